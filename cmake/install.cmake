@@ -1,0 +1,36 @@
+# What `cmake --install` puts where: header, libraries, tool, ckpt.pc, CMake package, documents. All can be moved.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS ckpt_shared ckpt_static EXPORT ckptTargets)
+install(FILES include/ckpt.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+file(RELATIVE_PATH bin_to_lib /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_LIBDIR})
+if(TARGET ckpt_tool) # installed by src/cli
+  set_target_properties(ckpt_tool PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
+endif()
+
+# ckpt.pc finds its prefix from where it lies, unless a libdir outside the prefix was asked for.
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
+  set(pc_prefix ${CMAKE_INSTALL_PREFIX})
+  set(pc_libdir ${CMAKE_INSTALL_FULL_LIBDIR})
+  set(pc_includedir ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+else()
+  file(RELATIVE_PATH up /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+  string(REGEX REPLACE "/$" "" up "${up}")
+  set(pc_prefix "\${pcfiledir}/${up}")
+  set(pc_libdir "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
+  set(pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+endif()
+configure_file(pkgconfig/ckpt.pc.in ckpt.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/ckpt.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ckpt)
+configure_package_config_file(cmake/ckptConfig.cmake.in ckptConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(ckptConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/ckptConfig.cmake ${PROJECT_BINARY_DIR}/ckptConfigVersion.cmake
+        DESTINATION ${package_dir})
+install(EXPORT ckptTargets NAMESPACE ckpt:: DESTINATION ${package_dir})
+
+install(FILES README.md CHANGELOG.md LICENSE schemas/FORMAT.md schemas/ckpt.fbs DESTINATION ${CMAKE_INSTALL_DOCDIR}
+        OPTIONAL)
+install(DIRECTORY examples/c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)

@@ -1,0 +1,92 @@
+// What the demo's programs share: the source weights, the training state made from them, and small wrappers around
+// ckpt.h.
+//
+// The source is a safetensors file that is read here by a table (name, dtype, shape, place) which
+// examples/demo/weights.py wrote, so that what ckpt loads is compared with something that ckpt has not touched. Adam's
+// moments are a function of the weights: every process makes its share alone, and can tell what any element must be.
+#pragma once
+
+#include <ckpt.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace demo {
+
+using Shape = std::vector<int64_t>;
+
+// Prints the error and ends the process where `status` is not OK.
+void must(ckpt_status status, ckpt_error* err);
+
+// "--name value" pairs of the command line.
+class Arguments {
+ public:
+  Arguments(int argc, char** argv);
+  std::string text(const std::string& name, const std::string& fallback = "") const;
+  uint32_t number(const std::string& name, uint32_t fallback = 0) const;
+  bool has(const std::string& name) const { return values_.count(name) > 0; }
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+struct Tensor {
+  std::string name;
+  int32_t dtype = 0;
+  Shape shape;
+  uint64_t element_bytes = 0;
+  int64_t elements = 0;
+  const char* data = nullptr;  // in the mapped source
+};
+
+// The weights, mapped read-only for the life of the process.
+class Source {
+ public:
+  Source(const std::string& safetensors, const std::string& table);
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+
+ private:
+  std::vector<Tensor> tensors_;
+};
+
+enum class Kind { kWeight, kExpAvg, kExpAvgSq };
+constexpr Kind kKinds[] = {Kind::kWeight, Kind::kExpAvg, Kind::kExpAvgSq};
+
+std::string state_name(const Tensor& tensor, Kind kind);
+
+// Elements [first, first + count) of the flattened tensor as training would hold them. Integers have no moments.
+std::vector<char> state_values(const Tensor& tensor, Kind kind, int64_t first, int64_t count);
+inline bool has_moments(const Tensor& tensor) { return tensor.dtype == CKPT_DTYPE_F32; }
+
+struct Box {
+  Shape offset, extent;
+  int64_t elements() const;
+};
+Box whole(const Tensor& tensor);
+// Share `index` of `count` of dimension `dim`; may be empty.
+Box share(const Tensor& tensor, size_t dim, uint32_t index, uint32_t count);
+std::vector<char> box_values(const Tensor& tensor, Kind kind, const Box& box);
+
+ckpt_tensor_desc describe(const Tensor& tensor);
+ckpt_tensor_desc describe(const Tensor& tensor, const Box& box);
+ckpt_tensor_desc describe_flat(const Tensor& tensor, int64_t first, int64_t count);
+
+// The state of a rank's random generator: big enough not to lie inside the manifest.
+std::string rng_state(uint32_t rank);
+std::string loader_state(uint32_t rank);
+std::string trainer_state(int64_t step);
+
+std::string size_text(uint64_t bytes);
+std::string rate_text(uint64_t bytes, double seconds);  // "262.1 MB in 0.31 s, 0.85 GB/s"
+
+}  // namespace demo
+
+// Calls ckpt_`function` with a place for its error; ends the process where it fails.
+#define CKPT_MUST(function, ...)                    \
+  do {                                              \
+    ckpt_error* err_ = nullptr;                     \
+    demo::must(function(__VA_ARGS__, &err_), err_); \
+  } while (0)

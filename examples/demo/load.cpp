@@ -1,0 +1,119 @@
+// One rank of a job of another size: loads its share of a checkpoint and compares every byte with the source.
+//
+//   demo_load --store S --source F --table T --id ID --step N --rank R --world W --saved-by V
+//
+// Weights and second moments are loaded by rows, first moments by columns: none of these boxes is one that was saved.
+// A world of one loads everything, the objects of all V ranks that saved included.
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "demo.h"
+
+using namespace demo;
+
+namespace {
+
+struct Request {
+  const Tensor* tensor;
+  Kind kind;
+  Box box;
+  std::vector<char> loaded;
+};
+
+struct ObjectRequest {
+  std::string name;
+  uint32_t rank;
+  std::string expected, loaded;
+};
+
+std::vector<Request> plan(const Source& source, uint32_t rank, uint32_t world) {
+  std::vector<Request> requests;
+  for (const Tensor& tensor : source.tensors()) {
+    for (Kind kind : kKinds) {
+      if (kind != Kind::kWeight && !has_moments(tensor)) continue;
+      size_t dim = kind == Kind::kExpAvg && !tensor.shape.empty() ? tensor.shape.size() - 1 : 0;
+      Box box = share(tensor, dim, rank, world);
+      // Not the value that most bytes have anyway.
+      std::vector<char> room(static_cast<uint64_t>(box.elements()) * tensor.element_bytes, '\x5a');
+      requests.push_back({&tensor, kind, std::move(box), std::move(room)});
+    }
+  }
+  return requests;
+}
+
+std::vector<ObjectRequest> plan_objects(uint32_t rank, uint32_t world, uint32_t saved_by, int64_t step) {
+  std::vector<ObjectRequest> requests = {{"trainer", 0, trainer_state(step), ""}};
+  for (uint32_t from = rank; from < (world == 1 ? saved_by : rank + 1); ++from) {
+    requests.push_back({"rng", from, rng_state(from), ""});
+    requests.push_back({"loader", from, loader_state(from), ""});
+  }
+  return requests;
+}
+
+void add(ckpt_load* load, const ckpt_reader* reader, ObjectRequest& request) {
+  ckpt_object_info info = {};
+  info.struct_size = sizeof info;
+  CKPT_MUST(ckpt_reader_object_find, reader, request.name.c_str(), request.rank, &info);
+  request.loaded.resize(info.size);
+  CKPT_MUST(ckpt_load_add_object, load, request.name.c_str(), request.rank, request.loaded.data(), info.size);
+}
+
+void add(ckpt_load* load, Request& request) {
+  ckpt_tensor_desc desc = describe(*request.tensor, request.box);
+  CKPT_MUST(ckpt_load_add_tensor, load, state_name(*request.tensor, request.kind).c_str(), &desc, request.loaded.data(),
+            request.loaded.size(), CKPT_DEVICE_CPU, 0);
+}
+
+// The number of tensors and objects that are not what they must be; each is named.
+int count_wrong(const std::vector<Request>& requests, const std::vector<ObjectRequest>& objects) {
+  int wrong = 0;
+  for (const Request& request : requests) {
+    if (request.loaded == box_values(*request.tensor, request.kind, request.box)) continue;
+    std::printf("differs: %s\n", state_name(*request.tensor, request.kind).c_str());
+    ++wrong;
+  }
+  for (const ObjectRequest& request : objects) {
+    if (request.loaded == request.expected) continue;
+    std::printf("differs: object %s of rank %u\n", request.name.c_str(), request.rank);
+    ++wrong;
+  }
+  return wrong;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments(argc, argv);
+  const uint32_t rank = arguments.number("rank"), world = arguments.number("world", 1);
+  Source source(arguments.text("source"), arguments.text("table"));
+  std::vector<Request> requests = plan(source, rank, world);
+  std::vector<ObjectRequest> objects =
+      plan_objects(rank, world, arguments.number("saved-by"), arguments.number("step"));
+
+  ckpt_store* store = nullptr;
+  ckpt_reader* reader = nullptr;
+  ckpt_load* load = nullptr;
+  ckpt_job* job = nullptr;
+  CKPT_MUST(ckpt_store_open, &store, arguments.text("store").c_str(), nullptr);
+  CKPT_MUST(ckpt_reader_open, &reader, store, arguments.text("id").c_str(), nullptr);
+  CKPT_MUST(ckpt_load_new, &load, reader, nullptr);
+  for (Request& request : requests) add(load, request);
+  for (ObjectRequest& request : objects) add(load, reader, request);
+  CKPT_MUST(ckpt_load_start, load, &job);
+  CKPT_MUST(ckpt_job_wait, job, CKPT_JOB_DONE, -1);
+
+  ckpt_job_stats stats = {};
+  stats.struct_size = sizeof stats;
+  CKPT_MUST(ckpt_job_stats_get, job, &stats);
+  int wrong = count_wrong(requests, objects);
+  std::printf("rank %u: loaded %s, %s read from the store; of %zu tensors and %zu objects %d differ from the source\n",
+              rank, rate_text(stats.bytes_requested, static_cast<double>(stats.total_us) / 1e6).c_str(),
+              size_text(stats.bytes_read).c_str(), requests.size(), objects.size(), wrong);
+  ckpt_job_free(job);
+  ckpt_load_free(load);
+  ckpt_reader_free(reader);
+  ckpt_store_free(store);
+  return wrong != 0;
+}

@@ -1,0 +1,595 @@
+/* ckpt.h - save and load training checkpoints from any language.
+ *
+ * A trainer's ranks save one checkpoint together; any number of ranks load it again. Every byte is
+ * checksummed, a save is committed for all ranks or for none, and loading runs no code.
+ *
+ *   ckpt_store   *store;   ckpt_store_open(&store, "/data/run7", NULL, &err);
+ *   ckpt_session *session; ckpt_session_open(&session, store, 0, 1, NULL, NULL, &err);
+ *   ckpt_save    *save;    ckpt_save_new(&save, session, "step-100", 100, NULL, &err);
+ *   ckpt_tensor_desc d = {.struct_size = sizeof d, .dtype = CKPT_DTYPE_F32, .ndim = 2, .shape = {128, 64}};
+ *   ckpt_save_add_tensor(save, "w", &d, w, sizeof w, CKPT_DEVICE_CPU, 0, &err);
+ *   ckpt_save_run(save, &err);                    OK here means: durable, complete, committed
+ *
+ * Read in this order: statuses and errors, options, store, session, save, reader, load, job, report.
+ *
+ * CONVENTIONS
+ *   Errors      Every fallible call returns a ckpt_status and takes a nullable `ckpt_error **err`, always its last
+ *               argument. On success *err is set to NULL. On failure *err owns the explanation (free it); outputs
+ *               are left untouched.
+ *   Threads     A function that takes `const T *` may run concurrently with other such calls on the same object;
+ *               one that takes `T *` needs the object for itself. Different objects are always independent.
+ *   Ownership   `_new`, `_open`, `_start`: the caller owns the result and ends it with `_free`. Objects keep what
+ *               they were made from alive, so they may be freed in any order. `_free(NULL)` does nothing.
+ *   Text        NUL-terminated UTF-8. Text that a call returns is borrowed and lives as long as the object it came
+ *               from. Strings passed in are copied before the call returns.
+ *   Structs     Set `struct_size = sizeof(the struct)` before any call, zero the rest; fields are only ever appended.
+ *   Units       Sizes in bytes, offsets, extents and strides in elements, times in milliseconds, unless a name says otherwise.
+ *   fork        After fork() the child may only free; frees there do nothing, and every other call returns CKPT_FORKED.
+ *   Abbreviated statuses: any call may also return INVALID (the caller's mistake), NOMEM, FORKED and INTERNAL (ours).
+ */
+#ifndef CKPT_H
+#define CKPT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CKPT_VERSION_MAJOR 0
+#define CKPT_VERSION_MINOR 1
+#define CKPT_VERSION_PATCH 0
+#define CKPT_FORMAT_REVISION 0
+
+#if defined(CKPT_BUILDING)
+#define CKPT_API __attribute__((visibility("default")))
+#else
+#define CKPT_API
+#endif
+
+/* ---- library ---------------------------------------------------------------------------------------------- */
+
+/* "0.1.0" of the library that is loaded, which may be newer than this header. Static text. */
+CKPT_API const char *ckpt_version_string(void);
+
+/* major * 1000000 + minor * 1000 + patch of the library that is loaded. */
+CKPT_API int32_t ckpt_version_number(void);
+
+/* ---- status and error ------------------------------------------------------------------------------------- */
+
+typedef int32_t ckpt_status;
+enum {
+  CKPT_OK = 0,
+  /* the call */
+  CKPT_INVALID = 10,     /* an argument, a name or an option is wrong */
+  CKPT_UNSUPPORTED = 11, /* right, but not in this build, on this store or for this dtype */
+  CKPT_FORKED = 12,      /* called in a child of the process that made the object */
+  CKPT_CANCELLED = 13,   /* ckpt_job_cancel, or freed before its end */
+  /* the store */
+  CKPT_NOT_FOUND = 20,
+  CKPT_EXISTS = 21,
+  CKPT_GONE = 22, /* the checkpoint was removed while it was being read */
+  /* the bytes */
+  CKPT_CORRUPT = 30,    /* a checksum does not match */
+  CKPT_FORMAT = 31,     /* not parsable as what it claims to be */
+  CKPT_REVISION = 32,   /* written by a newer format revision, or needs a feature unknown here */
+  CKPT_INCOMPLETE = 33, /* a part, a rank or a range is missing */
+  /* the ranks */
+  CKPT_MISMATCH = 40,       /* ranks, or a request and the checkpoint, disagree */
+  CKPT_CONFLICT = 41,       /* another process has this rank's place, or another job wrote here */
+  CKPT_FENCED = 42,         /* a newer session owns this run; this one may not commit any more */
+  CKPT_ABORTED = 43,        /* the save was given up, by this rank or another; nothing was committed */
+  CKPT_TIMEOUT = 44,        /* a deadline passed */
+  CKPT_COMMIT_UNKNOWN = 45, /* the commit record cannot be read now; it says which it was once it can */
+  /* the machine */
+  CKPT_IO = 50,
+  CKPT_NO_SPACE = 51,
+  CKPT_NOMEM = 52,
+  CKPT_INTERNAL = 60 /* a defect of ckpt */
+};
+
+typedef struct ckpt_error ckpt_error; /* owned, immutable; may be read and freed on any thread */
+
+/* "CORRUPT" for CKPT_CORRUPT; "UNKNOWN" for a number this library does not know. Static text. */
+CKPT_API const char *ckpt_status_name(ckpt_status status);
+
+CKPT_API ckpt_status ckpt_error_status(const ckpt_error *err); /* CKPT_OK for NULL */
+
+/* One line: what, where, expected, found. "" for NULL. */
+CKPT_API const char *ckpt_error_message(const ckpt_error *err);
+
+/* One fact of the error by key: "path", "part", "tensor", "rank", "ranks", "offset", "expected", "found".
+ * NULL where the error has no such fact. */
+CKPT_API const char *ckpt_error_detail(const ckpt_error *err, const char *key);
+
+CKPT_API void ckpt_error_free(ckpt_error *err);
+
+/* ---- dtype ------------------------------------------------------------------------------------------------ */
+
+/* A dtype is DLPack's type code * 256 + bits of one element; bits below 8 are packed, lowest bits first.
+ * A code unknown to this library is kept as it is (its width is in its number). */
+#define CKPT_DTYPE(code, bits) ((int32_t)((code) * 256 + (bits)))
+enum {
+  CKPT_DTYPE_I4 = 0x0004,
+  CKPT_DTYPE_I8 = 0x0008,
+  CKPT_DTYPE_I16 = 0x0010,
+  CKPT_DTYPE_I32 = 0x0020,
+  CKPT_DTYPE_I64 = 0x0040,
+  CKPT_DTYPE_U4 = 0x0104,
+  CKPT_DTYPE_U8 = 0x0108,
+  CKPT_DTYPE_U16 = 0x0110,
+  CKPT_DTYPE_U32 = 0x0120,
+  CKPT_DTYPE_U64 = 0x0140,
+  CKPT_DTYPE_F16 = 0x0210,
+  CKPT_DTYPE_F32 = 0x0220,
+  CKPT_DTYPE_F64 = 0x0240,
+  CKPT_DTYPE_BF16 = 0x0410,
+  CKPT_DTYPE_C32 = 0x0520,  /* complex of two f16 */
+  CKPT_DTYPE_C64 = 0x0540,  /* complex of two f32 */
+  CKPT_DTYPE_C128 = 0x0580, /* complex of two f64 */
+  CKPT_DTYPE_BOOL = 0x0608,
+  CKPT_DTYPE_F8_E3M4 = 0x0708,
+  CKPT_DTYPE_F8_E4M3 = 0x0808,
+  CKPT_DTYPE_F8_E4M3B11FNUZ = 0x0908,
+  CKPT_DTYPE_F8_E4M3FN = 0x0a08,
+  CKPT_DTYPE_F8_E4M3FNUZ = 0x0b08,
+  CKPT_DTYPE_F8_E5M2 = 0x0c08,
+  CKPT_DTYPE_F8_E5M2FNUZ = 0x0d08,
+  CKPT_DTYPE_F8_E8M0FNU = 0x0e08,
+  CKPT_DTYPE_F6_E2M3FN = 0x0f06,
+  CKPT_DTYPE_F6_E3M2FN = 0x1006,
+  CKPT_DTYPE_F4_E2M1FN = 0x1104
+};
+
+CKPT_API const char *ckpt_dtype_name(int32_t dtype);  /* "bf16"; "dtype" for an unknown code. Static text. */
+CKPT_API int32_t ckpt_dtype_bits(int32_t dtype);      /* bits of one element; 0 if `dtype` cannot be one */
+CKPT_API int32_t ckpt_dtype_find(const char *name);   /* the inverse of ckpt_dtype_name; -1 if unknown */
+
+/* Devices, as in DLPack. Only CPU memory is taken by this build; others are UNSUPPORTED. */
+enum { CKPT_DEVICE_CPU = 1, CKPT_DEVICE_CUDA = 2, CKPT_DEVICE_CUDA_HOST = 3 };
+
+/* ---- options ---------------------------------------------------------------------------------------------- */
+
+/* One bag of named settings for every call that takes one; a call reads the keys that concern it and ignores the
+ * rest. Unknown keys and values out of range are refused by the setters. src/base/options.def is the list;
+ * `ckpt help options` prints it and ckpt_option_at enumerates it. */
+typedef struct ckpt_options ckpt_options;
+
+CKPT_API ckpt_status ckpt_options_new(ckpt_options **out, ckpt_error **err);
+CKPT_API ckpt_status ckpt_options_set_str(ckpt_options *options, const char *key, const char *value, ckpt_error **err);
+CKPT_API ckpt_status ckpt_options_set_int(ckpt_options *options, const char *key, int64_t value, ckpt_error **err);
+CKPT_API void ckpt_options_free(ckpt_options *options);
+
+enum { CKPT_OPTION_INT = 1, CKPT_OPTION_STR = 2 };
+typedef struct ckpt_option_info {
+  uint32_t struct_size;
+  int32_t kind;         /* CKPT_OPTION_* */
+  int64_t min, max;     /* of an INT */
+  const char *key;      /* "keep_last" */
+  const char *fallback; /* the value where none is set, as text */
+  const char *choices;  /* of a STR: "error|replace|keep"; "" where any text will do */
+  const char *used_by;  /* "session", "save", "load", … */
+  const char *help;     /* one sentence */
+} ckpt_option_info;
+CKPT_API int32_t ckpt_option_count(void);
+CKPT_API ckpt_status ckpt_option_at(int32_t index, ckpt_option_info *out, ckpt_error **err);
+
+/* ---- store ------------------------------------------------------------------------------------------------ */
+
+/* A directory that holds checkpoints ("/data/run7", "file:///data/run7") or a store in this process's memory
+ * ("mem:NAME"; all handles of a NAME share it, it lives while one of them does). Opening creates nothing. */
+typedef struct ckpt_store ckpt_store;
+
+CKPT_API ckpt_status ckpt_store_open(ckpt_store **out, const char *uri, const ckpt_options *options, ckpt_error **err);
+CKPT_API void ckpt_store_free(ckpt_store *store);
+
+enum {
+  CKPT_CHECKPOINT_COMMITTED = 1, /* loadable */
+  CKPT_CHECKPOINT_OPEN = 2,      /* an attempt without commit record: being written, or left by a crash */
+  CKPT_CHECKPOINT_ABORTED = 3,   /* an attempt that never will be committed */
+  CKPT_CHECKPOINT_DAMAGED = 4    /* its commit record cannot be read; `ckpt repair` may rebuild it */
+};
+enum {
+  CKPT_CHECKPOINT_FOREIGN = 1, /* flag: written into another store and copied here; never "latest" */
+  CKPT_CHECKPOINT_REBUILT = 2  /* flag: its manifest was rebuilt by force from an attempt that had not committed */
+};
+typedef struct ckpt_checkpoint_info {
+  uint32_t struct_size;
+  int32_t state;  /* CKPT_CHECKPOINT_COMMITTED, … */
+  uint32_t flags; /* CKPT_CHECKPOINT_FOREIGN | … */
+  uint32_t revision;
+  int64_t step;             /* as the trainer gave it; -1 for none */
+  uint64_t token;           /* of the session that wrote it; later sessions of a run have higher ones */
+  uint64_t attempt;         /* which try of that session at this label, from 1 */
+  uint64_t sequence;        /* orders the commits of one session */
+  uint64_t bytes;           /* all parts and the manifest */
+  uint64_t tensor_count, object_count;
+  uint64_t created_unix_ms; /* the writer's clock; for people, nothing is decided by it */
+  uint32_t world_size;      /* ranks that wrote it */
+  uint32_t part_count;
+  char id[256];             /* the name of its directory; unique in the store: what ckpt_reader_open takes */
+  char label[208];
+  char run[208];
+  char save_id[40], store_id[40], session_id[40]; /* 32 hex digits */
+  char writer[64];                                /* "ckpt 0.1.0" */
+} ckpt_checkpoint_info;
+
+/* A snapshot of all checkpoints and attempts, oldest first: by run, then token, sequence. Statuses: IO. */
+typedef struct ckpt_list ckpt_list;
+CKPT_API ckpt_status ckpt_store_list(const ckpt_store *store, ckpt_list **out, ckpt_error **err);
+CKPT_API size_t ckpt_list_count(const ckpt_list *list);
+CKPT_API ckpt_status ckpt_list_at(const ckpt_list *list, size_t index, ckpt_checkpoint_info *out, ckpt_error **err);
+CKPT_API void ckpt_list_free(ckpt_list *list);
+
+/* Resolves a selector to one committed checkpoint: "latest" (the newest of the run that `options` names, never a
+ * foreign one), "label:L" or just "L" (the newest of label L), "step:N", or an id. Resolve on one rank and give
+ * every rank the resulting id: a later call may find a newer one. Options: run. Statuses: NOT_FOUND, IO. */
+CKPT_API ckpt_status ckpt_store_find(const ckpt_store *store, const char *selector, const ckpt_options *options,
+                                     ckpt_checkpoint_info *out, ckpt_error **err);
+
+/* Removes one checkpoint by its id. Statuses: NOT_FOUND, CONFLICT (a reader holds it, or it is an open attempt of
+ * a living session), IO. */
+CKPT_API ckpt_status ckpt_store_remove(const ckpt_store *store, const char *id, ckpt_error **err);
+
+typedef struct ckpt_report ckpt_report;
+
+/* Applies a retention policy to the committed checkpoints of one run: keeps the newest `keep_last`, every step that
+ * `keep_every` divides, the labels in `protect`, whatever a reader holds, and always the newest one that is sound.
+ * `report` (nullable) lists what was, or with dry_run would be, removed or passed over.
+ * Options: run, keep_last, keep_every, protect, dry_run. Statuses: IO. */
+CKPT_API ckpt_status ckpt_store_prune(const ckpt_store *store, const ckpt_options *options, ckpt_report **report,
+                                      ckpt_error **err);
+
+/* Rebuilds a lost or damaged MANIFEST of directory `id` from its parts, byte for byte; a readable one is never
+ * replaced. An attempt that never committed needs force=1 and is marked REBUILT. By default a dry run.
+ * Options: dry_run (default 1 here), force. Statuses: EXISTS (sound already), INCOMPLETE, CORRUPT, ABORTED, IO. */
+CKPT_API ckpt_status ckpt_store_repair(const ckpt_store *store, const char *id, const ckpt_options *options,
+                                       ckpt_report **report, ckpt_error **err);
+
+/* ---- session ---------------------------------------------------------------------------------------------- */
+
+/* One start of all ranks of a run. Exactly one session owns a run: opening a new one fences the older, whose open
+ * attempts are closed and removed.
+ *
+ * Three ways in, all of which every rank calls once:
+ *   one rank      rank 0 of world size 1, session_string NULL.
+ *   a string      rank 0 passes NULL and sends ckpt_session_string() to the others by whatever the trainer has (MPI,
+ *                 c10d, an environment variable); they pass it here.
+ *   rendezvous    all pass NULL and set rendezvous=1: the ranks meet through files in the store.
+ * A second claim of a rank's place, and a string of an older start, is CONFLICT. Options that shape the plan
+ * (chunk_bytes, large_tensor_bytes) come with the string; setting others here is MISMATCH.
+ * Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes.
+ * Statuses: CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED (a store without create-if-absent), IO, NO_SPACE. */
+typedef struct ckpt_session ckpt_session;
+
+CKPT_API ckpt_status ckpt_session_open(ckpt_session **out, const ckpt_store *store, uint32_t rank, uint32_t world_size,
+                                       const char *session_string, const ckpt_options *options, ckpt_error **err);
+CKPT_API const char *ckpt_session_string(const ckpt_session *session);
+CKPT_API void ckpt_session_free(ckpt_session *session);
+
+/* ---- tensors ---------------------------------------------------------------------------------------------- */
+
+#define CKPT_MAX_NDIM 16
+
+enum {
+  CKPT_REGION_WHOLE = 0, /* the memory is the whole tensor */
+  CKPT_REGION_BOX = 1,   /* the memory is the box `offset`, `extent` of it (FSDP2, TP, PP, EP; any tiling) */
+  CKPT_REGION_FLAT = 2   /* the memory is elements [flat_offset, flat_offset + flat_size) of the tensor flattened in
+                            row-major order (FSDP flat parameters); may be empty */
+};
+enum {
+  CKPT_TENSOR_STRIDED = 1, /* `strides` holds; otherwise the memory is row-major and contiguous. Not with FLAT. */
+  CKPT_TENSOR_CONVERT = 2  /* load only: convert f32, bf16, f16 into each other, to nearest even, where dtypes differ */
+};
+
+/* What a piece of memory is. Zero-initialise, set struct_size, fill what applies. No pointers, so that every
+ * language can hold it as plain data. */
+typedef struct ckpt_tensor_desc {
+  uint32_t struct_size;
+  int32_t dtype;       /* CKPT_DTYPE_* of the memory */
+  int32_t ndim;        /* 0 … CKPT_MAX_NDIM; 0 is a scalar */
+  int32_t region_kind; /* CKPT_REGION_* */
+  uint32_t flags;      /* CKPT_TENSOR_* */
+  /* Save only: who else holds the same region. The members of a replica group deal its tensors, or the pieces of its
+   * large ones, among themselves; all must add the same tensors of the group. replica_count 0 means the usual: every
+   * rank of the world for WHOLE, this rank alone for BOX and FLAT. */
+  uint32_t replica_count;
+  uint32_t replica_index; /* this rank's place in the group, below replica_count (given only with a count) */
+  uint32_t reserved;
+  uint64_t replica_group; /* any number that names the group; the same on all members, another for other members */
+  int64_t shape[CKPT_MAX_NDIM];  /* of the whole tensor */
+  int64_t offset[CKPT_MAX_NDIM]; /* BOX */
+  int64_t extent[CKPT_MAX_NDIM]; /* BOX; an extent of 0 is an empty box */
+  int64_t flat_offset;           /* FLAT */
+  int64_t flat_size;             /* FLAT */
+  int64_t strides[CKPT_MAX_NDIM]; /* of the memory, in elements; 0 repeats; negative is INVALID */
+} ckpt_tensor_desc;
+
+/* ---- save ------------------------------------------------------------------------------------------------- */
+
+/* One rank's share of one checkpoint: make it, add, then run or start it once, free it. Every rank of the session
+ * does the same for the same label. */
+typedef struct ckpt_save ckpt_save;
+typedef struct ckpt_job ckpt_job;
+
+/* `label`: 1-200 of [A-Za-z0-9._=+-], no leading dot. `step`: any number >= 0, or -1 for none. All ranks give the
+ * same. Options: on_existing, compression, threads, staging_bytes, timeout_ms, wait, keep_last, keep_every, protect.
+ * Statuses: INVALID, MISMATCH (session and options contradict). */
+CKPT_API ckpt_status ckpt_save_new(ckpt_save **out, const ckpt_session *session, const char *label, int64_t step,
+                                   const ckpt_options *options, ckpt_error **err);
+
+/* Adds this rank's region of tensor `name` (1-4096 bytes of UTF-8 without control characters, no ".." path element).
+ * `data` holds `data_bytes` bytes; a region that reaches past them is INVALID. The memory is the engine's from the
+ * run or start of the save until it is staged. `data` may be NULL for an empty region.
+ * Statuses: INVALID, EXISTS (the name was added), UNSUPPORTED (device). */
+CKPT_API ckpt_status ckpt_save_add_tensor(ckpt_save *save, const char *name, const ckpt_tensor_desc *desc,
+                                          const void *data, uint64_t data_bytes, int32_t device_type, int32_t device_id,
+                                          ckpt_error **err);
+
+enum {
+  CKPT_OBJECT_SHARED = 0,  /* one for all: rank 0's bytes are written, the bytes of others must be the same */
+  CKPT_OBJECT_PER_RANK = 1 /* each rank that adds it has its own */
+};
+
+/* Adds named bytes, for instance "application/json" trainer state or a data loader's position. Copied at once.
+ * A shared object must be added by rank 0; other ranks may add it (then it is compared) or not. */
+CKPT_API ckpt_status ckpt_save_add_object(ckpt_save *save, const char *name, const char *media_type, int32_t scope,
+                                          const void *data, uint64_t size, ckpt_error **err);
+
+/* Adds a second name for (a view of) tensor `target`, for tied weights. `view` NULL: the whole of it. Else its ndim,
+ * shape, strides (with CKPT_TENSOR_STRIDED) and flat_offset describe a view of the flattened target, in elements.
+ * Any ranks may add it; those that do must agree. */
+CKPT_API ckpt_status ckpt_save_add_alias(ckpt_save *save, const char *name, const char *target,
+                                         const ckpt_tensor_desc *view, ckpt_error **err);
+
+/* Sets an attribute of the checkpoint (`tensor` NULL; rank 0's are written, others' ignored) or of a tensor that this
+ * rank adds. Key: 1-255 bytes; value: UTF-8 up to 1 MiB. Setting a key again replaces it. */
+CKPT_API ckpt_status ckpt_save_set_attr(ckpt_save *save, const char *tensor, const char *key, const char *value,
+                                        ckpt_error **err);
+
+/* The id that the checkpoint will have when it is committed. */
+CKPT_API const char *ckpt_save_id(const ckpt_save *save);
+
+/* Saves and returns when the outcome is known (or, with wait=0 on ranks other than 0, when this rank's part is
+ * durable). OK on rank 0 means that the checkpoint is durable, complete and committed.
+ * Statuses: EXISTS (on_existing=error), MISMATCH, INCOMPLETE, FENCED, ABORTED, TIMEOUT, CANCELLED, COMMIT_UNKNOWN, CONFLICT,
+ * IO, NO_SPACE. After any of them but COMMIT_UNKNOWN nothing was committed. */
+CKPT_API ckpt_status ckpt_save_run(ckpt_save *save, ckpt_error **err);
+
+/* The same in the background. The caller's memory may change again once the job is STAGED. */
+CKPT_API ckpt_status ckpt_save_start(ckpt_save *save, ckpt_job **out, ckpt_error **err);
+
+/* Freeing a save that was started does not stop it; its job does that. */
+CKPT_API void ckpt_save_free(ckpt_save *save);
+
+/* ---- reader ----------------------------------------------------------------------------------------------- */
+
+/* An immutable view of one committed checkpoint. While it is open, pruning passes the checkpoint over. */
+typedef struct ckpt_reader ckpt_reader;
+
+/* `selector` as in ckpt_store_find. Reads and checks the manifest, no tensor data. Options: run, threads.
+ * Statuses: NOT_FOUND, INCOMPLETE, CORRUPT, FORMAT, REVISION, ABORTED, GONE, IO. */
+CKPT_API ckpt_status ckpt_reader_open(ckpt_reader **out, const ckpt_store *store, const char *selector,
+                                      const ckpt_options *options, ckpt_error **err);
+CKPT_API void ckpt_reader_free(ckpt_reader *reader);
+CKPT_API ckpt_status ckpt_reader_info(const ckpt_reader *reader, ckpt_checkpoint_info *out, ckpt_error **err);
+
+typedef struct ckpt_tensor_info {
+  uint32_t struct_size;
+  int32_t dtype;
+  int32_t ndim;
+  uint32_t segment_count;
+  int64_t shape[CKPT_MAX_NDIM];
+  uint64_t bytes;        /* of the tensor's elements */
+  uint64_t stored_bytes; /* in the parts; 0 for an alias */
+  const char *name;      /* borrowed from the reader */
+  const char *alias_of;  /* the target of an alias; else NULL */
+} ckpt_tensor_info;
+
+/* Tensors and aliases in the order of their names' bytes. */
+CKPT_API uint64_t ckpt_reader_tensor_count(const ckpt_reader *reader);
+CKPT_API ckpt_status ckpt_reader_tensor_at(const ckpt_reader *reader, uint64_t index, ckpt_tensor_info *out,
+                                           ckpt_error **err);
+CKPT_API ckpt_status ckpt_reader_tensor_find(const ckpt_reader *reader, const char *name, ckpt_tensor_info *out,
+                                             ckpt_error **err);
+
+/* Where a tensor's bytes lie, for tools. A segment is a box of the tensor, or a flat range of it (ndim -1). */
+typedef struct ckpt_segment_info {
+  uint32_t struct_size;
+  uint32_t part;
+  int32_t ndim;              /* of the box; -1 for a flat range */
+  int32_t codec;             /* 0 raw, 1 LZ4 */
+  int32_t filter;            /* 0 none, 1 byte shuffle, 2 bit planes */
+  uint32_t chunk_count;
+  int64_t offset[CKPT_MAX_NDIM];
+  int64_t extent[CKPT_MAX_NDIM];
+  int64_t flat_offset, flat_size;
+  uint64_t part_offset;      /* of the first chunk */
+  uint64_t stored_bytes;
+} ckpt_segment_info;
+CKPT_API ckpt_status ckpt_reader_segment_at(const ckpt_reader *reader, const char *tensor, uint32_t index,
+                                            ckpt_segment_info *out, ckpt_error **err);
+
+typedef struct ckpt_object_info {
+  uint32_t struct_size;
+  int32_t scope; /* CKPT_OBJECT_SHARED or CKPT_OBJECT_PER_RANK */
+  uint32_t rank; /* of a PER_RANK object; 0 else */
+  uint32_t reserved;
+  uint64_t size;
+  const char *name;       /* borrowed from the reader */
+  const char *media_type; /* borrowed from the reader */
+} ckpt_object_info;
+
+/* Objects in the order of name, then rank. */
+CKPT_API uint64_t ckpt_reader_object_count(const ckpt_reader *reader);
+CKPT_API ckpt_status ckpt_reader_object_at(const ckpt_reader *reader, uint64_t index, ckpt_object_info *out,
+                                           ckpt_error **err);
+/* The shared object `name`, or `rank`'s own. Statuses: NOT_FOUND. */
+CKPT_API ckpt_status ckpt_reader_object_find(const ckpt_reader *reader, const char *name, uint32_t rank,
+                                             ckpt_object_info *out, ckpt_error **err);
+
+typedef struct ckpt_part_info {
+  uint32_t struct_size;
+  uint32_t rank;
+  uint64_t bytes;
+  char name[32];     /* "PART_003" */
+  char save_id[40];  /* of the checkpoint that wrote it */
+} ckpt_part_info;
+CKPT_API ckpt_status ckpt_reader_part_at(const ckpt_reader *reader, uint32_t index, ckpt_part_info *out,
+                                         ckpt_error **err);
+
+/* Attributes of the checkpoint (`tensor` NULL) or of a tensor, in the order of their keys. */
+CKPT_API uint64_t ckpt_reader_attr_count(const ckpt_reader *reader, const char *tensor);
+CKPT_API ckpt_status ckpt_reader_attr_at(const ckpt_reader *reader, const char *tensor, uint64_t index,
+                                         const char **key, const char **value, ckpt_error **err);
+/* NULL where there is none. */
+CKPT_API const char *ckpt_reader_attr(const ckpt_reader *reader, const char *tensor, const char *key);
+
+/* A read-only view of a whole tensor without a copy, where its bytes are stored raw and in one piece; else
+ * UNSUPPORTED. The view lives as long as the reader. Checksums are verified first unless option verify=0.
+ * A mapped file on a failing disk can end the process with SIGBUS; ckpt_load cannot.
+ * Statuses: NOT_FOUND, UNSUPPORTED, CORRUPT, GONE, IO. */
+CKPT_API ckpt_status ckpt_reader_map(const ckpt_reader *reader, const char *tensor, const ckpt_options *options,
+                                     const void **data, uint64_t *size, ckpt_error **err);
+
+/* Checks a checkpoint in the background: verify_mode "full" reads every byte of every part, "quick" sizes, headers,
+ * trailers and indexes, "sample" the chunks of share sample_k of sample_n. Damage does not end the job early: the job ends OK
+ * and ckpt_job_report lists every damage; an empty report is a sound checkpoint.
+ * Options: verify_mode, sample_k, sample_n, threads. Statuses of the job: IO, GONE, CANCELLED. */
+CKPT_API ckpt_status ckpt_reader_verify(const ckpt_reader *reader, const ckpt_options *options, ckpt_job **out,
+                                        ckpt_error **err);
+
+/* Compares two checkpoints: names, dtypes, shapes, objects and attributes, then (values=1) the elements. Equal content has an
+ * empty report. Options: values, threads. Statuses: CORRUPT, IO, GONE. */
+CKPT_API ckpt_status ckpt_reader_diff(const ckpt_reader *a, const ckpt_reader *b, const ckpt_options *options,
+                                      ckpt_report **out, ckpt_error **err);
+
+/* ---- load ------------------------------------------------------------------------------------------------- */
+
+/* Many requests that are planned and read together. Make it, add, then run or start it once, free it. */
+typedef struct ckpt_load ckpt_load;
+
+/* Options: verify, strict, object_policy, threads, staging_bytes. */
+CKPT_API ckpt_status ckpt_load_new(ckpt_load **out, const ckpt_reader *reader, const ckpt_options *options,
+                                   ckpt_error **err);
+
+/* Asks for a region of a tensor or alias in caller memory; resharding is asking for another box than was saved.
+ * `desc->shape` must be the tensor's shape and `desc->dtype` its dtype (or CKPT_TENSOR_CONVERT set): MISMATCH.
+ * A name that the checkpoint lacks is reported by run or start, by option `strict`. */
+CKPT_API ckpt_status ckpt_load_add_tensor(ckpt_load *load, const char *name, const ckpt_tensor_desc *desc, void *data,
+                                          uint64_t data_bytes, int32_t device_type, int32_t device_id,
+                                          ckpt_error **err);
+
+/* Asks for the shared object `name` or `rank`'s own; size it with ckpt_reader_object_find. Where `rank` has none
+ * because the world was another size, option object_policy decides: "error" (NOT_FOUND) or "rank0" (its bytes). */
+CKPT_API ckpt_status ckpt_load_add_object(ckpt_load *load, const char *name, uint32_t rank, void *data,
+                                          uint64_t data_bytes, ckpt_error **err);
+
+/* All structural errors (NOT_FOUND, MISMATCH, INCOMPLETE, …) come before the first byte of caller memory changes;
+ * after CORRUPT, IO, GONE or CANCELLED the requested memory is undefined. OK proves that every requested byte was
+ * written and (verify=1) checked. Statuses: as said, and UNSUPPORTED. */
+CKPT_API ckpt_status ckpt_load_run(ckpt_load *load, ckpt_error **err);
+CKPT_API ckpt_status ckpt_load_start(ckpt_load *load, ckpt_job **out, ckpt_error **err);
+
+/* Names that were asked for and are missing, and names that were not asked for, whatever `strict` is. */
+CKPT_API ckpt_status ckpt_load_report(const ckpt_load *load, ckpt_report **out, ckpt_error **err);
+
+CKPT_API void ckpt_load_free(ckpt_load *load);
+
+/* ---- job -------------------------------------------------------------------------------------------------- */
+
+/* Work in the background. All functions but _free may be called from several threads at once. */
+
+/* States only ever grow. FAILED and CANCELLED are ends like COMMITTED and DONE. */
+enum {
+  CKPT_JOB_RUNNING = 1,
+  CKPT_JOB_STAGED = 2,    /* save: the caller's memory is the caller's again */
+  CKPT_JOB_WRITTEN = 3,   /* save: this rank's part is durable */
+  CKPT_JOB_COMMITTED = 4, /* save: committed for all ranks (with wait=0: this rank is done) */
+  CKPT_JOB_DONE = 5,      /* load, verify: finished */
+  CKPT_JOB_FAILED = 6,
+  CKPT_JOB_CANCELLED = 7
+};
+
+CKPT_API int32_t ckpt_job_state(const ckpt_job *job);
+
+/* Waits until the job's state is at least `state` or final. timeout_ms < 0: as long as it takes. Returns OK when it was
+ * reached, TIMEOUT (the job goes on), or the error of a job that failed. */
+CKPT_API ckpt_status ckpt_job_wait(const ckpt_job *job, int32_t state, int64_t timeout_ms, ckpt_error **err);
+
+/* Asks the job to stop; returns at once and may be called often. A save that is not yet committed will not be. */
+CKPT_API void ckpt_job_cancel(const ckpt_job *job);
+
+typedef struct ckpt_job_stats {
+  uint32_t struct_size;
+  int32_t state;
+  uint64_t bytes_total;     /* of work, known from the start */
+  uint64_t bytes_done;
+  uint64_t bytes_read;      /* from the store, whole I/O requests */
+  uint64_t bytes_written;   /* to the store */
+  uint64_t bytes_requested; /* load: what the requests cover */
+  uint64_t chunk_count;     /* chunks encoded or decoded */
+  uint64_t run_count;       /* load: contiguous runs in storage that the requests touch */
+  uint64_t io_count;        /* I/O requests made */
+  uint64_t staging_peak_bytes;
+  uint64_t stage_us, write_us, commit_us, total_us; /* save: until staged, until written, until committed */
+  uint32_t direct_io;       /* 1 where the page cache was passed by */
+  uint32_t threads;
+} ckpt_job_stats;
+CKPT_API ckpt_status ckpt_job_stats_get(const ckpt_job *job, ckpt_job_stats *out, ckpt_error **err);
+
+/* The findings of a verify job that has ended; UNSUPPORTED for other jobs. */
+CKPT_API ckpt_status ckpt_job_report(const ckpt_job *job, ckpt_report **out, ckpt_error **err);
+
+/* Cancels what still runs and blocks until the engine no longer touches the caller's memory. */
+CKPT_API void ckpt_job_free(ckpt_job *job);
+
+/* ---- report ----------------------------------------------------------------------------------------------- */
+
+enum {
+  CKPT_FINDING_DAMAGED = 1,   /* verify: bytes that do not match; repair: a part that cannot be used */
+  CKPT_FINDING_MISSING = 2,   /* verify: a part; load: a name asked for; diff: only in a */
+  CKPT_FINDING_EXTRA = 3,     /* load: a name not asked for; diff: only in b */
+  CKPT_FINDING_DIFFERENT = 4, /* diff */
+  CKPT_FINDING_REMOVED = 5,   /* prune */
+  CKPT_FINDING_KEPT = 6,      /* prune: passed over, and why */
+  CKPT_FINDING_REPAIRED = 7   /* repair: would be, or was, written */
+};
+typedef struct ckpt_finding {
+  uint32_t struct_size;
+  int32_t kind;         /* CKPT_FINDING_* */
+  ckpt_status status;   /* CORRUPT, FORMAT, INCOMPLETE, … where it is an error */
+  int32_t reserved;
+  const char *text;     /* one line for people; borrowed from the report, as the others */
+  const char *name;     /* tensor, object, checkpoint id; NULL where none */
+  const char *part;     /* "PART_003"; NULL where none */
+  uint64_t offset;      /* in the part */
+  uint64_t size;        /* bytes there */
+  int64_t first_element, last_element; /* in the flattened tensor, inclusive; -1 where none */
+  double max_abs, max_rel;             /* diff of values; NaN where none */
+  uint64_t count;                      /* diff of values: elements that differ */
+} ckpt_finding;
+CKPT_API size_t ckpt_report_count(const ckpt_report *report);
+CKPT_API ckpt_status ckpt_report_at(const ckpt_report *report, size_t index, ckpt_finding *out, ckpt_error **err);
+CKPT_API void ckpt_report_free(ckpt_report *report);
+
+/* ---- other people's files --------------------------------------------------------------------------------- */
+
+/* Saves a safetensors file, or a Hugging Face set (a directory or its model.safetensors.index.json), as a checkpoint
+ * of its own run (default "import"), so that a running trainer is not fenced. The file split and the metadata are
+ * kept as attributes for ckpt_export. `info` (nullable) receives the result.
+ * Options: run, on_existing, compression, threads. Statuses: NOT_FOUND, FORMAT, EXISTS, IO, NO_SPACE. */
+CKPT_API ckpt_status ckpt_import(const ckpt_store *store, const char *path, const char *label, int64_t step,
+                                 const ckpt_options *options, ckpt_checkpoint_info *info, ckpt_error **err);
+
+/* Writes the tensors as safetensors to `path`: one file, or a directory with the split that was imported. Never
+ * overwrites. Objects are not representable there and are left out.
+ * Options: threads. Statuses: EXISTS, UNSUPPORTED (a dtype safetensors lacks), CORRUPT, IO, NO_SPACE. */
+CKPT_API ckpt_status ckpt_export(const ckpt_reader *reader, const char *path, const ckpt_options *options,
+                                 ckpt_error **err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CKPT_H */

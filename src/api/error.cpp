@@ -1,0 +1,82 @@
+// ckpt_error, ckpt_status, library version, dtypes.
+#include "api/handles.h"
+
+namespace ckpt::api {
+
+// Telling of lost memory must not need any.
+static ckpt_error* nomem_error() {
+  static ckpt_error error{Status(CKPT_NOMEM, "out of memory")};
+  return &error;
+}
+
+ckpt_status give_nomem(ckpt_error** err) noexcept {
+  if (err) *err = nomem_error();
+  return CKPT_NOMEM;
+}
+
+ckpt_status give_internal(const char* what, ckpt_error** err) noexcept {
+  if (err) {
+    try {
+      *err = new ckpt_error{Status(CKPT_INTERNAL, std::string("a defect of ckpt: ") + what)};
+    } catch (...) {
+      *err = nomem_error();
+    }
+  }
+  return CKPT_INTERNAL;
+}
+
+ckpt_status give(Status status, ckpt_error** err) {
+  ckpt_status code = status.code();
+  if (err) *err = status.ok() ? nullptr : new ckpt_error{std::move(status)};
+  return code;
+}
+
+// The static error exists before memory runs out.
+[[gnu::constructor]] static void make_nomem_error() { (void)nomem_error(); }
+
+Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc) {
+  if (!desc) return null_status("desc");
+  ckpt_tensor_desc full{};
+  uint32_t size = desc->struct_size;
+  if (size < offsetof(ckpt_tensor_desc, shape))
+    return Status(CKPT_INVALID, strprintf("desc.struct_size: expected %zu, found %u", sizeof full, size));
+  std::memcpy(&full, desc, std::min<size_t>(size, sizeof full));
+  for (size_t i = sizeof full; i < size; i++)
+    if (reinterpret_cast<const unsigned char*>(desc)[i] != 0)
+      return Status(CKPT_UNSUPPORTED, "the descriptor uses fields that this library does not know");
+  return full;
+}
+
+}  // namespace ckpt::api
+
+using namespace ckpt;
+
+const char* ckpt_version_string(void) { return CKPT_VERSION; }
+int32_t ckpt_version_number(void) { return CKPT_VERSION_MAJOR * 1000000 + CKPT_VERSION_MINOR * 1000 + CKPT_VERSION_PATCH; }
+
+const char* ckpt_status_name(ckpt_status status) {
+  switch (status) {
+#define CKPT_NAME(name) case CKPT_##name: return #name;
+    CKPT_NAME(OK) CKPT_NAME(INVALID) CKPT_NAME(UNSUPPORTED) CKPT_NAME(FORKED) CKPT_NAME(CANCELLED)
+    CKPT_NAME(NOT_FOUND) CKPT_NAME(EXISTS) CKPT_NAME(GONE)
+    CKPT_NAME(CORRUPT) CKPT_NAME(FORMAT) CKPT_NAME(REVISION) CKPT_NAME(INCOMPLETE)
+    CKPT_NAME(MISMATCH) CKPT_NAME(CONFLICT) CKPT_NAME(FENCED) CKPT_NAME(ABORTED) CKPT_NAME(TIMEOUT) CKPT_NAME(COMMIT_UNKNOWN)
+    CKPT_NAME(IO) CKPT_NAME(NO_SPACE) CKPT_NAME(NOMEM) CKPT_NAME(INTERNAL)
+#undef CKPT_NAME
+    default: return "UNKNOWN";
+  }
+}
+
+ckpt_status ckpt_error_status(const ckpt_error* err) { return err ? err->status.code() : CKPT_OK; }
+const char* ckpt_error_message(const ckpt_error* err) { return err ? err->status.message().c_str() : ""; }
+const char* ckpt_error_detail(const ckpt_error* err, const char* key) {
+  const std::string* detail = err && key ? err->status.detail(key) : nullptr;
+  return detail ? detail->c_str() : nullptr;
+}
+void ckpt_error_free(ckpt_error* err) {
+  if (err != api::nomem_error()) delete err;
+}
+
+const char* ckpt_dtype_name(int32_t dtype) { return dtype < 0 || dtype > 0xffff ? "dtype" : dtype_name(static_cast<uint16_t>(dtype)); }
+int32_t ckpt_dtype_bits(int32_t dtype) { return dtype < 0 || dtype > 0xffff ? 0 : dtype_bits(static_cast<uint16_t>(dtype)); }
+int32_t ckpt_dtype_find(const char* name) { return name ? dtype_find(name) : -1; }

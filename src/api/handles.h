@@ -1,0 +1,104 @@
+// The C handles: thin owners of engine objects, and the one place where C++ ends. Nothing thrown passes guard().
+#pragma once
+
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "ckpt.h"
+#include "session/checkpoint.h"
+#include "session/job.h"
+#include "session/load.h"
+#include "session/report.h"
+#include "session/retention.h"
+#include "session/save.h"
+#include "session/session.h"
+#include "session/verify.h"
+#include "store/store.h"
+
+struct ckpt_error {
+  ckpt::Status status;
+};
+
+namespace ckpt::api {
+
+// What every handle starts with: it belongs to the process that made it.
+struct Owned {
+  pid_t pid = getpid();
+  bool forked() const { return pid != getpid(); }
+};
+
+// Gives the caller the explanation of a failure; OK clears *err.
+ckpt_status give(Status status, ckpt_error** err);
+
+inline Status forked_status() { return Status(CKPT_FORKED, "this object was made before fork(); the child can only free it"); }
+inline Status null_status(const char* what) { return Status(CKPT_INVALID, std::string(what) + " is NULL"); }
+
+ckpt_status give_nomem(ckpt_error** err) noexcept;
+ckpt_status give_internal(const char* what, ckpt_error** err) noexcept;
+
+// Runs a call: no exception leaves, bad_alloc is NOMEM.
+template <typename Body>
+ckpt_status guard(ckpt_error** err, Body&& body) noexcept {
+  try {
+    return give(body(), err);
+  } catch (const std::bad_alloc&) {
+    return give_nomem(err);
+  } catch (const std::exception& error) {
+    return give_internal(error.what(), err);
+  } catch (...) {
+    return give_internal("an unknown exception", err);
+  }
+}
+
+// Frees a handle; a forked child must not touch threads, locks or files that are its parent's.
+template <typename Handle>
+void release(Handle* handle) noexcept {
+  if (handle && !handle->forked()) delete handle;
+}
+
+// Copies an info record to a caller whose struct may be older (shorter) or newer (longer) than ours.
+template <typename Info>
+Status put_info(const Info& info, Info* out) {
+  if (!out) return null_status("out");
+  if (out->struct_size < sizeof(uint32_t)) return Status(CKPT_INVALID, "struct_size is not set");
+  uint32_t size = out->struct_size;
+  std::memcpy(out, &info, std::min<size_t>(size, sizeof info));
+  out->struct_size = size;
+  return Ok();
+}
+
+// Reads a descriptor of a caller whose struct may be shorter or longer. INVALID where a longer one uses fields that we do not know.
+Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc);
+
+}  // namespace ckpt::api
+
+struct ckpt_store : ckpt::api::Owned {
+  std::shared_ptr<ckpt::store::Store> store;
+};
+struct ckpt_list : ckpt::api::Owned {
+  std::vector<ckpt::session::CheckpointEntry> entries;
+};
+struct ckpt_report : ckpt::api::Owned {
+  ckpt::session::Report report;
+};
+struct ckpt_session : ckpt::api::Owned {
+  std::shared_ptr<ckpt::session::Session> session;
+};
+struct ckpt_save : ckpt::api::Owned {
+  std::shared_ptr<ckpt::session::Save> save;
+};
+struct ckpt_reader : ckpt::api::Owned {
+  std::shared_ptr<ckpt::session::Checkpoint> checkpoint;
+};
+struct ckpt_load : ckpt::api::Owned {
+  std::shared_ptr<ckpt::session::Load> load;
+};
+struct ckpt_job : ckpt::api::Owned {
+  std::shared_ptr<ckpt::session::Job> job;
+};

@@ -1,0 +1,60 @@
+// ckpt_job: work in the background, polled.
+#include "api/handles.h"
+
+using namespace ckpt;
+using namespace ckpt::api;
+
+int32_t ckpt_job_state(const ckpt_job* job) { return job ? job->job->state() : CKPT_JOB_FAILED; }
+
+ckpt_status ckpt_job_wait(const ckpt_job* job, int32_t state, int64_t timeout_ms, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    if (!job) return null_status("job");
+    if (job->forked()) return forked_status();
+    return job->job->wait(state, timeout_ms);
+  });
+}
+
+void ckpt_job_cancel(const ckpt_job* job) {
+  if (job && !job->forked()) job->job->cancel();
+}
+
+ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    if (!job) return null_status("job");
+    const session::JobCounters& from = job->job->counters;
+    ckpt_job_stats stats{};
+    stats.state = job->job->state();
+    stats.bytes_total = from.bytes_total;
+    stats.bytes_done = from.bytes_done;
+    stats.bytes_read = from.bytes_read;
+    stats.bytes_written = from.bytes_written;
+    stats.bytes_requested = from.bytes_requested;
+    stats.chunk_count = from.chunk_count;
+    stats.run_count = from.run_count;
+    stats.io_count = from.io_count;
+    stats.staging_peak_bytes = from.staging_peak_bytes;
+    stats.stage_us = from.stage_us;
+    stats.write_us = from.write_us;
+    stats.commit_us = from.commit_us;
+    stats.total_us = from.total_us;
+    stats.direct_io = from.direct_io;
+    stats.threads = from.threads;
+    return put_info(stats, out);
+  });
+}
+
+ckpt_status ckpt_job_report(const ckpt_job* job, ckpt_report** out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    if (!job || !out) return null_status("job or out");
+    if (job->forked()) return forked_status();
+    if (job->job->state() < CKPT_JOB_COMMITTED) return Status(CKPT_INVALID, "the job has not ended");
+    if (!job->job->has_report) return Status(CKPT_UNSUPPORTED, "only a verify job has a report");
+    *out = new ckpt_report{{}, job->job->report};
+    return Ok();
+  });
+}
+
+void ckpt_job_free(ckpt_job* job) {
+  if (job && !job->forked()) job->job->finish();
+  release(job);
+}

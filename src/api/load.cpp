@@ -1,0 +1,73 @@
+// ckpt_load: requests that are read together.
+#include "api/handles.h"
+
+using namespace ckpt;
+using namespace ckpt::api;
+
+static Status check(const ckpt_load* load) {
+  if (!load) return null_status("load");
+  return load->forked() ? forked_status() : Ok();
+}
+
+ckpt_status ckpt_load_new(ckpt_load** out, const ckpt_reader* reader, const ckpt_options* options, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    if (!out || !reader) return null_status("out or reader");
+    if (reader->forked()) return forked_status();
+    CKPT_ASSIGN(auto load, session::Load::make(reader->checkpoint, options_of(options)));
+    *out = new ckpt_load{{}, std::move(load)};
+    return Ok();
+  });
+}
+
+ckpt_status ckpt_load_add_tensor(ckpt_load* load, const char* name, const ckpt_tensor_desc* desc, void* data, uint64_t data_bytes, int32_t device_type, int32_t,
+                                 ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(load));
+    if (!name) return null_status("name");
+    if (device_type != CKPT_DEVICE_CPU && device_type != CKPT_DEVICE_CUDA_HOST)
+      return Status(CKPT_UNSUPPORTED, strprintf("device type %d: this build takes CPU memory (1) and pinned host memory (3)", device_type));
+    CKPT_ASSIGN(auto full, get_desc(desc));
+    return load->load->add_tensor(name, full, data, data_bytes);
+  });
+}
+
+ckpt_status ckpt_load_add_object(ckpt_load* load, const char* name, uint32_t rank, void* data, uint64_t data_bytes, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(load));
+    if (!name || (!data && data_bytes)) return null_status("name or data");
+    return load->load->add_object(name, rank, {static_cast<std::byte*>(data), data_bytes});
+  });
+}
+
+ckpt_status ckpt_load_run(ckpt_load* load, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(load));
+    CKPT_TRY(load->load->begin());
+    session::Job job;
+    return job.run(CKPT_JOB_DONE, [&](session::Job& running) { return load->load->work(running); });
+  });
+}
+
+ckpt_status ckpt_load_start(ckpt_load* load, ckpt_job** out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(load));
+    if (!out) return null_status("out");
+    auto handle = std::make_unique<ckpt_job>();
+    handle->job = std::make_shared<session::Job>();
+    CKPT_TRY(load->load->begin());
+    CKPT_TRY(handle->job->start(CKPT_JOB_DONE, [kept = load->load](session::Job& running) { return kept->work(running); }));
+    *out = handle.release();
+    return Ok();
+  });
+}
+
+ckpt_status ckpt_load_report(const ckpt_load* load, ckpt_report** out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(load));
+    if (!out) return null_status("out");
+    *out = new ckpt_report{{}, load->load->report()};
+    return Ok();
+  });
+}
+
+void ckpt_load_free(ckpt_load* load) { release(load); }

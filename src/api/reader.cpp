@@ -1,0 +1,228 @@
+// ckpt_reader: an immutable view of one checkpoint.
+#include "api/handles.h"
+#include "base/parallel.h"
+#include "format/names.h"
+
+using namespace ckpt;
+using namespace ckpt::api;
+using session::Checkpoint;
+
+static Status check(const ckpt_reader* reader) {
+  if (!reader) return null_status("reader");
+  return reader->forked() ? forked_status() : Ok();
+}
+
+static Status no_such(const char* what, const char* name) {
+  return Status(CKPT_NOT_FOUND, strprintf("%s \"%s\": not in the checkpoint", what, name)).with("tensor", name);
+}
+
+ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const char* selector, const ckpt_options* options, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    if (!out || !store || !selector) return null_status("out, store or selector");
+    if (store->forked()) return forked_status();
+    CKPT_ASSIGN(auto checkpoint, Checkpoint::open(store->store, selector, options_of(options).str("run")));
+    *out = new ckpt_reader{{}, std::move(checkpoint)};
+    return Ok();
+  });
+}
+
+void ckpt_reader_free(ckpt_reader* reader) { release(reader); }
+
+ckpt_status ckpt_reader_info(const ckpt_reader* reader, ckpt_checkpoint_info* out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(reader));
+    ckpt_checkpoint_info info{};
+    session::fill_info(reader->checkpoint->entry(), &info);
+    return put_info(info, out);
+  });
+}
+
+// ---- tensors ----
+
+static ckpt_tensor_info describe(const Checkpoint& checkpoint, const Checkpoint::Named& named) {
+  const format::Index& index = checkpoint.index();
+  ckpt_tensor_info info{};
+  info.dtype = named.tensor->dtype();
+  Shape shape = index.shape_of(*named.tensor);
+  if (named.alias) {
+    info.name = checkpoint.c_text(named.alias->name());
+    info.alias_of = checkpoint.c_text(named.alias->target());
+    if (named.alias->is_view()) shape = Shape::of(index.numbers.subspan(named.alias->view() + 1, named.alias->ndim()));
+  } else {
+    info.name = checkpoint.c_text(named.tensor->name());
+    info.segment_count = static_cast<uint32_t>(named.tensor->segment_count());
+    for (const auto& segment : index.segments_of(*named.tensor))
+      for (const auto& chunk : index.chunks_of(segment)) info.stored_bytes += chunk.stored_size();
+  }
+  info.ndim = shape.ndim;
+  for (int i = 0; i < shape.ndim; i++) info.shape[i] = static_cast<int64_t>(shape[i]);
+  info.bytes = *element_bytes(*element_count(shape), named.tensor->dtype());
+  return info;
+}
+
+uint64_t ckpt_reader_tensor_count(const ckpt_reader* reader) { return reader ? reader->checkpoint->name_count() : 0; }
+
+ckpt_status ckpt_reader_tensor_at(const ckpt_reader* reader, uint64_t index, ckpt_tensor_info* out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(reader));
+    uint64_t count = reader->checkpoint->name_count();
+    if (index >= count) return Status(CKPT_NOT_FOUND, strprintf("tensor %llu of %llu", static_cast<unsigned long long>(index), static_cast<unsigned long long>(count)));
+    return put_info(describe(*reader->checkpoint, reader->checkpoint->named_at(index)), out);
+  });
+}
+
+ckpt_status ckpt_reader_tensor_find(const ckpt_reader* reader, const char* name, ckpt_tensor_info* out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(reader));
+    if (!name) return null_status("name");
+    auto named = reader->checkpoint->find(name);
+    if (!named.tensor) return no_such("tensor", name);
+    return put_info(describe(*reader->checkpoint, named), out);
+  });
+}
+
+ckpt_status ckpt_reader_segment_at(const ckpt_reader* reader, const char* tensor, uint32_t number, ckpt_segment_info* out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(reader));
+    if (!tensor) return null_status("tensor");
+    const format::Index& index = reader->checkpoint->index();
+    auto* found = index.find_tensor(tensor);
+    if (!found) return no_such("tensor", tensor);
+    auto segments = index.segments_of(*found);
+    if (number >= segments.size()) return Status(CKPT_NOT_FOUND, strprintf("segment %u of %zu", number, segments.size()));
+    const auto& segment = segments[number];
+    Region region = index.region_of(segment, found->ndim());
+    ckpt_segment_info info{};
+    info.part = segment.part();
+    info.ndim = region.kind == RegionKind::kFlat ? -1 : region.box.ndim();
+    info.codec = segment.codec();
+    info.filter = segment.filter();
+    info.chunk_count = static_cast<uint32_t>(segment.chunk_count());
+    for (int i = 0; i < info.ndim; i++) {
+      info.offset[i] = static_cast<int64_t>(region.box.offset[i]);
+      info.extent[i] = static_cast<int64_t>(region.box.extent[i]);
+    }
+    info.flat_offset = static_cast<int64_t>(region.flat_offset);
+    info.flat_size = static_cast<int64_t>(region.flat_size);
+    info.part_offset = index.chunks_of(segment)[0].offset();
+    for (const auto& chunk : index.chunks_of(segment)) info.stored_bytes += chunk.stored_size();
+    return put_info(info, out);
+  });
+}
+
+// ---- objects, parts, attributes ----
+
+static ckpt_object_info describe(const Checkpoint& checkpoint, const fb::Object& object) {
+  ckpt_object_info info{};
+  info.scope = object.scope();
+  info.rank = object.rank();
+  info.size = object.size();
+  info.name = checkpoint.c_text(object.name());
+  info.media_type = checkpoint.c_text(object.media_type());
+  return info;
+}
+
+uint64_t ckpt_reader_object_count(const ckpt_reader* reader) { return reader ? reader->checkpoint->index().objects.size() : 0; }
+
+ckpt_status ckpt_reader_object_at(const ckpt_reader* reader, uint64_t index, ckpt_object_info* out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(reader));
+    auto objects = reader->checkpoint->index().objects;
+    if (index >= objects.size()) return Status(CKPT_NOT_FOUND, strprintf("object %llu of %zu", static_cast<unsigned long long>(index), objects.size()));
+    return put_info(describe(*reader->checkpoint, objects[index]), out);
+  });
+}
+
+ckpt_status ckpt_reader_object_find(const ckpt_reader* reader, const char* name, uint32_t rank, ckpt_object_info* out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(reader));
+    if (!name) return null_status("name");
+    const format::Index& index = reader->checkpoint->index();
+    for (const auto& object : index.objects)
+      if (index.text(object.name()) == name && (object.scope() == CKPT_OBJECT_SHARED || object.rank() == rank)) return put_info(describe(*reader->checkpoint, object), out);
+    return no_such("object", name).with("rank", uint64_t{rank});
+  });
+}
+
+ckpt_status ckpt_reader_part_at(const ckpt_reader* reader, uint32_t number, ckpt_part_info* out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(reader));
+    auto parts = reader->checkpoint->index().parts;
+    if (number >= parts.size()) return Status(CKPT_NOT_FOUND, strprintf("part %u of %zu", number, parts.size()));
+    ckpt_part_info info{};
+    info.rank = parts[number].rank();
+    info.bytes = parts[number].size();
+    std::snprintf(info.name, sizeof info.name, "%s", format::part_name(number).c_str());
+    std::snprintf(info.save_id, sizeof info.save_id, "%s", to_hex(format::id_of(parts[number].save_id())).c_str());
+    return put_info(info, out);
+  });
+}
+
+uint64_t ckpt_reader_attr_count(const ckpt_reader* reader, const char* tensor) {
+  return reader ? reader->checkpoint->index().attrs_of(tensor ? tensor : "").size() : 0;
+}
+
+ckpt_status ckpt_reader_attr_at(const ckpt_reader* reader, const char* tensor, uint64_t number, const char** key, const char** value, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(reader));
+    auto attrs = reader->checkpoint->index().attrs_of(tensor ? tensor : "");
+    if (number >= attrs.size()) return Status(CKPT_NOT_FOUND, strprintf("attribute %llu of %zu", static_cast<unsigned long long>(number), attrs.size()));
+    if (key) *key = reader->checkpoint->c_text(attrs[number].key());
+    if (value) *value = reader->checkpoint->c_text(attrs[number].value());
+    return Ok();
+  });
+}
+
+const char* ckpt_reader_attr(const ckpt_reader* reader, const char* tensor, const char* key) {
+  if (!reader || !key) return nullptr;
+  const format::Index& index = reader->checkpoint->index();
+  for (const auto& attr : index.attrs_of(tensor ? tensor : ""))
+    if (index.text(attr.key()) == key) return reader->checkpoint->c_text(attr.value());
+  return nullptr;
+}
+
+// ---- the whole ----
+
+ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const ckpt_options* options, const void** data, uint64_t* size, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(reader));
+    if (!tensor || !data || !size) return null_status("tensor, data or size");
+    CKPT_ASSIGN(Bytes bytes, session::map_tensor(*reader->checkpoint, tensor, options_of(options).integer("verify") != 0));
+    *data = bytes.data();
+    *size = bytes.size();
+    return Ok();
+  });
+}
+
+ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_options* options, ckpt_job** out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(reader));
+    if (!out) return null_status("out");
+    const Options& bag = options_of(options);
+    std::string mode = bag.str("verify_mode");
+    session::VerifyOptions settings{
+        .mode = mode == "full" ? session::VerifyMode::kFull : mode == "quick" ? session::VerifyMode::kQuick : session::VerifyMode::kSample,
+        .sample_k = static_cast<uint64_t>(bag.integer("sample_k")),
+        .sample_n = static_cast<uint64_t>(bag.integer("sample_n")),
+        .threads = thread_count(bag.integer("threads"))};
+    if (settings.sample_k > settings.sample_n) return Status(CKPT_INVALID, strprintf("sample %llu of %llu", static_cast<unsigned long long>(settings.sample_k), static_cast<unsigned long long>(settings.sample_n)));
+    auto handle = std::make_unique<ckpt_job>();
+    handle->job = std::make_shared<session::Job>();
+    CKPT_TRY(handle->job->start(CKPT_JOB_DONE, [kept = reader->checkpoint, settings](session::Job& job) { return session::verify_checkpoint(*kept, settings, job); }));
+    *out = handle.release();
+    return Ok();
+  });
+}
+
+ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b, const ckpt_options* options, ckpt_report** out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(a));
+    CKPT_TRY(check(b));
+    if (!out) return null_status("out");
+    auto report = std::make_unique<ckpt_report>();
+    const Options& bag = options_of(options);
+    CKPT_TRY(session::diff_checkpoints(*a->checkpoint, *b->checkpoint, bag.integer("values") != 0, thread_count(bag.integer("threads")), &report->report));
+    *out = report.release();
+    return Ok();
+  });
+}

@@ -1,0 +1,84 @@
+// ckpt_store and ckpt_list: what a store holds.
+#include "api/handles.h"
+
+using namespace ckpt;
+using namespace ckpt::api;
+
+ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    if (!out || !uri) return null_status("out or uri");
+    store::Options settings{.direct_io = options_of(options).str("direct_io") == "auto"};
+    CKPT_ASSIGN(auto store, store::open_store(uri, settings));
+    *out = new ckpt_store{{}, std::move(store)};
+    return Ok();
+  });
+}
+
+void ckpt_store_free(ckpt_store* store) { release(store); }
+
+ckpt_status ckpt_store_list(const ckpt_store* store, ckpt_list** out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    if (!store || !out) return null_status("store or out");
+    if (store->forked()) return forked_status();
+    CKPT_ASSIGN(auto entries, session::list_checkpoints(*store->store));
+    *out = new ckpt_list{{}, std::move(entries)};
+    return Ok();
+  });
+}
+
+size_t ckpt_list_count(const ckpt_list* list) { return list ? list->entries.size() : 0; }
+
+ckpt_status ckpt_list_at(const ckpt_list* list, size_t index, ckpt_checkpoint_info* out, ckpt_error** err) {
+  return guard(err, [&] {
+    if (!list) return null_status("list");
+    if (index >= list->entries.size()) return Status(CKPT_NOT_FOUND, strprintf("entry %zu of %zu", index, list->entries.size()));
+    ckpt_checkpoint_info info{};
+    session::fill_info(list->entries[index], &info);
+    return put_info(info, out);
+  });
+}
+
+void ckpt_list_free(ckpt_list* list) { release(list); }
+
+ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const ckpt_options* options, ckpt_checkpoint_info* out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    if (!store || !selector) return null_status("store or selector");
+    if (store->forked()) return forked_status();
+    CKPT_ASSIGN(auto entry, session::find_checkpoint(*store->store, selector, options_of(options).str("run")));
+    ckpt_checkpoint_info info{};
+    session::fill_info(entry, &info);
+    return put_info(info, out);
+  });
+}
+
+ckpt_status ckpt_store_remove(const ckpt_store* store, const char* id, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    if (!store || !id) return null_status("store or id");
+    if (store->forked()) return forked_status();
+    return session::remove_by_id(*store->store, id);
+  });
+}
+
+ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* options, ckpt_report** report, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    if (!store) return null_status("store");
+    if (store->forked()) return forked_status();
+    const Options& bag = options_of(options);
+    auto findings = std::make_unique<ckpt_report>();
+    CKPT_TRY(session::apply_retention(*store->store, {bag.str("run"), bag.integer("keep_last"), bag.integer("keep_every"), bag.str("protect"), bag.integer("dry_run") == 1}, &findings->report));
+    if (report) *report = findings.release();
+    return Ok();
+  });
+}
+
+ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckpt_options* options, ckpt_report** report, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    if (!store || !id) return null_status("store or id");
+    if (store->forked()) return forked_status();
+    const Options& bag = options_of(options);
+    auto findings = std::make_unique<ckpt_report>();
+    CKPT_TRY(session::repair_checkpoint(*store->store, id, bag.integer("dry_run") != 0, bag.integer("force") != 0, &findings->report));
+    if (report) *report = findings.release();
+    return Ok();
+  });
+}

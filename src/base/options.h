@@ -1,0 +1,47 @@
+// The options bag: string keys with typed values, checked against options.def when they are set.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "base/status.h"
+
+namespace ckpt {
+
+class Options {
+ public:
+  Status set_str(std::string_view key, std::string_view value);
+  Status set_int(std::string_view key, int64_t value);
+
+  // The value, or the fallback of options.def. The key must be one of that list (a defect of ours otherwise).
+  std::string str(std::string_view key) const;
+  int64_t integer(std::string_view key) const;
+  bool is_set(std::string_view key) const { return values_.find(key) != values_.end(); }
+
+ private:
+  std::map<std::string, std::variant<int64_t, std::string>, std::less<>> values_;
+};
+
+struct OptionRow {
+  const char* key;
+  bool is_int;
+  int64_t fallback_int, min, max;
+  const char* fallback_text;
+  const char* choices;
+  const char* used_by;
+  const char* help;
+};
+std::span<const OptionRow> option_rows();
+
+// The bag behind a handle; the defaults for a null handle.
+const Options& options_of(const ckpt_options* handle);
+
+}  // namespace ckpt
+
+struct ckpt_options {
+  ckpt::Options bag;
+};

@@ -1,0 +1,73 @@
+#include "base/status.h"
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+namespace ckpt {
+
+Status::Status(ckpt_status code, std::string message)
+    : rep_(std::make_shared<Rep>(Rep{code, std::move(message), {}})) {}
+
+const std::string& Status::message() const {
+  static const std::string empty;
+  return rep_ ? rep_->message : empty;
+}
+
+const std::string* Status::detail(std::string_view key) const {
+  if (!rep_) return nullptr;
+  for (const auto& [name, value] : rep_->details)
+    if (name == key) return &value;
+  return nullptr;
+}
+
+Status&& Status::with(std::string_view key, std::string value) && {
+  if (!rep_ || detail(key)) return std::move(*this);
+  if (rep_.use_count() > 1) rep_ = std::make_shared<Rep>(*rep_);
+  rep_->details.emplace_back(std::string(key), std::move(value));
+  return std::move(*this);
+}
+
+Status&& Status::in(std::string_view context) && {
+  if (!rep_) return std::move(*this);
+  if (rep_.use_count() > 1) rep_ = std::make_shared<Rep>(*rep_);
+  rep_->message = std::string(context) + ": " + rep_->message;
+  return std::move(*this);
+}
+
+std::string strprintf(const char* pattern, ...) {
+  va_list args, again;
+  va_start(args, pattern);
+  va_copy(again, args);
+  int size = std::vsnprintf(nullptr, 0, pattern, args);
+  va_end(args);
+  std::string text(size > 0 ? static_cast<size_t>(size) : 0, '\0');
+  if (size > 0) std::vsnprintf(text.data(), text.size() + 1, pattern, again);
+  va_end(again);
+  return text;
+}
+
+static ckpt_status code_of_errno(int error) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR: return CKPT_NOT_FOUND;
+    case EEXIST: return CKPT_EXISTS;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return CKPT_NO_SPACE;
+    case ENOMEM: return CKPT_NOMEM;
+    default: return CKPT_IO;
+  }
+}
+
+Status from_errno(int error, std::string_view action, std::string_view path) {
+  char text[128];
+  const char* reason = strerror_r(error, text, sizeof text);
+  return Status(code_of_errno(error), strprintf("%.*s %.*s: %s", static_cast<int>(action.size()), action.data(),
+                                             static_cast<int>(path.size()), path.data(), reason))
+      .with("path", std::string(path))
+      .with("errno", std::to_string(error));
+}
+
+}  // namespace ckpt

@@ -1,0 +1,89 @@
+// Status and Result: how every fallible function inside the engine answers. OK is a null pointer and costs nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ckpt.h"
+
+namespace ckpt {
+
+// An error: a code, one line of text, and facts that a program may ask for by key ("path", "tensor", "expected", …).
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(ckpt_status code, std::string message);
+
+  bool ok() const { return !rep_; }
+  ckpt_status code() const { return rep_ ? rep_->code : CKPT_OK; }
+  const std::string& message() const;
+  // Null where the error has no such fact.
+  const std::string* detail(std::string_view key) const;
+
+  // Adds a fact; the first value of a key stays, since the layer nearest the fault knows best.
+  Status&& with(std::string_view key, std::string value) &&;
+  Status&& with(std::string_view key, uint64_t value) && { return std::move(*this).with(key, std::to_string(value)); }
+  // Puts "context: " before the message; done once, where a layer knows a name that the one below did not.
+  Status&& in(std::string_view context) &&;
+
+ private:
+  struct Rep {
+    ckpt_status code;
+    std::string message;
+    std::vector<std::pair<std::string, std::string>> details;
+  };
+  // Shared and copied on write, so that one failure can be told to several waiters.
+  std::shared_ptr<Rep> rep_;
+};
+
+inline Status Ok() { return Status(); }
+
+// A value or the Status that explains its absence.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}
+  Result(Status status) : status_(std::move(status)) {}
+
+  bool ok() const { return status_.ok(); }
+  const Status& status() const& { return status_; }
+  Status&& status() && { return std::move(status_); }
+  T& operator*() { return *value_; }
+  const T& operator*() const { return *value_; }
+  T* operator->() { return &*value_; }
+  const T* operator->() const { return &*value_; }
+  T&& take() { return std::move(*value_); }
+
+ private:
+  Status status_;
+  std::optional<T> value_;
+};
+
+// printf-like text for messages.
+[[gnu::format(printf, 1, 2)]] std::string strprintf(const char* pattern, ...);
+
+// The status of a failed system call: NO_SPACE, NOT_FOUND, EXISTS, NOMEM or IO, with its text and the path as a fact.
+Status from_errno(int error, std::string_view action, std::string_view path);
+
+}  // namespace ckpt
+
+#define CKPT_CONCAT_(a, b) a##b
+#define CKPT_CONCAT(a, b) CKPT_CONCAT_(a, b)
+
+// Returns the error to the caller, or goes on.
+#define CKPT_TRY(expression)                                   \
+  do {                                                         \
+    if (::ckpt::Status try_status = (expression); !try_status.ok()) return try_status; \
+  } while (0)
+
+// CKPT_ASSIGN(auto x, f()): x = the value of f(), or returns its error.
+#define CKPT_ASSIGN(target, expression) CKPT_ASSIGN_(CKPT_CONCAT(try_result_, __LINE__), target, expression)
+#define CKPT_ASSIGN_(result, target, expression)             \
+  auto result = (expression);                                \
+  if (!result.ok()) return std::move(result).status();       \
+  target = result.take()

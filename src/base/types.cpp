@@ -1,0 +1,173 @@
+#include "base/types.h"
+
+#include <sys/random.h>
+
+#include <bit>
+#include <cstring>
+#include <limits>
+
+namespace ckpt {
+
+static_assert(std::endian::native == std::endian::little, "ckpt files are little-endian and mapped as they are");
+
+std::string to_hex(const Id& id) {
+  unsigned char bytes[16];
+  std::memcpy(bytes, &id.lo, 8);
+  std::memcpy(bytes + 8, &id.hi, 8);
+  std::string text;
+  for (unsigned char byte : bytes) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+static int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return -1;
+}
+
+Result<Id> id_from_hex(std::string_view text) {
+  unsigned char bytes[16];
+  if (text.size() != 32) return Status(CKPT_INVALID, strprintf("an id has 32 hexadecimal digits, found %zu characters", text.size()));
+  for (size_t i = 0; i < 16; i++) {
+    int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
+    if (high < 0 || low < 0) return Status(CKPT_INVALID, "an id has 32 hexadecimal digits, found another character");
+    bytes[i] = static_cast<unsigned char>(high * 16 + low);
+  }
+  Id id;
+  std::memcpy(&id.lo, bytes, 8);
+  std::memcpy(&id.hi, bytes + 8, 8);
+  return id;
+}
+
+Id random_id() {
+  Id id;
+  // 16 bytes are never short; early boot, the one case that blocks, has no trainers.
+  while (getrandom(&id, sizeof id, 0) != sizeof id) {
+  }
+  return id;
+}
+
+struct DtypeName {
+  uint16_t dtype;
+  const char* name;
+};
+static constexpr DtypeName kDtypes[] = {
+    {CKPT_DTYPE_I4, "i4"},           {CKPT_DTYPE_I8, "i8"},
+    {CKPT_DTYPE_I16, "i16"},         {CKPT_DTYPE_I32, "i32"},
+    {CKPT_DTYPE_I64, "i64"},         {CKPT_DTYPE_U4, "u4"},
+    {CKPT_DTYPE_U8, "u8"},           {CKPT_DTYPE_U16, "u16"},
+    {CKPT_DTYPE_U32, "u32"},         {CKPT_DTYPE_U64, "u64"},
+    {CKPT_DTYPE_F16, "f16"},         {CKPT_DTYPE_F32, "f32"},
+    {CKPT_DTYPE_F64, "f64"},         {CKPT_DTYPE_BF16, "bf16"},
+    {CKPT_DTYPE_C32, "c32"},         {CKPT_DTYPE_C64, "c64"},
+    {CKPT_DTYPE_C128, "c128"},       {CKPT_DTYPE_BOOL, "bool"},
+    {CKPT_DTYPE_F8_E3M4, "f8_e3m4"}, {CKPT_DTYPE_F8_E4M3, "f8_e4m3"},
+    {CKPT_DTYPE_F8_E4M3B11FNUZ, "f8_e4m3b11fnuz"},
+    {CKPT_DTYPE_F8_E4M3FN, "f8_e4m3fn"},
+    {CKPT_DTYPE_F8_E4M3FNUZ, "f8_e4m3fnuz"},
+    {CKPT_DTYPE_F8_E5M2, "f8_e5m2"}, {CKPT_DTYPE_F8_E5M2FNUZ, "f8_e5m2fnuz"},
+    {CKPT_DTYPE_F8_E8M0FNU, "f8_e8m0fnu"},
+    {CKPT_DTYPE_F6_E2M3FN, "f6_e2m3fn"},
+    {CKPT_DTYPE_F6_E3M2FN, "f6_e3m2fn"},
+    {CKPT_DTYPE_F4_E2M1FN, "f4_e2m1fn"},
+};
+
+bool dtype_known(uint16_t dtype) {
+  for (const auto& row : kDtypes)
+    if (row.dtype == dtype) return true;
+  return false;
+}
+
+const char* dtype_name(uint16_t dtype) {
+  for (const auto& row : kDtypes)
+    if (row.dtype == dtype) return row.name;
+  return "dtype";
+}
+
+int32_t dtype_find(std::string_view name) {
+  for (const auto& row : kDtypes)
+    if (row.name == name) return row.dtype;
+  return -1;
+}
+
+int dtype_filter_width(uint16_t dtype) {
+  int bits = dtype_bits(dtype);
+  if (dtype >> 8 == 5) bits /= 2;
+  return bits == 16 ? 2 : bits == 32 ? 4 : bits == 64 ? 8 : 1;
+}
+
+Shape Shape::of(std::span<const uint64_t> values) {
+  Shape shape;
+  shape.ndim = static_cast<int>(values.size());
+  for (size_t i = 0; i < values.size(); i++) shape.dims[i] = values[i];
+  return shape;
+}
+
+bool Shape::operator==(const Shape& other) const {
+  if (ndim != other.ndim) return false;
+  for (int i = 0; i < ndim; i++)
+    if ((*this)[i] != other[i]) return false;
+  return true;
+}
+
+std::string to_text(const Shape& shape) {
+  std::string text = "[";
+  for (int i = 0; i < shape.ndim; i++) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+Result<uint64_t> element_count(const Shape& shape) {
+  // Zero extents first: [2^62, 2^62, 0] has no elements and does not overflow.
+  for (uint64_t extent : shape.span())
+    if (extent == 0) return uint64_t{0};
+  uint64_t count = 1;
+  for (uint64_t extent : shape.span())
+    if (mul_overflows(count, extent, &count) || count > std::numeric_limits<int64_t>::max())
+      return Status(CKPT_INVALID, "shape " + to_text(shape) + " has more than 2^63-1 elements");
+  return count;
+}
+
+Result<uint64_t> element_bytes(uint64_t elements, uint16_t dtype) {
+  unsigned __int128 bits = static_cast<unsigned __int128>(elements) * static_cast<unsigned>(dtype_bits(dtype));
+  unsigned __int128 bytes = (bits + 7) / 8;
+  if (bytes > static_cast<unsigned __int128>(std::numeric_limits<int64_t>::max()))
+    return Status(CKPT_INVALID, strprintf("%llu elements of %s take more than 2^63-1 bytes",
+                                       static_cast<unsigned long long>(elements), dtype_name(dtype)));
+  return static_cast<uint64_t>(bytes);
+}
+
+uint64_t Box::volume() const {
+  uint64_t count = 1;
+  for (uint64_t size : extent.span()) count *= size;
+  return count;
+}
+
+Box Box::whole(const Shape& shape) {
+  Box box;
+  box.offset.ndim = shape.ndim;
+  box.extent = shape;
+  return box;
+}
+
+std::string to_text(const Box& box) {
+  std::string text = "[";
+  for (int i = 0; i < box.ndim(); i++)
+    text += (i ? ", " : "") + std::to_string(box.offset[i]) + ":" + std::to_string(box.offset[i] + box.extent[i]);
+  return text + "]";
+}
+
+std::string to_text(const Region& region) {
+  switch (region.kind) {
+    case RegionKind::kWhole: return "whole";
+    case RegionKind::kBox: return "box " + to_text(region.box);
+    case RegionKind::kFlat:
+      return strprintf("flat %llu:%llu", static_cast<unsigned long long>(region.flat_offset),
+                    static_cast<unsigned long long>(region.flat_offset + region.flat_size));
+  }
+  return "?";
+}
+
+}  // namespace ckpt

@@ -1,0 +1,99 @@
+// The plain values that the layers share: bytes, ids, dtypes, regions of tensors. No I/O, no FlatBuffers.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ckpt {
+
+using Bytes = std::span<const std::byte>;
+using MutableBytes = std::span<std::byte>;
+
+inline constexpr uint64_t kAlign = 4096;            // of parts, direct I/O and large segments
+inline constexpr uint64_t kSmallAlign = 256;        // of small segments
+inline constexpr uint64_t kLargeSegment = 65536;    // from here on aligned to kAlign (FORMAT §5)
+inline constexpr uint64_t kMaxChunkBytes = 64 << 20;
+inline constexpr uint64_t kMaxInlineObject = 4096;
+inline constexpr size_t kMaxName = 4096;
+inline constexpr size_t kMaxLabel = 200;
+inline constexpr int kMaxNdim = CKPT_MAX_NDIM;
+
+inline constexpr uint64_t round_up(uint64_t value, uint64_t align) { return (value + align - 1) / align * align; }
+
+inline Bytes as_bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+inline std::string_view as_text(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+// 16 bytes: an id or an XXH3-128, in the order of the file (FORMAT: low 64 bits first).
+struct Id {
+  uint64_t lo = 0, hi = 0;
+  auto operator<=>(const Id&) const = default;
+  bool zero() const { return lo == 0 && hi == 0; }
+};
+using Digest = Id;
+
+std::string to_hex(const Id& id);                // 32 digits, the bytes in file order
+Result<Id> id_from_hex(std::string_view text);   // INVALID
+Id random_id();                                  // from the kernel
+
+// ---- checked arithmetic on numbers that callers or files supply ----
+inline bool add_overflows(uint64_t a, uint64_t b, uint64_t* sum) { return __builtin_add_overflow(a, b, sum); }
+inline bool mul_overflows(uint64_t a, uint64_t b, uint64_t* product) { return __builtin_mul_overflow(a, b, product); }
+
+// ---- dtypes: DLPack code * 256 + bits ----
+inline constexpr int dtype_bits(uint16_t dtype) { return dtype & 0xff; }
+bool dtype_known(uint16_t dtype);
+const char* dtype_name(uint16_t dtype);          // "dtype" for unknown codes
+int32_t dtype_find(std::string_view name);       // -1
+// The width that a filter should work by: 1, 2, 4, 8 bytes (a complex counts as its components).
+int dtype_filter_width(uint16_t dtype);
+
+// A shape of up to 16 extents, without allocation.
+struct Shape {
+  int ndim = 0;
+  std::array<uint64_t, kMaxNdim> dims{};
+
+  uint64_t operator[](int i) const { return dims[static_cast<size_t>(i)]; }
+  uint64_t& operator[](int i) { return dims[static_cast<size_t>(i)]; }
+  std::span<const uint64_t> span() const { return {dims.data(), static_cast<size_t>(ndim)}; }
+  static Shape of(std::span<const uint64_t> values);
+  bool operator==(const Shape& other) const;
+};
+std::string to_text(const Shape& shape);         // "[2, 3]"
+
+// Elements of a shape; INVALID past 2^63-1.
+Result<uint64_t> element_count(const Shape& shape);
+// Bytes of `elements` elements, rounded up to whole bytes; INVALID past 2^63-1.
+Result<uint64_t> element_bytes(uint64_t elements, uint16_t dtype);
+
+// A box of a tensor; ndim 0 is the one element of a scalar.
+struct Box {
+  Shape offset, extent;
+  int ndim() const { return extent.ndim; }
+  uint64_t volume() const;  // cannot overflow where the box lies inside a valid shape
+  bool operator==(const Box&) const = default;
+  static Box whole(const Shape& shape);
+};
+std::string to_text(const Box& box);             // "[0:2, 3:5]"
+
+enum class RegionKind : uint8_t { kWhole = 0, kBox = 1, kFlat = 2 };
+
+// Which elements of a tensor a piece of memory or a segment is.
+struct Region {
+  RegionKind kind = RegionKind::kWhole;
+  Box box;                              // kBox
+  uint64_t flat_offset = 0, flat_size = 0;  // kFlat
+  bool operator==(const Region&) const = default;
+};
+std::string to_text(const Region& region);
+
+enum class Codec : uint8_t { kRaw = 0, kLz4 = 1 };
+enum class Filter : uint8_t { kNone = 0, kByteShuffle = 1, kBitPlanes = 2 };
+
+}  // namespace ckpt

@@ -1,0 +1,106 @@
+#include "cli/box.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace cli {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+std::optional<int64_t> whole_number(std::string_view text) {
+  int64_t value = 0;
+  auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// One bound of a slice; counted from the end where it is negative, `fallback` where it is empty.
+std::optional<int64_t> bound(std::string_view text, int64_t fallback, int64_t size) {
+  if (text.empty()) return fallback;
+  std::optional<int64_t> value = whole_number(text);
+  if (value && *value < 0) value = *value < -size ? -1 : *value + size;
+  return value;
+}
+
+Error parse_slice(std::string_view text, size_t dimension, int64_t size, int64_t* offset, int64_t* extent) {
+  std::string_view slice = trimmed(text);
+  size_t colon = slice.find(':');
+  bool single = colon == std::string_view::npos;
+  auto first = bound(trimmed(slice.substr(0, colon)), single ? -1 : 0, size);
+  auto last = single ? first : bound(trimmed(slice.substr(colon + 1)), size, size);
+  if (!first || !last || slice.empty()) {
+    return invalid(fmt::format("cannot read '{}' in --box as a slice such as 0:2, 5: or 7", slice));
+  }
+  int64_t end = single ? (*first < size ? *first + 1 : size + 1) : *last;
+  if (*first < 0 || *first > end || end > size) {
+    return invalid(fmt::format("slice '{}' of dimension {} does not lie inside its extent {}", slice, dimension, size));
+  }
+  *offset = *first;
+  *extent = end - *first;
+  return {};
+}
+
+}  // namespace
+
+uint64_t Box::volume() const {
+  uint64_t volume = 1;
+  for (int64_t e : extent) volume *= static_cast<uint64_t>(e);
+  return volume;
+}
+
+Box Box::whole(std::span<const int64_t> shape) {
+  return {std::vector<int64_t>(shape.size(), 0), std::vector<int64_t>(shape.begin(), shape.end())};
+}
+
+Error parse_box(std::string_view text, std::span<const int64_t> shape, Box* out) {
+  Box box = Box::whole(shape);
+  size_t count = static_cast<size_t>(std::count(text.begin(), text.end(), ',')) + 1;
+  if (count > shape.size()) {
+    return invalid(fmt::format("--box names {} dimensions, the tensor has {}", count, shape.size()));
+  }
+  for (size_t d = 0; d < count; ++d) {
+    size_t comma = text.find(',');
+    CLI_TRY(parse_slice(text.substr(0, comma), d, shape[d], &box.offset[d], &box.extent[d]));
+    text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
+  }
+  *out = box;
+  return {};
+}
+
+Error for_each_slab(const Box& box, uint64_t limit, const std::function<Error(const Box&)>& visit) {
+  if (box.volume() == 0) return {};
+  // Dimensions after `cut` are taken whole; those before it one index at a time.
+  size_t ndim = box.extent.size(), cut = ndim;
+  uint64_t below = 1;
+  while (cut > 0 && below * static_cast<uint64_t>(box.extent[cut - 1]) <= limit) {
+    below *= static_cast<uint64_t>(box.extent[--cut]);
+  }
+  if (cut == 0) return visit(box);
+  --cut;
+  int64_t step = static_cast<int64_t>(std::max<uint64_t>(1, limit / below));
+  Box slab = box;
+  for (size_t d = 0; d < cut; ++d) slab.extent[d] = 1;
+  while (true) {
+    for (int64_t at = 0; at < box.extent[cut]; at += step) {
+      slab.offset[cut] = box.offset[cut] + at;
+      slab.extent[cut] = std::min(step, box.extent[cut] - at);
+      CLI_TRY(visit(slab));
+    }
+    size_t d = cut;
+    while (d > 0 && ++slab.offset[d - 1] == box.offset[d - 1] + box.extent[d - 1]) {
+      slab.offset[d - 1] = box.offset[d - 1];
+      --d;
+    }
+    if (d == 0) return {};
+  }
+}
+
+}  // namespace cli

@@ -1,0 +1,55 @@
+// ckpt import: a safetensors file or set as a checkpoint.
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "cli/command.h"
+#include "cli/text.h"
+
+namespace cli {
+namespace {
+
+struct Args : Common {
+  std::string file, store, label;
+  int64_t step = -1;
+};
+
+constexpr Words kWords = {"import", "save a safetensors file as a checkpoint",
+                          "Saves a safetensors file, or a Hugging Face set (its directory or its "
+                          "model.safetensors.index.json), as a checkpoint\n"
+                          "of run \"import\", so that a trainer that writes to the same store is left alone. Metadata "
+                          "and the split into files\n"
+                          "are kept for ckpt export. The store is made if it is not there.",
+                          "  ckpt import model.safetensors /data/run7 --label pretrained\n"
+                          "  ckpt import ./Llama-3-8B /data/models --label llama3-8b -o compression=auto\n"
+                          "  ckpt info /data/run7@label:pretrained -o run=import\n",
+                          "0 saved and durable, 2 error"};
+
+Error run(const Args& args) {
+  Options options;
+  CLI_TRY(make_options(args, &options));
+  Store store;
+  CLI_TRY(call(ckpt_store_open, store.out(), args.store.c_str(), options));
+  auto info = sized<ckpt_checkpoint_info>();
+  CLI_TRY(call(ckpt_import, store, args.file.c_str(), args.label.c_str(), args.step, options, &info));
+  if (args.json) {
+    print_json(to_json(info));
+  } else {
+    print(fmt::format("imported {}: {} tensors, {}\n", info.id, info.tensor_count, human_bytes(info.bytes)));
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_import(CLI::App& app, Run& chosen) {
+  auto args = std::make_shared<Args>();
+  CLI::App* command = add_command(app, kWords, args.get(), true);
+  command->add_option("FILE", args->file, "a .safetensors file, a directory or an index.json")->required();
+  command->add_option("STORE", args->store, "the store to save into")->required();
+  command->add_option("--label", args->label, "the checkpoint's label: 1-200 of A-Z a-z 0-9 . _ = + -")->required();
+  command->add_option("--step", args->step, "the checkpoint's step")->check(CLI::NonNegativeNumber);
+  command->callback([args, &chosen] { chosen = [args](int*) { return run(*args); }; });
+}
+
+}  // namespace cli

@@ -1,0 +1,45 @@
+// What the bits of an element mean. All of ckpt's dtypes; an unknown one is printed as its bits. Pure, any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "ckpt.h"
+
+namespace cli {
+
+// A binary float with an implicit leading bit, a sign bit on top unless it is e8m0.
+struct FloatFormat {
+  enum class Specials {
+    kIeee,     // the highest exponent is infinity and NaN
+    kNanOnes,  // "fn": only all ones is NaN, no infinity
+    kNone,     // "fn" of 4 and 6 bits: neither
+    kFnuz      // the pattern of -0 is NaN, no infinity
+  };
+  int32_t dtype;
+  int exponent_bits, mantissa_bits, bias;
+  Specials specials;
+};
+
+// The format of a float of at most 32 bits, e8m0 apart; null for other dtypes.
+const FloatFormat* float_format(int32_t dtype);
+
+// The low bits of `pattern` as a number; exact for every format above.
+double decode_float(const FloatFormat& format, uint32_t pattern);
+
+// Element `index` of data packed lowest bits first. `bits` is 1 … 64 and the element lies inside `data`.
+uint64_t element_pattern(std::span<const std::byte> data, int bits, uint64_t index);
+
+// Element `index` as text: the fewest digits that tell it from its neighbours, (1+2j), True, 0xff for an unknown dtype.
+std::string number_text(int32_t dtype, std::span<const std::byte> data, uint64_t index);
+
+// True where to_f32 knows the dtype: every real float of at most 16 bits.
+bool has_f32(int32_t dtype);
+float to_f32(int32_t dtype, std::span<const std::byte> data, uint64_t index);
+
+// ckpt_dtype_name, or "dtype(0x1234)" for a code without a name.
+std::string dtype_text(int32_t dtype);
+
+}  // namespace cli

@@ -1,0 +1,186 @@
+#include "cli/tensor_source.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cli/array.h"
+#include "cli/numbers.h"
+
+namespace cli {
+namespace {
+
+constexpr uint64_t kSlabBytes = 64 << 20;
+
+bool library_converts(int32_t dtype) {
+  return dtype == CKPT_DTYPE_F32 || dtype == CKPT_DTYPE_F16 || dtype == CKPT_DTYPE_BF16;
+}
+
+uint64_t packed_bytes(uint64_t elements, int32_t dtype) {
+  uint64_t bits = static_cast<uint64_t>(dtype % 256);
+  return elements / 8 * bits + (elements % 8 * bits + 7) / 8;
+}
+
+std::vector<int64_t> row_major_strides(const std::vector<int64_t>& extent) {
+  std::vector<int64_t> strides(extent.size(), 1);
+  for (size_t d = extent.size(); d > 1; --d) strides[d - 2] = strides[d - 1] * extent[d - 1];
+  return strides;
+}
+
+// The indices of one dimension that a summary shows, as one or two ranges of the box and where they go.
+struct Range {
+  int64_t from, size, to;
+};
+std::vector<Range> shown_ranges(int64_t extent) {
+  if (!has_gap(extent)) return {{0, extent, 0}};
+  return {{0, kEdge, 0}, {extent - kEdge, kEdge, kEdge}};
+}
+
+std::vector<int64_t> shown_extent(const Box& box) {
+  std::vector<int64_t> extent;
+  for (int64_t e : box.extent) extent.push_back(shown(e));
+  return extent;
+}
+
+// Visits each choice of one range for each dimension: a corner of the box.
+Error for_each_corner(const Box& box, const std::function<Error(const Box& corner, int64_t to)>& visit) {
+  size_t ndim = box.extent.size();
+  std::vector<int64_t> strides = row_major_strides(shown_extent(box));
+  std::vector<size_t> choice(ndim, 0);
+  while (true) {
+    Box corner = box;
+    int64_t to = 0;
+    for (size_t d = 0; d < ndim; ++d) {
+      Range range = shown_ranges(box.extent[d])[choice[d]];
+      corner.offset[d] += range.from;
+      corner.extent[d] = range.size;
+      to += range.to * strides[d];
+    }
+    CLI_TRY(visit(corner, to));
+    size_t d = ndim;
+    while (d > 0 && ++choice[d - 1] == shown_ranges(box.extent[d - 1]).size()) choice[--d] = 0;
+    if (d == 0) return {};
+  }
+}
+
+// Bit copies of the shown elements, for dtypes that have no address of their own.
+std::vector<std::byte> pick_packed(const Box& box, int bits, const std::vector<std::byte>& all) {
+  std::vector<int64_t> extent = shown_extent(box), strides = row_major_strides(box.extent);
+  uint64_t count = Box{extent, extent}.volume();
+  std::vector<std::byte> out((count * static_cast<uint64_t>(bits) + 7) / 8);
+  for (uint64_t i = 0; i < count; ++i) {
+    uint64_t rest = i, from = 0;
+    for (size_t d = extent.size(); d-- > 0;) {
+      auto size = static_cast<uint64_t>(extent[d]);
+      auto at = static_cast<int64_t>(rest % size);
+      rest /= size;
+      bool after_gap = has_gap(box.extent[d]) && at >= kEdge;
+      from += static_cast<uint64_t>((after_gap ? box.extent[d] - 2 * kEdge + at : at) * strides[d]);
+    }
+    for (uint64_t bit = 0; bit < static_cast<uint64_t>(bits); ++bit) {
+      uint64_t source = from * static_cast<uint64_t>(bits) + bit, target = i * static_cast<uint64_t>(bits) + bit;
+      bool set = (std::to_integer<unsigned>(all[source / 8]) >> (source % 8) & 1) != 0;
+      if (set) out[target / 8] |= std::byte{1} << (target % 8);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Error TensorSource::open(const ckpt_reader* reader, const ckpt_options* options, const std::string& name,
+                         const std::string& as) {
+  reader_ = reader;
+  options_ = options;
+  name_ = name;
+  info_ = sized<ckpt_tensor_info>();
+  CLI_TRY(call(ckpt_reader_tensor_find, reader, name.c_str(), &info_));
+  memory_dtype_ = dtype_ = info_.dtype;
+  if (as.empty()) return {};
+  int32_t wanted = ckpt_dtype_find(as.c_str());
+  if (wanted < 0) return invalid("--as: no dtype is called '" + as + "'");
+  if (wanted == info_.dtype) return {};
+  dtype_ = wanted;
+  if (library_converts(info_.dtype) && library_converts(wanted)) {
+    memory_dtype_ = wanted;
+  } else if (wanted != CKPT_DTYPE_F32 || !has_f32(info_.dtype)) {
+    return {CKPT_UNSUPPORTED, "cannot convert tensor " + name + " from " + dtype_text(info_.dtype) + " to " + as +
+                                  ": f32, f16 and bf16 convert into each other, smaller floats into f32"};
+  }
+  return {};
+}
+
+uint64_t TensorSource::bytes_of(uint64_t elements) const { return packed_bytes(elements, dtype_); }
+
+Error TensorSource::load(const Box& box, const std::vector<int64_t>& strides, std::byte* data, uint64_t bytes) const {
+  auto desc = sized<ckpt_tensor_desc>();
+  desc.dtype = memory_dtype_;
+  desc.ndim = info_.ndim;
+  desc.flags = memory_dtype_ != info_.dtype ? CKPT_TENSOR_CONVERT : 0;
+  std::copy_n(info_.shape, info_.ndim, desc.shape);
+  // Only a whole tensor is free of the byte boundaries of packed dtypes.
+  desc.region_kind = box == Box::whole(shape()) ? CKPT_REGION_WHOLE : CKPT_REGION_BOX;
+  std::copy(box.offset.begin(), box.offset.end(), desc.offset);
+  std::copy(box.extent.begin(), box.extent.end(), desc.extent);
+  if (!strides.empty()) {
+    desc.flags |= CKPT_TENSOR_STRIDED;
+    std::copy(strides.begin(), strides.end(), desc.strides);
+  }
+  Load load;
+  CLI_TRY(call(ckpt_load_new, load.out(), reader_, options_));
+  CLI_TRY(call(ckpt_load_add_tensor, load, name_.c_str(), &desc, data, bytes, CKPT_DEVICE_CPU, 0));
+  return call(ckpt_load_run, load);
+}
+
+void TensorSource::convert(uint64_t count, std::vector<std::byte>* data) const {
+  if (dtype_ == memory_dtype_) return;
+  std::vector<std::byte> floats(count * sizeof(float));
+  for (uint64_t i = 0; i < count; ++i) {
+    float value = to_f32(memory_dtype_, *data, i);
+    std::memcpy(floats.data() + i * sizeof value, &value, sizeof value);
+  }
+  *data = std::move(floats);
+}
+
+Error TensorSource::read(const Box& box, std::vector<std::byte>* out) const {
+  uint64_t count = box.volume();
+  out->assign(packed_bytes(count, memory_dtype_), std::byte{0});
+  if (count > 0) CLI_TRY(load(box, {}, out->data(), out->size()));
+  convert(count, out);
+  return {};
+}
+
+Error TensorSource::load_corners(const Box& box, std::vector<std::byte>* out) const {
+  std::vector<int64_t> extent = shown_extent(box), strides = row_major_strides(extent);
+  uint64_t width = static_cast<uint64_t>(memory_dtype_ % 256) / 8;
+  out->assign(Box{extent, extent}.volume() * width, std::byte{0});
+  return for_each_corner(box, [&](const Box& corner, int64_t to) {
+    uint64_t start = static_cast<uint64_t>(to) * width;
+    return load(corner, strides, out->data() + start, out->size() - start);
+  });
+}
+
+Error TensorSource::read_summary(const Box& box, std::vector<std::byte>* out) const {
+  if (box.volume() == 0) return read(box, out);
+  std::vector<int64_t> extent = shown_extent(box);
+  if (packed()) {
+    std::vector<std::byte> all(packed_bytes(box.volume(), memory_dtype_));
+    CLI_TRY(load(box, {}, all.data(), all.size()));
+    *out = pick_packed(box, memory_dtype_ % 256, all);
+  } else {
+    CLI_TRY(load_corners(box, out));
+  }
+  convert(Box{extent, extent}.volume(), out);
+  return {};
+}
+
+Error TensorSource::read_slabs(const Box& box, const std::function<Error(const std::vector<std::byte>&)>& visit) const {
+  uint64_t width = static_cast<uint64_t>(std::max(memory_dtype_ % 256, dtype_ % 256)) / 8;
+  uint64_t limit = packed() ? std::max<uint64_t>(1, box.volume()) : std::max<uint64_t>(1, kSlabBytes / width);
+  std::vector<std::byte> data;
+  return for_each_slab(box, limit, [&](const Box& slab) {
+    CLI_TRY(read(slab, &data));
+    return visit(data);
+  });
+}
+
+}  // namespace cli

@@ -1,0 +1,118 @@
+#include "cli/text.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+namespace cli {
+namespace {
+
+std::string scaled(double value, double step, std::span<const char* const> units) {
+  size_t unit = 0;
+  while (value >= step && unit + 1 < units.size()) {
+    value /= step;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} {}", value, units[0])
+                   : fmt::format("{:.{}f} {}", value, value < 100 ? 1 : 0, units[unit]);
+}
+
+// The bytes of the code point that starts `text`, 0 where it is not valid UTF-8.
+size_t code_point_size(std::string_view text) {
+  unsigned char first = static_cast<unsigned char>(text[0]);
+  size_t size = first < 0x80                    ? 1
+                : first >= 0xc2 && first < 0xe0 ? 2
+                : (first & 0xf0) == 0xe0        ? 3
+                : first >= 0xf0 && first < 0xf5 ? 4
+                                                : 0;
+  if (size > text.size()) return 0;
+  for (size_t i = 1; i < size; ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 0;
+  }
+  return size;
+}
+
+// C0, DEL and C1 (U+0080 … U+009F).
+bool is_control(std::string_view code_point) {
+  unsigned char first = static_cast<unsigned char>(code_point[0]);
+  if (code_point.size() == 1) return first < 0x20 || first == 0x7f;
+  return first == 0xc2 && static_cast<unsigned char>(code_point[1]) < 0xa0;
+}
+
+bool use_color() {
+  static const bool use = [] {
+    const char* no_color = std::getenv("NO_COLOR");
+    const char* term = std::getenv("TERM");
+    bool dumb = term != nullptr && std::string_view(term) == "dumb";
+    return is_terminal(stdout) && !dumb && (no_color == nullptr || *no_color == '\0');
+  }();
+  return use;
+}
+
+}  // namespace
+
+std::string human_bytes(uint64_t bytes) {
+  static constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  return scaled(static_cast<double>(bytes), 1024, kUnits);
+}
+
+std::string human_rate(double bytes_per_second) {
+  static constexpr std::array kUnits = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
+  return scaled(bytes_per_second, 1000, kUnits);
+}
+
+std::string human_duration(uint64_t seconds) {
+  if (seconds < 120) return fmt::format("{} s", seconds);
+  if (seconds < 2 * 3600) return fmt::format("{} min", seconds / 60);
+  if (seconds < 2 * 86400) return fmt::format("{} h", seconds / 3600);
+  return fmt::format("{} d", seconds / 86400);
+}
+
+std::string shape_text(std::span<const int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
+}
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    size_t size = code_point_size(text);
+    if (size > 0 && !is_control(text.substr(0, size))) {
+      out += text.substr(0, size);
+    } else if (text[0] == '\n') {
+      out += "\\n";
+    } else if (text[0] == '\t') {
+      out += "\\t";
+    } else {
+      for (char c : text.substr(0, size == 0 ? 1 : size))
+        out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    }
+    text.remove_prefix(size == 0 ? 1 : size);
+  }
+  return out;
+}
+
+size_t text_width(std::string_view text) {
+  size_t width = 0;
+  for (char c : text) width += (static_cast<unsigned char>(c) & 0xc0) != 0x80 ? 1 : 0;
+  return width;
+}
+
+bool is_terminal(FILE* file) { return isatty(fileno(file)) == 1; }
+
+size_t terminal_width() {
+  if (!is_terminal(stdout)) return 0;
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+std::string colored(std::string_view text, Color color) {
+  static constexpr std::array kCodes = {"", "31", "32", "33", "2", "1"};
+  if (color == Color::kNone || !use_color()) return std::string(text);
+  return fmt::format("\x1b[{}m{}\x1b[0m", kCodes[static_cast<size_t>(color)], text);
+}
+
+}  // namespace cli

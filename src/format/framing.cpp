@@ -1,0 +1,213 @@
+#include "format/framing.h"
+
+#include <cstring>
+#include <string>
+
+#include "format/checksum.h"
+
+namespace ckpt::format {
+namespace {
+
+// The tables of FORMAT §2 and §3; types.cpp asserts that the machine is little-endian.
+struct RawPartHeader {
+  char magic[8];
+  uint32_t revision, data_start;
+  Id save_id;
+  uint32_t rank, world_size;
+  Id store_id;
+  uint64_t token, attempt, checksum;
+};
+static_assert(sizeof(RawPartHeader) == 80 && offsetof(RawPartHeader, store_id) == 40 &&
+              offsetof(RawPartHeader, checksum) == 72);
+
+struct RawPartTrailer {
+  uint64_t index_offset, index_size;
+  Digest index_digest;
+  Id save_id;
+  char magic[8];
+  uint64_t checksum;
+};
+static_assert(sizeof(RawPartTrailer) == kPartTrailerSize && offsetof(RawPartTrailer, checksum) == 56);
+
+struct RawManifestTrailer {
+  uint64_t index_size, summary_size;
+  Digest index_digest, summary_digest;
+  uint32_t kind, revision;
+  char magic[8];
+  uint64_t checksum;
+};
+static_assert(sizeof(RawManifestTrailer) == kManifestTrailerSize && offsetof(RawManifestTrailer, checksum) == 64);
+
+constexpr std::string_view kPartMagic = "CKPTPART", kTailMagic = "CKPTTAIL", kManifestMagic = "CKPTMANI";
+
+std::string hex(uint64_t value) {
+  std::string text;
+  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[value >> shift & 15];
+  return text;
+}
+
+// Eight bytes for people: as text where they are text.
+std::string shown(const char* magic) {
+  uint64_t value = 0;
+  bool text = true;
+  for (int i = 0; i < 8; i++) {
+    value = value << 8 | static_cast<unsigned char>(magic[i]);
+    text = text && magic[i] >= 0x20 && magic[i] < 0x7f;
+  }
+  return text ? std::string(magic, 8) : "bytes " + hex(value);
+}
+
+template <typename Raw>
+uint64_t checksum_of(const Raw& raw) {
+  return xxh3_64(std::as_bytes(std::span(&raw, 1)).first(offsetof(Raw, checksum)));
+}
+
+template <typename Raw>
+void seal(Raw& raw, std::string_view magic) {
+  std::memcpy(raw.magic, magic.data(), sizeof raw.magic);
+  raw.checksum = checksum_of(raw);
+}
+
+// Magic, then checksum.
+template <typename Raw>
+Status open(Bytes bytes, size_t size, std::string_view magic, const char* what, Raw& raw) {
+  if (bytes.size() != size)
+    return Status(CKPT_FORMAT, std::string("no ") + what + ": expected " + std::to_string(size) + " bytes, found " +
+                                   std::to_string(bytes.size()));
+  std::memcpy(&raw, bytes.data(), sizeof raw);
+  if (std::string_view(raw.magic, sizeof raw.magic) != magic)
+    return Status(CKPT_FORMAT,
+                  std::string("no ") + what + ": expected magic " + std::string(magic) + ", found " + shown(raw.magic))
+        .with("expected", std::string(magic))
+        .with("found", shown(raw.magic));
+  uint64_t found = checksum_of(raw);
+  if (found == raw.checksum) return Ok();
+  return Status(CKPT_CORRUPT, std::string(what) + ": expected checksum " + hex(raw.checksum) + ", found " + hex(found))
+      .with("expected", hex(raw.checksum))
+      .with("found", hex(found));
+}
+
+Status check_revision(const char* what, uint32_t revision) {
+  if (revision <= CKPT_FORMAT_REVISION) return Ok();
+  return Status(CKPT_REVISION, std::string(what) + " has format revision " + std::to_string(revision) +
+                                   ": this library reads up to " + std::to_string(CKPT_FORMAT_REVISION))
+      .with("expected", uint64_t{CKPT_FORMAT_REVISION})
+      .with("found", uint64_t{revision});
+}
+
+Status bad_layout(const char* what, const std::string& why) {
+  return Status(CKPT_FORMAT, std::string(what) + ": " + why);
+}
+
+template <size_t kSize, typename Raw>
+std::array<std::byte, kSize> to_array(const Raw& raw) {
+  std::array<std::byte, kSize> bytes{};
+  std::memcpy(bytes.data(), &raw, sizeof raw);
+  return bytes;
+}
+
+}  // namespace
+
+bool all_zero(Bytes bytes) {
+  for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
+    uint64_t word;
+    std::memcpy(&word, bytes.data(), 8);
+    if (word != 0) return false;
+  }
+  for (std::byte byte : bytes)
+    if (byte != std::byte{0}) return false;
+  return true;
+}
+
+std::array<std::byte, kPartHeaderSize> encode_part_header(const PartHeader& header) {
+  RawPartHeader raw{{},
+                    header.revision,
+                    kPartHeaderSize,
+                    header.save_id,
+                    header.rank,
+                    header.world_size,
+                    header.store_id,
+                    header.token,
+                    header.attempt,
+                    0};
+  seal(raw, kPartMagic);
+  return to_array<kPartHeaderSize>(raw);
+}
+
+Result<PartHeader> decode_part_header(Bytes first_bytes) {
+  RawPartHeader raw;
+  CKPT_TRY(open(first_bytes, kPartHeaderSize, kPartMagic, "part", raw));
+  CKPT_TRY(check_revision("part", raw.revision));
+  if (raw.data_start != kPartHeaderSize)
+    return bad_layout("part header", "expected data from 4096, found " + std::to_string(raw.data_start));
+  if (!all_zero(first_bytes.subspan(sizeof raw)))
+    return Status(CKPT_CORRUPT, "part header: expected zeros from byte 80 to 4096, found others");
+  return PartHeader{raw.revision, raw.save_id, raw.rank, raw.world_size, raw.store_id, raw.token, raw.attempt};
+}
+
+std::array<std::byte, kPartTrailerSize> encode_part_trailer(const PartTrailer& trailer) {
+  RawPartTrailer raw{trailer.index_offset, trailer.index_size, trailer.index_digest, trailer.save_id, {}, 0};
+  seal(raw, kTailMagic);
+  return to_array<kPartTrailerSize>(raw);
+}
+
+Result<PartTrailer> decode_part_trailer(Bytes last_bytes) {
+  RawPartTrailer raw;
+  CKPT_TRY(open(last_bytes, kPartTrailerSize, kTailMagic, "part trailer", raw));
+  return PartTrailer{raw.index_offset, raw.index_size, raw.index_digest, raw.save_id};
+}
+
+Status check_part_layout(const PartTrailer& trailer, uint64_t file_size) {
+  std::string index = "index of " + std::to_string(trailer.index_size) + " bytes at " +
+                      std::to_string(trailer.index_offset) + " in a part of " + std::to_string(file_size) + " bytes";
+  if (file_size % kAlign != 0 || file_size < kPartHeaderSize + kPartTrailerSize)
+    return bad_layout("part", "expected a size in multiples of 4096 from 8192, found " + std::to_string(file_size));
+  if (trailer.index_size > kMaxIndexSize) return bad_layout("part", index + ": expected less than 2 GiB");
+  if (trailer.index_offset % kPartIndexAlign != 0) return bad_layout("part", index + ": expected a multiple of 64");
+  uint64_t end;
+  if (trailer.index_offset < kPartHeaderSize || add_overflows(trailer.index_offset, trailer.index_size, &end) ||
+      end > file_size - kPartTrailerSize)
+    return bad_layout("part", index + ": expected it between header and trailer");
+  return Ok();
+}
+
+std::array<std::byte, kManifestTrailerSize> encode_manifest_trailer(const ManifestTrailer& trailer) {
+  RawManifestTrailer raw{trailer.index_size,
+                         trailer.summary_size,
+                         trailer.index_digest,
+                         trailer.summary_digest,
+                         trailer.kind,
+                         trailer.revision,
+                         {},
+                         0};
+  seal(raw, kManifestMagic);
+  return to_array<kManifestTrailerSize>(raw);
+}
+
+Result<ManifestTrailer> decode_manifest_trailer(Bytes last_bytes) {
+  RawManifestTrailer raw;
+  CKPT_TRY(open(last_bytes, kManifestTrailerSize, kManifestMagic, "manifest", raw));
+  CKPT_TRY(check_revision("manifest", raw.revision));
+  if (raw.kind != static_cast<uint32_t>(ManifestKind::kManifest) &&
+      raw.kind != static_cast<uint32_t>(ManifestKind::kTombstone))
+    return bad_layout("manifest", "expected kind 1 or 2, found " + std::to_string(raw.kind));
+  return ManifestTrailer{raw.index_size,     raw.summary_size, raw.index_digest,
+                         raw.summary_digest, raw.kind,         raw.revision};
+}
+
+Status check_manifest_layout(const ManifestTrailer& trailer, uint64_t file_size) {
+  if (trailer.index_size > kMaxIndexSize || trailer.summary_size > kMaxIndexSize)
+    return bad_layout("manifest", "index of " + std::to_string(trailer.index_size) + " and summary of " +
+                                      std::to_string(trailer.summary_size) + " bytes: expected less than 2 GiB");
+  if (trailer.kind == static_cast<uint32_t>(ManifestKind::kTombstone) && trailer.summary_size != 0)
+    return bad_layout("manifest",
+                      "tombstone with a summary of " + std::to_string(trailer.summary_size) + " bytes: expected none");
+  uint64_t expected = round_up(trailer.index_size, 8) + round_up(trailer.summary_size, 8) + kManifestTrailerSize;
+  if (file_size == expected) return Ok();
+  return bad_layout("manifest",
+                    "expected a file of " + std::to_string(expected) + " bytes, found " + std::to_string(file_size))
+      .with("expected", expected)
+      .with("found", file_size);
+}
+
+}  // namespace ckpt::format

@@ -1,0 +1,61 @@
+// What surrounds the indexes in the files: header and trailer of a part (FORMAT §3), trailer of MANIFEST (FORMAT §2).
+// Pure. A decoder accepts exactly what an encoder makes: one flipped bit anywhere is an error. It looks at the magic
+// (FORMAT: this is something else), then at the checksum (CORRUPT), then at the revision (REVISION: written by a newer
+// library), then at the rest. Sizes are compared with the file by the check_ functions, before anyone acts on them.
+#pragma once
+
+#include <array>
+
+#include "base/status.h"
+#include "base/types.h"
+
+namespace ckpt::format {
+
+inline constexpr size_t kPartHeaderSize = 4096;  // where data may start
+inline constexpr size_t kPartTrailerSize = 64;
+inline constexpr size_t kManifestTrailerSize = 72;
+inline constexpr uint64_t kPartIndexAlign = 64;
+inline constexpr uint64_t kMaxIndexSize = (uint64_t{1} << 31) - 1;  // FORMAT §10
+
+struct PartHeader {
+  uint32_t revision = CKPT_FORMAT_REVISION;
+  Id save_id;
+  uint32_t rank = 0, world_size = 0;
+  Id store_id;
+  uint64_t token = 0, attempt = 0;
+  bool operator==(const PartHeader&) const = default;
+};
+std::array<std::byte, kPartHeaderSize> encode_part_header(const PartHeader& header);
+Result<PartHeader> decode_part_header(Bytes first_bytes);  // exactly kPartHeaderSize of them
+
+struct PartTrailer {
+  uint64_t index_offset = 0, index_size = 0;
+  Digest index_digest;
+  Id save_id;
+  bool operator==(const PartTrailer&) const = default;
+};
+std::array<std::byte, kPartTrailerSize> encode_part_trailer(const PartTrailer& trailer);
+Result<PartTrailer> decode_part_trailer(Bytes last_bytes);
+// FORMAT unless the index lies between header and trailer of a file of this size.
+Status check_part_layout(const PartTrailer& trailer, uint64_t file_size);
+
+enum class ManifestKind : uint32_t { kManifest = 1, kTombstone = 2 };
+
+struct ManifestTrailer {
+  uint64_t index_size = 0, summary_size = 0;
+  Digest index_digest, summary_digest;
+  uint32_t kind = static_cast<uint32_t>(ManifestKind::kManifest);
+  uint32_t revision = CKPT_FORMAT_REVISION;
+  bool operator==(const ManifestTrailer&) const = default;
+};
+std::array<std::byte, kManifestTrailerSize> encode_manifest_trailer(const ManifestTrailer& trailer);
+Result<ManifestTrailer> decode_manifest_trailer(Bytes last_bytes);
+// FORMAT unless index, summary, their padding and the trailer add up to exactly the file.
+Status check_manifest_layout(const ManifestTrailer& trailer, uint64_t file_size);
+// Where the summary starts, of a layout that was checked.
+inline uint64_t manifest_summary_offset(const ManifestTrailer& trailer) { return round_up(trailer.index_size, 8); }
+
+// Padding is zero.
+bool all_zero(Bytes bytes);
+
+}  // namespace ckpt::format

@@ -1,0 +1,158 @@
+// The index of a checkpoint or a part: built from plain records, encoded as a FlatBuffer, opened without a copy.
+// FORMAT §4. Pure: bytes in, bytes out. An Index is immutable; concurrent use is fine.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/types.h"
+#include "ckpt_generated.h"
+
+namespace ckpt::format {
+
+// FORMAT §4 summary, as plain values.
+struct Summary {
+  uint32_t revision = CKPT_FORMAT_REVISION;
+  uint64_t required_features = 0;
+  Id store_id, session_id, save_id;
+  std::string run, label, writer;
+  uint64_t token = 0, attempt = 0, sequence = 0;
+  int64_t step = -1;
+  uint32_t world_size = 0;
+  uint64_t created_unix_ms = 0;
+  uint32_t part_count = 0;
+  uint64_t tensor_count = 0, object_count = 0, part_bytes = 0;
+  bool rebuilt = false;
+  bool operator==(const Summary&) const = default;
+};
+
+std::vector<std::byte> encode_summary(const Summary& summary);
+Result<Summary> decode_summary(Bytes bytes);  // FORMAT, REVISION
+
+inline Id id_of(const fb::Digest& digest) { return {digest.lo(), digest.hi()}; }
+inline fb::Digest digest_of(const Id& id) { return fb::Digest(id.lo, id.hi); }
+
+enum class IndexKind { kManifest, kPart };
+
+// A validated view of an encoded index. The bytes must outlive it and be aligned to 8.
+class Index {
+ public:
+  // Checks structure and every rule of FORMAT §4 but two that need more than one record at a time: coverage (session/coverage)
+  // and overlap of chunks (verify). `data_end(part)` is where the part's own index starts. FORMAT, REVISION.
+  static Result<Index> open(Bytes bytes, IndexKind kind);
+
+  Summary summary;
+  std::string_view names;
+  std::span<const uint64_t> numbers;
+  std::span<const fb::Part> parts;
+  std::span<const fb::Tensor> tensors;
+  std::span<const fb::Segment> segments;
+  std::span<const fb::Chunk> chunks;
+  std::span<const fb::Object> objects;
+  std::span<const std::byte> inline_data;
+  std::span<const fb::Alias> aliases;
+  std::span<const fb::Attr> attrs;
+  std::span<const fb::Group> groups;
+
+  std::string_view text(const fb::Text& text) const { return names.substr(text.offset(), text.size()); }
+  Shape shape_of(const fb::Tensor& tensor) const;
+  Region region_of(const fb::Segment& segment, int ndim) const;
+  std::span<const fb::Segment> segments_of(const fb::Tensor& tensor) const {
+    return segments.subspan(tensor.segment_first(), tensor.segment_count());
+  }
+  std::span<const fb::Chunk> chunks_of(const fb::Segment& segment) const {
+    return chunks.subspan(segment.chunk_first(), segment.chunk_count());
+  }
+  std::span<const fb::Chunk> chunks_of(const fb::Object& object) const {
+    return chunks.subspan(object.chunk_first(), object.chunk_count());
+  }
+  const fb::Tensor* find_tensor(std::string_view name) const;
+  const fb::Alias* find_alias(std::string_view name) const;
+  // The attributes of one owner ("" = the checkpoint), by key.
+  std::span<const fb::Attr> attrs_of(std::string_view owner) const;
+
+ private:
+  Status validate(IndexKind kind) const;
+  Status validate_tensors(IndexKind kind) const;
+  Status validate_segment(const fb::Tensor& tensor, const fb::Segment& segment, const Shape& shape, IndexKind kind) const;
+  Status validate_chunks(std::string_view owner, std::span<const fb::Chunk> list, uint64_t bytes, bool raw) const;
+  Status validate_objects(IndexKind kind) const;
+  Status validate_aliases(IndexKind kind) const;
+  Status validate_attrs() const;
+  bool text_ok(const fb::Text& text) const;
+};
+
+// Collects the records of an index in canonical order and encodes them. Callers add tensors, then aliases, objects, attributes,
+// each in the order of FORMAT §4; positions are handed out here and nowhere else.
+class IndexBuilder {
+ public:
+  Summary summary;
+  std::vector<fb::Part> parts;
+
+  void add_tensor(std::string_view name, uint16_t dtype, const Shape& shape);
+  // A segment of the tensor added last.
+  void add_segment(uint32_t part, const Region& region, const Shape& shape, Codec codec, Filter filter, int filter_width,
+                   std::span<const fb::Chunk> chunks);
+  void add_alias(std::string_view name, std::string_view target, bool is_view, std::span<const uint64_t> view, int ndim);
+  struct ObjectRecord {
+    std::string_view name, media_type;
+    uint8_t scope, placement;
+    uint32_t rank, part;
+    uint64_t size;
+    Digest digest;
+    Bytes inline_bytes;                  // placement 0
+    std::span<const fb::Chunk> chunks;   // placement 1
+  };
+  void add_object(const ObjectRecord& object);
+  void add_attr(std::string_view owner, std::string_view key, std::string_view value);
+  void add_group(uint64_t id, uint32_t index, uint32_t count, const Digest& digest, uint64_t entries, const fb::Chunk& list);
+
+  uint64_t object_count() const { return objects_.size(); }
+
+  // UNSUPPORTED past the 2 GiB of a FlatBuffer.
+  Result<std::vector<std::byte>> encode() const;
+
+ private:
+  fb::Text put_text(std::string_view text);
+  uint64_t put_numbers(std::span<const uint64_t> values);
+
+  std::string names_;
+  std::vector<uint64_t> numbers_;
+  std::vector<fb::Tensor> tensors_;
+  std::vector<fb::Segment> segments_;
+  std::vector<fb::Chunk> chunks_;
+  std::vector<fb::Object> objects_;
+  std::vector<std::byte> inline_data_;
+  std::vector<fb::Alias> aliases_;
+  std::vector<fb::Attr> attrs_;
+  std::vector<fb::Group> groups_;
+};
+
+struct Tombstone {
+  Id save_id;
+  uint32_t rank = 0;
+  ckpt_status status = CKPT_ABORTED;
+  std::string reason;
+  uint64_t closed_by_token = 0;
+};
+
+// The whole MANIFEST file (FORMAT §2) of an encoded index, or of a tombstone.
+std::vector<std::byte> frame_manifest(Bytes index, const Summary& summary);
+std::vector<std::byte> frame_tombstone(const Tombstone& tombstone);
+
+// What the commit slot holds.
+struct Slot {
+  bool committed = false;
+  Bytes index;          // of a manifest: inside the bytes that were given
+  Summary summary;      // of a manifest
+  Tombstone tombstone;  // else
+};
+// Checks framing, digests and the summary of a whole MANIFEST file; not yet the index itself. CORRUPT, FORMAT, REVISION.
+Result<Slot> open_slot(Bytes file);
+// The same from the end of the file alone, for listing: `tail` holds the last bytes (at least 72) of a file of `file_size` bytes.
+// INVALID where the tail is too short for the summary; "needed" says how many bytes there must be.
+Result<Slot> open_slot_tail(Bytes tail, uint64_t file_size, uint64_t* needed);
+
+}  // namespace ckpt::format

@@ -1,0 +1,216 @@
+#include "format/names.h"
+
+#include <algorithm>
+
+namespace ckpt::format {
+
+// ---- rules ----
+
+// What an error shows of a name that may be long or unprintable.
+static std::string quoted(std::string_view name) {
+  std::string text = "\"";
+  for (char c : name.substr(0, 60)) text += c >= 0x20 && c < 0x7f ? c : '?';
+  return text + (name.size() > 60 ? "…\"" : "\"");
+}
+
+static Status refuse(std::string_view what, std::string_view name, const std::string& why) {
+  return Status(CKPT_INVALID, std::string(what) + " " + quoted(name) + ": " + why);
+}
+
+static Status check_size(std::string_view what, std::string_view name, size_t limit) {
+  if (!name.empty() && name.size() <= limit) return Ok();
+  return refuse(what, name, "expected 1 to " + std::to_string(limit) + " bytes, found " + std::to_string(name.size()));
+}
+
+static bool label_character(char c) {
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+         std::string_view("._=+-").find(c) != std::string_view::npos;
+}
+
+static Status check_plain(std::string_view what, std::string_view name) {
+  CKPT_TRY(check_size(what, name, kMaxLabel));
+  if (name[0] == '.') return refuse(what, name, "starts with a dot");
+  if (!std::all_of(name.begin(), name.end(), label_character))
+    return refuse(what, name, "expected only letters, digits and . _ = + -");
+  return Ok();
+}
+
+Status check_label(std::string_view label) { return check_plain("label", label); }
+
+Status check_run(std::string_view run) { return check_plain("run", run); }
+
+// Bytes of the UTF-8 sequence that `text` starts with, 0 if it is not one (Unicode 15, table 3-7).
+static size_t utf8_sequence(std::string_view text) {
+  auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  auto continues = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
+  unsigned first = byte(0), second = byte(1);
+  if (first < 0x80) return 1;
+  if (first < 0xc2 || first > 0xf4 || !continues(1)) return 0;
+  if (first < 0xe0) return 2;
+  if (first == 0xe0 && second < 0xa0) return 0;  // overlong
+  if (first == 0xed && second > 0x9f) return 0;  // surrogates
+  if (!continues(2)) return 0;
+  if (first < 0xf0) return 3;
+  if (first == 0xf0 && second < 0x90) return 0;  // overlong
+  if (first == 0xf4 && second > 0x8f) return 0;  // beyond U+10FFFF
+  return continues(3) ? 4 : 0;
+}
+
+bool valid_utf8(std::string_view text) {
+  while (!text.empty()) {
+    size_t size = utf8_sequence(text);
+    if (size == 0) return false;
+    text.remove_prefix(size);
+  }
+  return true;
+}
+
+static Status check_printable(std::string_view what, std::string_view name) {
+  if (!valid_utf8(name)) return refuse(what, name, "expected UTF-8");
+  auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (std::any_of(name.begin(), name.end(), control)) return refuse(what, name, "has a control character");
+  return Ok();
+}
+
+Status check_tensor_name(std::string_view name) {
+  CKPT_TRY(check_size("name", name, kMaxName));
+  CKPT_TRY(check_printable("name", name));
+  for (std::string_view rest = name;;) {
+    size_t slash = rest.find('/');
+    if (rest.substr(0, slash) == "..") return refuse("name", name, "has a path element \"..\"");
+    if (slash == std::string_view::npos) return Ok();
+    rest.remove_prefix(slash + 1);
+  }
+}
+
+Status check_attr_key(std::string_view key) {
+  CKPT_TRY(check_size("attribute key", key, 255));
+  return check_printable("attribute key", key);
+}
+
+Status check_text(std::string_view text) {
+  if (!valid_utf8(text)) return refuse("text", text, "expected UTF-8");
+  if (text.find('\0') != std::string_view::npos) return refuse("text", text, "has a NUL byte");
+  return Ok();
+}
+
+// ---- builders and parsers ----
+
+// Canonical decimal: "0", or digits without a leading zero, within the type.
+template <typename Number>
+static std::optional<Number> parse_number(std::string_view text) {
+  if (text.empty() || (text.size() > 1 && text[0] == '0')) return {};
+  Number value = 0;
+  for (char c : text) {
+    if (c < '0' || c > '9') return {};
+    if (__builtin_mul_overflow(value, Number{10}, &value)) return {};
+    if (__builtin_add_overflow(value, static_cast<Number>(c - '0'), &value)) return {};
+  }
+  return value;
+}
+
+// What follows `prefix`; nothing if it is not there.
+static std::optional<std::string_view> after(std::string_view text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return {};
+  return text.substr(prefix.size());
+}
+
+static std::string numbered(std::string_view prefix, uint32_t number) {
+  std::string digits = std::to_string(number);
+  return std::string(prefix) + std::string(digits.size() < 3 ? 3 - digits.size() : 0, '0') + digits;
+}
+
+static std::optional<uint32_t> parse_numbered(std::string_view name, std::string_view prefix) {
+  auto digits = after(name, prefix);
+  if (!digits || digits->size() < 3) return {};
+  size_t zeros = std::min(digits->find_first_not_of('0'), digits->size() - 1);
+  auto number = parse_number<uint32_t>(digits->substr(zeros));
+  if (!number || numbered(prefix, *number) != name) return {};
+  return number;
+}
+
+template <typename Number>
+static std::optional<Number> parse_suffix(std::string_view name, std::string_view prefix) {
+  auto digits = after(name, prefix);
+  return digits ? parse_number<Number>(*digits) : std::nullopt;
+}
+
+static std::string below(std::string_view directory, const std::string& name) {
+  return std::string(directory) + "/" + name;
+}
+
+std::string part_name(uint32_t number) { return numbered("PART_", number); }
+std::string base_name(uint32_t number) { return numbered("BASE_", number); }
+std::string parity_name(uint32_t number) { return numbered("PARITY_", number); }
+std::optional<uint32_t> parse_part_name(std::string_view name) { return parse_numbered(name, "PART_"); }
+std::optional<uint32_t> parse_base_name(std::string_view name) { return parse_numbered(name, "BASE_"); }
+std::optional<uint32_t> parse_parity_name(std::string_view name) { return parse_numbered(name, "PARITY_"); }
+
+std::string checkpoint_dir(std::string_view label, uint64_t token, uint64_t attempt) {
+  return std::string(label) + "." + std::to_string(token) + "." + std::to_string(attempt);
+}
+
+static std::optional<DirName> dir_name(std::string_view label, std::string_view token, std::string_view attempt) {
+  auto token_number = parse_number<uint64_t>(token), attempt_number = parse_number<uint64_t>(attempt);
+  if (!token_number || !attempt_number || !check_label(label).ok()) return {};
+  return DirName{std::string(label), *token_number, *attempt_number};
+}
+
+std::optional<DirName> parse_checkpoint_dir(std::string_view name) {
+  // From the right: labels may have dots.
+  size_t second = name.rfind('.');
+  if (second == std::string_view::npos || second == 0) return {};
+  size_t first = name.rfind('.', second - 1);
+  if (first == std::string_view::npos) return {};
+  return dir_name(name.substr(0, first), name.substr(first + 1, second - first - 1), name.substr(second + 1));
+}
+
+std::string owner_key(uint64_t token) { return below(kOwnersDir, std::to_string(token)); }
+std::optional<uint64_t> parse_owner_name(std::string_view name) { return parse_number<uint64_t>(name); }
+
+std::string attempt_key(uint64_t token, uint64_t attempt, std::string_view label) {
+  return below(kAttemptsDir, std::to_string(token) + "." + std::to_string(attempt) + "." + std::string(label));
+}
+
+std::optional<DirName> parse_attempt_name(std::string_view name) {
+  size_t first = name.find('.');
+  if (first == std::string_view::npos) return {};
+  size_t second = name.find('.', first + 1);
+  if (second == std::string_view::npos) return {};
+  return dir_name(name.substr(second + 1), name.substr(0, first), name.substr(first + 1, second - first - 1));
+}
+
+std::string session_dir(uint64_t token) { return below(kSessionsDir, std::to_string(token)); }
+std::optional<uint64_t> parse_session_name(std::string_view name) { return parse_number<uint64_t>(name); }
+
+std::string claim_key(uint64_t token, uint32_t rank) {
+  return below(session_dir(token), "rank." + std::to_string(rank));
+}
+std::optional<uint32_t> parse_claim_name(std::string_view name) { return parse_suffix<uint32_t>(name, "rank."); }
+
+std::string trash_key(std::string_view name, const Id& nonce) {
+  constexpr size_t kRoom = 255 - 1 - 32;  // NAME_MAX less the dot and the nonce
+  size_t size = std::min(name.size(), kRoom);
+  while (size < name.size() && size > 0 && (name[size] & 0xc0) == 0x80) size--;  // not within a character
+  return below(kTrashDir, std::string(name.substr(0, size)) + "." + to_hex(nonce));
+}
+
+std::string rendezvous_dir(std::string_view run) { return below(kRendezvousDir, std::string(run)); }
+
+std::string hello_name(uint32_t rank, const Id& nonce) { return "hello." + std::to_string(rank) + "." + to_hex(nonce); }
+
+std::optional<HelloName> parse_hello_name(std::string_view name) {
+  auto rest = after(name, "hello.");
+  if (!rest) return {};
+  size_t dot = rest->find('.');
+  if (dot == std::string_view::npos) return {};
+  auto rank = parse_number<uint32_t>(rest->substr(0, dot));
+  auto nonce = id_from_hex(rest->substr(dot + 1));
+  if (!rank || !nonce.ok()) return {};
+  return HelloName{*rank, *nonce};
+}
+
+std::string welcome_name(uint64_t token) { return "welcome." + std::to_string(token); }
+std::optional<uint64_t> parse_welcome_name(std::string_view name) { return parse_suffix<uint64_t>(name, "welcome."); }
+
+}  // namespace ckpt::format

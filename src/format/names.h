@@ -1,0 +1,73 @@
+// Every name that the engine gives to a file, and the rules for names that callers give: built here, parsed here,
+// nowhere else. Pure. A parser accepts exactly what its builder makes (numbers without leading zeros, hexadecimal in
+// lower case), so a name in the store has one meaning or none.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "base/types.h"
+
+namespace ckpt::format {
+
+inline constexpr std::string_view kManifest = "MANIFEST";
+inline constexpr std::string_view kControlDir = ".ckpt";
+inline constexpr std::string_view kStoreId = ".ckpt/store";
+inline constexpr std::string_view kOwnersDir = ".ckpt/owners";
+inline constexpr std::string_view kAttemptsDir = ".ckpt/attempts";
+inline constexpr std::string_view kSessionsDir = ".ckpt/sessions";
+inline constexpr std::string_view kTrashDir = ".ckpt/trash";
+inline constexpr std::string_view kRendezvousDir = ".ckpt/rendezvous";
+
+// ---- names that callers give (FORMAT §7): INVALID with a reason ----
+Status check_label(std::string_view label);       // 1-200 of [A-Za-z0-9._=+-], no leading dot
+Status check_run(std::string_view run);           // the same
+Status check_tensor_name(std::string_view name);  // of tensors, aliases, objects: 1-4096 bytes of text, no element ".."
+Status check_attr_key(std::string_view key);      // 1-255 bytes of text
+Status check_text(std::string_view text);         // any length, UTF-8 without NUL; line feeds are fine
+bool valid_utf8(std::string_view text);           // neither overlong forms, nor surrogates, nor beyond U+10FFFF
+
+// ---- files of a checkpoint ----
+std::string part_name(uint32_t number);    // "PART_003", "PART_1024"
+std::string base_name(uint32_t number);    // "BASE_003"
+std::string parity_name(uint32_t number);  // "PARITY_003"
+std::optional<uint32_t> parse_part_name(std::string_view name);
+std::optional<uint32_t> parse_base_name(std::string_view name);
+std::optional<uint32_t> parse_parity_name(std::string_view name);
+
+// ---- checkpoint directories: "<label>.<token>.<attempt>" ----
+struct DirName {
+  std::string label;
+  uint64_t token = 0, attempt = 0;
+  bool operator==(const DirName&) const = default;
+};
+std::string checkpoint_dir(std::string_view label, uint64_t token, uint64_t attempt);
+std::optional<DirName> parse_checkpoint_dir(std::string_view name);
+
+// ---- .ckpt: keys are built whole, the parsers take the last element as Store::list gives it ----
+std::string owner_key(uint64_t token);  // ".ckpt/owners/7"
+std::optional<uint64_t> parse_owner_name(std::string_view name);
+std::string attempt_key(uint64_t token, uint64_t attempt, std::string_view label);  // ".ckpt/attempts/7.1.step-100"
+std::optional<DirName> parse_attempt_name(std::string_view name);
+std::string session_dir(uint64_t token);  // ".ckpt/sessions/7"
+std::optional<uint64_t> parse_session_name(std::string_view name);
+std::string claim_key(uint64_t token, uint32_t rank);  // ".ckpt/sessions/7/rank.3"
+std::optional<uint32_t> parse_claim_name(std::string_view name);
+// ".ckpt/trash/<name>.<nonce>"; a name too long for that is cut, so that the whole stays within 255 bytes.
+std::string trash_key(std::string_view name, const Id& nonce);
+
+// ---- rendezvous: names are elements, to be put below rendezvous_dir ----
+struct HelloName {
+  uint32_t rank = 0;
+  Id nonce;
+  bool operator==(const HelloName&) const = default;
+};
+std::string rendezvous_dir(std::string_view run);        // ".ckpt/rendezvous/main"
+std::string hello_name(uint32_t rank, const Id& nonce);  // "hello.3.<32 hexadecimal digits>"
+std::optional<HelloName> parse_hello_name(std::string_view name);
+std::string welcome_name(uint64_t token);  // "welcome.7"
+std::optional<uint64_t> parse_welcome_name(std::string_view name);
+
+}  // namespace ckpt::format

@@ -1,0 +1,42 @@
+// Which files make up a set of safetensors: one file, a directory, or a Hugging Face index, and the index itself.
+// File names are untrusted: only plain names in the directory of the index are taken. Threads: all calls are pure but
+// find_files, which reads the disk.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "interop/json_text.h"
+
+namespace ckpt::interop {
+
+inline constexpr const char* kSuffix = ".safetensors";
+inline constexpr const char* kDefaultFile = "model.safetensors";
+inline constexpr const char* kIndexFile = "model.safetensors.index.json";
+
+struct Index {
+  StringMap weight_map;  // tensor -> file
+  std::string metadata;  // the JSON object, compact; empty where there is none
+};
+
+struct FileSet {
+  std::vector<std::string> paths;  // to open
+  std::vector<std::string> names;  // to keep: plain file names, each once, in the order of their bytes
+  bool has_index = false;
+  Index index;
+};
+
+// NOT_FOUND, FORMAT, INVALID.
+Result<FileSet> find_files(const std::string& path);
+
+// FORMAT for anything but one JSON object with a weight_map; other keys are passed over.
+Result<Index> parse_index(std::string_view text);
+// `metadata` is a JSON object; laid out as Python's json.dumps(indent=2) does.
+std::string make_index(std::string_view metadata, const StringMap& weight_map);
+
+// FORMAT unless `name` is a plain *.safetensors name that is safe to make in any directory.
+Status check_file_name(std::string_view name);
+
+}  // namespace ckpt::interop

@@ -1,0 +1,180 @@
+#include "interop/files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <vector>
+
+namespace ckpt::interop {
+
+namespace {
+
+class Fd {
+ public:
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(const Fd&) = delete;
+  ~Fd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+Status exists(const std::string& path) {
+  return Status(CKPT_EXISTS, path + " exists; an export never overwrites").with("path", path);
+}
+
+std::string directory_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// ".name.tmp.<random>" in the same directory, so that one rename publishes it.
+std::string beside(const std::string& target) {
+  const size_t slash = target.rfind('/');
+  const size_t name = slash == std::string::npos ? 0 : slash + 1;
+  const size_t room = 200;  // of the 255 that a name may have
+  return target.substr(0, name) + '.' + target.substr(name, room) + ".tmp." + to_hex(random_id()).substr(0, 16);
+}
+
+std::string without_trailing_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+Status sync_directory(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() < 0) return from_errno(errno, "open", path);
+  // EINVAL: a file system on which directories have nothing to sync.
+  if (::fsync(fd.get()) != 0 && errno != EINVAL) return from_errno(errno, "sync", path);
+  return Ok();
+}
+
+bool is_empty_directory(const std::string& path) {
+  DIR* directory = opendir(path.c_str());
+  if (!directory) return false;
+  int count = 0;
+  while (readdir(directory)) count++;
+  closedir(directory);
+  return count <= 2;  // "." and ".."
+}
+
+void remove_directory(const std::string& path) {
+  std::vector<std::string> names;
+  if (DIR* directory = opendir(path.c_str())) {
+    while (const dirent* entry = readdir(directory)) names.emplace_back(entry->d_name);
+    closedir(directory);
+  }
+  for (const std::string& name : names) ::unlink((path + '/' + name).c_str());  // fails for "." and ".."
+  ::rmdir(path.c_str());
+}
+
+// Gives a file its name, unless that is taken. Returns an errno.
+int link_exclusively(const std::string& from, const std::string& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  // Not on this file system (NFS): a hard link is as exclusive.
+  if (::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), 0) != 0) return errno;
+  ::unlink(from.c_str());
+  return 0;
+}
+
+}  // namespace
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+  // O_NONBLOCK: opening a FIFO must not wait for its writer.
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0) return from_errno(errno, "open", path);
+  struct stat info{};
+  if (::fstat(fd.get(), &info) != 0) return from_errno(errno, "stat", path);
+  if (!S_ISREG(info.st_mode)) return Status(CKPT_FORMAT, path + " is not a regular file").with("path", path);
+  if (info.st_size == 0) return MappedFile(Bytes());
+  const auto size = static_cast<size_t>(info.st_size);
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  if (data == MAP_FAILED) return from_errno(errno, "map", path);
+  return MappedFile(Bytes(static_cast<const std::byte*>(data), size));
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+Result<OutputFile> OutputFile::create(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (fd < 0) return from_errno(errno, "create", path);
+  return OutputFile(path, fd);
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!kept_) ::unlink(path_.c_str());
+}
+
+Status OutputFile::reserve(uint64_t size) {
+  if (size == 0 || ::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(size)) == 0) return Ok();
+  return errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? from_errno(errno, "reserve", path_) : Ok();
+}
+
+Status OutputFile::write(Bytes data) {
+  while (!data.empty()) {
+    const ssize_t written = ::write(fd_, data.data(), std::min<size_t>(data.size(), 1 << 30));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return from_errno(errno, "write", path_);
+    data = data.subspan(static_cast<size_t>(written));
+  }
+  return Ok();
+}
+
+Status OutputFile::sync() {
+  if (::fsync(fd_) != 0) return from_errno(errno, "sync", path_);
+  // Some file systems tell of a failed write only here.
+  if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) return from_errno(errno, "close", path_);
+  kept_ = true;
+  return Ok();
+}
+
+Result<Output> Output::begin_file(const std::string& target) {
+  struct stat info{};
+  if (::lstat(target.c_str(), &info) == 0) return exists(target);
+  return Output(target, beside(target), false);
+}
+
+Result<Output> Output::begin_directory(const std::string& given) {
+  const std::string target = without_trailing_slashes(given);
+  struct stat info{};
+  if (::lstat(target.c_str(), &info) == 0 && !(S_ISDIR(info.st_mode) && is_empty_directory(target)))
+    return exists(target);
+  std::string temporary = beside(target);
+  if (::mkdir(temporary.c_str(), 0777) != 0) return from_errno(errno, "create", temporary);
+  return Output(target, std::move(temporary), true);
+}
+
+Output::~Output() {
+  if (temporary_.empty()) return;
+  if (is_directory_)
+    remove_directory(temporary_);
+  else
+    ::unlink(temporary_.c_str());
+}
+
+Status Output::publish() {
+  if (is_directory_) CKPT_TRY(sync_directory(temporary_));
+  // rename() puts a directory only in the place of nothing or of an empty directory.
+  const int error = !is_directory_                                       ? link_exclusively(temporary_, target_)
+                    : ::rename(temporary_.c_str(), target_.c_str()) == 0 ? 0
+                                                                         : errno;
+  if (error == EEXIST || error == ENOTEMPTY || error == ENOTDIR) return exists(target_);
+  if (error != 0) return from_errno(error, "create", target_);
+  temporary_.clear();
+  return sync_directory(directory_of(target_));
+}
+
+}  // namespace ckpt::interop

@@ -1,0 +1,75 @@
+// Files of other people's formats: read through a mapping, written so that they appear complete or not at all and
+// never replace anything. Each object belongs to one thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/status.h"
+#include "base/types.h"
+
+namespace ckpt::interop {
+
+// A regular file in memory, read-only. Symbolic links are followed: that is how Hugging Face caches are laid out.
+class MappedFile {
+ public:
+  static Result<MappedFile> open(const std::string& path);
+  MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+  MappedFile& operator=(MappedFile&&) = delete;
+  ~MappedFile();
+  Bytes bytes() const { return bytes_; }
+
+ private:
+  explicit MappedFile(Bytes bytes) : bytes_(bytes) {}
+  Bytes bytes_;
+};
+
+// Written from front to back under `path`, which must not exist. Unlinked when destroyed before sync().
+class OutputFile {
+ public:
+  static Result<OutputFile> create(const std::string& path);
+  OutputFile(OutputFile&& other) noexcept
+      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), kept_(std::exchange(other.kept_, true)) {}
+  OutputFile& operator=(OutputFile&&) = delete;
+  ~OutputFile();
+
+  // Takes the room at once, where the file system can: NO_SPACE now rather than later.
+  Status reserve(uint64_t size);
+  Status write(Bytes data);
+  // Durable; the file stays.
+  Status sync();
+
+ private:
+  OutputFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  std::string path_;
+  int fd_;
+  bool kept_ = false;
+};
+
+// The place beside `target` where it is made, and the one step by which it becomes `target`. What is there and was
+// not published is removed with the object.
+class Output {
+ public:
+  // A file; or a directory, in which case `target` may also be an empty directory. EXISTS where it is taken.
+  static Result<Output> begin_file(const std::string& target);
+  static Result<Output> begin_directory(const std::string& target);
+  Output(Output&& other) noexcept
+      : target_(std::move(other.target_)),
+        temporary_(std::exchange(other.temporary_, {})),
+        is_directory_(other.is_directory_) {}
+  Output& operator=(Output&&) = delete;
+  ~Output();
+
+  const std::string& temporary() const { return temporary_; }
+  // Durably; EXISTS where another was faster.
+  Status publish();
+
+ private:
+  Output(std::string target, std::string temporary, bool is_directory)
+      : target_(std::move(target)), temporary_(std::move(temporary)), is_directory_(is_directory) {}
+  std::string target_, temporary_;
+  bool is_directory_;
+};
+
+}  // namespace ckpt::interop

@@ -1,0 +1,199 @@
+#include "interop/json_text.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace ckpt::interop {
+
+Status JsonEvents::unexpected(std::string_view what) const {
+  return Status(CKPT_FORMAT, "unexpected " + std::string(what));
+}
+
+namespace {
+
+// Hands the parser's events on. Returning false stops the parser; it throws nothing by itself.
+class Adapter final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit Adapter(JsonEvents& events) : events_(events) {}
+  Status take() { return std::move(status_); }
+
+  bool null() override { return pass(events_.other("null")); }
+  bool boolean(bool value) override { return pass(events_.other(value ? "true" : "false")); }
+  bool number_integer(number_integer_t value) override { return pass(events_.other(std::to_string(value))); }
+  bool number_unsigned(number_unsigned_t value) override { return pass(events_.number(value)); }
+  bool number_float(number_float_t, const string_t& text) override { return pass(events_.other(text)); }
+  bool string(string_t& value) override { return pass(events_.string(std::move(value))); }
+  bool binary(binary_t&) override { return pass(Status(CKPT_FORMAT, "unexpected binary value")); }
+  bool start_object(size_t) override { return enter() && pass(events_.begin_object()); }
+  bool key(string_t& value) override { return pass(events_.key(std::move(value))); }
+  bool end_object() override { return leave() && pass(events_.end_object()); }
+  bool start_array(size_t) override { return enter() && pass(events_.begin_array()); }
+  bool end_array() override { return leave() && pass(events_.end_array()); }
+  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
+    return pass(Status(CKPT_FORMAT, strprintf("not JSON at byte %zu", position)).with("offset", position));
+  }
+
+ private:
+  static constexpr int kMaxDepth = 32;
+
+  bool pass(Status status) {
+    status_ = std::move(status);
+    return status_.ok();
+  }
+  bool enter() {
+    return ++depth_ <= kMaxDepth || pass(Status(CKPT_FORMAT, strprintf("JSON deeper than %d levels", kMaxDepth)));
+  }
+  bool leave() {
+    depth_--;
+    return true;
+  }
+
+  JsonEvents& events_;
+  Status status_;
+  int depth_ = 0;
+};
+
+class StringMapEvents final : public JsonEvents {
+ public:
+  StringMap map;
+  Status begin_object() override { return depth_++ == 0 ? Ok() : unexpected("an object"); }
+  Status key(std::string text) override { return add_key(map, std::move(text)); }
+  Status string(std::string text) override {
+    if (depth_ == 0) return unexpected("a string");
+    map.back().second = std::move(text);
+    return Ok();
+  }
+
+ private:
+  int depth_ = 0;
+};
+
+class StringListEvents final : public JsonEvents {
+ public:
+  std::vector<std::string> list;
+  Status begin_array() override { return depth_++ == 0 ? Ok() : unexpected("an array"); }
+  Status string(std::string text) override {
+    if (depth_ == 0) return unexpected("a string");
+    list.push_back(std::move(text));
+    return Ok();
+  }
+
+ private:
+  int depth_ = 0;
+};
+
+// The escape of a byte that must have one, or "".
+std::string_view escape_of(unsigned char byte, char (&buffer)[8]) {
+  switch (byte) {
+    case '"':
+      return "\\\"";
+    case '\\':
+      return "\\\\";
+    case '\b':
+      return "\\b";
+    case '\f':
+      return "\\f";
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    default:
+      break;
+  }
+  if (byte >= 0x20) return {};
+  std::snprintf(buffer, sizeof buffer, "\\u%04x", byte);
+  return {buffer, 6};
+}
+
+}  // namespace
+
+Status parse_json(std::string_view text, JsonEvents& events) {
+  // nlohmann takes a NUL for the end of the text and skips a byte order mark; neither is JSON.
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
+    return Status(CKPT_FORMAT, strprintf("not JSON at byte %zu: a NUL", nul)).with("offset", nul);
+  if (text.starts_with("\xef\xbb\xbf")) return Status(CKPT_FORMAT, "not JSON at byte 0: a byte order mark");
+  Adapter adapter(events);
+  const bool good = nlohmann::json::sax_parse(text.begin(), text.end(), &adapter);
+  Status status = adapter.take();
+  if (!good && status.ok()) return Status(CKPT_FORMAT, "not JSON");
+  return status;
+}
+
+std::string json_quote(std::string_view text) {
+  std::string quoted = "\"";
+  char buffer[8];
+  for (char c : text) {
+    const std::string_view escape = escape_of(static_cast<unsigned char>(c), buffer);
+    if (escape.empty())
+      quoted += c;
+    else
+      quoted += escape;
+  }
+  return quoted + '"';
+}
+
+std::string json_quote_ascii(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+std::string shown(std::string_view text) {
+  constexpr size_t kLongest = 200;
+  if (text.size() <= kLongest) return json_quote(text);
+  size_t end = kLongest;
+  while (end > 0 && (text[end] & 0xc0) == 0x80) end--;  // not inside a character
+  return json_quote(text.substr(0, end)) + "...";
+}
+
+bool is_utf8(std::string_view text) { return nlohmann::json::accept(json_quote(text)); }
+
+Status add_key(StringMap& map, std::string key) {
+  if (map.size() == kMaxMapEntries) return Status(CKPT_FORMAT, strprintf("more than %zu entries", kMaxMapEntries));
+  map.emplace_back(std::move(key), std::string());
+  return Ok();
+}
+
+const std::string* find_duplicate(const StringMap& map) {
+  std::vector<const std::string*> keys;
+  keys.reserve(map.size());
+  for (const auto& [key, value] : map) keys.push_back(&key);
+  std::sort(keys.begin(), keys.end(), [](auto* a, auto* b) { return *a < *b; });
+  const auto twice = std::adjacent_find(keys.begin(), keys.end(), [](auto* a, auto* b) { return *a == *b; });
+  return twice == keys.end() ? nullptr : *twice;
+}
+
+Result<StringMap> parse_string_map(std::string_view text) {
+  StringMapEvents events;
+  CKPT_TRY(parse_json(text, events));
+  if (const std::string* key = find_duplicate(events.map))
+    return Status(CKPT_FORMAT, "key " + shown(*key) + " comes twice");
+  return std::move(events.map);
+}
+
+std::string json_of(const StringMap& map) {
+  std::string text = "{";
+  for (const auto& [key, value] : map) {
+    if (text.size() > 1) text += ',';
+    text += json_quote(key) + ':' + json_quote(value);
+  }
+  return text + '}';
+}
+
+Result<std::vector<std::string>> parse_string_list(std::string_view text) {
+  StringListEvents events;
+  CKPT_TRY(parse_json(text, events));
+  return std::move(events.list);
+}
+
+std::string json_of(const std::vector<std::string>& list) {
+  std::string text = "[";
+  for (const std::string& item : list) {
+    if (text.size() > 1) text += ',';
+    text += json_quote(item);
+  }
+  return text + ']';
+}
+
+}  // namespace ckpt::interop

@@ -1,0 +1,62 @@
+// JSON from untrusted bytes as a stream of events, and JSON text back out. Nothing is built that the reader of the
+// events did not ask for, so a hostile document costs no more memory than its own size. Pure; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ckpt::interop {
+
+// What a document consists of, in order. What a reader does not override is refused.
+class JsonEvents {
+ public:
+  virtual ~JsonEvents() = default;
+  virtual Status begin_object() { return unexpected("an object"); }
+  virtual Status end_object() { return Ok(); }
+  virtual Status begin_array() { return unexpected("an array"); }
+  virtual Status end_array() { return Ok(); }
+  virtual Status key(std::string) { return Ok(); }
+  virtual Status string(std::string) { return unexpected("a string"); }
+  virtual Status number(uint64_t) { return unexpected("a number"); }
+  // null, true, false, and numbers that are not unsigned integers, as they are written.
+  virtual Status other(std::string_view text) { return unexpected(text); }
+
+ protected:
+  // FORMAT; a reader that knows where it stands overrides it.
+  virtual Status unexpected(std::string_view what) const;
+};
+
+// FORMAT where `text` is not one JSON document, else the first error that the reader of events returned.
+Status parse_json(std::string_view text, JsonEvents& events);
+
+// "text" with quotes and escapes, as serde_json and nlohmann write it: only what must be escaped is.
+std::string json_quote(std::string_view text);
+// The same in ASCII, as Python writes it by default.
+std::string json_quote_ascii(std::string_view text);
+// For messages: quoted, and cut where it is long.
+std::string shown(std::string_view text);
+
+bool is_utf8(std::string_view text);
+
+// {"key": "value"} in the order of the document; a key that comes twice is FORMAT.
+inline constexpr size_t kMaxMapEntries = 1 << 20;  // an entry takes 6 bytes of JSON and 64 of memory
+using StringMap = std::vector<std::pair<std::string, std::string>>;
+Result<StringMap> parse_string_map(std::string_view text);
+std::string json_of(const StringMap& map);
+
+// ["a", "b"]
+Result<std::vector<std::string>> parse_string_list(std::string_view text);
+std::string json_of(const std::vector<std::string>& list);
+
+// Appends an entry without a value; FORMAT past kMaxMapEntries.
+Status add_key(StringMap& map, std::string key);
+
+// The first key that comes twice, or null.
+const std::string* find_duplicate(const StringMap& map);
+
+}  // namespace ckpt::interop

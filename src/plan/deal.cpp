@@ -1,0 +1,139 @@
+#include "plan/deal.h"
+
+#include <algorithm>
+#include <cassert>
+#include <compare>
+#include <numeric>
+#include <queue>
+
+#include "plan/box.h"
+#include "plan/deal_order.h"
+#include "plan/regions.h"
+
+namespace ckpt::plan {
+
+namespace {
+
+uint64_t trusted_elements(const DealEntry& entry) {
+  auto elements = region_elements(entry.shape, entry.region);
+  assert(elements.ok());
+  return elements.ok() ? *elements : 0;
+}
+
+// The smallest piece that starts and ends at both an element and a byte.
+struct Granule {
+  uint64_t bytes, elements;
+  explicit Granule(uint16_t dtype) {
+    uint64_t bits = static_cast<uint64_t>(dtype_bits(dtype));
+    uint64_t whole = std::lcm(uint64_t{8}, bits);
+    bytes = whole / 8;
+    elements = bits ? whole / bits : 0;
+  }
+};
+
+// Whether cuts at granules leave pieces that FORMAT §5 allows.
+bool cuttable(const DealEntry& entry, const Granule& granule) {
+  if (granule.elements <= 1) return granule.elements == 1;
+  auto fits = [&](uint64_t elements) { return elements % granule.elements == 0; };
+  const Region& region = entry.region;
+  if (region.kind == RegionKind::kFlat) return fits(region.flat_offset) && fits(region.flat_size);
+  if (region.kind == RegionKind::kWhole) return fits(trusted_elements(entry));
+  int inner = region.box.ndim() - 1;
+  return inner >= 0 && fits(region.box.offset[inner]) && fits(region.box.extent[inner]) && fits(entry.shape[inner]);
+}
+
+// One region cut into a share for each member.
+class Cut {
+ public:
+  Cut(const DealEntry& entry, uint32_t count, uint64_t chunk_bytes)
+      : granule_(entry.dtype),
+        granules_(entry.bytes / granule_.bytes),
+        chunk_bytes_(chunk_bytes),
+        chunks_((entry.bytes + chunk_bytes - 1) / chunk_bytes),
+        count_(count) {}
+
+  // Where the share of `member` begins.
+  uint64_t begin(uint32_t member) const {
+    if (member == count_) return granules_;
+    // floor(member * chunks / count) without a product that overflows.
+    uint64_t chunk = chunks_ / count_ * member + chunks_ % count_ * member / count_;
+    return chunk * chunk_bytes_ / granule_.bytes;
+  }
+  uint64_t bytes(uint64_t granules) const { return granules * granule_.bytes; }
+  uint64_t elements(uint64_t granules) const { return granules * granule_.elements; }
+
+ private:
+  Granule granule_;
+  uint64_t granules_, chunk_bytes_, chunks_, count_;
+};
+
+void append_share(const DealEntry& entry, size_t index, const Cut& cut, uint32_t member, std::vector<Piece>* pieces) {
+  uint64_t first = cut.begin(member), count = cut.begin(member + 1) - first;
+  if (count == 0) return;
+  const Region& region = entry.region;
+  if (region.kind != RegionKind::kBox) {
+    uint64_t start = region.kind == RegionKind::kFlat ? region.flat_offset : 0;
+    pieces->push_back(
+        {index, {RegionKind::kFlat, {}, start + cut.elements(first), cut.elements(count)}, cut.bytes(count)});
+    return;
+  }
+  uint64_t bytes_left = cut.bytes(count), elements_left = cut.elements(count);
+  for (const Box& box : boxes_of_range(region.box, cut.elements(first), cut.elements(count))) {
+    // Each box is a whole number of granules, so the division is exact and no product can overflow.
+    uint64_t bytes = box.volume() / cut.elements(1) * cut.bytes(1);
+    pieces->push_back({index, {RegionKind::kBox, box, 0, 0}, bytes});
+    bytes_left -= bytes;
+    elements_left -= box.volume();
+  }
+  assert(bytes_left == 0 && elements_left == 0);
+  (void)bytes_left, (void)elements_left;
+}
+
+// Members by load; the lowest index among equals first.
+class LeastLoaded {
+ public:
+  explicit LeastLoaded(std::span<const uint64_t> loads) {
+    std::vector<Member> members;
+    for (uint32_t i = 0; i < loads.size(); i++) members.emplace_back(loads[i], i);
+    queue_ = Queue(std::greater<>(), std::move(members));
+  }
+  uint32_t take(uint64_t bytes) {
+    auto [load, member] = queue_.top();
+    queue_.pop();
+    queue_.emplace(load + bytes, member);
+    return member;
+  }
+
+ private:
+  using Member = std::pair<uint64_t, uint32_t>;
+  using Queue = std::priority_queue<Member, std::vector<Member>, std::greater<>>;
+  Queue queue_;
+};
+
+}  // namespace
+
+std::vector<Piece> deal(std::span<const DealEntry> entries, uint32_t index, uint32_t count,
+                        const DealOptions& options) {
+  assert(index < count && options.chunk_bytes > 0);
+  std::vector<Piece> pieces;
+  std::vector<uint64_t> loads(count);
+  std::vector<size_t> whole;
+  for (size_t i : deal_order(entries)) {
+    const DealEntry& entry = entries[i];
+    if (trusted_elements(entry) == 0) continue;
+    if (count == 1 || entry.bytes <= options.large_tensor_bytes || !cuttable(entry, Granule(entry.dtype))) {
+      whole.push_back(i);
+      continue;
+    }
+    Cut cut(entry, count, options.chunk_bytes);
+    for (uint32_t member = 0; member < count; member++)
+      loads[member] += cut.bytes(cut.begin(member + 1) - cut.begin(member));
+    append_share(entry, i, cut, index, &pieces);
+  }
+  LeastLoaded members(loads);
+  for (size_t i : whole)
+    if (members.take(entries[i].bytes) == index) pieces.push_back({i, entries[i].region, entries[i].bytes});
+  return pieces;
+}
+
+}  // namespace ckpt::plan

@@ -1,0 +1,173 @@
+// The order and the bytes of what a replica group declares (FORMAT §6).
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <optional>
+
+#include "plan/deal.h"
+#include "plan/deal_order.h"
+#include "plan/regions.h"
+
+namespace ckpt::plan {
+
+static std::strong_ordering compare_numbers(std::span<const uint64_t> a, std::span<const uint64_t> b) {
+  return std::lexicographical_compare_three_way(a.begin(), a.end(), b.begin(), b.end());
+}
+
+static std::strong_ordering compare_regions(const Region& a, const Region& b) {
+  if (auto order = a.kind <=> b.kind; order != 0) return order;
+  if (a.kind == RegionKind::kBox) {
+    if (auto order = compare_numbers(a.box.offset.span(), b.box.offset.span()); order != 0) return order;
+    return compare_numbers(a.box.extent.span(), b.box.extent.span());
+  }
+  if (a.kind == RegionKind::kWhole) return std::strong_ordering::equal;
+  if (auto order = a.flat_offset <=> b.flat_offset; order != 0) return order;
+  return a.flat_size <=> b.flat_size;
+}
+
+std::strong_ordering compare_entries(const DealEntry& a, const DealEntry& b) {
+  if (auto order = b.bytes <=> a.bytes; order != 0) return order;
+  if (auto order = a.name <=> b.name; order != 0) return order;
+  if (auto order = compare_regions(a.region, b.region); order != 0) return order;
+  if (auto order = a.dtype <=> b.dtype; order != 0) return order;
+  return compare_numbers(a.shape.span(), b.shape.span());
+}
+
+std::vector<size_t> deal_order(std::span<const DealEntry> entries) {
+  std::vector<size_t> order(entries.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return compare_entries(entries[a], entries[b]) < 0; });
+  return order;
+}
+
+namespace {
+
+// Little-endian numbers one after the other; types.cpp asserts that the machine is little-endian too.
+struct Writer {
+  std::vector<std::byte>& out;
+  template <typename T>
+  void number(T value) {
+    bytes(std::as_bytes(std::span(&value, 1)));
+  }
+  void numbers(std::span<const uint64_t> values) { bytes(std::as_bytes(values)); }
+  void bytes(Bytes added) { out.insert(out.end(), added.begin(), added.end()); }
+};
+
+// Reads past the end give zeros and are remembered.
+struct Reader {
+  Bytes rest;
+  bool short_of = false;
+
+  template <typename T>
+  T number() {
+    T value{};
+    Bytes from = bytes(sizeof value);
+    if (!from.empty()) std::memcpy(&value, from.data(), sizeof value);
+    return value;
+  }
+  Shape numbers(int ndim) {
+    Shape shape;
+    shape.ndim = ndim;
+    for (int d = 0; d < ndim; d++) shape[d] = number<uint64_t>();
+    return shape;
+  }
+  Bytes bytes(size_t size) {
+    if (size > rest.size()) short_of = true;
+    if (short_of) return {};
+    Bytes taken = rest.first(size);
+    rest = rest.subspan(size);
+    return taken;
+  }
+};
+
+Region read_region(Reader& in, RegionKind kind, int ndim) {
+  Region region;
+  region.kind = kind;
+  if (kind == RegionKind::kBox) {
+    region.box.offset = in.numbers(ndim);
+    region.box.extent = in.numbers(ndim);
+  } else if (kind == RegionKind::kFlat) {
+    region.flat_offset = in.number<uint64_t>();
+    region.flat_size = in.number<uint64_t>();
+  }
+  return region;
+}
+
+Status check_bytes(const Declared& entry, uint64_t bytes) {
+  if (dtype_bits(entry.dtype) == 0) return Status(CKPT_FORMAT, strprintf("dtype %u has no width", entry.dtype));
+  CKPT_ASSIGN(uint64_t elements, region_elements(entry.shape, entry.region));
+  CKPT_ASSIGN(uint64_t expected, element_bytes(elements, entry.dtype));
+  if (bytes == expected) return Ok();
+  return Status(CKPT_FORMAT, "the bytes of a region contradict its shape")
+      .with("expected", expected)
+      .with("found", bytes);
+}
+
+Status read_entry(Reader& in, Declared* entry, uint64_t* bytes) {
+  *bytes = in.number<uint64_t>();
+  entry->dtype = in.number<uint16_t>();
+  uint8_t kind = in.number<uint8_t>(), ndim = in.number<uint8_t>();
+  if (kind > 2 || ndim > kMaxNdim)
+    return Status(CKPT_FORMAT, strprintf("kind %u of %u dimensions is unknown", kind, ndim));
+  entry->shape = in.numbers(ndim);
+  entry->region = read_region(in, static_cast<RegionKind>(kind), ndim);
+  uint32_t name_size = in.number<uint32_t>();
+  entry->name = as_text(in.bytes(name_size));
+  if (in.short_of) return Status(CKPT_FORMAT, "the entry is cut short");
+  if (name_size == 0 || name_size > kMaxName) return Status(CKPT_FORMAT, strprintf("a name of %u bytes", name_size));
+  return check_bytes(*entry, *bytes);
+}
+
+DealEntry view_of(const Declared& declared, uint64_t bytes) {
+  return {declared.name, declared.dtype, declared.shape, declared.region, bytes};
+}
+
+}  // namespace
+
+std::vector<std::byte> declaration_list(std::span<const DealEntry> entries) {
+  std::vector<std::byte> list;
+  Writer out{list};
+  for (size_t i : deal_order(entries)) {
+    const DealEntry& entry = entries[i];
+    out.number(entry.bytes);
+    out.number(entry.dtype);
+    out.number(static_cast<uint8_t>(entry.region.kind));
+    out.number(static_cast<uint8_t>(entry.shape.ndim));
+    out.numbers(entry.shape.span());
+    if (entry.region.kind == RegionKind::kBox) {
+      out.numbers(entry.region.box.offset.span());
+      out.numbers(entry.region.box.extent.span());
+    } else if (entry.region.kind == RegionKind::kFlat) {
+      out.number(entry.region.flat_offset);
+      out.number(entry.region.flat_size);
+    }
+    out.number(static_cast<uint32_t>(entry.name.size()));
+    out.bytes(as_bytes(entry.name));
+  }
+  return list;
+}
+
+Result<std::vector<Declared>> parse_declaration_list(Bytes list) {
+  std::vector<Declared> entries;
+  Reader in{list};
+  uint64_t earlier_bytes = 0;
+  while (!in.rest.empty()) {
+    size_t offset = list.size() - in.rest.size();
+    Declared entry;
+    uint64_t bytes = 0;
+    Status status = read_entry(in, &entry, &bytes);
+    if (status.ok() && !entries.empty() &&
+        compare_entries(view_of(entries.back(), earlier_bytes), view_of(entry, bytes)) >= 0)
+      status = Status(CKPT_FORMAT, "the entry is out of order");
+    if (!status.ok())
+      return Status(CKPT_FORMAT, strprintf("declaration list, entry %zu at byte %zu: %s", entries.size(), offset,
+                                        status.message().c_str()))
+          .with("offset", offset);
+    entries.push_back(std::move(entry));
+    earlier_bytes = bytes;
+  }
+  return entries;
+}
+
+}  // namespace ckpt::plan

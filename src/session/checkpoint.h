@@ -1,0 +1,58 @@
+// A committed checkpoint, opened: its manifest, checked, and its parts, opened when they are first needed.
+// Immutable but for the part files, which have their own lock; concurrent use is fine. While it lives, pruning passes it over.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "device/arena.h"
+#include "session/catalog.h"
+#include "session/geometry.h"
+
+namespace ckpt::session {
+
+class Checkpoint {
+ public:
+  static Result<std::shared_ptr<Checkpoint>> open(std::shared_ptr<store::Store> store, std::string_view selector, std::string_view run);
+
+  const CheckpointEntry& entry() const { return entry_; }
+  const format::Index& index() const { return index_; }
+  const store::Store& store() const { return *store_; }
+
+  // Opens a part, checking that it is the one the manifest names (size, header). INCOMPLETE, GONE, MISMATCH, CORRUPT, FORMAT.
+  Result<const store::Reader*> part(uint32_t number) const;
+  // Adds part name and path to an error; a part that vanished with its checkpoint is GONE.
+  Status at_part(Status status, uint32_t number) const;
+
+  // Names of tensors and aliases in one order, for listing: position i of both together.
+  struct Named {
+    const fb::Tensor* tensor;  // the tensor itself, or the target of the alias
+    const fb::Alias* alias;    // null for a tensor
+  };
+  uint64_t name_count() const { return index_.tensors.size() + index_.aliases.size(); }
+  Named named_at(uint64_t position) const;
+  // Null tensor where there is none.
+  Named find(std::string_view name) const;
+  std::string_view name_of(const Named& named) const;
+  // A text of the index as a C string that lives as long as the checkpoint.
+  const char* c_text(const fb::Text& text) const { return index_.names.data() + text.offset(); }
+
+ private:
+  Checkpoint() = default;
+  Status read_manifest();
+  void terminate_texts();
+  Result<std::unique_ptr<store::Reader>> open_part_file(uint32_t number) const;
+
+  std::shared_ptr<store::Store> store_;
+  CheckpointEntry entry_;
+  std::unique_ptr<store::Lock> lock_;
+  device::Mapping bytes_;
+  uint64_t size_ = 0;
+  format::Index index_;
+  std::vector<uint64_t> alias_positions_;  // position of each alias in the order of all names
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<store::Reader>> parts_;
+};
+
+}  // namespace ckpt::session

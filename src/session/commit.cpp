@@ -1,0 +1,246 @@
+// All ranks or none: opening the attempt, waiting for the parts, the one exclusive create that decides, and how every rank learns of it.
+// src/README.md, "Commit", gives the order of the durable steps and why.
+#include <algorithm>
+
+#include "format/names.h"
+#include "session/merge.h"
+#include "session/retention.h"
+#include "session/save.h"
+
+namespace ckpt::session {
+
+static std::string slot_key(const Attempt& attempt) { return attempt.directory + "/" + std::string(format::kManifest); }
+
+static std::string attempt_record_key(const Session& session, const Attempt& attempt) {
+  return format::attempt_key(session.plan().token, attempt.number, attempt.label);
+}
+
+// ---- the slot ----
+
+static Status tombstone_status(const format::Tombstone& tombstone, const Session& session, const Attempt& attempt) {
+  if (tombstone.closed_by_token > session.plan().token)
+    return Status(CKPT_FENCED, strprintf("%s was closed by session %llu, which owns the run now", attempt.directory.c_str(),
+                                      static_cast<unsigned long long>(tombstone.closed_by_token)));
+  if (tombstone.status == CKPT_EXISTS) return Status(CKPT_EXISTS, tombstone.reason);
+  return Status(CKPT_ABORTED, strprintf("%s was aborted by rank %u (%s): %s", attempt.directory.c_str(), tombstone.rank, ckpt_status_name(tombstone.status),
+                                     tombstone.reason.c_str()))
+      .with("rank", uint64_t{tombstone.rank})
+      .with("found", ckpt_status_name(tombstone.status));
+}
+
+// What the slot says of this attempt. NOT_FOUND: still open. COMMIT_UNKNOWN: it cannot be read.
+static Status read_outcome(const Session& session, const Attempt& attempt) {
+  auto slot = read_slot(session.store(), attempt.directory);
+  if (slot.ok() && !slot->slot.committed) return tombstone_status(slot->slot.tombstone, session, attempt);
+  if (slot.ok() && slot->slot.summary.save_id == attempt.save_id) return Ok();
+  if (slot.ok())
+    return Status(CKPT_CONFLICT, attempt.directory + " holds the commit of another save").with("found", to_hex(slot->slot.summary.save_id));
+  if (slot.status().code() != CKPT_NOT_FOUND)
+    return Status(CKPT_COMMIT_UNKNOWN, "the commit record cannot be read: " + slot.status().message());
+  auto directory = session.store().list(attempt.directory);
+  if (directory.ok()) return std::move(slot).status();  // NOT_FOUND: open
+  if (Status fenced = session.check_fence(); !fenced.ok()) return fenced;
+  return Status(CKPT_COMMIT_UNKNOWN, attempt.directory + " is gone: it was aborted, or committed and pruned since");
+}
+
+// ---- opening the attempt ----
+
+static Status leader_label_taken(Session& session, const Attempt& attempt, const SaveSettings& settings) {
+  if (settings.on_existing != "error") return Ok();
+  CKPT_ASSIGN(auto entries, list_checkpoints(session.store()));
+  for (const auto& entry : entries)
+    if (entry.state == CKPT_CHECKPOINT_COMMITTED && !entry.foreign && entry.summary.run == session.plan().run && entry.summary.label == attempt.label)
+      return Status(CKPT_EXISTS, strprintf("run \"%s\" has a checkpoint \"%s\" already: %s (option on_existing says what to do then)", session.plan().run.c_str(),
+                                        attempt.label.c_str(), entry.id.c_str()))
+          .with("found", entry.id);
+  return Ok();
+}
+
+static Status lead_attempt(Session& session, const Attempt& attempt, const SaveSettings& settings) {
+  CKPT_TRY(session.check_fence());
+  Status taken = leader_label_taken(session, attempt, settings);
+  if (!taken.ok() && taken.code() != CKPT_EXISTS) return taken;
+  if (!taken.ok() && session.world_size() == 1) return taken;  // nobody waits for word
+  CKPT_TRY(session.store().make_directory(format::kAttemptsDir));
+  std::string record = session.plan().run + "\n";
+  CKPT_TRY(session.store().put_if_absent(attempt_record_key(session, attempt), as_bytes(record)));
+  CKPT_TRY(session.store().make_directory(attempt.directory));
+  if (Status fenced = session.check_fence(); !fenced.ok()) return give_up(session, attempt, std::move(fenced));
+  return taken.ok() ? Ok() : give_up(session, attempt, std::move(taken));
+}
+
+static Status follow_attempt(Session& session, const Attempt& attempt, const SaveSettings& settings, Job& job) {
+  Backoff fence_check(1000);
+  for (Backoff backoff(settings.timeout_ms);; backoff.sleep()) {
+    CKPT_TRY(job.check());
+    Status outcome = read_outcome(session, attempt);
+    if (outcome.code() == CKPT_NOT_FOUND) return Ok();  // the directory is there and open
+    if (outcome.code() != CKPT_COMMIT_UNKNOWN) return outcome;
+    if (fence_check.expired()) {
+      CKPT_TRY(session.check_fence());
+      fence_check = Backoff(1000);
+    }
+    if (!backoff.expired()) continue;
+    CKPT_TRY(session.check_fence());
+    return Status(CKPT_TIMEOUT, strprintf("rank 0 did not open %s within %lld ms", attempt.directory.c_str(), static_cast<long long>(settings.timeout_ms)))
+        .with("ranks", "0");
+  }
+}
+
+Status open_attempt(Session& session, const Attempt& attempt, const SaveSettings& settings, Job& job) {
+  return session.rank() == 0 ? lead_attempt(session, attempt, settings) : follow_attempt(session, attempt, settings, job);
+}
+
+// ---- giving up ----
+
+// Frees the space of an attempt that is closed, but leaves the tombstone for ranks that still ask.
+static void remove_parts(store::Store& store, const Attempt& attempt) {
+  auto files = store.list(attempt.directory);
+  if (!files.ok()) return;
+  for (const auto& file : *files)
+    if (file.name != format::kManifest) (void)store.remove(attempt.directory + "/" + file.name, false);
+}
+
+Status give_up(Session& session, const Attempt& attempt, Status cause) {
+  if (cause.code() == CKPT_COMMIT_UNKNOWN) return cause;
+  std::string reason = cause.message();
+  Status closed = session.store().put_if_absent(
+      slot_key(attempt), format::frame_tombstone({.save_id = attempt.save_id, .rank = session.rank(), .status = cause.code(), .reason = reason, .closed_by_token = 0}));
+  Status outcome = closed.ok() ? cause : read_outcome(session, attempt);
+  // Committed by others before this rank failed: then it is committed, and saying otherwise would be wrong.
+  if (outcome.ok()) return Ok();
+  bool was_open = outcome.code() == CKPT_NOT_FOUND || outcome.code() == CKPT_COMMIT_UNKNOWN;
+  if (was_open) {
+    if (Status fenced = session.check_fence(); !fenced.ok()) return fenced;
+    return cause;
+  }
+  if (session.rank() == 0) remove_parts(session.store(), attempt);
+  // Whoever closed the slot first explains all; a failure that only followed from that must not hide it.
+  bool consequence = cause.code() == CKPT_NOT_FOUND || cause.code() == CKPT_CANCELLED || cause.code() == CKPT_TIMEOUT || cause.code() == CKPT_EXISTS;
+  return !closed.ok() && consequence ? outcome : cause;
+}
+
+// ---- rank 0: waiting for the parts ----
+
+static std::string list_ranks(const std::vector<uint32_t>& ranks) {
+  std::string text;
+  for (size_t i = 0; i < ranks.size() && i < 20; i++) text += (i ? ", " : "") + std::to_string(ranks[i]);
+  return ranks.size() > 20 ? text + strprintf(" and %zu more", ranks.size() - 20) : text;
+}
+
+// Ranks that counted otherwise write under another attempt of the label; that explains a rank that never comes.
+static std::string found_elsewhere(const Session& session, const Attempt& attempt) {
+  auto entries = session.store().list("");
+  if (!entries.ok()) return "";
+  std::string text;
+  for (const auto& entry : *entries) {
+    auto name = format::parse_checkpoint_dir(entry.name);
+    if (!name || name->label != attempt.label || name->token != session.plan().token || name->attempt == attempt.number) continue;
+    auto files = session.store().list(entry.name);
+    if (!files.ok()) continue;
+    for (const auto& file : *files)
+      if (format::parse_part_name(file.name)) text += (text.empty() ? "; found elsewhere: " : ", ") + entry.name + "/" + file.name;
+  }
+  return text;
+}
+
+static Status missing_parts(const Session& session, const Attempt& attempt, const std::vector<uint32_t>& missing, int64_t timeout_ms) {
+  return Status(CKPT_TIMEOUT, strprintf("%s: no part of rank %s within %lld ms%s", attempt.directory.c_str(), list_ranks(missing).c_str(),
+                                     static_cast<long long>(timeout_ms), found_elsewhere(session, attempt).c_str()))
+      .with("ranks", list_ranks(missing))
+      .with("expected", uint64_t{session.world_size()})
+      .with("found", session.world_size() - missing.size());
+}
+
+static Status check_belongs(const PartFile& part, const Session& session, const Attempt& attempt, uint32_t rank) {
+  const format::PartHeader& header = part.header;
+  if (header.save_id == attempt.save_id && header.rank == rank && header.world_size == session.world_size()) return Ok();
+  return at_part(Status(CKPT_MISMATCH, strprintf("part of save %s, rank %u of %u, expected save %s, rank %u of %u", to_hex(header.save_id).c_str(), header.rank,
+                                              header.world_size, to_hex(attempt.save_id).c_str(), rank, session.world_size())),
+                 session.store(), attempt.directory, rank);
+}
+
+static Result<std::vector<PartFile>> collect_parts(Session& session, const Attempt& attempt, const SaveSettings& settings, Job& job) {
+  std::vector<PartFile> parts(session.world_size());
+  std::vector<uint32_t> missing(session.world_size());
+  for (uint32_t rank = 0; rank < missing.size(); rank++) missing[rank] = rank;
+  for (Backoff backoff(settings.timeout_ms);; backoff.sleep()) {
+    CKPT_TRY(job.check());
+    size_t before = missing.size();
+    Status failure;
+    std::erase_if(missing, [&](uint32_t rank) {
+      if (!failure.ok()) return false;
+      auto part = open_part(session.store(), attempt.directory, rank);
+      if (!part.ok() && part.status().code() == CKPT_NOT_FOUND) return false;
+      failure = part.ok() ? check_belongs(*part, session, attempt, rank) : std::move(part).status();
+      if (failure.ok()) parts[rank] = part.take();
+      parts[rank].file.reset();  // a thousand ranks must not take a thousand descriptors
+      return failure.ok();
+    });
+    CKPT_TRY(std::move(failure));
+    if (missing.empty()) return parts;
+    if (missing.size() != before) backoff.reset();
+    // Another rank's failure is known at once; only silence takes until the deadline.
+    Status outcome = read_outcome(session, attempt);
+    if (outcome.code() != CKPT_NOT_FOUND) return outcome.ok() ? Status(CKPT_INTERNAL, "committed before all parts were there") : outcome;
+    if (backoff.expired()) return missing_parts(session, attempt, missing, settings.timeout_ms);
+  }
+}
+
+// ---- the commit ----
+
+static Status publish_manifest(Session& session, const Attempt& attempt, const Merged& merged) {
+  std::vector<std::byte> file = format::frame_manifest(merged.index, merged.summary);
+  CKPT_TRY(session.check_fence());
+  Status created = session.store().put_if_absent(slot_key(attempt), file);
+  if (created.ok()) return created;
+  if (created.code() == CKPT_NO_SPACE || created.code() == CKPT_NOMEM) {
+    Status outcome = read_outcome(session, attempt);
+    return outcome.code() == CKPT_NOT_FOUND ? created : outcome;
+  }
+  // The slot was taken, or the call failed somewhere on the way: what lies there now is the truth.
+  Status outcome = read_outcome(session, attempt);
+  if (created.code() == CKPT_EXISTS) return outcome;
+  if (outcome.code() == CKPT_NOT_FOUND) return created;
+  if (outcome.ok()) return Status(CKPT_COMMIT_UNKNOWN, "the commit record is there, but making it durable failed: " + created.message());
+  return outcome;
+}
+
+static void after_commit(Session& session, const Attempt& attempt, const format::Summary& summary, const SaveSettings& settings) {
+  store::Store& store = session.store();
+  (void)store.remove(attempt_record_key(session, attempt), false);
+  // The checkpoint is safe; failing to tidy up must not make the save look failed.
+  if (settings.on_existing == "replace") (void)remove_replaced(store, summary, nullptr);
+  (void)apply_retention(store, {session.plan().run, settings.keep_last, settings.keep_every, settings.protect, false}, nullptr);
+}
+
+static Status lead_settle(Session& session, const SaveIdentity& identity, const SaveSettings& settings, Job& job) {
+  const Attempt& attempt = identity.attempt;
+  auto parts = collect_parts(session, attempt, settings, job);
+  if (!parts.ok()) return give_up(session, attempt, std::move(parts).status());
+  auto merged = merge_parts(*parts, session.store(), attempt.directory, false);
+  if (!merged.ok()) return give_up(session, attempt, std::move(merged).status());
+  if (Status cancelled = job.check(); !cancelled.ok()) return give_up(session, attempt, std::move(cancelled));
+  Status published = publish_manifest(session, attempt, *merged);
+  if (!published.ok()) return give_up(session, attempt, std::move(published));
+  after_commit(session, attempt, merged->summary, settings);
+  return Ok();
+}
+
+static Status follow_settle(Session& session, const SaveIdentity& identity, const SaveSettings& settings, Job& job) {
+  for (Backoff backoff(settings.timeout_ms);; backoff.sleep()) {
+    Status outcome = read_outcome(session, identity.attempt);
+    if (outcome.code() != CKPT_NOT_FOUND) return outcome;
+    Status failure = job.check();
+    if (failure.ok() && backoff.expired())
+      failure = Status(CKPT_TIMEOUT, strprintf("rank 0 did not settle %s within %lld ms", identity.attempt.directory.c_str(), static_cast<long long>(settings.timeout_ms)))
+                    .with("ranks", "0");
+    if (!failure.ok()) return give_up(session, identity.attempt, std::move(failure));
+  }
+}
+
+Status settle(Session& session, const SaveIdentity& identity, const SaveSettings& settings, Job& job) {
+  return session.rank() == 0 ? lead_settle(session, identity, settings, job) : follow_settle(session, identity, settings, job);
+}
+
+}  // namespace ckpt::session

@@ -1,0 +1,222 @@
+// Collecting the requests of a load, and the order of its steps.
+#include "session/load.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/parallel.h"
+#include "device/convert.h"
+#include "plan/box.h"
+
+namespace ckpt::session {
+
+static std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
+
+Result<std::shared_ptr<Load>> Load::make(std::shared_ptr<Checkpoint> checkpoint, const Options& options) {
+  std::shared_ptr<Load> load(new Load);
+  load->checkpoint_ = std::move(checkpoint);
+  load->strict_ = options.str("strict");
+  load->object_policy_ = options.str("object_policy");
+  load->threads_ = thread_count(options.integer("threads"));
+  load->staging_bytes_ = static_cast<uint64_t>(options.integer("staging_bytes"));
+  load->verify_ = options.integer("verify") != 0;
+  return load;
+}
+
+static Status mismatch(std::string_view name, const char* what, std::string stored, std::string asked) {
+  return Status(CKPT_MISMATCH, strprintf("tensor %s: its %s is %s in the checkpoint, %s in the request", quoted(name).c_str(), what, stored.c_str(), asked.c_str()))
+      .with("tensor", std::string(name))
+      .with("expected", std::move(stored))
+      .with("found", std::move(asked));
+}
+
+static Shape view_shape(const format::Index& index, const fb::Alias& alias) {
+  return Shape::of(index.numbers.subspan(alias.view() + 1, alias.ndim()));
+}
+
+Status Load::check_request(const Checkpoint::Named& named, const RegionRequest& want, bool convert) const {
+  const format::Index& index = checkpoint_->index();
+  std::string_view name = checkpoint_->name_of(named);
+  uint16_t dtype = named.tensor->dtype();
+  bool view = named.alias && named.alias->is_view();
+  Shape shape = view ? view_shape(index, *named.alias) : index.shape_of(*named.tensor);
+  if (!(shape == want.shape)) return mismatch(name, "shape", to_text(shape), to_text(want.shape));
+  if (view && dtype_bits(dtype) % 8 != 0) return Status(CKPT_UNSUPPORTED, "alias " + quoted(name) + ": a view of packed elements").with("tensor", std::string(name));
+  if (dtype == want.dtype) return Ok();
+  if (convert && device::convertible(dtype, want.dtype) && !view) return Ok();
+  if (convert)
+    return Status(CKPT_UNSUPPORTED, strprintf("tensor %s: no conversion of %s to %s%s", quoted(name).c_str(), dtype_name(dtype), dtype_name(want.dtype), view ? " for a view" : ""))
+        .with("tensor", std::string(name));
+  return mismatch(name, "dtype", dtype_name(dtype), dtype_name(want.dtype));
+}
+
+Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, void* data, uint64_t data_bytes) {
+  if (begun_) return Status(CKPT_INVALID, "the load has begun; nothing can be added");
+  auto want = read_desc(desc, data, data_bytes);
+  if (!want.ok()) return std::move(want).status().in("tensor " + quoted(name)).with("tensor", std::string(name));
+  asked_.emplace_back(name);
+  Checkpoint::Named named = checkpoint_->find(name);
+  if (!named.tensor) {
+    missing_.emplace_back(name);
+    return Ok();
+  }
+  CKPT_TRY(check_request(named, *want, desc.flags & CKPT_TENSOR_CONVERT));
+  TensorRequest request{.name = std::string(name), .tensor = named.tensor, .want = want.take(), .view = named.alias && named.alias->is_view() ? named.alias : nullptr, .hull = {}};
+  tensors_.push_back(std::move(request));
+  return Ok();
+}
+
+Status Load::add_object(std::string_view name, uint32_t rank, MutableBytes data) {
+  if (begun_) return Status(CKPT_INVALID, "the load has begun; nothing can be added");
+  const format::Index& index = checkpoint_->index();
+  const fb::Object *own = nullptr, *of_rank0 = nullptr;
+  bool known = false;
+  for (const fb::Object& object : index.objects) {
+    if (index.text(object.name()) != name) continue;
+    known = true;
+    if (object.scope() == 0 || object.rank() == rank) own = &object;
+    if (object.rank() == 0) of_rank0 = &object;
+  }
+  if (!own && of_rank0 && object_policy_ == "rank0") own = of_rank0;
+  if (!own) {
+    std::string why = known ? strprintf("object %s: rank %u of a world of %u has none (option object_policy=rank0 takes rank 0's)", quoted(name).c_str(), rank, index.summary.world_size)
+                            : "object " + quoted(name) + ": not in the checkpoint";
+    return Status(CKPT_NOT_FOUND, why).with("tensor", std::string(name)).with("rank", uint64_t{rank});
+  }
+  if (data.size() < own->size())
+    return Status(CKPT_INVALID, strprintf("object %s has %llu bytes, the memory %zu", quoted(name).c_str(), static_cast<unsigned long long>(own->size()), data.size()))
+        .with("expected", uint64_t{own->size()})
+        .with("found", uint64_t{data.size()});
+  objects_.push_back({std::string(name), own, data.first(own->size())});
+  return Ok();
+}
+
+static Finding name_finding(int32_t kind, ckpt_status status, const std::string& name, const char* text) {
+  Finding finding;
+  finding.kind = kind;
+  finding.status = status;
+  finding.name = name;
+  finding.text = quoted(name) + ": " + text;
+  return finding;
+}
+
+Report Load::report() const {
+  Report report;
+  for (const auto& name : missing_) report.findings.push_back(name_finding(CKPT_FINDING_MISSING, CKPT_NOT_FOUND, name, "asked for, not in the checkpoint"));
+  std::vector<std::string> asked = asked_;
+  std::sort(asked.begin(), asked.end());
+  for (uint64_t i = 0; i < checkpoint_->name_count(); i++) {
+    std::string name(checkpoint_->name_of(checkpoint_->named_at(i)));
+    if (!std::binary_search(asked.begin(), asked.end(), name)) report.findings.push_back(name_finding(CKPT_FINDING_EXTRA, CKPT_OK, name, "in the checkpoint, not asked for"));
+  }
+  return report;
+}
+
+Status Load::check_strict() const {
+  if (strict_ == "none") return Ok();
+  if (!missing_.empty())
+    return Status(CKPT_NOT_FOUND, strprintf("%zu names are not in the checkpoint, the first is %s", missing_.size(), quoted(missing_[0]).c_str())).with("tensor", missing_[0]);
+  if (strict_ != "exact") return Ok();
+  Report names = report();
+  if (names.findings.empty()) return Ok();
+  return Status(CKPT_MISMATCH, strprintf("%zu names of the checkpoint were not asked for, the first is %s", names.findings.size(), quoted(names.findings[0].name).c_str()))
+      .with("tensor", names.findings[0].name);
+}
+
+Status Load::begin() {
+  if (begun_) return Status(CKPT_INVALID, "a load runs once; make another");
+  begun_ = true;
+  return Ok();
+}
+
+// ---- views ----
+
+// A view is read as the flat range of its target that it reaches, and copied from there.
+Status Load::prepare_view(TensorRequest& request) {
+  const format::Index& index = checkpoint_->index();
+  const fb::Alias& alias = *request.view;
+  size_t ndim = alias.ndim();
+  auto view = index.numbers.subspan(alias.view(), 1 + 2 * ndim);
+  Order order = order_of(request.want.geometry, request.want.units);
+  if (units_of(request.want.geometry, request.want.units) == 0) return Ok();
+  uint64_t low = view[0], high = view[0];
+  for (size_t i = 0; i < ndim; i++) {
+    int d = static_cast<int>(i);
+    low += order.box.offset[d] * view[1 + ndim + i];
+    high += (order.box.offset[d] + order.box.extent[d] - 1) * view[1 + ndim + i];
+  }
+  request.hull_first = low;
+  request.hull.resize((high - low + 1) * request.want.geometry.width);
+  return Ok();
+}
+
+void Load::copy_view(const TensorRequest& request) const {
+  const format::Index& index = checkpoint_->index();
+  size_t ndim = request.view->ndim();
+  auto view = index.numbers.subspan(request.view->view(), 1 + 2 * ndim);
+  const RegionRequest& want = request.want;
+  uint64_t count = units_of(want.geometry, want.units);
+  if (count == 0) return;
+  Order order = order_of(want.geometry, want.units);
+  device::Memory from{.data = const_cast<std::byte*>(request.hull.data()), .dtype = want.geometry.dtype, .strides = {}, .ndim = static_cast<int>(ndim)};
+  for (size_t i = 0; i < ndim; i++) from.strides[i] = view[1 + ndim + i];
+  // Through a contiguous copy of the region: one gather and one scatter serve every pair of strides.
+  std::vector<std::byte> contiguous(count * want.geometry.width);
+  device::gather(from, order.box.extent, order.first, count, contiguous);
+  if (want.units.kind == RegionKind::kFlat) std::memcpy(want.memory.data, contiguous.data(), contiguous.size());
+  else (void)device::scatter(contiguous, want.geometry.dtype, order.box, 0, count, order.box, want.memory);
+}
+
+// ---- the work ----
+
+Status Load::load_objects(Job& job) const {
+  for (const ObjectRequest& request : objects_) {
+    CKPT_TRY(job.check());
+    CKPT_TRY(read_object(*checkpoint_, *request.object, request.to));
+    if (request.object->placement() == 1) job.counters.bytes_read += request.object->size();
+  }
+  return Ok();
+}
+
+Status Load::work(Job& job) {
+  CKPT_TRY(check_strict());
+  LoadPlan plan;
+  std::vector<const fb::Tensor*> tensor_of;
+  for (TensorRequest& request : tensors_) {
+    uint32_t number = static_cast<uint32_t>(tensor_of.size());
+    tensor_of.push_back(request.tensor);
+    if (!request.view) {
+      device::Memory memory = request.want.memory;
+      if (request.want.dtype != request.tensor->dtype()) memory.dtype = request.want.dtype;
+      add_boxes(&plan, number, *geometry_of(request.tensor->dtype(), request.want.shape), request.want.units, memory);
+      continue;
+    }
+    CKPT_TRY(prepare_view(request));
+    if (request.hull.empty()) continue;
+    Geometry target = *geometry_of(request.tensor->dtype(), checkpoint_->index().shape_of(*request.tensor));
+    Region range;
+    range.kind = RegionKind::kFlat;
+    range.flat_offset = request.hull_first;
+    range.flat_size = request.hull.size() / target.width;
+    add_boxes(&plan, number, target, range, {.data = request.hull.data(), .dtype = target.dtype, .strides = {1}, .ndim = 1});
+  }
+  CKPT_TRY(plan_reads(checkpoint_->index(), tensor_of, &plan));
+  job.counters.bytes_total = plan.bytes_requested;
+  job.counters.bytes_requested = plan.bytes_requested;
+  job.counters.run_count = plan.run_count;
+  // All parts that are needed must be there before caller memory changes.
+  for (size_t i = 0; i < plan.reads.size(); i++)
+    if (i == 0 || plan.reads[i].part != plan.reads[i - 1].part) {
+      auto part = checkpoint_->part(plan.reads[i].part);
+      if (!part.ok()) return std::move(part).status().with("tensor", std::string(checkpoint_->index().text(plan.reads[i].tensor->name())));
+    }
+  CKPT_TRY(execute_reads(*checkpoint_, plan, {threads_, staging_bytes_, verify_}, job));
+  for (TensorRequest& request : tensors_)
+    if (request.view) {
+      copy_view(request);
+      std::vector<std::byte>().swap(request.hull);
+    }
+  return load_objects(job);
+}
+
+}  // namespace ckpt::session

@@ -1,0 +1,100 @@
+// Ranks without a communicator meet through files: a hello with a nonce, an answer to just that nonce, an exclusive claim,
+// and rank 0's word that all are there. Freshness is proved by nonces on both sides, never by clocks; leftovers of a dead start match nothing.
+#include <set>
+
+#include "format/names.h"
+#include "session/job.h"
+#include "session/session.h"
+
+namespace ckpt::session {
+
+static std::string key_in(std::string_view run, std::string_view name) { return format::rendezvous_dir(run) + "/" + std::string(name); }
+static std::string start_key(const SessionPlan& plan) { return format::session_dir(plan.token) + "/start"; }
+static std::string welcome_name(const Id& nonce) { return "welcome." + to_hex(nonce); }
+
+// Answers the hellos that were not answered yet.
+static Status answer_hellos(store::Store& store, const SessionPlan& plan, const std::string& session_string, std::set<std::string>* answered) {
+  CKPT_ASSIGN(auto files, store.list(format::rendezvous_dir(plan.run)));
+  for (const auto& file : files) {
+    auto hello = format::parse_hello_name(file.name);
+    if (!hello || hello->rank >= plan.world_size || answered->count(file.name)) continue;
+    Status status = store.put_if_absent(key_in(plan.run, welcome_name(hello->nonce)), as_bytes(session_string));
+    if (!status.ok() && status.code() != CKPT_EXISTS) return status;
+    answered->insert(file.name);
+  }
+  return Ok();
+}
+
+static Result<std::vector<uint32_t>> missing_claims(store::Store& store, const SessionPlan& plan) {
+  std::vector<bool> claimed(plan.world_size, false);
+  CKPT_ASSIGN(auto files, store.list(format::session_dir(plan.token)));
+  for (const auto& file : files)
+    if (auto rank = format::parse_claim_name(file.name); rank && *rank < plan.world_size) claimed[*rank] = true;
+  std::vector<uint32_t> missing;
+  for (uint32_t rank = 0; rank < plan.world_size; rank++)
+    if (!claimed[rank]) missing.push_back(rank);
+  return missing;
+}
+
+static std::string join_ranks(const std::vector<uint32_t>& ranks) {
+  std::string text;
+  for (size_t i = 0; i < ranks.size() && i < 20; i++) text += (i ? ", " : "") + std::to_string(ranks[i]);
+  return ranks.size() > 20 ? text + ", …" : text;
+}
+
+static void forget_hellos(store::Store& store, const SessionPlan& plan, const std::set<std::string>& answered) {
+  for (const auto& name : answered) {
+    if (auto hello = format::parse_hello_name(name)) (void)store.remove(key_in(plan.run, welcome_name(hello->nonce)), false);
+    (void)store.remove(key_in(plan.run, name), false);
+  }
+}
+
+Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::string& session_string, int64_t timeout_ms) {
+  CKPT_TRY(store.make_directory(format::rendezvous_dir(plan.run)));
+  std::set<std::string> answered;
+  for (Backoff backoff(timeout_ms);; backoff.sleep()) {
+    CKPT_TRY(answer_hellos(store, plan, session_string, &answered));
+    CKPT_ASSIGN(auto missing, missing_claims(store, plan));
+    if (missing.empty()) break;
+    if (!backoff.expired()) continue;
+    std::string text = strprintf("%zu of %u ranks did not come to the rendezvous within %lld ms: ", missing.size(), plan.world_size,
+                              static_cast<long long>(timeout_ms)) + join_ranks(missing);
+    (void)store.put_if_absent(start_key(plan), as_bytes("stop: " + text));
+    return Status(CKPT_TIMEOUT, text).with("ranks", join_ranks(missing));
+  }
+  CKPT_TRY(store.put_if_absent(start_key(plan), as_bytes("go")));
+  forget_hellos(store, plan, answered);
+  return Ok();
+}
+
+Result<std::string> join_rendezvous(store::Store& store, std::string_view run, uint32_t rank, int64_t timeout_ms) {
+  CKPT_TRY(format::check_run(run));
+  CKPT_TRY(store.make_directory(format::rendezvous_dir(run)));
+  Id nonce = random_id();
+  std::string hello = key_in(run, format::hello_name(rank, nonce)), welcome = key_in(run, welcome_name(nonce));
+  CKPT_TRY(store.put_if_absent(hello, as_bytes("hello\n")));
+  for (Backoff backoff(timeout_ms);; backoff.sleep()) {
+    auto answer = store.get(welcome, 4096);
+    if (answer.ok()) return std::string(as_text(*answer));
+    if (answer.status().code() != CKPT_NOT_FOUND) return std::move(answer).status();
+    if (!backoff.expired()) continue;
+    (void)store.remove(hello, false);
+    return Status(CKPT_TIMEOUT, strprintf("rank %u: rank 0 did not come to the rendezvous of run \"%s\" within %lld ms", rank, std::string(run).c_str(),
+                                       static_cast<long long>(timeout_ms)))
+        .with("ranks", "0");
+  }
+}
+
+Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout_ms) {
+  for (Backoff backoff(timeout_ms);; backoff.sleep()) {
+    auto word = store.get(start_key(plan), 65536);
+    if (word.ok() && as_text(*word) == "go") return Ok();
+    if (word.ok()) return Status(CKPT_ABORTED, "the session did not start: " + std::string(as_text(*word)));
+    if (word.status().code() != CKPT_NOT_FOUND) return std::move(word).status();
+    if (backoff.expired())
+      return Status(CKPT_TIMEOUT, strprintf("the ranks of session %llu were not complete within %lld ms", static_cast<unsigned long long>(plan.token),
+                                         static_cast<long long>(timeout_ms)));
+  }
+}
+
+}  // namespace ckpt::session

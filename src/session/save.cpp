@@ -1,0 +1,173 @@
+// Collecting what a rank saves, and the order of the steps of a save.
+#include "session/save.h"
+
+#include <sys/time.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/parallel.h"
+#include "format/names.h"
+
+namespace ckpt::session {
+
+static constexpr size_t kMaxAttrValue = 1 << 20;
+
+Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<Session> session, std::string_view label, int64_t step, const Options& options) {
+  CKPT_TRY(format::check_label(label));
+  if (step < -1) return Status(CKPT_INVALID, strprintf("step: expected -1 or more, found %lld", static_cast<long long>(step)));
+  for (const char* key : {"chunk_bytes", "large_tensor_bytes"})
+    if (options.is_set(key)) {
+      uint64_t agreed = std::string_view(key) == "chunk_bytes" ? session->plan().chunk_bytes : session->plan().large_tensor_bytes;
+      if (static_cast<uint64_t>(options.integer(key)) != agreed)
+        return Status(CKPT_MISMATCH, strprintf("option %s: the session has %llu, this save %lld; it is the session's to choose", key,
+                                            static_cast<unsigned long long>(agreed), static_cast<long long>(options.integer(key))))
+            .with("expected", agreed)
+            .with("found", std::to_string(options.integer(key)));
+    }
+  std::shared_ptr<Save> save(new Save);
+  save->step_ = step;
+  save->settings_ = {.compression = options.str("compression"),
+                     .on_existing = options.str("on_existing"),
+                     .protect = options.str("protect"),
+                     .threads = thread_count(options.integer("threads")),
+                     .staging_bytes = static_cast<uint64_t>(options.integer("staging_bytes")),
+                     .timeout_ms = options.integer("timeout_ms"),
+                     .keep_last = options.integer("keep_last"),
+                     .keep_every = options.integer("keep_every"),
+                     .wait = options.integer("wait") != 0};
+  uint64_t smallest = 2 * session->plan().chunk_bytes;
+  if (save->settings_.staging_bytes < smallest)
+    return Status(CKPT_INVALID, strprintf("option staging_bytes: expected at least two chunks, %llu, found %llu", static_cast<unsigned long long>(smallest),
+                                       static_cast<unsigned long long>(save->settings_.staging_bytes)));
+  save->attempt_ = session->next_attempt(label);
+  save->session_ = std::move(session);
+  return save;
+}
+
+static Status taken(std::string_view name) {
+  return Status(CKPT_EXISTS, "\"" + std::string(name) + "\" was added already").with("tensor", std::string(name));
+}
+
+Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes) {
+  if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
+  CKPT_TRY(format::check_tensor_name(name));
+  auto request = read_desc(desc, data, data_bytes);
+  if (!request.ok()) return std::move(request).status().in("tensor \"" + std::string(name) + "\"").with("tensor", std::string(name));
+  if (desc.flags & CKPT_TENSOR_CONVERT) return Status(CKPT_INVALID, "tensor \"" + std::string(name) + "\": conversion is for loads");
+  SaveTensor tensor{.name = std::string(name), .dtype = request->dtype, .shape = request->shape, .region = request->region,
+                    .geometry = request->geometry, .units = request->units, .memory = request->memory,
+                    .memory_extent = request->memory_extent, .bytes = request->bytes};
+  bool whole = desc.region_kind == CKPT_REGION_WHOLE;
+  tensor.replica_group = desc.replica_group;
+  tensor.replica_count = desc.replica_count ? desc.replica_count : whole ? session_->world_size() : 1;
+  tensor.replica_index = desc.replica_count ? desc.replica_index : whole ? session_->rank() : 0;
+  if (tensor.replica_index >= tensor.replica_count || tensor.replica_count > session_->world_size())
+    return Status(CKPT_INVALID, strprintf("tensor \"%s\": replica %u of %u in a world of %u", tensor.name.c_str(), tensor.replica_index, tensor.replica_count,
+                                       session_->world_size()))
+        .with("tensor", tensor.name);
+  if (!names_.insert(tensor.name).second) return taken(name);
+  content_.tensors.push_back(std::move(tensor));
+  return Ok();
+}
+
+Status Save::add_object(std::string_view name, std::string_view media_type, int32_t scope, Bytes data) {
+  if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
+  CKPT_TRY(format::check_tensor_name(name));
+  CKPT_TRY(format::check_text(media_type));
+  if (scope != CKPT_OBJECT_SHARED && scope != CKPT_OBJECT_PER_RANK) return Status(CKPT_INVALID, strprintf("object scope %d", scope));
+  SaveObject object{std::string(name), std::string(media_type), static_cast<uint8_t>(scope), {data.begin(), data.end()}};
+  if (!content_.objects.try_emplace(std::string(name), std::move(object)).second) return taken(name);
+  return Ok();
+}
+
+Status Save::add_alias(std::string_view name, std::string_view target, const ckpt_tensor_desc* view) {
+  if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
+  CKPT_TRY(format::check_tensor_name(name));
+  CKPT_TRY(format::check_tensor_name(target));
+  SaveAlias alias{std::string(name), std::string(target), view != nullptr, 0, {}};
+  if (view) {
+    if (view->ndim < 0 || view->ndim > kMaxNdim || view->flat_offset < 0)
+      return Status(CKPT_INVALID, strprintf("alias \"%s\": ndim %d at offset %lld", alias.name.c_str(), view->ndim, static_cast<long long>(view->flat_offset)));
+    alias.ndim = view->ndim;
+    alias.view.push_back(static_cast<uint64_t>(view->flat_offset));
+    std::vector<uint64_t> strides(static_cast<size_t>(view->ndim), 1);
+    for (int i = view->ndim - 1; i >= 0; i--) {
+      bool strided = view->flags & CKPT_TENSOR_STRIDED;
+      if (view->shape[i] < 0 || (strided && view->strides[i] < 0)) return Status(CKPT_INVALID, "alias \"" + alias.name + "\": negative shape or stride");
+      size_t at = static_cast<size_t>(i);
+      strides[at] = strided ? static_cast<uint64_t>(view->strides[i]) : i + 1 < view->ndim ? strides[at + 1] * static_cast<uint64_t>(view->shape[i + 1]) : 1;
+    }
+    for (int i = 0; i < view->ndim; i++) alias.view.push_back(static_cast<uint64_t>(view->shape[i]));
+    alias.view.insert(alias.view.end(), strides.begin(), strides.end());
+  }
+  if (!names_.insert(alias.name).second) return taken(name);
+  content_.aliases.try_emplace(std::string(name), std::move(alias));
+  return Ok();
+}
+
+Status Save::set_attr(std::string_view tensor, std::string_view key, std::string_view value) {
+  if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
+  CKPT_TRY(format::check_attr_key(key));
+  CKPT_TRY(format::check_text(value));
+  if (value.size() > kMaxAttrValue) return Status(CKPT_INVALID, strprintf("attribute \"%s\" has %zu bytes, at most 1 MiB expected", std::string(key).c_str(), value.size()));
+  content_.attrs[std::string(tensor)].insert_or_assign(std::string(key), std::string(value));
+  return Ok();
+}
+
+Status Save::check_attr_owners() const {
+  for (const auto& [owner, values] : content_.attrs)
+    if (!owner.empty() && !names_.count(owner))
+      return Status(CKPT_NOT_FOUND, "an attribute of tensor \"" + owner + "\", which was not added").with("tensor", owner);
+  return Ok();
+}
+
+Status Save::begin() {
+  if (begun_) return Status(CKPT_INVALID, "a save runs once; make another");
+  CKPT_TRY(check_attr_owners());
+  begun_ = true;
+  std::sort(content_.tensors.begin(), content_.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return Ok();
+}
+
+static uint64_t unix_ms() {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+}
+
+static SaveIdentity identify(Session& session, const Attempt& attempt, int64_t step) {
+  SaveIdentity identity;
+  identity.rank = session.rank();
+  identity.attempt = attempt;
+  format::Summary& summary = identity.summary;
+  const SessionPlan& plan = session.plan();
+  summary.store_id = plan.store_id;
+  summary.session_id = plan.session_id;
+  summary.save_id = attempt.save_id;
+  summary.run = plan.run;
+  summary.label = attempt.label;
+  summary.writer = "ckpt " CKPT_VERSION;
+  summary.token = plan.token;
+  summary.attempt = attempt.number;
+  summary.sequence = session.rank() == 0 ? session.next_sequence() : 0;
+  summary.step = step;
+  summary.world_size = plan.world_size;
+  summary.created_unix_ms = unix_ms();
+  return identity;
+}
+
+Status Save::work(Job& job, bool async) {
+  SaveIdentity identity = identify(*session_, attempt_, step_);
+  CKPT_TRY(open_attempt(*session_, attempt_, settings_, job));
+  Status written = write_part(*session_, identity, content_, settings_, async, job);
+  if (written.ok()) written = job.check();
+  if (!written.ok()) return give_up(*session_, attempt_, std::move(written));
+  job.counters.write_us = job.elapsed_us();
+  job.reach(CKPT_JOB_WRITTEN);
+  if (session_->rank() != 0 && !settings_.wait) return Ok();
+  Status settled = settle(*session_, identity, settings_, job);
+  job.counters.commit_us = job.elapsed_us();
+  return settled;
+}
+
+}  // namespace ckpt::session

@@ -1,0 +1,168 @@
+// A store in a directory of a file system. Concurrency is the kernel's; the one state of a handle is whether it was
+// probed.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+
+#include "store/keys.h"
+#include "store/posix_directory.h"
+#include "store/posix_file.h"
+#include "store/posix_reader.h"
+#include "store/posix_writer.h"
+#include "store/store.h"
+
+namespace ckpt::store {
+namespace {
+
+// Smaller files are not worth the alignment that direct I/O wants.
+constexpr uint64_t kDirectFrom = 1 << 20;
+
+class PosixStore final : public Store {
+ public:
+  PosixStore(Root root, const Options& options) : root_(std::move(root)), options_(options) {}
+
+  std::string uri() const override { return root_.path(); }
+  std::string path(std::string_view key) const override { return root_.path(key); }
+  Status prepare() override;
+  Status make_directory(std::string_view key) override;
+  Status put_if_absent(std::string_view key, Bytes data) override;
+  Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size) override;
+  Result<std::unique_ptr<Reader>> open(std::string_view key) const override;
+  Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const override;
+  Result<std::vector<Entry>> list(std::string_view directory) const override;
+  Status remove(std::string_view key, bool sync) override;
+  Status move_directory(std::string_view from, std::string_view to) override;
+  Status remove_directory(std::string_view key, std::string_view first) override;
+  Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const override;
+  Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const override;
+
+ private:
+  Status put(std::string_view key, Bytes data, bool durable);
+  Status probe();
+  Status probe_with(const std::string& key);
+
+  const Root root_;
+  const Options options_;
+  std::mutex probing_;
+  bool probed_ = false;
+};
+
+Status PosixStore::prepare() {
+  std::lock_guard lock(probing_);
+  CKPT_TRY(make_root(root_));
+  if (probed_) return Ok();
+  CKPT_TRY(probe());
+  probed_ = true;
+  return Ok();
+}
+
+Status PosixStore::probe() {
+  CKPT_TRY(make_directory(".ckpt"));
+  std::string key = ".ckpt/probe." + to_hex(random_id());
+  Status status = probe_with(key);
+  (void)remove(key, false);
+  return status;
+}
+
+// What a file system promises is not what it does; so do it.
+Status PosixStore::probe_with(const std::string& key) {
+  CKPT_TRY(put(key, as_bytes("first"), false));
+  Status again = put(key, as_bytes("second"), false);
+  if (!again.ok() && again.code() != CKPT_EXISTS) return again;
+  CKPT_ASSIGN(std::vector<std::byte> found, get(key, 16));
+  if (again.code() == CKPT_EXISTS && as_text(found) == "first") return Ok();
+  return Status(CKPT_UNSUPPORTED, "store " + root_.path() + ": the file system does not hold create-if-absent")
+      .with("path", root_.path());
+}
+
+Status PosixStore::make_directory(std::string_view key) {
+  CKPT_TRY(check_key(key));
+  return store::make_directory(root_, key);
+}
+
+Status PosixStore::put_if_absent(std::string_view key, Bytes data) {
+  CKPT_TRY(check_new_file(key));
+  return put(key, data, true);
+}
+
+Status PosixStore::put(std::string_view key, Bytes data, bool durable) {
+  CKPT_ASSIGN(auto writer, PosixWriter::create(root_, key, {.durable = durable}));
+  if (durable && writer->taken()) return writer->tell_taken();  // the probe wants to see the exclusive step itself
+  CKPT_TRY(writer->write_at(0, data));
+  return writer->publish(data.size());
+}
+
+Result<std::unique_ptr<Writer>> PosixStore::create(std::string_view key, uint64_t expected_size) {
+  CKPT_TRY(check_new_file(key));
+  bool direct = options_.direct_io && expected_size >= kDirectFrom;
+  CKPT_ASSIGN(auto writer, PosixWriter::create(root_, key, {.size = expected_size, .direct = direct}));
+  return std::unique_ptr<Writer>(std::move(writer));
+}
+
+Result<std::unique_ptr<Reader>> PosixStore::open(std::string_view key) const {
+  CKPT_TRY(check_key(key));
+  CKPT_ASSIGN(auto reader, PosixReader::open(root_, key));
+  return std::unique_ptr<Reader>(std::move(reader));
+}
+
+Result<std::vector<std::byte>> PosixStore::get(std::string_view key, uint64_t limit) const {
+  CKPT_ASSIGN(auto reader, open(key));
+  if (reader->size() > limit) return too_large(root_.path(key), reader->size(), limit);
+  std::vector<std::byte> data(reader->size());
+  CKPT_TRY(reader->read_at(0, data));
+  return data;
+}
+
+Result<std::vector<Entry>> PosixStore::list(std::string_view directory) const {
+  if (!directory.empty()) CKPT_TRY(check_key(directory));
+  return list_directory(root_, directory);
+}
+
+Status PosixStore::remove(std::string_view key, bool sync) {
+  CKPT_TRY(check_key(key));
+  CKPT_ASSIGN(Fd directory, root_.open_directory(directory_of(key)));
+  std::string name(last_of(key));
+  if (retry([&] { return unlinkat(directory.get(), name.c_str(), 0); }) != 0)
+    return errno == EISDIR ? not_a_file(root_.path(key)) : fail(errno, "remove", root_.path(key));
+  return sync ? sync_directory(directory.get(), root_.path(directory_of(key))) : Ok();
+}
+
+Status PosixStore::move_directory(std::string_view from, std::string_view to) {
+  CKPT_TRY(check_key(from));
+  CKPT_TRY(check_key(to));
+  return store::move_directory(root_, from, to);
+}
+
+Status PosixStore::remove_directory(std::string_view key, std::string_view first) {
+  CKPT_TRY(check_key(key));
+  if (!first.empty()) CKPT_TRY(check_element(first));
+  return store::remove_directory(root_, key, first);
+}
+
+Result<std::unique_ptr<Lock>> PosixStore::lock_shared(std::string_view key) const {
+  CKPT_TRY(check_key(key));
+  return lock_posix(root_, key, false);
+}
+
+Result<std::unique_ptr<Lock>> PosixStore::try_lock_exclusive(std::string_view key) const {
+  CKPT_TRY(check_key(key));
+  return lock_posix(root_, key, true);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Store>> open_posix(std::string_view path, const Options& options) {
+  if (path.empty() || path.find('\0') != path.npos)
+    return Status(CKPT_INVALID, "a store's path is neither empty nor has zero bytes in it");
+  // Absolute from now on: the trainer may change its working directory.
+  std::error_code error;
+  std::string whole = std::filesystem::absolute(std::filesystem::path(path), error).string();
+  if (error) return fail(error.value(), "find the working directory for store", path);
+  while (whole.size() > 1 && whole.back() == '/') whole.pop_back();
+  return std::shared_ptr<Store>(std::make_shared<PosixStore>(Root(std::move(whole)), options));
+}
+
+}  // namespace ckpt::store

@@ -1,0 +1,168 @@
+#include "store/posix_directory.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "store/keys.h"
+
+namespace ckpt::store {
+
+static std::string parent_of(const std::string& path) {
+  size_t slash = path.rfind('/');
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+static Status sync_parent_of(const std::string& path) {
+  std::string parent = parent_of(path);
+  Fd directory(retry([&] { return open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  return directory ? sync_directory(directory.get(), parent) : fail(errno, "open", parent);
+}
+
+static Status make_path(const std::string& path) {
+  int made = retry([&] { return mkdir(path.c_str(), 0777); });
+  if (made != 0 && errno == ENOENT && path != "/") {
+    CKPT_TRY(make_path(parent_of(path)));
+    made = retry([&] { return mkdir(path.c_str(), 0777); });
+  }
+  if (made == 0) return sync_parent_of(path);
+  return errno == EEXIST ? Ok() : fail(errno, "make directory", path);
+}
+
+Status make_root(const Root& root) {
+  Status status = make_path(root.path());
+  struct stat found;
+  bool there = stat(root.path().c_str(), &found) == 0;
+  if (there && !S_ISDIR(found.st_mode))
+    return Status(CKPT_INVALID, "store " + root.path() + ": expected a directory, found another file")
+        .with("path", root.path());
+  if (!status.ok()) return status;
+  if (!there) return fail(errno, "open", root.path());
+  // Another rank may have made it a moment ago and not have synced yet. Not ours to insist on: "/" may be unreadable.
+  (void)sync_parent_of(root.path());
+  return Ok();
+}
+
+Status make_directory(const Root& root, std::string_view key) {
+  CKPT_ASSIGN(Fd directory, root.open_directory(""));
+  for (std::string_view rest = key; !rest.empty();) {
+    std::string element(next_element(rest));
+    std::string path = root.path(key.substr(0, key.size() - (rest.empty() ? 0 : rest.size() + 1)));
+    if (retry([&] { return mkdirat(directory.get(), element.c_str(), 0777); }) != 0 && errno != EEXIST)
+      return fail(errno, "make directory", path);
+    // Also a level that exists: the one who made it may not have synced it yet.
+    CKPT_TRY(sync_directory(directory.get(), parent_of(path)));
+    constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    Fd next(retry([&] { return openat(directory.get(), element.c_str(), kFlags); }));
+    if (!next && (errno == ENOTDIR || errno == ELOOP)) return not_a_directory(path);
+    if (!next) return fail(errno, "open", path);
+    directory = std::move(next);
+  }
+  return Ok();
+}
+
+// A pass over a directory with the type of each entry; `visit(name, stat)` answers a Status.
+template <typename Visit>
+static Status for_each_entry(Fd directory, const std::string& path, Visit&& visit) {
+  std::unique_ptr<DIR, int (*)(DIR*)> stream(fdopendir(directory.get()), closedir);
+  if (!stream) return fail(errno, "list", path);
+  directory.release();
+  for (;;) {
+    errno = 0;
+    const dirent* entry = readdir(stream.get());
+    if (!entry && errno != 0) return fail(errno, "list", path);
+    if (!entry) return Ok();
+    std::string name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    struct stat found;
+    if (retry([&] { return fstatat(dirfd(stream.get()), name.c_str(), &found, AT_SYMLINK_NOFOLLOW); }) == 0)
+      CKPT_TRY(visit(std::move(name), found));
+    else if (errno != ENOENT && errno != ESTALE)  // else removed since
+      return fail(errno, "inspect", path + "/" + name);
+  }
+}
+
+Result<std::vector<Entry>> list_directory(const Root& root, std::string_view key) {
+  CKPT_ASSIGN(Fd directory, root.open_directory(key));
+  std::vector<Entry> entries;
+  CKPT_TRY(for_each_entry(std::move(directory), root.path(key), [&](std::string name, const struct stat& found) {
+    uint64_t size = S_ISREG(found.st_mode) ? static_cast<uint64_t>(found.st_size) : 0;
+    entries.push_back(Entry{std::move(name), S_ISDIR(found.st_mode), size});
+    return Ok();
+  }));
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
+  return entries;
+}
+
+// 0 or errno.
+static int rename_directory(int from_parent, const char* from, int to_parent, const char* to) {
+  if (retry([&] { return renameat2(from_parent, from, to_parent, to, RENAME_NOREPLACE); }) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP && errno != EPERM) return errno;
+  // In the moment after this check rename can replace nothing but an empty directory.
+  struct stat found;
+  if (fstatat(to_parent, to, &found, AT_SYMLINK_NOFOLLOW) == 0) return EEXIST;
+  return retry([&] { return renameat(from_parent, from, to_parent, to); }) == 0 ? 0 : errno;
+}
+
+Status move_directory(const Root& root, std::string_view from, std::string_view to) {
+  if (to.starts_with(std::string(from) + "/"))
+    return Status(CKPT_INVALID, "move " + root.path(from) + ": it cannot move into itself")
+        .with("path", root.path(from));
+  CKPT_ASSIGN(Fd from_parent, root.open_directory(directory_of(from)));
+  CKPT_ASSIGN(Fd to_parent, root.open_directory(directory_of(to)));
+  std::string from_name(last_of(from)), to_name(last_of(to));
+  struct stat found;
+  if (fstatat(from_parent.get(), from_name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0)
+    return fail(errno, "move", root.path(from));
+  if (!S_ISDIR(found.st_mode)) return not_a_directory(root.path(from));
+  int error = rename_directory(from_parent.get(), from_name.c_str(), to_parent.get(), to_name.c_str());
+  if (error == EEXIST || error == ENOTEMPTY) return exists(root.path(to));
+  if (error != 0) return fail(error, "move", root.path(from));
+  CKPT_TRY(sync_directory(to_parent.get(), root.path(directory_of(to))));
+  return sync_directory(from_parent.get(), root.path(directory_of(from)));
+}
+
+// The names of all files; IO where a directory is among them.
+static Result<std::vector<std::string>> files_of(const Root& root, std::string_view key) {
+  CKPT_ASSIGN(Fd directory, root.open_directory(key));
+  std::vector<std::string> files;
+  CKPT_TRY(for_each_entry(std::move(directory), root.path(key), [&](std::string name, const struct stat& found) {
+    if (S_ISDIR(found.st_mode))
+      return Status(CKPT_IO, "remove directory " + root.path(key) + ": expected only files, found directory " + name)
+          .with("path", root.path(key) + "/" + name);
+    files.push_back(std::move(name));
+    return Ok();
+  }));
+  return files;
+}
+
+static Status unlink_file(int directory, const std::string& name, const std::string& path) {
+  if (retry([&] { return unlinkat(directory, name.c_str(), 0); }) == 0 || errno == ENOENT) return Ok();
+  return fail(errno, "remove", path + "/" + name);
+}
+
+Status remove_directory(const Root& root, std::string_view key, std::string_view first) {
+  const std::string path = root.path(key), name(last_of(key));
+  CKPT_ASSIGN(Fd parent, root.open_directory(directory_of(key)));
+  CKPT_ASSIGN(Fd directory, root.open_directory(key));
+  CKPT_ASSIGN(std::vector<std::string> files, files_of(root, key));  // before anything is lost
+  if (!first.empty()) {
+    CKPT_TRY(unlink_file(directory.get(), std::string(first), path));
+    CKPT_TRY(sync_directory(directory.get(), path));
+  }
+  // A writer that is still at work may add a file between a pass and the rmdir; it cannot forever.
+  for (int pass = 0; pass < 16; pass++) {
+    for (const std::string& file : files) CKPT_TRY(unlink_file(directory.get(), file, path));
+    if (retry([&] { return unlinkat(parent.get(), name.c_str(), AT_REMOVEDIR); }) == 0)
+      return sync_directory(parent.get(), root.path(directory_of(key)));
+    if (errno != ENOTEMPTY && errno != EEXIST) return fail(errno, "remove directory", path);
+    CKPT_ASSIGN(files, files_of(root, key));
+  }
+  return fail(ENOTEMPTY, "remove directory", path);
+}
+
+}  // namespace ckpt::store

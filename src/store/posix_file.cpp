@@ -1,0 +1,165 @@
+#include "store/posix_file.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <limits>
+
+#include "store/keys.h"
+
+namespace ckpt::store {
+
+Fd& Fd::operator=(Fd&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+Fd::~Fd() { close(); }
+
+int Fd::close() {
+  int fd = release();
+  // Linux closes the descriptor even when it says EINTR.
+  if (fd < 0 || ::close(fd) == 0 || errno == EINTR) return 0;
+  return errno;
+}
+
+static Status fail_as(ckpt_status code, int error, std::string_view action, std::string_view path) {
+  char text[128];
+  std::string message = std::string(action) + " " + std::string(path) + ": " + strerror_r(error, text, sizeof text);
+  return Status(code, std::move(message)).with("path", std::string(path)).with("errno", std::to_string(error));
+}
+
+Status fail(int error, std::string_view action, std::string_view path) {
+  switch (error) {
+    case ELOOP:
+      return Status(CKPT_FORMAT, std::string(action) + " " + std::string(path) + ": a symbolic link is in the way")
+          .with("path", std::string(path));
+    case ESTALE:
+      return fail_as(CKPT_NOT_FOUND, error, action, path);
+    case ENAMETOOLONG:
+      return fail_as(CKPT_INVALID, error, action, path);
+    default:
+      return from_errno(error, action, path);
+  }
+}
+
+static bool fits_off_t(uint64_t offset, uint64_t size) {
+  uint64_t end = 0;
+  return !add_overflows(offset, size, &end) && end <= static_cast<uint64_t>(std::numeric_limits<off_t>::max());
+}
+
+Status write_all(int fd, uint64_t offset, Bytes data, std::string_view path) {
+  if (!fits_off_t(offset, data.size())) return fail(EFBIG, "write", path);
+  while (!data.empty()) {
+    ssize_t done = retry([&] { return pwrite(fd, data.data(), data.size(), static_cast<off_t>(offset)); });
+    if (done < 0) return fail(errno, "write", path);
+    if (done == 0) return fail(EIO, "write", path);
+    offset += static_cast<uint64_t>(done);
+    data = data.subspan(static_cast<size_t>(done));
+  }
+  return Ok();
+}
+
+Status read_all(int fd, uint64_t offset, MutableBytes out, std::string_view path) {
+  const uint64_t start = offset, wanted = out.size();
+  if (!fits_off_t(offset, out.size())) return ends_early(path, start, wanted, 0);
+  while (!out.empty()) {
+    ssize_t done = retry([&] { return pread(fd, out.data(), out.size(), static_cast<off_t>(offset)); });
+    if (done < 0 && errno == ESTALE) return fail_as(CKPT_GONE, ESTALE, "read", path);
+    if (done < 0) return fail(errno, "read", path);
+    if (done == 0) return ends_early(path, start, wanted, offset);
+    offset += static_cast<uint64_t>(done);
+    out = out.subspan(static_cast<size_t>(done));
+  }
+  return Ok();
+}
+
+Status sync_file(int fd, std::string_view path) {
+  return retry([&] { return fsync(fd); }) == 0 ? Ok() : fail(errno, "sync", path);
+}
+
+Status sync_directory(int fd, std::string_view path) {
+  if (retry([&] { return fsync(fd); }) == 0) return Ok();
+  // EINVAL: the file system (CIFS for one) has no sync of directories; its server does that by itself.
+  return errno == EINVAL ? Ok() : fail(errno, "sync directory", path);
+}
+
+bool same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+
+bool is_symlink(int directory, const char* name) {
+  struct stat found;
+  return fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(found.st_mode);
+}
+
+static bool no_such_call(int error) {
+  return error == EINVAL || error == ENOSYS || error == EOPNOTSUPP || error == EPERM;
+}
+
+int rename_exclusive(int directory, const char* from, const char* to) {
+  if (retry([&] { return renameat2(directory, from, directory, to, RENAME_NOREPLACE); }) == 0) return 0;
+  if (!no_such_call(errno)) return errno;  // NFS and some FUSE file systems answer EINVAL; there a link does the same.
+  if (retry([&] { return linkat(directory, from, directory, to, 0); }) == 0) return 0;
+  return no_such_call(errno) ? EOPNOTSUPP : errno;
+}
+
+// For kernels before 5.6 and sandboxes that know no openat2: element by element, refusing links.
+static int walk_beneath(int root, std::string_view key, int flags) {
+  Fd held;
+  int directory = root;
+  for (std::string_view rest = key; !rest.empty();) {
+    std::string element(next_element(rest));
+    int how = rest.empty() ? flags : O_PATH | O_DIRECTORY;
+    Fd next(retry([&] { return openat(directory, element.c_str(), how | O_NOFOLLOW | O_CLOEXEC); }));
+    if (!next) {
+      int error = errno;
+      // With O_DIRECTORY the kernel calls a link "not a directory".
+      errno = error == ENOTDIR && is_symlink(directory, element.c_str()) ? ELOOP : error;
+      return -1;
+    }
+    held = std::move(next);
+    directory = held.get();
+  }
+  return held.release();
+}
+
+static int open_beneath(int root, std::string_view key, int flags) {
+  struct open_how how{};
+  how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+  std::string path(key);
+  int fd = static_cast<int>(retry([&] { return syscall(SYS_openat2, root, path.c_str(), &how, sizeof how); }));
+  if (fd >= 0 || (errno != ENOSYS && errno != EPERM && errno != EINVAL && errno != EAGAIN)) return fd;
+  return walk_beneath(root, key, flags);
+}
+
+std::string Root::path(std::string_view key) const {
+  if (key.empty()) return path_;
+  return (path_ == "/" ? path_ : path_ + "/") + std::string(key);
+}
+
+Result<Fd> Root::open(std::string_view key, int flags) const {
+  int how = key.empty() ? flags : O_PATH | O_DIRECTORY;
+  Fd root(retry([&] { return ::open(path_.c_str(), how | O_CLOEXEC); }));
+  if (!root) return fail(errno, "open", path_);
+  if (key.empty()) return root;
+  Fd found(open_beneath(root.get(), key, flags));
+  if (!found) return fail(errno, "open", path(key));
+  return found;
+}
+
+Result<Fd> Root::open_directory(std::string_view key) const { return open(key, O_RDONLY | O_DIRECTORY); }
+
+Result<bool> Root::leads_to(std::string_view key, int fd) const {
+  struct stat held, found;
+  Result<Fd> now = open(key, O_PATH);
+  if (now.status().code() == CKPT_NOT_FOUND || now.status().code() == CKPT_FORMAT) return false;
+  if (!now.ok()) return std::move(now).status();
+  if (fstat(now->get(), &found) != 0 || fstat(fd, &held) != 0) return fail(errno, "inspect", path(key));
+  return same_file(held, found);
+}
+
+}  // namespace ckpt::store

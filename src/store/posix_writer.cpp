@@ -1,0 +1,150 @@
+#include "store/posix_writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <limits>
+
+#include "store/keys.h"
+
+namespace ckpt::store {
+
+static std::string temporary_name(std::string_view name) {
+  return std::string(name) + ".tmp." + to_hex(random_id()).substr(0, 16);
+}
+
+PosixWriter::PosixWriter(const Root& root, std::string_view key, Fd directory, bool durable)
+    : root_(root),
+      key_(key),
+      path_(root.path(key)),
+      name_(last_of(key)),
+      temporary_(temporary_name(name_)),
+      durable_(durable),
+      directory_(std::move(directory)) {}
+
+PosixWriter::~PosixWriter() { drop_temporary(); }
+
+Result<std::unique_ptr<PosixWriter>> PosixWriter::create(const Root& root, std::string_view key, const Wish& wish) {
+  CKPT_ASSIGN(Fd directory, root.open_directory(directory_of(key)));
+  std::unique_ptr<PosixWriter> writer(new PosixWriter(root, key, std::move(directory), wish.durable));
+  CKPT_TRY(writer->open_temporary());
+  CKPT_TRY(writer->preallocate(wish.size));
+  if (wish.direct) writer->use_direct();
+  return writer;
+}
+
+Status PosixWriter::open_temporary() {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  file_ = Fd(retry([&] { return openat(directory_.get(), temporary_.c_str(), kFlags, 0666); }));
+  if (!file_) return fail(errno, "create", path_);
+  has_temporary_ = true;
+  return Ok();
+}
+
+// Not with KEEP_SIZE: direct writes past the end would take the file's lock alone, one after another.
+Status PosixWriter::preallocate(uint64_t size) {
+  if (size == 0) return Ok();
+  if (size > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) return fail(EFBIG, "preallocate", path_);
+  if (retry([&] { return fallocate(file_.get(), 0, 0, static_cast<off_t>(size)); }) == 0) return Ok();
+  if (errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS) return Ok();
+  return fail(errno, "preallocate", path_);
+}
+
+// By fcntl and not at open: an open that refuses O_DIRECT has created the file all the same on some kernels.
+void PosixWriter::use_direct() {
+  int flags = fcntl(file_.get(), F_GETFL);
+  if (flags >= 0 && fcntl(file_.get(), F_SETFL, flags | O_DIRECT) == 0) direct_.store(true, std::memory_order_release);
+}
+
+Status PosixWriter::leave_direct() {
+  std::lock_guard lock(leaving_direct_);
+  if (!direct()) return Ok();
+  int flags = fcntl(file_.get(), F_GETFL);
+  if (flags < 0 || fcntl(file_.get(), F_SETFL, flags & ~O_DIRECT) != 0)
+    return fail(errno, "leave direct I/O on", path_);
+  direct_.store(false, std::memory_order_release);
+  return Ok();
+}
+
+Status PosixWriter::write_at(uint64_t offset, Bytes data) {
+  if (!file_) return already_published(path_);
+  return direct() ? write_direct(offset, data) : write_all(file_.get(), offset, data, path_);
+}
+
+Status PosixWriter::write_direct(uint64_t offset, Bytes data) {
+  if ((offset | data.size() | reinterpret_cast<uintptr_t>(data.data())) % kAlign != 0)
+    return Status(CKPT_INVALID, "direct write to " + path_ + ": expected offset, size and address in multiples of " +
+                                    std::to_string(kAlign) + ", found offset " + std::to_string(offset) + ", size " +
+                                    std::to_string(data.size()) + " or an address that is none");
+  Status status = write_all(file_.get(), offset, data, path_);
+  const std::string* error = status.detail("errno");
+  if (!error || *error != std::to_string(EINVAL)) return status;
+  // The file system takes the flag but not the write (blocks above 4096, some FUSE): from here on through the page
+  // cache.
+  CKPT_TRY(leave_direct());
+  return write_all(file_.get(), offset, data, path_);
+}
+
+Status PosixWriter::publish(uint64_t size) {
+  if (!file_) return already_published(path_);
+  Status status = finish(size);
+  if (status.ok()) status = claim();
+  drop_temporary();
+  return status;
+}
+
+Status PosixWriter::finish(uint64_t size) {
+  Fd file = std::move(file_);  // whatever happens now, this file is not written or synced again
+  if (size > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) return fail(EFBIG, "resize", path_);
+  if (retry([&] { return ftruncate(file.get(), static_cast<off_t>(size)); }) != 0) return fail(errno, "resize", path_);
+  if (durable_) CKPT_TRY(sync_file(file.get(), path_));
+  if (fstat(file.get(), &identity_) != 0) return fail(errno, "inspect", path_);
+  if (int error = file.close(); error != 0) return fail(error, "close", path_);
+  return Ok();
+}
+
+// A network file system may do the rename, lose the answer, do it again and report that failure.
+bool PosixWriter::holds_key() const {
+  struct stat found;
+  return fstatat(directory_.get(), name_.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 && same_file(found, identity_);
+}
+
+Status PosixWriter::claim() {
+  int error = rename_exclusive(directory_.get(), temporary_.c_str(), name_.c_str());
+  if (error != 0 && error != ENOENT && holds_key()) error = 0;
+  drop_temporary();
+  if (error == EEXIST) return tell_taken();
+  if (error == EOPNOTSUPP)
+    return Status(CKPT_UNSUPPORTED,
+                  "create " + path_ + " if absent: the file system has neither exclusive rename nor links")
+        .with("path", path_);
+  if (error != 0) return fail(error, "publish", path_);
+  CKPT_TRY(sync_parent());
+  CKPT_ASSIGN(bool in_place, root_.leads_to(directory_of(key_), directory_.get()));
+  if (in_place) return Ok();
+  // The directory was moved away meanwhile: the file came to life under another key than the caller's.
+  unlinkat(directory_.get(), name_.c_str(), 0);
+  return not_found(root_.path(directory_of(key_)));
+}
+
+bool PosixWriter::taken() const {
+  struct stat found;
+  return fstatat(directory_.get(), name_.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+// The loser acts on the winner's file, and may be the winner itself after a failed sync: what it meets must last.
+Status PosixWriter::tell_taken() const {
+  CKPT_TRY(sync_parent());
+  return exists(path_);
+}
+
+Status PosixWriter::sync_parent() const {
+  return durable_ ? sync_directory(directory_.get(), root_.path(directory_of(key_))) : Ok();
+}
+
+void PosixWriter::drop_temporary() {
+  if (std::exchange(has_temporary_, false)) unlinkat(directory_.get(), temporary_.c_str(), 0);
+  file_.close();
+}
+
+}  // namespace ckpt::store

@@ -1,0 +1,62 @@
+#include "store/store.h"
+
+namespace ckpt::store {
+
+static Status invalid_uri(std::string_view uri, const char* reason) {
+  return Status(CKPT_INVALID, "store \"" + std::string(uri) + "\": " + reason);
+}
+
+static int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// "%20" is a space: a path in a URI is percent-encoded (RFC 8089), a plain path is not.
+static Result<std::string> decode(std::string_view uri, std::string_view text) {
+  std::string path;
+  for (size_t i = 0; i < text.size(); i++) {
+    if (text[i] != '%') {
+      path += text[i];
+      continue;
+    }
+    int high = i + 1 < text.size() ? hex_digit(text[i + 1]) : -1;
+    int low = i + 2 < text.size() ? hex_digit(text[i + 2]) : -1;
+    if (high < 0 || low < 0) return invalid_uri(uri, "'%' wants two hexadecimal digits after it");
+    path += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return path;
+}
+
+static Result<std::shared_ptr<Store>> open_file_uri(std::string_view uri, const Options& options) {
+  std::string_view rest = uri.substr(7);
+  size_t slash = rest.find('/');
+  std::string_view host = rest.substr(0, slash);
+  if (slash == rest.npos || !(host.empty() || host == "localhost"))
+    return invalid_uri(uri, "expected file:///dir, a path on this machine");
+  CKPT_ASSIGN(std::string path, decode(uri, rest.substr(slash)));
+  return open_posix(path, options);
+}
+
+// "s3" of "s3://bucket"; "" where there is no scheme.
+static std::string_view scheme_of(std::string_view uri) {
+  size_t end = uri.find("://");
+  if (end == uri.npos) return {};
+  std::string_view scheme = uri.substr(0, end);
+  return scheme.find('/') == scheme.npos ? scheme : std::string_view();
+}
+
+Result<std::shared_ptr<Store>> open_store(std::string_view uri, const Options& options) {
+  if (uri.empty()) return invalid_uri(uri, "expected /dir, file:///dir or mem:NAME");
+  if (uri.starts_with("mem:")) return open_memory(uri.substr(4));
+  if (uri.starts_with("file://")) return open_file_uri(uri, options);
+  if (std::string_view scheme = scheme_of(uri); !scheme.empty())
+    return Status(CKPT_UNSUPPORTED, "store \"" + std::string(uri) +
+                                        "\": expected /dir, file:///dir or mem:NAME, found scheme " +
+                                        std::string(scheme));
+  return open_posix(uri, options);
+}
+
+}  // namespace ckpt::store

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Holds include/ckpt.h, src/ckpt.map and the built library together.
+
+  abi_test.py symbols    functions of the header = those of the map = those the library exports; SONAME
+  abi_test.py dialects   the header compiles alone, C99 to C++20, without a warning, twice, in two files of one program
+  abi_test.py layout     sizes and offsets of every public struct and all constants are those in layout.txt
+  abi_test.py record     writes layout.txt (fields are only ever appended: look at the diff)
+
+Environment: CKPT_LIBRARY, CC, CXX.
+"""
+import difflib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADER = ROOT / "include" / "ckpt.h"
+LAYOUT = Path(__file__).with_name("layout.txt")
+CC = os.environ.get("CC", "cc")
+CXX = os.environ.get("CXX", "c++")
+STRICT = ["-pedantic", "-Wall", "-Wextra", "-Werror", f"-I{HEADER.parent}"]
+
+
+def header_text():
+    return re.sub(r"/\*.*?\*/", " ", HEADER.read_text(), flags=re.S)
+
+
+def header_functions():
+    return set(re.findall(r"CKPT_API[^;()]*?\b(ckpt_\w+)\s*\(", header_text()))
+
+
+def map_functions():
+    text = re.sub(r"/\*.*?\*/", " ", (ROOT / "src" / "ckpt.map").read_text(), flags=re.S)
+    exported = "".join(re.findall(r"global:(.*?)(?:local:|\})", text, flags=re.S))
+    return set(re.findall(r"[^;\s]+(?=;)", exported))
+
+
+def run(*command, **options):
+    done = subprocess.run([str(c) for c in command], text=True, capture_output=True, **options)
+    if done.returncode:
+        sys.exit(f"failed: {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def library_functions(library):
+    exported = set()
+    for line in run("nm", "-D", "--defined-only", library).splitlines():
+        kind, name = line.split()[-2:]
+        if kind != "A":  # the version node itself
+            exported.add(name.split("@")[0])
+    return exported
+
+
+def compare(what_a, a, what_b, b):
+    lines = [f"only in {what_a}: {name}" for name in sorted(a - b)]
+    return lines + [f"only in {what_b}: {name}" for name in sorted(b - a)]
+
+
+def check_symbols():
+    library = os.environ["CKPT_LIBRARY"]
+    header = header_functions()
+    problems = compare("ckpt.h", header, "ckpt.map", map_functions())
+    problems += compare("ckpt.h", header, "the library's exports", library_functions(library))
+    soname = re.search(r"SONAME.*\[(.*)\]", run("readelf", "-d", library))
+    if not soname or soname.group(1) != "libckpt.so.0":
+        problems.append(f"SONAME: expected libckpt.so.0, found {soname and soname.group(1)}")
+    if len(header) < 50:
+        problems.append(f"only {len(header)} functions found in ckpt.h")
+    return problems
+
+
+def check_dialects():
+    dialects = [(CC, "c", s) for s in ("c99", "c11", "c17")]
+    dialects += [(CXX, "c++", s) for s in ("c++11", "c++14", "c++17", "c++20")]
+    with tempfile.TemporaryDirectory() as folder:
+        for compiler, language, standard in dialects:
+            compile_twice(Path(folder), compiler, language, standard)
+    return []
+
+
+def compile_twice(folder, compiler, language, standard):
+    """Two files that include the header twice each make one program: no definition in it may collide."""
+    flags = STRICT + [f"-std={standard}"]
+    if language == "c":
+        flags.append("-Wstrict-prototypes")
+    text = '#include "ckpt.h"\n#include "ckpt.h"\n'
+    objects = []
+    for name, body in (("one", "int one(void);\nint one(void) { return CKPT_OK; }\n"),
+                       ("two", "int main(void) { return (int)sizeof(ckpt_finding) == 0; }\n")):
+        source = folder / f"{name}.{'c' if language == 'c' else 'cpp'}"
+        source.write_text(text + body)
+        objects.append(folder / f"{name}.o")
+        run(compiler, *flags, "-c", source, "-o", objects[-1])
+    run(compiler, *objects, "-o", folder / "program")
+
+
+def declarators(declaration):
+    """The field names of one declaration: `int64_t a, b[4]` gives a and b."""
+    return [re.search(r"(\w+)\s*(?:\[[^\]]*\])*\s*$", part).group(1) for part in declaration.split(",")]
+
+
+def layout_program():
+    text = header_text()
+    lines = ["#include <stdio.h>", "#include <stddef.h>", '#include "ckpt.h"', "int main(void) {"]
+    for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\}", text, flags=re.S):
+        lines.append(f'  printf("struct {name} %zu\\n", sizeof({name}));')
+        for declaration in filter(str.strip, body.split(";")):
+            for field in declarators(declaration):
+                where, size = f"offsetof({name}, {field})", f"sizeof((({name} *)0)->{field})"
+                lines.append(f'  printf("  {field} %zu %zu\\n", {where}, {size});')
+    for body in re.findall(r"\benum \{(.*?)\}", text, flags=re.S):
+        for constant in re.findall(r"\b(CKPT_\w+)\s*=", body):
+            lines.append(f'  printf("{constant} %ld\\n", (long)({constant}));')
+    for constant in re.findall(r"#define (CKPT_\w+) \d", text):
+        if not constant.startswith("CKPT_VERSION"):
+            lines.append(f'  printf("{constant} %ld\\n", (long)({constant}));')
+    return "\n".join(lines + ["  return 0;", "}", ""])
+
+
+def layout():
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = Path(folder) / "layout.c", Path(folder) / "layout"
+        source.write_text(layout_program())
+        run(CC, "-std=c99", f"-I{HEADER.parent}", source, "-o", program)
+        return run(program)
+
+
+def check_layout():
+    recorded, found = LAYOUT.read_text().splitlines(), layout().splitlines()
+    problems = list(difflib.unified_diff(recorded, found, "layout.txt", "ckpt.h", lineterm=""))
+    return problems + ["meant? then run tests/abi/abi_test.py record"] if problems else []
+
+
+def main():
+    command = sys.argv[1] if len(sys.argv) == 2 else ""
+    if command == "record":
+        LAYOUT.write_text(layout())
+        return
+    checks = {"symbols": check_symbols, "dialects": check_dialects, "layout": check_layout}
+    if command not in checks:
+        sys.exit(__doc__)
+    problems = checks[command]()
+    print("\n".join(problems))
+    sys.exit(bool(problems))
+
+
+if __name__ == "__main__":
+    main()

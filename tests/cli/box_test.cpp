@@ -1,0 +1,125 @@
+// Slices as people write them, slabs against a brute force, and the brackets around printed arrays.
+#include "cli/box.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "cli/array.h"
+
+namespace cli {
+namespace {
+
+Box parsed(const char* text, std::vector<int64_t> shape) {
+  Box box;
+  Error error = parse_box(text, shape, &box);
+  EXPECT_FALSE(error) << text << ": " << error.message();
+  return box;
+}
+
+TEST(ParseBox, ReadsSlicesAsPythonDoes) {
+  EXPECT_EQ(parsed("0:2,3:5", {4, 6}), (Box{{0, 3}, {2, 2}}));
+  EXPECT_EQ(parsed(":", {4, 6}), (Box{{0, 0}, {4, 6}}));
+  EXPECT_EQ(parsed("-3:", {4}), (Box{{1}, {3}}));
+  EXPECT_EQ(parsed(":-1, 1:", {4, 6}), (Box{{0, 1}, {3, 5}}));
+  EXPECT_EQ(parsed("2", {4, 6}), (Box{{2, 0}, {1, 6}}));
+  EXPECT_EQ(parsed("-1", {4}), (Box{{3}, {1}}));
+  EXPECT_EQ(parsed("2:2", {4}), (Box{{2}, {0}}));
+}
+
+TEST(ParseBox, RefusesWhatIsNotInsideTheTensor) {
+  const std::vector<int64_t> shape = {4, 6};
+  for (const char* text :
+       {"0:5", "4", "-5", "-5:", "3:2", "0:2,0:7", ":,:,:", "9223372036854775807", "-9223372036854775808:"}) {
+    Box box;
+    EXPECT_EQ(parse_box(text, shape, &box).status(), CKPT_INVALID) << text;
+  }
+}
+
+TEST(ParseBox, RefusesWhatIsNoSlice) {
+  const std::vector<int64_t> shape = {4, 6};
+  for (const char* text : {"a", "1:b", "", ",", "0:4:2", "1 2", "0x1", "99999999999999999999"}) {
+    Box box;
+    EXPECT_EQ(parse_box(text, shape, &box).status(), CKPT_INVALID) << text;
+  }
+  Box box;
+  EXPECT_EQ(parse_box("0", {}, &box).status(), CKPT_INVALID);
+}
+
+// The flat indices of a box's elements in row-major order of the box.
+std::vector<int64_t> elements(const Box& box, const std::vector<int64_t>& shape) {
+  std::vector<int64_t> out;
+  for (uint64_t i = 0; i < box.volume(); ++i) {
+    int64_t rest = static_cast<int64_t>(i), flat = 0, stride = 1;
+    for (size_t d = shape.size(); d-- > 0;) {
+      flat += (box.offset[d] + rest % box.extent[d]) * stride;
+      rest /= box.extent[d];
+      stride *= shape[d];
+    }
+    out.push_back(flat);
+  }
+  return out;
+}
+
+TEST(Slabs, FollowEachOtherInRowMajorOrderWithinTheLimit) {
+  std::srand(1);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<int64_t> shape;
+    Box box;
+    for (int d = std::rand() % 5; d > 0; --d) {
+      int64_t size = 1 + std::rand() % 5, offset = std::rand() % size;
+      shape.push_back(size);
+      box.offset.push_back(offset);
+      box.extent.push_back(std::rand() % (size - offset + 1));
+    }
+    uint64_t limit = 1 + static_cast<uint64_t>(std::rand() % 40);
+    std::vector<int64_t> seen;
+    Error error = for_each_slab(box, limit, [&](const Box& slab) {
+      EXPECT_LE(slab.volume(), limit);
+      auto part = elements(slab, shape);
+      seen.insert(seen.end(), part.begin(), part.end());
+      return Error();
+    });
+    ASSERT_FALSE(error);
+    ASSERT_EQ(seen, elements(box, shape)) << round;
+  }
+}
+
+TEST(Slabs, StopAtTheFirstError) {
+  int visits = 0;
+  Error error = for_each_slab(Box{{0}, {10}}, 2, [&](const Box&) { return ++visits == 2 ? invalid("stop") : Error(); });
+  EXPECT_EQ(error.status(), CKPT_INVALID);
+  EXPECT_EQ(visits, 2);
+}
+
+std::string printed(const std::vector<int64_t>& extents, bool summary) {
+  char* text = nullptr;
+  size_t size = 0;
+  FILE* out = open_memstream(&text, &size);
+  ArrayWriter writer(extents, summary, 1, out);
+  int64_t count = 1;
+  for (int64_t extent : extents) count *= summary ? shown(extent) : extent;
+  for (int64_t i = 0; i < count; ++i) writer.add(std::to_string(i));
+  writer.finish();
+  std::fclose(out);
+  std::string result(text, size);
+  std::free(text);
+  return result;
+}
+
+TEST(ArrayWriter, NestsBracketsAsNumPyDoes) {
+  EXPECT_EQ(printed({}, false), "0\n");
+  EXPECT_EQ(printed({3}, false), "[0, 1, 2]\n");
+  EXPECT_EQ(printed({2, 2}, false), "[[0, 1],\n [2, 3]]\n");
+  EXPECT_EQ(printed({2, 1, 2}, false), "[[[0, 1]],\n\n [[2, 3]]]\n");
+  EXPECT_EQ(printed({0}, false), "[]\n");
+}
+
+TEST(ArrayWriter, SummaryShowsThreeAtEachEnd) {
+  EXPECT_EQ(printed({100}, true), "[0, 1, 2, ..., 3, 4, 5]\n");
+  EXPECT_EQ(printed({6}, true), "[0, 1, 2, 3, 4, 5]\n");
+  EXPECT_EQ(printed({9, 1}, true), "[[0],\n [1],\n [2],\n ...,\n [3],\n [4],\n [5]]\n");
+}
+
+}  // namespace
+}  // namespace cli

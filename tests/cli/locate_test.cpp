@@ -1,0 +1,118 @@
+// What a person types, resolved against directories made for the test.
+#include "cli/locate.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Locate : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char pattern[] = "/tmp/ckpt_locate_XXXXXX";
+    root_ = fs::canonical(mkdtemp(pattern)).string();
+    fs::create_directories(root_ + "/run/step-1.1.1");
+    fs::create_directories(root_ + "/run/lost.1.1");
+    fs::create_directories(root_ + "/run@home");
+    std::ofstream(root_ + "/run/step-1.1.1/MANIFEST") << "x";
+    std::ofstream(root_ + "/run/lost.1.1/PART_001") << "x";
+    start_ = fs::current_path();
+  }
+  void TearDown() override {
+    fs::current_path(start_);
+    fs::remove_all(root_);
+  }
+
+  // "kind store selector" with the root as ~, or the name of the status.
+  std::string located(const std::string& argument) {
+    Target target;
+    Error error = locate(argument, &target);
+    if (error) return ckpt_status_name(error.status());
+    const char* kinds[] = {"directory", "selector", "store"};
+    std::string store = target.store;
+    if (store.starts_with(root_)) store = "~" + store.substr(root_.size());
+    return std::string(kinds[static_cast<int>(target.kind)]) + " " + store + " " + target.selector;
+  }
+
+  std::string root_;
+  fs::path start_;
+};
+
+TEST_F(Locate, DirectoryWithAManifestIsACheckpointOfItsParent) {
+  EXPECT_EQ(located(root_ + "/run/step-1.1.1"), "directory ~/run step-1.1.1");
+  EXPECT_EQ(located(root_ + "/run/step-1.1.1///"), "directory ~/run step-1.1.1");
+  EXPECT_EQ(located("file://" + root_ + "/run/step-1.1.1"), "directory ~/run step-1.1.1");
+}
+
+TEST_F(Locate, DirectoryWithPartsOnlyIsACheckpoint) {
+  EXPECT_EQ(located(root_ + "/run/lost.1.1"), "directory ~/run lost.1.1");
+}
+
+TEST_F(Locate, DotIsTheDirectoryThatItStandsFor) {
+  fs::current_path(root_ + "/run/step-1.1.1");
+  EXPECT_EQ(located("."), "directory ~/run step-1.1.1");
+  EXPECT_EQ(located("./"), "directory ~/run step-1.1.1");
+  EXPECT_EQ(located("../lost.1.1/"), "directory ~/run lost.1.1");
+}
+
+TEST_F(Locate, LinkIsTheCheckpointThatItPointsTo) {
+  fs::create_symlink(root_ + "/run/step-1.1.1", root_ + "/best");
+  EXPECT_EQ(located(root_ + "/best"), "directory ~/run step-1.1.1");
+}
+
+TEST_F(Locate, OtherDirectoryIsAStoreWhoseLatestIsMeant) {
+  EXPECT_EQ(located(root_ + "/run"), "store ~/run latest");
+  EXPECT_EQ(located(root_ + "/run/"), "store ~/run latest");
+}
+
+TEST_F(Locate, AtSignSeparatesTheSelector) {
+  EXPECT_EQ(located(root_ + "/run@latest"), "selector ~/run latest");
+  EXPECT_EQ(located(root_ + "/run/@step:100"), "selector ~/run step:100");
+  EXPECT_EQ(located(root_ + "/run@label:step-1"), "selector ~/run label:step-1");
+  fs::current_path(root_);
+  EXPECT_EQ(located("run@latest"), "selector run latest");
+  EXPECT_EQ(located("@latest"), "selector . latest");
+  EXPECT_EQ(located("run@"), "INVALID");
+}
+
+TEST_F(Locate, AtSignBeforeASlashBelongsToThePath) {
+  EXPECT_EQ(located(root_ + "/run@home/"), "store ~/run@home latest");
+  EXPECT_EQ(located(root_ + "/run@home@latest"), "selector ~/run@home latest");
+}
+
+TEST_F(Locate, MissingPathsAndFilesAreRefused) {
+  EXPECT_EQ(located(root_ + "/none"), "NOT_FOUND");
+  EXPECT_EQ(located(root_ + "/none@latest"), "NOT_FOUND");
+  EXPECT_EQ(located(root_ + "/run/step-1.1.1/MANIFEST"), "INVALID");
+  EXPECT_EQ(located(""), "INVALID");
+}
+
+TEST_F(Locate, RemoteStoresAreNotLookedAt) {
+  EXPECT_EQ(located("s3://bucket/run"), "store s3://bucket/run latest");
+  EXPECT_EQ(located("s3://bucket/run@step:3"), "selector s3://bucket/run step:3");
+}
+
+TEST_F(Locate, StoreArgumentRefusesACheckpointAndNamesItsStore) {
+  std::string store;
+  EXPECT_FALSE(locate_store(root_ + "/run/", &store));
+  EXPECT_EQ(store, root_ + "/run");
+  Error error = locate_store(root_ + "/run/step-1.1.1", &store);
+  EXPECT_EQ(error.status(), CKPT_INVALID);
+  EXPECT_NE(error.message().find("its store is " + root_ + "/run"), std::string::npos);
+}
+
+TEST_F(Locate, BareStoreNeverNamesTheOneToRemove) {
+  Target target;
+  ASSERT_FALSE(locate(root_ + "/run", &target));
+  std::string id;
+  EXPECT_EQ(resolve_id(nullptr, target, nullptr, &id).status(), CKPT_INVALID);
+}
+
+}  // namespace
+}  // namespace cli

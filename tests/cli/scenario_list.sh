@@ -1,0 +1,60 @@
+# ls, info, rm: what is there, under every way to name it. Imports are of run "main" here so that "latest" means them.
+make_safetensors a.safetensors "w F32 2x3 $(f32 0 1 2 3 4 5)" "b BF16 2 803fc03f" "s I64 - 0700000000000000"
+mkdir empty
+expect 0 ls empty; says 'no checkpoints in empty'
+expect 2 ls missing; complains '^ckpt: no such directory: missing'
+import a.safetensors store step-1 --step 1 -o run=main; first=$ID
+import a.safetensors store step-2 --step 2 -o run=main; second=$ID
+
+expect 0 ls store; is_quiet
+says '^CHECKPOINT .* STEP +RANKS +TENSORS +SIZE +STATE +AGE +NOTES'
+says "^$first +step-1 +main +1 +1 +3 .* committed"
+says "^$second .* latest$"
+says_not "^$first .* latest$"
+says_not $'\x1b'
+expect 0 ls store --json
+json_is '[c["id"] for c in d["checkpoints"]]' "['$first', '$second']"
+json_is '[c["latest"] for c in d["checkpoints"]]' '[False, True]'
+json_is '[(c["step"], c["ranks"], c["tensors"], c["state"]) for c in d["checkpoints"]]' "[(1, 1, 3, 'committed'), (2, 1, 3, 'committed')]"
+expect 2 ls "store/$first"; complains 'its store is'
+
+# Every way to name the same checkpoint.
+for name in "store/$first" "store/$first/" "store@$first" "store@label:step-1" "store@step:1" "file://$SCRATCH/store/$first"; do
+  expect 0 info "$name" --json; json_is 'd["id"]' "$first"
+done
+for name in store store/ store@latest "$SCRATCH/store"; do
+  expect 0 info "$name" --json; json_is 'd["id"]' "$second"
+done
+cd "store/$first" || exit 1
+expect 0 info . --json; json_is 'd["id"]' "$first"
+cd "$SCRATCH" || exit 1
+expect 2 info store@label:none; complains '^ckpt: '
+expect 2 info store@; complains "nothing after '@'"
+expect 2 info nowhere/step-1.1.1; complains 'no such directory'
+
+expect 0 info store; is_quiet
+says "^checkpoint +$second"
+says '^TENSOR +DTYPE +SHAPE +BYTES +STORED +SEGMENTS'
+says '^w +f32 +\[2, 3\] +24 B'
+says '^b +bf16 +\[2\] +4 B'
+says '^s +i64 +\[\] +8 B'
+expect 0 info store --tensors '[bs]'; says '^b '; says '^s '; says_not '^w '
+expect 0 info store --json --segments
+json_is '[(t["name"], t["dtype"], t["shape"], t["bytes"]) for t in d["tensor_list"]]' \
+  "[('b', 'bf16', [2], 4), ('s', 'i64', [], 8), ('w', 'f32', [2, 3], 24)]"
+json_is 'sum(len(t["segments"]) for t in d["tensor_list"])' 3
+json_is 'd["part_list"][0]["name"]' PART_000
+
+# A copied checkpoint is foreign: listed, readable by id, never the latest.
+mkdir other; import a.safetensors other home -o run=main
+cp -r "store/$second" other/
+expect 0 ls other --json
+json_is '[(c["label"], c["foreign"], c["latest"]) for c in d["checkpoints"] if c["label"] == "step-2"]' "[('step-2', True, False)]"
+expect 0 info "other/$second"; says 'committed, foreign'
+
+expect 2 rm store; complains 'name one checkpoint'
+expect 0 rm "store@step:1"; says "removed $first"
+[ ! -e "store/$first" ] || fail "the directory is still there"
+expect 2 rm "store@$first"
+expect 0 rm "store/$second/"
+expect 0 ls store; says 'no checkpoints'

@@ -1,0 +1,18 @@
+# prune: a dry run by default, then the policy, for one run only.
+make_safetensors a.safetensors "w F32 2 $(f32 1 2)"
+for step in 1 2 3 4 5 6; do import a.safetensors store "step-$step" --step "$step" -o run=main; done
+import a.safetensors store other -o run=else; other=$ID
+labels() { expect 0 ls store --json; json '" ".join(c["label"] for c in d["checkpoints"] if c["run"] == "main")'; }
+expect 2 prune store; complains 'keep-last'
+expect 2 prune store --keep-last 0
+expect 0 prune store --keep-last 2 --keep-every 3 --protect step-1
+says '^removed +step-2'; says '^removed +step-4'; says_not '^removed +step-[1356]'
+says 'add --write to remove 2'
+[ "$(labels)" = "step-1 step-2 step-3 step-4 step-5 step-6" ] || fail "a dry run removed something"
+expect 0 prune store --keep-last 2 --keep-every 3 --protect step-1 --write --json
+json_is 'sum(f["kind"] == "removed" for f in d["findings"])' 2
+[ "$(labels)" = "step-1 step-3 step-5 step-6" ] || fail "left: $(labels)"
+expect 0 prune store --keep-last 1 --protect step-1 --protect step-3 --write
+[ "$(labels)" = "step-1 step-3 step-6" ] || fail "left: $(labels)"
+expect 0 prune store --keep-last 5; says 'nothing to remove'
+[ -e "store/$other/MANIFEST" ] || fail "another run was pruned"

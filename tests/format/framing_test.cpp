@@ -1,0 +1,237 @@
+#include "format/framing.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "format/checksum.h"
+
+namespace ckpt::format {
+namespace {
+
+constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
+
+PartHeader some_header() { return {CKPT_FORMAT_REVISION, {1, 2}, 3, 8, {4, 5}, 6, 7}; }
+PartTrailer some_trailer() { return {8192, 1000, {11, 12}, {1, 2}}; }
+ManifestTrailer some_manifest() { return {1001, 333, {21, 22}, {23, 24}, 1, CKPT_FORMAT_REVISION}; }
+
+template <size_t kSize>
+void put_u32(std::array<std::byte, kSize>& bytes, size_t at, uint32_t value) {
+  std::memcpy(bytes.data() + at, &value, 4);
+}
+
+// Makes the checksum over the first `size` bytes right again.
+template <size_t kSize>
+void reseal(std::array<std::byte, kSize>& bytes, size_t size) {
+  uint64_t sum = xxh3_64(Bytes(bytes).first(size));
+  std::memcpy(bytes.data() + size, &sum, 8);
+}
+
+template <size_t kSize, typename Decode>
+void expect_every_flip_refused(std::array<std::byte, kSize> bytes, size_t magic, Decode decode) {
+  for (size_t bit = 0; bit < 8 * kSize; bit++) {
+    bytes[bit / 8] ^= std::byte(1u << bit % 8);
+    auto result = decode(bytes);
+    bool in_magic = bit / 8 >= magic && bit / 8 < magic + 8;
+    ASSERT_FALSE(result.ok()) << bit;
+    ASSERT_EQ(result.status().code(), in_magic ? CKPT_FORMAT : CKPT_CORRUPT) << bit;
+    bytes[bit / 8] ^= std::byte(1u << bit % 8);
+  }
+  EXPECT_TRUE(decode(bytes).ok());
+}
+
+TEST(PartHeader, RoundTrips) {
+  PartHeader extreme{CKPT_FORMAT_REVISION, {kMax, kMax}, 0xffffffff, 0xffffffff, {kMax, kMax}, kMax, kMax};
+  for (const PartHeader& header : {PartHeader{}, some_header(), extreme}) {
+    auto decoded = decode_part_header(encode_part_header(header));
+    ASSERT_TRUE(decoded.ok());
+    EXPECT_EQ(*decoded, header);
+  }
+}
+
+TEST(PartHeader, LiesAsInFormat) {
+  PartHeader header{0, {0x11, 0x22}, 0x33, 0x44, {0x55, 0x66}, 0x77, 0x88};
+  auto bytes = encode_part_header(header);
+  EXPECT_EQ(as_text(Bytes(bytes).first(8)), "CKPTPART");
+  EXPECT_EQ(bytes[8], std::byte{0});
+  EXPECT_EQ(bytes[13], std::byte{0x10});  // 4096
+  const size_t offsets[] = {16, 24, 32, 36, 40, 48, 56, 64};
+  for (size_t i = 0; i < 8; i++) EXPECT_EQ(bytes[offsets[i]], static_cast<std::byte>(0x11 * (i + 1))) << offsets[i];
+  uint64_t sum;
+  std::memcpy(&sum, bytes.data() + 72, 8);
+  EXPECT_EQ(sum, xxh3_64(Bytes(bytes).first(72)));
+  EXPECT_TRUE(all_zero(Bytes(bytes).subspan(80)));
+}
+
+TEST(PartHeader, RefusesEveryBitFlip) {
+  expect_every_flip_refused(encode_part_header(some_header()), 0,
+                            [](Bytes bytes) { return decode_part_header(bytes); });
+}
+
+TEST(PartHeader, SaysWhatItFoundInsteadOfTheMagic) {
+  auto bytes = encode_part_header(some_header());
+  std::memcpy(bytes.data(), "\x89PNG\r\n\x1a\n", 8);
+  EXPECT_EQ(decode_part_header(bytes).status().message(),
+            "no part: expected magic CKPTPART, found bytes 89504e470d0a1a0a");
+  std::memcpy(bytes.data(), "PARTCKPT", 8);
+  EXPECT_EQ(decode_part_header(bytes).status().message(), "no part: expected magic CKPTPART, found PARTCKPT");
+}
+
+TEST(PartHeader, RefusesANewerRevisionOnlyIfItIsSound) {
+  auto bytes = encode_part_header(some_header());
+  put_u32(bytes, 8, CKPT_FORMAT_REVISION + 1);
+  EXPECT_EQ(decode_part_header(bytes).status().code(), CKPT_CORRUPT);
+  reseal(bytes, 72);
+  bytes[100] = std::byte{1};  // a newer revision may use what is zero today
+  EXPECT_EQ(decode_part_header(bytes).status().code(), CKPT_REVISION);
+}
+
+TEST(PartHeader, RefusesAnotherStartOfData) {
+  auto bytes = encode_part_header(some_header());
+  put_u32(bytes, 12, 8192);
+  reseal(bytes, 72);
+  EXPECT_EQ(decode_part_header(bytes).status().code(), CKPT_FORMAT);
+}
+
+TEST(PartHeader, RefusesOtherSizes) {
+  auto bytes = encode_part_header(some_header());
+  for (size_t size : {0, 8, 80, 4095})
+    EXPECT_EQ(decode_part_header(Bytes(bytes).first(size)).status().code(), CKPT_FORMAT);
+}
+
+TEST(PartTrailer, RoundTrips) {
+  for (const PartTrailer& trailer :
+       {PartTrailer{}, some_trailer(), PartTrailer{kMax, kMax, {kMax, kMax}, {kMax, kMax}}}) {
+    auto decoded = decode_part_trailer(encode_part_trailer(trailer));
+    ASSERT_TRUE(decoded.ok());
+    EXPECT_EQ(*decoded, trailer);
+  }
+}
+
+TEST(PartTrailer, LiesAsInFormat) {
+  auto bytes = encode_part_trailer({0x11, 0x22, {0x33, 0x44}, {0x55, 0x66}});
+  for (size_t i = 0; i < 6; i++) EXPECT_EQ(bytes[8 * i], static_cast<std::byte>(0x11 * (i + 1)));
+  EXPECT_EQ(as_text(Bytes(bytes).subspan(48, 8)), "CKPTTAIL");
+}
+
+TEST(PartTrailer, RefusesEveryBitFlip) {
+  expect_every_flip_refused(encode_part_trailer(some_trailer()), 48,
+                            [](Bytes bytes) { return decode_part_trailer(bytes); });
+}
+
+TEST(PartTrailer, RefusesOtherSizes) {
+  auto bytes = encode_part_trailer(some_trailer());
+  EXPECT_EQ(decode_part_trailer(Bytes(bytes).first(63)).status().code(), CKPT_FORMAT);
+  EXPECT_EQ(decode_part_trailer({}).status().code(), CKPT_FORMAT);
+}
+
+TEST(PartLayout, IndexLiesBetweenHeaderAndTrailer) {
+  struct Case {
+    uint64_t offset, size, file;
+    bool ok;
+  };
+  const Case cases[] = {
+      {4096, 100, 8192, true},
+      {4096, 4032, 8192, true},
+      {4096, 4033, 8192, false},
+      {4032, 100, 8192, false},
+      {0, 100, 8192, false},
+      {4100, 100, 8192, false},
+      {8128, 0, 8192, true},
+      {8192, 0, 8192, false},
+      {4096, 100, 8193, false},
+      {4096, 0, 4096, false},
+      {4096, 0, 0, false},
+      {kMax - 63, 64, 8192, false},
+      {kMax - 63, 100, 8192, false},
+      {4096, kMax, 8192, false},
+      {4096, kMax - 4095, 8192, false},
+      {4096, 2147483647, uint64_t{1} << 32, true},
+      {4096, 2147483648, uint64_t{1} << 33, false},
+  };
+  for (const Case& c : cases) {
+    Status status = check_part_layout({c.offset, c.size, {}, {}}, c.file);
+    EXPECT_EQ(status.code(), c.ok ? CKPT_OK : CKPT_FORMAT) << c.offset << " " << c.size << " " << c.file;
+  }
+}
+
+TEST(ManifestTrailer, RoundTrips) {
+  ManifestTrailer tombstone{88, 0, {1, 2}, {3, 4}, 2, CKPT_FORMAT_REVISION};
+  for (const ManifestTrailer& trailer : {ManifestTrailer{}, some_manifest(), tombstone}) {
+    auto decoded = decode_manifest_trailer(encode_manifest_trailer(trailer));
+    ASSERT_TRUE(decoded.ok());
+    EXPECT_EQ(*decoded, trailer);
+  }
+}
+
+TEST(ManifestTrailer, LiesAsInFormat) {
+  auto bytes = encode_manifest_trailer({0x11, 0x22, {0x33, 0x44}, {0x55, 0x66}, 1, 0});
+  for (size_t i = 0; i < 6; i++) EXPECT_EQ(bytes[8 * i], static_cast<std::byte>(0x11 * (i + 1)));
+  EXPECT_EQ(bytes[48], std::byte{1});
+  EXPECT_EQ(as_text(Bytes(bytes).subspan(56, 8)), "CKPTMANI");
+}
+
+TEST(ManifestTrailer, RefusesEveryBitFlip) {
+  expect_every_flip_refused(encode_manifest_trailer(some_manifest()), 56,
+                            [](Bytes bytes) { return decode_manifest_trailer(bytes); });
+}
+
+TEST(ManifestTrailer, RefusesANewerRevision) {
+  auto bytes = encode_manifest_trailer(some_manifest());
+  put_u32(bytes, 52, CKPT_FORMAT_REVISION + 1);
+  EXPECT_EQ(decode_manifest_trailer(bytes).status().code(), CKPT_CORRUPT);
+  reseal(bytes, 64);
+  EXPECT_EQ(decode_manifest_trailer(bytes).status().code(), CKPT_REVISION);
+}
+
+TEST(ManifestTrailer, RefusesUnknownKinds) {
+  for (uint32_t kind : {0u, 3u, 0xffffffffu}) {
+    ManifestTrailer trailer = some_manifest();
+    trailer.kind = kind;
+    EXPECT_EQ(decode_manifest_trailer(encode_manifest_trailer(trailer)).status().code(), CKPT_FORMAT);
+  }
+}
+
+TEST(ManifestLayout, AddsUpToExactlyTheFile) {
+  for (uint64_t index : {0, 1, 7, 8, 9, 1001})
+    for (uint64_t summary : {0, 1, 8, 333}) {
+      ManifestTrailer trailer{index, summary, {}, {}, 1, 0};
+      uint64_t size = (index + 7) / 8 * 8 + (summary + 7) / 8 * 8 + 72;
+      EXPECT_TRUE(check_manifest_layout(trailer, size).ok());
+      EXPECT_EQ(manifest_summary_offset(trailer), (index + 7) / 8 * 8);
+      for (uint64_t wrong : {uint64_t{0}, size - 72, size - 1, size + 1, size + 8, kMax})
+        EXPECT_EQ(check_manifest_layout(trailer, wrong).code(), CKPT_FORMAT);
+    }
+}
+
+TEST(ManifestLayout, RefusesSizesThatWouldOverflow) {
+  for (uint64_t size : {kMax, kMax - 7, kMax - 71, uint64_t{1} << 63, uint64_t{1} << 31}) {
+    for (uint64_t file : {uint64_t{72}, uint64_t{64}, uint64_t{0}, size, size + 72}) {
+      EXPECT_EQ(check_manifest_layout({size, 0, {}, {}, 1, 0}, file).code(), CKPT_FORMAT);
+      EXPECT_EQ(check_manifest_layout({0, size, {}, {}, 1, 0}, file).code(), CKPT_FORMAT);
+      EXPECT_EQ(check_manifest_layout({size, size, {}, {}, 1, 0}, file).code(), CKPT_FORMAT);
+    }
+  }
+}
+
+TEST(ManifestLayout, TombstoneHasNoSummary) {
+  EXPECT_TRUE(check_manifest_layout({8, 0, {}, {}, 2, 0}, 80).ok());
+  EXPECT_EQ(check_manifest_layout({8, 8, {}, {}, 2, 0}, 88).code(), CKPT_FORMAT);
+}
+
+TEST(AllZero, FindsAnyOtherByte) {
+  for (size_t size = 0; size < 40; size++) {
+    std::vector<std::byte> bytes(size);
+    EXPECT_TRUE(all_zero(bytes));
+    for (size_t i = 0; i < size; i++) {
+      bytes[i] = std::byte{1};
+      EXPECT_FALSE(all_zero(bytes));
+      bytes[i] = std::byte{0};
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ckpt::format

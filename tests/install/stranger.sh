@@ -1,0 +1,84 @@
+#!/bin/bash
+# A stranger installs ckpt and builds the examples against it, knowing nothing of this source tree.
+#
+#   stranger.sh CMAKE BUILD SOURCE install|shared|static|moved|package
+#
+# `install` comes first; the others use what it installed. Environment: CC.
+set -euo pipefail
+cmake=$1 build=$2 source=$3 step=$4
+scratch=$build/tests/stranger
+prefix=$scratch/prefix
+work=$scratch/$step
+cc=${CC:-cc}
+unset CKPT_LIBRARY CKPT_TOOL CKPT_BUILD_DIR LD_LIBRARY_PATH
+
+fail() { echo "failed: $*" >&2; exit 1; }
+
+pkg_config_path() { dirname "$(find "$1" -name ckpt.pc)"; }
+
+# build_and_run PREFIX NAME LINK…: compiles every example with what pkg-config says and runs it on a fresh store.
+build_and_run() {
+  local prefix=$1 name=$2; shift 2
+  local flags example libdir
+  flags=$(PKG_CONFIG_PATH=$(pkg_config_path "$prefix") pkg-config --cflags --libs "$@" ckpt)
+  libdir=$(dirname "$(find "$prefix" -name libckpt.a)")
+  for example in save_load ranks async; do
+    echo "cc ${link[*]} $example.c $flags"
+    # shellcheck disable=SC2086  # flags are words
+    "$cc" -std=c99 -Wall -Werror "${link[@]}" "$source/examples/c/$example.c" $flags -o "$work/$name-$example"
+    rm -rf "$work/store"
+    LD_LIBRARY_PATH=$libdir "$work/$name-$example" "$work/store"
+  done
+  rm -rf "$work/store"
+}
+
+rm -rf "$work"
+mkdir -p "$work"
+link=()
+case $step in
+  install)
+    rm -rf "$prefix"
+    "$cmake" --install "$build" --prefix "$prefix"
+    for file in include/ckpt.h bin/ckpt share/doc/ckpt/LICENSE; do
+      [[ -e $prefix/$file ]] || fail "$file is not installed"
+    done
+    [[ $(find "$prefix/include" -type f | wc -l) == 1 ]] || fail "more than one header is installed"
+    "$prefix/bin/ckpt" --version
+    if grep -rIl --include='*.pc' --include='*.cmake' -e "$build" -e "$source" "$prefix"; then
+      fail "a path of the build is installed"
+    fi
+    ;;
+  shared)
+    build_and_run "$prefix" shared
+    readelf -d "$work/shared-save_load" | grep -q 'NEEDED.*libckpt.so.0' || fail "libckpt.so.0 is not needed"
+    ! readelf -d "$work/shared-save_load" | grep -q 'NEEDED.*lz4' || fail "lz4 is linked directly"
+    ;;
+  static)
+    # Everything static; then only the archive of ckpt, as where no shared library is installed.
+    link=(-static)
+    build_and_run "$prefix" static --static
+    cp -a "$prefix" "$work/archive-only"
+    find "$work/archive-only" -name 'libckpt.so*' -delete
+    link=()
+    build_and_run "$work/archive-only" archive --static
+    ! readelf -d "$work/archive-save_load" | grep -q 'NEEDED.*libckpt' || fail "the shared library was linked"
+    ;;
+  moved)
+    cp -a "$prefix" "$work/elsewhere"
+    mv "$prefix" "$prefix.hidden"
+    trap 'mv "$prefix.hidden" "$prefix"' EXIT
+    build_and_run "$work/elsewhere" moved
+    "$work/elsewhere/bin/ckpt" --version
+    ;;
+  package)
+    "$cmake" -S "$source/tests/install/consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" \
+      -DEXAMPLES="$source/examples/c" -DCMAKE_C_COMPILER="$cc"
+    "$cmake" --build "$work/build"
+    for program in with_shared with_static; do
+      rm -rf "$work/store"
+      "$work/build/$program" "$work/store"
+    done
+    ! readelf -d "$work/build/with_static" | grep -q 'NEEDED.*libckpt' || fail "the shared library was linked"
+    ;;
+  *) fail "unknown step $step" ;;
+esac

@@ -1,0 +1,408 @@
+// Import and export through the public header: what was imported can be loaded, and exports are the files again.
+#include "ckpt.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <vector>
+
+#include "safetensors_fixture.h"
+
+namespace ckpt::interop {
+namespace {
+
+// How a call ended.
+struct Failure {
+  ckpt_status code = CKPT_OK;
+  std::string message;
+  std::map<std::string, std::string> details;
+};
+
+template <typename F>
+Failure attempt(F&& call) {
+  ckpt_error* err = nullptr;
+  Failure failure;
+  failure.code = call(&err);
+  failure.message = ckpt_error_message(err);
+  for (const char* key : {"path", "tensor", "expected", "found"})
+    if (const char* value = ckpt_error_detail(err, key)) failure.details[key] = value;
+  ckpt_error_free(err);
+  return failure;
+}
+
+template <typename F>
+void must(F&& call) {
+  const Failure failure = attempt(std::forward<F>(call));
+  ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
+}
+
+struct NamedTensor {
+  std::string name;
+  int32_t dtype;
+  std::vector<int64_t> shape;
+  std::string data;
+};
+
+ckpt_tensor_desc describe(int32_t dtype, const std::vector<int64_t>& shape) {
+  ckpt_tensor_desc desc{};
+  desc.struct_size = sizeof desc;
+  desc.dtype = dtype;
+  desc.ndim = static_cast<int32_t>(shape.size());
+  std::copy(shape.begin(), shape.end(), desc.shape);
+  return desc;
+}
+
+class Interop : public TemporaryDirectory {
+ protected:
+  void SetUp() override {
+    TemporaryDirectory::SetUp();
+    must([&](auto** err) { return ckpt_store_open(&store_, ("mem:" + directory_).c_str(), nullptr, err); });
+    must([&](auto** err) { return ckpt_options_new(&options_, err); });
+  }
+  void TearDown() override {
+    ckpt_options_free(options_);
+    ckpt_store_free(store_);
+    TemporaryDirectory::TearDown();
+  }
+
+  Failure import(const std::string& from, const char* label = "l") {
+    info_ = {};
+    info_.struct_size = sizeof info_;
+    return attempt([&](auto** err) { return ckpt_import(store_, from.c_str(), label, 7, options_, &info_, err); });
+  }
+  Failure export_to(const std::string& to, const std::string& selector) {
+    ckpt_reader* reader = nullptr;
+    Failure failure =
+        attempt([&](auto** err) { return ckpt_reader_open(&reader, store_, selector.c_str(), nullptr, err); });
+    if (failure.code == CKPT_OK)
+      failure = attempt([&](auto** err) { return ckpt_export(reader, to.c_str(), options_, err); });
+    ckpt_reader_free(reader);
+    return failure;
+  }
+  void expect_round_trip(const std::string& from, const std::string& to) {
+    const Failure in = import(from);
+    ASSERT_EQ(in.code, CKPT_OK) << in.message;
+    const Failure out = export_to(to, info_.id);
+    ASSERT_EQ(out.code, CKPT_OK) << out.message;
+  }
+
+  // Saves as a trainer would; `finish` adds the rest.
+  template <typename F>
+  void save(const std::string& label, const std::vector<NamedTensor>& tensors, F&& finish) {
+    ckpt_session* session = nullptr;
+    ckpt_save* save = nullptr;
+    must([&](auto** err) { return ckpt_session_open(&session, store_, 0, 1, nullptr, nullptr, err); });
+    must([&](auto** err) { return ckpt_save_new(&save, session, label.c_str(), -1, nullptr, err); });
+    for (const NamedTensor& tensor : tensors) {
+      const ckpt_tensor_desc desc = describe(tensor.dtype, tensor.shape);
+      must([&](auto** err) {
+        return ckpt_save_add_tensor(save, tensor.name.c_str(), &desc, tensor.data.data(), tensor.data.size(),
+                                    CKPT_DEVICE_CPU, 0, err);
+      });
+    }
+    finish(save);
+    must([&](auto** err) { return ckpt_save_run(save, err); });
+    ckpt_save_free(save);
+    ckpt_session_free(session);
+  }
+  void save(const std::string& label, const std::vector<NamedTensor>& tensors) {
+    save(label, tensors, [](ckpt_save*) {});
+  }
+  static void set_attr(ckpt_save* save, const char* key, const char* value) {
+    must([&](auto** err) { return ckpt_save_set_attr(save, nullptr, key, value, err); });
+  }
+
+  ckpt_store* store_ = nullptr;
+  ckpt_options* options_ = nullptr;
+  ckpt_checkpoint_info info_{};
+};
+
+TEST_F(Interop, AnImportedFileCanBeLoaded) {
+  write_file(path("m.safetensors"),
+             file_of("{" + entry("w", "F32", "[2]", 0, 8) + "," + entry("e", "I8", "[0]", 8, 8) + "}", "abcdefgh"));
+  const Failure failure = import(path("m.safetensors"));
+  ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
+  EXPECT_STREQ(info_.run, "import");
+  EXPECT_STREQ(info_.label, "l");
+  EXPECT_EQ(info_.step, 7);
+  EXPECT_EQ(info_.tensor_count, 2u);
+  EXPECT_EQ(info_.world_size, 1u);
+
+  ckpt_reader* reader = nullptr;
+  ckpt_load* load = nullptr;
+  char data[8] = {};
+  const ckpt_tensor_desc desc = describe(CKPT_DTYPE_F32, {2});
+  must([&](auto** err) { return ckpt_reader_open(&reader, store_, info_.id, nullptr, err); });
+  must([&](auto** err) { return ckpt_load_new(&load, reader, nullptr, err); });
+  must([&](auto** err) { return ckpt_load_add_tensor(load, "w", &desc, data, 8, CKPT_DEVICE_CPU, 0, err); });
+  must([&](auto** err) { return ckpt_load_run(load, err); });
+  EXPECT_EQ(std::string(data, 8), "abcdefgh");
+  EXPECT_STREQ(ckpt_reader_attr(reader, nullptr, "safetensors.files"), "[\"m.safetensors\"]");
+  EXPECT_EQ(ckpt_reader_attr(reader, nullptr, "safetensors.order"), nullptr);
+  EXPECT_EQ(ckpt_reader_attr(reader, "w", "safetensors.file"), nullptr);
+  ckpt_load_free(load);
+  ckpt_reader_free(reader);
+}
+
+// In the reference implementation's order: widest dtypes first, then by name.
+TEST_F(Interop, ACanonicalFileComesBackByteForByte) {
+  std::string file =
+      file_of(padded("{\"__metadata__\":{\"format\":\"pt\",\"b\":\"2\"}," + entry("step", "I64", "[]", 0, 8) + "," +
+                     entry("a", "F32", "[2,3]", 8, 32) + "," + entry("\xc3\xa9\\\\\\\"", "BF16", "[3]", 32, 38) + "," +
+                     entry("empty", "F8_E4M3", "[0,4]", 38, 38) + "," + entry("packed", "F4", "[2,3]", 38, 41) + "," +
+                     entry("mask", "BOOL", "[1]", 41, 42) + "}"),
+              pattern(41) + '\1');
+  write_file(path("m.safetensors"), file);
+  expect_round_trip(path("m.safetensors"), path("out.safetensors"));
+  EXPECT_EQ(read_file(path("out.safetensors")), file);
+  EXPECT_EQ(entry_count(), 2u);
+}
+
+TEST_F(Interop, EveryDtypeComesBack) {
+  std::string json = "{", data;
+  for (const char* dtype : {"U64", "I64", "F64",     "C64",         "F32",         "U32",     "I32",     "BF16",
+                            "F16", "U16", "I16",     "F8_E5M2FNUZ", "F8_E4M3FNUZ", "F8_E8M0", "F8_E4M3", "F8_E5M2",
+                            "I8",  "U8",  "F6_E3M2", "F6_E2M3",     "F4",          "BOOL"}) {
+    const std::string text = dtype;
+    const size_t bits = text.find("64") != std::string::npos   ? 64
+                        : text.find("32") != std::string::npos ? 32
+                        : text.find("16") != std::string::npos ? 16
+                        : text.find("F6") != std::string::npos ? 6
+                        : text == "F4"                         ? 4
+                                                               : 8;
+    if (data.size()) json += ',';
+    json += entry("t." + text, text, "[4,2]", data.size(), data.size() + bits);
+    data += text == "BOOL" ? std::string("\0\1\1\0\1\0\0\1", 8) : pattern(bits, static_cast<unsigned>(data.size()));
+  }
+  write_file(path("m.safetensors"), file_of(padded(json + "}"), data));
+  expect_round_trip(path("m.safetensors"), path("out.safetensors"));
+  EXPECT_EQ(read_file(path("out.safetensors")), read_file(path("m.safetensors")));
+}
+
+TEST_F(Interop, AnotherOrderOfTheDataIsKept) {
+  const std::string file = file_of(padded("{" + entry("b", "U8", "[2]", 0, 2) + "," + entry("a", "F32", "[1]", 2, 6) +
+                                          "," + entry("c", "U8", "[1]", 6, 7) + "}"),
+                                   pattern(7));
+  write_file(path("m.safetensors"), file);
+  expect_round_trip(path("m.safetensors"), path("out.safetensors"));
+  EXPECT_EQ(read_file(path("out.safetensors")), file);
+}
+
+TEST_F(Interop, AFileWithoutTensorsComesBack) {
+  write_file(path("m.safetensors"), file_of(padded("{}")));
+  expect_round_trip(path("m.safetensors"), path("out.safetensors"));
+  EXPECT_EQ(read_file(path("out.safetensors")), file_of(padded("{}")));
+}
+
+TEST_F(Interop, TensorsLargerThanTheBufferComeBack) {
+  const size_t big = (64 << 20) + 12345, sub_byte = (65 << 20) + 3;
+  const std::string file = file_of(
+      padded("{" + entry("a", "U8", "[" + std::to_string(big) + "]", 0, big) + "," +
+             entry("b", "F6_E2M3", "[4," + std::to_string(sub_byte / 3) + "]", big, big + sub_byte / 3 * 3) + "}"),
+      pattern(big + sub_byte / 3 * 3));
+  write_file(path("m.safetensors"), file);
+  expect_round_trip(path("m.safetensors"), path("out.safetensors"));
+  EXPECT_TRUE(read_file(path("out.safetensors")) == file);
+}
+
+class InteropSet : public Interop {
+ protected:
+  void SetUp() override {
+    Interop::SetUp();
+    std::filesystem::create_directory(path("set"));
+    write_file(path("set/model-00001-of-00002.safetensors"), first_);
+    write_file(path("set/model-00002-of-00002.safetensors"), second_);
+    write_file(path("set/model.safetensors.index.json"), index_);
+  }
+  void expect_same_set(const std::string& out) {
+    EXPECT_EQ(read_file(out + "/model-00001-of-00002.safetensors"), first_);
+    EXPECT_EQ(read_file(out + "/model-00002-of-00002.safetensors"), second_);
+  }
+
+  const std::string first_ = file_of(padded("{\"__metadata__\":{\"format\":\"pt\"}," + entry("z", "F32", "[1]", 0, 4) +
+                                            "," + entry("b", "U8", "[2]", 4, 6) + "}"),
+                                     pattern(6, 1));
+  const std::string second_ =
+      file_of(padded("{\"__metadata__\":{\"format\":\"pt\",\"n\":\"2\"}," + entry("a", "U8", "[3]", 0, 3) + "}"),
+              pattern(3, 2));
+  const std::string index_ =
+      "{\n  \"metadata\": {\n    \"total_parameters\": 6,\n    \"total_size\": 9\n  },\n  \"weight_map\": {\n"
+      "    \"a\": \"model-00002-of-00002.safetensors\",\n    \"b\": \"model-00001-of-00002.safetensors\",\n"
+      "    \"z\": \"model-00001-of-00002.safetensors\"\n  }\n}\n";
+};
+
+TEST_F(InteropSet, ASetComesBackByteForByte) {
+  for (const std::string from : {"set", "set/model.safetensors.index.json"}) {
+    const std::string out = path("out" + std::to_string(from.size()));
+    ASSERT_EQ(import(path(from), from == "set" ? "a" : "b").code, CKPT_OK);
+    const Failure failure = export_to(out, info_.id);
+    ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
+    expect_same_set(out);
+    EXPECT_EQ(read_file(out + "/model.safetensors.index.json"), index_);
+  }
+}
+
+TEST_F(InteropSet, ASetWithoutIndexGetsOne) {
+  std::filesystem::remove(path("set/model.safetensors.index.json"));
+  expect_round_trip(path("set"), path("out/"));
+  expect_same_set(path("out"));
+  EXPECT_NE(read_file(path("out/model.safetensors.index.json")).find("\"total_size\": 9\n"), std::string::npos);
+}
+
+TEST_F(InteropSet, ASetCanBeExportedAsOneFile) {
+  expect_round_trip(path("set"), path("out.safetensors"));
+  EXPECT_EQ(read_file(path("out.safetensors")),
+            file_of(padded("{\"__metadata__\":{\"format\":\"pt\",\"n\":\"2\"}," + entry("z", "F32", "[1]", 0, 4) + "," +
+                           entry("a", "U8", "[3]", 4, 7) + "," + entry("b", "U8", "[2]", 7, 9) + "}"),
+                    pattern(4, 1) + pattern(3, 2) + pattern(6, 1).substr(4)));
+}
+
+TEST_F(InteropSet, AnIndexThatDoesNotMatchItsFilesIsRefused) {
+  write_file(path("set/model.safetensors.index.json"), "{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\"}}");
+  Failure failure = import(path("set"));
+  EXPECT_EQ(failure.code, CKPT_FORMAT);
+  EXPECT_EQ(failure.details["tensor"], "a");
+  write_file(path("set/model.safetensors.index.json"), "{\"weight_map\":{\"a\":\"gone.safetensors\"}}");
+  EXPECT_EQ(import(path("set")).code, CKPT_NOT_FOUND);
+  write_file(path("set/model.safetensors.index.json"), "{\"weight_map\":{\"a\":\"../m.safetensors\"}}");
+  EXPECT_EQ(import(path("set")).code, CKPT_FORMAT);
+}
+
+TEST_F(InteropSet, ATensorInTwoFilesIsRefused) {
+  std::filesystem::remove(path("set/model.safetensors.index.json"));
+  write_file(path("set/model-00003.safetensors"), second_);
+  const Failure failure = import(path("set"));
+  EXPECT_EQ(failure.code, CKPT_FORMAT);
+  EXPECT_NE(failure.message.find("tensor \"a\": it is also in "), std::string::npos) << failure.message;
+}
+
+TEST_F(Interop, ABadFileCreatesNothingInTheStore) {
+  write_file(path("m.safetensors"), file_of("{" + entry("w", "F32", "[2]", 0, 8) + "}", "abc"));
+  const Failure failure = import(path("m.safetensors"));
+  EXPECT_EQ(failure.code, CKPT_FORMAT);
+  EXPECT_EQ(failure.details.at("path"), path("m.safetensors"));
+  EXPECT_EQ(failure.details.at("tensor"), "w");
+  EXPECT_EQ(import(path("none.safetensors")).code, CKPT_NOT_FOUND);
+  ckpt_list* list = nullptr;
+  must([&](auto** err) { return ckpt_store_list(store_, &list, err); });
+  EXPECT_EQ(ckpt_list_count(list), 0u);
+  ckpt_list_free(list);
+}
+
+TEST_F(Interop, ANameWithANulIsRefused) {
+  write_file(path("m.safetensors"), file_of("{\"a\\u0000b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}"));
+  EXPECT_EQ(import(path("m.safetensors")).code, CKPT_FORMAT);
+}
+
+TEST_F(Interop, TheRunCanBeChosenAndExistingLabelsAreRefused) {
+  write_file(path("m.safetensors"), file_of("{}"));
+  must([&](auto** err) { return ckpt_options_set_str(options_, "run", "mine", err); });
+  ASSERT_EQ(import(path("m.safetensors")).code, CKPT_OK);
+  EXPECT_STREQ(info_.run, "mine");
+  const std::string first = info_.id;
+  EXPECT_EQ(import(path("m.safetensors")).code, CKPT_EXISTS);
+  must([&](auto** err) { return ckpt_options_set_str(options_, "on_existing", "keep", err); });
+  ASSERT_EQ(import(path("m.safetensors")).code, CKPT_OK);
+  EXPECT_EQ(info_.id, first);
+}
+
+TEST_F(Interop, InfoMayBeNull) {
+  write_file(path("m.safetensors"), file_of("{}"));
+  must([&](auto** err) { return ckpt_import(store_, path("m.safetensors").c_str(), "l", -1, nullptr, nullptr, err); });
+}
+
+TEST_F(Interop, LongMetadataComesBack) {
+  const std::string value = pattern(0) + std::string(3 << 20, 'v');
+  std::string accents;
+  for (int i = 0; i < (1 << 20); i++) accents += "\xc3\xa9";
+  const std::string file = file_of(padded("{\"__metadata__\":{\"k\":\"" + value + "\",\"l\":\"" + accents + "\"}}"));
+  write_file(path("m.safetensors"), file);
+  expect_round_trip(path("m.safetensors"), path("out.safetensors"));
+  EXPECT_TRUE(read_file(path("out.safetensors")) == file);
+}
+
+TEST_F(Interop, ATrainersCheckpointIsExportedInTheUsualOrder) {
+  save("own", {{"b", CKPT_DTYPE_U8, {2}, "xy"}, {"a", CKPT_DTYPE_F32, {}, "abcd"}});
+  ASSERT_EQ(export_to(path("out.safetensors"), "own").code, CKPT_OK);
+  const std::string expected =
+      file_of(padded("{" + entry("a", "F32", "[]", 0, 4) + "," + entry("b", "U8", "[2]", 4, 6) + "}"), "abcdxy");
+  EXPECT_EQ(read_file(path("out.safetensors")), expected);
+  ASSERT_EQ(export_to(path("out"), "own").code, CKPT_OK);
+  EXPECT_EQ(read_file(path("out/model.safetensors")), expected);
+  EXPECT_FALSE(std::filesystem::exists(path("out/model.safetensors.index.json")));
+}
+
+TEST_F(Interop, AliasesAreExportedAsCopies) {
+  save("own", {{"w", CKPT_DTYPE_U8, {2, 3}, "abcdef"}}, [](ckpt_save* save) {
+    ckpt_tensor_desc row = describe(CKPT_DTYPE_U8, {2});
+    row.flat_offset = 3;
+    ckpt_tensor_desc transposed = describe(CKPT_DTYPE_U8, {3, 2});
+    transposed.flags = CKPT_TENSOR_STRIDED;
+    transposed.strides[0] = 1;
+    transposed.strides[1] = 3;
+    must([&](auto** err) { return ckpt_save_add_alias(save, "tied", "w", nullptr, err); });
+    must([&](auto** err) { return ckpt_save_add_alias(save, "row", "w", &row, err); });
+    must([&](auto** err) { return ckpt_save_add_alias(save, "t", "w", &transposed, err); });
+  });
+  const Failure failure = export_to(path("out.safetensors"), "own");
+  ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
+  EXPECT_EQ(read_file(path("out.safetensors")),
+            file_of(padded("{" + entry("row", "U8", "[2]", 0, 2) + "," + entry("t", "U8", "[3,2]", 2, 8) + "," +
+                           entry("tied", "U8", "[2,3]", 8, 14) + "," + entry("w", "U8", "[2,3]", 14, 20) + "}"),
+                    "deadbecfabcdefabcdef"));
+}
+
+TEST_F(Interop, WhatSafetensorsLacksIsUnsupportedBeforeAnythingIsWritten) {
+  const NamedTensor tensors[] = {{"int4", CKPT_DTYPE_I4, {2}, "x"},
+                                 {"complex", CKPT_DTYPE_C128, {1}, pattern(16)},
+                                 {"float8", CKPT_DTYPE_F8_E3M4, {1}, "x"},
+                                 {"unknown", CKPT_DTYPE(0x60, 8), {1}, "x"},
+                                 {"odd", CKPT_DTYPE_F4_E2M1FN, {3}, std::string("x\1", 2)},
+                                 {"__metadata__", CKPT_DTYPE_U8, {1}, "x"}};
+  for (const NamedTensor& tensor : tensors) {
+    save("own-" + tensor.name, {tensor});
+    for (const char* target : {"out.safetensors", "out"}) {
+      const Failure failure = export_to(path(target), "own-" + tensor.name);
+      EXPECT_EQ(failure.code, CKPT_UNSUPPORTED) << tensor.name;
+      EXPECT_EQ(failure.details.at("tensor"), tensor.name);
+    }
+  }
+  EXPECT_EQ(entry_count(), 0u);
+}
+
+TEST_F(Interop, AnExportNeverOverwrites) {
+  save("own", {{"w", CKPT_DTYPE_U8, {1}, "x"}});
+  write_file(path("out.safetensors"), "mine");
+  EXPECT_EQ(export_to(path("out.safetensors"), "own").code, CKPT_EXISTS);
+  EXPECT_EQ(read_file(path("out.safetensors")), "mine");
+  std::filesystem::create_directory(path("out"));
+  write_file(path("out/README"), "mine");
+  EXPECT_EQ(export_to(path("out"), "own").code, CKPT_EXISTS);
+  EXPECT_EQ(entry_count(), 2u);
+  std::filesystem::remove(path("out/README"));
+  EXPECT_EQ(export_to(path("out"), "own").code, CKPT_OK);
+}
+
+TEST_F(Interop, HostileAttributesDoNotLeaveTheDirectory) {
+  const std::pair<const char*, const char*> attributes[] = {
+      {"safetensors.files", "[\"../x.safetensors\"]"},
+      {"safetensors.files", "[\"/tmp/x.safetensors\"]"},
+      {"safetensors.files", "[\"a.safetensors\",\"a.safetensors\"]"},
+      {"safetensors.files", "{"},
+      {"safetensors.metadata", "{\"k\":1}"},
+      {"safetensors.order", "[1]"},
+      {"safetensors.index", "{},\"weight_map\":{}"},
+      {"safetensors.index", "[]"}};
+  for (size_t i = 0; i < std::size(attributes); i++) {
+    const std::string label = "own-" + std::to_string(i);
+    save(label, {{"w", CKPT_DTYPE_U8, {1}, "x"}},
+         [&](ckpt_save* save) { set_attr(save, attributes[i].first, attributes[i].second); });
+    const Failure failure = export_to(path("out"), label);
+    EXPECT_EQ(failure.code, CKPT_FORMAT) << attributes[i].first << " " << attributes[i].second;
+    EXPECT_NE(failure.message.find(attributes[i].first), std::string::npos) << failure.message;
+  }
+  EXPECT_EQ(entry_count(), 0u);
+}
+
+}  // namespace
+}  // namespace ckpt::interop

@@ -1,0 +1,265 @@
+#include "plan/deal.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "plan/box.h"
+#include "random_boxes.h"
+
+namespace ckpt::plan {
+namespace {
+
+using namespace testing;
+
+constexpr uint16_t kU12 = 0x200c, kU24 = 0x2018;  // unknown codes of odd widths
+constexpr uint16_t kDtypes[] = {CKPT_DTYPE_I8, CKPT_DTYPE_BF16,      CKPT_DTYPE_F32, CKPT_DTYPE_C128,
+                                CKPT_DTYPE_U4, CKPT_DTYPE_F6_E2M3FN, kU12,           kU24};
+
+uint64_t bytes_of(uint16_t dtype, uint64_t elements) { return *element_bytes(elements, dtype); }
+
+uint64_t volume_of(const Shape& shape, const Region& region) {
+  if (region.kind == RegionKind::kWhole) return Box::whole(shape).volume();
+  return region.kind == RegionKind::kBox ? region.box.volume() : region.flat_size;
+}
+
+DealEntry make_entry(std::string_view name, uint16_t dtype, const Shape& shape, const Region& region = {}) {
+  return {name, dtype, shape, region, bytes_of(dtype, volume_of(shape, region))};
+}
+
+struct Group {
+  std::vector<std::string> names;
+  std::vector<DealEntry> entries;
+};
+
+// Regions as a caller may add them: those of packed dtypes start and end at whole bytes or are whole.
+Region random_region(Random& random, const Shape& shape, uint16_t dtype) {
+  uint64_t kind = random.below(3), total = Box::whole(shape).volume();
+  uint64_t unit = std::lcm(8, dtype_bits(dtype)) / dtype_bits(dtype);
+  if (kind == 1) {
+    Box box = random.box(shape);
+    int inner = shape.ndim - 1;
+    if (unit == 1) return box_region(box);
+    if (inner < 0 || shape[inner] % unit) return {};
+    box.offset[inner] -= box.offset[inner] % unit;
+    box.extent[inner] -= box.extent[inner] % unit;
+    return box_region(box);
+  }
+  if (kind == 2) {
+    uint64_t first = random.below(total + 1), size = random.between(0, total - first);
+    return flat_region(first / unit * unit, size / unit * unit);
+  }
+  return {};
+}
+
+Group random_group(Random& random) {
+  Group group;
+  size_t count = random.between(1, 12);
+  for (size_t i = 0; i < count; i++) group.names.push_back("t" + std::to_string(i));
+  for (size_t i = 0; i < count; i++) {
+    uint16_t dtype = kDtypes[random.below(std::size(kDtypes))];
+    Shape shape = random.shape(static_cast<int>(random.below(4)), random.below(10) ? 1 : 0, 16);
+    group.entries.push_back(make_entry(group.names[i], dtype, shape, random_region(random, shape, dtype)));
+  }
+  return group;
+}
+
+DealOptions random_options(Random& random) {
+  return {uint64_t{16} << random.below(4), uint64_t{1} << random.below(12)};
+}
+
+TEST(Deal, EveryElementIsWrittenByExactlyOneMember) {
+  Random random(8);
+  for (int round = 0; round < 1500; round++) {
+    Group group = random_group(random);
+    DealOptions options = random_options(random);
+    uint32_t members = static_cast<uint32_t>(random.between(1, 9));
+    std::vector<std::map<uint64_t, int>> written(group.entries.size());
+    for (uint32_t member = 0; member < members; member++)
+      for (const Piece& piece : deal(group.entries, member, members, options)) {
+        const DealEntry& entry = group.entries[piece.entry];
+        std::vector<uint64_t> elements = elements_of(entry.shape, piece.region);
+        ASSERT_FALSE(elements.empty());
+        ASSERT_EQ(piece.bytes, bytes_of(entry.dtype, elements.size()));
+        for (uint64_t element : elements) written[piece.entry][element]++;
+      }
+    for (size_t i = 0; i < group.entries.size(); i++) {
+      std::map<uint64_t, int> expected;
+      for (uint64_t element : elements_of(group.entries[i].shape, group.entries[i].region)) expected[element] = 1;
+      ASSERT_EQ(written[i], expected) << to_text(group.entries[i].region) << " of " << to_text(group.entries[i].shape);
+    }
+  }
+}
+
+// FORMAT §5, for every piece that is not the whole tensor.
+bool starts_and_ends_at_bytes(const DealEntry& entry, const Region& region) {
+  uint64_t bits = static_cast<uint64_t>(dtype_bits(entry.dtype));
+  auto whole = [&](uint64_t elements) { return elements * bits % 8 == 0; };
+  if (region.kind == RegionKind::kWhole) return true;
+  if (region.kind == RegionKind::kFlat) return whole(region.flat_offset) && whole(region.flat_size);
+  int inner = region.box.ndim() - 1;
+  if (inner < 0) return bits % 8 == 0;
+  return whole(region.box.offset[inner]) && whole(region.box.extent[inner]) && whole(entry.shape[inner]);
+}
+
+TEST(Deal, PiecesOfPackedElementsStartAndEndAtWholeBytes) {
+  Random random(9);
+  for (int round = 0; round < 1500; round++) {
+    Group group = random_group(random);
+    DealOptions options = random_options(random);
+    for (uint32_t member = 0; member < 5; member++)
+      for (const Piece& piece : deal(group.entries, member, 5, options)) {
+        const DealEntry& entry = group.entries[piece.entry];
+        ASSERT_TRUE(starts_and_ends_at_bytes(entry, piece.region)) << to_text(piece.region) << " " << entry.dtype;
+      }
+  }
+}
+
+TEST(Deal, DoesNotDependOnTheOrderInWhichAMemberAdded) {
+  Random random(10);
+  for (int round = 0; round < 300; round++) {
+    Group group = random_group(random);
+    std::vector<DealEntry> shuffled = group.entries;
+    std::shuffle(shuffled.begin(), shuffled.end(), random.engine);
+    DealOptions options = random_options(random);
+    for (uint32_t member = 0; member < 3; member++) {
+      std::vector<Piece> a = deal(group.entries, member, 3, options), b = deal(shuffled, member, 3, options);
+      ASSERT_EQ(a.size(), b.size());
+      for (size_t i = 0; i < a.size(); i++) {
+        ASSERT_EQ(group.entries[a[i].entry].name, shuffled[b[i].entry].name);
+        ASSERT_EQ(a[i].region, b[i].region);
+      }
+    }
+    ASSERT_EQ(declaration_list(group.entries), declaration_list(shuffled));
+  }
+}
+
+TEST(Deal, OrdersByBytesThenNameThenGeometry) {
+  Shape shape = make_shape({8});
+  std::vector<DealEntry> entries{
+      make_entry("b", CKPT_DTYPE_I8, shape, flat_region(0, 4)),
+      make_entry("a", CKPT_DTYPE_I8, shape, flat_region(4, 4)),
+      make_entry("a", CKPT_DTYPE_I8, shape, flat_region(0, 4)),
+      make_entry("a", CKPT_DTYPE_I8, shape, box_region({4}, {4})),
+      make_entry("z", CKPT_DTYPE_I8, shape),
+      make_entry("\xc3\xa9", CKPT_DTYPE_I8, shape, flat_region(0, 4)),
+  };
+  EXPECT_EQ(deal_order(entries), (std::vector<size_t>{4, 3, 2, 1, 0, 5}));
+}
+
+TEST(Deal, SmallRegionsGoWholeToTheLeastLoadedMember) {
+  std::vector<DealEntry> entries;
+  std::vector<std::string> names{"a", "b", "c", "d", "e"};
+  uint64_t sizes[] = {50, 40, 30, 30, 10};
+  for (size_t i = 0; i < 5; i++) entries.push_back(make_entry(names[i], CKPT_DTYPE_I8, make_shape({sizes[i]})));
+  auto taken = [&](uint32_t member) {
+    std::string all;
+    for (const Piece& piece : deal(entries, member, 3, {4096, 4096})) {
+      EXPECT_EQ(piece.region.kind, RegionKind::kWhole);
+      all += names[piece.entry];
+    }
+    return all;
+  };
+  EXPECT_EQ(taken(0), "a");
+  EXPECT_EQ(taken(1), "be");  // at 40 against 50 and 60
+  EXPECT_EQ(taken(2), "cd");
+}
+
+TEST(Deal, LargeRegionsAreCutAtChunksAsTheFormatSays) {
+  // 10 chunks, the last one short, among 4 members: 0-2, 2-5, 5-7, 7-10.
+  std::vector<DealEntry> entries{make_entry("w", CKPT_DTYPE_F32, make_shape({1024 * 9 + 1}))};
+  std::pair<uint64_t, uint64_t> expected[] = {{0, 2048}, {2048, 3072}, {5120, 2048}, {7168, 2049}};
+  for (uint32_t member = 0; member < 4; member++) {
+    std::vector<Piece> pieces = deal(entries, member, 4, {4096, 4096});
+    ASSERT_EQ(pieces.size(), 1u);
+    EXPECT_EQ(pieces[0].region, flat_region(expected[member].first, expected[member].second));
+    EXPECT_EQ(pieces[0].bytes, expected[member].second * 4);
+  }
+}
+
+TEST(Deal, CutsOfOddElementsAreRoundedDownToElements) {
+  std::vector<DealEntry> entries{make_entry("w", kU24, make_shape({4096}))};  // 12288 bytes, 3 chunks
+  std::vector<Piece> first = deal(entries, 0, 3, {4096, 4096}), second = deal(entries, 1, 3, {4096, 4096});
+  EXPECT_EQ(first[0].region, flat_region(0, 4096 / 3));
+  EXPECT_EQ(second[0].region, flat_region(4096 / 3, 8192 / 3 - 4096 / 3));
+}
+
+TEST(Deal, ALargeFlatRangeIsCutIntoFlatRangesOfTheTensor) {
+  std::vector<DealEntry> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({100000}), flat_region(1000, 8192))};
+  EXPECT_EQ(deal(entries, 1, 2, {4096, 4096})[0].region, flat_region(5096, 4096));
+}
+
+TEST(Deal, ALargeBoxIsCutIntoBoxes) {
+  std::vector<DealEntry> entries{
+      make_entry("w", CKPT_DTYPE_I8, make_shape({100, 1000}), box_region({1, 2}, {99, 996}))};
+  for (uint32_t member = 0; member < 3; member++)
+    for (const Piece& piece : deal(entries, member, 3, {4096, 4096})) EXPECT_EQ(piece.region.kind, RegionKind::kBox);
+}
+
+TEST(Deal, PackedRegionsThatCannotBeCutAtBytesStayWhole) {
+  // 81919 elements of 4 bits do not end at a byte; and a box of 3 of them in a row does not either.
+  std::vector<DealEntry> entries{
+      make_entry("odd", CKPT_DTYPE_U4, make_shape({81919})),
+      make_entry("rows", CKPT_DTYPE_U4, make_shape({9000, 3}), box_region({0, 0}, {9000, 3}))};
+  std::vector<Piece> a = deal(entries, 0, 2, {4096, 4096}), b = deal(entries, 1, 2, {4096, 4096});
+  ASSERT_EQ(a.size(), 1u);
+  ASSERT_EQ(b.size(), 1u);
+  EXPECT_EQ(a[0].region, Region{});
+  EXPECT_EQ(b[0].region, entries[1].region);
+  // Rows of whole bytes that begin inside one.
+  entries = {make_entry("shifted", CKPT_DTYPE_U4, make_shape({9000, 8}), box_region({0, 1}, {9000, 4}))};
+  a = deal(entries, 0, 2, {4096, 4096});
+  ASSERT_EQ(a.size(), 1u);
+  EXPECT_EQ(a[0].region, entries[0].region);
+}
+
+TEST(Deal, AGroupOfOneWritesEverythingWhole) {
+  std::vector<DealEntry> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({1 << 20})),
+                                 make_entry("none", CKPT_DTYPE_I8, make_shape({0}))};
+  std::vector<Piece> pieces = deal(entries, 0, 1, {4096, 4096});
+  ASSERT_EQ(pieces.size(), 1u);
+  EXPECT_EQ(pieces[0].region, Region{});
+}
+
+TEST(Deal, EmptyRegionsAreNobodys) {
+  std::vector<DealEntry> entries{make_entry("a", CKPT_DTYPE_I8, make_shape({5, 0})),
+                                 make_entry("b", CKPT_DTYPE_I8, make_shape({5}), flat_region(5, 0)),
+                                 make_entry("c", CKPT_DTYPE_I8, make_shape({5}), box_region({2}, {0}))};
+  for (uint32_t member = 0; member < 2; member++) EXPECT_TRUE(deal(entries, member, 2, {4096, 4096}).empty());
+}
+
+TEST(Deal, MoreMembersThanChunksLeavesSomeWithoutAPiece) {
+  std::vector<DealEntry> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({8192}))};
+  size_t pieces = 0;
+  for (uint32_t member = 0; member < 7; member++) pieces += deal(entries, member, 7, {4096, 4096}).size();
+  EXPECT_EQ(pieces, 2u);
+}
+
+TEST(Deal, TheLargestTensorIsCutWithoutOverflow) {
+  std::vector<DealEntry> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({INT64_MAX}))};
+  uint32_t members = uint32_t{1} << 20;
+  std::vector<Piece> last = deal(entries, members - 1, members, {4096, 4096});
+  ASSERT_EQ(last.size(), 1u);
+  EXPECT_EQ(last[0].region.flat_offset + last[0].region.flat_size, static_cast<uint64_t>(INT64_MAX));
+  EXPECT_EQ(last[0].region.flat_size, (uint64_t{1} << 43) - 1);
+}
+
+TEST(Deal, AThousandMembersAreEvenlyLoadedWithAHundredThousandTensors) {
+  Random random(11);
+  std::vector<std::string> names(100000);
+  std::vector<DealEntry> entries;
+  uint64_t total = 0;
+  for (size_t i = 0; i < names.size(); i++) {
+    names[i] = "model.layers." + std::to_string(i) + ".weight";
+    entries.push_back(make_entry(names[i], CKPT_DTYPE_BF16, make_shape({random.between(1, 1 << 16)})));
+    total += entries.back().bytes;
+  }
+  uint64_t mine = 0;
+  for (const Piece& piece : deal(entries, 511, 1024, {1 << 20, 1 << 28})) mine += piece.bytes;
+  EXPECT_NEAR(static_cast<double>(mine), static_cast<double>(total) / 1024, 70000);
+}
+
+}  // namespace
+}  // namespace ckpt::plan

@@ -1,0 +1,171 @@
+"""The element half of the reference reader: geometry, dtypes, codecs, filters and digests (FORMAT §4 and §5).
+
+Pure functions of bytes and numbers; LZ4 blocks and both filters are decoded here, slowly and without a library.
+"""
+import itertools
+from math import prod
+
+import xxhash
+
+from reference_grammar import CorruptError, UnsupportedError, require
+
+MAX_IN_MEMORY = 1 << 32  # of this program, not of the format: a view may repeat one element 2^60 times
+
+
+# ---- elements and geometry, FORMAT §4 and §5 ----
+
+DTYPES = {0: "int{}", 1: "uint{}", 2: "float{}", 4: "bfloat{}", 5: "complex{}", 6: "bool", 7: "float8_e3m4",
+          8: "float8_e4m3", 9: "float8_e4m3b11fnuz", 10: "float8_e4m3fn", 11: "float8_e4m3fnuz", 12: "float8_e5m2",
+          13: "float8_e5m2fnuz", 14: "float8_e8m0fnu", 15: "float6_e2m3fn", 16: "float6_e3m2fn", 17: "float4_e2m1fn"}
+DTYPE_BITS = {0: (4, 8, 16, 32, 64), 1: (4, 8, 16, 32, 64), 2: (16, 32, 64), 4: (16,), 5: (32, 64, 128), 6: (8,),
+              **{code: (8,) for code in range(7, 15)}, 15: (6,), 16: (6,), 17: (4,)}
+
+
+def dtype_name(dtype):
+    code, bits = divmod(dtype, 256)
+    return DTYPES[code].format(bits) if bits in DTYPE_BITS.get(code, ()) else f"opaque{code}_{bits}"
+
+
+def bytes_of(elements, bits):
+    return (elements * bits + 7) // 8
+
+
+def flat_as_boxes(start, stop, shape):
+    """The boxes, at most 2 ndim − 1, that make up the elements [start, stop) in row-major order."""
+    if start >= stop:
+        return []
+    if not shape:
+        return [((), ())]
+    row = prod(shape[1:])
+    (first, head), (last, tail) = divmod(start, row), divmod(stop, row)
+
+    def within(index, low, high):
+        return [((index, *offset), (1, *extent)) for offset, extent in flat_as_boxes(low, high, shape[1:])]
+    if first == last:
+        return within(first, head, tail)
+    boxes = within(first, head, row) if head else []
+    first += head > 0
+    if last > first:
+        boxes.append(((first, *(0 for _ in shape[1:])), (last - first, *shape[1:])))
+    return boxes + within(last, 0, tail)
+
+
+def disjoint(boxes):
+    """A sweep along the dimension in which the boxes differ most."""
+    ndim = len(boxes[0][0])
+    if ndim == 0:
+        return len(boxes) == 1
+    axis = max(range(ndim), key=lambda k: len({offset[k] for offset, _ in boxes}))
+    active = []
+    for box in sorted(boxes, key=lambda b: b[0][axis]):
+        active = [other for other in active if other[0][axis] + other[1][axis] > box[0][axis]]
+        if any(all(a < c + d and c < a + b for a, b, c, d in zip(*box, *other)) for other in active):
+            return False
+        active.append(box)
+    return True
+
+
+def box_runs(offset, extent, shape):
+    """(first element in the tensor, count) of each contiguous run of a box, in the box's row-major order."""
+    outer = len(shape)
+    while outer and extent[outer:] == shape[outer:]:
+        outer -= 1
+    strides = [prod(shape[k + 1:]) for k in range(len(shape))]
+    base = sum(o * s for o, s in zip(offset, strides))
+    for at in itertools.product(*(range(e) for e in extent[:outer])):
+        yield base + sum(a * s for a, s in zip(at, strides)), prod(extent[outer:])
+
+
+def gather(data, bits, view):
+    """The elements of a view as row-major bytes."""
+    offset, extents, strides = view
+    require(bytes_of(prod(extents), bits) <= MAX_IN_MEMORY, "view too large for this reader", UnsupportedError)
+    if 0 in extents:
+        return b""
+    out, pending, held = bytearray(), 0, 0
+    for at in itertools.product(*(range(e) for e in extents)):
+        bit = (offset + sum(a * s for a, s in zip(at, strides))) * bits
+        covering = int.from_bytes(data[bit // 8:(bit + bits + 7) // 8], "little")
+        pending |= (covering >> bit % 8 & (1 << bits) - 1) << held
+        held += bits
+        out += (pending & (1 << held // 8 * 8) - 1).to_bytes(held // 8, "little")
+        pending, held = pending >> held // 8 * 8, held % 8
+    return bytes(out) + (bytes([pending]) if held else b"")
+
+
+# ---- codecs and filters, FORMAT §5 ----
+
+def lz4_block(data, raw_size):
+    out, at = bytearray(), 0
+
+    def more(length):
+        nonlocal at
+        if length == 15:
+            while True:
+                length, at = length + data[at], at + 1
+                if data[at - 1] != 255:
+                    break
+        return length
+    try:
+        while True:
+            token, at = data[at], at + 1
+            literals = more(token >> 4)
+            require(at + literals <= len(data), "LZ4 literals beyond the block", CorruptError)
+            out += data[at:at + literals]
+            at += literals
+            if at == len(data):
+                break
+            distance, at = data[at] | data[at + 1] << 8, at + 2
+            length = more(token & 15) + 4
+            require(0 < distance <= len(out), f"LZ4 match {distance} bytes back at {len(out)}", CorruptError)
+            require(len(out) + length <= raw_size, "LZ4 block is longer than its raw size", CorruptError)
+            match = out[len(out) - distance:len(out) - distance + length]
+            out += (match * (length // len(match) + 1))[:length]
+    except IndexError:
+        raise CorruptError("LZ4 block ends early") from None
+    require(len(out) == raw_size, f"LZ4 block of {len(out)} bytes, expected {raw_size}", CorruptError)
+    return bytes(out)
+
+
+def unshuffle(data, width):
+    count, out = len(data) // width, bytearray(data)
+    for k in range(width):
+        out[k:count * width:width] = data[k * count:(k + 1) * count]
+    return bytes(out)
+
+
+SPREAD = [bytes(byte >> bit & 1 for bit in range(8)) for byte in range(256)]  # bit i of a byte as the value of byte i
+
+
+def unplane(data, width):
+    plane_size = len(data) // (8 * width)
+    count, out = 8 * plane_size, bytearray(data)
+    for k in range(width if count else 0):
+        total = 0
+        for bit in range(8):
+            plane = data[(8 * k + bit) * plane_size:(8 * k + bit + 1) * plane_size]
+            total |= int.from_bytes(b"".join(map(SPREAD.__getitem__, plane)), "little") << bit
+        out[k:count * width:width] = total.to_bytes(count, "little")
+    return bytes(out)
+
+
+def decode(stored, raw_size, codec, filter_kind, width):
+    if codec == 0 or len(stored) == raw_size:
+        return bytes(stored)
+    data = lz4_block(stored, raw_size)
+    return data if filter_kind == 0 else (unshuffle if filter_kind == 1 else unplane)(data, width)
+
+
+def digest_of(data):
+    return xxhash.xxh3_128_intdigest(data).to_bytes(16, "little")
+
+
+def check_sum(data, expected, where):
+    require(xxhash.xxh3_64_intdigest(data) == expected, f"{where}: checksum does not match", CorruptError)
+
+
+def check_zero(data, begin, end, where):
+    for at in range(begin, end, 1 << 20):
+        piece = data[at:min(end, at + (1 << 20))]
+        require(not any(piece) if len(piece) < 64 else piece.count(0) == len(piece),
+                f"{where}: bytes {begin} to {end} are not all zero", CorruptError)

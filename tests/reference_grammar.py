@@ -1,0 +1,249 @@
+"""The grammar half of the reference reader: schemas/ckpt.fbs as tables of text, and FlatBuffers read by them.
+
+Every offset is checked before it is followed. What the fields mean and may hold is the matter of reference_reader.py.
+"""
+import struct
+from collections import namedtuple
+
+MAX_INDEX = (1 << 31) - 1
+NO_ID = bytes(16)
+
+
+class CheckpointError(Exception):
+    """Whatever keeps this reader from vouching for a checkpoint."""
+
+
+class FormatError(CheckpointError):
+    """The bytes are those that were written, or claim to be, and break a rule of FORMAT.md."""
+
+
+class CorruptError(CheckpointError):
+    """Not the bytes that were written: a magic, checksum, digest or zero byte is wrong, a file is cut or missing."""
+
+
+class RevisionError(CheckpointError):
+    """Written by a newer revision, or with a feature that this reader does not know."""
+
+
+class UnsupportedError(CheckpointError):
+    """Legal, reserved, and not readable by revision 0 (FORMAT §9)."""
+
+
+class NotCommittedError(CheckpointError):
+    """No MANIFEST, or a tombstone in its place."""
+
+
+def require(condition, message, error=FormatError):
+    if not condition:
+        raise error(message)
+
+
+# ---- the grammar, ckpt.fbs: structs as `name:type`, tables as `name:type` by field id ----
+
+SCALARS = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i32": "i", "i64": "q", "bool": "?"}
+STRUCTS = {
+    "Digest": "bytes:id",
+    "Chunk": "offset:u64 stored_size:u32 raw_size:u32 digest:id",
+    "Segment": "part:u32 kind:u8 codec:u8 filter:u8 filter_width:u8 geometry:u64 chunk_first:u64 chunk_count:u64",
+    "Tensor": "name:Text dtype:u16 ndim:u16 reserved:u32 shape:u64 segment_first:u64 segment_count:u64",
+    "Alias": "name:Text target:Text is_view:u8 pad:u8 ndim:u16 pad2:u32 view:u64",
+    "Object": "name:Text media_type:Text scope:u8 placement:u8 pad:u16 rank:u32 size:u64 inline_offset:u64 digest:id "
+              "part:u32 pad2:u32 chunk_first:u64 chunk_count:u64",
+    "Attr": "owner:Text key:Text value:Text",
+    "Part": "size:u64 index_digest:id save_id:id rank:u32 kind:u8 pad:u8 pad2:u16",
+    "Group": "id:u64 index:u32 count:u32 digest:id entry_count:u64 chunk:u64",
+    "SparseTable": "name:Text bucket_count:u32 bucket_hash:u32 column_first:u32 column_count:u32 shard_first:u32 "
+                   "shard_count:u32",
+    "Column": "name:Text dtype:u16 ndim:u16 pad:u32 shape:u64",
+    "TableShard": "rank:u32 part:u32 row_count:u64 bucket_starts:u64 stream_first:u64",
+    "Stream": "codec:u8 filter:u8 pad:u16 pad2:u32 chunk_first:u64 chunk_count:u64",
+    "ParityBlock": "group:u32 part:u32 chunk:u64",
+}
+SUMMARY = ("revision:u32 required_features:u64 store_id:id session_id:id save_id:id run:string label:string token:u64 "
+           "attempt:u64 sequence:u64 step:i64=-1 world_size:u32 writer:string created_unix_ms:u64 part_count:u32 "
+           "tensor_count:u64 object_count:u64 part_bytes:u64 rebuilt:bool")
+INDEX = ("summary:table names:string numbers:[u64] parts:[Part] tensors:[Tensor] segments:[Segment] chunks:[Chunk] "
+         "objects:[Object] inline_data:[u8] aliases:[Alias] attrs:[Attr] groups:[Group] tables:[SparseTable] "
+         "columns:[Column] table_shards:[TableShard] streams:[Stream] parity:[ParityBlock]")
+TOMBSTONE = "save_id:id rank:u32 status:i32 reason:string closed_by_token:u64"
+
+Layout = namedtuple("Layout", "row fields packer align")
+
+
+def layout(name):
+    """A struct's fields are packed here because ckpt.fbs lays every struct out without implicit padding."""
+    fields = [field.split(":") for field in STRUCTS[name].split()]
+    codes = "".join({"id": "16s", "Text": "II"}.get(kind) or SCALARS[kind] for _, kind in fields)
+    align = 8 if set(kind for _, kind in fields) & {"u64", "id"} else 4
+    return Layout(namedtuple(name, [field for field, _ in fields]), fields, struct.Struct("<" + codes), align)
+
+
+LAYOUTS = {name: layout(name) for name in STRUCTS}
+
+
+# ---- FlatBuffers, with each offset checked before it is followed ----
+
+class Table:
+    """A FlatBuffers table whose own bytes and vtable lie inside `buffer`."""
+
+    def __init__(self, buffer, position, where):
+        self.buffer, self.position, self.where = buffer, position, where
+        self.need(position, 4, 4)
+        self.vtable = position - self.load("i", position)
+        self.need(self.vtable, 4, 2)
+        self.vtable_size, self.size = self.load("H", self.vtable), self.load("H", self.vtable + 2)
+        require(self.vtable_size >= 4 and self.vtable_size % 2 == 0, f"{where}: vtable of {self.vtable_size} bytes")
+        require(self.size >= 4, f"{where}: table of {self.size} bytes")
+        self.need(self.vtable, self.vtable_size, 2)
+        self.need(position, self.size, 4)
+
+    @classmethod
+    def root(cls, buffer, identifier, where):
+        require(8 <= len(buffer) <= MAX_INDEX, f"{where}: {len(buffer)} bytes cannot be a FlatBuffer")
+        require(buffer[4:8] == identifier, f"{where}: file identifier {buffer[4:8]!r}, expected {identifier!r}")
+        return cls(buffer, struct.unpack_from("<I", buffer)[0], where)
+
+    def need(self, position, size, align):
+        inside = 0 <= position and position + size <= len(self.buffer)
+        require(inside and position % align == 0, f"{self.where}: {size} bytes at {position} of {len(self.buffer)}")
+
+    def load(self, code, position):
+        return struct.unpack_from("<" + code, self.buffer, position)[0]
+
+    def field(self, number, size, align):
+        """Position of a field, or None where the table lacks it."""
+        if 4 + 2 * number + 2 > self.vtable_size:
+            return None
+        offset = self.load("H", self.vtable + 4 + 2 * number)
+        if offset == 0:
+            return None
+        require(4 <= offset <= self.size - size, f"{self.where}: field {number} lies outside its table")
+        self.need(self.position + offset, size, align)
+        return self.position + offset
+
+    def scalar(self, number, code, default):
+        size = struct.calcsize("<" + code)
+        position = self.field(number, size, size)
+        return default if position is None else self.load(code, position)
+
+    def id(self, number):
+        position = self.field(number, 16, 8)
+        return NO_ID if position is None else bytes(self.buffer[position:position + 16])
+
+    def table(self, number, where):
+        position = self.field(number, 4, 4)
+        require(position is not None, f"{where}: missing")
+        return Table(self.buffer, position + self.load("I", position), where)
+
+    def vector_at(self, number, element_size, align):
+        """(begin, size in bytes) of a vector; an absent one is empty."""
+        position = self.field(number, 4, 4)
+        if position is None:
+            return 0, 0
+        position += self.load("I", position)
+        self.need(position, 4, 4)
+        size = self.load("I", position) * element_size
+        self.need(position + 4, size, align if size else 1)
+        return position + 4, size
+
+    def vector(self, number, element_size, align):
+        begin, size = self.vector_at(number, element_size, align)
+        return memoryview(self.buffer)[begin:begin + size]
+
+    def string(self, number):
+        begin, size = self.vector_at(number, 1, 1)
+        if begin:
+            self.need(begin, size + 1, 1)
+            require(self.buffer[begin + size] == 0, f"{self.where}: string {number} lacks its final zero")
+        return bytes(self.buffer[begin:begin + size])
+
+    def record(self, fields):
+        """All scalar, id and string fields of a table described like SUMMARY."""
+        out = {}
+        for number, field in enumerate(fields.split()):
+            name, kind = field.split(":")
+            kind, _, default = kind.partition("=")
+            if kind == "id":
+                out[name] = self.id(number)
+            elif kind == "string":
+                out[name] = text(self.string(number), f"{self.where}.{name}")
+            else:
+                out[name] = self.scalar(number, SCALARS[kind], int(default or 0))
+        return out
+
+
+def text(data, where):
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise FormatError(f"{where}: not UTF-8") from None
+
+
+class Index:
+    """The columns of one Index buffer; Text fields are already replaced by the bytes that they name."""
+
+    def __init__(self, buffer, where):
+        self.where = where
+        table = Table.root(buffer, b"CKPI", where)
+        self.summary = table.table(0, f"{where}.summary").record(SUMMARY)
+        require(self.summary["required_features"] == 0,
+                f"{where}: required features {self.summary['required_features']:#x}, known: none", RevisionError)
+        self.names = table.string(1)
+        text(self.names, f"{where}.names")
+        for number, field in enumerate(INDEX.split()):
+            name, kind = field.split(":")
+            if kind == "[u64]":
+                data = table.vector(number, 8, 8)
+                setattr(self, name, struct.unpack(f"<{data.nbytes // 8}Q", data))
+            elif kind == "[u8]":
+                setattr(self, name, bytes(table.vector(number, 1, 1)))
+            elif kind[0] == "[":
+                setattr(self, name, self.column(table, number, kind[1:-1]))
+
+    def column(self, table, number, name):
+        shape = LAYOUTS[name]
+        rows = table.vector(number, shape.packer.size, shape.align)
+        return [self.row(shape, values, f"{self.where}.{name}") for values in shape.packer.iter_unpack(rows)]
+
+    def row(self, shape, values, where):
+        values, out = iter(values), []
+        for field, kind in shape.fields:
+            value = next(values)
+            if kind == "Text":
+                value = self.piece(value, next(values), f"{where}.{field}")
+            require(value == 0 or not field.startswith(("pad", "reserved")), f"{where}.{field}: {value}, expected 0")
+            out.append(value)
+        return shape.row(*out)
+
+    def piece(self, offset, size, where):
+        require(offset + size <= len(self.names), f"{where}: text {offset}+{size} of {len(self.names)} bytes")
+        if size:
+            require(self.names[offset + size:offset + size + 1] == b"\n", f"{where}: no line feed after the text")
+            text(self.names[offset:offset + size], where)
+        return self.names[offset:offset + size]
+
+    def numbers_at(self, first, count, where):
+        require(first + count <= len(self.numbers), f"{where}: numbers {first}+{count} of {len(self.numbers)}")
+        return self.numbers[first:first + count]
+
+    def shape(self, tensor):
+        return self.numbers_at(tensor.shape, tensor.ndim, f"{self.where}: shape of {show(tensor.name)}")
+
+    def segments_of(self, tensor):
+        return self.segments[tensor.segment_first:tensor.segment_first + tensor.segment_count]
+
+    def chunks_of(self, owner):
+        return self.chunks[owner.chunk_first:owner.chunk_first + owner.chunk_count]
+
+    def geometry(self, tensor, segment):
+        count = 2 if segment.kind else 2 * tensor.ndim
+        return self.numbers_at(segment.geometry, count, f"{self.where}: segment of {show(tensor.name)}")
+
+    def view(self, alias):
+        """(offset, extents, strides) of a view."""
+        numbers = self.numbers_at(alias.view, 1 + 2 * alias.ndim, f"{self.where}: view {show(alias.name)}")
+        return numbers[0], numbers[1:1 + alias.ndim], numbers[1 + alias.ndim:]
+
+
+def show(name):
+    return repr(name.decode("utf-8", "replace"))

@@ -1,0 +1,132 @@
+#include "faults.h"
+
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+namespace ckpt::store {
+
+static Faults* current = nullptr;
+
+Faults::Faults() { current = this; }
+Faults::~Faults() { current = nullptr; }
+
+}  // namespace ckpt::store
+
+// These names stand before libc's for the whole test program.
+using ckpt::store::current;
+
+extern "C" int fsync(int fd) {
+  int error = current && current->fsync ? current->fsync(fd) : 0;
+  if (error == 0) return static_cast<int>(syscall(SYS_fsync, fd));
+  errno = error;
+  return -1;
+}
+
+extern "C" int flock(int fd, int how) {
+  if (auto hook = current ? std::exchange(current->before_flock, nullptr) : nullptr) hook();
+  return static_cast<int>(syscall(SYS_flock, fd, how));
+}
+
+extern "C" int renameat2(int from_directory, const char* from, int to_directory, const char* to, unsigned flags) {
+  long result = syscall(SYS_renameat2, from_directory, from, to_directory, to, flags);
+  int error = result == 0 && current && current->after_rename ? current->after_rename() : 0;
+  if (error == 0) return static_cast<int>(result);
+  errno = error;
+  return -1;
+}
+
+static bool shorten(size_t* size) {
+  if (!current || !current->transfer || *size == 0) return true;
+  long allowed = current->transfer(*size);
+  if (allowed < 0) {
+    errno = static_cast<int>(-allowed);
+    return false;
+  }
+  *size = static_cast<size_t>(allowed);
+  return true;
+}
+
+extern "C" ssize_t pwrite(int fd, const void* data, size_t size, off_t offset) {
+  return shorten(&size) ? syscall(SYS_pwrite64, fd, data, size, offset) : -1;
+}
+
+extern "C" ssize_t pread(int fd, void* data, size_t size, off_t offset) {
+  return shorten(&size) ? syscall(SYS_pread64, fd, data, size, offset) : -1;
+}
+
+namespace ckpt::store {
+
+static void add_refusal(std::vector<sock_filter>& filter, const Refusal& refusal) {
+  constexpr auto kLoad = BPF_LD | BPF_W | BPF_ABS;
+  constexpr auto kEqual = BPF_JMP | BPF_JEQ | BPF_K;
+  const bool conditional = refusal.argument >= 0;
+  filter.push_back(BPF_STMT(kLoad, offsetof(seccomp_data, nr)));
+  filter.push_back(
+      BPF_JUMP(kEqual, static_cast<unsigned>(refusal.call), 0, static_cast<unsigned char>(conditional ? 3 : 1)));
+  if (conditional) {
+    unsigned at = static_cast<unsigned>(offsetof(seccomp_data, args) + 8 * static_cast<unsigned>(refusal.argument));
+    filter.push_back(BPF_STMT(kLoad, at));
+    filter.push_back(BPF_JUMP(kEqual, refusal.value, 0, 1));
+  }
+  filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(refusal.error)));
+}
+
+static bool refuse(const std::vector<Refusal>& refusals) {
+  std::vector<sock_filter> filter;
+  for (const Refusal& refusal : refusals) add_refusal(filter, refusal);
+  filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+void in_child(const std::vector<Refusal>& refusals, const std::function<void()>& body) {
+  std::fflush(nullptr);
+  pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (!refusals.empty() && !refuse(refusals)) _exit(2);
+    body();
+    std::fflush(nullptr);
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << "the child ended by signal " << WTERMSIG(status);
+  ASSERT_NE(WEXITSTATUS(status), 2) << "seccomp filters are not available here";
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "failures of the child stand above";
+}
+
+static bool own_mounts() {
+  static const bool done = [] {
+    int flags = CLONE_NEWNS | (geteuid() == 0 ? 0 : CLONE_NEWUSER);
+    return unshare(flags) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+  }();
+  return done;
+}
+
+Mount::Mount(const std::string& path, const std::string& options) : path_(path) {
+  ok_ = own_mounts() && mount("none", path.c_str(), "tmpfs", 0, options.c_str()) == 0;
+  EXPECT_TRUE(ok_) << "this test mounts a tmpfs and needs root or user namespaces: " << std::strerror(errno);
+}
+
+void Mount::make_read_only() {
+  ok_ = ok_ && mount("none", path_.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) == 0;
+  EXPECT_TRUE(ok_) << std::strerror(errno);
+}
+
+Mount::~Mount() { umount2(path_.c_str(), MNT_DETACH); }
+
+}  // namespace ckpt::store

@@ -1,0 +1,337 @@
+// What is particular to the store in a file system; the rest is StoreSuite. Faults are in posix_faults_test.cpp.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "faults.h"
+#include "store_suite.h"
+
+namespace ckpt::store {
+namespace {
+
+class PosixHome final : public Home {
+ public:
+  explicit PosixHome(Options options) : options_(options) {}
+  std::shared_ptr<Store> open() override { return open_posix(scratch_ / "store", options_).take(); }
+
+ private:
+  const Options options_;
+  const Scratch scratch_;
+};
+
+std::unique_ptr<Home> direct() { return std::make_unique<PosixHome>(Options{.direct_io = true}); }
+std::unique_ptr<Home> buffered() { return std::make_unique<PosixHome>(Options{.direct_io = false}); }
+
+INSTANTIATE_TEST_SUITE_P(Posix, StoreSuite, testing::Values(Backend{"Direct", direct}, Backend{"Buffered", buffered}),
+                         testing::PrintToStringParamName());
+
+class Posix : public testing::Test {
+ protected:
+  void SetUp() override {
+    store_ = open_posix(root_, {}).take();
+    ASSERT_EQ(code(store_->prepare()), "OK");
+    ASSERT_EQ(code(store_->make_directory("d")), "OK");
+  }
+  std::string file(const std::string& key) const { return root_ + "/" + key; }
+
+  Scratch scratch_;
+  std::string root_ = scratch_ / "store";
+  std::shared_ptr<Store> store_;
+};
+
+mode_t mode_of(const std::string& path) {
+  struct stat found{};
+  EXPECT_EQ(lstat(path.c_str(), &found), 0) << path;
+  return found.st_mode;
+}
+
+// ---- opening and preparing ----
+
+TEST_F(Posix, OpeningCreatesNothing) {
+  auto store = open_store(scratch_ / "other", {});
+  ASSERT_TRUE(store.ok());
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "other"));
+  EXPECT_EQ(code((*store)->list("").status()), "NOT_FOUND");
+  EXPECT_EQ(code((*store)->put_if_absent("a", {})), "NOT_FOUND");
+}
+
+TEST_F(Posix, PrepareMakesTheRootWithItsParentsAndLeavesNoProbe) {
+  auto store = open_posix(scratch_ / "a/b/c", {}).take();
+  ASSERT_EQ(code(store->prepare()), "OK");
+  ASSERT_EQ(code(store->prepare()), "OK");
+  EXPECT_EQ(names(*store, ""), ".ckpt/");
+  EXPECT_EQ(names(*store, ".ckpt"), "");
+}
+
+TEST_F(Posix, PrepareRefusesAFileInThePlaceOfTheRoot) {
+  std::ofstream(scratch_ / "file") << "x";
+  EXPECT_EQ(code(open_posix(scratch_ / "file", {}).take()->prepare()), "INVALID");
+  EXPECT_EQ(code(open_posix(scratch_ / "file/sub", {}).take()->prepare()), "NOT_FOUND");
+}
+
+TEST_F(Posix, TheRootMayBeReachedThroughALink) {
+  ASSERT_EQ(symlink(root_.c_str(), (scratch_ / "link").c_str()), 0);
+  auto store = open_posix(scratch_ / "link", {}).take();
+  EXPECT_EQ(code(store->prepare()), "OK");
+  EXPECT_EQ(code(store->put_if_absent("d/a", as_bytes("x"))), "OK");
+  EXPECT_EQ(read_text(*store_, "d/a"), "x");
+  EXPECT_EQ(names(*store, ""), ".ckpt/ d/");
+}
+
+TEST_F(Posix, ARelativePathStaysWhatItWasWhenOpened) {
+  std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(scratch_.path);
+  auto store = open_store("store", {}).take();
+  std::filesystem::current_path(before);
+  EXPECT_EQ(store->path("d"), root_ + "/d");
+  EXPECT_EQ(names(*store, ""), ".ckpt/ d/");
+}
+
+TEST_F(Posix, FilesAndDirectoriesFollowTheUmask) {
+  mode_t before = umask(027);
+  ASSERT_TRUE(store_->put_if_absent("d/a", {}).ok());
+  ASSERT_TRUE(store_->make_directory("e").ok());
+  ASSERT_TRUE((*store_->create("d/b", 1 << 20))->publish(1).ok());
+  umask(before);
+  EXPECT_EQ(mode_of(file("d/a")) & 07777, mode_t{0640});
+  EXPECT_EQ(mode_of(file("d/b")) & 07777, mode_t{0640});
+  EXPECT_EQ(mode_of(file("e")) & 07777, mode_t{0750});
+}
+
+// ---- writers ----
+
+TEST_F(Posix, AWriterWorksBesideItsKeyUnderATemporaryName) {
+  auto writer = store_->create("d/PART_000", 100);
+  ASSERT_TRUE(writer.ok());
+  auto entries = store_->list("d");
+  ASSERT_TRUE(entries.ok() && entries->size() == 1);
+  const std::string& name = entries->front().name;
+  ASSERT_EQ(name.size(), std::strlen("PART_000.tmp.") + 16) << name;
+  EXPECT_TRUE(name.starts_with("PART_000.tmp."));
+  EXPECT_EQ(name.find_first_not_of("0123456789abcdef", 13), name.npos) << name;
+}
+
+TEST_F(Posix, ExpectedBytesArePreallocatedAndGivenBack) {
+  auto writer = store_->create("d/a", 8 << 20);
+  ASSERT_TRUE(writer.ok());
+  struct stat found{};
+  ASSERT_EQ(stat(file("d/" + store_->list("d")->front().name).c_str(), &found), 0);
+  EXPECT_GE(found.st_blocks * 512, 8 << 20);
+  ASSERT_TRUE((*writer)->publish(4096).ok());
+  ASSERT_EQ(stat(file("d/a").c_str(), &found), 0);
+  EXPECT_EQ(found.st_size, 4096);
+  EXPECT_LE(found.st_blocks * 512, 64 << 10);
+  EXPECT_EQ(found.st_nlink, 1u);
+}
+
+TEST_F(Posix, ASizeThatNoFileCanHaveIsNoSpaceAndLeavesNothing) {
+  EXPECT_EQ(code(store_->create("d/a", UINT64_MAX).status()), "NO_SPACE");
+  EXPECT_EQ(code(store_->create("d/a", uint64_t{1} << 62).status()), "NO_SPACE");
+  auto writer = store_->create("d/a", 0);
+  EXPECT_EQ(code((*writer)->write_at(UINT64_MAX, as_bytes("x"))), "NO_SPACE");
+  EXPECT_EQ(code((*writer)->publish(UINT64_MAX)), "NO_SPACE");
+  EXPECT_EQ(names(*store_, "d"), "");
+}
+
+TEST_F(Posix, SmallFilesAndStoresWithoutDirectIoGoThroughThePageCache) {
+  EXPECT_FALSE((*store_->create("d/a", (1 << 20) - 1))->direct());
+  EXPECT_FALSE((*open_posix(root_, {.direct_io = false}).take()->create("d/a", 8 << 20))->direct());
+}
+
+TEST_F(Posix, DirectWritesRefuseWhatIsNotAligned) {
+  auto writer = store_->create("d/a", 1 << 20);
+  ASSERT_TRUE(writer.ok());
+  if (!(*writer)->direct()) GTEST_SKIP() << "/tmp has no direct I/O";
+  Pattern data(16384, 1);
+  EXPECT_EQ(code((*writer)->write_at(512, data.bytes().first(4096))), "INVALID");
+  EXPECT_EQ(code((*writer)->write_at(0, data.bytes().first(4095))), "INVALID");
+  EXPECT_EQ(code((*writer)->write_at(0, data.bytes().subspan(512, 4096))), "INVALID");
+  EXPECT_EQ(code((*writer)->write_at(4096, data.bytes().subspan(4096, 8192))), "OK");
+}
+
+// ---- what lies in the way ----
+
+TEST_F(Posix, ALinkInPlaceOfAFileIsRefused) {
+  ASSERT_TRUE(store_->put_if_absent("d/a", as_bytes("x")).ok());
+  ASSERT_EQ(symlink("a", file("d/link").c_str()), 0);
+  ASSERT_EQ(symlink("/etc/passwd", file("d/out").c_str()), 0);
+  for (const char* key : {"d/link", "d/out"}) {
+    EXPECT_EQ(code(store_->open(key).status()), "FORMAT");
+    EXPECT_EQ(code(store_->get(key, 1 << 20).status()), "FORMAT");
+    EXPECT_EQ(code(store_->lock_shared(key).status()), "FORMAT");
+    EXPECT_EQ(code(store_->try_lock_exclusive(key).status()), "FORMAT");
+    EXPECT_EQ(code(store_->put_if_absent(key, as_bytes("y"))), "EXISTS");
+  }
+  auto entries = store_->list("d");
+  ASSERT_TRUE(entries.ok() && entries->size() == 3);
+  EXPECT_FALSE((*entries)[1].directory);
+  EXPECT_EQ((*entries)[1].size, 0u);
+  EXPECT_EQ(code(store_->remove("d/link", true)), "OK");
+  EXPECT_EQ(read_text(*store_, "d/a"), "x");
+}
+
+TEST_F(Posix, ADanglingLinkIsARefusalAndNotAnAbsence) {
+  ASSERT_EQ(symlink("nowhere", file("d/link").c_str()), 0);
+  EXPECT_EQ(code(store_->open("d/link").status()), "FORMAT");
+  EXPECT_EQ(code(store_->put_if_absent("d/link", {})), "EXISTS");
+  EXPECT_FALSE(std::filesystem::exists(file("d/nowhere")));
+}
+
+TEST_F(Posix, ALinkInPlaceOfADirectoryIsRefusedByEveryCall) {
+  ASSERT_TRUE(store_->make_directory("real/sub").ok());
+  ASSERT_TRUE(store_->put_if_absent("real/a", as_bytes("x")).ok());
+  ASSERT_EQ(symlink("real", file("link").c_str()), 0);
+  EXPECT_EQ(code(store_->open("link/a").status()), "FORMAT");
+  EXPECT_EQ(code(store_->list("link").status()), "FORMAT");
+  EXPECT_EQ(code(store_->list("link/sub").status()), "FORMAT");
+  EXPECT_EQ(code(store_->put_if_absent("link/b", {})), "FORMAT");
+  EXPECT_EQ(code(store_->create("link/b", 0).status()), "FORMAT");
+  EXPECT_EQ(code(store_->remove("link/a", true)), "FORMAT");
+  EXPECT_EQ(code(store_->make_directory("link/c")), "FORMAT");
+  EXPECT_EQ(code(store_->move_directory("link", "elsewhere")), "FORMAT");
+  EXPECT_EQ(code(store_->move_directory("link/sub", "elsewhere")), "FORMAT");
+  EXPECT_EQ(code(store_->remove_directory("link", "a")), "FORMAT");
+  EXPECT_EQ(code(store_->lock_shared("link/a").status()), "FORMAT");
+  EXPECT_EQ(names(*store_, "real"), "a sub/");
+}
+
+TEST_F(Posix, FifosAndSocketsAreFormatAndDoNotHang) {
+  ASSERT_EQ(mkfifo(file("d/fifo").c_str(), 0666), 0);
+  int socket_fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::snprintf(address.sun_path, sizeof address.sun_path, "%s", file("d/socket").c_str());
+  ASSERT_EQ(bind(socket_fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  for (const char* key : {"d/fifo", "d/socket"}) {
+    EXPECT_EQ(code(store_->open(key).status()), "FORMAT") << key;
+    EXPECT_EQ(code(store_->lock_shared(key).status()), "FORMAT") << key;
+    EXPECT_EQ(code(store_->try_lock_exclusive(key).status()), "FORMAT") << key;
+  }
+  close(socket_fd);
+  EXPECT_EQ(names(*store_, "d"), "fifo socket");
+  EXPECT_EQ(code(store_->remove_directory("d", "fifo")), "OK");
+}
+
+TEST_F(Posix, RemoveDirectoryUnlinksLinksAndLeavesTheirTargets) {
+  ASSERT_TRUE(store_->put_if_absent("d/a", {}).ok());
+  ASSERT_TRUE(store_->put_if_absent("keep", as_bytes("x")).ok());
+  ASSERT_TRUE(store_->make_directory("also/inner").ok());
+  ASSERT_EQ(symlink("../keep", file("d/file-link").c_str()), 0);
+  ASSERT_EQ(symlink("../also", file("d/directory-link").c_str()), 0);
+  EXPECT_EQ(code(store_->remove_directory("d", "file-link")), "OK");
+  EXPECT_EQ(read_text(*store_, "keep"), "x");
+  EXPECT_EQ(names(*store_, "also"), "inner/");
+  EXPECT_EQ(names(*store_, "d"), "<NOT_FOUND>");
+}
+
+TEST_F(Posix, AFileThatShrinksWhileOpenReadsAsIncomplete) {
+  ASSERT_TRUE(store_->put_if_absent("d/a", Pattern(10000, 1).bytes()).ok());
+  auto reader = store_->open("d/a");
+  ASSERT_TRUE(reader.ok());
+  ASSERT_EQ(truncate(file("d/a").c_str(), 100), 0);
+  std::vector<std::byte> out(10000);
+  Status status = (*reader)->read_at(0, out);
+  EXPECT_EQ(code(status), "INCOMPLETE");
+  EXPECT_NE(status.message().find("end at 100"), std::string::npos) << status.message();
+}
+
+// ---- processes ----
+
+TEST_F(Posix, OfRacingProcessesExactlyOneWinsEachSlot) {
+  constexpr int kProcesses = 6, kRounds = 100;
+  int ready[2], start[2], won[2];
+  ASSERT_TRUE(pipe(ready) == 0 && pipe(start) == 0 && pipe(won) == 0);
+  std::vector<pid_t> children;
+  for (int p = 0; p < kProcesses; p++) {
+    children.push_back(fork());
+    if (children.back() != 0) continue;
+    close(start[1]);
+    auto mine = open_posix(root_, {}).take();
+    std::string data(10000, static_cast<char>('A' + p));
+    char byte = 0;
+    bool fine = write(ready[1], "r", 1) == 1 && read(start[0], &byte, 1) == 0;
+    for (unsigned char round = 0; fine && round < kRounds; round++) {
+      Status status = mine->put_if_absent("d/" + std::to_string(round), as_bytes(data));
+      if (status.ok())
+        fine = write(won[1], &round, 1) == 1;
+      else
+        fine = status.code() == CKPT_EXISTS && read_text(*mine, "d/" + std::to_string(round)).size() == 10000;
+    }
+    _exit(fine ? 0 : 1);
+  }
+  char byte;
+  for (int p = 0; p < kProcesses; p++) ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  close(start[1]);
+  for (pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  close(won[1]);
+  std::vector<int> winners(kRounds);
+  for (unsigned char round; read(won[0], &round, 1) == 1;) winners[round]++;
+  EXPECT_EQ(winners, std::vector<int>(kRounds, 1));
+  EXPECT_EQ(store_->list("d")->size(), size_t{kRounds});
+  for (int fd : {ready[0], ready[1], start[0], won[0]}) close(fd);
+}
+
+TEST_F(Posix, ALockKeepsOtherProcessesOut) {
+  ASSERT_TRUE(store_->put_if_absent("d/a", {}).ok());
+  auto held = store_->lock_shared("d/a");
+  ASSERT_TRUE(held.ok());
+  in_child({}, [&] {
+    auto other = open_posix(root_, {}).take();
+    EXPECT_EQ(code(other->try_lock_exclusive("d/a").status()), "CONFLICT");
+    EXPECT_EQ(code(other->lock_shared("d/a").status()), "OK");
+  });
+}
+
+TEST_F(Posix, ALockEndsWithItsOwnerThoughAForkedChildHasTheDescriptorToo) {
+  ASSERT_TRUE(store_->put_if_absent("d/a", {}).ok());
+  auto held = store_->lock_shared("d/a");
+  ASSERT_TRUE(held.ok());
+  int hold[2];
+  ASSERT_EQ(pipe(hold), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    char byte = 0;
+    close(hold[1]);
+    _exit(read(hold[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  (*held).reset();
+  EXPECT_EQ(code(store_->try_lock_exclusive("d/a").status()), "OK");
+  close(hold[1]);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  close(hold[0]);
+}
+
+TEST_F(Posix, DescriptorsDoNotLeak) {
+  auto count = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); };
+  auto before = count();
+  for (int i = 0; i < 20; i++) {
+    (void)store_->put_if_absent("d/a", as_bytes("x"));
+    (void)store_->create("d/b", 1 << 20);
+    (void)store_->open("d/a");
+    (void)store_->open("d");
+    (void)store_->list("d");
+    (void)store_->lock_shared("d/a");
+    (void)store_->make_directory("e/f");
+    (void)store_->move_directory("e/f", "e/g");
+    (void)store_->remove_directory("e/g", "");
+    (void)store_->prepare();
+  }
+  EXPECT_EQ(count(), before);
+}
+
+}  // namespace
+}  // namespace ckpt::store

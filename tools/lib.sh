@@ -1,0 +1,87 @@
+# Helpers of the commands in tools/; sourced, not run. Needs bash; sets $repo and changes into it.
+set -euo pipefail
+repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$repo"
+export LC_ALL=C.UTF-8 PIP_DISABLE_PIP_VERSION_CHECK=1
+jobs=$(nproc)
+
+if [[ -t 1 ]]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
+
+say() { printf '%s== %s%s\n' "$bold" "$*" "$plain"; }
+die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
+now() { date +%s.%N; }
+# seconds_since START [DECIMALS]; never 0, so that it can be divided by
+seconds_since() {
+  awk -v a="$1" -v b="$(now)" -v d="${2:-1}" 'BEGIN { t = b - a; if (t < 0.01) t = 0.01; printf "%." d "f", t }'
+}
+
+# step TITLE COMMAND…: says what is done, does it, says how long it took. A failure ends the script (set -e).
+# The command is not part of a condition: bash would ignore errors inside it.
+step() {
+  step_title=$1 step_start=$(now); shift
+  say "$step_title"
+  "$@"
+  printf '   done in %s s\n' "$(seconds_since "$step_start")"
+  step_title=
+}
+step_title=
+
+# What the script leaves behind: a script may have a function `cleanup` for that.
+on_exit() {
+  local status=$?
+  trap - EXIT
+  if [[ $status != 0 && -n $step_title ]]; then
+    printf '== FAILED after %s s: %s\n' "$(seconds_since "$step_start")" "$step_title"
+  fi
+  if declare -F cleanup >/dev/null; then cleanup; fi
+  exit "$status"
+}
+trap on_exit EXIT
+
+# quietly LOG COMMAND…: output goes to LOG, and is shown when the command fails.
+quietly() {
+  local log=$1; shift
+  mkdir -p "$(dirname "$log")"
+  "$@" >"$log" 2>&1 || { tail -n 60 "$log"; echo "   (all of it: $log)"; return 1; }
+}
+
+# What the build and the tests need from Debian; nothing else is used.
+packages=(
+  ca-certificates g++ cmake ninja-build ccache pkg-config binutils
+  flatbuffers-compiler libflatbuffers-dev liblz4-dev libxxhash-dev
+  libgtest-dev libcli11-dev libfmt-dev nlohmann-json3-dev libbenchmark-dev
+  python3 python3-pip python3-venv
+)
+
+missing_packages() {
+  local package
+  for package in "${packages[@]}"; do
+    dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || echo "$package"
+  done
+}
+
+# Installs what is missing; without a missing package it needs neither network nor root.
+install_packages() {
+  local missing=() as_root=()
+  mapfile -t missing < <(missing_packages)
+  [[ ${#missing[@]} -gt 0 ]] || { echo "   nothing to install"; return 0; }
+  command -v apt-get >/dev/null || die "needs Debian or Ubuntu to install: ${missing[*]}"
+  if [[ $(id -u) != 0 ]]; then
+    command -v sudo >/dev/null || die "as root, please: apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  echo "   installing ${missing[*]}"
+  as_root+=(env DEBIAN_FRONTEND=noninteractive)
+  quietly build/log/apt-update.txt "${as_root[@]}" apt-get update -q </dev/null
+  as_root+=(apt-get install -q -y --no-install-recommends)
+  quietly build/log/apt-install.txt "${as_root[@]}" "${missing[@]}" </dev/null
+}
+
+# build PRESET [TARGET…] with the CMake settings in $settings
+build() {
+  local preset=$1 targets=() target; shift
+  for target in "$@"; do targets+=(--target "$target"); done
+  quietly "build/log/$preset-configure.txt" cmake --preset "$preset" "${settings[@]}"
+  quietly "build/log/$preset-build.txt" cmake --build --preset "$preset" -j "$jobs" "${targets[@]}"
+}
+settings=()
