@@ -23,7 +23,8 @@
  *   Text        NUL-terminated UTF-8. Text that a call returns is borrowed and lives as long as the object it came
  *               from. Strings passed in are copied before the call returns.
  *   Structs     Set `struct_size = sizeof(the struct)` before any call, zero the rest; fields are only ever appended.
- *   Units       Sizes in bytes, offsets, extents and strides in elements, times in milliseconds, unless a name says otherwise.
+ *   Units       Sizes in bytes; offsets, extents and strides in elements; times in milliseconds, unless a name says
+ *               otherwise.
  *   fork        After fork() the child may only free; frees there do nothing, and every other call returns CKPT_FORKED.
  *   Abbreviated statuses: any call may also return INVALID (the caller's mistake), NOMEM, FORKED and INTERNAL (ours).
  */
@@ -353,8 +354,9 @@ CKPT_API const char *ckpt_save_id(const ckpt_save *save);
 
 /* Saves and returns when the outcome is known (or, with wait=0 on ranks other than 0, when this rank's part is
  * durable). OK on rank 0 means that the checkpoint is durable, complete and committed.
- * Statuses: EXISTS (on_existing=error), MISMATCH, INCOMPLETE, FENCED, ABORTED, TIMEOUT, CANCELLED, COMMIT_UNKNOWN, CONFLICT,
- * IO, NO_SPACE. After any of them but COMMIT_UNKNOWN nothing was committed. */
+ * On the other ranks OK says that it is committed; that it is durable only rank 0 can tell.
+ * Statuses: EXISTS (on_existing=error), MISMATCH, INCOMPLETE, FENCED, ABORTED, TIMEOUT, CANCELLED, COMMIT_UNKNOWN,
+ * CONFLICT, IO, NO_SPACE. After any of them but COMMIT_UNKNOWN nothing was committed. */
 CKPT_API ckpt_status ckpt_save_run(ckpt_save *save, ckpt_error **err);
 
 /* The same in the background. The caller's memory may change again once the job is STAGED. */
@@ -454,14 +456,14 @@ CKPT_API ckpt_status ckpt_reader_map(const ckpt_reader *reader, const char *tens
                                      const void **data, uint64_t *size, ckpt_error **err);
 
 /* Checks a checkpoint in the background: verify_mode "full" reads every byte of every part, "quick" sizes, headers,
- * trailers and indexes, "sample" the chunks of share sample_k of sample_n. Damage does not end the job early: the job ends OK
- * and ckpt_job_report lists every damage; an empty report is a sound checkpoint.
+ * trailers and indexes, "sample" the chunks of share sample_k of sample_n. Damage does not end the job early: the job
+ * ends OK and ckpt_job_report lists every damage; an empty report is a sound checkpoint.
  * Options: verify_mode, sample_k, sample_n, threads. Statuses of the job: IO, GONE, CANCELLED. */
 CKPT_API ckpt_status ckpt_reader_verify(const ckpt_reader *reader, const ckpt_options *options, ckpt_job **out,
                                         ckpt_error **err);
 
-/* Compares two checkpoints: names, dtypes, shapes, objects and attributes, then (values=1) the elements. Equal content has an
- * empty report. Options: values, threads. Statuses: CORRUPT, IO, GONE. */
+/* Compares two checkpoints: names, dtypes, shapes, objects and attributes, then (values=1) the elements. Equal content
+ * has an empty report. Options: values, threads. Statuses: CORRUPT, IO, GONE. */
 CKPT_API ckpt_status ckpt_reader_diff(const ckpt_reader *a, const ckpt_reader *b, const ckpt_options *options,
                                       ckpt_report **out, ckpt_error **err);
 
@@ -476,7 +478,8 @@ CKPT_API ckpt_status ckpt_load_new(ckpt_load **out, const ckpt_reader *reader, c
 
 /* Asks for a region of a tensor or alias in caller memory; resharding is asking for another box than was saved.
  * `desc->shape` must be the tensor's shape and `desc->dtype` its dtype (or CKPT_TENSOR_CONVERT set): MISMATCH.
- * A name that the checkpoint lacks is reported by run or start, by option `strict`. */
+ * A name that the checkpoint lacks is reported by run or start, by option `strict`. Where strides make elements of the
+ * memory overlap, which one stays is undefined. */
 CKPT_API ckpt_status ckpt_load_add_tensor(ckpt_load *load, const char *name, const ckpt_tensor_desc *desc, void *data,
                                           uint64_t data_bytes, int32_t device_type, int32_t device_id,
                                           ckpt_error **err);
@@ -579,6 +582,7 @@ CKPT_API void ckpt_report_free(ckpt_report *report);
 /* Saves a safetensors file, or a Hugging Face set (a directory or its model.safetensors.index.json), as a checkpoint
  * of its own run (default "import"), so that a running trainer is not fenced. The file split and the metadata are
  * kept as attributes for ckpt_export. `info` (nullable) receives the result.
+ * The files are mapped: one that somebody truncates meanwhile can end the process with SIGBUS.
  * Options: run, on_existing, compression, threads. Statuses: NOT_FOUND, FORMAT, EXISTS, IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_import(const ckpt_store *store, const char *path, const char *label, int64_t step,
                                  const ckpt_options *options, ckpt_checkpoint_info *info, ckpt_error **err);

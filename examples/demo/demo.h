@@ -85,8 +85,9 @@ std::string rate_text(uint64_t bytes, double seconds);  // "262.1 MB in 0.31 s, 
 }  // namespace demo
 
 // Calls ckpt_`function` with a place for its error; ends the process where it fails.
-#define CKPT_MUST(function, ...)                    \
-  do {                                              \
-    ckpt_error* err_ = nullptr;                     \
-    demo::must(function(__VA_ARGS__, &err_), err_); \
+#define CKPT_MUST(function, ...)                        \
+  do {                                                  \
+    ckpt_error* err_ = nullptr;                         \
+    ckpt_status status_ = function(__VA_ARGS__, &err_); \
+    demo::must(status_, err_);                          \
   } while (0)

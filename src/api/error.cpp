@@ -52,18 +52,22 @@ Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc) {
 using namespace ckpt;
 
 const char* ckpt_version_string(void) { return CKPT_VERSION; }
-int32_t ckpt_version_number(void) { return CKPT_VERSION_MAJOR * 1000000 + CKPT_VERSION_MINOR * 1000 + CKPT_VERSION_PATCH; }
+int32_t ckpt_version_number(void) {
+  return CKPT_VERSION_MAJOR * 1000000 + CKPT_VERSION_MINOR * 1000 + CKPT_VERSION_PATCH;
+}
 
 const char* ckpt_status_name(ckpt_status status) {
   switch (status) {
-#define CKPT_NAME(name) case CKPT_##name: return #name;
-    CKPT_NAME(OK) CKPT_NAME(INVALID) CKPT_NAME(UNSUPPORTED) CKPT_NAME(FORKED) CKPT_NAME(CANCELLED)
-    CKPT_NAME(NOT_FOUND) CKPT_NAME(EXISTS) CKPT_NAME(GONE)
-    CKPT_NAME(CORRUPT) CKPT_NAME(FORMAT) CKPT_NAME(REVISION) CKPT_NAME(INCOMPLETE)
-    CKPT_NAME(MISMATCH) CKPT_NAME(CONFLICT) CKPT_NAME(FENCED) CKPT_NAME(ABORTED) CKPT_NAME(TIMEOUT) CKPT_NAME(COMMIT_UNKNOWN)
-    CKPT_NAME(IO) CKPT_NAME(NO_SPACE) CKPT_NAME(NOMEM) CKPT_NAME(INTERNAL)
+#define CKPT_NAME(name) \
+  case CKPT_##name:     \
+    return #name;
+    CKPT_NAME(OK)
+    CKPT_NAME(INVALID) CKPT_NAME(UNSUPPORTED) CKPT_NAME(FORKED) CKPT_NAME(CANCELLED) CKPT_NAME(NOT_FOUND)
+        CKPT_NAME(EXISTS) CKPT_NAME(GONE) CKPT_NAME(CORRUPT) CKPT_NAME(FORMAT) CKPT_NAME(REVISION) CKPT_NAME(INCOMPLETE)
+            CKPT_NAME(MISMATCH) CKPT_NAME(CONFLICT) CKPT_NAME(FENCED) CKPT_NAME(ABORTED) CKPT_NAME(TIMEOUT)
+                CKPT_NAME(COMMIT_UNKNOWN) CKPT_NAME(IO) CKPT_NAME(NO_SPACE) CKPT_NAME(NOMEM) CKPT_NAME(INTERNAL)
 #undef CKPT_NAME
-    default: return "UNKNOWN";
+                    default : return "UNKNOWN";
   }
 }
 
@@ -77,6 +81,10 @@ void ckpt_error_free(ckpt_error* err) {
   if (err != api::nomem_error()) delete err;
 }
 
-const char* ckpt_dtype_name(int32_t dtype) { return dtype < 0 || dtype > 0xffff ? "dtype" : dtype_name(static_cast<uint16_t>(dtype)); }
-int32_t ckpt_dtype_bits(int32_t dtype) { return dtype < 0 || dtype > 0xffff ? 0 : dtype_bits(static_cast<uint16_t>(dtype)); }
+const char* ckpt_dtype_name(int32_t dtype) {
+  return dtype < 0 || dtype > 0xffff ? "dtype" : dtype_name(static_cast<uint16_t>(dtype));
+}
+int32_t ckpt_dtype_bits(int32_t dtype) {
+  return dtype < 0 || dtype > 0xffff ? 0 : dtype_bits(static_cast<uint16_t>(dtype));
+}
 int32_t ckpt_dtype_find(const char* name) { return name ? dtype_find(name) : -1; }

@@ -36,7 +36,9 @@ struct Owned {
 // Gives the caller the explanation of a failure; OK clears *err.
 ckpt_status give(Status status, ckpt_error** err);
 
-inline Status forked_status() { return Status(CKPT_FORKED, "this object was made before fork(); the child can only free it"); }
+inline Status forked_status() {
+  return Status(CKPT_FORKED, "this object was made before fork(); the child can only free it");
+}
 inline Status null_status(const char* what) { return Status(CKPT_INVALID, std::string(what) + " is NULL"); }
 
 ckpt_status give_nomem(ckpt_error** err) noexcept;
@@ -73,7 +75,8 @@ Status put_info(const Info& info, Info* out) {
   return Ok();
 }
 
-// Reads a descriptor of a caller whose struct may be shorter or longer. INVALID where a longer one uses fields that we do not know.
+// Reads a descriptor of a caller whose struct may be shorter or longer. INVALID where a longer one uses fields that we
+// do not know.
 Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc);
 
 }  // namespace ckpt::api

@@ -6,7 +6,8 @@
 using namespace ckpt;
 using namespace ckpt::api;
 
-ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step, const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err) {
+ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
+                        const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!store || !path || !label) return null_status("store, path or label");
     if (store->forked()) return forked_status();

@@ -19,19 +19,22 @@ ckpt_status ckpt_load_new(ckpt_load** out, const ckpt_reader* reader, const ckpt
   });
 }
 
-ckpt_status ckpt_load_add_tensor(ckpt_load* load, const char* name, const ckpt_tensor_desc* desc, void* data, uint64_t data_bytes, int32_t device_type, int32_t,
-                                 ckpt_error** err) {
+ckpt_status ckpt_load_add_tensor(ckpt_load* load, const char* name, const ckpt_tensor_desc* desc, void* data,
+                                 uint64_t data_bytes, int32_t device_type, int32_t, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(load));
     if (!name) return null_status("name");
     if (device_type != CKPT_DEVICE_CPU && device_type != CKPT_DEVICE_CUDA_HOST)
-      return Status(CKPT_UNSUPPORTED, strprintf("device type %d: this build takes CPU memory (1) and pinned host memory (3)", device_type));
+      return Status(
+          CKPT_UNSUPPORTED,
+          strprintf("device type %d: this build takes CPU memory (1) and pinned host memory (3)", device_type));
     CKPT_ASSIGN(auto full, get_desc(desc));
     return load->load->add_tensor(name, full, data, data_bytes);
   });
 }
 
-ckpt_status ckpt_load_add_object(ckpt_load* load, const char* name, uint32_t rank, void* data, uint64_t data_bytes, ckpt_error** err) {
+ckpt_status ckpt_load_add_object(ckpt_load* load, const char* name, uint32_t rank, void* data, uint64_t data_bytes,
+                                 ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(load));
     if (!name || (!data && data_bytes)) return null_status("name or data");
@@ -55,7 +58,8 @@ ckpt_status ckpt_load_start(ckpt_load* load, ckpt_job** out, ckpt_error** err) {
     auto handle = std::make_unique<ckpt_job>();
     handle->job = std::make_shared<session::Job>();
     CKPT_TRY(load->load->begin());
-    CKPT_TRY(handle->job->start(CKPT_JOB_DONE, [kept = load->load](session::Job& running) { return kept->work(running); }));
+    CKPT_TRY(
+        handle->job->start(CKPT_JOB_DONE, [kept = load->load](session::Job& running) { return kept->work(running); }));
     *out = handle.release();
     return Ok();
   });

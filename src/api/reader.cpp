@@ -16,7 +16,8 @@ static Status no_such(const char* what, const char* name) {
   return Status(CKPT_NOT_FOUND, strprintf("%s \"%s\": not in the checkpoint", what, name)).with("tensor", name);
 }
 
-ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const char* selector, const ckpt_options* options, ckpt_error** err) {
+ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const char* selector,
+                             const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out || !store || !selector) return null_status("out, store or selector");
     if (store->forked()) return forked_status();
@@ -66,12 +67,15 @@ ckpt_status ckpt_reader_tensor_at(const ckpt_reader* reader, uint64_t index, ckp
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(reader));
     uint64_t count = reader->checkpoint->name_count();
-    if (index >= count) return Status(CKPT_NOT_FOUND, strprintf("tensor %llu of %llu", static_cast<unsigned long long>(index), static_cast<unsigned long long>(count)));
+    if (index >= count)
+      return Status(CKPT_NOT_FOUND, strprintf("tensor %llu of %llu", static_cast<unsigned long long>(index),
+                                              static_cast<unsigned long long>(count)));
     return put_info(describe(*reader->checkpoint, reader->checkpoint->named_at(index)), out);
   });
 }
 
-ckpt_status ckpt_reader_tensor_find(const ckpt_reader* reader, const char* name, ckpt_tensor_info* out, ckpt_error** err) {
+ckpt_status ckpt_reader_tensor_find(const ckpt_reader* reader, const char* name, ckpt_tensor_info* out,
+                                    ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(reader));
     if (!name) return null_status("name");
@@ -81,7 +85,8 @@ ckpt_status ckpt_reader_tensor_find(const ckpt_reader* reader, const char* name,
   });
 }
 
-ckpt_status ckpt_reader_segment_at(const ckpt_reader* reader, const char* tensor, uint32_t number, ckpt_segment_info* out, ckpt_error** err) {
+ckpt_status ckpt_reader_segment_at(const ckpt_reader* reader, const char* tensor, uint32_t number,
+                                   ckpt_segment_info* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(reader));
     if (!tensor) return null_status("tensor");
@@ -89,7 +94,8 @@ ckpt_status ckpt_reader_segment_at(const ckpt_reader* reader, const char* tensor
     auto* found = index.find_tensor(tensor);
     if (!found) return no_such("tensor", tensor);
     auto segments = index.segments_of(*found);
-    if (number >= segments.size()) return Status(CKPT_NOT_FOUND, strprintf("segment %u of %zu", number, segments.size()));
+    if (number >= segments.size())
+      return Status(CKPT_NOT_FOUND, strprintf("segment %u of %zu", number, segments.size()));
     const auto& segment = segments[number];
     Region region = index.region_of(segment, found->ndim());
     ckpt_segment_info info{};
@@ -122,24 +128,30 @@ static ckpt_object_info describe(const Checkpoint& checkpoint, const fb::Object&
   return info;
 }
 
-uint64_t ckpt_reader_object_count(const ckpt_reader* reader) { return reader ? reader->checkpoint->index().objects.size() : 0; }
+uint64_t ckpt_reader_object_count(const ckpt_reader* reader) {
+  return reader ? reader->checkpoint->index().objects.size() : 0;
+}
 
 ckpt_status ckpt_reader_object_at(const ckpt_reader* reader, uint64_t index, ckpt_object_info* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(reader));
     auto objects = reader->checkpoint->index().objects;
-    if (index >= objects.size()) return Status(CKPT_NOT_FOUND, strprintf("object %llu of %zu", static_cast<unsigned long long>(index), objects.size()));
+    if (index >= objects.size())
+      return Status(CKPT_NOT_FOUND,
+                    strprintf("object %llu of %zu", static_cast<unsigned long long>(index), objects.size()));
     return put_info(describe(*reader->checkpoint, objects[index]), out);
   });
 }
 
-ckpt_status ckpt_reader_object_find(const ckpt_reader* reader, const char* name, uint32_t rank, ckpt_object_info* out, ckpt_error** err) {
+ckpt_status ckpt_reader_object_find(const ckpt_reader* reader, const char* name, uint32_t rank, ckpt_object_info* out,
+                                    ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(reader));
     if (!name) return null_status("name");
     const format::Index& index = reader->checkpoint->index();
     for (const auto& object : index.objects)
-      if (index.text(object.name()) == name && (object.scope() == CKPT_OBJECT_SHARED || object.rank() == rank)) return put_info(describe(*reader->checkpoint, object), out);
+      if (index.text(object.name()) == name && (object.scope() == CKPT_OBJECT_SHARED || object.rank() == rank))
+        return put_info(describe(*reader->checkpoint, object), out);
     return no_such("object", name).with("rank", uint64_t{rank});
   });
 }
@@ -162,11 +174,14 @@ uint64_t ckpt_reader_attr_count(const ckpt_reader* reader, const char* tensor) {
   return reader ? reader->checkpoint->index().attrs_of(tensor ? tensor : "").size() : 0;
 }
 
-ckpt_status ckpt_reader_attr_at(const ckpt_reader* reader, const char* tensor, uint64_t number, const char** key, const char** value, ckpt_error** err) {
+ckpt_status ckpt_reader_attr_at(const ckpt_reader* reader, const char* tensor, uint64_t number, const char** key,
+                                const char** value, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(reader));
     auto attrs = reader->checkpoint->index().attrs_of(tensor ? tensor : "");
-    if (number >= attrs.size()) return Status(CKPT_NOT_FOUND, strprintf("attribute %llu of %zu", static_cast<unsigned long long>(number), attrs.size()));
+    if (number >= attrs.size())
+      return Status(CKPT_NOT_FOUND,
+                    strprintf("attribute %llu of %zu", static_cast<unsigned long long>(number), attrs.size()));
     if (key) *key = reader->checkpoint->c_text(attrs[number].key());
     if (value) *value = reader->checkpoint->c_text(attrs[number].value());
     return Ok();
@@ -183,45 +198,55 @@ const char* ckpt_reader_attr(const ckpt_reader* reader, const char* tensor, cons
 
 // ---- the whole ----
 
-ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const ckpt_options* options, const void** data, uint64_t* size, ckpt_error** err) {
+ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const ckpt_options* options,
+                            const void** data, uint64_t* size, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(reader));
     if (!tensor || !data || !size) return null_status("tensor, data or size");
-    CKPT_ASSIGN(Bytes bytes, session::map_tensor(*reader->checkpoint, tensor, options_of(options).integer("verify") != 0));
+    CKPT_ASSIGN(Bytes bytes,
+                session::map_tensor(*reader->checkpoint, tensor, options_of(options).integer("verify") != 0));
     *data = bytes.data();
     *size = bytes.size();
     return Ok();
   });
 }
 
-ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_options* options, ckpt_job** out, ckpt_error** err) {
+ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_options* options, ckpt_job** out,
+                               ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(reader));
     if (!out) return null_status("out");
     const Options& bag = options_of(options);
     std::string mode = bag.str("verify_mode");
-    session::VerifyOptions settings{
-        .mode = mode == "full" ? session::VerifyMode::kFull : mode == "quick" ? session::VerifyMode::kQuick : session::VerifyMode::kSample,
-        .sample_k = static_cast<uint64_t>(bag.integer("sample_k")),
-        .sample_n = static_cast<uint64_t>(bag.integer("sample_n")),
-        .threads = thread_count(bag.integer("threads"))};
-    if (settings.sample_k > settings.sample_n) return Status(CKPT_INVALID, strprintf("sample %llu of %llu", static_cast<unsigned long long>(settings.sample_k), static_cast<unsigned long long>(settings.sample_n)));
+    session::VerifyOptions settings{.mode = mode == "full"    ? session::VerifyMode::kFull
+                                            : mode == "quick" ? session::VerifyMode::kQuick
+                                                              : session::VerifyMode::kSample,
+                                    .sample_k = static_cast<uint64_t>(bag.integer("sample_k")),
+                                    .sample_n = static_cast<uint64_t>(bag.integer("sample_n")),
+                                    .threads = thread_count(bag.integer("threads"))};
+    if (settings.sample_k > settings.sample_n)
+      return Status(CKPT_INVALID, strprintf("sample %llu of %llu", static_cast<unsigned long long>(settings.sample_k),
+                                            static_cast<unsigned long long>(settings.sample_n)));
     auto handle = std::make_unique<ckpt_job>();
     handle->job = std::make_shared<session::Job>();
-    CKPT_TRY(handle->job->start(CKPT_JOB_DONE, [kept = reader->checkpoint, settings](session::Job& job) { return session::verify_checkpoint(*kept, settings, job); }));
+    CKPT_TRY(handle->job->start(CKPT_JOB_DONE, [kept = reader->checkpoint, settings](session::Job& job) {
+      return session::verify_checkpoint(*kept, settings, job);
+    }));
     *out = handle.release();
     return Ok();
   });
 }
 
-ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b, const ckpt_options* options, ckpt_report** out, ckpt_error** err) {
+ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b, const ckpt_options* options, ckpt_report** out,
+                             ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(a));
     CKPT_TRY(check(b));
     if (!out) return null_status("out");
     auto report = std::make_unique<ckpt_report>();
     const Options& bag = options_of(options);
-    CKPT_TRY(session::diff_checkpoints(*a->checkpoint, *b->checkpoint, bag.integer("values") != 0, thread_count(bag.integer("threads")), &report->report));
+    CKPT_TRY(session::diff_checkpoints(*a->checkpoint, *b->checkpoint, bag.integer("values") != 0,
+                                       thread_count(bag.integer("threads")), &report->report));
     *out = report.release();
     return Ok();
   });

@@ -9,7 +9,8 @@ size_t ckpt_report_count(const ckpt_report* report) { return report ? report->re
 ckpt_status ckpt_report_at(const ckpt_report* report, size_t index, ckpt_finding* out, ckpt_error** err) {
   return guard(err, [&] {
     if (!report) return null_status("report");
-    if (index >= report->report.findings.size()) return Status(CKPT_NOT_FOUND, strprintf("finding %zu of %zu", index, report->report.findings.size()));
+    if (index >= report->report.findings.size())
+      return Status(CKPT_NOT_FOUND, strprintf("finding %zu of %zu", index, report->report.findings.size()));
     const session::Finding& from = report->report.findings[index];
     ckpt_finding finding{};
     finding.kind = from.kind;

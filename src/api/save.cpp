@@ -9,7 +9,8 @@ static Status check(const ckpt_save* save) {
   return save->forked() ? forked_status() : Ok();
 }
 
-ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const char* label, int64_t step, const ckpt_options* options, ckpt_error** err) {
+ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const char* label, int64_t step,
+                          const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out || !session || !label) return null_status("out, session or label");
     if (session->forked()) return forked_status();
@@ -22,11 +23,12 @@ ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const ch
 // Only host memory is read by this build; CUDA's pinned host memory is host memory too.
 static Status check_device(int32_t device_type) {
   if (device_type == CKPT_DEVICE_CPU || device_type == CKPT_DEVICE_CUDA_HOST) return Ok();
-  return Status(CKPT_UNSUPPORTED, strprintf("device type %d: this build takes CPU memory (1) and pinned host memory (3)", device_type));
+  return Status(CKPT_UNSUPPORTED,
+                strprintf("device type %d: this build takes CPU memory (1) and pinned host memory (3)", device_type));
 }
 
-ckpt_status ckpt_save_add_tensor(ckpt_save* save, const char* name, const ckpt_tensor_desc* desc, const void* data, uint64_t data_bytes, int32_t device_type,
-                                 int32_t, ckpt_error** err) {
+ckpt_status ckpt_save_add_tensor(ckpt_save* save, const char* name, const ckpt_tensor_desc* desc, const void* data,
+                                 uint64_t data_bytes, int32_t device_type, int32_t, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(save));
     if (!name) return null_status("name");
@@ -36,15 +38,18 @@ ckpt_status ckpt_save_add_tensor(ckpt_save* save, const char* name, const ckpt_t
   });
 }
 
-ckpt_status ckpt_save_add_object(ckpt_save* save, const char* name, const char* media_type, int32_t scope, const void* data, uint64_t size, ckpt_error** err) {
+ckpt_status ckpt_save_add_object(ckpt_save* save, const char* name, const char* media_type, int32_t scope,
+                                 const void* data, uint64_t size, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(save));
     if (!name || (!data && size)) return null_status("name or data");
-    return save->save->add_object(name, media_type ? media_type : "application/octet-stream", scope, {static_cast<const std::byte*>(data), size});
+    return save->save->add_object(name, media_type ? media_type : "application/octet-stream", scope,
+                                  {static_cast<const std::byte*>(data), size});
   });
 }
 
-ckpt_status ckpt_save_add_alias(ckpt_save* save, const char* name, const char* target, const ckpt_tensor_desc* view, ckpt_error** err) {
+ckpt_status ckpt_save_add_alias(ckpt_save* save, const char* name, const char* target, const ckpt_tensor_desc* view,
+                                ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(save));
     if (!name || !target) return null_status("name or target");
@@ -54,7 +59,8 @@ ckpt_status ckpt_save_add_alias(ckpt_save* save, const char* name, const char* t
   });
 }
 
-ckpt_status ckpt_save_set_attr(ckpt_save* save, const char* tensor, const char* key, const char* value, ckpt_error** err) {
+ckpt_status ckpt_save_set_attr(ckpt_save* save, const char* tensor, const char* key, const char* value,
+                               ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(save));
     if (!key || !value) return null_status("key or value");
@@ -80,7 +86,8 @@ ckpt_status ckpt_save_start(ckpt_save* save, ckpt_job** out, ckpt_error** err) {
     auto handle = std::make_unique<ckpt_job>();
     handle->job = std::make_shared<session::Job>();
     CKPT_TRY(save->save->begin());
-    CKPT_TRY(handle->job->start(CKPT_JOB_COMMITTED, [kept = save->save](session::Job& running) { return kept->work(running, true); }));
+    CKPT_TRY(handle->job->start(CKPT_JOB_COMMITTED,
+                                [kept = save->save](session::Job& running) { return kept->work(running, true); }));
     *out = handle.release();
     return Ok();
   });

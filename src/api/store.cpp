@@ -31,7 +31,8 @@ size_t ckpt_list_count(const ckpt_list* list) { return list ? list->entries.size
 ckpt_status ckpt_list_at(const ckpt_list* list, size_t index, ckpt_checkpoint_info* out, ckpt_error** err) {
   return guard(err, [&] {
     if (!list) return null_status("list");
-    if (index >= list->entries.size()) return Status(CKPT_NOT_FOUND, strprintf("entry %zu of %zu", index, list->entries.size()));
+    if (index >= list->entries.size())
+      return Status(CKPT_NOT_FOUND, strprintf("entry %zu of %zu", index, list->entries.size()));
     ckpt_checkpoint_info info{};
     session::fill_info(list->entries[index], &info);
     return put_info(info, out);
@@ -40,7 +41,8 @@ ckpt_status ckpt_list_at(const ckpt_list* list, size_t index, ckpt_checkpoint_in
 
 void ckpt_list_free(ckpt_list* list) { release(list); }
 
-ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const ckpt_options* options, ckpt_checkpoint_info* out, ckpt_error** err) {
+ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const ckpt_options* options,
+                            ckpt_checkpoint_info* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!store || !selector) return null_status("store or selector");
     if (store->forked()) return forked_status();
@@ -59,25 +61,31 @@ ckpt_status ckpt_store_remove(const ckpt_store* store, const char* id, ckpt_erro
   });
 }
 
-ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* options, ckpt_report** report, ckpt_error** err) {
+ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* options, ckpt_report** report,
+                             ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!store) return null_status("store");
     if (store->forked()) return forked_status();
     const Options& bag = options_of(options);
     auto findings = std::make_unique<ckpt_report>();
-    CKPT_TRY(session::apply_retention(*store->store, {bag.str("run"), bag.integer("keep_last"), bag.integer("keep_every"), bag.str("protect"), bag.integer("dry_run") == 1}, &findings->report));
+    CKPT_TRY(session::apply_retention(*store->store,
+                                      {bag.str("run"), bag.integer("keep_last"), bag.integer("keep_every"),
+                                       bag.str("protect"), bag.integer("dry_run") == 1},
+                                      &findings->report));
     if (report) *report = findings.release();
     return Ok();
   });
 }
 
-ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckpt_options* options, ckpt_report** report, ckpt_error** err) {
+ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckpt_options* options,
+                              ckpt_report** report, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!store || !id) return null_status("store or id");
     if (store->forked()) return forked_status();
     const Options& bag = options_of(options);
     auto findings = std::make_unique<ckpt_report>();
-    CKPT_TRY(session::repair_checkpoint(*store->store, id, bag.integer("dry_run") != 0, bag.integer("force") != 0, &findings->report));
+    CKPT_TRY(session::repair_checkpoint(*store->store, id, bag.integer("dry_run") != 0, bag.integer("force") != 0,
+                                        &findings->report));
     if (report) *report = findings.release();
     return Ok();
   });

@@ -3,7 +3,8 @@
 namespace ckpt {
 
 #define CKPT_OPTION_STR(key, fallback, choices, used_by, help) {#key, false, 0, 0, 0, fallback, choices, used_by, help},
-#define CKPT_OPTION_INT(key, fallback, min, max, used_by, help) {#key, true, fallback, min, max, #fallback, "", used_by, help},
+#define CKPT_OPTION_INT(key, fallback, min, max, used_by, help) \
+  {#key, true, fallback, min, max, #fallback, "", used_by, help},
 static constexpr OptionRow kRows[] = {
 #include "base/options.def"
 };
@@ -19,7 +20,8 @@ static const OptionRow* find_row(std::string_view key) {
 }
 
 static Status unknown(std::string_view key) {
-  return Status(CKPT_INVALID, "unknown option \"" + std::string(key) + "\"; ckpt_option_at lists them").with("found", std::string(key));
+  return Status(CKPT_INVALID, "unknown option \"" + std::string(key) + "\"; ckpt_option_at lists them")
+      .with("found", std::string(key));
 }
 
 static bool is_choice(std::string_view choices, std::string_view value) {
@@ -36,9 +38,11 @@ Status Options::set_str(std::string_view key, std::string_view value) {
   const OptionRow* row = find_row(key);
   if (!row) return unknown(key);
   if (row->is_int)
-    return Status(CKPT_INVALID, strprintf("option %s takes a number, found text \"%s\"", row->key, std::string(value).c_str()));
+    return Status(CKPT_INVALID,
+                  strprintf("option %s takes a number, found text \"%s\"", row->key, std::string(value).c_str()));
   if (*row->choices && !is_choice(row->choices, value))
-    return Status(CKPT_INVALID, strprintf("option %s: expected one of %s, found \"%s\"", row->key, row->choices, std::string(value).c_str()))
+    return Status(CKPT_INVALID, strprintf("option %s: expected one of %s, found \"%s\"", row->key, row->choices,
+                                          std::string(value).c_str()))
         .with("expected", row->choices)
         .with("found", std::string(value));
   values_.insert_or_assign(std::string(key), std::string(value));
@@ -50,11 +54,13 @@ Status Options::set_int(std::string_view key, int64_t value) {
   if (!row) return unknown(key);
   if (!row->is_int) return Status(CKPT_INVALID, strprintf("option %s takes text, found a number", row->key));
   if (value < row->min || value > row->max)
-    return Status(CKPT_INVALID, strprintf("option %s: expected %lld to %lld, found %lld", row->key, static_cast<long long>(row->min),
-                                       static_cast<long long>(row->max), static_cast<long long>(value)))
+    return Status(CKPT_INVALID,
+                  strprintf("option %s: expected %lld to %lld, found %lld", row->key, static_cast<long long>(row->min),
+                            static_cast<long long>(row->max), static_cast<long long>(value)))
         .with("found", std::to_string(value));
   if (key == "chunk_bytes" && value % 4096)
-    return Status(CKPT_INVALID, strprintf("option chunk_bytes: expected a multiple of 4096, found %lld", static_cast<long long>(value)));
+    return Status(CKPT_INVALID, strprintf("option chunk_bytes: expected a multiple of 4096, found %lld",
+                                          static_cast<long long>(value)));
   values_.insert_or_assign(std::string(key), value);
   return Ok();
 }

@@ -51,13 +51,18 @@ std::string strprintf(const char* pattern, ...) {
 static ckpt_status code_of_errno(int error) {
   switch (error) {
     case ENOENT:
-    case ENOTDIR: return CKPT_NOT_FOUND;
-    case EEXIST: return CKPT_EXISTS;
+    case ENOTDIR:
+      return CKPT_NOT_FOUND;
+    case EEXIST:
+      return CKPT_EXISTS;
     case ENOSPC:
     case EDQUOT:
-    case EFBIG: return CKPT_NO_SPACE;
-    case ENOMEM: return CKPT_NOMEM;
-    default: return CKPT_IO;
+    case EFBIG:
+      return CKPT_NO_SPACE;
+    case ENOMEM:
+      return CKPT_NOMEM;
+    default:
+      return CKPT_IO;
   }
 }
 
@@ -65,7 +70,7 @@ Status from_errno(int error, std::string_view action, std::string_view path) {
   char text[128];
   const char* reason = strerror_r(error, text, sizeof text);
   return Status(code_of_errno(error), strprintf("%.*s %.*s: %s", static_cast<int>(action.size()), action.data(),
-                                             static_cast<int>(path.size()), path.data(), reason))
+                                                static_cast<int>(path.size()), path.data(), reason))
       .with("path", std::string(path))
       .with("errno", std::to_string(error));
 }

@@ -76,14 +76,14 @@ Status from_errno(int error, std::string_view action, std::string_view path);
 #define CKPT_CONCAT(a, b) CKPT_CONCAT_(a, b)
 
 // Returns the error to the caller, or goes on.
-#define CKPT_TRY(expression)                                   \
-  do {                                                         \
+#define CKPT_TRY(expression)                                                           \
+  do {                                                                                 \
     if (::ckpt::Status try_status = (expression); !try_status.ok()) return try_status; \
   } while (0)
 
 // CKPT_ASSIGN(auto x, f()): x = the value of f(), or returns its error.
 #define CKPT_ASSIGN(target, expression) CKPT_ASSIGN_(CKPT_CONCAT(try_result_, __LINE__), target, expression)
-#define CKPT_ASSIGN_(result, target, expression)             \
-  auto result = (expression);                                \
-  if (!result.ok()) return std::move(result).status();       \
+#define CKPT_ASSIGN_(result, target, expression)       \
+  auto result = (expression);                          \
+  if (!result.ok()) return std::move(result).status(); \
   target = result.take()

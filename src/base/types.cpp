@@ -30,7 +30,8 @@ static int hex_digit(char c) {
 
 Result<Id> id_from_hex(std::string_view text) {
   unsigned char bytes[16];
-  if (text.size() != 32) return Status(CKPT_INVALID, strprintf("an id has 32 hexadecimal digits, found %zu characters", text.size()));
+  if (text.size() != 32)
+    return Status(CKPT_INVALID, strprintf("an id has 32 hexadecimal digits, found %zu characters", text.size()));
   for (size_t i = 0; i < 16; i++) {
     int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
     if (high < 0 || low < 0) return Status(CKPT_INVALID, "an id has 32 hexadecimal digits, found another character");
@@ -55,20 +56,31 @@ struct DtypeName {
   const char* name;
 };
 static constexpr DtypeName kDtypes[] = {
-    {CKPT_DTYPE_I4, "i4"},           {CKPT_DTYPE_I8, "i8"},
-    {CKPT_DTYPE_I16, "i16"},         {CKPT_DTYPE_I32, "i32"},
-    {CKPT_DTYPE_I64, "i64"},         {CKPT_DTYPE_U4, "u4"},
-    {CKPT_DTYPE_U8, "u8"},           {CKPT_DTYPE_U16, "u16"},
-    {CKPT_DTYPE_U32, "u32"},         {CKPT_DTYPE_U64, "u64"},
-    {CKPT_DTYPE_F16, "f16"},         {CKPT_DTYPE_F32, "f32"},
-    {CKPT_DTYPE_F64, "f64"},         {CKPT_DTYPE_BF16, "bf16"},
-    {CKPT_DTYPE_C32, "c32"},         {CKPT_DTYPE_C64, "c64"},
-    {CKPT_DTYPE_C128, "c128"},       {CKPT_DTYPE_BOOL, "bool"},
-    {CKPT_DTYPE_F8_E3M4, "f8_e3m4"}, {CKPT_DTYPE_F8_E4M3, "f8_e4m3"},
+    {CKPT_DTYPE_I4, "i4"},
+    {CKPT_DTYPE_I8, "i8"},
+    {CKPT_DTYPE_I16, "i16"},
+    {CKPT_DTYPE_I32, "i32"},
+    {CKPT_DTYPE_I64, "i64"},
+    {CKPT_DTYPE_U4, "u4"},
+    {CKPT_DTYPE_U8, "u8"},
+    {CKPT_DTYPE_U16, "u16"},
+    {CKPT_DTYPE_U32, "u32"},
+    {CKPT_DTYPE_U64, "u64"},
+    {CKPT_DTYPE_F16, "f16"},
+    {CKPT_DTYPE_F32, "f32"},
+    {CKPT_DTYPE_F64, "f64"},
+    {CKPT_DTYPE_BF16, "bf16"},
+    {CKPT_DTYPE_C32, "c32"},
+    {CKPT_DTYPE_C64, "c64"},
+    {CKPT_DTYPE_C128, "c128"},
+    {CKPT_DTYPE_BOOL, "bool"},
+    {CKPT_DTYPE_F8_E3M4, "f8_e3m4"},
+    {CKPT_DTYPE_F8_E4M3, "f8_e4m3"},
     {CKPT_DTYPE_F8_E4M3B11FNUZ, "f8_e4m3b11fnuz"},
     {CKPT_DTYPE_F8_E4M3FN, "f8_e4m3fn"},
     {CKPT_DTYPE_F8_E4M3FNUZ, "f8_e4m3fnuz"},
-    {CKPT_DTYPE_F8_E5M2, "f8_e5m2"}, {CKPT_DTYPE_F8_E5M2FNUZ, "f8_e5m2fnuz"},
+    {CKPT_DTYPE_F8_E5M2, "f8_e5m2"},
+    {CKPT_DTYPE_F8_E5M2FNUZ, "f8_e5m2fnuz"},
     {CKPT_DTYPE_F8_E8M0FNU, "f8_e8m0fnu"},
     {CKPT_DTYPE_F6_E2M3FN, "f6_e2m3fn"},
     {CKPT_DTYPE_F6_E3M2FN, "f6_e3m2fn"},
@@ -135,7 +147,7 @@ Result<uint64_t> element_bytes(uint64_t elements, uint16_t dtype) {
   unsigned __int128 bytes = (bits + 7) / 8;
   if (bytes > static_cast<unsigned __int128>(std::numeric_limits<int64_t>::max()))
     return Status(CKPT_INVALID, strprintf("%llu elements of %s take more than 2^63-1 bytes",
-                                       static_cast<unsigned long long>(elements), dtype_name(dtype)));
+                                          static_cast<unsigned long long>(elements), dtype_name(dtype)));
   return static_cast<uint64_t>(bytes);
 }
 
@@ -161,11 +173,13 @@ std::string to_text(const Box& box) {
 
 std::string to_text(const Region& region) {
   switch (region.kind) {
-    case RegionKind::kWhole: return "whole";
-    case RegionKind::kBox: return "box " + to_text(region.box);
+    case RegionKind::kWhole:
+      return "whole";
+    case RegionKind::kBox:
+      return "box " + to_text(region.box);
     case RegionKind::kFlat:
       return strprintf("flat %llu:%llu", static_cast<unsigned long long>(region.flat_offset),
-                    static_cast<unsigned long long>(region.flat_offset + region.flat_size));
+                       static_cast<unsigned long long>(region.flat_offset + region.flat_size));
   }
   return "?";
 }

@@ -16,9 +16,9 @@ namespace ckpt {
 using Bytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 
-inline constexpr uint64_t kAlign = 4096;            // of parts, direct I/O and large segments
-inline constexpr uint64_t kSmallAlign = 256;        // of small segments
-inline constexpr uint64_t kLargeSegment = 65536;    // from here on aligned to kAlign (FORMAT §5)
+inline constexpr uint64_t kAlign = 4096;          // of parts, direct I/O and large segments
+inline constexpr uint64_t kSmallAlign = 256;      // of small segments
+inline constexpr uint64_t kLargeSegment = 65536;  // from here on aligned to kAlign (FORMAT §5)
 inline constexpr uint64_t kMaxChunkBytes = 64 << 20;
 inline constexpr uint64_t kMaxInlineObject = 4096;
 inline constexpr size_t kMaxName = 4096;
@@ -38,9 +38,9 @@ struct Id {
 };
 using Digest = Id;
 
-std::string to_hex(const Id& id);                // 32 digits, the bytes in file order
-Result<Id> id_from_hex(std::string_view text);   // INVALID
-Id random_id();                                  // from the kernel
+std::string to_hex(const Id& id);               // 32 digits, the bytes in file order
+Result<Id> id_from_hex(std::string_view text);  // INVALID
+Id random_id();                                 // from the kernel
 
 // ---- checked arithmetic on numbers that callers or files supply ----
 inline bool add_overflows(uint64_t a, uint64_t b, uint64_t* sum) { return __builtin_add_overflow(a, b, sum); }
@@ -49,8 +49,8 @@ inline bool mul_overflows(uint64_t a, uint64_t b, uint64_t* product) { return __
 // ---- dtypes: DLPack code * 256 + bits ----
 inline constexpr int dtype_bits(uint16_t dtype) { return dtype & 0xff; }
 bool dtype_known(uint16_t dtype);
-const char* dtype_name(uint16_t dtype);          // "dtype" for unknown codes
-int32_t dtype_find(std::string_view name);       // -1
+const char* dtype_name(uint16_t dtype);     // "dtype" for unknown codes
+int32_t dtype_find(std::string_view name);  // -1
 // The width that a filter should work by: 1, 2, 4, 8 bytes (a complex counts as its components).
 int dtype_filter_width(uint16_t dtype);
 
@@ -65,7 +65,7 @@ struct Shape {
   static Shape of(std::span<const uint64_t> values);
   bool operator==(const Shape& other) const;
 };
-std::string to_text(const Shape& shape);         // "[2, 3]"
+std::string to_text(const Shape& shape);  // "[2, 3]"
 
 // Elements of a shape; INVALID past 2^63-1.
 Result<uint64_t> element_count(const Shape& shape);
@@ -80,14 +80,14 @@ struct Box {
   bool operator==(const Box&) const = default;
   static Box whole(const Shape& shape);
 };
-std::string to_text(const Box& box);             // "[0:2, 3:5]"
+std::string to_text(const Box& box);  // "[0:2, 3:5]"
 
 enum class RegionKind : uint8_t { kWhole = 0, kBox = 1, kFlat = 2 };
 
 // Which elements of a tensor a piece of memory or a segment is.
 struct Region {
   RegionKind kind = RegionKind::kWhole;
-  Box box;                              // kBox
+  Box box;                                  // kBox
   uint64_t flat_offset = 0, flat_size = 0;  // kFlat
   bool operator==(const Region&) const = default;
 };

@@ -177,7 +177,7 @@ Error run(const Args& args) {
   Options options;
   CLI_TRY(make_options(args, &options));
   Opened opened;
-  CLI_TRY(open_checkpoint(args.checkpoint, options, &opened));
+  CLI_TRY(open_checkpoint(args.checkpoint, args, options, &opened));
   return args.object.empty() ? cat_tensor(args, opened.reader, options) : cat_object(args, opened.reader, options);
 }
 

@@ -27,16 +27,9 @@ constexpr Words kWords = {"diff", "compare two checkpoints",
 
 std::string difference_text(double value) { return std::isnan(value) ? "-" : fmt::format("{:.6g}", value); }
 
+// "tensor "w": only in the first".
 std::string structure_text(const ckpt_finding& finding) {
-  std::string text = escaped(finding.text != nullptr ? finding.text : finding.name != nullptr ? finding.name : "");
-  switch (finding.kind) {
-    case CKPT_FINDING_MISSING:
-      return "only in A: " + text + "\n";
-    case CKPT_FINDING_EXTRA:
-      return "only in B: " + text + "\n";
-    default:
-      return fmt::format("{}: {}\n", finding_name(finding.kind), text);
-  }
+  return escaped(finding.text != nullptr ? finding.text : finding_name(finding.kind)) + "\n";
 }
 
 void print_findings(const std::vector<ckpt_finding>& findings) {
@@ -62,8 +55,8 @@ Error run(const Args& args, int* exit_code) {
   CLI_TRY(make_options(args, &options));
   if (args.structure_only) CLI_TRY(call(ckpt_options_set_int, options, "values", 0));
   Opened a, b;
-  CLI_TRY(open_checkpoint(args.a, options, &a));
-  CLI_TRY(open_checkpoint(args.b, options, &b));
+  CLI_TRY(open_checkpoint(args.a, args, options, &a));
+  CLI_TRY(open_checkpoint(args.b, args, options, &b));
   Report report;
   CLI_TRY(call(ckpt_reader_diff, a.reader, b.reader, options, report.out()));
   std::vector<ckpt_finding> findings;

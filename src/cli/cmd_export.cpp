@@ -27,7 +27,7 @@ Error run(const Args& args) {
   Options options;
   CLI_TRY(make_options(args, &options));
   Opened opened;
-  CLI_TRY(open_checkpoint(args.checkpoint, options, &opened));
+  CLI_TRY(open_checkpoint(args.checkpoint, args, options, &opened));
   CLI_TRY(call(ckpt_export, opened.reader, args.path.c_str(), options));
   print(fmt::format("exported {} to {}\n", opened.info.id, escaped(args.path)));
   if (opened.info.object_count > 0) {

@@ -48,7 +48,8 @@ Error print_options(bool as_json) {
 Error run(const Args& args, const CLI::App& app) {
   if (args.topic == "options") return print_options(args.json);
   if (args.topic.empty()) {
-    print(app.help());
+    // app.help() would be that of the command that was chosen, which is this one.
+    print(app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal));
     return {};
   }
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {

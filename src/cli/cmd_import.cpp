@@ -22,7 +22,7 @@ constexpr Words kWords = {"import", "save a safetensors file as a checkpoint",
                           "are kept for ckpt export. The store is made if it is not there.",
                           "  ckpt import model.safetensors /data/run7 --label pretrained\n"
                           "  ckpt import ./Llama-3-8B /data/models --label llama3-8b -o compression=auto\n"
-                          "  ckpt info /data/run7@label:pretrained -o run=import\n",
+                          "  ckpt info /data/models@label:llama3-8b\n",
                           "0 saved and durable, 2 error"};
 
 Error run(const Args& args) {
@@ -35,7 +35,7 @@ Error run(const Args& args) {
   if (args.json) {
     print_json(to_json(info));
   } else {
-    print(fmt::format("imported {}: {} tensors, {}\n", info.id, info.tensor_count, human_bytes(info.bytes)));
+    print(fmt::format("imported {}: {}, {}\n", info.id, counted(info.tensor_count, "tensor"), human_bytes(info.bytes)));
   }
   return {};
 }

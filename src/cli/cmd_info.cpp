@@ -45,8 +45,9 @@ std::string identity_text(const ckpt_checkpoint_info& info) {
   line("run", info.run);
   line("step", info.step < 0 ? "-" : fmt::format("{}", info.step));
   line("state", fmt::format("{}{}{}", state_name(info.state), foreign ? ", foreign" : "", rebuilt ? ", rebuilt" : ""));
-  line("written", fmt::format("{} by {}, {} ranks", time_text(info.created_unix_ms), info.writer, info.world_size));
-  line("size", fmt::format("{} in {} parts", human_bytes(info.bytes), info.part_count));
+  line("written",
+       fmt::format("{} by {}, {}", time_text(info.created_unix_ms), info.writer, counted(info.world_size, "rank")));
+  line("size", fmt::format("{} in {}", human_bytes(info.bytes), counted(info.part_count, "part")));
   line("order", fmt::format("token {}, attempt {}, sequence {}", info.token, info.attempt, info.sequence));
   line("save id", info.save_id);
   line("session id", info.session_id);
@@ -250,7 +251,7 @@ Error run(const Args& args) {
   Options options;
   CLI_TRY(make_options(args, &options));
   Opened opened;
-  CLI_TRY(open_checkpoint(args.checkpoint, options, &opened));
+  CLI_TRY(open_checkpoint(args.checkpoint, args, options, &opened));
   std::vector<ckpt_tensor_info> tensors;
   std::vector<ckpt_object_info> objects;
   CLI_TRY(read_tensors(opened.reader, args.pattern, &tensors));

@@ -128,7 +128,7 @@ bool is_damage(ckpt_status status) {
 }
 
 Error check(const Args& args, ckpt_options* options, Opened* opened, Job* job, Report* report, Outcome* outcome) {
-  CLI_TRY(open_checkpoint(args.checkpoint, options, opened));
+  CLI_TRY(open_checkpoint(args.checkpoint, args, options, opened));
   outcome->id = opened->info.id;
   CLI_TRY(call(ckpt_reader_verify, opened->reader, options, job->out()));
   CLI_TRY(wait_for(*job, outcome));

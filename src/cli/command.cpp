@@ -1,9 +1,11 @@
 #include "cli/command.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -38,12 +40,41 @@ Error set_option(ckpt_options* options, const std::string& setting) {
   return call(ckpt_options_set_int, options, key.c_str(), number);
 }
 
+bool names_run(const Common& common) {
+  return std::any_of(common.settings.begin(), common.settings.end(),
+                     [](const std::string& setting) { return setting.starts_with("run="); });
+}
+
+// The run of all committed checkpoints of a store; "" where there are several or none.
+Error only_run(const ckpt_store* store, std::string* run) {
+  List list;
+  CLI_TRY(call(ckpt_store_list, store, list.out()));
+  std::set<std::string> runs;
+  for (size_t i = 0; i < ckpt_list_count(list); ++i) {
+    auto info = sized<ckpt_checkpoint_info>();
+    CLI_TRY(call(ckpt_list_at, list, i, &info));
+    if (info.state == CKPT_CHECKPOINT_COMMITTED) runs.insert(info.run);
+  }
+  *run = runs.size() == 1 ? *runs.begin() : "";
+  return {};
+}
+
+Error open_in_only_run(const std::string& selector, const Common& common, Opened* out) {
+  std::string run;
+  CLI_TRY(only_run(out->store, &run));
+  if (run.empty()) return {CKPT_NOT_FOUND, "no run to choose"};
+  Options options;
+  CLI_TRY(make_options(common, &options));
+  CLI_TRY(call(ckpt_options_set_str, options, "run", run.c_str()));
+  return call(ckpt_reader_open, out->reader.out(), out->store, selector.c_str(), options);
+}
+
 Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 }  // namespace
 
 CLI::App* add_command(CLI::App& app, const Words& words, Common* common, bool with_json) {
-  CLI::App* command = app.add_subcommand(words.name, std::string(words.summary) + "\n\n" + words.teaching);
+  CLI::App* command = app.add_subcommand(words.name, std::string(words.summary) + "\n\n" + words.teaching + "\n");
   command->footer(std::string("Examples:\n") + words.examples + "\nExit codes: " + words.exits);
   command->add_option("-o", common->settings, "set any option of the library: KEY=VALUE (see ckpt help options)")
       ->allow_extra_args(false)
@@ -58,11 +89,13 @@ Error make_options(const Common& common, Options* out) {
   return {};
 }
 
-Error open_checkpoint(const std::string& argument, const ckpt_options* options, Opened* out) {
+Error open_checkpoint(const std::string& argument, const Common& common, const ckpt_options* options, Opened* out) {
   Target target;
   CLI_TRY(locate(argument, &target));
   CLI_TRY(call(ckpt_store_open, out->store.out(), target.store.c_str(), options));
-  CLI_TRY(call(ckpt_reader_open, out->reader.out(), out->store, target.selector.c_str(), options));
+  Error error = call(ckpt_reader_open, out->reader.out(), out->store, target.selector.c_str(), options);
+  bool elsewhere = error.status() == CKPT_NOT_FOUND && target.kind != Target::Kind::kDirectory && !names_run(common);
+  if (error && !(elsewhere && !open_in_only_run(target.selector, common, out))) return error;
   out->info = sized<ckpt_checkpoint_info>();
   return call(ckpt_reader_info, out->reader, &out->info);
 }

@@ -60,7 +60,9 @@ struct Opened {
   Reader reader;
   ckpt_checkpoint_info info;
 };
-Error open_checkpoint(const std::string& argument, const ckpt_options* options, Opened* out);
+// Opens what `argument` names. Where it names no checkpoint of the run and -o run=… was not given, the only run that
+// the store has is meant, so that an imported model needs no option.
+Error open_checkpoint(const std::string& argument, const Common& common, const ckpt_options* options, Opened* out);
 
 // Text that goes to stdout as it is.
 void print(std::string_view text);

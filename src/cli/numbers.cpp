@@ -33,7 +33,7 @@ double decode_e8m0(uint32_t pattern) {
   return pattern == 0xff ? kNan : std::ldexp(1.0, static_cast<int>(pattern) - 127);
 }
 
-// The distance to the nearest other number of the format; patterns of one sign are in order.
+// The distance to the nearest other finite number of the format; patterns of one sign are in order.
 double spacing(const FloatFormat& format, uint32_t pattern, double value) {
   uint32_t magnitudes = (1u << (format_bits(format) - 1)) - 1;
   uint32_t magnitude = pattern & magnitudes;
@@ -52,13 +52,15 @@ std::string special_text(double value) { return std::isnan(value) ? "nan" : valu
 std::string with_point(std::string text) { return text.find_first_of(".en") == std::string::npos ? text + ".0" : text; }
 
 std::string short_float_text(const FloatFormat& format, uint32_t pattern) {
+  constexpr double kExactBelow = 1e6;
   double value = decode_float(format, pattern);
   if (!std::isfinite(value)) return special_text(value);
-  if (value == 0) return std::signbit(value) ? "-0.0" : "0.0";
+  // 65500 would tell 65504 from its neighbours, but whole numbers are better believed when they are exact.
+  bool whole = std::fabs(value) < kExactBelow && std::trunc(value) == value;
   double reach = spacing(format, pattern, value) / 2;
-  for (int digits = 1; digits < 17; ++digits) {
-    std::string text = fmt::format("{:.{}g}", value, digits);
-    if (std::fabs(std::strtod(text.c_str(), nullptr) - value) < reach) return with_point(text);
+  for (int digits = 1; !whole && digits < 17; ++digits) {
+    double rounded = std::strtod(fmt::format("{:.{}g}", value, digits).c_str(), nullptr);
+    if (std::fabs(rounded - value) < reach) return with_point(fmt::format("{}", rounded));
   }
   return with_point(fmt::format("{}", value));
 }

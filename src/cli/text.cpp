@@ -55,6 +55,10 @@ bool use_color() {
 
 }  // namespace
 
+std::string counted(uint64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string human_bytes(uint64_t bytes) {
   static constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   return scaled(static_cast<double>(bytes), 1024, kUnits);

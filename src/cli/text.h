@@ -9,10 +9,11 @@
 
 namespace cli {
 
-std::string human_bytes(uint64_t bytes);                 // "512 B", "1.5 MiB"
-std::string human_rate(double bytes_per_second);         // "3.1 GB/s"
-std::string human_duration(uint64_t seconds);            // "12 s", "3 min", "5 h", "9 d"
-std::string shape_text(std::span<const int64_t> shape);  // "[2, 3]"
+std::string counted(uint64_t count, std::string_view noun);  // "1 part", "2 parts"
+std::string human_bytes(uint64_t bytes);                     // "512 B", "1.5 MiB"
+std::string human_rate(double bytes_per_second);             // "3.1 GB/s"
+std::string human_duration(uint64_t seconds);                // "12 s", "3 min", "5 h", "9 d"
+std::string shape_text(std::span<const int64_t> shape);      // "[2, 3]"
 
 // Control characters and broken UTF-8 as \n, \t, \x1b: text from a file never steers the terminal.
 std::string escaped(std::string_view text);

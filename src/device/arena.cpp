@@ -15,7 +15,8 @@ Result<Mapping> Mapping::make(uint64_t bytes) {
   uint64_t size = round_up(bytes, bytes >= kHugePage ? kHugePage : kAlign);
   void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED)
-    return Status(CKPT_NOMEM, strprintf("cannot map %llu bytes of memory: errno %d", static_cast<unsigned long long>(size), errno));
+    return Status(CKPT_NOMEM,
+                  strprintf("cannot map %llu bytes of memory: errno %d", static_cast<unsigned long long>(size), errno));
   if (bytes >= kHugePage) madvise(data, size, MADV_HUGEPAGE);
   madvise(data, size, MADV_DONTFORK);
   mapping.data_ = static_cast<std::byte*>(data);

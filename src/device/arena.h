@@ -9,13 +9,17 @@
 
 namespace ckpt::device {
 
-// An aligned, zeroed stretch of memory of its own mapping. Large ones ask for huge pages, since fresh small pages cost more than the copy into them.
+// An aligned, zeroed stretch of memory of its own mapping. Large ones ask for huge pages, since fresh small pages cost
+// more than the copy into them.
 class Mapping {
  public:
   // NOMEM.
   static Result<Mapping> make(uint64_t bytes);
   Mapping() = default;
-  Mapping(Mapping&& other) noexcept : data_(other.data_), size_(other.size_) { other.data_ = nullptr; other.size_ = 0; }
+  Mapping(Mapping&& other) noexcept : data_(other.data_), size_(other.size_) {
+    other.data_ = nullptr;
+    other.size_ = 0;
+  }
   Mapping& operator=(Mapping&& other) noexcept;
   ~Mapping();
 

@@ -43,13 +43,13 @@ static Summary summary_of(const fb::Summary* in) {
 
 static Status check_summary(const Summary& summary) {
   if (summary.revision > CKPT_FORMAT_REVISION)
-    return Status(CKPT_REVISION, strprintf("written in format revision %u, this library reads up to %d", summary.revision,
-                                        CKPT_FORMAT_REVISION))
+    return Status(CKPT_REVISION, strprintf("written in format revision %u, this library reads up to %d",
+                                           summary.revision, CKPT_FORMAT_REVISION))
         .with("expected", uint64_t{CKPT_FORMAT_REVISION})
         .with("found", uint64_t{summary.revision});
   if (summary.required_features != 0)
     return Status(CKPT_REVISION, strprintf("needs features that this library does not know: bits 0x%llx",
-                                        static_cast<unsigned long long>(summary.required_features)))
+                                           static_cast<unsigned long long>(summary.required_features)))
         .with("found", summary.required_features);
   CKPT_TRY(check_label(summary.label));
   return check_run(summary.run);
@@ -100,7 +100,9 @@ Result<Index> Index::open(Bytes bytes, IndexKind kind) {
   return index;
 }
 
-Shape Index::shape_of(const fb::Tensor& tensor) const { return Shape::of(numbers.subspan(tensor.shape(), tensor.ndim())); }
+Shape Index::shape_of(const fb::Tensor& tensor) const {
+  return Shape::of(numbers.subspan(tensor.shape(), tensor.ndim()));
+}
 
 Region Index::region_of(const fb::Segment& segment, int ndim) const {
   Region region;
@@ -118,8 +120,9 @@ Region Index::region_of(const fb::Segment& segment, int ndim) const {
 }
 
 const fb::Tensor* Index::find_tensor(std::string_view name) const {
-  auto at = std::lower_bound(tensors.begin(), tensors.end(), name,
-                             [this](const fb::Tensor& tensor, std::string_view key) { return text(tensor.name()) < key; });
+  auto at =
+      std::lower_bound(tensors.begin(), tensors.end(), name,
+                       [this](const fb::Tensor& tensor, std::string_view key) { return text(tensor.name()) < key; });
   return at != tensors.end() && text(at->name()) == name ? &*at : nullptr;
 }
 
@@ -130,8 +133,9 @@ const fb::Alias* Index::find_alias(std::string_view name) const {
 }
 
 std::span<const fb::Attr> Index::attrs_of(std::string_view owner) const {
-  auto first = std::lower_bound(attrs.begin(), attrs.end(), owner,
-                                [this](const fb::Attr& attr, std::string_view key) { return text(attr.owner()) < key; });
+  auto first = std::lower_bound(attrs.begin(), attrs.end(), owner, [this](const fb::Attr& attr, std::string_view key) {
+    return text(attr.owner()) < key;
+  });
   auto last = std::upper_bound(first, attrs.end(), owner,
                                [this](std::string_view key, const fb::Attr& attr) { return key < text(attr.owner()); });
   return {first, last};

@@ -39,8 +39,9 @@ enum class IndexKind { kManifest, kPart };
 // A validated view of an encoded index. The bytes must outlive it and be aligned to 8.
 class Index {
  public:
-  // Checks structure and every rule of FORMAT §4 but two that need more than one record at a time: coverage (session/coverage)
-  // and overlap of chunks (verify). `data_end(part)` is where the part's own index starts. FORMAT, REVISION.
+  // Checks structure and every rule of FORMAT §4 but two that need more than one record at a time: coverage
+  // (session/coverage) and overlap of chunks (verify). `data_end(part)` is where the part's own index starts. FORMAT,
+  // REVISION.
   static Result<Index> open(Bytes bytes, IndexKind kind);
 
   Summary summary;
@@ -76,7 +77,8 @@ class Index {
  private:
   Status validate(IndexKind kind) const;
   Status validate_tensors(IndexKind kind) const;
-  Status validate_segment(const fb::Tensor& tensor, const fb::Segment& segment, const Shape& shape, IndexKind kind) const;
+  Status validate_segment(const fb::Tensor& tensor, const fb::Segment& segment, const Shape& shape,
+                          IndexKind kind) const;
   Status validate_chunks(std::string_view owner, std::span<const fb::Chunk> list, uint64_t bytes, bool raw) const;
   Status validate_objects(IndexKind kind) const;
   Status validate_aliases(IndexKind kind) const;
@@ -84,8 +86,8 @@ class Index {
   bool text_ok(const fb::Text& text) const;
 };
 
-// Collects the records of an index in canonical order and encodes them. Callers add tensors, then aliases, objects, attributes,
-// each in the order of FORMAT §4; positions are handed out here and nowhere else.
+// Collects the records of an index in canonical order and encodes them. Callers add tensors, then aliases, objects,
+// attributes, each in the order of FORMAT §4; positions are handed out here and nowhere else.
 class IndexBuilder {
  public:
   Summary summary;
@@ -93,21 +95,23 @@ class IndexBuilder {
 
   void add_tensor(std::string_view name, uint16_t dtype, const Shape& shape);
   // A segment of the tensor added last.
-  void add_segment(uint32_t part, const Region& region, const Shape& shape, Codec codec, Filter filter, int filter_width,
-                   std::span<const fb::Chunk> chunks);
-  void add_alias(std::string_view name, std::string_view target, bool is_view, std::span<const uint64_t> view, int ndim);
+  void add_segment(uint32_t part, const Region& region, const Shape& shape, Codec codec, Filter filter,
+                   int filter_width, std::span<const fb::Chunk> chunks);
+  void add_alias(std::string_view name, std::string_view target, bool is_view, std::span<const uint64_t> view,
+                 int ndim);
   struct ObjectRecord {
     std::string_view name, media_type;
     uint8_t scope, placement;
     uint32_t rank, part;
     uint64_t size;
     Digest digest;
-    Bytes inline_bytes;                  // placement 0
-    std::span<const fb::Chunk> chunks;   // placement 1
+    Bytes inline_bytes;                 // placement 0
+    std::span<const fb::Chunk> chunks;  // placement 1
   };
   void add_object(const ObjectRecord& object);
   void add_attr(std::string_view owner, std::string_view key, std::string_view value);
-  void add_group(uint64_t id, uint32_t index, uint32_t count, const Digest& digest, uint64_t entries, const fb::Chunk& list);
+  void add_group(uint64_t id, uint32_t index, uint32_t count, const Digest& digest, uint64_t entries,
+                 const fb::Chunk& list);
 
   uint64_t object_count() const { return objects_.size(); }
 
@@ -149,10 +153,11 @@ struct Slot {
   Summary summary;      // of a manifest
   Tombstone tombstone;  // else
 };
-// Checks framing, digests and the summary of a whole MANIFEST file; not yet the index itself. CORRUPT, FORMAT, REVISION.
+// Checks framing, digests and the summary of a whole MANIFEST file; not yet the index itself. CORRUPT, FORMAT,
+// REVISION.
 Result<Slot> open_slot(Bytes file);
-// The same from the end of the file alone, for listing: `tail` holds the last bytes (at least 72) of a file of `file_size` bytes.
-// INVALID where the tail is too short for the summary; "needed" says how many bytes there must be.
+// The same from the end of the file alone, for listing: `tail` holds the last bytes (at least 72) of a file of
+// `file_size` bytes. INVALID where the tail is too short for the summary; "needed" says how many bytes there must be.
 Result<Slot> open_slot_tail(Bytes tail, uint64_t file_size, uint64_t* needed);
 
 }  // namespace ckpt::format

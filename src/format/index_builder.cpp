@@ -47,17 +47,18 @@ void IndexBuilder::add_segment(uint32_t part, const Region& region, const Shape&
                       tensor.segment_count() + 1);
 }
 
-void IndexBuilder::add_alias(std::string_view name, std::string_view target, bool is_view, std::span<const uint64_t> view,
-                             int ndim) {
+void IndexBuilder::add_alias(std::string_view name, std::string_view target, bool is_view,
+                             std::span<const uint64_t> view, int ndim) {
   fb::Text name_text = put_text(name), target_text = put_text(target);
-  aliases_.emplace_back(name_text, target_text, static_cast<uint8_t>(is_view), uint8_t{0}, static_cast<uint16_t>(ndim), 0u,
-                        put_numbers(view));
+  aliases_.emplace_back(name_text, target_text, static_cast<uint8_t>(is_view), uint8_t{0}, static_cast<uint16_t>(ndim),
+                        0u, put_numbers(view));
 }
 
 void IndexBuilder::add_object(const ObjectRecord& object) {
   fb::Text name = put_text(object.name), media_type = put_text(object.media_type);
   objects_.emplace_back(name, media_type, object.scope, object.placement, uint16_t{0}, object.rank, object.size,
-                        inline_data_.size(), digest_of(object.digest), object.part, 0u, chunks_.size(), object.chunks.size());
+                        inline_data_.size(), digest_of(object.digest), object.part, 0u, chunks_.size(),
+                        object.chunks.size());
   inline_data_.insert(inline_data_.end(), object.inline_bytes.begin(), object.inline_bytes.end());
   chunks_.insert(chunks_.end(), object.chunks.begin(), object.chunks.end());
 }
@@ -79,10 +80,10 @@ static flatbuffers::Offset<fb::Summary> put_summary(flatbuffers::FlatBufferBuild
   auto writer = builder.CreateString(summary.writer);
   fb::Digest store_id = digest_of(summary.store_id), session_id = digest_of(summary.session_id);
   fb::Digest save_id = digest_of(summary.save_id);
-  return fb::CreateSummary(builder, summary.revision, summary.required_features, &store_id, &session_id, &save_id, run, label,
-                           summary.token, summary.attempt, summary.sequence, summary.step, summary.world_size, writer,
-                           summary.created_unix_ms, summary.part_count, summary.tensor_count, summary.object_count,
-                           summary.part_bytes, summary.rebuilt);
+  return fb::CreateSummary(builder, summary.revision, summary.required_features, &store_id, &session_id, &save_id, run,
+                           label, summary.token, summary.attempt, summary.sequence, summary.step, summary.world_size,
+                           writer, summary.created_unix_ms, summary.part_count, summary.tensor_count,
+                           summary.object_count, summary.part_bytes, summary.rebuilt);
 }
 
 static std::vector<std::byte> take(const flatbuffers::FlatBufferBuilder& builder) {
@@ -103,13 +104,16 @@ static flatbuffers::Offset<flatbuffers::Vector<const T*>> put(flatbuffers::FlatB
 }
 
 Result<std::vector<std::byte>> IndexBuilder::encode() const {
-  uint64_t bytes = names_.size() + numbers_.size() * 8 + parts.size() * sizeof(fb::Part) + tensors_.size() * sizeof(fb::Tensor) +
-                   segments_.size() * sizeof(fb::Segment) + chunks_.size() * sizeof(fb::Chunk) +
-                   objects_.size() * sizeof(fb::Object) + inline_data_.size() + aliases_.size() * sizeof(fb::Alias) +
-                   attrs_.size() * sizeof(fb::Attr) + groups_.size() * sizeof(fb::Group);
+  uint64_t bytes = names_.size() + numbers_.size() * 8 + parts.size() * sizeof(fb::Part) +
+                   tensors_.size() * sizeof(fb::Tensor) + segments_.size() * sizeof(fb::Segment) +
+                   chunks_.size() * sizeof(fb::Chunk) + objects_.size() * sizeof(fb::Object) + inline_data_.size() +
+                   aliases_.size() * sizeof(fb::Alias) + attrs_.size() * sizeof(fb::Attr) +
+                   groups_.size() * sizeof(fb::Group);
   if (bytes > kMaxIndexBytes)
-    return Status(CKPT_UNSUPPORTED, strprintf("the index takes %llu bytes, more than the 2 GiB of format revision 0; larger "
-                                           "chunk_bytes make it smaller", static_cast<unsigned long long>(bytes)));
+    return Status(CKPT_UNSUPPORTED,
+                  strprintf("the index takes %llu bytes, more than the 2 GiB of format revision 0; larger "
+                            "chunk_bytes make it smaller",
+                            static_cast<unsigned long long>(bytes)));
   flatbuffers::FlatBufferBuilder builder(bytes + 4096);
   auto chunks = put(builder, chunks_);
   auto segments = put(builder, segments_);
@@ -125,8 +129,8 @@ Result<std::vector<std::byte>> IndexBuilder::encode() const {
   auto groups = put(builder, groups_);
   auto part_list = put(builder, parts);
   auto identity = put_summary(builder, summary);
-  builder.Finish(fb::CreateIndex(builder, identity, names, numbers, part_list, tensors, segments, chunks, objects, inline_data,
-                                 aliases, attrs, groups),
+  builder.Finish(fb::CreateIndex(builder, identity, names, numbers, part_list, tensors, segments, chunks, objects,
+                                 inline_data, aliases, attrs, groups),
                  "CKPI");
   return take(builder);
 }

@@ -1,4 +1,5 @@
-// The rules of FORMAT §4 for untrusted indexes: ranges inside their columns, canonical order, sums. All arithmetic on file numbers is checked.
+// The rules of FORMAT §4 for untrusted indexes: ranges inside their columns, canonical order, sums. All arithmetic on
+// file numbers is checked.
 #include <algorithm>
 
 #include "format/index.h"
@@ -25,7 +26,12 @@ Status Index::validate(IndexKind kind) const {
   if (kind == IndexKind::kPart) return parts.empty() ? Ok() : bad("a part's index lists parts");
   uint64_t part_bytes = 0;
   for (const fb::Part& part : parts) {
-    if (part.kind() != 0) return Status(CKPT_UNSUPPORTED, strprintf("a part of kind %d, which this library does not read yet", part.kind()));
+    if (part.kind() == 0 &&
+        (part.rank() != static_cast<size_t>(&part - parts.data()) || part.pad() != 0 || part.pad2() != 0))
+      return bad(strprintf("part %zu is of rank %u", &part - parts.data(), part.rank()));
+    if (part.kind() != 0)
+      return Status(CKPT_UNSUPPORTED,
+                    strprintf("a part of kind %d, which this library does not read yet", part.kind()));
     if (add_overflows(part_bytes, part.size(), &part_bytes)) return bad("the sizes of the parts overflow");
   }
   if (parts.size() != summary.world_size || parts.size() != summary.part_count || part_bytes != summary.part_bytes ||
@@ -43,23 +49,27 @@ Status Index::validate_tensors(IndexKind kind) const {
     if (Status status = check_tensor_name(name); !status.ok()) return bad(status.message());
     if (&tensor != tensors.data() && name <= previous) return bad("tensor " + quoted(name) + " is out of order");
     previous = name;
-    if (tensor.ndim() > kMaxNdim || !range_ok(tensor.shape(), tensor.ndim(), numbers.size()) || dtype_bits(tensor.dtype()) == 0)
+    if (tensor.ndim() > kMaxNdim || tensor.reserved() != 0 ||
+        !range_ok(tensor.shape(), tensor.ndim(), numbers.size()) || dtype_bits(tensor.dtype()) == 0)
       return bad("tensor " + quoted(name) + " has no valid shape or dtype");
     Shape shape = shape_of(tensor);
     auto count = element_count(shape);
-    if (!count.ok() || !element_bytes(*count, tensor.dtype()).ok()) return bad("tensor " + quoted(name) + " is larger than 2^63-1 bytes");
+    if (!count.ok() || !element_bytes(*count, tensor.dtype()).ok())
+      return bad("tensor " + quoted(name) + " is larger than 2^63-1 bytes");
     if (tensor.segment_first() != next_segment || !range_ok(next_segment, tensor.segment_count(), segments.size()))
       return bad("the segments of tensor " + quoted(name) + " do not follow those before");
     next_segment += tensor.segment_count();
     const fb::Segment* before = nullptr;
     for (const fb::Segment& segment : segments_of(tensor)) {
-      if (segment.chunk_first() != next_chunk || !range_ok(next_chunk, segment.chunk_count(), chunks.size()) || segment.chunk_count() == 0)
+      if (segment.chunk_first() != next_chunk || !range_ok(next_chunk, segment.chunk_count(), chunks.size()) ||
+          segment.chunk_count() == 0)
         return bad("the chunks of tensor " + quoted(name) + " do not follow those before");
       next_chunk += segment.chunk_count();
       if (Status status = validate_segment(tensor, segment, shape, kind); !status.ok())
         return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
-      if (before && (segment.part() < before->part() ||
-                     (segment.part() == before->part() && chunks_of(segment)[0].offset() <= chunks_of(*before)[0].offset())))
+      if (before &&
+          (segment.part() < before->part() ||
+           (segment.part() == before->part() && chunks_of(segment)[0].offset() <= chunks_of(*before)[0].offset())))
         return bad("the segments of tensor " + quoted(name) + " are out of order");
       before = &segment;
     }
@@ -95,27 +105,33 @@ static bool whole_bytes(const Region& region, const Shape& shape, int bits, uint
   return aligned(region.box.offset[last]) && aligned(region.box.extent[last]) && aligned(shape[last]);
 }
 
-Status Index::validate_segment(const fb::Tensor& tensor, const fb::Segment& segment, const Shape& shape, IndexKind kind) const {
+Status Index::validate_segment(const fb::Tensor& tensor, const fb::Segment& segment, const Shape& shape,
+                               IndexKind kind) const {
   int width = segment.filter_width();
   if (segment.kind() > 1 || segment.codec() > 1 || segment.filter() > 2)
-    return Status(CKPT_UNSUPPORTED, strprintf("a segment of kind %d, codec %d, filter %d, which this library does not know", segment.kind(),
-                                           segment.codec(), segment.filter()));
+    return Status(CKPT_UNSUPPORTED,
+                  strprintf("a segment of kind %d, codec %d, filter %d, which this library does not know",
+                            segment.kind(), segment.codec(), segment.filter()));
   if (segment.filter() != 0 ? (width != 1 && width != 2 && width != 4 && width != 8) : width != 0)
     return bad(strprintf("filter width %d", width));
   if (segment.codec() == 0 && segment.filter() != 0) return bad("a filter without a codec");
   uint64_t numbers_needed = segment.kind() == 1 ? 2 : 2 * uint64_t{tensor.ndim()};
-  if (!range_ok(segment.geometry(), numbers_needed, numbers.size())) return bad("a segment's geometry lies outside the numbers");
-  if (kind == IndexKind::kManifest && segment.part() >= parts.size()) return bad(strprintf("a segment in part %u of %zu", segment.part(), parts.size()));
+  if (!range_ok(segment.geometry(), numbers_needed, numbers.size()))
+    return bad("a segment's geometry lies outside the numbers");
+  if (kind == IndexKind::kManifest && segment.part() >= parts.size())
+    return bad(strprintf("a segment in part %u of %zu", segment.part(), parts.size()));
   Region region = region_of(segment, tensor.ndim());
   uint64_t total = *element_count(shape);
   CKPT_ASSIGN(uint64_t count, region_elements(region, shape, total));
-  if (!whole_bytes(region, shape, dtype_bits(tensor.dtype()), count, total)) return bad("a segment of packed elements does not end at a whole byte");
+  if (!whole_bytes(region, shape, dtype_bits(tensor.dtype()), count, total))
+    return bad("a segment of packed elements does not end at a whole byte");
   CKPT_ASSIGN(uint64_t bytes, element_bytes(count, tensor.dtype()));
   CKPT_TRY(validate_chunks("a segment", chunks_of(segment), bytes, segment.codec() == 0));
   const fb::Chunk& last = chunks_of(segment).back();
   if (kind == IndexKind::kManifest && last.offset() + last.stored_size() > parts[segment.part()].size())
-    return bad(strprintf("a chunk ends at %llu, beyond its part of %llu bytes", static_cast<unsigned long long>(last.offset() + last.stored_size()),
-                      static_cast<unsigned long long>(parts[segment.part()].size())));
+    return bad(strprintf("a chunk ends at %llu, beyond its part of %llu bytes",
+                         static_cast<unsigned long long>(last.offset() + last.stored_size()),
+                         static_cast<unsigned long long>(parts[segment.part()].size())));
   return Ok();
 }
 
@@ -123,31 +139,38 @@ Status Index::validate_chunks(std::string_view owner, std::span<const fb::Chunk>
   uint64_t sum = 0, end = kAlign;
   for (size_t i = 0; i < list.size(); i++) {
     const fb::Chunk& chunk = list[i];
-    bool size_ok = i + 1 < list.size() ? chunk.raw_size() == list[0].raw_size() : chunk.raw_size() <= list[0].raw_size();
+    bool size_ok =
+        i + 1 < list.size() ? chunk.raw_size() == list[0].raw_size() : chunk.raw_size() <= list[0].raw_size();
     if (!size_ok || chunk.raw_size() == 0 || chunk.raw_size() > kMaxChunkBytes || chunk.stored_size() == 0 ||
         chunk.stored_size() > chunk.raw_size() || (raw && chunk.stored_size() != chunk.raw_size()))
-      return bad(strprintf("chunk %zu of %.*s has raw size %u, stored size %u", i, static_cast<int>(owner.size()), owner.data(),
-                        chunk.raw_size(), chunk.stored_size()));
+      return bad(strprintf("chunk %zu of %.*s has raw size %u, stored size %u", i, static_cast<int>(owner.size()),
+                           owner.data(), chunk.raw_size(), chunk.stored_size()));
     if (chunk.offset() < end || add_overflows(chunk.offset(), chunk.stored_size(), &end))
-      return bad(strprintf("chunk %zu of %.*s starts at %llu, before the end of what precedes it", i, static_cast<int>(owner.size()),
-                        owner.data(), static_cast<unsigned long long>(chunk.offset())));
+      return bad(strprintf("chunk %zu of %.*s starts at %llu, before the end of what precedes it", i,
+                           static_cast<int>(owner.size()), owner.data(),
+                           static_cast<unsigned long long>(chunk.offset())));
     sum += chunk.raw_size();
   }
-  return sum == bytes ? Ok() : bad(strprintf("the chunks of %.*s hold %llu bytes, expected %llu", static_cast<int>(owner.size()), owner.data(),
-                                          static_cast<unsigned long long>(sum), static_cast<unsigned long long>(bytes)));
+  return sum == bytes ? Ok()
+                      : bad(strprintf("the chunks of %.*s hold %llu bytes, expected %llu",
+                                      static_cast<int>(owner.size()), owner.data(),
+                                      static_cast<unsigned long long>(sum), static_cast<unsigned long long>(bytes)));
 }
 
 Status Index::validate_objects(IndexKind kind) const {
-  uint64_t next_chunk = segments.empty() ? 0 : segments.back().chunk_first() + segments.back().chunk_count(), next_inline = 0;
+  uint64_t next_chunk = segments.empty() ? 0 : segments.back().chunk_first() + segments.back().chunk_count(),
+           next_inline = 0;
   const fb::Object* before = nullptr;
   for (const fb::Object& object : objects) {
-    if (!text_ok(object.name()) || !text_ok(object.media_type())) return bad("the name of an object lies outside the names");
+    if (!text_ok(object.name()) || !text_ok(object.media_type()))
+      return bad("the name of an object lies outside the names");
     std::string_view name = text(object.name());
     if (Status status = check_tensor_name(name); !status.ok()) return bad(status.message());
-    bool ordered = !before || text(before->name()) < name ||
-                   (text(before->name()) == name && before->scope() == 1 && object.scope() == 1 && before->rank() < object.rank());
+    bool ordered =
+        !before || text(before->name()) < name ||
+        (text(before->name()) == name && before->scope() == 1 && object.scope() == 1 && before->rank() < object.rank());
     if (!ordered || object.scope() > 1 || (object.scope() == 0 && object.rank() != 0 && object.placement() != 2) ||
-        object.placement() > (kind == IndexKind::kManifest ? 1 : 2))
+        object.placement() > (kind == IndexKind::kManifest ? 1 : 2) || object.pad() != 0 || object.pad2() != 0)
       return bad("object " + quoted(name) + " is out of order or of no known kind");
     before = &object;
     if (object.chunk_first() != next_chunk || !range_ok(next_chunk, object.chunk_count(), chunks.size()) ||
@@ -160,14 +183,16 @@ Status Index::validate_objects(IndexKind kind) const {
       next_inline += object.size();
     }
     if (object.placement() != 1) continue;
-    if (kind == IndexKind::kManifest && object.part() >= parts.size()) return bad("object " + quoted(name) + " lies in no part");
+    if (kind == IndexKind::kManifest && object.part() >= parts.size())
+      return bad("object " + quoted(name) + " lies in no part");
     CKPT_TRY(validate_chunks("object " + quoted(name), chunks_of(object), object.size(), true));
     const fb::Chunk& last = chunks_of(object).back();
     if (kind == IndexKind::kManifest && last.offset() + last.stored_size() > parts[object.part()].size())
       return bad("object " + quoted(name) + " ends beyond its part");
   }
   for (const fb::Group& group : groups) {
-    if (group.chunk() != next_chunk++ || next_chunk > chunks.size() || group.index() >= group.count())
+    if (group.chunk() != next_chunk++ || next_chunk > chunks.size() || group.index() >= group.count() ||
+        group.count() < 2)
       return bad("a group's list does not follow what precedes it");
     const fb::Chunk& list = chunks[group.chunk()];
     CKPT_TRY(validate_chunks("a declaration list", {&list, 1}, list.raw_size(), false));
@@ -182,10 +207,12 @@ Status Index::validate_aliases(IndexKind kind) const {
     if (!text_ok(alias.name()) || !text_ok(alias.target())) return bad("the name of an alias lies outside the names");
     std::string_view name = text(alias.name());
     if (Status status = check_tensor_name(name); !status.ok()) return bad(status.message());
-    if ((&alias != aliases.data() && name <= previous) || find_tensor(name)) return bad("alias " + quoted(name) + " is out of order or a tensor");
+    if ((&alias != aliases.data() && name <= previous) || find_tensor(name))
+      return bad("alias " + quoted(name) + " is out of order or a tensor");
     previous = name;
     uint64_t count = uint64_t{1} + 2 * uint64_t{alias.ndim()};
-    if (alias.is_view() > 1 || alias.ndim() > kMaxNdim || (alias.is_view() && !range_ok(alias.view(), count, numbers.size())))
+    if (alias.is_view() > 1 || alias.pad() != 0 || alias.pad2() != 0 || alias.ndim() > kMaxNdim ||
+        (alias.is_view() && !range_ok(alias.view(), count, numbers.size())))
       return bad("the view of alias " + quoted(name) + " lies outside the numbers");
     const fb::Tensor* target = find_tensor(text(alias.target()));
     if (kind == IndexKind::kPart) continue;
@@ -196,10 +223,13 @@ Status Index::validate_aliases(IndexKind kind) const {
     bool empty = false, overflow = false;
     for (size_t i = 0; i < alias.ndim(); i++) {
       uint64_t extent = view[1 + i], stride = view[1 + alias.ndim() + i], reach = 0;
-      if (extent == 0) empty = true;
-      else overflow |= mul_overflows(extent - 1, stride, &reach) || add_overflows(last, reach, &last);
+      if (extent == 0)
+        empty = true;
+      else
+        overflow |= mul_overflows(extent - 1, stride, &reach) || add_overflows(last, reach, &last);
     }
-    if (!element_count(Shape::of(view.subspan(1, alias.ndim()))).ok() || (!empty && (overflow || last >= *element_count(shape_of(*target)))))
+    if (!element_count(Shape::of(view.subspan(1, alias.ndim()))).ok() ||
+        (!empty && (overflow || last >= *element_count(shape_of(*target)))))
       return bad("the view of alias " + quoted(name) + " leaves its tensor");
   }
   return Ok();
@@ -208,7 +238,8 @@ Status Index::validate_aliases(IndexKind kind) const {
 Status Index::validate_attrs() const {
   for (size_t i = 0; i < attrs.size(); i++) {
     const fb::Attr& attr = attrs[i];
-    if (!text_ok(attr.owner()) || !text_ok(attr.key()) || !text_ok(attr.value())) return bad("an attribute lies outside the names");
+    if (!text_ok(attr.owner()) || !text_ok(attr.key()) || !text_ok(attr.value()))
+      return bad("an attribute lies outside the names");
     if (Status status = check_attr_key(text(attr.key())); !status.ok()) return bad(status.message());
     if (i == 0) continue;
     std::string_view owner = text(attrs[i - 1].owner());

@@ -33,13 +33,16 @@ std::vector<std::byte> frame_tombstone(const Tombstone& tombstone) {
   flatbuffers::FlatBufferBuilder builder;
   auto reason = builder.CreateString(tombstone.reason);
   fb::Digest save_id = digest_of(tombstone.save_id);
-  builder.Finish(fb::CreateTombstone(builder, &save_id, tombstone.rank, tombstone.status, reason, tombstone.closed_by_token), "CKPX");
+  builder.Finish(
+      fb::CreateTombstone(builder, &save_id, tombstone.rank, tombstone.status, reason, tombstone.closed_by_token),
+      "CKPX");
   return frame({reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize()}, {}, kTombstoneKind);
 }
 
 static Result<Tombstone> decode_tombstone(Bytes bytes) {
   flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), 8, 16);
-  if (!verifier.VerifyBuffer<fb::Tombstone>("CKPX")) return Status(CKPT_FORMAT, "the tombstone is no FlatBuffer \"CKPX\"");
+  if (!verifier.VerifyBuffer<fb::Tombstone>("CKPX"))
+    return Status(CKPT_FORMAT, "the tombstone is no FlatBuffer \"CKPX\"");
   auto* in = flatbuffers::GetRoot<fb::Tombstone>(bytes.data());
   Tombstone out;
   if (in->save_id()) out.save_id = id_of(*in->save_id());
@@ -53,7 +56,8 @@ static Result<Tombstone> decode_tombstone(Bytes bytes) {
 static Status check_digest(Bytes bytes, const Digest& expected, const char* what) {
   Digest found = xxh3_128(bytes);
   if (found == expected) return Ok();
-  return Status(CKPT_CORRUPT, strprintf("%s: expected XXH3-128 %s, found %s", what, to_hex(expected).c_str(), to_hex(found).c_str()))
+  return Status(CKPT_CORRUPT,
+                strprintf("%s: expected XXH3-128 %s, found %s", what, to_hex(expected).c_str(), to_hex(found).c_str()))
       .with("expected", to_hex(expected))
       .with("found", to_hex(found));
 }
@@ -66,8 +70,9 @@ static Status check_zero(Bytes bytes, const char* what) {
 
 static Result<ManifestTrailer> trailer_at_end(Bytes tail, uint64_t file_size) {
   if (tail.size() < kManifestTrailerSize)
-    return Status(CKPT_FORMAT, strprintf("no manifest: %llu bytes, at least %llu expected", static_cast<unsigned long long>(file_size),
-                                      static_cast<unsigned long long>(kManifestTrailerSize)));
+    return Status(CKPT_FORMAT, strprintf("no manifest: %llu bytes, at least %llu expected",
+                                         static_cast<unsigned long long>(file_size),
+                                         static_cast<unsigned long long>(kManifestTrailerSize)));
   CKPT_ASSIGN(ManifestTrailer trailer, decode_manifest_trailer(tail.last(kManifestTrailerSize)));
   if (trailer.kind != kManifestKind && trailer.kind != kTombstoneKind)
     return Status(CKPT_FORMAT, strprintf("a commit record of kind %u", trailer.kind));
@@ -81,6 +86,8 @@ static Status open_small(Bytes small, const ManifestTrailer& trailer, Slot* slot
   if (slot->committed) {
     CKPT_TRY(check_digest(small, trailer.summary_digest, "the summary"));
     CKPT_ASSIGN(slot->summary, decode_summary(small));
+    if (slot->summary.revision != trailer.revision)
+      return Status(CKPT_FORMAT, "summary and trailer differ in their revision");
     return Ok();
   }
   CKPT_TRY(check_digest(small, trailer.index_digest, "the tombstone"));
@@ -95,7 +102,8 @@ Result<Slot> open_slot(Bytes file) {
   Bytes index = file.first(trailer.index_size), summary = file.subspan(summary_at, trailer.summary_size);
   CKPT_TRY(check_digest(index, trailer.index_digest, "the index"));
   CKPT_TRY(check_zero(file.subspan(index.size(), summary_at - index.size()), "after the index"));
-  CKPT_TRY(check_zero(file.subspan(summary_end, file.size() - kManifestTrailerSize - summary_end), "after the summary"));
+  CKPT_TRY(
+      check_zero(file.subspan(summary_end, file.size() - kManifestTrailerSize - summary_end), "after the summary"));
   CKPT_TRY(check_digest(summary, trailer.summary_digest, "the summary"));
   CKPT_TRY(open_small(trailer.kind == kManifestKind ? summary : index, trailer, &slot));
   if (slot.committed) slot.index = index;

@@ -28,7 +28,8 @@ static Result<format::Slot> read_slot_tail(const store::Reader& file) {
 }
 
 static bool holds_parts(const std::vector<store::Entry>& files) {
-  return std::any_of(files.begin(), files.end(), [](const auto& file) { return format::parse_part_name(file.name).has_value(); });
+  return std::any_of(files.begin(), files.end(),
+                     [](const auto& file) { return format::parse_part_name(file.name).has_value(); });
 }
 
 // What a directory without a readable commit record tells by its name and files.
@@ -39,7 +40,8 @@ static Result<CheckpointEntry> entry_without_record(const store::Store& store, s
   entry.problem = std::move(problem);
   CKPT_ASSIGN(auto files, store.list(id));
   auto name = format::parse_checkpoint_dir(id);
-  if (!name && !holds_parts(files) && entry.problem.ok()) return Status(CKPT_NOT_FOUND, store.path(id) + ": no checkpoint");
+  if (!name && !holds_parts(files) && entry.problem.ok())
+    return Status(CKPT_NOT_FOUND, store.path(id) + ": no checkpoint");
   if (name) {
     entry.summary.label = name->label;
     entry.summary.token = name->token;
@@ -60,7 +62,8 @@ Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view i
   auto slot = read_slot_tail(**file);
   if (!slot.ok()) {
     if (slot.status().code() == CKPT_IO || slot.status().code() == CKPT_NOMEM) return std::move(slot).status();
-    return entry_without_record(store, id, Status(slot.status()).in(store.path(slot_key(id))).with("path", store.path(slot_key(id))));
+    return entry_without_record(
+        store, id, Status(slot.status()).in(store.path(slot_key(id))).with("path", store.path(slot_key(id))));
   }
   if (!slot->committed) {
     CKPT_ASSIGN(auto entry, entry_without_record(store, id, Ok()));
@@ -85,7 +88,8 @@ static Id vote_store_id(std::span<const CheckpointEntry> entries) {
     count++;
     token = std::max(token, entry.summary.token);
   }
-  auto best = std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  auto best =
+      std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return best == votes.end() ? Id{} : best->first;
 }
 
@@ -93,7 +97,9 @@ static Id vote_store_id(std::span<const CheckpointEntry> entries) {
 static Result<Id> read_store_id(const store::Store& store) {
   CKPT_ASSIGN(auto bytes, store.get(format::kStoreId, 4096));
   auto id = id_from_hex(as_text(bytes).substr(0, 32));
-  if (!id.ok()) return Status(CKPT_FORMAT, store.path(format::kStoreId) + ": " + id.status().message()).with("path", store.path(format::kStoreId));
+  if (!id.ok())
+    return Status(CKPT_FORMAT, store.path(format::kStoreId) + ": " + id.status().message())
+        .with("path", store.path(format::kStoreId));
   return id;
 }
 
@@ -106,7 +112,8 @@ static Result<std::vector<CheckpointEntry>> read_entries(const store::Store& sto
     auto entry = read_entry(store, directory.name);
     if (entry.ok()) entries.push_back(entry.take());
     // One that vanished while we looked, or that is something else, is not ours to complain of.
-    else if (entry.status().code() != CKPT_NOT_FOUND) return std::move(entry).status();
+    else if (entry.status().code() != CKPT_NOT_FOUND)
+      return std::move(entry).status();
   }
   return entries;
 }
@@ -125,8 +132,7 @@ Result<Id> find_store_id(const store::Store& store) {
 Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store) {
   CKPT_ASSIGN(auto entries, read_entries(store));
   CKPT_ASSIGN(Id own, settle_store_id(store, entries));
-  for (auto& entry : entries)
-    entry.foreign = entry.state == CKPT_CHECKPOINT_COMMITTED && entry.summary.store_id != own;
+  for (auto& entry : entries) entry.foreign = entry.state == CKPT_CHECKPOINT_COMMITTED && entry.summary.store_id != own;
   auto order = [](const CheckpointEntry& e) {
     return std::tie(e.summary.run, e.summary.token, e.summary.sequence, e.summary.attempt, e.id);
   };
@@ -140,7 +146,7 @@ static bool eligible(const CheckpointEntry& entry, std::string_view run) {
 
 static Result<CheckpointEntry> not_found(const store::Store& store, std::string_view selector, std::string_view run) {
   return Status(CKPT_NOT_FOUND, strprintf("%s: no committed checkpoint \"%s\" of run \"%s\"", store.uri().c_str(),
-                                       std::string(selector).c_str(), std::string(run).c_str()))
+                                          std::string(selector).c_str(), std::string(run).c_str()))
       .with("path", store.uri())
       .with("expected", std::string(selector));
 }
@@ -153,8 +159,10 @@ static Result<CheckpointEntry> loadable(const store::Store& store, CheckpointEnt
     return entry;
   }
   if (entry.state == CKPT_CHECKPOINT_DAMAGED) return entry.problem;
-  const char* why = entry.state == CKPT_CHECKPOINT_ABORTED ? "was aborted" : "has no MANIFEST: it was never committed, or lost it";
-  return Status(entry.state == CKPT_CHECKPOINT_ABORTED ? CKPT_ABORTED : CKPT_INCOMPLETE, store.path(entry.id) + " " + why)
+  const char* why =
+      entry.state == CKPT_CHECKPOINT_ABORTED ? "was aborted" : "has no MANIFEST: it was never committed, or lost it";
+  return Status(entry.state == CKPT_CHECKPOINT_ABORTED ? CKPT_ABORTED : CKPT_INCOMPLETE,
+                store.path(entry.id) + " " + why)
       .with("path", store.path(entry.id));
 }
 
@@ -168,10 +176,12 @@ Result<CheckpointEntry> find_checkpoint(const store::Store& store, std::string_v
     std::string digits(selector.substr(5));
     char* end = nullptr;
     step = std::strtoll(digits.c_str(), &end, 10);
-    if (digits.empty() || *end || step < 0) return Status(CKPT_INVALID, "selector \"" + std::string(selector) + "\": expected step:N");
+    if (digits.empty() || *end || step < 0)
+      return Status(CKPT_INVALID, "selector \"" + std::string(selector) + "\": expected step:N");
   }
   bool latest = selector == "latest";
-  if (!latest && !by_step && !by_label && !selector.empty() && selector.find('/') == std::string_view::npos && selector[0] != '.') {
+  if (!latest && !by_step && !by_label && !selector.empty() && selector.find('/') == std::string_view::npos &&
+      selector[0] != '.') {
     auto entry = read_entry(store, selector);
     if (entry.ok()) return loadable(store, entry.take());
     if (entry.status().code() != CKPT_NOT_FOUND) return entry;
@@ -190,7 +200,8 @@ Result<uint64_t> highest_token(const store::Store& store, std::span<const Checkp
   uint64_t highest = 0;
   for (const auto& entry : entries) highest = std::max(highest, entry.summary.token);
   auto owners = store.list(format::kOwnersDir);
-  if (!owners.ok()) return owners.status().code() == CKPT_NOT_FOUND ? Result<uint64_t>(highest) : std::move(owners).status();
+  if (!owners.ok())
+    return owners.status().code() == CKPT_NOT_FOUND ? Result<uint64_t>(highest) : std::move(owners).status();
   for (const auto& owner : *owners)
     if (auto token = format::parse_owner_name(owner.name)) highest = std::max(highest, *token);
   return highest;

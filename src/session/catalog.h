@@ -15,9 +15,9 @@ struct CheckpointEntry {
   std::string id;     // directory name
   int32_t state = 0;  // CKPT_CHECKPOINT_*
   bool foreign = false;
-  format::Summary summary;       // of a committed one; of others what the directory's name tells
+  format::Summary summary;  // of a committed one; of others what the directory's name tells
   uint64_t bytes = 0;
-  Status problem;                // why it is DAMAGED
+  Status problem;  // why it is DAMAGED
 };
 
 // The store's id: from .ckpt/store, else voted by the checkpoints; zero for an empty store without one.
@@ -29,7 +29,8 @@ Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store)
 // One directory. NOT_FOUND where it is no checkpoint.
 Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view id);
 
-// Resolves a selector (see ckpt_store_find) to a committed checkpoint of `run`. NOT_FOUND; the entry's own problem for a damaged one that was named.
+// Resolves a selector (see ckpt_store_find) to a committed checkpoint of `run`. NOT_FOUND; the entry's own problem for
+// a damaged one that was named.
 Result<CheckpointEntry> find_checkpoint(const store::Store& store, std::string_view selector, std::string_view run);
 
 // The highest token that owner files and checkpoint directories show; 0 for none.

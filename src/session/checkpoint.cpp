@@ -8,7 +8,8 @@
 
 namespace ckpt::session {
 
-Result<std::shared_ptr<Checkpoint>> Checkpoint::open(std::shared_ptr<store::Store> store, std::string_view selector, std::string_view run) {
+Result<std::shared_ptr<Checkpoint>> Checkpoint::open(std::shared_ptr<store::Store> store, std::string_view selector,
+                                                     std::string_view run) {
   std::shared_ptr<Checkpoint> checkpoint(new Checkpoint);
   checkpoint->store_ = std::move(store);
   CKPT_ASSIGN(checkpoint->entry_, find_checkpoint(*checkpoint->store_, selector, run));
@@ -58,7 +59,8 @@ Status Checkpoint::read_manifest() {
   terminate_texts();
   size_t tensor = 0;
   for (const fb::Alias& alias : index_.aliases) {
-    while (tensor < index_.tensors.size() && index_.text(index_.tensors[tensor].name()) < index_.text(alias.name())) tensor++;
+    while (tensor < index_.tensors.size() && index_.text(index_.tensors[tensor].name()) < index_.text(alias.name()))
+      tensor++;
     alias_positions_.push_back(tensor + alias_positions_.size());
   }
   return Ok();
@@ -88,7 +90,8 @@ Status Checkpoint::at_part(Status status, uint32_t number) const {
   std::string name = format::part_name(number), path = store_->path(entry_.id + "/" + name);
   if (status.code() == CKPT_NOT_FOUND) {
     bool gone = store_->open(entry_.id + "/" + std::string(format::kManifest)).status().code() == CKPT_NOT_FOUND;
-    status = gone ? Status(CKPT_GONE, "the checkpoint was removed while it was being read") : Status(CKPT_INCOMPLETE, "the part is missing");
+    status = gone ? Status(CKPT_GONE, "the checkpoint was removed while it was being read")
+                  : Status(CKPT_INCOMPLETE, "the part is missing");
   }
   return std::move(status).in(path).with("part", name).with("path", path);
 }
@@ -97,15 +100,22 @@ Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file(uint32_t numbe
   CKPT_ASSIGN(auto file, store_->open(entry_.id + "/" + format::part_name(number)));
   const fb::Part& expected = index_.parts[number];
   if (file->size() < 2 * kAlign || file->size() != expected.size())
-    return Status(CKPT_INCOMPLETE, strprintf("%llu bytes, expected %llu", static_cast<unsigned long long>(file->size()), static_cast<unsigned long long>(expected.size())))
+    return Status(CKPT_INCOMPLETE, strprintf("%llu bytes, expected %llu", static_cast<unsigned long long>(file->size()),
+                                             static_cast<unsigned long long>(expected.size())))
         .with("expected", uint64_t{expected.size()})
         .with("found", file->size());
   std::vector<std::byte> head(kAlign);
   CKPT_TRY(file->read_at(0, head));
   CKPT_ASSIGN(auto header, format::decode_part_header(head));
+  const format::Summary& summary = index_.summary;
+  if (header.save_id == summary.save_id &&
+      (header.world_size != summary.world_size || header.store_id != summary.store_id ||
+       header.token != summary.token || header.attempt != summary.attempt))
+    return Status(CKPT_FORMAT, "its header contradicts the manifest's summary");
   if (header.save_id != format::id_of(expected.save_id()) || header.rank != expected.rank())
-    return Status(CKPT_MISMATCH, strprintf("part of save %s, rank %u; expected save %s, rank %u", to_hex(header.save_id).c_str(), header.rank,
-                                        to_hex(format::id_of(expected.save_id())).c_str(), expected.rank()))
+    return Status(CKPT_MISMATCH,
+                  strprintf("part of save %s, rank %u; expected save %s, rank %u", to_hex(header.save_id).c_str(),
+                            header.rank, to_hex(format::id_of(expected.save_id())).c_str(), expected.rank()))
         .with("expected", to_hex(format::id_of(expected.save_id())))
         .with("found", to_hex(header.save_id));
   return file;

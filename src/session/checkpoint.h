@@ -1,5 +1,6 @@
 // A committed checkpoint, opened: its manifest, checked, and its parts, opened when they are first needed.
-// Immutable but for the part files, which have their own lock; concurrent use is fine. While it lives, pruning passes it over.
+// Immutable but for the part files, which have their own lock; concurrent use is fine. While it lives, pruning passes
+// it over.
 #pragma once
 
 #include <memory>
@@ -14,13 +15,15 @@ namespace ckpt::session {
 
 class Checkpoint {
  public:
-  static Result<std::shared_ptr<Checkpoint>> open(std::shared_ptr<store::Store> store, std::string_view selector, std::string_view run);
+  static Result<std::shared_ptr<Checkpoint>> open(std::shared_ptr<store::Store> store, std::string_view selector,
+                                                  std::string_view run);
 
   const CheckpointEntry& entry() const { return entry_; }
   const format::Index& index() const { return index_; }
   const store::Store& store() const { return *store_; }
 
-  // Opens a part, checking that it is the one the manifest names (size, header). INCOMPLETE, GONE, MISMATCH, CORRUPT, FORMAT.
+  // Opens a part, checking that it is the one the manifest names (size, header). INCOMPLETE, GONE, MISMATCH, CORRUPT,
+  // FORMAT.
   Result<const store::Reader*> part(uint32_t number) const;
   // Adds part name and path to an error; a part that vanished with its checkpoint is GONE.
   Status at_part(Status status, uint32_t number) const;

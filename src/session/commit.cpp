@@ -1,5 +1,5 @@
-// All ranks or none: opening the attempt, waiting for the parts, the one exclusive create that decides, and how every rank learns of it.
-// src/README.md, "Commit", gives the order of the durable steps and why.
+// All ranks or none: opening the attempt, waiting for the parts, the one exclusive create that decides, and how every
+// rank learns of it. src/README.md, "Commit", gives the order of the durable steps and why.
 #include <algorithm>
 
 #include "format/names.h"
@@ -19,11 +19,12 @@ static std::string attempt_record_key(const Session& session, const Attempt& att
 
 static Status tombstone_status(const format::Tombstone& tombstone, const Session& session, const Attempt& attempt) {
   if (tombstone.closed_by_token > session.plan().token)
-    return Status(CKPT_FENCED, strprintf("%s was closed by session %llu, which owns the run now", attempt.directory.c_str(),
-                                      static_cast<unsigned long long>(tombstone.closed_by_token)));
+    return Status(CKPT_FENCED,
+                  strprintf("%s was closed by session %llu, which owns the run now", attempt.directory.c_str(),
+                            static_cast<unsigned long long>(tombstone.closed_by_token)));
   if (tombstone.status == CKPT_EXISTS) return Status(CKPT_EXISTS, tombstone.reason);
-  return Status(CKPT_ABORTED, strprintf("%s was aborted by rank %u (%s): %s", attempt.directory.c_str(), tombstone.rank, ckpt_status_name(tombstone.status),
-                                     tombstone.reason.c_str()))
+  return Status(CKPT_ABORTED, strprintf("%s was aborted by rank %u (%s): %s", attempt.directory.c_str(), tombstone.rank,
+                                        ckpt_status_name(tombstone.status), tombstone.reason.c_str()))
       .with("rank", uint64_t{tombstone.rank})
       .with("found", ckpt_status_name(tombstone.status));
 }
@@ -34,7 +35,8 @@ static Status read_outcome(const Session& session, const Attempt& attempt) {
   if (slot.ok() && !slot->slot.committed) return tombstone_status(slot->slot.tombstone, session, attempt);
   if (slot.ok() && slot->slot.summary.save_id == attempt.save_id) return Ok();
   if (slot.ok())
-    return Status(CKPT_CONFLICT, attempt.directory + " holds the commit of another save").with("found", to_hex(slot->slot.summary.save_id));
+    return Status(CKPT_CONFLICT, attempt.directory + " holds the commit of another save")
+        .with("found", to_hex(slot->slot.summary.save_id));
   if (slot.status().code() != CKPT_NOT_FOUND)
     return Status(CKPT_COMMIT_UNKNOWN, "the commit record cannot be read: " + slot.status().message());
   auto directory = session.store().list(attempt.directory);
@@ -49,9 +51,12 @@ static Status leader_label_taken(Session& session, const Attempt& attempt, const
   if (settings.on_existing != "error") return Ok();
   CKPT_ASSIGN(auto entries, list_checkpoints(session.store()));
   for (const auto& entry : entries)
-    if (entry.state == CKPT_CHECKPOINT_COMMITTED && !entry.foreign && entry.summary.run == session.plan().run && entry.summary.label == attempt.label)
-      return Status(CKPT_EXISTS, strprintf("run \"%s\" has a checkpoint \"%s\" already: %s (option on_existing says what to do then)", session.plan().run.c_str(),
-                                        attempt.label.c_str(), entry.id.c_str()))
+    if (entry.state == CKPT_CHECKPOINT_COMMITTED && !entry.foreign && entry.summary.run == session.plan().run &&
+        entry.summary.label == attempt.label)
+      return Status(
+                 CKPT_EXISTS,
+                 strprintf("run \"%s\" has a checkpoint \"%s\" already: %s (option on_existing says what to do then)",
+                           session.plan().run.c_str(), attempt.label.c_str(), entry.id.c_str()))
           .with("found", entry.id);
   return Ok();
 }
@@ -82,13 +87,15 @@ static Status follow_attempt(Session& session, const Attempt& attempt, const Sav
     }
     if (!backoff.expired()) continue;
     CKPT_TRY(session.check_fence());
-    return Status(CKPT_TIMEOUT, strprintf("rank 0 did not open %s within %lld ms", attempt.directory.c_str(), static_cast<long long>(settings.timeout_ms)))
+    return Status(CKPT_TIMEOUT, strprintf("rank 0 did not open %s within %lld ms", attempt.directory.c_str(),
+                                          static_cast<long long>(settings.timeout_ms)))
         .with("ranks", "0");
   }
 }
 
 Status open_attempt(Session& session, const Attempt& attempt, const SaveSettings& settings, Job& job) {
-  return session.rank() == 0 ? lead_attempt(session, attempt, settings) : follow_attempt(session, attempt, settings, job);
+  return session.rank() == 0 ? lead_attempt(session, attempt, settings)
+                             : follow_attempt(session, attempt, settings, job);
 }
 
 // ---- giving up ----
@@ -104,8 +111,11 @@ static void remove_parts(store::Store& store, const Attempt& attempt) {
 Status give_up(Session& session, const Attempt& attempt, Status cause) {
   if (cause.code() == CKPT_COMMIT_UNKNOWN) return cause;
   std::string reason = cause.message();
-  Status closed = session.store().put_if_absent(
-      slot_key(attempt), format::frame_tombstone({.save_id = attempt.save_id, .rank = session.rank(), .status = cause.code(), .reason = reason, .closed_by_token = 0}));
+  Status closed = session.store().put_if_absent(slot_key(attempt), format::frame_tombstone({.save_id = attempt.save_id,
+                                                                                            .rank = session.rank(),
+                                                                                            .status = cause.code(),
+                                                                                            .reason = reason,
+                                                                                            .closed_by_token = 0}));
   Status outcome = closed.ok() ? cause : read_outcome(session, attempt);
   // Committed by others before this rank failed: then it is committed, and saying otherwise would be wrong.
   if (outcome.ok()) return Ok();
@@ -116,7 +126,8 @@ Status give_up(Session& session, const Attempt& attempt, Status cause) {
   }
   if (session.rank() == 0) remove_parts(session.store(), attempt);
   // Whoever closed the slot first explains all; a failure that only followed from that must not hide it.
-  bool consequence = cause.code() == CKPT_NOT_FOUND || cause.code() == CKPT_CANCELLED || cause.code() == CKPT_TIMEOUT || cause.code() == CKPT_EXISTS;
+  bool consequence = cause.code() == CKPT_NOT_FOUND || cause.code() == CKPT_CANCELLED || cause.code() == CKPT_TIMEOUT ||
+                     cause.code() == CKPT_EXISTS;
   return !closed.ok() && consequence ? outcome : cause;
 }
 
@@ -135,18 +146,22 @@ static std::string found_elsewhere(const Session& session, const Attempt& attemp
   std::string text;
   for (const auto& entry : *entries) {
     auto name = format::parse_checkpoint_dir(entry.name);
-    if (!name || name->label != attempt.label || name->token != session.plan().token || name->attempt == attempt.number) continue;
+    if (!name || name->label != attempt.label || name->token != session.plan().token || name->attempt == attempt.number)
+      continue;
     auto files = session.store().list(entry.name);
     if (!files.ok()) continue;
     for (const auto& file : *files)
-      if (format::parse_part_name(file.name)) text += (text.empty() ? "; found elsewhere: " : ", ") + entry.name + "/" + file.name;
+      if (format::parse_part_name(file.name))
+        text += (text.empty() ? "; found elsewhere: " : ", ") + entry.name + "/" + file.name;
   }
   return text;
 }
 
-static Status missing_parts(const Session& session, const Attempt& attempt, const std::vector<uint32_t>& missing, int64_t timeout_ms) {
-  return Status(CKPT_TIMEOUT, strprintf("%s: no part of rank %s within %lld ms%s", attempt.directory.c_str(), list_ranks(missing).c_str(),
-                                     static_cast<long long>(timeout_ms), found_elsewhere(session, attempt).c_str()))
+static Status missing_parts(const Session& session, const Attempt& attempt, const std::vector<uint32_t>& missing,
+                            int64_t timeout_ms) {
+  return Status(CKPT_TIMEOUT, strprintf("%s: no part of rank %s within %lld ms%s", attempt.directory.c_str(),
+                                        list_ranks(missing).c_str(), static_cast<long long>(timeout_ms),
+                                        found_elsewhere(session, attempt).c_str()))
       .with("ranks", list_ranks(missing))
       .with("expected", uint64_t{session.world_size()})
       .with("found", session.world_size() - missing.size());
@@ -154,13 +169,16 @@ static Status missing_parts(const Session& session, const Attempt& attempt, cons
 
 static Status check_belongs(const PartFile& part, const Session& session, const Attempt& attempt, uint32_t rank) {
   const format::PartHeader& header = part.header;
-  if (header.save_id == attempt.save_id && header.rank == rank && header.world_size == session.world_size()) return Ok();
-  return at_part(Status(CKPT_MISMATCH, strprintf("part of save %s, rank %u of %u, expected save %s, rank %u of %u", to_hex(header.save_id).c_str(), header.rank,
-                                              header.world_size, to_hex(attempt.save_id).c_str(), rank, session.world_size())),
+  if (header.save_id == attempt.save_id && header.rank == rank && header.world_size == session.world_size())
+    return Ok();
+  return at_part(Status(CKPT_MISMATCH, strprintf("part of save %s, rank %u of %u, expected save %s, rank %u of %u",
+                                                 to_hex(header.save_id).c_str(), header.rank, header.world_size,
+                                                 to_hex(attempt.save_id).c_str(), rank, session.world_size())),
                  session.store(), attempt.directory, rank);
 }
 
-static Result<std::vector<PartFile>> collect_parts(Session& session, const Attempt& attempt, const SaveSettings& settings, Job& job) {
+static Result<std::vector<PartFile>> collect_parts(Session& session, const Attempt& attempt,
+                                                   const SaveSettings& settings, Job& job) {
   std::vector<PartFile> parts(session.world_size());
   std::vector<uint32_t> missing(session.world_size());
   for (uint32_t rank = 0; rank < missing.size(); rank++) missing[rank] = rank;
@@ -182,7 +200,8 @@ static Result<std::vector<PartFile>> collect_parts(Session& session, const Attem
     if (missing.size() != before) backoff.reset();
     // Another rank's failure is known at once; only silence takes until the deadline.
     Status outcome = read_outcome(session, attempt);
-    if (outcome.code() != CKPT_NOT_FOUND) return outcome.ok() ? Status(CKPT_INTERNAL, "committed before all parts were there") : outcome;
+    if (outcome.code() != CKPT_NOT_FOUND)
+      return outcome.ok() ? Status(CKPT_INTERNAL, "committed before all parts were there") : outcome;
     if (backoff.expired()) return missing_parts(session, attempt, missing, settings.timeout_ms);
   }
 }
@@ -202,16 +221,20 @@ static Status publish_manifest(Session& session, const Attempt& attempt, const M
   Status outcome = read_outcome(session, attempt);
   if (created.code() == CKPT_EXISTS) return outcome;
   if (outcome.code() == CKPT_NOT_FOUND) return created;
-  if (outcome.ok()) return Status(CKPT_COMMIT_UNKNOWN, "the commit record is there, but making it durable failed: " + created.message());
+  if (outcome.ok())
+    return Status(CKPT_COMMIT_UNKNOWN,
+                  "the commit record is there, but making it durable failed: " + created.message());
   return outcome;
 }
 
-static void after_commit(Session& session, const Attempt& attempt, const format::Summary& summary, const SaveSettings& settings) {
+static void after_commit(Session& session, const Attempt& attempt, const format::Summary& summary,
+                         const SaveSettings& settings) {
   store::Store& store = session.store();
   (void)store.remove(attempt_record_key(session, attempt), false);
   // The checkpoint is safe; failing to tidy up must not make the save look failed.
   if (settings.on_existing == "replace") (void)remove_replaced(store, summary, nullptr);
-  (void)apply_retention(store, {session.plan().run, settings.keep_last, settings.keep_every, settings.protect, false}, nullptr);
+  (void)apply_retention(store, {session.plan().run, settings.keep_last, settings.keep_every, settings.protect, false},
+                        nullptr);
 }
 
 static Status lead_settle(Session& session, const SaveIdentity& identity, const SaveSettings& settings, Job& job) {
@@ -233,14 +256,17 @@ static Status follow_settle(Session& session, const SaveIdentity& identity, cons
     if (outcome.code() != CKPT_NOT_FOUND) return outcome;
     Status failure = job.check();
     if (failure.ok() && backoff.expired())
-      failure = Status(CKPT_TIMEOUT, strprintf("rank 0 did not settle %s within %lld ms", identity.attempt.directory.c_str(), static_cast<long long>(settings.timeout_ms)))
-                    .with("ranks", "0");
+      failure =
+          Status(CKPT_TIMEOUT, strprintf("rank 0 did not settle %s within %lld ms", identity.attempt.directory.c_str(),
+                                         static_cast<long long>(settings.timeout_ms)))
+              .with("ranks", "0");
     if (!failure.ok()) return give_up(session, identity.attempt, std::move(failure));
   }
 }
 
 Status settle(Session& session, const SaveIdentity& identity, const SaveSettings& settings, Job& job) {
-  return session.rank() == 0 ? lead_settle(session, identity, settings, job) : follow_settle(session, identity, settings, job);
+  return session.rank() == 0 ? lead_settle(session, identity, settings, job)
+                             : follow_settle(session, identity, settings, job);
 }
 
 }  // namespace ckpt::session

@@ -9,7 +9,8 @@ static Status read_extents(const int64_t* values, int ndim, const char* what, Sh
   out->ndim = ndim;
   for (int i = 0; i < ndim; i++) {
     if (values[i] < 0)
-      return Status(CKPT_INVALID, strprintf("%s[%d] is %lld", what, i, static_cast<long long>(values[i]))).with("found", std::to_string(values[i]));
+      return Status(CKPT_INVALID, strprintf("%s[%d] is %lld", what, i, static_cast<long long>(values[i])))
+          .with("found", std::to_string(values[i]));
     (*out)[i] = static_cast<uint64_t>(values[i]);
   }
   return Ok();
@@ -17,7 +18,9 @@ static Status read_extents(const int64_t* values, int ndim, const char* what, Sh
 
 static Status read_region(const ckpt_tensor_desc& desc, Region* region) {
   switch (desc.region_kind) {
-    case CKPT_REGION_WHOLE: region->kind = RegionKind::kWhole; return Ok();
+    case CKPT_REGION_WHOLE:
+      region->kind = RegionKind::kWhole;
+      return Ok();
     case CKPT_REGION_BOX:
       region->kind = RegionKind::kBox;
       CKPT_TRY(read_extents(desc.offset, desc.ndim, "offset", &region->box.offset));
@@ -25,11 +28,14 @@ static Status read_region(const ckpt_tensor_desc& desc, Region* region) {
     case CKPT_REGION_FLAT:
       region->kind = RegionKind::kFlat;
       if (desc.flat_offset < 0 || desc.flat_size < 0)
-        return Status(CKPT_INVALID, strprintf("flat range at %lld of %lld elements", static_cast<long long>(desc.flat_offset), static_cast<long long>(desc.flat_size)));
+        return Status(CKPT_INVALID,
+                      strprintf("flat range at %lld of %lld elements", static_cast<long long>(desc.flat_offset),
+                                static_cast<long long>(desc.flat_size)));
       region->flat_offset = static_cast<uint64_t>(desc.flat_offset);
       region->flat_size = static_cast<uint64_t>(desc.flat_size);
       return Ok();
-    default: return Status(CKPT_INVALID, strprintf("region kind %d", desc.region_kind));
+    default:
+      return Status(CKPT_INVALID, strprintf("region kind %d", desc.region_kind));
   }
 }
 
@@ -40,10 +46,13 @@ static Status read_strides(const ckpt_tensor_desc& desc, const Geometry& geometr
   if (desc.region_kind == CKPT_REGION_FLAT) return Status(CKPT_INVALID, "a flat range has no strides");
   int bits = dtype_bits(static_cast<uint16_t>(desc.dtype)), last = desc.ndim - 1;
   for (int i = 0; i < desc.ndim && geometry.packed; i++) {
-    if (geometry.one_row) return Status(CKPT_INVALID, "packed elements whose rows do not end at whole bytes take no strides");
+    if (geometry.one_row)
+      return Status(CKPT_INVALID, "packed elements whose rows do not end at whole bytes take no strides");
     uint64_t stride_bits;
-    if (i == last ? strides[i] != 1 : mul_overflows(strides[i], static_cast<uint64_t>(bits), &stride_bits) || stride_bits % 8 != 0)
-      return Status(CKPT_INVALID, strprintf("stride %llu in dimension %d splits a byte of packed elements", static_cast<unsigned long long>(strides[i]), i));
+    if (i == last ? strides[i] != 1
+                  : mul_overflows(strides[i], static_cast<uint64_t>(bits), &stride_bits) || stride_bits % 8 != 0)
+      return Status(CKPT_INVALID, strprintf("stride %llu in dimension %d splits a byte of packed elements",
+                                            static_cast<unsigned long long>(strides[i]), i));
     if (i != last) strides[i] = strides[i] * static_cast<uint64_t>(bits) / 8;
   }
   out->memory.strides = strides.dims;
@@ -56,7 +65,8 @@ static Result<uint64_t> reach(const RegionRequest& request) {
   for (int i = 0; i < request.memory_extent.ndim; i++) {
     uint64_t extent = request.memory_extent[i], step;
     if (extent == 0) return uint64_t{0};
-    if (mul_overflows(extent - 1, request.memory.strides[static_cast<size_t>(i)], &step) || add_overflows(last, step, &last))
+    if (mul_overflows(extent - 1, request.memory.strides[static_cast<size_t>(i)], &step) ||
+        add_overflows(last, step, &last))
       return Status(CKPT_INVALID, "the strides reach further than 2^64 elements");
   }
   uint64_t bytes;
@@ -67,9 +77,12 @@ static Result<uint64_t> reach(const RegionRequest& request) {
 
 Result<RegionRequest> read_desc(const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes) {
   if (desc.ndim < 0 || desc.ndim > kMaxNdim)
-    return Status(CKPT_INVALID, strprintf("ndim: expected 0 to %d, found %d", kMaxNdim, desc.ndim)).with("found", std::to_string(desc.ndim));
+    return Status(CKPT_INVALID, strprintf("ndim: expected 0 to %d, found %d", kMaxNdim, desc.ndim))
+        .with("found", std::to_string(desc.ndim));
   if (desc.dtype < 0 || desc.dtype > std::numeric_limits<uint16_t>::max() || (desc.dtype & 0xff) == 0)
-    return Status(CKPT_INVALID, strprintf("dtype 0x%x: expected a type code * 256 + bits", static_cast<unsigned>(desc.dtype))).with("found", std::to_string(desc.dtype));
+    return Status(CKPT_INVALID,
+                  strprintf("dtype 0x%x: expected a type code * 256 + bits", static_cast<unsigned>(desc.dtype)))
+        .with("found", std::to_string(desc.dtype));
   if (desc.flags & ~static_cast<uint32_t>(CKPT_TENSOR_STRIDED | CKPT_TENSOR_CONVERT))
     return Status(CKPT_INVALID, strprintf("tensor flags 0x%x", desc.flags));
   RegionRequest request;
@@ -80,8 +93,10 @@ Result<RegionRequest> read_desc(const ckpt_tensor_desc& desc, const void* data, 
   CKPT_ASSIGN(request.units, to_units(request.geometry, request.dtype, request.shape, request.region));
   uint64_t units = units_of(request.geometry, request.units);
   request.bytes = units * request.geometry.width;
-  if (request.units.kind == RegionKind::kFlat) request.memory_extent = Shape::of(std::span(&units, 1));
-  else request.memory_extent = order_of(request.geometry, request.units).box.extent;
+  if (request.units.kind == RegionKind::kFlat)
+    request.memory_extent = Shape::of(std::span(&units, 1));
+  else
+    request.memory_extent = order_of(request.geometry, request.units).box.extent;
   request.memory.data = static_cast<std::byte*>(const_cast<void*>(data));
   request.memory.dtype = request.geometry.dtype;
   request.memory.ndim = request.memory_extent.ndim;
@@ -97,8 +112,9 @@ Result<RegionRequest> read_desc(const ckpt_tensor_desc& desc, const void* data, 
   CKPT_ASSIGN(uint64_t needed, reach(request));
   if (units == 0) needed = 0;
   if (needed > data_bytes || (needed != 0 && !data))
-    return Status(CKPT_INVALID, strprintf("%s reaches %llu bytes into memory of %llu", to_text(request.region).c_str(), static_cast<unsigned long long>(needed),
-                                       static_cast<unsigned long long>(data ? data_bytes : 0)))
+    return Status(CKPT_INVALID, strprintf("%s reaches %llu bytes into memory of %llu", to_text(request.region).c_str(),
+                                          static_cast<unsigned long long>(needed),
+                                          static_cast<unsigned long long>(data ? data_bytes : 0)))
         .with("expected", needed)
         .with("found", data ? data_bytes : 0);
   return request;

@@ -27,11 +27,14 @@ static bool same_chunks(const Checkpoint& a, const fb::Tensor& ta, const Checkpo
   if (sa.size() != sb.size()) return false;
   for (size_t i = 0; i < sa.size(); i++) {
     auto ca = a.index().chunks_of(sa[i]), cb = b.index().chunks_of(sb[i]);
-    if (!(a.index().region_of(sa[i], ta.ndim()) == b.index().region_of(sb[i], tb.ndim())) || ca.size() != cb.size() || sa[i].codec() != sb[i].codec() ||
-        sa[i].filter() != sb[i].filter() || sa[i].filter_width() != sb[i].filter_width())
+    if (!(a.index().region_of(sa[i], ta.ndim()) == b.index().region_of(sb[i], tb.ndim())) || ca.size() != cb.size() ||
+        sa[i].codec() != sb[i].codec() || sa[i].filter() != sb[i].filter() ||
+        sa[i].filter_width() != sb[i].filter_width())
       return false;
     for (size_t j = 0; j < ca.size(); j++)
-      if (!(format::id_of(ca[j].digest()) == format::id_of(cb[j].digest())) || ca[j].raw_size() != cb[j].raw_size() || ca[j].stored_size() != cb[j].stored_size()) return false;
+      if (!(format::id_of(ca[j].digest()) == format::id_of(cb[j].digest())) || ca[j].raw_size() != cb[j].raw_size() ||
+          ca[j].stored_size() != cb[j].stored_size())
+        return false;
   }
   return true;
 }
@@ -65,24 +68,35 @@ static double number_at(uint16_t dtype, const std::byte* at) {
     return static_cast<double>(sample);
   };
   switch (dtype) {
-    case CKPT_DTYPE_F64: return as(double{});
-    case CKPT_DTYPE_F32: return as(float{});
+    case CKPT_DTYPE_F64:
+      return as(double{});
+    case CKPT_DTYPE_F32:
+      return as(float{});
     case CKPT_DTYPE_BF16:
     case CKPT_DTYPE_F16: {
       float value = 0;
       device::convert(dtype, at, CKPT_DTYPE_F32, reinterpret_cast<std::byte*>(&value), 1, 1);
       return value;
     }
-    case CKPT_DTYPE_I8: return as(int8_t{});
-    case CKPT_DTYPE_I16: return as(int16_t{});
-    case CKPT_DTYPE_I32: return as(int32_t{});
-    case CKPT_DTYPE_I64: return as(int64_t{});
+    case CKPT_DTYPE_I8:
+      return as(int8_t{});
+    case CKPT_DTYPE_I16:
+      return as(int16_t{});
+    case CKPT_DTYPE_I32:
+      return as(int32_t{});
+    case CKPT_DTYPE_I64:
+      return as(int64_t{});
     case CKPT_DTYPE_U8:
-    case CKPT_DTYPE_BOOL: return as(uint8_t{});
-    case CKPT_DTYPE_U16: return as(uint16_t{});
-    case CKPT_DTYPE_U32: return as(uint32_t{});
-    case CKPT_DTYPE_U64: return as(uint64_t{});
-    default: return NAN;
+    case CKPT_DTYPE_BOOL:
+      return as(uint8_t{});
+    case CKPT_DTYPE_U16:
+      return as(uint16_t{});
+    case CKPT_DTYPE_U32:
+      return as(uint32_t{});
+    case CKPT_DTYPE_U64:
+      return as(uint64_t{});
+    default:
+      return NAN;
   }
 }
 
@@ -102,7 +116,8 @@ static void compare(uint16_t dtype, uint64_t width, uint64_t first, Bytes a, Byt
   }
 }
 
-static Result<Tally> compare_values(const Checkpoint& a, const fb::Tensor& ta, const Checkpoint& b, const fb::Tensor& tb) {
+static Result<Tally> compare_values(const Checkpoint& a, const fb::Tensor& ta, const Checkpoint& b,
+                                    const fb::Tensor& tb) {
   Tally tally;
   Geometry geometry = *geometry_of(ta.dtype(), a.index().shape_of(ta));
   uint64_t step = std::max<uint64_t>(kPieceBytes / geometry.width, 1);
@@ -126,7 +141,8 @@ static std::string describe(const Checkpoint& checkpoint, const Checkpoint::Name
   if (named.alias) {
     text += " alias of \"" + std::string(index.text(named.alias->target())) + "\"";
     if (named.alias->is_view())
-      for (uint64_t number : index.numbers.subspan(named.alias->view(), 1 + 2 * size_t{named.alias->ndim()})) text += " " + std::to_string(number);
+      for (uint64_t number : index.numbers.subspan(named.alias->view(), 1 + 2 * size_t{named.alias->ndim()}))
+        text += " " + std::to_string(number);
   }
   return text;
 }
@@ -135,8 +151,10 @@ static std::map<std::string, std::string> objects_of(const Checkpoint& checkpoin
   std::map<std::string, std::string> objects;
   const format::Index& index = checkpoint.index();
   for (const fb::Object& object : index.objects) {
-    std::string name = std::string(index.text(object.name())) + (object.scope() ? strprintf(" of rank %u", object.rank()) : "");
-    objects[name] = strprintf("%llu bytes, XXH3-128 ", static_cast<unsigned long long>(object.size())) + to_hex(format::id_of(object.digest())) + " " + std::string(index.text(object.media_type()));
+    std::string name =
+        std::string(index.text(object.name())) + (object.scope() ? strprintf(" of rank %u", object.rank()) : "");
+    objects[name] = strprintf("%llu bytes, XXH3-128 ", static_cast<unsigned long long>(object.size())) +
+                    to_hex(format::id_of(object.digest())) + " " + std::string(index.text(object.media_type()));
   }
   return objects;
 }
@@ -146,20 +164,28 @@ static std::map<std::string, std::string> attrs_of(const Checkpoint& checkpoint)
   const format::Index& index = checkpoint.index();
   for (const fb::Attr& attr : index.attrs) {
     std::string owner(index.text(attr.owner()));
-    attrs[(owner.empty() ? "the checkpoint" : "\"" + owner + "\"") + std::string(": ") + std::string(index.text(attr.key()))] = index.text(attr.value());
+    attrs[(owner.empty() ? "the checkpoint" : "\"" + owner + "\"") + std::string(": ") +
+          std::string(index.text(attr.key()))] = index.text(attr.value());
   }
   return attrs;
 }
 
-static void compare_maps(const char* what, const std::map<std::string, std::string>& a, const std::map<std::string, std::string>& b, Report* report) {
+static void compare_maps(const char* what, const std::map<std::string, std::string>& a,
+                         const std::map<std::string, std::string>& b, Report* report) {
   for (const auto& [name, value] : a) {
     auto other = b.find(name);
-    if (other == b.end()) report->findings.push_back(difference(CKPT_FINDING_MISSING, name, std::string(what) + " " + name + ": only in the first"));
+    if (other == b.end())
+      report->findings.push_back(
+          difference(CKPT_FINDING_MISSING, name, std::string(what) + " " + name + ": only in the first"));
     else if (other->second != value)
-      report->findings.push_back(difference(CKPT_FINDING_DIFFERENT, name, std::string(what) + " " + name + ": " + value.substr(0, 200) + " against " + other->second.substr(0, 200)));
+      report->findings.push_back(difference(
+          CKPT_FINDING_DIFFERENT, name,
+          std::string(what) + " " + name + ": " + value.substr(0, 200) + " against " + other->second.substr(0, 200)));
   }
   for (const auto& [name, value] : b)
-    if (!a.count(name)) report->findings.push_back(difference(CKPT_FINDING_EXTRA, name, std::string(what) + " " + name + ": only in the second"));
+    if (!a.count(name))
+      report->findings.push_back(
+          difference(CKPT_FINDING_EXTRA, name, std::string(what) + " " + name + ": only in the second"));
 }
 
 struct Pair {
@@ -171,7 +197,8 @@ static std::vector<Pair> compare_names(const Checkpoint& a, const Checkpoint& b,
   std::vector<Pair> pairs;
   uint64_t i = 0, j = 0;
   while (i < a.name_count() || j < b.name_count()) {
-    std::string left = i < a.name_count() ? std::string(a.name_of(a.named_at(i))) : "", right = j < b.name_count() ? std::string(b.name_of(b.named_at(j))) : "";
+    std::string left = i < a.name_count() ? std::string(a.name_of(a.named_at(i))) : "",
+                right = j < b.name_count() ? std::string(b.name_of(b.named_at(j))) : "";
     if (j == b.name_count() || (i < a.name_count() && left < right)) {
       report->findings.push_back(difference(CKPT_FINDING_MISSING, left, "tensor \"" + left + "\": only in the first"));
       i++;
@@ -181,8 +208,11 @@ static std::vector<Pair> compare_names(const Checkpoint& a, const Checkpoint& b,
     } else {
       auto x = a.named_at(i++), y = b.named_at(j++);
       std::string text_x = describe(a, x), text_y = describe(b, y);
-      if (text_x != text_y) report->findings.push_back(difference(CKPT_FINDING_DIFFERENT, left, "tensor \"" + left + "\": " + text_x + " against " + text_y));
-      else if (!x.alias) pairs.push_back({left, x.tensor, y.tensor});
+      if (text_x != text_y)
+        report->findings.push_back(
+            difference(CKPT_FINDING_DIFFERENT, left, "tensor \"" + left + "\": " + text_x + " against " + text_y));
+      else if (!x.alias)
+        pairs.push_back({left, x.tensor, y.tensor});
     }
   }
   return pairs;
@@ -202,8 +232,10 @@ Status diff_checkpoints(const Checkpoint& a, const Checkpoint& b, bool values, u
   for (size_t i = 0; i < pairs.size(); i++) {
     const Tally& tally = tallies[i];
     if (tally.count == 0) continue;
-    Finding finding = difference(CKPT_FINDING_DIFFERENT, pairs[i].name, strprintf("tensor \"%s\": %llu elements differ, max abs %g, max rel %g", pairs[i].name.c_str(),
-                                                                              static_cast<unsigned long long>(tally.count), tally.max_abs, tally.max_rel));
+    Finding finding =
+        difference(CKPT_FINDING_DIFFERENT, pairs[i].name,
+                   strprintf("tensor \"%s\": %llu elements differ, max abs %g, max rel %g", pairs[i].name.c_str(),
+                             static_cast<unsigned long long>(tally.count), tally.max_abs, tally.max_rel));
     finding.count = tally.count;
     finding.max_abs = tally.max_abs;
     finding.max_rel = tally.max_rel;

@@ -4,7 +4,9 @@ namespace ckpt::session {
 
 Result<Geometry> geometry_of(uint16_t dtype, const Shape& shape) {
   int bits = dtype_bits(dtype);
-  if (bits == 0) return Status(CKPT_INVALID, strprintf("dtype 0x%04x has elements of no bits", dtype)).with("found", uint64_t{dtype});
+  if (bits == 0)
+    return Status(CKPT_INVALID, strprintf("dtype 0x%04x has elements of no bits", dtype))
+        .with("found", uint64_t{dtype});
   CKPT_ASSIGN(uint64_t count, element_count(shape));
   CKPT_ASSIGN(uint64_t bytes, element_bytes(count, dtype));
   Geometry geometry;
@@ -19,8 +21,10 @@ Result<Geometry> geometry_of(uint16_t dtype, const Shape& shape) {
   geometry.volume = bytes;
   int last = shape.ndim - 1;
   geometry.one_row = last < 0 || count == 0 || shape[last] * static_cast<uint64_t>(bits) % 8 != 0;
-  if (geometry.one_row) geometry.shape = Shape::of(std::span(&bytes, 1));
-  else geometry.shape[last] = shape[last] * static_cast<uint64_t>(bits) / 8;
+  if (geometry.one_row)
+    geometry.shape = Shape::of(std::span(&bytes, 1));
+  else
+    geometry.shape[last] = shape[last] * static_cast<uint64_t>(bits) / 8;
   return geometry;
 }
 
@@ -39,7 +43,8 @@ static Status check_inside(const Region& region, const Shape& shape) {
     if (region.box.ndim() != shape.ndim) return outside(region, shape);
     for (int i = 0; i < shape.ndim; i++) {
       uint64_t end;
-      if (add_overflows(region.box.offset[i], region.box.extent[i], &end) || end > shape[i]) return outside(region, shape);
+      if (add_overflows(region.box.offset[i], region.box.extent[i], &end) || end > shape[i])
+        return outside(region, shape);
     }
   }
   return Ok();
@@ -86,7 +91,8 @@ Result<Region> to_units(const Geometry& geometry, uint16_t dtype, const Shape& s
   }
   int last = shape.ndim - 1;
   if (geometry.one_row) return split_byte(region);
-  if (!scale(region.box.offset[last], bits, &units.box.offset[last]) || !scale(region.box.extent[last], bits, &units.box.extent[last]))
+  if (!scale(region.box.offset[last], bits, &units.box.offset[last]) ||
+      !scale(region.box.extent[last], bits, &units.box.extent[last]))
     return split_byte(region);
   return units;
 }
@@ -115,9 +121,12 @@ Region to_elements(const Geometry& geometry, uint16_t dtype, const Shape& shape,
 
 uint64_t units_of(const Geometry& geometry, const Region& region) {
   switch (region.kind) {
-    case RegionKind::kWhole: return geometry.volume;
-    case RegionKind::kBox: return region.box.volume();
-    case RegionKind::kFlat: return region.flat_size;
+    case RegionKind::kWhole:
+      return geometry.volume;
+    case RegionKind::kBox:
+      return region.box.volume();
+    case RegionKind::kFlat:
+      return region.flat_size;
   }
   return 0;
 }

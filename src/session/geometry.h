@@ -1,12 +1,13 @@
-// Tensors as the engine moves them: elements of whole bytes. Packed elements (4, 6 bits) become bytes here, so that plan and device need not know them.
+// Tensors as the engine moves them: elements of whole bytes. Packed elements (4, 6 bits) become bytes here, so that
+// plan and device need not know them.
 #pragma once
 
 #include "base/types.h"
 
 namespace ckpt::session {
 
-// A tensor in moving units: the tensor itself where its elements are whole bytes; else bytes, with the innermost dimension
-// counted in bytes, or (where rows do not end at bytes) as one row.
+// A tensor in moving units: the tensor itself where its elements are whole bytes; else bytes, with the innermost
+// dimension counted in bytes, or (where rows do not end at bytes) as one row.
 struct Geometry {
   uint16_t dtype = 0;  // of a moving unit
   uint64_t width = 0;  // bytes of a moving unit
@@ -25,7 +26,8 @@ Region to_elements(const Geometry& geometry, uint16_t dtype, const Shape& shape,
 // The number of moving units in a region.
 uint64_t units_of(const Geometry& geometry, const Region& region);
 
-// The box in whose row-major order the units of a region are numbered, and the first one: a flat range lies in the whole tensor.
+// The box in whose row-major order the units of a region are numbered, and the first one: a flat range lies in the
+// whole tensor.
 struct Order {
   Box box;
   uint64_t first = 0;

@@ -52,7 +52,9 @@ void Job::end(int32_t done, Status status) {
   counters.total_us = elapsed_us();
   std::lock_guard lock(mutex_);
   status_ = status;
-  state_ = status.ok() ? done : status.code() == CKPT_CANCELLED ? int32_t{CKPT_JOB_CANCELLED} : int32_t{CKPT_JOB_FAILED};
+  state_ = status.ok()                       ? done
+           : status.code() == CKPT_CANCELLED ? int32_t{CKPT_JOB_CANCELLED}
+                                             : int32_t{CKPT_JOB_FAILED};
   changed_.notify_all();
 }
 
@@ -65,15 +67,15 @@ void Job::reach(int32_t state) {
 Status Job::wait(int32_t state, int64_t timeout_ms) const {
   std::unique_lock lock(mutex_);
   auto reached = [&] { return state_.load() >= state || final_state(state_.load()); };
-  if (timeout_ms < 0) changed_.wait(lock, reached);
+  if (timeout_ms < 0)
+    changed_.wait(lock, reached);
   else if (!changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), reached))
-    return Status(CKPT_TIMEOUT, strprintf("the job did not reach state %d within %lld ms; it goes on", state, static_cast<long long>(timeout_ms)));
+    return Status(CKPT_TIMEOUT, strprintf("the job did not reach state %d within %lld ms; it goes on", state,
+                                          static_cast<long long>(timeout_ms)));
   return status_;
 }
 
-Status Job::check() const {
-  return cancelled() ? Status(CKPT_CANCELLED, "the job was cancelled") : Ok();
-}
+Status Job::check() const { return cancelled() ? Status(CKPT_CANCELLED, "the job was cancelled") : Ok(); }
 
 uint64_t Job::elapsed_us() const {
   return static_cast<uint64_t>(

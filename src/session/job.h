@@ -44,7 +44,7 @@ class Job {
   uint64_t elapsed_us() const;
 
   JobCounters counters;
-  Report report;           // written by the work, read after the end
+  Report report;  // written by the work, read after the end
   bool has_report = false;
 
  private:

@@ -30,7 +30,8 @@ static uint64_t start_of(const SaveTensor& tensor, const Region& piece) {
   return start;
 }
 
-static Result<PiecePlan> plan_piece(const SaveContent& content, size_t tensor_index, const Region& region, uint64_t bytes) {
+static Result<PiecePlan> plan_piece(const SaveContent& content, size_t tensor_index, const Region& region,
+                                    uint64_t bytes) {
   const SaveTensor& tensor = content.tensors[tensor_index];
   CKPT_ASSIGN(Region units, to_units(tensor.geometry, tensor.dtype, tensor.shape, region));
   return PiecePlan{tensor_index, units, start_of(tensor, units), bytes};
@@ -50,16 +51,18 @@ static Result<std::map<GroupKey, GroupMembers>> collect_groups(const SaveContent
     auto [entry, fresh] = groups.try_emplace({tensor.replica_group, tensor.replica_count});
     if (fresh) entry->second.index = tensor.replica_index;
     if (entry->second.index != tensor.replica_index)
-      return Status(CKPT_INVALID, strprintf("tensor \"%s\": replica index %u, but %u for other tensors of replica group %llu", tensor.name.c_str(),
-                                         tensor.replica_index, entry->second.index, static_cast<unsigned long long>(tensor.replica_group)))
+      return Status(CKPT_INVALID,
+                    strprintf("tensor \"%s\": replica index %u, but %u for other tensors of replica group %llu",
+                              tensor.name.c_str(), tensor.replica_index, entry->second.index,
+                              static_cast<unsigned long long>(tensor.replica_group)))
           .with("tensor", tensor.name);
     entry->second.tensors.push_back(i);
   }
   return groups;
 }
 
-static Status deal_group(const SaveContent& content, const GroupKey& key, const GroupMembers& members, const LayoutOptions& options,
-                         std::vector<PiecePlan>* pieces, std::vector<GroupPlan>* groups) {
+static Status deal_group(const SaveContent& content, const GroupKey& key, const GroupMembers& members,
+                         const LayoutOptions& options, std::vector<PiecePlan>* pieces, std::vector<GroupPlan>* groups) {
   std::vector<plan::DealEntry> entries;
   entries.reserve(members.tensors.size());
   for (size_t i : members.tensors) {
@@ -67,11 +70,17 @@ static Status deal_group(const SaveContent& content, const GroupKey& key, const 
     entries.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.region, tensor.bytes});
   }
   auto [id, count] = key;
-  for (const auto& piece : plan::deal(entries, members.index, count, {options.chunk_bytes, options.large_tensor_bytes})) {
+  for (const auto& piece :
+       plan::deal(entries, members.index, count, {options.chunk_bytes, options.large_tensor_bytes})) {
     CKPT_ASSIGN(PiecePlan planned, plan_piece(content, members.tensors[piece.entry], piece.region, piece.bytes));
     pieces->push_back(std::move(planned));
   }
-  GroupPlan group{.id = id, .index = members.index, .count = count, .entries = entries.size(), .digest = {}, .list = plan::declaration_list(entries)};
+  GroupPlan group{.id = id,
+                  .index = members.index,
+                  .count = count,
+                  .entries = entries.size(),
+                  .digest = {},
+                  .list = plan::declaration_list(entries)};
   group.digest = format::xxh3_128(group.list);
   // The list only explains a mismatch; the digest of the whole finds it.
   if (group.list.size() > kMaxChunkBytes) group.list.resize(kMaxChunkBytes);
@@ -96,7 +105,8 @@ static format::CodecSpec codec_for(const Item& item, const std::string& compress
   uint64_t width = item.tensor->geometry.width;
   uint64_t sample = std::min<uint64_t>(item.size, 1 << 20) / width;
   scratch->resize(sample * width);
-  device::gather(item.tensor->memory, item.tensor->memory_extent, item.first + (item.size / width - sample) / 2, sample, *scratch);
+  device::gather(item.tensor->memory, item.tensor->memory_extent, item.first + (item.size / width - sample) / 2, sample,
+                 *scratch);
   return format::choose_codec(compression, item.tensor->dtype, *scratch);
 }
 
@@ -108,7 +118,11 @@ static void cut_blocks(PartLayout* layout, uint64_t block_bytes) {
       uint64_t at = place_chunk(item, number, block.raw_bytes);
       if (block.chunk_count != 0 && at + chunk_raw_size(item, number) > block_bytes) {
         layout->blocks.push_back(block);
-        block = Block{.chunk_first = item.chunk_first + number, .chunk_count = 0, .item_first = i, .raw_bytes = 0, .encoded = false};
+        block = Block{.chunk_first = item.chunk_first + number,
+                      .chunk_count = 0,
+                      .item_first = i,
+                      .raw_bytes = 0,
+                      .encoded = false};
         at = 0;
       }
       if (block.chunk_count == 0) block.item_first = i;
@@ -124,17 +138,23 @@ Result<PartLayout> lay_out(const SaveContent& content, const LayoutOptions& opti
   PartLayout layout;
   std::vector<PiecePlan> pieces;
   CKPT_ASSIGN(auto groups, collect_groups(content));
-  for (const auto& [key, members] : groups) CKPT_TRY(deal_group(content, key, members, options, &pieces, &layout.groups));
+  for (const auto& [key, members] : groups)
+    CKPT_TRY(deal_group(content, key, members, options, &pieces, &layout.groups));
   for (size_t i = 0; i < content.tensors.size(); i++) {
     const SaveTensor& tensor = content.tensors[i];
     if (tensor.replica_count == 1 && tensor.bytes != 0) pieces.push_back({i, tensor.units, 0, tensor.bytes});
   }
-  std::sort(pieces.begin(), pieces.end(), [](const auto& a, const auto& b) { return std::tie(a.tensor, a.first) < std::tie(b.tensor, b.first); });
+  std::sort(pieces.begin(), pieces.end(),
+            [](const auto& a, const auto& b) { return std::tie(a.tensor, a.first) < std::tie(b.tensor, b.first); });
   std::vector<std::byte> scratch;
   layout.items.reserve(pieces.size());
   for (auto& piece : pieces) {
     const SaveTensor& tensor = content.tensors[piece.tensor];
-    Item item{.tensor = &tensor, .units = piece.units, .first = piece.first, .bytes = {}, .size = units_of(tensor.geometry, piece.units) * tensor.geometry.width};
+    Item item{.tensor = &tensor,
+              .units = piece.units,
+              .first = piece.first,
+              .bytes = {},
+              .size = units_of(tensor.geometry, piece.units) * tensor.geometry.width};
     item.codec = codec_for(item, options.compression, &scratch);
     add_item(&layout, std::move(item), options.chunk_bytes / tensor.geometry.width * tensor.geometry.width);
   }

@@ -1,4 +1,5 @@
-// What one rank writes into its part, and in which pieces: pure, from the content of a save to a list of items, chunks and blocks.
+// What one rank writes into its part, and in which pieces: pure, from the content of a save to a list of items, chunks
+// and blocks.
 #pragma once
 
 #include <vector>
@@ -12,10 +13,10 @@ namespace ckpt::session {
 struct Item {
   const SaveTensor* tensor = nullptr;  // null: `bytes`
   Region units;                        // of a tensor
-  uint64_t first = 0;                  // of a tensor: where its units start in the row-major order of the caller's memory
+  uint64_t first = 0;  // of a tensor: where its units start in the row-major order of the caller's memory
   Bytes bytes;
-  uint64_t size = 0;                   // in bytes
-  uint64_t chunk_raw = 0;              // raw size of all chunks but the last
+  uint64_t size = 0;       // in bytes
+  uint64_t chunk_raw = 0;  // raw size of all chunks but the last
   size_t chunk_first = 0, chunk_count = 0;
   format::CodecSpec codec{};
 };
@@ -29,21 +30,22 @@ struct GroupPlan {
   size_t item = 0;
 };
 
-// Chunks that are staged and written together; they lie one after the other in the part, which every block starts at a multiple of kAlign.
+// Chunks that are staged and written together; they lie one after the other in the part, which every block starts at a
+// multiple of kAlign.
 struct Block {
   size_t chunk_first = 0, chunk_count = 0;
   size_t item_first = 0;
-  uint64_t raw_bytes = 0;   // laid out raw, with the gaps that alignment needs
-  bool encoded = false;     // some item of it has a codec
+  uint64_t raw_bytes = 0;  // laid out raw, with the gaps that alignment needs
+  bool encoded = false;    // some item of it has a codec
 };
 
 struct PartLayout {
-  std::vector<Item> items;        // tensors by name, then objects, then lists
+  std::vector<Item> items;           // tensors by name, then objects, then lists
   std::vector<size_t> object_items;  // item of each object of content.objects, or npos
   std::vector<GroupPlan> groups;
   std::vector<Block> blocks;
   size_t chunk_count = 0;
-  uint64_t data_bytes = 0;        // of all items
+  uint64_t data_bytes = 0;  // of all items
 };
 inline constexpr size_t kNoItem = static_cast<size_t>(-1);
 

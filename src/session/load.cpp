@@ -24,7 +24,8 @@ Result<std::shared_ptr<Load>> Load::make(std::shared_ptr<Checkpoint> checkpoint,
 }
 
 static Status mismatch(std::string_view name, const char* what, std::string stored, std::string asked) {
-  return Status(CKPT_MISMATCH, strprintf("tensor %s: its %s is %s in the checkpoint, %s in the request", quoted(name).c_str(), what, stored.c_str(), asked.c_str()))
+  return Status(CKPT_MISMATCH, strprintf("tensor %s: its %s is %s in the checkpoint, %s in the request",
+                                         quoted(name).c_str(), what, stored.c_str(), asked.c_str()))
       .with("tensor", std::string(name))
       .with("expected", std::move(stored))
       .with("found", std::move(asked));
@@ -41,11 +42,14 @@ Status Load::check_request(const Checkpoint::Named& named, const RegionRequest& 
   bool view = named.alias && named.alias->is_view();
   Shape shape = view ? view_shape(index, *named.alias) : index.shape_of(*named.tensor);
   if (!(shape == want.shape)) return mismatch(name, "shape", to_text(shape), to_text(want.shape));
-  if (view && dtype_bits(dtype) % 8 != 0) return Status(CKPT_UNSUPPORTED, "alias " + quoted(name) + ": a view of packed elements").with("tensor", std::string(name));
+  if (view && dtype_bits(dtype) % 8 != 0)
+    return Status(CKPT_UNSUPPORTED, "alias " + quoted(name) + ": a view of packed elements")
+        .with("tensor", std::string(name));
   if (dtype == want.dtype) return Ok();
   if (convert && device::convertible(dtype, want.dtype) && !view) return Ok();
   if (convert)
-    return Status(CKPT_UNSUPPORTED, strprintf("tensor %s: no conversion of %s to %s%s", quoted(name).c_str(), dtype_name(dtype), dtype_name(want.dtype), view ? " for a view" : ""))
+    return Status(CKPT_UNSUPPORTED, strprintf("tensor %s: no conversion of %s to %s%s", quoted(name).c_str(),
+                                              dtype_name(dtype), dtype_name(want.dtype), view ? " for a view" : ""))
         .with("tensor", std::string(name));
   return mismatch(name, "dtype", dtype_name(dtype), dtype_name(want.dtype));
 }
@@ -61,7 +65,11 @@ Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, voi
     return Ok();
   }
   CKPT_TRY(check_request(named, *want, desc.flags & CKPT_TENSOR_CONVERT));
-  TensorRequest request{.name = std::string(name), .tensor = named.tensor, .want = want.take(), .view = named.alias && named.alias->is_view() ? named.alias : nullptr, .hull = {}};
+  TensorRequest request{.name = std::string(name),
+                        .tensor = named.tensor,
+                        .want = want.take(),
+                        .view = named.alias && named.alias->is_view() ? named.alias : nullptr,
+                        .hull = {}};
   tensors_.push_back(std::move(request));
   return Ok();
 }
@@ -79,12 +87,15 @@ Status Load::add_object(std::string_view name, uint32_t rank, MutableBytes data)
   }
   if (!own && of_rank0 && object_policy_ == "rank0") own = of_rank0;
   if (!own) {
-    std::string why = known ? strprintf("object %s: rank %u of a world of %u has none (option object_policy=rank0 takes rank 0's)", quoted(name).c_str(), rank, index.summary.world_size)
-                            : "object " + quoted(name) + ": not in the checkpoint";
+    std::string why =
+        known ? strprintf("object %s: rank %u of a world of %u has none (option object_policy=rank0 takes rank 0's)",
+                          quoted(name).c_str(), rank, index.summary.world_size)
+              : "object " + quoted(name) + ": not in the checkpoint";
     return Status(CKPT_NOT_FOUND, why).with("tensor", std::string(name)).with("rank", uint64_t{rank});
   }
   if (data.size() < own->size())
-    return Status(CKPT_INVALID, strprintf("object %s has %llu bytes, the memory %zu", quoted(name).c_str(), static_cast<unsigned long long>(own->size()), data.size()))
+    return Status(CKPT_INVALID, strprintf("object %s has %llu bytes, the memory %zu", quoted(name).c_str(),
+                                          static_cast<unsigned long long>(own->size()), data.size()))
         .with("expected", uint64_t{own->size()})
         .with("found", uint64_t{data.size()});
   objects_.push_back({std::string(name), own, data.first(own->size())});
@@ -102,12 +113,15 @@ static Finding name_finding(int32_t kind, ckpt_status status, const std::string&
 
 Report Load::report() const {
   Report report;
-  for (const auto& name : missing_) report.findings.push_back(name_finding(CKPT_FINDING_MISSING, CKPT_NOT_FOUND, name, "asked for, not in the checkpoint"));
+  for (const auto& name : missing_)
+    report.findings.push_back(
+        name_finding(CKPT_FINDING_MISSING, CKPT_NOT_FOUND, name, "asked for, not in the checkpoint"));
   std::vector<std::string> asked = asked_;
   std::sort(asked.begin(), asked.end());
   for (uint64_t i = 0; i < checkpoint_->name_count(); i++) {
     std::string name(checkpoint_->name_of(checkpoint_->named_at(i)));
-    if (!std::binary_search(asked.begin(), asked.end(), name)) report.findings.push_back(name_finding(CKPT_FINDING_EXTRA, CKPT_OK, name, "in the checkpoint, not asked for"));
+    if (!std::binary_search(asked.begin(), asked.end(), name))
+      report.findings.push_back(name_finding(CKPT_FINDING_EXTRA, CKPT_OK, name, "in the checkpoint, not asked for"));
   }
   return report;
 }
@@ -115,11 +129,14 @@ Report Load::report() const {
 Status Load::check_strict() const {
   if (strict_ == "none") return Ok();
   if (!missing_.empty())
-    return Status(CKPT_NOT_FOUND, strprintf("%zu names are not in the checkpoint, the first is %s", missing_.size(), quoted(missing_[0]).c_str())).with("tensor", missing_[0]);
+    return Status(CKPT_NOT_FOUND, strprintf("%zu names are not in the checkpoint, the first is %s", missing_.size(),
+                                            quoted(missing_[0]).c_str()))
+        .with("tensor", missing_[0]);
   if (strict_ != "exact") return Ok();
   Report names = report();
   if (names.findings.empty()) return Ok();
-  return Status(CKPT_MISMATCH, strprintf("%zu names of the checkpoint were not asked for, the first is %s", names.findings.size(), quoted(names.findings[0].name).c_str()))
+  return Status(CKPT_MISMATCH, strprintf("%zu names of the checkpoint were not asked for, the first is %s",
+                                         names.findings.size(), quoted(names.findings[0].name).c_str()))
       .with("tensor", names.findings[0].name);
 }
 
@@ -158,13 +175,18 @@ void Load::copy_view(const TensorRequest& request) const {
   uint64_t count = units_of(want.geometry, want.units);
   if (count == 0) return;
   Order order = order_of(want.geometry, want.units);
-  device::Memory from{.data = const_cast<std::byte*>(request.hull.data()), .dtype = want.geometry.dtype, .strides = {}, .ndim = static_cast<int>(ndim)};
+  device::Memory from{.data = const_cast<std::byte*>(request.hull.data()),
+                      .dtype = want.geometry.dtype,
+                      .strides = {},
+                      .ndim = static_cast<int>(ndim)};
   for (size_t i = 0; i < ndim; i++) from.strides[i] = view[1 + ndim + i];
   // Through a contiguous copy of the region: one gather and one scatter serve every pair of strides.
   std::vector<std::byte> contiguous(count * want.geometry.width);
   device::gather(from, order.box.extent, order.first, count, contiguous);
-  if (want.units.kind == RegionKind::kFlat) std::memcpy(want.memory.data, contiguous.data(), contiguous.size());
-  else (void)device::scatter(contiguous, want.geometry.dtype, order.box, 0, count, order.box, want.memory);
+  if (want.units.kind == RegionKind::kFlat)
+    std::memcpy(want.memory.data, contiguous.data(), contiguous.size());
+  else
+    (void)device::scatter(contiguous, want.geometry.dtype, order.box, 0, count, order.box, want.memory);
 }
 
 // ---- the work ----
@@ -198,7 +220,8 @@ Status Load::work(Job& job) {
     range.kind = RegionKind::kFlat;
     range.flat_offset = request.hull_first;
     range.flat_size = request.hull.size() / target.width;
-    add_boxes(&plan, number, target, range, {.data = request.hull.data(), .dtype = target.dtype, .strides = {1}, .ndim = 1});
+    add_boxes(&plan, number, target, range,
+              {.data = request.hull.data(), .dtype = target.dtype, .strides = {1}, .ndim = 1});
   }
   CKPT_TRY(plan_reads(checkpoint_->index(), tensor_of, &plan));
   job.counters.bytes_total = plan.bytes_requested;
@@ -208,7 +231,9 @@ Status Load::work(Job& job) {
   for (size_t i = 0; i < plan.reads.size(); i++)
     if (i == 0 || plan.reads[i].part != plan.reads[i - 1].part) {
       auto part = checkpoint_->part(plan.reads[i].part);
-      if (!part.ok()) return std::move(part).status().with("tensor", std::string(checkpoint_->index().text(plan.reads[i].tensor->name())));
+      if (!part.ok())
+        return std::move(part).status().with("tensor",
+                                             std::string(checkpoint_->index().text(plan.reads[i].tensor->name())));
     }
   CKPT_TRY(execute_reads(*checkpoint_, plan, {threads_, staging_bytes_, verify_}, job));
   for (TensorRequest& request : tensors_)

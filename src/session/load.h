@@ -1,4 +1,5 @@
-// Many requests for regions of tensors, planned and read together. Planning finds every structural error before a byte of caller memory changes.
+// Many requests for regions of tensors, planned and read together. Planning finds every structural error before a byte
+// of caller memory changes.
 #pragma once
 
 #include <memory>
@@ -14,9 +15,9 @@ namespace ckpt::session {
 
 // One box of a tensor that goes to one piece of memory; a flat range is several.
 struct WantedBox {
-  uint32_t request;      // index of the request, for messages and counting
-  Box box;               // in moving units
-  device::Memory memory; // where its first unit goes, with strides
+  uint32_t request;       // index of the request, for messages and counting
+  Box box;                // in moving units
+  device::Memory memory;  // where its first unit goes, with strides
 };
 
 // One chunk to read, and the boxes that want something of it.
@@ -25,15 +26,15 @@ struct ChunkRead {
   const fb::Tensor* tensor;
   const fb::Segment* segment;
   const fb::Chunk* chunk;
-  uint64_t first;        // of the chunk's units in the order of its segment
+  uint64_t first;                       // of the chunk's units in the order of its segment
   uint32_t wanted_first, wanted_count;  // into LoadPlan::targets
 };
 
 struct LoadPlan {
   std::vector<WantedBox> boxes;
-  std::vector<ChunkRead> reads;    // by part, then offset
-  std::vector<uint32_t> targets;   // indexes into boxes
-  uint64_t units = 0;              // that all boxes want, for the proof that all came
+  std::vector<ChunkRead> reads;   // by part, then offset
+  std::vector<uint32_t> targets;  // indexes into boxes
+  uint64_t units = 0;             // that all boxes want, for the proof that all came
   uint64_t bytes_requested = 0, run_count = 0;
 };
 
@@ -84,8 +85,10 @@ class Load {
 // ---- the steps ----
 
 // Adds the boxes of a region; `memory` is that of the whole region.
-void add_boxes(LoadPlan* plan, uint32_t request, const Geometry& geometry, const Region& units, const device::Memory& memory);
-// Finds the chunks that the boxes of requests need. `tensor_of[request]` tells the tensor. INCOMPLETE where units are not to be had.
+void add_boxes(LoadPlan* plan, uint32_t request, const Geometry& geometry, const Region& units,
+               const device::Memory& memory);
+// Finds the chunks that the boxes of requests need. `tensor_of[request]` tells the tensor. INCOMPLETE where units are
+// not to be had.
 Status plan_reads(const format::Index& index, std::span<const fb::Tensor* const> tensor_of, LoadPlan* plan);
 
 struct ReadOptions {
@@ -97,8 +100,8 @@ struct ReadOptions {
 Status execute_reads(const Checkpoint& checkpoint, const LoadPlan& plan, const ReadOptions& options, Job& job);
 
 // Reads one chunk, checks it and leaves its raw bytes in `raw`.
-Status read_chunk(const Checkpoint& checkpoint, uint32_t part, const fb::Chunk& chunk, Codec codec, Filter filter, int filter_width, bool verify, MutableBytes raw,
-                  std::vector<std::byte>& stored);
+Status read_chunk(const Checkpoint& checkpoint, uint32_t part, const fb::Chunk& chunk, Codec codec, Filter filter,
+                  int filter_width, bool verify, MutableBytes raw, std::vector<std::byte>& stored);
 Status check_chunk(const fb::Chunk& chunk, Bytes stored);
 // All bytes of an object. `out` has its size.
 Status read_object(const Checkpoint& checkpoint, const fb::Object& object, MutableBytes out);

@@ -8,7 +8,8 @@
 
 namespace ckpt::session {
 
-void add_boxes(LoadPlan* plan, uint32_t request, const Geometry& geometry, const Region& units, const device::Memory& memory) {
+void add_boxes(LoadPlan* plan, uint32_t request, const Geometry& geometry, const Region& units,
+               const device::Memory& memory) {
   uint64_t count = units_of(geometry, units);
   plan->units += count;
   if (count == 0) return;
@@ -17,7 +18,8 @@ void add_boxes(LoadPlan* plan, uint32_t request, const Geometry& geometry, const
     return;
   }
   // A flat range is a few boxes, one after the other in memory.
-  uint64_t width = memory.dtype == geometry.dtype ? geometry.width : static_cast<uint64_t>(dtype_bits(memory.dtype)) / 8;
+  uint64_t width =
+      memory.dtype == geometry.dtype ? geometry.width : static_cast<uint64_t>(dtype_bits(memory.dtype)) / 8;
   uint64_t position = 0;
   for (const Box& box : plan::boxes_of_range(Box::whole(geometry.shape), units.flat_offset, units.flat_size)) {
     device::Memory at = memory;
@@ -54,8 +56,10 @@ class ReadPlanner {
       if (found == volume) break;
     }
     if (found == volume) return Ok();
-    return Status(CKPT_INCOMPLETE, strprintf("tensor \"%s\": %llu of the %llu elements of box %s are stored", std::string(index_.text(tensor.name())).c_str(),
-                                          static_cast<unsigned long long>(found), static_cast<unsigned long long>(volume), to_text(wanted).c_str()))
+    return Status(CKPT_INCOMPLETE,
+                  strprintf("tensor \"%s\": %llu of the %llu elements of box %s are stored",
+                            std::string(index_.text(tensor.name())).c_str(), static_cast<unsigned long long>(found),
+                            static_cast<unsigned long long>(volume), to_text(wanted).c_str()))
         .with("tensor", std::string(index_.text(tensor.name())));
   }
 
@@ -73,7 +77,8 @@ class ReadPlanner {
     geometry_ = *geometry_of(tensor.dtype(), index_.shape_of(tensor));
     segments_.clear();
     for (const fb::Segment& segment : index_.segments_of(tensor)) {
-      Region region = *to_units(geometry_, tensor.dtype(), index_.shape_of(tensor), index_.region_of(segment, tensor.ndim()));
+      Region region =
+          *to_units(geometry_, tensor.dtype(), index_.shape_of(tensor), index_.region_of(segment, tensor.ndim()));
       segments_.push_back({&segment, order_of(geometry_, region), units_of(geometry_, region)});
     }
   }
@@ -89,7 +94,8 @@ class ReadPlanner {
 };
 
 // The number of units that this segment gives. Segments do not overlap, so the sum proves that the box is complete.
-uint64_t ReadPlanner::add_segment(const fb::Tensor& tensor, const Stored& stored, uint32_t box_index, const Box& wanted) {
+uint64_t ReadPlanner::add_segment(const fb::Tensor& tensor, const Stored& stored, uint32_t box_index,
+                                  const Box& wanted) {
   Box common = plan::intersect(stored.order.box, wanted);
   if (common.volume() == 0) return 0;
   bool all = common == stored.order.box;
@@ -112,14 +118,17 @@ uint64_t ReadPlanner::add_segment(const fb::Tensor& tensor, const Stored& stored
   }
   for (size_t i = begin; i < end; i++) {
     uint64_t from = first + i * chunk_units, to = std::min(last, from + chunk_units), count = 0;
-    if (all) count = to - from;
-    else plan::for_each_run(stored.order.box, from, to, wanted, strides.span(), [&](const plan::Run& run) {
-      count += run.count;
-      plan_->run_count++;
-    });
+    if (all)
+      count = to - from;
+    else
+      plan::for_each_run(stored.order.box, from, to, wanted, strides.span(), [&](const plan::Run& run) {
+        count += run.count;
+        plan_->run_count++;
+      });
     if (count == 0) continue;
     found += count;
-    pairs_.push_back({stored.segment->part(), chunks[i].offset(), &tensor, stored.segment, &chunks[i], from, box_index});
+    pairs_.push_back(
+        {stored.segment->part(), chunks[i].offset(), &tensor, stored.segment, &chunks[i], from, box_index});
   }
   if (all) plan_->run_count++;
   plan_->bytes_requested += found * geometry_.width;
@@ -133,7 +142,8 @@ void ReadPlanner::finish() {
   });
   for (const PairKey& pair : pairs_) {
     if (plan_->reads.empty() || plan_->reads.back().chunk != pair.chunk)
-      plan_->reads.push_back({pair.part, pair.tensor, pair.segment, pair.chunk, pair.first, static_cast<uint32_t>(plan_->targets.size()), 0});
+      plan_->reads.push_back({pair.part, pair.tensor, pair.segment, pair.chunk, pair.first,
+                              static_cast<uint32_t>(plan_->targets.size()), 0});
     plan_->targets.push_back(pair.box);
     plan_->reads.back().wanted_count++;
   }

@@ -12,14 +12,16 @@
 namespace ckpt::session {
 
 static constexpr uint64_t kMaxIo = 4 << 20;    // neighbouring chunks are read together up to this
-static constexpr uint64_t kMinDirect = 65536; // smaller chunks are cheaper read together and copied
-static constexpr uint64_t kMaxGap = kAlign;    // over gaps that alignment leaves, no more: what is read must have been asked for
+static constexpr uint64_t kMinDirect = 65536;  // smaller chunks are cheaper read together and copied
+static constexpr uint64_t kMaxGap =
+    kAlign;  // over gaps that alignment leaves, no more: what is read must have been asked for
 
 Status check_chunk(const fb::Chunk& chunk, Bytes stored) {
   Digest found = format::xxh3_128(stored), expected = format::id_of(chunk.digest());
   if (found == expected) return Ok();
-  return Status(CKPT_CORRUPT, strprintf("%u bytes at %llu: expected XXH3-128 %s, found %s", chunk.stored_size(), static_cast<unsigned long long>(chunk.offset()),
-                                     to_hex(expected).c_str(), to_hex(found).c_str()))
+  return Status(CKPT_CORRUPT, strprintf("%u bytes at %llu: expected XXH3-128 %s, found %s", chunk.stored_size(),
+                                        static_cast<unsigned long long>(chunk.offset()), to_hex(expected).c_str(),
+                                        to_hex(found).c_str()))
       .with("offset", uint64_t{chunk.offset()})
       .with("expected", to_hex(expected))
       .with("found", to_hex(found));
@@ -28,7 +30,10 @@ Status check_chunk(const fb::Chunk& chunk, Bytes stored) {
 static Status at_chunk(const Checkpoint& checkpoint, const ChunkRead& read, Status status) {
   std::string name(checkpoint.index().text(read.tensor->name()));
   status = checkpoint.at_part(std::move(status), read.part);
-  return std::move(status).in("tensor \"" + name + "\"").with("tensor", name).with("offset", uint64_t{read.chunk->offset()});
+  return std::move(status)
+      .in("tensor \"" + name + "\"")
+      .with("tensor", name)
+      .with("offset", uint64_t{read.chunk->offset()});
 }
 
 static Status decode(const fb::Chunk& chunk, const format::CodecSpec& spec, Bytes stored, MutableBytes raw) {
@@ -40,8 +45,8 @@ static Status decode(const fb::Chunk& chunk, const format::CodecSpec& spec, Byte
   return format::decode_chunk(spec, stored, raw, scratch);
 }
 
-Status read_chunk(const Checkpoint& checkpoint, uint32_t part, const fb::Chunk& chunk, Codec codec, Filter filter, int filter_width, bool verify, MutableBytes raw,
-                  std::vector<std::byte>& stored) {
+Status read_chunk(const Checkpoint& checkpoint, uint32_t part, const fb::Chunk& chunk, Codec codec, Filter filter,
+                  int filter_width, bool verify, MutableBytes raw, std::vector<std::byte>& stored) {
   CKPT_ASSIGN(const store::Reader* file, checkpoint.part(part));
   stored.resize(std::max<size_t>(stored.size(), chunk.stored_size()));
   MutableBytes bytes(stored.data(), chunk.stored_size());
@@ -60,7 +65,8 @@ Status read_object(const Checkpoint& checkpoint, const fb::Object& object, Mutab
   std::vector<std::byte> stored;
   uint64_t at = 0;
   for (const fb::Chunk& chunk : index.chunks_of(object)) {
-    Status status = read_chunk(checkpoint, object.part(), chunk, Codec::kRaw, Filter::kNone, 0, true, out.subspan(at, chunk.raw_size()), stored);
+    Status status = read_chunk(checkpoint, object.part(), chunk, Codec::kRaw, Filter::kNone, 0, true,
+                               out.subspan(at, chunk.raw_size()), stored);
     if (!status.ok()) {
       std::string name(index.text(object.name()));
       return std::move(status).in("object \"" + name + "\"").with("tensor", name);
@@ -107,9 +113,10 @@ void ReadExecutor::group() {
     const ChunkRead& read = plan_.reads[i];
     direct_[i] = direct_target(read);
     uint64_t offset = read.chunk->offset(), stop = offset + read.chunk->stored_size();
-    bool joins = !ios_.empty() && plan_.reads[i - 1].part == read.part && offset >= end && offset - end < kMaxGap && stop - begin <= max_io_ &&
-                 !direct_[i] && !direct_[i - 1];
-    if (joins) ios_.back().count++;
+    bool joins = !ios_.empty() && plan_.reads[i - 1].part == read.part && offset >= end && offset - end < kMaxGap &&
+                 stop - begin <= max_io_ && !direct_[i] && !direct_[i - 1];
+    if (joins)
+      ios_.back().count++;
     else {
       ios_.push_back({i, 1});
       begin = offset;
@@ -120,15 +127,19 @@ void ReadExecutor::group() {
 
 // Where a chunk may be read to without a stop: it is raw, one box wants all of it, and in one piece.
 std::byte* ReadExecutor::direct_target(const ChunkRead& read) const {
-  if (read.wanted_count != 1 || read.chunk->stored_size() != read.chunk->raw_size() || read.chunk->raw_size() < kMinDirect) return nullptr;
+  if (read.wanted_count != 1 || read.chunk->stored_size() != read.chunk->raw_size() ||
+      read.chunk->raw_size() < kMinDirect)
+    return nullptr;
   const WantedBox& wanted = plan_.boxes[plan_.targets[read.wanted_first]];
   const format::Index& index = checkpoint_.index();
   Geometry geometry = *geometry_of(read.tensor->dtype(), index.shape_of(*read.tensor));
   if (wanted.memory.dtype != geometry.dtype) return nullptr;
-  Region region = *to_units(geometry, read.tensor->dtype(), index.shape_of(*read.tensor), index.region_of(*read.segment, read.tensor->ndim()));
+  Region region = *to_units(geometry, read.tensor->dtype(), index.shape_of(*read.tensor),
+                            index.region_of(*read.segment, read.tensor->ndim()));
   Order order = order_of(geometry, region);
   uint64_t units = read.chunk->raw_size() / geometry.width, runs = 0, target = 0, count = 0;
-  plan::for_each_run(order.box, read.first, read.first + units, wanted.box, std::span(wanted.memory.strides.data(), static_cast<size_t>(wanted.memory.ndim)),
+  plan::for_each_run(order.box, read.first, read.first + units, wanted.box,
+                     std::span(wanted.memory.strides.data(), static_cast<size_t>(wanted.memory.ndim)),
                      [&](const plan::Run& run) {
                        if (runs++ == 0) {
                          target = run.target;
@@ -153,7 +164,9 @@ Status ReadExecutor::finish_chunk(const ChunkRead& read, Bytes stored, device::M
   if (chunk.stored_size() != chunk.raw_size()) {
     CKPT_TRY(ensure(raw, chunk.raw_size()));
     MutableBytes out = raw.bytes().first(chunk.raw_size());
-    CKPT_TRY(decode(chunk, {static_cast<Codec>(segment.codec()), static_cast<Filter>(segment.filter()), segment.filter_width()}, stored, out));
+    CKPT_TRY(decode(
+        chunk, {static_cast<Codec>(segment.codec()), static_cast<Filter>(segment.filter()), segment.filter_width()},
+        stored, out));
     bytes = out;
   }
   const format::Index& index = checkpoint_.index();
@@ -163,7 +176,8 @@ Status ReadExecutor::finish_chunk(const ChunkRead& read, Bytes stored, device::M
   Order order = order_of(geometry, region);
   for (uint32_t i = 0; i < read.wanted_count; i++) {
     const WantedBox& wanted = plan_.boxes[plan_.targets[read.wanted_first + i]];
-    units_done_ += device::scatter(bytes, geometry.dtype, order.box, read.first, bytes.size() / geometry.width, wanted.box, wanted.memory);
+    units_done_ += device::scatter(bytes, geometry.dtype, order.box, read.first, bytes.size() / geometry.width,
+                                   wanted.box, wanted.memory);
   }
   return Ok();
 }
@@ -171,17 +185,20 @@ Status ReadExecutor::finish_chunk(const ChunkRead& read, Bytes stored, device::M
 Status ReadExecutor::read_io(const Io& io, device::Mapping& buffer, device::Mapping& raw) {
   const ChunkRead &first = plan_.reads[io.first], &last = plan_.reads[io.first + io.count - 1];
   auto file = checkpoint_.part(first.part);
-  if (!file.ok()) return std::move(file).status().with("tensor", std::string(checkpoint_.index().text(first.tensor->name())));
+  if (!file.ok())
+    return std::move(file).status().with("tensor", std::string(checkpoint_.index().text(first.tensor->name())));
   uint64_t offset = first.chunk->offset(), size = last.chunk->offset() + last.chunk->stored_size() - offset;
   std::byte* direct = direct_[io.first];
   if (!direct) CKPT_TRY(ensure(buffer, size));
   MutableBytes bytes(direct ? direct : buffer.bytes().data(), size);
-  if (Status status = (*file)->read_at(offset, bytes); !status.ok()) return at_chunk(checkpoint_, first, std::move(status));
+  if (Status status = (*file)->read_at(offset, bytes); !status.ok())
+    return at_chunk(checkpoint_, first, std::move(status));
   job_.counters.bytes_read += size;
   job_.counters.io_count++;
   if (direct) {
     if (options_.verify)
-      if (Status status = check_chunk(*first.chunk, bytes); !status.ok()) return at_chunk(checkpoint_, first, std::move(status));
+      if (Status status = check_chunk(*first.chunk, bytes); !status.ok())
+        return at_chunk(checkpoint_, first, std::move(status));
     units_done_ += size / geometry_of(first.tensor->dtype(), checkpoint_.index().shape_of(*first.tensor))->width;
     job_.counters.bytes_done += size;
     return Ok();
@@ -213,8 +230,9 @@ Status ReadExecutor::run() {
   job_.counters.chunk_count = plan_.reads.size();
   CKPT_TRY(run_parallel(threads, [this](unsigned, const std::atomic<bool>& stop) { return work(stop); }));
   if (units_done_ != plan_.units)
-    return Status(CKPT_INTERNAL, strprintf("%llu of %llu elements were written", static_cast<unsigned long long>(units_done_.load()),
-                                        static_cast<unsigned long long>(plan_.units)));
+    return Status(CKPT_INTERNAL,
+                  strprintf("%llu of %llu elements were written", static_cast<unsigned long long>(units_done_.load()),
+                            static_cast<unsigned long long>(plan_.units)));
   return Ok();
 }
 

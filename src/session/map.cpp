@@ -6,13 +6,16 @@
 namespace ckpt::session {
 
 static Status not_in_one_piece(std::string_view name, const char* why) {
-  return Status(CKPT_UNSUPPORTED, "tensor \"" + std::string(name) + "\" cannot be mapped: " + why).with("tensor", std::string(name));
+  return Status(CKPT_UNSUPPORTED, "tensor \"" + std::string(name) + "\" cannot be mapped: " + why)
+      .with("tensor", std::string(name));
 }
 
 Result<Bytes> map_tensor(const Checkpoint& checkpoint, std::string_view name, bool verify) {
   const format::Index& index = checkpoint.index();
   Checkpoint::Named named = checkpoint.find(name);
-  if (!named.tensor) return Status(CKPT_NOT_FOUND, "tensor \"" + std::string(name) + "\": not in the checkpoint").with("tensor", std::string(name));
+  if (!named.tensor)
+    return Status(CKPT_NOT_FOUND, "tensor \"" + std::string(name) + "\": not in the checkpoint")
+        .with("tensor", std::string(name));
   if (named.alias && named.alias->is_view()) return not_in_one_piece(name, "it is a view");
   auto segments = index.segments_of(*named.tensor);
   if (segments.empty()) return Bytes();
@@ -20,7 +23,8 @@ Result<Bytes> map_tensor(const Checkpoint& checkpoint, std::string_view name, bo
   auto chunks = index.chunks_of(segments[0]);
   uint64_t end = chunks[0].offset();
   for (const fb::Chunk& chunk : chunks) {
-    if (chunk.stored_size() != chunk.raw_size() || chunk.offset() != end) return not_in_one_piece(name, "it is compressed or not in one piece");
+    if (chunk.stored_size() != chunk.raw_size() || chunk.offset() != end)
+      return not_in_one_piece(name, "it is compressed or not in one piece");
     end += chunk.stored_size();
   }
   CKPT_ASSIGN(const store::Reader* file, checkpoint.part(segments[0].part()));
@@ -28,7 +32,8 @@ Result<Bytes> map_tensor(const Checkpoint& checkpoint, std::string_view name, bo
   for (const fb::Chunk& chunk : chunks) {
     if (!verify) break;
     Status status = check_chunk(chunk, bytes.subspan(chunk.offset(), chunk.stored_size()));
-    if (!status.ok()) return checkpoint.at_part(std::move(status).with("tensor", std::string(name)), segments[0].part());
+    if (!status.ok())
+      return checkpoint.at_part(std::move(status).with("tensor", std::string(name)), segments[0].part());
   }
   return bytes.subspan(chunks[0].offset(), end - chunks[0].offset());
 }

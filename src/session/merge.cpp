@@ -34,7 +34,8 @@ static std::vector<plan::Declared> read_list(const Member& member, const Place& 
   std::vector<std::byte> stored(chunk.stored_size()), raw(chunk.raw_size());
   format::CodecScratch scratch;
   auto file = place.store.open(part_key(place.directory, member.part->number));
-  if (!file.ok() || !(*file)->read_at(chunk.offset(), stored).ok() || format::xxh3_128(stored) != format::id_of(chunk.digest()) ||
+  if (!file.ok() || !(*file)->read_at(chunk.offset(), stored).ok() ||
+      format::xxh3_128(stored) != format::id_of(chunk.digest()) ||
       !format::decode_chunk({Codec::kLz4, Filter::kNone, 0}, stored, raw, scratch).ok())
     return {};
   auto list = plan::parse_declaration_list(raw);
@@ -53,7 +54,8 @@ static Status lists_differ(const Member& a, const Member& b, const Place& place)
   std::string ranks = strprintf("%u, %u", rank_a, rank_b), name, text_a = "not added", text_b = "not added";
   for (const auto& entry : second) {
     auto found = known.find(entry.name);
-    if (found != known.end() && found->second->dtype == entry.dtype && found->second->shape == entry.shape && found->second->region == entry.region) {
+    if (found != known.end() && found->second->dtype == entry.dtype && found->second->shape == entry.shape &&
+        found->second->region == entry.region) {
       known.erase(found);
       continue;
     }
@@ -66,9 +68,11 @@ static Status lists_differ(const Member& a, const Member& b, const Place& place)
     name = known.begin()->first;
     text_a = describe(*known.begin()->second);
   }
-  return Status(CKPT_MISMATCH, strprintf("tensor %s of replica group %llu: rank %u has %s, rank %u has %s; all members of a replica group add the same tensors "
-                                      "(a tensor that only one rank holds is given replica_count 1)",
-                                      quoted(name).c_str(), static_cast<unsigned long long>(a.group->id()), rank_a, text_a.c_str(), rank_b, text_b.c_str()))
+  return Status(CKPT_MISMATCH, strprintf("tensor %s of replica group %llu: rank %u has %s, rank %u has %s; all members "
+                                         "of a replica group add the same tensors "
+                                         "(a tensor that only one rank holds is given replica_count 1)",
+                                         quoted(name).c_str(), static_cast<unsigned long long>(a.group->id()), rank_a,
+                                         text_a.c_str(), rank_b, text_b.c_str()))
       .with("tensor", name)
       .with("ranks", ranks)
       .with("expected", text_a)
@@ -83,18 +87,22 @@ static Status check_group(uint64_t id, const std::vector<Member>& members, const
   for (const Member& member : members) {
     const Member*& holder = by_index[member.group->index()];
     if (holder)
-      return Status(CKPT_MISMATCH, strprintf("ranks %u and %u both are member %u of replica group %llu", holder->part->header.rank, member.part->header.rank,
-                                          member.group->index(), static_cast<unsigned long long>(id)))
+      return Status(CKPT_MISMATCH,
+                    strprintf("ranks %u and %u both are member %u of replica group %llu", holder->part->header.rank,
+                              member.part->header.rank, member.group->index(), static_cast<unsigned long long>(id)))
           .with("ranks", strprintf("%u, %u", holder->part->header.rank, member.part->header.rank));
     holder = &member;
-    if (!(format::id_of(member.group->digest()) == format::id_of(members[0].group->digest()))) return lists_differ(members[0], member, place);
+    if (!(format::id_of(member.group->digest()) == format::id_of(members[0].group->digest())))
+      return lists_differ(members[0], member, place);
   }
   if (members.size() == count) return Ok();
   auto list = read_list(members[0], place);
   std::string name = list.empty() ? "" : list[0].name;
-  return Status(CKPT_MISMATCH, strprintf("replica group %llu has %u members, but only ranks %s added its tensors (tensor %s among them); a tensor that only "
-                                      "one rank holds is given replica_count 1",
-                                      static_cast<unsigned long long>(id), count, ranks.c_str(), quoted(name).c_str()))
+  return Status(CKPT_MISMATCH,
+                strprintf("replica group %llu has %u members, but only ranks %s added its tensors (tensor %s among "
+                          "them); a tensor that only "
+                          "one rank holds is given replica_count 1",
+                          static_cast<unsigned long long>(id), count, ranks.c_str(), quoted(name).c_str()))
       .with("tensor", name)
       .with("ranks", ranks);
 }
@@ -109,7 +117,8 @@ static Status check_groups(std::span<const PartFile> parts, const Place& place) 
 
 // ---- merging sorted lists ----
 
-// Calls visit(records of one name, in order of part) for every name in ascending order. `list` picks a part's sorted records, `name` a record's name.
+// Calls visit(records of one name, in order of part) for every name in ascending order. `list` picks a part's sorted
+// records, `name` a record's name.
 template <typename Record, typename List, typename Name, typename Visit>
 static Status merge_by_name(std::span<const PartFile> parts, List&& list, Name&& name, Visit&& visit) {
   struct Cursor {
@@ -133,8 +142,10 @@ static Status merge_by_name(std::span<const PartFile> parts, List&& list, Name&&
       std::pop_heap(heap.begin(), heap.end(), later);
       Cursor& cursor = heap.back();
       same.emplace_back(cursor.part, &list(*cursor.part)[cursor.at]);
-      if (++cursor.at < list(*cursor.part).size()) std::push_heap(heap.begin(), heap.end(), later);
-      else heap.pop_back();
+      if (++cursor.at < list(*cursor.part).size())
+        std::push_heap(heap.begin(), heap.end(), later);
+      else
+        heap.pop_back();
     }
     CKPT_TRY(visit(same));
   }
@@ -144,8 +155,10 @@ static Status merge_by_name(std::span<const PartFile> parts, List&& list, Name&&
 template <typename Record>
 using Same = std::vector<std::pair<const PartFile*, const Record*>>;
 
-static Status disagree(const char* what, std::string_view name, const PartFile& a, const PartFile& b, std::string expected, std::string found) {
-  return Status(CKPT_MISMATCH, strprintf("%s %s: rank %u has %s, rank %u has %s", what, quoted(name).c_str(), a.header.rank, expected.c_str(), b.header.rank, found.c_str()))
+static Status disagree(const char* what, std::string_view name, const PartFile& a, const PartFile& b,
+                       std::string expected, std::string found) {
+  return Status(CKPT_MISMATCH, strprintf("%s %s: rank %u has %s, rank %u has %s", what, quoted(name).c_str(),
+                                         a.header.rank, expected.c_str(), b.header.rank, found.c_str()))
       .with("tensor", std::string(name))
       .with("ranks", strprintf("%u, %u", a.header.rank, b.header.rank))
       .with("expected", std::move(expected))
@@ -174,7 +187,8 @@ static Status add_merged_tensor(const Same<fb::Tensor>& same, format::IndexBuild
   for (auto [part, tensor] : same) {
     Shape other = part->index.shape_of(*tensor);
     if (tensor->dtype() != first->dtype() || !(other == shape))
-      return disagree("tensor", name, *first_part, *part, dtype_name(first->dtype()) + std::string(" ") + to_text(shape),
+      return disagree("tensor", name, *first_part, *part,
+                      dtype_name(first->dtype()) + std::string(" ") + to_text(shape),
                       dtype_name(tensor->dtype()) + std::string(" ") + to_text(other));
   }
   builder.add_tensor(name, first->dtype(), shape);
@@ -183,7 +197,8 @@ static Status add_merged_tensor(const Same<fb::Tensor>& same, format::IndexBuild
   for (auto [part, tensor] : same)
     for (const fb::Segment& segment : part->index.segments_of(*tensor)) {
       Region region = part->index.region_of(segment, tensor->ndim());
-      builder.add_segment(part->number, region, shape, static_cast<Codec>(segment.codec()), static_cast<Filter>(segment.filter()), segment.filter_width(),
+      builder.add_segment(part->number, region, shape, static_cast<Codec>(segment.codec()),
+                          static_cast<Filter>(segment.filter()), segment.filter_width(),
                           part->index.chunks_of(segment));
       regions.push_back(region);
       ranks.push_back(part->header.rank);
@@ -198,14 +213,16 @@ static Status add_merged_alias(const Same<fb::Alias>& same, format::IndexBuilder
   const format::Index& index = first_part->index;
   std::string_view name = index.text(first->name()), target = index.text(first->target());
   auto numbers = [](const format::Index& from, const fb::Alias& alias) {
-    return alias.is_view() ? from.numbers.subspan(alias.view(), 1 + 2 * size_t{alias.ndim()}) : std::span<const uint64_t>();
+    return alias.is_view() ? from.numbers.subspan(alias.view(), 1 + 2 * size_t{alias.ndim()})
+                           : std::span<const uint64_t>();
   };
   auto view = numbers(index, *first);
   for (auto [part, alias] : same) {
     auto other = numbers(part->index, *alias);
     std::string_view other_target = part->index.text(alias->target());
     if (other_target != target || !std::equal(view.begin(), view.end(), other.begin(), other.end()))
-      return disagree("alias", name, *first_part, *part, "target " + quoted(target), "target " + quoted(other_target) + " or another view");
+      return disagree("alias", name, *first_part, *part, "target " + quoted(target),
+                      "target " + quoted(other_target) + " or another view");
   }
   builder.add_alias(name, target, first->is_view(), view, first->ndim());
   return Ok();
@@ -215,13 +232,20 @@ static Status add_merged_object(const Same<fb::Object>& same, format::IndexBuild
   auto [first_part, first] = same[0];
   std::string_view name = first_part->index.text(first->name());
   for (auto [part, object] : same) {
-    if (object->scope() != first->scope()) return disagree("object", name, *first_part, *part, first->scope() ? "its own" : "a shared one", object->scope() ? "its own" : "a shared one");
-    if (object->scope() == 0 && (object->size() != first->size() || !(format::id_of(object->digest()) == format::id_of(first->digest()))))
-      return disagree("shared object", name, *first_part, *part, strprintf("%llu bytes, XXH3-128 %s", static_cast<unsigned long long>(first->size()), to_hex(format::id_of(first->digest())).c_str()),
-                      strprintf("%llu bytes, XXH3-128 %s", static_cast<unsigned long long>(object->size()), to_hex(format::id_of(object->digest())).c_str()));
+    if (object->scope() != first->scope())
+      return disagree("object", name, *first_part, *part, first->scope() ? "its own" : "a shared one",
+                      object->scope() ? "its own" : "a shared one");
+    if (object->scope() == 0 &&
+        (object->size() != first->size() || !(format::id_of(object->digest()) == format::id_of(first->digest()))))
+      return disagree("shared object", name, *first_part, *part,
+                      strprintf("%llu bytes, XXH3-128 %s", static_cast<unsigned long long>(first->size()),
+                                to_hex(format::id_of(first->digest())).c_str()),
+                      strprintf("%llu bytes, XXH3-128 %s", static_cast<unsigned long long>(object->size()),
+                                to_hex(format::id_of(object->digest())).c_str()));
   }
   if (first->scope() == 0 && first_part->header.rank != 0)
-    return Status(CKPT_MISMATCH, strprintf("shared object %s: rank %u added it, rank 0 did not", quoted(name).c_str(), first_part->header.rank))
+    return Status(CKPT_MISMATCH, strprintf("shared object %s: rank %u added it, rank 0 did not", quoted(name).c_str(),
+                                           first_part->header.rank))
         .with("tensor", std::string(name))
         .with("ranks", strprintf("0, %u", first_part->header.rank));
   for (auto [part, object] : same) {
@@ -235,7 +259,9 @@ static Status add_merged_object(const Same<fb::Object>& same, format::IndexBuild
                         .part = part->number,
                         .size = object->size(),
                         .digest = format::id_of(object->digest()),
-                        .inline_bytes = object->placement() == 0 ? index.inline_data.subspan(object->inline_offset(), object->size()) : Bytes(),
+                        .inline_bytes = object->placement() == 0
+                                            ? index.inline_data.subspan(object->inline_offset(), object->size())
+                                            : Bytes(),
                         .chunks = index.chunks_of(*object)});
   }
   return Ok();
@@ -246,7 +272,8 @@ static Status add_merged_attr(const Same<fb::Attr>& same, format::IndexBuilder& 
   const format::Index& index = first_part->index;
   for (auto [part, attr] : same)
     if (part->index.text(attr->value()) != index.text(first->value()))
-      return disagree("attribute of tensor", index.text(first->owner()), *first_part, *part, quoted(index.text(first->value()).substr(0, 80)),
+      return disagree("attribute of tensor", index.text(first->owner()), *first_part, *part,
+                      quoted(index.text(first->value()).substr(0, 80)),
                       quoted(part->index.text(attr->value()).substr(0, 80)));
   builder.add_attr(index.text(first->owner()), index.text(first->key()), index.text(first->value()));
   return Ok();
@@ -257,8 +284,10 @@ static Status check_identities(std::span<const PartFile> parts) {
   for (const PartFile& part : parts) {
     const format::Summary &a = leader.index.summary, &b = part.index.summary;
     if (part.header.world_size != parts.size() || b.save_id != part.header.save_id || b.save_id != a.save_id)
-      return Status(CKPT_MISMATCH, strprintf("%s of save %s in a world of %u does not belong to save %s in a world of %zu", "a part",
-                                          to_hex(part.header.save_id).c_str(), part.header.world_size, to_hex(a.save_id).c_str(), parts.size()))
+      return Status(CKPT_MISMATCH,
+                    strprintf("%s of save %s in a world of %u does not belong to save %s in a world of %zu", "a part",
+                              to_hex(part.header.save_id).c_str(), part.header.world_size, to_hex(a.save_id).c_str(),
+                              parts.size()))
           .with("ranks", std::to_string(part.header.rank));
     if (a.step != b.step)
       return disagree("step of", a.label, leader, part, std::to_string(a.step), std::to_string(b.step));
@@ -272,29 +301,38 @@ static uint64_t total_count(std::span<const PartFile> parts) {
   return bytes;
 }
 
-// The counts are part of the summary, which is written before the index is complete: so they are counted while it is merged.
-Result<Merged> merge_parts(std::span<const PartFile> parts, const store::Store& store, std::string_view directory, bool mark_rebuilt) {
+// The counts are part of the summary, which is written before the index is complete: so they are counted while it is
+// merged.
+Result<Merged> merge_parts(std::span<const PartFile> parts, const store::Store& store, std::string_view directory,
+                           bool mark_rebuilt) {
   CKPT_TRY(check_identities(parts));
   CKPT_TRY(check_groups(parts, {store, directory}));
   format::IndexBuilder builder;
   uint64_t tensors = 0;
   using Part = PartFile;
   CKPT_TRY(merge_by_name<fb::Tensor>(
-      parts, [](const Part& p) { return p.index.tensors; }, [](const Part& p, const fb::Tensor& t) { return p.index.text(t.name()); },
-      [&](const Same<fb::Tensor>& same) { tensors++; return add_merged_tensor(same, builder); }));
+      parts, [](const Part& p) { return p.index.tensors; },
+      [](const Part& p, const fb::Tensor& t) { return p.index.text(t.name()); },
+      [&](const Same<fb::Tensor>& same) {
+        tensors++;
+        return add_merged_tensor(same, builder);
+      }));
   CKPT_TRY(merge_by_name<fb::Alias>(
-      parts, [](const Part& p) { return p.index.aliases; }, [](const Part& p, const fb::Alias& a) { return p.index.text(a.name()); },
+      parts, [](const Part& p) { return p.index.aliases; },
+      [](const Part& p, const fb::Alias& a) { return p.index.text(a.name()); },
       [&](const Same<fb::Alias>& same) { return add_merged_alias(same, builder); }));
   CKPT_TRY(merge_by_name<fb::Object>(
-      parts, [](const Part& p) { return p.index.objects; }, [](const Part& p, const fb::Object& o) { return p.index.text(o.name()); },
+      parts, [](const Part& p) { return p.index.objects; },
+      [](const Part& p, const fb::Object& o) { return p.index.text(o.name()); },
       [&](const Same<fb::Object>& same) { return add_merged_object(same, builder); }));
   CKPT_TRY(merge_by_name<fb::Attr>(
       parts, [](const Part& p) { return p.index.attrs; },
       [](const Part& p, const fb::Attr& a) { return std::make_pair(p.index.text(a.owner()), p.index.text(a.key())); },
       [&](const Same<fb::Attr>& same) { return add_merged_attr(same, builder); }));
   for (const PartFile& part : parts)
-    builder.parts.emplace_back(part.size, format::digest_of(part.trailer.index_digest), format::digest_of(part.header.save_id), part.header.rank, uint8_t{0},
-                               uint8_t{0}, uint16_t{0});
+    builder.parts.emplace_back(part.size, format::digest_of(part.trailer.index_digest),
+                               format::digest_of(part.header.save_id), part.header.rank, uint8_t{0}, uint8_t{0},
+                               uint16_t{0});
   builder.summary = parts[0].index.summary;
   builder.summary.part_count = static_cast<uint32_t>(parts.size());
   builder.summary.tensor_count = tensors;
@@ -329,7 +367,9 @@ Status check_index_coverage(const format::Index& index) {
     regions.clear();
     for (const fb::Segment& segment : segments) regions.push_back(index.region_of(segment, tensor.ndim()));
     Status status = plan::check_coverage(index.shape_of(tensor), regions);
-    if (!status.ok()) return Status(CKPT_FORMAT, "tensor " + quoted(index.text(tensor.name())) + ": " + status.message()).with("tensor", std::string(index.text(tensor.name())));
+    if (!status.ok())
+      return Status(CKPT_FORMAT, "tensor " + quoted(index.text(tensor.name())) + ": " + status.message())
+          .with("tensor", std::string(index.text(tensor.name())));
   }
   return Ok();
 }

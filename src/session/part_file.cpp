@@ -5,7 +5,9 @@
 
 namespace ckpt::session {
 
-std::string part_key(std::string_view directory, uint32_t number) { return std::string(directory) + "/" + format::part_name(number); }
+std::string part_key(std::string_view directory, uint32_t number) {
+  return std::string(directory) + "/" + format::part_name(number);
+}
 
 Status at_part(Status status, const store::Store& store, std::string_view directory, uint32_t number) {
   std::string path = store.path(part_key(directory, number));
@@ -15,15 +17,18 @@ Status at_part(Status status, const store::Store& store, std::string_view direct
 static Status check_chunk_ends(const PartFile& part) {
   for (const fb::Chunk& chunk : part.index.chunks)
     if (chunk.offset() + chunk.stored_size() > part.trailer.index_offset)
-      return Status(CKPT_FORMAT, strprintf("a chunk ends at %llu, inside the index at %llu", static_cast<unsigned long long>(chunk.offset() + chunk.stored_size()),
-                                        static_cast<unsigned long long>(part.trailer.index_offset)));
+      return Status(CKPT_FORMAT, strprintf("a chunk ends at %llu, inside the index at %llu",
+                                           static_cast<unsigned long long>(chunk.offset() + chunk.stored_size()),
+                                           static_cast<unsigned long long>(part.trailer.index_offset)));
   return Ok();
 }
 
 static Status read_part(PartFile& part) {
   uint64_t size = part.size = part.file->size();
   if (size < 2 * kAlign || size % kAlign != 0)
-    return Status(CKPT_FORMAT, strprintf("no part: %llu bytes, a multiple of 4096 from 8192 expected", static_cast<unsigned long long>(size))).with("found", size);
+    return Status(CKPT_FORMAT, strprintf("no part: %llu bytes, a multiple of 4096 from 8192 expected",
+                                         static_cast<unsigned long long>(size)))
+        .with("found", size);
   std::vector<std::byte> head(kAlign), tail(format::kPartTrailerSize);
   CKPT_TRY(part.file->read_at(0, head));
   CKPT_ASSIGN(part.header, format::decode_part_header(head));
@@ -31,13 +36,15 @@ static Status read_part(PartFile& part) {
   CKPT_ASSIGN(part.trailer, format::decode_part_trailer(tail));
   CKPT_TRY(format::check_part_layout(part.trailer, size));
   if (part.header.save_id != part.trailer.save_id)
-    return Status(CKPT_FORMAT, strprintf("header of save %s, trailer of save %s", to_hex(part.header.save_id).c_str(), to_hex(part.trailer.save_id).c_str()));
+    return Status(CKPT_FORMAT, strprintf("header of save %s, trailer of save %s", to_hex(part.header.save_id).c_str(),
+                                         to_hex(part.trailer.save_id).c_str()));
   part.index_bytes.resize(part.trailer.index_size);
   CKPT_TRY(part.file->read_at(part.trailer.index_offset, part.index_bytes));
   Digest digest = format::xxh3_128(part.index_bytes);
   if (digest != part.trailer.index_digest)
-    return Status(CKPT_CORRUPT, strprintf("its index at %llu: expected XXH3-128 %s, found %s", static_cast<unsigned long long>(part.trailer.index_offset),
-                                       to_hex(part.trailer.index_digest).c_str(), to_hex(digest).c_str()))
+    return Status(CKPT_CORRUPT, strprintf("its index at %llu: expected XXH3-128 %s, found %s",
+                                          static_cast<unsigned long long>(part.trailer.index_offset),
+                                          to_hex(part.trailer.index_digest).c_str(), to_hex(digest).c_str()))
         .with("offset", part.trailer.index_offset)
         .with("expected", to_hex(part.trailer.index_digest))
         .with("found", to_hex(digest));

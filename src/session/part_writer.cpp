@@ -1,5 +1,6 @@
-// Writes one part: blocks are staged (copied or only hashed), encoded, given their place in the file, and written, by a few threads that
-// take whichever step is due. Blocks get their places in order, so a part's layout does not depend on timing.
+// Writes one part: blocks are staged (copied or only hashed), encoded, given their place in the file, and written, by a
+// few threads that take whichever step is due. Blocks get their places in order, so a part's layout does not depend on
+// timing.
 #include <algorithm>
 #include <cstring>
 #include <mutex>
@@ -23,7 +24,8 @@ struct Staged {
 
 class PartWriter {
  public:
-  PartWriter(Session& session, const SaveIdentity& identity, const SaveContent& content, const SaveSettings& settings, bool async, Job& job)
+  PartWriter(Session& session, const SaveIdentity& identity, const SaveContent& content, const SaveSettings& settings,
+             bool async, Job& job)
       : session_(session), identity_(identity), content_(content), settings_(settings), async_(async), job_(job) {}
   ~PartWriter() {
     if (arena_) session_.give_arena(std::move(arena_));
@@ -65,7 +67,7 @@ class PartWriter {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::byte*> free_;
-  std::vector<Staged> staged_;       // by block
+  std::vector<Staged> staged_;  // by block
   std::vector<uint8_t> is_staged_;
   size_t next_stage_ = 0, next_write_ = 0, next_place_ = 0, staged_count_ = 0;
   uint64_t file_end_ = kAlign;
@@ -86,7 +88,8 @@ void PartWriter::for_each_chunk(const Block& block, Visit&& visit) const {
 Status PartWriter::prepare() {
   uint64_t chunk_bytes = session_.plan().chunk_bytes;
   block_bytes_ = std::max(chunk_bytes, std::min(kBlockBytes, settings_.staging_bytes / 4 / kAlign * kAlign));
-  CKPT_ASSIGN(layout_, lay_out(content_, {chunk_bytes, session_.plan().large_tensor_bytes, block_bytes_, settings_.compression, identity_.rank}));
+  CKPT_ASSIGN(layout_, lay_out(content_, {chunk_bytes, session_.plan().large_tensor_bytes, block_bytes_,
+                                          settings_.compression, identity_.rank}));
   chunks_.resize(layout_.chunk_count);
   staged_.resize(layout_.blocks.size());
   is_staged_.resize(layout_.blocks.size());
@@ -109,7 +112,8 @@ Status PartWriter::prepare() {
 // Cuts the budget into buffers: one for each worker to encode into, the rest to stage in.
 Status PartWriter::cut_arena() {
   if (layout_.blocks.empty()) return Ok();
-  bool encodes = std::any_of(layout_.blocks.begin(), layout_.blocks.end(), [](const Block& block) { return block.encoded; });
+  bool encodes =
+      std::any_of(layout_.blocks.begin(), layout_.blocks.end(), [](const Block& block) { return block.encoded; });
   threads_ = static_cast<unsigned>(std::min<size_t>(settings_.threads, layout_.blocks.size()));
   uint64_t encode_bytes = encodes ? round_up(buffer_bytes_ + format::kEncodeSlack, kAlign) : 0;
   while (threads_ > 1 && (encode_bytes + buffer_bytes_) * threads_ > settings_.staging_bytes) threads_--;
@@ -132,8 +136,10 @@ Status PartWriter::cut_arena() {
 
 Status PartWriter::write() {
   CKPT_TRY(prepare());
-  if (layout_.blocks.empty()) job_.counters.stage_us = job_.elapsed_us();
-  else CKPT_TRY(run_parallel(threads_, [this](unsigned worker, const std::atomic<bool>& stop) {
+  if (layout_.blocks.empty())
+    job_.counters.stage_us = job_.elapsed_us();
+  else
+    CKPT_TRY(run_parallel(threads_, [this](unsigned worker, const std::atomic<bool>& stop) {
       Status status = work(worker, stop);
       if (!status.ok()) changed_.notify_all();
       return status;
@@ -150,8 +156,10 @@ Status PartWriter::work(unsigned worker, const std::atomic<bool>& stop) {
     size_t block = 0;
     Staged staged;
     switch (next_step(prefer_staging, &block, &staged)) {
-      case Step::kDone: return Ok();
-      case Step::kWait: break;
+      case Step::kDone:
+        return Ok();
+      case Step::kWait:
+        break;
       case Step::kStage: {
         CKPT_TRY(stage(block, &staged));
         std::lock_guard lock(mutex_);
@@ -180,8 +188,8 @@ Status PartWriter::work(unsigned worker, const std::atomic<bool>& stop) {
   return Ok();
 }
 
-// Takes the next piece of work. A block to stage comes with its buffer, so that the lowest unstaged block never waits for one that
-// a later block holds.
+// Takes the next piece of work. A block to stage comes with its buffer, so that the lowest unstaged block never waits
+// for one that a later block holds.
 PartWriter::Step PartWriter::next_step(bool prefer_staging, size_t* block, Staged* staged) {
   std::unique_lock lock(mutex_);
   bool can_stage = next_stage_ < layout_.blocks.size() && !free_.empty();
@@ -212,10 +220,12 @@ void PartWriter::stage_chunk(const Block& block, const Item& item, uint64_t numb
   if (!source.empty() && !block.encoded) {
     digest = format::copy_xxh3_128(source.data(), to, size);
   } else {
-    if (!source.empty()) std::memcpy(to, source.data(), size);
+    if (!source.empty())
+      std::memcpy(to, source.data(), size);
     else {
       uint64_t width = item.tensor->geometry.width;
-      device::gather(item.tensor->memory, item.tensor->memory_extent, item.first + number * item.chunk_raw / width, size / width, {to, size});
+      device::gather(item.tensor->memory, item.tensor->memory_extent, item.first + number * item.chunk_raw / width,
+                     size / width, {to, size});
     }
     if (!block.encoded) digest = format::xxh3_128({to, size});
   }
@@ -261,8 +271,10 @@ uint64_t PartWriter::encode(const Block& block, const Staged& staged, std::byte*
     uint64_t raw_place = place_chunk(item, n, raw_at), place = place_chunk(item, n, at);
     uint64_t size = chunk_raw_size(item, n);
     std::memset(out + at, 0, place - at);
-    uint64_t stored = format::encode_chunk(item.codec, {staged.buffer + raw_place, size}, {out + place, size + format::kEncodeSlack}, scratch);
-    chunks_[c] = fb::Chunk(place, static_cast<uint32_t>(stored), static_cast<uint32_t>(size), format::digest_of(format::xxh3_128({out + place, stored})));
+    uint64_t stored = format::encode_chunk(item.codec, {staged.buffer + raw_place, size},
+                                           {out + place, size + format::kEncodeSlack}, scratch);
+    chunks_[c] = fb::Chunk(place, static_cast<uint32_t>(stored), static_cast<uint32_t>(size),
+                           format::digest_of(format::xxh3_128({out + place, stored})));
     raw_at = raw_place + size;
     at = place + stored;
   });
@@ -311,22 +323,27 @@ Status PartWriter::write_block(size_t index, const Staged& staged, unsigned work
 
 // ---- the part's own index ----
 
-static void add_objects(format::IndexBuilder& builder, const SaveContent& content, const PartLayout& layout, std::span<const fb::Chunk> chunks, uint32_t rank) {
+static void add_objects(format::IndexBuilder& builder, const SaveContent& content, const PartLayout& layout,
+                        std::span<const fb::Chunk> chunks, uint32_t rank) {
   size_t i = 0;
   for (const auto& [name, object] : content.objects) {
     size_t item = layout.object_items[i++];
     bool declared = object.scope == CKPT_OBJECT_SHARED && rank != 0;
     bool inlined = !declared && item == kNoItem;
-    builder.add_object({.name = name,
-                        .media_type = object.media_type,
-                        .scope = object.scope,
-                        .placement = static_cast<uint8_t>(declared ? 2 : inlined ? 0 : 1),
-                        .rank = object.scope == CKPT_OBJECT_PER_RANK ? rank : 0,
-                        .part = rank,
-                        .size = object.data.size(),
-                        .digest = format::xxh3_128(object.data),
-                        .inline_bytes = inlined ? Bytes(object.data) : Bytes(),
-                        .chunks = item == kNoItem ? std::span<const fb::Chunk>() : chunks.subspan(layout.items[item].chunk_first, layout.items[item].chunk_count)});
+    builder.add_object(
+        {.name = name,
+         .media_type = object.media_type,
+         .scope = object.scope,
+         .placement = static_cast<uint8_t>(declared  ? 2
+                                           : inlined ? 0
+                                                     : 1),
+         .rank = object.scope == CKPT_OBJECT_PER_RANK ? rank : 0,
+         .part = rank,
+         .size = object.data.size(),
+         .digest = format::xxh3_128(object.data),
+         .inline_bytes = inlined ? Bytes(object.data) : Bytes(),
+         .chunks = item == kNoItem ? std::span<const fb::Chunk>()
+                                   : chunks.subspan(layout.items[item].chunk_first, layout.items[item].chunk_count)});
   }
 }
 
@@ -343,18 +360,21 @@ Result<std::vector<std::byte>> PartWriter::encode_index() {
     for (; next < layout_.items.size() && layout_.items[next].tensor == &tensor; next++) {
       const Item& item = layout_.items[next];
       bool filtered = item.codec.codec != Codec::kRaw && item.codec.filter != Filter::kNone;
-      builder.add_segment(rank, to_elements(tensor.geometry, tensor.dtype, tensor.shape, item.units), tensor.shape, item.codec.codec, item.codec.filter,
-                          filtered ? item.codec.filter_width : 0, chunks.subspan(item.chunk_first, item.chunk_count));
+      builder.add_segment(rank, to_elements(tensor.geometry, tensor.dtype, tensor.shape, item.units), tensor.shape,
+                          item.codec.codec, item.codec.filter, filtered ? item.codec.filter_width : 0,
+                          chunks.subspan(item.chunk_first, item.chunk_count));
     }
   }
-  for (const auto& [name, alias] : content_.aliases) builder.add_alias(name, alias.target, alias.is_view, alias.view, alias.ndim);
+  for (const auto& [name, alias] : content_.aliases)
+    builder.add_alias(name, alias.target, alias.is_view, alias.view, alias.ndim);
   add_objects(builder, content_, layout_, chunks, rank);
   for (const auto& [owner, values] : content_.attrs) {
     if (owner.empty() && rank != 0) continue;
     for (const auto& [key, value] : values) builder.add_attr(owner, key, value);
   }
   for (const GroupPlan& group : layout_.groups)
-    builder.add_group(group.id, group.index, group.count, group.digest, group.entries, chunks_[layout_.items[group.item].chunk_first]);
+    builder.add_group(group.id, group.index, group.count, group.digest, group.entries,
+                      chunks_[layout_.items[group.item].chunk_first]);
   return builder.encode();
 }
 
@@ -362,7 +382,8 @@ Result<std::vector<std::byte>> PartWriter::encode_index() {
 Status PartWriter::write_tail() {
   CKPT_ASSIGN(auto index, encode_index());
   const format::Summary& summary = identity_.summary;
-  auto header = format::encode_part_header({summary.revision, summary.save_id, identity_.rank, summary.world_size, summary.store_id, summary.token, summary.attempt});
+  auto header = format::encode_part_header({summary.revision, summary.save_id, identity_.rank, summary.world_size,
+                                            summary.store_id, summary.token, summary.attempt});
   auto trailer = format::encode_part_trailer({file_end_, index.size(), format::xxh3_128(index), summary.save_id});
   uint64_t tail_bytes = round_up(index.size() + kTrailerBytes, kAlign);
   CKPT_ASSIGN(auto mapping, device::Mapping::make(kAlign + tail_bytes));
@@ -378,7 +399,8 @@ Status PartWriter::write_tail() {
   return file_->publish(file_end_ + tail_bytes);
 }
 
-Status write_part(Session& session, const SaveIdentity& identity, SaveContent& content, const SaveSettings& settings, bool async, Job& job) {
+Status write_part(Session& session, const SaveIdentity& identity, SaveContent& content, const SaveSettings& settings,
+                  bool async, Job& job) {
   PartWriter writer(session, identity, content, settings, async, job);
   return writer.write();
 }

@@ -1,5 +1,6 @@
-// Ranks without a communicator meet through files: a hello with a nonce, an answer to just that nonce, an exclusive claim,
-// and rank 0's word that all are there. Freshness is proved by nonces on both sides, never by clocks; leftovers of a dead start match nothing.
+// Ranks without a communicator meet through files: a hello with a nonce, an answer to just that nonce, an exclusive
+// claim, and rank 0's word that all are there. Freshness is proved by nonces on both sides, never by clocks; leftovers
+// of a dead start match nothing.
 #include <set>
 
 #include "format/names.h"
@@ -8,12 +9,15 @@
 
 namespace ckpt::session {
 
-static std::string key_in(std::string_view run, std::string_view name) { return format::rendezvous_dir(run) + "/" + std::string(name); }
+static std::string key_in(std::string_view run, std::string_view name) {
+  return format::rendezvous_dir(run) + "/" + std::string(name);
+}
 static std::string start_key(const SessionPlan& plan) { return format::session_dir(plan.token) + "/start"; }
 static std::string welcome_name(const Id& nonce) { return "welcome." + to_hex(nonce); }
 
 // Answers the hellos that were not answered yet.
-static Status answer_hellos(store::Store& store, const SessionPlan& plan, const std::string& session_string, std::set<std::string>* answered) {
+static Status answer_hellos(store::Store& store, const SessionPlan& plan, const std::string& session_string,
+                            std::set<std::string>* answered) {
   CKPT_ASSIGN(auto files, store.list(format::rendezvous_dir(plan.run)));
   for (const auto& file : files) {
     auto hello = format::parse_hello_name(file.name);
@@ -44,12 +48,14 @@ static std::string join_ranks(const std::vector<uint32_t>& ranks) {
 
 static void forget_hellos(store::Store& store, const SessionPlan& plan, const std::set<std::string>& answered) {
   for (const auto& name : answered) {
-    if (auto hello = format::parse_hello_name(name)) (void)store.remove(key_in(plan.run, welcome_name(hello->nonce)), false);
+    if (auto hello = format::parse_hello_name(name))
+      (void)store.remove(key_in(plan.run, welcome_name(hello->nonce)), false);
     (void)store.remove(key_in(plan.run, name), false);
   }
 }
 
-Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::string& session_string, int64_t timeout_ms) {
+Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::string& session_string,
+                       int64_t timeout_ms) {
   CKPT_TRY(store.make_directory(format::rendezvous_dir(plan.run)));
   std::set<std::string> answered;
   for (Backoff backoff(timeout_ms);; backoff.sleep()) {
@@ -57,8 +63,9 @@ Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::
     CKPT_ASSIGN(auto missing, missing_claims(store, plan));
     if (missing.empty()) break;
     if (!backoff.expired()) continue;
-    std::string text = strprintf("%zu of %u ranks did not come to the rendezvous within %lld ms: ", missing.size(), plan.world_size,
-                              static_cast<long long>(timeout_ms)) + join_ranks(missing);
+    std::string text = strprintf("%zu of %u ranks did not come to the rendezvous within %lld ms: ", missing.size(),
+                                 plan.world_size, static_cast<long long>(timeout_ms)) +
+                       join_ranks(missing);
     (void)store.put_if_absent(start_key(plan), as_bytes("stop: " + text));
     return Status(CKPT_TIMEOUT, text).with("ranks", join_ranks(missing));
   }
@@ -79,8 +86,8 @@ Result<std::string> join_rendezvous(store::Store& store, std::string_view run, u
     if (answer.status().code() != CKPT_NOT_FOUND) return std::move(answer).status();
     if (!backoff.expired()) continue;
     (void)store.remove(hello, false);
-    return Status(CKPT_TIMEOUT, strprintf("rank %u: rank 0 did not come to the rendezvous of run \"%s\" within %lld ms", rank, std::string(run).c_str(),
-                                       static_cast<long long>(timeout_ms)))
+    return Status(CKPT_TIMEOUT, strprintf("rank %u: rank 0 did not come to the rendezvous of run \"%s\" within %lld ms",
+                                          rank, std::string(run).c_str(), static_cast<long long>(timeout_ms)))
         .with("ranks", "0");
   }
 }
@@ -92,8 +99,9 @@ Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout
     if (word.ok()) return Status(CKPT_ABORTED, "the session did not start: " + std::string(as_text(*word)));
     if (word.status().code() != CKPT_NOT_FOUND) return std::move(word).status();
     if (backoff.expired())
-      return Status(CKPT_TIMEOUT, strprintf("the ranks of session %llu were not complete within %lld ms", static_cast<unsigned long long>(plan.token),
-                                         static_cast<long long>(timeout_ms)));
+      return Status(CKPT_TIMEOUT,
+                    strprintf("the ranks of session %llu were not complete within %lld ms",
+                              static_cast<unsigned long long>(plan.token), static_cast<long long>(timeout_ms)));
   }
 }
 

@@ -28,7 +28,9 @@ static Result<std::vector<PartFile>> open_all_parts(const store::Store& store, s
       parts[i].file.reset();
       continue;
     }
-    Status status = part.status().code() == CKPT_NOT_FOUND ? at_part(Status(CKPT_INCOMPLETE, "the part is missing"), store, id, i) : part.status();
+    Status status = part.status().code() == CKPT_NOT_FOUND
+                        ? at_part(Status(CKPT_INCOMPLETE, "the part is missing"), store, id, i)
+                        : part.status();
     note(report, CKPT_FINDING_DAMAGED, format::part_name(i), status.message(), status.code());
     if (first.ok()) first = std::move(status);
   }
@@ -36,11 +38,13 @@ static Result<std::vector<PartFile>> open_all_parts(const store::Store& store, s
   return parts;
 }
 
-// An attempt whose record is still there did not commit (or crashed just after it, which force settles); where .ckpt itself is missing nobody can tell.
+// An attempt whose record is still there did not commit (or crashed just after it, which force settles); where .ckpt
+// itself is missing nobody can tell.
 static bool known_committed(const store::Store& store, const format::Summary& summary, bool had_manifest) {
   if (had_manifest) return true;
   if (!store.get(format::kStoreId, 4096).ok()) return false;
-  return store.get(format::attempt_key(summary.token, summary.attempt, summary.label), 4096).status().code() == CKPT_NOT_FOUND;
+  return store.get(format::attempt_key(summary.token, summary.attempt, summary.label), 4096).status().code() ==
+         CKPT_NOT_FOUND;
 }
 
 // Keeps the damaged file beside the new one.
@@ -54,21 +58,28 @@ Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run,
   std::string slot = std::string(id) + "/" + std::string(format::kManifest);
   auto present = read_slot(store, id);
   bool had_manifest = !present.ok() && present.status().code() != CKPT_NOT_FOUND;
-  if (present.ok() && !present->slot.committed) return Status(CKPT_ABORTED, store.path(id) + " was aborted: " + present->slot.tombstone.reason);
+  if (present.ok() && !present->slot.committed)
+    return Status(CKPT_ABORTED, store.path(id) + " was aborted: " + present->slot.tombstone.reason);
   if (present.ok() && format::Index::open(present->slot.index, format::IndexKind::kManifest).ok())
     return Status(CKPT_EXISTS, store.path(slot) + " is sound").with("path", store.path(slot));
   had_manifest |= present.ok();
   auto parts = open_all_parts(store, id, report);
   if (!parts.ok() && parts.status().code() == CKPT_NOT_FOUND)
-    return Status(CKPT_INCOMPLETE, store.path(id) + " has no PART_000, which alone holds what the manifest needs").with("path", store.path(id));
+    return Status(CKPT_INCOMPLETE, store.path(id) + " has no PART_000, which alone holds what the manifest needs")
+        .with("path", store.path(id));
   if (!parts.ok()) return std::move(parts).status();
   bool committed = known_committed(store, (*parts)[0].index.summary, had_manifest);
   if (!committed && !force)
-    return Status(CKPT_INCOMPLETE, store.path(id) + ": nothing shows that this attempt was ever committed; option force=1 rebuilds it, marked as rebuilt").with("path", store.path(id));
+    return Status(CKPT_INCOMPLETE, store.path(id) +
+                                       ": nothing shows that this attempt was ever committed; option force=1 rebuilds "
+                                       "it, marked as rebuilt")
+        .with("path", store.path(id));
   CKPT_ASSIGN(Merged merged, merge_parts(*parts, store, id, !committed));
   std::vector<std::byte> file = format::frame_manifest(merged.index, merged.summary);
-  note(report, CKPT_FINDING_REPAIRED, std::string(id), strprintf("%s: %s from %zu parts, %zu bytes, %llu tensors", store.path(slot).c_str(), dry_run ? "would be rebuilt" : "rebuilt", parts->size(),
-                                                              file.size(), static_cast<unsigned long long>(merged.summary.tensor_count)));
+  note(report, CKPT_FINDING_REPAIRED, std::string(id),
+       strprintf("%s: %s from %zu parts, %zu bytes, %llu tensors", store.path(slot).c_str(),
+                 dry_run ? "would be rebuilt" : "rebuilt", parts->size(), file.size(),
+                 static_cast<unsigned long long>(merged.summary.tensor_count)));
   if (dry_run) return Ok();
   if (had_manifest) CKPT_TRY(set_aside(store, slot));
   CKPT_TRY(store.put_if_absent(slot, file));

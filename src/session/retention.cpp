@@ -17,11 +17,13 @@ Status check_quick(const store::Store& store, std::string_view id) {
     auto file = store.open(part_key(id, i));
     if (!file.ok()) return at_part(std::move(file).status(), store, id, i);
     if ((*file)->size() != index.parts[i].size())
-      return at_part(Status(CKPT_INCOMPLETE, strprintf("%llu bytes, expected %llu", static_cast<unsigned long long>((*file)->size()),
-                                                    static_cast<unsigned long long>(index.parts[i].size()))),
+      return at_part(Status(CKPT_INCOMPLETE,
+                            strprintf("%llu bytes, expected %llu", static_cast<unsigned long long>((*file)->size()),
+                                      static_cast<unsigned long long>(index.parts[i].size()))),
                      store, id, i);
     CKPT_ASSIGN(PartFile part, open_part(store, id, i));
-    if (part.trailer.index_digest != format::id_of(index.parts[i].index_digest()) || part.header.save_id != format::id_of(index.parts[i].save_id()))
+    if (part.trailer.index_digest != format::id_of(index.parts[i].index_digest()) ||
+        part.header.save_id != format::id_of(index.parts[i].save_id()))
       return at_part(Status(CKPT_CORRUPT, "not the part that the manifest names"), store, id, i);
   }
   return Ok();
@@ -39,7 +41,9 @@ Status remove_checkpoint(store::Store& store, std::string_view id) {
 }
 
 Status remove_by_id(store::Store& store, std::string_view id) {
-  CKPT_TRY(format::check_label(id).ok() || format::parse_checkpoint_dir(id) ? Ok() : Status(CKPT_INVALID, "\"" + std::string(id) + "\" is no checkpoint id"));
+  CKPT_TRY(format::check_label(id).ok() || format::parse_checkpoint_dir(id)
+               ? Ok()
+               : Status(CKPT_INVALID, "\"" + std::string(id) + "\" is no checkpoint id"));
   CKPT_ASSIGN(auto entry, read_entry(store, id));
   if (entry.state == CKPT_CHECKPOINT_COMMITTED) return remove_checkpoint(store, id);
   if (entry.state == CKPT_CHECKPOINT_OPEN) {
@@ -47,10 +51,14 @@ Status remove_by_id(store::Store& store, std::string_view id) {
     CKPT_ASSIGN(auto entries, list_checkpoints(store));
     CKPT_ASSIGN(uint64_t highest, highest_token(store, entries));
     if (entry.summary.token == 0 || entry.summary.token >= highest)
-      return Status(CKPT_CONFLICT, store.path(id) + " may still be written by its session").with("path", store.path(id));
-    CKPT_TRY(close_attempt(store, id, {.save_id = {}, .rank = 0, .status = CKPT_ABORTED, .reason = "removed by hand", .closed_by_token = 0}));
+      return Status(CKPT_CONFLICT, store.path(id) + " may still be written by its session")
+          .with("path", store.path(id));
+    CKPT_TRY(close_attempt(
+        store, id,
+        {.save_id = {}, .rank = 0, .status = CKPT_ABORTED, .reason = "removed by hand", .closed_by_token = 0}));
     CKPT_ASSIGN(entry, read_entry(store, id));
-    if (entry.state == CKPT_CHECKPOINT_COMMITTED) return Status(CKPT_CONFLICT, store.path(id) + " was committed just now").with("path", store.path(id));
+    if (entry.state == CKPT_CHECKPOINT_COMMITTED)
+      return Status(CKPT_CONFLICT, store.path(id) + " was committed just now").with("path", store.path(id));
   }
   return discard_directory(store, id);
 }
@@ -67,7 +75,8 @@ static std::set<std::string> split_labels(std::string_view text) {
   return labels;
 }
 
-static void add_finding(Report* report, int32_t kind, const CheckpointEntry& entry, std::string text, ckpt_status status = CKPT_OK) {
+static void add_finding(Report* report, int32_t kind, const CheckpointEntry& entry, std::string text,
+                        ckpt_status status = CKPT_OK) {
   if (!report) return;
   Finding finding;
   finding.kind = kind;
@@ -78,16 +87,21 @@ static void add_finding(Report* report, int32_t kind, const CheckpointEntry& ent
   report->findings.push_back(std::move(finding));
 }
 
-static void remove_one(store::Store& store, const CheckpointEntry& entry, bool dry_run, const char* why, Report* report) {
+static void remove_one(store::Store& store, const CheckpointEntry& entry, bool dry_run, const char* why,
+                       Report* report) {
   Status status = dry_run ? Ok() : remove_checkpoint(store, entry.id);
-  if (status.ok()) add_finding(report, CKPT_FINDING_REMOVED, entry, why);
-  else if (status.code() != CKPT_NOT_FOUND) add_finding(report, CKPT_FINDING_KEPT, entry, "kept, since " + status.message(), status.code());
+  if (status.ok())
+    add_finding(report, CKPT_FINDING_REMOVED, entry, why);
+  else if (status.code() != CKPT_NOT_FOUND)
+    add_finding(report, CKPT_FINDING_KEPT, entry, "kept, since " + status.message(), status.code());
 }
 
 Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report) {
   if (policy.keep_last == 0) return Ok();
   CKPT_ASSIGN(auto entries, list_checkpoints(store));
-  std::erase_if(entries, [&](const auto& e) { return e.state != CKPT_CHECKPOINT_COMMITTED || e.foreign || e.summary.run != policy.run; });
+  std::erase_if(entries, [&](const auto& e) {
+    return e.state != CKPT_CHECKPOINT_COMMITTED || e.foreign || e.summary.run != policy.run;
+  });
   std::set<std::string> labels = split_labels(policy.protect);
   // From the newest on: whatever the policy says, one that can be loaded must stay.
   size_t sound = entries.size();
@@ -96,11 +110,15 @@ Status apply_retention(store::Store& store, const RetentionPolicy& policy, Repor
   for (size_t i = 0; i < entries.size(); i++) {
     const CheckpointEntry& entry = entries[i];
     if (entries.size() - i <= static_cast<uint64_t>(policy.keep_last)) continue;
-    if (i == sound) add_finding(report, CKPT_FINDING_KEPT, entry, "kept: the newest that is sound");
+    if (i == sound)
+      add_finding(report, CKPT_FINDING_KEPT, entry, "kept: the newest that is sound");
     else if (policy.keep_every > 0 && entry.summary.step >= 0 && entry.summary.step % policy.keep_every == 0)
-      add_finding(report, CKPT_FINDING_KEPT, entry, strprintf("kept: step %lld", static_cast<long long>(entry.summary.step)));
-    else if (labels.count(entry.summary.label)) add_finding(report, CKPT_FINDING_KEPT, entry, "kept: its label is protected");
-    else remove_one(store, entry, policy.dry_run, policy.dry_run ? "would be removed" : "removed", report);
+      add_finding(report, CKPT_FINDING_KEPT, entry,
+                  strprintf("kept: step %lld", static_cast<long long>(entry.summary.step)));
+    else if (labels.count(entry.summary.label))
+      add_finding(report, CKPT_FINDING_KEPT, entry, "kept: its label is protected");
+    else
+      remove_one(store, entry, policy.dry_run, policy.dry_run ? "would be removed" : "removed", report);
   }
   return Ok();
 }
@@ -108,8 +126,8 @@ Status apply_retention(store::Store& store, const RetentionPolicy& policy, Repor
 Status remove_replaced(store::Store& store, const format::Summary& newest, Report* report) {
   CKPT_ASSIGN(auto entries, list_checkpoints(store));
   for (const auto& entry : entries)
-    if (entry.state == CKPT_CHECKPOINT_COMMITTED && !entry.foreign && entry.summary.run == newest.run && entry.summary.label == newest.label &&
-        entry.summary.save_id != newest.save_id &&
+    if (entry.state == CKPT_CHECKPOINT_COMMITTED && !entry.foreign && entry.summary.run == newest.run &&
+        entry.summary.label == newest.label && entry.summary.save_id != newest.save_id &&
         std::pair(entry.summary.token, entry.summary.sequence) < std::pair(newest.token, newest.sequence))
       remove_one(store, entry, false, "replaced", report);
   return Ok();

@@ -13,15 +13,19 @@ namespace ckpt::session {
 
 static constexpr size_t kMaxAttrValue = 1 << 20;
 
-Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<Session> session, std::string_view label, int64_t step, const Options& options) {
+Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<Session> session, std::string_view label, int64_t step,
+                                         const Options& options) {
   CKPT_TRY(format::check_label(label));
-  if (step < -1) return Status(CKPT_INVALID, strprintf("step: expected -1 or more, found %lld", static_cast<long long>(step)));
+  if (step < -1)
+    return Status(CKPT_INVALID, strprintf("step: expected -1 or more, found %lld", static_cast<long long>(step)));
   for (const char* key : {"chunk_bytes", "large_tensor_bytes"})
     if (options.is_set(key)) {
-      uint64_t agreed = std::string_view(key) == "chunk_bytes" ? session->plan().chunk_bytes : session->plan().large_tensor_bytes;
+      uint64_t agreed =
+          std::string_view(key) == "chunk_bytes" ? session->plan().chunk_bytes : session->plan().large_tensor_bytes;
       if (static_cast<uint64_t>(options.integer(key)) != agreed)
-        return Status(CKPT_MISMATCH, strprintf("option %s: the session has %llu, this save %lld; it is the session's to choose", key,
-                                            static_cast<unsigned long long>(agreed), static_cast<long long>(options.integer(key))))
+        return Status(CKPT_MISMATCH,
+                      strprintf("option %s: the session has %llu, this save %lld; it is the session's to choose", key,
+                                static_cast<unsigned long long>(agreed), static_cast<long long>(options.integer(key))))
             .with("expected", agreed)
             .with("found", std::to_string(options.integer(key)));
     }
@@ -38,8 +42,9 @@ Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<Session> session, std::
                      .wait = options.integer("wait") != 0};
   uint64_t smallest = 2 * session->plan().chunk_bytes;
   if (save->settings_.staging_bytes < smallest)
-    return Status(CKPT_INVALID, strprintf("option staging_bytes: expected at least two chunks, %llu, found %llu", static_cast<unsigned long long>(smallest),
-                                       static_cast<unsigned long long>(save->settings_.staging_bytes)));
+    return Status(CKPT_INVALID, strprintf("option staging_bytes: expected at least two chunks, %llu, found %llu",
+                                          static_cast<unsigned long long>(smallest),
+                                          static_cast<unsigned long long>(save->settings_.staging_bytes)));
   save->attempt_ = session->next_attempt(label);
   save->session_ = std::move(session);
   return save;
@@ -53,18 +58,26 @@ Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, con
   if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
   CKPT_TRY(format::check_tensor_name(name));
   auto request = read_desc(desc, data, data_bytes);
-  if (!request.ok()) return std::move(request).status().in("tensor \"" + std::string(name) + "\"").with("tensor", std::string(name));
-  if (desc.flags & CKPT_TENSOR_CONVERT) return Status(CKPT_INVALID, "tensor \"" + std::string(name) + "\": conversion is for loads");
-  SaveTensor tensor{.name = std::string(name), .dtype = request->dtype, .shape = request->shape, .region = request->region,
-                    .geometry = request->geometry, .units = request->units, .memory = request->memory,
-                    .memory_extent = request->memory_extent, .bytes = request->bytes};
+  if (!request.ok())
+    return std::move(request).status().in("tensor \"" + std::string(name) + "\"").with("tensor", std::string(name));
+  if (desc.flags & CKPT_TENSOR_CONVERT)
+    return Status(CKPT_INVALID, "tensor \"" + std::string(name) + "\": conversion is for loads");
+  SaveTensor tensor{.name = std::string(name),
+                    .dtype = request->dtype,
+                    .shape = request->shape,
+                    .region = request->region,
+                    .geometry = request->geometry,
+                    .units = request->units,
+                    .memory = request->memory,
+                    .memory_extent = request->memory_extent,
+                    .bytes = request->bytes};
   bool whole = desc.region_kind == CKPT_REGION_WHOLE;
   tensor.replica_group = desc.replica_group;
   tensor.replica_count = desc.replica_count ? desc.replica_count : whole ? session_->world_size() : 1;
   tensor.replica_index = desc.replica_count ? desc.replica_index : whole ? session_->rank() : 0;
   if (tensor.replica_index >= tensor.replica_count || tensor.replica_count > session_->world_size())
-    return Status(CKPT_INVALID, strprintf("tensor \"%s\": replica %u of %u in a world of %u", tensor.name.c_str(), tensor.replica_index, tensor.replica_count,
-                                       session_->world_size()))
+    return Status(CKPT_INVALID, strprintf("tensor \"%s\": replica %u of %u in a world of %u", tensor.name.c_str(),
+                                          tensor.replica_index, tensor.replica_count, session_->world_size()))
         .with("tensor", tensor.name);
   if (!names_.insert(tensor.name).second) return taken(name);
   content_.tensors.push_back(std::move(tensor));
@@ -75,8 +88,10 @@ Status Save::add_object(std::string_view name, std::string_view media_type, int3
   if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
   CKPT_TRY(format::check_tensor_name(name));
   CKPT_TRY(format::check_text(media_type));
-  if (scope != CKPT_OBJECT_SHARED && scope != CKPT_OBJECT_PER_RANK) return Status(CKPT_INVALID, strprintf("object scope %d", scope));
-  SaveObject object{std::string(name), std::string(media_type), static_cast<uint8_t>(scope), {data.begin(), data.end()}};
+  if (scope != CKPT_OBJECT_SHARED && scope != CKPT_OBJECT_PER_RANK)
+    return Status(CKPT_INVALID, strprintf("object scope %d", scope));
+  SaveObject object{
+      std::string(name), std::string(media_type), static_cast<uint8_t>(scope), {data.begin(), data.end()}};
   if (!content_.objects.try_emplace(std::string(name), std::move(object)).second) return taken(name);
   return Ok();
 }
@@ -88,15 +103,19 @@ Status Save::add_alias(std::string_view name, std::string_view target, const ckp
   SaveAlias alias{std::string(name), std::string(target), view != nullptr, 0, {}};
   if (view) {
     if (view->ndim < 0 || view->ndim > kMaxNdim || view->flat_offset < 0)
-      return Status(CKPT_INVALID, strprintf("alias \"%s\": ndim %d at offset %lld", alias.name.c_str(), view->ndim, static_cast<long long>(view->flat_offset)));
+      return Status(CKPT_INVALID, strprintf("alias \"%s\": ndim %d at offset %lld", alias.name.c_str(), view->ndim,
+                                            static_cast<long long>(view->flat_offset)));
     alias.ndim = view->ndim;
     alias.view.push_back(static_cast<uint64_t>(view->flat_offset));
     std::vector<uint64_t> strides(static_cast<size_t>(view->ndim), 1);
     for (int i = view->ndim - 1; i >= 0; i--) {
       bool strided = view->flags & CKPT_TENSOR_STRIDED;
-      if (view->shape[i] < 0 || (strided && view->strides[i] < 0)) return Status(CKPT_INVALID, "alias \"" + alias.name + "\": negative shape or stride");
+      if (view->shape[i] < 0 || (strided && view->strides[i] < 0))
+        return Status(CKPT_INVALID, "alias \"" + alias.name + "\": negative shape or stride");
       size_t at = static_cast<size_t>(i);
-      strides[at] = strided ? static_cast<uint64_t>(view->strides[i]) : i + 1 < view->ndim ? strides[at + 1] * static_cast<uint64_t>(view->shape[i + 1]) : 1;
+      strides[at] = strided              ? static_cast<uint64_t>(view->strides[i])
+                    : i + 1 < view->ndim ? strides[at + 1] * static_cast<uint64_t>(view->shape[i + 1])
+                                         : 1;
     }
     for (int i = 0; i < view->ndim; i++) alias.view.push_back(static_cast<uint64_t>(view->shape[i]));
     alias.view.insert(alias.view.end(), strides.begin(), strides.end());
@@ -110,7 +129,9 @@ Status Save::set_attr(std::string_view tensor, std::string_view key, std::string
   if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
   CKPT_TRY(format::check_attr_key(key));
   CKPT_TRY(format::check_text(value));
-  if (value.size() > kMaxAttrValue) return Status(CKPT_INVALID, strprintf("attribute \"%s\" has %zu bytes, at most 1 MiB expected", std::string(key).c_str(), value.size()));
+  if (value.size() > kMaxAttrValue)
+    return Status(CKPT_INVALID, strprintf("attribute \"%s\" has %zu bytes, at most 1 MiB expected",
+                                          std::string(key).c_str(), value.size()));
   content_.attrs[std::string(tensor)].insert_or_assign(std::string(key), std::string(value));
   return Ok();
 }
@@ -118,7 +139,8 @@ Status Save::set_attr(std::string_view tensor, std::string_view key, std::string
 Status Save::check_attr_owners() const {
   for (const auto& [owner, values] : content_.attrs)
     if (!owner.empty() && !names_.count(owner))
-      return Status(CKPT_NOT_FOUND, "an attribute of tensor \"" + owner + "\", which was not added").with("tensor", owner);
+      return Status(CKPT_NOT_FOUND, "an attribute of tensor \"" + owner + "\", which was not added")
+          .with("tensor", owner);
   return Ok();
 }
 
@@ -126,13 +148,15 @@ Status Save::begin() {
   if (begun_) return Status(CKPT_INVALID, "a save runs once; make another");
   CKPT_TRY(check_attr_owners());
   begun_ = true;
-  std::sort(content_.tensors.begin(), content_.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  std::sort(content_.tensors.begin(), content_.tensors.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
   return Ok();
 }
 
 static uint64_t unix_ms() {
   return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count());
 }
 
 static SaveIdentity identify(Session& session, const Attempt& attempt, int64_t step) {

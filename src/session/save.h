@@ -20,9 +20,9 @@ struct SaveTensor {
   std::string name;
   uint16_t dtype = 0;
   Shape shape;
-  Region region;       // in elements
+  Region region;  // in elements
   Geometry geometry;
-  Region units;        // the region in moving units
+  Region units;           // the region in moving units
   device::Memory memory;  // in moving units
   Shape memory_extent;    // of the memory, in moving units
   uint64_t replica_group = 0;
@@ -61,7 +61,8 @@ struct SaveContent {
 
 class Save {
  public:
-  static Result<std::shared_ptr<Save>> make(std::shared_ptr<Session> session, std::string_view label, int64_t step, const Options& options);
+  static Result<std::shared_ptr<Save>> make(std::shared_ptr<Session> session, std::string_view label, int64_t step,
+                                            const Options& options);
 
   Status add_tensor(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes);
   Status add_object(std::string_view name, std::string_view media_type, int32_t scope, Bytes data);
@@ -93,9 +94,9 @@ struct RegionRequest {
   Region region;
   Geometry geometry;
   Region units;
-  device::Memory memory;   // data set, strides in moving units
-  Shape memory_extent;     // in moving units
-  uint64_t bytes = 0;      // that the region's elements take
+  device::Memory memory;  // data set, strides in moving units
+  Shape memory_extent;    // in moving units
+  uint64_t bytes = 0;     // that the region's elements take
 };
 // Checks a descriptor and the memory behind it. INVALID.
 Result<RegionRequest> read_desc(const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes);
@@ -112,7 +113,8 @@ struct SaveIdentity {
 // Opens the attempt (rank 0 makes its directory and decides about the label; others wait for it).
 Status open_attempt(Session& session, const Attempt& attempt, const SaveSettings& settings, Job& job);
 // Encodes and writes this rank's part and makes it durable under its final name.
-Status write_part(Session& session, const SaveIdentity& identity, SaveContent& content, const SaveSettings& settings, bool async, Job& job);
+Status write_part(Session& session, const SaveIdentity& identity, SaveContent& content, const SaveSettings& settings,
+                  bool async, Job& job);
 // Waits for all parts and commits (rank 0), or waits for the outcome.
 Status settle(Session& session, const SaveIdentity& identity, const SaveSettings& settings, Job& job);
 // Makes the failure of one rank that of all: returns `cause`, or what the slot already says.

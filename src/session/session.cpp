@@ -12,8 +12,9 @@ namespace ckpt::session {
 // ---- the session string: "ckpt1;run;token;world;session;store;chunk;large" ----
 
 std::string to_session_string(const SessionPlan& plan) {
-  return "ckpt1;" + plan.run + ";" + std::to_string(plan.token) + ";" + std::to_string(plan.world_size) + ";" + to_hex(plan.session_id) + ";" +
-         to_hex(plan.store_id) + ";" + std::to_string(plan.chunk_bytes) + ";" + std::to_string(plan.large_tensor_bytes);
+  return "ckpt1;" + plan.run + ";" + std::to_string(plan.token) + ";" + std::to_string(plan.world_size) + ";" +
+         to_hex(plan.session_id) + ";" + to_hex(plan.store_id) + ";" + std::to_string(plan.chunk_bytes) + ";" +
+         std::to_string(plan.large_tensor_bytes);
 }
 
 template <typename T>
@@ -33,8 +34,9 @@ Result<SessionPlan> parse_session_string(std::string_view text) {
   SessionPlan plan;
   auto session_id = fields.size() == 8 ? id_from_hex(fields[4]) : Result<Id>(Id{});
   auto store_id = fields.size() == 8 ? id_from_hex(fields[5]) : Result<Id>(Id{});
-  if (fields.size() != 8 || fields[0] != "ckpt1" || !format::check_run(fields[1]).ok() || !parse_number(fields[2], &plan.token) ||
-      !parse_number(fields[3], &plan.world_size) || !session_id.ok() || !store_id.ok() || !parse_number(fields[6], &plan.chunk_bytes) ||
+  if (fields.size() != 8 || fields[0] != "ckpt1" || !format::check_run(fields[1]).ok() ||
+      !parse_number(fields[2], &plan.token) || !parse_number(fields[3], &plan.world_size) || !session_id.ok() ||
+      !store_id.ok() || !parse_number(fields[6], &plan.chunk_bytes) ||
       !parse_number(fields[7], &plan.large_tensor_bytes))
     return Status(CKPT_INVALID, "not a session string of protocol ckpt1: \"" + std::string(text.substr(0, 200)) + "\"");
   plan.run = fields[1];
@@ -55,8 +57,10 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
   if (rank == 0 && session_string) return Status(CKPT_INVALID, "rank 0 makes the session string; it takes none");
   CKPT_TRY(store->prepare());
   std::shared_ptr<Session> session(new Session(std::move(store), rank));
-  if (rank == 0) CKPT_TRY(session->lead(world_size, options));
-  else CKPT_TRY(session->join(session_string, world_size, options));
+  if (rank == 0)
+    CKPT_TRY(session->lead(world_size, options));
+  else
+    CKPT_TRY(session->join(session_string, world_size, options));
   return session;
 }
 
@@ -91,7 +95,8 @@ Status Session::lead(uint32_t world_size, const Options& options) {
   CKPT_TRY(close_older_attempts());
   CKPT_TRY(forget_older_owners());
   CKPT_TRY(empty_trash(*store_));
-  if (options.integer("rendezvous") && world_size > 1) return lead_rendezvous(*store_, plan_, string_, options.integer("timeout_ms"));
+  if (options.integer("rendezvous") && world_size > 1)
+    return lead_rendezvous(*store_, plan_, string_, options.integer("timeout_ms"));
   return Ok();
 }
 
@@ -113,19 +118,22 @@ Status Session::claim() {
   std::string record = to_hex(random_id()) + "\n";
   Status status = store_->put_if_absent(format::claim_key(plan_.token, rank_), as_bytes(record));
   if (status.code() == CKPT_EXISTS)
-    return Status(CKPT_CONFLICT, strprintf("rank %u of session %llu is taken: another process has claimed it, or this one was restarted with an old session string",
-                                        rank_, static_cast<unsigned long long>(plan_.token)))
+    return Status(CKPT_CONFLICT, strprintf("rank %u of session %llu is taken: another process has claimed it, or this "
+                                           "one was restarted with an old session string",
+                                           rank_, static_cast<unsigned long long>(plan_.token)))
         .with("rank", uint64_t{rank_});
   if (status.code() == CKPT_NOT_FOUND)
-    return Status(CKPT_FENCED, strprintf("session %llu of run \"%s\" was closed by a newer one", static_cast<unsigned long long>(plan_.token), plan_.run.c_str()));
+    return Status(CKPT_FENCED, strprintf("session %llu of run \"%s\" was closed by a newer one",
+                                         static_cast<unsigned long long>(plan_.token), plan_.run.c_str()));
   return status;
 }
 
 // An option that shapes the plan comes with the string; a rank that was configured otherwise must not go on unnoticed.
 static Status check_own_option(const Options& options, const char* key, uint64_t agreed) {
   if (!options.is_set(key) || static_cast<uint64_t>(options.integer(key)) == agreed) return Ok();
-  return Status(CKPT_MISMATCH, strprintf("option %s: this rank has %lld, rank 0 has %llu", key, static_cast<long long>(options.integer(key)),
-                                      static_cast<unsigned long long>(agreed)))
+  return Status(CKPT_MISMATCH,
+                strprintf("option %s: this rank has %lld, rank 0 has %llu", key,
+                          static_cast<long long>(options.integer(key)), static_cast<unsigned long long>(agreed)))
       .with("expected", agreed)
       .with("found", std::to_string(options.integer(key)));
 }
@@ -145,13 +153,15 @@ Status Session::join(const char* session_string, uint32_t world_size, const Opti
         .with("expected", uint64_t{plan_.world_size})
         .with("found", uint64_t{world_size});
   if (options.is_set("run") && options.str("run") != plan_.run)
-    return Status(CKPT_MISMATCH, strprintf("run: this rank has \"%s\", rank 0 has \"%s\"", options.str("run").c_str(), plan_.run.c_str()));
+    return Status(CKPT_MISMATCH, strprintf("run: this rank has \"%s\", rank 0 has \"%s\"", options.str("run").c_str(),
+                                           plan_.run.c_str()));
   CKPT_TRY(check_own_option(options, "chunk_bytes", plan_.chunk_bytes));
   CKPT_TRY(check_own_option(options, "large_tensor_bytes", plan_.large_tensor_bytes));
   CKPT_ASSIGN(Id store_id, find_store_id(*store_));
   if (store_id != plan_.store_id)
-    return Status(CKPT_CONFLICT, strprintf("the session string is of store %s, %s is store %s", to_hex(plan_.store_id).c_str(), store_->uri().c_str(),
-                                        to_hex(store_id).c_str()))
+    return Status(CKPT_CONFLICT,
+                  strprintf("the session string is of store %s, %s is store %s", to_hex(plan_.store_id).c_str(),
+                            store_->uri().c_str(), to_hex(store_id).c_str()))
         .with("expected", to_hex(plan_.store_id))
         .with("found", to_hex(store_id));
   CKPT_TRY(claim());
@@ -163,7 +173,10 @@ Status Session::join(const char* session_string, uint32_t world_size, const Opti
 
 Status Session::check_fence() const {
   auto owners = store_->list(format::kOwnersDir);
-  if (!owners.ok()) return owners.status().code() == CKPT_NOT_FOUND ? Ok() : std::move(owners).status();  // .ckpt deleted by hand: the slot still decides
+  if (!owners.ok())
+    return owners.status().code() == CKPT_NOT_FOUND
+               ? Ok()
+               : std::move(owners).status();  // .ckpt deleted by hand: the slot still decides
   for (const auto& owner : *owners) {
     auto token = format::parse_owner_name(owner.name);
     if (!token || *token <= plan_.token) continue;
@@ -172,15 +185,17 @@ Status Session::check_fence() const {
     std::string_view text = as_text(*record);
     auto other = parse_session_string(text.substr(0, text.find('\n')));
     if (other.ok() && other->run == plan_.run)
-      return Status(CKPT_FENCED, strprintf("run \"%s\" belongs to session %llu now; this is session %llu", plan_.run.c_str(),
-                                        static_cast<unsigned long long>(*token), static_cast<unsigned long long>(plan_.token)))
+      return Status(CKPT_FENCED,
+                    strprintf("run \"%s\" belongs to session %llu now; this is session %llu", plan_.run.c_str(),
+                              static_cast<unsigned long long>(*token), static_cast<unsigned long long>(plan_.token)))
           .with("expected", plan_.token)
           .with("found", *token);
   }
   return Ok();
 }
 
-// Closes and removes the recorded attempts of this run's older sessions. Attempts of other runs, and directories that no record names, stay.
+// Closes and removes the recorded attempts of this run's older sessions. Attempts of other runs, and directories that
+// no record names, stay.
 Status Session::close_older_attempts() {
   auto records = store_->list(format::kAttemptsDir);
   if (!records.ok()) return records.status().code() == CKPT_NOT_FOUND ? Ok() : std::move(records).status();
@@ -191,14 +206,19 @@ Status Session::close_older_attempts() {
     auto text = store_->get(key, 4096);
     if (!text.ok() || as_text(*text) != plan_.run + "\n") continue;
     std::string directory = format::checkpoint_dir(record->label, record->token, record->attempt);
-    format::Tombstone tombstone{.save_id = {}, .rank = 0, .status = CKPT_FENCED,
-                                .reason = strprintf("closed by session %llu", static_cast<unsigned long long>(plan_.token)),
-                                .closed_by_token = plan_.token};
+    format::Tombstone tombstone{
+        .save_id = {},
+        .rank = 0,
+        .status = CKPT_FENCED,
+        .reason = strprintf("closed by session %llu", static_cast<unsigned long long>(plan_.token)),
+        .closed_by_token = plan_.token};
     Status closed = close_attempt(*store_, directory, tombstone);
     if (closed.ok()) {
       auto entry = read_entry(*store_, directory);
-      if (entry.ok() && entry->state == CKPT_CHECKPOINT_ABORTED) CKPT_TRY(discard_directory(*store_, directory));
-      else if (!entry.ok() && entry.status().code() != CKPT_NOT_FOUND) return std::move(entry).status();
+      if (entry.ok() && entry->state == CKPT_CHECKPOINT_ABORTED)
+        CKPT_TRY(discard_directory(*store_, directory));
+      else if (!entry.ok() && entry.status().code() != CKPT_NOT_FOUND)
+        return std::move(entry).status();
     } else if (closed.code() != CKPT_NOT_FOUND) {
       return closed;
     }

@@ -1,5 +1,6 @@
-// A session: one start of all ranks of a run. It owns the run's newest token; whatever an older session left open it closes.
-// Immutable after open but for counters, which have their own lock; concurrent saves of different labels are fine.
+// A session: one start of all ranks of a run. It owns the run's newest token; whatever an older session left open it
+// closes. Immutable after open but for counters, which have their own lock; concurrent saves of different labels are
+// fine.
 #pragma once
 
 #include <map>
@@ -76,8 +77,10 @@ class Session {
 
 // ---- rendezvous: ranks that have no communicator meet through files (src/README.md, "Rendezvous") ----
 
-// Rank 0, holding a session: answers every rank's hello and waits until all ranks claimed their place; TIMEOUT names those missing.
-Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::string& session_string, int64_t timeout_ms);
+// Rank 0, holding a session: answers every rank's hello and waits until all ranks claimed their place; TIMEOUT names
+// those missing.
+Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::string& session_string,
+                       int64_t timeout_ms);
 // Another rank: says hello and returns the session string that answers it. TIMEOUT.
 Result<std::string> join_rendezvous(store::Store& store, std::string_view run, uint32_t rank, int64_t timeout_ms);
 // Another rank, after its claim: waits for rank 0's word that all ranks are here. TIMEOUT, ABORTED.
@@ -85,7 +88,8 @@ Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout
 
 // ---- attempts that nobody will finish ----
 
-// Puts a tombstone into the slot of an attempt; OK if the slot is now closed or committed, whoever did it. NOT_FOUND: no such directory.
+// Puts a tombstone into the slot of an attempt; OK if the slot is now closed or committed, whoever did it. NOT_FOUND:
+// no such directory.
 Status close_attempt(store::Store& store, std::string_view directory, const format::Tombstone& tombstone);
 // Moves a checkpoint or attempt out of sight in one step, then deletes it. NOT_FOUND.
 Status discard_directory(store::Store& store, std::string_view directory);

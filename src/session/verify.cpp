@@ -1,4 +1,5 @@
-// Verifying reads each part from front to back: header, chunks, the zero bytes between them, index, trailer. Every byte is one of these.
+// Verifying reads each part from front to back: header, chunks, the zero bytes between them, index, trailer. Every byte
+// is one of these.
 #include "session/verify.h"
 
 #include <algorithm>
@@ -14,29 +15,41 @@ namespace ckpt::session {
 
 static constexpr uint64_t kPiece = 8 << 20;
 
-// A chunk and whom it belongs to.
+// A chunk and whom it belongs to: a tensor, an object, or (neither) a replica group's declaration list, of which only
+// the part's own index knows.
 struct OwnedChunk {
   const fb::Chunk* chunk;
-  const fb::Tensor* tensor;    // or
+  const fb::Tensor* tensor;  // or
   const fb::Object* object;
   const fb::Segment* segment;  // of the tensor
+  bool listed() const { return tensor || object; }
 };
+
+static void sort_by_offset(std::vector<OwnedChunk>& chunks) {
+  std::sort(chunks.begin(), chunks.end(),
+            [](const auto& a, const auto& b) { return a.chunk->offset() < b.chunk->offset(); });
+}
+
+// Whether the share holds chunk `i` of a part, in the order of offsets.
+static bool sampled(const VerifyOptions& options, size_t i) { return i % options.sample_n == options.sample_k - 1; }
 
 class PartVerifier {
  public:
-  PartVerifier(const Checkpoint& checkpoint, const VerifyOptions& options, Job& job, std::mutex& mutex, std::vector<Finding>& findings)
+  PartVerifier(const Checkpoint& checkpoint, const VerifyOptions& options, Job& job, std::mutex& mutex,
+               std::vector<Finding>& findings)
       : checkpoint_(checkpoint), options_(options), job_(job), mutex_(mutex), findings_(findings) {}
 
   Status verify(uint32_t number, std::vector<OwnedChunk> chunks);
 
  private:
+  Status verify_sample(const store::Reader& file);
   Status verify_data(const store::Reader& file, uint64_t index_offset);
+  Status verify_gap(const store::Reader& file, uint64_t begin, uint64_t end);
   Status verify_batch(const store::Reader& file, size_t first, size_t count, uint64_t begin, uint64_t end);
   void check_overlaps(uint64_t index_offset);
   void check_gap(Bytes bytes, uint64_t offset);
   void report(Finding finding);
   Finding damage(const OwnedChunk& owned, ckpt_status status, std::string what) const;
-  bool sampled(size_t i) const { return i % options_.sample_n == options_.sample_k - 1; }
 
   const Checkpoint& checkpoint_;
   const VerifyOptions& options_;
@@ -44,7 +57,7 @@ class PartVerifier {
   std::mutex& mutex_;
   std::vector<Finding>& findings_;
   uint32_t number_ = 0;
-  std::vector<OwnedChunk> chunks_;
+  std::vector<OwnedChunk> chunks_;  // by offset
   std::vector<std::byte> buffer_;
 };
 
@@ -63,12 +76,14 @@ Finding PartVerifier::damage(const OwnedChunk& owned, ckpt_status status, std::s
   finding.part = format::part_name(number_);
   finding.offset = owned.chunk->offset();
   finding.size = owned.chunk->stored_size();
-  finding.name = index.text(owned.tensor ? owned.tensor->name() : owned.object->name());
-  std::string where = owned.tensor ? "tensor" : "object";
+  if (owned.listed()) finding.name = index.text(owned.tensor ? owned.tensor->name() : owned.object->name());
+  std::string where = (owned.tensor ? "tensor \"" : "object \"") + finding.name + "\"";
+  if (!owned.listed()) where = "declaration list of a replica group";
   if (owned.tensor) {
     Shape shape = index.shape_of(*owned.tensor);
     Geometry geometry = *geometry_of(owned.tensor->dtype(), shape);
-    Order order = order_of(geometry, *to_units(geometry, owned.tensor->dtype(), shape, index.region_of(*owned.segment, owned.tensor->ndim())));
+    Order order = order_of(geometry, *to_units(geometry, owned.tensor->dtype(), shape,
+                                               index.region_of(*owned.segment, owned.tensor->ndim())));
     uint64_t before = 0;
     for (const fb::Chunk& chunk : index.chunks_of(*owned.segment)) {
       if (&chunk == owned.chunk) break;
@@ -88,9 +103,13 @@ Finding PartVerifier::damage(const OwnedChunk& owned, ckpt_status status, std::s
     finding.first_element = static_cast<int64_t>(flat(first));
     finding.last_element = static_cast<int64_t>(flat(first + owned.chunk->raw_size() / geometry.width - 1));
   }
-  finding.text = strprintf("%s at %llu, %llu bytes: %s \"%s\"", finding.part.c_str(), static_cast<unsigned long long>(finding.offset),
-                        static_cast<unsigned long long>(finding.size), where.c_str(), finding.name.c_str()) +
-                 (owned.tensor ? strprintf(", elements %lld to %lld", static_cast<long long>(finding.first_element), static_cast<long long>(finding.last_element)) : "") + ": " + what;
+  finding.text =
+      strprintf("%s at %llu, %llu bytes: %s", finding.part.c_str(), static_cast<unsigned long long>(finding.offset),
+                static_cast<unsigned long long>(finding.size), where.c_str()) +
+      (owned.tensor ? strprintf(", elements %lld to %lld", static_cast<long long>(finding.first_element),
+                                static_cast<long long>(finding.last_element))
+                    : "") +
+      ": " + what;
   return finding;
 }
 
@@ -112,7 +131,8 @@ void PartVerifier::check_gap(Bytes bytes, uint64_t offset) {
   finding.status = CKPT_CORRUPT;
   finding.offset = offset + static_cast<uint64_t>(wrong - bytes.begin());
   finding.size = 1;
-  finding.text = strprintf("%s at %llu: expected zero padding", format::part_name(number_).c_str(), static_cast<unsigned long long>(finding.offset));
+  finding.text = strprintf("%s at %llu: expected zero padding", format::part_name(number_).c_str(),
+                           static_cast<unsigned long long>(finding.offset));
   report(std::move(finding));
 }
 
@@ -136,11 +156,14 @@ Status PartVerifier::verify_batch(const store::Reader& file, size_t first, size_
   uint64_t at = begin;
   for (size_t i = first; i < first + count; i++) {
     const fb::Chunk& chunk = *chunks_[i].chunk;
-    if (chunk.offset() > at && options_.mode == VerifyMode::kFull) check_gap(bytes.subspan(at - begin, chunk.offset() - at), at);
+    if (chunk.offset() > at && options_.mode == VerifyMode::kFull)
+      check_gap(bytes.subspan(at - begin, chunk.offset() - at), at);
     if (chunk.offset() < begin || chunk.offset() + chunk.stored_size() > end) continue;  // an overlap, reported already
     Status status = check_chunk(chunk, bytes.subspan(chunk.offset() - begin, chunk.stored_size()));
     if (!status.ok()) report(damage(chunks_[i], status.code(), status.message()));
     at = std::max(at, chunk.offset() + chunk.stored_size());
+
+    if (!chunks_[i].listed()) continue;
     job_.counters.bytes_done += chunk.stored_size();
     job_.counters.chunk_count++;
   }
@@ -148,41 +171,64 @@ Status PartVerifier::verify_batch(const store::Reader& file, size_t first, size_
   return Ok();
 }
 
-Status PartVerifier::verify_data(const store::Reader& file, uint64_t index_offset) {
-  if (options_.mode == VerifyMode::kSample) {
-    for (size_t i = 0; i < chunks_.size(); i++) {
-      CKPT_TRY(job_.check());
-      const fb::Chunk& chunk = *chunks_[i].chunk;
-      if (sampled(i)) CKPT_TRY(verify_batch(file, i, 1, chunk.offset(), chunk.offset() + chunk.stored_size()));
-    }
-    return Ok();
+// Gaps can be as long as a hostile manifest likes: read in pieces.
+Status PartVerifier::verify_gap(const store::Reader& file, uint64_t begin, uint64_t end) {
+  for (uint64_t stop; begin < end; begin = stop) {
+    CKPT_TRY(job_.check());
+    stop = begin + std::min(kPiece, end - begin);
+    CKPT_TRY(verify_batch(file, 0, 0, begin, stop));
   }
+  return Ok();
+}
+
+Status PartVerifier::verify_sample(const store::Reader& file) {
+  size_t number = 0;
+  for (size_t i = 0; i < chunks_.size(); i++) {
+    if (chunks_[i].listed() && !sampled(options_, number++)) continue;
+    const fb::Chunk& chunk = *chunks_[i].chunk;
+    CKPT_TRY(job_.check());
+    CKPT_TRY(verify_batch(file, i, 1, chunk.offset(), chunk.offset() + chunk.stored_size()));
+  }
+  return Ok();
+}
+
+Status PartVerifier::verify_data(const store::Reader& file, uint64_t index_offset) {
   uint64_t begin = kAlign;
   for (size_t i = 0; i < chunks_.size();) {
     CKPT_TRY(job_.check());
+    if (uint64_t next = chunks_[i].chunk->offset(); next > begin + kPiece) {
+      CKPT_TRY(verify_gap(file, begin, next));
+      begin = next;
+    }
     size_t first = i;
     uint64_t end = begin;
-    while (i < chunks_.size() && (i == first || chunks_[i].chunk->offset() + chunks_[i].chunk->stored_size() - begin <= kPiece)) {
+    while (i < chunks_.size() &&
+           (i == first || chunks_[i].chunk->offset() + chunks_[i].chunk->stored_size() <= begin + kPiece)) {
       end = std::max(end, chunks_[i].chunk->offset() + chunks_[i].chunk->stored_size());
       i++;
     }
     CKPT_TRY(verify_batch(file, first, i - first, begin, end));
     begin = end;
   }
-  return verify_batch(file, chunks_.size(), 0, begin, index_offset);
+  return verify_gap(file, begin, index_offset);
 }
 
 Status PartVerifier::verify(uint32_t number, std::vector<OwnedChunk> chunks) {
   number_ = number;
+
   chunks_ = std::move(chunks);
-  std::sort(chunks_.begin(), chunks_.end(), [](const auto& a, const auto& b) { return a.chunk->offset() < b.chunk->offset(); });
+
   const fb::Part& expected = checkpoint_.index().parts[number];
-  // A digest that fails is a finding; so is all else that is wrong with the file. Only a disk that does not answer ends the job.
+  // A digest that fails is a finding; so is all else that is wrong with the file. Only a disk that does not answer ends
+  // the job.
   auto file = checkpoint_.part(number);
   if (!file.ok()) {
     Status status = std::move(file).status();
     if (status.code() == CKPT_IO || status.code() == CKPT_GONE || status.code() == CKPT_NOMEM) return status;
-    report(part_finding(status, number, status.detail("found") ? CKPT_FINDING_DAMAGED : status.code() == CKPT_INCOMPLETE ? CKPT_FINDING_MISSING : CKPT_FINDING_DAMAGED));
+    report(part_finding(status, number,
+                        status.detail("found")             ? CKPT_FINDING_DAMAGED
+                        : status.code() == CKPT_INCOMPLETE ? CKPT_FINDING_MISSING
+                                                           : CKPT_FINDING_DAMAGED));
     return Ok();
   }
   auto part = open_part(checkpoint_.store(), checkpoint_.entry().id, number);
@@ -190,26 +236,37 @@ Status PartVerifier::verify(uint32_t number, std::vector<OwnedChunk> chunks) {
   if (!part.ok()) {
     if (part.status().code() == CKPT_IO) return std::move(part).status();
     report(part_finding(part.status(), number, CKPT_FINDING_DAMAGED));
-    // The manifest still tells where the chunks are.
-    if (!chunks_.empty()) index_offset = chunks_.back().chunk->offset() + chunks_.back().chunk->stored_size();
+
+    // The manifest still tells where the chunks are; what follows them may be lists and an index.
+    index_offset = chunks_.empty() ? kAlign : chunks_.back().chunk->offset() + chunks_.back().chunk->stored_size();
+
   } else {
     index_offset = part->trailer.index_offset;
     if (part->trailer.index_digest != format::id_of(expected.index_digest()))
-      report(part_finding(Status(CKPT_CORRUPT, format::part_name(number) + ": its index is not the one that the manifest names"), number, CKPT_FINDING_DAMAGED));
-    uint64_t index_end = index_offset + part->trailer.index_size;
-    CKPT_TRY(verify_batch(**file, chunks_.size(), 0, index_end, (*file)->size() - 64));
+      report(part_finding(
+          Status(CKPT_CORRUPT, format::part_name(number) + ": its index is not the one that the manifest names"),
+          number, CKPT_FINDING_DAMAGED));
+
+    CKPT_TRY(verify_gap(**file, index_offset + part->trailer.index_size, (*file)->size() - 64));
+    for (const fb::Group& group : part->index.groups)
+      chunks_.push_back({&part->index.chunks[group.chunk()], nullptr, nullptr, nullptr});
+    sort_by_offset(chunks_);
   }
   check_overlaps(index_offset);
-  return options_.mode == VerifyMode::kQuick ? Ok() : verify_data(**file, index_offset);
+  if (options_.mode == VerifyMode::kQuick) return Ok();
+  return options_.mode == VerifyMode::kSample ? verify_sample(**file) : verify_data(**file, index_offset);
 }
 
 static std::vector<std::vector<OwnedChunk>> chunks_by_part(const format::Index& index) {
   std::vector<std::vector<OwnedChunk>> lists(index.parts.size());
   for (const fb::Tensor& tensor : index.tensors)
     for (const fb::Segment& segment : index.segments_of(tensor))
-      for (const fb::Chunk& chunk : index.chunks_of(segment)) lists[segment.part()].push_back({&chunk, &tensor, nullptr, &segment});
+      for (const fb::Chunk& chunk : index.chunks_of(segment))
+        lists[segment.part()].push_back({&chunk, &tensor, nullptr, &segment});
   for (const fb::Object& object : index.objects)
-    for (const fb::Chunk& chunk : index.chunks_of(object)) lists[object.part()].push_back({&chunk, nullptr, &object, nullptr});
+    for (const fb::Chunk& chunk : index.chunks_of(object))
+      lists[object.part()].push_back({&chunk, nullptr, &object, nullptr});
+  for (auto& list : lists) sort_by_offset(list);
   return lists;
 }
 
@@ -218,7 +275,9 @@ static void verify_inline(const Checkpoint& checkpoint, Job& job) {
   const format::Index& index = checkpoint.index();
   for (const fb::Object& object : index.objects) {
     if (object.placement() != 0) continue;
-    if (format::xxh3_128(index.inline_data.subspan(object.inline_offset(), object.size())) == format::id_of(object.digest())) continue;
+    if (format::xxh3_128(index.inline_data.subspan(object.inline_offset(), object.size())) ==
+        format::id_of(object.digest()))
+      continue;
     Finding finding;
     finding.kind = CKPT_FINDING_DAMAGED;
     finding.status = CKPT_CORRUPT;
@@ -230,20 +289,25 @@ static void verify_inline(const Checkpoint& checkpoint, Job& job) {
 
 Status verify_checkpoint(const Checkpoint& checkpoint, const VerifyOptions& options, Job& job) {
   if (options.mode == VerifyMode::kSample && options.sample_k > options.sample_n)
-    return Status(CKPT_INVALID, strprintf("sample %llu of %llu", static_cast<unsigned long long>(options.sample_k), static_cast<unsigned long long>(options.sample_n)));
+    return Status(CKPT_INVALID, strprintf("sample %llu of %llu", static_cast<unsigned long long>(options.sample_k),
+                                          static_cast<unsigned long long>(options.sample_n)));
   job.has_report = true;
   auto lists = chunks_by_part(checkpoint.index());
   uint64_t total = 0;
   for (const auto& list : lists)
     for (size_t i = 0; i < list.size(); i++)
-      if (options.mode == VerifyMode::kFull || (options.mode == VerifyMode::kSample && i % options.sample_n == options.sample_k - 1)) total += list[i].chunk->stored_size();
+      if (options.mode == VerifyMode::kFull || (options.mode == VerifyMode::kSample && sampled(options, i)))
+        total += list[i].chunk->stored_size();
   job.counters.bytes_total = total;
   verify_inline(checkpoint, job);
   std::mutex mutex;
   Status status = for_each_parallel(options.threads, lists.size(), [&](size_t i) -> Status {
-    return PartVerifier(checkpoint, options, job, mutex, job.report.findings).verify(static_cast<uint32_t>(i), std::move(lists[i]));
+    return PartVerifier(checkpoint, options, job, mutex, job.report.findings)
+        .verify(static_cast<uint32_t>(i), std::move(lists[i]));
   });
-  std::stable_sort(job.report.findings.begin(), job.report.findings.end(), [](const Finding& a, const Finding& b) { return std::tie(a.part, a.offset) < std::tie(b.part, b.offset); });
+  std::stable_sort(job.report.findings.begin(), job.report.findings.end(), [](const Finding& a, const Finding& b) {
+    return std::tie(a.part, a.offset) < std::tie(b.part, b.offset);
+  });
   return status;
 }
 

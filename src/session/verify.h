@@ -13,7 +13,8 @@ struct VerifyOptions {
   uint64_t sample_k = 1, sample_n = 10;
   unsigned threads = 2;
 };
-// Findings go into the job's report, in the order of parts and offsets. Fails only where nothing can be said (IO, GONE, CANCELLED).
+// Findings go into the job's report, in the order of parts and offsets. Fails only where nothing can be said (IO, GONE,
+// CANCELLED).
 Status verify_checkpoint(const Checkpoint& checkpoint, const VerifyOptions& options, Job& job);
 
 // Names, dtypes, shapes, objects, attributes, then the elements where `values`.

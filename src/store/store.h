@@ -1,5 +1,6 @@
-// What the engine needs of a place that keeps files: the only door to the outside. Keys are paths relative to the store's
-// root with '/' between their elements ("step-100.7.1/PART_000", ".ckpt/owners/7"); they are made by format/names, never taken from a file.
+// What the engine needs of a place that keeps files: the only door to the outside. Keys are paths relative to the
+// store's root with '/' between their elements ("step-100.7.1/PART_000", ".ckpt/owners/7"); they are made by
+// format/names, never taken from a file. Links inside a key are refused (FORMAT) by every call.
 // Every call on a Store may run concurrently. Everything that says "durable" survives a power cut once it returned OK.
 #pragma once
 
@@ -25,13 +26,14 @@ struct Entry {
 class Writer {
  public:
   virtual ~Writer() = default;
-  // Direct I/O is in use: write_at wants offset, size and address to be multiples of kAlign.
+  // Direct I/O is in use: write_at wants offset, size and address to be multiples of kAlign. Only files that were
+  // announced with 1 MiB or more get it.
   virtual bool direct() const = 0;
   // Concurrent calls on disjoint ranges are fine. A short write is completed or an error.
   virtual Status write_at(uint64_t offset, Bytes data) = 0;
   // Cuts or extends the file to `size`, makes it durable, and creates `key` if it is absent, durably.
   // EXISTS: the key was taken; NOT_FOUND: its directory has gone. In both cases nothing is left behind.
-  // After a failed sync the file is given up, never synced again.
+  // After a failed sync the file is given up, never synced again. Whatever it answers, the writer is used up.
   virtual Status publish(uint64_t size) = 0;
 };
 
@@ -66,11 +68,13 @@ class Store {
   // Makes a directory and its parents, durably. Existing ones are fine.
   virtual Status make_directory(std::string_view key) = 0;
 
-  // Creates `key` with these bytes, durably, unless it is there: EXISTS. The one primitive on which commits rest:
-  // of any number of callers at once exactly one gets OK, and readers see nothing or all the bytes. NOT_FOUND: its directory is not there.
+  // Creates `key` with these bytes, durably, unless it is there: EXISTS (said once that is durable). The one primitive
+  // on which commits rest: of any number of callers at once exactly one gets OK, and readers see nothing or all the
+  // bytes. NOT_FOUND: its directory is not there.
   virtual Status put_if_absent(std::string_view key, Bytes data) = 0;
 
-  // A file that will be published as `key`; `expected_size` bytes are preallocated where that is possible.
+  // A file that will be published as `key`; `expected_size` bytes are preallocated where that is possible. That the
+  // key is taken is said by publish only.
   virtual Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size) = 0;
 
   // NOT_FOUND; FORMAT for what is not a regular file (links are not followed).

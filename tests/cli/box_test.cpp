@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <random>
 
 #include "cli/array.h"
 
@@ -62,17 +63,18 @@ std::vector<int64_t> elements(const Box& box, const std::vector<int64_t>& shape)
 }
 
 TEST(Slabs, FollowEachOtherInRowMajorOrderWithinTheLimit) {
-  std::srand(1);
+  std::mt19937 random(1);
+  auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
   for (int round = 0; round < 2000; ++round) {
     std::vector<int64_t> shape;
     Box box;
-    for (int d = std::rand() % 5; d > 0; --d) {
-      int64_t size = 1 + std::rand() % 5, offset = std::rand() % size;
+    for (int64_t d = below(5); d > 0; --d) {
+      int64_t size = 1 + below(5), offset = below(size);
       shape.push_back(size);
       box.offset.push_back(offset);
-      box.extent.push_back(std::rand() % (size - offset + 1));
+      box.extent.push_back(below(size - offset + 1));
     }
-    uint64_t limit = 1 + static_cast<uint64_t>(std::rand() % 40);
+    uint64_t limit = 1 + static_cast<uint64_t>(below(40));
     std::vector<int64_t> seen;
     Error error = for_each_slab(box, limit, [&](const Box& slab) {
       EXPECT_LE(slab.volume(), limit);

@@ -118,6 +118,13 @@ TEST(Numbers, FloatsPrintWithTheFewestDigits) {
   EXPECT_EQ(text_of<uint16_t>(CKPT_DTYPE_BF16, 0x3dcd), "0.1");
   EXPECT_EQ(text_of<uint16_t>(CKPT_DTYPE_BF16, 0x8000), "-0.0");
   EXPECT_EQ(text_of<uint16_t>(CKPT_DTYPE_BF16, 0x3fc0), "1.5");
+  EXPECT_EQ(text_of<uint16_t>(CKPT_DTYPE_BF16, 0x7f7f), "3.39e+38");
+}
+
+TEST(Numbers, WholeNumbersArePrintedExactly) {
+  EXPECT_EQ(text_of<uint16_t>(CKPT_DTYPE_F16, 0x7bff), "65504.0");
+  EXPECT_EQ(text_of<uint8_t>(CKPT_DTYPE_F8_E4M3FN, 0xfe), "-448.0");
+  EXPECT_EQ(text_of<uint8_t>(CKPT_DTYPE_F8_E5M2, 0x7b), "57344.0");
 }
 
 TEST(Numbers, IntegersKeepTheirSignAndWidth) {

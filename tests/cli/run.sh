@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # run.sh TOOL SCENARIO: runs one scenario of the ckpt command in a fresh scratch folder.
-# A scenario is bash that is sourced here: it finds $CKPT (the tool), $SCRATCH (its current directory) and the helpers below.
+# A scenario is bash that is sourced here: it finds $CKPT (the tool), $SCRATCH (its current directory) and the helpers
+# below.
 set -u
 CKPT=$(realpath "$1")
 scenario=$(realpath "$2")
@@ -52,8 +53,10 @@ PYTHON
 }
 
 # f32 NUMBERS...: their bytes as hex digits. f32_count N: 0, 1, … N-1.
-f32() { python3 -c 'import struct,sys; print(b"".join(struct.pack("<f", float(x)) for x in sys.argv[1:]).hex())' "$@"; }
-f32_count() { python3 -c 'import struct,sys; print(b"".join(struct.pack("<f", i) for i in range(int(sys.argv[1]))).hex())' "$1"; }
+f32() {
+  python3 -c 'import struct,sys; print(struct.pack(f"<{len(sys.argv) - 1}f", *map(float, sys.argv[1:])).hex())' "$@"
+}
+f32_count() { python3 -c 'import struct,sys; n = int(sys.argv[1]); print(struct.pack(f"<{n}f", *range(n)).hex())' "$1"; }
 
 # import FILE STORE LABEL [MORE...]: sets $ID to the new checkpoint's id.
 import() {

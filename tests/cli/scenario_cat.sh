@@ -4,7 +4,11 @@ make_safetensors a.safetensors "w F32 2x3 $(f32 0 0.5 -1 1e30 4 5)" "bf BF16 2 8
   "s I64 - 0700000000000000" "empty F32 0x4 " "big F32 50x40 $(f32_count 2000)"
 import a.safetensors store x -o run=main
 
-printed() { expect 0 cat store "$1" "${@:3}"; [ "$(cat .out)" = "$2" ] || fail "$1 printed $(cat .out), expected $2"; is_quiet; }
+printed() {
+  expect 0 cat store "$1" "${@:3}"
+  [ "$(cat .out)" = "$2" ] || fail "$1 printed $(cat .out), expected $2"
+  is_quiet
+}
 printed w $'[[  0.0,   0.5,  -1.0],\n [1e+30,   4.0,   5.0]]'
 printed w $'[[-1.0],\n [ 5.0]]' --box :,2:3
 printed w '[[1e+30,   4.0]]' --box 1,0:2

@@ -15,11 +15,13 @@ says_not $'\x1b'
 expect 0 ls store --json
 json_is '[c["id"] for c in d["checkpoints"]]' "['$first', '$second']"
 json_is '[c["latest"] for c in d["checkpoints"]]' '[False, True]'
-json_is '[(c["step"], c["ranks"], c["tensors"], c["state"]) for c in d["checkpoints"]]' "[(1, 1, 3, 'committed'), (2, 1, 3, 'committed')]"
+json_is '[(c["step"], c["ranks"], c["tensors"], c["state"]) for c in d["checkpoints"]]' \
+  "[(1, 1, 3, 'committed'), (2, 1, 3, 'committed')]"
 expect 2 ls "store/$first"; complains 'its store is'
 
 # Every way to name the same checkpoint.
-for name in "store/$first" "store/$first/" "store@$first" "store@label:step-1" "store@step:1" "file://$SCRATCH/store/$first"; do
+for name in "store/$first" "store/$first/" "store@$first" store@label:step-1 store@step:1 \
+  "file://$SCRATCH/store/$first"; do
   expect 0 info "$name" --json; json_is 'd["id"]' "$first"
 done
 for name in store store/ store@latest "$SCRATCH/store"; do
@@ -49,7 +51,8 @@ json_is 'd["part_list"][0]["name"]' PART_000
 mkdir other; import a.safetensors other home -o run=main
 cp -r "store/$second" other/
 expect 0 ls other --json
-json_is '[(c["label"], c["foreign"], c["latest"]) for c in d["checkpoints"] if c["label"] == "step-2"]' "[('step-2', True, False)]"
+json_is '[(c["label"], c["foreign"], c["latest"]) for c in d["checkpoints"] if c["label"] == "step-2"]' \
+  "[('step-2', True, False)]"
 expect 0 info "other/$second"; says 'committed, foreign'
 
 expect 2 rm store; complains 'name one checkpoint'
@@ -58,3 +61,10 @@ expect 0 rm "store@step:1"; says "removed $first"
 expect 2 rm "store@$first"
 expect 0 rm "store/$second/"
 expect 0 ls store; says 'no checkpoints'
+
+# An import has a run of its own, which is meant where it is the only one; with several, "main" is.
+import a.safetensors models m
+for name in models models@label:m; do expect 0 info "$name" --json; json_is 'd["id"]' "$ID"; done
+expect 2 info models -o run=main; complains 'run "main"'
+import a.safetensors models n -o run=other
+expect 2 info models; complains 'run "main"'

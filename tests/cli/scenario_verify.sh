@@ -24,8 +24,8 @@ says 'tensor layer.weight, elements [0-9]+ to [0-9]+'
 says '^DAMAGED: 1 damage in '
 expect 1 verify "damaged/$ID" --json
 json_is '(d["sound"], len(d["damages"]))' '(False, 1)'
-json_is '[(f["part"], f["name"], f["status"], f["first_element"] <= 1000 <= f["last_element"]) for f in d["damages"]][0]' \
-  "('PART_000', 'layer.weight', 'CORRUPT', True)"
+json_is '[(f["part"], f["name"], f["status"]) for f in d["damages"]][0]' "('PART_000', 'layer.weight', 'CORRUPT')"
+json_is '[f["first_element"] <= 1000 <= f["last_element"] for f in d["damages"]][0]' True
 json_is "d['damages'][0]['offset'] <= $offset + 4000 < d['damages'][0]['offset'] + d['damages'][0]['size']" True
 expect 0 verify "damaged/$ID" --quick
 expect 2 cat "damaged/$ID" layer.weight; complains '^ckpt: '
@@ -40,5 +40,7 @@ expect 1 verify "gone/$ID"; says DAMAGED
 # A damaged commit record.
 cp -r store torn; flip "torn/$ID/MANIFEST" 100
 expect 1 verify "torn/$ID"; says DAMAGED
+# A listing reads the end of it only.
+flip "torn/$ID/MANIFEST" $(($(stat -c %s "torn/$ID/MANIFEST") - 20))
 expect 0 ls torn --json; json_is 'd["checkpoints"][0]["state"]' damaged
 expect 2 info "torn/$ID"; complains '^ckpt: '

@@ -51,6 +51,8 @@ TEST(Table, CutMiddleKeepsBothEndsAndTheWidth) {
 }
 
 TEST(Text, BytesAndRatesHaveTheirUnits) {
+  EXPECT_EQ(counted(1, "part"), "1 part");
+  EXPECT_EQ(counted(0, "part"), "0 parts");
   EXPECT_EQ(human_bytes(0), "0 B");
   EXPECT_EQ(human_bytes(1023), "1023 B");
   EXPECT_EQ(human_bytes(1536), "1.5 KiB");

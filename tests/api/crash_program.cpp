@@ -1,0 +1,164 @@
+// One rank of a trainer that its test drives, and kills: reads commands line by line from standard input and answers
+// each with one line, "STATUS <tab> ranks <tab> rank <tab> text". First it says its process id.
+//
+//   open RANK WORLD STRING|- [key=value…]   session; text: its session string
+//   save LABEL STEP [key=value…]            also shape=wrong, async=1, cancel=1
+//   import PATH LABEL [key=value…]
+//   hold SELECTOR [key=value…]              opens a reader and keeps it
+//   check                                   loads and verifies what is held
+//   release
+//   remove ID
+//   prune [key=value…]
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cstdio>
+#include <iostream>
+#include <map>
+#include <sstream>
+
+#include "api/small_state.h"
+
+namespace {
+
+struct Command {
+  std::vector<std::string> words;
+  std::map<std::string, std::string> settings, extra;  // extra: the program's own
+};
+
+struct State {
+  ckpt_store* store = nullptr;
+  ckpt_session* session = nullptr;
+  ckpt_reader* reader = nullptr;
+  uint32_t rank = 0, world = 1;
+  ckpt_error* error = nullptr;
+  std::string text;
+};
+
+Command parse(const std::string& line) {
+  Command command;
+  std::istringstream in(line);
+  for (std::string word; in >> word;) {
+    size_t equals = word.find('=');
+    if (equals == std::string::npos) {
+      command.words.push_back(word);
+      continue;
+    }
+    std::string key = word.substr(0, equals), value = word.substr(equals + 1);
+    bool own = key == "shape" || key == "async" || key == "cancel";
+    (own ? command.extra : command.settings)[key] = value;
+  }
+  return command;
+}
+
+ckpt_options* options_of(const Command& command) {
+  ckpt_options* options = nullptr;
+  if (ckpt_options_new(&options, nullptr) != CKPT_OK) std::abort();
+  for (const auto& [key, value] : command.settings) {
+    bool number = isdigit(static_cast<unsigned char>(value[0])) != 0;
+    ckpt_status status = number ? ckpt_options_set_int(options, key.c_str(), std::stoll(value), nullptr)
+                                : ckpt_options_set_str(options, key.c_str(), value.c_str(), nullptr);
+    if (status != CKPT_OK) std::abort();
+  }
+  return options;
+}
+
+ckpt_status open(State& state, const Command& command, const ckpt_options* options) {
+  ckpt_session_free(state.session);
+  state.session = nullptr;
+  state.rank = static_cast<uint32_t>(std::stoul(command.words[1]));
+  state.world = static_cast<uint32_t>(std::stoul(command.words[2]));
+  const char* string = command.words[3] == "-" ? nullptr : command.words[3].c_str();
+  ckpt_status status =
+      ckpt_session_open(&state.session, state.store, state.rank, state.world, string, options, &state.error);
+  if (status == CKPT_OK) state.text = ckpt_session_string(state.session);
+  return status;
+}
+
+ckpt_status run(State& state, const Command& command, ckpt_save* save) {
+  if (!command.extra.count("async") && !command.extra.count("cancel")) return ckpt_save_run(save, &state.error);
+  ckpt_job* job = nullptr;
+  ckpt_status status = ckpt_save_start(save, &job, &state.error);
+  if (status == CKPT_OK && command.extra.count("cancel")) {
+    status = ckpt_job_wait(job, CKPT_JOB_WRITTEN, -1, &state.error);
+    if (status == CKPT_OK) ckpt_job_cancel(job);
+  }
+  if (status == CKPT_OK) status = ckpt_job_wait(job, CKPT_JOB_COMMITTED, -1, &state.error);
+  ckpt_job_free(job);
+  return status;
+}
+
+ckpt_status save(State& state, const Command& command, const ckpt_options* options) {
+  ckpt_save* save = nullptr;
+  int64_t step = std::stoll(command.words[2]);
+  ckpt_status status = ckpt_save_new(&save, state.session, command.words[1].c_str(), step, options, &state.error);
+  if (status == CKPT_OK) {
+    state.text = ckpt_save_id(save);
+    status = small_state::add(save, state.rank, state.world, step, command.extra.count("shape") != 0, &state.error);
+  }
+  if (status == CKPT_OK) status = run(state, command, save);
+  ckpt_save_free(save);
+  return status;
+}
+
+ckpt_status check(State& state) {
+  auto verdict = small_state::check(state.reader);
+  state.text = verdict.text;
+  return verdict.status;
+}
+
+ckpt_status execute(State& state, const Command& command, const ckpt_options* options) {
+  const std::string& verb = command.words[0];
+  if (verb == "open") return open(state, command, options);
+  if (verb == "save") return save(state, command, options);
+  if (verb == "import")
+    return ckpt_import(state.store, command.words[1].c_str(), command.words[2].c_str(), 0, options, nullptr,
+                       &state.error);
+  if (verb == "hold")
+    return ckpt_reader_open(&state.reader, state.store, command.words[1].c_str(), options, &state.error);
+  if (verb == "check") return check(state);
+  if (verb == "remove") return ckpt_store_remove(state.store, command.words[1].c_str(), &state.error);
+  if (verb == "prune") return ckpt_store_prune(state.store, options, nullptr, &state.error);
+  if (verb == "release") {
+    ckpt_reader_free(state.reader);
+    state.reader = nullptr;
+    return CKPT_OK;
+  }
+  std::abort();
+}
+
+void answer(State& state, ckpt_status status) {
+  auto detail = [&](const char* key) {
+    const char* value = ckpt_error_detail(state.error, key);
+    return std::string(value ? value : "");
+  };
+  std::string line = std::string(ckpt_status_name(status)) + "\t" + detail("ranks") + "\t" + detail("rank") + "\t" +
+                     (state.error ? ckpt_error_message(state.error) : state.text) + "\n";
+  if (write(STDOUT_FILENO, line.data(), line.size()) != static_cast<ssize_t>(line.size())) std::abort();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // the test attaches strace
+  State state;
+  if (ckpt_store_open(&state.store, argv[1], nullptr, nullptr) != CKPT_OK) return 3;
+  state.text = std::to_string(getpid());
+  answer(state, CKPT_OK);
+  for (std::string line; std::getline(std::cin, line);) {
+    Command command = parse(line);
+    ckpt_options* options = options_of(command);
+    state.text.clear();
+    ckpt_error_free(state.error);
+    state.error = nullptr;
+    ckpt_status status = execute(state, command, options);
+    ckpt_options_free(options);
+    answer(state, status);
+  }
+  ckpt_reader_free(state.reader);
+  ckpt_session_free(state.session);
+  ckpt_store_free(state.store);
+  ckpt_error_free(state.error);
+}

@@ -1,0 +1,76 @@
+// Ranks as processes of their own that a test drives, kills, stops and puts faults into; and what their store holds
+// afterwards. Sees ckpt.h only.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <ostream>
+
+#include "api/small_state.h"
+#include "api/support.h"
+
+namespace ckpt_test {
+
+// What a program answered. status "DIED" where it ended instead, "SILENT" where it said nothing for very long.
+struct Reply {
+  std::string status, ranks, rank, text;
+};
+std::ostream& operator<<(std::ostream& out, const Reply& reply);
+
+// A running crash_program on a store; killed at the end.
+class Program {
+ public:
+  explicit Program(const std::string& uri);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  void send(const std::string& command);
+  Reply read();
+  Reply call(const std::string& command);
+
+  void kill();  // SIGKILL, and waits for its end
+  void signal(int number);
+  void await_stopped();
+  pid_t pid() const { return pid_; }
+
+  // Attaches strace with these arguments; its counts start here. False where this machine does not allow it.
+  bool trace(const std::vector<std::string>& arguments);
+  // What strace wrote. Ends the program first.
+  std::string trace_log();
+
+ private:
+  pid_t pid_ = -1, tracer_ = -1;
+  int channel_ = -1;
+  std::string buffer_, log_path_;
+};
+
+// Skips a test on machines without strace or without the right to use it.
+bool can_trace();
+#define CKPT_NEEDS_STRACE() \
+  if (!::ckpt_test::can_trace()) GTEST_SKIP() << "strace is not here, or may not attach to processes"
+
+// ---- the store ----
+using Info = ckpt_checkpoint_info;
+std::vector<Info> entries_of(const std::string& uri);
+// The step of the latest checkpoint of a run; -1: there is none.
+int64_t latest_step(const std::string& uri, const char* run = "main");
+std::string latest_id(const std::string& uri, const char* run = "main");
+// "" where `selector` is a sound checkpoint with the content that its step says; else what is wrong.
+std::string problem_of(const std::string& uri, const std::string& selector, const char* run = "main");
+// State of an entry, 0 where there is none.
+int32_t state_of(const std::string& uri, const std::string& id);
+size_t count_state(const std::string& uri, int32_t state);
+
+// ---- files ----
+bool exists(const std::string& path);
+std::vector<std::string> names_in(const std::string& directory);  // sorted; empty where there is none
+void copy_tree(const std::string& from, const std::string& to);
+void remove_tree(const std::string& path);
+// All files below, with their bytes; links by their target.
+std::vector<std::pair<std::string, std::string>> snapshot(const std::string& directory);
+// Waits, with a generous deadline, until `condition` holds.
+bool await(const std::function<bool()>& condition);
+
+}  // namespace ckpt_test

@@ -1,0 +1,132 @@
+// A small training state whose content follows from its step, so that whoever finds a checkpoint knows what must be in
+// it. Shared by the tests and by the programs that they start; sees ckpt.h only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ckpt.h"
+
+namespace small_state {
+
+inline constexpr int64_t kRows = 12, kColumns = 64;
+using Bytes = std::vector<unsigned char>;
+
+inline Bytes content(int64_t step, uint64_t what, size_t count) {
+  Bytes bytes(count);
+  uint64_t state = (static_cast<uint64_t>(step) * 16 + what) * 0x9e3779b97f4a7c15u + 1;
+  for (auto& byte : bytes) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    byte = static_cast<unsigned char>(state >> 56);
+  }
+  return bytes;
+}
+inline Bytes weight(int64_t step) { return content(step, 1, kRows * kColumns); }
+inline Bytes moment(int64_t step) { return content(step, 2, kRows * kColumns); }
+inline Bytes trainer(int64_t step) { return content(step, 3, 40); }
+inline Bytes generator(int64_t step, uint32_t rank) { return content(step, 100 + rank, 24); }
+
+inline ckpt_tensor_desc matrix() {
+  ckpt_tensor_desc desc{};
+  desc.struct_size = sizeof desc;
+  desc.dtype = CKPT_DTYPE_U8;
+  desc.ndim = 2;
+  desc.shape[0] = kRows;
+  desc.shape[1] = kColumns;
+  return desc;
+}
+
+// One rank's share: a replicated tensor, its rows of a sharded one, a shared object and one of its own.
+// `wrong`: the rank believes in another shape of the replicated tensor than the others.
+inline ckpt_status add(ckpt_save* save, uint32_t rank, uint32_t world, int64_t step, bool wrong, ckpt_error** err) {
+  ckpt_tensor_desc desc = matrix();
+  if (wrong) {
+    desc.shape[0] = kRows / 2;
+    desc.shape[1] = kColumns * 2;
+  }
+  Bytes all = weight(step), moments = moment(step), own = generator(step, rank), shared = trainer(step);
+  // The engine reads this memory until the save has ended: it lives as long as the process.
+  auto* kept = new std::vector<Bytes>{std::move(all), std::move(moments)};
+  ckpt_status status = ckpt_save_add_tensor(save, "weight", &desc, (*kept)[0].data(), (*kept)[0].size(),
+                                            CKPT_DEVICE_CPU, 0, err);
+  if (status != CKPT_OK) return status;
+  desc = matrix();
+  desc.region_kind = CKPT_REGION_BOX;
+  int64_t first = kRows * rank / world, last = kRows * (rank + 1) / world;
+  desc.offset[0] = first;
+  desc.extent[0] = last - first;
+  desc.extent[1] = kColumns;
+  status = ckpt_save_add_tensor(save, "moment", &desc, (*kept)[1].data() + first * kColumns,
+                                static_cast<uint64_t>((last - first) * kColumns), CKPT_DEVICE_CPU, 0, err);
+  if (status != CKPT_OK) return status;
+  status = ckpt_save_add_object(save, "trainer", "application/octet-stream", CKPT_OBJECT_SHARED, shared.data(),
+                                shared.size(), err);
+  if (status != CKPT_OK) return status;
+  return ckpt_save_add_object(save, "generator", "application/octet-stream", CKPT_OBJECT_PER_RANK, own.data(),
+                              own.size(), err);
+}
+
+// Loads everything and compares it with what the step says, then lets the library verify every byte.
+// OK and "" for a sound checkpoint; CORRUPT for one whose bytes are others than were saved.
+struct Verdict {
+  ckpt_status status = CKPT_OK;
+  std::string text;
+};
+
+namespace inner {
+
+struct Handles {
+  ckpt_load* load = nullptr;
+  ckpt_job* job = nullptr;
+  ckpt_report* report = nullptr;
+  ckpt_error* error = nullptr;
+  ~Handles() {
+    ckpt_load_free(load);
+    ckpt_job_free(job);
+    ckpt_report_free(report);
+    ckpt_error_free(error);
+  }
+  Verdict verdict(ckpt_status status) const { return {status, ckpt_error_message(error)}; }
+};
+
+inline Verdict compare(const ckpt_reader* reader, const ckpt_checkpoint_info& info) {
+  Handles h;
+  ckpt_tensor_desc desc = matrix();
+  Bytes all(weight(0).size()), moments(all.size()), shared(40);
+  std::vector<Bytes> own(info.world_size, Bytes(24));
+  ckpt_status status = ckpt_load_new(&h.load, reader, nullptr, &h.error);
+  if (!status) status = ckpt_load_add_tensor(h.load, "weight", &desc, all.data(), all.size(), 1, 0, &h.error);
+  if (!status) status = ckpt_load_add_tensor(h.load, "moment", &desc, moments.data(), moments.size(), 1, 0, &h.error);
+  if (!status) status = ckpt_load_add_object(h.load, "trainer", 0, shared.data(), shared.size(), &h.error);
+  for (uint32_t rank = 0; rank < info.world_size && !status; rank++)
+    status = ckpt_load_add_object(h.load, "generator", rank, own[rank].data(), own[rank].size(), &h.error);
+  if (!status) status = ckpt_load_run(h.load, &h.error);
+  if (status) return h.verdict(status);
+  bool same = all == weight(info.step) && moments == moment(info.step) && shared == trainer(info.step);
+  for (uint32_t rank = 0; rank < info.world_size; rank++) same = same && own[rank] == generator(info.step, rank);
+  return same ? Verdict{} : Verdict{CKPT_CORRUPT, std::string(info.id) + " holds other bytes than were saved"};
+}
+
+}  // namespace inner
+
+inline Verdict check(const ckpt_reader* reader) {
+  ckpt_checkpoint_info info{};
+  info.struct_size = sizeof info;
+  inner::Handles h;
+  if (ckpt_status status = ckpt_reader_info(reader, &info, &h.error)) return h.verdict(status);
+  Verdict loaded = inner::compare(reader, info);
+  if (loaded.status != CKPT_OK) return loaded;
+  ckpt_status status = ckpt_reader_verify(reader, nullptr, &h.job, &h.error);
+  if (!status) status = ckpt_job_wait(h.job, CKPT_JOB_DONE, -1, &h.error);
+  if (!status) status = ckpt_job_report(h.job, &h.report, &h.error);
+  if (status) return h.verdict(status);
+  if (ckpt_report_count(h.report) == 0) return {};
+  ckpt_finding finding{};
+  finding.struct_size = sizeof finding;
+  (void)ckpt_report_at(h.report, 0, &finding, nullptr);
+  return {CKPT_CORRUPT, finding.text};
+}
+
+}  // namespace small_state

@@ -1,0 +1,80 @@
+// make_golden DIRECTORY: saves the catalogue's checkpoints through ckpt.h as DIRECTORY/<label>, and beside each <label>.json with what a reader must
+// find there, in the words of reference_reader.py. The committed ones were made so once and stay; tests make fresh ones to compare the writer of today.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "golden/catalogue.h"
+#include "golden/sha256.h"
+
+namespace {
+
+using nlohmann::json;
+using namespace ckpt_golden;
+
+std::string sha256(const Bytes& bytes) { return Sha256::of(bytes.data(), bytes.size()); }
+
+std::string dtype_text(int32_t dtype) {
+  std::string name = ckpt_dtype_name(dtype);
+  return name != "dtype" ? name : "dtype" + std::to_string(dtype);
+}
+
+json expected(const Contents& contents) {
+  json out;
+  out["identity"] = {{"label", contents.label}, {"run", "main"}, {"step", contents.step}, {"world_size", contents.world}};
+  out["attrs"] = contents.attrs;
+  out["tensors"] = out["aliases"] = json::object();
+  out["objects"] = json::array();
+  for (const Tensor& tensor : contents.tensors)
+    out["tensors"][tensor.name] = {{"attrs", tensor.attrs}, {"dtype", dtype_text(tensor.dtype)}, {"sha256", sha256(tensor.bytes)}, {"shape", tensor.shape}};
+  for (const Alias& alias : contents.aliases) {
+    json& entry = out["aliases"][alias.name];
+    entry = out["tensors"][alias.target];
+    entry["attrs"] = json::object();
+    entry["sha256"] = sha256(expected_alias(contents, alias));
+    entry["target"] = alias.target;
+    entry["view"] = nullptr;
+    if (!alias.view) continue;
+    entry["shape"] = alias.extents;
+    entry["view"] = {{"extents", alias.extents}, {"offset", alias.offset}, {"strides", alias.strides}};
+  }
+  for (const Object& object : contents.objects)
+    for (size_t rank = 0; rank < object.bytes.size(); rank++)
+      out["objects"].push_back({{"name", object.name},
+                                {"rank", object.per_rank ? json(rank) : json(nullptr)},
+                                {"size", object.bytes[rank].size()},
+                                {"media_type", object.media_type},
+                                {"sha256", sha256(object.bytes[rank])}});
+  return out;
+}
+
+int make(const ckpt_store* store, const std::string& directory, const Contents& contents) {
+  std::string id, problem;
+  if (save_contents(store, contents, &id, &problem) != CKPT_OK) {
+    std::fprintf(stderr, "%s: %s\n", contents.label.c_str(), problem.c_str());
+    return 1;
+  }
+  std::filesystem::rename(directory + "/" + id, directory + "/" + contents.label);
+  std::ofstream(directory + "/" + contents.label + ".json") << expected(contents).dump(1, ' ', false) << "\n";
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: make_golden DIRECTORY\n");
+    return 2;
+  }
+  ckpt_store* store = nullptr;
+  ckpt_error* error = nullptr;
+  if (ckpt_store_open(&store, argv[1], nullptr, &error) != CKPT_OK) {
+    std::fprintf(stderr, "%s\n", ckpt_error_message(error));
+    return 1;
+  }
+  int failed = 0;
+  for (const Contents& contents : catalogue()) failed |= make(store, argv[1], contents);
+  ckpt_store_free(store);
+  return failed;
+}
