@@ -1,7 +1,9 @@
 #include "client.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <random>
 
 namespace ckpt_bench {
 
@@ -16,6 +18,8 @@ Model::Model(size_t count, int32_t dtype, int64_t elements) : tensor_bytes(stati
     std::snprintf(name, sizeof name, "model.layers.%07zu.mlp.weight", i);
     names.emplace_back(name);
   }
+  // Trainers add tensors in the order of their modules, not in that of their names.
+  std::shuffle(names.begin(), names.end(), std::mt19937(1));
 }
 
 Save Client::new_save(const std::string& label, const Model& model, const std::byte* data, const ckpt_options* options) const {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "client.h"
 #include "machine.h"
@@ -78,6 +79,7 @@ Section bench_save(const Settings& settings, const Folder& folder) {
   auto remove = [&] { folder.remove("raw"); };
   return run_section("Durable save", "raw O_DIRECT", model.bytes(), settings.rounds,
                      {{"ckpt save", [&] { return save({}); }, open, close},
+                      {"ckpt save, threads=2", [&] { return save({{"threads", 2}}); }, open, close},
                       {"raw O_DIRECT", [&] { return write_direct(folder / "raw", source.data(), source.size()); }, back, remove},
                       {"raw buffered + fsync", [&] { return write_buffered(folder / "raw", source.data(), source.size()); }, back, remove}});
 }
@@ -95,10 +97,10 @@ Section bench_load(const Settings& settings, const Folder& folder, bool cold) {
     write_direct(folder / "raw", source.data(), source.size());
   }
   Memory target(model.bytes(), Memory::Fill::kZero);
-  auto load = [&](int64_t verify) {
+  auto load = [&](int64_t verify, int64_t threads = 0) {
     return timed([&] {
       Reader reader = client.open_reader();
-      call(ckpt_load_run, new_load(reader, model, target.data(), options_of({{"verify", verify}}).get()).get());
+      call(ckpt_load_run, new_load(reader, model, target.data(), options_of({{"verify", verify}, {"threads", threads}}).get()).get());
     });
   };
   std::string raw = folder / "raw";
@@ -112,6 +114,7 @@ Section bench_load(const Settings& settings, const Folder& folder, bool cold) {
   if (cold) {
     section = run_section("Cold load", "raw O_DIRECT read", model.bytes(), settings.rounds,
                           {{"ckpt load, verified", [&] { return load(1); }, chill},
+                           {"ckpt load, verified, threads=4", [&] { return load(1, 4); }, chill},
                            {"ckpt load, verify=0", [&] { return load(0); }, chill},
                            {"raw O_DIRECT read", [&] { return read_direct(raw, target.data(), target.size()); }, chill},
                            {"raw pread, 2 threads", [&] { return read_buffered(raw, target.data(), target.size()); }, chill}});
@@ -277,7 +280,7 @@ std::vector<Section> run_all(const Settings& settings) {
   if (settings.wants("async")) sections.push_back(bench_async(settings, folder));
   if (settings.wants("small"))
     for (auto& section : bench_small(settings, folder)) sections.push_back(std::move(section));
-  for (size_t count : {size_t{1000}, size_t{10000}, size_t{100000}, settings.names})
+  for (size_t count : std::set<size_t>{1000, 10000, 100000, settings.names})
     if (settings.wants("names") && count <= settings.names) sections.push_back(bench_open(settings, folder, count));
   return sections;
 }

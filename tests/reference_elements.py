@@ -14,9 +14,9 @@ MAX_IN_MEMORY = 1 << 32  # of this program, not of the format: a view may repeat
 
 # ---- elements and geometry, FORMAT §4 and §5 ----
 
-DTYPES = {0: "int{}", 1: "uint{}", 2: "float{}", 4: "bfloat{}", 5: "complex{}", 6: "bool", 7: "float8_e3m4",
-          8: "float8_e4m3", 9: "float8_e4m3b11fnuz", 10: "float8_e4m3fn", 11: "float8_e4m3fnuz", 12: "float8_e5m2",
-          13: "float8_e5m2fnuz", 14: "float8_e8m0fnu", 15: "float6_e2m3fn", 16: "float6_e3m2fn", 17: "float4_e2m1fn"}
+DTYPES = {0: "i{}", 1: "u{}", 2: "f{}", 4: "bf{}", 5: "c{}", 6: "bool", 7: "f8_e3m4", 8: "f8_e4m3", 9: "f8_e4m3b11fnuz",
+          10: "f8_e4m3fn", 11: "f8_e4m3fnuz", 12: "f8_e5m2", 13: "f8_e5m2fnuz", 14: "f8_e8m0fnu", 15: "f6_e2m3fn",
+          16: "f6_e3m2fn", 17: "f4_e2m1fn"}
 DTYPE_BITS = {0: (4, 8, 16, 32, 64), 1: (4, 8, 16, 32, 64), 2: (16, 32, 64), 4: (16,), 5: (32, 64, 128), 6: (8,),
               **{code: (8,) for code in range(7, 15)}, 15: (6,), 16: (6,), 17: (4,)}
 

@@ -71,6 +71,8 @@ class Index {
   }
   const fb::Tensor* find_tensor(std::string_view name) const;
   const fb::Alias* find_alias(std::string_view name) const;
+  // Whether a view (offset, extents, strides) stays inside a tensor of this index.
+  bool view_fits(std::span<const uint64_t> view, const fb::Tensor& target) const;
   // The attributes of one owner ("" = the checkpoint), by key.
   std::span<const fb::Attr> attrs_of(std::string_view owner) const;
 
@@ -82,7 +84,7 @@ class Index {
   Status validate_chunks(std::string_view owner, std::span<const fb::Chunk> list, uint64_t bytes, bool raw) const;
   Status validate_objects(IndexKind kind) const;
   Status validate_aliases(IndexKind kind) const;
-  Status validate_attrs() const;
+  Status validate_attrs(IndexKind kind) const;
   bool text_ok(const fb::Text& text) const;
 };
 

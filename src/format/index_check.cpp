@@ -11,6 +11,9 @@ static Status bad(std::string what) { return Status(CKPT_FORMAT, std::move(what)
 
 static std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
 
+// No LZ4 block grows more: whoever claims it wants our memory.
+static constexpr uint32_t kMaxLz4Ratio = 255;
+
 static bool range_ok(uint64_t first, uint64_t count, size_t size) { return first <= size && count <= size - first; }
 
 bool Index::text_ok(const fb::Text& text) const {
@@ -22,7 +25,7 @@ Status Index::validate(IndexKind kind) const {
   CKPT_TRY(validate_tensors(kind));
   CKPT_TRY(validate_aliases(kind));
   CKPT_TRY(validate_objects(kind));
-  CKPT_TRY(validate_attrs());
+  CKPT_TRY(validate_attrs(kind));
   if (kind == IndexKind::kPart) return parts.empty() ? Ok() : bad("a part's index lists parts");
   uint64_t part_bytes = 0;
   for (const fb::Part& part : parts) {
@@ -32,6 +35,8 @@ Status Index::validate(IndexKind kind) const {
     if (part.kind() != 0)
       return Status(CKPT_UNSUPPORTED,
                     strprintf("a part of kind %d, which this library does not read yet", part.kind()));
+    if (part.size() % kAlign != 0 || part.size() < 2 * kAlign || id_of(part.save_id()) != summary.save_id)
+      return bad(strprintf("part %u is of another save or of no legal size", part.rank()));
     if (add_overflows(part_bytes, part.size(), &part_bytes)) return bad("the sizes of the parts overflow");
   }
   if (parts.size() != summary.world_size || parts.size() != summary.part_count || part_bytes != summary.part_bytes ||
@@ -127,6 +132,8 @@ Status Index::validate_segment(const fb::Tensor& tensor, const fb::Segment& segm
     return bad("a segment of packed elements does not end at a whole byte");
   CKPT_ASSIGN(uint64_t bytes, element_bytes(count, tensor.dtype()));
   CKPT_TRY(validate_chunks("a segment", chunks_of(segment), bytes, segment.codec() == 0));
+  uint64_t unit = dtype_bits(tensor.dtype()) % 8 == 0 ? static_cast<uint64_t>(dtype_bits(tensor.dtype())) / 8 : 1;
+  if (chunks_of(segment)[0].raw_size() % unit != 0) return bad("a chunk ends inside an element");
   const fb::Chunk& last = chunks_of(segment).back();
   if (kind == IndexKind::kManifest && last.offset() + last.stored_size() > parts[segment.part()].size())
     return bad(strprintf("a chunk ends at %llu, beyond its part of %llu bytes",
@@ -142,7 +149,8 @@ Status Index::validate_chunks(std::string_view owner, std::span<const fb::Chunk>
     bool size_ok =
         i + 1 < list.size() ? chunk.raw_size() == list[0].raw_size() : chunk.raw_size() <= list[0].raw_size();
     if (!size_ok || chunk.raw_size() == 0 || chunk.raw_size() > kMaxChunkBytes || chunk.stored_size() == 0 ||
-        chunk.stored_size() > chunk.raw_size() || (raw && chunk.stored_size() != chunk.raw_size()))
+        chunk.stored_size() > chunk.raw_size() || chunk.raw_size() / kMaxLz4Ratio > chunk.stored_size() ||
+        (raw && chunk.stored_size() != chunk.raw_size()))
       return bad(strprintf("chunk %zu of %.*s has raw size %u, stored size %u", i, static_cast<int>(owner.size()),
                            owner.data(), chunk.raw_size(), chunk.stored_size()));
     if (chunk.offset() < end || add_overflows(chunk.offset(), chunk.stored_size(), &end))
@@ -166,10 +174,12 @@ Status Index::validate_objects(IndexKind kind) const {
       return bad("the name of an object lies outside the names");
     std::string_view name = text(object.name());
     if (Status status = check_tensor_name(name); !status.ok()) return bad(status.message());
+    if (Status status = check_text(text(object.media_type())); !status.ok()) return bad(status.message());
     bool ordered =
         !before || text(before->name()) < name ||
         (text(before->name()) == name && before->scope() == 1 && object.scope() == 1 && before->rank() < object.rank());
-    if (!ordered || object.scope() > 1 || (object.scope() == 0 && object.rank() != 0 && object.placement() != 2) ||
+    bool place_ok = object.placement() != 2 || object.scope() == 0;
+    if (!ordered || object.scope() > 1 || (object.scope() == 0 && object.rank() != 0) || !place_ok ||
         object.placement() > (kind == IndexKind::kManifest ? 1 : 2) || object.pad() != 0 || object.pad2() != 0)
       return bad("object " + quoted(name) + " is out of order or of no known kind");
     before = &object;
@@ -182,9 +192,9 @@ Status Index::validate_objects(IndexKind kind) const {
         return bad("the data of object " + quoted(name) + " lies outside the inline data");
       next_inline += object.size();
     }
+    if (kind == IndexKind::kManifest && (object.part() >= parts.size() || object.part() != object.rank()))
+      return bad("object " + quoted(name) + " lies in no part, or not in that of its rank");
     if (object.placement() != 1) continue;
-    if (kind == IndexKind::kManifest && object.part() >= parts.size())
-      return bad("object " + quoted(name) + " lies in no part");
     CKPT_TRY(validate_chunks("object " + quoted(name), chunks_of(object), object.size(), true));
     const fb::Chunk& last = chunks_of(object).back();
     if (kind == IndexKind::kManifest && last.offset() + last.stored_size() > parts[object.part()].size())
@@ -199,6 +209,23 @@ Status Index::validate_objects(IndexKind kind) const {
   }
   if (next_inline != inline_data.size() || next_chunk != chunks.size()) return bad("data that belongs to nothing");
   return Ok();
+}
+
+bool Index::view_fits(std::span<const uint64_t> view, const fb::Tensor& target) const {
+  size_t ndim = (view.size() - 1) / 2;
+  uint64_t last = view[0];
+  bool empty = false, overflow = false;
+  for (size_t i = 0; i < ndim; i++) {
+    uint64_t extent = view[1 + i], stride = view[1 + ndim + i], reach = 0;
+    if (extent == 0)
+      empty = true;
+    else
+      overflow |= mul_overflows(extent - 1, stride, &reach) || add_overflows(last, reach, &last);
+  }
+  // A view may repeat elements, so its own size is not bounded by the target's.
+  auto elements = element_count(Shape::of(view.subspan(1, ndim)));
+  return elements.ok() && element_bytes(*elements, target.dtype()).ok() &&
+         (empty || (!overflow && last < *element_count(shape_of(target))));
 }
 
 Status Index::validate_aliases(IndexKind kind) const {
@@ -218,29 +245,25 @@ Status Index::validate_aliases(IndexKind kind) const {
     if (kind == IndexKind::kPart) continue;
     if (!target) return bad("alias " + quoted(name) + " of a tensor that is not there");
     if (!alias.is_view()) continue;
-    auto view = numbers.subspan(alias.view(), count);
-    uint64_t last = view[0];
-    bool empty = false, overflow = false;
-    for (size_t i = 0; i < alias.ndim(); i++) {
-      uint64_t extent = view[1 + i], stride = view[1 + alias.ndim() + i], reach = 0;
-      if (extent == 0)
-        empty = true;
-      else
-        overflow |= mul_overflows(extent - 1, stride, &reach) || add_overflows(last, reach, &last);
-    }
-    if (!element_count(Shape::of(view.subspan(1, alias.ndim()))).ok() ||
-        (!empty && (overflow || last >= *element_count(shape_of(*target)))))
+    if (!view_fits(numbers.subspan(alias.view(), count), *target))
       return bad("the view of alias " + quoted(name) + " leaves its tensor");
   }
   return Ok();
 }
 
-Status Index::validate_attrs() const {
+Status Index::validate_attrs(IndexKind kind) const {
   for (size_t i = 0; i < attrs.size(); i++) {
     const fb::Attr& attr = attrs[i];
     if (!text_ok(attr.owner()) || !text_ok(attr.key()) || !text_ok(attr.value()))
       return bad("an attribute lies outside the names");
     if (Status status = check_attr_key(text(attr.key())); !status.ok()) return bad(status.message());
+    if (Status status = check_text(text(attr.value())); !status.ok()) return bad(status.message());
+    if (attr.value().size() > kMaxAttrValue)
+      return bad("attribute " + quoted(text(attr.key())) + " is longer than 1 MiB");
+    bool owned = attr.owner().size() == 0 || find_tensor(text(attr.owner())) || find_alias(text(attr.owner()));
+    if (kind == IndexKind::kManifest && !owned)
+      return bad("attribute " + quoted(text(attr.key())) + " of " + quoted(text(attr.owner())) +
+                 ", which is not there");
     if (i == 0) continue;
     std::string_view owner = text(attrs[i - 1].owner());
     if (owner > text(attr.owner()) || (owner == text(attr.owner()) && text(attrs[i - 1].key()) >= text(attr.key())))

@@ -12,7 +12,7 @@
 
 namespace ckpt::format {
 
-inline constexpr std::string_view kManifest = "MANIFEST";
+inline constexpr std::string_view kManifestName = "MANIFEST";
 inline constexpr std::string_view kControlDir = ".ckpt";
 inline constexpr std::string_view kStoreId = ".ckpt/store";
 inline constexpr std::string_view kOwnersDir = ".ckpt/owners";
@@ -20,6 +20,8 @@ inline constexpr std::string_view kAttemptsDir = ".ckpt/attempts";
 inline constexpr std::string_view kSessionsDir = ".ckpt/sessions";
 inline constexpr std::string_view kTrashDir = ".ckpt/trash";
 inline constexpr std::string_view kRendezvousDir = ".ckpt/rendezvous";
+
+inline constexpr size_t kMaxAttrValue = 1 << 20;
 
 // ---- names that callers give (FORMAT §7): INVALID with a reason ----
 Status check_label(std::string_view label);       // 1-200 of [A-Za-z0-9._=+-], no leading dot

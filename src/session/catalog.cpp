@@ -9,9 +9,9 @@
 
 namespace ckpt::session {
 
-using format::kManifest;
+using format::kManifestName;
 
-static std::string slot_key(std::string_view id) { return std::string(id) + "/" + std::string(kManifest); }
+static std::string slot_key(std::string_view id) { return std::string(id) + "/" + std::string(kManifestName); }
 
 // One read is enough for nearly every manifest: the summary is some hundred bytes.
 static constexpr uint64_t kTailBytes = 4096;
@@ -207,6 +207,13 @@ Result<uint64_t> highest_token(const store::Store& store, std::span<const Checkp
   return highest;
 }
 
+Result<format::Slot> peek_slot(const store::Store& store, std::string_view id) {
+  CKPT_ASSIGN(auto file, store.open(slot_key(id)));
+  auto slot = read_slot_tail(*file);
+  if (slot.ok()) return slot;
+  return std::move(slot).status().in(store.path(slot_key(id))).with("path", store.path(slot_key(id)));
+}
+
 Result<SlotFile> read_slot(const store::Store& store, std::string_view id) {
   SlotFile file;
   CKPT_ASSIGN(file.bytes, store.get(slot_key(id), uint64_t{1} << 32));
@@ -226,7 +233,7 @@ static void put_text(char (&out)[N], std::string_view text) {
 void fill_info(const CheckpointEntry& entry, ckpt_checkpoint_info* out) {
   const format::Summary& summary = entry.summary;
   out->state = entry.state;
-  out->flags = (entry.foreign ? CKPT_CHECKPOINT_FOREIGN : 0u) | (summary.rebuilt ? CKPT_CHECKPOINT_REBUILT : 0u);
+  out->flags = (entry.foreign ? uint32_t{CKPT_CHECKPOINT_FOREIGN} : 0u) | (summary.rebuilt ? uint32_t{CKPT_CHECKPOINT_REBUILT} : 0u);
   out->revision = summary.revision;
   out->step = summary.step;
   out->token = summary.token;

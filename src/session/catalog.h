@@ -36,6 +36,9 @@ Result<CheckpointEntry> find_checkpoint(const store::Store& store, std::string_v
 // The highest token that owner files and checkpoint directories show; 0 for none.
 Result<uint64_t> highest_token(const store::Store& store, std::span<const CheckpointEntry> entries);
 
+// What a commit slot says, from the end of the file alone (its index is not read). NOT_FOUND where it is empty.
+Result<format::Slot> peek_slot(const store::Store& store, std::string_view id);
+
 // The whole of a commit slot. NOT_FOUND where it is empty.
 struct SlotFile {
   std::vector<std::byte> bytes;

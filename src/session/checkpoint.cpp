@@ -44,7 +44,7 @@ void Checkpoint::terminate_texts() {
 }
 
 Status Checkpoint::read_manifest() {
-  std::string key = entry_.id + "/" + std::string(format::kManifest);
+  std::string key = entry_.id + "/" + std::string(format::kManifestName);
   CKPT_ASSIGN(lock_, store_->lock_shared(key));
   CKPT_ASSIGN(auto file, store_->open(key));
   size_ = file->size();
@@ -89,7 +89,7 @@ std::string_view Checkpoint::name_of(const Named& named) const {
 Status Checkpoint::at_part(Status status, uint32_t number) const {
   std::string name = format::part_name(number), path = store_->path(entry_.id + "/" + name);
   if (status.code() == CKPT_NOT_FOUND) {
-    bool gone = store_->open(entry_.id + "/" + std::string(format::kManifest)).status().code() == CKPT_NOT_FOUND;
+    bool gone = store_->open(entry_.id + "/" + std::string(format::kManifestName)).status().code() == CKPT_NOT_FOUND;
     status = gone ? Status(CKPT_GONE, "the checkpoint was removed while it was being read")
                   : Status(CKPT_INCOMPLETE, "the part is missing");
   }

@@ -9,7 +9,7 @@
 
 namespace ckpt::session {
 
-static std::string slot_key(const Attempt& attempt) { return attempt.directory + "/" + std::string(format::kManifest); }
+static std::string slot_key(const Attempt& attempt) { return attempt.directory + "/" + std::string(format::kManifestName); }
 
 static std::string attempt_record_key(const Session& session, const Attempt& attempt) {
   return format::attempt_key(session.plan().token, attempt.number, attempt.label);
@@ -31,12 +31,12 @@ static Status tombstone_status(const format::Tombstone& tombstone, const Session
 
 // What the slot says of this attempt. NOT_FOUND: still open. COMMIT_UNKNOWN: it cannot be read.
 static Status read_outcome(const Session& session, const Attempt& attempt) {
-  auto slot = read_slot(session.store(), attempt.directory);
-  if (slot.ok() && !slot->slot.committed) return tombstone_status(slot->slot.tombstone, session, attempt);
-  if (slot.ok() && slot->slot.summary.save_id == attempt.save_id) return Ok();
+  auto slot = peek_slot(session.store(), attempt.directory);
+  if (slot.ok() && !slot->committed) return tombstone_status(slot->tombstone, session, attempt);
+  if (slot.ok() && slot->summary.save_id == attempt.save_id) return Ok();
   if (slot.ok())
     return Status(CKPT_CONFLICT, attempt.directory + " holds the commit of another save")
-        .with("found", to_hex(slot->slot.summary.save_id));
+        .with("found", to_hex(slot->summary.save_id));
   if (slot.status().code() != CKPT_NOT_FOUND)
     return Status(CKPT_COMMIT_UNKNOWN, "the commit record cannot be read: " + slot.status().message());
   auto directory = session.store().list(attempt.directory);
@@ -62,7 +62,7 @@ static Status leader_label_taken(Session& session, const Attempt& attempt, const
 }
 
 static Status lead_attempt(Session& session, const Attempt& attempt, const SaveSettings& settings) {
-  CKPT_TRY(session.check_fence());
+  CKPT_TRY(session.hold_run());
   Status taken = leader_label_taken(session, attempt, settings);
   if (!taken.ok() && taken.code() != CKPT_EXISTS) return taken;
   if (!taken.ok() && session.world_size() == 1) return taken;  // nobody waits for word
@@ -105,7 +105,7 @@ static void remove_parts(store::Store& store, const Attempt& attempt) {
   auto files = store.list(attempt.directory);
   if (!files.ok()) return;
   for (const auto& file : *files)
-    if (file.name != format::kManifest) (void)store.remove(attempt.directory + "/" + file.name, false);
+    if (file.name != format::kManifestName) (void)store.remove(attempt.directory + "/" + file.name, false);
 }
 
 Status give_up(Session& session, const Attempt& attempt, Status cause) {
@@ -200,6 +200,8 @@ static Result<std::vector<PartFile>> collect_parts(Session& session, const Attem
     if (missing.size() != before) backoff.reset();
     // Another rank's failure is known at once; only silence takes until the deadline.
     Status outcome = read_outcome(session, attempt);
+    // Only this rank commits, and it has not yet: what cannot be read now is no commit.
+    if (outcome.code() == CKPT_COMMIT_UNKNOWN) return Status(CKPT_ABORTED, outcome.message());
     if (outcome.code() != CKPT_NOT_FOUND)
       return outcome.ok() ? Status(CKPT_INTERNAL, "committed before all parts were there") : outcome;
     if (backoff.expired()) return missing_parts(session, attempt, missing, settings.timeout_ms);
@@ -213,10 +215,6 @@ static Status publish_manifest(Session& session, const Attempt& attempt, const M
   CKPT_TRY(session.check_fence());
   Status created = session.store().put_if_absent(slot_key(attempt), file);
   if (created.ok()) return created;
-  if (created.code() == CKPT_NO_SPACE || created.code() == CKPT_NOMEM) {
-    Status outcome = read_outcome(session, attempt);
-    return outcome.code() == CKPT_NOT_FOUND ? created : outcome;
-  }
   // The slot was taken, or the call failed somewhere on the way: what lies there now is the truth.
   Status outcome = read_outcome(session, attempt);
   if (created.code() == CKPT_EXISTS) return outcome;
@@ -250,8 +248,11 @@ static Status lead_settle(Session& session, const SaveIdentity& identity, const 
   return Ok();
 }
 
+// Rank 0 knows which ranks are missing: it gets to speak first.
+static constexpr int64_t kFollowerGraceMs = 2000;
+
 static Status follow_settle(Session& session, const SaveIdentity& identity, const SaveSettings& settings, Job& job) {
-  for (Backoff backoff(settings.timeout_ms);; backoff.sleep()) {
+  for (Backoff backoff(settings.timeout_ms + kFollowerGraceMs);; backoff.sleep()) {
     Status outcome = read_outcome(session, identity.attempt);
     if (outcome.code() != CKPT_NOT_FOUND) return outcome;
     Status failure = job.check();

@@ -100,6 +100,33 @@ static double number_at(uint16_t dtype, const std::byte* at) {
   }
 }
 
+// |x - y|; of 64-bit integers too, which double does not hold.
+static double distance(uint16_t dtype, const std::byte* x, const std::byte* y) {
+  if (dtype != CKPT_DTYPE_I64 && dtype != CKPT_DTYPE_U64) return std::abs(number_at(dtype, x) - number_at(dtype, y));
+  uint64_t u, v;
+  std::memcpy(&u, x, sizeof u);
+  std::memcpy(&v, y, sizeof v);
+  bool less = dtype == CKPT_DTYPE_I64 ? static_cast<int64_t>(u) < static_cast<int64_t>(v) : u < v;
+  return static_cast<double>(less ? v - u : u - v);
+}
+
+// Packed elements have no numbers here, but are counted one by one.
+static void compare_packed(int bits, uint64_t total, uint64_t first_byte, Bytes a, Bytes b, Tally* tally) {
+  uint64_t width = static_cast<uint64_t>(bits),
+           last_counted = tally->last < 0 ? UINT64_MAX : static_cast<uint64_t>(tally->last);
+  for (uint64_t i = 0; i < a.size(); i++) {
+    auto different = static_cast<unsigned>(a[i] ^ b[i]);
+    for (uint64_t bit = 0; bit < 8; bit++) {
+      uint64_t element = ((first_byte + i) * 8 + bit) / width;
+      if ((different >> bit & 1) == 0 || element >= total || element == last_counted) continue;
+      last_counted = element;
+      tally->count++;
+      if (tally->first < 0) tally->first = static_cast<int64_t>(element);
+      tally->last = static_cast<int64_t>(element);
+    }
+  }
+}
+
 static void compare(uint16_t dtype, uint64_t width, uint64_t first, Bytes a, Bytes b, Tally* tally) {
   if (std::memcmp(a.data(), b.data(), a.size()) == 0) return;
   for (uint64_t i = 0; i < a.size() / width; i++) {
@@ -108,7 +135,7 @@ static void compare(uint16_t dtype, uint64_t width, uint64_t first, Bytes a, Byt
     tally->count++;
     if (tally->first < 0) tally->first = static_cast<int64_t>(first + i);
     tally->last = static_cast<int64_t>(first + i);
-    double u = number_at(dtype, x), v = number_at(dtype, y), abs = std::abs(u - v);
+    double u = number_at(dtype, x), v = number_at(dtype, y), abs = distance(dtype, x, y);
     if (std::isnan(abs)) continue;
     double scale = std::max(std::abs(u), std::abs(v)), rel = scale > 0 ? abs / scale : 0;
     tally->max_abs = std::isnan(tally->max_abs) ? abs : std::max(tally->max_abs, abs);
@@ -128,7 +155,10 @@ static Result<Tally> compare_values(const Checkpoint& a, const fb::Tensor& ta, c
     right.resize(count * geometry.width);
     CKPT_TRY(read_range(a, ta, at, left));
     CKPT_TRY(read_range(b, tb, at, right));
-    compare(geometry.dtype, geometry.width, at, left, right, &tally);
+    if (geometry.packed)
+      compare_packed(dtype_bits(ta.dtype()), *element_count(a.index().shape_of(ta)), at, left, right, &tally);
+    else
+      compare(geometry.dtype, geometry.width, at, left, right, &tally);
   }
   return tally;
 }

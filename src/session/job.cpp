@@ -67,7 +67,9 @@ void Job::reach(int32_t state) {
 Status Job::wait(int32_t state, int64_t timeout_ms) const {
   std::unique_lock lock(mutex_);
   auto reached = [&] { return state_.load() >= state || final_state(state_.load()); };
-  if (timeout_ms < 0)
+  // A clock cannot count as far as the largest number of milliseconds; a year is as good as for ever.
+  constexpr int64_t kForEver = int64_t{1000} * 3600 * 24 * 365;
+  if (timeout_ms < 0 || timeout_ms > kForEver)
     changed_.wait(lock, reached);
   else if (!changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), reached))
     return Status(CKPT_TIMEOUT, strprintf("the job did not reach state %d within %lld ms; it goes on", state,

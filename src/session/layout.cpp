@@ -161,11 +161,11 @@ Result<PartLayout> lay_out(const SaveContent& content, const LayoutOptions& opti
   for (const auto& [name, object] : content.objects) {
     bool written = (object.scope == CKPT_OBJECT_PER_RANK || options.rank == 0) && object.data.size() > kMaxInlineObject;
     layout.object_items.push_back(written ? layout.items.size() : kNoItem);
-    if (written) add_item(&layout, Item{.bytes = object.data, .size = object.data.size()}, options.chunk_bytes);
+    if (written) add_item(&layout, Item{.tensor = nullptr, .units = {}, .bytes = object.data, .size = object.data.size()}, options.chunk_bytes);
   }
   for (auto& group : layout.groups) {
     group.item = layout.items.size();
-    Item item{.bytes = group.list, .size = group.list.size()};
+    Item item{.tensor = nullptr, .units = {}, .bytes = group.list, .size = group.list.size()};
     item.codec.codec = Codec::kLz4;
     // Lists are one chunk; the block is as large as its only chunk then.
     add_item(&layout, std::move(item), std::max<uint64_t>(group.list.size(), 1));

@@ -204,6 +204,8 @@ Status Load::work(Job& job) {
   CKPT_TRY(check_strict());
   LoadPlan plan;
   std::vector<const fb::Tensor*> tensor_of;
+  plan.boxes.reserve(tensors_.size());
+  tensor_of.reserve(tensors_.size());
   for (TensorRequest& request : tensors_) {
     uint32_t number = static_cast<uint32_t>(tensor_of.size());
     tensor_of.push_back(request.tensor);

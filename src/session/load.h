@@ -2,6 +2,7 @@
 // of caller memory changes.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,7 +73,7 @@ class Load {
   Status load_objects(Job& job) const;
 
   std::shared_ptr<Checkpoint> checkpoint_;
-  std::vector<TensorRequest> tensors_;
+  std::deque<TensorRequest> tensors_;
   std::vector<ObjectRequest> objects_;
   std::vector<std::string> missing_;
   std::vector<std::string> asked_;  // sorted by begin()

@@ -79,25 +79,36 @@ static Status lists_differ(const Member& a, const Member& b, const Place& place)
       .with("found", text_b);
 }
 
+// One of the tensors that a member added, to give people a name to look for.
+static std::string name_in_group(const Member& member, const Place& place) {
+  auto list = read_list(member, place);
+  return list.empty() ? "" : list[0].name;
+}
+
+static Status doubled_member(uint64_t id, const Member& a, const Member& b, const Place& place) {
+  std::string name = name_in_group(b, place);
+  return Status(CKPT_MISMATCH,
+                strprintf("ranks %u and %u both are member %u of replica group %llu (tensor %s among its tensors)",
+                          a.part->header.rank, b.part->header.rank, b.group->index(),
+                          static_cast<unsigned long long>(id), quoted(name).c_str()))
+      .with("tensor", name)
+      .with("ranks", strprintf("%u, %u", a.part->header.rank, b.part->header.rank));
+}
+
 static Status check_group(uint64_t id, const std::vector<Member>& members, const Place& place) {
   uint32_t count = members[0].group->count();
-  std::vector<const Member*> by_index(count, nullptr);
+  std::map<uint32_t, const Member*> by_index;
   std::string ranks;
   for (const Member& member : members) ranks += (ranks.empty() ? "" : ", ") + std::to_string(member.part->header.rank);
   for (const Member& member : members) {
     const Member*& holder = by_index[member.group->index()];
-    if (holder)
-      return Status(CKPT_MISMATCH,
-                    strprintf("ranks %u and %u both are member %u of replica group %llu", holder->part->header.rank,
-                              member.part->header.rank, member.group->index(), static_cast<unsigned long long>(id)))
-          .with("ranks", strprintf("%u, %u", holder->part->header.rank, member.part->header.rank));
+    if (holder) return doubled_member(id, *holder, member, place);
     holder = &member;
     if (!(format::id_of(member.group->digest()) == format::id_of(members[0].group->digest())))
       return lists_differ(members[0], member, place);
   }
   if (members.size() == count) return Ok();
-  auto list = read_list(members[0], place);
-  std::string name = list.empty() ? "" : list[0].name;
+  std::string name = name_in_group(members[0], place);
   return Status(CKPT_MISMATCH,
                 strprintf("replica group %llu has %u members, but only ranks %s added its tensors (tensor %s among "
                           "them); a tensor that only "
@@ -208,7 +219,29 @@ static Status add_merged_tensor(const Same<fb::Tensor>& same, format::IndexBuild
   return covered.ok() ? covered : coverage_error(std::move(covered), name, ranks);
 }
 
-static Status add_merged_alias(const Same<fb::Alias>& same, format::IndexBuilder& builder) {
+// Checks an alias against the tensors of all ranks.
+static Status check_target(std::span<const PartFile> parts, const PartFile& by, const fb::Alias& alias,
+                           std::span<const uint64_t> view) {
+  std::string_view name = by.index.text(alias.name()), target = by.index.text(alias.target());
+  const PartFile* holder = nullptr;
+  for (const PartFile& part : parts) {
+    if (part.index.find_tensor(name)) return disagree("name", name, by, part, "an alias", "a tensor");
+    if (!holder && part.index.find_tensor(target)) holder = &part;
+  }
+  std::string why;
+  if (!holder)
+    why = "no rank added its target " + quoted(target);
+  else if (!view.empty() && !holder->index.view_fits(view, *holder->index.find_tensor(target)))
+    why = "its view leaves " + quoted(target) + " of shape " +
+          to_text(holder->index.shape_of(*holder->index.find_tensor(target)));
+  if (why.empty()) return Ok();
+  return Status(CKPT_MISMATCH, strprintf("alias %s of rank %u: ", quoted(name).c_str(), by.header.rank) + why)
+      .with("tensor", std::string(name))
+      .with("ranks", std::to_string(by.header.rank));
+}
+
+static Status add_merged_alias(std::span<const PartFile> parts, const Same<fb::Alias>& same,
+                               format::IndexBuilder& builder) {
   auto [first_part, first] = same[0];
   const format::Index& index = first_part->index;
   std::string_view name = index.text(first->name()), target = index.text(first->target());
@@ -217,6 +250,7 @@ static Status add_merged_alias(const Same<fb::Alias>& same, format::IndexBuilder
                            : std::span<const uint64_t>();
   };
   auto view = numbers(index, *first);
+  CKPT_TRY(check_target(parts, *first_part, *first, view));
   for (auto [part, alias] : same) {
     auto other = numbers(part->index, *alias);
     std::string_view other_target = part->index.text(alias->target());
@@ -320,7 +354,7 @@ Result<Merged> merge_parts(std::span<const PartFile> parts, const store::Store& 
   CKPT_TRY(merge_by_name<fb::Alias>(
       parts, [](const Part& p) { return p.index.aliases; },
       [](const Part& p, const fb::Alias& a) { return p.index.text(a.name()); },
-      [&](const Same<fb::Alias>& same) { return add_merged_alias(same, builder); }));
+      [&](const Same<fb::Alias>& same) { return add_merged_alias(parts, same, builder); }));
   CKPT_TRY(merge_by_name<fb::Object>(
       parts, [](const Part& p) { return p.index.objects; },
       [](const Part& p, const fb::Object& o) { return p.index.text(o.name()); },

@@ -1,5 +1,7 @@
 #include "session/part_file.h"
 
+#include <algorithm>
+
 #include "format/checksum.h"
 #include "format/names.h"
 
@@ -20,6 +22,20 @@ static Status check_chunk_ends(const PartFile& part) {
       return Status(CKPT_FORMAT, strprintf("a chunk ends at %llu, inside the index at %llu",
                                            static_cast<unsigned long long>(chunk.offset() + chunk.stored_size()),
                                            static_cast<unsigned long long>(part.trailer.index_offset)));
+  return Ok();
+}
+
+// A part of rank N is PART_N and describes nothing that lies elsewhere.
+static Status check_rank(const PartFile& part) {
+  uint32_t rank = part.header.rank;
+  if (rank != part.number)
+    return Status(CKPT_MISMATCH, strprintf("part of rank %u, expected rank %u", rank, part.number))
+        .with("expected", uint64_t{part.number})
+        .with("found", uint64_t{rank});
+  auto elsewhere = [rank](const auto& record) { return record.part() != rank; };
+  if (std::any_of(part.index.segments.begin(), part.index.segments.end(), elsewhere) ||
+      std::any_of(part.index.objects.begin(), part.index.objects.end(), elsewhere))
+    return Status(CKPT_FORMAT, "its index describes data of another part");
   return Ok();
 }
 
@@ -49,6 +65,7 @@ static Status read_part(PartFile& part) {
         .with("expected", to_hex(part.trailer.index_digest))
         .with("found", to_hex(digest));
   CKPT_ASSIGN(part.index, format::Index::open(part.index_bytes, format::IndexKind::kPart));
+  CKPT_TRY(check_rank(part));
   return check_chunk_ends(part);
 }
 

@@ -60,6 +60,7 @@ Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::
   std::set<std::string> answered;
   for (Backoff backoff(timeout_ms);; backoff.sleep()) {
     CKPT_TRY(answer_hellos(store, plan, session_string, &answered));
+    CKPT_TRY(check_fence(store, plan));
     CKPT_ASSIGN(auto missing, missing_claims(store, plan));
     if (missing.empty()) break;
     if (!backoff.expired()) continue;
@@ -98,6 +99,7 @@ Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout
     if (word.ok() && as_text(*word) == "go") return Ok();
     if (word.ok()) return Status(CKPT_ABORTED, "the session did not start: " + std::string(as_text(*word)));
     if (word.status().code() != CKPT_NOT_FOUND) return std::move(word).status();
+    CKPT_TRY(check_fence(store, plan));
     if (backoff.expired())
       return Status(CKPT_TIMEOUT,
                     strprintf("the ranks of session %llu were not complete within %lld ms",

@@ -1,4 +1,7 @@
 // Rebuilding a MANIFEST from parts: the same pure merge as the commit, so the same bytes.
+#include <algorithm>
+
+
 #include "format/names.h"
 #include "session/merge.h"
 #include "session/verify.h"
@@ -18,10 +21,14 @@ static void note(Report* report, int32_t kind, std::string name, std::string tex
 static Result<std::vector<PartFile>> open_all_parts(const store::Store& store, std::string_view id, Report* report) {
   CKPT_ASSIGN(PartFile leader, open_part(store, id, 0));
   uint32_t world_size = leader.header.world_size;
-  std::vector<PartFile> parts(world_size);
+  CKPT_ASSIGN(auto files, store.list(id));
+  // A header can claim any world; only as many ranks as there are files can have come, and the first that is missing
+  // is among the numbers up to one more.
+  uint32_t limit = static_cast<uint32_t>(std::min<uint64_t>(world_size, files.size() + 1));
+  std::vector<PartFile> parts(limit);
   parts[0] = std::move(leader);
   Status first;
-  for (uint32_t i = 1; i < world_size; i++) {
+  for (uint32_t i = 1; i < limit; i++) {
     auto part = open_part(store, id, i);
     if (part.ok()) {
       parts[i] = part.take();
@@ -35,6 +42,7 @@ static Result<std::vector<PartFile>> open_all_parts(const store::Store& store, s
     if (first.ok()) first = std::move(status);
   }
   CKPT_TRY(std::move(first));
+  if (limit < world_size) return at_part(Status(CKPT_INCOMPLETE, "the part is missing"), store, id, limit);
   return parts;
 }
 
@@ -55,7 +63,7 @@ static Status set_aside(store::Store& store, const std::string& slot) {
 }
 
 Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run, bool force, Report* report) {
-  std::string slot = std::string(id) + "/" + std::string(format::kManifest);
+  std::string slot = std::string(id) + "/" + std::string(format::kManifestName);
   auto present = read_slot(store, id);
   bool had_manifest = !present.ok() && present.status().code() != CKPT_NOT_FOUND;
   if (present.ok() && !present->slot.committed)

@@ -30,7 +30,7 @@ Status check_quick(const store::Store& store, std::string_view id) {
 }
 
 Status remove_checkpoint(store::Store& store, std::string_view id) {
-  std::string slot = std::string(id) + "/" + std::string(format::kManifest);
+  std::string slot = std::string(id) + "/" + std::string(format::kManifestName);
   auto lock = store.try_lock_exclusive(slot);
   if (!lock.ok()) {
     if (lock.status().code() == CKPT_CONFLICT)
@@ -41,16 +41,17 @@ Status remove_checkpoint(store::Store& store, std::string_view id) {
 }
 
 Status remove_by_id(store::Store& store, std::string_view id) {
-  CKPT_TRY(format::check_label(id).ok() || format::parse_checkpoint_dir(id)
-               ? Ok()
-               : Status(CKPT_INVALID, "\"" + std::string(id) + "\" is no checkpoint id"));
+  if (id.empty() || id[0] == '.' || id.find('/') != std::string_view::npos)
+    return Status(CKPT_INVALID, "\"" + std::string(id) + "\" is no checkpoint id");
   CKPT_ASSIGN(auto entry, read_entry(store, id));
   if (entry.state == CKPT_CHECKPOINT_COMMITTED) return remove_checkpoint(store, id);
   if (entry.state == CKPT_CHECKPOINT_OPEN) {
     // The slot decides between the writer and us, as it does between ranks.
     CKPT_ASSIGN(auto entries, list_checkpoints(store));
     CKPT_ASSIGN(uint64_t highest, highest_token(store, entries));
-    if (entry.summary.token == 0 || entry.summary.token >= highest)
+    // A session of another run may have a higher token; the record of the owner stays until its own run has another.
+    bool owned = store.open(format::owner_key(entry.summary.token)).status().code() != CKPT_NOT_FOUND;
+    if (entry.summary.token == 0 || entry.summary.token >= highest || owned)
       return Status(CKPT_CONFLICT, store.path(id) + " may still be written by its session")
           .with("path", store.path(id));
     CKPT_TRY(close_attempt(

@@ -5,13 +5,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "base/parallel.h"
 #include "format/names.h"
 
 namespace ckpt::session {
 
-static constexpr size_t kMaxAttrValue = 1 << 20;
+// More than a small machine has cores: while some hash, the others keep the disk busy (bench/RESULTS.md).
+static constexpr int64_t kThreads = 4;
 
 Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<Session> session, std::string_view label, int64_t step,
                                          const Options& options) {
@@ -30,11 +32,12 @@ Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<Session> session, std::
             .with("found", std::to_string(options.integer(key)));
     }
   std::shared_ptr<Save> save(new Save);
+  int64_t threads = options.integer("threads");
   save->step_ = step;
   save->settings_ = {.compression = options.str("compression"),
                      .on_existing = options.str("on_existing"),
                      .protect = options.str("protect"),
-                     .threads = thread_count(options.integer("threads")),
+                     .threads = thread_count(threads ? threads : kThreads),
                      .staging_bytes = static_cast<uint64_t>(options.integer("staging_bytes")),
                      .timeout_ms = options.integer("timeout_ms"),
                      .keep_last = options.integer("keep_last"),
@@ -129,7 +132,7 @@ Status Save::set_attr(std::string_view tensor, std::string_view key, std::string
   if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
   CKPT_TRY(format::check_attr_key(key));
   CKPT_TRY(format::check_text(value));
-  if (value.size() > kMaxAttrValue)
+  if (value.size() > format::kMaxAttrValue)
     return Status(CKPT_INVALID, strprintf("attribute \"%s\" has %zu bytes, at most 1 MiB expected",
                                           std::string(key).c_str(), value.size()));
   content_.attrs[std::string(tensor)].insert_or_assign(std::string(key), std::string(value));
@@ -144,12 +147,29 @@ Status Save::check_attr_owners() const {
   return Ok();
 }
 
+// Sorts numbers and then moves each tensor once, along the cycles of the order: sorting would move all of them log n times.
+static void sort_by_name(std::deque<SaveTensor>& tensors) {
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return tensors[a].name < tensors[b].name; });
+  for (size_t start = 0; start < order.size(); start++) {
+    if (order[start] == start) continue;
+    SaveTensor held = std::move(tensors[start]);
+    size_t at = start;
+    for (size_t from; (from = order[at]) != start; at = from) {
+      tensors[at] = std::move(tensors[from]);
+      order[at] = at;
+    }
+    tensors[at] = std::move(held);
+    order[at] = at;
+  }
+}
+
 Status Save::begin() {
   if (begun_) return Status(CKPT_INVALID, "a save runs once; make another");
   CKPT_TRY(check_attr_owners());
   begun_ = true;
-  std::sort(content_.tensors.begin(), content_.tensors.end(),
-            [](const auto& a, const auto& b) { return a.name < b.name; });
+  sort_by_name(content_.tensors);
   return Ok();
 }
 
@@ -182,7 +202,9 @@ static SaveIdentity identify(Session& session, const Attempt& attempt, int64_t s
 
 Status Save::work(Job& job, bool async) {
   SaveIdentity identity = identify(*session_, attempt_, step_);
-  CKPT_TRY(open_attempt(*session_, attempt_, settings_, job));
+  if (Status opened = open_attempt(*session_, attempt_, settings_, job); !opened.ok())
+    // The other ranks must not wait until the deadline for one that was cancelled.
+    return opened.code() == CKPT_CANCELLED ? give_up(*session_, attempt_, std::move(opened)) : opened;
   Status written = write_part(*session_, identity, content_, settings_, async, job);
   if (written.ok()) written = job.check();
   if (!written.ok()) return give_up(*session_, attempt_, std::move(written));

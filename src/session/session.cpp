@@ -3,18 +3,25 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 #include "format/checksum.h"
 #include "format/names.h"
 
 namespace ckpt::session {
 
-// ---- the session string: "ckpt1;run;token;world;session;store;chunk;large" ----
+// ---- the session string: "ckpt1;run;token;world;session;store;chunk;large;checksum" ----
+
+// A string that was cut short on its way could otherwise pass with a smaller last number.
+static std::string checksum_of(std::string_view fields) {
+  return strprintf("%08x", static_cast<uint32_t>(format::xxh3_64(as_bytes(fields))));
+}
 
 std::string to_session_string(const SessionPlan& plan) {
-  return "ckpt1;" + plan.run + ";" + std::to_string(plan.token) + ";" + std::to_string(plan.world_size) + ";" +
-         to_hex(plan.session_id) + ";" + to_hex(plan.store_id) + ";" + std::to_string(plan.chunk_bytes) + ";" +
-         std::to_string(plan.large_tensor_bytes);
+  std::string fields = "ckpt1;" + plan.run + ";" + std::to_string(plan.token) + ";" + std::to_string(plan.world_size) +
+                       ";" + to_hex(plan.session_id) + ";" + to_hex(plan.store_id) + ";" +
+                       std::to_string(plan.chunk_bytes) + ";" + std::to_string(plan.large_tensor_bytes) + ";";
+  return fields + checksum_of(fields);
 }
 
 template <typename T>
@@ -32,12 +39,12 @@ Result<SessionPlan> parse_session_string(std::string_view text) {
     rest.remove_prefix(end + 1);
   }
   SessionPlan plan;
-  auto session_id = fields.size() == 8 ? id_from_hex(fields[4]) : Result<Id>(Id{});
-  auto store_id = fields.size() == 8 ? id_from_hex(fields[5]) : Result<Id>(Id{});
-  if (fields.size() != 8 || fields[0] != "ckpt1" || !format::check_run(fields[1]).ok() ||
-      !parse_number(fields[2], &plan.token) || !parse_number(fields[3], &plan.world_size) || !session_id.ok() ||
-      !store_id.ok() || !parse_number(fields[6], &plan.chunk_bytes) ||
-      !parse_number(fields[7], &plan.large_tensor_bytes))
+  auto session_id = fields.size() == 9 ? id_from_hex(fields[4]) : Result<Id>(Id{});
+  auto store_id = fields.size() == 9 ? id_from_hex(fields[5]) : Result<Id>(Id{});
+  if (fields.size() != 9 || fields[8] != checksum_of(text.substr(0, text.size() - fields[8].size())) ||
+      fields[0] != "ckpt1" || !format::check_run(fields[1]).ok() || !parse_number(fields[2], &plan.token) ||
+      !parse_number(fields[3], &plan.world_size) || !session_id.ok() || !store_id.ok() ||
+      !parse_number(fields[6], &plan.chunk_bytes) || !parse_number(fields[7], &plan.large_tensor_bytes))
     return Status(CKPT_INVALID, "not a session string of protocol ckpt1: \"" + std::string(text.substr(0, 200)) + "\"");
   plan.run = fields[1];
   plan.session_id = *session_id;
@@ -171,27 +178,65 @@ Status Session::join(const char* session_string, uint32_t world_size, const Opti
 
 // ---- what older sessions left ----
 
-Status Session::check_fence() const {
-  auto owners = store_->list(format::kOwnersDir);
-  if (!owners.ok())
-    return owners.status().code() == CKPT_NOT_FOUND
-               ? Ok()
-               : std::move(owners).status();  // .ckpt deleted by hand: the slot still decides
-  for (const auto& owner : *owners) {
-    auto token = format::parse_owner_name(owner.name);
-    if (!token || *token <= plan_.token) continue;
-    auto record = store_->get(format::owner_key(*token), 4096);
-    if (!record.ok()) continue;
-    std::string_view text = as_text(*record);
-    auto other = parse_session_string(text.substr(0, text.find('\n')));
-    if (other.ok() && other->run == plan_.run)
-      return Status(CKPT_FENCED,
-                    strprintf("run \"%s\" belongs to session %llu now; this is session %llu", plan_.run.c_str(),
-                              static_cast<unsigned long long>(*token), static_cast<unsigned long long>(plan_.token)))
-          .with("expected", plan_.token)
-          .with("found", *token);
+static std::optional<SessionPlan> read_owner(store::Store& store, uint64_t token, Status* failure) {
+  auto record = store.get(format::owner_key(token), 4096);
+  if (!record.ok() && record.status().code() != CKPT_NOT_FOUND) *failure = std::move(record).status();
+  if (!record.ok()) return std::nullopt;
+  std::string_view text = as_text(*record);
+  auto plan = parse_session_string(text.substr(0, text.find('\n')));
+  if (!plan.ok()) return std::nullopt;  // somebody else's file
+  return plan.take();
+}
+
+static Status fenced_by(const SessionPlan& plan, uint64_t token) {
+  return Status(CKPT_FENCED,
+                strprintf("run \"%s\" belongs to session %llu now; this is session %llu", plan.run.c_str(),
+                          static_cast<unsigned long long>(token), static_cast<unsigned long long>(plan.token)))
+      .with("expected", plan.token)
+      .with("found", token);
+}
+
+// Normally only a higher token fences. Where .ckpt was deleted by hand the next session starts from the checkpoints'
+// tokens and may get the same one or a lower one: then our own record is not there and another of the run is.
+Status check_fence(store::Store& store, const SessionPlan& plan, bool* recorded) {
+  bool own = false;
+  auto owners = store.list(format::kOwnersDir);
+  if (!owners.ok() && owners.status().code() != CKPT_NOT_FOUND) return std::move(owners).status();
+  std::vector<uint64_t> lower;
+  for (size_t i = 0; owners.ok() && i < owners->size(); i++) {
+    auto token = format::parse_owner_name((*owners)[i].name);
+    if (!token) continue;
+    if (*token < plan.token) {
+      lower.push_back(*token);
+      continue;
+    }
+    Status failure;
+    auto other = read_owner(store, *token, &failure);
+    CKPT_TRY(std::move(failure));
+    if (!other || other->run != plan.run) continue;
+    if (other->session_id != plan.session_id) return fenced_by(plan, *token);
+    own = true;
+  }
+  if (recorded) *recorded = own;
+  for (size_t i = 0; !own && i < lower.size(); i++) {
+    Status failure;
+    auto other = read_owner(store, lower[i], &failure);
+    CKPT_TRY(std::move(failure));
+    if (other && other->run == plan.run) return fenced_by(plan, lower[i]);
   }
   return Ok();
+}
+
+Status Session::hold_run() {
+  bool recorded = false;
+  CKPT_TRY(session::check_fence(*store_, plan_, &recorded));
+  if (recorded) return Ok();
+  std::string store_id = to_hex(plan_.store_id) + "\n", record = owner_record(plan_);
+  CKPT_TRY(store_->make_directory(format::kOwnersDir));
+  for (Status status : {store_->put_if_absent(format::kStoreId, as_bytes(store_id)),
+                        store_->put_if_absent(format::owner_key(plan_.token), as_bytes(record))})
+    if (!status.ok() && status.code() != CKPT_EXISTS) return status;
+  return check_fence();  // whoever opened meanwhile did not see us
 }
 
 // Closes and removes the recorded attempts of this run's older sessions. Attempts of other runs, and directories that
@@ -234,11 +279,9 @@ Status Session::forget_older_owners() {
   for (const auto& owner : owners) {
     auto token = format::parse_owner_name(owner.name);
     if (!token || *token >= plan_.token) continue;
-    auto record = store_->get(format::owner_key(*token), 4096);
-    if (!record.ok()) continue;
-    std::string_view text = as_text(*record);
-    auto other = parse_session_string(text.substr(0, text.find('\n')));
-    if (!other.ok() || other->run != plan_.run) continue;
+    Status unreadable;
+    auto other = read_owner(*store_, *token, &unreadable);
+    if (!other || other->run != plan_.run) continue;
     Status removed = store_->remove_directory(format::session_dir(*token), "");
     if (removed.ok() || removed.code() == CKPT_NOT_FOUND) removed = store_->remove(format::owner_key(*token), false);
     if (!removed.ok() && removed.code() != CKPT_NOT_FOUND) return removed;
@@ -247,7 +290,7 @@ Status Session::forget_older_owners() {
 }
 
 Status close_attempt(store::Store& store, std::string_view directory, const format::Tombstone& tombstone) {
-  std::string key = std::string(directory) + "/" + std::string(format::kManifest);
+  std::string key = std::string(directory) + "/" + std::string(format::kManifestName);
   Status status = store.put_if_absent(key, format::frame_tombstone(tombstone));
   return status.code() == CKPT_EXISTS ? Ok() : status;
 }
@@ -256,7 +299,7 @@ Status discard_directory(store::Store& store, std::string_view directory) {
   std::string trash = format::trash_key(directory, random_id());
   CKPT_TRY(store.make_directory(format::kTrashDir));
   CKPT_TRY(store.move_directory(directory, trash));
-  Status status = store.remove_directory(trash, format::kManifest);
+  Status status = store.remove_directory(trash, format::kManifestName);
   // It is out of sight, which is what was asked for; the next session empties what is left of it.
   return status.code() == CKPT_NOT_FOUND ? Ok() : status;
 }
@@ -266,7 +309,7 @@ Status empty_trash(store::Store& store) {
   if (!entries.ok()) return entries.status().code() == CKPT_NOT_FOUND ? Ok() : std::move(entries).status();
   for (const auto& entry : *entries) {
     if (!entry.directory) continue;
-    Status status = store.remove_directory(std::string(format::kTrashDir) + "/" + entry.name, format::kManifest);
+    Status status = store.remove_directory(std::string(format::kTrashDir) + "/" + entry.name, format::kManifestName);
     (void)status;  // what cannot be deleted now harms nobody and is tried again
   }
   return Ok();

@@ -25,6 +25,9 @@ struct SessionPlan {
 std::string to_session_string(const SessionPlan& plan);
 Result<SessionPlan> parse_session_string(std::string_view text);  // INVALID
 
+// FENCED where another session owns the plan's run. `recorded`: whether the store says that this one does.
+Status check_fence(store::Store& store, const SessionPlan& plan, bool* recorded = nullptr);
+
 // The parts of an attempt's identity.
 struct Attempt {
   std::string label, directory;
@@ -50,7 +53,9 @@ class Session {
   // Rank 0: the next commit's place in this session.
   uint64_t next_sequence();
   // FENCED where a session of a higher token owns the run.
-  Status check_fence() const;
+  Status check_fence() const { return session::check_fence(*store_, plan_); }
+  // Rank 0, before an attempt: the same, and puts back what says so where .ckpt was deleted by hand.
+  Status hold_run();
 
   // The staging memory, kept from save to save. Busy (another save has it): a new one.
   std::unique_ptr<device::Arena> take_arena(uint64_t bytes);
@@ -78,12 +83,12 @@ class Session {
 // ---- rendezvous: ranks that have no communicator meet through files (src/README.md, "Rendezvous") ----
 
 // Rank 0, holding a session: answers every rank's hello and waits until all ranks claimed their place; TIMEOUT names
-// those missing.
+// those missing; FENCED.
 Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::string& session_string,
                        int64_t timeout_ms);
 // Another rank: says hello and returns the session string that answers it. TIMEOUT.
 Result<std::string> join_rendezvous(store::Store& store, std::string_view run, uint32_t rank, int64_t timeout_ms);
-// Another rank, after its claim: waits for rank 0's word that all ranks are here. TIMEOUT, ABORTED.
+// Another rank, after its claim: waits for rank 0's word that all ranks are here. TIMEOUT, ABORTED, FENCED.
 Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout_ms);
 
 // ---- attempts that nobody will finish ----

@@ -162,7 +162,6 @@ Status PartVerifier::verify_batch(const store::Reader& file, size_t first, size_
     Status status = check_chunk(chunk, bytes.subspan(chunk.offset() - begin, chunk.stored_size()));
     if (!status.ok()) report(damage(chunks_[i], status.code(), status.message()));
     at = std::max(at, chunk.offset() + chunk.stored_size());
-
     if (!chunks_[i].listed()) continue;
     job_.counters.bytes_done += chunk.stored_size();
     job_.counters.chunk_count++;
@@ -215,9 +214,7 @@ Status PartVerifier::verify_data(const store::Reader& file, uint64_t index_offse
 
 Status PartVerifier::verify(uint32_t number, std::vector<OwnedChunk> chunks) {
   number_ = number;
-
   chunks_ = std::move(chunks);
-
   const fb::Part& expected = checkpoint_.index().parts[number];
   // A digest that fails is a finding; so is all else that is wrong with the file. Only a disk that does not answer ends
   // the job.
@@ -234,19 +231,20 @@ Status PartVerifier::verify(uint32_t number, std::vector<OwnedChunk> chunks) {
   auto part = open_part(checkpoint_.store(), checkpoint_.entry().id, number);
   uint64_t index_offset = (*file)->size() - 64;
   if (!part.ok()) {
-    if (part.status().code() == CKPT_IO) return std::move(part).status();
-    report(part_finding(part.status(), number, CKPT_FINDING_DAMAGED));
-
+    Status status = std::move(part).status();
+    // Still open here, but no longer there.
+    if (status.code() == CKPT_NOT_FOUND) status = checkpoint_.at_part(std::move(status), number);
+    if (status.code() == CKPT_IO || status.code() == CKPT_GONE) return status;
+    report(part_finding(status, number,
+                        status.code() == CKPT_INCOMPLETE ? CKPT_FINDING_MISSING : CKPT_FINDING_DAMAGED));
     // The manifest still tells where the chunks are; what follows them may be lists and an index.
     index_offset = chunks_.empty() ? kAlign : chunks_.back().chunk->offset() + chunks_.back().chunk->stored_size();
-
   } else {
     index_offset = part->trailer.index_offset;
     if (part->trailer.index_digest != format::id_of(expected.index_digest()))
       report(part_finding(
           Status(CKPT_CORRUPT, format::part_name(number) + ": its index is not the one that the manifest names"),
           number, CKPT_FINDING_DAMAGED));
-
     CKPT_TRY(verify_gap(**file, index_offset + part->trailer.index_size, (*file)->size() - 64));
     for (const fb::Group& group : part->index.groups)
       chunks_.push_back({&part->index.chunks[group.chunk()], nullptr, nullptr, nullptr});

@@ -18,7 +18,7 @@ namespace ckpt_test {
 
 namespace fs = std::filesystem;
 // Far beyond any deadline that a test gives to the library.
-static constexpr int kPatienceMs = 200000;
+static constexpr int kPatienceMs = 100000;
 
 std::ostream& operator<<(std::ostream& out, const Reply& reply) {
   return out << reply.status << " (ranks \"" << reply.ranks << "\", rank \"" << reply.rank << "\"): " << reply.text;
@@ -50,6 +50,7 @@ Program::Program(const std::string& uri) {
 Program::~Program() {
   kill();
   close(channel_);
+  if (tracer_end_ >= 0) close(tracer_end_);
   if (!log_path_.empty()) unlink(log_path_.c_str());
 }
 
@@ -96,12 +97,7 @@ void Program::kill() {
 void Program::signal(int number) { ::kill(pid_, number); }
 
 void Program::await_stopped() {
-  std::string path = "/proc/" + std::to_string(pid_) + "/stat";
-  EXPECT_TRUE(await([&] {
-    std::string stat = read_file(path);
-    size_t name = stat.rfind(')');
-    return name != std::string::npos && name + 2 < stat.size() && (stat[name + 2] == 'T' || stat[name + 2] == 't');
-  }));
+  EXPECT_TRUE(await([&] { return read_file(log_path_).find("--- stopped by SIGSTOP ---") != std::string::npos; }));
 }
 
 // strace says on its standard error that it has attached; whatever follows stays unread in the socket.
@@ -125,20 +121,39 @@ bool Program::trace(const std::vector<std::string>& arguments) {
   words.insert(words.end(), arguments.begin(), arguments.end());
   tracer_ = spawn(words, -1, ends[1], STDERR_FILENO);
   close(ends[1]);
-  bool attached = await_attached(ends[0]);
-  // Kept open: strace must not die of a broken pipe when it says more.
-  static std::vector<int> kept;
-  kept.push_back(ends[0]);
-  if (kept.size() > 64) {
-    for (int end : kept) close(end == ends[0] ? -1 : end);
-    kept = {ends[0]};
-  }
-  return attached;
+  tracer_end_ = ends[0];  // stays open: strace must not die of a broken pipe when it says more
+  return await_attached(tracer_end_);
 }
 
 std::string Program::trace_log() {
   kill();
   return read_file(log_path_);
+}
+
+// ---- several of them ----
+
+std::string opening(uint32_t rank, uint32_t world, const std::string& string) {
+  return "open " + std::to_string(rank) + " " + std::to_string(world) + " " + string;
+}
+
+Ranks::Ranks(const std::string& uri, uint32_t count, const std::string& settings) {
+  for (uint32_t rank = 0; rank < count; rank++) {
+    programs.push_back(std::make_unique<Program>(uri));
+    Reply reply = programs[rank]->call(opening(rank, count, rank ? string : "-") + settings);
+    EXPECT_EQ(reply.status, "OK") << "rank " << rank << ": " << reply;
+    if (rank == 0) string = reply.text;
+  }
+}
+
+std::vector<Reply> Ranks::all(const std::string& command) {
+  for (auto& program : programs) program->send(command);
+  std::vector<Reply> replies;
+  for (auto& program : programs) replies.push_back(program->read());
+  return replies;
+}
+
+void Ranks::all_answer(const std::string& command, const std::string& status) {
+  for (const Reply& reply : all(command)) EXPECT_EQ(reply.status, status) << command << ": " << reply;
 }
 
 bool can_trace() {

@@ -32,7 +32,7 @@ class Program {
 
   void kill();  // SIGKILL, and waits for its end
   void signal(int number);
-  void await_stopped();
+  void await_stopped();  // by a SIGSTOP that its tracer injects
   pid_t pid() const { return pid_; }
 
   // Attaches strace with these arguments; its counts start here. False where this machine does not allow it.
@@ -42,8 +42,29 @@ class Program {
 
  private:
   pid_t pid_ = -1, tracer_ = -1;
-  int channel_ = -1;
+  int channel_ = -1, tracer_end_ = -1;
   std::string buffer_, log_path_;
+};
+
+// Deadlines that a test gives to the library: long where a rank must learn of something at once (it would end in TIMEOUT
+// otherwise), short where the deadline itself is what is tested.
+inline constexpr const char* kLong = " timeout_ms=60000";
+inline constexpr const char* kShort = " timeout_ms=700";
+
+// The command that opens a session.
+std::string opening(uint32_t rank, uint32_t world, const std::string& string = "-");
+
+// Running ranks that share a session by its string.
+struct Ranks {
+  Ranks(const std::string& uri, uint32_t count, const std::string& settings = "");
+  Program& operator[](size_t rank) { return *programs[rank]; }
+  // Gives all the same command, then collects their answers.
+  std::vector<Reply> all(const std::string& command);
+  // The same, and every one must answer `status`.
+  void all_answer(const std::string& command, const std::string& status);
+
+  std::vector<std::unique_ptr<Program>> programs;
+  std::string string;
 };
 
 // Skips a test on machines without strace or without the right to use it.

@@ -53,8 +53,7 @@ void World::commit(const std::string& label, const std::vector<Setting>& setting
 Save new_save(const Session& session, const std::string& label, const std::vector<Setting>& settings, int64_t step) {
   ckpt_save* save = nullptr;
   Error error;
-  ckpt_status status =
-      ckpt_save_new(&save, session.get(), label.c_str(), step, options(settings).get(), error);
+  ckpt_status status = ckpt_save_new(&save, session.get(), label.c_str(), step, options(settings).get(), error);
   EXPECT_EQ(status, CKPT_OK) << error.text();
   return Save(save);
 }

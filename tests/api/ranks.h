@@ -33,9 +33,9 @@ class OnEveryStore : public ::testing::TestWithParam<const char*> {
  protected:
   Place place{GetParam()};
 };
-#define CKPT_ON_EVERY_STORE(Suite)                                                 \
-  class Suite : public ::ckpt_test::OnEveryStore {};                               \
-  INSTANTIATE_TEST_SUITE_P(Store, Suite, ::testing::Values("mem", "dir"),          \
+#define CKPT_ON_EVERY_STORE(Suite)                                        \
+  class Suite : public ::ckpt_test::OnEveryStore {};                      \
+  INSTANTIATE_TEST_SUITE_P(Store, Suite, ::testing::Values("mem", "dir"), \
                            [](const auto& test) { return std::string(test.param); })
 
 struct Outcome {

@@ -48,7 +48,9 @@ inline ckpt_status add(ckpt_save* save, uint32_t rank, uint32_t world, int64_t s
   }
   Bytes all = weight(step), moments = moment(step), own = generator(step, rank), shared = trainer(step);
   // The engine reads this memory until the save has ended: it lives as long as the process.
-  auto* kept = new std::vector<Bytes>{std::move(all), std::move(moments)};
+  static std::vector<std::unique_ptr<std::vector<Bytes>>> all_kept;
+  all_kept.push_back(std::make_unique<std::vector<Bytes>>(std::vector<Bytes>{std::move(all), std::move(moments)}));
+  std::vector<Bytes>* kept = all_kept.back().get();
   ckpt_status status = ckpt_save_add_tensor(save, "weight", &desc, (*kept)[0].data(), (*kept)[0].size(),
                                             CKPT_DEVICE_CPU, 0, err);
   if (status != CKPT_OK) return status;

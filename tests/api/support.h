@@ -66,6 +66,7 @@ class Scratch {
 // {"key", "text"} or {"key", 5}.
 struct Setting {
   Setting(const char* k, const char* v) : key(k), text(v) {}
+  Setting(const char* k, int v) : Setting(k, int64_t{v}) {}  // a literal 0 is a number, not a null text
   Setting(const char* k, int64_t v) : key(k), number(v), is_number(true) {}
   std::string key, text;
   int64_t number = 0;

@@ -56,7 +56,7 @@ PYTHON
 f32() {
   python3 -c 'import struct,sys; print(struct.pack(f"<{len(sys.argv) - 1}f", *map(float, sys.argv[1:])).hex())' "$@"
 }
-f32_count() { python3 -c 'import struct,sys; n = int(sys.argv[1]); print(struct.pack(f"<{n}f", *range(n)).hex())' "$1"; }
+f32_count() { python3 -c 'import struct,sys; n=int(sys.argv[1]); print(struct.pack(f"<{n}f", *range(n)).hex())' "$1"; }
 
 # import FILE STORE LABEL [MORE...]: sets $ID to the new checkpoint's id.
 import() {

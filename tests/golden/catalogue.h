@@ -53,7 +53,7 @@ inline Contents sharded() {
 inline Contents compressed() {
   Contents out{.label = "compressed", .step = 12, .world = 2, .text_options = {{"compression", "auto"}}, .number_options = {{"chunk_bytes", 8192}}};
   out.tensors = {{"planes", CKPT_DTYPE_F32, {64, 48}, Split::kRows, slope(64 * 48, 1)},
-                 {"shuffled", CKPT_DTYPE_I32, {4096}, Split::kFlat, woven(4096)},
+                 {"shuffled", CKPT_DTYPE_I32, {4096}, Split::kLast, woven(4096)},
                  filled("raw", CKPT_DTYPE_F64, {30}, Split::kReplicated, 60),
                  {"zeros", CKPT_DTYPE_BF16, {10, 1001}, Split::kReplicated, Bytes(20020)}};
   return out;

@@ -48,12 +48,12 @@ struct Contents {
   std::string label;
   int64_t step = -1;
   uint32_t world = 1;
-  std::map<std::string, std::string> text_options;    // of the save
-  std::map<std::string, int64_t> number_options;      // of session and save
-  std::vector<Tensor> tensors;
-  std::vector<Object> objects;
-  std::vector<Alias> aliases;
-  std::map<std::string, std::string> attrs;
+  std::map<std::string, std::string> text_options = {};  // of the save
+  std::map<std::string, int64_t> number_options = {};    // of the session
+  std::vector<Tensor> tensors = {};
+  std::vector<Object> objects = {};
+  std::vector<Alias> aliases = {};
+  std::map<std::string, std::string> attrs = {};
 };
 
 // ---- bytes ----

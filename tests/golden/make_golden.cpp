@@ -17,7 +17,7 @@ std::string sha256(const Bytes& bytes) { return Sha256::of(bytes.data(), bytes.s
 
 std::string dtype_text(int32_t dtype) {
   std::string name = ckpt_dtype_name(dtype);
-  return name != "dtype" ? name : "dtype" + std::to_string(dtype);
+  return name != "dtype" ? name : "opaque" + std::to_string(dtype >> 8) + "_" + std::to_string(ckpt_dtype_bits(dtype));
 }
 
 json expected(const Contents& contents) {

@@ -303,7 +303,8 @@ TEST_F(Interop, TheRunCanBeChosenAndExistingLabelsAreRefused) {
   EXPECT_EQ(import(path("m.safetensors")).code, CKPT_EXISTS);
   must([&](auto** err) { return ckpt_options_set_str(options_, "on_existing", "keep", err); });
   ASSERT_EQ(import(path("m.safetensors")).code, CKPT_OK);
-  EXPECT_EQ(info_.id, first);
+  EXPECT_NE(info_.id, first);  // both are kept
+  EXPECT_STREQ(info_.label, "l");
 }
 
 TEST_F(Interop, InfoMayBeNull) {

@@ -1,0 +1,312 @@
+// Jobs: staged is not committed, the budget holds, waiting may time out, cancelling and freeing end a save for all.
+#include <atomic>
+#include <thread>
+
+#include "api/ranks.h"
+
+namespace ckpt_test {
+namespace {
+
+CKPT_ON_EVERY_STORE(Async);
+
+Job start(const Save& save) {
+  ckpt_job* job = nullptr;
+  Error error;
+  EXPECT_EQ(ckpt_save_start(save.get(), &job, error), CKPT_OK) << error.text();
+  return Job(job);
+}
+
+ckpt_status wait(const Job& job, int32_t state, int64_t timeout_ms = -1) {
+  Error error;
+  return ckpt_job_wait(job.get(), state, timeout_ms, error);
+}
+
+constexpr uint64_t kBudget = 8 << 20;
+
+// Twenty times the budget, in tensors of many sizes.
+struct State {
+  explicit State(uint64_t seed) {
+    for (uint64_t total = 0, i = 0; total < 20 * kBudget; i++) {
+      memory.push_back(pattern((uint64_t{1} << (12 + i % 12)) + 4 * (i % 7), seed + i));
+      total += memory.back().size();
+    }
+  }
+  void add_to(ckpt_save* save) const {
+    for (size_t i = 0; i < memory.size(); i++)
+      add(save, "t" + std::to_string(i), whole(CKPT_DTYPE_U32, {static_cast<int64_t>(memory[i].size() / 4)}),
+          memory[i]);
+  }
+  void overwrite() {
+    for (auto& bytes : memory) std::fill(bytes.begin(), bytes.end(), static_cast<unsigned char>(0xdd));
+  }
+  void expect_in(const Reader& reader) const {
+    for (size_t i = 0; i < memory.size(); i++) {
+      auto desc = whole(CKPT_DTYPE_U32, {static_cast<int64_t>(memory[i].size() / 4)});
+      EXPECT_TRUE(load_one(reader, "t" + std::to_string(i), desc, memory[i].size()) == memory[i]) << i;
+    }
+  }
+  std::vector<Bytes> memory;
+};
+
+TEST_P(Async, MemoryIsTheCallersOnceStagedAndTheBudgetHolds) {
+  World world(place.uri(), 1);
+  const State original(1);
+  for (const char* codec : {"none", "bitplane-lz4"}) {
+    State state = original;
+    Save save =
+        new_save(world.sessions[0], codec, {{"compression", codec}, {"staging_bytes", static_cast<int64_t>(kBudget)}});
+    state.add_to(save.get());
+    Job job = start(save);
+    EXPECT_EQ(wait(job, CKPT_JOB_STAGED), CKPT_OK);
+    state.overwrite();
+    EXPECT_GE(ckpt_job_state(job.get()), CKPT_JOB_STAGED);
+    Error error;
+    EXPECT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_COMMITTED, -1, error), CKPT_OK) << error.text();
+    auto stats = stats_of(job);
+    EXPECT_EQ(stats.state, CKPT_JOB_COMMITTED);
+    EXPECT_GT(stats.staging_peak_bytes, 0u);
+    EXPECT_LE(stats.staging_peak_bytes, kBudget) << codec;
+    EXPECT_GE(stats.bytes_total, 20 * kBudget);
+    EXPECT_EQ(stats.bytes_done, stats.bytes_total);
+    EXPECT_LE(stats.stage_us, stats.write_us);
+    EXPECT_LE(stats.write_us, stats.commit_us);
+    EXPECT_LE(stats.commit_us, stats.total_us);
+    original.expect_in(open_reader(world.store, codec));
+  }
+}
+
+TEST_P(Async, AStateThatFitsTheBudgetIsStagedAndSurvivesBeingOverwritten) {
+  World world(place.uri(), 2);
+  Bytes data = pattern(3 << 20, 1);
+  std::vector<Bytes> memory(2, data);
+  std::vector<Save> saves;
+  std::vector<Job> jobs;
+  for (uint32_t rank = 0; rank < 2; rank++) {
+    saves.push_back(new_save(world.sessions[rank], "a"));
+    add(saves[rank].get(), "w", whole(CKPT_DTYPE_U8, {3 << 20}), memory[rank]);
+    auto shard = box(CKPT_DTYPE_U8, {2, 3 << 20}, {rank, 0}, {1, 3 << 20});
+    add(saves[rank].get(), "s", shard, memory[rank]);
+  }
+  // Rank 1 is staged before rank 0 has even begun: nobody waits for another rank to stage … once rank 0 opened.
+  for (auto& save : saves) jobs.push_back(start(save));
+  for (uint32_t rank = 0; rank < 2; rank++) {
+    EXPECT_EQ(wait(jobs[rank], CKPT_JOB_STAGED), CKPT_OK);
+    std::fill(memory[rank].begin(), memory[rank].end(), static_cast<unsigned char>(0xdd));
+    saves[rank].reset();  // the job does without
+  }
+  for (auto& job : jobs) EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_OK);
+  EXPECT_TRUE(load_one(open_reader(world.store), "w", whole(CKPT_DTYPE_U8, {3 << 20}), data.size()) == data);
+}
+
+TEST_P(Async, ProgressAndStatesOnlyGrow) {
+  World world(place.uri(), 1);
+  State state(3);
+  Save save = new_save(world.sessions[0], "a", {{"staging_bytes", static_cast<int64_t>(kBudget)}});
+  state.add_to(save.get());
+  Job job = start(save);
+  ckpt_job_stats before{};
+  while (wait(job, CKPT_JOB_COMMITTED, 1) == CKPT_TIMEOUT) {
+    auto now = stats_of(job);
+    EXPECT_GE(now.state, before.state);
+    EXPECT_GE(now.bytes_done, before.bytes_done);
+    EXPECT_GE(now.bytes_written, before.bytes_written);
+    EXPECT_GE(now.io_count, before.io_count);
+    EXPECT_LE(now.bytes_done, now.bytes_total);
+    before = now;
+  }
+  auto end = stats_of(job);
+  EXPECT_EQ(end.state, CKPT_JOB_COMMITTED);
+  EXPECT_EQ(end.bytes_done, end.bytes_total);
+  EXPECT_GE(end.bytes_written, end.bytes_total);
+  EXPECT_GT(end.chunk_count, 0u);
+}
+
+// Rank 0 of two waits for the part of rank 1, which never comes: such a save stands still for as long as a test needs.
+struct Stuck {
+  explicit Stuck(const Place& place, const std::vector<Setting>& settings = {}) : world(place.uri(), 2) {
+    world.commit("good", {}, [&](uint32_t, ckpt_save* save) { add(save, "w", whole(CKPT_DTYPE_U8, {100}), data); });
+    save = new_save(world.sessions[0], "stuck", settings);
+    add(save.get(), "w", whole(CKPT_DTYPE_U8, {100}), data);
+    job = start(save);
+  }
+  void expect_only_good() {
+    EXPECT_EQ(committed_count(world.store), 1u);
+    EXPECT_EQ(load_one(open_reader(world.store), "w", whole(CKPT_DTYPE_U8, {100}), 100), data);
+    world.commit("after", {}, [&](uint32_t, ckpt_save* next) { add(next, "w", whole(CKPT_DTYPE_U8, {100}), data); });
+  }
+  Bytes data = pattern(100, 1);
+  World world;
+  Save save;
+  Job job;
+};
+
+TEST_P(Async, AWaitThatTimesOutLeavesTheJobRunning) {
+  Stuck stuck(place);
+  EXPECT_EQ(wait(stuck.job, CKPT_JOB_WRITTEN), CKPT_OK);
+  EXPECT_EQ(wait(stuck.job, CKPT_JOB_COMMITTED, 20), CKPT_TIMEOUT);
+  EXPECT_EQ(wait(stuck.job, CKPT_JOB_COMMITTED, 0), CKPT_TIMEOUT);
+  EXPECT_EQ(ckpt_job_state(stuck.job.get()), CKPT_JOB_WRITTEN);
+  Save other = new_save(stuck.world.sessions[1], "stuck");
+  add(other.get(), "w", whole(CKPT_DTYPE_U8, {100}), stuck.data);
+  Error error;
+  EXPECT_EQ(ckpt_save_run(other.get(), error), CKPT_OK) << error.text();
+  EXPECT_EQ(wait(stuck.job, CKPT_JOB_COMMITTED, INT64_MAX), CKPT_OK);
+  EXPECT_EQ(wait(stuck.job, CKPT_JOB_STAGED, INT64_MAX), CKPT_OK);
+  EXPECT_EQ(committed_count(stuck.world.store), 2u);
+}
+
+TEST_P(Async, ACancelledSaveIsCommittedByNobody) {
+  Stuck stuck(place);
+  std::thread waiter([&] { EXPECT_EQ(wait(stuck.job, CKPT_JOB_COMMITTED), CKPT_CANCELLED); });
+  ckpt_job_cancel(stuck.job.get());
+  ckpt_job_cancel(stuck.job.get());
+  waiter.join();
+  EXPECT_EQ(ckpt_job_state(stuck.job.get()), CKPT_JOB_CANCELLED);
+  ckpt_job_cancel(stuck.job.get());
+  Save other = new_save(stuck.world.sessions[1], "stuck");
+  add(other.get(), "w", whole(CKPT_DTYPE_U8, {100}), stuck.data);
+  Error error;
+  EXPECT_EQ(ckpt_save_run(other.get(), error), CKPT_ABORTED) << error.text();
+  EXPECT_EQ(error.detail("rank"), "0");
+  stuck.expect_only_good();
+}
+
+TEST_P(Async, AnotherRanksCancelAbortsTheSaveForAll) {
+  Stuck stuck(place);
+  EXPECT_EQ(wait(stuck.job, CKPT_JOB_WRITTEN), CKPT_OK);
+  State state(1);
+  Save other = new_save(stuck.world.sessions[1], "stuck");
+  state.add_to(other.get());
+  Job job = start(other);
+  ckpt_job_cancel(job.get());
+  EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_CANCELLED);
+  EXPECT_EQ(wait(stuck.job, CKPT_JOB_COMMITTED), CKPT_ABORTED) << "at once, not at the deadline of ten minutes";
+  stuck.expect_only_good();
+}
+
+TEST_P(Async, FreeingARunningJobCancelsItAndReturnsWhenItIsQuiet) {
+  Stuck stuck(place);
+  stuck.job.reset();
+  stuck.expect_only_good();
+  State state(4);
+  {
+    Save save = new_save(stuck.world.sessions[0], "freed", {{"staging_bytes", static_cast<int64_t>(kBudget)}});
+    state.add_to(save.get());
+    Job job = start(save);
+  }
+  state.memory.clear();  // the sanitizer sees any later look at it
+  EXPECT_EQ(committed_count(stuck.world.store), 2u);
+}
+
+TEST_P(Async, ADeadlineEndsASaveWhoseRanksDoNotCome) {
+  Stuck stuck(place, {{"timeout_ms", 50}});
+  Error error;
+  EXPECT_EQ(ckpt_job_wait(stuck.job.get(), CKPT_JOB_COMMITTED, -1, error), CKPT_TIMEOUT) << error.text();
+  EXPECT_EQ(error.detail("ranks"), "1");
+  EXPECT_EQ(ckpt_job_state(stuck.job.get()), CKPT_JOB_FAILED);
+  Save other = new_save(stuck.world.sessions[1], "stuck");
+  add(other.get(), "w", whole(CKPT_DTYPE_U8, {100}), stuck.data);
+  EXPECT_EQ(ckpt_save_run(other.get(), error), CKPT_ABORTED) << error.text();
+  stuck.expect_only_good();
+}
+
+TEST_P(Async, TwoSavesInFlightAreBothCommitted) {
+  World world(place.uri(), 2);
+  const State first(1), second(9);
+  std::vector<Save> saves;
+  std::vector<Job> jobs;
+  for (uint32_t rank = 0; rank < 2; rank++)
+    for (auto [label, state] : {std::pair{"a", &first}, std::pair{"b", &second}}) {
+      saves.push_back(new_save(world.sessions[rank], label, {{"staging_bytes", static_cast<int64_t>(kBudget)}}));
+      state->add_to(saves.back().get());
+      jobs.push_back(start(saves.back()));
+    }
+  for (auto& job : jobs) {
+    Error error;
+    EXPECT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_COMMITTED, -1, error), CKPT_OK) << error.text();
+  }
+  first.expect_in(open_reader(world.store, "a"));
+  second.expect_in(open_reader(world.store, "b"));
+}
+
+TEST_P(Async, ARankThatDoesNotWaitIsDoneWithItsPart) {
+  World world(place.uri(), 2);
+  Bytes data = pattern(100, 1);
+  Save leader = new_save(world.sessions[0], "a"), other = new_save(world.sessions[1], "a", {{"wait", int64_t{0}}});
+  add(leader.get(), "w", whole(CKPT_DTYPE_U8, {100}), data);
+  add(other.get(), "w", whole(CKPT_DTYPE_U8, {100}), data);
+  Job waiting = start(other);
+  Error error;
+  EXPECT_EQ(ckpt_save_run(leader.get(), error), CKPT_OK) << error.text();
+  EXPECT_EQ(wait(waiting, CKPT_JOB_COMMITTED), CKPT_OK);
+}
+
+TEST_P(Async, ASaveRunsOnceAndTakesNothingMore) {
+  World world(place.uri(), 1);
+  Save save = new_save(world.sessions[0], "a");
+  Bytes data = pattern(8, 1);
+  add(save.get(), "w", whole(CKPT_DTYPE_U8, {8}), data);
+  Job job = start(save);
+  Error error;
+  ckpt_job* again = nullptr;
+  auto desc = whole(CKPT_DTYPE_U8, {8});
+  EXPECT_EQ(ckpt_save_start(save.get(), &again, error), CKPT_INVALID);
+  EXPECT_EQ(ckpt_save_run(save.get(), error), CKPT_INVALID);
+  EXPECT_EQ(ckpt_save_add_tensor(save.get(), "x", &desc, data.data(), 8, CKPT_DEVICE_CPU, 0, error), CKPT_INVALID);
+  EXPECT_EQ(ckpt_save_add_object(save.get(), "x", nullptr, 0, "x", 1, error), CKPT_INVALID);
+  EXPECT_EQ(ckpt_save_add_alias(save.get(), "x", "w", nullptr, error), CKPT_INVALID);
+  EXPECT_EQ(ckpt_save_set_attr(save.get(), nullptr, "x", "w", error), CKPT_INVALID);
+  EXPECT_EQ(again, nullptr);
+  EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_OK);
+  ckpt_report* report = nullptr;
+  EXPECT_EQ(ckpt_job_report(job.get(), &report, error), CKPT_UNSUPPORTED);
+}
+
+TEST_P(Async, ALoadIsCancelledAndFreedLikeASave) {
+  World world(place.uri(), 1, {{"chunk_bytes", 4096}});
+  Bytes data = pattern(16 << 20, 1);
+  world.commit("a", {}, [&](uint32_t, ckpt_save* save) { add(save, "w", whole(CKPT_DTYPE_U8, {16 << 20}), data); });
+  Reader reader = open_reader(world.store);
+  for (bool free_it : {false, true}) {
+    Bytes memory(data.size());
+    Load load = new_load(reader, {{"threads", 1}});
+    ask(load, "w", whole(CKPT_DTYPE_U8, {16 << 20}), memory.data(), memory.size());
+    ckpt_job* started = nullptr;
+    Error error;
+    ASSERT_EQ(ckpt_load_start(load.get(), &started, error), CKPT_OK) << error.text();
+    Job job(started);
+    if (free_it) continue;
+    ckpt_job_cancel(started);
+    ckpt_status status = wait(job, CKPT_JOB_DONE);
+    EXPECT_TRUE(status == CKPT_CANCELLED || (status == CKPT_OK && memory == data)) << status;
+    EXPECT_EQ(ckpt_job_state(started), status == CKPT_OK ? CKPT_JOB_DONE : CKPT_JOB_CANCELLED);
+  }
+}
+
+TEST_P(Async, HandlesMayBeFreedInAnyOrder) {
+  Bytes data = pattern(1000, 1), memory(1000);
+  Store store = open_store(place.uri()), kept = open_store(place.uri());
+  Session session = open_session(store);
+  store.reset();
+  Save save = new_save(session, "a");
+  add(save.get(), "w", whole(CKPT_DTYPE_U8, {1000}), data);
+  session.reset();
+  Job job = start(save);
+  save.reset();
+  EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_OK);
+  Reader reader = open_reader(kept);
+  kept.reset();
+  Load load = new_load(reader);
+  reader.reset();
+  ask(load, "w", whole(CKPT_DTYPE_U8, {1000}), memory.data(), 1000);
+  ckpt_job* started = nullptr;
+  Error error;
+  ASSERT_EQ(ckpt_load_start(load.get(), &started, error), CKPT_OK);
+  Job loading(started);
+  load.reset();
+  EXPECT_EQ(wait(loading, CKPT_JOB_DONE), CKPT_OK);
+  EXPECT_EQ(memory, data);
+}
+
+}  // namespace
+}  // namespace ckpt_test

@@ -1,0 +1,422 @@
+// All ranks or none: ranks that die, come late, fail or skip, what each of the others is told, and what is in the store
+// then. Every rank is a process of its own.
+#include <signal.h>
+
+#include <filesystem>
+
+#include "api/process.h"
+
+using namespace ckpt_test;
+
+namespace {
+
+class CommitTest : public ::testing::Test {
+ protected:
+  // A checkpoint "first" of step 1 that must survive whatever follows.
+  void save_first(Ranks& ranks) { ranks.all_answer("save first 1", "OK"); }
+  void expect_only_first() {
+    EXPECT_EQ(latest_step(uri), 1);
+    EXPECT_EQ(problem_of(uri, "latest"), "");
+    EXPECT_EQ(count_state(uri, CKPT_CHECKPOINT_COMMITTED), 1u);
+  }
+  void expect_new(int64_t step) {
+    EXPECT_EQ(latest_step(uri), step);
+    EXPECT_EQ(problem_of(uri, "latest"), "");
+    EXPECT_EQ(problem_of(uri, "first"), "");
+  }
+  // What a restart after the accident does.
+  void expect_next_session_works(uint32_t world) {
+    Ranks next(uri, world);
+    next.all_answer("save next 77", "OK");
+    EXPECT_EQ(latest_step(uri), 77);
+    EXPECT_EQ(problem_of(uri, "latest"), "");
+    EXPECT_EQ(count_state(uri, CKPT_CHECKPOINT_OPEN), 0u);
+    EXPECT_EQ(count_state(uri, CKPT_CHECKPOINT_ABORTED), 0u);
+  }
+  bool await_part(const std::string& id, int part) {
+    return await([&] { return exists(uri + "/" + id + "/PART_00" + std::to_string(part)); });
+  }
+
+  Scratch scratch;
+  const std::string uri = scratch / "store";
+};
+using Commit = CommitTest;
+using DeadRank = CommitTest;
+using FailingRank = CommitTest;
+using ExistingLabel = CommitTest;
+using Listing = CommitTest;
+
+const std::string kLongSave = std::string("save second 2") + kLong;
+const std::string kShortSave = std::string("save second 2") + kShort;
+
+}  // namespace
+
+// ---- a rank dies ----
+
+TEST_F(DeadRank, BeforeItsPartIsTimeoutThatNamesIt) {
+  Ranks ranks(uri, 3);
+  save_first(ranks);
+  ranks[1].kill();
+  ranks[2].send(kLongSave);
+  Reply leader = ranks[0].call("save second 2 timeout_ms=2500"), other = ranks[2].read();
+  EXPECT_EQ(leader.status, "TIMEOUT") << leader;
+  EXPECT_EQ(leader.ranks, "1");
+  EXPECT_EQ(other.status, "ABORTED") << other;  // told at once, not at its own deadline
+  expect_only_first();
+  expect_next_session_works(2);
+}
+
+TEST_F(DeadRank, InTheMiddleOfItsPartIsTimeoutThatNamesIt) {
+  CKPT_NEEDS_STRACE();
+  Ranks ranks(uri, 3);
+  save_first(ranks);
+  // The part is written and about to be made durable.
+  ASSERT_TRUE(ranks[1].trace({"-e", "trace=fsync", "-e", "inject=fsync:signal=SIGKILL:when=1"}));
+  ranks[1].send(kLongSave);
+  ranks[2].send(kLongSave);
+  Reply leader = ranks[0].call("save second 2 timeout_ms=2500"), other = ranks[2].read();
+  EXPECT_EQ(ranks[1].read().status, "DIED");
+  EXPECT_EQ(leader.status, "TIMEOUT") << leader;
+  EXPECT_EQ(leader.ranks, "1");
+  EXPECT_EQ(other.status, "ABORTED") << other;
+  expect_only_first();
+  expect_next_session_works(3);
+}
+
+TEST_F(DeadRank, AfterItsPartDoesNotHinderTheCommit) {
+  Ranks ranks(uri, 3);
+  save_first(ranks);
+  ranks[0].send(kLongSave);
+  ranks[1].send(kLongSave);
+  ASSERT_TRUE(await_part("second.1.1", 1));
+  ranks[1].kill();
+  EXPECT_EQ(ranks[2].call(kLongSave).status, "OK");
+  EXPECT_EQ(ranks[0].read().status, "OK");
+  expect_new(2);
+  expect_next_session_works(3);
+}
+
+TEST_F(DeadRank, ZeroBeforeItOpensTheAttemptIsTimeoutOfTheOthers) {
+  Ranks ranks(uri, 2);
+  save_first(ranks);
+  ranks[0].kill();
+  Reply reply = ranks[1].call(kShortSave);
+  EXPECT_EQ(reply.status, "TIMEOUT") << reply;
+  EXPECT_EQ(reply.ranks, "0");
+  expect_only_first();
+  expect_next_session_works(2);
+}
+
+TEST_F(DeadRank, ZeroBeforeItsCommitIsTimeoutOfTheOthersAndNothingIsCommitted) {
+  Ranks ranks(uri, 3);
+  save_first(ranks);
+  ranks[0].send(kLongSave);
+  ranks[1].send(kShortSave);
+  ASSERT_TRUE(await_part("second.1.1", 0));
+  ranks[0].kill();
+  Reply reply = ranks[1].read();
+  EXPECT_EQ(reply.status, "TIMEOUT") << reply;
+  EXPECT_EQ(reply.ranks, "0");
+  // The first that gives up closes the attempt for all.
+  Reply late = ranks[2].call(kLongSave);
+  EXPECT_EQ(late.status, "ABORTED") << late;
+  EXPECT_EQ(late.rank, "1");
+  expect_only_first();
+  expect_next_session_works(3);
+}
+
+TEST_F(DeadRank, ZeroAfterTheCommitIsOkForTheOthers) {
+  CKPT_NEEDS_STRACE();
+  Ranks ranks(uri, 2);
+  save_first(ranks);
+  // What rank 0 removes: the temporary names of record, part and MANIFEST, then, after the commit, the record.
+  ASSERT_TRUE(ranks[0].trace({"-e", "trace=unlinkat", "-e", "inject=unlinkat:signal=SIGKILL:when=4"}));
+  ranks[0].send(kLongSave);
+  EXPECT_EQ(ranks[1].call(kLongSave).status, "OK");
+  EXPECT_EQ(ranks[0].read().status, "DIED");
+  expect_new(2);
+  expect_next_session_works(2);
+}
+
+TEST_F(DeadRank, SoftwareThatIsOnlySlowIsWaitedFor) {
+  Ranks ranks(uri, 3);
+  save_first(ranks);
+  ranks[1].signal(SIGSTOP);
+  ranks[1].send(kLongSave);
+  ranks[0].send(kLongSave);
+  ranks[2].send(kLongSave);
+  ASSERT_TRUE(await_part("second.1.1", 2));
+  EXPECT_FALSE(exists(uri + "/second.1.1/MANIFEST"));
+  ranks[1].signal(SIGCONT);
+  for (size_t rank = 0; rank < 3; rank++) EXPECT_EQ(ranks[rank].read().status, "OK");
+  expect_new(2);
+}
+
+TEST_F(DeadRank, ZombieZeroThatWakesAfterTheOthersGaveUpCannotCommit) {
+  Ranks ranks(uri, 2);
+  save_first(ranks);
+  ranks[0].send(kLongSave);
+  ASSERT_TRUE(await_part("second.1.1", 0));
+  ranks[0].signal(SIGSTOP);
+  Reply other = ranks[1].call(kShortSave);
+  EXPECT_EQ(other.status, "TIMEOUT") << other;
+  ranks[0].signal(SIGCONT);
+  Reply leader = ranks[0].read();
+  EXPECT_EQ(leader.status, "ABORTED") << leader;
+  expect_only_first();
+  ranks.all_answer("save second 2", "OK");
+  expect_new(2);
+}
+
+// ---- a rank fails ----
+
+TEST_F(FailingRank, ThatContradictsTheOthersIsMismatchNamingTensorAndRanksAndAllLearnItAtOnce) {
+  Ranks ranks(uri, 3);
+  save_first(ranks);
+  ranks[0].send(kLongSave);
+  ranks[1].send(kLongSave + " shape=wrong");
+  ranks[2].send(kLongSave);
+  Reply leader = ranks[0].read();
+  EXPECT_EQ(leader.status, "MISMATCH") << leader;
+  EXPECT_NE(leader.text.find("weight"), std::string::npos) << leader;
+  for (size_t rank : {1u, 2u}) {
+    Reply other = ranks[rank].read();
+    EXPECT_EQ(other.status, "ABORTED") << other;
+    EXPECT_NE(other.text.find("weight"), std::string::npos) << other;
+  }
+  expect_only_first();
+  ranks.all_answer("save second 2", "OK");
+  expect_new(2);
+}
+
+TEST_F(FailingRank, WhoseDiskIsFullSaysSoAndTheOthersLearnItAtOnce) {
+  CKPT_NEEDS_STRACE();
+  Ranks ranks(uri, 3);
+  save_first(ranks);
+  ASSERT_TRUE(ranks[1].trace({"-e", "trace=fallocate", "-e", "inject=fallocate:error=ENOSPC"}));
+  for (size_t rank : {0u, 1u, 2u}) ranks[rank].send(kLongSave);
+  Reply failed = ranks[1].read();
+  EXPECT_EQ(failed.status, "NO_SPACE") << failed;
+  for (size_t rank : {0u, 2u}) {
+    Reply other = ranks[rank].read();
+    EXPECT_EQ(other.status, "ABORTED") << other;
+    EXPECT_EQ(other.rank, "1");
+    EXPECT_NE(other.text.find("NO_SPACE"), std::string::npos) << other;
+  }
+  expect_only_first();
+  expect_next_session_works(3);
+}
+
+TEST_F(FailingRank, ZeroWhoseDiskIsFullSaysSoAndTheOthersLearnItAtOnce) {
+  CKPT_NEEDS_STRACE();
+  Ranks ranks(uri, 2);
+  save_first(ranks);
+  ASSERT_TRUE(ranks[0].trace({"-e", "trace=fallocate", "-e", "inject=fallocate:error=ENOSPC"}));
+  for (size_t rank : {0u, 1u}) ranks[rank].send(kLongSave);
+  EXPECT_EQ(ranks[0].read().status, "NO_SPACE");
+  Reply other = ranks[1].read();
+  EXPECT_EQ(other.status, "ABORTED") << other;
+  EXPECT_EQ(other.rank, "0");
+  expect_only_first();
+  expect_next_session_works(2);
+}
+
+TEST_F(FailingRank, ZeroThatCannotReadTheSlotForAMomentDoesNotLeaveTheOthersWaiting) {
+  CKPT_NEEDS_STRACE();
+  save_first(*std::make_unique<Ranks>(uri, 2));
+  // Rank 0 polls for the part of rank 1: it looks for the part, for the MANIFEST and for the directory.
+  for (const char* when : {"1", "2", "3"}) {
+    Ranks ranks(uri, 2);
+    ranks[0].send(kLongSave);
+    ASSERT_TRUE(await([&] { return exists(uri + "/second." + ranks.string.substr(11, 1) + ".1/PART_000"); }));
+    ASSERT_TRUE(ranks[0].trace({"-e", "trace=openat2", "-e", std::string("inject=openat2:error=EIO:when=") + when}));
+    Reply leader = ranks[0].read(), other = ranks[1].call(kLongSave);
+    EXPECT_TRUE(leader.status == "IO" || leader.status == "ABORTED") << leader;
+    EXPECT_EQ(other.status, "ABORTED") << other;
+    expect_only_first();
+  }
+  expect_next_session_works(2);
+}
+
+TEST_F(FailingRank, ThatCancelsIsCancelledAndTheOthersAreAborted) {
+  Ranks ranks(uri, 3);
+  save_first(ranks);
+  ranks[0].send(kLongSave);
+  Reply cancelled = ranks[1].call(kLongSave + " cancel=1");
+  EXPECT_EQ(cancelled.status, "CANCELLED") << cancelled;
+  Reply leader = ranks[0].read();
+  EXPECT_EQ(leader.status, "ABORTED") << leader;
+  EXPECT_EQ(leader.rank, "1");
+  EXPECT_EQ(ranks[2].call(kLongSave).status, "ABORTED");
+  expect_only_first();
+  ranks.all_answer("save second 2 async=1", "OK");
+  expect_new(2);
+}
+
+// ---- the commit record ----
+
+// After its rename the record is there; whether it lasts is not known when the directory cannot be synced.
+TEST_F(Commit, WhoseRecordCannotBeMadeDurableIsCommitUnknown) {
+  CKPT_NEEDS_STRACE();
+  for (const char* error : {"EIO", "ENOSPC", "EDQUOT", "ENOMEM"}) {
+    Ranks ranks(uri, 1);
+    // Syncs of a save: record, its directory, root, part, its directory, MANIFEST, its directory.
+    ASSERT_TRUE(ranks[0].trace({"-e", "trace=fsync,renameat2", "-e", std::string("inject=fsync:when=9+:error=") + error}));
+    Reply reply = ranks[0].call(std::string("save ") + error + " 5");
+    std::string log = ranks[0].trace_log();
+    size_t renamed = log.rfind("MANIFEST\""), injected = log.find("INJECTED");
+    ASSERT_NE(injected, std::string::npos) << log;
+    ASSERT_GT(injected, renamed) << log;
+    EXPECT_EQ(reply.status, "COMMIT_UNKNOWN") << error << " " << reply;
+  }
+}
+
+TEST_F(Commit, LateRankIsWaitedFor) {
+  Ranks ranks(uri, 3);
+  save_first(ranks);
+  ranks[2].send(kLongSave);
+  ranks[0].send(kLongSave);
+  ASSERT_TRUE(await_part("second.1.1", 2));
+  EXPECT_EQ(latest_step(uri), 1);
+  EXPECT_EQ(ranks[1].call(kLongSave).status, "OK");
+  EXPECT_EQ(ranks[0].read().status, "OK");
+  EXPECT_EQ(ranks[2].read().status, "OK");
+  expect_new(2);
+}
+
+TEST_F(Commit, RankThatSkippedAnotherLabelStillAgreesOnTheAttempt) {
+  Ranks ranks(uri, 2);
+  save_first(ranks);
+  EXPECT_EQ(ranks[0].call(kShortSave).status, "TIMEOUT");  // rank 1 leaves "second" out
+  ranks.all_answer("save third 3", "OK");
+  expect_new(3);
+  // The label itself was counted on rank 0 only: that is said, and found again by a new start.
+  Reply other;
+  ranks[1].send(std::string("save second 2") + kShort);
+  Reply leader = ranks[0].call(kShortSave);
+  other = ranks[1].read();
+  EXPECT_EQ(leader.status, "TIMEOUT") << leader;
+  EXPECT_NE(other.status, "OK") << other;
+  Ranks again(uri, 2);
+  again.all_answer("save second 4", "OK");
+  expect_new(4);
+}
+
+TEST_F(Commit, WithWaitZeroRanksReturnWhenTheirPartIsDurable) {
+  Ranks ranks(uri, 3);
+  save_first(ranks);
+  ranks[0].send(kLongSave + " wait=0");
+  Reply other = ranks[1].call(kLongSave + " wait=0");
+  EXPECT_EQ(other.status, "OK") << other;
+  EXPECT_TRUE(exists(uri + "/second.1.1/PART_001"));
+  expect_only_first();  // rank 2 has not come yet
+  EXPECT_EQ(ranks[2].call(kLongSave + " wait=0").status, "OK");
+  EXPECT_EQ(ranks[0].read().status, "OK");  // rank 0 waits all the same: it commits
+  expect_new(2);
+}
+
+TEST_F(Commit, LatestIsTheNewestBySessionAndOrderAndNeverByStepOrLabel) {
+  {
+    Ranks ranks(uri, 1);
+    for (const char* save : {"save z 100", "save a 7", "save m 50"}) ranks.all_answer(save, "OK");
+    EXPECT_EQ(latest_step(uri), 50);
+  }
+  Ranks ranks(uri, 2);
+  ranks.all_answer("save b 5", "OK");
+  EXPECT_EQ(latest_step(uri), 5);
+  ranks.all_answer("save z 4 on_existing=keep", "OK");
+  EXPECT_EQ(latest_step(uri), 4);
+  std::vector<int64_t> steps;
+  for (const Info& info : entries_of(uri)) steps.push_back(info.step);
+  EXPECT_EQ(steps, (std::vector<int64_t>{100, 7, 50, 5, 4}));
+  EXPECT_EQ(problem_of(uri, "label:z"), "");
+  Store store = open_store(uri);
+  Info info{};
+  info.struct_size = sizeof info;
+  Error error;
+  ASSERT_EQ(ckpt_store_find(store.get(), "label:z", nullptr, &info, error), CKPT_OK) << error.text();
+  EXPECT_EQ(info.step, 4);
+}
+
+// ---- a label that exists ----
+
+TEST_F(ExistingLabel, IsExistsOnAllRanksAndNothingIsWritten) {
+  Ranks ranks(uri, 3);
+  save_first(ranks);
+  auto before = snapshot(uri + "/first.1.1");
+  ranks.all_answer(std::string("save first 2") + kLong, "EXISTS");
+  expect_only_first();
+  EXPECT_EQ(snapshot(uri + "/first.1.1"), before);
+  for (const Info& info : entries_of(uri))
+    for (const auto& name : names_in(uri + "/" + info.id))
+      EXPECT_TRUE(std::string(info.id) == "first.1.1" || !name.starts_with("PART_")) << info.id << "/" << name;
+  ranks.all_answer("save second 2", "OK");
+  expect_new(2);
+  Ranks next(uri, 1);
+  next.all_answer("save first 3", "EXISTS");
+  EXPECT_EQ(entries_of(uri).size(), 2u);
+}
+
+TEST_F(ExistingLabel, IsReplacedOnceTheNewOneIsDurable) {
+  Ranks ranks(uri, 2);
+  save_first(ranks);
+  ranks.all_answer("save first 2 on_existing=replace", "OK");
+  EXPECT_EQ(latest_step(uri), 2);
+  EXPECT_EQ(problem_of(uri, "latest"), "");
+  EXPECT_EQ(entries_of(uri).size(), 1u);
+  // A replacement that fails leaves the old one.
+  ranks[1].kill();
+  EXPECT_EQ(ranks[0].call(std::string("save first 3 on_existing=replace") + kShort).status, "TIMEOUT");
+  EXPECT_EQ(latest_step(uri), 2);
+  EXPECT_EQ(problem_of(uri, "first"), "");
+}
+
+TEST_F(ExistingLabel, OfAReplacementStaysUntilTheCommit) {
+  Ranks ranks(uri, 2);
+  save_first(ranks);
+  ranks[0].send(std::string("save first 2 on_existing=replace") + kLong);
+  ASSERT_TRUE(await_part("first.1.2", 0));
+  expect_only_first();
+  ranks[1].call(std::string("save first 2 on_existing=replace") + kLong);
+  EXPECT_EQ(ranks[0].read().status, "OK");
+  EXPECT_EQ(latest_step(uri), 2);
+}
+
+TEST_F(ExistingLabel, IsKeptBesideTheNewOne) {
+  Ranks ranks(uri, 2);
+  save_first(ranks);
+  ranks.all_answer("save first 2 on_existing=keep", "OK");
+  EXPECT_EQ(latest_step(uri), 2);
+  EXPECT_EQ(problem_of(uri, "first.1.1"), "");
+  EXPECT_EQ(problem_of(uri, "first.1.2"), "");
+  EXPECT_EQ(entries_of(uri).size(), 2u);
+}
+
+TEST_F(ExistingLabel, OfAnotherRunIsFree) {
+  Ranks ranks(uri, 2);
+  save_first(ranks);
+  Ranks other(uri, 2, " run=other");
+  other.all_answer("save first 2", "OK");
+  EXPECT_EQ(latest_step(uri, "other"), 2);
+  EXPECT_EQ(latest_step(uri), 1);
+}
+
+// ---- list ----
+
+TEST_F(Listing, StatesOfAllKinds) {
+  Ranks ranks(uri, 2);
+  save_first(ranks);
+  ranks.all_answer("save broken 2", "OK");
+  EXPECT_EQ(ranks[0].call(std::string("save aborted 3") + kShort).status, "TIMEOUT");
+  ranks[0].send(std::string("save open 4") + kLong);
+  ASSERT_TRUE(await_part("open.1.1", 0));
+  write_file(uri + "/broken.1.1/MANIFEST", "damaged");
+  EXPECT_EQ(state_of(uri, "first.1.1"), CKPT_CHECKPOINT_COMMITTED);
+  EXPECT_EQ(state_of(uri, "broken.1.1"), CKPT_CHECKPOINT_DAMAGED);
+  EXPECT_EQ(state_of(uri, "aborted.1.1"), CKPT_CHECKPOINT_ABORTED);
+  EXPECT_EQ(state_of(uri, "open.1.1"), CKPT_CHECKPOINT_OPEN);
+  EXPECT_EQ(latest_step(uri), 1);
+  EXPECT_TRUE(problem_of(uri, "aborted.1.1").starts_with("ABORTED")) << problem_of(uri, "aborted.1.1");
+  EXPECT_TRUE(problem_of(uri, "open.1.1").starts_with("INCOMPLETE")) << problem_of(uri, "open.1.1");
+  EXPECT_TRUE(problem_of(uri, "broken.1.1").starts_with("FORMAT")) << problem_of(uri, "broken.1.1");
+}

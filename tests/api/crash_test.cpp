@@ -1,0 +1,382 @@
+// A process killed at every system call of an operation, and every system call failing in every way, once and from then
+// on: what was committed stays loadable byte for byte, nothing half done is ever taken for a checkpoint, and the next
+// start works. strace does it to real processes on a real directory.
+//
+// Not covered here: power loss. What a process wrote is in the kernel when the process dies, synced or not; so a library
+// without a single fsync would pass the kill matrix. The syncs are held in place by Durability below, which looks at
+// their order in a trace, and by the errno matrix, where a sync that fails must never end in OK.
+//
+// By default a sample of the points; CKPT_CRASH_ALL=1 takes them all.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <set>
+
+#include "api/process.h"
+
+using namespace ckpt_test;
+
+namespace {
+
+bool all_points() { return std::getenv("CKPT_CRASH_ALL") != nullptr; }
+
+// An operation, on a copy of a prepared store, of which one process is the victim.
+struct Operation {
+  std::string start;                  // opens the sessions before anything is done to the victim; "" for none
+  std::vector<std::string> commands;  // what the victim is hit in; other ranks get the first one too
+  uint32_t world = 1, victim = 0;
+  std::set<int64_t> latest;           // what may be the latest step afterwards
+  std::vector<std::string> stays;     // checkpoints that must be there afterwards, whatever happened
+  bool rendezvous = false;
+};
+
+class Faults : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    CKPT_NEEDS_STRACE();
+    base_ = scratch_ / "base";
+  }
+  // The store that every point starts from: checkpoints of steps 1 … n, labelled "s<step>".
+  void prepare(int count, uint32_t world = 1) {
+    Ranks ranks(base_, world);
+    for (int step = 1; step <= count; step++)
+      ranks.all_answer("save s" + std::to_string(step) + " " + std::to_string(step), "OK");
+  }
+  // Also an attempt that a crash left open.
+  void prepare_leftover() {
+    Ranks ranks(base_, 2);
+    ranks[0].send(std::string("save left 9") + kLong);
+    ASSERT_TRUE(await([&] { return count_state(base_, CKPT_CHECKPOINT_OPEN) == 1; }));
+    ASSERT_TRUE(await([&] { return names_in(base_ + "/left.2.1").size() == 1; }));
+  }
+
+  std::string fresh_copy() {
+    std::string uri = scratch_ / ("store" + std::to_string(number_++));
+    copy_tree(base_, uri);
+    return uri;
+  }
+
+  // Runs the operation with these arguments of strace on the victim; answers of the victim, last one first.
+  struct Outcome {
+    std::vector<Reply> victim, others;
+    bool injected = false;
+    std::string log;
+  };
+  Outcome run(const std::string& uri, const Operation& operation, const std::vector<std::string>& faults);
+
+  // What holds after every point, whatever happened in it.
+  void check_store(const std::string& uri, const Operation& operation);
+  void check_next_start(const std::string& uri, uint32_t world);
+
+  // Kills the victim at its call 1, 1 + stride, … until it gets through. Returns the number of calls.
+  int kill_everywhere(const Operation& operation, int stride);
+  void check_kill(const Operation& operation, int call, bool* died);
+  // Fails call `name` with `error` at its 1st, 2nd, … occurrence until it gets through.
+  void fail_everywhere(const Operation& operation, const std::string& name, const std::string& error);
+  bool check_failure(const Operation& operation, const std::string& rule);
+  void fail_all(const Operation& operation, const std::vector<std::string>& calls);
+
+  Scratch scratch_;
+  std::string base_;
+  int number_ = 0, points_ = 0, refused_ = 0, passed_ = 0;
+};
+
+Faults::Outcome Faults::run(const std::string& uri, const Operation& operation, const std::vector<std::string>& faults) {
+  Outcome outcome;
+  std::vector<std::unique_ptr<Program>> programs;
+  for (uint32_t rank = 0; rank < operation.world; rank++) programs.push_back(std::make_unique<Program>(uri));
+  std::string string = "-";
+  for (uint32_t rank = 0; rank < operation.world && !operation.start.empty(); rank++) {
+    Reply reply = programs[rank]->call(opening(rank, operation.world, string) + operation.start);
+    EXPECT_EQ(reply.status, "OK") << reply;
+    if (rank == 0) string = reply.text;
+  }
+  Program& victim = *programs[operation.victim];
+  EXPECT_TRUE(victim.trace(faults));
+  auto command_of = [&](uint32_t rank, const std::string& command) {
+    return operation.rendezvous ? opening(rank, operation.world) + command : command;
+  };
+  for (uint32_t rank = 0; rank < operation.world; rank++)
+    if (rank != operation.victim) programs[rank]->send(command_of(rank, operation.commands[0]));
+  for (const std::string& command : operation.commands) {
+    outcome.victim.push_back(victim.call(command_of(operation.victim, command)));
+    if (outcome.victim.back().status == "DIED") break;
+  }
+  for (uint32_t rank = 0; rank < operation.world; rank++)
+    if (rank != operation.victim) outcome.others.push_back(programs[rank]->read());
+  outcome.log = victim.trace_log();
+  outcome.injected = outcome.log.find("(INJECTED)") != std::string::npos;
+  return outcome;
+}
+
+void Faults::check_store(const std::string& uri, const Operation& operation) {
+  EXPECT_TRUE(operation.latest.count(latest_step(uri))) << latest_step(uri);
+  for (const Info& info : entries_of(uri)) {
+    EXPECT_NE(info.state, CKPT_CHECKPOINT_DAMAGED) << info.id;
+    if (info.state == CKPT_CHECKPOINT_COMMITTED) {
+      EXPECT_EQ(problem_of(uri, info.id), "");
+    }
+  }
+  for (const std::string& id : operation.stays) EXPECT_EQ(problem_of(uri, id), "");
+}
+
+void Faults::check_next_start(const std::string& uri, uint32_t world) {
+  Store store = open_store(uri);
+  Session session = open_session(store);
+  ckpt_save* raw = nullptr;
+  Error error;
+  ASSERT_EQ(ckpt_save_new(&raw, session.get(), "after", 1000, nullptr, error), CKPT_OK) << error.text();
+  Save save(raw);
+  ASSERT_EQ(small_state::add(save.get(), 0, 1, 1000, false, error), CKPT_OK) << error.text();
+  ASSERT_EQ(ckpt_save_run(save.get(), error), CKPT_OK) << error.text();
+  EXPECT_EQ(latest_step(uri), 1000);
+  EXPECT_EQ(problem_of(uri, "latest"), "");
+  EXPECT_EQ(count_state(uri, CKPT_CHECKPOINT_OPEN), 0u) << world;
+  EXPECT_EQ(count_state(uri, CKPT_CHECKPOINT_ABORTED), 0u);
+  EXPECT_EQ(names_in(uri + "/.ckpt/trash"), std::vector<std::string>{});
+  EXPECT_EQ(names_in(uri + "/.ckpt/attempts"), std::vector<std::string>{});
+}
+
+void Faults::check_kill(const Operation& operation, int call, bool* died) {
+  SCOPED_TRACE("killed at call " + std::to_string(call));
+  std::string uri = fresh_copy();
+  Outcome outcome = run(uri, operation, {"-e", "inject=all:signal=SIGKILL:when=" + std::to_string(call)});
+  *died = outcome.victim.back().status == "DIED";
+  if (!*died) {
+    EXPECT_EQ(outcome.victim.back().status, "OK") << outcome.victim.back();
+  }
+  int64_t latest = latest_step(uri);
+  for (const Reply& other : outcome.others) {
+    EXPECT_TRUE(other.status == "OK" || other.status == "TIMEOUT" || other.status == "ABORTED") << other;
+    // What one rank was told holds for the store.
+    if (!operation.rendezvous && other.status == "OK") {
+      EXPECT_EQ(latest, *operation.latest.rbegin()) << other;
+    }
+  }
+  check_store(uri, operation);
+  check_next_start(uri, operation.world);
+  remove_tree(uri);
+  points_++;
+}
+
+int Faults::kill_everywhere(const Operation& operation, int stride) {
+  if (all_points()) stride = 1;
+  int call = 1;
+  for (bool died = true; died && !HasFailure(); call += stride) check_kill(operation, call, &died);
+  std::cout << "killed at " << points_ - 1 << " points of " << call - stride << " calls\n";
+  return call;
+}
+
+bool is_a_named_error(const std::string& status) {
+  return status != "DIED" && status != "SILENT" && status != "INTERNAL" && status != "UNKNOWN" && !status.empty();
+}
+
+bool Faults::check_failure(const Operation& operation, const std::string& rule) {
+  SCOPED_TRACE(rule);
+  std::string uri = fresh_copy();
+  Outcome outcome = run(uri, operation, {"-e", "trace=" + rule.substr(0, rule.find(':')), "-e", "inject=" + rule});
+  const Reply& last = outcome.victim.back();
+  int64_t latest = latest_step(uri), before = *operation.latest.begin(), after = *operation.latest.rbegin();
+  for (const Reply& reply : outcome.victim) EXPECT_TRUE(is_a_named_error(reply.status)) << reply;
+  if (last.status == "OK") {
+    EXPECT_EQ(latest, after);
+    // Every sync of a save comes before it says OK.
+    if (rule.starts_with("fsync")) {
+      EXPECT_FALSE(outcome.injected && before != after) << outcome.log;
+    }
+  } else if (last.status != "COMMIT_UNKNOWN") {
+    EXPECT_EQ(latest, before) << last;
+  }
+  (last.status == "OK" ? passed_ : refused_)++;
+  check_store(uri, operation);
+  check_next_start(uri, operation.world);
+  remove_tree(uri);
+  points_++;
+  return outcome.injected;
+}
+
+void Faults::fail_everywhere(const Operation& operation, const std::string& name, const std::string& error) {
+  static int sample = 0;
+  for (const char* from : {"", "+"}) {
+    if (error == "EINTR" && *from) continue;  // for ever interrupted is for ever retried
+    for (int call = 1; !HasFailure(); call++) {
+      std::string rule = name + ":error=" + error + ":when=" + std::to_string(call) + from;
+      // Without all points: one in eleven, and the probe that ends the loop.
+      bool wanted = all_points() || sample++ % 11 == 0 || call > 40;
+      if (wanted && !check_failure(operation, rule)) break;
+    }
+  }
+}
+
+void Faults::fail_all(const Operation& operation, const std::vector<std::string>& calls) {
+  for (const std::string& name : calls) {
+    bool names_a_file = name.starts_with("open") || name.starts_with("mkdir") || name.starts_with("rename");
+    bool stores = name == "pwrite64" || name == "fsync" || name == "fallocate" || name == "close" || names_a_file;
+    fail_everywhere(operation, name, "EIO");
+    if (stores) fail_everywhere(operation, name, "ENOSPC");
+    if (names_a_file) fail_everywhere(operation, name, "EMFILE");
+    if (names_a_file) fail_everywhere(operation, name, "EACCES");
+    if (name == "pwrite64" || name == "fsync") fail_everywhere(operation, name, "EDQUOT");
+    if (name == "fallocate") fail_everywhere(operation, name, "EOPNOTSUPP");
+    if (name == "renameat2") fail_everywhere(operation, name, "EINVAL");
+    if (name == "openat2") fail_everywhere(operation, name, "ENOSYS");
+    if (name != "close" && name != "getdents64") fail_everywhere(operation, name, "EINTR");
+    if (name == "pread64" || name == "openat2") fail_everywhere(operation, name, "ESTALE");
+  }
+  std::cout << points_ << " points: " << refused_ << " ended in an error, " << passed_ << " in OK\n";
+}
+
+const std::vector<std::string> kCalls{"openat2", "openat",    "pwrite64",  "pread64", "fsync",      "renameat2", "mkdirat",  "mkdir",
+                                      "close",   "ftruncate", "fallocate", "fstat",   "newfstatat", "unlinkat",  "getdents64"};
+using KillMatrix = Faults;
+using ErrnoMatrix = Faults;
+using Durability = Faults;
+
+}  // namespace
+
+// ---- killed at every system call ----
+
+TEST_F(KillMatrix, SaveLeavesTheEarlierCheckpointOrTheNewOne) {
+  prepare(1);
+  kill_everywhere({.start = " ", .commands = {"save new 2 threads=1"}, .latest = {1, 2}, .stays = {"s1.1.1"}}, 9);
+}
+
+TEST_F(KillMatrix, AsyncSaveLeavesTheEarlierCheckpointOrTheNewOne) {
+  prepare(1);
+  kill_everywhere({.start = " ", .commands = {"save new 2 threads=1 async=1"}, .latest = {1, 2}, .stays = {"s1.1.1"}}, 9);
+}
+
+TEST_F(KillMatrix, ReplacingSaveLeavesTheOldOneOrTheNewOne) {
+  prepare(1);
+  kill_everywhere({.start = " ", .commands = {"save s1 2 threads=1 on_existing=replace"}, .latest = {1, 2}, .stays = {}}, 13);
+}
+
+TEST_F(KillMatrix, SaveThatPrunesLeavesTheNewest) {
+  prepare(3);
+  kill_everywhere({.start = " ", .commands = {"save new 4 threads=1 keep_last=1"}, .latest = {3, 4}, .stays = {}}, 15);
+}
+
+TEST_F(KillMatrix, PruneLeavesTheNewest) {
+  prepare(4);
+  kill_everywhere({.start = "", .commands = {"prune keep_last=1"}, .latest = {4}, .stays = {"s4.1.1"}}, 11);
+}
+
+TEST_F(KillMatrix, RemoveLeavesTheOthers) {
+  prepare(3);
+  kill_everywhere({.start = "", .commands = {"remove s3.1.1"}, .latest = {2, 3}, .stays = {"s1.1.1", "s2.1.1"}}, 5);
+}
+
+TEST_F(KillMatrix, SessionOpenLosesNothingAndTheNextOneCleansUp) {
+  prepare(1);
+  prepare_leftover();
+  kill_everywhere({.start = "", .commands = {"open 0 1 -"}, .latest = {1}, .stays = {"s1.1.1"}}, 9);
+}
+
+TEST_F(KillMatrix, FirstSessionOfAStoreCanBeRepeated) {
+  std::filesystem::create_directories(base_);
+  kill_everywhere({.start = "", .commands = {"open 0 1 -", "save new 2"}, .latest = {-1, 2}, .stays = {}}, 13);
+}
+
+TEST_F(KillMatrix, RankZeroOfTwoLeavesTheEarlierCheckpointOrTheNewOne) {
+  prepare(1, 2);
+  kill_everywhere({.start = " ", .commands = {"save new 2 threads=1 timeout_ms=250"}, .world = 2, .victim = 0,
+                   .latest = {1, 2}, .stays = {"s1.1.1"}}, 11);
+}
+
+TEST_F(KillMatrix, RankOneOfTwoLeavesTheEarlierCheckpointOrTheNewOne) {
+  prepare(1, 2);
+  kill_everywhere({.start = " ", .commands = {"save new 2 threads=1 timeout_ms=250"}, .world = 2, .victim = 1,
+                   .latest = {1, 2}, .stays = {"s1.1.1"}}, 11);
+}
+
+TEST_F(KillMatrix, RankZeroOfARendezvousLeavesARendezvousThatCanBeRepeated) {
+  prepare(1);
+  kill_everywhere({.start = "", .commands = {" rendezvous=1 timeout_ms=250"}, .world = 2, .victim = 0, .latest = {1},
+                   .stays = {"s1.1.1"}, .rendezvous = true}, 13);
+}
+
+TEST_F(KillMatrix, RankOneOfARendezvousLeavesARendezvousThatCanBeRepeated) {
+  prepare(1);
+  kill_everywhere({.start = "", .commands = {" rendezvous=1 timeout_ms=250"}, .world = 2, .victim = 1, .latest = {1},
+                   .stays = {"s1.1.1"}, .rendezvous = true}, 13);
+}
+
+// ---- every system call fails ----
+
+TEST_F(ErrnoMatrix, SaveIsNeverAFalseOkAndDamagesNothing) {
+  prepare(1);
+  fail_all({.start = " ", .commands = {"save new 2 threads=1"}, .latest = {1, 2}, .stays = {"s1.1.1"}}, kCalls);
+}
+
+TEST_F(ErrnoMatrix, AsyncSaveIsNeverAFalseOkAndDamagesNothing) {
+  prepare(1);
+  fail_all({.start = " ", .commands = {"save new 2 threads=1 async=1"}, .latest = {1, 2}, .stays = {"s1.1.1"}},
+           {"openat2", "pwrite64", "fsync", "renameat2", "close"});
+}
+
+TEST_F(ErrnoMatrix, SessionOpenDamagesNothing) {
+  prepare(1);
+  prepare_leftover();
+  fail_all({.start = "", .commands = {"open 0 1 -"}, .latest = {1}, .stays = {"s1.1.1"}}, kCalls);
+}
+
+TEST_F(ErrnoMatrix, PruneKeepsTheNewest) {
+  prepare(3);
+  fail_all({.start = "", .commands = {"prune keep_last=1"}, .latest = {3}, .stays = {"s3.1.1"}},
+           {"openat2", "openat", "pread64", "fsync", "renameat2", "mkdirat", "flock", "newfstatat", "unlinkat", "getdents64"});
+}
+
+// The program compares what it loaded with what was saved: OK is the right bytes.
+TEST_F(ErrnoMatrix, LoadIsTheRightBytesOrAnError) {
+  prepare(2);
+  fail_all({.start = "", .commands = {"hold latest", "check"}, .latest = {2}, .stays = {"s1.1.1", "s2.1.1"}},
+           {"openat2", "openat", "pread64", "flock", "fstat", "newfstatat", "getdents64"});
+}
+
+// ---- the order of the syncs ----
+
+// Positions of the pieces in the text, each after the one before; the index of the first that is missing.
+size_t count_in_order(const std::string& text, const std::vector<std::string>& pieces) {
+  size_t at = 0;
+  for (size_t i = 0; i < pieces.size(); i++) {
+    at = text.find(pieces[i], at);
+    if (at == std::string::npos) return i;
+    at += pieces[i].size();
+  }
+  return pieces.size();
+}
+
+TEST_F(Durability, PartAndRecordAreSyncedBeforeTheirNamesAndTheDirectoriesAfter) {
+  prepare(1);
+  std::string uri = fresh_copy();
+  Outcome outcome = run(uri, {.start = " ", .commands = {"save new 2 threads=1"}, .latest = {2}, .stays = {}},
+                        {"-e", "trace=mkdirat,fsync,renameat2,pwrite64"});
+  ASSERT_EQ(outcome.victim.back().status, "OK");
+  // strace -y shows the path of a descriptor: "fsync(5</store/new.2.1/PART_000.tmp.1234>)".
+  std::vector<std::string> order{
+      "mkdirat(",  "\"new.2.1\"",                                // the attempt's directory …
+      "fsync(",    uri + ">)",                                   // … lasts
+      "pwrite64(", uri + "/new.2.1/PART_000.tmp.",               // the part's bytes …
+      "fsync(",    uri + "/new.2.1/PART_000.tmp.",               // … last
+      "renameat2(", "\"PART_000\"", "fsync(", uri + "/new.2.1>)",  // before its name, which lasts too
+      "fsync(",    uri + "/new.2.1/MANIFEST.tmp.",               // before the commit record's bytes last
+      "renameat2(", "\"MANIFEST\"", "fsync(", uri + "/new.2.1>)"};
+  size_t found = count_in_order(outcome.log, order);
+  EXPECT_EQ(found, order.size()) << "missing in order: " << order[std::min(found, order.size() - 1)] << "\n" << outcome.log;
+}
+
+TEST_F(Durability, FileWhoseSyncFailedIsNeverSyncedAgain) {
+  prepare(1);
+  for (int call = 1; call <= 9; call++) {
+    Outcome outcome = run(fresh_copy(), {.start = " ", .commands = {"save new 2 threads=1"}, .latest = {1}, .stays = {}},
+                          {"-e", "trace=fsync", "-e", "inject=fsync:error=EIO:when=" + std::to_string(call)});
+    size_t failed = outcome.log.find("(INJECTED)");
+    if (failed == std::string::npos) break;
+    EXPECT_NE(outcome.victim.back().status, "OK");
+    size_t start = outcome.log.rfind('<', failed), end = outcome.log.find('>', start);
+    std::string file = outcome.log.substr(start, end - start);
+    if (file.find(".tmp.") == std::string::npos) continue;  // a directory's sync may be repeated: it has no pages to lose
+    EXPECT_EQ(outcome.log.find(file, failed), std::string::npos) << outcome.log;
+  }
+}

@@ -1,0 +1,310 @@
+// Strict coverage: whatever is not covered exactly once, and whatever ranks disagree about, is refused by all of them
+// with the tensor and the ranks named; nothing is committed and what was committed before stays the latest.
+#include "api/ranks.h"
+
+namespace ckpt_test {
+namespace {
+
+class Mismatch : public OnEveryStore {
+ protected:
+  using Fill = std::function<void(uint32_t rank, ckpt_save*)>;
+
+  // Saves "good", then what `fill` adds; the leader must name `tensor` and `ranks`, the others must know too.
+  Outcome refuse(const Fill& fill, const std::string& tensor, const std::string& ranks, uint32_t world_size = 3) {
+    World world(place.uri(), world_size, {{"chunk_bytes", 4096}, {"large_tensor_bytes", 8192}});
+    Bytes good = pattern(512, 1);
+    world.commit("good", {}, [&](uint32_t, ckpt_save* save) { add(save, "g", whole(CKPT_DTYPE_U8, {512}), good); });
+    auto outcomes = world.save("bad", {}, fill);
+    EXPECT_EQ(outcomes[0].status, CKPT_MISMATCH) << outcomes[0].text;
+    EXPECT_EQ(outcomes[0].tensor, tensor) << outcomes[0].text;
+    EXPECT_EQ(outcomes[0].ranks, ranks) << outcomes[0].text;
+    for (uint32_t rank = 1; rank < world_size; rank++) {
+      EXPECT_EQ(outcomes[rank].status, CKPT_ABORTED) << rank << " " << outcomes[rank].text;
+      EXPECT_NE(outcomes[rank].text.find("MISMATCH"), std::string::npos) << outcomes[rank].text;
+    }
+    EXPECT_EQ(committed_count(world.store), 1u);
+    Reader latest = open_reader(world.store);
+    EXPECT_EQ(load_one(latest, "g", whole(CKPT_DTYPE_U8, {512}), 512), good);
+    // The session is as good as before.
+    world.commit("after", {}, [&](uint32_t, ckpt_save* save) { add(save, "g", whole(CKPT_DTYPE_U8, {512}), good); });
+    EXPECT_EQ(committed_count(world.store), 2u);
+    return outcomes[0];
+  }
+
+  Bytes data = pattern(1 << 16, 2);
+};
+INSTANTIATE_TEST_SUITE_P(Store, Mismatch, ::testing::Values("mem", "dir"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_P(Mismatch, AHoleBetweenBoxes) {
+  Outcome outcome = refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        add(save, "w", box(CKPT_DTYPE_F32, {30, 4}, {rank * 10, 0}, {rank == 1 ? 9 : 10, 4}), data);
+      },
+      "w", "0, 1, 2");
+  EXPECT_NE(outcome.text.find("19"), std::string::npos) << "the missing row: " << outcome.text;
+}
+
+TEST_P(Mismatch, AHoleBetweenFlatRanges) {
+  refuse([&](uint32_t rank,
+             ckpt_save* save) { add(save, "w", flat(CKPT_DTYPE_F32, {30, 4}, rank * 40, rank == 2 ? 39 : 40), data); },
+         "w", "0, 1, 2");
+}
+
+TEST_P(Mismatch, ABoxThatNobodyHolds) {
+  refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        if (rank) add(save, "w", box(CKPT_DTYPE_F32, {30, 4}, {rank * 10, 0}, {10, 4}), data);
+      },
+      "w", "1, 2");
+}
+
+TEST_P(Mismatch, OnlyEmptyRegionsOfATensorWithElements) {
+  refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        if (rank == 2) add(save, "w", flat(CKPT_DTYPE_F32, {30, 4}, 0, 0), nullptr, 0);
+      },
+      "w", "2");
+}
+
+TEST_P(Mismatch, OverlappingBoxes) {
+  refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        Ints starts = {0, 10, 19};
+        add(save, "w", box(CKPT_DTYPE_F32, {30, 4}, {starts[rank], 0}, {rank == 2 ? 11 : 10, 4}), data);
+      },
+      "w", "1, 2");
+}
+
+TEST_P(Mismatch, OverlappingFlatRanges) {
+  refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        if (rank < 2) add(save, "w", flat(CKPT_DTYPE_F32, {100}, rank * 49, rank ? 51 : 50), data);
+      },
+      "w", "0, 1");
+}
+
+TEST_P(Mismatch, ABoxOverAFlatRange) {
+  refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        if (rank == 0) add(save, "w", flat(CKPT_DTYPE_F32, {10, 10}, 0, 55), data);
+        if (rank == 2) add(save, "w", box(CKPT_DTYPE_F32, {10, 10}, {5, 0}, {5, 10}), data);
+      },
+      "w", "0, 2");
+}
+
+TEST_P(Mismatch, ATensorThatTwoRanksHoldWholeWithoutSayingSo) {
+  refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        auto desc = whole(CKPT_DTYPE_F32, {10});
+        desc.replica_count = 1;
+        if (rank != 1) add(save, "w", desc, data);
+      },
+      "w", "0, 2");
+}
+
+TEST_P(Mismatch, AnotherDtypeOfAReplicatedTensor) {
+  Outcome outcome = refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        add(save, "v", whole(CKPT_DTYPE_F32, {11}), data);
+        add(save, "w", whole(rank == 2 ? CKPT_DTYPE_I32 : CKPT_DTYPE_F32, {10}), data);
+      },
+      "w", "0, 2");
+  EXPECT_NE(outcome.text.find("i32"), std::string::npos) << outcome.text;
+  EXPECT_NE(outcome.text.find("f32"), std::string::npos) << outcome.text;
+}
+
+TEST_P(Mismatch, AnotherShapeOfAReplicatedTensor) {
+  refuse([&](uint32_t rank,
+             ckpt_save* save) { add(save, "w", whole(CKPT_DTYPE_F32, rank == 1 ? Ints{5, 2} : Ints{10}), data); },
+         "w", "0, 1");
+}
+
+TEST_P(Mismatch, AnotherDtypeOfAShardedTensor) {
+  refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        add(save, "w", box(rank == 1 ? CKPT_DTYPE_BF16 : CKPT_DTYPE_F16, {30}, {rank * 10}, {10}), data);
+      },
+      "w", "0, 1");
+}
+
+TEST_P(Mismatch, AnotherShapeOfAShardedTensor) {
+  refuse([&](uint32_t rank,
+             ckpt_save* save) { add(save, "w", box(CKPT_DTYPE_F16, {rank == 2 ? 31 : 30}, {rank * 10}, {10}), data); },
+         "w", "0, 2");
+}
+
+TEST_P(Mismatch, ATensorWithoutElementsOfAnotherShape) {
+  refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        auto desc = whole(CKPT_DTYPE_F16, {0, rank == 1 ? 3 : 2});
+        desc.replica_count = 1;
+        add(save, "w", desc, nullptr, 0);
+      },
+      "w", "0, 1");
+}
+
+TEST_P(Mismatch, AReplicatedTensorThatARankDoesNotAdd) {
+  refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        add(save, "v", whole(CKPT_DTYPE_F32, {10}), data);
+        if (rank != 1) add(save, "w", whole(CKPT_DTYPE_F32, {20}), data);
+      },
+      "w", "0, 1");
+}
+
+TEST_P(Mismatch, ANameThatARankSpellsDifferently) {
+  Outcome outcome = refuse(
+      [&](uint32_t rank, ckpt_save* save) { add(save, rank == 2 ? "W" : "w", whole(CKPT_DTYPE_F32, {20}), data); }, "W",
+      "0, 2");
+  EXPECT_NE(outcome.text.find("not added"), std::string::npos) << outcome.text;
+}
+
+TEST_P(Mismatch, AReplicaGroupWithoutOneOfItsMembers) {
+  refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        auto desc = whole(CKPT_DTYPE_F32, {20});
+        desc.replica_group = 5;
+        desc.replica_count = 3;
+        desc.replica_index = rank;
+        if (rank < 2) add(save, "w", desc, data);
+      },
+      "w", "0, 1");
+}
+
+TEST_P(Mismatch, TwoRanksWithOneIndexOfAReplicaGroup) {
+  Outcome outcome = refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        auto desc = whole(CKPT_DTYPE_F32, {20});
+        desc.replica_group = 5;
+        desc.replica_count = 2;
+        desc.replica_index = 0;
+        if (rank < 2) add(save, "w", desc, data);
+      },
+      "w", "0, 1");
+  EXPECT_NE(outcome.text.find("group 5"), std::string::npos) << outcome.text;
+}
+
+TEST_P(Mismatch, TheDifferenceIsFoundAmongThousandsOfTensors) {
+  refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        for (int i = 0; i < 3000; i++)
+          add(save, "t" + std::to_string(i), whole(rank == 1 && i == 2345 ? CKPT_DTYPE_F16 : CKPT_DTYPE_BF16, {8}),
+              data);
+      },
+      "t2345", "0, 1");
+}
+
+TEST_P(Mismatch, SharedObjectsOfOtherBytes) {
+  refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        Error error;
+        EXPECT_EQ(ckpt_save_add_object(save, "config", "text/plain", CKPT_OBJECT_SHARED, rank == 1 ? "lr=1" : "lr=2", 4,
+                                       error),
+                  CKPT_OK);
+      },
+      "config", "0, 1");
+}
+
+TEST_P(Mismatch, ASharedObjectThatRankZeroDoesNotAdd) {
+  refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        Error error;
+        if (rank != 2) return;
+        EXPECT_EQ(ckpt_save_add_object(save, "config", nullptr, CKPT_OBJECT_SHARED, "x", 1, error), CKPT_OK);
+      },
+      "config", "0, 2");
+}
+
+TEST_P(Mismatch, AnObjectSharedHereAndPerRankThere) {
+  refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        Error error;
+        EXPECT_EQ(ckpt_save_add_object(save, "o", nullptr, rank == 1 ? CKPT_OBJECT_PER_RANK : CKPT_OBJECT_SHARED, "x",
+                                       1, error),
+                  CKPT_OK);
+      },
+      "o", "0, 1");
+}
+
+TEST_P(Mismatch, AliasesOfOtherTargets) {
+  refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        add(save, "v", whole(CKPT_DTYPE_F32, {10}), data);
+        add(save, "w", whole(CKPT_DTYPE_F32, {10}), data);
+        Error error;
+        EXPECT_EQ(ckpt_save_add_alias(save, "tied", rank == 2 ? "v" : "w", nullptr, error), CKPT_OK);
+      },
+      "tied", "0, 2");
+}
+
+TEST_P(Mismatch, ANameThatIsAnAliasHereAndATensorThere) {
+  refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        auto own = whole(CKPT_DTYPE_F32, {10});
+        own.replica_count = 1;
+        Error error;
+        if (rank == 1) add(save, "w", own, data);
+        if (rank != 0) return;
+        add(save, "v", own, data);
+        EXPECT_EQ(ckpt_save_add_alias(save, "w", "v", nullptr, error), CKPT_OK);
+      },
+      "w", "0, 1");
+}
+
+TEST_P(Mismatch, AttributesOfATensorThatDiffer) {
+  refuse(
+      [&](uint32_t rank, ckpt_save* save) {
+        add(save, "w", whole(CKPT_DTYPE_F32, {10}), data);
+        Error error;
+        EXPECT_EQ(ckpt_save_set_attr(save, "w", "lr", rank == 1 ? "1" : "2", error), CKPT_OK);
+      },
+      "w", "0, 1");
+}
+
+TEST_P(Mismatch, StepsThatDiffer) {
+  World world(place.uri(), 2);
+  std::vector<Save> saves;
+  saves.push_back(new_save(world.sessions[0], "a", {}, 5));
+  saves.push_back(new_save(world.sessions[1], "a", {}, 6));
+  Error first, second;
+  ckpt_job* job = nullptr;
+  ASSERT_EQ(ckpt_save_start(saves[1].get(), &job, second), CKPT_OK);
+  Job owned(job);
+  EXPECT_EQ(ckpt_save_run(saves[0].get(), first), CKPT_MISMATCH) << first.text();
+  EXPECT_EQ(first.detail("ranks"), "0, 1");
+  EXPECT_EQ(ckpt_job_wait(job, CKPT_JOB_COMMITTED, -1, second), CKPT_ABORTED) << second.text();
+  EXPECT_EQ(committed_count(world.store), 0u);
+}
+
+TEST_P(Mismatch, PlanOptionsOtherThanTheSessions) {
+  World world(place.uri(), 2, {{"chunk_bytes", 8192}});
+  ckpt_save* save = nullptr;
+  Error error;
+  for (const char* key : {"chunk_bytes", "large_tensor_bytes"}) {
+    EXPECT_EQ(ckpt_save_new(&save, world.sessions[1].get(), "a", -1, options({{key, 65536}}).get(), error),
+              CKPT_MISMATCH);
+    EXPECT_EQ(save, nullptr);
+  }
+  EXPECT_EQ(ckpt_save_new(&save, world.sessions[1].get(), "a", -1, options({{"chunk_bytes", 8192}}).get(), error),
+            CKPT_OK);
+  ckpt_save_free(save);
+}
+
+TEST_P(Mismatch, AReplicaIndexThatChangesWithinAGroupIsInvalid) {
+  World world(place.uri(), 2);
+  Save save = new_save(world.sessions[0], "a");
+  auto desc = whole(CKPT_DTYPE_F32, {10});
+  desc.replica_count = 2;
+  desc.replica_group = 9;
+  add(save.get(), "v", desc, data);
+  desc.replica_index = 1;
+  add(save.get(), "w", desc, data);
+  Error error;
+  EXPECT_EQ(ckpt_save_run(save.get(), error), CKPT_INVALID) << error.text();
+  EXPECT_EQ(error.detail("tensor"), "w");
+  EXPECT_EQ(committed_count(world.store), 0u);
+}
+
+}  // namespace
+}  // namespace ckpt_test

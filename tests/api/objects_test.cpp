@@ -1,0 +1,129 @@
+// Objects: named bytes, shared or of each rank, and what another world size gets.
+#include "api/ranks.h"
+
+namespace ckpt_test {
+namespace {
+
+CKPT_ON_EVERY_STORE(Objects);
+
+void add_object(ckpt_save* save, const char* name, int32_t scope, const Bytes& data, const char* type = nullptr) {
+  Error error;
+  EXPECT_EQ(ckpt_save_add_object(save, name, type, scope, data.data(), data.size(), error), CKPT_OK) << error.text();
+}
+
+Bytes load_object(const Reader& reader, const char* name, uint32_t rank, size_t size,
+                  const std::vector<Setting>& settings = {}) {
+  Bytes data(size, 0xa5);
+  Load load = new_load(reader, settings);
+  Error error;
+  EXPECT_EQ(ckpt_load_add_object(load.get(), name, rank, data.data(), size, error), CKPT_OK) << error.text();
+  EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK) << error.text();
+  return data;
+}
+
+TEST_P(Objects, SharedOnesOfEverySizeComeBackOnEveryRank) {
+  World world(place.uri(), 3, {{"chunk_bytes", 4096}});
+  const std::vector<size_t> sizes = {0, 1, 4095, 4096, 4097, 100000};
+  world.commit("a", {}, [&](uint32_t rank, ckpt_save* save) {
+    for (size_t size : sizes)
+      if (rank != 2)
+        add_object(save, ("o" + std::to_string(size)).c_str(), CKPT_OBJECT_SHARED, pattern(size, size), "text/x");
+  });
+  Reader reader = open_reader(world.store);
+  ASSERT_EQ(ckpt_reader_object_count(reader.get()), sizes.size());
+  Error error;
+  for (size_t size : sizes) {
+    std::string name = "o" + std::to_string(size);
+    ckpt_object_info info{};
+    info.struct_size = sizeof info;
+    ASSERT_EQ(ckpt_reader_object_find(reader.get(), name.c_str(), 17, &info, error), CKPT_OK) << error.text();
+    EXPECT_EQ(info.size, size);
+    EXPECT_EQ(info.scope, CKPT_OBJECT_SHARED);
+    EXPECT_STREQ(info.media_type, "text/x");
+    for (uint32_t rank : {0u, 2u, 17u}) EXPECT_EQ(load_object(reader, name.c_str(), rank, size), pattern(size, size));
+  }
+}
+
+TEST_P(Objects, EachRankGetsItsOwn) {
+  World world(place.uri(), 4, {{"chunk_bytes", 4096}});
+  world.commit("a", {}, [&](uint32_t rank, ckpt_save* save) {
+    add_object(save, "rng", CKPT_OBJECT_PER_RANK, pattern(100 + rank, rank));
+    add_object(save, "loader", CKPT_OBJECT_PER_RANK, pattern(50000 + rank, rank));
+    if (rank == 2) add_object(save, "only", CKPT_OBJECT_PER_RANK, pattern(5, 5));
+  });
+  Reader reader = open_reader(world.store);
+  EXPECT_EQ(ckpt_reader_object_count(reader.get()), 9u);
+  for (uint32_t rank = 0; rank < 4; rank++) {
+    EXPECT_EQ(load_object(reader, "rng", rank, 100 + rank), pattern(100 + rank, rank));
+    EXPECT_EQ(load_object(reader, "loader", rank, 50000 + rank), pattern(50000 + rank, rank));
+  }
+  std::string order;
+  for (uint64_t i = 0; i < 9; i++) {
+    ckpt_object_info info{};
+    info.struct_size = sizeof info;
+    Error error;
+    ASSERT_EQ(ckpt_reader_object_at(reader.get(), i, &info, error), CKPT_OK) << error.text();
+    EXPECT_EQ(info.scope, CKPT_OBJECT_PER_RANK);
+    order += info.name + (":" + std::to_string(info.rank)) + " ";
+  }
+  EXPECT_EQ(order, "loader:0 loader:1 loader:2 loader:3 only:2 rng:0 rng:1 rng:2 rng:3 ");
+}
+
+TEST_P(Objects, AnotherWorldSizeGetsAnErrorOrTheOneOfRankZero) {
+  World world(place.uri(), 2);
+  world.commit("a", {}, [&](uint32_t rank, ckpt_save* save) {
+    add_object(save, "rng", CKPT_OBJECT_PER_RANK, pattern(100, rank));
+    if (rank == 1) add_object(save, "only", CKPT_OBJECT_PER_RANK, pattern(5, 5));
+  });
+  Reader reader = open_reader(world.store);
+  Bytes data(100, 0xa5);
+  Error error;
+  Load strict = new_load(reader);
+  EXPECT_EQ(ckpt_load_add_object(strict.get(), "rng", 2, data.data(), 100, error), CKPT_NOT_FOUND);
+  EXPECT_EQ(error.detail("rank"), "2");
+  EXPECT_EQ(load_object(reader, "rng", 2, 100, {{"object_policy", "rank0"}}), pattern(100, 0));
+  EXPECT_EQ(load_object(reader, "rng", 1, 100, {{"object_policy", "rank0"}}), pattern(100, 1));
+  Load lenient = new_load(reader, {{"object_policy", "rank0"}});
+  EXPECT_EQ(ckpt_load_add_object(lenient.get(), "only", 0, data.data(), 100, error), CKPT_NOT_FOUND)
+      << "rank 0 has none";
+  EXPECT_EQ(ckpt_load_add_object(lenient.get(), "absent", 0, data.data(), 100, error), CKPT_NOT_FOUND);
+  ckpt_object_info info{};
+  info.struct_size = sizeof info;
+  EXPECT_EQ(ckpt_reader_object_find(reader.get(), "rng", 2, &info, error), CKPT_NOT_FOUND);
+  EXPECT_EQ(ckpt_reader_object_at(reader.get(), 3, &info, error), CKPT_NOT_FOUND);
+}
+
+TEST_P(Objects, TooLittleMemoryIsRefusedAndMoreIsLeftAlone) {
+  World world(place.uri(), 1);
+  world.commit("a", {}, [&](uint32_t, ckpt_save* save) { add_object(save, "o", CKPT_OBJECT_SHARED, pattern(64, 1)); });
+  Reader reader = open_reader(world.store);
+  Bytes data(80, 0xa5);
+  Load load = new_load(reader);
+  Error error;
+  EXPECT_EQ(ckpt_load_add_object(load.get(), "o", 0, data.data(), 63, error), CKPT_INVALID);
+  EXPECT_EQ(error.detail("expected"), "64");
+  EXPECT_EQ(error.detail("found"), "63");
+  EXPECT_EQ(ckpt_load_add_object(load.get(), "o", 0, data.data(), 80, error), CKPT_OK);
+  EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK);
+  EXPECT_EQ(Bytes(data.begin(), data.begin() + 64), pattern(64, 1));
+  EXPECT_EQ(Bytes(data.begin() + 64, data.end()), Bytes(16, 0xa5));
+}
+
+TEST_P(Objects, AreCopiedWhenAddedAndNamedOnce) {
+  World world(place.uri(), 1);
+  world.commit("a", {}, [&](uint32_t, ckpt_save* save) {
+    Bytes data = pattern(70000, 1);
+    add_object(save, "o", CKPT_OBJECT_SHARED, data);
+    std::fill(data.begin(), data.end(), static_cast<unsigned char>(0xee));
+    Error error;
+    EXPECT_EQ(ckpt_save_add_object(save, "o", nullptr, CKPT_OBJECT_SHARED, "x", 1, error), CKPT_EXISTS);
+    EXPECT_EQ(ckpt_save_add_object(save, "p", nullptr, 2, "x", 1, error), CKPT_INVALID);
+    EXPECT_EQ(ckpt_save_add_object(save, "p", nullptr, CKPT_OBJECT_SHARED, nullptr, 1, error), CKPT_INVALID);
+    // Tensors and objects have names of their own.
+    add(save, "o", whole(CKPT_DTYPE_U8, {4}), world.keep(pattern(4, 1)));
+  });
+  EXPECT_EQ(load_object(open_reader(world.store), "o", 0, 70000), pattern(70000, 1));
+}
+
+}  // namespace
+}  // namespace ckpt_test

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""The reference reader over golden checkpoints, and over what the library of today writes.
+
+    golden_test.py committed          each tests/golden/r*/NAME is what NAME.json says, and each tests/golden/bad/* is refused
+    golden_test.py fresh MAKE_GOLDEN  the same of a store that MAKE_GOLDEN writes, which `--check-all` finds sound
+"""
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+
+import reference_reader  # noqa: E402  (found by the path above)
+
+IDENTITY = ("label", "run", "step", "world_size")
+
+
+def canonical(values):
+    return json.dumps(values, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+
+
+def compare(directory):
+    """Returns the names of the checkpoints in `directory` that are not what their .json says."""
+    names = sorted(name[:-5] for name in os.listdir(directory) if name.endswith(".json"))
+    assert names, f"{directory}: no goldens"
+    wrong = []
+    for name in names:
+        found = reference_reader.read_checkpoint(os.path.join(directory, name)).dump()
+        found["identity"] = {field: found["identity"][field] for field in IDENTITY}
+        with open(os.path.join(directory, name + ".json"), encoding="utf-8") as file:
+            same = file.read() == canonical(found)
+        print(f"{'ok' if same else 'DIFFERS'}  {name}")
+        if not same:
+            sys.stdout.write(canonical(found))
+            wrong.append(name)
+    return wrong
+
+
+# What the library says by status, the reader says by class.
+ERRORS = {"CORRUPT": reference_reader.CorruptError, "FORMAT": reference_reader.FormatError,
+          "REVISION": reference_reader.RevisionError, "UNSUPPORTED": reference_reader.UnsupportedError,
+          "INCOMPLETE": reference_reader.CorruptError, "ABORTED": reference_reader.NotCommittedError}
+
+
+def refuse(directory):
+    """Every hostile checkpoint STATUS-what must be refused for its reason."""
+    wrong = []
+    for name in sorted(os.listdir(directory)):
+        expected = ERRORS[name.split("-")[0]]
+        try:
+            reference_reader.read_checkpoint(os.path.join(directory, name)).dump()
+            found = "accepted"
+        except reference_reader.CheckpointError as error:
+            found = None if isinstance(error, expected) else f"{type(error).__name__}: {error}"
+        print(f"{found or 'ok'}  {name}")
+        if found:
+            wrong.append(name)
+    return wrong
+
+
+def committed():
+    wrong = []
+    for revision in sorted(name for name in os.listdir(HERE) if name.startswith("r")):
+        wrong += compare(os.path.join(HERE, revision))
+    return wrong + refuse(os.path.join(HERE, "bad"))
+
+
+def fresh(make_golden):
+    with tempfile.TemporaryDirectory() as store:
+        subprocess.run([make_golden, store], check=True)
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            damaged = reference_reader.check_all(store)
+        print(output.getvalue(), end="")
+        return compare(store) + ["--check-all"] * bool(damaged)
+
+
+if __name__ == "__main__":
+    sys.exit(1 if (committed() if sys.argv[1] == "committed" else fresh(sys.argv[2])) else 0)
