@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
 
 #include "machine.h"
 
@@ -11,9 +13,12 @@ namespace ckpt_bench {
 Section run_section(std::string title, std::string limit, uint64_t bytes, unsigned rounds, const std::vector<Contender>& contenders) {
   Section section{.title = std::move(title), .limit = std::move(limit), .bytes = bytes, .rows = {}};
   for (const auto& contender : contenders) section.rows.push_back({.name = contender.name, .seconds = {}, .cpu = {}});
-  for (unsigned round = 0; round < rounds; round++)
-    for (size_t turn = 0; turn < contenders.size(); turn++) {
-      size_t i = (round + turn) % contenders.size();
+  std::vector<size_t> order(contenders.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::mt19937 random(1);
+  for (unsigned round = 0; round < rounds; round++) {
+    std::shuffle(order.begin(), order.end(), random);
+    for (size_t i : order) {
       contenders[i].before();
       {
         PeakMemory memory;
@@ -25,6 +30,7 @@ Section run_section(std::string title, std::string limit, uint64_t bytes, unsign
       contenders[i].after();
       std::fprintf(stderr, "  %s, round %u: %s %.4f s\n", section.title.c_str(), round + 1, contenders[i].name.c_str(), section.rows[i].seconds.back());
     }
+  }
   return section;
 }
 

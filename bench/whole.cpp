@@ -64,9 +64,7 @@ Section bench_save(const Settings& settings, const Folder& folder) {
   Memory source(model.bytes(), Memory::Fill::kRandom);
   std::unique_ptr<Client> client;
   auto back = [&] { back_free_memory(model.bytes() + (1 << 30)); };
-  auto save = [&](std::initializer_list<std::pair<const char*, int64_t>> values) {
-    return timed([&] { call(ckpt_save_run, client->new_save("s", model, source.data(), options_of(values).get()).get()); });
-  };
+  auto save = [&] { return timed([&] { call(ckpt_save_run, client->new_save("s", model, source.data()).get()); }); };
   auto open = [&] {
     back();
     client = std::make_unique<Client>(folder / "store");
@@ -78,8 +76,7 @@ Section bench_save(const Settings& settings, const Folder& folder) {
   };
   auto remove = [&] { folder.remove("raw"); };
   return run_section("Durable save", "raw O_DIRECT", model.bytes(), settings.rounds,
-                     {{"ckpt save", [&] { return save({}); }, open, close},
-                      {"ckpt save, threads=2", [&] { return save({{"threads", 2}}); }, open, close},
+                     {{"ckpt save", save, open, close},
                       {"raw O_DIRECT", [&] { return write_direct(folder / "raw", source.data(), source.size()); }, back, remove},
                       {"raw buffered + fsync", [&] { return write_buffered(folder / "raw", source.data(), source.size()); }, back, remove}});
 }
@@ -97,10 +94,10 @@ Section bench_load(const Settings& settings, const Folder& folder, bool cold) {
     write_direct(folder / "raw", source.data(), source.size());
   }
   Memory target(model.bytes(), Memory::Fill::kZero);
-  auto load = [&](int64_t verify, int64_t threads = 0) {
+  auto load = [&](int64_t verify) {
     return timed([&] {
       Reader reader = client.open_reader();
-      call(ckpt_load_run, new_load(reader, model, target.data(), options_of({{"verify", verify}, {"threads", threads}}).get()).get());
+      call(ckpt_load_run, new_load(reader, model, target.data(), options_of({{"verify", verify}}).get()).get());
     });
   };
   std::string raw = folder / "raw";
@@ -114,7 +111,6 @@ Section bench_load(const Settings& settings, const Folder& folder, bool cold) {
   if (cold) {
     section = run_section("Cold load", "raw O_DIRECT read", model.bytes(), settings.rounds,
                           {{"ckpt load, verified", [&] { return load(1); }, chill},
-                           {"ckpt load, verified, threads=4", [&] { return load(1, 4); }, chill},
                            {"ckpt load, verify=0", [&] { return load(0); }, chill},
                            {"raw O_DIRECT read", [&] { return read_direct(raw, target.data(), target.size()); }, chill},
                            {"raw pread, 2 threads", [&] { return read_buffered(raw, target.data(), target.size()); }, chill}});

@@ -25,7 +25,7 @@
  *   Structs     Set `struct_size = sizeof(the struct)` before any call, zero the rest; fields are only ever appended.
  *   Units       Sizes in bytes; offsets, extents and strides in elements; times in milliseconds, unless a name says
  *               otherwise.
- *   fork        After fork() the child may only free; frees there do nothing, and every other call returns CKPT_FORKED.
+ *   fork        After fork() the child may only free; frees there do nothing, calls that do work return CKPT_FORKED.
  *   Abbreviated statuses: any call may also return INVALID (the caller's mistake), NOMEM, FORKED and INTERNAL (ours).
  */
 #ifndef CKPT_H
@@ -216,7 +216,8 @@ typedef struct ckpt_checkpoint_info {
   char writer[64];                                /* "ckpt 0.1.0" */
 } ckpt_checkpoint_info;
 
-/* A snapshot of all checkpoints and attempts, oldest first: by run, then token, sequence. Statuses: IO. */
+/* A snapshot of all checkpoints and attempts, oldest first: by run, then token, sequence.
+ * Statuses: NOT_FOUND (no such directory), IO. */
 typedef struct ckpt_list ckpt_list;
 CKPT_API ckpt_status ckpt_store_list(const ckpt_store *store, ckpt_list **out, ckpt_error **err);
 CKPT_API size_t ckpt_list_count(const ckpt_list *list);
@@ -478,8 +479,8 @@ CKPT_API ckpt_status ckpt_load_new(ckpt_load **out, const ckpt_reader *reader, c
 
 /* Asks for a region of a tensor or alias in caller memory; resharding is asking for another box than was saved.
  * `desc->shape` must be the tensor's shape and `desc->dtype` its dtype (or CKPT_TENSOR_CONVERT set): MISMATCH.
- * A name that the checkpoint lacks is reported by run or start, by option `strict`. Where strides make elements of the
- * memory overlap, which one stays is undefined. */
+ * A name that the checkpoint lacks is reported by run or start, by option `strict`. A stride of 0 is INVALID
+ * here; where other strides make elements of the memory overlap, which one stays is undefined. */
 CKPT_API ckpt_status ckpt_load_add_tensor(ckpt_load *load, const char *name, const ckpt_tensor_desc *desc, void *data,
                                           uint64_t data_bytes, int32_t device_type, int32_t device_id,
                                           ckpt_error **err);

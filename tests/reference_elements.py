@@ -7,7 +7,7 @@ from math import prod
 
 import xxhash
 
-from reference_grammar import CorruptError, UnsupportedError, require
+from reference_grammar import CorruptError, FormatError, UnsupportedError, require
 
 MAX_IN_MEMORY = 1 << 32  # of this program, not of the format: a view may repeat one element 2^60 times
 
@@ -110,20 +110,20 @@ def lz4_block(data, raw_size):
         while True:
             token, at = data[at], at + 1
             literals = more(token >> 4)
-            require(at + literals <= len(data), "LZ4 literals beyond the block", CorruptError)
+            require(at + literals <= len(data), "LZ4 literals beyond the block", FormatError)
             out += data[at:at + literals]
             at += literals
             if at == len(data):
                 break
             distance, at = data[at] | data[at + 1] << 8, at + 2
             length = more(token & 15) + 4
-            require(0 < distance <= len(out), f"LZ4 match {distance} bytes back at {len(out)}", CorruptError)
-            require(len(out) + length <= raw_size, "LZ4 block is longer than its raw size", CorruptError)
+            require(0 < distance <= len(out), f"LZ4 match {distance} bytes back at {len(out)}", FormatError)
+            require(len(out) + length <= raw_size, "LZ4 block is longer than its raw size", FormatError)
             match = out[len(out) - distance:len(out) - distance + length]
             out += (match * (length // len(match) + 1))[:length]
     except IndexError:
-        raise CorruptError("LZ4 block ends early") from None
-    require(len(out) == raw_size, f"LZ4 block of {len(out)} bytes, expected {raw_size}", CorruptError)
+        raise FormatError("LZ4 block ends early") from None
+    require(len(out) == raw_size, f"LZ4 block of {len(out)} bytes, expected {raw_size}", FormatError)
     return bytes(out)
 
 

@@ -18,7 +18,7 @@ class FormatError(CheckpointError):
 
 
 class CorruptError(CheckpointError):
-    """Not the bytes that were written: a magic, checksum, digest or zero byte is wrong, a file is cut or missing."""
+    """Not the bytes that were written: a checksum, digest or zero byte is wrong, a part is cut or missing."""
 
 
 class RevisionError(CheckpointError):

@@ -102,7 +102,7 @@ class Rules:
         ix, bits, elements = self.index, tensor.dtype % 256, prod(shape)
         self.part(segment.part, where)
         known = segment.kind <= 1 and segment.codec <= 1 and segment.filter <= 2
-        require(known, f"{where}: unknown kind, codec or filter")
+        require(known, f"{where}: unknown kind, codec or filter", UnsupportedError)
         require(segment.filter_width in ((1, 2, 4, 8) if segment.filter else (0,)),
                 f"{where}: filter {segment.filter} of width {segment.filter_width}")
         numbers = ix.geometry(tensor, segment)
@@ -194,17 +194,17 @@ class Rules:
 
 class Manifest:
     def __init__(self, data, where="MANIFEST"):
-        require(len(data) >= 72, f"{where}: {len(data)} bytes, at least 72 expected", CorruptError)
+        require(len(data) >= 72, f"{where}: {len(data)} bytes, at least 72 expected")
         trailer = data[-72:]
         index_size, summary_size, index_digest, summary_digest, kind, revision, magic, checksum = struct.unpack(
             "<QQ16s16sII8sQ", trailer)
-        require(magic == b"CKPTMANI", f"{where}: magic {magic!r}", CorruptError)
+        require(magic == b"CKPTMANI", f"{where}: magic {magic!r}")
         check_sum(trailer[:64], checksum, f"{where}: trailer")
         require(revision <= REVISION, f"{where}: revision {revision}, known up to {REVISION}", RevisionError)
         require(kind in (1, 2), f"{where}: kind {kind}")
         begin = (index_size + 7) // 8 * 8
         end = begin + (summary_size + 7) // 8 * 8
-        require(end + 72 == len(data), f"{where}: {len(data)} bytes, the trailer says {end + 72}", CorruptError)
+        require(end + 72 == len(data), f"{where}: {len(data)} bytes, the trailer says {end + 72}")
         index, summary = data[:index_size], data[begin:begin + summary_size]
         for piece, digest in ((index, index_digest), (summary, summary_digest)):
             require(digest_of(piece) == digest, f"{where}: digest does not match", CorruptError)
@@ -272,7 +272,7 @@ class Part:
         require(len(data) == record.size, f"{where}: {len(data)} bytes, expected {record.size}", CorruptError)
         self.check_header(record, summary)
         self.index_offset, index_size, digest, save_id, magic, checksum = struct.unpack("<QQ16s16s8sQ", data[-64:])
-        require(magic == b"CKPTTAIL", f"{where}: trailer magic {magic!r}", CorruptError)
+        require(magic == b"CKPTTAIL", f"{where}: trailer magic {magic!r}")
         check_sum(data[-64:-8], checksum, f"{where}: trailer")
         self.index_end = self.index_offset + index_size
         require(self.index_offset % 64 == 0 and PAGE <= self.index_offset and self.index_end <= len(data) - 64,
@@ -289,7 +289,7 @@ class Part:
     def check_header(self, record, summary):
         magic, revision, start, save_id, rank, world, store_id, token, attempt, checksum = struct.unpack(
             "<8sII16sII16sQQQ", self.data[:80])
-        require(magic == b"CKPTPART", f"{self.where}: magic {magic!r}", CorruptError)
+        require(magic == b"CKPTPART", f"{self.where}: magic {magic!r}")
         check_sum(self.data[:72], checksum, f"{self.where}: header")
         require(revision <= REVISION, f"{self.where}: revision {revision}, known up to {REVISION}", RevisionError)
         require(start == PAGE, f"{self.where}: data may start at {start}, expected {PAGE}")

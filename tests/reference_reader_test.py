@@ -312,7 +312,7 @@ class ReadsWhatWasComposed(Folder):
         self.assertEqual(got.attrs(), {"framework": "none\nat all"})
         self.assertEqual(got.attrs(b"a/box"), {"layout": "columns"})
         dump = got.dump()
-        self.assertEqual(dump["tensors"]["sixes"]["dtype"], "float6_e2m3fn")
+        self.assertEqual(dump["tensors"]["sixes"]["dtype"], "f6_e2m3fn")
         self.assertEqual(dump["aliases"]["a/transposed"]["shape"], [6, 4])
         self.assertEqual(dump["identity"]["session_id"], SESSION.hex())
 
@@ -390,7 +390,7 @@ class NoticesEveryChangedByte(Folder):
             for changed in (b"", data[:-1], data[:len(data) // 2], data + bytes(1), data + bytes(4096)):
                 with open(os.path.join(self.folder, name), "wb") as out:
                     out.write(changed)
-                with self.assertRaises(reader.CorruptError):
+                with self.assertRaises((reader.CorruptError, reader.FormatError)):
                     reader.read_checkpoint(self.folder)
             write_checkpoint(self.folder)
 
@@ -481,7 +481,8 @@ class RefusesBrokenRules(unittest.TestCase):
         for name, (message, change) in BROKEN.items():
             content = copy.deepcopy(CONTENT)
             change(content)
-            with self.subTest(name), self.assertRaisesRegex(reader.FormatError, message):
+            error = reader.UnsupportedError if message == "unknown" else reader.FormatError
+            with self.subTest(name), self.assertRaisesRegex(error, message):
                 reader.Manifest(manifest_of(content))
 
     def test_of_the_summary(self):
@@ -577,7 +578,7 @@ class Pieces(unittest.TestCase):
         for block, size in ((b"", 0), (b"\x10", 1), (b"\x20a", 2), (b"\x10a\x02\x00", 5), (b"\x10a\x00\x00\x00", 5),
                             (b"\x10a\x01\x00", 5), (b"\x10a\x01", 5), (b"\x10a", 2), (b"\xf0\xff", 300),
                             (b"\x1fa\x01\x00\xff", 99)):
-            with self.subTest(block), self.assertRaises(reader.CorruptError):
+            with self.subTest(block), self.assertRaises(reader.FormatError):
                 elements.lz4_block(block, size)
 
     def test_flat_ranges_become_the_boxes_that_hold_the_same_elements(self):

@@ -68,6 +68,9 @@ Result<Summary> decode_summary(Bytes bytes) {
   return summary;
 }
 
+// FlatBuffers' verifier checks where a vector starts, not that its structs are aligned.
+static bool aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 8 == 0; }
+
 template <typename T>
 static std::span<const T> records(const flatbuffers::Vector<const T*>* vector) {
   if (!vector) return {};
@@ -94,6 +97,14 @@ Result<Index> Index::open(Bytes bytes, IndexKind kind) {
   index.aliases = records(root->aliases());
   index.attrs = records(root->attrs());
   index.groups = records(root->groups());
+  for (const void* data :
+       {static_cast<const void*>(index.numbers.data()), static_cast<const void*>(index.parts.data()),
+        static_cast<const void*>(index.tensors.data()), static_cast<const void*>(index.segments.data()),
+        static_cast<const void*>(index.chunks.data()), static_cast<const void*>(index.objects.data()),
+        static_cast<const void*>(index.aliases.data()), static_cast<const void*>(index.groups.data())})
+    if (!aligned(data)) return Status(CKPT_FORMAT, "a vector of the index is not aligned to 8 bytes");
+  if (reinterpret_cast<uintptr_t>(index.attrs.data()) % alignof(fb::Attr) != 0)
+    return Status(CKPT_FORMAT, "the attributes of the index are not aligned");
   if ((root->tables() && root->tables()->size()) || (root->parity() && root->parity()->size()))
     return Status(CKPT_UNSUPPORTED, "holds sparse tables or parity, which this library does not read yet");
   CKPT_TRY(index.validate(kind));

@@ -68,8 +68,9 @@ Result<size_t> file_of(const ckpt_reader* reader, const std::string& tensor, siz
   const char* end = text + std::strlen(text);
   const auto [stop, error] = std::from_chars(text, end, file);
   if (error == std::errc() && stop == end && file < file_count) return file;
-  return tensor_error(CKPT_FORMAT, tensor,
-                      strprintf("attribute %s: expected a number below %zu, found ", kFileAttr, file_count) + shown(text));
+  return tensor_error(
+      CKPT_FORMAT, tensor,
+      strprintf("attribute %s: expected a number below %zu, found ", kFileAttr, file_count) + shown(text));
 }
 
 Result<std::optional<StringMap>> metadata_of(const ckpt_reader* reader, size_t file, size_t file_count) {

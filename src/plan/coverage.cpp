@@ -32,8 +32,8 @@ constexpr size_t kFewItems = 8;
 Status doubly_held(const Shape& shape, std::span<const Region> regions, std::pair<size_t, size_t> culprits) {
   auto [first, second] = std::minmax(culprits.first, culprits.second);
   return Status(CKPT_MISMATCH, strprintf("regions %zu (%s) and %zu (%s) of shape %s hold the same elements", first,
-                                      to_text(regions[first]).c_str(), second, to_text(regions[second]).c_str(),
-                                      to_text(shape).c_str()))
+                                         to_text(regions[first]).c_str(), second, to_text(regions[second]).c_str(),
+                                         to_text(shape).c_str()))
       .with("first", first)
       .with("second", second);
 }

@@ -44,6 +44,9 @@ std::vector<Piece> deal(std::span<const DealEntry> entries, uint32_t index, uint
 // The declaration list of a group (FORMAT §6), the same bytes for any order of the entries.
 std::vector<std::byte> declaration_list(std::span<const DealEntry> entries);
 
+// The size of the longest run of whole entries at the front of a list that takes at most `limit` bytes.
+size_t declarations_within(Bytes list, size_t limit);
+
 struct Declared {
   std::string name;
   uint16_t dtype;

@@ -148,6 +148,18 @@ std::vector<std::byte> declaration_list(std::span<const DealEntry> entries) {
   return list;
 }
 
+size_t declarations_within(Bytes list, size_t limit) {
+  Reader in{list};
+  size_t size = 0;
+  while (!in.rest.empty()) {
+    Declared entry;
+    uint64_t bytes = 0;
+    if (!read_entry(in, &entry, &bytes).ok() || list.size() - in.rest.size() > limit) break;
+    size = list.size() - in.rest.size();
+  }
+  return size;
+}
+
 Result<std::vector<Declared>> parse_declaration_list(Bytes list) {
   std::vector<Declared> entries;
   Reader in{list};
@@ -162,7 +174,7 @@ Result<std::vector<Declared>> parse_declaration_list(Bytes list) {
       status = Status(CKPT_FORMAT, "the entry is out of order");
     if (!status.ok())
       return Status(CKPT_FORMAT, strprintf("declaration list, entry %zu at byte %zu: %s", entries.size(), offset,
-                                        status.message().c_str()))
+                                           status.message().c_str()))
           .with("offset", offset);
     entries.push_back(std::move(entry));
     earlier_bytes = bytes;

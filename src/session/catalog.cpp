@@ -62,6 +62,7 @@ Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view i
   auto slot = read_slot_tail(**file);
   if (!slot.ok()) {
     if (slot.status().code() == CKPT_IO || slot.status().code() == CKPT_NOMEM) return std::move(slot).status();
+    if (slot.status().code() == CKPT_GONE) return Status(CKPT_NOT_FOUND, slot.status().message());  // removed meanwhile
     return entry_without_record(
         store, id, Status(slot.status()).in(store.path(slot_key(id))).with("path", store.path(slot_key(id))));
   }
@@ -233,7 +234,8 @@ static void put_text(char (&out)[N], std::string_view text) {
 void fill_info(const CheckpointEntry& entry, ckpt_checkpoint_info* out) {
   const format::Summary& summary = entry.summary;
   out->state = entry.state;
-  out->flags = (entry.foreign ? uint32_t{CKPT_CHECKPOINT_FOREIGN} : 0u) | (summary.rebuilt ? uint32_t{CKPT_CHECKPOINT_REBUILT} : 0u);
+  out->flags = (entry.foreign ? uint32_t{CKPT_CHECKPOINT_FOREIGN} : 0u) |
+               (summary.rebuilt ? uint32_t{CKPT_CHECKPOINT_REBUILT} : 0u);
   out->revision = summary.revision;
   out->step = summary.step;
   out->token = summary.token;

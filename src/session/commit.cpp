@@ -9,7 +9,9 @@
 
 namespace ckpt::session {
 
-static std::string slot_key(const Attempt& attempt) { return attempt.directory + "/" + std::string(format::kManifestName); }
+static std::string slot_key(const Attempt& attempt) {
+  return attempt.directory + "/" + std::string(format::kManifestName);
+}
 
 static std::string attempt_record_key(const Session& session, const Attempt& attempt) {
   return format::attempt_key(session.plan().token, attempt.number, attempt.label);

@@ -83,7 +83,8 @@ static Status deal_group(const SaveContent& content, const GroupKey& key, const 
                   .list = plan::declaration_list(entries)};
   group.digest = format::xxh3_128(group.list);
   // The list only explains a mismatch; the digest of the whole finds it.
-  if (group.list.size() > kMaxChunkBytes) group.list.resize(kMaxChunkBytes);
+  uint64_t limit = std::min(options.block_bytes, kMaxChunkBytes);
+  if (group.list.size() > limit) group.list.resize(plan::declarations_within(group.list, limit));
   groups->push_back(std::move(group));
   return Ok();
 }
@@ -161,7 +162,9 @@ Result<PartLayout> lay_out(const SaveContent& content, const LayoutOptions& opti
   for (const auto& [name, object] : content.objects) {
     bool written = (object.scope == CKPT_OBJECT_PER_RANK || options.rank == 0) && object.data.size() > kMaxInlineObject;
     layout.object_items.push_back(written ? layout.items.size() : kNoItem);
-    if (written) add_item(&layout, Item{.tensor = nullptr, .units = {}, .bytes = object.data, .size = object.data.size()}, options.chunk_bytes);
+    if (written)
+      add_item(&layout, Item{.tensor = nullptr, .units = {}, .bytes = object.data, .size = object.data.size()},
+               options.chunk_bytes);
   }
   for (auto& group : layout.groups) {
     group.item = layout.items.size();

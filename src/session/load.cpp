@@ -58,6 +58,11 @@ Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, voi
   if (begun_) return Status(CKPT_INVALID, "the load has begun; nothing can be added");
   auto want = read_desc(desc, data, data_bytes);
   if (!want.ok()) return std::move(want).status().in("tensor " + quoted(name)).with("tensor", std::string(name));
+  for (int i = 0; i < want->memory_extent.ndim; i++)
+    if (want->memory.strides[static_cast<size_t>(i)] == 0 && want->memory_extent[i] > 1)
+      return Status(CKPT_INVALID, strprintf("tensor %s: stride 0 in dimension %d would write elements over each other",
+                                            quoted(name).c_str(), i))
+          .with("tensor", std::string(name));
   asked_.emplace_back(name);
   Checkpoint::Named named = checkpoint_->find(name);
   if (!named.tensor) {

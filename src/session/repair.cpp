@@ -1,7 +1,6 @@
 // Rebuilding a MANIFEST from parts: the same pure merge as the commit, so the same bytes.
 #include <algorithm>
 
-
 #include "format/names.h"
 #include "session/merge.h"
 #include "session/verify.h"

@@ -12,9 +12,6 @@
 
 namespace ckpt::session {
 
-// More than a small machine has cores: while some hash, the others keep the disk busy (bench/RESULTS.md).
-static constexpr int64_t kThreads = 4;
-
 Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<Session> session, std::string_view label, int64_t step,
                                          const Options& options) {
   CKPT_TRY(format::check_label(label));
@@ -32,12 +29,11 @@ Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<Session> session, std::
             .with("found", std::to_string(options.integer(key)));
     }
   std::shared_ptr<Save> save(new Save);
-  int64_t threads = options.integer("threads");
   save->step_ = step;
   save->settings_ = {.compression = options.str("compression"),
                      .on_existing = options.str("on_existing"),
                      .protect = options.str("protect"),
-                     .threads = thread_count(threads ? threads : kThreads),
+                     .threads = thread_count(options.integer("threads")),
                      .staging_bytes = static_cast<uint64_t>(options.integer("staging_bytes")),
                      .timeout_ms = options.integer("timeout_ms"),
                      .keep_last = options.integer("keep_last"),
@@ -147,7 +143,8 @@ Status Save::check_attr_owners() const {
   return Ok();
 }
 
-// Sorts numbers and then moves each tensor once, along the cycles of the order: sorting would move all of them log n times.
+// Sorts numbers and then moves each tensor once, along the cycles of the order: sorting would move all of them log n
+// times.
 static void sort_by_name(std::deque<SaveTensor>& tensors) {
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});

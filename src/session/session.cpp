@@ -44,7 +44,9 @@ Result<SessionPlan> parse_session_string(std::string_view text) {
   if (fields.size() != 9 || fields[8] != checksum_of(text.substr(0, text.size() - fields[8].size())) ||
       fields[0] != "ckpt1" || !format::check_run(fields[1]).ok() || !parse_number(fields[2], &plan.token) ||
       !parse_number(fields[3], &plan.world_size) || !session_id.ok() || !store_id.ok() ||
-      !parse_number(fields[6], &plan.chunk_bytes) || !parse_number(fields[7], &plan.large_tensor_bytes))
+      !parse_number(fields[6], &plan.chunk_bytes) || !parse_number(fields[7], &plan.large_tensor_bytes) ||
+      plan.world_size == 0 || plan.chunk_bytes == 0 || plan.chunk_bytes % kAlign != 0 ||
+      plan.chunk_bytes > kMaxChunkBytes || plan.large_tensor_bytes == 0)
     return Status(CKPT_INVALID, "not a session string of protocol ckpt1: \"" + std::string(text.substr(0, 200)) + "\"");
   plan.run = fields[1];
   plan.session_id = *session_id;
@@ -180,8 +182,10 @@ Status Session::join(const char* session_string, uint32_t world_size, const Opti
 
 static std::optional<SessionPlan> read_owner(store::Store& store, uint64_t token, Status* failure) {
   auto record = store.get(format::owner_key(token), 4096);
-  if (!record.ok() && record.status().code() != CKPT_NOT_FOUND) *failure = std::move(record).status();
-  if (!record.ok()) return std::nullopt;
+  if (!record.ok()) {
+    if (record.status().code() != CKPT_NOT_FOUND) *failure = std::move(record).status();
+    return std::nullopt;
+  }
   std::string_view text = as_text(*record);
   auto plan = parse_session_string(text.substr(0, text.find('\n')));
   if (!plan.ok()) return std::nullopt;  // somebody else's file
@@ -249,28 +253,44 @@ Status Session::close_older_attempts() {
     if (!record || record->token >= plan_.token) continue;
     std::string key = format::attempt_key(record->token, record->attempt, record->label);
     auto text = store_->get(key, 4096);
-    if (!text.ok() || as_text(*text) != plan_.run + "\n") continue;
-    std::string directory = format::checkpoint_dir(record->label, record->token, record->attempt);
-    format::Tombstone tombstone{
-        .save_id = {},
-        .rank = 0,
-        .status = CKPT_FENCED,
-        .reason = strprintf("closed by session %llu", static_cast<unsigned long long>(plan_.token)),
-        .closed_by_token = plan_.token};
-    Status closed = close_attempt(*store_, directory, tombstone);
-    if (closed.ok()) {
-      auto entry = read_entry(*store_, directory);
-      if (entry.ok() && entry->state == CKPT_CHECKPOINT_ABORTED)
-        CKPT_TRY(discard_directory(*store_, directory));
-      else if (!entry.ok() && entry.status().code() != CKPT_NOT_FOUND)
-        return std::move(entry).status();
-    } else if (closed.code() != CKPT_NOT_FOUND) {
-      return closed;
+    if (!text.ok()) continue;
+    if (as_text(*text) == plan_.run + "\n") {
+      CKPT_ASSIGN(bool finished,
+                  close_older_attempt(format::checkpoint_dir(record->label, record->token, record->attempt)));
+      if (!finished) continue;
+    } else if (!text->empty() || !is_abandoned(record->token)) {
+      continue;
     }
     Status removed = store_->remove(key, false);
     if (!removed.ok() && removed.code() != CKPT_NOT_FOUND) return removed;
   }
   return Ok();
+}
+
+// A record appears with its content; an empty file is what a crash left of one. Whose it was, the owner's record tells.
+bool Session::is_abandoned(uint64_t token) const {
+  Status unreadable;
+  auto owner = read_owner(*store_, token, &unreadable);
+  return unreadable.ok() && (!owner || owner->run == plan_.run);
+}
+
+// False: not now; the record must stay for the next session.
+Result<bool> Session::close_older_attempt(const std::string& directory) {
+  format::Tombstone tombstone{
+      .save_id = {},
+      .rank = 0,
+      .status = CKPT_FENCED,
+      .reason = strprintf("closed by session %llu", static_cast<unsigned long long>(plan_.token)),
+      .closed_by_token = plan_.token};
+  Status closed = close_attempt(*store_, directory, tombstone);
+  // A network file system also says "not found" of a stale handle.
+  if (closed.code() == CKPT_NOT_FOUND) return store_->list(directory).status().code() == CKPT_NOT_FOUND;
+  CKPT_TRY(std::move(closed));
+  auto entry = read_entry(*store_, directory);
+  if (!entry.ok() && entry.status().code() != CKPT_NOT_FOUND) return std::move(entry).status();
+  if (!entry.ok()) return store_->list(directory).status().code() == CKPT_NOT_FOUND;
+  if (entry->state == CKPT_CHECKPOINT_ABORTED) CKPT_TRY(discard_directory(*store_, directory));
+  return entry->state != CKPT_CHECKPOINT_OPEN;
 }
 
 // The newest owner file is enough to fence all older ones; the rest, and their claims, are litter.

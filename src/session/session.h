@@ -68,6 +68,8 @@ class Session {
   Status own_run();
   Status claim();
   Status close_older_attempts();
+  Result<bool> close_older_attempt(const std::string& directory);
+  bool is_abandoned(uint64_t token) const;
   Status forget_older_owners();
 
   std::shared_ptr<store::Store> store_;

@@ -235,8 +235,8 @@ Status PartVerifier::verify(uint32_t number, std::vector<OwnedChunk> chunks) {
     // Still open here, but no longer there.
     if (status.code() == CKPT_NOT_FOUND) status = checkpoint_.at_part(std::move(status), number);
     if (status.code() == CKPT_IO || status.code() == CKPT_GONE) return status;
-    report(part_finding(status, number,
-                        status.code() == CKPT_INCOMPLETE ? CKPT_FINDING_MISSING : CKPT_FINDING_DAMAGED));
+    report(
+        part_finding(status, number, status.code() == CKPT_INCOMPLETE ? CKPT_FINDING_MISSING : CKPT_FINDING_DAMAGED));
     // The manifest still tells where the chunks are; what follows them may be lists and an index.
     index_offset = chunks_.empty() ? kAlign : chunks_.back().chunk->offset() + chunks_.back().chunk->stored_size();
   } else {

@@ -48,6 +48,23 @@ struct State {
   std::vector<Bytes> memory;
 };
 
+// What the ranks declare of a replica group is itself larger than a block here.
+TEST_P(Async, TheBudgetHoldsForVeryManyNames) {
+  World world(place.uri(), 2);
+  const Bytes data = pattern(4, 1);
+  std::vector<std::thread> ranks;
+  for (uint32_t rank = 0; rank < 2; rank++)
+    ranks.emplace_back([&, rank] {
+      Save save = new_save(world.sessions[rank], "many", {{"staging_bytes", static_cast<int64_t>(kBudget)}});
+      for (int i = 0; i < 60000; i++)
+        add(save.get(), "layer.with.a.name.of.the.usual.length." + std::to_string(i), whole(CKPT_DTYPE_F32, {1}), data);
+      Job job = start(save);
+      EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_OK);
+      EXPECT_LE(stats_of(job).staging_peak_bytes, kBudget);
+    });
+  for (auto& rank : ranks) rank.join();
+}
+
 TEST_P(Async, MemoryIsTheCallersOnceStagedAndTheBudgetHolds) {
   World world(place.uri(), 1);
   const State original(1);

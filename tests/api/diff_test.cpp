@@ -21,7 +21,8 @@ class Diff : public ::testing::Test {
   }
   template <typename T>
   static Tensor values(const char* name, int32_t dtype, const std::vector<T>& data) {
-    Tensor tensor{name, dtype, {static_cast<int64_t>(data.size())}, Split::kFlat, ckpt_golden::Bytes(data.size() * sizeof(T))};
+    Tensor tensor{
+        name, dtype, {static_cast<int64_t>(data.size())}, Split::kFlat, ckpt_golden::Bytes(data.size() * sizeof(T))};
     std::memcpy(tensor.bytes.data(), data.data(), tensor.bytes.size());
     return tensor;
   }
@@ -32,7 +33,10 @@ class Diff : public ::testing::Test {
     Reader left = open(save(first)), right = open(save(b));
     ckpt_report* report = nullptr;
     Error error;
-    EXPECT_EQ(ckpt_reader_diff(left.get(), right.get(), options({{"values", with_values ? 1 : 0}}).get(), &report, error), CKPT_OK) << error.text();
+    EXPECT_EQ(
+        ckpt_reader_diff(left.get(), right.get(), options({{"values", with_values ? 1 : 0}}).get(), &report, error),
+        CKPT_OK)
+        << error.text();
     Report owner(report);
     return findings_of(report);
   }
@@ -77,8 +81,10 @@ TEST_F(Diff, ShardingChunksAndCompressionAreNoDifference) {
   Contents a = sample_contents("auto"), b = sample_contents("none");
   b.number_options["chunk_bytes"] = 8192;
   for (Tensor& tensor : b.tensors)
-    if (tensor.split == Split::kColumns) tensor.split = Split::kRows;
-    else if (tensor.split == Split::kRows || tensor.split == Split::kReplicated) tensor.split = tensor.name == "packed" ? Split::kLast : Split::kFlat;
+    if (tensor.split == Split::kColumns)
+      tensor.split = Split::kRows;
+    else if (tensor.split == Split::kRows || tensor.split == Split::kReplicated)
+      tensor.split = tensor.name == "packed" ? Split::kLast : Split::kFlat;
   auto found = diff(a, b);
   EXPECT_TRUE(found.empty()) << to_text(found);
   b.world = 1;
@@ -170,10 +176,10 @@ TEST_F(Diff, ManyPiecesGiveOneFinding) {
 
 TEST_F(Diff, StructureIsComparedBeforeValues) {
   Contents a = small(), b = small();
-  a.tensors = {values<float>("both", CKPT_DTYPE_F32, {1}), values<float>("gone", CKPT_DTYPE_F32, {1}), values<float>("retyped", CKPT_DTYPE_F32, {1}),
-               values<float>("reshaped", CKPT_DTYPE_F32, {1, 2})};
-  b.tensors = {values<float>("both", CKPT_DTYPE_F32, {1}), values<float>("new", CKPT_DTYPE_F32, {1}), values<int32_t>("retyped", CKPT_DTYPE_I32, {1}),
-               values<float>("reshaped", CKPT_DTYPE_F32, {1, 2, 3})};
+  a.tensors = {values<float>("both", CKPT_DTYPE_F32, {1}), values<float>("gone", CKPT_DTYPE_F32, {1}),
+               values<float>("retyped", CKPT_DTYPE_F32, {1}), values<float>("reshaped", CKPT_DTYPE_F32, {1, 2})};
+  b.tensors = {values<float>("both", CKPT_DTYPE_F32, {1}), values<float>("new", CKPT_DTYPE_F32, {1}),
+               values<int32_t>("retyped", CKPT_DTYPE_I32, {1}), values<float>("reshaped", CKPT_DTYPE_F32, {1, 2, 3})};
   auto found = diff(a, b, false);
   ASSERT_EQ(found.size(), 4u) << to_text(found);
   EXPECT_EQ(found[0].name + std::to_string(found[0].kind), "gone" + std::to_string(CKPT_FINDING_MISSING));

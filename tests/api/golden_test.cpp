@@ -1,4 +1,5 @@
-// Checkpoints of every revision that was ever written open for ever, and hold what they held; hostile ones are refused for their reason.
+// Checkpoints of every revision that was ever written open for ever, and hold what they held; hostile ones are refused
+// for their reason.
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -18,7 +19,8 @@ const std::string kGolden = std::string(CKPT_SOURCE_DIR) + "/tests/golden/";
 std::vector<std::string> names_in(const std::string& directory, const std::string& ending) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(directory))
-    if (std::string name = entry.path().filename(); name.ends_with(ending)) names.push_back(name.substr(0, name.size() - ending.size()));
+    if (std::string name = entry.path().filename(); name.ends_with(ending))
+      names.push_back(name.substr(0, name.size() - ending.size()));
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -53,7 +55,8 @@ json loaded_tensor(const ckpt_reader* reader, const ckpt_tensor_info& info) {
   Error error;
   EXPECT_EQ(ckpt_load_new(&raw, reader, nullptr, error), CKPT_OK) << error.text();
   Load load(raw);
-  EXPECT_EQ(ckpt_load_add_tensor(raw, info.name, &desc, bytes.data(), bytes.size(), CKPT_DEVICE_CPU, 0, error), CKPT_OK) << error.text();
+  EXPECT_EQ(ckpt_load_add_tensor(raw, info.name, &desc, bytes.data(), bytes.size(), CKPT_DEVICE_CPU, 0, error), CKPT_OK)
+      << error.text();
   EXPECT_EQ(ckpt_load_run(raw, error), CKPT_OK) << info.name << ": " << error.text();
   return {{"attrs", attrs_of(reader, info.name)},
           {"dtype", dtype_text(info.dtype)},
@@ -67,7 +70,8 @@ json loaded_object(const ckpt_reader* reader, const ckpt_object_info& info) {
   Error error;
   EXPECT_EQ(ckpt_load_new(&raw, reader, nullptr, error), CKPT_OK) << error.text();
   Load load(raw);
-  EXPECT_EQ(ckpt_load_add_object(raw, info.name, info.rank, bytes.data(), bytes.size(), error), CKPT_OK) << error.text();
+  EXPECT_EQ(ckpt_load_add_object(raw, info.name, info.rank, bytes.data(), bytes.size(), error), CKPT_OK)
+      << error.text();
   EXPECT_EQ(ckpt_load_run(raw, error), CKPT_OK) << info.name << ": " << error.text();
   return {{"name", info.name},
           {"rank", info.scope == CKPT_OBJECT_PER_RANK ? json(info.rank) : json(nullptr)},
@@ -80,7 +84,8 @@ json contents_of(const ckpt_reader* reader) {
   ckpt_checkpoint_info about{};
   about.struct_size = sizeof about;
   EXPECT_EQ(ckpt_reader_info(reader, &about, nullptr), CKPT_OK);
-  json out = {{"identity", {{"label", about.label}, {"run", about.run}, {"step", about.step}, {"world_size", about.world_size}}},
+  json out = {{"identity",
+               {{"label", about.label}, {"run", about.run}, {"step", about.step}, {"world_size", about.world_size}}},
               {"attrs", attrs_of(reader, nullptr)},
               {"tensors", json::object()},
               {"aliases", json::object()},

@@ -304,7 +304,7 @@ ckpt_job_stats load_stats(const Reader& reader, const ckpt_tensor_desc& desc, By
 }
 
 TEST_P(Reading, AtMostTwoChunksMoreThanAskedForEachContiguousRun) {
-  const uint64_t kChunk = 4096;
+  const int64_t kChunk = 4096;
   const Ints shape = {60, 70, 50};
   World world(place.uri(), 3, {{"chunk_bytes", kChunk}, {"large_tensor_bytes", 8192}});
   Bytes data = pattern(static_cast<size_t>(volume(shape)) * 4, 1);
@@ -331,7 +331,8 @@ TEST_P(Reading, AtMostTwoChunksMoreThanAskedForEachContiguousRun) {
       EXPECT_GE(stats.run_count, 1u);
       // A box falls into at most one run for each of its rows and each of its crossings into another part.
       EXPECT_LE(stats.run_count, 4 * static_cast<uint64_t>(want.extent[0] * want.extent[1]));
-      EXPECT_LE(stats.bytes_read, stats.bytes_requested + 2 * kChunk * stats.run_count) << label << " " << i;
+      EXPECT_LE(stats.bytes_read, stats.bytes_requested + 2 * static_cast<uint64_t>(kChunk) * stats.run_count)
+          << label << " " << i;
     }
   }
 }

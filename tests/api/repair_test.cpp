@@ -24,11 +24,14 @@ struct Repaired {
 Repaired repair(const Sample& sample, const std::vector<Setting>& settings, const std::string& id) {
   ckpt_report* report = nullptr;
   Error error;
-  ckpt_status status = ckpt_store_repair(sample.store(), id.c_str(), settings.empty() ? nullptr : options(settings).get(), &report, error);
+  ckpt_status status = ckpt_store_repair(sample.store(), id.c_str(),
+                                         settings.empty() ? nullptr : options(settings).get(), &report, error);
   Report owner(report);
   return {status, error.text(), report ? findings_of(report) : std::vector<Found>{}};
 }
-Repaired repair(const Sample& sample, const std::vector<Setting>& settings) { return repair(sample, settings, sample.id()); }
+Repaired repair(const Sample& sample, const std::vector<Setting>& settings) {
+  return repair(sample, settings, sample.id());
+}
 
 std::vector<std::string> names_in(const std::string& directory) {
   std::vector<std::string> names;
@@ -189,7 +192,8 @@ TEST(Repair, AttemptThatNeverCommittedNeedsForceAndIsMarked) {
   std::string records = sample.scratch() / ".ckpt/attempts/";
   ASSERT_TRUE(names_in(records).empty());
   char name[300];
-  std::snprintf(name, sizeof name, "%llu.%llu.%s", static_cast<unsigned long long>(info.token), static_cast<unsigned long long>(info.attempt), info.label);
+  std::snprintf(name, sizeof name, "%llu.%llu.%s", static_cast<unsigned long long>(info.token),
+                static_cast<unsigned long long>(info.attempt), info.label);
   write_file(records + name, "main\n");  // the record that a commit removes
   Repaired done = repair(sample, {{"dry_run", 0}});
   EXPECT_EQ(done.status, CKPT_INCOMPLETE) << done.problem;

@@ -29,9 +29,15 @@ Contents sample_contents(const std::string& compression) {
   out.tensors.push_back({"woven", CKPT_DTYPE_I32, {4096}, Split::kLast, woven(4096)});
   out.tensors.push_back({"empty", CKPT_DTYPE_F64, {0, 4}, Split::kReplicated, {}});
   out.tensors[1].attrs = {{"layout", "rows"}};
-  out.objects = {{"chunked", "application/octet-stream", false, {noise(4500, 7)}}, {"position", "", true, {noise(8, 8), noise(0, 9), noise(20, 10)}}};
+  out.objects = {{"chunked", "application/octet-stream", false, {noise(4500, 7)}},
+                 {"position", "", true, {noise(8, 8), noise(0, 9), noise(20, 10)}}};
   out.aliases = {{.name = "tied", .target = "box.rows", .extents = {}, .strides = {}},
-                 {.name = "tied.corner", .target = "box.columns", .view = true, .offset = 1, .extents = {3, 2}, .strides = {9, 2}}};
+                 {.name = "tied.corner",
+                  .target = "box.columns",
+                  .view = true,
+                  .offset = 1,
+                  .extents = {3, 2},
+                  .strides = {9, 2}}};
   out.attrs = {{"purpose", "damage"}};
   return out;
 }
@@ -40,7 +46,8 @@ Sample::Sample(Contents contents) : contents_(std::move(contents)) {
   ckpt_store* store = nullptr;
   Error error;
   // Through the page cache: these tests change single bytes many times.
-  EXPECT_EQ(ckpt_store_open(&store, directory_.path().c_str(), options({{"direct_io", "off"}}).get(), error), CKPT_OK) << error.text();
+  EXPECT_EQ(ckpt_store_open(&store, directory_.path().c_str(), options({{"direct_io", "off"}}).get(), error), CKPT_OK)
+      << error.text();
   store_.reset(store);
   id_ = save(contents_);
 }
@@ -75,8 +82,9 @@ std::vector<Found> findings_of(const ckpt_report* report) {
     ckpt_finding finding{};
     finding.struct_size = sizeof finding;
     EXPECT_EQ(ckpt_report_at(report, i, &finding, nullptr), CKPT_OK);
-    all.push_back({finding.kind, finding.status, text_of(finding.text), text_of(finding.name), text_of(finding.part), finding.offset, finding.size, finding.count,
-                   finding.first_element, finding.last_element, finding.max_abs, finding.max_rel});
+    all.push_back({finding.kind, finding.status, text_of(finding.text), text_of(finding.name), text_of(finding.part),
+                   finding.offset, finding.size, finding.count, finding.first_element, finding.last_element,
+                   finding.max_abs, finding.max_rel});
   }
   return all;
 }
@@ -84,7 +92,8 @@ std::vector<Found> findings_of(const ckpt_report* report) {
 std::vector<Found> verify(const ckpt_reader* reader, const std::vector<Setting>& settings) {
   ckpt_job* raw_job = nullptr;
   Error error;
-  EXPECT_EQ(ckpt_reader_verify(reader, settings.empty() ? nullptr : options(settings).get(), &raw_job, error), CKPT_OK) << error.text();
+  EXPECT_EQ(ckpt_reader_verify(reader, settings.empty() ? nullptr : options(settings).get(), &raw_job, error), CKPT_OK)
+      << error.text();
   Job job(raw_job);
   EXPECT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_DONE, -1, error), CKPT_OK) << error.text();
   ckpt_report* report = nullptr;
@@ -117,14 +126,19 @@ ckpt_status load_all(const ckpt_reader* reader, const Contents& contents, bool* 
   ckpt_status status = CKPT_OK;
   auto add = [&](const std::string& name, const ckpt_tensor_desc& desc, Bytes expected) {
     all.push_back(std::make_unique<Wanted>(Wanted{Bytes(expected.size(), 0xa5), std::move(expected)}));
-    if (!status) status = ckpt_load_add_tensor(load.get(), name.c_str(), &desc, all.back()->got.data(), all.back()->got.size(), CKPT_DEVICE_CPU, 0, error);
+    if (!status)
+      status = ckpt_load_add_tensor(load.get(), name.c_str(), &desc, all.back()->got.data(), all.back()->got.size(),
+                                    CKPT_DEVICE_CPU, 0, error);
   };
   for (const Tensor& tensor : contents.tensors) add(tensor.name, whole_desc(tensor), tensor.bytes);
-  for (const Alias& alias : contents.aliases) add(alias.name, alias_desc(contents, alias), expected_alias(contents, alias));
+  for (const Alias& alias : contents.aliases)
+    add(alias.name, alias_desc(contents, alias), expected_alias(contents, alias));
   for (const Object& object : contents.objects)
     for (uint32_t rank = 0; rank < object.bytes.size(); rank++) {
       all.push_back(std::make_unique<Wanted>(Wanted{Bytes(object.bytes[rank].size(), 0xa5), object.bytes[rank]}));
-      if (!status) status = ckpt_load_add_object(load.get(), object.name.c_str(), rank, all.back()->got.data(), all.back()->got.size(), error);
+      if (!status)
+        status = ckpt_load_add_object(load.get(), object.name.c_str(), rank, all.back()->got.data(),
+                                      all.back()->got.size(), error);
     }
   if (!status) status = ckpt_load_run(load.get(), error);
   if (problem) *problem = error.text();
@@ -133,7 +147,8 @@ ckpt_status load_all(const ckpt_reader* reader, const Contents& contents, bool* 
   return status;
 }
 
-Patch::Patch(const std::string& path, uint64_t offset, unsigned char byte) : fd_(::open(path.c_str(), O_RDWR | O_CLOEXEC)), offset_(offset) {
+Patch::Patch(const std::string& path, uint64_t offset, unsigned char byte)
+    : fd_(::open(path.c_str(), O_RDWR | O_CLOEXEC)), offset_(offset) {
   EXPECT_GE(fd_, 0) << path;
   EXPECT_EQ(pread(fd_, &before_, 1, static_cast<off_t>(offset)), 1);
   EXPECT_EQ(pwrite(fd_, &byte, 1, static_cast<off_t>(offset)), 1);

@@ -47,7 +47,8 @@ std::vector<Found> verify(const ckpt_reader* reader, const std::vector<Setting>&
 std::string to_text(const std::vector<Found>& found);
 
 // Loads all tensors, aliases and objects. OK: every byte came; `right` tells whether they are those of `contents`.
-ckpt_status load_all(const ckpt_reader* reader, const ckpt_golden::Contents& contents, bool* right, std::string* problem = nullptr);
+ckpt_status load_all(const ckpt_reader* reader, const ckpt_golden::Contents& contents, bool* right,
+                     std::string* problem = nullptr);
 
 // One byte of a file, changed in place while this lives.
 class Patch {

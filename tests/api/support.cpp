@@ -7,8 +7,8 @@
 
 namespace ckpt_test {
 
-Scratch::Scratch() {
-  const char* base = std::getenv("TMPDIR");
+Scratch::Scratch(const char* base) {
+  if (!base) base = std::getenv("TMPDIR");
   path_ = std::string(base && *base ? base : "/tmp") + "/ckpt-test-XXXXXX";
   if (!mkdtemp(path_.data())) std::abort();
 }

@@ -51,10 +51,10 @@ class Error {
   ckpt_error* error_ = nullptr;
 };
 
-// A directory of its own below $TMPDIR, removed at the end.
+// A directory of its own below `base`, or $TMPDIR, removed at the end.
 class Scratch {
  public:
-  Scratch();
+  explicit Scratch(const char* base = nullptr);
   ~Scratch();
   const std::string& path() const { return path_; }
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }

@@ -1,4 +1,5 @@
-// Parts and manifests that are cut, grown, swapped, replaced or missing: what verify, the reader and a load say of each.
+// Parts and manifests that are cut, grown, swapped, replaced or missing: what verify, the reader and a load say of
+// each.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,7 +19,8 @@ namespace fs = std::filesystem;
 using ckpt_golden::Contents;
 
 // Something is said of this part, and no load gives wrong data.
-void expect_blamed(const Sample& sample, const std::string& part, const std::string& what, std::vector<Found>* all = nullptr) {
+void expect_blamed(const Sample& sample, const std::string& part, const std::string& what,
+                   std::vector<Found>* all = nullptr) {
   Reader reader = sample.open();
   auto found = verify(reader.get());
   bool blamed = false;
@@ -112,7 +114,8 @@ TEST(VerifyDamage, SwappedPartsAreMismatchedByName) {
   contents.tensors.clear();  // nothing but equal sizes
   contents.objects.clear();
   contents.aliases.clear();
-  contents.tensors.push_back({"flat", CKPT_DTYPE_F32, {6144}, ckpt_golden::Split::kReplicated, ckpt_golden::noise(24576, 1)});
+  contents.tensors.push_back(
+      {"flat", CKPT_DTYPE_F32, {6144}, ckpt_golden::Split::kReplicated, ckpt_golden::noise(24576, 1)});
   Sample sample(contents);
   ASSERT_EQ(fs::file_size(sample.file("PART_001")), fs::file_size(sample.file("PART_002")));
   fs::rename(sample.file("PART_001"), sample.file("x"));
@@ -134,7 +137,8 @@ TEST(VerifyDamage, PartOfAnotherSaveWithTheSameSizeIsMismatched) {
   later.tensors[0].bytes = ckpt_golden::noise_for(later.tensors[0].shape, later.tensors[0].dtype, 77);
   std::string other = sample.save(later);
   for (std::string part : {"PART_000", "PART_001", "PART_002"}) {
-    std::string bytes = read_file(sample.file(part)), path = sample.file(part), foreign = sample.scratch() / (other + "/" + part);
+    std::string bytes = read_file(sample.file(part)), path = sample.file(part),
+                foreign = sample.scratch() / (other + "/" + part);
     ASSERT_EQ(fs::file_size(foreign), bytes.size());
     write_file(path, read_file(foreign));
     std::vector<Found> found;
@@ -190,7 +194,8 @@ TEST(VerifyDamage, MissingPartIsIncompleteAndNamed) {
 
 TEST(VerifyDamage, FileThatIsNoPartIsFormat) {
   Sample sample;
-  for (std::string bytes : {std::string(fs::file_size(sample.file("PART_001")), 'x'), std::string(fs::file_size(sample.file("PART_001")), 0)}) {
+  for (std::string bytes : {std::string(fs::file_size(sample.file("PART_001")), 'x'),
+                            std::string(fs::file_size(sample.file("PART_001")), 0)}) {
     write_file(sample.file("PART_001"), bytes);
     std::vector<Found> found;
     expect_blamed(sample, "PART_001", "no part", &found);
@@ -213,7 +218,8 @@ void put(std::string& bytes, size_t offset, T value) {
 
 // Makes the digests right again (FORMAT §2).
 void seal(std::string& file) {
-  size_t trailer = file.size() - 72, index = at<uint64_t>(file, trailer), summary = at<uint64_t>(file, trailer + 8), begin = (index + 7) / 8 * 8;
+  size_t trailer = file.size() - 72, index = at<uint64_t>(file, trailer), summary = at<uint64_t>(file, trailer + 8),
+         begin = (index + 7) / 8 * 8;
   XXH128_hash_t digest = XXH3_128bits(file.data(), index);
   put(file, trailer + 16, digest.low64);
   put(file, trailer + 24, digest.high64);
@@ -296,7 +302,8 @@ TEST(VerifyDamage, SampleBeyondItsSharesIsInvalid) {
   Reader reader = sample.open();
   ckpt_job* job = nullptr;
   Error error;
-  ckpt_status status = ckpt_reader_verify(reader.get(), options({{"verify_mode", "sample"}, {"sample_k", 3}, {"sample_n", 2}}).get(), &job, error);
+  ckpt_status status = ckpt_reader_verify(
+      reader.get(), options({{"verify_mode", "sample"}, {"sample_k", 3}, {"sample_n", 2}}).get(), &job, error);
   if (status == CKPT_OK) status = ckpt_job_wait(job, CKPT_JOB_DONE, -1, error);
   EXPECT_EQ(status, CKPT_INVALID) << error.text();
   ckpt_job_free(job);

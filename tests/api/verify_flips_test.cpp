@@ -1,4 +1,5 @@
-// Every bit of every file of a checkpoint, flipped: verify finds each, names the right part, tensor and elements, and no load gives wrong data.
+// Every bit of every file of a checkpoint, flipped: verify finds each, names the right part, tensor and elements, and
+// no load gives wrong data.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -87,7 +88,9 @@ void flip_all_of_part(const Sample& sample, uint32_t number) {
       auto found = verify(reader.get());
       if (!blamed(found, part, extent, at)) {
         silent++;
-        ADD_FAILURE() << part << " byte " << at << " bit mask " << int{mask} << (extent ? " of " + extent->tensor : "") << ":\n" << to_text(found);
+        ADD_FAILURE() << part << " byte " << at << " bit mask " << int{mask} << (extent ? " of " + extent->tensor : "")
+                      << ":\n"
+                      << to_text(found);
       }
       bool right;
       if (mask == 1 << at % 8 && load_all(reader.get(), sample.contents(), &right) == CKPT_OK && !right) {
@@ -112,7 +115,8 @@ TEST(VerifyFlips, EveryBitOfTheManifestIsRefusedWithItsName) {
       Patch patch(path, at, static_cast<unsigned char>(bytes[at]) ^ static_cast<unsigned char>(1 << bit));
       std::string problem;
       ckpt_status status = sample.try_open(&problem);
-      EXPECT_TRUE(status == CKPT_CORRUPT || status == CKPT_FORMAT) << "byte " << at << " bit " << bit << ": " << problem;
+      EXPECT_TRUE(status == CKPT_CORRUPT || status == CKPT_FORMAT)
+          << "byte " << at << " bit " << bit << ": " << problem;
       EXPECT_NE(problem.find("MANIFEST"), std::string::npos) << problem;
     }
 }
@@ -132,7 +136,10 @@ TEST(VerifyFlips, LoadNamesThePartTensorOffsetAndElements) {
       if (tensor.name != extent.tensor) continue;
       ckpt_golden::Bytes memory(tensor.bytes.size());
       ckpt_tensor_desc desc = ckpt_golden::whole_desc(tensor);
-      ASSERT_EQ(ckpt_load_add_tensor(load.get(), tensor.name.c_str(), &desc, memory.data(), memory.size(), CKPT_DEVICE_CPU, 0, error), CKPT_OK) << error.text();
+      ASSERT_EQ(ckpt_load_add_tensor(load.get(), tensor.name.c_str(), &desc, memory.data(), memory.size(),
+                                     CKPT_DEVICE_CPU, 0, error),
+                CKPT_OK)
+          << error.text();
       EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_CORRUPT) << error.text();
       EXPECT_EQ(error.detail("tensor"), extent.tensor) << error.text();
       EXPECT_EQ(error.detail("part"), part) << error.text();

@@ -13,18 +13,24 @@ inline Tensor filled(std::string name, int32_t dtype, std::vector<int64_t> shape
 // Every dtype, the odd shapes, the odd names; one rank.
 inline Contents dtypes() {
   Contents out{.label = "dtypes", .step = 7, .world = 1, .text_options = {}, .number_options = {{"chunk_bytes", 4096}}};
-  const int32_t all[] = {CKPT_DTYPE_I4, CKPT_DTYPE_I8, CKPT_DTYPE_I16, CKPT_DTYPE_I32, CKPT_DTYPE_I64, CKPT_DTYPE_U4, CKPT_DTYPE_U8, CKPT_DTYPE_U16,
-                         CKPT_DTYPE_U32, CKPT_DTYPE_U64, CKPT_DTYPE_F16, CKPT_DTYPE_F32, CKPT_DTYPE_F64, CKPT_DTYPE_BF16, CKPT_DTYPE_C64, CKPT_DTYPE_C128,
-                         CKPT_DTYPE_BOOL, CKPT_DTYPE_F8_E3M4, CKPT_DTYPE_F8_E4M3, CKPT_DTYPE_F8_E4M3B11FNUZ, CKPT_DTYPE_F8_E4M3FN, CKPT_DTYPE_F8_E4M3FNUZ,
-                         CKPT_DTYPE_F8_E5M2, CKPT_DTYPE_F8_E5M2FNUZ, CKPT_DTYPE_F8_E8M0FNU, CKPT_DTYPE_F6_E2M3FN, CKPT_DTYPE_F6_E3M2FN,
-                         CKPT_DTYPE_F4_E2M1FN, CKPT_DTYPE_C32};
+  const int32_t all[] = {CKPT_DTYPE_I4,         CKPT_DTYPE_I8,          CKPT_DTYPE_I16,       CKPT_DTYPE_I32,
+                         CKPT_DTYPE_I64,        CKPT_DTYPE_U4,          CKPT_DTYPE_U8,        CKPT_DTYPE_U16,
+                         CKPT_DTYPE_U32,        CKPT_DTYPE_U64,         CKPT_DTYPE_F16,       CKPT_DTYPE_F32,
+                         CKPT_DTYPE_F64,        CKPT_DTYPE_BF16,        CKPT_DTYPE_C64,       CKPT_DTYPE_C128,
+                         CKPT_DTYPE_BOOL,       CKPT_DTYPE_F8_E3M4,     CKPT_DTYPE_F8_E4M3,   CKPT_DTYPE_F8_E4M3B11FNUZ,
+                         CKPT_DTYPE_F8_E4M3FN,  CKPT_DTYPE_F8_E4M3FNUZ, CKPT_DTYPE_F8_E5M2,   CKPT_DTYPE_F8_E5M2FNUZ,
+                         CKPT_DTYPE_F8_E8M0FNU, CKPT_DTYPE_F6_E2M3FN,   CKPT_DTYPE_F6_E3M2FN, CKPT_DTYPE_F4_E2M1FN,
+                         CKPT_DTYPE_C32};
   uint64_t seed = 1;
-  for (int32_t dtype : all) out.tensors.push_back(filled("all." + std::string(ckpt_dtype_name(dtype)), dtype, {3, 5}, Split::kReplicated, seed++));
+  for (int32_t dtype : all)
+    out.tensors.push_back(
+        filled("all." + std::string(ckpt_dtype_name(dtype)), dtype, {3, 5}, Split::kReplicated, seed++));
   out.tensors.push_back(filled("opaque.24", CKPT_DTYPE(200, 24), {7}, Split::kReplicated, seed++));
   out.tensors.push_back(filled("opaque.3", CKPT_DTYPE(201, 3), {2, 5}, Split::kReplicated, seed++));
   out.tensors.push_back(filled("scalar", CKPT_DTYPE_F64, {}, Split::kReplicated, seed++));
   out.tensors.push_back(filled("none", CKPT_DTYPE_BF16, {4, 0, 2}, Split::kReplicated, seed++));
-  out.tensors.push_back(filled("deep", CKPT_DTYPE_U8, {1, 2, 1, 1, 2, 1, 1, 1, 3, 1, 1, 1, 1, 2, 1, 1}, Split::kReplicated, seed++));
+  out.tensors.push_back(
+      filled("deep", CKPT_DTYPE_U8, {1, 2, 1, 1, 2, 1, 1, 1, 3, 1, 1, 1, 1, 2, 1, 1}, Split::kReplicated, seed++));
   out.tensors.push_back(filled("näme/with \"quotes\" and …", CKPT_DTYPE_I16, {2}, Split::kReplicated, seed++));
   out.tensors[11].attrs = {{"note", "first\nsecond line"}, {"empty", ""}};
   out.attrs = {{"framework", "none"}, {"ünïcode", "値"}};
@@ -34,24 +40,42 @@ inline Contents dtypes() {
 
 // Every way to shard, three ranks; small chunks, replicated tensors that are cut.
 inline Contents sharded() {
-  Contents out{.label = "sharded", .step = -1, .world = 3, .text_options = {}, .number_options = {{"chunk_bytes", 4096}, {"large_tensor_bytes", 8192}}};
-  out.tensors = {filled("box.columns", CKPT_DTYPE_F32, {5, 14}, Split::kColumns, 41), filled("box.rows", CKPT_DTYPE_BF16, {13, 6}, Split::kRows, 42),
-                 filled("box.rows.f4", CKPT_DTYPE_F4_E2M1FN, {7, 4}, Split::kRows, 43), filled("flat", CKPT_DTYPE_F32, {3, 11}, Split::kFlat, 44),
-                 filled("flat.one", CKPT_DTYPE_I64, {2}, Split::kFlat, 45), filled("last.rank", CKPT_DTYPE_U16, {9}, Split::kLast, 46),
-                 filled("pair", CKPT_DTYPE_I8, {50}, Split::kPair, 47), filled("replicated.large", CKPT_DTYPE_F16, {9, 555}, Split::kReplicated, 48),
-                 filled("replicated.small", CKPT_DTYPE_I32, {6}, Split::kReplicated, 49), filled("box.long", CKPT_DTYPE_U8, {2, 5000}, Split::kColumns, 50)};
+  Contents out{.label = "sharded",
+               .step = -1,
+               .world = 3,
+               .text_options = {},
+               .number_options = {{"chunk_bytes", 4096}, {"large_tensor_bytes", 8192}}};
+  out.tensors = {filled("box.columns", CKPT_DTYPE_F32, {5, 14}, Split::kColumns, 41),
+                 filled("box.rows", CKPT_DTYPE_BF16, {13, 6}, Split::kRows, 42),
+                 filled("box.rows.f4", CKPT_DTYPE_F4_E2M1FN, {7, 4}, Split::kRows, 43),
+                 filled("flat", CKPT_DTYPE_F32, {3, 11}, Split::kFlat, 44),
+                 filled("flat.one", CKPT_DTYPE_I64, {2}, Split::kFlat, 45),
+                 filled("last.rank", CKPT_DTYPE_U16, {9}, Split::kLast, 46),
+                 filled("pair", CKPT_DTYPE_I8, {50}, Split::kPair, 47),
+                 filled("replicated.large", CKPT_DTYPE_F16, {9, 555}, Split::kReplicated, 48),
+                 filled("replicated.small", CKPT_DTYPE_I32, {6}, Split::kReplicated, 49),
+                 filled("box.long", CKPT_DTYPE_U8, {2, 5000}, Split::kColumns, 50)};
   out.tensors[3].attrs = {{"fsdp", "flat"}};
   out.objects = {{"loader", "application/octet-stream", true, {noise(10, 1), noise(0, 2), noise(5000, 3)}},
                  {"optimizer.json", "application/json", false, {noise(9000, 4)}}};
   out.aliases = {{.name = "tied", .target = "box.rows"},
-                 {.name = "tied.transposed", .target = "box.columns", .view = true, .offset = 2, .extents = {6, 5}, .strides = {2, 14}}};
+                 {.name = "tied.transposed",
+                  .target = "box.columns",
+                  .view = true,
+                  .offset = 2,
+                  .extents = {6, 5},
+                  .strides = {2, 14}}};
   out.attrs = {{"run", "golden"}};
   return out;
 }
 
 // Compression chosen tensor by tensor, two ranks: raw, bit planes, byte shuffle.
 inline Contents compressed() {
-  Contents out{.label = "compressed", .step = 12, .world = 2, .text_options = {{"compression", "auto"}}, .number_options = {{"chunk_bytes", 8192}}};
+  Contents out{.label = "compressed",
+               .step = 12,
+               .world = 2,
+               .text_options = {{"compression", "auto"}},
+               .number_options = {{"chunk_bytes", 8192}}};
   out.tensors = {{"planes", CKPT_DTYPE_F32, {64, 48}, Split::kRows, slope(64 * 48, 1)},
                  {"shuffled", CKPT_DTYPE_I32, {4096}, Split::kLast, woven(4096)},
                  filled("raw", CKPT_DTYPE_F64, {30}, Split::kReplicated, 60),
@@ -61,8 +85,13 @@ inline Contents compressed() {
 
 // One codec for all, one rank; packed elements and a width that no filter fits.
 inline Contents lz4() {
-  Contents out{.label = "lz4", .step = 0, .world = 1, .text_options = {{"compression", "lz4"}}, .number_options = {{"chunk_bytes", 4096}}};
-  out.tensors = {{"counted", CKPT_DTYPE_F32, {40, 50}, Split::kReplicated, slope(2000, 3)}, {"opaque", CKPT_DTYPE(77, 24), {1000}, Split::kReplicated, Bytes(3000, 5)},
+  Contents out{.label = "lz4",
+               .step = 0,
+               .world = 1,
+               .text_options = {{"compression", "lz4"}},
+               .number_options = {{"chunk_bytes", 4096}}};
+  out.tensors = {{"counted", CKPT_DTYPE_F32, {40, 50}, Split::kReplicated, slope(2000, 3)},
+                 {"opaque", CKPT_DTYPE(77, 24), {1000}, Split::kReplicated, Bytes(3000, 5)},
                  {"packed", CKPT_DTYPE_F6_E2M3FN, {1001}, Split::kReplicated, Bytes(751, 0)}};
   return out;
 }

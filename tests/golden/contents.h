@@ -1,5 +1,5 @@
-// What test checkpoints hold, and how each of their ranks saves it: known bytes, so that whoever reads them again can be checked.
-// Header only; sees ckpt.h alone. Used by make_golden.cpp and the API tests.
+// What test checkpoints hold, and how each of their ranks saves it: known bytes, so that whoever reads them again can
+// be checked. Header only; sees ckpt.h alone. Used by make_golden.cpp and the API tests.
 #pragma once
 
 #include <cstdint>
@@ -136,8 +136,12 @@ inline Region region_of(const Tensor& tensor, uint32_t rank, uint32_t world) {
   ckpt_tensor_desc& desc = region.desc;
   int64_t count = count_of(tensor.shape);
   switch (tensor.split) {
-    case Split::kReplicated: break;
-    case Split::kLast: region.held = rank + 1 == world; desc.replica_count = 1; break;
+    case Split::kReplicated:
+      break;
+    case Split::kLast:
+      region.held = rank + 1 == world;
+      desc.replica_count = 1;
+      break;
     case Split::kPair:
       region.held = rank < 2 && rank < world;
       desc.replica_count = world < 2 ? 1 : 2;
@@ -169,8 +173,8 @@ inline Region region_of(const Tensor& tensor, uint32_t rank, uint32_t world) {
   return region;
 }
 
-#define CKPT_GOLDEN_TRY(call)                             \
-  do {                                                    \
+#define CKPT_GOLDEN_TRY(call)                                     \
+  do {                                                            \
     if (ckpt_status golden_status = (call)) return golden_status; \
   } while (0)
 
@@ -179,14 +183,16 @@ inline ckpt_status add_all(ckpt_save* save, const Contents& contents, uint32_t r
     Region region = region_of(tensor, rank, contents.world);
     if (!region.held) continue;
     size_t skip = static_cast<size_t>(region.first * ckpt_dtype_bits(tensor.dtype) / 8);
-    CKPT_GOLDEN_TRY(ckpt_save_add_tensor(save, tensor.name.c_str(), &region.desc, tensor.bytes.data() + skip, tensor.bytes.size() - skip,
-                                         CKPT_DEVICE_CPU, 0, err));
-    for (const auto& [key, value] : tensor.attrs) CKPT_GOLDEN_TRY(ckpt_save_set_attr(save, tensor.name.c_str(), key.c_str(), value.c_str(), err));
+    CKPT_GOLDEN_TRY(ckpt_save_add_tensor(save, tensor.name.c_str(), &region.desc, tensor.bytes.data() + skip,
+                                         tensor.bytes.size() - skip, CKPT_DEVICE_CPU, 0, err));
+    for (const auto& [key, value] : tensor.attrs)
+      CKPT_GOLDEN_TRY(ckpt_save_set_attr(save, tensor.name.c_str(), key.c_str(), value.c_str(), err));
   }
   for (const Object& object : contents.objects) {
     const Bytes& bytes = object.bytes[object.per_rank ? rank : 0];
-    CKPT_GOLDEN_TRY(ckpt_save_add_object(save, object.name.c_str(), object.media_type.c_str(), object.per_rank ? CKPT_OBJECT_PER_RANK : CKPT_OBJECT_SHARED,
-                                         bytes.data(), bytes.size(), err));
+    CKPT_GOLDEN_TRY(ckpt_save_add_object(save, object.name.c_str(), object.media_type.c_str(),
+                                         object.per_rank ? CKPT_OBJECT_PER_RANK : CKPT_OBJECT_SHARED, bytes.data(),
+                                         bytes.size(), err));
   }
   for (const Alias& alias : contents.aliases) {
     ckpt_tensor_desc view{};
@@ -200,13 +206,16 @@ inline ckpt_status add_all(ckpt_save* save, const Contents& contents, uint32_t r
     }
     for (const Tensor& tensor : contents.tensors)
       if (tensor.name == alias.target) view.dtype = tensor.dtype;
-    CKPT_GOLDEN_TRY(ckpt_save_add_alias(save, alias.name.c_str(), alias.target.c_str(), alias.view ? &view : nullptr, err));
+    CKPT_GOLDEN_TRY(
+        ckpt_save_add_alias(save, alias.name.c_str(), alias.target.c_str(), alias.view ? &view : nullptr, err));
   }
-  for (const auto& [key, value] : contents.attrs) CKPT_GOLDEN_TRY(ckpt_save_set_attr(save, nullptr, key.c_str(), value.c_str(), err));
+  for (const auto& [key, value] : contents.attrs)
+    CKPT_GOLDEN_TRY(ckpt_save_set_attr(save, nullptr, key.c_str(), value.c_str(), err));
   return CKPT_OK;
 }
 
-inline ckpt_status save_rank(const ckpt_session* session, const Contents& contents, uint32_t rank, std::string* id, ckpt_error** err) {
+inline ckpt_status save_rank(const ckpt_session* session, const Contents& contents, uint32_t rank, std::string* id,
+                             ckpt_error** err) {
   ckpt_options* options = nullptr;
   CKPT_GOLDEN_TRY(ckpt_options_new(&options, err));
   ckpt_status status = CKPT_OK;
@@ -223,7 +232,8 @@ inline ckpt_status save_rank(const ckpt_session* session, const Contents& conten
 }
 
 // Saves with one thread for each rank. Returns the first error, whose text is left in `problem`.
-inline ckpt_status save_contents(const ckpt_store* store, const Contents& contents, std::string* id, std::string* problem) {
+inline ckpt_status save_contents(const ckpt_store* store, const Contents& contents, std::string* id,
+                                 std::string* problem) {
   ckpt_options* options = nullptr;
   ckpt_error* error = nullptr;
   ckpt_status status = ckpt_options_new(&options, &error);
@@ -231,7 +241,8 @@ inline ckpt_status save_contents(const ckpt_store* store, const Contents& conten
     if (!status) status = ckpt_options_set_int(options, key.c_str(), value, &error);
   std::vector<ckpt_session*> sessions(contents.world);
   for (uint32_t rank = 0; rank < contents.world && !status; rank++)
-    status = ckpt_session_open(&sessions[rank], store, rank, contents.world, rank ? ckpt_session_string(sessions[0]) : nullptr, options, &error);
+    status = ckpt_session_open(&sessions[rank], store, rank, contents.world,
+                               rank ? ckpt_session_string(sessions[0]) : nullptr, options, &error);
   ckpt_options_free(options);
   if (status) *problem = ckpt_error_message(error);
   ckpt_error_free(error);
@@ -267,7 +278,8 @@ inline Bytes expected_alias(const Contents& contents, const Alias& alias) {
         at += rest % alias.extents[d] * alias.strides[d];
         rest /= alias.extents[d];
       }
-      out.insert(out.end(), &tensor.bytes[static_cast<size_t>(at) * width], &tensor.bytes[static_cast<size_t>(at) * width] + width);
+      out.insert(out.end(), &tensor.bytes[static_cast<size_t>(at) * width],
+                 &tensor.bytes[static_cast<size_t>(at) * width] + width);
     }
     return out;
   }

@@ -1,5 +1,6 @@
-// make_golden DIRECTORY: saves the catalogue's checkpoints through ckpt.h as DIRECTORY/<label>, and beside each <label>.json with what a reader must
-// find there, in the words of reference_reader.py. The committed ones were made so once and stay; tests make fresh ones to compare the writer of today.
+// make_golden DIRECTORY: saves the catalogue's checkpoints through ckpt.h as DIRECTORY/<label>, and beside each
+// <label>.json with what a reader must find there, in the words of reference_reader.py. The committed ones were made so
+// once and stay; tests make fresh ones to compare the writer of today.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -22,12 +23,16 @@ std::string dtype_text(int32_t dtype) {
 
 json expected(const Contents& contents) {
   json out;
-  out["identity"] = {{"label", contents.label}, {"run", "main"}, {"step", contents.step}, {"world_size", contents.world}};
+  out["identity"] = {
+      {"label", contents.label}, {"run", "main"}, {"step", contents.step}, {"world_size", contents.world}};
   out["attrs"] = contents.attrs;
   out["tensors"] = out["aliases"] = json::object();
   out["objects"] = json::array();
   for (const Tensor& tensor : contents.tensors)
-    out["tensors"][tensor.name] = {{"attrs", tensor.attrs}, {"dtype", dtype_text(tensor.dtype)}, {"sha256", sha256(tensor.bytes)}, {"shape", tensor.shape}};
+    out["tensors"][tensor.name] = {{"attrs", tensor.attrs},
+                                   {"dtype", dtype_text(tensor.dtype)},
+                                   {"sha256", sha256(tensor.bytes)},
+                                   {"shape", tensor.shape}};
   for (const Alias& alias : contents.aliases) {
     json& entry = out["aliases"][alias.name];
     entry = out["tensors"][alias.target];

@@ -133,5 +133,14 @@ TEST(Declaration, EntriesOutOfOrderOrTwiceAreRefusedWithTheirPlace) {
   EXPECT_EQ(parse(list), CKPT_FORMAT);
 }
 
+TEST(Declaration, ACutListEndsWithAWholeEntry) {
+  std::vector<std::byte> a = raw_entry(4, CKPT_DTYPE_I8, 0, {4}, {}, "a"), list = a;
+  std::vector<std::byte> b = raw_entry(4, CKPT_DTYPE_I8, 0, {4}, {}, "b");
+  list.insert(list.end(), b.begin(), b.end());
+  EXPECT_EQ(declarations_within(list, list.size()), list.size());
+  for (size_t limit = a.size(); limit < list.size(); limit++) EXPECT_EQ(declarations_within(list, limit), a.size());
+  EXPECT_EQ(declarations_within(list, a.size() - 1), 0u);
+}
+
 }  // namespace
 }  // namespace ckpt::plan
