@@ -32,7 +32,8 @@ using Job = Handle<ckpt_job, ckpt_job_free>;
 template <typename Function, typename... Args>
 void call(Function function, Args... args) {
   ckpt_error* error = nullptr;
-  if (function(args..., &error) != CKPT_OK) fail(std::string(ckpt_status_name(ckpt_error_status(error))) + ": " + ckpt_error_message(error));
+  if (function(args..., &error) != CKPT_OK)
+    fail(std::string(ckpt_status_name(ckpt_error_status(error))) + ": " + ckpt_error_message(error));
 }
 
 template <typename H, typename Function, typename... Args>
@@ -54,11 +55,13 @@ struct Model {
 // One store in a directory of its own, with one rank's session.
 class Client {
  public:
-  explicit Client(std::string directory) : directory_(std::move(directory)), store_(make<Store>(ckpt_store_open, directory_.c_str(), nullptr)) {}
+  explicit Client(std::string directory)
+      : directory_(std::move(directory)), store_(make<Store>(ckpt_store_open, directory_.c_str(), nullptr)) {}
   void open_session() { session_ = make<Session>(ckpt_session_open, store_.get(), 0u, 1u, nullptr, nullptr); }
   void close_session() { session_.reset(); }
 
-  Save new_save(const std::string& label, const Model& model, const std::byte* data, const ckpt_options* options = nullptr) const;
+  Save new_save(const std::string& label, const Model& model, const std::byte* data,
+                const ckpt_options* options = nullptr) const;
   Reader open_reader() const { return make<Reader>(ckpt_reader_open, store_.get(), "latest", nullptr); }
   // Deletes the files; the session and readers must be closed.
   void clear() const;

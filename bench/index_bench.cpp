@@ -1,4 +1,5 @@
-// Manifests at scale: building, framing, opening, finding names; and the read plan of a load that reshards 16 ranks' rows to 12.
+// Manifests at scale: building, framing, opening, finding names; and the read plan of a load that reshards 16 ranks'
+// rows to 12.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -35,7 +36,8 @@ format::Summary summary(uint64_t tensors, uint32_t parts, uint64_t part_bytes) {
 std::vector<std::byte> build(size_t tensors, uint32_t ranks) {
   constexpr uint64_t kRows = 3840, kRowBytes = 128;
   const uint64_t extents[] = {kRows, kRowBytes / 2};
-  const uint64_t stride = round_up(kRows * kRowBytes / ranks + kRowBytes, kAlign), part_bytes = 3 * kAlign + tensors * stride;
+  const uint64_t stride = round_up(kRows * kRowBytes / ranks + kRowBytes, kAlign),
+                 part_bytes = 3 * kAlign + tensors * stride;
   format::IndexBuilder builder;
   Shape shape = Shape::of(extents);
   for (size_t i = 0; i < tensors; i++) {
@@ -49,7 +51,9 @@ std::vector<std::byte> build(size_t tensors, uint32_t ranks) {
       builder.add_segment(rank, region, shape, Codec::kRaw, Filter::kNone, 0, {&chunk, 1});
     }
   }
-  for (uint32_t rank = 0; rank < ranks; rank++) builder.parts.emplace_back(part_bytes, fb::Digest(1, 2), fb::Digest(1, 2), rank, uint8_t{0}, uint8_t{0}, uint16_t{0});
+  for (uint32_t rank = 0; rank < ranks; rank++)
+    builder.parts.emplace_back(part_bytes, fb::Digest(1, 2), fb::Digest(1, 2), rank, uint8_t{0}, uint8_t{0},
+                               uint16_t{0});
   builder.summary = summary(tensors, ranks, part_bytes);
   return builder.encode().take();
 }
@@ -77,7 +81,13 @@ void manifest_open(benchmark::State& state) {
   }
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
-BENCHMARK(manifest_open)->Name("manifest/open")->Args({1000, 1})->Args({100000, 1})->Args({1000000, 1})->Args({1000, 1024})->Unit(benchmark::kMillisecond);
+BENCHMARK(manifest_open)
+    ->Name("manifest/open")
+    ->Args({1000, 1})
+    ->Args({100000, 1})
+    ->Args({1000000, 1})
+    ->Args({1000, 1024})
+    ->Unit(benchmark::kMillisecond);
 
 void manifest_digest(benchmark::State& state) {
   auto index = build(static_cast<size_t>(state.range(0)), 1);
@@ -104,7 +114,8 @@ BENCHMARK(find_tensor)->Name("manifest/find")->Arg(1000)->Arg(1000000);
 // The plan of rank 5 of 12, whose rows of every tensor lie across those of two or three of the 16 ranks that saved.
 void plan_load(benchmark::State& state) {
   size_t tensors = static_cast<size_t>(state.range(0));
-  uint64_t saved = static_cast<uint64_t>(state.range(1)), loading = static_cast<uint64_t>(state.range(2)), rank = loading / 2;
+  uint64_t saved = static_cast<uint64_t>(state.range(1)), loading = static_cast<uint64_t>(state.range(2)),
+           rank = loading / 2;
   auto bytes = build(tensors, static_cast<uint32_t>(saved));
   auto index = Index::open(bytes, format::IndexKind::kManifest).take();
   std::vector<std::byte> memory(1 << 20);
@@ -117,7 +128,8 @@ void plan_load(benchmark::State& state) {
       region.box.offset[0] = shape[0] * rank / loading;
       region.box.extent[0] = shape[0] * (rank + 1) / loading - region.box.offset[0];
       device::Memory to{.data = memory.data(), .dtype = CKPT_DTYPE_BF16, .strides = {shape[1], 1}, .ndim = 2};
-      session::add_boxes(&plan, static_cast<uint32_t>(tensor_of.size()), *session::geometry_of(CKPT_DTYPE_BF16, shape), region, to);
+      session::add_boxes(&plan, static_cast<uint32_t>(tensor_of.size()), *session::geometry_of(CKPT_DTYPE_BF16, shape),
+                         region, to);
       tensor_of.push_back(&tensor);
     }
     if (!session::plan_reads(index, tensor_of, &plan).ok()) return state.SkipWithError("no plan");
@@ -125,7 +137,11 @@ void plan_load(benchmark::State& state) {
   }
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
-BENCHMARK(plan_load)->Name("plan_load/tensors/saved_by/loaded_by")->Args({10000, 16, 12})->Args({1000, 960, 768})->Unit(benchmark::kMillisecond);
+BENCHMARK(plan_load)
+    ->Name("plan_load/tensors/saved_by/loaded_by")
+    ->Args({10000, 16, 12})
+    ->Args({1000, 960, 768})
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace ckpt_bench

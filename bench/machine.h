@@ -35,8 +35,9 @@ double cpu_seconds();  // user and system, of this process
 // The page cache forgets what is clean. Needs root; false where that is refused, and reads are then not cold.
 bool drop_caches();
 
-// A virtual machine may have given free pages back to its host; the first touch of one is slow then (0.4 GB/s here). Touches and
-// frees this much, less what would leave the machine below kReserve, so that the next section meets pages that are backed.
+// A virtual machine may have given free pages back to its host; the first touch of one is slow then (0.4 GB/s here).
+// Touches and frees this much, less what would leave the machine below kReserve, so that the next section meets pages
+// that are backed.
 inline constexpr uint64_t kReserve = uint64_t{8} << 30;
 void back_free_memory(uint64_t bytes);
 uint64_t available_memory();

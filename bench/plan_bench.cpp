@@ -1,4 +1,5 @@
-// Moving elements between a chunk and strided memory, and planning: the deal of replicated tensors, boxes of another tiling, coverage.
+// Moving elements between a chunk and strided memory, and planning: the deal of replicated tensors, boxes of another
+// tiling, coverage.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -22,10 +23,12 @@ Box matrix(uint64_t rows, uint64_t columns) {
 
 void scatter(benchmark::State& state, uint16_t to_dtype, uint64_t row_stride, uint64_t column_stride) {
   auto chunk = make_content(Content::kGaussianBf16, kRows * kColumns * 2);
-  std::vector<std::byte> memory((kRows * row_stride + kColumns * column_stride) * static_cast<uint64_t>(dtype_bits(to_dtype)) / 8);
+  std::vector<std::byte> memory((kRows * row_stride + kColumns * column_stride) *
+                                static_cast<uint64_t>(dtype_bits(to_dtype)) / 8);
   device::Memory to{.data = memory.data(), .dtype = to_dtype, .strides = {row_stride, column_stride}, .ndim = 2};
   Box box = matrix(kRows, kColumns);
-  for (auto _ : state) benchmark::DoNotOptimize(device::scatter(chunk, CKPT_DTYPE_BF16, box, 0, kRows * kColumns, box, to));
+  for (auto _ : state)
+    benchmark::DoNotOptimize(device::scatter(chunk, CKPT_DTYPE_BF16, box, 0, kRows * kColumns, box, to));
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(chunk.size()));
 }
 BENCHMARK_CAPTURE(scatter, contiguous, CKPT_DTYPE_BF16, kColumns, 1);
@@ -36,7 +39,8 @@ BENCHMARK_CAPTURE(scatter, convert_to_f32, CKPT_DTYPE_F32, kColumns, 1);
 
 void gather(benchmark::State& state, uint64_t row_stride, uint64_t column_stride) {
   std::vector<std::byte> memory((kRows * row_stride + kColumns * column_stride) * 2), out(kRows * kColumns * 2);
-  device::Memory from{.data = memory.data(), .dtype = CKPT_DTYPE_BF16, .strides = {row_stride, column_stride}, .ndim = 2};
+  device::Memory from{
+      .data = memory.data(), .dtype = CKPT_DTYPE_BF16, .strides = {row_stride, column_stride}, .ndim = 2};
   for (auto _ : state) device::gather(from, matrix(kRows, kColumns).extent, 0, kRows * kColumns, out);
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(out.size()));
 }

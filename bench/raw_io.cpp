@@ -84,7 +84,9 @@ static double read_file(const std::string& path, int flags, std::byte* data, siz
   return now() - start;
 }
 
-double read_direct(const std::string& path, std::byte* data, size_t size) { return read_file(path, O_DIRECT, data, size); }
+double read_direct(const std::string& path, std::byte* data, size_t size) {
+  return read_file(path, O_DIRECT, data, size);
+}
 double read_buffered(const std::string& path, std::byte* data, size_t size) { return read_file(path, 0, data, size); }
 
 double copy_memory(const std::byte* from, std::byte* to, size_t size) {

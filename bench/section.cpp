@@ -10,7 +10,8 @@
 
 namespace ckpt_bench {
 
-Section run_section(std::string title, std::string limit, uint64_t bytes, unsigned rounds, const std::vector<Contender>& contenders) {
+Section run_section(std::string title, std::string limit, uint64_t bytes, unsigned rounds,
+                    const std::vector<Contender>& contenders) {
   Section section{.title = std::move(title), .limit = std::move(limit), .bytes = bytes, .rows = {}};
   for (const auto& contender : contenders) section.rows.push_back({.name = contender.name, .seconds = {}, .cpu = {}});
   std::vector<size_t> order(contenders.size());
@@ -28,7 +29,8 @@ Section run_section(std::string title, std::string limit, uint64_t bytes, unsign
         section.rows[i].peak = std::max(section.rows[i].peak, memory.beyond());
       }
       contenders[i].after();
-      std::fprintf(stderr, "  %s, round %u: %s %.4f s\n", section.title.c_str(), round + 1, contenders[i].name.c_str(), section.rows[i].seconds.back());
+      std::fprintf(stderr, "  %s, round %u: %s %.4f s\n", section.title.c_str(), round + 1, contenders[i].name.c_str(),
+                   section.rows[i].seconds.back());
     }
   }
   return section;
@@ -52,13 +54,15 @@ static std::string format_row(const Section& section, const Row& row) {
   char line[320], rate[32] = "", ratio[32] = "";
   if (section.bytes) std::snprintf(rate, sizeof rate, "%.2f", static_cast<double>(section.bytes) / middle / 1e9);
   if (const Row* limit = limit_of(section)) std::snprintf(ratio, sizeof ratio, "%.2f", median(limit->seconds) / middle);
-  std::snprintf(line, sizeof line, "| %s | %.4f | %.4f | %.4f | %s | %s | %.2f | %.1f |\n", row.name.c_str(), middle, *low, *high, rate, ratio, median(row.cpu),
-                static_cast<double>(row.peak) / (1 << 20));
+  std::snprintf(line, sizeof line, "| %s | %.4f | %.4f | %.4f | %s | %s | %.2f | %.1f |\n", row.name.c_str(), middle,
+                *low, *high, rate, ratio, median(row.cpu), static_cast<double>(row.peak) / (1 << 20));
   return line;
 }
 
 std::string to_markdown(const Section& section) {
-  std::string text = "### " + section.title + "\n\n| | median s | min | max | GB/s | of the limit | CPU s | memory MiB |\n|---|---|---|---|---|---|---|---|\n";
+  std::string text =
+      "### " + section.title +
+      "\n\n| | median s | min | max | GB/s | of the limit | CPU s | memory MiB |\n|---|---|---|---|---|---|---|---|\n";
   for (const auto& row : section.rows) text += format_row(section, row);
   return text + "\n";
 }
@@ -66,7 +70,8 @@ std::string to_markdown(const Section& section) {
 nlohmann::json to_json(const Section& section) {
   nlohmann::json rows = nlohmann::json::array();
   for (const auto& row : section.rows)
-    rows.push_back({{"name", row.name}, {"seconds", row.seconds}, {"cpu_seconds", row.cpu}, {"peak_bytes_beyond", row.peak}});
+    rows.push_back(
+        {{"name", row.name}, {"seconds", row.seconds}, {"cpu_seconds", row.cpu}, {"peak_bytes_beyond", row.peak}});
   return {{"title", section.title}, {"limit", section.limit}, {"bytes", section.bytes}, {"rows", rows}};
 }
 

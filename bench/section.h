@@ -11,7 +11,7 @@ namespace ckpt_bench {
 
 struct Contender {
   std::string name;
-  std::function<double()> run;                      // the seconds that count
+  std::function<double()> run;                          // the seconds that count
   std::function<void()> before = [] {}, after = [] {};  // not timed
 };
 
@@ -27,9 +27,11 @@ struct Section {
   std::vector<Row> rows;
 };
 
-// Each round runs every contender once, in an order of its own: a slow minute of the machine hits all alike, and so does what a
-// predecessor leaves behind (a rotation would keep the neighbours: whoever follows the buffered writer looked 10 % slower).
-Section run_section(std::string title, std::string limit, uint64_t bytes, unsigned rounds, const std::vector<Contender>& contenders);
+// Each round runs every contender once, in an order of its own: a slow minute of the machine hits all alike, and so
+// does what a predecessor leaves behind (a rotation would keep the neighbours: whoever follows the buffered writer
+// looked 10 % slower).
+Section run_section(std::string title, std::string limit, uint64_t bytes, unsigned rounds,
+                    const std::vector<Contender>& contenders);
 
 double median(std::vector<double> values);
 std::string to_markdown(const Section& section);

@@ -1,5 +1,6 @@
-// Whole saves and loads beside the plain programs that move the same bytes, in one run and in turns (README of the figures:
-// bench/RESULTS.md). Prints Markdown, writes JSON; fails only where something does not work, never for being slow.
+// Whole saves and loads beside the plain programs that move the same bytes, in one run and in turns (README of the
+// figures: bench/RESULTS.md). Prints Markdown, writes JSON; fails only where something does not work, never for being
+// slow.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -37,7 +38,9 @@ double timed(const std::function<void()>& body) {
 // The files of one contender; each section has its own folder, which is empty again at its end.
 class Folder {
  public:
-  explicit Folder(const Settings& settings) : path_(settings.directory + "/ckpt-bench." + std::to_string(getpid())) { std::filesystem::create_directories(path_); }
+  explicit Folder(const Settings& settings) : path_(settings.directory + "/ckpt-bench." + std::to_string(getpid())) {
+    std::filesystem::create_directories(path_);
+  }
   ~Folder() { std::filesystem::remove_all(path_); }
   std::string operator/(const char* name) const { return path_ + "/" + name; }
   // Deleted blocks are discarded by the disk; that must not run into what is measured next.
@@ -75,10 +78,12 @@ Section bench_save(const Settings& settings, const Folder& folder) {
     folder.remove("store");
   };
   auto remove = [&] { folder.remove("raw"); };
-  return run_section("Durable save", "raw O_DIRECT", model.bytes(), settings.rounds,
-                     {{"ckpt save", save, open, close},
-                      {"raw O_DIRECT", [&] { return write_direct(folder / "raw", source.data(), source.size()); }, back, remove},
-                      {"raw buffered + fsync", [&] { return write_buffered(folder / "raw", source.data(), source.size()); }, back, remove}});
+  return run_section(
+      "Durable save", "raw O_DIRECT", model.bytes(), settings.rounds,
+      {{"ckpt save", save, open, close},
+       {"raw O_DIRECT", [&] { return write_direct(folder / "raw", source.data(), source.size()); }, back, remove},
+       {"raw buffered + fsync", [&] { return write_buffered(folder / "raw", source.data(), source.size()); }, back,
+        remove}});
 }
 
 // ---- (b) load ----
@@ -109,16 +114,18 @@ Section bench_load(const Settings& settings, const Folder& folder, bool cold) {
   auto warm_raw = [&] { read_buffered(raw, target.data(), target.size()); };
   Section section;
   if (cold) {
-    section = run_section("Cold load", "raw O_DIRECT read", model.bytes(), settings.rounds,
-                          {{"ckpt load, verified", [&] { return load(1); }, chill},
-                           {"ckpt load, verify=0", [&] { return load(0); }, chill},
-                           {"raw O_DIRECT read", [&] { return read_direct(raw, target.data(), target.size()); }, chill},
-                           {"raw pread, 2 threads", [&] { return read_buffered(raw, target.data(), target.size()); }, chill}});
+    section = run_section(
+        "Cold load", "raw O_DIRECT read", model.bytes(), settings.rounds,
+        {{"ckpt load, verified", [&] { return load(1); }, chill},
+         {"ckpt load, verify=0", [&] { return load(0); }, chill},
+         {"raw O_DIRECT read", [&] { return read_direct(raw, target.data(), target.size()); }, chill},
+         {"raw pread, 2 threads", [&] { return read_buffered(raw, target.data(), target.size()); }, chill}});
   } else {
-    section = run_section("Warm load", "raw pread, 2 threads", model.bytes(), settings.rounds,
-                          {{"ckpt load, verified", [&] { return load(1); }, warm_ckpt},
-                           {"ckpt load, verify=0", [&] { return load(0); }, warm_ckpt},
-                           {"raw pread, 2 threads", [&] { return read_buffered(raw, target.data(), target.size()); }, warm_raw}});
+    section = run_section(
+        "Warm load", "raw pread, 2 threads", model.bytes(), settings.rounds,
+        {{"ckpt load, verified", [&] { return load(1); }, warm_ckpt},
+         {"ckpt load, verify=0", [&] { return load(0); }, warm_ckpt},
+         {"raw pread, 2 threads", [&] { return read_buffered(raw, target.data(), target.size()); }, warm_raw}});
   }
   folder.remove("store");
   folder.remove("raw");
@@ -148,10 +155,14 @@ std::vector<Section> bench_small(const Settings& settings, const Folder& folder)
   };
   std::string title = std::to_string(settings.small) + " tensors of 1 KiB: ";
   std::vector<Section> sections;
-  sections.push_back(run_section(title + "save", "raw O_DIRECT blob", model.bytes(), settings.rounds,
-                                 {{"ckpt save, adding included", [&] { return timed([&] { call(ckpt_save_run, client->new_save("s", model, source.data()).get()); }); }, open, close},
-                                  {"ckpt save, run alone", [&] { return timed([&] { call(ckpt_save_run, save.get()); }); }, fill, close},
-                                  {"raw O_DIRECT blob", [&] { return write_direct(folder / "raw", source.data(), raw_bytes); }, [] {}, [&] { folder.remove("raw"); }}}));
+  sections.push_back(run_section(
+      title + "save", "raw O_DIRECT blob", model.bytes(), settings.rounds,
+      {{"ckpt save, adding included",
+        [&] { return timed([&] { call(ckpt_save_run, client->new_save("s", model, source.data()).get()); }); }, open,
+        close},
+       {"ckpt save, run alone", [&] { return timed([&] { call(ckpt_save_run, save.get()); }); }, fill, close},
+       {"raw O_DIRECT blob", [&] { return write_direct(folder / "raw", source.data(), raw_bytes); }, [] {},
+        [&] { folder.remove("raw"); }}}));
   fill();
   call(ckpt_save_run, save.get());
   save.reset();
@@ -163,12 +174,16 @@ std::vector<Section> bench_small(const Settings& settings, const Folder& folder)
     reader = client->open_reader();
     prepared = new_load(reader, model, target.data());
   };
-  auto load = [&] { return timed([&] { call(ckpt_load_run, new_load(client->open_reader(), model, target.data()).get()); }); };
-  sections.push_back(run_section(title + "load, warm", "raw pread blob", model.bytes(), settings.rounds,
-                                 {{"ckpt open + add + load", load, [] {}},
-                                  {"ckpt load, run alone", [&] { return timed([&] { call(ckpt_load_run, prepared.get()); }); }, prepare, [&] { prepared.reset(), reader.reset(); }},
-                                  {"ckpt open", [&] { return timed([&] { client->open_reader(); }); }},
-                                  {"raw pread blob", [&] { return read_buffered(folder / "raw", target.data(), raw_bytes); }}}));
+  auto load = [&] {
+    return timed([&] { call(ckpt_load_run, new_load(client->open_reader(), model, target.data()).get()); });
+  };
+  sections.push_back(
+      run_section(title + "load, warm", "raw pread blob", model.bytes(), settings.rounds,
+                  {{"ckpt open + add + load", load, [] {}},
+                   {"ckpt load, run alone", [&] { return timed([&] { call(ckpt_load_run, prepared.get()); }); },
+                    prepare, [&] { prepared.reset(), reader.reset(); }},
+                   {"ckpt open", [&] { return timed([&] { client->open_reader(); }); }},
+                   {"raw pread blob", [&] { return read_buffered(folder / "raw", target.data(), raw_bytes); }}}));
   if (std::memcmp(source.data(), target.data(), raw_bytes) != 0) fail("the loaded bytes are not those saved");
   close();
   folder.remove("raw");
@@ -203,19 +218,23 @@ Section bench_open(const Settings& settings, const Folder& folder, size_t count)
     client.open_session();
     PeakMemory memory;
     saved = timed([&] { call(ckpt_save_run, client.new_save("s", model, source.data()).get()); });
-    std::fprintf(stderr, "  saved %zu names in %.2f s, %.0f MiB beyond the data\n", count, saved, static_cast<double>(memory.beyond()) / (1 << 20));
+    std::fprintf(stderr, "  saved %zu names in %.2f s, %.0f MiB beyond the data\n", count, saved,
+                 static_cast<double>(memory.beyond()) / (1 << 20));
     client.close_session();
   }
   std::string manifest = manifest_of(client);
   std::vector<std::byte> buffer(std::filesystem::file_size(manifest));
   Reader reader;
   char title[128];
-  std::snprintf(title, sizeof title, "%zu names: open and list, warm (saved in %.2f s; manifest %.1f MiB)", count, saved, static_cast<double>(buffer.size()) / (1 << 20));
-  Section section = run_section(title, "raw pread of MANIFEST", 0, settings.rounds,
-                                {{"ckpt open + list", [&] { return timed([&] { list_all(client.open_reader()); }); }},
-                                 {"ckpt open", [&] { return timed([&] { reader = client.open_reader(); }); }},
-                                 {"ckpt list", [&] { return timed([&] { list_all(reader); }); }, [&] { reader = client.open_reader(); }, [&] { reader.reset(); }},
-                                 {"raw pread of MANIFEST", [&] { return read_buffered(manifest, buffer.data(), buffer.size()); }}});
+  std::snprintf(title, sizeof title, "%zu names: open and list, warm (saved in %.2f s; manifest %.1f MiB)", count,
+                saved, static_cast<double>(buffer.size()) / (1 << 20));
+  Section section =
+      run_section(title, "raw pread of MANIFEST", 0, settings.rounds,
+                  {{"ckpt open + list", [&] { return timed([&] { list_all(client.open_reader()); }); }},
+                   {"ckpt open", [&] { return timed([&] { reader = client.open_reader(); }); }},
+                   {"ckpt list", [&] { return timed([&] { list_all(reader); }); },
+                    [&] { reader = client.open_reader(); }, [&] { reader.reset(); }},
+                   {"raw pread of MANIFEST", [&] { return read_buffered(manifest, buffer.data(), buffer.size()); }}});
   folder.remove("store");
   return section;
 }
@@ -258,11 +277,14 @@ Section bench_async(const Settings& settings, const Folder& folder) {
     client.reset();
     folder.remove("store");
   };
-  auto map_target = [&] { if (!target) target = std::make_unique<Memory>(model.bytes(), Memory::Fill::kZero); };
-  return run_section("Background save: start until staged", "memcpy, 2 threads", model.bytes(), settings.rounds,
-                     {{"ckpt, first save", stall, first, close},
-                      {"ckpt, second save", stall, second, close},
-                      {"memcpy, 2 threads", [&] { return copy_memory(source.data(), target->data(), source.size()); }, map_target}});
+  auto map_target = [&] {
+    if (!target) target = std::make_unique<Memory>(model.bytes(), Memory::Fill::kZero);
+  };
+  return run_section(
+      "Background save: start until staged", "memcpy, 2 threads", model.bytes(), settings.rounds,
+      {{"ckpt, first save", stall, first, close},
+       {"ckpt, second save", stall, second, close},
+       {"memcpy, 2 threads", [&] { return copy_memory(source.data(), target->data(), source.size()); }, map_target}});
 }
 
 // ---- all ----
@@ -284,19 +306,29 @@ std::vector<Section> run_all(const Settings& settings) {
 std::string heading(const Settings& settings, const MachineInfo& machine) {
   char text[1024];
   std::snprintf(text, sizeof text,
-                "%s, commit %s: %s, %u cores, %s memory, kernel %s, %s. %.2g GiB of bf16 in 256 tensors, %u rounds in turns, medians; load average before: %.1f. "
+                "%s, commit %s: %s, %u cores, %s memory, kernel %s, %s. %.2g GiB of bf16 in 256 tensors, %u rounds in "
+                "turns, medians; load average before: %.1f. "
                 "\"Memory\" is resident memory beyond the caller's data, at its peak.\n\n",
-                machine.date.c_str(), settings.commit.c_str(), machine.cpu.c_str(), machine.cores, machine.memory.c_str(), machine.kernel.c_str(), machine.filesystem.c_str(),
-                settings.gib, settings.rounds, machine.load_average);
+                machine.date.c_str(), settings.commit.c_str(), machine.cpu.c_str(), machine.cores,
+                machine.memory.c_str(), machine.kernel.c_str(), machine.filesystem.c_str(), settings.gib,
+                settings.rounds, machine.load_average);
   return text;
 }
 
 nlohmann::json all_json(const Settings& settings, const MachineInfo& machine, const std::vector<Section>& sections) {
   nlohmann::json list = nlohmann::json::array();
   for (const auto& section : sections) list.push_back(to_json(section));
-  return {{"date", machine.date}, {"commit", settings.commit}, {"cpu", machine.cpu}, {"cores", machine.cores}, {"memory", machine.memory},
-          {"kernel", machine.kernel}, {"filesystem", machine.filesystem}, {"load_average", machine.load_average}, {"gib", settings.gib},
-          {"rounds", settings.rounds}, {"sections", list}};
+  return {{"date", machine.date},
+          {"commit", settings.commit},
+          {"cpu", machine.cpu},
+          {"cores", machine.cores},
+          {"memory", machine.memory},
+          {"kernel", machine.kernel},
+          {"filesystem", machine.filesystem},
+          {"load_average", machine.load_average},
+          {"gib", settings.gib},
+          {"rounds", settings.rounds},
+          {"sections", list}};
 }
 
 }  // namespace
@@ -307,20 +339,26 @@ int main(int argc, char** argv) {
   Settings settings;
   CLI::App app("Whole saves and loads beside plain programs that move the same bytes");
   app.add_option("--gib", settings.gib, "size of the big state")->capture_default_str()->check(CLI::Range(0.05, 64.0));
-  app.add_option("--rounds", settings.rounds, "how often each contender runs")->capture_default_str()->check(CLI::Range(1, 1000));
+  app.add_option("--rounds", settings.rounds, "how often each contender runs")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
   app.add_option("--small", settings.small, "tensors of 1 KiB")->capture_default_str();
-  app.add_option("--names", settings.names, "tensors of the largest checkpoint that is opened and listed")->capture_default_str();
+  app.add_option("--names", settings.names, "tensors of the largest checkpoint that is opened and listed")
+      ->capture_default_str();
   app.add_option("--dir", settings.directory, "where to write; the disk that is measured")->capture_default_str();
   app.add_option("--json", settings.json, "file for the raw figures");
   app.add_option("--commit", settings.commit, "what is measured, for the heading");
   app.add_option("--only", settings.only, "sections to run: save,cold,warm,async,small,names");
   CLI11_PARSE(app, argc, argv);
   uint64_t needed = static_cast<uint64_t>(settings.gib * 3 * (1 << 30));
-  if (available_memory() < needed + kReserve) fail("needs three times --gib and 8 GiB of free memory; choose a smaller --gib");
+  if (available_memory() < needed + kReserve)
+    fail("needs three times --gib and 8 GiB of free memory; choose a smaller --gib");
   MachineInfo machine = describe_machine(settings.directory);
   auto sections = run_all(settings);
   std::string text = heading(settings, machine);
   for (const auto& section : sections) text += to_markdown(section);
   std::fputs(text.c_str(), stdout);
-  if (!settings.json.empty() && !(std::ofstream(settings.json) << all_json(settings, machine, sections).dump(1) << "\n")) fail("cannot write " + settings.json);
+  if (!settings.json.empty() &&
+      !(std::ofstream(settings.json) << all_json(settings, machine, sections).dump(1) << "\n"))
+    fail("cannot write " + settings.json);
 }

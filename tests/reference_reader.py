@@ -121,7 +121,8 @@ class Rules:
         self.follow("next_chunk", segment.chunk_first, segment.chunk_count, len(ix.chunks), where)
         self.chunk_sizes(segment, bytes_of(count, bits), segment.codec == 0, where)
         unit = bits // 8 if bits % 8 == 0 else 1
-        require(all(chunk.raw_size % unit == 0 for chunk in ix.chunks_of(segment)), f"{where}: a chunk ends in an element")
+        whole = all(chunk.raw_size % unit == 0 for chunk in ix.chunks_of(segment))
+        require(whole, f"{where}: a chunk ends in an element")
         return boxes
 
     def chunk_sizes(self, owner, total, raw, where):

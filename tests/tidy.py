@@ -140,7 +140,7 @@ def sources(root):
     for tree in TREES:
         for path in sorted((root / tree).rglob("*")):
             relative = path.relative_to(root)
-            skip = "golden" in relative.parts or "__pycache__" in relative.parts or str(relative) in GENERATED
+            skip = "corpus" in relative.parts or "golden" in relative.parts or "__pycache__" in relative.parts or str(relative) in GENERATED
             if path.is_file() and not skip and (path.suffix in CODE or path.suffix in SCRIPTS):
                 yield path, relative
 

@@ -50,7 +50,7 @@ packages=(
   ca-certificates g++ cmake ninja-build ccache pkg-config binutils
   flatbuffers-compiler libflatbuffers-dev liblz4-dev libxxhash-dev
   libgtest-dev libcli11-dev libfmt-dev nlohmann-json3-dev libbenchmark-dev
-  python3 python3-pip python3-venv
+  python3 python3-pip python3-venv strace
 )
 
 missing_packages() {

@@ -56,21 +56,7 @@ int32_t ckpt_version_number(void) {
   return CKPT_VERSION_MAJOR * 1000000 + CKPT_VERSION_MINOR * 1000 + CKPT_VERSION_PATCH;
 }
 
-const char* ckpt_status_name(ckpt_status status) {
-  switch (status) {
-#define CKPT_NAME(name) \
-  case CKPT_##name:     \
-    return #name;
-    CKPT_NAME(OK)
-    CKPT_NAME(INVALID)
-    CKPT_NAME(UNSUPPORTED) CKPT_NAME(FORKED) CKPT_NAME(CANCELLED) CKPT_NAME(NOT_FOUND) CKPT_NAME(EXISTS) CKPT_NAME(GONE)
-        CKPT_NAME(CORRUPT) CKPT_NAME(FORMAT) CKPT_NAME(REVISION) CKPT_NAME(INCOMPLETE) CKPT_NAME(MISMATCH)
-            CKPT_NAME(CONFLICT) CKPT_NAME(FENCED) CKPT_NAME(ABORTED) CKPT_NAME(TIMEOUT) CKPT_NAME(COMMIT_UNKNOWN)
-                CKPT_NAME(IO) CKPT_NAME(NO_SPACE) CKPT_NAME(NOMEM) CKPT_NAME(INTERNAL)
-#undef CKPT_NAME
-                    default : return "UNKNOWN";
-  }
-}
+const char* ckpt_status_name(ckpt_status status) { return status_name(status); }
 
 ckpt_status ckpt_error_status(const ckpt_error* err) { return err ? err->status.code() : CKPT_OK; }
 const char* ckpt_error_message(const ckpt_error* err) { return err ? err->status.message().c_str() : ""; }

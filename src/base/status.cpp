@@ -48,6 +48,23 @@ std::string strprintf(const char* pattern, ...) {
   return text;
 }
 
+const char* status_name(ckpt_status status) {
+  switch (status) {
+#define CKPT_NAME(name) \
+  case CKPT_##name:     \
+    return #name;
+    CKPT_NAME(OK)
+    CKPT_NAME(INVALID)
+    CKPT_NAME(UNSUPPORTED)
+    CKPT_NAME(FORKED) CKPT_NAME(CANCELLED) CKPT_NAME(NOT_FOUND) CKPT_NAME(EXISTS) CKPT_NAME(GONE) CKPT_NAME(CORRUPT)
+        CKPT_NAME(FORMAT) CKPT_NAME(REVISION) CKPT_NAME(INCOMPLETE) CKPT_NAME(MISMATCH) CKPT_NAME(CONFLICT)
+            CKPT_NAME(FENCED) CKPT_NAME(ABORTED) CKPT_NAME(TIMEOUT) CKPT_NAME(COMMIT_UNKNOWN) CKPT_NAME(IO)
+                CKPT_NAME(NO_SPACE) CKPT_NAME(NOMEM) CKPT_NAME(INTERNAL)
+#undef CKPT_NAME
+                    default : return "UNKNOWN";
+  }
+}
+
 static ckpt_status code_of_errno(int error) {
   switch (error) {
     case ENOENT:

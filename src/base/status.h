@@ -64,6 +64,9 @@ class [[nodiscard]] Result {
   std::optional<T> value_;
 };
 
+// "CORRUPT" for CKPT_CORRUPT; "UNKNOWN" for other numbers.
+const char* status_name(ckpt_status status);
+
 // printf-like text for messages.
 [[gnu::format(printf, 1, 2)]] std::string strprintf(const char* pattern, ...);
 

@@ -26,9 +26,9 @@ static Status tombstone_status(const format::Tombstone& tombstone, const Session
                             static_cast<unsigned long long>(tombstone.closed_by_token)));
   if (tombstone.status == CKPT_EXISTS) return Status(CKPT_EXISTS, tombstone.reason);
   return Status(CKPT_ABORTED, strprintf("%s was aborted by rank %u (%s): %s", attempt.directory.c_str(), tombstone.rank,
-                                        ckpt_status_name(tombstone.status), tombstone.reason.c_str()))
+                                        status_name(tombstone.status), tombstone.reason.c_str()))
       .with("rank", uint64_t{tombstone.rank})
-      .with("found", ckpt_status_name(tombstone.status));
+      .with("found", status_name(tombstone.status));
 }
 
 // What the slot says of this attempt. NOT_FOUND: still open. COMMIT_UNKNOWN: it cannot be read.

@@ -109,6 +109,9 @@ Status Session::lead(uint32_t world_size, const Options& options) {
   return Ok();
 }
 
+// Sessions that open at the same moment; beyond it is a store that calls everything taken.
+static constexpr uint64_t kMaxRivals = 1000;
+
 static std::string owner_record(const SessionPlan& plan) { return to_session_string(plan) + "\n"; }
 
 // Takes the next token: of all who try the same one, the store lets one have it.
@@ -116,11 +119,18 @@ Status Session::own_run() {
   CKPT_TRY(store_->make_directory(format::kOwnersDir));
   CKPT_ASSIGN(auto entries, list_checkpoints(*store_));
   CKPT_ASSIGN(uint64_t highest, highest_token(*store_, entries));
-  for (plan_.token = highest + 1;; plan_.token++) {
+  if (highest > UINT64_MAX - kMaxRivals)
+    return Status(CKPT_CONFLICT, strprintf("%s: a directory's name holds token %llu, after which there is none",
+                                           store_->uri().c_str(), static_cast<unsigned long long>(highest)))
+        .with("found", highest);
+  for (plan_.token = highest + 1; plan_.token <= highest + kMaxRivals; plan_.token++) {
     std::string record = owner_record(plan_);
     Status status = store_->put_if_absent(format::owner_key(plan_.token), as_bytes(record));
     if (status.code() != CKPT_EXISTS) return status;
   }
+  return Status(CKPT_CONFLICT, strprintf("run \"%s\": each of the tokens %llu to %llu was taken by somebody else",
+                                         plan_.run.c_str(), static_cast<unsigned long long>(highest + 1),
+                                         static_cast<unsigned long long>(highest + kMaxRivals)));
 }
 
 Status Session::claim() {

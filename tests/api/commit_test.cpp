@@ -261,7 +261,8 @@ TEST_F(Commit, WhoseRecordCannotBeMadeDurableIsCommitUnknown) {
   for (const char* error : {"EIO", "ENOSPC", "EDQUOT", "ENOMEM"}) {
     Ranks ranks(uri, 1);
     // Syncs of a save: record, its directory, root, part, its directory, MANIFEST, its directory.
-    ASSERT_TRUE(ranks[0].trace({"-e", "trace=fsync,renameat2", "-e", std::string("inject=fsync:when=9+:error=") + error}));
+    ASSERT_TRUE(
+        ranks[0].trace({"-e", "trace=fsync,renameat2", "-e", std::string("inject=fsync:when=9+:error=") + error}));
     Reply reply = ranks[0].call(std::string("save ") + error + " 5");
     std::string log = ranks[0].trace_log();
     size_t renamed = log.rfind("MANIFEST\""), injected = log.find("INJECTED");

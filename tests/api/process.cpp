@@ -248,8 +248,10 @@ std::vector<std::pair<std::string, std::string>> snapshot(const std::string& dir
   std::vector<std::pair<std::string, std::string>> files;
   for (const auto& entry : fs::recursive_directory_iterator(directory)) {
     std::string path = entry.path(), what = "directory";
-    if (entry.is_symlink()) what = "link to " + fs::read_symlink(entry.path()).string();
-    else if (entry.is_regular_file()) what = read_file(path);
+    if (entry.is_symlink())
+      what = "link to " + fs::read_symlink(entry.path()).string();
+    else if (entry.is_regular_file())
+      what = read_file(path);
     files.emplace_back(path.substr(directory.size()), what);
   }
   std::sort(files.begin(), files.end());

@@ -46,8 +46,8 @@ class Program {
   std::string buffer_, log_path_;
 };
 
-// Deadlines that a test gives to the library: long where a rank must learn of something at once (it would end in TIMEOUT
-// otherwise), short where the deadline itself is what is tested.
+// Deadlines that a test gives to the library: long where a rank must learn of something at once (it would end in
+// TIMEOUT otherwise), short where the deadline itself is what is tested.
 inline constexpr const char* kLong = " timeout_ms=60000";
 inline constexpr const char* kShort = " timeout_ms=700";
 

@@ -109,7 +109,8 @@ TEST_F(Retention, RunsAfterEachCommit) {
 TEST_F(Retention, OrdersBySessionAndNotByStepOrTime) {
   save({500});
   save({10, 20});
-  std::filesystem::last_write_time(uri + "/s500.1.1/MANIFEST", std::filesystem::file_time_type::clock::now() + std::chrono::hours(100));
+  std::filesystem::last_write_time(uri + "/s500.1.1/MANIFEST",
+                                   std::filesystem::file_time_type::clock::now() + std::chrono::hours(100));
   prune({{"keep_last", 2}});
   EXPECT_EQ(steps(), (Steps{10, 20}));
 }

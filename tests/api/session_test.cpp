@@ -358,6 +358,18 @@ TEST_F(Leftovers, ForeignNamesStayByteForByte) {
   EXPECT_EQ(latest_step(uri), 4);
 }
 
+TEST_F(Leftovers, NameWithTheLastTokenOfAllIsConflictAndNotTokenZero) {
+  Ranks(uri, 1)[0].call("save a 1");
+  std::filesystem::create_directories(uri + "/a.18446744073709551615.1");
+  Program next(uri);
+  Reply reply = next.call(opening(0, 1));
+  EXPECT_EQ(reply.status, "CONFLICT") << reply;
+  EXPECT_NE(reply.text.find("18446744073709551615"), std::string::npos) << reply;
+  EXPECT_EQ(latest_step(uri), 1);
+  std::filesystem::remove(uri + "/a.18446744073709551615.1");
+  EXPECT_EQ(next.call(opening(0, 1)).status, "OK");
+}
+
 // ---- .ckpt deleted by hand ----
 
 TEST_F(ControlDirectory, DeletedBetweenSavesLosesNothing) {
@@ -474,7 +486,8 @@ TEST_F(Copies, OfACheckpointFromAnotherStoreIsForeignNeverLatestNeverPrunedAndLo
 }
 
 TEST_F(Copies, OfAWholeStoreLoadItsLatestWithAndWithoutTheControlDirectory) {
-  for (int step = 1; step <= 3; step++) Ranks(uri, 1)[0].call("save a" + std::to_string(step) + " " + std::to_string(step));
+  for (int step = 1; step <= 3; step++)
+    Ranks(uri, 1)[0].call("save a" + std::to_string(step) + " " + std::to_string(step));
   const std::string with = scratch / "with", without = scratch / "without";
   copy_tree(uri, with);
   copy_tree(uri, without);

@@ -51,8 +51,8 @@ inline ckpt_status add(ckpt_save* save, uint32_t rank, uint32_t world, int64_t s
   static std::vector<std::unique_ptr<std::vector<Bytes>>> all_kept;
   all_kept.push_back(std::make_unique<std::vector<Bytes>>(std::vector<Bytes>{std::move(all), std::move(moments)}));
   std::vector<Bytes>* kept = all_kept.back().get();
-  ckpt_status status = ckpt_save_add_tensor(save, "weight", &desc, (*kept)[0].data(), (*kept)[0].size(),
-                                            CKPT_DEVICE_CPU, 0, err);
+  ckpt_status status =
+      ckpt_save_add_tensor(save, "weight", &desc, (*kept)[0].data(), (*kept)[0].size(), CKPT_DEVICE_CPU, 0, err);
   if (status != CKPT_OK) return status;
   desc = matrix();
   desc.region_kind = CKPT_REGION_BOX;

@@ -36,7 +36,7 @@ inline void add_part(IndexBuilder& builder, uint64_t size = 40960) {
                              static_cast<uint32_t>(builder.parts.size()), uint8_t{0}, uint8_t{0}, uint16_t{0});
 }
 
-Summary summary_of(uint32_t world) {
+inline Summary summary_of(uint32_t world) {
   Summary summary;
   summary.store_id = {1, 2};
   summary.session_id = {3, 4};

@@ -46,7 +46,7 @@ TEST(Fuzz, SmallChangesToTheCorpusDoNoHarm) {
     if (sound.empty()) continue;
     for (int i = 0; i < 300; i++) {
       auto bytes = sound;
-      for (unsigned n = 1 + random() % 3; n > 0; n--) {
+      for (auto n = 1 + random() % 3; n > 0; n--) {
         size_t at = random() % bytes.size();
         switch (random() % 4) {
           case 0:

@@ -21,15 +21,15 @@ def main():
     for name in sorted(entry for entry in os.listdir(golden) if os.path.isdir(os.path.join(golden, entry))):
         manifest = read(golden, name, "MANIFEST")
         index = manifest[:struct.unpack_from("<Q", manifest, len(manifest) - 72)[0]]
-        write(manifest, corpus, "manifest", f"{name}.slot")
-        write(index, corpus, "manifest", f"{name}.index")
+        write(manifest, corpus, "manifest", f"{name}.slot.seed")
+        write(index, corpus, "manifest", f"{name}.index.seed")
         for part_name in sorted(entry for entry in os.listdir(os.path.join(golden, name)) if entry.startswith("PART_")):
             part = read(golden, name, part_name)
             at, size = struct.unpack_from("<QQ", part, len(part) - 64)
-            write(part[:80] + part[-64:] + part[at:at + size], corpus, "part", f"{name}.{part_name[-1]}")
+            write(part[:80] + part[-64:] + part[at:at + size], corpus, "part", f"{name}.{part_name[-1]}.seed")
         data_end = struct.unpack_from("<Q", read(golden, name, "PART_000"), len(read(golden, name, "PART_000")) - 64)[0]
         data = read(golden, name, "PART_000")[4096:data_end]
-        write(struct.pack("<H", len(index)) + index + data[:9000], corpus, "load", name)
+        write(struct.pack("<H", len(index)) + index + data[:9000], corpus, "load", f"{name}.seed")
 
 
 if __name__ == "__main__":
