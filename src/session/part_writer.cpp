@@ -61,7 +61,6 @@ class PartWriter {
   std::unique_ptr<store::Writer> file_;
   std::unique_ptr<device::Arena> arena_;
   unsigned threads_ = 1;
-  bool fits_staging_ = false;  // every block has a buffer of its own
   uint64_t block_bytes_ = 0, buffer_bytes_ = 0;
   std::vector<std::byte*> encode_buffers_;  // one for each worker, where something is encoded
 
@@ -122,7 +121,6 @@ Status PartWriter::cut_arena() {
   uint64_t count = std::max<uint64_t>(left / buffer_bytes_, 1);
   // Without staging, more buffers than are in flight would only be colder.
   count = std::min<uint64_t>(count, async_ ? layout_.blocks.size() : 2 * threads_);
-  fits_staging_ = count >= layout_.blocks.size();
   uint64_t bytes = count * buffer_bytes_ + threads_ * encode_bytes;
   arena_ = session_.take_arena(bytes);
   if (!arena_) {
@@ -151,9 +149,8 @@ Status PartWriter::write() {
 }
 
 Status PartWriter::work(unsigned worker, const std::atomic<bool>& stop) {
-  // In the background the caller waits for staging. Where all of it fits, nothing is written before; else one thread
-  // keeps the disk busy, which frees buffers.
-  bool prefer_staging = async_ && (fits_staging_ || worker + 1 < std::max(threads_, 2u));
+  // In the background the caller waits for staging, so only one thread keeps the disk busy until that is done.
+  bool prefer_staging = async_ && worker + 1 < std::max(threads_, 2u);
   while (!stop) {
     CKPT_TRY(job_.check());
     size_t block = 0;

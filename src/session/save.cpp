@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 
 #include "base/parallel.h"
 #include "format/names.h"
@@ -143,30 +142,12 @@ Status Save::check_attr_owners() const {
   return Ok();
 }
 
-// Sorts numbers and then moves each tensor once, along the cycles of the order: sorting would move all of them log n
-// times.
-static void sort_by_name(std::deque<SaveTensor>& tensors) {
-  std::vector<size_t> order(tensors.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return tensors[a].name < tensors[b].name; });
-  for (size_t start = 0; start < order.size(); start++) {
-    if (order[start] == start) continue;
-    SaveTensor held = std::move(tensors[start]);
-    size_t at = start;
-    for (size_t from; (from = order[at]) != start; at = from) {
-      tensors[at] = std::move(tensors[from]);
-      order[at] = at;
-    }
-    tensors[at] = std::move(held);
-    order[at] = at;
-  }
-}
-
 Status Save::begin() {
   if (begun_) return Status(CKPT_INVALID, "a save runs once; make another");
   CKPT_TRY(check_attr_owners());
   begun_ = true;
-  sort_by_name(content_.tensors);
+  std::sort(content_.tensors.begin(), content_.tensors.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
   return Ok();
 }
 

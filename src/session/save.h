@@ -2,7 +2,6 @@
 // collect (this file) -> layout (who writes what, where) -> part_writer (bytes) -> commit (all ranks).
 #pragma once
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -54,7 +53,7 @@ struct SaveSettings {
 
 // Everything that was added, in the order of names.
 struct SaveContent {
-  std::deque<SaveTensor> tensors;  // not a vector: they are over a kilobyte each, too large to move as the list grows
+  std::vector<SaveTensor> tensors;
   std::map<std::string, SaveObject> objects;
   std::map<std::string, SaveAlias> aliases;
   std::map<std::string, std::map<std::string, std::string>> attrs;  // by owner, "" = the checkpoint
