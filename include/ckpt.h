@@ -245,7 +245,8 @@ CKPT_API ckpt_status ckpt_store_prune(const ckpt_store *store, const ckpt_option
 
 /* Rebuilds a lost or damaged MANIFEST of directory `id` from its parts, byte for byte; a readable one is never
  * replaced. An attempt that never committed needs force=1 and is marked REBUILT. By default a dry run.
- * Options: dry_run (default 1 here), force. Statuses: EXISTS (sound already), INCOMPLETE, CORRUPT, ABORTED, IO. */
+ * Options: dry_run (default 1 here), force. Statuses: EXISTS (sound already), INCOMPLETE, MISMATCH (a part
+ * of another save or rank), CORRUPT, ABORTED, IO. */
 CKPT_API ckpt_status ckpt_store_repair(const ckpt_store *store, const char *id, const ckpt_options *options,
                                        ckpt_report **report, ckpt_error **err);
 
@@ -355,7 +356,8 @@ CKPT_API const char *ckpt_save_id(const ckpt_save *save);
 
 /* Saves and returns when the outcome is known (or, with wait=0 on ranks other than 0, when this rank's part is
  * durable). OK on rank 0 means that the checkpoint is durable, complete and committed.
- * On the other ranks OK says that it is committed; that it is durable only rank 0 can tell.
+ * On the other ranks OK says that it is committed; that it is durable only rank 0 can tell. They wait 2 s longer than
+ * timeout_ms, so that rank 0, which knows who is missing, speaks first.
  * Statuses: EXISTS (on_existing=error), MISMATCH, INCOMPLETE, FENCED, ABORTED, TIMEOUT, CANCELLED, COMMIT_UNKNOWN,
  * CONFLICT, IO, NO_SPACE. After any of them but COMMIT_UNKNOWN nothing was committed. */
 CKPT_API ckpt_status ckpt_save_run(ckpt_save *save, ckpt_error **err);

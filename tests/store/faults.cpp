@@ -112,7 +112,9 @@ void in_child(const std::vector<Refusal>& refusals, const std::function<void()>&
 static bool own_mounts() {
   static const bool done = [] {
     int flags = CLONE_NEWNS | (geteuid() == 0 ? 0 : CLONE_NEWUSER);
-    return unshare(flags) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+    if (unshare(flags) != 0) return false;
+    // EINVAL: in a chroot "/" is no mount point of its own; who made it has settled what is shared.
+    return mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 || errno == EINVAL;
   }();
   return done;
 }
