@@ -196,7 +196,7 @@ TEST(IndexRules, UnknownKindCodecOrFilterIsUnsupported) {
 
 TEST(IndexRules, FiltersHaveAWidthAndACodec) {
   Draft draft = complete();
-  for (uint8_t width : {0, 3, 5, 16, 255})
+  for (uint8_t width : std::initializer_list<uint8_t>{0, 3, 5, 16, 255})
     expect_refused(draft, with_segment(2, [=](auto& f) { f.width = width; }), "filter width");
   expect_refused(draft, with_segment(0, [](auto& f) { f.width = 4; }), "filter width");
   expect_refused(draft,

@@ -35,10 +35,14 @@ extern "C" int fsync(int fd) {
   return -1;
 }
 
+// The function has the name of a struct, as in libc.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
 extern "C" int flock(int fd, int how) {
   if (auto hook = current ? std::exchange(current->before_flock, nullptr) : nullptr) hook();
   return static_cast<int>(syscall(SYS_flock, fd, how));
 }
+#pragma GCC diagnostic pop
 
 extern "C" int renameat2(int from_directory, const char* from, int to_directory, const char* to, unsigned flags) {
   long result = syscall(SYS_renameat2, from_directory, from, to_directory, to, flags);
