@@ -216,8 +216,7 @@ typedef struct ckpt_checkpoint_info {
   char writer[64];                                /* "ckpt 0.1.0" */
 } ckpt_checkpoint_info;
 
-/* A snapshot of all checkpoints and attempts, oldest first: by run, then token, sequence.
- * Statuses: NOT_FOUND (no such directory), IO. */
+/* A snapshot of all checkpoints and attempts, oldest first: by run, then token, sequence. Statuses: NOT_FOUND, IO. */
 typedef struct ckpt_list ckpt_list;
 CKPT_API ckpt_status ckpt_store_list(const ckpt_store *store, ckpt_list **out, ckpt_error **err);
 CKPT_API size_t ckpt_list_count(const ckpt_list *list);
@@ -356,8 +355,7 @@ CKPT_API const char *ckpt_save_id(const ckpt_save *save);
 
 /* Saves and returns when the outcome is known (or, with wait=0 on ranks other than 0, when this rank's part is
  * durable). OK on rank 0 means that the checkpoint is durable, complete and committed.
- * On the other ranks OK says that it is committed; that it is durable only rank 0 can tell. They wait 2 s longer than
- * timeout_ms, so that rank 0, which knows who is missing, speaks first.
+ * OK on other ranks: committed; only rank 0 knows it durable. They wait 2 s longer, so that rank 0 speaks first.
  * Statuses: EXISTS (on_existing=error), MISMATCH, INCOMPLETE, FENCED, ABORTED, TIMEOUT, CANCELLED, COMMIT_UNKNOWN,
  * CONFLICT, IO, NO_SPACE. After any of them but COMMIT_UNKNOWN nothing was committed. */
 CKPT_API ckpt_status ckpt_save_run(ckpt_save *save, ckpt_error **err);
