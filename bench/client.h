@@ -1,13 +1,14 @@
-// A user of ckpt.h in C++: handles that free themselves, calls that stop the benchmark where they fail.
+// A user of ckpt.h in C++: handles that free themselves, calls that stop the measurement where they fail.
 #pragma once
 
 #include <ckpt.h>
 
+#include <map>
 #include <memory>
 #include <string>
-#include <vector>
+#include <variant>
 
-#include "machine.h"
+#include "workload.h"
 
 namespace ckpt_bench {
 
@@ -43,37 +44,31 @@ H make(Function function, Args... args) {
   return H(handle);
 }
 
-// `count` equal tensors, one after the other in memory.
-struct Model {
-  std::vector<std::string> names;
-  ckpt_tensor_desc desc{};
-  uint64_t tensor_bytes = 0;
-  Model(size_t count, int32_t dtype, int64_t elements);
-  uint64_t bytes() const { return names.size() * tensor_bytes; }
-};
+using OptionValues = std::map<std::string, std::string>;
+Options options_of(const OptionValues& values);
 
-// One store in a directory of its own, with one rank's session.
+// One store with one rank's session. Ranks of a world above 1 meet through the store.
 class Client {
  public:
-  explicit Client(std::string directory)
-      : directory_(std::move(directory)), store_(make<Store>(ckpt_store_open, directory_.c_str(), nullptr)) {}
-  void open_session() { session_ = make<Session>(ckpt_session_open, store_.get(), 0u, 1u, nullptr, nullptr); }
-  void close_session() { session_.reset(); }
+  Client(const std::string& directory, const OptionValues& options)
+      : options_(options_of(options)), store_(make<Store>(ckpt_store_open, directory.c_str(), options_.get())) {}
+  void open_session(uint32_t rank, uint32_t world);
 
-  Save new_save(const std::string& label, const Model& model, const std::byte* data,
-                const ckpt_options* options = nullptr) const;
-  Reader open_reader() const { return make<Reader>(ckpt_reader_open, store_.get(), "latest", nullptr); }
-  // Deletes the files; the session and readers must be closed.
-  void clear() const;
-  const std::string& directory() const { return directory_; }
+  Save new_save(const std::string& label, const Share& share, const std::byte* data) const;
+  Reader open_reader() const { return make<Reader>(ckpt_reader_open, store_.get(), "latest", options_.get()); }
+  Load new_load(const Reader& reader, const Share& share, std::byte* data) const;
+  const ckpt_options* options() const { return options_.get(); }
 
  private:
-  std::string directory_;
+  Options options_;
   Store store_;
   Session session_;
 };
 
-Load new_load(const Reader& reader, const Model& model, std::byte* data, const ckpt_options* options = nullptr);
-Options options_of(std::initializer_list<std::pair<const char*, int64_t>> values);
+ckpt_tensor_desc descriptor(const Piece& piece);
+Job start(const Save& save);
+Job start(const Load& load);
+void wait_until(const Job& job, int32_t state);
+nlohmann::json stats_of(const Job& job);
 
 }  // namespace ckpt_bench

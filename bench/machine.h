@@ -1,10 +1,11 @@
-// What the benchmarks need of the machine: memory that is really there, cold caches, clocks, and its description.
-// Not thread-safe; for the main thread of a benchmark.
+// What a measurement needs of the machine: memory that is really there, clocks, and the protocol with bench/run.py.
+// One process measures one thing: it gets ready, prints READY, waits for a line, works, prints RESULT lines.
+// Not thread-safe; for the main thread of a measurement.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <nlohmann/json.hpp>
 #include <string>
 
 namespace ckpt_bench {
@@ -13,50 +14,41 @@ namespace ckpt_bench {
 [[noreturn]] void fail(const std::string& what);
 [[noreturn]] void fail_errno(const std::string& what);
 
-// Memory on huge pages, every page of it touched: fresh pages cost more than what is measured.
+// Memory on huge pages, every page of it touched: fresh pages cost more than what is measured. `shift` moves the data
+// from the start of a page, as an allocator with smaller alignment would.
 class Memory {
  public:
-  enum class Fill { kZero, kRandom };
-  Memory(size_t size, Fill fill);
+  explicit Memory(size_t size, size_t shift = 0);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
-  std::byte* data() const { return data_; }
+  std::byte* data() const { return start_ + shift_; }
   size_t size() const { return size_; }
 
  private:
-  std::byte* data_;
-  size_t size_;
+  std::byte* start_;
+  size_t size_, shift_, mapped_;
 };
 
-double now();          // seconds, monotonic
-double cpu_seconds();  // user and system, of this process
+double now();  // seconds, monotonic
 
-// The page cache forgets what is clean. Needs root; false where that is refused, and reads are then not cold.
-bool drop_caches();
+// Prints READY and returns when a line has come.
+void wait_for_go();
 
-// A virtual machine may have given free pages back to its host; the first touch of one is slow then (0.4 GB/s here).
-// Touches and frees this much, less what would leave the machine below kReserve, so that the next section meets pages
-// that are backed.
-inline constexpr uint64_t kReserve = uint64_t{8} << 30;
-void back_free_memory(uint64_t bytes);
-uint64_t available_memory();
-
-// Resident memory beyond what was resident at the construction, at its peak.
-class PeakMemory {
+// What one piece of work takes, from the construction on.
+class Meter {
  public:
-  PeakMemory();
-  uint64_t beyond() const;
+  Meter();
+  double seconds() const { return now() - start_; }
+  // t_total (unless `seconds` says what counts), cpu_s, peak_above_base, read_bytes
+  nlohmann::json result(double seconds = -1) const;
 
  private:
-  uint64_t before_;
+  uint64_t resident_, read_;
+  double cpu_, start_;
 };
 
-struct MachineInfo {
-  std::string cpu, kernel, memory, date, filesystem;
-  unsigned cores;
-  double load_average;
-};
-MachineInfo describe_machine(const std::string& directory);
+// Prints one RESULT line. `row` names a part of the measurement that gets a row of its own; "" is the whole.
+void report(const std::string& row, const nlohmann::json& fields);
 
 }  // namespace ckpt_bench

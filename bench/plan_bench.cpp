@@ -2,6 +2,7 @@
 // tiling, coverage.
 #include <benchmark/benchmark.h>
 
+#include <array>
 #include <string>
 
 #include "data.h"
@@ -47,32 +48,42 @@ void gather(benchmark::State& state, uint64_t row_stride, uint64_t column_stride
 BENCHMARK_CAPTURE(gather, rows, kColumns + 64, 1);
 BENCHMARK_CAPTURE(gather, transposed, 1, kRows);
 
-std::vector<std::string> names(size_t count) {
+std::vector<std::string> make_names(size_t count) {
   std::vector<std::string> list;
   for (size_t i = 0; i < count; i++) list.push_back("model.layers." + std::to_string(i) + ".weight");
   return list;
 }
 
+// Replicated matrices of bf16, in the order of their names.
+struct Replicated {
+  std::vector<std::string> names;
+  std::vector<std::array<uint64_t, 2>> shapes;
+  std::vector<plan::DealEntry> entries;
+
+  explicit Replicated(size_t count) : names(make_names(count)), shapes(count) {
+    for (size_t i = 0; i < count; i++) {
+      shapes[i] = {1 + i % 977, 128};
+      entries.push_back({.name = names[i],
+                         .bytes = shapes[i][0] * 256,
+                         .numbers = shapes[i].data(),
+                         .dtype = CKPT_DTYPE_BF16,
+                         .kind = RegionKind::kWhole,
+                         .ndim = 2});
+    }
+  }
+};
+
 // One rank's plan of a save of replicated tensors in a world of 1024.
 void deal(benchmark::State& state) {
-  auto list = names(static_cast<size_t>(state.range(0)));
-  std::vector<plan::DealEntry> entries;
-  for (size_t i = 0; i < list.size(); i++) {
-    const uint64_t extents[] = {1 + i % 977, 128};
-    Shape shape = Shape::of(extents);
-    entries.push_back({list[i], CKPT_DTYPE_BF16, shape, Region{}, extents[0] * 256});
-  }
-  for (auto _ : state) benchmark::DoNotOptimize(plan::deal(entries, 511, 1024, {1 << 20, 256 << 20}));
+  Replicated group(static_cast<size_t>(state.range(0)));
+  for (auto _ : state) benchmark::DoNotOptimize(plan::deal(group.entries, 511, 1024, {1 << 20, 256 << 20}));
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
 BENCHMARK(deal)->Name("deal/1024_ranks")->Arg(10000)->Arg(100000)->Unit(benchmark::kMillisecond);
 
 void declare(benchmark::State& state) {
-  auto list = names(static_cast<size_t>(state.range(0)));
-  std::vector<plan::DealEntry> entries;
-  const uint64_t extents[] = {1024, 128};
-  for (const auto& name : list) entries.push_back({name, CKPT_DTYPE_BF16, Shape::of(extents), Region{}, 1024 * 256});
-  for (auto _ : state) benchmark::DoNotOptimize(plan::declaration_list(entries));
+  Replicated group(static_cast<size_t>(state.range(0)));
+  for (auto _ : state) benchmark::DoNotOptimize(plan::declaration_list(group.entries));
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
 BENCHMARK(declare)->Name("declaration_list")->Arg(100000)->Unit(benchmark::kMillisecond);

@@ -1,28 +1,33 @@
 #include "raw_io.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <thread>
 #include <vector>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "machine.h"
 
 namespace ckpt_bench {
 
 // Calls body(offset, bytes) for every block, dealt to threads one by one.
-static void for_each_block(size_t size, unsigned threads, const std::function<void(size_t, size_t)>& body) {
+static void for_each_block(size_t size, const RawWay& way, const std::function<void(size_t, size_t)>& body) {
   std::atomic<size_t> next{0};
   auto work = [&] {
-    for (size_t at; (at = next.fetch_add(kRawBlock)) < size;) body(at, std::min(kRawBlock, size - at));
+    for (size_t at; (at = next.fetch_add(way.block)) < size;) body(at, std::min(way.block, size - at));
   };
   std::vector<std::thread> helpers;
-  for (unsigned i = 1; i < threads; i++) helpers.emplace_back(work);
+  for (unsigned i = 1; i < way.threads; i++) helpers.emplace_back(work);
   work();
   for (auto& helper : helpers) helper.join();
 }
@@ -33,20 +38,14 @@ static int open_file(const std::string& path, int flags) {
   return file;
 }
 
-static void write_block(int file, const std::byte* data, size_t at, size_t bytes) {
-  while (bytes != 0) {
-    ssize_t done = pwrite(file, data + at, bytes, static_cast<off_t>(at));
-    if (done <= 0) fail_errno("write");
-    at += static_cast<size_t>(done), bytes -= static_cast<size_t>(done);
-  }
-}
-
-static void read_block(int file, std::byte* data, size_t at, size_t bytes) {
-  while (bytes != 0) {
-    ssize_t done = pread(file, data + at, bytes, static_cast<off_t>(at));
-    if (done <= 0) fail_errno("read");
-    at += static_cast<size_t>(done), bytes -= static_cast<size_t>(done);
-  }
+static void write_all(int file, const std::byte* data, size_t size, const RawWay& way) {
+  for_each_block(size, way, [&](size_t at, size_t bytes) {
+    while (bytes != 0) {
+      ssize_t done = pwrite(file, data + at, bytes, static_cast<off_t>(at));
+      if (done <= 0) fail_errno("write");
+      at += static_cast<size_t>(done), bytes -= static_cast<size_t>(done);
+    }
+  });
 }
 
 static void sync_directory_of(const std::string& path) {
@@ -55,44 +54,74 @@ static void sync_directory_of(const std::string& path) {
   close(directory);
 }
 
-double write_direct(const std::string& path, const std::byte* data, size_t size) {
-  double start = now();
-  int file = open_file(path, O_RDWR | O_CREAT | O_EXCL | O_DIRECT);
-  if (fallocate(file, 0, 0, static_cast<off_t>(size)) != 0) fail_errno("preallocate " + path);
-  for_each_block(size, kRawThreads, [&](size_t at, size_t bytes) { write_block(file, data, at, bytes); });
-  if (fdatasync(file) != 0) fail_errno("sync " + path);
-  close(file);
-  sync_directory_of(path);
-  return now() - start;
-}
-
-double write_buffered(const std::string& path, const std::byte* data, size_t size) {
-  double start = now();
-  int file = open_file(path, O_RDWR | O_CREAT | O_EXCL);
-  for_each_block(size, 1, [&](size_t at, size_t bytes) { write_block(file, data, at, bytes); });
+void write_new(const std::string& path, const std::byte* data, size_t size, const RawWay& way) {
+  int file = open_file(path, O_RDWR | O_CREAT | O_EXCL | (way.direct ? O_DIRECT : 0));
+  if (way.direct && fallocate(file, 0, 0, static_cast<off_t>(size)) != 0) fail_errno("preallocate " + path);
+  write_all(file, data, size, way);
   if (fsync(file) != 0) fail_errno("sync " + path);
   close(file);
   sync_directory_of(path);
-  return now() - start;
 }
 
-static double read_file(const std::string& path, int flags, std::byte* data, size_t size) {
-  double start = now();
-  int file = open_file(path, O_RDONLY | flags);
-  for_each_block(size, kRawThreads, [&](size_t at, size_t bytes) { read_block(file, data, at, bytes); });
+void write_existing(const std::string& path, const std::byte* data, size_t size, const RawWay& way) {
+  int file = open_file(path, O_RDWR | (way.direct ? O_DIRECT : 0));
+  write_all(file, data, size, way);
+  if (fsync(file) != 0) fail_errno("sync " + path);
   close(file);
-  return now() - start;
+  sync_directory_of(path);
 }
 
-double read_direct(const std::string& path, std::byte* data, size_t size) {
-  return read_file(path, O_DIRECT, data, size);
+void read_file(const std::string& path, size_t offset, std::byte* data, size_t size, const RawWay& way) {
+  int file = open_file(path, O_RDONLY | (way.direct ? O_DIRECT : 0));
+  for_each_block(size, way, [&](size_t at, size_t bytes) {
+    while (bytes != 0) {
+      ssize_t done = pread(file, data + at, bytes, static_cast<off_t>(offset + at));
+      if (done <= 0) fail_errno("read");
+      at += static_cast<size_t>(done), bytes -= static_cast<size_t>(done);
+    }
+  });
+  close(file);
 }
-double read_buffered(const std::string& path, std::byte* data, size_t size) { return read_file(path, 0, data, size); }
 
-double copy_memory(const std::byte* from, std::byte* to, size_t size) {
-  double start = now();
-  for_each_block(size, kRawThreads, [&](size_t at, size_t bytes) { std::memcpy(to + at, from + at, bytes); });
-  return now() - start;
+void read_mapped(const std::string& path, std::byte* data, size_t size, const RawWay& way) {
+  int file = open_file(path, O_RDONLY);
+  void* map = mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0);
+  if (map == MAP_FAILED) fail_errno("map " + path);
+  copy_memory(static_cast<const std::byte*>(map), data, size, way);
+  munmap(map, size);
+  close(file);
+}
+
+void commit_small(const std::string& path) {
+  std::string temporary = path + ".tmp", bytes(4096, 'x');
+  int file = open_file(temporary, O_RDWR | O_CREAT | O_EXCL);
+  if (pwrite(file, bytes.data(), bytes.size(), 0) != 4096 || fsync(file) != 0) fail_errno("write " + temporary);
+  close(file);
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) fail_errno("rename " + temporary);
+  sync_directory_of(path);
+}
+
+void copy_memory(const std::byte* from, std::byte* to, size_t size, const RawWay& way) {
+  for_each_block(size, way, [&](size_t at, size_t bytes) { std::memcpy(to + at, from + at, bytes); });
+}
+
+unsigned long copy_and_hash(const std::byte* from, std::byte* to, size_t size, const RawWay& way) {
+  constexpr size_t kStep = 128 << 10, kDigested = 1 << 20;  // one digest for each MiB, as ckpt's chunks have
+  std::atomic<unsigned long> mixed{0};
+  for_each_block(size, way, [&](size_t at, size_t bytes) {
+    XXH3_state_t state;
+    for (size_t end = at + bytes; at < end;) {
+      XXH3_128bits_reset(&state);
+      for (size_t stop = std::min(end, at + kDigested); at < stop;) {
+        size_t step = std::min(kStep, stop - at);
+        std::memcpy(to + at, from + at, step);
+        XXH3_128bits_update(&state, to + at, step);
+        at += step;
+      }
+      mixed ^= XXH3_128bits_digest(&state).low64;
+    }
+  });
+  return mixed;
 }
 
 }  // namespace ckpt_bench

@@ -156,7 +156,6 @@ enum { CKPT_DEVICE_CPU = 1, CKPT_DEVICE_CUDA = 2, CKPT_DEVICE_CUDA_HOST = 3 };
  * rest. Unknown keys and values out of range are refused by the setters. src/base/options.def is the list;
  * `ckpt help options` prints it and ckpt_option_at enumerates it. */
 typedef struct ckpt_options ckpt_options;
-
 CKPT_API ckpt_status ckpt_options_new(ckpt_options **out, ckpt_error **err);
 CKPT_API ckpt_status ckpt_options_set_str(ckpt_options *options, const char *key, const char *value, ckpt_error **err);
 CKPT_API ckpt_status ckpt_options_set_int(ckpt_options *options, const char *key, int64_t value, ckpt_error **err);
@@ -181,7 +180,6 @@ CKPT_API ckpt_status ckpt_option_at(int32_t index, ckpt_option_info *out, ckpt_e
 /* A directory that holds checkpoints ("/data/run7", "file:///data/run7") or a store in this process's memory
  * ("mem:NAME"; all handles of a NAME share it, it lives while one of them does). Opening creates nothing. */
 typedef struct ckpt_store ckpt_store;
-
 CKPT_API ckpt_status ckpt_store_open(ckpt_store **out, const char *uri, const ckpt_options *options, ckpt_error **err);
 CKPT_API void ckpt_store_free(ckpt_store *store);
 
@@ -261,10 +259,9 @@ CKPT_API ckpt_status ckpt_store_repair(const ckpt_store *store, const char *id, 
  *   rendezvous    all pass NULL and set rendezvous=1: the ranks meet through files in the store.
  * A second claim of a rank's place, and a string of an older start, is CONFLICT. Options that shape the plan
  * (chunk_bytes, large_tensor_bytes) come with the string; setting others here is MISMATCH.
- * Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes.
+ * Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, arena_bytes.
  * Statuses: CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED (a store without create-if-absent), IO, NO_SPACE. */
 typedef struct ckpt_session ckpt_session;
-
 CKPT_API ckpt_status ckpt_session_open(ckpt_session **out, const ckpt_store *store, uint32_t rank, uint32_t world_size,
                                        const char *session_string, const ckpt_options *options, ckpt_error **err);
 CKPT_API const char *ckpt_session_string(const ckpt_session *session);
@@ -503,9 +500,8 @@ CKPT_API void ckpt_load_free(ckpt_load *load);
 
 /* ---- job -------------------------------------------------------------------------------------------------- */
 
-/* Work in the background. All functions but _free may be called from several threads at once. */
-
-/* States only ever grow. FAILED and CANCELLED are ends like COMMITTED and DONE. */
+/* Work in the background. All functions but _free may be called from several threads at once.
+ * States only ever grow. FAILED and CANCELLED are ends like COMMITTED and DONE. */
 enum {
   CKPT_JOB_RUNNING = 1,
   CKPT_JOB_STAGED = 2,    /* save: the caller's memory is the caller's again */
@@ -540,7 +536,11 @@ typedef struct ckpt_job_stats {
   uint64_t stage_us, write_us, commit_us, total_us; /* save: until staged, until written, until committed */
   uint32_t direct_io;       /* 1 where the page cache was passed by */
   uint32_t threads;
+  uint64_t arena_us;        /* save: of stage_us, making the staging memory; 0 where the session had it already */
+  uint32_t io_engine;       /* CKPT_IO_* */
+  uint32_t recycled;        /* save: 1 where the part was written into a retired file */
 } ckpt_job_stats;
+enum { CKPT_IO_BLOCKING = 0, CKPT_IO_THREADS = 1, CKPT_IO_URING = 2 }; /* what kept transfers in flight */
 CKPT_API ckpt_status ckpt_job_stats_get(const ckpt_job *job, ckpt_job_stats *out, ckpt_error **err);
 
 /* The findings of a verify job that has ended; UNSUPPORTED for other jobs. */

@@ -1,14 +1,13 @@
 // The C handles: thin owners of engine objects, and the one place where C++ ends. Nothing thrown passes guard().
 #pragma once
 
-#include <unistd.h>
-
 #include <cstring>
 #include <memory>
 #include <new>
 #include <string>
 
 #include "base/options.h"
+#include "base/process.h"
 #include "base/status.h"
 #include "ckpt.h"
 #include "session/checkpoint.h"
@@ -29,8 +28,8 @@ namespace ckpt::api {
 
 // What every handle starts with: it belongs to the process that made it.
 struct Owned {
-  pid_t pid = getpid();
-  bool forked() const { return pid != getpid(); }
+  pid_t pid = current_process();
+  bool forked() const { return pid != current_process(); }
 };
 
 // Gives the caller the explanation of a failure; OK clears *err.
@@ -48,7 +47,10 @@ ckpt_status give_internal(const char* what, ckpt_error** err) noexcept;
 template <typename Body>
 ckpt_status guard(ckpt_error** err, Body&& body) noexcept {
   try {
-    return give(body(), err);
+    Status status = body();
+    if (!status.ok()) return give(std::move(status), err);
+    if (err) *err = nullptr;
+    return CKPT_OK;
   } catch (const std::bad_alloc&) {
     return give_nomem(err);
   } catch (const std::exception& error) {

@@ -40,6 +40,9 @@ ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out, ckpt_er
     stats.total_us = from.total_us;
     stats.direct_io = from.direct_io;
     stats.threads = from.threads;
+    stats.arena_us = from.arena_us;
+    stats.io_engine = from.io_engine;
+    stats.recycled = from.recycled;
     return put_info(stats, out);
   });
 }

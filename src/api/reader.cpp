@@ -21,7 +21,9 @@ ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const c
   return guard(err, [&]() -> Status {
     if (!out || !store || !selector) return null_status("out, store or selector");
     if (store->forked()) return forked_status();
-    CKPT_ASSIGN(auto checkpoint, Checkpoint::open(store->store, selector, options_of(options).str("run")));
+    const Options& bag = options_of(options);
+    CKPT_ASSIGN(auto checkpoint,
+                Checkpoint::open(store->store, selector, bag.str("run"), thread_count(bag.integer("threads"))));
     *out = new ckpt_reader{{}, std::move(checkpoint)};
     return Ok();
   });
@@ -40,25 +42,44 @@ ckpt_status ckpt_reader_info(const ckpt_reader* reader, ckpt_checkpoint_info* ou
 
 // ---- tensors ----
 
-static ckpt_tensor_info describe(const Checkpoint& checkpoint, const Checkpoint::Named& named) {
+// Numbers of a checkpoint were checked when it was opened, so nothing can overflow here.
+static uint64_t stored_bytes(const format::Index& index, const fb::Tensor& tensor, uint64_t bytes) {
+  auto segments = index.segments_of(tensor);
+  if (segments.size() == 1 && segments[0].codec() == static_cast<uint8_t>(Codec::kRaw)) return bytes;
+  uint64_t stored = 0;
+  for (const auto& segment : segments)
+    for (const auto& chunk : index.chunks_of(segment)) stored += chunk.stored_size();
+  return stored;
+}
+
+// Sets every field.
+static void describe(const Checkpoint& checkpoint, const Checkpoint::Named& named, ckpt_tensor_info* info) {
   const format::Index& index = checkpoint.index();
-  ckpt_tensor_info info{};
-  info.dtype = named.tensor->dtype();
-  Shape shape = index.shape_of(*named.tensor);
-  if (named.alias) {
-    info.name = checkpoint.c_text(named.alias->name());
-    info.alias_of = checkpoint.c_text(named.alias->target());
-    if (named.alias->is_view()) shape = Shape::of(index.numbers.subspan(named.alias->view() + 1, named.alias->ndim()));
-  } else {
-    info.name = checkpoint.c_text(named.tensor->name());
-    info.segment_count = static_cast<uint32_t>(named.tensor->segment_count());
-    for (const auto& segment : index.segments_of(*named.tensor))
-      for (const auto& chunk : index.chunks_of(segment)) info.stored_bytes += chunk.stored_size();
-  }
-  info.ndim = shape.ndim;
-  for (int i = 0; i < shape.ndim; i++) info.shape[i] = static_cast<int64_t>(shape[i]);
-  info.bytes = *element_bytes(*element_count(shape), named.tensor->dtype());
-  return info;
+  const fb::Tensor& tensor = *named.tensor;
+  auto extents = index.extents_of(tensor);
+  if (named.alias && named.alias->is_view())
+    extents = index.numbers.subspan(named.alias->view() + 1, named.alias->ndim());
+  info->struct_size = sizeof *info;
+  info->dtype = tensor.dtype();
+  info->ndim = static_cast<int32_t>(extents.size());
+  // In pieces of four, which are plain stores: a whole memset here costs as much as all the rest.
+  for (size_t i = 0; i < CKPT_MAX_NDIM; i += 4) std::memset(info->shape + i, 0, 4 * sizeof info->shape[0]);
+  for (size_t i = 0; i < extents.size(); i++) info->shape[i] = static_cast<int64_t>(extents[i]);
+  uint64_t elements;
+  count_elements(extents, &elements);
+  count_bytes(elements, tensor.dtype(), &info->bytes);
+  info->name = checkpoint.c_text(named.alias ? named.alias->name() : tensor.name());
+  info->alias_of = named.alias ? checkpoint.c_text(named.alias->target()) : nullptr;
+  info->segment_count = named.alias ? 0 : static_cast<uint32_t>(tensor.segment_count());
+  info->stored_bytes = named.alias ? 0 : stored_bytes(index, tensor, info->bytes);
+}
+
+// Whoever lists a million tensors has a record of our size, which is filled in place.
+static Status put_tensor(const Checkpoint& checkpoint, const Checkpoint::Named& named, ckpt_tensor_info* out) {
+  ckpt_tensor_info info;
+  bool in_place = out && out->struct_size == sizeof info;
+  describe(checkpoint, named, in_place ? out : &info);
+  return in_place ? Ok() : put_info(info, out);
 }
 
 uint64_t ckpt_reader_tensor_count(const ckpt_reader* reader) { return reader ? reader->checkpoint->name_count() : 0; }
@@ -70,7 +91,7 @@ ckpt_status ckpt_reader_tensor_at(const ckpt_reader* reader, uint64_t index, ckp
     if (index >= count)
       return Status(CKPT_NOT_FOUND, strprintf("tensor %llu of %llu", static_cast<unsigned long long>(index),
                                               static_cast<unsigned long long>(count)));
-    return put_info(describe(*reader->checkpoint, reader->checkpoint->named_at(index)), out);
+    return put_tensor(*reader->checkpoint, reader->checkpoint->named_at(index), out);
   });
 }
 
@@ -81,7 +102,7 @@ ckpt_status ckpt_reader_tensor_find(const ckpt_reader* reader, const char* name,
     if (!name) return null_status("name");
     auto named = reader->checkpoint->find(name);
     if (!named.tensor) return no_such("tensor", name);
-    return put_info(describe(*reader->checkpoint, named), out);
+    return put_tensor(*reader->checkpoint, named, out);
   });
 }
 
@@ -203,8 +224,9 @@ ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(reader));
     if (!tensor || !data || !size) return null_status("tensor, data or size");
-    CKPT_ASSIGN(Bytes bytes,
-                session::map_tensor(*reader->checkpoint, tensor, options_of(options).integer("verify") != 0));
+    const Options& bag = options_of(options);
+    CKPT_ASSIGN(Bytes bytes, session::map_tensor(*reader->checkpoint, tensor, bag.integer("verify") != 0,
+                                                 thread_count(bag.integer("threads"))));
     *data = bytes.data();
     *size = bytes.size();
     return Ok();

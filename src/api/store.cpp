@@ -7,7 +7,10 @@ using namespace ckpt::api;
 ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out || !uri) return null_status("out or uri");
-    store::Options settings{.direct_io = options_of(options).str("direct_io") == "auto"};
+    const Options& bag = options_of(options);
+    store::Options settings{.direct_io = bag.str("direct_io") == "auto",
+                            .uring = bag.str("io_engine") == "auto",
+                            .recycle = bag.str("recycle") == "auto"};
     CKPT_ASSIGN(auto store, store::open_store(uri, settings));
     *out = new ckpt_store{{}, std::move(store)};
     return Ok();

@@ -4,7 +4,6 @@
 
 #include <bit>
 #include <cstring>
-#include <limits>
 
 namespace ckpt {
 
@@ -132,23 +131,16 @@ std::string to_text(const Shape& shape) {
 }
 
 Result<uint64_t> element_count(const Shape& shape) {
-  // Zero extents first: [2^62, 2^62, 0] has no elements and does not overflow.
-  for (uint64_t extent : shape.span())
-    if (extent == 0) return uint64_t{0};
-  uint64_t count = 1;
-  for (uint64_t extent : shape.span())
-    if (mul_overflows(count, extent, &count) || count > std::numeric_limits<int64_t>::max())
-      return Status(CKPT_INVALID, "shape " + to_text(shape) + " has more than 2^63-1 elements");
-  return count;
+  uint64_t count;
+  if (count_elements(shape.span(), &count)) return count;
+  return Status(CKPT_INVALID, "shape " + to_text(shape) + " has more than 2^63-1 elements");
 }
 
 Result<uint64_t> element_bytes(uint64_t elements, uint16_t dtype) {
-  unsigned __int128 bits = static_cast<unsigned __int128>(elements) * static_cast<unsigned>(dtype_bits(dtype));
-  unsigned __int128 bytes = (bits + 7) / 8;
-  if (bytes > static_cast<unsigned __int128>(std::numeric_limits<int64_t>::max()))
-    return Status(CKPT_INVALID, strprintf("%llu elements of %s take more than 2^63-1 bytes",
-                                          static_cast<unsigned long long>(elements), dtype_name(dtype)));
-  return static_cast<uint64_t>(bytes);
+  uint64_t bytes;
+  if (count_bytes(elements, dtype, &bytes)) return bytes;
+  return Status(CKPT_INVALID, strprintf("%llu elements of %s take more than 2^63-1 bytes",
+                                        static_cast<unsigned long long>(elements), dtype_name(dtype)));
 }
 
 uint64_t Box::volume() const {

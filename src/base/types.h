@@ -72,6 +72,24 @@ Result<uint64_t> element_count(const Shape& shape);
 // Bytes of `elements` elements, rounded up to whole bytes; INVALID past 2^63-1.
 Result<uint64_t> element_bytes(uint64_t elements, uint16_t dtype);
 
+// The same for loops over many tensors: false where there is no such number.
+inline bool count_elements(std::span<const uint64_t> extents, uint64_t* count) {
+  bool empty = false, overflow = false;
+  *count = 1;
+  for (uint64_t extent : extents) {
+    empty |= extent == 0;
+    overflow |= mul_overflows(*count, extent, count);
+  }
+  // An empty tensor has no elements whatever its other extents are: [2^62, 2^62, 0] does not overflow.
+  if (empty) *count = 0;
+  return empty || (!overflow && *count >> 63 == 0);
+}
+inline bool count_bytes(uint64_t elements, uint16_t dtype, uint64_t* bytes) {
+  unsigned __int128 bits = static_cast<unsigned __int128>(elements) * static_cast<unsigned>(dtype_bits(dtype));
+  *bytes = static_cast<uint64_t>((bits + 7) >> 3);
+  return (bits + 7) >> 66 == 0;
+}
+
 // A box of a tensor; ndim 0 is the one element of a scalar.
 struct Box {
   Shape offset, extent;

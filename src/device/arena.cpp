@@ -2,8 +2,11 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
+
+#include "base/parallel.h"
 
 namespace ckpt::device {
 
@@ -22,6 +25,28 @@ Result<Mapping> Mapping::make(uint64_t bytes) {
   mapping.data_ = static_cast<std::byte*>(data);
   mapping.size_ = size;
   return mapping;
+}
+
+// MADV_POPULATE_WRITE needs Linux 5.14; before, a page is there once a byte of it was written. Its bytes stay.
+static Status touch(std::byte* data, uint64_t size) {
+#ifdef MADV_POPULATE_WRITE
+  if (madvise(data, size, MADV_POPULATE_WRITE) == 0) return Ok();
+  if (errno == ENOMEM) return Status(CKPT_NOMEM, "no memory for the pages of a mapping");
+#endif
+  for (uint64_t at = 0; at < size; at += kAlign) {
+    volatile std::byte* byte = data + at;
+    *byte = *byte;
+  }
+  return Ok();
+}
+
+Status Mapping::populate(uint64_t bytes, unsigned threads) const {
+  constexpr uint64_t kStep = 16 * kHugePage;
+  bytes = std::min(bytes, size_);
+  return for_each_parallel(threads, (bytes + kStep - 1) / kStep, [&](size_t i) {
+    uint64_t at = i * kStep;
+    return touch(data_ + at, std::min(kStep, bytes - at));
+  });
 }
 
 Mapping& Mapping::operator=(Mapping&& other) noexcept {

@@ -1,8 +1,7 @@
-// Staging memory: mapped once, on huge pages where the kernel gives them, not copied by fork, cut into equal blocks.
+// Memory of its own mapping, for staging: on huge pages where the kernel gives them, not copied by fork.
 #pragma once
 
 #include <cstddef>
-#include <memory>
 
 #include "base/status.h"
 #include "base/types.h"
@@ -24,20 +23,13 @@ class Mapping {
   ~Mapping();
 
   MutableBytes bytes() const { return {data_, size_}; }
+  // Has the kernel give the pages of the first `bytes` now and not at their first use, by so many threads. Pages that
+  // are there already cost almost nothing. NOMEM.
+  Status populate(uint64_t bytes, unsigned threads) const;
 
  private:
   std::byte* data_ = nullptr;
   uint64_t size_ = 0;
-};
-
-// A mapping that is kept between saves.
-class Arena {
- public:
-  explicit Arena(Mapping mapping) : mapping_(std::move(mapping)) {}
-  MutableBytes bytes() const { return mapping_.bytes(); }
-
- private:
-  Mapping mapping_;
 };
 
 }  // namespace ckpt::device

@@ -20,6 +20,42 @@
 #endif
 
 #define XXH_VECTOR 3  // XXH_AVX512
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "format/checksum_variant.h"
+
+namespace ckpt::format {
+namespace {
+
+using V = __m512i;
+
+inline V load(const void* from) { return _mm512_loadu_si512(from); }
+inline V load_once(const void* from) {
+  V value = load(from);
+  asm("" : "+v"(value));
+  return value;
+}
+inline void stream(void* to, V value) { _mm512_stream_si512(static_cast<V*>(to), value); }
+
+inline V mix(V sum, V data, V key) {
+  V keyed = _mm512_xor_si512(data, key);
+  V product = _mm512_mul_epu32(keyed, _mm512_srli_epi64(keyed, 32));
+  V swapped = _mm512_shuffle_epi32(data, static_cast<_MM_PERM_ENUM>(_MM_SHUFFLE(1, 0, 3, 2)));
+  return _mm512_add_epi64(_mm512_add_epi64(sum, swapped), product);
+}
+
+inline V scramble(V sum, V key) {
+  const V prime = _mm512_set1_epi32(static_cast<int>(XXH_PRIME32_1));
+  V keyed = _mm512_xor_si512(_mm512_xor_si512(sum, _mm512_srli_epi64(sum, 47)), key);
+  V high = _mm512_mul_epu32(_mm512_srli_epi64(keyed, 32), prime);
+  return _mm512_add_epi64(_mm512_mul_epu32(keyed, prime), _mm512_slli_epi64(high, 32));
+}
+
+}  // namespace
+}  // namespace ckpt::format
+
+#include "format/checksum_blocks.inc"
 #include "format/checksum_body.inc"
 
 namespace ckpt::format {

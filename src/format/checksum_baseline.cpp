@@ -1,4 +1,66 @@
 // XXH3 for every machine: SSE2 on x86-64, NEON on ARM, or what else xxHash finds.
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "format/checksum_variant.h"
+
+#if defined(__x86_64__)
+
+namespace ckpt::format {
+namespace {
+
+using V = __m128i;
+
+inline V load(const void* from) { return _mm_loadu_si128(static_cast<const V*>(from)); }
+inline V load_once(const void* from) {
+  V value = load(from);
+  asm("" : "+x"(value));
+  return value;
+}
+inline void stream(void* to, V value) { _mm_stream_si128(static_cast<V*>(to), value); }
+
+inline V mix(V sum, V data, V key) {
+  V keyed = _mm_xor_si128(data, key);
+  V product = _mm_mul_epu32(keyed, _mm_srli_epi64(keyed, 32));
+  V swapped = _mm_shuffle_epi32(data, _MM_SHUFFLE(1, 0, 3, 2));
+  return _mm_add_epi64(_mm_add_epi64(sum, swapped), product);
+}
+
+inline V scramble(V sum, V key) {
+  const V prime = _mm_set1_epi32(static_cast<int>(XXH_PRIME32_1));
+  V keyed = _mm_xor_si128(_mm_xor_si128(sum, _mm_srli_epi64(sum, 47)), key);
+  V high = _mm_mul_epu32(_mm_srli_epi64(keyed, 32), prime);
+  return _mm_add_epi64(_mm_mul_epu32(keyed, prime), _mm_slli_epi64(high, 32));
+}
+
+}  // namespace
+}  // namespace ckpt::format
+
+#include "format/checksum_blocks.inc"
+
+#else
+
+namespace ckpt::format {
+namespace {
+
+// xxHash's own loop does it all.
+template <bool kCopies>
+size_t take_blocks(XXH3_state_t*, const char*, char*, size_t) {
+  return 0;
+}
+
+}  // namespace
+}  // namespace ckpt::format
+
+#endif
+
 #include "format/checksum_body.inc"
 
 namespace ckpt::format {

@@ -88,24 +88,26 @@ Status decode_chunk(const CodecSpec& spec, Bytes stored, MutableBytes raw, Codec
   return Ok();
 }
 
-// The stored size of a few pieces of a tensor, evenly spaced, under one spec.
+// The stored size of a few pieces of a sample, evenly spaced, under one spec. How much is tried follows from how much
+// data the verdict is for: trying costs as much as encoding.
 class CodecTrial {
  public:
-  static constexpr size_t kPiece = 64 << 10, kPieces = 4;
+  static constexpr uint64_t kShare = 32, kLeast = 2 << 10, kPiece = 16 << 10, kPieces = 4;
 
-  explicit CodecTrial(Bytes sample) : sample_(sample) {
-    size_t pieces = std::clamp<size_t>(sample.size() / kPiece, 1, kPieces);
-    piece_ = std::min(sample.size(), kPiece);
+  CodecTrial(Bytes sample, uint64_t stands_for) : sample_(sample) {
+    size_t tried = std::min<size_t>(sample.size(), std::clamp(stands_for / kShare, kLeast, kPiece * kPieces));
+    count_ = std::clamp<size_t>(tried / (2 * kLeast), 1, kPieces);
+    piece_ = tried / count_;
     // From the middle of each share, since ends are often unlike the rest; at a whole element of any width.
-    for (size_t i = 0; i < pieces; i++)
-      starts_[count_++] = (sample.size() / pieces * i + (sample.size() / pieces - piece_) / 2) / 64 * 64;
+    for (size_t i = 0; i < count_; i++)
+      starts_[i] = (sample.size() / count_ * i + (sample.size() / count_ - piece_) / 2) / 64 * 64;
     stored_ = std::make_unique_for_overwrite<std::byte[]>(piece_ + kEncodeSlack);
   }
 
   size_t raw_size() const { return piece_ * count_; }
-  size_t stored_size(const CodecSpec& spec) {
+  size_t stored_size(const CodecSpec& spec, size_t most_pieces = kPieces) {
     size_t total = 0;
-    for (size_t i = 0; i < count_; i++)
+    for (size_t i = 0; i < std::min<size_t>(count_, most_pieces); i++)
       total +=
           encode_chunk(spec, sample_.subspan(starts_[i], piece_), {stored_.get(), piece_ + kEncodeSlack}, scratch_);
     return total;
@@ -118,30 +120,27 @@ class CodecTrial {
   CodecScratch scratch_;
 };
 
-static CodecSpec choose_by_trial(int width, Bytes sample) {
+static CodecSpec choose_by_trial(int width, Bytes sample, uint64_t stands_for) {
   const CodecSpec lz4{Codec::kLz4, Filter::kNone, 0};
   const CodecSpec planes{Codec::kLz4, Filter::kBitPlanes, width}, shuffle{Codec::kLz4, Filter::kByteShuffle, width};
-  CodecTrial trial(sample);
-  const size_t raw = trial.raw_size();
-  CodecSpec best = lz4;
-  size_t best_size = trial.stored_size(lz4);
-  auto better = [&](const CodecSpec& spec, size_t percent) {
-    size_t size = trial.stored_size(spec);
-    if (size * 100 > best_size * percent) return;
-    best = spec;
-    best_size = size;
-  };
-  better(planes, 98);  // plain LZ4 is the faster one to load
-  // The shuffle is slow to compress: it has to win clearly, and never does where both others found nothing.
-  if (width > 1 && best_size < raw) better(shuffle, 90);
+  CodecTrial trial(sample, stands_for);
+  const size_t raw = trial.raw_size(), with_lz4 = trial.stored_size(lz4), with_planes = trial.stored_size(planes);
+  const bool by_planes = with_planes * 100 <= with_lz4 * 98;  // plain LZ4 is the faster one to load
+  const CodecSpec best = by_planes ? planes : lz4;
+  const size_t best_size = by_planes ? with_planes : with_lz4;
+  // The shuffle is slow to compress, here too: it gets one piece, has to win clearly, and never does where both others
+  // found nothing.
+  if (width > 1 && best_size < raw && trial.stored_size(shuffle, 1) * 100 <= trial.stored_size(best, 1) * 90)
+    return shuffle;
   return best_size * 100 <= raw * 95 ? best : CodecSpec{};
 }
 
-CodecSpec choose_codec(std::string_view compression, uint16_t dtype, Bytes sample) {
+CodecSpec choose_codec(std::string_view compression, uint16_t dtype, Bytes sample, uint64_t stands_for) {
   int width = dtype_filter_width(dtype);
   if (compression == "lz4") return {Codec::kLz4, Filter::kNone, 0};
   if (compression == "bitplane-lz4") return {Codec::kLz4, Filter::kBitPlanes, width};
-  if (compression == "auto" && !sample.empty()) return choose_by_trial(width, sample);
+  if (compression == "auto" && !sample.empty())
+    return choose_by_trial(width, sample, std::max<uint64_t>(stands_for, sample.size()));
   return {};
 }
 

@@ -55,8 +55,10 @@ size_t encode_chunk(const CodecSpec& spec, Bytes raw, MutableBytes stored, Codec
 // The inverse. FORMAT where `stored` does not decode to exactly raw.size() bytes; what `raw` holds then is undefined.
 Status decode_chunk(const CodecSpec& spec, Bytes stored, MutableBytes raw, CodecScratch& scratch);
 
-// What the option `compression` (none, lz4, bitplane-lz4, auto) means for a tensor of this dtype. auto tries out a few
-// pieces of `sample`, the tensor's bytes, and takes the smallest result; raw unless it saves at least 5 %.
-CodecSpec choose_codec(std::string_view compression, uint16_t dtype, Bytes sample);
+// What the option `compression` (none, lz4, bitplane-lz4, auto) means for data of this dtype. auto tries out a few
+// pieces of `sample` and takes the smallest result; raw unless it saves at least 5 %. `sample` is the data or a part of
+// it, and stands for `stands_for` bytes (if more than its own), so large data may be given whole: at most 1/32 of that,
+// 2 KiB at least and 64 KiB at most, is tried.
+CodecSpec choose_codec(std::string_view compression, uint16_t dtype, Bytes sample, uint64_t stands_for = 0);
 
 }  // namespace ckpt::format

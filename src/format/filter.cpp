@@ -11,8 +11,10 @@ FilterVariants filter_variants() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2")) variants.list[variants.count++] = &kFilterAvx2;
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))
-    variants.list[variants.count++] = &kFilterAvx512;
+  bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+  if (avx512) variants.list[variants.count++] = &kFilterAvx512;
+  if (avx512 && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni"))
+    variants.list[variants.count++] = &kFilterGfni;
 #endif
   return variants;
 }

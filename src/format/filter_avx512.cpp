@@ -19,28 +19,10 @@
 
 #include "format/filter_variant.h"
 
+#include "format/filter_avx512.inc"
+
 namespace ckpt::format {
 namespace {
-
-using V = __m512i;
-
-inline V load(const uint8_t* from) { return _mm512_loadu_si512(from); }
-inline void store(uint8_t* to, V value) { _mm512_storeu_si512(to, value); }
-
-inline void split2(V a, V b, V& even, V& odd) {
-  const V low = _mm512_set1_epi16(0xff);
-  const V order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);  // packing works within quarters
-  V packed_even = _mm512_packus_epi16(_mm512_and_si512(a, low), _mm512_and_si512(b, low));
-  V packed_odd = _mm512_packus_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(b, 8));
-  even = _mm512_permutexvar_epi64(order, packed_even);
-  odd = _mm512_permutexvar_epi64(order, packed_odd);
-}
-
-inline void join2(V even, V odd, V& a, V& b) {
-  V low = _mm512_unpacklo_epi8(even, odd), high = _mm512_unpackhi_epi8(even, odd);
-  a = _mm512_permutex2var_epi64(low, _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), high);
-  b = _mm512_permutex2var_epi64(low, _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15), high);
-}
 
 inline void gather_bits(const uint8_t* row, uint8_t* planes) {
   for (size_t at = 0; at < kFilterBlock; at += 64) {

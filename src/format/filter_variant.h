@@ -22,10 +22,11 @@ extern const FilterVariant kFilterPortable;
 #if defined(__x86_64__)
 extern const FilterVariant kFilterAvx2;
 extern const FilterVariant kFilterAvx512;
+extern const FilterVariant kFilterGfni;
 #endif
 
 struct FilterVariants {
-  const FilterVariant* list[3];  // the best one last
+  const FilterVariant* list[4];  // the best one last
   int count;
 };
 FilterVariants filter_variants();  // those that this machine runs

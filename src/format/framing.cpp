@@ -108,15 +108,14 @@ std::array<std::byte, kSize> to_array(const Raw& raw) {
 
 }  // namespace
 
-bool all_zero(Bytes bytes) {
-  for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
-    uint64_t word;
-    std::memcpy(&word, bytes.data(), 8);
-    if (word != 0) return false;
+size_t leading_zeros(Bytes bytes) {
+  size_t at = 0;
+  for (uint64_t word; at + 8 <= bytes.size(); at += 8) {
+    std::memcpy(&word, &bytes[at], 8);
+    if (word != 0) break;
   }
-  for (std::byte byte : bytes)
-    if (byte != std::byte{0}) return false;
-  return true;
+  while (at < bytes.size() && bytes[at] == std::byte{0}) at++;
+  return at;
 }
 
 std::array<std::byte, kPartHeaderSize> encode_part_header(const PartHeader& header) {
@@ -176,7 +175,7 @@ std::array<std::byte, kManifestTrailerSize> encode_manifest_trailer(const Manife
                          trailer.summary_size,
                          trailer.index_digest,
                          trailer.summary_digest,
-                         trailer.kind,
+                         static_cast<uint32_t>(trailer.kind),
                          trailer.revision,
                          {},
                          0};
@@ -191,15 +190,15 @@ Result<ManifestTrailer> decode_manifest_trailer(Bytes last_bytes) {
   if (raw.kind != static_cast<uint32_t>(ManifestKind::kManifest) &&
       raw.kind != static_cast<uint32_t>(ManifestKind::kTombstone))
     return bad_layout("manifest", "expected kind 1 or 2, found " + std::to_string(raw.kind));
-  return ManifestTrailer{raw.index_size,     raw.summary_size, raw.index_digest,
-                         raw.summary_digest, raw.kind,         raw.revision};
+  return ManifestTrailer{raw.index_size,     raw.summary_size,       raw.index_digest,
+                         raw.summary_digest, ManifestKind{raw.kind}, raw.revision};
 }
 
 Status check_manifest_layout(const ManifestTrailer& trailer, uint64_t file_size) {
   if (trailer.index_size > kMaxIndexSize || trailer.summary_size > kMaxIndexSize)
     return bad_layout("manifest", "index of " + std::to_string(trailer.index_size) + " and summary of " +
                                       std::to_string(trailer.summary_size) + " bytes: expected less than 2 GiB");
-  if (trailer.kind == static_cast<uint32_t>(ManifestKind::kTombstone) && trailer.summary_size != 0)
+  if (trailer.kind == ManifestKind::kTombstone && trailer.summary_size != 0)
     return bad_layout("manifest",
                       "tombstone with a summary of " + std::to_string(trailer.summary_size) + " bytes: expected none");
   uint64_t expected = round_up(trailer.index_size, 8) + round_up(trailer.summary_size, 8) + kManifestTrailerSize;

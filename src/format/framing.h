@@ -44,7 +44,7 @@ enum class ManifestKind : uint32_t { kManifest = 1, kTombstone = 2 };
 struct ManifestTrailer {
   uint64_t index_size = 0, summary_size = 0;
   Digest index_digest, summary_digest;
-  uint32_t kind = static_cast<uint32_t>(ManifestKind::kManifest);
+  ManifestKind kind = ManifestKind::kManifest;
   uint32_t revision = CKPT_FORMAT_REVISION;
   bool operator==(const ManifestTrailer&) const = default;
 };
@@ -55,7 +55,8 @@ Status check_manifest_layout(const ManifestTrailer& trailer, uint64_t file_size)
 // Where the summary starts, of a layout that was checked.
 inline uint64_t manifest_summary_offset(const ManifestTrailer& trailer) { return round_up(trailer.index_size, 8); }
 
-// Padding is zero.
-bool all_zero(Bytes bytes);
+// Padding is zero: how many bytes are, before the first that is not.
+size_t leading_zeros(Bytes bytes);
+inline bool all_zero(Bytes bytes) { return leading_zeros(bytes) == bytes.size(); }
 
 }  // namespace ckpt::format

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "format/index_check.h"
 #include "format/names.h"
 
 namespace ckpt::format {
@@ -77,7 +78,7 @@ static std::span<const T> records(const flatbuffers::Vector<const T*>* vector) {
   return {reinterpret_cast<const T*>(vector->Data()), vector->size()};
 }
 
-Result<Index> Index::open(Bytes bytes, IndexKind kind) {
+Result<Index> Index::open(Bytes bytes, IndexKind kind, unsigned threads) {
   auto verifier = verifier_for(bytes);
   if (!verifier.VerifyBuffer<fb::Index>("CKPI")) return Status(CKPT_FORMAT, "the index is no FlatBuffer \"CKPI\"");
   const fb::Index* root = flatbuffers::GetRoot<fb::Index>(bytes.data());
@@ -107,13 +108,13 @@ Result<Index> Index::open(Bytes bytes, IndexKind kind) {
     return Status(CKPT_FORMAT, "the attributes of the index are not aligned");
   if ((root->tables() && root->tables()->size()) || (root->parity() && root->parity()->size()))
     return Status(CKPT_UNSUPPORTED, "holds sparse tables or parity, which this library does not read yet");
-  CKPT_TRY(index.validate(kind));
+  IndexCheck check(index, kind);
+  CKPT_TRY(check.run(threads));
+  index.divided = check.take_divided();
   return index;
 }
 
-Shape Index::shape_of(const fb::Tensor& tensor) const {
-  return Shape::of(numbers.subspan(tensor.shape(), tensor.ndim()));
-}
+Shape Index::shape_of(const fb::Tensor& tensor) const { return Shape::of(extents_of(tensor)); }
 
 Region Index::region_of(const fb::Segment& segment, int ndim) const {
   Region region;
@@ -128,6 +129,23 @@ Region Index::region_of(const fb::Segment& segment, int ndim) const {
     region.box.extent = Shape::of(numbers.subspan(segment.geometry() + n, n));
   }
   return region;
+}
+
+bool Index::view_fits(std::span<const uint64_t> view, const fb::Tensor& target) const {
+  size_t ndim = (view.size() - 1) / 2;
+  uint64_t last = view[0];
+  bool empty = false, overflow = false;
+  for (size_t i = 0; i < ndim; i++) {
+    uint64_t extent = view[1 + i], stride = view[1 + ndim + i], reach = 0;
+    if (extent == 0)
+      empty = true;
+    else
+      overflow |= mul_overflows(extent - 1, stride, &reach) || add_overflows(last, reach, &last);
+  }
+  // A view may repeat elements, so its own size is not bounded by the target's.
+  uint64_t elements, bytes, total;
+  return count_elements(view.subspan(1, ndim), &elements) && count_bytes(elements, target.dtype(), &bytes) &&
+         (empty || (!overflow && count_elements(extents_of(target), &total) && last < total));
 }
 
 const fb::Tensor* Index::find_tensor(std::string_view name) const {

@@ -9,6 +9,7 @@
 
 #include "base/types.h"
 #include "ckpt_generated.h"
+#include "format/buffer.h"
 
 namespace ckpt::format {
 
@@ -41,8 +42,8 @@ class Index {
  public:
   // Checks structure and every rule of FORMAT §4 but two that need more than one record at a time: coverage
   // (session/coverage) and overlap of chunks (verify). `data_end(part)` is where the part's own index starts. FORMAT,
-  // REVISION.
-  static Result<Index> open(Bytes bytes, IndexKind kind);
+  // REVISION. A large one is dealt to `threads` threads.
+  static Result<Index> open(Bytes bytes, IndexKind kind, unsigned threads = 1);
 
   Summary summary;
   std::string_view names;
@@ -56,9 +57,14 @@ class Index {
   std::span<const fb::Alias> aliases;
   std::span<const fb::Attr> attrs;
   std::span<const fb::Group> groups;
+  // Positions of the tensors that have elements and are not one segment: only of these coverage is a question.
+  std::vector<uint32_t> divided;
 
   std::string_view text(const fb::Text& text) const { return names.substr(text.offset(), text.size()); }
   Shape shape_of(const fb::Tensor& tensor) const;
+  std::span<const uint64_t> extents_of(const fb::Tensor& tensor) const {
+    return numbers.subspan(tensor.shape(), tensor.ndim());
+  }
   Region region_of(const fb::Segment& segment, int ndim) const;
   std::span<const fb::Segment> segments_of(const fb::Tensor& tensor) const {
     return segments.subspan(tensor.segment_first(), tensor.segment_count());
@@ -75,17 +81,6 @@ class Index {
   bool view_fits(std::span<const uint64_t> view, const fb::Tensor& target) const;
   // The attributes of one owner ("" = the checkpoint), by key.
   std::span<const fb::Attr> attrs_of(std::string_view owner) const;
-
- private:
-  Status validate(IndexKind kind) const;
-  Status validate_tensors(IndexKind kind) const;
-  Status validate_segment(const fb::Tensor& tensor, const fb::Segment& segment, const Shape& shape,
-                          IndexKind kind) const;
-  Status validate_chunks(std::string_view owner, std::span<const fb::Chunk> list, uint64_t bytes, bool raw) const;
-  Status validate_objects(IndexKind kind) const;
-  Status validate_aliases(IndexKind kind) const;
-  Status validate_attrs(IndexKind kind) const;
-  bool text_ok(const fb::Text& text) const;
 };
 
 // Collects the records of an index in canonical order and encodes them. Callers add tensors, then aliases, objects,
@@ -115,25 +110,32 @@ class IndexBuilder {
   void add_group(uint64_t id, uint32_t index, uint32_t count, const Digest& digest, uint64_t entries,
                  const fb::Chunk& list);
 
+  // Room for the tensors of other indexes: columns that need not move while they grow are written once.
+  struct Room {
+    size_t names = 0, numbers = 0, tensors = 0, segments = 0, chunks = 0;
+    void add(const Index& index);
+  };
+  void reserve(const Room& room);
+
   uint64_t object_count() const { return objects_.size(); }
 
   // UNSUPPORTED past the 2 GiB of a FlatBuffer.
-  Result<std::vector<std::byte>> encode() const;
+  Result<Buffer> encode() const;
 
  private:
   fb::Text put_text(std::string_view text);
   uint64_t put_numbers(std::span<const uint64_t> values);
 
-  std::string names_;
-  std::vector<uint64_t> numbers_;
-  std::vector<fb::Tensor> tensors_;
-  std::vector<fb::Segment> segments_;
-  std::vector<fb::Chunk> chunks_;
-  std::vector<fb::Object> objects_;
-  std::vector<std::byte> inline_data_;
-  std::vector<fb::Alias> aliases_;
-  std::vector<fb::Attr> attrs_;
-  std::vector<fb::Group> groups_;
+  LargeVector<char> names_;
+  LargeVector<uint64_t> numbers_;
+  LargeVector<fb::Tensor> tensors_;
+  LargeVector<fb::Segment> segments_;
+  LargeVector<fb::Chunk> chunks_;
+  LargeVector<fb::Object> objects_;
+  LargeVector<std::byte> inline_data_;
+  LargeVector<fb::Alias> aliases_;
+  LargeVector<fb::Attr> attrs_;
+  LargeVector<fb::Group> groups_;
 };
 
 struct Tombstone {
@@ -145,8 +147,8 @@ struct Tombstone {
 };
 
 // The whole MANIFEST file (FORMAT §2) of an encoded index, or of a tombstone.
-std::vector<std::byte> frame_manifest(Bytes index, const Summary& summary);
-std::vector<std::byte> frame_tombstone(const Tombstone& tombstone);
+Buffer frame_manifest(Buffer index, const Summary& summary);
+Buffer frame_tombstone(const Tombstone& tombstone);
 
 // What the commit slot holds.
 struct Slot {
@@ -158,6 +160,10 @@ struct Slot {
 // Checks framing, digests and the summary of a whole MANIFEST file; not yet the index itself. CORRUPT, FORMAT,
 // REVISION.
 Result<Slot> open_slot(Bytes file);
+// For a caller who hashes the index while it is read: how much of the file that is, by the file's last 72 bytes or
+// more, and the same with the digest that was found.
+Result<uint64_t> slot_index_size(Bytes tail, uint64_t file_size);
+Result<Slot> open_slot(Bytes file, const Digest& index_digest);
 // The same from the end of the file alone, for listing: `tail` holds the last bytes (at least 72) of a file of
 // `file_size` bytes. INVALID where the tail is too short for the summary; "needed" says how many bytes there must be.
 Result<Slot> open_slot_tail(Bytes tail, uint64_t file_size, uint64_t* needed);

@@ -8,9 +8,25 @@ namespace ckpt::format {
 // FlatBuffers' offsets are 31 bits; some room stays for tables and padding.
 static constexpr uint64_t kMaxIndexBytes = (uint64_t{1} << 31) - (1 << 20);
 
+void IndexBuilder::Room::add(const Index& index) {
+  names += index.names.size();
+  numbers += index.numbers.size();
+  tensors += index.tensors.size();
+  segments += index.segments.size();
+  chunks += index.chunks.size();
+}
+
+void IndexBuilder::reserve(const Room& room) {
+  names_.reserve(room.names);
+  numbers_.reserve(room.numbers);
+  tensors_.reserve(room.tensors);
+  segments_.reserve(room.segments);
+  chunks_.reserve(room.chunks);
+}
+
 fb::Text IndexBuilder::put_text(std::string_view text) {
   fb::Text ref(static_cast<uint32_t>(names_.size()), static_cast<uint32_t>(text.size()));
-  names_.append(text);
+  names_.insert(names_.end(), text.begin(), text.end());
   names_.push_back('\n');
   return ref;
 }
@@ -86,24 +102,28 @@ static flatbuffers::Offset<fb::Summary> put_summary(flatbuffers::FlatBufferBuild
                            summary.object_count, summary.part_bytes, summary.rebuilt);
 }
 
-static std::vector<std::byte> take(const flatbuffers::FlatBufferBuilder& builder) {
+std::vector<std::byte> encode_summary(const Summary& summary) {
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(put_summary(builder, summary), "CKPS");
   auto* data = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
   return {data, data + builder.GetSize()};
 }
 
-std::vector<std::byte> encode_summary(const Summary& summary) {
-  flatbuffers::FlatBufferBuilder builder;
-  builder.Finish(put_summary(builder, summary), "CKPS");
-  return take(builder);
-}
-
 template <typename T>
 static flatbuffers::Offset<flatbuffers::Vector<const T*>> put(flatbuffers::FlatBufferBuilder& builder,
-                                                              const std::vector<T>& records) {
-  return records.empty() ? 0 : builder.CreateVectorOfStructs(records);
+                                                              const LargeVector<T>& records) {
+  return records.empty() ? 0 : builder.CreateVectorOfStructs(records.data(), records.size());
 }
 
-Result<std::vector<std::byte>> IndexBuilder::encode() const {
+// Gives the encoder, which fills its memory from the end, some more behind that end: for the frame of a manifest.
+class RoomBehind final : public flatbuffers::Allocator {
+ public:
+  static constexpr size_t kRoom = 4096;
+  uint8_t* allocate(size_t size) override { return static_cast<uint8_t*>(allocate_large(size + kRoom)); }
+  void deallocate(uint8_t* memory, size_t size) override { free_large(memory, size + kRoom); }
+};
+
+Result<Buffer> IndexBuilder::encode() const {
   uint64_t bytes = names_.size() + numbers_.size() * 8 + parts.size() * sizeof(fb::Part) +
                    tensors_.size() * sizeof(fb::Tensor) + segments_.size() * sizeof(fb::Segment) +
                    chunks_.size() * sizeof(fb::Chunk) + objects_.size() * sizeof(fb::Object) + inline_data_.size() +
@@ -114,12 +134,13 @@ Result<std::vector<std::byte>> IndexBuilder::encode() const {
                   strprintf("the index takes %llu bytes, more than the 2 GiB of format revision 0; larger "
                             "chunk_bytes make it smaller",
                             static_cast<unsigned long long>(bytes)));
-  flatbuffers::FlatBufferBuilder builder(bytes + 4096);
+  RoomBehind allocator;
+  flatbuffers::FlatBufferBuilder builder(bytes + 4096, &allocator);
   auto chunks = put(builder, chunks_);
   auto segments = put(builder, segments_);
   auto tensors = put(builder, tensors_);
-  auto numbers = numbers_.empty() ? 0 : builder.CreateVector(numbers_);
-  auto names = builder.CreateString(names_);
+  auto numbers = numbers_.empty() ? 0 : builder.CreateVector(numbers_.data(), numbers_.size());
+  auto names = builder.CreateString(names_.data(), names_.size());
   auto objects = put(builder, objects_);
   auto inline_data = inline_data_.empty() ? 0
                                           : builder.CreateVector(reinterpret_cast<const uint8_t*>(inline_data_.data()),
@@ -127,12 +148,14 @@ Result<std::vector<std::byte>> IndexBuilder::encode() const {
   auto aliases = put(builder, aliases_);
   auto attrs = put(builder, attrs_);
   auto groups = put(builder, groups_);
-  auto part_list = put(builder, parts);
+  auto part_list = parts.empty() ? 0 : builder.CreateVectorOfStructs(parts);
   auto identity = put_summary(builder, summary);
   builder.Finish(fb::CreateIndex(builder, identity, names, numbers, part_list, tensors, segments, chunks, objects,
                                  inline_data, aliases, attrs, groups),
                  "CKPI");
-  return take(builder);
+  size_t capacity, begin, size = builder.GetSize();
+  auto* memory = reinterpret_cast<std::byte*>(builder.ReleaseRaw(capacity, begin));
+  return Buffer(memory, capacity + RoomBehind::kRoom, begin, size);
 }
 
 }  // namespace ckpt::format

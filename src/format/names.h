@@ -69,7 +69,6 @@ struct HelloName {
 std::string rendezvous_dir(std::string_view run);        // ".ckpt/rendezvous/main"
 std::string hello_name(uint32_t rank, const Id& nonce);  // "hello.3.<32 hexadecimal digits>"
 std::optional<HelloName> parse_hello_name(std::string_view name);
-std::string welcome_name(uint64_t token);  // "welcome.7"
-std::optional<uint64_t> parse_welcome_name(std::string_view name);
+std::string welcome_name(const Id& nonce);  // "welcome.<32 hexadecimal digits>"; it is asked for by name, never listed
 
 }  // namespace ckpt::format

@@ -1,42 +1,41 @@
 // The file in the commit slot: MANIFEST or tombstone (FORMAT §2).
-#include <cstring>
-
 #include "format/checksum.h"
 #include "format/framing.h"
 #include "format/index.h"
 
 namespace ckpt::format {
 
-static constexpr uint32_t kManifestKind = 1, kTombstoneKind = 2;
-
-static std::vector<std::byte> frame(Bytes index, Bytes summary, uint32_t kind) {
-  std::vector<std::byte> file(round_up(index.size(), 8) + round_up(summary.size(), 8));
-  std::memcpy(file.data(), index.data(), index.size());
-  if (!summary.empty()) std::memcpy(file.data() + round_up(index.size(), 8), summary.data(), summary.size());
+static Buffer frame(Buffer file, Bytes summary, ManifestKind kind) {
   auto trailer = encode_manifest_trailer(ManifestTrailer{
-      .index_size = index.size(),
+      .index_size = file.size(),
       .summary_size = summary.size(),
-      .index_digest = xxh3_128(index),
+      .index_digest = xxh3_128(file),
       .summary_digest = xxh3_128(summary),
       .kind = kind,
       .revision = CKPT_FORMAT_REVISION,
   });
-  file.insert(file.end(), trailer.begin(), trailer.end());
+  static constexpr std::byte kZeros[8]{};
+  auto pad = [&](size_t size) { file.append(Bytes(kZeros).first(round_up(size, 8) - size)); };
+  pad(file.size());
+  file.append(summary);
+  pad(summary.size());
+  file.append(trailer);
   return file;
 }
 
-std::vector<std::byte> frame_manifest(Bytes index, const Summary& summary) {
-  return frame(index, encode_summary(summary), kManifestKind);
+Buffer frame_manifest(Buffer index, const Summary& summary) {
+  return frame(std::move(index), encode_summary(summary), ManifestKind::kManifest);
 }
 
-std::vector<std::byte> frame_tombstone(const Tombstone& tombstone) {
+Buffer frame_tombstone(const Tombstone& tombstone) {
   flatbuffers::FlatBufferBuilder builder;
   auto reason = builder.CreateString(tombstone.reason);
   fb::Digest save_id = digest_of(tombstone.save_id);
   builder.Finish(
       fb::CreateTombstone(builder, &save_id, tombstone.rank, tombstone.status, reason, tombstone.closed_by_token),
       "CKPX");
-  return frame({reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize()}, {}, kTombstoneKind);
+  Bytes bytes(reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize());
+  return frame(Buffer(bytes), {}, ManifestKind::kTombstone);
 }
 
 static Result<Tombstone> decode_tombstone(Bytes bytes) {
@@ -53,8 +52,7 @@ static Result<Tombstone> decode_tombstone(Bytes bytes) {
   return out;
 }
 
-static Status check_digest(Bytes bytes, const Digest& expected, const char* what) {
-  Digest found = xxh3_128(bytes);
+static Status check_digest(const Digest& found, const Digest& expected, const char* what) {
   if (found == expected) return Ok();
   return Status(CKPT_CORRUPT,
                 strprintf("%s: expected XXH3-128 %s, found %s", what, to_hex(expected).c_str(), to_hex(found).c_str()))
@@ -63,9 +61,7 @@ static Status check_digest(Bytes bytes, const Digest& expected, const char* what
 }
 
 static Status check_zero(Bytes bytes, const char* what) {
-  for (std::byte byte : bytes)
-    if (byte != std::byte{0}) return Status(CKPT_CORRUPT, strprintf("%s: expected zero padding", what));
-  return Ok();
+  return all_zero(bytes) ? Ok() : Status(CKPT_CORRUPT, strprintf("%s: expected zero padding", what));
 }
 
 static Result<ManifestTrailer> trailer_at_end(Bytes tail, uint64_t file_size) {
@@ -74,45 +70,53 @@ static Result<ManifestTrailer> trailer_at_end(Bytes tail, uint64_t file_size) {
                                          static_cast<unsigned long long>(file_size),
                                          static_cast<unsigned long long>(kManifestTrailerSize)));
   CKPT_ASSIGN(ManifestTrailer trailer, decode_manifest_trailer(tail.last(kManifestTrailerSize)));
-  if (trailer.kind != kManifestKind && trailer.kind != kTombstoneKind)
-    return Status(CKPT_FORMAT, strprintf("a commit record of kind %u", trailer.kind));
   CKPT_TRY(check_manifest_layout(trailer, file_size));
   return trailer;
 }
 
 // Reads the small record: the summary of a manifest, or the tombstone.
 static Status open_small(Bytes small, const ManifestTrailer& trailer, Slot* slot) {
-  slot->committed = trailer.kind == kManifestKind;
+  slot->committed = trailer.kind == ManifestKind::kManifest;
   if (slot->committed) {
-    CKPT_TRY(check_digest(small, trailer.summary_digest, "the summary"));
+    CKPT_TRY(check_digest(xxh3_128(small), trailer.summary_digest, "the summary"));
     CKPT_ASSIGN(slot->summary, decode_summary(small));
     if (slot->summary.revision != trailer.revision)
       return Status(CKPT_FORMAT, "summary and trailer differ in their revision");
     return Ok();
   }
-  CKPT_TRY(check_digest(small, trailer.index_digest, "the tombstone"));
+  CKPT_TRY(check_digest(xxh3_128(small), trailer.index_digest, "the tombstone"));
   CKPT_ASSIGN(slot->tombstone, decode_tombstone(small));
   return Ok();
 }
 
+Result<uint64_t> slot_index_size(Bytes tail, uint64_t file_size) {
+  CKPT_ASSIGN(ManifestTrailer trailer, trailer_at_end(tail, file_size));
+  return trailer.index_size;
+}
+
 Result<Slot> open_slot(Bytes file) {
+  CKPT_ASSIGN(uint64_t index_size, slot_index_size(file, file.size()));
+  return open_slot(file, xxh3_128(file.first(index_size)));
+}
+
+Result<Slot> open_slot(Bytes file, const Digest& index_digest) {
   CKPT_ASSIGN(ManifestTrailer trailer, trailer_at_end(file, file.size()));
   Slot slot;
-  uint64_t summary_at = round_up(trailer.index_size, 8), summary_end = summary_at + trailer.summary_size;
+  uint64_t summary_at = manifest_summary_offset(trailer), summary_end = summary_at + trailer.summary_size;
   Bytes index = file.first(trailer.index_size), summary = file.subspan(summary_at, trailer.summary_size);
-  CKPT_TRY(check_digest(index, trailer.index_digest, "the index"));
+  CKPT_TRY(check_digest(index_digest, trailer.index_digest, "the index"));
   CKPT_TRY(check_zero(file.subspan(index.size(), summary_at - index.size()), "after the index"));
   CKPT_TRY(
       check_zero(file.subspan(summary_end, file.size() - kManifestTrailerSize - summary_end), "after the summary"));
-  CKPT_TRY(check_digest(summary, trailer.summary_digest, "the summary"));
-  CKPT_TRY(open_small(trailer.kind == kManifestKind ? summary : index, trailer, &slot));
+  CKPT_TRY(check_digest(xxh3_128(summary), trailer.summary_digest, "the summary"));
+  CKPT_TRY(open_small(trailer.kind == ManifestKind::kManifest ? summary : index, trailer, &slot));
   if (slot.committed) slot.index = index;
   return slot;
 }
 
 Result<Slot> open_slot_tail(Bytes tail, uint64_t file_size, uint64_t* needed) {
   CKPT_ASSIGN(ManifestTrailer trailer, trailer_at_end(tail, file_size));
-  uint64_t size = trailer.kind == kManifestKind ? trailer.summary_size : trailer.index_size;
+  uint64_t size = trailer.kind == ManifestKind::kManifest ? trailer.summary_size : trailer.index_size;
   *needed = round_up(size, 8) + kManifestTrailerSize;
   if (*needed > tail.size()) return Status(CKPT_INVALID, "the tail is too short");
   Slot slot;

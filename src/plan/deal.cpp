@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
-#include <compare>
+#include <functional>
 #include <numeric>
 #include <queue>
 
@@ -14,8 +14,9 @@ namespace ckpt::plan {
 
 namespace {
 
+// Of a region that lies inside its shape, as the caller vouches.
 uint64_t trusted_elements(const DealEntry& entry) {
-  auto elements = region_elements(entry.shape, entry.region);
+  auto elements = region_elements(entry.shape(), entry.region());
   assert(elements.ok());
   return elements.ok() ? *elements : 0;
 }
@@ -35,11 +36,12 @@ struct Granule {
 bool cuttable(const DealEntry& entry, const Granule& granule) {
   if (granule.elements <= 1) return granule.elements == 1;
   auto fits = [&](uint64_t elements) { return elements % granule.elements == 0; };
-  const Region& region = entry.region;
-  if (region.kind == RegionKind::kFlat) return fits(region.flat_offset) && fits(region.flat_size);
-  if (region.kind == RegionKind::kWhole) return fits(trusted_elements(entry));
-  int inner = region.box.ndim() - 1;
-  return inner >= 0 && fits(region.box.offset[inner]) && fits(region.box.extent[inner]) && fits(entry.shape[inner]);
+  if (entry.kind == RegionKind::kWhole) return fits(trusted_elements(entry));
+  auto numbers = entry.region_numbers();
+  if (entry.kind == RegionKind::kFlat) return fits(numbers[0]) && fits(numbers[1]);
+  if (entry.ndim == 0) return false;
+  size_t ndim = entry.ndim;
+  return fits(numbers[ndim - 1]) && fits(numbers[2 * ndim - 1]) && fits(entry.extents()[ndim - 1]);
 }
 
 // One region cut into a share for each member.
@@ -70,7 +72,7 @@ class Cut {
 void append_share(const DealEntry& entry, size_t index, const Cut& cut, uint32_t member, std::vector<Piece>* pieces) {
   uint64_t first = cut.begin(member), count = cut.begin(member + 1) - first;
   if (count == 0) return;
-  const Region& region = entry.region;
+  const Region region = entry.region();
   if (region.kind != RegionKind::kBox) {
     uint64_t start = region.kind == RegionKind::kFlat ? region.flat_offset : 0;
     pieces->push_back(
@@ -112,28 +114,43 @@ class LeastLoaded {
 
 }  // namespace
 
-std::vector<Piece> deal(std::span<const DealEntry> entries, uint32_t index, uint32_t count,
-                        const DealOptions& options) {
+Region DealEntry::region() const {
+  Region region;
+  region.kind = kind;
+  auto from = region_numbers();
+  if (kind == RegionKind::kBox) {
+    region.box.offset = Shape::of(from.first(ndim));
+    region.box.extent = Shape::of(from.subspan(ndim));
+  } else if (kind == RegionKind::kFlat) {
+    region.flat_offset = from[0];
+    region.flat_size = from[1];
+  }
+  return region;
+}
+
+Dealt deal(std::span<const DealEntry> entries, uint32_t index, uint32_t count, const DealOptions& options) {
   assert(index < count && options.chunk_bytes > 0);
-  std::vector<Piece> pieces;
+  Dealt dealt;
   std::vector<uint64_t> loads(count);
-  std::vector<size_t> whole;
-  for (size_t i : deal_order(entries)) {
+  std::vector<size_t> order = deal_order(entries);
+  // What is not cut is dealt when the loads of all cuts are known.
+  auto cut_end = std::stable_partition(order.begin(), order.end(), [&](size_t i) {
     const DealEntry& entry = entries[i];
-    if (trusted_elements(entry) == 0) continue;
-    if (count == 1 || entry.bytes <= options.large_tensor_bytes || !cuttable(entry, Granule(entry.dtype))) {
-      whole.push_back(i);
-      continue;
-    }
+    return count > 1 && entry.bytes > options.large_tensor_bytes && cuttable(entry, Granule(entry.dtype));
+  });
+  for (auto at = order.begin(); at != cut_end; ++at) {
+    const DealEntry& entry = entries[*at];
     Cut cut(entry, count, options.chunk_bytes);
     for (uint32_t member = 0; member < count; member++)
       loads[member] += cut.bytes(cut.begin(member + 1) - cut.begin(member));
-    append_share(entry, i, cut, index, &pieces);
+    append_share(entry, *at, cut, index, &dealt.cuts);
   }
   LeastLoaded members(loads);
-  for (size_t i : whole)
-    if (members.take(entries[i].bytes) == index) pieces.push_back({i, entries[i].region, entries[i].bytes});
-  return pieces;
+  for (auto at = cut_end; at != order.end(); ++at) {
+    uint64_t bytes = entries[*at].bytes;
+    if (bytes != 0 && members.take(bytes) == index) dealt.whole.push_back(*at);
+  }
+  return dealt;
 }
 
 }  // namespace ckpt::plan

@@ -11,20 +11,35 @@
 
 namespace ckpt::plan {
 
-// One region that all members of a replica group hold. It must lie inside its shape, and `bytes` must be its bytes.
+// One region that all members of a replica group hold: a view, since there may be very many. It must lie inside its
+// shape, and `bytes` must be its bytes.
 struct DealEntry {
   std::string_view name;
-  uint16_t dtype;
-  Shape shape;
-  Region region;
   uint64_t bytes;
+  const uint64_t* numbers;  // the shape, then of a box offset and extent, of a flat range offset and size
+  uint16_t dtype;
+  RegionKind kind;
+  uint8_t ndim;
+
+  std::span<const uint64_t> extents() const { return {numbers, ndim}; }
+  std::span<const uint64_t> region_numbers() const {
+    return {numbers + ndim, kind == RegionKind::kBox ? 2 * size_t{ndim} : kind == RegionKind::kFlat ? size_t{2} : 0};
+  }
+  Shape shape() const { return Shape::of(extents()); }
+  Region region() const;
 };
 
-// What one member writes of entries[entry]: the region itself, or a cut of it (flat ranges, or boxes of a box).
+// A cut of entries[entry] that one member writes: a flat range, or a box of a box.
 struct Piece {
   size_t entry;
   Region region;
   uint64_t bytes;
+};
+
+// What one member writes.
+struct Dealt {
+  std::vector<Piece> cuts;
+  std::vector<size_t> whole;  // entries
 };
 
 struct DealOptions {
@@ -32,14 +47,14 @@ struct DealOptions {
 };
 
 // The order all members use: bytes descending, then name (as bytes), then geometry: kind, then the numbers of the
-// region as FORMAT §6 lists them; where all these are equal, dtype and shape.
+// region as FORMAT §6 lists them; where all these are equal, dtype and shape. Quick where the entries have it already.
 std::vector<size_t> deal_order(std::span<const DealEntry> entries);
 
-// What member `index` of `count` writes, cut regions first. The union over all members covers every entry exactly
+// What member `index` of `count` writes. The union over all members covers every entry exactly
 // once; empty regions are nobody's. A group of one writes everything whole.
 // Cuts fall on chunk boundaries, rounded down to where both an element and a byte begin. Regions of elements that are
 // not whole bytes wide are left whole where a cut could not start and end at whole bytes (FORMAT §5).
-std::vector<Piece> deal(std::span<const DealEntry> entries, uint32_t index, uint32_t count, const DealOptions& options);
+Dealt deal(std::span<const DealEntry> entries, uint32_t index, uint32_t count, const DealOptions& options);
 
 // The declaration list of a group (FORMAT §6), the same bytes for any order of the entries.
 std::vector<std::byte> declaration_list(std::span<const DealEntry> entries);

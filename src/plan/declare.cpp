@@ -1,8 +1,8 @@
 // The order and the bytes of what a replica group declares (FORMAT §6).
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
-#include <optional>
 
 #include "plan/deal.h"
 #include "plan/deal_order.h"
@@ -14,30 +14,29 @@ static std::strong_ordering compare_numbers(std::span<const uint64_t> a, std::sp
   return std::lexicographical_compare_three_way(a.begin(), a.end(), b.begin(), b.end());
 }
 
-static std::strong_ordering compare_regions(const Region& a, const Region& b) {
+// Offsets first, then extents: where the dimensions differ, that is not the order of all numbers in a row.
+static std::strong_ordering compare_regions(const DealEntry& a, const DealEntry& b) {
   if (auto order = a.kind <=> b.kind; order != 0) return order;
-  if (a.kind == RegionKind::kBox) {
-    if (auto order = compare_numbers(a.box.offset.span(), b.box.offset.span()); order != 0) return order;
-    return compare_numbers(a.box.extent.span(), b.box.extent.span());
-  }
-  if (a.kind == RegionKind::kWhole) return std::strong_ordering::equal;
-  if (auto order = a.flat_offset <=> b.flat_offset; order != 0) return order;
-  return a.flat_size <=> b.flat_size;
+  auto first = a.region_numbers(), second = b.region_numbers();
+  if (a.kind != RegionKind::kBox) return compare_numbers(first, second);
+  if (auto order = compare_numbers(first.first(a.ndim), second.first(b.ndim)); order != 0) return order;
+  return compare_numbers(first.subspan(a.ndim), second.subspan(b.ndim));
 }
 
 std::strong_ordering compare_entries(const DealEntry& a, const DealEntry& b) {
   if (auto order = b.bytes <=> a.bytes; order != 0) return order;
   if (auto order = a.name <=> b.name; order != 0) return order;
-  if (auto order = compare_regions(a.region, b.region); order != 0) return order;
+  if (auto order = compare_regions(a, b); order != 0) return order;
   if (auto order = a.dtype <=> b.dtype; order != 0) return order;
-  return compare_numbers(a.shape.span(), b.shape.span());
+  return compare_numbers(a.extents(), b.extents());
 }
 
 std::vector<size_t> deal_order(std::span<const DealEntry> entries) {
   std::vector<size_t> order(entries.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return compare_entries(entries[a], entries[b]) < 0; });
+  auto before = [](const DealEntry& a, const DealEntry& b) { return compare_entries(a, b) < 0; };
+  if (std::is_sorted(entries.begin(), entries.end(), before)) return order;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return before(entries[a], entries[b]); });
   return order;
 }
 
@@ -119,29 +118,47 @@ Status read_entry(Reader& in, Declared* entry, uint64_t* bytes) {
   return check_bytes(*entry, *bytes);
 }
 
-DealEntry view_of(const Declared& declared, uint64_t bytes) {
-  return {declared.name, declared.dtype, declared.shape, declared.region, bytes};
+// The numbers of a declared region as a DealEntry has them.
+std::vector<uint64_t> numbers_of(const Declared& declared) {
+  std::vector<uint64_t> numbers;
+  auto add = [&](std::span<const uint64_t> values) { numbers.insert(numbers.end(), values.begin(), values.end()); };
+  add(declared.shape.span());
+  const Region& region = declared.region;
+  if (region.kind == RegionKind::kBox) {
+    add(region.box.offset.span());
+    add(region.box.extent.span());
+  } else if (region.kind == RegionKind::kFlat) {
+    add(std::array{region.flat_offset, region.flat_size});
+  }
+  return numbers;
+}
+
+DealEntry view_of(const Declared& declared, uint64_t bytes, const std::vector<uint64_t>& numbers) {
+  return {.name = declared.name,
+          .bytes = bytes,
+          .numbers = numbers.data(),
+          .dtype = declared.dtype,
+          .kind = declared.region.kind,
+          .ndim = static_cast<uint8_t>(declared.shape.ndim)};
 }
 
 }  // namespace
 
 std::vector<std::byte> declaration_list(std::span<const DealEntry> entries) {
   std::vector<std::byte> list;
+  size_t size = 0;
+  for (const DealEntry& entry : entries)
+    size += 16 + 8 * (entry.extents().size() + entry.region_numbers().size()) + entry.name.size();
+  list.reserve(size);
   Writer out{list};
   for (size_t i : deal_order(entries)) {
     const DealEntry& entry = entries[i];
     out.number(entry.bytes);
     out.number(entry.dtype);
-    out.number(static_cast<uint8_t>(entry.region.kind));
-    out.number(static_cast<uint8_t>(entry.shape.ndim));
-    out.numbers(entry.shape.span());
-    if (entry.region.kind == RegionKind::kBox) {
-      out.numbers(entry.region.box.offset.span());
-      out.numbers(entry.region.box.extent.span());
-    } else if (entry.region.kind == RegionKind::kFlat) {
-      out.number(entry.region.flat_offset);
-      out.number(entry.region.flat_size);
-    }
+    out.number(static_cast<uint8_t>(entry.kind));
+    out.number(entry.ndim);
+    out.numbers(entry.extents());
+    out.numbers(entry.region_numbers());
     out.number(static_cast<uint32_t>(entry.name.size()));
     out.bytes(as_bytes(entry.name));
   }
@@ -164,13 +181,15 @@ Result<std::vector<Declared>> parse_declaration_list(Bytes list) {
   std::vector<Declared> entries;
   Reader in{list};
   uint64_t earlier_bytes = 0;
+  std::vector<uint64_t> numbers, earlier_numbers;
   while (!in.rest.empty()) {
     size_t offset = list.size() - in.rest.size();
     Declared entry;
     uint64_t bytes = 0;
     Status status = read_entry(in, &entry, &bytes);
+    if (status.ok()) numbers = numbers_of(entry);
     if (status.ok() && !entries.empty() &&
-        compare_entries(view_of(entries.back(), earlier_bytes), view_of(entry, bytes)) >= 0)
+        compare_entries(view_of(entries.back(), earlier_bytes, earlier_numbers), view_of(entry, bytes, numbers)) >= 0)
       status = Status(CKPT_FORMAT, "the entry is out of order");
     if (!status.ok())
       return Status(CKPT_FORMAT, strprintf("declaration list, entry %zu at byte %zu: %s", entries.size(), offset,
@@ -178,6 +197,7 @@ Result<std::vector<Declared>> parse_declaration_list(Bytes list) {
           .with("offset", offset);
     entries.push_back(std::move(entry));
     earlier_bytes = bytes;
+    earlier_numbers.swap(numbers);
   }
   return entries;
 }

@@ -119,20 +119,18 @@ static Result<std::vector<CheckpointEntry>> read_entries(const store::Store& sto
   return entries;
 }
 
-static Result<Id> settle_store_id(const store::Store& store, std::span<const CheckpointEntry> entries) {
+Result<Id> find_store_id(const store::Store& store) {
   auto id = read_store_id(store);
   if (id.ok() || id.status().code() != CKPT_NOT_FOUND) return id;
-  return vote_store_id(entries);
-}
-
-Result<Id> find_store_id(const store::Store& store) {
   CKPT_ASSIGN(auto entries, read_entries(store));
-  return settle_store_id(store, entries);
+  return vote_store_id(entries);
 }
 
 Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store) {
   CKPT_ASSIGN(auto entries, read_entries(store));
-  CKPT_ASSIGN(Id own, settle_store_id(store, entries));
+  auto id = read_store_id(store);
+  if (!id.ok() && id.status().code() != CKPT_NOT_FOUND) return std::move(id).status();
+  Id own = id.ok() ? *id : vote_store_id(entries);
   for (auto& entry : entries) entry.foreign = entry.state == CKPT_CHECKPOINT_COMMITTED && entry.summary.store_id != own;
   auto order = [](const CheckpointEntry& e) {
     return std::tie(e.summary.run, e.summary.token, e.summary.sequence, e.summary.attempt, e.id);

@@ -1,20 +1,23 @@
 #include "session/checkpoint.h"
 
 #include <algorithm>
+#include <atomic>
 
+#include "base/parallel.h"
+#include "format/checksum.h"
 #include "format/framing.h"
 #include "format/names.h"
-#include "session/merge.h"
+#include "session/index_coverage.h"
 
 namespace ckpt::session {
 
 Result<std::shared_ptr<Checkpoint>> Checkpoint::open(std::shared_ptr<store::Store> store, std::string_view selector,
-                                                     std::string_view run) {
+                                                     std::string_view run, unsigned threads) {
   std::shared_ptr<Checkpoint> checkpoint(new Checkpoint);
   checkpoint->store_ = std::move(store);
   CKPT_ASSIGN(checkpoint->entry_, find_checkpoint(*checkpoint->store_, selector, run));
   std::string path = checkpoint->store_->path(checkpoint->entry_.id);
-  Status status = checkpoint->read_manifest();
+  Status status = checkpoint->read_manifest(threads);
   // Found a moment ago and not there now: it was removed in between.
   if (status.code() == CKPT_NOT_FOUND || status.code() == CKPT_CONFLICT)
     return Status(CKPT_GONE, path + " was removed while it was being opened").with("path", path);
@@ -23,11 +26,78 @@ Result<std::shared_ptr<Checkpoint>> Checkpoint::open(std::shared_ptr<store::Stor
   return checkpoint;
 }
 
+// ---- reading the manifest ----
+
+// One huge page: no two threads wait for the same fresh page, and a piece is hashed while the cache holds it.
+static constexpr uint64_t kPiece = 2 << 20;
+
+// Reads the whole file and hashes its first `hashed` bytes. XXH3 goes from front to back, so the threads read pieces
+// and whichever finds the next ones there hashes them.
+static Result<Digest> read_and_hash(const store::Reader& file, MutableBytes out, uint64_t hashed, unsigned threads) {
+  const size_t pieces = (out.size() + kPiece - 1) / kPiece;
+  std::vector<std::atomic<bool>> there(pieces);
+  std::mutex hashing;
+  size_t next = 0;
+  format::Hasher hasher;
+  auto hash_on = [&] {
+    std::unique_lock lock(hashing, std::try_to_lock);
+    for (; lock && next < pieces && there[next]; next++) {
+      uint64_t begin = std::min(next * kPiece, hashed), end = std::min(begin + kPiece, hashed);
+      hasher.update(out.subspan(begin, end - begin));
+    }
+  };
+  auto read = [&](size_t i) {
+    Status status = file.read_at(i * kPiece, out.subspan(i * kPiece, std::min(kPiece, out.size() - i * kPiece)));
+    there[i] = status.ok();
+    hash_on();
+    return status;
+  };
+  CKPT_TRY(for_each_parallel(threads, pieces, read));
+  hash_on();  // pieces that came while another thread was just leaving
+  return hasher.digest();
+}
+
+// How much of the file is the index, from its trailer; 0 for a file that is too short, which open_slot refuses.
+static Result<uint64_t> index_size(const store::Reader& file) {
+  std::byte trailer[format::kManifestTrailerSize];
+  if (file.size() < sizeof trailer) return uint64_t{0};
+  CKPT_TRY(file.read_at(file.size() - sizeof trailer, trailer));
+  return format::slot_index_size(trailer, file.size());
+}
+
+Status Checkpoint::read_manifest(unsigned threads) {
+  std::string key = entry_.id + "/" + std::string(format::kManifestName);
+  CKPT_ASSIGN(lock_, store_->lock_shared(key));
+  CKPT_ASSIGN(auto file, store_->open(key));
+  CKPT_ASSIGN(uint64_t hashed, index_size(*file));
+  CKPT_ASSIGN(bytes_, device::Mapping::make(file->size()));
+  MutableBytes bytes = bytes_.bytes().first(file->size());
+  if (bytes.size() < kPiece) CKPT_TRY(bytes_.populate(bytes.size(), 1));
+  CKPT_ASSIGN(Digest digest, read_and_hash(*file, bytes, hashed, threads));
+  CKPT_ASSIGN(auto slot, format::open_slot(bytes, digest));
+  if (!slot.committed) return Status(CKPT_ABORTED, "a tombstone: " + slot.tombstone.reason);
+  CKPT_ASSIGN(index_, format::Index::open(slot.index, format::IndexKind::kManifest, threads));
+  if (!(index_.summary == slot.summary)) return Status(CKPT_FORMAT, "the two summaries differ");
+  CKPT_TRY(check_index_coverage(index_, threads));
+  CKPT_TRY(terminate_texts(threads));
+  place_aliases();
+  return Ok();
+}
+
 // Every text ends with a line feed (FORMAT §4), which in our own copy of the manifest becomes the NUL of a C string.
-void Checkpoint::terminate_texts() {
+Status Checkpoint::terminate_texts(unsigned threads) {
   char* names = const_cast<char*>(index_.names.data());  // bytes_ is ours and writable
-  auto end = [names](const fb::Text& text) { names[text.offset() + text.size()] = 0; };
-  for (const auto& tensor : index_.tensors) end(tensor.name());
+  // Atomic, since the texts of a file that somebody else wrote may overlap.
+  auto end = [names](const fb::Text& text) {
+    std::atomic_ref(names[text.offset() + text.size()]).store(0, std::memory_order_relaxed);
+  };
+  constexpr size_t kRange = 1 << 16;
+  auto end_tensors = [&](size_t i) {
+    auto rest = index_.tensors.subspan(i * kRange);
+    for (const auto& tensor : rest.first(std::min(kRange, rest.size()))) end(tensor.name());
+    return Ok();
+  };
+  CKPT_TRY(for_each_parallel(threads, (index_.tensors.size() + kRange - 1) / kRange, end_tensors));
   for (const auto& alias : index_.aliases) {
     end(alias.name());
     end(alias.target());
@@ -41,30 +111,20 @@ void Checkpoint::terminate_texts() {
     end(attr.key());
     end(attr.value());
   }
-}
-
-Status Checkpoint::read_manifest() {
-  std::string key = entry_.id + "/" + std::string(format::kManifestName);
-  CKPT_ASSIGN(lock_, store_->lock_shared(key));
-  CKPT_ASSIGN(auto file, store_->open(key));
-  size_ = file->size();
-  CKPT_ASSIGN(bytes_, device::Mapping::make(size_));
-  MutableBytes bytes = bytes_.bytes().first(size_);
-  CKPT_TRY(file->read_at(0, bytes));
-  CKPT_ASSIGN(auto slot, format::open_slot(bytes));
-  if (!slot.committed) return Status(CKPT_ABORTED, "a tombstone: " + slot.tombstone.reason);
-  CKPT_ASSIGN(index_, format::Index::open(slot.index, format::IndexKind::kManifest));
-  if (!(index_.summary == slot.summary)) return Status(CKPT_FORMAT, "the two summaries differ");
-  CKPT_TRY(check_index_coverage(index_));
-  terminate_texts();
-  size_t tensor = 0;
-  for (const fb::Alias& alias : index_.aliases) {
-    while (tensor < index_.tensors.size() && index_.text(index_.tensors[tensor].name()) < index_.text(alias.name()))
-      tensor++;
-    alias_positions_.push_back(tensor + alias_positions_.size());
-  }
   return Ok();
 }
+
+// Where the aliases stand among all names.
+void Checkpoint::place_aliases() {
+  auto before = [this](const fb::Tensor& tensor, std::string_view name) { return index_.text(tensor.name()) < name; };
+  auto at = index_.tensors.begin();
+  for (const fb::Alias& alias : index_.aliases) {
+    at = std::lower_bound(at, index_.tensors.end(), index_.text(alias.name()), before);
+    alias_positions_.push_back(static_cast<size_t>(at - index_.tensors.begin()) + alias_positions_.size());
+  }
+}
+
+// ---- names ----
 
 Checkpoint::Named Checkpoint::named_at(uint64_t position) const {
   auto at = std::lower_bound(alias_positions_.begin(), alias_positions_.end(), position);

@@ -15,8 +15,9 @@ namespace ckpt::session {
 
 class Checkpoint {
  public:
+  // A large manifest is read and checked by `threads` threads.
   static Result<std::shared_ptr<Checkpoint>> open(std::shared_ptr<store::Store> store, std::string_view selector,
-                                                  std::string_view run);
+                                                  std::string_view run, unsigned threads = 1);
 
   const CheckpointEntry& entry() const { return entry_; }
   const format::Index& index() const { return index_; }
@@ -43,15 +44,15 @@ class Checkpoint {
 
  private:
   Checkpoint() = default;
-  Status read_manifest();
-  void terminate_texts();
+  Status read_manifest(unsigned threads);
+  Status terminate_texts(unsigned threads);
+  void place_aliases();
   Result<std::unique_ptr<store::Reader>> open_part_file(uint32_t number) const;
 
   std::shared_ptr<store::Store> store_;
   CheckpointEntry entry_;
   std::unique_ptr<store::Lock> lock_;
   device::Mapping bytes_;
-  uint64_t size_ = 0;
   format::Index index_;
   std::vector<uint64_t> alias_positions_;  // position of each alias in the order of all names
   mutable std::mutex mutex_;

@@ -1,7 +1,6 @@
 // All ranks or none: opening the attempt, waiting for the parts, the one exclusive create that decides, and how every
 // rank learns of it. src/README.md, "Commit", gives the order of the durable steps and why.
-#include <algorithm>
-
+#include "base/parallel.h"
 #include "format/names.h"
 #include "session/merge.h"
 #include "session/retention.h"
@@ -179,6 +178,33 @@ static Status check_belongs(const PartFile& part, const Session& session, const 
                  session.store(), attempt.directory, rank);
 }
 
+// So many parts are worth several threads.
+static constexpr size_t kManyParts = 16;
+
+// Opens the parts that are there by now, and takes their ranks off the list of those missing.
+static Status take_parts(const Session& session, const Attempt& attempt, unsigned threads, std::vector<PartFile>* parts,
+                         std::vector<uint32_t>* missing) {
+  std::vector<Status> taken(missing->size());
+  CKPT_TRY(for_each_parallel(missing->size() < kManyParts ? 1 : threads, missing->size(), [&](size_t i) {
+    uint32_t rank = (*missing)[i];
+    auto part = open_part(session.store(), attempt.directory, rank);
+    taken[i] = part.ok() ? check_belongs(*part, session, attempt, rank) : std::move(part).status();
+    if (!taken[i].ok()) return Ok();
+    (*parts)[rank] = part.take();
+    (*parts)[rank].file.reset();  // a thousand ranks must not take a thousand descriptors
+    return Ok();
+  }));
+  std::vector<uint32_t> still;
+  for (size_t i = 0; i < taken.size(); i++) {
+    if (taken[i].code() == CKPT_NOT_FOUND)
+      still.push_back((*missing)[i]);
+    else if (!taken[i].ok())
+      return std::move(taken[i]);
+  }
+  missing->swap(still);
+  return Ok();
+}
+
 static Result<std::vector<PartFile>> collect_parts(Session& session, const Attempt& attempt,
                                                    const SaveSettings& settings, Job& job) {
   std::vector<PartFile> parts(session.world_size());
@@ -187,17 +213,7 @@ static Result<std::vector<PartFile>> collect_parts(Session& session, const Attem
   for (Backoff backoff(settings.timeout_ms);; backoff.sleep()) {
     CKPT_TRY(job.check());
     size_t before = missing.size();
-    Status failure;
-    std::erase_if(missing, [&](uint32_t rank) {
-      if (!failure.ok()) return false;
-      auto part = open_part(session.store(), attempt.directory, rank);
-      if (!part.ok() && part.status().code() == CKPT_NOT_FOUND) return false;
-      failure = part.ok() ? check_belongs(*part, session, attempt, rank) : std::move(part).status();
-      if (failure.ok()) parts[rank] = part.take();
-      parts[rank].file.reset();  // a thousand ranks must not take a thousand descriptors
-      return failure.ok();
-    });
-    CKPT_TRY(std::move(failure));
+    CKPT_TRY(take_parts(session, attempt, settings.threads, &parts, &missing));
     if (missing.empty()) return parts;
     if (missing.size() != before) backoff.reset();
     // Another rank's failure is known at once; only silence takes until the deadline.
@@ -212,8 +228,9 @@ static Result<std::vector<PartFile>> collect_parts(Session& session, const Attem
 
 // ---- the commit ----
 
-static Status publish_manifest(Session& session, const Attempt& attempt, const Merged& merged) {
-  std::vector<std::byte> file = format::frame_manifest(merged.index, merged.summary);
+static Status publish_manifest(Session& session, const Attempt& attempt, format::Buffer index,
+                               const format::Summary& summary) {
+  format::Buffer file = format::frame_manifest(std::move(index), summary);
   CKPT_TRY(session.check_fence());
   Status created = session.store().put_if_absent(slot_key(attempt), file);
   if (created.ok()) return created;
@@ -241,10 +258,10 @@ static Status lead_settle(Session& session, const SaveIdentity& identity, const 
   const Attempt& attempt = identity.attempt;
   auto parts = collect_parts(session, attempt, settings, job);
   if (!parts.ok()) return give_up(session, attempt, std::move(parts).status());
-  auto merged = merge_parts(*parts, session.store(), attempt.directory, false);
+  auto merged = merge_parts(*parts, session.store(), attempt.directory, false, settings.threads);
   if (!merged.ok()) return give_up(session, attempt, std::move(merged).status());
   if (Status cancelled = job.check(); !cancelled.ok()) return give_up(session, attempt, std::move(cancelled));
-  Status published = publish_manifest(session, attempt, *merged);
+  Status published = publish_manifest(session, attempt, std::move(merged->index), merged->summary);
   if (!published.ok()) return give_up(session, attempt, std::move(published));
   after_commit(session, attempt, merged->summary, settings);
   return Ok();

@@ -1,7 +1,9 @@
 // From the caller's descriptor to a checked region and memory.
+#include "session/descriptor.h"
+
 #include <limits>
 
-#include "session/save.h"
+#include "plan/box.h"
 
 namespace ckpt::session {
 
@@ -75,7 +77,7 @@ static Result<uint64_t> reach(const RegionRequest& request) {
   return bytes;
 }
 
-Result<RegionRequest> read_desc(const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes) {
+static Status check_fields(const ckpt_tensor_desc& desc) {
   if (desc.ndim < 0 || desc.ndim > kMaxNdim)
     return Status(CKPT_INVALID, strprintf("ndim: expected 0 to %d, found %d", kMaxNdim, desc.ndim))
         .with("found", std::to_string(desc.ndim));
@@ -85,39 +87,35 @@ Result<RegionRequest> read_desc(const ckpt_tensor_desc& desc, const void* data, 
         .with("found", std::to_string(desc.dtype));
   if (desc.flags & ~static_cast<uint32_t>(CKPT_TENSOR_STRIDED | CKPT_TENSOR_CONVERT))
     return Status(CKPT_INVALID, strprintf("tensor flags 0x%x", desc.flags));
-  RegionRequest request;
-  request.dtype = static_cast<uint16_t>(desc.dtype);
-  CKPT_TRY(read_extents(desc.shape, desc.ndim, "shape", &request.shape));
-  CKPT_ASSIGN(request.geometry, geometry_of(request.dtype, request.shape));
-  CKPT_TRY(read_region(desc, &request.region));
-  CKPT_ASSIGN(request.units, to_units(request.geometry, request.dtype, request.shape, request.region));
-  uint64_t units = units_of(request.geometry, request.units);
-  request.bytes = units * request.geometry.width;
-  if (request.units.kind == RegionKind::kFlat)
-    request.memory_extent = Shape::of(std::span(&units, 1));
+  return Ok();
+}
+
+Status read_desc(const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes, RegionRequest* request) {
+  CKPT_TRY(check_fields(desc));
+  request->dtype = static_cast<uint16_t>(desc.dtype);
+  CKPT_TRY(read_extents(desc.shape, desc.ndim, "shape", &request->shape));
+  CKPT_ASSIGN(request->geometry, geometry_of(request->dtype, request->shape));
+  CKPT_TRY(read_region(desc, &request->region));
+  CKPT_ASSIGN(request->units, to_units(request->geometry, request->dtype, request->shape, request->region));
+  uint64_t units = units_of(request->geometry, request->units);
+  request->bytes = units * request->geometry.width;
+  request->memory_extent = memory_extent(request->geometry, request->units);
+  request->memory.data = static_cast<std::byte*>(const_cast<void*>(data));
+  request->memory.dtype = request->geometry.dtype;
+  request->memory.ndim = request->memory_extent.ndim;
+  if (desc.flags & CKPT_TENSOR_STRIDED)
+    CKPT_TRY(read_strides(desc, request->geometry, request));
   else
-    request.memory_extent = order_of(request.geometry, request.units).box.extent;
-  request.memory.data = static_cast<std::byte*>(const_cast<void*>(data));
-  request.memory.dtype = request.geometry.dtype;
-  request.memory.ndim = request.memory_extent.ndim;
-  if (desc.flags & CKPT_TENSOR_STRIDED) {
-    CKPT_TRY(read_strides(desc, request.geometry, &request));
-  } else {
-    uint64_t stride = 1;
-    for (int i = request.memory_extent.ndim - 1; i >= 0; i--) {
-      request.memory.strides[static_cast<size_t>(i)] = stride;
-      stride *= request.memory_extent[i];
-    }
-  }
-  CKPT_ASSIGN(uint64_t needed, reach(request));
+    request->memory.strides = plan::contiguous_strides(request->memory_extent).dims;
+  CKPT_ASSIGN(uint64_t needed, reach(*request));
   if (units == 0) needed = 0;
   if (needed > data_bytes || (needed != 0 && !data))
-    return Status(CKPT_INVALID, strprintf("%s reaches %llu bytes into memory of %llu", to_text(request.region).c_str(),
+    return Status(CKPT_INVALID, strprintf("%s reaches %llu bytes into memory of %llu", to_text(request->region).c_str(),
                                           static_cast<unsigned long long>(needed),
                                           static_cast<unsigned long long>(data ? data_bytes : 0)))
         .with("expected", needed)
         .with("found", data ? data_bytes : 0);
-  return request;
+  return Ok();
 }
 
 }  // namespace ckpt::session

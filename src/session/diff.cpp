@@ -41,14 +41,14 @@ static bool same_chunks(const Checkpoint& a, const fb::Tensor& ta, const Checkpo
 
 static Status read_range(const Checkpoint& checkpoint, const fb::Tensor& tensor, uint64_t first, MutableBytes out) {
   Geometry geometry = *geometry_of(tensor.dtype(), checkpoint.index().shape_of(tensor));
-  LoadPlan plan;
+  LoadPlan plan(checkpoint.index());
   Region range;
   range.kind = RegionKind::kFlat;
   range.flat_offset = first;
   range.flat_size = out.size() / geometry.width;
-  add_boxes(&plan, 0, geometry, range, {.data = out.data(), .dtype = geometry.dtype, .strides = {1}, .ndim = 1});
-  const fb::Tensor* tensors[1] = {&tensor};
-  CKPT_TRY(plan_reads(checkpoint.index(), tensors, &plan));
+  add_boxes(&plan, static_cast<uint32_t>(&tensor - checkpoint.index().tensors.data()), geometry, range,
+            {.data = out.data(), .dtype = geometry.dtype, .strides = {1}, .ndim = 1});
+  CKPT_TRY(plan_reads(&plan));
   Job job;
   return execute_reads(checkpoint, plan, {1, kPieceBytes, true}, job);
 }

@@ -60,7 +60,7 @@ static bool scale(uint64_t elements, int bits, uint64_t* bytes) {
   return product % 8 == 0;
 }
 
-static bool is_whole(const Region& region, const Shape& shape) {
+bool is_whole(const Region& region, const Shape& shape) {
   if (region.kind == RegionKind::kWhole) return true;
   if (region.kind == RegionKind::kFlat) return region.flat_offset == 0 && region.flat_size == *element_count(shape);
   for (int i = 0; i < shape.ndim; i++)
@@ -136,6 +136,11 @@ Order order_of(const Geometry& geometry, const Region& region) {
   order.box = region.kind == RegionKind::kBox ? region.box : Box::whole(geometry.shape);
   order.first = region.kind == RegionKind::kFlat ? region.flat_offset : 0;
   return order;
+}
+
+Shape memory_extent(const Geometry& geometry, const Region& region) {
+  if (region.kind == RegionKind::kFlat) return Shape::of(std::span(&region.flat_size, 1));
+  return region.kind == RegionKind::kBox ? region.box.extent : geometry.shape;
 }
 
 }  // namespace ckpt::session

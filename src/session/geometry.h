@@ -23,6 +23,9 @@ Result<Region> to_units(const Geometry& geometry, uint16_t dtype, const Shape& s
 // The inverse, for the index; `region` lies in moving units.
 Region to_elements(const Geometry& geometry, uint16_t dtype, const Shape& shape, const Region& region);
 
+// Whether a region that lies inside `shape` is all of it.
+bool is_whole(const Region& region, const Shape& shape);
+
 // The number of moving units in a region.
 uint64_t units_of(const Geometry& geometry, const Region& region);
 
@@ -33,5 +36,7 @@ struct Order {
   uint64_t first = 0;
 };
 Order order_of(const Geometry& geometry, const Region& region);
+// The shape of the memory that holds a region of moving units: a flat range is a row.
+Shape memory_extent(const Geometry& geometry, const Region& region);
 
 }  // namespace ckpt::session

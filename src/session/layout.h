@@ -11,10 +11,10 @@ namespace ckpt::session {
 
 // A stretch of bytes that becomes consecutive chunks: a segment of a tensor, an object, or a group's declaration list.
 struct Item {
-  const SaveTensor* tensor = nullptr;  // null: `bytes`
-  Region units;                        // of a tensor
-  uint64_t first = 0;  // of a tensor: where its units start in the row-major order of the caller's memory
-  Bytes bytes;
+  const SaveTensor* tensor = nullptr;  // null: an object or a list
+  const Region* cut = nullptr;         // in moving units, where it is not all of the tensor's region
+  const std::byte* data = nullptr;     // its first byte; null: a tensor whose memory is not contiguous
+  uint64_t first = 0;      // of a tensor: where its units start in the row-major order of the caller's memory
   uint64_t size = 0;       // in bytes
   uint64_t chunk_raw = 0;  // raw size of all chunks but the last
   size_t chunk_first = 0, chunk_count = 0;
@@ -40,9 +40,10 @@ struct Block {
 };
 
 struct PartLayout {
-  std::vector<Item> items;           // tensors by name, then objects, then lists
+  LargeVector<Item> items;           // tensors by name, then objects, then lists
   std::vector<size_t> object_items;  // item of each object of content.objects, or npos
   std::vector<GroupPlan> groups;
+  std::vector<Region> cuts;  // that items refer to
   std::vector<Block> blocks;
   size_t chunk_count = 0;
   uint64_t data_bytes = 0;  // of all items
@@ -53,6 +54,9 @@ struct LayoutOptions {
   uint64_t chunk_bytes, large_tensor_bytes, block_bytes;
   std::string compression;
   uint32_t rank;
+  // Blocks of large items hold nothing else: they can be written from the caller's memory. Else every block is as full
+  // as it can be, for a buffer.
+  bool in_place;
 };
 
 // `content` must outlive the layout. INVALID where a replica group is described in two ways.
@@ -61,7 +65,13 @@ Result<PartLayout> lay_out(const SaveContent& content, const LayoutOptions& opti
 // The raw bytes of chunk `number` of an item, where they lie in one piece in the caller's memory; else an empty span.
 Bytes contiguous_source(const Item& item, uint64_t number, uint64_t count);
 uint64_t chunk_raw_size(const Item& item, uint64_t number);
+// Brings chunk `number` of a tensor's item together in `to`, whatever the strides of the caller's memory.
+void gather_chunk(const Item& item, uint64_t number, MutableBytes to);
 // Where in a block the next chunk goes after `position`: chunks of an item follow each other, its first one is aligned.
 uint64_t place_chunk(const Item& item, uint64_t number, uint64_t position);
+
+// The part's own index; `chunks` are those of the layout with their final places. UNSUPPORTED past 2 GiB.
+Result<format::Buffer> encode_part_index(const SaveIdentity& identity, const SaveContent& content,
+                                         const PartLayout& layout, std::span<const fb::Chunk> chunks);
 
 }  // namespace ckpt::session

@@ -6,15 +6,15 @@
 
 #include "base/parallel.h"
 #include "device/convert.h"
-#include "plan/box.h"
+#include "session/chunk_io.h"
 
 namespace ckpt::session {
 
 static std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
 
 Result<std::shared_ptr<Load>> Load::make(std::shared_ptr<Checkpoint> checkpoint, const Options& options) {
-  std::shared_ptr<Load> load(new Load);
-  load->checkpoint_ = std::move(checkpoint);
+  std::shared_ptr<Load> load(new Load(std::move(checkpoint)));
+  load->asked_.resize(load->checkpoint_->name_count());
   load->strict_ = options.str("strict");
   load->object_policy_ = options.str("object_policy");
   load->threads_ = thread_count(options.integer("threads"));
@@ -54,30 +54,63 @@ Status Load::check_request(const Checkpoint::Named& named, const RegionRequest& 
   return mismatch(name, "dtype", dtype_name(dtype), dtype_name(want.dtype));
 }
 
-Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, void* data, uint64_t data_bytes) {
-  if (begun_) return Status(CKPT_INVALID, "the load has begun; nothing can be added");
-  auto want = read_desc(desc, data, data_bytes);
-  if (!want.ok()) return std::move(want).status().in("tensor " + quoted(name)).with("tensor", std::string(name));
-  // Of an empty region also the usual strides have zeros.
-  uint64_t units = units_of(want->geometry, want->units);
-  for (int i = 0; i < want->memory_extent.ndim && units != 0; i++)
-    if (want->memory.strides[static_cast<size_t>(i)] == 0 && want->memory_extent[i] > 1)
+// Names that come in the order of the index need no search.
+Checkpoint::Named Load::locate(std::string_view name) {
+  const format::Index& index = checkpoint_->index();
+  for (uint32_t next : {last_ + 1, last_})
+    if (next < index.tensors.size() && index.text(index.tensors[next].name()) == name) {
+      last_ = next;
+      return {&index.tensors[next], nullptr};
+    }
+  Checkpoint::Named named = checkpoint_->find(name);
+  if (named.tensor) last_ = static_cast<uint32_t>(named.tensor - index.tensors.data());
+  return named;
+}
+
+static size_t position_of(const format::Index& index, const Checkpoint::Named& named) {
+  return named.alias ? index.tensors.size() + static_cast<size_t>(named.alias - index.aliases.data())
+                     : static_cast<size_t>(named.tensor - index.tensors.data());
+}
+
+void Load::mark_asked(const Checkpoint::Named& named) { asked_[position_of(checkpoint_->index(), named)] = true; }
+bool Load::was_asked(const Checkpoint::Named& named) const { return asked_[position_of(checkpoint_->index(), named)]; }
+
+static Status check_strides(std::string_view name, const RegionRequest& want) {
+  for (int i = 0; i < want.memory_extent.ndim; i++)
+    if (want.memory.strides[static_cast<size_t>(i)] == 0 && want.memory_extent[i] > 1)
       return Status(CKPT_INVALID, strprintf("tensor %s: stride 0 in dimension %d would write elements over each other",
                                             quoted(name).c_str(), i))
           .with("tensor", std::string(name));
-  asked_.emplace_back(name);
-  Checkpoint::Named named = checkpoint_->find(name);
+  return Ok();
+}
+
+Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, void* data, uint64_t data_bytes) {
+  if (begun_) return Status(CKPT_INVALID, "the load has begun; nothing can be added");
+  RegionRequest want;
+  if (Status status = read_desc(desc, data, data_bytes, &want); !status.ok())
+    return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
+  // Of an empty region also the usual strides have zeros.
+  if (units_of(want.geometry, want.units) != 0) CKPT_TRY(check_strides(name, want));
+  Checkpoint::Named named = locate(name);
   if (!named.tensor) {
     missing_.emplace_back(name);
     return Ok();
   }
-  CKPT_TRY(check_request(named, *want, desc.flags & CKPT_TENSOR_CONVERT));
-  TensorRequest request{.name = std::string(name),
-                        .tensor = named.tensor,
-                        .want = want.take(),
-                        .view = named.alias && named.alias->is_view() ? named.alias : nullptr,
-                        .hull = {}};
-  tensors_.push_back(std::move(request));
+  mark_asked(named);
+  CKPT_TRY(check_request(named, want, desc.flags & CKPT_TENSOR_CONVERT));
+  uint32_t tensor = static_cast<uint32_t>(named.tensor - checkpoint_->index().tensors.data());
+  if (named.alias && named.alias->is_view()) {
+    views_.push_back({.tensor = tensor, .view = named.alias, .want = want, .hull = {}});
+    return Ok();
+  }
+  // What is converted is of whole bytes on both sides, so that its units are elements.
+  if (want.dtype == named.tensor->dtype()) {
+    add_boxes(&plan_, tensor, want.geometry, want.units, want.memory);
+  } else {
+    device::Memory memory = want.memory;
+    memory.dtype = want.dtype;
+    add_boxes(&plan_, tensor, *geometry_of(named.tensor->dtype(), want.shape), want.units, memory);
+  }
   return Ok();
 }
 
@@ -109,7 +142,7 @@ Status Load::add_object(std::string_view name, uint32_t rank, MutableBytes data)
   return Ok();
 }
 
-static Finding name_finding(int32_t kind, ckpt_status status, const std::string& name, const char* text) {
+static Finding name_finding(int32_t kind, ckpt_status status, std::string_view name, const char* text) {
   Finding finding;
   finding.kind = kind;
   finding.status = status;
@@ -123,13 +156,10 @@ Report Load::report() const {
   for (const auto& name : missing_)
     report.findings.push_back(
         name_finding(CKPT_FINDING_MISSING, CKPT_NOT_FOUND, name, "asked for, not in the checkpoint"));
-  std::vector<std::string> asked = asked_;
-  std::sort(asked.begin(), asked.end());
-  for (uint64_t i = 0; i < checkpoint_->name_count(); i++) {
-    std::string name(checkpoint_->name_of(checkpoint_->named_at(i)));
-    if (!std::binary_search(asked.begin(), asked.end(), name))
-      report.findings.push_back(name_finding(CKPT_FINDING_EXTRA, CKPT_OK, name, "in the checkpoint, not asked for"));
-  }
+  for (uint64_t i = 0; i < checkpoint_->name_count(); i++)
+    if (auto named = checkpoint_->named_at(i); !was_asked(named))
+      report.findings.push_back(
+          name_finding(CKPT_FINDING_EXTRA, CKPT_OK, checkpoint_->name_of(named), "in the checkpoint, not asked for"));
   return report;
 }
 
@@ -140,11 +170,14 @@ Status Load::check_strict() const {
                                             quoted(missing_[0]).c_str()))
         .with("tensor", missing_[0]);
   if (strict_ != "exact") return Ok();
-  Report names = report();
-  if (names.findings.empty()) return Ok();
-  return Status(CKPT_MISMATCH, strprintf("%zu names of the checkpoint were not asked for, the first is %s",
-                                         names.findings.size(), quoted(names.findings[0].name).c_str()))
-      .with("tensor", names.findings[0].name);
+  size_t extra = static_cast<size_t>(std::count(asked_.begin(), asked_.end(), false));
+  if (extra == 0) return Ok();
+  uint64_t first = 0;
+  while (was_asked(checkpoint_->named_at(first))) first++;
+  std::string name(checkpoint_->name_of(checkpoint_->named_at(first)));
+  return Status(CKPT_MISMATCH, strprintf("%zu names of the checkpoint were not asked for, the first is %s", extra,
+                                         quoted(name).c_str()))
+      .with("tensor", name);
 }
 
 Status Load::begin() {
@@ -156,7 +189,7 @@ Status Load::begin() {
 // ---- views ----
 
 // A view is read as the flat range of its target that it reaches, and copied from there.
-Status Load::prepare_view(TensorRequest& request) {
+Status Load::prepare_view(ViewRequest& request) {
   const format::Index& index = checkpoint_->index();
   const fb::Alias& alias = *request.view;
   size_t ndim = alias.ndim();
@@ -174,7 +207,7 @@ Status Load::prepare_view(TensorRequest& request) {
   return Ok();
 }
 
-void Load::copy_view(const TensorRequest& request) const {
+void Load::copy_view(const ViewRequest& request) const {
   const format::Index& index = checkpoint_->index();
   size_t ndim = request.view->ndim();
   auto view = index.numbers.subspan(request.view->view(), 1 + 2 * ndim);
@@ -199,57 +232,49 @@ void Load::copy_view(const TensorRequest& request) const {
 // ---- the work ----
 
 Status Load::load_objects(Job& job) const {
-  for (const ObjectRequest& request : objects_) {
-    CKPT_TRY(job.check());
-    CKPT_TRY(read_object(*checkpoint_, *request.object, request.to));
-    if (request.object->placement() == 1) job.counters.bytes_read += request.object->size();
+  for (const ObjectRequest& request : objects_) CKPT_TRY(read_object(*checkpoint_, *request.object, request.to, job));
+  return Ok();
+}
+
+// All parts that are needed must be there before caller memory changes.
+Status Load::open_parts(const LoadPlan& plan) const {
+  uint32_t before = UINT32_MAX;
+  for (const ChunkRead& read : plan.reads) {
+    uint32_t number = plan.segment_of(read).segment->part();
+    if (number == before) continue;
+    before = number;
+    auto part = checkpoint_->part(number);
+    if (part.ok()) continue;
+    return std::move(part).status().with("tensor", std::string(plan.index->text(plan.tensor_of(read).name())));
   }
   return Ok();
 }
 
 Status Load::work(Job& job) {
   CKPT_TRY(check_strict());
-  LoadPlan plan;
-  std::vector<const fb::Tensor*> tensor_of;
-  plan.boxes.reserve(tensors_.size());
-  tensor_of.reserve(tensors_.size());
-  for (TensorRequest& request : tensors_) {
-    uint32_t number = static_cast<uint32_t>(tensor_of.size());
-    tensor_of.push_back(request.tensor);
-    if (!request.view) {
-      device::Memory memory = request.want.memory;
-      if (request.want.dtype != request.tensor->dtype()) memory.dtype = request.want.dtype;
-      add_boxes(&plan, number, *geometry_of(request.tensor->dtype(), request.want.shape), request.want.units, memory);
-      continue;
-    }
+  LoadPlan plan = std::move(plan_);
+  for (ViewRequest& request : views_) {
     CKPT_TRY(prepare_view(request));
     if (request.hull.empty()) continue;
-    Geometry target = *geometry_of(request.tensor->dtype(), checkpoint_->index().shape_of(*request.tensor));
+    const fb::Tensor& tensor = plan.index->tensors[request.tensor];
+    Geometry target = *geometry_of(tensor.dtype(), plan.index->shape_of(tensor));
     Region range;
     range.kind = RegionKind::kFlat;
     range.flat_offset = request.hull_first;
     range.flat_size = request.hull.size() / target.width;
-    add_boxes(&plan, number, target, range,
+    add_boxes(&plan, request.tensor, target, range,
               {.data = request.hull.data(), .dtype = target.dtype, .strides = {1}, .ndim = 1});
   }
-  CKPT_TRY(plan_reads(checkpoint_->index(), tensor_of, &plan));
+  CKPT_TRY(plan_reads(&plan));
   job.counters.bytes_total = plan.bytes_requested;
   job.counters.bytes_requested = plan.bytes_requested;
   job.counters.run_count = plan.run_count;
-  // All parts that are needed must be there before caller memory changes.
-  for (size_t i = 0; i < plan.reads.size(); i++)
-    if (i == 0 || plan.reads[i].part != plan.reads[i - 1].part) {
-      auto part = checkpoint_->part(plan.reads[i].part);
-      if (!part.ok())
-        return std::move(part).status().with("tensor",
-                                             std::string(checkpoint_->index().text(plan.reads[i].tensor->name())));
-    }
+  CKPT_TRY(open_parts(plan));
   CKPT_TRY(execute_reads(*checkpoint_, plan, {threads_, staging_bytes_, verify_}, job));
-  for (TensorRequest& request : tensors_)
-    if (request.view) {
-      copy_view(request);
-      std::vector<std::byte>().swap(request.hull);
-    }
+  for (ViewRequest& request : views_) {
+    copy_view(request);
+    std::vector<std::byte>().swap(request.hull);
+  }
   return load_objects(job);
 }
 

@@ -1,157 +1,245 @@
-// Which chunks a set of boxes needs. Pure but for the index it reads.
+// Which chunks a set of boxes needs.
 #include <algorithm>
-#include <map>
 #include <tuple>
 
 #include "plan/box.h"
-#include "session/load.h"
+#include "session/load_plan.h"
 
 namespace ckpt::session {
 
-void add_boxes(LoadPlan* plan, uint32_t request, const Geometry& geometry, const Region& units,
-               const device::Memory& memory) {
-  uint64_t count = units_of(geometry, units);
-  plan->units += count;
-  if (count == 0) return;
-  if (units.kind != RegionKind::kFlat) {
-    plan->boxes.push_back({request, order_of(geometry, units).box, memory});
-    return;
-  }
-  // A flat range is a few boxes, one after the other in memory.
-  uint64_t width =
-      memory.dtype == geometry.dtype ? geometry.width : static_cast<uint64_t>(dtype_bits(memory.dtype)) / 8;
-  uint64_t position = 0;
-  for (const Box& box : plan::boxes_of_range(Box::whole(geometry.shape), units.flat_offset, units.flat_size)) {
-    device::Memory at = memory;
-    at.data = memory.data + position * width;
-    at.ndim = box.ndim();
-    Shape strides = plan::contiguous_strides(box.extent);
-    at.strides = strides.dims;
-    plan->boxes.push_back({request, box, at});
-    position += box.volume();
-  }
-}
+namespace {
 
-// What one box takes of one segment: adds (read, box) pairs.
-struct PairKey {
-  uint32_t part;
+// A chunk that a piece needs.
+struct Pair {
   uint64_t offset;
-  const fb::Tensor* tensor;
-  const fb::Segment* segment;
-  const fb::Chunk* chunk;
-  uint64_t first;
-  uint32_t box;
+  uint32_t part, chunk, piece;
 };
 
 class ReadPlanner {
  public:
-  ReadPlanner(const format::Index& index, LoadPlan* plan) : index_(index), plan_(plan) {}
+  explicit ReadPlanner(LoadPlan* plan) : plan_(plan), index_(*plan->index) {}
 
-  Status add(const fb::Tensor& tensor, uint32_t box_index) {
-    const Box& wanted = plan_->boxes[box_index].box;
-    uint64_t found = 0, volume = wanted.volume();
-    if (cached_tensor_ != &tensor) cache(tensor);
-    for (size_t i = 0; i < segments_.size(); i++) {
-      found += add_segment(tensor, segments_[i], box_index, wanted);
-      if (found == volume) break;
-    }
-    if (found == volume) return Ok();
-    return Status(CKPT_INCOMPLETE,
-                  strprintf("tensor \"%s\": %llu of the %llu elements of box %s are stored",
-                            std::string(index_.text(tensor.name())).c_str(), static_cast<unsigned long long>(found),
-                            static_cast<unsigned long long>(volume), to_text(wanted).c_str()))
-        .with("tensor", std::string(index_.text(tensor.name())));
-  }
-
+  Status add(uint32_t box);
   void finish();
 
  private:
-  struct Stored {
-    const fb::Segment* segment;
-    Order order;
-    uint64_t units;
-  };
+  void use_tensor(uint32_t position);
+  bool add_only_segment(const WantedBox& wanted);
+  void use_box(const WantedBox& wanted);
+  bool may_overlap(const fb::Segment& segment) const;
+  uint64_t add_segment(const WantedBox& wanted, uint32_t number);
+  uint64_t add_rows(const Order& order, const Box& common, uint32_t piece);
+  uint32_t stored(uint32_t number, uint64_t first, uint64_t units);
+  uint32_t new_piece(const WantedBox& wanted, uint32_t segment);
+  void need_box(StoredSegment& segment, const Box& box);
+  void add_pairs(uint32_t piece, uint64_t begin, uint64_t end);
+  void count(uint32_t piece, uint64_t units, uint64_t runs);
+  bool simple(const WantedBox& wanted) const { return wanted.dtype == geometry_.dtype; }
 
-  void cache(const fb::Tensor& tensor) {
-    cached_tensor_ = &tensor;
-    geometry_ = *geometry_of(tensor.dtype(), index_.shape_of(tensor));
-    segments_.clear();
-    for (const fb::Segment& segment : index_.segments_of(tensor)) {
-      Region region =
-          *to_units(geometry_, tensor.dtype(), index_.shape_of(tensor), index_.region_of(segment, tensor.ndim()));
-      segments_.push_back({&segment, order_of(geometry_, region), units_of(geometry_, region)});
-    }
-  }
-
-  uint64_t add_segment(const fb::Tensor& tensor, const Stored& stored, uint32_t box_index, const Box& wanted);
-
-  const format::Index& index_;
   LoadPlan* plan_;
-  const fb::Tensor* cached_tensor_ = nullptr;
+  const format::Index& index_;
+  std::vector<Pair> pairs_;
+  // Of the present tensor:
+  const fb::Tensor* tensor_ = nullptr;
+  uint32_t tensor_position_ = 0;
   Geometry geometry_;
-  std::vector<Stored> segments_;
-  std::vector<PairKey> pairs_;
+  std::vector<uint32_t> stored_;  // by segment: its place in the plan, or kNone
+  // Of the present box:
+  Box box_;
+  Shape strides_;
+  uint64_t low_ = 0, high_ = 0;  // its first and last unit in the order of the tensor
+
+  static constexpr uint32_t kNone = UINT32_MAX;
 };
 
-// The number of units that this segment gives. Segments do not overlap, so the sum proves that the box is complete.
-uint64_t ReadPlanner::add_segment(const fb::Tensor& tensor, const Stored& stored, uint32_t box_index,
-                                  const Box& wanted) {
-  Box common = plan::intersect(stored.order.box, wanted);
-  if (common.volume() == 0) return 0;
-  bool all = common == stored.order.box;
-  Shape strides = plan::contiguous_strides(wanted.extent);
-  auto chunks = index_.chunks_of(*stored.segment);
-  uint64_t first = stored.order.first, last = stored.order.first + stored.units, found = 0;
-  uint64_t chunk_units = chunks[0].raw_size() / geometry_.width;
-  size_t begin = 0, end = chunks.size();
-  if (!all) {
-    // Only chunks between the first and the last wanted position can hold anything.
-    Shape steps = plan::contiguous_strides(stored.order.box.extent);
-    uint64_t low = 0, high = 0;
-    for (int i = 0; i < steps.ndim; i++) {
-      low += (common.offset[i] - stored.order.box.offset[i]) * steps[i];
-      high += (common.offset[i] + common.extent[i] - 1 - stored.order.box.offset[i]) * steps[i];
-    }
-    if (high < first || low >= last) return 0;
-    begin = low <= first ? 0 : (low - first) / chunk_units;
-    end = std::min<uint64_t>(end, (high - first) / chunk_units + 1);
+void ReadPlanner::use_tensor(uint32_t position) {
+  if (tensor_ == &index_.tensors[position]) return;
+  tensor_ = &index_.tensors[position];
+  tensor_position_ = position;
+  geometry_ = *geometry_of(tensor_->dtype(), index_.shape_of(*tensor_));
+  stored_.assign(tensor_->segment_count(), kNone);
+}
+
+void ReadPlanner::use_box(const WantedBox& wanted) {
+  box_ = plan_->box_of(wanted);
+  strides_ = Shape::of(std::span(plan_->memory_of(wanted).strides.data(), static_cast<size_t>(box_.ndim())));
+  Shape steps = plan::contiguous_strides(geometry_.shape);
+  low_ = high_ = 0;
+  for (int i = 0; i < steps.ndim; i++) {
+    low_ += box_.offset[i] * steps[i];
+    high_ += (box_.offset[i] + box_.extent[i] - 1) * steps[i];
   }
-  for (size_t i = begin; i < end; i++) {
-    uint64_t from = first + i * chunk_units, to = std::min(last, from + chunk_units), count = 0;
-    if (all)
-      count = to - from;
-    else
-      plan::for_each_run(stored.order.box, from, to, wanted, strides.span(), [&](const plan::Run& run) {
-        count += run.count;
-        plan_->run_count++;
-      });
-    if (count == 0) continue;
-    found += count;
-    pairs_.push_back(
-        {stored.segment->part(), chunks[i].offset(), &tensor, stored.segment, &chunks[i], from, box_index});
+}
+
+// Whether a segment can hold something of the box, by a glance at its numbers: of a thousand tiles a box needs few.
+bool ReadPlanner::may_overlap(const fb::Segment& segment) const {
+  if (geometry_.packed) return true;  // the numbers are elements
+  const uint64_t* numbers = index_.numbers.data() + segment.geometry();
+  if (segment.kind() == 1) return numbers[0] <= high_ && low_ < numbers[0] + numbers[1];
+  for (int i = 0; i < box_.ndim(); i++) {
+    uint64_t offset = numbers[i], extent = numbers[box_.ndim() + i];
+    if (offset >= box_.offset[i] + box_.extent[i] || box_.offset[i] >= offset + extent) return false;
   }
-  if (all) plan_->run_count++;
-  plan_->bytes_requested += found * geometry_.width;
+  return true;
+}
+
+uint32_t ReadPlanner::stored(uint32_t number, uint64_t first, uint64_t units) {
+  if (stored_[number] != kNone) return stored_[number];
+  const fb::Segment& segment = index_.segments_of(*tensor_)[number];
+  stored_[number] = static_cast<uint32_t>(plan_->segments.size());
+  plan_->segments.push_back({&segment, first, units, index_.chunks_of(segment)[0].raw_size() / geometry_.width,
+                             kNoNumbers, tensor_position_, geometry_.dtype, static_cast<uint8_t>(geometry_.width)});
+  return stored_[number];
+}
+
+uint32_t ReadPlanner::new_piece(const WantedBox& wanted, uint32_t segment) {
+  plan_->pieces.push_back({static_cast<uint32_t>(&wanted - plan_->boxes.data()), segment, 0, 0, nullptr});
+  return static_cast<uint32_t>(plan_->pieces.size() - 1);
+}
+
+void ReadPlanner::need_box(StoredSegment& segment, const Box& box) {
+  if (segment.numbers == kNoNumbers) segment.numbers = put_numbers(plan_, {box.offset.span(), box.extent.span()});
+}
+
+// The chunks that hold units [begin, end) of the segment's order.
+void ReadPlanner::add_pairs(uint32_t piece, uint64_t begin, uint64_t end) {
+  const StoredSegment& stored = plan_->segments[plan_->pieces[piece].segment];
+  const fb::Segment& segment = *stored.segment;
+  uint64_t last = (end - 1 - stored.first) / stored.chunk_units;
+  for (uint64_t i = (begin - stored.first) / stored.chunk_units; i <= last; i++) {
+    uint64_t chunk = segment.chunk_first() + i;
+    pairs_.push_back({index_.chunks[chunk].offset(), segment.part(), static_cast<uint32_t>(chunk), piece});
+  }
+}
+
+void ReadPlanner::count(uint32_t piece, uint64_t units, uint64_t runs) {
+  const StoredSegment& segment = plan_->segments[plan_->pieces[piece].segment];
+  plan_->run_count += runs;
+  plan_->bytes_requested += units * segment.width;
+  plan_->bytes_allowed += (units + runs * 2 * segment.chunk_units) * segment.width;
+}
+
+// The usual case in few steps: all of a tensor that is stored in one segment. False where it is another.
+bool ReadPlanner::add_only_segment(const WantedBox& wanted) {
+  if (wanted.numbers != kNoNumbers || stored_.size() != 1) return false;
+  const fb::Segment& segment = index_.segments_of(*tensor_)[0];
+  uint64_t bytes = 0;
+  for (const fb::Chunk& chunk : index_.chunks_of(segment)) bytes += chunk.raw_size();
+  if (bytes != geometry_.volume * geometry_.width) return false;
+  uint32_t piece = new_piece(wanted, stored(0, 0, geometry_.volume));
+  Piece& made = plan_->pieces[piece];
+  if (simple(wanted)) {
+    made.count = geometry_.volume;
+    made.to = wanted.data;
+  } else {
+    need_box(plan_->segments[made.segment], Box::whole(geometry_.shape));
+  }
+  add_pairs(piece, 0, geometry_.volume);
+  count(piece, geometry_.volume, 1);
+  return true;
+}
+
+// What is in several rows on one of the two sides: chunk by chunk, since some may have nothing of the box.
+uint64_t ReadPlanner::add_rows(const Order& order, const Box& common, uint32_t piece) {
+  const StoredSegment& stored = plan_->segments[plan_->pieces[piece].segment];
+  uint64_t first = stored.first, last = first + stored.units, found = 0, runs = 0;
+  if (common == order.box) {
+    add_pairs(piece, first, last);
+    count(piece, stored.units, 1);
+    return stored.units;
+  }
+  // Only chunks between the first and the last wanted position can hold anything.
+  Shape steps = plan::contiguous_strides(order.box.extent);
+  uint64_t low = 0, high = 0;
+  for (int i = 0; i < steps.ndim; i++) {
+    low += (common.offset[i] - order.box.offset[i]) * steps[i];
+    high += (common.offset[i] + common.extent[i] - 1 - order.box.offset[i]) * steps[i];
+  }
+  if (high < first || low >= last) return 0;
+  uint64_t begin = low <= first ? 0 : (low - first) / stored.chunk_units;
+  for (uint64_t from = first + begin * stored.chunk_units; from < last && from <= high; from += stored.chunk_units) {
+    uint64_t units = 0;
+    plan::for_each_run(order.box, from, std::min(last, from + stored.chunk_units), box_, strides_.span(),
+                       [&](const plan::Run& run) {
+                         units += run.count;
+                         runs++;
+                       });
+    if (units != 0) add_pairs(piece, from, from + 1);
+    found += units;
+  }
+  count(piece, found, runs);
   return found;
 }
 
-// Sorts the pairs by place in the parts; boxes that want the same chunk share its read.
+// The number of units that this segment gives. Segments do not overlap, so the sum proves that the box is complete.
+uint64_t ReadPlanner::add_segment(const WantedBox& wanted, uint32_t number) {
+  const fb::Segment& segment = index_.segments_of(*tensor_)[number];
+  if (!may_overlap(segment)) return 0;
+  Region region =
+      *to_units(geometry_, tensor_->dtype(), index_.shape_of(*tensor_), index_.region_of(segment, tensor_->ndim()));
+  Order order = order_of(geometry_, region);
+  Box common = plan::intersect(order.box, box_);
+  if (common.volume() == 0) return 0;
+  plan::RowWalk walk(order.box, box_, strides_.span());
+  uint64_t first = order.first, last = first + units_of(geometry_, region);
+  bool one_row = walk.count() == common.volume();
+  if (one_row) {
+    first = std::max(first, walk.source());
+    last = std::min(last, walk.source() + walk.count());
+    if (first >= last) return 0;
+  }
+  uint32_t piece = new_piece(wanted, stored(number, order.first, units_of(geometry_, region)));
+  Piece& made = plan_->pieces[piece];
+  if (one_row && simple(wanted) && (walk.target_stride() == 1 || walk.count() == 1)) {
+    made.source = first;
+    made.count = last - first;
+    made.to = wanted.data + (walk.target() + first - walk.source()) * geometry_.width;
+  } else {
+    need_box(plan_->segments[made.segment], order.box);
+  }
+  if (!one_row) return add_rows(order, common, piece);
+  add_pairs(piece, first, last);
+  count(piece, last - first, 1);
+  return last - first;
+}
+
+Status ReadPlanner::add(uint32_t number) {
+  const WantedBox& wanted = plan_->boxes[number];
+  use_tensor(wanted.tensor);
+  if (add_only_segment(wanted)) return Ok();
+  use_box(wanted);
+  uint64_t found = 0, volume = box_.volume();
+  for (uint32_t i = 0; i < stored_.size() && found != volume; i++) found += add_segment(wanted, i);
+  if (found == volume) return Ok();
+  std::string name(index_.text(tensor_->name()));
+  return Status(CKPT_INCOMPLETE, strprintf("tensor \"%s\": %llu of the %llu elements of box %s are stored",
+                                           name.c_str(), static_cast<unsigned long long>(found),
+                                           static_cast<unsigned long long>(volume), to_text(box_).c_str()))
+      .with("tensor", name);
+}
+
+// Sorts the pairs by place in the parts; pieces that want the same chunk share its read.
 void ReadPlanner::finish() {
-  std::sort(pairs_.begin(), pairs_.end(), [](const PairKey& a, const PairKey& b) {
-    return std::tie(a.part, a.offset, a.box) < std::tie(b.part, b.offset, b.box);
-  });
-  for (const PairKey& pair : pairs_) {
+  auto place = [](const Pair& pair) { return std::tie(pair.part, pair.offset, pair.chunk, pair.piece); };
+  auto before = [&](const Pair& a, const Pair& b) { return place(a) < place(b); };
+  if (!std::is_sorted(pairs_.begin(), pairs_.end(), before)) std::sort(pairs_.begin(), pairs_.end(), before);
+  plan_->reads.reserve(pairs_.size());
+  plan_->targets.reserve(pairs_.size());
+  for (const Pair& pair : pairs_) {
     if (plan_->reads.empty() || plan_->reads.back().chunk != pair.chunk)
-      plan_->reads.push_back({pair.part, pair.tensor, pair.segment, pair.chunk, pair.first,
-                              static_cast<uint32_t>(plan_->targets.size()), 0});
-    plan_->targets.push_back(pair.box);
-    plan_->reads.back().wanted_count++;
+      plan_->reads.push_back({pair.chunk, static_cast<uint32_t>(plan_->targets.size()), 0});
+    plan_->targets.push_back(pair.piece);
+    plan_->reads.back().target_count++;
   }
 }
 
-Status plan_reads(const format::Index& index, std::span<const fb::Tensor* const> tensor_of, LoadPlan* plan) {
-  ReadPlanner planner(index, plan);
-  for (uint32_t i = 0; i < plan->boxes.size(); i++) CKPT_TRY(planner.add(*tensor_of[plan->boxes[i].request], i));
+}  // namespace
+
+Status plan_reads(LoadPlan* plan) {
+  ReadPlanner planner(plan);
+  plan->segments.reserve(plan->boxes.size());
+  plan->pieces.reserve(plan->boxes.size());
+  for (uint32_t i = 0; i < plan->boxes.size(); i++) CKPT_TRY(planner.add(i));
   planner.finish();
   return Ok();
 }

@@ -2,242 +2,261 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/parallel.h"
 #include "format/checksum.h"
-#include "format/codec.h"
-#include "format/names.h"
-#include "plan/box.h"
+#include "session/chunk_io.h"
 #include "session/load.h"
 
 namespace ckpt::session {
+namespace {
 
-static constexpr uint64_t kMaxIo = 4 << 20;    // neighbouring chunks are read together up to this
-static constexpr uint64_t kMinDirect = 65536;  // smaller chunks are cheaper read together and copied
-static constexpr uint64_t kMaxGap =
-    kAlign;  // over gaps that alignment leaves, no more: what is read must have been asked for
-
-Status check_chunk(const fb::Chunk& chunk, Bytes stored) {
-  Digest found = format::xxh3_128(stored), expected = format::id_of(chunk.digest());
-  if (found == expected) return Ok();
-  return Status(CKPT_CORRUPT, strprintf("%u bytes at %llu: expected XXH3-128 %s, found %s", chunk.stored_size(),
-                                        static_cast<unsigned long long>(chunk.offset()), to_hex(expected).c_str(),
-                                        to_hex(found).c_str()))
-      .with("offset", uint64_t{chunk.offset()})
-      .with("expected", to_hex(expected))
-      .with("found", to_hex(found));
-}
-
-static Status at_chunk(const Checkpoint& checkpoint, const ChunkRead& read, Status status) {
-  std::string name(checkpoint.index().text(read.tensor->name()));
-  status = checkpoint.at_part(std::move(status), read.part);
-  return std::move(status)
-      .in("tensor \"" + name + "\"")
-      .with("tensor", name)
-      .with("offset", uint64_t{read.chunk->offset()});
-}
-
-static Status decode(const fb::Chunk& chunk, const format::CodecSpec& spec, Bytes stored, MutableBytes raw) {
-  if (chunk.stored_size() == chunk.raw_size()) {
-    if (stored.data() != raw.data()) std::memcpy(raw.data(), stored.data(), raw.size());
-    return Ok();
-  }
-  thread_local format::CodecScratch scratch;
-  return format::decode_chunk(spec, stored, raw, scratch);
-}
-
-Status read_chunk(const Checkpoint& checkpoint, uint32_t part, const fb::Chunk& chunk, Codec codec, Filter filter,
-                  int filter_width, bool verify, MutableBytes raw, std::vector<std::byte>& stored) {
-  CKPT_ASSIGN(const store::Reader* file, checkpoint.part(part));
-  stored.resize(std::max<size_t>(stored.size(), chunk.stored_size()));
-  MutableBytes bytes(stored.data(), chunk.stored_size());
-  Status status = file->read_at(chunk.offset(), bytes);
-  if (status.ok() && verify) status = check_chunk(chunk, bytes);
-  if (status.ok()) status = decode(chunk, {codec, filter, filter_width}, bytes, raw);
-  return status.ok() ? status : checkpoint.at_part(std::move(status), part);
-}
-
-Status read_object(const Checkpoint& checkpoint, const fb::Object& object, MutableBytes out) {
-  const format::Index& index = checkpoint.index();
-  if (object.placement() == 0) {
-    if (object.size() != 0) std::memcpy(out.data(), index.inline_data.data() + object.inline_offset(), object.size());
-    return Ok();
-  }
-  std::vector<std::byte> stored;
-  uint64_t at = 0;
-  for (const fb::Chunk& chunk : index.chunks_of(object)) {
-    Status status = read_chunk(checkpoint, object.part(), chunk, Codec::kRaw, Filter::kNone, 0, true,
-                               out.subspan(at, chunk.raw_size()), stored);
-    if (!status.ok()) {
-      std::string name(index.text(object.name()));
-      return std::move(status).in("object \"" + name + "\"").with("tensor", name);
-    }
-    at += chunk.raw_size();
-  }
-  return Ok();
-}
-
-class ReadExecutor {
+class LoadReader final : public PipelineWork {
  public:
-  ReadExecutor(const Checkpoint& checkpoint, const LoadPlan& plan, const ReadOptions& options, Job& job)
-      : checkpoint_(checkpoint), plan_(plan), options_(options), job_(job) {}
+  LoadReader(const Checkpoint& checkpoint, const LoadPlan& plan, const ReadOptions& options, Job& job)
+      : checkpoint_(checkpoint),
+        plan_(plan),
+        verify_(options.verify),
+        job_(job),
+        limits_(limits_of(plan, options.threads, options.staging_bytes)) {}
   Status run();
 
+  Result<PipelineRead> describe(size_t number) override;
+  Status arrived(size_t number, Bytes bytes, unsigned worker) override;
+  Status read(size_t number, unsigned worker) override;
+  bool may_pad(uint64_t bytes) override;
+
  private:
-  // Reads that are neighbours in a part and are made with one request.
-  struct Io {
-    size_t first, count;
+  // What a thread works with; made when it is first needed.
+  struct Worker {
+    device::Mapping stored, raw;
+    format::CodecScratch scratch;
   };
-  void group();
-  Status work(const std::atomic<bool>& stop);
-  Status read_io(const Io& io, device::Mapping& buffer, device::Mapping& raw);
-  std::byte* direct_target(const ChunkRead& read) const;
-  Status finish_chunk(const ChunkRead& read, Bytes stored, device::Mapping& raw);
-  Status ensure(device::Mapping& mapping, uint64_t bytes);
+  const fb::Chunk& chunk(size_t number) const { return plan_.chunk_of(plan_.reads[number]); }
+  Result<const store::Reader*> file(const GroupedRead& group) const;
+  uint64_t end_of(const GroupedRead& group) const;
+  size_t piece_end(size_t first, size_t end) const;
+  Status read_straight(const GroupedRead& group, const store::Reader& file);
+  Status read_long(const fb::Chunk& chunk, const store::Reader& file, std::byte* target);
+  Status read_buffered(const GroupedRead& group, const store::Reader& file, Worker& worker);
+  Status finish_straight(size_t number, std::byte* bytes);
+  Status finish_chunk(size_t number, Bytes stored, Worker& worker);
+  Status put_chunk(const ChunkRead& read, Bytes stored, Worker& worker);
+  uint64_t scatter(const ChunkRead& read, const Piece& piece, Bytes raw) const;
+  Status explain(size_t number, Status status) const;
+  void done(const GroupedRead& group);
 
   const Checkpoint& checkpoint_;
   const LoadPlan& plan_;
-  const ReadOptions& options_;
+  const bool verify_;
   Job& job_;
-  std::vector<Io> ios_;
-  std::vector<std::byte*> direct_;  // of each read; null where it goes through a buffer
-  std::atomic<size_t> next_{0};
+  const LoadLimits limits_;
+  std::vector<GroupedRead> groups_;
+  std::vector<Worker> workers_;
   std::atomic<uint64_t> units_done_{0};
-  uint64_t max_io_ = kMaxIo;
+  std::atomic<int64_t> padding_{0};  // that may still be read
 };
 
-void ReadExecutor::group() {
-  max_io_ = std::clamp<uint64_t>(options_.staging_bytes / std::max(1u, options_.threads) / 2, 1 << 20, kMaxIo);
-  uint64_t begin = 0, end = 0;
-  direct_.resize(plan_.reads.size());
-  for (size_t i = 0; i < plan_.reads.size(); i++) {
-    const ChunkRead& read = plan_.reads[i];
-    direct_[i] = direct_target(read);
-    uint64_t offset = read.chunk->offset(), stop = offset + read.chunk->stored_size();
-    bool joins = !ios_.empty() && plan_.reads[i - 1].part == read.part && offset >= end && offset - end < kMaxGap &&
-                 stop - begin <= max_io_ && !direct_[i] && !direct_[i - 1];
-    if (joins)
-      ios_.back().count++;
-    else {
-      ios_.push_back({i, 1});
-      begin = offset;
-    }
-    end = stop;
-  }
+Status LoadReader::explain(size_t number, Status status) const {
+  if (status.ok()) return status;
+  const ChunkRead& read = plan_.reads[number];
+  return at_chunk(checkpoint_, plan_.tensor_of(read), *plan_.segment_of(read).segment, plan_.chunk_of(read),
+                  std::move(status));
 }
 
-// Where a chunk may be read to without a stop: it is raw, one box wants all of it, and in one piece.
-std::byte* ReadExecutor::direct_target(const ChunkRead& read) const {
-  if (read.wanted_count != 1 || read.chunk->stored_size() != read.chunk->raw_size() ||
-      read.chunk->raw_size() < kMinDirect)
-    return nullptr;
-  const WantedBox& wanted = plan_.boxes[plan_.targets[read.wanted_first]];
-  const format::Index& index = checkpoint_.index();
-  Geometry geometry = *geometry_of(read.tensor->dtype(), index.shape_of(*read.tensor));
-  if (wanted.memory.dtype != geometry.dtype) return nullptr;
-  Region region = *to_units(geometry, read.tensor->dtype(), index.shape_of(*read.tensor),
-                            index.region_of(*read.segment, read.tensor->ndim()));
-  Order order = order_of(geometry, region);
-  uint64_t units = read.chunk->raw_size() / geometry.width, runs = 0, target = 0, count = 0;
-  plan::for_each_run(order.box, read.first, read.first + units, wanted.box,
-                     std::span(wanted.memory.strides.data(), static_cast<size_t>(wanted.memory.ndim)),
-                     [&](const plan::Run& run) {
-                       if (runs++ == 0) {
-                         target = run.target;
-                         count = run.count;
-                       }
-                     });
-  return runs == 1 && count == units ? wanted.memory.data + target * geometry.width : nullptr;
+Result<const store::Reader*> LoadReader::file(const GroupedRead& group) const {
+  const ChunkRead& read = plan_.reads[group.first];
+  auto file = checkpoint_.part(plan_.segment_of(read).segment->part());
+  if (file.ok()) return file;
+  return std::move(file).status().with("tensor", std::string(plan_.index->text(plan_.tensor_of(read).name())));
 }
 
-Status ReadExecutor::ensure(device::Mapping& mapping, uint64_t bytes) {
-  if (mapping.bytes().size() >= bytes) return Ok();
+uint64_t LoadReader::end_of(const GroupedRead& group) const {
+  const fb::Chunk& last = chunk(group.first + group.count - 1);
+  return last.offset() + last.stored_size();
+}
+
+Result<PipelineRead> LoadReader::describe(size_t number) {
+  const GroupedRead& group = groups_[number];
+  CKPT_ASSIGN(const store::Reader* file, this->file(group));
+  uint64_t offset = chunk(group.first).offset();
+  return PipelineRead{file, offset, end_of(group) - offset, group.target};
+}
+
+bool LoadReader::may_pad(uint64_t bytes) {
+  int64_t size = static_cast<int64_t>(bytes);
+  if ((padding_ -= size) >= 0) return true;
+  padding_ += size;
+  return false;
+}
+
+static Status ensure(device::Mapping& mapping, uint64_t bytes) {
+  if (!mapping.bytes().empty()) return Ok();
   CKPT_ASSIGN(mapping, device::Mapping::make(bytes));
   return Ok();
 }
 
-// Checks, decodes and scatters one chunk whose stored bytes are in memory.
-Status ReadExecutor::finish_chunk(const ChunkRead& read, Bytes stored, device::Mapping& raw) {
-  const fb::Chunk& chunk = *read.chunk;
-  const fb::Segment& segment = *read.segment;
-  if (options_.verify) CKPT_TRY(check_chunk(chunk, stored));
-  Bytes bytes = stored;
-  if (chunk.stored_size() != chunk.raw_size()) {
-    CKPT_TRY(ensure(raw, chunk.raw_size()));
-    MutableBytes out = raw.bytes().first(chunk.raw_size());
-    CKPT_TRY(decode(
-        chunk, {static_cast<Codec>(segment.codec()), static_cast<Filter>(segment.filter()), segment.filter_width()},
-        stored, out));
-    bytes = out;
-  }
-  const format::Index& index = checkpoint_.index();
-  Shape shape = index.shape_of(*read.tensor);
-  Geometry geometry = *geometry_of(read.tensor->dtype(), shape);
-  Region region = *to_units(geometry, read.tensor->dtype(), shape, index.region_of(segment, read.tensor->ndim()));
-  Order order = order_of(geometry, region);
-  for (uint32_t i = 0; i < read.wanted_count; i++) {
-    const WantedBox& wanted = plan_.boxes[plan_.targets[read.wanted_first + i]];
-    units_done_ += device::scatter(bytes, geometry.dtype, order.box, read.first, bytes.size() / geometry.width,
-                                   wanted.box, wanted.memory);
+// ---- what a read of the page cache brings stays in the processor's cache until it was worked on ----
+
+Status LoadReader::read(size_t number, unsigned worker) {
+  const GroupedRead& group = groups_[number];
+  CKPT_ASSIGN(const store::Reader* file, this->file(group));
+  CKPT_TRY(group.target ? read_straight(group, *file) : read_buffered(group, *file, workers_[worker]));
+  done(group);
+  return Ok();
+}
+
+// Chunks [first, result) are read by one call: at least one.
+size_t LoadReader::piece_end(size_t first, size_t end) const {
+  size_t next = first + 1;
+  while (next < end && chunk(next).offset() + chunk(next).stored_size() - chunk(first).offset() <= kCachePiece) next++;
+  return next;
+}
+
+Status LoadReader::read_straight(const GroupedRead& group, const store::Reader& file) {
+  const uint64_t begin = chunk(group.first).offset();
+  for (size_t i = group.first, end = group.first + group.count; i < end;) {
+    uint64_t offset = chunk(i).offset();
+    if (chunk(i).stored_size() > kCachePiece) {
+      CKPT_TRY(explain(i, read_long(chunk(i), file, group.target + (offset - begin))));
+      units_done_ += chunk(i).raw_size() / plan_.segment_of(plan_.reads[i]).width;
+      i++;
+      continue;
+    }
+    size_t stop = piece_end(i, end);
+    uint64_t size = chunk(stop - 1).offset() + chunk(stop - 1).stored_size() - offset;
+    CKPT_TRY(explain(i, plain_read(job_, file, offset, {group.target + (offset - begin), size})));
+    for (; i < stop; i++) CKPT_TRY(finish_straight(i, group.target + (chunk(i).offset() - begin)));
   }
   return Ok();
 }
 
-Status ReadExecutor::read_io(const Io& io, device::Mapping& buffer, device::Mapping& raw) {
-  const ChunkRead &first = plan_.reads[io.first], &last = plan_.reads[io.first + io.count - 1];
-  auto file = checkpoint_.part(first.part);
-  if (!file.ok())
-    return std::move(file).status().with("tensor", std::string(checkpoint_.index().text(first.tensor->name())));
-  uint64_t offset = first.chunk->offset(), size = last.chunk->offset() + last.chunk->stored_size() - offset;
-  std::byte* direct = direct_[io.first];
-  if (!direct) CKPT_TRY(ensure(buffer, size));
-  MutableBytes bytes(direct ? direct : buffer.bytes().data(), size);
-  if (Status status = (*file)->read_at(offset, bytes); !status.ok())
-    return at_chunk(checkpoint_, first, std::move(status));
-  job_.counters.bytes_read += size;
-  job_.counters.io_count++;
-  if (direct) {
-    if (options_.verify)
-      if (Status status = check_chunk(*first.chunk, bytes); !status.ok())
-        return at_chunk(checkpoint_, first, std::move(status));
-    units_done_ += size / geometry_of(first.tensor->dtype(), checkpoint_.index().shape_of(*first.tensor))->width;
-    job_.counters.bytes_done += size;
+Status LoadReader::read_long(const fb::Chunk& chunk, const store::Reader& file, std::byte* target) {
+  format::Hasher hasher;
+  for (uint64_t at = 0, size; at < chunk.stored_size(); at += size) {
+    size = std::min<uint64_t>(kCachePiece, chunk.stored_size() - at);
+    MutableBytes piece(target + at, size);
+    CKPT_TRY(plain_read(job_, file, chunk.offset() + at, piece));
+    if (verify_) hasher.update(piece);
+  }
+  return verify_ ? check_digest(chunk, hasher.digest()) : Ok();
+}
+
+Status LoadReader::read_buffered(const GroupedRead& group, const store::Reader& file, Worker& worker) {
+  CKPT_TRY(ensure(worker.stored, limits_.stored_bytes));
+  for (size_t i = group.first, end = group.first + group.count; i < end;) {
+    size_t stop = piece_end(i, end);
+    uint64_t offset = chunk(i).offset(), size = chunk(stop - 1).offset() + chunk(stop - 1).stored_size() - offset;
+    MutableBytes bytes = worker.stored.bytes().first(size);
+    CKPT_TRY(explain(i, plain_read(job_, file, offset, bytes)));
+    for (; i < stop; i++)
+      CKPT_TRY(finish_chunk(i, bytes.subspan(chunk(i).offset() - offset, chunk(i).stored_size()), worker));
+  }
+  return Ok();
+}
+
+// ---- bytes that are in memory ----
+
+Status LoadReader::arrived(size_t number, Bytes bytes, unsigned worker) {
+  const GroupedRead& group = groups_[number];
+  const uint64_t begin = chunk(group.first).offset();
+  bool in_place = bytes.data() == group.target;
+  for (size_t i = group.first; i < group.first + group.count; i++) {
+    uint64_t at = chunk(i).offset() - begin;
+    CKPT_TRY(in_place ? finish_straight(i, group.target + at)
+                      : finish_chunk(i, bytes.subspan(at, chunk(i).stored_size()), workers_[worker]));
+  }
+  done(group);
+  return Ok();
+}
+
+void LoadReader::done(const GroupedRead& group) {
+  uint64_t raw = 0;
+  for (size_t i = group.first; i < group.first + group.count; i++) raw += chunk(i).raw_size();
+  job_.counters.bytes_done += raw;
+}
+
+// A raw chunk that lies where it belongs.
+Status LoadReader::finish_straight(size_t number, std::byte* bytes) {
+  const fb::Chunk& chunk = this->chunk(number);
+  if (verify_) CKPT_TRY(explain(number, check_chunk(chunk, {bytes, chunk.stored_size()})));
+  units_done_ += chunk.raw_size() / plan_.segment_of(plan_.reads[number]).width;
+  return Ok();
+}
+
+Status LoadReader::finish_chunk(size_t number, Bytes stored, Worker& worker) {
+  return explain(number, put_chunk(plan_.reads[number], stored, worker));
+}
+
+// Checks, decodes and scatters a chunk whose stored bytes are in a buffer.
+Status LoadReader::put_chunk(const ChunkRead& read, Bytes stored, Worker& worker) {
+  const fb::Chunk& chunk = plan_.chunk_of(read);
+  const StoredSegment& segment = plan_.segment_of(read);
+  std::byte* target = plan_.whole_target(read);
+  const uint64_t units = chunk.raw_size() / segment.width;
+  if (target && stored_raw(chunk)) {
+    // One pass over memory.
+    if (verify_)
+      CKPT_TRY(check_digest(chunk, format::copy_xxh3_128(stored.data(), target, stored.size())));
+    else
+      std::memcpy(target, stored.data(), stored.size());
+    units_done_ += units;
     return Ok();
   }
-  for (size_t i = io.first; i < io.first + io.count; i++) {
-    const ChunkRead& read = plan_.reads[i];
-    Status status = finish_chunk(read, bytes.subspan(read.chunk->offset() - offset, read.chunk->stored_size()), raw);
-    if (!status.ok()) return at_chunk(checkpoint_, read, std::move(status));
-    job_.counters.bytes_done += read.chunk->raw_size();
+  if (verify_) CKPT_TRY(check_chunk(chunk, stored));
+  if (target) {
+    CKPT_TRY(decode_chunk(*segment.segment, stored, {target, chunk.raw_size()}, worker.scratch));
+    units_done_ += units;
+    return Ok();
   }
+  Bytes raw = stored;
+  if (!stored_raw(chunk)) {
+    CKPT_TRY(ensure(worker.raw, limits_.raw_bytes));
+    MutableBytes out = worker.raw.bytes().first(chunk.raw_size());
+    CKPT_TRY(decode_chunk(*segment.segment, stored, out, worker.scratch));
+    raw = out;
+  }
+  for (uint32_t number : plan_.targets_of(read)) units_done_ += scatter(read, plan_.pieces[number], raw);
   return Ok();
 }
 
-Status ReadExecutor::work(const std::atomic<bool>& stop) {
-  device::Mapping buffer, raw;
-  for (size_t i; !stop && (i = next_++) < ios_.size();) {
-    CKPT_TRY(job_.check());
-    CKPT_TRY(read_io(ios_[i], buffer, raw));
+uint64_t LoadReader::scatter(const ChunkRead& read, const Piece& piece, Bytes raw) const {
+  const StoredSegment& segment = plan_.segments[piece.segment];
+  const uint64_t first = plan_.first_unit(read), units = raw.size() / segment.width;
+  if (piece.count == 0) {
+    const WantedBox& wanted = plan_.boxes[piece.box];
+    return device::scatter(raw, segment.dtype, plan_.box_of(segment), first, units, plan_.box_of(wanted),
+                           plan_.memory_of(wanted));
   }
-  uint64_t held = buffer.bytes().size() + raw.bytes().size();
-  job_.counters.staging_peak_bytes += held;
-  return Ok();
+  uint64_t begin = std::max(first, piece.source), end = std::min(first + units, piece.source + piece.count);
+  std::memcpy(piece.to + (begin - piece.source) * segment.width, raw.data() + (begin - first) * segment.width,
+              (end - begin) * segment.width);
+  return end - begin;
 }
 
-Status ReadExecutor::run() {
-  group();
-  unsigned threads = static_cast<unsigned>(std::min<size_t>(options_.threads, std::max<size_t>(ios_.size(), 1)));
-  job_.counters.threads = threads;
+// ---- the whole ----
+
+Status LoadReader::run() {
+  groups_ = group_reads(plan_, limits_.pipeline.buffer_bytes);
+  padding_ = static_cast<int64_t>(plan_.bytes_allowed);
+  for (const GroupedRead& group : groups_)
+    padding_ -= static_cast<int64_t>(end_of(group) - chunk(group.first).offset());
+  PipelineLimits limits = limits_.pipeline;
+  limits.threads = static_cast<unsigned>(std::min<size_t>(limits.threads, std::max<size_t>(groups_.size(), 1)));
+  workers_.resize(limits.threads);
+  job_.counters.threads = limits.threads;
   job_.counters.chunk_count = plan_.reads.size();
-  CKPT_TRY(run_parallel(threads, [this](unsigned, const std::atomic<bool>& stop) { return work(stop); }));
-  if (units_done_ != plan_.units)
-    return Status(CKPT_INTERNAL,
-                  strprintf("%llu of %llu elements were written", static_cast<unsigned long long>(units_done_.load()),
-                            static_cast<unsigned long long>(plan_.units)));
-  return Ok();
+  CKPT_TRY(run_pipeline(checkpoint_.store(), *this, groups_.size(), limits, job_));
+  for (const Worker& worker : workers_)
+    job_.counters.staging_peak_bytes += worker.stored.bytes().size() + worker.raw.bytes().size();
+  if (units_done_ == plan_.units) return Ok();
+  return Status(CKPT_INTERNAL,
+                strprintf("%llu of %llu elements were written", static_cast<unsigned long long>(units_done_.load()),
+                          static_cast<unsigned long long>(plan_.units)));
 }
+
+}  // namespace
 
 Status execute_reads(const Checkpoint& checkpoint, const LoadPlan& plan, const ReadOptions& options, Job& job) {
-  return ReadExecutor(checkpoint, plan, options, job).run();
+  return LoadReader(checkpoint, plan, options, job).run();
 }
 
 }  // namespace ckpt::session

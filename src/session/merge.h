@@ -9,16 +9,13 @@ namespace ckpt::session {
 
 struct Merged {
   format::Summary summary;
-  std::vector<std::byte> index;  // encoded
+  format::Buffer index;  // encoded
 };
 
 // `parts` in order of rank, one for each rank. MISMATCH or INCOMPLETE, naming the tensor and the ranks, where they do
 // not make one checkpoint. `mark_rebuilt`: the manifest of a forced repair. The store is read only to explain a
 // mismatch of replica groups.
 Result<Merged> merge_parts(std::span<const PartFile> parts, const store::Store& store, std::string_view directory,
-                           bool mark_rebuilt);
-
-// Every element of every tensor is covered exactly once. INCOMPLETE, MISMATCH.
-Status check_index_coverage(const format::Index& index);
+                           bool mark_rebuilt, unsigned threads = 1);
 
 }  // namespace ckpt::session

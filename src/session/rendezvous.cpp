@@ -13,7 +13,6 @@ static std::string key_in(std::string_view run, std::string_view name) {
   return format::rendezvous_dir(run) + "/" + std::string(name);
 }
 static std::string start_key(const SessionPlan& plan) { return format::session_dir(plan.token) + "/start"; }
-static std::string welcome_name(const Id& nonce) { return "welcome." + to_hex(nonce); }
 
 // Answers the hellos that were not answered yet.
 static Status answer_hellos(store::Store& store, const SessionPlan& plan, const std::string& session_string,
@@ -22,7 +21,7 @@ static Status answer_hellos(store::Store& store, const SessionPlan& plan, const 
   for (const auto& file : files) {
     auto hello = format::parse_hello_name(file.name);
     if (!hello || hello->rank >= plan.world_size || answered->count(file.name)) continue;
-    Status status = store.put_if_absent(key_in(plan.run, welcome_name(hello->nonce)), as_bytes(session_string));
+    Status status = store.put_if_absent(key_in(plan.run, format::welcome_name(hello->nonce)), as_bytes(session_string));
     if (!status.ok() && status.code() != CKPT_EXISTS) return status;
     answered->insert(file.name);
   }
@@ -49,7 +48,7 @@ static std::string join_ranks(const std::vector<uint32_t>& ranks) {
 static void forget_hellos(store::Store& store, const SessionPlan& plan, const std::set<std::string>& answered) {
   for (const auto& name : answered) {
     if (auto hello = format::parse_hello_name(name))
-      (void)store.remove(key_in(plan.run, welcome_name(hello->nonce)), false);
+      (void)store.remove(key_in(plan.run, format::welcome_name(hello->nonce)), false);
     (void)store.remove(key_in(plan.run, name), false);
   }
 }
@@ -79,7 +78,7 @@ Result<std::string> join_rendezvous(store::Store& store, std::string_view run, u
   CKPT_TRY(format::check_run(run));
   CKPT_TRY(store.make_directory(format::rendezvous_dir(run)));
   Id nonce = random_id();
-  std::string hello = key_in(run, format::hello_name(rank, nonce)), welcome = key_in(run, welcome_name(nonce));
+  std::string hello = key_in(run, format::hello_name(rank, nonce)), welcome = key_in(run, format::welcome_name(nonce));
   CKPT_TRY(store.put_if_absent(hello, as_bytes("hello\n")));
   for (Backoff backoff(timeout_ms);; backoff.sleep()) {
     auto answer = store.get(welcome, 4096);

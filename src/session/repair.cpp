@@ -82,7 +82,7 @@ Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run,
                                        "it, marked as rebuilt")
         .with("path", store.path(id));
   CKPT_ASSIGN(Merged merged, merge_parts(*parts, store, id, !committed));
-  std::vector<std::byte> file = format::frame_manifest(merged.index, merged.summary);
+  format::Buffer file = format::frame_manifest(std::move(merged.index), merged.summary);
   note(report, CKPT_FINDING_REPAIRED, std::string(id),
        strprintf("%s: %s from %zu parts, %zu bytes, %llu tensors", store.path(slot).c_str(),
                  dry_run ? "would be rebuilt" : "rebuilt", parts->size(), file.size(),

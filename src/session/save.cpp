@@ -38,6 +38,8 @@ Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<Session> session, std::
                      .keep_last = options.integer("keep_last"),
                      .keep_every = options.integer("keep_every"),
                      .wait = options.integer("wait") != 0};
+  if (!options.is_set("staging_bytes"))
+    save->settings_.staging_bytes = std::max(save->settings_.staging_bytes, session->arena_bytes());
   uint64_t smallest = 2 * session->plan().chunk_bytes;
   if (save->settings_.staging_bytes < smallest)
     return Status(CKPT_INVALID, strprintf("option staging_bytes: expected at least two chunks, %llu, found %llu",
@@ -55,30 +57,26 @@ static Status taken(std::string_view name) {
 Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes) {
   if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
   CKPT_TRY(format::check_tensor_name(name));
-  auto request = read_desc(desc, data, data_bytes);
-  if (!request.ok())
-    return std::move(request).status().in("tensor \"" + std::string(name) + "\"").with("tensor", std::string(name));
+  RegionRequest request;
+  if (Status status = read_desc(desc, data, data_bytes, &request); !status.ok())
+    return std::move(status).in("tensor \"" + std::string(name) + "\"").with("tensor", std::string(name));
   if (desc.flags & CKPT_TENSOR_CONVERT)
     return Status(CKPT_INVALID, "tensor \"" + std::string(name) + "\": conversion is for loads");
-  SaveTensor tensor{.name = std::string(name),
-                    .dtype = request->dtype,
-                    .shape = request->shape,
-                    .region = request->region,
-                    .geometry = request->geometry,
-                    .units = request->units,
-                    .memory = request->memory,
-                    .memory_extent = request->memory_extent,
-                    .bytes = request->bytes};
-  bool whole = desc.region_kind == CKPT_REGION_WHOLE;
-  tensor.replica_group = desc.replica_group;
-  tensor.replica_count = desc.replica_count ? desc.replica_count : whole ? session_->world_size() : 1;
-  tensor.replica_index = desc.replica_count ? desc.replica_index : whole ? session_->rank() : 0;
-  if (tensor.replica_index >= tensor.replica_count || tensor.replica_count > session_->world_size())
-    return Status(CKPT_INVALID, strprintf("tensor \"%s\": replica %u of %u in a world of %u", tensor.name.c_str(),
-                                          tensor.replica_index, tensor.replica_count, session_->world_size()))
-        .with("tensor", tensor.name);
-  if (!names_.insert(tensor.name).second) return taken(name);
-  content_.tensors.push_back(std::move(tensor));
+  bool whole = desc.region_kind == CKPT_REGION_WHOLE, given = desc.replica_count != 0;
+  Replica replica{.group = desc.replica_group,
+                  .index = given   ? desc.replica_index
+                           : whole ? session_->rank()
+                                   : 0,
+                  .count = given   ? desc.replica_count
+                           : whole ? session_->world_size()
+                                   : 1};
+  if (replica.index >= replica.count || replica.count > session_->world_size())
+    return Status(CKPT_INVALID, strprintf("tensor \"%s\": replica %u of %u in a world of %u", std::string(name).c_str(),
+                                          replica.index, replica.count, session_->world_size()))
+        .with("tensor", std::string(name));
+  std::string_view kept = names_.insert(name);
+  if (kept.empty()) return taken(name);
+  content_.tensors.push_back(keep_tensor(kept, request, replica, &content_.memory));
   return Ok();
 }
 
@@ -118,7 +116,7 @@ Status Save::add_alias(std::string_view name, std::string_view target, const ckp
     for (int i = 0; i < view->ndim; i++) alias.view.push_back(static_cast<uint64_t>(view->shape[i]));
     alias.view.insert(alias.view.end(), strides.begin(), strides.end());
   }
-  if (!names_.insert(alias.name).second) return taken(name);
+  if (names_.insert(name).empty()) return taken(name);
   content_.aliases.try_emplace(std::string(name), std::move(alias));
   return Ok();
 }
@@ -136,7 +134,7 @@ Status Save::set_attr(std::string_view tensor, std::string_view key, std::string
 
 Status Save::check_attr_owners() const {
   for (const auto& [owner, values] : content_.attrs)
-    if (!owner.empty() && !names_.count(owner))
+    if (!owner.empty() && !names_.contains(owner))
       return Status(CKPT_NOT_FOUND, "an attribute of tensor \"" + owner + "\", which was not added")
           .with("tensor", owner);
   return Ok();
@@ -146,8 +144,8 @@ Status Save::begin() {
   if (begun_) return Status(CKPT_INVALID, "a save runs once; make another");
   CKPT_TRY(check_attr_owners());
   begun_ = true;
-  std::sort(content_.tensors.begin(), content_.tensors.end(),
-            [](const auto& a, const auto& b) { return a.name < b.name; });
+  names_.forget();
+  sort_tensors(&content_.tensors);
   return Ok();
 }
 

@@ -1,47 +1,17 @@
-// One rank's share of one checkpoint: what the caller added, and the way from there to a committed checkpoint.
-// collect (this file) -> layout (who writes what, where) -> part_writer (bytes) -> commit (all ranks).
+// One rank's share of one checkpoint: what the caller added (content.h), and the way from there to a committed
+// checkpoint. collect (this file) -> layout (who writes what, where) -> part_writer (bytes) -> commit (all ranks).
 #pragma once
 
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
-#include <vector>
 
-#include "device/scatter.h"
-#include "session/geometry.h"
+#include "session/content.h"
+#include "session/descriptor.h"
 #include "session/job.h"
+#include "session/name_set.h"
 #include "session/session.h"
 
 namespace ckpt::session {
-
-// A region of a tensor in the caller's memory.
-struct SaveTensor {
-  std::string name;
-  uint16_t dtype = 0;
-  Shape shape;
-  Region region;  // in elements
-  Geometry geometry;
-  Region units;           // the region in moving units
-  device::Memory memory;  // in moving units
-  Shape memory_extent;    // of the memory, in moving units
-  uint64_t replica_group = 0;
-  uint32_t replica_index = 0, replica_count = 1;
-  uint64_t bytes = 0;  // of the region
-};
-
-struct SaveObject {
-  std::string name, media_type;
-  uint8_t scope = 0;
-  std::vector<std::byte> data;
-};
-
-struct SaveAlias {
-  std::string name, target;
-  bool is_view = false;
-  int ndim = 0;
-  std::vector<uint64_t> view;  // as in FORMAT: offset, extents, strides
-};
 
 struct SaveSettings {
   std::string compression, on_existing, protect;
@@ -49,14 +19,6 @@ struct SaveSettings {
   uint64_t staging_bytes = 0;
   int64_t timeout_ms = 0, keep_last = 0, keep_every = 0;
   bool wait = true;
-};
-
-// Everything that was added, in the order of names.
-struct SaveContent {
-  std::vector<SaveTensor> tensors;
-  std::map<std::string, SaveObject> objects;
-  std::map<std::string, SaveAlias> aliases;
-  std::map<std::string, std::map<std::string, std::string>> attrs;  // by owner, "" = the checkpoint
 };
 
 class Save {
@@ -80,26 +42,12 @@ class Save {
 
   std::shared_ptr<Session> session_;
   SaveContent content_;
-  std::set<std::string, std::less<>> names_;
+  NameSet names_{&content_.memory};
   SaveSettings settings_;
   Attempt attempt_;
   int64_t step_ = -1;
   bool begun_ = false;
 };
-
-// A tensor region as a caller describes it, for saves and loads alike.
-struct RegionRequest {
-  uint16_t dtype = 0;
-  Shape shape;
-  Region region;
-  Geometry geometry;
-  Region units;
-  device::Memory memory;  // data set, strides in moving units
-  Shape memory_extent;    // in moving units
-  uint64_t bytes = 0;     // that the region's elements take
-};
-// Checks a descriptor and the memory behind it. INVALID.
-Result<RegionRequest> read_desc(const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes);
 
 // ---- the steps, for Save::work ----
 

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <optional>
 
+#include "base/parallel.h"
 #include "format/checksum.h"
 #include "format/names.h"
 
@@ -66,6 +67,7 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
   if (rank == 0 && session_string) return Status(CKPT_INVALID, "rank 0 makes the session string; it takes none");
   CKPT_TRY(store->prepare());
   std::shared_ptr<Session> session(new Session(std::move(store), rank));
+  CKPT_TRY(session->make_arena(static_cast<uint64_t>(options.integer("arena_bytes"))));
   if (rank == 0)
     CKPT_TRY(session->lead(world_size, options));
   else
@@ -329,7 +331,7 @@ Status discard_directory(store::Store& store, std::string_view directory) {
   std::string trash = format::trash_key(directory, random_id());
   CKPT_TRY(store.make_directory(format::kTrashDir));
   CKPT_TRY(store.move_directory(directory, trash));
-  Status status = store.remove_directory(trash, format::kManifestName);
+  Status status = store.retire_directory(trash, format::kManifestName);
   // It is out of sight, which is what was asked for; the next session empties what is left of it.
   return status.code() == CKPT_NOT_FOUND ? Ok() : status;
 }
@@ -339,7 +341,7 @@ Status empty_trash(store::Store& store) {
   if (!entries.ok()) return entries.status().code() == CKPT_NOT_FOUND ? Ok() : std::move(entries).status();
   for (const auto& entry : *entries) {
     if (!entry.directory) continue;
-    Status status = store.remove_directory(std::string(format::kTrashDir) + "/" + entry.name, format::kManifestName);
+    Status status = store.retire_directory(std::string(format::kTrashDir) + "/" + entry.name, format::kManifestName);
     (void)status;  // what cannot be deleted now harms nobody and is tried again
   }
   return Ok();
@@ -369,15 +371,23 @@ uint64_t Session::next_sequence() {
   return ++sequence_;
 }
 
-std::unique_ptr<device::Arena> Session::take_arena(uint64_t bytes) {
-  std::lock_guard lock(mutex_);
-  if (arena_ && arena_->bytes().size() >= bytes) return std::move(arena_);
-  return nullptr;
+Status Session::make_arena(uint64_t bytes) {
+  arena_bytes_ = bytes;
+  CKPT_ASSIGN(arena_, device::Mapping::make(bytes));
+  return arena_.populate(bytes, thread_count(0));
 }
 
-void Session::give_arena(std::unique_ptr<device::Arena> arena) {
+Result<device::Mapping> Session::take_arena(uint64_t bytes) {
+  {
+    std::lock_guard lock(mutex_);
+    if (arena_.bytes().size() >= bytes) return std::move(arena_);
+  }
+  return device::Mapping::make(bytes);
+}
+
+void Session::give_arena(device::Mapping arena) {
   std::lock_guard lock(mutex_);
-  if (!arena_ || (arena && arena->bytes().size() > arena_->bytes().size())) arena_ = std::move(arena);
+  if (arena.bytes().size() > arena_.bytes().size()) arena_ = std::move(arena);
 }
 
 }  // namespace ckpt::session

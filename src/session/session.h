@@ -57,12 +57,15 @@ class Session {
   // Rank 0, before an attempt: the same, and puts back what says so where .ckpt was deleted by hand.
   Status hold_run();
 
-  // The staging memory, kept from save to save. Busy (another save has it): a new one.
-  std::unique_ptr<device::Arena> take_arena(uint64_t bytes);
-  void give_arena(std::unique_ptr<device::Arena> arena);
+  // The staging memory, kept from save to save. One that is too small, or that another save has: a new one. NOMEM.
+  Result<device::Mapping> take_arena(uint64_t bytes);
+  void give_arena(device::Mapping arena);
+  // What option arena_bytes asked for.
+  uint64_t arena_bytes() const { return arena_bytes_; }
 
  private:
   Session(std::shared_ptr<store::Store> store, uint32_t rank) : store_(std::move(store)), rank_(rank) {}
+  Status make_arena(uint64_t bytes);
   Status lead(uint32_t world_size, const Options& options);
   Status join(const char* session_string, uint32_t world_size, const Options& options);
   Status own_run();
@@ -79,7 +82,8 @@ class Session {
   std::mutex mutex_;
   std::map<std::string, uint64_t, std::less<>> attempts_;
   uint64_t sequence_ = 0;
-  std::unique_ptr<device::Arena> arena_;
+  device::Mapping arena_;
+  uint64_t arena_bytes_ = 0;
 };
 
 // ---- rendezvous: ranks that have no communicator meet through files (src/README.md, "Rendezvous") ----

@@ -21,7 +21,7 @@ Status verify_checkpoint(const Checkpoint& checkpoint, const VerifyOptions& opti
 Status diff_checkpoints(const Checkpoint& a, const Checkpoint& b, bool values, unsigned threads, Report* report);
 
 // See ckpt_reader_map. The bytes live as long as the checkpoint.
-Result<Bytes> map_tensor(const Checkpoint& checkpoint, std::string_view name, bool verify);
+Result<Bytes> map_tensor(const Checkpoint& checkpoint, std::string_view name, bool verify, unsigned threads);
 
 // See ckpt_store_repair.
 Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run, bool force, Report* report);

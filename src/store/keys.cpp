@@ -1,5 +1,7 @@
 #include "store/keys.h"
 
+#include "base/types.h"
+
 namespace ckpt::store {
 
 static Status invalid_key(std::string_view key, const char* reason) {
@@ -38,6 +40,10 @@ std::string_view directory_of(std::string_view key) {
 std::string_view last_of(std::string_view key) {
   size_t slash = key.rfind('/');
   return slash == key.npos ? key : key.substr(slash + 1);
+}
+
+std::string temporary_name(std::string_view name) {
+  return std::string(name) + ".tmp." + to_hex(random_id()).substr(0, 16);
 }
 
 std::string_view next_element(std::string_view& rest) {

@@ -1,8 +1,9 @@
 // What a key may look like, for all stores: elements joined by slashes, none of them empty, "." or "..".
 // So a key can never leave its store.
-// Pure.
+// Pure, but for the nonces of temporary names.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -12,6 +13,8 @@ namespace ckpt::store {
 inline constexpr size_t kMaxElement = 255;          // NAME_MAX
 inline constexpr size_t kTemporarySuffix = 5 + 16;  // ".tmp." and the nonce
 inline constexpr size_t kMaxFile = kMaxElement - kTemporarySuffix;
+inline constexpr std::string_view kPoolDir = ".ckpt/recycled";  // posix_recycle.h
+inline constexpr std::string_view kProbePrefix = "probe.";      // in .ckpt, with an id after it
 
 // INVALID. The empty key, which is the root, is none.
 Status check_key(std::string_view key);
@@ -23,6 +26,9 @@ Status check_element(std::string_view name);
 // "a/b/c" is "a/b" and "c"; "c" is "" and "c".
 std::string_view directory_of(std::string_view key);
 std::string_view last_of(std::string_view key);
+
+// "<name>.tmp.<nonce>", where a file lies until it has its name.
+std::string temporary_name(std::string_view name);
 
 // Takes the first element off `rest`.
 std::string_view next_element(std::string_view& rest);

@@ -9,11 +9,14 @@
 #include <mutex>
 #include <shared_mutex>
 
+#include "store/io_queue.h"
 #include "store/keys.h"
 #include "store/store.h"
 
 namespace ckpt::store {
 namespace {
+
+constexpr unsigned kMostThreads = 4;  // of a queue: copies gain nothing from more
 
 // Zeroed, page-aligned where it has a page, and touched only where written: calloc gives untouched pages.
 class Block {
@@ -201,7 +204,10 @@ class MemoryStore final : public Store {
   Status prepare() override { return Ok(); }
   Status make_directory(std::string_view key) override;
   Status put_if_absent(std::string_view key, Bytes data) override;
-  Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size) override;
+  Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size, bool at_most) override;
+  Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override {
+    return IoQueue::make(std::min(depth, kMostThreads), false);
+  }
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override;
   Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const override;
   Result<std::vector<Entry>> list(std::string_view directory) const override;
@@ -250,7 +256,7 @@ Status MemoryStore::put_if_absent(std::string_view key, Bytes data) {
   return writer->publish(data.size());
 }
 
-Result<std::unique_ptr<Writer>> MemoryStore::create(std::string_view key, uint64_t expected_size) {
+Result<std::unique_ptr<Writer>> MemoryStore::create(std::string_view key, uint64_t expected_size, bool /*at_most*/) {
   CKPT_ASSIGN(auto writer, new_file(key, expected_size));
   return std::unique_ptr<Writer>(std::move(writer));
 }

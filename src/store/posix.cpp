@@ -7,10 +7,13 @@
 #include <filesystem>
 #include <mutex>
 
+#include "store/io_queue.h"
 #include "store/keys.h"
 #include "store/posix_directory.h"
 #include "store/posix_file.h"
+#include "store/posix_litter.h"
 #include "store/posix_reader.h"
+#include "store/posix_recycle.h"
 #include "store/posix_writer.h"
 #include "store/store.h"
 
@@ -29,13 +32,17 @@ class PosixStore final : public Store {
   Status prepare() override;
   Status make_directory(std::string_view key) override;
   Status put_if_absent(std::string_view key, Bytes data) override;
-  Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size) override;
+  Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size, bool at_most) override;
+  Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override {
+    return IoQueue::make(depth, options_.uring);
+  }
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override;
   Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const override;
   Result<std::vector<Entry>> list(std::string_view directory) const override;
   Status remove(std::string_view key, bool sync) override;
   Status move_directory(std::string_view from, std::string_view to) override;
   Status remove_directory(std::string_view key, std::string_view first) override;
+  Status retire_directory(std::string_view key, std::string_view first) override;
   Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const override;
   Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const override;
 
@@ -55,13 +62,14 @@ Status PosixStore::prepare() {
   CKPT_TRY(make_root(root_));
   if (probed_) return Ok();
   CKPT_TRY(probe());
+  clear_litter(root_);
   probed_ = true;
   return Ok();
 }
 
 Status PosixStore::probe() {
   CKPT_TRY(make_directory(".ckpt"));
-  std::string key = ".ckpt/probe." + to_hex(random_id());
+  std::string key = ".ckpt/" + std::string(kProbePrefix) + to_hex(random_id());
   Status status = probe_with(key);
   (void)remove(key, false);
   return status;
@@ -69,7 +77,10 @@ Status PosixStore::probe() {
 
 // What a file system promises is not what it does; so do it.
 Status PosixStore::probe_with(const std::string& key) {
-  CKPT_TRY(put(key, as_bytes("first"), false));
+  // Open until the end, so that nobody takes it for litter.
+  CKPT_ASSIGN(auto first, PosixWriter::create(root_, key, {.durable = false}));
+  CKPT_TRY(first->write_at(0, as_bytes("first")));
+  CKPT_TRY(first->publish(5));
   Status again = put(key, as_bytes("second"), false);
   if (!again.ok() && again.code() != CKPT_EXISTS) return again;
   CKPT_ASSIGN(std::vector<std::byte> found, get(key, 16));
@@ -95,16 +106,19 @@ Status PosixStore::put(std::string_view key, Bytes data, bool durable) {
   return writer->publish(data.size());
 }
 
-Result<std::unique_ptr<Writer>> PosixStore::create(std::string_view key, uint64_t expected_size) {
+Result<std::unique_ptr<Writer>> PosixStore::create(std::string_view key, uint64_t expected_size, bool at_most) {
   CKPT_TRY(check_new_file(key));
-  bool direct = options_.direct_io && expected_size >= kDirectFrom;
-  CKPT_ASSIGN(auto writer, PosixWriter::create(root_, key, {.size = expected_size, .direct = direct}));
+  PosixWriter::Wish wish{.size = expected_size,
+                         .at_most = at_most,
+                         .direct = options_.direct_io && expected_size >= kDirectFrom,
+                         .recycle = options_.recycle};
+  CKPT_ASSIGN(auto writer, PosixWriter::create(root_, key, wish));
   return std::unique_ptr<Writer>(std::move(writer));
 }
 
 Result<std::unique_ptr<Reader>> PosixStore::open(std::string_view key) const {
   CKPT_TRY(check_key(key));
-  CKPT_ASSIGN(auto reader, PosixReader::open(root_, key));
+  CKPT_ASSIGN(auto reader, PosixReader::open(root_, key, options_.direct_io));
   return std::unique_ptr<Reader>(std::move(reader));
 }
 
@@ -139,6 +153,14 @@ Status PosixStore::move_directory(std::string_view from, std::string_view to) {
 Status PosixStore::remove_directory(std::string_view key, std::string_view first) {
   CKPT_TRY(check_key(key));
   if (!first.empty()) CKPT_TRY(check_element(first));
+  return store::remove_directory(root_, key, first);
+}
+
+Status PosixStore::retire_directory(std::string_view key, std::string_view first) {
+  CKPT_TRY(check_key(key));
+  if (!first.empty()) CKPT_TRY(check_element(first));
+  if (options_.recycle) return store::retire_directory(root_, key, first);
+  empty_pool(root_);  // of a handle that recycled: nobody else would
   return store::remove_directory(root_, key, first);
 }
 

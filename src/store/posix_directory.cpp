@@ -140,29 +140,39 @@ static Result<std::vector<std::string>> files_of(const Root& root, std::string_v
   return files;
 }
 
-static Status unlink_file(int directory, const std::string& name, const std::string& path) {
+Status unlink_file(int directory, const std::string& name, const std::string& path) {
   if (retry([&] { return unlinkat(directory, name.c_str(), 0); }) == 0 || errno == ENOENT) return Ok();
   return fail(errno, "remove", path + "/" + name);
 }
 
-Status remove_directory(const Root& root, std::string_view key, std::string_view first) {
+Result<std::vector<std::string>> start_removal(const Root& root, std::string_view key, int directory,
+                                               std::string_view first) {
+  CKPT_ASSIGN(std::vector<std::string> files, files_of(root, key));  // before anything is lost
+  if (first.empty()) return files;
+  CKPT_TRY(unlink_file(directory, std::string(first), root.path(key)));
+  CKPT_TRY(sync_directory(directory, root.path(key)));
+  std::erase(files, first);
+  return files;
+}
+
+Status finish_removal(const Root& root, std::string_view key, int directory, std::vector<std::string> files) {
   const std::string path = root.path(key), name(last_of(key));
   CKPT_ASSIGN(Fd parent, root.open_directory(directory_of(key)));
-  CKPT_ASSIGN(Fd directory, root.open_directory(key));
-  CKPT_ASSIGN(std::vector<std::string> files, files_of(root, key));  // before anything is lost
-  if (!first.empty()) {
-    CKPT_TRY(unlink_file(directory.get(), std::string(first), path));
-    CKPT_TRY(sync_directory(directory.get(), path));
-  }
   // A writer that is still at work may add a file between a pass and the rmdir; it cannot forever.
   for (int pass = 0; pass < 16; pass++) {
-    for (const std::string& file : files) CKPT_TRY(unlink_file(directory.get(), file, path));
+    for (const std::string& file : files) CKPT_TRY(unlink_file(directory, file, path));
     if (retry([&] { return unlinkat(parent.get(), name.c_str(), AT_REMOVEDIR); }) == 0)
       return sync_directory(parent.get(), root.path(directory_of(key)));
     if (errno != ENOTEMPTY && errno != EEXIST) return fail(errno, "remove directory", path);
     CKPT_ASSIGN(files, files_of(root, key));
   }
   return fail(ENOTEMPTY, "remove directory", path);
+}
+
+Status remove_directory(const Root& root, std::string_view key, std::string_view first) {
+  CKPT_ASSIGN(Fd directory, root.open_directory(key));
+  CKPT_ASSIGN(std::vector<std::string> files, start_removal(root, key, directory.get(), first));
+  return finish_removal(root, key, directory.get(), std::move(files));
 }
 
 }  // namespace ckpt::store

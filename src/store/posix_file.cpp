@@ -1,8 +1,10 @@
 #include "store/posix_file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -88,6 +90,11 @@ Status sync_directory(int fd, std::string_view path) {
   return errno == EINVAL ? Ok() : fail(errno, "sync directory", path);
 }
 
+bool lives_in_memory(int fd) {
+  struct statfs found;
+  return retry([&] { return fstatfs(fd, &found); }) == 0 && found.f_type == TMPFS_MAGIC;
+}
+
 bool same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
 
 bool is_symlink(int directory, const char* name) {
@@ -99,8 +106,9 @@ static bool no_such_call(int error) {
   return error == EINVAL || error == ENOSYS || error == EOPNOTSUPP || error == EPERM;
 }
 
-int rename_exclusive(int directory, const char* from, const char* to) {
-  if (retry([&] { return renameat2(directory, from, directory, to, RENAME_NOREPLACE); }) == 0) return 0;
+int rename_exclusive(int directory, const char* from, const char* to, bool* from_stays) {
+  *from_stays = retry([&] { return renameat2(directory, from, directory, to, RENAME_NOREPLACE); }) != 0;
+  if (!*from_stays) return 0;
   if (!no_such_call(errno)) return errno;  // NFS and some FUSE file systems answer EINVAL; there a link does the same.
   if (retry([&] { return linkat(directory, from, directory, to, 0); }) == 0) return 0;
   return no_such_call(errno) ? EOPNOTSUPP : errno;

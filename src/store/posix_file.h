@@ -48,12 +48,14 @@ Status read_all(int fd, uint64_t offset, MutableBytes out, std::string_view path
 Status sync_file(int fd, std::string_view path);
 Status sync_directory(int fd, std::string_view path);
 
+// The file lives in the page cache (tmpfs): there is nothing to pass it by for, although O_DIRECT is accepted.
+bool lives_in_memory(int fd);
 bool same_file(const struct stat& a, const struct stat& b);
 bool is_symlink(int directory, const char* name);
 
 // Renames within a directory unless `to` is there. 0 or errno; EOPNOTSUPP where the file system has no such step.
-// `from` may still be there after it worked: then both are names of the file.
-int rename_exclusive(int directory, const char* from, const char* to);
+// `from_stays` where `from` may be there afterwards, even if it worked: then both are names of the file.
+int rename_exclusive(int directory, const char* from, const char* to, bool* from_stays);
 
 // The directory that a store lives in. The root itself may be reached through links; below it none is followed.
 class Root {

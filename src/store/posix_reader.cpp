@@ -3,6 +3,9 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 #include "store/keys.h"
 
@@ -19,11 +22,11 @@ static Result<Fd> open_regular(const Root& root, std::string_view key, int acces
   return file;
 }
 
-Result<std::unique_ptr<PosixReader>> PosixReader::open(const Root& root, std::string_view key) {
+Result<std::unique_ptr<PosixReader>> PosixReader::open(const Root& root, std::string_view key, bool direct) {
   struct stat found{};
   CKPT_ASSIGN(Fd file, open_regular(root, key, O_RDONLY, &found));
   return std::unique_ptr<PosixReader>(
-      new PosixReader(std::move(file), static_cast<uint64_t>(found.st_size), root.path(key)));
+      new PosixReader(std::move(file), static_cast<uint64_t>(found.st_size), root.path(key), direct));
 }
 
 PosixReader::~PosixReader() {
@@ -45,6 +48,75 @@ Result<Bytes> PosixReader::map() const {
     map_ = address;
   }
   return Bytes(static_cast<const std::byte*>(map_), size_);
+}
+
+// ---- past the page cache ----
+
+// A handful of pages tells enough, and costs a thousandth of what reading the range does. Who may neither write nor own
+// the file is told that all of it is there.
+bool PosixReader::cached(uint64_t offset, uint64_t size) const {
+  constexpr uint64_t kSamples = 4;
+  static const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  Result<Bytes> whole = map();
+  if (!whole.ok() || size == 0 || offset >= size_) return true;
+  uint64_t last = std::min(size, size_ - offset) - 1;
+  for (uint64_t i = 0; i < kSamples; i++) {
+    uint64_t at = (offset + last / (kSamples - 1) * i) / page * page;
+    unsigned char resident = 0;
+    if (mincore(const_cast<std::byte*>(whole->data()) + at, 1, &resident) != 0) return true;
+    if ((resident & 1) == 0) return false;
+  }
+  return true;
+}
+
+const PosixReader::Direct& PosixReader::direct() const {
+  std::call_once(direct_tried_, [this] { direct_ = open_direct(); });
+  return direct_;
+}
+
+// The same file once more, also where its key has gone or leads to another one by now.
+static Fd reopen_direct(int fd, const std::string& path) {
+  constexpr int kFlags = O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  std::string link = "/proc/self/fd/" + std::to_string(fd);
+  Fd again(retry([&] { return open(link.c_str(), kFlags); }));
+  if (!again && errno != EINVAL) again = Fd(retry([&] { return open(path.c_str(), kFlags); }));
+  struct stat wanted, found;
+  if (!again || fstat(fd, &wanted) != 0 || fstat(again.get(), &found) != 0 || !same_file(wanted, found)) return Fd();
+  // O_NONBLOCK was for the open; io_uring would take it as the wish to fail rather than wait.
+  return fcntl(again.get(), F_SETFL, O_DIRECT) == 0 ? std::move(again) : Fd();
+}
+
+// Of addresses; 0 where there are no direct reads in multiples of kAlign.
+static uint64_t direct_align_of(int fd) {
+  struct statx found{};
+  if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &found) != 0 || !(found.stx_mask & STATX_DIOALIGN)) return kAlign;
+  if (found.stx_dio_offset_align > kAlign || found.stx_dio_mem_align > kAlign) return 0;
+  return found.stx_dio_mem_align;
+}
+
+PosixReader::Direct PosixReader::open_direct() const {
+  if (!allow_direct_ || lives_in_memory(file_.get())) return {};
+  Fd file = reopen_direct(file_.get(), path_);
+  uint64_t align = file ? direct_align_of(file.get()) : 0;
+  if (align == 0) return {};
+  // Some file systems take the flag and refuse the read.
+  alignas(kAlign) std::byte page[kAlign];
+  if (retry([&] { return pread(file.get(), page, sizeof page, 0); }) < 0) return {};
+  return {std::move(file), align};
+}
+
+Status PosixReader::read_direct(uint64_t offset, MutableBytes out) const {
+  uint64_t align = direct_align();
+  if (align == 0) return read_at(offset, out);
+  if ((offset | out.size()) % kAlign != 0 || reinterpret_cast<uintptr_t>(out.data()) % align != 0)
+    return Status(CKPT_INVALID, "direct read of " + path_ + ": expected offset and size in multiples of " +
+                                    std::to_string(kAlign) + " and an address in multiples of " +
+                                    std::to_string(align) + ", found offset " + std::to_string(offset) + ", size " +
+                                    std::to_string(out.size()) + " or an address that is none")
+        .with("path", path_);
+  Status status = read_all(direct_descriptor(), offset, out, path_);
+  const std::string* error = status.detail("errno");
+  return error && *error == std::to_string(EINVAL) ? read_at(offset, out) : status;
 }
 
 namespace {

@@ -11,19 +11,35 @@ namespace ckpt::store {
 
 class PosixReader final : public Reader {
  public:
-  static Result<std::unique_ptr<PosixReader>> open(const Root& root, std::string_view key);
+  // `direct`: where possible.
+  static Result<std::unique_ptr<PosixReader>> open(const Root& root, std::string_view key, bool direct);
   ~PosixReader() override;
 
   uint64_t size() const override { return size_; }
   Status read_at(uint64_t offset, MutableBytes out) const override;
+  bool cached(uint64_t offset, uint64_t size) const override;
+  uint64_t direct_align() const override { return direct().align; }
+  Status read_direct(uint64_t offset, MutableBytes out) const override;
+  int direct_descriptor() const override { return direct().file.get(); }
   Result<Bytes> map() const override;
 
  private:
-  PosixReader(Fd file, uint64_t size, std::string path) : file_(std::move(file)), size_(size), path_(std::move(path)) {}
+  struct Direct {
+    Fd file;  // -1 where there are no direct reads
+    uint64_t align = 0;
+  };
+
+  PosixReader(Fd file, uint64_t size, std::string path, bool allow_direct)
+      : file_(std::move(file)), size_(size), path_(std::move(path)), allow_direct_(allow_direct) {}
+  const Direct& direct() const;
+  Direct open_direct() const;
 
   const Fd file_;
   const uint64_t size_;
   const std::string path_;
+  const bool allow_direct_;
+  mutable std::once_flag direct_tried_;
+  mutable Direct direct_;
   mutable std::mutex mapping_;
   mutable void* map_ = nullptr;
 };

@@ -6,12 +6,9 @@
 #include <limits>
 
 #include "store/keys.h"
+#include "store/posix_recycle.h"
 
 namespace ckpt::store {
-
-static std::string temporary_name(std::string_view name) {
-  return std::string(name) + ".tmp." + to_hex(random_id()).substr(0, 16);
-}
 
 PosixWriter::PosixWriter(const Root& root, std::string_view key, Fd directory, bool durable)
     : root_(root),
@@ -27,8 +24,10 @@ PosixWriter::~PosixWriter() { drop_temporary(); }
 Result<std::unique_ptr<PosixWriter>> PosixWriter::create(const Root& root, std::string_view key, const Wish& wish) {
   CKPT_ASSIGN(Fd directory, root.open_directory(directory_of(key)));
   std::unique_ptr<PosixWriter> writer(new PosixWriter(root, key, std::move(directory), wish.durable));
-  CKPT_TRY(writer->open_temporary());
-  CKPT_TRY(writer->preallocate(wish.size));
+  CKPT_TRY(writer->give_way([&] { return writer->open_temporary(); }));
+  if (wish.recycle && wish.size >= kRecycleFrom) writer->take_retired(wish.size);
+  Status room = writer->give_way([&] { return writer->preallocate(wish.size); });
+  if (!room.ok() && !(wish.at_most && room.code() == CKPT_NO_SPACE)) return room;
   if (wish.direct) writer->use_direct();
   return writer;
 }
@@ -41,7 +40,23 @@ Status PosixWriter::open_temporary() {
   return Ok();
 }
 
-// Not with KEEP_SIZE: direct writes past the end would take the file's lock alone, one after another.
+void PosixWriter::take_retired(uint64_t size) {
+  Fd file = store::take_retired(root_, directory_.get(), temporary_, name_, file_.get(), size);
+  recycled_ = static_cast<bool>(file);
+  if (recycled_) file_ = std::move(file);
+}
+
+// What is kept for speed alone must not make a save fail for space.
+template <typename Call>
+Status PosixWriter::give_way(Call&& call) {
+  Status status = call();
+  if (status.code() != CKPT_NO_SPACE) return status;
+  empty_pool(root_);
+  return call();
+}
+
+// A retired file is not cut, which would give its blocks away; it only grows. Not with KEEP_SIZE: direct writes past
+// the end would take the file's lock alone, one after another.
 Status PosixWriter::preallocate(uint64_t size) {
   if (size == 0) return Ok();
   if (size > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) return fail(EFBIG, "preallocate", path_);
@@ -52,6 +67,7 @@ Status PosixWriter::preallocate(uint64_t size) {
 
 // By fcntl and not at open: an open that refuses O_DIRECT has created the file all the same on some kernels.
 void PosixWriter::use_direct() {
+  if (lives_in_memory(file_.get())) return;
   int flags = fcntl(file_.get(), F_GETFL);
   if (flags >= 0 && fcntl(file_.get(), F_SETFL, flags | O_DIRECT) == 0) direct_.store(true, std::memory_order_release);
 }
@@ -68,7 +84,7 @@ Status PosixWriter::leave_direct() {
 
 Status PosixWriter::write_at(uint64_t offset, Bytes data) {
   if (!file_) return already_published(path_);
-  return direct() ? write_direct(offset, data) : write_all(file_.get(), offset, data, path_);
+  return give_way([&] { return direct() ? write_direct(offset, data) : write_all(file_.get(), offset, data, path_); });
 }
 
 Status PosixWriter::write_direct(uint64_t offset, Bytes data) {
@@ -99,6 +115,8 @@ Status PosixWriter::finish(uint64_t size) {
   if (retry([&] { return ftruncate(file.get(), static_cast<off_t>(size)); }) != 0) return fail(errno, "resize", path_);
   if (durable_) CKPT_TRY(sync_file(file.get(), path_));
   if (fstat(file.get(), &identity_) != 0) return fail(errno, "inspect", path_);
+  held_ = Fd(fcntl(file.get(), F_DUPFD_CLOEXEC, 0));
+  if (!held_) return fail(errno, "close", path_);
   if (int error = file.close(); error != 0) return fail(error, "close", path_);
   return Ok();
 }
@@ -110,7 +128,7 @@ bool PosixWriter::holds_key() const {
 }
 
 Status PosixWriter::claim() {
-  int error = rename_exclusive(directory_.get(), temporary_.c_str(), name_.c_str());
+  int error = rename_exclusive(directory_.get(), temporary_.c_str(), name_.c_str(), &has_temporary_);
   if (error != 0 && error != ENOENT && holds_key()) error = 0;
   drop_temporary();
   if (error == EEXIST) return tell_taken();

@@ -15,6 +15,8 @@
 
 namespace ckpt::store {
 
+class IoQueue;
+
 struct Entry {
   std::string name;  // the last element of the key
   bool directory = false;
@@ -31,6 +33,10 @@ class Writer {
   virtual bool direct() const = 0;
   // Concurrent calls on disjoint ranges are fine. A short write is completed or an error.
   virtual Status write_at(uint64_t offset, Bytes data) = 0;
+  // What IoQueue may write to by itself, as write_at would; -1 where only write_at will do. Ours until publish.
+  virtual int descriptor() const { return -1; }
+  // It overwrites a retired file (Store::retire_directory): what is not written holds that file's bytes, not zeros.
+  virtual bool recycled() const { return false; }
   // Cuts or extends the file to `size`, makes it durable, and creates `key` if it is absent, durably.
   // EXISTS: the key was taken; NOT_FOUND: its directory has gone. In both cases nothing is left behind.
   // After a failed sync the file is given up, never synced again. Whatever it answers, the writer is used up.
@@ -44,6 +50,17 @@ class Reader {
   virtual uint64_t size() const = 0;
   // Fills `out` completely. INCOMPLETE where the file ends before.
   virtual Status read_at(uint64_t offset, MutableBytes out) const = 0;
+
+  // ---- past the page cache ----
+  // Whether read_at would find this range in memory: a guess from a few pages of it; true where nobody can tell.
+  virtual bool cached(uint64_t /*offset*/, uint64_t /*size*/) const { return true; }
+  // The multiple that addresses of direct reads must have; 0 where there are none. Offset and size: of kAlign.
+  virtual uint64_t direct_align() const { return 0; }
+  // Fills `out` completely, past the page cache. INCOMPLETE where the file ends before.
+  virtual Status read_direct(uint64_t offset, MutableBytes out) const { return read_at(offset, out); }
+  // What IoQueue may read from by itself, as read_direct would; -1 where only read_direct will do.
+  virtual int direct_descriptor() const { return -1; }
+
   // The whole file in memory, valid as long as this Reader; UNSUPPORTED where a store cannot.
   virtual Result<Bytes> map() const = 0;
 };
@@ -73,9 +90,16 @@ class Store {
   // bytes. NOT_FOUND: its directory is not there.
   virtual Status put_if_absent(std::string_view key, Bytes data) = 0;
 
-  // A file that will be published as `key`; `expected_size` bytes are preallocated where that is possible. That the
-  // key is taken is said by publish only.
-  virtual Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size) = 0;
+  // A file that will be published as `key`; `expected_size` bytes are preallocated where that is possible. `at_most`:
+  // it may end far smaller, so that no room for all of them is no error yet. That the key is taken is said by publish
+  // only.
+  virtual Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size, bool at_most) = 0;
+  Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size) {
+    return create(key, expected_size, false);
+  }
+
+  // For the transfers of the files of this store; see io_queue.h.
+  virtual Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const = 0;
 
   // NOT_FOUND; FORMAT for what is not a regular file (links are not followed).
   virtual Result<std::unique_ptr<Reader>> open(std::string_view key) const = 0;
@@ -95,6 +119,9 @@ class Store {
   // Removes a directory with the files in it, `first` (a name in it, may be "") before all others and synced.
   virtual Status remove_directory(std::string_view key, std::string_view first) = 0;
 
+  // The same, but a store may keep the large files that nobody has open, out of sight, for create() to write into.
+  virtual Status retire_directory(std::string_view key, std::string_view first) { return remove_directory(key, first); }
+
   // A shared lock on an existing file: while one is held, try_lock_exclusive of that file is CONFLICT. NOT_FOUND.
   // A store without locks returns a lock that protects nothing.
   virtual Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const = 0;
@@ -103,6 +130,8 @@ class Store {
 
 struct Options {
   bool direct_io = true;  // where possible
+  bool uring = true;      // where possible
+  bool recycle = true;    // where that is safe
 };
 
 // "/dir", "file:///dir" or "mem:NAME". Creates nothing. INVALID, UNSUPPORTED.

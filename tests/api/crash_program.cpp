@@ -2,7 +2,7 @@
 // each with one line, "STATUS <tab> ranks <tab> rank <tab> text". First it says its process id.
 //
 //   open RANK WORLD STRING|- [key=value…]   session; text: its session string
-//   save LABEL STEP [key=value…]            also shape=wrong, async=1, cancel=1
+//   save LABEL STEP [key=value…]            also shape=wrong, async=1, cancel=1, large=1
 //   import PATH LABEL [key=value…]
 //   hold SELECTOR [key=value…]              opens a reader and keeps it
 //   check                                   loads and verifies what is held
@@ -46,7 +46,7 @@ Command parse(const std::string& line) {
       continue;
     }
     std::string key = word.substr(0, equals), value = word.substr(equals + 1);
-    bool own = key == "shape" || key == "async" || key == "cancel";
+    bool own = key == "shape" || key == "async" || key == "cancel" || key == "large";
     (own ? command.extra : command.settings)[key] = value;
   }
   return command;
@@ -97,6 +97,7 @@ ckpt_status save(State& state, const Command& command, const ckpt_options* optio
     state.text = ckpt_save_id(save);
     status = small_state::add(save, state.rank, state.world, step, command.extra.count("shape") != 0, &state.error);
   }
+  if (status == CKPT_OK && command.extra.count("large")) status = small_state::add_large(save, step, &state.error);
   if (status == CKPT_OK) status = run(state, command, save);
   ckpt_save_free(save);
   return status;

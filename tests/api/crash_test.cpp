@@ -46,10 +46,10 @@ class Faults : public ::testing::Test {
     base_ = scratch_ / "base";
   }
   // The store that every point starts from: checkpoints of steps 1 … n, labelled "s<step>".
-  void prepare(int count, uint32_t world = 1) {
+  void prepare(int count, uint32_t world = 1, const std::string& settings = "") {
     Ranks ranks(base_, world);
     for (int step = 1; step <= count; step++)
-      ranks.all_answer("save s" + std::to_string(step) + " " + std::to_string(step), "OK");
+      ranks.all_answer("save s" + std::to_string(step) + " " + std::to_string(step) + settings, "OK");
   }
   // Also an attempt that a crash left open.
   void prepare_leftover() {
@@ -149,6 +149,7 @@ void Faults::check_next_start(const std::string& uri) {
   EXPECT_EQ(count_state(uri, CKPT_CHECKPOINT_ABORTED), 0u);
   EXPECT_EQ(names_in(uri + "/.ckpt/trash"), std::vector<std::string>{});
   EXPECT_EQ(names_in(uri + "/.ckpt/attempts"), std::vector<std::string>{});
+  EXPECT_LE(names_in(uri + "/.ckpt/recycled").size(), 1u);
 }
 
 std::map<std::string, int> Faults::count_calls(const Operation& operation) {
@@ -297,6 +298,17 @@ TEST_F(KillMatrix, SaveThatPrunesLeavesTheNewest) {
   kill_everywhere({.start = " ", .commands = {"save new 4 threads=1 keep_last=1"}, .latest = {3, 4}, .stays = {}}, 15);
 }
 
+// Each save writes into the file that the one before retired, and retires the next.
+TEST_F(KillMatrix, SavesThatRetireAndReuseLeaveTheNewest) {
+  prepare(2, 1, " large=1 keep_last=1");
+  ASSERT_EQ(names_in(base_ + "/.ckpt/recycled"), std::vector<std::string>{"PART_000"});
+  kill_everywhere({.start = " ",
+                   .commands = {"save a 3 threads=1 keep_last=1 large=1", "save b 4 threads=1 keep_last=1 large=1"},
+                   .latest = {2, 3, 4},
+                   .stays = {}},
+                  23);
+}
+
 TEST_F(KillMatrix, PruneLeavesTheNewest) {
   prepare(4);
   kill_everywhere({.start = "", .commands = {"prune keep_last=1"}, .latest = {4}, .stays = {"s4.1.1"}}, 11);
@@ -375,6 +387,15 @@ TEST_F(ErrnoMatrix, AsyncSaveIsNeverAFalseOkAndDamagesNothing) {
   prepare(1);
   fail_everywhere({.start = " ", .commands = {"save new 2 threads=1 async=1"}, .latest = {1, 2}, .stays = {"s1.1.1"}},
                   {"openat2", "pwrite64", "fsync", "renameat2", "close"});
+}
+
+// "fcntl" takes the lease: whatever it answers, the save goes on.
+TEST_F(ErrnoMatrix, SaveThatRetiresAndReusesIsNeverAFalseOkAndDamagesNothing) {
+  prepare(2, 1, " large=1 keep_last=1");
+  fail_everywhere(
+      {.start = " ", .commands = {"save new 3 threads=1 keep_last=1 large=1"}, .latest = {2, 3}, .stays = {}},
+      {"renameat", "fcntl", "fstatfs", "openat", "openat2", "newfstatat", "fstat", "unlinkat", "fallocate",
+       "getdents64"});
 }
 
 TEST_F(ErrnoMatrix, SessionOpenDamagesNothing) {

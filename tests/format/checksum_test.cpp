@@ -1,7 +1,11 @@
 #include "format/checksum.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <random>
 #include <string>
 #include <vector>
@@ -113,6 +117,45 @@ TEST(Checksum, EveryVariantCopiesExactlyAndHashesTheCopy) {
         }
       }
   });
+}
+
+// Around the size from which copies pass the caches by, from and to every kind of address.
+TEST(Checksum, EveryVariantCopiesEveryLengthAroundTheStreamedOnes) {
+  auto data = random_bytes(12000 + 64, 8);
+  std::vector<std::byte> room(12000 + 256, std::byte{0xee});
+  std::byte* aligned = room.data() + (64 - reinterpret_cast<uintptr_t>(room.data()) % 64);
+  for_each_variant([&](const ChecksumVariant& variant) {
+    for (size_t size = 0; size < 12000; size += size < 4096 ? 1 : 7) {
+      Bytes piece = Bytes(data).subspan(size % 61, size);
+      std::byte* to = aligned + (size % 3 == 0 ? 1 + size % 63 : 0);
+      to[size] = std::byte{0xee};
+      ASSERT_EQ(copy_with(variant, piece, to), reference_128(piece)) << size;
+      ASSERT_TRUE(std::equal(piece.begin(), piece.end(), to)) << size;
+      ASSERT_EQ(to[size], std::byte{0xee}) << "wrote past the end of " << size;
+    }
+  });
+}
+
+TEST(Checksum, DigestIsThatOfTheCopyWhileSomeoneChangesTheSource) {
+  constexpr size_t kSize = 256 << 10;
+  void* shared = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  auto* source = static_cast<std::byte*>(shared);
+  pid_t writer = fork();  // another process: a race between threads would be a fault of the test
+  ASSERT_GE(writer, 0);
+  if (writer == 0)
+    for (uint64_t turn = 0;; turn++) static_cast<volatile uint64_t*>(shared)[turn * 97 % (kSize / 8)] = turn;
+  std::vector<std::byte> room(kSize + 64);
+  std::byte* to = room.data() + (64 - reinterpret_cast<uintptr_t>(room.data()) % 64);
+  for_each_variant([&](const ChecksumVariant& variant) {
+    for (int turn = 0; turn < 100; turn++) {
+      Digest digest = copy_with(variant, {source, kSize}, to);
+      ASSERT_EQ(digest, reference_128({to, kSize})) << turn;
+    }
+  });
+  kill(writer, SIGKILL);
+  waitpid(writer, nullptr, 0);
+  munmap(shared, kSize);
 }
 
 TEST(Checksum, PublicFunctionsAgreeWithXxhash) {

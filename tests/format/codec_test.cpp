@@ -179,6 +179,36 @@ TEST(ChooseCodec, AutoStoresNoiseRaw) {
   }
 }
 
+// Pieces must stay in the sample, whatever it stands for.
+TEST(ChooseCodec, AutoTakesAnySizeOfSample) {
+  for (size_t size : {1, 2, 63, 2047, 2048, 4097, 65535, 131073, 1 << 20})
+    for (uint64_t stands_for : {uint64_t{0}, uint64_t{100000}, uint64_t{1} << 40}) {
+      EXPECT_EQ(choose_codec("auto", CKPT_DTYPE_F32, random_buffer(size, size), stands_for), CodecSpec{}) << size;
+      EXPECT_EQ(choose_codec("auto", CKPT_DTYPE_F32, Buffer(size), stands_for) == CodecSpec{}, size < 63) << size;
+    }
+}
+
+TEST(ChooseCodec, AutoTakesBitPlanesForUpcastMastersOfAnySize) {
+  for (size_t size : {64 << 10, 1 << 20, 4 << 20}) {
+    Buffer masters(size), bf16 = weights(size / 2, 8);
+    for (size_t i = 0; i < size / 4; i++) std::memcpy(&masters[4 * i + 2], &bf16[2 * i], 2);
+    EXPECT_EQ(choose_codec("auto", CKPT_DTYPE_F32, masters), (CodecSpec{Codec::kLz4, Filter::kBitPlanes, 4})) << size;
+  }
+}
+
+TEST(ChooseCodec, AutoTakesTheShuffleForWordsInOneByteOfEachElement) {
+  std::mt19937_64 random(4);
+  Buffer words = random_buffer(1000, 4), data(1 << 20);
+  for (size_t at = 0; at + 20 <= data.size();) {  // 20 words of 5 to 9 bytes, in any order, above six noisy bits
+    size_t word = random() % 20;
+    for (size_t i = 0; i < 5 + word % 5 && at + 2 <= data.size(); i++, at += 2) {
+      data[at] = static_cast<std::byte>(random() % 64);
+      data[at + 1] = words[word * 50 + i];
+    }
+  }
+  EXPECT_EQ(choose_codec("auto", CKPT_DTYPE_U16, data), (CodecSpec{Codec::kLz4, Filter::kByteShuffle, 2}));
+}
+
 TEST(ChooseCodec, AutoStoresNothingRaw) { EXPECT_EQ(choose_codec("auto", CKPT_DTYPE_F32, {}), CodecSpec{}); }
 
 TEST(ChooseCodec, AutoTakesBitPlanesForWeights) {
@@ -199,7 +229,7 @@ TEST(ChooseCodec, AutoNeverTakesASpecThatGainsLessThanFivePercentOnItsSample) {
     Buffer data = random_buffer(65536, static_cast<uint64_t>(zeros));
     std::fill(data.begin(), data.begin() + static_cast<ptrdiff_t>(data.size() * static_cast<size_t>(zeros) / 100),
               std::byte{0});
-    CodecSpec spec = choose_codec("auto", CKPT_DTYPE_U8, data);
+    CodecSpec spec = choose_codec("auto", CKPT_DTYPE_U8, data, 2 << 20);  // enough for all of it to be tried
     EXPECT_TRUE(zeros > 4 || spec == CodecSpec{}) << zeros;
     EXPECT_TRUE(zeros < 8 || spec != CodecSpec{}) << zeros;
     EXPECT_TRUE(spec == CodecSpec{} || encode(spec, data).size() * 100 <= data.size() * 95) << zeros;

@@ -57,9 +57,8 @@ Buffer decode(Filter filter, int width, const Buffer& filtered) {
 
 std::vector<size_t> sizes() {
   std::vector<size_t> list;
-  for (size_t size = 0; size < 300; size++) list.push_back(size);
-  for (size_t size : {511, 512, 513, 1023, 1024, 4095, 4096, 4097, 4159, 8192, 16384, 20011, 65536, 65543})
-    list.push_back(size);
+  for (size_t size = 0; size < 1200; size++) list.push_back(size);
+  for (size_t size : {4095, 4096, 4097, 4159, 8192, 16384, 20011, 65536, 65543}) list.push_back(size);
   return list;
 }
 

@@ -15,7 +15,9 @@ constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
 
 PartHeader some_header() { return {CKPT_FORMAT_REVISION, {1, 2}, 3, 8, {4, 5}, 6, 7}; }
 PartTrailer some_trailer() { return {8192, 1000, {11, 12}, {1, 2}}; }
-ManifestTrailer some_manifest() { return {1001, 333, {21, 22}, {23, 24}, 1, CKPT_FORMAT_REVISION}; }
+ManifestTrailer some_manifest() {
+  return {1001, 333, {21, 22}, {23, 24}, ManifestKind::kManifest, CKPT_FORMAT_REVISION};
+}
 
 template <size_t kSize>
 void put_u32(std::array<std::byte, kSize>& bytes, size_t at, uint32_t value) {
@@ -158,7 +160,7 @@ TEST(PartLayout, IndexLiesBetweenHeaderAndTrailer) {
 }
 
 TEST(ManifestTrailer, RoundTrips) {
-  ManifestTrailer tombstone{88, 0, {1, 2}, {3, 4}, 2, CKPT_FORMAT_REVISION};
+  ManifestTrailer tombstone{88, 0, {1, 2}, {3, 4}, ManifestKind::kTombstone, CKPT_FORMAT_REVISION};
   for (const ManifestTrailer& trailer : {ManifestTrailer{}, some_manifest(), tombstone}) {
     auto decoded = decode_manifest_trailer(encode_manifest_trailer(trailer));
     ASSERT_TRUE(decoded.ok());
@@ -167,7 +169,7 @@ TEST(ManifestTrailer, RoundTrips) {
 }
 
 TEST(ManifestTrailer, LiesAsInFormat) {
-  auto bytes = encode_manifest_trailer({0x11, 0x22, {0x33, 0x44}, {0x55, 0x66}, 1, 0});
+  auto bytes = encode_manifest_trailer({0x11, 0x22, {0x33, 0x44}, {0x55, 0x66}, ManifestKind::kManifest, 0});
   for (size_t i = 0; i < 6; i++) EXPECT_EQ(bytes[8 * i], static_cast<std::byte>(0x11 * (i + 1)));
   EXPECT_EQ(bytes[48], std::byte{1});
   EXPECT_EQ(as_text(Bytes(bytes).subspan(56, 8)), "CKPTMANI");
@@ -189,7 +191,7 @@ TEST(ManifestTrailer, RefusesANewerRevision) {
 TEST(ManifestTrailer, RefusesUnknownKinds) {
   for (uint32_t kind : {0u, 3u, 0xffffffffu}) {
     ManifestTrailer trailer = some_manifest();
-    trailer.kind = kind;
+    trailer.kind = ManifestKind{kind};
     EXPECT_EQ(decode_manifest_trailer(encode_manifest_trailer(trailer)).status().code(), CKPT_FORMAT);
   }
 }
@@ -197,7 +199,7 @@ TEST(ManifestTrailer, RefusesUnknownKinds) {
 TEST(ManifestLayout, AddsUpToExactlyTheFile) {
   for (uint64_t index : {0, 1, 7, 8, 9, 1001})
     for (uint64_t summary : {0, 1, 8, 333}) {
-      ManifestTrailer trailer{index, summary, {}, {}, 1, 0};
+      ManifestTrailer trailer{index, summary, {}, {}, ManifestKind::kManifest, 0};
       uint64_t size = (index + 7) / 8 * 8 + (summary + 7) / 8 * 8 + 72;
       EXPECT_TRUE(check_manifest_layout(trailer, size).ok());
       EXPECT_EQ(manifest_summary_offset(trailer), (index + 7) / 8 * 8);
@@ -209,16 +211,16 @@ TEST(ManifestLayout, AddsUpToExactlyTheFile) {
 TEST(ManifestLayout, RefusesSizesThatWouldOverflow) {
   for (uint64_t size : {kMax, kMax - 7, kMax - 71, uint64_t{1} << 63, uint64_t{1} << 31}) {
     for (uint64_t file : {uint64_t{72}, uint64_t{64}, uint64_t{0}, size, size + 72}) {
-      EXPECT_EQ(check_manifest_layout({size, 0, {}, {}, 1, 0}, file).code(), CKPT_FORMAT);
-      EXPECT_EQ(check_manifest_layout({0, size, {}, {}, 1, 0}, file).code(), CKPT_FORMAT);
-      EXPECT_EQ(check_manifest_layout({size, size, {}, {}, 1, 0}, file).code(), CKPT_FORMAT);
+      EXPECT_EQ(check_manifest_layout({size, 0, {}, {}, ManifestKind::kManifest, 0}, file).code(), CKPT_FORMAT);
+      EXPECT_EQ(check_manifest_layout({0, size, {}, {}, ManifestKind::kManifest, 0}, file).code(), CKPT_FORMAT);
+      EXPECT_EQ(check_manifest_layout({size, size, {}, {}, ManifestKind::kManifest, 0}, file).code(), CKPT_FORMAT);
     }
   }
 }
 
 TEST(ManifestLayout, TombstoneHasNoSummary) {
-  EXPECT_TRUE(check_manifest_layout({8, 0, {}, {}, 2, 0}, 80).ok());
-  EXPECT_EQ(check_manifest_layout({8, 8, {}, {}, 2, 0}, 88).code(), CKPT_FORMAT);
+  EXPECT_TRUE(check_manifest_layout({8, 0, {}, {}, ManifestKind::kTombstone, 0}, 80).ok());
+  EXPECT_EQ(check_manifest_layout({8, 8, {}, {}, ManifestKind::kTombstone, 0}, 88).code(), CKPT_FORMAT);
 }
 
 TEST(AllZero, FindsAnyOtherByte) {

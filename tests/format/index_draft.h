@@ -82,7 +82,11 @@ struct Draft {
     for (const auto& part : builder.parts) builder.summary.part_bytes += part.size();
     auto bytes = builder.encode();
     EXPECT_TRUE(bytes.ok()) << bytes.status().message();
-    return bytes.take();
+    return {bytes->begin(), bytes->end()};
+  }
+  std::vector<std::byte> framed() {
+    Buffer file = frame_manifest(Buffer(encode()), builder.summary);
+    return {file.begin(), file.end()};
   }
 
  private:

@@ -15,7 +15,7 @@ TEST(IndexRules, RevisionAndFeaturesOfTheFutureAreRefused) {
   draft.builder.summary.required_features = 1ull << 63;
   expect_refused(draft, "features that this library does not know", IndexKind::kManifest, CKPT_REVISION);
   EXPECT_EQ(decode_summary(encode_summary(draft.builder.summary)).status().code(), CKPT_REVISION);
-  EXPECT_EQ(open_slot(frame_manifest(draft.encode(), draft.builder.summary)).status().code(), CKPT_REVISION);
+  EXPECT_EQ(open_slot(draft.framed()).status().code(), CKPT_REVISION);
 }
 
 TEST(IndexRules, LabelAndRunAreNames) {
@@ -183,6 +183,46 @@ TEST(IndexRules, EverySegmentHasOneOwnerInOrder) {
   expect_refused(draft, change(3, 0, 1), "segments of tensor \"d\" do not follow");
   expect_refused(draft, change(3, 0, -1), "a segment belongs to no tensor");
   expect_refused(draft, change(3, 0, INT64_MAX), "segments of tensor \"d\" do not follow");
+}
+
+// So many that an open with threads deals them out.
+Draft of_many_tensors(size_t count) {
+  Draft draft(1);
+  draft.builder.parts.clear();
+  add_part(draft.builder, uint64_t{1} << 40);
+  for (size_t i = 0; i < count; i++) {
+    std::string name = std::to_string(100000 + i);
+    draft.tensor("layer." + name, CKPT_DTYPE_U8, {2});
+    bool one = i % 3 != 0;
+    draft.segment(0, flat(0, one ? 2 : 1), {chunk(4096 + 2 * i, one ? 2 : 1)});
+    if (!one) draft.segment(0, flat(1, 1), {chunk(4097 + 2 * i, 1)});
+  }
+  return draft;
+}
+
+TEST(IndexRules, ThreadsFindWhatOneFindsAndTheFirstFaultOfAll) {
+  constexpr size_t kCount = 60000;
+  Draft draft = of_many_tensors(kCount);
+  auto bytes = draft.encode();
+  auto one = Index::open(bytes, IndexKind::kManifest), many = Index::open(bytes, IndexKind::kManifest, 4);
+  ASSERT_TRUE(one.ok() && many.ok()) << one.status().message() << many.status().message();
+  EXPECT_EQ(one->divided.size(), kCount / 3);
+  EXPECT_EQ(one->divided, many->divided);
+  auto drop_a_segment = [&](size_t i) {
+    const fb::Tensor& t = one->tensors[i];
+    set(t, tensor_with(t, t.dtype(), t.ndim(), 0, t.shape(), t.segment_first(), t.segment_count() - 1));
+  };
+  for (size_t i = 0; i <= kCount; i += kCount / 40) {
+    size_t at = std::min(i, kCount - 1);
+    auto sound = bytes;
+    set_name(*one, one->tensors[kCount - 1].name(), "\x01");  // another fault behind
+    if (at + 1 < kCount) drop_a_segment(at);
+    std::string said = refusal(bytes);
+    auto threaded = Index::open(bytes, IndexKind::kManifest, 4);
+    ASSERT_FALSE(threaded.ok());
+    EXPECT_EQ(threaded.status().message(), said) << at;
+    std::copy(sound.begin(), sound.end(), bytes.begin());
+  }
 }
 
 // ---- segments ----

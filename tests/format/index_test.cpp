@@ -62,7 +62,7 @@ TEST(IndexBuilder, SummaryComesBackAsItWas) {
 TEST(Slot, ManifestAndItsTailSayTheSame) {
   Draft draft = complete();
   auto index = draft.encode();
-  auto file = frame_manifest(index, draft.builder.summary);
+  auto file = draft.framed();
   EXPECT_EQ(file.size() % 8, 0u);
   auto slot = open_slot(file);
   ASSERT_TRUE(slot.ok()) << slot.status().message();
@@ -105,7 +105,8 @@ TEST(Slot, TombstoneComesBackAsItWas) {
 TEST(Slot, EveryFlippedBitIsRefused) {
   Draft draft = complete();
   Tombstone stone{.save_id = {1, 2}, .reason = "because"};
-  for (auto file : {frame_manifest(draft.encode(), draft.builder.summary), frame_tombstone(stone)})
+  Buffer closed = frame_tombstone(stone);
+  for (auto file : {draft.framed(), std::vector<std::byte>(closed.begin(), closed.end())})
     for (size_t bit = 0; bit < file.size() * 8; bit++) {
       file[bit / 8] ^= std::byte(1 << bit % 8);
       auto slot = open_slot(file);
@@ -118,7 +119,7 @@ TEST(Slot, EveryFlippedBitIsRefused) {
 
 TEST(Slot, EveryTruncationAndExtensionIsRefused) {
   Draft draft = complete();
-  auto file = frame_manifest(draft.encode(), draft.builder.summary);
+  auto file = draft.framed();
   for (size_t size = 0; size < file.size(); size++) {
     ASSERT_FALSE(open_slot(Bytes(file).first(size)).ok()) << size;
     if (size == 0) continue;

@@ -113,7 +113,7 @@ void use(const std::shared_ptr<session::Checkpoint>& checkpoint) {
         session::verify_checkpoint(*checkpoint, {.mode = mode, .sample_k = 1, .sample_n = 2, .threads = 1}, job));
   }
   for (const fb::Tensor& tensor : checkpoint->index().tensors)
-    must_blame_the_bytes(session::map_tensor(*checkpoint, checkpoint->index().text(tensor.name()), true).status());
+    must_blame_the_bytes(session::map_tensor(*checkpoint, checkpoint->index().text(tensor.name()), true, 1).status());
   Loaded first = load_all(checkpoint, std::byte{0x00}), second = load_all(checkpoint, std::byte{0xff});
   must(first.status.code() == second.status.code());
   must(!first.status.ok() || first.memory == second.memory);  // else some requested byte was never written
@@ -134,7 +134,7 @@ void run(Bytes bytes) {
   auto store = store::open_memory("load-fuzz");
   must(store.ok() && (*store)->make_directory("c").ok());
   if (!make_parts(**store, *index, bytes.subspan(2 + index_size))) return;
-  must((*store)->put_if_absent("c/MANIFEST", frame_manifest(index_bytes, index->summary)).ok());
+  must((*store)->put_if_absent("c/MANIFEST", frame_manifest(Buffer(index_bytes), index->summary)).ok());
   auto checkpoint = session::Checkpoint::open(*store, "c", "main");
   must_blame_the_bytes(checkpoint.status());
   if (checkpoint.ok()) use(*checkpoint);

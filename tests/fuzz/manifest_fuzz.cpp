@@ -1,6 +1,6 @@
 // Bytes as a file in the commit slot, and as an index of either kind behind right digests.
 #include "fuzz/harness.h"
-#include "session/merge.h"
+#include "session/index_coverage.h"
 
 namespace ckpt::fuzz {
 namespace {
@@ -15,7 +15,7 @@ void open_as_slot(Bytes bytes) {
   ManifestTrailer trailer;
   std::memcpy(&trailer.index_size, &file[file.size() - kManifestTrailerSize], 8);
   std::memcpy(&trailer.summary_size, &file[file.size() - kManifestTrailerSize + 8], 8);
-  trailer.kind = static_cast<uint32_t>(file[file.size() - kManifestTrailerSize + 48]);
+  trailer.kind = ManifestKind{static_cast<uint32_t>(file[file.size() - kManifestTrailerSize + 48])};
   if (check_manifest_layout(trailer, file.size()).ok()) {
     trailer.index_digest = xxh3_128(Bytes(file).first(trailer.index_size));
     trailer.summary_digest = xxh3_128(Bytes(file).subspan(manifest_summary_offset(trailer), trailer.summary_size));
@@ -38,7 +38,7 @@ void open_as_index(Bytes bytes) {
     if (!index.ok()) continue;
     walk(*index);
     if (kind == IndexKind::kManifest) must_blame_the_bytes(session::check_index_coverage(*index));
-    auto framed = frame_manifest(aligned, index->summary);
+    auto framed = frame_manifest(Buffer(aligned), index->summary);
     auto slot = open_slot(framed);
     must(slot.ok() && slot->summary == index->summary);
   }

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "deal_entries.h"
 #include "plan/box.h"
 #include "random_boxes.h"
 
@@ -26,7 +27,15 @@ uint64_t volume_of(const Shape& shape, const Region& region) {
 }
 
 DealEntry make_entry(std::string_view name, uint16_t dtype, const Shape& shape, const Region& region = {}) {
-  return {name, dtype, shape, region, bytes_of(dtype, volume_of(shape, region))};
+  return deal_entry(name, dtype, shape, region, bytes_of(dtype, volume_of(shape, region)));
+}
+
+// All that a member writes, as pieces: cuts first.
+std::vector<Piece> pieces_of(const std::vector<DealEntry>& entries, uint32_t member, uint32_t count,
+                             const DealOptions& options) {
+  Dealt dealt = deal(entries, member, count, options);
+  for (size_t i : dealt.whole) dealt.cuts.push_back({i, entries[i].region(), entries[i].bytes});
+  return dealt.cuts;
 }
 
 struct Group {
@@ -78,17 +87,18 @@ TEST(Deal, EveryElementIsWrittenByExactlyOneMember) {
     uint32_t members = static_cast<uint32_t>(random.between(1, 9));
     std::vector<std::map<uint64_t, int>> written(group.entries.size());
     for (uint32_t member = 0; member < members; member++)
-      for (const Piece& piece : deal(group.entries, member, members, options)) {
+      for (const Piece& piece : pieces_of(group.entries, member, members, options)) {
         const DealEntry& entry = group.entries[piece.entry];
-        std::vector<uint64_t> elements = elements_of(entry.shape, piece.region);
+        std::vector<uint64_t> elements = elements_of(entry.shape(), piece.region);
         ASSERT_FALSE(elements.empty());
         ASSERT_EQ(piece.bytes, bytes_of(entry.dtype, elements.size()));
         for (uint64_t element : elements) written[piece.entry][element]++;
       }
     for (size_t i = 0; i < group.entries.size(); i++) {
       std::map<uint64_t, int> expected;
-      for (uint64_t element : elements_of(group.entries[i].shape, group.entries[i].region)) expected[element] = 1;
-      ASSERT_EQ(written[i], expected) << to_text(group.entries[i].region) << " of " << to_text(group.entries[i].shape);
+      for (uint64_t element : elements_of(group.entries[i].shape(), group.entries[i].region())) expected[element] = 1;
+      ASSERT_EQ(written[i], expected) << to_text(group.entries[i].region()) << " of "
+                                      << to_text(group.entries[i].shape());
     }
   }
 }
@@ -101,7 +111,7 @@ bool starts_and_ends_at_bytes(const DealEntry& entry, const Region& region) {
   if (region.kind == RegionKind::kFlat) return whole(region.flat_offset) && whole(region.flat_size);
   int inner = region.box.ndim() - 1;
   if (inner < 0) return bits % 8 == 0;
-  return whole(region.box.offset[inner]) && whole(region.box.extent[inner]) && whole(entry.shape[inner]);
+  return whole(region.box.offset[inner]) && whole(region.box.extent[inner]) && whole(entry.shape()[inner]);
 }
 
 TEST(Deal, PiecesOfPackedElementsStartAndEndAtWholeBytes) {
@@ -110,7 +120,7 @@ TEST(Deal, PiecesOfPackedElementsStartAndEndAtWholeBytes) {
     Group group = random_group(random);
     DealOptions options = random_options(random);
     for (uint32_t member = 0; member < 5; member++)
-      for (const Piece& piece : deal(group.entries, member, 5, options)) {
+      for (const Piece& piece : pieces_of(group.entries, member, 5, options)) {
         const DealEntry& entry = group.entries[piece.entry];
         ASSERT_TRUE(starts_and_ends_at_bytes(entry, piece.region)) << to_text(piece.region) << " " << entry.dtype;
       }
@@ -125,7 +135,7 @@ TEST(Deal, DoesNotDependOnTheOrderInWhichAMemberAdded) {
     std::shuffle(shuffled.begin(), shuffled.end(), random.engine);
     DealOptions options = random_options(random);
     for (uint32_t member = 0; member < 3; member++) {
-      std::vector<Piece> a = deal(group.entries, member, 3, options), b = deal(shuffled, member, 3, options);
+      std::vector<Piece> a = pieces_of(group.entries, member, 3, options), b = pieces_of(shuffled, member, 3, options);
       ASSERT_EQ(a.size(), b.size());
       for (size_t i = 0; i < a.size(); i++) {
         ASSERT_EQ(group.entries[a[i].entry].name, shuffled[b[i].entry].name);
@@ -156,7 +166,7 @@ TEST(Deal, SmallRegionsGoWholeToTheLeastLoadedMember) {
   for (size_t i = 0; i < 5; i++) entries.push_back(make_entry(names[i], CKPT_DTYPE_I8, make_shape({sizes[i]})));
   auto taken = [&](uint32_t member) {
     std::string all;
-    for (const Piece& piece : deal(entries, member, 3, {4096, 4096})) {
+    for (const Piece& piece : pieces_of(entries, member, 3, {4096, 4096})) {
       EXPECT_EQ(piece.region.kind, RegionKind::kWhole);
       all += names[piece.entry];
     }
@@ -172,7 +182,7 @@ TEST(Deal, LargeRegionsAreCutAtChunksAsTheFormatSays) {
   std::vector<DealEntry> entries{make_entry("w", CKPT_DTYPE_F32, make_shape({1024 * 9 + 1}))};
   std::pair<uint64_t, uint64_t> expected[] = {{0, 2048}, {2048, 3072}, {5120, 2048}, {7168, 2049}};
   for (uint32_t member = 0; member < 4; member++) {
-    std::vector<Piece> pieces = deal(entries, member, 4, {4096, 4096});
+    std::vector<Piece> pieces = pieces_of(entries, member, 4, {4096, 4096});
     ASSERT_EQ(pieces.size(), 1u);
     EXPECT_EQ(pieces[0].region, flat_region(expected[member].first, expected[member].second));
     EXPECT_EQ(pieces[0].bytes, expected[member].second * 4);
@@ -181,21 +191,22 @@ TEST(Deal, LargeRegionsAreCutAtChunksAsTheFormatSays) {
 
 TEST(Deal, CutsOfOddElementsAreRoundedDownToElements) {
   std::vector<DealEntry> entries{make_entry("w", kU24, make_shape({4096}))};  // 12288 bytes, 3 chunks
-  std::vector<Piece> first = deal(entries, 0, 3, {4096, 4096}), second = deal(entries, 1, 3, {4096, 4096});
+  std::vector<Piece> first = pieces_of(entries, 0, 3, {4096, 4096}), second = pieces_of(entries, 1, 3, {4096, 4096});
   EXPECT_EQ(first[0].region, flat_region(0, 4096 / 3));
   EXPECT_EQ(second[0].region, flat_region(4096 / 3, 8192 / 3 - 4096 / 3));
 }
 
 TEST(Deal, ALargeFlatRangeIsCutIntoFlatRangesOfTheTensor) {
   std::vector<DealEntry> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({100000}), flat_region(1000, 8192))};
-  EXPECT_EQ(deal(entries, 1, 2, {4096, 4096})[0].region, flat_region(5096, 4096));
+  EXPECT_EQ(pieces_of(entries, 1, 2, {4096, 4096})[0].region, flat_region(5096, 4096));
 }
 
 TEST(Deal, ALargeBoxIsCutIntoBoxes) {
   std::vector<DealEntry> entries{
       make_entry("w", CKPT_DTYPE_I8, make_shape({100, 1000}), box_region({1, 2}, {99, 996}))};
   for (uint32_t member = 0; member < 3; member++)
-    for (const Piece& piece : deal(entries, member, 3, {4096, 4096})) EXPECT_EQ(piece.region.kind, RegionKind::kBox);
+    for (const Piece& piece : pieces_of(entries, member, 3, {4096, 4096}))
+      EXPECT_EQ(piece.region.kind, RegionKind::kBox);
 }
 
 TEST(Deal, PackedRegionsThatCannotBeCutAtBytesStayWhole) {
@@ -203,22 +214,22 @@ TEST(Deal, PackedRegionsThatCannotBeCutAtBytesStayWhole) {
   std::vector<DealEntry> entries{
       make_entry("odd", CKPT_DTYPE_U4, make_shape({81919})),
       make_entry("rows", CKPT_DTYPE_U4, make_shape({9000, 3}), box_region({0, 0}, {9000, 3}))};
-  std::vector<Piece> a = deal(entries, 0, 2, {4096, 4096}), b = deal(entries, 1, 2, {4096, 4096});
+  std::vector<Piece> a = pieces_of(entries, 0, 2, {4096, 4096}), b = pieces_of(entries, 1, 2, {4096, 4096});
   ASSERT_EQ(a.size(), 1u);
   ASSERT_EQ(b.size(), 1u);
   EXPECT_EQ(a[0].region, Region{});
-  EXPECT_EQ(b[0].region, entries[1].region);
+  EXPECT_EQ(b[0].region, entries[1].region());
   // Rows of whole bytes that begin inside one.
   entries = {make_entry("shifted", CKPT_DTYPE_U4, make_shape({9000, 8}), box_region({0, 1}, {9000, 4}))};
-  a = deal(entries, 0, 2, {4096, 4096});
+  a = pieces_of(entries, 0, 2, {4096, 4096});
   ASSERT_EQ(a.size(), 1u);
-  EXPECT_EQ(a[0].region, entries[0].region);
+  EXPECT_EQ(a[0].region, entries[0].region());
 }
 
 TEST(Deal, AGroupOfOneWritesEverythingWhole) {
   std::vector<DealEntry> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({1 << 20})),
                                  make_entry("none", CKPT_DTYPE_I8, make_shape({0}))};
-  std::vector<Piece> pieces = deal(entries, 0, 1, {4096, 4096});
+  std::vector<Piece> pieces = pieces_of(entries, 0, 1, {4096, 4096});
   ASSERT_EQ(pieces.size(), 1u);
   EXPECT_EQ(pieces[0].region, Region{});
 }
@@ -227,20 +238,20 @@ TEST(Deal, EmptyRegionsAreNobodys) {
   std::vector<DealEntry> entries{make_entry("a", CKPT_DTYPE_I8, make_shape({5, 0})),
                                  make_entry("b", CKPT_DTYPE_I8, make_shape({5}), flat_region(5, 0)),
                                  make_entry("c", CKPT_DTYPE_I8, make_shape({5}), box_region({2}, {0}))};
-  for (uint32_t member = 0; member < 2; member++) EXPECT_TRUE(deal(entries, member, 2, {4096, 4096}).empty());
+  for (uint32_t member = 0; member < 2; member++) EXPECT_TRUE(pieces_of(entries, member, 2, {4096, 4096}).empty());
 }
 
 TEST(Deal, MoreMembersThanChunksLeavesSomeWithoutAPiece) {
   std::vector<DealEntry> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({8192}))};
   size_t pieces = 0;
-  for (uint32_t member = 0; member < 7; member++) pieces += deal(entries, member, 7, {4096, 4096}).size();
+  for (uint32_t member = 0; member < 7; member++) pieces += pieces_of(entries, member, 7, {4096, 4096}).size();
   EXPECT_EQ(pieces, 2u);
 }
 
 TEST(Deal, TheLargestTensorIsCutWithoutOverflow) {
   std::vector<DealEntry> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({INT64_MAX}))};
   uint32_t members = uint32_t{1} << 20;
-  std::vector<Piece> last = deal(entries, members - 1, members, {4096, 4096});
+  std::vector<Piece> last = pieces_of(entries, members - 1, members, {4096, 4096});
   ASSERT_EQ(last.size(), 1u);
   EXPECT_EQ(last[0].region.flat_offset + last[0].region.flat_size, static_cast<uint64_t>(INT64_MAX));
   EXPECT_EQ(last[0].region.flat_size, (uint64_t{1} << 43) - 1);
@@ -257,7 +268,7 @@ TEST(Deal, AThousandMembersAreEvenlyLoadedWithAHundredThousandTensors) {
     total += entries.back().bytes;
   }
   uint64_t mine = 0;
-  for (const Piece& piece : deal(entries, 511, 1024, {1 << 20, 1 << 28})) mine += piece.bytes;
+  for (const Piece& piece : pieces_of(entries, 511, 1024, {1 << 20, 1 << 28})) mine += piece.bytes;
   EXPECT_NEAR(static_cast<double>(mine), static_cast<double>(total) / 1024, 70000);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "deal_entries.h"
 #include "plan/deal.h"
 #include "random_boxes.h"
 
@@ -11,11 +12,11 @@ namespace {
 using namespace testing;
 
 std::vector<DealEntry> sample() {
-  return {{"small", CKPT_DTYPE_F32, make_shape({2, 3}), {}, 24},
-          {"box", CKPT_DTYPE_BF16, make_shape({8, 8}), box_region({2, 4}, {4, 4}), 32},
-          {"flat", CKPT_DTYPE_U4, make_shape({100}), flat_region(10, 20), 10},
-          {"scalar", CKPT_DTYPE_I64, Shape{}, {}, 8},
-          {"empty", CKPT_DTYPE_I64, make_shape({0, 4}), {}, 0}};
+  return {deal_entry("small", CKPT_DTYPE_F32, make_shape({2, 3}), {}, 24),
+          deal_entry("box", CKPT_DTYPE_BF16, make_shape({8, 8}), box_region({2, 4}, {4, 4}), 32),
+          deal_entry("flat", CKPT_DTYPE_U4, make_shape({100}), flat_region(10, 20), 10),
+          deal_entry("scalar", CKPT_DTYPE_I64, Shape{}, {}, 8),
+          deal_entry("empty", CKPT_DTYPE_I64, make_shape({0, 4}), {}, 0)};
 }
 
 template <typename T>
@@ -61,8 +62,8 @@ TEST(Declaration, ParsingReturnsWhatWasDeclaredInTheOrderOfDealing) {
     const Declared& found = (*parsed)[i];
     EXPECT_EQ(found.name, expected.name);
     EXPECT_EQ(found.dtype, expected.dtype);
-    EXPECT_EQ(found.shape, expected.shape);
-    EXPECT_EQ(found.region, expected.region);
+    EXPECT_EQ(found.shape, expected.shape());
+    EXPECT_EQ(found.region, expected.region());
   }
   EXPECT_TRUE(parse_declaration_list({}).ok());
 }
@@ -96,7 +97,7 @@ TEST(Declaration, EveryFlippedBitIsRefusedOrChangesTheList) {
       uint64_t elements = one.region.kind == RegionKind::kWhole ? Box::whole(one.shape).volume()
                           : one.region.kind == RegionKind::kBox ? one.region.box.volume()
                                                                 : one.region.flat_size;
-      again.push_back({one.name, one.dtype, one.shape, one.region, *element_bytes(elements, one.dtype)});
+      again.push_back(deal_entry(one.name, one.dtype, one.shape, one.region, *element_bytes(elements, one.dtype)));
     }
     EXPECT_EQ(declaration_list(again), bad) << "bit " << bit;
   }

@@ -1,5 +1,6 @@
 #include "faults.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdarg>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -45,11 +47,23 @@ extern "C" int flock(int fd, int how) {
 #pragma GCC diagnostic pop
 
 extern "C" int renameat2(int from_directory, const char* from, int to_directory, const char* to, unsigned flags) {
+  if (auto hook = current ? std::exchange(current->before_rename, nullptr) : nullptr) hook();
   long result = syscall(SYS_renameat2, from_directory, from, to_directory, to, flags);
   int error = result == 0 && current && current->after_rename ? current->after_rename() : 0;
   if (error == 0) return static_cast<int>(result);
   errno = error;
   return -1;
+}
+
+extern "C" int fcntl(int fd, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  long argument = va_arg(arguments, long);
+  va_end(arguments);
+  int result = static_cast<int>(syscall(SYS_fcntl, fd, command, argument));
+  if (result == 0 && command == F_SETLEASE && argument == F_WRLCK)
+    if (auto hook = current ? std::exchange(current->on_lease, nullptr) : nullptr) hook(fd);
+  return result;
 }
 
 static bool shorten(size_t* size) {
@@ -88,7 +102,7 @@ static void add_refusal(std::vector<sock_filter>& filter, const Refusal& refusal
   filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(refusal.error)));
 }
 
-static bool refuse(const std::vector<Refusal>& refusals) {
+bool refuse(const std::vector<Refusal>& refusals) {
   std::vector<sock_filter> filter;
   for (const Refusal& refusal : refusals) add_refusal(filter, refusal);
   filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));

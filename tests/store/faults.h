@@ -13,6 +13,8 @@ struct Faults {
   ~Faults();
   std::function<int(int fd)> fsync;      // an errno, or 0 to let it through
   std::function<void()> before_flock;    // once
+  std::function<void(int fd)> on_lease;  // once, while a write lease is held
+  std::function<void()> before_rename;   // of renameat2; once
   std::function<int()> after_rename;     // of renameat2: an errno to report although it was done, or 0
   std::function<long(size_t)> transfer;  // of pwrite and pread: at most how many bytes, or -errno
 };
@@ -24,6 +26,9 @@ struct Refusal {
   int argument = -1;   // only where this argument …
   unsigned value = 0;  // … has this value
 };
+
+// From now on, for this thread and those that it starts; only in a child.
+bool refuse(const std::vector<Refusal>& refusals);
 
 // Runs `body` in a forked child under the refusals; its gtest failures become failures here.
 void in_child(const std::vector<Refusal>& refusals, const std::function<void()>& body);

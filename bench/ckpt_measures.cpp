@@ -1,0 +1,151 @@
+// Measurements through ckpt.h.
+#include <cstring>
+
+#include "measures.h"
+
+namespace ckpt_bench {
+
+// ---- saves ----
+
+// The whole is adding and running; "run alone" is a row of its own where adding costs something: many small tensors.
+void measure_save(const Settings& settings) {
+  Workload workload = make_workload(settings.workload);
+  Share share = share_of(workload, settings.rank, settings.world);
+  auto source = source_of(share, settings.blob, settings.shift);
+  Client client(settings.path, settings.options);
+  client.open_session(settings.rank, settings.world);
+  for (unsigned i = 0; i < settings.before; i++)
+    call(ckpt_save_run, client.new_save("before-" + std::to_string(i), share, source->data()).get());
+  wait_for_go();
+  Meter meter;
+  Save save = client.new_save("measured", share, source->data());
+  double added = meter.seconds();
+  call(ckpt_save_run, save.get());
+  auto result = meter.result();
+  result["add_s"] = added;
+  if (settings.stats) {  // only a job tells them
+    Job job = start(client.new_save("stats", share, source->data()));
+    wait_until(job, CKPT_JOB_COMMITTED);
+    result.update(stats_of(job));
+  }
+  report("", result);
+  result["t_total"] = result["t_total"].get<double>() - added;
+  if (share.pieces.size() >= 10000) report("run alone", result);
+}
+
+// t_return is the stall: from the start until the memory is the caller's again. The whole ends with the commit.
+void measure_async(const Settings& settings) {
+  Workload workload = make_workload(settings.workload);
+  Share share = share_of(workload, settings.rank, settings.world);
+  auto source = source_of(share, settings.blob, settings.shift);
+  Client client(settings.path, settings.options);
+  double opening = now();
+  client.open_session(settings.rank, settings.world);
+  opening = now() - opening;
+  wait_for_go();
+  for (unsigned i = 0; i < settings.saves; i++) {
+    Save save = client.new_save("save-" + std::to_string(i), share, source->data());
+    Meter meter;
+    Job job = start(save);
+    wait_until(job, CKPT_JOB_STAGED);
+    auto staged = meter.result();
+    wait_until(job, CKPT_JOB_COMMITTED);
+    auto result = meter.result();
+    result["t_return"] = staged["t_total"];
+    result["stall_cpu_s"] = staged["cpu_s"];
+    result["session_open_s"] = opening;
+    result.update(stats_of(job));
+    if (i == 0) report("first save", result);
+    if (i + 1 == settings.saves) report("later save", result);
+  }
+}
+
+// ---- loads ----
+
+void measure_load(const Settings& settings) {
+  Workload workload = make_workload(settings.workload);
+  Share share = settings.one ? only_pick(workload) : share_of(workload, settings.rank, settings.world);
+  Memory target(share.bytes);
+  OptionValues options = settings.options;
+  options["strict"] = "missing";
+  Client client(settings.path, options);
+  wait_for_go();
+  Meter meter;
+  Reader reader = client.open_reader();
+  Load load = client.new_load(reader, share, target.data());
+  double added = meter.seconds();
+  Job job = start(load);
+  wait_until(job, CKPT_JOB_DONE);
+  auto result = meter.result();
+  result.update(stats_of(job));
+  result["add_s"] = added;
+  if (settings.compare) compare_with_blob(share, settings.blob, target.data());
+  result["compared"] = settings.compare;
+  report("", result);
+  result["t_total"] = result["t_total"].get<double>() - added;
+  if (share.pieces.size() >= 10000) report("run alone", result);
+}
+
+// Views of all tensors without a copy, then one byte of every page.
+void measure_map(const Settings& settings) {
+  Workload workload = make_workload(settings.workload);
+  Share share = share_of(workload, 0, 1);
+  Client client(settings.path, settings.options);
+  std::vector<const std::byte*> views(share.pieces.size());
+  wait_for_go();
+  Meter meter;
+  Reader reader = client.open_reader();
+  for (size_t i = 0; i < views.size(); i++) {
+    const void* data = nullptr;
+    uint64_t size = 0;
+    call(ckpt_reader_map, reader.get(), share.pieces[i].tensor->name.c_str(), client.options(), &data, &size);
+    views[i] = static_cast<const std::byte*>(data);
+  }
+  double mapped = meter.seconds();
+  unsigned seen = 0;
+  for (size_t i = 0; i < views.size(); i++)
+    for (size_t at = 0; at < share.pieces[i].bytes; at += 4096) seen += std::to_integer<unsigned>(views[i][at]);
+  auto result = meter.result();
+  result["t_return"] = mapped;
+  result["seen"] = seen;  // so that the reads are not optimised away
+  if (settings.compare) {
+    Memory copy(share.bytes);
+    for (size_t i = 0; i < views.size(); i++)
+      std::memcpy(copy.data() + share.pieces[i].offset, views[i], share.pieces[i].bytes);
+    compare_with_blob(share, settings.blob, copy.data());
+  }
+  result["compared"] = settings.compare;
+  report("", result);
+}
+
+// ---- names ----
+
+static void list_all(const Reader& reader, size_t expected) {
+  ckpt_tensor_info info{};
+  info.struct_size = sizeof info;
+  uint64_t count = ckpt_reader_tensor_count(reader.get()), bytes = 0;
+  for (uint64_t i = 0; i < count; i++) {
+    call(ckpt_reader_tensor_at, reader.get(), i, &info);
+    bytes += std::strlen(info.name) + info.bytes;
+  }
+  if (bytes == 0 || count != expected) fail("listed " + std::to_string(count) + " names");
+}
+
+// Opens and lists; the parts are rows of their own. Done once before, as the other libraries are used once before.
+void measure_names(const Settings& settings) {
+  Client client(settings.path, settings.options);
+  list_all(client.open_reader(), settings.workload.count);
+  wait_for_go();
+  Meter meter;
+  Reader reader = client.open_reader();
+  double opened = meter.seconds();
+  list_all(reader, settings.workload.count);
+  auto result = meter.result();
+  double whole = result["t_total"];
+  for (auto [row, seconds] : {std::pair{"open + list", whole}, {"open", opened}, {"list", whole - opened}}) {
+    result["t_total"] = result["t_return"] = seconds;
+    report(row, result);
+  }
+}
+
+}  // namespace ckpt_bench

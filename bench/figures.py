@@ -1,0 +1,197 @@
+"""What the samples of a run say: medians, fractions of the limit, and whether each target of the project is met."""
+
+import dataclasses
+import statistics
+
+MIB = 1 << 20
+BUDGET = 256 * MIB  # staging_bytes, where a contender does not set it
+CHUNK = MIB
+
+
+def median(values):
+    return statistics.median(values)
+
+
+def find_section(run, key):
+    return next((section for section in run["sections"] if section["key"] == key), None)
+
+
+def find_row(section, name):
+    rows = section["rows"] if section else []
+    return next((row for row in rows if row["name"] == name and row["samples"]), None)
+
+
+def seconds(section, row, key=None):
+    """Median seconds of a row; None where it has no samples."""
+    samples = [sample[key or section["value"]] for sample in row["samples"]] if row else []
+    return median(samples) if samples else None
+
+
+def fraction(section, row):
+    """The limit's time by the row's: 1 is as fast as the limit."""
+    limit, mine = seconds(section, find_row(section, section["limit"])), seconds(section, row)
+    return limit / mine if limit and mine else None
+
+
+def best_peer(section, names=()):
+    """(name, seconds) of the fastest peer; of these, if any are given."""
+    rows = [row for row in section["rows"] if row["kind"] == "peer" and row["samples"]]
+    rows = [row for row in rows if not names or row["name"] in names]
+    return min(((row["name"], seconds(section, row)) for row in rows), key=lambda pair: pair[1], default=None)
+
+
+@dataclasses.dataclass
+class Verdict:
+    what: str
+    ours: str
+    against: str  # what it is compared with
+    figure: str
+    target: str
+    met: bool
+
+
+def time_text(value):
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.0f} ms" if value >= 0.01 else f"{value * 1000:.2f} ms"
+
+
+# ---- kinds of targets; each judges a run: a Verdict, or None where the run has no figures for it ----
+def of_limit(what, key, row, least):
+    def judge(run):
+        section = find_section(run, key)
+        mine = find_row(section, row)
+        ratio = fraction(section, mine) if mine else None
+        if ratio is None:
+            return None
+        limit = seconds(section, find_row(section, section["limit"]))
+        return Verdict(
+            what,
+            time_text(seconds(section, mine)),
+            f"{time_text(limit)} {section['limit']}",
+            f"{ratio:.2f}",
+            f"≥ {least:.2f}",
+            ratio >= least,
+        )
+
+    judge.section, judge.row = key, row
+    return judge
+
+
+def of_peer(what, key, row, factor, names=()):
+    def judge(run):
+        section = find_section(run, key)
+        mine, peer = find_row(section, row), section and best_peer(section, names)
+        if not mine or not peer:
+            return None
+        ratio = peer[1] / seconds(section, mine)
+        return Verdict(
+            what,
+            time_text(seconds(section, mine)),
+            f"{time_text(peer[1])} {peer[0]}",
+            f"{ratio:.2f}",
+            f"≥ {factor:.2f}",
+            ratio >= factor,
+        )
+
+    judge.section, judge.row = key, row
+    return judge
+
+
+def within(what, key, row, most, beyond=""):
+    """At most `most` seconds, beyond those of another row."""
+
+    def judge(run):
+        section = find_section(run, key)
+        mine, base = find_row(section, row), find_row(section, beyond) if beyond else None
+        if not mine or (beyond and not base):
+            return None
+        took, free = seconds(section, mine), seconds(section, base) if base else 0
+        against = f"{time_text(free)} {beyond}" if beyond else ""
+        return Verdict(
+            what, time_text(took), against, time_text(max(0, took - free)), f"≤ {time_text(most)}", took - free <= most
+        )
+
+    judge.section, judge.row = key, row
+    return judge
+
+
+def not_slower(what, key, row, other, most):
+    def judge(run):
+        section = find_section(run, key)
+        mine, base = find_row(section, row), find_row(section, other)
+        if not mine or not base:
+            return None
+        ratio = seconds(section, mine) / seconds(section, base)
+        return Verdict(
+            what,
+            time_text(seconds(section, mine)),
+            f"{time_text(seconds(section, base))} {other}",
+            f"{ratio:.2f}",
+            f"≤ {most:.2f}",
+            ratio <= most,
+        )
+
+    judge.section, judge.row = key, row
+    return judge
+
+
+def memory_within(what, key, row, most):
+    def judge(run):
+        mine = find_row(find_section(run, key), row)
+        if not mine:
+            return None
+        peak = max(sample["peak_above_base"] for sample in mine["samples"])
+        return Verdict(what, f"{peak / MIB:.1f} MiB", "", "", f"≤ {most // MIB} MiB", peak <= most)
+
+    judge.section, judge.row = key, row
+    return judge
+
+
+def reads_within(what, key, row):
+    def judge(run):
+        mine = find_row(find_section(run, key), row)
+        if not mine or "bytes_requested" not in mine["samples"][0]:
+            return None
+        sample = mine["samples"][0]
+        asked, read = sample["bytes_requested"], sample["job_bytes_read"]
+        return Verdict(
+            what,
+            f"{read / MIB:.2f} MiB",
+            f"{asked / MIB:.2f} MiB asked",
+            "",
+            "≤ asked + 2 chunks",
+            read <= asked + 2 * CHUNK,
+        )
+
+    judge.section, judge.row = key, row
+    return judge
+
+
+DEFAULTS = ("dcp", "torch.load", "safetensors")  # as most programs call them, into the model's own memory
+TARGETS = [
+    of_limit("durable save into new files", "llama-save", "ckpt", 0.95),
+    of_limit("durable save into recycled files", "recycled", "ckpt, third save", 0.95),
+    of_peer("durable save, against the best peer", "llama-save", "ckpt", 1),
+    of_limit("durable save of bf16 weights by bit planes", "llama-save", "ckpt, bitplane-lz4", 1),
+    of_limit("cold load, verified", "llama-cold", "ckpt, verified", 0.95),
+    of_peer("cold load, against the best peer", "llama-cold", "ckpt, verified", 0.95),
+    of_peer("cold load, against torch, safetensors and DCP", "llama-cold", "ckpt, verified", 2, DEFAULTS),
+    of_limit("warm load, verified", "llama-warm", "ckpt, verified", 0.9),
+    of_limit(
+        "stall of the first background save, arena made before",
+        "async",
+        "ckpt, arena of the session, first save",
+        1 / 1.1,
+    ),
+    of_limit("stall of a later background save", "async", "ckpt, later save", 1 / 1.1),
+    within("20,000 tensors of 1 KiB, beyond one fsync", "small-20000-save", "ckpt", 0.05, "one fsync"),
+    within("open and list 10,000 names", "names-10000", "ckpt, open + list", 0.001),
+    within("open and list 1,000,000 names", "names-1000000", "ckpt, open + list", 0.05),
+    reads_within("one tensor: bytes read", "one", "ckpt, verified"),
+    not_slower("compression=auto on random bits", "compress-random", "ckpt, auto", "ckpt, none", 1.03),
+    memory_within("memory beyond the data, save", "llama-save", "ckpt", BUDGET),
+    memory_within("memory beyond the data, load", "llama-cold", "ckpt, verified", BUDGET),
+]
+
+
+def verdicts(run):
+    return [verdict for verdict in (judge(run) for judge in TARGETS) if verdict]

@@ -1,0 +1,41 @@
+// Every measurement that ckpt_whole can make, one per process.
+#pragma once
+
+#include "client.h"
+#include "raw_io.h"
+#include "workload.h"
+
+namespace ckpt_bench {
+
+struct Settings {
+  WorkloadOptions workload;
+  std::string blob, path;  // the source; the folder that is written or read
+  uint32_t rank = 0, world = 1;
+  RawWay raw;
+  OptionValues options;  // of ckpt
+  size_t shift = 0;      // of the source from the start of a page
+  unsigned before = 0;   // saves in the same session that are not measured
+  unsigned saves = 3;    // of the background
+  bool one = false;      // only the picked tensor
+  bool compare = false;  // the loaded bytes with the source
+  bool existing = false;
+  bool stats = false;  // one more save, in the background, whose statistics are told
+};
+
+// through ckpt.h: ckpt_measures.cpp
+void measure_save(const Settings& settings);
+void measure_async(const Settings& settings);
+void measure_load(const Settings& settings);
+void measure_map(const Settings& settings);
+void measure_names(const Settings& settings);
+
+// plain programs: raw_measures.cpp
+void measure_raw_write(const Settings& settings);
+void measure_raw_read(const Settings& settings);
+void measure_raw_map(const Settings& settings);
+void measure_raw_copy(const Settings& settings);
+void measure_raw_copy_hash(const Settings& settings);
+void measure_raw_commit(const Settings& settings);
+void measure_raw_manifest(const Settings& settings);
+
+}  // namespace ckpt_bench

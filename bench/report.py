@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Makes tables and a plot of a run that run.py wrote.
+
+report.py RUN.json                        prints all tables
+report.py RUN.json --into RESULTS.md      replaces what is between the markers of that file by all tables,
+          --readme README.md              and in that one by the short table
+          --plot RUN.svg
+"""
+
+import argparse
+import json
+import os
+
+import figures
+import plot
+from figures import MIB
+
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+ENGINES = {0: "blocking", 1: "threads", 2: "io_uring"}
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+# ---- the conditions ----
+def heading(run):
+    m, peers = run["machine"], run.get("peers", {})
+    others = "; " + ", ".join(f"{name} {version}" for name, version in sorted(peers.items())) if peers else ""
+    cold = "" if run.get("cold", True) else " drop_caches was refused: **cold rows are not cold**."
+    return (
+        f"{m['date']}, commit {run['commit']}: {m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB, "
+        f"kernel {m['kernel']}, {m['filesystem']}, load average before {m['load_average']}{others}. "
+        f"{run['seconds'] / 60:.0f} minutes, scale {run['scale']:g}. Raw O_DIRECT is the best of "
+        f"1, 2 and 4 threads with requests of 4 and 8 MiB: "
+        f"{run['raw_ways']['limit-write']} to write, {run['raw_ways']['limit-read']} to read.{cold}\n"
+    )
+
+
+# ---- targets ----
+def target_table(run):
+    rows = [
+        [v.what, v.ours, v.against, v.figure, v.target, "met" if v.met else "**missed**"] for v in figures.verdicts(run)
+    ]
+    return table(["target", "ckpt", "the same run", "figure", "asked", ""], rows)
+
+
+# ---- sections ----
+def exact(seconds):
+    return f"{seconds:.4f}" if seconds >= 0.01 else f"{seconds:.6f}"
+
+
+def section_row(section, row):
+    name = row["name"] if row["kind"] != "ckpt" else f"**{row['name']}**"
+    if not row["samples"]:
+        return [name, f"did not work: {row.get('error', '')}"[:160].replace("|", "/"), "", "", "", "", "", "", ""]
+    took = [sample[section["value"]] for sample in row["samples"]]
+    middle, ratio = figures.median(took), figures.fraction(section, row)
+    rate = f"{section['bytes'] / middle / 1e9:.2f}" if section["rate"] else ""
+    whole = figures.seconds(section, row, "t_total")
+    cpu = figures.median([sample["cpu_s"] for sample in row["samples"]])
+    peak = max(sample["peak_above_base"] for sample in row["samples"])
+    read = figures.median([sample["read_bytes"] for sample in row["samples"]])
+    return [
+        name,
+        exact(middle),
+        f"{exact(min(took))}-{exact(max(took))}",
+        rate,
+        f"{ratio:.2f}" if ratio else "",
+        f"{whole:.3f}" if section["value"] != "t_total" else "",
+        f"{cpu:.2f}",
+        f"{peak / MIB:.1f}",
+        f"{read / MIB:.1f}" if read else "",
+    ]
+
+
+def engine_note(section):
+    """How ckpt moved the bytes, where a job told it."""
+    for row in sorted(section["rows"], key=lambda row: len(row["name"])):
+        sample = row["samples"][0] if row["samples"] else {}
+        if row["kind"] == "ckpt" and "io_engine" in sample:
+            direct = "O_DIRECT" if sample["direct_io"] else "page cache"
+            recycled = ", into recycled files" if sample["recycled"] else ""
+            arena = max((s.get("arena_us", 0) for r in section["rows"] for s in r["samples"]), default=0)
+            arenas = f"; staging memory made in up to {arena / 1000:.0f} ms" if arena >= 1000 else ""
+            return f"{row['name']}: {ENGINES.get(sample['io_engine'], '?')}, {direct}{recycled}{arenas}.\n\n"
+    return ""
+
+
+def section_text(section):
+    order = sorted(section["rows"], key=lambda row: figures.seconds(section, row) or 1e9)
+    head = [
+        "",
+        "median s",
+        "min-max",
+        "GB/s",
+        "of the limit",
+        "until durable s",
+        "CPU s",
+        "memory MiB",
+        "disk read MiB",
+    ]
+    keep = [i for i in range(len(head)) if i != 5 or section["value"] != "t_total"]
+    rows = [[cells[i] for i in keep] for cells in (section_row(section, row) for row in order)]
+    size = f"{section['bytes'] / (1 << 30):.2f} GiB, " if section["rate"] else ""
+    limit = f"; the limit is {section['limit']}" if section["limit"] else ""
+    return (
+        f"### {section['title']}\n\n{size}{section['rounds']} rounds{limit}. {engine_note(section)}".rstrip()
+        + "\n\n"
+        + table([head[i] for i in keep], rows)
+    )
+
+
+def full_report(run):
+    """Everything, for RESULTS.md."""
+    parts = [
+        heading(run),
+        target_table(run),
+        f"Memory is resident memory beyond the caller's data, at its peak. {LOADS}\n",
+    ]
+    return "\n".join(parts + [section_text(section) for section in run["sections"]])
+
+
+LOADS = (
+    "A peer's load ends with the bytes in the model's own, touched memory, as ckpt's does; \"own memory\" leaves that "
+    "copy out. All saves end with every file and folder fsynced."
+)
+
+
+def short_report(run):
+    """What the README shows."""
+    return heading(run) + "\n" + target_table(run)
+
+
+def between_markers(text, content):
+    """`text` with what is between the markers replaced."""
+    begin, end = text.find(BEGIN), text.find(END)
+    if begin < 0 or end < begin:
+        raise SystemExit(f"no markers {BEGIN} … {END}")
+    return text[: begin + len(BEGIN)] + "\n" + content.strip() + "\n" + text[end:]
+
+
+def replace_in(path, content):
+    with open(path) as file:
+        text = file.read()
+    with open(path, "w") as file:
+        file.write(between_markers(text, content))
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("run")
+    p.add_argument("--into")
+    p.add_argument("--readme")
+    p.add_argument("--plot")
+    a = p.parse_args()
+    with open(a.run) as file:
+        run = json.load(file)
+    picture = ""
+    if a.plot:
+        with open(a.plot, "w") as file:
+            file.write(plot.draw(run))
+    if a.plot and a.into:
+        picture = f"\n![fractions of the limit]({os.path.relpath(a.plot, os.path.dirname(os.path.abspath(a.into)))})\n"
+    if a.into:
+        replace_in(a.into, full_report(run) + picture)
+    if a.readme:
+        replace_in(a.readme, short_report(run))
+    if not a.into:
+        print(full_report(run))
+
+
+if __name__ == "__main__":
+    main()

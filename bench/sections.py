@@ -1,0 +1,282 @@
+"""What is measured: every section of a run."""
+
+from contenders import (
+    BUFFERED,
+    CKPT_SAVERS,
+    MIB,
+    PEER_LOADERS,
+    PEER_ONES,
+    WAYS,
+    Section,
+    Workload,
+    ckpt,
+    loaders,
+    loading,
+    peer,
+    raw,
+    savers,
+    way,
+)
+
+
+# ---- raw limits: which way of direct I/O is the best here ----
+def limit_sections(scale):
+    workload = Workload("llama", scale)
+    name = "{} threads, {} MiB".format
+    return [
+        Section(
+            "limit-write",
+            "Raw O_DIRECT write: which way is the limit",
+            workload,
+            [raw(name(*w), "raw-write", *way(*w)) for w in WAYS],
+            weight=0.5,
+        ),
+        Section(
+            "limit-read",
+            "Raw O_DIRECT read: which way is the limit",
+            workload,
+            [raw(name(*w), "raw-read", *way(*w), keep="raw") for w in WAYS],
+            state="cold",
+            weight=0.5,
+            prepare=[raw("raw", "raw-write", *way(2, 4))],
+        ),
+    ]
+
+
+# ---- whole states ----
+def save_sections(key, title, workload, write, peers):
+    contenders = [
+        ckpt("ckpt", "save"),
+        ckpt("ckpt, bitplane-lz4", "save", compression="bitplane-lz4"),
+        ckpt("ckpt, memory aligned to 64 bytes only", "save", "--shift", "64"),
+        raw("raw O_DIRECT", "raw-write", *write),
+        raw("raw buffered + fsync", "raw-write", "--buffered", *way(1, 8)),
+    ]
+    return [
+        Section(
+            f"{key}-save", f"{title}: durable save", workload, contenders + savers(peers), "raw O_DIRECT", weight=1.5
+        )
+    ]
+
+
+def recycled_section(workload, write):
+    return Section(
+        "recycled",
+        "Durable save into recycled files (keep_last=1)",
+        workload,
+        [
+            ckpt("ckpt, third save", "save", "--before", "2", keep_last=1),
+            ckpt("ckpt, third save, bitplane-lz4", "save", "--before", "2", keep_last=1, compression="bitplane-lz4"),
+            raw("raw O_DIRECT into an existing file", "raw-write", "--existing", *write),
+        ],
+        "raw O_DIRECT into an existing file",
+        weight=1.2,
+    )
+
+
+def load_section(key, title, workload, state, read, peers):
+    limit = "raw O_DIRECT read" if state == "cold" else "raw pread, 2 threads"
+    contenders = [
+        ckpt("ckpt, verified", "load", keep="ckpt"),
+        ckpt("ckpt, verify=0", "load", keep="ckpt", verify=0),
+        ckpt("ckpt, bitplane-lz4, verified", "load", keep="ckpt-bits"),
+        raw("raw pread, 2 threads", "raw-read", *BUFFERED, keep="raw"),
+    ]
+    if state == "cold":
+        contenders.append(raw("raw O_DIRECT read", "raw-read", *read, keep="raw"))
+    else:
+        contenders += [
+            ckpt("ckpt, mapped, verified, every page touched", "map", keep="ckpt"),
+            raw("raw mmap + memcpy, 2 threads", "raw-map", *BUFFERED, keep="raw"),
+        ]
+    keepers = [*CKPT_SAVERS, raw("raw", "raw-write", *way(2, 4)), *savers(peers)]
+    return Section(
+        f"{key}-{state}",
+        f"{title}: load, {state}",
+        workload,
+        contenders + loaders(loading(peers), "load"),
+        limit,
+        state=state,
+        prepare=keepers,
+        weight=1.2,
+    )
+
+
+def one_section(workload, peers):
+    ones = [name for name in PEER_ONES if dict(PEER_LOADERS)[name] in peers]
+    keepers = [*CKPT_SAVERS, raw("raw", "raw-write", *way(2, 4)), *savers(peers)]
+    return Section(
+        "one",
+        "One tensor out of the checkpoint, cold",
+        workload,
+        [
+            ckpt("ckpt, verified", "load", "--one", keep="ckpt"),
+            raw("raw O_DIRECT read", "raw-read", "--one", *way(2, 4), keep="raw"),
+            *loaders(ones, "one"),
+        ],
+        "raw O_DIRECT read",
+        state="cold",
+        prepare=keepers,
+        weight=0.4,
+        rate=False,
+    )
+
+
+def async_section(workload, size, peers):
+    room = size + 256 * MIB
+    full = {"staging_bytes": room}
+    contenders = [
+        ckpt("ckpt, arena of the session", "async", arena_bytes=room, **full),
+        ckpt("ckpt", "async", **full),
+        ckpt("ckpt, budget 256 MiB", "async"),
+        raw("memcpy, 2 threads", "raw-copy", *way(2, 8)),
+        raw("memcpy + XXH3, 2 threads", "raw-copy-hash", *way(2, 8)),
+    ]
+    if peers:
+        contenders.append(peer("dcp.async_save", "async", adapter="dcp-async"))
+    return Section(
+        "async",
+        "Background save: the stall",
+        workload,
+        contenders,
+        "memcpy + XXH3, 2 threads",
+        value="t_return",
+        weight=2,
+    )
+
+
+def rank_sections(workload, write, read):
+    saves = [ckpt(f"ckpt, {n} processes", "save", ranks=n) for n in (1, 2, 4)]
+    raws = [
+        raw("raw O_DIRECT", "raw-write", *write),
+        *(raw(f"raw O_DIRECT, {n} processes", "raw-write", *way(1, 4), ranks=n) for n in (2, 4)),
+    ]
+    loads = [
+        ckpt(f"ckpt, {n} to {m} processes", "load", ranks=m, keep=f"ckpt-{n}")
+        for n, m in ((1, 1), (4, 1), (4, 2), (2, 4), (4, 4))
+    ]
+    keepers = [*(ckpt(f"ckpt-{n}", "save", ranks=n) for n in (1, 2, 4)), raw("raw", "raw-write", *way(2, 4))]
+    return [
+        Section("ranks-save", "Durable save by several processes", workload, saves + raws, "raw O_DIRECT", weight=1.2),
+        Section(
+            "ranks-load",
+            "Cold load, saved by N and loaded by M processes",
+            workload,
+            loads + [raw("raw O_DIRECT read", "raw-read", *read, keep="raw")],
+            "raw O_DIRECT read",
+            state="cold",
+            prepare=keepers,
+            weight=1,
+        ),
+    ]
+
+
+def memory_sections(workload):
+    write = [raw(f"raw pwrite, {n} threads", "raw-write", "--buffered", *way(n, 8)) for n in (1, 2)]
+    return [
+        Section(
+            "memory-save",
+            "tmpfs: save",
+            workload,
+            [ckpt("ckpt", "save"), *write],
+            "raw pwrite, 2 threads",
+            place="memory",
+            weight=0.4,
+            least=2,
+        ),
+        Section(
+            "memory-load",
+            "tmpfs: load",
+            workload,
+            [
+                ckpt("ckpt, verified", "load", keep="ckpt"),
+                raw("raw pread, 2 threads", "raw-read", *BUFFERED, keep="raw"),
+            ],
+            "raw pread, 2 threads",
+            place="memory",
+            state="memory",
+            weight=0.4,
+            least=2,
+            prepare=[ckpt("ckpt", "save"), raw("raw", "raw-write", *BUFFERED)],
+        ),
+    ]
+
+
+# ---- many small tensors, many names ----
+def small_sections(count, peers):
+    workload = Workload("small", count=count)
+    title = f"{count} tensors of 1 KiB"
+    keepers = [ckpt("ckpt", "save"), raw("raw", "raw-write", *way(2, 4)), *savers(peers)]
+    return [
+        Section(
+            f"small-{count}-save",
+            f"{title}: save",
+            workload,
+            [
+                ckpt("ckpt", "save"),
+                raw("raw O_DIRECT blob", "raw-write", *way(2, 4)),
+                raw("one fsync", "raw-commit"),
+                *savers(peers),
+            ],
+            "raw O_DIRECT blob",
+            weight=0.5,
+        ),
+        Section(
+            f"small-{count}-warm",
+            f"{title}: load, warm",
+            workload,
+            [
+                ckpt("ckpt", "load", keep="ckpt"),
+                raw("raw pread blob", "raw-read", *BUFFERED, keep="raw"),
+                *loaders(loading(peers), "load"),
+            ],
+            "raw pread blob",
+            state="warm",
+            prepare=keepers,
+            weight=0.5,
+        ),
+    ]
+
+
+def names_section(count, peers):
+    workload = Workload("small", count=count, elements=1)
+    return Section(
+        f"names-{count}",
+        f"{count} names: open and list, warm",
+        workload,
+        [
+            ckpt("ckpt", "names", keep="ckpt"),
+            raw("raw pread of MANIFEST", "raw-manifest", "--buffered", *way(1, 8), keep="ckpt"),
+            *loaders(peers, "list"),
+        ],
+        "raw pread of MANIFEST",
+        state="warm",
+        rate=False,
+        weight=0.3,
+        prepare=[ckpt("ckpt", "save"), *savers([dict(PEER_LOADERS)[name] for name in peers])],
+    )
+
+
+# ---- compression ----
+def compression_sections(scale, write):
+    result = []
+    for content, title in (
+        ("gauss", "bf16 weights"),
+        ("random", "random bits"),
+        ("zeros", "zeros"),
+        ("upcast", "f32 masters that came from bf16"),
+    ):
+        workload = Workload("llama", scale / 2 if content == "upcast" else scale, content=content)
+        ways = [ckpt(f"ckpt, {name}", "save", compression=name) for name in ("none", "bitplane-lz4", "auto")]
+        result.append(
+            Section(
+                f"compress-{content}",
+                f"Compression of {title}: durable save",
+                workload,
+                [*ways, raw("raw O_DIRECT", "raw-write", *write)],
+                "raw O_DIRECT",
+                weight=0.4,
+                least=2,
+            )
+        )
+    return result

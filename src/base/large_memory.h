@@ -1,0 +1,27 @@
+// Memory for long arrays: from some size on of a mapping of its own that asks for huge pages, since the first touch of
+// small pages costs more than what is written to them. Not zeroed.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace ckpt {
+
+void* allocate_large(size_t bytes);  // throws bad_alloc
+void free_large(void* memory, size_t bytes) noexcept;
+
+template <typename T>
+struct LargeAllocator {
+  using value_type = T;
+  LargeAllocator() = default;
+  template <typename U>
+  LargeAllocator(const LargeAllocator<U>&) {}
+  T* allocate(size_t count) { return static_cast<T*>(allocate_large(count * sizeof(T))); }
+  void deallocate(T* memory, size_t count) noexcept { free_large(memory, count * sizeof(T)); }
+  bool operator==(const LargeAllocator&) const = default;
+};
+
+template <typename T>
+using LargeVector = std::vector<T, LargeAllocator<T>>;
+
+}  // namespace ckpt

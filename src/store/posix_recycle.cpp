@@ -1,0 +1,131 @@
+#include "store/posix_recycle.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "store/keys.h"
+#include "store/posix_directory.h"
+
+namespace ckpt::store {
+
+// ---- whether a file may be written again ----
+
+// Where a lease speaks for all who can reach the file, and a write goes to the blocks that are there. Elsewhere another
+// machine may have it open (NFS, Lustre, FUSE), or a write takes new blocks anyway (btrfs, ZFS).
+static bool recycles(int fd) {
+  constexpr long kXfs = 0x58465342;
+  struct statfs found;
+  if (fstatfs(fd, &found) != 0) return false;
+  const long type = static_cast<long>(found.f_type);
+  return type == EXT4_SUPER_MAGIC || type == kXfs || type == TMPFS_MAGIC || type == OVERLAYFS_SUPER_MAGIC;
+}
+
+// The kernel grants a write lease only where no other descriptor is open; a mapping keeps its descriptor.
+static bool has_no_other_user(int file) {
+  // Whoever opens it while the lease lasts has us sent a signal: by default SIGIO, which would end the process.
+  if (fcntl(file, F_SETSIG, SIGURG) != 0 || fcntl(file, F_SETLEASE, F_WRLCK) != 0) return false;
+  bool still_alone = fcntl(file, F_GETLEASE) == F_WRLCK;
+  return fcntl(file, F_SETLEASE, F_UNLCK) == 0 && still_alone;
+}
+
+static bool is_ours_alone(const struct stat& found) {
+  return S_ISREG(found.st_mode) && found.st_nlink == 1 && found.st_uid == geteuid();
+}
+
+Fd open_unused(int directory, const std::string& name) {
+  struct stat found;
+  // Looked at before it is opened: opening a device may do something.
+  if (fstatat(directory, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0 || !is_ours_alone(found)) return Fd();
+  constexpr int kFlags = O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  Fd file(retry([&] { return openat(directory, name.c_str(), kFlags); }));
+  if (!file || !recycles(file.get()) || !has_no_other_user(file.get())) return Fd();
+  // Not to wait was for opening it; io_uring takes it for all that follows.
+  if (fstat(file.get(), &found) != 0 || !is_ours_alone(found) || fcntl(file.get(), F_SETFL, 0) != 0) return Fd();
+  return file;
+}
+
+// ---- the pool ----
+
+void empty_pool(const Root& root) {
+  Result<Fd> pool = root.open_directory(kPoolDir);
+  auto files = list_directory(root, kPoolDir);
+  if (!pool.ok() || !files.ok()) return;
+  for (const Entry& file : *files) unlinkat(pool->get(), file.name.c_str(), 0);
+}
+
+// A directory takes the pool's place only while that is empty, so there are never the files of two.
+static bool become_pool(const Root& root, std::string_view key) {
+  Result<Fd> from = root.open_directory(directory_of(key)), to = root.open_directory(directory_of(kPoolDir));
+  if (!from.ok() || !to.ok()) return false;
+  std::string name(last_of(key)), pool(last_of(kPoolDir));
+  // Others retire too, and each fills the place that was emptied.
+  for (int pass = 0; pass < 4; pass++) {
+    empty_pool(root);
+    // Not synced: after a power cut it may be where it was, without its first file, and is removed from there.
+    if (retry([&] { return renameat(from->get(), name.c_str(), to->get(), pool.c_str()); }) == 0) return true;
+    if (errno != ENOTEMPTY && errno != EEXIST) return false;
+  }
+  return false;
+}
+
+Status retire_directory(const Root& root, std::string_view key, std::string_view first) {
+  CKPT_ASSIGN(Fd directory, root.open_directory(key));
+  CKPT_ASSIGN(std::vector<std::string> files, start_removal(root, key, directory.get(), first));
+  const size_t count = files.size();
+  std::erase_if(files, [&](const std::string& name) {
+    struct stat found;
+    Fd file = open_unused(directory.get(), name);
+    return file && fstat(file.get(), &found) == 0 && static_cast<uint64_t>(found.st_size) >= kRecycleFrom;
+  });
+  if (files.size() == count) return finish_removal(root, key, directory.get(), std::move(files));
+  for (const std::string& file : files) CKPT_TRY(unlink_file(directory.get(), file, root.path(key)));
+  return become_pool(root, key) ? Ok() : finish_removal(root, key, directory.get(), {});
+}
+
+// ---- taking ----
+
+// The names in the pool, the fittest first.
+static std::vector<std::string> donors_of(const Root& root, std::string_view name, uint64_t size) {
+  auto files = list_directory(root, kPoolDir);
+  if (!files.ok()) return {};
+  auto unfitness = [&](const Entry& file) {
+    return std::pair(file.name != name, file.size > size ? file.size - size : size - file.size);
+  };
+  std::stable_sort(files->begin(), files->end(),
+                   [&](const Entry& a, const Entry& b) { return unfitness(a) < unfitness(b); });
+  std::vector<std::string> names;
+  for (Entry& file : *files)
+    if (!file.directory) names.push_back(std::move(file.name));
+  return names;
+}
+
+// Group and mode as a new file has them here and now, on the same device.
+static bool looks_like(int file, int fresh) {
+  struct stat a, b;
+  return fstat(file, &a) == 0 && fstat(fresh, &b) == 0 && a.st_dev == b.st_dev && a.st_uid == b.st_uid &&
+         a.st_gid == b.st_gid && a.st_mode == b.st_mode;
+}
+
+Fd take_retired(const Root& root, int directory, const std::string& temporary, std::string_view name, int fresh,
+                uint64_t size) {
+  Result<Fd> pool = root.open_directory(kPoolDir);
+  if (!pool.ok()) return Fd();
+  const std::string claimed = temporary_name(name);
+  for (const std::string& donor : donors_of(root, name, size)) {
+    // First the claim, then the checks: under its new name nobody else can come by it.
+    if (retry([&] { return renameat(pool->get(), donor.c_str(), directory, claimed.c_str()); }) != 0) continue;
+    Fd file = open_unused(directory, claimed);
+    if (file && looks_like(file.get(), fresh) &&
+        retry([&] { return renameat(directory, claimed.c_str(), directory, temporary.c_str()); }) == 0)
+      return file;
+    unlinkat(directory, claimed.c_str(), 0);
+  }
+  return Fd();
+}
+
+}  // namespace ckpt::store

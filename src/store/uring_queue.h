@@ -1,0 +1,13 @@
+// The io_uring engine of IoQueue.
+#pragma once
+
+#include <memory>
+
+#include "store/io_queue.h"
+
+namespace ckpt::store {
+
+// Null where the kernel or its administrator refuses io_uring, or is too old for it to be worth while (uring.h).
+std::unique_ptr<IoQueue> make_uring_queue(unsigned depth);
+
+}  // namespace ckpt::store

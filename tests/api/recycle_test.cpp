@@ -1,0 +1,257 @@
+// Saves that write into the part files of removed checkpoints: what they write, what others see, who keeps what.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "api/process.h"
+#include "api/ranks.h"
+
+using namespace ckpt_test;
+
+namespace {
+
+using Names = std::vector<std::string>;
+const Setting kKeepOne{"keep_last", 1};
+
+class RecycleTest : public ::testing::Test {
+ protected:
+  std::string pool() const { return scratch / "store/.ckpt/recycled"; }
+  std::string part_of(const std::string& id, int rank = 0) const {
+    return uri + "/" + id + "/PART_00" + std::to_string(rank);
+  }
+  // One rank saves one tensor of these bytes; the statistics of it.
+  ckpt_job_stats save(const Session& session, const std::string& label, const Bytes& data,
+                      const std::vector<Setting>& settings = {kKeepOne}) {
+    Save made = new_save(session, label, settings);
+    add(made.get(), "t", whole(CKPT_DTYPE_U8, {static_cast<int64_t>(data.size())}), data);
+    ckpt_job* raw = nullptr;
+    Error error;
+    EXPECT_EQ(ckpt_save_start(made.get(), &raw, error), CKPT_OK) << error.text();
+    Job job(raw);
+    EXPECT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_COMMITTED, -1, error), CKPT_OK) << error.text();
+    return stats_of(job);
+  }
+  Bytes load(const Store& store, size_t size) {
+    Reader reader = open_reader(store);
+    return load_one(reader, "t", whole(CKPT_DTYPE_U8, {static_cast<int64_t>(size)}), size);
+  }
+  // "" where a full verification of the latest finds nothing.
+  std::string damage(const Store& store) {
+    Reader reader = open_reader(store);
+    ckpt_job* raw = nullptr;
+    Error error;
+    EXPECT_EQ(ckpt_reader_verify(reader.get(), nullptr, &raw, error), CKPT_OK) << error.text();
+    Job job(raw);
+    EXPECT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_DONE, -1, error), CKPT_OK) << error.text();
+    ckpt_report* report_raw = nullptr;
+    EXPECT_EQ(ckpt_job_report(job.get(), &report_raw, error), CKPT_OK) << error.text();
+    Report report(report_raw);
+    if (ckpt_report_count(report.get()) == 0) return "";
+    ckpt_finding finding{};
+    finding.struct_size = sizeof finding;
+    EXPECT_EQ(ckpt_report_at(report.get(), 0, &finding, nullptr), CKPT_OK);
+    return finding.text;
+  }
+
+  Scratch scratch;
+  const std::string uri = scratch / "store";
+};
+using Recycle = RecycleTest;
+
+ino_t inode_of(const std::string& path) {
+  struct stat found{};
+  EXPECT_EQ(stat(path.c_str(), &found), 0) << path;
+  return found.st_ino;
+}
+
+const Bytes kOld(3 << 20, 0xA5);
+
+}  // namespace
+
+TEST_F(Recycle, ASaveWritesIntoThePartThatTheOneBeforeRetired) {
+  Store store = open_store(uri);
+  Session session = open_session(store);
+  EXPECT_EQ(save(session, "a", kOld).recycled, 0u);
+  ino_t first = inode_of(part_of("a.1.1"));
+  EXPECT_EQ(save(session, "b", kOld).recycled, 0u);
+  EXPECT_EQ(names_in(pool()), Names{"PART_000"});
+  for (const char* label : {"c", "d", "e"}) {
+    Bytes data = pattern(3 << 20, static_cast<uint64_t>(label[0]));
+    EXPECT_EQ(save(session, label, data).recycled, 1u) << label;
+    EXPECT_TRUE(load(store, data.size()) == data) << label;
+    EXPECT_EQ(damage(store), "") << label;
+  }
+  EXPECT_EQ(inode_of(part_of("e.1.1")), first) << "two files take turns";
+}
+
+// The old part is full of one byte that nothing of the new one has.
+TEST_F(Recycle, NoOldByteIsLeftInANewPart) {
+  for (const char* direct : {"auto", "off"})
+    for (const char* codec : {"none", "lz4"})
+      for (size_t size : {(size_t{1} << 20) + 1, (size_t{2} << 20) - 4095, size_t{2500000}, size_t{5} << 20}) {
+        SCOPED_TRACE(std::string(direct) + " " + codec + " " + std::to_string(size));
+        std::filesystem::remove_all(uri);
+        ckpt_store* raw = nullptr;
+        Error error;
+        ASSERT_EQ(ckpt_store_open(&raw, uri.c_str(), options({{"direct_io", direct}}).get(), error), CKPT_OK);
+        Store store(raw);
+        Session session = open_session(store);
+        save(session, "a", kOld);
+        save(session, "b", kOld);
+        ASSERT_EQ(names_in(pool()), Names{"PART_000"});
+        // The donor may have other bytes too: its header, its index.
+        std::string path = pool() + "/PART_000", marks(std::filesystem::file_size(path), '\xA5');
+        int fd = open(path.c_str(), O_WRONLY);
+        ASSERT_EQ(pwrite(fd, marks.data(), marks.size(), 0), static_cast<ssize_t>(marks.size()));
+        close(fd);
+        // One tensor alone in its block, or several of odd sizes: gaps within blocks, between them and at the end.
+        Save made = new_save(session, "c", {{"compression", codec}});
+        std::vector<Bytes> kept{Bytes(size, 0x11)};
+        if (size % 2 == 0) kept.insert(kept.end(), {Bytes(333, 0x22), Bytes(size / 3, 0x33)});
+        for (size_t i = 0; i < kept.size(); i++)
+          add(made.get(), "t" + std::to_string(i), whole(CKPT_DTYPE_U8, {static_cast<int64_t>(kept[i].size())}),
+              kept[i]);
+        ASSERT_EQ(ckpt_save_run(made.get(), error), CKPT_OK) << error.text();
+        // Checksums and other numbers may have the byte by chance; never eight of them.
+        EXPECT_EQ(read_file(part_of("c.1.1")).find(std::string(8, '\xA5')), std::string::npos);
+        EXPECT_EQ(damage(store), "");
+      }
+}
+
+TEST_F(Recycle, EveryWayToRemoveACheckpointFeedsThePool) {
+  Store store = open_store(uri);
+  Session session = open_session(store);
+  save(session, "a", kOld, {});
+  save(session, "a", kOld, {{"on_existing", "replace"}});
+  EXPECT_EQ(names_in(pool()), Names{"PART_000"});
+  EXPECT_EQ(save(session, "b", kOld, {}).recycled, 1u);
+  Error error;
+  EXPECT_EQ(ckpt_store_remove(store.get(), "a.1.2", error), CKPT_OK) << error.text();
+  EXPECT_EQ(save(session, "c", kOld, {}).recycled, 1u);
+  EXPECT_EQ(ckpt_store_prune(store.get(), options({kKeepOne}).get(), nullptr, error), CKPT_OK) << error.text();
+  EXPECT_EQ(save(session, "d", kOld, {}).recycled, 1u);
+  EXPECT_EQ(names_in(pool()), Names{});
+}
+
+TEST_F(Recycle, TheAttemptOfADeadSessionFeedsThePool) {
+  {
+    Ranks ranks(uri, 2);
+    ranks[0].send(std::string("save left 9 large=1") + kLong);
+    ASSERT_TRUE(await([&] { return exists(part_of("left.1.1")); }));
+  }
+  Store store = open_store(uri);
+  Session session = open_session(store);
+  EXPECT_FALSE(exists(uri + "/left.1.1"));
+  EXPECT_EQ(names_in(pool()), Names{"PART_000"});
+  EXPECT_EQ(save(session, "a", kOld).recycled, 1u);
+}
+
+TEST_F(Recycle, EachRankTakesOneAndNoneTwice) {
+  World world(uri, 3);
+  for (int step = 1; step <= 5; step++) {
+    std::vector<Bytes> data;
+    for (uint32_t rank = 0; rank < 3; rank++) data.push_back(pattern(2 << 20, static_cast<uint64_t>(step * 10) + rank));
+    world.commit("s" + std::to_string(step), {kKeepOne, {"wait", 1}}, [&](uint32_t rank, ckpt_save* save) {
+      auto desc = box(CKPT_DTYPE_U8, {3, 2 << 20}, {rank, 0}, {1, 2 << 20});
+      add(save, "t", desc, data[rank]);
+    });
+    Reader reader = open_reader(world.store);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+      auto desc = box(CKPT_DTYPE_U8, {3, 2 << 20}, {rank, 0}, {1, 2 << 20});
+      EXPECT_TRUE(load_one(reader, "t", desc, 2 << 20) == data[rank]) << step;
+    }
+    EXPECT_EQ(names_in(pool()).size(), step == 1 ? 0u : 3u);
+    EXPECT_EQ(damage(world.store), "");
+  }
+}
+
+TEST_F(Recycle, ThePoolIsNoCheckpointAndInNobodysWay) {
+  Store store = open_store(uri);
+  Session session = open_session(store);
+  for (const char* label : {"a", "b", "c"}) save(session, label, kOld);
+  EXPECT_EQ(entries_of(uri).size(), 1u);
+  EXPECT_EQ(latest_id(uri), "c.1.1");
+  Error error;
+  for (const char* id : {".ckpt/recycled", ".ckpt", "recycled"})
+    EXPECT_NE(ckpt_store_remove(store.get(), id, error), CKPT_OK) << id;
+  EXPECT_EQ(names_in(pool()), Names{"PART_000"});
+  std::filesystem::remove_all(pool());
+  EXPECT_EQ(save(session, "d", kOld).recycled, 0u) << "deleting it is always fine";
+}
+
+TEST_F(Recycle, SwitchedOffASaveNeitherGivesNorTakes) {
+  {
+    Store store = open_store(uri);
+    Session session = open_session(store);
+    save(session, "a", kOld);
+    save(session, "b", kOld);
+  }
+  ckpt_store* raw = nullptr;
+  Error error;
+  ASSERT_EQ(ckpt_store_open(&raw, uri.c_str(), options({{"recycle", "off"}}).get(), error), CKPT_OK) << error.text();
+  Store store(raw);
+  Session session = open_session(store);
+  EXPECT_EQ(save(session, "c", kOld, {}).recycled, 0u);
+  EXPECT_EQ(names_in(pool()), Names{"PART_000"});
+  EXPECT_EQ(save(session, "d", kOld).recycled, 0u);
+  EXPECT_EQ(names_in(pool()), Names{}) << "the space is given back";
+}
+
+// ---- readers across a prune ----
+
+TEST_F(Recycle, AMappingOfThisProcessKeepsItsBytesAcrossPruneAndSaves) {
+  Store store = open_store(uri);
+  Session session = open_session(store);
+  save(session, "a", kOld);
+  int fd = open(part_of("a.1.1").c_str(), O_RDONLY);
+  size_t size = std::filesystem::file_size(part_of("a.1.1"));
+  const void* map = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  close(fd);
+  ASSERT_NE(map, MAP_FAILED);
+  const std::string before(static_cast<const char*>(map), size);
+  for (const char* label : {"b", "c", "d"}) save(session, label, pattern(3 << 20, 1));
+  EXPECT_FALSE(exists(uri + "/a.1.1"));
+  EXPECT_TRUE(before == std::string_view(static_cast<const char*>(map), size));
+  munmap(const_cast<void*>(map), size);
+}
+
+TEST_F(Recycle, AViewOfAReaderKeepsItsBytes) {
+  Store store = open_store(uri);
+  Session session = open_session(store);
+  save(session, "a", kOld);
+  Reader reader = open_reader(store);
+  const void* data = nullptr;
+  uint64_t size = 0;
+  Error error;
+  ASSERT_EQ(ckpt_reader_map(reader.get(), "t", nullptr, &data, &size, error), CKPT_OK) << error.text();
+  // As a stranger would remove it, who knows nothing of the reader's lock.
+  std::filesystem::create_directories(uri + "/.ckpt/trash");
+  std::filesystem::rename(uri + "/a.1.1", uri + "/.ckpt/trash/a.1.1.0");
+  Session next = open_session(store);
+  EXPECT_EQ(names_in(uri + "/.ckpt/trash"), Names{});
+  for (const char* label : {"b", "c", "d"}) save(next, label, pattern(3 << 20, 1));
+  EXPECT_EQ(Bytes(static_cast<const unsigned char*>(data), static_cast<const unsigned char*>(data) + size), kOld);
+}
+
+TEST_F(Recycle, AReaderInAnotherProcessKeepsItsBytes) {
+  {
+    Ranks first(uri, 1);
+    first.all_answer("save s1 1 large=1", "OK");
+  }
+  Program reader(uri);
+  ASSERT_EQ(reader.call("hold latest").status, "OK");
+  ASSERT_EQ(reader.call("check").status, "OK");  // opens the parts
+  Ranks ranks(uri, 1);
+  for (int step = 2; step <= 4; step++)
+    ranks.all_answer("save s" + std::to_string(step) + " " + std::to_string(step) + " large=1 keep_last=1", "OK");
+  EXPECT_EQ(problem_of(uri, "s1.1.1"), "") << "what is read is passed over";
+  ASSERT_EQ(reader.call("check").status, "OK");
+  ASSERT_EQ(reader.call("release").status, "OK");
+  ranks.all_answer("save s5 5 large=1 keep_last=1", "OK");
+  EXPECT_EQ(entries_of(uri).size(), 1u);
+  EXPECT_EQ(problem_of(uri, "latest"), "");
+}

@@ -1,0 +1,86 @@
+// What killed processes leave in .ckpt goes when a store is prepared; what may be somebody's stays.
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "faults.h"
+#include "store_suite.h"
+
+namespace ckpt::store {
+namespace {
+
+class Litter : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(code(store_->prepare()), "OK");
+    for (const char* key : {".ckpt/owners", ".ckpt/attempts"}) ASSERT_EQ(code(store_->make_directory(key)), "OK");
+  }
+  void leave(const std::string& key, const std::string& bytes = "x") {
+    std::ofstream(scratch_ / "store/" + key) << bytes;
+  }
+  void prepare_again() { EXPECT_EQ(code(open_posix(scratch_ / "store", {}).take()->prepare()), "OK"); }
+
+  Scratch scratch_;
+  std::shared_ptr<Store> store_ = open_posix(scratch_ / "store", {}).take();
+};
+
+const std::string kNonce = "0123456789abcdef";
+
+TEST_F(Litter, FilesThatNeverGotTheirNameAndProbesGo) {
+  for (const std::string& key : {".ckpt/store.tmp." + kNonce, ".ckpt/owners/7.tmp." + kNonce,
+                                 ".ckpt/attempts/7.1.step-1.tmp." + kNonce, ".ckpt/probe." + kNonce + kNonce})
+    leave(key);
+  prepare_again();
+  EXPECT_EQ(names(*store_, ".ckpt"), "attempts/ owners/");
+  EXPECT_EQ(names(*store_, ".ckpt/owners") + names(*store_, ".ckpt/attempts"), "");
+}
+
+TEST_F(Litter, OtherFilesStay) {
+  for (const std::string& name :
+       {std::string("7"), std::string("7.tmp."), "7.tmp." + kNonce.substr(1), "7.tmp." + kNonce + "0",
+        std::string("7.tmp.0123456789ABCDEF"), kNonce, std::string("probe.0123")})
+    leave(".ckpt/owners/" + name);
+  leave(".ckpt/owners/8.tmp." + kNonce, "");
+  std::string before = names(*store_, ".ckpt/owners");
+  prepare_again();
+  EXPECT_EQ(names(*store_, ".ckpt/owners"), before);
+}
+
+TEST_F(Litter, AFileThatIsBeingWrittenStays) {
+  auto writer = store_->create(".ckpt/owners/7", 0);
+  ASSERT_TRUE(writer.ok());
+  ASSERT_EQ(code((*writer)->write_at(0, as_bytes("x"))), "OK");
+  prepare_again();
+  EXPECT_EQ(code((*writer)->publish(1)), "OK");
+  EXPECT_EQ(read_text(*store_, ".ckpt/owners/7"), "x");
+}
+
+TEST_F(Litter, AFileThatIsClosedAndAboutToGetItsNameStays) {
+  Faults faults;
+  faults.before_rename = [&] { prepare_again(); };
+  EXPECT_EQ(code(store_->put_if_absent(".ckpt/owners/7", as_bytes("x"))), "OK");
+  EXPECT_FALSE(faults.before_rename);
+  EXPECT_EQ(names(*store_, ".ckpt/owners"), "7");
+}
+
+TEST_F(Litter, AProbeThatIsUnderWayStays) {
+  Faults faults;
+  int renames = 0;
+  faults.after_rename = [&] {
+    if (renames++ == 0) prepare_again();  // the first probe file has its name now
+    return 0;
+  };
+  prepare_again();
+  EXPECT_GT(renames, 1);
+}
+
+TEST_F(Litter, WithoutLeasesAllStays) {
+  leave(".ckpt/owners/7.tmp." + kNonce);
+  in_child({{SYS_fcntl, EINVAL, 1, F_SETLEASE}}, [&] { prepare_again(); });
+  EXPECT_EQ(names(*store_, ".ckpt/owners"), "7.tmp." + kNonce);
+}
+
+}  // namespace
+}  // namespace ckpt::store
