@@ -12,6 +12,7 @@ import json
 import os
 import random
 import shutil
+import subprocess
 import sys
 import time
 
@@ -41,6 +42,7 @@ class Bench:
         self.kept = {}  # (place, contender's name) -> "" or why it could not be made; of the workload at hand
         self.failures = []
         self.machine = host.describe(arguments.dir)
+        self.cold, self.versions = False, {}
         self.started = time.monotonic()
 
     # ---- programs ----
@@ -204,6 +206,7 @@ class Bench:
         return best
 
     def run(self):
+        self.cold, self.versions = host.drop_caches(), peer_versions(self.a.peers_python)
         limits = plan.limit_sections(self.a.scale / 2)
         results = [
             self.section(s, self.seconds_for(s, limits, 0.08))
@@ -214,33 +217,36 @@ class Bench:
         rest = [section for section in self.plan(best) if self.wanted(section)]
         for at, section in enumerate(rest):
             results.append(self.section(section, self.seconds_for(section, rest[at:], 1)))
-        return {
+            self.write(best, results)  # a run that is broken off keeps what it has
+
+    def write(self, best, results):
+        result = {
             "machine": self.machine,
             "commit": self.a.commit,
             "scale": self.a.scale,
             "seed": self.a.seed,
             "seconds": round(time.monotonic() - self.started),
-            "peers": self.versions(),
+            "peers": self.versions,
             "raw_ways": {key: f"{t} threads x {b} MiB" for key, (t, b) in best.items()},
-            "cold": host.drop_caches(),
+            "cold": self.cold,
             "sections": results,
             "failures": self.failures,
         }
+        with open(self.a.json, "w") as file:
+            json.dump(result, file, indent=1)
 
     def seconds_for(self, section, remaining, share):
         """This section's part of the time that is left."""
         left = self.a.minutes * 60 * share - (time.monotonic() - self.started)
         return max(0, left) * section.weight / sum(s.weight for s in remaining)
 
-    def versions(self):
-        if not self.a.peers_python:
-            return {}
-        import subprocess
 
-        out = subprocess.run(
-            [self.a.peers_python, os.path.join(HERE, "peers.py"), "versions"], stdout=subprocess.PIPE, text=True
-        )
-        return json.loads(out.stdout) if out.returncode == 0 else {}
+def peer_versions(python):
+    if not python:
+        return {}
+    command = [python, os.path.join(HERE, "peers.py"), "versions"]
+    out = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    return json.loads(out.stdout) if out.returncode == 0 else {}
 
 
 def arguments():
@@ -274,14 +280,12 @@ def main():
     if host.free_bytes(a.dir) < (40 if a.peers_python else 16) * a.scale * host.GIB:
         sys.exit(f"bench: not enough room in {a.dir}; choose another --dir or a smaller --scale")
     try:
-        result = bench.run()
+        bench.run()
     finally:
         bench.forget()
-    with open(a.json, "w") as file:
-        json.dump(result, file, indent=1)
-    for failure in result["failures"]:
+    for failure in bench.failures:
         say(f"FAILED: {failure}")
-    sys.exit(1 if result["failures"] else 0)
+    sys.exit(1 if bench.failures else 0)
 
 
 if __name__ == "__main__":
