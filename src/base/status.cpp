@@ -56,10 +56,11 @@ const char* status_name(ckpt_status status) {
     CKPT_NAME(OK)
     CKPT_NAME(INVALID)
     CKPT_NAME(UNSUPPORTED)
-    CKPT_NAME(FORKED) CKPT_NAME(CANCELLED) CKPT_NAME(NOT_FOUND) CKPT_NAME(EXISTS) CKPT_NAME(GONE) CKPT_NAME(CORRUPT)
-        CKPT_NAME(FORMAT) CKPT_NAME(REVISION) CKPT_NAME(INCOMPLETE) CKPT_NAME(MISMATCH) CKPT_NAME(CONFLICT)
-            CKPT_NAME(FENCED) CKPT_NAME(ABORTED) CKPT_NAME(TIMEOUT) CKPT_NAME(COMMIT_UNKNOWN) CKPT_NAME(IO)
-                CKPT_NAME(NO_SPACE) CKPT_NAME(NOMEM) CKPT_NAME(INTERNAL)
+    CKPT_NAME(FORKED)
+    CKPT_NAME(CANCELLED) CKPT_NAME(NOT_FOUND) CKPT_NAME(EXISTS) CKPT_NAME(GONE) CKPT_NAME(CORRUPT) CKPT_NAME(FORMAT)
+        CKPT_NAME(REVISION) CKPT_NAME(INCOMPLETE) CKPT_NAME(MISMATCH) CKPT_NAME(CONFLICT) CKPT_NAME(FENCED)
+            CKPT_NAME(ABORTED) CKPT_NAME(TIMEOUT) CKPT_NAME(COMMIT_UNKNOWN) CKPT_NAME(IO) CKPT_NAME(NO_SPACE)
+                CKPT_NAME(NOMEM) CKPT_NAME(INTERNAL)
 #undef CKPT_NAME
                     default : return "UNKNOWN";
   }
@@ -82,6 +83,8 @@ static ckpt_status code_of_errno(int error) {
       return CKPT_IO;
   }
 }
+
+std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
 
 Status from_errno(int error, std::string_view action, std::string_view path) {
   char text[128];

@@ -70,6 +70,9 @@ const char* status_name(ckpt_status status);
 // printf-like text for messages.
 [[gnu::format(printf, 1, 2)]] std::string strprintf(const char* pattern, ...);
 
+// "name" in quotation marks, for messages. Kept out of the way of what goes well.
+[[gnu::cold]] std::string quoted(std::string_view name);
+
 // The status of a failed system call: NO_SPACE, NOT_FOUND, EXISTS, NOMEM or IO, with its text and the path as a fact.
 Status from_errno(int error, std::string_view action, std::string_view path);
 

@@ -14,6 +14,8 @@ class Mapping {
  public:
   // NOMEM.
   static Result<Mapping> make(uint64_t bytes);
+  // What make(bytes) takes: whole pages, and huge ones from half of one on.
+  static uint64_t size_for(uint64_t bytes);
   Mapping() = default;
   Mapping(Mapping&& other) noexcept : data_(other.data_), size_(other.size_) {
     other.data_ = nullptr;

@@ -2,16 +2,11 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "base/status.h"
 
 namespace ckpt::format {
 
 [[gnu::cold, gnu::noinline]] inline Status bad(std::string what) { return Status(CKPT_FORMAT, std::move(what)); }
-
-[[gnu::cold, gnu::noinline]] inline std::string quoted(std::string_view name) {
-  return "\"" + std::string(name) + "\"";
-}
 
 }  // namespace ckpt::format

@@ -8,14 +8,14 @@ namespace ckpt::format {
 // ---- rules ----
 
 // What an error shows of a name that may be long or unprintable.
-static std::string quoted(std::string_view name) {
+static std::string shown(std::string_view name) {
   std::string text = "\"";
   for (char c : name.substr(0, 60)) text += c >= 0x20 && c < 0x7f ? c : '?';
   return text + (name.size() > 60 ? "…\"" : "\"");
 }
 
 static Status refuse(std::string_view what, std::string_view name, const std::string& why) {
-  return Status(CKPT_INVALID, std::string(what) + " " + quoted(name) + ": " + why);
+  return Status(CKPT_INVALID, std::string(what) + " " + shown(name) + ": " + why);
 }
 
 static Status check_size(std::string_view what, std::string_view name, size_t limit) {

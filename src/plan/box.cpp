@@ -38,6 +38,13 @@ Shape contiguous_strides(const Shape& extent) {
   return strides;
 }
 
+bool is_contiguous(std::span<const uint64_t> extent, std::span<const uint64_t> strides) {
+  uint64_t expected = 1;
+  for (size_t i = extent.size(); i-- > 0; expected *= extent[i])
+    if (extent[i] != 1 && strides[i] != expected) return false;
+  return true;
+}
+
 namespace {
 
 // Cuts a range of a box into boxes, from the outermost dimension inwards: a partial first slice, full slices, a partial

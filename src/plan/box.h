@@ -22,6 +22,8 @@ std::vector<Box> boxes_of_range(const Box& outer, uint64_t first, uint64_t count
 
 // Row-major strides of a contiguous block of this extent, in elements.
 Shape contiguous_strides(const Shape& extent);
+// Whether a block of this extent with these strides is contiguous. The strides of extents of 1 do not matter.
+bool is_contiguous(std::span<const uint64_t> extent, std::span<const uint64_t> strides);
 
 // One contiguous run of elements: `source` and `target` are element positions.
 struct Run {

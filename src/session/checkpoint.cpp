@@ -70,10 +70,7 @@ Status Checkpoint::read_manifest(unsigned threads) {
   CKPT_ASSIGN(lock_, store_->lock_shared(key));
   CKPT_ASSIGN(auto file, store_->open(key));
   CKPT_ASSIGN(uint64_t hashed, index_size(*file));
-  // From half a huge page on, one fault for a whole one costs less than one for each of its pages.
-  constexpr uint64_t kHugePage = 2 << 20;
-  bool huge = file->size() >= kHugePage / 2 && file->size() < kHugePage;
-  CKPT_ASSIGN(bytes_, device::Mapping::make(huge ? kHugePage : file->size()));
+  CKPT_ASSIGN(bytes_, device::Mapping::make(file->size()));
   MutableBytes bytes = bytes_.bytes().first(file->size());
   if (bytes.size() < kPiece) CKPT_TRY(bytes_.populate(bytes.size(), 1));
   CKPT_ASSIGN(Digest digest, read_and_hash(*file, bytes, hashed, threads));

@@ -49,22 +49,13 @@ SaveMemory SaveTensor::memory() const {
   return {{.data = data, .dtype = moving.dtype, .strides = strides.dims, .ndim = extent.ndim}, extent};
 }
 
-static bool lies_in_one_piece(const RegionRequest& request) {
-  uint64_t expected = 1;
-  for (int i = request.memory_extent.ndim - 1; i >= 0 && request.bytes != 0; i--) {
-    if (request.memory_extent[i] != 1 && request.memory.strides[static_cast<size_t>(i)] != expected) return false;
-    expected *= request.memory_extent[i];
-  }
-  return true;
-}
-
 static uint64_t* put(uint64_t* at, std::span<const uint64_t> values) {
   return std::copy(values.begin(), values.end(), at);
 }
 
 const SaveTensor* keep_tensor(std::string_view name, const RegionRequest& request, const Replica& replica,
                               std::pmr::memory_resource* memory) {
-  bool contiguous = lies_in_one_piece(request);
+  bool contiguous = request.bytes == 0 || plan::is_contiguous(request.memory_extent.span(), request.memory.strides);
   const Region& region = request.region;
   int ndim = request.shape.ndim;
   size_t count =

@@ -19,10 +19,5 @@ struct RegionRequest {
 };
 // Checks a descriptor and the memory behind it, and fills a request that is as it was made. INVALID.
 Status read_desc(const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes, RegionRequest* request);
-inline Result<RegionRequest> read_desc(const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes) {
-  RegionRequest request;
-  CKPT_TRY(read_desc(desc, data, data_bytes, &request));
-  return request;
-}
 
 }  // namespace ckpt::session

@@ -10,8 +10,6 @@
 
 namespace ckpt::session {
 
-static std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
-
 Result<std::shared_ptr<Load>> Load::make(std::shared_ptr<Checkpoint> checkpoint, const Options& options) {
   std::shared_ptr<Load> load(new Load(std::move(checkpoint)));
   load->asked_.resize(load->checkpoint_->name_count());

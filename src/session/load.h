@@ -9,9 +9,9 @@
 
 #include "base/options.h"
 #include "session/checkpoint.h"
+#include "session/descriptor.h"
 #include "session/job.h"
 #include "session/load_plan.h"
-#include "session/descriptor.h"
 
 namespace ckpt::session {
 

@@ -12,18 +12,11 @@ uint64_t put_numbers(LoadPlan* plan, std::initializer_list<std::span<const uint6
   return at;
 }
 
-static bool row_major(std::span<const uint64_t> extent, const device::Memory& memory) {
-  uint64_t stride = 1;
-  for (size_t i = extent.size(); i-- > 0; stride *= extent[i])
-    if (extent[i] != 1 && memory.strides[i] != stride) return false;
-  return true;
-}
-
 static void add_box(LoadPlan* plan, uint32_t tensor, const Geometry& geometry, const Box& box,
                     const device::Memory& memory) {
   WantedBox wanted{memory.data, kNoNumbers, tensor, memory.dtype};
   size_t ndim = static_cast<size_t>(box.ndim());
-  if (!(box.extent == geometry.shape) || !row_major(box.extent.span(), memory))
+  if (!(box.extent == geometry.shape) || !plan::is_contiguous(box.extent.span(), memory.strides))
     wanted.numbers = put_numbers(plan, {box.offset.span(), box.extent.span(), {memory.strides.data(), ndim}});
   plan->boxes.push_back(wanted);
 }
@@ -35,7 +28,7 @@ void add_boxes(LoadPlan* plan, uint32_t tensor, const Geometry& geometry, const 
   if (count == 0) return;
   bool all = units.kind == RegionKind::kFlat
                  ? count == geometry.volume
-                 : units.kind == RegionKind::kWhole && row_major(geometry.shape.span(), memory);
+                 : units.kind == RegionKind::kWhole && plan::is_contiguous(geometry.shape.span(), memory.strides);
   if (all) {
     plan->boxes.push_back({memory.data, kNoNumbers, tensor, memory.dtype});
     return;

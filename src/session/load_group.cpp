@@ -1,6 +1,7 @@
 // Which chunks are read together, and how much of them may be in memory at a time.
 #include <algorithm>
 
+#include "device/arena.h"
 #include "session/chunk_io.h"
 #include "session/load_plan.h"
 
@@ -25,14 +26,15 @@ LoadLimits limits_of(const LoadPlan& plan, unsigned threads, uint64_t staging_by
     if (!raw && plan.segment_of(read).segment->filter() != 0) scratch = std::max<uint64_t>(scratch, chunk.raw_size());
   }
   limits.stored_bytes = std::max(limits.stored_bytes, kCachePiece);
-  uint64_t worker = mapping_bytes(limits.stored_bytes) + mapping_bytes(limits.raw_bytes) + scratch;
+  auto mapped = device::Mapping::size_for;
+  uint64_t worker = mapped(limits.stored_bytes) + mapped(limits.raw_bytes) + scratch;
   PipelineLimits& pipeline = limits.pipeline;
   pipeline.threads = threads;
   while (pipeline.threads > 1 && pipeline.threads * worker > staging_bytes / 2) pipeline.threads--;
   uint64_t left = staging_bytes - std::min(staging_bytes, pipeline.threads * worker);
-  pipeline.buffer_bytes = mapping_bytes(std::max(kMostRead, largest));
-  while (pipeline.buffer_bytes > (1 << 20) && left / pipeline.buffer_bytes < 2)
-    pipeline.buffer_bytes = mapping_bytes(pipeline.buffer_bytes / 2);
+  pipeline.buffer_bytes = mapped(std::max(kMostRead, largest));
+  for (uint64_t half; left / pipeline.buffer_bytes < 2; pipeline.buffer_bytes = half)
+    if (half = mapped(pipeline.buffer_bytes / 2); half == pipeline.buffer_bytes) break;
   pipeline.slots = static_cast<unsigned>(std::min<uint64_t>(kDepth, left / pipeline.buffer_bytes));
   return limits;
 }

@@ -39,7 +39,7 @@ Result<Bytes> map_tensor(const Checkpoint& checkpoint, std::string_view name, bo
   auto chunks = index.chunks_of(segments[0]);
   uint64_t end = chunks[0].offset();
   for (const fb::Chunk& chunk : chunks) {
-    if (chunk.stored_size() != chunk.raw_size() || chunk.offset() != end)
+    if (!stored_raw(chunk) || chunk.offset() != end)
       return not_in_one_piece(name, "it is compressed or not in one piece");
     end += chunk.stored_size();
   }

@@ -11,8 +11,6 @@
 
 namespace ckpt::session {
 
-inline std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
-
 // Two ranks that describe one thing in two ways. MISMATCH.
 Status disagree(const char* what, std::string_view name, const PartFile& a, const PartFile& b, std::string expected,
                 std::string found);

@@ -34,7 +34,8 @@ class PartWriter {
   struct BlockState {
     Phase phase = Phase::kUntouched;
     std::byte* buffer = nullptr;  // null: written from the caller's memory
-    Bytes data;                   // what to write, once it is ready
+    Bytes data{};                 // what to write, once it is ready
+    uint64_t offset = 0;          // its place in the file, once it is submitted
   };
 
   Status prepare();
@@ -45,9 +46,8 @@ class PartWriter {
   void stage(size_t index, std::byte* buffer, StageScratch& scratch);
   void encode(size_t index, std::byte* buffer, StageScratch& scratch);
   void settle(size_t index, const BlockState& state, bool staged);
-  Status submit(size_t index);
+  void submit(size_t index);
   void written(size_t index, Status status);
-  void release(std::byte* buffer);
   Status write_tail();
 
   Session& session_;
@@ -64,6 +64,7 @@ class PartWriter {
   device::Mapping arena_;
   unsigned threads_ = 1;
   uint64_t buffer_bytes_ = 0;
+  size_t buffer_count_ = 0;
   size_t reserve_ = 0;  // buffers that staging leaves to encoding
 
   std::mutex mutex_;
@@ -71,9 +72,7 @@ class PartWriter {
   Status error_;
   std::vector<std::byte*> free_;
   std::vector<BlockState> blocks_;
-  std::vector<uint64_t> offsets_;  // of blocks that have their place
   size_t next_stage_ = 0, next_encode_ = 0, next_submit_ = 0, staged_ = 0, in_flight_ = 0, written_ = 0;
-  size_t buffers_in_use_ = 0;
   uint64_t file_end_ = kAlign;
   std::unique_ptr<store::IoQueue> queue_;  // the last member: it goes first
 };
@@ -87,7 +86,6 @@ Status PartWriter::prepare() {
                                           settings_.compression, identity_.rank, !async_}));
   chunks_.resize(layout_.chunk_count);
   blocks_.resize(layout_.blocks.size());
-  offsets_.resize(layout_.blocks.size());
   stager_ = std::make_unique<BlockStager>(layout_, chunks_);
   job_.counters.bytes_total = layout_.data_bytes;
   job_.counters.chunk_count = layout_.chunk_count;
@@ -111,17 +109,17 @@ Status PartWriter::cut_arena(bool encodes) {
   size_t blocks = layout_.blocks.size();
   threads_ = static_cast<unsigned>(std::min<size_t>(settings_.threads, blocks));
   size_t most = std::max<size_t>(settings_.staging_bytes / buffer_bytes_, 1);
-  size_t count = std::min<size_t>(most, std::min<size_t>(blocks, threads_ + kDepth));
+  buffer_count_ = std::min<size_t>(most, std::min<size_t>(blocks, threads_ + kDepth));
   if (async_) {
     reserve_ = encodes ? std::clamp<size_t>(most / 2, 1, threads_ + kDepth) : 0;
-    count = std::min(most, blocks + reserve_);
+    buffer_count_ = std::min(most, blocks + reserve_);
   }
   uint64_t before = job_.elapsed_us();
-  CKPT_ASSIGN(arena_, session_.take_arena(count * buffer_bytes_));
-  if (async_) CKPT_TRY(arena_.populate(count * buffer_bytes_, threads_));
+  CKPT_ASSIGN(arena_, session_.take_arena(buffer_count_ * buffer_bytes_));
+  if (async_) CKPT_TRY(arena_.populate(buffer_count_ * buffer_bytes_, threads_));
   job_.counters.arena_us = job_.elapsed_us() - before;
   // The first buffers are taken first, so that a save that needs few of them touches few.
-  for (size_t i = count; i-- > 0;) free_.push_back(arena_.bytes().data() + i * buffer_bytes_);
+  for (size_t i = buffer_count_; i-- > 0;) free_.push_back(arena_.bytes().data() + i * buffer_bytes_);
   job_.counters.threads = threads_;
   if (blocks < 2) return Ok();
   CKPT_ASSIGN(queue_, session_.store().make_queue(kDepth));
@@ -156,7 +154,7 @@ Status PartWriter::work(const std::atomic<bool>& stop) {
       case Step::kWait:
         break;
       case Step::kSubmit:
-        CKPT_TRY(submit(block));
+        submit(block);
         break;
       case Step::kStage:
         stage(block, buffer, scratch);
@@ -178,12 +176,12 @@ PartWriter::Step PartWriter::next_step(size_t* block, std::byte** buffer) {
   auto take_buffer = [&] {
     *buffer = free_.back();
     free_.pop_back();
-    uint64_t in_use = ++buffers_in_use_ * buffer_bytes_;
+    uint64_t in_use = (buffer_count_ - free_.size()) * buffer_bytes_;
     if (in_use > job_.counters.staging_peak_bytes) job_.counters.staging_peak_bytes = in_use;
   };
   if (next_submit_ < count && blocks_[next_submit_].phase == Phase::kReady && in_flight_ < kDepth) {
     *block = next_submit_++;
-    offsets_[*block] = file_end_;
+    blocks_[*block].offset = file_end_;
     file_end_ += round_up(blocks_[*block].data.size(), kAlign);
     in_flight_++;
     return Step::kSubmit;
@@ -215,7 +213,7 @@ bool PartWriter::stays_in_place(size_t index) const {
 
 void PartWriter::stage(size_t index, std::byte* buffer, StageScratch& scratch) {
   const Block& block = layout_.blocks[index];
-  BlockState state{Phase::kReady, buffer, {}};
+  BlockState state{Phase::kReady, buffer};
   if (!buffer) {
     stager_->hash_in_place(block);
     state.data = stager_->source_of(block);
@@ -231,7 +229,10 @@ void PartWriter::stage(size_t index, std::byte* buffer, StageScratch& scratch) {
 void PartWriter::encode(size_t index, std::byte* buffer, StageScratch& scratch) {
   std::byte* copied = blocks_[index].buffer;
   Bytes data = stager_->encode_copy(layout_.blocks[index], copied, buffer, scratch);
-  release(copied);
+  {
+    std::lock_guard lock(mutex_);
+    free_.push_back(copied);
+  }
   settle(index, {Phase::kReady, buffer, data}, false);
 }
 
@@ -246,9 +247,9 @@ void PartWriter::settle(size_t index, const BlockState& state, bool staged) {
   changed_.notify_all();
 }
 
-Status PartWriter::submit(size_t index) {
+void PartWriter::submit(size_t index) {
   const Block& block = layout_.blocks[index];
-  uint64_t offset = offsets_[index];
+  uint64_t offset = blocks_[index].offset;
   for (size_t c = block.chunk_first; c < block.chunk_first + block.chunk_count; c++)
     chunks_[c] =
         fb::Chunk(offset + chunks_[c].offset(), chunks_[c].stored_size(), chunks_[c].raw_size(), chunks_[c].digest());
@@ -257,7 +258,6 @@ Status PartWriter::submit(size_t index) {
     queue_->write(*file_, offset, data, [this, index](Status status) { written(index, std::move(status)); });
   else
     written(index, file_->write_at(offset, data));
-  return Ok();
 }
 
 void PartWriter::written(size_t index, Status status) {
@@ -269,19 +269,12 @@ void PartWriter::written(size_t index, Status status) {
     job_.counters.bytes_done += raw;
     job_.counters.io_count++;
   }
-  release(blocks_[index].buffer);
   std::lock_guard lock(mutex_);
+  if (blocks_[index].buffer) free_.push_back(blocks_[index].buffer);
   in_flight_--;
   written_++;
   if (error_.ok()) error_ = std::move(status);
   changed_.notify_all();
-}
-
-void PartWriter::release(std::byte* buffer) {
-  if (!buffer) return;
-  std::lock_guard lock(mutex_);
-  free_.push_back(buffer);
-  buffers_in_use_--;
 }
 
 // ---- the end ----

@@ -11,11 +11,6 @@ namespace ckpt::session {
 
 static constexpr uint64_t kMinDirect = 65536;  // below, waiting costs more than the page cache
 
-uint64_t mapping_bytes(uint64_t bytes) {
-  constexpr uint64_t kHugePage = 2 << 20;
-  return round_up(bytes, bytes >= kHugePage ? kHugePage : kAlign);
-}
-
 namespace {
 
 class Pipeline {

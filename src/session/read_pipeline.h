@@ -37,8 +37,6 @@ struct PipelineLimits {
   unsigned slots = 0;         // reads in flight; 0: all are plain
   uint64_t buffer_bytes = 0;  // of a slot; reads that need more are plain
 };
-// The memory that a device::Mapping of so many bytes takes.
-uint64_t mapping_bytes(uint64_t bytes);
 
 // Returns when all is done, or after the first error; then nothing is in flight any more.
 Status run_pipeline(const store::Store& store, PipelineWork& work, size_t count, const PipelineLimits& limits,
