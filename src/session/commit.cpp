@@ -267,12 +267,19 @@ static Status lead_settle(Session& session, const SaveIdentity& identity, const 
   return Ok();
 }
 
+// What a tombstone in the slot is told as: such an attempt never will be committed.
+static bool is_closed(const Status& outcome) {
+  return outcome.code() == CKPT_ABORTED || outcome.code() == CKPT_EXISTS || outcome.code() == CKPT_FENCED;
+}
+
 // Rank 0 knows which ranks are missing: it gets to speak first.
 static constexpr int64_t kFollowerGraceMs = 2000;
 
 static Status follow_settle(Session& session, const SaveIdentity& identity, const SaveSettings& settings, Job& job) {
   for (Backoff backoff(settings.timeout_ms + kFollowerGraceMs);; backoff.sleep()) {
     Status outcome = read_outcome(session, identity.attempt);
+    // Rank 0 freed what was there when it gave up; our part may have come after that.
+    if (is_closed(outcome)) (void)session.store().remove(part_key(identity.attempt.directory, session.rank()), false);
     if (outcome.code() != CKPT_NOT_FOUND) return outcome;
     Status failure = job.check();
     if (failure.ok() && backoff.expired())
