@@ -1,8 +1,9 @@
-# What `cmake --install` puts where: header, libraries, tool, ckpt.pc, CMake package, documents. All can be moved.
+# What `cmake --install` puts where: headers, libraries, tool, ckpt.pc, CMake package, documents. All can be moved.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS ckpt_shared ckpt_static EXPORT ckptTargets)
-install(FILES include/ckpt.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES include/ckpt.h include/ckpt_tree.h include/ckpt_file.h bindings/cpp/ckpt.hpp bindings/cpp/ckpt_base.hpp
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 file(RELATIVE_PATH bin_to_lib /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_LIBDIR})
 if(TARGET ckpt_tool) # installed by src/cli
@@ -31,6 +32,7 @@ install(FILES ${PROJECT_BINARY_DIR}/ckptConfig.cmake ${PROJECT_BINARY_DIR}/ckptC
         DESTINATION ${package_dir})
 install(EXPORT ckptTargets NAMESPACE ckpt:: DESTINATION ${package_dir})
 
-install(FILES README.md CHANGELOG.md LICENSE schemas/FORMAT.md schemas/ckpt.fbs DESTINATION ${CMAKE_INSTALL_DOCDIR}
+install(FILES README.md CHANGELOG.md LICENSE schemas/FORMAT.md schemas/STATE_TREE.md schemas/ckpt.fbs
+        DESTINATION ${CMAKE_INSTALL_DOCDIR}
         OPTIONAL)
 install(DIRECTORY examples/c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)

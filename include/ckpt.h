@@ -53,9 +53,7 @@ extern "C" {
 
 /* "0.1.0" of the library that is loaded, which may be newer than this header. Static text. */
 CKPT_API const char *ckpt_version_string(void);
-
-/* major * 1000000 + minor * 1000 + patch of the library that is loaded. */
-CKPT_API int32_t ckpt_version_number(void);
+CKPT_API int32_t ckpt_version_number(void); /* of the same: major * 1000000 + minor * 1000 + patch */
 
 /* ---- status and error ------------------------------------------------------------------------------------- */
 
@@ -96,9 +94,7 @@ typedef struct ckpt_error ckpt_error; /* owned, immutable; may be read and freed
 CKPT_API const char *ckpt_status_name(ckpt_status status);
 
 CKPT_API ckpt_status ckpt_error_status(const ckpt_error *err); /* CKPT_OK for NULL */
-
-/* One line: what, where, expected, found. "" for NULL. */
-CKPT_API const char *ckpt_error_message(const ckpt_error *err);
+CKPT_API const char *ckpt_error_message(const ckpt_error *err); /* one line: what, where, found; "" for NULL */
 
 /* One fact of the error by key: "path", "part", "tensor", "rank", "ranks", "offset", "expected", "found".
  * NULL where the error has no such fact. */
@@ -347,8 +343,7 @@ CKPT_API ckpt_status ckpt_save_add_alias(ckpt_save *save, const char *name, cons
 CKPT_API ckpt_status ckpt_save_set_attr(ckpt_save *save, const char *tensor, const char *key, const char *value,
                                         ckpt_error **err);
 
-/* The id that the checkpoint will have when it is committed. */
-CKPT_API const char *ckpt_save_id(const ckpt_save *save);
+CKPT_API const char *ckpt_save_id(const ckpt_save *save); /* the id that the checkpoint will have once committed */
 
 /* Saves and returns when the outcome is known (or, with wait=0 on ranks other than 0, when this rank's part is
  * durable). OK on rank 0 means that the checkpoint is durable, complete and committed.
@@ -393,6 +388,9 @@ CKPT_API ckpt_status ckpt_reader_tensor_at(const ckpt_reader *reader, uint64_t i
                                            ckpt_error **err);
 CKPT_API ckpt_status ckpt_reader_tensor_find(const ckpt_reader *reader, const char *name, ckpt_tensor_info *out,
                                              ckpt_error **err);
+/* The view that alias `name` is of its target, as ckpt_save_add_alias takes it, always with strides. NOT_FOUND. */
+CKPT_API ckpt_status ckpt_reader_alias_find(const ckpt_reader *reader, const char *name, ckpt_tensor_desc *view,
+                                            ckpt_error **err);
 
 /* Where a tensor's bytes lie, for tools. A segment is a box of the tensor, or a flat range of it (ndim -1). */
 typedef struct ckpt_segment_info {
@@ -443,8 +441,7 @@ CKPT_API ckpt_status ckpt_reader_part_at(const ckpt_reader *reader, uint32_t ind
 CKPT_API uint64_t ckpt_reader_attr_count(const ckpt_reader *reader, const char *tensor);
 CKPT_API ckpt_status ckpt_reader_attr_at(const ckpt_reader *reader, const char *tensor, uint64_t index,
                                          const char **key, const char **value, ckpt_error **err);
-/* NULL where there is none. */
-CKPT_API const char *ckpt_reader_attr(const ckpt_reader *reader, const char *tensor, const char *key);
+CKPT_API const char *ckpt_reader_attr(const ckpt_reader *reader, const char *tensor, const char *key); /* or NULL */
 
 /* A read-only view of a whole tensor without a copy, where its bytes are stored raw and in one piece; else
  * UNSUPPORTED. The view lives as long as the reader. Checksums are verified first unless option verify=0.
@@ -511,7 +508,6 @@ enum {
   CKPT_JOB_FAILED = 6,
   CKPT_JOB_CANCELLED = 7
 };
-
 CKPT_API int32_t ckpt_job_state(const ckpt_job *job);
 
 /* Waits until the job's state is at least `state` or final. timeout_ms < 0: as long as it takes. Returns OK when it was
@@ -580,17 +576,21 @@ CKPT_API void ckpt_report_free(ckpt_report *report);
 
 /* ---- other people's files --------------------------------------------------------------------------------- */
 
-/* Saves a safetensors file, or a Hugging Face set (a directory or its model.safetensors.index.json), as a checkpoint
- * of its own run (default "import"), so that a running trainer is not fenced. The file split and the metadata are
- * kept as attributes for ckpt_export. `info` (nullable) receives the result.
- * The files are mapped: one that somebody truncates meanwhile can end the process with SIGBUS.
- * Options: run, on_existing, compression, threads. Statuses: NOT_FOUND, FORMAT, EXISTS, IO, NO_SPACE. */
+/* Saves a PyTorch .pt, an hfai directory of PART_*.pt, a safetensors file, or a Hugging Face set (a directory or its
+ * index.json) as a checkpoint of its own run (default "import"), so that a running trainer is not fenced. The content
+ * decides what it is. A .pt becomes tensors, aliases and a state tree (ckpt_tree.h), and runs no code; of safetensors
+ * the file split and the metadata are kept as attributes for ckpt_export. `info` (nullable) receives the result.
+ * The files are mapped: one that somebody truncates meanwhile can end the process with SIGBUS. Options: run, verify,
+ * on_existing, compression, threads. Statuses: NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, EXISTS, IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_import(const ckpt_store *store, const char *path, const char *label, int64_t step,
                                  const ckpt_options *options, ckpt_checkpoint_info *info, ckpt_error **err);
 
-/* Writes the tensors as safetensors to `path`: one file, or a directory with the split that was imported. Never
- * overwrites. Objects are not representable there and are left out.
- * Options: threads. Statuses: EXISTS, UNSUPPORTED (a dtype safetensors lacks), CORRUPT, IO, NO_SPACE. */
+/* Writes the checkpoint to `path`, which must not exist, in what option format says (auto: by the ending of `path`):
+ * "safetensors": its tensors, in one file or in a directory with the split that was imported; "pt": its main tree as
+ * torch.save does, for torch.load(weights_only=True); "hfai": that in `shards` files PART_nnn.pt, as hfai's load takes
+ * them. What has no place there (other objects, tensors outside the tree) is left out. Options: format, shards, opaque,
+ * threads. Statuses: EXISTS, UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is not
+ * {"model": ...}), FORMAT (a tree that does not fit the checkpoint), CORRUPT, IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_export(const ckpt_reader *reader, const char *path, const ckpt_options *options,
                                  ckpt_error **err);
 

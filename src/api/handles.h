@@ -3,13 +3,17 @@
 
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "base/options.h"
 #include "base/process.h"
 #include "base/status.h"
 #include "ckpt.h"
+#include "ckpt_tree.h"
+#include "format/tree.h"
 #include "session/checkpoint.h"
 #include "session/job.h"
 #include "session/load.h"
@@ -106,4 +110,9 @@ struct ckpt_load : ckpt::api::Owned {
 };
 struct ckpt_job : ckpt::api::Owned {
   std::shared_ptr<ckpt::session::Job> job;
+};
+struct ckpt_tree : ckpt::api::Owned {
+  ckpt::format::Tree tree;
+  mutable std::mutex mutex;  // of `json`, which const calls make
+  mutable std::optional<std::string> json;
 };

@@ -106,6 +106,32 @@ ckpt_status ckpt_reader_tensor_find(const ckpt_reader* reader, const char* name,
   });
 }
 
+ckpt_status ckpt_reader_alias_find(const ckpt_reader* reader, const char* name, ckpt_tensor_desc* view,
+                                   ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(reader));
+    if (!name) return null_status("name");
+    const auto named = reader->checkpoint->find(name);
+    if (!named.alias) return no_such("alias", name);
+    const format::Index& index = reader->checkpoint->index();
+    ckpt_tensor_desc desc{};
+    desc.dtype = named.tensor->dtype();
+    desc.flags = CKPT_TENSOR_STRIDED;
+    const bool is_view = named.alias->is_view();
+    const auto extents =
+        is_view ? index.numbers.subspan(named.alias->view() + 1, named.alias->ndim()) : index.extents_of(*named.tensor);
+    desc.ndim = static_cast<int32_t>(extents.size());
+    if (is_view) desc.flat_offset = static_cast<int64_t>(index.numbers[named.alias->view()]);
+    uint64_t stride = 1;
+    for (size_t i = extents.size(); i-- > 0; stride *= std::max<uint64_t>(extents[i], 1)) {
+      desc.shape[i] = static_cast<int64_t>(extents[i]);
+      desc.strides[i] =
+          static_cast<int64_t>(is_view ? index.numbers[named.alias->view() + 1 + extents.size() + i] : stride);
+    }
+    return put_info(desc, view);
+  });
+}
+
 ckpt_status ckpt_reader_segment_at(const ckpt_reader* reader, const char* tensor, uint32_t number,
                                    ckpt_segment_info* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {

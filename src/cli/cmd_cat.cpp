@@ -1,4 +1,4 @@
-// ckpt cat: the numbers of a tensor, or the bytes of an object.
+// ckpt cat: the numbers of a tensor, a state tree, or the bytes of an object.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -15,6 +15,7 @@
 #include "cli/numbers.h"
 #include "cli/tensor_source.h"
 #include "cli/text.h"
+#include "cli/tree_text.h"
 
 namespace cli {
 namespace {
@@ -25,20 +26,24 @@ struct Args : Common {
   bool full = false, raw = false;
 };
 
-constexpr Words kWords = {"cat", "print a tensor's numbers or an object's bytes",
-                          "Prints the elements of a tensor, every numeric dtype decoded, bf16 and float8 included. "
-                          "More than 1000 elements are\n"
-                          "summarised by the edges of each dimension, and only those are read, unless --full is given. "
-                          "--box takes slices as in\n"
-                          "Python: \"0:2,3:5\", \":\", \"-3:\" (write --box=-3: when it starts with a minus), \"7\" "
-                          "(that index, the dimension stays);\n"
-                          "dimensions not named are whole. What is read is checked against its checksums.",
-                          "  ckpt cat /data/run7 layer.0.weight\n"
-                          "  ckpt cat /data/run7 layer.0.weight --box 0:2,3:5 --full\n"
-                          "  ckpt cat /data/run7@step:100 layer.0.weight --as f32 --npy weight.npy\n"
-                          "  ckpt cat /data/run7 layer.0.weight --raw > weight.bin\n"
-                          "  ckpt cat /data/run7 --object rng --rank 3 > rng.bin\n",
-                          "0 printed, 2 error"};
+constexpr Words kWords = {
+    "cat", "print a tensor's numbers, a state tree or an object's bytes",
+    "Prints the elements of a tensor, every numeric dtype decoded, bf16 and float8 included. "
+    "More than 1000 elements are\n"
+    "summarised by the edges of each dimension, and only those are read, unless --full is given. "
+    "--box takes slices as in\n"
+    "Python: \"0:2,3:5\", \":\", \"-3:\" (write --box=-3: when it starts with a minus), \"7\" "
+    "(that index, the dimension stays);\n"
+    "dimensions not named are whole. What is read is checked against its checksums.\n"
+    "Where a state tree has the name, and no tensor, its JSON is printed: laid out for people, or "
+    "as it is with --json.",
+    "  ckpt cat /data/run7 layer.0.weight\n"
+    "  ckpt cat /data/run7 layer.0.weight --box 0:2,3:5 --full\n"
+    "  ckpt cat /data/run7@step:100 layer.0.weight --as f32 --npy weight.npy\n"
+    "  ckpt cat /data/run7 layer.0.weight --raw > weight.bin\n"
+    "  ckpt cat /data/run7 state --json | jq .epoch\n"
+    "  ckpt cat /data/run7 --object rng --rank 3 > rng.bin\n",
+    "0 printed, 2 error"};
 
 Error write_failed(const std::string& path) { return {CKPT_IO, "cannot write " + path + ": " + std::strerror(errno)}; }
 
@@ -150,6 +155,27 @@ Error cat_tensor(const Args& args, const ckpt_reader* reader, const ckpt_options
   return args.full ? print_all(source, box) : print_some(source, box, true);
 }
 
+// Whether `name` is that of a state tree and not that of a tensor.
+bool names_tree(const ckpt_reader* reader, const std::string& name) {
+  auto tensor = sized<ckpt_tensor_info>();
+  if (!call(ckpt_reader_tensor_find, reader, name.c_str(), &tensor)) return false;
+  auto object = sized<ckpt_object_info>();
+  if (call(ckpt_reader_object_find, reader, name.c_str(), 0u, &object)) return false;
+  return object.scope == CKPT_OBJECT_SHARED && std::string_view(object.media_type) == CKPT_TREE_MEDIA_TYPE;
+}
+
+Error cat_tree(const Args& args, const ckpt_reader* reader) {
+  if (!args.box.empty() || !args.npy.empty() || !args.as.empty() || args.raw || args.full)
+    return invalid(args.tensor + " is a state tree: --box, --full, --npy, --as and --raw are for tensors");
+  Tree tree;
+  CLI_TRY(call(ckpt_reader_tree, reader, args.tensor.c_str(), tree.out()));
+  const char* json = nullptr;
+  uint64_t size = 0;
+  CLI_TRY(call(ckpt_tree_json, tree, &json, &size));
+  print(args.json ? std::string(json, size) : indented_json({json, size}));
+  return {};
+}
+
 bool is_plain_text(const std::string& text) {
   return std::none_of(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' && c != '\r') || c == 0x7f;
@@ -178,7 +204,10 @@ Error run(const Args& args) {
   CLI_TRY(make_options(args, &options));
   Opened opened;
   CLI_TRY(open_checkpoint(args.checkpoint, args, options, &opened));
-  return args.object.empty() ? cat_tensor(args, opened.reader, options) : cat_object(args, opened.reader, options);
+  if (!args.object.empty()) return cat_object(args, opened.reader, options);
+  if (names_tree(opened.reader, args.tensor)) return cat_tree(args, opened.reader);
+  if (args.json) return invalid(args.tensor + " is no state tree, and only that is JSON");
+  return cat_tensor(args, opened.reader, options);
 }
 
 }  // namespace
@@ -187,7 +216,7 @@ void add_cat(CLI::App& app, Run& chosen) {
   auto args = std::make_shared<Args>();
   CLI::App* command = add_command(app, kWords, args.get(), false);
   command->add_option("CHECKPOINT", args->checkpoint, kCheckpointHelp)->required();
-  auto* tensor = command->add_option("TENSOR", args->tensor, "the name of a tensor or an alias");
+  auto* tensor = command->add_option("TENSOR", args->tensor, "the name of a tensor, an alias or a state tree");
   command->add_option("--box", args->box, "slices, one for each dimension")->type_name("SLICES")->needs(tensor);
   auto* full = command->add_flag("--full", args->full, "print every element")->needs(tensor);
   auto* npy =
@@ -198,6 +227,7 @@ void add_cat(CLI::App& app, Run& chosen) {
       ->excludes(npy)
       ->excludes(full);
   auto* object = command->add_option("--object", args->object, "an object instead of a tensor")->type_name("NAME");
+  command->add_flag("--json", args->json, "print a state tree's JSON as it is")->needs(tensor);
   command->add_option("--rank", args->rank, "whose object, where each rank has its own")->needs(object);
   command->callback([args, &chosen] { chosen = [args](int*) { return run(*args); }; });
 }

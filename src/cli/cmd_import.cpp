@@ -1,4 +1,4 @@
-// ckpt import: a safetensors file or set as a checkpoint.
+// ckpt import: a .pt, a safetensors file or set, or an hfai directory as a checkpoint.
 #include <memory>
 
 #include <fmt/format.h>
@@ -14,13 +14,16 @@ struct Args : Common {
   int64_t step = -1;
 };
 
-constexpr Words kWords = {"import", "save a safetensors file as a checkpoint",
-                          "Saves a safetensors file, or a Hugging Face set (its directory or its "
-                          "model.safetensors.index.json), as a checkpoint\n"
-                          "of run \"import\", so that a trainer that writes to the same store is left alone. Metadata "
-                          "and the split into files\n"
-                          "are kept for ckpt export. The store is made if it is not there.",
+constexpr Words kWords = {"import", "save a .pt or safetensors file as a checkpoint",
+                          "Saves a PyTorch .pt file, a safetensors file, a Hugging Face set (its directory or its "
+                          "model.safetensors.index.json)\n"
+                          "or an hfai directory of PART_*.pt as a checkpoint of run \"import\", so that a trainer that "
+                          "writes to the same store is\n"
+                          "left alone. The content decides, not the name; a .pt is read without running what it says. "
+                          "Metadata and the split\n"
+                          "into files are kept for ckpt export. The store is made if it is not there.",
                           "  ckpt import model.safetensors /data/run7 --label pretrained\n"
+                          "  ckpt import epoch9.pt /data/run7 --label epoch9\n"
                           "  ckpt import ./Llama-3-8B /data/models --label llama3-8b -o compression=auto\n"
                           "  ckpt info /data/models@label:llama3-8b\n",
                           "0 saved and durable, 2 error"};
@@ -45,7 +48,7 @@ Error run(const Args& args) {
 void add_import(CLI::App& app, Run& chosen) {
   auto args = std::make_shared<Args>();
   CLI::App* command = add_command(app, kWords, args.get(), true);
-  command->add_option("FILE", args->file, "a .safetensors file, a directory or an index.json")->required();
+  command->add_option("FILE", args->file, "a .pt or .safetensors file, a directory or an index.json")->required();
   command->add_option("STORE", args->store, "the store to save into")->required();
   command->add_option("--label", args->label, "the checkpoint's label: 1-200 of A-Z a-z 0-9 . _ = + -")->required();
   command->add_option("--step", args->step, "the checkpoint's step")->check(CLI::NonNegativeNumber);

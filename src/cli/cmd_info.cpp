@@ -1,4 +1,4 @@
-// ckpt info: what one checkpoint is and holds. Reads the manifest only.
+// ckpt info: what one checkpoint is and holds. Reads the manifest, and state trees.
 #include <fnmatch.h>
 
 #include <ctime>
@@ -7,24 +7,28 @@
 #include <fmt/format.h>
 
 #include "cli/command.h"
+#include "cli/foreign.h"
 #include "cli/numbers.h"
 #include "cli/table.h"
+#include "cli/tree_text.h"
 
 namespace cli {
 namespace {
 
 struct Args : Common {
   std::string checkpoint, pattern;
-  bool segments = false;
+  bool segments = false, all = false;
 };
 
 constexpr Words kWords = {
     "info", "show what a checkpoint holds",
-    "Shows who wrote the checkpoint and when, its tensors, aliases, objects and attributes. Only the manifest is read\n"
-    "and checked; ckpt verify checks the data. With --segments also where each tensor's bytes lie in the parts.",
+    "Shows who wrote the checkpoint and when, its tensors, aliases, objects and attributes, and its state tree in\n"
+    "outline. Only the manifest and the tree are read and checked; ckpt verify checks the data. With --segments also\n"
+    "where each tensor's bytes lie in the parts. Of a file (.pt, .safetensors) it shows the same without a store.",
     "  ckpt info /data/run7\n"
     "  ckpt info /data/run7/step-100.7.1 --tensors 'model.*.weight'\n"
-    "  ckpt info /data/run7@label:step-100 --json\n",
+    "  ckpt info /data/run7@label:step-100 --json\n"
+    "  ckpt info model.pt\n",
     "0 shown, 2 error"};
 
 std::string time_text(uint64_t unix_ms) {
@@ -134,6 +138,25 @@ Error attrs_text(const ckpt_reader* reader, const std::vector<ckpt_tensor_info>&
   for (const ckpt_tensor_info& tensor : tensors) CLI_TRY(add(tensor.name));
   if (!table.empty()) *out += "\n" + table.render(terminal_width());
   return {};
+}
+
+std::string tensor_text(const ckpt_reader* reader, std::string_view name) {
+  auto tensor = sized<ckpt_tensor_info>();
+  if (call(ckpt_reader_tensor_find, reader, std::string(name).c_str(), &tensor)) return "";
+  return dtype_text(tensor.dtype) + " " + shape_text(shape_of(tensor));
+}
+
+// A damaged tree is told of and takes nothing from the rest.
+void trees_text(const ckpt_reader* reader, const std::vector<ckpt_object_info>& objects, uint64_t lines,
+                std::string* out) {
+  for (const ckpt_object_info& object : objects) {
+    if (object.scope != CKPT_OBJECT_SHARED || std::string_view(object.media_type) != CKPT_TREE_MEDIA_TYPE) continue;
+    *out += "\n" + escaped(object.name) + ": ";
+    Tree tree;
+    Error error = call(ckpt_reader_tree, reader, object.name, tree.out());
+    if (!error) error = outline(tree, [&](std::string_view name) { return tensor_text(reader, name); }, lines, out);
+    if (error) *out += "cannot be read: " + escaped(error.message()) + "\n";
+  }
 }
 
 std::string region_text(const ckpt_segment_info& segment) {
@@ -248,6 +271,10 @@ Error print_as_json(const Args& args, const Opened& opened, const std::vector<ck
 }
 
 Error run(const Args& args) {
+  if (is_foreign_file(args.checkpoint)) {
+    if (args.segments) return invalid("--segments is for checkpoints: " + args.checkpoint + " is a file");
+    return show_foreign({args.checkpoint, args.pattern, args.all ? UINT64_MAX : kOutlineLines}, args);
+  }
   Options options;
   CLI_TRY(make_options(args, &options));
   Opened opened;
@@ -260,6 +287,7 @@ Error run(const Args& args) {
   std::string text = identity_text(opened.info) + tensors_text(tensors);
   if (args.segments) CLI_TRY(segments_text(opened.reader, tensors, &text));
   text += objects_text(objects);
+  if (args.pattern.empty()) trees_text(opened.reader, objects, args.all ? UINT64_MAX : kOutlineLines, &text);
   CLI_TRY(attrs_text(opened.reader, tensors, &text));
   print(text);
   return {};
@@ -275,6 +303,7 @@ void add_info(CLI::App& app, Run& chosen) {
       ->add_option("--tensors", args->pattern, "only tensors whose names match: * ? [a-z]; * also matches '.' and '/'")
       ->type_name("PATTERN");
   command->add_flag("--segments", args->segments, "where the tensors' bytes lie in the parts");
+  command->add_flag("--all", args->all, "the whole state tree, however long");
   command->callback([args, &chosen] { chosen = [args](int*) { return run(*args); }; });
 }
 

@@ -38,9 +38,11 @@ Status call(F&& function) {
 Options options_for(const ckpt_options* given, std::string_view user);
 
 // ---- attributes of the checkpoint ----
-inline constexpr const char* kFilesAttr = "safetensors.files";  // ["a.safetensors", …]
-inline constexpr const char* kIndexAttr = "safetensors.index";  // the index's "metadata", {} where it had none
-inline constexpr const char* kOrderAttr = "safetensors.order";  // tensors by their data, where not the usual order
+inline constexpr const char* kFormatAttr = "import.format";        // "pt", "pt-legacy"
+inline constexpr const char* kUncheckedAttr = "import.unchecked";  // zip entries that the file has no CRC-32 of
+inline constexpr const char* kFilesAttr = "safetensors.files";     // ["a.safetensors", …]
+inline constexpr const char* kIndexAttr = "safetensors.index";     // the index's "metadata", {} where it had none
+inline constexpr const char* kOrderAttr = "safetensors.order";     // tensors by their data, where not the usual order
 inline constexpr const char* kMetadataAttr = "safetensors.metadata";  // __metadata__ of the file; of many: key + ".N"
 // ---- of a tensor, where there are several files ----
 inline constexpr const char* kFileAttr = "safetensors.file";  // position in safetensors.files

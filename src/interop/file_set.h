@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "interop/json_text.h"
+#include "interop/json.h"
 
 namespace ckpt::interop {
 

@@ -133,6 +133,17 @@ Status OutputFile::write(Bytes data) {
   return Ok();
 }
 
+Status OutputFile::patch(uint64_t offset, Bytes data) {
+  while (!data.empty()) {
+    const ssize_t written = ::pwrite(fd_, data.data(), data.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return from_errno(errno, "write", path_);
+    data = data.subspan(static_cast<size_t>(written));
+    offset += static_cast<uint64_t>(written);
+  }
+  return Ok();
+}
+
 Status OutputFile::sync() {
   if (::fsync(fd_) != 0) return from_errno(errno, "sync", path_);
   // Some file systems tell of a failed write only here.

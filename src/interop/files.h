@@ -37,6 +37,8 @@ class OutputFile {
   // Takes the room at once, where the file system can: NO_SPACE now rather than later.
   Status reserve(uint64_t size);
   Status write(Bytes data);
+  // Replaces bytes that were written before.
+  Status patch(uint64_t offset, Bytes data);
   // Durable; the file stays.
   Status sync();
 

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "interop/json_text.h"
+#include "interop/json.h"
 
 namespace ckpt::interop {
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Holds include/ckpt.h, src/ckpt.map and the built library together.
+"""Holds the headers in include/, src/ckpt.map and the built library together.
 
-  abi_test.py symbols    functions of the header = those of the map = those the library exports; SONAME
-  abi_test.py dialects   the header compiles alone, C99 to C++20, without a warning, twice, in two files of one program
+  abi_test.py symbols    functions of the headers = those of the map = those the library exports; SONAME
+  abi_test.py dialects   each header compiles alone, C99 to C++20, without a warning, twice, in two files of one program
   abi_test.py layout     sizes and offsets of every public struct and all constants are those in layout.txt
   abi_test.py record     writes layout.txt (fields are only ever appended: look at the diff)
 
@@ -17,15 +17,16 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADER = ROOT / "include" / "ckpt.h"
+HEADERS = [ROOT / "include" / name for name in ("ckpt.h", "ckpt_tree.h", "ckpt_file.h")]
 LAYOUT = Path(__file__).with_name("layout.txt")
 CC = os.environ.get("CC", "cc")
 CXX = os.environ.get("CXX", "c++")
-STRICT = ["-pedantic", "-Wall", "-Wextra", "-Werror", f"-I{HEADER.parent}"]
+STRICT = ["-pedantic", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}"]
 
 
 def header_text():
-    return re.sub(r"/\*.*?\*/", " ", HEADER.read_text(), flags=re.S)
+    text = "\n".join(header.read_text() for header in HEADERS)
+    return re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
 
 
 def header_functions():
@@ -60,15 +61,18 @@ def compare(what_a, a, what_b, b):
 
 
 def check_symbols():
+    unlisted = {path.name for path in (ROOT / "include").glob("*.h")} ^ {header.name for header in HEADERS}
+    if unlisted:
+        sys.exit(f"headers that are not checked, or not there: {sorted(unlisted)}")
     library = os.environ["CKPT_LIBRARY"]
     header = header_functions()
-    problems = compare("ckpt.h", header, "ckpt.map", map_functions())
-    problems += compare("ckpt.h", header, "the library's exports", library_functions(library))
+    problems = compare("the headers", header, "ckpt.map", map_functions())
+    problems += compare("the headers", header, "the library's exports", library_functions(library))
     soname = re.search(r"SONAME.*\[(.*)\]", run("readelf", "-d", library))
     if not soname or soname.group(1) != "libckpt.so.0":
         problems.append(f"SONAME: expected libckpt.so.0, found {soname and soname.group(1)}")
-    if len(header) < 50:
-        problems.append(f"only {len(header)} functions found in ckpt.h")
+    if len(header) < 90:
+        problems.append(f"only {len(header)} functions found in the headers")
     return problems
 
 
@@ -76,17 +80,18 @@ def check_dialects():
     dialects = [(CC, "c", s) for s in ("c99", "c11", "c17")]
     dialects += [(CXX, "c++", s) for s in ("c++11", "c++14", "c++17", "c++20")]
     with tempfile.TemporaryDirectory() as folder:
-        for compiler, language, standard in dialects:
-            compile_twice(Path(folder), compiler, language, standard)
+        for header in HEADERS:
+            for compiler, language, standard in dialects:
+                compile_twice(Path(folder), header.name, compiler, language, standard)
     return []
 
 
-def compile_twice(folder, compiler, language, standard):
+def compile_twice(folder, header, compiler, language, standard):
     """Two files that include the header twice each make one program: no definition in it may collide."""
     flags = STRICT + [f"-std={standard}"]
     if language == "c":
         flags.append("-Wstrict-prototypes")
-    text = '#include "ckpt.h"\n#include "ckpt.h"\n'
+    text = f'#include "{header}"\n#include "{header}"\n'
     objects = []
     for name, body in (("one", "int one(void);\nint one(void) { return CKPT_OK; }\n"),
                        ("two", "int main(void) { return (int)sizeof(ckpt_finding) == 0; }\n")):
@@ -104,7 +109,8 @@ def declarators(declaration):
 
 def layout_program():
     text = header_text()
-    lines = ["#include <stdio.h>", "#include <stddef.h>", '#include "ckpt.h"', "int main(void) {"]
+    lines = ["#include <stdio.h>", "#include <stddef.h>"]
+    lines += [f'#include "{header.name}"' for header in HEADERS] + ["int main(void) {"]
     for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\}", text, flags=re.S):
         lines.append(f'  printf("struct {name} %zu\\n", sizeof({name}));')
         for declaration in filter(str.strip, body.split(";")):
@@ -124,13 +130,13 @@ def layout():
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder) / "layout.c", Path(folder) / "layout"
         source.write_text(layout_program())
-        run(CC, "-std=c99", f"-I{HEADER.parent}", source, "-o", program)
+        run(CC, "-std=c99", f"-I{ROOT / 'include'}", source, "-o", program)
         return run(program)
 
 
 def check_layout():
     recorded, found = LAYOUT.read_text().splitlines(), layout().splitlines()
-    problems = list(difflib.unified_diff(recorded, found, "layout.txt", "ckpt.h", lineterm=""))
+    problems = list(difflib.unified_diff(recorded, found, "layout.txt", "the headers", lineterm=""))
     return problems + ["meant? then run tests/abi/abi_test.py record"] if problems else []
 
 

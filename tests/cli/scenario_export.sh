@@ -24,3 +24,16 @@ expect 2 import a.safetensors store --label 'bad label'; complains '^ckpt: '
 expect 2 import a.safetensors store
 head -c 20 a.safetensors >torn.safetensors
 expect 2 import torn.safetensors store --label torn; complains '^ckpt: '
+
+# As .pt: the format is told by the ending or said, and a file comes back byte for byte.
+expect 0 export store@label:again out.pt -o run=main; says "^exported"; is_quiet
+python3 -m zipfile -t out.pt >/dev/null || fail "out.pt is no zip"
+expect 0 import out.pt store --label pt -o run=main
+expect 0 export store@label:pt same --format pt -o run=main; is_quiet  # the tree is not left out
+cmp out.pt same || fail "the exports of one state differ"
+expect 2 export store@label:pt out.pt -o run=main; complains 'out.pt exists'
+expect 0 export store@label:pt as.safetensors -o run=main; complains '1 objects have no place in safetensors'
+expect 2 export store@label:pt parts --format hfai --shards 2 -o run=main; complains '"model"'
+expect 2 export store@label:pt parts --format zip -o run=main; complains 'format'
+expect 2 export store@label:pt two.pt --shards 2 -o run=main; complains 'shards'
+[ ! -e parts ] && [ ! -e two.pt ] || fail "a refused export left something"

@@ -42,7 +42,8 @@ case $step in
     for file in include/ckpt.h bin/ckpt share/doc/ckpt/LICENSE; do
       [[ -e $prefix/$file ]] || fail "$file is not installed"
     done
-    [[ $(find "$prefix/include" -type f | wc -l) == 1 ]] || fail "more than one header is installed"
+    headers=$(find "$prefix/include" -type f -printf '%P\n' | sort | paste -sd ' ')
+    [[ $headers == 'ckpt.h ckpt.hpp ckpt_base.hpp ckpt_file.h ckpt_tree.h' ]] || fail "installed headers: $headers"
     "$prefix/bin/ckpt" --version
     if grep -rIl --include='*.pc' --include='*.cmake' -e "$build" -e "$source" "$prefix"; then
       fail "a path of the build is installed"

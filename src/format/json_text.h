@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 
-namespace ckpt::interop {
+namespace ckpt::format {
 
 // What a document consists of, in order. What a reader does not override is refused.
 class JsonEvents {
@@ -23,16 +23,24 @@ class JsonEvents {
   virtual Status key(std::string) { return Ok(); }
   virtual Status string(std::string) { return unexpected("a string"); }
   virtual Status number(uint64_t) { return unexpected("a number"); }
-  // null, true, false, and numbers that are not unsigned integers, as they are written.
+  // What is neither of these, as it is written; a reader that wants it as a value overrides one of the five below.
   virtual Status other(std::string_view text) { return unexpected(text); }
+  virtual Status null() { return other("null"); }
+  virtual Status boolean(bool value) { return other(value ? "true" : "false"); }
+  virtual Status negative(int64_t value) { return other(std::to_string(value)); }
+  virtual Status big_integer(std::string_view digits) { return other(digits); }  // fits neither uint64_t nor int64_t
+  virtual Status real(double, std::string_view text) { return other(text); }     // finite
 
  protected:
   // FORMAT; a reader that knows where it stands overrides it.
   virtual Status unexpected(std::string_view what) const;
 };
 
-// FORMAT where `text` is not one JSON document, else the first error that the reader of events returned.
-Status parse_json(std::string_view text, JsonEvents& events);
+inline constexpr int kMaxJsonDepth = 32;
+
+// FORMAT where `text` is not one JSON document or has more than `max_depth` containers inside each other, else the
+// first error that the reader of events returned.
+Status parse_json(std::string_view text, JsonEvents& events, int max_depth = kMaxJsonDepth);
 
 // "text" with quotes and escapes, as serde_json and nlohmann write it: only what must be escaped is.
 std::string json_quote(std::string_view text);
@@ -41,7 +49,8 @@ std::string json_quote_ascii(std::string_view text);
 // For messages: quoted, and cut where it is long.
 std::string shown(std::string_view text);
 
-bool is_utf8(std::string_view text);
+// What json_quote gives, appended.
+void append_json_quoted(std::string_view text, std::string* out);
 
 // {"key": "value"} in the order of the document; a key that comes twice is FORMAT.
 inline constexpr size_t kMaxMapEntries = 1 << 20;  // an entry takes 6 bytes of JSON and 64 of memory
@@ -59,4 +68,4 @@ Status add_key(StringMap& map, std::string key);
 // The first key that comes twice, or null.
 const std::string* find_duplicate(const StringMap& map);
 
-}  // namespace ckpt::interop
+}  // namespace ckpt::format

@@ -1,10 +1,12 @@
-#include "interop/json_text.h"
+#include "format/json_text.h"
 
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-namespace ckpt::interop {
+#include "format/names.h"
+
+namespace ckpt::format {
 
 Status JsonEvents::unexpected(std::string_view what) const {
   return Status(CKPT_FORMAT, "unexpected " + std::string(what));
@@ -15,14 +17,18 @@ namespace {
 // Hands the parser's events on. Returning false stops the parser; it throws nothing by itself.
 class Adapter final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit Adapter(JsonEvents& events) : events_(events) {}
+  Adapter(JsonEvents& events, int max_depth) : events_(events), max_depth_(max_depth) {}
   Status take() { return std::move(status_); }
 
-  bool null() override { return pass(events_.other("null")); }
-  bool boolean(bool value) override { return pass(events_.other(value ? "true" : "false")); }
-  bool number_integer(number_integer_t value) override { return pass(events_.other(std::to_string(value))); }
+  bool null() override { return pass(events_.null()); }
+  bool boolean(bool value) override { return pass(events_.boolean(value)); }
+  bool number_integer(number_integer_t value) override { return pass(events_.negative(value)); }
   bool number_unsigned(number_unsigned_t value) override { return pass(events_.number(value)); }
-  bool number_float(number_float_t, const string_t& text) override { return pass(events_.other(text)); }
+  // Integers beyond 64 bits come this way too.
+  bool number_float(number_float_t value, const string_t& text) override {
+    const bool integer = text.find_first_not_of("-0123456789") == std::string::npos;
+    return pass(integer ? events_.big_integer(text) : events_.real(value, text));
+  }
   bool string(string_t& value) override { return pass(events_.string(std::move(value))); }
   bool binary(binary_t&) override { return pass(Status(CKPT_FORMAT, "unexpected binary value")); }
   bool start_object(size_t) override { return enter() && pass(events_.begin_object()); }
@@ -35,14 +41,12 @@ class Adapter final : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  static constexpr int kMaxDepth = 32;
-
   bool pass(Status status) {
     status_ = std::move(status);
     return status_.ok();
   }
   bool enter() {
-    return ++depth_ <= kMaxDepth || pass(Status(CKPT_FORMAT, strprintf("JSON deeper than %d levels", kMaxDepth)));
+    return ++depth_ <= max_depth_ || pass(Status(CKPT_FORMAT, strprintf("JSON deeper than %d levels", max_depth_)));
   }
   bool leave() {
     depth_--;
@@ -51,7 +55,7 @@ class Adapter final : public nlohmann::json_sax<nlohmann::json> {
 
   JsonEvents& events_;
   Status status_;
-  int depth_ = 0;
+  int max_depth_, depth_ = 0;
 };
 
 class StringMapEvents final : public JsonEvents {
@@ -110,44 +114,63 @@ std::string_view escape_of(unsigned char byte, char (&buffer)[8]) {
 
 }  // namespace
 
-Status parse_json(std::string_view text, JsonEvents& events) {
+Status parse_json(std::string_view text, JsonEvents& events, int max_depth) {
   // nlohmann takes a NUL for the end of the text and skips a byte order mark; neither is JSON.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
     return Status(CKPT_FORMAT, strprintf("not JSON at byte %zu: a NUL", nul)).with("offset", nul);
   if (text.starts_with("\xef\xbb\xbf")) return Status(CKPT_FORMAT, "not JSON at byte 0: a byte order mark");
-  Adapter adapter(events);
+  Adapter adapter(events, max_depth);
   const bool good = nlohmann::json::sax_parse(text.begin(), text.end(), &adapter);
   Status status = adapter.take();
   if (!good && status.ok()) return Status(CKPT_FORMAT, "not JSON");
   return status;
 }
 
-std::string json_quote(std::string_view text) {
-  std::string quoted = "\"";
+void append_json_quoted(std::string_view text, std::string* out) {
+  *out += '"';
   char buffer[8];
-  for (char c : text) {
-    const std::string_view escape = escape_of(static_cast<unsigned char>(c), buffer);
-    if (escape.empty())
-      quoted += c;
-    else
-      quoted += escape;
+  size_t plain = 0;  // where what needs no escape begins
+  for (size_t i = 0; i < text.size(); i++) {
+    const std::string_view escape = escape_of(static_cast<unsigned char>(text[i]), buffer);
+    if (escape.empty()) continue;
+    out->append(text, plain, i - plain);
+    *out += escape;
+    plain = i + 1;
   }
-  return quoted + '"';
+  out->append(text, plain);
+  *out += '"';
+}
+
+std::string json_quote(std::string_view text) {
+  std::string out;
+  append_json_quoted(text, &out);
+  return out;
 }
 
 std::string json_quote_ascii(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
-std::string shown(std::string_view text) {
-  constexpr size_t kLongest = 200;
-  if (text.size() <= kLongest) return json_quote(text);
-  size_t end = kLongest;
-  while (end > 0 && (text[end] & 0xc0) == 0x80) end--;  // not inside a character
-  return json_quote(text.substr(0, end)) + "...";
+// Of bytes that are no text, those beyond ASCII as \xNN: messages are UTF-8 whatever a file holds.
+static std::string as_utf8(std::string_view bytes) {
+  if (valid_utf8(bytes)) return std::string(bytes);
+  std::string text;
+  for (const char c : bytes) {
+    if (c & 0x80)
+      text += strprintf("\\x%02x", static_cast<unsigned char>(c));
+    else
+      text += c;
+  }
+  return text;
 }
 
-bool is_utf8(std::string_view text) { return nlohmann::json::accept(json_quote(text)); }
+std::string shown(std::string_view text) {
+  constexpr size_t kLongest = 200;
+  if (text.size() <= kLongest) return json_quote(as_utf8(text));
+  size_t end = kLongest;
+  while (end > 0 && (text[end] & 0xc0) == 0x80) end--;  // not inside a character
+  return json_quote(as_utf8(text.substr(0, end))) + "...";
+}
 
 Status add_key(StringMap& map, std::string key) {
   if (map.size() == kMaxMapEntries) return Status(CKPT_FORMAT, strprintf("more than %zu entries", kMaxMapEntries));
@@ -196,4 +219,4 @@ std::string json_of(const std::vector<std::string>& list) {
   return text + ']';
 }
 
-}  // namespace ckpt::interop
+}  // namespace ckpt::format

@@ -1,0 +1,81 @@
+// A pickle as values. The machine knows every opcode of protocols 0 to 5 and carries nothing out: a class or function
+// is a name, an object is the name of what would have made it with the arguments and state it would have got. What is
+// named and is neither known to be data nor by its look a class is refused (pickle_names.h). Takes untrusted bytes:
+// memory is bounded by a multiple of their number, and nothing recurses. Pure; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "base/types.h"
+
+namespace ckpt::interop {
+
+using PickleRef = uint32_t;
+inline constexpr PickleRef kNoValue = UINT32_MAX;
+
+enum class PickleKind : uint8_t {
+  kNone,
+  kBool,        // integer
+  kInt,         // integer
+  kBigInt,      // text: decimal digits
+  kFloat,       // real
+  kText,        // text, UTF-8 (lone surrogates are FORMAT)
+  kBytes,       // text: points into the pickle where it could
+  kByteArray,   // text
+  kList,        // items
+  kTuple,       // items
+  kSet,         // items
+  kFrozenSet,   // items
+  kDict,        // items: key, value, key, value, … in order; a key given twice stays twice (the last counts)
+  kName,        // text: "module name"; a class or function, as GLOBAL and STACK_GLOBAL give it
+  kPersistent,  // items[0]: its id
+  kObject       // callee, args, kwargs, state, items, entries: what REDUCE, NEWOBJ(_EX), OBJ, INST, BUILD, … say
+};
+
+struct PickleValue {
+  PickleKind kind = PickleKind::kNone;
+  int64_t integer = 0;
+  double real = 0;
+  std::string_view text;  // into the pickle, or into the document's own strings
+  std::vector<PickleRef> items;
+  // kObject
+  PickleRef callee = kNoValue;     // a kName
+  PickleRef args = kNoValue;       // a kTuple
+  PickleRef kwargs = kNoValue;     // a kDict
+  PickleRef state = kNoValue;      // of BUILD
+  std::vector<PickleRef> entries;  // of SETITEM(S): key, value, …; `items` has those of APPEND(S) and ADDITEMS
+};
+
+// Values refer to each other by place and may be shared; they may even form a cycle (a list that holds itself), which
+// whoever walks them must look out for.
+class PickleDocument {
+ public:
+  const PickleValue& operator[](PickleRef ref) const { return values_[ref]; }
+  size_t size() const { return values_.size(); }
+  PickleRef root() const { return root_; }
+  size_t bytes_read() const { return bytes_read_; }  // up to and with STOP; a legacy .pt has several in a row
+
+  // The last value of a text key in a kDict, or in the entries of a kObject; kNoValue.
+  PickleRef find(PickleRef dict, std::string_view key) const;
+  // "module name" of a kObject's callee or of a kName; empty for others.
+  std::string_view class_of(PickleRef ref) const;
+
+ private:
+  friend class PickleMachine;
+  std::deque<PickleValue> values_;
+  std::vector<std::unique_ptr<std::string>> strings_;
+  PickleRef root_ = kNoValue;
+  size_t bytes_read_ = 0;
+};
+
+// `bytes` must outlive the document. `where` is for messages ("x.pt: data.pkl").
+// FORMAT with the offset; UNSUPPORTED for what is refused, with the name as fact "found".
+Result<PickleDocument> parse_pickle(Bytes bytes, std::string_view where);
+
+}  // namespace ckpt::interop

@@ -1,0 +1,17 @@
+// torch's dtypes and what they are to us. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace ckpt::interop {
+
+struct TorchDtype {
+  uint16_t dtype = 0;          // CKPT_DTYPE_*; 0 where the name is unknown
+  const char* name = nullptr;  // torch's, where ours does not say all of it ("qint8"); null elsewhere
+};
+// Of "torch FloatStorage", "torch.FloatStorage"; "torch.bfloat16".
+TorchDtype torch_dtype_of_storage(std::string_view class_name);
+TorchDtype torch_dtype_of_name(std::string_view name);
+
+}  // namespace ckpt::interop

@@ -1,0 +1,58 @@
+// The elements of many tensors of a checkpoint, one after another through one buffer of bounded size: what an export
+// writes. Small neighbours are read together, large tensors in pieces. One thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/types.h"
+#include "ckpt.h"
+#include "interop/calls.h"
+
+namespace ckpt::interop {
+
+// Elements [begin, begin + size) of a flattened tensor.
+struct TensorRange {
+  std::string name;
+  uint16_t dtype = 0;
+  Shape shape;
+  uint64_t begin = 0, size = 0;
+};
+
+class TensorStream {
+ public:
+  static constexpr uint64_t kBufferBytes = 64 << 20;
+
+  struct Piece {
+    size_t item;             // as the caller numbered it
+    uint64_t bytes;          // in this batch
+    bool is_first, is_last;  // of its item
+  };
+  // Gets what was added, in its order: the pieces of a batch and their bytes without gaps. An item without elements is
+  // one piece of no bytes.
+  using Sink = std::function<Status(std::span<const Piece> pieces, Bytes bytes)>;
+
+  // `buffer` holds at least one group of 8 elements, 128 bytes.
+  TensorStream(const ckpt_reader* reader, const ckpt_options* options, MutableBytes buffer, Sink sink)
+      : reader_(reader), options_(options), buffer_(buffer), sink_(std::move(sink)) {}
+
+  Status add(size_t item, const TensorRange& range);
+  Status flush();
+
+ private:
+  Status add_piece(const Piece& piece, const TensorRange& range);
+
+  const ckpt_reader* reader_;
+  const ckpt_options* options_;
+  MutableBytes buffer_;
+  Sink sink_;
+  uint64_t used_ = 0;
+  std::vector<Piece> pieces_;
+  LoadHandle load_;
+};
+
+}  // namespace ckpt::interop

@@ -1,0 +1,44 @@
+# info shows a .pt without a store, import makes a checkpoint of it, and neither runs what the pickle says.
+seeds=$(dirname "$scenario")/../fuzz/corpus/pt # files that torch 2.15 wrote
+cp "$seeds/kinds.pt.seed" kinds.pt; cp "$seeds/state-legacy.pt.seed" state.pt
+expect 0 info kinds.pt; is_quiet
+says '^format +pt$'; says '^tensors +17, 4 aliases, 330 B$'
+says '^d +f32 +\[4, 3\] +48 B +a$'; says '^qc/scales +f64 +\[3\]'
+expect 0 info state.pt; says '^format +pt-legacy$'; says '^ *epoch: 3$'
+expect 0 info state.pt --tensors 'opt/state/0/*' ; says '^opt/state/0/exp_avg '; says_not '^model/'
+expect 0 info state.pt --json
+json_is "d['format'], d['tensors'], d['state']['epoch']" "('pt-legacy', 23, 3)"
+json_is "[t['alias_of'] for t in d['tensor_list'] if t['name'] == 'param']" '[None]'
+expect 2 info kinds.pt --segments; complains 'segments is for checkpoints'
+expect 2 info none.pt; complains 'none.pt'
+
+expect 0 import kinds.pt store --label kinds; says '^imported kinds.*: 17 tensors'
+expect 0 info store@label:kinds -o run=import; says '^import.format +- +pt'; says '^d +f32 .* a *$'
+says '^import.unchecked +- +' # the seed was written without checksums
+expect 0 cat store@label:kinds d -o run=import; says '0.*4.*8'
+expect 0 import state.pt store --label state
+expect 0 info store@label:state -o run=import; says '^ *epoch: 3$'
+
+python3 - <<'PYTHON'
+import os, pickle, zipfile
+class Evil:
+    def __reduce__(self):
+        return os.system, ("touch owned",)
+def save(name, pickled, **more):
+    with zipfile.ZipFile(name, "w") as file:
+        file.writestr("m/data.pkl", pickled)
+        for key, data in more.items():
+            file.writestr(f"m/data/{key}", data)
+save("evil.pt", pickle.dumps({"w": Evil()}, 2))
+save("plain.pt", pickle.dumps({"a": [1, 2.5, None], "b": (True, "x")}, 2))
+damaged = open("kinds.pt", "rb").read()
+open("torn.pt", "wb").write(damaged[:-40])
+PYTHON
+for command in 'info evil.pt' 'import evil.pt store --label evil'; do
+  expect 2 $command; complains '(os|posix)\.system'
+done
+[ ! -e owned ] || fail "the pickle was run"
+expect 0 info plain.pt; says '^tensors +0, 0 aliases'; says 'a: \[1, 2.5, null\]'
+expect 2 info torn.pt; complains 'torn.pt: zip: truncated'
+expect 2 import torn.pt store --label torn; complains 'torn.pt: zip: truncated'
+expect 0 ls store --json; json_is "sorted(c['label'] for c in d['checkpoints'])" "['kinds', 'state']"

@@ -1,0 +1,237 @@
+// .pt files through the public headers: opened in place, and as checkpoints.
+#include <map>
+
+#include "ckpt_file.h"
+#include "pt_fixture.h"
+#include "safetensors_fixture.h"
+
+namespace ckpt::interop {
+namespace {
+
+using namespace pickled;
+
+struct Failure {
+  ckpt_status code = CKPT_OK;
+  std::string message;
+};
+
+template <typename F>
+Failure attempt(F&& call) {
+  ckpt_error* err = nullptr;
+  Failure failure;
+  failure.code = call(&err);
+  failure.message = ckpt_error_message(err);
+  ckpt_error_free(err);
+  return failure;
+}
+
+template <typename F>
+void must(F&& call) {
+  const Failure failure = attempt(std::forward<F>(call));
+  ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
+}
+
+// {"w": float[2, 3], "t": its transpose, "tied": w again, "gaps": every second of another storage, "epoch": 3}
+std::string model() {
+  const std::string w = storage("0", "FloatStorage", 6), other = storage("1", "LongStorage", 4);
+  return dict({text("w"), tensor(w, 0, {2, 3}, {3, 1}), text("t"), tensor(w, 0, {3, 2}, {1, 3}), text("tied"),
+               tensor(w, 0, {2, 3}, {3, 1}), text("gaps"), tensor(other, 1, {2}, {2}), text("epoch"), integer(3)});
+}
+std::vector<StorageBytes> storages() {
+  return {{"0", elements<float>({0, 1, 2, 3, 4, 5})}, {"1", elements<int64_t>({10, 11, 12, 13})}};
+}
+
+class PtImport : public TemporaryDirectory {
+ protected:
+  void SetUp() override {
+    TemporaryDirectory::SetUp();
+    must([&](auto** err) { return ckpt_store_open(&store_, ("mem:" + directory_).c_str(), nullptr, err); });
+    must([&](auto** err) { return ckpt_options_new(&options_, err); });
+  }
+  void TearDown() override {
+    ckpt_file_free(file_);
+    ckpt_reader_free(reader_);
+    ckpt_options_free(options_);
+    ckpt_store_free(store_);
+    TemporaryDirectory::TearDown();
+  }
+
+  Failure open_file(const std::string& bytes) {
+    write_file(path("x.pt"), bytes);
+    return attempt([&](auto** err) { return ckpt_file_open(&file_, path("x.pt").c_str(), options_, err); });
+  }
+  ckpt_file_tensor tensor_at(uint64_t index) {
+    ckpt_file_tensor tensor{};
+    tensor.struct_size = sizeof tensor;
+    must([&](auto** err) { return ckpt_file_tensor_at(file_, index, &tensor, err); });
+    return tensor;
+  }
+  Failure import(const std::string& bytes) {
+    write_file(path("x.pt"), bytes);
+    return attempt(
+        [&](auto** err) { return ckpt_import(store_, path("x.pt").c_str(), "l", 7, options_, nullptr, err); });
+  }
+  void open_reader() {
+    ckpt_options* run = nullptr;
+    must([&](auto** err) { return ckpt_options_new(&run, err); });
+    must([&](auto** err) { return ckpt_options_set_str(run, "run", "import", err); });
+    must([&](auto** err) { return ckpt_reader_open(&reader_, store_, "latest", run, err); });
+    ckpt_options_free(run);
+  }
+  template <typename T>
+  std::vector<T> load(const char* name) {
+    ckpt_tensor_info info{};
+    info.struct_size = sizeof info;
+    must([&](auto** err) { return ckpt_reader_tensor_find(reader_, name, &info, err); });
+    std::vector<T> data(info.bytes / sizeof(T));
+    ckpt_tensor_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.dtype = info.dtype;
+    desc.ndim = info.ndim;
+    std::copy(std::begin(info.shape), std::end(info.shape), desc.shape);
+    ckpt_load* load = nullptr;
+    must([&](auto** err) { return ckpt_load_new(&load, reader_, nullptr, err); });
+    must([&](auto** err) {
+      return ckpt_load_add_tensor(load, name, &desc, data.data(), info.bytes, CKPT_DEVICE_CPU, 0, err);
+    });
+    must([&](auto** err) { return ckpt_load_run(load, err); });
+    ckpt_load_free(load);
+    return data;
+  }
+  std::string alias_of(const char* name) {
+    ckpt_tensor_info info{};
+    info.struct_size = sizeof info;
+    must([&](auto** err) { return ckpt_reader_tensor_find(reader_, name, &info, err); });
+    return info.alias_of ? info.alias_of : "";
+  }
+
+  ckpt_store* store_ = nullptr;
+  ckpt_options* options_ = nullptr;
+  ckpt_file* file_ = nullptr;
+  ckpt_reader* reader_ = nullptr;
+};
+
+TEST_F(PtImport, AFileIsOpenedInPlace) {
+  const Failure failure = open_file(pt_of(model(), storages()));
+  ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
+  EXPECT_STREQ(ckpt_file_format(file_), "pt");
+  ASSERT_EQ(ckpt_file_tensor_count(file_), 4u);
+  const ckpt_file_tensor w = tensor_at(0), t = tensor_at(1), gaps = tensor_at(3);
+  EXPECT_STREQ(w.name, "w");
+  EXPECT_EQ(w.dtype, CKPT_DTYPE_F32);
+  EXPECT_EQ(w.bytes, 24u);
+  EXPECT_EQ(std::string(static_cast<const char*>(w.data), w.data_bytes), storages()[0].data);
+  EXPECT_EQ(w.alias_of, nullptr);
+  EXPECT_STREQ(t.alias_of, "w");
+  EXPECT_EQ(t.data, w.data);
+  EXPECT_EQ(t.strides[0], 1);
+  EXPECT_EQ(gaps.strides[0], 2);
+  EXPECT_EQ(gaps.bytes, 16u);
+  EXPECT_EQ(gaps.data_bytes, 24u);
+
+  const ckpt_tree* tree = nullptr;
+  const char* json = nullptr;
+  uint64_t size = 0;
+  must([&](auto** err) { return ckpt_file_tree(file_, &tree, err); });
+  must([&](auto** err) { return ckpt_tree_json(tree, &json, &size, err); });
+  EXPECT_TRUE(std::string(json, size).ends_with(R"("epoch":3})")) << std::string(json, size);
+}
+
+TEST_F(PtImport, SafetensorsAreOpenedByTheSameCall) {
+  write_file(path("x.pt"), file_of("{" + entry("w", "F32", "[2]", 0, 8) + "}", "abcdefgh"));
+  must([&](auto** err) { return ckpt_file_open(&file_, path("x.pt").c_str(), options_, err); });
+  EXPECT_STREQ(ckpt_file_format(file_), "safetensors");
+  ASSERT_EQ(ckpt_file_tensor_count(file_), 1u);
+  EXPECT_STREQ(tensor_at(0).name, "w");
+  EXPECT_EQ(tensor_at(0).strides[0], 1);
+}
+
+TEST_F(PtImport, BothFormsBecomeTheSameCheckpoint) {
+  const std::string value = dict({text("w"), tensor(storage("0", "FloatStorage", 6), 0, {2, 3}, {3, 1}), text("t"),
+                                  tensor(storage("0", "FloatStorage", 6), 3, {2}, {2})});
+  const std::vector<StorageBytes> one = {{"0", elements<float>({0, 1, 2, 3, 4, 5})}};
+  for (const std::string& bytes : {pt_of(value, one), legacy_of(value, one)}) {
+    must([&](auto** err) { return ckpt_options_set_str(options_, "on_existing", "replace", err); });
+    const Failure failure = import(bytes);
+    ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
+    open_reader();
+    EXPECT_EQ(load<float>("w"), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+    EXPECT_EQ(load<float>("t"), (std::vector<float>{3, 5}));
+    ckpt_reader_free(std::exchange(reader_, nullptr));
+  }
+}
+
+TEST_F(PtImport, TensorsAliasesAndStateAreInTheCheckpoint) {
+  const Failure failure = import(pt_of(model(), storages()));
+  ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
+  open_reader();
+  EXPECT_EQ(load<float>("w"), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(load<float>("t"), (std::vector<float>{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(load<float>("tied"), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(load<int64_t>("gaps"), (std::vector<int64_t>{11, 13}));
+  EXPECT_EQ(alias_of("t"), "w");
+  EXPECT_EQ(alias_of("tied"), "w");
+  EXPECT_EQ(alias_of("gaps"), "");
+  EXPECT_STREQ(ckpt_reader_attr(reader_, nullptr, "import.format"), "pt");
+  EXPECT_EQ(ckpt_reader_attr(reader_, nullptr, "import.unchecked"), nullptr);
+
+  ckpt_tree* tree = nullptr;
+  uint64_t epoch = 0;
+  ckpt_node node{};
+  node.struct_size = sizeof node;
+  must([&](auto** err) { return ckpt_reader_tree(reader_, nullptr, &tree, err); });
+  must([&](auto** err) { return ckpt_tree_find(tree, 0, "epoch", &epoch, err); });
+  must([&](auto** err) { return ckpt_tree_at(tree, epoch, &node, err); });
+  EXPECT_EQ(node.int_value, 3);
+  ckpt_tree_free(tree);
+}
+
+TEST_F(PtImport, OverlappingViewsAreLoadedThroughTheirStorage) {
+  const std::string s = storage("0", "FloatStorage", 6);
+  const Failure failure = import(pt_of(dict({text("a"), tensor(s, 0, {4}, {1}), text("b"), tensor(s, 2, {4}, {1})}),
+                                       {{"0", elements<float>({0, 1, 2, 3, 4, 5})}}));
+  ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
+  open_reader();
+  EXPECT_EQ(load<float>("a"), (std::vector<float>{0, 1, 2, 3}));
+  EXPECT_EQ(load<float>("b"), (std::vector<float>{2, 3, 4, 5}));
+  EXPECT_EQ(alias_of("b"), "~storage/0");
+}
+
+TEST_F(PtImport, TheDeviceOfATensorIsKept) {
+  const std::string s = storage("0", "FloatStorage", 1, "cuda:1");
+  const Failure failure = import(pt_of(dict({text("a"), tensor(s, 0, {1}, {1})}), {{"0", elements<float>({7})}}));
+  ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
+  open_reader();
+  EXPECT_STREQ(ckpt_reader_attr(reader_, "a", "torch.device"), "cuda:1");
+}
+
+TEST_F(PtImport, DamageIsFoundUnlessVerifyIsOff) {
+  std::string bytes = pt_of(model(), storages());
+  bytes[bytes.find(storages()[1].data)] ^= 1;
+  const Failure failure = import(bytes);
+  EXPECT_EQ(failure.code, CKPT_CORRUPT);
+  EXPECT_NE(failure.message.find("\"model/data/1\": CRC-32"), std::string::npos) << failure.message;
+  EXPECT_EQ(open_file(bytes).code, CKPT_CORRUPT);
+  must([&](auto** err) { return ckpt_options_set_int(options_, "verify", 0, err); });
+  EXPECT_EQ(open_file(bytes).code, CKPT_OK);
+  EXPECT_EQ(import(bytes).code, CKPT_OK);
+}
+
+TEST_F(PtImport, WhatCannotBeReadLeavesTheStoreEmpty) {
+  const std::string hostile[] = {
+      pt_of(call(global("os", "system"), {text("true")})),
+      pt_of(dict({text("w"), tensor(storage("0", "FloatStorage", 9), 0, {9}, {1})}), storages()),
+      pt_of(model(), storages()).substr(0, 500), std::string("\x80\x02}."), ""};
+  for (const std::string& bytes : hostile) {
+    const Failure failure = import(bytes);
+    EXPECT_TRUE(failure.code == CKPT_FORMAT || failure.code == CKPT_UNSUPPORTED) << failure.message;
+    EXPECT_NE(failure.message.find("x.pt"), std::string::npos) << failure.message;
+  }
+  ckpt_list* list = nullptr;
+  must([&](auto** err) { return ckpt_store_list(store_, &list, err); });
+  EXPECT_EQ(ckpt_list_count(list), 0u);
+  ckpt_list_free(list);
+}
+
+}  // namespace
+}  // namespace ckpt::interop

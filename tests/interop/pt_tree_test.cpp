@@ -1,0 +1,260 @@
+// A .pt as a state tree: values, records, paths, and pickles that would grow or never end.
+#include "interop/pt_tree.h"
+
+#include <gtest/gtest.h>
+
+#include "pt_fixture.h"
+
+namespace ckpt::interop {
+namespace {
+
+using namespace pickled;
+
+struct Made {
+  std::string bytes;
+  Status status;
+  std::string json;
+  std::vector<std::string> names;
+};
+
+Made make_of(const std::string& value, const std::vector<StorageBytes>& storages = {{"0", "0123456789abcdef"}}) {
+  Made made{pt_of(value, storages), {}, {}, {}};
+  auto source = PtSource::parse("x.pt", as_bytes(made.bytes), true);
+  if (!source.ok()) {
+    made.status = source.status();
+    return made;
+  }
+  auto tree = make_tree(*source);
+  made.status = tree.status();
+  if (!tree.ok()) return made;
+  made.json = format::tree_json(tree->tree);
+  for (const NamedPtTensor& tensor : tree->tensors) made.names.push_back(tensor.name);
+  return made;
+}
+
+void expect_tree(const std::string& value, const std::string& json) {
+  const Made made = make_of(value);
+  ASSERT_TRUE(made.status.ok()) << made.status.message();
+  EXPECT_EQ(made.json, json);
+}
+
+void expect_refused(const std::string& value, const char* reason, ckpt_status code = CKPT_FORMAT) {
+  const Made made = make_of(value);
+  EXPECT_EQ(made.status.code(), code) << reason << "\n" << made.status.message();
+  EXPECT_NE(made.status.message().find(reason), std::string::npos) << "expected: " << reason << "\n"
+                                                                   << made.status.message();
+}
+
+std::string bytes_storage() { return storage("0", "ByteStorage", 16); }
+std::string some_tensor(bool grad = false) { return tensor(bytes_storage(), 0, {2}, {1}, grad); }
+std::string leaf(const std::string& name) { return R"({"$":"tensor","name":")" + name + "\"}"; }
+std::string record(const std::string& cls, const std::string& items) {
+  return R"({"$":"record","class":")" + cls + R"(","items":{)" + items + "}}";
+}
+
+TEST(PtTree, PlainValuesAreThemselves) {
+  expect_tree(list({none, boolean(true), integer(-3), real(1.5), text("ä"), tuple({}), dict({})}),
+              R"([null,true,-3,1.5,"ä",{"$":"tuple","items":[]},{}])");
+  expect_tree(bytes(std::string("\0\xff", 2)), R"({"$":"bytes","base64":"AP8="})");
+  expect_tree("\x8a\x09" + std::string("\0\0\0\0\0\0\0\0\1", 9), R"({"$":"int","value":"18446744073709551616"})");
+  expect_tree(call(global("__builtin__", "set"), {list({integer(1)})}), R"({"$":"set","items":[1]})");
+}
+
+TEST(PtTree, IntegerAndTextKeysAreKeptApart) {
+  expect_tree(dict({integer(0), text("a"), text("0"), text("b")}), R"({"$":"dict","items":[[0,"a"],["0","b"]]})");
+}
+
+TEST(PtTree, AKeyGivenTwiceCountsTheLastTime) {
+  expect_tree(dict({text("k"), integer(1), text("l"), integer(2), text("k"), integer(3)}), R"({"k":3,"l":2})");
+  expect_tree(dict({integer(1), integer(1), integer(1), integer(2)}), R"({"$":"dict","items":[[1,2]]})");
+}
+
+TEST(PtTree, KeysOfOtherKindsMakePairs) {
+  expect_tree(dict({tuple({integer(1), integer(2)}), integer(3)}),
+              record("builtins.dict", R"("items":[{"$":"tuple","items":[{"$":"tuple","items":[1,2]},3]}])"));
+}
+
+TEST(PtTree, TensorsAreLeavesByTheirPaths) {
+  const Made made = make_of(dict({text("model"), dict({text("w"), some_tensor(), text("a/b"), some_tensor()}),
+                                  text("state"), dict({integer(0), list({some_tensor()}), text("0"), some_tensor()})}));
+  ASSERT_TRUE(made.status.ok()) << made.status.message();
+  EXPECT_EQ(made.names, (std::vector<std::string>{"model/w", "model/a~1b", "state/0/0", "state/~s0"}));
+  EXPECT_TRUE(made.json.starts_with(R"({"model":{"w":)" + leaf("model/w"))) << made.json;
+}
+
+TEST(PtTree, ATreeThatIsATensorIsCalledState) {
+  EXPECT_EQ(make_of(some_tensor()).names, std::vector<std::string>{"state"});
+  EXPECT_EQ(make_of(some_tensor(true)).names, std::vector<std::string>{"state"});
+}
+
+TEST(PtTree, AStateDictKeepsItsNamesAndItsMetadata) {
+  const std::string metadata = dict({text("_metadata"), ordered_dict({text(""), dict({text("version"), integer(1)})})});
+  const Made made = make_of(dict({text("m"), with_state(ordered_dict({text("w"), some_tensor()}), metadata)}));
+  ASSERT_TRUE(made.status.ok()) << made.status.message();
+  EXPECT_EQ(made.names, std::vector<std::string>{"m/w"});
+  EXPECT_EQ(made.json, "{\"m\":" +
+                           record("collections.OrderedDict",
+                                  "\"items\":{\"w\":" + leaf("m/w") + "},\"metadata\":" +
+                                      record("collections.OrderedDict", R"("items":{"":{"version":1}})")) +
+                           "}");
+}
+
+TEST(PtTree, TensorsWithMoreToSayAreRecords) {
+  expect_tree(dict({text("w"), some_tensor(true)}),
+              "{\"w\":" + record("torch.Tensor", "\"data\":" + leaf("w") + ",\"requires_grad\":true") + "}");
+  expect_tree(
+      dict({text("w"), call(torch_util("_rebuild_parameter"), {some_tensor(true), boolean(false), ordered_dict()})}),
+      "{\"w\":" + record("torch.nn.parameter.Parameter", "\"data\":" + leaf("w") + ",\"requires_grad\":false") + "}");
+  const std::string type = global("my.models", "Weight");
+  const std::string of_type =
+      call(global("torch._tensor", "_rebuild_from_type_v2"),
+           {torch_util("_rebuild_tensor_v2"), type,
+            tuple({bytes_storage(), integer(0), integers({2}), integers({1}), boolean(false), ordered_dict()}),
+            dict({text("tag"), text("x")})});
+  expect_tree(dict({text("w"), of_type}),
+              "{\"w\":" + record("my.models.Weight", "\"data\":" + leaf("w") + R"(,"state":{"tag":"x"})") + "}");
+}
+
+TEST(PtTree, SparseAndQuantizedTensorsKeepTheirParts) {
+  const std::string layout = call(global("torch.serialization", "_get_layout"), {text("torch.sparse_csr")});
+  const std::string size = call(global("torch", "Size"), {integers({3, 3})});
+  const Made sparse =
+      make_of(dict({text("s"), call(torch_util("_rebuild_sparse_tensor"),
+                                    {layout, tuple({some_tensor(), some_tensor(), some_tensor(), size})})}));
+  ASSERT_TRUE(sparse.status.ok()) << sparse.status.message();
+  EXPECT_EQ(sparse.names, (std::vector<std::string>{"s/crow_indices", "s/col_indices", "s/values"}));
+  EXPECT_NE(sparse.json.find(R"("class":"torch.sparse_csr")"), std::string::npos) << sparse.json;
+
+  const std::string q8 = storage("0", "QInt8Storage", 16);
+  auto quantized = [&](const Items& quantizer) {
+    return dict({text("q"), call(torch_util("_rebuild_qtensor"), {q8, integer(0), integers({2}), integers({1}),
+                                                                  tuple(quantizer), boolean(false), ordered_dict()})});
+  };
+  expect_tree(quantized({global("torch", "per_tensor_affine"), real(0.5), integer(3)}),
+              "{\"q\":" +
+                  record("torch.QTensor", "\"data\":" + leaf("q") +
+                                              R"(,"dtype":"torch.qint8","qscheme":"torch.per_tensor_affine",)" +
+                                              R"("scale":0.5,"zero_point":3)") +
+                  "}");
+  const Made channels =
+      make_of(quantized({global("torch", "per_channel_affine"), some_tensor(), some_tensor(), integer(0)}));
+  ASSERT_TRUE(channels.status.ok()) << channels.status.message();
+  EXPECT_EQ(channels.names, (std::vector<std::string>{"q", "q/scales", "q/zero_points"}));
+  expect_refused(quantized({global("torch", "per_moon_affine"), real(1), integer(0)}), "unknown quantizer",
+                 CKPT_UNSUPPORTED);
+}
+
+TEST(PtTree, SmallObjectsAreRecords) {
+  expect_tree(call(global("torch", "Size"), {integers({2, 3})}),
+              record("torch.Size", R"("items":{"$":"tuple","items":[2,3]})"));
+  expect_tree(call(global("torch", "device"), {text("cuda"), integer(1)}),
+              record("torch.device", R"("type":"cuda","index":1)"));
+  expect_tree(global("torch", "float32"), record("torch.dtype", R"("name":"torch.float32")"));
+  expect_tree(global("collections", "OrderedDict"), record("builtins.type", R"("name":"collections.OrderedDict")"));
+  expect_tree(with_state(make(global("argparse", "Namespace"), {}), dict({text("lr"), real(0.1)})),
+              record("argparse.Namespace", R"("state":{"lr":0.1})"));
+  expect_tree(call(global("my.own", "Config"), {integer(1)}),
+              record("my.own.Config", R"("args":{"$":"tuple","items":[1]})"));
+  expect_tree(call(global("torch.jit._pickle", "build_intlist"), {list({integer(1)})}), "[1]");
+}
+
+TEST(PtTree, NumpyScalarsAreRecordsOfTheirNumber) {
+  auto scalar = [](const char* dtype, const std::string& data) {
+    return call(global("numpy.core.multiarray", "scalar"),
+                {with_state(call(global("numpy", "dtype"), {text(dtype), boolean(false), boolean(true)}),
+                            tuple({integer(3), text("<"), none, none, none, integer(-1), integer(-1), integer(0)})),
+                 bytes(data)});
+  };
+  expect_tree(scalar("f8", little(2.5)), record("numpy.float64", R"("value":2.5)"));
+  expect_tree(scalar("f2", little<uint16_t>(0x3c00)), record("numpy.float16", R"("value":1.0)"));
+  expect_tree(scalar("u8", little(UINT64_MAX)),
+              record("numpy.uint64", R"("value":{"$":"int","value":"18446744073709551615"})"));
+  expect_tree(scalar("b1", "\x01"), record("numpy.bool_", R"("value":true)"));
+  expect_tree(scalar("c16", little(1.0) + little(2.0)),
+              record("numpy.complex128",
+                     "\"value\":" + record("builtins.complex", R"("args":{"$":"tuple","items":[1.0,2.0]})")));
+}
+
+TEST(PtTree, ModulesOfLibTorchAreNestedRecords) {
+  const std::string inner = with_state(make(global("__torch__.___torch_mangle_0", "Module"), {}),
+                                       dict({text("weight"), some_tensor(), text("training"), boolean(true)}));
+  const Made made = make_of(with_state(make(global("__torch__", "Module"), {}), dict({text("0"), inner})));
+  ASSERT_TRUE(made.status.ok()) << made.status.message();
+  EXPECT_EQ(made.names, std::vector<std::string>{"~s0/weight"});
+  EXPECT_EQ(made.json,
+            record("__torch__.Module",
+                   "\"0\":" + record("__torch__.Module", "\"weight\":" + leaf("~s0/weight") + ",\"training\":true")));
+}
+
+TEST(PtTree, AStorageByItselfIsARecordOfItsElements) {
+  const Made made = make_of(dict({text("s"), storage("0", "ShortStorage", 8)}));
+  ASSERT_TRUE(made.status.ok()) << made.status.message();
+  EXPECT_EQ(made.json, "{\"s\":" + record("torch.ShortStorage", "\"data\":" + leaf("s")) + "}");
+}
+
+TEST(PtTree, TensorsWithoutDataAreRefusedByTheirPath) {
+  const std::string meta = call(torch_util("_rebuild_meta_tensor_no_storage"),
+                                {global("torch", "float32"), integers({2}), integers({1}), boolean(false)});
+  expect_refused(dict({text("m"), dict({text("w"), meta})}), "at \"m/w\": a tensor on device meta", CKPT_UNSUPPORTED);
+}
+
+TEST(PtTree, ATensorsErrorNamesItsPath) {
+  const Made made = make_of(dict({text("m"), tensor(bytes_storage(), 0, {17}, {1})}));
+  EXPECT_EQ(made.status.code(), CKPT_FORMAT);
+  EXPECT_NE(made.status.message().find("x.pt: at \"m\": tensor in storage \"0\""), std::string::npos)
+      << made.status.message();
+  ASSERT_NE(made.status.detail("tensor"), nullptr);
+  EXPECT_EQ(*made.status.detail("tensor"), "m");
+}
+
+TEST(PtTree, TwoTensorsOfOnePathAreRefused) {
+  const std::string state =
+      with_state(ordered_dict({text("metadata"), some_tensor()}), dict({text("_metadata"), some_tensor()}));
+  expect_refused(state, "two tensors have this path", CKPT_UNSUPPORTED);
+}
+
+TEST(PtTree, AValueThatHoldsItselfIsRefused) {
+  // l = []; l.append(l)
+  expect_refused(std::string("]q\x01h\x01"
+                             "a"),
+                 "a value that holds itself", CKPT_UNSUPPORTED);
+}
+
+TEST(PtTree, DepthIsBounded) {
+  std::string deep(300, ']');
+  deep += "N" + std::string(300, 'a');
+  expect_refused(deep, "more than 200 levels");
+}
+
+// restore_type_tag(restore_type_tag(…)) is no container, and a value all the same.
+TEST(PtTree, NotesOfTypesInsideEachOtherAreBounded) {
+  auto tagged = [](int depth) {
+    std::string value = integer(7);
+    for (int i = 0; i < depth; i++) value = call(global("torch.jit._pickle", "restore_type_tag"), {value, text("int")});
+    return value;
+  };
+  expect_tree(tagged(100), "7");
+  expect_refused(tagged(1000), "too deep", CKPT_UNSUPPORTED);
+}
+
+// Each list holds the one before ten times: 10^30 values in 700 bytes.
+TEST(PtTree, SharedValuesDoNotGrowWithoutBound) {
+  std::string bomb = "](NNNNNNNNNNe";
+  for (char i = 1; i <= 30; i++)
+    bomb += std::string("q") + i + "0" + "](" + [&] {
+      std::string ten;
+      for (int n = 0; n < 10; n++) ten += std::string("h") + i;
+      return ten;
+    }() + "e";
+  expect_refused(bomb, "many times its size", CKPT_UNSUPPORTED);
+}
+
+// One text of 1 MiB a thousand times.
+TEST(PtTree, SharedTextDoesNotGrowWithoutBound) {
+  std::string bomb = text(std::string(1 << 20, 'x')) + "q\x01" + "0](";
+  for (int i = 0; i < 1000; i++) bomb += "h\x01";
+  expect_refused(bomb + "e", "many times its size", CKPT_UNSUPPORTED);
+}
+
+}  // namespace
+}  // namespace ckpt::interop
