@@ -49,9 +49,11 @@ quietly() {
 packages=(
   ca-certificates g++ cmake ninja-build ccache pkg-config binutils
   flatbuffers-compiler libflatbuffers-dev liblz4-dev libxxhash-dev
-  libgtest-dev libcli11-dev libfmt-dev nlohmann-json3-dev libbenchmark-dev
+  zlib1g-dev libgtest-dev libcli11-dev libfmt-dev nlohmann-json3-dev libbenchmark-dev
   python3 python3-pip python3-venv strace
 )
+# The older of the two LibTorch that the adapter is built against, and its Python.
+torch_packages=(libtorch-dev libgloo-dev python3-torch)
 
 missing_packages() {
   local package
@@ -60,7 +62,7 @@ missing_packages() {
   done
 }
 
-# Installs what is missing; without a missing package it needs neither network nor root.
+# Installs what is missing of $packages; without a missing package it needs neither network nor root.
 install_packages() {
   local missing=() as_root=()
   mapfile -t missing < <(missing_packages)
@@ -85,3 +87,25 @@ build() {
   quietly "build/log/$preset-build.txt" cmake --build --preset "$preset" -j "$jobs" "${targets[@]}"
 }
 settings=()
+
+# The newer LibTorch: PyPI's wheel in a virtual environment of its own. `whole` can be imported by Python (4 GB, a
+# minute); `libraries` is what a C++ program needs to link and run (1.2 GB).
+torch_version=2.15.0
+torch_venv=build/torch-venv
+make_torch_venv() {
+  local what=$1 stamp=$torch_venv/made-with wanted=("torch==$torch_version")
+  if [[ $what == whole ]]; then
+    wanted+=(numpy==2.4.6)
+  else
+    wanted+=(nvidia-cuda-runtime==13.2.86 nvidia-cuda-cupti==13.2.86 --no-deps)
+  fi
+  if [[ -e $stamp ]] && grep -qxE "whole|$what" "$stamp"; then
+    echo "   $torch_venv is there"
+    return 0
+  fi
+  rm -f "$stamp"
+  quietly build/log/torch-venv.txt python3 -m venv "$torch_venv"
+  quietly build/log/torch-pip.txt "$torch_venv/bin/pip" install -q --no-cache-dir "${wanted[@]}" </dev/null
+  echo "$what" >"$stamp"
+}
+torch_root() { echo "$repo/$torch_venv"/lib/python3*/site-packages/torch; }

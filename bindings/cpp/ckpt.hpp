@@ -1,0 +1,482 @@
+// ckpt.hpp - ckpt for C++17 and later: handles that free themselves, views for memory, errors thrown or returned.
+//
+//   auto store = ckpt::Store::open("/data/run7");
+//   auto session = ckpt::Session::open(store);                                    // rank 0 of 1
+//   auto save = ckpt::Save::create(session, "step-100", 100);
+//   save.add_tensor("w", ckpt::Tensor::of<float>({128, 64}), w);                  // any contiguous container
+//   save.run();                                                                   // durable, complete, committed
+//
+//   auto reader = ckpt::Reader::open(store, "latest");
+//   auto load = ckpt::Load::create(reader);
+//   load.add_tensor("w", ckpt::Tensor::of<float>({128, 64}), w);
+//   load.run();                                                                   // all there, all checked
+//
+// Errors: by default a failed call throws ckpt::Error. With CKPT_HPP_EXPECTED defined before the include nothing is
+// thrown (it builds with -fno-exceptions) and every fallible call returns ckpt::Expected<T>; a program may use both, in
+// different files. What a call does, its options, statuses and thread class: ckpt.h, at the function of the same name.
+// Memory given to Save and Load is the engine's from run() or start() until the job is staged (save) or ended (load).
+//
+// Handles move and do not copy. They may be destroyed in any order: each keeps alive what it was made from.
+#ifndef CKPT_HPP
+#define CKPT_HPP
+
+#include "ckpt_base.hpp"
+
+namespace ckpt {
+#ifdef CKPT_HPP_EXPECTED
+inline namespace expected_0 {
+#else
+inline namespace throwing_0 {
+#endif
+
+using CheckpointInfo = ckpt_checkpoint_info;
+using TensorInfo = ckpt_tensor_info;
+using SegmentInfo = ckpt_segment_info;
+using ObjectInfo = ckpt_object_info;
+using PartInfo = ckpt_part_info;
+using JobStats = ckpt_job_stats;
+using Finding = ckpt_finding;
+using Node = ckpt_node;
+using FileTensor = ckpt_file_tensor;
+
+inline std::string version() { return ckpt_version_string(); }
+
+// ---- report ----
+
+class Report : public detail::Handle<ckpt_report, ckpt_report_free> {
+ public:
+  using Handle::Handle;
+  size_t size() const { return ckpt_report_count(get()); }
+  bool empty() const { return size() == 0; }
+  // Texts in it are borrowed from the report.
+  Result<Finding> at(size_t index) const {
+    auto out = detail::sized<Finding>();
+    return detail::call([&](ckpt_error** err) { return ckpt_report_at(get(), index, &out, err); }, [&] { return out; });
+  }
+};
+
+// ---- job ----
+
+// Work in the background. Its destructor cancels what still runs and waits until the memory is the caller's again.
+class Job : public detail::Handle<ckpt_job, ckpt_job_free> {
+ public:
+  using Handle::Handle;
+  int32_t state() const { return ckpt_job_state(get()); }
+  Result<void> wait(int32_t state, int64_t timeout_ms = -1) const {
+    return detail::call([&](ckpt_error** err) { return ckpt_job_wait(get(), state, timeout_ms, err); });
+  }
+  Result<void> wait_staged(int64_t timeout_ms = -1) const { return wait(CKPT_JOB_STAGED, timeout_ms); }
+  Result<void> wait_committed(int64_t timeout_ms = -1) const { return wait(CKPT_JOB_COMMITTED, timeout_ms); }
+  Result<void> wait_done(int64_t timeout_ms = -1) const { return wait(CKPT_JOB_DONE, timeout_ms); }
+  void cancel() const { ckpt_job_cancel(get()); }
+  Result<JobStats> stats() const {
+    auto out = detail::sized<JobStats>();
+    return detail::call([&](ckpt_error** err) { return ckpt_job_stats_get(get(), &out, err); }, [&] { return out; });
+  }
+  Result<Report> report() const {
+    ckpt_report* out = nullptr;
+    return detail::call([&](ckpt_error** err) { return ckpt_job_report(get(), &out, err); },
+                        [&] { return Report(out); });
+  }
+};
+
+// ---- tree ----
+
+class Tree : public detail::Handle<ckpt_tree, ckpt_tree_free> {
+ public:
+  using Handle::Handle;
+  static Result<Tree> create() {
+    ckpt_tree* out = nullptr;
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_new(&out, err); }, [&] { return Tree(out); });
+  }
+  static Result<Tree> parse(std::string_view json) {
+    ckpt_tree* out = nullptr;
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_parse(&out, json.data(), json.size(), err); },
+                        [&] { return Tree(out); });
+  }
+
+  // In document order; a value inside a dict or record comes after its key.
+  Result<void> key(std::string_view key) {
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_key(get(), key.data(), key.size(), err); });
+  }
+  Result<void> key(int64_t key) {
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_key_int(get(), key, err); });
+  }
+  Result<void> add_null() {
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_add_null(get(), err); });
+  }
+  Result<void> add_bool(bool value) {
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_add_bool(get(), value, err); });
+  }
+  Result<void> add_int(int64_t value) {
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_add_int(get(), value, err); });
+  }
+  Result<void> add_bigint(const std::string& digits) {
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_add_bigint(get(), digits.c_str(), err); });
+  }
+  Result<void> add_float(double value) {
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_add_float(get(), value, err); });
+  }
+  Result<void> add_text(std::string_view text) {
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_add_text(get(), text.data(), text.size(), err); });
+  }
+  Result<void> add_bytes(Memory bytes) {
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_add_bytes(get(), bytes.data, bytes.bytes, err); });
+  }
+  // Returns the name under which the tensor is to be saved: its path in the tree, or `name`.
+  Result<std::string> add_tensor(const std::optional<std::string>& name = {}) {
+    const char* path = nullptr;
+    return detail::call(
+        [&](ckpt_error** err) { return ckpt_tree_add_tensor(get(), name ? name->c_str() : nullptr, &path, err); },
+        [&] { return std::string(path); });
+  }
+  Result<void> begin_dict() { return begin(CKPT_NODE_DICT); }
+  Result<void> begin_list() { return begin(CKPT_NODE_LIST); }
+  Result<void> begin_tuple() { return begin(CKPT_NODE_TUPLE); }
+  Result<void> begin_set() { return begin(CKPT_NODE_SET); }
+  Result<void> begin_record(const std::string& class_name) { return begin(CKPT_NODE_RECORD, class_name.c_str()); }
+  Result<void> end() {
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_end(get(), err); });
+  }
+
+  uint64_t size() const { return ckpt_tree_node_count(get()); }
+  // Texts in it are borrowed from the tree.
+  Result<Node> at(uint64_t node) const {
+    auto out = detail::sized<Node>();
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_at(get(), node, &out, err); }, [&] { return out; });
+  }
+  Result<uint64_t> find(uint64_t parent, const std::string& key) const {
+    uint64_t out = 0;
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_find(get(), parent, key.c_str(), &out, err); },
+                        [&] { return out; });
+  }
+  Result<uint64_t> find(uint64_t parent, int64_t key) const {
+    uint64_t out = 0;
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_find_int(get(), parent, key, &out, err); },
+                        [&] { return out; });
+  }
+  // Borrowed from the tree.
+  Result<std::string_view> json() const {
+    const char* text = nullptr;
+    uint64_t size = 0;
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_json(get(), &text, &size, err); },
+                        [&] { return std::string_view(text, size); });
+  }
+
+ private:
+  Result<void> begin(int32_t kind, const char* class_name = nullptr) {
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_begin(get(), kind, class_name, err); });
+  }
+};
+
+// ---- store ----
+
+class Store : public detail::Handle<ckpt_store, ckpt_store_free> {
+ public:
+  using Handle::Handle;
+  static Result<Store> open(const std::string& uri, const Options& options = {}) {
+    ckpt_store* out = nullptr;
+    return detail::call_with(
+        options, [&](auto bag, ckpt_error** err) { return ckpt_store_open(&out, uri.c_str(), bag, err); },
+        [&] { return Store(out); });
+  }
+  // A snapshot, oldest first.
+  Result<std::vector<CheckpointInfo>> list() const {
+    ckpt_list* made = nullptr;
+    std::unique_ptr<ckpt_list, detail::Free<ckpt_list, ckpt_list_free>> list;
+    std::vector<CheckpointInfo> all;
+    return detail::call(
+        [&](ckpt_error** err) {
+          ckpt_status status = ckpt_store_list(get(), &made, err);
+          list.reset(made);
+          const size_t count = status == CKPT_OK ? ckpt_list_count(made) : 0;
+          for (size_t i = 0; status == CKPT_OK && i < count; i++) {
+            all.push_back(detail::sized<CheckpointInfo>());
+            status = ckpt_list_at(made, i, &all.back(), err);
+          }
+          return status;
+        },
+        [&] { return std::move(all); });
+  }
+  Result<CheckpointInfo> find(const std::string& selector, const Options& options = {}) const {
+    auto out = detail::sized<CheckpointInfo>();
+    return detail::call_with(
+        options, [&](auto bag, ckpt_error** err) { return ckpt_store_find(get(), selector.c_str(), bag, &out, err); },
+        [&] { return out; });
+  }
+  Result<void> remove(const std::string& id) const {
+    return detail::call([&](ckpt_error** err) { return ckpt_store_remove(get(), id.c_str(), err); });
+  }
+  Result<Report> prune(const Options& options) const {
+    ckpt_report* out = nullptr;
+    return detail::call_with(
+        options, [&](auto bag, ckpt_error** err) { return ckpt_store_prune(get(), bag, &out, err); },
+        [&] { return Report(out); });
+  }
+  Result<Report> repair(const std::string& id, const Options& options = {}) const {
+    ckpt_report* out = nullptr;
+    return detail::call_with(
+        options, [&](auto bag, ckpt_error** err) { return ckpt_store_repair(get(), id.c_str(), bag, &out, err); },
+        [&] { return Report(out); });
+  }
+  Result<CheckpointInfo> import(const std::string& path, const std::string& label, int64_t step = -1,
+                                const Options& options = {}) const {
+    auto out = detail::sized<CheckpointInfo>();
+    return detail::call_with(
+        options,
+        [&](auto bag, ckpt_error** err) {
+          return ckpt_import(get(), path.c_str(), label.c_str(), step, bag, &out, err);
+        },
+        [&] { return out; });
+  }
+};
+
+// ---- session ----
+
+class Session : public detail::Handle<ckpt_session, ckpt_session_free> {
+ public:
+  using Handle::Handle;
+  // `session_string`: rank 0's string() on the other ranks.
+  static Result<Session> open(const Store& store, uint32_t rank = 0, uint32_t world_size = 1,
+                              const std::optional<std::string>& session_string = {}, const Options& options = {}) {
+    ckpt_session* out = nullptr;
+    const char* text = session_string ? session_string->c_str() : nullptr;
+    return detail::call_with(
+        options,
+        [&](auto bag, ckpt_error** err) {
+          return ckpt_session_open(&out, store.get(), rank, world_size, text, bag, err);
+        },
+        [&] { return Session(out); });
+  }
+  std::string string() const { return ckpt_session_string(get()); }
+};
+
+// ---- save ----
+
+class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
+ public:
+  using Handle::Handle;
+  static Result<Save> create(const Session& session, const std::string& label, int64_t step = -1,
+                             const Options& options = {}) {
+    ckpt_save* out = nullptr;
+    return detail::call_with(
+        options,
+        [&](auto bag, ckpt_error** err) { return ckpt_save_new(&out, session.get(), label.c_str(), step, bag, err); },
+        [&] { return Save(out); });
+  }
+  Result<void> add_tensor(const std::string& name, const Tensor& tensor, Memory memory, Device device = {}) {
+    return detail::call([&](ckpt_error** err) {
+      return ckpt_save_add_tensor(get(), name.c_str(), &tensor.desc(), memory.data, memory.bytes, device.type,
+                                  device.id, err);
+    });
+  }
+  Result<void> add_object(const std::string& name, const std::string& media_type, int32_t scope, Memory memory) {
+    return detail::call([&](ckpt_error** err) {
+      return ckpt_save_add_object(get(), name.c_str(), media_type.c_str(), scope, memory.data, memory.bytes, err);
+    });
+  }
+  Result<void> add_alias(const std::string& name, const std::string& target) {
+    return detail::call(
+        [&](ckpt_error** err) { return ckpt_save_add_alias(get(), name.c_str(), target.c_str(), nullptr, err); });
+  }
+  Result<void> add_alias(const std::string& name, const std::string& target, const Tensor& view) {
+    return detail::call(
+        [&](ckpt_error** err) { return ckpt_save_add_alias(get(), name.c_str(), target.c_str(), &view.desc(), err); });
+  }
+  Result<void> add_tree(const Tree& tree, const std::string& name = CKPT_TREE_OBJECT) {
+    return detail::call([&](ckpt_error** err) { return ckpt_save_add_tree(get(), name.c_str(), tree.get(), err); });
+  }
+  Result<void> set_attr(const std::string& key, const std::string& value) {
+    return detail::call(
+        [&](ckpt_error** err) { return ckpt_save_set_attr(get(), nullptr, key.c_str(), value.c_str(), err); });
+  }
+  Result<void> set_attr(const std::string& tensor, const std::string& key, const std::string& value) {
+    return detail::call(
+        [&](ckpt_error** err) { return ckpt_save_set_attr(get(), tensor.c_str(), key.c_str(), value.c_str(), err); });
+  }
+  std::string id() const { return ckpt_save_id(get()); }
+  Result<void> run() {
+    return detail::call([&](ckpt_error** err) { return ckpt_save_run(get(), err); });
+  }
+  Result<Job> start() {
+    ckpt_job* out = nullptr;
+    return detail::call([&](ckpt_error** err) { return ckpt_save_start(get(), &out, err); }, [&] { return Job(out); });
+  }
+};
+
+// ---- reader ----
+
+class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
+ public:
+  using Handle::Handle;
+  static Result<Reader> open(const Store& store, const std::string& selector = "latest", const Options& options = {}) {
+    ckpt_reader* out = nullptr;
+    return detail::call_with(
+        options,
+        [&](auto bag, ckpt_error** err) { return ckpt_reader_open(&out, store.get(), selector.c_str(), bag, err); },
+        [&] { return Reader(out); });
+  }
+  Result<CheckpointInfo> info() const {
+    auto out = detail::sized<CheckpointInfo>();
+    return detail::call([&](ckpt_error** err) { return ckpt_reader_info(get(), &out, err); }, [&] { return out; });
+  }
+  // Names in what follows are borrowed from the reader.
+  uint64_t tensor_count() const { return ckpt_reader_tensor_count(get()); }
+  Result<TensorInfo> tensor(uint64_t index) const {
+    auto out = detail::sized<TensorInfo>();
+    return detail::call([&](ckpt_error** err) { return ckpt_reader_tensor_at(get(), index, &out, err); },
+                        [&] { return out; });
+  }
+  Result<TensorInfo> tensor(const std::string& name) const {
+    auto out = detail::sized<TensorInfo>();
+    return detail::call([&](ckpt_error** err) { return ckpt_reader_tensor_find(get(), name.c_str(), &out, err); },
+                        [&] { return out; });
+  }
+  Result<SegmentInfo> segment(const std::string& tensor, uint32_t index) const {
+    auto out = detail::sized<SegmentInfo>();
+    return detail::call(
+        [&](ckpt_error** err) { return ckpt_reader_segment_at(get(), tensor.c_str(), index, &out, err); },
+        [&] { return out; });
+  }
+  uint64_t object_count() const { return ckpt_reader_object_count(get()); }
+  Result<ObjectInfo> object(uint64_t index) const {
+    auto out = detail::sized<ObjectInfo>();
+    return detail::call([&](ckpt_error** err) { return ckpt_reader_object_at(get(), index, &out, err); },
+                        [&] { return out; });
+  }
+  Result<ObjectInfo> object(const std::string& name, uint32_t rank = 0) const {
+    auto out = detail::sized<ObjectInfo>();
+    return detail::call([&](ckpt_error** err) { return ckpt_reader_object_find(get(), name.c_str(), rank, &out, err); },
+                        [&] { return out; });
+  }
+  Result<PartInfo> part(uint32_t index) const {
+    auto out = detail::sized<PartInfo>();
+    return detail::call([&](ckpt_error** err) { return ckpt_reader_part_at(get(), index, &out, err); },
+                        [&] { return out; });
+  }
+  // Attributes of the checkpoint; `tensor` given: of that tensor.
+  Result<std::map<std::string, std::string>> attrs(const std::optional<std::string>& tensor = {}) const {
+    const char* of = tensor ? tensor->c_str() : nullptr;
+    std::map<std::string, std::string> all;
+    return detail::call(
+        [&](ckpt_error** err) {
+          ckpt_status status = CKPT_OK;
+          const uint64_t count = ckpt_reader_attr_count(get(), of);
+          for (uint64_t i = 0; status == CKPT_OK && i < count; i++) {
+            const char *key = nullptr, *value = nullptr;
+            status = ckpt_reader_attr_at(get(), of, i, &key, &value, err);
+            if (status == CKPT_OK) all.emplace(key, value);
+          }
+          return status;
+        },
+        [&] { return std::move(all); });
+  }
+  std::optional<std::string> attr(const std::string& key, const std::optional<std::string>& tensor = {}) const {
+    const char* value = ckpt_reader_attr(get(), tensor ? tensor->c_str() : nullptr, key.c_str());
+    return value ? std::optional<std::string>(value) : std::nullopt;
+  }
+  // A view without a copy; it lives as long as the reader.
+  Result<Memory> map(const std::string& tensor, const Options& options = {}) const {
+    Memory out;
+    return detail::call_with(
+        options,
+        [&](auto bag, ckpt_error** err) {
+          return ckpt_reader_map(get(), tensor.c_str(), bag, &out.data, &out.bytes, err);
+        },
+        [&] { return out; });
+  }
+  Result<Tree> tree() const { return tree_of(nullptr); }
+  Result<Tree> tree(const std::string& name) const { return tree_of(name.c_str()); }
+  Result<Job> verify(const Options& options = {}) const {
+    ckpt_job* out = nullptr;
+    return detail::call_with(
+        options, [&](auto bag, ckpt_error** err) { return ckpt_reader_verify(get(), bag, &out, err); },
+        [&] { return Job(out); });
+  }
+  Result<Report> diff(const Reader& other, const Options& options = {}) const {
+    ckpt_report* out = nullptr;
+    return detail::call_with(
+        options, [&](auto bag, ckpt_error** err) { return ckpt_reader_diff(get(), other.get(), bag, &out, err); },
+        [&] { return Report(out); });
+  }
+  Result<void> export_to(const std::string& path, const Options& options = {}) const {
+    OptionBag bag(options);
+    return detail::call([&](ckpt_error** err) {
+      const ckpt_status status = bag.fill(err);
+      return status == CKPT_OK ? ckpt_export(get(), path.c_str(), bag.get(), err) : status;
+    });
+  }
+
+ private:
+  Result<Tree> tree_of(const char* name) const {
+    ckpt_tree* out = nullptr;
+    return detail::call([&](ckpt_error** err) { return ckpt_reader_tree(get(), name, &out, err); },
+                        [&] { return Tree(out); });
+  }
+};
+
+// ---- load ----
+
+class Load : public detail::Handle<ckpt_load, ckpt_load_free> {
+ public:
+  using Handle::Handle;
+  static Result<Load> create(const Reader& reader, const Options& options = {}) {
+    ckpt_load* out = nullptr;
+    return detail::call_with(
+        options, [&](auto bag, ckpt_error** err) { return ckpt_load_new(&out, reader.get(), bag, err); },
+        [&] { return Load(out); });
+  }
+  Result<void> add_tensor(const std::string& name, const Tensor& tensor, MutableMemory memory, Device device = {}) {
+    return detail::call([&](ckpt_error** err) {
+      return ckpt_load_add_tensor(get(), name.c_str(), &tensor.desc(), memory.data, memory.bytes, device.type,
+                                  device.id, err);
+    });
+  }
+  Result<void> add_object(const std::string& name, uint32_t rank, MutableMemory memory) {
+    return detail::call([&](ckpt_error** err) {
+      return ckpt_load_add_object(get(), name.c_str(), rank, memory.data, memory.bytes, err);
+    });
+  }
+  Result<void> run() {
+    return detail::call([&](ckpt_error** err) { return ckpt_load_run(get(), err); });
+  }
+  Result<Job> start() {
+    ckpt_job* out = nullptr;
+    return detail::call([&](ckpt_error** err) { return ckpt_load_start(get(), &out, err); }, [&] { return Job(out); });
+  }
+  Result<Report> report() const {
+    ckpt_report* out = nullptr;
+    return detail::call([&](ckpt_error** err) { return ckpt_load_report(get(), &out, err); },
+                        [&] { return Report(out); });
+  }
+};
+
+// ---- other people's files ----
+
+class File : public detail::Handle<ckpt_file, ckpt_file_free> {
+ public:
+  using Handle::Handle;
+  static Result<File> open(const std::string& path, const Options& options = {}) {
+    ckpt_file* out = nullptr;
+    return detail::call_with(
+        options, [&](auto bag, ckpt_error** err) { return ckpt_file_open(&out, path.c_str(), bag, err); },
+        [&] { return File(out); });
+  }
+  std::string format() const { return ckpt_file_format(get()); }
+  uint64_t tensor_count() const { return ckpt_file_tensor_count(get()); }
+  // What it points at is borrowed from the file.
+  Result<FileTensor> tensor(uint64_t index) const {
+    auto out = detail::sized<FileTensor>();
+    return detail::call([&](ckpt_error** err) { return ckpt_file_tensor_at(get(), index, &out, err); },
+                        [&] { return out; });
+  }
+  // Borrowed from the file.
+  Result<const ckpt_tree*> tree() const {
+    const ckpt_tree* out = nullptr;
+    return detail::call([&](ckpt_error** err) { return ckpt_file_tree(get(), &out, err); }, [&] { return out; });
+  }
+};
+
+}  // inline namespace
+}  // namespace ckpt
+#endif  // CKPT_HPP

@@ -1,0 +1,276 @@
+// ckpt_torch.h - checkpoints of LibTorch models and optimizers, saved by all ranks together, loaded on any number.
+//
+//   ckpt_torch::save("/data/run7", model, optimizer, {{"epoch", 3}}, {.step = 100});      // C++20; see README.md
+//   auto loaded = ckpt_torch::load("/data/run7", model, optimizer);
+//   int64_t epoch = loaded.others.at("epoch").toInt();
+//
+// What is saved has the shape of Python's {"model": model.state_dict(), "optimizer": optimizer.state_dict(),
+// ...others}: a checkpoint exported as .pt is accepted by load_state_dict there, and what Python saved is imported and
+// loaded here. Parameters and optimizer tensors are the same on every rank, so each rank writes its share of them
+// (large ones are cut over all ranks); buffers and others are rank 0's.
+//
+// A trainer that saves many times keeps one Checkpointer: it holds the session, the staging memory and the ranks'
+// group. Every failure is thrown as ckpt_torch::Error. Compiles as C++17 (LibTorch 1.13) and C++20 (2.x); no CUDA
+// headers.
+//
+// Threads: a Checkpointer and its handles belong to one thread at a time. Calls marked COLLECTIVE are made by all ranks
+// in the same order.
+#ifndef CKPT_TORCH_H
+#define CKPT_TORCH_H
+
+#include <ATen/ATen.h>
+#include <ATen/core/ivalue.h>
+#include <ckpt.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+#include <torch/optim/optimizer.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace c10d {
+class ProcessGroup;
+}
+
+namespace ckpt_torch {
+
+// ---- errors ----
+
+// what() is one line: what, where, expected, found.
+class Error : public std::runtime_error {
+ public:
+  Error(ckpt_status status, const std::string& message, std::map<std::string, std::string> details = {})
+      : std::runtime_error(message), status_(status), details_(std::move(details)) {}
+  ckpt_status status() const { return status_; }
+  // The facts that ckpt_error_detail knows ("tensor", "path", "ranks", …); "rank": whose error this is, in a group;
+  // "undefined": names of tensors of the module that a failed load left undefined, one per line. "" where absent.
+  std::string detail(const std::string& key) const;
+  const std::map<std::string, std::string>& details() const { return details_; }
+
+ private:
+  ckpt_status status_;
+  std::map<std::string, std::string> details_;
+};
+
+// ---- settings ----
+
+// Options of the engine by their keys (`ckpt help options`): {{"run", "gan"}, {"keep_last", 3}}.
+class Setting {
+ public:
+  Setting(const char* text) : text_(text) {}
+  Setting(std::string text) : text_(std::move(text)) {}
+  Setting(int value) : text_(std::to_string(value)) {}
+  Setting(int64_t value) : text_(std::to_string(value)) {}
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+using Settings = std::map<std::string, Setting>;
+
+// ---- ranks ----
+
+// What the ranks of a run talk through. Derive from it for MPI and the like; c10d_group makes one of a ProcessGroup.
+class Group {
+ public:
+  virtual ~Group() = default;
+  virtual uint32_t rank() const = 0;
+  virtual uint32_t size() const = 0;
+  // COLLECTIVE. Every rank's text, in the order of ranks.
+  virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
+};
+
+// `device`: where the group's backend takes tensors from (NCCL: this rank's GPU).
+std::shared_ptr<Group> c10d_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group, at::Device device = at::kCPU);
+
+// Who takes part. With a group an error of one rank is thrown by all, naming that rank, and nobody waits in vain.
+// Without one the ranks meet through the store alone; then each rank's load must be given the same checkpoint id.
+struct Ranks {
+  uint32_t rank = 0, world_size = 1;
+  std::string session;      // rank 0's session_string(), for ranks > 0 without a group
+  bool rendezvous = false;  // no group and no session string: meet through files in the store
+  std::shared_ptr<Group> group;
+
+  static Ranks single() { return {}; }
+  static Ranks of(std::shared_ptr<Group> group);
+  static Ranks of(const c10::intrusive_ptr<c10d::ProcessGroup>& group, at::Device device = at::kCPU);
+  static Ranks with_session(uint32_t rank, uint32_t world_size, std::string session);
+  static Ranks by_rendezvous(uint32_t rank, uint32_t world_size);
+};
+
+// ---- what is saved ----
+
+// One or many modules: a Module, a holder (torch::nn::Linear), a shared_ptr of either, or a list of those in {}.
+class Models {
+ public:
+  Models() = default;
+  Models(torch::nn::Module& module) : modules_{&module} {}
+  template <class M>
+  Models(const torch::nn::ModuleHolder<M>& holder) : modules_{holder.ptr().get()} {}
+  template <class M, class = std::enable_if_t<std::is_base_of_v<torch::nn::Module, M>>>
+  Models(const std::shared_ptr<M>& module) : modules_{module.get()} {}
+  Models(std::initializer_list<Models> all);
+  const std::vector<torch::nn::Module*>& modules() const { return modules_; }
+
+ private:
+  std::vector<torch::nn::Module*> modules_;
+};
+
+class Optimizers {
+ public:
+  Optimizers() = default;
+  Optimizers(torch::optim::Optimizer& optimizer) : optimizers_{&optimizer} {}
+  template <class O, class = std::enable_if_t<std::is_base_of_v<torch::optim::Optimizer, O>>>
+  Optimizers(const std::shared_ptr<O>& optimizer) : optimizers_{optimizer.get()} {}
+  template <class O, class = std::enable_if_t<std::is_base_of_v<torch::optim::Optimizer, O>>>
+  Optimizers(const std::unique_ptr<O>& optimizer) : optimizers_{optimizer.get()} {}
+  Optimizers(std::initializer_list<Optimizers> all);
+  const std::vector<torch::optim::Optimizer*>& optimizers() const { return optimizers_; }
+
+ private:
+  std::vector<torch::optim::Optimizer*> optimizers_;
+};
+
+// Named values beside the model: None, bool, int, double, complex, str, tensors, and lists, tuples and dicts (keys: str
+// or int) of those. "model" and "optimizer" are taken. Only rank 0's are saved.
+class Others {
+ public:
+  using Item = std::pair<std::string, c10::IValue>;
+  Others() = default;
+  Others(std::initializer_list<Item> items) : items_(items) {}
+  void set(const std::string& key, c10::IValue value);
+  bool contains(const std::string& key) const;
+  const c10::IValue& at(const std::string& key) const;  // throws Error NOT_FOUND
+  const std::vector<Item>& items() const { return items_; }
+
+ private:
+  std::vector<Item> items_;
+};
+
+struct State {
+  Models models;
+  Optimizers optimizers;
+  Others others;
+};
+
+// How an optimizer that ckpt does not know is saved. The known ones, classes derived from them included: SGD, Adam,
+// AdamW, Adagrad, RMSprop, LBFGS. One that is neither is refused.
+class OptimizerHook {
+ public:
+  virtual ~OptimizerHook() = default;
+  virtual std::string class_name() const = 0;  // kept in the checkpoint and compared when it is loaded
+  virtual bool handles(const torch::optim::Optimizer& optimizer) const = 0;
+  // A dict like Python's state_dict(); the same tensors on every rank.
+  virtual c10::IValue state_dict(const torch::optim::Optimizer& optimizer) const = 0;
+  // Called once everything has been read.
+  virtual void load_state_dict(torch::optim::Optimizer& optimizer, const c10::IValue& state) const = 0;
+};
+using OptimizerHooks = std::vector<std::shared_ptr<const OptimizerHook>>;
+
+// ---- save ----
+
+struct SaveOptions {
+  int64_t step = -1;
+  std::string label;          // "": "step-<step>", or where there is no step "checkpoint", which each save replaces
+  bool rng = true;            // this rank's random generators: CPU, and CUDA's where there are any
+  bool return_early = false;  // save_async: return before the state is staged; wait_staged() before changing it
+  Settings settings;          // over those of the Checkpointer: keep_last, compression, on_existing, staging_bytes, …
+  OptimizerHooks hooks;
+};
+
+// A save in the background. Dropping it does not stop the save: the Checkpointer waits for it before the next one and
+// when it ends.
+class SaveHandle {
+ public:
+  void wait_staged();  // from here on the state may change again
+  // COLLECTIVE in a group. Returns when the checkpoint is committed (on rank 0: and durable), or throws.
+  void wait();
+  bool staged() const;
+  bool done() const;              // committed, or failed: wait() says which
+  void cancel();                  // returns at once; a save that is not yet committed will not be
+  const std::string& id() const;  // of the checkpoint
+  struct Impl;
+  explicit SaveHandle(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+// ---- load ----
+
+enum class Rng {
+  keep,       // leave the generators alone
+  same_rank,  // the state that this rank saved; where it has none (more ranks than then) they are left alone
+  or_rank0    // the same, but a rank without one takes rank 0's: such ranks draw the same numbers
+};
+
+struct LoadOptions {
+  std::string selector = "latest";  // or "step:N", a label, an id; a group resolves it once for all
+  std::string model_key = "model", optimizer_key = "optimizer";  // where in the tree; "" is the whole of it
+  bool strict = true;        // false: keys missing in or unknown to the module are listed instead of refused
+  bool convert = false;      // convert dtypes of parameters, buffers and optimizer tensors to the module's
+  bool stage_first = false;  // read everything into temporaries, and change the module only when all of it is sound
+  bool all_values = false;   // give models and optimizers that none were passed for as values in others
+  at::Device map_location = at::kCPU;  // of tensors in others
+  Rng rng = Rng::same_rank;
+  Settings settings;  // run, threads, verify, staging_bytes
+  OptimizerHooks hooks;
+};
+
+struct Loaded {
+  Others others;                        // all of the tree but models and optimizers
+  std::vector<std::string> missing;     // keys of the module that the checkpoint lacks: they kept their values
+  std::vector<std::string> unexpected;  // keys of the checkpoint that the module lacks
+  std::vector<std::string> ignored;     // entries that LibTorch has no place for, or gives another form, and why
+  bool rng_restored = false;
+  int64_t step = -1;
+  std::string id, label;
+  uint32_t world_size = 0;  // ranks that saved it
+};
+
+// ---- checkpointer ----
+
+class Checkpointer {
+ public:
+  // Opens nothing but the store; the session starts with the first save, so that loading fences nobody.
+  explicit Checkpointer(const std::string& store, Ranks ranks = {}, Settings settings = {});
+  ~Checkpointer();  // waits for a save that is under way; its failure is then lost: wait() tells it
+  Checkpointer(Checkpointer&&) noexcept;
+  Checkpointer& operator=(Checkpointer&&) noexcept;
+
+  // COLLECTIVE. Returns the id when the checkpoint is durable, complete and committed.
+  std::string save(const State& state, const SaveOptions& options = {});
+  // COLLECTIVE. Returns when the state is staged, so that training may go on.
+  [[nodiscard]] SaveHandle save_async(const State& state, const SaveOptions& options = {});
+
+  // COLLECTIVE. Into the modules and optimizers, in place. All structural errors (NOT_FOUND, MISMATCH, …) come before
+  // anything changes, on any rank of a group; after CORRUPT or IO the tensors in detail "undefined" are undefined and
+  // everything else is as it was. With stage_first nothing has changed then either.
+  Loaded load(const Models& models, const Optimizers& optimizers = {}, const LoadOptions& options = {});
+
+  // COLLECTIVE in a group. Starts the session now; without a group rank 0 hands the string to the others.
+  std::string session_string();
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// ---- free functions ----
+
+// As hfai's: each is a Checkpointer for one call. COLLECTIVE.
+std::string save(const std::string& store, const Models& models, const Optimizers& optimizers = {},
+                 const Others& others = {}, const SaveOptions& options = {}, const Ranks& ranks = {});
+Loaded load(const std::string& store, const Models& models, const Optimizers& optimizers = {},
+            const LoadOptions& options = {}, const Ranks& ranks = {});
+
+}  // namespace ckpt_torch
+#endif  // CKPT_TORCH_H

@@ -1,0 +1,125 @@
+#include "checkpointer.h"
+
+#include "state.h"
+
+namespace ckpt_torch {
+
+using namespace internal;
+
+// ---- what is saved ----
+
+Models::Models(std::initializer_list<Models> all) {
+  for (const Models& models : all) modules_.insert(modules_.end(), models.modules_.begin(), models.modules_.end());
+}
+
+Optimizers::Optimizers(std::initializer_list<Optimizers> all) {
+  for (const Optimizers& some : all)
+    optimizers_.insert(optimizers_.end(), some.optimizers_.begin(), some.optimizers_.end());
+}
+
+void Others::set(const std::string& key, c10::IValue value) {
+  for (Item& item : items_)
+    if (item.first == key) {
+      item.second = std::move(value);
+      return;
+    }
+  items_.emplace_back(key, std::move(value));
+}
+
+bool Others::contains(const std::string& key) const {
+  for (const Item& item : items_)
+    if (item.first == key) return true;
+  return false;
+}
+
+const c10::IValue& Others::at(const std::string& key) const {
+  for (const Item& item : items_)
+    if (item.first == key) return item.second;
+  std::vector<std::string> keys;
+  for (const Item& item : items_) keys.push_back(item.first);
+  fail(CKPT_NOT_FOUND, "there is no " + in_quotes(key) + " beside the model; there is " +
+                           (keys.empty() ? "nothing" : listed(keys, 20)));
+}
+
+// ---- the session ----
+
+Checkpointer::Checkpointer(const std::string& store, Ranks ranks, Settings settings)
+    : impl_(guarded([&] { return std::make_unique<Impl>(store, std::move(ranks), std::move(settings)); })) {}
+Checkpointer::Checkpointer(Checkpointer&&) noexcept = default;
+Checkpointer& Checkpointer::operator=(Checkpointer&&) noexcept = default;
+Checkpointer::~Checkpointer() {
+  if (impl_ && impl_->pending) impl_->pending->wait_local();
+}
+
+std::string Checkpointer::session_string() {
+  return guarded([&] {
+    impl_->open_session();
+    return std::string(ckpt_session_string(impl_->session.get()));
+  });
+}
+
+std::string Checkpointer::save(const State& state, const SaveOptions& options) {
+  return guarded([&] { return impl_->save(state, options); });
+}
+
+SaveHandle Checkpointer::save_async(const State& state, const SaveOptions& options) {
+  return guarded([&] { return impl_->save_async(state, options); });
+}
+
+Loaded Checkpointer::load(const Models& models, const Optimizers& optimizers, const LoadOptions& options) {
+  return guarded([&] { return impl_->load(models, optimizers, options); });
+}
+
+Checkpointer::Impl::Impl(const std::string& uri, Ranks who, Settings given)
+    : ranks(std::move(who)), settings(std::move(given)) {
+  if (ranks.rank >= ranks.world_size)
+    fail(CKPT_INVALID, "rank " + std::to_string(ranks.rank) + " of " + std::to_string(ranks.world_size) +
+                           " ranks: ranks count from 0");
+  auto options = options_of(settings);
+  store = make<StoreHandle>(
+      [&](ckpt_store** out, ckpt_error** err) { return ckpt_store_open(out, uri.c_str(), options.get(), err); });
+}
+
+// In a group rank 0 opens it and the others join by its string.
+void Checkpointer::Impl::open_session() {
+  if (session) return;
+  Settings over;
+  if (ranks.rendezvous) over.emplace("rendezvous", 1);
+  auto open = [&](const std::string& string) {
+    auto options = options_of(settings, over);
+    const char* text = ranks.rank == 0 || string.empty() ? nullptr : string.c_str();
+    session = make<SessionHandle>([&](ckpt_session** out, ckpt_error** err) {
+      return ckpt_session_open(out, store.get(), ranks.rank, ranks.world_size, text, options.get(), err);
+    });
+  };
+  if (!ranks.group) return open(ranks.session);
+  std::string string;
+  auto first = caught([&] {
+    if (ranks.rank == 0) open("");
+    if (ranks.rank == 0) string = ckpt_session_string(session.get());
+  });
+  string = agree(group(), first, string)[0];
+  auto others = caught([&] {
+    if (ranks.rank != 0) open(string);
+  });
+  try {
+    agree(group(), others);
+  } catch (...) {
+    session.reset();  // all try again, or none
+    throw;
+  }
+}
+
+// ---- free functions ----
+
+std::string save(const std::string& store, const Models& models, const Optimizers& optimizers, const Others& others,
+                 const SaveOptions& options, const Ranks& ranks) {
+  return Checkpointer(store, ranks, options.settings).save({models, optimizers, others}, options);
+}
+
+Loaded load(const std::string& store, const Models& models, const Optimizers& optimizers, const LoadOptions& options,
+            const Ranks& ranks) {
+  return Checkpointer(store, ranks, options.settings).load(models, optimizers, options);
+}
+
+}  // namespace ckpt_torch

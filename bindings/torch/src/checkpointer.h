@@ -1,0 +1,47 @@
+// The state behind Checkpointer and SaveHandle.
+#ifndef CKPT_TORCH_CHECKPOINTER_H
+#define CKPT_TORCH_CHECKPOINTER_H
+
+#include "group.h"
+
+namespace ckpt_torch {
+
+// Of what the adapter writes beside the tree; attribute "torch.adapter".
+constexpr int64_t kAdapterVersion = 1;
+
+struct SaveHandle::Impl {
+  std::string id;
+  std::shared_ptr<Group> group;
+  internal::SaveOp save;
+  std::vector<at::Tensor> memory;  // what the engine reads until the save is staged
+  internal::JobHandle job;         // freed first: then the engine is quiet
+  bool waited = false;
+  std::optional<Error> outcome;  // of wait()
+
+  std::optional<Error> wait_local() const;  // for the end of this rank's job
+  void wait();
+};
+
+struct Checkpointer::Impl {
+  Impl(const std::string& uri, Ranks who, Settings given);
+
+  void open_session();
+  std::string save(const State& state, const SaveOptions& options);
+  SaveHandle save_async(const State& state, const SaveOptions& options);
+  Loaded load(const Models& models, const Optimizers& optimizers, const LoadOptions& options);
+
+  // The save of this rank, filled; COLLECTIVE.
+  std::shared_ptr<SaveHandle::Impl> prepare(const State& state, const SaveOptions& options);
+  void wait_pending();
+  std::string resolve(const std::string& selector, const ckpt_options* options);
+  Group* group() const { return ranks.group.get(); }
+
+  Ranks ranks;
+  Settings settings;
+  internal::StoreHandle store;
+  internal::SessionHandle session;
+  std::shared_ptr<SaveHandle::Impl> pending;  // the last save in the background
+};
+
+}  // namespace ckpt_torch
+#endif

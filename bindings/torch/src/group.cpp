@@ -1,0 +1,180 @@
+#include "group.h"
+
+#include <algorithm>
+#include <cstring>
+
+#if __has_include(<torch/csrc/distributed/c10d/ProcessGroup.hpp>)
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#define CKPT_TORCH_HAS_C10D 1
+#endif
+
+namespace ckpt_torch {
+
+Ranks Ranks::of(std::shared_ptr<Group> group) {
+  Ranks ranks;
+  ranks.rank = group->rank();
+  ranks.world_size = group->size();
+  ranks.group = std::move(group);
+  return ranks;
+}
+
+Ranks Ranks::of(const c10::intrusive_ptr<c10d::ProcessGroup>& group, at::Device device) {
+  return of(c10d_group(group, device));
+}
+
+Ranks Ranks::with_session(uint32_t rank, uint32_t world_size, std::string session) {
+  Ranks ranks;
+  ranks.rank = rank;
+  ranks.world_size = world_size;
+  ranks.session = std::move(session);
+  return ranks;
+}
+
+Ranks Ranks::by_rendezvous(uint32_t rank, uint32_t world_size) {
+  Ranks ranks;
+  ranks.rank = rank;
+  ranks.world_size = world_size;
+  ranks.rendezvous = true;
+  return ranks;
+}
+
+// ---- c10d ----
+
+#ifdef CKPT_TORCH_HAS_C10D
+namespace {
+
+class C10dGroup : public Group {
+ public:
+  C10dGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, at::Device device)
+      : group_(std::move(group)), device_(device) {}
+  uint32_t rank() const override { return static_cast<uint32_t>(group_->getRank()); }
+  uint32_t size() const override { return static_cast<uint32_t>(group_->getSize()); }
+
+  // Lengths first, then all texts padded to the longest.
+  std::vector<std::string> all_gather(const std::string& mine) override {
+    std::vector<int64_t> lengths;
+    int64_t longest = 1;
+    for (const at::Tensor& length : gather(at::full({1}, static_cast<int64_t>(mine.size()), at::kLong))) {
+      lengths.push_back(length.item<int64_t>());
+      longest = std::max(longest, lengths.back());
+    }
+    at::Tensor padded = at::zeros({longest}, at::kByte);
+    if (!mine.empty()) std::memcpy(padded.data_ptr(), mine.data(), mine.size());
+    std::vector<std::string> texts;
+    for (const at::Tensor& text : gather(padded))
+      texts.emplace_back(static_cast<const char*>(text.data_ptr()), static_cast<size_t>(lengths[texts.size()]));
+    return texts;
+  }
+
+ private:
+  std::vector<at::Tensor> gather(const at::Tensor& mine) {
+    std::vector<at::Tensor> in{mine.to(device_)};
+    std::vector<std::vector<at::Tensor>> out(1);
+    for (uint32_t r = 0; r < size(); r++) out[0].push_back(at::empty_like(in[0]));
+    group_->allgather(out, in)->wait();
+    for (at::Tensor& tensor : out[0]) tensor = tensor.to(at::kCPU);
+    return out[0];
+  }
+
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  at::Device device_;
+};
+
+}  // namespace
+
+std::shared_ptr<Group> c10d_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group, at::Device device) {
+  return std::make_shared<C10dGroup>(group, device);
+}
+#else
+std::shared_ptr<Group> c10d_group(const c10::intrusive_ptr<c10d::ProcessGroup>&, at::Device) {
+  internal::fail(CKPT_UNSUPPORTED, "this LibTorch was built without torch.distributed");
+}
+#endif
+
+// ---- one outcome ----
+
+namespace internal {
+
+namespace {
+
+void pack(std::string& out, const std::string& text) {
+  uint64_t size = text.size();
+  out.append(reinterpret_cast<const char*>(&size), sizeof size);
+  out += text;
+}
+
+std::string unpack(const std::string& in, size_t& at) {
+  uint64_t size = 0;
+  if (in.size() - at < sizeof size) fail(CKPT_INTERNAL, "a rank sent a message that ends early");
+  std::memcpy(&size, in.data() + at, sizeof size);
+  at += sizeof size;
+  if (in.size() - at < size) fail(CKPT_INTERNAL, "a rank sent a message that ends early");
+  at += size;
+  return in.substr(at - size, size);
+}
+
+struct Outcome {
+  ckpt_status status = CKPT_OK;
+  std::string message, word;
+  std::map<std::string, std::string> details;
+};
+
+std::string to_text(const Outcome& outcome) {
+  std::string text;
+  pack(text, std::to_string(outcome.status));
+  pack(text, outcome.message);
+  pack(text, outcome.word);
+  for (const auto& [key, value] : outcome.details) pack(text, key), pack(text, value);
+  return text;
+}
+
+Outcome from_text(const std::string& text) {
+  Outcome outcome;
+  size_t at = 0;
+  outcome.status = std::stoi(unpack(text, at));
+  outcome.message = unpack(text, at);
+  outcome.word = unpack(text, at);
+  while (at < text.size()) {
+    std::string key = unpack(text, at);
+    outcome.details[key] = unpack(text, at);
+  }
+  return outcome;
+}
+
+// Whether an error only follows from another rank's.
+bool is_echo(ckpt_status status) {
+  return status == CKPT_ABORTED || status == CKPT_CANCELLED || status == CKPT_TIMEOUT;
+}
+
+}  // namespace
+
+std::vector<std::string> agree(Group* group, const std::optional<Error>& own, const std::string& word) {
+  if (group == nullptr) {
+    if (own) throw *own;
+    return {word};
+  }
+  Outcome mine;
+  mine.word = word;
+  if (own) {
+    mine.status = own->status();
+    mine.message = own->what();
+    mine.details = own->details();
+  }
+  std::vector<Outcome> all;
+  for (const std::string& text : group->all_gather(to_text(mine))) all.push_back(from_text(text));
+  size_t worst = all.size();
+  for (size_t rank = all.size(); rank-- > 0;)
+    if (all[rank].status != CKPT_OK &&
+        (worst == all.size() || !is_echo(all[rank].status) || is_echo(all[worst].status)))
+      worst = rank;
+  if (worst < all.size()) {
+    all[worst].details["rank"] = std::to_string(worst);
+    throw Error(all[worst].status, "rank " + std::to_string(worst) + ": " + all[worst].message, all[worst].details);
+  }
+  std::vector<std::string> words;
+  for (const Outcome& outcome : all) words.push_back(outcome.word);
+  return words;
+}
+
+}  // namespace internal
+}  // namespace ckpt_torch

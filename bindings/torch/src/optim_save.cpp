@@ -1,0 +1,128 @@
+#include "optim.h"
+#include "optim_fields.h"
+
+namespace ckpt_torch {
+namespace internal {
+
+const OptimizerHook* hook_of(const torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks) {
+  for (const auto& hook : hooks)
+    if (hook->handles(optimizer)) return hook.get();
+  return nullptr;
+}
+
+std::string optimizer_class(const torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks,
+                            const std::string& where) {
+  if (const OptimizerHook* hook = hook_of(optimizer, hooks)) return hook->class_name();
+  std::string name;
+  with_kind(optimizer, [&](auto kind) { name = kind.name; });
+  if (name.empty())
+    fail(CKPT_UNSUPPORTED, in_quotes(where) +
+                               " is of a class that ckpt does not know (it knows SGD, Adam, AdamW, Adagrad, "
+                               "RMSprop and LBFGS): give an OptimizerHook for it");
+  return name;
+}
+
+namespace {
+
+class SaveOptionsOf : public OptionVisitor {
+ public:
+  explicit SaveOptionsOf(Collector& out) : out_(out) {}
+  void real(const char* name, double& value) override { out_.key(name), out_.real(value); }
+  void pair(const char* name, std::tuple<double, double>& value) override {
+    out_.key(name);
+    out_.begin(CKPT_NODE_TUPLE);
+    out_.real(std::get<0>(value));
+    out_.real(std::get<1>(value));
+    out_.end();
+  }
+  void flag(const char* name, bool& value) override { out_.key(name), out_.boolean(value); }
+  void integer(const char* name, int64_t& value) override { out_.key(name), out_.integer(value); }
+  void integer_or_none(const char* name, std::optional<int64_t>& value) override {
+    out_.key(name);
+    value ? out_.integer(*value) : out_.null();
+  }
+  void text_or_none(const char* name, std::optional<std::string>& value) override {
+    out_.key(name);
+    value ? out_.text(*value) : out_.null();
+  }
+
+ private:
+  Collector& out_;
+};
+
+class SaveStateOf : public StateVisitor {
+ public:
+  explicit SaveStateOf(Collector& out) : out_(out) {}
+  void count(const char* name, int64_t& value) override { out_.key(name), out_.integer(value); }
+  void real(const char* name, double& value) override { out_.key(name), out_.real(value); }
+  void tensor(const char* name, at::Tensor& value, Extent, bool) override {
+    if (!value.defined()) return;  // what C++ leaves undefined, Python lacks
+    out_.key(name);
+    out_.tensor(value, Holder::kAll);
+  }
+  void tensors(const char* name, const TensorList& list, Extent extent) override {
+    if (extent == Extent::kAny && list.size == 0) return;
+    out_.key(name);
+    out_.begin(CKPT_NODE_LIST);
+    for (size_t i = 0; i < list.size; i++) out_.tensor(list.at(i), Holder::kAll);
+    out_.end();
+  }
+
+ private:
+  Collector& out_;
+};
+
+// The visitors are shown copies: what they read is not theirs to change.
+template <class K>
+void save_known(Collector& out, const torch::optim::Optimizer& optimizer) {
+  out.begin(CKPT_NODE_DICT);
+  out.key("state");
+  out.begin(CKPT_NODE_DICT);
+  int64_t index = 0;
+  for (const auto& group : optimizer.param_groups())
+    for (const at::Tensor& param : group.params()) {
+      const auto& all = optimizer.state();
+      using Key = typename std::decay_t<decltype(all)>::key_type;
+      auto found = all.find(state_key<Key>(param));
+      if (found != all.end()) {
+        auto state = found->second->clone();
+        auto options = group.options().clone();
+        out.key(index);
+        out.begin(CKPT_NODE_DICT);
+        SaveStateOf visitor(out);
+        visit_state(static_cast<typename K::State&>(*state), static_cast<typename K::Options&>(*options), visitor);
+        out.end();
+      }
+      index++;
+    }
+  out.end();
+  out.key("param_groups");
+  out.begin(CKPT_NODE_LIST);
+  index = 0;
+  for (const auto& group : optimizer.param_groups()) {
+    auto options = group.options().clone();
+    SaveOptionsOf visitor(out);
+    out.begin(CKPT_NODE_DICT);
+    visit_options(static_cast<typename K::Options&>(*options), visitor);
+    out.key("params");
+    out.begin(CKPT_NODE_LIST);
+    for (size_t i = 0; i < group.params().size(); i++) out.integer(index++);
+    out.end();
+    out.end();
+  }
+  out.end();
+  out.end();
+}
+
+}  // namespace
+
+void save_optimizer(Collector& out, const torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks,
+                    const std::string& where) {
+  optimizer_class(optimizer, hooks, where);
+  if (const OptimizerHook* hook = hook_of(optimizer, hooks))
+    return out.value(hook->state_dict(optimizer), Holder::kAll, where);
+  with_kind(optimizer, [&](auto kind) { save_known<decltype(kind)>(out, optimizer); });
+}
+
+}  // namespace internal
+}  // namespace ckpt_torch

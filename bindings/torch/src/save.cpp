@@ -1,0 +1,174 @@
+#include "checkpointer.h"
+#include "optim.h"
+#include "state.h"
+
+namespace ckpt_torch {
+
+using namespace internal;
+
+// ---- the handle ----
+
+std::optional<Error> SaveHandle::Impl::wait_local() const {
+  return caught(
+      [&] { check([&](ckpt_error** err) { return ckpt_job_wait(job.get(), CKPT_JOB_COMMITTED, -1, err); }); });
+}
+
+void SaveHandle::Impl::wait() {
+  if (!waited) {
+    waited = true;
+    auto own = wait_local();
+    memory.clear();
+    outcome = caught([&] { agree(group.get(), own); });
+  }
+  if (outcome) throw *outcome;
+}
+
+void SaveHandle::wait_staged() {
+  guarded([&] {
+    check([&](ckpt_error** err) { return ckpt_job_wait(impl_->job.get(), CKPT_JOB_STAGED, -1, err); });
+    impl_->memory.clear();
+  });
+}
+void SaveHandle::wait() {
+  guarded([&] { impl_->wait(); });
+}
+bool SaveHandle::staged() const { return ckpt_job_state(impl_->job.get()) >= CKPT_JOB_STAGED; }
+bool SaveHandle::done() const { return ckpt_job_state(impl_->job.get()) >= CKPT_JOB_COMMITTED; }
+void SaveHandle::cancel() { ckpt_job_cancel(impl_->job.get()); }
+const std::string& SaveHandle::id() const { return impl_->id; }
+
+// ---- what is saved ----
+
+namespace {
+
+constexpr const char* kReserved[] = {"model", "optimizer"};
+
+// One is itself, several are a list.
+template <class Items, class SaveOne>
+void one_or_list(Collector& out, const char* key, const Items& items, SaveOne&& save_one) {
+  if (items.empty()) return;
+  out.key(key);
+  if (items.size() > 1) out.begin(CKPT_NODE_LIST);
+  for (size_t i = 0; i < items.size(); i++)
+    save_one(*items[i], items.size() > 1 ? std::string(key) + "/" + std::to_string(i) : std::string(key));
+  if (items.size() > 1) out.end();
+}
+
+void collect(Collector& out, const State& state, const SaveOptions& options, bool with_others) {
+  out.begin(CKPT_NODE_DICT);
+  one_or_list(out, "model", state.models.modules(),
+              [&](const torch::nn::Module& module, const std::string&) { save_module(out, module); });
+  one_or_list(out, "optimizer", state.optimizers.optimizers(),
+              [&](const torch::optim::Optimizer& optimizer, const std::string& where) {
+                save_optimizer(out, optimizer, options.hooks, where);
+              });
+  for (const auto& [key, value] : state.others.items()) {
+    for (const char* reserved : kReserved)
+      if (key == reserved)
+        fail(CKPT_INVALID, "others may not have the key " + in_quotes(key) + ": that is where the " + key + " is");
+    if (!with_others) continue;
+    out.key(key);
+    out.value(value, Holder::kRank0, key);
+  }
+  out.end();
+}
+
+void set_attributes(ckpt_save* save, const State& state, const SaveOptions& options) {
+  auto set = [&](const std::string& key, const std::string& value) {
+    check([&](ckpt_error** err) { return ckpt_save_set_attr(save, nullptr, key.c_str(), value.c_str(), err); });
+  };
+  set("torch.adapter", std::to_string(kAdapterVersion));
+  const auto& optimizers = state.optimizers.optimizers();
+  for (size_t i = 0; i < optimizers.size(); i++)
+    set("torch.optimizer." + std::to_string(i), optimizer_class(*optimizers[i], options.hooks, "optimizer"));
+}
+
+// Tells the other ranks, who meet us through the store alone, that this save will not be: it gets a tensor that cannot
+// be complete, since it says that another rank holds it too, and whose name is the reason.
+void abandon(ckpt_save* save, uint32_t rank, const Error& error) {
+  std::string name = "rank " + std::to_string(rank) + " gave up - " + std::string(error.what()).substr(0, 500);
+  for (char& c : name)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '/') c = ' ';
+  ckpt_tensor_desc desc{};
+  desc.struct_size = sizeof desc;
+  desc.dtype = CKPT_DTYPE_U8;
+  desc.replica_count = 2;
+  desc.replica_group = UINT64_MAX - rank;
+  char byte = 0;
+  auto ignored = caught([&] {
+    check([&](ckpt_error** err) {
+      return ckpt_save_add_tensor(save, name.c_str(), &desc, &byte, 1, CKPT_DEVICE_CPU, 0, err);
+    });
+    check([&](ckpt_error** err) { return ckpt_save_run(save, err); });
+  });
+}
+
+}  // namespace
+
+std::shared_ptr<SaveHandle::Impl> Checkpointer::Impl::prepare(const State& state, const SaveOptions& options) {
+  wait_pending();
+  open_session();
+  auto handle = std::make_shared<SaveHandle::Impl>();
+  handle->group = ranks.group;
+  auto error = caught([&] {
+    Settings over = options.settings;
+    std::string label = options.label;
+    if (label.empty() && options.step >= 0) label = "step-" + std::to_string(options.step);
+    if (label.empty()) {
+      label = "checkpoint";
+      if (settings.count("on_existing") == 0) over.emplace("on_existing", "replace");
+    }
+    auto bag = options_of(settings, over);
+    handle->save = make<SaveOp>([&](ckpt_save** out, ckpt_error** err) {
+      return ckpt_save_new(out, session.get(), label.c_str(), options.step, bag.get(), err);
+    });
+    handle->id = ckpt_save_id(handle->save.get());
+    Collector collector(ranks.rank);
+    collect(collector, state, options, ranks.rank == 0);
+    collector.fill(handle->save.get());
+    handle->memory = collector.memory();
+    set_attributes(handle->save.get(), state, options);
+    if (options.rng) save_rng(handle->save.get());
+  });
+  if (error && !ranks.group && ranks.world_size > 1 && handle->save) abandon(handle->save.get(), ranks.rank, *error);
+  agree(group(), error);
+  return handle;
+}
+
+// ---- the save ----
+
+std::string Checkpointer::Impl::save(const State& state, const SaveOptions& options) {
+  auto handle = prepare(state, options);
+  auto error = caught([&] { check([&](ckpt_error** err) { return ckpt_save_run(handle->save.get(), err); }); });
+  agree(group(), error);
+  return handle->id;
+}
+
+SaveHandle Checkpointer::Impl::save_async(const State& state, const SaveOptions& options) {
+  auto handle = prepare(state, options);
+  auto error = caught([&] {
+    handle->job = make<JobHandle>(
+        [&](ckpt_job** out, ckpt_error** err) { return ckpt_save_start(handle->save.get(), out, err); });
+  });
+  agree(group(), error);
+  pending = handle;
+  // One that fails before it is staged says so in wait(), where all ranks hear it.
+  if (!options.return_early && ckpt_job_wait(handle->job.get(), CKPT_JOB_STAGED, -1, nullptr) == CKPT_OK)
+    handle->memory.clear();
+  return SaveHandle(handle);
+}
+
+// A failure that nobody waited for is not lost: the next save throws it.
+void Checkpointer::Impl::wait_pending() {
+  auto last = std::move(pending);
+  pending.reset();
+  if (!last || last->waited) return;
+  try {
+    last->wait();
+  } catch (const Error& error) {
+    throw Error(error.status(), "the save of " + in_quotes(last->id) + " in the background failed: " + error.what(),
+                error.details());
+  }
+}
+
+}  // namespace ckpt_torch

@@ -1,0 +1,121 @@
+#include "state.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+
+#include <functional>
+#include <mutex>
+#include <unordered_map>
+
+namespace ckpt_torch {
+namespace internal {
+
+// ---- modules ----
+
+using Visit = std::function<void(const std::string& name, const at::Tensor& tensor, Holder holder)>;
+
+static void each_tensor(const torch::nn::Module& module, const std::string& prefix, const Visit& visit) {
+  for (const auto& item : module.named_parameters(false)) visit(prefix + item.key(), item.value(), Holder::kAll);
+  for (const auto& item : module.named_buffers(false)) visit(prefix + item.key(), item.value(), Holder::kRank0);
+  for (const auto& item : module.named_children()) each_tensor(*item.value(), prefix + item.key() + ".", visit);
+}
+
+void save_module(Collector& out, const torch::nn::Module& module) {
+  out.begin(CKPT_NODE_DICT);
+  each_tensor(module, "", [&](const std::string& name, const at::Tensor& tensor, Holder holder) {
+    out.key(name);
+    out.tensor(tensor, holder);
+  });
+  out.end();
+}
+
+void plan_module(LoadPlan& plan, uint64_t node, torch::nn::Module& module, const std::string& prefix, Loaded& loaded) {
+  const TreeView& tree = plan.tree();
+  if (!tree.has_entries(node))
+    fail(CKPT_MISMATCH, in_quotes(tree.path(node)) + ": expected a dict of tensors, found " + tree.kind_name(node));
+  std::unordered_map<std::string, uint64_t> stored;
+  for (uint64_t child : tree.entries(node)) stored.emplace(tree.key(child), child);
+  each_tensor(module, "", [&](const std::string& name, const at::Tensor& tensor, Holder) {
+    auto found = stored.find(name);
+    if (found == stored.end()) {
+      loaded.missing.push_back(prefix + name);
+      return;
+    }
+    if (!tree.is_tensor(found->second))
+      fail(CKPT_MISMATCH,
+           in_quotes(tree.path(found->second)) + ": expected a tensor, found " + tree.kind_name(found->second));
+    plan.into(tensor, found->second, prefix + name);
+    stored.erase(found);
+  });
+  stored.erase("_metadata");  // of a Python state_dict: versions of its classes
+  for (uint64_t child : tree.entries(node)) {
+    auto left = stored.find(tree.key(child));
+    if (left != stored.end() && left->second == child) loaded.unexpected.push_back(prefix + left->first);
+  }
+}
+
+// ---- random generators ----
+
+namespace {
+
+struct Source {
+  std::string name;  // of its object
+  at::Generator generator;
+};
+
+std::vector<Source> generators() {
+  std::vector<Source> all{{"torch.rng.cpu", at::detail::getDefaultCPUGenerator()}};
+  size_t gpus = at::hasCUDA() ? at::getNumGPUs() : 0;
+  for (size_t i = 0; i < gpus; i++)
+    all.push_back({"torch.rng.cuda." + std::to_string(i),
+                   at::globalContext().defaultGenerator(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(i)))});
+  return all;
+}
+
+at::Tensor state_of(at::Generator generator) {
+  std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state().to(at::kCPU).contiguous();
+}
+
+}  // namespace
+
+void save_rng(ckpt_save* save) {
+  for (const Source& source : generators()) {
+    at::Tensor state = state_of(source.generator);
+    check([&](ckpt_error** err) {
+      return ckpt_save_add_object(save, source.name.c_str(), "application/octet-stream", CKPT_OBJECT_PER_RANK,
+                                  state.data_ptr(), state.nbytes(), err);
+    });
+  }
+}
+
+bool plan_rng(LoadPlan& plan, const ckpt_reader* reader, uint32_t rank, Rng mode) {
+  bool cpu = false;
+  if (mode == Rng::keep) return false;
+  for (const Source& source : generators()) {
+    ckpt_object_info info{};
+    info.struct_size = sizeof info;
+    uint32_t from = rank;
+    ckpt_status status = ckpt_reader_object_find(reader, source.name.c_str(), from, &info, nullptr);
+    if (status == CKPT_NOT_FOUND && mode == Rng::or_rank0)
+      status = ckpt_reader_object_find(reader, source.name.c_str(), from = 0, &info, nullptr);
+    if (status != CKPT_OK) continue;
+    at::Tensor now = state_of(source.generator);
+    if (info.size != now.nbytes())
+      fail(CKPT_MISMATCH, "the state of " + in_quotes(source.name) + " has " + std::to_string(info.size) +
+                              " bytes, this LibTorch's generator " + std::to_string(now.nbytes()) +
+                              ": load with Rng::keep");
+    at::Tensor state = at::empty_like(now);
+    plan.object(source.name.c_str(), from, state);
+    at::Generator generator = source.generator;
+    plan.then([generator, state]() mutable {
+      std::lock_guard<std::mutex> lock(generator.mutex());
+      generator.set_state(state);
+    });
+    cpu |= source.name == "torch.rng.cpu";
+  }
+  return cpu;
+}
+
+}  // namespace internal
+}  // namespace ckpt_torch

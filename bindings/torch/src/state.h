@@ -1,0 +1,26 @@
+// Modules and random generators: what of them is saved, and where it goes when it is loaded.
+#ifndef CKPT_TORCH_STATE_H
+#define CKPT_TORCH_STATE_H
+
+#include "collector.h"
+#include "load_plan.h"
+
+namespace ckpt_torch {
+namespace internal {
+
+// {"conv.weight": …}, in the order of Python's state_dict(): parameters of all ranks, buffers of rank 0.
+void save_module(Collector& out, const torch::nn::Module& module);
+
+// Plans to read the module's tensors from the dict `node`. Names get `prefix` in `loaded` and in messages.
+void plan_module(LoadPlan& plan, uint64_t node, torch::nn::Module& module, const std::string& prefix, Loaded& loaded);
+
+// Adds this process's generators as objects of the rank.
+void save_rng(ckpt_save* save);
+
+// Plans to set the generators that `rank` has a state for; whether it has one for the CPU's. MISMATCH for a state that
+// is of another kind of generator.
+bool plan_rng(LoadPlan& plan, const ckpt_reader* reader, uint32_t rank, Rng mode);
+
+}  // namespace internal
+}  // namespace ckpt_torch
+#endif

@@ -1,0 +1,342 @@
+#include "tensors.h"
+
+#include <ATen/SparseCsrTensorUtils.h>
+#include <c10/core/Layout.h>
+#include <torch/version.h>
+
+#include <sstream>
+
+// Whether this LibTorch is at least that.
+#define CKPT_TORCH_AT_LEAST(major, minor) \
+  (TORCH_VERSION_MAJOR > (major) || (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
+
+namespace ckpt_torch {
+namespace internal {
+
+static const std::pair<at::ScalarType, int32_t> kTypes[] = {
+    {at::kByte, CKPT_DTYPE_U8},
+    {at::kChar, CKPT_DTYPE_I8},
+    {at::kShort, CKPT_DTYPE_I16},
+    {at::kInt, CKPT_DTYPE_I32},
+    {at::kLong, CKPT_DTYPE_I64},
+    {at::kHalf, CKPT_DTYPE_F16},
+    {at::kFloat, CKPT_DTYPE_F32},
+    {at::kDouble, CKPT_DTYPE_F64},
+    {at::kBFloat16, CKPT_DTYPE_BF16},
+    {at::kComplexHalf, CKPT_DTYPE_C32},
+    {at::kComplexFloat, CKPT_DTYPE_C64},
+    {at::kComplexDouble, CKPT_DTYPE_C128},
+    {at::kBool, CKPT_DTYPE_BOOL},
+#if CKPT_TORCH_AT_LEAST(2, 1)
+    {at::ScalarType::Float8_e5m2, CKPT_DTYPE_F8_E5M2},
+    {at::ScalarType::Float8_e4m3fn, CKPT_DTYPE_F8_E4M3FN},
+#endif
+#if CKPT_TORCH_AT_LEAST(2, 2)
+    {at::ScalarType::Float8_e5m2fnuz, CKPT_DTYPE_F8_E5M2FNUZ},
+    {at::ScalarType::Float8_e4m3fnuz, CKPT_DTYPE_F8_E4M3FNUZ},
+#endif
+#if CKPT_TORCH_AT_LEAST(2, 3)
+    {at::ScalarType::UInt16, CKPT_DTYPE_U16},
+    {at::ScalarType::UInt32, CKPT_DTYPE_U32},
+    {at::ScalarType::UInt64, CKPT_DTYPE_U64},
+#endif
+#if CKPT_TORCH_AT_LEAST(2, 7)
+    {at::ScalarType::Float8_e8m0fnu, CKPT_DTYPE_F8_E8M0FNU},
+#endif
+};
+
+int32_t dtype_of(at::ScalarType type) {
+  for (const auto& [scalar, dtype] : kTypes)
+    if (scalar == type) return dtype;
+  return 0;
+}
+
+std::optional<at::ScalarType> scalar_type_of(int32_t dtype) {
+  for (const auto& [scalar, known] : kTypes)
+    if (known == dtype) return scalar;
+  return std::nullopt;
+}
+
+std::string type_name(at::ScalarType type) {
+  int32_t dtype = dtype_of(type);
+  return dtype ? ckpt_dtype_name(dtype) : c10::toString(type);
+}
+
+std::string shape_text(at::IntArrayRef shape) {
+  std::ostringstream text;
+  text << shape;
+  return text.str();
+}
+
+// ---- memory ----
+
+Memory memory_of(const at::Tensor& tensor, const std::string& name) {
+  Memory memory{};
+  ckpt_tensor_desc& desc = memory.desc;
+  desc.struct_size = sizeof desc;
+  desc.dtype = dtype_of(tensor.scalar_type());
+  if (desc.dtype == 0)
+    fail(CKPT_UNSUPPORTED,
+         "tensor " + in_quotes(name) + " is " + c10::toString(tensor.scalar_type()) + ", which ckpt does not store",
+         {{"tensor", name}});
+  if (tensor.dim() > CKPT_MAX_NDIM)
+    fail(CKPT_UNSUPPORTED,
+         "tensor " + in_quotes(name) + " has " + std::to_string(tensor.dim()) + " dimensions, at most " +
+             std::to_string(CKPT_MAX_NDIM) + " are stored",
+         {{"tensor", name}});
+  desc.ndim = static_cast<int32_t>(tensor.dim());
+  desc.flags = tensor.is_contiguous() ? 0 : CKPT_TENSOR_STRIDED;
+  int64_t last = 0;  // the place of the last element, counted from the first
+  for (int64_t d = 0; d < tensor.dim(); d++) {
+    desc.shape[d] = tensor.size(d);
+    desc.strides[d] = desc.flags ? tensor.stride(d) : 0;
+    last += (tensor.size(d) - 1) * tensor.stride(d);
+  }
+  if (tensor.numel() == 0) return memory;
+  memory.data = tensor.data_ptr();
+  memory.bytes = static_cast<uint64_t>(last + 1) * tensor.element_size();
+  return memory;
+}
+
+bool is_dense(const at::Tensor& tensor) { return tensor.layout() == at::kStrided && !tensor.is_quantized(); }
+
+at::Tensor to_host(const at::Tensor& tensor) {
+  at::NoGradGuard no_grad;
+  at::Tensor host = tensor.detach();
+  if (host._is_zerotensor()) host = host.clone();
+  return host.resolve_conj().resolve_neg().to(at::kCPU);
+}
+
+// ---- records ----
+
+namespace {
+
+constexpr const char* kCoo = "torch.sparse_coo";
+constexpr const char* kQuantized = "torch.QTensor";
+constexpr const char* kUnresolved = "torch.Tensor";  // whose conjugation or negation is pending
+
+struct Compressed {
+  at::Layout layout;
+  const char* class_name;
+  const char* compressed;  // names of its two index tensors
+  const char* plain;
+};
+const Compressed kCompressed[] = {{at::kSparseCsr, "torch.sparse_csr", "crow_indices", "col_indices"},
+                                  {at::kSparseCsc, "torch.sparse_csc", "ccol_indices", "row_indices"},
+                                  {at::kSparseBsr, "torch.sparse_bsr", "crow_indices", "col_indices"},
+                                  {at::kSparseBsc, "torch.sparse_bsc", "ccol_indices", "row_indices"}};
+
+struct Quantized {
+  at::ScalarType type, integers;
+  const char* name;
+};
+const Quantized kQuantizedTypes[] = {{at::kQInt8, at::kChar, "torch.qint8"},
+                                     {at::kQUInt8, at::kByte, "torch.quint8"},
+                                     {at::kQInt32, at::kInt, "torch.qint32"}};
+
+struct Scheme {
+  at::QScheme scheme;
+  const char* name;
+};
+constexpr const char* kPerTensor = "torch.per_tensor_affine";
+const Scheme kSchemes[] = {{at::kPerTensorAffine, kPerTensor},
+                           {at::kPerTensorSymmetric, kPerTensor},
+                           {at::kPerChannelAffine, "torch.per_channel_affine"},
+                           {at::kPerChannelSymmetric, "torch.per_channel_affine"},
+                           {at::kPerChannelAffineFloatQParams, "torch.per_channel_affine_float_qparams"}};
+
+Field size_of(const at::Tensor& tensor) {
+  std::vector<c10::IValue> numbers(tensor.sizes().begin(), tensor.sizes().end());
+  return {"size", {}, c10::ivalue::Tuple::create(std::move(numbers))};
+}
+
+Record coo_record(const at::Tensor& t) {
+  return {
+      kCoo,
+      {{"indices", t._indices(), {}}, {"values", t._values(), {}}, size_of(t), {"is_coalesced", {}, t.is_coalesced()}}};
+}
+
+Record compressed_record(const at::Tensor& t, const Compressed& kind) {
+  bool by_rows = kind.layout == at::kSparseCsr || kind.layout == at::kSparseBsr;
+  return {kind.class_name,
+          {{kind.compressed, by_rows ? t.crow_indices() : t.ccol_indices(), {}},
+           {kind.plain, by_rows ? t.col_indices() : t.row_indices(), {}},
+           {"values", t.values(), {}},
+           size_of(t)}};
+}
+
+Record quantized_record(const at::Tensor& t, const std::string& name) {
+  const Quantized* type = nullptr;
+  for (const Quantized& known : kQuantizedTypes)
+    if (known.type == t.scalar_type()) type = &known;
+  std::string scheme;
+  for (const Scheme& known : kSchemes)
+    if (known.scheme == t.qscheme()) scheme = known.name;
+  if (type == nullptr || scheme.empty())
+    fail(CKPT_UNSUPPORTED,
+         "tensor " + in_quotes(name) + " is quantized as " + c10::toString(t.scalar_type()) + ", " +
+             c10::toString(t.qscheme()) + ", which ckpt does not store",
+         {{"tensor", name}});
+  Record record{kQuantized,
+                {{"data", t.int_repr(), {}}, {"dtype", {}, std::string(type->name)}, {"qscheme", {}, scheme}}};
+  if (scheme == kPerTensor) {
+    record.fields.push_back({"scale", {}, t.q_scale()});
+    record.fields.push_back({"zero_point", {}, t.q_zero_point()});
+  } else {
+    record.fields.push_back({"scales", t.q_per_channel_scales(), {}});
+    record.fields.push_back({"zero_points", t.q_per_channel_zero_points(), {}});
+    record.fields.push_back({"axis", {}, t.q_per_channel_axis()});
+  }
+  return record;
+}
+
+// ---- and back ----
+
+class Fields {
+ public:
+  Fields(const Record& record, const std::string& name) : record_(record), name_(name) {}
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    fail(CKPT_FORMAT, "tensor " + in_quotes(name_) + ": a " + record_.class_name + " " + why, {{"tensor", name_}});
+  }
+  bool has(const char* key) const {
+    for (const Field& field : record_.fields)
+      if (field.name == key) return true;
+    return false;
+  }
+  const Field& at(const char* key) const {
+    for (const Field& field : record_.fields)
+      if (field.name == key) return field;
+    refuse("without " + in_quotes(key));
+  }
+  at::Tensor tensor(const char* key) const {
+    if (!at(key).tensor.defined()) refuse("whose " + in_quotes(key) + " is not a tensor");
+    return at(key).tensor;
+  }
+  int64_t integer(const char* key) const {
+    if (!at(key).value.isInt()) refuse("whose " + in_quotes(key) + " is not an integer");
+    return at(key).value.toInt();
+  }
+  double real(const char* key) const {
+    if (!at(key).value.isDouble()) refuse("whose " + in_quotes(key) + " is not a number");
+    return at(key).value.toDouble();
+  }
+  std::string text(const char* key) const {
+    if (!at(key).value.isString()) refuse("whose " + in_quotes(key) + " is not text");
+    return at(key).value.toStringRef();
+  }
+  bool flag(const char* key) const {  // false where it is absent
+    if (!has(key)) return false;
+    if (!at(key).value.isBool()) refuse("whose " + in_quotes(key) + " is not a bool");
+    return at(key).value.toBool();
+  }
+  std::vector<int64_t> integers(const char* key) const {
+    if (!at(key).value.isIntList()) refuse("whose " + in_quotes(key) + " is not a list of integers");
+    return at(key).value.toIntVector();
+  }
+
+ private:
+  const Record& record_;
+  const std::string& name_;
+};
+
+at::Tensor coo_tensor(const Fields& fields) {
+  auto tensor = at::sparse_coo_tensor(fields.tensor("indices"), fields.tensor("values"), fields.integers("size"));
+  tensor._coalesced_(fields.flag("is_coalesced"));
+  return tensor;
+}
+
+at::Tensor compressed_tensor(const Fields& fields, const Compressed& kind) {
+  auto values = fields.tensor("values");
+  return at::sparse_compressed_tensor(fields.tensor(kind.compressed), fields.tensor(kind.plain), values,
+                                      fields.integers("size"), values.options().layout(kind.layout));
+}
+
+at::Tensor quantized_tensor(const Fields& fields) {
+  auto data = fields.tensor("data");
+  std::string type = fields.text("dtype"), scheme = fields.text("qscheme");
+  bool fits = false, known_scheme = false;
+  for (const Quantized& known : kQuantizedTypes) fits |= type == known.name && data.scalar_type() == known.integers;
+  for (const Scheme& known : kSchemes) known_scheme |= scheme == known.name;
+  if (!fits) fields.refuse("of " + type + " that is stored as " + type_name(data.scalar_type()));
+  if (!known_scheme) fields.refuse("of scheme " + in_quotes(scheme));
+  if (scheme == kPerTensor)
+    return at::_make_per_tensor_quantized_tensor(data, fields.real("scale"), fields.integer("zero_point"));
+  auto scales = fields.tensor("scales"), zero_points = fields.tensor("zero_points");
+  int64_t axis = fields.integer("axis");
+  if (axis < 0 || axis >= data.dim() || scales.numel() != data.size(axis) || zero_points.numel() != scales.numel())
+    fields.refuse("whose scales do not fit its axis");
+  return at::_make_per_channel_quantized_tensor(data, scales, zero_points, axis);
+}
+
+at::Tensor resolved_tensor(const Fields& fields) {
+  auto data = fields.tensor("data");
+  if (fields.flag("conj")) data = data.conj().resolve_conj();
+  return fields.flag("neg") ? data.neg() : data;
+}
+
+}  // namespace
+
+std::string record_class(const at::Tensor& tensor) {
+  if (tensor.is_quantized()) return kQuantized;
+  if (tensor.layout() == at::kSparse) return kCoo;
+  for (const Compressed& kind : kCompressed)
+    if (tensor.layout() == kind.layout) return kind.class_name;
+  return "";
+}
+
+std::string quantized_name(at::ScalarType type) {
+  for (const Quantized& known : kQuantizedTypes)
+    if (known.type == type) return known.name;
+  return c10::toString(type);
+}
+
+bool is_tensor_record(const std::string& class_name) {
+  for (const Compressed& kind : kCompressed)
+    if (class_name == kind.class_name) return true;
+  return class_name == kCoo || class_name == kQuantized || class_name == kUnresolved;
+}
+
+Record record_of(const at::Tensor& tensor, const std::string& name) {
+  at::NoGradGuard no_grad;
+  at::Tensor plain = tensor.detach();
+  if (plain.is_quantized()) return quantized_record(plain, name);
+  if (plain.layout() == at::kSparse) return coo_record(plain);
+  for (const Compressed& kind : kCompressed)
+    if (plain.layout() == kind.layout) return compressed_record(plain, kind);
+  std::ostringstream layout;
+  layout << plain.layout();
+  fail(CKPT_UNSUPPORTED, "tensor " + in_quotes(name) + " has layout " + layout.str() + ", which ckpt does not store",
+       {{"tensor", name}});
+}
+
+at::Tensor tensor_of(const Record& record, const std::string& name) {
+  at::NoGradGuard no_grad;
+  Fields fields(record, name);
+  try {
+    if (record.class_name == kCoo) return coo_tensor(fields);
+    if (record.class_name == kQuantized) return quantized_tensor(fields);
+    if (record.class_name == kUnresolved) return resolved_tensor(fields);
+    for (const Compressed& kind : kCompressed)
+      if (record.class_name == kind.class_name) return compressed_tensor(fields, kind);
+  } catch (const c10::Error& error) {  // LibTorch checks indices against sizes
+    fields.refuse(std::string("that is none: ") + error.what_without_backtrace());
+  }
+  fields.refuse("is not known");
+}
+
+void replace_data(const at::Tensor& target, const at::Tensor& value) {
+  for (const Compressed& kind : kCompressed) {
+    if (target.layout() != kind.layout) continue;
+    // LibTorch 1.13's set_data does not take these over.
+    bool by_rows = kind.layout == at::kSparseCsr || kind.layout == at::kSparseBsr;
+    at::sparse_csr::get_sparse_csr_impl(target)->set_member_tensors(
+        by_rows ? value.crow_indices() : value.ccol_indices(), by_rows ? value.col_indices() : value.row_indices(),
+        value.values(), value.sizes());
+    return;
+  }
+  target.set_data(value);
+}
+
+}  // namespace internal
+}  // namespace ckpt_torch

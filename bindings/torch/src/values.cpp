@@ -1,0 +1,151 @@
+// Subtrees as IValues.
+#include <algorithm>
+
+#include "load_plan.h"
+
+namespace ckpt_torch {
+namespace internal {
+
+static bool contains(const std::vector<uint64_t>& nodes, uint64_t node) {
+  return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+}
+
+std::function<c10::IValue()> LoadPlan::value(uint64_t node, const std::vector<uint64_t>& without) {
+  auto tensors = std::make_shared<Fresh>();
+  ask_values(node, without, *tensors);
+  return [this, node, without, tensors] { return build(node, without, *tensors); };
+}
+
+void LoadPlan::ask_values(uint64_t node, const std::vector<uint64_t>& without, Fresh& tensors) {
+  if (contains(without, node)) return;
+  if (tree_.is_tensor(node)) {
+    tensors[node] = fresh(node);
+    return;
+  }
+  if (tree_[node].kind >= CKPT_NODE_LIST)
+    for (uint64_t child : tree_.children(node)) ask_values(child, without, tensors);
+}
+
+// Lists of one type become typed lists, so that toIntVector and its like work on them.
+c10::IValue LoadPlan::build_list(std::vector<c10::IValue> values) {
+  auto all = [&](auto&& is) { return !values.empty() && std::all_of(values.begin(), values.end(), is); };
+  if (all([](const c10::IValue& v) { return v.isInt(); })) {
+    c10::List<int64_t> list;
+    for (const auto& value : values) list.push_back(value.toInt());
+    return list;
+  }
+  if (all([](const c10::IValue& v) { return v.isDouble(); })) {
+    c10::List<double> list;
+    for (const auto& value : values) list.push_back(value.toDouble());
+    return list;
+  }
+  if (all([](const c10::IValue& v) { return v.isBool(); })) {
+    c10::List<bool> list;
+    for (const auto& value : values) list.push_back(value.toBool());
+    return list;
+  }
+  if (all([](const c10::IValue& v) { return v.isString(); })) {
+    c10::List<std::string> list;
+    for (const auto& value : values) list.push_back(value.toStringRef());
+    return list;
+  }
+  if (all([](const c10::IValue& v) { return v.isTensor(); })) {
+    c10::List<at::Tensor> list;
+    for (const auto& value : values) list.push_back(value.toTensor());
+    return list;
+  }
+  c10::impl::GenericList list(c10::AnyType::get());
+  for (auto& value : values) list.push_back(std::move(value));
+  return list;
+}
+
+c10::IValue LoadPlan::build_dict(uint64_t node, const std::vector<uint64_t>& without, const Fresh& tensors) {
+  auto children = tree_.children(node);
+  bool ints = !children.empty(), texts = true;
+  for (uint64_t child : children) {
+    ints &= tree_[child].key_kind == CKPT_KEY_INT;
+    texts &= tree_[child].key_kind == CKPT_KEY_TEXT;
+  }
+  c10::TypePtr key_type = c10::AnyType::get();
+  if (texts) key_type = c10::StringType::get();
+  if (ints) key_type = c10::IntType::get();
+  c10::impl::GenericDict dict(key_type, c10::AnyType::get());
+  for (uint64_t child : children) {
+    if (contains(without, child)) continue;
+    ckpt_node n = tree_[child];
+    c10::IValue key = n.key_kind == CKPT_KEY_INT ? c10::IValue(n.key_int) : c10::IValue(std::string(n.key, n.key_size));
+    dict.insert(key, build(child, without, tensors));
+  }
+  return dict;
+}
+
+c10::IValue LoadPlan::build_record(uint64_t node, const std::vector<uint64_t>& without, const Fresh& tensors) {
+  std::string name = tree_.text(node);
+  auto field = [&](const char* key) -> std::optional<c10::IValue> {
+    uint64_t child = tree_.field(node, key);
+    if (child == CKPT_NODE_END) return std::nullopt;
+    return build(child, without, tensors);
+  };
+  if (name == "collections.OrderedDict" && tree_.dict_at(node) != node)
+    return build_dict(tree_.dict_at(node), without, tensors);
+  if (name == "builtins.complex")
+    if (auto args = field("args"); args && args->isTuple() && args->toTuple()->elements().size() == 2) {
+      const auto& parts = args->toTuple()->elements();
+      if (parts[0].isDouble() && parts[1].isDouble())
+        return c10::complex<double>(parts[0].toDouble(), parts[1].toDouble());
+    }
+  if (name == "torch.Size" || name == "builtins.frozenset")
+    if (auto items = field("items")) return *items;
+  if (name.rfind("numpy.", 0) == 0 || name == "builtins.bytearray")
+    if (auto value = field("value")) return *value;
+  note(node, "a " + name + " is returned as a dict of its fields with its class under '__class__'");
+  auto dict = build_dict(node, without, tensors).toGenericDict();
+  dict.insert_or_assign(c10::IValue("__class__"), c10::IValue(name));
+  return dict;
+}
+
+c10::IValue LoadPlan::build(uint64_t node, const std::vector<uint64_t>& without, const Fresh& tensors) {
+  ckpt_node n = tree_[node];
+  auto found = tensors.find(node);
+  if (found != tensors.end()) return found->second().to(options_.map_location);
+  switch (n.kind) {
+    case CKPT_NODE_NULL:
+      return {};
+    case CKPT_NODE_BOOL:
+      return n.bool_value != 0;
+    case CKPT_NODE_INT:
+      return n.int_value;
+    case CKPT_NODE_FLOAT:
+      return n.float_value;
+    case CKPT_NODE_TEXT:
+      return tree_.text(node);
+    case CKPT_NODE_BIGINT:
+      note(node, "an integer beyond 64 bits is returned as text");
+      return tree_.text(node);
+    case CKPT_NODE_DICT:
+      return build_dict(node, without, tensors);
+    case CKPT_NODE_RECORD:
+      return build_record(node, without, tensors);
+    case CKPT_NODE_BYTES: {
+      note(node, "bytes are returned as a tensor of u8");
+      at::Tensor bytes = at::empty({static_cast<int64_t>(n.text_size)}, at::kByte);
+      std::copy_n(reinterpret_cast<const uint8_t*>(n.text), n.text_size, bytes.data_ptr<uint8_t>());
+      return bytes;
+    }
+    case CKPT_NODE_LIST:
+    case CKPT_NODE_TUPLE:
+    case CKPT_NODE_SET:
+      break;
+    default:
+      fail(CKPT_REVISION, in_quotes(tree_.path(node)) + " is " + tree_.kind_name(node));
+  }
+  std::vector<c10::IValue> values;
+  for (uint64_t child : tree_.children(node))
+    if (!contains(without, child)) values.push_back(build(child, without, tensors));
+  if (n.kind == CKPT_NODE_TUPLE) return c10::ivalue::Tuple::create(std::move(values));
+  if (n.kind == CKPT_NODE_SET) note(node, "a set is returned as a list");
+  return build_list(std::move(values));
+}
+
+}  // namespace internal
+}  // namespace ckpt_torch

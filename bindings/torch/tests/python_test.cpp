@@ -1,0 +1,168 @@
+// Checkpoints of the shape that `ckpt import` gives a .pt file of Python's: schemas/STATE_TREE.md, "Records".
+#include <ckpt_tree.h>
+
+#include <map>
+
+#include "util.h"
+
+namespace {
+
+// A checkpoint made through the C API alone: a tree, and tensors under their paths.
+class PythonFile {
+ public:
+  PythonFile() {
+    require(ckpt_store_open(&store_, place_.uri().c_str(), nullptr, nullptr));
+    require(ckpt_session_open(&session_, store_, 0, 1, nullptr, nullptr, nullptr));
+    require(ckpt_save_new(&save_, session_, "imported", -1, nullptr, nullptr));
+    require(ckpt_tree_new(&tree_, nullptr));
+  }
+  ~PythonFile() {
+    ckpt_tree_free(tree_);
+    ckpt_save_free(save_);
+    ckpt_session_free(session_);
+    ckpt_store_free(store_);
+  }
+  PythonFile& begin(int32_t kind, const char* name = nullptr) {
+    return done(ckpt_tree_begin(tree_, kind, name, nullptr));
+  }
+  PythonFile& dict() { return begin(CKPT_NODE_DICT); }
+  PythonFile& list() { return begin(CKPT_NODE_LIST); }
+  PythonFile& tuple() { return begin(CKPT_NODE_TUPLE); }
+  PythonFile& end() { return done(ckpt_tree_end(tree_, nullptr)); }
+  PythonFile& key(const std::string& key) { return done(ckpt_tree_key(tree_, key.data(), key.size(), nullptr)); }
+  PythonFile& key(int key) { return done(ckpt_tree_key_int(tree_, key, nullptr)); }
+  PythonFile& none() { return done(ckpt_tree_add_null(tree_, nullptr)); }
+  PythonFile& flag(bool value) { return done(ckpt_tree_add_bool(tree_, value, nullptr)); }
+  PythonFile& number(int value) { return done(ckpt_tree_add_int(tree_, value, nullptr)); }
+  PythonFile& number(double value) { return done(ckpt_tree_add_float(tree_, value, nullptr)); }
+  PythonFile& tensor(const at::Tensor& given) {
+    const char* path = nullptr;
+    require(ckpt_tree_add_tensor(tree_, nullptr, &path, nullptr));
+    kept_.push_back(given.detach().contiguous());
+    ckpt_tensor_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.dtype = CKPT_DTYPE_F32;
+    desc.ndim = static_cast<int32_t>(given.dim());
+    for (int64_t d = 0; d < given.dim(); d++) desc.shape[d] = given.size(d);
+    return done(
+        ckpt_save_add_tensor(save_, path, &desc, kept_.back().data_ptr(), given.nbytes(), CKPT_DEVICE_CPU, 0, nullptr));
+  }
+  const std::string& commit() {
+    require(ckpt_save_add_tree(save_, nullptr, tree_, nullptr));
+    require(ckpt_save_run(save_, nullptr));
+    return place_.uri();
+  }
+
+ private:
+  static void require(ckpt_status status) {
+    if (status != CKPT_OK) throw std::runtime_error(ckpt_status_name(status));
+  }
+  PythonFile& done(ckpt_status status) {
+    require(status);
+    return *this;
+  }
+  Place place_;
+  ckpt_store* store_ = nullptr;
+  ckpt_session* session_ = nullptr;
+  ckpt_save* save_ = nullptr;
+  ckpt_tree* tree_ = nullptr;
+  std::vector<at::Tensor> kept_;
+};
+
+// model.state_dict() as Python pickles it: an OrderedDict with _metadata.
+void put_model(PythonFile& file, const at::Tensor& weight, const at::Tensor& bias) {
+  file.begin(CKPT_NODE_RECORD, "collections.OrderedDict").key("items").dict();
+  file.key("weight").begin(CKPT_NODE_RECORD, "torch.nn.parameter.Parameter").key("data").tensor(weight);
+  file.key("requires_grad").flag(true).end();
+  file.key("bias").tensor(bias).end();
+  file.key("metadata").dict().key("").dict().key("version").number(1).end().end().end();
+}
+
+// torch.optim.Adam's state_dict(): steps are tensors, and there are options that LibTorch lacks.
+void put_adam(PythonFile& file, const at::Tensor& weight, const at::Tensor& bias, bool maximize = false) {
+  file.dict().key("state").dict();
+  int index = 0;
+  for (const at::Tensor& like : {weight, bias}) {
+    file.key(index++).dict().key("step").tensor(at::full({}, 7.0, at::kFloat));
+    file.key("exp_avg").tensor(at::full_like(like, 0.5)).key("exp_avg_sq").tensor(at::full_like(like, 0.25)).end();
+  }
+  file.end().key("param_groups").list().dict();
+  file.key("lr").number(0.125).key("betas").tuple().number(0.5).number(0.75).end().key("eps").number(1e-6);
+  file.key("weight_decay").number(0).key("amsgrad").flag(false).key("maximize").flag(maximize);
+  file.key("foreach").none().key("capturable").flag(false).key("differentiable").flag(false).key("fused").none();
+  file.key("initial_lr").number(0.5).key("params").list().number(0).number(1).end().end().end().end();
+}
+
+TEST(PythonFile, OfAModelAndAdamIsLoaded) {
+  at::Tensor weight = at::randn({3, 2}), bias = at::randn({3});
+  PythonFile file;
+  file.dict().key("state_dict");
+  put_model(file, weight, bias);
+  file.key("optim");
+  put_adam(file, weight, bias);
+  file.key("epoch").number(12).key("device").begin(CKPT_NODE_RECORD, "torch.device").key("type").none().end();
+  file.key("shape").begin(CKPT_NODE_RECORD, "torch.Size").key("items").tuple().number(3).number(2).end().end().end();
+  auto uri = file.commit();
+
+  torch::nn::Linear model(2, 3);
+  torch::optim::Adam adam(model->parameters(), torch::optim::AdamOptions(9));
+  ct::LoadOptions options;
+  options.model_key = "state_dict";
+  options.optimizer_key = "optim";
+  auto loaded = ct::load(uri, model, adam, options);
+  EXPECT_TRUE(same_bits(model->weight, weight));
+  EXPECT_TRUE(same_bits(model->bias, bias));
+  EXPECT_FALSE(loaded.rng_restored);
+  auto& group = static_cast<torch::optim::AdamOptions&>(adam.param_groups()[0].options());
+  EXPECT_EQ(group.lr(), 0.125);
+  EXPECT_EQ(group.betas(), std::make_tuple(0.5, 0.75));
+  ASSERT_EQ(adam.state().size(), 2u);
+  for (const auto& [key, state] : adam.state()) {
+    auto& own = static_cast<torch::optim::AdamParamState&>(*state);
+    EXPECT_EQ(own.step(), 7);
+    EXPECT_EQ(own.exp_avg().min().item<double>(), 0.5);
+    EXPECT_EQ(own.exp_avg_sq().max().item<double>(), 0.25);
+  }
+  EXPECT_EQ(loaded.others.at("epoch").toInt(), 12);
+  EXPECT_EQ(loaded.others.at("shape").toTuple()->elements()[0].toInt(), 3);
+  EXPECT_EQ(loaded.others.at("device").toGenericDict().at("__class__").toStringRef(), "torch.device");
+  ASSERT_EQ(loaded.ignored.size(), 2u);  // initial_lr, and the device's class
+  EXPECT_NE(loaded.ignored[0].find("initial_lr"), std::string::npos) << loaded.ignored[0];
+}
+
+TEST(PythonFile, OfAStateDictAloneIsLoaded) {
+  at::Tensor weight = at::randn({3, 2}), bias = at::randn({3});
+  PythonFile file;
+  put_model(file, weight, bias);
+  auto uri = file.commit();
+  torch::nn::Linear model(2, 3);
+  ct::LoadOptions options;
+  options.model_key = "";
+  EXPECT_TRUE(ct::load(uri, model, {}, options).others.items().empty());
+  EXPECT_TRUE(same_bits(model->weight, weight));
+  options.model_key = "checkpoint/model";
+  expect_error([&] { ct::load(uri, model, {}, options); }, CKPT_NOT_FOUND, "'checkpoint/model'");
+}
+
+TEST(PythonFile, AnOptimizerThatMaximizesIsRefused) {
+  at::Tensor weight = at::randn({3, 2}), bias = at::randn({3});
+  PythonFile file;
+  file.dict().key("checkpoint").dict().key("model");
+  put_model(file, weight, bias);
+  file.end().key("optimizer");
+  put_adam(file, weight, bias, true);
+  file.end();
+  auto uri = file.commit();
+  torch::nn::Linear model(2, 3);
+  torch::optim::Adam adam(model->parameters(), torch::optim::AdamOptions(9));
+  ct::LoadOptions options;
+  options.model_key = "checkpoint/model";
+  expect_error([&] { ct::load(uri, model, adam, options); }, CKPT_UNSUPPORTED, "maximize");
+  EXPECT_FALSE(same_bits(model->weight, weight));
+  torch::optim::RMSprop other(model->parameters(), torch::optim::RMSpropOptions(9));
+  expect_error([&] { ct::load(uri, model, other, options); }, CKPT_MISMATCH, "has no 'momentum'");
+  ct::load(uri, model, {}, options);
+  EXPECT_TRUE(same_bits(model->weight, weight));
+}
+
+}  // namespace

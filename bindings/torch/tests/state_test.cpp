@@ -1,0 +1,247 @@
+// Others, random generators, saves in the background, and loads that meet damage.
+#include <filesystem>
+#include <fstream>
+
+#include "util.h"
+
+namespace {
+
+// ---- others ----
+
+c10::IValue dict_of(std::initializer_list<std::pair<c10::IValue, c10::IValue>> items, c10::TypePtr key) {
+  c10::impl::GenericDict dict(key, c10::AnyType::get());
+  for (const auto& [k, v] : items) dict.insert(k, v);
+  return dict;
+}
+
+TEST(Others, AreATreeOfAnyValues) {
+  Place place;
+  at::Tensor history = at::randn({3});
+  c10::impl::GenericList mixed(c10::AnyType::get());
+  for (const c10::IValue& value : {c10::IValue(1), c10::IValue("two"), c10::IValue()}) mixed.push_back(value);
+  ct::Others others{{"none", c10::IValue()},
+                    {"flag", true},
+                    {"epoch", 3},
+                    {"best", 0.25},
+                    {"nan", std::nan("")},
+                    {"name", "Zoë\n"},
+                    {"z", c10::complex<double>(1, -2)},
+                    {"history", history},
+                    {"mixed", mixed},
+                    {"sizes", std::vector<int64_t>{4, 5}},
+                    {"pair", c10::ivalue::Tuple::create({c10::IValue(1), c10::IValue(2.5)})},
+                    {"by_epoch", dict_of({{0, 0.5}, {1, history}}, c10::IntType::get())},
+                    {"config", dict_of({{"a/b", 1}, {"0", 2}}, c10::StringType::get())}};
+  ct::save(place.uri(), {}, {}, others);
+  auto loaded = ct::load(place.uri(), {});
+  const ct::Others& o = loaded.others;
+  ASSERT_EQ(o.items().size(), others.items().size());
+  EXPECT_TRUE(o.at("none").isNone());
+  EXPECT_TRUE(o.at("flag").toBool());
+  EXPECT_EQ(o.at("epoch").toInt(), 3);
+  EXPECT_EQ(o.at("best").toDouble(), 0.25);
+  EXPECT_TRUE(std::isnan(o.at("nan").toDouble()));
+  EXPECT_EQ(o.at("name").toStringRef(), "Zoë\n");
+  EXPECT_EQ(o.at("z").toComplexDouble(), c10::complex<double>(1, -2));
+  EXPECT_TRUE(same_bits(o.at("history").toTensor(), history));
+  EXPECT_EQ(o.at("mixed").toList().get(1).toStringRef(), "two");
+  EXPECT_EQ(o.at("sizes").toIntVector(), (std::vector<int64_t>{4, 5}));
+  EXPECT_EQ(o.at("pair").toTuple()->elements()[1].toDouble(), 2.5);
+  EXPECT_TRUE(same_bits(o.at("by_epoch").toGenericDict().at(1).toTensor(), history));
+  EXPECT_EQ(o.at("config").toGenericDict().at("a/b").toInt(), 1);
+  EXPECT_EQ(o.at("config").toGenericDict().at("0").toInt(), 2);
+  EXPECT_TRUE(loaded.ignored.empty());
+  expect_error([&] { o.at("absent"); }, CKPT_NOT_FOUND, "'absent'");
+}
+
+TEST(Others, TakenKeysAndUnknownValuesAreRefused) {
+  Place place;
+  expect_error([&] { ct::save(place.uri(), {}, {}, {{"model", 1}}); }, CKPT_INVALID, "'model'");
+  expect_error([&] { ct::save(place.uri(), {}, {}, {{"optimizer", 1}}); }, CKPT_INVALID, "'optimizer'");
+  expect_error([&] { ct::save(place.uri(), {}, {}, {{"where", c10::Device("cpu")}}); }, CKPT_INVALID, "'where'");
+  expect_error([&] { ct::save(place.uri(), {}, {}, {{"d", dict_of({{true, 1}}, c10::BoolType::get())}}); },
+               CKPT_INVALID, "'d': keys of a dict");
+}
+
+TEST(Others, ModelsThatNoModuleIsGivenForComeAsValuesOnRequest) {
+  Place place;
+  Net net;
+  torch::optim::Adam adam(net->parameters(), torch::optim::AdamOptions(0.1));
+  train(net, adam, 0);
+  ct::save(place.uri(), net, adam, {{"epoch", 1}});
+  EXPECT_FALSE(ct::load(place.uri(), {}).others.contains("model"));
+  ct::LoadOptions all;
+  all.all_values = true;
+  auto others = ct::load(place.uri(), {}, {}, all).others;
+  auto model = others.at("model").toGenericDict();
+  EXPECT_TRUE(same_bits(model.at("a.weight").toTensor(), net->a->weight));
+  auto state = others.at("optimizer").toGenericDict().at("state").toGenericDict();
+  EXPECT_EQ(state.at(0).toGenericDict().at("step").toInt(), 1);
+  auto group = others.at("optimizer").toGenericDict().at("param_groups").toList().get(0).toGenericDict();
+  EXPECT_EQ(group.at("lr").toDouble(), 0.1);
+  EXPECT_EQ(group.at("betas").toTuple()->elements()[1].toDouble(), 0.999);
+  EXPECT_EQ(group.at("params").toIntVector(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+}
+
+// ---- labels and settings ----
+
+TEST(Labels, AreTheStepOrOneThatIsReplaced) {
+  Place place;
+  Net net;
+  ct::Checkpointer keeper(place.uri(), {}, {{"keep_last", 2}});
+  for (int64_t step : {10, 20, 30}) {
+    ct::SaveOptions options;
+    options.step = step;
+    keeper.save({net, {}, {{"at", step}}}, options);
+  }
+  auto newest = keeper.load(net);
+  EXPECT_EQ(newest.step, 30);
+  EXPECT_EQ(newest.label, "step-30");
+  EXPECT_EQ(newest.world_size, 1u);
+  ct::LoadOptions earlier;
+  earlier.selector = "step:20";
+  EXPECT_EQ(keeper.load(net, {}, earlier).others.at("at").toInt(), 20);
+  earlier.selector = "step:10";
+  expect_error([&] { keeper.load(net, {}, earlier); }, CKPT_NOT_FOUND, "");  // retention took it
+  Place other;
+  for (int i = 0; i < 2; i++) ct::save(other.uri(), net, {}, {{"at", i}});
+  auto loaded = ct::load(other.uri(), net);
+  EXPECT_EQ(loaded.label, "checkpoint");
+  EXPECT_EQ(loaded.others.at("at").toInt(), 1);
+  expect_error([&] { ct::Checkpointer(place.uri(), {}, {{"keep_lost", 2}}); }, CKPT_INVALID, "keep_lost");
+  expect_error([&] { ct::Checkpointer(place.uri(), {}, {{"keep_last", "two"}}); }, CKPT_INVALID, "'two'");
+}
+
+// ---- random generators ----
+
+TEST(RandomState, AResumedRunDrawsTheSameNumbers) {
+  Place place;
+  Net net;
+  torch::manual_seed(5);
+  at::randn({7});
+  ct::save(place.uri(), net);
+  at::Tensor expected = at::randn({9});
+  torch::manual_seed(6);
+  EXPECT_TRUE(ct::load(place.uri(), net).rng_restored);
+  EXPECT_TRUE(same_bits(at::randn({9}), expected));
+}
+
+TEST(RandomState, StaysAsItIsWhereThatIsWanted) {
+  Place place;
+  Net net;
+  ct::SaveOptions without;
+  without.rng = false;
+  without.label = "without";
+  ct::Checkpointer keeper(place.uri());
+  keeper.save({net, {}, {}});
+  auto draws_on = [&](const ct::LoadOptions& options) {
+    torch::manual_seed(6);
+    at::Tensor expected = at::randn({3});
+    torch::manual_seed(6);
+    EXPECT_FALSE(keeper.load(net, {}, options).rng_restored);
+    EXPECT_TRUE(same_bits(at::randn({3}), expected));
+  };
+  ct::LoadOptions keep;
+  keep.rng = ct::Rng::keep;
+  draws_on(keep);
+  keeper.save({net, {}, {}}, without);
+  draws_on({});
+}
+
+// ---- in the background ----
+
+TEST(Background, WhatChangesAfterStagingIsNotInTheCheckpoint) {
+  Place place(true), copies;
+  Net net, loaded, before;
+  ct::Checkpointer keeper(place.uri());
+  for (int64_t step = 0; step < 3; step++) {
+    ct::SaveOptions options;
+    options.step = step;
+    ct::save(copies.uri(), net);
+    ct::load(copies.uri(), before);
+    auto handle = keeper.save_async({net, {}, {{"at", step}}}, options);
+    EXPECT_TRUE(handle.staged());
+    at::NoGradGuard no_grad;
+    for (auto& p : net->parameters()) p.add_(1);
+    handle.wait();
+    EXPECT_TRUE(handle.done());
+    EXPECT_EQ(keeper.load(loaded).id, handle.id());
+    expect_same(*before, *loaded);
+  }
+}
+
+TEST(Background, AHandleThatIsDroppedDoesNotLoseTheSave) {
+  Place place(true);
+  Net net;
+  {
+    ct::Checkpointer keeper(place.uri());
+    ct::SaveOptions options;
+    options.step = 1;
+    (void)keeper.save_async({net, {}, {}}, options);
+    options.step = 2;
+    options.return_early = true;
+    (void)keeper.save_async({net, {}, {}}, options);
+  }
+  EXPECT_EQ(ct::load(place.uri(), net).step, 2);
+}
+
+TEST(Background, AFailureThatNobodyWaitedForIsThrownByTheNextSave) {
+  Place place(true);
+  Net net;
+  ct::Checkpointer keeper(place.uri());
+  ct::SaveOptions options;
+  options.label = "same";
+  keeper.save({net, {}, {}}, options);
+  (void)keeper.save_async({net, {}, {}}, options);
+  options.label = "another";
+  auto error = expect_error([&] { keeper.save({net, {}, {}}, options); }, CKPT_EXISTS, "in the background failed");
+  std::string id = keeper.save({net, {}, {}}, options);
+  EXPECT_EQ(keeper.load(net).id, id);
+}
+
+TEST(Background, ACancelledSaveIsNotCommitted) {
+  Place place(true);
+  auto big = std::make_shared<torch::nn::EmbeddingImpl>(1 << 16, 256);  // 64 MiB
+  ct::Checkpointer keeper(place.uri());
+  ct::SaveOptions options;
+  options.return_early = true;
+  auto handle = keeper.save_async({big, {}, {}}, options);
+  handle.cancel();
+  try {
+    handle.wait();
+    EXPECT_EQ(keeper.load(big).id, handle.id());  // it was quicker
+  } catch (const ct::Error& error) {
+    EXPECT_EQ(error.status(), CKPT_CANCELLED) << error.what();
+    expect_error([&] { keeper.load(big); }, CKPT_NOT_FOUND, "");
+  }
+}
+
+// ---- damage ----
+
+void damage_last_bytes_of_tensors(const std::string& directory) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory))
+    if (entry.path().filename() == "PART_000") {
+      std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(8192);
+      file.write("damaged!", 8);
+    }
+}
+
+TEST(Damage, NamesWhatIsUndefinedAndStagingFirstLeavesTheModuleAsItWas) {
+  Place place(true);
+  auto make = [] { return std::make_shared<torch::nn::LinearImpl>(300, 300); };
+  auto saved = make(), loaded = make();
+  at::Tensor weight = loaded->weight.detach().clone(), bias = loaded->bias.detach().clone();
+  ct::save(place.uri(), saved);
+  damage_last_bytes_of_tensors(place.uri());
+  ct::LoadOptions staged;
+  staged.stage_first = true;
+  auto error = expect_error([&] { ct::load(place.uri(), loaded, {}, staged); }, CKPT_CORRUPT, "model/weight");
+  EXPECT_EQ(error.detail("undefined"), "");
+  EXPECT_TRUE(same_bits(loaded->weight, weight));
+  EXPECT_TRUE(same_bits(loaded->bias, bias));
+  error = expect_error([&] { ct::load(place.uri(), loaded); }, CKPT_CORRUPT, "undefined now: 'weight', 'bias'");
+  EXPECT_EQ(error.detail("undefined"), "weight\nbias\n");
+}
+
+}  // namespace

@@ -1,0 +1,72 @@
+// What the adapter's tests share: stores to save into, small models, and comparisons to the bit.
+#pragma once
+
+#include <ckpt_torch.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim.h>
+#include <torch/types.h>
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ct = ckpt_torch;
+
+// A store in memory, or a directory that is removed in the end.
+class Place {
+ public:
+  explicit Place(bool directory = false);
+  ~Place();
+  Place(const Place&) = delete;
+  const std::string& uri() const { return uri_; }
+
+ private:
+  std::string uri_;
+  bool directory_;
+  ct::Checkpointer alive_;  // a store in memory lives while it is open
+};
+
+// Two linear layers with a normalisation between them: parameters, buffers and a counter.
+struct NetImpl : torch::nn::Module {
+  explicit NetImpl(int64_t hidden = 8);
+  at::Tensor forward(const at::Tensor& x);
+  torch::nn::Linear a{nullptr}, b{nullptr};
+  torch::nn::BatchNorm1d norm{nullptr};
+};
+TORCH_MODULE(Net);
+
+// One whose values depend on `seed` alone, whatever other threads draw.
+Net seeded_net(uint64_t seed);
+
+// One step on data that only depends on `step`; the loss.
+double train(Net& net, torch::optim::Optimizer& optimizer, int step);
+
+// Same dtype, shape and bits; NaNs too.
+bool same_bits(const at::Tensor& a, const at::Tensor& b);
+// All parameters and buffers.
+void expect_same(const torch::nn::Module& a, const torch::nn::Module& b);
+
+// Runs `call`, which must throw an Error with this status whose text holds `text`.
+ct::Error expect_error(const std::function<void()>& call, ckpt_status status, const std::string& text);
+
+// A group of threads.
+class ThreadGroup {
+ public:
+  explicit ThreadGroup(uint32_t size) : size_(size), words_(size) {}
+  // Runs `body` on a thread for each rank.
+  void run(const std::function<void(ct::Ranks ranks)>& body);
+  std::vector<std::string> gather(uint32_t rank, const std::string& word);
+
+ private:
+  uint32_t size_, arrived_ = 0, round_ = 0;
+  std::vector<std::string> words_, gathered_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
