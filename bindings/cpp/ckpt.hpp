@@ -124,12 +124,8 @@ class Tree : public detail::Handle<ckpt_tree, ckpt_tree_free> {
     return detail::call([&](ckpt_error** err) { return ckpt_tree_add_bytes(get(), bytes.data, bytes.bytes, err); });
   }
   // Returns the name under which the tensor is to be saved: its path in the tree, or `name`.
-  Result<std::string> add_tensor(const std::optional<std::string>& name = {}) {
-    const char* path = nullptr;
-    return detail::call(
-        [&](ckpt_error** err) { return ckpt_tree_add_tensor(get(), name ? name->c_str() : nullptr, &path, err); },
-        [&] { return std::string(path); });
-  }
+  Result<std::string> add_tensor() { return add_tensor_as(nullptr); }
+  Result<std::string> add_tensor(const std::string& name) { return add_tensor_as(name.c_str()); }
   Result<void> begin_dict() { return begin(CKPT_NODE_DICT); }
   Result<void> begin_list() { return begin(CKPT_NODE_LIST); }
   Result<void> begin_tuple() { return begin(CKPT_NODE_TUPLE); }
@@ -164,6 +160,11 @@ class Tree : public detail::Handle<ckpt_tree, ckpt_tree_free> {
   }
 
  private:
+  Result<std::string> add_tensor_as(const char* name) {
+    const char* path = nullptr;
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_add_tensor(get(), name, &path, err); },
+                        [&] { return std::string(path); });
+  }
   Result<void> begin(int32_t kind, const char* class_name = nullptr) {
     return detail::call([&](ckpt_error** err) { return ckpt_tree_begin(get(), kind, class_name, err); });
   }
@@ -236,11 +237,11 @@ class Store : public detail::Handle<ckpt_store, ckpt_store_free> {
 class Session : public detail::Handle<ckpt_session, ckpt_session_free> {
  public:
   using Handle::Handle;
-  // `session_string`: rank 0's string() on the other ranks.
+  // `session_string`: rank 0's string() on the other ranks; empty for none.
   static Result<Session> open(const Store& store, uint32_t rank = 0, uint32_t world_size = 1,
-                              const std::optional<std::string>& session_string = {}, const Options& options = {}) {
+                              const std::string& session_string = {}, const Options& options = {}) {
     ckpt_session* out = nullptr;
-    const char* text = session_string ? session_string->c_str() : nullptr;
+    const char* text = session_string.empty() ? nullptr : session_string.c_str();
     return detail::call_with(
         options,
         [&](auto bag, ckpt_error** err) {
@@ -290,7 +291,7 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
     return detail::call(
         [&](ckpt_error** err) { return ckpt_save_set_attr(get(), nullptr, key.c_str(), value.c_str(), err); });
   }
-  Result<void> set_attr(const std::string& tensor, const std::string& key, const std::string& value) {
+  Result<void> set_tensor_attr(const std::string& tensor, const std::string& key, const std::string& value) {
     return detail::call(
         [&](ckpt_error** err) { return ckpt_save_set_attr(get(), tensor.c_str(), key.c_str(), value.c_str(), err); });
   }
@@ -354,26 +355,14 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
     return detail::call([&](ckpt_error** err) { return ckpt_reader_part_at(get(), index, &out, err); },
                         [&] { return out; });
   }
-  // Attributes of the checkpoint; `tensor` given: of that tensor.
-  Result<std::map<std::string, std::string>> attrs(const std::optional<std::string>& tensor = {}) const {
-    const char* of = tensor ? tensor->c_str() : nullptr;
-    std::map<std::string, std::string> all;
-    return detail::call(
-        [&](ckpt_error** err) {
-          ckpt_status status = CKPT_OK;
-          const uint64_t count = ckpt_reader_attr_count(get(), of);
-          for (uint64_t i = 0; status == CKPT_OK && i < count; i++) {
-            const char *key = nullptr, *value = nullptr;
-            status = ckpt_reader_attr_at(get(), of, i, &key, &value, err);
-            if (status == CKPT_OK) all.emplace(key, value);
-          }
-          return status;
-        },
-        [&] { return std::move(all); });
+  // Of the checkpoint; of a tensor.
+  Result<std::map<std::string, std::string>> attrs() const { return attrs_of(nullptr); }
+  Result<std::map<std::string, std::string>> tensor_attrs(const std::string& tensor) const {
+    return attrs_of(tensor.c_str());
   }
-  std::optional<std::string> attr(const std::string& key, const std::optional<std::string>& tensor = {}) const {
-    const char* value = ckpt_reader_attr(get(), tensor ? tensor->c_str() : nullptr, key.c_str());
-    return value ? std::optional<std::string>(value) : std::nullopt;
+  std::optional<std::string> attr(const std::string& key) const { return attr_of(nullptr, key); }
+  std::optional<std::string> tensor_attr(const std::string& tensor, const std::string& key) const {
+    return attr_of(tensor.c_str(), key);
   }
   // A view without a copy; it lives as long as the reader.
   Result<Memory> map(const std::string& tensor, const Options& options = {}) const {
@@ -408,6 +397,25 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
   }
 
  private:
+  Result<std::map<std::string, std::string>> attrs_of(const char* tensor) const {
+    std::map<std::string, std::string> all;
+    return detail::call(
+        [&](ckpt_error** err) {
+          ckpt_status status = CKPT_OK;
+          const uint64_t count = ckpt_reader_attr_count(get(), tensor);
+          for (uint64_t i = 0; status == CKPT_OK && i < count; i++) {
+            const char *key = nullptr, *value = nullptr;
+            status = ckpt_reader_attr_at(get(), tensor, i, &key, &value, err);
+            if (status == CKPT_OK) all.emplace(key, value);
+          }
+          return status;
+        },
+        [&] { return std::move(all); });
+  }
+  std::optional<std::string> attr_of(const char* tensor, const std::string& key) const {
+    const char* value = ckpt_reader_attr(get(), tensor, key.c_str());
+    return value ? std::optional<std::string>(value) : std::nullopt;
+  }
   Result<Tree> tree_of(const char* name) const {
     ckpt_tree* out = nullptr;
     return detail::call([&](ckpt_error** err) { return ckpt_reader_tree(get(), name, &out, err); },

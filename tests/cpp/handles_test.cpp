@@ -32,7 +32,7 @@ TEST(CppHandles, WhatIsSavedIsLoaded) {
     save.add_alias("tied", "w");
     save.add_object("note", "text/plain", CKPT_OBJECT_SHARED, std::string("hello"));
     save.set_attr("project", "cpp");
-    save.set_attr("w", "layout", "oi");
+    save.set_tensor_attr("w", "layout", "oi");
     save.run();
   }
   auto reader = ckpt::Reader::open(store);
@@ -41,7 +41,8 @@ TEST(CppHandles, WhatIsSavedIsLoaded) {
   EXPECT_STREQ(reader.tensor("tied").alias_of, "w");
   EXPECT_EQ(reader.attr("project"), "cpp");
   EXPECT_EQ(reader.attr("nothing"), std::nullopt);
-  EXPECT_EQ(reader.attrs("w"), (std::map<std::string, std::string>{{"layout", "oi"}}));
+  EXPECT_EQ(reader.tensor_attrs("w"), (std::map<std::string, std::string>{{"layout", "oi"}}));
+  EXPECT_EQ(reader.tensor_attr("w", "layout"), "oi");
 
   std::vector<float> w_read(12), half(6);
   std::array<int64_t, 3> steps_read{};

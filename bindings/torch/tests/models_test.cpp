@@ -105,6 +105,30 @@ TEST(Layouts, SparseCsrIsKept) {
   EXPECT_TRUE(same_bits(s.to_dense(), dense));
 }
 
+TEST(Layouts, ColumnsAndBlocksOfSparseTensorsAreKept) {
+  Place place;
+  auto saved = bag(), loaded = bag();
+  at::Tensor dense = at::arange(24, at::kFloat).view({4, 6}), none = at::zeros({4, 6});
+  dense.slice(0, 0, 2).slice(1, 0, 3).zero_();
+  saved->buffer("csc", dense.to_sparse_csc());
+  saved->buffer("bsr", dense.to_sparse_bsr({2, 3}));
+  saved->buffer("bsc", dense.to_sparse_bsc({2, 3}));
+  at::Tensor csc = loaded->buffer("csc", none.to_sparse_csc());
+  at::Tensor bsr = loaded->buffer("bsr", none.to_sparse_bsr({2, 3}));
+  at::Tensor bsc = loaded->buffer("bsc", none.to_sparse_bsc({2, 3}));
+  ct::save(place.uri(), saved);
+  ct::load(place.uri(), loaded);
+  EXPECT_EQ(csc.layout(), at::kSparseCsc);
+  EXPECT_TRUE(same_bits(csc.ccol_indices(), dense.to_sparse_csc().ccol_indices()));
+  EXPECT_TRUE(same_bits(csc.row_indices(), dense.to_sparse_csc().row_indices()));
+  EXPECT_TRUE(same_bits(csc.values(), dense.to_sparse_csc().values()));
+  EXPECT_EQ(bsr.layout(), at::kSparseBsr);
+  EXPECT_TRUE(same_bits(bsr.col_indices(), dense.to_sparse_bsr({2, 3}).col_indices()));
+  EXPECT_TRUE(same_bits(bsr.values(), dense.to_sparse_bsr({2, 3}).values()));
+  EXPECT_EQ(bsc.layout(), at::kSparseBsc);
+  EXPECT_TRUE(same_bits(bsc.values(), dense.to_sparse_bsc({2, 3}).values()));
+}
+
 TEST(Layouts, QuantizedTensorsKeepScalesAndZeroPoints) {
   Place place;
   auto saved = bag(), loaded = bag();

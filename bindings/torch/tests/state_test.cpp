@@ -54,6 +54,16 @@ TEST(Others, AreATreeOfAnyValues) {
   expect_error([&] { o.at("absent"); }, CKPT_NOT_FOUND, "'absent'");
 }
 
+TEST(Others, TensorsComeToTheDeviceThatIsAskedFor) {
+  Place place;
+  Net net;
+  ct::save(place.uri(), net, {}, {{"t", at::ones({3})}});
+  EXPECT_TRUE(ct::load(place.uri(), net).others.at("t").toTensor().is_cpu());
+  ct::LoadOptions options;
+  options.map_location = at::kMeta;
+  EXPECT_TRUE(ct::load(place.uri(), net, {}, options).others.at("t").toTensor().is_meta());
+}
+
 TEST(Others, TakenKeysAndUnknownValuesAreRefused) {
   Place place;
   expect_error([&] { ct::save(place.uri(), {}, {}, {{"model", 1}}); }, CKPT_INVALID, "'model'");
@@ -146,6 +156,19 @@ TEST(RandomState, StaysAsItIsWhereThatIsWanted) {
   draws_on(keep);
   keeper.save({net, {}, {}}, without);
   draws_on({});
+}
+
+TEST(RandomState, ARankThatTheSavedRunLackedTakesThatOfRank0OnRequest) {
+  Place place;
+  Net net;
+  ct::save(place.uri(), net);
+  at::Tensor expected = at::randn({3});
+  ct::Checkpointer rank1(place.uri(), ct::Ranks::by_rendezvous(1, 2));
+  EXPECT_FALSE(rank1.load(net).rng_restored);
+  ct::LoadOptions options;
+  options.rng = ct::Rng::or_rank0;
+  EXPECT_TRUE(rank1.load(net, {}, options).rng_restored);
+  EXPECT_TRUE(same_bits(at::randn({3}), expected));
 }
 
 // ---- in the background ----
