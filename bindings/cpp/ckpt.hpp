@@ -14,7 +14,8 @@
 // Errors: by default a failed call throws ckpt::Error. With CKPT_HPP_EXPECTED defined before the include nothing is
 // thrown (it builds with -fno-exceptions) and every fallible call returns ckpt::Expected<T>; a program may use both, in
 // different files. What a call does, its options, statuses and thread class: ckpt.h, at the function of the same name.
-// Memory given to Save and Load is the engine's from run() or start() until the job is staged (save) or ended (load).
+// Memory given to Save and Load is the engine's from run() or start() until the job is staged (save) or ended (load); it
+// must live until then, so a temporary container will not do.
 //
 // Handles move and do not copy. They may be destroyed in any order: each keeps alive what it was made from.
 #ifndef CKPT_HPP

@@ -63,7 +63,8 @@ TEST(CppHandles, AThrownErrorHasStatusMessageAndDetails) {
   auto store = memory_store("errors");
   auto session = ckpt::Session::open(store);
   auto save = ckpt::Save::create(session, "a");
-  save.add_tensor("w", ckpt::Tensor::of<float>({4}), counted(4));
+  const std::vector<float> w = counted(4);
+  save.add_tensor("w", ckpt::Tensor::of<float>({4}), w);
   save.run();
   auto reader = ckpt::Reader::open(store);
   auto load = ckpt::Load::create(reader);
@@ -142,7 +143,8 @@ TEST(CppHandles, StoresListFindCompareVerifyPruneAndRemove) {
   auto session = ckpt::Session::open(store);
   for (int step = 1; step <= 3; step++) {
     auto save = ckpt::Save::create(session, "step-" + std::to_string(step), step);
-    save.add_tensor("w", ckpt::Tensor::of<float>({2}), std::vector<float>{1.0f, static_cast<float>(step)});
+    const std::vector<float> w = {1.0f, static_cast<float>(step)};
+    save.add_tensor("w", ckpt::Tensor::of<float>({2}), w);
     save.run();
   }
   EXPECT_EQ(store.list().size(), 3u);
@@ -190,7 +192,8 @@ TEST(CppHandles, TreesKeepTheirStructure) {
   tree.end();
   EXPECT_EQ(name, "w");
   auto save = ckpt::Save::create(session, "a");
-  save.add_tensor(name, ckpt::Tensor::of<float>({2}), counted(2));
+  const std::vector<float> w = counted(2);
+  save.add_tensor(name, ckpt::Tensor::of<float>({2}), w);
   save.add_tree(tree);
   save.run();
 
