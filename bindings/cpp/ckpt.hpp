@@ -14,8 +14,8 @@
 // Errors: by default a failed call throws ckpt::Error. With CKPT_HPP_EXPECTED defined before the include nothing is
 // thrown (it builds with -fno-exceptions) and every fallible call returns ckpt::Expected<T>; a program may use both, in
 // different files. What a call does, its options, statuses and thread class: ckpt.h, at the function of the same name.
-// Memory given to Save and Load is the engine's from run() or start() until the job is staged (save) or ended (load); it
-// must live until then, so a temporary container will not do.
+// Memory given to Save and Load is the engine's from run() or start() until the job is staged (save) or ended (load);
+// it must live until then, so a temporary container will not do.
 //
 // Handles move and do not copy. They may be destroyed in any order: each keeps alive what it was made from.
 #ifndef CKPT_HPP
@@ -24,11 +24,7 @@
 #include "ckpt_base.hpp"
 
 namespace ckpt {
-#ifdef CKPT_HPP_EXPECTED
-inline namespace expected_0 {
-#else
-inline namespace throwing_0 {
-#endif
+inline namespace CKPT_HPP_MODE {
 
 using CheckpointInfo = ckpt_checkpoint_info;
 using TensorInfo = ckpt_tensor_info;
@@ -486,6 +482,6 @@ class File : public detail::Handle<ckpt_file, ckpt_file_free> {
   }
 };
 
-}  // inline namespace
+}  // namespace CKPT_HPP_MODE
 }  // namespace ckpt
 #endif  // CKPT_HPP

@@ -24,13 +24,15 @@
 #include <cassert>
 #endif
 
-namespace ckpt {
 // Two meanings of Result must not meet under one name.
 #ifdef CKPT_HPP_EXPECTED
-inline namespace expected_0 {
+#define CKPT_HPP_MODE expected_0
 #else
-inline namespace throwing_0 {
+#define CKPT_HPP_MODE throwing_0
 #endif
+
+namespace ckpt {
+inline namespace CKPT_HPP_MODE {
 
 // ---- errors ----
 
@@ -319,6 +321,6 @@ auto call_with(const Options& options, Function&& function, Then&& then) -> Resu
 }
 }  // namespace detail
 
-}  // inline namespace
+}  // namespace CKPT_HPP_MODE
 }  // namespace ckpt
 #endif  // CKPT_BASE_HPP

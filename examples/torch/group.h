@@ -6,7 +6,8 @@
 #ifndef USE_C10D_GLOO
 #define USE_C10D_GLOO
 #endif
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/version.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -18,11 +19,12 @@
 using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 // `file`: where the ranks meet; on a file system that they share, and new for each run. On one machine.
-inline Group gloo_group(const std::string& file, int rank, int world_size) {
+inline Group gloo_group(const std::string& file, int rank, int world_size,
+                        std::chrono::seconds timeout = std::chrono::seconds(60)) {
   auto store = c10::make_intrusive<c10d::FileStore>(file, world_size);
   auto options = c10d::ProcessGroupGloo::Options::create();
   options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
-  options->timeout = std::chrono::seconds(60);
+  options->timeout = timeout;
   auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, world_size, options);
 #if TORCH_VERSION_MAJOR >= 2
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, world_size);

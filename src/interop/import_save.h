@@ -1,4 +1,5 @@
-// What imports of every format have in common: the one save of world size 1 that they fill. One thread.
+// What imports of every format have in common: the save that they fill, of the only rank or of one of several that this
+// process plays one after another. One thread.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ struct ImportRequest {
   ckpt_options options;  // those that are for imports; `run` is set
 };
 
-// Who fills a save: the only rank, or one of several that this process plays one after another.
+// Who fills a save.
 struct ImportRank {
   uint32_t rank = 0, world_size = 1;
   const char* session_string = nullptr;  // of rank 0, for the others

@@ -4,6 +4,8 @@
 #include <tuple>
 #include <unordered_set>
 
+#include "interop/strides.h"
+
 namespace ckpt::interop {
 
 namespace {
@@ -147,26 +149,7 @@ class Planner {
     const auto bits = static_cast<uint64_t>(dtype_bits(tensor->dtype));
     tensor->target = place;
     tensor->target_offset = static_cast<uint64_t>(tensor->data.data() - target.data.data()) * 8 / bits;
-    tensor->target_strides = is_row_major(target) ? tensor->strides : row_major(tensor->shape);
-  }
-
-  static std::array<int64_t, kMaxNdim> row_major(const Shape& shape) {
-    std::array<int64_t, kMaxNdim> strides{};
-    int64_t step = 1;
-    for (int i = shape.ndim; i-- > 0;) {
-      strides[static_cast<size_t>(i)] = step;
-      step *= static_cast<int64_t>(shape[i]);  // it has elements, so no product is more than their number
-    }
-    return strides;
-  }
-
-  static bool is_row_major(const ForeignTensor& tensor) {
-    const auto strides = row_major(tensor.shape);
-    for (int i = 0; i < tensor.shape.ndim; i++) {
-      const auto d = static_cast<size_t>(i);
-      if (tensor.shape.dims[d] > 1 && tensor.strides[d] != strides[d]) return false;
-    }
-    return true;
+    tensor->target_strides = is_row_major(target.shape, target.strides) ? tensor->strides : row_major(tensor->shape);
   }
 
   std::vector<NamedPtTensor> given_;

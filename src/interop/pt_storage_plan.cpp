@@ -1,7 +1,8 @@
 #include "interop/pt_storage_plan.h"
 
-#include <algorithm>
 #include <utility>
+
+#include "interop/strides.h"
 
 namespace ckpt::interop {
 
@@ -33,21 +34,12 @@ Result<TensorRange> range_of(const ckpt_tensor_info& info) {
   return range;
 }
 
-// Row-major without gaps, as torch sets the strides of a new tensor.
-void set_strides(PtPlace& place) {
-  uint64_t stride = 1;  // may wrap where there are no elements
-  for (int i = place.shape.ndim; i-- > 0;) {
-    place.strides[static_cast<size_t>(i)] = static_cast<int64_t>(stride);
-    stride *= std::max<uint64_t>(place.shape[i], 1);
-  }
-}
-
 PtPlace all_of(const TensorRange& range, size_t storage) {
   PtPlace place;
   place.dtype = range.dtype;
   place.shape = range.shape;
   place.storage = storage;
-  set_strides(place);
+  place.strides = row_major(place.shape);
   return place;
 }
 
@@ -112,7 +104,7 @@ Result<PtPlace> PtStoragePlan::place_range(const std::string& name, std::string_
   place.shape = Shape();
   place.shape.ndim = 1;
   place.shape[0] = size;
-  set_strides(place);
+  place.strides = row_major(place.shape);
   return place;
 }
 

@@ -5,6 +5,7 @@
 #include "interop/json.h"
 #include "interop/pt_dtype.h"
 #include "interop/pt_numpy.h"
+#include "interop/strides.h"
 
 namespace ckpt::interop {
 
@@ -221,15 +222,7 @@ uint64_t PtTensor::span() const {
   return last + 1;
 }
 
-bool PtTensor::contiguous() const {
-  uint64_t step = 1;
-  if (elements() == 0) return true;
-  for (int i = shape.ndim; i-- > 0;) {
-    if (shape[i] != 1 && static_cast<uint64_t>(strides[static_cast<size_t>(i)]) != step) return false;
-    step *= shape[i];
-  }
-  return true;
-}
+bool PtTensor::contiguous() const { return elements() == 0 || is_row_major(shape, strides); }
 
 Bytes PtTensor::bytes() const {
   const uint64_t count = span(), bits = static_cast<uint64_t>(dtype_bits(dtype));

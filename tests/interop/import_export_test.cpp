@@ -6,35 +6,11 @@
 #include <map>
 #include <vector>
 
+#include "calls_fixture.h"
 #include "safetensors_fixture.h"
 
 namespace ckpt::interop {
 namespace {
-
-// How a call ended.
-struct Failure {
-  ckpt_status code = CKPT_OK;
-  std::string message;
-  std::map<std::string, std::string> details;
-};
-
-template <typename F>
-Failure attempt(F&& call) {
-  ckpt_error* err = nullptr;
-  Failure failure;
-  failure.code = call(&err);
-  failure.message = ckpt_error_message(err);
-  for (const char* key : {"path", "tensor", "expected", "found"})
-    if (const char* value = ckpt_error_detail(err, key)) failure.details[key] = value;
-  ckpt_error_free(err);
-  return failure;
-}
-
-template <typename F>
-void must(F&& call) {
-  const Failure failure = attempt(std::forward<F>(call));
-  ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
-}
 
 struct NamedTensor {
   std::string name;
@@ -42,15 +18,6 @@ struct NamedTensor {
   std::vector<int64_t> shape;
   std::string data;
 };
-
-ckpt_tensor_desc describe(int32_t dtype, const std::vector<int64_t>& shape) {
-  ckpt_tensor_desc desc{};
-  desc.struct_size = sizeof desc;
-  desc.dtype = dtype;
-  desc.ndim = static_cast<int32_t>(shape.size());
-  std::copy(shape.begin(), shape.end(), desc.shape);
-  return desc;
-}
 
 class Interop : public TemporaryDirectory {
  protected:

@@ -1,6 +1,5 @@
 // .pt files through the public headers: opened in place, and as checkpoints.
-#include <map>
-
+#include "calls_fixture.h"
 #include "ckpt_file.h"
 #include "pt_fixture.h"
 #include "safetensors_fixture.h"
@@ -9,27 +8,6 @@ namespace ckpt::interop {
 namespace {
 
 using namespace pickled;
-
-struct Failure {
-  ckpt_status code = CKPT_OK;
-  std::string message;
-};
-
-template <typename F>
-Failure attempt(F&& call) {
-  ckpt_error* err = nullptr;
-  Failure failure;
-  failure.code = call(&err);
-  failure.message = ckpt_error_message(err);
-  ckpt_error_free(err);
-  return failure;
-}
-
-template <typename F>
-void must(F&& call) {
-  const Failure failure = attempt(std::forward<F>(call));
-  ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
-}
 
 // {"w": float[2, 3], "t": its transpose, "tied": w again, "gaps": every second of another storage, "epoch": 3}
 std::string model() {

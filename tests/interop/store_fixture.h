@@ -3,45 +3,15 @@
 #pragma once
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "calls_fixture.h"
 #include "ckpt_tree.h"
 #include "safetensors_fixture.h"
 
 namespace ckpt::interop {
-
-struct Failure {
-  ckpt_status code = CKPT_OK;
-  std::string message;
-  std::map<std::string, std::string> details;
-};
-
-template <typename F>
-Failure attempt(F&& call) {
-  ckpt_error* err = nullptr;
-  Failure failure;
-  failure.code = call(&err);
-  failure.message = ckpt_error_message(err);
-  for (const char* key : {"path", "part", "tensor", "expected", "found"})
-    if (const char* value = ckpt_error_detail(err, key)) failure.details[key] = value;
-  ckpt_error_free(err);
-  return failure;
-}
-
-// "" where the error has no such fact.
-inline std::string detail(const Failure& failure, const std::string& key) {
-  const auto found = failure.details.find(key);
-  return found == failure.details.end() ? "" : found->second;
-}
-
-template <typename F>
-void must(F&& call) {
-  const Failure failure = attempt(std::forward<F>(call));
-  ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
-}
 
 struct SavedTensor {
   std::string name;
@@ -84,15 +54,6 @@ class StoreTest : public TemporaryDirectory {
   void TearDown() override {
     ckpt_store_free(store_);
     TemporaryDirectory::TearDown();
-  }
-
-  static ckpt_tensor_desc describe(int32_t dtype, const std::vector<int64_t>& shape) {
-    ckpt_tensor_desc desc{};
-    desc.struct_size = sizeof desc;
-    desc.dtype = dtype;
-    desc.ndim = static_cast<int32_t>(shape.size());
-    std::copy(shape.begin(), shape.end(), desc.shape);
-    return desc;
   }
 
   void save(const std::string& label, const Saved& state) {

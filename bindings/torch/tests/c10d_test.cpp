@@ -15,7 +15,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "c10d_group.h"
+#include "group.h"
 #include "util.h"
 
 namespace {
@@ -79,7 +79,7 @@ int run_rank(int argc, char** argv) {
   std::string folder = argv[2], store = argv[5];
   int rank = std::atoi(argv[3]), size = std::atoi(argv[4]), first = std::atoi(argv[6]), steps = std::atoi(argv[7]);
   try {
-    auto group = gloo_group(folder + "/meet", rank, size);
+    auto group = gloo_group(folder + "/meet", rank, size, std::chrono::seconds(120));
     torch::manual_seed(static_cast<uint64_t>(first == 0 ? 1 : 100 + rank));  // a resumed job starts from other values
     torch::nn::LinearImpl net(7, 3);
     Adam adam(net.parameters(), AdamOptions(0.05));
