@@ -1,8 +1,8 @@
 #include "interop/foreign_file.h"
 
 #include "interop/json.h"
-#include "interop/pt_tree.h"
-#include "interop/safetensors.h"
+#include "interop/pt/tree.h"
+#include "interop/safetensors/safetensors.h"
 
 namespace ckpt::interop {
 

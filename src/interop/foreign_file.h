@@ -11,7 +11,7 @@
 #include "format/tree.h"
 #include "interop/files.h"
 #include "interop/foreign_tensor.h"
-#include "interop/pt_source.h"
+#include "interop/pt/source.h"
 
 namespace ckpt::interop {
 

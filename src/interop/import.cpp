@@ -2,10 +2,12 @@
 #include <sys/stat.h>
 
 #include "interop/foreign_file.h"
-#include "interop/hfai_import.h"
-#include "interop/hfai_parts.h"
+#include "interop/hfai/import.h"
+#include "interop/hfai/parts.h"
 #include "interop/import_save.h"
 #include "interop/interop.h"
+#include "interop/pt/import.h"
+#include "interop/safetensors/import.h"
 
 namespace ckpt::interop {
 

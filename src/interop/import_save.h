@@ -54,8 +54,4 @@ class ImportSave {
   SaveHandle save_;
 };
 
-// ---- the formats, for import_checkpoint ----
-Status import_safetensors(const ImportRequest& request, ckpt_checkpoint_info* info);
-Status import_pt(const ImportRequest& request, ckpt_checkpoint_info* info);
-
 }  // namespace ckpt::interop

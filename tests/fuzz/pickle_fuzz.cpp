@@ -1,7 +1,7 @@
 // A pickle from bytes. What the machine accepts is consistent: every reference has a value, every kind its own parts,
 // and memory is in proportion to the bytes; what it refuses, it blames on them.
 #include "fuzz/harness.h"
-#include "interop/pickle.h"
+#include "interop/pickle/pickle.h"
 
 namespace ckpt::fuzz {
 namespace {

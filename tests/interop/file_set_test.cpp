@@ -1,5 +1,5 @@
 // Sets of files: indexes, directories, the names that are taken; and files that appear in one step.
-#include "interop/file_set.h"
+#include "interop/safetensors/file_set.h"
 
 #include <sys/stat.h>
 

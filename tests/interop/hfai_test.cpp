@@ -3,9 +3,9 @@
 #include <filesystem>
 
 #include "base/options.h"
-#include "interop/hfai_export.h"
-#include "interop/pickle_writer.h"
-#include "interop/zip_writer.h"
+#include "interop/hfai/export.h"
+#include "interop/pickle/writer.h"
+#include "interop/zip/writer.h"
 #include "store_fixture.h"
 
 namespace ckpt::interop {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "interop/pickle.h"
+#include "interop/pickle/pickle.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/pickle_names.h"
+#include "interop/pickle/names.h"
 
 #include <gtest/gtest.h>
 

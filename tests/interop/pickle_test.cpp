@@ -1,4 +1,4 @@
-#include "interop/pickle.h"
+#include "interop/pickle/pickle.h"
 
 #include "interop/pickle_fixture.h"
 #include "interop/pickle_samples.h"

@@ -1,5 +1,5 @@
 // Tensors of a .pt: where their elements are, and numbers that lie about it.
-#include "interop/pt_tensor.h"
+#include "interop/pt/tensor.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,34 @@
+#include "interop/pickle/pickle.h"
+
+#include "interop/pickle/machine.h"
+
+namespace ckpt::interop {
+
+PickleRef PickleDocument::find(PickleRef dict, std::string_view key) const {
+  if (dict >= values_.size()) return kNoValue;
+  const PickleValue& holder = values_[dict];
+  const bool is_dict = holder.kind == PickleKind::kDict, is_object = holder.kind == PickleKind::kObject;
+  if (!is_dict && !is_object) return kNoValue;
+  const std::vector<PickleRef>& pairs = is_dict ? holder.items : holder.entries;
+  for (size_t i = pairs.size(); i > 0; i -= 2) {
+    const PickleValue& found = values_[pairs[i - 2]];
+    if (found.kind == PickleKind::kText && found.text == key) return pairs[i - 1];
+  }
+  return kNoValue;
+}
+
+std::string_view PickleDocument::class_of(PickleRef ref) const {
+  if (ref >= values_.size()) return {};
+  const PickleValue& value = values_[ref];
+  if (value.kind == PickleKind::kName) return value.text;
+  return value.kind == PickleKind::kObject ? values_[value.callee].text : std::string_view();
+}
+
+Result<PickleDocument> parse_pickle(Bytes bytes, std::string_view where) {
+  PickleMachine machine(bytes);
+  Status status = machine.run();
+  if (!status.ok()) return std::move(status).in(where);
+  return std::move(machine).take();
+}
+
+}  // namespace ckpt::interop

@@ -1,0 +1,335 @@
+// Records of torch's, numpy's and Python's classes (schemas/STATE_TREE.md) as what torch.load makes these objects of.
+#include <cstring>
+
+#include "interop/pt/encoder.h"
+#include "interop/pt/tensor.h"
+
+namespace ckpt::interop {
+
+struct PtEncoder::Row {
+  std::string_view class_name;
+  Encode encode;
+};
+
+namespace {
+
+std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+
+bool is_storage_class(std::string_view name) {
+  return name.starts_with("torch.") && name.ends_with("Storage") && dtype_of_storage(name) != 0;
+}
+
+}  // namespace
+
+const PtEncoder::Row* PtEncoder::row_of(std::string_view class_name) {
+  static constexpr Row kRows[] = {
+      {kOrderedDict, &PtEncoder::ordered_dict},
+      {"builtins.dict", &PtEncoder::plain_dict},
+      {"builtins.bytearray", &PtEncoder::byte_array},
+      {"builtins.complex", &PtEncoder::called},
+      {"collections.Counter", &PtEncoder::called},
+      {"torch.Size", &PtEncoder::torch_size},
+      {"torch.device", &PtEncoder::torch_device},
+      {"torch.layout", &PtEncoder::torch_layout},
+      {"torch.dtype", &PtEncoder::torch_dtype},
+      {"torch.Tensor", &PtEncoder::torch_tensor},
+      {"torch.nn.parameter.Parameter", &PtEncoder::parameter},
+      {"torch.QTensor", &PtEncoder::quantized},
+      {"torch.sparse_coo", &PtEncoder::sparse},
+      {"torch.sparse_csr", &PtEncoder::sparse},
+      {"torch.sparse_csc", &PtEncoder::sparse},
+      {"torch.sparse_bsr", &PtEncoder::sparse},
+      {"torch.sparse_bsc", &PtEncoder::sparse},
+      {"numpy.ndarray", &PtEncoder::array},
+  };
+  static constexpr Row kStorage{"", &PtEncoder::torch_storage};
+  for (const Row& row : kRows)
+    if (row.class_name == class_name) return &row;
+  return is_storage_class(class_name) ? &kStorage : nullptr;
+}
+
+Status PtEncoder::record(const TreeEntry& node) {
+  if (const Row* row = row_of(text_of(node))) return (this->*row->encode)(node);
+  // numpy.float32 and the like; other classes of numpy's have other fields.
+  const bool is_number = text_of(node).starts_with("numpy.") && tree_.find(node.number, "value") != CKPT_NODE_END;
+  return is_number ? number(node) : opaque(node);
+}
+
+Status PtEncoder::opaque(const TreeEntry& node) {
+  const std::string class_name(text_of(node));
+  if (!options_.opaque_as_dict)
+    return refuse(CKPT_UNSUPPORTED, node,
+                  "torch.load(weights_only=True) refuses class " + class_name +
+                      " (option opaque=dict writes a plain dict)")
+        .with("found", class_name);
+  pickle_.empty_dict();
+  pickle_.begin_items();
+  CKPT_TRY(pickle_.text("__class__"));
+  CKPT_TRY(pickle_.text(class_name));
+  pickle_.end_items();
+  return dict(node);
+}
+
+// ---- fields ----
+
+Result<uint64_t> PtEncoder::field(const TreeEntry& record, const char* key) const {
+  const uint64_t found = tree_.find(record.number, key);
+  if (found != CKPT_NODE_END) return found;
+  return refuse(CKPT_FORMAT, record, "a record of class " + std::string(text_of(record)) + " lacks " + quoted(key));
+}
+
+Status PtEncoder::put_field(const TreeEntry& record, const char* key) {
+  CKPT_ASSIGN(const uint64_t found, field(record, key));
+  return put(found);
+}
+
+bool PtEncoder::flag(const TreeEntry& record, const char* key) const {
+  const uint64_t found = tree_.find(record.number, key);
+  return found != CKPT_NODE_END && tree_[found].bool_value != 0;
+}
+
+std::string_view PtEncoder::text(const TreeEntry& record, const char* key) const {
+  const uint64_t found = tree_.find(record.number, key);
+  return found != CKPT_NODE_END && tree_[found].kind == CKPT_NODE_TEXT ? text_of(tree_[found]) : std::string_view();
+}
+
+// ---- Python ----
+
+Status PtEncoder::ordered_dict(const TreeEntry& node) {
+  CKPT_ASSIGN(const uint64_t items, field(node, "items"));
+  pickle_.ordered_dict();
+  const TreeEntry entries = tree_[items];
+  if (entries.kind == CKPT_NODE_DICT) {
+    CKPT_TRY(dict(entries));
+  } else {
+    CKPT_ASSIGN(const uint64_t list, field(entries, "items"));
+    CKPT_TRY(pairs(tree_[list]));
+  }
+  const uint64_t metadata = tree_.find(node.number, "metadata"), state = tree_.find(node.number, "state");
+  if (state != CKPT_NODE_END) {
+    CKPT_TRY(put(state));
+    pickle_.build();
+  } else if (metadata != CKPT_NODE_END) {
+    pickle_.empty_dict();
+    pickle_.begin_items();
+    CKPT_TRY(pickle_.text("_metadata"));
+    CKPT_TRY(put(metadata));
+    pickle_.end_items();
+    pickle_.build();
+  }
+  return Ok();
+}
+
+Status PtEncoder::plain_dict(const TreeEntry& node) {
+  CKPT_ASSIGN(const uint64_t items, field(node, "items"));
+  pickle_.empty_dict();
+  return pairs(tree_[items]);
+}
+
+Status PtEncoder::byte_array(const TreeEntry& node) {
+  pickle_.global("__builtin__", "bytearray");
+  CKPT_TRY(put_field(node, "value"));
+  pickle_.tuple1();
+  pickle_.reduce();
+  return Ok();
+}
+
+// A class and its arguments.
+Status PtEncoder::called(const TreeEntry& node) {
+  const std::string_view name = text_of(node);
+  pickle_.global(name.starts_with("builtins.") ? "__builtin__" : name.substr(0, name.rfind('.')), last_part(name));
+  if (tree_.find(node.number, "args") == CKPT_NODE_END)
+    pickle_.empty_tuple();
+  else
+    CKPT_TRY(put_field(node, "args"));
+  pickle_.reduce();
+  return Ok();
+}
+
+// ---- torch's small values ----
+
+Status PtEncoder::torch_size(const TreeEntry& node) {
+  pickle_.global("torch", "Size");
+  CKPT_TRY(put_field(node, "items"));
+  pickle_.tuple1();
+  pickle_.reduce();
+  return Ok();
+}
+
+Status PtEncoder::torch_device(const TreeEntry& node) {
+  const uint64_t index = tree_.find(node.number, "index");
+  pickle_.global("torch", "device");
+  pickle_.begin_tuple();
+  CKPT_TRY(put_field(node, "type"));
+  if (index != CKPT_NODE_END) CKPT_TRY(put(index));
+  pickle_.end_tuple();
+  pickle_.reduce();
+  return Ok();
+}
+
+Status PtEncoder::torch_layout(const TreeEntry& node) {
+  pickle_.global("torch.serialization", "_get_layout");
+  CKPT_TRY(put_field(node, "name"));
+  pickle_.tuple1();
+  pickle_.reduce();
+  return Ok();
+}
+
+Status PtEncoder::torch_dtype(const TreeEntry& node) {
+  const std::string_view name = text(node, "name");
+  if (dtype_of_name(name) == 0)
+    return refuse(CKPT_UNSUPPORTED, node, "torch has no dtype " + quoted(name)).with("found", std::string(name));
+  pickle_.global("torch", last_part(name));
+  return Ok();
+}
+
+// ---- tensors ----
+
+Result<PtEncoder::Look> PtEncoder::look_of(const TreeEntry& record) const {
+  const std::string_view dtype = text(record, "dtype");
+  if (!dtype.empty() && dtype_of_name(dtype) == 0)
+    return refuse(CKPT_UNSUPPORTED, record, "torch has no dtype " + quoted(dtype)).with("found", std::string(dtype));
+  Look look;
+  if (!dtype.empty()) look.dtype = last_part(dtype);
+  look.requires_grad = flag(record, "requires_grad");
+  look.conj = flag(record, "conj");
+  look.neg = flag(record, "neg");
+  return look;
+}
+
+Status PtEncoder::torch_tensor(const TreeEntry& node) {
+  CKPT_ASSIGN(const uint64_t data, field(node, "data"));
+  CKPT_ASSIGN(const Look look, look_of(node));
+  const uint64_t state = tree_.find(node.number, "state");
+  if (state == CKPT_NODE_END) return leaf(tree_[data], look);
+  // _rebuild_from_type_v2(function, type, arguments, state), whose first one makes the tensor.
+  pickle_.global("torch._tensor", "_rebuild_from_type_v2");
+  CKPT_ASSIGN(const PtPlace place, place_of(tree_[data], look));
+  pickle_.begin_tuple();
+  tensor_function(place, look);
+  pickle_.global("torch", "Tensor");
+  CKPT_TRY(tensor_arguments(place, look));
+  CKPT_TRY(put(state));
+  pickle_.end_tuple();
+  pickle_.reduce();
+  return Ok();
+}
+
+// A storage by itself.
+Status PtEncoder::torch_storage(const TreeEntry& node) {
+  CKPT_ASSIGN(const uint64_t data, field(node, "data"));
+  const std::string_view type = last_part(text_of(node));
+  Look look;
+  for (const char* name : {"qint8", "quint8", "qint32"})
+    if (type == quantized_storage(name)) look.dtype = name;
+  CKPT_ASSIGN(PtPlace place, place_of(tree_[data], look));
+  const PtStorage& shared = storages_.storages()[place.storage];
+  // A part of another one cannot be a storage.
+  if (place.offset != 0 || place.shape.ndim != 1 || place.shape[0] != shared.range.size) {
+    CKPT_ASSIGN(place, storages_.place_alone(std::string(text_of(tree_[data])), type));
+  }
+  return storage(place, type);
+}
+
+Status PtEncoder::parameter(const TreeEntry& node) {
+  const bool stateful = tree_.find(node.number, "state") != CKPT_NODE_END;
+  pickle_.global("torch._utils", stateful ? "_rebuild_parameter_with_state" : "_rebuild_parameter");
+  pickle_.begin_tuple();
+  CKPT_TRY(put_field(node, "data"));
+  pickle_.boolean(flag(node, "requires_grad"));
+  pickle_.ordered_dict();
+  if (stateful) CKPT_TRY(put_field(node, "state"));
+  pickle_.end_tuple();
+  pickle_.reduce();
+  return Ok();
+}
+
+// (layout, (indices, values, size[, is_coalesced])), or two kinds of indices where they are compressed.
+Status PtEncoder::sparse(const TreeEntry& node) {
+  const std::string_view layout = text_of(node);
+  const bool by_row = layout == "torch.sparse_csr" || layout == "torch.sparse_bsr";
+  pickle_.global("torch._utils", "_rebuild_sparse_tensor");
+  pickle_.begin_tuple();
+  pickle_.global("torch.serialization", "_get_layout");
+  CKPT_TRY(pickle_.text(layout));
+  pickle_.tuple1();
+  pickle_.reduce();
+  pickle_.begin_tuple();
+  if (layout == "torch.sparse_coo") {
+    CKPT_TRY(put_field(node, "indices"));
+  } else {
+    CKPT_TRY(put_field(node, by_row ? "crow_indices" : "ccol_indices"));
+    CKPT_TRY(put_field(node, by_row ? "col_indices" : "row_indices"));
+  }
+  CKPT_TRY(put_field(node, "values"));
+  CKPT_TRY(put_field(node, "size"));
+  if (tree_.find(node.number, "is_coalesced") != CKPT_NODE_END) CKPT_TRY(put_field(node, "is_coalesced"));
+  pickle_.end_tuple();
+  pickle_.end_tuple();
+  pickle_.reduce();
+  return Ok();
+}
+
+// (storage, offset, size, stride, quantizer, requires_grad, hooks)
+Status PtEncoder::quantized(const TreeEntry& node) {
+  CKPT_ASSIGN(const uint64_t data, field(node, "data"));
+  CKPT_ASSIGN(const Look look, look_of(node));
+  CKPT_ASSIGN(const PtPlace place, place_of(tree_[data], look));
+  const std::string_view scheme = text(node, "qscheme");
+  const bool per_tensor = scheme == "torch.per_tensor_affine";
+  if (!per_tensor && scheme != "torch.per_channel_affine" && scheme != "torch.per_channel_affine_float_qparams")
+    return refuse(CKPT_UNSUPPORTED, node, "an unknown quantizer " + quoted(scheme)).with("found", std::string(scheme));
+  const char* type = quantized_storage(look.dtype);
+  if (!type)
+    return refuse(CKPT_UNSUPPORTED, node, "a quantized tensor of dtype " + quoted(look.dtype))
+        .with("found", std::string(look.dtype));
+  pickle_.global("torch._utils", "_rebuild_qtensor");
+  pickle_.begin_tuple();
+  CKPT_TRY(storage(place, type));
+  shape(place);
+  pickle_.begin_tuple();
+  pickle_.global("torch", last_part(scheme));
+  CKPT_TRY(put_field(node, per_tensor ? "scale" : "scales"));
+  CKPT_TRY(put_field(node, per_tensor ? "zero_point" : "zero_points"));
+  if (!per_tensor) CKPT_TRY(put_field(node, "axis"));
+  pickle_.end_tuple();
+  pickle_.boolean(look.requires_grad);
+  pickle_.ordered_dict();
+  pickle_.end_tuple();
+  pickle_.reduce();
+  return Ok();
+}
+
+// ---- numpy ----
+
+Status PtEncoder::array(const TreeEntry& node) {
+  CKPT_ASSIGN(const uint64_t data, field(node, "data"));
+  return leaf(tree_[data], {});
+}
+
+// numpy.float32{value}: a number of Python's; the parts of a complex one are bytes.
+Status PtEncoder::number(const TreeEntry& node) {
+  CKPT_ASSIGN(const uint64_t value, field(node, "value"));
+  const TreeEntry found = tree_[value];
+  if (found.kind != CKPT_NODE_BYTES) return put(value);
+  double parts[2] = {};
+  if (text_of(node) == "numpy.complex64" && found.text_size == 2 * sizeof(float)) {
+    float narrow[2];
+    std::memcpy(narrow, found.text, sizeof narrow);
+    parts[0] = static_cast<double>(narrow[0]);
+    parts[1] = static_cast<double>(narrow[1]);
+  } else if (text_of(node) == "numpy.complex128" && found.text_size == sizeof parts) {
+    std::memcpy(parts, found.text, sizeof parts);
+  } else {
+    return refuse(CKPT_UNSUPPORTED, node, "a number of class " + std::string(text_of(node)))
+        .with("found", std::string(text_of(node)));
+  }
+  pickle_.global("__builtin__", "complex");
+  pickle_.real(parts[0]);
+  pickle_.real(parts[1]);
+  pickle_.tuple2();
+  pickle_.reduce();
+  return Ok();
+}
+
+}  // namespace ckpt::interop

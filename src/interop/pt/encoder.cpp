@@ -1,0 +1,243 @@
+#include "interop/pt/encoder.h"
+
+#include <utility>
+
+#include "interop/pt/tensor.h"
+
+namespace ckpt::interop {
+
+namespace {
+
+constexpr std::string_view kUntyped = "UntypedStorage";
+
+// The class of storage of old that torch keeps a dtype in, or null. `name` is torch's where ours does not say all.
+const char* typed(uint16_t dtype, std::string_view name) {
+  if (const char* quantized = quantized_storage(name)) return quantized;
+  // torch itself writes complex32 only by an untyped one.
+  return name.empty() && dtype != CKPT_DTYPE_C32 ? storage_of_dtype(dtype) : nullptr;
+}
+
+Result<std::string_view> storage_type(uint16_t dtype, std::string_view name) {
+  if (const char* type = typed(dtype, name)) return std::string_view(type);
+  if (!name.empty() || torch_name_of_dtype(dtype)) return kUntyped;
+  const std::string found = strprintf("%s (0x%04x)", ckpt_dtype_name(dtype), dtype);
+  return Status(CKPT_UNSUPPORTED, "torch has no dtype " + found).with("found", found);
+}
+
+}  // namespace
+
+const char* quantized_storage(std::string_view dtype) {
+  if (dtype == "qint8") return "QInt8Storage";
+  if (dtype == "quint8") return "QUInt8Storage";
+  return dtype == "qint32" ? "QInt32Storage" : nullptr;
+}
+
+Status PtEncoder::refuse(ckpt_status code, const TreeEntry& node, const std::string& what) const {
+  const std::string path = tree_.path_of(node.number);
+  return Status(code, "at " + quoted(path) + ": " + what).with("tensor", path);
+}
+
+// ---- values ----
+
+Status PtEncoder::value(uint64_t node) { return put(node); }
+
+Status PtEncoder::value(uint64_t node, const Keep& keep) {
+  keep_ = keep;
+  Status status = put(node);
+  keep_ = {};
+  return status;
+}
+
+Status PtEncoder::put(uint64_t number) {
+  const TreeEntry node = tree_[number];
+  switch (node.kind) {
+    case CKPT_NODE_TENSOR:
+      return leaf(node, {});
+    case CKPT_NODE_LIST:
+    case CKPT_NODE_TUPLE:
+    case CKPT_NODE_SET:
+      return sequence(node);
+    case CKPT_NODE_DICT:
+      pickle_.empty_dict();
+      return dict(node);
+    case CKPT_NODE_RECORD:
+      return record(node);
+    default: {
+      Status status = scalar(node);
+      return status.ok() ? status : refuse(status.code(), node, status.message());
+    }
+  }
+}
+
+Status PtEncoder::scalar(const TreeEntry& node) {
+  switch (node.kind) {
+    case CKPT_NODE_NULL:
+      pickle_.none();
+      return Ok();
+    case CKPT_NODE_BOOL:
+      pickle_.boolean(node.bool_value != 0);
+      return Ok();
+    case CKPT_NODE_INT:
+      pickle_.integer(node.int_value);
+      return Ok();
+    case CKPT_NODE_BIGINT:
+      return pickle_.big_integer(text_of(node));
+    case CKPT_NODE_FLOAT:
+      pickle_.real(node.float_value);
+      return Ok();
+    case CKPT_NODE_TEXT:
+      return pickle_.text(text_of(node));
+    case CKPT_NODE_BYTES:
+      return pickle_.bytes(text_of(node));
+    default:
+      return Status(CKPT_UNSUPPORTED, strprintf("a node of kind %d", node.kind));
+  }
+}
+
+Status PtEncoder::sequence(const TreeEntry& node) {
+  const bool set = node.kind == CKPT_NODE_SET, tuple = node.kind == CKPT_NODE_TUPLE;
+  if (set && node.child_count == 0) {
+    pickle_.empty_set();  // which torch 1 reads, too
+    return Ok();
+  }
+  if (set) pickle_.global("__builtin__", "set");
+  tuple ? pickle_.begin_tuple() : pickle_.begin_list();
+  for (uint64_t child = node.first_child; child != CKPT_NODE_END; child = tree_[child].next_sibling)
+    CKPT_TRY(put(child));
+  tuple ? pickle_.end_tuple() : pickle_.end_list();
+  if (!set) return Ok();
+  pickle_.tuple1();
+  pickle_.reduce();
+  return Ok();
+}
+
+Status PtEncoder::key(uint64_t number) {
+  const TreeEntry node = tree_[number];
+  if (node.key_kind == CKPT_KEY_TEXT) return pickle_.text(key_of(node));
+  pickle_.integer(node.key_int);
+  return Ok();
+}
+
+// Into the dict that was begun.
+Status PtEncoder::dict(const TreeEntry& node) {
+  pickle_.begin_items();
+  for (uint64_t child = node.first_child; child != CKPT_NODE_END; child = tree_[child].next_sibling) {
+    if (keep_ && !keep_(child)) continue;
+    CKPT_TRY(key(child));
+    CKPT_TRY(put(child));
+  }
+  pickle_.end_items();
+  return Ok();
+}
+
+// The same of [(key, value), …].
+Status PtEncoder::pairs(const TreeEntry& list) {
+  pickle_.begin_items();
+  for (uint64_t child = list.first_child; child != CKPT_NODE_END; child = tree_[child].next_sibling) {
+    const TreeEntry pair = tree_[child];
+    if (pair.child_count != 2) return refuse(CKPT_FORMAT, pair, "expected a pair of key and value");
+    const TreeEntry first = tree_[pair.first_child];
+    if (first.kind >= CKPT_NODE_LIST && first.kind != CKPT_NODE_TUPLE)
+      return refuse(CKPT_UNSUPPORTED, first, "a container as the key of a dict");
+    CKPT_TRY(put(pair.first_child));
+    CKPT_TRY(put(first.next_sibling));
+  }
+  pickle_.end_items();
+  return Ok();
+}
+
+// ---- tensors ----
+
+Result<PtPlace> PtEncoder::place_of(const TreeEntry& leaf, const Look& look) {
+  if (leaf.kind != CKPT_NODE_TENSOR) return refuse(CKPT_FORMAT, leaf, "expected a tensor");
+  const std::string name(text_of(leaf));
+  const auto find = [&]() -> Result<PtPlace> {
+    CKPT_ASSIGN(const TensorRange whole, whole_of(reader_, name));
+    CKPT_ASSIGN(const std::string_view type, storage_type(whole.dtype, look.dtype));
+    CKPT_ASSIGN(const std::string target, target_of(reader_, name));
+    return options_.apart.contains(target) ? storages_.place_alone(name, type) : storages_.place(name, type);
+  };
+  Result<PtPlace> place = find();
+  if (place.ok()) return place;
+  Status status = refuse(place.status().code(), leaf, place.status().message());
+  const std::string* found = place.status().detail("found");
+  return found ? std::move(status).with("found", *found) : std::move(status);
+}
+
+Status PtEncoder::leaf(const TreeEntry& node, const Look& look) {
+  CKPT_ASSIGN(const PtPlace place, place_of(node, look));
+  return tensor(place, look);
+}
+
+Status PtEncoder::piece(const std::string& name, uint64_t begin, uint64_t size) {
+  CKPT_ASSIGN(const TensorRange whole, whole_of(reader_, name));
+  CKPT_ASSIGN(const std::string_view type, storage_type(whole.dtype, {}));
+  CKPT_ASSIGN(const PtPlace place, storages_.place_range(name, type, begin, size));
+  return tensor(place, {});
+}
+
+Status PtEncoder::tensor(const PtPlace& place, const Look& look) {
+  tensor_function(place, look);
+  CKPT_TRY(tensor_arguments(place, look));
+  pickle_.reduce();
+  return Ok();
+}
+
+void PtEncoder::tensor_function(const PtPlace& place, const Look& look) {
+  pickle_.global("torch._utils", typed(place.dtype, look.dtype) ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
+}
+
+// (storage, offset, size, stride, requires_grad, hooks[, dtype][, metadata])
+Status PtEncoder::tensor_arguments(const PtPlace& place, const Look& look) {
+  const char* type = typed(place.dtype, look.dtype);
+  pickle_.begin_tuple();
+  CKPT_TRY(storage(place, type ? type : kUntyped));
+  shape(place);
+  pickle_.boolean(look.requires_grad);
+  pickle_.ordered_dict();
+  if (!type) pickle_.global("torch", look.dtype.empty() ? torch_name_of_dtype(place.dtype) : look.dtype);
+  if (look.conj || look.neg) {
+    pickle_.empty_dict();
+    pickle_.begin_items();
+    if (look.conj) CKPT_TRY(pickle_.text("conj"));
+    if (look.conj) pickle_.boolean(true);
+    if (look.neg) CKPT_TRY(pickle_.text("neg"));
+    if (look.neg) pickle_.boolean(true);
+    pickle_.end_items();
+  }
+  pickle_.end_tuple();
+  return Ok();
+}
+
+// ("storage", torch.FloatStorage, "0", "cpu", elements)
+Status PtEncoder::storage(const PtPlace& place, std::string_view type) {
+  const PtStorage& found = storages_.storages()[place.storage];
+  pickle_.begin_tuple();
+  CKPT_TRY(pickle_.text("storage"));
+  pickle_.global(type == kUntyped ? "torch.storage" : "torch", type);
+  CKPT_TRY(pickle_.text(std::to_string(place.storage)));
+  CKPT_TRY(pickle_.text("cpu"));
+  pickle_.integer(static_cast<int64_t>(type == kUntyped ? found.bytes : found.range.size));
+  pickle_.end_tuple();
+  pickle_.persistent();
+  return Ok();
+}
+
+void PtEncoder::shape(const PtPlace& place) {
+  pickle_.integer(static_cast<int64_t>(place.offset));
+  std::array<int64_t, kMaxNdim> extents{};
+  for (int i = 0; i < place.shape.ndim; i++) extents[static_cast<size_t>(i)] = static_cast<int64_t>(place.shape[i]);
+  pickle_.integers(extents.data(), static_cast<size_t>(place.shape.ndim));
+  pickle_.integers(place.strides.data(), static_cast<size_t>(place.shape.ndim));
+}
+
+void PtEncoder::size(const Shape& shape) {
+  pickle_.global("torch", "Size");
+  std::array<int64_t, kMaxNdim> extents{};
+  for (int i = 0; i < shape.ndim; i++) extents[static_cast<size_t>(i)] = static_cast<int64_t>(shape[i]);
+  pickle_.integers(extents.data(), static_cast<size_t>(shape.ndim));
+  pickle_.tuple1();
+  pickle_.reduce();
+}
+
+}  // namespace ckpt::interop

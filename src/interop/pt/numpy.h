@@ -1,0 +1,16 @@
+// numpy's arrays and scalars in a pickle. Pure.
+#pragma once
+
+#include "interop/pt/tensor.h"
+
+namespace ckpt::interop {
+
+// kNumpyArray, kNumpyScalar, or kNotOurs for everything else: arrays of objects, text, dates and structs, and numbers
+// that are big-endian.
+PtObjectKind kind_of_numpy(const PickleDocument& pickle, PickleRef ref);
+
+// Of the kinds above. FORMAT where the bytes are not as many as the shape says.
+Result<PtTensor> tensor_of_array(const PickleDocument& pickle, PickleRef ref);
+Result<PtTensor> tensor_of_scalar(const PickleDocument& pickle, PickleRef ref);
+
+}  // namespace ckpt::interop

@@ -1,0 +1,169 @@
+#include "interop/pt/sharing.h"
+
+#include <algorithm>
+#include <tuple>
+#include <unordered_set>
+
+#include "interop/strides.h"
+
+namespace ckpt::interop {
+
+namespace {
+
+constexpr uint64_t kMaxRepeatedBytes = 64 << 10;
+
+// A tensor's place in memory. Addresses in units of bytes; views whose elements do not lie on one grid never meet.
+struct View {
+  size_t number;  // of the tensor
+  uint16_t dtype;
+  uint64_t phase, begin, end;  // begin modulo the element's width; bytes
+};
+
+class Planner {
+ public:
+  explicit Planner(std::vector<NamedPtTensor> tensors)
+      : given_(std::move(tensors)), target_of_(given_.size(), kItself) {}
+
+  std::vector<ForeignTensor> run() {
+    std::vector<View> views = sorted_views();
+    for (size_t i = 0; i < views.size();) {
+      size_t last = i + 1;
+      uint64_t end = views[i].end;
+      for (; last < views.size() && meets(views[i], views[last], end); last++) end = std::max(end, views[last].end);
+      plan_run(std::span(views).subspan(i, last - i), end);
+      i = last;
+    }
+    place_.assign(given_.size() + extra_.size(), ForeignTensor::kNoTarget);
+    for (size_t i = 0; i < given_.size(); i++) emit(i);
+    return std::move(out_);
+  }
+
+ private:
+  static constexpr size_t kItself = SIZE_MAX;
+
+  static bool meets(const View& first, const View& next, uint64_t end) {
+    return first.dtype == next.dtype && first.phase == next.phase && next.begin < end;
+  }
+
+  std::vector<View> sorted_views() const {
+    std::vector<View> views;
+    for (size_t i = 0; i < given_.size(); i++) {
+      const PtTensor& tensor = given_[i].tensor;
+      const Bytes bytes = tensor.bytes();
+      if (bytes.empty()) continue;
+      const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
+      const uint64_t width = static_cast<uint64_t>(std::max(dtype_bits(tensor.dtype), 8)) / 8;
+      views.push_back({i, tensor.dtype, begin % width, begin, begin + bytes.size()});
+    }
+    std::sort(views.begin(), views.end(), [](const View& a, const View& b) {
+      return std::tie(a.dtype, a.phase, a.begin, a.number) < std::tie(b.dtype, b.phase, b.begin, b.number);
+    });
+    return views;
+  }
+
+  static bool same_view(const PtTensor& a, const PtTensor& b) {
+    if (a.bytes().data() != b.bytes().data() || !(a.shape == b.shape)) return false;
+    for (int i = 0; i < a.shape.ndim; i++) {
+      const auto d = static_cast<size_t>(i);
+      if (a.shape.dims[d] > 1 && a.strides[d] != b.strides[d]) return false;
+    }
+    return true;
+  }
+
+  // What it would take to write a view out that repeats elements is not bounded by the file's size.
+  static bool repeats(const PtTensor& tensor) {
+    uint64_t bytes;
+    count_bytes(tensor.elements(), tensor.dtype, &bytes);
+    return tensor.elements() > tensor.span() && bytes > kMaxRepeatedBytes;
+  }
+
+  // Views that overlap each other, directly or through others.
+  void plan_run(std::span<const View> run, uint64_t end) {
+    size_t first = run[0].number, cover = kItself;
+    for (const View& view : run) {
+      first = std::min(first, view.number);
+      const bool covers = view.begin == run[0].begin && view.end == end && given_[view.number].tensor.contiguous();
+      if (covers) cover = std::min(cover, view.number);
+    }
+    const PtTensor& tensor = given_[first].tensor;
+    const bool alike = std::all_of(run.begin(), run.end(),
+                                   [&](const View& view) { return same_view(tensor, given_[view.number].tensor); });
+    if (cover == kItself && alike && !repeats(tensor)) cover = first;
+    if (cover == kItself) cover = add_storage(tensor, run[0].begin, end);
+    for (const View& view : run)
+      if (view.number != cover) target_of_[view.number] = cover;
+  }
+
+  // The run itself as a tensor; its number.
+  size_t add_storage(const PtTensor& tensor, uint64_t begin, uint64_t end) {
+    const auto bits = static_cast<uint64_t>(dtype_bits(tensor.dtype));
+    ForeignTensor storage;
+    storage.name = storage_name(tensor.storage_key);
+    storage.location = tensor.location;
+    storage.dtype = tensor.dtype;
+    storage.shape.ndim = 1;
+    storage.shape.dims[0] = (end - begin) * 8 / bits;
+    storage.strides[0] = 1;
+    storage.data = Bytes(reinterpret_cast<const std::byte*>(begin), end - begin);
+    extra_.push_back(std::move(storage));
+    return given_.size() + extra_.size() - 1;
+  }
+
+  std::string storage_name(const std::string& key) {
+    const bool plain = !key.empty() && key.size() <= 64 && std::all_of(key.begin(), key.end(), [](char c) {
+      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+    });
+    const std::string name = "~storage/" + (plain ? key : "x" + std::to_string(extra_.size()));
+    std::string unique = name;
+    for (size_t i = 1; !names_.insert(unique).second; i++) unique = name + '.' + std::to_string(i);
+    return unique;
+  }
+
+  // Its target first. Targets have none themselves.
+  void emit(size_t number) {
+    if (place_[number] != ForeignTensor::kNoTarget) return;
+    const size_t target = number < given_.size() ? target_of_[number] : kItself;
+    if (target != kItself) emit(target);
+    ForeignTensor tensor =
+        number < given_.size() ? describe(given_[number]) : std::move(extra_[number - given_.size()]);
+    if (target != kItself) point(&tensor, place_[target]);
+    place_[number] = out_.size();
+    out_.push_back(std::move(tensor));
+  }
+
+  static ForeignTensor describe(NamedPtTensor& named) {
+    const PtTensor& from = named.tensor;
+    ForeignTensor tensor;
+    tensor.name = std::move(named.name);
+    if (from.location != "cpu") tensor.location = from.location;
+    tensor.dtype = from.dtype;
+    tensor.shape = from.shape;
+    tensor.strides = from.strides;
+    tensor.data = from.bytes();
+    return tensor;
+  }
+
+  // Where `tensor` lies in the flattened target. Targets that are not row-major have aliases of their own view only.
+  void point(ForeignTensor* tensor, size_t place) const {
+    const ForeignTensor& target = out_[place];
+    const auto bits = static_cast<uint64_t>(dtype_bits(tensor->dtype));
+    tensor->target = place;
+    tensor->target_offset = static_cast<uint64_t>(tensor->data.data() - target.data.data()) * 8 / bits;
+    tensor->target_strides = is_row_major(target.shape, target.strides) ? tensor->strides : row_major(tensor->shape);
+  }
+
+  std::vector<NamedPtTensor> given_;
+  std::vector<size_t> target_of_;  // numbers past the given ones are of extra_
+  std::vector<ForeignTensor> extra_;
+  std::vector<size_t> place_;  // in out_
+  std::vector<ForeignTensor> out_;
+  std::unordered_set<std::string> names_;
+};
+
+}  // namespace
+
+std::vector<ForeignTensor> plan_sharing(std::vector<NamedPtTensor> tensors) {
+  return Planner(std::move(tensors)).run();
+}
+
+}  // namespace ckpt::interop

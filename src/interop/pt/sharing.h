@@ -1,0 +1,24 @@
+// Which tensors of a .pt share memory, and what becomes of them: views that overlap become one tensor and aliases of
+// it. Pure.
+#pragma once
+
+#include <vector>
+
+#include "base/status.h"
+#include "interop/foreign_tensor.h"
+#include "interop/pt/tensor.h"
+
+namespace ckpt::interop {
+
+struct NamedPtTensor {
+  std::string name;
+  PtTensor tensor;
+};
+
+// In the order given, but targets before their aliases. For each run of overlapping views of one dtype: one that covers
+// all of it without gaps is the target of the others; where there is none, the run itself is added as a tensor of one
+// dimension, "~storage/KEY" (no path of a state tree is called so). A view that repeats elements (stride 0) is kept as
+// one where writing it out would take more than 64 KiB. Views of one memory by several dtypes are separate tensors.
+std::vector<ForeignTensor> plan_sharing(std::vector<NamedPtTensor> tensors);
+
+}  // namespace ckpt::interop

@@ -1,0 +1,72 @@
+// One .pt file, opened: where its pickle and the bytes of its storages lie. The zip form of torch >= 1.6, the plain
+// form before it, and what LibTorch's torch::save writes. Nothing is copied: all points into the mapping. Takes
+// untrusted bytes. Const calls are thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "base/types.h"
+#include "interop/files.h"
+#include "interop/pickle/pickle.h"
+#include "interop/zip/reader.h"
+
+namespace ckpt::interop {
+
+class PtSource {
+ public:
+  // `verify`: also the CRC-32 of every zip entry, on `threads` threads (CORRUPT); without it, of what is read here.
+  // NOT_FOUND, FORMAT, UNSUPPORTED (TorchScript code, big-endian, compressed or encrypted entries, torch < 0.1.10's
+  // tar, functions we do not know), IO.
+  static Result<PtSource> open(const std::string& path, bool verify, unsigned threads = 1);
+  // The same of bytes in memory, which must outlive the source. `name` is for messages.
+  static Result<PtSource> parse(std::string name, Bytes file, bool verify, unsigned threads = 1);
+
+  // Whether the bytes begin like a .pt of any form; for files that are not named so.
+  static bool looks_like(Bytes file);
+
+  const std::string& path() const { return path_; }
+  bool legacy() const { return legacy_; }
+  const PickleDocument& pickle() const { return pickle_; }
+  size_t pickle_bytes() const { return pickle_.bytes_read(); }
+  // The bytes of storage `key`; null where the file has none.
+  const Bytes* storage(std::string_view key) const;
+  // Zip entries with content whose CRC-32 was not recorded.
+  size_t unchecked() const { return unchecked_; }
+
+ private:
+  PtSource(std::string path, Bytes bytes) : path_(std::move(path)), bytes_(bytes) {}
+  Status read(bool verify, unsigned threads);
+  Status read_zip(bool verify, unsigned threads);
+  Status read_legacy();
+  Status read_legacy_storages(PickleRef keys, const PickleDocument& keys_document, uint64_t at);
+
+  std::string path_;
+  Bytes bytes_;
+  std::optional<MappedFile> file_;  // empty where the bytes are the caller's
+  bool legacy_ = false;
+  size_t unchecked_ = 0;
+  PickleDocument pickle_;
+  std::map<std::string, Bytes, std::less<>> storages_;
+};
+
+// The tuple that stands for a storage in a pickle: ("storage", type, key, location, numel[, view]).
+struct StorageId {
+  std::string_view type;  // "torch FloatStorage"
+  std::string_view key;
+  std::string_view location;  // "cpu", "cuda:0"
+  uint64_t count = 0;
+  bool is_view =
+      false;  // of the old form: elements [view_offset, view_offset + view_count) of the storage, as view_key
+  std::string_view view_key;
+  uint64_t view_offset = 0, view_count = 0;
+};
+// FORMAT for a persistent value that is none.
+Result<StorageId> storage_id_of(const PickleDocument& pickle, PickleRef ref);
+
+}  // namespace ckpt::interop

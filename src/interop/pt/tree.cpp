@@ -1,0 +1,265 @@
+#include "interop/pt/tree.h"
+
+#include <unordered_map>
+
+#include "interop/json.h"
+#include "interop/pt/tree_maker.h"
+
+namespace ckpt::interop {
+
+namespace {
+
+// A tree may have more nodes and text than its pickle, since pickles share values: twice and 16 times as much, and this
+// much beside.
+constexpr uint64_t kSpareNodes = 1 << 18, kSpareText = 16 << 20;
+
+uint64_t edges_of(const PickleDocument& pickle) {
+  uint64_t edges = pickle.size();
+  for (PickleRef ref = 0; ref < pickle.size(); ref++) edges += pickle[ref].items.size() + pickle[ref].entries.size();
+  return edges;
+}
+
+bool is_plain_key(const PickleValue& key) { return key.kind == PickleKind::kText || key.kind == PickleKind::kInt; }
+
+// What is wrong with a tree that a file asked for is wrong with the file.
+Status blame(Status status) {
+  return status.code() == CKPT_INVALID ? Status(CKPT_FORMAT, status.message()) : std::move(status);
+}
+
+}  // namespace
+
+Result<PtTree> make_tree(const PtSource& source) {
+  TreeMaker maker(source);
+  Status status = maker.run();
+  if (!status.ok()) return blame(std::move(status)).in(source.path()).with("path", source.path());
+  return std::move(maker).take();
+}
+
+TreeMaker::TreeMaker(const PtSource& source)
+    : source_(source),
+      pickle_(source.pickle()),
+      open_(pickle_.size()),
+      nodes_left_(2 * edges_of(pickle_) + kSpareNodes),
+      text_left_(16 * uint64_t{source.pickle_bytes()} + kSpareText) {}
+
+Status TreeMaker::run() {
+  if (pickle_.root() == kNoValue) return Status(CKPT_FORMAT, "an empty pickle");
+  return value(pickle_.root());
+}
+
+Status TreeMaker::refuse(ckpt_status code, const std::string& what) const {
+  const std::string place = where();
+  return Status(code, place.empty() ? what : "at " + shown(place) + ": " + what).with("tensor", place);
+}
+
+Status TreeMaker::spend(uint64_t nodes, uint64_t text) {
+  if (nodes > nodes_left_ || text > text_left_)
+    return refuse(CKPT_UNSUPPORTED, "the pickle repeats values so often that its tree would be many times its size");
+  nodes_left_ -= nodes;
+  text_left_ -= text;
+  return Ok();
+}
+
+// ---- paths ----
+
+std::string TreeMaker::where() const {
+  std::string path;
+  for (const std::string& segment : path_)
+    if (!segment.empty()) path += path.empty() ? segment : '/' + segment;
+  return path;
+}
+
+std::string TreeMaker::tensor_name() const {
+  const std::string path = where();
+  return path.empty() ? CKPT_TREE_OBJECT : path;
+}
+
+Status TreeMaker::leaf(PtTensor tensor) {
+  std::string name = tensor_name();
+  CKPT_TRY(spend(0, name.size()));
+  if (name.size() > kMaxName)
+    return refuse(CKPT_UNSUPPORTED, strprintf("a tensor's path of %zu bytes, at most %zu", name.size(), kMaxName));
+  if (!names_.insert(name).second) return refuse(CKPT_UNSUPPORTED, "two tensors have this path");
+  CKPT_TRY(out_.tree.add_tensor(name));
+  out_.tensors.push_back({std::move(name), std::move(tensor)});
+  return Ok();
+}
+
+// ---- values ----
+
+Status TreeMaker::value(PickleRef ref) {
+  CKPT_TRY(spend(1, 0));
+  if (open_[ref]) return refuse(CKPT_UNSUPPORTED, "a value that holds itself");
+  // Containers are counted by the tree; notes of a type inside each other are not.
+  if (depth_ == 2 * CKPT_TREE_MAX_DEPTH) return refuse(CKPT_UNSUPPORTED, "values too deep inside each other");
+  depth_++;
+  open_[ref] = true;
+  Status status = value_of(ref);
+  open_[ref] = false;
+  depth_--;
+  return status;
+}
+
+Status TreeMaker::value_of(PickleRef ref) {
+  const PickleValue& value = pickle_[ref];
+  switch (value.kind) {
+    case PickleKind::kList:
+      return sequence(CKPT_NODE_LIST, value.items);
+    case PickleKind::kTuple:
+      return sequence(CKPT_NODE_TUPLE, value.items);
+    case PickleKind::kSet:
+      return sequence(CKPT_NODE_SET, value.items);
+    case PickleKind::kFrozenSet:
+      return record("builtins.frozenset",
+                    [&] { return field("items", [&] { return sequence(CKPT_NODE_SET, value.items); }, true); });
+    case PickleKind::kByteArray:
+      return record("builtins.bytearray", [&] {
+        return field("value", [&]() -> Status {
+          CKPT_TRY(spend(1, value.text.size()));
+          return out_.tree.add_bytes(as_bytes(value.text));
+        });
+      });
+    case PickleKind::kDict:
+      return dict(value.items);
+    case PickleKind::kName:
+      return name(value.text);
+    case PickleKind::kPersistent:
+      return persistent(ref);
+    case PickleKind::kObject:
+      return object(ref);
+    default:
+      return scalar(value);
+  }
+}
+
+Status TreeMaker::scalar(const PickleValue& value) {
+  CKPT_TRY(spend(0, value.text.size()));
+  switch (value.kind) {
+    case PickleKind::kNone:
+      return out_.tree.add_null();
+    case PickleKind::kBool:
+      return out_.tree.add_bool(value.integer != 0);
+    case PickleKind::kInt:
+      return out_.tree.add_int(value.integer);
+    case PickleKind::kBigInt:
+      return out_.tree.add_bigint(value.text);
+    case PickleKind::kFloat:
+      return out_.tree.add_float(value.real);
+    case PickleKind::kText:
+      return out_.tree.add_text(value.text);
+    default:
+      return out_.tree.add_bytes(as_bytes(value.text));
+  }
+}
+
+Status TreeMaker::container(int kind, std::string_view class_name, const Body& body) {
+  CKPT_TRY(spend(1, class_name.size()));
+  CKPT_TRY(out_.tree.begin(kind, class_name));  // refuses what is too deep
+  CKPT_TRY(body());
+  return out_.tree.end();
+}
+
+Status TreeMaker::sequence(int kind, const std::vector<PickleRef>& items) {
+  return container(kind, {}, [&]() -> Status {
+    path_.emplace_back();
+    for (size_t i = 0; i < items.size(); i++) {
+      path_.back() = std::to_string(i);
+      CKPT_TRY(value(items[i]));
+    }
+    path_.pop_back();
+    return Ok();
+  });
+}
+
+Status TreeMaker::field(std::string_view key, const Body& body, bool silent) {
+  CKPT_TRY(spend(0, key.size()));
+  CKPT_TRY(out_.tree.key(key));
+  path_.push_back(silent ? std::string() : format::path_segment(key));
+  CKPT_TRY(body());
+  path_.pop_back();
+  return Ok();
+}
+
+Status TreeMaker::field_text(std::string_view key, std::string_view text) {
+  CKPT_TRY(spend(1, key.size() + text.size()));
+  CKPT_TRY(out_.tree.key(key));
+  return out_.tree.add_text(text);
+}
+
+Status TreeMaker::field_bool(std::string_view key, bool flag) {
+  CKPT_TRY(spend(1, key.size()));
+  CKPT_TRY(out_.tree.key(key));
+  return out_.tree.add_bool(flag);
+}
+
+// ---- dicts ----
+
+// As Python fills a dict: a key keeps the place where it came first and the value that came last.
+TreeMaker::KeyRefs TreeMaker::without_repeats(const std::vector<PickleRef>& items) const {
+  KeyRefs entries;
+  std::unordered_map<std::string_view, size_t> texts;
+  std::unordered_map<int64_t, size_t> numbers;
+  for (size_t i = 0; i + 1 < items.size(); i += 2) {
+    const PickleValue& key = pickle_[items[i]];
+    size_t place = entries.size();
+    if (key.kind == PickleKind::kText)
+      place = texts.try_emplace(key.text, place).first->second;
+    else
+      place = numbers.try_emplace(key.integer, place).first->second;
+    if (place == entries.size())
+      entries.emplace_back(items[i], items[i + 1]);
+    else
+      entries[place].second = items[i + 1];
+  }
+  return entries;
+}
+
+Status TreeMaker::dict(const std::vector<PickleRef>& items) {
+  for (size_t i = 0; i + 1 < items.size(); i += 2)
+    if (!is_plain_key(pickle_[items[i]])) return pairs_dict(items);
+  return plain_dict(without_repeats(items));
+}
+
+Status TreeMaker::plain_dict(const KeyRefs& entries) {
+  return container(CKPT_NODE_DICT, {}, [&]() -> Status {
+    path_.emplace_back();
+    for (const auto& [key, entry] : entries) {
+      CKPT_TRY(key_of(pickle_[key]));
+      CKPT_TRY(value(entry));
+    }
+    path_.pop_back();
+    return Ok();
+  });
+}
+
+Status TreeMaker::key_of(const PickleValue& key) {
+  if (key.kind == PickleKind::kInt) {
+    path_.back() = std::to_string(key.integer);
+    return out_.tree.key(key.integer);
+  }
+  CKPT_TRY(spend(0, key.text.size()));
+  path_.back() = format::path_segment(key.text);
+  return out_.tree.key(key.text);
+}
+
+// Keys of other kinds: [(key, value), …].
+Status TreeMaker::pairs_dict(const std::vector<PickleRef>& items) {
+  return record("builtins.dict", [&] {
+    return field(
+        "items",
+        [&] {
+          return container(CKPT_NODE_LIST, {}, [&]() -> Status {
+            path_.emplace_back();
+            for (size_t i = 0; i + 1 < items.size(); i += 2) {
+              path_.back() = std::to_string(i / 2);
+              CKPT_TRY(sequence(CKPT_NODE_TUPLE, {items[i], items[i + 1]}));
+            }
+            path_.pop_back();
+            return Ok();
+          });
+        },
+        true);
+  });
+}
+
+}  // namespace ckpt::interop

@@ -1,0 +1,23 @@
+// A .pt as a state tree and a list of tensors: plain values as they are, torch's and numpy's objects and those of
+// unknown classes as the records of schemas/STATE_TREE.md. Takes untrusted pickles: what a value that is shared a
+// thousand times grows to is bounded, and one that holds itself is refused. Pure.
+#pragma once
+
+#include <vector>
+
+#include "base/status.h"
+#include "format/tree.h"
+#include "interop/pt/sharing.h"
+#include "interop/pt/source.h"
+
+namespace ckpt::interop {
+
+struct PtTree {
+  format::Tree tree;
+  std::vector<NamedPtTensor> tensors;  // in the order of the tree; names are those of its leaves, each once
+};
+
+// FORMAT, UNSUPPORTED; the message and fact "tensor" have the path.
+Result<PtTree> make_tree(const PtSource& source);
+
+}  // namespace ckpt::interop

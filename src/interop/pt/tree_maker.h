@@ -1,0 +1,87 @@
+// The walk over a pickle that makes a state tree; shared by pt_tree.cpp (plain values), pt_records.cpp
+// (objects) and pt_tensor_records.cpp.
+// Recursion goes as deep as a state tree may, CKPT_TREE_MAX_DEPTH.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "interop/pt/tree.h"
+
+namespace ckpt::interop {
+
+class TreeMaker {
+ public:
+  explicit TreeMaker(const PtSource& source);
+  Status run();
+  PtTree take() && { return std::move(out_); }
+
+ private:
+  using Body = std::function<Status()>;
+  using KeyRefs = std::vector<std::pair<PickleRef, PickleRef>>;
+
+  // ---- pt_tree.cpp ----
+  Status value(PickleRef ref);
+  Status value_of(PickleRef ref);
+  Status scalar(const PickleValue& value);
+  Status sequence(int kind, const std::vector<PickleRef>& items);
+  Status dict(const std::vector<PickleRef>& items);
+  Status plain_dict(const KeyRefs& entries);
+  Status pairs_dict(const std::vector<PickleRef>& items);
+  KeyRefs without_repeats(const std::vector<PickleRef>& items) const;
+  Status leaf(PtTensor tensor);
+  std::string tensor_name() const;
+
+  // Opens a container; `body` adds what is in it.
+  Status container(int kind, std::string_view class_name, const Body& body);
+  Status record(std::string_view class_name, const Body& body) { return container(CKPT_NODE_RECORD, class_name, body); }
+  // A field of a record, and a key of a dict. A field that is `silent` has no segment in the paths of tensors.
+  Status field(std::string_view key, const Body& body, bool silent = false);
+  Status field(std::string_view key, PickleRef ref) {
+    return field(key, [&] { return value(ref); });
+  }
+  Status field_text(std::string_view key, std::string_view text);
+  Status field_bool(std::string_view key, bool flag);
+  Status key_of(const PickleValue& key);
+  Status spend(uint64_t nodes, uint64_t text);
+  Status refuse(ckpt_status code, const std::string& what) const;
+  std::string where() const;
+
+  // ---- pt_records.cpp ----
+  Status object(PickleRef ref);
+  Status name(std::string_view full_name);
+  Status persistent(PickleRef ref);
+  Status array(PickleRef ref);
+  Status scalar_of_numpy(PickleRef ref);
+  Status complex(double real, double imaginary);
+  Status ordered_dict(PickleRef ref);
+  Status script_object(PickleRef ref);
+  Status unknown(PickleRef ref, std::string_view class_name);
+  // Whether it was one of torch's small values: Size, device, layout, a list of LibTorch's.
+  Result<bool> small_object(PickleRef ref, std::string_view class_name);
+  const PickleValue* argument(PickleRef ref, size_t i) const;
+  PickleRef argument_ref(PickleRef ref, size_t i) const;
+
+  // ---- pt_tensor_records.cpp ----
+  Status tensor(PtTensor tensor);
+  Status tensor_fields(PtTensor tensor);
+  Status parameter(PickleRef ref);
+  Status subclass(PickleRef ref);
+  Status sparse(PickleRef ref);
+  Status quantized(PickleRef ref);
+  Status quantizer(PickleRef ref);
+
+  const PtSource& source_;
+  const PickleDocument& pickle_;
+  PtTree out_;
+  std::vector<bool> open_;         // values that are being walked
+  std::vector<std::string> path_;  // segments; empty ones are silent
+  std::unordered_set<std::string> names_;
+  int depth_ = 0;
+  uint64_t nodes_left_ = 0, text_left_ = 0;
+};
+
+}  // namespace ckpt::interop

@@ -1,0 +1,193 @@
+#include "interop/safetensors/export_plan.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <unordered_map>
+
+#include "interop/calls.h"
+#include "interop/safetensors/file_set.h"
+
+namespace ckpt::interop {
+
+namespace {
+
+Status tensor_error(ckpt_status code, const std::string& name, const std::string& what) {
+  return Status(code, "tensor " + shown(name) + ": " + what).with("tensor", name);
+}
+
+Status attribute_error(const Status& status, const std::string& key) {
+  return Status(CKPT_FORMAT, "attribute " + key + ": " + status.message());
+}
+
+Result<Tensor> tensor_at(const ckpt_reader* reader, uint64_t index) {
+  ckpt_tensor_info info{};
+  info.struct_size = sizeof info;
+  CKPT_TRY(call([&](ckpt_error** err) { return ckpt_reader_tensor_at(reader, index, &info, err); }));
+  Tensor tensor;
+  tensor.name = info.name;
+  tensor.dtype = static_cast<uint16_t>(info.dtype);
+  tensor.shape.ndim = info.ndim;
+  for (int i = 0; i < info.ndim; i++) tensor.shape[i] = static_cast<uint64_t>(info.shape[i]);
+  if (tensor.name == "__metadata__")
+    return tensor_error(CKPT_UNSUPPORTED, tensor.name, "safetensors reserves this name");
+  if (!safetensors_dtype(tensor.dtype)) {
+    const std::string found = strprintf("%s (0x%04x)", ckpt_dtype_name(info.dtype), info.dtype);
+    return tensor_error(CKPT_UNSUPPORTED, tensor.name, "safetensors has no dtype " + found).with("found", found);
+  }
+  const Result<uint64_t> bytes = tensor_bytes(tensor.shape, tensor.dtype);
+  if (!bytes.ok()) return tensor_error(CKPT_UNSUPPORTED, tensor.name, bytes.status().message());
+  tensor.end = *bytes;
+  return tensor;
+}
+
+// The names that were imported; one default name where nothing was.
+Result<std::vector<std::string>> file_names(const ckpt_reader* reader) {
+  const std::string text = get_text(reader, kFilesAttr);
+  if (text.empty()) return std::vector<std::string>{kDefaultFile};
+  Result<std::vector<std::string>> names = parse_string_list(text);
+  if (!names.ok()) return attribute_error(names.status(), kFilesAttr);
+  if (names->empty()) names->emplace_back(kDefaultFile);
+  for (const std::string& name : *names) {
+    const Status status = check_file_name(name);
+    if (!status.ok()) return attribute_error(status, kFilesAttr);
+  }
+  std::vector<std::string> sorted = *names;
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
+    return attribute_error(Status(CKPT_FORMAT, "a name comes twice"), kFilesAttr);
+  return names;
+}
+
+// Tensors that were not imported go to the first file.
+Result<size_t> file_of(const ckpt_reader* reader, const std::string& tensor, size_t file_count) {
+  if (file_count == 1) return size_t{0};
+  const char* text = ckpt_reader_attr(reader, tensor.c_str(), kFileAttr);
+  if (!text) return size_t{0};
+  size_t file = 0;
+  const char* end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, file);
+  if (error == std::errc() && stop == end && file < file_count) return file;
+  return tensor_error(
+      CKPT_FORMAT, tensor,
+      strprintf("attribute %s: expected a number below %zu, found ", kFileAttr, file_count) + shown(text));
+}
+
+Result<std::optional<StringMap>> metadata_of(const ckpt_reader* reader, size_t file, size_t file_count) {
+  const std::string key = metadata_attr(file, file_count);
+  const std::string text = get_text(reader, key);
+  if (text.empty()) return std::optional<StringMap>();
+  Result<StringMap> map = parse_string_map(text);
+  if (!map.ok()) return attribute_error(map.status(), key);
+  return std::optional<StringMap>(map.take());
+}
+
+// One file out of several: the union, of which the first file's value of a key stays.
+void merge(std::optional<StringMap>& into, const std::optional<StringMap>& from) {
+  if (!from) return;
+  if (!into) into.emplace();
+  for (const auto& pair : *from)
+    if (std::none_of(into->begin(), into->end(), [&](const auto& had) { return had.first == pair.first; }))
+      into->push_back(pair);
+}
+
+// The imported order where one was kept, then the reference implementation's.
+Status sort_tensors(const ckpt_reader* reader, std::vector<PlannedFile>& files) {
+  const std::string text = get_text(reader, kOrderAttr);
+  std::vector<std::string> order;
+  if (!text.empty()) {
+    Result<std::vector<std::string>> names = parse_string_list(text);
+    if (!names.ok()) return attribute_error(names.status(), kOrderAttr);
+    order = names.take();
+  }
+  std::unordered_map<std::string_view, size_t> place;
+  for (size_t i = 0; i < order.size(); i++) place.try_emplace(order[i], i);
+  const auto place_of = [&](const Tensor& tensor) {
+    const auto found = place.find(tensor.name);
+    return found == place.end() ? order.size() : found->second;
+  };
+  for (PlannedFile& file : files)
+    std::sort(file.tensors.begin(), file.tensors.end(), [&](const Tensor& a, const Tensor& b) {
+      const size_t place_a = place_of(a), place_b = place_of(b);
+      return place_a != place_b ? place_a < place_b : canonical_before(a, b);
+    });
+  return Ok();
+}
+
+Status set_offsets(PlannedFile& file) {
+  uint64_t offset = 0;
+  for (Tensor& tensor : file.tensors) {
+    const uint64_t bytes = tensor.end - tensor.begin;
+    tensor.begin = offset;
+    if (add_overflows(offset, bytes, &offset) || offset >> 63)
+      return tensor_error(CKPT_UNSUPPORTED, tensor.name, "the file would be larger than 2^63-1 bytes");
+    tensor.end = offset;
+  }
+  file.data_bytes = offset;
+  return Ok();
+}
+
+class MetadataCheck final : public JsonEvents {
+ public:
+  Status begin_object() override {
+    depth_++;
+    return Ok();
+  }
+  Status end_object() override { return leave(); }
+  Status begin_array() override { return depth_++ == 0 ? unexpected("an array") : Ok(); }
+  Status end_array() override { return leave(); }
+  Status string(std::string) override { return scalar(); }
+  Status number(uint64_t) override { return scalar(); }
+  Status other(std::string_view) override { return scalar(); }
+
+ private:
+  Status leave() {
+    depth_--;
+    return Ok();
+  }
+  Status scalar() { return depth_ == 0 ? unexpected("a value, not an object") : Ok(); }
+  int depth_ = 0;
+};
+
+// A set of several files has one; a single file only where it was imported with one.
+Result<std::optional<std::string>> index_of(const ckpt_reader* reader, const std::vector<PlannedFile>& files) {
+  std::string metadata = get_text(reader, kIndexAttr);
+  if (metadata.empty() && files.size() == 1) return std::optional<std::string>();
+  StringMap weight_map;
+  uint64_t total = 0;
+  for (const PlannedFile& file : files) {
+    total += file.data_bytes;
+    for (const Tensor& tensor : file.tensors) weight_map.emplace_back(tensor.name, file.name);
+  }
+  if (metadata.empty()) metadata = "{\"total_size\":" + std::to_string(total) + "}";
+  MetadataCheck check;
+  const Status status = parse_json(metadata, check);
+  if (!status.ok()) return attribute_error(status, kIndexAttr);
+  return std::optional<std::string>(make_index(metadata, weight_map));
+}
+
+}  // namespace
+
+Result<ExportPlan> plan_export(const ckpt_reader* reader, bool split) {
+  CKPT_ASSIGN(const std::vector<std::string> names, file_names(reader));
+  ExportPlan plan;
+  plan.files.resize(split ? names.size() : 1);
+  for (size_t i = 0; i < plan.files.size(); i++) plan.files[i].name = names[i];
+  for (size_t i = 0; i < names.size(); i++) {
+    CKPT_ASSIGN(const std::optional<StringMap> metadata, metadata_of(reader, i, names.size()));
+    merge(plan.files[split ? i : 0].metadata, metadata);
+  }
+  const uint64_t count = ckpt_reader_tensor_count(reader);
+  for (uint64_t i = 0; i < count; i++) {
+    CKPT_ASSIGN(Tensor tensor, tensor_at(reader, i));
+    CKPT_ASSIGN(const size_t file, file_of(reader, tensor.name, plan.files.size()));
+    plan.files[file].tensors.push_back(std::move(tensor));
+  }
+  CKPT_TRY(sort_tensors(reader, plan.files));
+  for (PlannedFile& file : plan.files) CKPT_TRY(set_offsets(file));
+  if (!split) return plan;
+  CKPT_ASSIGN(plan.index, index_of(reader, plan.files));
+  return plan;
+}
+
+}  // namespace ckpt::interop

@@ -1,0 +1,252 @@
+#include "interop/safetensors/file_set.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "format/names.h"
+#include "interop/files.h"
+
+namespace ckpt::interop {
+
+namespace {
+
+// Passes the events of one JSON value on as compact text.
+class Copier {
+ public:
+  std::string text;
+  void open(char bracket) {
+    separate();
+    text += bracket;
+    first_ = true;
+  }
+  void close(char bracket) {
+    text += bracket;
+    first_ = false;
+  }
+  void key(std::string_view name) {
+    separate();
+    text += json_quote(name) + ':';
+    first_ = true;
+  }
+  void value(std::string_view raw) {
+    separate();
+    text += raw;
+  }
+
+ private:
+  void separate() {
+    if (!first_) text += ',';
+    first_ = false;
+  }
+  bool first_ = true;
+};
+
+class IndexEvents final : public JsonEvents {
+ public:
+  Index index;
+  bool has_map = false;
+
+  Status begin_object() override {
+    depth_++;
+    if (depth_ == 1) return Ok();
+    if (in_ == In::kWeightMap && depth_ > 2) return unexpected("an object");
+    if (in_ == In::kMetadata) copier_.open('{');
+    return Ok();
+  }
+  Status end_object() override {
+    depth_--;
+    return depth_ > 0 ? close('}') : Ok();
+  }
+  Status begin_array() override {
+    if (depth_++ == 0 || in_ == In::kWeightMap || (in_ == In::kMetadata && depth_ == 2)) return unexpected("an array");
+    if (in_ == In::kMetadata) copier_.open('[');
+    return Ok();
+  }
+  Status end_array() override {
+    depth_--;
+    return close(']');
+  }
+  Status key(std::string text) override {
+    if (depth_ == 1) return top_key(text);
+    if (in_ == In::kWeightMap) index.weight_map.emplace_back(std::move(text), std::string());
+    if (in_ == In::kMetadata) copier_.key(text);
+    return Ok();
+  }
+  Status string(std::string text) override {
+    if (in_ != In::kWeightMap || depth_ != 2) return scalar(json_quote(text));
+    auto& [tensor, name] = index.weight_map.back();
+    // At once, since a name that passes is long enough to pay for the entry's memory.
+    Status status = check_file_name(text);
+    if (!status.ok()) return std::move(status).in("weight_map").with("tensor", tensor);
+    name = std::move(text);
+    return Ok();
+  }
+  Status number(uint64_t value) override { return scalar(std::to_string(value)); }
+  Status other(std::string_view text) override { return scalar(text); }
+
+ private:
+  enum class In { kNothing, kWeightMap, kMetadata, kUnknown };
+
+  Status top_key(const std::string& text) {
+    in_ = text == "weight_map" ? In::kWeightMap : text == "metadata" ? In::kMetadata : In::kUnknown;
+    const bool twice = (in_ == In::kWeightMap && has_map) || (in_ == In::kMetadata && has_metadata_);
+    if (twice) return Status(CKPT_FORMAT, text + " comes twice");
+    has_map |= in_ == In::kWeightMap;
+    has_metadata_ |= in_ == In::kMetadata;
+    return Ok();
+  }
+  Status scalar(std::string_view raw) {
+    const bool in_object = in_ == In::kUnknown || (in_ == In::kMetadata && depth_ > 1);
+    if (!in_object) return unexpected(raw.substr(0, 40));
+    if (in_ == In::kMetadata) copier_.value(raw);
+    return Ok();
+  }
+  Status close(char bracket) {
+    if (in_ != In::kMetadata) return Ok();
+    copier_.close(bracket);
+    if (depth_ == 1) index.metadata = std::move(copier_.text);
+    return Ok();
+  }
+  Status unexpected(std::string_view what) const override {
+    const char* where = in_ == In::kWeightMap ? "weight_map: " : in_ == In::kMetadata ? "metadata: " : "";
+    return Status(CKPT_FORMAT, std::string(where) + "unexpected " + std::string(what));
+  }
+
+  In in_ = In::kNothing;
+  int depth_ = 0;
+  bool has_metadata_ = false;
+  Copier copier_;
+};
+
+// Lays JSON text out over lines; the text is well-formed, since we wrote it.
+std::string indented(std::string_view compact, int level) {
+  std::string text;
+  bool quoted = false;
+  for (size_t i = 0; i < compact.size(); i++) {
+    const char c = compact[i];
+    if (quoted) {
+      text += c;
+      if (c == '\\') text += compact[++i];
+      quoted = c != '"';
+      continue;
+    }
+    const bool empty = i + 1 < compact.size() && (compact[i + 1] == '}' || compact[i + 1] == ']');
+    const bool opens = c == '{' || c == '[', closes = c == '}' || c == ']';
+    const bool closes_empty = closes && i > 0 && (compact[i - 1] == '{' || compact[i - 1] == '[');
+    if (closes) level--;
+    if (closes && !closes_empty) text += '\n' + std::string(static_cast<size_t>(level) * 2, ' ');
+    text += c;
+    if (opens) level++;
+    if (c == ',' || (opens && !empty)) text += '\n' + std::string(static_cast<size_t>(level) * 2, ' ');
+    if (c == ':') text += ' ';
+    quoted = c == '"';
+  }
+  return text;
+}
+
+struct DirectoryCloser {
+  void operator()(DIR* directory) const { closedir(directory); }
+};
+
+Result<std::vector<std::string>> list_safetensors(const std::string& path) {
+  std::unique_ptr<DIR, DirectoryCloser> directory(opendir(path.c_str()));
+  if (!directory) return from_errno(errno, "open", path);
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = readdir(directory.get())) {
+    const std::string_view name = entry->d_name;
+    if (name.ends_with(kSuffix) && !name.starts_with('.')) names.emplace_back(name);
+  }
+  if (errno != 0) return from_errno(errno, "list", path);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string parent_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash + 1);
+}
+
+Result<FileSet> set_of_index(const std::string& path) {
+  CKPT_ASSIGN(const MappedFile file, MappedFile::open(path));
+  Result<Index> index = parse_index(as_text(file.bytes()));
+  if (!index.ok()) return std::move(index).status().in(path).with("path", path);
+  FileSet set;
+  set.has_index = true;
+  set.index = index.take();
+  for (const auto& [tensor, name] : set.index.weight_map) set.names.push_back(name);
+  std::sort(set.names.begin(), set.names.end());
+  set.names.erase(std::unique(set.names.begin(), set.names.end()), set.names.end());
+  for (const std::string& name : set.names) set.paths.push_back(parent_of(path) + name);
+  return set;
+}
+
+Result<FileSet> set_of_directory(const std::string& path) {
+  const std::string index = path + '/' + kIndexFile;
+  struct stat info{};
+  if (stat(index.c_str(), &info) == 0) return set_of_index(index);
+  FileSet set;
+  CKPT_ASSIGN(set.names, list_safetensors(path));
+  if (set.names.empty())
+    return Status(CKPT_NOT_FOUND, path + ": neither " + kIndexFile + " nor any *" + kSuffix).with("path", path);
+  for (const std::string& name : set.names) {
+    Status status = check_file_name(name);
+    if (!status.ok()) return std::move(status).in(path).with("path", path);
+    set.paths.push_back(path + '/' + name);
+  }
+  return set;
+}
+
+// A file that was named by the caller may be called anything; what is kept of the name must be safe.
+FileSet set_of_file(const std::string& path) {
+  const std::string name = path.substr(parent_of(path).size());
+  FileSet set;
+  set.paths.push_back(path);
+  set.names.push_back(check_file_name(name).ok() ? name : kDefaultFile);
+  return set;
+}
+
+}  // namespace
+
+Result<FileSet> find_files(const std::string& path) {
+  if (path.empty()) return Status(CKPT_INVALID, "the path is empty");
+  struct stat info{};
+  if (stat(path.c_str(), &info) != 0) return from_errno(errno, "open", path);
+  if (S_ISDIR(info.st_mode)) return set_of_directory(path);
+  return path.ends_with(".json") ? set_of_index(path) : Result<FileSet>(set_of_file(path));
+}
+
+Result<Index> parse_index(std::string_view text) {
+  IndexEvents events;
+  CKPT_TRY(parse_json(text, events));
+  const StringMap& map = events.index.weight_map;
+  if (!events.has_map) return Status(CKPT_FORMAT, "no weight_map");
+  if (const std::string* tensor = find_duplicate(map))
+    return Status(CKPT_FORMAT, "weight_map: tensor " + shown(*tensor) + " comes twice").with("tensor", *tensor);
+  return std::move(events.index);
+}
+
+std::string make_index(std::string_view metadata, const StringMap& weight_map) {
+  StringMap sorted = weight_map;
+  std::sort(sorted.begin(), sorted.end());
+  std::string text = "{\n  \"metadata\": " + indented(metadata, 1) + ",\n  \"weight_map\": {";
+  for (size_t i = 0; i < sorted.size(); i++)
+    text += (i ? ",\n    " : "\n    ") + json_quote_ascii(sorted[i].first) + ": " + json_quote_ascii(sorted[i].second);
+  return text + (sorted.empty() ? "}\n}\n" : "\n  }\n}\n");
+}
+
+Status check_file_name(std::string_view name) {
+  const bool plain = name.find('/') == std::string_view::npos && !name.starts_with('.') && name.size() <= 255;
+  const bool text = format::valid_utf8(name) && std::none_of(name.begin(), name.end(), [](char c) {
+                      return (static_cast<unsigned char>(c) < 0x20) || c == 0x7f;
+                    });
+  if (plain && text && name.ends_with(kSuffix)) return Ok();
+  return Status(CKPT_FORMAT, "expected a plain *.safetensors file name, found " + shown(name))
+      .with("found", std::string(name));
+}
+
+}  // namespace ckpt::interop

@@ -1,0 +1,74 @@
+// Bytes as the pickles of the two parts of an hfai directory whose storages are sound. Whatever is accepted is one
+// state in which no tensor and no piece reaches past its bytes.
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "fuzz/harness.h"
+#include "interop/hfai/merge.h"
+#include "interop/zip_fixture.h"
+
+namespace ckpt::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+// In memory where there is such a place: the fuzzer writes two files for every input.
+fs::path scratch() {
+  std::string name = (fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path()) / "hfai_fuzz.XXXXXX";
+  must(mkdtemp(name.data()) != nullptr);
+  static const struct Removed {
+    fs::path path;
+    ~Removed() { fs::remove_all(path); }
+  } removed{name};
+  return name;
+}
+
+void write_part(const fs::path& folder, int number, Bytes pickle) {
+  std::vector<interop::ZipItem> items = {{"m/data.pkl", std::string(as_text(pickle))}};
+  for (int key = 0; key < 12; key++) items.push_back({"m/data/" + std::to_string(key), std::string(96, 's')});
+  const interop::Zip zip = interop::make_zip(items);
+  std::ofstream(folder / ("PART_00" + std::to_string(number) + ".pt"), std::ios::binary) << zip.bytes;
+}
+
+uint64_t sum_of(Bytes bytes) {
+  uint64_t sum = 0;
+  for (const std::byte byte : bytes) sum += static_cast<uint64_t>(byte);
+  return sum;
+}
+
+void read_state(const interop::HfaiState& state) {
+  for (const auto& tensors : state.tensors)
+    for (const auto& tensor : tensors) sum_of(tensor.data);
+  for (const auto& pieces : state.pieces)
+    for (const interop::HfaiPiece& piece : pieces) {
+      const auto elements = element_count(piece.shape);
+      must(elements.ok() && piece.begin <= *elements && piece.size <= *elements - piece.begin);
+      must((piece.size * static_cast<uint64_t>(dtype_bits(piece.dtype)) + 7) / 8 == piece.data.size());
+      sum_of(piece.data);
+    }
+  must(format::parse_tree_json(format::tree_json(state.tree)).ok());
+}
+
+}  // namespace
+}  // namespace ckpt::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace ckpt;
+  static const std::filesystem::path folder = fuzz::scratch();
+  const Bytes bytes = fuzz::input(data, size);
+  if (bytes.size() < 2) return 0;
+  const size_t first =
+      std::min<size_t>(std::to_integer<size_t>(bytes[0]) | std::to_integer<size_t>(bytes[1]) << 8, bytes.size() - 2);
+  fuzz::write_part(folder, 0, bytes.subspan(2, first));
+  fuzz::write_part(folder, 1, bytes.subspan(2 + first));
+  auto parts = interop::open_hfai_parts(folder, false, 1);
+  fuzz::must_blame_the_bytes(parts.status());
+  if (!parts.ok()) return 0;
+  const auto state = interop::merge_hfai(*parts);
+  fuzz::must_blame_the_bytes(state.status());
+  if (state.ok()) fuzz::read_state(*state);
+  return 0;
+}
