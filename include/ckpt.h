@@ -92,7 +92,6 @@ typedef struct ckpt_error ckpt_error; /* owned, immutable; may be read and freed
 
 /* "CORRUPT" for CKPT_CORRUPT; "UNKNOWN" for a number this library does not know. Static text. */
 CKPT_API const char *ckpt_status_name(ckpt_status status);
-
 CKPT_API ckpt_status ckpt_error_status(const ckpt_error *err); /* CKPT_OK for NULL */
 CKPT_API const char *ckpt_error_message(const ckpt_error *err); /* one line: what, where, found; "" for NULL */
 
@@ -352,8 +351,10 @@ CKPT_API const char *ckpt_save_id(const ckpt_save *save); /* the id that the che
  * CONFLICT, IO, NO_SPACE. After any of them but COMMIT_UNKNOWN nothing was committed. */
 CKPT_API ckpt_status ckpt_save_run(ckpt_save *save, ckpt_error **err);
 
-/* The same in the background. The caller's memory may change again once the job is STAGED. */
+/* The same in the background. The caller's memory may change again once the job is STAGED: _start copies it, within
+ * staging_bytes; _start_in_place, as _run, writes from where it lies, and STAGED comes when that is done. */
 CKPT_API ckpt_status ckpt_save_start(ckpt_save *save, ckpt_job **out, ckpt_error **err);
+CKPT_API ckpt_status ckpt_save_start_in_place(ckpt_save *save, ckpt_job **out, ckpt_error **err);
 
 /* Freeing a save that was started does not stop it; its job does that. */
 CKPT_API void ckpt_save_free(ckpt_save *save);
@@ -541,7 +542,6 @@ CKPT_API ckpt_status ckpt_job_stats_get(const ckpt_job *job, ckpt_job_stats *out
 
 /* The findings of a verify job that has ended; UNSUPPORTED for other jobs. */
 CKPT_API ckpt_status ckpt_job_report(const ckpt_job *job, ckpt_report **out, ckpt_error **err);
-
 /* Cancels what still runs and blocks until the engine no longer touches the caller's memory. */
 CKPT_API void ckpt_job_free(ckpt_job *job);
 

@@ -88,6 +88,38 @@ build() {
 }
 settings=()
 
+# The library and the tool, built and installed for a demo at PREFIX; the tests of an earlier build stay as they are.
+build_library() {
+  settings=(-DCKPT_BUILD_TESTS=OFF)
+  [[ -e build/release/CMakeCache.txt ]] && settings=()
+  build release ckpt_shared ckpt_static ckpt_tool
+  quietly build/log/demo-install.txt cmake --install build/release --prefix "$1"
+  "$1/bin/ckpt" --version | indent
+}
+indent() { sed 's/^/   /'; }
+
+# counted NAME COMMAND…: a command whose last line is "N passed, N failed"; adds them to $passed and $failed, and shows
+# the log of a failure.
+counted() {
+  local name=$1 log=build/log/$1.txt good bad; shift
+  "$@" >"$log" 2>&1 || true
+  read -r good _ bad _ < <(tail -n 1 "$log")
+  [[ $good =~ ^[0-9]+$ && $bad =~ ^[0-9]+$ ]] || good=0 bad=1
+  [[ $bad == 0 ]] || { grep -vE ' \.\.\. ok$' "$log" | tail -n 80; echo "   (all of it: $log)"; }
+  passed=$((passed + good)) failed=$((failed + bad))
+  echo "   $name: $good passed, $bad failed"
+}
+
+# counted_aloud COMMAND…: the same, for a command whose steps are to be seen.
+counted_aloud() {
+  local log good bad
+  log=build/log/$(basename "$1")-counts.txt
+  "$@" | tee "$log" || true
+  read -r good _ bad _ < <(tail -n 1 "$log")
+  [[ $good =~ ^[0-9]+$ && $bad =~ ^[0-9]+$ ]] || good=0 bad=1
+  passed=$((passed + good)) failed=$((failed + bad))
+}
+
 # The newer LibTorch: PyPI's wheel in a virtual environment of its own. `whole` can be imported by Python (4 GB, a
 # minute); `libraries` is what a C++ program needs to link and run (1.2 GB).
 torch_version=2.15.0

@@ -35,8 +35,31 @@ using JobStats = ckpt_job_stats;
 using Finding = ckpt_finding;
 using Node = ckpt_node;
 using FileTensor = ckpt_file_tensor;
+using OptionInfo = ckpt_option_info;
+
+// ---- library ----
 
 inline std::string version() { return ckpt_version_string(); }
+inline int32_t version_number() { return ckpt_version_number(); }
+inline std::string status_name(ckpt_status status) { return ckpt_status_name(status); }
+inline std::string dtype_name(int32_t dtype) { return ckpt_dtype_name(dtype); }
+inline int32_t dtype_bits(int32_t dtype) { return ckpt_dtype_bits(dtype); }
+inline std::optional<int32_t> dtype_find(const std::string& name) {
+  const int32_t found = ckpt_dtype_find(name.c_str());
+  return found < 0 ? std::nullopt : std::optional<int32_t>(found);
+}
+// Every option that a bag takes. Texts in it are static.
+inline Result<std::vector<OptionInfo>> option_list() {
+  std::vector<OptionInfo> all(static_cast<size_t>(ckpt_option_count()), detail::sized<OptionInfo>());
+  return detail::call(
+      [&](ckpt_error** err) {
+        ckpt_status status = CKPT_OK;
+        for (size_t i = 0; status == CKPT_OK && i < all.size(); i++)
+          status = ckpt_option_at(static_cast<int32_t>(i), &all[i], err);
+        return status;
+      },
+      [&] { return std::move(all); });
+}
 
 // ---- report ----
 
@@ -79,9 +102,54 @@ class Job : public detail::Handle<ckpt_job, ckpt_job_free> {
 
 // ---- tree ----
 
-class Tree : public detail::Handle<ckpt_tree, ckpt_tree_free> {
+namespace detail {
+// What is asked of a tree, whoever owns it.
+template <class Self>
+class TreeReading {
+ public:
+  uint64_t size() const { return ckpt_tree_node_count(self()); }
+  // Texts in it are borrowed from the tree.
+  Result<Node> at(uint64_t node) const {
+    auto out = detail::sized<Node>();
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_at(self(), node, &out, err); }, [&] { return out; });
+  }
+  Result<uint64_t> find(uint64_t parent, const std::string& key) const {
+    uint64_t out = 0;
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_find(self(), parent, key.c_str(), &out, err); },
+                        [&] { return out; });
+  }
+  Result<uint64_t> find(uint64_t parent, int64_t key) const {
+    uint64_t out = 0;
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_find_int(self(), parent, key, &out, err); },
+                        [&] { return out; });
+  }
+  // Borrowed from the tree.
+  Result<std::string_view> json() const {
+    const char* text = nullptr;
+    uint64_t size = 0;
+    return detail::call([&](ckpt_error** err) { return ckpt_tree_json(self(), &text, &size, err); },
+                        [&] { return std::string_view(text, size); });
+  }
+
+ private:
+  const ckpt_tree* self() const { return static_cast<const Self*>(this)->get(); }
+};
+}  // namespace detail
+
+// A tree that something else owns and that lives as long.
+class TreeView : public detail::TreeReading<TreeView> {
+ public:
+  explicit TreeView(const ckpt_tree* borrowed) : borrowed_(borrowed) {}
+  const ckpt_tree* get() const noexcept { return borrowed_; }
+
+ private:
+  const ckpt_tree* borrowed_;
+};
+
+class Tree : public detail::Handle<ckpt_tree, ckpt_tree_free>, public detail::TreeReading<Tree> {
  public:
   using Handle::Handle;
+  TreeView view() const { return TreeView(get()); }
   static Result<Tree> create() {
     ckpt_tree* out = nullptr;
     return detail::call([&](ckpt_error** err) { return ckpt_tree_new(&out, err); }, [&] { return Tree(out); });
@@ -130,30 +198,6 @@ class Tree : public detail::Handle<ckpt_tree, ckpt_tree_free> {
   Result<void> begin_record(const std::string& class_name) { return begin(CKPT_NODE_RECORD, class_name.c_str()); }
   Result<void> end() {
     return detail::call([&](ckpt_error** err) { return ckpt_tree_end(get(), err); });
-  }
-
-  uint64_t size() const { return ckpt_tree_node_count(get()); }
-  // Texts in it are borrowed from the tree.
-  Result<Node> at(uint64_t node) const {
-    auto out = detail::sized<Node>();
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_at(get(), node, &out, err); }, [&] { return out; });
-  }
-  Result<uint64_t> find(uint64_t parent, const std::string& key) const {
-    uint64_t out = 0;
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_find(get(), parent, key.c_str(), &out, err); },
-                        [&] { return out; });
-  }
-  Result<uint64_t> find(uint64_t parent, int64_t key) const {
-    uint64_t out = 0;
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_find_int(get(), parent, key, &out, err); },
-                        [&] { return out; });
-  }
-  // Borrowed from the tree.
-  Result<std::string_view> json() const {
-    const char* text = nullptr;
-    uint64_t size = 0;
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_json(get(), &text, &size, err); },
-                        [&] { return std::string_view(text, size); });
   }
 
  private:
@@ -282,6 +326,9 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
         [&](ckpt_error** err) { return ckpt_save_add_alias(get(), name.c_str(), target.c_str(), &view.desc(), err); });
   }
   Result<void> add_tree(const Tree& tree, const std::string& name = CKPT_TREE_OBJECT) {
+    return add_tree(tree.view(), name);
+  }
+  Result<void> add_tree(const TreeView& tree, const std::string& name = CKPT_TREE_OBJECT) {
     return detail::call([&](ckpt_error** err) { return ckpt_save_add_tree(get(), name.c_str(), tree.get(), err); });
   }
   Result<void> set_attr(const std::string& key, const std::string& value) {
@@ -299,6 +346,12 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
   Result<Job> start() {
     ckpt_job* out = nullptr;
     return detail::call([&](ckpt_error** err) { return ckpt_save_start(get(), &out, err); }, [&] { return Job(out); });
+  }
+  // Without a copy, as run(): staged once all of it was written out.
+  Result<Job> start_in_place() {
+    ckpt_job* out = nullptr;
+    return detail::call([&](ckpt_error** err) { return ckpt_save_start_in_place(get(), &out, err); },
+                        [&] { return Job(out); });
   }
 };
 
@@ -329,6 +382,12 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
     auto out = detail::sized<TensorInfo>();
     return detail::call([&](ckpt_error** err) { return ckpt_reader_tensor_find(get(), name.c_str(), &out, err); },
                         [&] { return out; });
+  }
+  // The view that alias `name` is of its target, as Save::add_alias takes it.
+  Result<Tensor> alias(const std::string& name) const {
+    auto out = detail::sized<ckpt_tensor_desc>();
+    return detail::call([&](ckpt_error** err) { return ckpt_reader_alias_find(get(), name.c_str(), &out, err); },
+                        [&] { return Tensor(out); });
   }
   Result<SegmentInfo> segment(const std::string& tensor, uint32_t index) const {
     auto out = detail::sized<SegmentInfo>();
@@ -476,9 +535,10 @@ class File : public detail::Handle<ckpt_file, ckpt_file_free> {
                         [&] { return out; });
   }
   // Borrowed from the file.
-  Result<const ckpt_tree*> tree() const {
+  Result<TreeView> tree() const {
     const ckpt_tree* out = nullptr;
-    return detail::call([&](ckpt_error** err) { return ckpt_file_tree(get(), &out, err); }, [&] { return out; });
+    return detail::call([&](ckpt_error** err) { return ckpt_file_tree(get(), &out, err); },
+                        [&] { return TreeView(out); });
   }
 };
 

@@ -208,6 +208,7 @@ class Tensor {
     desc_.ndim = static_cast<int32_t>(shape.size());
     put(shape, desc_.shape);
   }
+  explicit Tensor(const ckpt_tensor_desc& desc) : desc_(desc) {}
   template <class T>
   static Tensor of(const Extents& shape) {
     return Tensor(dtype_of<T>(), shape);

@@ -79,18 +79,24 @@ ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err) {
   });
 }
 
-ckpt_status ckpt_save_start(ckpt_save* save, ckpt_job** out, ckpt_error** err) {
+static ckpt_status start(ckpt_save* save, bool in_place, ckpt_job** out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(save));
     if (!out) return null_status("out");
     auto handle = std::make_unique<ckpt_job>();
     handle->job = std::make_shared<session::Job>();
     CKPT_TRY(save->save->begin());
-    CKPT_TRY(handle->job->start(CKPT_JOB_COMMITTED,
-                                [kept = save->save](session::Job& running) { return kept->work(running, true); }));
+    CKPT_TRY(handle->job->start(CKPT_JOB_COMMITTED, [kept = save->save, in_place](session::Job& running) {
+      return kept->work(running, !in_place);
+    }));
     *out = handle.release();
     return Ok();
   });
+}
+
+ckpt_status ckpt_save_start(ckpt_save* save, ckpt_job** out, ckpt_error** err) { return start(save, false, out, err); }
+ckpt_status ckpt_save_start_in_place(ckpt_save* save, ckpt_job** out, ckpt_error** err) {
+  return start(save, true, out, err);
 }
 
 void ckpt_save_free(ckpt_save* save) { release(save); }

@@ -62,15 +62,22 @@ static Status leader_label_taken(Session& session, const Attempt& attempt, const
   return Ok();
 }
 
+// The record comes first, so that the next session finds the directory whatever happens. Both are there already where a
+// rank has refused the attempt.
+static Status make_attempt(Session& session, const Attempt& attempt) {
+  const std::string record = session.plan().run + "\n";
+  CKPT_TRY(session.store().make_directory(format::kAttemptsDir));
+  Status recorded = session.store().put_if_absent(attempt_record_key(session, attempt), as_bytes(record));
+  if (!recorded.ok() && recorded.code() != CKPT_EXISTS) return recorded;
+  return session.store().make_directory(attempt.directory);
+}
+
 static Status lead_attempt(Session& session, const Attempt& attempt, const SaveSettings& settings) {
   CKPT_TRY(session.hold_run());
   Status taken = leader_label_taken(session, attempt, settings);
   if (!taken.ok() && taken.code() != CKPT_EXISTS) return taken;
   if (!taken.ok() && session.world_size() == 1) return taken;  // nobody waits for word
-  CKPT_TRY(session.store().make_directory(format::kAttemptsDir));
-  std::string record = session.plan().run + "\n";
-  CKPT_TRY(session.store().put_if_absent(attempt_record_key(session, attempt), as_bytes(record)));
-  CKPT_TRY(session.store().make_directory(attempt.directory));
+  CKPT_TRY(make_attempt(session, attempt));
   if (Status fenced = session.check_fence(); !fenced.ok()) return give_up(session, attempt, std::move(fenced));
   return taken.ok() ? Ok() : give_up(session, attempt, std::move(taken));
 }
@@ -130,6 +137,12 @@ Status give_up(Session& session, const Attempt& attempt, Status cause) {
   bool consequence = cause.code() == CKPT_NOT_FOUND || cause.code() == CKPT_CANCELLED || cause.code() == CKPT_TIMEOUT ||
                      cause.code() == CKPT_EXISTS;
   return !closed.ok() && consequence ? outcome : cause;
+}
+
+Status refuse_attempt(Session& session, const Attempt& attempt, Status cause) {
+  CKPT_TRY(session.check_fence());
+  if (Status made = make_attempt(session, attempt); !made.ok()) return cause;
+  return give_up(session, attempt, std::move(cause));
 }
 
 // ---- rank 0: waiting for the parts ----

@@ -180,7 +180,7 @@ Status Save::work(Job& job, bool async) {
   SaveIdentity identity = identify(*session_, attempt_, step_);
   if (Status opened = open_attempt(*session_, attempt_, settings_, job); !opened.ok())
     // The other ranks must not wait until the deadline for one that was cancelled.
-    return opened.code() == CKPT_CANCELLED ? give_up(*session_, attempt_, std::move(opened)) : opened;
+    return opened.code() == CKPT_CANCELLED ? refuse_attempt(*session_, attempt_, std::move(opened)) : opened;
   Status written = write_part(*session_, identity, content_, settings_, async, job);
   if (written.ok()) written = job.check();
   if (!written.ok()) return give_up(*session_, attempt_, std::move(written));

@@ -67,5 +67,7 @@ Status write_part(Session& session, const SaveIdentity& identity, SaveContent& c
 Status settle(Session& session, const SaveIdentity& identity, const SaveSettings& settings, Job& job);
 // Makes the failure of one rank that of all: returns `cause`, or what the slot already says.
 Status give_up(Session& session, const Attempt& attempt, Status cause);
+// The same of a rank that gives up before rank 0 has opened the attempt: it is opened to be closed.
+Status refuse_attempt(Session& session, const Attempt& attempt, Status cause);
 
 }  // namespace ckpt::session

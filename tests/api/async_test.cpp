@@ -9,12 +9,14 @@ namespace {
 
 CKPT_ON_EVERY_STORE(Async);
 
-Job start(const Save& save) {
+Job start_with(decltype(ckpt_save_start)* how, const Save& save) {
   ckpt_job* job = nullptr;
   Error error;
-  EXPECT_EQ(ckpt_save_start(save.get(), &job, error), CKPT_OK) << error.text();
+  EXPECT_EQ(how(save.get(), &job, error), CKPT_OK) << error.text();
   return Job(job);
 }
+Job start(const Save& save) { return start_with(ckpt_save_start, save); }
+Job start_in_place(const Save& save) { return start_with(ckpt_save_start_in_place, save); }
 
 ckpt_status wait(const Job& job, int32_t state, int64_t timeout_ms = -1) {
   Error error;
@@ -115,6 +117,23 @@ TEST_P(Async, AStateThatFitsTheBudgetIsStagedAndSurvivesBeingOverwritten) {
   EXPECT_TRUE(load_one(open_reader(world.store), "w", whole(CKPT_DTYPE_U8, {3 << 20}), data.size()) == data);
 }
 
+TEST_P(Async, ASaveInPlaceTakesNoCopyAndGivesTheMemoryBackOnceStaged) {
+  World world(place.uri(), 2);
+  State state(5);
+  std::vector<Save> saves;
+  std::vector<Job> jobs;
+  for (const Session& session : world.sessions) {
+    saves.push_back(new_save(session, "in-place"));
+    state.add_to(saves.back().get());
+    jobs.push_back(start_in_place(saves.back()));
+  }
+  for (const Job& job : jobs) EXPECT_EQ(wait(job, CKPT_JOB_STAGED), CKPT_OK);
+  const State expected(5);
+  state.overwrite();
+  for (const Job& job : jobs) EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_OK);
+  expected.expect_in(open_reader(world.store));
+}
+
 TEST_P(Async, ProgressAndStatesOnlyGrow) {
   World world(place.uri(), 1);
   State state(3);
@@ -198,6 +217,40 @@ TEST_P(Async, AnotherRanksCancelAbortsTheSaveForAll) {
   ckpt_job_cancel(job.get());
   EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_CANCELLED);
   EXPECT_EQ(wait(stuck.job, CKPT_JOB_COMMITTED), CKPT_ABORTED) << "at once, not at the deadline of ten minutes";
+  stuck.expect_only_good();
+}
+
+TEST_P(Async, ACancelBeforeRank0HasBegunAbortsTheSaveForAll) {
+  World world(place.uri(), 2);
+  const Bytes data = pattern(100, 1);
+  Save early = new_save(world.sessions[1], "a"), late = new_save(world.sessions[0], "a");
+  for (const Save* save : {&early, &late}) add(save->get(), "w", whole(CKPT_DTYPE_U8, {100}), data);
+  const Job job = start(early);
+  ckpt_job_cancel(job.get());
+  EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_CANCELLED);
+  Error error;
+  EXPECT_EQ(ckpt_save_run(late.get(), error), CKPT_ABORTED) << "at once, not at the deadline of ten minutes";
+  EXPECT_EQ(error.detail("rank"), "1");
+  EXPECT_EQ(committed_count(world.store), 0u);
+  world.commit("a", {}, [&](uint32_t, ckpt_save* next) { add(next, "w", whole(CKPT_DTYPE_U8, {100}), data); });
+  const World next(place.uri(), 1);  // a new session removes what the cancelled one left
+  ckpt_list* list = nullptr;
+  ASSERT_EQ(ckpt_store_list(next.store.get(), &list, error), CKPT_OK) << error.text();
+  EXPECT_EQ(ckpt_list_count(list), 1u);
+  ckpt_list_free(list);
+}
+
+TEST_P(Async, ACancelledSaveInPlaceIsCommittedByNobody) {
+  Stuck stuck(place);
+  EXPECT_EQ(wait(stuck.job, CKPT_JOB_WRITTEN), CKPT_OK);
+  State state(1);
+  Save other = new_save(stuck.world.sessions[1], "stuck");
+  state.add_to(other.get());
+  Job job = start_in_place(other);
+  ckpt_job_cancel(job.get());
+  EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_CANCELLED);
+  state.overwrite();
+  EXPECT_EQ(wait(stuck.job, CKPT_JOB_COMMITTED), CKPT_ABORTED);
   stuck.expect_only_good();
 }
 

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""What a binding costs over C: the same save by every conformance runner, in turns, in random order.
+
+  bench/languages.py RUNNERS_JSON DIR [--rounds 9] [--bytes 2147483648] [--out FILE.md]
+
+Two measures, from tests/conformance/scenarios/speed: a save of one tensor of --bytes (new files, durable), and adding
+10,000 small tensors to a save (the cost of one call). Ratios are of medians in this run; the spread beside each is what
+this machine makes of the same program, so that a difference inside it says nothing. DIR should be on the disk that is
+meant.
+"""
+import argparse
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import host  # noqa: E402
+
+SPEED = Path(__file__).resolve().parents[1] / "tests" / "conformance" / "scenarios" / "speed"
+TENSORS = 10000
+
+
+def timed(runner, scenario, place, **variables):
+    """Seconds of each timed command of the scenario, by the command's first word."""
+    command, environment = (runner["command"], runner.get("env", {})) if isinstance(runner, dict) else (runner, {})
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    try:
+        given = [f"{name}={value}" for name, value in variables.items()]
+        done = subprocess.run([*command, str(SPEED / scenario), str(place), *given],
+                              env={**os.environ, **environment}, text=True, capture_output=True, check=False)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    if done.returncode:
+        sys.exit(f"{command}: {done.stderr}")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return {words[1]: float(words[0]) for words in lines if len(words) > 1 and words[0] != "ok"}
+
+
+def measure(runners, scenario, wanted, rounds, place, **variables):
+    """language -> its seconds, one for each round; the languages of a round come in random order."""
+    seconds = {language: [] for language in runners}
+    for _ in range(rounds):
+        for language in random.sample(sorted(runners), len(runners)):
+            host.settle(2 * variables.get("BYTES", 0))
+            seconds[language].append(timed(runners[language], scenario, place, **variables)[wanted])
+    return seconds
+
+
+def spread(values):
+    low, _, high = statistics.quantiles(values, n=4)
+    return (high - low) / statistics.median(values)
+
+
+def save_table(seconds, size):
+    base = statistics.median(seconds["c"])
+    yield "| language | save of %.0f MiB | over C | spread (quartiles) |" % (size / 2**20)
+    yield "|---|---|---|---|"
+    for language, values in seconds.items():
+        median = statistics.median(values)
+        yield f"| {language} | {median:.2f} s | {100 * (median / base - 1):+.1f} % | {100 * spread(values):.0f} % |"
+
+
+def call_table(seconds):
+    base = statistics.median(seconds["c"])
+    yield f"| language | adding one of {TENSORS:,} tensors | over C |"
+    yield "|---|---|---|"
+    for language, values in seconds.items():
+        median = statistics.median(values)
+        yield f"| {language} | {median / TENSORS * 1e6:.2f} µs | {(median - base) / TENSORS * 1e6:+.2f} µs |"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runners")
+    parser.add_argument("dir", type=Path)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--bytes", type=int, default=2**31)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    runners = json.loads(Path(options.runners).read_text())
+    place = options.dir / "ckpt-languages"
+    saves = measure(runners, "save.txt", "save.run", options.rounds, place, BYTES=options.bytes)
+    calls = measure(runners, "tensors.txt", "save.tensors", options.rounds, place)
+    machine = ", ".join(f"{key} {value}" for key, value in host.describe(str(options.dir)).items() if key != "date")
+    lines = [f"{time.strftime('%F %H:%M')}, {options.rounds} rounds in random order; {machine}.", "",
+             *save_table(saves, options.bytes), "", *call_table(calls)]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if options.out:
+        options.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+package ckpt
+
+// #include <stdlib.h>
+// #include "ckpt_go.h"
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrClosed is in the chain of the error of a call on a handle that was closed.
+var ErrClosed = errors.New("ckpt: the handle is closed")
+
+// Error is what a failed call returns.
+type Error struct {
+	Status  Status
+	Message string // one line: what, where, found
+
+	// Details holds the facts that the error has, of: path, part, tensor, rank, ranks, offset, expected, found.
+	Details map[string]string
+
+	causes []error // from this side of the border: a context's error, ErrClosed
+}
+
+// Detail is one fact by its key, "" where the error has no such fact.
+func (e *Error) Detail(key string) string { return e.Details[key] }
+
+// Error is the status' name and the message.
+func (e *Error) Error() string { return e.Status.Error() + ": " + e.Message }
+
+// Unwrap makes errors.Is find the Status and, where a context or Close was the reason, that.
+func (e *Error) Unwrap() []error { return append([]error{e.Status}, e.causes...) }
+
+// detailKeys are all that ckpt_error_detail knows.
+var detailKeys = [...]string{"path", "part", "tensor", "rank", "ranks", "offset", "expected", "found"}
+
+// fail turns what C said into an error, and frees it.
+func fail(status C.ckpt_status, from *C.ckpt_error) error {
+	if status == C.CKPT_OK {
+		return nil
+	}
+	made := &Error{Status: Status(status), Message: C.GoString(C.ckpt_error_message(from))}
+	for _, key := range detailKeys {
+		if value := C.ckpt_error_detail(from, &zeroEnded(key)[0]); value != nil {
+			if made.Details == nil {
+				made.Details = map[string]string{}
+			}
+			made.Details[key] = C.GoString(value)
+		}
+	}
+	C.ckpt_error_free(from)
+	return made
+}
+
+// invalid is a mistake that this side finds; `tensor` may be empty.
+func invalid(tensor, format string, args ...any) error {
+	made := &Error{Status: ErrInvalid, Message: fmt.Sprintf(format, args...)}
+	if tensor != "" {
+		made.Details = map[string]string{"tensor": tensor}
+	}
+	return made
+}
+
+func closedError(what string) error {
+	return &Error{Status: ErrInvalid, Message: "the " + what + " is closed", causes: []error{ErrClosed}}
+}
+
+// blame adds the context that cancelled a job to the job's error. A job that ended otherwise keeps its own reason.
+func blame(ctx context.Context, err error) error {
+	var made *Error
+	if ctx.Err() != nil && errors.As(err, &made) && made.Status == ErrCancelled {
+		made.causes = append(made.causes, ctx.Err())
+		if cause := context.Cause(ctx); cause != ctx.Err() {
+			made.causes = append(made.causes, cause)
+		}
+	}
+	return err
+}
+
+// zeroEnded is text as C takes it. It is Go memory: no allocation in C, and C copies what it keeps.
+func zeroEnded(text string) []C.char {
+	made := make([]C.char, len(text)+1)
+	for i := range len(text) {
+		made[i] = C.char(text[i])
+	}
+	return made
+}
+
+// arguments converts the arguments of one call and keeps the first mistake in them.
+type arguments struct {
+	err error
+	bag *C.ckpt_options
+}
+
+func (a *arguments) text(value string) *C.char {
+	if strings.IndexByte(value, 0) >= 0 && a.err == nil {
+		a.err = invalid("", "%q holds a NUL", value)
+	}
+	return &zeroEnded(value)[0]
+}
+
+// optional is NULL for the empty text.
+func (a *arguments) optional(value string) *C.char {
+	if value == "" {
+		return nil
+	}
+	return a.text(value)
+}
+
+func (a *arguments) options(options Options) *C.ckpt_options {
+	if a.err == nil && len(options) > 0 {
+		a.bag, a.err = options.bag()
+	}
+	return a.bag
+}
+
+func (a *arguments) free() { C.ckpt_options_free(a.bag) }

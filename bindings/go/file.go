@@ -1,0 +1,145 @@
+package ckpt
+
+// #include "ckpt_go.h"
+import "C"
+
+import "iter"
+
+// File is somebody else's checkpoint file, opened in place: PyTorch's .pt (the zip form and the older one), or
+// safetensors. No code is run and nothing copied.
+type File struct{ h owned[*C.ckpt_file] }
+
+// OpenFile maps the file and reads its structure, not its tensors. What a pickle says is turned into values, never
+// carried out; one that calls a function which ckpt does not know is ErrUnsupported, and the error names the
+// function. A file that somebody truncates while it is open can end the process with SIGBUS.
+// Options: verify (1: the zip's CRC-32 of every entry is compared first), threads. Errors: ErrNotFound, ErrFormat,
+// ErrUnsupported, ErrCorrupt, ErrIO.
+func OpenFile(path string, options Options) (*File, error) {
+	var in arguments
+	defer in.free()
+	name, bag := in.text(path), in.options(options)
+	if in.err != nil {
+		return nil, in.err
+	}
+	var out *C.ckpt_file
+	var cerr *C.ckpt_error
+	if status := C.ckpt_file_open(&out, name, bag, &cerr); status != C.CKPT_OK {
+		return nil, fail(status, cerr)
+	}
+	made := &File{}
+	own(made, &made.h, newHandle("file", out, func(p *C.ckpt_file) { C.ckpt_file_free(p) }))
+	return made, nil
+}
+
+// Close ends the handle. A [MappedTensor] and a [Tree] of the file keep it open beyond it. The error is always nil.
+func (f *File) Close() error {
+	f.h.end()
+	return nil
+}
+
+// Format is "pt" (zip), "pt-legacy" or "safetensors".
+func (f *File) Format() (string, error) {
+	file, err := f.h.enter()
+	if err != nil {
+		return "", err
+	}
+	defer f.h.leave()
+	return C.GoString(C.ckpt_file_format(file)), nil
+}
+
+// FileTensor describes a tensor of a file.
+type FileTensor struct {
+	Name        string // its path in the tree
+	DType       DType
+	Shape       []int64
+	Strides     []int64 // in elements
+	DataBytes   uint64  // to the end of the last element, gaps of the strides included
+	Bytes       uint64  // of the elements
+	AliasOf     string  // the tensor whose memory it shares; else ""
+	AliasOffset int64   // its first element in the flattened target
+}
+
+// TensorCount is how many tensors there are.
+func (f *File) TensorCount() (uint64, error) {
+	file, err := f.h.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer f.h.leave()
+	return uint64(C.ckpt_file_tensor_count(file)), nil
+}
+
+// Tensors gives the tensors in the order of the tree; one that shares memory comes after the one it shares it with.
+func (f *File) Tensors() iter.Seq2[FileTensor, error] {
+	return func(yield func(FileTensor, error) bool) {
+		for index := uint64(0); ; index++ {
+			count, err := f.TensorCount()
+			if err == nil && index >= count {
+				return
+			}
+			var info FileTensor
+			if err == nil {
+				info, err = f.Tensor(index)
+			}
+			if !yield(info, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Tensor describes one tensor, from 0.
+func (f *File) Tensor(index uint64) (FileTensor, error) {
+	file, err := f.h.enter()
+	if err != nil {
+		return FileTensor{}, err
+	}
+	defer f.h.leave()
+	info, err := fileTensor(file, index)
+	if err != nil {
+		return FileTensor{}, err
+	}
+	return FileTensor{
+		Name: C.GoString(info.name), DType: DType(info.dtype), Shape: numbers(&info.shape, info.ndim),
+		Strides: numbers(&info.strides, info.ndim), DataBytes: uint64(info.data_bytes), Bytes: uint64(info.bytes),
+		AliasOf: C.GoString(info.alias_of), AliasOffset: int64(info.alias_offset),
+	}, nil
+}
+
+func fileTensor(file *C.ckpt_file, index uint64) (C.ckpt_file_tensor, error) {
+	info := C.ckpt_file_tensor{struct_size: C.sizeof_ckpt_file_tensor}
+	var cerr *C.ckpt_error
+	return info, fail(C.ckpt_file_tensor_at(file, C.uint64_t(index), &info, &cerr), cerr)
+}
+
+// Map views the memory of one tensor, from 0: DataBytes bytes from its first element, as Strides say.
+func (f *File) Map(index uint64) (*MappedTensor, error) {
+	file, err := f.h.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer f.h.leave()
+	info, err := fileTensor(file, index)
+	if err != nil {
+		return nil, err
+	}
+	return newMapped(f.h.handle, info.data, uint64(info.data_bytes)), nil
+}
+
+// Tree gives all that the file holds, with tensors as leaves by their names. It keeps the file open and cannot be
+// changed.
+func (f *File) Tree() (*Tree, error) {
+	file, err := f.h.hold() // dropped by the tree's end
+	if err != nil {
+		return nil, err
+	}
+	var out *C.ckpt_tree
+	var cerr *C.ckpt_error
+	if status := C.ckpt_file_tree(file, &out, &cerr); status != C.CKPT_OK {
+		f.h.drop()
+		return nil, fail(status, cerr)
+	}
+	made, shared := &Tree{fixed: true}, f.h.handle
+	own(made, &made.h, newHandle("tree", out, func(*C.ckpt_tree) { shared.drop() }))
+	return made, nil
+}

@@ -1,0 +1,6 @@
+//go:build !static
+
+package ckpt
+
+// #cgo pkg-config: ckpt
+import "C"

@@ -1,0 +1,3 @@
+module github.com/ckpt-engine/ckpt/bindings/go
+
+go 1.26

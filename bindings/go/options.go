@@ -1,0 +1,128 @@
+package ckpt
+
+// #include "ckpt_go.h"
+import "C"
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// Options are the named settings of one call: {"keep_last": 3, "compression": "auto"}. Values are integers of any Go
+// type, bools (1 and 0) and strings. A call reads the keys that concern it; unknown keys and values out of range are
+// ErrInvalid. nil is no settings. [KnownOptions] lists what there is.
+type Options map[string]any
+
+// bag is the C object for one call.
+func (o Options) bag() (*C.ckpt_options, error) {
+	var made *C.ckpt_options
+	var cerr *C.ckpt_error
+	if status := C.ckpt_options_new(&made, &cerr); status != C.CKPT_OK {
+		return nil, fail(status, cerr)
+	}
+	for _, key := range slices.Sorted(maps.Keys(o)) { // sorted: of two mistakes always the same is told
+		if err := set(made, key, o[key]); err != nil {
+			C.ckpt_options_free(made)
+			return nil, err
+		}
+	}
+	return made, nil
+}
+
+func set(bag *C.ckpt_options, key string, value any) error {
+	var in arguments
+	var cerr *C.ckpt_error
+	name := in.text(key)
+	switch v := reflect.ValueOf(value); v.Kind() {
+	case reflect.String:
+		text := in.text(v.String())
+		if in.err != nil {
+			return in.err
+		}
+		return fail(C.ckpt_options_set_str(bag, name, text, &cerr), cerr)
+	case reflect.Bool:
+		if v.Bool() {
+			return set(bag, key, 1)
+		}
+		return set(bag, key, 0)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		if in.err != nil {
+			return in.err
+		}
+		return fail(C.ckpt_options_set_int(bag, name, C.int64_t(v.Int()), &cerr), cerr)
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		if v.Uint() > 1<<63-1 {
+			return invalid("", "option %s: %d is out of range", key, v.Uint())
+		}
+		return set(bag, key, int64(v.Uint()))
+	}
+	return invalid("", "option %s: a %T is no integer, bool or string", key, value)
+}
+
+// OptionKind is what values an option takes.
+type OptionKind int32
+
+// The kinds of options.
+const (
+	OptionInt OptionKind = C.CKPT_OPTION_INT
+	OptionStr OptionKind = C.CKPT_OPTION_STR
+)
+
+// String is "INT" or "STR".
+func (k OptionKind) String() string {
+	switch k {
+	case OptionInt:
+		return "INT"
+	case OptionStr:
+		return "STR"
+	}
+	return fmt.Sprintf("OptionKind(%d)", int32(k))
+}
+
+// OptionInfo describes one option.
+type OptionInfo struct {
+	Key      string
+	Kind     OptionKind
+	Min, Max int64  // of an OptionInt
+	Fallback string // the value where none is set, as text
+	Choices  string // of an OptionStr: "error|replace|keep"; "" where any text will do
+	UsedBy   string // "session", "save", "load", …
+	Help     string // one sentence
+}
+
+// KnownOptions are all options of the library that is loaded.
+func KnownOptions() iter.Seq2[OptionInfo, error] {
+	return func(yield func(OptionInfo, error) bool) {
+		for i := range C.ckpt_option_count() {
+			info := C.ckpt_option_info{struct_size: C.sizeof_ckpt_option_info}
+			var cerr *C.ckpt_error
+			if err := fail(C.ckpt_option_at(i, &info, &cerr), cerr); err != nil {
+				yield(OptionInfo{}, err)
+				return
+			}
+			made := OptionInfo{
+				Key: C.GoString(info.key), Kind: OptionKind(info.kind), Min: int64(info.min), Max: int64(info.max),
+				Fallback: C.GoString(info.fallback), Choices: C.GoString(info.choices),
+				UsedBy: C.GoString(info.used_by), Help: C.GoString(info.help),
+			}
+			if !yield(made, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Collect gathers what an iterator of this package gives, up to its first error.
+func Collect[T any](from iter.Seq2[T, error]) ([]T, error) {
+	var all []T
+	for value, err := range from {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, value)
+	}
+	return all, nil
+}

@@ -1,0 +1,281 @@
+package ckpt
+
+// #include "ckpt_go.h"
+import "C"
+
+import (
+	"context"
+	"iter"
+	"unsafe"
+)
+
+// Reader is an immutable view of one committed checkpoint. While it is open, pruning passes the checkpoint over.
+type Reader struct{ h owned[*C.ckpt_reader] }
+
+// OpenReader opens the checkpoint that `selector` finds, as in [Store.Find]. It reads and checks the manifest, no
+// tensor data. Options: run, threads. Errors: ErrNotFound, ErrIncomplete, ErrCorrupt, ErrFormat, ErrRevision,
+// ErrAborted, ErrGone, ErrIO.
+func OpenReader(store *Store, selector string, options Options) (*Reader, error) {
+	from, err := store.h.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer store.h.leave()
+	var in arguments
+	defer in.free()
+	text, bag := in.text(selector), in.options(options)
+	if in.err != nil {
+		return nil, in.err
+	}
+	var out *C.ckpt_reader
+	var cerr *C.ckpt_error
+	if status := C.ckpt_reader_open(&out, from, text, bag, &cerr); status != C.CKPT_OK {
+		return nil, fail(status, cerr)
+	}
+	made := &Reader{}
+	own(made, &made.h, newHandle("reader", out, func(p *C.ckpt_reader) { C.ckpt_reader_free(p) }))
+	return made, nil
+}
+
+// Close ends the handle. A [MappedTensor] that is open keeps the checkpoint open beyond it. The error is always nil.
+func (r *Reader) Close() error {
+	r.h.end()
+	return nil
+}
+
+// Info describes the checkpoint.
+func (r *Reader) Info() (CheckpointInfo, error) {
+	reader, err := r.h.enter()
+	if err != nil {
+		return CheckpointInfo{}, err
+	}
+	defer r.h.leave()
+	info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}
+	var cerr *C.ckpt_error
+	if status := C.ckpt_reader_info(reader, &info, &cerr); status != C.CKPT_OK {
+		return CheckpointInfo{}, fail(status, cerr)
+	}
+	return checkpointInfo(&info), nil
+}
+
+// Attr is an attribute of a checkpoint or a tensor.
+type Attr struct{ Key, Value string }
+
+// Attrs gives the attributes of the checkpoint in the order of their keys.
+func (r *Reader) Attrs() iter.Seq2[Attr, error] { return r.attrs("") }
+
+// TensorAttrs gives the attributes of a tensor in the order of their keys; one that does not exist has none.
+func (r *Reader) TensorAttrs(tensor string) iter.Seq2[Attr, error] {
+	if tensor == "" {
+		return func(yield func(Attr, error) bool) { yield(Attr{}, invalid("", "a tensor's name is empty")) }
+	}
+	return r.attrs(tensor)
+}
+
+func (r *Reader) attrs(tensor string) iter.Seq2[Attr, error] {
+	return each(r, func(reader *C.ckpt_reader) uint64 {
+		var in arguments
+		of := in.optional(tensor)
+		if in.err != nil {
+			return 0
+		}
+		return uint64(C.ckpt_reader_attr_count(reader, of))
+	}, func(reader *C.ckpt_reader, index uint64) (Attr, error) {
+		var in arguments
+		var key, value *C.char
+		var cerr *C.ckpt_error
+		status := C.ckpt_reader_attr_at(reader, in.optional(tensor), C.uint64_t(index), &key, &value, &cerr)
+		if status != C.CKPT_OK {
+			return Attr{}, fail(status, cerr)
+		}
+		return Attr{C.GoString(key), C.GoString(value)}, nil
+	})
+}
+
+// each is an iterator over what a reader counts. It holds the reader for one step at a time, so that it may be closed
+// inside the loop: then the next step is an error.
+func each[T any](r *Reader, count func(*C.ckpt_reader) uint64,
+	at func(*C.ckpt_reader, uint64) (T, error)) iter.Seq2[T, error] {
+	step := func(index uint64) (value T, more bool, err error) {
+		reader, err := r.h.enter()
+		if err != nil {
+			return value, true, err
+		}
+		defer r.h.leave()
+		if index >= count(reader) {
+			return value, false, nil
+		}
+		value, err = at(reader, index)
+		return value, true, err
+	}
+	return func(yield func(T, error) bool) {
+		for index := uint64(0); ; index++ {
+			value, more, err := step(index)
+			if !more || !yield(value, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Attr is one attribute of the checkpoint, and whether there is one.
+func (r *Reader) Attr(key string) (string, bool, error) { return r.attr("", key) }
+
+// TensorAttr is one attribute of a tensor, and whether there is one.
+func (r *Reader) TensorAttr(tensor, key string) (string, bool, error) {
+	if tensor == "" {
+		return "", false, invalid("", "a tensor's name is empty")
+	}
+	return r.attr(tensor, key)
+}
+
+func (r *Reader) attr(tensor, key string) (string, bool, error) {
+	reader, err := r.h.enter()
+	if err != nil {
+		return "", false, err
+	}
+	defer r.h.leave()
+	var in arguments
+	of, name := in.optional(tensor), in.text(key)
+	if in.err != nil {
+		return "", false, in.err
+	}
+	value := C.ckpt_reader_attr(reader, of, name)
+	return C.GoString(value), value != nil, nil
+}
+
+// ReadObject loads the shared object `name`, or `rank`'s own, into new memory.
+func (r *Reader) ReadObject(ctx context.Context, name string, rank uint32) ([]byte, error) {
+	info, err := r.Object(name, rank)
+	if err != nil {
+		return nil, err
+	}
+	load, err := NewLoad(r, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer load.Close()
+	data := make([]byte, info.Size)
+	if err := load.AddObject(name, rank, data); err != nil {
+		return nil, err
+	}
+	if err := load.Run(ctx); err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// Map views a whole tensor without a copy, where its bytes are stored raw and in one piece; else ErrUnsupported.
+// Checksums are verified first unless option verify is 0. A mapped file on a failing disk can end the process with
+// SIGBUS; a Load cannot. Options: verify, threads. Errors: ErrNotFound, ErrUnsupported, ErrCorrupt, ErrGone, ErrIO.
+func (r *Reader) Map(tensor string, options Options) (*MappedTensor, error) {
+	reader, err := r.h.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer r.h.leave()
+	var in arguments
+	defer in.free()
+	name, bag := in.text(tensor), in.options(options)
+	if in.err != nil {
+		return nil, in.err
+	}
+	var data unsafe.Pointer
+	var size C.uint64_t
+	var cerr *C.ckpt_error
+	if status := C.ckpt_reader_map(reader, name, bag, &data, &size, &cerr); status != C.CKPT_OK {
+		return nil, fail(status, cerr)
+	}
+	return newMapped(r.h.handle, data, uint64(size)), nil
+}
+
+// Verify checks the checkpoint in the background: verify_mode "full" reads every byte of every part, "quick" sizes,
+// headers, trailers and indexes, "sample" the chunks of share sample_k of sample_n. Damage is no error of the job: it
+// ends well and [Job.Report] lists every damage; an empty report is a sound checkpoint. A cancelled context cancels the
+// job. Options: verify_mode, sample_k, sample_n, threads. Errors of the job: ErrIO, ErrGone, ErrCancelled.
+func (r *Reader) Verify(ctx context.Context, options Options) (*Job, error) {
+	reader, err := r.h.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer r.h.leave()
+	var in arguments
+	defer in.free()
+	bag := in.options(options)
+	if in.err != nil {
+		return nil, in.err
+	}
+	var out *C.ckpt_job
+	var cerr *C.ckpt_error
+	if status := C.ckpt_reader_verify(reader, bag, &out, &cerr); status != C.CKPT_OK {
+		return nil, fail(status, cerr)
+	}
+	return newJob(ctx, out, newMemory()), nil
+}
+
+// Diff compares with another checkpoint: names, dtypes, shapes, objects and attributes, then (values=1) the elements.
+// Equal content has an empty report. Options: values, threads. Errors: ErrCorrupt, ErrIO, ErrGone.
+func (r *Reader) Diff(other *Reader, options Options) (Report, error) {
+	a, err := r.h.enter()
+	if err != nil {
+		return Report{}, err
+	}
+	defer r.h.leave()
+	b, err := other.h.enter()
+	if err != nil {
+		return Report{}, err
+	}
+	defer other.h.leave()
+	var in arguments
+	defer in.free()
+	bag := in.options(options)
+	if in.err != nil {
+		return Report{}, in.err
+	}
+	var out *C.ckpt_report
+	var cerr *C.ckpt_error
+	status := C.ckpt_reader_diff(a, b, bag, &out, &cerr)
+	return takeReport(out, fail(status, cerr))
+}
+
+// Export writes the checkpoint to `path`, which must not exist, in what option format says (auto: by the ending):
+// "safetensors", "pt" (its main tree, for torch.load(weights_only=True)) or "hfai". What has no place there is left
+// out. Options: format, shards, opaque, threads. Errors: ErrExists, ErrUnsupported (a dtype, or an object's class:
+// detail "found"), ErrMismatch, ErrFormat, ErrCorrupt, ErrIO, ErrNoSpace.
+func (r *Reader) Export(path string, options Options) error {
+	reader, err := r.h.enter()
+	if err != nil {
+		return err
+	}
+	defer r.h.leave()
+	var in arguments
+	defer in.free()
+	to, bag := in.text(path), in.options(options)
+	if in.err != nil {
+		return in.err
+	}
+	var cerr *C.ckpt_error
+	return fail(C.ckpt_export(reader, to, bag, &cerr), cerr)
+}
+
+// Tree gives the tree of object `name`. "" is the main one, or where there is none a dict of all tensors by their
+// names, so that every checkpoint has a tree. Errors: ErrNotFound, ErrCorrupt, ErrFormat, ErrRevision, ErrIO,
+// ErrIncomplete (it names a tensor that the checkpoint does not have).
+func (r *Reader) Tree(name string) (*Tree, error) {
+	reader, err := r.h.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer r.h.leave()
+	var in arguments
+	text := in.optional(name)
+	if in.err != nil {
+		return nil, in.err
+	}
+	var out *C.ckpt_tree
+	var cerr *C.ckpt_error
+	if status := C.ckpt_reader_tree(reader, text, &out, &cerr); status != C.CKPT_OK {
+		return nil, fail(status, cerr)
+	}
+	return newTree(out), nil
+}

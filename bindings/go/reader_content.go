@@ -1,0 +1,226 @@
+package ckpt
+
+// #include "ckpt_go.h"
+import "C"
+
+import "iter"
+
+// TensorInfo describes a tensor or alias of a checkpoint.
+type TensorInfo struct {
+	Name         string
+	DType        DType
+	Shape        []int64
+	SegmentCount uint32
+	Bytes        uint64 // of the tensor's elements
+	StoredBytes  uint64 // in the parts; 0 for an alias
+	AliasOf      string // the target of an alias; else ""
+}
+
+func tensorInfo(from *C.ckpt_tensor_info) TensorInfo {
+	return TensorInfo{
+		Name: C.GoString(from.name), DType: DType(from.dtype), Shape: numbers(&from.shape, from.ndim),
+		SegmentCount: uint32(from.segment_count), Bytes: uint64(from.bytes), StoredBytes: uint64(from.stored_bytes),
+		AliasOf: C.GoString(from.alias_of),
+	}
+}
+
+// TensorCount is how many tensors and aliases there are.
+func (r *Reader) TensorCount() (uint64, error) {
+	reader, err := r.h.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer r.h.leave()
+	return uint64(C.ckpt_reader_tensor_count(reader)), nil
+}
+
+// Tensors gives tensors and aliases in the order of their names' bytes.
+func (r *Reader) Tensors() iter.Seq2[TensorInfo, error] {
+	return each(r, func(reader *C.ckpt_reader) uint64 {
+		return uint64(C.ckpt_reader_tensor_count(reader))
+	}, func(reader *C.ckpt_reader, index uint64) (TensorInfo, error) {
+		info := C.ckpt_tensor_info{struct_size: C.sizeof_ckpt_tensor_info}
+		var cerr *C.ckpt_error
+		if status := C.ckpt_reader_tensor_at(reader, C.uint64_t(index), &info, &cerr); status != C.CKPT_OK {
+			return TensorInfo{}, fail(status, cerr)
+		}
+		return tensorInfo(&info), nil
+	})
+}
+
+// Tensor describes one tensor or alias. Errors: ErrNotFound.
+func (r *Reader) Tensor(name string) (TensorInfo, error) {
+	reader, err := r.h.enter()
+	if err != nil {
+		return TensorInfo{}, err
+	}
+	defer r.h.leave()
+	var in arguments
+	text := in.text(name)
+	if in.err != nil {
+		return TensorInfo{}, in.err
+	}
+	info := C.ckpt_tensor_info{struct_size: C.sizeof_ckpt_tensor_info}
+	var cerr *C.ckpt_error
+	if status := C.ckpt_reader_tensor_find(reader, text, &info, &cerr); status != C.CKPT_OK {
+		return TensorInfo{}, fail(status, cerr)
+	}
+	return tensorInfo(&info), nil
+}
+
+// Alias is the view that alias `name` is of its target, as AddAliasView takes it, always with strides.
+// Errors: ErrNotFound.
+func (r *Reader) Alias(name string) (Tensor, error) {
+	reader, err := r.h.enter()
+	if err != nil {
+		return Tensor{}, err
+	}
+	defer r.h.leave()
+	var in arguments
+	text := in.text(name)
+	if in.err != nil {
+		return Tensor{}, in.err
+	}
+	view := C.ckpt_tensor_desc{struct_size: C.sizeof_ckpt_tensor_desc}
+	var cerr *C.ckpt_error
+	if status := C.ckpt_reader_alias_find(reader, text, &view, &cerr); status != C.CKPT_OK {
+		return Tensor{}, fail(status, cerr)
+	}
+	return Tensor{
+		DType: DType(view.dtype), Shape: numbers(&view.shape, view.ndim), Strides: numbers(&view.strides, view.ndim),
+		FlatOffset: int64(view.flat_offset),
+	}, nil
+}
+
+// Codec is how a segment is compressed.
+type Codec int32
+
+// Filter is what is done to a segment's bytes before the codec.
+type Filter int32
+
+// The codecs and filters.
+const (
+	CodecRaw Codec = 0
+	CodecLZ4 Codec = 1
+
+	FilterNone        Filter = 0
+	FilterByteShuffle Filter = 1
+	FilterBitPlanes   Filter = 2
+)
+
+// SegmentInfo says where a piece of a tensor lies, for tools: a box of the tensor, or a flat range of it.
+type SegmentInfo struct {
+	Part                 uint32
+	Region               RegionKind // RegionBox or RegionFlat
+	Codec                Codec
+	Filter               Filter
+	ChunkCount           uint32
+	Offset, Extent       []int64 // RegionBox
+	FlatOffset, FlatSize int64   // RegionFlat
+	PartOffset           uint64  // of the first chunk
+	StoredBytes          uint64
+}
+
+// Segment describes one piece of a tensor, from 0.
+func (r *Reader) Segment(tensor string, index uint32) (SegmentInfo, error) {
+	reader, err := r.h.enter()
+	if err != nil {
+		return SegmentInfo{}, err
+	}
+	defer r.h.leave()
+	var in arguments
+	text := in.text(tensor)
+	if in.err != nil {
+		return SegmentInfo{}, in.err
+	}
+	s := C.ckpt_segment_info{struct_size: C.sizeof_ckpt_segment_info}
+	var cerr *C.ckpt_error
+	if status := C.ckpt_reader_segment_at(reader, text, C.uint32_t(index), &s, &cerr); status != C.CKPT_OK {
+		return SegmentInfo{}, fail(status, cerr)
+	}
+	made := SegmentInfo{
+		Part: uint32(s.part), Region: RegionBox, Codec: Codec(s.codec), Filter: Filter(s.filter),
+		ChunkCount: uint32(s.chunk_count), Offset: numbers(&s.offset, s.ndim), Extent: numbers(&s.extent, s.ndim),
+		FlatOffset: int64(s.flat_offset), FlatSize: int64(s.flat_size), PartOffset: uint64(s.part_offset),
+		StoredBytes: uint64(s.stored_bytes),
+	}
+	if s.ndim < 0 {
+		made.Region = RegionFlat
+	}
+	return made, nil
+}
+
+// ObjectInfo describes an object of a checkpoint.
+type ObjectInfo struct {
+	Name, MediaType string
+	Scope           ObjectScope
+	Rank            uint32 // of a PerRank object; 0 else
+	Size            uint64
+}
+
+func objectInfo(from *C.ckpt_object_info) ObjectInfo {
+	return ObjectInfo{
+		Name: C.GoString(from.name), MediaType: C.GoString(from.media_type), Scope: ObjectScope(from.scope),
+		Rank: uint32(from.rank), Size: uint64(from.size),
+	}
+}
+
+// Objects gives the objects in the order of name, then rank.
+func (r *Reader) Objects() iter.Seq2[ObjectInfo, error] {
+	return each(r, func(reader *C.ckpt_reader) uint64 {
+		return uint64(C.ckpt_reader_object_count(reader))
+	}, func(reader *C.ckpt_reader, index uint64) (ObjectInfo, error) {
+		info := C.ckpt_object_info{struct_size: C.sizeof_ckpt_object_info}
+		var cerr *C.ckpt_error
+		if status := C.ckpt_reader_object_at(reader, C.uint64_t(index), &info, &cerr); status != C.CKPT_OK {
+			return ObjectInfo{}, fail(status, cerr)
+		}
+		return objectInfo(&info), nil
+	})
+}
+
+// Object describes the shared object `name`, or `rank`'s own. Errors: ErrNotFound.
+func (r *Reader) Object(name string, rank uint32) (ObjectInfo, error) {
+	reader, err := r.h.enter()
+	if err != nil {
+		return ObjectInfo{}, err
+	}
+	defer r.h.leave()
+	var in arguments
+	text := in.text(name)
+	if in.err != nil {
+		return ObjectInfo{}, in.err
+	}
+	info := C.ckpt_object_info{struct_size: C.sizeof_ckpt_object_info}
+	var cerr *C.ckpt_error
+	if status := C.ckpt_reader_object_find(reader, text, C.uint32_t(rank), &info, &cerr); status != C.CKPT_OK {
+		return ObjectInfo{}, fail(status, cerr)
+	}
+	return objectInfo(&info), nil
+}
+
+// PartInfo describes one file of a checkpoint.
+type PartInfo struct {
+	Name   string // "PART_003"
+	Rank   uint32 // who wrote it
+	Bytes  uint64
+	SaveID string // of the checkpoint that wrote it
+}
+
+// Part describes one file, from 0 to CheckpointInfo.PartCount.
+func (r *Reader) Part(index uint32) (PartInfo, error) {
+	reader, err := r.h.enter()
+	if err != nil {
+		return PartInfo{}, err
+	}
+	defer r.h.leave()
+	info := C.ckpt_part_info{struct_size: C.sizeof_ckpt_part_info}
+	var cerr *C.ckpt_error
+	if status := C.ckpt_reader_part_at(reader, C.uint32_t(index), &info, &cerr); status != C.CKPT_OK {
+		return PartInfo{}, fail(status, cerr)
+	}
+	return PartInfo{
+		Name: C.GoString(&info.name[0]), Rank: uint32(info.rank), Bytes: uint64(info.bytes),
+		SaveID: C.GoString(&info.save_id[0]),
+	}, nil
+}

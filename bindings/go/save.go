@@ -1,0 +1,261 @@
+package ckpt
+
+// #include "ckpt_go.h"
+import "C"
+
+import (
+	"context"
+	"unsafe"
+)
+
+// Save is one rank's share of one checkpoint: make it, add, then Run or Start it once, Close it. Every rank of the
+// session does the same for the same label.
+type Save struct {
+	h      owned[*C.ckpt_save]
+	memory *memory
+	id     string
+}
+
+// NewSave begins a save. `label` is 1-200 of [A-Za-z0-9._=+-] without a leading dot; `step` any number >= 0, or -1 for
+// none; all ranks give the same. Options: on_existing, compression, threads, staging_bytes, timeout_ms, wait,
+// keep_last, keep_every, protect. Errors: ErrInvalid, ErrMismatch.
+func NewSave(session *Session, label string, step int64, options Options) (*Save, error) {
+	from, err := session.h.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer session.h.leave()
+	var in arguments
+	defer in.free()
+	name, bag := in.text(label), in.options(options)
+	if in.err != nil {
+		return nil, in.err
+	}
+	var out *C.ckpt_save
+	var cerr *C.ckpt_error
+	if status := C.ckpt_save_new(&out, from, name, C.int64_t(step), bag, &cerr); status != C.CKPT_OK {
+		return nil, fail(status, cerr)
+	}
+	pinned := newMemory()
+	made := &Save{memory: pinned, id: C.GoString(C.ckpt_save_id(out))}
+	own(made, &made.h, newHandle("save", out, func(p *C.ckpt_save) {
+		C.ckpt_save_free(p)
+		pinned.release()
+	}))
+	return made, nil
+}
+
+// ID is what the checkpoint will be called once it is committed.
+func (s *Save) ID() string { return s.id }
+
+// AddTensor adds this rank's region of tensor `name` (1-4096 bytes of UTF-8 without control characters, no ".." path
+// element). `data` is pinned, not copied, and must not change from Run or Start until the save is staged; a region that
+// reaches past it is ErrInvalid. See [AddSlice] for slices of other types.
+// Errors: ErrInvalid, ErrExists (the name was added).
+func (s *Save) AddTensor(name string, tensor Tensor, data []byte) error {
+	return s.AddMemory(name, tensor, unsafe.Pointer(unsafe.SliceData(data)), uint64(len(data)), CPU, 0)
+}
+
+// AddMemory is AddTensor for memory that is not a Go slice: from C, mapped, of a device. It must live until the save is
+// staged. Errors: as AddTensor, and ErrUnsupported (the device).
+func (s *Save) AddMemory(name string, tensor Tensor, data unsafe.Pointer, bytes uint64, device DeviceType,
+	deviceID int32) error {
+	save, err := s.h.enterAlone()
+	if err != nil {
+		return err
+	}
+	defer s.h.leaveAlone()
+	var in arguments
+	text := in.text(name)
+	desc, err := tensor.desc(name)
+	if in.err != nil || err != nil {
+		return firstOf(in.err, err)
+	}
+	s.memory.keep(data)
+	var cerr *C.ckpt_error
+	return fail(C.ckpt_go_save_add_tensor(save, text, desc, (*C.uint8_t)(data), C.uint64_t(bytes),
+		C.int32_t(device), C.int32_t(deviceID), &cerr), cerr)
+}
+
+func firstOf(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// ObjectScope is whose an object is.
+type ObjectScope int32
+
+// The scopes of objects.
+const (
+	// Shared: one for all. Rank 0 must add it; other ranks may, with the same bytes.
+	Shared ObjectScope = C.CKPT_OBJECT_SHARED
+	// PerRank: each rank that adds it has its own.
+	PerRank ObjectScope = C.CKPT_OBJECT_PER_RANK
+)
+
+// String is "shared" or "per-rank".
+func (s ObjectScope) String() string {
+	return nameOf("ObjectScope", int32(s), map[int32]string{
+		C.CKPT_OBJECT_SHARED: "shared", C.CKPT_OBJECT_PER_RANK: "per-rank",
+	})
+}
+
+// AddObject adds named bytes, for instance "application/json" trainer state or a data loader's position. They are
+// copied at once. Errors: ErrInvalid, ErrExists.
+func (s *Save) AddObject(name, mediaType string, scope ObjectScope, data []byte) error {
+	save, err := s.h.enterAlone()
+	if err != nil {
+		return err
+	}
+	defer s.h.leaveAlone()
+	var in arguments
+	text, media := in.text(name), in.text(mediaType)
+	if in.err != nil {
+		return in.err
+	}
+	var cerr *C.ckpt_error
+	return fail(C.ckpt_go_save_add_object(save, text, media, C.int32_t(scope),
+		(*C.uint8_t)(unsafe.SliceData(data)), C.uint64_t(len(data)), &cerr), cerr)
+}
+
+// AddAlias adds a second name for the whole of tensor `target`, for tied weights. Any ranks may add it.
+// Errors: ErrInvalid, ErrExists.
+func (s *Save) AddAlias(name, target string) error { return s.alias(name, target, nil) }
+
+// AddAliasView adds a name for a view of tensor `target`: Shape, Strides and FlatOffset describe it in the flattened
+// target. Ranks that add it must agree. Errors: ErrInvalid, ErrExists.
+func (s *Save) AddAliasView(name, target string, view Tensor) error {
+	return s.alias(name, target, &view)
+}
+
+func (s *Save) alias(name, target string, view *Tensor) error {
+	save, err := s.h.enterAlone()
+	if err != nil {
+		return err
+	}
+	defer s.h.leaveAlone()
+	var in arguments
+	text, of := in.text(name), in.text(target)
+	var desc *C.ckpt_tensor_desc
+	if view != nil {
+		desc, err = view.desc(name)
+	}
+	if in.err != nil || err != nil {
+		return firstOf(in.err, err)
+	}
+	var cerr *C.ckpt_error
+	return fail(C.ckpt_save_add_alias(save, text, of, desc, &cerr), cerr)
+}
+
+// AddTree adds the tree as shared object `name`; "" is the main one. Its tensors are added with AddTensor.
+func (s *Save) AddTree(name string, tree *Tree) error {
+	save, err := s.h.enterAlone()
+	if err != nil {
+		return err
+	}
+	defer s.h.leaveAlone()
+	from, err := tree.h.enter()
+	if err != nil {
+		return err
+	}
+	defer tree.h.leave()
+	var in arguments
+	text := in.optional(name)
+	if in.err != nil {
+		return in.err
+	}
+	var cerr *C.ckpt_error
+	return fail(C.ckpt_save_add_tree(save, text, from, &cerr), cerr)
+}
+
+// SetAttr sets an attribute of the checkpoint; rank 0's are written. The key is 1-255 bytes, the value UTF-8 up to 1
+// MiB. Setting a key again replaces it.
+func (s *Save) SetAttr(key, value string) error { return s.setAttr("", key, value) }
+
+// SetTensorAttr sets an attribute of a tensor that this rank adds.
+func (s *Save) SetTensorAttr(tensor, key, value string) error {
+	if tensor == "" {
+		return invalid("", "a tensor's name is empty")
+	}
+	return s.setAttr(tensor, key, value)
+}
+
+func (s *Save) setAttr(tensor, key, value string) error {
+	save, err := s.h.enterAlone()
+	if err != nil {
+		return err
+	}
+	defer s.h.leaveAlone()
+	var in arguments
+	of, name, text := in.optional(tensor), in.text(key), in.text(value)
+	if in.err != nil {
+		return in.err
+	}
+	var cerr *C.ckpt_error
+	return fail(C.ckpt_save_set_attr(save, of, name, text, &cerr), cerr)
+}
+
+// Run saves and returns when the outcome is known (or, with wait=0 on ranks other than 0, when this rank's part is
+// durable). nil on rank 0 means that the checkpoint is durable, complete and committed; on other ranks that it is
+// committed. After it the memory is the caller's again, whatever it returns.
+//
+// A context that is cancelled gives the save up, on all ranks: the error is then ErrCancelled and the context's own. If
+// the save was committed all the same, Run returns nil.
+//
+// Errors: ErrExists (on_existing=error), ErrMismatch, ErrIncomplete, ErrFenced, ErrAborted, ErrTimeout, ErrCancelled,
+// ErrCommitUnknown, ErrConflict, ErrIO, ErrNoSpace. After any of them but ErrCommitUnknown nothing was committed.
+func (s *Save) Run(ctx context.Context) error {
+	if ctx.Done() != nil {
+		return runJob(s.StartInPlace(ctx))
+	}
+	save, err := s.h.enterAlone()
+	if err != nil {
+		return err
+	}
+	defer s.h.leaveAlone()
+	var cerr *C.ckpt_error
+	if status := C.ckpt_save_run(save, &cerr); status != C.CKPT_OK {
+		return fail(status, cerr) // pinned until Close: what had not begun may be run again
+	}
+	s.memory.release()
+	return nil
+}
+
+// Start saves in the background. The memory may change again once the job is JobStaged. A cancelled context cancels the
+// job, at any time until it has ended. The Save may be closed at once.
+func (s *Save) Start(ctx context.Context) (*Job, error) {
+	return s.start(ctx, func(save *C.ckpt_save, out **C.ckpt_job, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_save_start(save, out, cerr)
+	})
+}
+
+// StartInPlace is Start without a copy: the data is written from where it lies, as Run does, and JobStaged comes when
+// all of it was written out.
+func (s *Save) StartInPlace(ctx context.Context) (*Job, error) {
+	return s.start(ctx, func(save *C.ckpt_save, out **C.ckpt_job, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_save_start_in_place(save, out, cerr)
+	})
+}
+
+func (s *Save) start(ctx context.Context,
+	call func(save *C.ckpt_save, out **C.ckpt_job, cerr **C.ckpt_error) C.ckpt_status) (*Job, error) {
+	save, err := s.h.enterAlone()
+	if err != nil {
+		return nil, err
+	}
+	defer s.h.leaveAlone()
+	var out *C.ckpt_job
+	var cerr *C.ckpt_error
+	if status := call(save, &out, &cerr); status != C.CKPT_OK {
+		return nil, fail(status, cerr)
+	}
+	return newJob(ctx, out, s.memory.take()), nil
+}
+
+// Close ends the handle; a save that was started goes on. The error is always nil.
+func (s *Save) Close() error {
+	s.h.end()
+	return nil
+}

@@ -1,0 +1,52 @@
+package ckpt
+
+// #include "ckpt_go.h"
+import "C"
+
+// Session is one start of all ranks of a run. Exactly one session owns a run: opening a new one fences the older, whose
+// open attempts are closed and removed.
+type Session struct {
+	h    owned[*C.ckpt_session]
+	text string
+}
+
+// OpenSession opens it; every rank calls this once. There are three ways in:
+//   - one rank: rank 0 of world size 1, sessionString "";
+//   - a string: rank 0 passes "" and sends its [Session.String] to the others, who pass it here;
+//   - rendezvous: all pass "" and set rendezvous=1; the ranks meet through files in the store.
+//
+// The call waits for other ranks for as long as timeout_ms says, and no context ends it sooner.
+// Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, arena_bytes. Errors: ErrConflict (a rank's
+// place is taken, or the string is of an older start), ErrFenced, ErrMismatch, ErrTimeout, ErrUnsupported, ErrIO,
+// ErrNoSpace.
+func OpenSession(store *Store, rank, worldSize uint32, sessionString string, options Options) (*Session, error) {
+	from, err := store.h.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer store.h.leave()
+	var in arguments
+	defer in.free()
+	text, bag := in.optional(sessionString), in.options(options)
+	if in.err != nil {
+		return nil, in.err
+	}
+	var out *C.ckpt_session
+	var cerr *C.ckpt_error
+	status := C.ckpt_session_open(&out, from, C.uint32_t(rank), C.uint32_t(worldSize), text, bag, &cerr)
+	if status != C.CKPT_OK {
+		return nil, fail(status, cerr)
+	}
+	made := &Session{text: C.GoString(C.ckpt_session_string(out))}
+	own(made, &made.h, newHandle("session", out, func(p *C.ckpt_session) { C.ckpt_session_free(p) }))
+	return made, nil
+}
+
+// String is what the other ranks pass to OpenSession.
+func (s *Session) String() string { return s.text }
+
+// Close ends the handle. The error is always nil.
+func (s *Session) Close() error {
+	s.h.end()
+	return nil
+}

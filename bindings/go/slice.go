@@ -1,0 +1,83 @@
+package ckpt
+
+import (
+	"context"
+	"reflect"
+	"unsafe"
+)
+
+// Element is what typed slices may hold. An int or uint is of the machine's width; []uint16 holds f16 and bf16 and
+// []byte holds anything, with [Tensor.As].
+type Element interface {
+	~bool | ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
+		~float32 | ~float64 | ~complex64 | ~complex128
+}
+
+// Adder is a *Save or a *Load.
+type Adder interface {
+	AddTensor(name string, tensor Tensor, data []byte) error
+}
+
+// DTypeOf is the dtype that elements of T have unless Tensor.As says otherwise.
+func DTypeOf[T Element]() DType {
+	bits := DType(unsafe.Sizeof(*new(T)) * 8)
+	const signed, unsigned, float, complexFloat = 0x000, 0x100, 0x200, 0x500 // DLPack's codes * 256
+	switch reflect.TypeFor[T]().Kind() {
+	case reflect.Bool:
+		return Bool
+	case reflect.Float32, reflect.Float64:
+		return float + bits
+	case reflect.Complex64, reflect.Complex128:
+		return complexFloat + bits
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return signed + bits
+	}
+	return unsigned + bits
+}
+
+// BytesOf views a slice as the bytes of its memory, without a copy.
+func BytesOf[T Element](data []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data))*unsafe.Sizeof(*new(T)))
+}
+
+// AddSlice adds a region of tensor `name` to a save, or asks a load for it, with a Go slice as its memory. The dtype is
+// the slice's own where `tensor` gives none; a given one must be as wide as an element, and for []byte may be any.
+// Errors: as those of AddTensor.
+func AddSlice[T Element](to Adder, name string, tensor Tensor, data []T) error {
+	wide := int(unsafe.Sizeof(*new(T)) * 8)
+	if tensor.DType == 0 {
+		tensor.DType = DTypeOf[T]()
+	} else if wide != 8 && tensor.DType.Bits() != wide {
+		return invalid(name, "elements of %d bits as %v", wide, tensor.DType)
+	}
+	return to.AddTensor(name, tensor, BytesOf(data))
+}
+
+// ReadSlice loads a whole tensor into a new slice and says what it is. T must be as wide as the tensor's elements, and
+// may be byte for any of them. Options: as those of NewLoad.
+func ReadSlice[T Element](ctx context.Context, reader *Reader, name string, options Options) ([]T, TensorInfo, error) {
+	info, err := reader.Tensor(name)
+	if err != nil {
+		return nil, TensorInfo{}, err
+	}
+	wide := uint64(unsafe.Sizeof(*new(T)))
+	if kind := DTypeOf[T](); wide > 1 && info.DType.Bits() != kind.Bits() || info.Bytes%wide != 0 {
+		return nil, TensorInfo{}, &Error{
+			Status: ErrMismatch, Message: "the tensor's elements are " + info.DType.String() + ", the slice's " + kind.String(),
+			Details: map[string]string{"tensor": name, "expected": kind.String(), "found": info.DType.String()},
+		}
+	}
+	load, err := NewLoad(reader, options)
+	if err != nil {
+		return nil, TensorInfo{}, err
+	}
+	defer load.Close()
+	data := make([]T, info.Bytes/wide)
+	if err := load.AddTensor(name, Shape(info.Shape...).As(info.DType), BytesOf(data)); err != nil {
+		return nil, TensorInfo{}, err
+	}
+	if err := load.Run(ctx); err != nil {
+		return nil, TensorInfo{}, err
+	}
+	return data, info, nil
+}

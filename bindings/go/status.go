@@ -1,0 +1,85 @@
+package ckpt
+
+// #include "ckpt_go.h"
+import "C"
+
+import (
+	"fmt"
+	"io/fs"
+)
+
+// Status says why a call failed. It is an error, so that each value is a sentinel for errors.Is. A number that this
+// library does not know is kept as it is; statuses come in groups of ten.
+type Status int32
+
+// The call.
+const (
+	ErrInvalid     Status = C.CKPT_INVALID     // an argument, a name or an option is wrong
+	ErrUnsupported Status = C.CKPT_UNSUPPORTED // right, but not in this build, on this store or for this dtype
+	ErrForked      Status = C.CKPT_FORKED      // called in a child of the process that made the object
+	ErrCancelled   Status = C.CKPT_CANCELLED   // by a context, Job.Cancel, or a Close before the end
+)
+
+// The store.
+const (
+	ErrNotFound Status = C.CKPT_NOT_FOUND
+	ErrExists   Status = C.CKPT_EXISTS
+	ErrGone     Status = C.CKPT_GONE // the checkpoint was removed while it was being read
+)
+
+// The bytes.
+const (
+	ErrCorrupt    Status = C.CKPT_CORRUPT    // a checksum does not match
+	ErrFormat     Status = C.CKPT_FORMAT     // not parsable as what it claims to be
+	ErrRevision   Status = C.CKPT_REVISION   // written by a newer format revision, or needs a feature unknown here
+	ErrIncomplete Status = C.CKPT_INCOMPLETE // a part, a rank or a range is missing
+)
+
+// The ranks.
+const (
+	ErrMismatch      Status = C.CKPT_MISMATCH       // ranks, or a request and the checkpoint, disagree
+	ErrConflict      Status = C.CKPT_CONFLICT       // another process has this rank's place, or another job wrote here
+	ErrFenced        Status = C.CKPT_FENCED         // a newer session owns this run; this one may not commit any more
+	ErrAborted       Status = C.CKPT_ABORTED        // the save was given up by a rank; nothing was committed
+	ErrTimeout       Status = C.CKPT_TIMEOUT        // a deadline passed
+	ErrCommitUnknown Status = C.CKPT_COMMIT_UNKNOWN // the commit record cannot be read now
+)
+
+// The machine.
+const (
+	ErrIO       Status = C.CKPT_IO
+	ErrNoSpace  Status = C.CKPT_NO_SPACE
+	ErrNoMem    Status = C.CKPT_NOMEM
+	ErrInternal Status = C.CKPT_INTERNAL // a defect of ckpt
+)
+
+// StatusOK is the Status of a nil error; no call returns it as one.
+const StatusOK Status = C.CKPT_OK
+
+// Name is the status as ckpt.h spells it, "NOT_FOUND"; "UNKNOWN" for a number this library does not know.
+func (s Status) Name() string { return C.GoString(C.ckpt_status_name(C.ckpt_status(s))) }
+
+// Error is the name, and the number of an unknown status.
+func (s Status) Error() string {
+	if name := s.Name(); name != "UNKNOWN" {
+		return "ckpt: " + name
+	}
+	return fmt.Sprintf("ckpt: UNKNOWN (%d)", int32(s))
+}
+
+// Is makes the statuses that have a counterpart in io/fs equal to it.
+func (s Status) Is(target error) bool {
+	return s == ErrNotFound && target == fs.ErrNotExist || s == ErrExists && target == fs.ErrExist
+}
+
+// Version is that of the library that is loaded, "0.1.0"; it may be newer than the headers of the build.
+func Version() string { return C.GoString(C.ckpt_version_string()) }
+
+// VersionNumber is the same as major * 1000000 + minor * 1000 + patch.
+func VersionNumber() int { return int(C.ckpt_version_number()) }
+
+// HeaderVersionNumber is that of the headers which the package was built with.
+const HeaderVersionNumber = C.CKPT_VERSION_MAJOR*1000000 + C.CKPT_VERSION_MINOR*1000 + C.CKPT_VERSION_PATCH
+
+// FormatRevision is the newest revision of the format on disk that the headers know.
+const FormatRevision = C.CKPT_FORMAT_REVISION

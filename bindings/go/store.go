@@ -1,0 +1,175 @@
+package ckpt
+
+// #include "ckpt_go.h"
+import "C"
+
+import "iter"
+
+// Store is a place that holds checkpoints. Opening creates nothing.
+type Store struct{ h owned[*C.ckpt_store] }
+
+// OpenStore opens a directory ("/data/run7", "file:///data/run7") or a store in this process's memory ("mem:NAME"; all
+// handles of a NAME share it, and it lives while one of them does). Options: direct_io, io_engine, recycle.
+func OpenStore(uri string, options Options) (*Store, error) {
+	var in arguments
+	defer in.free()
+	name, bag := in.text(uri), in.options(options)
+	if in.err != nil {
+		return nil, in.err
+	}
+	var out *C.ckpt_store
+	var cerr *C.ckpt_error
+	if status := C.ckpt_store_open(&out, name, bag, &cerr); status != C.CKPT_OK {
+		return nil, fail(status, cerr)
+	}
+	made := &Store{}
+	own(made, &made.h, newHandle("store", out, func(p *C.ckpt_store) { C.ckpt_store_free(p) }))
+	return made, nil
+}
+
+// Close ends the handle. The error is always nil.
+func (s *Store) Close() error {
+	s.h.end()
+	return nil
+}
+
+// Checkpoints gives a snapshot of all checkpoints and attempts, oldest first: by run, then token, sequence.
+// Errors: ErrNotFound, ErrIO.
+func (s *Store) Checkpoints() iter.Seq2[CheckpointInfo, error] {
+	return func(yield func(CheckpointInfo, error) bool) {
+		list, err := s.list()
+		if err != nil {
+			yield(CheckpointInfo{}, err)
+			return
+		}
+		defer C.ckpt_list_free(list)
+		for i := range C.ckpt_list_count(list) {
+			info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}
+			var cerr *C.ckpt_error
+			err := fail(C.ckpt_list_at(list, i, &info, &cerr), cerr)
+			if !yield(checkpointInfo(&info), err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (s *Store) list() (*C.ckpt_list, error) {
+	store, err := s.h.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer s.h.leave()
+	var list *C.ckpt_list
+	var cerr *C.ckpt_error
+	return list, fail(C.ckpt_store_list(store, &list, &cerr), cerr)
+}
+
+// Find resolves a selector to one committed checkpoint: "latest" (the newest of the run that the options name, never a
+// foreign one), "label:L" or just "L" (the newest of label L), "step:N", or an id. Resolve on one rank and give every
+// rank the resulting ID: a later call may find a newer one. Options: run. Errors: ErrNotFound, ErrIO.
+func (s *Store) Find(selector string, options Options) (CheckpointInfo, error) {
+	store, err := s.h.enter()
+	if err != nil {
+		return CheckpointInfo{}, err
+	}
+	defer s.h.leave()
+	var in arguments
+	defer in.free()
+	text, bag := in.text(selector), in.options(options)
+	if in.err != nil {
+		return CheckpointInfo{}, in.err
+	}
+	info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}
+	var cerr *C.ckpt_error
+	if status := C.ckpt_store_find(store, text, bag, &info, &cerr); status != C.CKPT_OK {
+		return CheckpointInfo{}, fail(status, cerr)
+	}
+	return checkpointInfo(&info), nil
+}
+
+// Remove removes one checkpoint by its ID. Errors: ErrNotFound, ErrConflict (a reader holds it, or it is an open
+// attempt of a living session), ErrIO.
+func (s *Store) Remove(id string) error {
+	store, err := s.h.enter()
+	if err != nil {
+		return err
+	}
+	defer s.h.leave()
+	var in arguments
+	text := in.text(id)
+	if in.err != nil {
+		return in.err
+	}
+	var cerr *C.ckpt_error
+	return fail(C.ckpt_store_remove(store, text, &cerr), cerr)
+}
+
+// Prune applies a retention policy to the committed checkpoints of one run: it keeps the newest keep_last, every step
+// that keep_every divides, the labels in protect, whatever a reader holds, and always the newest one that is sound. The
+// report lists what was, or with dry_run would be, removed or passed over.
+// Options: run, keep_last, keep_every, protect, dry_run. Errors: ErrIO.
+func (s *Store) Prune(options Options) (Report, error) {
+	store, err := s.h.enter()
+	if err != nil {
+		return Report{}, err
+	}
+	defer s.h.leave()
+	var in arguments
+	defer in.free()
+	bag := in.options(options)
+	if in.err != nil {
+		return Report{}, in.err
+	}
+	var out *C.ckpt_report
+	var cerr *C.ckpt_error
+	status := C.ckpt_store_prune(store, bag, &out, &cerr)
+	return takeReport(out, fail(status, cerr))
+}
+
+// Repair rebuilds a lost or damaged manifest of directory `id` from its parts, byte for byte; a readable one is never
+// replaced. An attempt that never committed needs force. By default it is a dry run. Options: dry_run (1 unless set),
+// force. Errors: ErrExists (sound already), ErrIncomplete, ErrMismatch, ErrCorrupt, ErrAborted, ErrIO.
+func (s *Store) Repair(id string, options Options) (Report, error) {
+	store, err := s.h.enter()
+	if err != nil {
+		return Report{}, err
+	}
+	defer s.h.leave()
+	var in arguments
+	defer in.free()
+	text, bag := in.text(id), in.options(options)
+	if in.err != nil {
+		return Report{}, in.err
+	}
+	var out *C.ckpt_report
+	var cerr *C.ckpt_error
+	status := C.ckpt_store_repair(store, text, bag, &out, &cerr)
+	return takeReport(out, fail(status, cerr))
+}
+
+// Import saves a PyTorch .pt, an hfai directory of PART_*.pt, a safetensors file, or a Hugging Face set (a directory or
+// its index.json) as a checkpoint of its own run (default "import"). The content decides what it is; no code is run.
+// `step` -1 is none. A file that somebody truncates meanwhile can end the process with SIGBUS. Options: run, verify,
+// on_existing, compression, threads. Errors: ErrNotFound, ErrFormat, ErrUnsupported, ErrCorrupt, ErrExists, ErrIO,
+// ErrNoSpace.
+func (s *Store) Import(path, label string, step int64, options Options) (CheckpointInfo, error) {
+	store, err := s.h.enter()
+	if err != nil {
+		return CheckpointInfo{}, err
+	}
+	defer s.h.leave()
+	var in arguments
+	defer in.free()
+	from, name, bag := in.text(path), in.text(label), in.options(options)
+	if in.err != nil {
+		return CheckpointInfo{}, in.err
+	}
+	info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}
+	var cerr *C.ckpt_error
+	status := C.ckpt_import(store, from, name, C.int64_t(step), bag, &info, &cerr)
+	if status != C.CKPT_OK {
+		return CheckpointInfo{}, fail(status, cerr)
+	}
+	return checkpointInfo(&info), nil
+}

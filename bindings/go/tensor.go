@@ -1,0 +1,145 @@
+package ckpt
+
+// #include "ckpt_go.h"
+import "C"
+
+import "fmt"
+
+// MaxDims is how many dimensions a tensor may have.
+const MaxDims = C.CKPT_MAX_NDIM
+
+// RegionKind is which part of a tensor a piece of memory is.
+type RegionKind int32
+
+// The kinds of regions.
+const (
+	RegionWhole RegionKind = C.CKPT_REGION_WHOLE // the memory is the whole tensor
+	RegionBox   RegionKind = C.CKPT_REGION_BOX   // it is the box Offset, Extent of it
+	RegionFlat  RegionKind = C.CKPT_REGION_FLAT  // it is FlatSize elements from FlatOffset of the flattened tensor
+)
+
+// String is "whole", "box" or "flat".
+func (k RegionKind) String() string {
+	return nameOf("RegionKind", int32(k), map[int32]string{
+		C.CKPT_REGION_WHOLE: "whole", C.CKPT_REGION_BOX: "box", C.CKPT_REGION_FLAT: "flat",
+	})
+}
+
+// Tensor says what a piece of memory is: plain data, made by [Shape] and the methods below or filled by hand. All
+// numbers are in elements.
+type Tensor struct {
+	DType  DType   // of the memory; AddSlice fills it where it is 0
+	Shape  []int64 // of the whole tensor; empty is a scalar
+	Region RegionKind
+
+	Offset, Extent       []int64 // RegionBox; an extent of 0 is an empty box
+	FlatOffset, FlatSize int64   // RegionFlat; of an alias FlatOffset is the view's first element in the target
+
+	Strides []int64 // of the memory; nil is row-major and contiguous, 0 repeats. Not with RegionFlat.
+	Convert bool    // load only: convert f32, bf16, f16 into each other, to nearest even, where dtypes differ
+
+	// Save only: who else holds the same region. The members of a replica group deal its tensors among themselves; all
+	// must add the same ones. ReplicaCount 0 means the usual: every rank for RegionWhole, this rank alone for others.
+	ReplicaGroup uint64 // any number that names the group
+	ReplicaIndex uint32 // this rank's place in it
+	ReplicaCount uint32
+}
+
+// Shape begins a description: the memory is the whole of a tensor of this shape, row-major. No numbers are a scalar.
+func Shape(dims ...int64) Tensor { return Tensor{Shape: dims} }
+
+// As gives the dtype, where it does not follow from the slice's type: []uint16 as BF16.
+func (t Tensor) As(dtype DType) Tensor {
+	t.DType = dtype
+	return t
+}
+
+// Box makes the memory a box of the tensor (FSDP2, TP, PP, EP; any tiling).
+func (t Tensor) Box(offset, extent []int64) Tensor {
+	t.Region, t.Offset, t.Extent = RegionBox, offset, extent
+	return t
+}
+
+// Flat makes the memory elements [offset, offset+size) of the tensor flattened in row-major order (FSDP flat
+// parameters). It may be empty.
+func (t Tensor) Flat(offset, size int64) Tensor {
+	t.Region, t.FlatOffset, t.FlatSize = RegionFlat, offset, size
+	return t
+}
+
+// Strided gives the strides of the memory, in elements.
+func (t Tensor) Strided(strides ...int64) Tensor {
+	t.Strides = append([]int64{}, strides...) // of a scalar too not nil
+	return t
+}
+
+// Replica says who else holds the same region.
+func (t Tensor) Replica(group uint64, index, count uint32) Tensor {
+	t.ReplicaGroup, t.ReplicaIndex, t.ReplicaCount = group, index, count
+	return t
+}
+
+// Converted lets a load convert f32, bf16 and f16 into each other.
+func (t Tensor) Converted() Tensor {
+	t.Convert = true
+	return t
+}
+
+// Elements are how many the whole tensor has.
+func (t Tensor) Elements() int64 {
+	count := int64(1)
+	for _, extent := range t.Shape {
+		count *= extent
+	}
+	return count
+}
+
+// desc is the description as C takes it: plain data without pointers.
+func (t Tensor) desc(name string) (*C.ckpt_tensor_desc, error) {
+	if len(t.Shape) > MaxDims {
+		return nil, invalid(name, "%d dimensions, at most %d", len(t.Shape), MaxDims)
+	}
+	made := &C.ckpt_tensor_desc{
+		struct_size: C.sizeof_ckpt_tensor_desc, dtype: C.int32_t(t.DType), ndim: C.int32_t(len(t.Shape)),
+		region_kind: C.int32_t(t.Region), flat_offset: C.int64_t(t.FlatOffset), flat_size: C.int64_t(t.FlatSize),
+		replica_group: C.uint64_t(t.ReplicaGroup), replica_index: C.uint32_t(t.ReplicaIndex),
+		replica_count: C.uint32_t(t.ReplicaCount),
+	}
+	if t.Convert {
+		made.flags |= C.CKPT_TENSOR_CONVERT
+	}
+	fill(&made.shape, t.Shape)
+	if t.Region == RegionBox {
+		if len(t.Offset) != len(t.Shape) || len(t.Extent) != len(t.Shape) {
+			return nil, invalid(name, "a box of %d offsets and %d extents in %d dimensions",
+				len(t.Offset), len(t.Extent), len(t.Shape))
+		}
+		fill(&made.offset, t.Offset)
+		fill(&made.extent, t.Extent)
+	}
+	if t.Strides != nil {
+		if len(t.Strides) != len(t.Shape) {
+			return nil, invalid(name, "%d strides in %d dimensions", len(t.Strides), len(t.Shape))
+		}
+		made.flags |= C.CKPT_TENSOR_STRIDED
+		fill(&made.strides, t.Strides)
+	}
+	return made, nil
+}
+
+func fill(to *[MaxDims]C.int64_t, from []int64) {
+	for i, value := range from {
+		to[i] = C.int64_t(value)
+	}
+}
+
+func numbers(from *[MaxDims]C.int64_t, ndim C.int32_t) []int64 {
+	made := make([]int64, max(0, ndim))
+	for i := range made {
+		made[i] = int64(from[i])
+	}
+	return made
+}
+
+// String is what messages call it: "f32 [128 64]".
+func (t Tensor) String() string { return fmt.Sprintf("%v %v", t.DType, t.Shape) }

@@ -1,0 +1,368 @@
+package ckpt
+
+// #include "ckpt_go.h"
+import "C"
+
+import (
+	"iter"
+	"math/big"
+	"unsafe"
+)
+
+// NodeKind is what a node of a tree is.
+type NodeKind int32
+
+// The kinds of nodes.
+const (
+	NodeNull   NodeKind = C.CKPT_NODE_NULL
+	NodeBool   NodeKind = C.CKPT_NODE_BOOL
+	NodeInt    NodeKind = C.CKPT_NODE_INT    // fits int64
+	NodeBigInt NodeKind = C.CKPT_NODE_BIGINT // does not
+	NodeFloat  NodeKind = C.CKPT_NODE_FLOAT
+	NodeText   NodeKind = C.CKPT_NODE_TEXT
+	NodeBytes  NodeKind = C.CKPT_NODE_BYTES
+	NodeTensor NodeKind = C.CKPT_NODE_TENSOR
+	NodeList   NodeKind = C.CKPT_NODE_LIST
+	NodeTuple  NodeKind = C.CKPT_NODE_TUPLE
+	NodeSet    NodeKind = C.CKPT_NODE_SET
+	NodeDict   NodeKind = C.CKPT_NODE_DICT
+	NodeRecord NodeKind = C.CKPT_NODE_RECORD
+)
+
+// String is "null", "bool", "int", "bigint", …
+func (k NodeKind) String() string {
+	return nameOf("NodeKind", int32(k), map[int32]string{
+		C.CKPT_NODE_NULL: "null", C.CKPT_NODE_BOOL: "bool", C.CKPT_NODE_INT: "int", C.CKPT_NODE_BIGINT: "bigint",
+		C.CKPT_NODE_FLOAT: "float", C.CKPT_NODE_TEXT: "text", C.CKPT_NODE_BYTES: "bytes",
+		C.CKPT_NODE_TENSOR: "tensor", C.CKPT_NODE_LIST: "list", C.CKPT_NODE_TUPLE: "tuple", C.CKPT_NODE_SET: "set",
+		C.CKPT_NODE_DICT: "dict", C.CKPT_NODE_RECORD: "record",
+	})
+}
+
+// KeyKind is what key a node has.
+type KeyKind int32
+
+// The kinds of keys.
+const (
+	KeyNone KeyKind = C.CKPT_KEY_NONE // the root, and in lists, tuples and sets
+	KeyText KeyKind = C.CKPT_KEY_TEXT
+	KeyInt  KeyKind = C.CKPT_KEY_INT
+)
+
+// String is "none", "text" or "int".
+func (k KeyKind) String() string {
+	return nameOf("KeyKind", int32(k), map[int32]string{
+		C.CKPT_KEY_NONE: "none", C.CKPT_KEY_TEXT: "text", C.CKPT_KEY_INT: "int",
+	})
+}
+
+// Of trees.
+const (
+	NodeEnd       = ^uint64(0)             // no such node
+	TreeMaxDepth  = C.CKPT_TREE_MAX_DEPTH  // containers inside each other
+	TreeObject    = C.CKPT_TREE_OBJECT     // the object that holds a checkpoint's main tree
+	TreeMediaType = C.CKPT_TREE_MEDIA_TYPE // of that object
+)
+
+// Tree is nested trainer state: dicts, lists, numbers and text, with the names of tensors as leaves. [EncodeTree] makes
+// one of Go values and [Tree.Value] makes Go values of one; the methods below build and read it node by node.
+//
+// A tree is built in document order, one value per tree; each value inside a dict or record comes after its key.
+// Errors: ErrInvalid (a key where none belongs, none where one does, a key given twice, text that is not UTF-8; a tree
+// of a [File] does not change).
+type Tree struct {
+	h     owned[*C.ckpt_tree]
+	fixed bool
+}
+
+func newTree(out *C.ckpt_tree) *Tree {
+	made := &Tree{}
+	own(made, &made.h, newHandle("tree", out, func(p *C.ckpt_tree) { C.ckpt_tree_free(p) }))
+	return made
+}
+
+// NewTree begins a tree.
+func NewTree() (*Tree, error) {
+	var out *C.ckpt_tree
+	var cerr *C.ckpt_error
+	if status := C.ckpt_tree_new(&out, &cerr); status != C.CKPT_OK {
+		return nil, fail(status, cerr)
+	}
+	return newTree(out), nil
+}
+
+// ParseTree reads JSON text of the convention (schemas/STATE_TREE.md). Errors: ErrFormat, ErrRevision (a kind of node
+// that this library does not know).
+func ParseTree(json []byte) (*Tree, error) {
+	var out *C.ckpt_tree
+	var cerr *C.ckpt_error
+	text, size := counted(json)
+	if status := C.ckpt_tree_parse(&out, text, size, &cerr); status != C.CKPT_OK {
+		return nil, fail(status, cerr)
+	}
+	return newTree(out), nil
+}
+
+// Close ends the handle. The error is always nil.
+func (t *Tree) Close() error {
+	t.h.end()
+	return nil
+}
+
+// counted is text that may hold NULs; never NULL, which C would take for a mistake.
+func counted[T string | []byte](text T) (*C.char, C.uint64_t) {
+	if len(text) == 0 {
+		return &zeroEnded("")[0], 0
+	}
+	return (*C.char)(unsafe.Pointer(unsafe.SliceData([]byte(text)))), C.uint64_t(len(text))
+}
+
+// build makes one call that changes the tree.
+func (t *Tree) build(call func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status) error {
+	tree, err := t.h.enterAlone()
+	if err != nil {
+		return err
+	}
+	defer t.h.leaveAlone()
+	if t.fixed {
+		return invalid("", "the tree of a file cannot be changed")
+	}
+	var cerr *C.ckpt_error
+	return fail(call(tree, &cerr), cerr)
+}
+
+// Key gives the text key of the next value.
+func (t *Tree) Key(key string) error {
+	return t.build(func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
+		text, size := counted(key)
+		return C.ckpt_tree_key(tree, text, size, cerr)
+	})
+}
+
+// KeyInt gives the integer key of the next value.
+func (t *Tree) KeyInt(key int64) error {
+	return t.build(func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_tree_key_int(tree, C.int64_t(key), cerr)
+	})
+}
+
+// AddNull adds nothing, nil.
+func (t *Tree) AddNull() error {
+	return t.build(func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_tree_add_null(tree, cerr)
+	})
+}
+
+// AddBool adds a bool.
+func (t *Tree) AddBool(value bool) error {
+	return t.build(func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
+		number := C.int32_t(0)
+		if value {
+			number = 1
+		}
+		return C.ckpt_tree_add_bool(tree, number, cerr)
+	})
+}
+
+// AddInt adds an integer.
+func (t *Tree) AddInt(value int64) error {
+	return t.build(func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_tree_add_int(tree, C.int64_t(value), cerr)
+	})
+}
+
+// AddBigInt adds an integer of any size; one that fits int64 becomes a NodeInt.
+func (t *Tree) AddBigInt(value *big.Int) error { return t.AddDigits(value.String()) }
+
+// AddDigits is AddBigInt of decimal digits with an optional '-'.
+func (t *Tree) AddDigits(digits string) error {
+	var in arguments
+	text := in.text(digits)
+	if in.err != nil {
+		return in.err
+	}
+	return t.build(func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_tree_add_bigint(tree, text, cerr)
+	})
+}
+
+// AddFloat adds a float; NaN and infinities are values like others, and the bits of a NaN are not kept.
+func (t *Tree) AddFloat(value float64) error {
+	return t.build(func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_tree_add_float(tree, C.double(value), cerr)
+	})
+}
+
+// AddText adds text, which must be UTF-8 and may hold NULs.
+func (t *Tree) AddText(value string) error {
+	return t.build(func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
+		text, size := counted(value)
+		return C.ckpt_tree_add_text(tree, text, size, cerr)
+	})
+}
+
+// AddBytes adds bytes.
+func (t *Tree) AddBytes(value []byte) error {
+	return t.build(func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_go_tree_add_bytes(tree, (*C.uint8_t)(unsafe.SliceData(value)), C.uint64_t(len(value)), cerr)
+	})
+}
+
+// AddTensor adds the name of a tensor and returns it: `name`, or for "" the path in the tree, under which the tensor is
+// then to be saved. Two leaves may have one name. ErrInvalid where the path is longer than a name may be.
+func (t *Tree) AddTensor(name string) (string, error) {
+	var in arguments
+	text := in.optional(name)
+	if in.err != nil {
+		return "", in.err
+	}
+	var made string
+	err := t.build(func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
+		var path *C.char
+		status := C.ckpt_tree_add_tensor(tree, text, &path, cerr)
+		if status == C.CKPT_OK {
+			made = C.GoString(path) // borrowed until the next call on the tree
+		}
+		return status
+	})
+	return made, err
+}
+
+// Begin opens a list, tuple, set or dict.
+func (t *Tree) Begin(kind NodeKind) error { return t.begin(kind, nil) }
+
+// BeginRecord opens a record: a dict of text keys that was an object of a class, "torch.Size".
+func (t *Tree) BeginRecord(class string) error {
+	var in arguments
+	text := in.text(class)
+	if in.err != nil {
+		return in.err
+	}
+	return t.begin(NodeRecord, text)
+}
+
+func (t *Tree) begin(kind NodeKind, class *C.char) error {
+	return t.build(func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_tree_begin(tree, C.int32_t(kind), class, cerr)
+	})
+}
+
+// End closes what was begun last.
+func (t *Tree) End() error {
+	return t.build(func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status { return C.ckpt_tree_end(tree, cerr) })
+}
+
+// Node is one node of a tree. Nodes have numbers in document order; the root is 0.
+type Node struct {
+	Kind        NodeKind
+	KeyKind     KeyKind
+	Key         string // KeyText
+	KeyInt      int64  // KeyInt
+	Bool        bool
+	Int         int64
+	Float       float64
+	Text        string // NodeText; a NodeBigInt's digits, a NodeTensor's name, a NodeRecord's class; NodeBytes' bytes
+	ChildCount  uint64
+	FirstChild  uint64 // NodeEnd where there is none, as the next two
+	NextSibling uint64
+	Parent      uint64
+}
+
+// Len is the number of nodes.
+func (t *Tree) Len() (uint64, error) {
+	tree, err := t.h.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer t.h.leave()
+	return uint64(C.ckpt_tree_node_count(tree)), nil
+}
+
+// At is one node. Errors: ErrInvalid.
+func (t *Tree) At(node uint64) (Node, error) {
+	tree, err := t.h.enter()
+	if err != nil {
+		return Node{}, err
+	}
+	defer t.h.leave()
+	n := C.ckpt_node{struct_size: C.sizeof_ckpt_node}
+	var cerr *C.ckpt_error
+	if status := C.ckpt_tree_at(tree, C.uint64_t(node), &n, &cerr); status != C.CKPT_OK {
+		return Node{}, fail(status, cerr)
+	}
+	return Node{
+		Kind: NodeKind(n.kind), KeyKind: KeyKind(n.key_kind), Key: goText(n.key, n.key_size), KeyInt: int64(n.key_int),
+		Bool: n.bool_value != 0, Int: int64(n.int_value), Float: float64(n.float_value),
+		Text: goText(n.text, n.text_size), ChildCount: uint64(n.child_count), FirstChild: uint64(n.first_child),
+		NextSibling: uint64(n.next_sibling), Parent: uint64(n.parent),
+	}, nil
+}
+
+// goText copies counted text; C.GoStringN would take its length for a C int.
+func goText(text *C.char, size C.uint64_t) string {
+	return string(unsafe.Slice((*byte)(unsafe.Pointer(text)), size))
+}
+
+// Children gives the numbers of a container's children and what they are.
+func (t *Tree) Children(parent uint64) iter.Seq2[Node, error] {
+	return func(yield func(Node, error) bool) {
+		node, err := t.At(parent)
+		for next := node.FirstChild; err == nil && next != NodeEnd; next = node.NextSibling {
+			if node, err = t.At(next); err == nil && !yield(node, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(Node{}, err)
+		}
+	}
+}
+
+// Find is the number of the child of a dict or record by its text key. Errors: ErrNotFound.
+func (t *Tree) Find(parent uint64, key string) (uint64, error) {
+	var in arguments
+	text := in.text(key)
+	if in.err != nil {
+		return NodeEnd, in.err
+	}
+	return t.find(func(tree *C.ckpt_tree, out *C.uint64_t, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_tree_find(tree, C.uint64_t(parent), text, out, cerr)
+	})
+}
+
+// FindInt is the child of a dict by its integer key, or of a list, tuple or set by its place. Errors: ErrNotFound.
+func (t *Tree) FindInt(parent uint64, key int64) (uint64, error) {
+	return t.find(func(tree *C.ckpt_tree, out *C.uint64_t, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_tree_find_int(tree, C.uint64_t(parent), C.int64_t(key), out, cerr)
+	})
+}
+
+func (t *Tree) find(call func(*C.ckpt_tree, *C.uint64_t, **C.ckpt_error) C.ckpt_status) (uint64, error) {
+	tree, err := t.h.enter()
+	if err != nil {
+		return NodeEnd, err
+	}
+	defer t.h.leave()
+	var out C.uint64_t
+	var cerr *C.ckpt_error
+	if status := call(tree, &out, &cerr); status != C.CKPT_OK {
+		return NodeEnd, fail(status, cerr)
+	}
+	return uint64(out), nil
+}
+
+// JSON is the tree as text of the convention: the same bytes for the same tree. ErrInvalid while it is unfinished.
+func (t *Tree) JSON() ([]byte, error) {
+	tree, err := t.h.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer t.h.leave()
+	var text *C.char
+	var size C.uint64_t
+	var cerr *C.ckpt_error
+	if status := C.ckpt_tree_json(tree, &text, &size, &cerr); status != C.CKPT_OK {
+		return nil, fail(status, cerr)
+	}
+	return []byte(goText(text, size)), nil
+}

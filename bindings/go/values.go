@@ -1,0 +1,124 @@
+package ckpt
+
+import (
+	"iter"
+	"slices"
+	"strconv"
+)
+
+// Go values for the nodes of a tree, beside nil, bool, int64, *big.Int (what int64 does not hold), float64, string and
+// []byte.
+type (
+	// List is a sequence.
+	List []any
+	// Tuple is a sequence of fixed size in the languages that have one.
+	Tuple []any
+	// Set has an order here, which is kept.
+	Set []any
+	// TensorRef is the name of a tensor in the checkpoint; to be encoded, "" is its path in the tree.
+	TensorRef struct{ Name string }
+	// Record was an object of a class, "torch.Size"; its items have text keys.
+	Record struct {
+		Class string
+		Items *Dict
+	}
+)
+
+// TensorData is a tensor as a leaf of the state that [Save.AddState] saves: made by [Leaf].
+type TensorData struct {
+	Tensor Tensor
+	Data   []byte
+}
+
+// Leaf is a slice as a leaf of the state that [Save.AddState] saves. The dtype follows as in AddSlice.
+func Leaf[T Element](tensor Tensor, data []T) TensorData {
+	if tensor.DType == 0 {
+		tensor.DType = DTypeOf[T]()
+	}
+	return TensorData{tensor, BytesOf(data)}
+}
+
+// Key is a key of a Dict: text or an integer; 0 and "0" are two keys.
+type Key struct {
+	text  string
+	num   int64
+	isInt bool
+}
+
+// TextKey is a key of text.
+func TextKey(text string) Key { return Key{text: text} }
+
+// IntKey is a key that is an integer.
+func IntKey(num int64) Key { return Key{num: num, isInt: true} }
+
+// Text is the text of a text key.
+func (k Key) Text() (string, bool) { return k.text, !k.isInt }
+
+// Int is the number of an integer key.
+func (k Key) Int() (int64, bool) { return k.num, k.isInt }
+
+// String is the text in quotes, or the number.
+func (k Key) String() string {
+	if k.isInt {
+		return strconv.FormatInt(k.num, 10)
+	}
+	return strconv.Quote(k.text)
+}
+
+// Dict is an ordered map: children in the order in which their keys were first set. The zero Dict is empty and ready.
+type Dict struct {
+	keys   []Key
+	values map[Key]any
+}
+
+// Put sets the value of a key and returns the Dict.
+func (d *Dict) Put(key Key, value any) *Dict {
+	if d.values == nil {
+		d.values = map[Key]any{}
+	}
+	if _, known := d.values[key]; !known {
+		d.keys = append(d.keys, key)
+	}
+	d.values[key] = value
+	return d
+}
+
+// Set sets the value of a text key and returns the Dict, so that calls can be chained.
+func (d *Dict) Set(key string, value any) *Dict { return d.Put(TextKey(key), value) }
+
+// SetInt sets the value of an integer key and returns the Dict.
+func (d *Dict) SetInt(key int64, value any) *Dict { return d.Put(IntKey(key), value) }
+
+// Lookup is the value of a key, and whether there is one.
+func (d *Dict) Lookup(key Key) (any, bool) {
+	value, known := d.values[key]
+	return value, known
+}
+
+// Get is the value of a text key, nil where there is none.
+func (d *Dict) Get(key string) any { return d.values[TextKey(key)] }
+
+// GetInt is the value of an integer key, nil where there is none.
+func (d *Dict) GetInt(key int64) any { return d.values[IntKey(key)] }
+
+// Delete removes a key.
+func (d *Dict) Delete(key Key) {
+	if _, known := d.values[key]; known {
+		delete(d.values, key)
+		d.keys = slices.DeleteFunc(d.keys, func(k Key) bool { return k == key })
+	}
+}
+
+// Len is the number of keys.
+func (d *Dict) Len() int { return len(d.keys) }
+
+// All gives keys and values in order.
+func (d *Dict) All() iter.Seq2[Key, any] {
+	return func(yield func(Key, any) bool) {
+		for _, key := range d.keys {
+			if !yield(key, d.values[key]) {
+				return
+			}
+		}
+	}
+}

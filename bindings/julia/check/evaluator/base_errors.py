@@ -1,0 +1,64 @@
+"""Exceptions of Base, and throwing them."""
+
+from julia_ast import Symbol
+from .dispatch import ERRORS, error
+from .types import ANY, EXCEPTION, FAMILIES, Family, JuliaError
+from .values import Struct
+
+FIELDS = {
+    "ErrorException": ["msg"],
+    "ArgumentError": ["msg"],
+    "DimensionMismatch": ["msg"],
+    "KeyError": ["key"],
+    "BoundsError": ["a", "i"],
+    "MethodError": ["f", "args"],
+    "InexactError": ["func", "T", "val"],
+    "InvalidStateException": ["msg", "state"],
+    "ConcurrencyViolationError": ["msg"],
+    "UndefVarError": ["var"],
+    "UndefKeywordError": ["var"],
+    "TypeError": ["msg"],
+    "SystemError": ["prefix", "errnum"],
+    "FieldError": ["type", "field"],
+    "TaskFailedException": ["task"],
+    "DivideError": [],
+    "InterruptException": [],
+}
+
+for _name, _fields in FIELDS.items():
+    ERRORS[_name] = FAMILIES[_name] = _made = Family(_name, 0, EXCEPTION, "struct")
+    _made.fields, _made.field_types, _made.inner, _made.variables = list(_fields), None, False, []
+    _made.field_types = lambda kind, n=len(_fields): [ANY] * n
+    _made.constructors = None
+
+
+def describe(interpreter, value):
+    """What showerror prints of Base's own exceptions."""
+    show, fields = interpreter.text, value.fields
+    name = value.type.family.name
+    if "msg" in fields:
+        return f"{name}: {show(fields['msg'])}" if name != "ErrorException" else show(fields["msg"])
+    return f"{name}: " + ", ".join(f"{k} = {show(v)}" for k, v in fields.items())
+
+
+def install(interpreter):
+    table = interpreter.base_module.globals
+    for name in FIELDS:
+        table[Symbol(name)] = FAMILIES[name].of()
+
+    def throw(value):
+        raise JuliaError(value)
+
+    def fail(*parts):
+        raise error("ErrorException", msg="".join(map(interpreter.text, parts)))
+
+    def rethrow():
+        raise interpreter.caught[-1]
+
+    def show_error(io, value):
+        io.write(describe(interpreter, value) if isinstance(value, Struct) else interpreter.text(value))
+
+    interpreter.define("throw", throw)
+    interpreter.define("error", fail)
+    interpreter.define("rethrow", rethrow)
+    interpreter.define("showerror", show_error)

@@ -1,0 +1,49 @@
+"""
+Saves and loads training checkpoints: a Julia face of the C library `libckpt`.
+
+    using Ckpt
+    store = Store("/data/run7")
+    session = Session(store)                       # rank 0 of world size 1
+    save = Save(session, "step-100"; step = 100)
+    add_tensor!(save, "w", weights)                # any strided array, no copy
+    run(save)                                      # returned: durable, complete, committed
+
+    reader = Reader(store, "latest")
+    weights = load_tensor(reader, "w")
+
+A tensor's *shape* is row-major as in C, Python and every other language of a store. Julia's arrays are column-major, so
+the `size` of an array is the shape **reversed** unless `order = :same` is asked for; README.md explains both.
+
+Failures of the library are [`CkptError`](@ref). Indices, ranks of tensors and ranges are 1-based as everywhere in
+Julia; numbers of ranks, parts and tree nodes are names and stay 0-based.
+"""
+module Ckpt
+
+using Base.Libc: Libdl
+
+export CkptError, DType, TensorDesc
+export Store, Session, Save, Reader, Load, Job, Tree, MappedTensor
+export TreeDict, TreeSet, Record, TensorRef
+export add_tensor!, add_object!, add_alias!, add_tree!, set_attr!, start, cancel
+export load_tensor, load_object, map_tensor, save_state, load_state
+
+include("library.jl")
+include("api.jl")
+include("errors.jl")
+include("handles.jl")
+include("options.jl")
+include("dtypes.jl")
+include("infos.jl")
+include("memory.jl")
+include("stores.jl")
+include("jobs.jl")
+include("saves.jl")
+include("mapped.jl")
+include("readers.jl")
+include("loads.jl")
+include("trees.jl")
+include("tree_values.jl")
+include("files.jl")
+include("states.jl")
+
+end

@@ -1,0 +1,70 @@
+# What a failed call throws.
+
+"""
+A call of the library failed.
+
+* `status`: `:CORRUPT`, `:NOT_FOUND`, …, or `:UNKNOWN` for a number that this library has no name for; `code` is the
+  number
+* `message`: one line: what, where, expected, found
+* `details`: facts by name, those the error has: `"path"`, `"part"`, `"tensor"`, `"rank"`, `"ranks"`, `"offset"`,
+  `"expected"`, `"found"`; all are text, since offsets and sums may be larger than `Int`
+"""
+struct CkptError <: Exception
+    code::Int32
+    status::Symbol
+    message::String
+    details::Dict{String,String}
+end
+
+const DETAILS = ("path", "part", "tensor", "rank", "ranks", "offset", "expected", "found")
+
+# Copies the library's error and frees it; `handle` may be null.
+function CkptError(code::Int32, handle::Ptr{ckpt_error})
+    details = Dict{String,String}()
+    for key in DETAILS
+        value = ckpt_error_detail(handle, key)
+        value == C_NULL || (details[key] = unsafe_string(value))
+    end
+    message = unsafe_string(ckpt_error_message(handle))
+    ckpt_error_free(handle)
+    return CkptError(code, status_name(code), message, details)
+end
+
+"The name of a status by its number: `:CORRUPT` for 30; `:UNKNOWN` where the library has none."
+status_name(code::Integer) = Symbol(unsafe_string(ckpt_status_name(code)))
+
+"The number of a status by its name: 30 for `:CORRUPT`."
+status_code(name::Symbol) = number_of(STATUSES, name)
+
+function Base.showerror(io::IO, error::CkptError)
+    print(io, "CkptError: ", error.status)
+    error.status === :UNKNOWN && print(io, " (", error.code, ")")
+    isempty(error.message) || print(io, ": ", error.message)
+    facts = [key for key in DETAILS if haskey(error.details, key)]
+    isempty(facts) || print(io, " (", join(("$key: $(error.details[key])" for key in facts), ", "), ")")
+    return nothing
+end
+
+# f(err) is a C call that returns a status.
+function checked(f)
+    err = Ref{Ptr{ckpt_error}}(C_NULL)
+    status = f(err)
+    status == CKPT_OK || throw(CkptError(status, err[]))
+    return nothing
+end
+
+# A number that has no name in `table` is given back as it is: a newer library may know more.
+function name_of(table, number::Integer)
+    for (name, known) in table
+        known == number && return name
+    end
+    return Int(number)
+end
+
+function number_of(table, name::Symbol)
+    for (known, number) in table
+        known === name && return number
+    end
+    throw(ArgumentError(":$name is none of $(join((":$known" for (known, _) in table), ", "))"))
+end
+number_of(_, number::Integer) = Int32(number)

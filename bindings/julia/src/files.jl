@@ -1,0 +1,79 @@
+# Other people's checkpoint files, opened in place.
+
+"""
+    Ckpt.File(path; verify, threads)
+
+A PyTorch `.pt` or a safetensors file, mapped: nothing is copied and no code of it is run. Throws NOT_FOUND, FORMAT,
+UNSUPPORTED (the error names the function that a pickle calls), CORRUPT, IO.
+"""
+struct File <: Resource
+    handle::Handle{ckpt_file}
+end
+
+function File(path::AbstractString; options...)
+    return with_options(options) do bag
+        File(made((out, err) -> ckpt_file_open(out, path, bag, err), ckpt_file))
+    end
+end
+
+"`\"pt\"` (zip), `\"pt-legacy\"` or `\"safetensors\"`."
+format(file::File) = use(pointer -> unsafe_string(ckpt_file_format(pointer)), file.handle)
+
+"""
+A tensor of a file: `name` (its path in the tree), `dtype`, `shape` and `strides` (row-major, in elements), `bytes` of
+the elements, `data_bytes` with the gaps of the strides; where it shares memory, `alias_of` and the first element
+`alias_offset` (0-based) in that one flattened. `data` is borrowed from the file: [`map_tensor`](@ref) gives it as an
+array.
+"""
+struct FileTensor
+    name::String
+    dtype::DType
+    shape::Vector{Int}
+    strides::Vector{Int}
+    bytes::UInt64
+    data_bytes::UInt64
+    alias_of::Union{String,Nothing}
+    alias_offset::Int64
+    data::Ptr{Cvoid}
+end
+
+FileTensor(raw::ckpt_file_tensor) =
+    FileTensor(text(raw.name), DType(raw.dtype), extents(raw.shape, raw.ndim), extents(raw.strides, raw.ndim),
+               raw.bytes, raw.data_bytes, text(raw.alias_of), raw.alias_offset, raw.data)
+
+Base.size(tensor::FileTensor) = Tuple(reverse(tensor.shape))
+
+"All tensors of a file, in the order of its tree; one that shares memory comes after the one it shares it with."
+function tensors(file::File)
+    count = use(ckpt_file_tensor_count, file.handle)
+    return map(index -> tensor(file, index), 1:Int(count))
+end
+
+"One tensor of a file, from 1."
+tensor(file::File, index::Integer) =
+    told((pointer, out, err) -> ckpt_file_tensor_at(pointer, index - 1, out, err), file.handle, ckpt_file_tensor,
+         FileTensor)
+
+"""
+    map_tensor(file, index; order = :reversed, bits = false) -> MappedTensor
+
+The tensor where it lies in the file, with the strides it has there. Keeps the file alive.
+"""
+function map_tensor(file::File, index::Integer; order = :reversed, bits = false)
+    keeper = Keeper(file.handle)
+    found = tensor(file, index)
+    return mapped(found.dtype, found.data, found.shape, found.strides, keeper, order, bits)
+end
+
+"The memory of a tensor as bytes, gaps of the strides included. Keeps the file alive."
+function map_bytes(file::File, index::Integer)
+    keeper = Keeper(file.handle)
+    found = tensor(file, index)
+    return MappedTensor{UInt8,1}(Ptr{UInt8}(found.data), (Int(found.data_bytes),), (1,), keeper)
+end
+
+function Tree(file::File)
+    out = Ref{Ptr{ckpt_tree}}(C_NULL)
+    call((pointer, err) -> ckpt_file_tree(pointer, out, err), file.handle)
+    return Tree(file.handle, out[])
+end

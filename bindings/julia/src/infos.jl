@@ -1,0 +1,199 @@
+# What the library tells about checkpoints, tensors, objects, parts and jobs, copied into Julia's own types.
+
+# Text of a fixed field; text of a pointer, nothing for null.
+function text(field::NTuple{N,UInt8}) where {N}
+    ended = something(findfirst(iszero, field), N + 1)
+    return String(UInt8[field[i] for i in 1:ended-1])
+end
+text(pointer::Cstring) = pointer == C_NULL ? nothing : unsafe_string(pointer)
+
+# The first `ndim` of 16; none where ndim is -1.
+extents(values::NTuple{16,Int64}, ndim) = Int[values[i] for i in 1:ndim]
+
+"""
+One checkpoint of a store, or an attempt at one.
+
+* `id`: the name of its directory, unique in the store; `label`, `run`; `step`: `nothing` where it has none
+* `state`: `:COMMITTED`, `:OPEN` (without a commit record yet), `:ABORTED`, `:DAMAGED`; `flags`: `:FOREIGN`, `:REBUILT`
+* `token`, `attempt`, `sequence`: what orders sessions, tries and commits
+* `world_size`: ranks that wrote it; `bytes`: of all parts and the manifest; `created_unix_ms`: the writer's clock
+"""
+struct CheckpointInfo
+    id::String
+    label::String
+    run::String
+    step::Union{Int64,Nothing}
+    state::Union{Symbol,Int}
+    flags::Vector{Symbol}
+    revision::Int
+    token::UInt64
+    attempt::UInt64
+    sequence::UInt64
+    bytes::UInt64
+    tensor_count::Int
+    object_count::Int
+    part_count::Int
+    world_size::Int
+    created_unix_ms::UInt64
+    save_id::String
+    store_id::String
+    session_id::String
+    writer::String
+end
+
+function CheckpointInfo(raw::ckpt_checkpoint_info)
+    flags = [name for (name, bit) in CHECKPOINT_FLAGS if raw.flags & UInt32(bit) != 0]
+    return CheckpointInfo(text(raw.id), text(raw.label), text(raw.run), raw.step < 0 ? nothing : raw.step,
+                          name_of(CHECKPOINT_STATES, raw.state), flags, Int(raw.revision), raw.token, raw.attempt,
+                          raw.sequence, raw.bytes, Int(raw.tensor_count), Int(raw.object_count), Int(raw.part_count),
+                          Int(raw.world_size), raw.created_unix_ms, text(raw.save_id), text(raw.store_id),
+                          text(raw.session_id), text(raw.writer))
+end
+
+Base.show(io::IO, info::CheckpointInfo) =
+    print(io, "CheckpointInfo(\"", info.id, "\", ", info.state, ", ", info.tensor_count, " tensors)")
+
+"""
+A tensor of a checkpoint: `name`, `dtype`, `shape` (row-major, as in C; `size(info)` is what a Julia array of it has),
+`bytes` of its elements, `stored_bytes` in the parts, `segment_count`, and for an alias the name it stands for.
+"""
+struct TensorInfo
+    name::String
+    dtype::DType
+    shape::Vector{Int}
+    bytes::UInt64
+    stored_bytes::UInt64
+    segment_count::Int
+    alias_of::Union{String,Nothing}
+end
+
+TensorInfo(raw::ckpt_tensor_info) =
+    TensorInfo(text(raw.name), DType(raw.dtype), extents(raw.shape, raw.ndim), raw.bytes, raw.stored_bytes,
+               Int(raw.segment_count), text(raw.alias_of))
+
+Base.size(info::TensorInfo) = Tuple(reverse(info.shape))
+
+"""
+Where bytes of a tensor lie. A segment is a box of the tensor (`offset`, `extent`, both row-major and 0-based) or a flat
+range of it (then these are empty, and `flat_offset`, `flat_size` hold). `codec`: 0 raw, 1 LZ4; `filter`: 0 none, 1 byte
+shuffle, 2 bit planes; `part_offset`: of its first chunk, in bytes.
+"""
+struct SegmentInfo
+    part::Int
+    isflat::Bool
+    offset::Vector{Int}
+    extent::Vector{Int}
+    flat_offset::Int64
+    flat_size::Int64
+    codec::Int
+    filter::Int
+    chunk_count::Int
+    part_offset::UInt64
+    stored_bytes::UInt64
+end
+
+SegmentInfo(raw::ckpt_segment_info) =
+    SegmentInfo(Int(raw.part), raw.ndim < 0, extents(raw.offset, raw.ndim), extents(raw.extent, raw.ndim),
+                raw.flat_offset, raw.flat_size, Int(raw.codec), Int(raw.filter), Int(raw.chunk_count),
+                raw.part_offset, raw.stored_bytes)
+
+"Named bytes of a checkpoint: `scope` is `:SHARED` or `:PER_RANK`; `rank`, `nothing` for shared ones; `size` in bytes."
+struct ObjectInfo
+    name::String
+    scope::Union{Symbol,Int}
+    rank::Union{Int,Nothing}
+    size::UInt64
+    media_type::String
+end
+
+ObjectInfo(raw::ckpt_object_info) =
+    ObjectInfo(text(raw.name), name_of(OBJECT_SCOPES, raw.scope),
+               raw.scope == CKPT_OBJECT_PER_RANK ? Int(raw.rank) : nothing, raw.size, text(raw.media_type))
+
+"A file of a checkpoint: `name` (\"PART_003\"), the `rank` that wrote it, `bytes`, and the save it belongs to."
+struct PartInfo
+    name::String
+    rank::Int
+    bytes::UInt64
+    save_id::String
+end
+
+PartInfo(raw::ckpt_part_info) = PartInfo(text(raw.name), Int(raw.rank), raw.bytes, text(raw.save_id))
+
+"""
+What a job has done so far: bytes (`bytes_total` of work, `bytes_done`, `bytes_read`, `bytes_written`,
+`bytes_requested`), counts (`chunk_count`, `run_count`, `io_count`), microseconds (`stage_us`, `write_us`, `commit_us`,
+`total_us`, `arena_us`), `staging_peak_bytes`, `threads`, and whether `direct_io` and `recycled` files were used.
+"""
+struct JobStats
+    state::Union{Symbol,Int}
+    bytes_total::UInt64
+    bytes_done::UInt64
+    bytes_read::UInt64
+    bytes_written::UInt64
+    bytes_requested::UInt64
+    chunk_count::UInt64
+    run_count::UInt64
+    io_count::UInt64
+    staging_peak_bytes::UInt64
+    stage_us::UInt64
+    write_us::UInt64
+    commit_us::UInt64
+    total_us::UInt64
+    arena_us::UInt64
+    threads::Int
+    io_engine::Union{Symbol,Int}
+    direct_io::Bool
+    recycled::Bool
+end
+
+JobStats(raw::ckpt_job_stats) =
+    JobStats(name_of(JOB_STATES, raw.state), raw.bytes_total, raw.bytes_done, raw.bytes_read, raw.bytes_written,
+             raw.bytes_requested, raw.chunk_count, raw.run_count, raw.io_count, raw.staging_peak_bytes, raw.stage_us,
+             raw.write_us, raw.commit_us, raw.total_us, raw.arena_us, Int(raw.threads),
+             name_of(IO_ENGINES, raw.io_engine), raw.direct_io != 0, raw.recycled != 0)
+
+"""
+One line of a report of verify, diff, prune, repair or a load. `kind`: `:DAMAGED`, `:MISSING`, `:EXTRA`, `:DIFFERENT`,
+`:REMOVED`, `:KEPT`, `:REPAIRED`; `status` and `code` as of a `CkptError` where it is an error (`:OK` else); `text` for
+people. Where they apply, else `nothing`: `name`, `part`, `elements` (1-based range in the flattened tensor), `max_abs`,
+`max_rel`. `offset` and `size` are bytes in the part; `count` is how many elements differ.
+"""
+struct Finding
+    kind::Union{Symbol,Int}
+    status::Symbol
+    code::Int32
+    text::String
+    name::Union{String,Nothing}
+    part::Union{String,Nothing}
+    offset::UInt64
+    size::UInt64
+    elements::Union{UnitRange{Int},Nothing}
+    max_abs::Union{Float64,Nothing}
+    max_rel::Union{Float64,Nothing}
+    count::UInt64
+end
+
+Finding(raw::ckpt_finding) =
+    Finding(name_of(FINDING_KINDS, raw.kind), status_name(raw.status), raw.status, text(raw.text), text(raw.name),
+            text(raw.part), raw.offset, raw.size,
+            raw.first_element < 0 ? nothing : (raw.first_element + 1:raw.last_element + 1),
+            isnan(raw.max_abs) ? nothing : raw.max_abs, isnan(raw.max_rel) ? nothing : raw.max_rel, raw.count)
+
+Base.show(io::IO, finding::Finding) = print(io, finding.kind, ": ", finding.text)
+
+# f(out, err) is a C call that makes a report, which is copied and freed.
+function findings(f)
+    report = made(f, ckpt_report)
+    try
+        return use(report) do pointer
+            map(0:Int(ckpt_report_count(pointer))-1) do index
+                out = sized(ckpt_finding)
+                checked(err -> ckpt_report_at(pointer, index, out, err))
+                Finding(out[])
+            end
+        end
+    finally
+        shut(report)
+    end
+end

@@ -1,0 +1,103 @@
+# Work in the background, and the arrays that it uses.
+
+"""
+A save, load or verification that runs in the background. Any number of tasks may wait for it, look at it and cancel it.
+`close` (and the collector, where nobody kept the job) cancels what still runs and blocks until the engine no longer
+touches the arrays, which live until then whoever forgets them.
+"""
+struct Job <: Resource
+    handle::Handle{ckpt_job}
+    goal::Int32  # the state that is success
+end
+
+# Arrays that the engine uses, by the job's address. They are held here and not by the Job: finalisers of one collection
+# run in any order, and that of a memory-mapped array must not come before the job's.
+const IN_USE = Dict{UInt,Vector{Any}}()
+const IN_USE_LOCK = Threads.SpinLock()
+
+hold(pointer::Ptr{ckpt_job}, arrays) = lock(() -> (IN_USE[UInt(pointer)] = arrays), IN_USE_LOCK)
+let_go(pointer::Ptr{ckpt_job}) = lock(() -> pop!(IN_USE, UInt(pointer), nothing), IN_USE_LOCK)
+
+# Taken out of the table before, since another job may have this address right after.
+function free(pointer::Ptr{ckpt_job})
+    arrays = let_go(pointer)
+    GC.@preserve arrays ckpt_job_free(pointer)
+    return nothing
+end
+
+# f(out, err) starts it.
+function started(f, goal, arrays)
+    job = Job(made(f, ckpt_job), goal)
+    use(pointer -> hold(pointer, arrays), job.handle)
+    return job
+end
+
+# Returns when the engine is quiet, also where another task is inside a call on this job.
+function Base.close(job::Job)
+    shut(job.handle)
+    while (@atomic job.handle.pointer) != C_NULL
+        yield()
+    end
+    return nothing
+end
+
+"Its state: `:RUNNING`, `:STAGED`, `:WRITTEN`, `:COMMITTED`, `:DONE`, `:FAILED` or `:CANCELLED`. States only grow."
+state(job::Job) = name_of(JOB_STATES, use(ckpt_job_state, job.handle))
+
+"Asks the job to stop and returns at once. A save that is not committed yet will not be."
+cancel(job::Job) = use(ckpt_job_cancel, job.handle)
+
+# One look of at most this many milliseconds; between looks other tasks of this thread go on.
+const SLICE_MS = 5
+
+"""
+    wait(job, state = its end; timeout_ms = nothing)
+
+Waits until the job is in `state` or beyond: `:STAGED` (the arrays are yours again), `:WRITTEN`, `:COMMITTED` of a save,
+`:DONE` of a load or verification. Other tasks go on meanwhile, and an interrupt is heard. Throws the `CkptError` of a
+job that failed or was cancelled; TIMEOUT where `timeout_ms` passed, and then the job goes on.
+"""
+function Base.wait(job::Job, state::Union{Symbol,Integer} = job.goal; timeout_ms = nothing)
+    target = number_of(JOB_STATES, state)
+    limit = something(timeout_ms, -1)
+    began = time_ns()
+    while true
+        passed = Int((time_ns() - began) ÷ 1_000_000)
+        left = limit < 0 ? SLICE_MS : max(limit - passed, 0)
+        ended = use(pointer -> look(pointer, target, min(left, SLICE_MS)), job.handle)
+        (ended || left == 0) && break
+        yield()
+    end
+    call((pointer, err) -> ckpt_job_wait(pointer, target, 0, err), job.handle)
+    return nothing
+end
+
+# Whether the state was reached or never will be. TIMEOUT alone does not tell: a job may have failed with it.
+function look(pointer, target, slice)
+    status = ckpt_job_wait(pointer, target, slice, C_NULL)
+    reached = ckpt_job_state(pointer)
+    reached >= CKPT_JOB_STAGED && let_go(pointer)
+    return status != CKPT_TIMEOUT || reached >= CKPT_JOB_FAILED
+end
+
+"What the job has done so far: a `JobStats`."
+function stats(job::Job)
+    out = sized(ckpt_job_stats)
+    call((pointer, err) -> ckpt_job_stats_get(pointer, out, err), job.handle)
+    return JobStats(out[])
+end
+
+"The findings of a verification that has ended: empty for a sound checkpoint. UNSUPPORTED for other jobs."
+report(job::Job) = use(job.handle) do pointer
+    findings((out, err) -> ckpt_job_report(pointer, out, err))
+end
+
+# Waits for the end; on the way out of a failure or an interrupt the engine is made quiet first.
+function finish(job::Job)
+    try
+        wait(job)
+    finally
+        close(job)
+    end
+    return nothing
+end

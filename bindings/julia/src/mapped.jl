@@ -1,0 +1,82 @@
+# Tensors that are looked at where they lie, in a mapped part or in somebody else's file.
+
+"""
+A tensor in mapped memory, as a read-only array without a copy. It keeps its reader or file alive, also after that was
+closed; so pruning passes the checkpoint over until the array is gone. A mapped file that somebody truncates, or a disk
+that fails, can end the process with SIGBUS; `load_tensor` cannot.
+"""
+struct MappedTensor{T,N} <: AbstractArray{T,N}
+    pointer::Ptr{T}
+    size::NTuple{N,Int}
+    strides::NTuple{N,Int}
+    keeper::Any
+end
+
+# Counts as a use of a handle for as long as it lives.
+mutable struct Keeper
+    handle::Handle
+    function Keeper(handle::Handle)
+        enter(handle)
+        keeper = new(handle)
+        finalizer(kept -> leave(kept.handle), keeper)
+        return keeper
+    end
+end
+
+Base.size(tensor::MappedTensor) = tensor.size
+Base.strides(tensor::MappedTensor) = tensor.strides
+Base.elsize(::Type{<:MappedTensor{T}}) where {T} = sizeof(T)
+Base.unsafe_convert(::Type{Ptr{T}}, tensor::MappedTensor{T}) where {T} = tensor.pointer
+Base.IndexStyle(::Type{<:MappedTensor}) = IndexCartesian()
+is_writable(::MappedTensor) = false
+
+function Base.getindex(tensor::MappedTensor{T,N}, place::Vararg{Int,N}) where {T,N}
+    checkbounds(Bool, tensor, place...) || throw(BoundsError(tensor, place))
+    at = 1
+    for d in 1:N
+        at += (place[d] - 1) * tensor.strides[d]
+    end
+    return GC.@preserve tensor load_element(tensor.pointer, at)
+end
+
+# A Bool of another byte than 0 and 1 is no Bool in Julia.
+load_element(pointer::Ptr, at) = unsafe_load(pointer, at)
+load_element(pointer::Ptr{Bool}, at) = unsafe_load(Ptr{UInt8}(pointer), at) != 0x00
+
+# collect and Array(tensor) come here: at once where the memory is one piece.
+function Base.copyto!(target::Array{T}, tensor::MappedTensor{T}) where {T}
+    length(target) >= length(tensor) || throw(BoundsError(target, length(tensor)))
+    if T !== Bool && is_contiguous(tensor.size, tensor.strides)
+        GC.@preserve target tensor unsafe_copyto!(pointer(target), tensor.pointer, length(tensor))
+    else
+        for (at, element) in enumerate(tensor)
+            target[at] = element
+        end
+    end
+    return target
+end
+
+# `shape` and `steps` are C's; the array has them reversed, or not with order = :same.
+function mapped(dtype::DType, data::Ptr{Cvoid}, shape, steps, keeper, order, as_bits)
+    order in (:reversed, :same) || throw(ArgumentError("order is :reversed or :same, not :$order"))
+    turn = order === :same ? identity : reverse
+    type = julia_type(dtype, as_bits)
+    return MappedTensor{type,length(shape)}(Ptr{type}(data), Tuple(turn(shape)), Tuple(turn(steps)), keeper)
+end
+
+function row_major_strides(shape)
+    steps = ones(Int, length(shape))
+    for d in length(shape)-1:-1:1
+        steps[d] = steps[d+1] * shape[d+1]
+    end
+    return steps
+end
+
+# What elements are in Julia; bits only where that was asked for, since a number must never be taken for another one.
+function julia_type(dtype::DType, as_bits)
+    as_bits && return bits_type(dtype)
+    type = element_type(dtype)
+    isnothing(type) || return type
+    throw(ArgumentError("$(nameof(dtype)) has no Julia type here (bf16 has one with BFloat16s.jl): bits = true gives " *
+                        "its bits as unsigned integers"))
+end

@@ -1,0 +1,169 @@
+# Readers: an immutable view of one committed checkpoint.
+
+"""
+    Reader(store, selector = "latest"; run, threads)
+
+Opens a committed checkpoint; `selector` as in [`find_checkpoint`](@ref). Reads and checks the manifest and no tensor
+data. While it is open, pruning passes the checkpoint over. May be used by several tasks at once. Throws NOT_FOUND,
+INCOMPLETE, CORRUPT, FORMAT, REVISION, ABORTED, GONE, IO.
+"""
+struct Reader <: Resource
+    handle::Handle{ckpt_reader}
+end
+
+function Reader(store::Store, selector::AbstractString = "latest"; options...)
+    return with_options(options) do bag
+        use(store.handle) do pointer
+            Reader(made((out, err) -> ckpt_reader_open(out, pointer, selector, bag, err), ckpt_reader))
+        end
+    end
+end
+
+# f(pointer, out, err) fills a C struct of type T, of which Info is made while the reader still holds its texts.
+function told(f, handle::Handle, ::Type{T}, ::Type{Info}) where {T,Info}
+    return use(handle) do pointer
+        out = sized(T)
+        checked(err -> f(pointer, out, err))
+        Info(out[])
+    end
+end
+
+"The checkpoint that it reads: a `CheckpointInfo`."
+info(reader::Reader) = told(ckpt_reader_info, reader.handle, ckpt_checkpoint_info, CheckpointInfo)
+
+"All tensors and aliases, in the order of their names' bytes."
+function tensors(reader::Reader)
+    count = use(ckpt_reader_tensor_count, reader.handle)
+    return map(0:Int(count)-1) do index
+        told((pointer, out, err) -> ckpt_reader_tensor_at(pointer, index, out, err), reader.handle, ckpt_tensor_info,
+             TensorInfo)
+    end
+end
+
+"One tensor by its name. Throws NOT_FOUND."
+tensor(reader::Reader, name::AbstractString) =
+    told((pointer, out, err) -> ckpt_reader_tensor_find(pointer, name, out, err), reader.handle, ckpt_tensor_info,
+         TensorInfo)
+
+"The view that an alias is of its target: a `TensorDesc` with shape, strides and offset. Throws NOT_FOUND."
+alias(reader::Reader, name::AbstractString) =
+    told((pointer, out, err) -> ckpt_reader_alias_find(pointer, name, out, err), reader.handle, ckpt_tensor_desc,
+         TensorDesc)
+
+"Where the bytes of a tensor lie: its segments, in order."
+segments(reader::Reader, name::AbstractString) =
+    map(index -> segment(reader, name, index), 1:tensor(reader, name).segment_count)
+
+"One of the segments of a tensor, from 1."
+segment(reader::Reader, name::AbstractString, index::Integer) =
+    told((pointer, out, err) -> ckpt_reader_segment_at(pointer, name, index - 1, out, err), reader.handle,
+         ckpt_segment_info, SegmentInfo)
+
+"All objects, in the order of name, then rank."
+function objects(reader::Reader)
+    count = use(ckpt_reader_object_count, reader.handle)
+    return map(0:Int(count)-1) do index
+        told((pointer, out, err) -> ckpt_reader_object_at(pointer, index, out, err), reader.handle, ckpt_object_info,
+             ObjectInfo)
+    end
+end
+
+"The shared object `name`, or `rank`'s own. Throws NOT_FOUND."
+object(reader::Reader, name::AbstractString; rank = 0) =
+    told((pointer, out, err) -> ckpt_reader_object_find(pointer, name, rank, out, err), reader.handle,
+         ckpt_object_info, ObjectInfo)
+
+"All part files, in order."
+parts(reader::Reader) = map(index -> part(reader, index), 0:info(reader).part_count-1)
+
+"One part by its number, from 0 as in its name."
+part(reader::Reader, index::Integer) =
+    told((pointer, out, err) -> ckpt_reader_part_at(pointer, index, out, err), reader.handle, ckpt_part_info, PartInfo)
+
+"Attributes of the checkpoint, or of a tensor: pairs in the order of their keys."
+function attrs(reader::Reader; tensor = nothing)
+    of = something(tensor, C_NULL)
+    return use(reader.handle) do pointer
+        map(0:Int(ckpt_reader_attr_count(pointer, of))-1) do index
+            key, value = Ref{Cstring}(C_NULL), Ref{Cstring}(C_NULL)
+            checked(err -> ckpt_reader_attr_at(pointer, of, index, key, value, err))
+            unsafe_string(key[]) => unsafe_string(value[])
+        end
+    end
+end
+
+"One attribute of the checkpoint, or of a tensor; `nothing` where there is none."
+function attr(reader::Reader, key::AbstractString; tensor = nothing)
+    of = something(tensor, C_NULL)
+    return use(pointer -> text(ckpt_reader_attr(pointer, of, key)), reader.handle)
+end
+
+"""
+    map_tensor(reader, name; order = :reversed, bits = false, verify = true) -> MappedTensor
+
+A whole tensor without a copy, where its bytes are stored raw and in one piece; else UNSUPPORTED. Checksums are verified
+first unless `verify = false`. `bits = true` gives dtypes without a Julia type as unsigned integers. Throws NOT_FOUND,
+UNSUPPORTED, CORRUPT, GONE, IO.
+"""
+function map_tensor(reader::Reader, name::AbstractString; order = :reversed, bits = false, options...)
+    keeper = Keeper(reader.handle)
+    data, size = Ref{Ptr{Cvoid}}(C_NULL), Ref{UInt64}(0)
+    described = tensor(reader, name)
+    with_options(options) do bag
+        call((pointer, err) -> ckpt_reader_map(pointer, name, bag, data, size, err), reader.handle)
+    end
+    return mapped(described.dtype, data[], described.shape, row_major_strides(described.shape), keeper, order, bits)
+end
+
+"The same as bytes, for packed dtypes and others without a Julia type: row-major, without gaps."
+function map_bytes(reader::Reader, name::AbstractString; options...)
+    keeper = Keeper(reader.handle)
+    data, size = Ref{Ptr{Cvoid}}(C_NULL), Ref{UInt64}(0)
+    with_options(options) do bag
+        call((pointer, err) -> ckpt_reader_map(pointer, name, bag, data, size, err), reader.handle)
+    end
+    return MappedTensor{UInt8,1}(Ptr{UInt8}(data[]), (Int(size[]),), (1,), keeper)
+end
+
+"""
+    verify(reader; verify_mode = "full", sample_k, sample_n, threads) -> Job
+
+Checks a checkpoint in the background. Damage does not end the job early: `wait` for it, then `report` lists every
+damage.
+"""
+function verify(reader::Reader; options...)
+    return with_options(options) do bag
+        use(reader.handle) do pointer
+            started((out, err) -> ckpt_reader_verify(pointer, bag, out, err), CKPT_JOB_DONE, Any[])
+        end
+    end
+end
+
+"""
+    diff(a, b; values = true, threads) -> Vector{Finding}
+
+Compares two checkpoints: names, dtypes, shapes, objects and attributes, then the elements. Equal content is an empty
+report. Blocks this thread, not the collector. Throws CORRUPT, IO, GONE.
+"""
+function Base.diff(a::Reader, b::Reader; options...)
+    return with_options(options) do bag
+        use(a.handle) do first
+            use(b.handle) do second
+                findings((out, err) -> ckpt_reader_diff(first, second, bag, out, err))
+            end
+        end
+    end
+end
+
+"""
+    export_checkpoint(reader, path; format = "auto", shards, opaque, threads)
+
+Writes the checkpoint as "safetensors", "pt" or "hfai" to a path that must not exist. Blocks this thread, not the
+collector. Throws EXISTS, UNSUPPORTED, MISMATCH, FORMAT, CORRUPT, IO, NO_SPACE.
+"""
+function export_checkpoint(reader::Reader, path::AbstractString; options...)
+    with_options(options) do bag
+        call((pointer, err) -> ckpt_export(pointer, path, bag, err), reader.handle)
+    end
+    return nothing
+end

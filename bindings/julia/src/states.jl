@@ -1,0 +1,68 @@
+# A whole state in one call: nested Julia values with arrays as leaves.
+
+"""
+    save_state(session, label, state; step = nothing, order = :reversed, options…)
+    save_state(save, state; name = nothing, order = :reversed)
+
+Saves nested dicts, vectors, tuples, numbers and text with numeric arrays anywhere in them as tensors (README.md has the
+table). The first form runs the save; the second adds to one that the caller runs or starts, together with more if
+wanted. An array that is there twice is saved once. Arrays of a type that is no dtype are an `ArgumentError`.
+"""
+function save_state(session::Session, label::AbstractString, state; step = nothing, order = :reversed, options...)
+    save = Save(session, label; step, options...)
+    try
+        save_state(save, state; order)
+        run(save)
+    finally
+        close(save)
+    end
+    return nothing
+end
+
+function save_state(save::Save, state; name = nothing, order = :reversed)
+    names = IdDict{Any,String}()
+    arrays = Pair{String,Any}[]
+    tree = encoded(state, (array, add) -> begin
+        known = get(names, array, nothing)
+        given = add(known)
+        isnothing(known) || return given
+        names[array] = given
+        push!(arrays, given => array)
+        return given
+    end)
+    try
+        for (given, array) in arrays
+            add_tensor!(save, given, array; order)
+        end
+        add_tree!(save, tree; name)
+    finally
+        close(tree)
+    end
+    return nothing
+end
+
+"""
+    load_state(reader; name = nothing, order = :reversed, bits = false, options…)
+
+The state tree of a checkpoint with its tensors as new arrays, all loaded together. Two leaves of one tensor are one
+array. A checkpoint without a tree gives a `TreeDict` of all its tensors by name. Options are those of `Load`.
+"""
+function load_state(reader::Reader; name = nothing, order = :reversed, bits = false, options...)
+    arrays = Dict{String,Any}()
+    load = Load(reader; options...)
+    tree = Tree(reader; name)
+    try
+        state = decode(tree, node(tree, 0), wanted -> get!(arrays, wanted) do
+            described = tensor(reader, wanted)
+            extent = order === :same ? described.shape : reverse(described.shape)
+            array = Array{julia_type(described.dtype, bits)}(undef, extent...)
+            add_tensor!(load, wanted, array; order, dtype = described.dtype)
+            array
+        end)
+        run(load)
+        return state
+    finally
+        close(tree)
+        close(load)
+    end
+end

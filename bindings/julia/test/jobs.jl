@@ -1,0 +1,91 @@
+@testset "an array may change once the save is staged, and is held until then" begin
+    store = Store("mem:staged")
+    save = Save(Session(store), "a")
+    array = collect(Float64, 1:1000)
+    add_tensor!(save, "w", array)
+    job = start(save)
+    wait(job, :STAGED)
+    @test isempty(Ckpt.IN_USE)
+    fill!(array, 0)
+    wait(job)
+    @test Ckpt.state(job) === :COMMITTED
+    stats = Ckpt.stats(job)
+    @test stats.state === :COMMITTED && stats.bytes_total >= 8000
+    @test status_of(() -> Ckpt.report(job)) === :UNSUPPORTED
+    close(job)
+    @test load_tensor(Reader(store), "w") == collect(Float64, 1:1000)
+end
+
+@testset "a save in place is staged when it is written" begin
+    store = Store("mem:in-place")
+    save = Save(Session(store), "a")
+    array = collect(Float64, 1:1000)
+    add_tensor!(save, "w", array)
+    job = start(save; in_place = true)
+    wait(job, :STAGED)
+    @test Ckpt.state(job) in (:WRITTEN, :COMMITTED)
+    wait(job)
+    @test load_tensor(Reader(store), "w") == array
+end
+
+@testset "a wait that times out leaves the job running; a cancel ends it for all" begin
+    store = Store("mem:cancel")
+    first = Session(store; rank = 0, world_size = 2)
+    second = Session(store; rank = 1, world_size = 2, string = Ckpt.session_string(first))
+    save = Save(first, "a"; timeout_ms = 60_000)
+    add_tensor!(save, "w", zeros(Float32, 10))
+    job = start(save)
+    @test status_of(() -> wait(job, :COMMITTED; timeout_ms = 20)) === :TIMEOUT
+    @test Ckpt.state(job) in (:RUNNING, :STAGED, :WRITTEN)
+    cancel(job)
+    cancel(job)
+    @test status_of(() -> wait(job)) === :CANCELLED
+    @test Ckpt.state(job) === :CANCELLED
+    @test_throws ArgumentError wait(job, :FINISHED)
+    other = Save(second, "a"; timeout_ms = 60_000)
+    add_tensor!(other, "w", zeros(Float32, 10))
+    @test status_of(() -> run(other)) === :ABORTED
+    @test isempty([info for info in Ckpt.checkpoints(store) if info.state === :COMMITTED])
+end
+
+@testset "closing a job while another task waits for it ends the wait" begin
+    store = Store("mem:close-job")
+    session = Session(store; rank = 0, world_size = 2)
+    save = Save(session, "a"; timeout_ms = 60_000)
+    add_tensor!(save, "w", zeros(Float32, 10))
+    job = start(save)
+    waiting = Threads.@spawn thrown(() -> wait(job))
+    sleep(0.05)
+    close(job)
+    @test isempty(Ckpt.IN_USE)
+    @test fetch(waiting) isa Union{CkptError,InvalidStateException}
+end
+
+@testset "a failed run leaves nothing in use" begin
+    store = Store("mem:failed-run")
+    session = Session(store; rank = 0, world_size = 2)
+    save = Save(session, "a"; timeout_ms = 50)
+    add_tensor!(save, "w", zeros(Float32, 10))
+    error = thrown(() -> run(save))
+    @test error.status === :TIMEOUT
+    @test error.details["ranks"] == "1"
+    @test isempty(Ckpt.IN_USE)
+    @test status_of(() -> run(save)) === :INVALID
+end
+
+@testset "loads run in the background too, and other tasks go on" begin
+    with_checkpoint("background", save -> add_tensor!(save, "w", collect(Float32, 1:5000))) do reader
+        target = zeros(Float32, 5000)
+        load = Load(reader; strict = "none")
+        add_tensor!(load, "w", target)
+        add_tensor!(load, "absent", zeros(Float32, 3))
+        job = start(load)
+        steps = Threads.@spawn sum(1:100)
+        wait(job)
+        @test fetch(steps) == 5050
+        @test Ckpt.state(job) === :DONE
+        @test target == collect(Float32, 1:5000)
+        missing_one = Ckpt.report(load)[1]
+        @test missing_one.kind === :MISSING && missing_one.name == "absent"
+    end
+end

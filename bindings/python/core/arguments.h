@@ -1,0 +1,29 @@
+// Arguments: texts, paths, options and shapes as Python gives them.
+#pragma once
+
+#include <ckpt.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "errors.h"
+
+namespace ckpt_py {
+
+using Extents = std::vector<int64_t>;
+
+// C takes NUL-terminated text, so a NUL inside it is refused rather than cutting it short.
+std::string text(nanobind::handle object, const char* what);
+std::optional<std::string> optional_text(nanobind::handle object, const char* what);
+
+// str, bytes or os.PathLike, as the file system spells it.
+std::string path(nanobind::handle object);
+
+// A mapping (or None) and keyword arguments, which win; int, bool and str values.
+ckpt::Options options(nanobind::handle mapping, const nanobind::kwargs& keywords);
+
+// A dtype by number (ckpt.DType or int) or name ("bf16").
+int32_t dtype(nanobind::handle object);
+
+}  // namespace ckpt_py

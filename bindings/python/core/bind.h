@@ -1,0 +1,46 @@
+// The classes that the module's files bind, and what is the same of all handles.
+#pragma once
+
+#include "arguments.h"
+#include "held.h"
+#include "job.h"
+#include "records.h"
+
+namespace ckpt_py {
+
+using StoreObject = Held<ckpt::Store>;
+using SessionObject = Held<ckpt::Session>;
+using ReaderObject = Held<ckpt::Reader>;
+using FileObject = Held<ckpt::File>;
+using TreeObject = Held<ckpt::Tree>;
+
+// The signature of arguments that become options.
+#define CKPT_PY_OPTIONS "options: collections.abc.Mapping[str, int | str] | None = None, **keywords: int | str"
+
+#define CKPT_PY_EXIT                                                                   \
+  "def __exit__(self, type: type[BaseException] | None, value: BaseException | None, " \
+  "traceback: types.TracebackType | None) -> None"
+
+// close(), closed and the context manager.
+template <class Class>
+void bind_handle(Class& handle, const char* enter) {
+  using Object = typename Class::Type;
+  handle.def("close", &Object::close, "Ends it now; any later use is InvalidError. May be called again.")
+      .def_prop_ro("closed", &Object::closed, "Whether close() was called.")
+      .def(
+          "__enter__", [](nb::handle self) { return nb::borrow(self); }, nb::sig(enter))
+      .def(
+          "__exit__", [](Object& self, nb::handle, nb::handle, nb::handle) { self.close(); }, nb::arg("type").none(),
+          nb::arg("value").none(), nb::arg("traceback").none(), nb::sig(CKPT_PY_EXIT));
+}
+
+void bind_library(nb::module_& m);
+void bind_store(nb::module_& m);
+void bind_save(nb::module_& m);
+void bind_reader(nb::module_& m);
+void bind_load(nb::module_& m);
+void bind_tree(nb::module_& m);
+void bind_file(nb::module_& m);
+void bind_view(nb::module_& m);
+
+}  // namespace ckpt_py

@@ -1,0 +1,130 @@
+// Load.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "bind.h"
+#include "region.h"
+
+namespace ckpt_py {
+
+// A load and the Python memory that it writes to: kept until the load has run, or its job has ended.
+class LoadObject {
+ public:
+  LoadObject(ckpt::Load&& load) : held_(std::move(load), "Load") {}
+
+  void add_tensor(nb::handle name, nb::handle data, const Region& region, bool convert) {
+    const auto load = held_.get();
+    const Alone alone(&busy_, "Load");
+    const std::string called = text(name, "name");
+    Placed placed = place(called, data, region, true);
+    if (convert) placed.tensor.convert();
+    load->add_tensor(called, placed.tensor, ckpt::MutableMemory(placed.data, placed.bytes), placed.device);
+    if (!placed.kept.is_none()) kept_.push_back(std::move(placed.kept));
+  }
+
+  void add_object(nb::handle name, nb::handle data, uint32_t rank) {
+    const auto load = held_.get();
+    const Alone alone(&busy_, "Load");
+    nb::object kept = Memory::of(data, true);
+    const Memory& memory = nb::cast<const Memory&>(kept);
+    if (!memory.contiguous()) raise(CKPT_UNSUPPORTED, "an object's memory must be contiguous");
+    load->add_object(text(name, "name"), rank, ckpt::MutableMemory(memory.data, memory.bytes));
+    kept_.push_back(std::move(kept));
+  }
+
+  void run(bool interruptible) {
+    if (interruptible) {
+      JobObject job = start();
+      try {
+        job.work()->wait(CKPT_JOB_DONE, -1);
+      } catch (...) {
+        job.close();
+        throw;
+      }
+      job.close();
+      return;
+    }
+    const auto load = held_.get();
+    const Alone alone(&busy_, "Load");
+    unlocked([&] { load->run(); });
+    Kept().swap(kept_);
+  }
+
+  JobObject start() {
+    const auto load = held_.get();
+    const Alone alone(&busy_, "Load");
+    ckpt::Job job = unlocked([&] { return load->start(); });
+    return other_job(std::move(job), std::move(kept_));
+  }
+
+  nb::object report() const { return record(held_.get()->report()); }
+
+  void close() {
+    const Alone alone(&busy_, "Load");
+    held_.close();
+    Kept().swap(kept_);
+  }
+  bool closed() const { return held_.closed(); }
+
+ private:
+  Held<ckpt::Load> held_;
+  Kept kept_;
+  bool busy_ = false;
+};
+
+static void bind_load_adds(nb::class_<LoadObject>& load) {
+  load.def(
+          "add_tensor",
+          [](LoadObject& self, nb::handle name, nb::handle data, nb::object dtype, std::optional<Extents> shape,
+             std::optional<Extents> offset, std::optional<Extents> extent, std::optional<int64_t> flat_offset,
+             std::optional<int64_t> flat_size, std::optional<Extents> strides,
+             std::optional<std::tuple<int32_t, int32_t>> device, bool convert) {
+            self.add_tensor(name, data,
+                            {dtype, shape, offset, extent, flat_offset, flat_size, strides, std::nullopt, device},
+                            convert);
+          },
+          nb::arg("name"), nb::arg("data").none(), nb::kw_only(), nb::arg("dtype") = nb::none(),
+          nb::arg("shape") = nb::none(), nb::arg("offset") = nb::none(), nb::arg("extent") = nb::none(),
+          nb::arg("flat_offset") = nb::none(), nb::arg("flat_size") = nb::none(), nb::arg("strides") = nb::none(),
+          nb::arg("device") = nb::none(), nb::arg("convert") = false,
+          nb::sig("def add_tensor(self, name: str, data: object, *, dtype: int | str | None = None, "
+                  "shape: collections.abc.Sequence[int] | None = None, "
+                  "offset: collections.abc.Sequence[int] | None = None, "
+                  "extent: collections.abc.Sequence[int] | None = None, flat_offset: int | None = None, "
+                  "flat_size: int | None = None, strides: collections.abc.Sequence[int] | None = None, "
+                  "device: tuple[int, int] | None = None, convert: bool = False) -> None"),
+          "Asks for a region of a tensor or alias in `data`, a writable array that is referred to until the load has "
+          "ended. Regions and raw memory as in Save.add_tensor; any box will do, whatever boxes were saved. "
+          "MismatchError where shape or dtype are not the tensor's; `convert` lets f32, bf16 and f16 be converted.")
+      .def("add_object", &LoadObject::add_object, nb::arg("name"), nb::arg("data"), nb::arg("rank") = 0,
+           nb::sig("def add_object(self, name: str, data: object, rank: int = 0) -> None"),
+           "Asks for the shared object `name`, or `rank`'s own, in writable memory of Reader.object(name, rank).size "
+           "bytes.");
+}
+
+void bind_load(nb::module_& m) {
+  nb::class_<LoadObject> load(m, "Load",
+                              "Many requests that are planned and read together: make it, add, then run or start it "
+                              "once. One thread at a time.");
+  load.def(
+      "__init__",
+      [](LoadObject* self, const ReaderObject& reader, nb::handle mapping, const nb::kwargs& keywords) {
+        const auto from = reader.get();
+        const ckpt::Options chosen = options(mapping, keywords);
+        new (self) LoadObject(unlocked([&] { return ckpt::Load::create(*from, chosen); }));
+      },
+      nb::arg("reader"), nb::arg("options").none() = nb::none(), nb::arg("keywords"),
+      nb::sig("def __init__(self, reader: Reader, " CKPT_PY_OPTIONS ") -> None"));
+  bind_load_adds(load);
+  load.def("run", &LoadObject::run, nb::kw_only(), nb::arg("interruptible") = true,
+           "Reads; when it returns, every requested byte was written and (verify=1) checked. Structural errors come "
+           "before the first byte changes; after CorruptError, IoError, GoneError or KeyboardInterrupt the memory is "
+           "undefined. interruptible=False runs on this thread; Ctrl-C is heard when it is over.")
+      .def("start", &LoadObject::start, "The same in the background.")
+      .def("report", &LoadObject::report, nb::sig("def report(self) -> ckpt.records.Report"),
+           "Names that were asked for and are missing, and names that were not asked for.");
+  bind_handle(load, "def __enter__(self) -> Load");
+}
+
+}  // namespace ckpt_py

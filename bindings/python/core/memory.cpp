@@ -1,0 +1,298 @@
+#include "memory.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+
+#include "dlpack.h"
+
+namespace nb = nanobind;
+
+namespace ckpt_py {
+
+[[noreturn]] static void refuse(nb::handle object, const std::string& why) {
+  const std::string type = nb::type_name(object.type()).c_str();
+  raise(CKPT_UNSUPPORTED, type + " cannot be taken as it is: " + why, {{"found", type}});
+}
+
+// What Python said becomes the reason, and the cause of the error.
+[[noreturn]] static void refuse(nb::handle object, nb::python_error& error) {
+  const std::string why = nb::cast<std::string>(nb::str(error.value()));
+  error.restore();
+  refuse(object, why);
+}
+
+// Fills a Memory that is already a Python object, so that whatever is held is let go of on every way out.
+class Taker {
+ public:
+  Taker(Memory& memory, nb::handle object, bool writable) : memory_(memory), object_(object), writable_(writable) {}
+
+  void take() {
+    if (nb::object viewed = view_of_numpy(); viewed.is_valid()) return take_buffer(viewed);
+    if (nb::hasattr(object_, "__dlpack__")) return take_dlpack();
+    if (PyObject_CheckBuffer(object_.ptr())) return take_buffer(object_);
+    const std::string type = nb::type_name(object_.type()).c_str();
+    throw nb::type_error(("expected an array (DLPack or the buffer protocol), found " + type).c_str());
+  }
+
+ private:
+  // ---- numpy: the buffer protocol, and for the dtypes of ml_dtypes, which have none, a view as unsigned integers ----
+  nb::object view_of_numpy() {
+    nb::object numpy = nb::module_::import_("sys").attr("modules").attr("get")("numpy");
+    if (numpy.is_none() || !nb::isinstance(object_, numpy.attr("ndarray"))) return nb::object();
+    nb::object dtype = object_.attr("dtype");
+    constexpr int kUserDefined = 2;
+    if (nb::cast<int>(dtype.attr("isbuiltin")) != kUserDefined) return nb::borrow(object_);
+    const std::string name = nb::cast<std::string>(dtype.attr("name"));
+    extension_dtype_ = extension_dtype(name);
+    if (extension_dtype_ < 0) refuse(object_, "dtype " + name + " has no ckpt dtype of the same layout");
+    return object_.attr("view")(extension_dtype_ == CKPT_DTYPE_BF16 ? "u2" : "u1");
+  }
+
+  // Those whose elements have whole bytes; int4, float6 and such take a byte each in numpy, but are packed in ckpt.
+  static int32_t extension_dtype(const std::string& name) {
+    if (name == "bfloat16") return CKPT_DTYPE_BF16;
+    if (name.rfind("float8_", 0) != 0) return -1;
+    const int32_t found = ckpt_dtype_find(("f8_" + name.substr(7)).c_str());
+    return found > 0 && ckpt_dtype_bits(found) == 8 ? found : -1;
+  }
+
+  // ---- buffer protocol ----
+  void take_buffer(nb::handle exporter) {
+    auto view = std::make_unique<Py_buffer>();
+    const int flags = PyBUF_STRIDES | PyBUF_FORMAT | (writable_ ? PyBUF_WRITABLE : 0);
+    if (PyObject_GetBuffer(exporter.ptr(), view.get(), flags) != 0) {
+      nb::python_error error;
+      refuse(object_, error);
+    }
+    memory_.release_ = [held = view.get()] {
+      PyBuffer_Release(held);
+      delete held;
+    };
+    const Py_buffer& found = *view.release();
+    memory_.data = found.buf;
+    memory_.readonly = found.readonly;
+    memory_.dtype =
+        extension_dtype_ ? extension_dtype_ : format_dtype(found.format ? found.format : "B", found.itemsize);
+    memory_.shape.assign(found.shape, found.shape + found.ndim);
+    if (found.strides)
+      read_byte_strides(found);
+    else
+      set_contiguous();  // ctypes leaves them out even where they are asked for
+    measure();
+  }
+
+  void read_byte_strides(const Py_buffer& found) {
+    for (int i = 0; i < found.ndim; i++) {
+      if (found.strides[i] % found.itemsize != 0 && found.shape[i] > 1)
+        refuse(object_, "a stride of " + std::to_string(found.strides[i]) + " bytes splits elements of " +
+                            std::to_string(found.itemsize));
+      memory_.strides.push_back(found.strides[i] / found.itemsize);
+    }
+  }
+
+  int32_t format_dtype(const char* format, Py_ssize_t itemsize) {
+    const std::string whole = format;
+    const bool big = *format == '>' || *format == '!';
+    if (std::strchr("@=<>!", *format)) format++;
+    const bool complex = *format == 'Z';
+    const char letter = complex ? format[1] : format[0];
+    const int bits = static_cast<int>(itemsize) * 8;
+    if (letter == 0 || format[complex ? 2 : 1] != 0) refuse(object_, "elements of format '" + whole + "'");
+    if (big && itemsize > 1) refuse(object_, "big-endian elements");
+    if (complex && std::strchr("efd", letter)) return CKPT_DTYPE(5, bits);
+    if (!complex && std::strchr("efd", letter)) return CKPT_DTYPE(2, bits);
+    if (!complex && letter == '?') return CKPT_DTYPE_BOOL;
+    if (!complex && std::strchr("bhilqn", letter)) return CKPT_DTYPE(0, bits);
+    if (!complex && std::strchr("BHILQNc", letter)) return CKPT_DTYPE(1, bits);
+    refuse(object_, "elements of format '" + whole + "'");
+  }
+
+  // ---- DLPack ----
+  void take_dlpack() {
+    read_device();
+    if (memory_.device_type == dlpack::kCudaHost) memory_.device_type = dlpack::kCpu;  // pinned: the CPU reads it too
+    if (memory_.device_type != dlpack::kCpu)
+      raise(CKPT_UNSUPPORTED,
+            "memory on device " + std::to_string(memory_.device_type) + ":" + std::to_string(memory_.device_id) +
+                " (DLPack's numbers): only CPU memory is taken; copy it there first (tensor.cpu())",
+            {{"expected", "1"}, {"found", std::to_string(memory_.device_type)}});
+    nb::object source = nb::borrow(object_);
+    if (flag(source, "requires_grad")) source = source.attr("detach")();
+    if (asks(source, "is_neg")) refuse(object_, "its negation is pending; call resolve_neg() first");
+    nb::object capsule = capsule_of(source);
+    if (PyCapsule_IsValid(capsule.ptr(), dlpack::ManagedVersioned::kName))
+      take_capsule<dlpack::ManagedVersioned>(capsule);
+    else
+      take_capsule<dlpack::Managed>(capsule);
+    // JAX promises its users that arrays never change, but not every version says so in the capsule.
+    const std::string module = nb::cast<std::string>(object_.type().attr("__module__"));
+    if (module.rfind("jax", 0) == 0) memory_.readonly = true;
+    if (writable_ && memory_.readonly) refuse(object_, "it is read-only");
+  }
+
+  void read_device() {
+    try {
+      nb::object device = object_.attr("__dlpack_device__")();
+      memory_.device_type = nb::cast<int32_t>(nb::int_(device[0]));
+      memory_.device_id = nb::cast<int32_t>(nb::int_(device[1]));
+    } catch (nb::python_error& error) {
+      refuse(object_, error);
+    }
+  }
+
+  static bool flag(nb::handle object, const char* name) {
+    return nb::hasattr(object, name) && object.attr(name).is(nb::bool_(true));
+  }
+  static bool asks(nb::handle object, const char* name) {
+    return nb::hasattr(object, name) && object.attr(name)().is(nb::bool_(true));
+  }
+
+  // Asked for version 1 without a copy first; producers from before that take no arguments.
+  nb::object capsule_of(nb::handle source) {
+    nb::dict wanted;
+    wanted["max_version"] = nb::make_tuple(dlpack::kMajor, 3);
+    wanted["copy"] = false;
+    try {
+      try {
+        return source.attr("__dlpack__")(**wanted);
+      } catch (nb::python_error& error) {
+        if (!error.matches(PyExc_TypeError)) throw;
+      }
+      return source.attr("__dlpack__")();
+    } catch (nb::python_error& error) {
+      refuse(object_, error);
+    }
+  }
+
+  template <class Managed>
+  void take_capsule(nb::handle capsule) {
+    auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), Managed::kName));
+    if (!managed || PyCapsule_SetName(capsule.ptr(), Managed::kUsedName) != 0) throw nb::python_error();
+    memory_.release_ = [managed] {
+      if (managed->deleter) managed->deleter(managed);
+    };
+    if constexpr (std::is_same_v<Managed, dlpack::ManagedVersioned>) {
+      if (managed->major != dlpack::kMajor) refuse(object_, "DLPack " + std::to_string(managed->major));
+      if (managed->flags & dlpack::kIsCopied) refuse(object_, "its __dlpack__ made one");
+      memory_.readonly = managed->flags & dlpack::kReadOnly;
+    }
+    read_tensor(managed->tensor);
+  }
+
+  void read_tensor(const dlpack::Tensor& tensor) {
+    const dlpack::DataType type = tensor.dtype;
+    if (type.code == dlpack::kOpaqueHandle) refuse(object_, "its elements are opaque handles");
+    memory_.dtype = CKPT_DTYPE(type.code, type.bits);
+    memory_.data = tensor.data ? static_cast<char*>(tensor.data) + tensor.byte_offset : nullptr;
+    memory_.shape.assign(tensor.shape, tensor.shape + tensor.ndim);
+    if (tensor.strides)
+      memory_.strides.assign(tensor.strides, tensor.strides + tensor.ndim);
+    else
+      set_contiguous();
+    if (type.lanes != 1) unfold_lanes(type.lanes);
+    measure();
+  }
+
+  void set_contiguous() {
+    memory_.strides.assign(memory_.shape.size(), 1);
+    for (size_t i = memory_.shape.size(); i-- > 1;)
+      memory_.strides[i - 1] = memory_.strides[i] * std::max<int64_t>(memory_.shape[i], 1);
+  }
+
+  // Vector elements (torch.float4_e2m1fn_x2: two of 4 bits) become that many elements of the last dimension.
+  void unfold_lanes(int64_t lanes) {
+    if (memory_.shape.empty() || (memory_.shape.back() > 1 && memory_.strides.back() != 1))
+      refuse(object_, "its elements of " + std::to_string(lanes) + " lanes are not neighbours");
+    memory_.shape.back() *= lanes;
+    for (size_t i = 0; i + 1 < memory_.strides.size(); i++) memory_.strides[i] *= lanes;
+    memory_.strides.back() = 1;
+  }
+
+  // How far the elements reach; strides that the C API does not take are refused.
+  void measure() {
+    int64_t last = 0, product = 1, step = 0;
+    for (int64_t extent : memory_.shape)
+      if (__builtin_mul_overflow(product, extent, &product)) refuse(object_, "it has more than 2^63 elements");
+    const int64_t count = memory_.count();
+    for (size_t i = 0; i < memory_.shape.size(); i++) {
+      if (memory_.shape[i] <= 1 || count == 0) {
+        memory_.strides[i] = std::max<int64_t>(memory_.strides[i], 0);
+        continue;
+      }
+      if (memory_.strides[i] < 0)
+        refuse(object_,
+               "dimension " + std::to_string(i) + " has the negative stride " + std::to_string(memory_.strides[i]));
+      if (__builtin_mul_overflow(memory_.shape[i] - 1, memory_.strides[i], &step) ||
+          __builtin_add_overflow(last, step, &last))
+        refuse(object_, "its strides reach further than 2^63 elements");
+    }
+    const uint64_t bits = static_cast<uint64_t>(memory_.dtype & 0xff);
+    memory_.bytes = count == 0 ? 0 : (static_cast<uint64_t>(last + 1) * bits + 7) / 8;
+  }
+
+  Memory& memory_;
+  nb::handle object_;
+  bool writable_;
+  int32_t extension_dtype_ = 0;
+};
+
+Memory::~Memory() {
+  if (release_) release_();
+}
+
+nb::object Memory::of(nb::handle object, bool writable) {
+  if (nb::isinstance<Memory>(object)) {
+    if (writable && nb::cast<const Memory&>(object).readonly) refuse(object, "it is read-only");
+    return nb::borrow(object);
+  }
+  Memory* memory = new Memory();
+  nb::object made = nb::cast(memory, nb::rv_policy::take_ownership);
+  Taker(*memory, object, writable).take();
+  return made;
+}
+
+int64_t Memory::count() const {
+  int64_t product = 1;
+  for (int64_t extent : shape) product *= extent;
+  return product;
+}
+
+bool Memory::contiguous() const {
+  int64_t expected = 1;
+  if (count() == 0) return true;
+  for (size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] != 1 && strides[i] != expected) return false;
+    expected *= shape[i];
+  }
+  return true;
+}
+
+static nb::tuple tuple_of(const Extents& values) { return nb::tuple(nb::cast(values)); }
+
+void bind_memory(nb::module_& m) {
+  nb::class_<Memory>(m, "Memory",
+                     "The memory of an array as ckpt sees it, held where it is while this object lives.\n\n"
+                     "Made from anything with DLPack or the buffer protocol, never by a copy. Save and "
+                     "Load make it by themselves; one that was made by hand may be given to several.")
+      .def_static("of", &Memory::of, nb::arg("array"), nb::arg("writable") = false,
+                  nb::sig("def of(array: object, writable: bool = False) -> Memory"),
+                  "Raises UnsupportedError where the array cannot be taken as it lies there.")
+      .def_prop_ro(
+          "address", [](const Memory& self) { return reinterpret_cast<uintptr_t>(self.data); }, "Of the first element.")
+      .def_ro("nbytes", &Memory::bytes, "To the end of the last element, gaps of the strides included.")
+      .def_prop_ro(
+          "dtype", [](const Memory& self) { return nb::module_::import_("ckpt.enums").attr("DType")(self.dtype); },
+          nb::sig("def dtype(self) -> ckpt.enums.DType"), "Of the elements.")
+      .def_prop_ro(
+          "shape", [](const Memory& self) { return tuple_of(self.shape); },
+          nb::sig("def shape(self) -> tuple[int, ...]"), "In elements.")
+      .def_prop_ro(
+          "strides", [](const Memory& self) { return tuple_of(self.strides); },
+          nb::sig("def strides(self) -> tuple[int, ...]"), "In elements.")
+      .def_prop_ro("contiguous", &Memory::contiguous, "Row-major, without gaps.")
+      .def_ro("readonly", &Memory::readonly, "No load may write to it.");
+}
+
+}  // namespace ckpt_py

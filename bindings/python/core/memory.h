@@ -1,0 +1,41 @@
+// The memory of a Python object, looked at through DLPack or the buffer protocol and never copied.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <functional>
+
+#include "arguments.h"
+
+namespace ckpt_py {
+
+// Where an array lies and what its elements are. While it lives, the array's memory stays where it is: it holds the
+// DLPack capsule or the buffer. Made and ended with the GIL held.
+class Memory {
+ public:
+  Memory() = default;
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  // `writable`: it is going to be written to. Raises UnsupportedError where that is not possible without a copy.
+  static nanobind::object of(nanobind::handle object, bool writable);
+
+  bool contiguous() const;
+  int64_t count() const;  // elements
+
+  void* data = nullptr;
+  uint64_t bytes = 0;  // to the end of the last element, gaps of the strides included
+  int32_t dtype = 0;
+  Extents shape, strides;  // in elements
+  bool readonly = false;
+  int32_t device_type = CKPT_DEVICE_CPU, device_id = 0;
+
+ private:
+  friend class Taker;
+  std::function<void()> release_;
+};
+
+void bind_memory(nanobind::module_& m);
+
+}  // namespace ckpt_py

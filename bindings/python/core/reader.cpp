@@ -1,0 +1,178 @@
+// Reader.
+#include <nanobind/stl/string.h>
+
+#include "view.h"
+
+namespace ckpt_py {
+
+static nb::list tensors_of(const ReaderObject& self) {
+  const auto reader = self.get();
+  nb::list out;
+  for (uint64_t i = 0; i < reader->tensor_count(); i++) out.append(record(reader->tensor(i)));
+  return out;
+}
+
+static nb::list objects_of(const ReaderObject& self) {
+  const auto reader = self.get();
+  nb::list out;
+  for (uint64_t i = 0; i < reader->object_count(); i++) out.append(record(reader->object(i)));
+  return out;
+}
+
+static nb::object alias_of(const ReaderObject& self, nb::handle name) {
+  const auto reader = self.get();
+  return alias_record(reader->alias(text(name, "name")).desc());
+}
+
+// The library gives them in the order of their keys, which a dict keeps.
+static nb::dict attrs_of(const ReaderObject& self, nb::handle tensor) {
+  const auto reader = self.get();
+  const auto of = optional_text(tensor, "tensor");
+  nb::dict out;
+  for (const auto& [key, value] : of ? reader->tensor_attrs(*of) : reader->attrs()) out[key.c_str()] = value;
+  return out;
+}
+
+static nb::object attr_of(const ReaderObject& self, nb::handle key, nb::handle tensor) {
+  const auto reader = self.get();
+  const auto of = optional_text(tensor, "tensor");
+  const std::string called = text(key, "key");
+  const auto value = of ? reader->tensor_attr(*of, called) : reader->attr(called);
+  return value ? nb::cast(*value) : nb::none();
+}
+
+static View map_tensor(const ReaderObject& self, nb::handle name, nb::handle mapping, const nb::kwargs& keywords) {
+  const auto reader = self.get();
+  const std::string called = text(name, "name");
+  const ckpt::Options chosen = options(mapping, keywords);
+  const ckpt::Memory found = unlocked([&] { return reader->map(called, chosen); });
+  const ckpt::TensorInfo info = reader->tensor(called);
+  int64_t strides[CKPT_MAX_NDIM] = {}, next = 1;
+  for (int32_t i = info.ndim; i-- > 0; next *= std::max<int64_t>(info.shape[i], 1)) strides[i] = next;
+  return View(reader, found.data, found.bytes, info.dtype, info.shape, strides, info.ndim);
+}
+
+static nb::object diff_readers(const ReaderObject& self, const ReaderObject& other, nb::handle mapping,
+                               const nb::kwargs& keywords) {
+  const auto a = self.get(), b = other.get();
+  const ckpt::Options chosen = options(mapping, keywords);
+  return record(unlocked([&] { return a->diff(*b, chosen); }));
+}
+
+static void bind_reader_records(nb::class_<ReaderObject>& reader) {
+  reader
+      .def_prop_ro(
+          "info", [](const ReaderObject& self) { return record(self.get()->info()); },
+          nb::sig("def info(self) -> ckpt.records.CheckpointInfo"), "Of the checkpoint that is open.")
+      .def_prop_ro(
+          "tensor_count", [](const ReaderObject& self) { return self.get()->tensor_count(); },
+          "Of tensors and aliases.")
+      .def("tensors", &tensors_of, nb::sig("def tensors(self) -> list[ckpt.records.TensorInfo]"),
+           "All tensors and aliases in the order of their names' bytes.")
+      .def(
+          "tensor_at", [](const ReaderObject& self, uint64_t index) { return record(self.get()->tensor(index)); },
+          nb::arg("index"), nb::sig("def tensor_at(self, index: int) -> ckpt.records.TensorInfo"),
+          "The same, one by one.")
+      .def(
+          "tensor",
+          [](const ReaderObject& self, nb::handle name) { return record(self.get()->tensor(text(name, "name"))); },
+          nb::arg("name"), nb::sig("def tensor(self, name: str) -> ckpt.records.TensorInfo"),
+          "NotFoundError where there is none of that name.")
+      .def("alias", &alias_of, nb::arg("name"), nb::sig("def alias(self, name: str) -> ckpt.records.AliasInfo"),
+           "The view that alias `name` is of its target; NotFoundError of what is no alias.")
+      .def(
+          "segment",
+          [](const ReaderObject& self, nb::handle tensor, uint32_t index) {
+            return record(self.get()->segment(text(tensor, "tensor"), index));
+          },
+          nb::arg("tensor"), nb::arg("index"),
+          nb::sig("def segment(self, tensor: str, index: int) -> ckpt.records.SegmentInfo"),
+          "Where a piece of a tensor lies, for tools.")
+      .def_prop_ro(
+          "object_count", [](const ReaderObject& self) { return self.get()->object_count(); },
+          "Of shared objects and of each rank's own.")
+      .def("objects", &objects_of, nb::sig("def objects(self) -> list[ckpt.records.ObjectInfo]"),
+           "All objects in the order of name, then rank.")
+      .def(
+          "object_at", [](const ReaderObject& self, uint64_t index) { return record(self.get()->object(index)); },
+          nb::arg("index"), nb::sig("def object_at(self, index: int) -> ckpt.records.ObjectInfo"),
+          "The same, one by one.")
+      .def(
+          "object",
+          [](const ReaderObject& self, nb::handle name, uint32_t rank) {
+            return record(self.get()->object(text(name, "name"), rank));
+          },
+          nb::arg("name"), nb::arg("rank") = 0,
+          nb::sig("def object(self, name: str, rank: int = 0) -> ckpt.records.ObjectInfo"),
+          "The shared object `name`, or `rank`'s own.")
+      .def(
+          "part", [](const ReaderObject& self, uint32_t index) { return record(self.get()->part(index)); },
+          nb::arg("index"), nb::sig("def part(self, index: int) -> ckpt.records.PartInfo"),
+          "A part file, by its number.")
+      .def("attrs", &attrs_of, nb::arg("tensor") = nb::none(),
+           nb::sig("def attrs(self, tensor: str | None = None) -> dict[str, str]"),
+           "Attributes of the checkpoint, or of a tensor, in the order of their keys.")
+      .def("attr", &attr_of, nb::arg("key"), nb::arg("tensor") = nb::none(),
+           nb::sig("def attr(self, key: str, tensor: str | None = None) -> str | None"), "One of them; None for none.");
+}
+
+void bind_reader(nb::module_& m) {
+  nb::class_<ReaderObject> reader(
+      m, "Reader",
+      "An immutable view of one committed checkpoint; while it is open, pruning passes it "
+      "over. Opening checks the manifest and reads no tensor data. Its methods may be called "
+      "from several threads.");
+  reader.def(
+      "__init__",
+      [](ReaderObject* self, const StoreObject& store, nb::handle selector, nb::handle mapping,
+         const nb::kwargs& keywords) {
+        const auto in = store.get();
+        const std::string wanted = text(selector, "selector");
+        const ckpt::Options chosen = options(mapping, keywords);
+        new (self) ReaderObject(unlocked([&] { return ckpt::Reader::open(*in, wanted, chosen); }), "Reader");
+      },
+      nb::arg("store"), nb::arg("selector") = "latest", nb::arg("options").none() = nb::none(), nb::arg("keywords"),
+      nb::sig("def __init__(self, store: Store, selector: str = 'latest', " CKPT_PY_OPTIONS ") -> None"));
+  bind_reader_records(reader);
+  reader
+      .def("map", &map_tensor, nb::arg("name"), nb::arg("options").none() = nb::none(), nb::arg("keywords"),
+           nb::sig("def map(self, name: str, " CKPT_PY_OPTIONS ") -> View"),
+           "A view of a whole tensor without a copy, checked first (verify=0: not). UnsupportedError where its bytes "
+           "are not stored raw and in one piece. A failing disk can end the process by SIGBUS; loads cannot.")
+      .def(
+          "tree",
+          [](const ReaderObject& self, nb::handle name) {
+            const auto from = self.get();
+            const auto object = optional_text(name, "name");
+            return TreeObject(unlocked([&] { return object ? from->tree(*object) : from->tree(); }), "Tree");
+          },
+          nb::arg("name") = nb::none(), nb::sig("def tree(self, name: str | None = None) -> Tree"),
+          "The tree of object `name`; None: the main one, or a dict of all tensors where there is none.")
+      .def(
+          "verify",
+          [](const ReaderObject& self, nb::handle mapping, const nb::kwargs& keywords) {
+            const auto of = self.get();
+            const ckpt::Options chosen = options(mapping, keywords);
+            return other_job(unlocked([&] { return of->verify(chosen); }), {});
+          },
+          nb::arg("options").none() = nb::none(), nb::arg("keywords"),
+          nb::sig("def verify(self, " CKPT_PY_OPTIONS ") -> Job"),
+          "Checks the checkpoint in the background; Job.report() lists every damage, none for a sound one.")
+      .def("diff", &diff_readers, nb::arg("other"), nb::arg("options").none() = nb::none(), nb::arg("keywords"),
+           nb::sig("def diff(self, other: Reader, " CKPT_PY_OPTIONS ") -> ckpt.records.Report"),
+           "Compares two checkpoints; an empty report means equal content. values=0: the structure only.")
+      .def(
+          "export",
+          [](const ReaderObject& self, nb::handle file, nb::handle mapping, const nb::kwargs& keywords) {
+            const auto from = self.get();
+            const std::string to = path(file);
+            const ckpt::Options chosen = options(mapping, keywords);
+            unlocked([&] { from->export_to(to, chosen); });
+          },
+          nb::arg("path"), nb::arg("options").none() = nb::none(), nb::arg("keywords"),
+          nb::sig("def export(self, path: str | os.PathLike[str], " CKPT_PY_OPTIONS ") -> None"),
+          "Writes it as safetensors, a .pt or an hfai directory (option format) to `path`, which must not exist.");
+  bind_handle(reader, "def __enter__(self) -> Reader");
+}
+
+}  // namespace ckpt_py

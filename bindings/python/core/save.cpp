@@ -1,0 +1,182 @@
+// Save.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "bind.h"
+#include "region.h"
+
+namespace ckpt_py {
+
+// A save and the Python memory that was added to it: kept until the save has run, or its job is staged.
+class SaveObject {
+ public:
+  SaveObject(ckpt::Save&& save) : held_(std::move(save), "Save") {}
+
+  void add_tensor(nb::handle name, nb::handle data, const Region& region) {
+    const auto save = held_.get();
+    const Alone alone(&busy_, "Save");
+    const std::string called = text(name, "name");
+    Placed placed = place(called, data, region, false);
+    save->add_tensor(called, placed.tensor, ckpt::Memory(placed.data, placed.bytes), placed.device);
+    if (!placed.kept.is_none()) kept_.push_back(std::move(placed.kept));
+  }
+
+  template <class Function>
+  auto with(Function&& function) {
+    const auto save = held_.get();
+    const Alone alone(&busy_, "Save");
+    return function(*save);
+  }
+
+  void run(bool interruptible) {
+    if (interruptible) {
+      JobObject job = start(true);
+      try {
+        job.work()->wait(CKPT_JOB_COMMITTED, -1);
+      } catch (...) {
+        job.close();
+        throw;
+      }
+      job.close();
+      return;
+    }
+    with([](ckpt::Save& save) { unlocked([&] { save.run(); }); });
+    Kept().swap(kept_);
+  }
+
+  JobObject start(bool in_place) {
+    return with([this, in_place](ckpt::Save& save) {
+      ckpt::Job job = unlocked([&] { return in_place ? save.start_in_place() : save.start(); });
+      return save_job(std::move(job), std::move(kept_));
+    });
+  }
+
+  void close() {
+    const Alone alone(&busy_, "Save");
+    held_.close();
+    Kept().swap(kept_);
+  }
+  bool closed() const { return held_.closed(); }
+
+ private:
+  Held<ckpt::Save> held_;
+  Kept kept_;
+  bool busy_ = false;
+};
+
+static void add_object(SaveObject& self, nb::handle name, nb::handle data, nb::handle media_type, int32_t scope) {
+  const std::string called = text(name, "name"), type = text(media_type, "media_type");
+  nb::object kept = Memory::of(data, false);
+  const Memory& memory = nb::cast<const Memory&>(kept);
+  if (!memory.contiguous()) raise(CKPT_UNSUPPORTED, "an object's bytes must be contiguous");
+  self.with([&](ckpt::Save& save) { save.add_object(called, type, scope, ckpt::Memory(memory.data, memory.bytes)); });
+}
+
+static void add_alias(SaveObject& self, nb::handle name, nb::handle target, const std::optional<Extents>& shape,
+                      const std::optional<Extents>& strides, int64_t offset) {
+  const std::string called = text(name, "name"), of = text(target, "target");
+  self.with([&](ckpt::Save& save) {
+    if (!shape && !strides && offset == 0) return save.add_alias(called, of);
+    if (!shape) raise(CKPT_INVALID, "a view needs shape=");
+    ckpt::Tensor view(0, *shape);
+    if (strides) view.strides(*strides);
+    save.add_alias(called, of, view.view_offset(offset));
+  });
+}
+
+static void bind_save_adds(nb::class_<SaveObject>& save) {
+  save.def(
+          "add_tensor",
+          [](SaveObject& self, nb::handle name, nb::handle data, nb::object dtype, std::optional<Extents> shape,
+             std::optional<Extents> offset, std::optional<Extents> extent, std::optional<int64_t> flat_offset,
+             std::optional<int64_t> flat_size, std::optional<Extents> strides,
+             std::optional<std::tuple<uint64_t, uint32_t, uint32_t>> replica,
+             std::optional<std::tuple<int32_t, int32_t>> device) {
+            self.add_tensor(name, data,
+                            {dtype, shape, offset, extent, flat_offset, flat_size, strides, replica, device});
+          },
+          nb::arg("name"), nb::arg("data").none(), nb::kw_only(), nb::arg("dtype") = nb::none(),
+          nb::arg("shape") = nb::none(), nb::arg("offset") = nb::none(), nb::arg("extent") = nb::none(),
+          nb::arg("flat_offset") = nb::none(), nb::arg("flat_size") = nb::none(), nb::arg("strides") = nb::none(),
+          nb::arg("replica") = nb::none(), nb::arg("device") = nb::none(),
+          nb::sig("def add_tensor(self, name: str, data: object, *, dtype: int | str | None = None, "
+                  "shape: collections.abc.Sequence[int] | None = None, "
+                  "offset: collections.abc.Sequence[int] | None = None, "
+                  "extent: collections.abc.Sequence[int] | None = None, flat_offset: int | None = None, "
+                  "flat_size: int | None = None, strides: collections.abc.Sequence[int] | None = None, "
+                  "replica: tuple[int, int, int] | None = None, device: tuple[int, int] | None = None) -> None"),
+          "Adds this rank's region of tensor `name`. `data` is an array (DLPack or the buffer protocol) and is not "
+          "copied: it is referred to until the save has run or its job is seen STAGED, and must not change before.\n\n"
+          "Whole: nothing else. A box: `shape` of the whole tensor and `offset`, in elements; its extent is the "
+          "array's shape. A flat range: `shape` and `flat_offset`. `replica` = (group, index, count): who else holds "
+          "the same region; without it every rank of the world for a whole tensor, this rank alone else.\n\n"
+          "With `dtype` the data is raw bytes (None for no memory) and shape, extent, flat_size and strides (in "
+          "elements) say what they are; `device` = (DLPack's type, id).")
+      .def("add_object", &add_object, nb::arg("name"), nb::arg("data"),
+           nb::arg("media_type") = "application/octet-stream", nb::arg("scope") = 0,
+           nb::sig("def add_object(self, name: str, data: object, media_type: str = 'application/octet-stream', "
+                   "scope: int = 0) -> None"),
+           "Adds named bytes, which are copied at once. `scope`: ckpt.Scope.SHARED (rank 0's) or PER_RANK.")
+      .def("add_alias", &add_alias, nb::arg("name"), nb::arg("target"), nb::kw_only(), nb::arg("shape") = nb::none(),
+           nb::arg("strides") = nb::none(), nb::arg("offset") = 0,
+           nb::sig("def add_alias(self, name: str, target: str, *, shape: collections.abc.Sequence[int] | None = None, "
+                   "strides: collections.abc.Sequence[int] | None = None, offset: int = 0) -> None"),
+           "Adds a second name for tensor `target`, or for a view of it in elements of the flattened target.")
+      .def(
+          "add_tree",
+          [](SaveObject& self, const TreeObject& tree, nb::handle name) {
+            const auto kept = tree.get();
+            const auto object = optional_text(name, "name");
+            self.with([&](ckpt::Save& into) { object ? into.add_tree(*kept, *object) : into.add_tree(*kept); });
+          },
+          nb::arg("tree"), nb::arg("name") = nb::none(),
+          nb::sig("def add_tree(self, tree: Tree, name: str | None = None) -> None"),
+          "Adds a finished tree as shared object `name` (None: the checkpoint's main tree).")
+      .def(
+          "set_attr",
+          [](SaveObject& self, nb::handle key, nb::handle value, nb::handle tensor) {
+            const std::string called = text(key, "key"), said = text(value, "value");
+            const auto of = optional_text(tensor, "tensor");
+            self.with(
+                [&](ckpt::Save& into) { of ? into.set_tensor_attr(*of, called, said) : into.set_attr(called, said); });
+          },
+          nb::arg("key"), nb::arg("value"), nb::arg("tensor") = nb::none(),
+          nb::sig("def set_attr(self, key: str, value: str, tensor: str | None = None) -> None"),
+          "Sets an attribute of the checkpoint, or of a tensor that this rank adds.");
+}
+
+void bind_save(nb::module_& m) {
+  nb::class_<SaveObject> save(m, "Save",
+                              "One rank's share of one checkpoint: make it, add, then run or start it once. Every rank "
+                              "of the session does the same for the same label. One thread at a time.");
+  save.def(
+      "__init__",
+      [](SaveObject* self, const SessionObject& session, nb::handle label, int64_t step, nb::handle mapping,
+         const nb::kwargs& keywords) {
+        const auto in = session.get();
+        const std::string called = text(label, "label");
+        const ckpt::Options chosen = options(mapping, keywords);
+        new (self) SaveObject(unlocked([&] { return ckpt::Save::create(*in, called, step, chosen); }));
+      },
+      nb::arg("session"), nb::arg("label"), nb::arg("step") = -1, nb::arg("options").none() = nb::none(),
+      nb::arg("keywords"),
+      nb::sig("def __init__(self, session: Session, label: str, step: int = -1, " CKPT_PY_OPTIONS ") -> None"));
+  bind_save_adds(save);
+  save.def_prop_ro(
+          "id", [](SaveObject& self) { return self.with([](ckpt::Save& of) { return of.id(); }); },
+          "The id that the checkpoint will have once committed.")
+      .def("run", &SaveObject::run, nb::kw_only(), nb::arg("interruptible") = true,
+           "Saves; returns once the checkpoint is durable, complete and committed (rank 0; other ranks: committed).\n\n"
+           "It runs as a job that is waited for, so that Ctrl-C cancels it: KeyboardInterrupt comes once the engine is "
+           "quiet and nothing was committed. interruptible=False saves from this thread; Ctrl-C is heard when it is "
+           "over.")
+      .def(
+          "start", &SaveObject::start, nb::kw_only(), nb::arg("in_place") = false,
+          "The same in the background. The memory may change again once the job is STAGED. in_place=True makes no copy "
+          "first: STAGED comes when all was written out.");
+  bind_handle(save, "def __enter__(self) -> Save");
+}
+
+}  // namespace ckpt_py

@@ -1,0 +1,124 @@
+// Store and Session.
+#include <nanobind/stl/string.h>
+
+#include "bind.h"
+
+namespace ckpt_py {
+
+static nb::list list_store(const StoreObject& self) {
+  const auto store = self.get();
+  const auto found = unlocked([&] { return store->list(); });
+  nb::list out;
+  for (const auto& info : found) out.append(record(info));
+  return out;
+}
+
+static nb::object find_in_store(const StoreObject& self, nb::handle selector, nb::handle mapping,
+                                const nb::kwargs& keywords) {
+  const auto store = self.get();
+  const std::string wanted = text(selector, "selector");
+  const ckpt::Options chosen = options(mapping, keywords);
+  return record(unlocked([&] { return store->find(wanted, chosen); }));
+}
+
+static nb::object prune_store(const StoreObject& self, nb::handle mapping, const nb::kwargs& keywords) {
+  const auto store = self.get();
+  const ckpt::Options chosen = options(mapping, keywords);
+  return record(unlocked([&] { return store->prune(chosen); }));
+}
+
+static nb::object repair_store(const StoreObject& self, nb::handle id, nb::handle mapping, const nb::kwargs& keywords) {
+  const auto store = self.get();
+  const std::string directory = text(id, "id");
+  const ckpt::Options chosen = options(mapping, keywords);
+  return record(unlocked([&] { return store->repair(directory, chosen); }));
+}
+
+static nb::object import_into_store(const StoreObject& self, nb::handle file, nb::handle label, int64_t step,
+                                    nb::handle mapping, const nb::kwargs& keywords) {
+  const auto store = self.get();
+  const std::string from = path(file), name = text(label, "label");
+  const ckpt::Options chosen = options(mapping, keywords);
+  return record(unlocked([&] { return store->import(from, name, step, chosen); }));
+}
+
+static void bind_store_class(nb::module_& m) {
+  auto store = nb::class_<StoreObject>(
+      m, "Store",
+      "A directory that holds checkpoints (\"/data/run7\", any os.PathLike, \"file:///data/run7\") or a store in this "
+      "process's memory (\"mem:NAME\"). Opening creates nothing. Its methods may be called from several threads.");
+  store
+      .def(
+          "__init__",
+          [](StoreObject* self, nb::handle uri, nb::handle mapping, const nb::kwargs& keywords) {
+            const std::string at = path(uri);
+            const ckpt::Options chosen = options(mapping, keywords);
+            new (self) StoreObject(unlocked([&] { return ckpt::Store::open(at, chosen); }), "Store");
+          },
+          nb::arg("uri"), nb::arg("options").none() = nb::none(), nb::arg("keywords"),
+          nb::sig("def __init__(self, uri: str | os.PathLike[str], " CKPT_PY_OPTIONS ") -> None"))
+      .def("list", &list_store, nb::sig("def list(self) -> list[ckpt.records.CheckpointInfo]"),
+           "All checkpoints and attempts at this moment, oldest first: by run, then token, sequence.")
+      .def(
+          "find", &find_in_store, nb::arg("selector") = "latest", nb::arg("options").none() = nb::none(),
+          nb::arg("keywords"),
+          nb::sig("def find(self, selector: str = 'latest', " CKPT_PY_OPTIONS ") -> ckpt.records.CheckpointInfo"),
+          "The committed checkpoint that `selector` names: \"latest\", a label, \"label:L\", \"step:N\" or an id. With "
+          "several ranks resolve on one and give the id to the others. NotFoundError where there is none.")
+      .def(
+          "remove",
+          [](const StoreObject& self, nb::handle id) {
+            const auto kept = self.get();
+            const std::string directory = text(id, "id");
+            unlocked([&] { kept->remove(directory); });
+          },
+          nb::arg("id"), nb::sig("def remove(self, id: str) -> None"),
+          "Removes one checkpoint. ConflictError while a reader holds it.")
+      .def("prune", &prune_store, nb::arg("options").none() = nb::none(), nb::arg("keywords"),
+           nb::sig("def prune(self, " CKPT_PY_OPTIONS ") -> ckpt.records.Report"),
+           "Applies a retention policy (keep_last, keep_every, protect, dry_run) to one run.")
+      .def("repair", &repair_store, nb::arg("id"), nb::arg("options").none() = nb::none(), nb::arg("keywords"),
+           nb::sig("def repair(self, id: str, " CKPT_PY_OPTIONS ") -> ckpt.records.Report"),
+           "Rebuilds a lost or damaged manifest from the parts; only reports unless dry_run=0.")
+      .def("import_file", &import_into_store, nb::arg("path"), nb::arg("label"), nb::arg("step") = -1,
+           nb::arg("options").none() = nb::none(), nb::arg("keywords"),
+           nb::sig("def import_file(self, path: str | os.PathLike[str], label: str, step: int = -1, " CKPT_PY_OPTIONS
+                   ") -> ckpt.records.CheckpointInfo"),
+           "Saves a .pt, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint of its own run. "
+           "No code of the file is run.");
+  bind_handle(store, "def __enter__(self) -> Store");
+}
+
+static void bind_session_class(nb::module_& m) {
+  auto session = nb::class_<SessionObject>(
+      m, "Session",
+      "One start of all ranks of a run; it owns the run until a newer one is opened. One rank: Session(store). "
+      "Several: rank 0 opens it without session_string and sends .string to the others, who pass it; or all pass "
+      "rendezvous=1. Opening may block for option timeout_ms while ranks are missing; Ctrl-C is heard after it.");
+  session
+      .def(
+          "__init__",
+          [](SessionObject* self, const StoreObject& store, uint32_t rank, uint32_t world_size, nb::handle string,
+             nb::handle mapping, const nb::kwargs& keywords) {
+            const auto in = store.get();
+            const std::string joined = optional_text(string, "session_string").value_or("");
+            const ckpt::Options chosen = options(mapping, keywords);
+            new (self) SessionObject(
+                unlocked([&] { return ckpt::Session::open(*in, rank, world_size, joined, chosen); }), "Session");
+          },
+          nb::arg("store"), nb::arg("rank") = 0, nb::arg("world_size") = 1, nb::arg("session_string") = nb::none(),
+          nb::arg("options").none() = nb::none(), nb::arg("keywords"),
+          nb::sig("def __init__(self, store: Store, rank: int = 0, world_size: int = 1, session_string: str | None = "
+                  "None, " CKPT_PY_OPTIONS ") -> None"))
+      .def_prop_ro(
+          "string", [](const SessionObject& self) { return self.get()->string(); },
+          "What rank 0 sends to the other ranks.");
+  bind_handle(session, "def __enter__(self) -> Session");
+}
+
+void bind_store(nb::module_& m) {
+  bind_store_class(m);
+  bind_session_class(m);
+}
+
+}  // namespace ckpt_py

@@ -1,0 +1,112 @@
+#include "view.h"
+
+#include <nanobind/stl/vector.h>
+
+namespace ckpt_py {
+
+// As struct and numpy spell it; unsigned integers for what has no letter there (bf16, float8), null for what is packed.
+static const char* format_of(int32_t dtype) {
+  switch (dtype) {
+    case CKPT_DTYPE_BOOL:
+      return "?";
+    case CKPT_DTYPE_I8:
+      return "b";
+    case CKPT_DTYPE_I16:
+      return "h";
+    case CKPT_DTYPE_I32:
+      return "i";
+    case CKPT_DTYPE_I64:
+      return "q";
+    case CKPT_DTYPE_F16:
+      return "e";
+    case CKPT_DTYPE_F32:
+      return "f";
+    case CKPT_DTYPE_F64:
+      return "d";
+    case CKPT_DTYPE_C64:
+      return "Zf";
+    case CKPT_DTYPE_C128:
+      return "Zd";
+  }
+  switch (ckpt_dtype_bits(dtype)) {
+    case 8:
+      return "B";
+    case 16:
+      return "H";
+    case 32:
+      return "I";
+    case 64:
+      return "Q";
+    default:
+      return nullptr;
+  }
+}
+
+View::View(std::shared_ptr<void> owner, const void* data, uint64_t bytes, int32_t dtype, const int64_t* shape,
+           const int64_t* strides, int32_t ndim)
+    : owner_(std::move(owner)), data_(data), bytes_(bytes), dtype_(dtype), tensor_shape_(shape, shape + ndim) {
+  format_ = format_of(dtype);
+  const bool packed = !format_;
+  itemsize_ = packed ? 1 : ckpt_dtype_bits(dtype) / 8;
+  if (packed) {
+    format_ = "B";
+    shape_ = {static_cast<Py_ssize_t>(bytes)};
+    strides_ = {1};
+  } else {
+    for (int32_t i = 0; i < ndim; i++) shape_.push_back(static_cast<Py_ssize_t>(shape[i]));
+    for (int32_t i = 0; i < ndim; i++) strides_.push_back(static_cast<Py_ssize_t>(strides[i]) * itemsize_);
+  }
+  size_ = itemsize_;
+  for (Py_ssize_t extent : shape_) size_ *= extent;
+  contiguous_ = true;
+  Py_ssize_t expected = itemsize_;
+  for (size_t i = shape_.size(); i-- > 0 && size_ != 0;) {
+    contiguous_ = contiguous_ && (shape_[i] == 1 || strides_[i] == expected);
+    expected *= shape_[i];
+  }
+}
+
+int View::fill(Py_buffer* out, nb::handle self, int flags) const {
+  static const char kEmpty = 0;
+  const bool needs_contiguous = (flags & PyBUF_STRIDES) != PyBUF_STRIDES ||
+                                (flags & (PyBUF_C_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS)) & ~PyBUF_STRIDES;
+  const bool fortran = (flags & PyBUF_F_CONTIGUOUS & ~PyBUF_STRIDES) && shape_.size() > 1;
+  const char* refused = flags & PyBUF_WRITABLE             ? "the memory of a checkpoint is read-only"
+                        : fortran                          ? "the memory is not column-major"
+                        : needs_contiguous && !contiguous_ ? "the memory is not contiguous"
+                                                           : nullptr;
+  out->obj = nullptr;
+  if (refused) return PyErr_SetString(PyExc_BufferError, refused), -1;
+  out->buf = const_cast<void*>(size_ ? data_ : &kEmpty);
+  out->obj = self.inc_ref().ptr();
+  out->len = size_;
+  out->itemsize = itemsize_;
+  out->readonly = 1;
+  out->ndim = static_cast<int>(shape_.size());
+  out->format = flags & PyBUF_FORMAT ? const_cast<char*>(format_) : nullptr;
+  out->shape = flags & PyBUF_ND ? const_cast<Py_ssize_t*>(shape_.data()) : nullptr;
+  out->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? const_cast<Py_ssize_t*>(strides_.data()) : nullptr;
+  out->suboffsets = nullptr;
+  out->internal = nullptr;
+  return 0;
+}
+
+static int get_buffer(PyObject* self, Py_buffer* out, int flags) {
+  return nb::inst_ptr<View>(self)->fill(out, self, flags);
+}
+
+void bind_view(nb::module_& m) {
+  static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {0, nullptr}};
+  nb::class_<View>(
+      m, "View", nb::type_slots(slots),
+      "A tensor in a mapped file, read-only, through the buffer protocol: numpy.asarray(view). dtypes that "
+      "the protocol does not know (bf16, float8) are unsigned integers of the same width there, packed "
+      "ones (4 and 6 bits) are bytes. The mapping lives as long as the view.")
+      .def_prop_ro(
+          "dtype", [](const View& self) { return dtype_of(self.dtype()); },
+          nb::sig("def dtype(self) -> ckpt.enums.DType"), "Of the tensor.")
+      .def_prop_ro("shape", &View::shape, nb::sig("def shape(self) -> tuple[int, ...]"), "Of the tensor.")
+      .def_prop_ro("nbytes", &View::bytes, "Of its elements.");
+}
+
+}  // namespace ckpt_py

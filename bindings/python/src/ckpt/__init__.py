@@ -1,0 +1,42 @@
+"""ckpt: training checkpoints, saved by many ranks and loaded on any number.
+
+    ckpt.save("/data/run7", {"model": model.state_dict(), "epoch": 3}, step=100)
+    state = ckpt.load("/data/run7", into={"model": model.state_dict()})
+
+save, save_async and load take whole states. Beneath them are the objects of the C API: Store, Session, Save, Reader,
+Load, Job, Tree and File; all are context managers, and using one that was closed is an InvalidError. Every failure is
+an Error with status, message and details. Importing ckpt imports neither numpy nor torch.
+"""
+
+from ._core import (FORMAT_REVISION, File, Job, Load, Memory, Reader, Save, Session, Store, Tree, View, dtype_bits,
+                    dtype_find, dtype_name, options, status_name, version, version_number)
+from .adapt import Shard
+from .enums import (CheckpointFlags, CheckpointState, Codec, Device, DType, Filter, FindingKind, IoEngine, JobState,
+                    KeyKind, NodeKind, OptionKind, Scope, Status)
+from .errors import (AbortedError, CallError, CancelledError, CommitUnknownError, ConflictError, CorruptError,
+                     DataError, Error, ExistsError, FencedError, ForkedError, FormatError, GoneError, IncompleteError,
+                     InternalError, InvalidError, IoError, MachineError, MismatchError, NoMemoryError, NoSpaceError,
+                     NotFoundError, RankError, RevisionError, StoreError, TimeoutError, UnsupportedError)
+from .loading import load
+from .records import (AliasInfo, CheckpointInfo, FileTensor, Finding, JobStats, Node, ObjectInfo, OptionInfo, PartInfo,
+                      Report, SegmentInfo, TensorInfo)
+from .saving import SaveHandle, save, save_async
+from .trees import Record, TensorName, TreeSet, from_native, to_native
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "save", "save_async", "load", "SaveHandle", "Shard",
+    "Store", "Session", "Save", "Reader", "Load", "Job", "Tree", "File", "Memory", "View",
+    "from_native", "to_native", "Record", "TensorName", "TreeSet",
+    "AliasInfo", "CheckpointInfo", "FileTensor", "Finding", "JobStats", "Node", "ObjectInfo", "OptionInfo", "PartInfo",
+    "Report", "SegmentInfo", "TensorInfo",
+    "CheckpointFlags", "CheckpointState", "Codec", "Device", "DType", "Filter", "FindingKind", "IoEngine", "JobState",
+    "KeyKind", "NodeKind", "OptionKind", "Scope", "Status",
+    "Error", "CallError", "StoreError", "DataError", "RankError", "MachineError",
+    "InvalidError", "UnsupportedError", "ForkedError", "CancelledError", "NotFoundError", "ExistsError", "GoneError",
+    "CorruptError", "FormatError", "RevisionError", "IncompleteError", "MismatchError", "ConflictError", "FencedError",
+    "AbortedError", "TimeoutError", "CommitUnknownError", "IoError", "NoSpaceError", "NoMemoryError", "InternalError",
+    "options", "version", "version_number", "status_name", "dtype_name", "dtype_bits", "dtype_find",
+    "FORMAT_REVISION", "__version__",
+]

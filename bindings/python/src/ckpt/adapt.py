@@ -1,0 +1,243 @@
+"""Python, numpy and torch objects as records, both ways: schemas/STATE_TREE.md section 5.
+
+simplify() is asked for what a tree has no kind for and gives what stands for it: a Record, or a Leaf for a tensor.
+restore() is asked for a record's object and gives the Record back where it cannot make it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .frameworks import FrameworkName, loaded
+from .trees import Record, TreeSet, from_native
+
+TRANSPARENT = {
+    "collections.OrderedDict": "items",
+    "builtins.dict": "items",
+    "torch.nn.parameter.Parameter": "data",
+    "torch.Tensor": "data",
+    "numpy.ndarray": "data",
+}
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A leaf of the state that is a part of a tensor, which several ranks hold together: a box at `offset` whose extent
+    is the array's shape, or a flat range from element `flat_offset` of the tensor flattened in row-major order.
+
+    `shape` is the whole tensor's. `replica` = (group, index, count) where other ranks hold the same part.
+    """
+
+    data: Any
+    shape: tuple[int, ...]
+    offset: tuple[int, ...] | None = None
+    flat_offset: int | None = None
+    replica: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A tensor: an array, or a Shard."""
+
+    data: Any
+
+
+def odd_dict(value: dict[Any, Any]) -> Record:
+    """A dict with keys that are neither text nor int64."""
+    return Record("builtins.dict", {"items": list(value.items())})
+
+
+def simplify(value: Any) -> Any:
+    """None where the type is not known."""
+    kind = type(value)
+    simple = _SIMPLE.get(kind)
+    if simple is not None:
+        return simple(value)
+    for module, function in (("torch", _of_torch), ("numpy", _of_numpy), ("jax", _of_jax)):
+        found = loaded(module)
+        if found is not None and (known := function(found, value)) is not None:
+            return known
+    return None
+
+
+def _order(element: Any) -> tuple[int, int, str]:
+    """Sets have no order that two processes agree on, so one is made: numbers first, then by what is written."""
+    return (0, element, "") if type(element) is int else (1, 0, from_native(element).json())
+
+
+def _of_set(value: set[Any]) -> TreeSet:
+    return TreeSet(sorted(value, key=_order))
+
+
+def _of_ordered_dict(value: OrderedDict[Any, Any]) -> Record:
+    attributes = dict(vars(value))
+    items: dict[str, Any] = {"items": dict(value)}
+    if "_metadata" in attributes:  # of a torch module's state_dict()
+        items["metadata"] = attributes.pop("_metadata")
+    if attributes:
+        items["state"] = attributes
+    return Record("collections.OrderedDict", items)
+
+
+_SIMPLE: dict[type, Callable[[Any], Any]] = {
+    set: _of_set,
+    frozenset: lambda value: Record("builtins.frozenset", {"items": _of_set(value)}),
+    bytearray: lambda value: Record("builtins.bytearray", {"value": bytes(value)}),
+    complex: lambda value: Record("builtins.complex", {"args": (value.real, value.imag)}),
+    OrderedDict: _of_ordered_dict,
+    Shard: Leaf,
+}
+
+
+def _of_numpy(numpy: Any, value: Any) -> Any:
+    if type(value) is numpy.ndarray:
+        return Leaf(value)
+    kind = value.dtype.kind if isinstance(value, numpy.generic) else ""
+    name = f"numpy.{value.dtype.name}" if kind else ""
+    if kind == "b":
+        return Record("numpy.bool_", {"value": bool(value)})
+    if kind in tuple("iu"):
+        return Record(name, {"value": int(value)})
+    if kind == "f" and value.dtype.itemsize <= 8:
+        return Record(name, {"value": float(value)})
+    if kind == "c" and value.dtype.itemsize <= 16:
+        return Record(name, {"value": complex(value)})
+    return None
+
+
+def _of_jax(jax: Any, value: Any) -> Any:
+    return Leaf(value) if isinstance(value, jax.Array) else None
+
+
+def _of_torch(torch: Any, value: Any) -> Any:
+    kind = type(value)
+    if kind is torch.nn.Parameter:
+        items = {"data": value.detach(), "requires_grad": value.requires_grad}
+        if vars(value):
+            items["state"] = dict(vars(value))
+        return Record("torch.nn.parameter.Parameter", items)
+    if kind is torch.Tensor:
+        return _of_tensor(torch, value)
+    if kind is torch.Size:
+        return Record("torch.Size", {"items": tuple(value)})
+    if kind is torch.device:
+        return Record("torch.device", {"type": value.type} | ({} if value.index is None else {"index": value.index}))
+    if kind is torch.dtype:
+        return Record("torch.dtype", {"name": str(value)})
+    if kind is torch.layout:
+        return Record("torch.layout", {"name": str(value)})
+    return None
+
+
+_COMPRESSED = {
+    "csr": ("crow_indices", "col_indices"),
+    "bsr": ("crow_indices", "col_indices"),
+    "csc": ("ccol_indices", "row_indices"),
+    "bsc": ("ccol_indices", "row_indices"),
+}
+
+
+def _of_tensor(torch: Any, tensor: Any) -> Any:
+    plain = tensor.detach()
+    layout = str(tensor.layout).removeprefix("torch.sparse_")
+    if tensor.layout == torch.sparse_coo:
+        return Record("torch.sparse_coo", {"indices": plain._indices(), "values": plain._values(),
+                                           "size": tuple(tensor.shape), "is_coalesced": tensor.is_coalesced()})
+    if layout in _COMPRESSED:
+        parts = {key: getattr(plain, key)() for key in _COMPRESSED[layout]}
+        return Record(f"torch.sparse_{layout}", {**parts, "values": plain.values(), "size": tuple(tensor.shape)})
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        return None
+    more = {"requires_grad": tensor.requires_grad, "conj": tensor.is_conj(), "neg": tensor.is_neg()}
+    if not any(more.values()):
+        return Leaf(plain)
+    if more["conj"]:  # both only turn the mark off: the memory stays as it is
+        plain = plain.conj()
+    if more["neg"]:
+        plain = torch._neg_view(plain)
+    return Record("torch.Tensor", {"data": plain} | {key: True for key, value in more.items() if value})
+
+
+# ---- back ----
+
+
+def restore(record: Record, framework: FrameworkName) -> Any:
+    """The object that the record was; the record where its class is not known here, or its items are not as said."""
+    try:
+        if (make := _MAKERS.get(record.class_name)) is not None:
+            return make(record.items)
+        family, _, name = record.class_name.partition(".")
+        if family == "numpy":
+            return _numpy_of(name, record)
+        if family == "torch" and framework == "torch":
+            return _torch_of(name, record)
+    except (KeyError, TypeError, ValueError, AttributeError, ImportError, RuntimeError):
+        pass  # RuntimeError: torch's, of sparse indices that are out of range
+    return record
+
+
+def _ordered_dict(items: dict[str, Any]) -> OrderedDict[Any, Any]:
+    out = OrderedDict(items["items"])
+    if "metadata" in items:
+        out._metadata = items["metadata"]  # type: ignore[attr-defined]
+    vars(out).update(items.get("state", {}))
+    return out
+
+
+_MAKERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "builtins.frozenset": lambda items: frozenset(items["items"]),
+    "builtins.bytearray": lambda items: bytearray(items["value"]),
+    "builtins.complex": lambda items: complex(*items["args"]),
+    "builtins.dict": lambda items: dict(items["items"]),
+    "collections.OrderedDict": _ordered_dict,
+}
+_NUMPY_SCALARS = ("bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
+                  "complex128").split()
+
+
+def _numpy_of(name: str, record: Record) -> Any:
+    import numpy
+    if name == "ndarray":
+        data = record.items["data"]
+        return numpy.asfortranarray(data) if record.items.get("order") == "F" else data
+    return getattr(numpy, name)(record.items["value"]) if name in _NUMPY_SCALARS else record
+
+
+def _torch_of(name: str, record: Record) -> Any:
+    import torch
+    items = record.items
+    if name == "nn.parameter.Parameter":
+        made = torch.nn.Parameter(items["data"], requires_grad=items["requires_grad"])
+        vars(made).update(items.get("state", {}))
+        return made
+    if name == "Tensor":
+        return _tensor_of(record)
+    if name == "Size":
+        return torch.Size(items["items"])
+    if name == "device":
+        return torch.device(items["type"], items["index"]) if "index" in items else torch.device(items["type"])
+    if name in ("dtype", "layout"):
+        found = getattr(torch, items["name"].removeprefix("torch."))
+        return found if type(found) is getattr(torch, name) else record
+    if name == "sparse_coo":
+        return torch.sparse_coo_tensor(items["indices"], items["values"], tuple(items["size"]),
+                                       is_coalesced=items.get("is_coalesced", False), check_invariants=True)
+    if name.removeprefix("sparse_") in _COMPRESSED:
+        outer, inner = _COMPRESSED[name.removeprefix("sparse_")]
+        return torch.sparse_compressed_tensor(items[outer], items[inner], items["values"], tuple(items["size"]),
+                                              layout=getattr(torch, name), check_invariants=True)
+    return record
+
+
+def _tensor_of(record: Record) -> Any:
+    import torch
+    items = record.items
+    if "dtype" in items:  # quantised and such
+        return record
+    tensor = items["data"]
+    tensor = tensor.conj() if items.get("conj") else tensor
+    tensor = torch._neg_view(tensor) if items.get("neg") else tensor
+    return tensor.requires_grad_() if items.get("requires_grad") else tensor

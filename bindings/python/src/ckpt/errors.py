@@ -1,0 +1,166 @@
+"""What ckpt raises: one class for each status, under one class for each group of ten, under Error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .enums import Status
+
+
+class Error(Exception):
+    """A call failed. `status` says how, `message` is one line: what, where, expected, found; `details` are its facts
+    by key, as far as it has them: path, part, tensor, rank, ranks, offset, expected, found."""
+
+    status: Status
+    message: str
+    details: dict[str, str]
+
+    def __init__(self, status: int, message: str, details: Mapping[str, str] | None = None) -> None:
+        super().__init__(status, message, details)
+        self.status = Status(status)
+        self.message = message
+        self.details = dict(details or {})
+
+    def __str__(self) -> str:
+        return f"{self.status.name}: {self.message}"
+
+    def _name_tensor(self, tensor: str) -> None:
+        """Says which tensor it is about, where that was not known when it was made."""
+        self.message = f"tensor '{tensor}': {self.message}"
+        self.details.setdefault("tensor", tensor)
+        self.args = (self.status, self.message, self.details)
+
+
+class CallError(Error):
+    """The call was wrong, or was ended."""
+
+
+class StoreError(Error):
+    """What the store holds is not what the call needs."""
+
+
+class DataError(Error):
+    """The bytes of a checkpoint or file are not sound."""
+
+
+class RankError(Error):
+    """Ranks, sessions or a request and the checkpoint disagree."""
+
+
+class MachineError(Error):
+    """The machine failed: disk or memory."""
+
+
+class InvalidError(CallError):
+    """An argument, a name or an option is wrong, or the object is closed."""
+
+
+class UnsupportedError(CallError):
+    """Right, but not in this build, on this store, for this dtype, or without a copy."""
+
+
+class ForkedError(CallError):
+    """Called in a child of the process that made the object."""
+
+
+class CancelledError(CallError):
+    """The job was cancelled, or closed before its end."""
+
+
+class NotFoundError(StoreError):
+    """There is no such checkpoint, tensor, object or file."""
+
+
+class ExistsError(StoreError):
+    """There is one already."""
+
+
+class GoneError(StoreError):
+    """The checkpoint was removed while it was being read."""
+
+
+class CorruptError(DataError):
+    """A checksum does not match."""
+
+
+class FormatError(DataError):
+    """Not parsable as what it claims to be."""
+
+
+class RevisionError(DataError):
+    """Written by a newer format revision, or needs a feature unknown here."""
+
+
+class IncompleteError(DataError):
+    """A part, a rank or a range is missing."""
+
+
+class MismatchError(RankError):
+    """Ranks, or a request and the checkpoint, disagree."""
+
+
+class ConflictError(RankError):
+    """Another process has this rank's place, or another job wrote here."""
+
+
+class FencedError(RankError):
+    """A newer session owns this run; this one may not commit any more."""
+
+
+class AbortedError(RankError):
+    """The save was given up, by this rank or another; nothing was committed."""
+
+
+class TimeoutError(RankError):
+    """A deadline passed."""
+
+
+class CommitUnknownError(RankError):
+    """The commit record cannot be read now; it says which it was once it can."""
+
+
+class IoError(MachineError):
+    """Reading or writing failed."""
+
+
+class NoSpaceError(MachineError):
+    """The disk is full."""
+
+
+class NoMemoryError(MachineError):
+    """Memory is short."""
+
+
+class InternalError(Error):
+    """A defect of ckpt; please report it."""
+
+
+_GROUPS: dict[int, type[Error]] = {1: CallError, 2: StoreError, 3: DataError, 4: RankError, 5: MachineError}
+_CLASSES: dict[int, type[Error]] = {
+    Status.INVALID: InvalidError,
+    Status.UNSUPPORTED: UnsupportedError,
+    Status.FORKED: ForkedError,
+    Status.CANCELLED: CancelledError,
+    Status.NOT_FOUND: NotFoundError,
+    Status.EXISTS: ExistsError,
+    Status.GONE: GoneError,
+    Status.CORRUPT: CorruptError,
+    Status.FORMAT: FormatError,
+    Status.REVISION: RevisionError,
+    Status.INCOMPLETE: IncompleteError,
+    Status.MISMATCH: MismatchError,
+    Status.CONFLICT: ConflictError,
+    Status.FENCED: FencedError,
+    Status.ABORTED: AbortedError,
+    Status.TIMEOUT: TimeoutError,
+    Status.COMMIT_UNKNOWN: CommitUnknownError,
+    Status.IO: IoError,
+    Status.NO_SPACE: NoSpaceError,
+    Status.NOMEM: NoMemoryError,
+    Status.INTERNAL: InternalError,
+}
+
+
+def error_of(status: int, message: str, details: Mapping[str, str] | None = None) -> Error:
+    """The exception for a status; one that nobody knows yet is of its group's class."""
+    return _CLASSES.get(status, _GROUPS.get(status // 10, Error))(status, message, details)

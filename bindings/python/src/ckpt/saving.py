@@ -1,0 +1,215 @@
+"""ckpt.save and ckpt.save_async: a whole state at once."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from ._core import Job, Memory, Save, Session, Store
+from .adapt import TRANSPARENT, Leaf, Shard, odd_dict, simplify
+from .enums import JobState, Status
+from .errors import Error, error_of
+from .progress import Progress, finish
+from .records import JobStats
+from .sharing import find_aliases
+from .trees import TreeWriter, place
+
+Target: TypeAlias = str | os.PathLike[str] | Store | Session
+
+
+class _StateWriter(TreeWriter):
+    """A tree of the state, and the tensors in it."""
+
+    _transparent = TRANSPARENT
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensors: dict[str, Memory] = {}
+        self.shards: dict[str, Shard] = {}
+
+    def other(self, value: Any, path: tuple[str, ...]) -> None:
+        simple = simplify(value)
+        if simple is None:
+            super().other(value, path)
+        elif isinstance(simple, Leaf):
+            self._leaf(simple.data, path)
+        else:
+            self.write(simple, path)
+
+    def odd_dict(self, value: dict[Any, Any], path: tuple[str, ...]) -> None:
+        self.write(odd_dict(value), path)
+
+    def _leaf(self, data: Any, path: tuple[str, ...]) -> None:
+        name = "/".join(path) or "state"
+        if name in self.tensors or name in self.shards:
+            raise error_of(Status.INVALID, f"{place(path)}: two tensors would be called that", {"tensor": name})
+        try:
+            if isinstance(data, Shard):
+                self.shards[name] = data
+            else:
+                self.tensors[name] = Memory.of(data)
+        except Error as error:
+            error._name_tensor(name)
+            raise
+        self.tree.add_tensor(name)
+
+
+def _fill(save: Save, state: Any, attrs: Mapping[str, str]) -> None:
+    writer = _StateWriter()
+    writer.write(state)
+    aliases = find_aliases(list(writer.tensors.items()))
+    for alias in aliases:
+        del writer.tensors[alias.name]
+    for name, memory in writer.tensors.items():
+        save.add_tensor(name, memory)
+    for name, shard in writer.shards.items():
+        save.add_tensor(name, shard.data, shape=shard.shape, offset=shard.offset, flat_offset=shard.flat_offset,
+                        replica=shard.replica)
+    for alias in aliases:
+        if alias.shape is None:
+            save.add_alias(alias.name, alias.target)
+        else:
+            save.add_alias(alias.name, alias.target, shape=alias.shape, strides=alias.strides, offset=alias.offset)
+    save.add_tree(writer.tree)
+    for key, value in attrs.items():
+        save.set_attr(key, value)
+
+
+def _label(step: int | None, label: str | None, world_size: int) -> str:
+    if label is not None:
+        return label
+    if step is not None:
+        return f"step-{step}"
+    if world_size > 1:
+        raise ValueError("several ranks must give the same label= or step=")
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%S.%fZ")
+
+
+class SaveHandle:
+    """A save in the background, from ckpt.save_async.
+
+    The tensors are read until staged(): until then they must not change. As a context manager it waits for the commit;
+    an exception in the block cancels the save instead.
+    """
+
+    def __init__(self, save: Save, job: Job, owned: Session | None) -> None:
+        self.id: str = save.id
+        """What the checkpoint will be called once committed."""
+        self._job, self._owned = job, owned
+        save.close()
+
+    def staged(self, timeout_ms: int = -1) -> None:
+        """Waits until the memory of the state is the caller's again."""
+        self._job.wait(JobState.STAGED, timeout_ms)
+
+    def result(self, timeout_ms: int = -1) -> str:
+        """Waits for the commit and gives the checkpoint's id; raises the error of a save that failed, TimeoutError
+        where the time is over (the save goes on)."""
+        self._job.wait(timeout_ms=timeout_ms)
+        return self.id
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._job.state >= JobState.COMMITTED
+
+    def cancel(self) -> None:
+        """Asks it to stop; returns at once. A save that is not yet committed will not be."""
+        self._job.cancel()
+
+    @property
+    def stats(self) -> JobStats:
+        """Counters at this moment."""
+        return self._job.stats
+
+    def close(self) -> None:
+        """Cancels what still runs and waits until the memory is no longer used."""
+        self._job.close()
+        if self._owned is not None:
+            self._owned.close()
+
+    def __enter__(self) -> SaveHandle:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self._job.wait()
+        finally:
+            self.close()
+
+
+def save_async(
+    target: Target,
+    state: Any,
+    *,
+    step: int | None = None,
+    label: str | None = None,
+    rank: int = 0,
+    world_size: int = 1,
+    session_string: str | None = None,
+    attrs: Mapping[str, str] | None = None,
+    in_place: bool = False,
+    options: Mapping[str, int | str] | None = None,
+    **keywords: int | str,
+) -> SaveHandle:
+    """Starts what ckpt.save does and returns; see SaveHandle for when the state may change again. With in_place no copy
+    is made: the state must not change until all of it was written out."""
+    chosen = {**(options or {}), **keywords}
+    session = target if isinstance(target, Session) else None
+    called = _label(step, label, 1 if session is not None else world_size)
+    owned: Session | None = None
+    if session is None:
+        store = target if isinstance(target, Store) else Store(target, chosen)  # type: ignore[arg-type]
+        session = owned = Session(store, rank, world_size, session_string, chosen)
+    save: Save | None = None
+    try:
+        save = Save(session, called, -1 if step is None else step, chosen)
+        _fill(save, state, attrs or {})
+        return SaveHandle(save, save.start(in_place=in_place), owned)
+    except BaseException:
+        if save is not None:
+            save.close()
+        if owned is not None:
+            owned.close()
+        raise
+
+
+def save(
+    target: Target,
+    state: Any,
+    *,
+    step: int | None = None,
+    label: str | None = None,
+    rank: int = 0,
+    world_size: int = 1,
+    session_string: str | None = None,
+    attrs: Mapping[str, str] | None = None,
+    progress: Progress = None,
+    options: Mapping[str, int | str] | None = None,
+    **keywords: int | str,
+) -> str:
+    """Saves `state` as one checkpoint and returns its id once it is durable, complete and committed.
+
+    `state`: dicts, lists, tuples, sets, numbers, text, bytes, None and arrays (numpy, torch, jax), nested in any way;
+    its structure is kept, and no pickle is made. Arrays are saved from where they lie; those that share memory are
+    saved once. A value of another type is a TypeError that names its place.
+
+    `target`: a path or Store, in which a session of its own is opened (one for each call: a loop opens a Session once
+    and gives that). With several ranks every rank calls this with the same label or step: plain arrays are the same on
+    all, a part of a tensor is a ckpt.Shard; rank, world_size and session_string as in Session.
+
+    `label` is "step-N" where only `step` is given, and the time where neither is. `progress`: True for a bar, or a
+    function of (bytes done, bytes of all). Options of the store, session and save as keywords or as a dict.
+    Ctrl-C cancels the save; KeyboardInterrupt comes when nothing uses the memory any more.
+    """
+    handle = save_async(target, state, step=step, label=label, rank=rank, world_size=world_size,
+                        session_string=session_string, attrs=attrs, in_place=True, options=options, **keywords)
+    try:
+        finish(handle._job, "save", progress)
+    finally:
+        handle.close()
+    return handle.id

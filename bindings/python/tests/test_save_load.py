@@ -1,0 +1,269 @@
+"""Save, Reader, Load and Job as ckpt.h has them."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import ckpt
+import numpy as np
+import pytest
+from conftest import load_one, python
+
+
+def two_ranks(store: ckpt.Store) -> tuple[ckpt.Session, ckpt.Session]:
+    first = ckpt.Session(store, 0, 2)
+    return first, ckpt.Session(store, 1, 2, first.string)
+
+
+def test_boxes_of_two_ranks_are_loaded_by_another_cut(store: ckpt.Store) -> None:
+    whole = np.arange(24, dtype="f8").reshape(4, 6)
+    jobs = []
+    for rank, session in enumerate(two_ranks(store)):
+        save = ckpt.Save(session, "a", 7)
+        save.add_tensor("rows", whole[2 * rank:2 * rank + 2], shape=(4, 6), offset=(2 * rank, 0))
+        save.add_tensor("columns", whole[:, 3 * rank:3 * rank + 3], shape=(4, 6), offset=(0, 3 * rank))
+        flat = whole.reshape(-1)[:10] if rank == 0 else whole.reshape(-1)[10:]
+        save.add_tensor("flat", flat, shape=(4, 6), flat_offset=10 * rank)
+        save.add_tensor("same", whole)
+        save.add_object("rng", bytes([rank]), scope=ckpt.Scope.PER_RANK)
+        jobs.append(save.start())
+        save.close()
+    for job in jobs:
+        with job:
+            job.wait(ckpt.JobState.COMMITTED)
+    with ckpt.Reader(store, "a") as reader:
+        assert reader.info.world_size == 2 and reader.info.step == 7
+        for name in ("rows", "columns", "flat", "same"):
+            assert (load_one(reader, name, np.empty((4, 6))) == whole).all()
+            box = load_one(reader, name, np.empty((2, 3)), shape=(4, 6), offset=(1, 2))
+            assert (box == whole[1:3, 2:5]).all()
+        into = [bytearray(1), bytearray(1)]
+        with ckpt.Load(reader) as load:
+            for rank in range(2):
+                load.add_object("rng", into[rank], rank)
+            load.run()
+        assert into == [b"\0", b"\1"]
+
+
+def test_ranks_in_threads_save_at_once(store: ckpt.Store) -> None:
+    failures: list[BaseException] = []
+    arrays = [np.full(1000, rank, "i8") for rank in range(2)]
+
+    def rank_of(rank: int, session: ckpt.Session) -> None:
+        try:
+            with ckpt.Save(session, "a") as save:
+                save.add_tensor("w", arrays[rank], shape=(2000,), offset=(1000 * rank,))
+                save.run(interruptible=rank == 0)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=rank_of, args=pair) for pair in enumerate(two_ranks(store))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    with ckpt.Reader(store) as reader:
+        assert (load_one(reader, "w", np.empty(2000, "i8")) == np.concatenate(arrays)).all()
+
+
+def test_raw_memory_says_itself_what_it_is(store: ckpt.Store, session: ckpt.Session) -> None:
+    with ckpt.Save(session, "a") as save:
+        save.add_tensor("packed", b"\x21\x43", dtype="i4", shape=(4,))
+        save.add_tensor("strided", bytes(range(8)), dtype=ckpt.DType.U8, shape=(2, 2), strides=(4, 1))
+        save.add_tensor("none", None, dtype="f32", shape=(0, 3))
+        save.add_tensor("box", b"\7", dtype="u8", shape=(1, 1), offset=(0, 0), extent=(1, 1), replica=(3, 0, 1))
+        save.run(interruptible=False)
+    with ckpt.Reader(store) as reader:
+        assert load_one(reader, "packed", bytearray(2), dtype="i4", shape=(4,)) == b"\x21\x43"
+        assert load_one(reader, "strided", bytearray(4), dtype="u8", shape=(2, 2)) == bytes([0, 1, 4, 5])
+        half = load_one(reader, "packed", bytearray(1), dtype="i4", shape=(4,), flat_offset=2, flat_size=2)
+        assert half == b"\x43"
+
+
+@pytest.mark.parametrize("arguments,reason", [
+    ({"shape": (3,)}, "shape: expected"),
+    ({"offset": (0,)}, "needs offset= and shape="),
+    ({"flat_offset": 0}, "needs flat_offset= and shape="),
+    ({"flat_offset": 0, "shape": (9,), "flat_size": 3}, "flat_size"),
+    ({"offset": (0,), "flat_offset": 0, "shape": (2,)}, "not both"),
+    ({"strides": (1,)}, "raw memory"),
+    ({"dtype": "u8"}, "needs shape="),
+    ({"dtype": "what", "shape": (2,)}, "not known"),
+    ({"dtype": "u8", "shape": (3,)}, "reaches 3 bytes into memory of 2"),
+])
+def test_regions_that_contradict_are_invalid(session: ckpt.Session, arguments: Any, reason: str) -> None:
+    with ckpt.Save(session, "a") as save, pytest.raises(ckpt.InvalidError, match=reason) as caught:
+        save.add_tensor("w", b"ab", **arguments)
+    assert caught.value.details["tensor"] == "w"
+
+
+def test_f32_bf16_and_f16_convert_where_asked(reader_of: Any) -> None:
+    reader = reader_of({"w": np.array([1.5, -2.0, 1e-8], "f4")})
+    with ckpt.Load(reader) as load, pytest.raises(ckpt.MismatchError):
+        load.add_tensor("w", np.empty(3, "f2"))
+    assert load_one(reader, "w", np.empty(3, "f2"), convert=True).tolist() == [1.5, -2.0, 0.0]
+
+
+def test_a_checkpoint_tells_what_is_in_it(store: ckpt.Store, session: ckpt.Session) -> None:
+    whole = np.arange(12, dtype="f4").reshape(3, 4)
+    with ckpt.Save(session, "step-5", 5) as save:
+        save.add_tensor("w", whole)
+        save.add_alias("tied", "w")
+        save.add_alias("row", "w", shape=(4,), strides=(1,), offset=4)
+        save.add_object("o", memoryview(b"hello"), "text/plain")
+        save.set_attr("color", "red")
+        save.set_attr("unit", "m", tensor="w")
+        assert save.id == "step-5.1.1"
+        save.run()
+    with ckpt.Reader(store, "step:5") as reader:
+        assert [(t.name, t.alias_of, t.shape) for t in reader.tensors()] == [
+            ("row", "w", (4,)), ("tied", "w", (3, 4)), ("w", None, (3, 4))]
+        assert reader.alias("row") == ckpt.AliasInfo(ckpt.DType.F32, (4,), (1,), 4)
+        assert reader.attrs() == {"color": "red"} and reader.attrs("w") == {"unit": "m"}
+        assert reader.attr("color") == "red" and reader.attr("unit") is None and reader.attr("unit", "w") == "m"
+        assert reader.object("o").media_type == "text/plain" and reader.object_count == 1
+        segment = reader.segment("w", 0)
+        assert (segment.offset, segment.extent, segment.codec) == ((0, 0), (3, 4), ckpt.Codec.RAW)
+        assert reader.part(0).name == "PART_000"
+        assert reader.info == store.find("step-5") == store.list()[0]
+        assert load_one(reader, "row", np.empty(4, "f4")).tolist() == [4, 5, 6, 7]
+        view = reader.map("w")
+    assert (np.asarray(view) == whole).all() and not np.asarray(view).flags.writeable
+    assert memoryview(view).format == "f" and view.shape == (3, 4) and view.nbytes == 48
+
+
+def test_verify_diff_prune_and_repair_report(reader_of: Any, store: ckpt.Store, session: ckpt.Session,
+                                             tmp_path: Path) -> None:
+    a, b = reader_of({"w": np.zeros(5000, "f4")}), reader_of({"w": np.ones(5000, "f4"), "x": b"x"})
+    with b.verify() as job:
+        job.wait()
+        assert len(job.report()) == 0
+    report = a.diff(b)
+    assert {finding.kind for finding in report} == {ckpt.FindingKind.DIFFERENT, ckpt.FindingKind.EXTRA}
+    different = next(finding for finding in report if finding.name == "w")
+    assert (different.count, different.max_abs, different.first_element) == (5000, 1.0, 0)
+    part = tmp_path / "store" / b.info.id / "PART_000"
+    data = bytearray(part.read_bytes())
+    data[b.segment("w", 0).part_offset + 8] ^= 1
+    part.write_bytes(data)
+    with b.verify(verify_mode="full") as job:
+        job.wait()
+        damage = job.report()[0]
+    assert (damage.kind, damage.status, damage.name) == (ckpt.FindingKind.DAMAGED, ckpt.Status.CORRUPT, "w")
+    with pytest.raises(ckpt.CorruptError) as caught:
+        load_one(b, "w", np.empty(5000, "f4"))
+    assert caught.value.details["tensor"] == "w" and caught.value.details["part"] == "PART_000"
+    a.close()
+    removed = [finding.name for finding in store.prune(keep_last=1, dry_run=1)
+               if finding.kind == ckpt.FindingKind.REMOVED]
+    assert removed in (["c0.1.1"], [])  # the damaged newest may make the older one the newest sound one
+    with pytest.raises(ckpt.ExistsError):
+        store.repair("c0.1.1")
+    store.remove("c0.1.1")
+    assert [info.label for info in store.list()] == ["c1"]
+
+
+def test_memory_may_change_once_staged(store: ckpt.Store, session: ckpt.Session) -> None:
+    array = np.arange(1000)
+    with ckpt.Save(session, "a") as save:
+        save.add_tensor("w", array)
+        with save.start() as job:
+            job.wait(ckpt.JobState.STAGED)
+            array[:] = 0
+    assert job.closed
+    with ckpt.Reader(store) as reader:
+        assert (load_one(reader, "w", np.empty(1000, "i8")) == np.arange(1000)).all()
+
+
+def test_a_cancelled_save_commits_nothing(store: ckpt.Store) -> None:
+    first, _ = two_ranks(store)  # the other rank never saves
+    with ckpt.Save(first, "a") as save:
+        save.add_tensor("w", b"bytes")
+        job = save.start()
+    with pytest.raises(ckpt.TimeoutError):
+        job.wait(timeout_ms=250)
+    assert job.state < ckpt.JobState.COMMITTED
+    job.cancel()
+    with pytest.raises(ckpt.CancelledError):
+        job.wait()
+    assert job.state == ckpt.JobState.CANCELLED
+    job.close()
+    assert not [info for info in store.list() if info.state == ckpt.CheckpointState.COMMITTED]
+
+
+def test_the_deadline_of_a_job_is_told_from_that_of_waiting(store: ckpt.Store) -> None:
+    first, _ = two_ranks(store)
+    with ckpt.Save(first, "a", timeout_ms=300) as save, pytest.raises(ckpt.TimeoutError) as caught:
+        save.add_tensor("w", b"bytes")
+        save.run()
+    assert caught.value.details["ranks"] == "1"
+
+
+def test_an_exception_in_the_block_cancels_the_job(store: ckpt.Store) -> None:
+    first, _ = two_ranks(store)
+    with ckpt.Save(first, "a") as save, pytest.raises(KeyError):
+        save.add_tensor("w", b"bytes")
+        with save.start() as job:
+            raise KeyError("mine")
+    assert job.closed
+
+
+def test_wait_of_another_thread_ends_when_the_job_is_closed(store: ckpt.Store) -> None:
+    first, _ = two_ranks(store)
+    save = ckpt.Save(first, "a")
+    save.add_tensor("w", b"bytes")
+    job, said = save.start(), []
+
+    def wait() -> None:
+        try:
+            job.wait()
+        except ckpt.Error as error:
+            said.append(error.status)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        job.wait(timeout_ms=100)
+    except ckpt.TimeoutError:
+        pass
+    with pytest.raises(ckpt.InvalidError, match="closed"):
+        job.close()
+        job.wait()
+    thread.join()
+    assert said in ([ckpt.Status.CANCELLED], [ckpt.Status.INVALID])
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, ckpt
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell start without
+store = ckpt.Store(sys.argv[1])
+session = ckpt.Session(store, 0, 2)  # the other rank never comes
+data = bytearray(1000)
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    if sys.argv[2] == "low":
+        save = ckpt.Save(session, "a")
+        save.add_tensor("w", data)
+        save.run()
+    else:
+        ckpt.save(session, {"x": 1}, label="a")
+except KeyboardInterrupt:
+    data.append(1)  # a buffer that somebody holds cannot be resized
+    print("interrupted", [info.state.name for info in store.list() if info.state == 1])
+"""
+
+
+@pytest.mark.parametrize("level", ["low", "high"])
+def test_ctrl_c_cancels_a_save_and_lets_go_of_the_memory(tmp_path: Path, level: str) -> None:
+    assert python(INTERRUPTED, str(tmp_path), level) == "interrupted []\n"
+
+
+def test_a_running_job_that_is_lost_warns(store: ckpt.Store) -> None:
+    first, _ = two_ranks(store)
+    save = ckpt.Save(first, "a")
+    save.add_tensor("w", b"bytes")
+    with pytest.warns(ResourceWarning, match="cancelled"):
+        save.start()

@@ -1,0 +1,258 @@
+"""ckpt.save and ckpt.load of whole states, with numpy."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import OrderedDict, defaultdict, namedtuple
+from pathlib import Path
+from typing import Any
+
+import ckpt
+import ml_dtypes
+import numpy as np
+import pytest
+from conftest import bits, python
+
+VALUES = [
+    None, True, False, 0, -1, 2**63 - 1, -2**63, 2**63, -2**200, 10**5000, 0.0, -0.0, 1e308, 5e-324, math.inf,
+    -math.inf, "", "té\0xt\U0001F600", b"", b"\0\xff", [], [[]], (), (1, [2, (3,)]), {}, {"a": {"b": {}}}, set(),
+    {1, "a", (2, 3)}, {"0": "text", 0: "int", -5: 1, "$": 1, "": 2, "a/b": 3, "~": 4},
+    OrderedDict([("b", 1), ("a", 2)]), frozenset({1, 2}), bytearray(b"ab"), 1 + 2j,
+    {(1, 2): "tuple", None: 1, 2**70: 2, 1.5: 3},
+    np.float32(1.5), np.int64(-3), np.bool_(True), np.float16(0.1), np.complex64(1 + 2j), np.uint8(255),
+]
+
+
+def same(a: Any, b: Any) -> bool:
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and bits(a) == bits(b)
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(type(k) is type(q) and same(a[k], b[q]) for k, q in zip(a, b))
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, float):
+        return math.isnan(a) and math.isnan(b) or (a == b and math.copysign(1, a) == math.copysign(1, b))
+    return bool(a == b)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=[f"{i}-{type(value).__name__}" for i, value in enumerate(VALUES)])
+def test_every_value_keeps_its_type_and_value(tmp_path: Path, value: Any) -> None:
+    ckpt.save(tmp_path / "s", {"value": value, "list": [value]})
+    assert same(ckpt.load(tmp_path / "s"), {"value": value, "list": [value]})
+
+
+def test_nan_is_nan(tmp_path: Path) -> None:
+    ckpt.save(tmp_path / "s", [math.nan])
+    assert math.isnan(ckpt.load(tmp_path / "s")[0])
+
+
+def test_a_state_that_is_one_value_needs_no_dict(tmp_path: Path) -> None:
+    ckpt.save(tmp_path / "s", np.arange(3))
+    assert ckpt.load(tmp_path / "s").tolist() == [0, 1, 2]
+    with ckpt.Reader(ckpt.Store(tmp_path / "s")) as reader:
+        assert [tensor.name for tensor in reader.tensors()] == ["state"]
+
+
+def test_arrays_of_every_kind_come_back_where_they_were(tmp_path: Path) -> None:
+    state = {"f4": np.arange(6, dtype="f4").reshape(2, 3), "deep": [{"x": (np.float64(2), np.arange(3, dtype="u2"))}],
+             "bf16": np.arange(4).astype(ml_dtypes.bfloat16), "fp8": np.arange(4).astype(ml_dtypes.float8_e5m2),
+             "scalar": np.array(7, "i8"), "empty": np.empty((0, 3), "c16"), "fortran": np.asfortranarray(np.eye(3)),
+             "odd": OrderedDict(a={2**64: np.ones(2)})}
+    identifier = ckpt.save(tmp_path / "s", state, step=3)
+    assert identifier.startswith("step-3.")
+    assert same(ckpt.load(tmp_path / "s", "step:3"), state)
+    with ckpt.Reader(ckpt.Store(tmp_path / "s")) as reader:
+        assert [tensor.name for tensor in reader.tensors()] == [
+            "bf16", "deep/0/x/1", "empty", "f4", "fortran", "fp8", "odd/a/0/1", "scalar"]
+
+
+def test_sets_are_written_in_an_order_that_all_processes_agree_on(tmp_path: Path) -> None:
+    code = "import sys, ckpt; ckpt.save(sys.argv[1], {'s': {'b', 'a', 10, 9, ('x',), b'c'}})"
+    trees = set()
+    for run in range(3):
+        python(code, str(tmp_path / f"{run}"))
+        trees.add(ckpt.Reader(ckpt.Store(tmp_path / f"{run}")).tree().json())
+    assert len(trees) == 1 and '"items":[9,10,' in trees.pop()
+
+
+@pytest.mark.parametrize("value,place", [
+    ({"a": [1, {"x": object()}]}, "state at 'a/1/x': a value of type builtins.object"),
+    ({"a": defaultdict(int)}, "collections.defaultdict"),
+    ([namedtuple("Pair", "x y")(1, 2)], "state at '0': .*Pair"),
+    ({"f": len}, "builtin_function"),
+    (np.longdouble(1), "numpy.longdouble|numpy.float128"),
+    ({"m": np.ma.masked_array([1])}, "MaskedArray"),
+])
+def test_other_types_are_refused_by_their_place(tmp_path: Path, value: Any, place: str) -> None:
+    with pytest.raises(TypeError, match=place):
+        ckpt.save(tmp_path / "s", value)
+
+
+def test_an_array_that_cannot_be_taken_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ckpt.UnsupportedError) as caught:
+        ckpt.save(tmp_path / "s", {"a": {"b": np.arange(3)[::-1]}})
+    assert caught.value.details["tensor"] == "a/b"
+
+
+def test_a_state_that_contains_itself_is_refused(tmp_path: Path) -> None:
+    state: list[Any] = []
+    state.append(state)
+    with pytest.raises(ckpt.InvalidError, match="200"):
+        ckpt.save(tmp_path / "s", state)
+
+
+# ---- shared memory ----
+
+
+def test_shared_memory_is_saved_once_and_shared_again(tmp_path: Path) -> None:
+    base = np.arange(12, dtype="f4")
+    state = {"base": base, "same": base, "view": base.reshape(3, 4)[:, 1:3], "t": base.reshape(3, 4).T,
+             "other": base.copy(), "bytes": base.view("u1")}
+    ckpt.save(tmp_path / "s", state)
+    with ckpt.Reader(ckpt.Store(tmp_path / "s")) as reader:
+        aliases = {tensor.name: tensor.alias_of for tensor in reader.tensors()}
+    assert aliases == {"base": None, "same": "base", "view": "base", "t": "base", "other": None, "bytes": None}
+    back = ckpt.load(tmp_path / "s")
+    assert same(back, state)
+    back["base"][:] = 9
+    assert (back["view"] == 9).all() and (back["t"] == 9).all() and (back["same"] == 9).all()
+    assert (back["other"] == base).all()
+    assert same(ckpt.load(tmp_path / "s", at=("view",)), state["view"])  # without its target
+
+
+def test_parts_that_overlap_are_both_saved(tmp_path: Path) -> None:
+    base = np.arange(10)
+    ckpt.save(tmp_path / "s", [base[:6], base[4:]])
+    assert same(ckpt.load(tmp_path / "s"), [base[:6], base[4:]])
+
+
+# ---- into ----
+
+
+def test_into_reads_into_the_callers_arrays(tmp_path: Path) -> None:
+    saved = {"w": np.arange(6.0).reshape(2, 3), "more": {"b": np.ones(2, "i4"), "n": 7}}
+    ckpt.save(tmp_path / "s", saved)
+    mine = {"w": np.zeros((3, 2)).T, "more": {"b": np.zeros(2, "i4"), "n": 0}}
+    back = ckpt.load(tmp_path / "s", into=mine)
+    assert back["w"] is mine["w"] and back["more"]["b"] is mine["more"]["b"]
+    assert same(back, saved) and mine["more"]["n"] == 0
+    part = ckpt.load(tmp_path / "s", at=("more",), into={"b": mine["more"]["b"]})
+    assert part["b"] is mine["more"]["b"] and part["n"] == 7
+
+
+@pytest.mark.parametrize("into,error,named", [
+    ({"w": np.zeros((3, 2))}, ckpt.MismatchError, "w"),
+    ({"w": np.zeros((2, 3), "f4")}, ckpt.MismatchError, "w"),
+    ({"w": np.zeros((2, 3)), "x": [np.zeros(1)]}, ckpt.NotFoundError, "x/0"),
+    ({"w": np.broadcast_to(np.zeros(3), (2, 3))}, ckpt.UnsupportedError, "read-only|not writ"),
+])
+def test_an_array_of_into_that_does_not_fit_changes_nothing(tmp_path: Path, into: Any, error: type[Exception],
+                                                            named: str) -> None:
+    ckpt.save(tmp_path / "s", {"w": np.ones((2, 3))})
+    with pytest.raises(error, match=named):
+        ckpt.load(tmp_path / "s", into=into)
+    assert not into["w"].any()
+
+
+def test_into_converts_where_asked(tmp_path: Path) -> None:
+    ckpt.save(tmp_path / "s", {"w": np.array([1.5, 2], "f4")})
+    half = np.zeros(2, "f2")
+    ckpt.load(tmp_path / "s", into={"w": half}, convert=True)
+    assert half.tolist() == [1.5, 2]
+
+
+def test_arrays_of_into_that_share_memory_need_a_checkpoint_that_does(tmp_path: Path) -> None:
+    tied, loose = np.ones(3), np.zeros(3)
+    ckpt.save(tmp_path / "tied", {"a": tied, "b": tied})
+    ckpt.save(tmp_path / "loose", {"a": tied, "b": tied + 1})
+    assert ckpt.load(tmp_path / "tied", into={"a": loose, "b": loose})["b"].tolist() == [1, 1, 1]
+    with pytest.raises(ckpt.MismatchError, match="share memory"):
+        ckpt.load(tmp_path / "loose", into={"a": loose, "b": loose})
+
+
+def test_a_place_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    ckpt.save(tmp_path / "s", {"a": [1]})
+    assert ckpt.load(tmp_path / "s", at=("a", 0)) == 1
+    with pytest.raises(ckpt.NotFoundError, match="'a/1'"):
+        ckpt.load(tmp_path / "s", at=("a", 1))
+
+
+# ---- sessions, ranks, time ----
+
+
+def test_a_session_is_used_for_many_saves(session: ckpt.Session, store: ckpt.Store) -> None:
+    w = np.zeros(100)
+    for step in range(3):
+        w += 1
+        ckpt.save(session, {"w": w, "step": step}, step=step, keep_last=2)
+    assert [info.step for info in store.list()] == [1, 2]
+    assert ckpt.load(store)["w"][0] == 3 and ckpt.load(store, "step-1")["step"] == 1
+
+
+def test_without_step_and_label_every_save_has_its_own(tmp_path: Path) -> None:
+    assert ckpt.save(tmp_path / "s", 1) != ckpt.save(tmp_path / "s", 2)
+    assert ckpt.load(tmp_path / "s") == 2
+    with pytest.raises(ValueError, match="label= or step="):
+        ckpt.save(tmp_path / "s", 1, world_size=2)
+
+
+def test_save_async_lets_go_of_memory_when_staged(session: ckpt.Session, store: ckpt.Store) -> None:
+    w = np.arange(1000.0)
+    with ckpt.save_async(session, {"w": w}, step=1) as handle:
+        handle.staged()
+        w[:] = 0
+        assert handle.result() == handle.id == "step-1.1.1" and handle.done()
+        assert handle.stats.state == ckpt.JobState.COMMITTED
+    assert ckpt.load(store)["w"][-1] == 999
+
+
+def test_shards_of_two_ranks_are_one_tensor(store: ckpt.Store) -> None:
+    first = ckpt.Session(store, 0, 2)
+    second = ckpt.Session(store, 1, 2, first.string)
+    whole = np.arange(24.0).reshape(4, 6)
+    handles = [
+        ckpt.save_async(session, {"w": ckpt.Shard(whole[2 * rank:2 * rank + 2], (4, 6), (2 * rank, 0)), "n": 5,
+                                  "flat": ckpt.Shard(whole.reshape(-1)[12 * rank:12 * rank + 12], (4, 6),
+                                                     flat_offset=12 * rank)}, label="a")
+        for rank, session in enumerate((first, second))]
+    for handle in handles:
+        handle.result()
+        handle.close()
+    assert same(ckpt.load(store), {"w": whole, "n": 5, "flat": whole})
+    middle = np.zeros((2, 6))
+    back = ckpt.load(store, into={"w": ckpt.Shard(middle, (4, 6), (1, 0))}, at=())
+    assert (back["w"].data == whole[1:3]).all() and (middle == whole[1:3]).all()
+
+
+def test_progress_is_told_to_the_end(tmp_path: Path, capsys: Any) -> None:
+    said: list[tuple[int, int]] = []
+    state = {"w": np.ones(300_000)}
+    ckpt.save(tmp_path / "s", state, progress=lambda done, total: said.append((done, total)))
+    ckpt.load(tmp_path / "s", progress=lambda done, total: said.append((done, total)))
+    assert said.count((said[-1][1],) * 2) >= 1 and said[-1][1] >= 2_400_000
+    ckpt.load(tmp_path / "s", progress=True)
+    assert "load" in capsys.readouterr().err
+
+
+def test_progress_without_tqdm_is_plain(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    ckpt.save(tmp_path / "s", {"w": np.ones(300_000)}, progress=True)
+    assert "save: 2 of 2 MB" in capsys.readouterr().err
+
+
+def test_an_exception_in_progress_ends_the_save(tmp_path: Path) -> None:
+    def stop(done: int, total: int) -> None:
+        raise KeyError("mine")
+
+    w = bytearray(100)
+    with pytest.raises(KeyError):
+        ckpt.save(tmp_path / "s", {"w": np.frombuffer(w, "u1")}, progress=stop)
+    w.append(1)  # nobody holds it
+
+
+def test_importing_ckpt_imports_no_framework() -> None:
+    code = "import ckpt, sys; print([m for m in ('numpy', 'torch', 'jax', 'pickle') if m in sys.modules])"
+    assert python(code) == "[]\n"

@@ -1,0 +1,199 @@
+"""torch tensors: taken as they lie, given back bit for bit, in the caller's own memory where asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ckpt
+import numpy as np
+import pytest
+from conftest import load_one
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.*(beta|experimental|deprecated)")]
+DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16",
+          "float32", "float64", "complex32", "complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz",
+          "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"]
+
+
+def raw(torch: Any, tensor: Any) -> Any:
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).tolist() if tensor.numel() else []
+
+
+def sample(torch: Any, name: str) -> Any:
+    dtype = getattr(torch, name)
+    size = 1 if name == "float4_e2m1fn_x2" else torch.empty(0, dtype=dtype).element_size()
+    data = torch.arange(24 * size, dtype=torch.uint8) * 37
+    return ((data & 1) if name == "bool" else data).view(dtype).reshape(4, 6)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_torch_dtype_comes_back_bit_for_bit(torch: Any, tmp_path: Path, name: str) -> None:
+    saved = sample(torch, name)
+    state = {"w": saved, "tail": saved[2:], "empty": saved[:0]}
+    if name != "float4_e2m1fn_x2":  # packed: its rows must be contiguous
+        state["t"] = saved.clone().t()
+    ckpt.save(tmp_path / "s", state)
+    back = ckpt.load(tmp_path / "s", framework="torch")
+    into = {key: torch.empty_like(value) for key, value in state.items()}
+    addresses = {key: value.data_ptr() for key, value in into.items()}
+    ckpt.load(tmp_path / "s", into=into)
+    for key, value in state.items():
+        for found in (back[key], into[key]):
+            assert (found.dtype, found.shape) == (value.dtype, value.shape)
+            assert raw(torch, found) == raw(torch, value), key
+        assert into[key].data_ptr() == addresses[key]
+
+
+def test_memory_is_the_tensors_own(torch: Any) -> None:
+    tensor = torch.arange(12.0, requires_grad=True).reshape(3, 4)
+    memory = ckpt.Memory.of(tensor[1:, ::2])
+    assert (memory.address, memory.shape, memory.strides) == (tensor[1:].data_ptr(), (2, 2), (4, 2))
+
+
+def trained(torch: Any, seed: int) -> tuple[Any, Any]:
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(torch.nn.Embedding(10, 8), torch.nn.Linear(8, 8), torch.nn.LayerNorm(8),
+                                torch.nn.Linear(8, 10, bias=False))
+    model[3].weight = model[0].weight  # tied
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(torch.randint(10, (4,))).square().sum().backward()
+        optimizer.step()
+    return model, optimizer
+
+
+def test_a_model_and_its_optimizer_go_on_bit_for_bit(torch: Any, tmp_path: Path) -> None:
+    model, optimizer = trained(torch, 1)
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "rng": torch.get_rng_state(), "epoch": 2}
+    ckpt.save(tmp_path / "s", state, step=2)
+    other, other_optimizer = trained(torch, 2)
+    addresses = [parameter.data_ptr() for parameter in other.parameters()]
+    loaded = ckpt.load(tmp_path / "s", into={"model": other.state_dict()})
+    assert type(loaded["model"]) is type(model.state_dict()) and loaded["epoch"] == 2
+    assert loaded["model"]._metadata == model.state_dict()._metadata
+    other_optimizer.load_state_dict(loaded["optimizer"])
+    assert [parameter.data_ptr() for parameter in other.parameters()] == addresses
+    losses = []
+    for net, tuner in ((model, optimizer), (other, other_optimizer)):
+        torch.set_rng_state(loaded["rng"])
+        loss = net(torch.randint(10, (4,))).square().sum()
+        tuner.zero_grad()
+        loss.backward()
+        tuner.step()
+        losses.append(loss.item())
+    assert losses[0] == losses[1]
+    for a, b in zip(model.state_dict().values(), other.state_dict().values()):
+        assert torch.equal(a, b)
+
+
+def test_tied_weights_are_saved_once_and_tied_again(torch: Any, tmp_path: Path) -> None:
+    model, _ = trained(torch, 1)
+    ckpt.save(tmp_path / "s", model.state_dict())
+    with ckpt.Reader(ckpt.Store(tmp_path / "s")) as reader:
+        assert reader.tensor("3.weight").alias_of == "0.weight" and reader.tensor("3.weight").stored_bytes == 0
+    back = ckpt.load(tmp_path / "s", framework="torch")
+    assert back["3.weight"].data_ptr() == back["0.weight"].data_ptr()
+
+
+def test_torch_objects_come_back_as_they_were(torch: Any, tmp_path: Path) -> None:
+    parameter = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+    parameter.kind = "bias"
+    state = {"size": torch.Size([2, 3]), "dtype": torch.bfloat16, "layout": torch.strided,
+             "device": torch.device("cuda", 1), "cpu": torch.device("cpu"), "parameter": parameter,
+             "grad": torch.ones(3, requires_grad=True), "conj": torch.tensor([1 + 2j]).conj(),
+             "neg": torch.tensor([1 + 2j]).conj().imag}
+    ckpt.save(tmp_path / "s", state)
+    back = ckpt.load(tmp_path / "s", framework="torch")
+    for key in ("size", "dtype", "layout", "device", "cpu"):
+        assert back[key] == state[key] and type(back[key]) is type(state[key])
+    assert type(back["parameter"]) is torch.nn.Parameter and not back["parameter"].requires_grad
+    assert back["parameter"].kind == "bias" and back["grad"].requires_grad
+    assert back["conj"].is_conj() and back["neg"].is_neg()
+    assert torch.equal(back["conj"], state["conj"]) and torch.equal(back["neg"], state["neg"])
+    plain = ckpt.load(tmp_path / "s")  # numpy has no such objects
+    assert plain["size"] == ckpt.Record("torch.Size", {"items": (2, 3)})
+    assert plain["parameter"].class_name == "torch.nn.parameter.Parameter"
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "bsc"])
+def test_sparse_tensors_come_back(torch: Any, tmp_path: Path, layout: str) -> None:
+    dense = torch.tensor([[0.0, 1, 0, 0], [2, 0, 0, 3], [0, 0, 0, 0], [4, 0, 0, 0]])
+    arguments = ((2, 2),) if layout.startswith("bs") else ()
+    sparse = dense.to_sparse() if layout == "coo" else getattr(dense, f"to_sparse_{layout}")(*arguments)
+    ckpt.save(tmp_path / "s", {"x": sparse})
+    back = ckpt.load(tmp_path / "s", framework="torch")["x"]
+    assert back.layout == sparse.layout and torch.equal(back.to_dense(), dense)
+
+
+def test_sparse_indices_out_of_range_are_not_believed(torch: Any, tmp_path: Path) -> None:
+    record = ckpt.Record("torch.sparse_coo", {"indices": torch.tensor([[7]]), "values": torch.ones(1), "size": (2,)})
+    ckpt.save(tmp_path / "s", {"x": record})
+    back = ckpt.load(tmp_path / "s", framework="torch")["x"]
+    assert type(back) is ckpt.Record and back.items["indices"].tolist() == [[7]]
+
+
+def test_what_torch_holds_otherwise_is_refused(torch: Any, tmp_path: Path) -> None:
+    for value, error in ((torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8), TypeError),
+                         (torch.ones(2, device="meta"), ckpt.UnsupportedError),
+                         (torch.nn.Linear(1, 1), TypeError)):
+        with pytest.raises(error, match="state at 'x'|'x'"):
+            ckpt.save(tmp_path / "s", {"x": value})
+    with ckpt.Store(tmp_path / "s") as store, ckpt.Session(store) as session, ckpt.Save(session, "a") as save:
+        with pytest.raises(ckpt.UnsupportedError, match="conjugate"):
+            save.add_tensor("x", torch.tensor([1j]).conj())
+        with pytest.raises(ckpt.UnsupportedError, match="negation"):
+            save.add_tensor("x", torch.tensor([1j]).conj().imag)
+
+
+def test_torch_and_numpy_read_each_others_checkpoints(torch: Any, tmp_path: Path) -> None:
+    ckpt.save(tmp_path / "s", {"t": torch.arange(3.0), "n": np.arange(3.0), "b": torch.ones(2, dtype=torch.bfloat16)})
+    as_torch, as_numpy = ckpt.load(tmp_path / "s", framework="torch"), ckpt.load(tmp_path / "s")
+    assert torch.equal(as_torch["t"], torch.arange(3.0))
+    assert torch.equal(as_torch["n"], torch.arange(3.0, dtype=torch.float64))
+    assert as_numpy["t"].tolist() == [0, 1, 2] and as_numpy["b"].dtype.name == "bfloat16"
+
+
+def test_dtypes_that_a_framework_lacks_are_named(torch: Any, session: ckpt.Session, store: ckpt.Store) -> None:
+    with ckpt.Save(session, "a") as save:
+        save.add_tensor("w", b"\1\2\3", dtype="f6_e2m3fn", shape=(4,))
+        save.run()
+    for framework in ("numpy", "torch"):
+        with pytest.raises(ckpt.UnsupportedError, match="f6_e2m3fn") as caught:
+            ckpt.load(store, framework=framework)  # type: ignore[arg-type]
+        assert caught.value.details["tensor"] == "w"
+
+
+def test_a_pt_file_is_imported_and_exported_without_pickle(torch: Any, tmp_path: Path) -> None:
+    model, optimizer = trained(torch, 1)
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 5, "size": torch.Size([3])}
+    torch.save(state, tmp_path / "a.pt")
+    with ckpt.Store(tmp_path / "s") as store:
+        info = store.import_file(tmp_path / "a.pt", "a", 5)
+        assert (info.label, info.step, info.run) == ("a", 5, "import")
+        with ckpt.Reader(store, info.id, run="import") as reader:
+            back = ckpt.load(reader, framework="torch")
+            reader.export(tmp_path / "b.pt")
+    again = torch.load(tmp_path / "b.pt", weights_only=True)
+    for found in (back, again):
+        assert found["epoch"] == 5 and found["size"] == torch.Size([3])
+        assert found["optimizer"]["param_groups"] == state["optimizer"]["param_groups"]
+        assert all(torch.equal(a, b) for a, b in zip(found["model"].values(), state["model"].values()))
+    with ckpt.File(tmp_path / "a.pt") as file:
+        tensor = next(t for t in file.tensors() if t.name == "model/1.weight")
+        data = file.data([t.name for t in file.tensors()].index("model/1.weight"))
+        assert file.format == "pt" and ckpt.to_native(file.tree())["epoch"] == 5
+    assert (np.asarray(data) == model[1].weight.detach().numpy()).all() and tensor.shape == (8, 8)
+
+
+def test_a_tensor_is_held_and_let_go(torch: Any, reader_of: Any) -> None:
+    import weakref
+
+    tensor = torch.ones(100)
+    storage = weakref.ref(tensor)
+    reader = reader_of({"w": tensor})
+    into = torch.zeros(100)
+    assert load_one(reader, "w", into) is into and torch.equal(into, tensor)
+    del tensor
+    assert storage() is None

@@ -1,0 +1,46 @@
+//! Finds the installed libckpt by pkg-config and tells cargo how to link it.
+//!
+//! `CKPT_STATIC=1` or `PKG_CONFIG_ALL_STATIC=1` links `libckpt.a`, and what it needs as the linker finds it.
+//! Dependents see `DEP_CKPT_INCLUDE`, `DEP_CKPT_ROOT` and `DEP_CKPT_VERSION`.
+
+use std::path::Path;
+
+fn main() {
+    println!("cargo:rerun-if-env-changed=CKPT_STATIC");
+    println!("cargo:rustc-check-cfg=cfg(ckpt_static)");
+    if std::env::var_os("DOCS_RS").is_some() {
+        return; // documentation needs no library
+    }
+    let wanted = |name: &str| std::env::var(name).is_ok_and(|value| value != "0");
+    let is_static = wanted("CKPT_STATIC") || wanted("PKG_CONFIG_ALL_STATIC");
+    // The crate never links a library under /usr statically, so the lines for cargo are written here.
+    let found = pkg_config::Config::new()
+        .atleast_version(env!("CARGO_PKG_VERSION"))
+        .statik(is_static)
+        .cargo_metadata(false)
+        .probe("ckpt");
+    let library = match found {
+        Ok(library) => library,
+        Err(error) => {
+            eprintln!("{error}\n\nInstall libckpt, or set PKG_CONFIG_PATH to the folder that holds its ckpt.pc.");
+            std::process::exit(1);
+        }
+    };
+    for folder in &library.link_paths {
+        println!("cargo:rustc-link-search=native={}", folder.display());
+    }
+    for name in &library.libs {
+        let kind = if is_static && name == "ckpt" { "static" } else { "dylib" };
+        println!("cargo:rustc-link-lib={kind}={name}");
+    }
+    if is_static {
+        println!("cargo:rustc-cfg=ckpt_static");
+    }
+    let include = library.include_paths.first().map_or(Path::new("/usr/include"), |path| path.as_path());
+    let include = include.canonicalize().unwrap_or_else(|_| include.to_owned());
+    println!("cargo:rustc-env=CKPT_INCLUDE={}", include.display());
+    println!("cargo:rerun-if-changed={}", include.join("ckpt.h").display());
+    println!("cargo:include={}", include.display());
+    println!("cargo:root={}", include.parent().unwrap_or(&include).display());
+    println!("cargo:version={}", library.version);
+}

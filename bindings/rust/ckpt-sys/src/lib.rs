@@ -1,0 +1,26 @@
+//! Raw bindings of `ckpt.h`, `ckpt_tree.h` and `ckpt_file.h`, as bindgen wrote them.
+//!
+//! The headers are the documentation. The crate `ckpt` is the safe interface. Constants are plain numbers, because a
+//! newer library may return ones that are not listed here.
+//!
+//! Linking: the library is found by pkg-config (`PKG_CONFIG_PATH`). `CKPT_STATIC=1` links `libckpt.a`.
+#![no_std]
+
+#[allow(missing_docs, non_camel_case_types, non_upper_case_globals, non_snake_case)]
+#[allow(clippy::all, clippy::undocumented_unsafe_blocks)]
+mod bindings;
+
+pub use bindings::*;
+
+/// True where `libckpt.a` is linked in, false where the shared library is.
+pub const LINKED_STATICALLY: bool = cfg!(ckpt_static);
+
+/// No such node: `UINT64_MAX`, which bindgen cannot read.
+pub const CKPT_NODE_END: u64 = u64::MAX;
+
+/// The dtype of DLPack type code `code` with `bits` bits per element, as the macro of that name.
+#[allow(non_snake_case)]
+#[must_use]
+pub const fn CKPT_DTYPE(code: i32, bits: i32) -> i32 {
+    code * 256 + bits
+}

@@ -1,0 +1,186 @@
+//! The types of elements.
+
+use std::ffi::CStr;
+use std::fmt;
+
+use ckpt_sys as sys;
+
+use crate::error::{Error, Result, Status};
+use crate::handle::c_text;
+use crate::numbers::numbers;
+
+numbers! {
+    /// The type of a tensor's elements: DLPack's type code * 256 + bits of one element. Elements of less than 8 bits
+    /// are packed, lowest bits first. A code unknown to the library is kept as it is.
+    Dtype {
+        /// Signed, 4 bits.
+        I4 = CKPT_DTYPE_I4;
+        /// Signed, 8 bits.
+        I8 = CKPT_DTYPE_I8;
+        /// Signed, 16 bits.
+        I16 = CKPT_DTYPE_I16;
+        /// Signed, 32 bits.
+        I32 = CKPT_DTYPE_I32;
+        /// Signed, 64 bits.
+        I64 = CKPT_DTYPE_I64;
+        /// Unsigned, 4 bits.
+        U4 = CKPT_DTYPE_U4;
+        /// Unsigned, 8 bits.
+        U8 = CKPT_DTYPE_U8;
+        /// Unsigned, 16 bits.
+        U16 = CKPT_DTYPE_U16;
+        /// Unsigned, 32 bits.
+        U32 = CKPT_DTYPE_U32;
+        /// Unsigned, 64 bits.
+        U64 = CKPT_DTYPE_U64;
+        /// IEEE half.
+        F16 = CKPT_DTYPE_F16;
+        /// IEEE single.
+        F32 = CKPT_DTYPE_F32;
+        /// IEEE double.
+        F64 = CKPT_DTYPE_F64;
+        /// bfloat16.
+        BF16 = CKPT_DTYPE_BF16;
+        /// Complex of two halves.
+        C32 = CKPT_DTYPE_C32;
+        /// Complex of two singles.
+        C64 = CKPT_DTYPE_C64;
+        /// Complex of two doubles.
+        C128 = CKPT_DTYPE_C128;
+        /// One byte, 0 or 1.
+        BOOL = CKPT_DTYPE_BOOL;
+        /// float8 e3m4.
+        F8_E3M4 = CKPT_DTYPE_F8_E3M4;
+        /// float8 e4m3.
+        F8_E4M3 = CKPT_DTYPE_F8_E4M3;
+        /// float8 e4m3b11fnuz.
+        F8_E4M3B11FNUZ = CKPT_DTYPE_F8_E4M3B11FNUZ;
+        /// float8 e4m3fn.
+        F8_E4M3FN = CKPT_DTYPE_F8_E4M3FN;
+        /// float8 e4m3fnuz.
+        F8_E4M3FNUZ = CKPT_DTYPE_F8_E4M3FNUZ;
+        /// float8 e5m2.
+        F8_E5M2 = CKPT_DTYPE_F8_E5M2;
+        /// float8 e5m2fnuz.
+        F8_E5M2FNUZ = CKPT_DTYPE_F8_E5M2FNUZ;
+        /// float8 e8m0fnu.
+        F8_E8M0FNU = CKPT_DTYPE_F8_E8M0FNU;
+        /// float6 e2m3fn, 6 bits packed.
+        F6_E2M3FN = CKPT_DTYPE_F6_E2M3FN;
+        /// float6 e3m2fn, 6 bits packed.
+        F6_E3M2FN = CKPT_DTYPE_F6_E3M2FN;
+        /// float4 e2m1fn, 4 bits packed.
+        F4_E2M1FN = CKPT_DTYPE_F4_E2M1FN;
+    }
+}
+
+impl Dtype {
+    /// The dtype of DLPack's type `code` with `bits` bits per element.
+    #[must_use]
+    pub const fn new(code: u8, bits: u8) -> Self {
+        Dtype(sys::CKPT_DTYPE(code as i32, bits as i32))
+    }
+
+    /// `"bf16"`; `"dtype"` for a code that the library does not know.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        // SAFETY: takes a number; the text is static.
+        unsafe { CStr::from_ptr(sys::ckpt_dtype_name(self.0)) }.to_str().unwrap_or("dtype")
+    }
+
+    /// Bits of one element; 0 if the number cannot be a dtype.
+    #[must_use]
+    pub fn bits(self) -> u32 {
+        // SAFETY: takes a number.
+        unsafe { sys::ckpt_dtype_bits(self.0) }.try_into().unwrap_or(0)
+    }
+
+    /// The dtype of this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Self> {
+        let name = c_text(name).ok()?;
+        // SAFETY: the text lives until the call returns.
+        match unsafe { sys::ckpt_dtype_find(name.as_ptr()) } {
+            -1 => None,
+            number => Some(Dtype(number)),
+        }
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            "dtype" => write!(f, "dtype {:#06x}", self.0),
+            name => f.write_str(name),
+        }
+    }
+}
+
+impl std::str::FromStr for Dtype {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Dtype::find(name).ok_or_else(|| Error::new(Status::INVALID, format!("no dtype is called {name:?}")))
+    }
+}
+
+/// A Rust type that is the element of a tensor; its memory can be saved.
+///
+/// # Safety
+/// The type is plain data without padding, of the size that `DTYPE` says, and in the byte order of the machine.
+pub unsafe trait Element: Copy + Send + Sync + 'static {
+    /// The dtype of its tensors.
+    const DTYPE: Dtype;
+}
+
+/// An [`Element`] of which every pattern of bits is a value; memory of it can be loaded into.
+///
+/// `bool` is none: a checkpoint from elsewhere may hold a byte that is neither 0 nor 1. Load a bool tensor into `u8`.
+///
+/// # Safety
+/// Every pattern of bits is a value of the type.
+pub unsafe trait AnyBits: Element {}
+
+macro_rules! elements {
+    ($($type:ty => $dtype:ident)*) => {$(
+        // SAFETY: a primitive number of that width.
+        unsafe impl Element for $type {
+            const DTYPE: Dtype = Dtype::$dtype;
+        }
+        // SAFETY: every pattern of bits is a value of it.
+        unsafe impl AnyBits for $type {}
+    )*};
+}
+elements! {
+    u8 => U8 u16 => U16 u32 => U32 u64 => U64 i8 => I8 i16 => I16 i32 => I32 i64 => I64 f32 => F32 f64 => F64
+}
+#[cfg(feature = "half")]
+elements! { half::f16 => F16 half::bf16 => BF16 }
+
+// SAFETY: one byte, 0 or 1.
+unsafe impl Element for bool {
+    const DTYPE: Dtype = Dtype::BOOL;
+}
+
+/// `u8` is also raw bytes of any dtype; other types must be what the descriptor says.
+pub(crate) fn check_element<E: Element>(dtype: Dtype) -> Result<()> {
+    if E::DTYPE == dtype || E::DTYPE == Dtype::U8 {
+        return Ok(());
+    }
+    let message = format!("memory of {} was described as {dtype}; give bytes to reinterpret it", E::DTYPE);
+    Err(Error::invalid(message).with("expected", dtype).with("found", E::DTYPE))
+}
+
+/// The same memory as bytes, for dtypes without a Rust type of their own.
+#[must_use]
+pub fn bytes_of<E: Element>(elements: &[E]) -> &[u8] {
+    // SAFETY: an Element has no padding, so all its bytes are initialised.
+    unsafe { std::slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
+}
+
+/// The same memory as bytes to write into.
+#[must_use]
+pub fn bytes_of_mut<E: AnyBits>(elements: &mut [E]) -> &mut [u8] {
+    // SAFETY: no padding, and every pattern of bits that is written is a value.
+    unsafe { std::slice::from_raw_parts_mut(elements.as_mut_ptr().cast(), size_of_val(elements)) }
+}

@@ -1,0 +1,207 @@
+//! Statuses and errors.
+
+use std::ffi::CStr;
+use std::fmt;
+
+use ckpt_sys as sys;
+
+use crate::numbers::numbers;
+
+numbers! {
+    /// What a call came to. Statuses come in tens: the call (10), the store (20), the bytes (30), the ranks (40), the
+    /// machine (50), a defect of ckpt (60). A number from a newer library is kept as it is.
+    Status {
+        /// It succeeded.
+        OK = CKPT_OK;
+        /// An argument, a name or an option is wrong.
+        INVALID = CKPT_INVALID;
+        /// Right, but not in this build, on this store or for this dtype.
+        UNSUPPORTED = CKPT_UNSUPPORTED;
+        /// Called in a child of the process that made the object.
+        FORKED = CKPT_FORKED;
+        /// The job was cancelled, or dropped before its end.
+        CANCELLED = CKPT_CANCELLED;
+        /// No such checkpoint, tensor, object or file.
+        NOT_FOUND = CKPT_NOT_FOUND;
+        /// There is one already.
+        EXISTS = CKPT_EXISTS;
+        /// The checkpoint was removed while it was being read.
+        GONE = CKPT_GONE;
+        /// A checksum does not match.
+        CORRUPT = CKPT_CORRUPT;
+        /// Not parsable as what it claims to be.
+        FORMAT = CKPT_FORMAT;
+        /// Written by a newer format revision, or needs a feature unknown here.
+        REVISION = CKPT_REVISION;
+        /// A part, a rank or a range is missing.
+        INCOMPLETE = CKPT_INCOMPLETE;
+        /// Ranks, or a request and the checkpoint, disagree.
+        MISMATCH = CKPT_MISMATCH;
+        /// Another process has this rank's place, or another job wrote here.
+        CONFLICT = CKPT_CONFLICT;
+        /// A newer session owns this run; this one may not commit any more.
+        FENCED = CKPT_FENCED;
+        /// The save was given up, by this rank or another; nothing was committed.
+        ABORTED = CKPT_ABORTED;
+        /// A deadline passed.
+        TIMEOUT = CKPT_TIMEOUT;
+        /// The commit record cannot be read now; it says which it was once it can.
+        COMMIT_UNKNOWN = CKPT_COMMIT_UNKNOWN;
+        /// The machine or the file system failed.
+        IO = CKPT_IO;
+        /// No space is left.
+        NO_SPACE = CKPT_NO_SPACE;
+        /// No memory is left.
+        NOMEM = CKPT_NOMEM;
+        /// A defect of ckpt.
+        INTERNAL = CKPT_INTERNAL;
+    }
+}
+
+impl Status {
+    /// `"CORRUPT"` for [`Status::CORRUPT`]; `"UNKNOWN"` for a number that the library does not know.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        // SAFETY: takes a number; the text is static.
+        unsafe { CStr::from_ptr(sys::ckpt_status_name(self.0)) }.to_str().unwrap_or("UNKNOWN")
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            "UNKNOWN" => write!(f, "UNKNOWN {}", self.0),
+            name => f.write_str(name),
+        }
+    }
+}
+
+/// What went wrong, where, and what was found there.
+///
+/// It is a copy: nothing of the library is kept by it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Error {
+    inner: Box<Inner>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Inner {
+    status: Status,
+    message: String,
+    details: Vec<(&'static str, String)>,
+}
+
+/// The result of every call that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The keys of [`Error::detail`].
+const KEYS: [&CStr; 8] = [c"path", c"part", c"tensor", c"rank", c"ranks", c"offset", c"expected", c"found"];
+
+impl Error {
+    /// Which of the statuses it is; never [`Status::OK`].
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.inner.status
+    }
+
+    /// One line: what, where, expected, found.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.inner.message
+    }
+
+    /// One fact by key: `path`, `part`, `tensor`, `rank`, `ranks`, `offset`, `expected` or `found`.
+    #[must_use]
+    pub fn detail(&self, key: &str) -> Option<&str> {
+        self.details().find(|(name, _)| *name == key).map(|(_, value)| value)
+    }
+
+    /// All facts that the error has.
+    pub fn details(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.inner.details.iter().map(|(key, value)| (*key, value.as_str()))
+    }
+
+    /// An error that this crate found before the library was asked.
+    pub(crate) fn new(status: Status, message: impl Into<String>) -> Self {
+        Error { inner: Box::new(Inner { status, message: message.into(), details: Vec::new() }) }
+    }
+
+    pub(crate) fn with(mut self, key: &'static str, value: impl ToString) -> Self {
+        self.inner.details.push((key, value.to_string()));
+        self
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Error::new(Status::INVALID, message)
+    }
+
+    /// Copies and frees what a call gave.
+    ///
+    /// # Safety
+    /// `err` is null or an error that nobody else owns.
+    unsafe fn take(status: Status, err: *mut sys::ckpt_error) -> Self {
+        // SAFETY: the texts live until the error is freed; NULL is allowed.
+        unsafe {
+            let text = |ptr| CStr::from_ptr(ptr).to_string_lossy().into_owned();
+            let status = if err.is_null() { status } else { Status(sys::ckpt_error_status(err)) };
+            let mut error = Error::new(status, text(sys::ckpt_error_message(err)));
+            for key in KEYS {
+                let value = sys::ckpt_error_detail(err, key.as_ptr());
+                if !value.is_null() {
+                    error.inner.details.push((key.to_str().unwrap_or_default(), text(value)));
+                }
+            }
+            if error.inner.message.is_empty() {
+                error.inner.message = status.to_string();
+            }
+            sys::ckpt_error_free(err);
+            error
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.status(), self.message())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Error");
+        shown.field("status", &self.status()).field("message", &self.message());
+        for (key, value) in self.details() {
+            shown.field(key, &value);
+        }
+        shown.finish()
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        use std::io::ErrorKind;
+        let kind = match error.status() {
+            Status::NOT_FOUND | Status::GONE => ErrorKind::NotFound,
+            Status::EXISTS => ErrorKind::AlreadyExists,
+            Status::INVALID => ErrorKind::InvalidInput,
+            Status::CORRUPT | Status::FORMAT => ErrorKind::InvalidData,
+            Status::TIMEOUT => ErrorKind::TimedOut,
+            Status::NOMEM => ErrorKind::OutOfMemory,
+            Status::UNSUPPORTED | Status::REVISION => ErrorKind::Unsupported,
+            _ => ErrorKind::Other,
+        };
+        std::io::Error::new(kind, error)
+    }
+}
+
+/// Runs a call of the library that takes an error as its last argument.
+pub(crate) fn check(call: impl FnOnce(*mut *mut sys::ckpt_error) -> sys::ckpt_status) -> Result<()> {
+    let mut err = std::ptr::null_mut();
+    match Status(call(&mut err)) {
+        Status::OK => Ok(()),
+        // SAFETY: on failure the call gave us the error to own.
+        status => Err(unsafe { Error::take(status, err) }),
+    }
+}

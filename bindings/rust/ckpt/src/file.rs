@@ -1,0 +1,140 @@
+//! Other people's checkpoint files, opened in place.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::path::Path;
+
+use ckpt_sys as sys;
+
+use crate::dtype::Dtype;
+use crate::error::{check, Error, Result, Status};
+use crate::handle::{c_path, lent, lent_or_none, sized, Handle, Items};
+use crate::options::Options;
+use crate::tensor::Dims;
+use crate::tree::TreeRef;
+use crate::view::View;
+
+/// A PyTorch `.pt` or a safetensors file, mapped: no Python, no code run, nothing copied. To bring one into a store:
+/// [`Store::import`](crate::Store::import).
+#[derive(Debug)]
+pub struct File {
+    handle: Handle<sys::ckpt_file>,
+}
+
+impl File {
+    /// Maps the file and reads its structure, not its tensors. What a pickle says is turned into values, never carried
+    /// out; one that calls a function which ckpt does not know is `UNSUPPORTED`, and the error names it.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        File::open_with(path, &Options::new())
+    }
+
+    /// Options: `verify` (1, the default: checks a zip's CRC-32s first, which reads the whole file), `threads`.
+    pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
+        let (path, bag) = (c_path(path)?, options.bag()?);
+        // SAFETY: text and options live until the call returns.
+        let handle = Handle::make(|out, err| unsafe { sys::ckpt_file_open(out, path.as_ptr(), bag.get(), err) })?;
+        Ok(File { handle })
+    }
+
+    /// `pt` (zip), `pt-legacy` or `safetensors`.
+    #[must_use]
+    pub fn format(&self) -> &'static str {
+        // SAFETY: static text.
+        unsafe { CStr::from_ptr(sys::ckpt_file_format(self.handle.get())) }.to_str().unwrap_or_default()
+    }
+
+    /// Tensors in the order of the tree; one that shares memory comes after the one it shares it with.
+    pub fn tensors(&self) -> Items<'_, Self, Result<FileTensor<'_>>> {
+        // SAFETY: the handle is alive.
+        let count = unsafe { sys::ckpt_file_tensor_count(self.handle.get()) };
+        Items::new(self, count, File::tensor)
+    }
+
+    /// One of them by its place.
+    pub fn tensor(&self, index: u64) -> Result<FileTensor<'_>> {
+        let mut raw = sized!(ckpt_file_tensor);
+        // SAFETY: `raw` is ours and has its size set; texts and data live as long as the file.
+        unsafe {
+            check(|err| sys::ckpt_file_tensor_at(self.handle.get(), index, &mut raw, err))?;
+            Ok(FileTensor {
+                shape: Dims::new(raw.ndim, &raw.shape),
+                strides: Dims::new(raw.ndim, &raw.strides),
+                data: View::new(raw.data.cast(), raw.data_bytes),
+                name: lent(raw.name)?,
+                alias_of: lent_or_none(raw.alias_of)?,
+                raw,
+            })
+        }
+    }
+
+    /// All that the file holds, tensors as leaves by their names.
+    pub fn tree(&self) -> Result<TreeRef<'_>> {
+        let mut out = std::ptr::null();
+        // SAFETY: the handle is alive; the tree lives as long as the file.
+        unsafe {
+            check(|err| sys::ckpt_file_tree(self.handle.get(), &mut out, err))?;
+            TreeRef::new(out).ok_or_else(|| Error::new(Status::INTERNAL, "the library gave no tree"))
+        }
+    }
+}
+
+/// A tensor of a file; names and data are lent by it.
+#[derive(Clone, Copy)]
+pub struct FileTensor<'a> {
+    raw: sys::ckpt_file_tensor,
+    shape: Dims,
+    strides: Dims,
+    data: View<'a>,
+    name: &'a str,
+    alias_of: Option<&'a str>,
+}
+
+impl<'a> FileTensor<'a> {
+    /// Its path in the tree.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// Of its elements.
+    #[must_use]
+    pub fn dtype(&self) -> Dtype {
+        Dtype(self.raw.dtype)
+    }
+
+    /// In elements.
+    #[must_use]
+    pub fn shape(&self) -> &[usize] {
+        self.shape.get()
+    }
+
+    /// In elements.
+    #[must_use]
+    pub fn strides(&self) -> &[usize] {
+        self.strides.get()
+    }
+
+    /// Bytes of the elements.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.raw.bytes
+    }
+
+    /// From the first element to the end of the last, gaps of the strides included; not always aligned.
+    #[must_use]
+    pub fn data(&self) -> View<'a> {
+        self.data
+    }
+
+    /// The tensor whose memory it shares, and its first element there.
+    #[must_use]
+    pub fn alias_of(&self) -> Option<(&'a str, u64)> {
+        Some((self.alias_of?, self.raw.alias_offset.try_into().unwrap_or(0)))
+    }
+}
+
+impl fmt::Debug for FileTensor<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}{:?}", self.name, self.dtype(), self.shape())
+    }
+}

@@ -1,0 +1,190 @@
+//! What every handle is made of: an owner of one C object, and the texts and lists that it lends.
+
+use std::ffi::{c_char, CStr, CString};
+use std::iter::FusedIterator;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::NonNull;
+
+use ckpt_sys as sys;
+
+use crate::error::{check, Error, Result, Status};
+
+/// An opaque C type with a function that frees it.
+///
+/// # Safety
+/// `FREE` takes over a pointer that the library gave, on any thread. Functions that take `*const Self` may be called by
+/// several threads at once.
+pub(crate) unsafe trait Opaque {
+    const FREE: unsafe extern "C" fn(*mut Self);
+}
+
+macro_rules! opaque {
+    ($($type:ident $free:ident)*) => {
+        // SAFETY: ckpt.h, "Threads" and "Ownership".
+        $(unsafe impl Opaque for sys::$type {
+            const FREE: unsafe extern "C" fn(*mut Self) = sys::$free;
+        })*
+    };
+}
+opaque! {
+    ckpt_options ckpt_options_free
+    ckpt_store ckpt_store_free
+    ckpt_list ckpt_list_free
+    ckpt_report ckpt_report_free
+    ckpt_session ckpt_session_free
+    ckpt_save ckpt_save_free
+    ckpt_reader ckpt_reader_free
+    ckpt_load ckpt_load_free
+    ckpt_job ckpt_job_free
+    ckpt_tree ckpt_tree_free
+    ckpt_file ckpt_file_free
+}
+
+/// Owns one C object.
+pub(crate) struct Handle<T: Opaque>(NonNull<T>);
+
+// SAFETY: the library has no thread-locals; objects may move between threads and be freed on any.
+unsafe impl<T: Opaque> Send for Handle<T> {}
+// SAFETY: a shared reference reaches only `*const T`, whose functions may run concurrently.
+unsafe impl<T: Opaque> Sync for Handle<T> {}
+
+impl<T: Opaque> Handle<T> {
+    /// Runs a call that gives an object: `call(&mut out, &mut err)`.
+    pub(crate) fn make(call: impl FnOnce(*mut *mut T, *mut *mut sys::ckpt_error) -> sys::ckpt_status) -> Result<Self> {
+        let mut out = std::ptr::null_mut();
+        check(|err| call(&mut out, err))?;
+        NonNull::new(out).map(Handle).ok_or_else(|| Error::new(Status::INTERNAL, "the library gave no object"))
+    }
+
+    pub(crate) fn get(&self) -> *const T {
+        self.0.as_ptr()
+    }
+
+    /// For functions that need the object for themselves.
+    pub(crate) fn get_mut(&mut self) -> *mut T {
+        self.0.as_ptr()
+    }
+}
+
+impl<T: Opaque> std::fmt::Debug for Handle<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:p}", self.0)
+    }
+}
+
+impl<T: Opaque> Drop for Handle<T> {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from the library and is freed here only.
+        unsafe { T::FREE(self.0.as_ptr()) }
+    }
+}
+
+/// A zeroed record of the ABI with its size set.
+macro_rules! sized {
+    ($type:ident) => {
+        ckpt_sys::$type { struct_size: size_of::<ckpt_sys::$type>() as u32, ..Default::default() }
+    };
+}
+pub(crate) use sized;
+
+pub(crate) fn c_text(text: &str) -> Result<CString> {
+    CString::new(text).map_err(|_| Error::invalid(format!("{text:?} holds a NUL")))
+}
+
+pub(crate) fn c_text_or_null(text: Option<&str>) -> Result<Option<CString>> {
+    text.map(c_text).transpose()
+}
+
+pub(crate) fn or_null(text: &Option<CString>) -> *const c_char {
+    text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr())
+}
+
+pub(crate) fn c_path(path: impl AsRef<Path>) -> Result<CString> {
+    let path = path.as_ref();
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| Error::invalid(format!("path {path:?} holds a NUL")))
+}
+
+/// Text that the library lends; `None` for NULL.
+///
+/// # Safety
+/// `text` is NULL, or NUL-terminated and alive for `'a`.
+pub(crate) unsafe fn lent_or_none<'a>(text: *const c_char) -> Result<Option<&'a str>> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: as the caller says.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map(Some).map_err(|_| Error::new(Status::FORMAT, format!("{text:?} is not UTF-8")))
+}
+
+/// # Safety
+/// As of [`lent_or_none`].
+pub(crate) unsafe fn lent<'a>(text: *const c_char) -> Result<&'a str> {
+    // SAFETY: as the caller says.
+    Ok(unsafe { lent_or_none(text) }?.unwrap_or_default())
+}
+
+/// Text in an array of a record, up to its NUL.
+pub(crate) fn text_of(array: &[c_char]) -> &str {
+    // SAFETY: c_char and u8 are both one byte of any value.
+    let bytes = unsafe { std::slice::from_raw_parts(array.as_ptr().cast::<u8>(), array.len()) };
+    let text = CStr::from_bytes_until_nul(bytes).map_or(bytes, |text| text.to_bytes());
+    std::str::from_utf8(text).unwrap_or_default()
+}
+
+/// What a slice of the library's bytes is; empty for NULL.
+///
+/// # Safety
+/// `data` is NULL, or `size` readable bytes that live and stay as they are for `'a`.
+pub(crate) unsafe fn lent_bytes<'a>(data: *const u8, size: u64) -> &'a [u8] {
+    if data.is_null() {
+        return &[];
+    }
+    // SAFETY: as the caller says.
+    unsafe { std::slice::from_raw_parts(data, size as usize) }
+}
+
+/// Goes over what an object lends by index: tensors, objects, attributes, findings, nodes.
+pub struct Items<'a, S: ?Sized, T> {
+    source: &'a S,
+    at: fn(&'a S, u64) -> T,
+    next: u64,
+    end: u64,
+}
+
+impl<'a, S: ?Sized, T> Items<'a, S, T> {
+    pub(crate) fn new(source: &'a S, count: u64, at: fn(&'a S, u64) -> T) -> Self {
+        Items { source, at, next: 0, end: count }
+    }
+}
+
+impl<S: ?Sized, T> Iterator for Items<'_, S, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        if self.next == self.end {
+            return None;
+        }
+        self.next += 1;
+        Some((self.at)(self.source, self.next - 1))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.end - self.next) as usize;
+        (left, Some(left))
+    }
+}
+
+impl<S: ?Sized, T> DoubleEndedIterator for Items<'_, S, T> {
+    fn next_back(&mut self) -> Option<T> {
+        if self.next == self.end {
+            return None;
+        }
+        self.end -= 1;
+        Some((self.at)(self.source, self.end))
+    }
+}
+
+impl<S: ?Sized, T> ExactSizeIterator for Items<'_, S, T> {}
+impl<S: ?Sized, T> FusedIterator for Items<'_, S, T> {}

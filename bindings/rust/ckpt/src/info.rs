@@ -1,0 +1,245 @@
+//! What a reader says of tensors, objects and parts.
+
+use std::fmt;
+
+use ckpt_sys as sys;
+
+use crate::dtype::Dtype;
+use crate::error::{check, Result};
+use crate::handle::{lent, lent_or_none, sized, text_of};
+use crate::save::ObjectScope;
+use crate::tensor::Dims;
+
+type Err = *mut *mut sys::ckpt_error;
+
+/// A tensor or alias; its names are lent by the reader.
+#[derive(Clone, Copy)]
+pub struct TensorInfo<'a> {
+    raw: sys::ckpt_tensor_info,
+    shape: Dims,
+    name: &'a str,
+    alias_of: Option<&'a str>,
+}
+
+impl<'a> TensorInfo<'a> {
+    /// # Safety
+    /// `call` fills the record with texts that live for 'a.
+    pub(crate) unsafe fn fill(call: impl FnOnce(*mut sys::ckpt_tensor_info, Err) -> sys::ckpt_status) -> Result<Self> {
+        let mut raw = sized!(ckpt_tensor_info);
+        check(|err| call(&mut raw, err))?;
+        // SAFETY: as the caller says.
+        let (name, alias_of) = unsafe { (lent(raw.name)?, lent_or_none(raw.alias_of)?) };
+        Ok(TensorInfo { raw, shape: Dims::new(raw.ndim, &raw.shape), name, alias_of })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// Of its elements.
+    #[must_use]
+    pub fn dtype(&self) -> Dtype {
+        Dtype(self.raw.dtype)
+    }
+
+    /// In elements; empty for a scalar.
+    #[must_use]
+    pub fn shape(&self) -> &[usize] {
+        self.shape.get()
+    }
+
+    /// Bytes of its elements.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.raw.bytes
+    }
+
+    /// Bytes in the parts; 0 for an alias.
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        self.raw.stored_bytes
+    }
+
+    /// Into how many segments it was written.
+    #[must_use]
+    pub fn segment_count(&self) -> u32 {
+        self.raw.segment_count
+    }
+
+    /// The target, where it is an alias.
+    #[must_use]
+    pub fn alias_of(&self) -> Option<&'a str> {
+        self.alias_of
+    }
+}
+
+impl fmt::Debug for TensorInfo<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}{:?}", self.name, self.dtype(), self.shape())
+    }
+}
+
+/// The view that an alias is of its flattened target, in elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AliasInfo {
+    /// Of the target.
+    pub dtype: Dtype,
+    /// Of the view.
+    pub shape: Vec<usize>,
+    /// Of the view.
+    pub strides: Vec<usize>,
+    /// The first element.
+    pub offset: u64,
+}
+
+impl AliasInfo {
+    pub(crate) fn of(raw: &sys::ckpt_tensor_desc) -> Self {
+        AliasInfo {
+            dtype: Dtype(raw.dtype),
+            shape: Dims::new(raw.ndim, &raw.shape).get().to_vec(),
+            strides: Dims::new(raw.ndim, &raw.strides).get().to_vec(),
+            offset: raw.flat_offset.try_into().unwrap_or(0),
+        }
+    }
+}
+
+/// What of its tensor a segment holds, in elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SegmentRegion {
+    /// A box.
+    Box {
+        /// Where it begins.
+        offset: Vec<usize>,
+        /// How far it goes.
+        extent: Vec<usize>,
+    },
+    /// A range of the flattened tensor.
+    Flat {
+        /// The first element.
+        offset: u64,
+        /// How many.
+        size: u64,
+    },
+}
+
+/// Where some of a tensor's bytes lie, for tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SegmentInfo {
+    /// The index of the part.
+    pub part: u32,
+    /// What of the tensor it holds.
+    pub region: SegmentRegion,
+    /// 0 raw, 1 LZ4.
+    pub codec: i32,
+    /// 0 none, 1 byte shuffle, 2 bit planes.
+    pub filter: i32,
+    /// Pieces with a checksum each.
+    pub chunk_count: u32,
+    /// Of the first chunk, in bytes.
+    pub part_offset: u64,
+    /// Bytes in the part.
+    pub stored_bytes: u64,
+}
+
+impl SegmentInfo {
+    pub(crate) fn of(raw: &sys::ckpt_segment_info) -> Self {
+        let region = if raw.ndim < 0 {
+            let number = |value: i64| value.try_into().unwrap_or(0);
+            SegmentRegion::Flat { offset: number(raw.flat_offset), size: number(raw.flat_size) }
+        } else {
+            let dims = |values| Dims::new(raw.ndim, values).get().to_vec();
+            SegmentRegion::Box { offset: dims(&raw.offset), extent: dims(&raw.extent) }
+        };
+        SegmentInfo {
+            part: raw.part,
+            region,
+            codec: raw.codec,
+            filter: raw.filter,
+            chunk_count: raw.chunk_count,
+            part_offset: raw.part_offset,
+            stored_bytes: raw.stored_bytes,
+        }
+    }
+}
+
+/// An object; its texts are lent by the reader.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectInfo<'a> {
+    scope: ObjectScope,
+    rank: u32,
+    size: u64,
+    name: &'a str,
+    media_type: &'a str,
+}
+
+impl<'a> ObjectInfo<'a> {
+    /// # Safety
+    /// `call` fills the record with texts that live for 'a.
+    pub(crate) unsafe fn fill(call: impl FnOnce(*mut sys::ckpt_object_info, Err) -> sys::ckpt_status) -> Result<Self> {
+        let mut raw = sized!(ckpt_object_info);
+        check(|err| call(&mut raw, err))?;
+        // SAFETY: as the caller says.
+        let (name, media_type) = unsafe { (lent(raw.name)?, lent(raw.media_type)?) };
+        Ok(ObjectInfo { scope: ObjectScope(raw.scope), rank: raw.rank, size: raw.size, name, media_type })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// For instance `application/json`.
+    #[must_use]
+    pub fn media_type(&self) -> &'a str {
+        self.media_type
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn scope(&self) -> ObjectScope {
+        self.scope
+    }
+
+    /// The rank that it is of; `None` for a shared one.
+    #[must_use]
+    pub fn rank(&self) -> Option<u32> {
+        (self.scope == ObjectScope::PER_RANK).then_some(self.rank)
+    }
+
+    /// In bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+/// A part file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PartInfo {
+    /// `PART_003`.
+    pub name: String,
+    /// The rank that wrote it.
+    pub rank: u32,
+    /// Its size.
+    pub bytes: u64,
+    /// Of the checkpoint that wrote it.
+    pub save_id: String,
+}
+
+impl PartInfo {
+    pub(crate) fn of(raw: &sys::ckpt_part_info) -> Self {
+        PartInfo {
+            name: text_of(&raw.name).to_owned(),
+            rank: raw.rank,
+            bytes: raw.bytes,
+            save_id: text_of(&raw.save_id).to_owned(),
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Work in the background.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ckpt_sys as sys;
+
+use crate::error::{check, Result, Status};
+use crate::handle::{sized, Handle};
+use crate::load::Buffers;
+use crate::memory::Keep;
+use crate::numbers::numbers;
+use crate::report::Report;
+
+numbers! {
+    /// How far a job is. States only grow; `FAILED` and `CANCELLED` are ends like `COMMITTED` and `DONE`.
+    JobState {
+        /// It runs.
+        RUNNING = CKPT_JOB_RUNNING;
+        /// Save: the caller's memory is the caller's again.
+        STAGED = CKPT_JOB_STAGED;
+        /// Save: this rank's part is durable.
+        WRITTEN = CKPT_JOB_WRITTEN;
+        /// Save: committed for all ranks (with `wait=0`: this rank is done).
+        COMMITTED = CKPT_JOB_COMMITTED;
+        /// Load, verify: finished.
+        DONE = CKPT_JOB_DONE;
+        /// It ended with an error, which `wait` returns.
+        FAILED = CKPT_JOB_FAILED;
+        /// It was cancelled.
+        CANCELLED = CKPT_JOB_CANCELLED;
+    }
+}
+
+/// A save, load or verification in the background. Threads may share it.
+///
+/// Dropping a job cancels what still runs and blocks until the engine no longer touches the caller's memory. A save
+/// whose job is dropped before `COMMITTED` is not committed.
+#[derive(Debug)]
+pub struct Job {
+    pub(crate) raw: Arc<RawJob>,
+}
+
+/// The job and the memory that it was given to keep. A scope holds one too.
+#[derive(Debug)]
+pub(crate) struct RawJob {
+    /// First, so that it is freed first: that blocks until the engine is quiet, and only then is memory let go.
+    handle: Handle<sys::ckpt_job>,
+    /// From this state on, and after the end, the engine does not touch the caller's memory.
+    quiet_at: JobState,
+    kept: Mutex<Vec<Keep>>,
+    buffers: Mutex<Buffers>,
+}
+
+impl RawJob {
+    fn state(&self) -> JobState {
+        // SAFETY: the handle is alive.
+        JobState(unsafe { sys::ckpt_job_state(self.handle.get()) })
+    }
+
+    fn cancel(&self) {
+        // SAFETY: the handle is alive.
+        unsafe { sys::ckpt_job_cancel(self.handle.get()) }
+    }
+
+    /// `milliseconds` below 0: as long as it takes.
+    fn wait(&self, state: JobState, milliseconds: i64) -> Result<()> {
+        // SAFETY: the handle is alive.
+        let result = check(|err| unsafe { sys::ckpt_job_wait(self.handle.get(), state.0, milliseconds, err) });
+        self.let_go();
+        result
+    }
+
+    /// Gives shared memory back as soon as it is known to be staged.
+    fn let_go(&self) {
+        if self.state() >= self.quiet_at {
+            self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+    }
+
+    /// Blocks until the engine does not touch the caller's memory any more.
+    pub(crate) fn wait_quiet(&self) {
+        loop {
+            let result = self.wait(self.quiet_at, -1);
+            // In a forked child no thread of the engine runs, and its memory is a copy.
+            let forked = result.is_err_and(|error| error.status() == Status::FORKED);
+            if forked || self.state() >= self.quiet_at {
+                return;
+            }
+        }
+    }
+
+    /// Of a load that has ended.
+    pub(crate) fn take_buffers(&self) -> Buffers {
+        std::mem::take(&mut *self.buffers.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Job {
+    /// `call` starts the work. The job keeps `kept` until it is staged, and `buffers` until they are taken or it ends.
+    pub(crate) fn start(
+        quiet_at: JobState,
+        kept: &mut Vec<Keep>,
+        buffers: &mut Buffers,
+        call: impl FnOnce(*mut *mut sys::ckpt_job, *mut *mut sys::ckpt_error) -> sys::ckpt_status,
+    ) -> Result<Self> {
+        let handle = Handle::make(call)?;
+        let (kept, buffers) = (Mutex::new(std::mem::take(kept)), Mutex::new(std::mem::take(buffers)));
+        Ok(Job { raw: Arc::new(RawJob { handle, quiet_at, kept, buffers }) })
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn state(&self) -> JobState {
+        self.raw.let_go();
+        self.raw.state()
+    }
+
+    /// Blocks until the job's state is at least `state` or final. The error is that of a job that failed.
+    pub fn wait(&self, state: JobState) -> Result<()> {
+        self.raw.wait(state, -1)
+    }
+
+    /// The same for a limited time: `false` where it passed; the job goes on then.
+    pub fn wait_timeout(&self, state: JobState, time: Duration) -> Result<bool> {
+        let milliseconds = i64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
+        match self.raw.wait(state, milliseconds) {
+            Ok(()) => Ok(true),
+            Err(error) if error.status() != Status::TIMEOUT => Err(error),
+            // Either this wait's time passed, or the job failed by a deadline of its own.
+            Err(_) if self.raw.state() < JobState::COMMITTED => Ok(false),
+            Err(_) => self.raw.wait(state, -1).map(|()| true),
+        }
+    }
+
+    /// Waits until the memory given to a save is the caller's again.
+    pub fn wait_staged(&self) -> Result<()> {
+        self.wait(JobState::STAGED)
+    }
+
+    /// Waits until a save is committed: durable, complete, for all ranks.
+    pub fn wait_committed(&self) -> Result<()> {
+        self.wait(JobState::COMMITTED)
+    }
+
+    /// Waits until a load or a verification is finished.
+    pub fn wait_done(&self) -> Result<()> {
+        self.wait(JobState::DONE)
+    }
+
+    /// Asks the job to stop; returns at once. A save that is not yet committed will not be.
+    pub fn cancel(&self) {
+        self.raw.cancel();
+    }
+
+    /// Progress and costs so far.
+    pub fn stats(&self) -> Result<JobStats> {
+        let mut raw = sized!(ckpt_job_stats);
+        // SAFETY: the handle is alive; `raw` is ours and has its size set.
+        check(|err| unsafe { sys::ckpt_job_stats_get(self.raw.handle.get(), &mut raw, err) })?;
+        Ok(JobStats::of(&raw))
+    }
+
+    /// The findings of a verify job that has ended; `UNSUPPORTED` for other jobs.
+    pub fn report(&self) -> Result<Report> {
+        // SAFETY: the handle is alive.
+        Report::make(|out, err| unsafe { sys::ckpt_job_report(self.raw.handle.get(), out, err) })
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // Where a scope holds it too, the scope's end waits; else freeing the handle does.
+        self.raw.cancel();
+    }
+}
+
+/// A load in the background. Dereferences to its [`Job`].
+#[derive(Debug)]
+pub struct LoadJob {
+    job: Job,
+}
+
+impl LoadJob {
+    pub(crate) fn new(job: Job) -> Self {
+        LoadJob { job }
+    }
+
+    /// Gives back the memory that the load holds, whatever became of it; `None` while the job runs.
+    #[must_use]
+    pub fn take_buffers(&self) -> Option<Buffers> {
+        (self.job.state() >= JobState::DONE).then(|| self.job.raw.take_buffers())
+    }
+
+    /// Cancels what still runs, waits until the engine is quiet, and gives back the memory that the load holds.
+    #[must_use]
+    pub fn into_buffers(self) -> Buffers {
+        self.job.cancel();
+        self.job.raw.wait_quiet();
+        self.job.raw.take_buffers()
+    }
+
+    /// Waits for the end and gives back the memory, with every requested byte in it.
+    pub fn finish(self) -> Result<Buffers> {
+        self.job.wait_done()?;
+        Ok(self.into_buffers())
+    }
+}
+
+impl std::ops::Deref for LoadJob {
+    type Target = Job;
+
+    fn deref(&self) -> &Job {
+        &self.job
+    }
+}
+
+numbers! {
+    /// What kept transfers in flight.
+    IoEngine {
+        /// Nothing: one after the other.
+        BLOCKING = CKPT_IO_BLOCKING;
+        /// Threads.
+        THREADS = CKPT_IO_THREADS;
+        /// io_uring.
+        URING = CKPT_IO_URING;
+    }
+}
+
+macro_rules! stats {
+    ($($(#[$doc:meta])* $name:ident: $type:ty,)*) => {
+        /// Progress and costs of a job.
+        #[derive(Clone, Copy, Debug)]
+        #[non_exhaustive]
+        pub struct JobStats {
+            /// How far it is.
+            pub state: JobState,
+            /// What kept transfers in flight.
+            pub io_engine: IoEngine,
+            $($(#[$doc])* pub $name: $type,)*
+        }
+
+        impl JobStats {
+            fn of(raw: &sys::ckpt_job_stats) -> Self {
+                let (state, io_engine) = (JobState(raw.state), IoEngine(raw.io_engine as i32));
+                JobStats { state, io_engine, $($name: raw.$name,)* }
+            }
+        }
+    };
+}
+stats! {
+    /// Bytes of work, known from the start.
+    bytes_total: u64,
+    /// Of those, done.
+    bytes_done: u64,
+    /// Bytes read from the store, whole requests.
+    bytes_read: u64,
+    /// Bytes written to the store.
+    bytes_written: u64,
+    /// Load: bytes that the requests cover.
+    bytes_requested: u64,
+    /// Chunks encoded or decoded.
+    chunk_count: u64,
+    /// Load: contiguous runs in storage that the requests touch.
+    run_count: u64,
+    /// Requests made to the store.
+    io_count: u64,
+    /// The most staging memory in use.
+    staging_peak_bytes: u64,
+    /// Save: microseconds until staged.
+    stage_us: u64,
+    /// Save: microseconds until written.
+    write_us: u64,
+    /// Save: microseconds until committed.
+    commit_us: u64,
+    /// Microseconds in all.
+    total_us: u64,
+    /// 1 where the page cache was passed by.
+    direct_io: u32,
+    /// Worker threads.
+    threads: u32,
+    /// Save: of `stage_us`, making the staging memory.
+    arena_us: u64,
+    /// Save: 1 where the part was written into a retired file.
+    recycled: u32,
+}

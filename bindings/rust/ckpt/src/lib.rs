@@ -1,0 +1,74 @@
+//! Save and load training checkpoints.
+//!
+//! A trainer's ranks save one checkpoint together; any number of ranks load it again. Every byte is checksummed, a save
+//! is committed for all ranks or for none, and loading runs no code. This crate is the safe interface of libckpt, which
+//! it finds by pkg-config.
+//!
+//! ```
+#![doc = include_str!("../examples/readme.rs")]
+//! ```
+//!
+//! # Where to begin
+//!
+//! [`Store`] → [`Session`] → [`Save`]; [`Store`] → [`Reader`] → [`Load`]. Background work is a [`Job`]. Nested state is
+//! a [`Value`] or a [`Tree`]; files of others are a [`File`]. Names follow those of `ckpt.h`, where each call's options
+//! and statuses stand.
+//!
+//! # Threads and ownership
+//!
+//! All handles are `Send` and `Sync`: what takes `&self` may be called by several threads at once, what takes
+//! `&mut self` needs the object for itself. Objects may be dropped in any order, since each keeps alive what it was
+//! made from. Tensor data is never copied by this crate: it is borrowed, shared or held until the engine is done with
+//! it, and no safe program can make the engine use memory that is not there any more, [`std::mem::forget`] included.
+//!
+//! After `fork` a child may only drop objects; other calls return [`Status::FORKED`].
+#![warn(missing_docs)]
+
+#[cfg(not(all(unix, target_pointer_width = "64")))]
+compile_error!("libckpt is for 64-bit Unix");
+
+mod dtype;
+mod error;
+mod file;
+mod handle;
+mod info;
+mod job;
+mod load;
+mod memory;
+mod numbers;
+mod options;
+mod owned;
+mod reader;
+mod report;
+mod save;
+mod scope;
+mod session;
+#[cfg(feature = "safetensors")]
+mod st;
+mod store;
+mod tensor;
+mod tree;
+mod value;
+mod view;
+
+pub use ckpt_sys as sys;
+pub use dtype::{bytes_of, bytes_of_mut, AnyBits, Dtype, Element};
+pub use error::{Error, Result, Status};
+pub use file::{File, FileTensor};
+pub use handle::Items;
+pub use info::{AliasInfo, ObjectInfo, PartInfo, SegmentInfo, SegmentRegion, TensorInfo};
+pub use job::{IoEngine, Job, JobState, JobStats, LoadJob};
+pub use load::{Buffers, Load, Slot};
+pub use memory::SharedMemory;
+pub use options::{options, version, version_number, OptionInfo, OptionKind, OptionValue, Options};
+pub use owned::OwnedTensor;
+pub use reader::{Attrs, Reader};
+pub use report::{Finding, FindingKind, Report};
+pub use save::{ObjectScope, Save};
+pub use scope::{scope, Scope};
+pub use session::Session;
+pub use store::{CheckpointInfo, CheckpointState, Checkpoints, Store};
+pub use tensor::{Device, DeviceKind, Region, TensorDesc, MAX_NDIM};
+pub use tree::{Children, KeyRef, Node, NodeKind, NodeValue, Tree, TreeRef, TREE_MAX_DEPTH};
+pub use value::{Key, Value};
+pub use view::View;

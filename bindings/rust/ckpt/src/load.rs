@@ -1,0 +1,296 @@
+//! Loads: requests for regions of tensors, planned and read together.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::ops::RangeBounds;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ckpt_sys as sys;
+
+use crate::dtype::{check_element, AnyBits, Dtype};
+use crate::error::{check, Error, Result};
+use crate::handle::{c_text, Handle};
+use crate::job::{Job, JobState, LoadJob};
+use crate::memory::Held;
+use crate::options::Options;
+use crate::reader::Reader;
+use crate::report::Report;
+use crate::scope::Scope;
+use crate::tensor::{Device, TensorDesc};
+
+/// Many requests that are planned and read together: make it, add, then run or start it once.
+///
+/// `'a` is the life of the memory that is borrowed, which the engine writes until the load has ended. Memory may also
+/// be given to the load to [`hold`](Self::hold); it comes back as [`Buffers`].
+///
+/// ```
+/// # let store = ckpt::Store::open("mem:load")?;
+/// # let session = ckpt::Session::open(&store)?;
+/// # let mut save = ckpt::Save::new(&session, "step-1", Some(1))?;
+/// # save.add_tensor("w", &ckpt::TensorDesc::of::<f32>(&[4, 2]), &[1f32; 8])?;
+/// # save.run()?;
+/// use ckpt::{Load, Reader, Region, TensorDesc};
+/// let reader = Reader::open(&store, "latest")?;
+/// let mut upper_half = [0f32; 4];
+/// let mut load = Load::new(&reader)?;
+/// let rows = TensorDesc::of::<f32>(&[4, 2]).region(Region::Box { offset: &[0, 0], extent: &[2, 2] });
+/// load.add_tensor("w", &rows, &mut upper_half)?;
+/// load.run()?;
+/// assert_eq!(upper_half, [1.0; 4]);
+/// # Ok::<_, ckpt::Error>(())
+/// ```
+///
+/// One piece of memory cannot be lent twice, nor looked at while the load has it:
+/// ```compile_fail,E0499
+/// # fn f(reader: &ckpt::Reader, desc: &ckpt::TensorDesc) -> ckpt::Result<()> {
+/// let mut memory = [0f32; 8];
+/// let mut load = ckpt::Load::new(reader)?;
+/// load.add_tensor("a", desc, &mut memory)?;
+/// load.add_tensor("b", desc, &mut memory)?;
+/// load.run()
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Load<'a> {
+    /// First, so that the library lets go before memory is.
+    handle: Handle<sys::ckpt_load>,
+    buffers: Buffers,
+    over: bool,
+    memory: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Load<'a> {
+    /// A load of this checkpoint.
+    pub fn new(reader: &Reader) -> Result<Self> {
+        Load::new_with(reader, &Options::new())
+    }
+
+    /// Options: `verify`, `strict`, `object_policy`, `threads`, `staging_bytes`.
+    pub fn new_with(reader: &Reader, options: &Options) -> Result<Self> {
+        let bag = options.bag()?;
+        // SAFETY: options live until the call returns; the load keeps the reader alive.
+        let handle = Handle::make(|out, err| unsafe { sys::ckpt_load_new(out, reader.handle.get(), bag.get(), err) })?;
+        Ok(Load { handle, buffers: Buffers::default(), over: false, memory: PhantomData })
+    }
+
+    /// Asks for a region of a tensor or alias; resharding is asking for another box than was saved.
+    ///
+    /// The shape of `desc` must be the tensor's, and its dtype too unless [`convert`](TensorDesc::convert) is set
+    /// (`MISMATCH`). `data` is of the elements that `desc` says, or bytes. A name that the checkpoint lacks is reported
+    /// by the run, by option `strict`.
+    pub fn add_tensor<E: AnyBits>(&mut self, name: &str, desc: &TensorDesc, data: &'a mut [E]) -> Result<()> {
+        check_element::<E>(desc.dtype())?;
+        // SAFETY: `data` is borrowed for 'a, and every way to run the load ends within 'a.
+        unsafe { self.add_tensor_raw(name, desc, data.as_mut_ptr().cast(), size_of_val(data) as u64, Device::CPU) }
+    }
+
+    /// Asks for the shared object `name`, or that of `rank`; [`Reader::object`] says its size.
+    pub fn add_object(&mut self, name: &str, rank: u32, data: &'a mut [u8]) -> Result<()> {
+        // SAFETY: as of add_tensor.
+        unsafe { self.add_object_raw(name, rank, data.as_mut_ptr(), data.len()) }
+    }
+
+    /// Gives memory to the load, for requests [`into`](Self::add_tensor_into) it. It comes back by
+    /// [`take_buffers`](Self::take_buffers), or from the job.
+    pub fn hold<E: AnyBits>(&mut self, memory: Vec<E>) -> Slot<E> {
+        self.buffers.held.push(Some(Held::new(memory)));
+        Slot { load: self.buffers.load, index: self.buffers.held.len() - 1, element: PhantomData }
+    }
+
+    /// As [`add_tensor`](Self::add_tensor), into elements `range` of memory that the load holds. Several requests may
+    /// go into the same memory, interleaved by strides; where they overlap, which one stays is undefined.
+    pub fn add_tensor_into<E: AnyBits>(
+        &mut self,
+        name: &str,
+        desc: &TensorDesc,
+        slot: Slot<E>,
+        range: impl RangeBounds<usize>,
+    ) -> Result<()> {
+        let (data, bytes) = self.buffers.part(slot, Some(desc.dtype()), range)?;
+        // SAFETY: held memory goes along with the load and its job, which give it back only when the engine is quiet.
+        unsafe { self.add_tensor_raw(name, desc, data.cast(), bytes as u64, Device::CPU) }
+    }
+
+    /// As [`add_object`](Self::add_object), into bytes `range` of memory that the load holds.
+    pub fn add_object_into(
+        &mut self,
+        name: &str,
+        rank: u32,
+        slot: Slot<u8>,
+        range: impl RangeBounds<usize>,
+    ) -> Result<()> {
+        let (data, bytes) = self.buffers.part(slot, None, range)?;
+        // SAFETY: as of add_tensor_into.
+        unsafe { self.add_object_raw(name, rank, data, bytes) }
+    }
+
+    /// As [`add_tensor`](Self::add_tensor), of memory by pointer, for memory of other languages and devices.
+    ///
+    /// # Safety
+    /// `data` is `bytes` writable bytes on `device`, which live and are nobody else's until the load has ended or is
+    /// dropped without having been started.
+    pub unsafe fn add_tensor_raw(
+        &mut self,
+        name: &str,
+        desc: &TensorDesc,
+        data: *mut c_void,
+        bytes: u64,
+        device: Device,
+    ) -> Result<()> {
+        let desc = desc.raw().map_err(|error| error.with("tensor", name))?;
+        let name = c_text(name)?;
+        // SAFETY: text and descriptor live until the call returns; `data` as the caller says.
+        check(|err| unsafe {
+            let load = self.handle.get_mut();
+            sys::ckpt_load_add_tensor(load, name.as_ptr(), desc, data, bytes, device.kind.0, device.id, err)
+        })
+    }
+
+    /// # Safety
+    /// As of `add_tensor_raw`.
+    unsafe fn add_object_raw(&mut self, name: &str, rank: u32, data: *mut u8, bytes: usize) -> Result<()> {
+        let name = c_text(name)?;
+        // SAFETY: the text lives until the call returns; `data` as the caller says.
+        check(|err| unsafe {
+            let load = self.handle.get_mut();
+            sys::ckpt_load_add_object(load, name.as_ptr(), rank, data.cast(), bytes as u64, err)
+        })
+    }
+
+    /// Loads. All structural errors (`NOT_FOUND`, `MISMATCH`, `INCOMPLETE`, …) come before memory changes; after
+    /// `CORRUPT`, `IO`, `GONE` or `CANCELLED` what is in it is undefined. `Ok` proves that every requested byte was
+    /// written and, unless option `verify` is 0, checked.
+    pub fn run(&mut self) -> Result<()> {
+        self.check_not_over()?;
+        // SAFETY: the memory lives for 'a, and the call ends within it.
+        check(|err| unsafe { sys::ckpt_load_run(self.handle.get_mut(), err) })
+    }
+
+    /// Starts the load in the background; the scope's end waits until it has ended.
+    pub fn start_in<'scope>(&mut self, scope: &'scope Scope<'scope, '_>) -> Result<LoadJob>
+    where
+        'a: 'scope,
+    {
+        self.begin().map(|job| LoadJob::new(scope.watch(job)))
+    }
+
+    /// The caller sees to it that the job has ended before 'a does.
+    fn begin(&mut self) -> Result<Job> {
+        self.check_not_over()?;
+        let load = self.handle.get_mut();
+        // SAFETY: the memory is borrowed, or goes along with the job.
+        Job::start(JobState::DONE, &mut Vec::new(), &mut self.buffers, |out, err| unsafe {
+            sys::ckpt_load_start(load, out, err)
+        })
+    }
+
+    /// Names that were asked for and are missing, and names that were not asked for, whatever `strict` is.
+    pub fn report(&self) -> Result<Report> {
+        // SAFETY: the handle is alive.
+        Report::make(|out, err| unsafe { sys::ckpt_load_report(self.handle.get(), out, err) })
+    }
+
+    /// Looks at memory that the load holds; `None` once it was started or the memory taken.
+    #[must_use]
+    pub fn memory<E: AnyBits>(&self, slot: Slot<E>) -> Option<&[E]> {
+        self.buffers.look(slot)
+    }
+
+    /// Gives back the memory that the load holds; if it was started, its job has it. The load is over then.
+    #[must_use]
+    pub fn take_buffers(&mut self) -> Buffers {
+        self.over = true;
+        std::mem::take(&mut self.buffers)
+    }
+
+    /// The engine knows where memory was that has been given back, and must not be sent there.
+    fn check_not_over(&self) -> Result<()> {
+        if self.over {
+            return Err(Error::invalid("the load is over: its memory was taken"));
+        }
+        Ok(())
+    }
+}
+
+impl Load<'static> {
+    /// Starts the load in the background, of memory that it holds.
+    ///
+    /// ```
+    /// # let store = ckpt::Store::open("mem:hold")?;
+    /// # let session = ckpt::Session::open(&store)?;
+    /// # let mut save = ckpt::Save::new(&session, "step-1", Some(1))?;
+    /// # save.add_tensor("w", &ckpt::TensorDesc::of::<f32>(&[8]), &[1f32; 8])?;
+    /// # save.run()?;
+    /// # let reader = ckpt::Reader::open(&store, "latest")?;
+    /// let mut load = ckpt::Load::new(&reader)?;
+    /// let slot = load.hold(vec![0f32; 8]);
+    /// load.add_tensor_into("w", &ckpt::TensorDesc::of::<f32>(&[8]), slot, ..)?;
+    /// let job = load.start()?;
+    /// let mut buffers = job.finish()?;
+    /// assert_eq!(buffers.take(slot), Some(vec![1.0; 8]));
+    /// # Ok::<_, ckpt::Error>(())
+    /// ```
+    pub fn start(&mut self) -> Result<LoadJob> {
+        self.begin().map(LoadJob::new)
+    }
+}
+
+/// Memory of `E` that a load holds, to name it in requests and to take it back.
+#[derive(Debug)]
+pub struct Slot<E> {
+    load: u64,
+    index: usize,
+    element: PhantomData<fn() -> E>,
+}
+
+impl<E> Clone for Slot<E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E> Copy for Slot<E> {}
+
+/// Memory that a load held.
+#[derive(Debug)]
+pub struct Buffers {
+    /// Whose slots these are; no two are alike.
+    load: u64,
+    held: Vec<Option<Held>>,
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        static LOADS: AtomicU64 = AtomicU64::new(0);
+        Buffers { load: LOADS.fetch_add(1, Ordering::Relaxed), held: Vec::new() }
+    }
+}
+
+impl Buffers {
+    /// Takes the memory of a slot; `None` where it was taken before, or is another load's.
+    #[must_use]
+    pub fn take<E: AnyBits>(&mut self, slot: Slot<E>) -> Option<Vec<E>> {
+        if slot.load != self.load {
+            return None;
+        }
+        self.held.get_mut(slot.index)?.take()?.into_vec()
+    }
+
+    fn look<E: AnyBits>(&self, slot: Slot<E>) -> Option<&[E]> {
+        if slot.load != self.load {
+            return None;
+        }
+        self.held.get(slot.index)?.as_ref()?.look()
+    }
+
+    fn part<E: AnyBits>(
+        &self,
+        slot: Slot<E>,
+        dtype: Option<Dtype>,
+        range: impl RangeBounds<usize>,
+    ) -> Result<(*mut u8, usize)> {
+        match self.held.get(slot.index) {
+            Some(Some(held)) if slot.load == self.load => held.part(dtype, range),
+            _ => Err(Error::invalid("the slot is of another load, or the load was started")),
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Numbers of the ABI as types: constants that may be joined by others in a newer library, so never Rust enums.
+
+/// Makes a newtype over `i32` with the constants given, each from that of `ckpt_sys`.
+macro_rules! numbers {
+    ($(#[$doc:meta])* $name:ident { $($(#[$item_doc:meta])* $item:ident = $value:ident;)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub i32);
+
+        impl $name {
+            $($(#[$item_doc])* pub const $item: $name = $name(ckpt_sys::$value);)*
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match *self {
+                    $($name::$item => f.write_str(concat!(stringify!($name), "::", stringify!($item))),)*
+                    $name(other) => write!(f, concat!(stringify!($name), "({})"), other),
+                }
+            }
+        }
+    };
+}
+pub(crate) use numbers;

@@ -1,0 +1,157 @@
+//! Named settings for calls.
+
+use std::ffi::CStr;
+
+use ckpt_sys as sys;
+
+use crate::error::{check, Result};
+use crate::handle::{c_text, lent, sized, Handle};
+use crate::numbers::numbers;
+
+/// Settings for a call, each by name: `Options::new().set("keep_last", 3).set("compression", "auto")`.
+///
+/// A call reads those that concern it. A name that the library does not know, and a value out of range, is an
+/// [`INVALID`](crate::Status::INVALID) error of the call that gets the options. [`options`] lists them all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    values: Vec<(String, OptionValue)>,
+}
+
+/// The value of one setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OptionValue {
+    /// A number.
+    Int(i64),
+    /// A text, also one that reads as a number.
+    Str(String),
+}
+
+macro_rules! option_values {
+    ($($type:ty => $kind:ident)*) => {$(
+        impl From<$type> for OptionValue {
+            fn from(value: $type) -> Self {
+                OptionValue::$kind(value.into())
+            }
+        }
+    )*};
+}
+option_values! { i32 => Int u32 => Int i64 => Int bool => Int &str => Str String => Str }
+
+impl Options {
+    /// No settings: the defaults of every call.
+    #[must_use]
+    pub const fn new() -> Self {
+        Options { values: Vec::new() }
+    }
+
+    /// Sets one; a `bool` is 0 or 1.
+    #[must_use]
+    pub fn set(mut self, key: impl Into<String>, value: impl Into<OptionValue>) -> Self {
+        self.values.push((key.into(), value.into()));
+        self
+    }
+
+    /// The C object for one call; `None` stands for defaults.
+    pub(crate) fn bag(&self) -> Result<Bag> {
+        if self.values.is_empty() {
+            return Ok(Bag(None));
+        }
+        // SAFETY: `make` gives places for both outputs.
+        let mut bag = Handle::make(|out, err| unsafe { sys::ckpt_options_new(out, err) })?;
+        for (key, value) in &self.values {
+            let key = c_text(key)?;
+            match value {
+                OptionValue::Int(value) => {
+                    // SAFETY: the bag is ours alone; texts live until the call returns.
+                    check(|err| unsafe { sys::ckpt_options_set_int(bag.get_mut(), key.as_ptr(), *value, err) })?;
+                }
+                OptionValue::Str(value) => {
+                    let value = c_text(value)?;
+                    // SAFETY: as above.
+                    check(|err| unsafe {
+                        sys::ckpt_options_set_str(bag.get_mut(), key.as_ptr(), value.as_ptr(), err)
+                    })?;
+                }
+            }
+        }
+        Ok(Bag(Some(bag)))
+    }
+}
+
+pub(crate) struct Bag(Option<Handle<sys::ckpt_options>>);
+
+impl Bag {
+    pub(crate) fn get(&self) -> *const sys::ckpt_options {
+        self.0.as_ref().map_or(std::ptr::null(), Handle::get)
+    }
+}
+
+numbers! {
+    /// What the value of an option is.
+    OptionKind {
+        /// A number from `min` to `max`.
+        INT = CKPT_OPTION_INT;
+        /// A text, one of `choices` where there are some.
+        STR = CKPT_OPTION_STR;
+    }
+}
+
+/// One option that the library knows.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct OptionInfo {
+    /// `"keep_last"`.
+    pub key: &'static str,
+    /// Number or text.
+    pub kind: OptionKind,
+    /// The smallest number.
+    pub min: i64,
+    /// The largest number.
+    pub max: i64,
+    /// The value where none is set, as text.
+    pub fallback: &'static str,
+    /// Of a text: `"error|replace|keep"`; empty where any will do.
+    pub choices: &'static str,
+    /// The calls that read it: `"session save"`.
+    pub used_by: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+}
+
+/// All options that the library knows.
+pub fn options() -> impl ExactSizeIterator<Item = Result<OptionInfo>> {
+    // SAFETY: takes nothing.
+    let count = unsafe { sys::ckpt_option_count() };
+    (0..count).map(|index| {
+        let mut info = sized!(ckpt_option_info);
+        // SAFETY: `info` is ours and has its size set; the texts of the list are static.
+        unsafe {
+            check(|err| sys::ckpt_option_at(index, &mut info, err))?;
+            Ok(OptionInfo {
+                key: lent(info.key)?,
+                kind: OptionKind(info.kind),
+                min: info.min,
+                max: info.max,
+                fallback: lent(info.fallback)?,
+                choices: lent(info.choices)?,
+                used_by: lent(info.used_by)?,
+                help: lent(info.help)?,
+            })
+        }
+    })
+}
+
+/// `"0.1.0"` of the library that is loaded, which may be newer than this crate.
+#[must_use]
+pub fn version() -> &'static str {
+    // SAFETY: static text.
+    unsafe { CStr::from_ptr(sys::ckpt_version_string()) }.to_str().unwrap_or_default()
+}
+
+/// The same as a number: major * 1000000 + minor * 1000 + patch.
+#[must_use]
+pub fn version_number() -> u32 {
+    // SAFETY: takes nothing.
+    unsafe { sys::ckpt_version_number() }.try_into().unwrap_or(0)
+}

@@ -1,0 +1,286 @@
+//! Readers: an immutable view of one committed checkpoint.
+
+use std::ffi::CString;
+use std::path::Path;
+
+use ckpt_sys as sys;
+
+use crate::dtype::{bytes_of_mut, AnyBits};
+use crate::error::{check, Error, Result, Status};
+use crate::handle::{c_path, c_text, c_text_or_null, lent, lent_or_none, or_null, sized, Handle, Items};
+use crate::info::{AliasInfo, ObjectInfo, PartInfo, SegmentInfo, TensorInfo};
+use crate::job::{Job, JobState};
+use crate::load::{Buffers, Load};
+use crate::options::Options;
+use crate::owned::OwnedTensor;
+use crate::report::Report;
+use crate::store::{CheckpointInfo, Store};
+use crate::tensor::{Region, TensorDesc};
+use crate::tree::Tree;
+use crate::view::View;
+
+/// An immutable view of one committed checkpoint; threads may share it. While it is open, pruning passes the
+/// checkpoint over. What it lends (names, attributes, views) lives as long as it.
+#[derive(Debug)]
+pub struct Reader {
+    pub(crate) handle: Handle<sys::ckpt_reader>,
+}
+
+impl Reader {
+    /// Opens what the selector says (see [`Store::find`]). Reads and checks the manifest, no tensor data.
+    pub fn open(store: &Store, selector: &str) -> Result<Self> {
+        Reader::open_with(store, selector, &Options::new())
+    }
+
+    /// Options: `run`, `threads`.
+    pub fn open_with(store: &Store, selector: &str, options: &Options) -> Result<Self> {
+        let (selector, bag) = (c_text(selector)?, options.bag()?);
+        let handle = Handle::make(|out, err| {
+            // SAFETY: text and options live until the call returns; the reader keeps the store alive.
+            unsafe { sys::ckpt_reader_open(out, store.handle.get(), selector.as_ptr(), bag.get(), err) }
+        })?;
+        Ok(Reader { handle })
+    }
+
+    /// What is known of the checkpoint.
+    pub fn info(&self) -> Result<CheckpointInfo> {
+        // SAFETY: the handle is alive.
+        CheckpointInfo::fill(|out, err| unsafe { sys::ckpt_reader_info(self.handle.get(), out, err) })
+    }
+
+    /// Tensors and aliases, in the order of their names' bytes.
+    pub fn tensors(&self) -> Items<'_, Self, Result<TensorInfo<'_>>> {
+        // SAFETY: the handle is alive.
+        let count = unsafe { sys::ckpt_reader_tensor_count(self.handle.get()) };
+        Items::new(self, count, Reader::tensor_at)
+    }
+
+    fn tensor_at(&self, index: u64) -> Result<TensorInfo<'_>> {
+        // SAFETY: the handle is alive; texts of the record live as long as it.
+        unsafe { TensorInfo::fill(|out, err| sys::ckpt_reader_tensor_at(self.handle.get(), index, out, err)) }
+    }
+
+    /// The tensor or alias of this name. `NOT_FOUND`.
+    pub fn tensor(&self, name: &str) -> Result<TensorInfo<'_>> {
+        let name = c_text(name)?;
+        // SAFETY: as of tensor_at; the name lives until the call returns.
+        unsafe { TensorInfo::fill(|out, err| sys::ckpt_reader_tensor_find(self.handle.get(), name.as_ptr(), out, err)) }
+    }
+
+    /// The view that an alias is of its target. `NOT_FOUND` where `name` is no alias.
+    pub fn alias(&self, name: &str) -> Result<AliasInfo> {
+        let name = c_text(name)?;
+        let mut raw = sized!(ckpt_tensor_desc);
+        // SAFETY: the name lives until the call returns; `raw` is ours and has its size set.
+        check(|err| unsafe { sys::ckpt_reader_alias_find(self.handle.get(), name.as_ptr(), &mut raw, err) })?;
+        Ok(AliasInfo::of(&raw))
+    }
+
+    /// Where segment `index` of a tensor lies; [`TensorInfo::segment_count`] says how many there are.
+    pub fn segment(&self, tensor: &str, index: u32) -> Result<SegmentInfo> {
+        let tensor = c_text(tensor)?;
+        let mut raw = sized!(ckpt_segment_info);
+        check(|err| {
+            // SAFETY: the name lives until the call returns; `raw` is ours and has its size set.
+            unsafe { sys::ckpt_reader_segment_at(self.handle.get(), tensor.as_ptr(), index, &mut raw, err) }
+        })?;
+        Ok(SegmentInfo::of(&raw))
+    }
+
+    /// Objects, in the order of name, then rank.
+    pub fn objects(&self) -> Items<'_, Self, Result<ObjectInfo<'_>>> {
+        // SAFETY: the handle is alive.
+        let count = unsafe { sys::ckpt_reader_object_count(self.handle.get()) };
+        // SAFETY: the handle is alive; texts of the record live as long as it.
+        Items::new(self, count, |reader, index| unsafe {
+            ObjectInfo::fill(|out, err| sys::ckpt_reader_object_at(reader.handle.get(), index, out, err))
+        })
+    }
+
+    /// The shared object `name`, or that of `rank`. `NOT_FOUND`.
+    pub fn object(&self, name: &str, rank: u32) -> Result<ObjectInfo<'_>> {
+        let name = c_text(name)?;
+        // SAFETY: as of objects; the name lives until the call returns.
+        unsafe {
+            ObjectInfo::fill(|out, err| sys::ckpt_reader_object_find(self.handle.get(), name.as_ptr(), rank, out, err))
+        }
+    }
+
+    /// The part files; [`CheckpointInfo::part_count`] of them.
+    pub fn part(&self, index: u32) -> Result<PartInfo> {
+        let mut raw = sized!(ckpt_part_info);
+        // SAFETY: the handle is alive; `raw` is ours and has its size set.
+        check(|err| unsafe { sys::ckpt_reader_part_at(self.handle.get(), index, &mut raw, err) })?;
+        Ok(PartInfo::of(&raw))
+    }
+
+    /// The attributes of the checkpoint, in the order of their keys.
+    pub fn attrs(&self) -> Attrs<'_> {
+        Attrs::new(self, None)
+    }
+
+    /// The attributes of a tensor; none where there is no such tensor.
+    pub fn tensor_attrs(&self, tensor: &str) -> Result<Attrs<'_>> {
+        Ok(Attrs::new(self, Some(c_text(tensor)?)))
+    }
+
+    /// One attribute of the checkpoint.
+    pub fn attr(&self, key: &str) -> Result<Option<&str>> {
+        self.attr_of(None, key)
+    }
+
+    /// One attribute of a tensor.
+    pub fn tensor_attr(&self, tensor: &str, key: &str) -> Result<Option<&str>> {
+        self.attr_of(Some(tensor), key)
+    }
+
+    fn attr_of(&self, tensor: Option<&str>, key: &str) -> Result<Option<&str>> {
+        let (tensor, key) = (c_text_or_null(tensor)?, c_text(key)?);
+        // SAFETY: texts live until the call returns; what it gives lives as long as the reader.
+        unsafe { lent_or_none(sys::ckpt_reader_attr(self.handle.get(), or_null(&tensor), key.as_ptr())) }
+    }
+
+    /// A read-only view of a whole tensor without a copy, where its bytes are stored raw and in one piece; else
+    /// `UNSUPPORTED`. Checksums are verified first unless option `verify` is 0. Options: `verify`, `threads`.
+    ///
+    /// A mapped file on a failing disk can end the process with SIGBUS; a [`Load`] cannot.
+    ///
+    /// The view cannot outlive the reader:
+    /// ```compile_fail,E0505
+    /// # fn f(reader: ckpt::Reader) -> ckpt::Result<()> {
+    /// let view = reader.map("w", &ckpt::Options::new())?;
+    /// drop(reader);
+    /// view.to_vec();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn map(&self, tensor: &str, options: &Options) -> Result<View<'_>> {
+        let (tensor, bag) = (c_text(tensor)?, options.bag()?);
+        let (mut data, mut size) = (std::ptr::null(), 0);
+        check(|err| {
+            let reader = self.handle.get();
+            // SAFETY: text and options live until the call returns; both outputs are ours.
+            unsafe { sys::ckpt_reader_map(reader, tensor.as_ptr(), bag.get(), &mut data, &mut size, err) }
+        })?;
+        // SAFETY: the library says that the view lives as long as the reader.
+        Ok(unsafe { View::new(data.cast(), size) })
+    }
+
+    /// Checks the checkpoint in the background. Damage does not fail the job: its report lists every damage, and an
+    /// empty report is a sound checkpoint. Options: `verify_mode`, `sample_k`, `sample_n`, `threads`.
+    pub fn verify(&self, options: &Options) -> Result<Job> {
+        let bag = options.bag()?;
+        // SAFETY: options live until the call returns; the job keeps what it needs of the reader.
+        Job::start(JobState::DONE, &mut Vec::new(), &mut Buffers::default(), |out, err| unsafe {
+            sys::ckpt_reader_verify(self.handle.get(), bag.get(), out, err)
+        })
+    }
+
+    /// Compares with another checkpoint: names, dtypes, shapes, objects and attributes, then (`values=1`) the elements.
+    /// Equal content has an empty report. Options: `values`, `threads`.
+    pub fn diff(&self, other: &Reader, options: &Options) -> Result<Report> {
+        let bag = options.bag()?;
+        Report::make(|out, err| {
+            // SAFETY: both readers and the options live until the call returns.
+            unsafe { sys::ckpt_reader_diff(self.handle.get(), other.handle.get(), bag.get(), out, err) }
+        })
+    }
+
+    /// Writes the checkpoint to `path`, which must not exist, as safetensors, `.pt` or hfai files.
+    /// Options: `format`, `shards`, `opaque`, `threads`.
+    pub fn export(&self, path: impl AsRef<Path>, options: &Options) -> Result<()> {
+        let (path, bag) = (c_path(path)?, options.bag()?);
+        // SAFETY: text and options live until the call returns.
+        check(|err| unsafe { sys::ckpt_export(self.handle.get(), path.as_ptr(), bag.get(), err) })
+    }
+
+    /// The state tree of object `name`; `None`: the main one, or where there is none a dict of all tensors.
+    pub fn tree(&self, name: Option<&str>) -> Result<Tree> {
+        let name = c_text_or_null(name)?;
+        // SAFETY: the text lives until the call returns.
+        Handle::make(|out, err| unsafe { sys::ckpt_reader_tree(self.handle.get(), or_null(&name), out, err) })
+            .map(Tree::from)
+    }
+
+    /// Loads a whole tensor of elements `E` by itself. Many tensors: [`Load`], which plans them together.
+    pub fn read<E: AnyBits + Default>(&self, name: &str) -> Result<Vec<E>> {
+        let info = self.tensor(name)?;
+        if info.dtype() != E::DTYPE {
+            let message = format!("tensor {name:?} is of {}, not of {}", info.dtype(), E::DTYPE);
+            return Err(Error::new(Status::MISMATCH, message)
+                .with("tensor", name)
+                .with("expected", E::DTYPE)
+                .with("found", info.dtype()));
+        }
+        let mut data = vec![E::default(); info.bytes() as usize / size_of::<E>()];
+        self.read_whole(&info, bytes_of_mut(&mut data))?;
+        Ok(data)
+    }
+
+    /// Loads a whole tensor by itself, whatever its dtype.
+    pub fn read_tensor(&self, name: &str) -> Result<OwnedTensor> {
+        let info = self.tensor(name)?;
+        let mut data = vec![0; info.bytes() as usize];
+        self.read_whole(&info, &mut data)?;
+        Ok(OwnedTensor { dtype: info.dtype(), shape: info.shape().to_vec(), data })
+    }
+
+    fn read_whole(&self, info: &TensorInfo<'_>, data: &mut [u8]) -> Result<()> {
+        let mut load = Load::new(self)?;
+        load.add_tensor(info.name(), &TensorDesc::new(info.dtype(), info.shape()).region(Region::Whole), data)?;
+        load.run()
+    }
+
+    /// Loads the shared object `name`, or that of `rank`, by itself.
+    pub fn read_object(&self, name: &str, rank: u32) -> Result<Vec<u8>> {
+        let mut data = vec![0; self.object(name, rank)?.size() as usize];
+        let mut load = Load::new(self)?;
+        load.add_object(name, rank, &mut data)?;
+        load.run()?;
+        Ok(data)
+    }
+}
+
+/// Goes over attributes: keys and values.
+#[derive(Debug)]
+pub struct Attrs<'a> {
+    reader: &'a Reader,
+    tensor: Option<CString>,
+    next: u64,
+    end: u64,
+}
+
+impl<'a> Attrs<'a> {
+    fn new(reader: &'a Reader, tensor: Option<CString>) -> Self {
+        // SAFETY: handle and text are alive.
+        let end = unsafe { sys::ckpt_reader_attr_count(reader.handle.get(), or_null(&tensor)) };
+        Attrs { reader, tensor, next: 0, end }
+    }
+}
+
+impl<'a> Iterator for Attrs<'a> {
+    type Item = Result<(&'a str, &'a str)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next == self.end {
+            return None;
+        }
+        self.next += 1;
+        let (mut key, mut value) = (std::ptr::null(), std::ptr::null());
+        // SAFETY: the text lives until the call returns; what it gives lives as long as the reader.
+        Some(unsafe {
+            check(|err| {
+                let (reader, tensor) = (self.reader.handle.get(), or_null(&self.tensor));
+                sys::ckpt_reader_attr_at(reader, tensor, self.next - 1, &mut key, &mut value, err)
+            })
+            .and_then(|()| Ok((lent(key)?, lent(value)?)))
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.end - self.next) as usize;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Attrs<'_> {}

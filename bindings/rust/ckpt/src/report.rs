@@ -1,0 +1,176 @@
+//! Reports: what verify, diff, load, prune and repair found.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use ckpt_sys as sys;
+
+use crate::error::{check, Result, Status};
+use crate::handle::{lent, lent_or_none, sized, Handle, Items};
+use crate::numbers::numbers;
+
+/// A list of findings. Empty where there was nothing to say.
+#[derive(Debug)]
+pub struct Report {
+    handle: Handle<sys::ckpt_report>,
+}
+
+impl Report {
+    pub(crate) fn make(
+        call: impl FnOnce(*mut *mut sys::ckpt_report, *mut *mut sys::ckpt_error) -> sys::ckpt_status,
+    ) -> Result<Self> {
+        Ok(Report { handle: Handle::make(call)? })
+    }
+
+    /// How many findings there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        // SAFETY: the handle is alive.
+        unsafe { sys::ckpt_report_count(self.handle.get()) }
+    }
+
+    /// Whether nothing was found.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One finding.
+    pub fn get(&self, index: usize) -> Result<Finding<'_>> {
+        let mut raw = sized!(ckpt_finding);
+        // SAFETY: `raw` is ours and has its size set; its texts live as long as the report.
+        unsafe {
+            check(|err| sys::ckpt_report_at(self.handle.get(), index, &mut raw, err))?;
+            let (text, name, part) = (lent(raw.text)?, lent_or_none(raw.name)?, lent_or_none(raw.part)?);
+            Ok(Finding { raw, text, name, part, report: PhantomData })
+        }
+    }
+
+    /// All findings.
+    pub fn iter(&self) -> Items<'_, Self, Result<Finding<'_>>> {
+        Items::new(self, self.len() as u64, |report, index| report.get(index as usize))
+    }
+}
+
+impl<'a> IntoIterator for &'a Report {
+    type Item = Result<Finding<'a>>;
+    type IntoIter = Items<'a, Report, Result<Finding<'a>>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+numbers! {
+    /// What a finding says.
+    FindingKind {
+        /// Verify: bytes that do not match. Repair: a part that cannot be used.
+        DAMAGED = CKPT_FINDING_DAMAGED;
+        /// Verify: a part. Load: a name asked for. Diff: only in the first.
+        MISSING = CKPT_FINDING_MISSING;
+        /// Load: a name not asked for. Diff: only in the second.
+        EXTRA = CKPT_FINDING_EXTRA;
+        /// Diff.
+        DIFFERENT = CKPT_FINDING_DIFFERENT;
+        /// Prune.
+        REMOVED = CKPT_FINDING_REMOVED;
+        /// Prune: passed over, and why.
+        KEPT = CKPT_FINDING_KEPT;
+        /// Repair: would be, or was, written.
+        REPAIRED = CKPT_FINDING_REPAIRED;
+    }
+}
+
+/// One finding; its texts are those of the report.
+#[derive(Clone, Copy)]
+pub struct Finding<'a> {
+    raw: sys::ckpt_finding,
+    text: &'a str,
+    name: Option<&'a str>,
+    part: Option<&'a str>,
+    report: PhantomData<&'a Report>,
+}
+
+impl<'a> Finding<'a> {
+    /// What it says.
+    #[must_use]
+    pub fn kind(&self) -> FindingKind {
+        FindingKind(self.raw.kind)
+    }
+
+    /// `CORRUPT`, `FORMAT`, `INCOMPLETE`, … where it is an error; else `OK`.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status(self.raw.status)
+    }
+
+    /// One line for people.
+    #[must_use]
+    pub fn text(&self) -> &'a str {
+        self.text
+    }
+
+    /// The tensor, object or checkpoint.
+    #[must_use]
+    pub fn name(&self) -> Option<&'a str> {
+        self.name
+    }
+
+    /// The part file.
+    #[must_use]
+    pub fn part(&self) -> Option<&'a str> {
+        self.part
+    }
+
+    /// Where in the part, in bytes.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.raw.offset
+    }
+
+    /// How many bytes there.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.raw.size
+    }
+
+    /// The first and the last element, inclusive, in the flattened tensor.
+    #[must_use]
+    pub fn elements(&self) -> Option<(u64, u64)> {
+        Some((self.raw.first_element.try_into().ok()?, self.raw.last_element.try_into().ok()?))
+    }
+
+    /// Diff of values: the largest absolute difference; NaN where none was measured.
+    #[must_use]
+    pub fn max_abs(&self) -> f64 {
+        self.raw.max_abs
+    }
+
+    /// Diff of values: the largest relative difference; NaN where none was measured.
+    #[must_use]
+    pub fn max_rel(&self) -> f64 {
+        self.raw.max_rel
+    }
+
+    /// Diff of values: how many elements differ.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.raw.count
+    }
+}
+
+impl fmt::Debug for Finding<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Finding")
+            .field("kind", &self.kind())
+            .field("status", &self.status())
+            .field("text", &self.text)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Finding<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text)
+    }
+}

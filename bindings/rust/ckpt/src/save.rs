@@ -1,0 +1,286 @@
+//! Saves: one rank's share of one checkpoint.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+
+use ckpt_sys as sys;
+
+use crate::dtype::{check_element, Element};
+use crate::error::{check, Result};
+use crate::handle::{c_text, c_text_or_null, lent, or_null, Handle};
+use crate::job::{Job, JobState};
+use crate::load::Buffers;
+use crate::memory::{Keep, SharedMemory};
+use crate::numbers::numbers;
+use crate::options::Options;
+use crate::scope::Scope;
+use crate::session::Session;
+use crate::store::step_number;
+use crate::tensor::{Device, TensorDesc};
+use crate::tree::TreeRef;
+use crate::value::Value;
+
+numbers! {
+    /// Whose an object is.
+    ObjectScope {
+        /// One for all: rank 0's bytes are written, the bytes of others must be the same.
+        SHARED = CKPT_OBJECT_SHARED;
+        /// Each rank that adds it has its own.
+        PER_RANK = CKPT_OBJECT_PER_RANK;
+    }
+}
+
+/// One rank's share of one checkpoint: make it, add, then run or start it once. Every rank of the session does the
+/// same for the same label.
+///
+/// Tensor data is never copied by this crate. `'a` is the life of the memory that is borrowed, which the engine reads
+/// until the save is staged. Four ways lead there:
+///
+/// | | returns when | memory |
+/// |---|---|---|
+/// | [`run`](Self::run) | committed | borrowed or shared |
+/// | [`stage`](Self::stage) | staged; writing goes on in the background | borrowed or shared |
+/// | [`start_in`](Self::start_in) a [`scope`](crate::scope()) | at once; its end waits | borrowed or shared |
+/// | [`start`](Self::start) | at once | [shared](Self::add_tensor_shared) or `'static` |
+///
+/// So no job can be forgotten (`std::mem::forget`) while the engine reads memory that is then freed or changed:
+/// ```compile_fail,E0597
+/// # fn f(session: &ckpt::Session) -> ckpt::Result<()> {
+/// let weights = vec![1f32; 1000];
+/// let mut save = ckpt::Save::new(session, "step-1", Some(1))?;
+/// save.add_tensor("w", &ckpt::TensorDesc::of::<f32>(&[1000]), &weights)?;
+/// let job = save.start()?; // `weights` is borrowed and not 'static: share it, or stage, or use a scope
+/// std::mem::forget(job);
+/// # Ok(())
+/// # }
+/// ```
+/// Memory that was added cannot change before the save ran:
+/// ```compile_fail,E0506
+/// # fn f(session: &ckpt::Session) -> ckpt::Result<()> {
+/// let mut weights = [1f32; 1000];
+/// let mut save = ckpt::Save::new(session, "step-1", Some(1))?;
+/// save.add_tensor("w", &ckpt::TensorDesc::of::<f32>(&[1000]), &weights)?;
+/// weights[0] = 2.0;
+/// save.run()
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Save<'a> {
+    /// First, so that the library lets go before memory is.
+    handle: Handle<sys::ckpt_save>,
+    kept: Vec<Keep>,
+    memory: PhantomData<&'a [u8]>,
+}
+
+/// The two ways to start one.
+type Start = unsafe extern "C" fn(*mut sys::ckpt_save, *mut *mut sys::ckpt_job, *mut *mut sys::ckpt_error) -> i32;
+
+impl<'a> Save<'a> {
+    /// `label`: 1-200 of `[A-Za-z0-9._=+-]`, no leading dot. All ranks give the same label and step.
+    pub fn new(session: &Session, label: &str, step: Option<u64>) -> Result<Self> {
+        Save::new_with(session, label, step, &Options::new())
+    }
+
+    /// Options: `on_existing`, `compression`, `threads`, `staging_bytes`, `timeout_ms`, `wait`, `keep_last`,
+    /// `keep_every`, `protect`.
+    pub fn new_with(session: &Session, label: &str, step: Option<u64>, options: &Options) -> Result<Self> {
+        let (label, step, bag) = (c_text(label)?, step_number(step)?, options.bag()?);
+        let handle = Handle::make(|out, err| {
+            // SAFETY: texts and options live until the call returns; the save keeps the session alive.
+            unsafe { sys::ckpt_save_new(out, session.handle.get(), label.as_ptr(), step, bag.get(), err) }
+        })?;
+        Ok(Save { handle, kept: Vec::new(), memory: PhantomData })
+    }
+
+    /// Adds this rank's region of tensor `name` (1-4096 bytes, no control characters, no `..` path element).
+    ///
+    /// `data` is of the elements that `desc` says, or bytes. `INVALID` where the region reaches past it, `EXISTS` where
+    /// the name was added before.
+    pub fn add_tensor<E: Element>(&mut self, name: &str, desc: &TensorDesc, data: &'a [E]) -> Result<()> {
+        check_element::<E>(desc.dtype())?;
+        // SAFETY: `data` is borrowed for 'a, and every way to run the save ends within 'a or waits for it to be staged.
+        unsafe { self.add_tensor_raw(name, desc, data.as_ptr().cast(), size_of_val(data) as u64, Device::CPU) }
+    }
+
+    /// The same of memory that the save shares, until it is staged.
+    pub fn add_tensor_shared(&mut self, name: &str, desc: &TensorDesc, data: impl Into<SharedMemory>) -> Result<()> {
+        let data = data.into();
+        data.check(desc.dtype())?;
+        let (pointer, bytes) = (data.data(), data.len() as u64);
+        // Kept before the call and whatever it says: the engine must never have what we have not.
+        self.kept.push(data.keep);
+        // SAFETY: `kept` goes along with the save and its job, which let go of it only when the engine is quiet.
+        unsafe { self.add_tensor_raw(name, desc, pointer.cast(), bytes, Device::CPU) }
+    }
+
+    /// The same of memory by pointer, for memory of other languages and devices.
+    ///
+    /// # Safety
+    /// `data` is `bytes` readable bytes on `device`, which live and stay as they are until the save is staged, has
+    /// ended, or is dropped without having been started.
+    pub unsafe fn add_tensor_raw(
+        &mut self,
+        name: &str,
+        desc: &TensorDesc,
+        data: *const c_void,
+        bytes: u64,
+        device: Device,
+    ) -> Result<()> {
+        let desc = desc.raw().map_err(|error| error.with("tensor", name))?;
+        let name = c_text(name)?;
+        // SAFETY: text and descriptor live until the call returns; `data` as the caller says.
+        check(|err| unsafe {
+            let save = self.handle.get_mut();
+            sys::ckpt_save_add_tensor(save, name.as_ptr(), desc, data, bytes, device.kind.0, device.id, err)
+        })
+    }
+
+    /// Adds named bytes, for instance `application/json` state or a data loader's position. Copied at once.
+    /// A shared object must be added by rank 0; other ranks may add it (then it is compared) or not.
+    pub fn add_object(&mut self, name: &str, media_type: &str, scope: ObjectScope, data: &[u8]) -> Result<()> {
+        let (name, media_type) = (c_text(name)?, c_text(media_type)?);
+        // SAFETY: texts and data live until the call returns.
+        check(|err| unsafe {
+            sys::ckpt_save_add_object(
+                self.handle.get_mut(),
+                name.as_ptr(),
+                media_type.as_ptr(),
+                scope.0,
+                data.as_ptr().cast(),
+                data.len() as u64,
+                err,
+            )
+        })
+    }
+
+    /// Adds a second name for tensor `target`, or for a view of it: shape, strides and
+    /// [`view_offset`](TensorDesc::view_offset) in elements of the flattened target. For tied weights.
+    pub fn add_alias(&mut self, name: &str, target: &str, view: Option<&TensorDesc>) -> Result<()> {
+        let (name, target) = (c_text(name)?, c_text(target)?);
+        let view = view.map(TensorDesc::raw).transpose()?.map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: texts and view live until the call returns.
+        check(|err| unsafe {
+            sys::ckpt_save_add_alias(self.handle.get_mut(), name.as_ptr(), target.as_ptr(), view, err)
+        })
+    }
+
+    /// Adds a state tree as shared object `name` (`None`: the main one). Its tensors are added by their names.
+    pub fn add_tree(&mut self, name: Option<&str>, tree: &TreeRef<'_>) -> Result<()> {
+        let name = c_text_or_null(name)?;
+        // SAFETY: text and tree live until the call returns.
+        check(|err| unsafe { sys::ckpt_save_add_tree(self.handle.get_mut(), or_null(&name), tree.get(), err) })
+    }
+
+    /// Adds a state tree that is a value; its tensors are added by their names, or by their paths in it.
+    pub fn add_value(&mut self, name: Option<&str>, value: &Value) -> Result<()> {
+        let tree = value.to_tree()?;
+        self.add_tree(name, &tree)
+    }
+
+    /// Sets an attribute of the checkpoint; rank 0's are written. Key: 1-255 bytes; value: up to 1 MiB.
+    pub fn set_attr(&mut self, key: &str, value: &str) -> Result<()> {
+        self.set_attr_of(None, key, value)
+    }
+
+    /// Sets an attribute of a tensor that this rank adds.
+    pub fn set_tensor_attr(&mut self, tensor: &str, key: &str, value: &str) -> Result<()> {
+        self.set_attr_of(Some(tensor), key, value)
+    }
+
+    fn set_attr_of(&mut self, tensor: Option<&str>, key: &str, value: &str) -> Result<()> {
+        let (tensor, key, value) = (c_text_or_null(tensor)?, c_text(key)?, c_text(value)?);
+        // SAFETY: texts live until the call returns.
+        check(|err| unsafe {
+            sys::ckpt_save_set_attr(self.handle.get_mut(), or_null(&tensor), key.as_ptr(), value.as_ptr(), err)
+        })
+    }
+
+    /// The id that the checkpoint will have once committed.
+    pub fn id(&self) -> Result<&str> {
+        // SAFETY: the text lives as long as the save.
+        unsafe { lent(sys::ckpt_save_id(self.handle.get())) }
+    }
+
+    /// Saves, and returns when the outcome is known. `Ok` on rank 0: durable, complete, committed; on others:
+    /// committed. After any error but `COMMIT_UNKNOWN` nothing was committed.
+    pub fn run(&mut self) -> Result<()> {
+        // SAFETY: the memory lives for 'a, and the call ends within it.
+        let result = check(|err| unsafe { sys::ckpt_save_run(self.handle.get_mut(), err) });
+        self.kept.clear();
+        result
+    }
+
+    /// Starts the save and returns as soon as the data is staged: the memory is the caller's again, and writing and
+    /// committing go on in the background. The time it takes is that of a copy where option `staging_bytes` (or the
+    /// session's `arena_bytes`) is at least the size of the data.
+    ///
+    /// ```
+    /// # let store = ckpt::Store::open("mem:stage")?;
+    /// # let session = ckpt::Session::open(&store)?;
+    /// let mut weights = vec![1f32; 1000];
+    /// let mut save = ckpt::Save::new(&session, "step-1", Some(1))?;
+    /// save.add_tensor("w", &ckpt::TensorDesc::of::<f32>(&[1000]), &weights)?;
+    /// let job = save.stage()?;
+    /// weights[0] = 2.0;
+    /// job.wait_committed()?;
+    /// # Ok::<_, ckpt::Error>(())
+    /// ```
+    pub fn stage(&mut self) -> Result<Job> {
+        let job = self.begin(sys::ckpt_save_start)?;
+        // Where this fails the job is dropped here, which blocks until the engine is quiet.
+        job.wait_staged()?;
+        Ok(job)
+    }
+
+    /// Starts the save in the background; the scope's end waits until it is staged.
+    pub fn start_in<'scope>(&mut self, scope: &'scope Scope<'scope, '_>) -> Result<Job>
+    where
+        'a: 'scope,
+    {
+        self.begin(sys::ckpt_save_start).map(|job| scope.watch(job))
+    }
+
+    /// As [`start_in`](Self::start_in) without a copy: the data is written from where it lies, and the scope's end
+    /// waits until it is. What [`run`](Self::run) does, but it can be watched and cancelled.
+    pub fn start_in_place_in<'scope>(&mut self, scope: &'scope Scope<'scope, '_>) -> Result<Job>
+    where
+        'a: 'scope,
+    {
+        self.begin(sys::ckpt_save_start_in_place).map(|job| scope.watch(job))
+    }
+
+    /// The caller sees to it that the job is staged, or dropped, before 'a ends.
+    fn begin(&mut self, start: Start) -> Result<Job> {
+        let save = self.handle.get_mut();
+        // SAFETY: the memory is borrowed, or goes along with the job.
+        Job::start(JobState::STAGED, &mut self.kept, &mut Buffers::default(), |out, err| unsafe {
+            start(save, out, err)
+        })
+    }
+}
+
+impl Save<'static> {
+    /// Starts the save of shared (or `'static`) memory in the background and returns at once.
+    ///
+    /// ```
+    /// # let store = ckpt::Store::open("mem:start")?;
+    /// # let session = ckpt::Session::open(&store)?;
+    /// use std::sync::Arc;
+    /// let mut weights = Arc::new(vec![1f32; 1000]);
+    /// let mut save = ckpt::Save::new(&session, "step-1", Some(1))?;
+    /// save.add_tensor_shared("w", &ckpt::TensorDesc::of::<f32>(&[1000]), Arc::clone(&weights))?;
+    /// let job = save.start()?;
+    /// Arc::make_mut(&mut weights)[0] = 2.0; // copies them first: the save may still read the old ones
+    /// job.wait_staged()?;
+    /// job.wait_committed()?;
+    /// # Ok::<_, ckpt::Error>(())
+    /// ```
+    pub fn start(&mut self) -> Result<Job> {
+        self.begin(sys::ckpt_save_start)
+    }
+
+    /// As [`start`](Self::start) without a copy: the job is staged when all of the memory was written out.
+    pub fn start_in_place(&mut self) -> Result<Job> {
+        self.begin(sys::ckpt_save_start_in_place)
+    }
+}

@@ -1,0 +1,90 @@
+//! Scopes: background work on borrowed memory.
+
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::job::{Job, RawJob};
+
+/// Where jobs on borrowed memory are started; see [`scope`].
+#[derive(Debug)]
+pub struct Scope<'scope, 'env: 'scope> {
+    jobs: Mutex<Vec<Arc<RawJob>>>,
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+/// Runs `f`, in which saves and loads of borrowed memory may run in the background, and blocks at its end until the
+/// engine has let go of that memory: saves are staged by then, loads have ended. As with [`std::thread::scope`], the
+/// memory must have been borrowed outside, and forgetting a job cannot make the scope end early.
+///
+/// A save's [`Job`](crate::Job) may leave the scope and be waited for later. A job that is dropped is cancelled.
+///
+/// ```
+/// # let store = ckpt::Store::open("mem:scope")?;
+/// # let session = ckpt::Session::open(&store)?;
+/// let mut weights = vec![1f32; 1000];
+/// let mut save = ckpt::Save::new(&session, "step-1", Some(1))?;
+/// save.add_tensor("w", &ckpt::TensorDesc::of::<f32>(&[1000]), &weights)?;
+/// let job = ckpt::scope(|scope| {
+///     let job = save.start_in(scope)?;
+///     let loss: f32 = weights.iter().sum(); // reading goes on while the data is staged
+///     assert_eq!(loss, 1000.0);
+///     Ok::<_, ckpt::Error>(job)
+/// })?;
+/// weights[0] = 2.0; // staged: the memory may change, the checkpoint has the old value
+/// job.wait_committed()?;
+/// # Ok::<_, ckpt::Error>(())
+/// ```
+///
+/// Memory that a save in a scope reads cannot be written there:
+/// ```compile_fail,E0502
+/// # fn f(session: &ckpt::Session) -> ckpt::Result<()> {
+/// let mut weights = vec![1f32; 1000];
+/// let mut save = ckpt::Save::new(session, "step-1", Some(1))?;
+/// save.add_tensor("w", &ckpt::TensorDesc::of::<f32>(&[1000]), &weights)?;
+/// ckpt::scope(|scope| {
+///     let job = save.start_in(scope);
+///     weights = vec![];
+///     job.map(drop)
+/// })
+/// # }
+/// ```
+///
+/// nor may it end there:
+/// ```compile_fail,E0597
+/// # fn f(session: &ckpt::Session) -> ckpt::Result<()> {
+/// ckpt::scope(|scope| {
+///     let weights = vec![1f32; 1000];
+///     let mut save = ckpt::Save::new(session, "step-1", Some(1))?;
+///     save.add_tensor("w", &ckpt::TensorDesc::of::<f32>(&[1000]), &weights)?;
+///     std::mem::forget(save.start_in(scope)?);
+///     Ok(())
+/// })
+/// # }
+/// ```
+pub fn scope<'env, F, T>(f: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    let scope = Scope { jobs: Mutex::new(Vec::new()), scope: PhantomData, env: PhantomData };
+    // A panic of `f` passes here too.
+    let _waits = WaitsAtTheEnd(&scope.jobs);
+    f(&scope)
+}
+
+impl Scope<'_, '_> {
+    pub(crate) fn watch(&self, job: Job) -> Job {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&job.raw));
+        job
+    }
+}
+
+struct WaitsAtTheEnd<'a>(&'a Mutex<Vec<Arc<RawJob>>>);
+
+impl Drop for WaitsAtTheEnd<'_> {
+    fn drop(&mut self) {
+        for job in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            job.wait_quiet();
+        }
+    }
+}

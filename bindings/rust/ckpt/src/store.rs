@@ -1,0 +1,292 @@
+//! Stores, and the checkpoints in them.
+
+use std::fmt;
+use std::path::Path;
+
+use ckpt_sys as sys;
+
+use crate::error::{check, Result};
+use crate::handle::{c_path, c_text, sized, text_of, Handle, Items};
+use crate::numbers::numbers;
+use crate::options::Options;
+use crate::report::Report;
+
+/// A directory that holds checkpoints (`/data/run7`, `file:///data/run7`), or a store in this process's memory
+/// (`mem:NAME`; all handles of a NAME share it, and it lives while one of them does).
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) handle: Handle<sys::ckpt_store>,
+}
+
+impl Store {
+    /// Opens a store; creates nothing.
+    pub fn open(uri: impl AsRef<Path>) -> Result<Self> {
+        Store::open_with(uri, &Options::new())
+    }
+
+    /// Options: `direct_io`, `io_engine`, `recycle`.
+    pub fn open_with(uri: impl AsRef<Path>, options: &Options) -> Result<Self> {
+        let (uri, bag) = (c_path(uri)?, options.bag()?);
+        // SAFETY: texts and options live until the call returns.
+        let handle = Handle::make(|out, err| unsafe { sys::ckpt_store_open(out, uri.as_ptr(), bag.get(), err) })?;
+        Ok(Store { handle })
+    }
+
+    /// A snapshot of all checkpoints and attempts, oldest first: by run, then token and sequence.
+    pub fn list(&self) -> Result<Checkpoints> {
+        // SAFETY: `make` gives places for both outputs.
+        let handle = Handle::make(|out, err| unsafe { sys::ckpt_store_list(self.handle.get(), out, err) })?;
+        Ok(Checkpoints { handle })
+    }
+
+    /// Resolves a selector to one committed checkpoint: `latest`, `label:L` or just `L` (the newest of label L),
+    /// `step:N`, or an id. Resolve on one rank and give all ranks the id: a later call may find a newer one.
+    pub fn find(&self, selector: &str) -> Result<CheckpointInfo> {
+        self.find_with(selector, &Options::new())
+    }
+
+    /// Options: `run`.
+    pub fn find_with(&self, selector: &str, options: &Options) -> Result<CheckpointInfo> {
+        let (selector, bag) = (c_text(selector)?, options.bag()?);
+        CheckpointInfo::fill(|out, err| {
+            // SAFETY: texts and options live until the call returns.
+            unsafe { sys::ckpt_store_find(self.handle.get(), selector.as_ptr(), bag.get(), out, err) }
+        })
+    }
+
+    /// Removes one checkpoint by its id. `CONFLICT` where a reader holds it or a living session still writes it.
+    pub fn remove(&self, id: &str) -> Result<()> {
+        let id = c_text(id)?;
+        // SAFETY: the text lives until the call returns.
+        check(|err| unsafe { sys::ckpt_store_remove(self.handle.get(), id.as_ptr(), err) })
+    }
+
+    /// Applies a retention policy to the committed checkpoints of one run, and says what was, or with `dry_run` would
+    /// be, removed or passed over. Options: `run`, `keep_last`, `keep_every`, `protect`, `dry_run`.
+    pub fn prune(&self, options: &Options) -> Result<Report> {
+        let bag = options.bag()?;
+        // SAFETY: options live until the call returns.
+        Report::make(|out, err| unsafe { sys::ckpt_store_prune(self.handle.get(), bag.get(), out, err) })
+    }
+
+    /// Rebuilds a lost or damaged manifest of directory `id` from its parts. By default a dry run.
+    /// Options: `dry_run` (1 by default here), `force`.
+    pub fn repair(&self, id: &str, options: &Options) -> Result<Report> {
+        let (id, bag) = (c_text(id)?, options.bag()?);
+        // SAFETY: text and options live until the call returns.
+        Report::make(|out, err| unsafe { sys::ckpt_store_repair(self.handle.get(), id.as_ptr(), bag.get(), out, err) })
+    }
+
+    /// Saves a PyTorch `.pt`, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint of its own
+    /// run (default `import`). Runs no code. A file that somebody truncates meanwhile can end the process with SIGBUS.
+    /// Options: `run`, `verify`, `on_existing`, `compression`, `threads`.
+    pub fn import(
+        &self,
+        path: impl AsRef<Path>,
+        label: &str,
+        step: Option<u64>,
+        options: &Options,
+    ) -> Result<CheckpointInfo> {
+        let (path, label, step) = (c_path(path)?, c_text(label)?, step_number(step)?);
+        let bag = options.bag()?;
+        CheckpointInfo::fill(|out, err| {
+            // SAFETY: texts and options live until the call returns.
+            unsafe { sys::ckpt_import(self.handle.get(), path.as_ptr(), label.as_ptr(), step, bag.get(), out, err) }
+        })
+    }
+}
+
+/// As the ABI has it: -1 for none.
+pub(crate) fn step_number(step: Option<u64>) -> Result<i64> {
+    let Some(step) = step else { return Ok(-1) };
+    i64::try_from(step).map_err(|_| crate::Error::invalid(format!("step {step} is beyond 2^63-1")))
+}
+
+/// A snapshot of what a store holds, oldest first.
+#[derive(Debug)]
+pub struct Checkpoints {
+    handle: Handle<sys::ckpt_list>,
+}
+
+impl Checkpoints {
+    /// How many there are, attempts included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        // SAFETY: the handle is alive.
+        unsafe { sys::ckpt_list_count(self.handle.get()) }
+    }
+
+    /// Whether the store is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One of them.
+    pub fn get(&self, index: usize) -> Result<CheckpointInfo> {
+        // SAFETY: the handle is alive; an index past the end is an error.
+        CheckpointInfo::fill(|out, err| unsafe { sys::ckpt_list_at(self.handle.get(), index, out, err) })
+    }
+
+    /// All of them, oldest first.
+    pub fn iter(&self) -> Items<'_, Self, Result<CheckpointInfo>> {
+        Items::new(self, self.len() as u64, |list, index| list.get(index as usize))
+    }
+}
+
+impl<'a> IntoIterator for &'a Checkpoints {
+    type Item = Result<CheckpointInfo>;
+    type IntoIter = Items<'a, Checkpoints, Result<CheckpointInfo>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+numbers! {
+    /// What has become of a checkpoint.
+    CheckpointState {
+        /// Loadable.
+        COMMITTED = CKPT_CHECKPOINT_COMMITTED;
+        /// An attempt without a commit record: being written, or left by a crash.
+        OPEN = CKPT_CHECKPOINT_OPEN;
+        /// An attempt that never will be committed.
+        ABORTED = CKPT_CHECKPOINT_ABORTED;
+        /// Its commit record cannot be read; `repair` may rebuild it.
+        DAMAGED = CKPT_CHECKPOINT_DAMAGED;
+    }
+}
+
+/// What is known of one checkpoint or attempt. A copy, bound to nothing.
+#[derive(Clone, Copy)]
+pub struct CheckpointInfo {
+    raw: sys::ckpt_checkpoint_info,
+}
+
+impl CheckpointInfo {
+    pub(crate) fn fill(
+        call: impl FnOnce(*mut sys::ckpt_checkpoint_info, *mut *mut sys::ckpt_error) -> sys::ckpt_status,
+    ) -> Result<Self> {
+        let mut raw = sized!(ckpt_checkpoint_info);
+        check(|err| call(&mut raw, err))?;
+        Ok(CheckpointInfo { raw })
+    }
+
+    /// The name of its directory, unique in the store: what [`Reader::open`](crate::Reader::open) takes.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        text_of(&self.raw.id)
+    }
+
+    /// The label that the trainer gave.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        text_of(&self.raw.label)
+    }
+
+    /// The run that it belongs to.
+    #[must_use]
+    pub fn run(&self) -> &str {
+        text_of(&self.raw.run)
+    }
+
+    /// The step that the trainer gave.
+    #[must_use]
+    pub fn step(&self) -> Option<u64> {
+        u64::try_from(self.raw.step).ok()
+    }
+
+    /// Whether it can be loaded.
+    #[must_use]
+    pub fn state(&self) -> CheckpointState {
+        CheckpointState(self.raw.state)
+    }
+
+    /// The flags as bits; [`is_foreign`](Self::is_foreign) and [`is_rebuilt`](Self::is_rebuilt) read them.
+    #[must_use]
+    pub fn flags(&self) -> u32 {
+        self.raw.flags
+    }
+
+    /// Written into another store and copied here; never `latest`.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        self.raw.flags & sys::CKPT_CHECKPOINT_FOREIGN as u32 != 0
+    }
+
+    /// Its manifest was rebuilt by force from an attempt that had not committed.
+    #[must_use]
+    pub fn is_rebuilt(&self) -> bool {
+        self.raw.flags & sys::CKPT_CHECKPOINT_REBUILT as u32 != 0
+    }
+
+    /// The save that wrote it: 32 hexadecimal digits, as the store's and the session's id.
+    #[must_use]
+    pub fn save_id(&self) -> &str {
+        text_of(&self.raw.save_id)
+    }
+
+    /// The store that it was written into.
+    #[must_use]
+    pub fn store_id(&self) -> &str {
+        text_of(&self.raw.store_id)
+    }
+
+    /// The session that wrote it.
+    #[must_use]
+    pub fn session_id(&self) -> &str {
+        text_of(&self.raw.session_id)
+    }
+
+    /// The program that wrote it: `ckpt 0.1.0`.
+    #[must_use]
+    pub fn writer(&self) -> &str {
+        text_of(&self.raw.writer)
+    }
+}
+
+/// Numbers of the record, as they stand there.
+macro_rules! getters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
+        impl CheckpointInfo {$(
+            $(#[$doc])*
+            #[must_use]
+            pub fn $name(&self) -> $type {
+                self.raw.$name
+            }
+        )*}
+    };
+}
+getters! {
+    /// Of the format.
+    revision: u32;
+    /// Of the session that wrote it; later sessions of a run have higher ones.
+    token: u64;
+    /// Which try of that session at this label, from 1.
+    attempt: u64;
+    /// Orders the commits of one session.
+    sequence: u64;
+    /// All parts and the manifest.
+    bytes: u64;
+    /// Tensors, without aliases of them.
+    tensor_count: u64;
+    /// Objects; of those of one rank, each.
+    object_count: u64;
+    /// The writer's clock, milliseconds since 1970; for people, nothing is decided by it.
+    created_unix_ms: u64;
+    /// The ranks that wrote it.
+    world_size: u32;
+    /// The part files that it has.
+    part_count: u32;
+}
+
+impl fmt::Debug for CheckpointInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckpointInfo")
+            .field("id", &self.id())
+            .field("step", &self.step())
+            .field("state", &self.state())
+            .field("bytes", &self.bytes())
+            .finish_non_exhaustive()
+    }
+}

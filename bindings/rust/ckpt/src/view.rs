@@ -1,0 +1,101 @@
+//! Views of mapped memory.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use crate::dtype::AnyBits;
+use crate::error::{Error, Result, Status};
+
+/// Bytes of a mapped file, which live as long as what lent them.
+///
+/// They are the file's: somebody who writes to it changes them, and one who truncates it can end the process with
+/// SIGBUS. Rust forbids the former for slices, so to get a slice is `unsafe`, as in other crates that map files; the
+/// methods that copy are not. ckpt itself never writes to a file that is mapped.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    data: *const u8,
+    len: usize,
+    life: PhantomData<&'a [u8]>,
+}
+
+// SAFETY: bytes that are only read.
+unsafe impl Send for View<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for View<'_> {}
+
+impl<'a> View<'a> {
+    /// # Safety
+    /// `size` bytes at `data`, NULL only where there are none, stay mapped for 'a.
+    pub(crate) unsafe fn new(data: *const u8, size: u64) -> Self {
+        let data = if data.is_null() { NonNull::<u8>::dangling().as_ptr().cast_const() } else { data };
+        View { data, len: size as usize, life: PhantomData }
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first byte; not always aligned.
+    #[must_use]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.data
+    }
+
+    /// A copy.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut copy = vec![0; self.len];
+        self.copy_to(&mut copy);
+        copy
+    }
+
+    /// Copies into memory of the same size.
+    ///
+    /// # Panics
+    /// Where the sizes differ.
+    pub fn copy_to(&self, to: &mut [u8]) {
+        assert_eq!(to.len(), self.len, "a view is copied to memory of its size");
+        // SAFETY: both have that many bytes, and exclusive memory does not overlap a mapping.
+        unsafe { std::ptr::copy_nonoverlapping(self.data, to.as_mut_ptr(), self.len) }
+    }
+
+    /// The bytes, without a copy.
+    ///
+    /// # Safety
+    /// Nobody writes to the mapped file while the slice is in use.
+    #[must_use]
+    pub unsafe fn as_slice(&self) -> &'a [u8] {
+        // SAFETY: mapped for 'a, and not written to, as the caller says.
+        unsafe { std::slice::from_raw_parts(self.data, self.len) }
+    }
+
+    /// The elements, without a copy; `UNSUPPORTED` where the bytes are not aligned for them or no whole number of them.
+    ///
+    /// # Safety
+    /// As of [`as_slice`](Self::as_slice).
+    pub unsafe fn as_slice_of<E: AnyBits>(&self) -> Result<&'a [E]> {
+        if self.is_empty() {
+            return Ok(&[]);
+        }
+        if !self.data.cast::<E>().is_aligned() || self.len % size_of::<E>() != 0 {
+            return Err(Error::new(Status::UNSUPPORTED, format!("the view is no slice of {}", E::DTYPE)));
+        }
+        // SAFETY: aligned, of whole elements, any bits are a value; the rest as of as_slice.
+        Ok(unsafe { std::slice::from_raw_parts(self.data.cast(), self.len / size_of::<E>()) })
+    }
+}
+
+impl fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "View({} bytes)", self.len)
+    }
+}

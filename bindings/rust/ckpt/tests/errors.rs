@@ -1,0 +1,141 @@
+//! No failure passes unseen, and each says what, where and what was found.
+
+mod common;
+
+use std::error::Error as _;
+
+use ckpt::{Dtype, Load, Options, Reader, Region, Save, Session, Status, Store, TensorDesc};
+use common::{memory_store, one_tensor, Folder};
+
+#[test]
+fn an_error_has_status_message_and_details() {
+    let (_store, _session, reader) = one_tensor(&[4]);
+    let error = reader.tensor("absent").unwrap_err();
+    assert_eq!(error.status(), Status::NOT_FOUND);
+    assert_eq!(error.detail("tensor"), Some("absent"));
+    assert_eq!(error.detail("part"), None);
+    assert!(error.message().contains("absent"));
+    assert_eq!(error.to_string(), format!("NOT_FOUND: {}", error.message()));
+    assert!(error.source().is_none());
+    assert_eq!(error.details().collect::<Vec<_>>(), [("tensor", "absent")]);
+}
+
+#[test]
+fn a_damaged_byte_is_corrupt_and_the_error_says_where() {
+    let folder = Folder::new();
+    let store = Store::open_with(folder.path("store"), &Options::new().set("direct_io", "off")).unwrap();
+    let session = Session::open(&store).unwrap();
+    let data = vec![7u8; 5000];
+    let mut save = Save::new(&session, "one", None).unwrap();
+    save.add_tensor("w", &TensorDesc::of::<u8>(&[5000]), &data).unwrap();
+    save.run().unwrap();
+    let reader = Reader::open(&store, "latest").unwrap();
+    let at = reader.segment("w", 0).unwrap().part_offset as usize;
+    let info = reader.info().unwrap();
+    let part = find_file(&folder.path("store"), info.id(), &reader.part(0).unwrap().name);
+    let mut bytes = std::fs::read(&part).unwrap();
+    bytes[at + 10] ^= 1;
+    std::fs::write(&part, bytes).unwrap();
+    let error = Reader::open(&store, "latest").unwrap().read::<u8>("w").unwrap_err();
+    assert_eq!(error.status(), Status::CORRUPT);
+    assert_eq!(error.detail("tensor"), Some("w"));
+    assert_eq!(error.detail("part"), Some("PART_000"));
+    assert!(error.detail("offset").is_some());
+}
+
+fn find_file(folder: &std::path::Path, id: &str, name: &str) -> std::path::PathBuf {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.ends_with(format!("{id}/{name}")) {
+                return path;
+            }
+        }
+    }
+    panic!("{id}/{name} is nowhere");
+}
+
+#[test]
+fn what_a_setter_refuses_is_told_by_the_call_that_gets_the_options() {
+    for options in
+        [Options::new().set("nonsense", 1), Options::new().set("threads", -1), Options::new().set("strict", 1)]
+    {
+        let error = Store::open_with("mem:x", &options).unwrap_err();
+        assert_eq!(error.status(), Status::INVALID, "{options:?}");
+    }
+    assert!(ckpt::options().any(|info| info.unwrap().key == "keep_last"));
+}
+
+#[test]
+fn memory_of_another_type_than_described_is_refused() {
+    let (_store, session) = memory_store();
+    let mut save = Save::new(&session, "one", None).unwrap();
+    let error = save.add_tensor("w", &TensorDesc::new(Dtype::BF16, &[2]), &[1f32]).unwrap_err();
+    assert_eq!((error.status(), error.detail("found")), (Status::INVALID, Some("f32")));
+    save.add_tensor("w", &TensorDesc::new(Dtype::BF16, &[2]), &[0u8; 4]).unwrap();
+}
+
+#[test]
+fn memory_that_is_too_short_is_refused() {
+    let (_store, session, reader) = one_tensor(&[4]);
+    let mut save = Save::new(&session, "two", None).unwrap();
+    let error = save.add_tensor("w", &TensorDesc::of::<f32>(&[4]), &[0f32; 3]).unwrap_err();
+    assert_eq!(error.status(), Status::INVALID);
+    let mut short = [0f32; 3];
+    let error = Load::new(&reader).unwrap().add_tensor("w", &TensorDesc::of::<f32>(&[4]), &mut short).unwrap_err();
+    assert_eq!(error.status(), Status::INVALID);
+    let mut load = Load::new(&reader).unwrap();
+    let slot = load.hold(vec![0f32; 4]);
+    for range in [1..6, 5..5] {
+        let error = load.add_tensor_into("w", &TensorDesc::of::<f32>(&[4]), slot, range).unwrap_err();
+        assert_eq!(error.status(), Status::INVALID);
+    }
+    let error = load.add_tensor_into("w", &TensorDesc::of::<f32>(&[4]), slot, 1..).unwrap_err();
+    assert_eq!(error.status(), Status::INVALID);
+}
+
+#[test]
+fn descriptors_that_cannot_be_are_refused_and_the_error_names_the_tensor() {
+    let (_store, session) = memory_store();
+    let mut save = Save::new(&session, "one", None).unwrap();
+    let flat = TensorDesc::of::<f32>(&[2, 2]);
+    let cases = [
+        TensorDesc::of::<f32>(&[1; 17]),
+        TensorDesc::of::<f32>(&[usize::MAX]),
+        flat.clone().strides(&[1]),
+        flat.clone().region(Region::Box { offset: &[0], extent: &[1, 1] }),
+        flat.clone().region(Region::Box { offset: &[1, 0], extent: &[2, 2] }),
+        flat.region(Region::Flat { offset: 3, size: 2 }),
+    ];
+    for desc in cases {
+        let error = save.add_tensor("w", &desc, &[0f32; 4]).unwrap_err();
+        assert_eq!((error.status(), error.detail("tensor")), (Status::INVALID, Some("w")), "{desc:?}");
+    }
+}
+
+#[test]
+fn text_with_a_nul_is_refused() {
+    let (store, session) = memory_store();
+    assert_eq!(Store::open("mem:a\0b").unwrap_err().status(), Status::INVALID);
+    assert_eq!(store.find("a\0b").unwrap_err().status(), Status::INVALID);
+    assert_eq!(Save::new(&session, "a\0b", None).unwrap_err().status(), Status::INVALID);
+}
+
+#[test]
+fn a_status_that_nobody_knows_is_kept_as_its_number() {
+    assert_eq!(Status(999).name(), "UNKNOWN");
+    assert_eq!(Status(999).to_string(), "UNKNOWN 999");
+    assert_eq!(format!("{:?} {:?}", Status::CORRUPT, Status(31337)), "Status::CORRUPT Status(31337)");
+    assert_eq!(Dtype(0x7f40).bits(), 64);
+}
+
+#[test]
+fn an_error_becomes_an_io_error_of_its_kind() {
+    let error = Reader::open(&Store::open("mem:nothing").unwrap(), "latest").unwrap_err();
+    let io = std::io::Error::from(error.clone());
+    assert_eq!(io.kind(), std::io::ErrorKind::NotFound);
+    assert_eq!(io.get_ref().unwrap().downcast_ref::<ckpt::Error>(), Some(&error));
+}

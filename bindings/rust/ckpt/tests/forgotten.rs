@@ -1,0 +1,78 @@
+//! Jobs that are forgotten (`std::mem::forget`) leak, and still the engine never touches memory that is not there.
+//! A file of its own, because leak checkers rightly complain of it.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ckpt::{Load, Reader, Save, Store, TensorDesc};
+use common::{memory_store, numbers, one_tensor};
+
+const COUNT: usize = 1 << 20;
+
+fn desc() -> TensorDesc {
+    TensorDesc::of::<f32>(&[COUNT])
+}
+
+/// A forgotten job is not cancelled: it commits some time.
+fn wait_for_a_checkpoint(store: &Store) -> Reader {
+    let start = Instant::now();
+    while store.find("latest").is_err() {
+        assert!(start.elapsed() < Duration::from_secs(120), "no checkpoint came");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Reader::open(store, "latest").unwrap()
+}
+
+#[test]
+fn a_scope_ends_only_when_saves_are_staged_even_if_their_jobs_are_forgotten() {
+    let (store, session) = memory_store();
+    let mut weights = numbers(COUNT);
+    let mut save = Save::new(&session, "one", None).unwrap();
+    save.add_tensor("w", &desc(), &weights).unwrap();
+    ckpt::scope(|scope| std::mem::forget(save.start_in(scope).unwrap()));
+    weights.fill(-1.0);
+    drop(weights);
+    assert_eq!(wait_for_a_checkpoint(&store).read::<f32>("w").unwrap(), numbers(COUNT));
+}
+
+#[test]
+fn a_scope_ends_only_when_loads_have_ended_even_if_their_jobs_are_forgotten() {
+    let (_store, _session, reader) = one_tensor(&[COUNT]);
+    let mut got = vec![-1f32; COUNT];
+    let mut load = Load::new(&reader).unwrap();
+    load.add_tensor("w", &desc(), &mut got).unwrap();
+    ckpt::scope(|scope| std::mem::forget(load.start_in(scope).unwrap()));
+    assert_eq!(got, numbers(COUNT));
+}
+
+#[test]
+fn a_scope_waits_when_its_closure_panics() {
+    let (_store, session) = memory_store();
+    let weights = numbers(COUNT);
+    let mut save = Save::new(&session, "one", None).unwrap();
+    save.add_tensor("w", &desc(), &weights).unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        ckpt::scope(|scope| {
+            std::mem::forget(save.start_in(scope).unwrap());
+            panic!("on purpose");
+        })
+    }));
+    assert!(panicked.is_err());
+    drop(weights);
+}
+
+#[test]
+fn shared_memory_outlives_a_forgotten_job_and_a_dropped_save() {
+    let (store, session) = memory_store();
+    let slice: Arc<[f32]> = numbers(COUNT).into();
+    let mut save = Save::new(&session, "one", None).unwrap();
+    save.add_tensor_shared("slice", &desc(), Arc::clone(&slice)).unwrap();
+    save.add_tensor_shared("boxed", &desc(), numbers(COUNT).into_boxed_slice()).unwrap();
+    std::mem::forget(save.start().unwrap());
+    drop((save, slice));
+    let reader = wait_for_a_checkpoint(&store);
+    assert_eq!(reader.read::<f32>("slice").unwrap(), numbers(COUNT));
+    assert_eq!(reader.read::<f32>("boxed").unwrap(), numbers(COUNT));
+}

@@ -1,0 +1,34 @@
+"""Claims that a script checks one by one: each prints a line, a failed one says why; the last line counts them."""
+import subprocess
+import traceback
+
+
+class Claims:
+    def __init__(self):
+        self.passed = self.failed = 0
+
+    def check(self, name, function, *arguments):
+        """Runs function(*arguments); an exception is what disproves the claim. Returns whether it holds."""
+        try:
+            function(*arguments)
+        except Exception as error:
+            self.failed += 1
+            why = str(error) if isinstance(error, AssertionError) and str(error) else traceback.format_exc()
+            print(f"{name} ... FAILED\n{why}", flush=True)
+            return False
+        self.passed += 1
+        print(f"{name} ... ok", flush=True)
+        return True
+
+    def end(self):
+        """Prints the last line; the exit status."""
+        print(f"{self.passed} passed, {self.failed} failed")
+        return 1 if self.failed or not self.passed else 0
+
+
+def run(command, timeout=600, **more):
+    """Runs a command; what it wrote when it failed is the reason. Returns its output."""
+    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False, **more)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout[-6000:]}"
+    return done.stdout

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""The first program of each binding's README runs as it stands: it saves, loads, and takes its store as argument.
+
+  readme_test.py PREFIX PYTHON WORK LANGUAGE…      LANGUAGE: cpp rust go python, and c (the README of the project)
+"""
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from claims import Claims, run
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BINDINGS = REPOSITORY / "bindings"
+FIRST_SCREEN = 60  # lines of the README in which the program has to begin
+
+
+def first_program(readme, fence):
+    """The first block fenced as ```FENCE; it must begin on the first screen."""
+    text = readme.read_text()
+    match = re.search(rf"^```{fence}\n(.*?)^```", text, re.M | re.S)
+    assert match, f"{readme}: no block ```{fence}"
+    line = text[:match.start()].count("\n") + 1
+    assert line <= FIRST_SCREEN, f"{readme}: the program begins in line {line}"
+    return match.group(1)
+
+
+class Readmes:
+    def __init__(self, prefix, python, work):
+        self.prefix, self.interpreter, self.work = Path(prefix), python, Path(work)
+        self.environment = {**os.environ, "PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig",
+                            "LD_LIBRARY_PATH": f"{prefix}/lib"}
+
+    def flags(self):
+        return run(["pkg-config", "--cflags", "--libs", "ckpt"], env=self.environment).split()
+
+    def check(self, language):
+        """Builds and runs the program in a folder of its own; what it says it saved is there and sound."""
+        folder = self.work / language
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        command = getattr(self, language)(folder)
+        output = run([*command, folder / "store"], env=self.environment, cwd=folder)
+        listed = run([f"{self.prefix}/bin/ckpt", "ls", folder / "store"])
+        assert "committed" in listed and "latest" in listed, (output, listed)
+        run([f"{self.prefix}/bin/ckpt", "verify", f"{folder}/store@latest"])
+
+    def c(self, folder):
+        (folder / "main.c").write_text(first_program(BINDINGS / "README.md", "c"))
+        run(["cc", "-std=c99", "-Wall", "-Werror", "main.c", *self.flags(), "-o", "main"], cwd=folder)
+        return ["./main"]
+
+    def cpp(self, folder):
+        (folder / "main.cpp").write_text(first_program(BINDINGS / "cpp" / "README.md", "cpp"))
+        run(["c++", "-std=c++17", "-Wall", "-Werror", "main.cpp", *self.flags(), "-o", "main"], cwd=folder)
+        return ["./main"]
+
+    def rust(self, folder):
+        """A crate of a user: it depends on ckpt alone."""
+        (folder / "src").mkdir()
+        (folder / "src" / "main.rs").write_text(first_program(BINDINGS / "rust" / "README.md", "rust"))
+        (folder / "Cargo.toml").write_text('[package]\nname = "first"\nversion = "0.1.0"\nedition = "2021"\n'
+                                           f'[dependencies]\nckpt = {{ path = "{BINDINGS}/rust/ckpt" }}\n[workspace]\n')
+        shutil.copy(BINDINGS / "rust" / "Cargo.lock", folder / "Cargo.lock")
+        self.environment["CARGO_TARGET_DIR"] = str(self.work / "target")
+        run(["cargo", "build", "--quiet"], cwd=folder, env=self.environment)
+        return [self.work / "target" / "debug" / "first"]
+
+    def go(self, folder):
+        """A module of a user."""
+        (folder / "main.go").write_text(first_program(BINDINGS / "go" / "README.md", "go"))
+        module = re.search(r"^module (\S+)", (BINDINGS / "go" / "go.mod").read_text(), re.M).group(1)
+        (folder / "go.mod").write_text(f"module first\n\ngo 1.26\n\nrequire {module} v0.0.0\n\n"
+                                       f"replace {module} => {BINDINGS}/go\n")
+        run(["go", "build", "-o", "main", "."], cwd=folder, env=self.environment)
+        return ["./main"]
+
+    def python(self, folder):
+        (folder / "main.py").write_text(first_program(BINDINGS / "python" / "README.md", "python"))
+        return [self.interpreter, "main.py"]
+
+
+def main(prefix, python, work, *languages):
+    readmes, claims = Readmes(prefix, python, work), Claims()
+    for language in languages:
+        claims.check(f"{language}: the README's first program saves and loads", readmes.check, language)
+    return claims.end()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 5:
+        sys.exit(__doc__)
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Watches which functions of ckpt a program calls, in whatever language it is, and which handles it leaves alive.
+
+  tracer.py make HEADER_FOLDER FOLDER     writes FOLDER/trace.c and builds FOLDER/libckpt_trace.so from it
+  tracer.py self-test HEADER_FOLDER PREFIX WORK
+
+A program that runs with LD_PRELOAD=libckpt_trace.so and CKPT_TRACE=FILE goes through a wrapper of each function. FILE
+holds the counts and is mapped, so that they are right however the program ends (Go's does not run C's destructors).
+"""
+import os
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+HEADERS = ("ckpt.h", "ckpt_tree.h", "ckpt_file.h")
+
+
+class Function:
+    """One prototype: `made` are its outputs that are owned handles, as (handle, argument)."""
+
+    def __init__(self, returns, name, parameters):
+        self.returns, self.name, self.parameters = returns.strip(), name, parameters
+        pieces = [] if parameters.strip() == "void" else [p.strip() for p in parameters.split(",")]
+        self.arguments = [re.search(r"(\w+)(\[\w*\])?$", p).group(1) for p in pieces]
+        outputs = [(re.fullmatch(r"ckpt_(\w+) \*\*(\w+)", p), p) for p in pieces]
+        self.made = [(found.group(1), found.group(2)) for found, _ in outputs if found]
+        freed = re.fullmatch(r"ckpt_(\w+)_free", name)
+        self.freed = freed.group(1) if freed else None
+
+
+def functions(folder):
+    """All functions of the public headers in FOLDER, in their order."""
+    found = []
+    for header in HEADERS:
+        text = re.sub(r"/\*.*?\*/", " ", (Path(folder) / header).read_text(), flags=re.S)
+        text = re.sub(r"^\s*#.*$", "", text, flags=re.M)
+        for match in re.finditer(r"CKPT_API\s+([\w\s]+?[\s*]+)(ckpt_\w+)\(([^)]*)\)\s*;", text):
+            found.append(Function(match.group(1), match.group(2), " ".join(match.group(3).split())))
+    return found
+
+
+def kinds(all_functions):
+    return [f.freed for f in all_functions if f.freed]
+
+
+PRELUDE = r"""// Made by tracer.py; see there.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "ckpt_file.h"
+
+// The file: for each function how often it was called; then for each kind of handle how many are alive, and how many
+// were freed that nobody had made (or twice). All are 64-bit.
+typedef struct { uint64_t called[FUNCTIONS]; int64_t alive[KINDS], strange[KINDS]; } Counts;
+static Counts nowhere, *counts = &nowhere;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+enum { SLOTS = 1 << 20 };
+static void *live[SLOTS];
+
+__attribute__((constructor)) static void begin(void) {
+  const char *path = getenv("CKPT_TRACE");
+  if (!path) return;
+  const int file = open(path, O_RDWR | O_CREAT, 0644);
+  if (file < 0 || ftruncate(file, sizeof(Counts))) abort();
+  void *mapped = mmap(NULL, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (mapped == MAP_FAILED) abort();
+  counts = mapped;
+}
+
+// A hash set of pointers; one that was removed leaves TOMB, so that those behind it are found.
+#define TOMB ((void *)1)
+static size_t slot_of(void *p) { return ((uintptr_t)p >> 4) * 0x9E3779B97F4A7C15u >> 44; }
+static void *next(const char *name) {
+  void *found = dlsym(RTLD_NEXT, name);
+  if (found) return found;
+  // Loaded by a module that an interpreter has loaded: not in the global scope.
+  void *library = dlopen("libckpt.so.0", RTLD_LAZY | RTLD_NOLOAD);
+  found = library ? dlsym(library, name) : NULL;
+  if (!found) abort();
+  return found;
+}
+static void called(int function) { __atomic_add_fetch(&counts->called[function], 1, __ATOMIC_RELAXED); }
+static void made(int kind, void *handle) {
+  if (!handle) return;
+  pthread_mutex_lock(&lock);
+  size_t at = slot_of(handle);
+  while (live[at % SLOTS] && live[at % SLOTS] != TOMB) at++;
+  live[at % SLOTS] = handle;
+  counts->alive[kind]++;
+  pthread_mutex_unlock(&lock);
+}
+static void freed(int kind, void *handle) {
+  if (!handle) return;
+  pthread_mutex_lock(&lock);
+  size_t at = slot_of(handle), looked = 0;
+  while (live[at % SLOTS] && live[at % SLOTS] != handle && looked++ < SLOTS) at++;
+  if (live[at % SLOTS] == handle) {
+    live[at % SLOTS] = TOMB;
+    counts->alive[kind]--;
+  } else {
+    counts->strange[kind]++;
+  }
+  pthread_mutex_unlock(&lock);
+}
+"""
+
+
+def wrapper(index, function, kind_of):
+    """The C text of one wrapper. What a call makes counts where it succeeds; its error where it does not."""
+    arguments = ", ".join(function.arguments)
+    lines = [f"{function.returns} {function.name}({function.parameters}) {{",
+             f"  static __typeof__(&{function.name}) real;",
+             f'  if (!real) real = (__typeof__(real))next("{function.name}");',
+             f"  called({index});"]
+    if function.freed:
+        lines += [f"  freed({kind_of[function.freed]}, {arguments});", f"  real({arguments});"]
+    elif function.returns == "void":
+        lines += [f"  real({arguments});"]
+    else:
+        lines += [f"  {function.returns} result = real({arguments});"]
+        for kind, argument in function.made:
+            good = "result != CKPT_OK" if kind == "error" else "result == CKPT_OK"
+            lines += [f"  if ({good} && {argument}) made({kind_of[kind]}, *{argument});"]
+        lines += ["  return result;"]
+    return "\n".join(lines + ["}"])
+
+
+def make(header_folder, folder):
+    """Builds the library; returns its path."""
+    all_functions, folder = functions(header_folder), Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    kind_of = {kind: i for i, kind in enumerate(kinds(all_functions))}
+    body = [wrapper(i, f, kind_of) for i, f in enumerate(all_functions)]
+    sizes = f"#define FUNCTIONS {len(all_functions)}\n#define KINDS {len(kind_of)}\n"
+    (folder / "trace.c").write_text(sizes + PRELUDE + "\n".join(body) + "\n")
+    library = folder / "libckpt_trace.so"
+    subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
+                    f"-I{header_folder}", str(folder / "trace.c"), "-o", str(library), "-ldl", "-pthread"], check=True)
+    return library
+
+
+class Counts:
+    """What is in a trace file: calls by function, alive and strange by kind of handle."""
+
+    def __init__(self, header_folder, path):
+        all_functions = functions(header_folder)
+        names, handles = [f.name for f in all_functions], kinds(all_functions)
+        data = Path(path).read_bytes() if Path(path).exists() else b""
+        words = len(names) + 2 * len(handles)
+        values = struct.unpack(f"<{words}q", data) if data else (0,) * words
+        self.calls = dict(zip(names, values))
+        self.alive = dict(zip(handles, values[len(names):]))
+        self.strange = dict(zip(handles, values[len(names) + len(handles):]))
+
+
+LEAKY = r"""#include <ckpt.h>
+int main(int argc, char **argv) {
+  ckpt_error *err = NULL;
+  ckpt_options *options;
+  ckpt_options_new(&options, &err);
+  ckpt_options_set_int(options, "no such", 1, &err);
+  if (argc > 1 && *argv[1] == 'e') { ckpt_options_free(options); return 0; }
+  ckpt_error_free(err);
+  if (argc > 1 && *argv[1] == 'o') _Exit(0);
+  ckpt_options_free(options);
+}
+"""
+
+
+def self_test(header_folder, prefix, work):
+    """A program that leaves an error, one that leaves options, one that leaves nothing; their calls are counted."""
+    work = Path(work)
+    library = make(header_folder, work)
+    (work / "leaky.c").write_text("#include <stdlib.h>\n" + LEAKY)
+    subprocess.run(["cc", str(work / "leaky.c"), f"-I{prefix}/include", f"-L{prefix}/lib", "-lckpt",
+                    f"-Wl,-rpath,{prefix}/lib", "-o", str(work / "leaky")], check=True)
+    assert {f.name for f in functions(header_folder)} >= {"ckpt_store_open", "ckpt_tree_new", "ckpt_file_open"}
+    for argument, expected in (("error", {"error": 1}), ("options", {"options": 1}), ("none", {})):
+        file = work / f"counts-{argument}"
+        file.unlink(missing_ok=True)
+        environment = dict(os.environ, LD_PRELOAD=str(library), CKPT_TRACE=str(file))
+        subprocess.run([str(work / "leaky"), argument], check=True, env=environment)
+        counts = Counts(header_folder, file)
+        found = {kind: n for kind, n in counts.alive.items() if n}
+        assert found == expected and not any(counts.strange.values()), (argument, found)
+        assert counts.calls["ckpt_options_new"] == 1 and counts.calls["ckpt_store_open"] == 0
+    print("the trace sees what is called and what is left")
+
+
+if __name__ == "__main__":
+    command, *rest = sys.argv[1:] or ["help"]
+    if command == "make" and len(rest) == 2:
+        print(make(*rest))
+    elif command == "self-test" and len(rest) == 3:
+        self_test(*rest)
+    else:
+        sys.exit(__doc__)

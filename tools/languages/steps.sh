@@ -1,0 +1,165 @@
+# The steps of tools/test-languages; sourced by it. They use $prefix, $work, $programs, $bindings, $torch_venv and count
+# with $passed and $failed.
+
+# claim NAME COMMAND…: one test, which passes when the command does. Its output is shown when it fails.
+claim() {
+  local name=$1 log; shift
+  log=build/log/languages-${name//[^A-Za-z0-9]/-}.txt
+  if "$@" >"$log" 2>&1 </dev/null; then
+    passed=$((passed + 1))
+    echo "   $name: ok"
+  else
+    failed=$((failed + 1))
+    tail -n 60 "$log"
+    echo "   $name: FAILED (all of it: $log)"
+  fi
+}
+
+# own_tests NAME KIND COMMAND…: a test command of another language, whose output test_counts.py understands.
+own_tests() {
+  local name=$1 kind=$2 status=0 log; shift 2
+  log=build/log/languages-${name//[^A-Za-z0-9]/-}-run.txt
+  "$@" >"$log" 2>&1 </dev/null || status=$?
+  counted "languages-${name//[^A-Za-z0-9]/-}" own_counts "$kind" "$log" "$status"
+}
+# A command that failed without a failed test is one failure.
+own_counts() {
+  local counts
+  counts=$(python3 tools/test_counts.py "$1" "$2")
+  [[ $counts != *' 0 failed' || $3 == 0 ]] || counts="${counts% 0 failed} 1 failed"
+  [[ $counts == *' 0 failed' ]] || cat "$2"
+  echo "$counts"
+}
+
+# ---- what the steps need ----
+python=$work/python/bin/python3
+make_python() {
+  local wanted stamp=$work/python/made-with
+  wanted=$(cat "$bindings/python/tests/requirements.txt"; echo "$torch_venv")
+  if [[ ! -e $stamp || $(<"$stamp") != "$wanted" ]]; then
+    rm -rf "$work/python"
+    quietly build/log/languages-venv.txt python3 -m venv "$work/python"
+    [[ -z $torch_venv ]] ||
+      echo "$torch_venv"/lib/python3*/site-packages >"$(echo "$work"/python/lib/python3*/site-packages)/torch.pth"
+    quietly build/log/languages-pip.txt "$work/python/bin/pip" install -q --no-cache-dir \
+      -r "$bindings/python/tests/requirements.txt" </dev/null
+    echo "$wanted" >"$stamp"
+  fi
+  quietly build/log/languages-python-build.txt \
+    "$work/python/bin/pip" install -q --no-cache-dir "$bindings/python" </dev/null
+}
+
+# With the library's own warnings as errors; $1: more CMake settings.
+build_c_runners() {
+  quietly build/log/languages-c-configure.txt cmake -G Ninja -S tests/conformance -B "$programs/c" \
+    -DCMAKE_BUILD_TYPE=Release "$@"
+  quietly build/log/languages-c-build.txt cmake --build "$programs/c" -j "$jobs"
+}
+
+# The same with sanitizers, over a library that has them. Go's own linker brings its runtime along; a Rust program gets
+# it preloaded.
+build_sanitized_runners() {
+  local flags="-fsanitize=address,undefined -fno-sanitize-recover=all"
+  build_c_runners -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags"
+  [[ $have_rust == no ]] ||
+    quietly build/log/languages-rust-build.txt rust cargo build --quiet --locked --release -p ckpt-conformance
+  [[ $have_go == no ]] ||
+    quietly build/log/languages-go-build.txt go_in go build -asan -o "$programs/go-runner" ./cmd/ckpt-conformance
+}
+
+# ---- the bindings' own tests ----
+rust() { (cd "$bindings/rust" && "$@"); }
+rust_examples_format() {
+  rustfmt --edition 2021 --config-path "$bindings/rust/rustfmt.toml" --check examples/languages/rank.rs
+}
+test_rust() {
+  export CKPT_RUST_VENV=$work/libclang
+  claim "Rust: cargo fmt" rust cargo fmt --check
+  claim "Rust: rustfmt of the example" rust_examples_format
+  claim "Rust: cargo clippy" rust cargo clippy --quiet --locked --all-targets --all-features -- -D warnings
+  claim "Rust: the generated bindings are those of the headers" rust ./update_bindings.sh --check
+  own_tests "Rust tests" cargo rust cargo test --locked --all-features
+  own_tests "Rust tests with the static library" cargo \
+    rust env CKPT_STATIC=1 CARGO_TARGET_DIR="$work/rust-static" cargo test --locked -p ckpt-sys
+  claim "Rust: the documents" rust env RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --no-deps --all-features
+  claim "Rust: the runner" rust cargo build --quiet --locked --release -p ckpt-conformance
+}
+
+go_in() { (cd "$bindings/go" && "$@"); }
+gofmt_is_quiet() {
+  local wrong
+  wrong=$(gofmt -l "$bindings/go" examples/languages/go)
+  echo "$wrong"
+  [[ -z $wrong ]]
+}
+test_go() {
+  claim "Go: gofmt" gofmt_is_quiet
+  claim "Go: vet" go_in go vet ./...
+  own_tests "Go tests" go go_in go test -count=1 -v ./...
+  claim "Go: under the race detector" go_in go test -count=1 -race ./...
+  claim "Go: under cgocheck2" go_in env GOEXPERIMENT=cgocheck2 go test -count=1 ./...
+  claim "Go: links the static library" go_in go build -tags static -o "$programs/go-static" ./cmd/ckpt-conformance
+  claim "Go: the runner" go_in go build -o "$programs/go-runner" ./cmd/ckpt-conformance
+}
+
+test_python() {
+  local marks=()
+  [[ -n $torch_venv ]] || marks=(-m "not torch")
+  own_tests "Python tests" pytest "$python" -m pytest -q -p no:cacheprovider "$bindings/python/tests" "${marks[@]}"
+}
+# Without their dependencies: one of the packages is only wanted for the Julia parser inside it.
+make_julia_checks() {
+  local requirements=$bindings/julia/check/requirements.txt stamp=$work/julia/made-with
+  [[ ! -e $stamp || $(<"$stamp") != "$(<"$requirements")" ]] || return 0
+  rm -rf "$work/julia"
+  quietly build/log/languages-julia-venv.txt python3 -m venv "$work/julia"
+  quietly build/log/languages-julia-pip.txt "$work/julia/bin/pip" install -q --no-deps -r "$requirements" </dev/null
+  cp "$requirements" "$stamp"
+}
+test_julia() {
+  make_julia_checks
+  counted languages-julia "$work/julia/bin/python3" "$bindings/julia/check/run.py" --library "$prefix/lib/libckpt.so"
+}
+
+# ---- all of them together ----
+# The runners that there are, for run.py and the others.
+write_runners() {
+  local rust_runner='["%s"]'
+  [[ $sanitized == no ]] ||
+    rust_runner='{"command": ["%s"], "env": {"LD_PRELOAD": "'$("${CC:-cc}" -print-file-name=libasan.so)'"}}'
+  {
+    printf '{"c": ["%s/c/conformance_c"],\n "cpp": ["%s/c/conformance_cpp"]' "$programs" "$programs"
+    # shellcheck disable=SC2059  # the format is ours
+    [[ $have_rust == no ]] || printf ",\n \"rust\": $rust_runner" "$CARGO_TARGET_DIR/release/ckpt-conformance"
+    [[ $have_go == no ]] || printf ',\n "go": ["%s/go-runner"]' "$programs"
+    [[ $sanitized == yes ]] || printf ',\n "python": ["%s", "-B", "%s/python/conformance"]' "$python" "$bindings"
+    printf '}\n'
+  } >"$programs/runners.json"
+}
+sanitized_conformance() {
+  write_runners
+  counted languages-conformance-sanitized python3 tests/conformance/run.py "$programs/runners.json" "$work/suite"
+}
+conformance() {
+  write_runners
+  local suite=(python3 tests/conformance/run.py)
+  counted languages-conformance-self-test "${suite[@]}" --self-test "$programs/runners.json" "$work/suite"
+  counted languages-conformance "${suite[@]}" "$programs/runners.json" "$work/suite"
+}
+functions_and_handles() {
+  claim "the trace sees what is called and what is left" \
+    python3 tests/languages/tracer.py self-test "$prefix/include" "$prefix" "$work/trace"
+  counted languages-functions python3 tests/languages/functions_test.py "$programs/runners.json" "$prefix/include" \
+    tests/conformance/scenarios "$work/trace"
+}
+readmes() {
+  local languages=(c cpp python)
+  [[ $have_rust == no ]] || languages+=(rust)
+  [[ $have_go == no ]] || languages+=(go)
+  counted languages-readmes python3 tests/languages/readme_test.py "$prefix" "$python" "$work/readme" "${languages[@]}"
+}
+four_languages() {
+  quietly build/log/languages-four-build.txt examples/languages/build.sh "$prefix" "$programs"
+  counted languages-four python3 tests/languages/four_test.py "$programs" "$prefix" "$prefix/include" "$python" \
+    "$work/four"
+}
