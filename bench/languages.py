@@ -3,8 +3,8 @@
 
   bench/languages.py RUNNERS_JSON DIR [--rounds 9] [--bytes 2147483648] [--out FILE.md]
 
-Two measures, from tests/conformance/scenarios/speed: a save of one tensor of --bytes (new files, durable), and adding
-10,000 small tensors to a save (the cost of one call). Ratios are of medians in this run; the spread beside each is what
+Three measures, from tests/conformance/scenarios/speed: a save of one tensor of --bytes (new files, durable); a save of
+a page into memory (what a save costs beside its bytes); adding 10,000 small tensors to a save (the cost of one call). Ratios are of medians in this run; the spread beside each is what
 this machine makes of the same program, so that a difference inside it says nothing. DIR should be on the disk that is
 meant.
 """
@@ -27,7 +27,7 @@ TENSORS = 10000
 
 
 def timed(runner, scenario, place, **variables):
-    """Seconds of each timed command of the scenario, by the command's first word."""
+    """Seconds of the timed commands of the scenario, by the command's first word: the median where it has several."""
     command, environment = (runner["command"], runner.get("env", {})) if isinstance(runner, dict) else (runner, {})
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
@@ -40,7 +40,8 @@ def timed(runner, scenario, place, **variables):
     if done.returncode:
         sys.exit(f"{command}: {done.stderr}")
     lines = [line.split() for line in done.stdout.splitlines()]
-    return {words[1]: float(words[0]) for words in lines if len(words) > 1 and words[0] != "ok"}
+    timings = [(words[1], float(words[0])) for words in lines if len(words) > 1 and words[0] != "ok"]
+    return {name: statistics.median(t for other, t in timings if other == name) for name, _ in timings}
 
 
 def measure(runners, scenario, wanted, rounds, place, **variables):
@@ -48,7 +49,7 @@ def measure(runners, scenario, wanted, rounds, place, **variables):
     seconds = {language: [] for language in runners}
     for _ in range(rounds):
         for language in random.sample(sorted(runners), len(runners)):
-            host.settle(2 * variables.get("BYTES", 0))
+            host.settle(variables.get("BYTES", 0))
             seconds[language].append(timed(runners[language], scenario, place, **variables)[wanted])
     return seconds
 
@@ -65,6 +66,15 @@ def save_table(seconds, size):
     for language, values in seconds.items():
         median = statistics.median(values)
         yield f"| {language} | {median:.2f} s | {100 * (median / base - 1):+.1f} % | {100 * spread(values):.0f} % |"
+
+
+def small_table(seconds):
+    base = statistics.median(seconds["c"])
+    yield "| language | save of 4 KiB into memory | over C |"
+    yield "|---|---|---|"
+    for language, values in seconds.items():
+        median = statistics.median(values)
+        yield f"| {language} | {median * 1e6:.0f} µs | {(median - base) * 1e6:+.0f} µs |"
 
 
 def call_table(seconds):
@@ -87,10 +97,11 @@ def main():
     runners = json.loads(Path(options.runners).read_text())
     place = options.dir / "ckpt-languages"
     saves = measure(runners, "save.txt", "save.run", options.rounds, place, BYTES=options.bytes)
+    small = measure(runners, "small.txt", "save.run", options.rounds, place)
     calls = measure(runners, "tensors.txt", "save.tensors", options.rounds, place)
     machine = ", ".join(f"{key} {value}" for key, value in host.describe(str(options.dir)).items() if key != "date")
     lines = [f"{time.strftime('%F %H:%M')}, {options.rounds} rounds in random order; {machine}.", "",
-             *save_table(saves, options.bytes), "", *call_table(calls)]
+             *save_table(saves, options.bytes), "", *small_table(small), "", *call_table(calls)]
     text = "\n".join(lines) + "\n"
     print(text)
     if options.out:

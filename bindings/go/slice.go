@@ -53,15 +53,18 @@ func AddSlice[T Element](to Adder, name string, tensor Tensor, data []T) error {
 	return to.AddTensor(name, tensor, BytesOf(data))
 }
 
-// ReadSlice loads a whole tensor into a new slice and says what it is. T must be as wide as the tensor's elements, and
-// may be byte for any of them. Options: as those of NewLoad.
+// ReadSlice loads a whole tensor into a new slice and says what it is. T is the type of the tensor's elements, or an
+// unsigned integer of their width, which takes the bits as they are; byte does for all of them. Anything else is
+// ErrMismatch. Options: as those of NewLoad.
 func ReadSlice[T Element](ctx context.Context, reader *Reader, name string, options Options) ([]T, TensorInfo, error) {
 	info, err := reader.Tensor(name)
 	if err != nil {
 		return nil, TensorInfo{}, err
 	}
 	wide := uint64(unsafe.Sizeof(*new(T)))
-	if kind := DTypeOf[T](); wide > 1 && info.DType.Bits() != kind.Bits() || info.Bytes%wide != 0 {
+	kind := DTypeOf[T]()
+	asBits := kind == U8 || kind&^0xff == U8&^0xff && info.DType.Bits() == kind.Bits()
+	if info.DType != kind && !asBits {
 		return nil, TensorInfo{}, &Error{
 			Status: ErrMismatch, Message: "the tensor's elements are " + info.DType.String() + ", the slice's " + kind.String(),
 			Details: map[string]string{"tensor": name, "expected": kind.String(), "found": info.DType.String()},

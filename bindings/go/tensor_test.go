@@ -76,6 +76,10 @@ func TestMemoryOfAnotherDTypeThanTheSliceIsNamed(t *testing.T) {
 	}
 	_, _, err = ckpt.ReadSlice[float64](t.Context(), reader, "f16", nil)
 	is(t, err, ckpt.ErrMismatch)
+	_, _, err = ckpt.ReadSlice[int16](t.Context(), reader, "f16", nil) // as wide, and yet other numbers
+	is(t, err, ckpt.ErrMismatch)
+	_, _, err = ckpt.ReadSlice[bool](t.Context(), reader, "u4", nil)
+	is(t, err, ckpt.ErrMismatch)
 }
 
 func TestBoxesFlatRangesAndStridesAreRegionsOfOneTensor(t *testing.T) {

@@ -85,7 +85,12 @@ static void *next(const char *name) {
   if (!found) abort();
   return found;
 }
-static void called(int function) { __atomic_add_fetch(&counts->called[function], 1, __ATOMIC_RELAXED); }
+// What the library calls of its own (an import is a save) is none of the program's calls.
+static void called(int function, void *real, void *caller) {
+  Dl_info library, from;
+  if (dladdr(real, &library) && dladdr(caller, &from) && library.dli_fbase == from.dli_fbase) return;
+  __atomic_add_fetch(&counts->called[function], 1, __ATOMIC_RELAXED);
+}
 static void made(int kind, void *handle) {
   if (!handle) return;
   pthread_mutex_lock(&lock);
@@ -117,7 +122,7 @@ def wrapper(index, function, kind_of):
     lines = [f"{function.returns} {function.name}({function.parameters}) {{",
              f"  static __typeof__(&{function.name}) real;",
              f'  if (!real) real = (__typeof__(real))next("{function.name}");',
-             f"  called({index});"]
+             f"  called({index}, (void *)real, __builtin_return_address(0));"]
     if function.freed:
         lines += [f"  freed({kind_of[function.freed]}, {arguments});", f"  real({arguments});"]
     elif function.returns == "void":

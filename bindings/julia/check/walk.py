@@ -46,7 +46,6 @@ READERS = {
     "status_name": "static text of the library",
     "nameof": "static text of the library",
     "options": "static text of the library",
-    "OptionInfo": "static text",
     "CkptError": "text of an error that is freed after it was copied",
     "text": "called by Info constructors, inside told",
     "counted": "called by Node, inside use_tree",
@@ -54,7 +53,6 @@ READERS = {
     "load_element": "called by getindex, which holds the tensor",
     "unsafe_convert": "is the conversion of a MappedTensor",
     "gc_safe_by_hand": "writes code that holds its arguments",
-    "attrs": "text of the reader, inside use",
     "add_tensor!": "path borrowed from the tree, which is entered",
 }
 

@@ -1,9 +1,11 @@
-# Julia's own tests of Ckpt.jl; every name is a claim. They need libckpt (ENV["JULIA_CKPT_LIBRARY"] or the loader's
-# path) and about 5 GiB of memory. With two threads or more (julia -t 2) both ranks of the rank tests run at once.
+# Tests of Ckpt.jl; every name is a claim. They need libckpt (ENV["JULIA_CKPT_LIBRARY"] or the loader's path), about
+# 5 GiB of memory, and two threads (JULIA_NUM_THREADS=2), since ranks that meet through a store block theirs.
 
 using Ckpt
 using Mmap
 using Test
+
+Threads.nthreads() >= 2 || error("start Julia with two threads: JULIA_NUM_THREADS=2")
 
 const FILES = joinpath(@__DIR__, "..", "..", "torch", "tests", "files")
 
