@@ -4,9 +4,9 @@
   bench/languages.py RUNNERS_JSON DIR [--rounds 9] [--bytes 2147483648] [--out FILE.md]
 
 Three measures, from tests/conformance/scenarios/speed: a save of one tensor of --bytes (new files, durable); a save of
-a page into memory (what a save costs beside its bytes); adding 10,000 small tensors to a save (the cost of one call). Ratios are of medians in this run; the spread beside each is what
-this machine makes of the same program, so that a difference inside it says nothing. DIR should be on the disk that is
-meant.
+a page into memory (what a save costs beside its bytes); adding 10,000 small tensors to a save (the cost of one call).
+Ratios are of medians in this run; the spread beside each is what this machine makes of the same program, so that a
+difference inside it says nothing. DIR should be on the disk that is meant.
 """
 import argparse
 import json
