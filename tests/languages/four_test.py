@@ -62,7 +62,7 @@ class Four:
 
     def nothing_left(self):
         counts = tracer.Counts(self.include, self.counts)
-        saves = {name: counts.calls[name] for name in ("ckpt_save_run", "ckpt_save_start")}
+        saves = {name: counts.calls[name] for name in ("ckpt_save_run", "ckpt_save_start", "ckpt_save_start_in_place")}
         assert sum(saves.values()) == 4, saves
         left = {kind: n for kind, n in counts.alive.items() if n}
         assert not left and not any(counts.strange.values()), (left, counts.strange)
