@@ -220,6 +220,36 @@ def check_tests(claims, library):
         )
 
 
+FINALISER = """
+mutable struct Thing
+    function Thing()
+        thing = new()
+        finalizer(t -> lock(() -> println("ended"), GUARD), thing)
+        return thing
+    end
+end
+const GUARD = Threads.SpinLock()
+function drop()
+    thing = Thing()
+    lock(GUARD) do
+        thing = nothing
+        GC.gc()
+        println("inside")
+    end
+end
+drop()
+"""
+
+
+def check_evaluator(claims, library):
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "finaliser.jl"
+        program.write_text(FINALISER)
+        status, out = evaluate(library, program)
+    good = status == 0 and out == "inside\nended\n"
+    claims.claim("the evaluator runs no finaliser in a task that holds a SpinLock", [] if good else [out])
+
+
 def check_programs(claims, library):
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "readme.jl"
@@ -271,6 +301,7 @@ def main():
         trees = check_syntax(claims, parser)
         check_asts(claims, parser, trees, library, given.include)
         check_tests(claims, library)
+        check_evaluator(claims, library)
         check_programs(claims, library)
         if not given.no_conformance:
             check_conformance(claims, library)

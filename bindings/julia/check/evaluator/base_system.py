@@ -179,10 +179,8 @@ class System:
         value.finalizers = (value.finalizers or []) + [lambda v: self.interpreter.invoke(function, [v], {})]
         return value
 
-    def locked(self, function, lock=None):
-        if lock is None:
-            return function.lock.acquire()
-        with lock.lock:
+    def locked(self, function, lock):
+        with lock:
             return self.interpreter.invoke(function, [], {})
 
     def fetch(self, task):

@@ -112,6 +112,8 @@ class Compiler(Control):
     def name_setter(self, name, scope):
         depth = scope.depth(name)
         if depth is None:
+            if scope.parent is not None:  # in Julia it is a local: tasks that run the same code must not share it
+                raise RuntimeError(f"{scope.module.name}: {name} is assigned in a function and none of its locals")
             table = scope.module.globals
 
             def put_global(env, value):

@@ -4,6 +4,7 @@ import threading
 
 from julia_ast import Expr, Line, Quoted, Symbol
 from .dispatch import error
+from .scopes import assigned
 from .types import Unsupported
 from .values import Task, key_of
 
@@ -57,6 +58,8 @@ class Macros:
             made = own(*arguments)
             if not (isinstance(made, Expr) and made.head == "escape"):
                 raise Unsupported(f"line {node.line}: {name} gives an expression that is not escaped")
+            if scope.parent is not None:  # what the expansion assigns are locals of the block it stands in
+                scope.names |= {n for n in assigned(made.args[0], set()) if scope.depth(n) is None}
             return self.compiler.compile(made.args[0], scope)
         handler = getattr(self, HANDLERS.get(name, ""), None)
         if handler is None:

@@ -90,9 +90,15 @@ class Struct:
         return f"{self.type}({', '.join(f'{k}={v!r}' for k, v in self.fields.items())})"
 
     def __del__(self):
-        if self.finalizers:
-            for function in self.finalizers:
-                function(self)
+        if self.finalizers and LOCKED.depth:
+            LOCKED.waiting.append(self)  # lives on until then
+        elif self.finalizers:
+            self.finalize()
+
+    def finalize(self):
+        functions, self.finalizers = self.finalizers, None
+        for function in functions:
+            function(self)
 
 
 class Ptr:
@@ -192,9 +198,29 @@ class Module:
         return f"module {self.name}"
 
 
+class Locked(threading.local):
+    """Of each thread: the SpinLocks it holds, and the objects whose finalisers wait for that to end, as in Julia."""
+
+    def __init__(self):
+        self.depth, self.waiting = 0, []
+
+
+LOCKED = Locked()
+
+
 class SpinLock:
     def __init__(self):
         self.lock = threading.Lock()
+
+    def __enter__(self):
+        LOCKED.depth += 1
+        self.lock.acquire()
+
+    def __exit__(self, *problem):
+        self.lock.release()
+        LOCKED.depth -= 1
+        while LOCKED.waiting and not LOCKED.depth:
+            LOCKED.waiting.pop().finalize()
 
 
 class Task:
