@@ -3,6 +3,7 @@ package ckpt_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,6 +18,22 @@ func waiting(t *testing.T, store *ckpt.Store, options ckpt.Options) *ckpt.Save {
 	save := newSave(t, session, "a", options)
 	ok(t, ckpt.AddSlice(save, "w", ckpt.Shape(1024), ramp[float32](1024)))
 	return save
+}
+
+// ranks are saves of the first `count` ranks of a world, with one replicated tensor.
+func ranks(t *testing.T, store *ckpt.Store, count, world uint32) []*ckpt.Save {
+	t.Helper()
+	var saves []*ckpt.Save
+	text := ""
+	for rank := range count {
+		session := need[*ckpt.Session](t)(ckpt.OpenSession(store, rank, world, text, nil))
+		t.Cleanup(func() { session.Close() })
+		text = session.String()
+		save := newSave(t, session, "a", nil)
+		ok(t, ckpt.AddSlice(save, "w", ckpt.Shape(4), ramp[float32](4)))
+		saves = append(saves, save)
+	}
+	return saves
 }
 
 func noCheckpoint(t *testing.T, store *ckpt.Store) {
@@ -52,12 +69,116 @@ func TestADeadlineAndACauseAreInTheError(t *testing.T) {
 	noCheckpoint(t, store)
 }
 
-func TestAContextThatIsCancelledAlreadySavesNothing(t *testing.T) {
-	store := openStore(t)
+// done is a context that was cancelled already.
+func done() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	is(t, waiting(t, store, nil).Run(ctx), ckpt.ErrCancelled, context.Canceled)
+	return ctx
+}
+
+// By one rank, whom nothing else would keep from committing.
+func TestAContextThatIsCancelledAlreadySavesNothing(t *testing.T) {
+	store := openStore(t)
+	save := newSave(t, openSession(t, store), "a", nil)
+	ok(t, ckpt.AddSlice(save, "w", ckpt.Shape(4), ramp[float32](4)))
+	is(t, save.Run(done()), ckpt.ErrCancelled, context.Canceled)
+	is(t, first(save.Start(done())), ckpt.ErrCancelled, context.Canceled)
+	is(t, first(save.StartInPlace(done())), ckpt.ErrCancelled, context.Canceled)
 	noCheckpoint(t, store)
+	ok(t, save.Run(context.Background())) // it was not begun
+}
+
+func TestARankThatIsCancelledAlreadyTellsTheOthers(t *testing.T) {
+	store := openStore(t)
+	saves := ranks(t, store, 2, 2)
+	is(t, saves[1].Run(done()), ckpt.ErrCancelled, context.Canceled)
+	err := saves[0].Run(context.Background())
+	is(t, err, ckpt.ErrAborted)
+	if detailOf(err, "rank") != "1" || detailOf(err, "found") != "CANCELLED" || errors.Is(err, context.Canceled) {
+		t.Errorf("rank 0 was told %v", err)
+	}
+	noCheckpoint(t, store)
+}
+
+// One rank closes the attempt, and the other finds it closed: ErrCancelled and ErrAborted, for the same reason.
+func TestEveryRankThatIsCancelledHasItsContextsError(t *testing.T) {
+	store := openStore(t)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	preempted := errors.New("preempted")
+	var jobs []*ckpt.Job
+	for _, save := range ranks(t, store, 2, 3) {
+		job := need[*ckpt.Job](t)(save.Start(ctx))
+		defer job.Close()
+		jobs = append(jobs, job)
+	}
+	for _, job := range jobs {
+		ok(t, job.Wait(context.Background(), ckpt.JobWritten))
+	}
+	cancel(preempted)
+	counts := map[ckpt.Status]int{}
+	for _, job := range jobs {
+		err := job.Wait(context.Background(), ckpt.JobCommitted)
+		is(t, err, context.Canceled, preempted)
+		var status ckpt.Status
+		errors.As(err, &status)
+		counts[status]++
+	}
+	if counts[ckpt.ErrCancelled] != 1 || counts[ckpt.ErrAborted] != 1 {
+		t.Errorf("the ranks ended as %v", counts)
+	}
+	noCheckpoint(t, store)
+}
+
+// The context of a rank that another one gave up is not the reason, also when it is cancelled later.
+func TestAContextIsNotBlamedForWhatEndedTheJobBefore(t *testing.T) {
+	saves := ranks(t, openStore(t), 2, 2)
+	ctx, cancel := context.WithCancel(context.Background())
+	zero := need[*ckpt.Job](t)(saves[0].Start(ctx))
+	defer zero.Close()
+	is(t, saves[1].Run(done()), ckpt.ErrCancelled)
+	<-zero.Done()
+	cancel()
+	err := zero.Wait(context.Background(), ckpt.JobCommitted)
+	is(t, err, ckpt.ErrAborted)
+	if errors.Is(err, context.Canceled) {
+		t.Errorf("the context was cancelled after the end: %v", err)
+	}
+}
+
+func TestADoneContextBeginsNoLoadAndNoVerification(t *testing.T) {
+	reader := saved(t, nil, func(save *ckpt.Save) { ok(t, ckpt.AddSlice(save, "w", ckpt.Shape(4), ramp[float32](4))) })
+	data, load := []float32{-1, -1, -1, -1}, newLoad(t, reader)
+	ok(t, ckpt.AddSlice(load, "w", ckpt.Shape(4), data))
+	is(t, load.Run(done()), ckpt.ErrCancelled, context.Canceled)
+	is(t, first(load.Start(done())), ckpt.ErrCancelled, context.Canceled)
+	is(t, first(reader.Verify(done(), nil)), ckpt.ErrCancelled, context.Canceled)
+	if !slices.Equal(data, []float32{-1, -1, -1, -1}) {
+		t.Errorf("a load that was not begun wrote %v", data)
+	}
+	ok(t, load.Run(context.Background()))
+}
+
+// nil is a mistake that panics, as everywhere in Go; nothing must have begun that then goes on unseen.
+func TestANilContextPanicsBeforeAnythingBegins(t *testing.T) {
+	store := openStore(t)
+	save := newSave(t, openSession(t, store), "a", nil)
+	ok(t, ckpt.AddSlice(save, "w", ckpt.Shape(4), ramp[float32](4)))
+	var none context.Context
+	panics := func(call func() error) {
+		t.Helper()
+		defer func() {
+			if recover() == nil {
+				t.Error("nil was taken for a context")
+			}
+		}()
+		ok(t, call())
+	}
+	panics(func() error { return first(save.Start(none)) })
+	panics(func() error { return save.Run(none) })
+	ok(t, save.Run(context.Background()))
+	load := newLoad(t, openReader(t, store))
+	panics(func() error { return first(load.Start(none)) })
+	ok(t, load.Run(context.Background()))
 }
 
 func TestASaveThatWasCommittedAllTheSameIsNoError(t *testing.T) {
@@ -111,10 +232,11 @@ func TestAContextOfStartCancelsTheJobAndOneOfWaitDoesNot(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	job := need[*ckpt.Job](t)(waiting(t, store, nil).Start(ctx))
 	defer job.Close()
-	short, done := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer done()
+	impatient := errors.New("impatient")
+	short, end := context.WithTimeoutCause(context.Background(), 20*time.Millisecond, impatient)
+	defer end()
 	err := job.Wait(short, ckpt.JobCommitted)
-	is(t, err, ckpt.ErrTimeout, context.DeadlineExceeded)
+	is(t, err, ckpt.ErrTimeout, context.DeadlineExceeded, impatient)
 	if errors.Is(err, ckpt.ErrCancelled) || job.State() >= ckpt.JobCommitted {
 		t.Errorf("after the wait ended the job is %v, %v", job.State(), err)
 	}
@@ -155,25 +277,44 @@ func TestJobCancelGivesTheSaveUpWithoutAContext(t *testing.T) {
 	noCheckpoint(t, store)
 }
 
+// cancelled starts jobs whose contexts are cancelled at once, until one ends so: a small job may be done before, and
+// then `whole` must find it so.
+func cancelled(t *testing.T, start func(ctx context.Context) (*ckpt.Job, error), whole func(job *ckpt.Job) bool) {
+	t.Helper()
+	for range 200 {
+		ctx, cancel := context.WithCancel(context.Background())
+		job := need[*ckpt.Job](t)(start(ctx))
+		cancel()
+		err := job.Wait(context.Background(), ckpt.JobDone)
+		if err == nil && !whole(job) {
+			t.Error("a job said that all was well, and was not done")
+		}
+		state := job.State()
+		ok(t, job.Close())
+		if err != nil {
+			is(t, err, ckpt.ErrCancelled, context.Canceled)
+			if state != ckpt.JobCancelled {
+				t.Errorf("the job is %v", state)
+			}
+			return
+		}
+	}
+	t.Error("of 200 jobs that were cancelled at once none ended so")
+}
+
 func TestACancelledLoadAndVerifyEndWithTheContextsError(t *testing.T) {
+	const count = 1 << 22
 	reader := saved(t, nil, func(save *ckpt.Save) {
-		ok(t, ckpt.AddSlice(save, "w", ckpt.Shape(1<<22), ramp[float32](1<<22)))
+		ok(t, ckpt.AddSlice(save, "w", ckpt.Shape(count), ramp[float32](count)))
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	// A cancelled context may come too late for so small a load: then it is whole, and no error.
-	data, load := make([]float32, 1<<22), newLoad(t, reader)
-	ok(t, ckpt.AddSlice(load, "w", ckpt.Shape(1<<22), data))
-	if err := load.Run(ctx); err != nil {
-		is(t, err, ckpt.ErrCancelled, context.Canceled)
-	} else if data[1<<22-1] != 1<<22-1 {
-		t.Error("the load said that it was whole, and was not")
-	}
-	job := need[*ckpt.Job](t)(reader.Verify(ctx, nil))
-	defer job.Close()
-	if err := job.Wait(context.Background(), ckpt.JobDone); err != nil {
-		is(t, err, ckpt.ErrCancelled, context.Canceled)
-	} else if report := need[ckpt.Report](t)(job.Report()); report.Len() != 0 {
-		t.Errorf("a sound checkpoint has %v", report.At(0))
-	}
+	var data []float32
+	cancelled(t, func(ctx context.Context) (*ckpt.Job, error) {
+		load := newLoad(t, reader)
+		data = make([]float32, count)
+		ok(t, ckpt.AddSlice(load, "w", ckpt.Shape(count), data))
+		return load.Start(ctx)
+	}, func(*ckpt.Job) bool { return data[count-1] == count-1 })
+	cancelled(t, func(ctx context.Context) (*ckpt.Job, error) {
+		return reader.Verify(ctx, nil)
+	}, func(job *ckpt.Job) bool { return need[ckpt.Report](t)(job.Report()).Len() == 0 })
 }

@@ -18,10 +18,14 @@ func EncodeTree(value any) (*Tree, error) {
 
 // AddState adds nested state in one call: what [EncodeTree] takes, with tensors as [Leaf] values. They are added under
 // their paths ("optimizer/state/0/exp_avg") and the rest as the tree of object `name`; "" is the main one. After an
-// error the save holds part of it and should be closed. Errors: as those of AddTensor and EncodeTree.
+// error the save holds part of it and should be closed. Errors: as those of AddSlice and EncodeTree.
 func (s *Save) AddState(name string, value any) error {
 	tree, err := encodeTree(value, func(path string, leaf TensorData) error {
-		return s.AddTensor(path, leaf.Tensor, leaf.Data)
+		tensor, err := leaf.Tensor.of(path, leaf.element)
+		if err != nil {
+			return err
+		}
+		return s.AddTensor(path, tensor, leaf.Data)
 	})
 	if err != nil {
 		return err

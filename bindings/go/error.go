@@ -68,16 +68,34 @@ func closedError(what string) error {
 	return &Error{Status: ErrInvalid, Message: "the " + what + " is closed", causes: []error{ErrClosed}}
 }
 
-// blame adds the context that cancelled a job to the job's error. A job that ended otherwise keeps its own reason.
-func blame(ctx context.Context, err error) error {
-	var made *Error
-	if ctx.Err() != nil && errors.As(err, &made) && made.Status == ErrCancelled {
-		made.causes = append(made.causes, ctx.Err())
-		if cause := context.Cause(ctx); cause != ctx.Err() {
-			made.causes = append(made.causes, cause)
-		}
+// reasonsOf are the errors of a context that is done.
+func reasonsOf(ctx context.Context) []error {
+	if ctx.Err() == nil {
+		return nil
 	}
-	return err
+	return []error{ctx.Err(), context.Cause(ctx)}
+}
+
+// beforehand is the error of work whose context was done before it began.
+func beforehand(ctx context.Context, what string) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return &Error{
+		Status: ErrCancelled, Message: "the context was done before the " + what + " began", causes: reasonsOf(ctx),
+	}
+}
+
+// blame adds the context that cancelled a job to the job's error: CANCELLED, or ABORTED where another rank was
+// cancelled too and closed the attempt first. A job that ended otherwise keeps its own reason.
+func blame(reasons []error, err error) {
+	var made *Error
+	if !errors.As(err, &made) {
+		return
+	}
+	if made.Status == ErrCancelled || made.Status == ErrAborted && made.Detail("found") == ErrCancelled.Name() {
+		made.causes = append(made.causes, reasons...)
+	}
 }
 
 // zeroEnded is text as C takes it. It is Go memory: no allocation in C, and C copies what it keeps.

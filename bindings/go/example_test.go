@@ -75,6 +75,8 @@ func ExampleError() {
 	defer store.Close()
 	_, err = ckpt.OpenReader(store, "label:step-100", nil)
 	var found *ckpt.Error
-	fmt.Println(errors.Is(err, ckpt.ErrNotFound), errors.As(err, &found), found.Status.Name())
-	// Output: true true NOT_FOUND
+	if errors.Is(err, ckpt.ErrNotFound) && errors.As(err, &found) {
+		fmt.Println(found.Status.Name(), found)
+	}
+	// Output: NOT_FOUND ckpt: NOT_FOUND: mem:example: no committed checkpoint "label:step-100" of run "main"
 }

@@ -15,6 +15,9 @@ type File struct{ h owned[*C.ckpt_file] }
 // Options: verify (1: the zip's CRC-32 of every entry is compared first), threads. Errors: ErrNotFound, ErrFormat,
 // ErrUnsupported, ErrCorrupt, ErrIO.
 func OpenFile(path string, options Options) (*File, error) {
+	if err := checkLibrary(); err != nil {
+		return nil, err
+	}
 	var in arguments
 	defer in.free()
 	name, bag := in.text(path), in.options(options)
@@ -109,7 +112,8 @@ func (f *File) Tensor(index uint64) (FileTensor, error) {
 func fileTensor(file *C.ckpt_file, index uint64) (C.ckpt_file_tensor, error) {
 	info := C.ckpt_file_tensor{struct_size: C.sizeof_ckpt_file_tensor}
 	var cerr *C.ckpt_error
-	return info, fail(C.ckpt_file_tensor_at(file, C.uint64_t(index), &info, &cerr), cerr)
+	status := C.ckpt_file_tensor_at(file, C.uint64_t(index), &info, &cerr)
+	return info, fail(status, cerr)
 }
 
 // Map views the memory of one tensor, from 0: DataBytes bytes from its first element, as Strides say.

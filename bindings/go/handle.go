@@ -26,7 +26,8 @@ func newHandle[P comparable](what string, ptr P, free func(P)) *handle[P] {
 	return &handle[P]{what: what, ptr: ptr, free: free, uses: 1, freed: make(chan struct{})}
 }
 
-// hold gives the object to one more user, who must drop it. The zero wrapper (&Store{}) has no handle and is closed.
+// hold gives the object to one more user, who must drop it; it does not wait for a turn. The zero wrapper (&Store{})
+// has no handle and is closed.
 func (h *handle[P]) hold() (P, error) {
 	var none P
 	if h == nil {
@@ -110,4 +111,12 @@ func own[W any, P comparable](wrapper *W, slot *owned[P], h *handle[P]) {
 func (o *owned[P]) end() {
 	o.cleanup.Stop()
 	o.close()
+}
+
+// endAndWait returns after the calls that are inside: whoever closes may rely on what they were doing being over.
+func (o *owned[P]) endAndWait() {
+	o.end()
+	if o.handle != nil {
+		<-o.freed
+	}
 }

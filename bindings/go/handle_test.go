@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
+	"math/big"
+	"reflect"
 	"sync"
 	"testing"
 
@@ -19,6 +22,7 @@ type everything struct {
 	reader  *ckpt.Reader
 	load    *ckpt.Load
 	tree    *ckpt.Tree
+	file    *ckpt.File
 	mapped  *ckpt.MappedTensor
 }
 
@@ -34,12 +38,15 @@ func newEverything(t testing.TB) *everything {
 	e.reader = openReader(t, e.store)
 	e.load = newLoad(t, e.reader)
 	e.tree = need[*ckpt.Tree](t)(e.reader.Tree(""))
+	path := t.TempDir() + "/w.safetensors"
+	ok(t, e.reader.Export(path, nil))
+	e.file = need[*ckpt.File](t)(ckpt.OpenFile(path, nil))
 	e.mapped = need[*ckpt.MappedTensor](t)(e.reader.Map("w", nil))
 	return e
 }
 
 func (e *everything) closers() []io.Closer {
-	return []io.Closer{e.store, e.session, e.save, e.job, e.reader, e.load, e.tree, e.mapped}
+	return []io.Closer{e.store, e.session, e.save, e.job, e.reader, e.load, e.tree, e.file, e.mapped}
 }
 
 // first is the error of a call; what the call made is closed.
@@ -50,69 +57,145 @@ func first[T any](made T, err error) error {
 	return err
 }
 
-// calls are all fallible methods; each must say that its handle is closed.
+// calls are all fallible methods by their names, and the functions that take a handle; each must say that its handle is
+// closed.
 func (e *everything) calls() map[string]func() error {
-	ctx, w := context.Background(), make([]float32, 1024)
+	all := map[string]func() error{}
+	for _, some := range []map[string]func() error{e.storeCalls(), e.saveCalls(), e.readerCalls(), e.treeCalls()} {
+		maps.Copy(all, some)
+	}
+	return all
+}
+
+func (e *everything) storeCalls() map[string]func() error {
 	return map[string]func() error{
-		"OpenSession":   func() error { return first(ckpt.OpenSession(e.store, 0, 1, "", nil)) },
-		"OpenReader":    func() error { return first(ckpt.OpenReader(e.store, "latest", nil)) },
-		"Checkpoints":   func() error { return first(ckpt.Collect(e.store.Checkpoints())) },
-		"Find":          func() error { return first(e.store.Find("latest", nil)) },
-		"Remove":        func() error { return e.store.Remove("none.1.1") },
-		"Prune":         func() error { return first(e.store.Prune(nil)) },
-		"Repair":        func() error { return first(e.store.Repair("a.1.1", nil)) },
-		"Import":        func() error { return first(e.store.Import("/none", "x", -1, nil)) },
-		"NewSave":       func() error { return first(ckpt.NewSave(e.session, "c", -1, nil)) },
-		"AddSlice":      func() error { return ckpt.AddSlice(e.save, "w", ckpt.Shape(1024), w) },
-		"AddMemory":     func() error { return e.save.AddMemory("m", ckpt.Shape(0).As(ckpt.F32), nil, 0, ckpt.CPU, 0) },
-		"AddObject":     func() error { return e.save.AddObject("o", "text/plain", ckpt.Shared, nil) },
-		"AddAlias":      func() error { return e.save.AddAlias("alias", "w") },
-		"AddAliasView":  func() error { return e.save.AddAliasView("view", "w", ckpt.Shape(2)) },
-		"AddTree":       func() error { return e.save.AddTree("", e.tree) },
-		"AddState":      func() error { return e.save.AddState("s", nil) },
-		"SetAttr":       func() error { return e.save.SetAttr("k", "v") },
-		"SetTensorAttr": func() error { return e.save.SetTensorAttr("w", "k", "v") },
-		"Save.Run":      func() error { return e.save.Run(ctx) },
-		"Save.Start":    func() error { return first(e.save.Start(ctx)) },
-		"Wait":          func() error { return e.job.Wait(ctx, ckpt.JobCommitted) },
-		"Stats":         func() error { return first(e.job.Stats()) },
-		"Job.Report":    func() error { return first(e.job.Report()) },
-		"Info":          func() error { return first(e.reader.Info()) },
-		"TensorCount":   func() error { return first(e.reader.TensorCount()) },
-		"Tensors":       func() error { return first(ckpt.Collect(e.reader.Tensors())) },
-		"Tensor":        func() error { return first(e.reader.Tensor("w")) },
-		"Alias":         func() error { return first(e.reader.Alias("w")) },
-		"Segment":       func() error { return first(e.reader.Segment("w", 0)) },
-		"Objects":       func() error { return first(ckpt.Collect(e.reader.Objects())) },
-		"Object":        func() error { return first(e.reader.Object("o", 0)) },
-		"ReadObject":    func() error { return first(e.reader.ReadObject(ctx, "o", 0)) },
-		"Part":          func() error { return first(e.reader.Part(0)) },
-		"Attrs":         func() error { return first(ckpt.Collect(e.reader.Attrs())) },
-		"TensorAttrs":   func() error { return first(ckpt.Collect(e.reader.TensorAttrs("w"))) },
-		"Attr":          func() error { _, _, err := e.reader.Attr("k"); return err },
-		"TensorAttr":    func() error { _, _, err := e.reader.TensorAttr("w", "k"); return err },
-		"Reader.Map":    func() error { return first(e.reader.Map("w", nil)) },
-		"Verify":        func() error { return first(e.reader.Verify(ctx, nil)) },
-		"Diff":          func() error { return first(e.reader.Diff(e.reader, nil)) },
-		"Export":        func() error { return e.reader.Export("/nowhere/x.pt", nil) },
-		"Reader.Tree":   func() error { return first(e.reader.Tree("")) },
-		"NewLoad":       func() error { return first(ckpt.NewLoad(e.reader, nil)) },
-		"Load.Add":      func() error { return ckpt.AddSlice(e.load, "w", ckpt.Shape(1024), w) },
-		"Load.Object":   func() error { return e.load.AddObject("o", 0, nil) },
-		"Load.Run":      func() error { return e.load.Run(ctx) },
-		"Load.Start":    func() error { return first(e.load.Start(ctx)) },
-		"Load.Report":   func() error { return first(e.load.Report()) },
-		"Key":           func() error { return e.tree.Key("k") },
-		"AddInt":        func() error { return e.tree.AddInt(1) },
-		"Tree.Tensor":   func() error { return first(e.tree.AddTensor("w")) },
-		"Begin":         func() error { return e.tree.Begin(ckpt.NodeList) },
-		"Len":           func() error { return first(e.tree.Len()) },
-		"At":            func() error { return first(e.tree.At(0)) },
-		"Children":      func() error { return first(ckpt.Collect(e.tree.Children(0))) },
-		"Tree.Find":     func() error { return first(e.tree.Find(0, "w")) },
-		"FindInt":       func() error { return first(e.tree.FindInt(0, 1)) },
-		"JSON":          func() error { return first(e.tree.JSON()) },
-		"Value":         func() error { return first(e.tree.Value()) },
+		"OpenSession":       func() error { return first(ckpt.OpenSession(e.store, 0, 1, "", nil)) },
+		"OpenReader":        func() error { return first(ckpt.OpenReader(e.store, "latest", nil)) },
+		"NewSave":           func() error { return first(ckpt.NewSave(e.session, "c", -1, nil)) },
+		"Store.Checkpoints": func() error { return first(ckpt.Collect(e.store.Checkpoints())) },
+		"Store.Find":        func() error { return first(e.store.Find("latest", nil)) },
+		"Store.Remove":      func() error { return e.store.Remove("none.1.1") },
+		"Store.Prune":       func() error { return first(e.store.Prune(nil)) },
+		"Store.Repair":      func() error { return first(e.store.Repair("a.1.1", nil)) },
+		"Store.Import":      func() error { return first(e.store.Import("/none", "x", -1, nil)) },
+	}
+}
+
+func (e *everything) saveCalls() map[string]func() error {
+	ctx, w := context.Background(), make([]float32, 1024)
+	none := ckpt.Shape(0).As(ckpt.F32)
+	return map[string]func() error{
+		"AddSlice of a save": func() error { return ckpt.AddSlice(e.save, "w", ckpt.Shape(1024), w) },
+		"Save.AddTensor":     func() error { return e.save.AddTensor("n", none, nil) },
+		"Save.AddMemory":     func() error { return e.save.AddMemory("m", none, nil, 0, ckpt.CPU, 0) },
+		"Save.AddObject":     func() error { return e.save.AddObject("o", "text/plain", ckpt.Shared, nil) },
+		"Save.AddAlias":      func() error { return e.save.AddAlias("alias", "w") },
+		"Save.AddAliasView":  func() error { return e.save.AddAliasView("view", "w", ckpt.Shape(2)) },
+		"Save.AddTree":       func() error { return e.save.AddTree("", e.tree) },
+		"Save.AddState":      func() error { return e.save.AddState("s", nil) },
+		"Save.SetAttr":       func() error { return e.save.SetAttr("k", "v") },
+		"Save.SetTensorAttr": func() error { return e.save.SetTensorAttr("w", "k", "v") },
+		"Save.Run":           func() error { return e.save.Run(ctx) },
+		"Save.Start":         func() error { return first(e.save.Start(ctx)) },
+		"Save.StartInPlace":  func() error { return first(e.save.StartInPlace(ctx)) },
+		"Job.Wait":           func() error { return e.job.Wait(ctx, ckpt.JobCommitted) },
+		"Job.Stats":          func() error { return first(e.job.Stats()) },
+		"Job.Report":         func() error { return first(e.job.Report()) },
+	}
+}
+
+func (e *everything) readerCalls() map[string]func() error {
+	ctx, w := context.Background(), make([]float32, 1024)
+	none := ckpt.Shape(0).As(ckpt.F32)
+	return map[string]func() error{
+		"ReadSlice":          func() error { _, _, err := ckpt.ReadSlice[byte](ctx, e.reader, "w", nil); return err },
+		"Reader.Info":        func() error { return first(e.reader.Info()) },
+		"Reader.TensorCount": func() error { return first(e.reader.TensorCount()) },
+		"Reader.Tensors":     func() error { return first(ckpt.Collect(e.reader.Tensors())) },
+		"Reader.Tensor":      func() error { return first(e.reader.Tensor("w")) },
+		"Reader.Alias":       func() error { return first(e.reader.Alias("w")) },
+		"Reader.Segment":     func() error { return first(e.reader.Segment("w", 0)) },
+		"Reader.Objects":     func() error { return first(ckpt.Collect(e.reader.Objects())) },
+		"Reader.Object":      func() error { return first(e.reader.Object("o", 0)) },
+		"Reader.ReadObject":  func() error { return first(e.reader.ReadObject(ctx, "o", 0)) },
+		"Reader.Part":        func() error { return first(e.reader.Part(0)) },
+		"Reader.Attrs":       func() error { return first(ckpt.Collect(e.reader.Attrs())) },
+		"Reader.TensorAttrs": func() error { return first(ckpt.Collect(e.reader.TensorAttrs("w"))) },
+		"Reader.Attr":        func() error { _, _, err := e.reader.Attr("k"); return err },
+		"Reader.TensorAttr":  func() error { _, _, err := e.reader.TensorAttr("w", "k"); return err },
+		"Reader.Map":         func() error { return first(e.reader.Map("w", nil)) },
+		"Reader.Verify":      func() error { return first(e.reader.Verify(ctx, nil)) },
+		"Reader.Diff":        func() error { return first(e.reader.Diff(e.reader, nil)) },
+		"Reader.Export":      func() error { return e.reader.Export("/nowhere/x.pt", nil) },
+		"Reader.Tree":        func() error { return first(e.reader.Tree("")) },
+		"NewLoad":            func() error { return first(ckpt.NewLoad(e.reader, nil)) },
+		"AddSlice of a load": func() error { return ckpt.AddSlice(e.load, "w", ckpt.Shape(1024), w) },
+		"Load.AddTensor":     func() error { return e.load.AddTensor("n", none, nil) },
+		"Load.AddMemory":     func() error { return e.load.AddMemory("m", none, nil, 0, ckpt.CPU, 0) },
+		"Load.AddObject":     func() error { return e.load.AddObject("o", 0, nil) },
+		"Load.Run":           func() error { return e.load.Run(ctx) },
+		"Load.Start":         func() error { return first(e.load.Start(ctx)) },
+		"Load.Report":        func() error { return first(e.load.Report()) },
+		"File.Format":        func() error { return first(e.file.Format()) },
+		"File.TensorCount":   func() error { return first(e.file.TensorCount()) },
+		"File.Tensors":       func() error { return first(ckpt.Collect(e.file.Tensors())) },
+		"File.Tensor":        func() error { return first(e.file.Tensor(0)) },
+		"File.Map":           func() error { return first(e.file.Map(0)) },
+		"File.Tree":          func() error { return first(e.file.Tree()) },
+	}
+}
+
+func (e *everything) treeCalls() map[string]func() error {
+	return map[string]func() error{
+		"Tree.Key":         func() error { return e.tree.Key("k") },
+		"Tree.KeyInt":      func() error { return e.tree.KeyInt(1) },
+		"Tree.AddNull":     func() error { return e.tree.AddNull() },
+		"Tree.AddBool":     func() error { return e.tree.AddBool(true) },
+		"Tree.AddInt":      func() error { return e.tree.AddInt(1) },
+		"Tree.AddBigInt":   func() error { return e.tree.AddBigInt(big.NewInt(1)) },
+		"Tree.AddDigits":   func() error { return e.tree.AddDigits("1") },
+		"Tree.AddFloat":    func() error { return e.tree.AddFloat(1) },
+		"Tree.AddText":     func() error { return e.tree.AddText("text") },
+		"Tree.AddBytes":    func() error { return e.tree.AddBytes([]byte{1}) },
+		"Tree.AddTensor":   func() error { return first(e.tree.AddTensor("w")) },
+		"Tree.Begin":       func() error { return e.tree.Begin(ckpt.NodeList) },
+		"Tree.BeginRecord": func() error { return e.tree.BeginRecord("torch.Size") },
+		"Tree.End":         func() error { return e.tree.End() },
+		"Tree.Len":         func() error { return first(e.tree.Len()) },
+		"Tree.At":          func() error { return first(e.tree.At(0)) },
+		"Tree.Children":    func() error { return first(ckpt.Collect(e.tree.Children(0))) },
+		"Tree.Find":        func() error { return first(e.tree.Find(0, "w")) },
+		"Tree.FindInt":     func() error { return first(e.tree.FindInt(0, 1)) },
+		"Tree.JSON":        func() error { return first(e.tree.JSON()) },
+		"Tree.Value":       func() error { return first(e.tree.Value()) },
+		"Tree.ValueAt":     func() error { return first(e.tree.ValueAt(0)) },
+	}
+}
+
+// fallible: an error is what it returns last, or gives last to a loop.
+func fallible(method reflect.Type) bool {
+	if method.NumOut() == 0 {
+		return false
+	}
+	last := method.Out(method.NumOut() - 1)
+	if last.Kind() == reflect.Func && last.NumIn() == 1 && last.In(0).Kind() == reflect.Func {
+		yield := last.In(0)
+		last = yield.In(yield.NumIn() - 1)
+	}
+	return last == reflect.TypeFor[error]()
+}
+
+func TestTheCallsAreAllFallibleMethods(t *testing.T) {
+	calls := new(everything).calls()
+	for _, closer := range new(everything).closers() {
+		kind := reflect.TypeOf(closer)
+		for i := range kind.NumMethod() {
+			method := kind.Method(i)
+			name := kind.Elem().Name() + "." + method.Name
+			if _, known := calls[name]; !known && fallible(method.Type) && method.Name != "Close" {
+				t.Errorf("%s is called by no test of closed handles", name)
+			}
+		}
 	}
 }
 
@@ -142,7 +225,7 @@ func TestUseAfterCloseIsAnError(t *testing.T) {
 func TestAHandleThatWasNeverOpenedIsClosed(t *testing.T) {
 	e := &everything{
 		new(ckpt.Store), new(ckpt.Session), new(ckpt.Save), new(ckpt.Job), new(ckpt.Reader), new(ckpt.Load),
-		new(ckpt.Tree), new(ckpt.MappedTensor),
+		new(ckpt.Tree), new(ckpt.File), new(ckpt.MappedTensor),
 	}
 	for name, call := range e.calls() {
 		if err := call(); !errors.Is(err, ckpt.ErrClosed) {
@@ -152,13 +235,20 @@ func TestAHandleThatWasNeverOpenedIsClosed(t *testing.T) {
 	for _, closer := range e.closers() {
 		ok(t, closer.Close())
 	}
+	<-e.job.Staged() // as those of a closed job
+	<-e.job.Done()
+	e.job.Cancel()
+	if e.job.State() != ckpt.JobFailed || e.mapped.Bytes() != nil || e.save.ID() != "" || e.session.String() != "" {
+		t.Error("a handle that was never opened has something")
+	}
 }
 
 func TestHandlesCloseInAnyOrder(t *testing.T) {
-	for start := range 8 {
+	const count = 9
+	for start := range count {
 		e := newEverything(t)
-		for i := range 8 {
-			ok(t, e.closers()[(start+i*3)%8].Close())
+		for i := range count {
+			ok(t, e.closers()[(start+i*4)%count].Close())
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (s JobState) String() string {
 	})
 }
 
-// Job is work in the background. One that becomes unreachable without Close goes on to its end.
+// Job is work in the background. One that becomes unreachable without Close goes on to its end, or its context's.
 type Job struct {
 	h owned[*C.ckpt_job]
 	*progress
@@ -43,7 +43,15 @@ type progress struct {
 	ctx                    context.Context // whose cancellation cancels the job
 	staged, written, ended chan struct{}   // closed when the job is there, or has ended otherwise
 	last                   atomic.Int32    // the state at the end
+	reasons                []error         // of the context, where it was done by then; to be read once ended is closed
 }
+
+// passed is the channel of a moment that has come.
+var passed = func() chan struct{} {
+	made := make(chan struct{})
+	close(made)
+	return made
+}()
 
 // newJob takes over the C object and the memory that its work uses.
 func newJob(ctx context.Context, ptr *C.ckpt_job, pinned *memory) *Job {
@@ -52,15 +60,20 @@ func newJob(ctx context.Context, ptr *C.ckpt_job, pinned *memory) *Job {
 		ctx: ctx, staged: make(chan struct{}), written: make(chan struct{}), ended: make(chan struct{}),
 	}
 	made := &Job{progress: p}
-	h.uses++ // the watcher's; nobody else knows the handle yet
+	h.uses += 2 // the watcher's and the context's, for a Job that nobody holds any more; no other knows the handle yet
 	if ctx.Err() != nil {
 		C.ckpt_job_cancel(ptr)
 	}
-	stop := context.AfterFunc(ctx, func() { cancelJob(h) })
+	stop := context.AfterFunc(ctx, func() {
+		C.ckpt_job_cancel(ptr)
+		h.drop()
+	})
 	go func() {
-		defer h.drop()
-		defer stop()
 		p.watch(ptr, pinned)
+		if stop() { // else the function above drops it
+			h.drop()
+		}
+		h.drop()
 	}()
 	own(made, &made.h, h)
 	return made
@@ -75,14 +88,8 @@ func (p *progress) watch(ptr *C.ckpt_job, pinned *memory) {
 	close(p.written)
 	C.ckpt_job_wait(ptr, C.CKPT_JOB_FAILED, -1, nil) // beyond all good ends: returns at any of them
 	p.last.Store(int32(C.ckpt_job_state(ptr)))
+	p.reasons = reasonsOf(p.ctx)
 	close(p.ended)
-}
-
-func cancelJob(h *handle[*C.ckpt_job]) {
-	if ptr, err := h.enter(); err == nil {
-		C.ckpt_job_cancel(ptr)
-		h.leave()
-	}
 }
 
 // State is how far the job is; of a closed job its end.
@@ -101,14 +108,21 @@ func (j *Job) State() JobState {
 
 // Staged is closed when the caller's memory is the caller's again: of a save once it is staged, of a load at its end,
 // and when the job failed before that.
-func (j *Job) Staged() <-chan struct{} { return j.staged }
+func (j *Job) Staged() <-chan struct{} { return j.channel(JobStaged) }
 
 // Done is closed when the job has ended in whatever way; Wait then tells the outcome at once.
-func (j *Job) Done() <-chan struct{} { return j.ended }
+func (j *Job) Done() <-chan struct{} { return j.channel(JobFailed) }
+
+func (j *Job) channel(state JobState) <-chan struct{} {
+	if j.progress == nil { // the zero Job is a closed one
+		return passed
+	}
+	return j.reached(state)
+}
 
 // Wait waits until the job's state is at least `state`, or it has ended. It returns nil when the state was reached, and
 // the error of a job that failed or was cancelled. When the context ends first, the job goes on: the error is
-// ErrTimeout and the context's own. (The context given to Start is the one that cancels.)
+// ErrTimeout and the context's own. (The context given to Start is the one that cancels: see [Save.Run].)
 func (j *Job) Wait(ctx context.Context, state JobState) error {
 	job, err := j.h.enter()
 	if err != nil {
@@ -122,14 +136,19 @@ func (j *Job) Wait(ctx context.Context, state JobState) error {
 	for {
 		ended := over(job)
 		var cerr *C.ckpt_error
-		err = fail(C.ckpt_job_wait(job, C.int32_t(state), 0, &cerr), cerr)
-		if made, ok := err.(*Error); !ok || made.Status != ErrTimeout || ended {
-			return blame(j.ctx, err) // also the TIMEOUT of a save whose ranks did not come
+		status := C.ckpt_job_wait(job, C.int32_t(state), 0, &cerr)
+		err = fail(status, cerr)
+		if status != C.CKPT_TIMEOUT || ended { // also the TIMEOUT of a save whose ranks did not come
+			if over(job) {
+				<-j.ended
+				blame(j.reasons, err)
+			}
+			return err
 		}
 		if !over(job) {
 			return &Error{
 				Status: ErrTimeout, Message: "the job did not reach " + state.String() + " in time; it goes on",
-				causes: []error{ctx.Err()},
+				causes: reasonsOf(ctx),
 			}
 		}
 	}
@@ -141,9 +160,7 @@ func over(job *C.ckpt_job) bool { return C.ckpt_job_state(job) >= C.CKPT_JOB_COM
 func (p *progress) reached(state JobState) <-chan struct{} {
 	switch {
 	case state <= JobRunning:
-		now := make(chan struct{})
-		close(now)
-		return now
+		return passed
 	case state == JobStaged:
 		return p.staged
 	case state == JobWritten:
@@ -154,12 +171,17 @@ func (p *progress) reached(state JobState) <-chan struct{} {
 
 // Cancel asks the job to stop; it returns at once and may be called often. A save that is not yet committed will not
 // be.
-func (j *Job) Cancel() { cancelJob(j.h.handle) }
+func (j *Job) Cancel() {
+	if job, err := j.h.enter(); err == nil {
+		C.ckpt_job_cancel(job)
+		j.h.leave()
+	}
+}
 
 // JobStats are counts of a job's work. Times are to the microsecond.
 type JobStats struct {
 	State                                       JobState
-	BytesTotal, BytesDone                       uint64 // of work; the total is known from the start
+	BytesTotal, BytesDone                       uint64 // of work; the total is 0 until the work is planned
 	BytesRead, BytesWritten                     uint64 // from and to the store, whole I/O requests
 	BytesRequested                              uint64 // load: what the requests cover
 	ChunkCount                                  uint64 // chunks encoded or decoded
@@ -230,8 +252,7 @@ func (j *Job) Close() error {
 	}
 	j.Cancel()
 	<-j.ended
-	j.h.end()
-	<-j.h.freed
+	j.h.endAndWait()
 	return nil
 }
 

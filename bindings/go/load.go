@@ -44,8 +44,8 @@ func NewLoad(reader *Reader, options Options) (*Load, error) {
 // AddTensor asks for a region of a tensor or alias in `data`; resharding is asking for another box than was saved. The
 // shape must be the tensor's and the dtype its dtype (or Convert set): ErrMismatch. A name that the checkpoint lacks is
 // reported by Run, by option strict. A stride of 0 is ErrInvalid; where other strides make elements of the memory
-// overlap, which one stays is undefined. `data` is pinned and is the engine's from Run or Start until the end. Into a
-// slice of bools load only what was saved as Bool.
+// overlap, which one stays is undefined. `data` is pinned and is the engine's from Run or Start until the end. Where it
+// is the memory of Go bools, that only 0 and 1 come into it is the caller's affair, since no load checks it.
 func (l *Load) AddTensor(name string, tensor Tensor, data []byte) error {
 	return l.AddMemory(name, tensor, unsafe.Pointer(unsafe.SliceData(data)), uint64(len(data)), CPU, 0)
 }
@@ -67,8 +67,9 @@ func (l *Load) AddMemory(name string, tensor Tensor, data unsafe.Pointer, bytes 
 	}
 	l.memory.keep(data)
 	var cerr *C.ckpt_error
-	return fail(C.ckpt_go_load_add_tensor(load, text, desc, (*C.uint8_t)(data), C.uint64_t(bytes),
-		C.int32_t(device), C.int32_t(deviceID), &cerr), cerr)
+	status := C.ckpt_go_load_add_tensor(load, text, desc, (*C.uint8_t)(data), C.uint64_t(bytes), C.int32_t(device),
+		C.int32_t(deviceID), &cerr)
+	return fail(status, cerr)
 }
 
 // AddObject asks for the shared object `name` or `rank`'s own; [Reader.Object] tells its size. Where `rank` has none
@@ -88,16 +89,21 @@ func (l *Load) AddObject(name string, rank uint32, data []byte) error {
 	pointer := unsafe.Pointer(unsafe.SliceData(data))
 	l.memory.keep(pointer)
 	var cerr *C.ckpt_error
-	return fail(C.ckpt_go_load_add_object(load, text, C.uint32_t(rank), (*C.uint8_t)(pointer),
-		C.uint64_t(len(data)), &cerr), cerr)
+	status := C.ckpt_go_load_add_object(load, text, C.uint32_t(rank), (*C.uint8_t)(pointer), C.uint64_t(len(data)), &cerr)
+	return fail(status, cerr)
 }
 
 // Run reads all that was asked for. nil proves that every requested byte was written and (verify=1) checked. All
 // structural errors (ErrNotFound, ErrMismatch, ErrIncomplete, …) come before the first byte of memory changes; after
 // ErrCorrupt, ErrIO, ErrGone and ErrCancelled the memory's content is undefined. A cancelled context cancels the load:
-// the error is then ErrCancelled and the context's own. After Run the memory is the caller's again.
+// the error is then ErrCancelled and the context's own. A load whose context was done before is not begun. After Run
+// the memory is the caller's again.
 func (l *Load) Run(ctx context.Context) error {
 	if ctx.Done() != nil {
+		if _, err := l.h.hold(); err != nil { // until the job has ended: Close waits for it
+			return err
+		}
+		defer l.h.drop()
 		return runJob(l.Start(ctx))
 	}
 	load, err := l.h.enterAlone()
@@ -114,13 +120,16 @@ func (l *Load) Run(ctx context.Context) error {
 }
 
 // Start loads in the background. The memory is the caller's again when the job has ended. A cancelled context cancels
-// the job. The Load may be closed at once.
+// the job; one that is done already is ErrCancelled here. The Load may be closed at once.
 func (l *Load) Start(ctx context.Context) (*Job, error) {
 	load, err := l.h.enterAlone()
 	if err != nil {
 		return nil, err
 	}
 	defer l.h.leaveAlone()
+	if err := beforehand(ctx, "load"); err != nil {
+		return nil, err
+	}
 	var out *C.ckpt_job
 	var cerr *C.ckpt_error
 	if status := C.ckpt_load_start(load, &out, &cerr); status != C.CKPT_OK {
@@ -142,8 +151,10 @@ func (l *Load) Report() (Report, error) {
 	return takeReport(out, fail(status, cerr))
 }
 
-// Close ends the handle; a load that was started goes on. The error is always nil.
+// Close ends the handle and returns when no call is inside any more: it waits for a Run, until that is done or its
+// context is. A load that was started goes on; its job decides when the memory is the caller's. The error is always
+// nil.
 func (l *Load) Close() error {
-	l.h.end()
+	l.h.endAndWait()
 	return nil
 }

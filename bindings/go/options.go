@@ -42,7 +42,8 @@ func set(bag *C.ckpt_options, key string, value any) error {
 		if in.err != nil {
 			return in.err
 		}
-		return fail(C.ckpt_options_set_str(bag, name, text, &cerr), cerr)
+		status := C.ckpt_options_set_str(bag, name, text, &cerr)
+		return fail(status, cerr)
 	case reflect.Bool:
 		if v.Bool() {
 			return set(bag, key, 1)
@@ -52,7 +53,8 @@ func set(bag *C.ckpt_options, key string, value any) error {
 		if in.err != nil {
 			return in.err
 		}
-		return fail(C.ckpt_options_set_int(bag, name, C.int64_t(v.Int()), &cerr), cerr)
+		status := C.ckpt_options_set_int(bag, name, C.int64_t(v.Int()), &cerr)
+		return fail(status, cerr)
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		if v.Uint() > 1<<63-1 {
 			return invalid("", "option %s: %d is out of range", key, v.Uint())
@@ -99,8 +101,8 @@ func KnownOptions() iter.Seq2[OptionInfo, error] {
 		for i := range C.ckpt_option_count() {
 			info := C.ckpt_option_info{struct_size: C.sizeof_ckpt_option_info}
 			var cerr *C.ckpt_error
-			if err := fail(C.ckpt_option_at(i, &info, &cerr), cerr); err != nil {
-				yield(OptionInfo{}, err)
+			if status := C.ckpt_option_at(i, &info, &cerr); status != C.CKPT_OK {
+				yield(OptionInfo{}, fail(status, cerr))
 				return
 			}
 			made := OptionInfo{

@@ -192,7 +192,8 @@ func (r *Reader) Map(tensor string, options Options) (*MappedTensor, error) {
 // Verify checks the checkpoint in the background: verify_mode "full" reads every byte of every part, "quick" sizes,
 // headers, trailers and indexes, "sample" the chunks of share sample_k of sample_n. Damage is no error of the job: it
 // ends well and [Job.Report] lists every damage; an empty report is a sound checkpoint. A cancelled context cancels the
-// job. Options: verify_mode, sample_k, sample_n, threads. Errors of the job: ErrIO, ErrGone, ErrCancelled.
+// job; one that is done already is ErrCancelled here. Options: verify_mode, sample_k, sample_n, threads. Errors of the
+// job: ErrIO, ErrGone, ErrCancelled.
 func (r *Reader) Verify(ctx context.Context, options Options) (*Job, error) {
 	reader, err := r.h.enter()
 	if err != nil {
@@ -204,6 +205,9 @@ func (r *Reader) Verify(ctx context.Context, options Options) (*Job, error) {
 	bag := in.options(options)
 	if in.err != nil {
 		return nil, in.err
+	}
+	if err := beforehand(ctx, "verification"); err != nil {
+		return nil, err
 	}
 	var out *C.ckpt_job
 	var cerr *C.ckpt_error
@@ -255,7 +259,8 @@ func (r *Reader) Export(path string, options Options) error {
 		return in.err
 	}
 	var cerr *C.ckpt_error
-	return fail(C.ckpt_export(reader, to, bag, &cerr), cerr)
+	status := C.ckpt_export(reader, to, bag, &cerr)
+	return fail(status, cerr)
 }
 
 // Tree gives the tree of object `name`. "" is the main one, or where there is none a dict of all tensors by their

@@ -14,6 +14,7 @@ type Save struct {
 	h      owned[*C.ckpt_save]
 	memory *memory
 	id     string
+	alone  bool // no other rank waits for this one
 }
 
 // NewSave begins a save. `label` is 1-200 of [A-Za-z0-9._=+-] without a leading dot; `step` any number >= 0, or -1 for
@@ -37,7 +38,7 @@ func NewSave(session *Session, label string, step int64, options Options) (*Save
 		return nil, fail(status, cerr)
 	}
 	pinned := newMemory()
-	made := &Save{memory: pinned, id: C.GoString(C.ckpt_save_id(out))}
+	made := &Save{memory: pinned, id: C.GoString(C.ckpt_save_id(out)), alone: session.world == 1}
 	own(made, &made.h, newHandle("save", out, func(p *C.ckpt_save) {
 		C.ckpt_save_free(p)
 		pinned.release()
@@ -73,8 +74,9 @@ func (s *Save) AddMemory(name string, tensor Tensor, data unsafe.Pointer, bytes 
 	}
 	s.memory.keep(data)
 	var cerr *C.ckpt_error
-	return fail(C.ckpt_go_save_add_tensor(save, text, desc, (*C.uint8_t)(data), C.uint64_t(bytes),
-		C.int32_t(device), C.int32_t(deviceID), &cerr), cerr)
+	status := C.ckpt_go_save_add_tensor(save, text, desc, (*C.uint8_t)(data), C.uint64_t(bytes), C.int32_t(device),
+		C.int32_t(deviceID), &cerr)
+	return fail(status, cerr)
 }
 
 func firstOf(a, b error) error {
@@ -103,7 +105,7 @@ func (s ObjectScope) String() string {
 }
 
 // AddObject adds named bytes, for instance "application/json" trainer state or a data loader's position. They are
-// copied at once. Errors: ErrInvalid, ErrExists.
+// copied at once. A mediaType of "" is kept as it is. Errors: ErrInvalid, ErrExists.
 func (s *Save) AddObject(name, mediaType string, scope ObjectScope, data []byte) error {
 	save, err := s.h.enterAlone()
 	if err != nil {
@@ -116,8 +118,9 @@ func (s *Save) AddObject(name, mediaType string, scope ObjectScope, data []byte)
 		return in.err
 	}
 	var cerr *C.ckpt_error
-	return fail(C.ckpt_go_save_add_object(save, text, media, C.int32_t(scope),
-		(*C.uint8_t)(unsafe.SliceData(data)), C.uint64_t(len(data)), &cerr), cerr)
+	status := C.ckpt_go_save_add_object(save, text, media, C.int32_t(scope), (*C.uint8_t)(unsafe.SliceData(data)),
+		C.uint64_t(len(data)), &cerr)
+	return fail(status, cerr)
 }
 
 // AddAlias adds a second name for the whole of tensor `target`, for tied weights. Any ranks may add it.
@@ -146,7 +149,8 @@ func (s *Save) alias(name, target string, view *Tensor) error {
 		return firstOf(in.err, err)
 	}
 	var cerr *C.ckpt_error
-	return fail(C.ckpt_save_add_alias(save, text, of, desc, &cerr), cerr)
+	status := C.ckpt_save_add_alias(save, text, of, desc, &cerr)
+	return fail(status, cerr)
 }
 
 // AddTree adds the tree as shared object `name`; "" is the main one. Its tensors are added with AddTensor.
@@ -167,7 +171,8 @@ func (s *Save) AddTree(name string, tree *Tree) error {
 		return in.err
 	}
 	var cerr *C.ckpt_error
-	return fail(C.ckpt_save_add_tree(save, text, from, &cerr), cerr)
+	status := C.ckpt_save_add_tree(save, text, from, &cerr)
+	return fail(status, cerr)
 }
 
 // SetAttr sets an attribute of the checkpoint; rank 0's are written. The key is 1-255 bytes, the value UTF-8 up to 1
@@ -194,20 +199,28 @@ func (s *Save) setAttr(tensor, key, value string) error {
 		return in.err
 	}
 	var cerr *C.ckpt_error
-	return fail(C.ckpt_save_set_attr(save, of, name, text, &cerr), cerr)
+	status := C.ckpt_save_set_attr(save, of, name, text, &cerr)
+	return fail(status, cerr)
 }
 
 // Run saves and returns when the outcome is known (or, with wait=0 on ranks other than 0, when this rank's part is
 // durable). nil on rank 0 means that the checkpoint is durable, complete and committed; on other ranks that it is
 // committed. After it the memory is the caller's again, whatever it returns.
 //
-// A context that is cancelled gives the save up, on all ranks: the error is then ErrCancelled and the context's own. If
-// the save was committed all the same, Run returns nil.
+// A context that is cancelled gives the save up, on all ranks: the error is then ErrCancelled, or ErrAborted where
+// another rank that was cancelled too came first, and in both cases the context's own. If the save was committed all
+// the same, Run returns nil. Where the context is done before, a save of one rank is not begun; of several it is begun
+// and cancelled at once, which tells the others.
 //
-// Errors: ErrExists (on_existing=error), ErrMismatch, ErrIncomplete, ErrFenced, ErrAborted, ErrTimeout, ErrCancelled,
-// ErrCommitUnknown, ErrConflict, ErrIO, ErrNoSpace. After any of them but ErrCommitUnknown nothing was committed.
+// Errors: ErrExists (on_existing=error), ErrNotFound (an attribute's tensor), ErrMismatch, ErrIncomplete, ErrFenced,
+// ErrAborted, ErrTimeout, ErrCancelled, ErrCommitUnknown, ErrConflict, ErrIO, ErrNoSpace. After any of them but
+// ErrCommitUnknown nothing was committed.
 func (s *Save) Run(ctx context.Context) error {
 	if ctx.Done() != nil {
+		if _, err := s.h.hold(); err != nil { // until the job has ended: Close waits for it
+			return err
+		}
+		defer s.h.drop()
 		return runJob(s.StartInPlace(ctx))
 	}
 	save, err := s.h.enterAlone()
@@ -224,7 +237,7 @@ func (s *Save) Run(ctx context.Context) error {
 }
 
 // Start saves in the background. The memory may change again once the job is JobStaged. A cancelled context cancels the
-// job, at any time until it has ended. The Save may be closed at once.
+// job, at any time until it has ended; for one that is done already see Run. The Save may be closed at once.
 func (s *Save) Start(ctx context.Context) (*Job, error) {
 	return s.start(ctx, func(save *C.ckpt_save, out **C.ckpt_job, cerr **C.ckpt_error) C.ckpt_status {
 		return C.ckpt_save_start(save, out, cerr)
@@ -246,6 +259,9 @@ func (s *Save) start(ctx context.Context,
 		return nil, err
 	}
 	defer s.h.leaveAlone()
+	if err := beforehand(ctx, "save"); err != nil && s.alone {
+		return nil, err
+	}
 	var out *C.ckpt_job
 	var cerr *C.ckpt_error
 	if status := call(save, &out, &cerr); status != C.CKPT_OK {
@@ -254,8 +270,10 @@ func (s *Save) start(ctx context.Context,
 	return newJob(ctx, out, s.memory.take()), nil
 }
 
-// Close ends the handle; a save that was started goes on. The error is always nil.
+// Close ends the handle and returns when no call is inside any more: it waits for a Run, until that is done or its
+// context is. A save that was started goes on; its job decides when the memory is the caller's. The error is always
+// nil.
 func (s *Save) Close() error {
-	s.h.end()
+	s.h.endAndWait()
 	return nil
 }

@@ -6,8 +6,9 @@ import "C"
 // Session is one start of all ranks of a run. Exactly one session owns a run: opening a new one fences the older, whose
 // open attempts are closed and removed.
 type Session struct {
-	h    owned[*C.ckpt_session]
-	text string
+	h     owned[*C.ckpt_session]
+	text  string
+	world uint32
 }
 
 // OpenSession opens it; every rank calls this once. There are three ways in:
@@ -37,7 +38,7 @@ func OpenSession(store *Store, rank, worldSize uint32, sessionString string, opt
 	if status != C.CKPT_OK {
 		return nil, fail(status, cerr)
 	}
-	made := &Session{text: C.GoString(C.ckpt_session_string(out))}
+	made := &Session{text: C.GoString(C.ckpt_session_string(out)), world: worldSize}
 	own(made, &made.h, newHandle("session", out, func(p *C.ckpt_session) { C.ckpt_session_free(p) }))
 	return made, nil
 }

@@ -2,7 +2,9 @@ package ckpt
 
 import (
 	"context"
+	"fmt"
 	"reflect"
+	"slices"
 	"unsafe"
 )
 
@@ -41,21 +43,38 @@ func BytesOf[T Element](data []T) []byte {
 }
 
 // AddSlice adds a region of tensor `name` to a save, or asks a load for it, with a Go slice as its memory. The dtype is
-// the slice's own where `tensor` gives none; a given one must be as wide as an element, and for []byte may be any.
-// Errors: as those of AddTensor.
+// the slice's own where `tensor` gives none; a given one must be as wide as an element, for bytes it may be any, for
+// bools only Bool. Errors: as those of AddTensor, and ErrInvalid.
+//
+// A []bool can be given to a *Save only. A load into it could leave bools that are neither true nor false, since a Bool
+// tensor from elsewhere may hold any bytes: load into a []byte, or with [ReadSlice], which looks at each of them.
 func AddSlice[T Element](to Adder, name string, tensor Tensor, data []T) error {
-	wide := int(unsafe.Sizeof(*new(T)) * 8)
-	if tensor.DType == 0 {
-		tensor.DType = DTypeOf[T]()
-	} else if wide != 8 && tensor.DType.Bits() != wide {
-		return invalid(name, "elements of %d bits as %v", wide, tensor.DType)
+	element := DTypeOf[T]()
+	if _, saves := to.(*Save); element == Bool && !saves {
+		return invalid(name, "a load into bools could leave some that are neither true nor false; use bytes, or ReadSlice")
+	}
+	tensor, err := tensor.of(name, element)
+	if err != nil {
+		return err
 	}
 	return to.AddTensor(name, tensor, BytesOf(data))
 }
 
+// of is the description of memory with such elements; 0 are those of a TensorData that Leaf did not make.
+func (t Tensor) of(name string, element DType) (Tensor, error) {
+	switch {
+	case t.DType == 0:
+		t.DType = element
+	case element == 0 || element == U8: // bytes hold anything
+	case t.DType.Bits() != element.Bits() || element == Bool && t.DType != Bool:
+		return t, invalid(name, "a slice of %v as %v", element, t.DType)
+	}
+	return t, nil
+}
+
 // ReadSlice loads a whole tensor into a new slice and says what it is. T is the type of the tensor's elements, or an
 // unsigned integer of their width, which takes the bits as they are; byte does for all of them. Anything else is
-// ErrMismatch. Options: as those of NewLoad.
+// ErrMismatch. Bools that are neither 0 nor 1 are ErrFormat. Options: as those of NewLoad.
 func ReadSlice[T Element](ctx context.Context, reader *Reader, name string, options Options) ([]T, TensorInfo, error) {
 	info, err := reader.Tensor(name)
 	if err != nil {
@@ -82,5 +101,22 @@ func ReadSlice[T Element](ctx context.Context, reader *Reader, name string, opti
 	if err := load.Run(ctx); err != nil {
 		return nil, TensorInfo{}, err
 	}
+	if kind == Bool {
+		if err := onlyBools(name, BytesOf(data)); err != nil {
+			return nil, TensorInfo{}, err
+		}
+	}
 	return data, info, nil
+}
+
+// onlyBools looks at the bytes of bools: another value than 0 and 1 would break what Go's compiler relies on.
+func onlyBools(name string, data []byte) error {
+	at := slices.IndexFunc(data, func(octet byte) bool { return octet > 1 })
+	if at < 0 {
+		return nil
+	}
+	return &Error{
+		Status: ErrFormat, Message: fmt.Sprintf("tensor %q: element %d is %d, neither 0 nor 1", name, at, data[at]),
+		Details: map[string]string{"tensor": name, "expected": "0 or 1", "found": fmt.Sprint(data[at])},
+	}
 }

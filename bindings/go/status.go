@@ -81,5 +81,35 @@ func VersionNumber() int { return int(C.ckpt_version_number()) }
 // HeaderVersionNumber is that of the headers which the package was built with.
 const HeaderVersionNumber = C.CKPT_VERSION_MAJOR*1000000 + C.CKPT_VERSION_MINOR*1000 + C.CKPT_VERSION_PATCH
 
+// loadedVersion is VersionNumber, or what a test says.
+var loadedVersion = VersionNumber
+
+// checkLibrary is the error where the library that is loaded is not of the headers' API. The soname of all 0.x is the
+// same, so that the dynamic linker takes any of them.
+func checkLibrary() error {
+	loaded := loadedVersion()
+	if fits(loaded, HeaderVersionNumber) {
+		return nil
+	}
+	expected, found := versionText(HeaderVersionNumber), versionText(loaded)
+	return &Error{
+		Status:  ErrUnsupported,
+		Message: "libckpt " + found + " is loaded; the program was built with the headers of " + expected,
+		Details: map[string]string{"expected": expected, "found": found},
+	}
+}
+
+// fits: before 1.0 any minor version may change the API, from then on it only grows.
+func fits(loaded, wanted int) bool {
+	if wanted < 1000000 {
+		return loaded/1000 == wanted/1000
+	}
+	return loaded/1000000 == wanted/1000000 && loaded/1000 >= wanted/1000
+}
+
+func versionText(number int) string {
+	return fmt.Sprintf("%d.%d.%d", number/1000000, number/1000%1000, number%1000)
+}
+
 // FormatRevision is the newest revision of the format on disk that the headers know.
 const FormatRevision = C.CKPT_FORMAT_REVISION

@@ -9,8 +9,12 @@ import "iter"
 type Store struct{ h owned[*C.ckpt_store] }
 
 // OpenStore opens a directory ("/data/run7", "file:///data/run7") or a store in this process's memory ("mem:NAME"; all
-// handles of a NAME share it, and it lives while one of them does). Options: direct_io, io_engine, recycle.
+// handles of a NAME share it, and it lives while one of them does). A library that is loaded and is not of the headers'
+// API is ErrUnsupported, here as where a File or Tree is made. Options: direct_io, io_engine, recycle.
 func OpenStore(uri string, options Options) (*Store, error) {
+	if err := checkLibrary(); err != nil {
+		return nil, err
+	}
 	var in arguments
 	defer in.free()
 	name, bag := in.text(uri), in.options(options)
@@ -46,7 +50,8 @@ func (s *Store) Checkpoints() iter.Seq2[CheckpointInfo, error] {
 		for i := range C.ckpt_list_count(list) {
 			info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}
 			var cerr *C.ckpt_error
-			err := fail(C.ckpt_list_at(list, i, &info, &cerr), cerr)
+			status := C.ckpt_list_at(list, i, &info, &cerr)
+			err := fail(status, cerr)
 			if !yield(checkpointInfo(&info), err) || err != nil {
 				return
 			}
@@ -62,7 +67,8 @@ func (s *Store) list() (*C.ckpt_list, error) {
 	defer s.h.leave()
 	var list *C.ckpt_list
 	var cerr *C.ckpt_error
-	return list, fail(C.ckpt_store_list(store, &list, &cerr), cerr)
+	status := C.ckpt_store_list(store, &list, &cerr)
+	return list, fail(status, cerr)
 }
 
 // Find resolves a selector to one committed checkpoint: "latest" (the newest of the run that the options name, never a
@@ -102,7 +108,8 @@ func (s *Store) Remove(id string) error {
 		return in.err
 	}
 	var cerr *C.ckpt_error
-	return fail(C.ckpt_store_remove(store, text, &cerr), cerr)
+	status := C.ckpt_store_remove(store, text, &cerr)
+	return fail(status, cerr)
 }
 
 // Prune applies a retention policy to the committed checkpoints of one run: it keeps the newest keep_last, every step

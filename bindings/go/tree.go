@@ -83,6 +83,9 @@ func newTree(out *C.ckpt_tree) *Tree {
 
 // NewTree begins a tree.
 func NewTree() (*Tree, error) {
+	if err := checkLibrary(); err != nil {
+		return nil, err
+	}
 	var out *C.ckpt_tree
 	var cerr *C.ckpt_error
 	if status := C.ckpt_tree_new(&out, &cerr); status != C.CKPT_OK {
@@ -94,6 +97,9 @@ func NewTree() (*Tree, error) {
 // ParseTree reads JSON text of the convention (schemas/STATE_TREE.md). Errors: ErrFormat, ErrRevision (a kind of node
 // that this library does not know).
 func ParseTree(json []byte) (*Tree, error) {
+	if err := checkLibrary(); err != nil {
+		return nil, err
+	}
 	var out *C.ckpt_tree
 	var cerr *C.ckpt_error
 	text, size := counted(json)
@@ -128,7 +134,8 @@ func (t *Tree) build(call func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_st
 		return invalid("", "the tree of a file cannot be changed")
 	}
 	var cerr *C.ckpt_error
-	return fail(call(tree, &cerr), cerr)
+	status := call(tree, &cerr)
+	return fail(status, cerr)
 }
 
 // Key gives the text key of the next value.
@@ -278,7 +285,7 @@ func (t *Tree) Len() (uint64, error) {
 	return uint64(C.ckpt_tree_node_count(tree)), nil
 }
 
-// At is one node. Errors: ErrInvalid.
+// At is one node. Errors: ErrNotFound.
 func (t *Tree) At(node uint64) (Node, error) {
 	tree, err := t.h.enter()
 	if err != nil {

@@ -126,6 +126,25 @@ func TestAddStateSavesTensorsUnderTheirPaths(t *testing.T) {
 	}
 }
 
+func TestALeafIsRefusedWhereItsSliceWouldBe(t *testing.T) {
+	save := newSave(t, openSession(t, openStore(t)), "a", nil)
+	refuses := func(slice error, leaf ckpt.TensorData) {
+		t.Helper()
+		state := save.AddState("", dict().Set("w", leaf))
+		is(t, state, ckpt.ErrInvalid)
+		if slice == nil || state == nil || slice.Error() != state.Error() || detailOf(state, "tensor") != "w" {
+			t.Errorf("AddSlice: %v; AddState: %v", slice, state)
+		}
+	}
+	half, bits, small := ckpt.Shape(4).As(ckpt.BF16), ckpt.Shape(1).As(ckpt.U8), ckpt.Shape(2).As(ckpt.U4)
+	refuses(ckpt.AddSlice(save, "w", half, ramp[float32](4)), ckpt.Leaf(half, ramp[float32](4)))
+	refuses(ckpt.AddSlice(save, "w", bits, []bool{true}), ckpt.Leaf(bits, []bool{true}))
+	refuses(ckpt.AddSlice(save, "w", small, []int8{1}), ckpt.Leaf(small, []int8{1}))
+	ok(t, save.AddState("", dict().
+		Set("bytes", ckpt.Leaf(half, make([]byte, 8))).
+		Set("by hand", ckpt.TensorData{Tensor: half, Data: make([]byte, 8)})))
+}
+
 func TestACheckpointWithoutATreeIsADictOfItsTensors(t *testing.T) {
 	reader := saved(t, nil, func(save *ckpt.Save) { ok(t, ckpt.AddSlice(save, "a/b", ckpt.Shape(1), []int32{1})) })
 	value := need[any](t)(need[*ckpt.Tree](t)(reader.Tree("")).Value())
@@ -166,9 +185,8 @@ func TestATreeIsReadNodeByNode(t *testing.T) {
 	_, err := tree.Find(0, "absent")
 	is(t, err, ckpt.ErrNotFound)
 	_, err = ckpt.Collect(tree.Children(1 << 40))
-	if err == nil {
-		t.Error("a node that is not there has children")
-	}
+	is(t, err, ckpt.ErrNotFound)
+	is(t, first(tree.At(1<<40)), ckpt.ErrNotFound)
 }
 
 func TestADictKeepsOrderAndTellsIntFromText(t *testing.T) {

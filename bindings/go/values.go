@@ -24,18 +24,22 @@ type (
 	}
 )
 
-// TensorData is a tensor as a leaf of the state that [Save.AddState] saves: made by [Leaf].
+// TensorData is a tensor as a leaf of the state that [Save.AddState] saves: made by [Leaf], or of bytes by hand.
 type TensorData struct {
 	Tensor Tensor
 	Data   []byte
+
+	element DType // of Leaf's slice
 }
 
-// Leaf is a slice as a leaf of the state that [Save.AddState] saves. The dtype follows as in AddSlice.
+// Leaf is a slice as a leaf of the state that [Save.AddState] saves. The dtype follows as in AddSlice, and AddState
+// refuses what AddSlice would.
 func Leaf[T Element](tensor Tensor, data []T) TensorData {
+	element := DTypeOf[T]()
 	if tensor.DType == 0 {
-		tensor.DType = DTypeOf[T]()
+		tensor.DType = element
 	}
-	return TensorData{tensor, BytesOf(data)}
+	return TensorData{tensor, BytesOf(data), element}
 }
 
 // Key is a key of a Dict: text or an integer; 0 and "0" are two keys.

@@ -41,7 +41,11 @@ func main() {
 	check(ckpt.AddSlice(load, "w", ckpt.Shape(128, 64), loaded))
 	check(load.Run(ctx)) // nil: all there, all checked
 
-	fmt.Println("the same weights:", slices.Equal(weights, loaded))
+	same := slices.Equal(weights, loaded)
+	fmt.Println("the same weights:", same)
+	if !same {
+		os.Exit(1)
+	}
 }
 
 func check(err error) {

@@ -1,0 +1,127 @@
+package ckpt
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func must[T any](t *testing.T) func(T, error) T {
+	t.Helper()
+	return func(value T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+// shareOf is a save of rank 0 of a world; where that is more than one, the others do not come.
+func shareOf(t *testing.T, world uint32, options Options) (*Store, *Save) {
+	t.Helper()
+	store := must[*Store](t)(OpenStore(t.TempDir(), nil))
+	t.Cleanup(func() { store.Close() })
+	session := must[*Session](t)(OpenSession(store, 0, world, "", nil))
+	t.Cleanup(func() { session.Close() })
+	save := must[*Save](t)(NewSave(session, "a", -1, options))
+	t.Cleanup(func() { save.Close() })
+	if err := AddSlice(save, "w", Shape(4), []float32{1, 2, 3, 4}); err != nil {
+		t.Fatal(err)
+	}
+	return store, save
+}
+
+// until collects garbage until it is so.
+func (h *handle[P]) until(so func() bool) {
+	for {
+		h.mu.Lock()
+		now := so()
+		h.mu.Unlock()
+		if now {
+			return
+		}
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (h *handle[P]) isFreed() bool {
+	select {
+	case <-h.freed:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestAContextCancelsAJobThatNobodyHolds(t *testing.T) {
+	_, save := shareOf(t, 2, Options{"timeout_ms": 10000}) // where nobody cancels it, it fails
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	job := must[*Job](t)(save.Start(ctx))
+	h, p := job.h.handle, job.progress
+	job = nil
+	h.until(func() bool { return h.closed }) // by the garbage collector
+	cancel()
+	<-p.ended
+	if state := JobState(p.last.Load()); state != JobCancelled {
+		t.Errorf("the job ended as %v", state)
+	}
+	<-h.freed
+}
+
+// Who has closed a Save or a Load may give the memory back: nothing is at work in it any more.
+func TestCloseReturnsAfterTheRunInside(t *testing.T) {
+	store, save := shareOf(t, 2, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	var gaveUp atomic.Bool
+	go func() { _ = save.Run(ctx) }()
+	for begun := false; !begun; time.Sleep(time.Millisecond) {
+		for info, err := range store.Checkpoints() {
+			begun = err == nil && info.State == CheckpointOpen
+		}
+	}
+	go func() {
+		save.h.until(func() bool { return save.h.closed })
+		gaveUp.Store(true)
+		cancel()
+	}()
+	save.Close()
+	if !gaveUp.Load() || !save.h.isFreed() {
+		t.Error("Close has returned, and Run cannot have ended yet")
+	}
+}
+
+func TestCloseReturnsAfterARunWithoutAContext(t *testing.T) {
+	_, save := shareOf(t, 2, Options{"timeout_ms": 300})
+	go func() { _ = save.Run(context.Background()) }()
+	save.h.until(func() bool { return save.h.uses > 1 })
+	save.Close()
+	if !save.h.isFreed() {
+		t.Error("Close has returned, and Run is inside")
+	}
+}
+
+func TestCloseOfALoadReturnsAfterTheCallsInside(t *testing.T) {
+	store, save := shareOf(t, 1, nil)
+	if err := save.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	reader := must[*Reader](t)(OpenReader(store, "a", nil))
+	defer reader.Close()
+	load := must[*Load](t)(NewLoad(reader, nil))
+	if _, err := load.h.hold(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		load.h.until(func() bool { return load.h.closed })
+		load.h.drop()
+	}()
+	load.Close()
+	if !load.h.isFreed() {
+		t.Error("Close has returned, and a call is inside")
+	}
+}
