@@ -6,28 +6,32 @@
 use std::path::Path;
 
 fn main() {
-    println!("cargo:rerun-if-env-changed=CKPT_STATIC");
+    // The second by hand: pkg-config looks at it only where it is not told whether to link statically.
+    for name in ["CKPT_STATIC", "PKG_CONFIG_ALL_STATIC", "DOCS_RS"] {
+        println!("cargo:rerun-if-env-changed={name}");
+    }
     println!("cargo:rustc-check-cfg=cfg(ckpt_static)");
     if std::env::var_os("DOCS_RS").is_some() {
         return; // documentation needs no library
     }
     let wanted = |name: &str| std::env::var(name).is_ok_and(|value| value != "0");
     let is_static = wanted("CKPT_STATIC") || wanted("PKG_CONFIG_ALL_STATIC");
-    // The crate never links a library under /usr statically, so the lines for cargo are written here.
-    let found = pkg_config::Config::new()
-        .atleast_version(env!("CARGO_PKG_VERSION"))
-        .statik(is_static)
-        .cargo_metadata(false)
-        .probe("ckpt");
+    // Before 1.0 a minor version may change the ABI. The crate never links a library under /usr statically, so the
+    // lines for cargo are written here.
+    let found =
+        pkg_config::Config::new().range_version("0.1.0".."0.2.0").statik(is_static).cargo_metadata(false).probe("ckpt");
     let library = match found {
         Ok(library) => library,
         Err(error) => {
-            eprintln!("{error}\n\nInstall libckpt, or set PKG_CONFIG_PATH to the folder that holds its ckpt.pc.");
+            eprintln!("{error}\n\nInstall libckpt 0.1, or set PKG_CONFIG_PATH to the folder that holds its ckpt.pc.");
             std::process::exit(1);
         }
     };
     for folder in &library.link_paths {
         println!("cargo:rustc-link-search=native={}", folder.display());
+        if is_static {
+            rerun_if_changed(&folder.join("libckpt.a")); // its objects are copied into what is built
+        }
     }
     for name in &library.libs {
         let kind = if is_static && name == "ckpt" { "static" } else { "dylib" };
@@ -39,8 +43,17 @@ fn main() {
     let include = library.include_paths.first().map_or(Path::new("/usr/include"), |path| path.as_path());
     let include = include.canonicalize().unwrap_or_else(|_| include.to_owned());
     println!("cargo:rustc-env=CKPT_INCLUDE={}", include.display());
-    println!("cargo:rerun-if-changed={}", include.join("ckpt.h").display());
+    for header in ["ckpt.h", "ckpt_tree.h", "ckpt_file.h"] {
+        rerun_if_changed(&include.join(header));
+    }
     println!("cargo:include={}", include.display());
     println!("cargo:root={}", include.parent().unwrap_or(&include).display());
     println!("cargo:version={}", library.version);
+}
+
+/// Only of a file that is there: cargo takes one that is not for changed each time.
+fn rerun_if_changed(file: &Path) {
+    if file.exists() {
+        println!("cargo:rerun-if-changed={}", file.display());
+    }
 }

@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::fmt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use ckpt_sys as sys;
 
@@ -19,6 +20,8 @@ use crate::view::View;
 #[derive(Debug)]
 pub struct File {
     handle: Handle<sys::ckpt_file>,
+    /// Lent by the library once it was asked for; it lives as long as the handle.
+    tree: OnceLock<TreeRef>,
 }
 
 impl File {
@@ -33,7 +36,7 @@ impl File {
         let (path, bag) = (c_path(path)?, options.bag()?);
         // SAFETY: text and options live until the call returns.
         let handle = Handle::make(|out, err| unsafe { sys::ckpt_file_open(out, path.as_ptr(), bag.get(), err) })?;
-        Ok(File { handle })
+        Ok(File { handle, tree: OnceLock::new() })
     }
 
     /// `pt` (zip), `pt-legacy` or `safetensors`.
@@ -68,13 +71,17 @@ impl File {
     }
 
     /// All that the file holds, tensors as leaves by their names.
-    pub fn tree(&self) -> Result<TreeRef<'_>> {
-        let mut out = std::ptr::null();
-        // SAFETY: the handle is alive; the tree lives as long as the file.
-        unsafe {
-            check(|err| sys::ckpt_file_tree(self.handle.get(), &mut out, err))?;
-            TreeRef::new(out).ok_or_else(|| Error::new(Status::INTERNAL, "the library gave no tree"))
+    pub fn tree(&self) -> Result<&TreeRef> {
+        if let Some(tree) = self.tree.get() {
+            return Ok(tree);
         }
+        let mut out = std::ptr::null();
+        // SAFETY: the handle is alive; the tree lives as long as the file, and so does what it is put into.
+        let tree = unsafe {
+            check(|err| sys::ckpt_file_tree(self.handle.get(), &mut out, err))?;
+            TreeRef::new(out).ok_or_else(|| Error::new(Status::INTERNAL, "the library gave no tree"))?
+        };
+        Ok(self.tree.get_or_init(|| tree))
     }
 }
 

@@ -35,8 +35,25 @@ numbers! {
 /// A save, load or verification in the background. Threads may share it.
 ///
 /// Dropping a job cancels what still runs and blocks until the engine no longer touches the caller's memory. A save
-/// whose job is dropped before `COMMITTED` is not committed.
+/// whose job is dropped before `COMMITTED` is not committed, so a job that is not kept is warned of:
+///
+/// ```compile_fail
+/// # #![deny(unused_must_use)]
+/// # fn f(save: &mut ckpt::Save) -> ckpt::Result<()> {
+/// save.stage()?; // cancelled at once
+/// # Ok(())
+/// # }
+/// ```
+/// but
+/// ```
+/// # #![deny(unused_must_use)]
+/// # fn f(save: &mut ckpt::Save) -> ckpt::Result<()> {
+/// save.stage()?.wait_committed()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
+#[must_use = "dropping a job cancels it: a save is then not committed"]
 pub struct Job {
     pub(crate) raw: Arc<RawJob>,
 }
@@ -73,9 +90,14 @@ impl RawJob {
 
     /// Gives shared memory back as soon as it is known to be staged.
     fn let_go(&self) {
-        if self.state() >= self.quiet_at {
+        if self.is_quiet() {
             self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
+    }
+
+    /// Whether the engine is done with the caller's memory.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.state() >= self.quiet_at
     }
 
     /// Blocks until the engine does not touch the caller's memory any more.
@@ -84,7 +106,7 @@ impl RawJob {
             let result = self.wait(self.quiet_at, -1);
             // In a forked child no thread of the engine runs, and its memory is a copy.
             let forked = result.is_err_and(|error| error.status() == Status::FORKED);
-            if forked || self.state() >= self.quiet_at {
+            if forked || self.is_quiet() {
                 return;
             }
         }
@@ -177,6 +199,7 @@ impl Drop for Job {
 
 /// A load in the background. Dereferences to its [`Job`].
 #[derive(Debug)]
+#[must_use = "dropping a job cancels it: what the memory holds is then undefined"]
 pub struct LoadJob {
     job: Job,
 }
@@ -200,7 +223,8 @@ impl LoadJob {
         self.job.raw.take_buffers()
     }
 
-    /// Waits for the end and gives back the memory, with every requested byte in it.
+    /// Waits for the end and gives back the memory, with every requested byte in it. Where the load failed the memory
+    /// is gone with it: to have it back then, [`wait_done`](Job::wait_done) and [`into_buffers`](Self::into_buffers).
     pub fn finish(self) -> Result<Buffers> {
         self.job.wait_done()?;
         Ok(self.into_buffers())
@@ -237,13 +261,18 @@ macro_rules! stats {
             pub state: JobState,
             /// What kept transfers in flight.
             pub io_engine: IoEngine,
+            /// Whether the page cache was passed by.
+            pub direct_io: bool,
+            /// Save: whether the part was written into a retired file.
+            pub recycled: bool,
             $($(#[$doc])* pub $name: $type,)*
         }
 
         impl JobStats {
             fn of(raw: &sys::ckpt_job_stats) -> Self {
                 let (state, io_engine) = (JobState(raw.state), IoEngine(raw.io_engine as i32));
-                JobStats { state, io_engine, $($name: raw.$name,)* }
+                let (direct_io, recycled) = (raw.direct_io != 0, raw.recycled != 0);
+                JobStats { state, io_engine, direct_io, recycled, $($name: raw.$name,)* }
             }
         }
     };
@@ -275,12 +304,8 @@ stats! {
     commit_us: u64,
     /// Microseconds in all.
     total_us: u64,
-    /// 1 where the page cache was passed by.
-    direct_io: u32,
     /// Worker threads.
     threads: u32,
     /// Save: of `stage_us`, making the staging memory.
     arena_us: u64,
-    /// Save: 1 where the part was written into a retired file.
-    recycled: u32,
 }

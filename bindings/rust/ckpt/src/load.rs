@@ -43,10 +43,20 @@ use crate::tensor::{Device, TensorDesc};
 /// One piece of memory cannot be lent twice, nor looked at while the load has it:
 /// ```compile_fail,E0499
 /// # fn f(reader: &ckpt::Reader, desc: &ckpt::TensorDesc) -> ckpt::Result<()> {
-/// let mut memory = [0f32; 8];
+/// let (mut memory, mut other) = ([0f32; 8], [0f32; 8]);
 /// let mut load = ckpt::Load::new(reader)?;
 /// load.add_tensor("a", desc, &mut memory)?;
 /// load.add_tensor("b", desc, &mut memory)?;
+/// load.run()
+/// # }
+/// ```
+/// but
+/// ```
+/// # fn f(reader: &ckpt::Reader, desc: &ckpt::TensorDesc) -> ckpt::Result<()> {
+/// let (mut memory, mut other) = ([0f32; 8], [0f32; 8]);
+/// let mut load = ckpt::Load::new(reader)?;
+/// load.add_tensor("a", desc, &mut memory)?;
+/// load.add_tensor("b", desc, &mut other)?;
 /// load.run()
 /// # }
 /// ```

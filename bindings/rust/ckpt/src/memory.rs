@@ -1,21 +1,22 @@
 //! Memory that a save or a load keeps.
 
+use std::alloc::{alloc_zeroed, Layout};
 use std::any::Any;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use crate::dtype::{check_element, AnyBits, Dtype, Element};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Status};
 
 /// What keeps memory alive.
 pub(crate) type Keep = Arc<dyn Any + Send + Sync>;
 
 /// Memory that a save shares instead of borrowing it: it stays alive, and as it is, until the save is staged.
 ///
-/// Made from a `Vec`, a boxed slice or an `Arc` of either; nothing is copied. A trainer that keeps its weights in an
-/// `Arc<Vec<f32>>` changes them with [`Arc::make_mut`], which copies them only where a save still has them: it lets go
-/// when a wait or a look at the job's state finds it staged.
+/// Made from a `Vec`, a boxed slice, an `Arc` of either or [any owner](Self::from_owner); nothing is copied. A trainer
+/// that keeps its weights in an `Arc<Vec<f32>>` changes them with [`Arc::make_mut`], which copies them only where a
+/// save still has them: it lets go when a wait or a look at the job's state finds it staged.
 #[derive(Clone)]
 pub struct SharedMemory {
     pub(crate) keep: Keep,
@@ -30,6 +31,30 @@ unsafe impl Send for SharedMemory {}
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
+    /// Memory of any owner: a mapped file, a buffer of another crate. It is dropped where the save lets go, on whatever
+    /// thread that is.
+    ///
+    /// ```
+    /// struct Pinned(Box<[f32; 4]>);
+    /// impl AsRef<[f32]> for Pinned {
+    ///     fn as_ref(&self) -> &[f32] {
+    ///         &self.0[..]
+    ///     }
+    /// }
+    /// let memory = ckpt::SharedMemory::from_owner::<f32, _>(Pinned(Box::new([1.0; 4])));
+    /// assert_eq!(memory.len(), 16);
+    /// ```
+    pub fn from_owner<E: Element, O: AsRef<[E]> + Send + Sync + 'static>(owner: O) -> Self {
+        // Into its place first: the slice may lie in the owner itself.
+        let owner = Arc::new(owner);
+        // SAFETY (of reading it later): the slice is a shared borrow of the owner, taken once. Nobody else can reach
+        // the owner: it does not move, is never borrowed mutably and is dropped with `keep`, so that borrow may last
+        // until then. Sync lets the engine's threads read through it, Send lets any thread drop it.
+        let slice: &[E] = (*owner).as_ref();
+        let (data, bytes) = (slice.as_ptr().cast(), size_of_val(slice));
+        SharedMemory { keep: owner, data, bytes, dtype: check_element::<E> }
+    }
+
     pub(crate) fn data(&self) -> *const u8 {
         self.data
     }
@@ -81,6 +106,27 @@ impl fmt::Debug for SharedMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SharedMemory({} bytes)", self.bytes)
     }
+}
+
+/// Zeros to load into. How many is what a checkpoint says, so too many are `NOMEM` and no end of the process, as they
+/// are of `vec!`. Pages that nobody touched cost nothing, as with `vec!`, which `try_reserve` and `resize` would not
+/// give.
+pub(crate) fn zeros<E: AnyBits>(count: usize) -> Result<Vec<E>> {
+    let layout = Layout::array::<E>(count).map_err(|_| no_memory::<E>(count))?;
+    if layout.size() == 0 {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the size is not 0.
+    let memory = unsafe { alloc_zeroed(layout) };
+    if memory.is_null() {
+        return Err(no_memory::<E>(count));
+    }
+    // SAFETY: allocated just now, with the layout that a vector has; zeros are elements, as any bits are.
+    Ok(unsafe { Vec::from_raw_parts(memory.cast(), count, count) })
+}
+
+pub(crate) fn no_memory<E: AnyBits>(count: usize) -> Error {
+    Error::new(Status::NOMEM, format!("there is no memory for {count} elements of {}", E::DTYPE))
 }
 
 /// A vector that a load writes into.
@@ -139,5 +185,19 @@ impl Held {
 impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} elements", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_given_or_there_is_no_memory_for_them() {
+        assert_eq!(zeros::<f64>(3).unwrap(), [0.0; 3]);
+        assert!(zeros::<f64>(0).unwrap().is_empty());
+        for count in [isize::MAX as usize / 8, usize::MAX] {
+            assert_eq!(zeros::<f64>(count).unwrap_err().status(), Status::NOMEM);
+        }
     }
 }

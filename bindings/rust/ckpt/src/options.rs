@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use ckpt_sys as sys;
 
-use crate::error::{check, Result};
+use crate::error::{check, Error, Result};
 use crate::handle::{c_text, lent, sized, Handle};
 use crate::numbers::numbers;
 
@@ -15,6 +15,8 @@ use crate::numbers::numbers;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     values: Vec<(String, OptionValue)>,
+    /// The first that could not be said; the call that gets the options fails with it.
+    fault: Option<String>,
 }
 
 /// The value of one setting.
@@ -36,24 +38,40 @@ macro_rules! option_values {
         }
     )*};
 }
-option_values! { i32 => Int u32 => Int i64 => Int bool => Int &str => Str String => Str }
+// One kind of integer alone, so that a literal is one: with `i32` too, `5 << 30` would be 1 GiB.
+option_values! { i64 => Int bool => Int &str => Str String => Str }
 
 impl Options {
     /// No settings: the defaults of every call.
     #[must_use]
     pub const fn new() -> Self {
-        Options { values: Vec::new() }
+        Options { values: Vec::new(), fault: None }
     }
 
-    /// Sets one; a `bool` is 0 or 1.
+    /// Sets one to an `i64`, as which literals are taken, a text or a `bool`, which is 0 or 1.
     #[must_use]
     pub fn set(mut self, key: impl Into<String>, value: impl Into<OptionValue>) -> Self {
         self.values.push((key.into(), value.into()));
         self
     }
 
+    /// Sets one to a size or count: `.set_u64("staging_bytes", size_of_val(weights) as u64)`. One past `i64::MAX` is
+    /// out of range.
+    #[must_use]
+    pub fn set_u64(mut self, key: impl Into<String>, value: u64) -> Self {
+        let key = key.into();
+        if let Ok(value) = i64::try_from(value) {
+            return self.set(key, value);
+        }
+        self.fault.get_or_insert_with(|| format!("option {key}: expected at most {}, found {value}", i64::MAX));
+        self
+    }
+
     /// The C object for one call; `None` stands for defaults.
     pub(crate) fn bag(&self) -> Result<Bag> {
+        if let Some(fault) = &self.fault {
+            return Err(Error::invalid(fault.clone()));
+        }
         if self.values.is_empty() {
             return Ok(Bag(None));
         }

@@ -11,6 +11,7 @@ use crate::handle::{c_path, c_text, c_text_or_null, lent, lent_or_none, or_null,
 use crate::info::{AliasInfo, ObjectInfo, PartInfo, SegmentInfo, TensorInfo};
 use crate::job::{Job, JobState};
 use crate::load::{Buffers, Load};
+use crate::memory::zeros;
 use crate::options::Options;
 use crate::owned::OwnedTensor;
 use crate::report::Report;
@@ -150,7 +151,16 @@ impl Reader {
     /// # fn f(reader: ckpt::Reader) -> ckpt::Result<()> {
     /// let view = reader.map("w", &ckpt::Options::new())?;
     /// drop(reader);
-    /// view.to_vec();
+    /// view.to_vec()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    /// but
+    /// ```
+    /// # fn f(reader: ckpt::Reader) -> ckpt::Result<()> {
+    /// let view = reader.map("w", &ckpt::Options::new())?;
+    /// view.to_vec()?;
+    /// drop(reader);
     /// # Ok(())
     /// # }
     /// ```
@@ -203,7 +213,8 @@ impl Reader {
     }
 
     /// Loads a whole tensor of elements `E` by itself. Many tensors: [`Load`], which plans them together.
-    pub fn read<E: AnyBits + Default>(&self, name: &str) -> Result<Vec<E>> {
+    /// `MISMATCH` where it is of other elements, `NOMEM` where there is no memory for it.
+    pub fn read<E: AnyBits>(&self, name: &str) -> Result<Vec<E>> {
         let info = self.tensor(name)?;
         if info.dtype() != E::DTYPE {
             let message = format!("tensor {name:?} is of {}, not of {}", info.dtype(), E::DTYPE);
@@ -212,15 +223,15 @@ impl Reader {
                 .with("expected", E::DTYPE)
                 .with("found", info.dtype()));
         }
-        let mut data = vec![E::default(); info.bytes() as usize / size_of::<E>()];
+        let mut data = zeros(info.bytes() as usize / size_of::<E>()).map_err(|error| error.with("tensor", name))?;
         self.read_whole(&info, bytes_of_mut(&mut data))?;
         Ok(data)
     }
 
-    /// Loads a whole tensor by itself, whatever its dtype.
+    /// Loads a whole tensor by itself, whatever its dtype. `NOMEM` as of [`read`](Self::read).
     pub fn read_tensor(&self, name: &str) -> Result<OwnedTensor> {
         let info = self.tensor(name)?;
-        let mut data = vec![0; info.bytes() as usize];
+        let mut data = zeros(info.bytes() as usize).map_err(|error| error.with("tensor", name))?;
         self.read_whole(&info, &mut data)?;
         Ok(OwnedTensor { dtype: info.dtype(), shape: info.shape().to_vec(), data })
     }
@@ -231,9 +242,9 @@ impl Reader {
         load.run()
     }
 
-    /// Loads the shared object `name`, or that of `rank`, by itself.
+    /// Loads the shared object `name`, or that of `rank`, by itself. `NOMEM` as of [`read`](Self::read).
     pub fn read_object(&self, name: &str, rank: u32) -> Result<Vec<u8>> {
-        let mut data = vec![0; self.object(name, rank)?.size() as usize];
+        let mut data = zeros(self.object(name, rank)?.size() as usize)?;
         let mut load = Load::new(self)?;
         load.add_object(name, rank, &mut data)?;
         load.run()?;

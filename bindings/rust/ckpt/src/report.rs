@@ -1,12 +1,14 @@
 //! Reports: what verify, diff, load, prune and repair found.
 
+use std::borrow::Cow;
+use std::ffi::CStr;
 use std::fmt;
 use std::marker::PhantomData;
 
 use ckpt_sys as sys;
 
 use crate::error::{check, Result, Status};
-use crate::handle::{lent, lent_or_none, sized, Handle, Items};
+use crate::handle::{lent_or_none, sized, Handle, Items};
 use crate::numbers::numbers;
 
 /// A list of findings. Empty where there was nothing to say.
@@ -41,7 +43,8 @@ impl Report {
         // SAFETY: `raw` is ours and has its size set; its texts live as long as the report.
         unsafe {
             check(|err| sys::ckpt_report_at(self.handle.get(), index, &mut raw, err))?;
-            let (text, name, part) = (lent(raw.text)?, lent_or_none(raw.name)?, lent_or_none(raw.part)?);
+            let text = if raw.text.is_null() { &[] } else { CStr::from_ptr(raw.text).to_bytes() };
+            let (name, part) = (lent_or_none(raw.name)?, lent_or_none(raw.part)?);
             Ok(Finding { raw, text, name, part, report: PhantomData })
         }
     }
@@ -85,7 +88,8 @@ numbers! {
 #[derive(Clone, Copy)]
 pub struct Finding<'a> {
     raw: sys::ckpt_finding,
-    text: &'a str,
+    /// It may name a path, and so be of any bytes.
+    text: &'a [u8],
     name: Option<&'a str>,
     part: Option<&'a str>,
     report: PhantomData<&'a Report>,
@@ -104,10 +108,10 @@ impl<'a> Finding<'a> {
         Status(self.raw.status)
     }
 
-    /// One line for people.
+    /// One line for people. Of a path that is not UTF-8 what cannot be shown is U+FFFD.
     #[must_use]
-    pub fn text(&self) -> &'a str {
-        self.text
+    pub fn text(&self) -> Cow<'a, str> {
+        String::from_utf8_lossy(self.text)
     }
 
     /// The tensor, object or checkpoint.
@@ -164,13 +168,13 @@ impl fmt::Debug for Finding<'_> {
         f.debug_struct("Finding")
             .field("kind", &self.kind())
             .field("status", &self.status())
-            .field("text", &self.text)
+            .field("text", &self.text())
             .finish_non_exhaustive()
     }
 }
 
 impl fmt::Display for Finding<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text)
+        f.write_str(&self.text())
     }
 }

@@ -54,6 +54,17 @@ numbers! {
 /// # Ok(())
 /// # }
 /// ```
+/// but
+/// ```
+/// # fn f(session: &ckpt::Session) -> ckpt::Result<()> {
+/// let weights = vec![1f32; 1000];
+/// let mut save = ckpt::Save::new(session, "step-1", Some(1))?;
+/// save.add_tensor("w", &ckpt::TensorDesc::of::<f32>(&[1000]), &weights)?;
+/// let job = save.stage()?;
+/// std::mem::forget(job);
+/// # Ok(())
+/// # }
+/// ```
 /// Memory that was added cannot change before the save ran:
 /// ```compile_fail,E0506
 /// # fn f(session: &ckpt::Session) -> ckpt::Result<()> {
@@ -61,7 +72,19 @@ numbers! {
 /// let mut save = ckpt::Save::new(session, "step-1", Some(1))?;
 /// save.add_tensor("w", &ckpt::TensorDesc::of::<f32>(&[1000]), &weights)?;
 /// weights[0] = 2.0;
-/// save.run()
+/// save.run()?;
+/// # Ok(())
+/// # }
+/// ```
+/// but
+/// ```
+/// # fn f(session: &ckpt::Session) -> ckpt::Result<()> {
+/// let mut weights = [1f32; 1000];
+/// let mut save = ckpt::Save::new(session, "step-1", Some(1))?;
+/// save.add_tensor("w", &ckpt::TensorDesc::of::<f32>(&[1000]), &weights)?;
+/// save.run()?;
+/// weights[0] = 2.0;
+/// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
@@ -165,7 +188,7 @@ impl<'a> Save<'a> {
     }
 
     /// Adds a state tree as shared object `name` (`None`: the main one). Its tensors are added by their names.
-    pub fn add_tree(&mut self, name: Option<&str>, tree: &TreeRef<'_>) -> Result<()> {
+    pub fn add_tree(&mut self, name: Option<&str>, tree: &TreeRef) -> Result<()> {
         let name = c_text_or_null(name)?;
         // SAFETY: text and tree live until the call returns.
         check(|err| unsafe { sys::ckpt_save_add_tree(self.handle.get_mut(), or_null(&name), tree.get(), err) })
@@ -202,12 +225,14 @@ impl<'a> Save<'a> {
     }
 
     /// Saves, and returns when the outcome is known. `Ok` on rank 0: durable, complete, committed; on others:
-    /// committed. After any error but `COMMIT_UNKNOWN` nothing was committed.
+    /// committed. After any error but `COMMIT_UNKNOWN` nothing was committed. Shared memory is let go when it succeeds,
+    /// else when the save is dropped.
     pub fn run(&mut self) -> Result<()> {
         // SAFETY: the memory lives for 'a, and the call ends within it.
-        let result = check(|err| unsafe { sys::ckpt_save_run(self.handle.get_mut(), err) });
+        check(|err| unsafe { sys::ckpt_save_run(self.handle.get_mut(), err) })?;
+        // Not where it failed: a save that has not begun may be run again, and knows where the memory is.
         self.kept.clear();
-        result
+        Ok(())
     }
 
     /// Starts the save and returns as soon as the data is staged: the memory is the caller's again, and writing and

@@ -17,7 +17,9 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// engine has let go of that memory: saves are staged by then, loads have ended. As with [`std::thread::scope`], the
 /// memory must have been borrowed outside, and forgetting a job cannot make the scope end early.
 ///
-/// A save's [`Job`](crate::Job) may leave the scope and be waited for later. A job that is dropped is cancelled.
+/// Unlike there, what is dropped is not waited for but cancelled: a save whose job is dropped in the scope is **not
+/// committed**, and the scope's end says nothing of it. So return the [`Job`](crate::Job) from the scope and wait for
+/// it later, or wait for it within.
 ///
 /// ```
 /// # let store = ckpt::Store::open("mem:scope")?;
@@ -42,11 +44,26 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// let mut weights = vec![1f32; 1000];
 /// let mut save = ckpt::Save::new(session, "step-1", Some(1))?;
 /// save.add_tensor("w", &ckpt::TensorDesc::of::<f32>(&[1000]), &weights)?;
-/// ckpt::scope(|scope| {
+/// let job = ckpt::scope(|scope| {
 ///     let job = save.start_in(scope);
-///     weights = vec![];
-///     job.map(drop)
-/// })
+///     weights[0] = 2.0;
+///     job
+/// })?;
+/// job.wait_committed()
+/// # }
+/// ```
+/// but after it:
+/// ```
+/// # fn f(session: &ckpt::Session) -> ckpt::Result<()> {
+/// let mut weights = vec![1f32; 1000];
+/// let mut save = ckpt::Save::new(session, "step-1", Some(1))?;
+/// save.add_tensor("w", &ckpt::TensorDesc::of::<f32>(&[1000]), &weights)?;
+/// let job = ckpt::scope(|scope| {
+///     let job = save.start_in(scope);
+///     job
+/// })?;
+/// weights[0] = 2.0;
+/// job.wait_committed()
 /// # }
 /// ```
 ///
@@ -55,6 +72,18 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// # fn f(session: &ckpt::Session) -> ckpt::Result<()> {
 /// ckpt::scope(|scope| {
 ///     let weights = vec![1f32; 1000];
+///     let mut save = ckpt::Save::new(session, "step-1", Some(1))?;
+///     save.add_tensor("w", &ckpt::TensorDesc::of::<f32>(&[1000]), &weights)?;
+///     std::mem::forget(save.start_in(scope)?);
+///     Ok(())
+/// })
+/// # }
+/// ```
+/// but outside:
+/// ```
+/// # fn f(session: &ckpt::Session) -> ckpt::Result<()> {
+/// let weights = vec![1f32; 1000];
+/// ckpt::scope(|scope| {
 ///     let mut save = ckpt::Save::new(session, "step-1", Some(1))?;
 ///     save.add_tensor("w", &ckpt::TensorDesc::of::<f32>(&[1000]), &weights)?;
 ///     std::mem::forget(save.start_in(scope)?);
@@ -74,7 +103,11 @@ where
 
 impl Scope<'_, '_> {
     pub(crate) fn watch(&self, job: Job) -> Job {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&job.raw));
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        // A scope may last as long as a training: what need not be waited for is not kept until its end. Freeing one
+        // here cancels nothing, since a job that somebody has, or forgot, is not freed, and one dropped was cancelled.
+        jobs.retain(|job| !job.is_quiet());
+        jobs.push(Arc::clone(&job.raw));
         job
     }
 }
@@ -86,5 +119,30 @@ impl Drop for WaitsAtTheEnd<'_> {
         for job in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             job.wait_quiet();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Save, Session, Store, TensorDesc};
+
+    #[test]
+    fn a_scope_keeps_only_jobs_that_it_would_wait_for() {
+        let store = Store::open("mem:scope-keeps").unwrap();
+        let session = Session::open(&store).unwrap();
+        let weights = [1f32; 4];
+        let jobs = scope(|scope| {
+            let jobs = ["a", "b", "c"].map(|label| {
+                let mut save = Save::new(&session, label, None).unwrap();
+                save.add_tensor("w", &TensorDesc::of::<f32>(&[4]), &weights).unwrap();
+                let job = save.start_in(scope).unwrap();
+                job.wait_staged().unwrap();
+                job
+            });
+            assert_eq!(scope.jobs.lock().unwrap().len(), 1);
+            jobs
+        });
+        jobs.iter().for_each(|job| job.wait_committed().unwrap());
     }
 }

@@ -1,7 +1,6 @@
 //! State trees: nested trainer state, with tensors as leaves.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use ckpt_sys as sys;
@@ -203,22 +202,21 @@ impl fmt::Debug for Node<'_> {
 
 /// A tree to read; threads may share it. [`Tree`] dereferences to it, and a [`File`](crate::File) lends one.
 ///
-/// Neither `Copy` nor `Clone`, so that what a [`Tree`] dereferences to cannot outlive it.
-pub struct TreeRef<'a> {
+/// Met behind a reference only, as `str` is: neither `Copy` nor `Clone`, so that it cannot outlive what lends it.
+pub struct TreeRef {
     tree: NonNull<sys::ckpt_tree>,
-    owner: PhantomData<&'a sys::ckpt_tree>,
 }
 
 // SAFETY: only `const ckpt_tree *` functions are reached, which may run concurrently.
-unsafe impl Send for TreeRef<'_> {}
+unsafe impl Send for TreeRef {}
 // SAFETY: as above.
-unsafe impl Sync for TreeRef<'_> {}
+unsafe impl Sync for TreeRef {}
 
-impl TreeRef<'_> {
+impl TreeRef {
     /// # Safety
-    /// The tree lives for the lifetime of the result.
+    /// The tree lives as long as the result, which is given away by reference only.
     pub(crate) unsafe fn new(tree: *const sys::ckpt_tree) -> Option<Self> {
-        NonNull::new(tree.cast_mut()).map(|tree| TreeRef { tree, owner: PhantomData })
+        NonNull::new(tree.cast_mut()).map(|tree| TreeRef { tree })
     }
 
     pub(crate) fn get(&self) -> *const sys::ckpt_tree {
@@ -296,7 +294,7 @@ impl TreeRef<'_> {
     }
 }
 
-impl fmt::Debug for TreeRef<'_> {
+impl fmt::Debug for TreeRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.json() {
             Ok(json) => f.write_str(json),
@@ -308,7 +306,7 @@ impl fmt::Debug for TreeRef<'_> {
 /// Goes over the nodes directly in one.
 #[derive(Debug)]
 pub struct Children<'a> {
-    tree: &'a TreeRef<'a>,
+    tree: &'a TreeRef,
     next: Option<u64>,
     failed: Option<Error>,
 }
@@ -330,18 +328,18 @@ impl<'a> Iterator for Children<'a> {
 pub struct Tree {
     /// Frees what `view` points at.
     handle: Handle<sys::ckpt_tree>,
-    view: TreeRef<'static>,
+    view: TreeRef,
 }
 
 impl From<Handle<sys::ckpt_tree>> for Tree {
     fn from(handle: Handle<sys::ckpt_tree>) -> Self {
         let tree = NonNull::new(handle.get().cast_mut()).expect("a handle is never null");
-        Tree { handle, view: TreeRef { tree, owner: PhantomData } }
+        Tree { handle, view: TreeRef { tree } }
     }
 }
 
 impl std::ops::Deref for Tree {
-    type Target = TreeRef<'static>;
+    type Target = TreeRef;
 
     fn deref(&self) -> &Self::Target {
         &self.view

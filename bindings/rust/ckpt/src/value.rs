@@ -111,11 +111,20 @@ macro_rules! values {
         }
     )*};
 }
-values! { bool => Bool i32 => Int u32 => Int i64 => Int f64 => Float &str => Text String => Text Vec<Value> => List }
+values! {
+    bool => Bool i32 => Int u32 => Int i64 => Int f32 => Float f64 => Float
+    &str => Text String => Text Vec<Value> => List
+}
 
 impl From<u64> for Value {
     fn from(value: u64) -> Self {
         i64::try_from(value).map_or_else(|_| Value::BigInt(value.to_string()), Value::Int)
+    }
+}
+
+impl From<usize> for Value {
+    fn from(value: usize) -> Self {
+        (value as u64).into()
     }
 }
 
@@ -240,7 +249,7 @@ impl Value {
         Ok(())
     }
 
-    fn of(tree: &TreeRef<'_>, node: &Node<'_>) -> Result<Self> {
+    fn of(tree: &TreeRef, node: &Node<'_>) -> Result<Self> {
         let items = || tree.children(node.index()).map(|child| Value::of(tree, &child?)).collect::<Result<Vec<_>>>();
         Ok(match node.value() {
             NodeValue::Null => Value::Null,
@@ -266,7 +275,7 @@ impl Value {
     }
 }
 
-impl TreeRef<'_> {
+impl TreeRef {
     /// The tree as a value, tensors by their names. `INVALID` where it is empty.
     pub fn to_value(&self) -> Result<Value> {
         if self.node_count() == 0 {
@@ -284,7 +293,7 @@ fn add_items(tree: &mut Tree, kind: NodeKind, items: &[Value]) -> Result<()> {
     tree.end().map(drop)
 }
 
-fn pairs<K>(tree: &TreeRef<'_>, node: &Node<'_>, to_key: impl Fn(KeyRef<'_>) -> Result<K>) -> Result<Vec<(K, Value)>> {
+fn pairs<K>(tree: &TreeRef, node: &Node<'_>, to_key: impl Fn(KeyRef<'_>) -> Result<K>) -> Result<Vec<(K, Value)>> {
     let mut out = Vec::new();
     for child in tree.children(node.index()) {
         let child = child?;

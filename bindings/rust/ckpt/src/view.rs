@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 
 use crate::dtype::AnyBits;
 use crate::error::{Error, Result, Status};
+use crate::memory::no_memory;
 
 /// Bytes of a mapped file, which live as long as what lent them.
 ///
@@ -50,12 +51,16 @@ impl<'a> View<'a> {
         self.data
     }
 
-    /// A copy.
-    #[must_use]
-    pub fn to_vec(&self) -> Vec<u8> {
-        let mut copy = vec![0; self.len];
-        self.copy_to(&mut copy);
-        copy
+    /// A copy. `NOMEM` where there is no memory for it: files may be larger than that.
+    pub fn to_vec(&self) -> Result<Vec<u8>> {
+        let mut copy = Vec::new();
+        copy.try_reserve_exact(self.len).map_err(|_| no_memory::<u8>(self.len))?;
+        // SAFETY: the vector has room for them, and its memory does not overlap a mapping; then that many are written.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.data, copy.as_mut_ptr(), self.len);
+            copy.set_len(self.len);
+        }
+        Ok(copy)
     }
 
     /// Copies into memory of the same size.
@@ -97,5 +102,17 @@ impl<'a> View<'a> {
 impl fmt::Debug for View<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "View({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_of_more_bytes_than_there_is_memory_for_is_not_copied() {
+        // SAFETY: not so, but nothing reads them: there can be no memory to copy them to.
+        let view = unsafe { View::new(std::ptr::null(), isize::MAX as u64) };
+        assert_eq!(view.to_vec().unwrap_err().status(), Status::NOMEM);
     }
 }

@@ -1,4 +1,5 @@
-//! What the documents say is so: the README's program is the example, and every function of the ABI is wrapped.
+//! What the documents say is so: the README's program is the example, every function of the ABI is wrapped, and what
+//! must not compile would if it were not for one line.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,6 +16,48 @@ fn the_first_program_of_the_readme_is_the_example_readme() {
     assert_eq!(program, read("examples/readme.rs"));
 }
 
+fn sources() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files = std::fs::read_dir(folder).unwrap();
+    files.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap()).collect()
+}
+
+/// The programs in a file's documents: whether each must not compile, and its lines.
+fn programs(source: &str) -> Vec<(bool, Vec<&str>)> {
+    let mut found: Vec<(bool, Vec<&str>)> = Vec::new();
+    let mut inside = false;
+    for line in source.lines().filter_map(|line| line.trim().strip_prefix("///").map(str::trim)) {
+        match line.strip_prefix("```") {
+            Some(kind) => {
+                inside = !inside;
+                if inside {
+                    found.push((kind.starts_with("compile_fail"), Vec::new()));
+                }
+            }
+            None if inside => found.last_mut().unwrap().1.push(line),
+            None => {}
+        }
+    }
+    found
+}
+
+/// Else a method that is renamed would let it fail for another reason.
+#[test]
+fn what_must_not_compile_has_a_twin_that_does_and_differs_in_one_line() {
+    let mut count = 0;
+    for source in sources() {
+        for pair in programs(&source).windows(2).filter(|pair| pair[0].0) {
+            let [(_, wrong), (twin_is_wrong, twin)] = pair else { unreachable!() };
+            let lacks = |a: &[&str], b: &[&str]| a.iter().filter(|line| !b.contains(line)).count();
+            assert!(!twin_is_wrong && wrong != twin, "{wrong:#?}");
+            assert!(lacks(wrong, twin) <= 1 && lacks(twin, wrong) <= 1, "{wrong:#?}\n{twin:#?}");
+            count += 1;
+        }
+    }
+    let all = sources().iter().map(|source| source.matches("```compile_fail").count()).sum::<usize>();
+    assert!(count > 5 && count == all, "{count} twins of {all}");
+}
+
 /// Names that begin like a function of the library.
 fn names(text: &str) -> BTreeSet<&str> {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -25,10 +68,7 @@ fn names(text: &str) -> BTreeSet<&str> {
 fn every_function_of_the_library_is_wrapped_or_listed_with_a_reason() {
     let bindings = read("../ckpt-sys/src/bindings.rs");
     let functions = bindings.lines().filter_map(|line| line.trim().strip_prefix("pub fn ")?.split('(').next());
-    let mut sources = String::new();
-    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap() {
-        sources += &std::fs::read_to_string(entry.unwrap().path()).unwrap();
-    }
+    let sources = sources().concat();
     // A file of lines "ckpt_function  reason"; there is none while all are wrapped.
     let listed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../unwrapped.txt");
     let listed = std::fs::read_to_string(listed).unwrap_or_default();

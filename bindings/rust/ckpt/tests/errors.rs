@@ -4,7 +4,7 @@ mod common;
 
 use std::error::Error as _;
 
-use ckpt::{Dtype, Load, Options, Reader, Region, Save, Session, Status, Store, TensorDesc};
+use ckpt::{Dtype, FindingKind, Load, Options, Reader, Region, Save, Session, Status, Store, TensorDesc};
 use common::{memory_store, one_tensor, Folder};
 
 #[test]
@@ -32,7 +32,7 @@ fn a_damaged_byte_is_corrupt_and_the_error_says_where() {
     let reader = Reader::open(&store, "latest").unwrap();
     let at = reader.segment("w", 0).unwrap().part_offset as usize;
     let info = reader.info().unwrap();
-    let part = find_file(&folder.path("store"), info.id(), &reader.part(0).unwrap().name);
+    let part = find_file(&folder.path("store"), &format!("{}/{}", info.id(), reader.part(0).unwrap().name));
     let mut bytes = std::fs::read(&part).unwrap();
     bytes[at + 10] ^= 1;
     std::fs::write(&part, bytes).unwrap();
@@ -43,19 +43,40 @@ fn a_damaged_byte_is_corrupt_and_the_error_says_where() {
     assert!(error.detail("offset").is_some());
 }
 
-fn find_file(folder: &std::path::Path, id: &str, name: &str) -> std::path::PathBuf {
+fn find_file(folder: &std::path::Path, end: &str) -> std::path::PathBuf {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.ends_with(format!("{id}/{name}")) {
+            } else if path.ends_with(end) {
                 return path;
             }
         }
     }
-    panic!("{id}/{name} is nowhere");
+    panic!("{end} is nowhere");
+}
+
+#[test]
+fn findings_about_a_path_that_is_not_utf8_can_be_read() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = Folder::new();
+    let place = folder.path("x").with_file_name(std::ffi::OsStr::from_bytes(b"st\xffore"));
+    let store = Store::open(&place).unwrap();
+    let session = Session::open(&store).unwrap();
+    let mut save = Save::new(&session, "one", None).unwrap();
+    save.add_tensor_shared("w", &TensorDesc::of::<u8>(&[4]), vec![7u8; 4]).unwrap();
+    save.run().unwrap();
+    let reader = Reader::open(&store, "latest").unwrap();
+    std::fs::remove_file(find_file(&place, "PART_000")).unwrap();
+    let job = reader.verify(&Options::new()).unwrap();
+    job.wait_done().unwrap();
+    let report = job.report().unwrap();
+    assert_eq!(report.len(), 1);
+    let finding = report.get(0).unwrap();
+    assert_eq!((finding.kind(), finding.part()), (FindingKind::MISSING, Some("PART_000")));
+    assert!(finding.text().contains("st\u{fffd}ore"), "{finding}");
 }
 
 #[test]
@@ -67,6 +88,25 @@ fn what_a_setter_refuses_is_told_by_the_call_that_gets_the_options() {
         assert_eq!(error.status(), Status::INVALID, "{options:?}");
     }
     assert!(ckpt::options().any(|info| info.unwrap().key == "keep_last"));
+}
+
+#[test]
+fn a_size_past_what_options_count_with_is_told_by_the_call_that_gets_the_options() {
+    let session = memory_store().1;
+    let options = Options::new().set_u64("staging_bytes", 1 << 63).set_u64("threads", u64::MAX);
+    let error = Save::new_with(&session, "one", None, &options).unwrap_err();
+    assert_eq!(error.status(), Status::INVALID);
+    let (key, found) = ("staging_bytes", "9223372036854775808");
+    assert!(error.message().contains(key) && error.message().contains(found), "{error}");
+}
+
+#[test]
+fn five_gib_are_five_gib_however_they_are_written() {
+    let wanted = Options::new().set("staging_bytes", 5_368_709_120_i64);
+    assert_eq!(Options::new().set("staging_bytes", 5 << 30), wanted);
+    assert_eq!(Options::new().set_u64("staging_bytes", 5 << 30), wanted);
+    let session = memory_store().1;
+    Save::new_with(&session, "one", None, &wanted).unwrap();
 }
 
 #[test]

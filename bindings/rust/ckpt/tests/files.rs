@@ -2,7 +2,7 @@
 
 mod common;
 
-use ckpt::{Dtype, File, Options, Reader, Status, Store, Value};
+use ckpt::{Dtype, File, KeyRef, NodeValue, Options, Reader, Status, Store, Value};
 use common::Folder;
 
 /// A safetensors file of one f32 tensor `w` of shape 2x2.
@@ -23,9 +23,11 @@ fn a_file_is_read_in_place() {
     let tensor = file.tensor(0).unwrap();
     assert_eq!((tensor.name(), tensor.dtype(), tensor.shape()), ("w", Dtype::F32, [2, 2].as_slice()));
     assert_eq!((tensor.strides(), tensor.bytes(), tensor.alias_of()), ([2, 1].as_slice(), 16, None));
-    assert_eq!(tensor.data().to_vec(), ckpt::bytes_of(&[1f32, 2.0, 3.0, 4.0]));
+    assert_eq!(tensor.data().to_vec().unwrap(), ckpt::bytes_of(&[1f32, 2.0, 3.0, 4.0]));
     let tree = file.tree().unwrap();
     assert_eq!(tree.to_value().unwrap(), Value::dict([("w", Value::tensor_named("w"))]));
+    let first = file.tree().unwrap().node(1).unwrap(); // lent by the file
+    assert_eq!((first.key(), first.value()), (Some(KeyRef::Text("w")), NodeValue::Tensor("w")));
     assert_eq!(file.tensor(1).unwrap_err().status(), Status::NOT_FOUND);
     assert_eq!(File::open(folder.path("absent")).unwrap_err().status(), Status::NOT_FOUND);
 }
@@ -41,7 +43,7 @@ fn a_file_is_imported_and_exported() {
     assert_eq!(reader.read::<f32>("w").unwrap(), [1.0, 2.0, 3.0, 4.0]);
     reader.export(folder.path("out.safetensors"), &Options::new()).unwrap();
     let file = File::open(folder.path("out.safetensors")).unwrap();
-    assert_eq!(file.tensor(0).unwrap().data().to_vec().len(), 16);
+    assert_eq!(file.tensor(0).unwrap().data().to_vec().unwrap().len(), 16);
     let error = reader.export(folder.path("out.safetensors"), &Options::new()).unwrap_err();
     assert_eq!(error.status(), Status::EXISTS);
 }

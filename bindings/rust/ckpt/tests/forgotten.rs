@@ -1,12 +1,12 @@
 //! Jobs that are forgotten (`std::mem::forget`) leak, and still the engine never touches memory that is not there.
-//! A file of its own, because leak checkers rightly complain of it.
+//! A file of its own, because leak checkers rightly complain of it; tests that leak have "forgotten" in their names.
 
 mod common;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ckpt::{Load, Reader, Save, Store, TensorDesc};
+use ckpt::{JobState, Load, Options, Reader, Save, Session, Store, TensorDesc};
 use common::{memory_store, numbers, one_tensor};
 
 const COUNT: usize = 1 << 20;
@@ -47,20 +47,34 @@ fn a_scope_ends_only_when_loads_have_ended_even_if_their_jobs_are_forgotten() {
     assert_eq!(got, numbers(COUNT));
 }
 
+/// Does something when it is dropped.
+struct Last<F: FnMut()>(F);
+impl<F: FnMut()> Drop for Last<F> {
+    fn drop(&mut self) {
+        self.0();
+    }
+}
+
 #[test]
 fn a_scope_waits_when_its_closure_panics() {
-    let (_store, session) = memory_store();
+    let (store, _session) = memory_store();
+    let first = Session::open_rank(&store, 0, 2, None, &Options::new()).unwrap();
+    let second = Session::open_rank(&store, 1, 2, Some(first.string().unwrap()), &Options::new()).unwrap();
     let weights = numbers(COUNT);
-    let mut save = Save::new(&session, "one", None).unwrap();
-    save.add_tensor("w", &desc(), &weights).unwrap();
+    // The second rank's save cannot be staged before the first's has begun, with which the closure ends.
+    let [mut first, mut second] = [first, second].map(|session| Save::new(&session, "one", None).unwrap());
+    second.add_tensor("w", &desc(), &weights).unwrap();
+    let (mut job, mut others) = (None, None);
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         ckpt::scope(|scope| {
-            std::mem::forget(save.start_in(scope).unwrap());
+            job = Some(second.start_in(scope).unwrap());
+            let _last = Last(|| others = first.start().ok());
             panic!("on purpose");
         })
     }));
+    let state = job.unwrap().state();
     assert!(panicked.is_err());
-    drop(weights);
+    assert!(state >= JobState::STAGED, "{state:?}");
 }
 
 #[test]

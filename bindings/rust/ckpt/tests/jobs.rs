@@ -14,7 +14,7 @@ fn desc() -> TensorDesc {
     TensorDesc::of::<f32>(&[COUNT])
 }
 
-/// Two ranks, of which only the first saves: its job is staged and written, and never committed.
+/// The first of two ranks; alone it is staged and written, and never committed.
 fn waits_for_a_rank_that_does_not_come(store: &Store) -> (Session, Save<'static>) {
     let session = Session::open_rank(store, 0, 2, None, &Options::new()).unwrap();
     let mut save = Save::new(&session, "waits", None).unwrap();
@@ -100,8 +100,15 @@ fn a_cancelled_save_is_not_committed() {
 #[test]
 fn a_dropped_save_job_is_not_committed() {
     let (store, _session) = memory_store();
-    let (_session, mut save) = waits_for_a_rank_that_does_not_come(&store);
-    drop(save.start().unwrap());
+    let (session, mut save) = waits_for_a_rank_that_does_not_come(&store);
+    let job = save.start().unwrap();
+    job.wait(JobState::WRITTEN).unwrap();
+    drop(job);
+    // Now it comes after all: had the job gone on, both would commit.
+    let other = Session::open_rank(&store, 1, 2, Some(session.string().unwrap()), &Options::new()).unwrap();
+    let mut save = Save::new(&other, "waits", None).unwrap();
+    save.add_tensor_shared("w", &desc(), numbers(COUNT)).unwrap();
+    assert_eq!(save.run().unwrap_err().status(), Status::ABORTED);
     assert_eq!(store.find("latest").unwrap_err().status(), Status::NOT_FOUND);
 }
 

@@ -12,7 +12,7 @@ use common::{numbers, one_tensor};
 fn every_handle_may_move_to_and_be_shared_by_threads() {
     fn both<T: Send + Sync>() {}
     both::<(Store, Session, Save<'_>, Reader, Load<'_>, Job, LoadJob, Report)>();
-    both::<(Tree, TreeRef<'_>, File, View<'_>, Checkpoints, Buffers, Slot<f32>, Options, Error, Value)>();
+    both::<(Tree, TreeRef, File, View<'_>, Checkpoints, Buffers, Slot<f32>, Options, Error, Value)>();
 }
 
 #[test]

@@ -14,6 +14,8 @@ fn everything() -> Value {
         ("int", i64::MIN.into()),
         ("big", u64::MAX.into()),
         ("small", Value::BigInt("-123456789012345678901234567890".into())),
+        ("size", usize::MAX.into()),
+        ("single", 0.1f32.into()),
         ("float", (-0.0).into()),
         ("inf", f64::NEG_INFINITY.into()),
         ("text", "größe \u{1f600} \0".into()),

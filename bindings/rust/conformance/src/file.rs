@@ -43,7 +43,7 @@ fn tensor(runner: &mut Runner, line: &Line) -> Outcome {
 }
 
 fn read(runner: &mut Runner, line: &Line) -> Outcome {
-    let copy = runner.file(&line.words[0])?.tensor(parse_unsigned(line.name(1)?)?)?.data().to_vec();
+    let copy = runner.file(&line.words[0])?.tensor(parse_unsigned(line.name(1)?)?)?.data().to_vec()?;
     runner.put_memory(&line.words[2], copy);
     Ok(())
 }

@@ -102,7 +102,7 @@ fn report(runner: &mut Runner, line: &Line) -> Outcome {
     if report.len() == parse_unsigned::<usize>(line.name(1)?)? {
         return Ok(());
     }
-    let texts: Vec<String> = report.iter().filter_map(|finding| Some(finding.ok()?.text().to_owned())).collect();
+    let texts: Vec<String> = report.iter().filter_map(|finding| Some(finding.ok()?.text().into_owned())).collect();
     wrong(format!("expected {} findings, found {}: {}", line.name(1)?, report.len(), texts.join("; ")))
 }
 

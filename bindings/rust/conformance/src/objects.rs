@@ -218,9 +218,9 @@ impl Runner {
     }
 
     /// A tree to read: the scenario's own, or that of a file.
-    pub fn with_tree<T>(&self, name: &[u8], look: impl FnOnce(&TreeRef<'_>) -> Outcome<T>) -> Outcome<T> {
+    pub fn with_tree<T>(&self, name: &[u8], look: impl FnOnce(&TreeRef) -> Outcome<T>) -> Outcome<T> {
         match self.objects.get(name) {
-            Some(Object::FileTree(file)) => look(&file.tree()?),
+            Some(Object::FileTree(file)) => look(file.tree()?),
             _ => look(self.tree(name)?),
         }
     }
@@ -230,7 +230,7 @@ impl Runner {
         &mut self,
         save: &[u8],
         tree: &[u8],
-        add: impl FnOnce(&mut Save<'static>, &TreeRef<'_>) -> Outcome,
+        add: impl FnOnce(&mut Save<'static>, &TreeRef) -> Outcome,
     ) -> Outcome {
         self.save(save)?;
         let Some(Object::Save(mut taken)) = self.objects.remove(save) else { return wrong("expected a save") };

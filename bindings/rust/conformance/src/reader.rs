@@ -16,7 +16,7 @@ fn info(runner: &mut Runner, line: &Line) -> Outcome {
 }
 
 fn map(runner: &mut Runner, line: &Line) -> Outcome {
-    let copy = runner.reader(&line.words[0])?.map(line.text(1)?, &line.settings()?)?.to_vec();
+    let copy = runner.reader(&line.words[0])?.map(line.text(1)?, &line.settings()?)?.to_vec()?;
     runner.put_memory(&line.words[2], copy);
     Ok(())
 }
