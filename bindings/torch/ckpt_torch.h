@@ -50,7 +50,8 @@ class Error : public std::runtime_error {
       : std::runtime_error(message), status_(status), details_(std::move(details)) {}
   ckpt_status status() const { return status_; }
   // The facts that ckpt_error_detail knows ("tensor", "path", "ranks", …); "rank": whose error this is, in a group;
-  // "undefined": names of tensors of the module that a failed load left undefined, one per line. "" where absent.
+  // "undefined": names of tensors of this rank's module that a failed load left undefined, one per line. "" where
+  // absent.
   std::string detail(const std::string& key) const;
   const std::map<std::string, std::string>& details() const { return details_; }
 
@@ -107,13 +108,14 @@ struct Ranks {
 
 // ---- what is saved ----
 
-// One or many modules: a Module, a holder (torch::nn::Linear), a shared_ptr of either, or a list of those in {}.
+// One or many modules: a Module, a holder (torch::nn::Linear), a shared_ptr of either, or a list of those in {}. Saving
+// or loading an empty holder or pointer is INVALID.
 class Models {
  public:
   Models() = default;
   Models(torch::nn::Module& module) : modules_{&module} {}
   template <class M>
-  Models(const torch::nn::ModuleHolder<M>& holder) : modules_{holder.ptr().get()} {}
+  Models(const torch::nn::ModuleHolder<M>& holder) : modules_{holder.is_empty() ? nullptr : holder.ptr().get()} {}
   template <class M, class = std::enable_if_t<std::is_base_of_v<torch::nn::Module, M>>>
   Models(const std::shared_ptr<M>& module) : modules_{module.get()} {}
   Models(std::initializer_list<Models> all);
@@ -169,7 +171,7 @@ class OptimizerHook {
   virtual bool handles(const torch::optim::Optimizer& optimizer) const = 0;
   // A dict like Python's state_dict(); the same tensors on every rank.
   virtual c10::IValue state_dict(const torch::optim::Optimizer& optimizer) const = 0;
-  // Called once everything has been read.
+  // Called once everything has been read and found sound, after the modules were changed: what it throws is too late.
   virtual void load_state_dict(torch::optim::Optimizer& optimizer, const c10::IValue& state) const = 0;
 };
 using OptimizerHooks = std::vector<std::shared_ptr<const OptimizerHook>>;
@@ -239,7 +241,8 @@ struct Loaded {
 
 class Checkpointer {
  public:
-  // Opens nothing but the store; the session starts with the first save, so that loading fences nobody.
+  // Opens nothing but the store; the session starts with the first save, so that loading fences nobody. Not collective:
+  // the rank that it fails on is the only one to know.
   explicit Checkpointer(const std::string& store, Ranks ranks = {}, Settings settings = {});
   ~Checkpointer();  // waits for a save that is under way; its failure is then lost: wait() tells it
   Checkpointer(Checkpointer&&) noexcept;
@@ -254,6 +257,10 @@ class Checkpointer {
   // anything changes, on any rank of a group; after CORRUPT or IO the tensors in detail "undefined" are undefined and
   // everything else is as it was. With stage_first nothing has changed then either.
   Loaded load(const Models& models, const Optimizers& optimizers = {}, const LoadOptions& options = {});
+  // COLLECTIVE. The same, but nothing where the selector finds no checkpoint: a run that starts anew. Whatever else
+  // fails is thrown.
+  std::optional<Loaded> load_if_any(const Models& models, const Optimizers& optimizers = {},
+                                    const LoadOptions& options = {});
 
   // COLLECTIVE in a group. Starts the session now; without a group rank 0 hands the string to the others.
   std::string session_string();
@@ -271,6 +278,8 @@ std::string save(const std::string& store, const Models& models, const Optimizer
                  const Others& others = {}, const SaveOptions& options = {}, const Ranks& ranks = {});
 Loaded load(const std::string& store, const Models& models, const Optimizers& optimizers = {},
             const LoadOptions& options = {}, const Ranks& ranks = {});
+std::optional<Loaded> load_if_any(const std::string& store, const Models& models, const Optimizers& optimizers = {},
+                                  const LoadOptions& options = {}, const Ranks& ranks = {});
 
 }  // namespace ckpt_torch
 #endif  // CKPT_TORCH_H

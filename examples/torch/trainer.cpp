@@ -137,24 +137,14 @@ Trainer::~Trainer() {
   std::fclose(losses_);
 }
 
-// Each rank of a group looks for itself: nobody saves before all have looked.
-bool has_checkpoint(const std::string& path) {
-  ckpt_store* store = nullptr;
-  ckpt_checkpoint_info info = {};
-  info.struct_size = sizeof info;
-  bool found = ckpt_store_open(&store, path.c_str(), nullptr, nullptr) == CKPT_OK &&
-               ckpt_store_find(store, "latest", nullptr, &info, nullptr) == CKPT_OK;
-  ckpt_store_free(store);
-  return found;
-}
-
+// A store that cannot be read is an error, and no reason to start from step 0.
 void Trainer::resume() {
-  if (!has_checkpoint(arguments_.text("store"))) return;
-  const ckpt_torch::Loaded loaded = checkpointer_.load(model_, optimizer_);
-  step_ = loaded.others.at("step").toInt();
-  epoch_ = loaded.others.at("epoch").toInt();
-  position_ = loaded.others.at("position").toInt();
-  order_ = loaded.others.at("order").toTensor();
+  const std::optional<ckpt_torch::Loaded> loaded = checkpointer_.load_if_any(model_, optimizer_);
+  if (!loaded) return;
+  step_ = loaded->others.at("step").toInt();
+  epoch_ = loaded->others.at("epoch").toInt();
+  position_ = loaded->others.at("position").toInt();
+  order_ = loaded->others.at("order").toTensor();
   report("loaded");
 }
 

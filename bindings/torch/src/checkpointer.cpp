@@ -47,9 +47,7 @@ Checkpointer::Checkpointer(const std::string& store, Ranks ranks, Settings setti
     : impl_(guarded([&] { return std::make_unique<Impl>(store, std::move(ranks), std::move(settings)); })) {}
 Checkpointer::Checkpointer(Checkpointer&&) noexcept = default;
 Checkpointer& Checkpointer::operator=(Checkpointer&&) noexcept = default;
-Checkpointer::~Checkpointer() {
-  if (impl_ && impl_->pending) impl_->pending->wait_local();
-}
+Checkpointer::~Checkpointer() = default;
 
 std::string Checkpointer::session_string() {
   return guarded([&] {
@@ -70,6 +68,11 @@ Loaded Checkpointer::load(const Models& models, const Optimizers& optimizers, co
   return guarded([&] { return impl_->load(models, optimizers, options); });
 }
 
+std::optional<Loaded> Checkpointer::load_if_any(const Models& models, const Optimizers& optimizers,
+                                                const LoadOptions& options) {
+  return guarded([&] { return impl_->load_if_any(models, optimizers, options); });
+}
+
 Checkpointer::Impl::Impl(const std::string& uri, Ranks who, Settings given)
     : ranks(std::move(who)), settings(std::move(given)) {
   if (ranks.rank >= ranks.world_size)
@@ -78,6 +81,10 @@ Checkpointer::Impl::Impl(const std::string& uri, Ranks who, Settings given)
   auto options = options_of(settings);
   store = make<StoreHandle>(
       [&](ckpt_store** out, ckpt_error** err) { return ckpt_store_open(out, uri.c_str(), options.get(), err); });
+}
+
+Checkpointer::Impl::~Impl() {
+  if (pending) pending->wait_local();
 }
 
 // In a group rank 0 opens it and the others join by its string.
@@ -112,14 +119,28 @@ void Checkpointer::Impl::open_session() {
 
 // ---- free functions ----
 
+// COLLECTIVE: one that cannot be made on a rank is made on none.
+static Checkpointer make_together(const std::string& store, const Ranks& ranks, const Settings& settings) {
+  return guarded([&] {
+    std::optional<Checkpointer> made;
+    agree(ranks.group.get(), caught([&] { made.emplace(store, ranks, settings); }));
+    return std::move(*made);
+  });
+}
+
 std::string save(const std::string& store, const Models& models, const Optimizers& optimizers, const Others& others,
                  const SaveOptions& options, const Ranks& ranks) {
-  return Checkpointer(store, ranks, options.settings).save({models, optimizers, others}, options);
+  return make_together(store, ranks, options.settings).save({models, optimizers, others}, options);
 }
 
 Loaded load(const std::string& store, const Models& models, const Optimizers& optimizers, const LoadOptions& options,
             const Ranks& ranks) {
-  return Checkpointer(store, ranks, options.settings).load(models, optimizers, options);
+  return make_together(store, ranks, options.settings).load(models, optimizers, options);
+}
+
+std::optional<Loaded> load_if_any(const std::string& store, const Models& models, const Optimizers& optimizers,
+                                  const LoadOptions& options, const Ranks& ranks) {
+  return make_together(store, ranks, options.settings).load_if_any(models, optimizers, options);
 }
 
 }  // namespace ckpt_torch

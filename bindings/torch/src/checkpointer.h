@@ -24,16 +24,21 @@ struct SaveHandle::Impl {
 
 struct Checkpointer::Impl {
   Impl(const std::string& uri, Ranks who, Settings given);
+  ~Impl();
 
   void open_session();
   std::string save(const State& state, const SaveOptions& options);
   SaveHandle save_async(const State& state, const SaveOptions& options);
   Loaded load(const Models& models, const Optimizers& optimizers, const LoadOptions& options);
+  std::optional<Loaded> load_if_any(const Models& models, const Optimizers& optimizers, const LoadOptions& options);
 
   // The save of this rank, filled; COLLECTIVE.
   std::shared_ptr<SaveHandle::Impl> prepare(const State& state, const SaveOptions& options);
   void wait_pending();
-  std::string resolve(const std::string& selector, const ckpt_options* options);
+  // The checkpoint's id; COLLECTIVE.
+  std::string resolve(const LoadOptions& options);
+  Loaded load_from(const std::string& id, const Models& models, const Optimizers& optimizers,
+                   const LoadOptions& options);
   Group* group() const { return ranks.group.get(); }
 
   Ranks ranks;

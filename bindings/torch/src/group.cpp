@@ -11,6 +11,7 @@
 namespace ckpt_torch {
 
 Ranks Ranks::of(std::shared_ptr<Group> group) {
+  if (!group) internal::fail(CKPT_INVALID, "Ranks::of was given no group");
   Ranks ranks;
   ranks.rank = group->rank();
   ranks.world_size = group->size();
@@ -83,6 +84,7 @@ class C10dGroup : public Group {
 }  // namespace
 
 std::shared_ptr<Group> c10d_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group, at::Device device) {
+  if (!group) internal::fail(CKPT_INVALID, "c10d_group was given no group");
   return std::make_shared<C10dGroup>(group, device);
 }
 #else

@@ -67,12 +67,21 @@ void check_strict(const Loaded& loaded) {
   fail(CKPT_MISMATCH, text, details);
 }
 
+// A load is two of the engine's, and each asks for some of the names only.
+void check_settings(const Settings& settings, const Settings& over) {
+  auto found = over.find("strict");
+  if (found == over.end() && (found = settings.find("strict")) == settings.end()) return;
+  if (found->second.text() == "exact")
+    fail(CKPT_INVALID, "setting 'strict': 'exact' is not for modules, whose keys LoadOptions::strict compares");
+}
+
 // One load of one rank.
 class Loading {
  public:
   Loading(const ckpt_store* store, const std::string& id, const Settings& settings, const LoadOptions& options,
           uint32_t rank)
       : options_(options), rank_(rank), settings_(options_of(settings, options.settings)) {
+    check_settings(settings, options.settings);
     reader_ = make<ReaderHandle>([&](ckpt_reader** out, ckpt_error** err) {
       return ckpt_reader_open(out, store, id.c_str(), settings_.get(), err);
     });
@@ -83,6 +92,7 @@ class Loading {
   }
 
   void plan(const Models& models, const Optimizers& optimizers) {
+    check_given({models, optimizers, {}});
     plan_models(models);
     plan_optimizers(optimizers);
     const TreeView& tree = plan_->tree();
@@ -100,12 +110,32 @@ class Loading {
     plan_->prepare();
   }
 
-  void read() { plan_->run(); }
-
-  Loaded finish() {
-    plan_->finish();
+  // In this order, on all ranks; until read_in_place() nothing outside has changed.
+  void read_beside() {
+    plan_->read_beside();
     set_others(others_());
     result_.ignored = plan_->ignored();
+    describe();
+  }
+  void read_in_place() { plan_->read_in_place(); }
+  Loaded finish() {
+    plan_->finish();
+    return std::move(result_);
+  }
+
+  // Another rank's error, or this one's, with what reading did to this rank's modules.
+  Error with_undefined(const Error& error) const {
+    auto names = plan_->touched();
+    if (names.empty()) return error;
+    auto details = error.details();
+    for (const std::string& name : names) details["undefined"] += name + "\n";
+    return Error(error.status(),
+                 std::string(error.what()) + "; these tensors of the module are undefined now: " + listed(names),
+                 details);
+  }
+
+ private:
+  void describe() {
     ckpt_checkpoint_info info{};
     info.struct_size = sizeof info;
     check([&](ckpt_error** err) { return ckpt_reader_info(reader_.get(), &info, err); });
@@ -113,10 +143,8 @@ class Loading {
     result_.id = info.id;
     result_.label = info.label;
     result_.world_size = info.world_size;
-    return std::move(result_);
   }
 
- private:
   static bool without_root(const std::vector<uint64_t>& nodes) {
     for (uint64_t node : nodes)
       if (node == 0) return false;
@@ -163,29 +191,53 @@ class Loading {
 }  // namespace
 
 // Rank 0's answer is the group's, so that a save that ends meanwhile does not part the ranks.
-std::string Checkpointer::Impl::resolve(const std::string& selector, const ckpt_options* options) {
+std::string Checkpointer::Impl::resolve(const LoadOptions& options) {
   std::string id;
   auto error = caught([&] {
+    auto bag = options_of(settings, options.settings);
     if (ranks.group && ranks.rank != 0) return;
     ckpt_checkpoint_info info{};
     info.struct_size = sizeof info;
-    check([&](ckpt_error** err) { return ckpt_store_find(store.get(), selector.c_str(), options, &info, err); });
+    check([&](ckpt_error** err) {
+      return ckpt_store_find(store.get(), options.selector.c_str(), bag.get(), &info, err);
+    });
     id = info.id;
   });
   return agree(group(), error, id)[0];
 }
 
-Loaded Checkpointer::Impl::load(const Models& models, const Optimizers& optimizers, const LoadOptions& options) {
-  std::string id = resolve(options.selector, options_of(settings, options.settings).get());
+Loaded Checkpointer::Impl::load_from(const std::string& id, const Models& models, const Optimizers& optimizers,
+                                     const LoadOptions& options) {
   std::unique_ptr<Loading> loading;
   agree(group(), caught([&] {
           loading = std::make_unique<Loading>(store.get(), id, settings, options, ranks.rank);
           loading->plan(models, optimizers);
         }));
-  agree(group(), caught([&] { loading->read(); }));
+  agree(group(), caught([&] { loading->read_beside(); }));
   Loaded loaded;
+  try {
+    agree(group(), caught([&] { loading->read_in_place(); }));
+  } catch (const Error& error) {
+    throw loading->with_undefined(error);
+  }
   agree(group(), caught([&] { loaded = loading->finish(); }));
   return loaded;
+}
+
+Loaded Checkpointer::Impl::load(const Models& models, const Optimizers& optimizers, const LoadOptions& options) {
+  return load_from(resolve(options), models, optimizers, options);
+}
+
+std::optional<Loaded> Checkpointer::Impl::load_if_any(const Models& models, const Optimizers& optimizers,
+                                                      const LoadOptions& options) {
+  std::string id;
+  try {
+    id = resolve(options);
+  } catch (const Error& error) {
+    if (error.status() == CKPT_NOT_FOUND) return std::nullopt;
+    throw;
+  }
+  return load_from(id, models, optimizers, options);
 }
 
 }  // namespace ckpt_torch

@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <tuple>
 
+#include "group.h"
+
 namespace ckpt_torch {
 namespace internal {
 
 LoadPlan::LoadPlan(const ckpt_reader* reader, const ckpt_tree* tree, const LoadOptions& options,
                    const ckpt_options* settings)
     : reader_(reader), tree_(tree), options_(options) {
-  load_ = make<LoadOp>([&](ckpt_load** out, ckpt_error** err) { return ckpt_load_new(out, reader, settings, err); });
+  for (LoadOp* op : {&beside_, &in_place_})
+    *op = internal::make<LoadOp>(
+        [&](ckpt_load** out, ckpt_error** err) { return ckpt_load_new(out, reader, settings, err); });
 }
 
 // ---- what a node says of its tensor ----
@@ -71,9 +75,10 @@ at::Tensor LoadPlan::ask(const std::string& name, const at::Tensor& like) {
   at::Tensor tensor =
       same ? at::empty_like(like.detach(), at::TensorOptions().dtype(*type).device(at::kCPU)) : at::empty(shape, *type);
   Memory memory = memory_of(tensor, name);
+  any_beside_ = true;
   check([&](ckpt_error** err) {
-    return ckpt_load_add_tensor(load_.get(), name.c_str(), &memory.desc, memory.data, memory.bytes, CKPT_DEVICE_CPU, 0,
-                                err);
+    return ckpt_load_add_tensor(beside_.get(), name.c_str(), &memory.desc, memory.data, memory.bytes, CKPT_DEVICE_CPU,
+                                0, err);
   });
   return tensor;
 }
@@ -108,6 +113,10 @@ void LoadPlan::check_fits(const Target& target) const {
          {{"tensor", tree_.path(target.node)}, {"expected", expected}, {"found", found}});
   };
   const at::Tensor& tensor = target.tensor;
+  if (tensor.is_meta())
+    fail(CKPT_INVALID,
+         in_quotes(target.key) + ": the module has a meta tensor: it has no memory to be loaded into",
+         {{"tensor", tree_.path(target.node)}});
   auto shape = shape_of(target.node);
   if (tensor.sizes() != at::IntArrayRef(shape)) mismatch("shape ", shape_text(tensor.sizes()), shape_text(shape));
   std::string layout = is_dense(tensor) ? "a dense tensor" : "a " + record_class(tensor);
@@ -135,7 +144,7 @@ void LoadPlan::check_fits(const Target& target) const {
 }
 
 void LoadPlan::into(const at::Tensor& tensor, uint64_t node, const std::string& key) {
-  targets_.push_back({tensor, tree_.tensor_at(node), key});
+  targets_.push_back({tensor, tree_.tensor_at(node), key, targets_.size()});
   check_fits(targets_.back());
 }
 
@@ -173,11 +182,12 @@ void LoadPlan::find_overlaps() {
               [](const Range& a, const Range& b) { return std::tie(a.first, a.target) < std::tie(b.first, b.target); });
     for (size_t i = 0; i < ranges.size(); i++)
       for (size_t j = i + 1; j < ranges.size() && ranges[j].first < ranges[i].last; j++) {
-        Target &a = targets_[ranges[i].target], &b = targets_[ranges[j].target];
+        auto [first, later] = std::minmax(ranges[i].target, ranges[j].target);
+        Target &a = targets_[first], &b = targets_[later];
         bool same = a.tensor.sizes() == b.tensor.sizes() && a.tensor.strides() == b.tensor.strides() &&
                     a.tensor.storage_offset() == b.tensor.storage_offset() && a.tensor.dtype() == b.tensor.dtype();
         if (same)
-          (ranges[i].target < ranges[j].target ? a : b).skip = true;
+          a.winner = std::max(a.winner, later);
         else
           a.overlaps = b.overlaps = true;
       }
@@ -189,73 +199,80 @@ void LoadPlan::place(const Target& target) {
   memory.desc.flags |= CKPT_TENSOR_CONVERT;  // checked before: where dtypes differ, conversion is wanted
   std::string name = tree_.text(target.node);
   check([&](ckpt_error** err) {
-    return ckpt_load_add_tensor(load_.get(), name.c_str(), &memory.desc, memory.data, memory.bytes, CKPT_DEVICE_CPU, 0,
-                                err);
+    return ckpt_load_add_tensor(in_place_.get(), name.c_str(), &memory.desc, memory.data, memory.bytes, CKPT_DEVICE_CPU,
+                                0, err);
   });
-  changed_.push_back(target.tensor);
-  undefined_.push_back(target.key);
+  in_place_tensors_.push_back(target.tensor);
 }
 
 void LoadPlan::replace(const Target& target) {
   auto value = fresh(target.node, target.tensor);
   at::Tensor tensor = target.tensor;
-  then([value, tensor] {
-    at::Tensor loaded = value();
-    if (is_dense(tensor)) {
-      tensor.copy_(loaded);
-      return;
-    }
-    replace_data(tensor,
-                 loaded.is_quantized() ? loaded.to(tensor.device()) : loaded.to(tensor.device(), tensor.scalar_type()));
+  auto loaded = std::make_shared<at::Tensor>();
+  make([value, tensor, loaded] {
+    *loaded = value();
+    if (is_dense(tensor)) return;
+    *loaded = loaded->is_quantized() ? loaded->to(tensor.device()) : loaded->to(tensor.device(), tensor.scalar_type());
+  });
+  apply([tensor, loaded] {
+    if (is_dense(tensor))
+      tensor.copy_(*loaded);
+    else
+      replace_data(tensor, *loaded);
   });
 }
 
 void LoadPlan::object(const char* name, uint32_t rank, const at::Tensor& target) {
+  any_beside_ = true;
   check([&](ckpt_error** err) {
-    return ckpt_load_add_object(load_.get(), name, rank, target.data_ptr(), target.nbytes(), err);
+    return ckpt_load_add_object(beside_.get(), name, rank, target.data_ptr(), target.nbytes(), err);
   });
 }
 
 // ---- the load ----
 
+void LoadPlan::prepare() {
+  at::NoGradGuard no_grad;
+  find_overlaps();
+  std::vector<std::function<void()>> others;
+  others.swap(applies_);  // modules first
+  for (size_t i = 0; i < targets_.size(); i++) {
+    const Target& winner = targets_[targets_[i].winner];
+    const bool in_place = readable_in_place(winner);
+    if (in_place) in_place_names_.push_back(targets_[i].key);
+    if (targets_[i].winner != i) continue;
+    if (in_place)
+      place(winner);
+    else
+      replace(winner);
+  }
+  applies_.insert(applies_.end(), others.begin(), others.end());
+}
+
+void LoadPlan::read_beside() {
+  at::NoGradGuard no_grad;
+  if (any_beside_) check([&](ckpt_error** err) { return ckpt_load_run(beside_.get(), err); });
+  for (const auto& action : makes_) action();
+}
+
+// The engine finds these before it changes memory.
 static bool is_structural(ckpt_status status) {
   return status == CKPT_INVALID || status == CKPT_UNSUPPORTED || status == CKPT_NOT_FOUND || status == CKPT_MISMATCH ||
          status == CKPT_INCOMPLETE;
 }
 
-void LoadPlan::prepare() {
-  at::NoGradGuard no_grad;
-  find_overlaps();
-  std::vector<std::function<void()>> others;
-  others.swap(actions_);  // modules first
-  for (const Target& target : targets_) {
-    if (target.skip) continue;
-    if (readable_in_place(target))
-      place(target);
-    else
-      replace(target);
-  }
-  actions_.insert(actions_.end(), others.begin(), others.end());
-}
-
-void LoadPlan::run() {
-  try {
-    check([&](ckpt_error** err) { return ckpt_load_run(load_.get(), err); });
-  } catch (const Error& error) {
-    if (is_structural(error.status()) || undefined_.empty()) throw;
-    auto details = error.details();
-    for (const std::string& key : undefined_) details["undefined"] += key + "\n";
-    throw Error(error.status(),
-                std::string(error.what()) + "; these tensors of the module are undefined now: " + listed(undefined_),
-                details);
-  }
-  for (const at::Tensor& tensor : changed_)
-    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+void LoadPlan::read_in_place() {
+  if (in_place_tensors_.empty()) return;
+  auto failed = caught([&] { check([&](ckpt_error** err) { return ckpt_load_run(in_place_.get(), err); }); });
+  touched_ = !failed || !is_structural(failed->status());
+  for (const at::Tensor& tensor : in_place_tensors_)
+    if (touched_ && !tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+  if (failed) throw *failed;
 }
 
 void LoadPlan::finish() {
   at::NoGradGuard no_grad;
-  for (const auto& action : actions_) action();
+  for (const auto& action : applies_) action();
 }
 
 }  // namespace internal

@@ -1,6 +1,6 @@
-// What a load consists of: tensors that are read, all together, into modules or into fresh memory, and what is done
-// with them when all of it is there. Until then nothing outside of the plan changes, but modules that are read into in
-// place. One thread.
+// What a load consists of: tensors that are read into fresh memory, and what is made of them; then tensors that are
+// read into modules in place, and what else changes. So that whatever can be found wrong is found before anything
+// changes. One thread.
 #ifndef CKPT_TORCH_LOAD_PLAN_H
 #define CKPT_TORCH_LOAD_PLAN_H
 
@@ -54,33 +54,40 @@ class LoadPlan {
   std::optional<at::ScalarType> type_of(uint64_t node) const;
 
   // Asks for the tensor of a node in fresh CPU memory, with the strides of `like` where their shapes are the same.
-  // The result gives it once run() has returned; sparse and quantized ones too.
+  // The result gives it once read_beside() has returned; sparse and quantized ones too.
   std::function<at::Tensor()> fresh(uint64_t node, const at::Tensor& like = {});
 
   // Asks for the tensor of a node in `target`: in place where that can be read into, else through fresh memory and a
   // copy at the end. `key`: its name in the module.
   void into(const at::Tensor& target, uint64_t node, const std::string& key);
 
-  // The values of a subtree, once run() has returned: what IValue lacks has another form, and is noted in ignored().
-  // Nodes in `without` are left out.
+  // The values of a subtree, once read_beside() has returned: what IValue lacks has another form, and is noted in
+  // ignored(). Nodes in `without` are left out.
   std::function<c10::IValue()> value(uint64_t node, const std::vector<uint64_t>& without = {});
 
   // The bytes of this rank's object `name` into `target`.
   void object(const char* name, uint32_t rank, const at::Tensor& target);
 
-  // To be done after run(), in the order given.
-  void then(std::function<void()> action) { actions_.push_back(std::move(action)); }
+  // What is made of values that have been read: it may fail, and changes nothing outside of the plan.
+  void make(std::function<void()> action) { makes_.push_back(std::move(action)); }
+  // What changes something, once all of it was made; after the modules, in the order given.
+  void apply(std::function<void()> action) { applies_.push_back(std::move(action)); }
 
-  void prepare();  // after the last request, before run(); structural errors end here
-  void run();      // reads everything; an error names the tensors of the module that it leaves undefined
-  void finish();   // then()
+  // In this order, after the last request.
+  void prepare();
+  void read_beside();    // all but what is read in place, and make()
+  void read_in_place();  // the rest, into the modules
+  void finish();         // apply()
+
+  // Names of the module's tensors that reading in place has changed, or has left undefined where it failed.
+  std::vector<std::string> touched() const { return touched_ ? in_place_names_ : std::vector<std::string>(); }
 
  private:
   struct Target {
     at::Tensor tensor;
     uint64_t node;
     std::string key;
-    bool skip = false;      // a later target is the same memory
+    size_t winner;          // itself, or the last target that is the same memory
     bool overlaps = false;  // another target shares some of its memory
   };
   at::Tensor ask(const std::string& name, const at::Tensor& like);
@@ -102,11 +109,13 @@ class LoadPlan {
   const ckpt_reader* reader_;
   TreeView tree_;
   const LoadOptions& options_;
-  LoadOp load_;
+  LoadOp beside_, in_place_;
+  bool any_beside_ = false;  // whether anything was asked of it
   std::vector<Target> targets_;
-  std::vector<at::Tensor> changed_;     // what is read in place
-  std::vector<std::string> undefined_;  // keys of those, should reading fail
-  std::vector<std::function<void()>> actions_;
+  std::vector<at::Tensor> in_place_tensors_;
+  std::vector<std::string> in_place_names_;  // with all names of tied ones
+  bool touched_ = false;
+  std::vector<std::function<void()>> makes_, applies_;
   std::vector<std::string> ignored_;
 };
 

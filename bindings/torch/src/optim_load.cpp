@@ -23,7 +23,7 @@ class Numbers {
     if (n.kind == CKPT_NODE_FLOAT) return set(n.float_value);
     if (n.kind == CKPT_NODE_INT) return set(static_cast<double>(n.int_value));
     auto tensor = one_element(node);
-    plan_.then([tensor, set] { set(tensor().item().toDouble()); });
+    plan_.make([tensor, set] { set(tensor().item().toDouble()); });
   }
 
   void count(uint64_t node, std::function<void(int64_t)> set) {
@@ -37,7 +37,7 @@ class Numbers {
     if (n.kind == CKPT_NODE_INT) return set(n.int_value);
     if (n.kind == CKPT_NODE_FLOAT) return set(whole(n.float_value));
     auto tensor = one_element(node);
-    plan_.then([tensor, set, whole] {
+    plan_.make([tensor, set, whole] {
       at::Tensor value = tensor();
       set(at::isIntegralType(value.scalar_type(), false) ? value.item().toLong() : whole(value.item().toDouble()));
     });
@@ -164,7 +164,7 @@ class LoadStateOf : public StateVisitor, private Dict {
                shape_text(param.sizes()) + ": it belongs to another model");
     auto get = plan_.fresh(node, param);
     bool convert = plan_.options().convert && param.is_floating_point();
-    plan_.then([get, &value, param, convert] {
+    plan_.make([get, &value, param, convert] {
       at::Tensor loaded = get();
       value = convert && loaded.is_floating_point() ? loaded.to(param.device(), param.scalar_type())
                                                     : loaded.to(param.device());
@@ -234,6 +234,9 @@ std::vector<uint64_t> check_groups(LoadPlan& plan, uint64_t node, const torch::o
     for (size_t i = 0; i < list.size(); i++) {
       if (tree[list[i]].kind != CKPT_NODE_INT)
         mismatch(in_quotes(tree.path(list[i])) + ": expected an integer, found " + tree.kind_name(list[i]));
+      if (group[i].is_meta())
+        fail(CKPT_INVALID, in_quotes(tree.path(list[i])) + ": the optimizer's parameter is a meta tensor: it has no " +
+                               "memory to be loaded into");
       params.push_back({group[i], tree[list[i]].int_value, g});
     }
   }
@@ -279,7 +282,7 @@ void plan_known(LoadPlan& plan, uint64_t node, torch::optim::Optimizer& optimize
   }
   if (matched != tree.entries(state).size())
     mismatch(in_quotes(tree.path(state)) + " has state of parameters that no group lists");
-  plan.then([&optimizer, options, states] {
+  plan.apply([&optimizer, options, states] {
     for (size_t g = 0; g < options.size(); g++)
       static_cast<typename K::Options&>(optimizer.param_groups()[g].options()) =
           static_cast<const typename K::Options&>(*options[g]);
@@ -301,7 +304,9 @@ void plan_optimizer(LoadPlan& plan, uint64_t node, torch::optim::Optimizer& opti
     mismatch(in_quotes(where) + " was saved from " + saved_class + ", the optimizer is " + own_class);
   if (const OptimizerHook* hook = hook_of(optimizer, hooks)) {
     auto value = plan.value(node);
-    plan.then([hook, &optimizer, value] { hook->load_state_dict(optimizer, value()); });
+    auto state = std::make_shared<c10::IValue>();
+    plan.make([value, state] { *state = value(); });
+    plan.apply([hook, &optimizer, state] { hook->load_state_dict(optimizer, *state); });
     return;
   }
   with_kind(optimizer, [&](auto kind) { plan_known(plan, node, optimizer, kind); });

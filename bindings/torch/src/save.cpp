@@ -55,6 +55,7 @@ void one_or_list(Collector& out, const char* key, const Items& items, SaveOne&& 
 }
 
 void collect(Collector& out, const State& state, const SaveOptions& options, bool with_others) {
+  check_given(state);
   out.begin(CKPT_NODE_DICT);
   one_or_list(out, "model", state.models.modules(),
               [&](const torch::nn::Module& module, const std::string&) { save_module(out, module); });
@@ -83,10 +84,17 @@ void set_attributes(ckpt_save* save, const State& state, const SaveOptions& opti
     set("torch.optimizer." + std::to_string(i), optimizer_class(*optimizers[i], options.hooks, "optimizer"));
 }
 
+// At most `size` bytes of it, and whole characters.
+std::string cut(std::string text, size_t size) {
+  if (text.size() <= size) return text;
+  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80) size--;
+  return text.substr(0, size);
+}
+
 // Tells the other ranks, who meet us through the store alone, that this save will not be: it gets a tensor that cannot
 // be complete, since it says that another rank holds it too, and whose name is the reason.
 void abandon(ckpt_save* save, uint32_t rank, const Error& error) {
-  std::string name = "rank " + std::to_string(rank) + " gave up - " + std::string(error.what()).substr(0, 500);
+  std::string name = "rank " + std::to_string(rank) + " gave up - " + cut(error.what(), 500);
   for (char& c : name)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '/') c = ' ';
   ckpt_tensor_desc desc{};
@@ -103,6 +111,11 @@ void abandon(ckpt_save* save, uint32_t rank, const Error& error) {
   });
 }
 
+Settings only(const Settings& settings, const char* key) {
+  auto found = settings.find(key);
+  return found == settings.end() ? Settings() : Settings{*found};
+}
+
 }  // namespace
 
 std::shared_ptr<SaveHandle::Impl> Checkpointer::Impl::prepare(const State& state, const SaveOptions& options) {
@@ -110,18 +123,20 @@ std::shared_ptr<SaveHandle::Impl> Checkpointer::Impl::prepare(const State& state
   open_session();
   auto handle = std::make_shared<SaveHandle::Impl>();
   handle->group = ranks.group;
-  auto error = caught([&] {
-    Settings over = options.settings;
-    std::string label = options.label;
-    if (label.empty() && options.step >= 0) label = "step-" + std::to_string(options.step);
-    if (label.empty()) {
-      label = "checkpoint";
-      if (settings.count("on_existing") == 0) over.emplace("on_existing", "replace");
-    }
-    auto bag = options_of(settings, over);
-    handle->save = make<SaveOp>([&](ckpt_save** out, ckpt_error** err) {
-      return ckpt_save_new(out, session.get(), label.c_str(), options.step, bag.get(), err);
+  Settings over = options.settings;
+  std::string label = options.label;
+  if (label.empty() && options.step >= 0) label = "step-" + std::to_string(options.step);
+  if (label.empty()) {
+    label = "checkpoint";
+    if (settings.count("on_existing") == 0) over.emplace("on_existing", "replace");
+  }
+  auto new_save = [&](int64_t step, const OptionsHandle& bag) {
+    return make<SaveOp>([&](ckpt_save** out, ckpt_error** err) {
+      return ckpt_save_new(out, session.get(), label.c_str(), step, bag.get(), err);
     });
+  };
+  auto error = caught([&] {
+    handle->save = new_save(options.step, options_of(settings, over));
     handle->id = ckpt_save_id(handle->save.get());
     Collector collector(ranks.rank);
     collect(collector, state, options, ranks.rank == 0);
@@ -130,6 +145,9 @@ std::shared_ptr<SaveHandle::Impl> Checkpointer::Impl::prepare(const State& state
     set_attributes(handle->save.get(), state, options);
     if (options.rng) save_rng(handle->save.get());
   });
+  // The ranks count the saves of a label, to meet: one that cannot be made counts too.
+  if (error && ranks.world_size > 1 && !handle->save)
+    (void)caught([&] { handle->save = new_save(-1, options_of(only(settings, "timeout_ms"))); });
   if (error && !ranks.group && ranks.world_size > 1 && handle->save) abandon(handle->save.get(), ranks.rank, *error);
   agree(group(), error);
   return handle;

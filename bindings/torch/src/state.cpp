@@ -10,6 +10,16 @@
 namespace ckpt_torch {
 namespace internal {
 
+void check_given(const State& state) {
+  auto check_all = [](const auto& all, const char* list, const char* what) {
+    for (size_t i = 0; i < all.size(); i++)
+      if (all[i] == nullptr)
+        fail(CKPT_INVALID, std::string(list) + "[" + std::to_string(i) + "]: there is no " + what + " in the pointer");
+  };
+  check_all(state.models.modules(), "models", "module");
+  check_all(state.optimizers.optimizers(), "optimizers", "optimizer");
+}
+
 // ---- modules ----
 
 using Visit = std::function<void(const std::string& name, const at::Tensor& tensor, Holder holder)>;
@@ -77,6 +87,17 @@ at::Tensor state_of(at::Generator generator) {
   return generator.get_state().to(at::kCPU).contiguous();
 }
 
+// Tried on a copy.
+bool takes(at::Generator generator, const at::Tensor& state) {
+  std::lock_guard<std::mutex> lock(generator.mutex());
+  try {
+    generator.clone().set_state(state);
+  } catch (const c10::Error&) {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void save_rng(ckpt_save* save) {
@@ -108,7 +129,13 @@ bool plan_rng(LoadPlan& plan, const ckpt_reader* reader, uint32_t rank, Rng mode
     at::Tensor state = at::empty_like(now);
     plan.object(source.name.c_str(), from, state);
     at::Generator generator = source.generator;
-    plan.then([generator, state]() mutable {
+    std::string name = source.name;
+    plan.make([generator, state, name] {
+      if (!takes(generator, state))
+        fail(CKPT_MISMATCH, "what the checkpoint has for " + in_quotes(name) +
+                                " is no state of this LibTorch's generator: load with Rng::keep");
+    });
+    plan.apply([generator, state]() mutable {
       std::lock_guard<std::mutex> lock(generator.mutex());
       generator.set_state(state);
     });

@@ -8,6 +8,9 @@
 namespace ckpt_torch {
 namespace internal {
 
+// INVALID where a module or optimizer is none.
+void check_given(const State& state);
+
 // {"conv.weight": …}, in the order of Python's state_dict(): parameters of all ranks, buffers of rank 0.
 void save_module(Collector& out, const torch::nn::Module& module);
 

@@ -240,16 +240,33 @@ class Fields {
   const std::string& name_;
 };
 
+// Whether the columns, each the place of one value, ascend and none comes twice.
+bool ascends(const at::Tensor& indices) {
+  int64_t pairs = indices.size(1) - 1;
+  if (pairs < 1) return true;
+  at::Tensor before = at::zeros({pairs}, at::kBool);
+  for (int64_t d = indices.size(0); d-- > 0;) {
+    at::Tensor left = indices[d].slice(0, 0, pairs), right = indices[d].slice(0, 1);
+    before = left.lt(right).logical_or(left.eq(right).logical_and(before));
+  }
+  return before.all().item<bool>();
+}
+
+// LibTorch 2's own constructors check nothing unless a global setting asks for it.
 at::Tensor coo_tensor(const Fields& fields) {
-  auto tensor = at::sparse_coo_tensor(fields.tensor("indices"), fields.tensor("values"), fields.integers("size"));
-  tensor._coalesced_(fields.flag("is_coalesced"));
+  auto indices = fields.tensor("indices"), values = fields.tensor("values");
+  auto size = fields.integers("size");
+  at::_validate_sparse_coo_tensor_args(indices, values, size);
+  auto tensor = at::_sparse_coo_tensor_unsafe(indices, values, size);
+  tensor._coalesced_(fields.flag("is_coalesced") && ascends(indices));  // else LibTorch coalesces it where it must
   return tensor;
 }
 
 at::Tensor compressed_tensor(const Fields& fields, const Compressed& kind) {
-  auto values = fields.tensor("values");
-  return at::sparse_compressed_tensor(fields.tensor(kind.compressed), fields.tensor(kind.plain), values,
-                                      fields.integers("size"), values.options().layout(kind.layout));
+  auto compressed = fields.tensor(kind.compressed), plain = fields.tensor(kind.plain), values = fields.tensor("values");
+  auto size = fields.integers("size");
+  at::_validate_sparse_compressed_tensor_args(compressed, plain, values, size, kind.layout);
+  return at::_sparse_compressed_tensor_unsafe(compressed, plain, values, size, values.options().layout(kind.layout));
 }
 
 at::Tensor quantized_tensor(const Fields& fields) {
@@ -319,7 +336,7 @@ at::Tensor tensor_of(const Record& record, const std::string& name) {
     if (record.class_name == kUnresolved) return resolved_tensor(fields);
     for (const Compressed& kind : kCompressed)
       if (record.class_name == kind.class_name) return compressed_tensor(fields, kind);
-  } catch (const c10::Error& error) {  // LibTorch checks indices against sizes
+  } catch (const c10::Error& error) {  // of LibTorch's checks
     fields.refuse(std::string("that is none: ") + error.what_without_backtrace());
   }
   fields.refuse("is not known");

@@ -157,6 +157,20 @@ TEST(Layouts, AMetaTensorIsRefusedByName) {
   expect_error([&] { ct::save(place.uri(), module); }, CKPT_INVALID, "model/ghost");
 }
 
+TEST(Layouts, AMetaTensorIsNotLoadedIntoSilently) {
+  Place place;
+  auto saved = bag(), meta = bag();
+  at::Tensor real = saved->param("real", at::ones({2})), ghost = saved->param("ghost", at::ones({2}));
+  torch::optim::Adam adam(saved->parameters(), torch::optim::AdamOptions(1));
+  ct::save(place.uri(), saved, adam);
+  real = meta->param("real", at::zeros({2}));
+  ghost = meta->param("ghost", at::empty({2}, at::device(at::kMeta)));
+  expect_error([&] { ct::load(place.uri(), meta); }, CKPT_INVALID, "'ghost': the module has a meta tensor");
+  EXPECT_EQ(real.sum().item<double>(), 0);
+  torch::optim::Adam of_meta(meta->parameters(), torch::optim::AdamOptions(1));
+  expect_error([&] { ct::load(place.uri(), {}, of_meta); }, CKPT_INVALID, "meta");
+}
+
 // ---- shared memory ----
 
 TEST(Tied, WeightsAreStoredOnceAndStayTied) {
@@ -281,6 +295,15 @@ TEST(Strict, AnotherDtypeIsConvertedOnRequestOnly) {
   expect_error([&] { ct::load(place.uri(), integers, {}, convert); }, CKPT_MISMATCH, "dtype i64, the checkpoint f32");
 }
 
+TEST(Strict, TheEnginesOwnComparisonOfNamesIsRefused) {
+  Place place;
+  Net net;
+  ct::save(place.uri(), net);
+  ct::LoadOptions options;
+  options.settings = {{"strict", "exact"}};
+  expect_error([&] { ct::Checkpointer(place.uri()).load(net, {}, options); }, CKPT_INVALID, "LoadOptions::strict");
+}
+
 TEST(Strict, LoadingCountsAsAChangeForAutograd) {
   Place place;
   Net net;
@@ -301,6 +324,49 @@ TEST(Missing, ACheckpointWithoutTheKeySaysWhatItHas) {
                "'state_dict'; at its top are 'model', 'epoch'");
   Place empty;
   expect_error([&] { ct::load(empty.uri(), net); }, CKPT_NOT_FOUND, "");
+}
+
+TEST(Missing, WhereThereIsNoCheckpointLoadIfAnyIsEmptyAndOtherErrorsAreThrown) {
+  Place place;
+  Net saved = seeded_net(1), net = seeded_net(2), before = seeded_net(2);
+  ct::Checkpointer keeper(place.uri());
+  EXPECT_FALSE(keeper.load_if_any(net));
+  EXPECT_FALSE(ct::load_if_any(place.uri(), net));
+  expect_same(*before, *net);
+  ct::SaveOptions options;
+  options.step = 3;
+  keeper.save({saved, {}, {}}, options);
+  ct::LoadOptions other;
+  other.selector = "step:4";
+  EXPECT_FALSE(keeper.load_if_any(net, {}, other));
+  other.selector = "step:four";
+  expect_error([&] { keeper.load_if_any(net, {}, other); }, CKPT_INVALID, "step:N");
+  other.selector = "latest";
+  other.model_key = "state_dict";
+  expect_error([&] { keeper.load_if_any(net, {}, other); }, CKPT_NOT_FOUND, "'state_dict'");
+  expect_same(*before, *net);
+  auto loaded = keeper.load_if_any(net);
+  ASSERT_TRUE(loaded);
+  EXPECT_EQ(loaded->step, 3);
+  expect_same(*saved, *net);
+}
+
+// ---- nothing where something is expected ----
+
+TEST(Null, ModulesOptimizersAndGroupsAreRefused) {
+  Place place;
+  Net net;
+  ct::save(place.uri(), {net, net});
+  std::shared_ptr<Bag> no_module;
+  torch::nn::Linear no_layer{nullptr};
+  std::shared_ptr<torch::optim::Adam> no_optimizer;
+  expect_error([&] { ct::save(place.uri(), no_module); }, CKPT_INVALID, "no module");
+  expect_error([&] { ct::save(place.uri(), {net, no_layer}); }, CKPT_INVALID, "models[1]");
+  expect_error([&] { ct::save(place.uri(), net, no_optimizer); }, CKPT_INVALID, "no optimizer");
+  expect_error([&] { ct::load(place.uri(), {net, no_module}); }, CKPT_INVALID, "models[1]");
+  expect_error([&] { ct::load(place.uri(), {}, no_optimizer); }, CKPT_INVALID, "no optimizer");
+  expect_error([&] { ct::Ranks::of(std::shared_ptr<ct::Group>()); }, CKPT_INVALID, "no group");
+  expect_error([&] { ct::c10d_group({}); }, CKPT_INVALID, "no group");
 }
 
 }  // namespace

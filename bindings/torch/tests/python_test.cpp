@@ -1,4 +1,5 @@
 // Checkpoints of the shape that `ckpt import` gives a .pt file of Python's: schemas/STATE_TREE.md, "Records".
+#include <ATen/CPUGeneratorImpl.h>
 #include <ckpt_tree.h>
 
 #include <map>
@@ -47,6 +48,10 @@ class PythonFile {
     return done(
         ckpt_save_add_tensor(save_, path, &desc, kept_.back().data_ptr(), given.nbytes(), CKPT_DEVICE_CPU, 0, nullptr));
   }
+  PythonFile& object(const char* name, const std::string& bytes) {
+    return done(ckpt_save_add_object(save_, name, "application/octet-stream", CKPT_OBJECT_PER_RANK, bytes.data(),
+                                     bytes.size(), nullptr));
+  }
   const std::string& commit() {
     require(ckpt_save_add_tree(save_, nullptr, tree_, nullptr));
     require(ckpt_save_run(save_, nullptr));
@@ -79,11 +84,12 @@ void put_model(PythonFile& file, const at::Tensor& weight, const at::Tensor& bia
 }
 
 // torch.optim.Adam's state_dict(): steps are tensors, and there are options that LibTorch lacks.
-void put_adam(PythonFile& file, const at::Tensor& weight, const at::Tensor& bias, bool maximize = false) {
+void put_adam(PythonFile& file, const at::Tensor& weight, const at::Tensor& bias, bool maximize = false,
+              double steps = 7) {
   file.dict().key("state").dict();
   int index = 0;
   for (const at::Tensor& like : {weight, bias}) {
-    file.key(index++).dict().key("step").tensor(at::full({}, 7.0, at::kFloat));
+    file.key(index++).dict().key("step").tensor(at::full({}, steps, at::kFloat));
     file.key("exp_avg").tensor(at::full_like(like, 0.5)).key("exp_avg_sq").tensor(at::full_like(like, 0.25)).end();
   }
   file.end().key("param_groups").list().dict();
@@ -163,6 +169,47 @@ TEST(PythonFile, AnOptimizerThatMaximizesIsRefused) {
   expect_error([&] { ct::load(uri, model, other, options); }, CKPT_MISMATCH, "has no 'momentum'");
   ct::load(uri, model, {}, options);
   EXPECT_TRUE(same_bits(model->weight, weight));
+}
+
+// What only the values tell, once they have been read.
+TEST(PythonFile, ACountThatIsNoneIsRefusedBeforeAnythingChanges) {
+  at::Tensor weight = at::randn({3, 2}), bias = at::randn({3});
+  PythonFile file;
+  file.dict().key("model");
+  put_model(file, weight, bias);
+  file.key("optimizer");
+  put_adam(file, weight, bias, false, 7.5);
+  file.end();
+  auto uri = file.commit();
+  torch::nn::Linear model(2, 3);
+  torch::optim::Adam adam(model->parameters(), torch::optim::AdamOptions(9));
+  at::Tensor before = model->weight.detach().clone();
+  for (bool stage_first : {true, false}) {
+    ct::LoadOptions options;
+    options.stage_first = stage_first;
+    expect_error([&] { ct::load(uri, model, adam, options); }, CKPT_MISMATCH, "expected a count, found 7.5");
+    EXPECT_TRUE(same_bits(model->weight, before)) << stage_first;
+    EXPECT_TRUE(adam.state().empty());
+    EXPECT_EQ(static_cast<torch::optim::AdamOptions&>(adam.param_groups()[0].options()).lr(), 9);
+  }
+}
+
+TEST(PythonFile, ARandomStateThatIsNoneIsRefusedBeforeAnythingChanges) {
+  at::Tensor weight = at::randn({3, 2}), bias = at::randn({3});
+  PythonFile file;
+  file.dict().key("model");
+  put_model(file, weight, bias);
+  file.end();
+  size_t bytes = at::detail::getDefaultCPUGenerator().get_state().nbytes();
+  auto uri = file.object("torch.rng.cpu", std::string(bytes, '\xff')).commit();
+  torch::nn::Linear model(2, 3);
+  at::Tensor before = model->weight.detach().clone();
+  torch::manual_seed(4);
+  at::Tensor drawn = at::randn({5});
+  torch::manual_seed(4);
+  expect_error([&] { ct::load(uri, model); }, CKPT_MISMATCH, "'torch.rng.cpu'");
+  EXPECT_TRUE(same_bits(model->weight, before));
+  EXPECT_TRUE(same_bits(at::randn({5}), drawn));
 }
 
 }  // namespace

@@ -81,6 +81,63 @@ TEST(Ranks, AnErrorOfOneIsThrownByAllAndNamesIt) {
   });
 }
 
+// Whose setting is no number.
+ct::Settings wrong_on(uint32_t bad, const ct::Ranks& ranks) {
+  ct::Settings settings;
+  if (ranks.rank == bad) settings.emplace("threads", "many");
+  return settings;
+}
+
+TEST(Ranks, ASettingThatOneHasWrongIsThrownByAllLoads) {
+  Place place;
+  Net saved;
+  ct::save(place.uri(), saved);
+  ThreadGroup two(2);
+  for (uint32_t bad : {0u, 1u})
+    two.run([&](ct::Ranks ranks) {
+      Net net;
+      ct::LoadOptions options;
+      options.settings = wrong_on(bad, ranks);
+      ct::Checkpointer keeper(place.uri(), ranks);
+      std::string text = "rank " + std::to_string(bad) + ": option 'threads': expected a number";
+      expect_error([&] { keeper.load(net, {}, options); }, CKPT_INVALID, text);
+      expect_error([&] { keeper.load_if_any(net, {}, options); }, CKPT_INVALID, text);
+      expect_error([&] { ct::load(place.uri(), net, {}, options, ranks); }, CKPT_INVALID, text);
+      EXPECT_TRUE(keeper.load_if_any(net));
+    });
+}
+
+TEST(Ranks, ASettingThatOneHasWrongIsThrownByAllSavesAndTheNextOfTheLabelSucceeds) {
+  Place place;
+  ThreadGroup two(2);
+  for (uint32_t bad : {0u, 1u})
+    two.run([&](ct::Ranks ranks) {
+      Net net = seeded_net(5);
+      ct::Checkpointer keeper(place.uri(), ranks, {{"timeout_ms", 20000}});
+      ct::SaveOptions options, wrong;
+      options.step = wrong.step = 1 + bad;
+      wrong.settings = wrong_on(bad, ranks);
+      std::string text = "rank " + std::to_string(bad) + ": option 'threads': expected a number";
+      expect_error([&] { keeper.save({net, {}, {}}, wrong); }, CKPT_INVALID, text);
+      expect_error([&] { (void)keeper.save_async({net, {}, {}}, wrong); }, CKPT_INVALID, text);
+      expect_error([&] { ct::save(place.uri(), net, {}, {}, wrong, ranks); }, CKPT_INVALID, text);
+      std::string id = keeper.save({net, {}, {}}, options);
+      EXPECT_EQ(keeper.load(net).id, id);
+    });
+}
+
+TEST(Ranks, WhereThereIsNoCheckpointLoadIfAnyIsEmptyOnAll) {
+  Place place;
+  ThreadGroup two(2);
+  two.run([&](ct::Ranks ranks) {
+    Net net;
+    ct::Checkpointer keeper(place.uri(), ranks);
+    EXPECT_FALSE(keeper.load_if_any(net));
+    keeper.save({net, {}, {}});
+    EXPECT_TRUE(keeper.load_if_any(net));
+  });
+}
+
 TEST(Ranks, ReplicasThatDifferInShapeAreRefusedByName) {
   Place place;
   ThreadGroup two(2);
@@ -153,6 +210,44 @@ TEST(RanksWithoutAGroup, OneThatFailsTellsTheOthers) {
   auto linear = std::make_shared<torch::nn::LinearImpl>(2, 2);
   expect_error([&] { first.save({linear, {}, {}}); }, CKPT_MISMATCH, "only ranks 0 added its tensors");
   second.join();
+}
+
+TEST(RanksWithoutAGroup, OneWithAWrongSettingTellsTheOthersAndTheyMeetAgain) {
+  Place place;
+  ct::Settings patience{{"timeout_ms", 20000}};
+  ct::Checkpointer first(place.uri(), ct::Ranks::with_session(0, 2, ""), patience);
+  std::string session = first.session_string();
+  auto make = [] { return std::make_shared<torch::nn::LinearImpl>(2, 2); };
+  std::thread second([&] {
+    ct::Checkpointer keeper(place.uri(), ct::Ranks::with_session(1, 2, session), patience);
+    ct::SaveOptions wrong;
+    wrong.settings = {{"threads", "many"}};
+    expect_error([&] { keeper.save({make(), {}, {}}, wrong); }, CKPT_INVALID, "'threads'");
+    keeper.save({make(), {}, {}});
+  });
+  expect_error([&] { first.save({make(), {}, {}}); }, CKPT_MISMATCH, "only ranks 0 added its tensors");
+  first.save({make(), {}, {}});
+  second.join();
+}
+
+// Its reason is cut to fit, wherever a character ends.
+TEST(RanksWithoutAGroup, OneThatFailsWithALongReasonTellsTheOthers) {
+  for (const char* shift : {"", "x"}) {
+    Place place;
+    ct::Settings patience{{"timeout_ms", 20000}};
+    ct::Checkpointer first(place.uri(), ct::Ranks::with_session(0, 2, ""), patience);
+    std::string session = first.session_string(), name = shift;
+    for (int i = 0; i < 300; i++) name += "\u00e9";
+    std::thread second([&] {
+      auto ghost = std::make_shared<torch::nn::LinearImpl>(2, 2);
+      ghost->register_parameter(name, at::empty({2}, at::device(at::kMeta)));
+      ct::Checkpointer keeper(place.uri(), ct::Ranks::with_session(1, 2, session), patience);
+      expect_error([&] { keeper.save({ghost, {}, {}}); }, CKPT_INVALID, name);
+    });
+    expect_error([&] { first.save({std::make_shared<torch::nn::LinearImpl>(2, 2), {}, {}}); }, CKPT_MISMATCH,
+                 "only ranks 0 added its tensors");
+    second.join();
+  }
 }
 
 }  // namespace

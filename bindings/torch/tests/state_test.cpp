@@ -208,6 +208,18 @@ TEST(Background, AHandleThatIsDroppedDoesNotLoseTheSave) {
   EXPECT_EQ(ct::load(place.uri(), net).step, 2);
 }
 
+TEST(Background, ACheckpointerThatIsAssignedToWaitsForItsSave) {
+  Place place(true), other;
+  auto big = std::make_shared<torch::nn::EmbeddingImpl>(1 << 16, 256);  // 64 MiB
+  ct::Checkpointer keeper(place.uri());
+  ct::SaveOptions options;
+  options.step = 1;
+  options.return_early = true;
+  (void)keeper.save_async({big, {}, {}}, options);
+  keeper = ct::Checkpointer(other.uri());
+  EXPECT_EQ(ct::load(place.uri(), big).step, 1);
+}
+
 TEST(Background, AFailureThatNobodyWaitedForIsThrownByTheNextSave) {
   Place place(true);
   Net net;
@@ -265,6 +277,67 @@ TEST(Damage, NamesWhatIsUndefinedAndStagingFirstLeavesTheModuleAsItWas) {
   EXPECT_TRUE(same_bits(loaded->bias, bias));
   error = expect_error([&] { ct::load(place.uri(), loaded); }, CKPT_CORRUPT, "undefined now: 'weight', 'bias'");
   EXPECT_EQ(error.detail("undefined"), "weight\nbias\n");
+}
+
+TEST(Damage, NamesTiedTensorsThatAreUndefinedByAllTheirNames) {
+  Place place(true);
+  auto make = [] {
+    auto module = std::make_shared<torch::nn::LinearImpl>(300, 300);
+    module->register_parameter("head", module->weight);
+    return module;
+  };
+  ct::save(place.uri(), make());
+  damage_last_bytes_of_tensors(place.uri());
+  auto loaded = make();
+  auto error = expect_error([&] { ct::load(place.uri(), loaded); }, CKPT_CORRUPT, "undefined now");
+  EXPECT_EQ(error.detail("undefined"), "weight\nbias\nhead\n");
+}
+
+// Each rank has a copy of the store, and rank 1's is damaged. Rank 0 asks for less.
+TEST(Damage, ThatOneRankMeetsIsToldByAllWithTheirOwnUndefinedTensors) {
+  Place place(true), copy(true);
+  ct::save(place.uri(), std::make_shared<torch::nn::LinearImpl>(300, 300));
+  std::filesystem::copy(place.uri(), copy.uri(), std::filesystem::copy_options::recursive);
+  damage_last_bytes_of_tensors(copy.uri());
+  ThreadGroup two(2);
+  two.run([&](ct::Ranks ranks) {
+    const bool damaged = ranks.rank == 1;
+    torch::nn::Linear loaded(torch::nn::LinearOptions(300, 300).bias(damaged));
+    ct::LoadOptions options;
+    options.strict = false;
+    ct::Checkpointer keeper(damaged ? copy.uri() : place.uri(), ranks);
+    auto error = expect_error([&] { keeper.load(loaded, {}, options); }, CKPT_CORRUPT, "rank 1: ");
+    EXPECT_EQ(error.detail("undefined"), damaged ? "weight\nbias\n" : "weight\n");
+    EXPECT_NE(std::string(error.what()).find("undefined now: 'weight'"), std::string::npos) << error.what();
+  });
+}
+
+// A part that holds nothing but a rank's random state: of one tensor on three ranks at least one is such a part.
+TEST(Damage, AMissingPartIsFoundBeforeTheModuleChanges) {
+  auto make = [] { return std::make_shared<torch::nn::LinearImpl>(torch::nn::LinearOptions(3, 3).bias(false)); };
+  for (uint32_t lost : {1u, 2u}) {
+    Place place(true);
+    ThreadGroup three(3);
+    three.run([&](ct::Ranks ranks) {
+      auto saved = make();
+      at::NoGradGuard no_grad;
+      saved->weight.fill_(5);
+      ct::save(place.uri(), saved, {}, {}, {}, ranks);
+    });
+    std::vector<std::filesystem::path> parts;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(place.uri()))
+      if (entry.path().filename() == "PART_00" + std::to_string(lost)) parts.push_back(entry.path());
+    ASSERT_EQ(parts.size(), 1u);
+    std::filesystem::remove(parts[0]);
+    three.run([&](ct::Ranks ranks) {
+      auto loaded = make();
+      at::Tensor before = loaded->weight.detach().clone();
+      ct::Checkpointer keeper(place.uri(), ranks);
+      auto error = expect_error([&] { keeper.load(loaded); }, CKPT_INCOMPLETE, "");
+      EXPECT_TRUE(same_bits(loaded->weight, before)) << lost;
+      EXPECT_EQ(error.detail("undefined"), "");
+    });
+  }
 }
 
 }  // namespace
