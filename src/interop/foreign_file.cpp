@@ -64,7 +64,7 @@ Status ForeignFile::read_pt(PtSource source) {
   pt_.emplace(std::move(source));
   CKPT_ASSIGN(PtTree made, make_tree(*pt_));
   tree_ = std::move(made.tree);
-  tensors_ = plan_sharing(std::move(made.tensors));
+  tensors_ = plan_sharing(std::move(made.tensors), pt_->file_bytes());
   return Ok();
 }
 

@@ -22,17 +22,6 @@ ckpt_tensor_desc describe(const ForeignTensor& tensor) {
   return desc;
 }
 
-// The id of the save; of the checkpoint of that label where on_existing=keep left an older one in place.
-Status find_result(const ImportRequest& request, const std::string& id, ckpt_checkpoint_info* info) {
-  const auto find = [&](const std::string& selector) {
-    return call([&](ckpt_error** err) {
-      return ckpt_store_find(request.store, selector.c_str(), &request.options, info, err);
-    });
-  };
-  Status status = find(id);
-  return status.code() != CKPT_NOT_FOUND ? status : find("label:" + request.label);
-}
-
 }  // namespace
 
 Result<ImportSave> ImportSave::open(const ImportRequest& request, const ImportRank& rank) {
@@ -104,8 +93,10 @@ Status ImportSave::commit(const ImportRequest& request, ckpt_checkpoint_info* in
 }
 
 Status ImportSave::describe_result(const ImportRequest& request, ckpt_checkpoint_info* info) const {
-  const char* id = ckpt_save_id(get());
-  return info ? find_result(request, id ? id : "", info) : Ok();
+  if (!info) return Ok();
+  return call([&](ckpt_error** err) {
+    return ckpt_store_find(request.store, ckpt_save_id(get()), &request.options, info, err);
+  });
 }
 
 }  // namespace ckpt::interop

@@ -437,6 +437,16 @@ TEST(Pickle, CopiesArePaidForByBytesRead) {
             std::string::npos);
 }
 
+TEST(Pickle, OneTextIsNotEncodedAgainAndAgain) {
+  for (const std::string& letter : {"a"s, "\xc3\xbf"s}) {
+    std::string text;
+    while (text.size() < 200) text += letter;
+    const std::string first = "(\x8c\xc8" + text + "q\x01\x8c\x06latin1tq\x02\x30" + "c_codecs\nencode\nq\x03h\x02R";
+    EXPECT_EQ(read(first + ".").substr(0, 3), letter == "a" ? "b61" : "bff");
+    EXPECT_NE(read(first + "h\x03h\x02R\x86.").find("REDUCE: the pickle copies more than it holds"), std::string::npos);
+  }
+}
+
 TEST(Pickle, NamesAreBounded) {
   const std::string module(900, 'm');
   EXPECT_EQ(read("c" + module + "\n" + std::string(100, 'n') + "\n.").size(), 1003u);

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 
 namespace ckpt::interop {
 namespace {
+
+constexpr uint64_t kRoom = 1 << 20;
 
 std::vector<std::byte> counted(size_t size) {
   std::vector<std::byte> bytes(size);
@@ -54,7 +57,7 @@ std::vector<std::string> elements_of(const std::byte* data, const Shape& shape, 
 
 // What a checkpoint would give for each name: the target's elements in a row, and the alias's view of them.
 void expect_same_elements(const std::vector<NamedPtTensor>& given) {
-  const std::vector<ForeignTensor> planned = plan_sharing(given);
+  const std::vector<ForeignTensor> planned = plan_sharing(given, kRoom);
   for (const NamedPtTensor& named : given) {
     const PtTensor& tensor = named.tensor;
     const size_t width = static_cast<size_t>(dtype_bits(tensor.dtype)) / 8;
@@ -84,7 +87,7 @@ class PtSharing : public testing::Test {
   }
   std::string plan(const std::vector<NamedPtTensor>& tensors) {
     expect_same_elements(tensors);
-    return summary(plan_sharing(tensors));
+    return summary(plan_sharing(tensors, kRoom));
   }
 };
 
@@ -127,9 +130,45 @@ TEST_F(PtSharing, EmptyTensorsShareNothing) {
 TEST_F(PtSharing, ASmallExpandedTensorIsWrittenOutALargeOneIsAView) {
   EXPECT_EQ(plan({f32("a", 3, {100, 4}, {0, 1})}), "a");
   EXPECT_EQ(plan({f32("a", 3, {100, 200, 4}, {0, 0, 1})}), "~storage/7 a>~storage/7+0");
-  const std::vector<ForeignTensor> huge = plan_sharing({f32("a", 3, {1ull << 50}, {0})});
+  const std::vector<ForeignTensor> huge = plan_sharing({f32("a", 3, {1ull << 50}, {0})}, kRoom);
   EXPECT_EQ(summary(huge), "~storage/7 a>~storage/7+0");
   EXPECT_EQ(huge[0].bytes(), 4u);
+}
+
+// 400 - 4 bytes each beyond what is in the file; what repeats nothing takes none.
+TEST_F(PtSharing, ExpandedTensorsAreWrittenOutAsLongAsThereIsRoom) {
+  const auto planned = [&](uint64_t room) {
+    return summary(plan_sharing({f32("a", 0, {100}, {0}), f32("b", 1, {2}, {1}), f32("c", 3, {100}, {0}),
+                                 f32("d", 4, {10, 10}, {0, 0}), f32("e", 5, {3, 2}, {4, 2})},
+                                room));
+  };
+  EXPECT_EQ(planned(3 * 396), "a b c d e");
+  EXPECT_EQ(planned(3 * 396 - 1), "a b c ~storage/7 d>~storage/7+0 e");
+  EXPECT_EQ(planned(395), "~storage/7 a>~storage/7+0 b ~storage/7.1 c>~storage/7.1+0 ~storage/7.2 d>~storage/7.2+0 e");
+}
+
+TEST_F(PtSharing, AHundredThousandRunsOfOneStorageHaveNamesOfTheirOwn) {
+  constexpr size_t kRuns = 100000;
+  const std::vector<std::byte> large = counted(3 * kRuns);
+  std::vector<NamedPtTensor> tensors;
+  for (size_t i = 0; i < 2 * kRuns; i++)
+    tensors.push_back(view("t", large, CKPT_DTYPE_U8, i / 2 * 3 + i % 2, {2}, {1}));
+  std::set<std::string> names;
+  for (const ForeignTensor& tensor : plan_sharing(std::move(tensors), kRoom))
+    if (tensor.target == ForeignTensor::kNoTarget) names.insert(tensor.name);
+  EXPECT_EQ(names.size(), kRuns);
+  EXPECT_TRUE(names.contains("~storage/7"));
+  EXPECT_TRUE(names.contains("~storage/7.1"));
+  EXPECT_TRUE(names.contains("~storage/7.99999"));
+}
+
+// A key that looks like the name that another one gets.
+TEST_F(PtSharing, NamesOfHostileKeysDoNotMeetThoseOfPlainOnes) {
+  std::vector<NamedPtTensor> tensors = {f32("a", 0, {2}, {1}), f32("b", 1, {2}, {1}), f32("c", 8, {2}, {1}),
+                                        f32("d", 9, {2}, {1})};
+  for (size_t i = 0; i < tensors.size(); i++) tensors[i].tensor.storage_key = i < 2 ? "x1" : "/";
+  EXPECT_EQ(plan(tensors), "~storage/x1 a>~storage/x1+0 b>~storage/x1+1 ~storage/x1.1 c>~storage/x1.1+0 "
+                           "d>~storage/x1.1+1");
 }
 
 TEST_F(PtSharing, HostileKeysMakePlainNames) {

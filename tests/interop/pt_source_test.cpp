@@ -147,9 +147,12 @@ TEST(PtSource, TheOlderFormsNumbersAreChecked) {
   put_at(bytes, bytes.size() - 16, int64_t{-1});
   expect_refused(bytes, "found -1");
   expect_refused(legacy_of(value, {{"c", "12345678"}}), "storage \"c\": the object does not name it");
-  expect_refused(legacy_of(value, {{"b", "1234"}, {"b", "1234"}}), "the key comes twice");
+  expect_refused(legacy_of(value, {{"b", "1234"}}), "storage \"b\": elements: expected 2, found 1");
+  expect_refused(legacy_of(storage("b", "FloatStorage", 1), {{"b", "12345678"}}), "elements: expected 1, found 2");
+  expect_refused(legacy_of(value, {{"b", "12345678"}, {"b", "12345678"}}), "the key comes twice");
   expect_refused(legacy_of(value, {{"b", "12345678"}}, 4, false), "byte order", CKPT_UNSUPPORTED);
   expect_refused(legacy_of(storage("b", "OddStorage", 2), {{"b", "12345678"}}), "unknown type", CKPT_UNSUPPORTED);
+  expect_refused(legacy_of(storage(std::string(256, 'b'), "FloatStorage", 2)), "its key is longer than 255");
   expect_refused(legacy_of(text("x") + "Q", {}), "a persistent id that is no storage");
 }
 

@@ -117,6 +117,36 @@ TEST(PtTensor, AStorageSmallerThanItIsSaidToBeIsRefused) {
   expect_refused(tensor(storage("0", "ByteStorage", 10, "meta"), 0, {1}, {1}), "device meta", CKPT_UNSUPPORTED);
 }
 
+TEST(PtTensor, ElementsPastThoseThatTheStorageIsSaidToHaveAreNotThere) {
+  expect_refused(tensor(storage("0", "ShortStorage", 2), 0, {3}, {1}), "reaches past its 2 elements");
+  expect_refused(tensor(storage("0", "ShortStorage", 2), 2, {1}, {1}), "reaches past its 2 elements");
+  auto two = Opened(pt_of(tensor(storage("0", "ShortStorage", 2), 0, {2}, {1}), {{"0", kTen}})).tensor();
+  ASSERT_TRUE(two.ok()) << two.status().message();
+  EXPECT_EQ(as_text(two->bytes()), "0123");
+  EXPECT_EQ(to_text(Opened(pt_of(storage("0", "ShortStorage", 2), {{"0", kTen}})).tensor()->shape), "[2]");
+}
+
+// All tensors of a storage have its key and location, and may share one metadata.
+TEST(PtTensor, WhatManyTensorsMayShareIsSmall) {
+  const std::string longest(255, 'k');
+  auto found = Opened(pt_of(tensor(storage(longest, "ByteStorage", 10, longest), 0, {1}, {1}), {{longest, kTen}}));
+  ASSERT_TRUE(found.tensor().ok()) << found.tensor().status().message();
+  EXPECT_EQ(found.tensor()->location, longest);
+  expect_refused(tensor(storage(longest + "k", "ByteStorage", 10), 0, {1}, {1}), "its key is longer than 255");
+  expect_refused(tensor(storage("0", "ByteStorage", 10, longest + "k"), 0, {1}, {1}),
+                 "its location is longer than 255");
+  auto with_metadata = [](size_t entries) {
+    Items metadata = {text("conj"), boolean(true)};
+    while (metadata.size() < 2 * entries) metadata.insert(metadata.end(), {text("other"), boolean(false)});
+    return call(torch_util("_rebuild_tensor_v2"), {storage("0", "ByteStorage", 10), integer(0), integers({1}),
+                                                   integers({1}), boolean(false), ordered_dict(), dict(metadata)});
+  };
+  const Opened most(pt_of(with_metadata(16), {{"0", kTen}}));
+  ASSERT_TRUE(most.tensor().ok()) << most.tensor().status().message();
+  EXPECT_TRUE(most.tensor()->conj);
+  expect_refused(with_metadata(17), "metadata of 17 entries, at most 16", CKPT_UNSUPPORTED);
+}
+
 TEST(PtTensor, UntypedStoragesTakeTheDtypeOfTheTensor) {
   auto v3 = [](const std::string& dtype, const std::string& metadata) {
     Items args = {storage("0", "UntypedStorage", 10),

@@ -45,6 +45,12 @@ void expect_refused(const std::string& value, const char* reason, ckpt_status co
                                                                    << made.status.message();
 }
 
+std::string repeated(const std::string& bytes, size_t count) {
+  std::string all;
+  for (size_t i = 0; i < count; i++) all += bytes;
+  return all;
+}
+
 std::string bytes_storage() { return storage("0", "ByteStorage", 16); }
 std::string some_tensor(bool grad = false) { return tensor(bytes_storage(), 0, {2}, {1}, grad); }
 std::string leaf(const std::string& name) { return R"({"$":"tensor","name":")" + name + "\"}"; }
@@ -250,6 +256,16 @@ TEST(PtTree, SharedValuesDoNotGrowWithoutBound) {
 }
 
 // One text of 1 MiB a thousand times.
+// Each walk over such a dict makes one entry out of many.
+TEST(PtTree, RepeatedKeysOfASharedDictAreCountedEachTime) {
+  const std::string dict = "}q\x01(" + repeated(text("k") + "N", 20000) + "u";
+  expect_tree(dict, R"({"k":null})");
+  expect_refused("](" + dict + repeated("h\x01", 2000) + "e", "repeats values so often", CKPT_UNSUPPORTED);
+  const std::string module = global("__torch__", "M") + ")\x81";
+  expect_refused("](" + module + dict + "b" + repeated(module + "h\x01" + "b", 2000) + "e", "repeats values so often",
+                 CKPT_UNSUPPORTED);
+}
+
 TEST(PtTree, SharedTextDoesNotGrowWithoutBound) {
   std::string bomb = text(std::string(1 << 20, 'x')) + "q\x01" + "0](";
   for (int i = 0; i < 1000; i++) bomb += "h\x01";

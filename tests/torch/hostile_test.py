@@ -17,7 +17,7 @@ import tempfile
 import threading
 import unittest
 
-from hostile_files import (FLOATS, Call, Entry, Name, Persistent, archive, entries, legacy, legacy_storage,
+from hostile_files import (FLOATS, Call, Entry, Name, Persistent, Raw, archive, entries, legacy, legacy_storage,
                            legacy_tensor, opcodes, pickled, pt, storage, tensor, write_zip64)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -166,16 +166,8 @@ class Code(HostileCase):
     def test_every_way_of_calling_os_system_is_refused_by_its_name(self):
         for opcode, code in self.calls("os", "system").items():
             self.refused(f"zip {opcode}", pt(b"\x80\x02" + code + b"."), UNSUPPORTED, "os.system", "data.pkl")
-            self.refused(
-    f"legacy {opcode}",
-    legacy(
-        b"\x80\x02" +
-        code +
-        b".",
-        keys=(),
-        storages=b""),
-        UNSUPPORTED,
-         "os.system")
+            self.refused(f"legacy {opcode}", legacy(b"\x80\x02" + code + b".", keys=(), storages=b""), UNSUPPORTED,
+                         "os.system")
 
     def test_names_of_harm_are_refused_called_or_not(self):
         for full in HARMFUL:
@@ -191,12 +183,8 @@ class Code(HostileCase):
 
     def test_what_is_built_from_harmless_pieces_is_refused(self):
         getattr_of = Name("builtins", "getattr")
-        self.refused(
-    "getattr of a module", pt(
-        pickled(
-            Call(
-                getattr_of, Name(
-                    "os", "path"), "system"))), UNSUPPORTED, "os.path")
+        self.refused("getattr of a module", pt(pickled(Call(getattr_of, Name("os", "path"), "system"))), UNSUPPORTED,
+                     "os.path")
         self.refused("getattr of a class", pt(pickled(Call(Call(getattr_of, Name("torch", "Tensor"), "__reduce_ex__"),
                                                            2))),
                      UNSUPPORTED)
@@ -327,14 +315,25 @@ class Tensors(HostileCase):
         self.bad("2^124 elements of one", tensor(shape=(2**62, 2**62), strides=(0, 0)), "weight")
         self.bad("2^62 elements of 4 bytes", tensor(shape=(2**62,), strides=(0,)), "weight")
 
-    def test_elements_repeated_a_trillion_times_take_no_room_in_a_store(self):
-        path, place = os.path.join(self.folder.name, "repeated.pt"), os.path.join(self.folder.name, "store")
-        pathlib.Path(path).write_bytes(pt(pickled({"weight": tensor(shape=(2**40,), strides=(0,))})))
+    def imported_bytes(self, data):
+        """The size of a store that has the file and nothing else."""
+        path = os.path.join(self.folder.name, "repeated.pt")
+        pathlib.Path(path).write_bytes(data)
         code = "import capi, sys; capi.import_file(capi.store(sys.argv[2]), sys.argv[1], 'x')"
-        done = subprocess.run([sys.executable, "-c", code, path, place], cwd=HERE, capture_output=True, text=True,
-                              timeout=MAX_SECONDS, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertLess(sum(file.stat().st_size for file in pathlib.Path(place).rglob("*") if file.is_file()), 1 << 20)
+        with tempfile.TemporaryDirectory() as place:
+            done = subprocess.run([sys.executable, "-c", code, path, place], cwd=HERE, capture_output=True, text=True,
+                                  timeout=MAX_SECONDS, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return sum(file.stat().st_size for file in pathlib.Path(place).rglob("*") if file.is_file())
+
+    def test_elements_repeated_a_trillion_times_take_no_room_in_a_store(self):
+        data = pt(pickled({"weight": tensor(shape=(2**40,), strides=(0,))}))
+        self.assertLess(self.imported_bytes(data), 1 << 20)
+
+    def test_many_tensors_of_few_repeated_elements_take_as_much_room_as_their_file(self):
+        of = storage(kind="ByteStorage", count=2000)
+        data = pt(pickled([tensor(of, i, shape=(1 << 16,), strides=(0,)) for i in range(2000)]), data=bytes(2000))
+        self.assertLess(self.imported_bytes(data), 8 * len(data))
 
     def test_more_dimensions_than_ckpt_has_are_refused(self):
         self.bad("17", tensor(shape=[1] * 17, strides=[1] * 17), "weight", "17", statuses=UNSUPPORTED)
@@ -348,6 +347,7 @@ class Tensors(HostileCase):
                                                                           shape=(3,),
                                                                           strides=(1,))), data=FLOATS[:23]), FORMAT)
         self.refused("pickle says more than the record", pt(pickled({"weight": tensor(storage(count=600))})), FORMAT)
+        self.refused("pickle says less", pt(pickled({"weight": tensor(storage(count=1))})), FORMAT, "weight", "1 elem")
 
     def test_dtypes_that_do_not_exist_are_refused_by_name(self):
         self.bad("storage class", tensor(storage(kind="FooStorage")), "FooStorage", statuses=UNSUPPORTED)
@@ -362,6 +362,35 @@ class Tensors(HostileCase):
 
 def directory_of(data):
     return data.index(b"PK\x01\x02")
+
+
+class References(HostileCase):
+    """A few bytes that refer to a long value, again and again: each of them must not cost what the value does."""
+    COUNT = 200000
+
+    def test_a_long_text_that_is_encoded_again_and_again_is_refused(self):
+        code = (b"(" + opcodes("a" * self.COUNT) + b"q\x00" + opcodes("latin1") + b"tq\x010" +
+                opcodes(Name("_codecs", "encode")) + b"q\x02" + b"h\x01R0h\x02" * self.COUNT)
+        self.refused("text", pt(b"\x80\x02" + code + b"."), FORMAT, "copies more than it holds")
+
+    def test_a_dict_that_gives_one_key_many_times_is_refused_where_it_is_shared(self):
+        code = b"](}q\x00(" + b"K\x00N" * self.COUNT + b"u" + b"h\x00" * self.COUNT + b"e"
+        self.refused("dict", pt(b"\x80\x02" + code + b"."), UNSUPPORTED, "repeats values so often")
+
+    def test_long_texts_and_metadata_that_tensors_share_are_refused(self):
+        long = "x" * self.COUNT
+        head = (storage(), 0, (6,), (1,), False, Call(Name("collections", "OrderedDict")))
+        flags = Raw(b"}(" + b"K\x00N" * self.COUNT + b"u")
+        self.refused("metadata", pt(pickled(Call(Name("torch._utils", "_rebuild_tensor_v2"), *head, flags))),
+                     UNSUPPORTED, "metadata of 200000 entries")
+        self.refused("key", pt(pickled(tensor(storage(long)))), FORMAT, "key is longer than 255")
+        self.refused("location", pt(pickled(tensor(Persistent(("storage", Name("torch", "FloatStorage"), "0", long,
+                                                               6))))), FORMAT, "location is longer than 255")
+
+    def test_twenty_thousand_pairs_of_overlapping_views_of_one_storage_are_read(self):
+        of = storage(kind="ByteStorage", count=60000)
+        self.accepted("pairs", pt(pickled([tensor(of, i // 2 * 3 + i % 2, (2,), (1,)) for i in range(40000)]),
+                                  data=bytes(60000)))
 
 
 class Archives(HostileCase):
@@ -486,6 +515,7 @@ class Legacy(HostileCase):
                            "a key twice": dict(keys=("0", "0"), storages=(words + FLOATS) * 2),
                            "numbers as keys": dict(keys=(0,)),
                            "too few elements": dict(storages=struct.pack("<q", 5) + FLOATS[:20]),
+                           "too many elements": dict(storages=struct.pack("<q", 7) + FLOATS + FLOATS[:4]),
                            "negative count": dict(storages=struct.pack("<q", -1) + FLOATS),
                            "count of 2^62": dict(storages=struct.pack("<q", 2**62) + FLOATS),
                            "more than it says": dict(storages=words + FLOATS + b"x"),

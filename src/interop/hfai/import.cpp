@@ -55,8 +55,7 @@ Status save_all(const ImportRequest& request, const HfaiState& state, ImportSave
   };
   // Rank 0 decides about the label before the others begin.
   CKPT_TRY(wait(CKPT_JOB_WRITTEN));
-  // An older checkpoint of that label may stay (on_existing=keep): then there is nothing to do.
-  if (ckpt_job_state(job.get()) < CKPT_JOB_COMMITTED) CKPT_TRY(save_others(request, state, first));
+  CKPT_TRY(save_others(request, state, first));
   return wait(CKPT_JOB_COMMITTED);
 }
 

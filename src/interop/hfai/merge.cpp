@@ -412,7 +412,7 @@ class Merger {
       // Storages of other parts have the same keys.
       if (part > 0) kept.back().tensor.storage_key = "PART" + std::to_string(part) + '_' + tensor.tensor.storage_key;
     }
-    state_.tensors[part] = plan_sharing(std::move(kept));
+    state_.tensors[part] = plan_sharing(std::move(kept), parts_[part].source.file_bytes());
   }
 
   std::vector<HfaiPart>& parts_;

@@ -34,10 +34,10 @@ Result<PickleRef> PickleMachine::dict_of(const PickleValue& args) {
 }
 
 Result<PickleRef> PickleMachine::encode_latin1(PickleKind kind, std::string_view text) {
+  CKPT_TRY(pay(text.size()));  // also for the scan: a text may be given again and again
   if (is_ascii(text)) return add_text(kind, text);
   std::optional<std::string> bytes = latin1_of(text);
   if (!bytes) return Status(CKPT_FORMAT, "bytes above 255");
-  CKPT_TRY(pay(bytes->size()));
   return add_text(kind, keep(*std::move(bytes)));
 }
 

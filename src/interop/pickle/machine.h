@@ -42,7 +42,7 @@ class PickleMachine {
   Result<PickleRef> add_int(PickleInt integer);
   Result<PickleRef> shared(PickleRef& place, PickleKind kind, int64_t integer = 0);  // one for all of its kind
   std::string_view keep(std::string text);
-  // FORMAT where more is copied than was ever read.
+  // FORMAT where more is copied or scanned than was ever read.
   Status pay(size_t copied);
 
   // ---- the stack ----

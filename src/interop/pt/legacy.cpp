@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kMagic = "119547037146038801333356";  // 0x1950a86a20f9469cfc6c
 constexpr int64_t kProtocol = 1001;
+constexpr size_t kMaxText = 255;  // of a key or location: every tensor of a storage has them, however short it is
 
 Status differs(const char* what, const std::string& expected, const std::string& found) {
   return Status(CKPT_FORMAT, std::string(what) + ": expected " + expected + ", found " + found)
@@ -39,10 +40,12 @@ bool is_text(const PickleValue& value) { return value.kind == PickleKind::kText 
 
 struct Layout {
   uint64_t width = 0;  // bytes of an element
+  uint64_t count = 0;  // of elements
   std::vector<StorageId> views;
 };
 
-// What the object says of its storages: the width of their elements, and parts of them that have keys of their own.
+// What the object says of its storages: the width and number of their elements, and parts of them that have keys of
+// their own.
 Result<std::map<std::string, Layout, std::less<>>> layouts_of(const PickleDocument& pickle) {
   std::map<std::string, Layout, std::less<>> layouts;
   for (PickleRef ref = 0; ref < pickle.size(); ref++) {
@@ -56,7 +59,10 @@ Result<std::map<std::string, Layout, std::less<>>> layouts_of(const PickleDocume
           .with("found", std::string(storage.type));
     Layout& layout = layouts[std::string(storage.key)];
     // As torch does: the first one that is met decides.
-    if (layout.width == 0) layout.width = static_cast<uint64_t>(std::max(dtype_bits(dtype), 8)) / 8;
+    if (layout.width == 0) {
+      layout.width = static_cast<uint64_t>(std::max(dtype_bits(dtype), 8)) / 8;
+      layout.count = storage.count;
+    }
     if (storage.is_view) layout.views.push_back(storage);
   }
   return layouts;
@@ -114,6 +120,10 @@ Status PtSource::read_legacy_storages(PickleRef list, const PickleDocument& keys
       return differs(("storage " + shown(key) + ": elements, at most").c_str(), std::to_string(left),
                      std::to_string(count))
           .with("offset", at);
+    if (static_cast<uint64_t>(count) != layout->second.count)
+      return differs(("storage " + shown(key) + ": elements").c_str(), std::to_string(layout->second.count),
+                     std::to_string(count))
+          .with("offset", at);
     const Bytes storage = bytes_.subspan(at, static_cast<uint64_t>(count) * layout->second.width);
     if (!storages_.emplace(key, storage).second)
       return Status(CKPT_FORMAT, "storage " + shown(key) + ": the key comes twice");
@@ -143,6 +153,8 @@ Result<StorageId> storage_id_of(const PickleDocument& pickle, PickleRef ref) {
   if (item(1).kind != PickleKind::kName) return bad("its type is no class");
   if (!is_text(item(2))) return bad("its key is no text");
   if (!is_text(item(3))) return bad("its location is no text");
+  if (item(2).text.size() > kMaxText) return bad("its key is longer than 255 bytes");
+  if (item(3).text.size() > kMaxText) return bad("its location is longer than 255 bytes");
   if (item(4).kind != PickleKind::kInt || item(4).integer < 0) return bad("its size is no number");
   StorageId storage;
   storage.type = item(1).text;
@@ -154,7 +166,8 @@ Result<StorageId> storage_id_of(const PickleDocument& pickle, PickleRef ref) {
   if (view.kind != PickleKind::kTuple || view.items.size() != 3) return bad("its view is no tuple of 3");
   const PickleValue &key = pickle[view.items[0]], &offset = pickle[view.items[1]], &count = pickle[view.items[2]];
   const bool numbers = offset.kind == PickleKind::kInt && count.kind == PickleKind::kInt;
-  if (!is_text(key) || !numbers || offset.integer < 0 || count.integer < 0) return bad("its view");
+  if (!is_text(key) || !numbers || offset.integer < 0 || count.integer < 0 || key.text.size() > kMaxText)
+    return bad("its view, or its view's key is longer than 255 bytes");
   storage.is_view = true;
   storage.view_key = key.text;
   storage.view_offset = static_cast<uint64_t>(offset.integer);

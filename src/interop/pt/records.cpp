@@ -217,9 +217,9 @@ Status TreeMaker::ordered_dict(PickleRef ref) {
     CKPT_TRY(field("items", [&] { return dict(entries); }, true));
     if (object.state == kNoValue) return Ok();
     const PickleValue& state = pickle_[object.state];
-    const PickleRef metadata = pickle_.find(object.state, "_metadata");
-    const bool only = state.kind == PickleKind::kDict && state.items.size() == 2 && metadata != kNoValue;
-    return only ? field("metadata", metadata) : field("state", object.state);
+    const bool one = state.kind == PickleKind::kDict && state.items.size() == 2;
+    const PickleRef metadata = one ? pickle_.find(object.state, "_metadata") : kNoValue;
+    return metadata != kNoValue ? field("metadata", metadata) : field("state", object.state);
   });
 }
 
@@ -232,7 +232,8 @@ Status TreeMaker::script_object(PickleRef ref) {
   for (size_t i = 0; i < items.size(); i += 2)
     if (pickle_[items[i]].kind != PickleKind::kText) return unknown(ref, class_name);
   return record(without_mangling(dotted(class_name)), [&]() -> Status {
-    for (const auto& [key, entry] : without_repeats(items)) CKPT_TRY(field(pickle_[key].text, entry));
+    CKPT_ASSIGN(const KeyRefs entries, without_repeats(items));
+    for (const auto& [key, entry] : entries) CKPT_TRY(field(pickle_[key].text, entry));
     return Ok();
   });
 }

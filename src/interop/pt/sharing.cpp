@@ -1,8 +1,8 @@
 #include "interop/pt/sharing.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
-#include <unordered_set>
 
 #include "interop/strides.h"
 
@@ -21,8 +21,8 @@ struct View {
 
 class Planner {
  public:
-  explicit Planner(std::vector<NamedPtTensor> tensors)
-      : given_(std::move(tensors)), target_of_(given_.size(), kItself) {}
+  Planner(std::vector<NamedPtTensor> tensors, uint64_t room)
+      : given_(std::move(tensors)), target_of_(given_.size(), kItself), room_(room) {}
 
   std::vector<ForeignTensor> run() {
     std::vector<View> views = sorted_views();
@@ -70,11 +70,15 @@ class Planner {
     return true;
   }
 
-  // What it would take to write a view out that repeats elements is not bounded by the file's size.
-  static bool repeats(const PtTensor& tensor) {
+  // Whether a view is written out. What that takes for one that repeats elements is not bounded by the file's size.
+  bool write_out(const PtTensor& tensor) {
+    if (tensor.elements() <= tensor.span()) return true;
     uint64_t bytes;
     count_bytes(tensor.elements(), tensor.dtype, &bytes);
-    return tensor.elements() > tensor.span() && bytes > kMaxRepeatedBytes;
+    const uint64_t more = bytes - tensor.bytes().size();
+    if (bytes > kMaxRepeatedBytes || more > room_) return false;
+    room_ -= more;
+    return true;
   }
 
   // Views that overlap each other, directly or through others.
@@ -88,7 +92,7 @@ class Planner {
     const PtTensor& tensor = given_[first].tensor;
     const bool alike = std::all_of(run.begin(), run.end(),
                                    [&](const View& view) { return same_view(tensor, given_[view.number].tensor); });
-    if (cover == kItself && alike && !repeats(tensor)) cover = first;
+    if (cover == kItself && alike && write_out(tensor)) cover = first;
     if (cover == kItself) cover = add_storage(tensor, run[0].begin, end);
     for (const View& view : run)
       if (view.number != cover) target_of_[view.number] = cover;
@@ -114,9 +118,8 @@ class Planner {
       return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
     });
     const std::string name = "~storage/" + (plain ? key : "x" + std::to_string(extra_.size()));
-    std::string unique = name;
-    for (size_t i = 1; !names_.insert(unique).second; i++) unique = name + '.' + std::to_string(i);
-    return unique;
+    const size_t before = runs_[name]++;
+    return before == 0 ? name : name + '.' + std::to_string(before);  // no name has a dot by itself
   }
 
   // Its target first. Targets have none themselves.
@@ -157,13 +160,14 @@ class Planner {
   std::vector<ForeignTensor> extra_;
   std::vector<size_t> place_;  // in out_
   std::vector<ForeignTensor> out_;
-  std::unordered_set<std::string> names_;
+  uint64_t room_;                       // bytes that repeated elements may still take
+  std::map<std::string, size_t> runs_;  // by the name of their storage
 };
 
 }  // namespace
 
-std::vector<ForeignTensor> plan_sharing(std::vector<NamedPtTensor> tensors) {
-  return Planner(std::move(tensors)).run();
+std::vector<ForeignTensor> plan_sharing(std::vector<NamedPtTensor> tensors, uint64_t room) {
+  return Planner(std::move(tensors), room).run();
 }
 
 }  // namespace ckpt::interop

@@ -18,7 +18,8 @@ struct NamedPtTensor {
 // In the order given, but targets before their aliases. For each run of overlapping views of one dtype: one that covers
 // all of it without gaps is the target of the others; where there is none, the run itself is added as a tensor of one
 // dimension, "~storage/KEY" (no path of a state tree is called so). A view that repeats elements (stride 0) is kept as
-// one where writing it out would take more than 64 KiB. Views of one memory by several dtypes are separate tensors.
-std::vector<ForeignTensor> plan_sharing(std::vector<NamedPtTensor> tensors);
+// one where writing it out would take more than 64 KiB, or all of them together more than `room` bytes beyond those in
+// the file. Views of one memory by several dtypes are separate tensors.
+std::vector<ForeignTensor> plan_sharing(std::vector<NamedPtTensor> tensors, uint64_t room);
 
 }  // namespace ckpt::interop

@@ -33,6 +33,7 @@ class PtSource {
   const std::string& path() const { return path_; }
   bool legacy() const { return legacy_; }
   const PickleDocument& pickle() const { return pickle_; }
+  size_t file_bytes() const { return bytes_.size(); }
   size_t pickle_bytes() const { return pickle_.bytes_read(); }
   // The bytes of storage `key`; null where the file has none.
   const Bytes* storage(std::string_view key) const;

@@ -11,6 +11,8 @@ namespace ckpt::interop {
 
 namespace {
 
+constexpr size_t kMaxMetadata = 16;  // entries; torch has two, backends may add theirs
+
 struct Kind {
   std::string_view function;
   PtObjectKind kind;
@@ -49,14 +51,14 @@ Status set_storage(const PtSource& source, PickleRef ref, PtTensor* tensor) {
   if (!bytes) return tensor_error(CKPT_FORMAT, *tensor, "the file has no such storage");
   const uint64_t width = static_cast<uint64_t>(std::max(dtype_bits(dtype.dtype), 8)) / 8;
   const uint64_t count = id.is_view ? id.view_count : id.count;
-  // The older form counts the elements of whichever type came first.
+  // The older form counts the elements of whichever type came first, and was checked when it was read.
   if (!source.legacy() && count > bytes->size() / width)
     return tensor_error(CKPT_FORMAT, *tensor,
                         strprintf("storage of %zu bytes: expected %llu elements of %llu", bytes->size(),
                                   static_cast<unsigned long long>(count), static_cast<unsigned long long>(width)))
         .with("expected", count)
         .with("found", bytes->size() / width);
-  tensor->storage = *bytes;
+  tensor->storage = source.legacy() ? *bytes : bytes->first(count * width);
   return Ok();
 }
 
@@ -80,15 +82,22 @@ Status set_shape(const PickleDocument& pickle, PickleRef size, PickleRef stride,
   return Ok();
 }
 
-// metadata = {"conj": True, "neg": True}
-void set_flags(const PickleDocument& pickle, PickleRef metadata, PtTensor* tensor) {
-  if (pickle[metadata].kind != PickleKind::kDict) return;
+// metadata = {"conj": True, "neg": True}. Many tensors may have the same one.
+Status set_flags(const PickleDocument& pickle, PickleRef metadata, PtTensor* tensor) {
+  if (pickle[metadata].kind != PickleKind::kDict) return Ok();
+  const size_t entries = pickle[metadata].items.size() / 2;
+  if (entries > kMaxMetadata)
+    return tensor_error(CKPT_UNSUPPORTED, *tensor,
+                        strprintf("metadata of %zu entries, at most %zu", entries, kMaxMetadata))
+        .with("expected", kMaxMetadata)
+        .with("found", entries);
   auto is_set = [&](const char* key) {
     const PickleRef value = pickle.find(metadata, key);
     return value != kNoValue && pickle[value].kind == PickleKind::kBool && pickle[value].integer != 0;
   };
   tensor->conj = is_set("conj");
   tensor->neg = is_set("neg");
+  return Ok();
 }
 
 Status set_dtype(const PickleDocument& pickle, PickleRef ref, PtTensor* tensor) {
@@ -160,7 +169,7 @@ Result<PtTensor> tensor_of_args(const PtSource& source, std::string_view functio
   if (args.size() > grad)
     tensor.requires_grad = pickle[args[grad]].kind == PickleKind::kBool && pickle[args[grad]].integer;
   const size_t metadata = v3 ? 7 : 6;
-  if (!quantized && args.size() > metadata) set_flags(pickle, args[metadata], &tensor);
+  if (!quantized && args.size() > metadata) CKPT_TRY(set_flags(pickle, args[metadata], &tensor));
   CKPT_TRY(check_bounds(tensor));
   return tensor;
 }

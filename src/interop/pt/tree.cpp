@@ -195,10 +195,11 @@ Status TreeMaker::field_bool(std::string_view key, bool flag) {
 // ---- dicts ----
 
 // As Python fills a dict: a key keeps the place where it came first and the value that came last.
-TreeMaker::KeyRefs TreeMaker::without_repeats(const std::vector<PickleRef>& items) const {
+Result<TreeMaker::KeyRefs> TreeMaker::without_repeats(const std::vector<PickleRef>& items) {
+  CKPT_TRY(spend(items.size() / 2, 0));  // what is left may be one entry of a million
   KeyRefs entries;
-  std::unordered_map<std::string_view, size_t> texts;
-  std::unordered_map<int64_t, size_t> numbers;
+  std::unordered_map<std::string_view, size_t, SeededHash> texts;
+  std::unordered_map<int64_t, size_t, SeededHash> numbers;
   for (size_t i = 0; i + 1 < items.size(); i += 2) {
     const PickleValue& key = pickle_[items[i]];
     size_t place = entries.size();
@@ -217,7 +218,8 @@ TreeMaker::KeyRefs TreeMaker::without_repeats(const std::vector<PickleRef>& item
 Status TreeMaker::dict(const std::vector<PickleRef>& items) {
   for (size_t i = 0; i + 1 < items.size(); i += 2)
     if (!is_plain_key(pickle_[items[i]])) return pairs_dict(items);
-  return plain_dict(without_repeats(items));
+  CKPT_ASSIGN(const KeyRefs entries, without_repeats(items));
+  return plain_dict(entries);
 }
 
 Status TreeMaker::plain_dict(const KeyRefs& entries) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "interop/pt/tree.h"
+#include "interop/seeded_hash.h"
 
 namespace ckpt::interop {
 
@@ -31,7 +32,7 @@ class TreeMaker {
   Status dict(const std::vector<PickleRef>& items);
   Status plain_dict(const KeyRefs& entries);
   Status pairs_dict(const std::vector<PickleRef>& items);
-  KeyRefs without_repeats(const std::vector<PickleRef>& items) const;
+  Result<KeyRefs> without_repeats(const std::vector<PickleRef>& items);
   Status leaf(PtTensor tensor);
   std::string tensor_name() const;
 
@@ -79,7 +80,7 @@ class TreeMaker {
   PtTree out_;
   std::vector<bool> open_;         // values that are being walked
   std::vector<std::string> path_;  // segments; empty ones are silent
-  std::unordered_set<std::string> names_;
+  std::unordered_set<std::string, SeededHash> names_;
   int depth_ = 0;
   uint64_t nodes_left_ = 0, text_left_ = 0;
 };
