@@ -45,7 +45,7 @@ inline std::string status_name(ckpt_status status) { return ckpt_status_name(sta
 inline std::string dtype_name(int32_t dtype) { return ckpt_dtype_name(dtype); }
 inline int32_t dtype_bits(int32_t dtype) { return ckpt_dtype_bits(dtype); }
 inline std::optional<int32_t> dtype_find(const std::string& name) {
-  const int32_t found = ckpt_dtype_find(name.c_str());
+  const int32_t found = detail::holds_nul(name) ? -1 : ckpt_dtype_find(name.c_str());
   return found < 0 ? std::nullopt : std::optional<int32_t>(found);
 }
 // Every option that a bag takes. Texts in it are static.
@@ -77,8 +77,9 @@ class Report : public detail::Handle<ckpt_report, ckpt_report_free> {
 
 // ---- job ----
 
-// Work in the background. Its destructor cancels what still runs and waits until the memory is the caller's again.
-class Job : public detail::Handle<ckpt_job, ckpt_job_free> {
+// Work in the background. Its destructor cancels what still runs and waits until the memory is the caller's again; so a
+// Job that is dropped is a save that is lost, and assigning to a Job destroys, and so cancels, the one before.
+class [[nodiscard]] Job : public detail::Handle<ckpt_job, ckpt_job_free> {
  public:
   using Handle::Handle;
   int32_t state() const { return ckpt_job_state(get()); }
@@ -114,6 +115,7 @@ class TreeReading {
     return detail::call([&](ckpt_error** err) { return ckpt_tree_at(self(), node, &out, err); }, [&] { return out; });
   }
   Result<uint64_t> find(uint64_t parent, const std::string& key) const {
+    if (holds_nul(key)) return find_among_children(parent, key);
     uint64_t out = 0;
     return detail::call([&](ckpt_error** err) { return ckpt_tree_find(self(), parent, key.c_str(), &out, err); },
                         [&] { return out; });
@@ -132,6 +134,20 @@ class TreeReading {
   }
 
  private:
+  // ckpt_tree_find takes no size, so it cannot be asked for a key that holds a NUL.
+  Result<uint64_t> find_among_children(uint64_t parent, std::string_view key) const {
+    auto node = detail::sized<Node>();
+    ckpt_error* err = nullptr;
+    ckpt_status status = ckpt_tree_at(self(), parent, &node, &err);
+    for (uint64_t child = node.first_child; status == CKPT_OK && child != CKPT_NODE_END; child = node.next_sibling) {
+      status = ckpt_tree_at(self(), child, &node, &err);
+      if (status == CKPT_OK && node.key_kind == CKPT_KEY_TEXT && std::string_view(node.key, node.key_size) == key)
+        return child;
+    }
+    if (status != CKPT_OK) return failed<uint64_t>(Error(status, err));
+    return failed<uint64_t>(Error(CKPT_NOT_FOUND, "node " + std::to_string(parent) + " has no key " + as_literal(key),
+                                  {{"found", "none"}}));
+  }
   const ckpt_tree* self() const { return static_cast<const Self*>(this)->get(); }
 };
 }  // namespace detail
@@ -177,7 +193,8 @@ class Tree : public detail::Handle<ckpt_tree, ckpt_tree_free>, public detail::Tr
     return detail::call([&](ckpt_error** err) { return ckpt_tree_add_int(get(), value, err); });
   }
   Result<void> add_bigint(const std::string& digits) {
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_add_bigint(get(), digits.c_str(), err); });
+    return detail::call(detail::texts({{"digits", digits}}),
+                        [&](ckpt_error** err) { return ckpt_tree_add_bigint(get(), digits.c_str(), err); });
   }
   Result<void> add_float(double value) {
     return detail::call([&](ckpt_error** err) { return ckpt_tree_add_float(get(), value, err); });
@@ -190,24 +207,30 @@ class Tree : public detail::Handle<ckpt_tree, ckpt_tree_free>, public detail::Tr
   }
   // Returns the name under which the tensor is to be saved: its path in the tree, or `name`.
   Result<std::string> add_tensor() { return add_tensor_as(nullptr); }
-  Result<std::string> add_tensor(const std::string& name) { return add_tensor_as(name.c_str()); }
+  Result<std::string> add_tensor(const std::string& name) {
+    return add_tensor_as(name.c_str(), detail::texts({{"name", name}}));
+  }
   Result<void> begin_dict() { return begin(CKPT_NODE_DICT); }
   Result<void> begin_list() { return begin(CKPT_NODE_LIST); }
   Result<void> begin_tuple() { return begin(CKPT_NODE_TUPLE); }
   Result<void> begin_set() { return begin(CKPT_NODE_SET); }
-  Result<void> begin_record(const std::string& class_name) { return begin(CKPT_NODE_RECORD, class_name.c_str()); }
+  Result<void> begin_record(const std::string& class_name) {
+    return begin(CKPT_NODE_RECORD, class_name.c_str(), detail::texts({{"class name", class_name}}));
+  }
   Result<void> end() {
     return detail::call([&](ckpt_error** err) { return ckpt_tree_end(get(), err); });
   }
 
  private:
-  Result<std::string> add_tensor_as(const char* name) {
+  Result<std::string> add_tensor_as(const char* name, detail::Refusal refusal = {}) {
     const char* path = nullptr;
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_add_tensor(get(), name, &path, err); },
-                        [&] { return std::string(path); });
+    return detail::call(
+        std::move(refusal), [&](ckpt_error** err) { return ckpt_tree_add_tensor(get(), name, &path, err); },
+        [&] { return std::string(path); });
   }
-  Result<void> begin(int32_t kind, const char* class_name = nullptr) {
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_begin(get(), kind, class_name, err); });
+  Result<void> begin(int32_t kind, const char* class_name = nullptr, detail::Refusal refusal = {}) {
+    return detail::call(std::move(refusal),
+                        [&](ckpt_error** err) { return ckpt_tree_begin(get(), kind, class_name, err); });
   }
 };
 
@@ -219,7 +242,8 @@ class Store : public detail::Handle<ckpt_store, ckpt_store_free> {
   static Result<Store> open(const std::string& uri, const Options& options = {}) {
     ckpt_store* out = nullptr;
     return detail::call_with(
-        options, [&](auto bag, ckpt_error** err) { return ckpt_store_open(&out, uri.c_str(), bag, err); },
+        detail::texts({{"uri", uri}}), options,
+        [&](auto bag, ckpt_error** err) { return ckpt_store_open(&out, uri.c_str(), bag, err); },
         [&] { return Store(out); });
   }
   // A snapshot, oldest first.
@@ -243,29 +267,32 @@ class Store : public detail::Handle<ckpt_store, ckpt_store_free> {
   Result<CheckpointInfo> find(const std::string& selector, const Options& options = {}) const {
     auto out = detail::sized<CheckpointInfo>();
     return detail::call_with(
-        options, [&](auto bag, ckpt_error** err) { return ckpt_store_find(get(), selector.c_str(), bag, &out, err); },
+        detail::texts({{"selector", selector}}), options,
+        [&](auto bag, ckpt_error** err) { return ckpt_store_find(get(), selector.c_str(), bag, &out, err); },
         [&] { return out; });
   }
   Result<void> remove(const std::string& id) const {
-    return detail::call([&](ckpt_error** err) { return ckpt_store_remove(get(), id.c_str(), err); });
+    return detail::call(detail::texts({{"id", id}}),
+                        [&](ckpt_error** err) { return ckpt_store_remove(get(), id.c_str(), err); });
   }
   Result<Report> prune(const Options& options) const {
     ckpt_report* out = nullptr;
     return detail::call_with(
-        options, [&](auto bag, ckpt_error** err) { return ckpt_store_prune(get(), bag, &out, err); },
+        nullptr, options, [&](auto bag, ckpt_error** err) { return ckpt_store_prune(get(), bag, &out, err); },
         [&] { return Report(out); });
   }
   Result<Report> repair(const std::string& id, const Options& options = {}) const {
     ckpt_report* out = nullptr;
     return detail::call_with(
-        options, [&](auto bag, ckpt_error** err) { return ckpt_store_repair(get(), id.c_str(), bag, &out, err); },
+        detail::texts({{"id", id}}), options,
+        [&](auto bag, ckpt_error** err) { return ckpt_store_repair(get(), id.c_str(), bag, &out, err); },
         [&] { return Report(out); });
   }
   Result<CheckpointInfo> import(const std::string& path, const std::string& label, int64_t step = -1,
                                 const Options& options = {}) const {
     auto out = detail::sized<CheckpointInfo>();
     return detail::call_with(
-        options,
+        detail::texts({{"path", path}, {"label", label}}), options,
         [&](auto bag, ckpt_error** err) {
           return ckpt_import(get(), path.c_str(), label.c_str(), step, bag, &out, err);
         },
@@ -284,7 +311,7 @@ class Session : public detail::Handle<ckpt_session, ckpt_session_free> {
     ckpt_session* out = nullptr;
     const char* text = session_string.empty() ? nullptr : session_string.c_str();
     return detail::call_with(
-        options,
+        detail::texts({{"session string", session_string}}), options,
         [&](auto bag, ckpt_error** err) {
           return ckpt_session_open(&out, store.get(), rank, world_size, text, bag, err);
         },
@@ -302,42 +329,50 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
                              const Options& options = {}) {
     ckpt_save* out = nullptr;
     return detail::call_with(
-        options,
+        detail::texts({{"label", label}}), options,
         [&](auto bag, ckpt_error** err) { return ckpt_save_new(&out, session.get(), label.c_str(), step, bag, err); },
         [&] { return Save(out); });
   }
   Result<void> add_tensor(const std::string& name, const Tensor& tensor, Memory memory, Device device = {}) {
-    return detail::call([&](ckpt_error** err) {
+    return detail::call(detail::elements(name, tensor, memory.element), [&](ckpt_error** err) {
       return ckpt_save_add_tensor(get(), name.c_str(), &tensor.desc(), memory.data, memory.bytes, device.type,
                                   device.id, err);
     });
   }
+  // A temporary would be gone when run() reads it.
+  template <class C, class = std::enable_if_t<detail::Temporary<C>::value>>
+  Result<void> add_tensor(const std::string& name, const Tensor& tensor, C&& temporary, Device device = {}) = delete;
   Result<void> add_object(const std::string& name, const std::string& media_type, int32_t scope, Memory memory) {
-    return detail::call([&](ckpt_error** err) {
+    return detail::call(detail::texts({{"name", name}, {"media type", media_type}}), [&](ckpt_error** err) {
       return ckpt_save_add_object(get(), name.c_str(), media_type.c_str(), scope, memory.data, memory.bytes, err);
     });
   }
   Result<void> add_alias(const std::string& name, const std::string& target) {
-    return detail::call(
-        [&](ckpt_error** err) { return ckpt_save_add_alias(get(), name.c_str(), target.c_str(), nullptr, err); });
+    return detail::call(detail::texts({{"name", name}, {"target", target}}), [&](ckpt_error** err) {
+      return ckpt_save_add_alias(get(), name.c_str(), target.c_str(), nullptr, err);
+    });
   }
   Result<void> add_alias(const std::string& name, const std::string& target, const Tensor& view) {
-    return detail::call(
-        [&](ckpt_error** err) { return ckpt_save_add_alias(get(), name.c_str(), target.c_str(), &view.desc(), err); });
+    return detail::call(detail::texts({{"name", name}, {"target", target}}), [&](ckpt_error** err) {
+      return ckpt_save_add_alias(get(), name.c_str(), target.c_str(), &view.desc(), err);
+    });
   }
   Result<void> add_tree(const Tree& tree, const std::string& name = CKPT_TREE_OBJECT) {
     return add_tree(tree.view(), name);
   }
   Result<void> add_tree(const TreeView& tree, const std::string& name = CKPT_TREE_OBJECT) {
-    return detail::call([&](ckpt_error** err) { return ckpt_save_add_tree(get(), name.c_str(), tree.get(), err); });
+    return detail::call(detail::texts({{"name", name}}),
+                        [&](ckpt_error** err) { return ckpt_save_add_tree(get(), name.c_str(), tree.get(), err); });
   }
   Result<void> set_attr(const std::string& key, const std::string& value) {
-    return detail::call(
-        [&](ckpt_error** err) { return ckpt_save_set_attr(get(), nullptr, key.c_str(), value.c_str(), err); });
+    return detail::call(detail::texts({{"key", key}, {"value", value}}), [&](ckpt_error** err) {
+      return ckpt_save_set_attr(get(), nullptr, key.c_str(), value.c_str(), err);
+    });
   }
   Result<void> set_tensor_attr(const std::string& tensor, const std::string& key, const std::string& value) {
-    return detail::call(
-        [&](ckpt_error** err) { return ckpt_save_set_attr(get(), tensor.c_str(), key.c_str(), value.c_str(), err); });
+    return detail::call(detail::texts({{"tensor", tensor}, {"key", key}, {"value", value}}), [&](ckpt_error** err) {
+      return ckpt_save_set_attr(get(), tensor.c_str(), key.c_str(), value.c_str(), err);
+    });
   }
   std::string id() const { return ckpt_save_id(get()); }
   Result<void> run() {
@@ -363,7 +398,7 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
   static Result<Reader> open(const Store& store, const std::string& selector = "latest", const Options& options = {}) {
     ckpt_reader* out = nullptr;
     return detail::call_with(
-        options,
+        detail::texts({{"selector", selector}}), options,
         [&](auto bag, ckpt_error** err) { return ckpt_reader_open(&out, store.get(), selector.c_str(), bag, err); },
         [&] { return Reader(out); });
   }
@@ -380,18 +415,22 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
   }
   Result<TensorInfo> tensor(const std::string& name) const {
     auto out = detail::sized<TensorInfo>();
-    return detail::call([&](ckpt_error** err) { return ckpt_reader_tensor_find(get(), name.c_str(), &out, err); },
-                        [&] { return out; });
+    return detail::call(
+        detail::texts({{"name", name}}),
+        [&](ckpt_error** err) { return ckpt_reader_tensor_find(get(), name.c_str(), &out, err); }, [&] { return out; });
   }
   // The view that alias `name` is of its target, as Save::add_alias takes it.
   Result<Tensor> alias(const std::string& name) const {
     auto out = detail::sized<ckpt_tensor_desc>();
-    return detail::call([&](ckpt_error** err) { return ckpt_reader_alias_find(get(), name.c_str(), &out, err); },
-                        [&] { return Tensor(out); });
+    return detail::call(
+        detail::texts({{"name", name}}),
+        [&](ckpt_error** err) { return ckpt_reader_alias_find(get(), name.c_str(), &out, err); },
+        [&] { return Tensor(out); });
   }
   Result<SegmentInfo> segment(const std::string& tensor, uint32_t index) const {
     auto out = detail::sized<SegmentInfo>();
     return detail::call(
+        detail::texts({{"tensor", tensor}}),
         [&](ckpt_error** err) { return ckpt_reader_segment_at(get(), tensor.c_str(), index, &out, err); },
         [&] { return out; });
   }
@@ -403,8 +442,10 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
   }
   Result<ObjectInfo> object(const std::string& name, uint32_t rank = 0) const {
     auto out = detail::sized<ObjectInfo>();
-    return detail::call([&](ckpt_error** err) { return ckpt_reader_object_find(get(), name.c_str(), rank, &out, err); },
-                        [&] { return out; });
+    return detail::call(
+        detail::texts({{"name", name}}),
+        [&](ckpt_error** err) { return ckpt_reader_object_find(get(), name.c_str(), rank, &out, err); },
+        [&] { return out; });
   }
   Result<PartInfo> part(uint32_t index) const {
     auto out = detail::sized<PartInfo>();
@@ -414,50 +455,52 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
   // Of the checkpoint; of a tensor.
   Result<std::map<std::string, std::string>> attrs() const { return attrs_of(nullptr); }
   Result<std::map<std::string, std::string>> tensor_attrs(const std::string& tensor) const {
-    return attrs_of(tensor.c_str());
+    return attrs_of(tensor.c_str(), detail::texts({{"tensor", tensor}}));
   }
+  // A text that holds a NUL is the name of no attribute and of no tensor.
   std::optional<std::string> attr(const std::string& key) const { return attr_of(nullptr, key); }
   std::optional<std::string> tensor_attr(const std::string& tensor, const std::string& key) const {
-    return attr_of(tensor.c_str(), key);
+    return detail::holds_nul(tensor) ? std::nullopt : attr_of(tensor.c_str(), key);
   }
   // A view without a copy; it lives as long as the reader.
   Result<Memory> map(const std::string& tensor, const Options& options = {}) const {
     Memory out;
     return detail::call_with(
-        options,
+        detail::texts({{"tensor", tensor}}), options,
         [&](auto bag, ckpt_error** err) {
           return ckpt_reader_map(get(), tensor.c_str(), bag, &out.data, &out.bytes, err);
         },
         [&] { return out; });
   }
   Result<Tree> tree() const { return tree_of(nullptr); }
-  Result<Tree> tree(const std::string& name) const { return tree_of(name.c_str()); }
+  Result<Tree> tree(const std::string& name) const { return tree_of(name.c_str(), detail::texts({{"name", name}})); }
   Result<Job> verify(const Options& options = {}) const {
     ckpt_job* out = nullptr;
     return detail::call_with(
-        options, [&](auto bag, ckpt_error** err) { return ckpt_reader_verify(get(), bag, &out, err); },
+        nullptr, options, [&](auto bag, ckpt_error** err) { return ckpt_reader_verify(get(), bag, &out, err); },
         [&] { return Job(out); });
   }
   Result<Report> diff(const Reader& other, const Options& options = {}) const {
     ckpt_report* out = nullptr;
     return detail::call_with(
-        options, [&](auto bag, ckpt_error** err) { return ckpt_reader_diff(get(), other.get(), bag, &out, err); },
+        nullptr, options,
+        [&](auto bag, ckpt_error** err) { return ckpt_reader_diff(get(), other.get(), bag, &out, err); },
         [&] { return Report(out); });
   }
   Result<void> export_to(const std::string& path, const Options& options = {}) const {
-    OptionBag bag(options);
-    return detail::call([&](ckpt_error** err) {
-      const ckpt_status status = bag.fill(err);
-      return status == CKPT_OK ? ckpt_export(get(), path.c_str(), bag.get(), err) : status;
-    });
+    return detail::call_with(detail::texts({{"path", path}}), options,
+                             [&](auto bag, ckpt_error** err) { return ckpt_export(get(), path.c_str(), bag, err); });
   }
 
  private:
-  Result<std::map<std::string, std::string>> attrs_of(const char* tensor) const {
+  Result<std::map<std::string, std::string>> attrs_of(const char* tensor, detail::Refusal refusal = {}) const {
     std::map<std::string, std::string> all;
+    auto info = detail::sized<CheckpointInfo>();
     return detail::call(
+        std::move(refusal),
         [&](ckpt_error** err) {
-          ckpt_status status = CKPT_OK;
+          ckpt_status status =
+              ckpt_reader_info(get(), &info, err);  // the count alone cannot say that there is no reader
           const uint64_t count = ckpt_reader_attr_count(get(), tensor);
           for (uint64_t i = 0; status == CKPT_OK && i < count; i++) {
             const char *key = nullptr, *value = nullptr;
@@ -469,13 +512,14 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
         [&] { return std::move(all); });
   }
   std::optional<std::string> attr_of(const char* tensor, const std::string& key) const {
-    const char* value = ckpt_reader_attr(get(), tensor, key.c_str());
+    const char* value = detail::holds_nul(key) ? nullptr : ckpt_reader_attr(get(), tensor, key.c_str());
     return value ? std::optional<std::string>(value) : std::nullopt;
   }
-  Result<Tree> tree_of(const char* name) const {
+  Result<Tree> tree_of(const char* name, detail::Refusal refusal = {}) const {
     ckpt_tree* out = nullptr;
-    return detail::call([&](ckpt_error** err) { return ckpt_reader_tree(get(), name, &out, err); },
-                        [&] { return Tree(out); });
+    return detail::call(
+        std::move(refusal), [&](ckpt_error** err) { return ckpt_reader_tree(get(), name, &out, err); },
+        [&] { return Tree(out); });
   }
 };
 
@@ -487,17 +531,17 @@ class Load : public detail::Handle<ckpt_load, ckpt_load_free> {
   static Result<Load> create(const Reader& reader, const Options& options = {}) {
     ckpt_load* out = nullptr;
     return detail::call_with(
-        options, [&](auto bag, ckpt_error** err) { return ckpt_load_new(&out, reader.get(), bag, err); },
+        nullptr, options, [&](auto bag, ckpt_error** err) { return ckpt_load_new(&out, reader.get(), bag, err); },
         [&] { return Load(out); });
   }
   Result<void> add_tensor(const std::string& name, const Tensor& tensor, MutableMemory memory, Device device = {}) {
-    return detail::call([&](ckpt_error** err) {
+    return detail::call(detail::elements(name, tensor, memory.element), [&](ckpt_error** err) {
       return ckpt_load_add_tensor(get(), name.c_str(), &tensor.desc(), memory.data, memory.bytes, device.type,
                                   device.id, err);
     });
   }
   Result<void> add_object(const std::string& name, uint32_t rank, MutableMemory memory) {
-    return detail::call([&](ckpt_error** err) {
+    return detail::call(detail::texts({{"name", name}}), [&](ckpt_error** err) {
       return ckpt_load_add_object(get(), name.c_str(), rank, memory.data, memory.bytes, err);
     });
   }
@@ -523,7 +567,8 @@ class File : public detail::Handle<ckpt_file, ckpt_file_free> {
   static Result<File> open(const std::string& path, const Options& options = {}) {
     ckpt_file* out = nullptr;
     return detail::call_with(
-        options, [&](auto bag, ckpt_error** err) { return ckpt_file_open(&out, path.c_str(), bag, err); },
+        detail::texts({{"path", path}}), options,
+        [&](auto bag, ckpt_error** err) { return ckpt_file_open(&out, path.c_str(), bag, err); },
         [&] { return File(out); });
   }
   std::string format() const { return ckpt_file_format(get()); }
