@@ -142,7 +142,7 @@ CKPT_API const char *ckpt_dtype_name(int32_t dtype);  /* "bf16"; "dtype" for an 
 CKPT_API int32_t ckpt_dtype_bits(int32_t dtype);      /* bits of one element; 0 if `dtype` cannot be one */
 CKPT_API int32_t ckpt_dtype_find(const char *name);   /* the inverse of ckpt_dtype_name; -1 if unknown */
 
-/* Devices, as in DLPack. Only CPU memory is taken by this build; others are UNSUPPORTED. */
+/* Devices, as in DLPack. This build takes CPU and CUDA_HOST (pinned) memory; others are UNSUPPORTED. */
 enum { CKPT_DEVICE_CPU = 1, CKPT_DEVICE_CUDA = 2, CKPT_DEVICE_CUDA_HOST = 3 };
 
 /* ---- options ---------------------------------------------------------------------------------------------- */
@@ -347,12 +347,12 @@ CKPT_API const char *ckpt_save_id(const ckpt_save *save); /* the id that the che
 /* Saves and returns when the outcome is known (or, with wait=0 on ranks other than 0, when this rank's part is
  * durable). OK on rank 0 means that the checkpoint is durable, complete and committed.
  * OK on other ranks: committed; only rank 0 knows it durable. They wait 2 s longer, so that rank 0 speaks first.
- * Statuses: EXISTS (on_existing=error), MISMATCH, INCOMPLETE, FENCED, ABORTED, TIMEOUT, CANCELLED, COMMIT_UNKNOWN,
- * CONFLICT, IO, NO_SPACE. After any of them but COMMIT_UNKNOWN nothing was committed. */
+ * Statuses: EXISTS (on_existing=error), NOT_FOUND (an attribute's tensor), MISMATCH, INCOMPLETE, FENCED, ABORTED,
+ * TIMEOUT, CANCELLED, COMMIT_UNKNOWN, CONFLICT, IO, NO_SPACE. After all but COMMIT_UNKNOWN nothing was committed. */
 CKPT_API ckpt_status ckpt_save_run(ckpt_save *save, ckpt_error **err);
 
-/* The same in the background. The caller's memory may change again once the job is STAGED: _start copies it, within
- * staging_bytes; _start_in_place, as _run, writes from where it lies, and STAGED comes when that is done. */
+/* The same in the background. The caller's memory may change again once the job is STAGED, after rank 0 has begun:
+ * _start copies it, within staging_bytes; _start_in_place, as _run, writes from where it lies: then STAGED comes. */
 CKPT_API ckpt_status ckpt_save_start(ckpt_save *save, ckpt_job **out, ckpt_error **err);
 CKPT_API ckpt_status ckpt_save_start_in_place(ckpt_save *save, ckpt_job **out, ckpt_error **err);
 
@@ -491,7 +491,7 @@ CKPT_API ckpt_status ckpt_load_add_object(ckpt_load *load, const char *name, uin
 CKPT_API ckpt_status ckpt_load_run(ckpt_load *load, ckpt_error **err);
 CKPT_API ckpt_status ckpt_load_start(ckpt_load *load, ckpt_job **out, ckpt_error **err);
 
-/* Names that were asked for and are missing, and names that were not asked for, whatever `strict` is. */
+/* Names (of tensors and aliases) asked for that are missing, and those not asked for, whatever `strict` is. */
 CKPT_API ckpt_status ckpt_load_report(const ckpt_load *load, ckpt_report **out, ckpt_error **err);
 
 CKPT_API void ckpt_load_free(ckpt_load *load);
@@ -521,7 +521,7 @@ CKPT_API void ckpt_job_cancel(const ckpt_job *job);
 typedef struct ckpt_job_stats {
   uint32_t struct_size;
   int32_t state;
-  uint64_t bytes_total;     /* of work, known from the start */
+  uint64_t bytes_total;     /* of work; 0 until it is planned */
   uint64_t bytes_done;
   uint64_t bytes_read;      /* from the store, whole I/O requests */
   uint64_t bytes_written;   /* to the store */

@@ -35,7 +35,7 @@ typedef struct ckpt_file_tensor {
   const void *data;      /* the first element, not always aligned; borrowed from the file. NULL without elements */
   uint64_t data_bytes;   /* to the end of the last element, gaps of the strides included */
   uint64_t bytes;        /* of the elements */
-  const char *name;      /* its path in the tree; borrowed from the file, as alias_of */
+  const char *name;      /* its path in the tree; ~storage/KEY: memory shared in pieces. Borrowed, as alias_of */
   const char *alias_of;  /* the tensor whose memory it shares; else NULL */
   int64_t alias_offset;  /* its first element in the flattened target */
 } ckpt_file_tensor;

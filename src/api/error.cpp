@@ -1,6 +1,10 @@
 // ckpt_error, ckpt_status, library version, dtypes.
 #include "api/handles.h"
 
+#include <algorithm>
+
+#include "format/names.h"
+
 namespace ckpt::api {
 
 // Telling of lost memory must not need any.
@@ -25,10 +29,31 @@ ckpt_status give_internal(const char* what, ckpt_error** err) noexcept {
   return CKPT_INTERNAL;
 }
 
+// Control characters, and of what is no UTF-8 all bytes beyond ASCII, as \xNN: names and paths come from anywhere.
+static std::string one_line(std::string text) {
+  auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  const bool utf8 = format::valid_utf8(text);
+  if (utf8 && std::none_of(text.begin(), text.end(), control)) return text;
+  std::string line;
+  for (char c : text) {
+    if (control(c) || (!utf8 && (c & 0x80)))
+      line += strprintf("\\x%02x", static_cast<unsigned char>(c));
+    else
+      line += c;
+  }
+  return line;
+}
+
 ckpt_status give(Status status, ckpt_error** err) {
   ckpt_status code = status.code();
-  if (err) *err = status.ok() ? nullptr : new ckpt_error{std::move(status)};
+  if (err) *err = status.ok() ? nullptr : new ckpt_error{std::move(status).mapped(one_line)};
   return code;
+}
+
+ckpt_report* new_report(session::Report report) {
+  for (session::Finding& finding : report.findings)
+    for (std::string* text : {&finding.text, &finding.name, &finding.part}) *text = one_line(std::move(*text));
+  return new ckpt_report{{}, std::move(report)};
 }
 
 // The static error exists before memory runs out.
@@ -45,6 +70,17 @@ Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc) {
     if (reinterpret_cast<const unsigned char*>(desc)[i] != 0)
       return Status(CKPT_UNSUPPORTED, "the descriptor uses fields that this library does not know");
   return full;
+}
+
+// CUDA's pinned host memory is host memory too.
+Status check_device(int32_t device_type) {
+  if (device_type == CKPT_DEVICE_CPU || device_type == CKPT_DEVICE_CUDA_HOST) return Ok();
+  return Status(CKPT_UNSUPPORTED,
+                strprintf("device type %d: this build takes CPU memory (1) and pinned host memory (3)", device_type));
+}
+
+Status of_tensor(Status status, const char* name) {
+  return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
 }
 
 }  // namespace ckpt::api

@@ -85,6 +85,15 @@ Status put_info(const Info& info, Info* out) {
 // do not know.
 Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc);
 
+// UNSUPPORTED unless this build reads and writes memory of that DLPack device type.
+Status check_device(int32_t device_type);
+
+// A failure that concerns the tensor `name`.
+Status of_tensor(Status status, const char* name);
+
+// Findings as callers may read them: their texts are lines of UTF-8 whatever names and paths hold.
+ckpt_report* new_report(session::Report report);
+
 }  // namespace ckpt::api
 
 struct ckpt_store : ckpt::api::Owned {

@@ -53,7 +53,7 @@ ckpt_status ckpt_job_report(const ckpt_job* job, ckpt_report** out, ckpt_error**
     if (job->forked()) return forked_status();
     if (job->job->state() < CKPT_JOB_COMMITTED) return Status(CKPT_INVALID, "the job has not ended");
     if (!job->job->has_report) return Status(CKPT_UNSUPPORTED, "only a verify job has a report");
-    *out = new ckpt_report{{}, job->job->report};
+    *out = new_report(job->job->report);
     return Ok();
   });
 }

@@ -24,12 +24,10 @@ ckpt_status ckpt_load_add_tensor(ckpt_load* load, const char* name, const ckpt_t
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(load));
     if (!name) return null_status("name");
-    if (device_type != CKPT_DEVICE_CPU && device_type != CKPT_DEVICE_CUDA_HOST)
-      return Status(
-          CKPT_UNSUPPORTED,
-          strprintf("device type %d: this build takes CPU memory (1) and pinned host memory (3)", device_type));
-    CKPT_ASSIGN(auto full, get_desc(desc));
-    return load->load->add_tensor(name, full, data, data_bytes);
+    if (Status device = check_device(device_type); !device.ok()) return of_tensor(std::move(device), name);
+    auto full = get_desc(desc);
+    if (!full.ok()) return of_tensor(std::move(full).status(), name);
+    return load->load->add_tensor(name, *full, data, data_bytes);
   });
 }
 
@@ -69,7 +67,7 @@ ckpt_status ckpt_load_report(const ckpt_load* load, ckpt_report** out, ckpt_erro
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(load));
     if (!out) return null_status("out");
-    *out = new ckpt_report{{}, load->load->report()};
+    *out = new_report(load->load->report());
     return Ok();
   });
 }

@@ -20,21 +20,16 @@ ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const ch
   });
 }
 
-// Only host memory is read by this build; CUDA's pinned host memory is host memory too.
-static Status check_device(int32_t device_type) {
-  if (device_type == CKPT_DEVICE_CPU || device_type == CKPT_DEVICE_CUDA_HOST) return Ok();
-  return Status(CKPT_UNSUPPORTED,
-                strprintf("device type %d: this build takes CPU memory (1) and pinned host memory (3)", device_type));
-}
-
 ckpt_status ckpt_save_add_tensor(ckpt_save* save, const char* name, const ckpt_tensor_desc* desc, const void* data,
                                  uint64_t data_bytes, int32_t device_type, int32_t, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(save));
     if (!name) return null_status("name");
-    CKPT_TRY(check_device(device_type));
-    CKPT_ASSIGN(auto full, get_desc(desc));
-    return save->save->add_tensor(name, full, data, data_bytes);
+    if (Status device = check_device(device_type); !device.ok()) return of_tensor(std::move(device), name);
+    auto full = get_desc(desc);
+    if (!full.ok()) return of_tensor(std::move(full).status(), name);
+    Status added = save->save->add_tensor(name, *full, data, data_bytes);
+    return added.ok() ? Ok() : std::move(added).with("tensor", name);
   });
 }
 
@@ -53,9 +48,10 @@ ckpt_status ckpt_save_add_alias(ckpt_save* save, const char* name, const char* t
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(save));
     if (!name || !target) return null_status("name or target");
-    if (!view) return save->save->add_alias(name, target, nullptr);
-    CKPT_ASSIGN(auto full, get_desc(view));
-    return save->save->add_alias(name, target, &full);
+    if (!view) return save->save->add_alias(name, target, nullptr).with("tensor", name);
+    auto full = get_desc(view);
+    if (!full.ok()) return of_tensor(std::move(full).status(), name);
+    return save->save->add_alias(name, target, &*full).with("tensor", name);
   });
 }
 
@@ -86,9 +82,10 @@ static ckpt_status start(ckpt_save* save, bool in_place, ckpt_job** out, ckpt_er
     auto handle = std::make_unique<ckpt_job>();
     handle->job = std::make_shared<session::Job>();
     CKPT_TRY(save->save->begin());
-    CKPT_TRY(handle->job->start(CKPT_JOB_COMMITTED, [kept = save->save, in_place](session::Job& running) {
+    Status started = handle->job->start(CKPT_JOB_COMMITTED, [kept = save->save, in_place](session::Job& running) {
       return kept->work(running, !in_place);
-    }));
+    });
+    if (!started.ok()) return save->save->refuse(std::move(started));
     *out = handle.release();
     return Ok();
   });

@@ -36,6 +36,14 @@ Status&& Status::in(std::string_view context) && {
   return std::move(*this);
 }
 
+Status&& Status::mapped(std::string (*change)(std::string text)) && {
+  if (!rep_) return std::move(*this);
+  if (rep_.use_count() > 1) rep_ = std::make_shared<Rep>(*rep_);
+  rep_->message = change(std::move(rep_->message));
+  for (auto& [key, value] : rep_->details) value = change(std::move(value));
+  return std::move(*this);
+}
+
 std::string strprintf(const char* pattern, ...) {
   va_list args, again;
   va_start(args, pattern);
@@ -58,12 +66,12 @@ const char* status_name(ckpt_status status) {
     CKPT_NAME(UNSUPPORTED)
     CKPT_NAME(FORKED)
     CKPT_NAME(CANCELLED)
-    CKPT_NAME(NOT_FOUND) CKPT_NAME(EXISTS) CKPT_NAME(GONE) CKPT_NAME(CORRUPT) CKPT_NAME(FORMAT) CKPT_NAME(REVISION)
-        CKPT_NAME(INCOMPLETE) CKPT_NAME(MISMATCH) CKPT_NAME(CONFLICT) CKPT_NAME(FENCED) CKPT_NAME(ABORTED)
-            CKPT_NAME(TIMEOUT) CKPT_NAME(COMMIT_UNKNOWN) CKPT_NAME(IO) CKPT_NAME(NO_SPACE) CKPT_NAME(NOMEM)
-                CKPT_NAME(INTERNAL)
+    CKPT_NAME(NOT_FOUND)
+    CKPT_NAME(EXISTS) CKPT_NAME(GONE) CKPT_NAME(CORRUPT) CKPT_NAME(FORMAT) CKPT_NAME(REVISION) CKPT_NAME(INCOMPLETE)
+        CKPT_NAME(MISMATCH) CKPT_NAME(CONFLICT) CKPT_NAME(FENCED) CKPT_NAME(ABORTED) CKPT_NAME(TIMEOUT)
+            CKPT_NAME(COMMIT_UNKNOWN) CKPT_NAME(IO) CKPT_NAME(NO_SPACE) CKPT_NAME(NOMEM) CKPT_NAME(INTERNAL)
 #undef CKPT_NAME
-                    default : return "UNKNOWN";
+                default : return "UNKNOWN";
   }
 }
 

@@ -30,6 +30,8 @@ class [[nodiscard]] Status {
   Status&& with(std::string_view key, uint64_t value) && { return std::move(*this).with(key, std::to_string(value)); }
   // Puts "context: " before the message; done once, where a layer knows a name that the one below did not.
   Status&& in(std::string_view context) &&;
+  // With each of its texts as `change` makes it.
+  Status&& mapped(std::string (*change)(std::string text)) &&;
 
  private:
   struct Rep {

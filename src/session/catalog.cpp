@@ -1,6 +1,7 @@
 #include "session/catalog.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <map>
 #include <tuple>
@@ -32,21 +33,26 @@ static bool holds_parts(const std::vector<store::Entry>& files) {
                      [](const auto& file) { return format::parse_part_name(file.name).has_value(); });
 }
 
-// What a directory without a readable commit record tells by its name and files.
-static Result<CheckpointEntry> entry_without_record(const store::Store& store, std::string_view id, Status problem) {
+// What a directory tells by its name.
+static CheckpointEntry entry_of_name(std::string_view id, Status problem) {
   CheckpointEntry entry;
   entry.id = id;
   entry.state = problem.ok() ? CKPT_CHECKPOINT_OPEN : CKPT_CHECKPOINT_DAMAGED;
   entry.problem = std::move(problem);
-  CKPT_ASSIGN(auto files, store.list(id));
-  auto name = format::parse_checkpoint_dir(id);
-  if (!name && !holds_parts(files) && entry.problem.ok())
-    return Status(CKPT_NOT_FOUND, store.path(id) + ": no checkpoint");
-  if (name) {
+  if (auto name = format::parse_checkpoint_dir(id)) {
     entry.summary.label = name->label;
     entry.summary.token = name->token;
     entry.summary.attempt = name->attempt;
   }
+  return entry;
+}
+
+// What a directory without a readable commit record tells by its name and files.
+static Result<CheckpointEntry> entry_without_record(const store::Store& store, std::string_view id, Status problem) {
+  CKPT_ASSIGN(auto files, store.list(id));
+  if (problem.ok() && !format::parse_checkpoint_dir(id) && !holds_parts(files))
+    return Status(CKPT_NOT_FOUND, store.path(id) + ": no checkpoint");
+  CheckpointEntry entry = entry_of_name(id, std::move(problem));
   for (const auto& file : files) entry.bytes += file.size;
   return entry;
 }
@@ -104,6 +110,12 @@ static Result<Id> read_store_id(const store::Store& store) {
   return id;
 }
 
+// A directory that this user may not look into.
+static bool is_barred(const Status& status) {
+  const std::string* error = status.detail("errno");
+  return error && (*error == std::to_string(EACCES) || *error == std::to_string(EPERM));
+}
+
 // In the order of the store's entries; damaged and open ones included.
 static Result<std::vector<CheckpointEntry>> read_entries(const store::Store& store) {
   std::vector<CheckpointEntry> entries;
@@ -111,10 +123,15 @@ static Result<std::vector<CheckpointEntry>> read_entries(const store::Store& sto
   for (const auto& directory : directories) {
     if (!directory.directory || directory.name.starts_with('.')) continue;
     auto entry = read_entry(store, directory.name);
-    if (entry.ok()) entries.push_back(entry.take());
-    // One that vanished while we looked, or that is something else, is not ours to complain of.
-    else if (entry.status().code() != CKPT_NOT_FOUND)
+    if (entry.ok()) {
+      entries.push_back(entry.take());
+    } else if (is_barred(entry.status())) {
+      // What is not named as a checkpoint is not ours: a disk's lost+found.
+      if (format::parse_checkpoint_dir(directory.name))
+        entries.push_back(entry_of_name(directory.name, std::move(entry).status()));
+    } else if (entry.status().code() != CKPT_NOT_FOUND) {  // else it vanished while we looked, or is something else
       return std::move(entry).status();
+    }
   }
   return entries;
 }

@@ -46,6 +46,11 @@ static Status read_outcome(const Session& session, const Attempt& attempt) {
   return Status(CKPT_COMMIT_UNKNOWN, attempt.directory + " is gone: it was aborted, or committed and pruned since");
 }
 
+// What a tombstone in the slot is told as: such an attempt never will be committed.
+static bool is_closed(const Status& outcome) {
+  return outcome.code() == CKPT_ABORTED || outcome.code() == CKPT_EXISTS || outcome.code() == CKPT_FENCED;
+}
+
 // ---- opening the attempt ----
 
 static Status leader_label_taken(Session& session, const Attempt& attempt, const SaveSettings& settings) {
@@ -74,12 +79,11 @@ static Status make_attempt(Session& session, const Attempt& attempt) {
 
 static Status lead_attempt(Session& session, const Attempt& attempt, const SaveSettings& settings) {
   CKPT_TRY(session.hold_run());
-  Status taken = leader_label_taken(session, attempt, settings);
-  if (!taken.ok() && taken.code() != CKPT_EXISTS) return taken;
-  if (!taken.ok() && session.world_size() == 1) return taken;  // nobody waits for word
+  CKPT_TRY(leader_label_taken(session, attempt, settings));
   CKPT_TRY(make_attempt(session, attempt));
-  if (Status fenced = session.check_fence(); !fenced.ok()) return give_up(session, attempt, std::move(fenced));
-  return taken.ok() ? Ok() : give_up(session, attempt, std::move(taken));
+  if (Status outcome = read_outcome(session, attempt); is_closed(outcome)) return outcome;  // a rank has refused it
+  Status fenced = session.check_fence();
+  return fenced.ok() ? Ok() : give_up(session, attempt, std::move(fenced));
 }
 
 static Status follow_attempt(Session& session, const Attempt& attempt, const SaveSettings& settings, Job& job) {
@@ -102,8 +106,10 @@ static Status follow_attempt(Session& session, const Attempt& attempt, const Sav
 }
 
 Status open_attempt(Session& session, const Attempt& attempt, const SaveSettings& settings, Job& job) {
-  return session.rank() == 0 ? lead_attempt(session, attempt, settings)
-                             : follow_attempt(session, attempt, settings, job);
+  Status opened =
+      session.rank() == 0 ? lead_attempt(session, attempt, settings) : follow_attempt(session, attempt, settings, job);
+  bool told = session.rank() != 0 && is_closed(opened);  // by whoever closed it
+  return opened.ok() || told ? opened : refuse_attempt(session, attempt, std::move(opened));
 }
 
 // ---- giving up ----
@@ -114,6 +120,18 @@ static void remove_parts(store::Store& store, const Attempt& attempt) {
   if (!files.ok()) return;
   for (const auto& file : *files)
     if (file.name != format::kManifestName) (void)store.remove(attempt.directory + "/" + file.name, false);
+}
+
+// The tombstone could not be put. Rank 0 alone commits, so its own failure is final; it needs every rank's part, so
+// that of a rank without a part is too. With both there nobody knows yet what rank 0 will do.
+static Status give_up_open(Session& session, const Attempt& attempt, Status cause, const Status& not_closed) {
+  if (Status fenced = session.check_fence(); fenced.code() == CKPT_FENCED) return fenced;
+  if (session.rank() == 0) return cause;
+  if (session.store().open(part_key(attempt.directory, session.rank())).status().code() == CKPT_NOT_FOUND) return cause;
+  return Status(CKPT_COMMIT_UNKNOWN,
+                "rank 0 may still commit: this rank's part is there, and closing the attempt failed (" +
+                    not_closed.message() + ") after: " + cause.message())
+      .with("found", status_name(cause.code()));
 }
 
 Status give_up(Session& session, const Attempt& attempt, Status cause) {
@@ -128,10 +146,7 @@ Status give_up(Session& session, const Attempt& attempt, Status cause) {
   // Committed by others before this rank failed: then it is committed, and saying otherwise would be wrong.
   if (outcome.ok()) return Ok();
   bool was_open = outcome.code() == CKPT_NOT_FOUND || outcome.code() == CKPT_COMMIT_UNKNOWN;
-  if (was_open) {
-    if (Status fenced = session.check_fence(); !fenced.ok()) return fenced;
-    return cause;
-  }
+  if (was_open) return give_up_open(session, attempt, std::move(cause), closed);
   if (session.rank() == 0) remove_parts(session.store(), attempt);
   // Whoever closed the slot first explains all; a failure that only followed from that must not hide it.
   bool consequence = cause.code() == CKPT_NOT_FOUND || cause.code() == CKPT_CANCELLED || cause.code() == CKPT_TIMEOUT ||
@@ -140,7 +155,8 @@ Status give_up(Session& session, const Attempt& attempt, Status cause) {
 }
 
 Status refuse_attempt(Session& session, const Attempt& attempt, Status cause) {
-  CKPT_TRY(session.check_fence());
+  if (session.world_size() == 1) return cause;  // nobody waits for word
+  if (Status fenced = session.check_fence(); fenced.code() == CKPT_FENCED) return fenced;
   if (Status made = make_attempt(session, attempt); !made.ok()) return cause;
   return give_up(session, attempt, std::move(cause));
 }
@@ -278,11 +294,6 @@ static Status lead_settle(Session& session, const SaveIdentity& identity, const 
   if (!published.ok()) return give_up(session, attempt, std::move(published));
   after_commit(session, attempt, merged->summary, settings);
   return Ok();
-}
-
-// What a tombstone in the slot is told as: such an attempt never will be committed.
-static bool is_closed(const Status& outcome) {
-  return outcome.code() == CKPT_ABORTED || outcome.code() == CKPT_EXISTS || outcome.code() == CKPT_FENCED;
 }
 
 // Rank 0 knows which ranks are missing: it gets to speak first.

@@ -41,7 +41,8 @@ static std::thread quiet_thread(std::function<void()> body) {
 
 Status Job::start(int32_t done, std::function<Status(Job&)> work) {
   try {
-    thread_ = quiet_thread([this, done, work = std::move(work)] { (void)run(done, work); });
+    work_ = std::move(work);
+    thread_ = quiet_thread([this, done] { (void)run(done, work_); });
   } catch (const std::system_error& error) {
     return Status(CKPT_NOMEM, std::string("cannot start a thread: ") + error.what());
   }

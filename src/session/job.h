@@ -55,6 +55,8 @@ class Job {
   std::atomic<int32_t> state_{CKPT_JOB_RUNNING};
   std::atomic<bool> cancelled_{false};
   Status status_;
+  // Kept until the job is freed: what it was made from lives as long as the job.
+  std::function<Status(Job&)> work_;
   std::thread thread_;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 };

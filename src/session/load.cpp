@@ -94,8 +94,8 @@ Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, voi
     missing_.emplace_back(name);
     return Ok();
   }
-  mark_asked(named);
   CKPT_TRY(check_request(named, want, desc.flags & CKPT_TENSOR_CONVERT));
+  mark_asked(named);
   uint32_t tensor = static_cast<uint32_t>(named.tensor - checkpoint_->index().tensors.data());
   if (named.alias && named.alias->is_view()) {
     views_.push_back({.tensor = tensor, .view = named.alias, .want = want, .hull = {}});
@@ -234,8 +234,21 @@ Status Load::load_objects(Job& job) const {
   return Ok();
 }
 
+// A part that is missing or too short must be told before memory is made for what a manifest says of it.
+Status Load::open_parts(const fb::Tensor& tensor) const {
+  const format::Index& index = checkpoint_->index();
+  for (const fb::Segment& segment : index.segments_of(tensor))
+    if (auto part = checkpoint_->part(segment.part()); !part.ok())
+      return std::move(part).status().with("tensor", std::string(index.text(tensor.name())));
+  return Ok();
+}
+
 // All parts that are needed must be there before caller memory changes.
 Status Load::open_parts(const LoadPlan& plan) const {
+  for (const ObjectRequest& request : objects_)
+    if (request.object->placement() != 0)
+      if (auto part = checkpoint_->part(request.object->part()); !part.ok())
+        return std::move(part).status().with("tensor", request.name);
   uint32_t before = UINT32_MAX;
   for (const ChunkRead& read : plan.reads) {
     uint32_t number = plan.segment_of(read).segment->part();
@@ -252,6 +265,7 @@ Status Load::work(Job& job) {
   CKPT_TRY(check_strict());
   LoadPlan plan = std::move(plan_);
   for (ViewRequest& request : views_) {
+    CKPT_TRY(open_parts(plan.index->tensors[request.tensor]));
     CKPT_TRY(prepare_view(request));
     if (request.hull.empty()) continue;
     const fb::Tensor& tensor = plan.index->tensors[request.tensor];

@@ -49,6 +49,7 @@ class Load {
   void mark_asked(const Checkpoint::Named& named);
   bool was_asked(const Checkpoint::Named& named) const;
   Status check_strict() const;
+  Status open_parts(const fb::Tensor& tensor) const;
   Status open_parts(const LoadPlan& plan) const;
   Status load_objects(Job& job) const;
 

@@ -142,12 +142,16 @@ Status Save::check_attr_owners() const {
 
 Status Save::begin() {
   if (begun_) return Status(CKPT_INVALID, "a save runs once; make another");
-  CKPT_TRY(check_attr_owners());
   begun_ = true;
+  // Drawn here and not by the job: of two saves in the background the one that was started later is the newer one.
+  if (session_->rank() == 0) sequence_ = session_->next_sequence();
+  if (Status owners = check_attr_owners(); !owners.ok()) return refuse(std::move(owners));
   names_.forget();
   sort_tensors(&content_.tensors);
   return Ok();
 }
+
+Status Save::refuse(Status cause) { return refuse_attempt(*session_, attempt_, std::move(cause)); }
 
 static uint64_t unix_ms() {
   return static_cast<uint64_t>(
@@ -155,7 +159,7 @@ static uint64_t unix_ms() {
           .count());
 }
 
-static SaveIdentity identify(Session& session, const Attempt& attempt, int64_t step) {
+static SaveIdentity identify(Session& session, const Attempt& attempt, int64_t step, uint64_t sequence) {
   SaveIdentity identity;
   identity.rank = session.rank();
   identity.attempt = attempt;
@@ -169,7 +173,7 @@ static SaveIdentity identify(Session& session, const Attempt& attempt, int64_t s
   summary.writer = "ckpt " CKPT_VERSION;
   summary.token = plan.token;
   summary.attempt = attempt.number;
-  summary.sequence = session.rank() == 0 ? session.next_sequence() : 0;
+  summary.sequence = sequence;
   summary.step = step;
   summary.world_size = plan.world_size;
   summary.created_unix_ms = unix_ms();
@@ -177,10 +181,8 @@ static SaveIdentity identify(Session& session, const Attempt& attempt, int64_t s
 }
 
 Status Save::work(Job& job, bool async) {
-  SaveIdentity identity = identify(*session_, attempt_, step_);
-  if (Status opened = open_attempt(*session_, attempt_, settings_, job); !opened.ok())
-    // The other ranks must not wait until the deadline for one that was cancelled.
-    return opened.code() == CKPT_CANCELLED ? refuse_attempt(*session_, attempt_, std::move(opened)) : opened;
+  SaveIdentity identity = identify(*session_, attempt_, step_, sequence_);
+  CKPT_TRY(open_attempt(*session_, attempt_, settings_, job));
   Status written = write_part(*session_, identity, content_, settings_, async, job);
   if (written.ok()) written = job.check();
   if (!written.ok()) return give_up(*session_, attempt_, std::move(written));

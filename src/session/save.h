@@ -32,9 +32,12 @@ class Save {
   Status set_attr(std::string_view tensor, std::string_view key, std::string_view value);
   const std::string& id() const { return attempt_.directory; }
 
-  // Once: INVALID the second time. `async`: the caller's memory is to be staged before it is written.
+  // Once, also where it fails: INVALID the second time.
   Status begin();
+  // `async`: the caller's memory is to be staged before it is written.
   Status work(Job& job, bool async);
+  // For a save that has begun and whose work cannot start: tells the other ranks.
+  Status refuse(Status cause);
 
  private:
   Save() = default;
@@ -46,6 +49,7 @@ class Save {
   SaveSettings settings_;
   Attempt attempt_;
   int64_t step_ = -1;
+  uint64_t sequence_ = 0;  // rank 0's
   bool begun_ = false;
 };
 
@@ -58,7 +62,8 @@ struct SaveIdentity {
   Attempt attempt;
 };
 
-// Opens the attempt (rank 0 makes its directory and decides about the label; others wait for it).
+// Opens the attempt (rank 0 makes its directory and decides about the label; others wait for it). A rank that fails in
+// that closes it for all.
 Status open_attempt(Session& session, const Attempt& attempt, const SaveSettings& settings, Job& job);
 // Encodes and writes this rank's part and makes it durable under its final name.
 Status write_part(Session& session, const SaveIdentity& identity, SaveContent& content, const SaveSettings& settings,

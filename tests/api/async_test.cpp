@@ -240,6 +240,72 @@ TEST_P(Async, ACancelBeforeRank0HasBegunAbortsTheSaveForAll) {
   ckpt_list_free(list);
 }
 
+TEST_P(Async, AFailureBeforeASaveBeganAbortsItForAllAndTheSaveIsOver) {
+  World world(place.uri(), 2);
+  const Bytes data = pattern(100, 1);
+  for (uint32_t failing : {0u, 1u}) {
+    Save bad = new_save(world.sessions[failing], "a"), good = new_save(world.sessions[1 - failing], "a");
+    for (const Save* save : {&bad, &good}) add(save->get(), "w", whole(CKPT_DTYPE_U8, {100}), data);
+    Error error;
+    ASSERT_EQ(ckpt_save_set_attr(bad.get(), "not-there", "key", "value", error), CKPT_OK) << error.text();
+    ckpt_job* job = nullptr;
+    EXPECT_EQ(failing ? ckpt_save_run(bad.get(), error) : ckpt_save_start(bad.get(), &job, error), CKPT_NOT_FOUND);
+    EXPECT_EQ(error.detail("tensor"), "not-there");
+    EXPECT_EQ(ckpt_save_run(good.get(), error), CKPT_ABORTED) << "at once, not at the deadline of ten minutes";
+    EXPECT_EQ(error.detail("rank"), std::to_string(failing));
+    EXPECT_EQ(ckpt_save_run(bad.get(), error), CKPT_INVALID) << "a save runs once, also where it fails";
+    EXPECT_EQ(committed_count(world.store), 0u);
+  }
+  world.commit("a", {}, [&](uint32_t, ckpt_save* next) { add(next, "w", whole(CKPT_DTYPE_U8, {100}), data); });
+}
+
+TEST_P(Async, ARankThatWaitedInVainForRank0AbortsTheSaveForAll) {
+  World world(place.uri(), 2);
+  const Bytes data = pattern(100, 1);
+  Save early = new_save(world.sessions[1], "a", {{"timeout_ms", 50}}), late = new_save(world.sessions[0], "a");
+  for (const Save* save : {&early, &late}) add(save->get(), "w", whole(CKPT_DTYPE_U8, {100}), data);
+  Error error;
+  EXPECT_EQ(ckpt_save_run(early.get(), error), CKPT_TIMEOUT) << error.text();
+  EXPECT_EQ(ckpt_save_run(late.get(), error), CKPT_ABORTED) << "at once, not at the deadline of ten minutes";
+  EXPECT_EQ(error.detail("rank"), "1");
+  EXPECT_EQ(error.detail("found"), "TIMEOUT");
+}
+
+TEST_P(Async, OfTwoSavesInTheBackgroundTheOneStartedLastIsTheNewest) {
+  World world(place.uri(), 1);
+  const Bytes data = pattern(100, 1);
+  for (int round = 0; round < 50; round++) {
+    std::vector<Save> saves;
+    std::vector<Job> jobs;
+    for (const char* which : {"a", "b"}) {
+      saves.push_back(new_save(world.sessions[0], which + std::to_string(round)));
+      add(saves.back().get(), "w", whole(CKPT_DTYPE_U8, {100}), data);
+      jobs.push_back(start(saves.back()));
+    }
+    for (const Job& job : jobs) EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_OK);
+    ckpt_checkpoint_info latest{};
+    latest.struct_size = sizeof latest;
+    Error error;
+    ASSERT_EQ(ckpt_store_find(world.store.get(), "latest", nullptr, &latest, error), CKPT_OK) << error.text();
+    EXPECT_EQ(latest.label, "b" + std::to_string(round));
+  }
+}
+
+TEST_P(Async, AJobKeepsWhatItWasMadeFromAliveUntilItIsFreed) {
+  Job job;
+  {
+    World world(place.uri(), 1);
+    const Bytes data = pattern(100, 1);
+    Save save = new_save(world.sessions[0], "a");
+    add(save.get(), "w", whole(CKPT_DTYPE_U8, {100}), data);
+    job = start(save);
+    EXPECT_EQ(wait(job, CKPT_JOB_STAGED), CKPT_OK);
+  }
+  EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_OK);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the job's thread is gone as well
+  open_reader(open_store(place.uri()), "a");
+}
+
 TEST_P(Async, ACancelledSaveInPlaceIsCommittedByNobody) {
   Stuck stuck(place);
   EXPECT_EQ(wait(stuck.job, CKPT_JOB_WRITTEN), CKPT_OK);

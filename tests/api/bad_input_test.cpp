@@ -167,9 +167,27 @@ TEST_P(BadInput, DescriptorsThatCannotBeAreInvalidAndNameTheTensor) {
   EXPECT_EQ(ckpt_save_add_tensor(save.get(), "w", &desc, nullptr, 64, CKPT_DEVICE_CPU, 0, error), CKPT_INVALID);
   EXPECT_EQ(ckpt_save_add_tensor(save.get(), "w", &desc, data.data(), 64, CKPT_DEVICE_CUDA, 0, error),
             CKPT_UNSUPPORTED);
+  EXPECT_EQ(error.detail("tensor"), "w");
+  EXPECT_EQ(ckpt_save_add_alias(save.get(), "tied", "../w", nullptr, error), CKPT_INVALID);
+  EXPECT_EQ(error.detail("tensor"), "tied");
   add(save.get(), "w", desc, data);
   EXPECT_EQ(ckpt_save_add_tensor(save.get(), "w", &desc, data.data(), 64, CKPT_DEVICE_CPU, 0, error), CKPT_EXISTS);
   EXPECT_EQ(error.detail("tensor"), "w");
+}
+
+TEST_P(BadInput, WhateverANameHoldsTheErrorIsOneLineOfUtf8) {
+  World world(place.uri(), 1);
+  const Bytes data = pattern(4, 1);
+  world.commit("a", {}, [&](uint32_t, ckpt_save* save) { add(save, "w", whole(CKPT_DTYPE_U8, {4}), data); });
+  Reader reader = open_reader(world.store);
+  ckpt_tensor_info info{};
+  info.struct_size = sizeof info;
+  Error error;
+  EXPECT_EQ(ckpt_reader_tensor_find(reader.get(), "a\xff\n", &info, error), CKPT_NOT_FOUND);
+  EXPECT_NE(error.text().find("a\\xff\\x0a"), std::string::npos) << error.text();
+  EXPECT_EQ(error.detail("tensor"), "a\\xff\\x0a");
+  EXPECT_EQ(ckpt_reader_tensor_find(reader.get(), "é", &info, error), CKPT_NOT_FOUND);
+  EXPECT_EQ(error.detail("tensor"), "é");
 }
 
 TEST_P(BadInput, AnAttributeOfATensorThatWasNotAddedIsNotFound) {

@@ -253,6 +253,36 @@ TEST_F(FailingRank, ThatCancelsIsCancelledAndTheOthersAreAborted) {
   expect_new(2);
 }
 
+TEST_F(FailingRank, ThatCannotCloseTheAttemptDoesNotSayThatNothingWasCommitted) {
+  CKPT_NEEDS_STRACE();
+  // Rank 1's first renameat2 publishes its part, the second its tombstone. Rank 0, asleep meanwhile, finds all parts.
+  Ranks ranks(uri, 2);
+  save_first(ranks);
+  ranks[0].send(kLongSave);
+  ASSERT_TRUE(await_part("second.1.1", 0));
+  ranks[0].signal(SIGSTOP);
+  ASSERT_TRUE(ranks[1].trace({"-e", "trace=renameat2", "-e", "inject=renameat2:error=ENOSPC:when=2+"}));
+  Reply other = ranks[1].call(kShortSave);
+  EXPECT_EQ(other.status, "COMMIT_UNKNOWN") << other;
+  ranks[0].signal(SIGCONT);
+  Reply leader = ranks[0].read();
+  EXPECT_EQ(leader.status, "OK") << leader;
+  expect_new(2);
+}
+
+TEST_F(Listing, PassesOverForeignDirectoriesThatItMayNotOpen) {
+  CKPT_NEEDS_STRACE();
+  Ranks ranks(uri, 1);
+  save_first(ranks);
+  std::filesystem::create_directory(uri + "/lost+found");
+  ASSERT_TRUE(ranks[0].trace(
+      {"-P", "lost+found", "-P", "lost+found/MANIFEST", "-e", "trace=openat2", "-e", "inject=openat2:error=EACCES"}));
+  Reply next = ranks[0].call("save second 2");
+  EXPECT_EQ(next.status, "OK") << next;
+  EXPECT_NE(ranks[0].trace_log().find("INJECTED"), std::string::npos);
+  expect_new(2);
+}
+
 // ---- the commit record ----
 
 // After its rename the record is there; whether it lasts is not known when the directory cannot be synced.

@@ -279,6 +279,20 @@ TEST_P(Strict, MissingAndUnreadNamesAreReportedAndTheOptionSaysWhichAreErrors) {
   }
 }
 
+TEST_P(Strict, ARequestThatWasRefusedHasNotAskedForTheName) {
+  Weights weights(place);
+  Bytes w(20000), v(20000);
+  Load load = new_load(weights.reader, {{"strict", "exact"}});
+  ask(load, "w", whole(CKPT_DTYPE_F32, {100, 50}), w.data(), w.size());
+  Error error;
+  const ckpt_tensor_desc wrong = whole(CKPT_DTYPE_F32, {7});
+  EXPECT_EQ(ckpt_load_add_tensor(load.get(), "v", &wrong, v.data(), v.size(), CKPT_DEVICE_CPU, 0, error),
+            CKPT_MISMATCH);
+  EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_MISMATCH) << error.text();
+  EXPECT_EQ(error.detail("tensor"), "v");
+  EXPECT_EQ(names_of(load), (std::vector<std::pair<int, std::string>>{{CKPT_FINDING_EXTRA, "v"}}));
+}
+
 TEST_P(Strict, ExactIsContentWithAllNames) {
   Weights weights(place);
   Bytes w(20000), v(20000);

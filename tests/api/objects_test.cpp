@@ -1,4 +1,6 @@
 // Objects: named bytes, shared or of each rank, and what another world size gets.
+#include <filesystem>
+
 #include "api/ranks.h"
 
 namespace ckpt_test {
@@ -91,6 +93,28 @@ TEST_P(Objects, AnotherWorldSizeGetsAnErrorOrTheOneOfRankZero) {
   info.struct_size = sizeof info;
   EXPECT_EQ(ckpt_reader_object_find(reader.get(), "rng", 2, &info, error), CKPT_NOT_FOUND);
   EXPECT_EQ(ckpt_reader_object_at(reader.get(), 3, &info, error), CKPT_NOT_FOUND);
+}
+
+// An object too large for the manifest lies in its rank's part: random state of torch, say.
+TEST(ObjectsInParts, WhosePartIsGoneAreIncompleteBeforeATensorChanges) {
+  Scratch scratch;
+  World world(scratch / "store", 2);
+  ckpt_tensor_desc alone = whole(CKPT_DTYPE_U8, {100});
+  alone.replica_count = 1;
+  world.commit("a", {}, [&](uint32_t rank, ckpt_save* save) {
+    if (rank == 0) add(save, "w", alone, world.keep(pattern(100, 1)));
+    add_object(save, "rng", CKPT_OBJECT_PER_RANK, pattern(5056, rank));
+  });
+  ASSERT_TRUE(std::filesystem::remove(scratch / "store/a.1.1/PART_001"));
+  Reader reader = open_reader(world.store);
+  Load load = new_load(reader);
+  Bytes data(100, 0xa5), rng(5056);
+  Error error;
+  ask(load, "w", whole(CKPT_DTYPE_U8, {100}), data.data(), data.size());
+  ASSERT_EQ(ckpt_load_add_object(load.get(), "rng", 1, rng.data(), rng.size(), error), CKPT_OK) << error.text();
+  EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_INCOMPLETE) << error.text();
+  EXPECT_EQ(error.detail("tensor"), "rng");
+  EXPECT_EQ(data, Bytes(100, 0xa5));
 }
 
 TEST_P(Objects, TooLittleMemoryIsRefusedAndMoreIsLeftAlone) {
