@@ -3,10 +3,11 @@
 
   bench/languages.py RUNNERS_JSON DIR [--rounds 9] [--bytes 2147483648] [--out FILE.md]
 
-Three measures, from tests/conformance/scenarios/speed: a save of one tensor of --bytes (new files, durable); a save of
+Three measures, from tests/conformance/scenarios/speed: a save of one tensor of --bytes (durable, over the files of a removed one, as in a run); a save of
 a page into memory (what a save costs beside its bytes); adding 10,000 small tensors to a save (the cost of one call).
-Ratios are of medians in this run; the spread beside each is what this machine makes of the same program, so that a
-difference inside it says nothing. DIR should be on the disk that is meant.
+A ratio is the median over the rounds of that language's time over C's in the same round; beside it the 95 % interval of
+that median (bootstrap over rounds), so that an interval with 0 in it says that nothing can be told apart. DIR should be
+on the disk that is meant; a tmpfs (/dev/shm) leaves the disk's own unrest out.
 """
 import argparse
 import json
@@ -54,18 +55,19 @@ def measure(runners, scenario, wanted, rounds, place, **variables):
     return seconds
 
 
-def spread(values):
-    low, _, high = statistics.quantiles(values, n=4)
-    return (high - low) / statistics.median(values)
+def over_c(values, base):
+    """(median of the ratios of each round less one, its 95 % interval), in percent."""
+    ratios = [100 * (mine / c - 1) for mine, c in zip(values, base)]
+    drawn = sorted(statistics.median(random.choices(ratios, k=len(ratios))) for _ in range(2000))
+    return statistics.median(ratios), drawn[50], drawn[-51]
 
 
 def save_table(seconds, size):
-    base = statistics.median(seconds["c"])
-    yield "| language | save of %.0f MiB | over C | spread (quartiles) |" % (size / 2**20)
+    yield f"| language | save of {size / 2**20:.0f} MiB | over C | 95 % interval |"
     yield "|---|---|---|---|"
     for language, values in seconds.items():
-        median = statistics.median(values)
-        yield f"| {language} | {median:.2f} s | {100 * (median / base - 1):+.1f} % | {100 * spread(values):.0f} % |"
+        ratio, low, high = over_c(values, seconds["c"])
+        yield f"| {language} | {statistics.median(values):.2f} s | {ratio:+.1f} % | {low:+.1f} … {high:+.1f} % |"
 
 
 def small_table(seconds):

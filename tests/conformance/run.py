@@ -72,11 +72,53 @@ def commands_in_readme(text):
     return names
 
 
+def expecting_in_readme(text):
+    """command -> the keys that it expects something of (KEY=EXPECT in the table), or None: all that it is given."""
+    section, found = text.split("## Commands", 1)[1], {}
+    for code in re.findall(r"`([^`\n]*EXPECT[^`\n]*)`", section):
+        found[code.split()[0]] = set(re.findall(r"(\w+)=EXPECT", code)) or None
+    return found
+
+
+def expectations(line, expecting):
+    """(the command, its keys that something is expected of, the line without these)."""
+    words = line.split(" -> ")[0].split()
+    words = words[words[:1] == ["timed"]:]
+    if not words or words[0] not in expecting:
+        return "", [], line
+    wanted = expecting[words[0]]
+    pairs = [word for word in words[1:] if "=" in word and word[0] not in "@#"]
+    pairs = [pair for pair in pairs if wanted is None or pair.split("=")[0] in wanted]
+    return words[0], [pair.split("=")[0] for pair in pairs], " ".join(word for word in words if word not in pairs)
+
+
+def self_lines(folder):
+    """(the text of self/prelude.txt, the lines of self/wrong.txt)"""
+    folder = folder / "scenarios" / "self"
+    lines = [line for line in (folder / "wrong.txt").read_text().splitlines() if line and not line.startswith("#")]
+    return (folder / "prelude.txt").read_text(), lines
+
+
+def right_lines(lines, expecting):
+    """What is left of wrong lines without their expectations is right: so it is these that they fail by."""
+    found = [expectations(line, expecting) for line in lines]
+    return "".join(dict.fromkeys(f"{rest}\n" for _, keys, rest in found if keys))
+
+
+def missed_line(line, begin, status, out, err):
+    """Nothing where the runner failed at this wrong line, with a message that begins so; else what it did instead."""
+    last = err.strip().splitlines()[-1] if err.strip() else ""
+    if status == 1 and last.startswith(begin) and not re.search(r"^ok\b", out, flags=re.M):
+        return []
+    return [f"{line}\n        exit status {status}: {last or out.strip()}"]
+
+
 class Suite:
     def __init__(self, folder, runners, work):
         self.folder, self.runners, self.work = folder, runners, work
         self.passed, self.failures = 0, []
         self.scenarios = sorted((folder / "scenarios").glob("*.txt"))
+        self.expecting = expecting_in_readme((folder / "README.md").read_text())
 
     def claim(self, name, problem):
         """`problem`: None, or the text that says why the claim does not hold."""
@@ -104,6 +146,7 @@ class Suite:
             self.claim("every command of README.md is used", f"only in one of them: {sorted(used ^ listed)}")
         else:
             self.claim(f"every one of {len(listed)} commands of README.md is used", None)
+        self.check_expectations()
         for runner in self.runners:
             status, out, err = runner.run("--commands")
             known, problem = out.split(), None
@@ -111,6 +154,15 @@ class Suite:
                 differ = f"only in one of them: {sorted(set(known) ^ listed)}" if set(known) != listed else "not sorted"
                 problem = f"exit status {status}; {differ}\n{err}"
             self.claim(f"{runner.name}: knows the commands of README.md, sorted", problem)
+
+    def check_expectations(self):
+        used, wrong = set(), set()
+        for path in (self.folder / "scenarios").rglob("*.txt"):
+            for line in path.read_text().splitlines():
+                command, keys, _ = expectations(line, self.expecting)
+                (wrong if path.name == "wrong.txt" else used).update(f"{command} {key}=" for key in keys)
+        problem = f"no wrong line for: {sorted(used - wrong)}" if used - wrong else None
+        self.claim("every key that some scenario expects something of has a wrong line", problem)
 
     # ---- scenarios ----
     def check_scenarios(self):
@@ -122,20 +174,17 @@ class Suite:
 
     def check_wrong_lines(self):
         """Each line of self/wrong.txt, put behind self/prelude.txt, must make the runner fail at that very line."""
-        folder = self.folder / "scenarios" / "self"
-        prelude = (folder / "prelude.txt").read_text()
-        lines = [line for line in (folder / "wrong.txt").read_text().splitlines() if line and not line.startswith("#")]
-        number = len(prelude.splitlines()) + 1
+        prelude, lines = self_lines(self.folder)
         for runner in self.runners:
-            self.claim(f"{runner.name}: self/prelude", runner.scenario(folder / "prelude.txt", self.fresh("self")))
-            missed = []
-            scenario = self.fresh(f"{runner.name}/self") / "wrong.txt"
+            right = self.fresh(f"{runner.name}/self") / "right.txt"
+            right.write_text(prelude + right_lines(lines, self.expecting))
+            problem = runner.scenario(right, self.fresh("self"))
+            self.claim(f"{runner.name}: self/prelude, and the wrong lines without their expectations", problem)
+            missed, scenario = [], right.with_name("wrong.txt")
             for line in lines:
                 scenario.write_text(prelude + line + "\n")
                 status, out, err = runner.run(scenario, self.fresh("self"), *VARIABLES)
-                last = err.strip().splitlines()[-1] if err.strip() else ""
-                if status != 1 or not last.startswith(f"{scenario}:{number}: ") or re.search(r"^ok\b", out, flags=re.M):
-                    missed.append(f"{line}\n        exit status {status}: {last or out.strip()}")
+                missed += missed_line(line, f"{scenario}:{len(prelude.splitlines()) + 1}: ", status, out, err)
             self.claim(f"{runner.name}: fails at each of {len(lines)} wrong lines", "\n".join(missed) or None)
 
     # ---- the matrix ----

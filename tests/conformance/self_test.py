@@ -19,7 +19,7 @@ else:
     lines = [line.split() for line in open(sys.argv[1])]
     print("ok", sum(bool(words) and not words[0].startswith("#") for words in lines))
 '''
-LISTS, SCENARIO, WRONG, MATRIX = "knows the commands", "shapes", "wrong lines", "matrix:"
+LISTS, SCENARIO, WRONG, MATRIX = "knows the commands", "shapes", "fails at each of", "matrix:"
 
 
 class Proofs:
@@ -115,7 +115,12 @@ class Proofs:
                                     ("the order of names", r"^reader\.tensors .*", "version"),
                                     ("findings", r"^(report\.at \w+ \d+) .*", r"\1"),
                                     ("nodes of a tree", r"^(tree\.node \w+ \d+) .*", r"\1"),
-                                    ("the JSON of a tree", r"^tree\.json .*", "version")):
+                                    ("the JSON of a tree", r"^tree\.json .*", "version"),
+                                    ("what a load asks for", r"^(load\.tensor load2) .*", r"\1 w f32 2x2 got"),
+                                    ("the numbers of a job", r"^(job\.stats \w+) .*", r"\1"),
+                                    ("what an import gave", r"^(store\.import( [^ =\n]+){4}) \w+=.*", r"\1"),
+                                    ("the tensors of a file", r"^(file\.tensor \w+ \d+) .*", r"\1"),
+                                    ("the format of a file", r"^file\.format .*", "version")):
             fails = [WRONG]
             if what == "what a call must fail with":  # then the calls that fail are failures
                 fails.append(": shapes")
@@ -129,6 +134,10 @@ class Proofs:
             self.prove("a scenario that expects another status is caught", [real], ": shapes")
         with self.changed("scenarios/self/wrong.txt", r"^equal a b$", "differ a b"):
             self.prove("a wrong line that is right is caught", [real], WRONG)
+        with self.changed("scenarios/self/wrong.txt", r"^reader\.info reader world_size=2$", "equal a b"):
+            self.prove("a key that no wrong line is about is caught", [real], "has a wrong line")
+        with self.changed("scenarios/self/wrong.txt", r"^reader\.info reader label", "reader.info nobody label"):
+            self.prove("a wrong line that is wrong otherwise is caught", [real], "self/prelude")
         with self.changed("scenarios/self/prelude.txt", r"^save\.run save$", "save.run nobody"):
             self.prove("a prelude that fails by itself is caught", [real], "self/prelude", WRONG)
         with self.changed("README.md", r"^\| `version` \|", "| `new.command X` | |\n| `version` |"):

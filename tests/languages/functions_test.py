@@ -20,7 +20,6 @@ import tracer  # noqa: E402
 from claims import Claims, run  # noqa: E402
 
 
-
 def unwrapped(language):
     """name -> reason, from the binding's list."""
     path = REPOSITORY / "bindings" / language / "unwrapped.txt"
@@ -54,7 +53,9 @@ class Traced:
         environment = {**os.environ, **self.environment, "LD_PRELOAD": preload, "CKPT_TRACE": str(file)}
         run([*self.command, scenario, place / "dir", *suite.VARIABLES], env=environment)
         counts = tracer.Counts(self.include, file)
-        self.called |= {name for name, calls in counts.calls.items() if calls}
+        called = {name for name, calls in counts.calls.items() if calls}
+        assert called, "no call was seen: the trace was not loaded"
+        self.called |= called
         left = {kind: n for kind, n in counts.alive.items() if n}
         strange = {kind: n for kind, n in counts.strange.items() if n}
         assert not left and not strange, f"alive: {left}; freed but not made: {strange}"

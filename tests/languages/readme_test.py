@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The first program of each binding's README runs as it stands: it saves, loads, and takes its store as argument.
 
+Each ends with a status that is not 0 where what it loaded is not what it saved; that it loads at all the trace tells.
+
   readme_test.py PREFIX PYTHON WORK LANGUAGE…      LANGUAGE: cpp rust go python, and c (the README of the project)
 """
 import os
@@ -9,11 +11,14 @@ import shutil
 import sys
 from pathlib import Path
 
+import tracer
 from claims import Claims, run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BINDINGS = REPOSITORY / "bindings"
 FIRST_SCREEN = 60  # lines of the README in which the program has to begin
+SAVES = ("ckpt_save_run", "ckpt_save_start", "ckpt_save_start_in_place")
+LOADS = ("ckpt_load_run", "ckpt_load_start")
 
 
 def first_program(readme, fence):
@@ -31,17 +36,22 @@ class Readmes:
         self.prefix, self.interpreter, self.work = Path(prefix), python, Path(work)
         self.environment = {**os.environ, "PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig",
                             "LD_LIBRARY_PATH": f"{prefix}/lib"}
+        self.trace = tracer.make(self.prefix / "include", self.work)
 
     def flags(self):
         return run(["pkg-config", "--cflags", "--libs", "ckpt"], env=self.environment).split()
 
     def check(self, language):
-        """Builds and runs the program in a folder of its own; what it says it saved is there and sound."""
+        """Builds and runs the program in a folder of its own: it saves and loads, and what it saved is sound."""
         folder = self.work / language
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         command = getattr(self, language)(folder)
-        output = run([*command, folder / "store"], env=self.environment, cwd=folder)
+        traced = {"LD_PRELOAD": str(self.trace.resolve()), "CKPT_TRACE": str(folder / "counts")}
+        output = run([*command, folder / "store"], env={**self.environment, **traced}, cwd=folder)
+        calls = tracer.Counts(self.prefix / "include", folder / "counts").calls
+        assert any(calls[name] for name in SAVES), f"it saves nothing: {output}"
+        assert any(calls[name] for name in LOADS), f"it loads nothing: {output}"
         listed = run([f"{self.prefix}/bin/ckpt", "ls", folder / "store"])
         assert "committed" in listed and "latest" in listed, (output, listed)
         run([f"{self.prefix}/bin/ckpt", "verify", f"{folder}/store@latest"])

@@ -56,7 +56,8 @@ PRELUDE = r"""// Made by tracer.py; see there.
 #include "ckpt_file.h"
 
 // The file: for each function how often it was called; then for each kind of handle how many are alive, and how many
-// were freed that nobody had made (or twice). All are 64-bit.
+// were freed that nobody had made (or twice). All are 64-bit, and several processes may share one file: the lock below
+// is of one process, so counting is atomic.
 typedef struct { uint64_t called[FUNCTIONS]; int64_t alive[KINDS], strange[KINDS]; } Counts;
 static Counts nowhere, *counts = &nowhere;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -97,7 +98,7 @@ static void made(int kind, void *handle) {
   size_t at = slot_of(handle);
   while (live[at % SLOTS] && live[at % SLOTS] != TOMB) at++;
   live[at % SLOTS] = handle;
-  counts->alive[kind]++;
+  __atomic_add_fetch(&counts->alive[kind], 1, __ATOMIC_RELAXED);
   pthread_mutex_unlock(&lock);
 }
 static void freed(int kind, void *handle) {
@@ -107,9 +108,9 @@ static void freed(int kind, void *handle) {
   while (live[at % SLOTS] && live[at % SLOTS] != handle && looked++ < SLOTS) at++;
   if (live[at % SLOTS] == handle) {
     live[at % SLOTS] = TOMB;
-    counts->alive[kind]--;
+    __atomic_sub_fetch(&counts->alive[kind], 1, __ATOMIC_RELAXED);
   } else {
-    counts->strange[kind]++;
+    __atomic_add_fetch(&counts->strange[kind], 1, __ATOMIC_RELAXED);
   }
   pthread_mutex_unlock(&lock);
 }

@@ -3,8 +3,9 @@
 that Ckpt.jl uses, and the real libckpt through ctypes. It is not Julia: README.md says what that proves and what
 not.
 
-  evaluate.py --library LIBCKPT_SO [--julia 1.10] PROGRAM.jl [ARGUMENT…]
+  evaluate.py --library LIBCKPT_SO [--julia 1.10] [--calls FILE] PROGRAM.jl [ARGUMENT…]
 
+--calls adds the names of the library's functions that were called to FILE, one a line.
 A program with tests prints each claim, then "N passed, N failed". CKPT_JULIA_PARSER names the folder that has
 ace_jax_coupling, where that is not installed beside this Python.
 """
@@ -89,7 +90,7 @@ def make_interpreter(parser, library, tests, version=(1, 13), environment=None):
     return made
 
 
-def carry_out(program, arguments, library, version):
+def carry_out(program, arguments, library, version, calls=None):
     """The exit status of the program."""
     from evaluator.types import STRING, JuliaError, Unsupported
     from evaluator.values import Array
@@ -110,6 +111,9 @@ def carry_out(program, arguments, library, version):
         status = 1
     interpreter.main.globals.clear()
     gc.collect()  # finalisers run at the end of a Julia too
+    if calls:
+        with open(calls, "a", encoding="utf-8") as file:
+            file.writelines(f"{name}\n" for name in interpreter.foreign.calls)
     if tests.passed or tests.failed:
         print(f"{tests.passed} passed, {tests.failed} failed")
         status = status or int(tests.failed > 0)
@@ -117,13 +121,15 @@ def carry_out(program, arguments, library, version):
 
 
 def main():
-    arguments, library, version = sys.argv[1:], None, (1, 13)
+    arguments, library, version, calls = sys.argv[1:], None, (1, 13), None
     while arguments[:1] and arguments[0].startswith("--"):
         name, value, *arguments = arguments
         if name == "--library":
             library = value
         elif name == "--julia":
             version = tuple(map(int, value.split(".")))
+        elif name == "--calls":
+            calls = value
         else:
             sys.exit(__doc__)
     if not arguments or not library:
@@ -132,7 +138,7 @@ def main():
     sys.setrecursionlimit(50_000)
     threading.stack_size(512 << 20)
     worker = threading.Thread(
-        target=lambda: result.append(carry_out(arguments[0], arguments[1:], library, version))
+        target=lambda: result.append(carry_out(arguments[0], arguments[1:], library, version, calls))
     )
     worker.start()
     worker.join()

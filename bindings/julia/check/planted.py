@@ -10,6 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import conformance
 import walk
 from evaluate import PACKAGE
 
@@ -152,6 +153,9 @@ TESTS = [
 ]
 
 
+BLIND = "matches(value, wanted) = wanted in spellings(value)"
+
+
 def copied(folder, file, before, after):
     """A copy of the package in which one text stands for another; it must be there."""
     target = Path(folder) / "bindings" / "julia"
@@ -222,12 +226,26 @@ def evaluated(package, library):
     return [done.stdout + done.stderr] if done.returncode else []
 
 
+def check_suite(claims, library):
+    """A runner whose expectations all hold, and a list of functions that is wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        package = copied(folder, "conformance/expect.jl", BLIND, "matches(value, wanted) = true")
+        suite = conformance.load_suite()
+        lines = [line for line in suite.self_lines(conformance.SUITE)[1] if line.startswith("reader.info ")]
+        missed = conformance.missed_lines(suite, library, lines, package)
+        proof(claims, "a conformance runner that compares nothing", "reader.info reader id=two.1.1", missed)
+    found = list(conformance.function_problems({"a": 0, "b": 0, "c": 0}, {"a"}, {"a": "why", "b": "", "d": "why"}))
+    for wanted in ("a is listed, but called", "b is listed without", "c is neither", "d is listed, but in no header"):
+        proof(claims, f"in the list of functions: {wanted}", wanted, found)
+
+
 def check(claims, parser, library, include):
     import run
 
     check_syntax(claims, parser)
     check_generated(claims)
     check_layout(claims, include)
+    check_suite(claims, library)
     for what, file, before, after, wanted in STATIC:
         with tempfile.TemporaryDirectory() as folder:
             package = copied(folder, file, before, after)

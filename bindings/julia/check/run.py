@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.setrecursionlimit(50_000)
 sys.dont_write_bytecode = True
 
+import conformance  # noqa: E402
 import names as name_checks  # noqa: E402
 import planted  # noqa: E402
 import walk  # noqa: E402
@@ -205,9 +206,8 @@ def check_asts(claims, parser, trees, library, include):
 
 
 def evaluate(library, program, *arguments, version="1.13"):
-    return run(
-        [sys.executable, HERE / "evaluate.py", "--library", library, "--julia", version, program, *arguments]
-    )
+    settings = ["--library", library, "--julia", version]
+    return run([sys.executable, HERE / "evaluate.py", *settings, program, *arguments])
 
 
 def check_tests(claims, library):
@@ -268,22 +268,6 @@ def check_programs(claims, library):
         )
 
 
-def check_conformance(claims, library):
-    folder = ROOT / "tests" / "conformance"
-    variables = [f"FILES={ROOT / 'bindings' / 'torch' / 'tests' / 'files'}", f"LONG={'n' * 4096}"]
-    runner = PACKAGE / "conformance" / "runner.jl"
-    for scenario in sorted((folder / "scenarios").glob("*.txt")):
-        with tempfile.TemporaryDirectory() as place:
-            status, out = evaluate(library, runner, scenario, place, *variables)
-        lines = [
-            line
-            for line in scenario.read_text().splitlines()
-            if line.split() and not line.split()[0].startswith("#")
-        ]
-        good = status == 0 and out.strip().splitlines()[-1:] == [f"ok {len(lines)}"]
-        claims.claim(f"evaluated: conformance scenario {scenario.stem}", [] if good else [out[-2000:]])
-
-
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--library", required=True, type=Path)
@@ -304,7 +288,7 @@ def main():
         check_evaluator(claims, library)
         check_programs(claims, library)
         if not given.no_conformance:
-            check_conformance(claims, library)
+            conformance.check(claims, library, given.include)
         planted.check(claims, parser, library, given.include)
     print(f"{claims.passed} passed, {claims.failed} failed", flush=True)
     os._exit(claims.failed > 0)  # libjulia is not taken down in order
