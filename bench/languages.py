@@ -3,8 +3,9 @@
 
   bench/languages.py RUNNERS_JSON DIR [--rounds 9] [--bytes 2147483648] [--out FILE.md]
 
-Three measures, from tests/conformance/scenarios/speed: a save of one tensor of --bytes (durable, over the files of a removed one, as in a run); a save of
-a page into memory (what a save costs beside its bytes); adding 10,000 small tensors to a save (the cost of one call).
+Three measures, from tests/conformance/scenarios/speed: a save of one tensor of --bytes (durable, into the files of a
+checkpoint that was removed, as in a run); a save of a page into memory (what a save costs beside its bytes); adding
+10,000 small tensors to a save (the cost of one call).
 A ratio is the median over the rounds of that language's time over C's in the same round; beside it the 95 % interval of
 that median (bootstrap over rounds), so that an interval with 0 in it says that nothing can be told apart. DIR should be
 on the disk that is meant; a tmpfs (/dev/shm) leaves the disk's own unrest out.

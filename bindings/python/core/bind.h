@@ -9,7 +9,10 @@
 namespace ckpt_py {
 
 using StoreObject = Held<ckpt::Store>;
-using SessionObject = Held<ckpt::Session>;
+struct SessionObject : Held<ckpt::Session> {
+  SessionObject(ckpt::Session&& session, uint32_t ranks) : Held(std::move(session), "Session"), world_size(ranks) {}
+  const uint32_t world_size;
+};
 using ReaderObject = Held<ckpt::Reader>;
 using FileObject = Held<ckpt::File>;
 using TreeObject = Held<ckpt::Tree>;

@@ -1,14 +1,19 @@
 #include "errors.h"
 
-#include <nanobind/stl/map.h>
-#include <nanobind/stl/string.h>
-
 namespace nb = nanobind;
 
 namespace ckpt_py {
 
+nb::str decoded(const std::string& text) {
+  PyObject* made = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape");
+  if (!made) throw nb::python_error();
+  return nb::steal<nb::str>(made);
+}
+
 static void set_error(ckpt_status status, const std::string& message, const Details& details) {
-  nb::object error = nb::module_::import_("ckpt.errors").attr("error_of")(status, message, details);
+  nb::dict facts;
+  for (const auto& [key, value] : details) facts[decoded(key)] = decoded(value);
+  nb::object error = nb::module_::import_("ckpt.errors").attr("error_of")(status, decoded(message), facts);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
 }
 

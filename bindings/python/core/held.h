@@ -5,6 +5,8 @@
 // the call.
 #pragma once
 
+#include <unistd.h>
+
 #include <ckpt.hpp>
 #include <memory>
 #include <utility>
@@ -15,9 +17,28 @@ namespace nb = nanobind;
 
 namespace ckpt_py {
 
+// nb::gil_scoped_release, except at the end of the interpreter: Python up to 3.13 ends a (daemon) thread that wants the
+// GIL back then by unwinding its stack, which C++ answers with std::terminate. As in later versions it is stopped here.
+class Unlocked {
+ public:
+  Unlocked() : state_(PyEval_SaveThread()) {}
+  ~Unlocked() {
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (...) {
+      for (;;) pause();
+    }
+  }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
 template <class Function>
 auto unlocked(Function&& function) {
-  nb::gil_scoped_release nogil;
+  Unlocked nogil;
   return function();
 }
 

@@ -37,7 +37,11 @@ void Work::wait(int32_t wanted, int64_t timeout_ms) {
       // A job that failed because its own deadline passed says TIMEOUT too, but has ended.
       if (error.status() != CKPT_TIMEOUT || last_slice || state() >= CKPT_JOB_FAILED) {
         if (state() >= CKPT_JOB_FAILED) unlocked([&] { job.wait(wanted, 0); });
-        throw;
+        if (error.status() != CKPT_TIMEOUT || !last_slice) throw;
+        raise(CKPT_TIMEOUT,
+              "the job did not reach state " + std::to_string(wanted) + " within " + std::to_string(timeout_ms) +
+                  " ms; it goes on",
+              error.details());
       }
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "dlpack.h"
+#include "view.h"
 
 namespace nb = nanobind;
 
@@ -16,8 +17,12 @@ namespace ckpt_py {
   raise(CKPT_UNSUPPORTED, type + " cannot be taken as it is: " + why, {{"found", type}});
 }
 
-// What Python said becomes the reason, and the cause of the error.
+// What Python said becomes the reason, and the cause of the error. What is meant to end the program does that.
 [[noreturn]] static void refuse(nb::handle object, nb::python_error& error) {
+  if (!error.matches(PyExc_Exception) || error.matches(PyExc_MemoryError)) {
+    error.restore();
+    throw nb::python_error();
+  }
   const std::string why = nb::cast<std::string>(nb::str(error.value()));
   error.restore();
   refuse(object, why);
@@ -29,6 +34,7 @@ class Taker {
   Taker(Memory& memory, nb::handle object, bool writable) : memory_(memory), object_(object), writable_(writable) {}
 
   void take() {
+    if (nb::isinstance<View>(object_)) return take_view();
     if (nb::object viewed = view_of_numpy(); viewed.is_valid()) return take_buffer(viewed);
     if (nb::hasattr(object_, "__dlpack__")) return take_dlpack();
     if (PyObject_CheckBuffer(object_.ptr())) return take_buffer(object_);
@@ -44,6 +50,7 @@ class Taker {
     nb::object dtype = object_.attr("dtype");
     constexpr int kUserDefined = 2;
     if (nb::cast<int>(dtype.attr("isbuiltin")) != kUserDefined) return nb::borrow(object_);
+    if (!dtype.attr("isnative").is(nb::bool_(true))) refuse(object_, "big-endian elements");
     const std::string name = nb::cast<std::string>(dtype.attr("name"));
     extension_dtype_ = extension_dtype(name);
     if (extension_dtype_ < 0) refuse(object_, "dtype " + name + " has no ckpt dtype of the same layout");
@@ -56,6 +63,20 @@ class Taker {
     if (name.rfind("float8_", 0) != 0) return -1;
     const int32_t found = ckpt_dtype_find(("f8_" + name.substr(7)).c_str());
     return found > 0 && ckpt_dtype_bits(found) == 8 ? found : -1;
+  }
+
+  // ---- memory of the engine, whose buffer would not say what bf16 and packed elements are ----
+  void take_view() {
+    if (!nb::inst_ready(object_)) refuse(object_, "it was never made");
+    if (writable_) refuse(object_, "it is read-only");
+    const View& view = nb::cast<const View&>(object_);
+    memory_.data = const_cast<void*>(view.data());
+    memory_.dtype = view.dtype();
+    memory_.shape = view.extents();
+    memory_.strides = view.strides();
+    memory_.readonly = true;
+    memory_.release_ = [held = nb::borrow(object_)]() mutable { held.reset(); };
+    measure();
   }
 
   // ---- buffer protocol ----

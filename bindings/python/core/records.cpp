@@ -2,13 +2,15 @@
 
 #include <string>
 
+#include "errors.h"
+
 namespace nb = nanobind;
 
 namespace ckpt_py {
 
 static nb::object enums(const char* name) { return nb::module_::import_("ckpt.enums").attr(name); }
 static nb::object records(const char* name) { return nb::module_::import_("ckpt.records").attr(name); }
-static nb::object text_or_none(const char* text) { return text ? nb::object(nb::str(text)) : nb::none(); }
+static nb::object text_or_none(const char* text) { return text ? nb::object(decoded(text)) : nb::none(); }
 
 nb::object dtype_of(int32_t dtype) { return enums("DType")(dtype); }
 nb::object job_state_of(int32_t state) { return enums("JobState")(state); }
@@ -115,10 +117,10 @@ nb::object record(const ckpt::Report& report) {
   nb::list findings;
   for (size_t i = 0; i < report.size(); i++) {
     const ckpt::Finding finding = report.at(i);
-    findings.append(records("Finding")(enums("FindingKind")(finding.kind), enums("Status")(finding.status),
-                                       finding.text, text_or_none(finding.name), text_or_none(finding.part),
-                                       finding.offset, finding.size, finding.first_element, finding.last_element,
-                                       finding.max_abs, finding.max_rel, finding.count));
+    findings.append(records("Finding")(
+        enums("FindingKind")(finding.kind), enums("Status")(finding.status), text_or_none(finding.text),
+        text_or_none(finding.name), text_or_none(finding.part), finding.offset, finding.size, finding.first_element,
+        finding.last_element, finding.max_abs, finding.max_rel, finding.count));
   }
   return records("Report")(nb::tuple(findings));
 }

@@ -170,8 +170,8 @@ void bind_save(nb::module_& m) {
       .def("run", &SaveObject::run, nb::kw_only(), nb::arg("interruptible") = true,
            "Saves; returns once the checkpoint is durable, complete and committed (rank 0; other ranks: committed).\n\n"
            "It runs as a job that is waited for, so that Ctrl-C cancels it: KeyboardInterrupt comes once the engine is "
-           "quiet and nothing was committed. interruptible=False saves from this thread; Ctrl-C is heard when it is "
-           "over.")
+           "quiet. A save that was being committed just then may be there. interruptible=False saves from this thread; "
+           "Ctrl-C is heard when it is over.")
       .def(
           "start", &SaveObject::start, nb::kw_only(), nb::arg("in_place") = false,
           "The same in the background. The memory may change again once the job is STAGED. in_place=True makes no copy "

@@ -104,7 +104,7 @@ static void bind_session_class(nb::module_& m) {
             const std::string joined = optional_text(string, "session_string").value_or("");
             const ckpt::Options chosen = options(mapping, keywords);
             new (self) SessionObject(
-                unlocked([&] { return ckpt::Session::open(*in, rank, world_size, joined, chosen); }), "Session");
+                unlocked([&] { return ckpt::Session::open(*in, rank, world_size, joined, chosen); }), world_size);
           },
           nb::arg("store"), nb::arg("rank") = 0, nb::arg("world_size") = 1, nb::arg("session_string") = nb::none(),
           nb::arg("options").none() = nb::none(), nb::arg("keywords"),
@@ -112,7 +112,8 @@ static void bind_session_class(nb::module_& m) {
                   "None, " CKPT_PY_OPTIONS ") -> None"))
       .def_prop_ro(
           "string", [](const SessionObject& self) { return self.get()->string(); },
-          "What rank 0 sends to the other ranks.");
+          "What rank 0 sends to the other ranks.")
+      .def_ro("world_size", &SessionObject::world_size, "How many ranks it is of.");
   bind_handle(session, "def __enter__(self) -> Session");
 }
 

@@ -44,7 +44,12 @@ static const char* format_of(int32_t dtype) {
 
 View::View(std::shared_ptr<void> owner, const void* data, uint64_t bytes, int32_t dtype, const int64_t* shape,
            const int64_t* strides, int32_t ndim)
-    : owner_(std::move(owner)), data_(data), bytes_(bytes), dtype_(dtype), tensor_shape_(shape, shape + ndim) {
+    : owner_(std::move(owner)),
+      data_(data),
+      bytes_(bytes),
+      dtype_(dtype),
+      tensor_shape_(shape, shape + ndim),
+      tensor_strides_(strides, strides + ndim) {
   format_ = format_of(dtype);
   const bool packed = !format_;
   itemsize_ = packed ? 1 : ckpt_dtype_bits(dtype) / 8;
@@ -68,8 +73,8 @@ View::View(std::shared_ptr<void> owner, const void* data, uint64_t bytes, int32_
 
 int View::fill(Py_buffer* out, nb::handle self, int flags) const {
   static const char kEmpty = 0;
-  const bool needs_contiguous = (flags & PyBUF_STRIDES) != PyBUF_STRIDES ||
-                                (flags & (PyBUF_C_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS)) & ~PyBUF_STRIDES;
+  constexpr int kContiguous = (PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS) & ~PyBUF_STRIDES;
+  const bool needs_contiguous = (flags & PyBUF_STRIDES) != PyBUF_STRIDES || flags & kContiguous;
   const bool fortran = (flags & PyBUF_F_CONTIGUOUS & ~PyBUF_STRIDES) && shape_.size() > 1;
   const char* refused = flags & PyBUF_WRITABLE             ? "the memory of a checkpoint is read-only"
                         : fortran                          ? "the memory is not column-major"
@@ -92,6 +97,8 @@ int View::fill(Py_buffer* out, nb::handle self, int flags) const {
 }
 
 static int get_buffer(PyObject* self, Py_buffer* out, int flags) {
+  out->obj = nullptr;
+  if (!nb::inst_ready(self)) return PyErr_SetString(PyExc_BufferError, "the view was never made"), -1;
   return nb::inst_ptr<View>(self)->fill(out, self, flags);
 }
 
@@ -105,7 +112,9 @@ void bind_view(nb::module_& m) {
       .def_prop_ro(
           "dtype", [](const View& self) { return dtype_of(self.dtype()); },
           nb::sig("def dtype(self) -> ckpt.enums.DType"), "Of the tensor.")
-      .def_prop_ro("shape", &View::shape, nb::sig("def shape(self) -> tuple[int, ...]"), "Of the tensor.")
+      .def_prop_ro(
+          "shape", [](const View& self) { return nb::tuple(nb::cast(self.extents())); },
+          nb::sig("def shape(self) -> tuple[int, ...]"), "Of the tensor.")
       .def_prop_ro("nbytes", &View::bytes, "Of its elements.");
 }
 

@@ -16,7 +16,9 @@ class View {
 
   int fill(Py_buffer* out, nb::handle self, int flags) const;
   int32_t dtype() const { return dtype_; }
-  nb::tuple shape() const { return nb::tuple(nb::cast(tensor_shape_)); }
+  const Extents& extents() const { return tensor_shape_; }
+  const Extents& strides() const { return tensor_strides_; }
+  const void* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
 
  private:
@@ -24,7 +26,7 @@ class View {
   const void* data_;
   uint64_t bytes_;
   int32_t dtype_;
-  std::vector<int64_t> tensor_shape_;
+  Extents tensor_shape_, tensor_strides_;  // in elements
   const char* format_;  // of the buffer's elements
   Py_ssize_t itemsize_, size_;
   std::vector<Py_ssize_t> shape_, strides_;  // of the buffer; strides in bytes

@@ -134,3 +134,22 @@ def test_paths_may_be_any_path(tmp_path: Path) -> None:
     odd = tmp_path / "ü \udcff"
     ckpt.save(odd, {"a": 1})
     assert ckpt.load(odd) == {"a": 1} and ckpt.load(str(odd)) == {"a": 1}
+
+
+def test_an_error_may_name_a_path_that_is_no_utf8(tmp_path: Path) -> None:
+    with pytest.raises(ckpt.NotFoundError) as caught:
+        ckpt.load(tmp_path / "\udcff")
+    assert caught.value.message
+    with pytest.raises(ckpt.Error) as caught:
+        ckpt.File(tmp_path / "\udcff.pt")
+    assert ".pt" in caught.value.message
+
+
+def test_a_timeout_is_pythons_timeout_too() -> None:
+    error = errors.error_of(ckpt.Status.TIMEOUT, "text", {"ranks": "1"})
+    assert isinstance(error, TimeoutError) and isinstance(error, ckpt.RankError)
+    again = copy.copy(error)
+    for each in (error, again):
+        assert (each.status, each.message, each.details, str(each)) == (
+            ckpt.Status.TIMEOUT, "text", {"ranks": "1"}, "TIMEOUT: text")
+        assert each.errno is None and each.filename is None

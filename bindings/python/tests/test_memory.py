@@ -158,6 +158,7 @@ def test_pinned_host_memory_is_cpu_memory(reader_of: Any) -> None:
     (np.arange(4)[::-1], "negative stride"),
     (np.zeros(3, [("a", "u1"), ("b", "<f4")])["b"], "stride of 5 bytes"),
     (np.zeros(2, ">f4"), "big-endian"),
+    (np.zeros(2, np.dtype(ml_dtypes.bfloat16).newbyteorder(">")), "big-endian"),
     (np.zeros(2, np.longdouble), "format 'g'"),
     (np.zeros(2, "M8[s]"), "format|buffer"),
     (np.zeros(2, [("a", "u1"), ("b", "<f4")]), "format"),
@@ -185,6 +186,45 @@ def test_memory_that_cannot_be_written_is_no_target(reader_of: Any) -> None:
                        reader.map("w")):
             with pytest.raises(ckpt.UnsupportedError, match="not writ|read-only|read.only"):
                 load.add_tensor("w", target)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError, GeneratorExit])
+@pytest.mark.parametrize("method", ["__dlpack__", "__dlpack_device__"])
+def test_what_ends_the_program_is_not_taken_for_a_refusal(error: type[BaseException], method: str) -> None:
+    def stop(self: Any, **wanted: Any) -> Any:
+        raise error
+
+    with pytest.raises(error):
+        ckpt.Memory.of(type("Stopping", (Producer,), {method: stop})())
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, np.float32])
+def test_a_mapped_view_is_saved_with_its_own_dtype(reader_of: Any, dtype: Any) -> None:
+    saved = sample(dtype, (3, 4))
+    first = reader_of({"w": saved})
+    again = reader_of({"w": first.map("w")})
+    assert (again.tensor("w").dtype, again.tensor("w").shape) == (first.tensor("w").dtype, (3, 4))
+    assert bits(load_one(again, "w", np.empty((3, 4), dtype))) == bits(saved)
+
+
+def test_a_mapped_view_of_packed_elements_is_saved_as_such(reader_of: Any, session: ckpt.Session,
+                                                           store: ckpt.Store) -> None:
+    with ckpt.Save(session, "packed") as save:
+        save.add_tensor("w", b"\x21\x43\x05", dtype="i4", shape=(5,))
+        save.run()
+    with ckpt.Reader(store, "packed") as reader:
+        view = reader.map("w")
+    again = reader_of({"w": view})
+    assert (again.tensor("w").dtype, again.tensor("w").shape) == (ckpt.DType.I4, (5,))
+    assert load_one(again, "w", bytearray(3), dtype="i4", shape=(5,)) == b"\x21\x43\x05"
+    memory = ckpt.Memory.of(view)
+    assert (memory.nbytes, memory.readonly, memory.strides) == (3, True, (1,))
+
+
+def test_a_view_that_was_never_made_is_refused() -> None:
+    for use in (memoryview, ckpt.Memory.of):
+        with pytest.raises((BufferError, TypeError, ckpt.Error)):
+            use(ckpt.View.__new__(ckpt.View))
 
 
 def test_unaligned_memory_is_taken(reader_of: Any) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
-from collections import OrderedDict, defaultdict, namedtuple
+from collections import Counter, OrderedDict, defaultdict, namedtuple
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,16 @@ import ckpt
 import ml_dtypes
 import numpy as np
 import pytest
+from ckpt import errors, progress
 from conftest import bits, python
 
 VALUES = [
     None, True, False, 0, -1, 2**63 - 1, -2**63, 2**63, -2**200, 10**5000, 0.0, -0.0, 1e308, 5e-324, math.inf,
     -math.inf, "", "té\0xt\U0001F600", b"", b"\0\xff", [], [[]], (), (1, [2, (3,)]), {}, {"a": {"b": {}}}, set(),
     {1, "a", (2, 3)}, {"0": "text", 0: "int", -5: 1, "$": 1, "": 2, "a/b": 3, "~": 4},
+    Counter({"b": 2, 7: -1}), Counter(), Counter({(1, 2): 1}), defaultdict(list, {"x": [1], 3: []}), defaultdict(None),
+    defaultdict(int, {(1, 2): 3}), {np.int64(1), 2}, {frozenset(), frozenset({1, frozenset({2})})},
+    {1j, b"x", np.bool_(True)},
     OrderedDict([("b", 1), ("a", 2)]), frozenset({1, 2}), bytearray(b"ab"), 1 + 2j,
     {(1, 2): "tuple", None: 1, 2**70: 2, 1.5: 3},
     np.float32(1.5), np.int64(-3), np.bool_(True), np.float16(0.1), np.complex64(1 + 2j), np.uint8(255),
@@ -30,6 +35,8 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray):
         return a.dtype == b.dtype and a.shape == b.shape and bits(a) == bits(b)
     if isinstance(a, dict):
+        if getattr(a, "default_factory", None) is not getattr(b, "default_factory", None):
+            return False
         return list(a) == list(b) and all(type(k) is type(q) and same(a[k], b[q]) for k, q in zip(a, b))
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
@@ -80,7 +87,9 @@ def test_sets_are_written_in_an_order_that_all_processes_agree_on(tmp_path: Path
 
 @pytest.mark.parametrize("value,place", [
     ({"a": [1, {"x": object()}]}, "state at 'a/1/x': a value of type builtins.object"),
-    ({"a": defaultdict(int)}, "collections.defaultdict"),
+    ({"a": defaultdict(lambda: 1)}, "state at 'a': .*default_factory.*function"),
+    ({"a": {"b": {object()}}}, "state at 'a/b': a value of type builtins.object"),
+    ({"a": [frozenset({(1, len)})]}, "state at 'a/0.*builtin_function"),
     ([namedtuple("Pair", "x y")(1, 2)], "state at '0': .*Pair"),
     ({"f": len}, "builtin_function"),
     (np.longdouble(1), "numpy.longdouble|numpy.float128"),
@@ -89,6 +98,33 @@ def test_sets_are_written_in_an_order_that_all_processes_agree_on(tmp_path: Path
 def test_other_types_are_refused_by_their_place(tmp_path: Path, value: Any, place: str) -> None:
     with pytest.raises(TypeError, match=place):
         ckpt.save(tmp_path / "s", value)
+
+
+@pytest.mark.parametrize("value", [{"a": {"b": "\ud800"}}, {"a": {"b": {"\udcff": 1}}}, {"a": {"b": {"x", "\ud800"}}}])
+def test_text_that_is_no_utf8_is_refused_by_its_place(tmp_path: Path, value: Any) -> None:
+    with pytest.raises(ckpt.InvalidError, match="state at 'a/b.*surrogate"):
+        ckpt.save(tmp_path / "s", value)
+
+
+@pytest.mark.parametrize("record", [
+    ckpt.Record("numpy.int8", {"value": 300}), ckpt.Record("builtins.bytearray", {"value": 2**40}),
+    ckpt.Record("numpy.float32", {"value": [1, 2]}), ckpt.Record("builtins.frozenset", {"items": 3}),
+    ckpt.Record("collections.Counter", {"args": (3,)}), ckpt.Record("collections.defaultdict", {"args": ("list",)}),
+    ckpt.Record("collections.defaultdict", {"args": (ckpt.Record("builtins.type", {"name": "os.system"}),)}),
+    ckpt.Record("builtins.complex", {"args": (10**400, 1)}),
+])
+def test_records_that_say_what_cannot_be_stay_records(tmp_path: Path, record: ckpt.Record) -> None:
+    ckpt.save(tmp_path / "s", {"x": record})
+    assert ckpt.load(tmp_path / "s") == {"x": record}
+
+
+def test_arrays_in_a_defaultdict_are_named_and_found_like_those_in_a_dict(tmp_path: Path) -> None:
+    ckpt.save(tmp_path / "s", {"d": defaultdict(dict, {"x": {"w": np.ones(2)}})})
+    mine = defaultdict(dict, {"x": {"w": np.zeros(2)}})
+    assert ckpt.load(tmp_path / "s", into={"d": mine})["d"]["x"]["w"] is mine["x"]["w"] and mine["x"]["w"].all()
+    assert ckpt.load(tmp_path / "s", at=("d", "x"))["w"].tolist() == [1, 1]
+    with ckpt.Reader(ckpt.Store(tmp_path / "s")) as reader:
+        assert [tensor.name for tensor in reader.tensors()] == ["d/x/w"]
 
 
 def test_an_array_that_cannot_be_taken_is_named(tmp_path: Path) -> None:
@@ -121,6 +157,18 @@ def test_shared_memory_is_saved_once_and_shared_again(tmp_path: Path) -> None:
     assert (back["view"] == 9).all() and (back["t"] == 9).all() and (back["same"] == 9).all()
     assert (back["other"] == base).all()
     assert same(ckpt.load(tmp_path / "s", at=("view",)), state["view"])  # without its target
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(["base", "a", "b", "t", "u"])))
+def test_a_view_that_comes_twice_is_a_view_of_the_whole_in_any_order(tmp_path: Path, order: tuple[str, ...]) -> None:
+    base = np.arange(12.0)
+    a, t = base[2:6], base.reshape(3, 4).T
+    state = {name: {"base": base, "a": a, "b": a, "t": t, "u": t}[name] for name in order}
+    ckpt.save(tmp_path / "s", state)
+    with ckpt.Reader(ckpt.Store(tmp_path / "s")) as reader:
+        assert {tensor.name: tensor.alias_of for tensor in reader.tensors()} == {
+            "base": None, "a": "base", "b": "base", "t": "base", "u": "base"}
+    assert same(ckpt.load(tmp_path / "s"), state)
 
 
 def test_parts_that_overlap_are_both_saved(tmp_path: Path) -> None:
@@ -199,6 +247,42 @@ def test_without_step_and_label_every_save_has_its_own(tmp_path: Path) -> None:
         ckpt.save(tmp_path / "s", 1, world_size=2)
 
 
+def test_a_session_of_several_ranks_needs_a_common_label(store: ckpt.Store) -> None:
+    with ckpt.Session(store, 0, 2) as several:
+        for call in (ckpt.save, ckpt.save_async):
+            with pytest.raises(ValueError, match="label= or step="):
+                call(several, 1)
+
+
+@pytest.mark.parametrize("given", [{"rank": 1}, {"world_size": 2}, {"session_string": "x"}])
+def test_a_session_says_itself_which_rank_it_is(session: ckpt.Session, given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(given))}="):
+        ckpt.save(session, 1, label="a", **given)
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize("state", [{"x": object()}, {"w": ckpt.Shard(np.ones(2), (1,), (0,))}])
+def test_a_state_that_one_rank_cannot_save_ends_the_save_of_all(store: ckpt.Store, failing: int, state: Any) -> None:
+    first = ckpt.Session(store, 0, 2)
+    ranks = [first, ckpt.Session(store, 1, 2, first.string)]
+    with ckpt.save_async(ranks[1 - failing], {"w": np.ones(2)}, label="a") as waiting:
+        with pytest.raises((TypeError, ckpt.Error)) as caught:
+            ckpt.save(ranks[failing], state, label="a")
+        assert not isinstance(caught.value, ckpt.RankError)
+        with pytest.raises(ckpt.RankError):
+            waiting.result(timeout_ms=60_000)
+        assert waiting.stats.state == ckpt.JobState.FAILED
+        waiting.close()
+    assert not [info for info in store.list() if info.state == ckpt.CheckpointState.COMMITTED]
+
+
+def test_a_handle_may_be_closed_inside_its_block(session: ckpt.Session, store: ckpt.Store) -> None:
+    with ckpt.save_async(session, 1, label="a") as handle:
+        handle.result()
+        handle.close()
+    assert handle.id == "a.1.1" and ckpt.load(store) == 1
+
+
 def test_save_async_lets_go_of_memory_when_staged(session: ckpt.Session, store: ckpt.Store) -> None:
     w = np.arange(1000.0)
     with ckpt.save_async(session, {"w": w}, step=1) as handle:
@@ -227,6 +311,21 @@ def test_shards_of_two_ranks_are_one_tensor(store: ckpt.Store) -> None:
     assert (back["w"].data == whole[1:3]).all() and (middle == whole[1:3]).all()
 
 
+def test_what_each_rank_has_for_itself_is_a_row_of_a_tensor(store: ckpt.Store) -> None:
+    first = ckpt.Session(store, 0, 2)
+    handles = []
+    for rank, session in enumerate((first, ckpt.Session(store, 1, 2, first.string))):
+        mine = np.frombuffer(bytes([rank] * 5), "u1")
+        handles.append(ckpt.save_async(session, {"rng": ckpt.Shard(mine[None], (2, 5), (rank, 0))}, label="a"))
+    for handle in handles:
+        with handle:
+            handle.result()
+    for rank in range(2):
+        mine = np.empty((1, 5), "u1")
+        ckpt.load(store, into={"rng": ckpt.Shard(mine, (2, 5), (rank, 0))})
+        assert mine.tolist() == [[rank] * 5]
+
+
 def test_progress_is_told_to_the_end(tmp_path: Path, capsys: Any) -> None:
     said: list[tuple[int, int]] = []
     state = {"w": np.ones(300_000)}
@@ -248,9 +347,27 @@ def test_an_exception_in_progress_ends_the_save(tmp_path: Path) -> None:
         raise KeyError("mine")
 
     w = bytearray(100)
-    with pytest.raises(KeyError):
-        ckpt.save(tmp_path / "s", {"w": np.frombuffer(w, "u1")}, progress=stop)
-    w.append(1)  # nobody holds it
+    with ckpt.Store(tmp_path / "s") as store, ckpt.Session(store, 0, 2) as session:  # the other rank never saves
+        with pytest.raises(KeyError):
+            ckpt.save(session, {"w": np.frombuffer(w, "u1")}, label="a", progress=stop)
+        w.append(1)  # nobody holds it
+        assert not [info for info in store.list() if info.state == ckpt.CheckpointState.COMMITTED]
+
+
+class EndsAfterThePoll:
+    """A job that fails between the end of a wait for it and the look at its state."""
+
+    stats = ckpt.JobStats
+    state = ckpt.JobState.FAILED
+
+    def wait(self, timeout_ms: int = -1) -> None:
+        """The first time it was still running."""
+        raise errors.error_of(60 if timeout_ms < 0 else ckpt.Status.TIMEOUT, "the job's own" if timeout_ms < 0 else "")
+
+
+def test_the_jobs_own_error_is_raised_with_progress_too() -> None:
+    with pytest.raises(ckpt.InternalError, match="the job's own"):
+        progress._ended(EndsAfterThePoll())  # type: ignore[arg-type]
 
 
 def test_importing_ckpt_imports_no_framework() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,94 @@ def test_torch_objects_come_back_as_they_were(torch: Any, tmp_path: Path) -> Non
     assert plain["parameter"].class_name == "torch.nn.parameter.Parameter"
 
 
+MARKED = {
+    "conj": lambda torch: torch.tensor([1 + 2j, 3 - 4j]).conj(),
+    "neg": lambda torch: torch.tensor([1 + 2j, 3 - 4j]).conj().imag,
+    "both": lambda torch: torch._neg_view(torch.tensor([1 + 2j, 3 - 4j]).conj()),
+    "half": lambda torch: torch.tensor([1 + 2j, 3 - 4j], dtype=torch.complex32).conj(),
+}
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+@pytest.mark.parametrize("mark", MARKED)
+def test_into_holds_the_values_of_marked_tensors_whatever_its_own_marks(torch: Any, tmp_path: Path, mark: str) -> None:
+    saved = MARKED[mark](torch)
+    values = saved.resolve_conj().resolve_neg()
+    ckpt.save(tmp_path / "s", {"w": saved, "tied": saved, "tail": saved[1:], "plain": values})
+    for mine in (torch.zeros_like(values), torch.empty_like(saved), torch._neg_view(torch.zeros_like(values))):
+        into = {"w": mine, "tied": mine, "tail": mine[1:], "plain": torch.empty_like(mine)}
+        back = ckpt.load(tmp_path / "s", into=into)
+        for key, wanted in (("w", values), ("tied", values), ("tail", values[1:]), ("plain", values)):
+            assert back[key] is into[key], key
+            assert raw(torch, into[key].resolve_conj().resolve_neg()) == raw(torch, wanted), key
+    array = np.zeros(2, np.float32 if mark == "neg" else np.complex64)
+    if mark != "half":
+        back = ckpt.load(tmp_path / "s", into={"w": array, "tail": array[1:]})
+        assert back["w"] is array and (array == values.numpy()).all()
+    again = ckpt.load(tmp_path / "s", framework="torch", at=("w",))
+    assert raw(torch, again.resolve_conj().resolve_neg()) == raw(torch, values)
+
+
+def test_into_reads_marked_parts_and_changes_no_tensor_of_the_caller(torch: Any, tmp_path: Path) -> None:
+    values = torch.tensor([[1 + 2j], [3 - 4j]])
+    ckpt.save(tmp_path / "s", {"w": values.conj(), "grad": values.clone().requires_grad_()})
+    rows, mine = torch.zeros(1, 1, dtype=torch.complex64), torch.zeros_like(values)
+    ckpt.load(tmp_path / "s", into={"w": ckpt.Shard(rows, (2, 1), (1, 0)), "grad": mine})
+    assert torch.equal(rows, values[1:].conj().resolve_conj()) and torch.equal(mine, values)
+    assert not mine.requires_grad
+    parameter = torch.nn.Parameter(torch.zeros_like(values))
+    back = ckpt.load(tmp_path / "s", into={"w": parameter})
+    assert back["w"] is parameter and torch.equal(parameter.detach(), values.conj())
+
+
+def test_marked_tensors_that_do_not_fit_into_change_nothing(torch: Any, tmp_path: Path) -> None:
+    saved = torch.tensor([1 + 2j, 3 - 4j])
+    ckpt.save(tmp_path / "s", {"first": torch.ones(2), "w": saved.conj(), "x": saved.clone()})
+    shared = torch.zeros(2, dtype=torch.complex64)
+    for wrong in ({"w": torch.zeros(3, dtype=torch.complex64)}, {"w": torch.zeros(2)}, {"w": shared, "x": shared},
+                  {"w": torch.zeros(2, dtype=torch.complex64, device="meta")}):
+        first = torch.zeros(2)
+        with pytest.raises((ckpt.MismatchError, ckpt.UnsupportedError)):
+            ckpt.load(tmp_path / "s", into={"first": first, **wrong})
+        assert not first.any() and not shared.any()
+
+
+def test_a_module_is_not_taken_for_its_state_dict(torch: Any, tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 2)
+    ckpt.save(tmp_path / "s", {"model": model.state_dict()})
+    with pytest.raises(TypeError, match="into at 'model': .*Linear"):
+        ckpt.load(tmp_path / "s", into={"model": model})
+    ckpt.load(tmp_path / "s", into={"model": model.state_dict(), "absent": None})
+
+
+def test_the_state_of_a_scheduler_with_a_counter_goes_on(torch: Any, tmp_path: Path) -> None:
+    def scheduler() -> Any:
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0)
+        return torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 2, 5])
+
+    first, second = scheduler(), scheduler()
+    ckpt.save(tmp_path / "s", first.state_dict())
+    second.load_state_dict(ckpt.load(tmp_path / "s", into=second.state_dict()))
+    assert type(second.milestones) is type(first.milestones) and second.milestones == first.milestones
+    with ckpt.Store(tmp_path / "s") as store, ckpt.Reader(store) as reader:
+        reader.export(tmp_path / "s.pt")
+        assert torch.load(tmp_path / "s.pt", weights_only=True)["milestones"] == first.milestones
+
+
+def test_containers_are_called_as_an_import_calls_them(torch: Any, tmp_path: Path) -> None:
+    state = {"d": collections.defaultdict(list, {"a": [1], 2: "b"}), "none": collections.defaultdict(None, x=1),
+             "empty": collections.defaultdict(dict), "c": collections.Counter({3: 2, "x": 1})}
+    torch.save(state, tmp_path / "a.pt")
+    with ckpt.Store(tmp_path / "s") as store:
+        info = store.import_file(tmp_path / "a.pt", "a")
+        with ckpt.Reader(store, info.id, run="import") as reader:
+            imported, tree = ckpt.load(reader), reader.tree().json()
+        ckpt.save(store, state, label="b")
+        with ckpt.Reader(store, "b") as reader:
+            assert reader.tree().json() == tree
+    assert imported == state and imported["d"].default_factory is list and type(imported["c"]) is collections.Counter
+
+
 @pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "bsc"])
 def test_sparse_tensors_come_back(torch: Any, tmp_path: Path, layout: str) -> None:
     dense = torch.tensor([[0.0, 1, 0, 0], [2, 0, 0, 3], [0, 0, 0, 0], [4, 0, 0, 0]])
@@ -185,6 +274,22 @@ def test_a_pt_file_is_imported_and_exported_without_pickle(torch: Any, tmp_path:
         data = file.data([t.name for t in file.tensors()].index("model/1.weight"))
         assert file.format == "pt" and ckpt.to_native(file.tree())["epoch"] == 5
     assert (np.asarray(data) == model[1].weight.detach().numpy()).all() and tensor.shape == (8, 8)
+
+
+def test_a_view_that_is_not_contiguous_is_given_as_such_only(torch: Any, tmp_path: Path) -> None:
+    import ctypes
+
+    torch.save({"w": torch.arange(6.0)[::2]}, tmp_path / "a.pt")
+    get, fortran, strided = ctypes.pythonapi.PyObject_GetBuffer, 0x40 | 0x18, 0x18
+    get.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_int]
+    with ckpt.File(tmp_path / "a.pt") as file:
+        data = file.data(0)
+    assert data.shape == (3,) and np.asarray(data).tolist() == [0, 2, 4]
+    buffer = ctypes.create_string_buffer(256)
+    with pytest.raises(BufferError, match="not"):
+        get(data, buffer, fortran)
+    assert get(data, buffer, strided) == 0
+    ctypes.pythonapi.PyBuffer_Release(buffer)
 
 
 def test_a_tensor_is_held_and_let_go(torch: Any, reader_of: Any) -> None:

@@ -274,6 +274,10 @@ class Session:
     def string(self) -> str:
         """What rank 0 sends to the other ranks."""
 
+    @property
+    def world_size(self) -> int:
+        """How many ranks it is of."""
+
     def close(self) -> None:
         """Ends it now; any later use is InvalidError. May be called again."""
 
@@ -329,7 +333,7 @@ class Save:
         """
         Saves; returns once the checkpoint is durable, complete and committed (rank 0; other ranks: committed).
 
-        It runs as a job that is waited for, so that Ctrl-C cancels it: KeyboardInterrupt comes once the engine is quiet and nothing was committed. interruptible=False saves from this thread; Ctrl-C is heard when it is over.
+        It runs as a job that is waited for, so that Ctrl-C cancels it: KeyboardInterrupt comes once the engine is quiet. A save that was being committed just then may be there. interruptible=False saves from this thread; Ctrl-C is heard when it is over.
         """
 
     def start(self, *, in_place: bool = False) -> Job:

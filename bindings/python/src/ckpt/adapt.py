@@ -6,16 +6,17 @@ restore() is asked for a record's object and gives the Record back where it cann
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from .frameworks import FrameworkName, loaded
-from .trees import Record, TreeSet, from_native
+from .frameworks import FrameworkName, framework_name_of, loaded
+from .trees import Record, TreeSet, TreeWriter, place
 
 TRANSPARENT = {
     "collections.OrderedDict": "items",
+    "collections.defaultdict": "entries",
     "builtins.dict": "items",
     "torch.nn.parameter.Parameter": "data",
     "torch.Tensor": "data",
@@ -50,12 +51,26 @@ def odd_dict(value: dict[Any, Any]) -> Record:
     return Record("builtins.dict", {"items": list(value.items())})
 
 
-def simplify(value: Any) -> Any:
-    """None where the type is not known."""
+def simplify(value: Any, path: tuple[str, ...]) -> Any:
+    """None where the type is not known. `path` is where the value stands, for errors about what is in it."""
     kind = type(value)
+    if kind in (set, frozenset):
+        elements = _of_set(value, path)
+        return elements if kind is set else Record("builtins.frozenset", {"items": elements})
+    if kind is defaultdict:
+        return _of_defaultdict(value, path)
     simple = _SIMPLE.get(kind)
-    if simple is not None:
-        return simple(value)
+    return simple(value) if simple is not None else _of_framework(value)
+
+
+def is_value(value: Any) -> bool:
+    """Whether it is something that a load replaces and never fills."""
+    kind = type(value)
+    plain = kind in (bool, int, float, str, bytes, set, frozenset) or kind in _SIMPLE
+    return plain or _of_framework(value) is not None
+
+
+def _of_framework(value: Any) -> Any:
     for module, function in (("torch", _of_torch), ("numpy", _of_numpy), ("jax", _of_jax)):
         found = loaded(module)
         if found is not None and (known := function(found, value)) is not None:
@@ -63,13 +78,46 @@ def simplify(value: Any) -> Any:
     return None
 
 
-def _order(element: Any) -> tuple[int, int, str]:
+class _ElementWriter(TreeWriter):
+    """Writes an element of a set, in which no tensors can be."""
+
+    def other(self, value: Any, path: tuple[str, ...]) -> None:
+        simple = simplify(value, path)
+        if simple is None or isinstance(simple, Leaf):
+            super().other(value, path)
+        else:
+            self.write(simple, path)
+
+
+def _of_set(value: Any, path: tuple[str, ...]) -> TreeSet:
     """Sets have no order that two processes agree on, so one is made: numbers first, then by what is written."""
-    return (0, element, "") if type(element) is int else (1, 0, from_native(element).json())
+    def order(element: Any) -> tuple[int, int, str]:
+        if type(element) is int:
+            return 0, element, ""
+        writer = _ElementWriter()
+        writer.write(element, path)
+        return 1, 0, writer.tree.json()
+
+    return TreeSet(sorted(value, key=order))
 
 
-def _of_set(value: set[Any]) -> TreeSet:
-    return TreeSet(sorted(value, key=_order))
+_FACTORIES = {f"{kind.__module__}.{kind.__name__}": kind for kind in (
+    bool, bytearray, bytes, complex, dict, float, frozenset, int, list, set, str, tuple, Counter, OrderedDict)}
+
+
+def _of_defaultdict(value: defaultdict[Any, Any], path: tuple[str, ...]) -> Record:
+    """As a pickle says it: the arguments, and what is set afterwards."""
+    items: dict[str, Any] = {}
+    factory: Any = value.default_factory
+    if factory is not None:
+        name = f"{factory.__module__}.{factory.__name__}" if isinstance(factory, type) else ""
+        if _FACTORIES.get(name) is not factory:
+            raise TypeError(f"{place(path)}: a defaultdict whose default_factory is a {type(factory).__name__} "
+                            f"({factory!r}) cannot be saved; {', '.join(sorted(_FACTORIES))} can")
+        items["args"] = (Record("builtins.type", {"name": name}),)
+    if value:
+        items["entries"] = dict(value)
+    return Record("collections.defaultdict", items)
 
 
 def _of_ordered_dict(value: OrderedDict[Any, Any]) -> Record:
@@ -83,8 +131,7 @@ def _of_ordered_dict(value: OrderedDict[Any, Any]) -> Record:
 
 
 _SIMPLE: dict[type, Callable[[Any], Any]] = {
-    set: _of_set,
-    frozenset: lambda value: Record("builtins.frozenset", {"items": _of_set(value)}),
+    Counter: lambda value: Record("collections.Counter", {"args": (dict(value),)}),
     bytearray: lambda value: Record("builtins.bytearray", {"value": bytes(value)}),
     complex: lambda value: Record("builtins.complex", {"args": (value.real, value.imag)}),
     OrderedDict: _of_ordered_dict,
@@ -154,11 +201,48 @@ def _of_tensor(torch: Any, tensor: Any) -> Any:
     more = {"requires_grad": tensor.requires_grad, "conj": tensor.is_conj(), "neg": tensor.is_neg()}
     if not any(more.values()):
         return Leaf(plain)
-    if more["conj"]:  # both only turn the mark off: the memory stays as it is
-        plain = plain.conj()
-    if more["neg"]:
-        plain = torch._neg_view(plain)
-    return Record("torch.Tensor", {"data": plain} | {key: True for key, value in more.items() if value})
+    return Record("torch.Tensor", {"data": without_marks(plain)} | {key: True for key, value in more.items() if value})
+
+
+# ---- torch's marks: numbers that lie in memory as something else, to be conjugated or negated when they are read ----
+
+Marks: TypeAlias = tuple[bool, bool]  # conj, neg
+
+
+def marks_of(array: Any) -> Marks:
+    """What is pending for the numbers in its memory."""
+    torch = loaded("torch")
+    return (array.is_conj(), array.is_neg()) if torch is not None and isinstance(array, torch.Tensor) else (False,) * 2
+
+
+def without_marks(array: Any) -> Any:
+    """The same memory as it is."""
+    return _turned(array, marks_of(array))
+
+
+def _turned(tensor: Any, marks: Marks) -> Any:
+    """The same memory with other marks; to turn on and to turn off is the same."""
+    tensor = tensor.conj() if marks[0] else tensor
+    return loaded("torch")._neg_view(tensor) if marks[1] else tensor
+
+
+def stand_in(array: Any) -> Any:
+    """New memory of the array's shape and dtype."""
+    module = loaded("torch" if framework_name_of(array) == "torch" else "numpy")
+    return module.empty(tuple(array.shape), dtype=array.dtype)
+
+
+def put(array: Any, data: Any, marks: Marks) -> None:
+    """Gives the array the values that `data` (a stand_in of it) has with these marks."""
+    if framework_name_of(array) == "torch":
+        own = marks_of(array)
+        data = _turned(data, (marks[0] != own[0], False)).resolve_conj()  # one by one: torch lacks both for complex32
+        data = _turned(data, (False, marks[1] != own[1])).resolve_neg()
+        without_marks(array.detach()).copy_(data)
+        return
+    numpy = loaded("numpy")
+    data = numpy.conjugate(data) if marks[0] else data
+    array[...] = numpy.negative(data) if marks[1] else data
 
 
 # ---- back ----
@@ -174,7 +258,7 @@ def restore(record: Record, framework: FrameworkName) -> Any:
             return _numpy_of(name, record)
         if family == "torch" and framework == "torch":
             return _torch_of(name, record)
-    except (KeyError, TypeError, ValueError, AttributeError, ImportError, RuntimeError):
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, ImportError, RuntimeError):
         pass  # RuntimeError: torch's, of sparse indices that are out of range
     return record
 
@@ -187,12 +271,27 @@ def _ordered_dict(items: dict[str, Any]) -> OrderedDict[Any, Any]:
     return out
 
 
+def _expect(value: Any, *kinds: type) -> Any:
+    """Of another type, the value would make something else, or very much of it."""
+    if type(value) not in kinds:
+        raise TypeError
+    return value
+
+
+def _defaultdict(items: dict[str, Any]) -> defaultdict[Any, Any]:
+    args = items.get("args", ())
+    factory = _FACTORIES[_expect(args[0], Record).items["name"]] if args else None
+    return defaultdict(factory, _expect(items.get("entries", {}), dict))
+
+
 _MAKERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "builtins.frozenset": lambda items: frozenset(items["items"]),
-    "builtins.bytearray": lambda items: bytearray(items["value"]),
+    "builtins.bytearray": lambda items: bytearray(_expect(items["value"], bytes)),
     "builtins.complex": lambda items: complex(*items["args"]),
     "builtins.dict": lambda items: dict(items["items"]),
     "collections.OrderedDict": _ordered_dict,
+    "collections.Counter": lambda items: Counter(_expect(items["args"][0], dict)),
+    "collections.defaultdict": _defaultdict,
 }
 _NUMPY_SCALARS = ("bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
                   "complex128").split()
@@ -203,7 +302,9 @@ def _numpy_of(name: str, record: Record) -> Any:
     if name == "ndarray":
         data = record.items["data"]
         return numpy.asfortranarray(data) if record.items.get("order") == "F" else data
-    return getattr(numpy, name)(record.items["value"]) if name in _NUMPY_SCALARS else record
+    if name not in _NUMPY_SCALARS:
+        return record
+    return getattr(numpy, name)(_expect(record.items["value"], bool, int, float, complex))
 
 
 def _torch_of(name: str, record: Record) -> Any:
@@ -233,11 +334,8 @@ def _torch_of(name: str, record: Record) -> Any:
 
 
 def _tensor_of(record: Record) -> Any:
-    import torch
     items = record.items
     if "dtype" in items:  # quantised and such
         return record
-    tensor = items["data"]
-    tensor = tensor.conj() if items.get("conj") else tensor
-    tensor = torch._neg_view(tensor) if items.get("neg") else tensor
+    tensor = _turned(items["data"], (bool(items.get("conj")), bool(items.get("neg"))))
     return tensor.requires_grad_() if items.get("requires_grad") else tensor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Mapping
 
 from .enums import Status
@@ -16,7 +17,7 @@ class Error(Exception):
     details: dict[str, str]
 
     def __init__(self, status: int, message: str, details: Mapping[str, str] | None = None) -> None:
-        super().__init__(status, message, details)
+        Exception.__init__(self, status, message, details)  # not OSError's, which has a meaning for three
         self.status = Status(status)
         self.message = message
         self.details = dict(details or {})
@@ -26,8 +27,11 @@ class Error(Exception):
 
     def _name_tensor(self, tensor: str) -> None:
         """Says which tensor it is about, where that was not known when it was made."""
-        self.message = f"tensor '{tensor}': {self.message}"
         self.details.setdefault("tensor", tensor)
+        self._name_place(f"tensor '{tensor}'")
+
+    def _name_place(self, place: str) -> None:
+        self.message = f"{place}: {self.message}"
         self.args = (self.status, self.message, self.details)
 
 
@@ -111,8 +115,8 @@ class AbortedError(RankError):
     """The save was given up, by this rank or another; nothing was committed."""
 
 
-class TimeoutError(RankError):
-    """A deadline passed."""
+class TimeoutError(RankError, builtins.TimeoutError):
+    """A deadline passed. It is Python's TimeoutError too."""
 
 
 class CommitUnknownError(RankError):

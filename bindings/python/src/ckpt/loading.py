@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._core import Load, Memory, Reader, Store, Tree
-from .adapt import TRANSPARENT, Shard, restore
+from .adapt import TRANSPARENT, Marks, Shard, is_value, marks_of, put, restore, stand_in, without_marks
 from .enums import NodeKind, Status
-from .errors import Error, error_of
-from .frameworks import Framework, FrameworkName, framework_name_of, framework_of, is_array, loaded
+from .errors import Error, NotFoundError, error_of
+from .frameworks import Framework, FrameworkName, framework_name_of, framework_of, is_array
 from .progress import Progress, finish
 from .trees import Record, TreeReader, TreeSet
 
@@ -36,8 +36,12 @@ def load(
     `into`: a state of the same form. Where it has an array (or a Shard), the tensor is read into that one, which is
     also what the result holds; elsewhere new arrays are made. Other values are the checkpoint's. An array of `into`
     that the checkpoint does not have is a NotFoundError, one of another shape or dtype a MismatchError (`convert` lets
-    f32, bf16 and f16 be converted), both before a byte changes; after CorruptError or Ctrl-C the arrays' contents are
+    f32, bf16 and f16 be converted), and what can hold no tensors where the checkpoint has some (a module instead of its
+    state_dict()) a TypeError, all before a byte changes; after CorruptError or Ctrl-C the arrays' contents are
     undefined.
+
+    `strict` among the options: "none" leaves arrays of `into` that the checkpoint lacks as they are; "exact" makes a
+    tensor of the checkpoint that is not read, because it is not at `at`, a MismatchError.
     """
     chosen = {**(options or {}), **keywords}
     name = framework or _framework_in(into) or "numpy"
@@ -50,13 +54,19 @@ def load(
 
 def _load_from(reader: Reader, into: Any, at: Sequence[str | int], framework: Framework, convert: bool,
                progress: Progress, options: Mapping[str, int | str]) -> Any:
+    strict = options.get("strict", "missing")
+    if strict in ("none", "exact"):  # the request's own would not know of aliases, which are made and not read
+        options = {**options, "strict": "missing"}
     with reader.tree() as tree, Load(reader, options) as request:
         root = _descend(tree, at)
-        state = _StateReader(reader, tree, request, framework, convert)
-        state.collect(root)
+        state = _StateReader(reader, tree, root, request, framework, convert)
+        if strict == "exact":
+            state.check_all_wanted()
         out = state.read(root, into)
-        _check_all_found(into, state.used)
+        if strict != "none":
+            _check_all_found(into, state.used)
         finish(request.start(), "load", progress)
+        state.put_marked()
         return state.finish(out)
 
 
@@ -123,58 +133,118 @@ def _descend(tree: Tree, at: Sequence[str | int]) -> int:
     return node
 
 
-class _Pending:
-    """A tensor that shares memory with another: it is made of it after the load."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+def _may_hold(like: Any, kind: NodeKind) -> bool:
+    """Whether it can stand in `into` where the checkpoint has a node of this kind."""
+    if isinstance(like, (Mapping, list, tuple, Record, Shard)) or is_array(like):
+        return True
+    if kind == NodeKind.SET:
+        return isinstance(like, (set, frozenset))
+    if kind == NodeKind.RECORD:
+        return is_value(like)
+    return kind not in (NodeKind.TENSOR, NodeKind.DICT, NodeKind.LIST, NodeKind.TUPLE)
 
 
 class _StateReader(TreeReader):
     """Reads a state in two steps: read() asks for all tensors, finish() restores records when they have been read."""
 
-    def __init__(self, reader: Reader, tree: Tree, request: Load, framework: Framework, convert: bool) -> None:
+    def __init__(self, reader: Reader, tree: Tree, root: int, request: Load, framework: Framework,
+                 convert: bool) -> None:
         super().__init__(tree)
         self.used: set[int] = set()
+        self._root = root
         self._reader, self._request, self._convert = reader, request, convert
         self._framework = framework
         self._default = framework
         self._wanted: set[str] = set()  # names in the part of the tree that is read
         self._made: dict[tuple[str, str], Any] = {}  # by framework and name
-        self._memory: dict[object, str] = {}  # arrays of `into` by where they lie
+        self._memory: dict[object, tuple[str, Marks]] = {}  # arrays of `into` by where they lie
+        self._marks: Marks = (False, False)  # of the tensor that is read, in the checkpoint
+        self._marked: list[tuple[Any, Any, Marks]] = []  # arrays of `into` that get a stand-in's values
+        self._collect(root)
 
-    def collect(self, index: int) -> None:
+    def check_all_wanted(self) -> None:
+        """strict="exact"."""
+        for tensor in self._reader.tensors():
+            if tensor.name not in self._wanted:
+                raise error_of(Status.MISMATCH, f"tensor '{tensor.name}' is in the checkpoint and not in what is read "
+                               "(strict=exact)", {"tensor": tensor.name})
+
+    def _collect(self, index: int) -> None:
         node = self.tree.node(index)
         if node.kind == NodeKind.TENSOR:
             self._wanted.add(str(node.value))
         child = node.first_child
         while child is not None:
-            self.collect(child)
+            self._collect(child)
             child = self.tree.node(child).next_sibling
 
     # ---- asking ----
 
-    def tensor(self, name: str, like: Any) -> Any:
-        if isinstance(like, Shard):
-            self.used.add(id(like))
-            self._request.add_tensor(name, like.data, shape=like.shape, offset=like.offset,
-                                     flat_offset=like.flat_offset, convert=self._convert)
-            return like
-        if is_array(like):
-            self.used.add(id(like))
-            return self._into(name, like)
-        return self._new(name)
+    def read(self, index: int = 0, like: Any = None) -> Any:
+        if like is not None and not _may_hold(like, self.tree.node(index).kind):
+            path = "/".join(self._path(index))
+            kind = type(like)
+            hint = "; give its state_dict()" if hasattr(like, "state_dict") else ""
+            raise TypeError(f"into{path and f' at {path!r}'}: expected an array, ckpt.Shard, dict, list, tuple or "
+                            f"ckpt.Record, found {kind.__module__}.{kind.__qualname__}{hint}")
+        return super().read(index, like)
 
-    def _into(self, name: str, array: Any) -> Any:
-        memory = Memory.of(array, writable=True)
+    def _path(self, index: int) -> list[str]:
+        """From the root that is read, for an error."""
+        node = self.tree.node(index)
+        if index == self._root or node.parent is None:
+            return []
+        parent = self.tree.node(node.parent)
+        if parent.kind == NodeKind.RECORD and TRANSPARENT.get(str(parent.value)) == node.key:
+            return self._path(node.parent)
+        place, child = 0, parent.first_child
+        while child is not None and child != index:
+            place, child = place + 1, self.tree.node(child).next_sibling
+        return [*self._path(node.parent), str(place if node.key is None else node.key)]
+
+    def tensor(self, name: str, like: Any) -> Any:
+        if not isinstance(like, Shard) and not is_array(like):
+            return self._new(name)
+        self.used.add(id(like))
+        try:
+            if isinstance(like, Shard):
+                data = self._readable(like.data, Memory.of(without_marks(like.data), writable=True))
+                self._request.add_tensor(name, data, shape=like.shape, offset=like.offset,
+                                         flat_offset=like.flat_offset, convert=self._convert)
+            else:
+                self._into(name, like)
+        except Error as error:
+            if "tensor" not in error.details:
+                error._name_tensor(name)
+            raise
+        return like
+
+    def _into(self, name: str, array: Any) -> None:
+        memory = Memory.of(without_marks(array), writable=True)
         layout = (memory.address, memory.dtype, memory.shape, memory.strides)
-        first = self._memory.setdefault(layout, name) if memory.nbytes else name
+        means = name, self._turned(array)
+        first, turned = self._memory.setdefault(layout, means) if memory.nbytes else means
         if first == name:
-            self._request.add_tensor(name, memory, convert=self._convert)
-        elif self._target(first) != self._target(name):
+            self._request.add_tensor(name, self._readable(array, memory), convert=self._convert)
+        elif turned != means[1] or self._target(first) != self._target(name):
             raise error_of(Status.MISMATCH, f"into: '{first}' and '{name}' share memory, but are two tensors in the "
                            "checkpoint", {"tensor": name})
-        return array
+
+    def _turned(self, array: Any) -> Marks:
+        """Which of the array's marks are not the saved tensor's."""
+        own = marks_of(array)
+        return own[0] != self._marks[0], own[1] != self._marks[1]
+
+    def _readable(self, array: Any, memory: Memory) -> Any:
+        """What a tensor is read into: the array's memory, or where its marks are others, a stand-in."""
+        if not any(self._turned(array)):
+            return memory
+        if framework_name_of(array) is None:
+            raise error_of(Status.UNSUPPORTED, "the saved numbers are to be conjugated or negated: expected an array "
+                           f"of torch or numpy, found {type(array).__name__}", {"found": type(array).__name__})
+        made = stand_in(array)
+        self._marked.append((array, made, self._marks))
+        return made
 
     def _target(self, name: str) -> object:
         """What a tensor's elements are: two with the same are one."""
@@ -202,16 +272,45 @@ class _StateReader(TreeReader):
         return self._made[key]
 
     def record(self, class_name: str, index: int, like: Any) -> Any:
-        if class_name in TRANSPARENT and not isinstance(like, Record):
-            like = {TRANSPARENT[class_name]: like}
-        elif isinstance(like, Record):
-            like = like.items
+        inside, key = _items(like), TRANSPARENT.get(class_name)
+        if key is not None and not isinstance(like, Record):
+            inside = {key: like}
+            if class_name == "builtins.dict" and isinstance(like, Mapping):
+                inside = {key: self._pairs(index, like)}
+            elif class_name == "torch.Tensor":
+                self._marks = self._value(index, "conj") is True, self._value(index, "neg") is True
         if class_name == "numpy.ndarray":
             self._framework = framework_of("numpy")
         try:
-            return Record(class_name, self.entries(index, like))
+            items = self.entries(index, inside)
         finally:
-            self._framework = self._default
+            self._framework, self._marks = self._default, (False, False)
+        if key == "data" and id(like) in self.used and items.get("data") is like:
+            return like  # the caller's own, which stays what it is
+        return Record(class_name, items)
+
+    def _find(self, parent: int, key: str | int) -> int | None:
+        try:
+            return self.tree.find(parent, key)
+        except NotFoundError:
+            return None
+
+    def _value(self, record: int, key: str) -> Any:
+        found = self._find(record, key)
+        return None if found is None else self.tree.node(found).value
+
+    def _pairs(self, record: int, like: Mapping[Any, Any]) -> list[tuple[None, Any]]:
+        """The values of a dict in the order in which a builtins.dict has their keys, as pairs."""
+        out: list[tuple[None, Any]] = []
+        items = self._find(record, "items")
+        pair = None if items is None else self.tree.node(items).first_child
+        while pair is not None:
+            try:
+                out.append((None, like.get(self.finish(self.read(self.tree.find(pair, 0))))))
+            except (NotFoundError, TypeError):  # no pair, or no key
+                out.append((None, None))
+            pair = self.tree.node(pair).next_sibling
+        return out
 
     def child_of(self, like: Any, key: str | int) -> Any:
         if isinstance(like, Mapping):
@@ -221,6 +320,11 @@ class _StateReader(TreeReader):
         return None
 
     # ---- after the load ----
+
+    def put_marked(self) -> None:
+        """Fills the arrays that got a stand-in."""
+        for array, made, marks in self._marked:
+            put(array, made, marks)
 
     def finish(self, value: Any) -> Any:
         kind = type(value)
@@ -233,7 +337,7 @@ class _StateReader(TreeReader):
         if kind is TreeSet:
             return self._set([self.finish(child) for child in value])
         if kind is Record:
-            return self._restore(Record(value.class_name, self.finish(value.items)))
+            return restore(Record(value.class_name, self.finish(value.items)), self._default.name)
         return value
 
     def _set(self, elements: list[Any]) -> Any:
@@ -242,10 +346,3 @@ class _StateReader(TreeReader):
         except TypeError:
             return TreeSet(elements)
         return made if len(made) == len(elements) else TreeSet(elements)
-
-    def _restore(self, record: Record) -> Any:
-        torch = loaded("torch")
-        data = record.items.get("data")
-        if id(data) in self.used and torch is not None and isinstance(data, torch.nn.Parameter):
-            return data  # the caller's own
-        return restore(record, self._default.name)

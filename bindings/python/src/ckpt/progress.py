@@ -32,8 +32,8 @@ def _ended(job: Job) -> bool:
     try:
         job.wait(timeout_ms=_LOOK_MS)
     except TimeoutError:
-        if job.state >= JobState.FAILED:  # the job's own deadline
-            raise
+        if job.state >= JobState.FAILED:  # by its own deadline, or since it was looked at
+            job.wait()
         return False
     return True
 

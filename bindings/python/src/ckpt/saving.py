@@ -31,7 +31,7 @@ class _StateWriter(TreeWriter):
         self.shards: dict[str, Shard] = {}
 
     def other(self, value: Any, path: tuple[str, ...]) -> None:
-        simple = simplify(value)
+        simple = simplify(value, path)
         if simple is None:
             super().other(value, path)
         elif isinstance(simple, Leaf):
@@ -78,6 +78,20 @@ def _fill(save: Save, state: Any, attrs: Mapping[str, str]) -> None:
         save.set_attr(key, value)
 
 
+def _open(target: Target, rank: int, world_size: int, session_string: str | None,
+          options: Mapping[str, int | str]) -> tuple[Session, Session | None]:
+    """The session to save with, and the same where it was made for this one save."""
+    if not isinstance(target, Session):
+        store = target if isinstance(target, Store) else Store(target, options)
+        made = Session(store, rank, world_size, session_string, options)
+        return made, made
+    for key, given in (("rank", rank != 0), ("world_size", world_size != 1),
+                       ("session_string", session_string is not None)):
+        if given:
+            raise ValueError(f"{key}= is for a path or Store; a Session has its own")
+    return target, None
+
+
 def _label(step: int | None, label: str | None, world_size: int) -> str:
     if label is not None:
         return label
@@ -86,6 +100,19 @@ def _label(step: int | None, label: str | None, world_size: int) -> str:
     if world_size > 1:
         raise ValueError("several ranks must give the same label= or step=")
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%S.%fZ")
+
+
+def _give_up(save: Save, session: Session) -> None:
+    """Ends a save that could not be filled. The other ranks hear of it, so that they do not wait for this one."""
+    if session.world_size > 1:
+        try:
+            job = save.start(in_place=True)
+        except Error:
+            pass  # it was started, or cannot be: then the engine has told them
+        else:
+            job.cancel()
+            job.close()
+    save.close()
 
 
 class SaveHandle:
@@ -136,7 +163,7 @@ class SaveHandle:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
                  trace: TracebackType | None) -> None:
         try:
-            if kind is None:
+            if kind is None and not self._job.closed:
                 self._job.wait()
         finally:
             self.close()
@@ -159,12 +186,8 @@ def save_async(
     """Starts what ckpt.save does and returns; see SaveHandle for when the state may change again. With in_place no copy
     is made: the state must not change until all of it was written out."""
     chosen = {**(options or {}), **keywords}
-    session = target if isinstance(target, Session) else None
-    called = _label(step, label, 1 if session is not None else world_size)
-    owned: Session | None = None
-    if session is None:
-        store = target if isinstance(target, Store) else Store(target, chosen)  # type: ignore[arg-type]
-        session = owned = Session(store, rank, world_size, session_string, chosen)
+    called = _label(step, label, target.world_size if isinstance(target, Session) else world_size)
+    session, owned = _open(target, rank, world_size, session_string, chosen)
     save: Save | None = None
     try:
         save = Save(session, called, -1 if step is None else step, chosen)
@@ -172,7 +195,7 @@ def save_async(
         return SaveHandle(save, save.start(in_place=in_place), owned)
     except BaseException:
         if save is not None:
-            save.close()
+            _give_up(save, session)
         if owned is not None:
             owned.close()
         raise
@@ -200,7 +223,8 @@ def save(
 
     `target`: a path or Store, in which a session of its own is opened (one for each call: a loop opens a Session once
     and gives that). With several ranks every rank calls this with the same label or step: plain arrays are the same on
-    all, a part of a tensor is a ckpt.Shard; rank, world_size and session_string as in Session.
+    all, a part of a tensor is a ckpt.Shard, everything else is rank 0's; rank, world_size and session_string as in
+    Session, and not with one.
 
     `label` is "step-N" where only `step` is given, and the time where neither is. `progress`: True for a bar, or a
     function of (bytes done, bytes of all). Options of the store, session and save as keywords or as a dict.

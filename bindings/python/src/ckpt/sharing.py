@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ._core import Memory
 
@@ -32,9 +32,9 @@ def find_aliases(tensors: Sequence[tuple[str, Memory]]) -> list[Alias]:
             out.append(Alias(name, first))
         elif memory.dtype.bits >= 8:
             by_dtype.setdefault(memory.dtype, []).append((name, memory))
-    for group in by_dtype.values():
-        out.extend(_views(group))
-    return out
+    views = {alias.name: alias for group in by_dtype.values() for alias in _views(group)}
+    # What is the same as a view is that view of the whole, too: an alias has no aliases.
+    return [replace(views.get(alias.target, alias), name=alias.name) for alias in out] + list(views.values())
 
 
 def _views(group: list[tuple[str, Memory]]) -> list[Alias]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ._core import Tree
 from .enums import NodeKind
+from .errors import InvalidError
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -118,8 +119,16 @@ class TreeWriter:
     def _text(self, value: str, path: tuple[str, ...]) -> None:
         try:
             self.tree.add_text(value)
-        except UnicodeEncodeError as error:
-            raise ValueError(f"{place(path)}: {error}") from error
+        except InvalidError as error:
+            error._name_place(place(path))
+            raise
+
+    def _key(self, key: str | int, path: tuple[str, ...]) -> None:
+        try:
+            self.tree.key(key)
+        except InvalidError as error:
+            error._name_place(place(path))
+            raise
 
     def _items(self, kind: NodeKind, items: Iterable[Any], path: tuple[str, ...]) -> None:
         self.tree.begin(kind)
@@ -133,14 +142,14 @@ class TreeWriter:
             return
         self.tree.begin(NodeKind.DICT)
         for key, item in value.items():
-            self.tree.key(key)
+            self._key(key, path)
             self.write(item, (*path, escape(key) if type(key) is str else str(key)))
         self.tree.end()
 
     def _record(self, value: Record, path: tuple[str, ...]) -> None:
         self.tree.begin(NodeKind.RECORD, value.class_name)
         for key, item in value.items.items():
-            self.tree.key(key)
+            self._key(key, path)
             transparent = self._transparent.get(value.class_name) == key
             self.write(item, path if transparent else (*path, escape(key)))
         self.tree.end()
