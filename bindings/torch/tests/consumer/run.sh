@@ -24,7 +24,8 @@ names_no_path_of_the_build() {
   ! grep -rIl --include='*.pc' --include='*.cmake' -e "$build" -e "$(dirname "$(dirname "$here")")" "$prefix"
 }
 is_found_by_cmake() {
-  cmake -S "$here" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix;$ckpt" -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" &&
+  cmake -G Ninja -S "$here" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix;$ckpt" \
+    -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" &&
     cmake --build "$work/cmake" && runs "$work/cmake/consumer"
 }
 is_found_by_pkg_config() {
