@@ -120,7 +120,8 @@ TEST(PtTensor, AStorageSmallerThanItIsSaidToBeIsRefused) {
 TEST(PtTensor, ElementsPastThoseThatTheStorageIsSaidToHaveAreNotThere) {
   expect_refused(tensor(storage("0", "ShortStorage", 2), 0, {3}, {1}), "reaches past its 2 elements");
   expect_refused(tensor(storage("0", "ShortStorage", 2), 2, {1}, {1}), "reaches past its 2 elements");
-  auto two = Opened(pt_of(tensor(storage("0", "ShortStorage", 2), 0, {2}, {1}), {{"0", kTen}})).tensor();
+  const Opened opened(pt_of(tensor(storage("0", "ShortStorage", 2), 0, {2}, {1}), {{"0", kTen}}));
+  const auto two = opened.tensor();
   ASSERT_TRUE(two.ok()) << two.status().message();
   EXPECT_EQ(as_text(two->bytes()), "0123");
   EXPECT_EQ(to_text(Opened(pt_of(storage("0", "ShortStorage", 2), {{"0", kTen}})).tensor()->shape), "[2]");
