@@ -3,7 +3,7 @@
 #
 #   stranger.sh CMAKE BUILD SOURCE install|shared|static|moved|package
 #
-# `install` comes first; the others use what it installed. Environment: CC.
+# `install` comes first; the others read what it installed and may run at the same time. Environment: CC.
 set -euo pipefail
 cmake=$1 build=$2 source=$3 step=$4
 scratch=$build/tests/stranger
@@ -65,9 +65,9 @@ case $step in
     ! readelf -d "$work/archive-save_load" | grep -q 'NEEDED.*libckpt' || fail "the shared library was linked"
     ;;
   moved)
-    cp -a "$prefix" "$work/elsewhere"
-    mv "$prefix" "$prefix.hidden"
-    trap 'mv "$prefix.hidden" "$prefix"' EXIT
+    # An installation of its own: the other steps may be reading $prefix at this moment.
+    "$cmake" --install "$build" --prefix "$work/first"
+    mv "$work/first" "$work/elsewhere"
     build_and_run "$work/elsewhere" moved
     "$work/elsewhere/bin/ckpt" --version
     ;;
