@@ -29,14 +29,14 @@ ckpt_status give_internal(const char* what, ckpt_error** err) noexcept {
   return CKPT_INTERNAL;
 }
 
-// Control characters, and of what is no UTF-8 all bytes beyond ASCII, as \xNN: names and paths come from anywhere.
-static std::string one_line(std::string text) {
+// Text without control characters, which become \xNN: names and paths come from anywhere.
+static std::string one_line(std::string bytes) {
   auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  const bool utf8 = format::valid_utf8(text);
-  if (utf8 && std::none_of(text.begin(), text.end(), control)) return text;
+  const std::string text = format::as_utf8(bytes);
+  if (std::none_of(text.begin(), text.end(), control)) return text;
   std::string line;
   for (char c : text) {
-    if (control(c) || (!utf8 && (c & 0x80)))
+    if (control(c))
       line += strprintf("\\x%02x", static_cast<unsigned char>(c));
     else
       line += c;

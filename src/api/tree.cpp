@@ -226,8 +226,8 @@ static Result<Tree> read_tree(std::shared_ptr<session::Checkpoint> checkpoint, c
   const std::string name(checkpoint->index().text(object.name()));
   // Before memory is made for it: a manifest may say what it likes.
   if (object.placement() != 0)
-    if (auto part = checkpoint->part(object.part()); !part.ok())
-      return std::move(part).status().in("object " + quoted(name)).with("tensor", name);
+    if (Status there = checkpoint->check_part(object.part(), name); !there.ok())
+      return std::move(there).in("object " + quoted(name));
   std::string json(object.size(), '\0');
   CKPT_ASSIGN(auto load, session::Load::make(checkpoint, options_of(nullptr)));
   CKPT_TRY(load->add_object(name, 0, {reinterpret_cast<std::byte*>(json.data()), json.size()}));

@@ -151,19 +151,6 @@ std::string json_quote_ascii(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
-// Of bytes that are no text, those beyond ASCII as \xNN: messages are UTF-8 whatever a file holds.
-static std::string as_utf8(std::string_view bytes) {
-  if (valid_utf8(bytes)) return std::string(bytes);
-  std::string text;
-  for (const char c : bytes) {
-    if (c & 0x80)
-      text += strprintf("\\x%02x", static_cast<unsigned char>(c));
-    else
-      text += c;
-  }
-  return text;
-}
-
 std::string shown(std::string_view text) {
   constexpr size_t kLongest = 200;
   if (text.size() <= kLongest) return json_quote(as_utf8(text));

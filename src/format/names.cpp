@@ -3,16 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "format/json_text.h"
+
 namespace ckpt::format {
 
 // ---- rules ----
-
-// What an error shows of a name that may be long or unprintable.
-static std::string shown(std::string_view name) {
-  std::string text = "\"";
-  for (char c : name.substr(0, 60)) text += c >= 0x20 && c < 0x7f ? c : '?';
-  return text + (name.size() > 60 ? "…\"" : "\"");
-}
 
 static Status refuse(std::string_view what, std::string_view name, const std::string& why) {
   return Status(CKPT_INVALID, std::string(what) + " " + shown(name) + ": " + why);
@@ -64,6 +59,18 @@ bool valid_utf8(std::string_view text) {
     text.remove_prefix(size);
   }
   return true;
+}
+
+std::string as_utf8(std::string_view bytes) {
+  if (valid_utf8(bytes)) return std::string(bytes);
+  std::string text;
+  for (const char c : bytes) {
+    if (c & 0x80)
+      text += strprintf("\\x%02x", static_cast<unsigned char>(c));
+    else
+      text += c;
+  }
+  return text;
 }
 
 static Status check_printable(std::string_view what, std::string_view name) {

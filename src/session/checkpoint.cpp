@@ -191,4 +191,9 @@ Result<const store::Reader*> Checkpoint::part(uint32_t number) const {
   return static_cast<const store::Reader*>(parts_[number].get());
 }
 
+Status Checkpoint::check_part(uint32_t number, std::string_view name) const {
+  auto opened = part(number);
+  return opened.ok() ? Ok() : std::move(opened).status().with("tensor", std::string(name));
+}
+
 }  // namespace ckpt::session

@@ -26,6 +26,8 @@ class Checkpoint {
   // Opens a part, checking that it is the one the manifest names (size, header). INCOMPLETE, GONE, MISMATCH, CORRUPT,
   // FORMAT.
   Result<const store::Reader*> part(uint32_t number) const;
+  // The same for what only asks whether `name` (a tensor, an object) can be read from there: names it in an error.
+  Status check_part(uint32_t number, std::string_view name) const;
   // Adds part name and path to an error; a part that vanished with its checkpoint is GONE.
   Status at_part(Status status, uint32_t number) const;
 

@@ -238,25 +238,20 @@ Status Load::load_objects(Job& job) const {
 Status Load::open_parts(const fb::Tensor& tensor) const {
   const format::Index& index = checkpoint_->index();
   for (const fb::Segment& segment : index.segments_of(tensor))
-    if (auto part = checkpoint_->part(segment.part()); !part.ok())
-      return std::move(part).status().with("tensor", std::string(index.text(tensor.name())));
+    CKPT_TRY(checkpoint_->check_part(segment.part(), index.text(tensor.name())));
   return Ok();
 }
 
 // All parts that are needed must be there before caller memory changes.
 Status Load::open_parts(const LoadPlan& plan) const {
   for (const ObjectRequest& request : objects_)
-    if (request.object->placement() != 0)
-      if (auto part = checkpoint_->part(request.object->part()); !part.ok())
-        return std::move(part).status().with("tensor", request.name);
+    if (request.object->placement() != 0) CKPT_TRY(checkpoint_->check_part(request.object->part(), request.name));
   uint32_t before = UINT32_MAX;
   for (const ChunkRead& read : plan.reads) {
     uint32_t number = plan.segment_of(read).segment->part();
     if (number == before) continue;
     before = number;
-    auto part = checkpoint_->part(number);
-    if (part.ok()) continue;
-    return std::move(part).status().with("tensor", std::string(plan.index->text(plan.tensor_of(read).name())));
+    CKPT_TRY(checkpoint_->check_part(number, plan.index->text(plan.tensor_of(read).name())));
   }
   return Ok();
 }

@@ -229,7 +229,9 @@ TEST(CheckLabel, AllowsExactlyItsAlphabet) {
 }
 
 TEST(CheckLabel, ErrorIsOnePrintableLine) {
-  EXPECT_EQ(check_label("a\nb").message(), "label \"a?b\": expected only letters, digits and . _ = + -");
+  EXPECT_EQ(check_label("a\nb").message(), R"(label "a\nb": expected only letters, digits and . _ = + -)");
+  EXPECT_EQ(check_label("größe").message(), R"(label "größe": expected only letters, digits and . _ = + -)");
+  EXPECT_EQ(check_label("a\xff").message(), R"(label "a\\xff": expected only letters, digits and . _ = + -)");
 }
 
 TEST(CheckTensorName, TakesPathsAndUnicode) {
