@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """What a binding costs over C: the same save by every conformance runner, in turns, in random order.
 
-  bench/languages.py RUNNERS_JSON DIR [--rounds 9] [--bytes 2147483648] [--out FILE.md]
+  bench/languages.py RUNNERS_JSON DIR [--rounds 9] [--launches 4] [--turns 20] [--bytes 2147483648] [--out FILE.md]
 
-Three measures, from tests/conformance/scenarios/speed: a save of one tensor of --bytes (durable, into the files of a
-checkpoint that was removed, as in a run); a save of a page into memory (what a save costs beside its bytes); adding
-10,000 small tensors to a save (the cost of one call).
-A ratio is the median over the rounds of that language's time over C's in the same round; beside it the 95 % interval of
-that median (bootstrap over rounds), so that an interval with 0 in it says that nothing can be told apart. DIR should be
-on the disk that is meant; a tmpfs (/dev/shm) leaves the disk's own unrest out.
+Three measures: a save of a page into memory (what a save costs beside its bytes) and adding 10,000 small tensors to a
+save (the cost of one call), from tests/conformance/scenarios/speed, in --rounds; and a save of one tensor of --bytes
+(durable, into the files of a checkpoint that was removed, as in a run), for which the programs of all languages live at
+once and save in --turns (bench/turns.py), in --launches of all of them. DIR should be on the disk that is meant.
+
+Over C is the median over the turns of that language's time over C's in the same turn; beside it the 95 % interval of
+that median, so that an interval with 0 in it says that nothing can be told apart. What a binding could add per byte is
+in the time that its save takes before the library is called and after (bench/inside.c); that is exact. The row "c
+again" is C's program a second time: what it differs from itself says how much of the others' difference is nothing.
 """
 import argparse
 import json
@@ -23,20 +26,20 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import host  # noqa: E402
+import turns  # noqa: E402
 
 SPEED = Path(__file__).resolve().parents[1] / "tests" / "conformance" / "scenarios" / "speed"
 TENSORS = 10000
 
 
-def timed(runner, scenario, place, **variables):
+def timed(runner, scenario, place):
     """Seconds of the timed commands of the scenario, by the command's first word: the median where it has several."""
-    command, environment = (runner["command"], runner.get("env", {})) if isinstance(runner, dict) else (runner, {})
+    command, environment = turns.started_by(runner)
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     try:
-        given = [f"{name}={value}" for name, value in variables.items()]
-        done = subprocess.run([*command, str(SPEED / scenario), str(place), *given],
-                              env={**os.environ, **environment}, text=True, capture_output=True, check=False)
+        done = subprocess.run([*command, str(SPEED / scenario), str(place)], env={**os.environ, **environment},
+                              text=True, capture_output=True, check=False)
     finally:
         shutil.rmtree(place, ignore_errors=True)
     if done.returncode:
@@ -46,29 +49,49 @@ def timed(runner, scenario, place, **variables):
     return {name: statistics.median(t for other, t in timings if other == name) for name, _ in timings}
 
 
-def measure(runners, scenario, wanted, rounds, place, **variables):
+def measure(runners, scenario, wanted, rounds, place):
     """language -> its seconds, one for each round; the languages of a round come in random order."""
     seconds = {language: [] for language in runners}
     for _ in range(rounds):
         for language in random.sample(sorted(runners), len(runners)):
-            host.settle(variables.get("BYTES", 0))
-            seconds[language].append(timed(runners[language], scenario, place, **variables)[wanted])
+            seconds[language].append(timed(runners[language], scenario, place)[wanted])
     return seconds
 
 
-def over_c(values, base):
-    """(median of the ratios of each round less one, its 95 % interval), in percent."""
-    ratios = [100 * (mine / c - 1) for mine, c in zip(values, base)]
-    drawn = sorted(statistics.median(random.choices(ratios, k=len(ratios))) for _ in range(2000))
-    return statistics.median(ratios), drawn[50], drawn[-51]
+def measure_saves(runners, options, place):
+    """For each launch: language -> (seconds, those inside the library) of each turn."""
+    launches = []
+    for _ in range(options.launches):
+        host.settle(options.bytes * (len(runners) + 1))
+        shutil.rmtree(place, ignore_errors=True)
+        try:
+            launches.append(turns.saves(runners, options.turns, place, options.bytes))
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+    return launches
 
 
-def save_table(seconds, size):
-    yield f"| language | save of {size / 2**20:.0f} MiB | over C | 95 % interval |"
-    yield "|---|---|---|---|"
-    for language, values in seconds.items():
-        ratio, low, high = over_c(values, seconds["c"])
-        yield f"| {language} | {statistics.median(values):.2f} s | {ratio:+.1f} % | {low:+.1f} … {high:+.1f} % |"
+def over_c(launches, language):
+    """(median of the ratios of each turn less one, its 95 % interval), in percent.
+
+    The interval is a bootstrap over launches, and over the turns of each: turns of one launch are alike, since each
+    program has the memory that it got.
+    """
+    ratios = [[100 * (mine / c - 1) for (mine, _), (c, _) in zip(launch[language], launch["c"])] for launch in launches]
+    drawn = sorted(statistics.median([ratio for some in random.choices(ratios, k=len(ratios))
+                                      for ratio in random.choices(some, k=len(some))]) for _ in range(2000))
+    return statistics.median(sum(ratios, [])), drawn[50], drawn[-51]
+
+
+def save_table(launches, size):
+    yield f"| language | save of {size / 2**20:.0f} MiB | over C | 95 % interval | of it outside the library |"
+    yield "|---|---|---|---|---|"
+    for language in launches[0]:
+        both = [pair for launch in launches for pair in launch[language]]
+        median, outside = statistics.median(t for t, _ in both), statistics.median(t - inside for t, inside in both)
+        ratio, low, high = over_c(launches, language)
+        yield (f"| {language} | {median:.2f} s | {ratio:+.1f} % | {low:+.1f} … {high:+.1f} % | "
+               f"{outside * 1e6:.0f} µs, {100 * outside / median:.4f} % |")
 
 
 def small_table(seconds):
@@ -94,21 +117,26 @@ def main():
     parser.add_argument("runners")
     parser.add_argument("dir", type=Path)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--launches", type=int, default=4)
+    parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--bytes", type=int, default=2**31)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     runners = json.loads(Path(options.runners).read_text())
+    runners["c again"] = runners["c"]  # how far the same program is from itself
     place = options.dir / "ckpt-languages"
-    saves = measure(runners, "save.txt", "save.run", options.rounds, place, BYTES=options.bytes)
-    small = measure(runners, "small.txt", "save.run", options.rounds, place)
-    calls = measure(runners, "tensors.txt", "save.tensors", options.rounds, place)
     machine = ", ".join(f"{key} {value}" for key, value in host.describe(str(options.dir)).items() if key != "date")
-    lines = [f"{time.strftime('%F %H:%M')}, {options.rounds} rounds in random order; {machine}.", "",
-             *save_table(saves, options.bytes), "", *small_table(small), "", *call_table(calls)]
-    text = "\n".join(lines) + "\n"
-    print(text)
-    if options.out:
-        options.out.write_text(text)
+    with open(options.out or os.devnull, "w", encoding="utf-8") as out:
+
+        def tell(*lines):  # at once: a run that is stopped has told what it measured
+            for file in (sys.stdout, out):
+                print(*lines, "", sep="\n", file=file, flush=True)
+
+        tell(f"{time.strftime('%F %H:%M')}, {options.rounds} rounds, {options.launches} launches of {options.turns} "
+             f"turns; {machine}.")
+        tell(*small_table(measure(runners, "small.txt", "save.run", options.rounds, place)))
+        tell(*call_table(measure(runners, "tensors.txt", "save.tensors", options.rounds, place)))
+        tell(*save_table(measure_saves(runners, options, place), options.bytes))
 
 
 if __name__ == "__main__":

@@ -2,24 +2,31 @@
 
 import os
 import shutil
-from array import array
 
+import numpy as np
 from scenario import Failure, Line, Scenario, command, hexadecimal, integer, unsigned
 
 MASK = 2**64 - 1
+SLAB = 1 << 20  # words made at once
+
+
+def splitmix64(words: np.ndarray, seed: int) -> None:
+    """Fills the words (Steele, Lea, Flood 2014)."""
+    steps = np.arange(1, SLAB + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for start in range(0, len(words), SLAB):
+        slab = words[start:start + SLAB]
+        slab[:] = steps[:len(slab)] + np.uint64((seed + start * 0x9E3779B97F4A7C15) & MASK)
+        slab[:] = (slab ^ slab >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+        slab[:] = (slab ^ slab >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+        slab ^= slab >> np.uint64(31)
 
 
 def generated(size: int, seed: int) -> bytearray:
-    if seed == 0:
-        return bytearray(size)
-    words = array("Q")
-    state = seed
-    for _ in range((size + 7) // 8):
-        state = (state + 0x9E3779B97F4A7C15) & MASK
-        z = ((state ^ state >> 30) * 0xBF58476D1CE4E5B9) & MASK
-        z = ((z ^ z >> 27) * 0x94D049BB133111EB) & MASK
-        words.append(z ^ z >> 31)
-    return bytearray(memoryview(words).cast("B")[:size])
+    data = bytearray(size + -size % 8)
+    if seed != 0:
+        splitmix64(np.frombuffer(data, "<u8"), seed)
+    del data[size:]
+    return data
 
 
 @command("memory", 3)

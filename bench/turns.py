@@ -1,0 +1,149 @@
+"""Programs that are alive together and work in turns: what the machine does meanwhile meets all of them alike."""
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+# A pause is long enough (tens of milliseconds in every language) to be stopped in the middle of it.
+PAUSE = "timed memory pause 33554432 1"
+SAVE = """save.new save ses s{step} {step}
+save.tensor save big u8 $BYTES big
+timed save.run save
+"""
+AFTER = "free save\nstore.remove store s{last}.1.1\n"
+BEGIN = "store.open store $DIR/store\nsession.open ses store 0 1\nmemory big $BYTES 1\n"
+END = """reader.open reader store latest
+memory got $BYTES 0
+load.new load reader
+load.tensor load big u8 $BYTES got
+timed load.run load
+equal got big
+"""
+WARM_UP = 4  # saves: they make the files that the others write again, as in a run, and meet memory without pages
+
+
+def scenario(turns):
+    """A save at each turn, after those that are not timed, with a pause before each; then what was saved is loaded."""
+    lines = [BEGIN]
+    for step in range(1, WARM_UP + turns + 1):
+        if step > WARM_UP:
+            lines += [PAUSE, "\n"]
+        lines += [SAVE.format(step=step), AFTER.format(last=step - 1) if step > 1 else "free save\n"]
+    return "".join([*lines, PAUSE, "\n", END])
+
+
+def started_by(runner):
+    """(command, environment) of an entry of runners.json."""
+    return (runner["command"], runner.get("env", {})) if isinstance(runner, dict) else (runner, {})
+
+
+class Program:
+    """One conformance runner on its scenario; it is stopped between turns."""
+
+    def __init__(self, name, command, environment, given):
+        self.name = name
+        self._pty, theirs = os.openpty()  # to a terminal every language writes a line at once
+        self._text = b""
+        self._process = subprocess.Popen([*command, *given], stdin=subprocess.DEVNULL, stdout=theirs,
+                                         env={**os.environ, **environment})
+        os.close(theirs)
+
+    def _line(self):
+        while b"\n" not in self._text:
+            try:
+                self._text += os.read(self._pty, 4096)
+            except OSError:  # a terminal whose other side is closed
+                raise SystemExit(f"{self.name}: ended early") from None
+        line, self._text = self._text.split(b"\n", 1)
+        return line.split()
+
+    def _seconds(self, command):
+        line = self._line()
+        while line[1] != command:
+            line = self._line()
+        return float(line[0])
+
+    def _stop(self):
+        os.kill(self._process.pid, signal.SIGSTOP)
+        os.waitpid(self._process.pid, os.WUNTRACED)
+        os.set_blocking(self._pty, False)
+        try:
+            self._text += os.read(self._pty, 4096)
+        except BlockingIOError:
+            pass
+        os.set_blocking(self._pty, True)
+        if b"memory" in self._text:
+            raise SystemExit(f"{self.name}: was not stopped before its next save")
+
+    def warm_up(self):
+        for _ in range(WARM_UP):
+            self._seconds(b"save.run")
+        self._stop()
+
+    def turn(self):
+        """Seconds of one save."""
+        os.kill(self._process.pid, signal.SIGCONT)
+        seconds = self._seconds(b"save.run")
+        self._stop()
+        return seconds
+
+    def end(self):
+        """Lets it load what it saved, and compare."""
+        os.kill(self._process.pid, signal.SIGCONT)
+        if self._line()[1] != b"memory" or not self._seconds(b"load.run") or self._process.wait():
+            raise SystemExit(f"{self.name}: expected to load what it saved")
+        os.close(self._pty)
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+
+
+def build_inside(folder):
+    """inside.c as a library to be loaded before others."""
+    library, here = folder / "inside.so", Path(__file__).resolve().parent
+    subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-shared", "-fPIC", f"-I{here.parent}/include",
+                    str(here / "inside.c"), "-o", str(library), "-ldl", "-pthread"], check=True)
+    return library
+
+
+def saves(runners, turns, folder, size):
+    """language -> (seconds, those inside the library) of each save.
+
+    All programs are started, in random order; then each round gives each a turn, in random order again.
+    """
+    folder.mkdir(parents=True)
+    script = folder / "scenario.txt"
+    script.write_text(scenario(turns))
+    inside = str(build_inside(folder))
+    programs, seconds = [], {language: [] for language in runners}
+    try:
+        for language in random.sample(sorted(runners), len(runners)):
+            command, environment = started_by(runners[language])
+            place = Path(folder, language)
+            place.mkdir()
+            preload = " ".join([inside, *environment.get("LD_PRELOAD", "").split()])
+            environment = {**environment, "LD_PRELOAD": preload, "CKPT_INSIDE": str(place / "inside.txt")}
+            programs.append(Program(language, command, environment, [str(script), str(place), f"BYTES={size}"]))
+            programs[-1].warm_up()
+        for _ in range(turns):
+            for program in random.sample(programs, len(programs)):
+                seconds[program.name].append(program.turn())
+                time.sleep(0.05)  # what it left to the disk
+        while programs:
+            programs[0].end()
+            programs.pop(0)
+    finally:
+        for program in programs:
+            program.kill()
+    return {language: list(zip(values, read_inside(folder / language / "inside.txt", turns), strict=True))
+            for language, values in seconds.items()}
+
+
+def read_inside(file, turns):
+    values = [float(line) for line in file.read_text().splitlines()]
+    if len(values) != WARM_UP + turns:
+        raise SystemExit(f"{file}: expected {WARM_UP + turns} saves, found {len(values)}")
+    return values[WARM_UP:]
