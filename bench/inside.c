@@ -3,11 +3,12 @@
 // written when the next one is made and when a reader is opened.
 #define _GNU_SOURCE
 #include <ckpt.h>
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+
+#include "interpose.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static double began, ended;
@@ -39,16 +40,6 @@ static void tell(void) {
   }
   began = 0;
   pthread_mutex_unlock(&lock);
-}
-
-static void* next(const char* name) {
-  void* found = dlsym(RTLD_NEXT, name);
-  if (found) return found;
-  // Loaded by a module that an interpreter has loaded: not in the global scope.
-  void* library = dlopen("libckpt.so.0", RTLD_LAZY | RTLD_NOLOAD);
-  found = library ? dlsym(library, name) : NULL;
-  if (!found) abort();
-  return found;
 }
 
 #define REAL(name)               \

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 # A pause is long enough (tens of milliseconds in every language) to be stopped in the middle of it.
-PAUSE = "timed memory pause 33554432 1"
+PAUSE = "timed memory pause 33554432 1\n"
 SAVE = """save.new save ses s{step} {step}
 save.tensor save big u8 $BYTES big
 timed save.run save
@@ -29,9 +29,9 @@ def scenario(turns):
     lines = [BEGIN]
     for step in range(1, WARM_UP + turns + 1):
         if step > WARM_UP:
-            lines += [PAUSE, "\n"]
+            lines.append(PAUSE)
         lines += [SAVE.format(step=step), AFTER.format(last=step - 1) if step > 1 else "free save\n"]
-    return "".join([*lines, PAUSE, "\n", END])
+    return "".join([*lines, PAUSE, END])
 
 
 def started_by(runner):
@@ -105,7 +105,8 @@ def build_inside(folder):
     """inside.c as a library to be loaded before others."""
     library, here = folder / "inside.so", Path(__file__).resolve().parent
     subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-shared", "-fPIC", f"-I{here.parent}/include",
-                    str(here / "inside.c"), "-o", str(library), "-ldl", "-pthread"], check=True)
+                    f"-I{here.parent}/tests/languages", str(here / "inside.c"), "-o", str(library), "-ldl", "-pthread"],
+                   check=True)
     return library
 
 
@@ -132,9 +133,8 @@ def saves(runners, turns, folder, size):
             for program in random.sample(programs, len(programs)):
                 seconds[program.name].append(program.turn())
                 time.sleep(0.05)  # what it left to the disk
-        while programs:
-            programs[0].end()
-            programs.pop(0)
+        for program in programs:
+            program.end()
     finally:
         for program in programs:
             program.kill()

@@ -31,17 +31,7 @@ ckpt_status give_internal(const char* what, ckpt_error** err) noexcept {
 
 // Text without control characters, which become \xNN: names and paths come from anywhere.
 static std::string one_line(std::string bytes) {
-  auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  const std::string text = format::as_utf8(bytes);
-  if (std::none_of(text.begin(), text.end(), control)) return text;
-  std::string line;
-  for (char c : text) {
-    if (control(c))
-      line += strprintf("\\x%02x", static_cast<unsigned char>(c));
-    else
-      line += c;
-  }
-  return line;
+  return format::with_escapes(format::as_utf8(bytes), format::is_control);
 }
 
 ckpt_status give(Status status, ckpt_error** err) {

@@ -62,10 +62,13 @@ bool valid_utf8(std::string_view text) {
 }
 
 std::string as_utf8(std::string_view bytes) {
-  if (valid_utf8(bytes)) return std::string(bytes);
+  return valid_utf8(bytes) ? std::string(bytes) : with_escapes(bytes, [](char c) { return (c & 0x80) != 0; });
+}
+
+std::string with_escapes(std::string_view bytes, bool (*odd)(char)) {
   std::string text;
   for (const char c : bytes) {
-    if (c & 0x80)
+    if (odd(c))
       text += strprintf("\\x%02x", static_cast<unsigned char>(c));
     else
       text += c;
@@ -75,8 +78,7 @@ std::string as_utf8(std::string_view bytes) {
 
 static Status check_printable(std::string_view what, std::string_view name) {
   if (!valid_utf8(name)) return refuse(what, name, "expected UTF-8");
-  auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  if (std::any_of(name.begin(), name.end(), control)) return refuse(what, name, "has a control character");
+  if (std::any_of(name.begin(), name.end(), is_control)) return refuse(what, name, "has a control character");
   return Ok();
 }
 

@@ -30,8 +30,11 @@ Status check_tensor_name(std::string_view name);  // of tensors, aliases, object
 Status check_attr_key(std::string_view key);      // 1-255 bytes of text
 Status check_text(std::string_view text);         // any length, UTF-8 without NUL; line feeds are fine
 bool valid_utf8(std::string_view text);           // neither overlong forms, nor surrogates, nor beyond U+10FFFF
-// For messages, which are UTF-8 whatever a file holds: of bytes that are no text, those beyond ASCII as \xNN.
-std::string as_utf8(std::string_view bytes);
+inline bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
+// ---- for messages, which are UTF-8 whatever a file holds ----
+std::string as_utf8(std::string_view bytes);  // of bytes that are no text, those beyond ASCII as \xNN
+std::string with_escapes(std::string_view bytes, bool (*odd)(char));  // the odd ones as \xNN
 
 // ---- files of a checkpoint ----
 std::string part_name(uint32_t number);    // "PART_003", "PART_1024"

@@ -259,13 +259,12 @@ std::string path_segment(std::string_view key) {
   if (key == "..") return "~d~d";
   std::string segment = reads_as_integer(key) ? "~s" : "";
   for (const char c : key) {
-    const auto byte = static_cast<unsigned char>(c);
     if (c == '~')
       segment += "~0";
     else if (c == '/')
       segment += "~1";
-    else if (byte < 0x20 || byte == 0x7f)
-      segment += strprintf("~x%02X", byte);
+    else if (is_control(c))
+      segment += strprintf("~x%02X", static_cast<unsigned char>(c));
     else
       segment += c;
   }

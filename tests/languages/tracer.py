@@ -47,13 +47,12 @@ def kinds(all_functions):
 
 PRELUDE = r"""// Made by tracer.py; see there.
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "ckpt_file.h"
+#include "interpose.h"
 
 // The file: for each function how often it was called; then for each kind of handle how many are alive, and how many
 // were freed that nobody had made (or twice). All are 64-bit, and several processes may share one file: the lock below
@@ -77,15 +76,6 @@ __attribute__((constructor)) static void begin(void) {
 // A hash set of pointers; one that was removed leaves TOMB, so that those behind it are found.
 #define TOMB ((void *)1)
 static size_t slot_of(void *p) { return ((uintptr_t)p >> 4) * 0x9E3779B97F4A7C15u >> 44; }
-static void *next(const char *name) {
-  void *found = dlsym(RTLD_NEXT, name);
-  if (found) return found;
-  // Loaded by a module that an interpreter has loaded: not in the global scope.
-  void *library = dlopen("libckpt.so.0", RTLD_LAZY | RTLD_NOLOAD);
-  found = library ? dlsym(library, name) : NULL;
-  if (!found) abort();
-  return found;
-}
 // What the library calls of its own (an import is a save) is none of the program's calls.
 static void called(int function, void *real, void *caller) {
   Dl_info library, from;
@@ -147,7 +137,8 @@ def make(header_folder, folder):
     (folder / "trace.c").write_text(sizes + PRELUDE + "\n".join(body) + "\n")
     library = folder / "libckpt_trace.so"
     subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
-                    f"-I{header_folder}", str(folder / "trace.c"), "-o", str(library), "-ldl", "-pthread"], check=True)
+                    f"-I{header_folder}", f"-I{Path(__file__).resolve().parent}", str(folder / "trace.c"),
+                    "-o", str(library), "-ldl", "-pthread"], check=True)
     return library
 
 

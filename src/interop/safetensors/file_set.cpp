@@ -241,9 +241,7 @@ std::string make_index(std::string_view metadata, const StringMap& weight_map) {
 
 Status check_file_name(std::string_view name) {
   const bool plain = name.find('/') == std::string_view::npos && !name.starts_with('.') && name.size() <= 255;
-  const bool text = format::valid_utf8(name) && std::none_of(name.begin(), name.end(), [](char c) {
-                      return (static_cast<unsigned char>(c) < 0x20) || c == 0x7f;
-                    });
+  const bool text = format::valid_utf8(name) && std::none_of(name.begin(), name.end(), format::is_control);
   if (plain && text && name.ends_with(kSuffix)) return Ok();
   return Status(CKPT_FORMAT, "expected a plain *.safetensors file name, found " + shown(name))
       .with("found", std::string(name));
