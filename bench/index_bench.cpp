@@ -4,9 +4,9 @@
 
 #include <string>
 
+#include "checkpoint/index_coverage.h"
 #include "format/index.h"
-#include "session/index_coverage.h"
-#include "session/load.h"
+#include "load/load.h"
 
 namespace ckpt_bench {
 namespace {
@@ -81,7 +81,7 @@ void manifest_open(benchmark::State& state) {
   for (auto _ : state) {
     auto opened = Index::open(index, format::IndexKind::kManifest);
     if (!opened.ok()) return state.SkipWithError(opened.status().message().c_str());
-    if (!session::check_index_coverage(*opened).ok()) return state.SkipWithError("not covered");
+    if (!checkpoint::check_index_coverage(*opened).ok()) return state.SkipWithError("not covered");
   }
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
@@ -124,17 +124,17 @@ void plan_load(benchmark::State& state) {
   auto index = Index::open(bytes, format::IndexKind::kManifest).take();
   std::vector<std::byte> memory(1 << 20);
   for (auto _ : state) {
-    session::LoadPlan plan(index);
+    load::LoadPlan plan(index);
     for (uint32_t i = 0; i < index.tensors.size(); i++) {
       Shape shape = index.shape_of(index.tensors[i]);
       Region region{.kind = RegionKind::kBox, .box = Box::whole(shape)};
       region.box.offset[0] = shape[0] * rank / loading;
       region.box.extent[0] = shape[0] * (rank + 1) / loading - region.box.offset[0];
       device::Memory to{.data = memory.data(), .dtype = CKPT_DTYPE_BF16, .strides = {shape[1], 1}, .ndim = 2};
-      session::add_boxes(&plan, i, *session::geometry_of(CKPT_DTYPE_BF16, shape), region, to);
+      load::add_boxes(&plan, i, *plan::geometry_of(CKPT_DTYPE_BF16, shape), region, to);
     }
-    if (!session::plan_reads(&plan).ok()) return state.SkipWithError("no plan");
-    benchmark::DoNotOptimize(session::group_reads(plan, 4 << 20));
+    if (!load::plan_reads(&plan).ok()) return state.SkipWithError("no plan");
+    benchmark::DoNotOptimize(load::group_reads(plan, 4 << 20));
   }
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string>
 
-#include "session/merge.h"
+#include "commit/merge.h"
 
 namespace ckpt_bench {
 namespace {
@@ -48,10 +48,10 @@ std::vector<std::byte> part_index(uint32_t rank, uint32_t ranks, uint64_t tensor
   return {encoded.begin(), encoded.end()};
 }
 
-std::vector<session::PartFile> make_parts(uint32_t ranks, uint64_t tensors) {
-  std::vector<session::PartFile> parts(ranks);
+std::vector<checkpoint::PartFile> make_parts(uint32_t ranks, uint64_t tensors) {
+  std::vector<checkpoint::PartFile> parts(ranks);
   for (uint32_t rank = 0; rank < ranks; rank++) {
-    session::PartFile& part = parts[rank];
+    checkpoint::PartFile& part = parts[rank];
     part.number = part.header.rank = rank;
     part.header.world_size = ranks;
     part.header.save_id = {1, 2};
@@ -72,7 +72,7 @@ void merge(benchmark::State& state) {
   auto store = store::open_memory("merge_bench");
   if (!store.ok()) return state.SkipWithError(store.status().message().c_str());
   for (auto _ : state) {
-    auto merged = session::merge_parts(parts, **store, "step-1.1.1", false);
+    auto merged = commit::merge_parts(parts, **store, "step-1.1.1", false);
     if (!merged.ok()) return state.SkipWithError(merged.status().message().c_str());
     benchmark::DoNotOptimize(merged->index.data());
   }
@@ -89,7 +89,7 @@ void commit(benchmark::State& state) {
   if (!(*store)->make_directory("step-1.1.1").ok()) return state.SkipWithError("no directory");
   for (auto _ : state) {
     state.PauseTiming();
-    auto merged = session::merge_parts(parts, **store, "step-1.1.1", false);
+    auto merged = commit::merge_parts(parts, **store, "step-1.1.1", false);
     if (!merged.ok()) return state.SkipWithError(merged.status().message().c_str());
     state.ResumeTiming();
     auto file = format::frame_manifest(std::move(merged->index), merged->summary);

@@ -185,7 +185,7 @@ int f(int a) {
 """
 LONG_BODY = "  int a;\n" * 70
 BAD = {
-    "may not include": '#include "session/save.h"\n',
+    "may not include": '#include "save/save.h"\n',
     "function of": "Foo::Foo(int a) : a_(a), b_{1} {\n" + LONG_BODY + "}\n",
     "file of": "int a;\n" * 601,
     "columns": "int " + "a" * 120 + ";\n",

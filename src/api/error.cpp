@@ -40,8 +40,8 @@ ckpt_status give(Status status, ckpt_error** err) {
   return code;
 }
 
-ckpt_report* new_report(session::Report report) {
-  for (session::Finding& finding : report.findings)
+ckpt_report* new_report(Report report) {
+  for (Finding& finding : report.findings)
     for (std::string* text : {&finding.text, &finding.name, &finding.part}) *text = one_line(std::move(*text));
   return new ckpt_report{{}, std::move(report)};
 }
@@ -54,7 +54,7 @@ Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc) {
   ckpt_tensor_desc full{};
   uint32_t size = desc->struct_size;
   if (size < offsetof(ckpt_tensor_desc, shape))
-    return Status(CKPT_INVALID, strprintf("desc.struct_size: expected %zu, found %u", sizeof full, size));
+    return Status(CKPT_INVALID, strformat("desc.struct_size: expected {}, found {}", sizeof full, size));
   std::memcpy(&full, desc, std::min<size_t>(size, sizeof full));
   for (size_t i = sizeof full; i < size; i++)
     if (reinterpret_cast<const unsigned char*>(desc)[i] != 0)
@@ -66,7 +66,7 @@ Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc) {
 Status check_device(int32_t device_type) {
   if (device_type == CKPT_DEVICE_CPU || device_type == CKPT_DEVICE_CUDA_HOST) return Ok();
   return Status(CKPT_UNSUPPORTED,
-                strprintf("device type %d: this build takes CPU memory (1) and pinned host memory (3)", device_type));
+                strformat("device type {}: this build takes CPU memory (1) and pinned host memory (3)", device_type));
 }
 
 Status of_tensor(Status status, const char* name) {

@@ -62,9 +62,7 @@ ckpt_status ckpt_file_tensor_at(const ckpt_file* file, uint64_t index, ckpt_file
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(file));
     const std::vector<ForeignTensor>& tensors = file->file.tensors();
-    if (index >= tensors.size())
-      return Status(CKPT_NOT_FOUND,
-                    strprintf("tensor %llu of %zu", static_cast<unsigned long long>(index), tensors.size()));
+    if (index >= tensors.size()) return Status(CKPT_NOT_FOUND, strformat("tensor {} of {}", index, tensors.size()));
     return put_info(describe(tensors, tensors[index]), out);
   });
 }

@@ -8,20 +8,21 @@
 #include <optional>
 #include <string>
 
+#include "base/job.h"
 #include "base/options.h"
 #include "base/process.h"
+#include "base/report.h"
 #include "base/status.h"
+#include "checkpoint/checkpoint.h"
 #include "ckpt.h"
 #include "ckpt_tree.h"
+#include "commit/retention.h"
 #include "format/tree.h"
-#include "session/checkpoint.h"
-#include "session/job.h"
-#include "session/load.h"
-#include "session/report.h"
-#include "session/retention.h"
-#include "session/save.h"
+#include "load/load.h"
+#include "load/map.h"
+#include "maintain/verify.h"
+#include "save/save.h"
 #include "session/session.h"
-#include "session/verify.h"
 #include "store/store.h"
 
 struct ckpt_error {
@@ -92,7 +93,7 @@ Status check_device(int32_t device_type);
 Status of_tensor(Status status, const char* name);
 
 // Findings as callers may read them: their texts are lines of UTF-8 whatever names and paths hold.
-ckpt_report* new_report(session::Report report);
+ckpt_report* new_report(Report report);
 
 }  // namespace ckpt::api
 
@@ -100,25 +101,25 @@ struct ckpt_store : ckpt::api::Owned {
   std::shared_ptr<ckpt::store::Store> store;
 };
 struct ckpt_list : ckpt::api::Owned {
-  std::vector<ckpt::session::CheckpointEntry> entries;
+  std::vector<ckpt::checkpoint::CheckpointEntry> entries;
 };
 struct ckpt_report : ckpt::api::Owned {
-  ckpt::session::Report report;
+  ckpt::Report report;
 };
 struct ckpt_session : ckpt::api::Owned {
   std::shared_ptr<ckpt::session::Session> session;
 };
 struct ckpt_save : ckpt::api::Owned {
-  std::shared_ptr<ckpt::session::Save> save;
+  std::shared_ptr<ckpt::save::Save> save;
 };
 struct ckpt_reader : ckpt::api::Owned {
-  std::shared_ptr<ckpt::session::Checkpoint> checkpoint;
+  std::shared_ptr<ckpt::checkpoint::Checkpoint> checkpoint;
 };
 struct ckpt_load : ckpt::api::Owned {
-  std::shared_ptr<ckpt::session::Load> load;
+  std::shared_ptr<ckpt::load::Load> load;
 };
 struct ckpt_job : ckpt::api::Owned {
-  std::shared_ptr<ckpt::session::Job> job;
+  std::shared_ptr<ckpt::Job> job;
 };
 struct ckpt_tree : ckpt::api::Owned {
   ckpt::format::Tree tree;

@@ -22,7 +22,7 @@ ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out, ckpt_er
   return guard(err, [&]() -> Status {
     if (!job) return null_status("job");
     if (job->forked()) return forked_status();
-    const session::JobCounters& from = job->job->counters;
+    const JobCounters& from = job->job->counters;
     ckpt_job_stats stats{};
     stats.state = job->job->state();
     stats.bytes_total = from.bytes_total;

@@ -13,7 +13,7 @@ ckpt_status ckpt_load_new(ckpt_load** out, const ckpt_reader* reader, const ckpt
   return guard(err, [&]() -> Status {
     if (!out || !reader) return null_status("out or reader");
     if (reader->forked()) return forked_status();
-    CKPT_ASSIGN(auto load, session::Load::make(reader->checkpoint, options_of(options)));
+    CKPT_ASSIGN(auto load, load::Load::make(reader->checkpoint, options_of(options)));
     *out = new ckpt_load{{}, std::move(load)};
     return Ok();
   });
@@ -44,8 +44,8 @@ ckpt_status ckpt_load_run(ckpt_load* load, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(load));
     CKPT_TRY(load->load->begin());
-    session::Job job;
-    return job.run(CKPT_JOB_DONE, [&](session::Job& running) { return load->load->work(running); });
+    Job job;
+    return job.run(CKPT_JOB_DONE, [&](Job& running) { return load->load->work(running); });
   });
 }
 
@@ -54,10 +54,9 @@ ckpt_status ckpt_load_start(ckpt_load* load, ckpt_job** out, ckpt_error** err) {
     CKPT_TRY(check(load));
     if (!out) return null_status("out");
     auto handle = std::make_unique<ckpt_job>();
-    handle->job = std::make_shared<session::Job>();
+    handle->job = std::make_shared<Job>();
     CKPT_TRY(load->load->begin());
-    CKPT_TRY(
-        handle->job->start(CKPT_JOB_DONE, [kept = load->load](session::Job& running) { return kept->work(running); }));
+    CKPT_TRY(handle->job->start(CKPT_JOB_DONE, [kept = load->load](Job& running) { return kept->work(running); }));
     *out = handle.release();
     return Ok();
   });

@@ -33,7 +33,7 @@ int32_t ckpt_option_count(void) { return static_cast<int32_t>(option_rows().size
 ckpt_status ckpt_option_at(int32_t index, ckpt_option_info* out, ckpt_error** err) {
   return guard(err, [&] {
     if (index < 0 || index >= ckpt_option_count())
-      return Status(CKPT_NOT_FOUND, strprintf("option %d of %d", index, ckpt_option_count()));
+      return Status(CKPT_NOT_FOUND, strformat("option {} of {}", index, ckpt_option_count()));
     const OptionRow& row = option_rows()[static_cast<size_t>(index)];
     ckpt_option_info info{};
     info.kind = row.is_int ? CKPT_OPTION_INT : CKPT_OPTION_STR;

@@ -5,7 +5,7 @@
 
 using namespace ckpt;
 using namespace ckpt::api;
-using session::Checkpoint;
+using checkpoint::Checkpoint;
 
 static Status check(const ckpt_reader* reader) {
   if (!reader) return null_status("reader");
@@ -13,7 +13,7 @@ static Status check(const ckpt_reader* reader) {
 }
 
 static Status no_such(const char* what, const char* name) {
-  return Status(CKPT_NOT_FOUND, strprintf("%s \"%s\": not in the checkpoint", what, name)).with("tensor", name);
+  return Status(CKPT_NOT_FOUND, strformat("{} \"{}\": not in the checkpoint", what, name)).with("tensor", name);
 }
 
 ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const char* selector,
@@ -35,7 +35,7 @@ ckpt_status ckpt_reader_info(const ckpt_reader* reader, ckpt_checkpoint_info* ou
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(reader));
     ckpt_checkpoint_info info{};
-    session::fill_info(reader->checkpoint->entry(), &info);
+    checkpoint::fill_info(reader->checkpoint->entry(), &info);
     return put_info(info, out);
   });
 }
@@ -88,9 +88,7 @@ ckpt_status ckpt_reader_tensor_at(const ckpt_reader* reader, uint64_t index, ckp
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(reader));
     uint64_t count = reader->checkpoint->name_count();
-    if (index >= count)
-      return Status(CKPT_NOT_FOUND, strprintf("tensor %llu of %llu", static_cast<unsigned long long>(index),
-                                              static_cast<unsigned long long>(count)));
+    if (index >= count) return Status(CKPT_NOT_FOUND, strformat("tensor {} of {}", index, count));
     return put_tensor(*reader->checkpoint, reader->checkpoint->named_at(index), out);
   });
 }
@@ -142,7 +140,7 @@ ckpt_status ckpt_reader_segment_at(const ckpt_reader* reader, const char* tensor
     if (!found) return no_such("tensor", tensor);
     auto segments = index.segments_of(*found);
     if (number >= segments.size())
-      return Status(CKPT_NOT_FOUND, strprintf("segment %u of %zu", number, segments.size()));
+      return Status(CKPT_NOT_FOUND, strformat("segment {} of {}", number, segments.size()));
     const auto& segment = segments[number];
     Region region = index.region_of(segment, found->ndim());
     ckpt_segment_info info{};
@@ -183,9 +181,7 @@ ckpt_status ckpt_reader_object_at(const ckpt_reader* reader, uint64_t index, ckp
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(reader));
     auto objects = reader->checkpoint->index().objects;
-    if (index >= objects.size())
-      return Status(CKPT_NOT_FOUND,
-                    strprintf("object %llu of %zu", static_cast<unsigned long long>(index), objects.size()));
+    if (index >= objects.size()) return Status(CKPT_NOT_FOUND, strformat("object {} of {}", index, objects.size()));
     return put_info(describe(*reader->checkpoint, objects[index]), out);
   });
 }
@@ -207,7 +203,7 @@ ckpt_status ckpt_reader_part_at(const ckpt_reader* reader, uint32_t number, ckpt
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(reader));
     auto parts = reader->checkpoint->index().parts;
-    if (number >= parts.size()) return Status(CKPT_NOT_FOUND, strprintf("part %u of %zu", number, parts.size()));
+    if (number >= parts.size()) return Status(CKPT_NOT_FOUND, strformat("part {} of {}", number, parts.size()));
     ckpt_part_info info{};
     info.rank = parts[number].rank();
     info.bytes = parts[number].size();
@@ -226,9 +222,7 @@ ckpt_status ckpt_reader_attr_at(const ckpt_reader* reader, const char* tensor, u
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(reader));
     auto attrs = reader->checkpoint->index().attrs_of(tensor ? tensor : "");
-    if (number >= attrs.size())
-      return Status(CKPT_NOT_FOUND,
-                    strprintf("attribute %llu of %zu", static_cast<unsigned long long>(number), attrs.size()));
+    if (number >= attrs.size()) return Status(CKPT_NOT_FOUND, strformat("attribute {} of {}", number, attrs.size()));
     if (key) *key = reader->checkpoint->c_text(attrs[number].key());
     if (value) *value = reader->checkpoint->c_text(attrs[number].value());
     return Ok();
@@ -251,8 +245,8 @@ ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const
     CKPT_TRY(check(reader));
     if (!tensor || !data || !size) return null_status("tensor, data or size");
     const Options& bag = options_of(options);
-    CKPT_ASSIGN(Bytes bytes, session::map_tensor(*reader->checkpoint, tensor, bag.integer("verify") != 0,
-                                                 thread_count(bag.integer("threads"))));
+    CKPT_ASSIGN(Bytes bytes, load::map_tensor(*reader->checkpoint, tensor, bag.integer("verify") != 0,
+                                              thread_count(bag.integer("threads"))));
     *data = bytes.data();
     *size = bytes.size();
     return Ok();
@@ -266,19 +260,18 @@ ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_options* op
     if (!out) return null_status("out");
     const Options& bag = options_of(options);
     std::string mode = bag.str("verify_mode");
-    session::VerifyOptions settings{.mode = mode == "full"    ? session::VerifyMode::kFull
-                                            : mode == "quick" ? session::VerifyMode::kQuick
-                                                              : session::VerifyMode::kSample,
-                                    .sample_k = static_cast<uint64_t>(bag.integer("sample_k")),
-                                    .sample_n = static_cast<uint64_t>(bag.integer("sample_n")),
-                                    .threads = thread_count(bag.integer("threads"))};
+    maintain::VerifyOptions settings{.mode = mode == "full"    ? maintain::VerifyMode::kFull
+                                             : mode == "quick" ? maintain::VerifyMode::kQuick
+                                                               : maintain::VerifyMode::kSample,
+                                     .sample_k = static_cast<uint64_t>(bag.integer("sample_k")),
+                                     .sample_n = static_cast<uint64_t>(bag.integer("sample_n")),
+                                     .threads = thread_count(bag.integer("threads"))};
     if (settings.sample_k > settings.sample_n)
-      return Status(CKPT_INVALID, strprintf("sample %llu of %llu", static_cast<unsigned long long>(settings.sample_k),
-                                            static_cast<unsigned long long>(settings.sample_n)));
+      return Status(CKPT_INVALID, strformat("sample {} of {}", settings.sample_k, settings.sample_n));
     auto handle = std::make_unique<ckpt_job>();
-    handle->job = std::make_shared<session::Job>();
-    CKPT_TRY(handle->job->start(CKPT_JOB_DONE, [kept = reader->checkpoint, settings](session::Job& job) {
-      return session::verify_checkpoint(*kept, settings, job);
+    handle->job = std::make_shared<Job>();
+    CKPT_TRY(handle->job->start(CKPT_JOB_DONE, [kept = reader->checkpoint, settings](Job& job) {
+      return maintain::verify_checkpoint(*kept, settings, job);
     }));
     *out = handle.release();
     return Ok();
@@ -293,8 +286,8 @@ ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b, const c
     if (!out) return null_status("out");
     auto report = std::make_unique<ckpt_report>();
     const Options& bag = options_of(options);
-    CKPT_TRY(session::diff_checkpoints(*a->checkpoint, *b->checkpoint, bag.integer("values") != 0,
-                                       thread_count(bag.integer("threads")), &report->report));
+    CKPT_TRY(maintain::diff_checkpoints(*a->checkpoint, *b->checkpoint, bag.integer("values") != 0,
+                                        thread_count(bag.integer("threads")), &report->report));
     *out = report.release();
     return Ok();
   });

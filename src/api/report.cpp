@@ -10,8 +10,8 @@ ckpt_status ckpt_report_at(const ckpt_report* report, size_t index, ckpt_finding
   return guard(err, [&] {
     if (!report) return null_status("report");
     if (index >= report->report.findings.size())
-      return Status(CKPT_NOT_FOUND, strprintf("finding %zu of %zu", index, report->report.findings.size()));
-    const session::Finding& from = report->report.findings[index];
+      return Status(CKPT_NOT_FOUND, strformat("finding {} of {}", index, report->report.findings.size()));
+    const Finding& from = report->report.findings[index];
     ckpt_finding finding{};
     finding.kind = from.kind;
     finding.status = from.status;

@@ -14,7 +14,7 @@ ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const ch
   return guard(err, [&]() -> Status {
     if (!out || !session || !label) return null_status("out, session or label");
     if (session->forked()) return forked_status();
-    CKPT_ASSIGN(auto save, session::Save::make(session->session, label, step, options_of(options)));
+    CKPT_ASSIGN(auto save, save::Save::make(session->session, label, step, options_of(options)));
     *out = new ckpt_save{{}, std::move(save)};
     return Ok();
   });
@@ -70,8 +70,8 @@ ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(save));
     CKPT_TRY(save->save->begin());
-    session::Job job;
-    return job.run(CKPT_JOB_COMMITTED, [&](session::Job& running) { return save->save->work(running, false); });
+    Job job;
+    return job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return save->save->work(running, false); });
   });
 }
 
@@ -80,11 +80,10 @@ static ckpt_status start(ckpt_save* save, bool in_place, ckpt_job** out, ckpt_er
     CKPT_TRY(check(save));
     if (!out) return null_status("out");
     auto handle = std::make_unique<ckpt_job>();
-    handle->job = std::make_shared<session::Job>();
+    handle->job = std::make_shared<Job>();
     CKPT_TRY(save->save->begin());
-    Status started = handle->job->start(CKPT_JOB_COMMITTED, [kept = save->save, in_place](session::Job& running) {
-      return kept->work(running, !in_place);
-    });
+    Status started = handle->job->start(
+        CKPT_JOB_COMMITTED, [kept = save->save, in_place](Job& running) { return kept->work(running, !in_place); });
     if (!started.ok()) return save->save->refuse(std::move(started));
     *out = handle.release();
     return Ok();

@@ -23,7 +23,7 @@ ckpt_status ckpt_store_list(const ckpt_store* store, ckpt_list** out, ckpt_error
   return guard(err, [&]() -> Status {
     if (!store || !out) return null_status("store or out");
     if (store->forked()) return forked_status();
-    CKPT_ASSIGN(auto entries, session::list_checkpoints(*store->store));
+    CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(*store->store));
     *out = new ckpt_list{{}, std::move(entries)};
     return Ok();
   });
@@ -35,9 +35,9 @@ ckpt_status ckpt_list_at(const ckpt_list* list, size_t index, ckpt_checkpoint_in
   return guard(err, [&] {
     if (!list) return null_status("list");
     if (index >= list->entries.size())
-      return Status(CKPT_NOT_FOUND, strprintf("entry %zu of %zu", index, list->entries.size()));
+      return Status(CKPT_NOT_FOUND, strformat("entry {} of {}", index, list->entries.size()));
     ckpt_checkpoint_info info{};
-    session::fill_info(list->entries[index], &info);
+    checkpoint::fill_info(list->entries[index], &info);
     return put_info(info, out);
   });
 }
@@ -49,9 +49,9 @@ ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const
   return guard(err, [&]() -> Status {
     if (!store || !selector) return null_status("store or selector");
     if (store->forked()) return forked_status();
-    CKPT_ASSIGN(auto entry, session::find_checkpoint(*store->store, selector, options_of(options).str("run")));
+    CKPT_ASSIGN(auto entry, checkpoint::find_checkpoint(*store->store, selector, options_of(options).str("run")));
     ckpt_checkpoint_info info{};
-    session::fill_info(entry, &info);
+    checkpoint::fill_info(entry, &info);
     return put_info(info, out);
   });
 }
@@ -60,7 +60,7 @@ ckpt_status ckpt_store_remove(const ckpt_store* store, const char* id, ckpt_erro
   return guard(err, [&]() -> Status {
     if (!store || !id) return null_status("store or id");
     if (store->forked()) return forked_status();
-    return session::remove_by_id(*store->store, id);
+    return commit::remove_by_id(*store->store, id);
   });
 }
 
@@ -71,10 +71,10 @@ ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* option
     if (store->forked()) return forked_status();
     const Options& bag = options_of(options);
     auto findings = std::make_unique<ckpt_report>();
-    CKPT_TRY(session::apply_retention(*store->store,
-                                      {bag.str("run"), bag.integer("keep_last"), bag.integer("keep_every"),
-                                       bag.str("protect"), bag.integer("dry_run") == 1},
-                                      &findings->report));
+    CKPT_TRY(commit::apply_retention(*store->store,
+                                     {bag.str("run"), bag.integer("keep_last"), bag.integer("keep_every"),
+                                      bag.str("protect"), bag.integer("dry_run") == 1},
+                                     &findings->report));
     if (report) *report = findings.release();
     return Ok();
   });
@@ -87,8 +87,8 @@ ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckp
     if (store->forked()) return forked_status();
     const Options& bag = options_of(options);
     auto findings = std::make_unique<ckpt_report>();
-    CKPT_TRY(session::repair_checkpoint(*store->store, id, bag.integer("dry_run") != 0, bag.integer("force") != 0,
-                                        &findings->report));
+    CKPT_TRY(maintain::repair_checkpoint(*store->store, id, bag.integer("dry_run") != 0, bag.integer("force") != 0,
+                                         &findings->report));
     if (report) *report = findings.release();
     return Ok();
   });

@@ -125,8 +125,7 @@ static ckpt_node describe(const Tree& tree, uint32_t number) {
 static Status check_node(const ckpt_tree* tree, uint64_t node) {
   CKPT_TRY(check(tree));
   if (node < tree->tree.size()) return Ok();
-  return Status(CKPT_NOT_FOUND,
-                strprintf("node %llu of %zu", static_cast<unsigned long long>(node), tree->tree.size()));
+  return Status(CKPT_NOT_FOUND, strformat("node {} of {}", node, tree->tree.size()));
 }
 
 ckpt_status ckpt_tree_at(const ckpt_tree* tree, uint64_t node, ckpt_node* out, ckpt_error** err) {
@@ -208,7 +207,7 @@ ckpt_status ckpt_save_add_tree(ckpt_save* save, const char* name, const ckpt_tre
 }
 
 // The shared object that holds the tree; null where `name` is null and there is none.
-static Result<const fb::Object*> find_object(const session::Checkpoint& checkpoint, const char* name) {
+static Result<const fb::Object*> find_object(const checkpoint::Checkpoint& checkpoint, const char* name) {
   const format::Index& index = checkpoint.index();
   for (const auto& object : index.objects) {
     if (object.scope() != CKPT_OBJECT_SHARED || index.text(object.name()) != (name ? name : CKPT_TREE_OBJECT)) continue;
@@ -222,18 +221,18 @@ static Result<const fb::Object*> find_object(const session::Checkpoint& checkpoi
   return Status(CKPT_NOT_FOUND, "object " + quoted(name) + ": no shared object of the checkpoint");
 }
 
-static Result<Tree> read_tree(std::shared_ptr<session::Checkpoint> checkpoint, const fb::Object& object) {
+static Result<Tree> read_tree(std::shared_ptr<checkpoint::Checkpoint> checkpoint, const fb::Object& object) {
   const std::string name(checkpoint->index().text(object.name()));
   // Before memory is made for it: a manifest may say what it likes.
   if (object.placement() != 0)
     if (Status there = checkpoint->check_part(object.part(), name); !there.ok())
       return std::move(there).in("object " + quoted(name));
   std::string json(object.size(), '\0');
-  CKPT_ASSIGN(auto load, session::Load::make(checkpoint, options_of(nullptr)));
+  CKPT_ASSIGN(auto load, load::Load::make(checkpoint, options_of(nullptr)));
   CKPT_TRY(load->add_object(name, 0, {reinterpret_cast<std::byte*>(json.data()), json.size()}));
   CKPT_TRY(load->begin());
-  session::Job job;
-  CKPT_TRY(job.run(CKPT_JOB_DONE, [&](session::Job& running) { return load->work(running); }));
+  Job job;
+  CKPT_TRY(job.run(CKPT_JOB_DONE, [&](Job& running) { return load->work(running); }));
   auto tree = format::parse_tree_json(json);
   if (!tree.ok()) return std::move(tree).status().in("object " + quoted(name));
   for (uint32_t i = 0; i < tree->size(); i++) {
@@ -247,7 +246,7 @@ static Result<Tree> read_tree(std::shared_ptr<session::Checkpoint> checkpoint, c
 }
 
 // A dict of all tensors, for checkpoints without a tree.
-static Result<Tree> flat_tree(const session::Checkpoint& checkpoint) {
+static Result<Tree> flat_tree(const checkpoint::Checkpoint& checkpoint) {
   Tree tree;
   CKPT_TRY(tree.begin(CKPT_NODE_DICT));
   for (uint64_t i = 0; i < checkpoint.name_count(); i++) {

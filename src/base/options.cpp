@@ -38,11 +38,9 @@ Status Options::set_str(std::string_view key, std::string_view value) {
   const OptionRow* row = find_row(key);
   if (!row) return unknown(key);
   if (row->is_int)
-    return Status(CKPT_INVALID,
-                  strprintf("option %s takes a number, found text \"%s\"", row->key, std::string(value).c_str()));
+    return Status(CKPT_INVALID, strformat("option {} takes a number, found text \"{}\"", row->key, value));
   if (*row->choices && !is_choice(row->choices, value))
-    return Status(CKPT_INVALID, strprintf("option %s: expected one of %s, found \"%s\"", row->key, row->choices,
-                                          std::string(value).c_str()))
+    return Status(CKPT_INVALID, strformat("option {}: expected one of {}, found \"{}\"", row->key, row->choices, value))
         .with("expected", row->choices)
         .with("found", std::string(value));
   values_.insert_or_assign(std::string(key), std::string(value));
@@ -52,15 +50,13 @@ Status Options::set_str(std::string_view key, std::string_view value) {
 Status Options::set_int(std::string_view key, int64_t value) {
   const OptionRow* row = find_row(key);
   if (!row) return unknown(key);
-  if (!row->is_int) return Status(CKPT_INVALID, strprintf("option %s takes text, found a number", row->key));
+  if (!row->is_int) return Status(CKPT_INVALID, strformat("option {} takes text, found a number", row->key));
   if (value < row->min || value > row->max)
     return Status(CKPT_INVALID,
-                  strprintf("option %s: expected %lld to %lld, found %lld", row->key, static_cast<long long>(row->min),
-                            static_cast<long long>(row->max), static_cast<long long>(value)))
+                  strformat("option {}: expected {} to {}, found {}", row->key, row->min, row->max, value))
         .with("found", std::to_string(value));
   if (key == "chunk_bytes" && value % 4096)
-    return Status(CKPT_INVALID, strprintf("option chunk_bytes: expected a multiple of 4096, found %lld",
-                                          static_cast<long long>(value)));
+    return Status(CKPT_INVALID, strformat("option chunk_bytes: expected a multiple of 4096, found {}", value));
   values_.insert_or_assign(std::string(key), value);
   return Ok();
 }

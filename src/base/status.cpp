@@ -1,8 +1,6 @@
 #include "base/status.h"
 
 #include <cerrno>
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
 
 namespace ckpt {
@@ -44,18 +42,6 @@ Status&& Status::mapped(std::string (*change)(std::string text)) && {
   return std::move(*this);
 }
 
-std::string strprintf(const char* pattern, ...) {
-  va_list args, again;
-  va_start(args, pattern);
-  va_copy(again, args);
-  int size = std::vsnprintf(nullptr, 0, pattern, args);
-  va_end(args);
-  std::string text(size > 0 ? static_cast<size_t>(size) : 0, '\0');
-  if (size > 0) std::vsnprintf(text.data(), text.size() + 1, pattern, again);
-  va_end(again);
-  return text;
-}
-
 const char* status_name(ckpt_status status) {
   switch (status) {
 #define CKPT_NAME(name) \
@@ -67,9 +53,10 @@ const char* status_name(ckpt_status status) {
     CKPT_NAME(FORKED)
     CKPT_NAME(CANCELLED)
     CKPT_NAME(NOT_FOUND)
-    CKPT_NAME(EXISTS) CKPT_NAME(GONE) CKPT_NAME(CORRUPT) CKPT_NAME(FORMAT) CKPT_NAME(REVISION) CKPT_NAME(INCOMPLETE)
-        CKPT_NAME(MISMATCH) CKPT_NAME(CONFLICT) CKPT_NAME(FENCED) CKPT_NAME(ABORTED) CKPT_NAME(TIMEOUT)
-            CKPT_NAME(COMMIT_UNKNOWN) CKPT_NAME(IO) CKPT_NAME(NO_SPACE) CKPT_NAME(NOMEM) CKPT_NAME(INTERNAL)
+    CKPT_NAME(EXISTS)
+    CKPT_NAME(GONE) CKPT_NAME(CORRUPT) CKPT_NAME(FORMAT) CKPT_NAME(REVISION) CKPT_NAME(INCOMPLETE) CKPT_NAME(MISMATCH)
+        CKPT_NAME(CONFLICT) CKPT_NAME(FENCED) CKPT_NAME(ABORTED) CKPT_NAME(TIMEOUT) CKPT_NAME(COMMIT_UNKNOWN)
+            CKPT_NAME(IO) CKPT_NAME(NO_SPACE) CKPT_NAME(NOMEM) CKPT_NAME(INTERNAL)
 #undef CKPT_NAME
                 default : return "UNKNOWN";
   }
@@ -98,8 +85,7 @@ std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\
 Status from_errno(int error, std::string_view action, std::string_view path) {
   char text[128];
   const char* reason = strerror_r(error, text, sizeof text);
-  return Status(code_of_errno(error), strprintf("%.*s %.*s: %s", static_cast<int>(action.size()), action.data(),
-                                                static_cast<int>(path.size()), path.data(), reason))
+  return Status(code_of_errno(error), strformat("{} {}: {}", action, path, reason))
       .with("path", std::string(path))
       .with("errno", std::to_string(error));
 }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/strformat.h"
 #include "ckpt.h"
 
 namespace ckpt {
@@ -68,9 +69,6 @@ class [[nodiscard]] Result {
 
 // "CORRUPT" for CKPT_CORRUPT; "UNKNOWN" for other numbers.
 const char* status_name(ckpt_status status);
-
-// printf-like text for messages.
-[[gnu::format(printf, 1, 2)]] std::string strprintf(const char* pattern, ...);
 
 // "name" in quotation marks, for messages. Kept out of the way of what goes well.
 [[gnu::cold]] std::string quoted(std::string_view name);

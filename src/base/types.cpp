@@ -30,7 +30,7 @@ static int hex_digit(char c) {
 Result<Id> id_from_hex(std::string_view text) {
   unsigned char bytes[16];
   if (text.size() != 32)
-    return Status(CKPT_INVALID, strprintf("an id has 32 hexadecimal digits, found %zu characters", text.size()));
+    return Status(CKPT_INVALID, strformat("an id has 32 hexadecimal digits, found {} characters", text.size()));
   for (size_t i = 0; i < 16; i++) {
     int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
     if (high < 0 || low < 0) return Status(CKPT_INVALID, "an id has 32 hexadecimal digits, found another character");
@@ -139,8 +139,7 @@ Result<uint64_t> element_count(const Shape& shape) {
 Result<uint64_t> element_bytes(uint64_t elements, uint16_t dtype) {
   uint64_t bytes;
   if (count_bytes(elements, dtype, &bytes)) return bytes;
-  return Status(CKPT_INVALID, strprintf("%llu elements of %s take more than 2^63-1 bytes",
-                                        static_cast<unsigned long long>(elements), dtype_name(dtype)));
+  return Status(CKPT_INVALID, strformat("{} elements of {} take more than 2^63-1 bytes", elements, dtype_name(dtype)));
 }
 
 uint64_t Box::volume() const {
@@ -170,8 +169,7 @@ std::string to_text(const Region& region) {
     case RegionKind::kBox:
       return "box " + to_text(region.box);
     case RegionKind::kFlat:
-      return strprintf("flat %llu:%llu", static_cast<unsigned long long>(region.flat_offset),
-                       static_cast<unsigned long long>(region.flat_offset + region.flat_size));
+      return strformat("flat {}:{}", region.flat_offset, region.flat_offset + region.flat_size);
   }
   return "?";
 }

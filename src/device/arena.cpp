@@ -21,9 +21,7 @@ Result<Mapping> Mapping::make(uint64_t bytes) {
   if (bytes == 0) return mapping;
   uint64_t size = size_for(bytes);
   void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED)
-    return Status(CKPT_NOMEM,
-                  strprintf("cannot map %llu bytes of memory: errno %d", static_cast<unsigned long long>(size), errno));
+  if (data == MAP_FAILED) return Status(CKPT_NOMEM, strformat("cannot map {} bytes of memory: errno {}", size, errno));
   if (bytes >= kHugeFrom) madvise(data, size, MADV_HUGEPAGE);
   madvise(data, size, MADV_DONTFORK);
   mapping.data_ = static_cast<std::byte*>(data);

@@ -44,13 +44,13 @@ static Summary summary_of(const fb::Summary* in) {
 
 static Status check_summary(const Summary& summary) {
   if (summary.revision > CKPT_FORMAT_REVISION)
-    return Status(CKPT_REVISION, strprintf("written in format revision %u, this library reads up to %d",
+    return Status(CKPT_REVISION, strformat("written in format revision {}, this library reads up to {}",
                                            summary.revision, CKPT_FORMAT_REVISION))
         .with("expected", uint64_t{CKPT_FORMAT_REVISION})
         .with("found", uint64_t{summary.revision});
   if (summary.required_features != 0)
-    return Status(CKPT_REVISION, strprintf("needs features that this library does not know: bits 0x%llx",
-                                           static_cast<unsigned long long>(summary.required_features)))
+    return Status(CKPT_REVISION,
+                  strformat("needs features that this library does not know: bits 0x{:x}", summary.required_features))
         .with("found", summary.required_features);
   CKPT_TRY(check_label(summary.label));
   return check_run(summary.run);

@@ -131,9 +131,9 @@ Result<Buffer> IndexBuilder::encode() const {
                    groups_.size() * sizeof(fb::Group);
   if (bytes > kMaxIndexBytes)
     return Status(CKPT_UNSUPPORTED,
-                  strprintf("the index takes %llu bytes, more than the 2 GiB of format revision 0; larger "
+                  strformat("the index takes {} bytes, more than the 2 GiB of format revision 0; larger "
                             "chunk_bytes make it smaller",
-                            static_cast<unsigned long long>(bytes)));
+                            bytes));
   RoomBehind allocator;
   flatbuffers::FlatBufferBuilder builder(bytes + 4096, &allocator);
   auto chunks = put(builder, chunks_);

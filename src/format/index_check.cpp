@@ -23,12 +23,12 @@ Status IndexCheck::parts() const {
   for (size_t i = 0; i < index_.parts.size(); i++) {
     const fb::Part& part = index_.parts[i];
     if (part.kind() == 0 && (part.rank() != i || part.pad() != 0 || part.pad2() != 0))
-      return bad(strprintf("part %zu is of rank %u", i, part.rank()));
+      return bad(strformat("part {} is of rank {}", i, part.rank()));
     if (part.kind() != 0)
       return Status(CKPT_UNSUPPORTED,
-                    strprintf("a part of kind %d, which this library does not read yet", part.kind()));
+                    strformat("a part of kind {}, which this library does not read yet", part.kind()));
     if (part.size() % kAlign != 0 || part.size() < 2 * kAlign || id_of(part.save_id()) != index_.summary.save_id)
-      return bad(strprintf("part %u is of another save or of no legal size", part.rank()));
+      return bad(strformat("part {} is of another save or of no legal size", part.rank()));
     if (add_overflows(part_bytes, part.size(), &part_bytes)) return bad("the sizes of the parts overflow");
   }
   const Summary& summary = index_.summary;

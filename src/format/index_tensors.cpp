@@ -24,7 +24,7 @@ static Status of_tensor(Status status, std::string_view name) {
 }
 
 static Status bad_list(const char* records, std::string_view name, const char* what) {
-  return bad(strprintf("the %s of tensor ", records) + quoted(name) + what).with("tensor", std::string(name));
+  return bad(strformat("the {} of tensor ", records) + quoted(name) + what).with("tensor", std::string(name));
 }
 
 // a < b. Neighbours in the order of names share most of their bytes.
@@ -156,10 +156,10 @@ static Status check_codes(const fb::Segment& segment) {
   int width = segment.filter_width();
   if (segment.kind() > 1 || segment.codec() > 1 || segment.filter() > 2)
     return Status(CKPT_UNSUPPORTED,
-                  strprintf("a segment of kind %d, codec %d, filter %d, which this library does not know",
+                  strformat("a segment of kind {}, codec {}, filter {}, which this library does not know",
                             segment.kind(), segment.codec(), segment.filter()));
   if (segment.filter() != 0 ? (width != 1 && width != 2 && width != 4 && width != 8) : width != 0)
-    return bad(strprintf("filter width %d", width));
+    return bad(strformat("filter width {}", width));
   if (segment.codec() == 0 && segment.filter() != 0) return bad("a filter without a codec");
   return Ok();
 }
@@ -167,8 +167,7 @@ static Status check_codes(const fb::Segment& segment) {
 static Status ends_inside(const fb::Chunk& last, const fb::Part& part) {
   uint64_t end = last.offset() + last.stored_size();
   if (end <= part.size()) return Ok();
-  return bad(strprintf("a chunk ends at %llu, beyond its part of %llu bytes", static_cast<unsigned long long>(end),
-                       static_cast<unsigned long long>(part.size())));
+  return bad(strformat("a chunk ends at {}, beyond its part of {} bytes", end, part.size()));
 }
 
 Status IndexCheck::segment_of(const Extents& extents, const fb::Segment& segment, bool* whole) const {
@@ -177,7 +176,7 @@ Status IndexCheck::segment_of(const Extents& extents, const fb::Segment& segment
   if (!range_ok(segment.geometry(), flat ? 2 : 2 * extents.dims.size(), index_.numbers.size()))
     return bad("a segment's geometry lies outside the numbers");
   if (kind_ == IndexKind::kManifest && segment.part() >= index_.parts.size())
-    return bad(strprintf("a segment in part %u of %zu", segment.part(), index_.parts.size()));
+    return bad(strformat("a segment in part {} of {}", segment.part(), index_.parts.size()));
   auto geometry = index_.numbers.subspan(segment.geometry(), flat ? 2 : 2 * extents.dims.size());
   uint64_t count = segment_elements(flat, geometry, extents.dims, extents.elements), bytes = extents.bytes;
   if (count == 0)
@@ -199,8 +198,8 @@ Status IndexCheck::segment_of(const Extents& extents, const fb::Segment& segment
 // ---- chunks ----
 
 static Status bad_chunk(std::string_view owner, std::span<const fb::Chunk> list, size_t i) {
-  return bad(strprintf("chunk %zu of %.*s has raw size %u, stored size %u", i, static_cast<int>(owner.size()),
-                       owner.data(), list[i].raw_size(), list[i].stored_size()));
+  return bad(
+      strformat("chunk {} of {} has raw size {}, stored size {}", i, owner, list[i].raw_size(), list[i].stored_size()));
 }
 
 // `list` has one chunk or more.
@@ -215,14 +214,12 @@ Status IndexCheck::chunks_of(std::string_view owner, std::span<const fb::Chunk> 
     bool stored_ok = stored == size || (!raw && stored != 0 && stored < size && size / kMaxLz4Ratio <= stored);
     if (!size_ok || !stored_ok) return bad_chunk(owner, list, i);
     if (chunk.offset() < end || add_overflows(chunk.offset(), stored, &end))
-      return bad(strprintf("chunk %zu of %.*s starts at %llu, before the end of what precedes it", i,
-                           static_cast<int>(owner.size()), owner.data(),
-                           static_cast<unsigned long long>(chunk.offset())));
+      return bad(
+          strformat("chunk {} of {} starts at {}, before the end of what precedes it", i, owner, chunk.offset()));
     sum += size;
   }
   if (sum == bytes) return Ok();
-  return bad(strprintf("the chunks of %.*s hold %llu bytes, expected %llu", static_cast<int>(owner.size()),
-                       owner.data(), static_cast<unsigned long long>(sum), static_cast<unsigned long long>(bytes)));
+  return bad(strformat("the chunks of {} hold {} bytes, expected {}", owner, sum, bytes));
 }
 
 }  // namespace ckpt::format

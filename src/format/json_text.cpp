@@ -37,7 +37,7 @@ class Adapter final : public nlohmann::json_sax<nlohmann::json> {
   bool start_array(size_t) override { return enter() && pass(events_.begin_array()); }
   bool end_array() override { return leave() && pass(events_.end_array()); }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
-    return pass(Status(CKPT_FORMAT, strprintf("not JSON at byte %zu", position)).with("offset", position));
+    return pass(Status(CKPT_FORMAT, strformat("not JSON at byte {}", position)).with("offset", position));
   }
 
  private:
@@ -46,7 +46,7 @@ class Adapter final : public nlohmann::json_sax<nlohmann::json> {
     return status_.ok();
   }
   bool enter() {
-    return ++depth_ <= max_depth_ || pass(Status(CKPT_FORMAT, strprintf("JSON deeper than %d levels", max_depth_)));
+    return ++depth_ <= max_depth_ || pass(Status(CKPT_FORMAT, strformat("JSON deeper than {} levels", max_depth_)));
   }
   bool leave() {
     depth_--;
@@ -117,7 +117,7 @@ std::string_view escape_of(unsigned char byte, char (&buffer)[8]) {
 Status parse_json(std::string_view text, JsonEvents& events, int max_depth) {
   // nlohmann takes a NUL for the end of the text and skips a byte order mark; neither is JSON.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
-    return Status(CKPT_FORMAT, strprintf("not JSON at byte %zu: a NUL", nul)).with("offset", nul);
+    return Status(CKPT_FORMAT, strformat("not JSON at byte {}: a NUL", nul)).with("offset", nul);
   if (text.starts_with("\xef\xbb\xbf")) return Status(CKPT_FORMAT, "not JSON at byte 0: a byte order mark");
   Adapter adapter(events, max_depth);
   const bool good = nlohmann::json::sax_parse(text.begin(), text.end(), &adapter);
@@ -160,7 +160,7 @@ std::string shown(std::string_view text) {
 }
 
 Status add_key(StringMap& map, std::string key) {
-  if (map.size() == kMaxMapEntries) return Status(CKPT_FORMAT, strprintf("more than %zu entries", kMaxMapEntries));
+  if (map.size() == kMaxMapEntries) return Status(CKPT_FORMAT, strformat("more than {} entries", kMaxMapEntries));
   map.emplace_back(std::move(key), std::string());
   return Ok();
 }

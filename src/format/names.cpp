@@ -69,7 +69,7 @@ std::string with_escapes(std::string_view bytes, bool (*odd)(char)) {
   std::string text;
   for (const char c : bytes) {
     if (odd(c))
-      text += strprintf("\\x%02x", static_cast<unsigned char>(c));
+      text += strformat("\\x{:02x}", static_cast<unsigned char>(c));
     else
       text += c;
   }
@@ -182,13 +182,17 @@ static std::optional<Number> parse_suffix(std::string_view name, std::string_vie
   return digits ? parse_number<Number>(*digits) : std::nullopt;
 }
 
+std::string part_name(uint32_t number) { return numbered("PART_", number); }
+std::string base_name(uint32_t number) { return numbered("BASE_", number); }
+std::string parity_name(uint32_t number) { return numbered("PARITY_", number); }
 static std::string below(std::string_view directory, const std::string& name) {
   return std::string(directory) + "/" + name;
 }
 
-std::string part_name(uint32_t number) { return numbered("PART_", number); }
-std::string base_name(uint32_t number) { return numbered("BASE_", number); }
-std::string parity_name(uint32_t number) { return numbered("PARITY_", number); }
+std::string slot_key(std::string_view directory) { return below(directory, std::string(kManifestName)); }
+
+std::string part_key(std::string_view directory, uint32_t number) { return below(directory, part_name(number)); }
+
 std::optional<uint32_t> parse_part_name(std::string_view name) { return parse_numbered(name, "PART_"); }
 std::optional<uint32_t> parse_base_name(std::string_view name) { return parse_numbered(name, "BASE_"); }
 std::optional<uint32_t> parse_parity_name(std::string_view name) { return parse_numbered(name, "PARITY_"); }

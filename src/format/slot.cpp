@@ -54,21 +54,19 @@ static Result<Tombstone> decode_tombstone(Bytes bytes) {
 
 static Status check_digest(const Digest& found, const Digest& expected, const char* what) {
   if (found == expected) return Ok();
-  return Status(CKPT_CORRUPT,
-                strprintf("%s: expected XXH3-128 %s, found %s", what, to_hex(expected).c_str(), to_hex(found).c_str()))
+  return Status(CKPT_CORRUPT, strformat("{}: expected XXH3-128 {}, found {}", what, to_hex(expected), to_hex(found)))
       .with("expected", to_hex(expected))
       .with("found", to_hex(found));
 }
 
 static Status check_zero(Bytes bytes, const char* what) {
-  return all_zero(bytes) ? Ok() : Status(CKPT_CORRUPT, strprintf("%s: expected zero padding", what));
+  return all_zero(bytes) ? Ok() : Status(CKPT_CORRUPT, strformat("{}: expected zero padding", what));
 }
 
 static Result<ManifestTrailer> trailer_at_end(Bytes tail, uint64_t file_size) {
   if (tail.size() < kManifestTrailerSize)
-    return Status(CKPT_FORMAT, strprintf("no manifest: %llu bytes, at least %llu expected",
-                                         static_cast<unsigned long long>(file_size),
-                                         static_cast<unsigned long long>(kManifestTrailerSize)));
+    return Status(CKPT_FORMAT,
+                  strformat("no manifest: {} bytes, at least {} expected", file_size, kManifestTrailerSize));
   CKPT_ASSIGN(ManifestTrailer trailer, decode_manifest_trailer(tail.last(kManifestTrailerSize)));
   CKPT_TRY(check_manifest_layout(trailer, file_size));
   return trailer;

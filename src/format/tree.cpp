@@ -44,11 +44,11 @@ Status Tree::refuse(const std::string& what) const {
 
 Status Tree::check_complete() const {
   if (complete()) return Ok();
-  return refuse(nodes_.empty() ? "empty" : strprintf("unfinished, %zu containers are open", open_.size()));
+  return refuse(nodes_.empty() ? "empty" : strformat("unfinished, {} containers are open", open_.size()));
 }
 
 Status Tree::check_value() const {
-  if (nodes_.size() >= kMaxNodes) return refuse(strprintf("more than %zu nodes", kMaxNodes));
+  if (nodes_.size() >= kMaxNodes) return refuse(strformat("more than {} nodes", kMaxNodes));
   if (complete()) return refuse("a value after the last; a tree is one value");
   if (!open_.empty() && nodes_[open_.back().node].keyed() && !pending_) return refuse("a value without a key");
   return Ok();
@@ -61,7 +61,7 @@ Status Tree::check_key() const {
 
 Status Tree::check_text(std::string_view what, std::string_view text) const {
   if (text.size() > kMaxText)
-    return refuse(strprintf("%s of %zu bytes, at most %zu", what.data(), text.size(), kMaxText));
+    return refuse(strformat("{} of {} bytes, at most {}", what.data(), text.size(), kMaxText));
   return valid_utf8(text) ? Ok() : refuse(std::string(what) + " that is not UTF-8");
 }
 
@@ -161,7 +161,7 @@ Status Tree::add_text(std::string_view text) {
 }
 
 Status Tree::add_bytes(Bytes bytes) {
-  if (bytes.size() > kMaxText) return refuse(strprintf("%zu bytes, at most %zu", bytes.size(), kMaxText));
+  if (bytes.size() > kMaxText) return refuse(strformat("{} bytes, at most {}", bytes.size(), kMaxText));
   return add_stored(CKPT_NODE_BYTES, as_text(bytes));
 }
 
@@ -175,14 +175,14 @@ Status Tree::add_tensor() {
   CKPT_TRY(check_value());
   const std::string path = tensor_path();
   if (path.size() > kMaxName)
-    return refuse(strprintf("the tensor's path has %zu bytes, a name at most %zu", path.size(), kMaxName));
+    return refuse(strformat("the tensor's path has {} bytes, a name at most {}", path.size(), kMaxName));
   return add_tensor(path);
 }
 
 Status Tree::begin(int kind, std::string_view class_name) {
   CKPT_TRY(check_value());
-  if (kind < CKPT_NODE_LIST || kind > CKPT_NODE_RECORD) return refuse(strprintf("no kind of container: %d", kind));
-  if (open_.size() == CKPT_TREE_MAX_DEPTH) return refuse(strprintf("more than %d levels", CKPT_TREE_MAX_DEPTH));
+  if (kind < CKPT_NODE_LIST || kind > CKPT_NODE_RECORD) return refuse(strformat("no kind of container: {}", kind));
+  if (open_.size() == CKPT_TREE_MAX_DEPTH) return refuse(strformat("more than {} levels", CKPT_TREE_MAX_DEPTH));
   TreeNode node = node_of(kind);
   if (kind == CKPT_NODE_RECORD) {
     if (class_name.empty()) return refuse("a record without a class");
@@ -264,7 +264,7 @@ std::string path_segment(std::string_view key) {
     else if (c == '/')
       segment += "~1";
     else if (is_control(c))
-      segment += strprintf("~x%02X", static_cast<unsigned char>(c));
+      segment += strformat("~x{:02X}", static_cast<unsigned char>(c));
     else
       segment += c;
   }

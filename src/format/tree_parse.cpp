@@ -69,7 +69,7 @@ class Reader final : public JsonEvents {
   }
   Status end_array() override {
     if (in() == In::kPair && stack_.back().taken != 2)
-      return refuse(strprintf("a pair of %d, expected [key,value]", stack_.back().taken));
+      return refuse(strformat("a pair of {}, expected [key,value]", stack_.back().taken));
     const bool pair = in() == In::kPair;
     stack_.pop_back();
     return pair ? Ok() : blame(tree.end());

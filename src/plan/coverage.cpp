@@ -31,9 +31,8 @@ constexpr size_t kFewItems = 8;
 
 Status doubly_held(const Shape& shape, std::span<const Region> regions, std::pair<size_t, size_t> culprits) {
   auto [first, second] = std::minmax(culprits.first, culprits.second);
-  return Status(CKPT_MISMATCH, strprintf("regions %zu (%s) and %zu (%s) of shape %s hold the same elements", first,
-                                         to_text(regions[first]).c_str(), second, to_text(regions[second]).c_str(),
-                                         to_text(shape).c_str()))
+  return Status(CKPT_MISMATCH, strformat("regions {} ({}) and {} ({}) of shape {} hold the same elements", first,
+                                         to_text(regions[first]), second, to_text(regions[second]), to_text(shape)))
       .with("first", first)
       .with("second", second);
 }
@@ -186,7 +185,7 @@ Status check_coverage(const Shape& shape, std::span<const Region> regions) {
   bool boxes = false;
   for (size_t i = 0; i < regions.size(); i++) {
     auto elements = region_elements(shape, regions[i]);
-    if (!elements.ok()) return std::move(elements).status().in(strprintf("region %zu", i)).with("index", i);
+    if (!elements.ok()) return std::move(elements).status().in(strformat("region {}", i)).with("index", i);
     boxes |= regions[i].kind == RegionKind::kBox;
   }
   if (total == 0) return Ok();

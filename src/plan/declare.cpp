@@ -94,7 +94,7 @@ Region read_region(Reader& in, RegionKind kind, int ndim) {
 }
 
 Status check_bytes(const Declared& entry, uint64_t bytes) {
-  if (dtype_bits(entry.dtype) == 0) return Status(CKPT_FORMAT, strprintf("dtype %u has no width", entry.dtype));
+  if (dtype_bits(entry.dtype) == 0) return Status(CKPT_FORMAT, strformat("dtype {} has no width", entry.dtype));
   CKPT_ASSIGN(uint64_t elements, region_elements(entry.shape, entry.region));
   CKPT_ASSIGN(uint64_t expected, element_bytes(elements, entry.dtype));
   if (bytes == expected) return Ok();
@@ -108,13 +108,13 @@ Status read_entry(Reader& in, Declared* entry, uint64_t* bytes) {
   entry->dtype = in.number<uint16_t>();
   uint8_t kind = in.number<uint8_t>(), ndim = in.number<uint8_t>();
   if (kind > 2 || ndim > kMaxNdim)
-    return Status(CKPT_FORMAT, strprintf("kind %u of %u dimensions is unknown", kind, ndim));
+    return Status(CKPT_FORMAT, strformat("kind {} of {} dimensions is unknown", kind, ndim));
   entry->shape = in.numbers(ndim);
   entry->region = read_region(in, static_cast<RegionKind>(kind), ndim);
   uint32_t name_size = in.number<uint32_t>();
   entry->name = as_text(in.bytes(name_size));
   if (in.short_of) return Status(CKPT_FORMAT, "the entry is cut short");
-  if (name_size == 0 || name_size > kMaxName) return Status(CKPT_FORMAT, strprintf("a name of %u bytes", name_size));
+  if (name_size == 0 || name_size > kMaxName) return Status(CKPT_FORMAT, strformat("a name of {} bytes", name_size));
   return check_bytes(*entry, *bytes);
 }
 
@@ -192,8 +192,8 @@ Result<std::vector<Declared>> parse_declaration_list(Bytes list) {
         compare_entries(view_of(entries.back(), earlier_bytes, earlier_numbers), view_of(entry, bytes, numbers)) >= 0)
       status = Status(CKPT_FORMAT, "the entry is out of order");
     if (!status.ok())
-      return Status(CKPT_FORMAT, strprintf("declaration list, entry %zu at byte %zu: %s", entries.size(), offset,
-                                           status.message().c_str()))
+      return Status(CKPT_FORMAT,
+                    strformat("declaration list, entry {} at byte {}: {}", entries.size(), offset, status.message()))
           .with("offset", offset);
     entries.push_back(std::move(entry));
     earlier_bytes = bytes;

@@ -1,11 +1,10 @@
-// Ranks without a communicator meet through files: a hello with a nonce, an answer to just that nonce, an exclusive
-// claim, and rank 0's word that all are there. Freshness is proved by nonces on both sides, never by clocks; leftovers
-// of a dead start match nothing.
+#include "session/rendezvous.h"
+
 #include <set>
 
+#include "base/job.h"
 #include "format/names.h"
-#include "session/job.h"
-#include "session/session.h"
+#include "session/ownership.h"
 
 namespace ckpt::session {
 
@@ -63,8 +62,8 @@ Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::
     CKPT_ASSIGN(auto missing, missing_claims(store, plan));
     if (missing.empty()) break;
     if (!backoff.expired()) continue;
-    std::string text = strprintf("%zu of %u ranks did not come to the rendezvous within %lld ms: ", missing.size(),
-                                 plan.world_size, static_cast<long long>(timeout_ms)) +
+    std::string text = strformat("{} of {} ranks did not come to the rendezvous within {} ms: ", missing.size(),
+                                 plan.world_size, timeout_ms) +
                        join_ranks(missing);
     (void)store.put_if_absent(start_key(plan), as_bytes("stop: " + text));
     return Status(CKPT_TIMEOUT, text).with("ranks", join_ranks(missing));
@@ -86,8 +85,8 @@ Result<std::string> join_rendezvous(store::Store& store, std::string_view run, u
     if (answer.status().code() != CKPT_NOT_FOUND) return std::move(answer).status();
     if (!backoff.expired()) continue;
     (void)store.remove(hello, false);
-    return Status(CKPT_TIMEOUT, strprintf("rank %u: rank 0 did not come to the rendezvous of run \"%s\" within %lld ms",
-                                          rank, std::string(run).c_str(), static_cast<long long>(timeout_ms)))
+    return Status(CKPT_TIMEOUT, strformat("rank {}: rank 0 did not come to the rendezvous of run \"{}\" within {} ms",
+                                          rank, run, timeout_ms))
         .with("ranks", "0");
   }
 }
@@ -101,8 +100,7 @@ Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout
     CKPT_TRY(check_fence(store, plan));
     if (backoff.expired())
       return Status(CKPT_TIMEOUT,
-                    strprintf("the ranks of session %llu were not complete within %lld ms",
-                              static_cast<unsigned long long>(plan.token), static_cast<long long>(timeout_ms)));
+                    strformat("the ranks of session {} were not complete within {} ms", plan.token, timeout_ms));
   }
 }
 

@@ -7,7 +7,7 @@
 #include "format/checksum.h"
 #include "format/framing.h"
 #include "format/index.h"
-#include "session/verify.h"
+#include "maintain/verify.h"
 #include "store/store.h"
 
 namespace ckpt::fuzz {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "fuzz/harness.h"
-#include "session/load.h"
+#include "load/load.h"
 
 namespace ckpt::fuzz {
 namespace {
@@ -68,12 +68,12 @@ struct Loaded {
   std::vector<std::vector<std::byte>> memory;
 };
 
-Loaded load_all(const std::shared_ptr<session::Checkpoint>& checkpoint, std::byte fill) {
+Loaded load_all(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, std::byte fill) {
   Options options;
   must(options.set_int("threads", 1).ok());
-  auto made = session::Load::make(checkpoint, options);
+  auto made = load::Load::make(checkpoint, options);
   must(made.ok());
-  session::Load& load = **made;
+  load::Load& load = **made;
   Loaded out;
   const Index& index = checkpoint->index();
   for (uint64_t i = 0; i < checkpoint->name_count(); i++) {
@@ -99,28 +99,28 @@ Loaded load_all(const std::shared_ptr<session::Checkpoint>& checkpoint, std::byt
     must(load.add_object(index.text(object.name()), object.rank(), out.memory.back()).ok());
   }
   must(load.begin().ok());
-  session::Job job;
+  Job job;
   out.status = load.work(job);
   must_blame_the_bytes(out.status);
   return out;
 }
 
-void use(const std::shared_ptr<session::Checkpoint>& checkpoint) {
-  for (session::VerifyMode mode :
-       {session::VerifyMode::kFull, session::VerifyMode::kQuick, session::VerifyMode::kSample}) {
-    session::Job job;
+void use(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint) {
+  for (maintain::VerifyMode mode :
+       {maintain::VerifyMode::kFull, maintain::VerifyMode::kQuick, maintain::VerifyMode::kSample}) {
+    Job job;
     must_blame_the_bytes(
-        session::verify_checkpoint(*checkpoint, {.mode = mode, .sample_k = 1, .sample_n = 2, .threads = 1}, job));
+        maintain::verify_checkpoint(*checkpoint, {.mode = mode, .sample_k = 1, .sample_n = 2, .threads = 1}, job));
   }
   for (const fb::Tensor& tensor : checkpoint->index().tensors)
-    must_blame_the_bytes(session::map_tensor(*checkpoint, checkpoint->index().text(tensor.name()), true, 1).status());
+    must_blame_the_bytes(maintain::map_tensor(*checkpoint, checkpoint->index().text(tensor.name()), true, 1).status());
   Loaded first = load_all(checkpoint, std::byte{0x00}), second = load_all(checkpoint, std::byte{0xff});
   must(first.status.code() == second.status.code());
   must(!first.status.ok() || first.memory == second.memory);  // else some requested byte was never written
   uint64_t total = 0;
   for (const fb::Chunk& chunk : checkpoint->index().chunks) total += chunk.raw_size();
-  session::Report report;
-  if (total <= kMaxTensor) must_blame_the_bytes(session::diff_checkpoints(*checkpoint, *checkpoint, true, 1, &report));
+  Report report;
+  if (total <= kMaxTensor) must_blame_the_bytes(maintain::diff_checkpoints(*checkpoint, *checkpoint, true, 1, &report));
   must(report.findings.empty());
 }
 
@@ -135,7 +135,7 @@ void run(Bytes bytes) {
   must(store.ok() && (*store)->make_directory("c").ok());
   if (!make_parts(**store, *index, bytes.subspan(2 + index_size))) return;
   must((*store)->put_if_absent("c/MANIFEST", frame_manifest(Buffer(index_bytes), index->summary)).ok());
-  auto checkpoint = session::Checkpoint::open(*store, "c", "main");
+  auto checkpoint = checkpoint::Checkpoint::open(*store, "c", "main");
   must_blame_the_bytes(checkpoint.status());
   if (checkpoint.ok()) use(*checkpoint);
 }

@@ -1,6 +1,6 @@
 // Bytes as a file in the commit slot, and as an index of either kind behind right digests.
+#include "checkpoint/index_coverage.h"
 #include "fuzz/harness.h"
-#include "session/index_coverage.h"
 
 namespace ckpt::fuzz {
 namespace {
@@ -37,7 +37,7 @@ void open_as_index(Bytes bytes) {
     must_blame_the_bytes(index.status());
     if (!index.ok()) continue;
     walk(*index);
-    if (kind == IndexKind::kManifest) must_blame_the_bytes(session::check_index_coverage(*index));
+    if (kind == IndexKind::kManifest) must_blame_the_bytes(checkpoint::check_index_coverage(*index));
     auto framed = frame_manifest(Buffer(aligned), index->summary);
     auto slot = open_slot(framed);
     must(slot.ok() && slot->summary == index->summary);

@@ -1,7 +1,7 @@
 // Bytes as a part: 80 of its header, 64 of its trailer, then its own index. With and without right checksums; opened as
 // a part, and as what `repair` makes a MANIFEST of.
+#include "checkpoint/part_file.h"
 #include "fuzz/harness.h"
-#include "session/part_file.h"
 
 namespace ckpt::fuzz {
 namespace {
@@ -41,16 +41,16 @@ void open_file(const std::vector<std::byte>& file) {
   store::Store& place = **store;
   must(place.make_directory("c").ok() && place.put_if_absent("c/PART_000", file).ok());
   {
-    auto part = session::open_part(place, "c", 0);
+    auto part = checkpoint::open_part(place, "c", 0);
     must_blame_the_bytes(part.status());
     if (part.ok()) walk(part->index);
   }
-  session::Report report;
-  Status repaired = session::repair_checkpoint(place, "c", false, true, &report);
+  Report report;
+  Status repaired = maintain::repair_checkpoint(place, "c", false, true, &report);
   must_blame_the_bytes(repaired);
   // What was rebuilt opens.
-  if (repaired.ok()) must_blame_the_bytes(session::Checkpoint::open(*store, "c", "main").status());
-  if (repaired.ok()) must(session::Checkpoint::open(*store, "c", "main").ok());
+  if (repaired.ok()) must_blame_the_bytes(checkpoint::Checkpoint::open(*store, "c", "main").status());
+  if (repaired.ok()) must(checkpoint::Checkpoint::open(*store, "c", "main").ok());
 }
 
 }  // namespace

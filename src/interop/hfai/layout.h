@@ -22,8 +22,6 @@ inline constexpr const char* kHfaiModel = "model";
 inline constexpr const char* kHfaiOptimizer = "optimizer";
 
 // "PART_007.pt"
-inline std::string hfai_part_name(uint64_t part) {
-  return strprintf("PART_%03llu.pt", static_cast<unsigned long long>(part));
-}
+inline std::string hfai_part_name(uint64_t part) { return strformat("PART_{:03}.pt", part); }
 
 }  // namespace ckpt::interop

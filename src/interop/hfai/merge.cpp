@@ -262,7 +262,7 @@ class Merger {
 
   Status add_leaf(Place place, const std::string& name) {
     if (name.size() > kMaxName)
-      return wrong(place, strprintf("a tensor's path of %zu bytes, at most %zu", name.size(), kMaxName));
+      return wrong(place, strformat("a tensor's path of {} bytes, at most {}", name.size(), kMaxName));
     if (!names_.insert(name).second) return wrong(place, "two tensors have the path " + shown(name));
     return out().add_tensor(name);
   }
@@ -355,10 +355,8 @@ class Merger {
       if (add_overflows(at_element, size, &at_element)) at_element = UINT64_MAX;
     }
     if (at_element == *elements) return Ok();
-    return wrong(first.shape,
-                 strprintf("cut tensor %s of shape %s: expected %llu elements in all parts, found %llu",
-                           shown(name).c_str(), to_text(shape).c_str(), static_cast<unsigned long long>(*elements),
-                           static_cast<unsigned long long>(at_element)))
+    return wrong(first.shape, strformat("cut tensor {} of shape {}: expected {} elements in all parts, found {}",
+                                        shown(name), to_text(shape), *elements, at_element))
         .with("tensor", name)
         .with("expected", *elements)
         .with("found", at_element);
@@ -392,7 +390,7 @@ class Merger {
     if (list == kNoNode || (tree[list].kind != CKPT_NODE_TUPLE && tree[list].kind != CKPT_NODE_LIST))
       return wrong(place, "expected a shape");
     if (tree[list].child_count > static_cast<uint32_t>(kMaxNdim))
-      return wrong(place, strprintf("%u dimensions, at most %d", tree[list].child_count, kMaxNdim));
+      return wrong(place, strformat("{} dimensions, at most {}", tree[list].child_count, kMaxNdim));
     Shape shape;
     for (uint32_t child = tree.first_child(list); child != kNoNode; child = tree[child].next) {
       if (tree[child].kind != CKPT_NODE_INT || tree[child].integer < 0) return wrong(place, "expected a shape");

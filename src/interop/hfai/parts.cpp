@@ -33,7 +33,7 @@ std::vector<std::string> part_names(const std::string& path) {
 
 Status check_names(const std::string& path, const std::vector<std::string>& names) {
   if (names.size() > kMaxParts)
-    return Status(CKPT_UNSUPPORTED, strprintf("%s: %zu parts, at most %zu", path.c_str(), names.size(), kMaxParts))
+    return Status(CKPT_UNSUPPORTED, strformat("{}: {} parts, at most {}", path, names.size(), kMaxParts))
         .with("path", path);
   for (size_t i = 0; i < names.size(); i++) {
     const std::string expected = hfai_part_name(i);

@@ -17,8 +17,7 @@ class PickleInput {
 
   Result<std::string_view> take(uint64_t size) {
     if (size > left())
-      return Status(CKPT_FORMAT,
-                    strprintf("expected %llu bytes, found %zu", static_cast<unsigned long long>(size), left()))
+      return Status(CKPT_FORMAT, strformat("expected {} bytes, found {}", size, left()))
           .with("expected", size)
           .with("found", left());
     const std::string_view bytes = text_.substr(offset_, size);

@@ -136,8 +136,7 @@ Status PickleMachine::op_frame() {
 Status PickleMachine::op_stop() {
   CKPT_ASSIGN(document_.root_, pop());
   if (!stack_.empty() || !marks_.empty())
-    return Status(CKPT_FORMAT,
-                  strprintf("%zu values and %zu marks are left on the stack", stack_.size(), marks_.size()));
+    return Status(CKPT_FORMAT, strformat("{} values and {} marks are left on the stack", stack_.size(), marks_.size()));
   document_.bytes_read_ = in_.offset();
   stopped_ = true;
   return Ok();
@@ -169,7 +168,7 @@ Status PickleMachine::op_marked_dict() {
 template <size_t count>
 Status PickleMachine::op_tuple_of() {
   if (above_mark() < count)
-    return Status(CKPT_FORMAT, strprintf("expected %zu values, found %zu on the stack", count, above_mark()));
+    return Status(CKPT_FORMAT, strformat("expected {} values, found {} on the stack", count, above_mark()));
   std::vector<PickleRef> items(stack_.end() - count, stack_.end());
   stack_.resize(stack_.size() - count);
   return push(add_items(PickleKind::kTuple, std::move(items)));
@@ -339,15 +338,15 @@ Status PickleMachine::run() {
   while (!stopped_) {
     const size_t at = in_.offset();
     if (in_.left() == 0)
-      return Status(CKPT_FORMAT, strprintf("offset %zu: expected an opcode, found the end", at)).with("offset", at);
+      return Status(CKPT_FORMAT, strformat("offset {}: expected an opcode, found the end", at)).with("offset", at);
     CKPT_ASSIGN(const uint64_t code, in_.number(1));
     const Opcode* opcode = opcodes()[code];
     if (!opcode)
-      return Status(CKPT_FORMAT, strprintf("offset %zu: 0x%02x is not an opcode", at, static_cast<unsigned>(code)))
+      return Status(CKPT_FORMAT, strformat("offset {}: 0x{:02x} is not an opcode", at, static_cast<unsigned>(code)))
           .with("offset", at)
           .with("found", code);
     Status status = step(*opcode);
-    if (!status.ok()) return std::move(status).in(strprintf("offset %zu: %s", at, opcode->name)).with("offset", at);
+    if (!status.ok()) return std::move(status).in(strformat("offset {}: {}", at, opcode->name)).with("offset", at);
   }
   return Ok();
 }

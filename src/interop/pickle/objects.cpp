@@ -26,7 +26,7 @@ bool is_name(std::string_view text) {
 // ---- names ----
 Result<PickleRef> PickleMachine::name(std::string_view module, std::string_view name) {
   if (module.size() + name.size() > kMaxNameBytes)
-    return Status(CKPT_FORMAT, strprintf("a name of %zu bytes", module.size() + name.size()));
+    return Status(CKPT_FORMAT, strformat("a name of {} bytes", module.size() + name.size()));
   if (!is_name(module) || !is_name(name))
     return Status(CKPT_FORMAT, "module " + format::shown(module) + ", name " + format::shown(name) + ": not a name");
   std::string full = full_name(module, name);

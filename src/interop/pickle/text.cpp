@@ -17,7 +17,7 @@ Status bad_number(const char* what, std::string_view text) {
 }
 
 Status too_long(const char* what, size_t limit, size_t found) {
-  return Status(CKPT_FORMAT, strprintf("an int of %zu %s, expected at most %zu", found, what, limit))
+  return Status(CKPT_FORMAT, strformat("an int of {} {}, expected at most {}", found, what, limit))
       .with("expected", limit)
       .with("found", found);
 }
@@ -172,9 +172,9 @@ Result<std::string> unescape_unicode(std::string_view text) {
     const size_t size = kind == 'u' ? 4 : 8;
     size_t count = 0;
     const uint32_t character = take_digits(text, 16, size, &count);
-    if (count != size) return Status(CKPT_FORMAT, strprintf("expected %zu hexadecimal digits after \\%c", size, kind));
+    if (count != size) return Status(CKPT_FORMAT, strformat("expected {} hexadecimal digits after \\{}", size, kind));
     if (character > 0x10ffff || (character >= 0xd800 && character < 0xe000))
-      return Status(CKPT_FORMAT, strprintf("U+%04X is not a character", character));
+      return Status(CKPT_FORMAT, strformat("U+{:04X} is not a character", character));
     append_utf8(out, character);
   }
   return out;

@@ -105,8 +105,7 @@ Status PickleWriter::big_integer(std::string_view digits) {
   const std::string bytes =
       digits.size() > kMaxLongDigits + 1 ? std::string(kMaxLong + 1, 0) : long_bytes(magnitude_of(digits), negative);
   if (bytes.size() > kMaxLong)
-    return Status(CKPT_UNSUPPORTED,
-                  strprintf("an integer of %zu digits; at most 255 bytes can be read", digits.size()));
+    return Status(CKPT_UNSUPPORTED, strformat("an integer of {} digits; at most 255 bytes can be read", digits.size()));
   op('\x8a');
   little(bytes.size(), 1);
   out_ += bytes;
@@ -121,7 +120,7 @@ void PickleWriter::real(double value) {
 
 Status PickleWriter::text(std::string_view value) {
   if (value.size() > std::numeric_limits<uint32_t>::max())
-    return Status(CKPT_UNSUPPORTED, strprintf("a text of %zu bytes; at most 4 GiB can be read", value.size()));
+    return Status(CKPT_UNSUPPORTED, strformat("a text of {} bytes; at most 4 GiB can be read", value.size()));
   const bool remember = value.size() <= kLongestRemembered;
   const std::string key = remember ? 't' + std::string(value) : std::string();
   if (remember)

@@ -20,7 +20,7 @@ const char* typed(uint16_t dtype, std::string_view name) {
 Result<std::string_view> storage_type(uint16_t dtype, std::string_view name) {
   if (const char* type = typed(dtype, name)) return std::string_view(type);
   if (!name.empty() || torch_name_of_dtype(dtype)) return kUntyped;
-  const std::string found = strprintf("%s (0x%04x)", ckpt_dtype_name(dtype), dtype);
+  const std::string found = strformat("{} (0x{:04x})", ckpt_dtype_name(dtype), dtype);
   return Status(CKPT_UNSUPPORTED, "torch has no dtype " + found).with("found", found);
 }
 
@@ -90,7 +90,7 @@ Status PtEncoder::scalar(const TreeEntry& node) {
     case CKPT_NODE_BYTES:
       return pickle_.bytes(text_of(node));
     default:
-      return Status(CKPT_UNSUPPORTED, strprintf("a node of kind %d", node.kind));
+      return Status(CKPT_UNSUPPORTED, strformat("a node of kind {}", node.kind));
   }
 }
 

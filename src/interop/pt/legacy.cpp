@@ -73,9 +73,8 @@ Result<Bytes> view_of(Bytes storage, const StorageId& view, uint64_t width) {
   uint64_t begin, size, end;
   if (mul_overflows(view.view_offset, width, &begin) || mul_overflows(view.view_count, width, &size) ||
       add_overflows(begin, size, &end) || end > storage.size())
-    return Status(CKPT_FORMAT, strprintf("storage %s: its view at element %llu of %llu reaches past its %zu bytes",
-                                         shown(view.key).c_str(), static_cast<unsigned long long>(view.view_offset),
-                                         static_cast<unsigned long long>(view.view_count), storage.size()));
+    return Status(CKPT_FORMAT, strformat("storage {}: its view at element {} of {} reaches past its {} bytes",
+                                         shown(view.key), view.view_offset, view.view_count, storage.size()));
   return storage.subspan(begin, size);
 }
 
@@ -136,7 +135,7 @@ Status PtSource::read_legacy_storages(PickleRef list, const PickleDocument& keys
     }
   }
   if (at == bytes_.size()) return Ok();
-  return Status(CKPT_FORMAT, strprintf("%zu bytes after the last storage", bytes_.size() - at)).with("offset", at);
+  return Status(CKPT_FORMAT, strformat("{} bytes after the last storage", bytes_.size() - at)).with("offset", at);
 }
 
 // ---- what a pickle says of a storage, in either form ----

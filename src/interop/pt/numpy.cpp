@@ -94,7 +94,7 @@ Status transpose(const PickleDocument& pickle, PickleRef ref, PtTensor* tensor) 
   uint32_t seen = 0;
   for (const int64_t axis : axes) seen |= axis >= 0 && axis < from.shape.ndim ? 1u << axis : 0;
   if (axes.size() != static_cast<size_t>(from.shape.ndim) || seen != (1u << from.shape.ndim) - 1)
-    return Status(CKPT_FORMAT, strprintf("numpy: axes that are no order of %d dimensions", from.shape.ndim));
+    return Status(CKPT_FORMAT, strformat("numpy: axes that are no order of {} dimensions", from.shape.ndim));
   for (size_t i = 0; i < axes.size(); i++) {
     tensor->shape.dims[i] = from.shape.dims[static_cast<size_t>(axes[i])];
     tensor->strides[i] = from.strides[static_cast<size_t>(axes[i])];
@@ -123,7 +123,7 @@ Result<PtTensor> tensor_of_array(const PickleDocument& pickle, PickleRef ref) {
   tensor.storage = as_bytes(parts.data->text);
   CKPT_ASSIGN(const std::vector<int64_t> extents, integers_of(pickle, parts.shape));
   if (extents.size() > static_cast<size_t>(kMaxNdim))
-    return Status(CKPT_UNSUPPORTED, strprintf("numpy: %zu dimensions, at most %d", extents.size(), kMaxNdim));
+    return Status(CKPT_UNSUPPORTED, strformat("numpy: {} dimensions, at most {}", extents.size(), kMaxNdim));
   tensor.shape.ndim = static_cast<int>(extents.size());
   for (size_t i = 0; i < extents.size(); i++) {
     if (extents[i] < 0) return Status(CKPT_FORMAT, "numpy: a negative extent");
@@ -132,8 +132,8 @@ Result<PtTensor> tensor_of_array(const PickleDocument& pickle, PickleRef ref) {
   uint64_t count, bytes;
   if (!count_elements(tensor.shape.span(), &count) || !count_bytes(count, tensor.dtype, &bytes) ||
       bytes != tensor.storage.size())
-    return Status(CKPT_FORMAT, strprintf("numpy: an array of shape %s in %zu bytes", to_text(tensor.shape).c_str(),
-                                         tensor.storage.size()))
+    return Status(CKPT_FORMAT,
+                  strformat("numpy: an array of shape {} in {} bytes", to_text(tensor.shape), tensor.storage.size()))
         .with("found", tensor.storage.size());
   // In an array with elements every partial product is at most their number.
   int64_t step = 1;
@@ -151,8 +151,8 @@ Result<PtTensor> tensor_of_scalar(const PickleDocument& pickle, PickleRef ref) {
   tensor.dtype = dtype_of(pickle, item_ref(pickle, pickle[ref].args, 0));
   tensor.storage = as_bytes(item(pickle, pickle[ref].args, 1)->text);
   if (tensor.storage.size() * 8 != static_cast<uint64_t>(dtype_bits(tensor.dtype)))
-    return Status(CKPT_FORMAT, strprintf("numpy: a scalar of %d bits in %zu bytes", dtype_bits(tensor.dtype),
-                                         tensor.storage.size()));
+    return Status(CKPT_FORMAT,
+                  strformat("numpy: a scalar of {} bits in {} bytes", dtype_bits(tensor.dtype), tensor.storage.size()));
   return tensor;
 }
 

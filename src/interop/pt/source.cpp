@@ -52,9 +52,7 @@ Status check_version(const ZipReader& zip, const std::string& prefix) {
     version = version * 10 + static_cast<uint64_t>(c - '0');
   }
   if (version <= kMaxVersion) return Ok();
-  return Status(CKPT_UNSUPPORTED,
-                strprintf("version: expected up to %llu, found %llu", static_cast<unsigned long long>(kMaxVersion),
-                          static_cast<unsigned long long>(version)))
+  return Status(CKPT_UNSUPPORTED, strformat("version: expected up to {}, found {}", kMaxVersion, version))
       .with("found", version);
 }
 

@@ -25,7 +25,7 @@ Result<TensorRange> range_of(const ckpt_tensor_info& info) {
   range.shape.ndim = info.ndim;
   for (int i = 0; i < info.ndim; i++) range.shape[i] = static_cast<uint64_t>(info.shape[i]);
   if (dtype_bits(range.dtype) % 8 != 0) {
-    const std::string found = strprintf("%s (0x%04x)", ckpt_dtype_name(info.dtype), info.dtype);
+    const std::string found = strformat("{} (0x{:04x})", ckpt_dtype_name(info.dtype), info.dtype);
     return Status(CKPT_UNSUPPORTED, "tensor " + quoted(range.name) + ": torch has no dtype " + found)
         .with("tensor", range.name)
         .with("found", found);

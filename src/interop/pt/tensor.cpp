@@ -54,8 +54,7 @@ Status set_storage(const PtSource& source, PickleRef ref, PtTensor* tensor) {
   // The older form counts the elements of whichever type came first, and was checked when it was read.
   if (!source.legacy() && count > bytes->size() / width)
     return tensor_error(CKPT_FORMAT, *tensor,
-                        strprintf("storage of %zu bytes: expected %llu elements of %llu", bytes->size(),
-                                  static_cast<unsigned long long>(count), static_cast<unsigned long long>(width)))
+                        strformat("storage of {} bytes: expected {} elements of {}", bytes->size(), count, width))
         .with("expected", count)
         .with("found", bytes->size() / width);
   tensor->storage = source.legacy() ? *bytes : bytes->first(count * width);
@@ -66,16 +65,15 @@ Status set_shape(const PickleDocument& pickle, PickleRef size, PickleRef stride,
   CKPT_ASSIGN(const std::vector<int64_t> extents, integers_of(pickle, size));
   CKPT_ASSIGN(const std::vector<int64_t> strides, integers_of(pickle, stride));
   if (extents.size() > static_cast<size_t>(kMaxNdim))
-    return tensor_error(CKPT_UNSUPPORTED, *tensor, strprintf("%zu dimensions, at most %d", extents.size(), kMaxNdim));
+    return tensor_error(CKPT_UNSUPPORTED, *tensor, strformat("{} dimensions, at most {}", extents.size(), kMaxNdim));
   if (extents.size() != strides.size())
     return tensor_error(CKPT_FORMAT, *tensor,
-                        strprintf("%zu dimensions, but %zu strides", extents.size(), strides.size()));
+                        strformat("{} dimensions, but {} strides", extents.size(), strides.size()));
   tensor->shape.ndim = static_cast<int>(extents.size());
   for (size_t i = 0; i < extents.size(); i++) {
     if (extents[i] < 0 || strides[i] < 0)
       return tensor_error(CKPT_FORMAT, *tensor,
-                          strprintf("dimension %zu: extent %lld, stride %lld", i, static_cast<long long>(extents[i]),
-                                    static_cast<long long>(strides[i])));
+                          strformat("dimension {}: extent {}, stride {}", i, extents[i], strides[i]));
     tensor->shape.dims[i] = static_cast<uint64_t>(extents[i]);
     tensor->strides[i] = strides[i];
   }
@@ -88,7 +86,7 @@ Status set_flags(const PickleDocument& pickle, PickleRef metadata, PtTensor* ten
   const size_t entries = pickle[metadata].items.size() / 2;
   if (entries > kMaxMetadata)
     return tensor_error(CKPT_UNSUPPORTED, *tensor,
-                        strprintf("metadata of %zu entries, at most %zu", entries, kMaxMetadata))
+                        strformat("metadata of {} entries, at most {}", entries, kMaxMetadata))
         .with("expected", kMaxMetadata)
         .with("found", entries);
   auto is_set = [&](const char* key) {
@@ -155,7 +153,7 @@ Result<PtTensor> tensor_of_args(const PtSource& source, std::string_view functio
   const bool v3 = function == "_rebuild_tensor_v3", quantized = function == "_rebuild_qtensor";
   const size_t least = v3 || quantized ? 7 : function == "_rebuild_tensor" ? 4 : 6;
   if (ref == kNoValue || pickle[ref].kind != PickleKind::kTuple || pickle[ref].items.size() < least)
-    return Status(CKPT_FORMAT, std::string(function) + strprintf(": expected %zu arguments", least));
+    return Status(CKPT_FORMAT, std::string(function) + strformat(": expected {} arguments", least));
   const std::vector<PickleRef>& args = pickle[ref].items;
   PtTensor tensor;
   CKPT_TRY(set_storage(source, args[0], &tensor));
@@ -255,10 +253,9 @@ Status check_bounds(const PtTensor& tensor) {
   const uint64_t bits = static_cast<uint64_t>(dtype_bits(tensor.dtype));
   const uint64_t room = tensor.storage.size() * 8 / bits;  // a file in memory is smaller than 2^61 bytes
   if (overflow || end > room)
-    return tensor_error(
-               CKPT_FORMAT, tensor,
-               strprintf("shape %s at element %llu reaches past its %llu elements", to_text(tensor.shape).c_str(),
-                         static_cast<unsigned long long>(tensor.offset), static_cast<unsigned long long>(room)))
+    return tensor_error(CKPT_FORMAT, tensor,
+                        strformat("shape {} at element {} reaches past its {} elements", to_text(tensor.shape),
+                                  tensor.offset, room))
         .with("expected", room)
         .with("found", overflow ? UINT64_MAX : end);
   if (bits % 8 != 0 && (!tensor.contiguous() || tensor.offset * bits % 8 != 0))

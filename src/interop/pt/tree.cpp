@@ -78,7 +78,7 @@ Status TreeMaker::leaf(PtTensor tensor) {
   std::string name = tensor_name();
   CKPT_TRY(spend(0, name.size()));
   if (name.size() > kMaxName)
-    return refuse(CKPT_UNSUPPORTED, strprintf("a tensor's path of %zu bytes, at most %zu", name.size(), kMaxName));
+    return refuse(CKPT_UNSUPPORTED, strformat("a tensor's path of {} bytes, at most {}", name.size(), kMaxName));
   if (!names_.insert(name).second) return refuse(CKPT_UNSUPPORTED, "two tensors have this path");
   CKPT_TRY(out_.tree.add_tensor(name));
   out_.tensors.push_back({std::move(name), std::move(tensor)});

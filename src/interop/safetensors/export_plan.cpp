@@ -32,7 +32,7 @@ Result<Tensor> tensor_at(const ckpt_reader* reader, uint64_t index) {
   if (tensor.name == "__metadata__")
     return tensor_error(CKPT_UNSUPPORTED, tensor.name, "safetensors reserves this name");
   if (!safetensors_dtype(tensor.dtype)) {
-    const std::string found = strprintf("%s (0x%04x)", ckpt_dtype_name(info.dtype), info.dtype);
+    const std::string found = strformat("{} (0x{:04x})", ckpt_dtype_name(info.dtype), info.dtype);
     return tensor_error(CKPT_UNSUPPORTED, tensor.name, "safetensors has no dtype " + found).with("found", found);
   }
   const Result<uint64_t> bytes = tensor_bytes(tensor.shape, tensor.dtype);
@@ -70,7 +70,7 @@ Result<size_t> file_of(const ckpt_reader* reader, const std::string& tensor, siz
   if (error == std::errc() && stop == end && file < file_count) return file;
   return tensor_error(
       CKPT_FORMAT, tensor,
-      strprintf("attribute %s: expected a number below %zu, found ", kFileAttr, file_count) + shown(text));
+      strformat("attribute {}: expected a number below {}, found ", kFileAttr, file_count) + shown(text));
 }
 
 Result<std::optional<StringMap>> metadata_of(const ckpt_reader* reader, size_t file, size_t file_count) {

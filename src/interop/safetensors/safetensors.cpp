@@ -70,7 +70,7 @@ class HeaderEvents final : public JsonEvents {
   Status end_array() override {
     if (at_ == At::kOffsetsArray && offset_count_ != 2)
       return tensor_error(CKPT_FORMAT, tensor(),
-                          strprintf("data_offsets: expected 2 numbers, found %d", offset_count_));
+                          strformat("data_offsets: expected 2 numbers, found {}", offset_count_));
     return go(At::kTensor);
   }
   Status key(std::string text) override {
@@ -152,7 +152,7 @@ class HeaderEvents final : public JsonEvents {
   Status add_extent(uint64_t value) {
     Shape& shape = tensor().shape;
     if (shape.ndim == kMaxNdim)
-      return tensor_error(CKPT_FORMAT, tensor(), strprintf("more than %d dimensions", kMaxNdim));
+      return tensor_error(CKPT_FORMAT, tensor(), strformat("more than {} dimensions", kMaxNdim));
     if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
       return tensor_error(CKPT_FORMAT, tensor(), "an extent above 2^63-1").with("found", value);
     shape[shape.ndim++] = value;
@@ -178,9 +178,7 @@ Status check_duplicates(const Header& header) {
 }
 
 Status mismatch(const Tensor& tensor, const char* what, uint64_t expected, uint64_t found) {
-  return tensor_error(CKPT_FORMAT, tensor,
-                      strprintf("%s: expected %llu, found %llu", what, static_cast<unsigned long long>(expected),
-                                static_cast<unsigned long long>(found)))
+  return tensor_error(CKPT_FORMAT, tensor, strformat("{}: expected {}, found {}", what, expected, found))
       .with("expected", expected)
       .with("found", found);
 }
@@ -205,20 +203,18 @@ Status check_cover(const std::vector<Tensor>& tensors, uint64_t data_bytes) {
     end = tensor.end;
   }
   if (end == data_bytes) return Ok();
-  return Status(CKPT_FORMAT, strprintf("bytes of data: expected %llu, found %llu", static_cast<unsigned long long>(end),
-                                       static_cast<unsigned long long>(data_bytes)))
+  return Status(CKPT_FORMAT, strformat("bytes of data: expected {}, found {}", end, data_bytes))
       .with("expected", end)
       .with("found", data_bytes);
 }
 
 Result<std::string_view> header_json(Bytes file) {
-  if (file.size() < 8) return Status(CKPT_FORMAT, strprintf("expected 8 bytes at least, found %zu", file.size()));
+  if (file.size() < 8) return Status(CKPT_FORMAT, strformat("expected 8 bytes at least, found {}", file.size()));
   uint64_t size = 0;
   std::memcpy(&size, file.data(), 8);
   const uint64_t limit = std::min<uint64_t>(kMaxHeaderBytes, file.size() - 8);
   if (size > limit)
-    return Status(CKPT_FORMAT, strprintf("header: expected %llu bytes at most, found %llu",
-                                         static_cast<unsigned long long>(limit), static_cast<unsigned long long>(size)))
+    return Status(CKPT_FORMAT, strformat("header: expected {} bytes at most, found {}", limit, size))
         .with("expected", limit)
         .with("found", size);
   const std::string_view json = as_text(file.subspan(8, size));
@@ -263,8 +259,7 @@ Result<std::string> make_header(const std::vector<Tensor>& tensors, const std::o
   const uint64_t size = text.size() - 8;
   if (size > kMaxHeaderBytes)
     return Status(CKPT_UNSUPPORTED,
-                  strprintf("header of %llu bytes: safetensors readers take at most %llu",
-                            static_cast<unsigned long long>(size), static_cast<unsigned long long>(kMaxHeaderBytes)));
+                  strformat("header of {} bytes: safetensors readers take at most {}", size, kMaxHeaderBytes));
   std::memcpy(text.data(), &size, 8);
   return text;
 }

@@ -41,9 +41,7 @@ Status entry_error(std::string_view name, uint64_t offset, const std::string& wh
 }
 
 Status entry_differs(std::string_view name, uint64_t offset, const char* what, uint64_t expected, uint64_t found) {
-  return entry_error(name, offset,
-                     strprintf("%s: expected %llu, found %llu", what, static_cast<unsigned long long>(expected),
-                               static_cast<unsigned long long>(found)))
+  return entry_error(name, offset, strformat("{}: expected {}, found {}", what, expected, found))
       .with("expected", expected)
       .with("found", found);
 }
@@ -124,8 +122,8 @@ Result<ZipReader::Directory> ZipReader::find_directory() const {
     return Status(CKPT_UNSUPPORTED, "zip: an archive of several disks").with("offset", end_at);
   Directory directory{begin, 0, count};
   if (add_overflows(begin, bytes, &directory.end) || directory.end != at)
-    return zip_error(end_at, strprintf("the directory at %llu of %llu bytes does not end where the end record begins",
-                                       static_cast<unsigned long long>(begin), static_cast<unsigned long long>(bytes)))
+    return zip_error(end_at, strformat("the directory at {} of {} bytes does not end where the end record begins",
+                                       begin, bytes))
         .with("expected", at);
   if (count > bytes / kEntrySize) return zip_error(end_at, "more entries than its directory has room for");
   return directory;
@@ -231,8 +229,8 @@ const ZipEntry* ZipReader::find(std::string_view name) const {
 
 Result<Bytes> ZipReader::bytes(const ZipEntry& entry) const {
   if (entry.method == 0) return file_.subspan(entry.begin, entry.stored);
-  return Status(CKPT_UNSUPPORTED, strprintf("zip entry %s is compressed (method %u); torch stores as it is",
-                                            shown(entry.name).c_str(), unsigned{entry.method}))
+  return Status(CKPT_UNSUPPORTED, strformat("zip entry {} is compressed (method {}); torch stores as it is",
+                                            shown(entry.name), unsigned{entry.method}))
       .with("found", uint64_t{entry.method});
 }
 
@@ -262,11 +260,11 @@ Status ZipReader::verify(const ZipEntry& entry) const {
   const auto* data = reinterpret_cast<const Bytef*>(file_.data() + entry.begin);
   const auto found = static_cast<uint32_t>(crc32_z(0, data, entry.stored));
   if (found == entry.crc) return Ok();
-  return Status(CKPT_CORRUPT, strprintf("zip entry %s: CRC-32: expected %08x, found %08x", shown(entry.name).c_str(),
-                                        entry.crc, found))
+  return Status(CKPT_CORRUPT,
+                strformat("zip entry {}: CRC-32: expected {:08x}, found {:08x}", shown(entry.name), entry.crc, found))
       .with("offset", entry.begin)
-      .with("expected", strprintf("%08x", entry.crc))
-      .with("found", strprintf("%08x", found));
+      .with("expected", strformat("{:08x}", entry.crc))
+      .with("found", strformat("{:08x}", found));
 }
 
 Status ZipReader::verify(unsigned threads) const {

@@ -61,7 +61,7 @@ Status ZipWriter::put(Bytes data) {
 Status ZipWriter::start(const std::string& name, uint64_t size, uint32_t crc) {
   if (open_) return Status(CKPT_INVALID, "zip: entry " + quoted(entries_.back().name) + " was not ended");
   if (name.empty() || name.size() > kMax16)
-    return Status(CKPT_INVALID, strprintf("zip: a name of %zu bytes; 1 to 65535 are possible", name.size()));
+    return Status(CKPT_INVALID, strformat("zip: a name of {} bytes; 1 to 65535 are possible", name.size()));
   Record header;
   header.u32(0x04034b50).u16(version_needed(is_long(size))).u16(kUtf8Names).u16(0).u16(0).u16(kDate).u32(crc);
   header.u32(brief(size)).u32(brief(size)).u16(name.size());
@@ -81,17 +81,14 @@ Status ZipWriter::begin(const std::string& name, uint64_t size) {
 
 Status ZipWriter::write(Bytes data) {
   if (!open_ || data.size() > left_)
-    return Status(CKPT_INVALID, strprintf("zip: %zu bytes where %llu are left", data.size(),
-                                          static_cast<unsigned long long>(open_ ? left_ : 0)));
+    return Status(CKPT_INVALID, strformat("zip: {} bytes where {} are left", data.size(), open_ ? left_ : 0));
   crc_ = crc_of(crc_, data);
   left_ -= data.size();
   return put(data);
 }
 
 Status ZipWriter::end() {
-  if (!open_ || left_ > 0)
-    return Status(CKPT_INVALID,
-                  strprintf("zip: an entry lacks %llu bytes", static_cast<unsigned long long>(open_ ? left_ : 0)));
+  if (!open_ || left_ > 0) return Status(CKPT_INVALID, strformat("zip: an entry lacks {} bytes", open_ ? left_ : 0));
   open_ = false;
   entries_.back().crc = crc_;
   Record crc;

@@ -1,0 +1,101 @@
+#include "base/job.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <system_error>
+
+namespace ckpt {
+
+static bool final_state(int32_t state) { return state >= CKPT_JOB_COMMITTED; }
+
+Status Job::run(int32_t done, const std::function<Status(Job&)>& work) {
+  Status status;
+  try {
+    status = work(*this);
+  } catch (const std::bad_alloc&) {
+    status = Status(CKPT_NOMEM, "out of memory");
+  } catch (const std::system_error& error) {
+    status = Status(CKPT_NOMEM, std::string("cannot start a thread: ") + error.what());
+  }
+  end(done, status);
+  return status;
+}
+
+// The trainer's signals are the trainer's: ours is a thread that takes none.
+static std::thread quiet_thread(std::function<void()> body) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread;
+  try {
+    thread = std::thread(std::move(body));
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+Status Job::start(int32_t done, std::function<Status(Job&)> work) {
+  try {
+    work_ = std::move(work);
+    thread_ = quiet_thread([this, done] { (void)run(done, work_); });
+  } catch (const std::system_error& error) {
+    return Status(CKPT_NOMEM, std::string("cannot start a thread: ") + error.what());
+  }
+  return Ok();
+}
+
+void Job::end(int32_t done, Status status) {
+  counters.total_us = elapsed_us();
+  std::lock_guard lock(mutex_);
+  status_ = status;
+  state_ = status.ok()                       ? done
+           : status.code() == CKPT_CANCELLED ? int32_t{CKPT_JOB_CANCELLED}
+                                             : int32_t{CKPT_JOB_FAILED};
+  changed_.notify_all();
+}
+
+void Job::reach(int32_t state) {
+  std::lock_guard lock(mutex_);
+  if (state_.load() < state) state_ = state;
+  changed_.notify_all();
+}
+
+Status Job::wait(int32_t state, int64_t timeout_ms) const {
+  std::unique_lock lock(mutex_);
+  auto reached = [&] { return state_.load() >= state || final_state(state_.load()); };
+  // A clock cannot count as far as the largest number of milliseconds; a year is as good as for ever.
+  constexpr int64_t kForEver = int64_t{1000} * 3600 * 24 * 365;
+  if (timeout_ms < 0 || timeout_ms > kForEver)
+    changed_.wait(lock, reached);
+  else if (!changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), reached))
+    return Status(CKPT_TIMEOUT,
+                  strformat("the job did not reach state {} within {} ms; it goes on", state, timeout_ms));
+  return status_;
+}
+
+Status Job::check() const { return cancelled() ? Status(CKPT_CANCELLED, "the job was cancelled") : Ok(); }
+
+uint64_t Job::elapsed_us() const {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - began_).count());
+}
+
+void Job::finish() {
+  if (!thread_.joinable()) return;
+  cancel();
+  thread_.join();
+}
+
+void Backoff::sleep() {
+  auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now());
+  auto pause = std::min(std::chrono::milliseconds(pause_ms_), std::max(left, std::chrono::milliseconds(0)));
+  std::this_thread::sleep_for(pause);
+  pause_ms_ = std::min<int64_t>(pause_ms_ * 2, 100);
+}
+
+}  // namespace ckpt

@@ -1,0 +1,78 @@
+// The state of one piece of work that may run in the background: what pollers see and what the work reports.
+// All members may be used from any thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/report.h"
+
+namespace ckpt {
+
+struct JobCounters {
+  std::atomic<uint64_t> bytes_total{0}, bytes_done{0}, bytes_read{0}, bytes_written{0}, bytes_requested{0};
+  std::atomic<uint64_t> chunk_count{0}, run_count{0}, io_count{0}, staging_peak_bytes{0};
+  std::atomic<uint64_t> stage_us{0}, write_us{0}, commit_us{0}, total_us{0}, arena_us{0};
+  std::atomic<uint32_t> direct_io{0}, threads{0}, io_engine{0}, recycled{0};
+};
+
+class Job {
+ public:
+  ~Job() { finish(); }
+
+  // Runs `work` here, or on a thread of its own. Called once. The end state is `done`, FAILED or CANCELLED.
+  Status run(int32_t done, const std::function<Status(Job&)>& work);
+  Status start(int32_t done, std::function<Status(Job&)> work);
+
+  int32_t state() const { return state_.load(); }
+  // OK when `state` was reached, TIMEOUT, or the error of a failed job. timeout_ms < 0: for ever.
+  Status wait(int32_t state, int64_t timeout_ms) const;
+  void cancel() { cancelled_ = true; }
+  bool cancelled() const { return cancelled_.load(); }
+  // Cancels what still runs and waits for the thread.
+  void finish();
+
+  // For the work: states only grow.
+  void reach(int32_t state);
+  // CANCELLED once cancel() was called.
+  Status check() const;
+  uint64_t elapsed_us() const;
+
+  JobCounters counters;
+  Report report;  // written by the work, read after the end
+  bool has_report = false;
+
+ private:
+  void end(int32_t done, Status status);
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::atomic<int32_t> state_{CKPT_JOB_RUNNING};
+  std::atomic<bool> cancelled_{false};
+  Status status_;
+  // Kept until the job is freed: what it was made from lives as long as the job.
+  std::function<Status(Job&)> work_;
+  std::thread thread_;
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+};
+
+// Sleeps between looks at the store: from 1 ms, doubling up to 100 ms, so that neither latency nor load suffers.
+class Backoff {
+ public:
+  explicit Backoff(int64_t timeout_ms)
+      : deadline_(std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms)) {}
+  bool expired() const { return std::chrono::steady_clock::now() >= deadline_; }
+  void sleep();
+  void reset() { pause_ms_ = 1; }
+
+ private:
+  std::chrono::steady_clock::time_point deadline_;
+  int64_t pause_ms_ = 1;
+};
+
+}  // namespace ckpt

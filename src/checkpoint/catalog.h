@@ -1,0 +1,51 @@
+// What a store holds: its checkpoints and attempts, in the order of FORMAT §7, and how a selector picks one.
+// Stateless; every call looks at the store anew.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/index.h"
+#include "store/store.h"
+
+namespace ckpt::checkpoint {
+
+struct CheckpointEntry {
+  std::string id;     // directory name
+  int32_t state = 0;  // CKPT_CHECKPOINT_*
+  bool foreign = false;
+  format::Summary summary;  // of a committed one; of others what the directory's name tells
+  uint64_t bytes = 0;
+  Status problem;  // why it is DAMAGED
+};
+
+// The store's id: from .ckpt/store, else voted by the checkpoints; zero for an empty store without one.
+Result<Id> find_store_id(const store::Store& store);
+
+// All checkpoints and attempts: by run, token, sequence, attempt, id.
+Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store);
+
+// One directory. NOT_FOUND where it is no checkpoint.
+Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view id);
+
+// Resolves a selector (see ckpt_store_find) to a committed checkpoint of `run`. NOT_FOUND; the entry's own problem for
+// a damaged one that was named.
+Result<CheckpointEntry> find_checkpoint(const store::Store& store, std::string_view selector, std::string_view run);
+
+// The highest token that owner files and checkpoint directories show; 0 for none.
+Result<uint64_t> highest_token(const store::Store& store, std::span<const CheckpointEntry> entries);
+
+// What a commit slot says, from the end of the file alone (its index is not read). NOT_FOUND where it is empty.
+Result<format::Slot> peek_slot(const store::Store& store, std::string_view id);
+
+// The whole of a commit slot. NOT_FOUND where it is empty.
+struct SlotFile {
+  std::vector<std::byte> bytes;
+  format::Slot slot;
+};
+Result<SlotFile> read_slot(const store::Store& store, std::string_view id);
+
+void fill_info(const CheckpointEntry& entry, ckpt_checkpoint_info* out);
+
+}  // namespace ckpt::checkpoint

@@ -1,0 +1,321 @@
+#include "commit/commit.h"
+
+#include "base/parallel.h"
+#include "commit/merge.h"
+#include "commit/retention.h"
+#include "format/names.h"
+
+namespace ckpt::commit {
+
+using session::Attempt;
+using session::Session;
+
+static std::string attempt_record_key(const Session& session, const Attempt& attempt) {
+  return format::attempt_key(session.plan().token, attempt.number, attempt.label);
+}
+
+// ---- the slot ----
+
+static Status tombstone_status(const format::Tombstone& tombstone, const Session& session, const Attempt& attempt) {
+  if (tombstone.closed_by_token > session.plan().token)
+    return Status(CKPT_FENCED, strformat("{} was closed by session {}, which owns the run now", attempt.directory,
+                                         tombstone.closed_by_token));
+  if (tombstone.status == CKPT_EXISTS) return Status(CKPT_EXISTS, tombstone.reason);
+  return Status(CKPT_ABORTED, strformat("{} was aborted by rank {} ({}): {}", attempt.directory, tombstone.rank,
+                                        status_name(tombstone.status), tombstone.reason))
+      .with("rank", uint64_t{tombstone.rank})
+      .with("found", status_name(tombstone.status));
+}
+
+// What the slot says of this attempt. NOT_FOUND: still open. COMMIT_UNKNOWN: it cannot be read.
+static Status read_outcome(const Session& session, const Attempt& attempt) {
+  auto slot = checkpoint::peek_slot(session.store(), attempt.directory);
+  if (slot.ok() && !slot->committed) return tombstone_status(slot->tombstone, session, attempt);
+  if (slot.ok() && slot->summary.save_id == attempt.save_id) return Ok();
+  if (slot.ok())
+    return Status(CKPT_CONFLICT, attempt.directory + " holds the commit of another save")
+        .with("found", to_hex(slot->summary.save_id));
+  if (slot.status().code() != CKPT_NOT_FOUND)
+    return Status(CKPT_COMMIT_UNKNOWN, "the commit record cannot be read: " + slot.status().message());
+  auto directory = session.store().list(attempt.directory);
+  if (directory.ok()) return std::move(slot).status();  // NOT_FOUND: open
+  if (Status fenced = session.check_fence(); !fenced.ok()) return fenced;
+  return Status(CKPT_COMMIT_UNKNOWN, attempt.directory + " is gone: it was aborted, or committed and pruned since");
+}
+
+// What a tombstone in the slot is told as: such an attempt never will be committed.
+static bool is_closed(const Status& outcome) {
+  return outcome.code() == CKPT_ABORTED || outcome.code() == CKPT_EXISTS || outcome.code() == CKPT_FENCED;
+}
+
+// ---- opening the attempt ----
+
+static Status leader_label_taken(Session& session, const Attempt& attempt, const CommitSettings& settings) {
+  if (settings.on_existing != "error") return Ok();
+  CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(session.store()));
+  for (const auto& entry : entries)
+    if (entry.state == CKPT_CHECKPOINT_COMMITTED && !entry.foreign && entry.summary.run == session.plan().run &&
+        entry.summary.label == attempt.label)
+      return Status(
+                 CKPT_EXISTS,
+                 strformat("run \"{}\" has a checkpoint \"{}\" already: {} (option on_existing says what to do then)",
+                           session.plan().run, attempt.label, entry.id))
+          .with("found", entry.id);
+  return Ok();
+}
+
+// The record comes first, so that the next session finds the directory whatever happens. Both are there already where a
+// rank has refused the attempt.
+static Status make_attempt(Session& session, const Attempt& attempt) {
+  const std::string record = session.plan().run + "\n";
+  CKPT_TRY(session.store().make_directory(format::kAttemptsDir));
+  Status recorded = session.store().put_if_absent(attempt_record_key(session, attempt), as_bytes(record));
+  if (!recorded.ok() && recorded.code() != CKPT_EXISTS) return recorded;
+  return session.store().make_directory(attempt.directory);
+}
+
+static Status lead_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings) {
+  CKPT_TRY(session.hold_run());
+  CKPT_TRY(leader_label_taken(session, attempt, settings));
+  CKPT_TRY(make_attempt(session, attempt));
+  if (Status outcome = read_outcome(session, attempt); is_closed(outcome)) return outcome;  // a rank has refused it
+  Status fenced = session.check_fence();
+  return fenced.ok() ? Ok() : give_up(session, attempt, std::move(fenced));
+}
+
+static Status follow_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
+  Backoff fence_check(1000);
+  for (Backoff backoff(settings.timeout_ms);; backoff.sleep()) {
+    CKPT_TRY(job.check());
+    Status outcome = read_outcome(session, attempt);
+    if (outcome.code() == CKPT_NOT_FOUND) return Ok();  // the directory is there and open
+    if (outcome.code() != CKPT_COMMIT_UNKNOWN) return outcome;
+    if (fence_check.expired()) {
+      CKPT_TRY(session.check_fence());
+      fence_check = Backoff(1000);
+    }
+    if (!backoff.expired()) continue;
+    CKPT_TRY(session.check_fence());
+    return Status(CKPT_TIMEOUT,
+                  strformat("rank 0 did not open {} within {} ms", attempt.directory, settings.timeout_ms))
+        .with("ranks", "0");
+  }
+}
+
+Status open_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
+  Status opened =
+      session.rank() == 0 ? lead_attempt(session, attempt, settings) : follow_attempt(session, attempt, settings, job);
+  bool told = session.rank() != 0 && is_closed(opened);  // by whoever closed it
+  return opened.ok() || told ? opened : refuse_attempt(session, attempt, std::move(opened));
+}
+
+// ---- giving up ----
+
+// Frees the space of an attempt that is closed, but leaves the tombstone for ranks that still ask.
+static void remove_parts(store::Store& store, const Attempt& attempt) {
+  auto files = store.list(attempt.directory);
+  if (!files.ok()) return;
+  for (const auto& file : *files)
+    if (file.name != format::kManifestName) (void)store.remove(attempt.directory + "/" + file.name, false);
+}
+
+// The tombstone could not be put. Rank 0 alone commits, so its own failure is final; it needs every rank's part, so
+// that of a rank without a part is too. With both there nobody knows yet what rank 0 will do.
+static Status give_up_open(Session& session, const Attempt& attempt, Status cause, const Status& not_closed) {
+  if (Status fenced = session.check_fence(); fenced.code() == CKPT_FENCED) return fenced;
+  if (session.rank() == 0) return cause;
+  if (session.store().open(format::part_key(attempt.directory, session.rank())).status().code() == CKPT_NOT_FOUND)
+    return cause;
+  return Status(CKPT_COMMIT_UNKNOWN,
+                "rank 0 may still commit: this rank's part is there, and closing the attempt failed (" +
+                    not_closed.message() + ") after: " + cause.message())
+      .with("found", status_name(cause.code()));
+}
+
+Status give_up(Session& session, const Attempt& attempt, Status cause) {
+  if (cause.code() == CKPT_COMMIT_UNKNOWN) return cause;
+  std::string reason = cause.message();
+  Status closed = session.store().put_if_absent(format::slot_key(attempt.directory),
+                                                format::frame_tombstone({.save_id = attempt.save_id,
+                                                                         .rank = session.rank(),
+                                                                         .status = cause.code(),
+                                                                         .reason = reason,
+                                                                         .closed_by_token = 0}));
+  Status outcome = closed.ok() ? cause : read_outcome(session, attempt);
+  // Committed by others before this rank failed: then it is committed, and saying otherwise would be wrong.
+  if (outcome.ok()) return Ok();
+  bool was_open = outcome.code() == CKPT_NOT_FOUND || outcome.code() == CKPT_COMMIT_UNKNOWN;
+  if (was_open) return give_up_open(session, attempt, std::move(cause), closed);
+  if (session.rank() == 0) remove_parts(session.store(), attempt);
+  // Whoever closed the slot first explains all; a failure that only followed from that must not hide it.
+  bool consequence = cause.code() == CKPT_NOT_FOUND || cause.code() == CKPT_CANCELLED || cause.code() == CKPT_TIMEOUT ||
+                     cause.code() == CKPT_EXISTS;
+  return !closed.ok() && consequence ? outcome : cause;
+}
+
+Status refuse_attempt(Session& session, const Attempt& attempt, Status cause) {
+  if (session.world_size() == 1) return cause;  // nobody waits for word
+  if (Status fenced = session.check_fence(); fenced.code() == CKPT_FENCED) return fenced;
+  if (Status made = make_attempt(session, attempt); !made.ok()) return cause;
+  return give_up(session, attempt, std::move(cause));
+}
+
+// ---- rank 0: waiting for the parts ----
+
+static std::string list_ranks(const std::vector<uint32_t>& ranks) {
+  std::string text;
+  for (size_t i = 0; i < ranks.size() && i < 20; i++) text += (i ? ", " : "") + std::to_string(ranks[i]);
+  return ranks.size() > 20 ? text + strformat(" and {} more", ranks.size() - 20) : text;
+}
+
+// Ranks that counted otherwise write under another attempt of the label; that explains a rank that never comes.
+static std::string found_elsewhere(const Session& session, const Attempt& attempt) {
+  auto entries = session.store().list("");
+  if (!entries.ok()) return "";
+  std::string text;
+  for (const auto& entry : *entries) {
+    auto name = format::parse_checkpoint_dir(entry.name);
+    if (!name || name->label != attempt.label || name->token != session.plan().token || name->attempt == attempt.number)
+      continue;
+    auto files = session.store().list(entry.name);
+    if (!files.ok()) continue;
+    for (const auto& file : *files)
+      if (format::parse_part_name(file.name))
+        text += (text.empty() ? "; found elsewhere: " : ", ") + entry.name + "/" + file.name;
+  }
+  return text;
+}
+
+static Status missing_parts(const Session& session, const Attempt& attempt, const std::vector<uint32_t>& missing,
+                            int64_t timeout_ms) {
+  return Status(CKPT_TIMEOUT, strformat("{}: no part of rank {} within {} ms{}", attempt.directory, list_ranks(missing),
+                                        timeout_ms, found_elsewhere(session, attempt)))
+      .with("ranks", list_ranks(missing))
+      .with("expected", uint64_t{session.world_size()})
+      .with("found", session.world_size() - missing.size());
+}
+
+static Status check_belongs(const checkpoint::PartFile& part, const Session& session, const Attempt& attempt,
+                            uint32_t rank) {
+  const format::PartHeader& header = part.header;
+  if (header.save_id == attempt.save_id && header.rank == rank && header.world_size == session.world_size())
+    return Ok();
+  return checkpoint::at_part(
+      Status(CKPT_MISMATCH,
+             strformat("part of save {}, rank {} of {}, expected save {}, rank {} of {}", to_hex(header.save_id),
+                       header.rank, header.world_size, to_hex(attempt.save_id), rank, session.world_size())),
+      session.store(), attempt.directory, rank);
+}
+
+// So many parts are worth several threads.
+static constexpr size_t kManyParts = 16;
+
+// Opens the parts that are there by now, and takes their ranks off the list of those missing.
+static Status take_parts(const Session& session, const Attempt& attempt, unsigned threads,
+                         std::vector<checkpoint::PartFile>* parts, std::vector<uint32_t>* missing) {
+  std::vector<Status> taken(missing->size());
+  CKPT_TRY(for_each_parallel(missing->size() < kManyParts ? 1 : threads, missing->size(), [&](size_t i) {
+    uint32_t rank = (*missing)[i];
+    auto part = checkpoint::open_part(session.store(), attempt.directory, rank);
+    taken[i] = part.ok() ? check_belongs(*part, session, attempt, rank) : std::move(part).status();
+    if (!taken[i].ok()) return Ok();
+    (*parts)[rank] = part.take();
+    (*parts)[rank].file.reset();  // a thousand ranks must not take a thousand descriptors
+    return Ok();
+  }));
+  std::vector<uint32_t> still;
+  for (size_t i = 0; i < taken.size(); i++) {
+    if (taken[i].code() == CKPT_NOT_FOUND)
+      still.push_back((*missing)[i]);
+    else if (!taken[i].ok())
+      return std::move(taken[i]);
+  }
+  missing->swap(still);
+  return Ok();
+}
+
+static Result<std::vector<checkpoint::PartFile>> collect_parts(Session& session, const Attempt& attempt,
+                                                               const CommitSettings& settings, Job& job) {
+  std::vector<checkpoint::PartFile> parts(session.world_size());
+  std::vector<uint32_t> missing(session.world_size());
+  for (uint32_t rank = 0; rank < missing.size(); rank++) missing[rank] = rank;
+  for (Backoff backoff(settings.timeout_ms);; backoff.sleep()) {
+    CKPT_TRY(job.check());
+    size_t before = missing.size();
+    CKPT_TRY(take_parts(session, attempt, settings.threads, &parts, &missing));
+    if (missing.empty()) return parts;
+    if (missing.size() != before) backoff.reset();
+    // Another rank's failure is known at once; only silence takes until the deadline.
+    Status outcome = read_outcome(session, attempt);
+    // Only this rank commits, and it has not yet: what cannot be read now is no commit.
+    if (outcome.code() == CKPT_COMMIT_UNKNOWN) return Status(CKPT_ABORTED, outcome.message());
+    if (outcome.code() != CKPT_NOT_FOUND)
+      return outcome.ok() ? Status(CKPT_INTERNAL, "committed before all parts were there") : outcome;
+    if (backoff.expired()) return missing_parts(session, attempt, missing, settings.timeout_ms);
+  }
+}
+
+// ---- the commit ----
+
+static Status publish_manifest(Session& session, const Attempt& attempt, format::Buffer index,
+                               const format::Summary& summary) {
+  format::Buffer file = format::frame_manifest(std::move(index), summary);
+  CKPT_TRY(session.check_fence());
+  Status created = session.store().put_if_absent(format::slot_key(attempt.directory), file);
+  if (created.ok()) return created;
+  // The slot was taken, or the call failed somewhere on the way: what lies there now is the truth.
+  Status outcome = read_outcome(session, attempt);
+  if (created.code() == CKPT_EXISTS) return outcome;
+  if (outcome.code() == CKPT_NOT_FOUND) return created;
+  if (outcome.ok())
+    return Status(CKPT_COMMIT_UNKNOWN,
+                  "the commit record is there, but making it durable failed: " + created.message());
+  return outcome;
+}
+
+static void after_commit(Session& session, const Attempt& attempt, const format::Summary& summary,
+                         const CommitSettings& settings) {
+  store::Store& store = session.store();
+  (void)store.remove(attempt_record_key(session, attempt), false);
+  // The checkpoint is safe; failing to tidy up must not make the save look failed.
+  if (settings.on_existing == "replace") (void)remove_replaced(store, summary, nullptr);
+  (void)apply_retention(store, {session.plan().run, settings.keep_last, settings.keep_every, settings.protect, false},
+                        nullptr);
+}
+
+static Status lead_commit(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
+  auto parts = collect_parts(session, attempt, settings, job);
+  if (!parts.ok()) return give_up(session, attempt, std::move(parts).status());
+  auto merged = merge_parts(*parts, session.store(), attempt.directory, false, settings.threads);
+  if (!merged.ok()) return give_up(session, attempt, std::move(merged).status());
+  if (Status cancelled = job.check(); !cancelled.ok()) return give_up(session, attempt, std::move(cancelled));
+  Status published = publish_manifest(session, attempt, std::move(merged->index), merged->summary);
+  if (!published.ok()) return give_up(session, attempt, std::move(published));
+  after_commit(session, attempt, merged->summary, settings);
+  return Ok();
+}
+
+// Rank 0 knows which ranks are missing: it gets to speak first.
+static constexpr int64_t kFollowerGraceMs = 2000;
+
+static Status await_outcome(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
+  for (Backoff backoff(settings.timeout_ms + kFollowerGraceMs);; backoff.sleep()) {
+    Status outcome = read_outcome(session, attempt);
+    // Rank 0 freed what was there when it gave up; our part may have come after that.
+    if (is_closed(outcome)) (void)session.store().remove(format::part_key(attempt.directory, session.rank()), false);
+    if (outcome.code() != CKPT_NOT_FOUND) return outcome;
+    Status failure = job.check();
+    if (failure.ok() && backoff.expired())
+      failure = Status(CKPT_TIMEOUT,
+                       strformat("rank 0 did not finish {} within {} ms", attempt.directory, settings.timeout_ms))
+                    .with("ranks", "0");
+    if (!failure.ok()) return give_up(session, attempt, std::move(failure));
+  }
+}
+
+Status finish_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
+  return session.rank() == 0 ? lead_commit(session, attempt, settings, job)
+                             : await_outcome(session, attempt, settings, job);
+}
+
+}  // namespace ckpt::commit

@@ -1,0 +1,134 @@
+#include "commit/retention.h"
+
+#include <algorithm>
+#include <set>
+
+#include "checkpoint/part_file.h"
+#include "format/names.h"
+#include "session/leftovers.h"
+
+namespace ckpt::commit {
+
+Status check_quick(const store::Store& store, std::string_view id) {
+  CKPT_ASSIGN(checkpoint::SlotFile slot, checkpoint::read_slot(store, id));
+  if (!slot.slot.committed) return Status(CKPT_ABORTED, store.path(id) + " was aborted");
+  CKPT_ASSIGN(auto index, format::Index::open(slot.slot.index, format::IndexKind::kManifest));
+  for (uint32_t i = 0; i < index.parts.size(); i++) {
+    auto file = store.open(format::part_key(id, i));
+    if (!file.ok()) return checkpoint::at_part(std::move(file).status(), store, id, i);
+    if ((*file)->size() != index.parts[i].size())
+      return checkpoint::at_part(
+          Status(CKPT_INCOMPLETE, strformat("{} bytes, expected {}", (*file)->size(), index.parts[i].size())), store,
+          id, i);
+    CKPT_ASSIGN(checkpoint::PartFile part, checkpoint::open_part(store, id, i));
+    if (part.trailer.index_digest != format::id_of(index.parts[i].index_digest()) ||
+        part.header.save_id != format::id_of(index.parts[i].save_id()))
+      return checkpoint::at_part(Status(CKPT_CORRUPT, "not the part that the manifest names"), store, id, i);
+  }
+  return Ok();
+}
+
+Status remove_checkpoint(store::Store& store, std::string_view id) {
+  auto lock = store.try_lock_exclusive(format::slot_key(id));
+  if (!lock.ok()) {
+    if (lock.status().code() == CKPT_CONFLICT)
+      return Status(CKPT_CONFLICT, store.path(id) + " is being read").with("path", store.path(id));
+    return std::move(lock).status();
+  }
+  return session::discard_directory(store, id);
+}
+
+Status remove_by_id(store::Store& store, std::string_view id) {
+  if (id.empty() || id[0] == '.' || id.find('/') != std::string_view::npos)
+    return Status(CKPT_INVALID, "\"" + std::string(id) + "\" is no checkpoint id");
+  CKPT_ASSIGN(auto entry, checkpoint::read_entry(store, id));
+  if (entry.state == CKPT_CHECKPOINT_COMMITTED) return remove_checkpoint(store, id);
+  if (entry.state == CKPT_CHECKPOINT_OPEN) {
+    // The slot decides between the writer and us, as it does between ranks.
+    CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
+    CKPT_ASSIGN(uint64_t highest, checkpoint::highest_token(store, entries));
+    // A session of another run may have a higher token; the record of the owner stays until its own run has another.
+    bool owned = store.open(format::owner_key(entry.summary.token)).status().code() != CKPT_NOT_FOUND;
+    if (entry.summary.token == 0 || entry.summary.token >= highest || owned)
+      return Status(CKPT_CONFLICT, store.path(id) + " may still be written by its session")
+          .with("path", store.path(id));
+    CKPT_TRY(session::close_attempt(
+        store, id,
+        {.save_id = {}, .rank = 0, .status = CKPT_ABORTED, .reason = "removed by hand", .closed_by_token = 0}));
+    CKPT_ASSIGN(entry, checkpoint::read_entry(store, id));
+    if (entry.state == CKPT_CHECKPOINT_COMMITTED)
+      return Status(CKPT_CONFLICT, store.path(id) + " was committed just now").with("path", store.path(id));
+  }
+  return session::discard_directory(store, id);
+}
+
+static std::set<std::string> split_labels(std::string_view text) {
+  std::set<std::string> labels;
+  while (!text.empty()) {
+    size_t comma = text.find(',');
+    std::string_view label = text.substr(0, comma);
+    if (!label.empty()) labels.emplace(label);
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+  }
+  return labels;
+}
+
+static void add_finding(Report* report, int32_t kind, const checkpoint::CheckpointEntry& entry, std::string text,
+                        ckpt_status status = CKPT_OK) {
+  if (!report) return;
+  Finding finding;
+  finding.kind = kind;
+  finding.status = status;
+  finding.name = entry.id;
+  finding.size = entry.bytes;
+  finding.text = entry.id + ": " + std::move(text);
+  report->findings.push_back(std::move(finding));
+}
+
+static void remove_one(store::Store& store, const checkpoint::CheckpointEntry& entry, bool dry_run, const char* why,
+                       Report* report) {
+  Status status = dry_run ? Ok() : remove_checkpoint(store, entry.id);
+  if (status.ok())
+    add_finding(report, CKPT_FINDING_REMOVED, entry, why);
+  else if (status.code() != CKPT_NOT_FOUND)
+    add_finding(report, CKPT_FINDING_KEPT, entry, "kept, since " + status.message(), status.code());
+}
+
+Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report) {
+  if (policy.keep_last == 0) return Ok();
+  CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
+  std::erase_if(entries, [&](const auto& e) {
+    return e.state != CKPT_CHECKPOINT_COMMITTED || e.foreign || e.summary.run != policy.run;
+  });
+  std::set<std::string> labels = split_labels(policy.protect);
+  // From the newest on: whatever the policy says, one that can be loaded must stay.
+  size_t sound = entries.size();
+  for (size_t i = entries.size(); i-- > 0 && sound == entries.size();)
+    if (check_quick(store, entries[i].id).ok()) sound = i;
+  for (size_t i = 0; i < entries.size(); i++) {
+    const checkpoint::CheckpointEntry& entry = entries[i];
+    if (entries.size() - i <= static_cast<uint64_t>(policy.keep_last)) continue;
+    if (i == sound)
+      add_finding(report, CKPT_FINDING_KEPT, entry, "kept: the newest that is sound");
+    else if (policy.keep_every > 0 && entry.summary.step >= 0 && entry.summary.step % policy.keep_every == 0)
+      add_finding(report, CKPT_FINDING_KEPT, entry, strformat("kept: step {}", entry.summary.step));
+    else if (labels.count(entry.summary.label))
+      add_finding(report, CKPT_FINDING_KEPT, entry, "kept: its label is protected");
+    else
+      remove_one(store, entry, policy.dry_run, policy.dry_run ? "would be removed" : "removed", report);
+  }
+  return Ok();
+}
+
+Status remove_replaced(store::Store& store, const format::Summary& newest, Report* report) {
+  CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
+  for (const auto& entry : entries)
+    if (entry.state == CKPT_CHECKPOINT_COMMITTED && !entry.foreign && entry.summary.run == newest.run &&
+        entry.summary.label == newest.label && entry.summary.save_id != newest.save_id &&
+        std::pair(entry.summary.token, entry.summary.sequence) < std::pair(newest.token, newest.sequence))
+      remove_one(store, entry, false, "replaced", report);
+  return Ok();
+}
+
+}  // namespace ckpt::commit

@@ -1,0 +1,294 @@
+// Collecting the requests of a load, and the order of its steps.
+#include "load/load.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/parallel.h"
+#include "checkpoint/chunk_io.h"
+#include "device/convert.h"
+
+namespace ckpt::load {
+
+Result<std::shared_ptr<Load>> Load::make(std::shared_ptr<checkpoint::Checkpoint> checkpoint, const Options& options) {
+  std::shared_ptr<Load> load(new Load(std::move(checkpoint)));
+  load->asked_.resize(load->checkpoint_->name_count());
+  load->strict_ = options.str("strict");
+  load->object_policy_ = options.str("object_policy");
+  load->threads_ = thread_count(options.integer("threads"));
+  load->staging_bytes_ = static_cast<uint64_t>(options.integer("staging_bytes"));
+  load->verify_ = options.integer("verify") != 0;
+  return load;
+}
+
+static Status mismatch(std::string_view name, const char* what, std::string stored, std::string asked) {
+  return Status(CKPT_MISMATCH, strformat("tensor {}: its {} is {} in the checkpoint, {} in the request", quoted(name),
+                                         what, stored, asked))
+      .with("tensor", std::string(name))
+      .with("expected", std::move(stored))
+      .with("found", std::move(asked));
+}
+
+static Shape view_shape(const format::Index& index, const fb::Alias& alias) {
+  return Shape::of(index.numbers.subspan(alias.view() + 1, alias.ndim()));
+}
+
+Status Load::check_request(const checkpoint::Checkpoint::Named& named, const device::RegionRequest& want,
+                           bool convert) const {
+  const format::Index& index = checkpoint_->index();
+  std::string_view name = checkpoint_->name_of(named);
+  uint16_t dtype = named.tensor->dtype();
+  bool view = named.alias && named.alias->is_view();
+  Shape shape = view ? view_shape(index, *named.alias) : index.shape_of(*named.tensor);
+  if (!(shape == want.shape)) return mismatch(name, "shape", to_text(shape), to_text(want.shape));
+  if (view && dtype_bits(dtype) % 8 != 0)
+    return Status(CKPT_UNSUPPORTED, "alias " + quoted(name) + ": a view of packed elements")
+        .with("tensor", std::string(name));
+  if (dtype == want.dtype) return Ok();
+  if (convert && device::convertible(dtype, want.dtype) && !view) return Ok();
+  if (convert)
+    return Status(CKPT_UNSUPPORTED, strformat("tensor {}: no conversion of {} to {}{}", quoted(name), dtype_name(dtype),
+                                              dtype_name(want.dtype), view ? " for a view" : ""))
+        .with("tensor", std::string(name));
+  return mismatch(name, "dtype", dtype_name(dtype), dtype_name(want.dtype));
+}
+
+// Names that come in the order of the index need no search.
+checkpoint::Checkpoint::Named Load::locate(std::string_view name) {
+  const format::Index& index = checkpoint_->index();
+  for (uint32_t next : {last_ + 1, last_})
+    if (next < index.tensors.size() && index.text(index.tensors[next].name()) == name) {
+      last_ = next;
+      return {&index.tensors[next], nullptr};
+    }
+  checkpoint::Checkpoint::Named named = checkpoint_->find(name);
+  if (named.tensor) last_ = static_cast<uint32_t>(named.tensor - index.tensors.data());
+  return named;
+}
+
+static size_t position_of(const format::Index& index, const checkpoint::Checkpoint::Named& named) {
+  return named.alias ? index.tensors.size() + static_cast<size_t>(named.alias - index.aliases.data())
+                     : static_cast<size_t>(named.tensor - index.tensors.data());
+}
+
+void Load::mark_asked(const checkpoint::Checkpoint::Named& named) {
+  asked_[position_of(checkpoint_->index(), named)] = true;
+}
+bool Load::was_asked(const checkpoint::Checkpoint::Named& named) const {
+  return asked_[position_of(checkpoint_->index(), named)];
+}
+
+static Status check_strides(std::string_view name, const device::RegionRequest& want) {
+  for (int i = 0; i < want.memory_extent.ndim; i++)
+    if (want.memory.strides[static_cast<size_t>(i)] == 0 && want.memory_extent[i] > 1)
+      return Status(CKPT_INVALID, strformat("tensor {}: stride 0 in dimension {} would write elements over each other",
+                                            quoted(name), i))
+          .with("tensor", std::string(name));
+  return Ok();
+}
+
+Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, void* data, uint64_t data_bytes) {
+  if (begun_) return Status(CKPT_INVALID, "the load has begun; nothing can be added");
+  device::RegionRequest want;
+  if (Status status = device::read_desc(desc, data, data_bytes, &want); !status.ok())
+    return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
+  // Of an empty region also the usual strides have zeros.
+  if (plan::units_of(want.geometry, want.units) != 0) CKPT_TRY(check_strides(name, want));
+  checkpoint::Checkpoint::Named named = locate(name);
+  if (!named.tensor) {
+    missing_.emplace_back(name);
+    return Ok();
+  }
+  CKPT_TRY(check_request(named, want, desc.flags & CKPT_TENSOR_CONVERT));
+  mark_asked(named);
+  uint32_t tensor = static_cast<uint32_t>(named.tensor - checkpoint_->index().tensors.data());
+  if (named.alias && named.alias->is_view()) {
+    views_.push_back({.tensor = tensor, .view = named.alias, .want = want, .hull = {}});
+    return Ok();
+  }
+  // What is converted is of whole bytes on both sides, so that its units are elements.
+  if (want.dtype == named.tensor->dtype()) {
+    add_boxes(&plan_, tensor, want.geometry, want.units, want.memory);
+  } else {
+    device::Memory memory = want.memory;
+    memory.dtype = want.dtype;
+    add_boxes(&plan_, tensor, *plan::geometry_of(named.tensor->dtype(), want.shape), want.units, memory);
+  }
+  return Ok();
+}
+
+Status Load::add_object(std::string_view name, uint32_t rank, MutableBytes data) {
+  if (begun_) return Status(CKPT_INVALID, "the load has begun; nothing can be added");
+  const format::Index& index = checkpoint_->index();
+  const fb::Object *own = nullptr, *of_rank0 = nullptr;
+  bool known = false;
+  for (const fb::Object& object : index.objects) {
+    if (index.text(object.name()) != name) continue;
+    known = true;
+    if (object.scope() == 0 || object.rank() == rank) own = &object;
+    if (object.rank() == 0) of_rank0 = &object;
+  }
+  if (!own && of_rank0 && object_policy_ == "rank0") own = of_rank0;
+  if (!own) {
+    std::string why =
+        known ? strformat("object {}: rank {} of a world of {} has none (option object_policy=rank0 takes rank 0's)",
+                          quoted(name), rank, index.summary.world_size)
+              : "object " + quoted(name) + ": not in the checkpoint";
+    return Status(CKPT_NOT_FOUND, why).with("tensor", std::string(name)).with("rank", uint64_t{rank});
+  }
+  if (data.size() < own->size())
+    return Status(CKPT_INVALID,
+                  strformat("object {} has {} bytes, the memory {}", quoted(name), own->size(), data.size()))
+        .with("expected", uint64_t{own->size()})
+        .with("found", uint64_t{data.size()});
+  objects_.push_back({std::string(name), own, data.first(own->size())});
+  return Ok();
+}
+
+static Finding name_finding(int32_t kind, ckpt_status status, std::string_view name, const char* text) {
+  Finding finding;
+  finding.kind = kind;
+  finding.status = status;
+  finding.name = name;
+  finding.text = quoted(name) + ": " + text;
+  return finding;
+}
+
+Report Load::report() const {
+  Report report;
+  for (const auto& name : missing_)
+    report.findings.push_back(
+        name_finding(CKPT_FINDING_MISSING, CKPT_NOT_FOUND, name, "asked for, not in the checkpoint"));
+  for (uint64_t i = 0; i < checkpoint_->name_count(); i++)
+    if (auto named = checkpoint_->named_at(i); !was_asked(named))
+      report.findings.push_back(
+          name_finding(CKPT_FINDING_EXTRA, CKPT_OK, checkpoint_->name_of(named), "in the checkpoint, not asked for"));
+  return report;
+}
+
+Status Load::check_strict() const {
+  if (strict_ == "none") return Ok();
+  if (!missing_.empty())
+    return Status(CKPT_NOT_FOUND, strformat("{} names are not in the checkpoint, the first is {}", missing_.size(),
+                                            quoted(missing_[0])))
+        .with("tensor", missing_[0]);
+  if (strict_ != "exact") return Ok();
+  size_t extra = static_cast<size_t>(std::count(asked_.begin(), asked_.end(), false));
+  if (extra == 0) return Ok();
+  uint64_t first = 0;
+  while (was_asked(checkpoint_->named_at(first))) first++;
+  std::string name(checkpoint_->name_of(checkpoint_->named_at(first)));
+  return Status(CKPT_MISMATCH,
+                strformat("{} names of the checkpoint were not asked for, the first is {}", extra, quoted(name)))
+      .with("tensor", name);
+}
+
+Status Load::begin() {
+  if (begun_) return Status(CKPT_INVALID, "a load runs once; make another");
+  begun_ = true;
+  return Ok();
+}
+
+// ---- views ----
+
+// A view is read as the flat range of its target that it reaches, and copied from there.
+Status Load::prepare_view(ViewRequest& request) {
+  const format::Index& index = checkpoint_->index();
+  const fb::Alias& alias = *request.view;
+  size_t ndim = alias.ndim();
+  auto view = index.numbers.subspan(alias.view(), 1 + 2 * ndim);
+  plan::Order order = plan::order_of(request.want.geometry, request.want.units);
+  if (plan::units_of(request.want.geometry, request.want.units) == 0) return Ok();
+  uint64_t low = view[0], high = view[0];
+  for (size_t i = 0; i < ndim; i++) {
+    int d = static_cast<int>(i);
+    low += order.box.offset[d] * view[1 + ndim + i];
+    high += (order.box.offset[d] + order.box.extent[d] - 1) * view[1 + ndim + i];
+  }
+  request.hull_first = low;
+  request.hull.resize((high - low + 1) * request.want.geometry.width);
+  return Ok();
+}
+
+void Load::copy_view(const ViewRequest& request) const {
+  const format::Index& index = checkpoint_->index();
+  size_t ndim = request.view->ndim();
+  auto view = index.numbers.subspan(request.view->view(), 1 + 2 * ndim);
+  const device::RegionRequest& want = request.want;
+  uint64_t count = plan::units_of(want.geometry, want.units);
+  if (count == 0) return;
+  plan::Order order = plan::order_of(want.geometry, want.units);
+  device::Memory from{.data = const_cast<std::byte*>(request.hull.data()),
+                      .dtype = want.geometry.dtype,
+                      .strides = {},
+                      .ndim = static_cast<int>(ndim)};
+  for (size_t i = 0; i < ndim; i++) from.strides[i] = view[1 + ndim + i];
+  // Through a contiguous copy of the region: one gather and one scatter serve every pair of strides.
+  std::vector<std::byte> contiguous(count * want.geometry.width);
+  device::gather(from, order.box.extent, order.first, count, contiguous);
+  if (want.units.kind == RegionKind::kFlat)
+    std::memcpy(want.memory.data, contiguous.data(), contiguous.size());
+  else
+    (void)device::scatter(contiguous, want.geometry.dtype, order.box, 0, count, order.box, want.memory);
+}
+
+// ---- the work ----
+
+Status Load::load_objects(Job& job) const {
+  for (const ObjectRequest& request : objects_)
+    CKPT_TRY(checkpoint::read_object(*checkpoint_, *request.object, request.to, job));
+  return Ok();
+}
+
+// A part that is missing or too short must be told before memory is made for what a manifest says of it.
+Status Load::open_parts(const fb::Tensor& tensor) const {
+  const format::Index& index = checkpoint_->index();
+  for (const fb::Segment& segment : index.segments_of(tensor))
+    CKPT_TRY(checkpoint_->check_part(segment.part(), index.text(tensor.name())));
+  return Ok();
+}
+
+// All parts that are needed must be there before caller memory changes.
+Status Load::open_parts(const LoadPlan& plan) const {
+  for (const ObjectRequest& request : objects_)
+    if (request.object->placement() != 0) CKPT_TRY(checkpoint_->check_part(request.object->part(), request.name));
+  uint32_t before = UINT32_MAX;
+  for (const ChunkRead& read : plan.reads) {
+    uint32_t number = plan.segment_of(read).segment->part();
+    if (number == before) continue;
+    before = number;
+    CKPT_TRY(checkpoint_->check_part(number, plan.index->text(plan.tensor_of(read).name())));
+  }
+  return Ok();
+}
+
+Status Load::work(Job& job) {
+  CKPT_TRY(check_strict());
+  LoadPlan plan = std::move(plan_);
+  for (ViewRequest& request : views_) {
+    CKPT_TRY(open_parts(plan.index->tensors[request.tensor]));
+    CKPT_TRY(prepare_view(request));
+    if (request.hull.empty()) continue;
+    const fb::Tensor& tensor = plan.index->tensors[request.tensor];
+    plan::Geometry target = *plan::geometry_of(tensor.dtype(), plan.index->shape_of(tensor));
+    Region range;
+    range.kind = RegionKind::kFlat;
+    range.flat_offset = request.hull_first;
+    range.flat_size = request.hull.size() / target.width;
+    add_boxes(&plan, request.tensor, target, range,
+              {.data = request.hull.data(), .dtype = target.dtype, .strides = {1}, .ndim = 1});
+  }
+  CKPT_TRY(plan_reads(&plan));
+  job.counters.bytes_total = plan.bytes_requested;
+  job.counters.bytes_requested = plan.bytes_requested;
+  job.counters.run_count = plan.run_count;
+  CKPT_TRY(open_parts(plan));
+  CKPT_TRY(execute_reads(*checkpoint_, plan, {threads_, staging_bytes_, verify_}, job));
+  for (ViewRequest& request : views_) {
+    copy_view(request);
+    std::vector<std::byte>().swap(request.hull);
+  }
+  return load_objects(job);
+}
+
+}  // namespace ckpt::load

@@ -1,0 +1,79 @@
+// Many requests for regions of tensors, planned and read together. Planning finds every structural error before a byte
+// of caller memory changes.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/job.h"
+#include "base/options.h"
+#include "checkpoint/checkpoint.h"
+#include "device/descriptor.h"
+#include "load/load_plan.h"
+
+namespace ckpt::load {
+
+class Load {
+ public:
+  static Result<std::shared_ptr<Load>> make(std::shared_ptr<checkpoint::Checkpoint> checkpoint, const Options& options);
+
+  Status add_tensor(std::string_view name, const ckpt_tensor_desc& desc, void* data, uint64_t data_bytes);
+  Status add_object(std::string_view name, uint32_t rank, MutableBytes data);
+  Status begin();
+  Status work(Job& job);
+  Report report() const;
+
+ private:
+  // An alias that is a view: the range of the flattened target that the view reaches is read here first.
+  struct ViewRequest {
+    uint32_t tensor;
+    const fb::Alias* view;
+    device::RegionRequest want;
+    std::vector<std::byte> hull;
+    uint64_t hull_first = 0;
+  };
+  struct ObjectRequest {
+    std::string name;
+    const fb::Object* object;
+    MutableBytes to;
+  };
+
+  explicit Load(std::shared_ptr<checkpoint::Checkpoint> checkpoint)
+      : checkpoint_(std::move(checkpoint)), plan_(checkpoint_->index()) {}
+  checkpoint::Checkpoint::Named locate(std::string_view name);
+  Status check_request(const checkpoint::Checkpoint::Named& named, const device::RegionRequest& want,
+                       bool convert) const;
+  Status prepare_view(ViewRequest& request);
+  void copy_view(const ViewRequest& request) const;
+  void mark_asked(const checkpoint::Checkpoint::Named& named);
+  bool was_asked(const checkpoint::Checkpoint::Named& named) const;
+  Status check_strict() const;
+  Status open_parts(const fb::Tensor& tensor) const;
+  Status open_parts(const LoadPlan& plan) const;
+  Status load_objects(Job& job) const;
+
+  std::shared_ptr<checkpoint::Checkpoint> checkpoint_;
+  LoadPlan plan_;
+  std::deque<ViewRequest> views_;
+  std::vector<ObjectRequest> objects_;
+  std::vector<std::string> missing_;
+  std::vector<bool> asked_;  // the index's tensors, then its aliases
+  uint32_t last_ = 0;        // the tensor found last: many ask in the order of names
+  std::string strict_, object_policy_;
+  unsigned threads_ = 2;
+  uint64_t staging_bytes_ = 0;
+  bool verify_ = true, begun_ = false;
+};
+
+struct ReadOptions {
+  unsigned threads;
+  uint64_t staging_bytes;
+  bool verify;
+};
+// Reads, checks, decodes and scatters what is planned. CORRUPT names tensor, part, offset and element range.
+Status execute_reads(const checkpoint::Checkpoint& checkpoint, const LoadPlan& plan, const ReadOptions& options,
+                     Job& job);
+
+}  // namespace ckpt::load

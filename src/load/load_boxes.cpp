@@ -1,0 +1,94 @@
+// The records of a load plan: wanted boxes go in, and come out as the boxes and memories that they stand for.
+#include <algorithm>
+
+#include "load/load_plan.h"
+#include "plan/box.h"
+
+namespace ckpt::load {
+
+uint64_t put_numbers(LoadPlan* plan, std::initializer_list<std::span<const uint64_t>> lists) {
+  uint64_t at = plan->numbers.size();
+  for (auto list : lists) plan->numbers.insert(plan->numbers.end(), list.begin(), list.end());
+  return at;
+}
+
+static void add_box(LoadPlan* plan, uint32_t tensor, const plan::Geometry& geometry, const Box& box,
+                    const device::Memory& memory) {
+  WantedBox wanted{memory.data, kNoNumbers, tensor, memory.dtype};
+  size_t ndim = static_cast<size_t>(box.ndim());
+  if (!(box.extent == geometry.shape) || !plan::is_contiguous(box.extent.span(), memory.strides))
+    wanted.numbers = put_numbers(plan, {box.offset.span(), box.extent.span(), {memory.strides.data(), ndim}});
+  plan->boxes.push_back(wanted);
+}
+
+void add_boxes(LoadPlan* plan, uint32_t tensor, const plan::Geometry& geometry, const Region& units,
+               const device::Memory& memory) {
+  uint64_t count = plan::units_of(geometry, units);
+  plan->units += count;
+  if (count == 0) return;
+  bool all = units.kind == RegionKind::kFlat
+                 ? count == geometry.volume
+                 : units.kind == RegionKind::kWhole && plan::is_contiguous(geometry.shape.span(), memory.strides);
+  if (all) {
+    plan->boxes.push_back({memory.data, kNoNumbers, tensor, memory.dtype});
+    return;
+  }
+  if (units.kind != RegionKind::kFlat)
+    return add_box(plan, tensor, geometry, plan::order_of(geometry, units).box, memory);
+  // A flat range is a few boxes, one after the other in memory.
+  uint64_t width =
+      memory.dtype == geometry.dtype ? geometry.width : static_cast<uint64_t>(dtype_bits(memory.dtype)) / 8;
+  uint64_t position = 0;
+  for (const Box& box : plan::boxes_of_range(Box::whole(geometry.shape), units.flat_offset, units.flat_size)) {
+    device::Memory at = memory;
+    at.data = memory.data + position * width;
+    at.ndim = box.ndim();
+    at.strides = plan::contiguous_strides(box.extent).dims;
+    add_box(plan, tensor, geometry, box, at);
+    position += box.volume();
+  }
+}
+
+Box LoadPlan::box_of(const WantedBox& wanted) const {
+  const fb::Tensor& tensor = index->tensors[wanted.tensor];
+  Shape shape = plan::geometry_of(tensor.dtype(), index->shape_of(tensor))->shape;
+  if (wanted.numbers == kNoNumbers) return Box::whole(shape);
+  size_t ndim = static_cast<size_t>(shape.ndim);
+  std::span<const uint64_t> values(numbers.data() + wanted.numbers, 2 * ndim);
+  return {Shape::of(values.first(ndim)), Shape::of(values.subspan(ndim))};
+}
+
+device::Memory LoadPlan::memory_of(const WantedBox& wanted) const {
+  const fb::Tensor& tensor = index->tensors[wanted.tensor];
+  Shape shape = plan::geometry_of(tensor.dtype(), index->shape_of(tensor))->shape;
+  size_t ndim = static_cast<size_t>(shape.ndim);
+  device::Memory memory{.data = wanted.data, .dtype = wanted.dtype, .strides = {}, .ndim = shape.ndim};
+  if (wanted.numbers == kNoNumbers)
+    memory.strides = plan::contiguous_strides(shape).dims;
+  else
+    std::copy_n(numbers.begin() + static_cast<ptrdiff_t>(wanted.numbers + 2 * ndim), ndim, memory.strides.begin());
+  return memory;
+}
+
+Box LoadPlan::box_of(const StoredSegment& segment) const {
+  const fb::Tensor& tensor = index->tensors[segment.tensor];
+  size_t ndim = static_cast<size_t>(plan::geometry_of(tensor.dtype(), index->shape_of(tensor))->shape.ndim);
+  std::span<const uint64_t> values(numbers.data() + segment.numbers, 2 * ndim);
+  return {Shape::of(values.first(ndim)), Shape::of(values.subspan(ndim))};
+}
+
+uint64_t LoadPlan::first_unit(const ChunkRead& read) const {
+  const StoredSegment& segment = segment_of(read);
+  return segment.first + (read.chunk - segment.segment->chunk_first()) * segment.chunk_units;
+}
+
+std::byte* LoadPlan::whole_target(const ChunkRead& read) const {
+  if (read.target_count != 1) return nullptr;
+  const Piece& piece = pieces[targets[read.target_first]];
+  const StoredSegment& segment = segments[piece.segment];
+  uint64_t from = first_unit(read), end = from + chunk_of(read).raw_size() / segment.width;
+  if (from < piece.source || end > piece.source + piece.count) return nullptr;
+  return piece.to + (from - piece.source) * segment.width;
+}
+
+}  // namespace ckpt::load

@@ -1,0 +1,246 @@
+// Which chunks a set of boxes needs.
+#include <algorithm>
+#include <tuple>
+
+#include "load/load_plan.h"
+#include "plan/box.h"
+
+namespace ckpt::load {
+
+namespace {
+
+// A chunk that a piece needs.
+struct Pair {
+  uint64_t offset;
+  uint32_t part, chunk, piece;
+};
+
+class ReadPlanner {
+ public:
+  explicit ReadPlanner(LoadPlan* plan) : plan_(plan), index_(*plan->index) {}
+
+  Status add(uint32_t box);
+  void finish();
+
+ private:
+  void use_tensor(uint32_t position);
+  bool add_only_segment(const WantedBox& wanted);
+  void use_box(const WantedBox& wanted);
+  bool may_overlap(const fb::Segment& segment) const;
+  uint64_t add_segment(const WantedBox& wanted, uint32_t number);
+  uint64_t add_rows(const plan::Order& order, const Box& common, uint32_t piece);
+  uint32_t stored(uint32_t number, uint64_t first, uint64_t units);
+  uint32_t new_piece(const WantedBox& wanted, uint32_t segment);
+  void need_box(StoredSegment& segment, const Box& box);
+  void add_pairs(uint32_t piece, uint64_t begin, uint64_t end);
+  void count(uint32_t piece, uint64_t units, uint64_t runs);
+  bool simple(const WantedBox& wanted) const { return wanted.dtype == geometry_.dtype; }
+
+  LoadPlan* plan_;
+  const format::Index& index_;
+  std::vector<Pair> pairs_;
+  // Of the present tensor:
+  const fb::Tensor* tensor_ = nullptr;
+  uint32_t tensor_position_ = 0;
+  plan::Geometry geometry_;
+  std::vector<uint32_t> stored_;  // by segment: its place in the plan, or kNone
+  // Of the present box:
+  Box box_;
+  Shape strides_;
+  uint64_t low_ = 0, high_ = 0;  // its first and last unit in the order of the tensor
+
+  static constexpr uint32_t kNone = UINT32_MAX;
+};
+
+void ReadPlanner::use_tensor(uint32_t position) {
+  if (tensor_ == &index_.tensors[position]) return;
+  tensor_ = &index_.tensors[position];
+  tensor_position_ = position;
+  geometry_ = *plan::geometry_of(tensor_->dtype(), index_.shape_of(*tensor_));
+  stored_.assign(tensor_->segment_count(), kNone);
+}
+
+void ReadPlanner::use_box(const WantedBox& wanted) {
+  box_ = plan_->box_of(wanted);
+  strides_ = Shape::of(std::span(plan_->memory_of(wanted).strides.data(), static_cast<size_t>(box_.ndim())));
+  Shape steps = plan::contiguous_strides(geometry_.shape);
+  low_ = high_ = 0;
+  for (int i = 0; i < steps.ndim; i++) {
+    low_ += box_.offset[i] * steps[i];
+    high_ += (box_.offset[i] + box_.extent[i] - 1) * steps[i];
+  }
+}
+
+// Whether a segment can hold something of the box, by a glance at its numbers: of a thousand tiles a box needs few.
+bool ReadPlanner::may_overlap(const fb::Segment& segment) const {
+  if (geometry_.packed) return true;  // the numbers are elements
+  const uint64_t* numbers = index_.numbers.data() + segment.geometry();
+  if (segment.kind() == 1) return numbers[0] <= high_ && low_ < numbers[0] + numbers[1];
+  for (int i = 0; i < box_.ndim(); i++) {
+    uint64_t offset = numbers[i], extent = numbers[box_.ndim() + i];
+    if (offset >= box_.offset[i] + box_.extent[i] || box_.offset[i] >= offset + extent) return false;
+  }
+  return true;
+}
+
+uint32_t ReadPlanner::stored(uint32_t number, uint64_t first, uint64_t units) {
+  if (stored_[number] != kNone) return stored_[number];
+  const fb::Segment& segment = index_.segments_of(*tensor_)[number];
+  stored_[number] = static_cast<uint32_t>(plan_->segments.size());
+  plan_->segments.push_back({&segment, first, units, index_.chunks_of(segment)[0].raw_size() / geometry_.width,
+                             kNoNumbers, tensor_position_, geometry_.dtype, static_cast<uint8_t>(geometry_.width)});
+  return stored_[number];
+}
+
+uint32_t ReadPlanner::new_piece(const WantedBox& wanted, uint32_t segment) {
+  plan_->pieces.push_back({static_cast<uint32_t>(&wanted - plan_->boxes.data()), segment, 0, 0, nullptr});
+  return static_cast<uint32_t>(plan_->pieces.size() - 1);
+}
+
+void ReadPlanner::need_box(StoredSegment& segment, const Box& box) {
+  if (segment.numbers == kNoNumbers) segment.numbers = put_numbers(plan_, {box.offset.span(), box.extent.span()});
+}
+
+// The chunks that hold units [begin, end) of the segment's order.
+void ReadPlanner::add_pairs(uint32_t piece, uint64_t begin, uint64_t end) {
+  const StoredSegment& stored = plan_->segments[plan_->pieces[piece].segment];
+  const fb::Segment& segment = *stored.segment;
+  uint64_t last = (end - 1 - stored.first) / stored.chunk_units;
+  for (uint64_t i = (begin - stored.first) / stored.chunk_units; i <= last; i++) {
+    uint64_t chunk = segment.chunk_first() + i;
+    pairs_.push_back({index_.chunks[chunk].offset(), segment.part(), static_cast<uint32_t>(chunk), piece});
+  }
+}
+
+void ReadPlanner::count(uint32_t piece, uint64_t units, uint64_t runs) {
+  const StoredSegment& segment = plan_->segments[plan_->pieces[piece].segment];
+  plan_->run_count += runs;
+  plan_->bytes_requested += units * segment.width;
+  plan_->bytes_allowed += (units + runs * 2 * segment.chunk_units) * segment.width;
+}
+
+// The usual case in few steps: all of a tensor that is stored in one segment. False where it is another.
+bool ReadPlanner::add_only_segment(const WantedBox& wanted) {
+  if (wanted.numbers != kNoNumbers || stored_.size() != 1) return false;
+  const fb::Segment& segment = index_.segments_of(*tensor_)[0];
+  uint64_t bytes = 0;
+  for (const fb::Chunk& chunk : index_.chunks_of(segment)) bytes += chunk.raw_size();
+  if (bytes != geometry_.volume * geometry_.width) return false;
+  uint32_t piece = new_piece(wanted, stored(0, 0, geometry_.volume));
+  Piece& made = plan_->pieces[piece];
+  if (simple(wanted)) {
+    made.count = geometry_.volume;
+    made.to = wanted.data;
+  } else {
+    need_box(plan_->segments[made.segment], Box::whole(geometry_.shape));
+  }
+  add_pairs(piece, 0, geometry_.volume);
+  count(piece, geometry_.volume, 1);
+  return true;
+}
+
+// What is in several rows on one of the two sides: chunk by chunk, since some may have nothing of the box.
+uint64_t ReadPlanner::add_rows(const plan::Order& order, const Box& common, uint32_t piece) {
+  const StoredSegment& stored = plan_->segments[plan_->pieces[piece].segment];
+  uint64_t first = stored.first, last = first + stored.units, found = 0, runs = 0;
+  if (common == order.box) {
+    add_pairs(piece, first, last);
+    count(piece, stored.units, 1);
+    return stored.units;
+  }
+  // Only chunks between the first and the last wanted position can hold anything.
+  Shape steps = plan::contiguous_strides(order.box.extent);
+  uint64_t low = 0, high = 0;
+  for (int i = 0; i < steps.ndim; i++) {
+    low += (common.offset[i] - order.box.offset[i]) * steps[i];
+    high += (common.offset[i] + common.extent[i] - 1 - order.box.offset[i]) * steps[i];
+  }
+  if (high < first || low >= last) return 0;
+  uint64_t begin = low <= first ? 0 : (low - first) / stored.chunk_units;
+  for (uint64_t from = first + begin * stored.chunk_units; from < last && from <= high; from += stored.chunk_units) {
+    uint64_t units = 0;
+    plan::for_each_run(order.box, from, std::min(last, from + stored.chunk_units), box_, strides_.span(),
+                       [&](const plan::Run& run) {
+                         units += run.count;
+                         runs++;
+                       });
+    if (units != 0) add_pairs(piece, from, from + 1);
+    found += units;
+  }
+  count(piece, found, runs);
+  return found;
+}
+
+// The number of units that this segment gives. Segments do not overlap, so the sum proves that the box is complete.
+uint64_t ReadPlanner::add_segment(const WantedBox& wanted, uint32_t number) {
+  const fb::Segment& segment = index_.segments_of(*tensor_)[number];
+  if (!may_overlap(segment)) return 0;
+  Region region = *plan::to_units(geometry_, tensor_->dtype(), index_.shape_of(*tensor_),
+                                  index_.region_of(segment, tensor_->ndim()));
+  plan::Order order = plan::order_of(geometry_, region);
+  Box common = plan::intersect(order.box, box_);
+  if (common.volume() == 0) return 0;
+  plan::RowWalk walk(order.box, box_, strides_.span());
+  uint64_t first = order.first, last = first + plan::units_of(geometry_, region);
+  bool one_row = walk.count() == common.volume();
+  if (one_row) {
+    first = std::max(first, walk.source());
+    last = std::min(last, walk.source() + walk.count());
+    if (first >= last) return 0;
+  }
+  uint32_t piece = new_piece(wanted, stored(number, order.first, plan::units_of(geometry_, region)));
+  Piece& made = plan_->pieces[piece];
+  if (one_row && simple(wanted) && (walk.target_stride() == 1 || walk.count() == 1)) {
+    made.source = first;
+    made.count = last - first;
+    made.to = wanted.data + (walk.target() + first - walk.source()) * geometry_.width;
+  } else {
+    need_box(plan_->segments[made.segment], order.box);
+  }
+  if (!one_row) return add_rows(order, common, piece);
+  add_pairs(piece, first, last);
+  count(piece, last - first, 1);
+  return last - first;
+}
+
+Status ReadPlanner::add(uint32_t number) {
+  const WantedBox& wanted = plan_->boxes[number];
+  use_tensor(wanted.tensor);
+  if (add_only_segment(wanted)) return Ok();
+  use_box(wanted);
+  uint64_t found = 0, volume = box_.volume();
+  for (uint32_t i = 0; i < stored_.size() && found != volume; i++) found += add_segment(wanted, i);
+  if (found == volume) return Ok();
+  std::string name(index_.text(tensor_->name()));
+  return Status(CKPT_INCOMPLETE, strformat("tensor \"{}\": {} of the {} elements of box {} are stored", name, found,
+                                           volume, to_text(box_)))
+      .with("tensor", name);
+}
+
+// Sorts the pairs by place in the parts; pieces that want the same chunk share its read.
+void ReadPlanner::finish() {
+  auto place = [](const Pair& pair) { return std::tie(pair.part, pair.offset, pair.chunk, pair.piece); };
+  auto before = [&](const Pair& a, const Pair& b) { return place(a) < place(b); };
+  if (!std::is_sorted(pairs_.begin(), pairs_.end(), before)) std::sort(pairs_.begin(), pairs_.end(), before);
+  plan_->reads.reserve(pairs_.size());
+  plan_->targets.reserve(pairs_.size());
+  for (const Pair& pair : pairs_) {
+    if (plan_->reads.empty() || plan_->reads.back().chunk != pair.chunk)
+      plan_->reads.push_back({pair.chunk, static_cast<uint32_t>(plan_->targets.size()), 0});
+    plan_->targets.push_back(pair.piece);
+    plan_->reads.back().target_count++;
+  }
+}
+
+}  // namespace
+
+Status plan_reads(LoadPlan* plan) {
+  ReadPlanner planner(plan);
+  plan->segments.reserve(plan->boxes.size());
+  plan->pieces.reserve(plan->boxes.size());
+  for (uint32_t i = 0; i < plan->boxes.size(); i++) CKPT_TRY(planner.add(i));
+  planner.finish();
+  return Ok();
+}
+
+}  // namespace ckpt::load

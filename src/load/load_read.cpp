@@ -1,0 +1,263 @@
+// Carrying out a load plan: chunks are read, checked while they are in cache, decoded and scattered, by a few threads.
+#include <algorithm>
+#include <cstring>
+
+#include "checkpoint/chunk_io.h"
+#include "format/checksum.h"
+#include "load/load.h"
+
+namespace ckpt::load {
+namespace {
+
+class LoadReader final : public checkpoint::PipelineWork {
+ public:
+  LoadReader(const checkpoint::Checkpoint& checkpoint, const LoadPlan& plan, const ReadOptions& options, Job& job)
+      : checkpoint_(checkpoint),
+        plan_(plan),
+        verify_(options.verify),
+        job_(job),
+        limits_(limits_of(plan, options.threads, options.staging_bytes)) {}
+  Status run();
+
+  Result<checkpoint::PipelineRead> describe(size_t number) override;
+  Status arrived(size_t number, Bytes bytes, unsigned worker) override;
+  Status read(size_t number, unsigned worker) override;
+  bool may_pad(uint64_t bytes) override;
+
+ private:
+  // What a thread works with; made when it is first needed.
+  struct Worker {
+    device::Mapping stored, raw;
+    format::CodecScratch scratch;
+  };
+  const fb::Chunk& chunk(size_t number) const { return plan_.chunk_of(plan_.reads[number]); }
+  Result<const store::Reader*> file(const GroupedRead& group) const;
+  uint64_t end_of(const GroupedRead& group) const;
+  size_t piece_end(size_t first, size_t end) const;
+  Status read_straight(const GroupedRead& group, const store::Reader& file);
+  Status read_long(const fb::Chunk& chunk, const store::Reader& file, std::byte* target);
+  Status read_buffered(const GroupedRead& group, const store::Reader& file, Worker& worker);
+  Status finish_straight(size_t number, std::byte* bytes);
+  Status finish_chunk(size_t number, Bytes stored, Worker& worker);
+  Status put_chunk(const ChunkRead& read, Bytes stored, Worker& worker);
+  uint64_t scatter(const ChunkRead& read, const Piece& piece, Bytes raw) const;
+  Status explain(size_t number, Status status) const;
+  void done(const GroupedRead& group);
+
+  const checkpoint::Checkpoint& checkpoint_;
+  const LoadPlan& plan_;
+  const bool verify_;
+  Job& job_;
+  const LoadLimits limits_;
+  std::vector<GroupedRead> groups_;
+  std::vector<Worker> workers_;
+  std::atomic<uint64_t> units_done_{0};
+  std::atomic<int64_t> padding_{0};  // that may still be read
+};
+
+Status LoadReader::explain(size_t number, Status status) const {
+  if (status.ok()) return status;
+  const ChunkRead& read = plan_.reads[number];
+  return checkpoint::at_chunk(checkpoint_, plan_.tensor_of(read), *plan_.segment_of(read).segment, plan_.chunk_of(read),
+                              std::move(status));
+}
+
+Result<const store::Reader*> LoadReader::file(const GroupedRead& group) const {
+  const ChunkRead& read = plan_.reads[group.first];
+  auto file = checkpoint_.part(plan_.segment_of(read).segment->part());
+  if (file.ok()) return file;
+  return std::move(file).status().with("tensor", std::string(plan_.index->text(plan_.tensor_of(read).name())));
+}
+
+uint64_t LoadReader::end_of(const GroupedRead& group) const {
+  const fb::Chunk& last = chunk(group.first + group.count - 1);
+  return last.offset() + last.stored_size();
+}
+
+Result<checkpoint::PipelineRead> LoadReader::describe(size_t number) {
+  const GroupedRead& group = groups_[number];
+  CKPT_ASSIGN(const store::Reader* file, this->file(group));
+  uint64_t offset = chunk(group.first).offset();
+  return checkpoint::PipelineRead{file, offset, end_of(group) - offset, group.target};
+}
+
+bool LoadReader::may_pad(uint64_t bytes) {
+  int64_t size = static_cast<int64_t>(bytes);
+  if ((padding_ -= size) >= 0) return true;
+  padding_ += size;
+  return false;
+}
+
+static Status ensure(device::Mapping& mapping, uint64_t bytes) {
+  if (!mapping.bytes().empty()) return Ok();
+  CKPT_ASSIGN(mapping, device::Mapping::make(bytes));
+  return Ok();
+}
+
+// ---- what a read of the page cache brings stays in the processor's cache until it was worked on ----
+
+Status LoadReader::read(size_t number, unsigned worker) {
+  const GroupedRead& group = groups_[number];
+  CKPT_ASSIGN(const store::Reader* file, this->file(group));
+  CKPT_TRY(group.target ? read_straight(group, *file) : read_buffered(group, *file, workers_[worker]));
+  done(group);
+  return Ok();
+}
+
+// Chunks [first, result) are read by one call: at least one.
+size_t LoadReader::piece_end(size_t first, size_t end) const {
+  size_t next = first + 1;
+  while (next < end &&
+         chunk(next).offset() + chunk(next).stored_size() - chunk(first).offset() <= checkpoint::kCachePiece)
+    next++;
+  return next;
+}
+
+Status LoadReader::read_straight(const GroupedRead& group, const store::Reader& file) {
+  const uint64_t begin = chunk(group.first).offset();
+  for (size_t i = group.first, end = group.first + group.count; i < end;) {
+    uint64_t offset = chunk(i).offset();
+    if (chunk(i).stored_size() > checkpoint::kCachePiece) {
+      CKPT_TRY(explain(i, read_long(chunk(i), file, group.target + (offset - begin))));
+      units_done_ += chunk(i).raw_size() / plan_.segment_of(plan_.reads[i]).width;
+      i++;
+      continue;
+    }
+    size_t stop = piece_end(i, end);
+    uint64_t size = chunk(stop - 1).offset() + chunk(stop - 1).stored_size() - offset;
+    CKPT_TRY(explain(i, checkpoint::plain_read(job_, file, offset, {group.target + (offset - begin), size})));
+    for (; i < stop; i++) CKPT_TRY(finish_straight(i, group.target + (chunk(i).offset() - begin)));
+  }
+  return Ok();
+}
+
+Status LoadReader::read_long(const fb::Chunk& chunk, const store::Reader& file, std::byte* target) {
+  format::Hasher hasher;
+  for (uint64_t at = 0, size; at < chunk.stored_size(); at += size) {
+    size = std::min<uint64_t>(checkpoint::kCachePiece, chunk.stored_size() - at);
+    MutableBytes piece(target + at, size);
+    CKPT_TRY(checkpoint::plain_read(job_, file, chunk.offset() + at, piece));
+    if (verify_) hasher.update(piece);
+  }
+  return verify_ ? checkpoint::check_digest(chunk, hasher.digest()) : Ok();
+}
+
+Status LoadReader::read_buffered(const GroupedRead& group, const store::Reader& file, Worker& worker) {
+  CKPT_TRY(ensure(worker.stored, limits_.stored_bytes));
+  for (size_t i = group.first, end = group.first + group.count; i < end;) {
+    size_t stop = piece_end(i, end);
+    uint64_t offset = chunk(i).offset(), size = chunk(stop - 1).offset() + chunk(stop - 1).stored_size() - offset;
+    MutableBytes bytes = worker.stored.bytes().first(size);
+    CKPT_TRY(explain(i, checkpoint::plain_read(job_, file, offset, bytes)));
+    for (; i < stop; i++)
+      CKPT_TRY(finish_chunk(i, bytes.subspan(chunk(i).offset() - offset, chunk(i).stored_size()), worker));
+  }
+  return Ok();
+}
+
+// ---- bytes that are in memory ----
+
+Status LoadReader::arrived(size_t number, Bytes bytes, unsigned worker) {
+  const GroupedRead& group = groups_[number];
+  const uint64_t begin = chunk(group.first).offset();
+  bool in_place = bytes.data() == group.target;
+  for (size_t i = group.first; i < group.first + group.count; i++) {
+    uint64_t at = chunk(i).offset() - begin;
+    CKPT_TRY(in_place ? finish_straight(i, group.target + at)
+                      : finish_chunk(i, bytes.subspan(at, chunk(i).stored_size()), workers_[worker]));
+  }
+  done(group);
+  return Ok();
+}
+
+void LoadReader::done(const GroupedRead& group) {
+  uint64_t raw = 0;
+  for (size_t i = group.first; i < group.first + group.count; i++) raw += chunk(i).raw_size();
+  job_.counters.bytes_done += raw;
+}
+
+// A raw chunk that lies where it belongs.
+Status LoadReader::finish_straight(size_t number, std::byte* bytes) {
+  const fb::Chunk& chunk = this->chunk(number);
+  if (verify_) CKPT_TRY(explain(number, checkpoint::check_chunk(chunk, {bytes, chunk.stored_size()})));
+  units_done_ += chunk.raw_size() / plan_.segment_of(plan_.reads[number]).width;
+  return Ok();
+}
+
+Status LoadReader::finish_chunk(size_t number, Bytes stored, Worker& worker) {
+  return explain(number, put_chunk(plan_.reads[number], stored, worker));
+}
+
+// Checks, decodes and scatters a chunk whose stored bytes are in a buffer.
+Status LoadReader::put_chunk(const ChunkRead& read, Bytes stored, Worker& worker) {
+  const fb::Chunk& chunk = plan_.chunk_of(read);
+  const StoredSegment& segment = plan_.segment_of(read);
+  std::byte* target = plan_.whole_target(read);
+  const uint64_t units = chunk.raw_size() / segment.width;
+  if (target && checkpoint::stored_raw(chunk)) {
+    // One pass over memory.
+    if (verify_)
+      CKPT_TRY(checkpoint::check_digest(chunk, format::copy_xxh3_128(stored.data(), target, stored.size())));
+    else
+      std::memcpy(target, stored.data(), stored.size());
+    units_done_ += units;
+    return Ok();
+  }
+  if (verify_) CKPT_TRY(checkpoint::check_chunk(chunk, stored));
+  if (target) {
+    CKPT_TRY(checkpoint::decode_chunk(*segment.segment, stored, {target, chunk.raw_size()}, worker.scratch));
+    units_done_ += units;
+    return Ok();
+  }
+  Bytes raw = stored;
+  if (!checkpoint::stored_raw(chunk)) {
+    CKPT_TRY(ensure(worker.raw, limits_.raw_bytes));
+    MutableBytes out = worker.raw.bytes().first(chunk.raw_size());
+    CKPT_TRY(checkpoint::decode_chunk(*segment.segment, stored, out, worker.scratch));
+    raw = out;
+  }
+  for (uint32_t number : plan_.targets_of(read)) units_done_ += scatter(read, plan_.pieces[number], raw);
+  return Ok();
+}
+
+uint64_t LoadReader::scatter(const ChunkRead& read, const Piece& piece, Bytes raw) const {
+  const StoredSegment& segment = plan_.segments[piece.segment];
+  const uint64_t first = plan_.first_unit(read), units = raw.size() / segment.width;
+  if (piece.count == 0) {
+    const WantedBox& wanted = plan_.boxes[piece.box];
+    return device::scatter(raw, segment.dtype, plan_.box_of(segment), first, units, plan_.box_of(wanted),
+                           plan_.memory_of(wanted));
+  }
+  uint64_t begin = std::max(first, piece.source), end = std::min(first + units, piece.source + piece.count);
+  std::memcpy(piece.to + (begin - piece.source) * segment.width, raw.data() + (begin - first) * segment.width,
+              (end - begin) * segment.width);
+  return end - begin;
+}
+
+// ---- the whole ----
+
+Status LoadReader::run() {
+  groups_ = group_reads(plan_, limits_.pipeline.buffer_bytes);
+  padding_ = static_cast<int64_t>(plan_.bytes_allowed);
+  for (const GroupedRead& group : groups_)
+    padding_ -= static_cast<int64_t>(end_of(group) - chunk(group.first).offset());
+  checkpoint::PipelineLimits limits = limits_.pipeline;
+  limits.threads = static_cast<unsigned>(std::min<size_t>(limits.threads, std::max<size_t>(groups_.size(), 1)));
+  workers_.resize(limits.threads);
+  job_.counters.threads = limits.threads;
+  job_.counters.chunk_count = plan_.reads.size();
+  CKPT_TRY(checkpoint::run_pipeline(checkpoint_.store(), *this, groups_.size(), limits, job_));
+  for (const Worker& worker : workers_)
+    job_.counters.staging_peak_bytes += worker.stored.bytes().size() + worker.raw.bytes().size();
+  if (units_done_ == plan_.units) return Ok();
+  return Status(CKPT_INTERNAL, strformat("{} of {} elements were written", units_done_.load(), plan_.units));
+}
+
+}  // namespace
+
+Status execute_reads(const checkpoint::Checkpoint& checkpoint, const LoadPlan& plan, const ReadOptions& options,
+                     Job& job) {
+  return LoadReader(checkpoint, plan, options, job).run();
+}
+
+}  // namespace ckpt::load

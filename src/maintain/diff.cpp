@@ -1,0 +1,282 @@
+// Comparing two checkpoints: first what they hold, then the elements, in pieces, and only where the checksums differ.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "base/parallel.h"
+#include "device/convert.h"
+#include "load/load.h"
+#include "maintain/verify.h"
+
+namespace ckpt::maintain {
+
+static constexpr uint64_t kPieceBytes = 8 << 20;
+
+static Finding difference(int32_t kind, std::string name, std::string text) {
+  Finding finding;
+  finding.kind = kind;
+  finding.name = std::move(name);
+  finding.text = std::move(text);
+  return finding;
+}
+
+// Equal chunks at equal places need no reading: equal content has equal digests.
+static bool same_chunks(const checkpoint::Checkpoint& a, const fb::Tensor& ta, const checkpoint::Checkpoint& b,
+                        const fb::Tensor& tb) {
+  auto sa = a.index().segments_of(ta), sb = b.index().segments_of(tb);
+  if (sa.size() != sb.size()) return false;
+  for (size_t i = 0; i < sa.size(); i++) {
+    auto ca = a.index().chunks_of(sa[i]), cb = b.index().chunks_of(sb[i]);
+    if (!(a.index().region_of(sa[i], ta.ndim()) == b.index().region_of(sb[i], tb.ndim())) || ca.size() != cb.size() ||
+        sa[i].codec() != sb[i].codec() || sa[i].filter() != sb[i].filter() ||
+        sa[i].filter_width() != sb[i].filter_width())
+      return false;
+    for (size_t j = 0; j < ca.size(); j++)
+      if (!(format::id_of(ca[j].digest()) == format::id_of(cb[j].digest())) || ca[j].raw_size() != cb[j].raw_size() ||
+          ca[j].stored_size() != cb[j].stored_size())
+        return false;
+  }
+  return true;
+}
+
+static Status read_range(const checkpoint::Checkpoint& checkpoint, const fb::Tensor& tensor, uint64_t first,
+                         MutableBytes out) {
+  plan::Geometry geometry = *plan::geometry_of(tensor.dtype(), checkpoint.index().shape_of(tensor));
+  load::LoadPlan plan(checkpoint.index());
+  Region range;
+  range.kind = RegionKind::kFlat;
+  range.flat_offset = first;
+  range.flat_size = out.size() / geometry.width;
+  load::add_boxes(&plan, static_cast<uint32_t>(&tensor - checkpoint.index().tensors.data()), geometry, range,
+                  {.data = out.data(), .dtype = geometry.dtype, .strides = {1}, .ndim = 1});
+  CKPT_TRY(load::plan_reads(&plan));
+  Job job;
+  return load::execute_reads(checkpoint, plan, {1, kPieceBytes, true}, job);
+}
+
+// ---- elements ----
+
+struct Tally {
+  uint64_t count = 0;
+  double max_abs = NAN, max_rel = NAN;
+  int64_t first = -1, last = -1;
+};
+
+// The element as a number where the dtype has numbers that double holds; NaN else.
+static double number_at(uint16_t dtype, const std::byte* at) {
+  auto as = [at](auto sample) {
+    std::memcpy(&sample, at, sizeof sample);
+    return static_cast<double>(sample);
+  };
+  switch (dtype) {
+    case CKPT_DTYPE_F64:
+      return as(double{});
+    case CKPT_DTYPE_F32:
+      return as(float{});
+    case CKPT_DTYPE_BF16:
+    case CKPT_DTYPE_F16: {
+      float value = 0;
+      device::convert(dtype, at, CKPT_DTYPE_F32, reinterpret_cast<std::byte*>(&value), 1, 1);
+      return value;
+    }
+    case CKPT_DTYPE_I8:
+      return as(int8_t{});
+    case CKPT_DTYPE_I16:
+      return as(int16_t{});
+    case CKPT_DTYPE_I32:
+      return as(int32_t{});
+    case CKPT_DTYPE_I64:
+      return as(int64_t{});
+    case CKPT_DTYPE_U8:
+    case CKPT_DTYPE_BOOL:
+      return as(uint8_t{});
+    case CKPT_DTYPE_U16:
+      return as(uint16_t{});
+    case CKPT_DTYPE_U32:
+      return as(uint32_t{});
+    case CKPT_DTYPE_U64:
+      return as(uint64_t{});
+    default:
+      return NAN;
+  }
+}
+
+// |x - y|; of 64-bit integers too, which double does not hold.
+static double distance(uint16_t dtype, const std::byte* x, const std::byte* y) {
+  if (dtype != CKPT_DTYPE_I64 && dtype != CKPT_DTYPE_U64) return std::abs(number_at(dtype, x) - number_at(dtype, y));
+  uint64_t u, v;
+  std::memcpy(&u, x, sizeof u);
+  std::memcpy(&v, y, sizeof v);
+  bool less = dtype == CKPT_DTYPE_I64 ? static_cast<int64_t>(u) < static_cast<int64_t>(v) : u < v;
+  return static_cast<double>(less ? v - u : u - v);
+}
+
+// Packed elements have no numbers here, but are counted one by one.
+static void compare_packed(int bits, uint64_t total, uint64_t first_byte, Bytes a, Bytes b, Tally* tally) {
+  uint64_t width = static_cast<uint64_t>(bits),
+           last_counted = tally->last < 0 ? UINT64_MAX : static_cast<uint64_t>(tally->last);
+  for (uint64_t i = 0; i < a.size(); i++) {
+    auto different = static_cast<unsigned>(a[i] ^ b[i]);
+    for (uint64_t bit = 0; bit < 8; bit++) {
+      uint64_t element = ((first_byte + i) * 8 + bit) / width;
+      if ((different >> bit & 1) == 0 || element >= total || element == last_counted) continue;
+      last_counted = element;
+      tally->count++;
+      if (tally->first < 0) tally->first = static_cast<int64_t>(element);
+      tally->last = static_cast<int64_t>(element);
+    }
+  }
+}
+
+static void compare(uint16_t dtype, uint64_t width, uint64_t first, Bytes a, Bytes b, Tally* tally) {
+  if (std::memcmp(a.data(), b.data(), a.size()) == 0) return;
+  for (uint64_t i = 0; i < a.size() / width; i++) {
+    const std::byte *x = a.data() + i * width, *y = b.data() + i * width;
+    if (std::memcmp(x, y, width) == 0) continue;
+    tally->count++;
+    if (tally->first < 0) tally->first = static_cast<int64_t>(first + i);
+    tally->last = static_cast<int64_t>(first + i);
+    double u = number_at(dtype, x), v = number_at(dtype, y), abs = distance(dtype, x, y);
+    if (std::isnan(abs)) continue;
+    double scale = std::max(std::abs(u), std::abs(v)), rel = scale > 0 ? abs / scale : 0;
+    tally->max_abs = std::isnan(tally->max_abs) ? abs : std::max(tally->max_abs, abs);
+    tally->max_rel = std::isnan(tally->max_rel) ? rel : std::max(tally->max_rel, rel);
+  }
+}
+
+static Result<Tally> compare_values(const checkpoint::Checkpoint& a, const fb::Tensor& ta,
+                                    const checkpoint::Checkpoint& b, const fb::Tensor& tb) {
+  Tally tally;
+  plan::Geometry geometry = *plan::geometry_of(ta.dtype(), a.index().shape_of(ta));
+  uint64_t step = std::max<uint64_t>(kPieceBytes / geometry.width, 1);
+  std::vector<std::byte> left, right;
+  for (uint64_t at = 0; at < geometry.volume; at += step) {
+    uint64_t count = std::min(step, geometry.volume - at);
+    left.resize(count * geometry.width);
+    right.resize(count * geometry.width);
+    CKPT_TRY(read_range(a, ta, at, left));
+    CKPT_TRY(read_range(b, tb, at, right));
+    if (geometry.packed)
+      compare_packed(dtype_bits(ta.dtype()), *element_count(a.index().shape_of(ta)), at, left, right, &tally);
+    else
+      compare(geometry.dtype, geometry.width, at, left, right, &tally);
+  }
+  return tally;
+}
+
+// ---- structure ----
+
+static std::string describe(const checkpoint::Checkpoint& checkpoint, const checkpoint::Checkpoint::Named& named) {
+  const format::Index& index = checkpoint.index();
+  std::string text = std::string(dtype_name(named.tensor->dtype())) + " " + to_text(index.shape_of(*named.tensor));
+  if (named.alias) {
+    text += " alias of \"" + std::string(index.text(named.alias->target())) + "\"";
+    if (named.alias->is_view())
+      for (uint64_t number : index.numbers.subspan(named.alias->view(), 1 + 2 * size_t{named.alias->ndim()}))
+        text += " " + std::to_string(number);
+  }
+  return text;
+}
+
+static std::map<std::string, std::string> objects_of(const checkpoint::Checkpoint& checkpoint) {
+  std::map<std::string, std::string> objects;
+  const format::Index& index = checkpoint.index();
+  for (const fb::Object& object : index.objects) {
+    std::string name =
+        std::string(index.text(object.name())) + (object.scope() ? strformat(" of rank {}", object.rank()) : "");
+    objects[name] = strformat("{} bytes, XXH3-128 ", object.size()) + to_hex(format::id_of(object.digest())) + " " +
+                    std::string(index.text(object.media_type()));
+  }
+  return objects;
+}
+
+static std::map<std::string, std::string> attrs_of(const checkpoint::Checkpoint& checkpoint) {
+  std::map<std::string, std::string> attrs;
+  const format::Index& index = checkpoint.index();
+  for (const fb::Attr& attr : index.attrs) {
+    std::string owner(index.text(attr.owner()));
+    attrs[(owner.empty() ? "the checkpoint" : "\"" + owner + "\"") + std::string(": ") +
+          std::string(index.text(attr.key()))] = index.text(attr.value());
+  }
+  return attrs;
+}
+
+static void compare_maps(const char* what, const std::map<std::string, std::string>& a,
+                         const std::map<std::string, std::string>& b, Report* report) {
+  for (const auto& [name, value] : a) {
+    auto other = b.find(name);
+    if (other == b.end())
+      report->findings.push_back(
+          difference(CKPT_FINDING_MISSING, name, std::string(what) + " " + name + ": only in the first"));
+    else if (other->second != value)
+      report->findings.push_back(difference(
+          CKPT_FINDING_DIFFERENT, name,
+          std::string(what) + " " + name + ": " + value.substr(0, 200) + " against " + other->second.substr(0, 200)));
+  }
+  for (const auto& [name, value] : b)
+    if (!a.count(name))
+      report->findings.push_back(
+          difference(CKPT_FINDING_EXTRA, name, std::string(what) + " " + name + ": only in the second"));
+}
+
+struct Pair {
+  std::string name;
+  const fb::Tensor *a, *b;
+};
+
+static std::vector<Pair> compare_names(const checkpoint::Checkpoint& a, const checkpoint::Checkpoint& b,
+                                       Report* report) {
+  std::vector<Pair> pairs;
+  uint64_t i = 0, j = 0;
+  while (i < a.name_count() || j < b.name_count()) {
+    std::string left = i < a.name_count() ? std::string(a.name_of(a.named_at(i))) : "",
+                right = j < b.name_count() ? std::string(b.name_of(b.named_at(j))) : "";
+    if (j == b.name_count() || (i < a.name_count() && left < right)) {
+      report->findings.push_back(difference(CKPT_FINDING_MISSING, left, "tensor \"" + left + "\": only in the first"));
+      i++;
+    } else if (i == a.name_count() || right < left) {
+      report->findings.push_back(difference(CKPT_FINDING_EXTRA, right, "tensor \"" + right + "\": only in the second"));
+      j++;
+    } else {
+      auto x = a.named_at(i++), y = b.named_at(j++);
+      std::string text_x = describe(a, x), text_y = describe(b, y);
+      if (text_x != text_y)
+        report->findings.push_back(
+            difference(CKPT_FINDING_DIFFERENT, left, "tensor \"" + left + "\": " + text_x + " against " + text_y));
+      else if (!x.alias)
+        pairs.push_back({left, x.tensor, y.tensor});
+    }
+  }
+  return pairs;
+}
+
+Status diff_checkpoints(const checkpoint::Checkpoint& a, const checkpoint::Checkpoint& b, bool values, unsigned threads,
+                        Report* report) {
+  std::vector<Pair> pairs = compare_names(a, b, report);
+  compare_maps("object", objects_of(a), objects_of(b), report);
+  compare_maps("attribute of", attrs_of(a), attrs_of(b), report);
+  if (!values) return Ok();
+  std::vector<Tally> tallies(pairs.size());
+  CKPT_TRY(for_each_parallel(threads, pairs.size(), [&](size_t i) -> Status {
+    if (same_chunks(a, *pairs[i].a, b, *pairs[i].b)) return Ok();
+    CKPT_ASSIGN(tallies[i], compare_values(a, *pairs[i].a, b, *pairs[i].b));
+    return Ok();
+  }));
+  for (size_t i = 0; i < pairs.size(); i++) {
+    const Tally& tally = tallies[i];
+    if (tally.count == 0) continue;
+    Finding finding = difference(CKPT_FINDING_DIFFERENT, pairs[i].name,
+                                 strformat("tensor \"{}\": {} elements differ, max abs {}, max rel {}", pairs[i].name,
+                                           tally.count, tally.max_abs, tally.max_rel));
+    finding.count = tally.count;
+    finding.max_abs = tally.max_abs;
+    finding.max_rel = tally.max_rel;
+    finding.first_element = tally.first;
+    finding.last_element = tally.last;
+    report->findings.push_back(std::move(finding));
+  }
+  return Ok();
+}
+
+}  // namespace ckpt::maintain

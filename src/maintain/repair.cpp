@@ -1,0 +1,97 @@
+// Rebuilding a MANIFEST from parts: the same pure merge as the commit, so the same bytes.
+#include <algorithm>
+
+#include "commit/merge.h"
+#include "format/names.h"
+#include "maintain/verify.h"
+
+namespace ckpt::maintain {
+
+static void note(Report* report, int32_t kind, std::string name, std::string text, ckpt_status status = CKPT_OK) {
+  if (!report) return;
+  Finding finding;
+  finding.kind = kind;
+  finding.status = status;
+  finding.name = std::move(name);
+  finding.text = std::move(text);
+  report->findings.push_back(std::move(finding));
+}
+
+static Result<std::vector<checkpoint::PartFile>> open_all_parts(const store::Store& store, std::string_view id,
+                                                                Report* report) {
+  CKPT_ASSIGN(checkpoint::PartFile leader, checkpoint::open_part(store, id, 0));
+  uint32_t world_size = leader.header.world_size;
+  CKPT_ASSIGN(auto files, store.list(id));
+  // A header can claim any world; only as many ranks as there are files can have come, and the first that is missing
+  // is among the numbers up to one more.
+  uint32_t limit = static_cast<uint32_t>(std::min<uint64_t>(world_size, files.size() + 1));
+  std::vector<checkpoint::PartFile> parts(limit);
+  parts[0] = std::move(leader);
+  Status first;
+  for (uint32_t i = 1; i < limit; i++) {
+    auto part = checkpoint::open_part(store, id, i);
+    if (part.ok()) {
+      parts[i] = part.take();
+      parts[i].file.reset();
+      continue;
+    }
+    Status status = part.status().code() == CKPT_NOT_FOUND
+                        ? checkpoint::at_part(Status(CKPT_INCOMPLETE, "the part is missing"), store, id, i)
+                        : part.status();
+    note(report, CKPT_FINDING_DAMAGED, format::part_name(i), status.message(), status.code());
+    if (first.ok()) first = std::move(status);
+  }
+  CKPT_TRY(std::move(first));
+  if (limit < world_size) return checkpoint::at_part(Status(CKPT_INCOMPLETE, "the part is missing"), store, id, limit);
+  return parts;
+}
+
+// An attempt whose record is still there did not commit (or crashed just after it, which force settles); where .ckpt
+// itself is missing nobody can tell.
+static bool known_committed(const store::Store& store, const format::Summary& summary, bool had_manifest) {
+  if (had_manifest) return true;
+  if (!store.get(format::kStoreId, 4096).ok()) return false;
+  return store.get(format::attempt_key(summary.token, summary.attempt, summary.label), 4096).status().code() ==
+         CKPT_NOT_FOUND;
+}
+
+// Keeps the damaged file beside the new one.
+static Status set_aside(store::Store& store, const std::string& slot) {
+  CKPT_ASSIGN(auto bytes, store.get(slot, uint64_t{1} << 32));
+  CKPT_TRY(store.put_if_absent(slot + ".damaged." + to_hex(random_id()).substr(0, 16), bytes));
+  return store.remove(slot, true);
+}
+
+Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run, bool force, Report* report) {
+  std::string slot = format::slot_key(id);
+  auto present = checkpoint::read_slot(store, id);
+  bool had_manifest = !present.ok() && present.status().code() != CKPT_NOT_FOUND;
+  if (present.ok() && !present->slot.committed)
+    return Status(CKPT_ABORTED, store.path(id) + " was aborted: " + present->slot.tombstone.reason);
+  if (present.ok() && format::Index::open(present->slot.index, format::IndexKind::kManifest).ok())
+    return Status(CKPT_EXISTS, store.path(slot) + " is sound").with("path", store.path(slot));
+  had_manifest |= present.ok();
+  auto parts = open_all_parts(store, id, report);
+  if (!parts.ok() && parts.status().code() == CKPT_NOT_FOUND)
+    return Status(CKPT_INCOMPLETE, store.path(id) + " has no PART_000, which alone holds what the manifest needs")
+        .with("path", store.path(id));
+  if (!parts.ok()) return std::move(parts).status();
+  bool committed = known_committed(store, (*parts)[0].index.summary, had_manifest);
+  if (!committed && !force)
+    return Status(CKPT_INCOMPLETE, store.path(id) +
+                                       ": nothing shows that this attempt was ever committed; option force=1 rebuilds "
+                                       "it, marked as rebuilt")
+        .with("path", store.path(id));
+  CKPT_ASSIGN(commit::Merged merged, commit::merge_parts(*parts, store, id, !committed));
+  format::Buffer file = format::frame_manifest(std::move(merged.index), merged.summary);
+  note(report, CKPT_FINDING_REPAIRED, std::string(id),
+       strformat("{}: {} from {} parts, {} bytes, {} tensors", store.path(slot),
+                 dry_run ? "would be rebuilt" : "rebuilt", parts->size(), file.size(), merged.summary.tensor_count));
+  if (dry_run) return Ok();
+  if (had_manifest) CKPT_TRY(set_aside(store, slot));
+  CKPT_TRY(store.put_if_absent(slot, file));
+  (void)store.remove(format::attempt_key(merged.summary.token, merged.summary.attempt, merged.summary.label), false);
+  return Ok();
+}
+
+}  // namespace ckpt::maintain

@@ -1,0 +1,239 @@
+#include "maintain/verify_part.h"
+
+#include <algorithm>
+
+#include "checkpoint/part_file.h"
+#include "checkpoint/read_pipeline.h"
+#include "format/checksum.h"
+#include "format/framing.h"
+#include "format/names.h"
+
+namespace ckpt::maintain {
+
+void Findings::add(Finding finding) {
+  std::lock_guard lock(mutex_);
+  out_->push_back(std::move(finding));
+}
+
+void sort_by_offset(std::vector<OwnedChunk>& chunks) {
+  std::sort(chunks.begin(), chunks.end(),
+            [](const auto& a, const auto& b) { return a.chunk->offset() < b.chunk->offset(); });
+}
+
+// ---- what can be wrong ----
+
+// A damage named as people need it: part, offset, tensor, element range.
+Finding PartVerifier::damage(const OwnedChunk& owned, ckpt_status status, std::string what) const {
+  const format::Index& index = checkpoint_.index();
+  Finding finding;
+  finding.kind = CKPT_FINDING_DAMAGED;
+  finding.status = status;
+  finding.part = format::part_name(number_);
+  finding.offset = owned.chunk->offset();
+  finding.size = owned.chunk->stored_size();
+  if (owned.listed()) finding.name = index.text(owned.tensor ? owned.tensor->name() : owned.object->name());
+  std::string where = (owned.tensor ? "tensor \"" : "object \"") + finding.name + "\"";
+  if (!owned.listed()) where = "declaration list of a replica group";
+  if (owned.tensor) {
+    checkpoint::ElementRange elements = checkpoint::elements_of(index, *owned.tensor, *owned.segment, *owned.chunk);
+    finding.first_element = elements.first;
+    finding.last_element = elements.last;
+    where += strformat(", elements {} to {}", elements.first, elements.last);
+  }
+  finding.text = strformat("{} at {}, {} bytes: {}: {}", finding.part, finding.offset, finding.size, where, what);
+  return finding;
+}
+
+static Finding part_finding(Status status, uint32_t number, int32_t kind) {
+  Finding finding;
+  finding.kind = kind;
+  finding.status = status.code();
+  finding.part = format::part_name(number);
+  finding.text = status.message();
+  if (const std::string* offset = status.detail("offset")) finding.offset = std::strtoull(offset->c_str(), nullptr, 10);
+  return finding;
+}
+
+void PartVerifier::check_gap(Bytes bytes, uint64_t offset) const {
+  size_t wrong = format::leading_zeros(bytes);
+  if (wrong == bytes.size()) return;
+  Finding finding;
+  finding.kind = CKPT_FINDING_DAMAGED;
+  finding.status = CKPT_CORRUPT;
+  finding.part = format::part_name(number_);
+  finding.offset = offset + wrong;
+  finding.size = 1;
+  finding.text = strformat("{} at {}: expected zero padding", finding.part, finding.offset);
+  findings_.add(std::move(finding));
+}
+
+void PartVerifier::check_overlaps(uint64_t index_offset) {
+  uint64_t end = kAlign;
+  for (const OwnedChunk& owned : chunks_) {
+    if (owned.chunk->offset() < end) findings_.add(damage(owned, CKPT_FORMAT, "overlaps what lies before it"));
+    end = std::max(end, owned.end());
+    if (end > index_offset) findings_.add(damage(owned, CKPT_FORMAT, "overlaps the index"));
+  }
+}
+
+// ---- the batches ----
+
+static constexpr uint64_t kBatchBytes = kVerifyRead - 2 * kAlign;  // also with its ends rounded out
+
+void PartVerifier::add_gap(uint64_t begin, uint64_t end) {
+  // Gaps can be as long as a hostile manifest likes.
+  for (uint64_t stop; begin < end; begin = stop) {
+    stop = begin + std::min(kBatchBytes, end - begin);
+    batches_.push_back({this, 0, 0, begin, stop});
+  }
+}
+
+void PartVerifier::add_samples() {
+  size_t number = 0;
+  for (size_t i = 0; i < chunks_.size(); i++) {
+    if (chunks_[i].listed() && !sampled(options_, number++)) continue;
+    batches_.push_back({this, i, 1, chunks_[i].chunk->offset(), chunks_[i].end()});
+  }
+}
+
+void PartVerifier::add_data(uint64_t index_offset) {
+  uint64_t begin = kAlign;
+  auto fits = [&](uint64_t end) {
+    return end <= begin + (begin % kAlign == 0 && end % kAlign == 0 ? kVerifyRead : kBatchBytes);
+  };
+  for (size_t i = 0; i < chunks_.size();) {
+    if (uint64_t next = chunks_[i].chunk->offset(); next > begin && !fits(next)) {
+      add_gap(begin, next);
+      begin = next;
+    }
+    size_t first = i;
+    uint64_t end = begin;
+    for (; i < chunks_.size() && (i == first || fits(chunks_[i].end())); i++) end = std::max(end, chunks_[i].end());
+    if (end > begin) batches_.push_back({this, first, i - first, begin, end});
+    begin = end;
+  }
+  add_gap(begin, index_offset);
+}
+
+// ---- all but the data ----
+
+// A digest that fails is a finding; so is all else that is wrong with the file. Only a disk that does not answer ends
+// the job.
+Status PartVerifier::report_unless_fatal(Status status, bool missing) {
+  if (status.code() == CKPT_IO || status.code() == CKPT_GONE || status.code() == CKPT_NOMEM) return status;
+  findings_.add(part_finding(status, number_, missing ? CKPT_FINDING_MISSING : CKPT_FINDING_DAMAGED));
+  return Ok();
+}
+
+Status PartVerifier::check_framing(uint64_t* index_offset) {
+  const fb::Part& expected = checkpoint_.index().parts[number_];
+  auto part = checkpoint::open_part(checkpoint_.store(), checkpoint_.entry().id, number_);
+  if (!part.ok()) {
+    Status status = std::move(part).status();
+    // Still open here, but no longer there.
+    if (status.code() == CKPT_NOT_FOUND) status = checkpoint_.at_part(std::move(status), number_);
+    // The manifest still tells where the chunks are; what follows them may be lists and an index.
+    *index_offset = chunks_.empty() ? kAlign : chunks_.back().end();
+    bool missing = status.code() == CKPT_INCOMPLETE;
+    return report_unless_fatal(std::move(status), missing);
+  }
+  *index_offset = part->trailer.index_offset;
+  if (part->trailer.index_digest != format::id_of(expected.index_digest()))
+    findings_.add(part_finding(
+        Status(CKPT_CORRUPT, format::part_name(number_) + ": its index is not the one that the manifest names"),
+        number_, CKPT_FINDING_DAMAGED));
+  if (options_.mode == VerifyMode::kFull)
+    add_gap(*index_offset + part->trailer.index_size, file_->size() - format::kPartTrailerSize);
+  for (const fb::Group& group : part->index.groups) lists_.push_back(part->index.chunks[group.chunk()]);
+  for (const fb::Chunk& list : lists_) chunks_.push_back({&list, nullptr, nullptr, nullptr});
+  return Ok();
+}
+
+Status PartVerifier::open() {
+  auto file = checkpoint_.part(number_);
+  if (!file.ok()) {
+    Status status = std::move(file).status();
+    bool missing = status.code() == CKPT_INCOMPLETE && !status.detail("found");
+    return report_unless_fatal(std::move(status), missing);
+  }
+  file_ = *file;
+  uint64_t index_offset = 0;
+  CKPT_TRY(check_framing(&index_offset));
+  sort_by_offset(chunks_);
+  check_overlaps(index_offset);
+  if (options_.mode == VerifyMode::kSample) add_samples();
+  if (options_.mode == VerifyMode::kFull) add_data(index_offset);
+  return Ok();
+}
+
+// ---- the data ----
+
+void PartVerifier::checked(size_t number, Status status) const {
+  const OwnedChunk& owned = chunks_[number];
+  if (!status.ok()) findings_.add(damage(owned, status.code(), status.message()));
+  if (!owned.listed()) return;
+  job_.counters.bytes_done += owned.chunk->stored_size();
+  job_.counters.chunk_count++;
+}
+
+// Chunks that lie in these bytes, and the gaps before, between and behind them.
+void PartVerifier::check_bytes(size_t first, size_t count, uint64_t begin, Bytes bytes) const {
+  uint64_t at = begin, end = begin + bytes.size();
+  for (size_t i = first; i < first + count; i++) {
+    const fb::Chunk& chunk = *chunks_[i].chunk;
+    if (chunk.offset() > at) check_gap(bytes.subspan(at - begin, chunk.offset() - at), at);
+    if (chunk.offset() < begin || chunks_[i].end() > end) continue;  // an overlap, reported already
+    checked(i, checkpoint::check_chunk(chunk, bytes.subspan(chunk.offset() - begin, chunk.stored_size())));
+    at = std::max(at, chunks_[i].end());
+  }
+  if (at < end) check_gap(bytes.subspan(at - begin), at);
+}
+
+template <typename Use>
+Status PartVerifier::in_pieces(uint64_t begin, uint64_t end, MutableBytes buffer, Use&& use) const {
+  for (uint64_t size; begin < end; begin += size) {
+    CKPT_TRY(job_.check());
+    size = std::min<uint64_t>(buffer.size(), end - begin);
+    Status status = checkpoint::plain_read(job_, *file_, begin, buffer.first(size));
+    if (!status.ok()) return checkpoint_.at_part(std::move(status), number_);
+    use(begin, buffer.first(size));
+  }
+  return Ok();
+}
+
+Status PartVerifier::read_gap(uint64_t begin, uint64_t end, MutableBytes buffer) const {
+  return in_pieces(begin, end, buffer, [this](uint64_t offset, Bytes bytes) { check_gap(bytes, offset); });
+}
+
+Status PartVerifier::read_long(size_t number, MutableBytes buffer) const {
+  format::Hasher hasher;
+  const OwnedChunk& owned = chunks_[number];
+  CKPT_TRY(in_pieces(owned.chunk->offset(), owned.end(), buffer, [&](uint64_t, Bytes bytes) { hasher.update(bytes); }));
+  checked(number, checkpoint::check_digest(*owned.chunk, hasher.digest()));
+  return Ok();
+}
+
+Status PartVerifier::read(const Batch& batch, MutableBytes buffer) const {
+  uint64_t at = batch.begin;
+  for (size_t i = batch.first, last = batch.first + batch.count; i < last;) {
+    if (chunks_[i].chunk->offset() < at) {  // an overlap, reported already
+      i++;
+      continue;
+    }
+    if (chunks_[i].end() - at > buffer.size()) {
+      CKPT_TRY(read_gap(at, chunks_[i].chunk->offset(), buffer));
+      CKPT_TRY(read_long(i, buffer));
+      at = chunks_[i++].end();
+      continue;
+    }
+    size_t first = i;
+    uint64_t end = at;
+    for (; i < last && chunks_[i].end() - at <= buffer.size(); i++) end = std::max(end, chunks_[i].end());
+    CKPT_TRY(
+        in_pieces(at, end, buffer, [&](uint64_t begin, Bytes bytes) { check_bytes(first, i - first, begin, bytes); }));
+    at = end;
+  }
+  return read_gap(at, batch.end, buffer);
+}
+
+}  // namespace ckpt::maintain

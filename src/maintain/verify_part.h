@@ -1,0 +1,97 @@
+// Verifying one part: what lies where in it, in which pieces it is read, and what is wrong with their bytes.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "checkpoint/chunk_io.h"
+#include "maintain/verify.h"
+
+namespace ckpt::maintain {
+
+inline constexpr uint64_t kVerifyRead = 4 << 20;  // what is read at once
+
+// A chunk and whom it belongs to: a tensor, an object, or (neither) a replica group's declaration list, of which only
+// the part's own index knows.
+struct OwnedChunk {
+  const fb::Chunk* chunk;
+  const fb::Tensor* tensor;  // or
+  const fb::Object* object;
+  const fb::Segment* segment;  // of the tensor
+  bool listed() const { return tensor || object; }
+  uint64_t end() const { return chunk->offset() + chunk->stored_size(); }
+};
+
+void sort_by_offset(std::vector<OwnedChunk>& chunks);
+
+// Findings of all threads.
+class Findings {
+ public:
+  explicit Findings(std::vector<Finding>* out) : out_(out) {}
+  void add(Finding finding);
+
+ private:
+  std::mutex mutex_;
+  std::vector<Finding>* out_;
+};
+
+// Whether the share holds chunk `i` of a part, in the order of offsets.
+inline bool sampled(const VerifyOptions& options, size_t i) { return i % options.sample_n == options.sample_k - 1; }
+
+class PartVerifier {
+ public:
+  // A range of the part that is read at once: chunks, and the zero bytes between and behind them.
+  struct Batch {
+    PartVerifier* part;
+    size_t first, count;  // chunks
+    uint64_t begin, end;
+  };
+
+  PartVerifier(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job, Findings& findings,
+               uint32_t number, std::vector<OwnedChunk> chunks)
+      : checkpoint_(checkpoint),
+        options_(options),
+        job_(job),
+        findings_(findings),
+        number_(number),
+        chunks_(std::move(chunks)) {}
+
+  // Checks all but the data. The batches refer to this.
+  Status open();
+  const std::vector<Batch>& batches() const { return batches_; }
+
+  const store::Reader& file() const { return *file_; }
+  // The bytes of a batch are in memory,
+  void check(const Batch& batch, Bytes bytes) const { check_bytes(batch.first, batch.count, batch.begin, bytes); }
+  // or are read piece by piece into `buffer`, which has kCachePiece bytes.
+  Status read(const Batch& batch, MutableBytes buffer) const;
+
+ private:
+  Status report_unless_fatal(Status status, bool missing);
+  Status check_framing(uint64_t* index_offset);
+  void check_overlaps(uint64_t index_offset);
+  void add_samples();
+  void add_data(uint64_t index_offset);
+  void add_gap(uint64_t begin, uint64_t end);
+  // Hands [begin, end) piece by piece to `use`(offset, bytes).
+  template <typename Use>
+  Status in_pieces(uint64_t begin, uint64_t end, MutableBytes buffer, Use&& use) const;
+  Status read_gap(uint64_t begin, uint64_t end, MutableBytes buffer) const;
+  Status read_long(size_t number, MutableBytes buffer) const;
+  void check_bytes(size_t first, size_t count, uint64_t begin, Bytes bytes) const;
+  void check_gap(Bytes bytes, uint64_t offset) const;
+  void checked(size_t number, Status status) const;
+  Finding damage(const OwnedChunk& owned, ckpt_status status, std::string what) const;
+
+  const checkpoint::Checkpoint& checkpoint_;
+  const VerifyOptions& options_;
+  Job& job_;
+  Findings& findings_;
+  const uint32_t number_;
+  std::vector<OwnedChunk> chunks_;  // by offset, as they were given
+  const store::Reader* file_ = nullptr;
+  std::vector<fb::Chunk> lists_;  // the chunks of declaration lists
+  std::vector<Batch> batches_;
+};
+
+}  // namespace ckpt::maintain

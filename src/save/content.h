@@ -1,0 +1,84 @@
+// What a rank adds to a save.
+#pragma once
+
+#include <map>
+#include <memory_resource>
+#include <string>
+#include <vector>
+
+#include "base/large_memory.h"
+#include "device/descriptor.h"
+
+namespace ckpt::save {
+
+// The caller's memory of a region, in moving units.
+struct SaveMemory {
+  device::Memory memory;
+  Shape extent;
+};
+
+// Who else holds a region, and which of them this rank is.
+struct Replica {
+  uint64_t group = 0;
+  uint32_t index = 0, count = 1;
+};
+
+// A region of a tensor in the caller's memory. Trainers add very many, so this is kept small: whatever not every tensor
+// has lies in `numbers`.
+struct SaveTensor {
+  std::string_view name;
+  // The shape; then of a box its offset and extent, of a flat range its offset and size; then, unless `contiguous`, the
+  // strides of the memory in moving units. Regions are in elements.
+  const uint64_t* numbers = nullptr;
+  std::byte* data = nullptr;
+  uint64_t bytes = 0;  // of the region
+  Replica replica;
+  uint16_t dtype = 0;
+  uint8_t ndim = 0;
+  RegionKind kind = RegionKind::kWhole;
+  uint8_t width = 0;  // bytes of a moving unit
+  bool contiguous = true;
+
+  std::span<const uint64_t> extents() const { return {numbers, ndim}; }
+  Shape shape() const { return Shape::of(extents()); }
+  Region region() const;
+  plan::Geometry geometry() const {
+    return *plan::geometry_of(dtype, shape());
+  }  // it was checked when the tensor was added
+  Region units() const { return *plan::to_units(geometry(), dtype, shape(), region()); }
+  SaveMemory memory() const;
+};
+
+// Puts a checked tensor into `memory`. `name` must last as long as that.
+const SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& request, const Replica& replica,
+                              std::pmr::memory_resource* memory);
+
+// Into the order of names.
+void sort_tensors(LargeVector<const SaveTensor*>* tensors);
+
+// Memory from allocate_large.
+std::pmr::memory_resource* large_memory();
+
+struct SaveObject {
+  std::string name, media_type;
+  uint8_t scope = 0;
+  std::vector<std::byte> data;
+};
+
+struct SaveAlias {
+  std::string name, target;
+  bool is_view = false;
+  int ndim = 0;
+  std::vector<uint64_t> view;  // as in FORMAT: offset, extents, strides
+};
+
+// Everything that was added. Neither copied nor moved: what `tensors` points to lies in `memory`.
+struct SaveContent {
+  std::pmr::monotonic_buffer_resource memory{size_t{64} << 10, large_memory()};
+  LargeVector<const SaveTensor*> tensors;  // in the order of their names once the save has begun
+  std::map<std::string, SaveObject> objects;
+  std::map<std::string, SaveAlias> aliases;
+  std::map<std::string, std::map<std::string, std::string>> attrs;  // by owner, "" = the checkpoint
+};
+
+}  // namespace ckpt::save

@@ -1,0 +1,245 @@
+#include "save/layout.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "format/checksum.h"
+#include "plan/box.h"
+#include "plan/deal.h"
+#include "save/codec_choice.h"
+
+namespace ckpt::save {
+
+// ---- which regions are ours ----
+
+// A piece of a region that others hold too; the rest of it is theirs.
+struct CutPlan {
+  size_t tensor;
+  Region units;
+  uint64_t first;
+};
+
+struct Shares {
+  std::vector<uint8_t> whole;  // by tensor: its region is ours
+  std::vector<CutPlan> cuts;
+};
+
+// Where a sub-region starts in the row-major order of the memory that holds the whole region.
+static uint64_t start_of(const plan::Geometry& geometry, const Region& held, const Region& piece) {
+  if (piece.kind == RegionKind::kFlat)
+    return piece.flat_offset - (held.kind == RegionKind::kFlat ? held.flat_offset : 0);
+  plan::Order order = plan::order_of(geometry, held);
+  Shape strides = plan::contiguous_strides(order.box.extent);
+  uint64_t start = 0;
+  for (int i = 0; i < strides.ndim; i++) start += (piece.box.offset[i] - order.box.offset[i]) * strides[i];
+  return start;
+}
+
+static Result<CutPlan> plan_cut(const SaveContent& content, size_t tensor_index, const Region& region) {
+  const SaveTensor& tensor = *content.tensors[tensor_index];
+  plan::Geometry geometry = tensor.geometry();
+  CKPT_ASSIGN(Region units, plan::to_units(geometry, tensor.dtype, tensor.shape(), region));
+  uint64_t first = start_of(geometry, tensor.units(), units);
+  return CutPlan{tensor_index, std::move(units), first};
+}
+
+using GroupKey = std::tuple<uint64_t, uint32_t>;  // id, count
+struct GroupMembers {
+  uint32_t index = 0;
+  std::vector<size_t> tensors;
+};
+
+static Result<std::map<GroupKey, GroupMembers>> collect_groups(const SaveContent& content) {
+  std::map<GroupKey, GroupMembers> groups;
+  for (size_t i = 0; i < content.tensors.size(); i++) {
+    const SaveTensor& tensor = *content.tensors[i];
+    const Replica& replica = tensor.replica;
+    if (replica.count == 1) continue;
+    auto [entry, fresh] = groups.try_emplace({replica.group, replica.count});
+    if (fresh) entry->second.index = replica.index;
+    if (entry->second.index != replica.index) {
+      std::string name(tensor.name);
+      return Status(CKPT_INVALID,
+                    strformat("tensor \"{}\": replica index {}, but {} for other tensors of replica group {}", name,
+                              replica.index, entry->second.index, replica.group))
+          .with("tensor", name);
+    }
+    entry->second.tensors.push_back(i);
+  }
+  return groups;
+}
+
+// The regions of a group in the order in which they are dealt: all names differ, so it is that of bytes and names.
+static std::vector<plan::DealEntry> deal_entries(const SaveContent& content, std::vector<size_t>* tensors) {
+  std::stable_sort(tensors->begin(), tensors->end(),
+                   [&](size_t a, size_t b) { return content.tensors[a]->bytes > content.tensors[b]->bytes; });
+  std::vector<plan::DealEntry> entries;
+  entries.reserve(tensors->size());
+  for (size_t i : *tensors) {
+    const SaveTensor& tensor = *content.tensors[i];
+    entries.push_back({.name = tensor.name,
+                       .bytes = tensor.bytes,
+                       .numbers = tensor.numbers,
+                       .dtype = tensor.dtype,
+                       .kind = tensor.kind,
+                       .ndim = tensor.ndim});
+  }
+  return entries;
+}
+
+static Status deal_group(const SaveContent& content, const GroupKey& key, GroupMembers members,
+                         const LayoutOptions& options, Shares* shares, std::vector<GroupPlan>* groups) {
+  auto entries = deal_entries(content, &members.tensors);
+  auto [id, count] = key;
+  plan::Dealt dealt = plan::deal(entries, members.index, count, {options.chunk_bytes, options.large_tensor_bytes});
+  for (size_t entry : dealt.whole) shares->whole[members.tensors[entry]] = 1;
+  for (const auto& piece : dealt.cuts) {
+    CKPT_ASSIGN(CutPlan cut, plan_cut(content, members.tensors[piece.entry], piece.region));
+    shares->cuts.push_back(std::move(cut));
+  }
+  GroupPlan group{.id = id,
+                  .index = members.index,
+                  .count = count,
+                  .entries = entries.size(),
+                  .digest = {},
+                  .list = plan::declaration_list(entries)};
+  group.digest = format::xxh3_128(group.list);
+  // The list only explains a mismatch; the digest of the whole finds it.
+  uint64_t limit = std::min(options.block_bytes, kMaxChunkBytes);
+  if (group.list.size() > limit) group.list.resize(plan::declarations_within(group.list, limit));
+  groups->push_back(std::move(group));
+  return Ok();
+}
+
+static Result<Shares> share_out(const SaveContent& content, const LayoutOptions& options,
+                                std::vector<GroupPlan>* groups) {
+  Shares shares;
+  shares.whole.resize(content.tensors.size());
+  for (size_t i = 0; i < shares.whole.size(); i++)
+    shares.whole[i] = content.tensors[i]->replica.count == 1 && content.tensors[i]->bytes != 0;
+  CKPT_ASSIGN(auto collected, collect_groups(content));
+  for (auto& [key, members] : collected)
+    CKPT_TRY(deal_group(content, key, std::move(members), options, &shares, groups));
+  std::sort(shares.cuts.begin(), shares.cuts.end(),
+            [](const auto& a, const auto& b) { return std::tie(a.tensor, a.first) < std::tie(b.tensor, b.first); });
+  return shares;
+}
+
+// ---- from regions to items, chunks and blocks ----
+
+static void add_item(PartLayout* layout, Item item, uint64_t chunk_raw) {
+  item.chunk_raw = chunk_raw;
+  item.chunk_first = layout->chunk_count;
+  item.chunk_count = (item.size + chunk_raw - 1) / chunk_raw;
+  layout->chunk_count += item.chunk_count;
+  layout->data_bytes += item.size;
+  layout->items.push_back(item);
+}
+
+static void add_tensor_items(const SaveContent& content, const LayoutOptions& options, Shares shares,
+                             PartLayout* layout) {
+  auto add = [&](const SaveTensor& tensor, const Region* cut, uint64_t first, uint64_t size) {
+    add_item(layout,
+             {.tensor = &tensor,
+              .cut = cut,
+              .data = tensor.contiguous ? tensor.data + first * tensor.width : nullptr,
+              .first = first,
+              .size = size},
+             options.chunk_bytes / tensor.width * tensor.width);
+  };
+  size_t whole = static_cast<size_t>(std::count(shares.whole.begin(), shares.whole.end(), 1));
+  layout->items.reserve(whole + shares.cuts.size() + content.objects.size() + layout->groups.size());
+  layout->cuts.reserve(shares.cuts.size());
+  auto cut = shares.cuts.begin();
+  for (size_t i = 0; i < content.tensors.size(); i++) {
+    const SaveTensor& tensor = *content.tensors[i];
+    if (shares.whole[i]) add(tensor, nullptr, 0, tensor.bytes);
+    for (; cut != shares.cuts.end() && cut->tensor == i; ++cut) {
+      layout->cuts.push_back(cut->units);
+      add(tensor, &layout->cuts.back(), cut->first, plan::units_of(tensor.geometry(), cut->units) * tensor.width);
+    }
+  }
+}
+
+static void add_object_items(const SaveContent& content, const LayoutOptions& options, PartLayout* layout) {
+  for (const auto& [name, object] : content.objects) {
+    bool written = (object.scope == CKPT_OBJECT_PER_RANK || options.rank == 0) && object.data.size() > kMaxInlineObject;
+    layout->object_items.push_back(written ? layout->items.size() : kNoItem);
+    if (written) add_item(layout, {.data = object.data.data(), .size = object.data.size()}, options.chunk_bytes);
+  }
+}
+
+static void add_list_items(PartLayout* layout) {
+  for (auto& group : layout->groups) {
+    group.item = layout->items.size();
+    Item item{.data = group.list.data(), .size = group.list.size()};
+    item.codec.codec = Codec::kLz4;
+    // Lists are one chunk; the block is as large as its only chunk then.
+    add_item(layout, item, std::max<uint64_t>(group.list.size(), 1));
+  }
+}
+
+// From here on a block of its own is worth a shorter write.
+static constexpr uint64_t kOwnBlock = 1 << 20;
+
+static void cut_blocks(PartLayout* layout, const LayoutOptions& options) {
+  Block block;
+  auto end_block = [&] {
+    if (block.chunk_count != 0) layout->blocks.push_back(block);
+    block = Block{};
+  };
+  for (size_t i = 0; i < layout->items.size(); i++) {
+    const Item& item = layout->items[i];
+    bool alone = options.in_place && item.size >= kOwnBlock && item.codec.codec == Codec::kRaw;
+    if (alone) end_block();
+    for (uint64_t number = 0; number < item.chunk_count; number++) {
+      uint64_t size = chunk_raw_size(item, number);
+      if (place_chunk(item, number, block.raw_bytes) + size > options.block_bytes) end_block();
+      if (block.chunk_count == 0) {
+        block.chunk_first = item.chunk_first + number;
+        block.item_first = i;
+      }
+      block.raw_bytes = place_chunk(item, number, block.raw_bytes) + size;
+      block.encoded |= item.codec.codec != Codec::kRaw;
+      block.chunk_count++;
+    }
+    if (alone) end_block();
+  }
+  end_block();
+}
+
+Result<PartLayout> lay_out(const SaveContent& content, const LayoutOptions& options) {
+  PartLayout layout;
+  CKPT_ASSIGN(Shares shares, share_out(content, options, &layout.groups));
+  add_tensor_items(content, options, std::move(shares), &layout);
+  choose_codecs(options.compression, layout.items);
+  add_object_items(content, options, &layout);
+  add_list_items(&layout);
+  cut_blocks(&layout, options);
+  return layout;
+}
+
+uint64_t chunk_raw_size(const Item& item, uint64_t number) {
+  return std::min(item.chunk_raw, item.size - number * item.chunk_raw);
+}
+
+void gather_chunk(const Item& item, uint64_t number, MutableBytes to) {
+  const SaveTensor& tensor = *item.tensor;
+  SaveMemory from = tensor.memory();
+  device::gather(from.memory, from.extent, item.first + number * item.chunk_raw / tensor.width,
+                 to.size() / tensor.width, to);
+}
+
+uint64_t place_chunk(const Item& item, uint64_t number, uint64_t position) {
+  if (number != 0) return position;
+  return round_up(position, item.size >= kLargeSegment ? kAlign : kSmallAlign);
+}
+
+Bytes contiguous_source(const Item& item, uint64_t number, uint64_t count) {
+  if (!item.data) return {};
+  uint64_t begin = number * item.chunk_raw, end = std::min(item.size, (number + count) * item.chunk_raw);
+  return {item.data + begin, end - begin};
+}
+
+}  // namespace ckpt::save

@@ -1,0 +1,78 @@
+// What one rank writes into its part, and in which pieces: pure, from the content of a save to a list of items, chunks
+// and blocks.
+#pragma once
+
+#include <vector>
+
+#include "format/codec.h"
+#include "format/index.h"
+#include "save/save.h"
+
+namespace ckpt::save {
+
+// A stretch of bytes that becomes consecutive chunks: a segment of a tensor, an object, or a group's declaration list.
+struct Item {
+  const SaveTensor* tensor = nullptr;  // null: an object or a list
+  const Region* cut = nullptr;         // in moving units, where it is not all of the tensor's region
+  const std::byte* data = nullptr;     // its first byte; null: a tensor whose memory is not contiguous
+  uint64_t first = 0;      // of a tensor: where its units start in the row-major order of the caller's memory
+  uint64_t size = 0;       // in bytes
+  uint64_t chunk_raw = 0;  // raw size of all chunks but the last
+  size_t chunk_first = 0, chunk_count = 0;
+  format::CodecSpec codec{};
+};
+
+struct GroupPlan {
+  uint64_t id = 0;
+  uint32_t index = 0, count = 0;
+  uint64_t entries = 0;
+  Digest digest;
+  std::vector<std::byte> list;
+  size_t item = 0;
+};
+
+// Chunks that are staged and written together; they lie one after the other in the part, which every block starts at a
+// multiple of kAlign.
+struct Block {
+  size_t chunk_first = 0, chunk_count = 0;
+  size_t item_first = 0;
+  uint64_t raw_bytes = 0;  // laid out raw, with the gaps that alignment needs
+  bool encoded = false;    // some item of it has a codec
+};
+
+struct PartLayout {
+  LargeVector<Item> items;           // tensors by name, then objects, then lists
+  std::vector<size_t> object_items;  // item of each object of content.objects, or npos
+  std::vector<GroupPlan> groups;
+  std::vector<Region> cuts;  // that items refer to
+  std::vector<Block> blocks;
+  size_t chunk_count = 0;
+  uint64_t data_bytes = 0;  // of all items
+};
+inline constexpr size_t kNoItem = static_cast<size_t>(-1);
+
+struct LayoutOptions {
+  uint64_t chunk_bytes, large_tensor_bytes, block_bytes;
+  std::string compression;
+  uint32_t rank;
+  // Blocks of large items hold nothing else: they can be written from the caller's memory. Else every block is as full
+  // as it can be, for a buffer.
+  bool in_place;
+};
+
+// `content` must outlive the layout. INVALID where a replica group is described in two ways.
+Result<PartLayout> lay_out(const SaveContent& content, const LayoutOptions& options);
+
+// The raw bytes of chunk `number` of an item, where they lie in one piece in the caller's memory; else an empty span.
+Bytes contiguous_source(const Item& item, uint64_t number, uint64_t count);
+uint64_t chunk_raw_size(const Item& item, uint64_t number);
+// Brings chunk `number` of a tensor's item together in `to`, whatever the strides of the caller's memory.
+void gather_chunk(const Item& item, uint64_t number, MutableBytes to);
+// Where in a block the next chunk goes after `position`: chunks of an item follow each other, its first one is aligned.
+uint64_t place_chunk(const Item& item, uint64_t number, uint64_t position);
+
+// The part's own index; `chunks` are those of the layout with their final places. UNSUPPORTED past 2 GiB.
+Result<format::Buffer> encode_part_index(const SaveIdentity& identity, const SaveContent& content,
+                                         const PartLayout& layout, std::span<const fb::Chunk> chunks);
+
+}  // namespace ckpt::save

@@ -1,0 +1,97 @@
+#include "save/part_stage.h"
+
+#include <cstring>
+
+#include "format/checksum.h"
+
+namespace ckpt::save {
+
+static fb::Chunk record(uint64_t offset, uint64_t stored, uint64_t raw, const Digest& digest) {
+  return fb::Chunk(offset, static_cast<uint32_t>(stored), static_cast<uint32_t>(raw), format::digest_of(digest));
+}
+
+// Calls visit(item, number of the chunk in its item, index of the chunk) for the chunks of a block.
+template <typename Visit>
+void BlockStager::for_each_chunk(const Block& block, Visit&& visit) const {
+  size_t item_index = block.item_first;
+  for (size_t c = block.chunk_first; c < block.chunk_first + block.chunk_count; c++) {
+    while (c >= layout_.items[item_index].chunk_first + layout_.items[item_index].chunk_count) item_index++;
+    const Item& item = layout_.items[item_index];
+    visit(item, c - item.chunk_first, c);
+  }
+}
+
+static Bytes finish_block(std::byte* block, uint64_t end) {
+  uint64_t size = round_up(end, kAlign);
+  std::memset(block + end, 0, size - end);
+  return {block, size};
+}
+
+Bytes BlockStager::source_of(const Block& block) const {
+  const Item& item = layout_.items[block.item_first];
+  if (block.encoded || block.chunk_first + block.chunk_count > item.chunk_first + item.chunk_count) return {};
+  return contiguous_source(item, block.chunk_first - item.chunk_first, block.chunk_count);
+}
+
+void BlockStager::hash_in_place(const Block& block) {
+  uint64_t at = 0;
+  for_each_chunk(block, [&](const Item& item, uint64_t number, size_t index) {
+    Bytes bytes = contiguous_source(item, number, 1);
+    chunks_[index] = record(at, bytes.size(), bytes.size(), format::xxh3_128(bytes));
+    at += bytes.size();
+  });
+}
+
+Bytes BlockStager::copy(const Block& block, std::byte* to) {
+  uint64_t at = 0;
+  for_each_chunk(block, [&](const Item& item, uint64_t number, size_t index) {
+    uint64_t place = place_chunk(item, number, at), size = chunk_raw_size(item, number);
+    std::memset(to + at, 0, place - at);
+    Bytes source = contiguous_source(item, number, 1);
+    Digest digest;
+    if (source.empty()) {
+      gather_chunk(item, number, {to + place, size});
+      digest = format::xxh3_128({to + place, size});
+    } else {
+      // Also where the copy will be encoded and the digest is not needed: it costs nothing, and the copy passes by the
+      // cache.
+      digest = format::copy_xxh3_128(source.data(), to + place, size);
+    }
+    chunks_[index] = record(place, size, size, digest);
+    at = place + size;
+  });
+  return finish_block(to, at);
+}
+
+template <typename RawOf>
+Bytes BlockStager::encode_from(const Block& block, std::byte* to, StageScratch& scratch, RawOf&& raw_of) {
+  uint64_t at = 0;
+  for_each_chunk(block, [&](const Item& item, uint64_t number, size_t index) {
+    uint64_t place = place_chunk(item, number, at);
+    Bytes raw = raw_of(item, number, index);
+    std::memset(to + at, 0, place - at);
+    uint64_t stored = format::encode_chunk(item.codec, raw, {to + place, raw.size()}, scratch.codec);
+    chunks_[index] = record(place, stored, raw.size(), format::xxh3_128({to + place, stored}));
+    at = place + stored;
+  });
+  return finish_block(to, at);
+}
+
+Bytes BlockStager::encode(const Block& block, std::byte* to, StageScratch& scratch) {
+  return encode_from(block, to, scratch, [&](const Item& item, uint64_t number, size_t) -> Bytes {
+    Bytes source = contiguous_source(item, number, 1);
+    if (!source.empty()) return source;
+    scratch.gathered.resize(std::max<size_t>(scratch.gathered.size(), chunk_raw_size(item, number)));
+    MutableBytes gathered(scratch.gathered.data(), chunk_raw_size(item, number));
+    gather_chunk(item, number, gathered);
+    return gathered;
+  });
+}
+
+Bytes BlockStager::encode_copy(const Block& block, const std::byte* raw, std::byte* to, StageScratch& scratch) {
+  return encode_from(block, to, scratch, [&](const Item&, uint64_t, size_t index) -> Bytes {
+    return {raw + chunks_[index].offset(), chunks_[index].raw_size()};
+  });
+}
+
+}  // namespace ckpt::save

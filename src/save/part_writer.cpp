@@ -1,0 +1,309 @@
+// Writes one part. Its blocks are staged (copied and hashed, only hashed, or encoded) by a few threads, get their
+// places in the file in order, so that a part's layout does not depend on timing, and are written by a queue that keeps
+// several transfers in flight: the disk never waits for a hash, nor a thread for the disk.
+#include <cstring>
+#include <mutex>
+
+#include "base/parallel.h"
+#include "format/checksum.h"
+#include "format/framing.h"
+#include "format/names.h"
+#include "save/part_stage.h"
+#include "store/io_queue.h"
+
+namespace ckpt::save {
+
+static constexpr uint64_t kBlockBytes = 8 << 20;
+static constexpr uint64_t kTrailerBytes = 64;
+static constexpr unsigned kDepth = 4;  // blocks in flight; two already keep a local disk busy
+
+class PartWriter {
+ public:
+  PartWriter(session::Session& session, const SaveIdentity& identity, const SaveContent& content,
+             const SaveSettings& settings, bool async, Job& job)
+      : session_(session), identity_(identity), content_(content), settings_(settings), async_(async), job_(job) {}
+  ~PartWriter() {
+    queue_.reset();  // nothing is in flight from here on
+    session_.give_arena(std::move(arena_));
+  }
+  Status write();
+
+ private:
+  enum class Step { kSubmit, kStage, kEncode, kWait, kDone };
+  enum class Phase : uint8_t { kUntouched, kCopied, kReady };
+  struct BlockState {
+    Phase phase = Phase::kUntouched;
+    std::byte* buffer = nullptr;  // null: written from the caller's memory
+    Bytes data{};                 // what to write, once it is ready
+    uint64_t offset = 0;          // its place in the file, once it is submitted
+  };
+
+  Status prepare();
+  Status cut_arena(bool encodes);
+  Status work(const std::atomic<bool>& stop);
+  Step next_step(size_t* block, std::byte** buffer);
+  bool stays_in_place(size_t index) const;
+  void stage(size_t index, std::byte* buffer, StageScratch& scratch);
+  void encode(size_t index, std::byte* buffer, StageScratch& scratch);
+  void settle(size_t index, const BlockState& state, bool staged);
+  void submit(size_t index);
+  void written(size_t index, Status status);
+  Status write_tail();
+
+  session::Session& session_;
+  const SaveIdentity& identity_;
+  const SaveContent& content_;
+  const SaveSettings& settings_;
+  const bool async_;
+  Job& job_;
+
+  PartLayout layout_;
+  std::vector<fb::Chunk> chunks_;
+  std::unique_ptr<BlockStager> stager_;
+  std::unique_ptr<store::Writer> file_;
+  device::Mapping arena_;
+  unsigned threads_ = 1;
+  uint64_t buffer_bytes_ = 0;
+  size_t buffer_count_ = 0;
+  size_t reserve_ = 0;  // buffers that staging leaves to encoding
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Status error_;
+  std::vector<std::byte*> free_;
+  std::vector<BlockState> blocks_;
+  size_t next_stage_ = 0, next_encode_ = 0, next_submit_ = 0, staged_ = 0, in_flight_ = 0, written_ = 0;
+  uint64_t file_end_ = kAlign;
+  std::unique_ptr<store::IoQueue> queue_;  // the last member: it goes first
+};
+
+// ---- before the first byte ----
+
+Status PartWriter::prepare() {
+  uint64_t chunk_bytes = session_.plan().chunk_bytes;
+  uint64_t block_bytes = std::max(chunk_bytes, std::min(kBlockBytes, settings_.staging_bytes / 4 / kAlign * kAlign));
+  CKPT_ASSIGN(layout_, lay_out(content_, {chunk_bytes, session_.plan().large_tensor_bytes, block_bytes,
+                                          settings_.compression, identity_.rank, !async_}));
+  chunks_.resize(layout_.chunk_count);
+  blocks_.resize(layout_.blocks.size());
+  stager_ = std::make_unique<BlockStager>(layout_, chunks_);
+  job_.counters.bytes_total = layout_.data_bytes;
+  job_.counters.chunk_count = layout_.chunk_count;
+  uint64_t expected = 2 * kAlign;
+  bool encodes = false;
+  for (const Block& block : layout_.blocks) {
+    buffer_bytes_ = std::max(buffer_bytes_, round_up(block.raw_bytes, kAlign));
+    expected += round_up(block.raw_bytes, kAlign);
+    encodes |= block.encoded;
+  }
+  std::string key = identity_.attempt.directory + "/" + format::part_name(identity_.rank);
+  CKPT_ASSIGN(file_, session_.store().create(key, expected, settings_.compression != "none"));
+  job_.counters.direct_io = file_->direct();
+  job_.counters.recycled = file_->recycled();
+  if (layout_.blocks.empty()) return Ok();
+  return cut_arena(encodes);
+}
+
+// Cuts the budget into buffers: of a background save as many as there are blocks, else what may be in use at once.
+Status PartWriter::cut_arena(bool encodes) {
+  size_t blocks = layout_.blocks.size();
+  threads_ = static_cast<unsigned>(std::min<size_t>(settings_.threads, blocks));
+  size_t most = std::max<size_t>(settings_.staging_bytes / buffer_bytes_, 1);
+  buffer_count_ = std::min<size_t>(most, std::min<size_t>(blocks, threads_ + kDepth));
+  if (async_) {
+    reserve_ = encodes ? std::clamp<size_t>(most / 2, 1, threads_ + kDepth) : 0;
+    buffer_count_ = std::min(most, blocks + reserve_);
+  }
+  uint64_t before = job_.elapsed_us();
+  CKPT_ASSIGN(arena_, session_.take_arena(buffer_count_ * buffer_bytes_));
+  if (async_) CKPT_TRY(arena_.populate(buffer_count_ * buffer_bytes_, threads_));
+  job_.counters.arena_us = job_.elapsed_us() - before;
+  // The first buffers are taken first, so that a save that needs few of them touches few.
+  for (size_t i = buffer_count_; i-- > 0;) free_.push_back(arena_.bytes().data() + i * buffer_bytes_);
+  job_.counters.threads = threads_;
+  if (blocks < 2) return Ok();
+  CKPT_ASSIGN(queue_, session_.store().make_queue(kDepth));
+  job_.counters.io_engine = static_cast<uint32_t>(queue_->engine());
+  return Ok();
+}
+
+// ---- the blocks ----
+
+Status PartWriter::write() {
+  CKPT_TRY(prepare());
+  if (layout_.blocks.empty())
+    job_.counters.stage_us = job_.elapsed_us();
+  else
+    CKPT_TRY(run_parallel(threads_, [this](unsigned, const std::atomic<bool>& stop) { return work(stop); }));
+  queue_.reset();
+  job_.reach(CKPT_JOB_STAGED);
+  return write_tail();
+}
+
+Status PartWriter::work(const std::atomic<bool>& stop) {
+  StageScratch scratch;
+  while (!stop) {
+    CKPT_TRY(job_.check());
+    size_t block = 0;
+    std::byte* buffer = nullptr;
+    switch (next_step(&block, &buffer)) {
+      case Step::kDone: {
+        std::lock_guard lock(mutex_);
+        return error_;
+      }
+      case Step::kWait:
+        break;
+      case Step::kSubmit:
+        submit(block);
+        break;
+      case Step::kStage:
+        stage(block, buffer, scratch);
+        break;
+      case Step::kEncode:
+        encode(block, buffer, scratch);
+        break;
+    }
+  }
+  return Ok();
+}
+
+// Takes the next piece of work with the buffer that it needs. Blocks are taken in order, so the first one that is not
+// written never waits for a buffer that a later one holds.
+PartWriter::Step PartWriter::next_step(size_t* block, std::byte** buffer) {
+  std::unique_lock lock(mutex_);
+  size_t count = blocks_.size();
+  if (!error_.ok() || written_ == count) return Step::kDone;
+  auto take_buffer = [&] {
+    *buffer = free_.back();
+    free_.pop_back();
+    uint64_t in_use = (buffer_count_ - free_.size()) * buffer_bytes_;
+    if (in_use > job_.counters.staging_peak_bytes) job_.counters.staging_peak_bytes = in_use;
+  };
+  if (next_submit_ < count && blocks_[next_submit_].phase == Phase::kReady && in_flight_ < kDepth) {
+    *block = next_submit_++;
+    blocks_[*block].offset = file_end_;
+    file_end_ += round_up(blocks_[*block].data.size(), kAlign);
+    in_flight_++;
+    return Step::kSubmit;
+  }
+  bool in_place = next_stage_ < count && stays_in_place(next_stage_);
+  if (next_stage_ < count && (in_place || free_.size() > reserve_)) {
+    *block = next_stage_++;
+    if (!in_place) take_buffer();
+    return Step::kStage;
+  }
+  while (next_encode_ < next_stage_ && !(async_ && layout_.blocks[next_encode_].encoded)) next_encode_++;
+  if (next_encode_ < next_stage_ && blocks_[next_encode_].phase == Phase::kCopied && !free_.empty()) {
+    *block = next_encode_++;
+    take_buffer();
+    return Step::kEncode;
+  }
+  changed_.wait_for(lock, std::chrono::milliseconds(50));
+  return Step::kWait;
+}
+
+// In the foreground, what lies in the caller's memory as it will lie in the file is written from there.
+bool PartWriter::stays_in_place(size_t index) const {
+  if (async_) return false;
+  Bytes source = stager_->source_of(layout_.blocks[index]);
+  // Also where I/O is not direct: the padding of the last page must be written, since a recycled file holds old bytes.
+  bool whole_pages = !source.empty() && source.size() % kAlign == 0;
+  return whole_pages && (!file_->direct() || reinterpret_cast<uintptr_t>(source.data()) % kAlign == 0);
+}
+
+void PartWriter::stage(size_t index, std::byte* buffer, StageScratch& scratch) {
+  const Block& block = layout_.blocks[index];
+  BlockState state{Phase::kReady, buffer};
+  if (!buffer) {
+    stager_->hash_in_place(block);
+    state.data = stager_->source_of(block);
+  } else if (block.encoded && !async_) {
+    state.data = stager_->encode(block, buffer, scratch);
+  } else {
+    state.data = stager_->copy(block, buffer);
+    if (block.encoded) state.phase = Phase::kCopied;
+  }
+  settle(index, state, true);
+}
+
+void PartWriter::encode(size_t index, std::byte* buffer, StageScratch& scratch) {
+  std::byte* copied = blocks_[index].buffer;
+  Bytes data = stager_->encode_copy(layout_.blocks[index], copied, buffer, scratch);
+  {
+    std::lock_guard lock(mutex_);
+    free_.push_back(copied);
+  }
+  settle(index, {Phase::kReady, buffer, data}, false);
+}
+
+void PartWriter::settle(size_t index, const BlockState& state, bool staged) {
+  std::lock_guard lock(mutex_);
+  blocks_[index] = state;
+  if (staged && ++staged_ == blocks_.size()) {
+    job_.counters.stage_us = job_.elapsed_us();
+    // A save in the foreground keeps the caller's memory until it is written.
+    if (async_) job_.reach(CKPT_JOB_STAGED);
+  }
+  changed_.notify_all();
+}
+
+void PartWriter::submit(size_t index) {
+  const Block& block = layout_.blocks[index];
+  uint64_t offset = blocks_[index].offset;
+  for (size_t c = block.chunk_first; c < block.chunk_first + block.chunk_count; c++)
+    chunks_[c] =
+        fb::Chunk(offset + chunks_[c].offset(), chunks_[c].stored_size(), chunks_[c].raw_size(), chunks_[c].digest());
+  Bytes data = blocks_[index].data;
+  if (queue_)
+    queue_->write(*file_, offset, data, [this, index](Status status) { written(index, std::move(status)); });
+  else
+    written(index, file_->write_at(offset, data));
+}
+
+void PartWriter::written(size_t index, Status status) {
+  const Block& block = layout_.blocks[index];
+  if (status.ok()) {
+    uint64_t raw = 0;
+    for (size_t c = block.chunk_first; c < block.chunk_first + block.chunk_count; c++) raw += chunks_[c].raw_size();
+    job_.counters.bytes_written += blocks_[index].data.size();
+    job_.counters.bytes_done += raw;
+    job_.counters.io_count++;
+  }
+  std::lock_guard lock(mutex_);
+  if (blocks_[index].buffer) free_.push_back(blocks_[index].buffer);
+  in_flight_--;
+  written_++;
+  if (error_.ok()) error_ = std::move(status);
+  changed_.notify_all();
+}
+
+// ---- the end ----
+
+// Header, index and trailer; then the part is made durable and gets its name, which is the receipt.
+Status PartWriter::write_tail() {
+  CKPT_ASSIGN(auto index, encode_part_index(identity_, content_, layout_, chunks_));
+  const format::Summary& summary = identity_.summary;
+  auto header = format::encode_part_header({summary.revision, summary.save_id, identity_.rank, summary.world_size,
+                                            summary.store_id, summary.token, summary.attempt});
+  auto trailer = format::encode_part_trailer({file_end_, index.size(), format::xxh3_128(index), summary.save_id});
+  uint64_t tail_bytes = round_up(index.size() + kTrailerBytes, kAlign);
+  CKPT_ASSIGN(auto mapping, device::Mapping::make(kAlign + tail_bytes));
+  MutableBytes head = mapping.bytes().first(kAlign), tail = mapping.bytes().subspan(kAlign, tail_bytes);
+  std::memcpy(head.data(), header.data(), header.size());
+  std::memcpy(tail.data(), index.data(), index.size());
+  std::memcpy(tail.data() + tail_bytes - kTrailerBytes, trailer.data(), kTrailerBytes);
+  CKPT_TRY(file_->write_at(0, head));
+  CKPT_TRY(file_->write_at(file_end_, tail));
+  job_.counters.bytes_written += head.size() + tail.size();
+  job_.counters.io_count += 2;
+  CKPT_TRY(job_.check());
+  return file_->publish(file_end_ + tail_bytes);
+}
+
+Status write_part(session::Session& session, const SaveIdentity& identity, SaveContent& content,
+                  const SaveSettings& settings, bool async, Job& job) {
+  PartWriter writer(session, identity, content, settings, async, job);
+  return writer.write();
+}
+
+}  // namespace ckpt::save

@@ -1,0 +1,197 @@
+// Collecting what a rank saves, and the order of the steps of a save.
+#include "save/save.h"
+
+#include <sys/time.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/parallel.h"
+#include "format/names.h"
+
+namespace ckpt::save {
+
+Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<session::Session> session, std::string_view label,
+                                         int64_t step, const Options& options) {
+  CKPT_TRY(format::check_label(label));
+  if (step < -1) return Status(CKPT_INVALID, strformat("step: expected -1 or more, found {}", step));
+  for (const char* key : {"chunk_bytes", "large_tensor_bytes"})
+    if (options.is_set(key)) {
+      uint64_t agreed =
+          std::string_view(key) == "chunk_bytes" ? session->plan().chunk_bytes : session->plan().large_tensor_bytes;
+      if (static_cast<uint64_t>(options.integer(key)) != agreed)
+        return Status(CKPT_MISMATCH,
+                      strformat("option {}: the session has {}, this save {}; it is the session's to choose", key,
+                                agreed, options.integer(key)))
+            .with("expected", agreed)
+            .with("found", std::to_string(options.integer(key)));
+    }
+  std::shared_ptr<Save> save(new Save);
+  save->step_ = step;
+  const unsigned threads = thread_count(options.integer("threads"));
+  save->settings_ = {.commit = {.on_existing = options.str("on_existing"),
+                                .protect = options.str("protect"),
+                                .timeout_ms = options.integer("timeout_ms"),
+                                .keep_last = options.integer("keep_last"),
+                                .keep_every = options.integer("keep_every"),
+                                .threads = threads},
+                     .compression = options.str("compression"),
+                     .threads = threads,
+                     .staging_bytes = static_cast<uint64_t>(options.integer("staging_bytes")),
+                     .wait = options.integer("wait") != 0};
+  if (!options.is_set("staging_bytes"))
+    save->settings_.staging_bytes = std::max(save->settings_.staging_bytes, session->arena_bytes());
+  uint64_t smallest = 2 * session->plan().chunk_bytes;
+  if (save->settings_.staging_bytes < smallest)
+    return Status(CKPT_INVALID, strformat("option staging_bytes: expected at least two chunks, {}, found {}", smallest,
+                                          save->settings_.staging_bytes));
+  save->attempt_ = session->next_attempt(label);
+  save->session_ = std::move(session);
+  return save;
+}
+
+static Status taken(std::string_view name) {
+  return Status(CKPT_EXISTS, "\"" + std::string(name) + "\" was added already").with("tensor", std::string(name));
+}
+
+Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes) {
+  if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
+  CKPT_TRY(format::check_tensor_name(name));
+  device::RegionRequest request;
+  if (Status status = device::read_desc(desc, data, data_bytes, &request); !status.ok())
+    return std::move(status).in("tensor \"" + std::string(name) + "\"").with("tensor", std::string(name));
+  if (desc.flags & CKPT_TENSOR_CONVERT)
+    return Status(CKPT_INVALID, "tensor \"" + std::string(name) + "\": conversion is for loads");
+  bool whole = desc.region_kind == CKPT_REGION_WHOLE, given = desc.replica_count != 0;
+  Replica replica{.group = desc.replica_group,
+                  .index = given   ? desc.replica_index
+                           : whole ? session_->rank()
+                                   : 0,
+                  .count = given   ? desc.replica_count
+                           : whole ? session_->world_size()
+                                   : 1};
+  if (replica.index >= replica.count || replica.count > session_->world_size())
+    return Status(CKPT_INVALID, strformat("tensor \"{}\": replica {} of {} in a world of {}", name, replica.index,
+                                          replica.count, session_->world_size()))
+        .with("tensor", std::string(name));
+  std::string_view kept = names_.insert(name);
+  if (kept.empty()) return taken(name);
+  content_.tensors.push_back(keep_tensor(kept, request, replica, &content_.memory));
+  return Ok();
+}
+
+Status Save::add_object(std::string_view name, std::string_view media_type, int32_t scope, Bytes data) {
+  if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
+  CKPT_TRY(format::check_tensor_name(name));
+  CKPT_TRY(format::check_text(media_type));
+  if (scope != CKPT_OBJECT_SHARED && scope != CKPT_OBJECT_PER_RANK)
+    return Status(CKPT_INVALID, strformat("object scope {}", scope));
+  SaveObject object{
+      std::string(name), std::string(media_type), static_cast<uint8_t>(scope), {data.begin(), data.end()}};
+  if (!content_.objects.try_emplace(std::string(name), std::move(object)).second) return taken(name);
+  return Ok();
+}
+
+Status Save::add_alias(std::string_view name, std::string_view target, const ckpt_tensor_desc* view) {
+  if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
+  CKPT_TRY(format::check_tensor_name(name));
+  CKPT_TRY(format::check_tensor_name(target));
+  SaveAlias alias{std::string(name), std::string(target), view != nullptr, 0, {}};
+  if (view) {
+    if (view->ndim < 0 || view->ndim > kMaxNdim || view->flat_offset < 0)
+      return Status(CKPT_INVALID,
+                    strformat("alias \"{}\": ndim {} at offset {}", alias.name, view->ndim, view->flat_offset));
+    alias.ndim = view->ndim;
+    alias.view.push_back(static_cast<uint64_t>(view->flat_offset));
+    std::vector<uint64_t> strides(static_cast<size_t>(view->ndim), 1);
+    for (int i = view->ndim - 1; i >= 0; i--) {
+      bool strided = view->flags & CKPT_TENSOR_STRIDED;
+      if (view->shape[i] < 0 || (strided && view->strides[i] < 0))
+        return Status(CKPT_INVALID, "alias \"" + alias.name + "\": negative shape or stride");
+      size_t at = static_cast<size_t>(i);
+      strides[at] = strided              ? static_cast<uint64_t>(view->strides[i])
+                    : i + 1 < view->ndim ? strides[at + 1] * static_cast<uint64_t>(view->shape[i + 1])
+                                         : 1;
+    }
+    for (int i = 0; i < view->ndim; i++) alias.view.push_back(static_cast<uint64_t>(view->shape[i]));
+    alias.view.insert(alias.view.end(), strides.begin(), strides.end());
+  }
+  if (names_.insert(name).empty()) return taken(name);
+  content_.aliases.try_emplace(std::string(name), std::move(alias));
+  return Ok();
+}
+
+Status Save::set_attr(std::string_view tensor, std::string_view key, std::string_view value) {
+  if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
+  CKPT_TRY(format::check_attr_key(key));
+  CKPT_TRY(format::check_text(value));
+  if (value.size() > format::kMaxAttrValue)
+    return Status(CKPT_INVALID, strformat("attribute \"{}\" has {} bytes, at most 1 MiB expected", key, value.size()));
+  content_.attrs[std::string(tensor)].insert_or_assign(std::string(key), std::string(value));
+  return Ok();
+}
+
+Status Save::check_attr_owners() const {
+  for (const auto& [owner, values] : content_.attrs)
+    if (!owner.empty() && !names_.contains(owner))
+      return Status(CKPT_NOT_FOUND, "an attribute of tensor \"" + owner + "\", which was not added")
+          .with("tensor", owner);
+  return Ok();
+}
+
+Status Save::begin() {
+  if (begun_) return Status(CKPT_INVALID, "a save runs once; make another");
+  begun_ = true;
+  // Drawn here and not by the job: of two saves in the background the one that was started later is the newer one.
+  if (session_->rank() == 0) sequence_ = session_->next_sequence();
+  if (Status owners = check_attr_owners(); !owners.ok()) return refuse(std::move(owners));
+  names_.forget();
+  sort_tensors(&content_.tensors);
+  return Ok();
+}
+
+Status Save::refuse(Status cause) { return commit::refuse_attempt(*session_, attempt_, std::move(cause)); }
+
+static uint64_t unix_ms() {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count());
+}
+
+static SaveIdentity identify(session::Session& session, const session::Attempt& attempt, int64_t step,
+                             uint64_t sequence) {
+  SaveIdentity identity;
+  identity.rank = session.rank();
+  identity.attempt = attempt;
+  format::Summary& summary = identity.summary;
+  const session::SessionPlan& plan = session.plan();
+  summary.store_id = plan.store_id;
+  summary.session_id = plan.session_id;
+  summary.save_id = attempt.save_id;
+  summary.run = plan.run;
+  summary.label = attempt.label;
+  summary.writer = "ckpt " CKPT_VERSION;
+  summary.token = plan.token;
+  summary.attempt = attempt.number;
+  summary.sequence = sequence;
+  summary.step = step;
+  summary.world_size = plan.world_size;
+  summary.created_unix_ms = unix_ms();
+  return identity;
+}
+
+Status Save::work(Job& job, bool async) {
+  SaveIdentity identity = identify(*session_, attempt_, step_, sequence_);
+  CKPT_TRY(commit::open_attempt(*session_, attempt_, settings_.commit, job));
+  Status written = write_part(*session_, identity, content_, settings_, async, job);
+  if (written.ok()) written = job.check();
+  if (!written.ok()) return commit::give_up(*session_, attempt_, std::move(written));
+  job.counters.write_us = job.elapsed_us();
+  job.reach(CKPT_JOB_WRITTEN);
+  if (session_->rank() != 0 && !settings_.wait) return Ok();
+  Status finished = commit::finish_attempt(*session_, attempt_, settings_.commit, job);
+  job.counters.commit_us = job.elapsed_us();
+  return finished;
+}
+
+}  // namespace ckpt::save

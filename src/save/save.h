@@ -1,0 +1,68 @@
+// One rank's share of one checkpoint: what the caller added (content.h), and the way from there to a committed
+// checkpoint. collect (this file) -> layout (who writes what, where) -> part_writer (bytes) -> commit (all ranks).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/job.h"
+#include "commit/commit.h"
+#include "device/descriptor.h"
+#include "format/index.h"
+#include "save/content.h"
+#include "save/name_set.h"
+
+namespace ckpt::save {
+
+struct SaveSettings {
+  commit::CommitSettings commit;
+  std::string compression;
+  unsigned threads = 2;
+  uint64_t staging_bytes = 0;
+  bool wait = true;
+};
+
+class Save {
+ public:
+  static Result<std::shared_ptr<Save>> make(std::shared_ptr<session::Session> session, std::string_view label,
+                                            int64_t step, const Options& options);
+
+  Status add_tensor(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes);
+  Status add_object(std::string_view name, std::string_view media_type, int32_t scope, Bytes data);
+  Status add_alias(std::string_view name, std::string_view target, const ckpt_tensor_desc* view);
+  Status set_attr(std::string_view tensor, std::string_view key, std::string_view value);
+  const std::string& id() const { return attempt_.directory; }
+
+  // Once, also where it fails: INVALID the second time.
+  Status begin();
+  // `async`: the caller's memory is to be staged before it is written.
+  Status work(Job& job, bool async);
+  // For a save that has begun and whose work cannot start: tells the other ranks.
+  Status refuse(Status cause);
+
+ private:
+  Save() = default;
+  Status check_attr_owners() const;
+
+  std::shared_ptr<session::Session> session_;
+  SaveContent content_;
+  NameSet names_{&content_.memory};
+  SaveSettings settings_;
+  session::Attempt attempt_;
+  int64_t step_ = -1;
+  uint64_t sequence_ = 0;  // rank 0's
+  bool begun_ = false;
+};
+
+// The identity that goes into part headers and indexes.
+struct SaveIdentity {
+  format::Summary summary;
+  uint32_t rank = 0;
+  session::Attempt attempt;
+};
+
+// Encodes and writes this rank's part and makes it durable under its final name.
+Status write_part(session::Session& session, const SaveIdentity& identity, SaveContent& content,
+                  const SaveSettings& settings, bool async, Job& job);
+
+}  // namespace ckpt::save

@@ -1,0 +1,25 @@
+// What sessions leave behind, and how it is closed and removed: attempts that nobody will finish, records of sessions
+// that ended, directories in trash.
+#pragma once
+
+#include "format/index.h"
+#include "session/session_plan.h"
+#include "store/store.h"
+
+namespace ckpt::session {
+
+// Puts a tombstone into the slot of an attempt. OK if the slot is now closed or committed, whoever did it. NOT_FOUND:
+// no such directory.
+Status close_attempt(store::Store& store, std::string_view directory, const format::Tombstone& tombstone);
+// Moves a checkpoint or attempt out of sight in one step, then deletes it. NOT_FOUND.
+Status discard_directory(store::Store& store, std::string_view directory);
+// Finishes deletions that a crash interrupted.
+Status empty_trash(store::Store& store);
+
+// Rank 0, which owns the run: closes and removes the recorded attempts of the run's older sessions. Attempts of other
+// runs, and directories that no record names, stay.
+Status close_older_attempts(store::Store& store, const SessionPlan& plan);
+// Then: removes the owner records and claims of the run's older sessions. The newest record fences all of them.
+Status forget_older_owners(store::Store& store, const SessionPlan& plan);
+
+}  // namespace ckpt::session

@@ -1,0 +1,107 @@
+#include "session/ownership.h"
+
+#include <vector>
+
+#include "checkpoint/catalog.h"
+#include "format/names.h"
+
+namespace ckpt::session {
+
+Result<Id> ensure_store_id(store::Store& store) {
+  CKPT_ASSIGN(Id id, checkpoint::find_store_id(store));
+  auto present = store.get(format::kStoreId, 4096);
+  if (present.ok()) return id;
+  if (id.zero()) id = random_id();
+  std::string text = to_hex(id) + "\n";
+  Status status = store.put_if_absent(format::kStoreId, as_bytes(text));
+  if (status.code() == CKPT_EXISTS) return checkpoint::find_store_id(store);  // another first session was quicker
+  CKPT_TRY(std::move(status));
+  return id;
+}
+
+// Sessions that open at the same moment; beyond it is a store that calls everything taken.
+static constexpr uint64_t kMaxRivals = 1000;
+
+static std::string owner_record(const SessionPlan& plan) { return to_session_string(plan) + "\n"; }
+
+// Of all who try the same token the store lets one have it.
+Status take_token(store::Store& store, SessionPlan* plan) {
+  CKPT_TRY(store.make_directory(format::kOwnersDir));
+  CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
+  CKPT_ASSIGN(uint64_t highest, checkpoint::highest_token(store, entries));
+  if (highest > UINT64_MAX - kMaxRivals)
+    return Status(CKPT_CONFLICT,
+                  strformat("{}: a directory's name holds token {}, after which there is none", store.uri(), highest))
+        .with("found", highest);
+  for (plan->token = highest + 1; plan->token <= highest + kMaxRivals; plan->token++) {
+    std::string record = owner_record(*plan);
+    Status status = store.put_if_absent(format::owner_key(plan->token), as_bytes(record));
+    if (status.code() != CKPT_EXISTS) return status;
+  }
+  return Status(CKPT_CONFLICT, strformat("run \"{}\": each of the tokens {} to {} was taken by somebody else",
+                                         plan->run, highest + 1, highest + kMaxRivals));
+}
+
+std::optional<SessionPlan> read_owner(store::Store& store, uint64_t token, Status* failure) {
+  auto record = store.get(format::owner_key(token), 4096);
+  if (!record.ok()) {
+    if (record.status().code() != CKPT_NOT_FOUND) *failure = std::move(record).status();
+    return std::nullopt;
+  }
+  std::string_view text = as_text(*record);
+  auto plan = parse_session_string(text.substr(0, text.find('\n')));
+  if (!plan.ok()) return std::nullopt;  // somebody else's file
+  return plan.take();
+}
+
+static Status fenced_by(const SessionPlan& plan, uint64_t token) {
+  return Status(CKPT_FENCED,
+                strformat("run \"{}\" belongs to session {} now; this is session {}", plan.run, token, plan.token))
+      .with("expected", plan.token)
+      .with("found", token);
+}
+
+// Normally only a higher token fences. Where .ckpt was deleted by hand the next session starts from the checkpoints'
+// tokens and may get the same one or a lower one: then our own record is not there and another of the run is.
+Status check_fence(store::Store& store, const SessionPlan& plan, bool* recorded) {
+  bool own = false;
+  auto owners = store.list(format::kOwnersDir);
+  if (!owners.ok() && owners.status().code() != CKPT_NOT_FOUND) return std::move(owners).status();
+  std::vector<uint64_t> lower;
+  for (size_t i = 0; owners.ok() && i < owners->size(); i++) {
+    auto token = format::parse_owner_name((*owners)[i].name);
+    if (!token) continue;
+    if (*token < plan.token) {
+      lower.push_back(*token);
+      continue;
+    }
+    Status failure;
+    auto other = read_owner(store, *token, &failure);
+    CKPT_TRY(std::move(failure));
+    if (!other || other->run != plan.run) continue;
+    if (other->session_id != plan.session_id) return fenced_by(plan, *token);
+    own = true;
+  }
+  if (recorded) *recorded = own;
+  for (size_t i = 0; !own && i < lower.size(); i++) {
+    Status failure;
+    auto other = read_owner(store, lower[i], &failure);
+    CKPT_TRY(std::move(failure));
+    if (other && other->run == plan.run) return fenced_by(plan, lower[i]);
+  }
+  return Ok();
+}
+
+Status hold_run(store::Store& store, const SessionPlan& plan) {
+  bool recorded = false;
+  CKPT_TRY(check_fence(store, plan, &recorded));
+  if (recorded) return Ok();
+  std::string store_id = to_hex(plan.store_id) + "\n", record = owner_record(plan);
+  CKPT_TRY(store.make_directory(format::kOwnersDir));
+  for (Status status : {store.put_if_absent(format::kStoreId, as_bytes(store_id)),
+                        store.put_if_absent(format::owner_key(plan.token), as_bytes(record))})
+    if (!status.ok() && status.code() != CKPT_EXISTS) return status;
+  return check_fence(store, plan);  // whoever opened meanwhile did not see us
+}
+
+}  // namespace ckpt::session

@@ -1,0 +1,53 @@
+#include "session/session_plan.h"
+
+#include <charconv>
+#include <vector>
+
+#include "format/checksum.h"
+#include "format/names.h"
+
+namespace ckpt::session {
+
+// A string that was cut short on its way could otherwise pass with a smaller last number.
+static std::string checksum_of(std::string_view fields) {
+  return strformat("{:08x}", static_cast<uint32_t>(format::xxh3_64(as_bytes(fields))));
+}
+
+std::string to_session_string(const SessionPlan& plan) {
+  std::string fields = "ckpt1;" + plan.run + ";" + std::to_string(plan.token) + ";" + std::to_string(plan.world_size) +
+                       ";" + to_hex(plan.session_id) + ";" + to_hex(plan.store_id) + ";" +
+                       std::to_string(plan.chunk_bytes) + ";" + std::to_string(plan.large_tensor_bytes) + ";";
+  return fields + checksum_of(fields);
+}
+
+template <typename T>
+static bool parse_number(std::string_view text, T* out) {
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+Result<SessionPlan> parse_session_string(std::string_view text) {
+  std::vector<std::string_view> fields;
+  for (std::string_view rest = text;;) {
+    size_t end = rest.find(';');
+    fields.push_back(rest.substr(0, end));
+    if (end == std::string_view::npos) break;
+    rest.remove_prefix(end + 1);
+  }
+  SessionPlan plan;
+  auto session_id = fields.size() == 9 ? id_from_hex(fields[4]) : Result<Id>(Id{});
+  auto store_id = fields.size() == 9 ? id_from_hex(fields[5]) : Result<Id>(Id{});
+  if (fields.size() != 9 || fields[8] != checksum_of(text.substr(0, text.size() - fields[8].size())) ||
+      fields[0] != "ckpt1" || !format::check_run(fields[1]).ok() || !parse_number(fields[2], &plan.token) ||
+      !parse_number(fields[3], &plan.world_size) || !session_id.ok() || !store_id.ok() ||
+      !parse_number(fields[6], &plan.chunk_bytes) || !parse_number(fields[7], &plan.large_tensor_bytes) ||
+      plan.world_size == 0 || plan.chunk_bytes == 0 || plan.chunk_bytes % kAlign != 0 ||
+      plan.chunk_bytes > kMaxChunkBytes || plan.large_tensor_bytes == 0)
+    return Status(CKPT_INVALID, "not a session string of protocol ckpt1: \"" + std::string(text.substr(0, 200)) + "\"");
+  plan.run = fields[1];
+  plan.session_id = *session_id;
+  plan.store_id = *store_id;
+  return plan;
+}
+
+}  // namespace ckpt::session

@@ -1,0 +1,169 @@
+#include "save/layout.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <numeric>
+#include <random>
+
+namespace ckpt::session {
+namespace {
+
+ckpt_tensor_desc desc_of(int32_t dtype, std::initializer_list<int64_t> shape) {
+  ckpt_tensor_desc desc{};
+  desc.struct_size = sizeof desc;
+  desc.dtype = dtype;
+  desc.ndim = static_cast<int32_t>(shape.size());
+  std::copy(shape.begin(), shape.end(), desc.shape);
+  return desc;
+}
+
+// What a caller added, without a session.
+struct Added {
+  SaveContent content;
+  std::vector<std::byte> memory = std::vector<std::byte>(1 << 20);
+
+  const SaveTensor& add(std::string_view name, const ckpt_tensor_desc& desc, const Replica& replica = {}) {
+    return add_at(name, desc, memory.data(), memory.size(), replica);
+  }
+  const SaveTensor& add_at(std::string_view name, const ckpt_tensor_desc& desc, const void* data, size_t size,
+                           const Replica& replica = {}) {
+    RegionRequest request;
+    Status status = read_desc(desc, data, size, &request);
+    EXPECT_TRUE(status.ok()) << status.message();
+    content.tensors.push_back(keep_tensor(name, request, replica, &content.memory));
+    return *content.tensors.back();
+  }
+  PartLayout layout(std::string compression = "none", bool in_place = false) {
+    sort_tensors(&content.tensors);
+    auto layout = lay_out(content, {1 << 16, 1 << 18, 8 << 20, std::move(compression), 0, in_place});
+    EXPECT_TRUE(layout.ok()) << layout.status().message();
+    return layout.take();
+  }
+};
+
+TEST(SaveTensor, GivesBackTheRegionAndTheMemoryThatWereAdded) {
+  Added added;
+  ckpt_tensor_desc desc = desc_of(CKPT_DTYPE_F32, {8, 6});
+  desc.region_kind = CKPT_REGION_BOX;
+  desc.offset[0] = 2, desc.offset[1] = 1;
+  desc.extent[0] = 4, desc.extent[1] = 5;
+  desc.flags = CKPT_TENSOR_STRIDED;
+  desc.strides[0] = 10, desc.strides[1] = 2;
+  const SaveTensor& box = added.add("box", desc);
+  EXPECT_EQ(to_text(box.region()), "box [2:6, 1:6]");
+  EXPECT_EQ(to_text(box.shape()), "[8, 6]");
+  EXPECT_EQ(box.bytes, 80u);
+  EXPECT_FALSE(box.contiguous);
+  SaveMemory memory = box.memory();
+  EXPECT_EQ(to_text(memory.extent), "[4, 5]");
+  EXPECT_EQ(memory.memory.strides[0], 10u);
+  EXPECT_EQ(memory.memory.strides[1], 2u);
+
+  desc = desc_of(CKPT_DTYPE_U4, {100});
+  desc.region_kind = CKPT_REGION_FLAT;
+  desc.flat_offset = 10, desc.flat_size = 20;
+  const SaveTensor& flat = added.add("flat", desc);
+  EXPECT_EQ(to_text(flat.region()), "flat 10:30");
+  EXPECT_EQ(to_text(flat.units()), "flat 5:15");
+  EXPECT_EQ(flat.bytes, 10u);
+  EXPECT_TRUE(flat.contiguous);
+  EXPECT_EQ(to_text(flat.memory().extent), "[10]");
+}
+
+TEST(SaveTensor, StridesOfAContiguousMemoryCountAsNone) {
+  Added added;
+  ckpt_tensor_desc desc = desc_of(CKPT_DTYPE_F32, {1, 3, 5});
+  desc.flags = CKPT_TENSOR_STRIDED;
+  desc.strides[0] = 77, desc.strides[1] = 5, desc.strides[2] = 1;
+  EXPECT_TRUE(added.add("t", desc).contiguous);
+  desc.strides[1] = 6;
+  EXPECT_FALSE(added.add("u", desc).contiguous);
+}
+
+TEST(Layout, ItemsAreInTheOrderOfNamesHoweverTheyWereAdded) {
+  Added added;
+  for (const char* name : {"b", "model.layers.10", "a", "model.layers.2", "model"})
+    added.add(name, desc_of(CKPT_DTYPE_F32, {16}));
+  added.add("empty", desc_of(CKPT_DTYPE_F32, {0, 4}));
+  std::string order;
+  for (const Item& item : added.layout().items) order += std::string(item.tensor->name) + " ";
+  EXPECT_EQ(order, "a b model model.layers.10 model.layers.2 ");
+}
+
+TEST(Layout, AMemberOfAReplicaGroupTakesItsCutsFromWhereTheyLieInItsMemory) {
+  uint64_t total = 0;
+  for (uint32_t member = 0; member < 3; member++) {
+    Added added;
+    const Replica replica{.group = 5, .index = member, .count = 3};
+    added.add("large", desc_of(CKPT_DTYPE_F32, {1 << 18}), replica);
+    PartLayout layout = added.layout();
+    ASSERT_EQ(layout.items.size(), 2u);  // and the list
+    const Item& item = layout.items[0];
+    ASSERT_TRUE(item.cut);
+    EXPECT_EQ(item.first, item.cut->flat_offset);
+    EXPECT_EQ(item.first * 4, total);
+    EXPECT_EQ(item.data, added.memory.data() + total);
+    EXPECT_EQ(item.size, item.cut->flat_size * 4);
+    EXPECT_EQ(contiguous_source(item, 1, 1).data(), item.data + item.chunk_raw);
+    total += item.size;
+  }
+  EXPECT_EQ(total, uint64_t{1} << 20);
+}
+
+TEST(Layout, AMemoryThatIsNotContiguousIsGatheredChunkByChunk) {
+  Added added;
+  std::vector<uint32_t> memory(2 * 40000);
+  std::iota(memory.begin(), memory.end(), 0u);
+  ckpt_tensor_desc desc = desc_of(CKPT_DTYPE_U32, {40000});
+  desc.flags = CKPT_TENSOR_STRIDED;
+  desc.strides[0] = 2;
+  added.add_at("t", desc, memory.data(), memory.size() * 4);
+  PartLayout layout = added.layout();
+  const Item& item = layout.items[0];
+  EXPECT_TRUE(contiguous_source(item, 0, 1).empty());
+  ASSERT_EQ(item.chunk_count, 3u);
+  uint32_t expected = 0;
+  for (uint64_t number = 0; number < item.chunk_count; number++) {
+    std::vector<uint32_t> chunk(chunk_raw_size(item, number) / 4);
+    gather_chunk(item, number, std::as_writable_bytes(std::span(chunk)));
+    for (uint32_t value : chunk) ASSERT_EQ(value, 2 * expected++);
+  }
+  EXPECT_EQ(expected, 40000u);
+}
+
+TEST(Layout, SmallTensorsOfOneDtypeShareAVerdictOfAuto) {
+  std::vector<std::byte> zeros(4096), noise(4096 * 300);
+  std::mt19937_64 random(1);
+  std::generate(noise.begin(), noise.end(), [&] { return static_cast<std::byte>(random()); });
+  Added added;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < 600; i++) names.push_back("t" + std::to_string(i));
+  for (size_t i = 0; i < 300; i++) {
+    added.add_at(names[i], desc_of(CKPT_DTYPE_F32, {1024}), zeros.data(), zeros.size());
+    added.add_at(names[300 + i], desc_of(CKPT_DTYPE_BF16, {2048}), noise.data() + i * 4096, 4096);
+  }
+  for (const Item& item : added.layout("auto").items)
+    ASSERT_EQ(item.codec.codec, item.tensor->dtype == CKPT_DTYPE_F32 ? Codec::kLz4 : Codec::kRaw) << item.tensor->name;
+}
+
+TEST(Layout, BlocksOfLargeTensorsHoldNothingElseWhereTheyAreWrittenFromTheCallersMemory) {
+  Added added;
+  std::vector<unsigned char> large(10 << 20);
+  added.add("a", desc_of(CKPT_DTYPE_U8, {1000}));
+  added.add_at("b", desc_of(CKPT_DTYPE_U8, {10 << 20}), large.data(), large.size());
+  added.add("c", desc_of(CKPT_DTYPE_U8, {1000}));
+  auto layout_of = [&](bool in_place) {
+    PartLayout layout = added.layout("none", in_place);
+    std::vector<uint64_t> sizes;
+    for (const Block& block : layout.blocks) sizes.push_back(block.raw_bytes);
+    return sizes;
+  };
+  EXPECT_EQ(layout_of(true), (std::vector<uint64_t>{1000, 8 << 20, 2 << 20, 1000}));
+  std::vector<uint64_t> packed = layout_of(false);
+  ASSERT_EQ(packed.size(), 2u);
+  EXPECT_EQ(packed[0] + packed[1], 4096 + (10u << 20) + 1000) << "full but for the last";
+}
+
+}  // namespace
+}  // namespace ckpt::session
