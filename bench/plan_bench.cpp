@@ -1,4 +1,4 @@
-// Moving elements between a chunk and strided memory, and planning: the deal of replicated tensors, boxes of another
+// Moving elements between a chunk and strided memory, and planning: the assign of replicated tensors, boxes of another
 // tiling, coverage.
 #include <benchmark/benchmark.h>
 
@@ -7,8 +7,8 @@
 
 #include "data.h"
 #include "device/scatter.h"
+#include "plan/assign.h"
 #include "plan/box.h"
-#include "plan/deal.h"
 
 namespace ckpt_bench {
 namespace {
@@ -58,7 +58,7 @@ std::vector<std::string> make_names(size_t count) {
 struct Replicated {
   std::vector<std::string> names;
   std::vector<std::array<uint64_t, 2>> shapes;
-  std::vector<plan::DealEntry> entries;
+  std::vector<plan::ReplicaRegion> entries;
 
   explicit Replicated(size_t count) : names(make_names(count)), shapes(count) {
     for (size_t i = 0; i < count; i++) {
@@ -74,12 +74,12 @@ struct Replicated {
 };
 
 // One rank's plan of a save of replicated tensors in a world of 1024.
-void deal(benchmark::State& state) {
+void assign(benchmark::State& state) {
   Replicated group(static_cast<size_t>(state.range(0)));
-  for (auto _ : state) benchmark::DoNotOptimize(plan::deal(group.entries, 511, 1024, {1 << 20, 256 << 20}));
+  for (auto _ : state) benchmark::DoNotOptimize(plan::assign(group.entries, 511, 1024, {1 << 20, 256 << 20}));
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
-BENCHMARK(deal)->Name("deal/1024_ranks")->Arg(10000)->Arg(100000)->Unit(benchmark::kMillisecond);
+BENCHMARK(assign)->Name("assign/1024_ranks")->Arg(10000)->Arg(100000)->Unit(benchmark::kMillisecond);
 
 void declare(benchmark::State& state) {
   Replicated group(static_cast<size_t>(state.range(0)));

@@ -20,7 +20,7 @@
 
 namespace ckpt_bench {
 
-// Calls body(offset, bytes) for every block, dealt to threads one by one.
+// Calls body(offset, bytes) for every block, assigned to threads one by one.
 static void for_each_block(size_t size, const RawWay& way, const std::function<void(size_t, size_t)>& body) {
   std::atomic<size_t> next{0};
   auto work = [&] {

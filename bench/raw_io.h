@@ -13,7 +13,7 @@ struct RawWay {
   bool direct = true;
 };
 
-// A new file: fallocate (direct only), blocks dealt to the threads, fdatasync, fsync of the directory.
+// A new file: fallocate (direct only), blocks assigned to the threads, fdatasync, fsync of the directory.
 void write_new(const std::string& path, const std::byte* data, size_t size, const RawWay& way);
 // Over the bytes of a file that is there; it is not truncated.
 void write_existing(const std::string& path, const std::byte* data, size_t size, const RawWay& way);

@@ -52,7 +52,7 @@ extern "C" {
 /* ---- library ---------------------------------------------------------------------------------------------- */
 
 /* "0.1.0" of the library that is loaded, which may be newer than this header. Static text. */
-CKPT_API const char *ckpt_version_string(void);
+CKPT_API const char* ckpt_version_string(void);
 CKPT_API int32_t ckpt_version_number(void); /* of the same: major * 1000000 + minor * 1000 + patch */
 
 /* ---- status and error ------------------------------------------------------------------------------------- */
@@ -91,15 +91,15 @@ enum {
 typedef struct ckpt_error ckpt_error; /* owned, immutable; may be read and freed on any thread */
 
 /* "CORRUPT" for CKPT_CORRUPT; "UNKNOWN" for a number this library does not know. Static text. */
-CKPT_API const char *ckpt_status_name(ckpt_status status);
-CKPT_API ckpt_status ckpt_error_status(const ckpt_error *err); /* CKPT_OK for NULL */
-CKPT_API const char *ckpt_error_message(const ckpt_error *err); /* one line: what, where, found; "" for NULL */
+CKPT_API const char* ckpt_status_name(ckpt_status status);
+CKPT_API ckpt_status ckpt_error_status(const ckpt_error* err);  /* CKPT_OK for NULL */
+CKPT_API const char* ckpt_error_message(const ckpt_error* err); /* one line: what, where, found; "" for NULL */
 
 /* One fact of the error by key: "path", "part", "tensor", "rank", "ranks", "offset", "expected", "found".
  * NULL where the error has no such fact. */
-CKPT_API const char *ckpt_error_detail(const ckpt_error *err, const char *key);
+CKPT_API const char* ckpt_error_detail(const ckpt_error* err, const char* key);
 
-CKPT_API void ckpt_error_free(ckpt_error *err);
+CKPT_API void ckpt_error_free(ckpt_error* err);
 
 /* ---- dtype ------------------------------------------------------------------------------------------------ */
 
@@ -138,9 +138,9 @@ enum {
   CKPT_DTYPE_F4_E2M1FN = 0x1104
 };
 
-CKPT_API const char *ckpt_dtype_name(int32_t dtype);  /* "bf16"; "dtype" for an unknown code. Static text. */
-CKPT_API int32_t ckpt_dtype_bits(int32_t dtype);      /* bits of one element; 0 if `dtype` cannot be one */
-CKPT_API int32_t ckpt_dtype_find(const char *name);   /* the inverse of ckpt_dtype_name; -1 if unknown */
+CKPT_API const char* ckpt_dtype_name(int32_t dtype); /* "bf16"; "dtype" for an unknown code. Static text. */
+CKPT_API int32_t ckpt_dtype_bits(int32_t dtype);     /* bits of one element; 0 if `dtype` cannot be one */
+CKPT_API int32_t ckpt_dtype_find(const char* name);  /* the inverse of ckpt_dtype_name; -1 if unknown */
 
 /* Devices, as in DLPack. This build takes CPU and CUDA_HOST (pinned) memory; others are UNSUPPORTED. */
 enum { CKPT_DEVICE_CPU = 1, CKPT_DEVICE_CUDA = 2, CKPT_DEVICE_CUDA_HOST = 3 };
@@ -151,32 +151,32 @@ enum { CKPT_DEVICE_CPU = 1, CKPT_DEVICE_CUDA = 2, CKPT_DEVICE_CUDA_HOST = 3 };
  * rest. Unknown keys and values out of range are refused by the setters. src/base/options.def is the list;
  * `ckpt help options` prints it and ckpt_option_at enumerates it. */
 typedef struct ckpt_options ckpt_options;
-CKPT_API ckpt_status ckpt_options_new(ckpt_options **out, ckpt_error **err);
-CKPT_API ckpt_status ckpt_options_set_str(ckpt_options *options, const char *key, const char *value, ckpt_error **err);
-CKPT_API ckpt_status ckpt_options_set_int(ckpt_options *options, const char *key, int64_t value, ckpt_error **err);
-CKPT_API void ckpt_options_free(ckpt_options *options);
+CKPT_API ckpt_status ckpt_options_new(ckpt_options** out, ckpt_error** err);
+CKPT_API ckpt_status ckpt_options_set_str(ckpt_options* options, const char* key, const char* value, ckpt_error** err);
+CKPT_API ckpt_status ckpt_options_set_int(ckpt_options* options, const char* key, int64_t value, ckpt_error** err);
+CKPT_API void ckpt_options_free(ckpt_options* options);
 
 enum { CKPT_OPTION_INT = 1, CKPT_OPTION_STR = 2 };
 typedef struct ckpt_option_info {
   uint32_t struct_size;
   int32_t kind;         /* CKPT_OPTION_* */
   int64_t min, max;     /* of an INT */
-  const char *key;      /* "keep_last" */
-  const char *fallback; /* the value where none is set, as text */
-  const char *choices;  /* of a STR: "error|replace|keep"; "" where any text will do */
-  const char *used_by;  /* "session", "save", "load", … */
-  const char *help;     /* one sentence */
+  const char* key;      /* "keep_last" */
+  const char* fallback; /* the value where none is set, as text */
+  const char* choices;  /* of a STR: "error|replace|keep"; "" where any text will do */
+  const char* used_by;  /* "session", "save", "load", … */
+  const char* help;     /* one sentence */
 } ckpt_option_info;
 CKPT_API int32_t ckpt_option_count(void);
-CKPT_API ckpt_status ckpt_option_at(int32_t index, ckpt_option_info *out, ckpt_error **err);
+CKPT_API ckpt_status ckpt_option_at(int32_t index, ckpt_option_info* out, ckpt_error** err);
 
 /* ---- store ------------------------------------------------------------------------------------------------ */
 
 /* A directory that holds checkpoints ("/data/run7", "file:///data/run7") or a store in this process's memory
  * ("mem:NAME"; all handles of a NAME share it, it lives while one of them does). Opening creates nothing. */
 typedef struct ckpt_store ckpt_store;
-CKPT_API ckpt_status ckpt_store_open(ckpt_store **out, const char *uri, const ckpt_options *options, ckpt_error **err);
-CKPT_API void ckpt_store_free(ckpt_store *store);
+CKPT_API ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err);
+CKPT_API void ckpt_store_free(ckpt_store* store);
 
 enum {
   CKPT_CHECKPOINT_COMMITTED = 1, /* loadable */
@@ -193,16 +193,16 @@ typedef struct ckpt_checkpoint_info {
   int32_t state;  /* CKPT_CHECKPOINT_COMMITTED, … */
   uint32_t flags; /* CKPT_CHECKPOINT_FOREIGN | … */
   uint32_t revision;
-  int64_t step;             /* as the trainer gave it; -1 for none */
-  uint64_t token;           /* of the session that wrote it; later sessions of a run have higher ones */
-  uint64_t attempt;         /* which try of that session at this label, from 1 */
-  uint64_t sequence;        /* orders the commits of one session */
-  uint64_t bytes;           /* all parts and the manifest */
+  int64_t step;      /* as the trainer gave it; -1 for none */
+  uint64_t token;    /* of the session that wrote it; later sessions of a run have higher ones */
+  uint64_t attempt;  /* which try of that session at this label, from 1 */
+  uint64_t sequence; /* orders the commits of one session */
+  uint64_t bytes;    /* all parts and the manifest */
   uint64_t tensor_count, object_count;
   uint64_t created_unix_ms; /* the writer's clock; for people, nothing is decided by it */
   uint32_t world_size;      /* ranks that wrote it */
   uint32_t part_count;
-  char id[256];             /* the name of its directory; unique in the store: what ckpt_reader_open takes */
+  char id[256]; /* the name of its directory; unique in the store: what ckpt_reader_open takes */
   char label[208];
   char run[208];
   char save_id[40], store_id[40], session_id[40]; /* 32 hex digits */
@@ -211,20 +211,20 @@ typedef struct ckpt_checkpoint_info {
 
 /* A snapshot of all checkpoints and attempts, oldest first: by run, then token, sequence. Statuses: NOT_FOUND, IO. */
 typedef struct ckpt_list ckpt_list;
-CKPT_API ckpt_status ckpt_store_list(const ckpt_store *store, ckpt_list **out, ckpt_error **err);
-CKPT_API size_t ckpt_list_count(const ckpt_list *list);
-CKPT_API ckpt_status ckpt_list_at(const ckpt_list *list, size_t index, ckpt_checkpoint_info *out, ckpt_error **err);
-CKPT_API void ckpt_list_free(ckpt_list *list);
+CKPT_API ckpt_status ckpt_store_list(const ckpt_store* store, ckpt_list** out, ckpt_error** err);
+CKPT_API size_t ckpt_list_count(const ckpt_list* list);
+CKPT_API ckpt_status ckpt_list_at(const ckpt_list* list, size_t index, ckpt_checkpoint_info* out, ckpt_error** err);
+CKPT_API void ckpt_list_free(ckpt_list* list);
 
 /* Resolves a selector to one committed checkpoint: "latest" (the newest of the run that `options` names, never a
  * foreign one), "label:L" or just "L" (the newest of label L), "step:N", or an id. Resolve on one rank and give
  * every rank the resulting id: a later call may find a newer one. Options: run. Statuses: NOT_FOUND, IO. */
-CKPT_API ckpt_status ckpt_store_find(const ckpt_store *store, const char *selector, const ckpt_options *options,
-                                     ckpt_checkpoint_info *out, ckpt_error **err);
+CKPT_API ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const ckpt_options* options,
+                                     ckpt_checkpoint_info* out, ckpt_error** err);
 
 /* Removes one checkpoint by its id. Statuses: NOT_FOUND, CONFLICT (a reader holds it, or it is an open attempt of
  * a living session), IO. */
-CKPT_API ckpt_status ckpt_store_remove(const ckpt_store *store, const char *id, ckpt_error **err);
+CKPT_API ckpt_status ckpt_store_remove(const ckpt_store* store, const char* id, ckpt_error** err);
 
 typedef struct ckpt_report ckpt_report;
 
@@ -232,15 +232,15 @@ typedef struct ckpt_report ckpt_report;
  * `keep_every` divides, the labels in `protect`, whatever a reader holds, and always the newest one that is sound.
  * `report` (nullable) lists what was, or with dry_run would be, removed or passed over.
  * Options: run, keep_last, keep_every, protect, dry_run. Statuses: IO. */
-CKPT_API ckpt_status ckpt_store_prune(const ckpt_store *store, const ckpt_options *options, ckpt_report **report,
-                                      ckpt_error **err);
+CKPT_API ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* options, ckpt_report** report,
+                                      ckpt_error** err);
 
 /* Rebuilds a lost or damaged MANIFEST of directory `id` from its parts, byte for byte; a readable one is never
  * replaced. An attempt that never committed needs force=1 and is marked REBUILT. By default a dry run.
  * Options: dry_run (default 1 here), force. Statuses: EXISTS (sound already), INCOMPLETE, MISMATCH (a part
  * of another save or rank), CORRUPT, ABORTED, IO. */
-CKPT_API ckpt_status ckpt_store_repair(const ckpt_store *store, const char *id, const ckpt_options *options,
-                                       ckpt_report **report, ckpt_error **err);
+CKPT_API ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckpt_options* options,
+                                       ckpt_report** report, ckpt_error** err);
 
 /* ---- session ---------------------------------------------------------------------------------------------- */
 
@@ -257,10 +257,10 @@ CKPT_API ckpt_status ckpt_store_repair(const ckpt_store *store, const char *id, 
  * Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, arena_bytes.
  * Statuses: CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED (a store without create-if-absent), IO, NO_SPACE. */
 typedef struct ckpt_session ckpt_session;
-CKPT_API ckpt_status ckpt_session_open(ckpt_session **out, const ckpt_store *store, uint32_t rank, uint32_t world_size,
-                                       const char *session_string, const ckpt_options *options, ckpt_error **err);
-CKPT_API const char *ckpt_session_string(const ckpt_session *session);
-CKPT_API void ckpt_session_free(ckpt_session *session);
+CKPT_API ckpt_status ckpt_session_open(ckpt_session** out, const ckpt_store* store, uint32_t rank, uint32_t world_size,
+                                       const char* session_string, const ckpt_options* options, ckpt_error** err);
+CKPT_API const char* ckpt_session_string(const ckpt_session* session);
+CKPT_API void ckpt_session_free(ckpt_session* session);
 
 /* ---- tensors ---------------------------------------------------------------------------------------------- */
 
@@ -285,18 +285,18 @@ typedef struct ckpt_tensor_desc {
   int32_t ndim;        /* 0 … CKPT_MAX_NDIM; 0 is a scalar */
   int32_t region_kind; /* CKPT_REGION_* */
   uint32_t flags;      /* CKPT_TENSOR_* */
-  /* Save only: who else holds the same region. The members of a replica group deal its tensors, or the pieces of its
+  /* Save only: who else holds the same region. The members of a replica group assign its tensors, or pieces of its
    * large ones, among themselves; all must add the same tensors of the group. replica_count 0 means the usual: every
    * rank of the world for WHOLE, this rank alone for BOX and FLAT. */
   uint32_t replica_count;
   uint32_t replica_index; /* this rank's place in the group, below replica_count (given only with a count) */
   uint32_t reserved;
   uint64_t replica_group; /* any number that names the group; the same on all members, another for other members */
-  int64_t shape[CKPT_MAX_NDIM];  /* of the whole tensor */
-  int64_t offset[CKPT_MAX_NDIM]; /* BOX */
-  int64_t extent[CKPT_MAX_NDIM]; /* BOX; an extent of 0 is an empty box */
-  int64_t flat_offset;           /* FLAT */
-  int64_t flat_size;             /* FLAT */
+  int64_t shape[CKPT_MAX_NDIM];   /* of the whole tensor */
+  int64_t offset[CKPT_MAX_NDIM];  /* BOX */
+  int64_t extent[CKPT_MAX_NDIM];  /* BOX; an extent of 0 is an empty box */
+  int64_t flat_offset;            /* FLAT */
+  int64_t flat_size;              /* FLAT */
   int64_t strides[CKPT_MAX_NDIM]; /* of the memory, in elements; 0 repeats; negative is INVALID */
 } ckpt_tensor_desc;
 
@@ -310,16 +310,16 @@ typedef struct ckpt_job ckpt_job;
 /* `label`: 1-200 of [A-Za-z0-9._=+-], no leading dot. `step`: any number >= 0, or -1 for none. All ranks give the
  * same. Options: on_existing, compression, threads, staging_bytes, timeout_ms, wait, keep_last, keep_every, protect.
  * Statuses: INVALID, MISMATCH (session and options contradict). */
-CKPT_API ckpt_status ckpt_save_new(ckpt_save **out, const ckpt_session *session, const char *label, int64_t step,
-                                   const ckpt_options *options, ckpt_error **err);
+CKPT_API ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const char* label, int64_t step,
+                                   const ckpt_options* options, ckpt_error** err);
 
 /* Adds this rank's region of tensor `name` (1-4096 bytes of UTF-8 without control characters, no ".." path element).
  * `data` holds `data_bytes` bytes; a region that reaches past them is INVALID. The memory is the engine's from the
  * run or start of the save until it is staged. `data` may be NULL for an empty region.
  * Statuses: INVALID, EXISTS (the name was added), UNSUPPORTED (device). */
-CKPT_API ckpt_status ckpt_save_add_tensor(ckpt_save *save, const char *name, const ckpt_tensor_desc *desc,
-                                          const void *data, uint64_t data_bytes, int32_t device_type, int32_t device_id,
-                                          ckpt_error **err);
+CKPT_API ckpt_status ckpt_save_add_tensor(ckpt_save* save, const char* name, const ckpt_tensor_desc* desc,
+                                          const void* data, uint64_t data_bytes, int32_t device_type, int32_t device_id,
+                                          ckpt_error** err);
 
 enum {
   CKPT_OBJECT_SHARED = 0,  /* one for all: rank 0's bytes are written, the bytes of others must be the same */
@@ -328,36 +328,36 @@ enum {
 
 /* Adds named bytes, for instance "application/json" trainer state or a data loader's position. Copied at once.
  * A shared object must be added by rank 0; other ranks may add it (then it is compared) or not. */
-CKPT_API ckpt_status ckpt_save_add_object(ckpt_save *save, const char *name, const char *media_type, int32_t scope,
-                                          const void *data, uint64_t size, ckpt_error **err);
+CKPT_API ckpt_status ckpt_save_add_object(ckpt_save* save, const char* name, const char* media_type, int32_t scope,
+                                          const void* data, uint64_t size, ckpt_error** err);
 
 /* Adds a second name for (a view of) tensor `target`, for tied weights. `view` NULL: the whole of it. Else its ndim,
  * shape, strides (with CKPT_TENSOR_STRIDED) and flat_offset describe a view of the flattened target, in elements.
  * Any ranks may add it; those that do must agree. */
-CKPT_API ckpt_status ckpt_save_add_alias(ckpt_save *save, const char *name, const char *target,
-                                         const ckpt_tensor_desc *view, ckpt_error **err);
+CKPT_API ckpt_status ckpt_save_add_alias(ckpt_save* save, const char* name, const char* target,
+                                         const ckpt_tensor_desc* view, ckpt_error** err);
 
 /* Sets an attribute of the checkpoint (`tensor` NULL; rank 0's are written, others' ignored) or of a tensor that this
  * rank adds. Key: 1-255 bytes; value: UTF-8 up to 1 MiB. Setting a key again replaces it. */
-CKPT_API ckpt_status ckpt_save_set_attr(ckpt_save *save, const char *tensor, const char *key, const char *value,
-                                        ckpt_error **err);
+CKPT_API ckpt_status ckpt_save_set_attr(ckpt_save* save, const char* tensor, const char* key, const char* value,
+                                        ckpt_error** err);
 
-CKPT_API const char *ckpt_save_id(const ckpt_save *save); /* the id that the checkpoint will have once committed */
+CKPT_API const char* ckpt_save_id(const ckpt_save* save); /* the id that the checkpoint will have once committed */
 
 /* Saves and returns when the outcome is known (or, with wait=0 on ranks other than 0, when this rank's part is
  * durable). OK on rank 0 means that the checkpoint is durable, complete and committed.
  * OK on other ranks: committed; only rank 0 knows it durable. They wait 2 s longer, so that rank 0 speaks first.
  * Statuses: EXISTS (on_existing=error), NOT_FOUND (an attribute's tensor), MISMATCH, INCOMPLETE, FENCED, ABORTED,
  * TIMEOUT, CANCELLED, COMMIT_UNKNOWN, CONFLICT, IO, NO_SPACE. After all but COMMIT_UNKNOWN nothing was committed. */
-CKPT_API ckpt_status ckpt_save_run(ckpt_save *save, ckpt_error **err);
+CKPT_API ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err);
 
 /* The same in the background. The caller's memory may change again once the job is STAGED, after rank 0 has begun:
  * _start copies it, within staging_bytes; _start_in_place, as _run, writes from where it lies: then STAGED comes. */
-CKPT_API ckpt_status ckpt_save_start(ckpt_save *save, ckpt_job **out, ckpt_error **err);
-CKPT_API ckpt_status ckpt_save_start_in_place(ckpt_save *save, ckpt_job **out, ckpt_error **err);
+CKPT_API ckpt_status ckpt_save_start(ckpt_save* save, ckpt_job** out, ckpt_error** err);
+CKPT_API ckpt_status ckpt_save_start_in_place(ckpt_save* save, ckpt_job** out, ckpt_error** err);
 
 /* Freeing a save that was started does not stop it; its job does that. */
-CKPT_API void ckpt_save_free(ckpt_save *save);
+CKPT_API void ckpt_save_free(ckpt_save* save);
 
 /* ---- reader ----------------------------------------------------------------------------------------------- */
 
@@ -366,10 +366,10 @@ typedef struct ckpt_reader ckpt_reader;
 
 /* `selector` as in ckpt_store_find. Reads and checks the manifest, no tensor data. Options: run, threads.
  * Statuses: NOT_FOUND, INCOMPLETE, CORRUPT, FORMAT, REVISION, ABORTED, GONE, IO. */
-CKPT_API ckpt_status ckpt_reader_open(ckpt_reader **out, const ckpt_store *store, const char *selector,
-                                      const ckpt_options *options, ckpt_error **err);
-CKPT_API void ckpt_reader_free(ckpt_reader *reader);
-CKPT_API ckpt_status ckpt_reader_info(const ckpt_reader *reader, ckpt_checkpoint_info *out, ckpt_error **err);
+CKPT_API ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const char* selector,
+                                      const ckpt_options* options, ckpt_error** err);
+CKPT_API void ckpt_reader_free(ckpt_reader* reader);
+CKPT_API ckpt_status ckpt_reader_info(const ckpt_reader* reader, ckpt_checkpoint_info* out, ckpt_error** err);
 
 typedef struct ckpt_tensor_info {
   uint32_t struct_size;
@@ -379,36 +379,36 @@ typedef struct ckpt_tensor_info {
   int64_t shape[CKPT_MAX_NDIM];
   uint64_t bytes;        /* of the tensor's elements */
   uint64_t stored_bytes; /* in the parts; 0 for an alias */
-  const char *name;      /* borrowed from the reader */
-  const char *alias_of;  /* the target of an alias; else NULL */
+  const char* name;      /* borrowed from the reader */
+  const char* alias_of;  /* the target of an alias; else NULL */
 } ckpt_tensor_info;
 
 /* Tensors and aliases in the order of their names' bytes. */
-CKPT_API uint64_t ckpt_reader_tensor_count(const ckpt_reader *reader);
-CKPT_API ckpt_status ckpt_reader_tensor_at(const ckpt_reader *reader, uint64_t index, ckpt_tensor_info *out,
-                                           ckpt_error **err);
-CKPT_API ckpt_status ckpt_reader_tensor_find(const ckpt_reader *reader, const char *name, ckpt_tensor_info *out,
-                                             ckpt_error **err);
+CKPT_API uint64_t ckpt_reader_tensor_count(const ckpt_reader* reader);
+CKPT_API ckpt_status ckpt_reader_tensor_at(const ckpt_reader* reader, uint64_t index, ckpt_tensor_info* out,
+                                           ckpt_error** err);
+CKPT_API ckpt_status ckpt_reader_tensor_find(const ckpt_reader* reader, const char* name, ckpt_tensor_info* out,
+                                             ckpt_error** err);
 /* The view that alias `name` is of its target, as ckpt_save_add_alias takes it, always with strides. NOT_FOUND. */
-CKPT_API ckpt_status ckpt_reader_alias_find(const ckpt_reader *reader, const char *name, ckpt_tensor_desc *view,
-                                            ckpt_error **err);
+CKPT_API ckpt_status ckpt_reader_alias_find(const ckpt_reader* reader, const char* name, ckpt_tensor_desc* view,
+                                            ckpt_error** err);
 
 /* Where a tensor's bytes lie, for tools. A segment is a box of the tensor, or a flat range of it (ndim -1). */
 typedef struct ckpt_segment_info {
   uint32_t struct_size;
   uint32_t part;
-  int32_t ndim;              /* of the box; -1 for a flat range */
-  int32_t codec;             /* 0 raw, 1 LZ4 */
-  int32_t filter;            /* 0 none, 1 byte shuffle, 2 bit planes */
+  int32_t ndim;   /* of the box; -1 for a flat range */
+  int32_t codec;  /* 0 raw, 1 LZ4 */
+  int32_t filter; /* 0 none, 1 byte shuffle, 2 bit planes */
   uint32_t chunk_count;
   int64_t offset[CKPT_MAX_NDIM];
   int64_t extent[CKPT_MAX_NDIM];
   int64_t flat_offset, flat_size;
-  uint64_t part_offset;      /* of the first chunk */
+  uint64_t part_offset; /* of the first chunk */
   uint64_t stored_bytes;
 } ckpt_segment_info;
-CKPT_API ckpt_status ckpt_reader_segment_at(const ckpt_reader *reader, const char *tensor, uint32_t index,
-                                            ckpt_segment_info *out, ckpt_error **err);
+CKPT_API ckpt_status ckpt_reader_segment_at(const ckpt_reader* reader, const char* tensor, uint32_t index,
+                                            ckpt_segment_info* out, ckpt_error** err);
 
 typedef struct ckpt_object_info {
   uint32_t struct_size;
@@ -416,52 +416,52 @@ typedef struct ckpt_object_info {
   uint32_t rank; /* of a PER_RANK object; 0 else */
   uint32_t reserved;
   uint64_t size;
-  const char *name;       /* borrowed from the reader */
-  const char *media_type; /* borrowed from the reader */
+  const char* name;       /* borrowed from the reader */
+  const char* media_type; /* borrowed from the reader */
 } ckpt_object_info;
 
 /* Objects in the order of name, then rank. */
-CKPT_API uint64_t ckpt_reader_object_count(const ckpt_reader *reader);
-CKPT_API ckpt_status ckpt_reader_object_at(const ckpt_reader *reader, uint64_t index, ckpt_object_info *out,
-                                           ckpt_error **err);
+CKPT_API uint64_t ckpt_reader_object_count(const ckpt_reader* reader);
+CKPT_API ckpt_status ckpt_reader_object_at(const ckpt_reader* reader, uint64_t index, ckpt_object_info* out,
+                                           ckpt_error** err);
 /* The shared object `name`, or `rank`'s own. Statuses: NOT_FOUND. */
-CKPT_API ckpt_status ckpt_reader_object_find(const ckpt_reader *reader, const char *name, uint32_t rank,
-                                             ckpt_object_info *out, ckpt_error **err);
+CKPT_API ckpt_status ckpt_reader_object_find(const ckpt_reader* reader, const char* name, uint32_t rank,
+                                             ckpt_object_info* out, ckpt_error** err);
 
 typedef struct ckpt_part_info {
   uint32_t struct_size;
   uint32_t rank;
   uint64_t bytes;
-  char name[32];     /* "PART_003" */
-  char save_id[40];  /* of the checkpoint that wrote it */
+  char name[32];    /* "PART_003" */
+  char save_id[40]; /* of the checkpoint that wrote it */
 } ckpt_part_info;
-CKPT_API ckpt_status ckpt_reader_part_at(const ckpt_reader *reader, uint32_t index, ckpt_part_info *out,
-                                         ckpt_error **err);
+CKPT_API ckpt_status ckpt_reader_part_at(const ckpt_reader* reader, uint32_t index, ckpt_part_info* out,
+                                         ckpt_error** err);
 
 /* Attributes of the checkpoint (`tensor` NULL) or of a tensor, in the order of their keys. */
-CKPT_API uint64_t ckpt_reader_attr_count(const ckpt_reader *reader, const char *tensor);
-CKPT_API ckpt_status ckpt_reader_attr_at(const ckpt_reader *reader, const char *tensor, uint64_t index,
-                                         const char **key, const char **value, ckpt_error **err);
-CKPT_API const char *ckpt_reader_attr(const ckpt_reader *reader, const char *tensor, const char *key); /* or NULL */
+CKPT_API uint64_t ckpt_reader_attr_count(const ckpt_reader* reader, const char* tensor);
+CKPT_API ckpt_status ckpt_reader_attr_at(const ckpt_reader* reader, const char* tensor, uint64_t index,
+                                         const char** key, const char** value, ckpt_error** err);
+CKPT_API const char* ckpt_reader_attr(const ckpt_reader* reader, const char* tensor, const char* key); /* or NULL */
 
 /* A read-only view of a whole tensor without a copy, where its bytes are stored raw and in one piece; else
  * UNSUPPORTED. The view lives as long as the reader. Checksums are verified first unless option verify=0.
  * A mapped file on a failing disk can end the process with SIGBUS; ckpt_load cannot.
  * Statuses: NOT_FOUND, UNSUPPORTED, CORRUPT, GONE, IO. */
-CKPT_API ckpt_status ckpt_reader_map(const ckpt_reader *reader, const char *tensor, const ckpt_options *options,
-                                     const void **data, uint64_t *size, ckpt_error **err);
+CKPT_API ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const ckpt_options* options,
+                                     const void** data, uint64_t* size, ckpt_error** err);
 
 /* Checks a checkpoint in the background: verify_mode "full" reads every byte of every part, "quick" sizes, headers,
  * trailers and indexes, "sample" the chunks of share sample_k of sample_n. Damage does not end the job early: the job
  * ends OK and ckpt_job_report lists every damage; an empty report is a sound checkpoint.
  * Options: verify_mode, sample_k, sample_n, threads. Statuses of the job: IO, GONE, CANCELLED. */
-CKPT_API ckpt_status ckpt_reader_verify(const ckpt_reader *reader, const ckpt_options *options, ckpt_job **out,
-                                        ckpt_error **err);
+CKPT_API ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_options* options, ckpt_job** out,
+                                        ckpt_error** err);
 
 /* Compares two checkpoints: names, dtypes, shapes, objects and attributes, then (values=1) the elements. Equal content
  * has an empty report. Options: values, threads. Statuses: CORRUPT, IO, GONE. */
-CKPT_API ckpt_status ckpt_reader_diff(const ckpt_reader *a, const ckpt_reader *b, const ckpt_options *options,
-                                      ckpt_report **out, ckpt_error **err);
+CKPT_API ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b, const ckpt_options* options,
+                                      ckpt_report** out, ckpt_error** err);
 
 /* ---- load ------------------------------------------------------------------------------------------------- */
 
@@ -469,32 +469,32 @@ CKPT_API ckpt_status ckpt_reader_diff(const ckpt_reader *a, const ckpt_reader *b
 typedef struct ckpt_load ckpt_load;
 
 /* Options: verify, strict, object_policy, threads, staging_bytes. */
-CKPT_API ckpt_status ckpt_load_new(ckpt_load **out, const ckpt_reader *reader, const ckpt_options *options,
-                                   ckpt_error **err);
+CKPT_API ckpt_status ckpt_load_new(ckpt_load** out, const ckpt_reader* reader, const ckpt_options* options,
+                                   ckpt_error** err);
 
 /* Asks for a region of a tensor or alias in caller memory; resharding is asking for another box than was saved.
  * `desc->shape` must be the tensor's shape and `desc->dtype` its dtype (or CKPT_TENSOR_CONVERT set): MISMATCH.
  * A name that the checkpoint lacks is reported by run or start, by option `strict`. A stride of 0 is INVALID
  * here; where other strides make elements of the memory overlap, which one stays is undefined. */
-CKPT_API ckpt_status ckpt_load_add_tensor(ckpt_load *load, const char *name, const ckpt_tensor_desc *desc, void *data,
+CKPT_API ckpt_status ckpt_load_add_tensor(ckpt_load* load, const char* name, const ckpt_tensor_desc* desc, void* data,
                                           uint64_t data_bytes, int32_t device_type, int32_t device_id,
-                                          ckpt_error **err);
+                                          ckpt_error** err);
 
 /* Asks for the shared object `name` or `rank`'s own; size it with ckpt_reader_object_find. Where `rank` has none
  * because the world was another size, option object_policy decides: "error" (NOT_FOUND) or "rank0" (its bytes). */
-CKPT_API ckpt_status ckpt_load_add_object(ckpt_load *load, const char *name, uint32_t rank, void *data,
-                                          uint64_t data_bytes, ckpt_error **err);
+CKPT_API ckpt_status ckpt_load_add_object(ckpt_load* load, const char* name, uint32_t rank, void* data,
+                                          uint64_t data_bytes, ckpt_error** err);
 
 /* All structural errors (NOT_FOUND, MISMATCH, INCOMPLETE, …) come before the first byte of caller memory changes;
  * after CORRUPT, IO, GONE or CANCELLED the requested memory is undefined. OK proves that every requested byte was
  * written and (verify=1) checked. Statuses: as said, and UNSUPPORTED. */
-CKPT_API ckpt_status ckpt_load_run(ckpt_load *load, ckpt_error **err);
-CKPT_API ckpt_status ckpt_load_start(ckpt_load *load, ckpt_job **out, ckpt_error **err);
+CKPT_API ckpt_status ckpt_load_run(ckpt_load* load, ckpt_error** err);
+CKPT_API ckpt_status ckpt_load_start(ckpt_load* load, ckpt_job** out, ckpt_error** err);
 
 /* Names (of tensors and aliases) asked for that are missing, and those not asked for, whatever `strict` is. */
-CKPT_API ckpt_status ckpt_load_report(const ckpt_load *load, ckpt_report **out, ckpt_error **err);
+CKPT_API ckpt_status ckpt_load_report(const ckpt_load* load, ckpt_report** out, ckpt_error** err);
 
-CKPT_API void ckpt_load_free(ckpt_load *load);
+CKPT_API void ckpt_load_free(ckpt_load* load);
 
 /* ---- job -------------------------------------------------------------------------------------------------- */
 
@@ -509,19 +509,19 @@ enum {
   CKPT_JOB_FAILED = 6,
   CKPT_JOB_CANCELLED = 7
 };
-CKPT_API int32_t ckpt_job_state(const ckpt_job *job);
+CKPT_API int32_t ckpt_job_state(const ckpt_job* job);
 
 /* Waits until the job's state is at least `state` or final. timeout_ms < 0: as long as it takes. Returns OK when it was
  * reached, TIMEOUT (the job goes on), or the error of a job that failed. */
-CKPT_API ckpt_status ckpt_job_wait(const ckpt_job *job, int32_t state, int64_t timeout_ms, ckpt_error **err);
+CKPT_API ckpt_status ckpt_job_wait(const ckpt_job* job, int32_t state, int64_t timeout_ms, ckpt_error** err);
 
 /* Asks the job to stop; returns at once and may be called often. A save that is not yet committed will not be. */
-CKPT_API void ckpt_job_cancel(const ckpt_job *job);
+CKPT_API void ckpt_job_cancel(const ckpt_job* job);
 
 typedef struct ckpt_job_stats {
   uint32_t struct_size;
   int32_t state;
-  uint64_t bytes_total;     /* of work; 0 until it is planned */
+  uint64_t bytes_total; /* of work; 0 until it is planned */
   uint64_t bytes_done;
   uint64_t bytes_read;      /* from the store, whole I/O requests */
   uint64_t bytes_written;   /* to the store */
@@ -531,19 +531,19 @@ typedef struct ckpt_job_stats {
   uint64_t io_count;        /* I/O requests made */
   uint64_t staging_peak_bytes;
   uint64_t stage_us, write_us, commit_us, total_us; /* save: until staged, until written, until committed */
-  uint32_t direct_io;       /* 1 where the page cache was passed by */
+  uint32_t direct_io;                               /* 1 where the page cache was bypassed */
   uint32_t threads;
-  uint64_t arena_us;        /* save: of stage_us, making the staging memory; 0 where the session had it already */
-  uint32_t io_engine;       /* CKPT_IO_* */
-  uint32_t recycled;        /* save: 1 where the part was written into a retired file */
+  uint64_t arena_us;  /* save: of stage_us, making the staging memory; 0 where the session had it already */
+  uint32_t io_engine; /* CKPT_IO_* */
+  uint32_t recycled;  /* save: 1 where the part was written into a retired file */
 } ckpt_job_stats;
 enum { CKPT_IO_BLOCKING = 0, CKPT_IO_THREADS = 1, CKPT_IO_URING = 2 }; /* what kept transfers in flight */
-CKPT_API ckpt_status ckpt_job_stats_get(const ckpt_job *job, ckpt_job_stats *out, ckpt_error **err);
+CKPT_API ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out, ckpt_error** err);
 
 /* The findings of a verify job that has ended; UNSUPPORTED for other jobs. */
-CKPT_API ckpt_status ckpt_job_report(const ckpt_job *job, ckpt_report **out, ckpt_error **err);
+CKPT_API ckpt_status ckpt_job_report(const ckpt_job* job, ckpt_report** out, ckpt_error** err);
 /* Cancels what still runs and blocks until the engine no longer touches the caller's memory. */
-CKPT_API void ckpt_job_free(ckpt_job *job);
+CKPT_API void ckpt_job_free(ckpt_job* job);
 
 /* ---- report ----------------------------------------------------------------------------------------------- */
 
@@ -558,21 +558,21 @@ enum {
 };
 typedef struct ckpt_finding {
   uint32_t struct_size;
-  int32_t kind;         /* CKPT_FINDING_* */
-  ckpt_status status;   /* CORRUPT, FORMAT, INCOMPLETE, … where it is an error */
+  int32_t kind;       /* CKPT_FINDING_* */
+  ckpt_status status; /* CORRUPT, FORMAT, INCOMPLETE, … where it is an error */
   int32_t reserved;
-  const char *text;     /* one line for people; borrowed from the report, as the others */
-  const char *name;     /* tensor, object, checkpoint id; NULL where none */
-  const char *part;     /* "PART_003"; NULL where none */
-  uint64_t offset;      /* in the part */
-  uint64_t size;        /* bytes there */
+  const char* text;                    /* one line for people; borrowed from the report, as the others */
+  const char* name;                    /* tensor, object, checkpoint id; NULL where none */
+  const char* part;                    /* "PART_003"; NULL where none */
+  uint64_t offset;                     /* in the part */
+  uint64_t size;                       /* bytes there */
   int64_t first_element, last_element; /* in the flattened tensor, inclusive; -1 where none */
   double max_abs, max_rel;             /* diff of values; NaN where none */
   uint64_t count;                      /* diff of values: elements that differ */
 } ckpt_finding;
-CKPT_API size_t ckpt_report_count(const ckpt_report *report);
-CKPT_API ckpt_status ckpt_report_at(const ckpt_report *report, size_t index, ckpt_finding *out, ckpt_error **err);
-CKPT_API void ckpt_report_free(ckpt_report *report);
+CKPT_API size_t ckpt_report_count(const ckpt_report* report);
+CKPT_API ckpt_status ckpt_report_at(const ckpt_report* report, size_t index, ckpt_finding* out, ckpt_error** err);
+CKPT_API void ckpt_report_free(ckpt_report* report);
 
 /* ---- other people's files --------------------------------------------------------------------------------- */
 
@@ -582,8 +582,8 @@ CKPT_API void ckpt_report_free(ckpt_report *report);
  * the file split and the metadata are kept as attributes for ckpt_export. `info` (nullable) receives the result.
  * The files are mapped: one that somebody truncates meanwhile can end the process with SIGBUS. Options: run, verify,
  * on_existing, compression, threads. Statuses: NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, EXISTS, IO, NO_SPACE. */
-CKPT_API ckpt_status ckpt_import(const ckpt_store *store, const char *path, const char *label, int64_t step,
-                                 const ckpt_options *options, ckpt_checkpoint_info *info, ckpt_error **err);
+CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
+                                 const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err);
 
 /* Writes the checkpoint to `path`, which must not exist, in what option format says (auto: by the ending of `path`):
  * "safetensors": its tensors, in one file or in a directory with the split that was imported; "pt": its main tree as
@@ -591,8 +591,8 @@ CKPT_API ckpt_status ckpt_import(const ckpt_store *store, const char *path, cons
  * them. What has no place there (other objects, tensors outside the tree) is left out. Options: format, shards, opaque,
  * threads. Statuses: EXISTS, UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is not
  * {"model": ...}), FORMAT (a tree that does not fit the checkpoint), CORRUPT, IO, NO_SPACE. */
-CKPT_API ckpt_status ckpt_export(const ckpt_reader *reader, const char *path, const ckpt_options *options,
-                                 ckpt_error **err);
+CKPT_API ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_options* options,
+                                 ckpt_error** err);
 
 #ifdef __cplusplus
 }

@@ -190,7 +190,7 @@ type JobStats struct {
 	StagingPeakBytes                            uint64
 	StageTime, WriteTime, CommitTime, TotalTime time.Duration // save: until staged, until written, until committed
 	ArenaTime                                   time.Duration // save: of StageTime, making the staging memory
-	DirectIO                                    bool          // the page cache was passed by
+	DirectIO                                    bool          // the page cache was bypassed
 	Threads                                     uint32
 	IOEngine                                    IOEngine
 	Recycled                                    bool // save: the part was written into a retired file

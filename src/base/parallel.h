@@ -16,7 +16,7 @@ unsigned thread_count(int64_t wanted);
 Status run_parallel(unsigned threads,
                     const std::function<Status(unsigned worker, const std::atomic<bool>& stop)>& body);
 
-// Calls body(i) for i in [0, count), dealt one by one.
+// Calls body(i) for i in [0, count), handed out one by one.
 Status for_each_parallel(unsigned threads, size_t count, const std::function<Status(size_t)>& body);
 
 }  // namespace ckpt

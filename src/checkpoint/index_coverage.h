@@ -5,8 +5,8 @@
 
 namespace ckpt::checkpoint {
 
-// FORMAT, naming the first tensor with an element that no segment or more than one holds. Many segments are dealt to
-// `threads` threads.
+// FORMAT, naming the first tensor with an element that no segment or more than one holds. Many segments are divided
+// among `threads` threads.
 Status check_index_coverage(const format::Index& index, unsigned threads = 1);
 
 }  // namespace ckpt::checkpoint

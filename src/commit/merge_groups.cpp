@@ -1,4 +1,4 @@
-// Replica groups: all members must have dealt from the same list (FORMAT §6).
+// Replica groups: all members must have assigned from the same list (FORMAT §6).
 #include <map>
 #include <tuple>
 
@@ -6,7 +6,7 @@
 #include "format/checksum.h"
 #include "format/codec.h"
 #include "format/names.h"
-#include "plan/deal.h"
+#include "plan/assign.h"
 
 namespace ckpt::commit {
 

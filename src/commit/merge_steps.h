@@ -20,7 +20,7 @@ struct Place {
   const store::Store& store;
   std::string_view directory;
 };
-// All members of every replica group dealt from the same list. MISMATCH.
+// All members of every replica group assigned from the same list. MISMATCH.
 Status check_groups(std::span<const checkpoint::PartFile> parts, const Place& place);
 
 // The tensors of all parts by name; equal names in order of parts.

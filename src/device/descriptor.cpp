@@ -39,7 +39,7 @@ static Status read_region(const ckpt_tensor_desc& desc, Region* region) {
   }
 }
 
-// Strides of the memory in moving units. Packed elements must be neighbours, and rows start at whole bytes.
+// Strides of the memory in byte units. Packed elements must be neighbours, and rows start at whole bytes.
 static Status read_strides(const ckpt_tensor_desc& desc, const plan::Geometry& geometry, RegionRequest* out) {
   Shape strides;
   CKPT_TRY(read_extents(desc.strides, desc.ndim, "strides", &strides));

@@ -13,8 +13,8 @@ struct RegionRequest {
   Region region;
   plan::Geometry geometry;
   Region units;
-  device::Memory memory;  // data set, strides in moving units
-  Shape memory_extent;    // in moving units
+  device::Memory memory;  // data set, strides in byte units
+  Shape memory_extent;    // in byte units
   uint64_t bytes = 0;     // that the region's elements take
 };
 // Checks a descriptor and the memory behind it, and fills a request that is as it was made. INVALID.

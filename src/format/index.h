@@ -42,7 +42,7 @@ class Index {
  public:
   // Checks structure and every rule of FORMAT §4 but two that need more than one record at a time: coverage
   // (session/coverage) and overlap of chunks (verify). `data_end(part)` is where the part's own index starts. FORMAT,
-  // REVISION. A large one is dealt to `threads` threads.
+  // REVISION. A large one is divided among `threads` threads.
   static Result<Index> open(Bytes bytes, IndexKind kind, unsigned threads = 1);
 
   Summary summary;

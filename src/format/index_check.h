@@ -9,7 +9,7 @@ class IndexCheck {
  public:
   IndexCheck(const Index& index, IndexKind kind) : index_(index), kind_(kind) {}
 
-  // FORMAT with the first rule that is broken, in the order of the columns; UNSUPPORTED. Many records are dealt to
+  // FORMAT with the first rule that is broken, in the order of the columns; UNSUPPORTED. Many records are divided among
   // `threads` threads.
   Status run(unsigned threads);
   // After run: see Index::divided.

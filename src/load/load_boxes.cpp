@@ -84,11 +84,11 @@ uint64_t LoadPlan::first_unit(const ChunkRead& read) const {
 
 std::byte* LoadPlan::whole_target(const ChunkRead& read) const {
   if (read.target_count != 1) return nullptr;
-  const Piece& piece = pieces[targets[read.target_first]];
-  const StoredSegment& segment = segments[piece.segment];
+  const Overlap& overlap = overlaps[targets[read.target_first]];
+  const StoredSegment& segment = segments[overlap.segment];
   uint64_t from = first_unit(read), end = from + chunk_of(read).raw_size() / segment.width;
-  if (from < piece.source || end > piece.source + piece.count) return nullptr;
-  return piece.to + (from - piece.source) * segment.width;
+  if (from < overlap.source || end > overlap.source + overlap.count) return nullptr;
+  return overlap.to + (from - overlap.source) * segment.width;
 }
 
 }  // namespace ckpt::load

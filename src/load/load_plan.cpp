@@ -9,10 +9,10 @@ namespace ckpt::load {
 
 namespace {
 
-// A chunk that a piece needs.
+// A chunk that an overlap needs.
 struct Pair {
   uint64_t offset;
-  uint32_t part, chunk, piece;
+  uint32_t part, chunk, overlap;
 };
 
 class ReadPlanner {
@@ -28,12 +28,12 @@ class ReadPlanner {
   void use_box(const WantedBox& wanted);
   bool may_overlap(const fb::Segment& segment) const;
   uint64_t add_segment(const WantedBox& wanted, uint32_t number);
-  uint64_t add_rows(const plan::Order& order, const Box& common, uint32_t piece);
+  uint64_t add_rows(const plan::Order& order, const Box& common, uint32_t overlap);
   uint32_t stored(uint32_t number, uint64_t first, uint64_t units);
-  uint32_t new_piece(const WantedBox& wanted, uint32_t segment);
+  uint32_t new_overlap(const WantedBox& wanted, uint32_t segment);
   void need_box(StoredSegment& segment, const Box& box);
-  void add_pairs(uint32_t piece, uint64_t begin, uint64_t end);
-  void count(uint32_t piece, uint64_t units, uint64_t runs);
+  void add_pairs(uint32_t overlap, uint64_t begin, uint64_t end);
+  void count(uint32_t overlap, uint64_t units, uint64_t runs);
   bool simple(const WantedBox& wanted) const { return wanted.dtype == geometry_.dtype; }
 
   LoadPlan* plan_;
@@ -92,9 +92,9 @@ uint32_t ReadPlanner::stored(uint32_t number, uint64_t first, uint64_t units) {
   return stored_[number];
 }
 
-uint32_t ReadPlanner::new_piece(const WantedBox& wanted, uint32_t segment) {
-  plan_->pieces.push_back({static_cast<uint32_t>(&wanted - plan_->boxes.data()), segment, 0, 0, nullptr});
-  return static_cast<uint32_t>(plan_->pieces.size() - 1);
+uint32_t ReadPlanner::new_overlap(const WantedBox& wanted, uint32_t segment) {
+  plan_->overlaps.push_back({static_cast<uint32_t>(&wanted - plan_->boxes.data()), segment, 0, 0, nullptr});
+  return static_cast<uint32_t>(plan_->overlaps.size() - 1);
 }
 
 void ReadPlanner::need_box(StoredSegment& segment, const Box& box) {
@@ -102,18 +102,18 @@ void ReadPlanner::need_box(StoredSegment& segment, const Box& box) {
 }
 
 // The chunks that hold units [begin, end) of the segment's order.
-void ReadPlanner::add_pairs(uint32_t piece, uint64_t begin, uint64_t end) {
-  const StoredSegment& stored = plan_->segments[plan_->pieces[piece].segment];
+void ReadPlanner::add_pairs(uint32_t overlap, uint64_t begin, uint64_t end) {
+  const StoredSegment& stored = plan_->segments[plan_->overlaps[overlap].segment];
   const fb::Segment& segment = *stored.segment;
   uint64_t last = (end - 1 - stored.first) / stored.chunk_units;
   for (uint64_t i = (begin - stored.first) / stored.chunk_units; i <= last; i++) {
     uint64_t chunk = segment.chunk_first() + i;
-    pairs_.push_back({index_.chunks[chunk].offset(), segment.part(), static_cast<uint32_t>(chunk), piece});
+    pairs_.push_back({index_.chunks[chunk].offset(), segment.part(), static_cast<uint32_t>(chunk), overlap});
   }
 }
 
-void ReadPlanner::count(uint32_t piece, uint64_t units, uint64_t runs) {
-  const StoredSegment& segment = plan_->segments[plan_->pieces[piece].segment];
+void ReadPlanner::count(uint32_t overlap, uint64_t units, uint64_t runs) {
+  const StoredSegment& segment = plan_->segments[plan_->overlaps[overlap].segment];
   plan_->run_count += runs;
   plan_->bytes_requested += units * segment.width;
   plan_->bytes_allowed += (units + runs * 2 * segment.chunk_units) * segment.width;
@@ -126,26 +126,26 @@ bool ReadPlanner::add_only_segment(const WantedBox& wanted) {
   uint64_t bytes = 0;
   for (const fb::Chunk& chunk : index_.chunks_of(segment)) bytes += chunk.raw_size();
   if (bytes != geometry_.volume * geometry_.width) return false;
-  uint32_t piece = new_piece(wanted, stored(0, 0, geometry_.volume));
-  Piece& made = plan_->pieces[piece];
+  uint32_t overlap = new_overlap(wanted, stored(0, 0, geometry_.volume));
+  Overlap& made = plan_->overlaps[overlap];
   if (simple(wanted)) {
     made.count = geometry_.volume;
     made.to = wanted.data;
   } else {
     need_box(plan_->segments[made.segment], Box::whole(geometry_.shape));
   }
-  add_pairs(piece, 0, geometry_.volume);
-  count(piece, geometry_.volume, 1);
+  add_pairs(overlap, 0, geometry_.volume);
+  count(overlap, geometry_.volume, 1);
   return true;
 }
 
 // What is in several rows on one of the two sides: chunk by chunk, since some may have nothing of the box.
-uint64_t ReadPlanner::add_rows(const plan::Order& order, const Box& common, uint32_t piece) {
-  const StoredSegment& stored = plan_->segments[plan_->pieces[piece].segment];
+uint64_t ReadPlanner::add_rows(const plan::Order& order, const Box& common, uint32_t overlap) {
+  const StoredSegment& stored = plan_->segments[plan_->overlaps[overlap].segment];
   uint64_t first = stored.first, last = first + stored.units, found = 0, runs = 0;
   if (common == order.box) {
-    add_pairs(piece, first, last);
-    count(piece, stored.units, 1);
+    add_pairs(overlap, first, last);
+    count(overlap, stored.units, 1);
     return stored.units;
   }
   // Only chunks between the first and the last wanted position can hold anything.
@@ -164,10 +164,10 @@ uint64_t ReadPlanner::add_rows(const plan::Order& order, const Box& common, uint
                          units += run.count;
                          runs++;
                        });
-    if (units != 0) add_pairs(piece, from, from + 1);
+    if (units != 0) add_pairs(overlap, from, from + 1);
     found += units;
   }
-  count(piece, found, runs);
+  count(overlap, found, runs);
   return found;
 }
 
@@ -188,8 +188,8 @@ uint64_t ReadPlanner::add_segment(const WantedBox& wanted, uint32_t number) {
     last = std::min(last, walk.source() + walk.count());
     if (first >= last) return 0;
   }
-  uint32_t piece = new_piece(wanted, stored(number, order.first, plan::units_of(geometry_, region)));
-  Piece& made = plan_->pieces[piece];
+  uint32_t overlap = new_overlap(wanted, stored(number, order.first, plan::units_of(geometry_, region)));
+  Overlap& made = plan_->overlaps[overlap];
   if (one_row && simple(wanted) && (walk.target_stride() == 1 || walk.count() == 1)) {
     made.source = first;
     made.count = last - first;
@@ -197,9 +197,9 @@ uint64_t ReadPlanner::add_segment(const WantedBox& wanted, uint32_t number) {
   } else {
     need_box(plan_->segments[made.segment], order.box);
   }
-  if (!one_row) return add_rows(order, common, piece);
-  add_pairs(piece, first, last);
-  count(piece, last - first, 1);
+  if (!one_row) return add_rows(order, common, overlap);
+  add_pairs(overlap, first, last);
+  count(overlap, last - first, 1);
   return last - first;
 }
 
@@ -217,9 +217,9 @@ Status ReadPlanner::add(uint32_t number) {
       .with("tensor", name);
 }
 
-// Sorts the pairs by place in the parts; pieces that want the same chunk share its read.
+// Sorts the pairs by place in the parts; overlaps that want the same chunk share its read.
 void ReadPlanner::finish() {
-  auto place = [](const Pair& pair) { return std::tie(pair.part, pair.offset, pair.chunk, pair.piece); };
+  auto place = [](const Pair& pair) { return std::tie(pair.part, pair.offset, pair.chunk, pair.overlap); };
   auto before = [&](const Pair& a, const Pair& b) { return place(a) < place(b); };
   if (!std::is_sorted(pairs_.begin(), pairs_.end(), before)) std::sort(pairs_.begin(), pairs_.end(), before);
   plan_->reads.reserve(pairs_.size());
@@ -227,7 +227,7 @@ void ReadPlanner::finish() {
   for (const Pair& pair : pairs_) {
     if (plan_->reads.empty() || plan_->reads.back().chunk != pair.chunk)
       plan_->reads.push_back({pair.chunk, static_cast<uint32_t>(plan_->targets.size()), 0});
-    plan_->targets.push_back(pair.piece);
+    plan_->targets.push_back(pair.overlap);
     plan_->reads.back().target_count++;
   }
 }
@@ -237,7 +237,7 @@ void ReadPlanner::finish() {
 Status plan_reads(LoadPlan* plan) {
   ReadPlanner planner(plan);
   plan->segments.reserve(plan->boxes.size());
-  plan->pieces.reserve(plan->boxes.size());
+  plan->overlaps.reserve(plan->boxes.size());
   for (uint32_t i = 0; i < plan->boxes.size(); i++) CKPT_TRY(planner.add(i));
   planner.finish();
   return Ok();

@@ -14,7 +14,7 @@ namespace ckpt::load {
 
 inline constexpr uint64_t kNoNumbers = UINT64_MAX;
 
-// One box of a tensor, in moving units, that goes to one piece of memory; a flat range is several.
+// One box of a tensor, in byte units, that goes to one piece of memory; a flat range is several.
 struct WantedBox {
   std::byte* data;   // where its first unit goes
   uint64_t numbers;  // in the pool: offsets, extents, strides of the memory; none: the whole tensor in row-major order
@@ -28,14 +28,14 @@ struct StoredSegment {
   const fb::Segment* segment;
   uint64_t first, units;  // in that order
   uint64_t chunk_units;   // of all chunks but the last
-  uint64_t numbers;       // in the pool: offsets, extents of that box; none where no piece needs them
+  uint64_t numbers;       // in the pool: offsets, extents of that box; none where no overlap needs them
   uint32_t tensor;        // position in the index
-  uint16_t dtype;         // of a moving unit
+  uint16_t dtype;         // of a byte unit
   uint8_t width;
 };
 
 // What one box wants of one segment.
-struct Piece {
+struct Overlap {
   uint32_t box, segment;
   // Units [source, source + count) of the segment's order go to `to`, as they are, one after the other. Count 0: it is
   // not that simple, scatter finds out.
@@ -43,7 +43,7 @@ struct Piece {
   std::byte* to;
 };
 
-// One chunk to read, and the pieces that want something of it.
+// One chunk to read, and the overlaps that want something of it.
 struct ChunkRead {
   uint32_t chunk;  // position in the index
   uint32_t target_first, target_count;
@@ -56,16 +56,16 @@ struct LoadPlan {
   std::vector<WantedBox> boxes;
   std::vector<uint64_t> numbers;
   std::vector<StoredSegment> segments;
-  std::vector<Piece> pieces;
+  std::vector<Overlap> overlaps;
   std::vector<ChunkRead> reads;   // by part, then offset
-  std::vector<uint32_t> targets;  // indexes into pieces
+  std::vector<uint32_t> targets;  // indexes into overlaps
   uint64_t units = 0;             // that all boxes want, for the proof that all came
   uint64_t bytes_requested = 0, run_count = 0;
   uint64_t bytes_allowed = 0;  // to be read: what is wanted and two chunks for each run
 
   const fb::Chunk& chunk_of(const ChunkRead& read) const { return index->chunks[read.chunk]; }
   const StoredSegment& segment_of(const ChunkRead& read) const {
-    return segments[pieces[targets[read.target_first]].segment];
+    return segments[overlaps[targets[read.target_first]].segment];
   }
   const fb::Tensor& tensor_of(const ChunkRead& read) const { return index->tensors[segment_of(read).tensor]; }
   // Of the chunk's units in the order of its segment.
@@ -80,7 +80,7 @@ struct LoadPlan {
   Box box_of(const StoredSegment& segment) const;
 };
 
-// Adds the boxes of a region of a tensor; `memory` is that of the whole region, in moving units. All of a tensor in
+// Adds the boxes of a region of a tensor; `memory` is that of the whole region, in byte units. All of a tensor in
 // contiguous memory takes no numbers.
 void add_boxes(LoadPlan* plan, uint32_t tensor, const plan::Geometry& geometry, const Region& units,
                const device::Memory& memory);

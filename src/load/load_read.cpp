@@ -40,7 +40,7 @@ class LoadReader final : public checkpoint::PipelineWork {
   Status finish_straight(size_t number, std::byte* bytes);
   Status finish_chunk(size_t number, Bytes stored, Worker& worker);
   Status put_chunk(const ChunkRead& read, Bytes stored, Worker& worker);
-  uint64_t scatter(const ChunkRead& read, const Piece& piece, Bytes raw) const;
+  uint64_t scatter(const ChunkRead& read, const Overlap& overlap, Bytes raw) const;
   Status explain(size_t number, Status status) const;
   void done(const GroupedRead& group);
 
@@ -135,9 +135,9 @@ Status LoadReader::read_long(const fb::Chunk& chunk, const store::Reader& file, 
   format::Hasher hasher;
   for (uint64_t at = 0, size; at < chunk.stored_size(); at += size) {
     size = std::min<uint64_t>(checkpoint::kCachePiece, chunk.stored_size() - at);
-    MutableBytes piece(target + at, size);
-    CKPT_TRY(checkpoint::plain_read(job_, file, chunk.offset() + at, piece));
-    if (verify_) hasher.update(piece);
+    MutableBytes part(target + at, size);
+    CKPT_TRY(checkpoint::plain_read(job_, file, chunk.offset() + at, part));
+    if (verify_) hasher.update(part);
   }
   return verify_ ? checkpoint::check_digest(chunk, hasher.digest()) : Ok();
 }
@@ -216,20 +216,20 @@ Status LoadReader::put_chunk(const ChunkRead& read, Bytes stored, Worker& worker
     CKPT_TRY(checkpoint::decode_chunk(*segment.segment, stored, out, worker.scratch));
     raw = out;
   }
-  for (uint32_t number : plan_.targets_of(read)) units_done_ += scatter(read, plan_.pieces[number], raw);
+  for (uint32_t number : plan_.targets_of(read)) units_done_ += scatter(read, plan_.overlaps[number], raw);
   return Ok();
 }
 
-uint64_t LoadReader::scatter(const ChunkRead& read, const Piece& piece, Bytes raw) const {
-  const StoredSegment& segment = plan_.segments[piece.segment];
+uint64_t LoadReader::scatter(const ChunkRead& read, const Overlap& overlap, Bytes raw) const {
+  const StoredSegment& segment = plan_.segments[overlap.segment];
   const uint64_t first = plan_.first_unit(read), units = raw.size() / segment.width;
-  if (piece.count == 0) {
-    const WantedBox& wanted = plan_.boxes[piece.box];
+  if (overlap.count == 0) {
+    const WantedBox& wanted = plan_.boxes[overlap.box];
     return device::scatter(raw, segment.dtype, plan_.box_of(segment), first, units, plan_.box_of(wanted),
                            plan_.memory_of(wanted));
   }
-  uint64_t begin = std::max(first, piece.source), end = std::min(first + units, piece.source + piece.count);
-  std::memcpy(piece.to + (begin - piece.source) * segment.width, raw.data() + (begin - first) * segment.width,
+  uint64_t begin = std::max(first, overlap.source), end = std::min(first + units, overlap.source + overlap.count);
+  std::memcpy(overlap.to + (begin - overlap.source) * segment.width, raw.data() + (begin - first) * segment.width,
               (end - begin) * segment.width);
   return end - begin;
 }

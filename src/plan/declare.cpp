@@ -4,8 +4,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "plan/deal.h"
-#include "plan/deal_order.h"
+#include "plan/assign.h"
+#include "plan/assign_order.h"
 #include "plan/regions.h"
 
 namespace ckpt::plan {
@@ -15,7 +15,7 @@ static std::strong_ordering compare_numbers(std::span<const uint64_t> a, std::sp
 }
 
 // Offsets first, then extents: where the dimensions differ, that is not the order of all numbers in a row.
-static std::strong_ordering compare_regions(const DealEntry& a, const DealEntry& b) {
+static std::strong_ordering compare_regions(const ReplicaRegion& a, const ReplicaRegion& b) {
   if (auto order = a.kind <=> b.kind; order != 0) return order;
   auto first = a.region_numbers(), second = b.region_numbers();
   if (a.kind != RegionKind::kBox) return compare_numbers(first, second);
@@ -23,7 +23,7 @@ static std::strong_ordering compare_regions(const DealEntry& a, const DealEntry&
   return compare_numbers(first.subspan(a.ndim), second.subspan(b.ndim));
 }
 
-std::strong_ordering compare_entries(const DealEntry& a, const DealEntry& b) {
+std::strong_ordering compare_entries(const ReplicaRegion& a, const ReplicaRegion& b) {
   if (auto order = b.bytes <=> a.bytes; order != 0) return order;
   if (auto order = a.name <=> b.name; order != 0) return order;
   if (auto order = compare_regions(a, b); order != 0) return order;
@@ -31,10 +31,10 @@ std::strong_ordering compare_entries(const DealEntry& a, const DealEntry& b) {
   return compare_numbers(a.extents(), b.extents());
 }
 
-std::vector<size_t> deal_order(std::span<const DealEntry> entries) {
+std::vector<size_t> assignment_order(std::span<const ReplicaRegion> entries) {
   std::vector<size_t> order(entries.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  auto before = [](const DealEntry& a, const DealEntry& b) { return compare_entries(a, b) < 0; };
+  auto before = [](const ReplicaRegion& a, const ReplicaRegion& b) { return compare_entries(a, b) < 0; };
   if (std::is_sorted(entries.begin(), entries.end(), before)) return order;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return before(entries[a], entries[b]); });
   return order;
@@ -118,7 +118,7 @@ Status read_entry(Reader& in, Declared* entry, uint64_t* bytes) {
   return check_bytes(*entry, *bytes);
 }
 
-// The numbers of a declared region as a DealEntry has them.
+// The numbers of a declared region as a ReplicaRegion has them.
 std::vector<uint64_t> numbers_of(const Declared& declared) {
   std::vector<uint64_t> numbers;
   auto add = [&](std::span<const uint64_t> values) { numbers.insert(numbers.end(), values.begin(), values.end()); };
@@ -133,7 +133,7 @@ std::vector<uint64_t> numbers_of(const Declared& declared) {
   return numbers;
 }
 
-DealEntry view_of(const Declared& declared, uint64_t bytes, const std::vector<uint64_t>& numbers) {
+ReplicaRegion view_of(const Declared& declared, uint64_t bytes, const std::vector<uint64_t>& numbers) {
   return {.name = declared.name,
           .bytes = bytes,
           .numbers = numbers.data(),
@@ -144,15 +144,15 @@ DealEntry view_of(const Declared& declared, uint64_t bytes, const std::vector<ui
 
 }  // namespace
 
-std::vector<std::byte> declaration_list(std::span<const DealEntry> entries) {
+std::vector<std::byte> declaration_list(std::span<const ReplicaRegion> entries) {
   std::vector<std::byte> list;
   size_t size = 0;
-  for (const DealEntry& entry : entries)
+  for (const ReplicaRegion& entry : entries)
     size += 16 + 8 * (entry.extents().size() + entry.region_numbers().size()) + entry.name.size();
   list.reserve(size);
   Writer out{list};
-  for (size_t i : deal_order(entries)) {
-    const DealEntry& entry = entries[i];
+  for (size_t i : assignment_order(entries)) {
+    const ReplicaRegion& entry = entries[i];
     out.number(entry.bytes);
     out.number(entry.dtype);
     out.number(static_cast<uint8_t>(entry.kind));

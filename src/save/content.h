@@ -11,7 +11,7 @@
 
 namespace ckpt::save {
 
-// The caller's memory of a region, in moving units.
+// The caller's memory of a region, in byte units.
 struct SaveMemory {
   device::Memory memory;
   Shape extent;
@@ -28,7 +28,7 @@ struct Replica {
 struct SaveTensor {
   std::string_view name;
   // The shape; then of a box its offset and extent, of a flat range its offset and size; then, unless `contiguous`, the
-  // strides of the memory in moving units. Regions are in elements.
+  // strides of the memory in byte units. Regions are in elements.
   const uint64_t* numbers = nullptr;
   std::byte* data = nullptr;
   uint64_t bytes = 0;  // of the region
@@ -36,7 +36,7 @@ struct SaveTensor {
   uint16_t dtype = 0;
   uint8_t ndim = 0;
   RegionKind kind = RegionKind::kWhole;
-  uint8_t width = 0;  // bytes of a moving unit
+  uint8_t width = 0;  // bytes of a byte unit
   bool contiguous = true;
 
   std::span<const uint64_t> extents() const { return {numbers, ndim}; }

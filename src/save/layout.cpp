@@ -5,8 +5,8 @@
 #include <tuple>
 
 #include "format/checksum.h"
+#include "plan/assign.h"
 #include "plan/box.h"
-#include "plan/deal.h"
 #include "save/codec_choice.h"
 
 namespace ckpt::save {
@@ -70,11 +70,11 @@ static Result<std::map<GroupKey, GroupMembers>> collect_groups(const SaveContent
   return groups;
 }
 
-// The regions of a group in the order in which they are dealt: all names differ, so it is that of bytes and names.
-static std::vector<plan::DealEntry> deal_entries(const SaveContent& content, std::vector<size_t>* tensors) {
+// The regions of a group in the order in which they are assigned: all names differ, so it is that of bytes and names.
+static std::vector<plan::ReplicaRegion> replica_regions(const SaveContent& content, std::vector<size_t>* tensors) {
   std::stable_sort(tensors->begin(), tensors->end(),
                    [&](size_t a, size_t b) { return content.tensors[a]->bytes > content.tensors[b]->bytes; });
-  std::vector<plan::DealEntry> entries;
+  std::vector<plan::ReplicaRegion> entries;
   entries.reserve(tensors->size());
   for (size_t i : *tensors) {
     const SaveTensor& tensor = *content.tensors[i];
@@ -88,13 +88,14 @@ static std::vector<plan::DealEntry> deal_entries(const SaveContent& content, std
   return entries;
 }
 
-static Status deal_group(const SaveContent& content, const GroupKey& key, GroupMembers members,
-                         const LayoutOptions& options, Shares* shares, std::vector<GroupPlan>* groups) {
-  auto entries = deal_entries(content, &members.tensors);
+static Status assign_group(const SaveContent& content, const GroupKey& key, GroupMembers members,
+                           const LayoutOptions& options, Shares* shares, std::vector<GroupPlan>* groups) {
+  auto entries = replica_regions(content, &members.tensors);
   auto [id, count] = key;
-  plan::Dealt dealt = plan::deal(entries, members.index, count, {options.chunk_bytes, options.large_tensor_bytes});
-  for (size_t entry : dealt.whole) shares->whole[members.tensors[entry]] = 1;
-  for (const auto& piece : dealt.cuts) {
+  plan::Assignment assigned =
+      plan::assign(entries, members.index, count, {options.chunk_bytes, options.large_tensor_bytes});
+  for (size_t entry : assigned.whole) shares->whole[members.tensors[entry]] = 1;
+  for (const auto& piece : assigned.cuts) {
     CKPT_ASSIGN(CutPlan cut, plan_cut(content, members.tensors[piece.entry], piece.region));
     shares->cuts.push_back(std::move(cut));
   }
@@ -120,7 +121,7 @@ static Result<Shares> share_out(const SaveContent& content, const LayoutOptions&
     shares.whole[i] = content.tensors[i]->replica.count == 1 && content.tensors[i]->bytes != 0;
   CKPT_ASSIGN(auto collected, collect_groups(content));
   for (auto& [key, members] : collected)
-    CKPT_TRY(deal_group(content, key, std::move(members), options, &shares, groups));
+    CKPT_TRY(assign_group(content, key, std::move(members), options, &shares, groups));
   std::sort(shares.cuts.begin(), shares.cuts.end(),
             [](const auto& a, const auto& b) { return std::tie(a.tensor, a.first) < std::tie(b.tensor, b.first); });
   return shares;

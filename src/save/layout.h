@@ -13,7 +13,7 @@ namespace ckpt::save {
 // A stretch of bytes that becomes consecutive chunks: a segment of a tensor, an object, or a group's declaration list.
 struct Item {
   const SaveTensor* tensor = nullptr;  // null: an object or a list
-  const Region* cut = nullptr;         // in moving units, where it is not all of the tensor's region
+  const Region* cut = nullptr;         // in byte units, where it is not all of the tensor's region
   const std::byte* data = nullptr;     // its first byte; null: a tensor whose memory is not contiguous
   uint64_t first = 0;      // of a tensor: where its units start in the row-major order of the caller's memory
   uint64_t size = 0;       // in bytes

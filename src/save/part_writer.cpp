@@ -45,7 +45,7 @@ class PartWriter {
   bool stays_in_place(size_t index) const;
   void stage(size_t index, std::byte* buffer, StageScratch& scratch);
   void encode(size_t index, std::byte* buffer, StageScratch& scratch);
-  void settle(size_t index, const BlockState& state, bool staged);
+  void finish_stage(size_t index, const BlockState& state, bool staged);
   void submit(size_t index);
   void written(size_t index, Status status);
   Status write_tail();
@@ -223,7 +223,7 @@ void PartWriter::stage(size_t index, std::byte* buffer, StageScratch& scratch) {
     state.data = stager_->copy(block, buffer);
     if (block.encoded) state.phase = Phase::kCopied;
   }
-  settle(index, state, true);
+  finish_stage(index, state, true);
 }
 
 void PartWriter::encode(size_t index, std::byte* buffer, StageScratch& scratch) {
@@ -233,10 +233,10 @@ void PartWriter::encode(size_t index, std::byte* buffer, StageScratch& scratch) 
     std::lock_guard lock(mutex_);
     free_.push_back(copied);
   }
-  settle(index, {Phase::kReady, buffer, data}, false);
+  finish_stage(index, {Phase::kReady, buffer, data}, false);
 }
 
-void PartWriter::settle(size_t index, const BlockState& state, bool staged) {
+void PartWriter::finish_stage(size_t index, const BlockState& state, bool staged) {
   std::lock_guard lock(mutex_);
   blocks_[index] = state;
   if (staged && ++staged_ == blocks_.size()) {

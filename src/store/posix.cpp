@@ -11,7 +11,7 @@
 #include "store/keys.h"
 #include "store/posix_directory.h"
 #include "store/posix_file.h"
-#include "store/posix_litter.h"
+#include "store/posix_orphans.h"
 #include "store/posix_reader.h"
 #include "store/posix_recycle.h"
 #include "store/posix_writer.h"
@@ -62,7 +62,7 @@ Status PosixStore::prepare() {
   CKPT_TRY(make_root(root_));
   if (probed_) return Ok();
   CKPT_TRY(probe());
-  clear_litter(root_);
+  remove_orphans(root_);
   probed_ = true;
   return Ok();
 }
@@ -77,7 +77,7 @@ Status PosixStore::probe() {
 
 // What a file system promises is not what it does; so do it.
 Status PosixStore::probe_with(const std::string& key) {
-  // Open until the end, so that nobody takes it for litter.
+  // Open until the end, so that nobody takes it for an orphan.
   CKPT_ASSIGN(auto first, PosixWriter::create(root_, key, {.durable = false}));
   CKPT_TRY(first->write_at(0, as_bytes("first")));
   CKPT_TRY(first->publish(5));

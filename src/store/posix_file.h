@@ -1,4 +1,4 @@
-// The system calls that the POSIX store is made of: EINTR, short transfers, links and old kernels are dealt with here.
+// The system calls that the POSIX store is made of: EINTR, short transfers, links and old kernels are handled here.
 // Nothing here is shared, so all of it may run concurrently.
 #pragma once
 

@@ -56,7 +56,7 @@ class PosixWriter final : public Writer {
   const std::string key_, path_, name_, temporary_;
   const bool durable_;
   Fd directory_, file_;
-  Fd held_;  // the file once more, after it was closed: that it is open says that it is somebody's (posix_litter.h)
+  Fd held_;  // the file once more, after it was closed: that it is open says that it is somebody's (posix_orphans.h)
   struct stat identity_{};
   bool has_temporary_ = false, recycled_ = false;
   std::atomic<bool> direct_{false};

@@ -324,12 +324,12 @@ TEST_P(Reading, AtMostTwoChunksMoreThanAskedForEachContiguousRun) {
   Bytes data = pattern(static_cast<size_t>(volume(shape)) * 4, 1);
   std::mt19937_64 random(3);
   auto tiles = random_tiling(random, shape, 3);
-  world.commit("dealt", {}, [&](uint32_t, ckpt_save* save) { add(save, "w", whole(CKPT_DTYPE_F32, shape), data); });
+  world.commit("assigned", {}, [&](uint32_t, ckpt_save* save) { add(save, "w", whole(CKPT_DTYPE_F32, shape), data); });
   world.commit("tiled", {}, [&](uint32_t rank, ckpt_save* save) {
     add(save, "w", box(CKPT_DTYPE_F32, shape, tiles[rank].offset, tiles[rank].extent),
         world.keep(take_box(data, 4, shape, tiles[rank].offset, tiles[rank].extent)));
   });
-  for (const char* label : {"dealt", "tiled"}) {
+  for (const char* label : {"assigned", "tiled"}) {
     Reader reader = open_reader(world.store, label);
     for (int i = 0; i < 150; i++) {
       TestBox want = random_box(random, shape);

@@ -10,7 +10,7 @@
 namespace ckpt_test {
 namespace {
 
-CKPT_ON_EVERY_STORE(Dealing);
+CKPT_ON_EVERY_STORE(Assignment);
 CKPT_ON_EVERY_STORE(Sharding);
 CKPT_ON_EVERY_STORE(Strided);
 CKPT_ON_EVERY_STORE(Shapes);
@@ -23,7 +23,7 @@ std::map<uint32_t, uint64_t> bytes_by_part(const Reader& reader, const std::vect
   return bytes;
 }
 
-TEST_P(Dealing, ReplicatedTensorsAreDealtEvenlyAndWrittenOnce) {
+TEST_P(Assignment, ReplicatedTensorsAreAssignedEvenlyAndWrittenOnce) {
   World world(place.uri(), 4);
   std::vector<std::string> names;
   std::map<std::string, Bytes> source;
@@ -39,10 +39,10 @@ TEST_P(Dealing, ReplicatedTensorsAreDealtEvenlyAndWrittenOnce) {
       add(save, name, whole(CKPT_DTYPE_F32, {static_cast<int64_t>(data.size() / 4)}), data);
   });
   Reader reader = open_reader(world.store);
-  auto dealt = bytes_by_part(reader, names);
-  ASSERT_EQ(dealt.size(), 4u);
+  auto assigned = bytes_by_part(reader, names);
+  ASSERT_EQ(assigned.size(), 4u);
   uint64_t sum = 0;
-  for (auto [part, bytes] : dealt) {
+  for (auto [part, bytes] : assigned) {
     sum += bytes;
     EXPECT_LE(bytes, total / 4 + largest) << part;
     EXPECT_GE(bytes + largest, total / 4) << part;
@@ -53,18 +53,18 @@ TEST_P(Dealing, ReplicatedTensorsAreDealtEvenlyAndWrittenOnce) {
               data);
 }
 
-TEST_P(Dealing, LargeReplicatedTensorsAreCutOverAllParts) {
+TEST_P(Assignment, LargeReplicatedTensorsAreCutOverAllParts) {
   World world(place.uri(), 3, {{"chunk_bytes", 4096}, {"large_tensor_bytes", 8192}});
   Bytes data = pattern(4 * 251 * 67, 1);
   world.commit("a", {}, [&](uint32_t, ckpt_save* save) { add(save, "big", whole(CKPT_DTYPE_F32, {251, 67}), data); });
   Reader reader = open_reader(world.store);
-  auto dealt = bytes_by_part(reader, {"big"});
-  ASSERT_EQ(dealt.size(), 3u);
-  for (auto [part, bytes] : dealt) EXPECT_NEAR(double(bytes), double(data.size()) / 3, 4096) << part;
+  auto assigned = bytes_by_part(reader, {"big"});
+  ASSERT_EQ(assigned.size(), 3u);
+  for (auto [part, bytes] : assigned) EXPECT_NEAR(double(bytes), double(data.size()) / 3, 4096) << part;
   EXPECT_EQ(load_one(reader, "big", whole(CKPT_DTYPE_F32, {251, 67}), data.size()), data);
 }
 
-TEST_P(Dealing, LargeTensorsOfEveryWidthSurviveBeingCut) {
+TEST_P(Assignment, LargeTensorsOfEveryWidthSurviveBeingCut) {
   World world(place.uri(), 3, {{"chunk_bytes", 4096}, {"large_tensor_bytes", 4096}});
   // 3, 31 and 16 bytes do not divide a chunk or do; 6, 7 and 12 bits do not end where chunks do.
   const std::vector<int32_t> dtypes = {CKPT_DTYPE_U8,        CKPT_DTYPE_BF16,      CKPT_DTYPE_C128,
@@ -91,7 +91,7 @@ TEST_P(Dealing, LargeTensorsOfEveryWidthSurviveBeingCut) {
   }
 }
 
-TEST_P(Dealing, ReplicasOfShardsDealAmongTheirGroupOnly) {
+TEST_P(Assignment, ReplicasOfShardsAreAssignedAmongTheirGroupOnly) {
   // Hybrid sharding: ranks 0, 2 hold the upper half, ranks 1, 3 the lower.
   World world(place.uri(), 4, {{"chunk_bytes", 4096}, {"large_tensor_bytes", 16384}});
   Bytes data = pattern(256 * 64 * 4, 3), small = pattern(64, 4);
@@ -111,16 +111,16 @@ TEST_P(Dealing, ReplicasOfShardsDealAmongTheirGroupOnly) {
   Reader reader = open_reader(world.store);
   EXPECT_EQ(load_one(reader, "w", whole(CKPT_DTYPE_F32, {256, 64}), data.size()), data);
   EXPECT_EQ(load_one(reader, "s", whole(CKPT_DTYPE_F32, {16}), small.size()), small);
-  auto dealt = bytes_by_part(reader, {"w"});
-  ASSERT_EQ(dealt.size(), 4u);
-  for (auto [part, bytes] : dealt) EXPECT_EQ(bytes, data.size() / 4) << part;
+  auto assigned = bytes_by_part(reader, {"w"});
+  ASSERT_EQ(assigned.size(), 4u);
+  for (auto [part, bytes] : assigned) EXPECT_EQ(bytes, data.size() / 4) << part;
   for (const auto& segment : segments_of(reader, "w")) {
     ASSERT_EQ(segment.ndim, 2);
     EXPECT_EQ(segment.offset[0] / 128, segment.part % 2) << "a part holds rows of another group";
   }
 }
 
-TEST_P(Dealing, TensorsThatOnlySomeRanksHoldStayWithThem) {
+TEST_P(Assignment, TensorsThatOnlySomeRanksHoldStayWithThem) {
   World world(place.uri(), 4);
   Bytes stage0 = pattern(4000, 1), stage1 = pattern(8000, 2), tied = pattern(1200, 3);
   world.commit("a", {}, [&](uint32_t rank, ckpt_save* save) {

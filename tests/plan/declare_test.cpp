@@ -2,21 +2,21 @@
 
 #include <cstring>
 
-#include "deal_entries.h"
-#include "plan/deal.h"
+#include "plan/assign.h"
 #include "random_boxes.h"
+#include "replica_regions.h"
 
 namespace ckpt::plan {
 namespace {
 
 using namespace testing;
 
-std::vector<DealEntry> sample() {
-  return {deal_entry("small", CKPT_DTYPE_F32, make_shape({2, 3}), {}, 24),
-          deal_entry("box", CKPT_DTYPE_BF16, make_shape({8, 8}), box_region({2, 4}, {4, 4}), 32),
-          deal_entry("flat", CKPT_DTYPE_U4, make_shape({100}), flat_region(10, 20), 10),
-          deal_entry("scalar", CKPT_DTYPE_I64, Shape{}, {}, 8),
-          deal_entry("empty", CKPT_DTYPE_I64, make_shape({0, 4}), {}, 0)};
+std::vector<ReplicaRegion> sample() {
+  return {replica_region("small", CKPT_DTYPE_F32, make_shape({2, 3}), {}, 24),
+          replica_region("box", CKPT_DTYPE_BF16, make_shape({8, 8}), box_region({2, 4}, {4, 4}), 32),
+          replica_region("flat", CKPT_DTYPE_U4, make_shape({100}), flat_region(10, 20), 10),
+          replica_region("scalar", CKPT_DTYPE_I64, Shape{}, {}, 8),
+          replica_region("empty", CKPT_DTYPE_I64, make_shape({0, 4}), {}, 0)};
 }
 
 template <typename T>
@@ -43,7 +43,7 @@ std::vector<std::byte> raw_entry(uint64_t bytes, uint16_t dtype, uint8_t kind, s
 ckpt_status parse(Bytes list) { return parse_declaration_list(list).status().code(); }
 
 TEST(Declaration, ListHasTheBytesOfTheFormat) {
-  std::vector<DealEntry> entries{sample()[1]};
+  std::vector<ReplicaRegion> entries{sample()[1]};
   EXPECT_EQ(declaration_list(entries), raw_entry(32, CKPT_DTYPE_BF16, 1, {8, 8}, {2, 4, 4, 4}, "box"));
   entries = {sample()[2]};
   EXPECT_EQ(declaration_list(entries), raw_entry(10, CKPT_DTYPE_U4, 2, {100}, {10, 20}, "flat"));
@@ -51,14 +51,14 @@ TEST(Declaration, ListHasTheBytesOfTheFormat) {
   EXPECT_EQ(declaration_list(entries), raw_entry(24, CKPT_DTYPE_F32, 0, {2, 3}, {}, "small"));
 }
 
-TEST(Declaration, ParsingReturnsWhatWasDeclaredInTheOrderOfDealing) {
-  std::vector<DealEntry> entries = sample();
+TEST(Declaration, ParsingReturnsWhatWasDeclaredInTheOrderOfAssignment) {
+  std::vector<ReplicaRegion> entries = sample();
   auto parsed = parse_declaration_list(declaration_list(entries));
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
-  std::vector<size_t> order = deal_order(entries);
+  std::vector<size_t> order = assignment_order(entries);
   ASSERT_EQ(parsed->size(), entries.size());
   for (size_t i = 0; i < order.size(); i++) {
-    const DealEntry& expected = entries[order[i]];
+    const ReplicaRegion& expected = entries[order[i]];
     const Declared& found = (*parsed)[i];
     EXPECT_EQ(found.name, expected.name);
     EXPECT_EQ(found.dtype, expected.dtype);
@@ -92,12 +92,12 @@ TEST(Declaration, EveryFlippedBitIsRefusedOrChangesTheList) {
       EXPECT_EQ(parsed.status().code(), CKPT_FORMAT);
       continue;
     }
-    std::vector<DealEntry> again;
+    std::vector<ReplicaRegion> again;
     for (const Declared& one : *parsed) {
       uint64_t elements = one.region.kind == RegionKind::kWhole ? Box::whole(one.shape).volume()
                           : one.region.kind == RegionKind::kBox ? one.region.box.volume()
                                                                 : one.region.flat_size;
-      again.push_back(deal_entry(one.name, one.dtype, one.shape, one.region, *element_bytes(elements, one.dtype)));
+      again.push_back(replica_region(one.name, one.dtype, one.shape, one.region, *element_bytes(elements, one.dtype)));
     }
     EXPECT_EQ(declaration_list(again), bad) << "bit " << bit;
   }

@@ -261,7 +261,7 @@ macro_rules! stats {
             pub state: JobState,
             /// What kept transfers in flight.
             pub io_engine: IoEngine,
-            /// Whether the page cache was passed by.
+            /// Whether the page cache was bypassed.
             pub direct_io: bool,
             /// Save: whether the part was written into a retired file.
             pub recycled: bool,

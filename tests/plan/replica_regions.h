@@ -1,15 +1,15 @@
-// Deal entries of shapes and regions, for tests: their numbers live as long as the program.
+// Assign entries of shapes and regions, for tests: their numbers live as long as the program.
 #pragma once
 
 #include <deque>
 #include <vector>
 
-#include "plan/deal.h"
+#include "plan/assign.h"
 
 namespace ckpt::plan::testing {
 
-inline DealEntry deal_entry(std::string_view name, uint16_t dtype, const Shape& shape, const Region& region,
-                            uint64_t bytes) {
+inline ReplicaRegion replica_region(std::string_view name, uint16_t dtype, const Shape& shape, const Region& region,
+                                    uint64_t bytes) {
   static std::deque<std::vector<uint64_t>> kept;
   std::vector<uint64_t>& numbers = kept.emplace_back();
   auto add = [&](std::span<const uint64_t> values) { numbers.insert(numbers.end(), values.begin(), values.end()); };

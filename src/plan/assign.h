@@ -13,7 +13,7 @@ namespace ckpt::plan {
 
 // One region that all members of a replica group hold: a view, since there may be very many. It must lie inside its
 // shape, and `bytes` must be its bytes.
-struct DealEntry {
+struct ReplicaRegion {
   std::string_view name;
   uint64_t bytes;
   const uint64_t* numbers;  // the shape, then of a box offset and extent, of a flat range offset and size
@@ -30,34 +30,34 @@ struct DealEntry {
 };
 
 // A cut of entries[entry] that one member writes: a flat range, or a box of a box.
-struct Piece {
+struct AssignedCut {
   size_t entry;
   Region region;
   uint64_t bytes;
 };
 
 // What one member writes.
-struct Dealt {
-  std::vector<Piece> cuts;
+struct Assignment {
+  std::vector<AssignedCut> cuts;
   std::vector<size_t> whole;  // entries
 };
 
-struct DealOptions {
+struct AssignOptions {
   uint64_t chunk_bytes, large_tensor_bytes;
 };
 
 // The order all members use: bytes descending, then name (as bytes), then geometry: kind, then the numbers of the
 // region as FORMAT §6 lists them; where all these are equal, dtype and shape. Quick where the entries have it already.
-std::vector<size_t> deal_order(std::span<const DealEntry> entries);
+std::vector<size_t> assignment_order(std::span<const ReplicaRegion> entries);
 
 // What member `index` of `count` writes. The union over all members covers every entry exactly
 // once; empty regions are nobody's. A group of one writes everything whole.
 // Cuts fall on chunk boundaries, rounded down to where both an element and a byte begin. Regions of elements that are
 // not whole bytes wide are left whole where a cut could not start and end at whole bytes (FORMAT §5).
-Dealt deal(std::span<const DealEntry> entries, uint32_t index, uint32_t count, const DealOptions& options);
+Assignment assign(std::span<const ReplicaRegion> entries, uint32_t index, uint32_t count, const AssignOptions& options);
 
 // The declaration list of a group (FORMAT §6), the same bytes for any order of the entries.
-std::vector<std::byte> declaration_list(std::span<const DealEntry> entries);
+std::vector<std::byte> declaration_list(std::span<const ReplicaRegion> entries);
 
 // The size of the longest run of whole entries at the front of a list that takes at most `limit` bytes.
 size_t declarations_within(Bytes list, size_t limit);

@@ -8,6 +8,6 @@ namespace ckpt::store {
 // Removes those that are nobody's: a writer keeps its file open from its first byte until it has its name
 // (PosixWriter), and a probe its probe, so one with bytes in it that nobody has open is dead. Where leases do not tell
 // that, all stay; empty ones too, which may be between their creation and their opening.
-void clear_litter(const Root& root);
+void remove_orphans(const Root& root);
 
 }  // namespace ckpt::store

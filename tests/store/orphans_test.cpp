@@ -11,7 +11,7 @@
 namespace ckpt::store {
 namespace {
 
-class Litter : public testing::Test {
+class Orphans : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(code(store_->prepare()), "OK");
@@ -28,7 +28,7 @@ class Litter : public testing::Test {
 
 const std::string kNonce = "0123456789abcdef";
 
-TEST_F(Litter, FilesThatNeverGotTheirNameAndProbesGo) {
+TEST_F(Orphans, FilesThatNeverGotTheirNameAndProbesGo) {
   for (const std::string& key : {".ckpt/store.tmp." + kNonce, ".ckpt/owners/7.tmp." + kNonce,
                                  ".ckpt/attempts/7.1.step-1.tmp." + kNonce, ".ckpt/probe." + kNonce + kNonce})
     leave(key);
@@ -37,7 +37,7 @@ TEST_F(Litter, FilesThatNeverGotTheirNameAndProbesGo) {
   EXPECT_EQ(names(*store_, ".ckpt/owners") + names(*store_, ".ckpt/attempts"), "");
 }
 
-TEST_F(Litter, OtherFilesStay) {
+TEST_F(Orphans, OtherFilesStay) {
   for (const std::string& name :
        {std::string("7"), std::string("7.tmp."), "7.tmp." + kNonce.substr(1), "7.tmp." + kNonce + "0",
         std::string("7.tmp.0123456789ABCDEF"), kNonce, std::string("probe.0123")})
@@ -48,7 +48,7 @@ TEST_F(Litter, OtherFilesStay) {
   EXPECT_EQ(names(*store_, ".ckpt/owners"), before);
 }
 
-TEST_F(Litter, AFileThatIsBeingWrittenStays) {
+TEST_F(Orphans, AFileThatIsBeingWrittenStays) {
   auto writer = store_->create(".ckpt/owners/7", 0);
   ASSERT_TRUE(writer.ok());
   ASSERT_EQ(code((*writer)->write_at(0, as_bytes("x"))), "OK");
@@ -57,7 +57,7 @@ TEST_F(Litter, AFileThatIsBeingWrittenStays) {
   EXPECT_EQ(read_text(*store_, ".ckpt/owners/7"), "x");
 }
 
-TEST_F(Litter, AFileThatIsClosedAndAboutToGetItsNameStays) {
+TEST_F(Orphans, AFileThatIsClosedAndAboutToGetItsNameStays) {
   Faults faults;
   faults.before_rename = [&] { prepare_again(); };
   EXPECT_EQ(code(store_->put_if_absent(".ckpt/owners/7", as_bytes("x"))), "OK");
@@ -65,7 +65,7 @@ TEST_F(Litter, AFileThatIsClosedAndAboutToGetItsNameStays) {
   EXPECT_EQ(names(*store_, ".ckpt/owners"), "7");
 }
 
-TEST_F(Litter, AProbeThatIsUnderWayStays) {
+TEST_F(Orphans, AProbeThatIsUnderWayStays) {
   Faults faults;
   int renames = 0;
   faults.after_rename = [&] {
@@ -76,7 +76,7 @@ TEST_F(Litter, AProbeThatIsUnderWayStays) {
   EXPECT_GT(renames, 1);
 }
 
-TEST_F(Litter, WithoutLeasesAllStays) {
+TEST_F(Orphans, WithoutLeasesAllStays) {
   leave(".ckpt/owners/7.tmp." + kNonce);
   in_child({{SYS_fcntl, EINVAL, 1, F_SETLEASE}}, [&] { prepare_again(); });
   EXPECT_EQ(names(*store_, ".ckpt/owners"), "7.tmp." + kNonce);

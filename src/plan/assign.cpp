@@ -1,4 +1,4 @@
-#include "plan/deal.h"
+#include "plan/assign.h"
 
 #include <algorithm>
 #include <cassert>
@@ -6,8 +6,8 @@
 #include <numeric>
 #include <queue>
 
+#include "plan/assign_order.h"
 #include "plan/box.h"
-#include "plan/deal_order.h"
 #include "plan/regions.h"
 
 namespace ckpt::plan {
@@ -15,7 +15,7 @@ namespace ckpt::plan {
 namespace {
 
 // Of a region that lies inside its shape, as the caller vouches.
-uint64_t trusted_elements(const DealEntry& entry) {
+uint64_t trusted_elements(const ReplicaRegion& entry) {
   auto elements = region_elements(entry.shape(), entry.region());
   assert(elements.ok());
   return elements.ok() ? *elements : 0;
@@ -32,8 +32,8 @@ struct Granule {
   }
 };
 
-// Whether cuts at granules leave pieces that FORMAT §5 allows.
-bool cuttable(const DealEntry& entry, const Granule& granule) {
+// Whether cuts at granules leave cuts that FORMAT §5 allows.
+bool cuttable(const ReplicaRegion& entry, const Granule& granule) {
   if (granule.elements <= 1) return granule.elements == 1;
   auto fits = [&](uint64_t elements) { return elements % granule.elements == 0; };
   if (entry.kind == RegionKind::kWhole) return fits(trusted_elements(entry));
@@ -47,7 +47,7 @@ bool cuttable(const DealEntry& entry, const Granule& granule) {
 // One region cut into a share for each member.
 class Cut {
  public:
-  Cut(const DealEntry& entry, uint32_t count, uint64_t chunk_bytes)
+  Cut(const ReplicaRegion& entry, uint32_t count, uint64_t chunk_bytes)
       : granule_(entry.dtype),
         granules_(entry.bytes / granule_.bytes),
         chunk_bytes_(chunk_bytes),
@@ -69,13 +69,14 @@ class Cut {
   uint64_t granules_, chunk_bytes_, chunks_, count_;
 };
 
-void append_share(const DealEntry& entry, size_t index, const Cut& cut, uint32_t member, std::vector<Piece>* pieces) {
+void append_share(const ReplicaRegion& entry, size_t index, const Cut& cut, uint32_t member,
+                  std::vector<AssignedCut>* cuts) {
   uint64_t first = cut.begin(member), count = cut.begin(member + 1) - first;
   if (count == 0) return;
   const Region region = entry.region();
   if (region.kind != RegionKind::kBox) {
     uint64_t start = region.kind == RegionKind::kFlat ? region.flat_offset : 0;
-    pieces->push_back(
+    cuts->push_back(
         {index, {RegionKind::kFlat, {}, start + cut.elements(first), cut.elements(count)}, cut.bytes(count)});
     return;
   }
@@ -83,7 +84,7 @@ void append_share(const DealEntry& entry, size_t index, const Cut& cut, uint32_t
   for (const Box& box : boxes_of_range(region.box, cut.elements(first), cut.elements(count))) {
     // Each box is a whole number of granules, so the division is exact and no product can overflow.
     uint64_t bytes = box.volume() / cut.elements(1) * cut.bytes(1);
-    pieces->push_back({index, {RegionKind::kBox, box, 0, 0}, bytes});
+    cuts->push_back({index, {RegionKind::kBox, box, 0, 0}, bytes});
     bytes_left -= bytes;
     elements_left -= box.volume();
   }
@@ -114,7 +115,7 @@ class LeastLoaded {
 
 }  // namespace
 
-Region DealEntry::region() const {
+Region ReplicaRegion::region() const {
   Region region;
   region.kind = kind;
   auto from = region_numbers();
@@ -128,29 +129,30 @@ Region DealEntry::region() const {
   return region;
 }
 
-Dealt deal(std::span<const DealEntry> entries, uint32_t index, uint32_t count, const DealOptions& options) {
+Assignment assign(std::span<const ReplicaRegion> entries, uint32_t index, uint32_t count,
+                  const AssignOptions& options) {
   assert(index < count && options.chunk_bytes > 0);
-  Dealt dealt;
+  Assignment assigned;
   std::vector<uint64_t> loads(count);
-  std::vector<size_t> order = deal_order(entries);
-  // What is not cut is dealt when the loads of all cuts are known.
+  std::vector<size_t> order = assignment_order(entries);
+  // What is not cut is assigned when the loads of all cuts are known.
   auto cut_end = std::stable_partition(order.begin(), order.end(), [&](size_t i) {
-    const DealEntry& entry = entries[i];
+    const ReplicaRegion& entry = entries[i];
     return count > 1 && entry.bytes > options.large_tensor_bytes && cuttable(entry, Granule(entry.dtype));
   });
   for (auto at = order.begin(); at != cut_end; ++at) {
-    const DealEntry& entry = entries[*at];
+    const ReplicaRegion& entry = entries[*at];
     Cut cut(entry, count, options.chunk_bytes);
     for (uint32_t member = 0; member < count; member++)
       loads[member] += cut.bytes(cut.begin(member + 1) - cut.begin(member));
-    append_share(entry, *at, cut, index, &dealt.cuts);
+    append_share(entry, *at, cut, index, &assigned.cuts);
   }
   LeastLoaded members(loads);
   for (auto at = cut_end; at != order.end(); ++at) {
     uint64_t bytes = entries[*at].bytes;
-    if (bytes != 0 && members.take(bytes) == index) dealt.whole.push_back(*at);
+    if (bytes != 0 && members.take(bytes) == index) assigned.whole.push_back(*at);
   }
-  return dealt;
+  return assigned;
 }
 
 }  // namespace ckpt::plan

@@ -1,4 +1,4 @@
-#include "plan/deal.h"
+#include "plan/assign.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,9 @@
 #include <map>
 #include <numeric>
 
-#include "deal_entries.h"
 #include "plan/box.h"
 #include "random_boxes.h"
+#include "replica_regions.h"
 
 namespace ckpt::plan {
 namespace {
@@ -26,21 +26,21 @@ uint64_t volume_of(const Shape& shape, const Region& region) {
   return region.kind == RegionKind::kBox ? region.box.volume() : region.flat_size;
 }
 
-DealEntry make_entry(std::string_view name, uint16_t dtype, const Shape& shape, const Region& region = {}) {
-  return deal_entry(name, dtype, shape, region, bytes_of(dtype, volume_of(shape, region)));
+ReplicaRegion make_entry(std::string_view name, uint16_t dtype, const Shape& shape, const Region& region = {}) {
+  return replica_region(name, dtype, shape, region, bytes_of(dtype, volume_of(shape, region)));
 }
 
 // All that a member writes, as pieces: cuts first.
-std::vector<Piece> pieces_of(const std::vector<DealEntry>& entries, uint32_t member, uint32_t count,
-                             const DealOptions& options) {
-  Dealt dealt = deal(entries, member, count, options);
-  for (size_t i : dealt.whole) dealt.cuts.push_back({i, entries[i].region(), entries[i].bytes});
-  return dealt.cuts;
+std::vector<AssignedCut> pieces_of(const std::vector<ReplicaRegion>& entries, uint32_t member, uint32_t count,
+                                   const AssignOptions& options) {
+  Assignment assigned = assign(entries, member, count, options);
+  for (size_t i : assigned.whole) assigned.cuts.push_back({i, entries[i].region(), entries[i].bytes});
+  return assigned.cuts;
 }
 
 struct Group {
   std::vector<std::string> names;
-  std::vector<DealEntry> entries;
+  std::vector<ReplicaRegion> entries;
 };
 
 // Regions as a caller may add them: those of packed dtypes start and end at whole bytes or are whole.
@@ -75,20 +75,20 @@ Group random_group(Random& random) {
   return group;
 }
 
-DealOptions random_options(Random& random) {
+AssignOptions random_options(Random& random) {
   return {uint64_t{16} << random.below(4), uint64_t{1} << random.below(12)};
 }
 
-TEST(Deal, EveryElementIsWrittenByExactlyOneMember) {
+TEST(Assign, EveryElementIsWrittenByExactlyOneMember) {
   Random random(8);
   for (int round = 0; round < 1500; round++) {
     Group group = random_group(random);
-    DealOptions options = random_options(random);
+    AssignOptions options = random_options(random);
     uint32_t members = static_cast<uint32_t>(random.between(1, 9));
     std::vector<std::map<uint64_t, int>> written(group.entries.size());
     for (uint32_t member = 0; member < members; member++)
-      for (const Piece& piece : pieces_of(group.entries, member, members, options)) {
-        const DealEntry& entry = group.entries[piece.entry];
+      for (const AssignedCut& piece : pieces_of(group.entries, member, members, options)) {
+        const ReplicaRegion& entry = group.entries[piece.entry];
         std::vector<uint64_t> elements = elements_of(entry.shape(), piece.region);
         ASSERT_FALSE(elements.empty());
         ASSERT_EQ(piece.bytes, bytes_of(entry.dtype, elements.size()));
@@ -104,7 +104,7 @@ TEST(Deal, EveryElementIsWrittenByExactlyOneMember) {
 }
 
 // FORMAT §5, for every piece that is not the whole tensor.
-bool starts_and_ends_at_bytes(const DealEntry& entry, const Region& region) {
+bool starts_and_ends_at_bytes(const ReplicaRegion& entry, const Region& region) {
   uint64_t bits = static_cast<uint64_t>(dtype_bits(entry.dtype));
   auto whole = [&](uint64_t elements) { return elements * bits % 8 == 0; };
   if (region.kind == RegionKind::kWhole) return true;
@@ -114,28 +114,29 @@ bool starts_and_ends_at_bytes(const DealEntry& entry, const Region& region) {
   return whole(region.box.offset[inner]) && whole(region.box.extent[inner]) && whole(entry.shape()[inner]);
 }
 
-TEST(Deal, PiecesOfPackedElementsStartAndEndAtWholeBytes) {
+TEST(Assign, PiecesOfPackedElementsStartAndEndAtWholeBytes) {
   Random random(9);
   for (int round = 0; round < 1500; round++) {
     Group group = random_group(random);
-    DealOptions options = random_options(random);
+    AssignOptions options = random_options(random);
     for (uint32_t member = 0; member < 5; member++)
-      for (const Piece& piece : pieces_of(group.entries, member, 5, options)) {
-        const DealEntry& entry = group.entries[piece.entry];
+      for (const AssignedCut& piece : pieces_of(group.entries, member, 5, options)) {
+        const ReplicaRegion& entry = group.entries[piece.entry];
         ASSERT_TRUE(starts_and_ends_at_bytes(entry, piece.region)) << to_text(piece.region) << " " << entry.dtype;
       }
   }
 }
 
-TEST(Deal, DoesNotDependOnTheOrderInWhichAMemberAdded) {
+TEST(Assign, DoesNotDependOnTheOrderInWhichAMemberAdded) {
   Random random(10);
   for (int round = 0; round < 300; round++) {
     Group group = random_group(random);
-    std::vector<DealEntry> shuffled = group.entries;
+    std::vector<ReplicaRegion> shuffled = group.entries;
     std::shuffle(shuffled.begin(), shuffled.end(), random.engine);
-    DealOptions options = random_options(random);
+    AssignOptions options = random_options(random);
     for (uint32_t member = 0; member < 3; member++) {
-      std::vector<Piece> a = pieces_of(group.entries, member, 3, options), b = pieces_of(shuffled, member, 3, options);
+      std::vector<AssignedCut> a = pieces_of(group.entries, member, 3, options),
+                               b = pieces_of(shuffled, member, 3, options);
       ASSERT_EQ(a.size(), b.size());
       for (size_t i = 0; i < a.size(); i++) {
         ASSERT_EQ(group.entries[a[i].entry].name, shuffled[b[i].entry].name);
@@ -146,9 +147,9 @@ TEST(Deal, DoesNotDependOnTheOrderInWhichAMemberAdded) {
   }
 }
 
-TEST(Deal, OrdersByBytesThenNameThenGeometry) {
+TEST(Assign, OrdersByBytesThenNameThenGeometry) {
   Shape shape = make_shape({8});
-  std::vector<DealEntry> entries{
+  std::vector<ReplicaRegion> entries{
       make_entry("b", CKPT_DTYPE_I8, shape, flat_region(0, 4)),
       make_entry("a", CKPT_DTYPE_I8, shape, flat_region(4, 4)),
       make_entry("a", CKPT_DTYPE_I8, shape, flat_region(0, 4)),
@@ -156,17 +157,17 @@ TEST(Deal, OrdersByBytesThenNameThenGeometry) {
       make_entry("z", CKPT_DTYPE_I8, shape),
       make_entry("\xc3\xa9", CKPT_DTYPE_I8, shape, flat_region(0, 4)),
   };
-  EXPECT_EQ(deal_order(entries), (std::vector<size_t>{4, 3, 2, 1, 0, 5}));
+  EXPECT_EQ(assignment_order(entries), (std::vector<size_t>{4, 3, 2, 1, 0, 5}));
 }
 
-TEST(Deal, SmallRegionsGoWholeToTheLeastLoadedMember) {
-  std::vector<DealEntry> entries;
+TEST(Assign, SmallRegionsGoWholeToTheLeastLoadedMember) {
+  std::vector<ReplicaRegion> entries;
   std::vector<std::string> names{"a", "b", "c", "d", "e"};
   uint64_t sizes[] = {50, 40, 30, 30, 10};
   for (size_t i = 0; i < 5; i++) entries.push_back(make_entry(names[i], CKPT_DTYPE_I8, make_shape({sizes[i]})));
   auto taken = [&](uint32_t member) {
     std::string all;
-    for (const Piece& piece : pieces_of(entries, member, 3, {4096, 4096})) {
+    for (const AssignedCut& piece : pieces_of(entries, member, 3, {4096, 4096})) {
       EXPECT_EQ(piece.region.kind, RegionKind::kWhole);
       all += names[piece.entry];
     }
@@ -177,44 +178,45 @@ TEST(Deal, SmallRegionsGoWholeToTheLeastLoadedMember) {
   EXPECT_EQ(taken(2), "cd");
 }
 
-TEST(Deal, LargeRegionsAreCutAtChunksAsTheFormatSays) {
+TEST(Assign, LargeRegionsAreCutAtChunksAsTheFormatSays) {
   // 10 chunks, the last one short, among 4 members: 0-2, 2-5, 5-7, 7-10.
-  std::vector<DealEntry> entries{make_entry("w", CKPT_DTYPE_F32, make_shape({1024 * 9 + 1}))};
+  std::vector<ReplicaRegion> entries{make_entry("w", CKPT_DTYPE_F32, make_shape({1024 * 9 + 1}))};
   std::pair<uint64_t, uint64_t> expected[] = {{0, 2048}, {2048, 3072}, {5120, 2048}, {7168, 2049}};
   for (uint32_t member = 0; member < 4; member++) {
-    std::vector<Piece> pieces = pieces_of(entries, member, 4, {4096, 4096});
+    std::vector<AssignedCut> pieces = pieces_of(entries, member, 4, {4096, 4096});
     ASSERT_EQ(pieces.size(), 1u);
     EXPECT_EQ(pieces[0].region, flat_region(expected[member].first, expected[member].second));
     EXPECT_EQ(pieces[0].bytes, expected[member].second * 4);
   }
 }
 
-TEST(Deal, CutsOfOddElementsAreRoundedDownToElements) {
-  std::vector<DealEntry> entries{make_entry("w", kU24, make_shape({4096}))};  // 12288 bytes, 3 chunks
-  std::vector<Piece> first = pieces_of(entries, 0, 3, {4096, 4096}), second = pieces_of(entries, 1, 3, {4096, 4096});
+TEST(Assign, CutsOfOddElementsAreRoundedDownToElements) {
+  std::vector<ReplicaRegion> entries{make_entry("w", kU24, make_shape({4096}))};  // 12288 bytes, 3 chunks
+  std::vector<AssignedCut> first = pieces_of(entries, 0, 3, {4096, 4096}),
+                           second = pieces_of(entries, 1, 3, {4096, 4096});
   EXPECT_EQ(first[0].region, flat_region(0, 4096 / 3));
   EXPECT_EQ(second[0].region, flat_region(4096 / 3, 8192 / 3 - 4096 / 3));
 }
 
-TEST(Deal, ALargeFlatRangeIsCutIntoFlatRangesOfTheTensor) {
-  std::vector<DealEntry> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({100000}), flat_region(1000, 8192))};
+TEST(Assign, ALargeFlatRangeIsCutIntoFlatRangesOfTheTensor) {
+  std::vector<ReplicaRegion> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({100000}), flat_region(1000, 8192))};
   EXPECT_EQ(pieces_of(entries, 1, 2, {4096, 4096})[0].region, flat_region(5096, 4096));
 }
 
-TEST(Deal, ALargeBoxIsCutIntoBoxes) {
-  std::vector<DealEntry> entries{
+TEST(Assign, ALargeBoxIsCutIntoBoxes) {
+  std::vector<ReplicaRegion> entries{
       make_entry("w", CKPT_DTYPE_I8, make_shape({100, 1000}), box_region({1, 2}, {99, 996}))};
   for (uint32_t member = 0; member < 3; member++)
-    for (const Piece& piece : pieces_of(entries, member, 3, {4096, 4096}))
+    for (const AssignedCut& piece : pieces_of(entries, member, 3, {4096, 4096}))
       EXPECT_EQ(piece.region.kind, RegionKind::kBox);
 }
 
-TEST(Deal, PackedRegionsThatCannotBeCutAtBytesStayWhole) {
+TEST(Assign, PackedRegionsThatCannotBeCutAtBytesStayWhole) {
   // 81919 elements of 4 bits do not end at a byte; and a box of 3 of them in a row does not either.
-  std::vector<DealEntry> entries{
+  std::vector<ReplicaRegion> entries{
       make_entry("odd", CKPT_DTYPE_U4, make_shape({81919})),
       make_entry("rows", CKPT_DTYPE_U4, make_shape({9000, 3}), box_region({0, 0}, {9000, 3}))};
-  std::vector<Piece> a = pieces_of(entries, 0, 2, {4096, 4096}), b = pieces_of(entries, 1, 2, {4096, 4096});
+  std::vector<AssignedCut> a = pieces_of(entries, 0, 2, {4096, 4096}), b = pieces_of(entries, 1, 2, {4096, 4096});
   ASSERT_EQ(a.size(), 1u);
   ASSERT_EQ(b.size(), 1u);
   EXPECT_EQ(a[0].region, Region{});
@@ -226,41 +228,41 @@ TEST(Deal, PackedRegionsThatCannotBeCutAtBytesStayWhole) {
   EXPECT_EQ(a[0].region, entries[0].region());
 }
 
-TEST(Deal, AGroupOfOneWritesEverythingWhole) {
-  std::vector<DealEntry> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({1 << 20})),
-                                 make_entry("none", CKPT_DTYPE_I8, make_shape({0}))};
-  std::vector<Piece> pieces = pieces_of(entries, 0, 1, {4096, 4096});
+TEST(Assign, AGroupOfOneWritesEverythingWhole) {
+  std::vector<ReplicaRegion> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({1 << 20})),
+                                     make_entry("none", CKPT_DTYPE_I8, make_shape({0}))};
+  std::vector<AssignedCut> pieces = pieces_of(entries, 0, 1, {4096, 4096});
   ASSERT_EQ(pieces.size(), 1u);
   EXPECT_EQ(pieces[0].region, Region{});
 }
 
-TEST(Deal, EmptyRegionsAreNobodys) {
-  std::vector<DealEntry> entries{make_entry("a", CKPT_DTYPE_I8, make_shape({5, 0})),
-                                 make_entry("b", CKPT_DTYPE_I8, make_shape({5}), flat_region(5, 0)),
-                                 make_entry("c", CKPT_DTYPE_I8, make_shape({5}), box_region({2}, {0}))};
+TEST(Assign, EmptyRegionsAreNobodys) {
+  std::vector<ReplicaRegion> entries{make_entry("a", CKPT_DTYPE_I8, make_shape({5, 0})),
+                                     make_entry("b", CKPT_DTYPE_I8, make_shape({5}), flat_region(5, 0)),
+                                     make_entry("c", CKPT_DTYPE_I8, make_shape({5}), box_region({2}, {0}))};
   for (uint32_t member = 0; member < 2; member++) EXPECT_TRUE(pieces_of(entries, member, 2, {4096, 4096}).empty());
 }
 
-TEST(Deal, MoreMembersThanChunksLeavesSomeWithoutAPiece) {
-  std::vector<DealEntry> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({8192}))};
+TEST(Assign, MoreMembersThanChunksLeavesSomeWithoutAPiece) {
+  std::vector<ReplicaRegion> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({8192}))};
   size_t pieces = 0;
   for (uint32_t member = 0; member < 7; member++) pieces += pieces_of(entries, member, 7, {4096, 4096}).size();
   EXPECT_EQ(pieces, 2u);
 }
 
-TEST(Deal, TheLargestTensorIsCutWithoutOverflow) {
-  std::vector<DealEntry> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({INT64_MAX}))};
+TEST(Assign, TheLargestTensorIsCutWithoutOverflow) {
+  std::vector<ReplicaRegion> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({INT64_MAX}))};
   uint32_t members = uint32_t{1} << 20;
-  std::vector<Piece> last = pieces_of(entries, members - 1, members, {4096, 4096});
+  std::vector<AssignedCut> last = pieces_of(entries, members - 1, members, {4096, 4096});
   ASSERT_EQ(last.size(), 1u);
   EXPECT_EQ(last[0].region.flat_offset + last[0].region.flat_size, static_cast<uint64_t>(INT64_MAX));
   EXPECT_EQ(last[0].region.flat_size, (uint64_t{1} << 43) - 1);
 }
 
-TEST(Deal, AThousandMembersAreEvenlyLoadedWithAHundredThousandTensors) {
+TEST(Assign, AThousandMembersAreEvenlyLoadedWithAHundredThousandTensors) {
   Random random(11);
   std::vector<std::string> names(100000);
-  std::vector<DealEntry> entries;
+  std::vector<ReplicaRegion> entries;
   uint64_t total = 0;
   for (size_t i = 0; i < names.size(); i++) {
     names[i] = "model.layers." + std::to_string(i) + ".weight";
@@ -268,7 +270,7 @@ TEST(Deal, AThousandMembersAreEvenlyLoadedWithAHundredThousandTensors) {
     total += entries.back().bytes;
   }
   uint64_t mine = 0;
-  for (const Piece& piece : pieces_of(entries, 511, 1024, {1 << 20, 1 << 28})) mine += piece.bytes;
+  for (const AssignedCut& piece : pieces_of(entries, 511, 1024, {1 << 20, 1 << 28})) mine += piece.bytes;
   EXPECT_NEAR(static_cast<double>(mine), static_cast<double>(total) / 1024, 70000);
 }
 
