@@ -2,8 +2,7 @@
 """Makes tables and a plot of a run that run.py wrote.
 
 report.py RUN.json                        prints all tables
-report.py RUN.json --into RESULTS.md      replaces what is between the markers of that file by all tables,
-          --readme README.md              and in that one by the short table
+report.py RUN.json --into RESULTS.md      replaces what is between the markers of that file by all tables
           --plot RUN.svg
 """
 
@@ -128,11 +127,6 @@ LOADS = (
 )
 
 
-def short_report(run):
-    """What the README shows."""
-    return heading(run) + "\n" + target_table(run)
-
-
 def between_markers(text, content):
     """`text` with what is between the markers replaced."""
     begin, end = text.find(BEGIN), text.find(END)
@@ -152,7 +146,6 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("run")
     p.add_argument("--into")
-    p.add_argument("--readme")
     p.add_argument("--plot")
     a = p.parse_args()
     with open(a.run) as file:
@@ -165,8 +158,6 @@ def main():
         picture = f"\n![fractions of the limit]({os.path.relpath(a.plot, os.path.dirname(os.path.abspath(a.into)))})\n"
     if a.into:
         replace_in(a.into, full_report(run) + picture)
-    if a.readme:
-        replace_in(a.readme, short_report(run))
     if not a.into:
         print(full_report(run))
 

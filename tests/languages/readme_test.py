@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The first program of each binding's README runs as it stands: it saves, loads, and takes its store as argument.
+"""The first program of each README runs as it stands: it saves, loads, and takes its store as argument.
 
 Each ends with a status that is not 0 where what it loaded is not what it saved; that it loads at all the trace tells.
 
-  readme_test.py PREFIX PYTHON WORK LANGUAGE…      LANGUAGE: cpp rust go python, and c (the README of the project)
+  readme_test.py PREFIX PYTHON WORK LANGUAGE…      LANGUAGE: cpp rust go python (their READMEs), c and front (the front page)
 """
 import os
 import re
@@ -16,7 +16,7 @@ from claims import Claims, run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BINDINGS = REPOSITORY / "bindings"
-FIRST_SCREEN = 60  # lines of the README in which the program has to begin
+FIRST_SCREEN = 60  # lines of a README in which its programs have to begin
 SAVES = ("ckpt_save_run", "ckpt_save_start", "ckpt_save_start_in_place")
 LOADS = ("ckpt_load_run", "ckpt_load_start")
 
@@ -57,7 +57,7 @@ class Readmes:
         run([f"{self.prefix}/bin/ckpt", "verify", f"{folder}/store@latest"])
 
     def c(self, folder):
-        (folder / "main.c").write_text(first_program(BINDINGS / "README.md", "c"))
+        (folder / "main.c").write_text(first_program(REPOSITORY / "README.md", "c"))
         run(["cc", "-std=c99", "-Wall", "-Werror", "main.c", *self.flags(), "-o", "main"], cwd=folder)
         return ["./main"]
 
@@ -88,6 +88,11 @@ class Readmes:
 
     def python(self, folder):
         (folder / "main.py").write_text(first_program(BINDINGS / "python" / "README.md", "python"))
+        return [self.interpreter, "main.py"]
+
+    def front(self, folder):
+        """The Python program of the front page."""
+        (folder / "main.py").write_text(first_program(REPOSITORY / "README.md", "python"))
         return [self.interpreter, "main.py"]
 
 

@@ -199,7 +199,7 @@ functions_and_handles() {
     tests/conformance/scenarios "$work/trace"
 }
 readmes() {
-  local languages=(c cpp python)
+  local languages=(c front cpp python)
   [[ $have_rust == no ]] || languages+=(rust)
   [[ $have_go == no ]] || languages+=(go)
   counted languages-readmes python3 tests/languages/readme_test.py "$prefix" "$python" "$work/readme" "${languages[@]}"
