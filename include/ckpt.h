@@ -1,14 +1,14 @@
 /* ckpt.h - save and load training checkpoints from any language.
  *
- * A trainer's ranks save one checkpoint together; any number of ranks load it again. Every byte is
- * checksummed, a save is committed for all ranks or for none, and loading runs no code.
+ * The ranks of a trainer save one checkpoint together; any number of ranks can load it. Every byte has a checksum,
+ * a save is committed for all ranks or for none, and loading runs no code.
  *
  *   ckpt_store   *store;   ckpt_store_open(&store, "/data/run7", NULL, &err);
  *   ckpt_session *session; ckpt_session_open(&session, store, 0, 1, NULL, NULL, &err);
  *   ckpt_save    *save;    ckpt_save_new(&save, session, "step-100", 100, NULL, &err);
  *   ckpt_tensor_desc d = {.struct_size = sizeof d, .dtype = CKPT_DTYPE_F32, .ndim = 2, .shape = {128, 64}};
  *   ckpt_save_add_tensor(save, "w", &d, w, sizeof w, CKPT_DEVICE_CPU, 0, &err);
- *   ckpt_save_run(save, &err);                    OK here means: durable, complete, committed
+ *   ckpt_save_run(save, &err);                    OK: durable, complete, committed
  *
  * Read in this order: statuses and errors, options, store, session, save, reader, load, job, report.
  *
@@ -26,7 +26,8 @@
  *   Units       Sizes in bytes; offsets, extents and strides in elements; times in milliseconds, unless a name says
  *               otherwise.
  *   fork        After fork() the child may only free; frees there do nothing, calls that do work return CKPT_FORKED.
- *   Abbreviated statuses: any call may also return INVALID (the caller's mistake), NOMEM, FORKED and INTERNAL (ours).
+ *   Statuses    A comment lists those that a caller may want to handle. Besides these, any call may return INVALID (the
+ *               caller's mistake), NOMEM, FORKED and INTERNAL (a defect of ckpt).
  */
 #ifndef CKPT_H
 #define CKPT_H
@@ -51,9 +52,9 @@ extern "C" {
 
 /* ---- library ---------------------------------------------------------------------------------------------- */
 
-/* "0.1.0" of the library that is loaded, which may be newer than this header. Static text. */
+/* "0.1.0": the version of the loaded library, which may be newer than this header. Static text. */
 CKPT_API const char* ckpt_version_string(void);
-CKPT_API int32_t ckpt_version_number(void); /* of the same: major * 1000000 + minor * 1000 + patch */
+CKPT_API int32_t ckpt_version_number(void); /* the same: major * 1000000 + minor * 1000 + patch */
 
 /* ---- status and error ------------------------------------------------------------------------------------- */
 
@@ -62,7 +63,7 @@ enum {
   CKPT_OK = 0,
   /* the call */
   CKPT_INVALID = 10,     /* an argument, a name or an option is wrong */
-  CKPT_UNSUPPORTED = 11, /* right, but not in this build, on this store or for this dtype */
+  CKPT_UNSUPPORTED = 11, /* valid, but not possible in this build, on this store or for this dtype */
   CKPT_FORKED = 12,      /* called in a child of the process that made the object */
   CKPT_CANCELLED = 13,   /* ckpt_job_cancel, or freed before its end */
   /* the store */
@@ -71,7 +72,7 @@ enum {
   CKPT_GONE = 22, /* the checkpoint was removed while it was being read */
   /* the bytes */
   CKPT_CORRUPT = 30,    /* a checksum does not match */
-  CKPT_FORMAT = 31,     /* not parsable as what it claims to be */
+  CKPT_FORMAT = 31,     /* cannot be parsed as what it claims to be */
   CKPT_REVISION = 32,   /* written by a newer format revision, or needs a feature unknown here */
   CKPT_INCOMPLETE = 33, /* a part, a rank or a range is missing */
   /* the ranks */
@@ -80,7 +81,7 @@ enum {
   CKPT_FENCED = 42,         /* a newer session owns this run; this one may not commit any more */
   CKPT_ABORTED = 43,        /* the save was given up, by this rank or another; nothing was committed */
   CKPT_TIMEOUT = 44,        /* a deadline passed */
-  CKPT_COMMIT_UNKNOWN = 45, /* the commit record cannot be read now; it says which it was once it can */
+  CKPT_COMMIT_UNKNOWN = 45, /* the commit record cannot be read now; once it can, it tells the outcome */
   /* the machine */
   CKPT_IO = 50,
   CKPT_NO_SPACE = 51,
@@ -104,7 +105,7 @@ CKPT_API void ckpt_error_free(ckpt_error* err);
 /* ---- dtype ------------------------------------------------------------------------------------------------ */
 
 /* A dtype is DLPack's type code * 256 + bits of one element; bits below 8 are packed, lowest bits first.
- * A code unknown to this library is kept as it is (its width is in its number). */
+ * A code that this library does not know is kept as it is: its number tells its width. */
 #define CKPT_DTYPE(code, bits) ((int32_t)((code) * 256 + (bits)))
 enum {
   CKPT_DTYPE_I4 = 0x0004,
@@ -147,9 +148,9 @@ enum { CKPT_DEVICE_CPU = 1, CKPT_DEVICE_CUDA = 2, CKPT_DEVICE_CUDA_HOST = 3 };
 
 /* ---- options ---------------------------------------------------------------------------------------------- */
 
-/* One bag of named settings for every call that takes one; a call reads the keys that concern it and ignores the
- * rest. Unknown keys and values out of range are refused by the setters. src/base/options.def is the list;
- * `ckpt help options` prints it and ckpt_option_at enumerates it. */
+/* Named settings, for every call that takes options. A call reads the keys that concern it and ignores the others. The
+ * setters refuse unknown keys and values out of range. `ckpt help options` prints all keys, ckpt_option_at enumerates
+ * them. */
 typedef struct ckpt_options ckpt_options;
 CKPT_API ckpt_status ckpt_options_new(ckpt_options** out, ckpt_error** err);
 CKPT_API ckpt_status ckpt_options_set_str(ckpt_options* options, const char* key, const char* value, ckpt_error** err);
@@ -162,8 +163,8 @@ typedef struct ckpt_option_info {
   int32_t kind;         /* CKPT_OPTION_* */
   int64_t min, max;     /* of an INT */
   const char* key;      /* "keep_last" */
-  const char* fallback; /* the value where none is set, as text */
-  const char* choices;  /* of a STR: "error|replace|keep"; "" where any text will do */
+  const char* fallback; /* the default, as text */
+  const char* choices;  /* of a STR: "error|replace|keep"; "" if any text is valid */
   const char* used_by;  /* "session", "save", "load", … */
   const char* help;     /* one sentence */
 } ckpt_option_info;
@@ -173,15 +174,15 @@ CKPT_API ckpt_status ckpt_option_at(int32_t index, ckpt_option_info* out, ckpt_e
 /* ---- store ------------------------------------------------------------------------------------------------ */
 
 /* A directory that holds checkpoints ("/data/run7", "file:///data/run7") or a store in this process's memory
- * ("mem:NAME"; all handles of a NAME share it, it lives while one of them does). Opening creates nothing. */
+ * ("mem:NAME"; all handles of a NAME share it, and it ends with the last of them). Opening creates nothing. */
 typedef struct ckpt_store ckpt_store;
 CKPT_API ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_store_free(ckpt_store* store);
 
 enum {
   CKPT_CHECKPOINT_COMMITTED = 1, /* loadable */
-  CKPT_CHECKPOINT_OPEN = 2,      /* an attempt without commit record: being written, or left by a crash */
-  CKPT_CHECKPOINT_ABORTED = 3,   /* an attempt that never will be committed */
+  CKPT_CHECKPOINT_OPEN = 2,      /* an attempt without a commit record: being written, or left by a crash */
+  CKPT_CHECKPOINT_ABORTED = 3,   /* an attempt that will never be committed */
   CKPT_CHECKPOINT_DAMAGED = 4    /* its commit record cannot be read; `ckpt repair` may rebuild it */
 };
 enum {
@@ -194,12 +195,12 @@ typedef struct ckpt_checkpoint_info {
   uint32_t flags; /* CKPT_CHECKPOINT_FOREIGN | … */
   uint32_t revision;
   int64_t step;      /* as the trainer gave it; -1 for none */
-  uint64_t token;    /* of the session that wrote it; later sessions of a run have higher ones */
-  uint64_t attempt;  /* which try of that session at this label, from 1 */
+  uint64_t token;    /* of the session that wrote it; later sessions of a run have higher tokens */
+  uint64_t attempt;  /* of that session at this label, counted from 1 */
   uint64_t sequence; /* orders the commits of one session */
   uint64_t bytes;    /* all parts and the manifest */
   uint64_t tensor_count, object_count;
-  uint64_t created_unix_ms; /* the writer's clock; for people, nothing is decided by it */
+  uint64_t created_unix_ms; /* the writer's clock; for people only */
   uint32_t world_size;      /* ranks that wrote it */
   uint32_t part_count;
   char id[256]; /* the name of its directory; unique in the store: what ckpt_reader_open takes */
@@ -218,7 +219,7 @@ CKPT_API void ckpt_list_free(ckpt_list* list);
 
 /* Resolves a selector to one committed checkpoint: "latest" (the newest of the run that `options` names, never a
  * foreign one), "label:L" or just "L" (the newest of label L), "step:N", or an id. Resolve on one rank and give
- * every rank the resulting id: a later call may find a newer one. Options: run. Statuses: NOT_FOUND, IO. */
+ * every rank the resulting id: a later call may find a newer checkpoint. Options: run. Statuses: NOT_FOUND, IO. */
 CKPT_API ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const ckpt_options* options,
                                      ckpt_checkpoint_info* out, ckpt_error** err);
 
@@ -230,15 +231,15 @@ typedef struct ckpt_report ckpt_report;
 
 /* Applies a retention policy to the committed checkpoints of one run: keeps the newest `keep_last`, every step that
  * `keep_every` divides, the labels in `protect`, whatever a reader holds, and always the newest one that is sound.
- * `report` (nullable) lists what was, or with dry_run would be, removed or passed over.
+ * `report` (nullable) lists what was removed and what was kept and why; with dry_run, what would be.
  * Options: run, keep_last, keep_every, protect, dry_run. Statuses: IO. */
 CKPT_API ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* options, ckpt_report** report,
                                       ckpt_error** err);
 
-/* Rebuilds a lost or damaged MANIFEST of directory `id` from its parts, byte for byte; a readable one is never
- * replaced. An attempt that never committed needs force=1 and is marked REBUILT. By default a dry run.
- * Options: dry_run (default 1 here), force. Statuses: EXISTS (sound already), INCOMPLETE, MISMATCH (a part
- * of another save or rank), CORRUPT, ABORTED, IO. */
+/* Rebuilds a lost or damaged MANIFEST of directory `id` from its parts, byte for byte. It never replaces a readable
+ * one. An attempt that never committed needs force=1 and is marked REBUILT. By default a dry run. Options: dry_run
+ * (default 1 here), force. Statuses: EXISTS (sound already), INCOMPLETE, MISMATCH (a part of another save or rank),
+ * CORRUPT, ABORTED, IO. */
 CKPT_API ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckpt_options* options,
                                        ckpt_report** report, ckpt_error** err);
 
@@ -247,13 +248,13 @@ CKPT_API ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, 
 /* One start of all ranks of a run. Exactly one session owns a run: opening a new one fences the older, whose open
  * attempts are closed and removed.
  *
- * Three ways in, all of which every rank calls once:
+ * There are three ways in; with each of them every rank calls this once:
  *   one rank      rank 0 of world size 1, session_string NULL.
- *   a string      rank 0 passes NULL and sends ckpt_session_string() to the others by whatever the trainer has (MPI,
- *                 c10d, an environment variable); they pass it here.
+ *   a string      rank 0 passes NULL and sends ckpt_session_string() to the others by any means (MPI, c10d, an
+ *                 environment variable); they pass it here.
  *   rendezvous    all pass NULL and set rendezvous=1: the ranks meet through files in the store.
- * A second claim of a rank's place, and a string of an older start, is CONFLICT. Options that shape the plan
- * (chunk_bytes, large_tensor_bytes) come with the string; setting others here is MISMATCH.
+ * A second process that claims the same rank, or a string of an older start, gets CONFLICT. chunk_bytes and
+ * large_tensor_bytes are rank 0's and travel in the string; setting another value here is MISMATCH.
  * Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, arena_bytes.
  * Statuses: CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED (a store without create-if-absent), IO, NO_SPACE. */
 typedef struct ckpt_session ckpt_session;
@@ -277,91 +278,94 @@ enum {
   CKPT_TENSOR_CONVERT = 2  /* load only: convert f32, bf16, f16 into each other, to nearest even, where dtypes differ */
 };
 
-/* What a piece of memory is. Zero-initialise, set struct_size, fill what applies. No pointers, so that every
- * language can hold it as plain data. */
+/* Describes a piece of memory. Zero-initialise it, set struct_size, fill what applies. It has no pointers, so that
+ * every language can hold it as plain data. */
 typedef struct ckpt_tensor_desc {
   uint32_t struct_size;
   int32_t dtype;       /* CKPT_DTYPE_* of the memory */
   int32_t ndim;        /* 0 … CKPT_MAX_NDIM; 0 is a scalar */
   int32_t region_kind; /* CKPT_REGION_* */
   uint32_t flags;      /* CKPT_TENSOR_* */
-  /* Save only: who else holds the same region. The members of a replica group assign its tensors, or pieces of its
-   * large ones, among themselves; all must add the same tensors of the group. replica_count 0 means the usual: every
-   * rank of the world for WHOLE, this rank alone for BOX and FLAT. */
+  /* Save only: which ranks hold the same region, a replica group. The members share out the writing of the group's
+   * tensors; all must add the same ones. replica_count 0 means the usual: every rank of the world for WHOLE, this rank
+   * alone for BOX and FLAT. */
   uint32_t replica_count;
   uint32_t replica_index; /* this rank's place in the group, below replica_count (given only with a count) */
   uint32_t reserved;
-  uint64_t replica_group; /* any number that names the group; the same on all members, another for other members */
-  int64_t shape[CKPT_MAX_NDIM];   /* of the whole tensor */
-  int64_t offset[CKPT_MAX_NDIM];  /* BOX */
-  int64_t extent[CKPT_MAX_NDIM];  /* BOX; an extent of 0 is an empty box */
-  int64_t flat_offset;            /* FLAT */
-  int64_t flat_size;              /* FLAT */
+  uint64_t replica_group;        /* any number that names the group: equal on its members, different for other groups */
+  int64_t shape[CKPT_MAX_NDIM];  /* of the whole tensor */
+  int64_t offset[CKPT_MAX_NDIM]; /* BOX */
+  int64_t extent[CKPT_MAX_NDIM]; /* BOX; an extent of 0 is an empty box */
+  int64_t flat_offset;           /* FLAT */
+  int64_t flat_size;             /* FLAT */
   int64_t strides[CKPT_MAX_NDIM]; /* of the memory, in elements; 0 repeats; negative is INVALID */
 } ckpt_tensor_desc;
 
 /* ---- save ------------------------------------------------------------------------------------------------- */
 
-/* One rank's share of one checkpoint: make it, add, then run or start it once, free it. Every rank of the session
+/* One rank's share of one checkpoint: make it, add to it, run or start it once, free it. Every rank of the session
  * does the same for the same label. */
 typedef struct ckpt_save ckpt_save;
 typedef struct ckpt_job ckpt_job;
 
-/* `label`: 1-200 of [A-Za-z0-9._=+-], no leading dot. `step`: any number >= 0, or -1 for none. All ranks give the
+/* `label`: 1-200 of [A-Za-z0-9._=+-], no leading dot. `step`: any number >= 0, or -1 for none. All ranks pass the
  * same. Options: on_existing, compression, threads, staging_bytes, timeout_ms, wait, keep_last, keep_every, protect.
  * Statuses: INVALID, MISMATCH (session and options contradict). */
 CKPT_API ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const char* label, int64_t step,
                                    const ckpt_options* options, ckpt_error** err);
 
 /* Adds this rank's region of tensor `name` (1-4096 bytes of UTF-8 without control characters, no ".." path element).
- * `data` holds `data_bytes` bytes; a region that reaches past them is INVALID. The memory is the engine's from the
- * run or start of the save until it is staged. `data` may be NULL for an empty region.
- * Statuses: INVALID, EXISTS (the name was added), UNSUPPORTED (device). */
+ * `data` holds `data_bytes` bytes; a region that reaches past them is INVALID. From the run or start of the save
+ * until it is staged, the memory must neither change nor go away. `data` may be NULL for an empty region.
+ * Statuses: INVALID, EXISTS (the name was added before), UNSUPPORTED (device). */
 CKPT_API ckpt_status ckpt_save_add_tensor(ckpt_save* save, const char* name, const ckpt_tensor_desc* desc,
                                           const void* data, uint64_t data_bytes, int32_t device_type, int32_t device_id,
                                           ckpt_error** err);
 
 enum {
-  CKPT_OBJECT_SHARED = 0,  /* one for all: rank 0's bytes are written, the bytes of others must be the same */
-  CKPT_OBJECT_PER_RANK = 1 /* each rank that adds it has its own */
+  CKPT_OBJECT_SHARED = 0,  /* one for all ranks: rank 0's bytes are written; others' must be equal */
+  CKPT_OBJECT_PER_RANK = 1 /* each rank that adds it has its own bytes */
 };
 
-/* Adds named bytes, for instance "application/json" trainer state or a data loader's position. Copied at once.
- * A shared object must be added by rank 0; other ranks may add it (then it is compared) or not. */
+/* Adds named bytes, such as "application/json" trainer state or a data loader's position. Copies them at once.
+ * Rank 0 must add a shared object; other ranks may, and then their bytes are compared with rank 0's. */
 CKPT_API ckpt_status ckpt_save_add_object(ckpt_save* save, const char* name, const char* media_type, int32_t scope,
                                           const void* data, uint64_t size, ckpt_error** err);
 
-/* Adds a second name for (a view of) tensor `target`, for tied weights. `view` NULL: the whole of it. Else its ndim,
- * shape, strides (with CKPT_TENSOR_STRIDED) and flat_offset describe a view of the flattened target, in elements.
- * Any ranks may add it; those that do must agree. */
+/* Adds a second name for tensor `target` or for a view of it (tied weights). `view` NULL: the whole target. Otherwise
+ * the view's ndim, shape, strides (with CKPT_TENSOR_STRIDED) and flat_offset describe it, in elements of the flattened
+ * target. Any ranks may add it; those that do must agree. */
 CKPT_API ckpt_status ckpt_save_add_alias(ckpt_save* save, const char* name, const char* target,
                                          const ckpt_tensor_desc* view, ckpt_error** err);
 
-/* Sets an attribute of the checkpoint (`tensor` NULL; rank 0's are written, others' ignored) or of a tensor that this
- * rank adds. Key: 1-255 bytes; value: UTF-8 up to 1 MiB. Setting a key again replaces it. */
+/* Sets an attribute of the checkpoint (`tensor` NULL; only rank 0's are written) or of a tensor that this rank adds.
+ * Key: 1-255 bytes; value: UTF-8 up to 1 MiB. Setting a key again replaces it. */
 CKPT_API ckpt_status ckpt_save_set_attr(ckpt_save* save, const char* tensor, const char* key, const char* value,
                                         ckpt_error** err);
 
 CKPT_API const char* ckpt_save_id(const ckpt_save* save); /* the id that the checkpoint will have once committed */
 
-/* Saves and returns when the outcome is known (or, with wait=0 on ranks other than 0, when this rank's part is
- * durable). OK on rank 0 means that the checkpoint is durable, complete and committed.
- * OK on other ranks: committed; only rank 0 knows it durable. They wait 2 s longer, so that rank 0 speaks first.
- * Statuses: EXISTS (on_existing=error), NOT_FOUND (an attribute's tensor), MISMATCH, INCOMPLETE, FENCED, ABORTED,
- * TIMEOUT, CANCELLED, COMMIT_UNKNOWN, CONFLICT, IO, NO_SPACE. After all but COMMIT_UNKNOWN nothing was committed. */
+/* Saves, and returns when the outcome is known (with wait=0 on ranks other than 0: when this rank's part is durable).
+ * OK on rank 0: the checkpoint is durable, complete and committed. OK on another rank: it is committed, but only rank 0
+ * knows that the commit record is durable. Other ranks wait 2 s longer than timeout_ms, so that rank 0 can name who is
+ * missing. Statuses: EXISTS (on_existing=error), NOT_FOUND (an attribute's tensor), MISMATCH, INCOMPLETE, FENCED,
+ * ABORTED, TIMEOUT, CANCELLED, COMMIT_UNKNOWN, CONFLICT, IO, NO_SPACE. After any of these but COMMIT_UNKNOWN nothing
+ * was committed. */
 CKPT_API ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err);
 
-/* The same in the background. The caller's memory may change again once the job is STAGED, after rank 0 has begun:
- * _start copies it, within staging_bytes; _start_in_place, as _run, writes from where it lies: then STAGED comes. */
+/* The same in the background. The caller's memory may change again once the job is STAGED.
+ * _start           copies the memory, within staging_bytes. The time to STAGED includes the few fsyncs by which rank 0
+ *                  opens the attempt and, on other ranks, waiting for rank 0.
+ * _start_in_place  does not copy; STAGED is reached once the data has been written. */
 CKPT_API ckpt_status ckpt_save_start(ckpt_save* save, ckpt_job** out, ckpt_error** err);
 CKPT_API ckpt_status ckpt_save_start_in_place(ckpt_save* save, ckpt_job** out, ckpt_error** err);
 
-/* Freeing a save that was started does not stop it; its job does that. */
+/* Freeing a save does not stop one that was started; freeing or cancelling its job does. */
 CKPT_API void ckpt_save_free(ckpt_save* save);
 
 /* ---- reader ----------------------------------------------------------------------------------------------- */
 
-/* An immutable view of one committed checkpoint. While it is open, pruning passes the checkpoint over. */
+/* An immutable view of one committed checkpoint. While it is open, nothing removes the checkpoint. */
 typedef struct ckpt_reader ckpt_reader;
 
 /* `selector` as in ckpt_store_find. Reads and checks the manifest, no tensor data. Options: run, threads.
@@ -389,7 +393,7 @@ CKPT_API ckpt_status ckpt_reader_tensor_at(const ckpt_reader* reader, uint64_t i
                                            ckpt_error** err);
 CKPT_API ckpt_status ckpt_reader_tensor_find(const ckpt_reader* reader, const char* name, ckpt_tensor_info* out,
                                              ckpt_error** err);
-/* The view that alias `name` is of its target, as ckpt_save_add_alias takes it, always with strides. NOT_FOUND. */
+/* How alias `name` views its target, as ckpt_save_add_alias takes it, always with strides. Statuses: NOT_FOUND. */
 CKPT_API ckpt_status ckpt_reader_alias_find(const ckpt_reader* reader, const char* name, ckpt_tensor_desc* view,
                                             ckpt_error** err);
 
@@ -444,44 +448,44 @@ CKPT_API ckpt_status ckpt_reader_attr_at(const ckpt_reader* reader, const char* 
                                          const char** key, const char** value, ckpt_error** err);
 CKPT_API const char* ckpt_reader_attr(const ckpt_reader* reader, const char* tensor, const char* key); /* or NULL */
 
-/* A read-only view of a whole tensor without a copy, where its bytes are stored raw and in one piece; else
- * UNSUPPORTED. The view lives as long as the reader. Checksums are verified first unless option verify=0.
+/* A read-only view of a whole tensor, without a copy. UNSUPPORTED unless its bytes are stored raw and in one piece. The
+ * view lives as long as the reader. Checksums are verified first unless verify=0.
  * A mapped file on a failing disk can end the process with SIGBUS; ckpt_load cannot.
  * Statuses: NOT_FOUND, UNSUPPORTED, CORRUPT, GONE, IO. */
 CKPT_API ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const ckpt_options* options,
                                      const void** data, uint64_t* size, ckpt_error** err);
 
-/* Checks a checkpoint in the background: verify_mode "full" reads every byte of every part, "quick" sizes, headers,
- * trailers and indexes, "sample" the chunks of share sample_k of sample_n. Damage does not end the job early: the job
- * ends OK and ckpt_job_report lists every damage; an empty report is a sound checkpoint.
- * Options: verify_mode, sample_k, sample_n, threads. Statuses of the job: IO, GONE, CANCELLED. */
+/* Checks a checkpoint in the background: verify_mode "full" reads every byte of every part, "quick" only sizes,
+ * headers, trailers and indexes, "sample" every sample_n-th chunk, beginning with number sample_k. Damage does not end
+ * the job: it ends OK, and ckpt_job_report lists every damage. An empty report means a sound checkpoint. Options:
+ * verify_mode, sample_k, sample_n, threads. Statuses of the job: IO, GONE, CANCELLED. */
 CKPT_API ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_options* options, ckpt_job** out,
                                         ckpt_error** err);
 
-/* Compares two checkpoints: names, dtypes, shapes, objects and attributes, then (values=1) the elements. Equal content
- * has an empty report. Options: values, threads. Statuses: CORRUPT, IO, GONE. */
+/* Compares two checkpoints: names, dtypes, shapes, objects and attributes, then (values=1) the elements. An empty
+ * report means equal content. Options: values, threads. Statuses: CORRUPT, IO, GONE. */
 CKPT_API ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b, const ckpt_options* options,
                                       ckpt_report** out, ckpt_error** err);
 
 /* ---- load ------------------------------------------------------------------------------------------------- */
 
-/* Many requests that are planned and read together. Make it, add, then run or start it once, free it. */
+/* Many requests, planned and read together: make it, add to it, run or start it once, free it. */
 typedef struct ckpt_load ckpt_load;
 
 /* Options: verify, strict, object_policy, threads, staging_bytes. */
 CKPT_API ckpt_status ckpt_load_new(ckpt_load** out, const ckpt_reader* reader, const ckpt_options* options,
                                    ckpt_error** err);
 
-/* Asks for a region of a tensor or alias in caller memory; resharding is asking for another box than was saved.
+/* Asks for a region of a tensor or alias. It may be another region than was saved: that is all there is to resharding.
  * `desc->shape` must be the tensor's shape and `desc->dtype` its dtype (or CKPT_TENSOR_CONVERT set): MISMATCH.
- * A name that the checkpoint lacks is reported by run or start, by option `strict`. A stride of 0 is INVALID
- * here; where other strides make elements of the memory overlap, which one stays is undefined. */
+ * Option `strict` says what run or start does about a name that the checkpoint lacks. A stride of 0 is INVALID here; if
+ * other strides make elements of the memory overlap, it is undefined which one stays. */
 CKPT_API ckpt_status ckpt_load_add_tensor(ckpt_load* load, const char* name, const ckpt_tensor_desc* desc, void* data,
                                           uint64_t data_bytes, int32_t device_type, int32_t device_id,
                                           ckpt_error** err);
 
-/* Asks for the shared object `name` or `rank`'s own; size it with ckpt_reader_object_find. Where `rank` has none
- * because the world was another size, option object_policy decides: "error" (NOT_FOUND) or "rank0" (its bytes). */
+/* Asks for the shared object `name`, or for `rank`'s own; ckpt_reader_object_find tells its size. If `rank` has none
+ * because the world had another size, option object_policy decides: "error" (NOT_FOUND) or "rank0" (rank 0's bytes). */
 CKPT_API ckpt_status ckpt_load_add_object(ckpt_load* load, const char* name, uint32_t rank, void* data,
                                           uint64_t data_bytes, ckpt_error** err);
 
@@ -491,18 +495,18 @@ CKPT_API ckpt_status ckpt_load_add_object(ckpt_load* load, const char* name, uin
 CKPT_API ckpt_status ckpt_load_run(ckpt_load* load, ckpt_error** err);
 CKPT_API ckpt_status ckpt_load_start(ckpt_load* load, ckpt_job** out, ckpt_error** err);
 
-/* Names (of tensors and aliases) asked for that are missing, and those not asked for, whatever `strict` is. */
+/* Lists the tensors and aliases that were asked for and are missing, and those not asked for, whatever `strict` is. */
 CKPT_API ckpt_status ckpt_load_report(const ckpt_load* load, ckpt_report** out, ckpt_error** err);
 
 CKPT_API void ckpt_load_free(ckpt_load* load);
 
 /* ---- job -------------------------------------------------------------------------------------------------- */
 
-/* Work in the background. All functions but _free may be called from several threads at once.
- * States only ever grow. FAILED and CANCELLED are ends like COMMITTED and DONE. */
+/* Work in the background. All functions but _free may be called from several threads at once. A job only moves to
+ * higher states. COMMITTED, DONE, FAILED and CANCELLED are final. */
 enum {
   CKPT_JOB_RUNNING = 1,
-  CKPT_JOB_STAGED = 2,    /* save: the caller's memory is the caller's again */
+  CKPT_JOB_STAGED = 2,    /* save: the caller's memory may change again */
   CKPT_JOB_WRITTEN = 3,   /* save: this rank's part is durable */
   CKPT_JOB_COMMITTED = 4, /* save: committed for all ranks (with wait=0: this rank is done) */
   CKPT_JOB_DONE = 5,      /* load, verify: finished */
@@ -511,11 +515,12 @@ enum {
 };
 CKPT_API int32_t ckpt_job_state(const ckpt_job* job);
 
-/* Waits until the job's state is at least `state` or final. timeout_ms < 0: as long as it takes. Returns OK when it was
- * reached, TIMEOUT (the job goes on), or the error of a job that failed. */
+/* Waits until the job's state is at least `state` or final. timeout_ms < 0 waits without limit. Returns OK if `state`
+ * was reached, TIMEOUT (the job goes on), or the error of a job that failed. */
 CKPT_API ckpt_status ckpt_job_wait(const ckpt_job* job, int32_t state, int64_t timeout_ms, ckpt_error** err);
 
-/* Asks the job to stop; returns at once and may be called often. A save that is not yet committed will not be. */
+/* Asks the job to stop, and returns at once; may be called more than once. A save that is not committed yet will not
+ * be. */
 CKPT_API void ckpt_job_cancel(const ckpt_job* job);
 
 typedef struct ckpt_job_stats {
@@ -533,7 +538,7 @@ typedef struct ckpt_job_stats {
   uint64_t stage_us, write_us, commit_us, total_us; /* save: until staged, until written, until committed */
   uint32_t direct_io;                               /* 1 where the page cache was bypassed */
   uint32_t threads;
-  uint64_t arena_us;  /* save: of stage_us, making the staging memory; 0 where the session had it already */
+  uint64_t arena_us;  /* save: the part of stage_us that made the staging memory; 0 if the session had it */
   uint32_t io_engine; /* CKPT_IO_* */
   uint32_t recycled;  /* save: 1 where the part was written into a retired file */
 } ckpt_job_stats;
@@ -542,7 +547,7 @@ CKPT_API ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out
 
 /* The findings of a verify job that has ended; UNSUPPORTED for other jobs. */
 CKPT_API ckpt_status ckpt_job_report(const ckpt_job* job, ckpt_report** out, ckpt_error** err);
-/* Cancels what still runs and blocks until the engine no longer touches the caller's memory. */
+/* Cancels a job that still runs, and blocks until the engine no longer touches the caller's memory. */
 CKPT_API void ckpt_job_free(ckpt_job* job);
 
 /* ---- report ----------------------------------------------------------------------------------------------- */
@@ -553,8 +558,8 @@ enum {
   CKPT_FINDING_EXTRA = 3,     /* load: a name not asked for; diff: only in b */
   CKPT_FINDING_DIFFERENT = 4, /* diff */
   CKPT_FINDING_REMOVED = 5,   /* prune */
-  CKPT_FINDING_KEPT = 6,      /* prune: passed over, and why */
-  CKPT_FINDING_REPAIRED = 7   /* repair: would be, or was, written */
+  CKPT_FINDING_KEPT = 6,      /* prune: not removed, and why */
+  CKPT_FINDING_REPAIRED = 7   /* repair: was written, or with dry_run would be */
 };
 typedef struct ckpt_finding {
   uint32_t struct_size;
