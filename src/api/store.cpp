@@ -8,7 +8,7 @@ ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_option
   return guard(err, [&]() -> Status {
     if (!out || !uri) return null_status("out or uri");
     const Options& bag = options_of(options);
-    store::Options settings{.direct_io = bag.str("direct_io") == "auto",
+    store::StoreOptions settings{.direct_io = bag.str("direct_io") == "auto",
                             .uring = bag.str("io_engine") == "auto",
                             .recycle = bag.str("recycle") == "auto"};
     CKPT_ASSIGN(auto store, store::open_store(uri, settings));

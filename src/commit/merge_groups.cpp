@@ -16,11 +16,11 @@ struct Member {
 };
 
 // Reads a member's declaration list; empty where it cannot be had (it only explains what is certain already).
-static std::vector<plan::Declared> read_list(const Member& member, const Place& place) {
+static std::vector<plan::Declared> read_list(const Member& member, const PartSource& source) {
   const fb::Chunk& chunk = member.part->index.chunks[member.group->chunk()];
   std::vector<std::byte> stored(chunk.stored_size()), raw(chunk.raw_size());
   format::CodecScratch scratch;
-  auto file = place.store.open(format::part_key(place.directory, member.part->number));
+  auto file = source.store.open(format::part_key(source.directory, member.part->number));
   if (!file.ok() || !(*file)->read_at(chunk.offset(), stored).ok() ||
       format::xxh3_128(stored) != format::id_of(chunk.digest()) ||
       !format::decode_chunk({Codec::kLz4, Filter::kNone, 0}, stored, raw, scratch).ok())
@@ -33,8 +33,8 @@ static std::string describe(const plan::Declared& entry) {
   return std::string(dtype_name(entry.dtype)) + " " + to_text(entry.shape) + " " + to_text(entry.region);
 }
 
-static Status lists_differ(const Member& a, const Member& b, const Place& place) {
-  auto first = read_list(a, place), second = read_list(b, place);
+static Status lists_differ(const Member& a, const Member& b, const PartSource& source) {
+  auto first = read_list(a, source), second = read_list(b, source);
   std::map<std::string, const plan::Declared*> known;
   for (const auto& entry : first) known[entry.name] = &entry;
   uint32_t rank_a = a.part->header.rank, rank_b = b.part->header.rank;
@@ -66,13 +66,13 @@ static Status lists_differ(const Member& a, const Member& b, const Place& place)
 }
 
 // One of the tensors that a member added, to give people a name to look for.
-static std::string name_in_group(const Member& member, const Place& place) {
-  auto list = read_list(member, place);
+static std::string name_in_group(const Member& member, const PartSource& source) {
+  auto list = read_list(member, source);
   return list.empty() ? "" : list[0].name;
 }
 
-static Status doubled_member(uint64_t id, const Member& a, const Member& b, const Place& place) {
-  std::string name = name_in_group(b, place);
+static Status doubled_member(uint64_t id, const Member& a, const Member& b, const PartSource& source) {
+  std::string name = name_in_group(b, source);
   return Status(CKPT_MISMATCH,
                 strformat("ranks {} and {} both are member {} of replica group {} (tensor {} among its tensors)",
                           a.part->header.rank, b.part->header.rank, b.group->index(), id, quoted(name)))
@@ -80,20 +80,20 @@ static Status doubled_member(uint64_t id, const Member& a, const Member& b, cons
       .with("ranks", strformat("{}, {}", a.part->header.rank, b.part->header.rank));
 }
 
-static Status check_group(uint64_t id, const std::vector<Member>& members, const Place& place) {
+static Status check_group(uint64_t id, const std::vector<Member>& members, const PartSource& source) {
   uint32_t count = members[0].group->count();
   std::map<uint32_t, const Member*> by_index;
   std::string ranks;
   for (const Member& member : members) ranks += (ranks.empty() ? "" : ", ") + std::to_string(member.part->header.rank);
   for (const Member& member : members) {
     const Member*& holder = by_index[member.group->index()];
-    if (holder) return doubled_member(id, *holder, member, place);
+    if (holder) return doubled_member(id, *holder, member, source);
     holder = &member;
     if (!(format::id_of(member.group->digest()) == format::id_of(members[0].group->digest())))
-      return lists_differ(members[0], member, place);
+      return lists_differ(members[0], member, source);
   }
   if (members.size() == count) return Ok();
-  std::string name = name_in_group(members[0], place);
+  std::string name = name_in_group(members[0], source);
   return Status(CKPT_MISMATCH,
                 strformat("replica group {} has {} members, but only ranks {} added its tensors (tensor {} among "
                           "them); a tensor that only "
@@ -103,11 +103,11 @@ static Status check_group(uint64_t id, const std::vector<Member>& members, const
       .with("ranks", ranks);
 }
 
-Status check_groups(std::span<const checkpoint::PartFile> parts, const Place& place) {
+Status check_groups(std::span<const checkpoint::PartFile> parts, const PartSource& source) {
   std::map<std::tuple<uint64_t, uint32_t>, std::vector<Member>> groups;
   for (const checkpoint::PartFile& part : parts)
     for (const fb::Group& group : part.index.groups) groups[{group.id(), group.count()}].push_back({&part, &group});
-  for (const auto& [key, members] : groups) CKPT_TRY(check_group(std::get<0>(key), members, place));
+  for (const auto& [key, members] : groups) CKPT_TRY(check_group(std::get<0>(key), members, source));
   return Ok();
 }
 

@@ -16,12 +16,12 @@ Status disagree(const char* what, std::string_view name, const checkpoint::PartF
                 std::string expected, std::string found);
 
 // Where the parts lie, to look up what the indexes do not hold.
-struct Place {
+struct PartSource {
   const store::Store& store;
   std::string_view directory;
 };
 // All members of every replica group assigned from the same list. MISMATCH.
-Status check_groups(std::span<const checkpoint::PartFile> parts, const Place& place);
+Status check_groups(std::span<const checkpoint::PartFile> parts, const PartSource& source);
 
 // The tensors of all parts by name; equal names in order of parts.
 LargeVector<NameRef> tensors_by_name(std::span<const checkpoint::PartFile> parts);

@@ -67,8 +67,8 @@ struct Directory {
   std::map<std::string, Node, std::less<>> nodes;
 };
 
-struct Tree {
-  explicit Tree(std::string_view store) : name(store) {}
+struct FileTree {
+  explicit FileTree(std::string_view store) : name(store) {}
 
   std::string path(std::string_view key) const { return "mem:" + name + (key.empty() ? "" : "/") + std::string(key); }
   // Null where there is none. With the mutex held, as all below.
@@ -104,7 +104,7 @@ Status no_memory(const std::string& path, uint64_t size) {
 
 class MemoryWriter final : public Writer {
  public:
-  MemoryWriter(std::shared_ptr<Tree> tree, std::string_view key, std::weak_ptr<Directory> parent)
+  MemoryWriter(std::shared_ptr<FileTree> tree, std::string_view key, std::weak_ptr<Directory> parent)
       : tree_(std::move(tree)), key_(key), path_(tree_->path(key)), parent_(std::move(parent)) {}
 
   Status reserve(uint64_t size) { return file_->block.resize(size) ? Ok() : no_memory(path_, size); }
@@ -115,7 +115,7 @@ class MemoryWriter final : public Writer {
  private:
   Status grow(uint64_t end);
 
-  const std::shared_ptr<Tree> tree_;
+  const std::shared_ptr<FileTree> tree_;
   const std::string key_, path_;
   const std::weak_ptr<Directory> parent_;
   std::shared_mutex growing_;  // shared by writes of disjoint ranges, alone to move the bytes
@@ -179,7 +179,7 @@ class MemoryReader final : public Reader {
 
 class MemoryLock final : public Lock {
  public:
-  MemoryLock(std::shared_ptr<Tree> tree, std::shared_ptr<File> file, bool exclusive)
+  MemoryLock(std::shared_ptr<FileTree> tree, std::shared_ptr<File> file, bool exclusive)
       : tree_(std::move(tree)), file_(std::move(file)), exclusive_(exclusive) {}
   ~MemoryLock() override {
     std::lock_guard lock(tree_->mutex);
@@ -190,14 +190,14 @@ class MemoryLock final : public Lock {
   }
 
  private:
-  const std::shared_ptr<Tree> tree_;
+  const std::shared_ptr<FileTree> tree_;
   const std::shared_ptr<File> file_;
   const bool exclusive_;
 };
 
 class MemoryStore final : public Store {
  public:
-  explicit MemoryStore(std::shared_ptr<Tree> tree) : tree_(std::move(tree)) {}
+  explicit MemoryStore(std::shared_ptr<FileTree> tree) : tree_(std::move(tree)) {}
 
   std::string uri() const override { return tree_->path(""); }
   std::string path(std::string_view key) const override { return tree_->path(key); }
@@ -221,7 +221,7 @@ class MemoryStore final : public Store {
   Result<std::unique_ptr<MemoryWriter>> new_file(std::string_view key, uint64_t expected_size);
   Result<std::unique_ptr<Lock>> lock(std::string_view key, bool exclusive) const;
 
-  const std::shared_ptr<Tree> tree_;
+  const std::shared_ptr<FileTree> tree_;
 };
 
 Status MemoryStore::make_directory(std::string_view key) {
@@ -346,12 +346,12 @@ Result<std::shared_ptr<Store>> open_memory(std::string_view name) {
   if (name.empty()) return Status(CKPT_INVALID, "store \"mem:\": expected a name after the colon");
   // Never destroyed, since a store may outlive the statics of the program.
   static auto& mutex = *new std::mutex;
-  static auto& trees = *new std::map<std::string, std::weak_ptr<Tree>, std::less<>>;
+  static auto& trees = *new std::map<std::string, std::weak_ptr<FileTree>, std::less<>>;
   std::lock_guard lock(mutex);
   std::erase_if(trees, [](const auto& entry) { return entry.second.expired(); });
   auto& known = trees[std::string(name)];
-  std::shared_ptr<Tree> tree = known.lock();
-  if (!tree) known = tree = std::make_shared<Tree>(name);
+  std::shared_ptr<FileTree> tree = known.lock();
+  if (!tree) known = tree = std::make_shared<FileTree>(name);
   return std::shared_ptr<Store>(std::make_shared<MemoryStore>(std::move(tree)));
 }
 

@@ -25,7 +25,7 @@ constexpr uint64_t kDirectFrom = 1 << 20;
 
 class PosixStore final : public Store {
  public:
-  PosixStore(Root root, const Options& options) : root_(std::move(root)), options_(options) {}
+  PosixStore(Root root, const StoreOptions& options) : root_(std::move(root)), options_(options) {}
 
   std::string uri() const override { return root_.path(); }
   std::string path(std::string_view key) const override { return root_.path(key); }
@@ -52,7 +52,7 @@ class PosixStore final : public Store {
   Status probe_with(const std::string& key);
 
   const Root root_;
-  const Options options_;
+  const StoreOptions options_;
   std::mutex probing_;
   bool probed_ = false;
 };
@@ -176,7 +176,7 @@ Result<std::unique_ptr<Lock>> PosixStore::try_lock_exclusive(std::string_view ke
 
 }  // namespace
 
-Result<std::shared_ptr<Store>> open_posix(std::string_view path, const Options& options) {
+Result<std::shared_ptr<Store>> open_posix(std::string_view path, const StoreOptions& options) {
   if (path.empty() || path.find('\0') != path.npos)
     return Status(CKPT_INVALID, "a store's path is neither empty nor has zero bytes in it");
   // Absolute from now on: the trainer may change its working directory.

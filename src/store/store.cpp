@@ -30,7 +30,7 @@ static Result<std::string> decode(std::string_view uri, std::string_view text) {
   return path;
 }
 
-static Result<std::shared_ptr<Store>> open_file_uri(std::string_view uri, const Options& options) {
+static Result<std::shared_ptr<Store>> open_file_uri(std::string_view uri, const StoreOptions& options) {
   std::string_view rest = uri.substr(7);
   size_t slash = rest.find('/');
   std::string_view host = rest.substr(0, slash);
@@ -48,7 +48,7 @@ static std::string_view scheme_of(std::string_view uri) {
   return scheme.find('/') == scheme.npos ? scheme : std::string_view();
 }
 
-Result<std::shared_ptr<Store>> open_store(std::string_view uri, const Options& options) {
+Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options) {
   if (uri.empty()) return invalid_uri(uri, "expected /dir, file:///dir or mem:NAME");
   if (uri.starts_with("mem:")) return open_memory(uri.substr(4));
   if (uri.starts_with("file://")) return open_file_uri(uri, options);

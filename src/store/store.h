@@ -128,17 +128,17 @@ class Store {
   virtual Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const = 0;
 };
 
-struct Options {
+struct StoreOptions {
   bool direct_io = true;  // where possible
   bool uring = true;      // where possible
   bool recycle = true;    // where that is safe
 };
 
 // "/dir", "file:///dir" or "mem:NAME". Creates nothing. INVALID, UNSUPPORTED.
-Result<std::shared_ptr<Store>> open_store(std::string_view uri, const Options& options);
+Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options);
 
 // The backends, for open_store and the tests.
-Result<std::shared_ptr<Store>> open_posix(std::string_view path, const Options& options);
+Result<std::shared_ptr<Store>> open_posix(std::string_view path, const StoreOptions& options);
 Result<std::shared_ptr<Store>> open_memory(std::string_view name);
 
 }  // namespace ckpt::store

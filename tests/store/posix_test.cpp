@@ -19,16 +19,16 @@ namespace {
 
 class PosixHome final : public Home {
  public:
-  explicit PosixHome(Options options) : options_(options) {}
+  explicit PosixHome(StoreOptions options) : options_(options) {}
   std::shared_ptr<Store> open() override { return open_posix(scratch_ / "store", options_).take(); }
 
  private:
-  const Options options_;
+  const StoreOptions options_;
   const Scratch scratch_;
 };
 
-std::unique_ptr<Home> direct() { return std::make_unique<PosixHome>(Options{.direct_io = true}); }
-std::unique_ptr<Home> buffered() { return std::make_unique<PosixHome>(Options{.direct_io = false}); }
+std::unique_ptr<Home> direct() { return std::make_unique<PosixHome>(StoreOptions{.direct_io = true}); }
+std::unique_ptr<Home> buffered() { return std::make_unique<PosixHome>(StoreOptions{.direct_io = false}); }
 
 INSTANTIATE_TEST_SUITE_P(Posix, StoreSuite, testing::Values(Backend{"Direct", direct}, Backend{"Buffered", buffered}),
                          testing::PrintToStringParamName());
