@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
 namespace ckpt::format {
 namespace {
 
@@ -21,7 +23,11 @@ class Log final : public JsonEvents {
   Status boolean(bool value) override { return note(value ? "yes" : "no"); }
   Status negative(int64_t value) override { return note("negative:" + std::to_string(value)); }
   Status big_integer(std::string_view digits) override { return note("big:" + std::string(digits)); }
-  Status real(double value, std::string_view) override { return note(strprintf("real:%.17g", value)); }
+  Status real(double value, std::string_view) override {
+    char digits[32];
+    std::snprintf(digits, sizeof digits, "%.17g", value);
+    return note(std::string("real:") + digits);
+  }
 
  private:
   Status note(const std::string& event) {

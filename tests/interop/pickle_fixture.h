@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <string>
 
 #include "interop/pickle/pickle.h"
@@ -22,7 +23,7 @@ inline std::string render_items(const PickleDocument& document, const std::vecto
 
 inline std::string hex(std::string_view bytes) {
   std::string text;
-  for (char c : bytes) text += strprintf("%02x", static_cast<unsigned char>(c));
+  for (char c : bytes) text += strformat("{:02x}", static_cast<unsigned char>(c));
   return text;
 }
 
@@ -51,8 +52,11 @@ inline std::string render(const PickleDocument& document, PickleRef ref, int dep
       return std::to_string(value.integer);
     case PickleKind::kBigInt:
       return std::string(value.text) + "L";
-    case PickleKind::kFloat:
-      return strprintf("%.17gf", value.real);
+    case PickleKind::kFloat: {
+      char digits[32];
+      std::snprintf(digits, sizeof digits, "%.17gf", value.real);
+      return digits;
+    }
     case PickleKind::kText:
       return "'" + std::string(value.text) + "'";
     case PickleKind::kBytes:
