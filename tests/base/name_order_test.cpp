@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-namespace ckpt::session {
+namespace ckpt {
 namespace {
 
 using Lists = std::vector<std::vector<std::string>>;
@@ -62,4 +62,4 @@ TEST(NameOrder, TheLongestNamesDifferInTheirLastByte) {
 }
 
 }  // namespace
-}  // namespace ckpt::session
+}  // namespace ckpt

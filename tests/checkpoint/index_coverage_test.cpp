@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace ckpt::session {
+namespace ckpt::checkpoint {
 namespace {
 
 using format::Index;
@@ -91,4 +91,4 @@ TEST(IndexCoverage, ThreadsNameTheFirstTensorThatIsNotCovered) {
 }
 
 }  // namespace
-}  // namespace ckpt::session
+}  // namespace ckpt::checkpoint

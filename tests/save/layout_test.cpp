@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-namespace ckpt::session {
+namespace ckpt::save {
 namespace {
 
 ckpt_tensor_desc desc_of(int32_t dtype, std::initializer_list<int64_t> shape) {
@@ -28,8 +28,8 @@ struct Added {
   }
   const SaveTensor& add_at(std::string_view name, const ckpt_tensor_desc& desc, const void* data, size_t size,
                            const Replica& replica = {}) {
-    RegionRequest request;
-    Status status = read_desc(desc, data, size, &request);
+    device::RegionRequest request;
+    Status status = device::read_desc(desc, data, size, &request);
     EXPECT_TRUE(status.ok()) << status.message();
     content.tensors.push_back(keep_tensor(name, request, replica, &content.memory));
     return *content.tensors.back();
@@ -166,4 +166,4 @@ TEST(Layout, BlocksOfLargeTensorsHoldNothingElseWhereTheyAreWrittenFromTheCaller
 }
 
 }  // namespace
-}  // namespace ckpt::session
+}  // namespace ckpt::save

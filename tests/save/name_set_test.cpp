@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace ckpt::session {
+namespace ckpt::save {
 namespace {
 
 TEST(NameSet, KeepsACopyOfEachNameAndRefusesItTheSecondTime) {
@@ -41,4 +41,4 @@ TEST(NameSet, WhatItForgetsItsTextOutlives) {
 }
 
 }  // namespace
-}  // namespace ckpt::session
+}  // namespace ckpt::save
