@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/text.h"
+
 namespace ckpt {
 
 static_assert(std::endian::native == std::endian::little, "ckpt files are little-endian and mapped as they are");
@@ -19,12 +21,6 @@ std::string to_hex(const Id& id) {
     text += "0123456789abcdef"[byte & 15];
   }
   return text;
-}
-
-static int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
 }
 
 Result<Id> id_from_hex(std::string_view text) {

@@ -1,17 +1,14 @@
 #include "store/store.h"
 
+#include "base/text.h"
+
 namespace ckpt::store {
 
 static Status invalid_uri(std::string_view uri, const char* reason) {
   return Status(CKPT_INVALID, "store \"" + std::string(uri) + "\": " + reason);
 }
 
-static int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
+static char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 // "%20" is a space: a path in a URI is percent-encoded (RFC 8089), a plain path is not.
 static Result<std::string> decode(std::string_view uri, std::string_view text) {
@@ -21,8 +18,8 @@ static Result<std::string> decode(std::string_view uri, std::string_view text) {
       path += text[i];
       continue;
     }
-    int high = i + 1 < text.size() ? hex_digit(text[i + 1]) : -1;
-    int low = i + 2 < text.size() ? hex_digit(text[i + 2]) : -1;
+    int high = i + 1 < text.size() ? hex_digit(lower(text[i + 1])) : -1;
+    int low = i + 2 < text.size() ? hex_digit(lower(text[i + 2])) : -1;
     if (high < 0 || low < 0) return invalid_uri(uri, "'%' wants two hexadecimal digits after it");
     path += static_cast<char>(high * 16 + low);
     i += 2;
