@@ -1,6 +1,7 @@
 #include "store/store.h"
 
 #include "base/text.h"
+#include "store/keys.h"
 
 namespace ckpt::store {
 
@@ -54,6 +55,14 @@ Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptio
                                         "\": expected /dir, file:///dir or mem:NAME, found scheme " +
                                         std::string(scheme));
   return open_posix(uri, options);
+}
+
+Result<std::vector<std::byte>> Store::get(std::string_view key, uint64_t limit) const {
+  CKPT_ASSIGN(auto reader, open(key));
+  if (reader->size() > limit) return too_large(path(key), reader->size(), limit);
+  std::vector<std::byte> data(reader->size());
+  CKPT_TRY(reader->read_at(0, data));
+  return data;
 }
 
 }  // namespace ckpt::store

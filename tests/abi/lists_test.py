@@ -86,11 +86,12 @@ def check_options():
     headers = {name: calls_with_options((ROOT / name).read_text()) for name in HEADERS}
     calls = {function: word for found in headers.values() for function, word in found.items()}
     used = {word: True for row in rows.values() for word in row["used_by"].split()}
-    yield from differences("src/base/options.def", dict.fromkeys(calls.values(), True), used, "call")
+    yield from differences("src/base/options.def", {word: True for word in calls.values()}, used, "call")
     for name, complete in headers.items():
         yield from check_lists(name, (ROOT / name).read_text(), rows, calls, complete)
+    languages = {".go", ".rs", ".jl", ".hpp", ".h", ".cpp", ".py"}
     for path in sorted((ROOT / "bindings").rglob("*")):
-        if path.suffix in {".go", ".rs", ".jl", ".hpp", ".h", ".cpp", ".py"} and not {"tests", "test"} & set(path.parts):
+        if path.suffix in languages and not {"tests", "test", "target"} & set(path.parts):
             text = path.read_text()
             # Go, Rust and Julia list the keys of each call; C++ and Python refer to the header.
             complete = re.findall(rf"(?:\bC\.|\bsys::|-> )({'|'.join(calls)})\(", text)
