@@ -32,23 +32,21 @@ void note(const Options* bag, std::string_view key) {
 
 }  // namespace
 
-extern "C" {
 // Options::str and Options::integer by their names in object files: the real ones, and those that callers get here.
-#define STR _ZNK4ckpt7Options3strB5cxx11ESt17basic_string_viewIcSt11char_traitsIcEE
-#define INTEGER _ZNK4ckpt7Options7integerESt17basic_string_viewIcSt11char_traitsIcEE
-#define JOIN_NAMES(a, b) a##b
-#define NAME(prefix, name) JOIN_NAMES(prefix, name)
-#pragma GCC diagnostic ignored "-Wreturn-type-c-linkage"
-std::string NAME(__real_, STR)(const Options*, std::string_view);
-int64_t NAME(__real_, INTEGER)(const Options*, std::string_view);
-std::string NAME(__wrap_, STR)(const Options* self, std::string_view key) {
+#define STR "_ZNK4ckpt7Options3strB5cxx11ESt17basic_string_viewIcSt11char_traitsIcEE"
+#define INTEGER "_ZNK4ckpt7Options7integerESt17basic_string_viewIcSt11char_traitsIcEE"
+std::string real_str(const Options* self, std::string_view key) __asm__("__real_" STR);
+int64_t real_integer(const Options* self, std::string_view key) __asm__("__real_" INTEGER);
+std::string noted_str(const Options* self, std::string_view key) __asm__("__wrap_" STR);
+int64_t noted_integer(const Options* self, std::string_view key) __asm__("__wrap_" INTEGER);
+
+std::string noted_str(const Options* self, std::string_view key) {
   note(self, key);
-  return NAME(__real_, STR)(self, key);
+  return real_str(self, key);
 }
-int64_t NAME(__wrap_, INTEGER)(const Options* self, std::string_view key) {
+int64_t noted_integer(const Options* self, std::string_view key) {
   note(self, key);
-  return NAME(__real_, INTEGER)(self, key);
-}
+  return real_integer(self, key);
 }
 
 namespace {
