@@ -5,7 +5,7 @@
 #include <string>
 
 #include "checkpoint/index_coverage.h"
-#include "format/index.h"
+#include "format/slot.h"
 #include "load/load.h"
 
 namespace ckpt_bench {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "commit/merge.h"
+#include "format/slot.h"
 
 namespace ckpt_bench {
 namespace {

@@ -9,6 +9,8 @@
 #include "device/scatter.h"
 #include "plan/assign.h"
 #include "plan/box.h"
+#include "plan/coverage.h"
+#include "plan/declare.h"
 
 namespace ckpt_bench {
 namespace {

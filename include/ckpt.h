@@ -148,9 +148,8 @@ enum { CKPT_DEVICE_CPU = 1, CKPT_DEVICE_CUDA = 2, CKPT_DEVICE_CUDA_HOST = 3 };
 
 /* ---- options ---------------------------------------------------------------------------------------------- */
 
-/* Named settings, for every call that takes options. A call reads the keys that concern it and ignores the others. The
- * setters refuse unknown keys and values out of range. `ckpt help options` prints all keys, ckpt_option_at enumerates
- * them. */
+/* Named settings. A call that takes options reads the keys that its comment lists and ignores the others. The setters
+ * refuse unknown keys and values out of range. `ckpt help options` prints all keys, ckpt_option_at enumerates them. */
 typedef struct ckpt_options ckpt_options;
 CKPT_API ckpt_status ckpt_options_new(ckpt_options** out, ckpt_error** err);
 CKPT_API ckpt_status ckpt_options_set_str(ckpt_options* options, const char* key, const char* value, ckpt_error** err);
@@ -174,7 +173,8 @@ CKPT_API ckpt_status ckpt_option_at(int32_t index, ckpt_option_info* out, ckpt_e
 /* ---- store ------------------------------------------------------------------------------------------------ */
 
 /* A directory that holds checkpoints ("/data/run7", "file:///data/run7") or a store in this process's memory
- * ("mem:NAME"; all handles of a NAME share it, and it ends with the last of them). Opening creates nothing. */
+ * ("mem:NAME"; all handles of a NAME share it, and it ends with the last of them). Opening creates nothing.
+ * Options: direct_io, io_engine, recycle. */
 typedef struct ckpt_store ckpt_store;
 CKPT_API ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_store_free(ckpt_store* store);
@@ -451,7 +451,7 @@ CKPT_API const char* ckpt_reader_attr(const ckpt_reader* reader, const char* ten
 /* A read-only view of a whole tensor, without a copy. UNSUPPORTED unless its bytes are stored raw and in one piece. The
  * view lives as long as the reader. Checksums are verified first unless verify=0.
  * A mapped file on a failing disk can end the process with SIGBUS; ckpt_load cannot.
- * Statuses: NOT_FOUND, UNSUPPORTED, CORRUPT, GONE, IO. */
+ * Options: verify, threads. Statuses: NOT_FOUND, UNSUPPORTED, CORRUPT, GONE, IO. */
 CKPT_API ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const ckpt_options* options,
                                      const void** data, uint64_t* size, ckpt_error** err);
 

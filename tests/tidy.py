@@ -5,13 +5,19 @@
   size        functions of at most 70 lines, files of at most 600, lines of at most 120 columns
   calls       none that cannot be used safely (strcpy, sprintf, …); no exit() in a library
   leftovers   no TODO, FIXME or XXX; no tabs, no blanks at the end of a line
+  names       comments and documents name files that exist
+  headers     a file of src defines what is declared in a header of its own: of its name (save.h and save_plan.h for
+              save.cpp and save_plan.cpp), in one that names the file, or, where a header has no .cpp, in the first
+              that it includes
 
   tidy.py [FOLDER]      checks a source tree
   tidy.py --self-test   proves that each rule catches what it forbids
 """
+import os
 import re
 import sys
 import tempfile
+from fnmatch import fnmatch
 from pathlib import Path
 
 MAX_FUNCTION, MAX_FILE, MAX_COLUMNS = 70, 600, 120
@@ -81,10 +87,14 @@ CLOSERS = re.compile(r"\)\s*(?:const\b|noexcept\b|override\b|final\b|mutable\b|&
 SCOPES = re.compile(r"^\s*(?:inline\s+)?namespace\b|\bextern\s+$|^[^()=]*\b(?:class|struct|union|enum)\b[^()=]*$")
 
 
-def functions(code):
-    """(first line, last line, head) of every function body that is not inside another one."""
+def statements(code):
+    """(first line, last line, head, scopes, is a body) of functions' bodies and of what ends with ';' outside them."""
     code = re.sub(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", lambda m: re.sub(r"[^\n]", " ", m.group()), code, flags=re.M | re.S)
     stack, head_start, line = [], 0, 1
+
+    def scopes():
+        return [code[start:end] for kind, _, start, end in stack]
+
     for at, char in enumerate(code):
         if char == "\n":
             line += 1
@@ -93,25 +103,118 @@ def functions(code):
             inside = any(kind == "function" for kind, *_ in stack)
             kind = "scope" if SCOPES.search(head) else "function" if not inside and CLOSERS.search(head) else "block"
             first = line - head.lstrip().count("\n")
-            stack.append((kind, first, head_start))
+            stack.append((kind, first, head_start, at))
             head_start = at + 1
         elif char == "}":
             if stack:
-                kind, first, start = stack.pop()
+                kind, first, start, end = stack.pop()
                 if kind == "function":
-                    yield first, line, " ".join(code[start:at].split())
+                    yield first, line, code[start:end], scopes(), True
                 if kind == "block" and all(outer == "scope" for outer, *_ in stack):
                     head_start = start  # an initialiser is part of the head that it stands in
                     continue
             head_start = at + 1
         elif char == ";":
+            if all(kind == "scope" for kind, *_ in stack):
+                yield line, line, code[head_start:at], scopes(), False
             head_start = at + 1
+
+
+def functions(code):
+    """(first line, last line, head) of every function body that is not inside another one."""
+    return [(first, last, " ".join(head.split())) for first, last, head, _, body in statements(code) if body]
 
 
 def check_functions(code):
     for first, last, head in functions(code):
         if last - first + 1 > MAX_FUNCTION:
             yield first, f"function of {last - first + 1} lines, at most {MAX_FUNCTION}: {head[:60]}"
+
+
+# ---- headers ----
+NAME = re.compile(r"((?:\w+::)*~?\w+)\s*\(")
+NOT_DECLARED = re.compile(r"^\s*(?:using|typedef|friend|static_assert|static\s.*\bconstexpr)\b|=\s*(?:default|delete|0)\s*$")
+
+
+def function_names(code, bodies):
+    """(line, name with its classes) of the functions that other files can call: those with bodies, or those without."""
+    for line, _, head, scopes, body in statements(code):
+        head = re.sub(r"\b(?:public|private|protected):|\[\[.*?\]\]|^\s*template\s*<[^;{]*?>(?=\s*\w)", " ", head)
+        found = NAME.search(head)
+        local = any(re.search(r"namespace\s*$", scope) for scope in scopes) or re.match(r"\s*static\b", head)
+        if body != bodies or not found or NOT_DECLARED.search(head) or "=" in head[:found.start()] or (body and local):
+            continue
+        classes = [re.search(r"\b(?:class|struct|union)\s+(\w+)", scope) for scope in scopes]
+        yield line, "::".join([found.group(1) for found in classes if found] + [found.group(1)])
+
+
+def is_own(header, header_text, path, text):
+    """Whether functions that `header` declares may be defined in `path`: two files of one room."""
+    one, other = sorted((header.stem, path.stem), key=len)
+    if header.parent == path.parent and (one == other or other.startswith(one + "_")):
+        return True
+    if any(fnmatch(path.name, name) for name in re.findall(r"[\w*]+\.cpp", header_text)):
+        return True
+    first = re.search(r'#include "(?:\w+/)*(\w+\.h)"', text)
+    return not header.with_suffix(".cpp").exists() and first and first.group(1) == header.name
+
+
+def check_headers(root):
+    """Functions of src/<room> against the headers of that room."""
+    for room in sorted(path for path in (root / "src").glob("*") if path.is_dir()):
+        texts = {path: path.read_text() for path in sorted(room.rglob("*.*")) if path.suffix in {".h", ".cpp"}}
+        codes = {path: without_comments_and_strings(text) for path, text in texts.items()}
+        declared = {}
+        for header in (path for path in texts if path.suffix == ".h"):
+            for _, name in function_names(codes[header], bodies=False):
+                declared.setdefault(name, set()).add(header)
+        for path in (path for path in texts if path.suffix == ".cpp"):
+            for line, name in function_names(codes[path], bodies=True):
+                headers = declared.get(name, ())
+                if headers and not any(is_own(header, texts[header], path, texts[path]) for header in headers):
+                    others = ", ".join(str(header.relative_to(room.parent)) for header in sorted(headers))
+                    yield path.relative_to(root), line, f"{name}() is declared in another file's header: {others}"
+                    break  # one of each file will do
+
+
+# ---- names of files ----
+FILE_NAME = re.compile(r"(?<![\w.%$*{}<>/~-])((?:[\w.-]+/)*\w[\w.-]*\.(?:c|h|cpp|hpp|inc|def|py|sh|rs|go|jl|md|cmake|fbs))\b"
+                       r"(?![\w*({/-])")
+FOREIGN_NAMES = {  # of other projects, of installed files, examples
+    "BFloat16s.jl", "CUDA.jl", "base/boot.jl", "base/exports.jl", "Lib/_compat_pickle.py",
+    "share/ckpt/torch/ckpt_torch.cpp", "FILE.md", "FOLDER/trace.c", "PROGRAM.jl", "a.b.c"}
+UNSEEN = {".git", "build", "target", "venv", "__pycache__", "node_modules"}
+
+
+def known_names(root):
+    """Every file of the tree by its path and by each end of it: src/save/save.h, save/save.h, save.h."""
+    names = set(FOREIGN_NAMES)
+    for folder, below, files in os.walk(root):
+        below[:] = [name for name in below if name not in UNSEEN]
+        for file in files:
+            parts = (Path(folder).relative_to(root) / file).parts
+            names.update("/".join(parts[at:]) for at in range(len(parts)))
+    return names
+
+
+def comments(path, text):
+    """The text with all but comments blanked; of a document, all of it."""
+    if path.suffix == ".md":
+        return re.sub(r"```.*?```", lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S)
+    pattern = r'"(?:\\.|[^"\\\n])*"|(?P<c>//[^\n]*|/\*.*?\*/)' if path.suffix in CODE | {".hpp", ".rs", ".go"} else \
+        r'(?P<c>(?<!\S)#[^\n]*|"""(?:[^"]|"(?!""))*""")'
+    kept, end = [], 0
+    for match in re.finditer(pattern, text, flags=re.S):
+        kept += [re.sub(r"[^\n]", " ", text[end:match.start("c")]), match["c"]] if match["c"] else []
+        end = match.end() if match["c"] else end
+    return "".join(kept)
+
+
+def check_names(path, text, known):
+    for number, line in enumerate(comments(path, text).splitlines(), 1):
+        for name in FILE_NAME.findall(line):
+            if re.sub(r"^(?:\.{1,2}/)+", "", name) not in known:
+                yield number, f"names {name}, which does not exist"
 
 
 # ---- lines ----
@@ -146,7 +249,7 @@ def sources(root):
                 yield path, relative
 
 
-def check_file(path, relative, table):
+def check_file(path, relative, table, known):
     text = path.read_text()
     in_src = relative.parts[0] == "src"
     room = relative.parts[1] if in_src and len(relative.parts) > 2 else None
@@ -154,6 +257,7 @@ def check_file(path, relative, table):
         return
     text_to_read = text if path.suffix != ".def" else re.sub(r"[^\n]{121,}", "", text)
     yield from check_lines(text_to_read, tabs=path.suffix == ".go")  # gofmt indents by tabs
+    yield from check_names(relative, text, known)
     if path.suffix not in CODE:
         return
     code = without_comments_and_strings(text)
@@ -166,10 +270,14 @@ def check_file(path, relative, table):
 def check_tree(root):
     table = include_table(root)
     problems = [] if table is not None else [f"src/README.md: no table under '{TABLE_HEADING}'"]
-    count = 0
+    count, known = 0, known_names(root)
     for path, relative in sources(root):
         count += 1
-        problems += [f"{relative}:{number}: {what}" for number, what in check_file(path, relative, table)]
+        problems += [f"{relative}:{number}: {what}" for number, what in check_file(path, relative, table, known)]
+    for path in [*root.glob("*.md"), *(path for tree in TREES + ("schemas",) for path in (root / tree).rglob("*.md"))]:
+        if not UNSEEN & set(path.parts):
+            problems += [f"{path.relative_to(root)}:{n}: {what}" for n, what in check_names(path, path.read_text(), known)]
+    problems += [f"{path}:{number}: {what}" for path, number, what in check_headers(root)]
     return problems, count
 
 
@@ -183,6 +291,16 @@ int f(int a) {
 }
 }
 """
+F = "int f(int a) { return a; }\n"
+GOOD_FILES = [
+    {"file.cpp": GOOD},
+    {"file.cpp": "// See plan/file.cpp, ./file.cpp.\n" + F},
+    {"file.h": "int f(int a);\n", "file_more.cpp": F},
+    {"file_more.h": "struct A {\n  A();\n  int f(int a);\n};\n", "file.cpp": "A::A() {}\nint A::f(int a) { return a; }\n"},
+    {"other.h": "// In file.cpp.\nint f(int a);\n", "file.cpp": F},
+    {"other.h": "int f(int a);\n", "file.cpp": '#include "plan/other.h"\n' + F},
+    {"other.h": "int f(int a);\n", "file.cpp": "static " + F + "namespace {\n" + F + "}\n"},
+]
 LONG_BODY = "  int a;\n" * 70
 BAD = {
     "may not include": '#include "save/save.h"\n',
@@ -194,19 +312,24 @@ BAD = {
     "strcpy": "void f(char* a) { strcpy(a, a); }\n",
     "exit": "void f() { std::exit(1); }\n",
     "no row": None,
+    "names plan/nowhere.cpp": "/* As in\n * plan/nowhere.cpp. */\n",
+    "f() is declared": {"other.h": "int f(int a);\n", "file.cpp": F},
+    "A::f() is declared": {"other.h": "namespace b {\nclass A {\n public:\n  int f(int a);\n};\n}\n", "other.cpp": "",
+                           "file.cpp": '#include "plan/other.h"\nint A::f(int a) { return a; }\n'},
 }
 
 
 def self_test():
     failures = []
-    for expected, text in [("", GOOD)] + list(BAD.items()):
+    for expected, text in [("", files) for files in GOOD_FILES] + list(BAD.items()):
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             room = "plan" if text is not None else "attic"
             (root / "src" / room).mkdir(parents=True)
             (root / "src" / "README.md").write_text(
                 f"{TABLE_HEADING}\n\n| room | may include |\n|---|---|\n| `base` | |\n| `plan` | base |\n\n## Next\n")
-            (root / "src" / room / "file.cpp").write_text(text or "int a;\n")
+            for name, content in (text if isinstance(text, dict) else {"file.cpp": text or "int a;\n"}).items():
+                (root / "src" / room / name).write_text(content)
             problems, _ = check_tree(root)
             if len(problems) != bool(expected) or not all(expected in problem for problem in problems):
                 failures.append(f"expected '{expected}', found {problems}")
@@ -215,7 +338,7 @@ def self_test():
 
 def main():
     if sys.argv[1:] == ["--self-test"]:
-        problems, count = self_test(), len(BAD) + 1
+        problems, count = self_test(), len(BAD) + len(GOOD_FILES)
     else:
         problems, count = check_tree(Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).resolve().parents[1])
     print("\n".join(problems) or f"{count} checked, nothing found")

@@ -16,29 +16,20 @@ type Load struct {
 
 // NewLoad begins a load. Options: verify, strict, object_policy, threads, staging_bytes.
 func NewLoad(reader *Reader, options Options) (*Load, error) {
-	from, err := reader.h.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer reader.h.leave()
-	var in arguments
-	defer in.free()
-	bag := in.options(options)
-	if in.err != nil {
-		return nil, in.err
-	}
-	var out *C.ckpt_load
-	var cerr *C.ckpt_error
-	if status := C.ckpt_load_new(&out, from, bag, &cerr); status != C.CKPT_OK {
-		return nil, fail(status, cerr)
-	}
-	pinned := newMemory()
-	made := &Load{memory: pinned}
-	own(made, &made.h, newHandle("load", out, func(p *C.ckpt_load) {
-		C.ckpt_load_free(p)
-		pinned.release()
-	}))
-	return made, nil
+	return withOptions(&reader.h, options, func(from *C.ckpt_reader, bag *C.ckpt_options, _ cTexts) (*Load, error) {
+		var out *C.ckpt_load
+		var cerr *C.ckpt_error
+		if status := C.ckpt_load_new(&out, from, bag, &cerr); status != C.CKPT_OK {
+			return nil, fail(status, cerr)
+		}
+		pinned := newMemory()
+		made := &Load{memory: pinned}
+		own(made, &made.h, newHandle("load", out, func(p *C.ckpt_load) {
+			C.ckpt_load_free(p)
+			pinned.release()
+		}))
+		return made, nil
+	})
 }
 
 // AddTensor asks for a region of a tensor or alias in `data`; resharding is asking for another box than was saved. The

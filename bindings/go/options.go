@@ -64,6 +64,30 @@ func set(bag *C.ckpt_options, key string, value any) error {
 	return invalid("", "option %s: a %T is no integer, bool or string", key, value)
 }
 
+type cTexts []*C.char
+
+// withOptions makes a call that shares the object of `h`, with options and texts as C has them.
+func withOptions[P comparable, R any](h *owned[P], options Options,
+	call func(object P, bag *C.ckpt_options, text cTexts) (R, error), texts ...string) (R, error) {
+	var none R
+	object, err := h.enter()
+	if err != nil {
+		return none, err
+	}
+	defer h.leave()
+	var in arguments
+	defer in.free()
+	var converted cTexts
+	for _, text := range texts {
+		converted = append(converted, in.text(text))
+	}
+	bag := in.options(options)
+	if in.err != nil {
+		return none, in.err
+	}
+	return call(object, bag, converted)
+}
+
 // OptionKind is what values an option takes.
 type OptionKind int32
 

@@ -16,25 +16,16 @@ type Reader struct{ h owned[*C.ckpt_reader] }
 // tensor data. Options: run, threads. Errors: ErrNotFound, ErrIncomplete, ErrCorrupt, ErrFormat, ErrRevision,
 // ErrAborted, ErrGone, ErrIO.
 func OpenReader(store *Store, selector string, options Options) (*Reader, error) {
-	from, err := store.h.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer store.h.leave()
-	var in arguments
-	defer in.free()
-	text, bag := in.text(selector), in.options(options)
-	if in.err != nil {
-		return nil, in.err
-	}
-	var out *C.ckpt_reader
-	var cerr *C.ckpt_error
-	if status := C.ckpt_reader_open(&out, from, text, bag, &cerr); status != C.CKPT_OK {
-		return nil, fail(status, cerr)
-	}
-	made := &Reader{}
-	own(made, &made.h, newHandle("reader", out, func(p *C.ckpt_reader) { C.ckpt_reader_free(p) }))
-	return made, nil
+	return withOptions(&store.h, options, func(from *C.ckpt_store, bag *C.ckpt_options, in cTexts) (*Reader, error) {
+		var out *C.ckpt_reader
+		var cerr *C.ckpt_error
+		if status := C.ckpt_reader_open(&out, from, in[0], bag, &cerr); status != C.CKPT_OK {
+			return nil, fail(status, cerr)
+		}
+		made := &Reader{}
+		own(made, &made.h, newHandle("reader", out, func(p *C.ckpt_reader) { C.ckpt_reader_free(p) }))
+		return made, nil
+	}, selector)
 }
 
 // Close ends the handle. A [MappedTensor] that is open keeps the checkpoint open beyond it. The error is always nil.
@@ -169,24 +160,15 @@ func (r *Reader) ReadObject(ctx context.Context, name string, rank uint32) ([]by
 // Checksums are verified first unless option verify is 0. A mapped file on a failing disk can end the process with
 // SIGBUS; a Load cannot. Options: verify, threads. Errors: ErrNotFound, ErrUnsupported, ErrCorrupt, ErrGone, ErrIO.
 func (r *Reader) Map(tensor string, options Options) (*MappedTensor, error) {
-	reader, err := r.h.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer r.h.leave()
-	var in arguments
-	defer in.free()
-	name, bag := in.text(tensor), in.options(options)
-	if in.err != nil {
-		return nil, in.err
-	}
-	var data unsafe.Pointer
-	var size C.uint64_t
-	var cerr *C.ckpt_error
-	if status := C.ckpt_reader_map(reader, name, bag, &data, &size, &cerr); status != C.CKPT_OK {
-		return nil, fail(status, cerr)
-	}
-	return newMapped(r.h.handle, data, uint64(size)), nil
+	return withOptions(&r.h, options, func(reader *C.ckpt_reader, bag *C.ckpt_options, in cTexts) (*MappedTensor, error) {
+		var data unsafe.Pointer
+		var size C.uint64_t
+		var cerr *C.ckpt_error
+		if status := C.ckpt_reader_map(reader, in[0], bag, &data, &size, &cerr); status != C.CKPT_OK {
+			return nil, fail(status, cerr)
+		}
+		return newMapped(r.h.handle, data, uint64(size)), nil
+	}, tensor)
 }
 
 // Verify checks the checkpoint in the background: verify_mode "full" reads every byte of every part, "quick" sizes,
@@ -195,26 +177,17 @@ func (r *Reader) Map(tensor string, options Options) (*MappedTensor, error) {
 // job; one that is done already is ErrCancelled here. Options: verify_mode, sample_k, sample_n, threads. Errors of the
 // job: ErrIO, ErrGone, ErrCancelled.
 func (r *Reader) Verify(ctx context.Context, options Options) (*Job, error) {
-	reader, err := r.h.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer r.h.leave()
-	var in arguments
-	defer in.free()
-	bag := in.options(options)
-	if in.err != nil {
-		return nil, in.err
-	}
-	if err := beforehand(ctx, "verification"); err != nil {
-		return nil, err
-	}
-	var out *C.ckpt_job
-	var cerr *C.ckpt_error
-	if status := C.ckpt_reader_verify(reader, bag, &out, &cerr); status != C.CKPT_OK {
-		return nil, fail(status, cerr)
-	}
-	return newJob(ctx, out, newMemory()), nil
+	return withOptions(&r.h, options, func(reader *C.ckpt_reader, bag *C.ckpt_options, _ cTexts) (*Job, error) {
+		if err := beforehand(ctx, "verification"); err != nil {
+			return nil, err
+		}
+		var out *C.ckpt_job
+		var cerr *C.ckpt_error
+		if status := C.ckpt_reader_verify(reader, bag, &out, &cerr); status != C.CKPT_OK {
+			return nil, fail(status, cerr)
+		}
+		return newJob(ctx, out, newMemory()), nil
+	})
 }
 
 // Diff compares with another checkpoint: names, dtypes, shapes, objects and attributes, then (values=1) the elements.
@@ -247,20 +220,12 @@ func (r *Reader) Diff(other *Reader, options Options) (Report, error) {
 // out. Options: format, shards, opaque, threads. Errors: ErrExists, ErrUnsupported (a dtype, or an object's class:
 // detail "found"), ErrMismatch, ErrFormat, ErrCorrupt, ErrIO, ErrNoSpace.
 func (r *Reader) Export(path string, options Options) error {
-	reader, err := r.h.enter()
-	if err != nil {
-		return err
-	}
-	defer r.h.leave()
-	var in arguments
-	defer in.free()
-	to, bag := in.text(path), in.options(options)
-	if in.err != nil {
-		return in.err
-	}
-	var cerr *C.ckpt_error
-	status := C.ckpt_export(reader, to, bag, &cerr)
-	return fail(status, cerr)
+	_, err := withOptions(&r.h, options, func(reader *C.ckpt_reader, bag *C.ckpt_options, in cTexts) (struct{}, error) {
+		var cerr *C.ckpt_error
+		status := C.ckpt_export(reader, in[0], bag, &cerr)
+		return struct{}{}, fail(status, cerr)
+	}, path)
+	return err
 }
 
 // Tree gives the tree of object `name`. "" is the main one, or where there is none a dict of all tensors by their

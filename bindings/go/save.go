@@ -21,29 +21,20 @@ type Save struct {
 // none; all ranks give the same. Options: on_existing, compression, threads, staging_bytes, timeout_ms, wait,
 // keep_last, keep_every, protect. Errors: ErrInvalid, ErrMismatch.
 func NewSave(session *Session, label string, step int64, options Options) (*Save, error) {
-	from, err := session.h.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer session.h.leave()
-	var in arguments
-	defer in.free()
-	name, bag := in.text(label), in.options(options)
-	if in.err != nil {
-		return nil, in.err
-	}
-	var out *C.ckpt_save
-	var cerr *C.ckpt_error
-	if status := C.ckpt_save_new(&out, from, name, C.int64_t(step), bag, &cerr); status != C.CKPT_OK {
-		return nil, fail(status, cerr)
-	}
-	pinned := newMemory()
-	made := &Save{memory: pinned, id: C.GoString(C.ckpt_save_id(out)), alone: session.world == 1}
-	own(made, &made.h, newHandle("save", out, func(p *C.ckpt_save) {
-		C.ckpt_save_free(p)
-		pinned.release()
-	}))
-	return made, nil
+	return withOptions(&session.h, options, func(from *C.ckpt_session, bag *C.ckpt_options, in cTexts) (*Save, error) {
+		var out *C.ckpt_save
+		var cerr *C.ckpt_error
+		if status := C.ckpt_save_new(&out, from, in[0], C.int64_t(step), bag, &cerr); status != C.CKPT_OK {
+			return nil, fail(status, cerr)
+		}
+		pinned := newMemory()
+		made := &Save{memory: pinned, id: C.GoString(C.ckpt_save_id(out)), alone: session.world == 1}
+		own(made, &made.h, newHandle("save", out, func(p *C.ckpt_save) {
+			C.ckpt_save_free(p)
+			pinned.release()
+		}))
+		return made, nil
+	}, label)
 }
 
 // ID is what the checkpoint will be called once it is committed.

@@ -75,23 +75,14 @@ func (s *Store) list() (*C.ckpt_list, error) {
 // foreign one), "label:L" or just "L" (the newest of label L), "step:N", or an id. Resolve on one rank and give every
 // rank the resulting ID: a later call may find a newer one. Options: run. Errors: ErrNotFound, ErrIO.
 func (s *Store) Find(selector string, options Options) (CheckpointInfo, error) {
-	store, err := s.h.enter()
-	if err != nil {
-		return CheckpointInfo{}, err
-	}
-	defer s.h.leave()
-	var in arguments
-	defer in.free()
-	text, bag := in.text(selector), in.options(options)
-	if in.err != nil {
-		return CheckpointInfo{}, in.err
-	}
-	info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}
-	var cerr *C.ckpt_error
-	if status := C.ckpt_store_find(store, text, bag, &info, &cerr); status != C.CKPT_OK {
-		return CheckpointInfo{}, fail(status, cerr)
-	}
-	return checkpointInfo(&info), nil
+	return withOptions(&s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options, in cTexts) (CheckpointInfo, error) {
+		info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}
+		var cerr *C.ckpt_error
+		if status := C.ckpt_store_find(store, in[0], bag, &info, &cerr); status != C.CKPT_OK {
+			return CheckpointInfo{}, fail(status, cerr)
+		}
+		return checkpointInfo(&info), nil
+	}, selector)
 }
 
 // Remove removes one checkpoint by its ID. Errors: ErrNotFound, ErrConflict (a reader holds it, or it is an open
@@ -117,42 +108,24 @@ func (s *Store) Remove(id string) error {
 // report lists what was, or with dry_run would be, removed or passed over.
 // Options: run, keep_last, keep_every, protect, dry_run. Errors: ErrIO.
 func (s *Store) Prune(options Options) (Report, error) {
-	store, err := s.h.enter()
-	if err != nil {
-		return Report{}, err
-	}
-	defer s.h.leave()
-	var in arguments
-	defer in.free()
-	bag := in.options(options)
-	if in.err != nil {
-		return Report{}, in.err
-	}
-	var out *C.ckpt_report
-	var cerr *C.ckpt_error
-	status := C.ckpt_store_prune(store, bag, &out, &cerr)
-	return takeReport(out, fail(status, cerr))
+	return withOptions(&s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options, _ cTexts) (Report, error) {
+		var out *C.ckpt_report
+		var cerr *C.ckpt_error
+		status := C.ckpt_store_prune(store, bag, &out, &cerr)
+		return takeReport(out, fail(status, cerr))
+	})
 }
 
 // Repair rebuilds a lost or damaged manifest of directory `id` from its parts, byte for byte; a readable one is never
 // replaced. An attempt that never committed needs force. By default it is a dry run. Options: dry_run (1 unless set),
 // force. Errors: ErrExists (sound already), ErrIncomplete, ErrMismatch, ErrCorrupt, ErrAborted, ErrIO.
 func (s *Store) Repair(id string, options Options) (Report, error) {
-	store, err := s.h.enter()
-	if err != nil {
-		return Report{}, err
-	}
-	defer s.h.leave()
-	var in arguments
-	defer in.free()
-	text, bag := in.text(id), in.options(options)
-	if in.err != nil {
-		return Report{}, in.err
-	}
-	var out *C.ckpt_report
-	var cerr *C.ckpt_error
-	status := C.ckpt_store_repair(store, text, bag, &out, &cerr)
-	return takeReport(out, fail(status, cerr))
+	return withOptions(&s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options, in cTexts) (Report, error) {
+		var out *C.ckpt_report
+		var cerr *C.ckpt_error
+		status := C.ckpt_store_repair(store, in[0], bag, &out, &cerr)
+		return takeReport(out, fail(status, cerr))
+	}, id)
 }
 
 // Import saves a PyTorch .pt, an hfai directory of PART_*.pt, a safetensors file, or a Hugging Face set (a directory or
@@ -161,22 +134,13 @@ func (s *Store) Repair(id string, options Options) (Report, error) {
 // on_existing, compression, threads. Errors: ErrNotFound, ErrFormat, ErrUnsupported, ErrCorrupt, ErrExists, ErrIO,
 // ErrNoSpace.
 func (s *Store) Import(path, label string, step int64, options Options) (CheckpointInfo, error) {
-	store, err := s.h.enter()
-	if err != nil {
-		return CheckpointInfo{}, err
-	}
-	defer s.h.leave()
-	var in arguments
-	defer in.free()
-	from, name, bag := in.text(path), in.text(label), in.options(options)
-	if in.err != nil {
-		return CheckpointInfo{}, in.err
-	}
-	info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}
-	var cerr *C.ckpt_error
-	status := C.ckpt_import(store, from, name, C.int64_t(step), bag, &info, &cerr)
-	if status != C.CKPT_OK {
-		return CheckpointInfo{}, fail(status, cerr)
-	}
-	return checkpointInfo(&info), nil
+	return withOptions(&s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options, in cTexts) (CheckpointInfo, error) {
+		info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}
+		var cerr *C.ckpt_error
+		status := C.ckpt_import(store, in[0], in[1], C.int64_t(step), bag, &info, &cerr)
+		if status != C.CKPT_OK {
+			return CheckpointInfo{}, fail(status, cerr)
+		}
+		return checkpointInfo(&info), nil
+	}, path, label)
 }

@@ -2,6 +2,7 @@
 #include "api/handles.h"
 #include "base/parallel.h"
 #include "format/names.h"
+#include "maintain/diff.h"
 
 using namespace ckpt;
 using namespace ckpt::api;

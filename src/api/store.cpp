@@ -1,5 +1,6 @@
 // ckpt_store and ckpt_list: what a store holds.
 #include "api/handles.h"
+#include "maintain/repair.h"
 
 using namespace ckpt;
 using namespace ckpt::api;

@@ -1,5 +1,9 @@
 #include "base/options.h"
 
+#include <algorithm>
+
+#include "base/text.h"
+
 namespace ckpt {
 
 #define CKPT_OPTION_STR(key, fallback, choices, used_by, help) {#key, false, 0, 0, 0, fallback, choices, used_by, help},
@@ -24,22 +28,18 @@ static Status unknown(std::string_view key) {
       .with("found", std::string(key));
 }
 
-static bool is_choice(std::string_view choices, std::string_view value) {
-  while (!choices.empty()) {
-    size_t bar = choices.find('|');
-    if (choices.substr(0, bar) == value) return true;
-    if (bar == std::string_view::npos) return false;
-    choices.remove_prefix(bar + 1);
-  }
-  return false;
+static bool is_among(std::string_view value, const std::vector<std::string_view>& words) {
+  return std::find(words.begin(), words.end(), value) != words.end();
 }
+
+bool OptionRow::is_for(std::string_view call) const { return is_among(call, split(used_by, ' ')); }
 
 Status Options::set_str(std::string_view key, std::string_view value) {
   const OptionRow* row = find_row(key);
   if (!row) return unknown(key);
   if (row->is_int)
     return Status(CKPT_INVALID, strformat("option {} takes a number, found text \"{}\"", row->key, value));
-  if (*row->choices && !is_choice(row->choices, value))
+  if (*row->choices && !is_among(value, split(row->choices, '|')))
     return Status(CKPT_INVALID, strformat("option {}: expected one of {}, found \"{}\"", row->key, row->choices, value))
         .with("expected", row->choices)
         .with("found", std::string(value));

@@ -32,8 +32,10 @@ struct OptionRow {
   int64_t fallback_int, min, max;
   const char* fallback_text;
   const char* choices;
-  const char* used_by;
+  const char* used_by;  // the calls that read it, as words: "save load"
   const char* help;
+
+  bool is_for(std::string_view call) const;
 };
 std::span<const OptionRow> option_rows();
 

@@ -2,8 +2,11 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+
+#include "base/text.h"
 
 namespace ckpt {
 
@@ -19,12 +22,6 @@ std::string to_hex(const Id& id) {
     text += "0123456789abcdef"[byte & 15];
   }
   return text;
-}
-
-static int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
 }
 
 Result<Id> id_from_hex(std::string_view text) {
@@ -172,6 +169,26 @@ std::string to_text(const Region& region) {
       return strformat("flat {}:{}", region.flat_offset, region.flat_offset + region.flat_size);
   }
   return "?";
+}
+
+Region region_of_numbers(RegionKind kind, std::span<const uint64_t> numbers) {
+  Region region;
+  region.kind = kind;
+  if (kind == RegionKind::kBox) {
+    region.box.offset = Shape::of(numbers.first(numbers.size() / 2));
+    region.box.extent = Shape::of(numbers.subspan(numbers.size() / 2));
+  } else if (kind == RegionKind::kFlat) {
+    region.flat_offset = numbers[0];
+    region.flat_size = numbers[1];
+  }
+  return region;
+}
+
+uint64_t* put_region(const Region& region, uint64_t* to) {
+  auto put = [&](std::span<const uint64_t> values) { to = std::copy(values.begin(), values.end(), to); };
+  if (region.kind == RegionKind::kBox) put(region.box.offset.span()), put(region.box.extent.span());
+  if (region.kind == RegionKind::kFlat) put(std::array{region.flat_offset, region.flat_size});
+  return to;
 }
 
 }  // namespace ckpt

@@ -111,6 +111,14 @@ struct Region {
 };
 std::string to_text(const Region& region);
 
+// A region as numbers: of a box its offsets, then its extents; of a flat range its offset and size; of a whole none.
+inline size_t region_number_count(RegionKind kind, size_t ndim) {
+  return kind == RegionKind::kBox ? 2 * ndim : kind == RegionKind::kFlat ? 2 : 0;
+}
+Region region_of_numbers(RegionKind kind, std::span<const uint64_t> numbers);
+// Writes them to `to`; returns the end.
+uint64_t* put_region(const Region& region, uint64_t* to);
+
 enum class Codec : uint8_t { kRaw = 0, kLz4 = 1 };
 enum class Filter : uint8_t { kNone = 0, kByteShuffle = 1, kBitPlanes = 2 };
 

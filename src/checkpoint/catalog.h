@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "format/index.h"
+#include "format/slot.h"
 #include "store/store.h"
 
 namespace ckpt::checkpoint {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/parallel.h"
-#include "plan/box.h"
+#include "plan/coverage.h"
 
 namespace ckpt::checkpoint {
 

@@ -6,7 +6,7 @@
 #include "format/checksum.h"
 #include "format/codec.h"
 #include "format/names.h"
-#include "plan/assign.h"
+#include "plan/declare.h"
 
 namespace ckpt::commit {
 

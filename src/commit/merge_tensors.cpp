@@ -1,10 +1,11 @@
 // The tensors of all parts as those of one checkpoint.
+#include "commit/merge_steps.h"
+
 #include <algorithm>
 #include <set>
 
 #include "checkpoint/index_coverage.h"
-#include "commit/merge_steps.h"
-#include "plan/box.h"
+#include "plan/coverage.h"
 
 namespace ckpt::commit {
 

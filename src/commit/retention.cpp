@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/text.h"
 #include "checkpoint/part_file.h"
 #include "format/names.h"
 #include "session/leftovers.h"
@@ -62,18 +63,6 @@ Status remove_by_id(store::Store& store, std::string_view id) {
   return session::discard_directory(store, id);
 }
 
-static std::set<std::string> split_labels(std::string_view text) {
-  std::set<std::string> labels;
-  while (!text.empty()) {
-    size_t comma = text.find(',');
-    std::string_view label = text.substr(0, comma);
-    if (!label.empty()) labels.emplace(label);
-    if (comma == std::string_view::npos) break;
-    text.remove_prefix(comma + 1);
-  }
-  return labels;
-}
-
 static void add_finding(Report* report, int32_t kind, const checkpoint::CheckpointEntry& entry, std::string text,
                         ckpt_status status = CKPT_OK) {
   if (!report) return;
@@ -101,7 +90,8 @@ Status apply_retention(store::Store& store, const RetentionPolicy& policy, Repor
   std::erase_if(entries, [&](const auto& e) {
     return e.state != CKPT_CHECKPOINT_COMMITTED || e.foreign || e.summary.run != policy.run;
   });
-  std::set<std::string> labels = split_labels(policy.protect);
+  const std::vector<std::string_view> pieces = split(policy.protect, ',');
+  const std::set<std::string_view> labels(pieces.begin(), pieces.end());
   // From the newest on: whatever the policy says, one that can be loaded must stay.
   size_t sound = entries.size();
   for (size_t i = entries.size(); i-- > 0 && sound == entries.size();)

@@ -40,11 +40,7 @@ static_assert(sizeof(RawManifestTrailer) == kManifestTrailerSize && offsetof(Raw
 
 constexpr std::string_view kPartMagic = "CKPTPART", kTailMagic = "CKPTTAIL", kManifestMagic = "CKPTMANI";
 
-std::string hex(uint64_t value) {
-  std::string text;
-  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[value >> shift & 15];
-  return text;
-}
+std::string hex(uint64_t value) { return strformat("{:016x}", value); }
 
 // Eight bytes for people: as text where they are text.
 std::string shown(const char* magic) {

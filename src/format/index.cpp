@@ -117,18 +117,9 @@ Result<Index> Index::open(Bytes bytes, IndexKind kind, unsigned threads) {
 Shape Index::shape_of(const fb::Tensor& tensor) const { return Shape::of(extents_of(tensor)); }
 
 Region Index::region_of(const fb::Segment& segment, int ndim) const {
-  Region region;
-  size_t n = static_cast<size_t>(ndim);
-  if (segment.kind() == 1) {
-    region.kind = RegionKind::kFlat;
-    region.flat_offset = numbers[segment.geometry()];
-    region.flat_size = numbers[segment.geometry() + 1];
-  } else {
-    region.kind = RegionKind::kBox;
-    region.box.offset = Shape::of(numbers.subspan(segment.geometry(), n));
-    region.box.extent = Shape::of(numbers.subspan(segment.geometry() + n, n));
-  }
-  return region;
+  const RegionKind kind = segment.kind() == 1 ? RegionKind::kFlat : RegionKind::kBox;
+  const size_t count = region_number_count(kind, static_cast<size_t>(ndim));
+  return region_of_numbers(kind, numbers.subspan(segment.geometry(), count));
 }
 
 bool Index::view_fits(std::span<const uint64_t> view, const fb::Tensor& target) const {

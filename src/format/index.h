@@ -138,34 +138,4 @@ class IndexBuilder {
   LargeVector<fb::Group> groups_;
 };
 
-struct Tombstone {
-  Id save_id;
-  uint32_t rank = 0;
-  ckpt_status status = CKPT_ABORTED;
-  std::string reason;
-  uint64_t closed_by_token = 0;
-};
-
-// The whole MANIFEST file (FORMAT §2) of an encoded index, or of a tombstone.
-Buffer frame_manifest(Buffer index, const Summary& summary);
-Buffer frame_tombstone(const Tombstone& tombstone);
-
-// What the commit slot holds.
-struct Slot {
-  bool committed = false;
-  Bytes index;          // of a manifest: inside the bytes that were given
-  Summary summary;      // of a manifest
-  Tombstone tombstone;  // else
-};
-// Checks framing, digests and the summary of a whole MANIFEST file; not yet the index itself. CORRUPT, FORMAT,
-// REVISION.
-Result<Slot> open_slot(Bytes file);
-// For a caller who hashes the index while it is read: how much of the file that is, by the file's last 72 bytes or
-// more, and the same with the digest that was found.
-Result<uint64_t> slot_index_size(Bytes tail, uint64_t file_size);
-Result<Slot> open_slot(Bytes file, const Digest& index_digest);
-// The same from the end of the file alone, for listing: `tail` holds the last bytes (at least 72) of a file of
-// `file_size` bytes. INVALID where the tail is too short for the summary; "needed" says how many bytes there must be.
-Result<Slot> open_slot_tail(Bytes tail, uint64_t file_size, uint64_t* needed);
-
 }  // namespace ckpt::format

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/text.h"
 #include "format/json_text.h"
 
 namespace ckpt::format {
@@ -122,12 +123,9 @@ Status check_tensor_name(std::string_view name) {
   if (plain_name(name)) return Ok();
   CKPT_TRY(check_size("name", name, kMaxName));
   CKPT_TRY(check_printable("name", name));
-  for (std::string_view rest = name;;) {
-    size_t slash = rest.find('/');
-    if (rest.substr(0, slash) == "..") return refuse("name", name, "has a path element \"..\"");
-    if (slash == std::string_view::npos) return Ok();
-    rest.remove_prefix(slash + 1);
-  }
+  for (std::string_view element : split(name, '/'))
+    if (element == "..") return refuse("name", name, "has a path element \"..\"");
+  return Ok();
 }
 
 Status check_attr_key(std::string_view key) {

@@ -1,7 +1,7 @@
-// The file in the commit slot: MANIFEST or tombstone (FORMAT §2).
+#include "format/slot.h"
+
 #include "format/checksum.h"
 #include "format/framing.h"
-#include "format/index.h"
 
 namespace ckpt::format {
 

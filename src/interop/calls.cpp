@@ -12,21 +12,11 @@ Status take_error(ckpt_status code, ckpt_error* err) {
   return status;
 }
 
-static bool has_word(std::string_view words, std::string_view word) {
-  while (!words.empty()) {
-    const size_t space = words.find(' ');
-    if (words.substr(0, space) == word) return true;
-    if (space == std::string_view::npos) return false;
-    words.remove_prefix(space + 1);
-  }
-  return false;
-}
-
 Options options_for(const ckpt_options* given, std::string_view user) {
   const Options& from = options_of(given);
   Options to;
   for (const OptionRow& row : option_rows()) {
-    if (!from.is_set(row.key) || !has_word(row.used_by, user)) continue;
+    if (!from.is_set(row.key) || !row.is_for(user)) continue;
     // It passed the setter before, so it passes again.
     (void)(row.is_int ? to.set_int(row.key, from.integer(row.key)) : to.set_str(row.key, from.str(row.key)));
   }

@@ -9,12 +9,12 @@
 
 namespace ckpt::interop {
 
-// Saves a .safetensors file, a directory of them or a Hugging Face index as one checkpoint (ckpt_import in ckpt.h).
-// Every header is checked before anything is written. `info` may be null; its struct_size is the caller's.
+// import.cpp: saves a .safetensors file, a directory of them or a Hugging Face index as one checkpoint (ckpt_import in
+// ckpt.h). Every header is checked before anything is written. `info` may be null; its struct_size is the caller's.
 Status import_checkpoint(const ckpt_store* store, const char* path, const char* label, int64_t step,
                          const ckpt_options* options, ckpt_checkpoint_info* info);
 
-// Writes the tensors of a checkpoint as safetensors (ckpt_export in ckpt.h). `path` appears complete or not at all.
+// export.cpp: writes a checkpoint in another format (ckpt_export in ckpt.h). `path` appears complete or not at all.
 Status export_checkpoint(const ckpt_reader* reader, const char* path, const ckpt_options* options);
 
 }  // namespace ckpt::interop

@@ -68,11 +68,12 @@ struct LoadPlan {
     return segments[overlaps[targets[read.target_first]].segment];
   }
   const fb::Tensor& tensor_of(const ChunkRead& read) const { return index->tensors[segment_of(read).tensor]; }
-  // Of the chunk's units in the order of its segment.
-  uint64_t first_unit(const ChunkRead& read) const;
   std::span<const uint32_t> targets_of(const ChunkRead& read) const {
     return {targets.data() + read.target_first, read.target_count};
   }
+  // ---- load_boxes.cpp ----
+  // Of the chunk's units in the order of its segment.
+  uint64_t first_unit(const ChunkRead& read) const;
   // Where the raw bytes of a chunk belong, all of them and as they are; null where it is not that simple.
   std::byte* whole_target(const ChunkRead& read) const;
   Box box_of(const WantedBox& wanted) const;
@@ -89,7 +90,7 @@ uint64_t put_numbers(LoadPlan* plan, std::initializer_list<std::span<const uint6
 // Finds the chunks that the boxes need. INCOMPLETE where units are not to be had.
 Status plan_reads(LoadPlan* plan);
 
-// ---- reads of files ----
+// ---- reads of files: load_group.cpp ----
 
 // Neighbouring chunks that are read together.
 struct GroupedRead {

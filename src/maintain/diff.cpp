@@ -1,4 +1,6 @@
 // Comparing two checkpoints: first what they hold, then the elements, in pieces, and only where the checksums differ.
+#include "maintain/diff.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -7,7 +9,6 @@
 #include "base/parallel.h"
 #include "device/convert.h"
 #include "load/load.h"
-#include "maintain/verify.h"
 
 namespace ckpt::maintain {
 

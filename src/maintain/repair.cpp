@@ -1,9 +1,10 @@
 // Rebuilding a MANIFEST from parts: the same pure merge as the commit, so the same bytes.
+#include "maintain/repair.h"
+
 #include <algorithm>
 
 #include "commit/merge.h"
 #include "format/names.h"
-#include "maintain/verify.h"
 
 namespace ckpt::maintain {
 

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <queue>
 
-#include "plan/assign_order.h"
 #include "plan/box.h"
+#include "plan/declare.h"
 #include "plan/regions.h"
 
 namespace ckpt::plan {
@@ -114,20 +114,6 @@ class LeastLoaded {
 };
 
 }  // namespace
-
-Region ReplicaRegion::region() const {
-  Region region;
-  region.kind = kind;
-  auto from = region_numbers();
-  if (kind == RegionKind::kBox) {
-    region.box.offset = Shape::of(from.first(ndim));
-    region.box.extent = Shape::of(from.subspan(ndim));
-  } else if (kind == RegionKind::kFlat) {
-    region.flat_offset = from[0];
-    region.flat_size = from[1];
-  }
-  return region;
-}
 
 Assignment assign(std::span<const ReplicaRegion> entries, uint32_t index, uint32_t count,
                   const AssignOptions& options) {

@@ -22,11 +22,9 @@ struct ReplicaRegion {
   uint8_t ndim;
 
   std::span<const uint64_t> extents() const { return {numbers, ndim}; }
-  std::span<const uint64_t> region_numbers() const {
-    return {numbers + ndim, kind == RegionKind::kBox ? 2 * size_t{ndim} : kind == RegionKind::kFlat ? size_t{2} : 0};
-  }
+  std::span<const uint64_t> region_numbers() const { return {numbers + ndim, region_number_count(kind, ndim)}; }
   Shape shape() const { return Shape::of(extents()); }
-  Region region() const;
+  Region region() const { return region_of_numbers(kind, region_numbers()); }
 };
 
 // A cut of entries[entry] that one member writes: a flat range, or a box of a box.
@@ -46,31 +44,10 @@ struct AssignOptions {
   uint64_t chunk_bytes, large_tensor_bytes;
 };
 
-// The order all members use: bytes descending, then name (as bytes), then geometry: kind, then the numbers of the
-// region as FORMAT §6 lists them; where all these are equal, dtype and shape. Quick where the entries have it already.
-std::vector<size_t> assignment_order(std::span<const ReplicaRegion> entries);
-
 // What member `index` of `count` writes. The union over all members covers every entry exactly
 // once; empty regions are nobody's. A group of one writes everything whole.
 // Cuts fall on chunk boundaries, rounded down to where both an element and a byte begin. Regions of elements that are
 // not whole bytes wide are left whole where a cut could not start and end at whole bytes (FORMAT §5).
 Assignment assign(std::span<const ReplicaRegion> entries, uint32_t index, uint32_t count, const AssignOptions& options);
-
-// The declaration list of a group (FORMAT §6), the same bytes for any order of the entries.
-std::vector<std::byte> declaration_list(std::span<const ReplicaRegion> entries);
-
-// The size of the longest run of whole entries at the front of a list that takes at most `limit` bytes.
-size_t declarations_within(Bytes list, size_t limit);
-
-struct Declared {
-  std::string name;
-  uint16_t dtype;
-  Shape shape;
-  Region region;
-};
-
-// Reads a declaration list; FORMAT unless declaration_list could have written it. Memory grows with what was read.
-// Names are checked for their length only.
-Result<std::vector<Declared>> parse_declaration_list(Bytes list);
 
 }  // namespace ckpt::plan

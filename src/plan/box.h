@@ -42,15 +42,6 @@ template <typename Visit>
 void for_each_run(const Box& stored, uint64_t first, uint64_t last, const Box& wanted,
                   std::span<const uint64_t> strides, Visit&& visit);
 
-// Checks that regions cover every element of `shape` exactly once. `regions` may mix boxes, flat ranges and wholes;
-// empty ones count for nothing.
-// INVALID: a region reaches outside the shape ("index" tells which). MISMATCH: an element is there twice; "first" and
-// "second" tell the indexes of two of the culprits. INCOMPLETE: nobody has an element; "found" names a range or box
-// that is missing.
-// O(n log n) for flat ranges and for tilings that cuts along dimensions take apart (rows, grids); never worse than
-// O(n^2) in the number of regions of one tensor.
-Status check_coverage(const Shape& shape, std::span<const Region> regions);
-
 }  // namespace ckpt::plan
 
 #include "plan/box_runs.h"

@@ -1,6 +1,8 @@
 // check_coverage. Flat ranges are sorted as intervals. Boxes that do not overlap and whose volumes sum up to that of
 // the tensor cover it, so the work is to prove that none overlap: they are taken apart along dimensions where they
 // separate, and only what does not separate is compared pair by pair.
+#include "plan/coverage.h"
+
 #include <algorithm>
 #include <optional>
 #include <tuple>

@@ -1,11 +1,10 @@
-// The order and the bytes of what a replica group declares (FORMAT §6).
+#include "plan/declare.h"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <numeric>
 
-#include "plan/assign.h"
-#include "plan/assign_order.h"
 #include "plan/regions.h"
 
 namespace ckpt::plan {
@@ -81,16 +80,10 @@ struct Reader {
 };
 
 Region read_region(Reader& in, RegionKind kind, int ndim) {
-  Region region;
-  region.kind = kind;
-  if (kind == RegionKind::kBox) {
-    region.box.offset = in.numbers(ndim);
-    region.box.extent = in.numbers(ndim);
-  } else if (kind == RegionKind::kFlat) {
-    region.flat_offset = in.number<uint64_t>();
-    region.flat_size = in.number<uint64_t>();
-  }
-  return region;
+  std::array<uint64_t, 2 * kMaxNdim> numbers;
+  const size_t count = region_number_count(kind, static_cast<size_t>(ndim));
+  for (size_t i = 0; i < count; i++) numbers[i] = in.number<uint64_t>();
+  return region_of_numbers(kind, std::span(numbers).first(count));
 }
 
 Status check_bytes(const Declared& entry, uint64_t bytes) {
@@ -120,16 +113,9 @@ Status read_entry(Reader& in, Declared* entry, uint64_t* bytes) {
 
 // The numbers of a declared region as a ReplicaRegion has them.
 std::vector<uint64_t> numbers_of(const Declared& declared) {
-  std::vector<uint64_t> numbers;
-  auto add = [&](std::span<const uint64_t> values) { numbers.insert(numbers.end(), values.begin(), values.end()); };
-  add(declared.shape.span());
-  const Region& region = declared.region;
-  if (region.kind == RegionKind::kBox) {
-    add(region.box.offset.span());
-    add(region.box.extent.span());
-  } else if (region.kind == RegionKind::kFlat) {
-    add(std::array{region.flat_offset, region.flat_size});
-  }
+  const std::span<const uint64_t> shape = declared.shape.span();
+  std::vector<uint64_t> numbers(shape.size() + region_number_count(declared.region.kind, shape.size()));
+  put_region(declared.region, std::copy(shape.begin(), shape.end(), numbers.data()));
   return numbers;
 }
 

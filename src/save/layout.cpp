@@ -6,6 +6,7 @@
 
 #include "format/checksum.h"
 #include "plan/assign.h"
+#include "plan/declare.h"
 #include "plan/box.h"
 #include "save/codec_choice.h"
 

@@ -71,8 +71,4 @@ void gather_chunk(const Item& item, uint64_t number, MutableBytes to);
 // Where in a block the next chunk goes after `position`: chunks of an item follow each other, its first one is aligned.
 uint64_t place_chunk(const Item& item, uint64_t number, uint64_t position);
 
-// The part's own index; `chunks` are those of the layout with their final places. UNSUPPORTED past 2 GiB.
-Result<format::Buffer> encode_part_index(const SaveIdentity& identity, const SaveContent& content,
-                                         const PartLayout& layout, std::span<const fb::Chunk> chunks);
-
 }  // namespace ckpt::save

@@ -1,6 +1,7 @@
 // The index that a part carries of itself: what it holds, where, and what its rank declared.
+#include "save/part_index.h"
+
 #include "format/checksum.h"
-#include "save/layout.h"
 
 namespace ckpt::save {
 

@@ -1,6 +1,8 @@
 // Writes one part. Its blocks are staged (copied and hashed, only hashed, or encoded) by a few threads, get their
 // places in the file in order, so that a part's layout does not depend on timing, and are written by a queue that keeps
 // several transfers in flight: the disk never waits for a hash, nor a thread for the disk.
+#include "save/part_writer.h"
+
 #include <cstring>
 #include <mutex>
 
@@ -8,6 +10,7 @@
 #include "format/checksum.h"
 #include "format/framing.h"
 #include "format/names.h"
+#include "save/part_index.h"
 #include "save/part_stage.h"
 #include "store/io_queue.h"
 

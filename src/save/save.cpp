@@ -8,6 +8,8 @@
 
 #include "base/parallel.h"
 #include "format/names.h"
+#include "plan/box.h"
+#include "save/part_writer.h"
 
 namespace ckpt::save {
 
@@ -103,18 +105,17 @@ Status Save::add_alias(std::string_view name, std::string_view target, const ckp
                     strformat("alias \"{}\": ndim {} at offset {}", alias.name, view->ndim, view->flat_offset));
     alias.ndim = view->ndim;
     alias.view.push_back(static_cast<uint64_t>(view->flat_offset));
-    std::vector<uint64_t> strides(static_cast<size_t>(view->ndim), 1);
-    for (int i = view->ndim - 1; i >= 0; i--) {
-      bool strided = view->flags & CKPT_TENSOR_STRIDED;
+    const bool strided = view->flags & CKPT_TENSOR_STRIDED;
+    Shape shape{.ndim = view->ndim}, strides{.ndim = view->ndim};
+    for (int i = 0; i < view->ndim; i++) {
       if (view->shape[i] < 0 || (strided && view->strides[i] < 0))
         return Status(CKPT_INVALID, "alias \"" + alias.name + "\": negative shape or stride");
-      size_t at = static_cast<size_t>(i);
-      strides[at] = strided              ? static_cast<uint64_t>(view->strides[i])
-                    : i + 1 < view->ndim ? strides[at + 1] * static_cast<uint64_t>(view->shape[i + 1])
-                                         : 1;
+      shape[i] = static_cast<uint64_t>(view->shape[i]);
+      strides[i] = static_cast<uint64_t>(view->strides[i]);
     }
-    for (int i = 0; i < view->ndim; i++) alias.view.push_back(static_cast<uint64_t>(view->shape[i]));
-    alias.view.insert(alias.view.end(), strides.begin(), strides.end());
+    if (!strided) strides = plan::contiguous_strides(shape);
+    for (const Shape& numbers : {shape, strides})
+      alias.view.insert(alias.view.end(), numbers.span().begin(), numbers.span().end());
   }
   if (names_.insert(name).empty()) return taken(name);
   content_.aliases.try_emplace(std::string(name), std::move(alias));

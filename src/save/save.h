@@ -61,8 +61,4 @@ struct SaveIdentity {
   session::Attempt attempt;
 };
 
-// Encodes and writes this rank's part and makes it durable under its final name.
-Status write_part(session::Session& session, const SaveIdentity& identity, SaveContent& content,
-                  const SaveSettings& settings, bool async, Job& job);
-
 }  // namespace ckpt::save

@@ -2,7 +2,7 @@
 // that ended, directories in trash.
 #pragma once
 
-#include "format/index.h"
+#include "format/slot.h"
 #include "session/session_plan.h"
 #include "store/store.h"
 

@@ -1,8 +1,8 @@
 #include "session/session_plan.h"
 
 #include <charconv>
-#include <vector>
 
+#include "base/text.h"
 #include "format/checksum.h"
 #include "format/names.h"
 
@@ -27,13 +27,7 @@ static bool parse_number(std::string_view text, T* out) {
 }
 
 Result<SessionPlan> parse_session_string(std::string_view text) {
-  std::vector<std::string_view> fields;
-  for (std::string_view rest = text;;) {
-    size_t end = rest.find(';');
-    fields.push_back(rest.substr(0, end));
-    if (end == std::string_view::npos) break;
-    rest.remove_prefix(end + 1);
-  }
+  const std::vector<std::string_view> fields = split(text, ';');
   SessionPlan plan;
   auto session_id = fields.size() == 9 ? id_from_hex(fields[4]) : Result<Id>(Id{});
   auto store_id = fields.size() == 9 ? id_from_hex(fields[5]) : Result<Id>(Id{});

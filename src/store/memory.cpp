@@ -209,7 +209,6 @@ class MemoryStore final : public Store {
     return IoQueue::make(std::min(depth, kMostThreads), false);
   }
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override;
-  Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const override;
   Result<std::vector<Entry>> list(std::string_view directory) const override;
   Status remove(std::string_view key, bool sync) override;
   Status move_directory(std::string_view from, std::string_view to) override;
@@ -266,14 +265,6 @@ Result<std::unique_ptr<Reader>> MemoryStore::open(std::string_view key) const {
   std::lock_guard lock(tree_->mutex);
   CKPT_ASSIGN(auto file, tree_->file(key));
   return std::unique_ptr<Reader>(std::make_unique<MemoryReader>(std::move(file), path(key)));
-}
-
-Result<std::vector<std::byte>> MemoryStore::get(std::string_view key, uint64_t limit) const {
-  CKPT_ASSIGN(auto reader, open(key));
-  if (reader->size() > limit) return too_large(path(key), reader->size(), limit);
-  std::vector<std::byte> data(reader->size());
-  CKPT_TRY(reader->read_at(0, data));
-  return data;
 }
 
 Result<std::vector<Entry>> MemoryStore::list(std::string_view directory) const {

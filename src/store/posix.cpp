@@ -37,7 +37,6 @@ class PosixStore final : public Store {
     return IoQueue::make(depth, options_.uring);
   }
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override;
-  Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const override;
   Result<std::vector<Entry>> list(std::string_view directory) const override;
   Status remove(std::string_view key, bool sync) override;
   Status move_directory(std::string_view from, std::string_view to) override;
@@ -120,14 +119,6 @@ Result<std::unique_ptr<Reader>> PosixStore::open(std::string_view key) const {
   CKPT_TRY(check_key(key));
   CKPT_ASSIGN(auto reader, PosixReader::open(root_, key, options_.direct_io));
   return std::unique_ptr<Reader>(std::move(reader));
-}
-
-Result<std::vector<std::byte>> PosixStore::get(std::string_view key, uint64_t limit) const {
-  CKPT_ASSIGN(auto reader, open(key));
-  if (reader->size() > limit) return too_large(root_.path(key), reader->size(), limit);
-  std::vector<std::byte> data(reader->size());
-  CKPT_TRY(reader->read_at(0, data));
-  return data;
 }
 
 Result<std::vector<Entry>> PosixStore::list(std::string_view directory) const {

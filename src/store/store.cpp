@@ -1,17 +1,15 @@
 #include "store/store.h"
 
+#include "base/text.h"
+#include "store/keys.h"
+
 namespace ckpt::store {
 
 static Status invalid_uri(std::string_view uri, const char* reason) {
   return Status(CKPT_INVALID, "store \"" + std::string(uri) + "\": " + reason);
 }
 
-static int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
+static char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 // "%20" is a space: a path in a URI is percent-encoded (RFC 8089), a plain path is not.
 static Result<std::string> decode(std::string_view uri, std::string_view text) {
@@ -21,8 +19,8 @@ static Result<std::string> decode(std::string_view uri, std::string_view text) {
       path += text[i];
       continue;
     }
-    int high = i + 1 < text.size() ? hex_digit(text[i + 1]) : -1;
-    int low = i + 2 < text.size() ? hex_digit(text[i + 2]) : -1;
+    int high = i + 1 < text.size() ? hex_digit(lower(text[i + 1])) : -1;
+    int low = i + 2 < text.size() ? hex_digit(lower(text[i + 2])) : -1;
     if (high < 0 || low < 0) return invalid_uri(uri, "'%' wants two hexadecimal digits after it");
     path += static_cast<char>(high * 16 + low);
     i += 2;
@@ -57,6 +55,14 @@ Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptio
                                         "\": expected /dir, file:///dir or mem:NAME, found scheme " +
                                         std::string(scheme));
   return open_posix(uri, options);
+}
+
+Result<std::vector<std::byte>> Store::get(std::string_view key, uint64_t limit) const {
+  CKPT_ASSIGN(auto reader, open(key));
+  if (reader->size() > limit) return too_large(path(key), reader->size(), limit);
+  std::vector<std::byte> data(reader->size());
+  CKPT_TRY(reader->read_at(0, data));
+  return data;
 }
 
 }  // namespace ckpt::store

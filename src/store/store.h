@@ -105,7 +105,7 @@ class Store {
   virtual Result<std::unique_ptr<Reader>> open(std::string_view key) const = 0;
 
   // The whole of a small file; FORMAT if it is larger than `limit`.
-  virtual Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const = 0;
+  Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const;
 
   // The entries of a directory in the order of their names; NOT_FOUND. "" is the root.
   virtual Result<std::vector<Entry>> list(std::string_view directory) const = 0;
@@ -137,7 +137,7 @@ struct StoreOptions {
 // "/dir", "file:///dir" or "mem:NAME". Creates nothing. INVALID, UNSUPPORTED.
 Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options);
 
-// The backends, for open_store and the tests.
+// The backends, for open_store and the tests: posix.cpp, memory.cpp.
 Result<std::shared_ptr<Store>> open_posix(std::string_view path, const StoreOptions& options);
 Result<std::shared_ptr<Store>> open_memory(std::string_view name);
 

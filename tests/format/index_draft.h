@@ -6,7 +6,7 @@
 #include <cstring>
 #include <functional>
 
-#include "format/index.h"
+#include "format/slot.h"
 
 namespace ckpt::format {
 

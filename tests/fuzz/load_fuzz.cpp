@@ -5,6 +5,8 @@
 
 #include "fuzz/harness.h"
 #include "load/load.h"
+#include "load/map.h"
+#include "maintain/diff.h"
 
 namespace ckpt::fuzz {
 namespace {
@@ -113,7 +115,7 @@ void use(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint) {
         maintain::verify_checkpoint(*checkpoint, {.mode = mode, .sample_k = 1, .sample_n = 2, .threads = 1}, job));
   }
   for (const fb::Tensor& tensor : checkpoint->index().tensors)
-    must_blame_the_bytes(maintain::map_tensor(*checkpoint, checkpoint->index().text(tensor.name()), true, 1).status());
+    must_blame_the_bytes(load::map_tensor(*checkpoint, checkpoint->index().text(tensor.name()), true, 1).status());
   Loaded first = load_all(checkpoint, std::byte{0x00}), second = load_all(checkpoint, std::byte{0xff});
   must(first.status.code() == second.status.code());
   must(!first.status.ok() || first.memory == second.memory);  // else some requested byte was never written

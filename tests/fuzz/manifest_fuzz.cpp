@@ -1,5 +1,6 @@
 // Bytes as a file in the commit slot, and as an index of either kind behind right digests.
 #include "checkpoint/index_coverage.h"
+#include "format/slot.h"
 #include "fuzz/harness.h"
 
 namespace ckpt::fuzz {

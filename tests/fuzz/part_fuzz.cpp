@@ -2,6 +2,7 @@
 // a part, and as what `repair` makes a MANIFEST of.
 #include "checkpoint/part_file.h"
 #include "fuzz/harness.h"
+#include "maintain/repair.h"
 
 namespace ckpt::fuzz {
 namespace {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "interop/pt/dtype.h"
 #include "pt_fixture.h"
 
 namespace ckpt::interop {

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "plan/box.h"
+#include "plan/declare.h"
 #include "random_boxes.h"
 #include "replica_regions.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plan/box.h"
+#include "plan/coverage.h"
 #include "random_boxes.h"
 
 namespace ckpt::plan {

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "plan/assign.h"
+#include "plan/declare.h"
 #include "random_boxes.h"
 #include "replica_regions.h"
 

@@ -99,7 +99,7 @@ function attr(reader::Reader, key::AbstractString; tensor = nothing)
 end
 
 """
-    map_tensor(reader, name; order = :reversed, bits = false, verify = true) -> MappedTensor
+    map_tensor(reader, name; order = :reversed, bits = false, verify = true, threads) -> MappedTensor
 
 A whole tensor without a copy, where its bytes are stored raw and in one piece; else UNSUPPORTED. Checksums are verified
 first unless `verify = false`. `bits = true` gives dtypes without a Julia type as unsigned integers. Throws NOT_FOUND,

@@ -88,7 +88,7 @@ function repair(store::Store, id::AbstractString; options...)
 end
 
 """
-    import_checkpoint(store, path, label; step, run, verify, …) -> CheckpointInfo
+    import_checkpoint(store, path, label; step, options...) -> CheckpointInfo
 
 Saves a PyTorch `.pt`, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint of a run of its own.
 Runs no code of the file. Blocks this thread, not the collector. Options: `run`, `verify`, `on_existing`, `compression`,

@@ -1,4 +1,4 @@
-// A checkpoint as the directory that hfai's dist_ckpt writes (hfai_layout.h), for its `load` or for plain torch.load.
+// A checkpoint as the directory that hfai's dist_ckpt writes (hfai/layout.h), for its `load` or for plain torch.load.
 #pragma once
 
 #include <cstdint>

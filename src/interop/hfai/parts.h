@@ -1,4 +1,4 @@
-// The files of an hfai directory (hfai_layout.h), opened and checked one by one and against each other: that all are
+// The files of an hfai directory (hfai/layout.h), opened and checked one by one and against each other: that all are
 // there, of one version and one number of parts, with as many models and optimizers each. Takes untrusted bytes.
 #pragma once
 

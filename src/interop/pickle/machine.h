@@ -32,7 +32,7 @@ class PickleMachine {
 
   Status step(const Opcode& opcode) { return (this->*opcode.run)(); }
 
-  // ---- values (pickle_machine.cpp) ----
+  // ---- values (machine.cpp) ----
   const PickleValue& value(PickleRef ref) const { return document_.values_[ref]; }
   PickleValue& value(PickleRef ref) { return document_.values_[ref]; }
   Result<PickleRef> add(PickleValue value);
@@ -57,7 +57,7 @@ class PickleMachine {
   Result<PickleValue*> target(PickleKind kind);
   Status add_pairs(std::vector<PickleRef> pairs);
 
-  // ---- opcodes without a number of their own (pickle_machine.cpp) ----
+  // ---- opcodes without a number of their own (machine.cpp) ----
   Status op_protocol();
   Status op_frame();
   Status op_stop();
@@ -97,7 +97,7 @@ class PickleMachine {
   Status op_extension();
   Status op_buffer();
 
-  // ---- opcodes that hold a number or a string (pickle_scalars.cpp) ----
+  // ---- opcodes that hold a number or a string (scalars.cpp) ----
   Status op_int();
   Status op_long();
   Status op_float();
@@ -119,7 +119,7 @@ class PickleMachine {
   Result<PickleRef> python2_string(std::string_view text);
   Result<uint64_t> index_line();
 
-  // ---- names and objects (pickle_objects.cpp) ----
+  // ---- names and objects (objects.cpp) ----
   Status op_global();
   Status op_stack_global();
   Status op_reduce();
@@ -137,7 +137,7 @@ class PickleMachine {
   Result<std::string_view> callee_name(PickleRef callee) const;
   PickleRef module_class(PickleRef id) const;
 
-  // ---- calls that are plain values (pickle_builtins.cpp); kNoValue where the arguments are not those pickle writes
+  // ---- calls that are plain values (builtins.cpp); kNoValue where the arguments are not those pickle writes
   // ----
   using Builtin = Result<PickleRef> (PickleMachine::*)(const PickleValue& args);
   static Builtin find_builtin(std::string_view name);  // null

@@ -1,6 +1,6 @@
 // A pickle as values. The machine knows every opcode of protocols 0 to 5 and carries nothing out: a class or function
 // is a name, an object is the name of what would have made it with the arguments and state it would have got. What is
-// named and is neither known to be data nor by its look a class is refused (pickle_names.h). Takes untrusted bytes:
+// named and is neither known to be data nor by its look a class is refused (pickle/names.h). Takes untrusted bytes:
 // memory is bounded by a multiple of their number, and nothing recurses. Pure; thread-safe.
 #pragma once
 

@@ -1,6 +1,7 @@
 // Records of torch's, numpy's and Python's classes (schemas/STATE_TREE.md) as what torch.load makes these objects of.
 #include <cstring>
 
+#include "interop/pt/dtype.h"
 #include "interop/pt/encoder.h"
 #include "interop/pt/tensor.h"
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "interop/pt/dtype.h"
 #include "interop/pt/tensor.h"
 
 namespace ckpt::interop {

@@ -60,7 +60,7 @@ class PtEncoder {
     bool requires_grad = false, conj = false, neg = false;
   };
 
-  // ---- pt_encoder.cpp: values and tensors ----
+  // ---- encoder.cpp: values and tensors ----
   Status put(uint64_t number);
   Status scalar(const TreeEntry& node);
   Status sequence(const TreeEntry& node);
@@ -75,7 +75,7 @@ class PtEncoder {
   void shape(const PtPlace& place);
   Status refuse(ckpt_status code, const TreeEntry& node, const std::string& what) const;
 
-  // ---- pt_encode_records.cpp ----
+  // ---- encode_records.cpp ----
   Status record(const TreeEntry& node);
   Status opaque(const TreeEntry& node);
   Status ordered_dict(const TreeEntry& node);

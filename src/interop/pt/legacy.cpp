@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "interop/json.h"
+#include "interop/pt/dtype.h"
 #include "interop/pt/source.h"
 #include "interop/pt/tensor.h"
 

@@ -44,6 +44,7 @@ class PtSource {
   PtSource(std::string path, Bytes bytes) : path_(std::move(path)), bytes_(bytes) {}
   Status read(bool verify, unsigned threads);
   Status read_zip(bool verify, unsigned threads);
+  // ---- the form before torch 1.6: legacy.cpp ----
   Status read_legacy();
   Status read_legacy_storages(PickleRef keys, const PickleDocument& keys_document, uint64_t at);
 
@@ -67,7 +68,7 @@ struct StorageId {
   std::string_view view_key;
   uint64_t view_offset = 0, view_count = 0;
 };
-// FORMAT for a persistent value that is none.
+// FORMAT for a persistent value that is none. In legacy.cpp.
 Result<StorageId> storage_id_of(const PickleDocument& pickle, PickleRef ref);
 
 }  // namespace ckpt::interop

@@ -59,13 +59,6 @@ bool makes_tensor(std::string_view function);
 // That the tensor lies inside its storage, and its numbers fit 63 bits: what the members above rely on.
 Status check_bounds(const PtTensor& tensor);
 
-// "torch.FloatStorage" or "torch FloatStorage" -> f32, "torch.bfloat16" -> bf16; 0 where there is none.
-uint16_t dtype_of_storage(std::string_view class_name);
-uint16_t dtype_of_name(std::string_view dtype_name);
-// The inverses: "FloatStorage" for f32, null for dtypes that only torch >= 2 has (by untyped storages); "float32".
-const char* storage_of_dtype(uint16_t dtype);
-const char* torch_name_of_dtype(uint16_t dtype);
-
 // "_rebuild_tensor_v2" of "torch._utils _rebuild_tensor_v2"; empty for what is not torch's.
 std::string_view torch_function(std::string_view class_name);
 

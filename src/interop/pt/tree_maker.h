@@ -1,5 +1,5 @@
-// The walk over a pickle that makes a state tree; shared by pt_tree.cpp (plain values), pt_records.cpp
-// (objects) and pt_tensor_records.cpp.
+// The walk over a pickle that makes a state tree; shared by tree.cpp (plain values), records.cpp
+// (objects) and tensor_records.cpp.
 // Recursion goes as deep as a state tree may, CKPT_TREE_MAX_DEPTH.
 #pragma once
 
@@ -24,7 +24,7 @@ class TreeMaker {
   using Body = std::function<Status()>;
   using KeyRefs = std::vector<std::pair<PickleRef, PickleRef>>;
 
-  // ---- pt_tree.cpp ----
+  // ---- tree.cpp ----
   Status value(PickleRef ref);
   Status value_of(PickleRef ref);
   Status scalar(const PickleValue& value);
@@ -51,7 +51,7 @@ class TreeMaker {
   Status refuse(ckpt_status code, const std::string& what) const;
   std::string where() const;
 
-  // ---- pt_records.cpp ----
+  // ---- records.cpp ----
   Status object(PickleRef ref);
   Status name(std::string_view full_name);
   Status persistent(PickleRef ref);
@@ -66,7 +66,7 @@ class TreeMaker {
   const PickleValue* argument(PickleRef ref, size_t i) const;
   PickleRef argument_ref(PickleRef ref, size_t i) const;
 
-  // ---- pt_tensor_records.cpp ----
+  // ---- tensor_records.cpp ----
   Status tensor(PtTensor tensor);
   Status tensor_fields(PtTensor tensor);
   Status parameter(PickleRef ref);

@@ -22,11 +22,8 @@ _ML_DTYPES = {
     DType.F8_E4M3FNUZ: "float8_e4m3fnuz", DType.F8_E5M2: "float8_e5m2", DType.F8_E5M2FNUZ: "float8_e5m2fnuz",
     DType.F8_E8M0FNU: "float8_e8m0fnu",
 }
-_TORCH = _NUMPY | {
-    DType.BF16: "bfloat16", DType.C32: "complex32", DType.F8_E4M3FN: "float8_e4m3fn",
-    DType.F8_E4M3FNUZ: "float8_e4m3fnuz", DType.F8_E5M2: "float8_e5m2", DType.F8_E5M2FNUZ: "float8_e5m2fnuz",
-    DType.F8_E8M0FNU: "float8_e8m0fnu", DType.F4_E2M1FN: "float4_e2m1fn_x2",
-}
+# A name that the torch at hand lacks is no dtype of it.
+_TORCH = _NUMPY | _ML_DTYPES | {DType.C32: "complex32", DType.F4_E2M1FN: "float4_e2m1fn_x2"}
 
 
 def loaded(module: str) -> Any:

@@ -11,64 +11,36 @@ use crate::owned::OwnedTensor;
 use crate::save::Save;
 use crate::tensor::TensorDesc;
 
-impl TryFrom<StDtype> for Dtype {
-    type Error = Error;
+/// Both conversions from one table: our name, that of safetensors.
+macro_rules! dtypes {
+    ($($ours:ident = $theirs:ident)*) => {
+        impl TryFrom<StDtype> for Dtype {
+            type Error = Error;
 
-    fn try_from(dtype: StDtype) -> Result<Self> {
-        Ok(match dtype {
-            StDtype::BOOL => Dtype::BOOL,
-            StDtype::F4 => Dtype::F4_E2M1FN,
-            StDtype::F6_E2M3 => Dtype::F6_E2M3FN,
-            StDtype::F6_E3M2 => Dtype::F6_E3M2FN,
-            StDtype::U8 => Dtype::U8,
-            StDtype::I8 => Dtype::I8,
-            StDtype::F8_E5M2 => Dtype::F8_E5M2,
-            StDtype::F8_E4M3 => Dtype::F8_E4M3FN,
-            StDtype::F8_E8M0 => Dtype::F8_E8M0FNU,
-            StDtype::I16 => Dtype::I16,
-            StDtype::U16 => Dtype::U16,
-            StDtype::F16 => Dtype::F16,
-            StDtype::BF16 => Dtype::BF16,
-            StDtype::I32 => Dtype::I32,
-            StDtype::U32 => Dtype::U32,
-            StDtype::F32 => Dtype::F32,
-            StDtype::C64 => Dtype::C64,
-            StDtype::F64 => Dtype::F64,
-            StDtype::I64 => Dtype::I64,
-            StDtype::U64 => Dtype::U64,
-            other => return Err(Error::new(Status::UNSUPPORTED, format!("safetensors dtype {other:?}"))),
-        })
-    }
+            fn try_from(dtype: StDtype) -> Result<Self> {
+                Ok(match dtype {
+                    $(StDtype::$theirs => Dtype::$ours,)*
+                    other => return Err(Error::new(Status::UNSUPPORTED, format!("safetensors dtype {other:?}"))),
+                })
+            }
+        }
+
+        impl TryFrom<Dtype> for StDtype {
+            type Error = Error;
+
+            fn try_from(dtype: Dtype) -> Result<Self> {
+                Ok(match dtype {
+                    $(Dtype::$ours => StDtype::$theirs,)*
+                    other => return Err(Error::new(Status::UNSUPPORTED, format!("safetensors has no {other}"))),
+                })
+            }
+        }
+    };
 }
-
-impl TryFrom<Dtype> for StDtype {
-    type Error = Error;
-
-    fn try_from(dtype: Dtype) -> Result<Self> {
-        Ok(match dtype {
-            Dtype::BOOL => StDtype::BOOL,
-            Dtype::F4_E2M1FN => StDtype::F4,
-            Dtype::F6_E2M3FN => StDtype::F6_E2M3,
-            Dtype::F6_E3M2FN => StDtype::F6_E3M2,
-            Dtype::U8 => StDtype::U8,
-            Dtype::I8 => StDtype::I8,
-            Dtype::F8_E5M2 => StDtype::F8_E5M2,
-            Dtype::F8_E4M3FN => StDtype::F8_E4M3,
-            Dtype::F8_E8M0FNU => StDtype::F8_E8M0,
-            Dtype::I16 => StDtype::I16,
-            Dtype::U16 => StDtype::U16,
-            Dtype::F16 => StDtype::F16,
-            Dtype::BF16 => StDtype::BF16,
-            Dtype::I32 => StDtype::I32,
-            Dtype::U32 => StDtype::U32,
-            Dtype::F32 => StDtype::F32,
-            Dtype::C64 => StDtype::C64,
-            Dtype::F64 => StDtype::F64,
-            Dtype::I64 => StDtype::I64,
-            Dtype::U64 => StDtype::U64,
-            other => return Err(Error::new(Status::UNSUPPORTED, format!("safetensors has no {other}"))),
-        })
-    }
+dtypes! {
+    BOOL = BOOL F4_E2M1FN = F4 F6_E2M3FN = F6_E2M3 F6_E3M2FN = F6_E3M2 U8 = U8 I8 = I8 F8_E5M2 = F8_E5M2
+    F8_E4M3FN = F8_E4M3 F8_E8M0FNU = F8_E8M0 I16 = I16 U16 = U16 F16 = F16 BF16 = BF16 I32 = I32
+    U32 = U32 F32 = F32 C64 = C64 F64 = F64 I64 = I64 U64 = U64
 }
 
 impl<'a> Save<'a> {

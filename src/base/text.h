@@ -1,0 +1,27 @@
+// Small things about text that several rooms need.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace ckpt {
+
+// What stands between the separators: "a,,b" gives "a", "" and "b"; text without a separator is one piece.
+inline std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> pieces;
+  for (;;) {
+    const size_t end = text.find(separator);
+    pieces.push_back(text.substr(0, end));
+    if (end == text.npos) return pieces;
+    text.remove_prefix(end + 1);
+  }
+}
+
+// The value of a digit as ckpt writes them, in lower case; -1 for any other character.
+inline int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return -1;
+}
+
+}  // namespace ckpt
