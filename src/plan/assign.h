@@ -1,5 +1,5 @@
-// Who of a replica group writes what (FORMAT §6). Pure and deterministic: every member calls it with the same entries
-// (in any order) and needs no communication. Callable on any thread.
+// Which member of a replica group writes what (FORMAT §6). Pure and deterministic: every member calls it with the same
+// entries (in any order), so no communication is needed. Callable on any thread.
 #pragma once
 
 #include <span>
@@ -11,12 +11,12 @@
 
 namespace ckpt::plan {
 
-// One region that all members of a replica group hold: a view, since there may be very many. It must lie inside its
-// shape, and `bytes` must be its bytes.
+// One region that all members of a replica group hold. A view, since there may be very many. The region must lie inside
+// its shape, and `bytes` must be its size.
 struct ReplicaRegion {
   std::string_view name;
   uint64_t bytes;
-  const uint64_t* numbers;  // the shape, then of a box offset and extent, of a flat range offset and size
+  const uint64_t* numbers;  // the shape; then a box's offset and extent, or a flat range's offset and size
   uint16_t dtype;
   RegionKind kind;
   uint8_t ndim;
@@ -29,7 +29,7 @@ struct ReplicaRegion {
   Region region() const;
 };
 
-// A cut of entries[entry] that one member writes: a flat range, or a box of a box.
+// The piece of entries[entry] that one member writes: a flat range, or a box inside a box.
 struct AssignedCut {
   size_t entry;
   Region region;
@@ -46,20 +46,20 @@ struct AssignOptions {
   uint64_t chunk_bytes, large_tensor_bytes;
 };
 
-// The order all members use: bytes descending, then name (as bytes), then geometry: kind, then the numbers of the
-// region as FORMAT §6 lists them; where all these are equal, dtype and shape. Quick where the entries have it already.
+// The order that all members use: bytes descending, then name (as bytes), then geometry (kind, then the numbers of the
+// region as FORMAT §6 lists them), then dtype and shape. Fast if the entries are in this order already.
 std::vector<size_t> assignment_order(std::span<const ReplicaRegion> entries);
 
-// What member `index` of `count` writes. The union over all members covers every entry exactly
-// once; empty regions are nobody's. A group of one writes everything whole.
-// Cuts fall on chunk boundaries, rounded down to where both an element and a byte begin. Regions of elements that are
-// not whole bytes wide are left whole where a cut could not start and end at whole bytes (FORMAT §5).
+// What member `index` of `count` writes. Together the members write every entry exactly once; nobody writes empty
+// regions. A group of one writes every entry whole.
+// Cuts fall on chunk boundaries, rounded down to where both an element and a byte begin. A region of packed elements
+// stays whole if its cuts could not start and end at whole bytes (FORMAT §5).
 Assignment assign(std::span<const ReplicaRegion> entries, uint32_t index, uint32_t count, const AssignOptions& options);
 
-// The declaration list of a group (FORMAT §6), the same bytes for any order of the entries.
+// The declaration list of a group (FORMAT §6). Its bytes do not depend on the order of the entries.
 std::vector<std::byte> declaration_list(std::span<const ReplicaRegion> entries);
 
-// The size of the longest run of whole entries at the front of a list that takes at most `limit` bytes.
+// The size of the longest run of whole entries at the front of a list that fits into `limit` bytes.
 size_t declarations_within(Bytes list, size_t limit);
 
 struct Declared {
@@ -69,8 +69,8 @@ struct Declared {
   Region region;
 };
 
-// Reads a declaration list; FORMAT unless declaration_list could have written it. Memory grows with what was read.
-// Names are checked for their length only.
+// Reads a declaration list. FORMAT unless declaration_list could have written it. Memory grows only with what was read.
+// Of names, only the length is checked.
 Result<std::vector<Declared>> parse_declaration_list(Bytes list);
 
 }  // namespace ckpt::plan

@@ -1,4 +1,4 @@
-// The order of a replica group's regions, shared by assigning and by the declaration list. Pure.
+// The order of a replica group's regions, shared by assign and declaration_list. Pure.
 #pragma once
 
 #include <compare>
