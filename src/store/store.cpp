@@ -40,7 +40,7 @@ static Result<std::shared_ptr<Store>> open_file_uri(std::string_view uri, const 
   return open_posix(path, options);
 }
 
-// "s3" of "s3://bucket"; "" where there is no scheme.
+// "s3" for "s3://bucket"; "" if there is no scheme.
 static std::string_view scheme_of(std::string_view uri) {
   size_t end = uri.find("://");
   if (end == uri.npos) return {};
