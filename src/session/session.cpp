@@ -66,7 +66,8 @@ Status Session::claim() {
   return status;
 }
 
-// An option that shapes the plan comes with the string; a rank that was configured otherwise must not go on unnoticed.
+// The session string carries the options that shape the plan. A rank that was configured otherwise must not go on
+// unnoticed.
 static Status check_own_option(const Options& options, const char* key, uint64_t agreed) {
   if (!options.is_set(key) || static_cast<uint64_t>(options.integer(key)) == agreed) return Ok();
   return Status(CKPT_MISMATCH,
