@@ -15,7 +15,7 @@ struct Member {
   const fb::Group* group;
 };
 
-// Reads a member's declaration list; empty where it cannot be had (it only explains what is certain already).
+// Reads a member's declaration list. Empty if that fails: the list only explains a difference that is certain already.
 static std::vector<plan::Declared> read_list(const Member& member, const Place& place) {
   const fb::Chunk& chunk = member.part->index.chunks[member.group->chunk()];
   std::vector<std::byte> stored(chunk.stored_size()), raw(chunk.raw_size());
@@ -65,7 +65,7 @@ static Status lists_differ(const Member& a, const Member& b, const Place& place)
       .with("found", text_b);
 }
 
-// One of the tensors that a member added, to give people a name to look for.
+// A tensor that a member added, so that people have a name to look for.
 static std::string name_in_group(const Member& member, const Place& place) {
   auto list = read_list(member, place);
   return list.empty() ? "" : list[0].name;
