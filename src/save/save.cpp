@@ -1,4 +1,4 @@
-// Collecting what a rank saves, and the order of the steps of a save.
+// Collects what a rank saves, and runs the steps of a save in order.
 #include "save/save.h"
 
 #include <sys/time.h>
@@ -142,7 +142,7 @@ Status Save::check_attr_owners() const {
 Status Save::begin() {
   if (begun_) return Status(CKPT_INVALID, "a save runs once; make another");
   begun_ = true;
-  // Drawn here and not by the job: of two saves in the background the one that was started later is the newer one.
+  // Drawn here, not by the job: of two saves in the background, the one that was started later is the newer one.
   if (session_->rank() == 0) sequence_ = session_->next_sequence();
   if (Status owners = check_attr_owners(); !owners.ok()) return refuse(std::move(owners));
   names_.forget();
