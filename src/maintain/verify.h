@@ -1,4 +1,4 @@
-// Checking and comparing committed checkpoints, and rebuilding a lost manifest.
+// Checks and compares committed checkpoints, and rebuilds a lost manifest.
 #pragma once
 
 #include "base/job.h"
@@ -13,11 +13,11 @@ struct VerifyOptions {
   uint64_t sample_k = 1, sample_n = 10;
   unsigned threads = 2;
 };
-// Findings go into the job's report, in the order of parts and offsets. Fails only where nothing can be said (IO, GONE,
+// Puts findings into the job's report, in the order of parts and offsets. Fails only if it cannot tell (IO, GONE,
 // CANCELLED).
 Status verify_checkpoint(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job);
 
-// Names, dtypes, shapes, objects, attributes, then the elements where `values`.
+// Compares names, dtypes, shapes, objects and attributes; then the elements, if `values` is set.
 Status diff_checkpoints(const checkpoint::Checkpoint& a, const checkpoint::Checkpoint& b, bool values, unsigned threads,
                         Report* report);
 
