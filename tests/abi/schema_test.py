@@ -2,7 +2,8 @@
 """Checkpoints outlive the schema that wrote them, so schemas/ckpt.fbs must keep everything of earlier schemas.
 
 Earlier schemas are tests/golden/schema/*.fbs (a copy for each release, never edited) and, in a git checkout, the one
-committed last. `flatc --conform` guards tables, but does not notice structs that grow: their fields are compared here. Environment: FLATC.
+committed last. `flatc --conform` guards tables, but does not notice structs that grow: their fields are compared here.
+Environment: FLATC.
 """
 import os
 import re
