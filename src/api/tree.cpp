@@ -1,4 +1,4 @@
-// ckpt_tree: state trees by themselves, in a save and from a reader.
+// ckpt_tree: state trees on their own, in a save, and from a reader.
 #include "api/handles.h"
 
 using namespace ckpt;

@@ -13,7 +13,7 @@ struct RegionRequest {
   Region region;
   plan::Geometry geometry;
   Region units;
-  device::Memory memory;  // data set, strides in byte units
+  device::Memory memory;  // with data; strides in byte units
   Shape memory_extent;    // in byte units
   uint64_t bytes = 0;     // size of the region's elements
 };

@@ -11,7 +11,7 @@
 #pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
 #else
 #pragma GCC target("avx2")
-#pragma GCC optimize("O3")  // the loops over W want to be unrolled
+#pragma GCC optimize("O3")  // the loops over W need unrolling
 #endif
 
 #include "format/filter_variant.h"

@@ -11,7 +11,7 @@
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw"))), apply_to = function)
 #else
 #pragma GCC target("avx512f,avx512bw")
-#pragma GCC optimize("O3")  // the loops over W want to be unrolled
+#pragma GCC optimize("O3")  // the loops over W need unrolling
 // GCC 12 warns about its own _mm512_undefined_epi32.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"

@@ -27,7 +27,7 @@ Status empty_trash(store::Store& store) {
   for (const auto& entry : *entries) {
     if (!entry.directory) continue;
     Status status = store.retire_directory(std::string(format::kTrashDir) + "/" + entry.name, format::kManifestName);
-    (void)status;  // what cannot be deleted now harms nobody and is tried again
+    (void)status;  // what cannot be deleted now harms nobody; the next session tries again
   }
   return Ok();
 }
