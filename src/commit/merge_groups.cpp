@@ -74,7 +74,7 @@ static std::string name_in_group(const Member& member, const Place& place) {
 static Status doubled_member(uint64_t id, const Member& a, const Member& b, const Place& place) {
   std::string name = name_in_group(b, place);
   return Status(CKPT_MISMATCH,
-                strformat("ranks {} and {} both are member {} of replica group {} (tensor {} among its tensors)",
+                strformat("ranks {} and {} are both member {} of replica group {} (tensor {} among its tensors)",
                           a.part->header.rank, b.part->header.rank, b.group->index(), id, quoted(name)))
       .with("tensor", name)
       .with("ranks", strformat("{}, {}", a.part->header.rank, b.part->header.rank));

@@ -40,7 +40,7 @@ Status remove_checkpoint(store::Store& store, std::string_view id) {
 
 Status remove_by_id(store::Store& store, std::string_view id) {
   if (id.empty() || id[0] == '.' || id.find('/') != std::string_view::npos)
-    return Status(CKPT_INVALID, "\"" + std::string(id) + "\" is no checkpoint id");
+    return Status(CKPT_INVALID, "\"" + std::string(id) + "\" is not a checkpoint id");
   CKPT_ASSIGN(auto entry, checkpoint::read_entry(store, id));
   if (entry.state == CKPT_CHECKPOINT_COMMITTED) return remove_checkpoint(store, id);
   if (entry.state == CKPT_CHECKPOINT_OPEN) {

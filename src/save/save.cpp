@@ -21,8 +21,8 @@ Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<session::Session> sessi
           std::string_view(key) == "chunk_bytes" ? session->plan().chunk_bytes : session->plan().large_tensor_bytes;
       if (static_cast<uint64_t>(options.integer(key)) != agreed)
         return Status(CKPT_MISMATCH,
-                      strformat("option {}: the session has {}, this save {}; it is the session's to choose", key,
-                                agreed, options.integer(key)))
+                      strformat("option {}: the session has {}, this save {}; only the session may set it", key, agreed,
+                                options.integer(key)))
             .with("expected", agreed)
             .with("found", std::to_string(options.integer(key)));
     }

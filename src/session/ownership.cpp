@@ -30,8 +30,8 @@ Status take_token(store::Store& store, SessionPlan* plan) {
   CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
   CKPT_ASSIGN(uint64_t highest, checkpoint::highest_token(store, entries));
   if (highest > UINT64_MAX - kMaxRivals)
-    return Status(CKPT_CONFLICT,
-                  strformat("{}: a directory's name holds token {}, after which there is none", store.uri(), highest))
+    return Status(CKPT_CONFLICT, strformat("{}: the name of a directory holds token {}, and no larger one is left",
+                                           store.uri(), highest))
         .with("found", highest);
   for (plan->token = highest + 1; plan->token <= highest + kMaxRivals; plan->token++) {
     std::string record = owner_record(*plan);

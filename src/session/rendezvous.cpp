@@ -100,7 +100,7 @@ Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout
     CKPT_TRY(check_fence(store, plan));
     if (backoff.expired())
       return Status(CKPT_TIMEOUT,
-                    strformat("the ranks of session {} were not complete within {} ms", plan.token, timeout_ms));
+                    strformat("not all ranks of session {} were there within {} ms", plan.token, timeout_ms));
   }
 }
 

@@ -19,7 +19,8 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
   bool rendezvous = options.integer("rendezvous") != 0;
   if (rank != 0 && !session_string && !rendezvous)
     return Status(CKPT_INVALID, "a rank other than 0 needs the session string of rank 0, or option rendezvous=1");
-  if (rank == 0 && session_string) return Status(CKPT_INVALID, "rank 0 makes the session string; it takes none");
+  if (rank == 0 && session_string)
+    return Status(CKPT_INVALID, "rank 0 makes the session string, so it must not be given one");
   CKPT_TRY(store->prepare());
   std::shared_ptr<Session> session(new Session(std::move(store), rank));
   CKPT_TRY(session->make_arena(static_cast<uint64_t>(options.integer("arena_bytes"))));

@@ -178,7 +178,7 @@ Result<std::unique_ptr<Lock>> PosixStore::try_lock_exclusive(std::string_view ke
 
 Result<std::shared_ptr<Store>> open_posix(std::string_view path, const Options& options) {
   if (path.empty() || path.find('\0') != path.npos)
-    return Status(CKPT_INVALID, "a store's path is neither empty nor has zero bytes in it");
+    return Status(CKPT_INVALID, "a store's path must not be empty or contain a zero byte");
   // Absolute from now on, since the trainer may change its working directory.
   std::error_code error;
   std::string whole = std::filesystem::absolute(std::filesystem::path(path), error).string();

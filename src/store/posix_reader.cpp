@@ -112,7 +112,7 @@ Status PosixReader::read_direct(uint64_t offset, MutableBytes out) const {
     return Status(CKPT_INVALID, "direct read of " + path_ + ": expected offset and size in multiples of " +
                                     std::to_string(kAlign) + " and an address in multiples of " +
                                     std::to_string(align) + ", found offset " + std::to_string(offset) + ", size " +
-                                    std::to_string(out.size()) + " or an address that is none")
+                                    std::to_string(out.size()) + " or another address")
         .with("path", path_);
   Status status = read_all(direct_descriptor(), offset, out, path_);
   const std::string* error = status.detail("errno");

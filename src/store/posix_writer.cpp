@@ -91,7 +91,7 @@ Status PosixWriter::write_direct(uint64_t offset, Bytes data) {
   if ((offset | data.size() | reinterpret_cast<uintptr_t>(data.data())) % kAlign != 0)
     return Status(CKPT_INVALID, "direct write to " + path_ + ": expected offset, size and address in multiples of " +
                                     std::to_string(kAlign) + ", found offset " + std::to_string(offset) + ", size " +
-                                    std::to_string(data.size()) + " or an address that is none");
+                                    std::to_string(data.size()) + " or another address");
   Status status = write_all(file_.get(), offset, data, path_);
   const std::string* error = status.detail("errno");
   if (!error || *error != std::to_string(EINVAL)) return status;

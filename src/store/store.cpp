@@ -23,7 +23,7 @@ static Result<std::string> decode(std::string_view uri, std::string_view text) {
     }
     int high = i + 1 < text.size() ? hex_digit(text[i + 1]) : -1;
     int low = i + 2 < text.size() ? hex_digit(text[i + 2]) : -1;
-    if (high < 0 || low < 0) return invalid_uri(uri, "'%' wants two hexadecimal digits after it");
+    if (high < 0 || low < 0) return invalid_uri(uri, "'%' must be followed by two hexadecimal digits");
     path += static_cast<char>(high * 16 + low);
     i += 2;
   }
