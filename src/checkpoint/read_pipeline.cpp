@@ -57,8 +57,7 @@ class Pipeline {
   bool stopped_ = false, done_ = false, queue_tried_ = false;
   std::vector<Slot> slots_;
   std::vector<Slot*> free_, ready_;
-  std::unique_ptr<store::IoQueue>
-      queue_;  // last member: its destructor waits for what is in flight before the others are destroyed
+  std::unique_ptr<store::IoQueue> queue_;  // last member: its destructor waits for what is in flight
 };
 
 // A single read gains nothing from a queue. Without a queue, direct reads block.

@@ -9,9 +9,8 @@ namespace ckpt::load {
 
 static constexpr uint64_t kMostRead = 4 << 20;   // neighbouring chunks are read together up to this size
 static constexpr uint64_t kMinStraight = 65536;  // smaller chunks are cheaper to read with their neighbours and to copy
-static constexpr uint64_t kMaxGap =
-    kAlign;  // reads go over the gaps that alignment leaves between chunks, not over larger ones
-static constexpr unsigned kDepth = 8;  // reads in flight
+static constexpr uint64_t kMaxGap = kAlign;      // reads go over gaps from alignment, not over larger ones
+static constexpr unsigned kDepth = 8;            // reads in flight
 
 static uint64_t rounded_out(uint64_t begin, uint64_t end) { return round_up(end, kAlign) - begin / kAlign * kAlign; }
 

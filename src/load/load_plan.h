@@ -16,11 +16,10 @@ inline constexpr uint64_t kNoNumbers = UINT64_MAX;
 
 // One box of a tensor, in byte units, and the one piece of memory it goes to. A flat range is several boxes.
 struct WantedBox {
-  std::byte* data;  // where its first unit goes
-  uint64_t
-      numbers;  // in the pool: offsets, extents, strides of the memory; kNoNumbers: the whole tensor in row-major order
-  uint32_t tensor;  // position in the index
-  uint16_t dtype;   // of the memory
+  std::byte* data;   // where its first unit goes
+  uint64_t numbers;  // in the pool: offsets, extents, strides of the memory; kNoNumbers: the whole tensor, contiguous
+  uint32_t tensor;   // position in the index
+  uint16_t dtype;    // of the memory
 };
 
 // A segment that holds something of a wanted box. Its units are numbered in the row-major order of a box: the segment's
