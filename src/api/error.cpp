@@ -7,7 +7,7 @@
 
 namespace ckpt::api {
 
-// Telling of lost memory must not need any.
+// Reporting a lack of memory must not need memory.
 static ckpt_error* nomem_error() {
   static ckpt_error error{Status(CKPT_NOMEM, "out of memory")};
   return &error;
@@ -29,7 +29,7 @@ ckpt_status give_internal(const char* what, ckpt_error** err) noexcept {
   return CKPT_INTERNAL;
 }
 
-// Text without control characters, which become \xNN: names and paths come from anywhere.
+// One line of text: control characters become \xNN, since names and paths come from anywhere.
 static std::string one_line(std::string bytes) {
   return format::with_escapes(format::as_utf8(bytes), format::is_control);
 }
@@ -46,7 +46,7 @@ ckpt_report* new_report(Report report) {
   return new ckpt_report{{}, std::move(report)};
 }
 
-// The static error exists before memory runs out.
+// Makes the static error before memory runs out.
 [[gnu::constructor]] static void make_nomem_error() { (void)nomem_error(); }
 
 Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc) {

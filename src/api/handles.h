@@ -1,4 +1,4 @@
-// The C handles: thin owners of engine objects, and the one place where C++ ends. Nothing thrown passes guard().
+// The C handles: thin owners of engine objects, and the one place where C++ ends. No exception gets past guard().
 #pragma once
 
 #include <cstring>
@@ -31,13 +31,13 @@ struct ckpt_error {
 
 namespace ckpt::api {
 
-// What every handle starts with: it belongs to the process that made it.
+// What every handle starts with: the process that made it, to which it belongs.
 struct Owned {
   pid_t pid = current_process();
   bool forked() const { return pid != current_process(); }
 };
 
-// Gives the caller the explanation of a failure; OK clears *err.
+// Explains a failure to the caller. OK clears *err.
 ckpt_status give(Status status, ckpt_error** err);
 
 inline Status forked_status() {
@@ -48,7 +48,7 @@ inline Status null_status(const char* what) { return Status(CKPT_INVALID, std::s
 ckpt_status give_nomem(ckpt_error** err) noexcept;
 ckpt_status give_internal(const char* what, ckpt_error** err) noexcept;
 
-// Runs a call: no exception leaves, bad_alloc is NOMEM.
+// Runs a call. Lets no exception out; bad_alloc becomes NOMEM.
 template <typename Body>
 ckpt_status guard(ckpt_error** err, Body&& body) noexcept {
   try {
@@ -65,7 +65,7 @@ ckpt_status guard(ckpt_error** err, Body&& body) noexcept {
   }
 }
 
-// Frees a handle; a forked child must not touch threads, locks or files that are its parent's.
+// Frees a handle. Does nothing in a forked child, which must not touch its parent's threads, locks or files.
 template <typename Handle>
 void release(Handle* handle) noexcept {
   if (handle && !handle->forked()) delete handle;
@@ -82,17 +82,17 @@ Status put_info(const Info& info, Info* out) {
   return Ok();
 }
 
-// Reads a descriptor of a caller whose struct may be shorter or longer. INVALID where a longer one uses fields that we
-// do not know.
+// Reads a descriptor of a caller whose struct may be shorter or longer than ours. UNSUPPORTED if a longer one sets
+// fields that we do not know.
 Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc);
 
 // UNSUPPORTED unless this build reads and writes memory of that DLPack device type.
 Status check_device(int32_t device_type);
 
-// A failure that concerns the tensor `name`.
+// Adds the name of the tensor to a failure.
 Status of_tensor(Status status, const char* name);
 
-// Findings as callers may read them: their texts are lines of UTF-8 whatever names and paths hold.
+// A report whose texts are lines of UTF-8, whatever names and paths hold.
 ckpt_report* new_report(Report report);
 
 }  // namespace ckpt::api
@@ -123,6 +123,6 @@ struct ckpt_job : ckpt::api::Owned {
 };
 struct ckpt_tree : ckpt::api::Owned {
   ckpt::format::Tree tree;
-  mutable std::mutex mutex;  // of `json`, which const calls make
+  mutable std::mutex mutex;  // guards `json`, which const calls make
   mutable std::optional<std::string> json;
 };

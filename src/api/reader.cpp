@@ -43,7 +43,7 @@ ckpt_status ckpt_reader_info(const ckpt_reader* reader, ckpt_checkpoint_info* ou
 
 // ---- tensors ----
 
-// Numbers of a checkpoint were checked when it was opened, so nothing can overflow here.
+// The numbers of a checkpoint were checked when it was opened, so nothing can overflow here.
 static uint64_t stored_bytes(const format::Index& index, const fb::Tensor& tensor, uint64_t bytes) {
   auto segments = index.segments_of(tensor);
   if (segments.size() == 1 && segments[0].codec() == static_cast<uint8_t>(Codec::kRaw)) return bytes;
@@ -63,7 +63,7 @@ static void describe(const Checkpoint& checkpoint, const Checkpoint::Named& name
   info->struct_size = sizeof *info;
   info->dtype = tensor.dtype();
   info->ndim = static_cast<int32_t>(extents.size());
-  // In pieces of four, which are plain stores: a whole memset here costs as much as all the rest.
+  // In pieces of four, which become plain stores: one memset of all would cost as much as everything else here.
   for (size_t i = 0; i < CKPT_MAX_NDIM; i += 4) std::memset(info->shape + i, 0, 4 * sizeof info->shape[0]);
   for (size_t i = 0; i < extents.size(); i++) info->shape[i] = static_cast<int64_t>(extents[i]);
   uint64_t elements;
@@ -75,7 +75,7 @@ static void describe(const Checkpoint& checkpoint, const Checkpoint::Named& name
   info->stored_bytes = named.alias ? 0 : stored_bytes(index, tensor, info->bytes);
 }
 
-// Whoever lists a million tensors has a record of our size, which is filled in place.
+// A caller that lists a million tensors passes a record of our size: it is filled in place.
 static Status put_tensor(const Checkpoint& checkpoint, const Checkpoint::Named& named, ckpt_tensor_info* out) {
   ckpt_tensor_info info;
   bool in_place = out && out->struct_size == sizeof info;
@@ -238,7 +238,7 @@ const char* ckpt_reader_attr(const ckpt_reader* reader, const char* tensor, cons
   return nullptr;
 }
 
-// ---- the whole ----
+// ---- the whole checkpoint ----
 
 ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const ckpt_options* options,
                             const void** data, uint64_t* size, ckpt_error** err) {

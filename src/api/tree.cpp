@@ -1,4 +1,4 @@
-// ckpt_tree: state trees by themselves, in a save and from a reader.
+// ckpt_tree: state trees on their own, in a save, and from a reader.
 #include "api/handles.h"
 
 using namespace ckpt;
@@ -206,7 +206,7 @@ ckpt_status ckpt_save_add_tree(ckpt_save* save, const char* name, const ckpt_tre
   });
 }
 
-// The shared object that holds the tree; null where `name` is null and there is none.
+// The shared object that holds the tree; null if `name` is null and there is no such object.
 static Result<const fb::Object*> find_object(const checkpoint::Checkpoint& checkpoint, const char* name) {
   const format::Index& index = checkpoint.index();
   for (const auto& object : index.objects) {
@@ -223,7 +223,7 @@ static Result<const fb::Object*> find_object(const checkpoint::Checkpoint& check
 
 static Result<Tree> read_tree(std::shared_ptr<checkpoint::Checkpoint> checkpoint, const fb::Object& object) {
   const std::string name(checkpoint->index().text(object.name()));
-  // Before memory is made for it: a manifest may say what it likes.
+  // Checked before memory is allocated, since a manifest may claim any size.
   if (object.placement() != 0)
     if (Status there = checkpoint->check_part(object.part(), name); !there.ok())
       return std::move(there).in("object " + quoted(name));

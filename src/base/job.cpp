@@ -23,7 +23,7 @@ Status Job::run(int32_t done, const std::function<Status(Job&)>& work) {
   return status;
 }
 
-// The trainer's signals are the trainer's: ours is a thread that takes none.
+// Blocks all signals in the new thread: signals belong to the trainer's own threads.
 static std::thread quiet_thread(std::function<void()> body) {
   sigset_t all, before;
   sigfillset(&all);
@@ -68,7 +68,7 @@ void Job::reach(int32_t state) {
 Status Job::wait(int32_t state, int64_t timeout_ms) const {
   std::unique_lock lock(mutex_);
   auto reached = [&] { return state_.load() >= state || final_state(state_.load()); };
-  // A clock cannot count as far as the largest number of milliseconds; a year is as good as for ever.
+  // The largest timeouts would overflow the clock. A year is as good as for ever.
   constexpr int64_t kForEver = int64_t{1000} * 3600 * 24 * 365;
   if (timeout_ms < 0 || timeout_ms > kForEver)
     changed_.wait(lock, reached);

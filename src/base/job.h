@@ -1,4 +1,4 @@
-// The state of one piece of work that may run in the background: what pollers see and what the work reports.
+// One piece of work that may run in the background: the state that pollers see, and what the work reports.
 // All members may be used from any thread.
 #pragma once
 
@@ -25,21 +25,22 @@ class Job {
  public:
   ~Job() { finish(); }
 
-  // Runs `work` here, or on a thread of its own. Called once. The end state is `done`, FAILED or CANCELLED.
+  // Runs `work` on this thread (run) or on a new one (start). Call one of them, once. The job ends as `done`, FAILED or
+  // CANCELLED.
   Status run(int32_t done, const std::function<Status(Job&)>& work);
   Status start(int32_t done, std::function<Status(Job&)> work);
 
   int32_t state() const { return state_.load(); }
-  // OK when `state` was reached, TIMEOUT, or the error of a failed job. timeout_ms < 0: for ever.
+  // Returns OK once `state` is reached, TIMEOUT, or the error of a failed job. timeout_ms < 0 waits for ever.
   Status wait(int32_t state, int64_t timeout_ms) const;
   void cancel() { cancelled_ = true; }
   bool cancelled() const { return cancelled_.load(); }
-  // Cancels what still runs and waits for the thread.
+  // Cancels the work if it still runs, and waits for its thread.
   void finish();
 
-  // For the work: states only grow.
+  // Called by the work. The state never goes back.
   void reach(int32_t state);
-  // CANCELLED once cancel() was called.
+  // Returns CANCELLED after cancel().
   Status check() const;
   uint64_t elapsed_us() const;
 
@@ -55,13 +56,13 @@ class Job {
   std::atomic<int32_t> state_{CKPT_JOB_RUNNING};
   std::atomic<bool> cancelled_{false};
   Status status_;
-  // Kept until the job is freed: what it was made from lives as long as the job.
+  // Kept until the job is freed: it keeps alive what the job was made from.
   std::function<Status(Job&)> work_;
   std::thread thread_;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 };
 
-// Sleeps between looks at the store: from 1 ms, doubling up to 100 ms, so that neither latency nor load suffers.
+// Sleeps between polls of the store: 1 ms at first, doubling up to 100 ms. This keeps both latency and load low.
 class Backoff {
  public:
   explicit Backoff(int64_t timeout_ms)

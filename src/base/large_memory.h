@@ -1,5 +1,5 @@
-// Memory for long arrays: from some size on of a mapping of its own that asks for huge pages, since the first touch of
-// small pages costs more than what is written to them. Not zeroed.
+// Memory for long arrays, not zeroed. Large requests get their own mapping on huge pages: the first touch of small
+// pages costs more than what is written to them.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Sorting very many names: by words of eight bytes, so that most comparisons are of two numbers that lie side by side,
+// Sorts very many names. It compares words of eight bytes, so most comparisons read two numbers that lie side by side,
 // and a prefix that all names share is read once.
 #pragma once
 
@@ -12,13 +12,13 @@
 
 namespace ckpt {
 
-// Where a name comes from: record `at` of list `list`. `word` belongs to the sorting.
+// Where a name comes from: record `at` of list `list`. `word` is scratch space of the sort.
 struct NameRef {
   uint64_t word = 0;
   uint32_t list = 0, at = 0;
 };
 
-// Eight bytes of a name from `depth` on, as a number that compares as they do; zeros follow the end.
+// The eight bytes of a name from `depth` on, padded with zeros, as a number with the same order.
 inline uint64_t name_word(std::string_view name, size_t depth) {
   uint64_t word = 0;
   if (depth < name.size()) std::memcpy(&word, name.data() + depth, std::min<size_t>(name.size() - depth, sizeof word));
@@ -39,8 +39,9 @@ std::pair<size_t, size_t> sizes_of(std::span<const NameRef> refs, Name&& name) {
   return range;
 }
 
-// Sorts by name as bytes, equal names by list and place in it. `refs` agree in the first `depth` bytes and come in the
-// order of list and place. `name(ref)` must give the same text throughout. Names may hold any bytes.
+// Sorts by the bytes of the names; equal names by list, then by place in it. All `refs` must share their first `depth`
+// bytes and come in the order of list and place. `name(ref)` must give the same text throughout. Names may hold any
+// bytes.
 template <typename Name>
 void sort_by_name(std::span<NameRef> refs, Name&& name, size_t depth = 0) {
   while (refs.size() > 1) {
@@ -57,7 +58,7 @@ void sort_by_name(std::span<NameRef> refs, Name&& name, size_t depth = 0) {
     if (refs.front().word == refs.back().word) {
       auto [shortest, longest] = sizes_of(refs, name);
       if (shortest > depth) continue;
-      // All agree and one ends here: they are the same, unless some end in zeros.
+      // All words are equal and one name ends here: the names are equal, unless some end in zero bytes.
       if (shortest != longest)
         std::stable_sort(refs.begin(), refs.end(),
                          [&](const NameRef& a, const NameRef& b) { return name(a) < name(b); });

@@ -17,7 +17,7 @@ class Options {
   Status set_str(std::string_view key, std::string_view value);
   Status set_int(std::string_view key, int64_t value);
 
-  // The value, or the fallback of options.def. The key must be one of that list (a defect of ours otherwise).
+  // The value, or the fallback from options.def. A key that options.def lacks is a bug of the engine.
   std::string str(std::string_view key) const;
   int64_t integer(std::string_view key) const;
   bool is_set(std::string_view key) const { return values_.find(key) != values_.end(); }
@@ -39,7 +39,7 @@ struct OptionRow {
 };
 std::span<const OptionRow> option_rows();
 
-// The bag behind a handle; the defaults for a null handle.
+// The bag behind a handle. A null handle gives the defaults.
 const Options& options_of(const ckpt_options* handle);
 
 }  // namespace ckpt

@@ -40,7 +40,7 @@ Status run_parallel(unsigned threads, const std::function<Status(unsigned, const
     helpers.reserve(threads);
     for (unsigned i = 1; i < threads; i++) helpers.emplace_back(work, i);
   } catch (const std::system_error&) {
-    // Fewer threads do the same work, only slower.
+    // The threads that started do the work, only more slowly.
   } catch (const std::bad_alloc&) {
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -8,15 +8,15 @@
 
 namespace ckpt {
 
-// min(cores, 4) where `wanted` is 0: enough to keep a disk busy while another thread hashes.
+// The number of threads. `wanted` 0 means min(cores, 4): enough to keep a disk busy while another thread hashes.
 unsigned thread_count(int64_t wanted);
 
-// Calls body(worker, stop) on `threads` threads (one of them this one). A body that fails sets `stop`; the others
-// should return soon.
+// Calls body(worker, stop) on `threads` threads, this one included. When a body fails, `stop` becomes true; the others
+// should then return soon.
 Status run_parallel(unsigned threads,
                     const std::function<Status(unsigned worker, const std::atomic<bool>& stop)>& body);
 
-// Calls body(i) for i in [0, count), handed out one by one.
+// Calls body(i) for every i in [0, count). The threads take the indexes one by one.
 Status for_each_parallel(unsigned threads, size_t count, const std::function<Status(size_t)>& body);
 
 }  // namespace ckpt

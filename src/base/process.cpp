@@ -8,8 +8,8 @@
 
 namespace ckpt {
 
-// A word that the kernel empties in every child, however it was made: what it holds was written by this process. Null
-// where there is no such memory (Linux before 4.14).
+// A word that the kernel zeroes in every child process, so this process wrote any value other than 0. Null if the
+// kernel cannot do that (Linux before 4.14).
 static std::atomic<pid_t>* make_word() {
 #ifdef MADV_WIPEONFORK
   constexpr size_t kBytes = 4096;

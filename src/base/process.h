@@ -1,11 +1,11 @@
-// Which process this is, for handles that must not be used by a forked child.
+// Identifies the process, for handles that a forked child must not use.
 #pragma once
 
 #include <sys/types.h>
 
 namespace ckpt {
 
-// getpid(), without its system call where the kernel lets us know of a fork by itself.
+// getpid(), without its system call if the kernel can mark a fork.
 pid_t current_process();
 
 }  // namespace ckpt

@@ -1,4 +1,4 @@
-// Findings of verify, diff, load, prune and repair: plain records in the order they were found.
+// Findings of verify, diff, load, prune and repair: plain records in the order in which they were found.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Status and Result: how every fallible function inside the engine answers. OK is a null pointer and costs nothing.
+// Status and Result: what every engine function that can fail returns. OK is a null pointer and costs nothing.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +23,15 @@ class [[nodiscard]] Status {
   bool ok() const { return !rep_; }
   ckpt_status code() const { return rep_ ? rep_->code : CKPT_OK; }
   const std::string& message() const;
-  // Null where the error has no such fact.
+  // Null if the error has no such fact.
   const std::string* detail(std::string_view key) const;
 
-  // Adds a fact; the first value of a key stays, since the layer nearest the fault knows best.
+  // Adds a fact. A key that has a value keeps it, since the layer nearest the fault knows best.
   Status&& with(std::string_view key, std::string value) &&;
   Status&& with(std::string_view key, uint64_t value) && { return std::move(*this).with(key, std::to_string(value)); }
-  // Puts "context: " before the message; done once, where a layer knows a name that the one below did not.
+  // Puts "context: " before the message. For a layer that knows a name which the layer below does not.
   Status&& in(std::string_view context) &&;
-  // With each of its texts as `change` makes it.
+  // Applies `change` to the message and to the value of each fact.
   Status&& mapped(std::string (*change)(std::string text)) &&;
 
  private:
@@ -40,7 +40,7 @@ class [[nodiscard]] Status {
     std::string message;
     std::vector<std::pair<std::string, std::string>> details;
   };
-  // Shared and copied on write, so that one failure can be told to several waiters.
+  // Shared and copied on write, so that several waiters can get the same failure.
   std::shared_ptr<Rep> rep_;
 };
 
@@ -70,7 +70,7 @@ class [[nodiscard]] Result {
 // "CORRUPT" for CKPT_CORRUPT; "UNKNOWN" for other numbers.
 const char* status_name(ckpt_status status);
 
-// "name" in quotation marks, for messages. Kept out of the way of what goes well.
+// "name" in quotation marks, for messages. Marked cold, since only errors need it.
 [[gnu::cold]] std::string quoted(std::string_view name);
 
 // The status of a failed system call: NO_SPACE, NOT_FOUND, EXISTS, NOMEM or IO, with its text and the path as a fact.
@@ -81,13 +81,13 @@ Status from_errno(int error, std::string_view action, std::string_view path);
 #define CKPT_CONCAT_(a, b) a##b
 #define CKPT_CONCAT(a, b) CKPT_CONCAT_(a, b)
 
-// Returns the error to the caller, or goes on.
+// Makes the calling function return if `expression` is an error.
 #define CKPT_TRY(expression)                                                           \
   do {                                                                                 \
     if (::ckpt::Status try_status = (expression); !try_status.ok()) return try_status; \
   } while (0)
 
-// CKPT_ASSIGN(auto x, f()): x = the value of f(), or returns its error.
+// CKPT_ASSIGN(auto x, f()): assigns the value of f() to x, or makes the calling function return its error.
 #define CKPT_ASSIGN(target, expression) CKPT_ASSIGN_(CKPT_CONCAT(try_result_, __LINE__), target, expression)
 #define CKPT_ASSIGN_(result, target, expression)       \
   auto result = (expression);                          \

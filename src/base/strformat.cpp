@@ -37,7 +37,7 @@ std::string strformat_args(std::string_view pattern, const FormatArg* args) {
       i += c == '{' || c == '}';
       continue;
     }
-    const size_t close = pattern.find('}', i);  // the pattern was checked by the compiler
+    const size_t close = pattern.find('}', i);  // the compiler has checked the pattern
     std::string_view spec = pattern.substr(i + 1, close - i - 1);
     if (spec.starts_with(':')) spec.remove_prefix(1);
     args++->append_to(&out, spec);

@@ -1,6 +1,6 @@
-// Text for messages: strformat("rank {} of {}", rank, size). The syntax is that of std::format, of which it is a small
-// part: {} for text, characters, bools and numbers; {:x}, {:X}, {:04x}, {:3} for integers; {{ and }} for braces. The
-// compiler counts the arguments.
+// Text for messages: strformat("rank {} of {}", rank, size). The syntax is a small part of std::format's: {} for text,
+// characters, bools and numbers; {:x}, {:X}, {:04x}, {:3} for integers; {{ and }} for braces. The compiler counts the
+// arguments.
 #pragma once
 
 #include <concepts>
@@ -23,7 +23,7 @@ class FormatArg {
   FormatArg(const char* value) : FormatArg(value ? std::string_view(value) : std::string_view("(null)")) {}
   FormatArg(const FormatArg&) = delete;
 
-  // `spec`: what stands between the colon and the brace.
+  // `spec`: the text between the colon and the closing brace.
   void append_to(std::string* out, std::string_view spec) const;
 
  private:

@@ -41,7 +41,7 @@ Result<Id> id_from_hex(std::string_view text) {
 
 Id random_id() {
   Id id;
-  // 16 bytes are never short; early boot, the one case that blocks, has no trainers.
+  // The kernel never cuts a request of 16 bytes short. It blocks only in early boot, when no trainer runs.
   while (getrandom(&id, sizeof id, 0) != sizeof id) {
   }
   return id;

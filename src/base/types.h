@@ -1,4 +1,4 @@
-// The plain values that the layers share: bytes, ids, dtypes, regions of tensors. No I/O, no FlatBuffers.
+// The plain values that all rooms share: bytes, ids, dtypes, regions of tensors. No I/O, no FlatBuffers.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ using MutableBytes = std::span<std::byte>;
 
 inline constexpr uint64_t kAlign = 4096;          // of parts, direct I/O and large segments
 inline constexpr uint64_t kSmallAlign = 256;      // of small segments
-inline constexpr uint64_t kLargeSegment = 65536;  // from here on aligned to kAlign (FORMAT §5)
+inline constexpr uint64_t kLargeSegment = 65536;  // segments of this size or more align to kAlign (FORMAT §5)
 inline constexpr uint64_t kMaxChunkBytes = 64 << 20;
 inline constexpr uint64_t kMaxInlineObject = 4096;
 inline constexpr size_t kMaxName = 4096;
@@ -30,7 +30,7 @@ inline constexpr uint64_t round_up(uint64_t value, uint64_t align) { return (val
 inline Bytes as_bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
 inline std::string_view as_text(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// 16 bytes: an id or an XXH3-128, in the order of the file (FORMAT: low 64 bits first).
+// 16 bytes: an id or an XXH3-128 digest, in file order (FORMAT: low 64 bits first).
 struct Id {
   uint64_t lo = 0, hi = 0;
   auto operator<=>(const Id&) const = default;
@@ -50,8 +50,8 @@ inline bool mul_overflows(uint64_t a, uint64_t b, uint64_t* product) { return __
 inline constexpr int dtype_bits(uint16_t dtype) { return dtype & 0xff; }
 bool dtype_known(uint16_t dtype);
 const char* dtype_name(uint16_t dtype);     // "dtype" for unknown codes
-int32_t dtype_find(std::string_view name);  // -1
-// The width that a filter should work by: 1, 2, 4, 8 bytes (a complex counts as its components).
+int32_t dtype_find(std::string_view name);  // -1 if unknown
+// The element width that a filter should use: 1, 2, 4 or 8 bytes (a complex counts as its components).
 int dtype_filter_width(uint16_t dtype);
 
 // A shape of up to 16 extents, without allocation.
@@ -67,12 +67,12 @@ struct Shape {
 };
 std::string to_text(const Shape& shape);  // "[2, 3]"
 
-// Elements of a shape; INVALID past 2^63-1.
+// The number of elements of a shape; INVALID above 2^63-1.
 Result<uint64_t> element_count(const Shape& shape);
-// Bytes of `elements` elements, rounded up to whole bytes; INVALID past 2^63-1.
+// The bytes that `elements` elements take, rounded up to whole bytes; INVALID above 2^63-1.
 Result<uint64_t> element_bytes(uint64_t elements, uint16_t dtype);
 
-// The same for loops over many tensors: false where there is no such number.
+// The same without a Status, for loops over many tensors: false if the number is too large.
 inline bool count_elements(std::span<const uint64_t> extents, uint64_t* count) {
   bool empty = false, overflow = false;
   *count = 1;
@@ -80,7 +80,7 @@ inline bool count_elements(std::span<const uint64_t> extents, uint64_t* count) {
     empty |= extent == 0;
     overflow |= mul_overflows(*count, extent, count);
   }
-  // An empty tensor has no elements whatever its other extents are: [2^62, 2^62, 0] does not overflow.
+  // An empty tensor has no elements, whatever its other extents: [2^62, 2^62, 0] does not overflow.
   if (empty) *count = 0;
   return empty || (!overflow && *count >> 63 == 0);
 }
@@ -94,7 +94,7 @@ inline bool count_bytes(uint64_t elements, uint16_t dtype, uint64_t* bytes) {
 struct Box {
   Shape offset, extent;
   int ndim() const { return extent.ndim; }
-  uint64_t volume() const;  // cannot overflow where the box lies inside a valid shape
+  uint64_t volume() const;  // cannot overflow if the box lies inside a valid shape
   bool operator==(const Box&) const = default;
   static Box whole(const Shape& shape);
 };
@@ -102,7 +102,7 @@ std::string to_text(const Box& box);  // "[0:2, 3:5]"
 
 enum class RegionKind : uint8_t { kWhole = 0, kBox = 1, kFlat = 2 };
 
-// Which elements of a tensor a piece of memory or a segment is.
+// Which elements of a tensor a segment or a piece of memory holds.
 struct Region {
   RegionKind kind = RegionKind::kWhole;
   Box box;                                  // kBox

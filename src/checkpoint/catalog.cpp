@@ -13,7 +13,7 @@ namespace ckpt::checkpoint {
 using format::kManifestName;
 using format::slot_key;
 
-// One read is enough for nearly every manifest: the summary is some hundred bytes.
+// One read is enough for nearly every manifest: a summary takes some hundred bytes.
 static constexpr uint64_t kTailBytes = 4096;
 
 static Result<format::Slot> read_slot_tail(const store::Reader& file) {
@@ -32,7 +32,7 @@ static bool holds_parts(const std::vector<store::Entry>& files) {
                      [](const auto& file) { return format::parse_part_name(file.name).has_value(); });
 }
 
-// What a directory tells by its name.
+// What the name of a directory tells.
 static CheckpointEntry entry_of_name(std::string_view id, Status problem) {
   CheckpointEntry entry;
   entry.id = id;
@@ -46,7 +46,7 @@ static CheckpointEntry entry_of_name(std::string_view id, Status problem) {
   return entry;
 }
 
-// What a directory without a readable commit record tells by its name and files.
+// What the name and files of a directory without a readable commit record tell.
 static Result<CheckpointEntry> entry_without_record(const store::Store& store, std::string_view id, Status problem) {
   CKPT_ASSIGN(auto files, store.list(id));
   if (problem.ok() && !format::parse_checkpoint_dir(id) && !holds_parts(files))
@@ -85,7 +85,7 @@ Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view i
   return entry;
 }
 
-// The id that most checkpoints carry; among equals that of the highest token (FORMAT §7).
+// The id that most checkpoints carry; in a tie, that of the highest token (FORMAT §7).
 static Id vote_store_id(std::span<const CheckpointEntry> entries) {
   std::map<Id, std::tuple<uint64_t, uint64_t>> votes;
   for (const auto& entry : entries) {
@@ -99,7 +99,7 @@ static Id vote_store_id(std::span<const CheckpointEntry> entries) {
   return best == votes.end() ? Id{} : best->first;
 }
 
-// NOT_FOUND where the store has no id file.
+// NOT_FOUND if the store has no id file.
 static Result<Id> read_store_id(const store::Store& store) {
   CKPT_ASSIGN(auto bytes, store.get(format::kStoreId, 4096));
   auto id = id_from_hex(as_text(bytes).substr(0, 32));
@@ -109,13 +109,13 @@ static Result<Id> read_store_id(const store::Store& store) {
   return id;
 }
 
-// A directory that this user may not look into.
+// Whether this user may not read a directory.
 static bool is_barred(const Status& status) {
   const std::string* error = status.detail("errno");
   return error && (*error == std::to_string(EACCES) || *error == std::to_string(EPERM));
 }
 
-// In the order of the store's entries; damaged and open ones included.
+// In the order of the store's entries, including damaged and open ones.
 static Result<std::vector<CheckpointEntry>> read_entries(const store::Store& store) {
   std::vector<CheckpointEntry> entries;
   CKPT_ASSIGN(auto directories, store.list(""));
@@ -125,10 +125,10 @@ static Result<std::vector<CheckpointEntry>> read_entries(const store::Store& sto
     if (entry.ok()) {
       entries.push_back(entry.take());
     } else if (is_barred(entry.status())) {
-      // What is not named as a checkpoint is not ours: a disk's lost+found.
+      // Without a checkpoint's name the directory is not ours: a disk's lost+found, for example.
       if (format::parse_checkpoint_dir(directory.name))
         entries.push_back(entry_of_name(directory.name, std::move(entry).status()));
-    } else if (entry.status().code() != CKPT_NOT_FOUND) {  // else it vanished while we looked, or is something else
+    } else if (entry.status().code() != CKPT_NOT_FOUND) {  // otherwise it vanished meanwhile, or is something else
       return std::move(entry).status();
     }
   }
@@ -166,7 +166,7 @@ static Result<CheckpointEntry> not_found(const store::Store& store, std::string_
       .with("expected", std::string(selector));
 }
 
-// The entry of a directory that was named exactly, if it can be loaded.
+// Returns `entry`, which was named exactly, if it can be loaded.
 static Result<CheckpointEntry> loadable(const store::Store& store, CheckpointEntry entry) {
   if (entry.state == CKPT_CHECKPOINT_COMMITTED) {
     auto own = find_store_id(store);

@@ -1,5 +1,5 @@
-// What a store holds: its checkpoints and attempts, in the order of FORMAT §7, and how a selector picks one.
-// Stateless; every call looks at the store anew.
+// What a store holds: its checkpoints and attempts, in the order of FORMAT §7; and which one a selector picks.
+// Stateless; every call reads the store anew.
 #pragma once
 
 #include <string>
@@ -15,31 +15,31 @@ struct CheckpointEntry {
   std::string id;     // directory name
   int32_t state = 0;  // CKPT_CHECKPOINT_*
   bool foreign = false;
-  format::Summary summary;  // of a committed one; of others what the directory's name tells
+  format::Summary summary;  // if committed; otherwise only what the directory's name tells
   uint64_t bytes = 0;
-  Status problem;  // why it is DAMAGED
+  Status problem;  // why it is DAMAGED or ABORTED
 };
 
-// The store's id: from .ckpt/store, else voted by the checkpoints; zero for an empty store without one.
+// The store's id: from .ckpt/store, or else by vote of the checkpoints; zero for an empty store without one.
 Result<Id> find_store_id(const store::Store& store);
 
-// All checkpoints and attempts: by run, token, sequence, attempt, id.
+// All checkpoints and attempts, ordered by run, token, sequence, attempt, id.
 Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store);
 
-// One directory. NOT_FOUND where it is no checkpoint.
+// Reads one directory. NOT_FOUND if it is no checkpoint.
 Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view id);
 
-// Resolves a selector (see ckpt_store_find) to a committed checkpoint of `run`. NOT_FOUND; the entry's own problem for
-// a damaged one that was named.
+// The committed checkpoint of `run` that a selector (see ckpt_store_find) picks. NOT_FOUND; for a damaged checkpoint
+// that was named, its own problem.
 Result<CheckpointEntry> find_checkpoint(const store::Store& store, std::string_view selector, std::string_view run);
 
-// The highest token that owner files and checkpoint directories show; 0 for none.
+// The highest token in owner files and checkpoint directories; 0 if there is none.
 Result<uint64_t> highest_token(const store::Store& store, std::span<const CheckpointEntry> entries);
 
-// What a commit slot says, from the end of the file alone (its index is not read). NOT_FOUND where it is empty.
+// What a commit slot says, from the end of the file alone (its index is not read). NOT_FOUND if the slot is empty.
 Result<format::Slot> peek_slot(const store::Store& store, std::string_view id);
 
-// The whole of a commit slot. NOT_FOUND where it is empty.
+// The whole content of a commit slot. NOT_FOUND if it is empty.
 struct SlotFile {
   std::vector<std::byte> bytes;
   format::Slot slot;

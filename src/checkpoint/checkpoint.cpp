@@ -18,7 +18,7 @@ Result<std::shared_ptr<Checkpoint>> Checkpoint::open(std::shared_ptr<store::Stor
   CKPT_ASSIGN(checkpoint->entry_, find_checkpoint(*checkpoint->store_, selector, run));
   std::string path = checkpoint->store_->path(checkpoint->entry_.id);
   Status status = checkpoint->read_manifest(threads);
-  // Found a moment ago and not there now: it was removed in between.
+  // It was found a moment ago and is not there now: it was removed in between.
   if (status.code() == CKPT_NOT_FOUND || status.code() == CKPT_CONFLICT)
     return Status(CKPT_GONE, path + " was removed while it was being opened").with("path", path);
   if (!status.ok()) return std::move(status).in(path + "/MANIFEST").with("path", path + "/MANIFEST");
@@ -31,8 +31,8 @@ Result<std::shared_ptr<Checkpoint>> Checkpoint::open(std::shared_ptr<store::Stor
 // One huge page: no two threads wait for the same fresh page, and a piece is hashed while the cache holds it.
 static constexpr uint64_t kPiece = 2 << 20;
 
-// Reads the whole file and hashes its first `hashed` bytes. XXH3 goes from front to back, so the threads read pieces
-// and whichever finds the next ones there hashes them.
+// Reads the whole file and hashes its first `hashed` bytes. XXH3 goes from front to back: the threads read pieces, and
+// whichever thread finds the next pieces present hashes them.
 static Result<Digest> read_and_hash(const store::Reader& file, MutableBytes out, uint64_t hashed, unsigned threads) {
   const size_t pieces = (out.size() + kPiece - 1) / kPiece;
   std::vector<std::atomic<bool>> there(pieces);
@@ -57,7 +57,7 @@ static Result<Digest> read_and_hash(const store::Reader& file, MutableBytes out,
   return hasher.digest();
 }
 
-// How much of the file is the index, from its trailer; 0 for a file that is too short, which open_slot refuses.
+// The size of the index, from the trailer; 0 for a file that is too short, which open_slot refuses.
 static Result<uint64_t> index_size(const store::Reader& file) {
   std::byte trailer[format::kManifestTrailerSize];
   if (file.size() < sizeof trailer) return uint64_t{0};
@@ -84,10 +84,10 @@ Status Checkpoint::read_manifest(unsigned threads) {
   return Ok();
 }
 
-// Every text ends with a line feed (FORMAT §4), which in our own copy of the manifest becomes the NUL of a C string.
+// Every text ends with a line feed (FORMAT §4). In our own copy of the manifest, that becomes the NUL of a C string.
 Status Checkpoint::terminate_texts(unsigned threads) {
   char* names = const_cast<char*>(index_.names.data());  // bytes_ is ours and writable
-  // Atomic, since the texts of a file that somebody else wrote may overlap.
+  // Atomic, since the texts of a file from elsewhere may overlap.
   auto end = [names](const fb::Text& text) {
     std::atomic_ref(names[text.offset() + text.size()]).store(0, std::memory_order_relaxed);
   };
@@ -114,7 +114,7 @@ Status Checkpoint::terminate_texts(unsigned threads) {
   return Ok();
 }
 
-// Where the aliases stand among all names.
+// Finds the position of each alias among all names.
 void Checkpoint::place_aliases() {
   auto before = [this](const fb::Tensor& tensor, std::string_view name) { return index_.text(tensor.name()) < name; };
   auto at = index_.tensors.begin();

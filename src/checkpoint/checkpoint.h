@@ -1,6 +1,6 @@
-// A committed checkpoint, opened: its manifest, checked, and its parts, opened when they are first needed.
-// Immutable but for the part files, which have their own lock; concurrent use is fine. While it lives, pruning passes
-// it over.
+// An open, committed checkpoint: its manifest, checked, and its parts, opened when they are first needed.
+// Immutable but for the part files, which have their own lock; concurrent use is fine. As long as it exists, pruning
+// leaves the checkpoint alone.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace ckpt::checkpoint {
 
 class Checkpoint {
  public:
-  // A large manifest is read and checked by `threads` threads.
+  // Divides a large manifest among `threads` threads.
   static Result<std::shared_ptr<Checkpoint>> open(std::shared_ptr<store::Store> store, std::string_view selector,
                                                   std::string_view run, unsigned threads = 1);
 
@@ -23,22 +23,22 @@ class Checkpoint {
   const format::Index& index() const { return index_; }
   const store::Store& store() const { return *store_; }
 
-  // Opens a part, checking that it is the one the manifest names (size, header). INCOMPLETE, GONE, MISMATCH, CORRUPT,
-  // FORMAT.
+  // Opens a part and checks that it is the one that the manifest names (size, header). INCOMPLETE, GONE, MISMATCH,
+  // CORRUPT, FORMAT.
   Result<const store::Reader*> part(uint32_t number) const;
-  // The same for what only asks whether `name` (a tensor, an object) can be read from there: names it in an error.
+  // The same for callers that only ask whether `name` (a tensor or object) can be read from there: errors name it.
   Status check_part(uint32_t number, std::string_view name) const;
   // Adds part name and path to an error; a part that vanished with its checkpoint is GONE.
   Status at_part(Status status, uint32_t number) const;
 
-  // Names of tensors and aliases in one order, for listing: position i of both together.
+  // All names, of tensors and aliases together, in one order for listing: `position` counts both.
   struct Named {
     const fb::Tensor* tensor;  // the tensor itself, or the target of the alias
     const fb::Alias* alias;    // null for a tensor
   };
   uint64_t name_count() const { return index_.tensors.size() + index_.aliases.size(); }
   Named named_at(uint64_t position) const;
-  // Null tensor where there is none.
+  // The tensor is null if there is no such name.
   Named find(std::string_view name) const;
   std::string_view name_of(const Named& named) const;
   // A text of the index as a C string that lives as long as the checkpoint.

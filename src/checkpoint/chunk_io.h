@@ -1,4 +1,4 @@
-// One chunk: its checksum, its codec, its place in the tensor. And objects, which are read chunk by chunk.
+// Single chunks: checksum, codec, place in the tensor. And objects, which are read chunk by chunk.
 #pragma once
 
 #include "base/job.h"
@@ -7,30 +7,31 @@
 
 namespace ckpt::checkpoint {
 
-// CORRUPT where the stored bytes of a chunk are others than were saved.
+// CORRUPT if the stored bytes of a chunk are not those that were saved.
 Status check_chunk(const fb::Chunk& chunk, Bytes stored);
-// The same for a digest that was computed on the way.
+// The same, for a digest that the caller has computed.
 Status check_digest(const fb::Chunk& chunk, const Digest& found);
 
-// Whether the bytes of a chunk are those of its elements.
+// Whether a chunk stores the bytes of its elements unchanged.
 inline bool stored_raw(const fb::Chunk& chunk) { return chunk.stored_size() == chunk.raw_size(); }
 // Decodes a checked chunk that is not stored raw.
 Status decode_chunk(const fb::Segment& segment, Bytes stored, MutableBytes raw, format::CodecScratch& scratch);
 
-// First and last element of a chunk in the flattened tensor: of a box, those of its corner elements.
+// First and last element of a chunk, by their position in the flattened tensor. If the segment is a box, elements
+// between the two may belong to other chunks.
 struct ElementRange {
   int64_t first, last;
 };
 ElementRange elements_of(const format::Index& index, const fb::Tensor& tensor, const fb::Segment& segment,
                          const fb::Chunk& chunk);
-// Says where an error happened: part, tensor, offset, elements.
+// Adds to an error where it happened: part, tensor, offset, elements.
 Status at_chunk(const Checkpoint& checkpoint, const fb::Tensor& tensor, const fb::Segment& segment,
                 const fb::Chunk& chunk, Status status);
 
-// read_at, counted.
+// read_at, counted in the statistics of the job.
 Status plain_read(Job& job, const store::Reader& file, uint64_t offset, MutableBytes out);
 
-// All bytes of an object, checked. `out` has its size.
+// Reads and checks all bytes of an object. `out` must have its size.
 Status read_object(const Checkpoint& checkpoint, const fb::Object& object, MutableBytes out, Job& job);
 
 }  // namespace ckpt::checkpoint

@@ -7,11 +7,11 @@
 
 namespace ckpt::checkpoint {
 
-// Segments that are worth handing to another thread.
+// So many segments are worth another thread.
 static constexpr size_t kSegmentsInRange = 1 << 14;
 
-// Whether the segments, as they come, are slabs of the tensor along one dimension that follow each other without a gap,
-// or flat ranges that do: how ranks cut nearly every tensor. Other segments may cover it too.
+// Whether the segments, in their order, are slabs of the tensor along one dimension, or flat ranges, that follow each
+// other without a gap. Ranks cut nearly every tensor like this. Other segments may cover the tensor too.
 static bool consecutive(const format::Index& index, std::span<const uint64_t> dims,
                         std::span<const fb::Segment> segments, uint64_t elements) {
   const size_t ndim = dims.size();
@@ -29,7 +29,7 @@ static bool consecutive(const format::Index& index, std::span<const uint64_t> di
     if ((segment.kind() == 1) != flat || at[along] != reached) return false;
     reached += at[flat ? 1 : ndim + along];
     for (size_t d = 0; d < ndim && !flat; d++)
-      if (d != along && at[ndim + d] != dims[d]) return false;  // and its offset is 0, since it lies inside
+      if (d != along && at[ndim + d] != dims[d]) return false;  // its offset is 0 then, since it lies inside
   }
   return reached == (flat ? elements : dims[along]);
 }

@@ -20,7 +20,7 @@ static Status check_chunk_ends(const PartFile& part) {
   return Ok();
 }
 
-// A part of rank N is PART_N and describes nothing that lies elsewhere.
+// A part of rank N is PART_N, and its records refer to no other part.
 static Status check_rank(const PartFile& part) {
   uint32_t rank = part.header.rank;
   if (rank != part.number)

@@ -1,4 +1,4 @@
-// A part file as it lies in the store: header, trailer and own index, checked against each other.
+// A part file as stored: header, trailer and own index, checked against each other.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,15 @@ namespace ckpt::checkpoint {
 struct PartFile {
   uint32_t number = 0;
   uint64_t size = 0;
-  std::unique_ptr<store::Reader> file;  // may be let go once the part is open
+  std::unique_ptr<store::Reader> file;  // may be closed once the part is open
   format::PartHeader header;
   format::PartTrailer trailer;
   std::vector<std::byte> index_bytes;
   format::Index index;
 };
 
-// Opens PART_`number` of a directory and checks all but its data. NOT_FOUND, and what else is wrong, naming the part.
+// Opens PART_`number` of a directory and checks everything but its data. NOT_FOUND, or another error that names the
+// part.
 Result<PartFile> open_part(const store::Store& store, std::string_view directory, uint32_t number);
 
 // Adds the part's name and path to an error.

@@ -9,7 +9,7 @@
 
 namespace ckpt::checkpoint {
 
-static constexpr uint64_t kMinDirect = 65536;  // below, waiting costs more than the page cache
+static constexpr uint64_t kMinDirect = 65536;  // below this, waiting costs more than the page cache
 
 namespace {
 
@@ -23,12 +23,12 @@ class Pipeline {
   Status run();
 
  private:
-  // Of one direct read, from its start until it was worked on.
+  // State of one direct read, from its start until its bytes were worked on.
   struct Slot {
     size_t number = 0;
     PipelineRead read{};
     device::Mapping buffer;
-    uint64_t begin = 0;  // in the file
+    uint64_t begin = 0;  // offset in the file
     MutableBytes into;   // the target without its tail, or the buffer
     Status status;
   };
@@ -53,14 +53,14 @@ class Pipeline {
   std::mutex mutex_;
   std::condition_variable changed_;
   size_t next_ = 0;
-  size_t started_ = 0;  // slots from their start until their bytes are there
+  size_t started_ = 0;  // slots that were started and whose bytes are not there yet
   bool stopped_ = false, done_ = false, queue_tried_ = false;
   std::vector<Slot> slots_;
   std::vector<Slot*> free_, ready_;
-  std::unique_ptr<store::IoQueue> queue_;  // the last member: it waits for what is in flight before the rest goes
+  std::unique_ptr<store::IoQueue> queue_;  // last member: its destructor waits for what is in flight
 };
 
-// A single read gains nothing by a queue. Without one direct reads block.
+// A single read gains nothing from a queue. Without a queue, direct reads block.
 store::IoQueue* Pipeline::queue() {
   std::lock_guard lock(mutex_);
   if (!queue_tried_ && count_ > 1)
@@ -69,7 +69,7 @@ store::IoQueue* Pipeline::queue() {
   return queue_.get();
 }
 
-// Whether a read is worth passing the page cache by, and possible. Then its memory is ready.
+// Whether a read can bypass the page cache and is worth it. If so, its memory is ready afterwards.
 bool Pipeline::prepare_direct(Slot& slot) {
   const PipelineRead& read = slot.read;
   uint64_t align = read.file->direct_align();
@@ -141,7 +141,7 @@ Status Pipeline::start(unsigned worker, Lock& lock) {
   return work_.read(number, worker);
 }
 
-// Works on what has arrived. The last bytes, which no direct read could bring, are read here.
+// Works on bytes that arrived. Reads the last bytes here, since no direct read could bring them.
 Status Pipeline::finish(Slot& slot, unsigned worker) {
   const PipelineRead& read = slot.read;
   Status status = std::move(slot.status);
@@ -156,7 +156,7 @@ Status Pipeline::finish(Slot& slot, unsigned worker) {
   return status;
 }
 
-// The next thing to do; `done_` where nothing is left. Reads are started first, so that the disk always has some.
+// Does the next thing; sets `done_` if nothing is left. Starts reads first, so that the disk always has some.
 Status Pipeline::step(unsigned worker, Lock& lock) {
   if (next_ < count_ && (!free_.empty() || slots_.empty())) return start(worker, lock);
   if (!ready_.empty()) {
@@ -173,7 +173,7 @@ Status Pipeline::step(unsigned worker, Lock& lock) {
 }
 
 Status Pipeline::work(unsigned worker) {
-  // Whoever leaves, by an exception too, wakes those who wait.
+  // Whoever leaves, even by an exception, wakes those who wait.
   struct Wake {
     Pipeline& pipeline;
     bool failed = true;

@@ -27,7 +27,7 @@ static Status tombstone_status(const format::Tombstone& tombstone, const Session
       .with("found", status_name(tombstone.status));
 }
 
-// What the slot says of this attempt. NOT_FOUND: still open. COMMIT_UNKNOWN: it cannot be read.
+// What the slot says about this attempt. NOT_FOUND: still open. COMMIT_UNKNOWN: it cannot be read.
 static Status read_outcome(const Session& session, const Attempt& attempt) {
   auto slot = checkpoint::peek_slot(session.store(), attempt.directory);
   if (slot.ok() && !slot->committed) return tombstone_status(slot->tombstone, session, attempt);
@@ -43,7 +43,7 @@ static Status read_outcome(const Session& session, const Attempt& attempt) {
   return Status(CKPT_COMMIT_UNKNOWN, attempt.directory + " is gone: it was aborted, or committed and pruned since");
 }
 
-// What a tombstone in the slot is told as: such an attempt never will be committed.
+// Whether an outcome means a tombstone in the slot: such an attempt will never be committed.
 static bool is_closed(const Status& outcome) {
   return outcome.code() == CKPT_ABORTED || outcome.code() == CKPT_EXISTS || outcome.code() == CKPT_FENCED;
 }
@@ -64,8 +64,8 @@ static Status leader_label_taken(Session& session, const Attempt& attempt, const
   return Ok();
 }
 
-// The record comes first, so that the next session finds the directory whatever happens. Both are there already where a
-// rank has refused the attempt.
+// The record comes first, so that the next session finds the directory whatever happens. If a rank has refused the
+// attempt, both exist already.
 static Status make_attempt(Session& session, const Attempt& attempt) {
   const std::string record = session.plan().run + "\n";
   CKPT_TRY(session.store().make_directory(format::kAttemptsDir));
@@ -105,13 +105,13 @@ static Status follow_attempt(Session& session, const Attempt& attempt, const Com
 Status open_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
   Status opened =
       session.rank() == 0 ? lead_attempt(session, attempt, settings) : follow_attempt(session, attempt, settings, job);
-  bool told = session.rank() != 0 && is_closed(opened);  // by whoever closed it
+  bool told = session.rank() != 0 && is_closed(opened);  // whoever closed it has told everybody
   return opened.ok() || told ? opened : refuse_attempt(session, attempt, std::move(opened));
 }
 
 // ---- giving up ----
 
-// Frees the space of an attempt that is closed, but leaves the tombstone for ranks that still ask.
+// Frees the space of a closed attempt, but leaves the tombstone for ranks that still ask.
 static void remove_parts(store::Store& store, const Attempt& attempt) {
   auto files = store.list(attempt.directory);
   if (!files.ok()) return;
@@ -119,8 +119,8 @@ static void remove_parts(store::Store& store, const Attempt& attempt) {
     if (file.name != format::kManifestName) (void)store.remove(attempt.directory + "/" + file.name, false);
 }
 
-// The tombstone could not be put. Rank 0 alone commits, so its own failure is final; it needs every rank's part, so
-// that of a rank without a part is too. With both there nobody knows yet what rank 0 will do.
+// For when the tombstone could not be created. Rank 0 alone commits, so its own failure is final. It needs every rank's
+// part, so the failure of a rank without a part is final too. Otherwise nobody knows yet what rank 0 will do.
 static Status give_up_open(Session& session, const Attempt& attempt, Status cause, const Status& not_closed) {
   if (Status fenced = session.check_fence(); fenced.code() == CKPT_FENCED) return fenced;
   if (session.rank() == 0) return cause;
@@ -142,19 +142,19 @@ Status give_up(Session& session, const Attempt& attempt, Status cause) {
                                                                          .reason = reason,
                                                                          .closed_by_token = 0}));
   Status outcome = closed.ok() ? cause : read_outcome(session, attempt);
-  // Committed by others before this rank failed: then it is committed, and saying otherwise would be wrong.
+  // It was committed before this rank failed. Saying otherwise would be wrong.
   if (outcome.ok()) return Ok();
   bool was_open = outcome.code() == CKPT_NOT_FOUND || outcome.code() == CKPT_COMMIT_UNKNOWN;
   if (was_open) return give_up_open(session, attempt, std::move(cause), closed);
   if (session.rank() == 0) remove_parts(session.store(), attempt);
-  // Whoever closed the slot first explains all; a failure that only followed from that must not hide it.
+  // Whoever closed the slot first knows the cause. A failure that only followed from it must not hide it.
   bool consequence = cause.code() == CKPT_NOT_FOUND || cause.code() == CKPT_CANCELLED || cause.code() == CKPT_TIMEOUT ||
                      cause.code() == CKPT_EXISTS;
   return !closed.ok() && consequence ? outcome : cause;
 }
 
 Status refuse_attempt(Session& session, const Attempt& attempt, Status cause) {
-  if (session.world_size() == 1) return cause;  // nobody waits for word
+  if (session.world_size() == 1) return cause;  // no other rank waits
   if (Status fenced = session.check_fence(); fenced.code() == CKPT_FENCED) return fenced;
   if (Status made = make_attempt(session, attempt); !made.ok()) return cause;
   return give_up(session, attempt, std::move(cause));
@@ -168,7 +168,7 @@ static std::string list_ranks(const std::vector<uint32_t>& ranks) {
   return ranks.size() > 20 ? text + strformat(" and {} more", ranks.size() - 20) : text;
 }
 
-// Ranks that counted otherwise write under another attempt of the label; that explains a rank that never comes.
+// Ranks that counted differently write under another attempt of the label. That explains a rank that never comes.
 static std::string found_elsewhere(const Session& session, const Attempt& attempt) {
   auto entries = session.store().list("");
   if (!entries.ok()) return "";
@@ -210,7 +210,7 @@ static Status check_belongs(const checkpoint::PartFile& part, const Session& ses
 // So many parts are worth several threads.
 static constexpr size_t kManyParts = 16;
 
-// Opens the parts that are there by now, and takes their ranks off the list of those missing.
+// Opens the parts that exist by now, and removes their ranks from `missing`.
 static Status take_parts(const Session& session, const Attempt& attempt, unsigned threads,
                          std::vector<checkpoint::PartFile>* parts, std::vector<uint32_t>* missing) {
   std::vector<Status> taken(missing->size());
@@ -245,9 +245,9 @@ static Result<std::vector<checkpoint::PartFile>> collect_parts(Session& session,
     CKPT_TRY(take_parts(session, attempt, settings.threads, &parts, &missing));
     if (missing.empty()) return parts;
     if (missing.size() != before) backoff.reset();
-    // Another rank's failure is known at once; only silence takes until the deadline.
+    // Another rank's failure shows at once; only silence takes until the deadline.
     Status outcome = read_outcome(session, attempt);
-    // Only this rank commits, and it has not yet: what cannot be read now is no commit.
+    // Only this rank commits, and it has not yet. So a slot that cannot be read holds no commit.
     if (outcome.code() == CKPT_COMMIT_UNKNOWN) return Status(CKPT_ABORTED, outcome.message());
     if (outcome.code() != CKPT_NOT_FOUND)
       return outcome.ok() ? Status(CKPT_INTERNAL, "committed before all parts were there") : outcome;
@@ -263,7 +263,7 @@ static Status publish_manifest(Session& session, const Attempt& attempt, format:
   CKPT_TRY(session.check_fence());
   Status created = session.store().put_if_absent(format::slot_key(attempt.directory), file);
   if (created.ok()) return created;
-  // The slot was taken, or the call failed somewhere on the way: what lies there now is the truth.
+  // The slot was taken, or the call failed on its way: what the slot holds now is the truth.
   Status outcome = read_outcome(session, attempt);
   if (created.code() == CKPT_EXISTS) return outcome;
   if (outcome.code() == CKPT_NOT_FOUND) return created;
@@ -277,7 +277,7 @@ static void after_commit(Session& session, const Attempt& attempt, const format:
                          const CommitSettings& settings) {
   store::Store& store = session.store();
   (void)store.remove(attempt_record_key(session, attempt), false);
-  // The checkpoint is safe; failing to tidy up must not make the save look failed.
+  // The checkpoint is safe. A failure to tidy up must not make the save look failed.
   if (settings.on_existing == "replace") (void)remove_replaced(store, summary, nullptr);
   (void)apply_retention(store, {session.plan().run, settings.keep_last, settings.keep_every, settings.protect, false},
                         nullptr);
@@ -295,13 +295,13 @@ static Status lead_commit(Session& session, const Attempt& attempt, const Commit
   return Ok();
 }
 
-// Rank 0 knows which ranks are missing: it gets to speak first.
+// Rank 0 knows which ranks are missing, so it gets to speak first.
 static constexpr int64_t kFollowerGraceMs = 2000;
 
 static Status await_outcome(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
   for (Backoff backoff(settings.timeout_ms + kFollowerGraceMs);; backoff.sleep()) {
     Status outcome = read_outcome(session, attempt);
-    // Rank 0 freed what was there when it gave up; our part may have come after that.
+    // Rank 0 removed the parts when it gave up. Ours may have come after that.
     if (is_closed(outcome)) (void)session.store().remove(format::part_key(attempt.directory, session.rank()), false);
     if (outcome.code() != CKPT_NOT_FOUND) return outcome;
     Status failure = job.check();

@@ -4,12 +4,12 @@
 //
 //   1. rank 0     put `.ckpt/attempts/<token>.<attempt>.<label>`, synced: what is recorded can be cleaned up.
 //   2. rank 0     make the checkpoint directory, and sync the store's root.
-//                 (A rank that fails before rank 0 came does steps 1 and 2 itself, and then step 4 with a tombstone.)
+//                 (A rank that fails before rank 0 comes does steps 1 and 2 itself, and then step 4 with a tombstone.)
 //   3. each rank  write its part under a temporary name, sync it, rename it to PART_nnn if absent, sync the directory
 //                 (room `save`).
 //   4. rank 0     check all parts and put MANIFEST if absent, synced: this create is the commit.
 //      any rank   put a tombstone into the same slot if absent: this create is the abort. One of the two gets the slot.
-//   5. rank 0     remove the attempt record, then what on_existing=replace and retention let go.
+//   5. rank 0     remove the attempt record, then the checkpoints that on_existing=replace and retention give up.
 //
 // Every rank learns the outcome by reading the slot. Functions may be called from any thread.
 #pragma once
@@ -25,21 +25,21 @@ struct CommitSettings {
   unsigned threads = 2;
 };
 
-// Step 1 and 2 on rank 0, which also decides about the label; other ranks wait for it. A rank that fails here closes
-// the attempt for all. EXISTS, FENCED, ABORTED, TIMEOUT, CANCELLED.
+// Steps 1 and 2 on rank 0, which also decides whether the label is free; other ranks wait for it. A rank that fails
+// here closes the attempt for all. EXISTS, FENCED, ABORTED, TIMEOUT, CANCELLED.
 Status open_attempt(session::Session& session, const session::Attempt& attempt, const CommitSettings& settings,
                     Job& job);
 
-// Steps 4 and 5 on rank 0, once all parts are there; other ranks wait for the outcome. MISMATCH and INCOMPLETE where
-// the parts do not make one checkpoint; ABORTED, FENCED, TIMEOUT, CANCELLED, COMMIT_UNKNOWN.
+// Steps 4 and 5 on rank 0, once all parts are there; other ranks wait for the outcome. MISMATCH and INCOMPLETE if the
+// parts do not make one checkpoint; ABORTED, FENCED, TIMEOUT, CANCELLED, COMMIT_UNKNOWN.
 Status finish_attempt(session::Session& session, const session::Attempt& attempt, const CommitSettings& settings,
                       Job& job);
 
-// Closes an attempt because of `cause` on this rank, so that no rank waits for it: `cause`, or what the slot already
-// says. OK where the attempt was committed before this rank failed.
+// Closes an attempt because of `cause` on this rank, so that no rank waits for it. Returns `cause`, or what the slot
+// says already; OK if the attempt was committed before this rank failed.
 Status give_up(session::Session& session, const session::Attempt& attempt, Status cause);
 
-// The same for a rank that fails before it knows whether rank 0 has opened the attempt: opens it in order to close it.
+// The same for a rank that fails before it knows whether rank 0 opened the attempt: opens it in order to close it.
 Status refuse_attempt(session::Session& session, const session::Attempt& attempt, Status cause);
 
 }  // namespace ckpt::commit

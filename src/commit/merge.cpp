@@ -29,8 +29,8 @@ static Status check_identities(std::span<const checkpoint::PartFile> parts) {
   return Ok();
 }
 
-// The counts are part of the summary, which is written before the index is complete: so they are counted while it is
-// merged.
+// The summary holds the counts and is written before the index is complete, so the records are counted during the
+// merge.
 static void complete_summary(std::span<const checkpoint::PartFile> parts, uint64_t tensors, bool mark_rebuilt,
                              format::IndexBuilder& builder) {
   builder.summary = parts[0].index.summary;
@@ -64,7 +64,7 @@ Result<Merged> merge_parts(std::span<const checkpoint::PartFile> parts, const st
   Merged merged;
   merged.summary = builder.summary;
   CKPT_ASSIGN(merged.index, builder.encode());
-  // What is committed must open again: the reader's own checks look at it before anybody depends on it.
+  // What is committed must open again: apply the reader's own checks before anybody depends on it.
   CKPT_ASSIGN(auto index, format::Index::open(merged.index, format::IndexKind::kManifest, threads));
   CKPT_TRY(check_merged_coverage(parts, index, threads));
   return merged;

@@ -15,7 +15,7 @@ struct Member {
   const fb::Group* group;
 };
 
-// Reads a member's declaration list; empty where it cannot be had (it only explains what is certain already).
+// Reads a member's declaration list. Empty if that fails: the list only explains a difference that is certain already.
 static std::vector<plan::Declared> read_list(const Member& member, const PartSource& source) {
   const fb::Chunk& chunk = member.part->index.chunks[member.group->chunk()];
   std::vector<std::byte> stored(chunk.stored_size()), raw(chunk.raw_size());
@@ -65,7 +65,7 @@ static Status lists_differ(const Member& a, const Member& b, const PartSource& s
       .with("found", text_b);
 }
 
-// One of the tensors that a member added, to give people a name to look for.
+// A tensor that a member added, so that people have a name to look for.
 static std::string name_in_group(const Member& member, const PartSource& source) {
   auto list = read_list(member, source);
   return list.empty() ? "" : list[0].name;
@@ -74,7 +74,7 @@ static std::string name_in_group(const Member& member, const PartSource& source)
 static Status doubled_member(uint64_t id, const Member& a, const Member& b, const PartSource& source) {
   std::string name = name_in_group(b, source);
   return Status(CKPT_MISMATCH,
-                strformat("ranks {} and {} both are member {} of replica group {} (tensor {} among its tensors)",
+                strformat("ranks {} and {} are both member {} of replica group {} (tensor {} among its tensors)",
                           a.part->header.rank, b.part->header.rank, b.group->index(), id, quoted(name)))
       .with("tensor", name)
       .with("ranks", strformat("{}, {}", a.part->header.rank, b.part->header.rank));

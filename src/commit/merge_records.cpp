@@ -1,4 +1,4 @@
-// Aliases, objects and attributes of all parts as those of one checkpoint: equal ones once.
+// Merges the aliases, objects and attributes of all parts. Equal ones become one.
 #include <algorithm>
 
 #include "commit/merge_steps.h"
@@ -10,12 +10,12 @@ using Same = std::vector<Held<Record>>;
 
 // ---- aliases ----
 
-// The tensors of all parts, to be found by name.
+// The tensors of all parts, sorted by name for lookups.
 struct AllTensors {
   std::span<const checkpoint::PartFile> parts;
   std::span<const NameRef> by_name;
 
-  // In the first part that has it.
+  // Finds the tensor in the first part that has it.
   Held<fb::Tensor> find(std::string_view name) const {
     auto name_of = [this](const NameRef& ref) {
       const format::Index& index = parts[ref.list].index;
@@ -135,7 +135,7 @@ static Status add_merged_attr(const Same<fb::Attr>& same, format::IndexBuilder& 
   return Ok();
 }
 
-// By owner, and those of one owner by key.
+// Ordered by owner, then by key.
 Status merge_attrs(std::span<const checkpoint::PartFile> parts, format::IndexBuilder& builder) {
   auto list = [](const checkpoint::PartFile& part) { return part.index.attrs; };
   auto owner = [](const checkpoint::PartFile& part, const fb::Attr& attr) { return part.index.text(attr.owner()); };

@@ -1,4 +1,4 @@
-// The steps of merge_parts, and how records of many parts are brought together by name.
+// The steps of merge_parts, and how they group the records of many parts by name.
 #pragma once
 
 #include <span>
@@ -11,16 +11,16 @@
 
 namespace ckpt::commit {
 
-// Two ranks that describe one thing in two ways. MISMATCH.
+// MISMATCH: two ranks describe one thing in two ways.
 Status disagree(const char* what, std::string_view name, const checkpoint::PartFile& a, const checkpoint::PartFile& b,
                 std::string expected, std::string found);
 
-// Where the parts lie, to look up what the indexes do not hold.
+// Where the parts are, to look up what the indexes do not hold.
 struct PartSource {
   const store::Store& store;
   std::string_view directory;
 };
-// All members of every replica group assigned from the same list. MISMATCH.
+// Checks that all members of every replica group assigned from the same list. MISMATCH.
 Status check_groups(std::span<const checkpoint::PartFile> parts, const PartSource& source);
 
 // The tensors of all parts by name; equal names in order of parts.
@@ -28,7 +28,7 @@ LargeVector<NameRef> tensors_by_name(std::span<const checkpoint::PartFile> parts
 // Adds them to the builder; returns how many there are.
 Result<uint64_t> merge_tensors(std::span<const checkpoint::PartFile> parts, std::span<const NameRef> tensors,
                                format::IndexBuilder& builder);
-// Every element of every tensor of the merged index has one owner; MISMATCH names the ranks.
+// Checks that every element of every tensor of the merged index has exactly one owner. MISMATCH names the ranks.
 Status check_merged_coverage(std::span<const checkpoint::PartFile> parts, const format::Index& merged,
                              unsigned threads);
 
@@ -37,7 +37,7 @@ Status merge_aliases(std::span<const checkpoint::PartFile> parts, std::span<cons
 Status merge_objects(std::span<const checkpoint::PartFile> parts, format::IndexBuilder& builder);
 Status merge_attrs(std::span<const checkpoint::PartFile> parts, format::IndexBuilder& builder);
 
-// ---- bringing together ----
+// ---- grouping by name ----
 
 // A record and the part that holds it.
 template <typename Record>
@@ -46,8 +46,8 @@ struct Held {
   const Record* record;
 };
 
-// The records of all parts by name. `list(part)` are a part's, in order; `name(part, record)` is what they are sorted
-// by.
+// The records of all parts, sorted by name. `list(part)` returns the records of a part, in order; `name(part, record)`
+// is the name to sort by.
 template <typename List, typename Name>
 LargeVector<NameRef> records_by_name(std::span<const checkpoint::PartFile> parts, List&& list, Name&& name) {
   LargeVector<NameRef> refs;
@@ -62,7 +62,7 @@ LargeVector<NameRef> records_by_name(std::span<const checkpoint::PartFile> parts
   return refs;
 }
 
-// Calls visit(the records of one name, in order of parts) for each name in ascending order.
+// Calls visit(records with the same name, in order of parts) for each name, in ascending order.
 template <typename Record, typename List, typename Name, typename Visit>
 Status for_each_name(std::span<const checkpoint::PartFile> parts, std::span<const NameRef> refs, List&& list,
                      Name&& name, Visit&& visit) {

@@ -1,4 +1,4 @@
-// The tensors of all parts as those of one checkpoint.
+// Merges the tensors of all parts.
 #include "commit/merge_steps.h"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ static Status coverage_error(Status status, std::string_view name, std::span<con
     size_t a = std::stoul(*first), b = std::stoul(*second);
     if (a < ranks.size() && b < ranks.size()) owners = strformat("{}, {}", ranks[a], ranks[b]);
   }
-  // Whatever is missing or double, the ranks' descriptions do not fit together.
+  // Whether an element is missing or double, the ranks' descriptions do not fit together.
   Status mismatch(CKPT_MISMATCH, "tensor " + quoted(name) + " (ranks " + owners + "): " + status.message());
   if (const std::string* found = status.detail("found")) mismatch = std::move(mismatch).with("found", *found);
   return std::move(mismatch).with("tensor", std::string(name)).with("ranks", owners);

@@ -41,14 +41,15 @@ Status remove_checkpoint(store::Store& store, std::string_view id) {
 
 Status remove_by_id(store::Store& store, std::string_view id) {
   if (id.empty() || id[0] == '.' || id.find('/') != std::string_view::npos)
-    return Status(CKPT_INVALID, "\"" + std::string(id) + "\" is no checkpoint id");
+    return Status(CKPT_INVALID, "\"" + std::string(id) + "\" is not a checkpoint id");
   CKPT_ASSIGN(auto entry, checkpoint::read_entry(store, id));
   if (entry.state == CKPT_CHECKPOINT_COMMITTED) return remove_checkpoint(store, id);
   if (entry.state == CKPT_CHECKPOINT_OPEN) {
     // The slot decides between the writer and us, as it does between ranks.
     CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
     CKPT_ASSIGN(uint64_t highest, checkpoint::highest_token(store, entries));
-    // A session of another run may have a higher token; the record of the owner stays until its own run has another.
+    // A session of another run may have a higher token. A session's owner record stays until its own run has a newer
+    // one.
     bool owned = store.open(format::owner_key(entry.summary.token)).status().code() != CKPT_NOT_FOUND;
     if (entry.summary.token == 0 || entry.summary.token >= highest || owned)
       return Status(CKPT_CONFLICT, store.path(id) + " may still be written by its session")
@@ -92,7 +93,7 @@ Status apply_retention(store::Store& store, const RetentionPolicy& policy, Repor
   });
   const std::vector<std::string_view> pieces = split(policy.protect, ',');
   const std::set<std::string_view> labels(pieces.begin(), pieces.end());
-  // From the newest on: whatever the policy says, one that can be loaded must stay.
+  // Starts from the newest: whatever the policy says, one that can be loaded must stay.
   size_t sound = entries.size();
   for (size_t i = entries.size(); i-- > 0 && sound == entries.size();)
     if (check_quick(store, entries[i].id).ok()) sound = i;

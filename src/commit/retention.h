@@ -1,4 +1,4 @@
-// Which checkpoints may go, and letting them go: never the newest sound one, never one that is read.
+// Decides which checkpoints may go, and removes them: never the newest sound one, never one that is being read.
 #pragma once
 
 #include <string>
@@ -19,16 +19,17 @@ struct RetentionPolicy {
 // Applies a policy. Errors of single removals are findings, not failures.
 Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report);
 
-// Removes one committed checkpoint unless a reader holds it: CONFLICT. NOT_FOUND.
+// Removes one committed checkpoint. CONFLICT if a reader holds it; NOT_FOUND.
 Status remove_checkpoint(store::Store& store, std::string_view id);
 
-// See ckpt_store_remove: committed ones, and attempts that are closed or that no living session can be writing.
+// See ckpt_store_remove. Removes committed checkpoints, and attempts that are closed or that no living session can be
+// writing.
 Status remove_by_id(store::Store& store, std::string_view id);
 
 // Removes committed checkpoints of this run and label that are older than `newest`.
 Status remove_replaced(store::Store& store, const format::Summary& newest, Report* report);
 
-// All parts are there with the size and index digest that the manifest names.
+// Checks that all parts exist with the size and index digest that the manifest names.
 Status check_quick(const store::Store& store, std::string_view id);
 
 }  // namespace ckpt::commit

@@ -11,7 +11,7 @@
 namespace ckpt::device {
 
 static constexpr uint64_t kHugePage = 2 << 20;
-// One fault for a huge page costs less than those for half as many bytes in small ones.
+// From this size on, one huge page: its single fault costs less than the faults of the small pages.
 static constexpr uint64_t kHugeFrom = kHugePage / 2;
 
 uint64_t Mapping::size_for(uint64_t bytes) { return round_up(bytes, bytes >= kHugeFrom ? kHugePage : kAlign); }
@@ -29,7 +29,8 @@ Result<Mapping> Mapping::make(uint64_t bytes) {
   return mapping;
 }
 
-// MADV_POPULATE_WRITE needs Linux 5.14; before, a page is there once a byte of it was written. Its bytes stay.
+// MADV_POPULATE_WRITE needs Linux 5.14. Older kernels populate a page when a byte of it is written; this writes the
+// byte that is there.
 static Status touch(std::byte* data, uint64_t size) {
 #ifdef MADV_POPULATE_WRITE
   if (madvise(data, size, MADV_POPULATE_WRITE) == 0) return Ok();

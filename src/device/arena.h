@@ -1,4 +1,4 @@
-// Memory of its own mapping, for staging: on huge pages where the kernel gives them, not copied by fork.
+// Staging memory in mappings of its own: on huge pages if the kernel gives them, not copied by fork.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace ckpt::device {
 
-// An aligned, zeroed stretch of memory of its own mapping. Large ones ask for huge pages, since fresh small pages cost
-// more than the copy into them.
+// An aligned, zeroed mapping. Large ones ask for huge pages, since the first touch of small pages costs more than the
+// copy into them.
 class Mapping {
  public:
   // NOMEM.
   static Result<Mapping> make(uint64_t bytes);
-  // What make(bytes) takes: whole pages, and huge ones from half of one on.
+  // The size that make(bytes) maps: whole pages; huge ones from half a huge page on.
   static uint64_t size_for(uint64_t bytes);
   Mapping() = default;
   Mapping(Mapping&& other) noexcept : data_(other.data_), size_(other.size_) {
@@ -25,8 +25,8 @@ class Mapping {
   ~Mapping();
 
   MutableBytes bytes() const { return {data_, size_}; }
-  // Has the kernel give the pages of the first `bytes` now and not at their first use, by so many threads. Pages that
-  // are there already cost almost nothing. NOMEM.
+  // Makes the kernel provide the pages of the first `bytes` now, not at their first use, on `threads` threads. Pages
+  // that exist already cost almost nothing. NOMEM.
   Status populate(uint64_t bytes, unsigned threads) const;
 
  private:

@@ -10,8 +10,8 @@ namespace {
 
 constexpr uint32_t kSign = 0x80000000u, kInfinity = 0x7f800000u, kQuiet = 0x00400000u;
 
-// Every format says how its bits become those of an f32, and back. All widening is exact, so that going through f32
-// rounds once. Selects instead of branches: the compiler makes vectors of them.
+// Each format defines how its bits become those of an f32, and back. Widening is exact, so going through f32 rounds
+// only once. The code selects instead of branching, so that the compiler can vectorize it.
 struct F32 {
   using Bits = uint32_t;
   static constexpr uint16_t kDtype = CKPT_DTYPE_F32;
@@ -43,7 +43,7 @@ struct F16 {
     uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
     uint32_t magnitude = static_cast<uint32_t>(half & 0x7fff) << 13;
     uint32_t normal = magnitude + kRebias;
-    // A subnormal counts units of 2^-24: put the count behind 2^-14 (one exponent up) and take that away again.
+    // A subnormal counts units of 2^-24: put the count behind 2^-14 (one exponent up), then subtract 2^-14.
     constexpr uint32_t kTwoToMinus14 = 113u << 23;
     uint32_t subnormal =
         std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude + kTwoToMinus14) - std::bit_cast<float>(kTwoToMinus14));
@@ -55,7 +55,7 @@ struct F16 {
   static Bits narrow(uint32_t bits) {
     uint32_t sign = bits & kSign, magnitude = bits ^ sign;
     uint32_t normal = (magnitude - kRebias + 0xfff + ((magnitude >> 13) & 1)) >> 13;
-    // Below 2^-14: the sum with 0.5, whose last bit is 2^-24, rounds to nearest even in that unit.
+    // Below 2^-14: adding 0.5, whose last bit is 2^-24, rounds to nearest even in that unit.
     constexpr uint32_t kHalf = 126u << 23;
     uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + std::bit_cast<float>(kHalf)) - kHalf;
     uint32_t finite = magnitude < (113u << 23) ? subnormal : normal;
@@ -65,7 +65,7 @@ struct F16 {
   }
 };
 
-// The bits as they are, for copies, where a NaN stays what it is.
+// Leaves the bits as they are. Used for copies, where a NaN must not change.
 struct Bits16 {
   using Bits = uint16_t;
   static uint32_t widen(Bits bits) { return bits; }
@@ -84,7 +84,7 @@ template <typename From, typename To>
 void convert_all(const std::byte* in, std::byte* out, size_t count, uint64_t stride) {
   constexpr size_t kIn = sizeof(typename From::Bits), kOut = sizeof(typename To::Bits);
   size_t i = 0;
-  // A fixed number of turns is what makes the compiler use vectors at -O2.
+  // The compiler vectorizes at -O2 only loops with a fixed number of turns.
   constexpr size_t kBlock = 64;
   for (; stride == 1 && i + kBlock <= count; i += kBlock) {
     typename From::Bits from[kBlock];

@@ -1,4 +1,4 @@
-// From the caller's descriptor to a checked region and memory.
+// Turns the caller's descriptor into a checked region and memory.
 #include "device/descriptor.h"
 
 #include <limits>
@@ -39,7 +39,7 @@ static Status read_region(const ckpt_tensor_desc& desc, Region* region) {
   }
 }
 
-// Strides of the memory in byte units. Packed elements must be neighbours, and rows start at whole bytes.
+// Strides of the memory in byte units. Packed elements must be neighbours, and rows must start at whole bytes.
 static Status read_strides(const ckpt_tensor_desc& desc, const plan::Geometry& geometry, RegionRequest* out) {
   Shape strides;
   CKPT_TRY(read_extents(desc.strides, desc.ndim, "strides", &strides));
@@ -59,7 +59,7 @@ static Status read_strides(const ckpt_tensor_desc& desc, const plan::Geometry& g
   return Ok();
 }
 
-// The bytes that the memory must have for its last element; overflow counts as too much.
+// The bytes of memory up to the end of its last element; INVALID if that overflows.
 static Result<uint64_t> reach(const RegionRequest& request) {
   uint64_t last = 0;
   for (int i = 0; i < request.memory_extent.ndim; i++) {

@@ -1,4 +1,4 @@
-// From the caller's descriptor to a checked region and memory, for saves and loads alike.
+// Turns the caller's descriptor into a checked region and memory, for saves and loads alike.
 #pragma once
 
 #include "device/scatter.h"
@@ -13,11 +13,11 @@ struct RegionRequest {
   Region region;
   plan::Geometry geometry;
   Region units;
-  device::Memory memory;  // data set, strides in byte units
+  device::Memory memory;  // with data; strides in byte units
   Shape memory_extent;    // in byte units
-  uint64_t bytes = 0;     // that the region's elements take
+  uint64_t bytes = 0;     // size of the region's elements
 };
-// Checks a descriptor and the memory behind it, and fills a request that is as it was made. INVALID.
+// Checks a descriptor and the memory behind it, and fills a new `request`. INVALID.
 Status read_desc(const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes, RegionRequest* request);
 
 }  // namespace ckpt::device

@@ -41,9 +41,9 @@ void copy_spaced(const std::byte* in, uint64_t in_step, std::byte* out, uint64_t
   for (uint64_t i = 0; i < count; i++) std::memcpy(out + i * out_step, in + i * in_step, width);
 }
 
-// A transposed memory (column-major, say) is walked in slices of the innermost dimension that are one cache line wide:
-// rows would touch a new line with each element and come back to none of them in time. Calls visit(slice of the box,
-// element offset of the slice in memory).
+// Walks transposed memory (column-major, say) in slices of the innermost dimension that are one cache line wide. Whole
+// rows would touch a new line with each element, and would come back to it only after it has left the cache. Calls
+// visit(slice of the box, element offset of the slice in memory).
 template <typename Visit>
 void for_each_slice(const Box& box, const Memory& memory, size_t width, Visit&& visit) {
   const int inner = box.ndim() - 1;

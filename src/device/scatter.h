@@ -1,6 +1,6 @@
-// Moves elements between the bytes of a chunk and the caller's memory (CPU), whatever the strides. No allocation, no
-// I/O. Calls on disjoint memory may run concurrently. Elements are whole bytes wide here: callers turn packed dtypes
-// into bytes first.
+// Moves elements between the bytes of a chunk and the caller's memory (CPU), with any strides. No allocation, no I/O.
+// Calls on disjoint memory may run concurrently. Elements are whole bytes wide here: callers turn packed dtypes into
+// bytes first.
 #pragma once
 
 #include <array>
@@ -9,23 +9,24 @@
 
 namespace ckpt::device {
 
-// The caller's memory of one region; `data` is its first element and needs no alignment.
+// The caller's memory of one region. `data` points to its first element and needs no alignment.
 struct Memory {
   std::byte* data;
   uint16_t dtype;
-  std::array<uint64_t, 16> strides;  // in elements; 0 repeats
+  std::array<uint64_t, 16> strides;  // in elements; 0 repeats an element
   int ndim;
 };
 
-// Copies those elements of a chunk that `wanted` asks for into the memory of `wanted`. The chunk holds elements
-// [first, first + count) of `stored` in row-major order. Where to.dtype is not the stored one the elements are
-// converted (the caller has asked `convertible`; other dtypes must have the same width and are copied).
-// Where strides make elements of the memory overlap, which one of them stays is undefined.
-// Returns the number of elements copied, for the proof that all that was wanted has come.
+// Copies the elements of a chunk that `wanted` asks for into the memory of `wanted`. The chunk holds elements [first,
+// first + count) of `stored` in row-major order. If to.dtype is not the stored dtype, convertible elements are
+// converted; others must have the same width and are copied.
+// If strides make elements of the memory overlap, which of them stays is undefined.
+// Returns the number of elements copied, so that the caller can prove that all elements came.
 uint64_t scatter(Bytes chunk, uint16_t stored_dtype, const Box& stored, uint64_t first, uint64_t count,
                  const Box& wanted, const Memory& to);
 
-// Gathers elements [first, first + count) of the row-major order of a memory of this extent and strides into `out`.
+// Gathers elements [first, first + count), in row-major order, of a memory with this extent and these strides into
+// `out`.
 void gather(const Memory& from, const Shape& extent, uint64_t first, uint64_t count, MutableBytes out);
 
 }  // namespace ckpt::device

@@ -10,7 +10,7 @@
 namespace ckpt::format {
 
 void append_base64(Bytes bytes, std::string* out);
-// Nothing for any text that append_base64 would not write.
+// nullopt for any text that append_base64 would not write.
 std::optional<std::string> parse_base64(std::string_view text);
 
 }  // namespace ckpt::format

@@ -1,5 +1,5 @@
-// The bytes of something encoded: an index, and then with its frame around it the file. They may begin anywhere in
-// their memory and have room behind them, so that a frame is added to an index of 2 GiB without a copy.
+// The bytes of an encoded index, or of the file that its frame makes of it. They may begin anywhere in their memory and
+// may leave room behind, so that even an index of 2 GiB gets its frame without a copy.
 #pragma once
 
 #include <cstring>
@@ -14,7 +14,7 @@ class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(Bytes copied) { append(copied); }
-  // Takes over memory of allocate_large(capacity).
+  // Takes over memory from allocate_large(capacity).
   Buffer(std::byte* memory, size_t capacity, size_t begin, size_t size)
       : memory_(memory), capacity_(capacity), begin_(begin), size_(size) {}
   Buffer(Buffer&& other) noexcept { *this = std::move(other); }

@@ -1,4 +1,4 @@
-// XXH3 for AVX2. The system's headers come before the target is set, so that nothing of theirs is compiled for it.
+// XXH3 for AVX2. System headers come before the target is set, so that none of their code is compiled for it.
 #if defined(__x86_64__)
 
 #include <immintrin.h>

@@ -1,4 +1,4 @@
-// XXH3 for AVX-512. The system's headers come before the target is set, so that nothing of theirs is compiled for it.
+// XXH3 for AVX-512. System headers come before the target is set, so that none of their code is compiled for it.
 #if defined(__x86_64__)
 
 #include <immintrin.h>
@@ -14,7 +14,7 @@
 #pragma clang attribute push(__attribute__((target("avx512f"))), apply_to = function)
 #else
 #pragma GCC target("avx512f")
-// GCC 12 takes its own _mm512_undefined_epi32 for a fault.
+// GCC 12 warns about its own _mm512_undefined_epi32.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif

@@ -1,4 +1,4 @@
-// XXH3 for every machine: SSE2 on x86-64, NEON on ARM, or what else xxHash finds.
+// XXH3 for every machine: SSE2 on x86-64, NEON on ARM, or whatever xxHash finds.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -50,7 +50,7 @@ inline V scramble(V sum, V key) {
 namespace ckpt::format {
 namespace {
 
-// xxHash's own loop does it all.
+// Leaves everything to xxHash's own loop.
 template <bool kCopies>
 size_t take_blocks(XXH3_state_t*, const char*, char*, size_t) {
   return 0;

@@ -1,5 +1,5 @@
 // One compilation of xxHash for one instruction set. For checksum.cpp and its tests only.
-// No C++ library here: an inline function compiled for AVX-512 could be the one that the linker keeps for everybody.
+// No C++ library headers: of an inline function, the linker might keep the copy compiled for AVX-512 for everybody.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,9 @@ extern const ChecksumVariant kChecksumAvx512;
 #endif
 
 struct ChecksumVariants {
-  const ChecksumVariant* list[3];  // the best one last
+  const ChecksumVariant* list[3];  // best last
   int count;
 };
-ChecksumVariants checksum_variants();  // those that this machine runs
+ChecksumVariants checksum_variants();  // those that this machine can run
 
 }  // namespace ckpt::format

@@ -54,7 +54,7 @@ size_t encode_chunk(const CodecSpec& spec, Bytes raw, MutableBytes stored, Codec
     filter_encode(spec.filter, spec.filter_width, raw, filtered);
     source = filtered;
   }
-  // LZ4 gives up, with 0, once it would not come out smaller.
+  // LZ4 returns 0 if the result would not be smaller.
   int size = LZ4_compress_fast_extState(scratch.lz4_state(), reinterpret_cast<const char*>(source.data()),
                                         reinterpret_cast<char*>(stored.data()), static_cast<int>(source.size()),
                                         static_cast<int>(raw.size() - 1), 1);
@@ -88,8 +88,8 @@ Status decode_chunk(const CodecSpec& spec, Bytes stored, MutableBytes raw, Codec
   return Ok();
 }
 
-// The stored size of a few pieces of a sample, evenly spaced, under one spec. How much is tried follows from how much
-// data the verdict is for: trying costs as much as encoding.
+// The stored size of a few evenly spaced pieces of a sample, under one spec. Trying costs as much as encoding, so the
+// amount tried depends on how much data the choice is for.
 class CodecTrial {
  public:
   static constexpr uint64_t kShare = 32, kLeast = 2 << 10, kPiece = 16 << 10, kPieces = 4;
@@ -98,7 +98,7 @@ class CodecTrial {
     size_t tried = std::min<size_t>(sample.size(), std::clamp(stands_for / kShare, kLeast, kPiece * kPieces));
     count_ = std::clamp<size_t>(tried / (2 * kLeast), 1, kPieces);
     piece_ = tried / count_;
-    // From the middle of each share, since ends are often unlike the rest; at a whole element of any width.
+    // From the middle of each share, since ends are often unlike the rest; from a whole element of any width.
     for (size_t i = 0; i < count_; i++)
       starts_[i] = (sample.size() / count_ * i + (sample.size() / count_ - piece_) / 2) / 64 * 64;
     stored_ = std::make_unique_for_overwrite<std::byte[]>(piece_ + kEncodeSlack);
@@ -125,11 +125,11 @@ static CodecSpec choose_by_trial(int width, Bytes sample, uint64_t stands_for) {
   const CodecSpec planes{Codec::kLz4, Filter::kBitPlanes, width}, shuffle{Codec::kLz4, Filter::kByteShuffle, width};
   CodecTrial trial(sample, stands_for);
   const size_t raw = trial.raw_size(), with_lz4 = trial.stored_size(lz4), with_planes = trial.stored_size(planes);
-  const bool by_planes = with_planes * 100 <= with_lz4 * 98;  // plain LZ4 is the faster one to load
+  const bool by_planes = with_planes * 100 <= with_lz4 * 98;  // plain LZ4 loads faster
   const CodecSpec best = by_planes ? planes : lz4;
   const size_t best_size = by_planes ? with_planes : with_lz4;
-  // The shuffle is slow to compress, here too: it gets one piece, has to win clearly, and never does where both others
-  // found nothing.
+  // The shuffle compresses slowly, in this trial too. So it gets one piece, must win clearly, and is not tried if the
+  // others saved nothing.
   if (width > 1 && best_size < raw && trial.stored_size(shuffle, 1) * 100 <= trial.stored_size(best, 1) * 90)
     return shuffle;
   return best_size * 100 <= raw * 95 ? best : CodecSpec{};

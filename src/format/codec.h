@@ -1,5 +1,5 @@
-// Chunks as they are stored: filtered and compressed where that makes them smaller, raw otherwise (FORMAT §5).
-// Decoding takes bytes that nobody vouches for: any input gives OK with all of `raw` written, or an error.
+// Chunks as they are stored: filtered and compressed if that makes them smaller, raw otherwise (FORMAT §5). Decoding
+// accepts untrusted bytes: any input gives OK with all of `raw` written, or an error.
 // Functions may be called from any thread; a CodecScratch belongs to one thread at a time.
 #pragma once
 
@@ -19,11 +19,11 @@ struct CodecSpec {
   bool operator==(const CodecSpec&) const = default;
 };
 
-// OK where FORMAT allows this combination in a segment; FORMAT otherwise.
+// OK if FORMAT allows this combination in a segment; FORMAT otherwise.
 Status check_codec(const CodecSpec& spec);
 
-// Working memory, kept between chunks so that nothing is allocated for each. Grows to the largest chunk it has met;
-// reserve() does so beforehand. Throws only std::bad_alloc.
+// Working memory, kept between chunks to avoid an allocation for each. Grows to the largest chunk so far; reserve()
+// grows it beforehand. Throws only std::bad_alloc.
 class CodecScratch {
  public:
   void reserve(size_t raw_size);
@@ -35,7 +35,7 @@ class CodecScratch {
   MutableBytes filtered(size_t size);
   void* lz4_state();
 
-  // Aligned to a cache line, since planes are written a line at a time.
+  // Aligned to a cache line, since planes are written one line at a time.
   struct Release {
     void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{64}); }
   };
@@ -44,21 +44,22 @@ class CodecScratch {
   std::unique_ptr<std::byte[]> lz4_state_;
 };
 
-// `stored` needs this many bytes beyond the size of the raw chunk: none, since a chunk that does not shrink is stored
+// The bytes that `stored` needs beyond the size of the raw chunk: none, since a chunk that does not shrink is stored
 // raw.
 inline constexpr size_t kEncodeSlack = 0;
 
-// Encodes one chunk and returns its stored size: below raw.size(), or equal to it where `stored` holds the raw bytes
-// themselves, without filter. `raw` and `stored` must not overlap.
+// Encodes one chunk and returns its stored size: below raw.size(), or equal to it if `stored` holds the raw bytes
+// themselves, unfiltered. `raw` and `stored` must not overlap.
 size_t encode_chunk(const CodecSpec& spec, Bytes raw, MutableBytes stored, CodecScratch& scratch);
 
-// The inverse. FORMAT where `stored` does not decode to exactly raw.size() bytes; what `raw` holds then is undefined.
+// The inverse. FORMAT if `stored` does not decode to exactly raw.size() bytes; the contents of `raw` are then
+// undefined.
 Status decode_chunk(const CodecSpec& spec, Bytes stored, MutableBytes raw, CodecScratch& scratch);
 
-// What the option `compression` (none, lz4, bitplane-lz4, auto) means for data of this dtype. auto tries out a few
-// pieces of `sample` and takes the smallest result; raw unless it saves at least 5 %. `sample` is the data or a part of
-// it, and stands for `stands_for` bytes (if more than its own), so large data may be given whole: at most 1/32 of that,
-// 2 KiB at least and 64 KiB at most, is tried.
+// What the option `compression` (none, lz4, bitplane-lz4, auto) means for data of this dtype. auto tries a few pieces
+// of `sample` and takes the smallest result, or raw if that saves less than 5 %. `sample` is the data or a part of it,
+// and represents `stands_for` bytes (if that is more than its own size). auto tries at most 1/32 of these bytes, but at
+// least 2 KiB and at most 64 KiB, so `sample` may be large.
 CodecSpec choose_codec(std::string_view compression, uint16_t dtype, Bytes sample, uint64_t stands_for = 0);
 
 }  // namespace ckpt::format

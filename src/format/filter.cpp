@@ -29,7 +29,7 @@ const FilterVariant& best() {
   return *variant;
 }
 
-// Elements after the last whole block, for the shuffle; `first` is the first of them.
+// Shuffles the elements after the last whole block; `first` is the first of them.
 void shuffle_rest(size_t width, const uint8_t* in, size_t first, size_t n, uint8_t* out) {
   for (size_t i = first; i < n; i++)
     for (size_t k = 0; k < width; k++) out[k * n + i] = in[i * width + k];
@@ -40,7 +40,8 @@ void unshuffle_rest(size_t width, const uint8_t* in, size_t first, size_t n, uin
     for (size_t k = 0; k < width; k++) out[i * width + k] = in[k * n + i];
 }
 
-// Groups of eight elements after the last whole block, for the bit planes of `stride` bytes (= groups in all).
+// The bit planes of the groups of eight elements after the last whole block. `stride` is the size of a plane in bytes,
+// and so the number of all groups.
 void plane_rest(size_t width, const uint8_t* in, size_t first, size_t stride, uint8_t* out) {
   for (size_t group = first; group < stride; group++)
     for (size_t k = 0; k < width; k++) {
@@ -61,7 +62,7 @@ void unplane_rest(size_t width, const uint8_t* in, size_t first, size_t stride, 
     }
 }
 
-// Copies the bytes that no element, or no group of eight, takes.
+// Copies the bytes at the end that fill no element or no group of eight.
 void copy_left_over(const uint8_t* in, uint8_t* out, size_t from, size_t size) {
   if (size > from) std::memcpy(out + from, in + from, size - from);
 }

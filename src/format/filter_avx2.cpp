@@ -1,4 +1,4 @@
-// The filters for AVX2. The system's headers come before the target is set (see checksum_avx2.cpp).
+// The filters for AVX2. System headers come before the target is set (see checksum_avx2.cpp).
 #if defined(__x86_64__)
 
 #include <immintrin.h>
@@ -11,7 +11,7 @@
 #pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
 #else
 #pragma GCC target("avx2")
-#pragma GCC optimize("O3")  // the loops over W want to be unrolled
+#pragma GCC optimize("O3")  // the loops over W need unrolling
 #endif
 
 #include "format/filter_variant.h"
@@ -28,7 +28,7 @@ inline void split2(V a, V b, V& even, V& odd) {
   const V low = _mm256_set1_epi16(0xff);
   V packed_even = _mm256_packus_epi16(_mm256_and_si256(a, low), _mm256_and_si256(b, low));
   V packed_odd = _mm256_packus_epi16(_mm256_srli_epi16(a, 8), _mm256_srli_epi16(b, 8));
-  even = _mm256_permute4x64_epi64(packed_even, 0xd8);  // packing works within halves
+  even = _mm256_permute4x64_epi64(packed_even, 0xd8);  // packing works within each half
   odd = _mm256_permute4x64_epi64(packed_odd, 0xd8);
 }
 
@@ -59,8 +59,8 @@ inline V transpose_words(V x) {
   return _mm256_xor_si256(_mm256_xor_si256(x, t), _mm256_slli_epi64(t, 28));
 }
 
-// Words 2 j, 2 j + 1 are in the low half of words[j], words 16 + 2 j, 17 + 2 j in the high half; byte b of a word is of
-// plane b.
+// Words 2 j and 2 j + 1 are in the low half of words[j], words 16 + 2 j and 17 + 2 j in its high half. Byte b of a word
+// belongs to plane b.
 inline void interleave_planes(const uint8_t* planes, V* words) {
   V pairs[8], quads[8];
   for (int b = 0; b < 8; b += 2) {

@@ -1,4 +1,4 @@
-// The filters for AVX-512BW. The system's headers come before the target is set (see checksum_avx2.cpp).
+// The filters for AVX-512BW. System headers come before the target is set (see checksum_avx2.cpp).
 #if defined(__x86_64__)
 
 #include <immintrin.h>
@@ -11,8 +11,8 @@
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw"))), apply_to = function)
 #else
 #pragma GCC target("avx512f,avx512bw")
-#pragma GCC optimize("O3")  // the loops over W want to be unrolled
-// GCC 12 takes its own _mm512_undefined_epi32 for a fault.
+#pragma GCC optimize("O3")  // the loops over W need unrolling
+// GCC 12 warns about its own _mm512_undefined_epi32.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif

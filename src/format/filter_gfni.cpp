@@ -1,5 +1,5 @@
-// The filters for AVX-512 with VBMI and GFNI (Ice Lake, Zen 4 and later). The system's headers come before the target
-// is set (see checksum_avx2.cpp).
+// The filters for AVX-512 with VBMI and GFNI (Ice Lake, Zen 4 and later). System headers come before the target is set
+// (see checksum_avx2.cpp).
 #if defined(__x86_64__)
 
 #include <immintrin.h>
@@ -12,8 +12,8 @@
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vbmi,gfni"))), apply_to = function)
 #else
 #pragma GCC target("avx512f,avx512bw,avx512vbmi,gfni")
-#pragma GCC optimize("O3")  // the loops over W want to be unrolled
-// GCC 12 takes its own _mm512_undefined_epi32 for a fault.
+#pragma GCC optimize("O3")  // the loops over W need unrolling
+// GCC 12 warns about its own _mm512_undefined_epi32.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -25,8 +25,8 @@
 namespace ckpt::format {
 namespace {
 
-// A word as a matrix of bits times the unit vectors gives its columns: the word transposed, rows counted from its last
-// byte. Bytes times the matrix kReverse are the bytes with their bits reversed.
+// Multiplying a word, as a matrix of bits, by the unit vectors gives its columns: the transposed word, with rows
+// counted from its last byte. Multiplying bytes by the matrix kReverse reverses the bits of each.
 inline V columns(V words) {
   const V units = _mm512_set1_epi64(static_cast<long long>(0x8040201008040201));
   return _mm512_gf2p8affine_epi64_epi8(units, words, 0);
@@ -36,7 +36,7 @@ inline V reverse_bits(V bytes) {
   return _mm512_gf2p8affine_epi64_epi8(bytes, kReverse, 0);
 }
 
-// Byte c of word r goes to byte r of word c; `mirror` is added to the byte taken (xor 7 takes them from the end).
+// Byte r of word c becomes byte c of word r ^ kMirror (a mirror of 7 counts the words from the end).
 template <int kMirror>
 inline V transpose_bytes(V words) {
   alignas(64) static constexpr struct Order {

@@ -1,4 +1,4 @@
-// The filters in plain C++, for machines without AVX2. The compiler makes vector code of most of it.
+// The filters in plain C++, for machines without AVX2. The compiler vectorizes most of it.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
 #endif

@@ -1,5 +1,5 @@
-// The inner loops of the filters for one instruction set; they work on whole blocks of 512 elements, because 512 bits
-// are a cache line of a plane. For filter.cpp and its tests only. No C++ library here (see checksum_variant.h).
+// The inner loops of the filters for one instruction set. They work on whole blocks of 512 elements, since 512 bits are
+// one cache line of a plane. For filter.cpp and its tests only. No C++ library headers (see checksum_variant.h).
 #pragma once
 
 #include <cstddef>
@@ -26,10 +26,10 @@ extern const FilterVariant kFilterGfni;
 #endif
 
 struct FilterVariants {
-  const FilterVariant* list[4];  // the best one last
+  const FilterVariant* list[4];  // best last
   int count;
 };
-FilterVariants filter_variants();  // those that this machine runs
+FilterVariants filter_variants();  // those that this machine can run
 
 // Swaps rows and columns of an 8 x 8 matrix of bits: byte r, bit c <-> byte c, bit r.
 static inline uint64_t transpose_bits(uint64_t x) {

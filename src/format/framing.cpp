@@ -42,7 +42,7 @@ constexpr std::string_view kPartMagic = "CKPTPART", kTailMagic = "CKPTTAIL", kMa
 
 std::string hex(uint64_t value) { return strformat("{:016x}", value); }
 
-// Eight bytes for people: as text where they are text.
+// Eight bytes for a message: as text if they are printable.
 std::string shown(const char* magic) {
   uint64_t value = 0;
   bool text = true;
@@ -64,7 +64,7 @@ void seal(Raw& raw, std::string_view magic) {
   raw.checksum = checksum_of(raw);
 }
 
-// Magic, then checksum.
+// Checks the magic, then the checksum.
 template <typename Raw>
 Status open(Bytes bytes, size_t size, std::string_view magic, const char* what, Raw& raw) {
   if (bytes.size() != size)

@@ -1,7 +1,7 @@
 // What surrounds the indexes in the files: header and trailer of a part (FORMAT §3), trailer of MANIFEST (FORMAT §2).
-// Pure. A decoder accepts exactly what an encoder makes: one flipped bit anywhere is an error. It looks at the magic
-// (FORMAT: this is something else), then at the checksum (CORRUPT), then at the revision (REVISION: written by a newer
-// library), then at the rest. Sizes are compared with the file by the check_ functions, before anyone acts on them.
+// Pure. A decoder accepts exactly what an encoder makes: one flipped bit anywhere is an error. It checks the magic
+// (FORMAT: this is something else), then the checksum (CORRUPT), then the revision (REVISION: a newer library wrote
+// it), then the rest. The check_ functions compare the sizes with the file; call them before using a size.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ struct PartHeader {
   bool operator==(const PartHeader&) const = default;
 };
 std::array<std::byte, kPartHeaderSize> encode_part_header(const PartHeader& header);
-Result<PartHeader> decode_part_header(Bytes first_bytes);  // exactly kPartHeaderSize of them
+Result<PartHeader> decode_part_header(Bytes first_bytes);  // exactly kPartHeaderSize bytes
 
 struct PartTrailer {
   uint64_t index_offset = 0, index_size = 0;
@@ -52,10 +52,10 @@ std::array<std::byte, kManifestTrailerSize> encode_manifest_trailer(const Manife
 Result<ManifestTrailer> decode_manifest_trailer(Bytes last_bytes);
 // FORMAT unless index, summary, their padding and the trailer add up to exactly the file.
 Status check_manifest_layout(const ManifestTrailer& trailer, uint64_t file_size);
-// Where the summary starts, of a layout that was checked.
+// Where the summary starts. The layout must have been checked.
 inline uint64_t manifest_summary_offset(const ManifestTrailer& trailer) { return round_up(trailer.index_size, 8); }
 
-// Padding is zero: how many bytes are, before the first that is not.
+// The number of zero bytes before the first that is not zero. For checking padding.
 size_t leading_zeros(Bytes bytes);
 inline bool all_zero(Bytes bytes) { return leading_zeros(bytes) == bytes.size(); }
 

@@ -1,4 +1,4 @@
-// Opening an index: FlatBuffers' own verifier first, then the rules of FORMAT §4 that it cannot know.
+// Opens an index: first FlatBuffers' own verifier, then the rules of FORMAT §4 that it does not know.
 #include "format/index.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace ckpt::format {
 
-// Vectors of structs keep the number of tables tiny, so these limits never meet a legitimate index.
+// Vectors of structs need very few tables, so no legitimate index meets these limits.
 static constexpr flatbuffers::uoffset_t kMaxDepth = 8, kMaxTables = 16;
 
 static flatbuffers::Verifier verifier_for(Bytes bytes) {
@@ -56,7 +56,7 @@ static Status check_summary(const Summary& summary) {
   return check_run(summary.run);
 }
 
-// A bad name inside a file is the file's fault, not the caller's.
+// A bad name inside a file is the fault of the file, not of the caller.
 static Status as_format(Status status) {
   return status.code() == CKPT_INVALID ? Status(CKPT_FORMAT, status.message()) : status;
 }
@@ -69,7 +69,7 @@ Result<Summary> decode_summary(Bytes bytes) {
   return summary;
 }
 
-// FlatBuffers' verifier checks where a vector starts, not that its structs are aligned.
+// FlatBuffers' verifier checks where a vector starts, not whether its structs are aligned.
 static bool aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 8 == 0; }
 
 template <typename T>
@@ -133,7 +133,7 @@ bool Index::view_fits(std::span<const uint64_t> view, const fb::Tensor& target) 
     else
       overflow |= mul_overflows(extent - 1, stride, &reach) || add_overflows(last, reach, &last);
   }
-  // A view may repeat elements, so its own size is not bounded by the target's.
+  // A view may repeat elements, so the size of the target does not bound its own.
   uint64_t elements, bytes, total;
   return count_elements(view.subspan(1, ndim), &elements) && count_bytes(elements, target.dtype(), &bytes) &&
          (empty || (!overflow && count_elements(extents_of(target), &total) && last < total));

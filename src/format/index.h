@@ -37,12 +37,12 @@ inline fb::Digest digest_of(const Id& id) { return fb::Digest(id.lo, id.hi); }
 
 enum class IndexKind { kManifest, kPart };
 
-// A validated view of an encoded index. The bytes must outlive it and be aligned to 8.
+// A checked view of an encoded index. The bytes must outlive it and be aligned to 8.
 class Index {
  public:
   // Checks structure and every rule of FORMAT §4 but two that need more than one record at a time: coverage
-  // (session/coverage) and overlap of chunks (verify). `data_end(part)` is where the part's own index starts. FORMAT,
-  // REVISION. A large one is divided among `threads` threads.
+  // (checkpoint/index_coverage) and overlap of chunks (verify). FORMAT, REVISION. A large index is divided among
+  // `threads` threads.
   static Result<Index> open(Bytes bytes, IndexKind kind, unsigned threads = 1);
 
   Summary summary;
@@ -57,7 +57,7 @@ class Index {
   std::span<const fb::Alias> aliases;
   std::span<const fb::Attr> attrs;
   std::span<const fb::Group> groups;
-  // Positions of the tensors that have elements and are not one segment: only of these coverage is a question.
+  // Positions of the tensors that have elements but are not one whole segment. Only these need a check of coverage.
   std::vector<uint32_t> divided;
 
   std::string_view text(const fb::Text& text) const { return names.substr(text.offset(), text.size()); }
@@ -79,19 +79,19 @@ class Index {
   const fb::Alias* find_alias(std::string_view name) const;
   // Whether a view (offset, extents, strides) stays inside a tensor of this index.
   bool view_fits(std::span<const uint64_t> view, const fb::Tensor& target) const;
-  // The attributes of one owner ("" = the checkpoint), by key.
+  // The attributes of one owner ("" = the checkpoint), in order of key.
   std::span<const fb::Attr> attrs_of(std::string_view owner) const;
 };
 
 // Collects the records of an index in canonical order and encodes them. Callers add tensors, then aliases, objects,
-// attributes, each in the order of FORMAT §4; positions are handed out here and nowhere else.
+// attributes, each in the order of FORMAT §4. Only this class assigns positions.
 class IndexBuilder {
  public:
   Summary summary;
   std::vector<fb::Part> parts;
 
   void add_tensor(std::string_view name, uint16_t dtype, const Shape& shape);
-  // A segment of the tensor added last.
+  // Adds a segment to the tensor added last.
   void add_segment(uint32_t part, const Region& region, const Shape& shape, Codec codec, Filter filter,
                    int filter_width, std::span<const fb::Chunk> chunks);
   void add_alias(std::string_view name, std::string_view target, bool is_view, std::span<const uint64_t> view,
@@ -110,7 +110,7 @@ class IndexBuilder {
   void add_group(uint64_t id, uint32_t index, uint32_t count, const Digest& digest, uint64_t entries,
                  const fb::Chunk& list);
 
-  // Room for the tensors of other indexes: columns that need not move while they grow are written once.
+  // Room for the tensors of other indexes: reserved columns are written once and never move while they grow.
   struct Room {
     size_t names = 0, numbers = 0, tensors = 0, segments = 0, chunks = 0;
     void add(const Index& index);
@@ -119,7 +119,7 @@ class IndexBuilder {
 
   uint64_t object_count() const { return objects_.size(); }
 
-  // UNSUPPORTED past the 2 GiB of a FlatBuffer.
+  // UNSUPPORTED above the 2 GiB of a FlatBuffer.
   Result<Buffer> encode() const;
 
  private:

@@ -1,11 +1,11 @@
-// Building and encoding an index. Deterministic: equal records give equal bytes.
+// Builds and encodes an index. Deterministic: equal records give equal bytes.
 #include <limits>
 
 #include "format/index.h"
 
 namespace ckpt::format {
 
-// FlatBuffers' offsets are 31 bits; some room stays for tables and padding.
+// FlatBuffers' offsets have 31 bits. This leaves some room for tables and padding.
 static constexpr uint64_t kMaxIndexBytes = (uint64_t{1} << 31) - (1 << 20);
 
 void IndexBuilder::Room::add(const Index& index) {
@@ -90,7 +90,7 @@ void IndexBuilder::add_group(uint64_t id, uint32_t index, uint32_t count, const 
   chunks_.push_back(list);
 }
 
-// Identity is written last, so that it lies at the front of the buffer.
+// Called last, so that the identity lies at the front of the buffer.
 static flatbuffers::Offset<fb::Summary> put_summary(flatbuffers::FlatBufferBuilder& builder, const Summary& summary) {
   auto run = builder.CreateString(summary.run), label = builder.CreateString(summary.label);
   auto writer = builder.CreateString(summary.writer);
@@ -115,7 +115,8 @@ static flatbuffers::Offset<flatbuffers::Vector<const T*>> put(flatbuffers::FlatB
   return records.empty() ? 0 : builder.CreateVectorOfStructs(records.data(), records.size());
 }
 
-// Gives the encoder, which fills its memory from the end, some more behind that end: for the frame of a manifest.
+// Adds room behind the end of the encoder's memory, which the encoder fills from that end. The room is for the frame of
+// a manifest.
 class RoomBehind final : public flatbuffers::Allocator {
  public:
   static constexpr size_t kRoom = 4096;

@@ -1,5 +1,5 @@
-// The rules of FORMAT §4 for untrusted indexes: ranges inside their columns, canonical order, sums. All arithmetic on
-// file numbers is checked. Here all but tensors, which index_tensors.cpp has.
+// The rules of FORMAT §4 for untrusted indexes: ranges lie inside their columns, records are in canonical order, sums
+// agree. All arithmetic on numbers of the file is checked. Tensors are checked in index_tensors.cpp.
 #include "format/index_check.h"
 
 #include <algorithm>
@@ -83,7 +83,7 @@ Status IndexCheck::object_data(const fb::Object& object, uint64_t* next_chunk, u
   return Ok();
 }
 
-// The lists of replica groups, behind the chunks of everything else.
+// The lists of replica groups follow the chunks of everything else.
 Status IndexCheck::groups(uint64_t next_chunk) const {
   for (const fb::Group& group : index_.groups) {
     if (group.chunk() != next_chunk++ || next_chunk > index_.chunks.size() || group.index() >= group.count() ||

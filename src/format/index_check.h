@@ -1,4 +1,4 @@
-// How an index that was read is checked against FORMAT §4; for Index::open only.
+// Checks an index that was read against FORMAT §4; for Index::open only.
 #pragma once
 
 #include "format/index.h"
@@ -9,10 +9,10 @@ class IndexCheck {
  public:
   IndexCheck(const Index& index, IndexKind kind) : index_(index), kind_(kind) {}
 
-  // FORMAT with the first rule that is broken, in the order of the columns; UNSUPPORTED. Many records are divided among
+  // FORMAT with the first broken rule, in the order of the columns; UNSUPPORTED. Many records are divided among
   // `threads` threads.
   Status run(unsigned threads);
-  // After run: see Index::divided.
+  // Call after run(): see Index::divided.
   std::vector<uint32_t> take_divided() { return std::move(divided_); }
 
  private:

@@ -1,4 +1,4 @@
-// What the rules of an index say where one is broken; off the path of good records.
+// The error for a broken rule of an index. Cold: kept out of the code that checks good records.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// The rules of FORMAT §4 for tensors, their segments and chunks. There may be millions of them, so the loops only find
-// out whether a record is good, from columns that they go through once and in order; what is wrong with one is put into
-// words outside of them. All arithmetic on file numbers is checked.
+// The rules of FORMAT §4 for tensors, their segments and chunks. There may be millions, so the loops only find out
+// whether a record is good, and they read each column once and in order; code outside them describes what is wrong with
+// a record. All arithmetic on numbers of the file is checked.
 #include <algorithm>
 #include <cstring>
 
@@ -11,13 +11,13 @@
 
 namespace ckpt::format {
 
-// No LZ4 block grows more: whoever claims it wants our memory.
+// No LZ4 block expands more. A file that claims a higher ratio only makes us allocate memory.
 static constexpr uint32_t kMaxLz4Ratio = 255;
 
-// A range of records that is worth handing to another thread, whose start costs as much as checking some thousand.
+// So many records are worth a thread of their own, whose start costs as much as checking some thousand.
 static constexpr size_t kRecordsInRange = 1 << 15;
 
-// Which tensor it is, for the errors that do not say so themselves.
+// Adds the name of the tensor to errors that lack it.
 static Status of_tensor(Status status, std::string_view name) {
   if (status.detail("tensor")) return status;
   return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
@@ -27,7 +27,7 @@ static Status bad_list(const char* records, std::string_view name, const char* w
   return bad(strformat("the {} of tensor ", records) + quoted(name) + what).with("tensor", std::string(name));
 }
 
-// a < b. Neighbours in the order of names share most of their bytes.
+// a < b. Fast for neighbours in the order of names, which share most of their bytes.
 static bool ascend(std::string_view a, std::string_view b) {
   size_t common = std::min(a.size(), b.size()), at = 0;
   for (uint64_t left, right; at + 8 <= common; at += 8) {
@@ -63,8 +63,8 @@ Status IndexCheck::tensors(unsigned threads) {
   return end_of_segments(count) == index_.segments.size() ? Ok() : bad("a segment belongs to no tensor");
 }
 
-// Where the segments of the first `count` tensors end, and the chunks of the first `count` segments. Of use only if
-// these are good, which another range finds out.
+// Where the segments of the first `count` tensors end, and the chunks of the first `count` segments. Right only if
+// those records are good, which the check of another range finds out.
 uint64_t IndexCheck::end_of_segments(size_t count) const {
   if (count == 0) return 0;
   const fb::Tensor& last = index_.tensors[count - 1];
@@ -108,7 +108,7 @@ Status IndexCheck::tensor_range(size_t first, size_t end, std::vector<uint32_t>*
 
 // ---- segments ----
 
-// Says in `*whole` whether one segment is all of the tensor: then nothing can be missing or double.
+// Sets `*whole` if one segment is all of the tensor: then nothing can be missing or double.
 Status IndexCheck::segments_of(const fb::Tensor& tensor, const Extents& extents, uint64_t* next_chunk,
                                bool* whole) const {
   const fb::Segment* before = nullptr;
@@ -128,7 +128,7 @@ Status IndexCheck::segments_of(const fb::Tensor& tensor, const Extents& extents,
   return Ok();
 }
 
-// The number of elements of a segment; 0 where it leaves its tensor or is empty.
+// The number of elements of a segment; 0 if it leaves its tensor or is empty.
 static uint64_t segment_elements(bool flat, std::span<const uint64_t> geometry, std::span<const uint64_t> dims,
                                  uint64_t total) {
   uint64_t end;
@@ -151,7 +151,7 @@ static bool whole_bytes(bool flat, std::span<const uint64_t> geometry, std::span
   return aligned(geometry[dims.size() - 1]) && aligned(geometry[2 * dims.size() - 1]) && aligned(dims.back());
 }
 
-// The codes of a segment that need no other record.
+// The rules for the codes of a segment, which need no other record.
 static Status check_codes(const fb::Segment& segment) {
   int width = segment.filter_width();
   if (segment.kind() > 1 || segment.codec() > 1 || segment.filter() > 2)
@@ -186,7 +186,7 @@ Status IndexCheck::segment_of(const Extents& extents, const fb::Segment& segment
   if (!*whole) {
     if (bits % 8 != 0 && !whole_bytes(flat, geometry, extents.dims, bits, extents.elements))
       return bad("a segment of packed elements does not end at a whole byte");
-    count_bytes(count, extents.dtype, &bytes);  // fits, since those of the tensor do
+    count_bytes(count, extents.dtype, &bytes);  // fits, since the tensor's bytes do
   }
   auto list = index_.chunks_of(segment);
   CKPT_TRY(chunks_of("a segment", list, bytes, segment.codec() == 0));
@@ -202,7 +202,7 @@ static Status bad_chunk(std::string_view owner, std::span<const fb::Chunk> list,
       strformat("chunk {} of {} has raw size {}, stored size {}", i, owner, list[i].raw_size(), list[i].stored_size()));
 }
 
-// `list` has one chunk or more.
+// `list` must have at least one chunk.
 Status IndexCheck::chunks_of(std::string_view owner, std::span<const fb::Chunk> list, uint64_t bytes, bool raw) {
   uint64_t sum = 0, end = kAlign;
   uint32_t full = list[0].raw_size();  // the size of all chunks but the last

@@ -14,7 +14,7 @@ Status JsonEvents::unexpected(std::string_view what) const {
 
 namespace {
 
-// Hands the parser's events on. Returning false stops the parser; it throws nothing by itself.
+// Hands the parser's events on. A function that returns false stops the parser, which throws nothing itself.
 class Adapter final : public nlohmann::json_sax<nlohmann::json> {
  public:
   Adapter(JsonEvents& events, int max_depth) : events_(events), max_depth_(max_depth) {}
@@ -115,7 +115,7 @@ std::string_view escape_of(unsigned char byte, char (&buffer)[8]) {
 }  // namespace
 
 Status parse_json(std::string_view text, JsonEvents& events, int max_depth) {
-  // nlohmann takes a NUL for the end of the text and skips a byte order mark; neither is JSON.
+  // nlohmann takes a NUL for the end of the text and skips a byte order mark. JSON allows neither.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
     return Status(CKPT_FORMAT, strformat("not JSON at byte {}: a NUL", nul)).with("offset", nul);
   if (text.starts_with("\xef\xbb\xbf")) return Status(CKPT_FORMAT, "not JSON at byte 0: a byte order mark");
@@ -129,7 +129,7 @@ Status parse_json(std::string_view text, JsonEvents& events, int max_depth) {
 void append_json_quoted(std::string_view text, std::string* out) {
   *out += '"';
   char buffer[8];
-  size_t plain = 0;  // where what needs no escape begins
+  size_t plain = 0;  // start of the text that needs no escape
   for (size_t i = 0; i < text.size(); i++) {
     const std::string_view escape = escape_of(static_cast<unsigned char>(text[i]), buffer);
     if (escape.empty()) continue;
@@ -155,7 +155,7 @@ std::string shown(std::string_view text) {
   constexpr size_t kLongest = 200;
   if (text.size() <= kLongest) return json_quote(as_utf8(text));
   size_t end = kLongest;
-  while (end > 0 && (text[end] & 0xc0) == 0x80) end--;  // not inside a character
+  while (end > 0 && (text[end] & 0xc0) == 0x80) end--;  // do not cut inside a character
   return json_quote(as_utf8(text.substr(0, end))) + "...";
 }
 

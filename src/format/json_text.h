@@ -1,4 +1,4 @@
-// JSON from untrusted bytes as a stream of events, and JSON text back out. Nothing is built that the reader of the
+// Reads JSON from untrusted bytes as a stream of events, and writes JSON text. It builds nothing that the reader of the
 // events did not ask for, so a hostile document costs no more memory than its own size. Pure; thread-safe.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace ckpt::format {
 
-// What a document consists of, in order. What a reader does not override is refused.
+// The events of a document, in order. An event that the reader does not override is refused.
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;
@@ -23,7 +23,7 @@ class JsonEvents {
   virtual Status key(std::string) { return Ok(); }
   virtual Status string(std::string) { return unexpected("a string"); }
   virtual Status number(uint64_t) { return unexpected("a number"); }
-  // What is neither of these, as it is written; a reader that wants it as a value overrides one of the five below.
+  // Any other value, as written. A reader that wants it as a value overrides one of the five below.
   virtual Status other(std::string_view text) { return unexpected(text); }
   virtual Status null() { return other("null"); }
   virtual Status boolean(bool value) { return other(value ? "true" : "false"); }
@@ -32,27 +32,27 @@ class JsonEvents {
   virtual Status real(double, std::string_view text) { return other(text); }     // finite
 
  protected:
-  // FORMAT; a reader that knows where it stands overrides it.
+  // FORMAT. A reader that knows its position overrides this to add it.
   virtual Status unexpected(std::string_view what) const;
 };
 
 inline constexpr int kMaxJsonDepth = 32;
 
-// FORMAT where `text` is not one JSON document or has more than `max_depth` containers inside each other, else the
-// first error that the reader of events returned.
+// FORMAT if `text` is not one JSON document or nests more than `max_depth` containers; otherwise the first error that
+// the reader of events returned.
 Status parse_json(std::string_view text, JsonEvents& events, int max_depth = kMaxJsonDepth);
 
-// "text" with quotes and escapes, as serde_json and nlohmann write it: only what must be escaped is.
+// "text" with quotes and escapes, as serde_json and nlohmann write it: escapes only what must be escaped.
 std::string json_quote(std::string_view text);
 // The same in ASCII, as Python writes it by default.
 std::string json_quote_ascii(std::string_view text);
-// For messages: quoted, and cut where it is long.
+// For messages: quoted, and cut if it is long.
 std::string shown(std::string_view text);
 
-// What json_quote gives, appended.
+// Appends what json_quote returns.
 void append_json_quoted(std::string_view text, std::string* out);
 
-// {"key": "value"} in the order of the document; a key that comes twice is FORMAT.
+// {"key": "value"} in the order of the document; a duplicate key is FORMAT.
 inline constexpr size_t kMaxMapEntries = 1 << 20;  // an entry takes 6 bytes of JSON and 64 of memory
 using StringMap = std::vector<std::pair<std::string, std::string>>;
 Result<StringMap> parse_string_map(std::string_view text);
@@ -65,7 +65,7 @@ std::string json_of(const std::vector<std::string>& list);
 // Appends an entry without a value; FORMAT past kMaxMapEntries.
 Status add_key(StringMap& map, std::string key);
 
-// The first key that comes twice, or null.
+// The first duplicate key, or null.
 const std::string* find_duplicate(const StringMap& map);
 
 }  // namespace ckpt::format

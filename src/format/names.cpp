@@ -36,7 +36,7 @@ Status check_label(std::string_view label) { return check_plain("label", label);
 
 Status check_run(std::string_view run) { return check_plain("run", run); }
 
-// Bytes of the UTF-8 sequence that `text` starts with, 0 if it is not one (Unicode 15, table 3-7).
+// The size of the UTF-8 sequence that `text` starts with, 0 if it is not valid (Unicode 15, table 3-7).
 static size_t utf8_sequence(std::string_view text) {
   auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   auto continues = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
@@ -97,10 +97,10 @@ static bool any(Bytes16 lanes) {
   return (words[0] | words[1]) != 0;
 }
 
-// A name of printable ASCII without "..", which is nearly every name there is: no rule can be broken. Anything else
-// needs a closer look. 16 bytes at a time, the last of them again where the size is no multiple.
+// Whether a name is printable ASCII without "..": then it breaks no rule. Nearly every name is; others need a closer
+// look. Reads 16 bytes at a time; the last read overlaps the one before if the size is no multiple of 16.
 static bool plain_name(std::string_view name) {
-  auto odd = [](auto c) { return (c < 0x20) | (c == 0x7f); };  // signed: beyond ASCII is negative
+  auto odd = [](auto c) { return (c < 0x20) | (c == 0x7f); };  // signed: bytes beyond ASCII are negative
   if (name.size() > kMaxName) return false;
   if (name.size() <= 16) {
     int found = name.empty(), previous = 0;
@@ -154,7 +154,7 @@ static std::optional<Number> parse_number(std::string_view text) {
   return value;
 }
 
-// What follows `prefix`; nothing if it is not there.
+// The text after `prefix`; nullopt if the prefix is not there.
 static std::optional<std::string_view> after(std::string_view text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return {};
   return text.substr(prefix.size());
@@ -206,7 +206,7 @@ static std::optional<DirName> dir_name(std::string_view label, std::string_view 
 }
 
 std::optional<DirName> parse_checkpoint_dir(std::string_view name) {
-  // From the right: labels may have dots.
+  // From the right, since labels may have dots.
   size_t second = name.rfind('.');
   if (second == std::string_view::npos || second == 0) return {};
   size_t first = name.rfind('.', second - 1);
@@ -238,9 +238,9 @@ std::string claim_key(uint64_t token, uint32_t rank) {
 std::optional<uint32_t> parse_claim_name(std::string_view name) { return parse_suffix<uint32_t>(name, "rank."); }
 
 std::string trash_key(std::string_view name, const Id& nonce) {
-  constexpr size_t kRoom = 255 - 1 - 32;  // NAME_MAX less the dot and the nonce
+  constexpr size_t kRoom = 255 - 1 - 32;  // NAME_MAX minus the dot and the nonce
   size_t size = std::min(name.size(), kRoom);
-  while (size < name.size() && size > 0 && (name[size] & 0xc0) == 0x80) size--;  // not within a character
+  while (size < name.size() && size > 0 && (name[size] & 0xc0) == 0x80) size--;  // do not cut inside a character
   return below(kTrashDir, std::string(name.substr(0, size)) + "." + to_hex(nonce));
 }
 

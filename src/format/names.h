@@ -1,6 +1,6 @@
-// Every name that the engine gives to a file, and the rules for names that callers give: built here, parsed here,
-// nowhere else. Pure. A parser accepts exactly what its builder makes (numbers without leading zeros, hexadecimal in
-// lower case), so a name in the store has one meaning or none.
+// Builds and parses every name that the engine gives to a file, and checks the names that callers give; nothing else
+// does. Pure. A parser accepts exactly what its builder makes (numbers without leading zeros, hexadecimal in lower
+// case), so a name in the store has one meaning or none.
 #pragma once
 
 #include <optional>
@@ -29,12 +29,12 @@ Status check_run(std::string_view run);           // the same
 Status check_tensor_name(std::string_view name);  // of tensors, aliases, objects: 1-4096 bytes of text, no element ".."
 Status check_attr_key(std::string_view key);      // 1-255 bytes of text
 Status check_text(std::string_view text);         // any length, UTF-8 without NUL; line feeds are fine
-bool valid_utf8(std::string_view text);           // neither overlong forms, nor surrogates, nor beyond U+10FFFF
+bool valid_utf8(std::string_view text);           // no overlong forms, no surrogates, nothing beyond U+10FFFF
 inline bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
 // ---- for messages, which are UTF-8 whatever a file holds ----
-std::string as_utf8(std::string_view bytes);  // of bytes that are no text, those beyond ASCII as \xNN
-std::string with_escapes(std::string_view bytes, bool (*odd)(char));  // the odd ones as \xNN
+std::string as_utf8(std::string_view bytes);  // if the bytes are not UTF-8, those beyond ASCII as \xNN
+std::string with_escapes(std::string_view bytes, bool (*odd)(char));  // the odd bytes as \xNN
 
 // ---- files of a checkpoint ----
 std::string part_name(uint32_t number);                             // "PART_003", "PART_1024"
@@ -55,7 +55,7 @@ struct DirName {
 std::string checkpoint_dir(std::string_view label, uint64_t token, uint64_t attempt);
 std::optional<DirName> parse_checkpoint_dir(std::string_view name);
 
-// ---- .ckpt: keys are built whole, the parsers take the last element as Store::list gives it ----
+// ---- .ckpt: builders make whole keys, parsers take the last element as Store::list returns it ----
 std::string owner_key(uint64_t token);  // ".ckpt/owners/7"
 std::optional<uint64_t> parse_owner_name(std::string_view name);
 std::string attempt_key(uint64_t token, uint64_t attempt, std::string_view label);  // ".ckpt/attempts/7.1.step-100"
@@ -64,10 +64,10 @@ std::string session_dir(uint64_t token);  // ".ckpt/sessions/7"
 std::optional<uint64_t> parse_session_name(std::string_view name);
 std::string claim_key(uint64_t token, uint32_t rank);  // ".ckpt/sessions/7/rank.3"
 std::optional<uint32_t> parse_claim_name(std::string_view name);
-// ".ckpt/trash/<name>.<nonce>"; a name too long for that is cut, so that the whole stays within 255 bytes.
+// ".ckpt/trash/<name>.<nonce>"; a long name is cut, so that the last element stays within 255 bytes.
 std::string trash_key(std::string_view name, const Id& nonce);
 
-// ---- rendezvous: names are elements, to be put below rendezvous_dir ----
+// ---- rendezvous: names of files in rendezvous_dir ----
 struct HelloName {
   uint32_t rank = 0;
   Id nonce;
@@ -76,6 +76,6 @@ struct HelloName {
 std::string rendezvous_dir(std::string_view run);        // ".ckpt/rendezvous/main"
 std::string hello_name(uint32_t rank, const Id& nonce);  // "hello.3.<32 hexadecimal digits>"
 std::optional<HelloName> parse_hello_name(std::string_view name);
-std::string welcome_name(const Id& nonce);  // "welcome.<32 hexadecimal digits>"; it is asked for by name, never listed
+std::string welcome_name(const Id& nonce);  // "welcome.<32 hexadecimal digits>"; opened by name, never listed
 
 }  // namespace ckpt::format

@@ -72,7 +72,7 @@ static Result<ManifestTrailer> trailer_at_end(Bytes tail, uint64_t file_size) {
   return trailer;
 }
 
-// Reads the small record: the summary of a manifest, or the tombstone.
+// Decodes the small record: the summary of a manifest, or the tombstone.
 static Status open_small(Bytes small, const ManifestTrailer& trailer, Slot* slot) {
   slot->committed = trailer.kind == ManifestKind::kManifest;
   if (slot->committed) {

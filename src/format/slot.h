@@ -22,19 +22,19 @@ Buffer frame_tombstone(const Tombstone& tombstone);
 // What the commit slot holds.
 struct Slot {
   bool committed = false;
-  Bytes index;          // of a manifest: inside the bytes that were given
-  Summary summary;      // of a manifest
-  Tombstone tombstone;  // else
+  Bytes index;          // if committed: inside the given bytes
+  Summary summary;      // if committed
+  Tombstone tombstone;  // otherwise
 };
 // Checks framing, digests and the summary of a whole MANIFEST file; not yet the index itself. CORRUPT, FORMAT,
 // REVISION.
 Result<Slot> open_slot(Bytes file);
-// For a caller who hashes the index while it is read: how much of the file that is, by the file's last 72 bytes or
-// more, and the same with the digest that was found.
+// For a caller who hashes the index while reading it. slot_index_size: how many bytes of the file are the index, given
+// at least the last 72 bytes of the file. open_slot: the same as above, with the digest that the caller computed.
 Result<uint64_t> slot_index_size(Bytes tail, uint64_t file_size);
 Result<Slot> open_slot(Bytes file, const Digest& index_digest);
-// The same from the end of the file alone, for listing: `tail` holds the last bytes (at least 72) of a file of
-// `file_size` bytes. INVALID where the tail is too short for the summary; "needed" says how many bytes there must be.
+// The same from the end of the file alone, for listing. `tail` holds at least the last 72 bytes of a file of
+// `file_size` bytes. INVALID if it is too short for the summary; `*needed` then tells how many bytes it must have.
 Result<Slot> open_slot_tail(Bytes tail, uint64_t file_size, uint64_t* needed);
 
 }  // namespace ckpt::format

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMaxNodes = kNoNode;
 constexpr size_t kMaxText = UINT32_MAX - 1;
 
-// "12", "-7", without leading zeros or a minus before zero; empty for what is no integer.
+// "12", "-7", without leading zeros or a minus before zero; empty if `digits` is no integer.
 std::string canonical_integer(std::string_view digits) {
   const bool negative = digits.starts_with('-');
   if (negative) digits.remove_prefix(1);
@@ -98,7 +98,7 @@ Tree::Key Tree::next_key() const {
   return {CKPT_KEY_NONE, nullptr, 0, open_.empty() ? 0 : nodes_[open_.back().node].child_count};
 }
 
-// `node` has its value; this gives it its place. Everything was checked.
+// Adds `node`, whose value is set and checked, at its place.
 void Tree::append(TreeNode node) {
   const Key key = next_key();
   node.key_kind = key.kind;
@@ -109,7 +109,7 @@ void Tree::append(TreeNode node) {
   if (!open_.empty()) node.parent = open_.back().node;
   if (node.container()) open_.reserve(open_.size() + 1);
   grow_slots();
-  nodes_.push_back(node);  // nothing below can fail
+  nodes_.push_back(node);  // nothing after this can fail
   pending_.reset();
   if (node.parent != kNoNode) {
     Open& open = open_.back();
@@ -232,7 +232,7 @@ void Tree::index(uint32_t number) {
   slots_[at] = number;
 }
 
-// Room for one more node.
+// Makes room for one more node.
 void Tree::grow_slots() {
   if ((nodes_.size() + 1) * 2 <= slots_.size()) return;
   slots_ = std::vector<uint32_t>(std::max<size_t>(16, slots_.size() * 2), kNoNode);
@@ -287,7 +287,7 @@ std::string Tree::path_of(uint32_t node) const {
 
 std::string Tree::where() const { return open_.empty() ? "" : path_of(open_.back().node); }
 
-// Of a tensor that would come next.
+// The path of a tensor, if it came next.
 std::string Tree::tensor_path() const {
   if (open_.empty()) return CKPT_TREE_OBJECT;
   const uint32_t parent = open_.back().node;

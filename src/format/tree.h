@@ -1,5 +1,5 @@
-// A state tree (schemas/STATE_TREE.md, ckpt_tree.h): built in document order, then read by node number, all nodes in
-// one vector and all text in one arena. A call that fails leaves the tree as it was. No I/O; const calls are
+// A state tree (schemas/STATE_TREE.md, ckpt_tree.h): built in document order, then read by node number. All nodes are
+// in one vector and all text is in one arena. A call that fails leaves the tree as it was. No I/O; const calls are
 // thread-safe.
 #pragma once
 
@@ -22,10 +22,10 @@ struct TreeNode {
   uint8_t kind = CKPT_NODE_NULL;     // CKPT_NODE_*
   uint8_t key_kind = CKPT_KEY_NONE;  // CKPT_KEY_*
   uint32_t child_count = 0;
-  uint32_t parent = kNoNode, next = kNoNode;  // next: of the same parent
+  uint32_t parent = kNoNode, next = kNoNode;  // next: the next child of the same parent
   uint32_t key_size = 0, text_size = 0;
-  const char* key = nullptr;   // NUL-terminated, as `text`
-  const char* text = nullptr;  // TEXT, BIGINT, BYTES; name of a TENSOR, class of a RECORD
+  const char* key = nullptr;   // NUL-terminated, like `text`
+  const char* text = nullptr;  // a TEXT, BIGINT, BYTES; the name of a TENSOR, the class of a RECORD
   int64_t place = 0;           // an INT key, or the place in a LIST, TUPLE or SET
   union {
     int64_t integer = 0;  // INT, BOOL
@@ -44,7 +44,7 @@ class Tree {
   Tree(Tree&&) = default;
   Tree& operator=(Tree&&) = default;
 
-  // ---- build: INVALID as ckpt_tree.h says ----
+  // ---- build: INVALID as documented in ckpt_tree.h ----
   Status key(std::string_view key);
   Status key(int64_t key);
   Status add_null() { return add_number(CKPT_NODE_NULL, 0); }
@@ -58,7 +58,7 @@ class Tree {
   Status add_tensor();  // named by its path
   Status begin(int kind, std::string_view class_name = {});
   Status end();
-  // Whether the one value is there in full.
+  // Whether the tree has its one value and no container is open.
   bool complete() const { return open_.empty() && !nodes_.empty(); }
   Status check_complete() const;  // INVALID
 
@@ -66,12 +66,12 @@ class Tree {
   size_t size() const { return nodes_.size(); }
   const TreeNode& operator[](size_t node) const { return nodes_[node]; }
   uint32_t first_child(uint32_t node) const { return nodes_[node].child_count ? node + 1 : kNoNode; }
-  // kNoNode where there is none. By place where `parent` has no keys.
+  // kNoNode if there is none. Finds by place if `parent` has no keys.
   uint32_t find(uint32_t parent, std::string_view key) const;
   uint32_t find(uint32_t parent, int64_t key) const;
   // "optimizer/state/0" (STATE_TREE.md: "Paths"); empty for the root.
   std::string path_of(uint32_t node) const;
-  // Where the next value belongs, for messages: the path of the innermost open container.
+  // The path of the innermost open container, for messages.
   std::string where() const;
 
  private:
@@ -106,8 +106,8 @@ class Tree {
   std::vector<Open> open_;
   std::optional<Key> pending_;
   std::unique_ptr<std::pmr::monotonic_buffer_resource> text_;
-  std::vector<uint32_t> slots_;  // every node but the root by parent and key: open addressing, half empty
-  uint64_t seed_;                // so that nobody can prepare keys that collide
+  std::vector<uint32_t> slots_;  // all nodes but the root, hashed by parent and key: open addressing, half empty
+  uint64_t seed_;                // so that nobody can prepare colliding keys
 };
 
 // One segment of a path, escaped.

@@ -1,4 +1,4 @@
-// A tree as JSON: compact, and the same bytes for the same tree (STATE_TREE.md: "As JSON").
+// Writes a tree as JSON: compact, and the same bytes for the same tree (STATE_TREE.md: "As JSON").
 #include <charconv>
 #include <cmath>
 
@@ -34,7 +34,7 @@ class Writer {
     const char* closing;
   };
 
-  // What stands between a value and the one before it, and its key.
+  // Writes what separates a value from the one before it, and its key.
   void before(const TreeNode& node) {
     if (open_.empty()) return;
     Open& open = open_.back();
@@ -87,7 +87,7 @@ class Writer {
     open_.push_back({node.child_count, pairs, true, closing});
   }
 
-  // A dict that JSON has as it is.
+  // Whether a dict can be a plain JSON object.
   bool plain(uint32_t dict) const {
     for (uint32_t child = tree_.first_child(dict); child != kNoNode; child = tree_[child].next)
       if (tree_[child].key_kind != CKPT_KEY_TEXT || tree_[child].key_view() == "$") return false;
@@ -130,7 +130,7 @@ class Writer {
     out_ += '}';
   }
 
-  // The shortest digits that read back as the same number, with a mark that it is no integer.
+  // The shortest digits that read back as the same number, marked as not an integer.
   void real(double number) {
     if (!std::isfinite(number))
       return tagged(R"({"$":"float","value":)", std::isnan(number) ? "nan" : number < 0 ? "-inf" : "inf");

@@ -1,4 +1,4 @@
-// A tree from JSON that anybody may have written (STATE_TREE.md: "As JSON").
+// Parses a tree from untrusted JSON (STATE_TREE.md: "As JSON").
 #include <cmath>
 #include <limits>
 
@@ -10,7 +10,7 @@ namespace ckpt::format {
 
 namespace {
 
-// A kind of object with "$": its members, in this order and no others.
+// A kind of object with "$", and its members: exactly these, in this order.
 struct Tag {
   const char* name;
   int kind;
@@ -23,8 +23,8 @@ constexpr Tag kTags[] = {
     {"bytes", CKPT_NODE_BYTES, {"base64", nullptr}}, {"record", CKPT_NODE_RECORD, {"class", "items"}},
 };
 
-// One container of the tree takes at most three of JSON, {"$":"dict","items":[[key,…]]}; one more, so that it is the
-// tree that says what is too deep.
+// One container of the tree takes at most three of JSON, {"$":"dict","items":[[key,…]]}. The limit allows one container
+// more, so that the tree itself reports what is too deep.
 constexpr int kMaxDepth = 3 * (CKPT_TREE_MAX_DEPTH + 1);
 
 class Reader final : public JsonEvents {
@@ -107,8 +107,8 @@ class Reader final : public JsonEvents {
     kNothing,
     kItems,    // an array of values
     kDict,     // an object of values
-    kRecord,   // the same, but "$" is a key as others
-    kObject,   // an object of which no member was seen yet
+    kRecord,   // the same, but "$" is an ordinary key
+    kObject,   // an object before its first member
     kTag,      // the value of "$" is next
     kMembers,  // the members of an object with "$"
     kPairs,    // the array of a dict's pairs
@@ -117,7 +117,7 @@ class Reader final : public JsonEvents {
   struct Frame {
     In in;
     const Tag* tag = nullptr;
-    int taken = 0;  // members whose key came; elements of a pair
+    int taken = 0;  // keys of members seen so far, or elements of a pair
     std::string class_name;
   };
 
@@ -142,7 +142,7 @@ class Reader final : public JsonEvents {
     return blame(add());
   }
 
-  // A value of the tree, where one may stand.
+  // Adds a value of the tree, if one may come here.
   template <typename Add>
   Status value(const char* what, Add add) {
     switch (in()) {
@@ -178,7 +178,7 @@ class Reader final : public JsonEvents {
                   (expected ? ", expected \"" + std::string(expected) + "\"" : ""));
   }
 
-  // The text of a member.
+  // Handles the text of a member.
   Status member(std::string text) {
     Frame& top = stack_.back();
     switch (top.tag->kind) {
@@ -208,7 +208,7 @@ class Reader final : public JsonEvents {
     return refuse("float " + shown(text) + ", expected nan, inf or -inf");
   }
 
-  // What the builder refuses is the document's fault here.
+  // What the tree's builder refuses is the fault of the document.
   Status blame(Status status) const {
     if (status.code() != CKPT_INVALID) return status;
     return Status(CKPT_FORMAT, status.message());

@@ -1,4 +1,4 @@
-// Collecting the requests of a load, and the order of its steps.
+// Collects the requests of a load, and runs its steps in order.
 #include "load/load.h"
 
 #include <algorithm>
@@ -92,7 +92,7 @@ Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, voi
   device::RegionRequest want;
   if (Status status = device::read_desc(desc, data, data_bytes, &want); !status.ok())
     return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
-  // Of an empty region also the usual strides have zeros.
+  // Skip empty regions: their default strides contain zeros.
   if (plan::units_of(want.geometry, want.units) != 0) CKPT_TRY(check_strides(name, want));
   checkpoint::Checkpoint::Named named = locate(name);
   if (!named.tensor) {
@@ -106,7 +106,7 @@ Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, voi
     views_.push_back({.tensor = tensor, .view = named.alias, .want = want, .hull = {}});
     return Ok();
   }
-  // What is converted is of whole bytes on both sides, so that its units are elements.
+  // Convertible dtypes have whole bytes on both sides, so units are elements.
   if (want.dtype == named.tensor->dtype()) {
     add_boxes(&plan_, tensor, want.geometry, want.units, want.memory);
   } else {
@@ -191,7 +191,7 @@ Status Load::begin() {
 
 // ---- views ----
 
-// A view is read as the flat range of its target that it reaches, and copied from there.
+// A view is read as the flat range of its target that it spans, then copied from there.
 Status Load::prepare_view(ViewRequest& request) {
   const format::Index& index = checkpoint_->index();
   const fb::Alias& alias = *request.view;
@@ -223,7 +223,7 @@ void Load::copy_view(const ViewRequest& request) const {
                       .strides = {},
                       .ndim = static_cast<int>(ndim)};
   for (size_t i = 0; i < ndim; i++) from.strides[i] = view[1 + ndim + i];
-  // Through a contiguous copy of the region: one gather and one scatter serve every pair of strides.
+  // Goes through a contiguous copy of the region: one gather and one scatter then serve every pair of strides.
   std::vector<std::byte> contiguous(count * want.geometry.width);
   device::gather(from, order.box.extent, order.first, count, contiguous);
   if (want.units.kind == RegionKind::kFlat)
@@ -240,7 +240,7 @@ Status Load::load_objects(Job& job) const {
   return Ok();
 }
 
-// A part that is missing or too short must be told before memory is made for what a manifest says of it.
+// Reports a part that is missing or too short before memory is allocated for what the manifest claims.
 Status Load::open_parts(const fb::Tensor& tensor) const {
   const format::Index& index = checkpoint_->index();
   for (const fb::Segment& segment : index.segments_of(tensor))

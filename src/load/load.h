@@ -1,5 +1,5 @@
-// Many requests for regions of tensors, planned and read together. Planning finds every structural error before a byte
-// of caller memory changes.
+// Many requests for regions of tensors, planned and read together. Planning finds every structural error before any
+// byte of caller memory changes.
 #pragma once
 
 #include <deque>
@@ -26,7 +26,7 @@ class Load {
   Report report() const;
 
  private:
-  // An alias that is a view: the range of the flattened target that the view reaches is read here first.
+  // An alias that is a view. The range of the flattened target that the view spans is read into `hull` first.
   struct ViewRequest {
     uint32_t tensor;
     const fb::Alias* view;
@@ -59,8 +59,8 @@ class Load {
   std::deque<ViewRequest> views_;
   std::vector<ObjectRequest> objects_;
   std::vector<std::string> missing_;
-  std::vector<bool> asked_;  // the index's tensors, then its aliases
-  uint32_t last_ = 0;        // the tensor found last: many ask in the order of names
+  std::vector<bool> asked_;  // for each tensor of the index, then for each alias
+  uint32_t last_ = 0;        // the tensor found last, since many callers ask in the order of names
   std::string strict_, object_policy_;
   unsigned threads_ = 2;
   uint64_t staging_bytes_ = 0;
@@ -72,7 +72,7 @@ struct ReadOptions {
   uint64_t staging_bytes;
   bool verify;
 };
-// Reads, checks, decodes and scatters what is planned. CORRUPT names tensor, part, offset and element range.
+// Carries out the plan: reads, checks, decodes and scatters. CORRUPT names tensor, part, offset and element range.
 Status execute_reads(const checkpoint::Checkpoint& checkpoint, const LoadPlan& plan, const ReadOptions& options,
                      Job& job);
 

@@ -1,4 +1,4 @@
-// The records of a load plan: wanted boxes go in, and come out as the boxes and memories that they stand for.
+// Adds wanted boxes to a load plan as compact records, and turns records back into boxes and memories.
 #include <algorithm>
 
 #include "load/load_plan.h"
@@ -35,7 +35,7 @@ void add_boxes(LoadPlan* plan, uint32_t tensor, const plan::Geometry& geometry, 
   }
   if (units.kind != RegionKind::kFlat)
     return add_box(plan, tensor, geometry, plan::order_of(geometry, units).box, memory);
-  // A flat range is a few boxes, one after the other in memory.
+  // A flat range is a few boxes that follow each other in memory.
   uint64_t width =
       memory.dtype == geometry.dtype ? geometry.width : static_cast<uint64_t>(dtype_bits(memory.dtype)) / 8;
   uint64_t position = 0;

@@ -1,4 +1,4 @@
-// Which chunks are read together, and how much of them may be in memory at a time.
+// Decides which chunks are read together, and how much of them may be in memory at a time.
 #include <algorithm>
 
 #include "checkpoint/chunk_io.h"
@@ -7,9 +7,9 @@
 
 namespace ckpt::load {
 
-static constexpr uint64_t kMostRead = 4 << 20;   // neighbouring chunks are read together up to this
-static constexpr uint64_t kMinStraight = 65536;  // less is cheaper read with its neighbours and copied
-static constexpr uint64_t kMaxGap = kAlign;      // what alignment leaves between chunks is read along, no more
+static constexpr uint64_t kMostRead = 4 << 20;   // neighbouring chunks are read together up to this size
+static constexpr uint64_t kMinStraight = 65536;  // smaller chunks are cheaper to read with their neighbours and to copy
+static constexpr uint64_t kMaxGap = kAlign;      // reads go over gaps from alignment, not over larger ones
 static constexpr unsigned kDepth = 8;            // reads in flight
 
 static uint64_t rounded_out(uint64_t begin, uint64_t end) { return round_up(end, kAlign) - begin / kAlign * kAlign; }

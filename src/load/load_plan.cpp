@@ -1,4 +1,4 @@
-// Which chunks a set of boxes needs.
+// Finds the chunks that a set of boxes needs.
 #include <algorithm>
 #include <tuple>
 
@@ -39,12 +39,12 @@ class ReadPlanner {
   LoadPlan* plan_;
   const format::Index& index_;
   std::vector<Pair> pairs_;
-  // Of the present tensor:
+  // The current tensor:
   const fb::Tensor* tensor_ = nullptr;
   uint32_t tensor_position_ = 0;
   plan::Geometry geometry_;
-  std::vector<uint32_t> stored_;  // by segment: its place in the plan, or kNone
-  // Of the present box:
+  std::vector<uint32_t> stored_;  // for each segment its place in the plan, or kNone
+  // The current box:
   Box box_;
   Shape strides_;
   uint64_t low_ = 0, high_ = 0;  // its first and last unit in the order of the tensor
@@ -71,7 +71,8 @@ void ReadPlanner::use_box(const WantedBox& wanted) {
   }
 }
 
-// Whether a segment can hold something of the box, by a glance at its numbers: of a thousand tiles a box needs few.
+// Whether a segment may hold something of the box, by a quick look at its numbers: of a thousand tiles, a box needs
+// few.
 bool ReadPlanner::may_overlap(const fb::Segment& segment) const {
   if (geometry_.packed) return true;  // the numbers are elements
   const uint64_t* numbers = index_.numbers.data() + segment.geometry();
@@ -101,7 +102,7 @@ void ReadPlanner::need_box(StoredSegment& segment, const Box& box) {
   if (segment.numbers == kNoNumbers) segment.numbers = put_numbers(plan_, {box.offset.span(), box.extent.span()});
 }
 
-// The chunks that hold units [begin, end) of the segment's order.
+// Adds the chunks that hold units [begin, end) of the segment's order.
 void ReadPlanner::add_pairs(uint32_t overlap, uint64_t begin, uint64_t end) {
   const StoredSegment& stored = plan_->segments[plan_->overlaps[overlap].segment];
   const fb::Segment& segment = *stored.segment;
@@ -119,7 +120,7 @@ void ReadPlanner::count(uint32_t overlap, uint64_t units, uint64_t runs) {
   plan_->bytes_allowed += (units + runs * 2 * segment.chunk_units) * segment.width;
 }
 
-// The usual case in few steps: all of a tensor that is stored in one segment. False where it is another.
+// The usual case in few steps: all of a tensor that is stored as one segment. False in any other case.
 bool ReadPlanner::add_only_segment(const WantedBox& wanted) {
   if (wanted.numbers != kNoNumbers || stored_.size() != 1) return false;
   const fb::Segment& segment = index_.segments_of(*tensor_)[0];
@@ -139,7 +140,7 @@ bool ReadPlanner::add_only_segment(const WantedBox& wanted) {
   return true;
 }
 
-// What is in several rows on one of the two sides: chunk by chunk, since some may have nothing of the box.
+// For an overlap of several rows on one of the two sides: goes chunk by chunk, since some may hold nothing of the box.
 uint64_t ReadPlanner::add_rows(const plan::Order& order, const Box& common, uint32_t overlap) {
   const StoredSegment& stored = plan_->segments[plan_->overlaps[overlap].segment];
   uint64_t first = stored.first, last = first + stored.units, found = 0, runs = 0;
@@ -171,7 +172,8 @@ uint64_t ReadPlanner::add_rows(const plan::Order& order, const Box& common, uint
   return found;
 }
 
-// The number of units that this segment gives. Segments do not overlap, so the sum proves that the box is complete.
+// Returns the number of units that this segment gives. Segments do not overlap, so the sum proves that the box is
+// complete.
 uint64_t ReadPlanner::add_segment(const WantedBox& wanted, uint32_t number) {
   const fb::Segment& segment = index_.segments_of(*tensor_)[number];
   if (!may_overlap(segment)) return 0;
@@ -217,7 +219,7 @@ Status ReadPlanner::add(uint32_t number) {
       .with("tensor", name);
 }
 
-// Sorts the pairs by place in the parts; overlaps that want the same chunk share its read.
+// Sorts the pairs by their place in the parts. Overlaps that want the same chunk share its read.
 void ReadPlanner::finish() {
   auto place = [](const Pair& pair) { return std::tie(pair.part, pair.offset, pair.chunk, pair.overlap); };
   auto before = [&](const Pair& a, const Pair& b) { return place(a) < place(b); };

@@ -1,5 +1,5 @@
-// From the boxes that a load wants to the chunks to read, and from these to reads of files. Compact records, as a load
-// may ask for a million tensors: what only some need lies in one pool of numbers. Pure but for the index.
+// Turns the boxes that a load wants into chunks to read, and these into file reads. Records are compact, since a load
+// may ask for a million tensors: what only some of them need is in one pool of numbers. Pure: reads only the index.
 #pragma once
 
 #include <span>
@@ -14,21 +14,21 @@ namespace ckpt::load {
 
 inline constexpr uint64_t kNoNumbers = UINT64_MAX;
 
-// One box of a tensor, in byte units, that goes to one piece of memory; a flat range is several.
+// One box of a tensor, in byte units, and the one piece of memory it goes to. A flat range is several boxes.
 struct WantedBox {
   std::byte* data;   // where its first unit goes
-  uint64_t numbers;  // in the pool: offsets, extents, strides of the memory; none: the whole tensor in row-major order
+  uint64_t numbers;  // in the pool: offsets, extents, strides of the memory; kNoNumbers: the whole tensor, contiguous
   uint32_t tensor;   // position in the index
   uint16_t dtype;    // of the memory
 };
 
-// A segment that holds something of a wanted box. Its units are numbered in the row-major order of a box: its own, or,
-// of a flat range, the whole tensor.
+// A segment that holds something of a wanted box. Its units are numbered in the row-major order of a box: the segment's
+// own box or, for a flat range, the whole tensor.
 struct StoredSegment {
   const fb::Segment* segment;
   uint64_t first, units;  // in that order
   uint64_t chunk_units;   // of all chunks but the last
-  uint64_t numbers;       // in the pool: offsets, extents of that box; none where no overlap needs them
+  uint64_t numbers;       // in the pool: offsets, extents of that box; kNoNumbers if no overlap needs them
   uint32_t tensor;        // position in the index
   uint16_t dtype;         // of a byte unit
   uint8_t width;
@@ -37,13 +37,13 @@ struct StoredSegment {
 // What one box wants of one segment.
 struct Overlap {
   uint32_t box, segment;
-  // Units [source, source + count) of the segment's order go to `to`, as they are, one after the other. Count 0: it is
-  // not that simple, scatter finds out.
+  // Units [source, source + count) of the segment's order go to `to`, unchanged and in one piece. Count 0: it is not
+  // that simple; scatter finds the elements.
   uint64_t source, count;
   std::byte* to;
 };
 
-// One chunk to read, and the overlaps that want something of it.
+// One chunk to read, and the overlaps that need it.
 struct ChunkRead {
   uint32_t chunk;  // position in the index
   uint32_t target_first, target_count;
@@ -59,9 +59,9 @@ struct LoadPlan {
   std::vector<Overlap> overlaps;
   std::vector<ChunkRead> reads;   // by part, then offset
   std::vector<uint32_t> targets;  // indexes into overlaps
-  uint64_t units = 0;             // that all boxes want, for the proof that all came
+  uint64_t units = 0;             // that all boxes want, to prove that all came
   uint64_t bytes_requested = 0, run_count = 0;
-  uint64_t bytes_allowed = 0;  // to be read: what is wanted and two chunks for each run
+  uint64_t bytes_allowed = 0;  // limit for reading: the wanted bytes, and two chunks for each run
 
   const fb::Chunk& chunk_of(const ChunkRead& read) const { return index->chunks[read.chunk]; }
   const StoredSegment& segment_of(const ChunkRead& read) const {
@@ -72,37 +72,37 @@ struct LoadPlan {
     return {targets.data() + read.target_first, read.target_count};
   }
   // ---- load_boxes.cpp ----
-  // Of the chunk's units in the order of its segment.
+  // The first of the chunk's units, in the order of its segment.
   uint64_t first_unit(const ChunkRead& read) const;
-  // Where the raw bytes of a chunk belong, all of them and as they are; null where it is not that simple.
+  // Where all raw bytes of a chunk belong, unchanged; null if it is not that simple.
   std::byte* whole_target(const ChunkRead& read) const;
   Box box_of(const WantedBox& wanted) const;
   device::Memory memory_of(const WantedBox& wanted) const;
   Box box_of(const StoredSegment& segment) const;
 };
 
-// Adds the boxes of a region of a tensor; `memory` is that of the whole region, in byte units. All of a tensor in
+// Adds the boxes of a region of a tensor. `memory` is that of the whole region, in byte units. A whole tensor in
 // contiguous memory takes no numbers.
 void add_boxes(LoadPlan* plan, uint32_t tensor, const plan::Geometry& geometry, const Region& units,
                const device::Memory& memory);
-// Puts lists of numbers into the pool; where they start.
+// Puts lists of numbers into the pool. Returns where they start.
 uint64_t put_numbers(LoadPlan* plan, std::initializer_list<std::span<const uint64_t>> lists);
-// Finds the chunks that the boxes need. INCOMPLETE where units are not to be had.
+// Finds the chunks that the boxes need. INCOMPLETE if no segment holds some of the units.
 Status plan_reads(LoadPlan* plan);
 
-// ---- reads of files: load_group.cpp ----
+// ---- file reads ----
 
 // Neighbouring chunks that are read together.
 struct GroupedRead {
   uint32_t first, count;  // into LoadPlan::reads
-  std::byte* target;      // all go there, raw and without a gap; or null
+  std::byte* target;      // where all of them go, raw and without a gap; or null
 };
 struct LoadLimits {
   checkpoint::PipelineLimits pipeline;
-  uint64_t stored_bytes = 0;  // the buffer for stored bytes that a worker needs at most
-  uint64_t raw_bytes = 0;     // and for decoded ones
+  uint64_t stored_bytes = 0;  // the most that a worker's buffer for stored bytes must hold
+  uint64_t raw_bytes = 0;     // and its buffer for decoded ones
 };
-// How much may be in memory at a time, so that a budget holds (but one chunk always fits).
+// How much may be in memory at a time, so that the budget holds (but one chunk always fits).
 LoadLimits limits_of(const LoadPlan& plan, unsigned threads, uint64_t staging_bytes);
 std::vector<GroupedRead> group_reads(const LoadPlan& plan, uint64_t most_bytes);
 

@@ -1,4 +1,4 @@
-// Carrying out a load plan: chunks are read, checked while they are in cache, decoded and scattered, by a few threads.
+// Carries out a load plan: a few threads read chunks, check them while they are in cache, decode and scatter them.
 #include <algorithm>
 #include <cstring>
 
@@ -25,7 +25,7 @@ class LoadReader final : public checkpoint::PipelineWork {
   bool may_pad(uint64_t bytes) override;
 
  private:
-  // What a thread works with; made when it is first needed.
+  // The buffers of a thread, made when they are first needed.
   struct Worker {
     device::Mapping stored, raw;
     format::CodecScratch scratch;
@@ -52,7 +52,7 @@ class LoadReader final : public checkpoint::PipelineWork {
   std::vector<GroupedRead> groups_;
   std::vector<Worker> workers_;
   std::atomic<uint64_t> units_done_{0};
-  std::atomic<int64_t> padding_{0};  // that may still be read
+  std::atomic<int64_t> padding_{0};  // the padding that may still be read
 };
 
 Status LoadReader::explain(size_t number, Status status) const {
@@ -94,7 +94,7 @@ static Status ensure(device::Mapping& mapping, uint64_t bytes) {
   return Ok();
 }
 
-// ---- what a read of the page cache brings stays in the processor's cache until it was worked on ----
+// ---- reads from the page cache, in pieces that stay in the processor's cache until they were worked on ----
 
 Status LoadReader::read(size_t number, unsigned worker) {
   const GroupedRead& group = groups_[number];
@@ -104,7 +104,7 @@ Status LoadReader::read(size_t number, unsigned worker) {
   return Ok();
 }
 
-// Chunks [first, result) are read by one call: at least one.
+// Chunks [first, result) are read by one call. At least one chunk.
 size_t LoadReader::piece_end(size_t first, size_t end) const {
   size_t next = first + 1;
   while (next < end &&
@@ -176,7 +176,7 @@ void LoadReader::done(const GroupedRead& group) {
   job_.counters.bytes_done += raw;
 }
 
-// A raw chunk that lies where it belongs.
+// A raw chunk that is in its place already.
 Status LoadReader::finish_straight(size_t number, std::byte* bytes) {
   const fb::Chunk& chunk = this->chunk(number);
   if (verify_) CKPT_TRY(explain(number, checkpoint::check_chunk(chunk, {bytes, chunk.stored_size()})));
@@ -195,7 +195,7 @@ Status LoadReader::put_chunk(const ChunkRead& read, Bytes stored, Worker& worker
   std::byte* target = plan_.whole_target(read);
   const uint64_t units = chunk.raw_size() / segment.width;
   if (target && checkpoint::stored_raw(chunk)) {
-    // One pass over memory.
+    // Copies and hashes in one pass over memory.
     if (verify_)
       CKPT_TRY(checkpoint::check_digest(chunk, format::copy_xxh3_128(stored.data(), target, stored.size())));
     else

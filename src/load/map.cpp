@@ -13,8 +13,8 @@ static Status not_in_one_piece(std::string_view name, const char* why) {
       .with("tensor", std::string(name));
 }
 
-// Checks a mapped tensor in windows, several at once where it is large. Faults are left to the kernel, which maps and
-// reads ahead more cheaply by itself than when madvise tells it to (measured: half the processor time).
+// Checks a mapped tensor in windows, several at once if it is large. Page faults are left to the kernel: by itself it
+// maps and reads ahead more cheaply than when madvise tells it to (measured: half the processor time).
 static Status check_mapped(Bytes file, std::span<const fb::Chunk> chunks, unsigned threads) {
   constexpr uint64_t kWindow = 16 << 20;
   const size_t per_window = std::max<size_t>(1, kWindow / chunks[0].raw_size());

@@ -1,4 +1,4 @@
-// Comparing two checkpoints: first what they hold, then the elements, in pieces, and only where the checksums differ.
+// Compares two checkpoints: first what they hold, then the elements, in pieces, and only if the checksums differ.
 #include "maintain/diff.h"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ struct Tally {
   int64_t first = -1, last = -1;
 };
 
-// The element as a number where the dtype has numbers that double holds; NaN else.
+// The element as a number, if double can hold the numbers of the dtype; else NaN.
 static double number_at(uint16_t dtype, const std::byte* at) {
   auto as = [at](auto sample) {
     std::memcpy(&sample, at, sizeof sample);
@@ -103,7 +103,7 @@ static double number_at(uint16_t dtype, const std::byte* at) {
   }
 }
 
-// |x - y|; of 64-bit integers too, which double does not hold.
+// |x - y|, also for 64-bit integers, which double cannot hold.
 static double distance(uint16_t dtype, const std::byte* x, const std::byte* y) {
   if (dtype != CKPT_DTYPE_I64 && dtype != CKPT_DTYPE_U64) return std::abs(number_at(dtype, x) - number_at(dtype, y));
   uint64_t u, v;
@@ -113,7 +113,7 @@ static double distance(uint16_t dtype, const std::byte* x, const std::byte* y) {
   return static_cast<double>(less ? v - u : u - v);
 }
 
-// Packed elements have no numbers here, but are counted one by one.
+// Packed elements are only counted one by one, not compared as numbers.
 static void compare_packed(int bits, uint64_t total, uint64_t first_byte, Bytes a, Bytes b, Tally* tally) {
   uint64_t width = static_cast<uint64_t>(bits),
            last_counted = tally->last < 0 ? UINT64_MAX : static_cast<uint64_t>(tally->last);

@@ -1,4 +1,4 @@
-// Rebuilding a MANIFEST from parts: the same pure merge as the commit, so the same bytes.
+// Rebuilds a MANIFEST from parts, by the same pure merge as the commit and so with the same bytes.
 #include "maintain/repair.h"
 
 #include <algorithm>
@@ -23,8 +23,8 @@ static Result<std::vector<checkpoint::PartFile>> open_all_parts(const store::Sto
   CKPT_ASSIGN(checkpoint::PartFile leader, checkpoint::open_part(store, id, 0));
   uint32_t world_size = leader.header.world_size;
   CKPT_ASSIGN(auto files, store.list(id));
-  // A header can claim any world; only as many ranks as there are files can have come, and the first that is missing
-  // is among the numbers up to one more.
+  // A header can claim any world size. But no more ranks can have come than there are files, so the first missing
+  // number is among that many and one more.
   uint32_t limit = static_cast<uint32_t>(std::min<uint64_t>(world_size, files.size() + 1));
   std::vector<checkpoint::PartFile> parts(limit);
   parts[0] = std::move(leader);
@@ -47,8 +47,8 @@ static Result<std::vector<checkpoint::PartFile>> open_all_parts(const store::Sto
   return parts;
 }
 
-// An attempt whose record is still there did not commit (or crashed just after it, which force settles); where .ckpt
-// itself is missing nobody can tell.
+// An attempt whose record still exists did not commit (or crashed just after it; option force is for that case). If
+// .ckpt itself is missing, nobody can tell.
 static bool known_committed(const store::Store& store, const format::Summary& summary, bool had_manifest) {
   if (had_manifest) return true;
   if (!store.get(format::kStoreId, 4096).ok()) return false;

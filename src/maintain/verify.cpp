@@ -1,5 +1,5 @@
-// Verifying reads each part from front to back: header, chunks, the zero bytes between them, index, trailer. Every byte
-// is one of these.
+// Reads each part from front to back: header, chunks, the zero bytes between them, index, trailer. Every byte belongs
+// to one of these.
 #include "maintain/verify.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ static std::vector<std::vector<OwnedChunk>> chunks_by_part(const format::Index& 
   return lists;
 }
 
-// Objects inside the manifest are under its digest, but have one of their own too.
+// The digest of the manifest covers the objects inside it, but they also have digests of their own.
 static void verify_inline(const checkpoint::Checkpoint& checkpoint, Job& job) {
   const format::Index& index = checkpoint.index();
   for (const fb::Object& object : index.objects) {

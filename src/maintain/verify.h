@@ -1,4 +1,4 @@
-// Checking a committed checkpoint.
+// Checks and compares committed checkpoints, and rebuilds a lost manifest.
 #pragma once
 
 #include "base/job.h"
@@ -13,7 +13,7 @@ struct VerifyOptions {
   uint64_t sample_k = 1, sample_n = 10;
   unsigned threads = 2;
 };
-// Findings go into the job's report, in the order of parts and offsets. Fails only where nothing can be said (IO, GONE,
+// Puts findings into the job's report, in the order of parts and offsets. Fails only if it cannot tell (IO, GONE,
 // CANCELLED).
 Status verify_checkpoint(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job);
 

@@ -22,7 +22,7 @@ void sort_by_offset(std::vector<OwnedChunk>& chunks) {
 
 // ---- what can be wrong ----
 
-// A damage named as people need it: part, offset, tensor, element range.
+// Describes damage as people need it: part, offset, tensor, element range.
 Finding PartVerifier::damage(const OwnedChunk& owned, ckpt_status status, std::string what) const {
   const format::Index& index = checkpoint_.index();
   Finding finding;
@@ -78,10 +78,10 @@ void PartVerifier::check_overlaps(uint64_t index_offset) {
 
 // ---- the batches ----
 
-static constexpr uint64_t kBatchBytes = kVerifyRead - 2 * kAlign;  // also with its ends rounded out
+static constexpr uint64_t kBatchBytes = kVerifyRead - 2 * kAlign;  // fits kVerifyRead even with its ends rounded out
 
 void PartVerifier::add_gap(uint64_t begin, uint64_t end) {
-  // Gaps can be as long as a hostile manifest likes.
+  // A hostile manifest can make gaps of any length.
   for (uint64_t stop; begin < end; begin = stop) {
     stop = begin + std::min(kBatchBytes, end - begin);
     batches_.push_back({this, 0, 0, begin, stop});
@@ -115,10 +115,10 @@ void PartVerifier::add_data(uint64_t index_offset) {
   add_gap(begin, index_offset);
 }
 
-// ---- all but the data ----
+// ---- everything but the data ----
 
-// A digest that fails is a finding; so is all else that is wrong with the file. Only a disk that does not answer ends
-// the job.
+// A wrong digest is a finding, and so is anything else that is wrong with the file. Only IO, GONE and NOMEM end the
+// job.
 Status PartVerifier::report_unless_fatal(Status status, bool missing) {
   if (status.code() == CKPT_IO || status.code() == CKPT_GONE || status.code() == CKPT_NOMEM) return status;
   findings_.add(part_finding(status, number_, missing ? CKPT_FINDING_MISSING : CKPT_FINDING_DAMAGED));
@@ -130,9 +130,9 @@ Status PartVerifier::check_framing(uint64_t* index_offset) {
   auto part = checkpoint::open_part(checkpoint_.store(), checkpoint_.entry().id, number_);
   if (!part.ok()) {
     Status status = std::move(part).status();
-    // Still open here, but no longer there.
+    // It is open here, but may be gone from the store.
     if (status.code() == CKPT_NOT_FOUND) status = checkpoint_.at_part(std::move(status), number_);
-    // The manifest still tells where the chunks are; what follows them may be lists and an index.
+    // The manifest still tells where the chunks are. Lists and an index may follow them.
     *index_offset = chunks_.empty() ? kAlign : chunks_.back().end();
     bool missing = status.code() == CKPT_INCOMPLETE;
     return report_unless_fatal(std::move(status), missing);
@@ -176,7 +176,7 @@ void PartVerifier::checked(size_t number, Status status) const {
   job_.counters.chunk_count++;
 }
 
-// Chunks that lie in these bytes, and the gaps before, between and behind them.
+// Checks the chunks in these bytes, and the gaps before, between and after them.
 void PartVerifier::check_bytes(size_t first, size_t count, uint64_t begin, Bytes bytes) const {
   uint64_t at = begin, end = begin + bytes.size();
   for (size_t i = first; i < first + count; i++) {

@@ -1,4 +1,4 @@
-// Verifying one part: what lies where in it, in which pieces it is read, and what is wrong with their bytes.
+// Verifies one part: what lies where in it, in which pieces it is read, and what is wrong with its bytes.
 #pragma once
 
 #include <mutex>
@@ -9,13 +9,13 @@
 
 namespace ckpt::maintain {
 
-inline constexpr uint64_t kVerifyRead = 4 << 20;  // what is read at once
+inline constexpr uint64_t kVerifyRead = 4 << 20;  // the most that is read at once
 
-// A chunk and whom it belongs to: a tensor, an object, or (neither) a replica group's declaration list, of which only
-// the part's own index knows.
+// A chunk and its owner: a tensor, an object, or (neither) a replica group's declaration list, which only the part's
+// own index knows.
 struct OwnedChunk {
   const fb::Chunk* chunk;
-  const fb::Tensor* tensor;  // or
+  const fb::Tensor* tensor;  // either this or `object` or neither
   const fb::Object* object;
   const fb::Segment* segment;  // of the tensor
   bool listed() const { return tensor || object; }
@@ -24,7 +24,7 @@ struct OwnedChunk {
 
 void sort_by_offset(std::vector<OwnedChunk>& chunks);
 
-// Findings of all threads.
+// The findings of all threads.
 class Findings {
  public:
   explicit Findings(std::vector<Finding>* out) : out_(out) {}
@@ -35,12 +35,12 @@ class Findings {
   std::vector<Finding>* out_;
 };
 
-// Whether the share holds chunk `i` of a part, in the order of offsets.
+// Whether the sample includes chunk `i` of a part, in the order of offsets.
 inline bool sampled(const VerifyOptions& options, size_t i) { return i % options.sample_n == options.sample_k - 1; }
 
 class PartVerifier {
  public:
-  // A range of the part that is read at once: chunks, and the zero bytes between and behind them.
+  // A range of the part that is read at once: chunks, and the zero bytes between and after them.
   struct Batch {
     PartVerifier* part;
     size_t first, count;  // chunks
@@ -56,14 +56,14 @@ class PartVerifier {
         number_(number),
         chunks_(std::move(chunks)) {}
 
-  // Checks all but the data. The batches refer to this.
+  // Checks everything but the data. The batches refer to this object.
   Status open();
   const std::vector<Batch>& batches() const { return batches_; }
 
   const store::Reader& file() const { return *file_; }
-  // The bytes of a batch are in memory,
+  // Checks a batch whose bytes are in memory.
   void check(const Batch& batch, Bytes bytes) const { check_bytes(batch.first, batch.count, batch.begin, bytes); }
-  // or are read piece by piece into `buffer`, which has kCachePiece bytes.
+  // Reads a batch piece by piece into `buffer`, which must have kCachePiece bytes, and checks it.
   Status read(const Batch& batch, MutableBytes buffer) const;
 
  private:
@@ -73,7 +73,7 @@ class PartVerifier {
   void add_samples();
   void add_data(uint64_t index_offset);
   void add_gap(uint64_t begin, uint64_t end);
-  // Hands [begin, end) piece by piece to `use`(offset, bytes).
+  // Reads [begin, end) piece by piece and calls use(offset, bytes) for each.
   template <typename Use>
   Status in_pieces(uint64_t begin, uint64_t end, MutableBytes buffer, Use&& use) const;
   Status read_gap(uint64_t begin, uint64_t end, MutableBytes buffer) const;
@@ -88,7 +88,7 @@ class PartVerifier {
   Job& job_;
   Findings& findings_;
   const uint32_t number_;
-  std::vector<OwnedChunk> chunks_;  // by offset, as they were given
+  std::vector<OwnedChunk> chunks_;  // by offset, as given
   const store::Reader* file_ = nullptr;
   std::vector<fb::Chunk> lists_;  // the chunks of declaration lists
   std::vector<Batch> batches_;

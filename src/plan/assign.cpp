@@ -14,7 +14,7 @@ namespace ckpt::plan {
 
 namespace {
 
-// Of a region that lies inside its shape, as the caller vouches.
+// The number of elements of a region that the caller knows to lie inside its shape.
 uint64_t trusted_elements(const ReplicaRegion& entry) {
   auto elements = region_elements(entry.shape(), entry.region());
   assert(elements.ok());
@@ -32,7 +32,7 @@ struct Granule {
   }
 };
 
-// Whether cuts at granules leave cuts that FORMAT §5 allows.
+// Whether pieces cut at granules are regions that FORMAT §5 allows.
 bool cuttable(const ReplicaRegion& entry, const Granule& granule) {
   if (granule.elements <= 1) return granule.elements == 1;
   auto fits = [&](uint64_t elements) { return elements % granule.elements == 0; };
@@ -44,7 +44,7 @@ bool cuttable(const ReplicaRegion& entry, const Granule& granule) {
   return fits(numbers[ndim - 1]) && fits(numbers[2 * ndim - 1]) && fits(entry.extents()[ndim - 1]);
 }
 
-// One region cut into a share for each member.
+// One region, cut into a share for each member.
 class Cut {
  public:
   Cut(const ReplicaRegion& entry, uint32_t count, uint64_t chunk_bytes)
@@ -54,7 +54,7 @@ class Cut {
         chunks_((entry.bytes + chunk_bytes - 1) / chunk_bytes),
         count_(count) {}
 
-  // Where the share of `member` begins.
+  // Where the share of `member` begins, in granules.
   uint64_t begin(uint32_t member) const {
     if (member == count_) return granules_;
     // floor(member * chunks / count) without a product that overflows.
@@ -92,7 +92,7 @@ void append_share(const ReplicaRegion& entry, size_t index, const Cut& cut, uint
   (void)bytes_left, (void)elements_left;
 }
 
-// Members by load; the lowest index among equals first.
+// A queue of members: the least loaded first, then the lowest index.
 class LeastLoaded {
  public:
   explicit LeastLoaded(std::span<const uint64_t> loads) {
@@ -121,7 +121,7 @@ Assignment assign(std::span<const ReplicaRegion> entries, uint32_t index, uint32
   Assignment assigned;
   std::vector<uint64_t> loads(count);
   std::vector<size_t> order = assignment_order(entries);
-  // What is not cut is assigned when the loads of all cuts are known.
+  // Regions that are not cut come last, once the loads of all cuts are known.
   auto cut_end = std::stable_partition(order.begin(), order.end(), [&](size_t i) {
     const ReplicaRegion& entry = entries[i];
     return count > 1 && entry.bytes > options.large_tensor_bytes && cuttable(entry, Granule(entry.dtype));

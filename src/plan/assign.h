@@ -1,5 +1,5 @@
-// Who of a replica group writes what (FORMAT §6). Pure and deterministic: every member calls it with the same entries
-// (in any order) and needs no communication. Callable on any thread.
+// Which member of a replica group writes what (FORMAT §6). Pure and deterministic: every member calls it with the same
+// entries (in any order), so no communication is needed. Callable on any thread.
 #pragma once
 
 #include <span>
@@ -11,12 +11,12 @@
 
 namespace ckpt::plan {
 
-// One region that all members of a replica group hold: a view, since there may be very many. It must lie inside its
-// shape, and `bytes` must be its bytes.
+// One region that all members of a replica group hold. A view, since there may be very many. The region must lie inside
+// its shape, and `bytes` must be its size.
 struct ReplicaRegion {
   std::string_view name;
   uint64_t bytes;
-  const uint64_t* numbers;  // the shape, then of a box offset and extent, of a flat range offset and size
+  const uint64_t* numbers;  // the shape; then a box's offset and extent, or a flat range's offset and size
   uint16_t dtype;
   RegionKind kind;
   uint8_t ndim;
@@ -27,7 +27,7 @@ struct ReplicaRegion {
   Region region() const { return region_of_numbers(kind, region_numbers()); }
 };
 
-// A cut of entries[entry] that one member writes: a flat range, or a box of a box.
+// The piece of entries[entry] that one member writes: a flat range, or a box inside a box.
 struct AssignedCut {
   size_t entry;
   Region region;
@@ -44,10 +44,10 @@ struct AssignOptions {
   uint64_t chunk_bytes, large_tensor_bytes;
 };
 
-// What member `index` of `count` writes. The union over all members covers every entry exactly
-// once; empty regions are nobody's. A group of one writes everything whole.
-// Cuts fall on chunk boundaries, rounded down to where both an element and a byte begin. Regions of elements that are
-// not whole bytes wide are left whole where a cut could not start and end at whole bytes (FORMAT §5).
+// What member `index` of `count` writes. Together the members write every entry exactly once; nobody writes empty
+// regions. A group of one writes every entry whole.
+// Cuts fall on chunk boundaries, rounded down to where both an element and a byte begin. A region of packed elements
+// stays whole if its cuts could not start and end at whole bytes (FORMAT §5).
 Assignment assign(std::span<const ReplicaRegion> entries, uint32_t index, uint32_t count, const AssignOptions& options);
 
 }  // namespace ckpt::plan

@@ -4,7 +4,7 @@
 
 namespace ckpt::plan {
 
-// What is left of [offset, offset + extent) from `from` on, which is not below offset.
+// The length of [offset, offset + extent) from `from` on; `from` must not be below `offset`.
 static uint64_t left_from(uint64_t offset, uint64_t extent, uint64_t from) {
   uint64_t skipped = from - offset;
   return skipped < extent ? extent - skipped : 0;
@@ -47,8 +47,8 @@ bool is_contiguous(std::span<const uint64_t> extent, std::span<const uint64_t> s
 
 namespace {
 
-// Cuts a range of a box into boxes, from the outermost dimension inwards: a partial first slice, full slices, a partial
-// last.
+// Cuts a range of a box into boxes, from the outermost dimension inwards: a partial first slice, the full slices, a
+// partial last slice.
 struct RangeCutter {
   const Box& outer;
   Shape strides;
@@ -109,7 +109,7 @@ RowWalk::RowWalk(const Box& stored, const Box& wanted, std::span<const uint64_t>
   }
 }
 
-// Dimensions come from the innermost to the outermost.
+// Called from the innermost dimension to the outermost.
 void RowWalk::add_dimension(uint64_t extent, uint64_t source, uint64_t target) {
   if (extent == 1) return;
   if (loop_count_ == 0) {
@@ -136,7 +136,7 @@ bool RowWalk::seek(uint64_t position) {
   for (int loop = loop_count_ - 1; loop >= 0; loop--) {
     Loop& at = loops_[static_cast<size_t>(loop)];
     uint64_t index = rest / at.source;
-    // All that is left inside the outer loops' present turn lies before the position.
+    // The current turn of the outer loops ends before the position.
     if (index >= at.extent) return step(loop + 1);
     at.index = index;
     source_ += index * at.source;

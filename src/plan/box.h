@@ -1,4 +1,4 @@
-// Arithmetic of boxes and of row-major order: pure, no I/O, no allocation per element or row. Every function may be
+// Arithmetic of boxes and of row-major order. Pure: no I/O, no allocation per element or row. Every function may be
 // called on any thread. "Row-major order of a box" numbers its elements 0 … volume-1, the last dimension fastest.
 #pragma once
 
@@ -9,20 +9,20 @@
 
 namespace ckpt::plan {
 
-// The common part of two boxes of the same ndim; a box of volume 0 where there is none.
+// The intersection of two boxes of the same ndim; a box of volume 0 if they are disjoint.
 Box intersect(const Box& a, const Box& b);
 
-// `box` has the dimensions of `shape` and lies inside it. Safe for untrusted numbers.
+// Whether `box` has the dimensions of `shape` and lies inside it. Safe for untrusted numbers.
 bool inside(const Box& box, const Shape& shape);
 
-// The boxes (at most 2 * ndim - 1, and 1 for a scalar; none empty), in order, that make up elements
-// [first, first + count) of `outer` in its row-major order. Their coordinates are those of `outer` (its offset
-// included). The range must lie inside `outer`. count 0: none.
+// The boxes that make up elements [first, first + count) of `outer` in its row-major order. They come in that order;
+// there are at most 2 * ndim - 1 (1 for a scalar), none of them empty. Their coordinates include the offset of `outer`.
+// The range must lie inside `outer`. A count of 0 gives none.
 std::vector<Box> boxes_of_range(const Box& outer, uint64_t first, uint64_t count);
 
 // Row-major strides of a contiguous block of this extent, in elements.
 Shape contiguous_strides(const Shape& extent);
-// Whether a block of this extent with these strides is contiguous. The strides of extents of 1 do not matter.
+// Whether a block of this extent with these strides is contiguous. Strides of dimensions with extent 1 do not matter.
 bool is_contiguous(std::span<const uint64_t> extent, std::span<const uint64_t> strides);
 
 // One contiguous run of elements: `source` and `target` are element positions.
@@ -30,12 +30,12 @@ struct Run {
   uint64_t source, target, count;
 };
 
-// How elements that are stored in the row-major order of `stored` meet a memory that holds the box `wanted`.
-// Calls visit(Run) for every maximal run of elements that lies in `wanted` and has its position in [first, last) of
-// stored's order: run.source is the position relative to `first`, run.target the element offset in the memory (wanted's
-// first element at 0, `strides` in elements). Runs come in ascending order of source. A run covers several rows where
-// they are contiguous on both sides; where the memory's innermost stride is not 1, runs have count 1
-// (for_each_strided_run in plan/box_runs.h is then the faster way).
+// Matches elements stored in the row-major order of `stored` with memory that holds the box `wanted`.
+// Calls visit(Run) for every maximal run of elements that lies in `wanted` and whose position in the order of `stored`
+// is in [first, last). run.source is the position relative to `first`; run.target is the element offset in memory (the
+// first element of `wanted` is at 0; `strides` are in elements). Runs come in ascending order of source. A run spans
+// several rows if they are contiguous on both sides. If the memory's innermost stride is not 1, every run has count 1;
+// for_each_strided_run in plan/box_runs.h is then faster.
 // The cost is proportional to the number of runs, not to the volume of either box: rows outside [first, last) are not
 // visited.
 template <typename Visit>

@@ -1,4 +1,4 @@
-// The walk behind plan/box.h's for_each_run, and its variant for memories whose innermost stride is not 1.
+// The walk behind for_each_run of plan/box.h, and a variant for memory whose innermost stride is not 1.
 // Pure, no allocation; a walk belongs to one thread.
 #pragma once
 
@@ -10,25 +10,25 @@
 
 namespace ckpt::plan {
 
-// Elements that are neighbours where they are stored and `target_stride` apart in memory.
+// Elements that are neighbours in storage and `target_stride` apart in memory.
 struct StridedRun {
   uint64_t source, target, count, target_stride;
 };
 
-// Walks the common part of `stored` and `wanted` row by row, in ascending order of the stored positions.
-// A row is contiguous in storage and evenly spaced in memory; dimensions that continue each other on both sides are
-// one. Invariant: the stored strides of the loops are nested, so the walk's order is that of storage.
+// Walks the intersection of `stored` and `wanted` row by row, in ascending order of the stored positions. A row is
+// contiguous in storage and evenly spaced in memory; dimensions that continue each other on both sides are merged.
+// Invariant: the stored strides of the loops are nested, so the walk follows the order of storage.
 class RowWalk {
  public:
   RowWalk(const Box& stored, const Box& wanted, std::span<const uint64_t> strides);
 
-  // Goes to the first row that has an element at stored position `position` or later; false where there is none.
-  // Costs O(ndim). To be called once, before next().
+  // Goes to the first row that has an element at stored position `position` or later; false if there is none. Costs
+  // O(ndim). Call it once, before next().
   bool seek(uint64_t position);
   bool next() { return step(0); }
 
   uint64_t source() const { return source_; }  // of the row's first element, in the order of `stored`
-  uint64_t target() const { return target_; }  // of the same, in memory
+  uint64_t target() const { return target_; }  // of the same element, in memory
   uint64_t count() const { return row_count_; }
   uint64_t target_stride() const { return row_stride_; }
 
@@ -39,7 +39,7 @@ class RowWalk {
   void add_dimension(uint64_t extent, uint64_t source, uint64_t target);
   bool step(int loop);
 
-  std::array<Loop, kMaxNdim> loops_;  // the innermost first
+  std::array<Loop, kMaxNdim> loops_;  // innermost first
   int loop_count_ = 0;
   uint64_t row_count_ = 1, row_stride_ = 1;
   uint64_t source_ = 0, target_ = 0;
@@ -61,8 +61,8 @@ inline bool RowWalk::step(int loop) {
   return false;
 }
 
-// As for_each_run, but with one call of visit(StridedRun) for each row, whatever the memory's strides are.
-// A run of count 1 has target_stride 1.
+// Like for_each_run, but calls visit(StridedRun) once for each row, whatever the strides of the memory. A run of count
+// 1 has target_stride 1.
 template <typename Visit>
 void for_each_strided_run(const Box& stored, uint64_t first, uint64_t last, const Box& wanted,
                           std::span<const uint64_t> strides, Visit&& visit) {
@@ -79,7 +79,7 @@ void for_each_strided_run(const Box& stored, uint64_t first, uint64_t last, cons
 template <typename Visit>
 void for_each_run(const Box& stored, uint64_t first, uint64_t last, const Box& wanted,
                   std::span<const uint64_t> strides, Visit&& visit) {
-  // Rows that happen to touch are one run too: with odd strides the walk cannot know it beforehand.
+  // Rows that happen to touch form one run; with odd strides the walk cannot know this beforehand.
   Run held{0, 0, 0};
   auto add = [&](uint64_t source, uint64_t target, uint64_t count) {
     if (held.count && held.source + held.count == source && held.target + held.count == target) {

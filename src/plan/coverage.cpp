@@ -1,6 +1,6 @@
-// check_coverage. Flat ranges are sorted as intervals. Boxes that do not overlap and whose volumes sum up to that of
-// the tensor cover it, so the work is to prove that none overlap: they are taken apart along dimensions where they
-// separate, and only what does not separate is compared pair by pair.
+// check_coverage. Flat ranges are sorted as intervals. Boxes cover the tensor if none overlap and their volumes sum up
+// to its volume, so the work is to prove that none overlap: boxes are split into groups along dimensions where they
+// separate, and only groups that do not separate are compared pair by pair.
 #include "plan/coverage.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Item {
 
 using Culprits = std::optional<std::pair<size_t, size_t>>;
 
-// So small a group is compared pair by pair at once.
+// A group this small is compared pair by pair at once.
 constexpr size_t kFewItems = 8;
 
 Status doubly_held(const Shape& shape, std::span<const Region> regions, std::pair<size_t, size_t> culprits) {
@@ -53,7 +53,7 @@ Status check_flat(const Shape& shape, std::span<const Region> regions, uint64_t 
     else if (region.flat_size)
       intervals.push_back({region.flat_offset, region.flat_offset + region.flat_size, i});
   }
-  intervals.push_back({total, total, regions.size()});  // an end, so that a gap before it is seen
+  intervals.push_back({total, total, regions.size()});  // a sentinel, so that a gap at the end is seen
   std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) {
     return std::tie(a.begin, a.index) < std::tie(b.begin, b.index);
   });
@@ -84,7 +84,7 @@ size_t distinct_starts(std::span<const Item> sorted, int d) {
   return count;
 }
 
-// Compares every box with those before it that are still open along `d`: O(n^2) at worst.
+// Compares every box with the earlier ones that still reach it along `d`: O(n^2) at worst.
 Culprits overlap_by_sweep(std::span<Item> items, int d) {
   sort_along(items, d);
   std::vector<Item> open;
@@ -99,8 +99,8 @@ Culprits overlap_by_sweep(std::span<Item> items, int d) {
 
 Culprits find_overlap(std::span<Item> items, int ndim, int depth);
 
-// With `items` sorted along `d`: takes them apart where no box lies across, and looks for overlaps in each group.
-// Says in `*separated` whether there was more than one group; if not, it has done nothing else.
+// Splits `items`, sorted along `d`, into groups that no box straddles, and looks for overlaps in each group. Sets
+// `*separated` if there is more than one group; otherwise it does nothing else.
 Culprits overlap_in_groups(std::span<Item> items, int d, int ndim, int depth, bool* separated) {
   size_t first = 0;
   uint64_t reached = items[0].end(d);
@@ -117,7 +117,7 @@ Culprits overlap_in_groups(std::span<Item> items, int d, int ndim, int depth, bo
   return std::nullopt;
 }
 
-// The depth is bounded so that groups which lose one box at a time cannot make it worse than O(n^2).
+// The depth is bounded, so that groups which lose one box at a time cannot make it worse than O(n^2).
 Culprits find_overlap(std::span<Item> items, int ndim, int depth) {
   if (items.size() <= 1) return std::nullopt;
   if (ndim == 0) return std::pair(items[0].index, items[1].index);
@@ -134,8 +134,8 @@ Culprits find_overlap(std::span<Item> items, int ndim, int depth) {
   return overlap_by_sweep(items, best);
 }
 
-// One box of `space` that the (disjoint) items do not cover; they must leave something uncovered.
-// Goes through the dimensions: along each, the first slab in which the items' cross sections do not fill the slab's.
+// One box of `space` that the (disjoint) items leave uncovered; they must leave something uncovered. Along each
+// dimension it takes the first slab that the items' cross sections do not fill.
 Box find_gap(const Shape& space, std::vector<Item> items) {
   Box gap = Box::whole(space);
   Shape section = contiguous_strides(space);  // elements of a slab of thickness 1
@@ -193,7 +193,7 @@ Status check_coverage(const Shape& shape, std::span<const Region> regions) {
   if (total == 0) return Ok();
   if (!boxes) return check_flat(shape, regions, total);
 
-  std::vector<std::vector<Box>> storage;  // of the boxes that flat ranges fall into
+  std::vector<std::vector<Box>> storage;  // the boxes that flat ranges consist of
   std::vector<Item> items = boxes_of(shape, regions, &storage);
   if (auto culprits = find_overlap(items, shape.ndim, 0)) return doubly_held(shape, regions, *culprits);
   uint64_t covered = 0;

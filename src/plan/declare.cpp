@@ -13,7 +13,7 @@ static std::strong_ordering compare_numbers(std::span<const uint64_t> a, std::sp
   return std::lexicographical_compare_three_way(a.begin(), a.end(), b.begin(), b.end());
 }
 
-// Offsets first, then extents: where the dimensions differ, that is not the order of all numbers in a row.
+// Compares all offsets, then all extents. With different dimensions, comparing all numbers in a row would differ.
 static std::strong_ordering compare_regions(const ReplicaRegion& a, const ReplicaRegion& b) {
   if (auto order = a.kind <=> b.kind; order != 0) return order;
   auto first = a.region_numbers(), second = b.region_numbers();
@@ -52,7 +52,7 @@ struct Writer {
   void bytes(Bytes added) { out.insert(out.end(), added.begin(), added.end()); }
 };
 
-// Reads past the end give zeros and are remembered.
+// Reads past the end return zeros and set `short_of`.
 struct Reader {
   Bytes rest;
   bool short_of = false;
@@ -111,7 +111,7 @@ Status read_entry(Reader& in, Declared* entry, uint64_t* bytes) {
   return check_bytes(*entry, *bytes);
 }
 
-// The numbers of a declared region as a ReplicaRegion has them.
+// The numbers of a declared region, laid out as in ReplicaRegion.
 std::vector<uint64_t> numbers_of(const Declared& declared) {
   const std::span<const uint64_t> shape = declared.shape.span();
   std::vector<uint64_t> numbers(shape.size() + region_number_count(declared.region.kind, shape.size()));

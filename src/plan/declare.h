@@ -7,15 +7,15 @@
 
 namespace ckpt::plan {
 
-// The order all members use: bytes descending, then name (as bytes), then geometry: kind, then the numbers of the
-// region as FORMAT §6 lists them; where all these are equal, dtype and shape. Quick where the entries have it already.
+// The order that all members use: bytes descending, then name (as bytes), then geometry (kind, then the numbers of the
+// region as FORMAT §6 lists them), then dtype and shape. Fast if the entries are in this order already.
 std::vector<size_t> assignment_order(std::span<const ReplicaRegion> entries);
 std::strong_ordering compare_entries(const ReplicaRegion& a, const ReplicaRegion& b);
 
-// The declaration list of a group (FORMAT §6), the same bytes for any order of the entries.
+// The declaration list of a group (FORMAT §6). Its bytes do not depend on the order of the entries.
 std::vector<std::byte> declaration_list(std::span<const ReplicaRegion> entries);
 
-// The size of the longest run of whole entries at the front of a list that takes at most `limit` bytes.
+// The size of the longest run of whole entries at the front of a list that fits into `limit` bytes.
 size_t declarations_within(Bytes list, size_t limit);
 
 struct Declared {
@@ -25,8 +25,8 @@ struct Declared {
   Region region;
 };
 
-// Reads a declaration list; FORMAT unless declaration_list could have written it. Memory grows with what was read.
-// Names are checked for their length only.
+// Reads a declaration list. FORMAT unless declaration_list could have written it. Memory grows only with what was read.
+// Of names, only the length is checked.
 Result<std::vector<Declared>> parse_declaration_list(Bytes list);
 
 }  // namespace ckpt::plan

@@ -5,7 +5,7 @@ namespace ckpt::plan {
 Result<Geometry> geometry_of(uint16_t dtype, const Shape& shape) {
   int bits = dtype_bits(dtype);
   if (bits == 0)
-    return Status(CKPT_INVALID, strformat("dtype 0x{:04x} has elements of no bits", dtype))
+    return Status(CKPT_INVALID, strformat("dtype 0x{:04x} has elements of 0 bits", dtype))
         .with("found", uint64_t{dtype});
   CKPT_ASSIGN(uint64_t count, element_count(shape));
   CKPT_ASSIGN(uint64_t bytes, element_bytes(count, dtype));

@@ -1,13 +1,13 @@
-// Tensors as the engine moves them: elements of whole bytes. Packed elements (4, 6 bits) become bytes here, so that
-// plan and device need not know them.
+// Tensors as the engine moves them: elements of whole bytes. Packed elements (4, 6 bits) become bytes here, so that the
+// rest of plan and device need not know them.
 #pragma once
 
 #include "base/types.h"
 
 namespace ckpt::plan {
 
-// A tensor in byte units: the tensor itself where its elements are whole bytes; else bytes, with the innermost
-// dimension counted in bytes, or (where rows do not end at bytes) as one row.
+// A tensor in byte units. A byte unit is an element if elements are whole bytes. Otherwise it is a byte: the innermost
+// dimension counts bytes or, if rows do not end at bytes, the tensor is one row.
 struct Geometry {
   uint16_t dtype = 0;  // of a byte unit
   uint64_t width = 0;  // bytes of a byte unit
@@ -15,28 +15,28 @@ struct Geometry {
   uint64_t volume = 0;
   bool packed = false, one_row = false;
 };
-// INVALID for shapes or dtypes that cannot be.
+// INVALID for a shape or dtype that cannot exist.
 Result<Geometry> geometry_of(uint16_t dtype, const Shape& shape);
 
-// A region in byte units. INVALID where it leaves the tensor or, packed, does not start and end at whole bytes.
+// A region in byte units. INVALID if it leaves the tensor or, packed, does not start and end at whole bytes.
 Result<Region> to_units(const Geometry& geometry, uint16_t dtype, const Shape& shape, const Region& region);
-// The inverse, for the index; `region` lies in byte units.
+// The inverse, for the index. `region` is in byte units.
 Region to_elements(const Geometry& geometry, uint16_t dtype, const Shape& shape, const Region& region);
 
-// Whether a region that lies inside `shape` is all of it.
+// Whether a region inside `shape` is all of it.
 bool is_whole(const Region& region, const Shape& shape);
 
 // The number of byte units in a region.
 uint64_t units_of(const Geometry& geometry, const Region& region);
 
-// The box in whose row-major order the units of a region are numbered, and the first one: a flat range lies in the
-// whole tensor.
+// Numbers the units of a region: they are consecutive in the row-major order of `box`, starting at `first`. For a flat
+// range, `box` is the whole tensor.
 struct Order {
   Box box;
   uint64_t first = 0;
 };
 Order order_of(const Geometry& geometry, const Region& region);
-// The shape of the memory that holds a region of byte units: a flat range is a row.
+// The shape, in byte units, of the memory that holds a region: a flat range is a row.
 Shape memory_extent(const Geometry& geometry, const Region& region);
 
 }  // namespace ckpt::plan

@@ -5,7 +5,7 @@
 
 namespace ckpt::save {
 
-// Of a tensor that is not contiguous, or of all small tensors of a dtype; more is not tried.
+// The size of a sample: of one tensor that is not contiguous, or of all small tensors of a dtype.
 static constexpr uint64_t kSampleBytes = 64 << 10;
 
 // The small tensors of one dtype.
@@ -31,7 +31,7 @@ static void append_middle(const Item& item, uint64_t size, std::vector<std::byte
   device::gather(from.memory, from.extent, item.first + skipped, count, MutableBytes(*sample).subspan(at));
 }
 
-// Takes samples of the tensors evenly, by bytes.
+// Samples the items evenly, by bytes.
 static void sample_small(const Item& item, SmallTensors* small) {
   if (small->passed >= small->sample.size() * (small->total / kSampleBytes))
     append_middle(item, item.size, &small->sample);

@@ -1,4 +1,4 @@
-// Which codec the segments of tensors get.
+// Chooses the codec of the segments of tensors.
 #pragma once
 
 #include <span>
@@ -8,8 +8,9 @@
 
 namespace ckpt::save {
 
-// Sets the codec of items that are all of tensors. With compression=auto each large tensor is tried out by itself. Of
-// small ones trying would cost more than it could save: those of one dtype share a verdict on samples of them all.
+// Sets the codec of items, which must all belong to tensors. With compression=auto each large tensor is tried by
+// itself. Trying each small one would cost more than it could save: small tensors of one dtype share a verdict, from
+// samples of them all.
 void choose_codecs(std::string_view compression, std::span<Item> items);
 
 }  // namespace ckpt::save

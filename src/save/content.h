@@ -17,17 +17,17 @@ struct SaveMemory {
   Shape extent;
 };
 
-// Who else holds a region, and which of them this rank is.
+// Which replica group holds a region, and which of its members this rank is.
 struct Replica {
   uint64_t group = 0;
   uint32_t index = 0, count = 1;
 };
 
-// A region of a tensor in the caller's memory. Trainers add very many, so this is kept small: whatever not every tensor
-// has lies in `numbers`.
+// A region of a tensor in the caller's memory. Trainers add very many, so this is kept small: what only some tensors
+// need is in `numbers`.
 struct SaveTensor {
   std::string_view name;
-  // The shape; then of a box its offset and extent, of a flat range its offset and size; then, unless `contiguous`, the
+  // The shape; then a box's offset and extent, or a flat range's offset and size; then, unless `contiguous`, the
   // strides of the memory in byte units. Regions are in elements.
   const uint64_t* numbers = nullptr;
   std::byte* data = nullptr;
@@ -44,19 +44,19 @@ struct SaveTensor {
   Region region() const;
   plan::Geometry geometry() const {
     return *plan::geometry_of(dtype, shape());
-  }  // it was checked when the tensor was added
+  }  // cannot fail: it was checked when the tensor was added
   Region units() const { return *plan::to_units(geometry(), dtype, shape(), region()); }
   SaveMemory memory() const;
 };
 
-// Puts a checked tensor into `memory`. `name` must last as long as that.
+// Copies a checked tensor into `memory`. `name` must live as long as `memory`.
 const SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& request, const Replica& replica,
                               std::pmr::memory_resource* memory);
 
-// Into the order of names.
+// Sorts by name.
 void sort_tensors(LargeVector<const SaveTensor*>* tensors);
 
-// Memory from allocate_large.
+// Allocates by allocate_large.
 std::pmr::memory_resource* large_memory();
 
 struct SaveObject {
@@ -72,10 +72,10 @@ struct SaveAlias {
   std::vector<uint64_t> view;  // as in FORMAT: offset, extents, strides
 };
 
-// Everything that was added. Neither copied nor moved: what `tensors` points to lies in `memory`.
+// Everything that was added. Cannot be copied or moved, since `tensors` points into `memory`.
 struct SaveContent {
   std::pmr::monotonic_buffer_resource memory{size_t{64} << 10, large_memory()};
-  LargeVector<const SaveTensor*> tensors;  // in the order of their names once the save has begun
+  LargeVector<const SaveTensor*> tensors;  // sorted by name once the save has begun
   std::map<std::string, SaveObject> objects;
   std::map<std::string, SaveAlias> aliases;
   std::map<std::string, std::map<std::string, std::string>> attrs;  // by owner, "" = the checkpoint

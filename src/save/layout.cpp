@@ -6,15 +6,15 @@
 
 #include "format/checksum.h"
 #include "plan/assign.h"
-#include "plan/declare.h"
 #include "plan/box.h"
+#include "plan/declare.h"
 #include "save/codec_choice.h"
 
 namespace ckpt::save {
 
 // ---- which regions are ours ----
 
-// A piece of a region that others hold too; the rest of it is theirs.
+// A piece of a region that other ranks hold too. They write the rest of it.
 struct CutPlan {
   size_t tensor;
   Region units;
@@ -22,7 +22,7 @@ struct CutPlan {
 };
 
 struct Shares {
-  std::vector<uint8_t> whole;  // by tensor: its region is ours
+  std::vector<uint8_t> whole;  // for each tensor, whether its whole region is ours
   std::vector<CutPlan> cuts;
 };
 
@@ -71,7 +71,7 @@ static Result<std::map<GroupKey, GroupMembers>> collect_groups(const SaveContent
   return groups;
 }
 
-// The regions of a group in the order in which they are assigned: all names differ, so it is that of bytes and names.
+// The regions of a group in the order of assignment. Since all names differ, bytes and names decide it.
 static std::vector<plan::ReplicaRegion> replica_regions(const SaveContent& content, std::vector<size_t>* tensors) {
   std::stable_sort(tensors->begin(), tensors->end(),
                    [&](size_t a, size_t b) { return content.tensors[a]->bytes > content.tensors[b]->bytes; });
@@ -107,7 +107,7 @@ static Status assign_group(const SaveContent& content, const GroupKey& key, Grou
                   .digest = {},
                   .list = plan::declaration_list(entries)};
   group.digest = format::xxh3_128(group.list);
-  // The list only explains a mismatch; the digest of the whole finds it.
+  // The list only explains a mismatch; the digest of the whole list finds it.
   uint64_t limit = std::min(options.block_bytes, kMaxChunkBytes);
   if (group.list.size() > limit) group.list.resize(plan::declarations_within(group.list, limit));
   groups->push_back(std::move(group));
@@ -177,12 +177,12 @@ static void add_list_items(PartLayout* layout) {
     group.item = layout->items.size();
     Item item{.data = group.list.data(), .size = group.list.size()};
     item.codec.codec = Codec::kLz4;
-    // Lists are one chunk; the block is as large as its only chunk then.
+    // A list is one chunk, so its block is as large as that chunk.
     add_item(layout, item, std::max<uint64_t>(group.list.size(), 1));
   }
 }
 
-// From here on a block of its own is worth a shorter write.
+// From this size on an item gets blocks of its own, even though that makes the write before it shorter.
 static constexpr uint64_t kOwnBlock = 1 << 20;
 
 static void cut_blocks(PartLayout* layout, const LayoutOptions& options) {

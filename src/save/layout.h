@@ -1,5 +1,5 @@
-// What one rank writes into its part, and in which pieces: pure, from the content of a save to a list of items, chunks
-// and blocks.
+// What one rank writes into its part, and in which pieces. Pure: turns the content of a save into a list of items,
+// chunks and blocks.
 #pragma once
 
 #include <vector>
@@ -10,10 +10,10 @@
 
 namespace ckpt::save {
 
-// A stretch of bytes that becomes consecutive chunks: a segment of a tensor, an object, or a group's declaration list.
+// A range of bytes that becomes consecutive chunks: a segment of a tensor, an object, or a group's declaration list.
 struct Item {
   const SaveTensor* tensor = nullptr;  // null: an object or a list
-  const Region* cut = nullptr;         // in byte units, where it is not all of the tensor's region
+  const Region* cut = nullptr;         // in byte units; null if it is all of the tensor's region
   const std::byte* data = nullptr;     // its first byte; null: a tensor whose memory is not contiguous
   uint64_t first = 0;      // of a tensor: where its units start in the row-major order of the caller's memory
   uint64_t size = 0;       // in bytes
@@ -31,20 +31,20 @@ struct GroupPlan {
   size_t item = 0;
 };
 
-// Chunks that are staged and written together; they lie one after the other in the part, which every block starts at a
-// multiple of kAlign.
+// Chunks that are staged and written together. They are consecutive in the part, and every block starts at a multiple
+// of kAlign.
 struct Block {
   size_t chunk_first = 0, chunk_count = 0;
   size_t item_first = 0;
-  uint64_t raw_bytes = 0;  // laid out raw, with the gaps that alignment needs
-  bool encoded = false;    // some item of it has a codec
+  uint64_t raw_bytes = 0;  // with all chunks raw, and with the gaps that alignment needs
+  bool encoded = false;    // at least one of its items has a codec
 };
 
 struct PartLayout {
   LargeVector<Item> items;           // tensors by name, then objects, then lists
   std::vector<size_t> object_items;  // item of each object of content.objects, or npos
   std::vector<GroupPlan> groups;
-  std::vector<Region> cuts;  // that items refer to
+  std::vector<Region> cuts;  // regions that items refer to
   std::vector<Block> blocks;
   size_t chunk_count = 0;
   uint64_t data_bytes = 0;  // of all items
@@ -55,20 +55,22 @@ struct LayoutOptions {
   uint64_t chunk_bytes, large_tensor_bytes, block_bytes;
   std::string compression;
   uint32_t rank;
-  // Blocks of large items hold nothing else: they can be written from the caller's memory. Else every block is as full
-  // as it can be, for a buffer.
+  // Whether blocks of large items hold nothing else, so that they can be written from the caller's memory. Otherwise
+  // every block is as full as possible, for a buffer.
   bool in_place;
 };
 
-// `content` must outlive the layout. INVALID where a replica group is described in two ways.
+// `content` must outlive the layout. INVALID if a replica group is described in two ways.
 Result<PartLayout> lay_out(const SaveContent& content, const LayoutOptions& options);
 
-// The raw bytes of chunk `number` of an item, where they lie in one piece in the caller's memory; else an empty span.
+// The raw bytes of `count` chunks of an item from chunk `number` on, if the caller's memory has them in one piece; else
+// an empty span.
 Bytes contiguous_source(const Item& item, uint64_t number, uint64_t count);
 uint64_t chunk_raw_size(const Item& item, uint64_t number);
-// Brings chunk `number` of a tensor's item together in `to`, whatever the strides of the caller's memory.
+// Gathers chunk `number` of a tensor's item into `to`, whatever the strides of the caller's memory.
 void gather_chunk(const Item& item, uint64_t number, MutableBytes to);
-// Where in a block the next chunk goes after `position`: chunks of an item follow each other, its first one is aligned.
+// Where in a block the next chunk goes after `position`. Chunks of an item follow each other; its first chunk is
+// aligned.
 uint64_t place_chunk(const Item& item, uint64_t number, uint64_t position);
 
 }  // namespace ckpt::save

@@ -9,15 +9,15 @@ namespace ckpt::save {
 
 static uint32_t hash_of(std::string_view name) { return static_cast<uint32_t>(format::xxh3_64(as_bytes(name))); }
 
-// Where the name is, or the free slot where it belongs.
+// The slot of a name, or the free slot where it belongs.
 size_t NameSet::slot_of(std::string_view name, uint32_t hash) const {
   size_t mask = slots_.size() - 1, at = hash & mask;
   while (slots_[at].text && (slots_[at].hash != hash || slots_[at].name() != name)) at = (at + 1) & mask;
   return at;
 }
 
-// At least a quarter of the slots stays free. Past 2^32 slots the hash would no longer reach all of them evenly, but
-// no index holds so many names.
+// Keeps at least a quarter of the slots free. Beyond 2^32 slots the hash would not reach all of them evenly, but no
+// index holds so many names.
 void NameSet::grow() {
   LargeVector<Slot> old(slots_.empty() ? 64 : 2 * slots_.size());
   old.swap(slots_);

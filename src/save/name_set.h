@@ -1,4 +1,4 @@
-// The names that a save has taken: kept in one place, found by their hash.
+// The names that a save has taken: keeps their text and finds them by hash.
 #pragma once
 
 #include <memory_resource>
@@ -13,10 +13,10 @@ class NameSet {
   // `memory` holds the text and must outlive every name.
   explicit NameSet(std::pmr::memory_resource* memory) : memory_(memory) {}
 
-  // The name as it is kept; nothing where it was there before. Names are not empty.
+  // Returns the name as kept; an empty view if it was there before. The name must not be empty.
   std::string_view insert(std::string_view name);
   bool contains(std::string_view name) const;
-  // Lets go of what finds the names; their text stays.
+  // Frees the hash table. The text of the names stays.
   void forget() { slots_ = {}; }
 
  private:
@@ -29,7 +29,7 @@ class NameSet {
   void grow();
 
   std::pmr::memory_resource* memory_;
-  LargeVector<Slot> slots_;  // a power of two
+  LargeVector<Slot> slots_;  // their number is a power of two
   size_t count_ = 0;
 };
 

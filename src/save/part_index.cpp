@@ -1,4 +1,4 @@
-// The index that a part carries of itself: what it holds, where, and what its rank declared.
+// A part's own index: what the part holds, where, and what its rank declared.
 #include "save/part_index.h"
 
 #include "format/checksum.h"

@@ -53,8 +53,7 @@ Bytes BlockStager::copy(const Block& block, std::byte* to) {
       gather_chunk(item, number, {to + place, size});
       digest = format::xxh3_128({to + place, size});
     } else {
-      // Also where the copy will be encoded and the digest is not needed: it costs nothing, and the copy passes by the
-      // cache.
+      // Even if the copy will be encoded and needs no digest: hashing costs nothing, and the copy bypasses the cache.
       digest = format::copy_xxh3_128(source.data(), to + place, size);
     }
     chunks_[index] = record(place, size, size, digest);

@@ -1,13 +1,13 @@
-// Bringing the bytes of a block together: from the caller's memory, hashed or encoded, to what the file will hold.
-// Every call leaves the records of the block's chunks, their offsets counted from the start of the block. Concurrent
-// calls for different blocks are fine.
+// Takes the bytes of a block from the caller's memory, hashes or encodes them, and makes what the file will hold. Every
+// call fills in the records of the block's chunks, with offsets from the start of the block. Calls for different blocks
+// may run concurrently.
 #pragma once
 
 #include "save/layout.h"
 
 namespace ckpt::save {
 
-// What a thread needs to encode; grows to the largest chunk.
+// What a thread needs for encoding. Grows to the largest chunk.
 struct StageScratch {
   format::CodecScratch codec;
   std::vector<std::byte> gathered;
@@ -17,11 +17,11 @@ class BlockStager {
  public:
   BlockStager(const PartLayout& layout, std::span<fb::Chunk> chunks) : layout_(layout), chunks_(chunks) {}
 
-  // The caller's memory of a block that lies there in one piece, as it will lie in the file; else empty.
+  // The caller's memory of a block, if it has the block in one piece and as the file will; else empty.
   Bytes source_of(const Block& block) const;
-  // Hashes a block where it is.
+  // Hashes a block in the caller's memory.
   void hash_in_place(const Block& block);
-  // Copies a block as it is, with its gaps filled. Returns what to write: whole multiples of kAlign.
+  // Copies a block without encoding it, and fills its gaps. Returns what to write: a multiple of kAlign bytes.
   Bytes copy(const Block& block, std::byte* to);
   // Encodes a block from the caller's memory, or from the copy that copy() made of it.
   Bytes encode(const Block& block, std::byte* to, StageScratch& scratch);

@@ -1,6 +1,6 @@
-// Writes one part. Its blocks are staged (copied and hashed, only hashed, or encoded) by a few threads, get their
-// places in the file in order, so that a part's layout does not depend on timing, and are written by a queue that keeps
-// several transfers in flight: the disk never waits for a hash, nor a thread for the disk.
+// Writes one part. A few threads stage its blocks (copy and hash them, only hash them, or encode them). The blocks get
+// their places in the file in order, so that a part's layout does not depend on timing. A queue writes them and keeps
+// several transfers in flight: the disk never waits for a hash, and no thread waits for the disk.
 #include "save/part_writer.h"
 
 #include <cstring>
@@ -77,7 +77,7 @@ class PartWriter {
   std::vector<BlockState> blocks_;
   size_t next_stage_ = 0, next_encode_ = 0, next_submit_ = 0, staged_ = 0, in_flight_ = 0, written_ = 0;
   uint64_t file_end_ = kAlign;
-  std::unique_ptr<store::IoQueue> queue_;  // the last member: it goes first
+  std::unique_ptr<store::IoQueue> queue_;  // last member, so it is destroyed first
 };
 
 // ---- before the first byte ----
@@ -107,7 +107,8 @@ Status PartWriter::prepare() {
   return cut_arena(encodes);
 }
 
-// Cuts the budget into buffers: of a background save as many as there are blocks, else what may be in use at once.
+// Cuts the budget into buffers. A save that copies gets one for each block, if the budget allows; any other save gets
+// those that can be in use at once.
 Status PartWriter::cut_arena(bool encodes) {
   size_t blocks = layout_.blocks.size();
   threads_ = static_cast<unsigned>(std::min<size_t>(settings_.threads, blocks));
@@ -121,7 +122,7 @@ Status PartWriter::cut_arena(bool encodes) {
   CKPT_ASSIGN(arena_, session_.take_arena(buffer_count_ * buffer_bytes_));
   if (async_) CKPT_TRY(arena_.populate(buffer_count_ * buffer_bytes_, threads_));
   job_.counters.arena_us = job_.elapsed_us() - before;
-  // The first buffers are taken first, so that a save that needs few of them touches few.
+  // Low addresses are taken first, so that a save that needs few buffers touches few.
   for (size_t i = buffer_count_; i-- > 0;) free_.push_back(arena_.bytes().data() + i * buffer_bytes_);
   job_.counters.threads = threads_;
   if (blocks < 2) return Ok();
@@ -170,7 +171,7 @@ Status PartWriter::work(const std::atomic<bool>& stop) {
   return Ok();
 }
 
-// Takes the next piece of work with the buffer that it needs. Blocks are taken in order, so the first one that is not
+// Takes the next piece of work and the buffer that it needs. Blocks are taken in order, so the first block that is not
 // written never waits for a buffer that a later one holds.
 PartWriter::Step PartWriter::next_step(size_t* block, std::byte** buffer) {
   std::unique_lock lock(mutex_);
@@ -205,11 +206,12 @@ PartWriter::Step PartWriter::next_step(size_t* block, std::byte** buffer) {
   return Step::kWait;
 }
 
-// In the foreground, what lies in the caller's memory as it will lie in the file is written from there.
+// Whether a block is written from the caller's memory: the save does not copy, and the memory has it as the file will.
 bool PartWriter::stays_in_place(size_t index) const {
   if (async_) return false;
   Bytes source = stager_->source_of(layout_.blocks[index]);
-  // Also where I/O is not direct: the padding of the last page must be written, since a recycled file holds old bytes.
+  // Whole pages even without direct I/O: the padding of the last page must be written, since a recycled file holds old
+  // bytes.
   bool whole_pages = !source.empty() && source.size() % kAlign == 0;
   return whole_pages && (!file_->direct() || reinterpret_cast<uintptr_t>(source.data()) % kAlign == 0);
 }
@@ -244,7 +246,7 @@ void PartWriter::finish_stage(size_t index, const BlockState& state, bool staged
   blocks_[index] = state;
   if (staged && ++staged_ == blocks_.size()) {
     job_.counters.stage_us = job_.elapsed_us();
-    // A save in the foreground keeps the caller's memory until it is written.
+    // A save that does not copy needs the caller's memory until it is written.
     if (async_) job_.reach(CKPT_JOB_STAGED);
   }
   changed_.notify_all();
@@ -282,7 +284,7 @@ void PartWriter::written(size_t index, Status status) {
 
 // ---- the end ----
 
-// Header, index and trailer; then the part is made durable and gets its name, which is the receipt.
+// Writes header, index and trailer. Then makes the part durable and gives it its name, which is the receipt.
 Status PartWriter::write_tail() {
   CKPT_ASSIGN(auto index, encode_part_index(identity_, content_, layout_, chunks_));
   const format::Summary& summary = identity_.summary;

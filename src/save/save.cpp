@@ -1,4 +1,4 @@
-// Collecting what a rank saves, and the order of the steps of a save.
+// Collects what a rank saves, and runs the steps of a save in order.
 #include "save/save.h"
 
 #include <sys/time.h>
@@ -23,8 +23,8 @@ Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<session::Session> sessi
           std::string_view(key) == "chunk_bytes" ? session->plan().chunk_bytes : session->plan().large_tensor_bytes;
       if (static_cast<uint64_t>(options.integer(key)) != agreed)
         return Status(CKPT_MISMATCH,
-                      strformat("option {}: the session has {}, this save {}; it is the session's to choose", key,
-                                agreed, options.integer(key)))
+                      strformat("option {}: the session has {}, this save {}; only the session may set it", key, agreed,
+                                options.integer(key)))
             .with("expected", agreed)
             .with("found", std::to_string(options.integer(key)));
     }
@@ -143,7 +143,7 @@ Status Save::check_attr_owners() const {
 Status Save::begin() {
   if (begun_) return Status(CKPT_INVALID, "a save runs once; make another");
   begun_ = true;
-  // Drawn here and not by the job: of two saves in the background the one that was started later is the newer one.
+  // Drawn here, not by the job: of two saves in the background, the one that was started later is the newer one.
   if (session_->rank() == 0) sequence_ = session_->next_sequence();
   if (Status owners = check_attr_owners(); !owners.ok()) return refuse(std::move(owners));
   names_.forget();

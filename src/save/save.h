@@ -1,5 +1,5 @@
-// One rank's share of one checkpoint: what the caller added (content.h), and the way from there to a committed
-// checkpoint. collect (this file) -> layout (who writes what, where) -> part_writer (bytes) -> commit (all ranks).
+// One rank's share of one checkpoint: what the caller added (content.h), and the steps to a committed checkpoint:
+// collect (this file) -> layout (who writes what, where) -> part_writer (bytes) -> commit (all ranks).
 #pragma once
 
 #include <memory>
@@ -33,11 +33,11 @@ class Save {
   Status set_attr(std::string_view tensor, std::string_view key, std::string_view value);
   const std::string& id() const { return attempt_.directory; }
 
-  // Once, also where it fails: INVALID the second time.
+  // Call it once, even if it fails: the second call is INVALID.
   Status begin();
-  // `async`: the caller's memory is to be staged before it is written.
+  // `async`: copies the caller's memory before writing it, and is STAGED after that copy.
   Status work(Job& job, bool async);
-  // For a save that has begun and whose work cannot start: tells the other ranks.
+  // For a save that has begun but whose work cannot start: tells the other ranks.
   Status refuse(Status cause);
 
  private:
@@ -50,7 +50,7 @@ class Save {
   SaveSettings settings_;
   session::Attempt attempt_;
   int64_t step_ = -1;
-  uint64_t sequence_ = 0;  // rank 0's
+  uint64_t sequence_ = 0;  // on rank 0
   bool begun_ = false;
 };
 

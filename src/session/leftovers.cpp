@@ -16,7 +16,8 @@ Status discard_directory(store::Store& store, std::string_view directory) {
   CKPT_TRY(store.make_directory(format::kTrashDir));
   CKPT_TRY(store.move_directory(directory, trash));
   Status status = store.retire_directory(trash, format::kManifestName);
-  // It is out of sight, which is what was asked for; the next session empties what is left of it.
+  // NOT_FOUND: another session has emptied the trash meanwhile. After any other error the next session deletes the
+  // rest.
   return status.code() == CKPT_NOT_FOUND ? Ok() : status;
 }
 
@@ -26,19 +27,19 @@ Status empty_trash(store::Store& store) {
   for (const auto& entry : *entries) {
     if (!entry.directory) continue;
     Status status = store.retire_directory(std::string(format::kTrashDir) + "/" + entry.name, format::kManifestName);
-    (void)status;  // what cannot be deleted now harms nobody and is tried again
+    (void)status;  // what cannot be deleted now harms nobody; the next session tries again
   }
   return Ok();
 }
 
-// A record appears with its content; an empty file is what a crash left of one. Whose it was, the owner's record tells.
+// A record appears together with its content, so an empty one is left by a crash. The owner record tells whose it was.
 static bool is_abandoned(store::Store& store, const SessionPlan& plan, uint64_t token) {
   Status unreadable;
   auto owner = read_owner(store, token, &unreadable);
   return unreadable.ok() && (!owner || owner->run == plan.run);
 }
 
-// False: not now; the record must stay for the next session.
+// False if it cannot be closed now: its record must then stay for the next session.
 static Result<bool> close_older_attempt(store::Store& store, const SessionPlan& plan, const std::string& directory) {
   format::Tombstone tombstone{.save_id = {},
                               .rank = 0,
@@ -46,7 +47,7 @@ static Result<bool> close_older_attempt(store::Store& store, const SessionPlan& 
                               .reason = strformat("closed by session {}", plan.token),
                               .closed_by_token = plan.token};
   Status closed = close_attempt(store, directory, tombstone);
-  // A network file system also says "not found" of a stale handle.
+  // A network file system also answers "not found" for a stale handle.
   if (closed.code() == CKPT_NOT_FOUND) return store.list(directory).status().code() == CKPT_NOT_FOUND;
   CKPT_TRY(std::move(closed));
   auto entry = checkpoint::read_entry(store, directory);

@@ -8,18 +8,18 @@
 
 namespace ckpt::session {
 
-// Puts a tombstone into the slot of an attempt. OK if the slot is now closed or committed, whoever did it. NOT_FOUND:
-// no such directory.
+// Puts a tombstone into the slot of an attempt. OK if the slot is now closed or committed, by whomever. NOT_FOUND: no
+// such directory.
 Status close_attempt(store::Store& store, std::string_view directory, const format::Tombstone& tombstone);
-// Moves a checkpoint or attempt out of sight in one step, then deletes it. NOT_FOUND.
+// Moves a checkpoint or attempt to trash in one step, then deletes it. NOT_FOUND.
 Status discard_directory(store::Store& store, std::string_view directory);
 // Finishes deletions that a crash interrupted.
 Status empty_trash(store::Store& store);
 
-// Rank 0, which owns the run: closes and removes the recorded attempts of the run's older sessions. Attempts of other
-// runs, and directories that no record names, stay.
+// Rank 0, which owns the run: closes and removes the recorded attempts of the run's older sessions. Leaves attempts of
+// other runs, and directories that no record names.
 Status close_older_attempts(store::Store& store, const SessionPlan& plan);
-// Then: removes the owner records and claims of the run's older sessions. The newest record fences all of them.
+// After that: removes the owner records and claims of the run's older sessions. The newest record fences all of them.
 Status forget_older_owners(store::Store& store, const SessionPlan& plan);
 
 }  // namespace ckpt::session

@@ -14,24 +14,24 @@ Result<Id> ensure_store_id(store::Store& store) {
   if (id.zero()) id = random_id();
   std::string text = to_hex(id) + "\n";
   Status status = store.put_if_absent(format::kStoreId, as_bytes(text));
-  if (status.code() == CKPT_EXISTS) return checkpoint::find_store_id(store);  // another first session was quicker
+  if (status.code() == CKPT_EXISTS) return checkpoint::find_store_id(store);  // another first session was faster
   CKPT_TRY(std::move(status));
   return id;
 }
 
-// Sessions that open at the same moment; beyond it is a store that calls everything taken.
+// So many sessions may open at the same moment. If all these tokens are taken, the store calls everything taken.
 static constexpr uint64_t kMaxRivals = 1000;
 
 static std::string owner_record(const SessionPlan& plan) { return to_session_string(plan) + "\n"; }
 
-// Of all who try the same token the store lets one have it.
+// If several sessions try the same token, the store gives it to one of them.
 Status take_token(store::Store& store, SessionPlan* plan) {
   CKPT_TRY(store.make_directory(format::kOwnersDir));
   CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
   CKPT_ASSIGN(uint64_t highest, checkpoint::highest_token(store, entries));
   if (highest > UINT64_MAX - kMaxRivals)
-    return Status(CKPT_CONFLICT,
-                  strformat("{}: a directory's name holds token {}, after which there is none", store.uri(), highest))
+    return Status(CKPT_CONFLICT, strformat("{}: the name of a directory holds token {}, and no larger one is left",
+                                           store.uri(), highest))
         .with("found", highest);
   for (plan->token = highest + 1; plan->token <= highest + kMaxRivals; plan->token++) {
     std::string record = owner_record(*plan);
@@ -61,8 +61,8 @@ static Status fenced_by(const SessionPlan& plan, uint64_t token) {
       .with("found", token);
 }
 
-// Normally only a higher token fences. Where .ckpt was deleted by hand the next session starts from the checkpoints'
-// tokens and may get the same one or a lower one: then our own record is not there and another of the run is.
+// Normally only a higher token fences. But if .ckpt was deleted by hand, the next session starts from the checkpoints'
+// tokens and may get our token or a lower one. Then our own record is missing, and the run has another one.
 Status check_fence(store::Store& store, const SessionPlan& plan, bool* recorded) {
   bool own = false;
   auto owners = store.list(format::kOwnersDir);
@@ -101,7 +101,7 @@ Status hold_run(store::Store& store, const SessionPlan& plan) {
   for (Status status : {store.put_if_absent(format::kStoreId, as_bytes(store_id)),
                         store.put_if_absent(format::owner_key(plan.token), as_bytes(record))})
     if (!status.ok() && status.code() != CKPT_EXISTS) return status;
-  return check_fence(store, plan);  // whoever opened meanwhile did not see us
+  return check_fence(store, plan);  // a session that opened meanwhile did not see us
 }
 
 }  // namespace ckpt::session

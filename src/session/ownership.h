@@ -1,4 +1,4 @@
-// Which session owns a run: the owner records `.ckpt/owners/<token>`. The highest token of a run owns it.
+// Which session owns a run. The owner records are `.ckpt/owners/<token>`; the highest token of a run owns it.
 #pragma once
 
 #include <optional>
@@ -8,19 +8,20 @@
 
 namespace ckpt::session {
 
-// Rank 0: the store's id. The first session of a store makes it; where .ckpt was deleted, the checkpoints vote.
+// Rank 0: the store's id. The first session of a store makes it; if .ckpt was deleted, the checkpoints vote.
 Result<Id> ensure_store_id(store::Store& store);
 
-// Rank 0: takes the next token of the store for `plan`, which gets it. CONFLICT.
+// Rank 0: takes the next token of the store and puts it into `plan`. CONFLICT.
 Status take_token(store::Store& store, SessionPlan* plan);
 
-// FENCED where another session owns the plan's run. `recorded`: whether the store has the plan's own record.
+// FENCED if another session owns the plan's run. Sets `*recorded` if the store has the plan's own record.
 Status check_fence(store::Store& store, const SessionPlan& plan, bool* recorded = nullptr);
 
-// Rank 0, before an attempt: check_fence(), and puts the plan's record back where .ckpt was deleted by hand.
+// Rank 0, before an attempt: check_fence(), and restores the plan's record if .ckpt was deleted by hand.
 Status hold_run(store::Store& store, const SessionPlan& plan);
 
-// The record of a token: nothing where there is none or it is somebody else's file. `failure`: it cannot be read.
+// The owner record of a token; nullopt if there is none or the file is somebody else's. Sets `*failure` if it cannot be
+// read.
 std::optional<SessionPlan> read_owner(store::Store& store, uint64_t token, Status* failure);
 
 }  // namespace ckpt::session

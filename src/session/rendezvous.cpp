@@ -13,7 +13,7 @@ static std::string key_in(std::string_view run, std::string_view name) {
 }
 static std::string start_key(const SessionPlan& plan) { return format::session_dir(plan.token) + "/start"; }
 
-// Answers the hellos that were not answered yet.
+// Answers the hellos that have no answer yet.
 static Status answer_hellos(store::Store& store, const SessionPlan& plan, const std::string& session_string,
                             std::set<std::string>* answered) {
   CKPT_ASSIGN(auto files, store.list(format::rendezvous_dir(plan.run)));
@@ -100,7 +100,7 @@ Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout
     CKPT_TRY(check_fence(store, plan));
     if (backoff.expired())
       return Status(CKPT_TIMEOUT,
-                    strformat("the ranks of session {} were not complete within {} ms", plan.token, timeout_ms));
+                    strformat("not all ranks of session {} were there within {} ms", plan.token, timeout_ms));
   }
 }
 

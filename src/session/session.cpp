@@ -19,7 +19,8 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
   bool rendezvous = options.integer("rendezvous") != 0;
   if (rank != 0 && !session_string && !rendezvous)
     return Status(CKPT_INVALID, "a rank other than 0 needs the session string of rank 0, or option rendezvous=1");
-  if (rank == 0 && session_string) return Status(CKPT_INVALID, "rank 0 makes the session string; it takes none");
+  if (rank == 0 && session_string)
+    return Status(CKPT_INVALID, "rank 0 makes the session string, so it must not be given one");
   CKPT_TRY(store->prepare());
   std::shared_ptr<Session> session(new Session(std::move(store), rank));
   CKPT_TRY(session->make_arena(static_cast<uint64_t>(options.integer("arena_bytes"))));
@@ -66,7 +67,8 @@ Status Session::claim() {
   return status;
 }
 
-// An option that shapes the plan comes with the string; a rank that was configured otherwise must not go on unnoticed.
+// The session string carries the options that shape the plan. A rank that was configured otherwise must not go on
+// unnoticed.
 static Status check_own_option(const Options& options, const char* key, uint64_t agreed) {
   if (!options.is_set(key) || static_cast<uint64_t>(options.integer(key)) == agreed) return Ok();
   return Status(CKPT_MISMATCH,

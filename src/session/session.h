@@ -1,6 +1,5 @@
-// A session: one start of all ranks of a run. It owns the run's newest token; whatever an older session left open it
-// closes. Immutable after open but for counters, which have their own lock; concurrent saves of different labels are
-// fine.
+// A session: one start of all ranks of a run. It owns the run's newest token, and closes what older sessions left open.
+// Immutable after open, but for counters, which have their own lock. Saves of different labels may run concurrently.
 #pragma once
 
 #include <map>
@@ -16,7 +15,7 @@
 
 namespace ckpt::session {
 
-// The parts of an attempt's identity.
+// What identifies an attempt.
 struct Attempt {
   std::string label, directory;
   uint64_t number = 0;
@@ -36,19 +35,19 @@ class Session {
   store::Store& store() const { return *store_; }
   const std::shared_ptr<store::Store>& shared_store() const { return store_; }
 
-  // The next attempt at a label: every rank counts the same, so no rank needs to ask.
+  // The next attempt at a label. All ranks count alike, so no rank needs to ask.
   Attempt next_attempt(std::string_view label);
-  // Rank 0: the next commit's place in this session.
+  // Rank 0: the place of the next commit in this session.
   uint64_t next_sequence();
-  // FENCED where a session of a higher token owns the run.
+  // FENCED if another session owns the run.
   Status check_fence() const { return session::check_fence(*store_, plan_); }
   // Rank 0, before an attempt: see ownership.h.
   Status hold_run() const { return session::hold_run(*store_, plan_); }
 
-  // The staging memory, kept from save to save. One that is too small, or that another save has: a new one. NOMEM.
+  // The staging memory, kept from save to save. Makes a new one if it is too small or if another save has it. NOMEM.
   Result<device::Mapping> take_arena(uint64_t bytes);
   void give_arena(device::Mapping arena);
-  // What option arena_bytes asked for.
+  // The value of option arena_bytes.
   uint64_t arena_bytes() const { return arena_bytes_; }
 
  private:

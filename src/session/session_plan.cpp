@@ -8,7 +8,7 @@
 
 namespace ckpt::session {
 
-// A string that was cut short on its way could otherwise pass with a smaller last number.
+// Without it, a string that was cut short on its way could pass with a smaller last number.
 static std::string checksum_of(std::string_view fields) {
   return strformat("{:08x}", static_cast<uint32_t>(format::xxh3_64(as_bytes(fields))));
 }

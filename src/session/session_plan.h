@@ -1,4 +1,4 @@
-// What every rank of a session agrees on, and the string in which it travels. Pure.
+// What all ranks of a session agree on, and the string that carries it. Pure.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What a key may look like, for all stores: elements joined by slashes, none of them empty, "." or "..".
-// So a key can never leave its store.
+// What a key may look like, in every store: elements joined by slashes, none of them empty, "." or "..". So a key can
+// never leave its store.
 // Pure, but for the nonces of temporary names.
 #pragma once
 
@@ -14,26 +14,26 @@ inline constexpr size_t kMaxElement = 255;          // NAME_MAX
 inline constexpr size_t kTemporarySuffix = 5 + 16;  // ".tmp." and the nonce
 inline constexpr size_t kMaxFile = kMaxElement - kTemporarySuffix;
 inline constexpr std::string_view kPoolDir = ".ckpt/recycled";  // posix_recycle.h
-inline constexpr std::string_view kProbePrefix = "probe.";      // in .ckpt, with an id after it
+inline constexpr std::string_view kProbePrefix = "probe.";      // in .ckpt, followed by an id
 
-// INVALID. The empty key, which is the root, is none.
+// INVALID, also for the empty key (the root).
 Status check_key(std::string_view key);
-// Also that its last element leaves room for the suffix of a temporary name.
+// Like check_key, but the last element must also leave room for the suffix of a temporary name.
 Status check_new_file(std::string_view key);
-// One name, without '/'.
+// Checks one name, which has no '/'.
 Status check_element(std::string_view name);
 
-// "a/b/c" is "a/b" and "c"; "c" is "" and "c".
+// Split "a/b/c" into "a/b" and "c", and "c" into "" and "c".
 std::string_view directory_of(std::string_view key);
 std::string_view last_of(std::string_view key);
 
-// "<name>.tmp.<nonce>", where a file lies until it has its name.
+// "<name>.tmp.<nonce>": the name of a file until it is published.
 std::string temporary_name(std::string_view name);
 
-// Takes the first element off `rest`.
+// Removes the first element from `rest` and returns it.
 std::string_view next_element(std::string_view& rest);
 
-// The errors that every store words alike.
+// The errors that all stores word alike.
 Status exists(std::string_view path);
 Status not_found(std::string_view path);
 Status not_a_file(std::string_view path);

@@ -1,5 +1,5 @@
-// A store in this process's memory: the same answers as the POSIX store's, for tests and for scratch.
-// One mutex per store guards its tree; the bytes of a file have a lock of their own while it is written and none once
+// A store in the memory of this process, for tests and for scratch. It answers like the POSIX store.
+// One mutex per store guards its tree. The bytes of a file have a lock of their own while it is written, and none once
 // it is published.
 #include <algorithm>
 #include <cstdlib>
@@ -16,9 +16,10 @@
 namespace ckpt::store {
 namespace {
 
-constexpr unsigned kMostThreads = 4;  // of a queue: copies gain nothing from more
+constexpr unsigned kMostThreads = 4;  // of a queue: more threads do not copy faster
 
-// Zeroed, page-aligned where it has a page, and touched only where written: calloc gives untouched pages.
+// Zeroed; page-aligned if it has a page or more; takes memory only where it is written, since calloc returns untouched
+// pages.
 class Block {
  public:
   Block() = default;
@@ -52,13 +53,13 @@ class Block {
 struct File {
   Block block;
   uint64_t size = 0;
-  int shared = 0;  // locks, guarded by the tree's mutex
+  int shared = 0;  // shared locks, guarded by the tree's mutex
   bool exclusive = false;
 };
 
 struct Directory;
 
-struct Node {  // one of the two
+struct Node {  // one of the two is set
   std::shared_ptr<File> file;
   std::shared_ptr<Directory> directory;
 };
@@ -71,7 +72,7 @@ struct FileTree {
   explicit FileTree(std::string_view store) : name(store) {}
 
   std::string path(std::string_view key) const { return "mem:" + name + (key.empty() ? "" : "/") + std::string(key); }
-  // Null where there is none. With the mutex held, as all below.
+  // Null if there is none. Hold the mutex for this call and all below.
   std::shared_ptr<Directory> directory(std::string_view key) const {
     std::shared_ptr<Directory> found = root;
     for (std::string_view rest = key; found && !rest.empty();) {
@@ -118,7 +119,7 @@ class MemoryWriter final : public Writer {
   const std::shared_ptr<FileTree> tree_;
   const std::string key_, path_;
   const std::weak_ptr<Directory> parent_;
-  std::shared_mutex growing_;  // shared by writes of disjoint ranges, alone to move the bytes
+  std::shared_mutex growing_;  // shared by writes of disjoint ranges, exclusive to move the bytes
   std::shared_ptr<File> file_ = std::make_shared<File>();  // null after publish
 };
 
@@ -151,7 +152,7 @@ Status MemoryWriter::publish(uint64_t size) {
   file->size = size;
   std::lock_guard tree_lock(tree_->mutex);
   auto parent = tree_->directory(directory_of(key_));
-  // A directory of the same name that was made since is not the one this file belongs to.
+  // If the directory was replaced by another one of the same name, this file does not belong there.
   if (!parent || parent != parent_.lock()) return not_found(tree_->path(directory_of(key_)));
   return parent->nodes.try_emplace(std::string(last_of(key_)), Node{std::move(file), nullptr}).second ? Ok()
                                                                                                       : exists(path_);
@@ -335,7 +336,7 @@ Result<std::unique_ptr<Lock>> MemoryStore::lock(std::string_view key, bool exclu
 
 Result<std::shared_ptr<Store>> open_memory(std::string_view name) {
   if (name.empty()) return Status(CKPT_INVALID, "store \"mem:\": expected a name after the colon");
-  // Never destroyed, since a store may outlive the statics of the program.
+  // Never destroyed, since a store may outlive the static objects of the program.
   static auto& mutex = *new std::mutex;
   static auto& trees = *new std::map<std::string, std::weak_ptr<FileTree>, std::less<>>;
   std::lock_guard lock(mutex);

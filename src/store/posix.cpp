@@ -1,4 +1,4 @@
-// A store in a directory of a file system. Concurrency is the kernel's; the one state of a handle is whether it was
+// A store in a directory of a file system. The kernel handles concurrency; the only state of a handle is whether it was
 // probed.
 #include <fcntl.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@
 namespace ckpt::store {
 namespace {
 
-// Smaller files are not worth the alignment that direct I/O wants.
+// Smaller files are not worth the alignment that direct I/O needs.
 constexpr uint64_t kDirectFrom = 1 << 20;
 
 class PosixStore final : public Store {
@@ -74,9 +74,9 @@ Status PosixStore::probe() {
   return status;
 }
 
-// What a file system promises is not what it does; so do it.
+// A file system may not do what it promises, so try it.
 Status PosixStore::probe_with(const std::string& key) {
-  // Open until the end, so that nobody takes it for an orphan.
+  // Kept open until the end, so that nobody takes it for an orphan.
   CKPT_ASSIGN(auto first, PosixWriter::create(root_, key, {.durable = false}));
   CKPT_TRY(first->write_at(0, as_bytes("first")));
   CKPT_TRY(first->publish(5));
@@ -100,7 +100,7 @@ Status PosixStore::put_if_absent(std::string_view key, Bytes data) {
 
 Status PosixStore::put(std::string_view key, Bytes data, bool durable) {
   CKPT_ASSIGN(auto writer, PosixWriter::create(root_, key, {.durable = durable}));
-  if (durable && writer->taken()) return writer->tell_taken();  // the probe wants to see the exclusive step itself
+  if (durable && writer->taken()) return writer->tell_taken();  // the probe tests the exclusive rename, so it goes on
   CKPT_TRY(writer->write_at(0, data));
   return writer->publish(data.size());
 }
@@ -151,7 +151,7 @@ Status PosixStore::retire_directory(std::string_view key, std::string_view first
   CKPT_TRY(check_key(key));
   if (!first.empty()) CKPT_TRY(check_element(first));
   if (options_.recycle) return store::retire_directory(root_, key, first);
-  empty_pool(root_);  // of a handle that recycled: nobody else would
+  empty_pool(root_);  // a handle that recycled left it, and nobody else would empty it
   return store::remove_directory(root_, key, first);
 }
 
@@ -169,8 +169,8 @@ Result<std::unique_ptr<Lock>> PosixStore::try_lock_exclusive(std::string_view ke
 
 Result<std::shared_ptr<Store>> open_posix(std::string_view path, const StoreOptions& options) {
   if (path.empty() || path.find('\0') != path.npos)
-    return Status(CKPT_INVALID, "a store's path is neither empty nor has zero bytes in it");
-  // Absolute from now on: the trainer may change its working directory.
+    return Status(CKPT_INVALID, "a store's path must not be empty or contain a zero byte");
+  // Absolute from now on, since the trainer may change its working directory.
   std::error_code error;
   std::string whole = std::filesystem::absolute(std::filesystem::path(path), error).string();
   if (error) return fail(error.value(), "find the working directory for store", path);

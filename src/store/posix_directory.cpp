@@ -42,7 +42,7 @@ Status make_root(const Root& root) {
         .with("path", root.path());
   if (!status.ok()) return status;
   if (!there) return fail(errno, "open", root.path());
-  // Another rank may have made it a moment ago and not have synced yet. Not ours to insist on: "/" may be unreadable.
+  // Another rank may have made the root a moment ago without syncing it yet. Failure is ignored: "/" may be unreadable.
   (void)sync_parent_of(root.path());
   return Ok();
 }
@@ -54,7 +54,7 @@ Status make_directory(const Root& root, std::string_view key) {
     std::string path = root.path(key.substr(0, key.size() - (rest.empty() ? 0 : rest.size() + 1)));
     if (retry([&] { return mkdirat(directory.get(), element.c_str(), 0777); }) != 0 && errno != EEXIST)
       return fail(errno, "make directory", path);
-    // Also a level that exists: the one who made it may not have synced it yet.
+    // Levels that exist are synced too, since whoever made them may not have done so yet.
     CKPT_TRY(sync_directory(directory.get(), parent_of(path)));
     constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     Fd next(retry([&] { return openat(directory.get(), element.c_str(), kFlags); }));
@@ -65,7 +65,7 @@ Status make_directory(const Root& root, std::string_view key) {
   return Ok();
 }
 
-// A pass over a directory with the type of each entry; `visit(name, stat)` answers a Status.
+// Calls visit(name, stat), which returns a Status, for each entry of a directory.
 template <typename Visit>
 static Status for_each_entry(Fd directory, const std::string& path, Visit&& visit) {
   std::unique_ptr<DIR, int (*)(DIR*)> stream(fdopendir(directory.get()), closedir);
@@ -81,7 +81,7 @@ static Status for_each_entry(Fd directory, const std::string& path, Visit&& visi
     struct stat found;
     if (retry([&] { return fstatat(dirfd(stream.get()), name.c_str(), &found, AT_SYMLINK_NOFOLLOW); }) == 0)
       CKPT_TRY(visit(std::move(name), found));
-    else if (errno != ENOENT && errno != ESTALE)  // else removed since
+    else if (errno != ENOENT && errno != ESTALE)  // otherwise it was removed meanwhile
       return fail(errno, "inspect", path + "/" + name);
   }
 }
@@ -98,11 +98,11 @@ Result<std::vector<Entry>> list_directory(const Root& root, std::string_view key
   return entries;
 }
 
-// 0 or errno.
+// Returns 0 or errno.
 static int rename_directory(int from_parent, const char* from, int to_parent, const char* to) {
   if (retry([&] { return renameat2(from_parent, from, to_parent, to, RENAME_NOREPLACE); }) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP && errno != EPERM) return errno;
-  // In the moment after this check rename can replace nothing but an empty directory.
+  // Something may appear after this check. But rename then replaces only an empty directory.
   struct stat found;
   if (fstatat(to_parent, to, &found, AT_SYMLINK_NOFOLLOW) == 0) return EEXIST;
   return retry([&] { return renameat(from_parent, from, to_parent, to); }) == 0 ? 0 : errno;
@@ -126,7 +126,7 @@ Status move_directory(const Root& root, std::string_view from, std::string_view 
   return sync_directory(from_parent.get(), root.path(directory_of(from)));
 }
 
-// The names of all files; IO where a directory is among them.
+// The names of all files; IO if one of them is a directory.
 static Result<std::vector<std::string>> files_of(const Root& root, std::string_view key) {
   CKPT_ASSIGN(Fd directory, root.open_directory(key));
   std::vector<std::string> files;
@@ -147,7 +147,7 @@ Status unlink_file(int directory, const std::string& name, const std::string& pa
 
 Result<std::vector<std::string>> start_removal(const Root& root, std::string_view key, int directory,
                                                std::string_view first) {
-  CKPT_ASSIGN(std::vector<std::string> files, files_of(root, key));  // before anything is lost
+  CKPT_ASSIGN(std::vector<std::string> files, files_of(root, key));  // fails before anything is lost
   if (first.empty()) return files;
   CKPT_TRY(unlink_file(directory, std::string(first), root.path(key)));
   CKPT_TRY(sync_directory(directory, root.path(key)));
@@ -158,7 +158,7 @@ Result<std::vector<std::string>> start_removal(const Root& root, std::string_vie
 Status finish_removal(const Root& root, std::string_view key, int directory, std::vector<std::string> files) {
   const std::string path = root.path(key), name(last_of(key));
   CKPT_ASSIGN(Fd parent, root.open_directory(directory_of(key)));
-  // A writer that is still at work may add a file between a pass and the rmdir; it cannot forever.
+  // A writer that is still at work may add a file between a pass and the rmdir, but not for ever.
   for (int pass = 0; pass < 16; pass++) {
     for (const std::string& file : files) CKPT_TRY(unlink_file(directory, file, path));
     if (retry([&] { return unlinkat(parent.get(), name.c_str(), AT_REMOVEDIR); }) == 0)

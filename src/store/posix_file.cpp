@@ -24,7 +24,7 @@ Fd::~Fd() { close(); }
 
 int Fd::close() {
   int fd = release();
-  // Linux closes the descriptor even when it says EINTR.
+  // Linux closes the descriptor even if close fails with EINTR.
   if (fd < 0 || ::close(fd) == 0 || errno == EINTR) return 0;
   return errno;
 }
@@ -86,7 +86,7 @@ Status sync_file(int fd, std::string_view path) {
 
 Status sync_directory(int fd, std::string_view path) {
   if (retry([&] { return fsync(fd); }) == 0) return Ok();
-  // EINVAL: the file system (CIFS for one) has no sync of directories; its server does that by itself.
+  // EINVAL: the file system (CIFS, for example) cannot sync directories; its server does that by itself.
   return errno == EINVAL ? Ok() : fail(errno, "sync directory", path);
 }
 
@@ -109,12 +109,12 @@ static bool no_such_call(int error) {
 int rename_exclusive(int directory, const char* from, const char* to, bool* from_stays) {
   *from_stays = retry([&] { return renameat2(directory, from, directory, to, RENAME_NOREPLACE); }) != 0;
   if (!*from_stays) return 0;
-  if (!no_such_call(errno)) return errno;  // NFS and some FUSE file systems answer EINVAL; there a link does the same.
+  if (!no_such_call(errno)) return errno;  // NFS and some FUSE file systems answer EINVAL; a link does the same there.
   if (retry([&] { return linkat(directory, from, directory, to, 0); }) == 0) return 0;
   return no_such_call(errno) ? EOPNOTSUPP : errno;
 }
 
-// For kernels before 5.6 and sandboxes that know no openat2: element by element, refusing links.
+// For kernels before 5.6 and sandboxes without openat2: opens element by element and refuses links.
 static int walk_beneath(int root, std::string_view key, int flags) {
   Fd held;
   int directory = root;
@@ -124,7 +124,7 @@ static int walk_beneath(int root, std::string_view key, int flags) {
     Fd next(retry([&] { return openat(directory, element.c_str(), how | O_NOFOLLOW | O_CLOEXEC); }));
     if (!next) {
       int error = errno;
-      // With O_DIRECTORY the kernel calls a link "not a directory".
+      // With O_DIRECTORY the kernel reports a link as "not a directory".
       errno = error == ENOTDIR && is_symlink(directory, element.c_str()) ? ELOOP : error;
       return -1;
     }

@@ -12,7 +12,7 @@
 namespace ckpt::store {
 
 static Result<Fd> open_regular(const Root& root, std::string_view key, int access, struct stat* found) {
-  // O_NONBLOCK: a FIFO in the place of a file must not make us wait for its writer.
+  // O_NONBLOCK: if a FIFO is in the place of a file, do not wait for its writer.
   Result<Fd> file = root.open(key, access | O_NONBLOCK | O_NOCTTY);
   if (const std::string* error = file.status().detail("errno"))
     if (*error == std::to_string(ENXIO) || *error == std::to_string(EISDIR)) return not_a_file(root.path(key));
@@ -50,10 +50,10 @@ Result<Bytes> PosixReader::map() const {
   return Bytes(static_cast<const std::byte*>(map_), size_);
 }
 
-// ---- past the page cache ----
+// ---- bypassing the page cache ----
 
-// A handful of pages tells enough, and costs a thousandth of what reading the range does. Who may neither write nor own
-// the file is told that all of it is there.
+// A few pages tell enough, and cost a thousandth of reading the range. To a user who can neither write nor own the
+// file, the kernel reports every page as present.
 bool PosixReader::cached(uint64_t offset, uint64_t size) const {
   constexpr uint64_t kSamples = 4;
   static const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
@@ -74,7 +74,7 @@ const PosixReader::Direct& PosixReader::direct() const {
   return direct_;
 }
 
-// The same file once more, also where its key has gone or leads to another one by now.
+// Opens the same file once more, even if its key is gone or leads to another file by now.
 static Fd reopen_direct(int fd, const std::string& path) {
   constexpr int kFlags = O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   std::string link = "/proc/self/fd/" + std::to_string(fd);
@@ -82,11 +82,11 @@ static Fd reopen_direct(int fd, const std::string& path) {
   if (!again && errno != EINVAL) again = Fd(retry([&] { return open(path.c_str(), kFlags); }));
   struct stat wanted, found;
   if (!again || fstat(fd, &wanted) != 0 || fstat(again.get(), &found) != 0 || !same_file(wanted, found)) return Fd();
-  // O_NONBLOCK was for the open; io_uring would take it as the wish to fail rather than wait.
+  // O_NONBLOCK was only for the open; with it, io_uring would fail a read rather than wait.
   return fcntl(again.get(), F_SETFL, O_DIRECT) == 0 ? std::move(again) : Fd();
 }
 
-// Of addresses; 0 where there are no direct reads in multiples of kAlign.
+// The alignment that addresses need; 0 if there are no direct reads in multiples of kAlign.
 static uint64_t direct_align_of(int fd) {
   struct statx found{};
   if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &found) != 0 || !(found.stx_mask & STATX_DIOALIGN)) return kAlign;
@@ -99,7 +99,7 @@ PosixReader::Direct PosixReader::open_direct() const {
   Fd file = reopen_direct(file_.get(), path_);
   uint64_t align = file ? direct_align_of(file.get()) : 0;
   if (align == 0) return {};
-  // Some file systems take the flag and refuse the read.
+  // Some file systems accept the flag but refuse the read.
   alignas(kAlign) std::byte page[kAlign];
   if (retry([&] { return pread(file.get(), page, sizeof page, 0); }) < 0) return {};
   return {std::move(file), align};
@@ -112,7 +112,7 @@ Status PosixReader::read_direct(uint64_t offset, MutableBytes out) const {
     return Status(CKPT_INVALID, "direct read of " + path_ + ": expected offset and size in multiples of " +
                                     std::to_string(kAlign) + " and an address in multiples of " +
                                     std::to_string(align) + ", found offset " + std::to_string(offset) + ", size " +
-                                    std::to_string(out.size()) + " or an address that is none")
+                                    std::to_string(out.size()) + " or another address")
         .with("path", path_);
   Status status = read_all(direct_descriptor(), offset, out, path_);
   const std::string* error = status.detail("errno");
@@ -125,7 +125,7 @@ class PosixLock final : public Lock {
  public:
   explicit PosixLock(Fd file) : file_(std::move(file)) {}
   int fd() const { return file_.get(); }
-  // Unlocked by name and not just closed: a child forked meanwhile has the descriptor too and would keep the lock.
+  // Unlocks explicitly: after a mere close, a child forked meanwhile would keep the lock through its own descriptor.
   ~PosixLock() override {
     retry([&] { return flock(file_.get(), LOCK_UN); });
   }
@@ -138,7 +138,7 @@ class PosixLock final : public Lock {
 
 static Result<Fd> open_to_lock(const Root& root, std::string_view key, bool exclusive) {
   struct stat found{};
-  // NFS makes an exclusive flock of a record lock, which wants a descriptor for writing.
+  // NFS turns an exclusive flock into a record lock, which needs a descriptor open for writing.
   if (exclusive) {
     Result<Fd> file = open_regular(root, key, O_RDWR, &found);
     if (file.ok() || file.status().code() != CKPT_IO) return file;
@@ -151,11 +151,11 @@ Result<std::unique_ptr<Lock>> lock_posix(const Root& root, std::string_view key,
   int how = (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
   if (retry([&] { return flock(file.get(), how); }) != 0) {
     if (errno == EWOULDBLOCK) return locked(root.path(key));
-    // A file system without locks protects nothing, and says so nowhere else.
+    // A file system without locks protects nothing. Go on without a lock; the error is not reported.
     if (errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS) return fail(errno, "lock", root.path(key));
   }
   auto lock = std::make_unique<PosixLock>(std::move(file));
-  // Between open and flock a remover may have locked, moved or unlinked the file, and let go.
+  // Between open and flock, a remover may have locked, moved or unlinked the file and released its lock.
   CKPT_ASSIGN(bool in_place, root.leads_to(key, lock->fd()));
   if (!in_place) return not_found(root.path(key));
   return std::unique_ptr<Lock>(std::move(lock));

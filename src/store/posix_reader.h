@@ -11,7 +11,7 @@ namespace ckpt::store {
 
 class PosixReader final : public Reader {
  public:
-  // `direct`: where possible.
+  // `direct`: use direct reads if possible.
   static Result<std::unique_ptr<PosixReader>> open(const Root& root, std::string_view key, bool direct);
   ~PosixReader() override;
 
@@ -25,7 +25,7 @@ class PosixReader final : public Reader {
 
  private:
   struct Direct {
-    Fd file;  // -1 where there are no direct reads
+    Fd file;  // -1 if there are no direct reads
     uint64_t align = 0;
   };
 
@@ -44,7 +44,7 @@ class PosixReader final : public Reader {
   mutable void* map_ = nullptr;
 };
 
-// `exclusive`: CONFLICT while anyone has a lock; shared: while someone has an exclusive one.
+// CONFLICT while anyone holds a lock (`exclusive`) or while someone holds an exclusive one (shared).
 Result<std::unique_ptr<Lock>> lock_posix(const Root& root, std::string_view key, bool exclusive);
 
 }  // namespace ckpt::store

@@ -13,10 +13,10 @@
 
 namespace ckpt::store {
 
-// ---- whether a file may be written again ----
+// ---- whether a file may be overwritten ----
 
-// Where a lease speaks for all who can reach the file, and a write goes to the blocks that are there. Elsewhere another
-// machine may have it open (NFS, Lustre, FUSE), or a write takes new blocks anyway (btrfs, ZFS).
+// Whether a lease covers everyone who can reach the file, and a write goes to the blocks that the file has. Elsewhere
+// another machine may have the file open (NFS, Lustre, FUSE), or a write takes new blocks anyway (btrfs, ZFS).
 static bool recycles(int fd) {
   constexpr long kXfs = 0x58465342;
   struct statfs found;
@@ -25,9 +25,10 @@ static bool recycles(int fd) {
   return type == EXT4_SUPER_MAGIC || type == kXfs || type == TMPFS_MAGIC || type == OVERLAYFS_SUPER_MAGIC;
 }
 
-// The kernel grants a write lease only where no other descriptor is open; a mapping keeps its descriptor.
+// The kernel grants a write lease only if no other descriptor is open. A mapping counts, since it keeps its descriptor.
 static bool has_no_other_user(int file) {
-  // Whoever opens it while the lease lasts has us sent a signal: by default SIGIO, which would end the process.
+  // If somebody opens the file during the lease, the kernel sends us a signal. The default, SIGIO, would end the
+  // process.
   if (fcntl(file, F_SETSIG, SIGURG) != 0 || fcntl(file, F_SETLEASE, F_WRLCK) != 0) return false;
   bool still_alone = fcntl(file, F_GETLEASE) == F_WRLCK;
   return fcntl(file, F_SETLEASE, F_UNLCK) == 0 && still_alone;
@@ -39,12 +40,12 @@ static bool is_ours_alone(const struct stat& found) {
 
 Fd open_unused(int directory, const std::string& name) {
   struct stat found;
-  // Looked at before it is opened: opening a device may do something.
+  // Checked before the open, since opening a device may do something.
   if (fstatat(directory, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0 || !is_ours_alone(found)) return Fd();
   constexpr int kFlags = O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   Fd file(retry([&] { return openat(directory, name.c_str(), kFlags); }));
   if (!file || !recycles(file.get()) || !has_no_other_user(file.get())) return Fd();
-  // Not to wait was for opening it; io_uring takes it for all that follows.
+  // O_NONBLOCK was only for the open; io_uring would apply it to every write.
   if (fstat(file.get(), &found) != 0 || !is_ours_alone(found) || fcntl(file.get(), F_SETFL, 0) != 0) return Fd();
   return file;
 }
@@ -58,15 +59,16 @@ void empty_pool(const Root& root) {
   for (const Entry& file : *files) unlinkat(pool->get(), file.name.c_str(), 0);
 }
 
-// A directory takes the pool's place only while that is empty, so there are never the files of two.
+// The rename needs an empty pool, so the pool never holds the files of two directories.
 static bool become_pool(const Root& root, std::string_view key) {
   Result<Fd> from = root.open_directory(directory_of(key)), to = root.open_directory(directory_of(kPoolDir));
   if (!from.ok() || !to.ok()) return false;
   std::string name(last_of(key)), pool(last_of(kPoolDir));
-  // Others retire too, and each fills the place that was emptied.
+  // Others retire directories too, and may fill the pool that was just emptied.
   for (int pass = 0; pass < 4; pass++) {
     empty_pool(root);
-    // Not synced: after a power cut it may be where it was, without its first file, and is removed from there.
+    // Not synced: after a power cut the directory may be back under `key`, without its first file. It is then removed
+    // from there.
     if (retry([&] { return renameat(from->get(), name.c_str(), to->get(), pool.c_str()); }) == 0) return true;
     if (errno != ENOTEMPTY && errno != EEXIST) return false;
   }
@@ -89,7 +91,7 @@ Status retire_directory(const Root& root, std::string_view key, std::string_view
 
 // ---- taking ----
 
-// The names in the pool, the fittest first.
+// The names in the pool, the best match first.
 static std::vector<std::string> donors_of(const Root& root, std::string_view name, uint64_t size) {
   auto files = list_directory(root, kPoolDir);
   if (!files.ok()) return {};
@@ -104,7 +106,7 @@ static std::vector<std::string> donors_of(const Root& root, std::string_view nam
   return names;
 }
 
-// Group and mode as a new file has them here and now, on the same device.
+// Whether a file has the device, owner, group and mode that a new file gets here.
 static bool looks_like(int file, int fresh) {
   struct stat a, b;
   return fstat(file, &a) == 0 && fstat(fresh, &b) == 0 && a.st_dev == b.st_dev && a.st_uid == b.st_uid &&
@@ -117,7 +119,7 @@ Fd take_retired(const Root& root, int directory, const std::string& temporary, s
   if (!pool.ok()) return Fd();
   const std::string claimed = temporary_name(name);
   for (const std::string& donor : donors_of(root, name, size)) {
-    // First the claim, then the checks: under its new name nobody else can come by it.
+    // Claim first, then check: under its new name nobody else can get hold of the file.
     if (retry([&] { return renameat(pool->get(), donor.c_str(), directory, claimed.c_str()); }) != 0) continue;
     Fd file = open_unused(directory, claimed);
     if (file && looks_like(file.get(), fresh) &&

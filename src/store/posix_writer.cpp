@@ -46,7 +46,7 @@ void PosixWriter::take_retired(uint64_t size) {
   if (recycled_) file_ = std::move(file);
 }
 
-// What is kept for speed alone must not make a save fail for space.
+// Files that are kept only for speed must not make a save fail for lack of space: deletes them and tries again.
 template <typename Call>
 Status PosixWriter::give_way(Call&& call) {
   Status status = call();
@@ -55,8 +55,8 @@ Status PosixWriter::give_way(Call&& call) {
   return call();
 }
 
-// A retired file is not cut, which would give its blocks away; it only grows. Not with KEEP_SIZE: direct writes past
-// the end would take the file's lock alone, one after another.
+// A retired file is only extended, never truncated, since that would give its blocks away. Without KEEP_SIZE: direct
+// writes beyond the end would take the file's lock exclusively, one after another.
 Status PosixWriter::preallocate(uint64_t size) {
   if (size == 0) return Ok();
   if (size > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) return fail(EFBIG, "preallocate", path_);
@@ -65,7 +65,7 @@ Status PosixWriter::preallocate(uint64_t size) {
   return fail(errno, "preallocate", path_);
 }
 
-// By fcntl and not at open: an open that refuses O_DIRECT has created the file all the same on some kernels.
+// By fcntl, not at open: on some kernels an open that refuses O_DIRECT has created the file all the same.
 void PosixWriter::use_direct() {
   if (lives_in_memory(file_.get())) return;
   int flags = fcntl(file_.get(), F_GETFL);
@@ -91,12 +91,11 @@ Status PosixWriter::write_direct(uint64_t offset, Bytes data) {
   if ((offset | data.size() | reinterpret_cast<uintptr_t>(data.data())) % kAlign != 0)
     return Status(CKPT_INVALID, "direct write to " + path_ + ": expected offset, size and address in multiples of " +
                                     std::to_string(kAlign) + ", found offset " + std::to_string(offset) + ", size " +
-                                    std::to_string(data.size()) + " or an address that is none");
+                                    std::to_string(data.size()) + " or another address");
   Status status = write_all(file_.get(), offset, data, path_);
   const std::string* error = status.detail("errno");
   if (!error || *error != std::to_string(EINVAL)) return status;
-  // The file system takes the flag but not the write (blocks above 4096, some FUSE): from here on through the page
-  // cache.
+  // The file system accepts the flag but not the write (blocks above 4096, some FUSE). Use the page cache from now on.
   CKPT_TRY(leave_direct());
   return write_all(file_.get(), offset, data, path_);
 }
@@ -110,7 +109,7 @@ Status PosixWriter::publish(uint64_t size) {
 }
 
 Status PosixWriter::finish(uint64_t size) {
-  Fd file = std::move(file_);  // whatever happens now, this file is not written or synced again
+  Fd file = std::move(file_);  // whatever happens now, this file must not be written or synced again
   if (size > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) return fail(EFBIG, "resize", path_);
   if (retry([&] { return ftruncate(file.get(), static_cast<off_t>(size)); }) != 0) return fail(errno, "resize", path_);
   if (durable_) CKPT_TRY(sync_file(file.get(), path_));
@@ -121,7 +120,7 @@ Status PosixWriter::finish(uint64_t size) {
   return Ok();
 }
 
-// A network file system may do the rename, lose the answer, do it again and report that failure.
+// A network file system may do the rename, lose the answer, retry, and report that the retry failed.
 bool PosixWriter::holds_key() const {
   struct stat found;
   return fstatat(directory_.get(), name_.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 && same_file(found, identity_);
@@ -140,7 +139,7 @@ Status PosixWriter::claim() {
   CKPT_TRY(sync_parent());
   CKPT_ASSIGN(bool in_place, root_.leads_to(directory_of(key_), directory_.get()));
   if (in_place) return Ok();
-  // The directory was moved away meanwhile: the file came to life under another key than the caller's.
+  // The directory was moved away meanwhile, so the file appeared under another key than the caller's.
   unlinkat(directory_.get(), name_.c_str(), 0);
   return not_found(root_.path(directory_of(key_)));
 }
@@ -150,7 +149,8 @@ bool PosixWriter::taken() const {
   return fstatat(directory_.get(), name_.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-// The loser acts on the winner's file, and may be the winner itself after a failed sync: what it meets must last.
+// The caller will act on the file that has the key, which may even be its own after a failed sync. So that file must
+// last.
 Status PosixWriter::tell_taken() const {
   CKPT_TRY(sync_parent());
   return exists(path_);

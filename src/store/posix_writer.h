@@ -1,6 +1,6 @@
-// A file on its way to its key: written under "<name>.tmp.<nonce>" beside it, made durable, renamed exclusively, its
-// directory made durable.
-// write_at may run concurrently; publish and the destructor run alone.
+// A file on its way to its key. It is written beside it under "<name>.tmp.<nonce>", made durable and renamed
+// exclusively; then its directory is made durable.
+// write_at may run concurrently; publish and the destructor must run alone.
 #pragma once
 
 #include <atomic>
@@ -15,24 +15,24 @@ namespace ckpt::store {
 class PosixWriter final : public Writer {
  public:
   struct Wish {
-    uint64_t size = 0;     // to preallocate; 0 for none
-    bool at_most = false;  // no room for it is no error
-    bool direct = false;   // where possible
-    bool recycle = false;  // into a retired file, where one can be had
-    bool durable = true;   // false only for the probe, which is about atomicity
+    uint64_t size = 0;     // bytes to preallocate; 0: none
+    bool at_most = false;  // lack of space for `size` is not an error
+    bool direct = false;   // if possible
+    bool recycle = false;  // into a retired file, if there is one
+    bool durable = true;   // false only for the probe, which tests atomicity
   };
-  // `key` was checked.
+  // `key` must have been checked.
   static Result<std::unique_ptr<PosixWriter>> create(const Root& root, std::string_view key, const Wish& wish);
   ~PosixWriter() override;
 
   bool direct() const override { return direct_.load(std::memory_order_acquire); }
   Status write_at(uint64_t offset, Bytes data) override;
   bool recycled() const override { return recycled_; }
-  // Only of direct files: what copies into the page cache does best by calls.
+  // Direct files only: blocking calls are the best way to copy into the page cache.
   int descriptor() const override { return direct() ? file_.get() : -1; }
   Status publish(uint64_t size) override;
 
-  // The key is taken already: answers as publish would, without writing first.
+  // taken: whether the key exists already. tell_taken: what publish would then answer, without writing first.
   bool taken() const;
   Status tell_taken() const;
 
@@ -56,7 +56,7 @@ class PosixWriter final : public Writer {
   const std::string key_, path_, name_, temporary_;
   const bool durable_;
   Fd directory_, file_;
-  Fd held_;  // the file once more, after it was closed: that it is open says that it is somebody's (posix_orphans.h)
+  Fd held_;  // keeps the file open after file_ is closed, so that nobody takes it for an orphan (posix_orphans.h)
   struct stat identity_{};
   bool has_temporary_ = false, recycled_ = false;
   std::atomic<bool> direct_{false};

@@ -21,7 +21,7 @@ static Result<std::string> decode(std::string_view uri, std::string_view text) {
     }
     int high = i + 1 < text.size() ? hex_digit(lower(text[i + 1])) : -1;
     int low = i + 2 < text.size() ? hex_digit(lower(text[i + 2])) : -1;
-    if (high < 0 || low < 0) return invalid_uri(uri, "'%' wants two hexadecimal digits after it");
+    if (high < 0 || low < 0) return invalid_uri(uri, "'%' must be followed by two hexadecimal digits");
     path += static_cast<char>(high * 16 + low);
     i += 2;
   }
@@ -38,7 +38,7 @@ static Result<std::shared_ptr<Store>> open_file_uri(std::string_view uri, const 
   return open_posix(path, options);
 }
 
-// "s3" of "s3://bucket"; "" where there is no scheme.
+// "s3" for "s3://bucket"; "" if there is no scheme.
 static std::string_view scheme_of(std::string_view uri) {
   size_t end = uri.find("://");
   if (end == uri.npos) return {};

@@ -45,7 +45,8 @@ Transfer* Places::take(Transfer transfer) {
 }
 
 void Places::finish(Transfer* transfer, Status status) {
-  // Gone before the place is free: what it holds may belong to somebody who waits for the last transfer.
+  // Destroys `done` before the place is free: it may hold things that belong to a caller who waits for the last
+  // transfer.
   IoQueue::Done done = std::exchange(transfer->done, nullptr);
   done(std::move(status));
   done = nullptr;

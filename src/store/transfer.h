@@ -1,6 +1,6 @@
-// What the engines of IoQueue share: transfers, the places for them (as many as may be under way) and the threads that
-// do them by blocking calls.
-// All may be used from any thread, but a Transfer and a TransferList by one at a time.
+// What the engines of IoQueue share: transfers, the places for them (as many as may be under way), and threads that do
+// transfers by blocking calls.
+// All of it may be used from any thread, but a Transfer or TransferList only by one thread at a time.
 #pragma once
 
 #include <condition_variable>
@@ -16,16 +16,16 @@
 namespace ckpt::store {
 
 struct Transfer {
-  Writer* writer = nullptr;  // or
+  Writer* writer = nullptr;  // set for a write, else `reader`
   const Reader* reader = nullptr;
   uint64_t offset = 0;
   Bytes from{};         // of a write
   MutableBytes into{};  // of a read
   IoQueue::Done done{};
   size_t moved = 0;          // bytes that a ring has transferred
-  Transfer* next = nullptr;  // in whatever list it is
+  Transfer* next = nullptr;  // in the list that holds it
 
-  // Blocks; the answer of write_at or read_direct.
+  // Blocks. Returns what write_at or read_direct returns.
   Status run() const;
 };
 
@@ -34,7 +34,7 @@ class TransferList {
  public:
   bool empty() const { return !first_; }
   void push(Transfer* transfer);
-  Transfer* pop();  // null where it is empty
+  Transfer* pop();  // null if empty
 
  private:
   Transfer* first_ = nullptr;
@@ -44,9 +44,9 @@ class TransferList {
 class Places {
  public:
   explicit Places(unsigned depth);
-  // Waits for a place, then puts the transfer there.
+  // Waits for a place, then puts the transfer into it.
   Transfer* take(Transfer transfer);
-  // Calls `done`, then gives the place to the next.
+  // Calls `done`, then frees the place.
   void finish(Transfer* transfer, Status status);
   void wait_until_all_free();
 
@@ -58,15 +58,15 @@ class Places {
   size_t taken_ = 0;
 };
 
-// Threads without signals; the function must not throw. False where the system gives none.
+// Starts a thread that takes no signals. The function must not throw. False if the system gives no thread.
 bool start_thread(std::thread* thread, const std::function<void()>& body);
 
-// At least one thread, more as they are needed and the system gives them.
+// One thread at first; more as they are needed, if the system gives them.
 class Threads {
  public:
-  // NOMEM where there is not even one. `places` must outlive it.
+  // NOMEM if there is not even one thread. `places` must outlive it.
   static Result<std::unique_ptr<Threads>> make(Places& places, unsigned most);
-  // Everything posted must have been finished.
+  // Everything that was posted must be finished.
   ~Threads();
   void post(Transfer* transfer);
 
@@ -81,12 +81,12 @@ class Threads {
   std::condition_variable wake_;
   TransferList waiting_;
   size_t waiting_count_ = 0;
-  size_t busy_ = 0;  // threads
+  size_t busy_ = 0;  // number of threads at work
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };
 
-// What both engines are but for how a transfer begins.
+// What both engines share. They differ only in how a transfer begins.
 class TransferQueue : public IoQueue {
  public:
   void write(Writer& file, uint64_t offset, Bytes data, Done done) final {

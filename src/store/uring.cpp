@@ -9,12 +9,12 @@
 
 namespace ckpt::store {
 
-// IORING_SETUP_NO_SQARRAY, which older headers lack. It saves an indirection, and it came with Linux 6.6: kernels
-// before 6.4 do the direct writes of one file one after another unless each can start at once, which the first writes
-// to preallocated blocks cannot (ext4, XFS). There threads are faster.
+// IORING_SETUP_NO_SQARRAY, which older headers lack. It saves an indirection, and kernels before Linux 6.6 refuse it.
+// That is wanted: kernels before 6.4 do the direct writes of one file one after another unless each can start at once,
+// which the first writes to preallocated blocks cannot (ext4, XFS). Threads are faster there.
 constexpr unsigned kNoSqArray = 1u << 16;
 
-// A request takes 2 GiB less a page at most and a 32-bit size; what is more becomes a short transfer.
+// A request takes at most 2 GiB minus a page, and its size has 32 bits. More than that becomes a short transfer.
 constexpr size_t kMostBytes = 1 << 30;
 
 static unsigned load(unsigned* value) { return std::atomic_ref(*value).load(std::memory_order_acquire); }
@@ -24,7 +24,7 @@ std::unique_ptr<Ring> Ring::make(unsigned entries) {
   io_uring_params params{};
   params.flags = kNoSqArray;
   std::unique_ptr<Ring> ring(new Ring);
-  ring->file_ = Fd(static_cast<int>(syscall(SYS_io_uring_setup, entries, &params)));  // close-on-exec by itself
+  ring->file_ = Fd(static_cast<int>(syscall(SYS_io_uring_setup, entries, &params)));  // always close-on-exec
   return ring->file_ && ring->map(params) ? std::move(ring) : nullptr;
 }
 
@@ -34,7 +34,7 @@ static void* map_shared(int fd, size_t size, uint64_t offset) {
   return address == MAP_FAILED ? nullptr : address;
 }
 
-// IORING_FEAT_SINGLE_MMAP is older than kNoSqArray: both rings are in one mapping.
+// Both rings are in one mapping: IORING_FEAT_SINGLE_MMAP is older than kNoSqArray.
 bool Ring::map(const io_uring_params& params) {
   rings_size_ = params.cq_off.cqes + params.cq_entries * sizeof(io_uring_cqe);
   entries_size_ = params.sq_entries * sizeof(io_uring_sqe);
@@ -84,7 +84,7 @@ int Ring::submit_and_wait() {
   return taken >= 0 || errno == EINTR ? 0 : errno;
 }
 
-// The kernel looks at the tail during submit_and_wait only.
+// The kernel reads the tail only during submit_and_wait.
 std::optional<uint64_t> Ring::withdraw() {
   unsigned tail = *sq_tail_;
   if (tail == load(sq_head_)) return std::nullopt;

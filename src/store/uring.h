@@ -1,5 +1,5 @@
-// An io_uring by its bare system calls, so that ckpt needs no liburing. One thread makes requests, hands them over and
-// reaps: the kernel ties a request to the thread that handed it over, and cancels it where that thread ends.
+// An io_uring by bare system calls, so that ckpt needs no liburing. One thread must prepare, submit and reap: the
+// kernel ties a request to the thread that submitted it, and cancels it when that thread ends.
 #pragma once
 
 #include <linux/io_uring.h>
@@ -20,16 +20,17 @@ class Ring {
     int32_t result = 0;  // bytes, or -errno
   };
 
-  // Null where the kernel refuses.
+  // Null if the kernel refuses.
   static std::unique_ptr<Ring> make(unsigned entries);
   ~Ring();
 
   // At most `entries` requests may be prepared or under way.
   void prepare_write(int fd, uint64_t offset, Bytes data, uint64_t tag);
   void prepare_read(int fd, uint64_t offset, MutableBytes out, uint64_t tag);
-  // Hands over what is prepared, then waits for a completion. 0 or errno; what is still prepared may be withdrawn then.
+  // Submits what is prepared, then waits for a completion. Returns 0 or errno; after an error, what is still prepared
+  // may be withdrawn.
   int submit_and_wait();
-  // The tag of a request that was prepared and not handed over.
+  // Takes back a request that was prepared but not submitted, and returns its tag.
   std::optional<uint64_t> withdraw();
   std::optional<Completion> reap();
 
@@ -43,7 +44,7 @@ class Ring {
   size_t rings_size_ = 0;
   io_uring_sqe* entries_ = nullptr;
   size_t entries_size_ = 0;
-  // In the mapping. The kernel moves sq_head_ and cq_tail_, we move the others.
+  // In the mapping. The kernel moves sq_head_ and cq_tail_; we move the others.
   unsigned *sq_head_ = nullptr, *sq_tail_ = nullptr, *cq_head_ = nullptr, *cq_tail_ = nullptr;
   const io_uring_cqe* completions_ = nullptr;
   unsigned sq_mask_ = 0, cq_mask_ = 0;

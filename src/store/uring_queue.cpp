@@ -9,9 +9,9 @@
 namespace ckpt::store {
 namespace {
 
-// Callers put direct transfers into the inbox; the ring's own thread hands them to the kernel and finishes them. All
-// else, and what the kernel fails, goes to threads as blocking calls: they know the rules, the ways round a file system
-// that refuses, and the words for errors.
+// Callers put direct transfers into the inbox; the ring's own thread submits them and finishes them. All other
+// transfers, and those that the kernel fails, go to threads as blocking calls: these know the rules, the workarounds
+// for file systems that refuse, and the words for errors.
 class UringQueue final : public TransferQueue {
  public:
   explicit UringQueue(unsigned depth) : TransferQueue(depth) {}
@@ -36,7 +36,7 @@ class UringQueue final : public TransferQueue {
   TransferList inbox_;
   bool stop_ = false;
 
-  // Of the ring's thread.
+  // For the ring's thread only.
   std::unique_ptr<Ring> ring_;
   bool listening_ = false;
   uint64_t wake_count_ = 0;
@@ -80,7 +80,7 @@ void UringQueue::begin(Transfer* transfer) {
   inbox_.push(transfer);
 }
 
-// The counter is far from the value where a write would wait.
+// The counter stays far below the value at which a write would block.
 void UringQueue::wake_up() {
   uint64_t one = 1;
   retry([&] { return ::write(wake_.get(), &one, sizeof one); });
@@ -127,14 +127,15 @@ void UringQueue::complete(const Ring::Completion& completion) {
     return;
   }
   Transfer* transfer = reinterpret_cast<Transfer*>(completion.tag);
-  // Also at the end of the file. Whatever was transferred is transferred again: alignment counts from the beginning.
+  // An error, or the end of the file. A thread transfers everything again, including what was transferred: alignment
+  // counts from the beginning.
   if (completion.result <= 0) return threads_->post(transfer);
   transfer->moved += static_cast<size_t>(completion.result);
   if (transfer->moved < (transfer->writer ? transfer->from.size() : transfer->into.size())) return prepare(transfer);
   places_.finish(transfer, Ok());
 }
 
-// The kernel takes no more requests, for want of memory; what it has will still complete.
+// The kernel lacks the memory for more requests. Those that it has will still complete.
 void UringQueue::do_without_ring() {
   while (auto tag = ring_->withdraw()) {
     if (*tag == kWakeUp)

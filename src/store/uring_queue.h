@@ -7,7 +7,8 @@
 
 namespace ckpt::store {
 
-// Null where the kernel or its administrator refuses io_uring, or is too old for it to be worth while (uring.h).
+// Null if the kernel or its administrator refuses io_uring, or if the kernel is too old for it to be worthwhile
+// (uring.cpp).
 std::unique_ptr<IoQueue> make_uring_queue(unsigned depth);
 
 }  // namespace ckpt::store

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Holds the headers in include/, src/ckpt.map and the built library together.
+"""Checks that the headers in include/, src/ckpt.map and the built library agree.
 
-  abi_test.py symbols    functions of the headers = those of the map = those the library exports; SONAME
-  abi_test.py dialects   each header compiles alone, C99 to C++20, without a warning, twice, in two files of one program
-  abi_test.py layout     sizes and offsets of every public struct and all constants are those in layout.txt
-  abi_test.py record     writes layout.txt (fields are only ever appended: look at the diff)
+  abi_test.py symbols    headers, map and library have the same functions; SONAME
+  abi_test.py dialects   each header compiles alone without a warning, C99 to C++20, included twice by two files
+  abi_test.py layout     sizes and offsets of every public struct, and all constants, are those in layout.txt
+  abi_test.py record     writes layout.txt (read the diff: fields may only be appended)
 
 Environment: CKPT_LIBRARY, CC, CXX.
 """
@@ -87,7 +87,7 @@ def check_dialects():
 
 
 def compile_twice(folder, header, compiler, language, standard):
-    """Two files that include the header twice each make one program: no definition in it may collide."""
+    """Links two files that each include the header twice: no definition in it may collide."""
     flags = STRICT + [f"-std={standard}"]
     if language == "c":
         flags.append("-Wstrict-prototypes")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checkpoints outlive the schema that wrote them: schemas/ckpt.fbs must keep what earlier schemas said.
+"""Checkpoints outlive the schema that wrote them, so schemas/ckpt.fbs must keep everything of earlier schemas.
 
-Earlier schemas are tests/golden/schema/*.fbs (one for each state that was released; copies, never edited) and, in a git
-checkout, the one committed last. `flatc --conform` guards tables; it is blind to structs that grow, so their
-fields are compared here. Environment: FLATC.
+Earlier schemas are tests/golden/schema/*.fbs (a copy for each release, never edited) and, in a git checkout, the one
+committed last. `flatc --conform` guards tables, but does not notice structs that grow: their fields are compared here.
+Environment: FLATC.
 """
 import os
 import re

@@ -53,7 +53,7 @@ TEST_P(Alias, WholeViewedTransposedAndOffsetOnesLoadLikeTensors) {
       add(save, "w", whole(CKPT_DTYPE_F32, shape), data);
       Error error;
       EXPECT_EQ(ckpt_save_add_alias(save, "tied", "w", nullptr, error), CKPT_OK) << error.text();
-      if (rank == 1) return;  // any ranks may add them
+      if (rank == 1) return;  // any rank may add them
       for (const auto& view : views) {
         auto desc = view_of(view.shape, view.offset, view.strides);
         EXPECT_EQ(ckpt_save_add_alias(save, view.name, "w", &desc, error), CKPT_OK) << error.text();

@@ -1,5 +1,5 @@
-// The staging memory of background saves: there before the first save where the session was asked for it, used again by
-// every later one, and never more than that.
+// The staging memory of background saves: it exists before the first save if the session asked for it, later saves use
+// it again, and it never grows beyond that.
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,7 +10,7 @@ namespace ckpt_test {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int64_t kSlack = int64_t{320} << 20;  // what the sanitizer keeps of freed memory
+constexpr int64_t kSlack = int64_t{320} << 20;  // freed memory that the sanitizer keeps
 #else
 constexpr int64_t kSlack = 6 << 20;
 #endif
@@ -39,7 +39,7 @@ TEST(Arena, TheSessionsArenaIsThereBeforeTheFirstSaveAndServesIt) {
   constexpr int64_t kArena = int64_t{512} << 20;
   Scratch scratch;
   Store store = open_store(scratch / "store");
-  Bytes data = pattern(400 << 20, 1);  // more than the usual budget
+  Bytes data = pattern(400 << 20, 1);  // more than the default budget
   int64_t before = resident();
   Session session = open_session(store, 0, 1, nullptr, {{"arena_bytes", kArena}});
   int64_t opened = resident();

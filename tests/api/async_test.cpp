@@ -1,4 +1,5 @@
-// Jobs: staged is not committed, the budget holds, waiting may time out, cancelling and freeing end a save for all.
+// Jobs: staged is not committed, the budget holds, waiting may time out, cancelling and freeing end a save for all
+// ranks.
 #include <atomic>
 #include <thread>
 
@@ -50,7 +51,7 @@ struct State {
   std::vector<Bytes> memory;
 };
 
-// What the ranks declare of a replica group is itself larger than a block here.
+// The declaration list of the replica group is itself larger than a block here.
 TEST_P(Async, TheBudgetHoldsForVeryManyNames) {
   World world(place.uri(), 2);
   const Bytes data = pattern(4, 1);
@@ -106,12 +107,12 @@ TEST_P(Async, AStateThatFitsTheBudgetIsStagedAndSurvivesBeingOverwritten) {
     auto shard = box(CKPT_DTYPE_U8, {2, 3 << 20}, {rank, 0}, {1, 3 << 20});
     add(saves[rank].get(), "s", shard, memory[rank]);
   }
-  // Rank 1 is staged before rank 0 has even begun: nobody waits for another rank to stage … once rank 0 opened.
+  // Once rank 0 has opened the attempt, no rank waits for another one to stage.
   for (auto& save : saves) jobs.push_back(start(save));
   for (uint32_t rank = 0; rank < 2; rank++) {
     EXPECT_EQ(wait(jobs[rank], CKPT_JOB_STAGED), CKPT_OK);
     std::fill(memory[rank].begin(), memory[rank].end(), static_cast<unsigned char>(0xdd));
-    saves[rank].reset();  // the job does without
+    saves[rank].reset();  // the job does not need it
   }
   for (auto& job : jobs) EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_OK);
   EXPECT_TRUE(load_one(open_reader(world.store), "w", whole(CKPT_DTYPE_U8, {3 << 20}), data.size()) == data);
@@ -157,7 +158,7 @@ TEST_P(Async, ProgressAndStatesOnlyGrow) {
   EXPECT_GT(end.chunk_count, 0u);
 }
 
-// Rank 0 of two waits for the part of rank 1, which never comes: such a save stands still for as long as a test needs.
+// Rank 0 of two waits for the part of rank 1, which never comes. So the save stands still for as long as a test needs.
 struct Stuck {
   explicit Stuck(const Place& place, const std::vector<Setting>& settings = {}) : world(place.uri(), 2) {
     world.commit("good", {}, [&](uint32_t, ckpt_save* save) { add(save, "w", whole(CKPT_DTYPE_U8, {100}), data); });
@@ -330,7 +331,7 @@ TEST_P(Async, FreeingARunningJobCancelsItAndReturnsWhenItIsQuiet) {
     state.add_to(save.get());
     Job job = start(save);
   }
-  state.memory.clear();  // the sanitizer sees any later look at it
+  state.memory.clear();  // the sanitizer sees any later read of it
   EXPECT_EQ(committed_count(stuck.world.store), 2u);
 }
 

@@ -1,4 +1,4 @@
-// What a caller, a disk or an operator gets wrong: each ends in the named error, and nothing earlier is lost.
+// Mistakes of callers, disks and operators: each ends in the documented error, and loses nothing saved earlier.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -313,7 +313,7 @@ TEST_P(Structs, ShorterAndLongerOnesThanOursAreTaken) {
 class Disk {
  public:
   explicit Disk(const char* settings) {
-    // EINVAL: in a chroot "/" is no mount point of its own; who made it has settled what is shared.
+    // EINVAL: in a chroot, "/" is not a mount point; whoever made the chroot has decided what is shared.
     static bool own = unshare(CLONE_NEWNS) == 0 &&
                       (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 || errno == EINVAL);
     ok = own && mount("none", scratch.path().c_str(), "tmpfs", 0, settings) == 0;
@@ -347,7 +347,7 @@ TEST(DiskFault, AFullOneEndsTheSaveAndKeepsWhatWasThere) {
   }
   EXPECT_EQ(committed_count(world.store), 1u);
   EXPECT_TRUE(load_one(open_reader(world.store), "w", whole(CKPT_DTYPE_U8, {1 << 20}), data.size()) == data);
-  commit_one(world, "small", data);  // the space of the failed ones is free again
+  commit_one(world, "small", data);  // the failed saves have freed their space
   EXPECT_EQ(committed_count(world.store), 2u);
 }
 
@@ -385,7 +385,7 @@ TEST(DiskFault, AStoreThatIsAFileIsNoStore) {
   }
 }
 
-// ---- one test for each status that one process can provoke and no other file of this folder does ----
+// ---- one test for each status that one process can provoke and no other file here does ----
 
 TEST_P(Statuses, ConflictIsASecondClaimOfARank) {
   World world(place.uri(), 2);
@@ -457,7 +457,7 @@ TEST(DiskStatuses, CommitUnknownIsAnAttemptThatVanishedWhileARankWaited) {
     saves.push_back(new_save(session, "a"));
     add(saves.back().get(), "w", whole(CKPT_DTYPE_U8, {10}), data);
   }
-  // Rank 1 has written its part when rank 0 is still in the directory that rank 1's first save opened.
+  // Rank 0 never opens this attempt. Rank 1 writes its part into a directory that the test makes and then removes.
   ckpt_job *first = nullptr, *second = nullptr;
   Error error;
   Save never = new_save(world.sessions[0], "b"), waits = new_save(world.sessions[1], "b");
@@ -466,7 +466,7 @@ TEST(DiskStatuses, CommitUnknownIsAnAttemptThatVanishedWhileARankWaited) {
   add(waits.get(), "w", extra, data);
   ASSERT_EQ(ckpt_save_start(waits.get(), &second, error), CKPT_OK);
   Job waiting(second);
-  std::filesystem::create_directory(scratch / "store/b.1.1");  // as rank 0 would
+  std::filesystem::create_directory(scratch / "store/b.1.1");  // what rank 0 would do
   EXPECT_EQ(ckpt_job_wait(second, CKPT_JOB_WRITTEN, -1, error), CKPT_OK) << error.text();
   std::filesystem::remove_all(scratch / "store/b.1.1");
   EXPECT_EQ(ckpt_job_wait(second, CKPT_JOB_COMMITTED, -1, error), CKPT_COMMIT_UNKNOWN) << error.text();
@@ -526,7 +526,7 @@ TEST_P(Statuses, AForkedChildMayOnlyFreeAndTheParentGoesOn) {
     forked(ckpt_reader_verify(reader.get(), nullptr, &again, nullptr));
     forked(ckpt_job_wait(started, CKPT_JOB_COMMITTED, 0, nullptr));
     forked(ckpt_job_stats_get(started, &stats, nullptr));
-    ckpt_job_cancel(started);  // must not cancel the parent's
+    ckpt_job_cancel(started);  // must not cancel the parent's job
     job.reset();
     load.reset();
     reader.reset();

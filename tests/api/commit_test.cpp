@@ -1,5 +1,5 @@
-// All ranks or none: ranks that die, come late, fail or skip, what each of the others is told, and what is in the store
-// then. Every rank is a process of its own.
+// All ranks or none: ranks die, come late, fail or skip a save. What is every other rank told, and what is in the store
+// then? Every rank is a process of its own.
 #include <signal.h>
 
 #include <filesystem>
@@ -12,7 +12,7 @@ namespace {
 
 class CommitTest : public ::testing::Test {
  protected:
-  // A checkpoint "first" of step 1 that must survive whatever follows.
+  // A checkpoint "first" of step 1, which must survive everything that follows.
   void save_first(Ranks& ranks) { ranks.all_answer("save first 1", "OK"); }
   void expect_only_first() {
     EXPECT_EQ(latest_step(uri), 1);
@@ -24,7 +24,7 @@ class CommitTest : public ::testing::Test {
     EXPECT_EQ(problem_of(uri, "latest"), "");
     EXPECT_EQ(problem_of(uri, "first"), "");
   }
-  // What a restart after the accident does.
+  // What a restart after the failure does.
   void expect_next_session_works(uint32_t world) {
     Ranks next(uri, world);
     next.all_answer("save next 77", "OK");
@@ -70,7 +70,7 @@ TEST_F(DeadRank, InTheMiddleOfItsPartIsTimeoutThatNamesIt) {
   CKPT_NEEDS_STRACE();
   Ranks ranks(uri, 3);
   save_first(ranks);
-  // The part is written and about to be made durable.
+  // Its data is written, but not yet durable.
   ASSERT_TRUE(ranks[1].trace({"-e", "trace=fsync", "-e", "inject=fsync:signal=SIGKILL:when=1"}));
   ranks[1].send(kLongSave);
   ranks[2].send(kLongSave);
@@ -117,7 +117,7 @@ TEST_F(DeadRank, ZeroBeforeItsCommitIsTimeoutOfTheOthersAndNothingIsCommitted) {
   Reply reply = ranks[1].read();
   EXPECT_EQ(reply.status, "TIMEOUT") << reply;
   EXPECT_EQ(reply.ranks, "0");
-  // The first that gives up closes the attempt for all.
+  // The first rank that gives up closes the attempt for all.
   Reply late = ranks[2].call(kLongSave);
   EXPECT_EQ(late.status, "ABORTED") << late;
   EXPECT_EQ(late.rank, "1");
@@ -129,7 +129,7 @@ TEST_F(DeadRank, ZeroAfterTheCommitIsOkForTheOthers) {
   CKPT_NEEDS_STRACE();
   Ranks ranks(uri, 2);
   save_first(ranks);
-  // The first that rank 0 removes is the record of the attempt, after the commit.
+  // The first file that rank 0 removes is the attempt record, after the commit.
   ASSERT_TRUE(ranks[0].trace({"-e", "trace=unlinkat", "-e", "inject=unlinkat:signal=SIGKILL:when=1"}));
   ranks[0].send(kLongSave);
   EXPECT_EQ(ranks[1].call(kLongSave).status, "OK");
@@ -255,7 +255,8 @@ TEST_F(FailingRank, ThatCancelsIsCancelledAndTheOthersAreAborted) {
 
 TEST_F(FailingRank, ThatCannotCloseTheAttemptDoesNotSayThatNothingWasCommitted) {
   CKPT_NEEDS_STRACE();
-  // Rank 1's first renameat2 publishes its part, the second its tombstone. Rank 0, asleep meanwhile, finds all parts.
+  // Rank 1's first renameat2 publishes its part, the second its tombstone. Rank 0 sleeps meanwhile; then it finds all
+  // parts.
   Ranks ranks(uri, 2);
   save_first(ranks);
   ranks[0].send(kLongSave);
@@ -285,12 +286,12 @@ TEST_F(Listing, PassesOverForeignDirectoriesThatItMayNotOpen) {
 
 // ---- the commit record ----
 
-// After its rename the record is there; whether it lasts is not known when the directory cannot be synced.
+// After its rename the record exists. If the directory cannot be synced, nobody knows whether it lasts.
 TEST_F(Commit, WhoseRecordCannotBeMadeDurableIsCommitUnknown) {
   CKPT_NEEDS_STRACE();
   for (const char* error : {"EIO", "ENOSPC", "EDQUOT", "ENOMEM"}) {
     Ranks ranks(uri, 1);
-    // Syncs of a save: record, its directory, root, part, its directory, MANIFEST, its directory.
+    // A save syncs: record, its directory, root, part, its directory, MANIFEST, its directory.
     ASSERT_TRUE(
         ranks[0].trace({"-e", "trace=fsync,renameat2", "-e", std::string("inject=fsync:when=9+:error=") + error}));
     Reply reply = ranks[0].call(std::string("save ") + error + " 5");
@@ -321,7 +322,7 @@ TEST_F(Commit, RankThatSkippedAnotherLabelStillAgreesOnTheAttempt) {
   EXPECT_EQ(ranks[0].call(kShortSave).status, "TIMEOUT");  // rank 1 leaves "second" out
   ranks.all_answer("save third 3", "OK");
   expect_new(3);
-  // The label itself was counted on rank 0 only: that is said, and found again by a new start.
+  // Only rank 0 has counted this attempt at the label. The error says so, and a new start counts afresh.
   Reply other;
   ranks[1].send(std::string("save second 2") + kShort);
   Reply leader = ranks[0].call(kShortSave);
@@ -342,7 +343,7 @@ TEST_F(Commit, WithWaitZeroRanksReturnWhenTheirPartIsDurable) {
   EXPECT_TRUE(exists(uri + "/second.1.1/PART_001"));
   expect_only_first();  // rank 2 has not come yet
   EXPECT_EQ(ranks[2].call(kLongSave + " wait=0").status, "OK");
-  EXPECT_EQ(ranks[0].read().status, "OK");  // rank 0 waits all the same: it commits
+  EXPECT_EQ(ranks[0].read().status, "OK");  // rank 0 waits nevertheless, since it commits
   expect_new(2);
 }
 
@@ -395,7 +396,7 @@ TEST_F(ExistingLabel, IsReplacedOnceTheNewOneIsDurable) {
   EXPECT_EQ(latest_step(uri), 2);
   EXPECT_EQ(problem_of(uri, "latest"), "");
   EXPECT_EQ(entries_of(uri).size(), 1u);
-  // A replacement that fails leaves the old one.
+  // A replacement that fails keeps the old one.
   ranks[1].kill();
   EXPECT_EQ(ranks[0].call(std::string("save first 3 on_existing=replace") + kShort).status, "TIMEOUT");
   EXPECT_EQ(latest_step(uri), 2);

@@ -1,4 +1,4 @@
-// Loading into another float type: only where asked, to nearest even, of any region.
+// Loading into another float type: only if asked for, rounded to nearest even, for any region.
 #include <cmath>
 
 #include "api/ranks.h"
@@ -8,7 +8,7 @@ namespace {
 
 CKPT_ON_EVERY_STORE(Convert);
 
-// ---- a reference that knows nothing of bits: values as doubles, the nearest representable one by search ----
+// ---- a reference that does no bit arithmetic: values as doubles, and a search for the nearest representable one ----
 
 double value_of(uint32_t bits, int exponent_bits, int mantissa_bits) {
   int bias = (1 << (exponent_bits - 1)) - 1;
@@ -20,7 +20,7 @@ double value_of(uint32_t bits, int exponent_bits, int mantissa_bits) {
   return sign * std::ldexp(mantissa + (1u << mantissa_bits), static_cast<int>(exponent) - bias - mantissa_bits);
 }
 
-// Magnitudes of one sign are ordered like their bits, infinity standing for the next power of two.
+// Magnitudes of one sign have the order of their bits. Infinity stands for the next power of two.
 uint32_t nearest(double value, int exponent_bits, int mantissa_bits) {
   uint32_t sign = std::signbit(value) ? 1u << (exponent_bits + mantissa_bits) : 0;
   uint32_t infinity = ((1u << exponent_bits) - 1) << mantissa_bits;
@@ -57,11 +57,11 @@ Bytes values_of(const Float& type, size_t count) {
   Bytes data = pattern(count * type.width, static_cast<uint64_t>(type.dtype));
   if (type.width == 2)
     for (size_t i = 0; i < count; i++) {
-      uint16_t bits = static_cast<uint16_t>(i);  // every value there is
+      uint16_t bits = static_cast<uint16_t>(i);  // every value that exists
       std::memcpy(data.data() + i * 2, &bits, 2);
     }
   else
-    for (size_t i = 0; i < count; i += 3) {  // ties and near ties for both short types
+    for (size_t i = 0; i < count; i += 3) {  // ties and near ties of both short types
       uint32_t bits = bits_at(data, 4, i) & ~(i % 2 ? 0xffffu : 0x1fffu);
       bits |= i % 2 ? 0x8000u : 0x1000u;
       bits += static_cast<uint32_t>(i / 3 % 3) - 1;

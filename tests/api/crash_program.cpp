@@ -1,11 +1,11 @@
-// One rank of a trainer that its test drives, and kills: reads commands line by line from standard input and answers
-// each with one line, "STATUS <tab> ranks <tab> rank <tab> text". First it says its process id.
+// One rank of a trainer that a test drives and kills. It reads commands line by line from standard input and answers
+// each with one line, "STATUS <tab> ranks <tab> rank <tab> text". Its first line tells its process id.
 //
 //   open RANK WORLD STRING|- [key=value…]   session; text: its session string
 //   save LABEL STEP [key=value…]            also shape=wrong, async=1, cancel=1, large=1
 //   import PATH LABEL [key=value…]
 //   hold SELECTOR [key=value…]              opens a reader and keeps it
-//   check                                   loads and verifies what is held
+//   check                                   loads and verifies what it holds
 //   release
 //   remove ID
 //   prune [key=value…]
@@ -24,7 +24,7 @@ namespace {
 
 struct Command {
   std::vector<std::string> words;
-  std::map<std::string, std::string> settings, extra;  // extra: the program's own
+  std::map<std::string, std::string> settings, extra;  // extra: for this program
 };
 
 struct State {

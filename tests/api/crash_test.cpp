@@ -1,12 +1,10 @@
-// A process killed at every system call of an operation, and every system call failing in every way, once and from then
-// on: what was committed stays loadable byte for byte, nothing half done is ever taken for a checkpoint, and the next
-// start works. strace does it to real processes on a real directory.
-//
-// Not covered here: power loss. What a process wrote is in the kernel when the process dies, synced or not; so a
-// library without a single fsync would pass the kill matrix. The syncs are held in place by Durability below, which
-// looks at their order in a trace, and by the errno matrix, where a sync that fails must never end in OK.
-//
-// By default a sample of the points; CKPT_CRASH_ALL=1 takes them all.
+// Kills a process at every system call of an operation, and lets every system call fail in every way, once and from
+// then on. What was committed stays loadable byte for byte, nothing half done is ever taken for a checkpoint, and the
+// next start works. strace does this to real processes on a real directory.
+// Not covered here: power loss. The kernel keeps what a process wrote when the process dies, synced or not. So a
+// library without a single fsync would pass the kill matrix. Two other tests watch the syncs: Durability below checks
+// their order in a trace, and in the errno matrix a sync that fails must never end in OK.
+// By default this takes a sample of the points; CKPT_CRASH_ALL=1 takes them all.
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,18 +22,18 @@ using namespace ckpt_test;
 
 namespace {
 
-// Killing and failing say nothing of the disk: memory is quicker. The order of syncs is looked at, not felt.
+// These tests do not depend on a real disk, and memory is faster. The order of syncs is read from a trace.
 const char* memory_backed() { return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : nullptr; }
 
 bool all_points() { return std::getenv("CKPT_CRASH_ALL") != nullptr; }
 
-// An operation, on a copy of a prepared store, of which one process is the victim.
+// An operation on a copy of a prepared store. One process is the victim.
 struct Operation {
-  std::string start;                  // opens the sessions before anything is done to the victim; "" for none
-  std::vector<std::string> commands;  // what the victim is hit in; other ranks get the first one too
+  std::string start;                  // opens the sessions before any fault; "" for none
+  std::vector<std::string> commands;  // the faults hit these; other ranks get the first one too
   uint32_t world = 1, victim = 0;
-  std::set<int64_t> latest;        // what may be the latest step afterwards
-  std::vector<std::string> stays;  // checkpoints that must be there afterwards, whatever happened
+  std::set<int64_t> latest;        // the steps that may be the latest afterwards
+  std::vector<std::string> stays;  // checkpoints that must exist afterwards, whatever happens
   bool rendezvous = false;
 };
 
@@ -51,7 +49,7 @@ class Faults : public ::testing::Test {
     for (int step = 1; step <= count; step++)
       ranks.all_answer("save s" + std::to_string(step) + " " + std::to_string(step) + settings, "OK");
   }
-  // Also an attempt that a crash left open.
+  // Adds an attempt that a crash left open.
   void prepare_leftover() {
     Ranks ranks(base_, 2);
     ranks[0].send(std::string("save left 9") + kLong);
@@ -65,7 +63,7 @@ class Faults : public ::testing::Test {
     return uri;
   }
 
-  // Runs the operation with these arguments of strace on the victim; answers of the victim, last one first.
+  // Runs the operation, with these arguments of strace for the victim. `victim` holds its answers, the last one last.
   struct Outcome {
     std::vector<Reply> victim, others;
     bool injected = false;
@@ -73,19 +71,19 @@ class Faults : public ::testing::Test {
   };
   Outcome run(const std::string& uri, const Operation& operation, const std::vector<std::string>& faults);
 
-  // What holds after every point, whatever happened in it.
+  // What must hold after every point.
   void check_store(const std::string& uri, const Operation& operation);
   void check_next_start(const std::string& uri);
 
   // How often an undisturbed victim makes each system call.
   std::map<std::string, int> count_calls(const Operation& operation);
-  // Of all points one in `stride`.
+  // Takes one point in `stride`.
   std::vector<std::string> sample(std::vector<std::string> points, size_t stride) const;
 
-  // Kills the victim on entry of each of its calls.
+  // Kills the victim at the entry of each of its calls.
   void kill_everywhere(const Operation& operation, size_t stride);
   void check_kill(const Operation& operation, const std::string& rule);
-  // Lets each of these calls fail, by itself and with all that follow it.
+  // Lets each of these calls fail: by itself, and together with all that follow it.
   void fail_everywhere(const Operation& operation, const std::vector<std::string>& calls);
   void check_failure(const Operation& operation, const std::string& rule);
 
@@ -155,7 +153,7 @@ void Faults::check_next_start(const std::string& uri) {
 std::map<std::string, int> Faults::count_calls(const Operation& operation) {
   Outcome clean = run(fresh_copy(), operation, {"-e", "trace=all"});
   EXPECT_EQ(clean.victim.back().status, "OK") << clean.victim.back();
-  // strace counts each call by itself, in each thread by itself: "1234  openat(AT_FDCWD</>, …".
+  // strace counts each call for each thread separately: "1234  openat(AT_FDCWD</>, …".
   std::map<std::pair<std::string, std::string>, int> by_thread;
   std::istringstream lines(clean.log);
   for (std::string line; std::getline(lines, line);) {
@@ -189,7 +187,7 @@ void Faults::check_kill(const Operation& operation, const std::string& rule) {
   int64_t latest = latest_step(uri);
   for (const Reply& other : outcome.others) {
     EXPECT_TRUE(other.status == "OK" || other.status == "TIMEOUT" || other.status == "ABORTED") << other;
-    // What one rank was told holds for the store.
+    // If one rank was told OK, the store must agree.
     bool committed = !operation.rendezvous && other.status == "OK";
     EXPECT_TRUE(!committed || latest == *operation.latest.rbegin()) << other;
   }
@@ -220,7 +218,7 @@ void Faults::check_failure(const Operation& operation, const std::string& rule) 
   for (const Reply& reply : outcome.victim) EXPECT_TRUE(is_a_named_error(reply.status)) << reply;
   if (last.status == "OK") {
     EXPECT_EQ(latest, after);
-    // Every sync of a save comes before it says OK.
+    // A save syncs everything before it says OK.
     bool sync_failed = rule.starts_with("fsync") && rule.find("EINTR") == std::string::npos && outcome.injected;
     EXPECT_FALSE(sync_failed && before != after) << outcome.log;
   } else if (last.status != "COMMIT_UNKNOWN") {
@@ -233,7 +231,7 @@ void Faults::check_failure(const Operation& operation, const std::string& rule) 
   remove_tree(uri);
 }
 
-// What may go wrong in a call.
+// The errors that a call may return.
 std::vector<std::string> errors_of(const std::string& name) {
   bool names_a_file = name.starts_with("open") || name.starts_with("mkdir") || name.starts_with("rename");
   bool stores = name == "pwrite64" || name == "fsync" || name == "fallocate" || name == "close" || names_a_file;
@@ -256,7 +254,7 @@ void Faults::fail_everywhere(const Operation& operation, const std::vector<std::
     for (const std::string& error : errors_of(name))
       for (int call = 1; call <= counts[name]; call++)
         for (const char* from : {"", "+"})
-          // For ever interrupted is for ever retried; a handle that is stale is not stale again after it was reopened.
+          // No test of endless EINTR, which would be retried for ever, or endless ESTALE: a reopened handle is fresh.
           if ((error != "EINTR" && error != "ESTALE") || !*from)
             points.push_back(name + ":error=" + error + ":when=" + std::to_string(call) + from);
   auto taken = sample(points, 37);
@@ -298,7 +296,7 @@ TEST_F(KillMatrix, SaveThatPrunesLeavesTheNewest) {
   kill_everywhere({.start = " ", .commands = {"save new 4 threads=1 keep_last=1"}, .latest = {3, 4}, .stays = {}}, 15);
 }
 
-// Each save writes into the file that the one before retired, and retires the next.
+// Each save writes into the file that the save before retired, and retires the next.
 TEST_F(KillMatrix, SavesThatRetireAndReuseLeaveTheNewest) {
   prepare(2, 1, " large=1 keep_last=1");
   ASSERT_EQ(names_in(base_ + "/.ckpt/recycled"), std::vector<std::string>{"PART_000"});
@@ -389,7 +387,7 @@ TEST_F(ErrnoMatrix, AsyncSaveIsNeverAFalseOkAndDamagesNothing) {
                   {"openat2", "pwrite64", "fsync", "renameat2", "close"});
 }
 
-// "fcntl" takes the lease: whatever it answers, the save goes on.
+// "fcntl" takes the lease. Whatever it returns, the save goes on.
 TEST_F(ErrnoMatrix, SaveThatRetiresAndReusesIsNeverAFalseOkAndDamagesNothing) {
   prepare(2, 1, " large=1 keep_last=1");
   fail_everywhere(
@@ -411,7 +409,7 @@ TEST_F(ErrnoMatrix, PruneKeepsTheNewest) {
                    "getdents64"});
 }
 
-// The program compares what it loaded with what was saved: OK is the right bytes.
+// The program compares what it loaded with what was saved, so OK means the right bytes.
 TEST_F(ErrnoMatrix, LoadIsTheRightBytesOrAnError) {
   prepare(2);
   fail_everywhere({.start = "", .commands = {"hold latest", "check"}, .latest = {2}, .stays = {"s1.1.1", "s2.1.1"}},
@@ -420,7 +418,7 @@ TEST_F(ErrnoMatrix, LoadIsTheRightBytesOrAnError) {
 
 // ---- the order of the syncs ----
 
-// Positions of the pieces in the text, each after the one before; the index of the first that is missing.
+// Finds the pieces in the text, each after the one before. Returns the index of the first that is missing.
 size_t count_in_order(const std::string& text, const std::vector<std::string>& pieces) {
   size_t at = 0;
   for (size_t i = 0; i < pieces.size(); i++) {
@@ -464,7 +462,7 @@ TEST_F(Durability, FileWhoseSyncFailedIsNeverSyncedAgain) {
     size_t start = outcome.log.rfind('<', failed), end = outcome.log.find('>', start);
     std::string file = outcome.log.substr(start, end - start);
     if (file.find(".tmp.") == std::string::npos)
-      continue;  // a directory's sync may be repeated: it has no pages to lose
+      continue;  // the sync of a directory may be repeated: it has no pages to lose
     EXPECT_EQ(outcome.log.find(file, failed), std::string::npos) << outcome.log;
   }
 }

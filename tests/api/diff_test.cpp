@@ -40,7 +40,7 @@ class Diff : public ::testing::Test {
     Report owner(report);
     return findings_of(report);
   }
-  // The one finding of two tensors that differ.
+  // The one finding, for contents that differ in one tensor.
   Found one(const Contents& a, const Contents& b) {
     auto found = diff(a, b);
     EXPECT_EQ(found.size(), 1u) << to_text(found);
@@ -154,7 +154,7 @@ TEST_F(Diff, PackedElementsAreCountedOneByOne) {
   EXPECT_EQ(found.first, 3);
   EXPECT_EQ(found.last, 7);
   a.tensors = {{"t", CKPT_DTYPE_F6_E2M3FN, {3}, Split::kReplicated, {0, 0, 0}}};
-  b.tensors = {{"t", CKPT_DTYPE_F6_E2M3FN, {3}, Split::kReplicated, {0xc0, 1, 0}}};  // bits 6, 7, 8 are of element 1
+  b.tensors = {{"t", CKPT_DTYPE_F6_E2M3FN, {3}, Split::kReplicated, {0xc0, 1, 0}}};  // bits 6, 7, 8: element 1
   found = one(a, b);
   EXPECT_EQ(found.count, 1u);
   EXPECT_EQ(found.first, 1);

@@ -1,5 +1,5 @@
-// Checkpoints of every revision that was ever written open for ever, and hold what they held; hostile ones are refused
-// for their reason.
+// Checkpoints of every revision ever written open for ever and hold what they held. Hostile checkpoints are refused for
+// the right reason.
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -47,7 +47,7 @@ std::string dtype_text(int32_t dtype) {
   return name != "dtype" ? name : "opaque" + std::to_string(dtype >> 8) + "_" + std::to_string(ckpt_dtype_bits(dtype));
 }
 
-// A tensor as the .json tells it, its bytes loaded.
+// A tensor with its bytes, in the form of the .json.
 json loaded_tensor(const ckpt_reader* reader, const ckpt_tensor_info& info) {
   ckpt_tensor_desc desc = whole(info.dtype, {info.shape, info.shape + info.ndim});
   std::vector<unsigned char> bytes(info.bytes);
@@ -115,7 +115,7 @@ TEST(Golden, EveryCommittedCheckpointHoldsWhatItHeld) {
     for (const std::string& name : names_in(revision.path(), ".json")) {
       SCOPED_TRACE(revision.path().string() + "/" + name);
       json expected = json::parse(read_file(revision.path().string() + "/" + name + ".json"));
-      for (auto& alias : expected["aliases"]) alias.erase("view");  // which ckpt.h does not tell
+      for (auto& alias : expected["aliases"]) alias.erase("view");  // ckpt.h does not tell it
       Reader reader = open(store, name);
       ASSERT_TRUE(reader);
       EXPECT_EQ(contents_of(reader.get()), expected);

@@ -1,4 +1,4 @@
-// ckpt_reader_tensor_at: every field of the caller's record, whatever it held before and however long it is.
+// ckpt_reader_tensor_at fills every field of the caller's record, whatever it held before and however long it is.
 #include "api/ranks.h"
 
 namespace ckpt_test {

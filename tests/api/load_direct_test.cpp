@@ -1,4 +1,4 @@
-// Loads past the page cache and through it: the same bytes, the same errors, the same bounds.
+// Loads that bypass the page cache and loads through it: the same bytes, the same errors, the same bounds.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 
-// Where files lie and how they are read.
+// Where files are and how they are read.
 struct Way {
   const char* name;
   const char* base;  // directory; null: $TMPDIR
@@ -32,7 +32,7 @@ class DirectLoad : public ::testing::TestWithParam<Way> {
   }
   Reader reader() const { return open_reader(store_); }
 
-  // Makes the part's next reads cold where the kernel lets go of it.
+  // Makes the next reads of the part cold, if the kernel drops its pages.
   void forget() const {
     int file = open(part().c_str(), O_RDONLY | O_CLOEXEC);
     ASSERT_GE(file, 0);
@@ -40,7 +40,7 @@ class DirectLoad : public ::testing::TestWithParam<Way> {
     posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
     close(file);
   }
-  // Whether this way can pass the page cache by at all.
+  // Whether this way can bypass the page cache at all.
   bool direct_works() const {
     if (std::string(GetParam().value) == "off" || GetParam().base) return false;
     int file = open(part().c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
@@ -83,7 +83,7 @@ class DirectLoad : public ::testing::TestWithParam<Way> {
 INSTANTIATE_TEST_SUITE_P(Way, DirectLoad, ::testing::ValuesIn(kWays),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// Memory whose address is `shift` beyond a multiple of 4096.
+// Memory whose address is `shift` bytes beyond a multiple of 4096.
 struct Shifted {
   Shifted(size_t n, size_t shift) : memory(n + 8192, 0xa5), size(n) {
     data = memory.data() + (4096 - reinterpret_cast<uintptr_t>(memory.data()) % 4096) + shift;
@@ -117,7 +117,7 @@ Result run(const Load& load) {
 TEST_P(DirectLoad, BringsTheSameBytesColdAndWarmToAnyAddress) {
   const Bytes even = pattern(9 * kMiB, 1), odd = pattern(5 * kMiB + 12345, 2), small = pattern(777, 3);
   for (const char* compression : {"none", "lz4"}) {
-    Bytes soft(3 * kMiB + 100, 7);  // shrinks
+    Bytes soft(3 * kMiB + 100, 7);  // compressible
     std::filesystem::remove_all(scratch_.path());
     std::filesystem::create_directory(scratch_.path());
     save({{"even", &even}, {"odd", &odd}, {"small", &small}, {"soft", &soft}}, compression);

@@ -1,4 +1,4 @@
-// Loading: any box of any tensor, whatever the tiling it was saved in; what is refused; what is read; mapping.
+// Loading: any box of any tensor, however the tensor was tiled when saved; refusals; how much is read; mapping.
 #include <algorithm>
 #include <filesystem>
 #include <thread>
@@ -14,7 +14,7 @@ CKPT_ON_EVERY_STORE(Strict);
 CKPT_ON_EVERY_STORE(Reading);
 CKPT_ON_EVERY_STORE(Mapping);
 
-// A destination of random strides for a box: some room between elements and rows, filled with a pattern before.
+// A destination for a box, with random strides: gaps between elements and rows, prefilled with a pattern.
 struct Target {
   ckpt_tensor_desc desc;
   Ints strides;
@@ -35,7 +35,7 @@ Target random_target(std::mt19937_64& random, int32_t dtype, size_t width, const
   return target;
 }
 
-// What the memory must hold: the box's elements at their strides, and what was there before everywhere else.
+// What the memory must hold: the elements of the box at their strides, and everywhere else what was there before.
 Bytes expected_memory(const Target& target, const Bytes& tensor, size_t width, const Ints& shape, const TestBox& want) {
   Bytes expected(target.memory.size(), 0xa5);
   Ints at(shape.size(), 0);
@@ -144,7 +144,7 @@ TEST_P(Resharding, EveryRankLoadsTheExactIdThatOneResolved) {
   }
 }
 
-// ---- refusals come before the first byte ----
+// ---- refusals come before the first byte changes ----
 
 struct Weights {
   explicit Weights(const Place& place) : world(place.uri(), 1, {{"chunk_bytes", 4096}}) {
@@ -343,7 +343,7 @@ TEST_P(Reading, AtMostTwoChunksMoreThanAskedForEachContiguousRun) {
       EXPECT_EQ(stats.bytes_total, memory.size());
       EXPECT_GE(stats.bytes_read, stats.bytes_requested);
       EXPECT_GE(stats.run_count, 1u);
-      // A box falls into at most one run for each of its rows and each of its crossings into another part.
+      // A box has at most one run for each of its rows and for each crossing into another part.
       EXPECT_LE(stats.run_count, 4 * static_cast<uint64_t>(want.extent[0] * want.extent[1]));
       EXPECT_LE(stats.bytes_read, stats.bytes_requested + 2 * static_cast<uint64_t>(kChunk) * stats.run_count)
           << label << " " << i;

@@ -1,5 +1,5 @@
-// Strict coverage: whatever is not covered exactly once, and whatever ranks disagree about, is refused by all of them
-// with the tensor and the ranks named; nothing is committed and what was committed before stays the latest.
+// Strict coverage: if any element is not covered exactly once, or if ranks disagree about anything, all ranks refuse
+// the save and name the tensor and the ranks. Nothing is committed, and what was committed before stays the latest.
 #include "api/ranks.h"
 
 namespace ckpt_test {
@@ -9,7 +9,7 @@ class Mismatch : public OnEveryStore {
  protected:
   using Fill = std::function<void(uint32_t rank, ckpt_save*)>;
 
-  // Saves "good", then what `fill` adds; the leader must name `tensor` and `ranks`, the others must know too.
+  // Saves "good", then what `fill` adds. The leader must name `tensor` and `ranks`; the other ranks must know them too.
   Outcome refuse(const Fill& fill, const std::string& tensor, const std::string& ranks, uint32_t world_size = 3) {
     World world(place.uri(), world_size, {{"chunk_bytes", 4096}, {"large_tensor_bytes", 8192}});
     Bytes good = pattern(512, 1);
@@ -25,7 +25,7 @@ class Mismatch : public OnEveryStore {
     EXPECT_EQ(committed_count(world.store), 1u);
     Reader latest = open_reader(world.store);
     EXPECT_EQ(load_one(latest, "g", whole(CKPT_DTYPE_U8, {512}), 512), good);
-    // The session is as good as before.
+    // The session still works.
     world.commit("after", {}, [&](uint32_t, ckpt_save* save) { add(save, "g", whole(CKPT_DTYPE_U8, {512}), good); });
     EXPECT_EQ(committed_count(world.store), 2u);
     return outcomes[0];

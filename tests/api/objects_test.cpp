@@ -1,4 +1,4 @@
-// Objects: named bytes, shared or of each rank, and what another world size gets.
+// Objects: named bytes, shared or for each rank, and what a run with another world size gets.
 #include <filesystem>
 
 #include "api/ranks.h"
@@ -95,7 +95,7 @@ TEST_P(Objects, AnotherWorldSizeGetsAnErrorOrTheOneOfRankZero) {
   EXPECT_EQ(ckpt_reader_object_at(reader.get(), 3, &info, error), CKPT_NOT_FOUND);
 }
 
-// An object too large for the manifest lies in its rank's part: random state of torch, say.
+// An object that is too large for the manifest is in the part of its rank: the random state of torch, for example.
 TEST(ObjectsInParts, WhosePartIsGoneAreIncompleteBeforeATensorChanges) {
   Scratch scratch;
   World world(scratch / "store", 2);
@@ -143,7 +143,7 @@ TEST_P(Objects, AreCopiedWhenAddedAndNamedOnce) {
     EXPECT_EQ(ckpt_save_add_object(save, "o", nullptr, CKPT_OBJECT_SHARED, "x", 1, error), CKPT_EXISTS);
     EXPECT_EQ(ckpt_save_add_object(save, "p", nullptr, 2, "x", 1, error), CKPT_INVALID);
     EXPECT_EQ(ckpt_save_add_object(save, "p", nullptr, CKPT_OBJECT_SHARED, nullptr, 1, error), CKPT_INVALID);
-    // Tensors and objects have names of their own.
+    // Tensors and objects have separate namespaces.
     add(save, "o", whole(CKPT_DTYPE_U8, {4}), world.keep(pattern(4, 1)));
   });
   EXPECT_EQ(load_object(open_reader(world.store), "o", 0, 70000), pattern(70000, 1));

@@ -17,7 +17,7 @@
 namespace ckpt_test {
 
 namespace fs = std::filesystem;
-// Far beyond any deadline that a test gives to the library.
+// Far longer than any deadline that a test gives to the library.
 static constexpr int kPatienceMs = 100000;
 
 std::ostream& operator<<(std::ostream& out, const Reply& reply) {
@@ -88,7 +88,7 @@ Reply Program::call(const std::string& command) {
 void Program::kill() {
   if (pid_ <= 0) return;
   ::kill(pid_, SIGKILL);
-  // A tracer may reap late: it ends by itself once the program is dead.
+  // The tracer may reap it late, but ends by itself once the program is dead.
   waitpid(pid_, nullptr, 0);
   if (tracer_ > 0) waitpid(tracer_, nullptr, 0);
   pid_ = tracer_ = -1;
@@ -100,7 +100,7 @@ void Program::await_stopped() {
   EXPECT_TRUE(await([&] { return read_file(log_path_).find("--- stopped by SIGSTOP ---") != std::string::npos; }));
 }
 
-// strace says on its standard error that it has attached; whatever follows stays unread in the socket.
+// strace reports on its standard error that it has attached. What follows stays unread in the socket.
 static bool await_attached(int end) {
   std::string said;
   char chunk[512];
@@ -121,7 +121,7 @@ bool Program::trace(const std::vector<std::string>& arguments) {
   words.insert(words.end(), arguments.begin(), arguments.end());
   tracer_ = spawn(words, -1, ends[1], STDERR_FILENO);
   close(ends[1]);
-  tracer_end_ = ends[0];  // stays open: strace must not die of a broken pipe when it says more
+  tracer_end_ = ends[0];  // stays open, or strace would die of a broken pipe when it writes more
   return await_attached(tracer_end_);
 }
 

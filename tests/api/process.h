@@ -1,5 +1,5 @@
-// Ranks as processes of their own that a test drives, kills, stops and puts faults into; and what their store holds
-// afterwards. Sees ckpt.h only.
+// Ranks as processes that a test drives, kills, stops and injects faults into; and what their store holds afterwards.
+// Uses only ckpt.h.
 #pragma once
 
 #include <sys/types.h>
@@ -12,13 +12,13 @@
 
 namespace ckpt_test {
 
-// What a program answered. status "DIED" where it ended instead, "SILENT" where it said nothing for very long.
+// What a program answered. The status is "DIED" if it ended instead, "SILENT" if it said nothing for very long.
 struct Reply {
   std::string status, ranks, rank, text;
 };
 std::ostream& operator<<(std::ostream& out, const Reply& reply);
 
-// A running crash_program on a store; killed at the end.
+// A running crash_program on a store. The destructor kills it.
 class Program {
  public:
   explicit Program(const std::string& uri);
@@ -30,12 +30,12 @@ class Program {
   Reply read();
   Reply call(const std::string& command);
 
-  void kill();  // SIGKILL, and waits for its end
+  void kill();  // SIGKILL, then waits for its end
   void signal(int number);
   void await_stopped();  // by a SIGSTOP that its tracer injects
   pid_t pid() const { return pid_; }
 
-  // Attaches strace with these arguments; its counts start here. False where this machine does not allow it.
+  // Attaches strace with these arguments; its counts start here. False if this machine does not allow it.
   bool trace(const std::vector<std::string>& arguments);
   // What strace wrote. Ends the program first.
   std::string trace_log();
@@ -46,8 +46,8 @@ class Program {
   std::string buffer_, log_path_;
 };
 
-// Deadlines that a test gives to the library: long where a rank must learn of something at once (it would end in
-// TIMEOUT otherwise), short where the deadline itself is what is tested.
+// Deadlines that a test gives to the library. Long if a rank must learn of something at once (it would end in TIMEOUT
+// otherwise), short if the test is about the deadline itself.
 inline constexpr const char* kLong = " timeout_ms=60000";
 inline constexpr const char* kShort = " timeout_ms=700";
 
@@ -58,9 +58,9 @@ std::string opening(uint32_t rank, uint32_t world, const std::string& string = "
 struct Ranks {
   Ranks(const std::string& uri, uint32_t count, const std::string& settings = "");
   Program& operator[](size_t rank) { return *programs[rank]; }
-  // Gives all the same command, then collects their answers.
+  // Gives every rank the same command, then collects their answers.
   std::vector<Reply> all(const std::string& command);
-  // The same, and every one must answer `status`.
+  // The same; every answer must be `status`.
   void all_answer(const std::string& command, const std::string& status);
 
   std::vector<std::unique_ptr<Program>> programs;
@@ -75,21 +75,21 @@ bool can_trace();
 // ---- the store ----
 using Info = ckpt_checkpoint_info;
 std::vector<Info> entries_of(const std::string& uri);
-// The step of the latest checkpoint of a run; -1: there is none.
+// The step of the latest checkpoint of a run; -1 if there is none.
 int64_t latest_step(const std::string& uri, const char* run = "main");
 std::string latest_id(const std::string& uri, const char* run = "main");
-// "" where `selector` is a sound checkpoint with the content that its step says; else what is wrong.
+// "" if `selector` is a sound checkpoint with the content that its step implies; else what is wrong.
 std::string problem_of(const std::string& uri, const std::string& selector, const char* run = "main");
-// State of an entry, 0 where there is none.
+// State of an entry; 0 if there is none.
 int32_t state_of(const std::string& uri, const std::string& id);
 size_t count_state(const std::string& uri, int32_t state);
 
 // ---- files ----
 bool exists(const std::string& path);
-std::vector<std::string> names_in(const std::string& directory);  // sorted; empty where there is none
+std::vector<std::string> names_in(const std::string& directory);  // sorted; empty if there is no such directory
 void copy_tree(const std::string& from, const std::string& to);
 void remove_tree(const std::string& path);
-// All files below, with their bytes; links by their target.
+// All files below, with their bytes; for links, their target.
 std::vector<std::pair<std::string, std::string>> snapshot(const std::string& directory);
 // Waits, with a generous deadline, until `condition` holds.
 bool await(const std::function<bool()>& condition);

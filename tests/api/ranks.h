@@ -1,5 +1,5 @@
-// Ranks as threads of one process, each with a session of its own, on a store in memory or in a scratch directory.
-// Also the reference that saves and loads are compared with: tensors as plain row-major bytes.
+// Ranks as threads of one process, each with its own session, on a store in memory or in a scratch directory.
+// Also the reference for saves and loads: tensors as plain row-major bytes.
 #pragma once
 
 #include <cstdint>
@@ -46,14 +46,14 @@ struct Outcome {
 // All ranks of a run that share one session.
 struct World {
   World(const std::string& uri, uint32_t size, const std::vector<Setting>& settings = {});
-  // Every rank makes a save, lets `fill` add to it and runs it, at the same time. By rank.
+  // At the same time, every rank makes a save, lets `fill` add to it and runs it. Returns the outcomes by rank.
   std::vector<Outcome> save(const std::string& label, const std::vector<Setting>& settings,
                             const std::function<void(uint32_t rank, ckpt_save*)>& fill, int64_t step = -1);
-  // The same, and every rank must see it committed.
+  // The same; every rank must see it committed.
   void commit(const std::string& label, const std::vector<Setting>& settings,
               const std::function<void(uint32_t rank, ckpt_save*)>& fill);
 
-  // Memory that `fill` makes and that must live until the save has run.
+  // Keeps memory that `fill` makes until the save has run.
   const Bytes& keep(Bytes bytes);
 
   Store store;
@@ -73,10 +73,10 @@ Load new_load(const Reader& reader, const std::vector<Setting>& settings = {});
 void add(ckpt_save* save, const std::string& name, const ckpt_tensor_desc& desc, const void* data, uint64_t bytes);
 void add(ckpt_save* save, const std::string& name, const ckpt_tensor_desc& desc, const Bytes& data);
 void ask(const Load& load, const std::string& name, const ckpt_tensor_desc& desc, void* data, uint64_t bytes);
-// Of a call that is to fail: what it says.
+// What a call that should fail says.
 Outcome outcome_of(ckpt_status status, const Error& error);
 
-// One region of a tensor; the request's own memory is `fill` before.
+// Loads one region of a tensor into memory that held a fill pattern before.
 Bytes load_one(const Reader& reader, const std::string& name, const ckpt_tensor_desc& desc, uint64_t bytes,
                const std::vector<Setting>& settings = {});
 uint32_t committed_count(const Store& store);
@@ -87,7 +87,7 @@ ckpt_job_stats stats_of(const Job& job);
 // ---- the reference ----
 
 int64_t volume(const Ints& extent);
-// Calls visit(index in the tensor, in flattened elements) for the elements of a box in row-major order of the box.
+// Calls visit(index in the flattened tensor) for the elements of a box, in row-major order of the box.
 void for_each_element(const Ints& shape, const Ints& offset, const Ints& extent,
                       const std::function<void(int64_t element)>& visit);
 Bytes take_box(const Bytes& tensor, size_t width, const Ints& shape, const Ints& offset, const Ints& extent);

@@ -1,4 +1,5 @@
-// Saves that write into the part files of removed checkpoints: what they write, what others see, who keeps what.
+// Saves that overwrite the part files of removed checkpoints: what they write, what others see, and which files are
+// kept.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -23,7 +24,7 @@ class RecycleTest : public ::testing::Test {
   std::string part_of(const std::string& id, int rank = 0) const {
     return uri + "/" + id + "/PART_00" + std::to_string(rank);
   }
-  // One rank saves one tensor of these bytes; the statistics of it.
+  // One rank saves one tensor of these bytes. Returns the statistics.
   ckpt_job_stats save(const Session& session, const std::string& label, const Bytes& data,
                       const std::vector<Setting>& settings = {kKeepOne}) {
     Save made = new_save(session, label, settings);
@@ -39,7 +40,7 @@ class RecycleTest : public ::testing::Test {
     Reader reader = open_reader(store);
     return load_one(reader, "t", whole(CKPT_DTYPE_U8, {static_cast<int64_t>(size)}), size);
   }
-  // "" where a full verification of the latest finds nothing.
+  // "" if a full verification of the latest finds nothing.
   std::string damage(const Store& store) {
     Reader reader = open_reader(store);
     ckpt_job* raw = nullptr;
@@ -88,7 +89,7 @@ TEST_F(Recycle, ASaveWritesIntoThePartThatTheOneBeforeRetired) {
   EXPECT_EQ(inode_of(part_of("e.1.1")), first) << "two files take turns";
 }
 
-// The old part is full of one byte that nothing of the new one has.
+// The old part is full of one byte that the new part does not have.
 TEST_F(Recycle, NoOldByteIsLeftInANewPart) {
   for (const char* direct : {"auto", "off"})
     for (const char* codec : {"none", "lz4"})
@@ -103,7 +104,7 @@ TEST_F(Recycle, NoOldByteIsLeftInANewPart) {
         save(session, "a", kOld);
         save(session, "b", kOld);
         ASSERT_EQ(names_in(pool()), Names{"PART_000"});
-        // The donor may have other bytes too: its header, its index.
+        // Overwrites the donor's other bytes too: its header and its index.
         std::string path = pool() + "/PART_000", marks(std::filesystem::file_size(path), '\xA5');
         int fd = open(path.c_str(), O_WRONLY);
         ASSERT_EQ(pwrite(fd, marks.data(), marks.size(), 0), static_cast<ssize_t>(marks.size()));
@@ -116,7 +117,7 @@ TEST_F(Recycle, NoOldByteIsLeftInANewPart) {
           add(made.get(), "t" + std::to_string(i), whole(CKPT_DTYPE_U8, {static_cast<int64_t>(kept[i].size())}),
               kept[i]);
         ASSERT_EQ(ckpt_save_run(made.get(), error), CKPT_OK) << error.text();
-        // Checksums and other numbers may have the byte by chance; never eight of them.
+        // Checksums and other numbers may contain the byte by chance, but never eight in a row.
         EXPECT_EQ(read_file(part_of("c.1.1")).find(std::string(8, '\xA5')), std::string::npos);
         EXPECT_EQ(damage(store), "");
       }
@@ -228,7 +229,7 @@ TEST_F(Recycle, AViewOfAReaderKeepsItsBytes) {
   uint64_t size = 0;
   Error error;
   ASSERT_EQ(ckpt_reader_map(reader.get(), "t", nullptr, &data, &size, error), CKPT_OK) << error.text();
-  // As a stranger would remove it, who knows nothing of the reader's lock.
+  // Removes it like a stranger who knows nothing of the reader's lock.
   std::filesystem::create_directories(uri + "/.ckpt/trash");
   std::filesystem::rename(uri + "/a.1.1", uri + "/.ckpt/trash/a.1.1.0");
   Session next = open_session(store);

@@ -1,4 +1,4 @@
-// Rebuilding a MANIFEST from the parts.
+// Rebuilding MANIFEST from the parts.
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -108,7 +108,7 @@ TEST(Repair, SoundManifestIsNeverReplaced) {
     EXPECT_EQ(repair(sample, {{"force", force}}).status, CKPT_EXISTS);
   }
   EXPECT_TRUE(read_file(sample.file("MANIFEST")) == before);
-  fs::remove(sample.file("PART_001"));  // not the manifest's fault
+  fs::remove(sample.file("PART_001"));  // not the fault of the manifest
   EXPECT_EQ(repair(sample, {{"dry_run", 0}}).status, CKPT_EXISTS);
 }
 
@@ -184,7 +184,7 @@ TEST(Repair, WhereTheStoresOwnFilesAreLostOnlyForceDecides) {
   EXPECT_TRUE(right);
 }
 
-// An attempt of which all parts came and the commit did not: what a crash of rank 0 leaves.
+// An attempt whose parts all exist but whose commit does not: what a crash of rank 0 leaves.
 TEST(Repair, AttemptThatNeverCommittedNeedsForceAndIsMarked) {
   Sample sample;
   ckpt_checkpoint_info info = info_of(sample, sample.id());
@@ -194,7 +194,7 @@ TEST(Repair, AttemptThatNeverCommittedNeedsForceAndIsMarked) {
   char name[300];
   std::snprintf(name, sizeof name, "%llu.%llu.%s", static_cast<unsigned long long>(info.token),
                 static_cast<unsigned long long>(info.attempt), info.label);
-  write_file(records + name, "main\n");  // the record that a commit removes
+  write_file(records + name, "main\n");  // the record that a commit would have removed
   Repaired done = repair(sample, {{"dry_run", 0}});
   EXPECT_EQ(done.status, CKPT_INCOMPLETE) << done.problem;
   EXPECT_FALSE(fs::exists(sample.file("MANIFEST")));
@@ -207,7 +207,7 @@ TEST(Repair, AttemptThatNeverCommittedNeedsForceAndIsMarked) {
 
 TEST(Repair, TombstoneIsFinal) {
   Sample sample;
-  // A save that fails leaves a tombstone: rank 1 declares another shape.
+  // A save that fails leaves a tombstone. Here rank 1 declares another shape.
   Contents bad = sample.contents();
   bad.label = "bad";
   std::string name;

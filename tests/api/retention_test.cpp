@@ -1,4 +1,4 @@
-// Which checkpoints go and which stay: policy, protection, readers here and in other processes, damage, removal by id.
+// Which checkpoints go and which stay: policy, protection, readers in this and other processes, damage, removal by id.
 #include <algorithm>
 #include <filesystem>
 
@@ -10,7 +10,7 @@ namespace {
 
 class RetentionTest : public ::testing::Test {
  protected:
-  // One committed checkpoint for each step, labelled "s<step>", by one session.
+  // One session commits a checkpoint for each step, labelled "s<step>".
   void save(const std::vector<int>& steps, const std::string& settings = "") {
     Program program(uri);
     ASSERT_EQ(program.call("open 0 1 -").status, "OK");
@@ -51,7 +51,7 @@ using Retention = RetentionTest;
 using Remove = RetentionTest;
 using GoneReader = RetentionTest;
 
-// The findings of one kind, by checkpoint.
+// The findings of one kind, by checkpoint name.
 std::vector<std::string> names_of(const Report& report, int32_t kind) {
   std::vector<std::string> names;
   for (size_t i = 0; i < ckpt_report_count(report.get()); i++) {
@@ -126,7 +126,8 @@ TEST_F(Retention, ConcernsOneRunOnly) {
   EXPECT_EQ(problem_of(uri, "s1.1.1"), "");
 }
 
-// Sound is what can be told without reading all data: every part is there, whole, and the one that the manifest names.
+// Sound means what can be told without reading all data: every part exists, is whole, and is the one that the manifest
+// names.
 TEST_F(Retention, KeepsTheNewestSoundOneWhenTheNewestLostItsPart) {
   save({1, 2, 3});
   std::filesystem::remove(part_of(3));
@@ -153,7 +154,7 @@ TEST_F(Retention, KeepsTheNewestSoundOneWhenTheManifestOfTheNewestIsDamaged) {
   prune({{"keep_last", 1}});
   EXPECT_EQ(latest_step(uri), 2);
   EXPECT_EQ(problem_of(uri, "latest"), "");
-  EXPECT_TRUE(exists(path));  // a damaged one is for `ckpt repair`, not for retention
+  EXPECT_TRUE(exists(path));  // a damaged checkpoint is left for `ckpt repair`
 }
 
 TEST_F(Retention, KeepsWhatAReaderOfThisProcessHolds) {
@@ -198,7 +199,7 @@ TEST_F(Retention, OfAReplacementPassesOverWhatAReaderHolds) {
   EXPECT_EQ(latest_step(uri), 2);
 }
 
-// Nothing in the library deletes what a reader holds; a person with rm does.
+// The library never deletes what a reader holds, but a person with rm may.
 TEST_F(GoneReader, WhoseCheckpointWasDeletedIsTold) {
   save({1, 2});
   Program reader(uri);
@@ -282,7 +283,7 @@ TEST_F(Remove, AttemptThatNoSessionRemembersCanBeRemoved) {
   }
   remove_tree(uri + "/.ckpt");
   Ranks next(uri, 1);
-  EXPECT_EQ(state_of(uri, "a.1.1"), CKPT_CHECKPOINT_OPEN);  // no record says whose it is
+  EXPECT_EQ(state_of(uri, "a.1.1"), CKPT_CHECKPOINT_OPEN);  // no record tells whose it is
   EXPECT_EQ(remove("a.1.1"), CKPT_OK);
   EXPECT_TRUE(entries_of(uri).empty());
 }

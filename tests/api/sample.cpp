@@ -45,7 +45,7 @@ Contents sample_contents(const std::string& compression) {
 Sample::Sample(Contents contents) : contents_(std::move(contents)) {
   ckpt_store* store = nullptr;
   Error error;
-  // Through the page cache: these tests change single bytes many times.
+  // Uses the page cache, since these tests change single bytes many times.
   EXPECT_EQ(ckpt_store_open(&store, directory_.path().c_str(), options({{"direct_io", "off"}}).get(), error), CKPT_OK)
       << error.text();
   store_.reset(store);

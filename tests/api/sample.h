@@ -1,4 +1,4 @@
-// A small three-rank checkpoint that has one of everything, and what the damage tests do with it. Sees ckpt.h only.
+// A small three-rank checkpoint with one of everything, and what the damage tests do with it. Uses only ckpt.h.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ class Sample {
   const ckpt_store* store() const { return store_.get(); }
   Reader open() const;  // expects success
   ckpt_status try_open(std::string* problem = nullptr) const;
-  // Saves `contents` into the same store; its id.
+  // Saves `contents` into the same store. Returns its id.
   std::string save(const ckpt_golden::Contents& contents) const;
 
  private:
@@ -46,11 +46,11 @@ std::vector<Found> findings_of(const ckpt_report* report);
 std::vector<Found> verify(const ckpt_reader* reader, const std::vector<Setting>& settings = {{"threads", 1}});
 std::string to_text(const std::vector<Found>& found);
 
-// Loads all tensors, aliases and objects. OK: every byte came; `right` tells whether they are those of `contents`.
+// Loads all tensors, aliases and objects. OK: every byte came. `right` tells whether they are those of `contents`.
 ckpt_status load_all(const ckpt_reader* reader, const ckpt_golden::Contents& contents, bool* right,
                      std::string* problem = nullptr);
 
-// One byte of a file, changed in place while this lives.
+// One byte of a file, changed in place as long as this object exists.
 class Patch {
  public:
   Patch(const std::string& path, uint64_t offset, unsigned char byte);

@@ -1,4 +1,4 @@
-// Saving: who writes what, regions of every kind, and that the bytes that come back are those that went in.
+// Saving: who writes what, regions of every kind, and whether the bytes that come back are those that went in.
 #include <cinttypes>
 #include <map>
 #include <mutex>
@@ -66,7 +66,7 @@ TEST_P(Assignment, LargeReplicatedTensorsAreCutOverAllParts) {
 
 TEST_P(Assignment, LargeTensorsOfEveryWidthSurviveBeingCut) {
   World world(place.uri(), 3, {{"chunk_bytes", 4096}, {"large_tensor_bytes", 4096}});
-  // 3, 31 and 16 bytes do not divide a chunk or do; 6, 7 and 12 bits do not end where chunks do.
+  // Some widths (3, 31, 16 bytes) divide a chunk and some do not; 6, 7 and 12 bits do not end where chunks do.
   const std::vector<int32_t> dtypes = {CKPT_DTYPE_U8,        CKPT_DTYPE_BF16,      CKPT_DTYPE_C128,
                                        CKPT_DTYPE_I4,        CKPT_DTYPE_F6_E2M3FN, CKPT_DTYPE(0x7f, 24),
                                        CKPT_DTYPE(200, 248), CKPT_DTYPE(0x7f, 7),  CKPT_DTYPE(0x7f, 12)};
@@ -92,7 +92,7 @@ TEST_P(Assignment, LargeTensorsOfEveryWidthSurviveBeingCut) {
 }
 
 TEST_P(Assignment, ReplicasOfShardsAreAssignedAmongTheirGroupOnly) {
-  // Hybrid sharding: ranks 0, 2 hold the upper half, ranks 1, 3 the lower.
+  // Hybrid sharding: ranks 0 and 2 hold the upper half, ranks 1 and 3 the lower half.
   World world(place.uri(), 4, {{"chunk_bytes", 4096}, {"large_tensor_bytes", 16384}});
   Bytes data = pattern(256 * 64 * 4, 3), small = pattern(64, 4);
   world.commit("a", {}, [&](uint32_t rank, ckpt_save* save) {
@@ -172,7 +172,7 @@ TEST_P(Sharding, RanksWithMoreRanksThanRowsPassEmptyBoxes) {
 }
 
 TEST_P(Sharding, FlatRangesWithPaddingAndEmptyRanksAreOneTensorAgain) {
-  // FSDP: a flat parameter of 10 tensors over 4 ranks with padding behind; most ranks hold a piece of few tensors.
+  // FSDP: a flat parameter of 10 tensors over 4 ranks, with padding at the end. Most ranks hold pieces of few tensors.
   World world(place.uri(), 4, {{"chunk_bytes", 4096}});
   std::vector<Bytes> source;
   std::vector<int64_t> starts = {0};
@@ -223,7 +223,7 @@ TEST_P(Strided, TransposedBroadcastAndSlicedMemoryIsGathered) {
       add(save, "transposed", strided(whole(CKPT_DTYPE_F32, {50, 90}), {1, 50}), memory);
       add(save, "broadcast", strided(whole(CKPT_DTYPE_F32, {300, 50}), {0, 1}), row);
       add(save, "scalar", strided(whole(CKPT_DTYPE_F32, {77, 33}), {0, 0}), row.data(), 4);
-      // Every second row, every third column, from element [1, 2].
+      // Every second row and every third column, from element [1, 2] on.
       add(save, "sliced", strided(whole(CKPT_DTYPE_F32, {44, 16}), {100, 3}), memory.data() + 52 * 4, 88 * 50 * 4);
     });
     Reader reader = open_reader(world.store, codec);
@@ -334,7 +334,7 @@ TEST_P(Codecs, WeightsZerosAndNoiseSurviveAtEveryChunkBoundary) {
     std::string at = "." + std::to_string(size);
     source["noise" + at] = pattern(size, size);
     source["zeros" + at] = Bytes(size, 0);
-    Bytes weights = pattern(size, size + 1);  // bf16 of a narrow range of exponents
+    Bytes weights = pattern(size, size + 1);  // bf16 in a narrow range of exponents
     for (size_t i = 1; i < size; i += 2) weights[i] = static_cast<unsigned char>(0x3c | (weights[i] & 0x81));
     source["weights" + at] = weights;
   }
@@ -394,7 +394,7 @@ TEST_P(Shapes, HundredThousandTensorsAreSavedAndFound) {
 }
 
 TEST(BigTensor, MoreThanFourGibibytesAreSavedAndAnyBoxOfThemLoads) {
-  // Every row is the same memory, so that neither memory nor (compressed) disk must hold it all.
+  // All rows are the same memory, so neither memory nor the (compressed) file must hold it all.
   const int64_t rows = (int64_t{4} << 10) + 3, columns = 1 << 20;
   Bytes row(static_cast<size_t>(columns), 0);
   for (size_t i = 0; i < row.size(); i += 4096) row[i] = static_cast<unsigned char>(i >> 12);

@@ -90,7 +90,7 @@ TEST_F(SessionString, OfAnOlderStartIsConflictOrFenced) {
 TEST_F(SessionString, OfAnotherStoreIsConflict) {
   Ranks here(uri, 1), there(scratch / "other", 1);
   Program rank(uri);
-  // Rank 1 of a world of two that lives in the other store.
+  // Rank 1 of a world of two in another store.
   Program leader(scratch / "third");
   std::string string = leader.call(opening(0, 2)).text;
   Reply reply = rank.call(opening(1, 2, string));
@@ -167,7 +167,7 @@ TEST_F(Rendezvous, MissingRankZeroIsTimeoutThatNamesIt) {
   Reply reply = rank.call(opening(1, 2) + " rendezvous=1" + kShort);
   EXPECT_EQ(reply.status, "TIMEOUT") << reply;
   EXPECT_EQ(reply.ranks, "0");
-  EXPECT_EQ(hello_count(uri), 0u);  // withdrawn: a later rank 0 finds nobody who has left
+  EXPECT_EQ(hello_count(uri), 0u);  // withdrawn, so that a later rank 0 does not find a rank that has left
 }
 
 TEST_F(Rendezvous, LateRankStillCompletesIt) {
@@ -280,7 +280,7 @@ TEST_F(Fencing, ZombieThatWakesJustBeforeItsCommitIsFenced) {
   CKPT_NEEDS_STRACE();
   Ranks zombie(uri, 1);
   ASSERT_EQ(zombie[0].call("save a 1").status, "OK");
-  // The third file that a save of one rank resizes, after the attempt's record and its part, is the MANIFEST.
+  // A save of one rank resizes three files: the attempt record, its part, and MANIFEST.
   ASSERT_TRUE(zombie[0].trace({"-e", "trace=ftruncate", "-e", "inject=ftruncate:signal=SIGSTOP:when=3"}));
   zombie[0].send("save b 2");
   zombie[0].await_stopped();
@@ -325,7 +325,7 @@ TEST_F(Leftovers, ForeignNamesStayByteForByte) {
   Ranks(uri, 1)[0].call("save a 1");
   std::filesystem::create_directories(uri + "/tensorboard/events");
   std::filesystem::create_directories(uri + "/.ckpt/attempts/notes");
-  std::filesystem::create_directories(uri + "/a.1.7");  // a checkpoint's name, but no record says that it is ours
+  std::filesystem::create_directories(uri + "/a.1.7");  // the name of a checkpoint, but no record says that it is ours
   write_file(uri + "/a.1.7/PART_000", "not a part");
   write_file(uri + "/notes.txt", "mine");
   write_file(uri + "/MANIFEST", "mine too");
@@ -405,7 +405,7 @@ TEST_F(ControlDirectory, DeletedBetweenSessionsKeepsTokensMonotoneAndTheStoresId
   }
 }
 
-// Both sessions get the same token: whose owner record is there decides.
+// Both sessions get the same token. The owner record that exists decides.
 TEST_F(ControlDirectory, DeletedUnderALivingSessionLetsTheNewerOneFenceItAllTheSame) {
   Ranks older(uri, 1);
   remove_tree(uri + "/.ckpt");
@@ -417,7 +417,7 @@ TEST_F(ControlDirectory, DeletedUnderALivingSessionLetsTheNewerOneFenceItAllTheS
   EXPECT_EQ(problem_of(uri, "latest"), "");
 }
 
-// The newer session even gets a lower token, since nothing shows the older one's.
+// The newer session even gets a lower token, since nothing shows the token of the older one.
 TEST_F(ControlDirectory, DeletedUnderASessionOfAHighTokenLetsTheNewerOneFenceIt) {
   for (int i = 0; i < 3; i++) Ranks unused(uri, 1);
   Ranks older(uri, 1);
@@ -459,7 +459,7 @@ TEST_F(ControlDirectory, DeletedInTheMiddleOfASaveEndsInANamedOutcome) {
 
 TEST_F(Copies, OfACheckpointFromAnotherStoreIsForeignNeverLatestNeverPrunedAndLoadableById) {
   const std::string other = scratch / "other";
-  for (int i = 0; i < 4; i++) Ranks unused(other, 1);  // so that its tokens are higher
+  for (int i = 0; i < 4; i++) Ranks unused(other, 1);  // to make its tokens higher
   Ranks(other, 1)[0].call("save z 900");
   Ranks(uri, 1)[0].call("save a 1");
   copy_tree(other + "/z.5.1", uri + "/z.5.1");
@@ -479,7 +479,7 @@ TEST_F(Copies, OfACheckpointFromAnotherStoreIsForeignNeverLatestNeverPrunedAndLo
   EXPECT_EQ(latest_step(uri), 3);
   EXPECT_EQ(problem_of(uri, "z.5.1"), "");
   EXPECT_EQ(entries_of(uri).size(), 2u);  // the newest and the foreign one
-  // A label that only a foreign checkpoint has is free, and replacing touches the store's own only.
+  // A label that only a foreign checkpoint has is free, and replacing touches only the store's own checkpoints.
   EXPECT_EQ(next[0].call("save z 4").status, "OK");
   EXPECT_EQ(next[0].call("save z 5 on_existing=replace").status, "OK");
   EXPECT_EQ(problem_of(uri, "z.5.1"), "");

@@ -1,5 +1,5 @@
-// A small training state whose content follows from its step, so that whoever finds a checkpoint knows what must be in
-// it. Shared by the tests and by the programs that they start; sees ckpt.h only.
+// A small training state whose content follows from its step, so that anyone who finds a checkpoint knows what it must
+// hold. Shared by the tests and the programs that they start; uses only ckpt.h.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ inline ckpt_tensor_desc matrix() {
 }
 
 // One rank's share: a replicated tensor, its rows of a sharded one, a shared object and one of its own.
-// `wrong`: the rank believes in another shape of the replicated tensor than the others.
+// `wrong`: this rank gives the replicated tensor another shape than the other ranks.
 inline ckpt_status add(ckpt_save* save, uint32_t rank, uint32_t world, int64_t step, bool wrong, ckpt_error** err) {
   ckpt_tensor_desc desc = matrix();
   if (wrong) {
@@ -47,7 +47,7 @@ inline ckpt_status add(ckpt_save* save, uint32_t rank, uint32_t world, int64_t s
     desc.shape[1] = kColumns * 2;
   }
   Bytes all = weight(step), moments = moment(step), own = generator(step, rank), shared = trainer(step);
-  // The engine reads this memory until the save has ended: it lives as long as the process.
+  // The engine reads this memory until the save has ended, so it lives as long as the process.
   static std::vector<std::unique_ptr<std::vector<Bytes>>> all_kept;
   all_kept.push_back(std::make_unique<std::vector<Bytes>>(std::vector<Bytes>{std::move(all), std::move(moments)}));
   std::vector<Bytes>* kept = all_kept.back().get();
@@ -70,7 +70,7 @@ inline ckpt_status add(ckpt_save* save, uint32_t rank, uint32_t world, int64_t s
                               own.size(), err);
 }
 
-// A tensor more, which makes rank 0's part one that is worth recycling.
+// One more tensor, which makes rank 0's part large enough to be recycled.
 inline Bytes large(int64_t step) { return content(step, 4, (1 << 20) + 1000); }
 
 inline ckpt_tensor_desc large_desc() {
@@ -90,8 +90,8 @@ inline ckpt_status add_large(ckpt_save* save, int64_t step, ckpt_error** err) {
                               0, err);
 }
 
-// Loads everything and compares it with what the step says, then lets the library verify every byte.
-// OK and "" for a sound checkpoint; CORRUPT for one whose bytes are others than were saved.
+// Loads everything, compares it with what the step implies, and lets the library verify every byte.
+// OK and "" for a sound checkpoint; CORRUPT if its bytes are not those that were saved.
 struct Verdict {
   ckpt_status status = CKPT_OK;
   std::string text;

@@ -1,5 +1,5 @@
-// What the API tests share: handles that free themselves, a scratch directory, one-line saves and loads. Sees ckpt.h
-// only.
+// What the API tests share: handles that free themselves, a scratch directory, one-line saves and loads. Uses only
+// ckpt.h.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ class Error {
   ckpt_error* error_ = nullptr;
 };
 
-// A directory of its own below `base`, or $TMPDIR, removed at the end.
+// A new directory below `base`, or below $TMPDIR. Removed at the end.
 class Scratch {
  public:
   explicit Scratch(const char* base = nullptr);
@@ -66,7 +66,7 @@ class Scratch {
 // {"key", "text"} or {"key", 5}.
 struct Setting {
   Setting(const char* k, const char* v) : key(k), text(v) {}
-  Setting(const char* k, int v) : Setting(k, int64_t{v}) {}  // a literal 0 is a number, not a null text
+  Setting(const char* k, int v) : Setting(k, int64_t{v}) {}  // a literal 0 is a number, not a null pointer
   Setting(const char* k, int64_t v) : key(k), number(v), is_number(true) {}
   std::string key, text;
   int64_t number = 0;
@@ -75,7 +75,7 @@ struct Setting {
 Options options(const std::vector<Setting>& settings);
 
 Store open_store(const std::string& uri);
-// rank 0 of 1, unless told; `string` null for rank 0.
+// Rank 0 of 1 by default. `string` is null for rank 0.
 Session open_session(const Store& store, uint32_t rank = 0, uint32_t world = 1, const char* string = nullptr,
                      const std::vector<Setting>& settings = {});
 

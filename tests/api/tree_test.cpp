@@ -1,4 +1,4 @@
-// State trees through the C API: built, read, saved with their tensors and read back, and what is refused.
+// State trees through the C API: built, read, saved with their tensors, read back; and what is refused.
 #include "ckpt_tree.h"
 
 #include <sys/wait.h>
@@ -58,7 +58,7 @@ uint64_t find(const Tree& tree, uint64_t parent, const char* key) {
 
 std::string text_of(const ckpt_node& node) { return {node.text, node.text_size}; }
 
-// Adds one of everything to `tree`; the names of its two tensors.
+// Adds one of everything to `tree`. Returns the names of its two tensors.
 std::vector<std::string> fill(ckpt_tree* tree) {
   std::vector<std::string> names;
   Error e;

@@ -1,4 +1,4 @@
-// Parts and manifests that are cut, grown, swapped, replaced or missing: what verify, the reader and a load say of
+// Parts and manifests that are cut, grown, swapped, replaced or missing: what verify, the reader and a load report for
 // each.
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using ckpt_golden::Contents;
 
-// Something is said of this part, and no load gives wrong data.
+// Expects a finding for this part, and no load that gives wrong data.
 void expect_blamed(const Sample& sample, const std::string& part, const std::string& what,
                    std::vector<Found>* all = nullptr) {
   Reader reader = sample.open();
@@ -111,7 +111,7 @@ TEST(VerifyDamage, EveryTruncationOfTheManifestIsRefused) {
 
 TEST(VerifyDamage, SwappedPartsAreMismatchedByName) {
   Contents contents = sample_contents("none");
-  contents.tensors.clear();  // nothing but equal sizes
+  contents.tensors.clear();  // so that the parts have equal sizes
   contents.objects.clear();
   contents.aliases.clear();
   contents.tensors.push_back(
@@ -168,7 +168,7 @@ TEST(VerifyDamage, WhatIsNoRegularFileIsNoPart) {
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   expect_blamed(sample, "PART_001", "a FIFO");
   fs::remove(path);
-  fs::create_symlink("kept", path);  // even one that leads to the very part
+  fs::create_symlink("kept", path);  // even a link to the very same part
   expect_blamed(sample, "PART_001", "a symlink");
   fs::remove(path);
   fs::create_symlink("/dev/zero", path);
@@ -216,7 +216,7 @@ void put(std::string& bytes, size_t offset, T value) {
   std::memcpy(&bytes[offset], &value, sizeof value);
 }
 
-// Makes the digests right again (FORMAT §2).
+// Recomputes the digests (FORMAT §2).
 void seal(std::string& file) {
   size_t trailer = file.size() - 72, index = at<uint64_t>(file, trailer), summary = at<uint64_t>(file, trailer + 8),
          begin = (index + 7) / 8 * 8;

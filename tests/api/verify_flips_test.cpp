@@ -1,5 +1,5 @@
-// Every bit of every file of a checkpoint, flipped: verify finds each, names the right part, tensor and elements, and
-// no load gives wrong data.
+// Flips every bit of every file of a checkpoint: verify finds each flip and names the right part, tensor and elements,
+// and no load gives wrong data.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -16,14 +16,14 @@ constexpr bool kEveryBit = false;  // one bit of each byte, a different one from
 constexpr bool kEveryBit = true;
 #endif
 
-// Which bits of a byte to flip: zeros are mostly padding, where one bit is as good as eight.
+// The bits of a byte to flip. Zeros are mostly padding, where one bit is as good as eight.
 std::vector<unsigned char> masks(const std::string& bytes, size_t at) {
   bool dull = bytes[at] == 0 && (at == 0 || bytes[at - 1] == 0) && (at + 1 == bytes.size() || bytes[at + 1] == 0);
   if (!kEveryBit || dull) return {static_cast<unsigned char>(1 << at % 8)};
   return {1, 2, 4, 8, 16, 32, 64, 128};
 }
 
-// Where the elements of a segment lie in its part.
+// Where a part holds the elements of a segment.
 struct Extent {
   std::string tensor;
   std::vector<int64_t> shape;
@@ -33,7 +33,7 @@ struct Extent {
   bool holds(uint32_t part, uint64_t offset) const {
     return segment.part == part && offset >= segment.part_offset && offset < segment.part_offset + segment.stored_bytes;
   }
-  // The element of the flattened tensor at a place of the part; only for raw segments of whole-byte elements.
+  // The element of the flattened tensor at an offset of the part. Only for raw segments of whole-byte elements.
   int64_t element(uint64_t offset) const {
     int64_t at = static_cast<int64_t>(offset - segment.part_offset) * 8 / bits;
     if (segment.ndim < 0) return segment.flat_offset + at;
@@ -59,7 +59,7 @@ std::vector<Extent> extents_of(const ckpt_reader* reader, const Contents& conten
   return all;
 }
 
-// Whether some finding blames this part, and the tensor and element where a tensor's bytes were hit.
+// Whether a finding blames this part and, if the byte belongs to a tensor, names the tensor and the element.
 bool blamed(const std::vector<Found>& found, const std::string& part, const Extent* extent, uint64_t offset) {
   for (const Found& one : found) {
     if (one.part != part || one.status == CKPT_OK || one.kind != CKPT_FINDING_DAMAGED) continue;

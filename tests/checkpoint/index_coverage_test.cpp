@@ -19,7 +19,7 @@ struct Held {
   std::vector<Region> regions;
 };
 
-// What is said of tensors of bytes "t00000", "t00001", … whose segments are these regions, by one thread or several.
+// The message for tensors of bytes "t10000", "t10001", … that have these regions as segments, with one thread or more.
 std::string said_of(const std::vector<Held>& tensors, unsigned threads = 1) {
   format::IndexBuilder builder;
   uint64_t offset = kAlign;

@@ -10,18 +10,18 @@
 namespace ckpt::device {
 namespace {
 
-// The reference works by values in double precision, with no bit tricks: a 16-bit format is a list of values.
+// The reference uses values in double precision and no bit tricks: a 16-bit format is a list of values.
 struct Small {
   uint16_t dtype;
   int exponent_bits, mantissa_bits, bias;
   uint32_t infinity() const { return ((1u << exponent_bits) - 1) << mantissa_bits; }
 
-  double value(uint32_t pattern) const {  // of a pattern without sign; infinity is what would come after the largest
+  double value(uint32_t pattern) const {  // of a pattern without sign; infinity: what would follow the largest
     uint32_t exponent = pattern >> mantissa_bits, mantissa = pattern & ((1u << mantissa_bits) - 1);
     if (exponent == 0) return std::ldexp(mantissa, 1 - bias - mantissa_bits);
     return std::ldexp(mantissa + (1u << mantissa_bits), static_cast<int>(exponent) - bias - mantissa_bits);
   }
-  // The nearest pattern of a value >= 0, the even one of two that are equally near.
+  // The nearest pattern of a value >= 0; of two that are equally near, the even one.
   uint32_t nearest(double wanted) const {
     if (wanted >= value(infinity())) return infinity();
     uint32_t low = 0, high = infinity();
@@ -68,7 +68,7 @@ std::vector<uint16_t> all_patterns() {
   return patterns;
 }
 
-// Every sign, exponent and upper mantissa with low bits around the places where either format rounds, and random ones.
+// Every sign, exponent and upper mantissa, with low bits around the places where either format rounds; and random ones.
 std::vector<uint32_t> f32_patterns() {
   std::vector<uint32_t> patterns;
   for (uint32_t high = 0; high < 65536; high++)

@@ -18,7 +18,7 @@ std::vector<std::byte> noise(Random& random, size_t size) {
   return bytes;
 }
 
-// One past the last element that a memory of this extent and strides reaches.
+// One more than the last element that a memory of this extent and strides reaches.
 uint64_t reach(const Shape& extent, const Shape& strides) {
   uint64_t last = 0;
   for (int d = 0; d < extent.ndim; d++) {
@@ -34,7 +34,7 @@ uint64_t element_at(const Shape& coordinates, const Shape& strides) {
   return at;
 }
 
-// Whether two elements of the memory are the same place; which of them stays is then nobody's promise.
+// Whether two elements of the memory share a place. Which of them stays is then undefined.
 bool overlaps(const Shape& extent, const Shape& strides) {
   std::vector<bool> seen(reach(extent, strides));
   Box all = Box::whole(extent);
@@ -52,14 +52,14 @@ Memory memory_of(std::byte* data, uint16_t dtype, const Shape& strides) {
   return memory;
 }
 
-// A stored box, a chunk of it and a wanted box of one tensor, any of which may be empty or apart.
+// A stored box, a chunk of it, and a wanted box of one tensor. Any of them may be empty; they may be disjoint.
 struct Case {
   Box stored, wanted;
   uint64_t first, count;
   Shape strides;
   explicit Case(Random& random) {
     Shape shape = random.shape(static_cast<int>(random.below(6)), 1, random.below(2) ? 3 : 6);
-    // Rows longer than a cache line, which transposed memories take in slices.
+    // Rows longer than a cache line, for which transposed memory is walked in slices.
     if (shape.ndim > 0 && shape.ndim < 4 && random.below(2)) shape[shape.ndim - 1] = random.between(1, 150);
     stored = random.box(shape);
     wanted = random.below(3) ? random.box(shape) : stored;
@@ -69,7 +69,7 @@ struct Case {
   }
 };
 
-// Exact size, so that ASan sees a byte too many; an odd start, so that UBSan sees an aligned access.
+// Has the exact size, so that ASan sees any byte too many, and an odd start, so that UBSan sees an aligned access.
 struct Buffer {
   std::vector<std::byte> bytes;
   explicit Buffer(size_t size) : bytes(size + 1, std::byte{0xaa}) {}

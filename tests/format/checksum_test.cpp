@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-// The reference: xxHash compiled by this file's own options, without dispatch.
+// The reference: xxHash compiled with the options of this file, without dispatch.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -119,7 +119,7 @@ TEST(Checksum, EveryVariantCopiesExactlyAndHashesTheCopy) {
   });
 }
 
-// Around the size from which copies pass the caches by, from and to every kind of address.
+// Around the size from which copies bypass the caches, from and to every alignment.
 TEST(Checksum, EveryVariantCopiesEveryLengthAroundTheStreamedOnes) {
   auto data = random_bytes(12000 + 64, 8);
   std::vector<std::byte> room(12000 + 256, std::byte{0xee});
@@ -141,7 +141,7 @@ TEST(Checksum, DigestIsThatOfTheCopyWhileSomeoneChangesTheSource) {
   void* shared = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(shared, MAP_FAILED);
   auto* source = static_cast<std::byte*>(shared);
-  pid_t writer = fork();  // another process: a race between threads would be a fault of the test
+  pid_t writer = fork();  // another process, since threads would make this a data race
   ASSERT_GE(writer, 0);
   if (writer == 0)
     for (uint64_t turn = 0;; turn++) static_cast<volatile uint64_t*>(shared)[turn * 97 % (kSize / 8)] = turn;

@@ -179,7 +179,7 @@ TEST(ChooseCodec, AutoStoresNoiseRaw) {
   }
 }
 
-// Pieces must stay in the sample, whatever it stands for.
+// Pieces must stay inside the sample, whatever `stands_for` is.
 TEST(ChooseCodec, AutoTakesAnySizeOfSample) {
   for (size_t size : {1, 2, 63, 2047, 2048, 4097, 65535, 131073, 1 << 20})
     for (uint64_t stands_for : {uint64_t{0}, uint64_t{100000}, uint64_t{1} << 40}) {
@@ -199,7 +199,7 @@ TEST(ChooseCodec, AutoTakesBitPlanesForUpcastMastersOfAnySize) {
 TEST(ChooseCodec, AutoTakesTheShuffleForWordsInOneByteOfEachElement) {
   std::mt19937_64 random(4);
   Buffer words = random_buffer(1000, 4), data(1 << 20);
-  for (size_t at = 0; at + 20 <= data.size();) {  // 20 words of 5 to 9 bytes, in any order, above six noisy bits
+  for (size_t at = 0; at + 20 <= data.size();) {  // 20 words of 5 to 9 bytes in any order, above six noisy bits
     size_t word = random() % 20;
     for (size_t i = 0; i < 5 + word % 5 && at + 2 <= data.size(); i++, at += 2) {
       data[at] = static_cast<std::byte>(random() % 64);
@@ -225,11 +225,11 @@ TEST(ChooseCodec, AutoTakesPlainLz4WhereFiltersGainNothing) {
 
 TEST(ChooseCodec, AutoNeverTakesASpecThatGainsLessThanFivePercentOnItsSample) {
   std::mt19937_64 random(9);
-  for (int zeros = 0; zeros <= 100; zeros += 4) {  // so many hundredths of a sample are zero
+  for (int zeros = 0; zeros <= 100; zeros += 4) {  // the percentage of zeros in a sample
     Buffer data = random_buffer(65536, static_cast<uint64_t>(zeros));
     std::fill(data.begin(), data.begin() + static_cast<ptrdiff_t>(data.size() * static_cast<size_t>(zeros) / 100),
               std::byte{0});
-    CodecSpec spec = choose_codec("auto", CKPT_DTYPE_U8, data, 2 << 20);  // enough for all of it to be tried
+    CodecSpec spec = choose_codec("auto", CKPT_DTYPE_U8, data, 2 << 20);  // large enough for trying all of it
     EXPECT_TRUE(zeros > 4 || spec == CodecSpec{}) << zeros;
     EXPECT_TRUE(zeros < 8 || spec != CodecSpec{}) << zeros;
     EXPECT_TRUE(spec == CodecSpec{} || encode(spec, data).size() * 100 <= data.size() * 95) << zeros;

@@ -20,7 +20,7 @@ Buffer random_buffer(size_t size, uint64_t seed) {
   return buffer;
 }
 
-// FORMAT §5 word by word.
+// FORMAT §5, word by word.
 Buffer literal_shuffle(const Buffer& raw, size_t w) {
   Buffer out;
   size_t n = raw.size() / w;
@@ -88,7 +88,7 @@ TEST(Filter, DecodeUndoesEncode) {
       }
 }
 
-TEST(Filter, EncodeUndoesDecode) {  // a permutation of bits: any stored bytes are some data
+TEST(Filter, EncodeUndoesDecode) {  // a permutation of bits: any stored bytes decode to some data
   for (int width : {1, 2, 4, 8})
     for (Filter filter : {Filter::kByteShuffle, Filter::kBitPlanes}) {
       Buffer stored = random_buffer(12345, 9);
@@ -101,8 +101,8 @@ TEST(Filter, NoneCopies) {
   EXPECT_EQ(encode(Filter::kNone, 0, raw), raw);
 }
 
-// Every variant on whole blocks with a stride wider than the data, against the literal reading; nothing else is
-// touched.
+// Compares every variant with the literal reading, on whole blocks and with a stride wider than the data. Nothing else
+// may be touched.
 TEST(FilterVariants, AgreeOnWholeBlocksAndStayInTheirRows) {
   FilterVariants variants = filter_variants();
   for (int v = 0; v < variants.count; v++)
@@ -110,7 +110,7 @@ TEST(FilterVariants, AgreeOnWholeBlocksAndStayInTheirRows) {
       for (size_t blocks : {0, 1, 2, 3, 7}) {
         SCOPED_TRACE(variants.list[v]->name);
         size_t w = static_cast<size_t>(width), n = blocks * kFilterBlock, gap = 5;
-        Buffer raw = random_buffer(n * w + 1, blocks);  // read from an odd address
+        Buffer raw = random_buffer(n * w + 1, blocks);  // reads from an odd address
         Buffer exact(raw.begin() + 1, raw.end());
 
         Buffer planes((n / 8 + gap) * 8 * w, 0xee), shuffled((n + gap) * w, 0xee);

@@ -24,7 +24,7 @@ void put_u32(std::array<std::byte, kSize>& bytes, size_t at, uint32_t value) {
   std::memcpy(bytes.data() + at, &value, 4);
 }
 
-// Makes the checksum over the first `size` bytes right again.
+// Recomputes the checksum over the first `size` bytes.
 template <size_t kSize>
 void reseal(std::array<std::byte, kSize>& bytes, size_t size) {
   uint64_t sum = xxh3_64(Bytes(bytes).first(size));
@@ -86,7 +86,7 @@ TEST(PartHeader, RefusesANewerRevisionOnlyIfItIsSound) {
   put_u32(bytes, 8, CKPT_FORMAT_REVISION + 1);
   EXPECT_EQ(decode_part_header(bytes).status().code(), CKPT_CORRUPT);
   reseal(bytes, 72);
-  bytes[100] = std::byte{1};  // a newer revision may use what is zero today
+  bytes[100] = std::byte{1};  // a newer revision may use bytes that are zero today
   EXPECT_EQ(decode_part_header(bytes).status().code(), CKPT_REVISION);
 }
 

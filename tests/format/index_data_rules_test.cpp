@@ -1,4 +1,5 @@
-// The rules of FORMAT §4 for chunks, aliases, objects, attributes and groups: what breaks one is refused with its name.
+// The rules of FORMAT §4 for chunks, aliases, objects, attributes and groups. A record that breaks one is refused by
+// name.
 #include "format/index_draft.h"
 
 namespace ckpt::format {
@@ -39,7 +40,7 @@ TEST(IndexRules, ChunkSizesAreLegalAndSumUp) {
   refused({chunk(4096, 6), chunk(4104, 2)}, 2, "inside an element");
   refused({chunk(4096, 2), chunk(4100, 2)}, 1, "inside an element");
   refused({fb::Chunk(4096, 16, 64 << 20, fb::Digest())}, 16 << 20, "stored size 16",
-          Codec::kLz4);  // LZ4 never grows that much
+          Codec::kLz4);  // LZ4 never compresses so well
 }
 
 TEST(IndexRules, ChunksAscendBehindTheHeaderAndInsideThePart) {
@@ -254,8 +255,8 @@ TEST(IndexRules, DeclaredObjectsAreOfAPartOnly) {
 // ---- the buffer ----
 
 TEST(IndexRules, VectorsOfStructsAreAligned) {
-  // FlatBuffers' own verifier does not look: the vector of one kind is led four bytes back, where its elements would be
-  // misaligned.
+  // FlatBuffers' own verifier does not check alignment. This moves the vector of one kind back by four bytes, which
+  // misaligns its elements.
   Draft draft(1);
   draft.tensor("t", CKPT_DTYPE_U8, {0});
   auto bytes = draft.encode();
@@ -276,7 +277,7 @@ TEST(IndexRules, VectorsOfStructsAreAligned) {
 // ---- bytes at random ----
 
 TEST(IndexRules, NoFlippedBitMakesTheReaderLeaveTheBuffer) {
-  // The digests of a file forbid this; whoever makes right digests for wrong bytes meets the rules alone. ASan watches.
+  // The digests of a file prevent this. But right digests for wrong bytes leave only these rules. ASan watches.
   Draft draft = complete();
   auto bytes = draft.encode();
   size_t accepted = 0;

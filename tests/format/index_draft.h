@@ -54,7 +54,7 @@ inline Summary summary_of(uint32_t world) {
   return summary;
 }
 
-// An index in the making, with the counts kept right.
+// An index in the making. Keeps its counts right.
 struct Draft {
   IndexBuilder builder;
   explicit Draft(uint32_t world = 2) {
@@ -110,7 +110,7 @@ inline void expect_refused(Draft& draft, std::string_view why, IndexKind kind = 
   EXPECT_NE(said.find(why), std::string::npos) << said << "\n  expected: " << why;
 }
 
-// Opens a sound index, changes one of its records in place and tells what the next reader says.
+// Opens a sound index, changes one of its records in place, and expects that the next open refuses it for `why`.
 using Change = std::function<void(const Index&)>;
 inline void expect_refused(Draft& draft, const Change& change, std::string_view why, ckpt_status expected = CKPT_FORMAT,
                            IndexKind kind = IndexKind::kManifest) {

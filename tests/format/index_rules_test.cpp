@@ -1,4 +1,4 @@
-// The rules of FORMAT §4 for names, parts, tensors and segments: what breaks one is refused with its name.
+// The rules of FORMAT §4 for names, parts, tensors and segments. A record that breaks one is refused by name.
 #include "format/index_draft.h"
 
 namespace ckpt::format {
@@ -185,7 +185,7 @@ TEST(IndexRules, EverySegmentHasOneOwnerInOrder) {
   expect_refused(draft, change(3, 0, INT64_MAX), "segments of tensor \"d\" do not follow");
 }
 
-// So many that an open with threads deals them out.
+// So many that an open with threads divides them.
 Draft of_many_tensors(size_t count) {
   Draft draft(1);
   draft.builder.parts.clear();
@@ -215,7 +215,7 @@ TEST(IndexRules, ThreadsFindWhatOneFindsAndTheFirstFaultOfAll) {
   for (size_t i = 0; i <= kCount; i += kCount / 40) {
     size_t at = std::min(i, kCount - 1);
     auto sound = bytes;
-    set_name(*one, one->tensors[kCount - 1].name(), "\x01");  // another fault behind
+    set_name(*one, one->tensors[kCount - 1].name(), "\x01");  // another fault further back
     if (at + 1 < kCount) drop_a_segment(at);
     std::string said = refusal(bytes);
     auto threaded = Index::open(bytes, IndexKind::kManifest, 4);

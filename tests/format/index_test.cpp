@@ -1,4 +1,5 @@
-// The index and the file around it: what the builder makes opens and says the same, and no bit of it can change unseen.
+// The index and the file around it: what the builder makes opens with the same content, and no bit of it can change
+// unnoticed.
 #include "format/framing.h"
 #include "format/index_draft.h"
 

@@ -1,4 +1,4 @@
-// JSON as events: what numbers become, how deep it may go, and text that comes back as it was.
+// JSON as events: what numbers become, how deep documents may nest, and text that comes back unchanged.
 #include "format/json_text.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace ckpt::format {
 namespace {
 
-// Writes down what it is told.
+// Writes down its events.
 class Log final : public JsonEvents {
  public:
   std::string text;

@@ -14,7 +14,7 @@ using std::string_view;
 constexpr uint64_t kMax64 = std::numeric_limits<uint64_t>::max();
 constexpr uint32_t kMax32 = std::numeric_limits<uint32_t>::max();
 
-// The last element, as Store::list would give it.
+// The last element, as Store::list would return it.
 string last(const string& key) { return key.substr(key.rfind('/') + 1); }
 
 uint64_t some_number(std::mt19937_64& random) { return random() >> random() % 64; }
@@ -27,7 +27,7 @@ string some_label(std::mt19937_64& random) {
   return label;
 }
 
-// Changes, inserts or removes characters, mostly such as occur in names.
+// Changes, inserts or removes characters, mostly those that occur in names.
 string mutated(string name, std::mt19937_64& random) {
   string_view characters = "0019.._-PARTxaf/ A\x80+";
   for (uint64_t edits = 1 + random() % 3; edits > 0; edits--) {
@@ -43,7 +43,7 @@ string mutated(string name, std::mt19937_64& random) {
   return name;
 }
 
-// What `parse` accepts must be what `build` makes of it.
+// If `parse` accepts a name, `build` must make the same name from the result.
 template <typename Parse, typename Build>
 void expect_canonical(const string& name, std::mt19937_64& random, Parse parse, Build build) {
   auto value = parse(name);
@@ -250,7 +250,7 @@ TEST(CheckTensorName, RefusesTheRest) {
 }
 
 TEST(CheckTensorName, JudgesEveryByteOfNamesOfEverySizeAlike) {
-  // Names are looked at 16 bytes at a time: none may slip through where two steps meet.
+  // Names are checked 16 bytes at a time. Nothing may slip through where two steps meet.
   for (size_t size = 1; size <= 70; size++)
     for (size_t at = 0; at < size; at++) {
       for (char wrong : {'\0', '\n', '\x1f', '\x7f', '\x80', '\xff'}) {
@@ -291,7 +291,7 @@ TEST(CheckText, TakesAnyUtf8WithoutNul) {
   EXPECT_EQ(check_text("\xed\xa0\x80").code(), CKPT_INVALID);
 }
 
-// Encodes without any rule, to the shortest form or one longer.
+// Encodes without any rule, into the shortest form or one byte longer.
 string encode_utf8(uint32_t code, int bytes) {
   string text;
   if (bytes == 1) return string(1, static_cast<char>(code));

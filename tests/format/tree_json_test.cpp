@@ -1,4 +1,4 @@
-// State trees as JSON: the bytes of every kind of node, there and back, and what is refused.
+// State trees as JSON: the bytes of every kind of node, in both directions, and what is refused.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ void expect_refused(std::string_view json, ckpt_status code, const std::string& 
   EXPECT_NE(tree.status().message().find(message), std::string::npos) << json << ": " << tree.status().message();
 }
 
-// One of every kind, each in its one spelling.
+// One of every kind, each in its only spelling.
 const char* const kCanonical[] = {
     "null",
     "true",
@@ -181,7 +181,7 @@ TEST(TreeJson, TwoHundredLevelsOfEveryContainerAreReadAndNoMore) {
   expect_refused(std::string(1 << 20, '['), CKPT_FORMAT, "");
 }
 
-// A random tree, its text hostile to whoever forgets an escape.
+// A random tree. Its text punishes any forgotten escape.
 void grow(Tree& tree, std::mt19937& random, int depth) {
   auto text = [&] {
     const std::string pieces[] = {"", "$", "a", "0", "\0"s, "\"", "\\", "\x7f", "é", "😀", "\n", "items"};
@@ -214,7 +214,7 @@ void grow(Tree& tree, std::mt19937& random, int depth) {
   good(tree.begin(kind - 8 + CKPT_NODE_LIST, kind == 12 ? "C" + text() : ""));
   for (auto n = random() % 6; n-- > 0;) {
     const bool integer = kind == 11 && random() % 4 == 0;
-    if (integer && !tree.key(static_cast<int64_t>(random() % 5)).ok()) continue;  // a key that was there
+    if (integer && !tree.key(static_cast<int64_t>(random() % 5)).ok()) continue;  // a duplicate key
     if (kind >= 11 && !integer && !tree.key(text()).ok()) continue;
     grow(tree, random, depth + 1);
   }
@@ -238,7 +238,7 @@ TEST(TreeJson, RandomTreesComeBackNodeForNode) {
       ASSERT_EQ(a.key_view(), b.key_view()) << json;
       ASSERT_EQ(a.text_view(), b.text_view()) << json;
       ASSERT_EQ(a.place, b.place) << json;
-      ASSERT_EQ(a.integer, b.integer) << json;  // of a double: its bits
+      ASSERT_EQ(a.integer, b.integer) << json;  // for a double: its bits
       ASSERT_EQ(a.parent, b.parent) << json;
       ASSERT_EQ(a.next, b.next) << json;
     }

@@ -93,7 +93,7 @@ TEST(Tree, AKeyComesOnceAndIntegersAreNotText) {
   expect_refused(tree.key(1), "1 comes twice");
   good(tree.key("a\0"s));
   good(tree.begin(CKPT_NODE_DICT));
-  good(tree.key("a"));  // of another dict
+  good(tree.key("a"));  // a key of another dict
 }
 
 TEST(Tree, TextIsUtf8AndNamesAreTensorNames) {
@@ -229,7 +229,7 @@ TEST(Tree, ThePathOfDataIsItsOwnWhereTheRecordHasNone) {
   good(nested.begin(CKPT_NODE_LIST));
   good(nested.begin(CKPT_NODE_RECORD, "C"));
   good(nested.key("data"));
-  good(nested.begin(CKPT_NODE_LIST));  // no tensor: adds a segment, so that 0/x of both cannot meet
+  good(nested.begin(CKPT_NODE_LIST));  // not a tensor: adds a segment, so that names of both cannot collide
   good(nested.add_tensor());
   EXPECT_STREQ(nested[3].text, "0/data/0");
 }

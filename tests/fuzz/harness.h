@@ -1,4 +1,4 @@
-// What the fuzzers share: bytes of the fuzzer made into files whose checksums hold, so that it gets past them.
+// Shared by the fuzzers: turns the fuzzer's bytes into files with right checksums, so that it gets past them.
 #pragma once
 
 #include <cstdlib>
@@ -13,15 +13,15 @@
 namespace ckpt::fuzz {
 
 inline Bytes input(const uint8_t* data, size_t size) { return std::as_bytes(std::span(data, size)); }
-// A copy, aligned as files are in memory.
+// A copy, aligned like a file in memory.
 inline std::vector<std::byte> copy_of(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
 
-// What must hold whatever the bytes are.
+// Aborts unless `holds`, which must be true for any input.
 inline void must(bool holds) {
   if (!holds) std::abort();
 }
 
-// A refusal that a file may get; anything else is our defect.
+// Aborts unless a file may get this refusal. Any other status is a bug of ours.
 inline void must_blame_the_bytes(const Status& status) {
   switch (status.code()) {
     case CKPT_OK:
@@ -40,7 +40,7 @@ inline void must_blame_the_bytes(const Status& status) {
   }
 }
 
-// Touches every text and region of an index that was accepted.
+// Reads every text and region of an index that was accepted.
 inline uint64_t walk(const format::Index& index) {
   uint64_t sum = 0;
   auto read = [&](const fb::Text& text) {

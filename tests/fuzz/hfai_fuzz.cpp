@@ -1,5 +1,5 @@
-// Bytes as the pickles of the two parts of an hfai directory whose storages are sound. Whatever is accepted is one
-// state in which no tensor and no piece reaches past its bytes.
+// The bytes become the pickles of the two parts of an hfai directory whose storages are sound. Whatever is accepted is
+// one state, in which no tensor and no piece reaches beyond its bytes.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In memory where there is such a place: the fuzzer writes two files for every input.
+// In memory if possible, since the fuzzer writes two files for every input.
 fs::path scratch() {
   std::string name = (fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path()) / "hfai_fuzz.XXXXXX";
   must(mkdtemp(name.data()) != nullptr);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""hfai_seeds.py CORPUS: makes seeds of the hfai fuzzer from directories that hfai's algorithm writes; needs torch.
+"""hfai_seeds.py CORPUS: makes seeds for the hfai fuzzer from directories written by hfai's algorithm; needs torch.
 
 A seed is the length of the first pickle (16 bits), then the pickles of PART_000 and PART_001.
 """

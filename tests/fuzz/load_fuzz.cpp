@@ -1,6 +1,6 @@
-// A whole checkpoint from bytes: two of length, MANIFEST's index of that length, and the data that its parts hold.
-// Digests are made to hold, so that what is read is decoded too. Whatever opens is verified, compared with itself,
-// mapped and loaded: twice, over different memory, with the same outcome.
+// A whole checkpoint from bytes: two bytes of length, MANIFEST's index of that length, and the data of its parts. The
+// digests are made right, so that what is read is also decoded. Whatever opens is verified, compared with itself,
+// mapped, and loaded twice, over different memory and with the same outcome.
 #include <algorithm>
 
 #include "fuzz/harness.h"
@@ -42,7 +42,7 @@ void set(const T& record, const T& value) {
   std::memcpy(const_cast<T*>(&record), &value, sizeof value);
 }
 
-// Writes the parts, and the digests of their chunks into the index. False where they are too large for a fuzzer.
+// Writes the parts, and puts the digests of their chunks into the index. False if they are too large for a fuzzer.
 bool make_parts(store::Store& place, const Index& index, Bytes data) {
   if (index.parts.size() > kMaxParts) return false;
   std::vector<std::vector<std::byte>> files;
@@ -93,7 +93,7 @@ Loaded load_all(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, std::
     for (int d = 0; d < shape.ndim; d++) desc.shape[d] = static_cast<int64_t>(shape[d]);
     out.memory.emplace_back(bytes, fill);
     Status added = load.add_tensor(checkpoint->name_of(named), desc, out.memory.back().data(), bytes);
-    // An extent above 2^63-1 of a tensor without elements cannot be said in ckpt.h.
+    // ckpt.h cannot express an extent above 2^63-1, which a tensor without elements may have.
     must(added.ok() || added.code() == CKPT_UNSUPPORTED || bytes == 0);
   }
   for (const fb::Object& object : index.objects) {
@@ -118,7 +118,7 @@ void use(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint) {
     must_blame_the_bytes(load::map_tensor(*checkpoint, checkpoint->index().text(tensor.name()), true, 1).status());
   Loaded first = load_all(checkpoint, std::byte{0x00}), second = load_all(checkpoint, std::byte{0xff});
   must(first.status.code() == second.status.code());
-  must(!first.status.ok() || first.memory == second.memory);  // else some requested byte was never written
+  must(!first.status.ok() || first.memory == second.memory);  // otherwise some requested byte was not written
   uint64_t total = 0;
   for (const fb::Chunk& chunk : checkpoint->index().chunks) total += chunk.raw_size();
   Report report;

@@ -1,4 +1,4 @@
-// Bytes as a file in the commit slot, and as an index of either kind behind right digests.
+// The bytes as a file in the commit slot, and as an index of either kind with right digests.
 #include "checkpoint/index_coverage.h"
 #include "format/slot.h"
 #include "fuzz/harness.h"
@@ -8,7 +8,7 @@ namespace {
 
 using namespace format;
 
-// The slot as it is, then with digests that hold.
+// Opens the bytes as they are, then with right digests.
 void open_as_slot(Bytes bytes) {
   must_blame_the_bytes(open_slot(bytes).status());
   if (bytes.size() < kManifestTrailerSize) return;

@@ -1,5 +1,5 @@
-// Bytes as a part: 80 of its header, 64 of its trailer, then its own index. With and without right checksums; opened as
-// a part, and as what `repair` makes a MANIFEST of.
+// The bytes as a part: 80 of its header, 64 of its trailer, then its own index. With and without right checksums;
+// opened as a part, and given to `repair` to make a MANIFEST.
 #include "checkpoint/part_file.h"
 #include "fuzz/harness.h"
 #include "maintain/repair.h"
@@ -49,7 +49,7 @@ void open_file(const std::vector<std::byte>& file) {
   Report report;
   Status repaired = maintain::repair_checkpoint(place, "c", false, true, &report);
   must_blame_the_bytes(repaired);
-  // What was rebuilt opens.
+  // What was rebuilt must open.
   if (repaired.ok()) must_blame_the_bytes(checkpoint::Checkpoint::open(*store, "c", "main").status());
   if (repaired.ok()) must(checkpoint::Checkpoint::open(*store, "c", "main").ok());
 }

@@ -1,5 +1,5 @@
-// A pickle from bytes. What the machine accepts is consistent: every reference has a value, every kind its own parts,
-// and memory is in proportion to the bytes; what it refuses, it blames on them.
+// A pickle from bytes. What the machine accepts is consistent: every reference has a value, every kind has its own
+// parts, and memory is in proportion to the bytes. What it refuses, it blames on the bytes.
 #include "fuzz/harness.h"
 #include "interop/pickle/pickle.h"
 

@@ -1,5 +1,5 @@
-// Bytes as a whole .pt or safetensors file, and as the pickle of a .pt whose other parts are sound. Whatever is
-// accepted is read to the last byte.
+// The bytes as a whole .pt or safetensors file, and as the pickle of a .pt whose other parts are sound. Whatever is
+// accepted is read to its last byte.
 #include <set>
 
 #include "fuzz/harness.h"
@@ -12,7 +12,7 @@ namespace {
 using interop::ForeignFile;
 using interop::ForeignTensor;
 
-// Elements from the first to the last of a view of something row-major.
+// The number of elements from the first to the last of a view of row-major data.
 uint64_t reach(const Shape& shape, std::span<const int64_t> strides) {
   uint64_t last = 0;
   for (int i = 0; i < shape.ndim; i++) last += (shape[i] - 1) * static_cast<uint64_t>(strides[static_cast<size_t>(i)]);

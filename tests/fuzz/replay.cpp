@@ -1,5 +1,5 @@
-// Runs a fuzzer's corpus without libFuzzer, each input as it is and with a few hundred small changes, always the same
-// ones.
+// Runs a fuzzer's corpus without libFuzzer: each input as it is, and with a few hundred small changes that are always
+// the same.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""seeds.py GOLDEN CORPUS: makes seed inputs of the fuzzers from the checkpoints in GOLDEN (tests/golden/r0), and of the
-tree fuzzer from every kind of node."""
+"""seeds.py GOLDEN CORPUS: makes seed inputs for the fuzzers from the checkpoints in GOLDEN (tests/golden/r0), and
+for the tree fuzzer from every kind of node."""
 import os
 import pickle
 import struct

@@ -1,4 +1,4 @@
-// Bytes as the JSON of a state tree: refused, or a sound tree whose own JSON is read back as the same.
+// The bytes as the JSON of a state tree: either refused, or a sound tree whose own JSON gives the same tree again.
 #include "format/tree.h"
 #include "fuzz/harness.h"
 

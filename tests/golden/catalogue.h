@@ -1,4 +1,4 @@
-// The golden checkpoints of revision 0. A change here makes other goldens, never better ones: add, do not edit.
+// The golden checkpoints of revision 0. A change here would make other goldens, not better ones: add, do not edit.
 #pragma once
 
 #include "golden/contents.h"
@@ -83,7 +83,7 @@ inline Contents compressed() {
   return out;
 }
 
-// One codec for all, one rank; packed elements and a width that no filter fits.
+// One codec for all tensors, one rank; packed elements, and a width that no filter fits.
 inline Contents lz4() {
   Contents out{.label = "lz4",
                .step = 0,

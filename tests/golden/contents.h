@@ -1,5 +1,5 @@
-// What test checkpoints hold, and how each of their ranks saves it: known bytes, so that whoever reads them again can
-// be checked. Header only; sees ckpt.h alone. Used by make_golden.cpp and the API tests.
+// What test checkpoints hold, and how each of their ranks saves it: known bytes, so that readers can be checked. Header
+// only; uses only ckpt.h. Shared by make_golden.cpp and the API tests.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ namespace ckpt_golden {
 using Bytes = std::vector<unsigned char>;
 
 enum class Split {
-  kReplicated,  // all ranks hold it; the engine deals it
+  kReplicated,  // all ranks hold it; the engine assigns it
   kRows,        // box: each rank holds some rows, uneven
   kColumns,     // box: each rank holds some columns, strided in memory
-  kFlat,        // flat ranges of uneven size; of two elements the middle ranks hold none
-  kLast,        // the last rank alone
+  kFlat,        // flat ranges of uneven size; if there are two elements, the middle ranks hold none
+  kLast,        // only the last rank
   kPair,        // the first two ranks are a replica group
 };
 
@@ -36,7 +36,7 @@ struct Tensor {
 struct Object {
   std::string name, media_type;
   bool per_rank;
-  std::vector<Bytes> bytes;  // of each rank; shared: one
+  std::vector<Bytes> bytes;  // for each rank; one if shared
 };
 struct Alias {
   std::string name, target;
@@ -48,8 +48,8 @@ struct Contents {
   std::string label;
   int64_t step = -1;
   uint32_t world = 1;
-  std::map<std::string, std::string> text_options = {};  // of the save
-  std::map<std::string, int64_t> number_options = {};    // of the session
+  std::map<std::string, std::string> text_options = {};  // for the save
+  std::map<std::string, int64_t> number_options = {};    // for the session
   std::vector<Tensor> tensors = {};
   std::vector<Object> objects = {};
   std::vector<Alias> aliases = {};
@@ -58,7 +58,7 @@ struct Contents {
 
 // ---- bytes ----
 
-// Bytes that nothing compresses.
+// Bytes that no codec compresses.
 inline Bytes noise(size_t count, uint64_t seed) {
   Bytes bytes(count);
   uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
@@ -79,7 +79,7 @@ inline size_t bytes_of(const std::vector<int64_t>& shape, int32_t dtype) {
   return static_cast<size_t>((count_of(shape) * ckpt_dtype_bits(dtype) + 7) / 8);
 }
 
-// Noise for a tensor; bits after the last element are zero, a bool is 0 or 1.
+// Noise for a tensor. Bits after the last element are zero; a bool is 0 or 1.
 inline Bytes noise_for(const std::vector<int64_t>& shape, int32_t dtype, uint64_t seed) {
   Bytes bytes = noise(bytes_of(shape, dtype), seed);
   int64_t used = count_of(shape) * ckpt_dtype_bits(dtype) % 8;
@@ -89,7 +89,7 @@ inline Bytes noise_for(const std::vector<int64_t>& shape, int32_t dtype, uint64_
   return bytes;
 }
 
-// f32 values that go up slowly: bit planes compress them well.
+// f32 values that rise slowly, so bit planes compress them well.
 inline Bytes slope(size_t count, float start) {
   Bytes bytes(count * 4);
   for (size_t i = 0; i < count; i++) {
@@ -119,7 +119,7 @@ inline ckpt_tensor_desc whole_desc(const Tensor& tensor) {
   return desc;
 }
 
-// Where rank's share of `total` begins: shares grow with the rank, so they are uneven.
+// Where the rank's share of `total` begins. Shares grow with the rank, so they are uneven.
 inline int64_t share(int64_t total, uint32_t rank, uint32_t world) {
   int64_t all = int64_t{world} * (world + 1) / 2, before = int64_t{rank} * (rank + 1) / 2;
   return total * before / all;
@@ -128,7 +128,7 @@ inline int64_t share(int64_t total, uint32_t rank, uint32_t world) {
 struct Region {
   bool held;
   ckpt_tensor_desc desc;
-  int64_t first;  // element of the whole tensor that the memory starts at
+  int64_t first;  // the element of the whole tensor at the start of the memory
 };
 
 inline Region region_of(const Tensor& tensor, uint32_t rank, uint32_t world) {
@@ -231,7 +231,7 @@ inline ckpt_status save_rank(const ckpt_session* session, const Contents& conten
   return status;
 }
 
-// Saves with one thread for each rank. Returns the first error, whose text is left in `problem`.
+// Saves with one thread for each rank. Returns the first error, and its text in `problem`.
 inline ckpt_status save_contents(const ckpt_store* store, const Contents& contents, std::string* id,
                                  std::string* problem) {
   ckpt_options* options = nullptr;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The reference reader over golden checkpoints, and over what the library of today writes.
+"""Runs the reference reader over golden checkpoints, and over what today's library writes.
 
-    golden_test.py committed          each tests/golden/r*/NAME is what NAME.json says, and each tests/golden/bad/* is refused
-    golden_test.py fresh MAKE_GOLDEN  the same of a store that MAKE_GOLDEN writes, which `--check-all` finds sound
+    golden_test.py committed          tests/golden/r*/NAME hold what NAME.json says; tests/golden/bad/* are refused
+    golden_test.py fresh MAKE_GOLDEN  the same for a store that MAKE_GOLDEN writes; `--check-all` must find it sound
 """
 import contextlib
 import io
@@ -25,7 +25,7 @@ def canonical(values):
 
 
 def compare(directory):
-    """Returns the names of the checkpoints in `directory` that are not what their .json says."""
+    """Returns the names of the checkpoints in `directory` that do not hold what their .json says."""
     names = sorted(name[:-5] for name in os.listdir(directory) if name.endswith(".json"))
     assert names, f"{directory}: no goldens"
     wrong = []
@@ -41,14 +41,14 @@ def compare(directory):
     return wrong
 
 
-# What the library says by status, the reader says by class.
+# The exception of the reference reader for each status of the library.
 ERRORS = {"CORRUPT": reference_reader.CorruptError, "FORMAT": reference_reader.FormatError,
           "REVISION": reference_reader.RevisionError, "UNSUPPORTED": reference_reader.UnsupportedError,
           "INCOMPLETE": reference_reader.CorruptError, "ABORTED": reference_reader.NotCommittedError}
 
 
 def refuse(directory):
-    """Every hostile checkpoint STATUS-what must be refused for its reason."""
+    """Every hostile checkpoint STATUS-what must be refused with that status."""
     wrong = []
     for name in sorted(os.listdir(directory)):
         expected = ERRORS[name.split("-")[0]]

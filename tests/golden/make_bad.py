@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""make_bad.py GOLDEN DIRECTORY: hostile checkpoints DIRECTORY/STATUS-what made from the sound golden checkpoint `lz4`.
+"""make_bad.py GOLDEN DIRECTORY: makes hostile checkpoints DIRECTORY/STATUS-what from the sound golden checkpoint `lz4`.
 
-Each has right digests wherever the damage is not a digest's matter, so that a reader gets as far as the rule that is broken.
-Where the reader must stop at MANIFEST, there are no parts. Run once; the results are committed.
+Their digests are right, unless the digest is what is broken, so that a reader gets as far as the broken rule.
+If the reader must stop at MANIFEST, there are no parts. Run once; the results are committed.
 """
 import os
 import struct
@@ -23,7 +23,7 @@ def digest(data):
 
 
 def seal(file):
-    """Makes the digests of a MANIFEST right again."""
+    """Recomputes the digests of a MANIFEST."""
     trailer = len(file) - 72
     index, summary = struct.unpack_from("<QQ", file, trailer)
     begin = (index + 7) // 8 * 8

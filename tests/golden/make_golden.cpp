@@ -1,6 +1,6 @@
-// make_golden DIRECTORY: saves the catalogue's checkpoints through ckpt.h as DIRECTORY/<label>, and beside each
-// <label>.json with what a reader must find there, in the words of reference_reader.py. The committed ones were made so
-// once and stay; tests make fresh ones to compare the writer of today.
+// make_golden DIRECTORY: saves the catalogue's checkpoints through ckpt.h as DIRECTORY/<label>. Beside each it writes
+// <label>.json: what a reader must find there, in the words of reference_reader.py. The committed goldens were made
+// like this once and stay; tests make fresh ones to check today's writer.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), so that goldens are compared by a checksum that the library under test does not know. Header
+// SHA-256 (FIPS 180-4), so that goldens are compared by a checksum that the library under test does not have. Header
 // only, pure.
 #pragma once
 
@@ -32,7 +32,7 @@ class Sha256 {
  private:
   using Words = std::array<uint32_t, 8>;
 
-  // The first 64 primes: fractional bits of their cube roots are the round constants.
+  // The round constants: fractional bits of the cube roots of the first 64 primes.
   static const std::array<uint32_t, 64>& constants() {
     static const std::array<uint32_t, 64> table = [] {
       std::array<uint32_t, 64> words{};
@@ -41,7 +41,7 @@ class Sha256 {
         bool prime = true;
         for (uint32_t d = 2; d * d <= n; d++) prime &= n % d != 0;
         if (!prime) continue;
-        // floor(cbrt(n) * 2^32) by integers: the largest x with x^3 <= n * 2^96.
+        // floor(cbrt(n) * 2^32) in integers: the largest x with x^3 <= n * 2^96.
         unsigned __int128 low = 0, high = uint64_t{1} << 36;
         while (low + 1 < high) {
           unsigned __int128 middle = (low + high) / 2, square = middle * middle;

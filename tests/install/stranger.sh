@@ -1,9 +1,9 @@
 #!/bin/bash
-# A stranger installs ckpt and builds the examples against it, knowing nothing of this source tree.
+# A stranger, who knows nothing of this source tree, installs ckpt and builds the examples against it.
 #
 #   stranger.sh CMAKE BUILD SOURCE install|shared|static|moved|package
 #
-# `install` comes first; the others read what it installed and may run at the same time. Environment: CC.
+# `install` must come first. The others read what it installed and may run at the same time. Environment: CC.
 set -euo pipefail
 cmake=$1 build=$2 source=$3 step=$4
 scratch=$build/tests/stranger
@@ -16,7 +16,7 @@ fail() { echo "failed: $*" >&2; exit 1; }
 
 pkg_config_path() { dirname "$(find "$1" -name ckpt.pc)"; }
 
-# build_and_run PREFIX NAME LINK…: compiles every example with what pkg-config says and runs it on a fresh store.
+# build_and_run PREFIX NAME LINK…: compiles every example with the flags of pkg-config and runs it on a fresh store.
 build_and_run() {
   local prefix=$1 name=$2; shift 2
   local flags example libdir
@@ -55,7 +55,7 @@ case $step in
     ! readelf -d "$work/shared-save_load" | grep -q 'NEEDED.*lz4' || fail "lz4 is linked directly"
     ;;
   static)
-    # Everything static; then only the archive of ckpt, as where no shared library is installed.
+    # First everything static; then only ckpt's archive, as if no shared library were installed.
     link=(-static)
     build_and_run "$prefix" static --static
     cp -a "$prefix" "$work/archive-only"
@@ -65,7 +65,7 @@ case $step in
     ! readelf -d "$work/archive-save_load" | grep -q 'NEEDED.*libckpt' || fail "the shared library was linked"
     ;;
   moved)
-    # An installation of its own: the other steps may be reading $prefix at this moment.
+    # Installs once more, since other steps may be reading $prefix at this moment.
     "$cmake" --install "$build" --prefix "$work/first"
     mv "$work/first" "$work/elsewhere"
     build_and_run "$work/elsewhere" moved

@@ -31,7 +31,7 @@ ReplicaRegion make_entry(std::string_view name, uint16_t dtype, const Shape& sha
   return replica_region(name, dtype, shape, region, bytes_of(dtype, volume_of(shape, region)));
 }
 
-// All that a member writes, as pieces: cuts first.
+// Everything that a member writes, as pieces: cuts first.
 std::vector<AssignedCut> pieces_of(const std::vector<ReplicaRegion>& entries, uint32_t member, uint32_t count,
                                    const AssignOptions& options) {
   Assignment assigned = assign(entries, member, count, options);
@@ -44,7 +44,7 @@ struct Group {
   std::vector<ReplicaRegion> entries;
 };
 
-// Regions as a caller may add them: those of packed dtypes start and end at whole bytes or are whole.
+// Regions as a caller may add them: packed ones start and end at whole bytes or are whole.
 Region random_region(Random& random, const Shape& shape, uint16_t dtype) {
   uint64_t kind = random.below(3), total = Box::whole(shape).volume();
   uint64_t unit = std::lcm(8, dtype_bits(dtype)) / dtype_bits(dtype);
@@ -175,7 +175,7 @@ TEST(Assign, SmallRegionsGoWholeToTheLeastLoadedMember) {
     return all;
   };
   EXPECT_EQ(taken(0), "a");
-  EXPECT_EQ(taken(1), "be");  // at 40 against 50 and 60
+  EXPECT_EQ(taken(1), "be");  // load 40, against 50 and 60
   EXPECT_EQ(taken(2), "cd");
 }
 
@@ -213,7 +213,7 @@ TEST(Assign, ALargeBoxIsCutIntoBoxes) {
 }
 
 TEST(Assign, PackedRegionsThatCannotBeCutAtBytesStayWhole) {
-  // 81919 elements of 4 bits do not end at a byte; and a box of 3 of them in a row does not either.
+  // Neither 81919 elements of 4 bits nor a row of 3 of them end at a byte.
   std::vector<ReplicaRegion> entries{
       make_entry("odd", CKPT_DTYPE_U4, make_shape({81919})),
       make_entry("rows", CKPT_DTYPE_U4, make_shape({9000, 3}), box_region({0, 0}, {9000, 3}))};
@@ -222,7 +222,7 @@ TEST(Assign, PackedRegionsThatCannotBeCutAtBytesStayWhole) {
   ASSERT_EQ(b.size(), 1u);
   EXPECT_EQ(a[0].region, Region{});
   EXPECT_EQ(b[0].region, entries[1].region());
-  // Rows of whole bytes that begin inside one.
+  // Rows of whole bytes that begin inside a byte.
   entries = {make_entry("shifted", CKPT_DTYPE_U4, make_shape({9000, 8}), box_region({0, 1}, {9000, 4}))};
   a = pieces_of(entries, 0, 2, {4096, 4096});
   ASSERT_EQ(a.size(), 1u);

@@ -12,7 +12,7 @@ using namespace testing;
 
 Region whole() { return {}; }
 
-// Cuts a box at random until pieces are small; every step is a cut through the whole box.
+// Cuts a box at random until the pieces are small. Every cut goes through a whole box.
 void split(Random& random, const Box& box, int depth, std::vector<Region>* out) {
   int d = box.ndim() ? static_cast<int>(random.below(static_cast<uint64_t>(box.ndim()))) : 0;
   if (box.ndim() == 0 || depth == 0 || box.extent[d] < 2) return out->push_back(box_region(box));
@@ -52,7 +52,7 @@ std::vector<Region> random_tiling(Random& random, const Shape& shape) {
   return regions;
 }
 
-// How often each element is held; OK, INCOMPLETE or MISMATCH follow from it.
+// How often each element is held. OK, INCOMPLETE or MISMATCH follow from it.
 std::vector<int> holders(const Shape& shape, const std::vector<Region>& regions) {
   std::vector<int> counts(Box::whole(shape).volume());
   for (const Region& region : regions)
@@ -102,7 +102,7 @@ TEST(Coverage, AgreesWithBruteForceOnRandomBoxes) {
   }
 }
 
-// The rest of a 1-d or n-d tiling after one piece is gone is what "found" must name a part of.
+// Removes one piece of a tiling. "found" must name a place inside that piece.
 TEST(Coverage, NamesAPlaceThatIsReallyMissing) {
   Random random(7);
   for (int round = 0; round < 2000; round++) {
@@ -116,8 +116,8 @@ TEST(Coverage, NamesAPlaceThatIsReallyMissing) {
     ASSERT_EQ(status.code(), CKPT_INCOMPLETE);
     const std::string* found = status.detail("found");
     ASSERT_NE(found, nullptr);
-    if (regions.empty()) continue;  // nothing at all: named as a flat range
-    // Some box inside the missing piece has this text.
+    if (regions.empty()) continue;  // everything is missing: named as a flat range
+    // It must name some box inside the missing piece.
     bool named = false;
     for (uint64_t i = 0; i < missing.volume() && !named; i++)
       for (uint64_t j = 0; j < missing.volume() && !named; j++) {
@@ -174,7 +174,7 @@ TEST(Coverage, VolumesNearTheLimitDoNotOverflow) {
   EXPECT_TRUE(check_coverage(make_shape({most}), flat).ok());
   std::vector<Region> boxes{box_region({0}, {half}), box_region({half}, {most - half})};
   EXPECT_TRUE(check_coverage(make_shape({most}), boxes).ok());
-  // Their volumes sum up to 2^64 + …: more than the numbers hold.
+  // The sum of their volumes exceeds 64 bits.
   std::vector<Region> many(5, box_region({0}, {most}));
   EXPECT_EQ(check_coverage(make_shape({most}), many).code(), CKPT_MISMATCH);
   boxes[1].box.extent[0]--;
@@ -189,10 +189,10 @@ TEST(Coverage, TwoHoldersOfAScalarAreAMismatch) {
   EXPECT_TRUE(check_coverage(Shape{}, regions).ok());
 }
 
-// Four boxes around a fifth: no cut takes them apart.
+// Four boxes around a fifth: no cut separates them.
 TEST(Coverage, AcceptsAPinwheelThatNoDimensionSeparates) {
   std::vector<Region> regions;
-  uint64_t n = 10;  // many of them, so that they do not fall below the size at which all pairs are compared
+  uint64_t n = 10;  // so many that not all pairs are compared at once
   for (uint64_t i = 0; i < n; i++) {
     uint64_t at = 3 * i;
     regions.push_back(box_region({0, at}, {1, 2}));

@@ -25,7 +25,7 @@ void put(std::vector<std::byte>* list, T value) {
   list->insert(list->end(), bytes, bytes + sizeof value);
 }
 
-// One entry by hand, of any numbers.
+// One entry made by hand, with any numbers.
 std::vector<std::byte> raw_entry(uint64_t bytes, uint16_t dtype, uint8_t kind, std::vector<uint64_t> shape,
                                  std::vector<uint64_t> numbers, std::string_view name) {
   std::vector<std::byte> list;
@@ -79,7 +79,7 @@ TEST(Declaration, EveryTruncationIsAFormatErrorOrAShorterList) {
     else
       EXPECT_EQ(parsed.status().code(), CKPT_FORMAT);
   }
-  EXPECT_EQ(accepted, sample().size());  // at each boundary of entries
+  EXPECT_EQ(accepted, sample().size());  // at each boundary between entries
 }
 
 TEST(Declaration, EveryFlippedBitIsRefusedOrChangesTheList) {

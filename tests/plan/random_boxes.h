@@ -21,7 +21,7 @@ struct Random {
     for (int d = 0; d < ndim; d++) shape[d] = between(low, high);
     return shape;
   }
-  // Any box inside the shape; one in twenty is empty, so that most pairs of boxes have something in common.
+  // Any box inside the shape. One in twenty is empty, so most pairs of boxes intersect.
   Box box(const Shape& shape) {
     Box box = Box::whole(shape);
     for (int d = 0; d < shape.ndim; d++) {
@@ -50,7 +50,7 @@ struct Random {
   }
 };
 
-// The coordinates inside `box` of its element number `position`, relative to its offset.
+// The coordinates of element number `position` of `box`, relative to the box's offset.
 inline Shape coordinates(const Box& box, uint64_t position) {
   Shape at = box.extent;
   for (int d = box.ndim() - 1; d >= 0; d--) {
@@ -60,7 +60,7 @@ inline Shape coordinates(const Box& box, uint64_t position) {
   return at;
 }
 
-// Whether the place (in coordinates of the tensor) lies in the box.
+// Whether a place (in coordinates of the tensor) lies in the box.
 inline bool holds(const Box& box, const Shape& place) {
   for (int d = 0; d < box.ndim(); d++)
     if (place[d] < box.offset[d] || place[d] - box.offset[d] >= box.extent[d]) return false;

@@ -1,4 +1,4 @@
-// Assign entries of shapes and regions, for tests: their numbers live as long as the program.
+// Makes ReplicaRegions from shapes and regions, for tests. Their numbers live as long as the program.
 #pragma once
 
 #include <deque>

@@ -8,7 +8,7 @@ namespace {
 
 using namespace testing;
 
-// Source, target, count; as an array it compares and prints.
+// Source, target, count. An array, so that it compares and prints.
 using Triple = std::array<uint64_t, 3>;
 using Triples = std::vector<Triple>;
 
@@ -30,7 +30,7 @@ Case random_case(Random& random) {
   return the;
 }
 
-// Element by element: where each wanted one comes from and goes to.
+// Element by element: where each wanted element comes from and goes to.
 Triples brute_force(const Case& the) {
   Triples elements;
   for (uint64_t i = the.first; i < the.last && i < the.stored.volume(); i++) {
@@ -122,12 +122,13 @@ TEST(Runs, ColumnMajorMemoryIsOneStridedRunForEachRow) {
 }
 
 TEST(Runs, RowsThatTouchByAccidentOfTheStridesAreOneRun) {
-  // The second plane begins where the first one's last row ends, though planes and rows do not continue each other.
+  // The second plane begins where the last row of the first one ends, although planes and rows do not continue each
+  // other.
   Box whole = Box::whole(make_shape({2, 2, 3}));
   EXPECT_EQ(runs_of({whole, whole, 0, 12, make_shape({8, 5, 1})}), (Triples{{0, 0, 3}, {3, 5, 6}, {9, 13, 3}}));
 }
 
-// 2^40 rows before the range and as many after it: only their number of runs may cost.
+// 2^40 rows before the range and as many after it. Only the number of runs may cost time.
 TEST(Runs, RowsOutsideTheRangeAreNotVisited) {
   uint64_t rows = uint64_t{1} << 40;
   Box stored = Box::whole(make_shape({rows, 16})), wanted = make_box({0, 4}, {rows, 2});

@@ -98,7 +98,7 @@ TEST(Layout, AMemberOfAReplicaGroupTakesItsCutsFromWhereTheyLieInItsMemory) {
     const Replica replica{.group = 5, .index = member, .count = 3};
     added.add("large", desc_of(CKPT_DTYPE_F32, {1 << 18}), replica);
     PartLayout layout = added.layout();
-    ASSERT_EQ(layout.items.size(), 2u);  // and the list
+    ASSERT_EQ(layout.items.size(), 2u);  // the tensor and the list
     const Item& item = layout.items[0];
     ASSERT_TRUE(item.cut);
     EXPECT_EQ(item.first, item.cut->flat_offset);

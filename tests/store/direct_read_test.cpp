@@ -1,4 +1,4 @@
-// Reads past the page cache, and the guess whether a range is in it.
+// Reads that bypass the page cache, and the guess whether it holds a range.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>

@@ -27,7 +27,7 @@ Faults::~Faults() { current = nullptr; }
 
 }  // namespace ckpt::store
 
-// These names stand before libc's for the whole test program.
+// These names take precedence over libc's in the whole test program.
 using ckpt::store::current;
 
 extern "C" int fsync(int fd) {
@@ -131,7 +131,7 @@ static bool own_mounts() {
   static const bool done = [] {
     int flags = CLONE_NEWNS | (geteuid() == 0 ? 0 : CLONE_NEWUSER);
     if (unshare(flags) != 0) return false;
-    // EINVAL: in a chroot "/" is no mount point of its own; who made it has settled what is shared.
+    // EINVAL: in a chroot, "/" is not a mount point; whoever made the chroot has decided what is shared.
     return mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 || errno == EINVAL;
   }();
   return done;

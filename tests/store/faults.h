@@ -7,33 +7,33 @@
 
 namespace ckpt::store {
 
-// The next calls in this process; reset by the destructor. Counts are of calls through libc's names.
+// Faults of the next calls in this process, until the destructor resets them. Only calls through libc's names count.
 struct Faults {
   Faults();
   ~Faults();
-  std::function<int(int fd)> fsync;      // an errno, or 0 to let it through
+  std::function<int(int fd)> fsync;      // an errno, or 0 to let the call through
   std::function<void()> before_flock;    // once
   std::function<void(int fd)> on_lease;  // once, while a write lease is held
-  std::function<void()> before_rename;   // of renameat2; once
-  std::function<int()> after_rename;     // of renameat2: an errno to report although it was done, or 0
-  std::function<long(size_t)> transfer;  // of pwrite and pread: at most how many bytes, or -errno
+  std::function<void()> before_rename;   // before renameat2; once
+  std::function<int()> after_rename;     // after renameat2: an errno to report although it succeeded, or 0
+  std::function<long(size_t)> transfer;  // for pwrite and pread: the most bytes to transfer, or -errno
 };
 
-// Calls that the kernel refuses in a child process.
+// A call that the kernel refuses in a child process.
 struct Refusal {
   long call;
   int error;
-  int argument = -1;   // only where this argument …
+  int argument = -1;   // refused only if this argument …
   unsigned value = 0;  // … has this value
 };
 
-// From now on, for this thread and those that it starts; only in a child.
+// Refuses them from now on, for this thread and those that it starts. Only in a child.
 bool refuse(const std::vector<Refusal>& refusals);
 
-// Runs `body` in a forked child under the refusals; its gtest failures become failures here.
+// Runs `body` in a forked child under the refusals. Its gtest failures become failures here.
 void in_child(const std::vector<Refusal>& refusals, const std::function<void()>& body);
 
-// A tmpfs of `options` mounted on an existing directory, in a mount namespace of this process.
+// A tmpfs with `options`, mounted on an existing directory in a mount namespace of this process.
 class Mount {
  public:
   Mount(const std::string& path, const std::string& options);

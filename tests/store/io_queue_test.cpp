@@ -1,4 +1,4 @@
-// Transfers in flight, by both engines: nothing lost, nothing twice, errors in the words of the blocking calls.
+// Transfers in flight with both engines: nothing lost, nothing done twice, the same error messages as blocking calls.
 #include "store/io_queue.h"
 
 #include <sys/resource.h>
@@ -30,13 +30,13 @@ std::unique_ptr<IoQueue> make(unsigned depth, IoEngine engine) {
   return queue.take();
 }
 
-// The ring wherever the kernel grants it.
+// Includes the ring if the kernel grants it.
 std::vector<IoEngine> engines() {
   IoEngine best = IoQueue::make(1, true).take()->engine();
   return best == IoEngine::kUring ? std::vector{IoEngine::kThreads, best} : std::vector{best};
 }
 
-// What a number of transfers answered.
+// The results of a number of transfers.
 class Answers {
  public:
   explicit Answers(size_t count) : calls_(count), statuses_(count) {}
@@ -186,7 +186,7 @@ TEST_P(Queue, AStarterThatEndsLeavesItsTransfersUnderWay) {
 
 // ---- places ----
 
-// Its writes wait until they are let go, and tell how many there are at once.
+// Its writes wait until they are released, and it counts how many wait at once.
 class SlowWriter : public Writer {
  public:
   bool direct() const override { return false; }
@@ -471,7 +471,7 @@ TEST_F(QueueTest, FewerThreadsDoTheSameWork) {
   });
 }
 
-// ---- by the stores ----
+// ---- queues of stores ----
 
 TEST(QueueOfAStore, IsTheOneThatItsOptionsAskFor) {
   Scratch scratch;

@@ -1,4 +1,4 @@
-// What is particular to the store in memory; the rest is StoreSuite.
+// What is special about the store in memory; StoreSuite covers the rest.
 #include "store_suite.h"
 
 #include <atomic>

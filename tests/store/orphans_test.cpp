@@ -1,4 +1,4 @@
-// What killed processes leave in .ckpt goes when a store is prepared; what may be somebody's stays.
+// Preparing a store removes the orphans of killed processes from .ckpt, but nothing that may be in use.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// What is particular to the store in a file system; the rest is StoreSuite. Faults are in posix_faults_test.cpp.
+// What is special about the store in a file system; StoreSuite covers the rest. Faults are in posix_faults_test.cpp.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -157,7 +157,7 @@ TEST_F(Posix, DirectWritesRefuseWhatIsNotAligned) {
   EXPECT_EQ(code((*writer)->write_at(4096, data.bytes().subspan(4096, 8192))), "OK");
 }
 
-// ---- what lies in the way ----
+// ---- obstacles in the way of a file ----
 
 TEST_F(Posix, ALinkInPlaceOfAFileIsRefused) {
   ASSERT_TRUE(store_->put_if_absent("d/a", as_bytes("x")).ok());

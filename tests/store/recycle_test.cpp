@@ -1,4 +1,4 @@
-// The recycler of the POSIX store (src/README.md, "Recycling"): which files are kept, which are written again, and that
+// Recycling in the POSIX store (src/README.md, "Recycling"): which files are kept, which are overwritten, and that
 // nobody but the writer ever notices.
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -35,7 +35,7 @@ class Recycle : public testing::Test {
   std::string in_pool(const std::string& name) const { return file(".ckpt/recycled/" + name); }
   std::string pool() const { return names(*store_, ".ckpt/recycled"); }
 
-  // A file of these many MiB, full of one byte.
+  // A file of so many MiB, full of one byte.
   void put(const std::string& key, uint64_t mib, unsigned char byte = 'x') {
     std::vector<std::byte> data(mib * kMiB, std::byte{byte});
     ASSERT_EQ(code(store_->put_if_absent(key, data)), "OK") << key;
@@ -81,7 +81,7 @@ std::string text_of(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
-// ---- what is written into ----
+// ---- what is overwritten ----
 
 TEST_F(Recycle, ARetiredFileIsWrittenAgain) {
   retire({{"PART_000", 2}});
@@ -261,10 +261,10 @@ TEST(RecycleMemory, RetiringIsRemoving) {
 
 // ---- files that somebody else has ----
 
-// Both when its directory is retired and when it is in the pool.
+// Both while its directory is being retired and once it is in the pool.
 class RecycleShared : public Recycle, public testing::WithParamInterface<bool> {
  protected:
-  // PART_000 of 2 MiB of 'x', once it is where the parameter says; `grab` gets its path before it may be taken.
+  // PART_000 of 2 MiB of 'x', where the parameter says. `grab` gets its path before a save can take it.
   template <typename Grab>
   auto grabbed(Grab&& grab) {
     if (GetParam()) {
@@ -278,7 +278,7 @@ class RecycleShared : public Recycle, public testing::WithParamInterface<bool> {
     EXPECT_FALSE(std::filesystem::exists(file("old")));
     return held;
   }
-  // A save takes none, and writes what it wants.
+  // A save takes no file, and writes what it should.
   void expect_refused() {
     auto writer = create("PART_000", 2 * kMiB);
     EXPECT_FALSE(writer->recycled());
@@ -410,7 +410,7 @@ TEST_F(Recycle, WithoutLeasesNothingIsKeptAndNothingIsTaken) {
 }
 
 TEST_F(Recycle, OnAFileSystemThatIsNotKnownToBeLocalNothingIsKept) {
-  // The type of the file system cannot be asked for: as good as one that nobody knows.
+  // The type of the file system cannot be queried, so it counts as unknown.
   in_child({{SYS_fstatfs, ENOSYS}}, [&] {
     retire({{"PART_000", 2}});
     EXPECT_EQ(pool(), "<NOT_FOUND>");

@@ -1,4 +1,4 @@
-// The part of StoreSuite in which many callers meet in one place.
+// The part of StoreSuite in which many callers meet at one key.
 #include <atomic>
 #include <barrier>
 #include <set>

@@ -1,4 +1,4 @@
-// What every store must do, as one parameterised suite: a backend adds INSTANTIATE_TEST_SUITE_P(Name, StoreSuite,
+// What every store must do, as one parameterised suite. A backend adds INSTANTIATE_TEST_SUITE_P(Name, StoreSuite,
 // Values(Backend{…})).
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace ckpt::store {
 
-// A place for one store; open() gives one more handle of that same store.
+// A place for one store. Each open() returns one more handle of that store.
 class Home {
  public:
   virtual ~Home() = default;
@@ -26,7 +26,7 @@ struct Backend {
 };
 inline std::ostream& operator<<(std::ostream& out, const Backend& backend) { return out << backend.name; }
 
-// An empty directory under /tmp, removed with all that is in it.
+// An empty directory under /tmp, removed with everything in it.
 class Scratch {
  public:
   Scratch();
@@ -42,10 +42,10 @@ class StoreSuite : public testing::TestWithParam<Backend> {
   std::shared_ptr<Store> store_;
 };
 
-std::string read_text(const Store& store, std::string_view key);    // "<CODE>" where it cannot
+std::string read_text(const Store& store, std::string_view key);    // "<CODE>" if it fails
 std::string names(const Store& store, std::string_view directory);  // "a b/ c", "<CODE>"
 std::string code(const Status& status);
-// A buffer aligned for direct I/O, filled with a pattern of `seed`.
+// A buffer aligned for direct I/O, filled with a pattern that depends on `seed`.
 class Pattern {
  public:
   Pattern(size_t size, unsigned seed);
