@@ -4,8 +4,10 @@
 #define CKPT_BASE_HPP
 
 #include <ckpt.h>
-#include <ckpt_file.h>
 #include <ckpt_tree.h>
+#if __has_include(<ckpt_file.h>)  // not installed where libckpt was built with CKPT_INTEROP=OFF
+#include <ckpt_file.h>
+#endif
 
 #include <array>
 #include <complex>

@@ -8,9 +8,6 @@
 
 namespace cli {
 
-// Whether `argument` is one file, where a checkpoint would be a directory.
-bool is_foreign_file(const std::string& argument);
-
 struct ForeignQuery {
   std::string path;
   std::string pattern;      // of tensors' names; empty for all
