@@ -36,15 +36,16 @@ CKPT_API ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, co
 
 typedef struct ckpt_file ckpt_file;
 
-/* Maps a PyTorch .pt (the zip form or the older one) or a safetensors file and reads its structure, not its tensors.
- * A pickle is turned into values and never executed; if it calls a function that ckpt does not know, the status is
- * UNSUPPORTED and the error names the function. A file that somebody truncates while it is open can end the process
- * with SIGBUS. Options: verify (1, the default: first checks the CRC-32 of every zip entry, which reads the whole file;
- * 0: checks only the entries that it reads), threads. Statuses: NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, IO. */
+/* Maps what ckpt_import takes and reads its structure, not its tensors. A pickle is turned into values and never
+ * executed; if it calls a function that ckpt does not know, the status is UNSUPPORTED and the error names the function.
+ * A tensor that is cut into several pieces cannot be seen in place: UNSUPPORTED. A file that somebody truncates while
+ * it is open can end the process with SIGBUS. Options: verify (1, the default: first checks the CRC-32 of every zip
+ * entry, which reads the whole file; 0: checks only the entries that it reads), threads.
+ * Statuses: NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, IO. */
 CKPT_API ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_file_free(ckpt_file* file);
 
-/* "pt" (zip), "pt-legacy", "safetensors". Static text. */
+/* "pt" (zip), "pt-legacy", "safetensors", "hfai". Static text. */
 CKPT_API const char* ckpt_file_format(const ckpt_file* file);
 
 typedef struct ckpt_file_tensor {

@@ -23,7 +23,7 @@
 
 #include "ckpt_base.hpp"
 
-namespace ckpt {
+namespace CKPT_HPP_NAMESPACE {
 inline namespace CKPT_HPP_MODE {
 
 using CheckpointInfo = ckpt_checkpoint_info;
@@ -595,5 +595,5 @@ class File : public detail::Handle<ckpt_file, ckpt_file_free> {
 #endif
 
 }  // namespace CKPT_HPP_MODE
-}  // namespace ckpt
+}  // namespace CKPT_HPP_NAMESPACE
 #endif  // CKPT_HPP

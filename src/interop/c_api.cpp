@@ -3,20 +3,30 @@
 
 #include "api/handles.h"
 #include "base/parallel.h"
-#include "interop/foreign_file.h"
-#include "interop/interop.h"
+#include "interop/formats.h"
+#include "interop/import.h"
 
 using namespace ckpt;
 using namespace ckpt::api;
-using interop::ForeignFile;
-using interop::ForeignTensor;
+using namespace ckpt::interop;
+
+static ReadOptions read_options(const Options& options) {
+  return {options.integer("verify") != 0, thread_count(options.integer("threads"))};
+}
 
 ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
                         const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!store || !path || !label) return null_status("store, path or label");
     if (store->forked()) return forked_status();
-    return interop::import_checkpoint(store, path, label, step, options, info);
+    ImportRequest request{label, step, options_for(options, "import")};
+    if (!request.options.is_set("run")) CKPT_TRY(request.options.set_str("run", "import"));
+    CKPT_ASSIGN(ForeignCheckpoint from, read_foreign(path, read_options(request.options)));
+    const Borrowed<client::Store> into(store);
+    CKPT_ASSIGN(const std::string id, import_checkpoint(*into, from, request));
+    if (!info) return Ok();
+    CKPT_ASSIGN(const client::CheckpointInfo found, result(into->find(id, client_options(request.options))));
+    return put_info(found, info);
   });
 }
 
@@ -24,14 +34,15 @@ ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_
   return guard(err, [&]() -> Status {
     if (!reader || !path) return null_status("reader or path");
     if (reader->forked()) return forked_status();
-    return interop::export_checkpoint(reader, path, options);
+    const Borrowed<client::Reader> from(reader);
+    return export_checkpoint({*from, path, options_for(options, "export")});
   });
 }
 
 // ---- a file in place ----
 
 struct ckpt_file : Owned {
-  ForeignFile file;
+  ForeignCheckpoint content;
   std::unique_ptr<ckpt_tree> tree;
 };
 
@@ -40,40 +51,56 @@ static Status check(const ckpt_file* file) {
   return file->forked() ? forked_status() : Ok();
 }
 
+// Maps what the tensors lie in: a program has them by their addresses, so each must be in one piece.
+static Status map_tensors(ForeignCheckpoint& content, const char* path) {
+  for (const ForeignTensor& tensor : content.tensors) {
+    const ForeignPiece* whole = tensor.whole();
+    if (!whole)
+      return Status(CKPT_UNSUPPORTED, strformat("{}: tensor {} is in {} pieces; import the checkpoint", path,
+                                                quoted(tensor.name), tensor.pieces.size()))
+          .with("path", path)
+          .with("tensor", tensor.name);
+    CKPT_TRY(content.files.bytes(whole->bytes).status());
+  }
+  return Ok();
+}
+
 ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out || !path) return null_status("out or path");
-    const Options& bag = options_of(options);
-    CKPT_ASSIGN(ForeignFile file,
-                ForeignFile::open(path, bag.integer("verify") != 0, thread_count(bag.integer("threads"))));
+    CKPT_ASSIGN(ForeignCheckpoint content, read_foreign(path, read_options(options_of(options))));
+    CKPT_TRY(map_tensors(content, path));
     auto tree = std::make_unique<ckpt_tree>();
-    tree->tree = file.take_tree();
-    *out = new ckpt_file{{}, std::move(file), std::move(tree)};
+    CKPT_ASSIGN(tree->tree, content.take_tree());
+    *out = new ckpt_file{{}, std::move(content), std::move(tree)};
     return Ok();
   });
 }
 
 void ckpt_file_free(ckpt_file* file) { release(file); }
 
-const char* ckpt_file_format(const ckpt_file* file) { return file ? format_name(file->file.format()) : ""; }
+const char* ckpt_file_format(const ckpt_file* file) { return file ? file->content.format : ""; }
 
-uint64_t ckpt_file_tensor_count(const ckpt_file* file) { return file ? file->file.tensors().size() : 0; }
+uint64_t ckpt_file_tensor_count(const ckpt_file* file) { return file ? file->content.tensors.size() : 0; }
 
-static ckpt_file_tensor describe(const std::vector<ForeignTensor>& tensors, const ForeignTensor& tensor) {
+static ckpt_file_tensor describe(const ForeignCheckpoint& content, const ForeignTensor& tensor) {
+  const ForeignPiece& piece = tensor.pieces[0];
+  const Strides strides = piece.strides.value_or(row_major(tensor.shape));
+  const Bytes data = piece.bytes.size == 0 ? Bytes() : content.files.mapped(piece.bytes);
   ckpt_file_tensor out{};
   out.struct_size = sizeof out;
   out.dtype = tensor.dtype;
   out.ndim = tensor.shape.ndim;
   for (int i = 0; i < tensor.shape.ndim; i++) {
     out.shape[i] = static_cast<int64_t>(tensor.shape[i]);
-    out.strides[i] = tensor.strides[static_cast<size_t>(i)];
+    out.strides[i] = strides[static_cast<size_t>(i)];
   }
-  out.data = tensor.data.empty() ? nullptr : tensor.data.data();
-  out.data_bytes = tensor.data.size();
+  out.data = data.empty() ? nullptr : data.data();
+  out.data_bytes = data.size();
   out.bytes = tensor.bytes();
   out.name = tensor.name.c_str();
-  if (tensor.target == ForeignTensor::kNoTarget) return out;
-  out.alias_of = tensors[tensor.target].name.c_str();
+  if (!tensor.is_alias()) return out;
+  out.alias_of = content.tensors[tensor.target].name.c_str();
   out.alias_offset = static_cast<int64_t>(tensor.target_offset);
   return out;
 }
@@ -81,9 +108,9 @@ static ckpt_file_tensor describe(const std::vector<ForeignTensor>& tensors, cons
 ckpt_status ckpt_file_tensor_at(const ckpt_file* file, uint64_t index, ckpt_file_tensor* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(file));
-    const std::vector<ForeignTensor>& tensors = file->file.tensors();
+    const std::vector<ForeignTensor>& tensors = file->content.tensors;
     if (index >= tensors.size()) return Status(CKPT_NOT_FOUND, strformat("tensor {} of {}", index, tensors.size()));
-    return put_info(describe(tensors, tensors[index]), out);
+    return put_info(describe(file->content, tensors[index]), out);
   });
 }
 
