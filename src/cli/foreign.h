@@ -1,4 +1,5 @@
-// ckpt info of other people's files: .pt and .safetensors, without a store.
+// ckpt info of other people's files: .pt and .safetensors, without a store. Where libckpt lacks ckpt_file.h,
+// without_interop.cpp has it.
 #pragma once
 
 #include <cstdint>

@@ -7,12 +7,14 @@
 
 namespace ckpt::interop {
 
+// ---- reader.cpp ----
 // By the name of a file, or by its content; a directory by the names in it.
 bool is_safetensors(const Candidate& candidate);
 
 // One file, a directory, or an index with the files beside it. Every header is checked, no element is read.
 Result<ForeignCheckpoint> read_safetensors(const std::string& path, const ReadOptions& options);
 
+// ---- writer.cpp ----
 // One file where the path ends in .safetensors, else a directory with the split that was imported. UNSUPPORTED for what
 // safetensors cannot express, FORMAT for attributes that no import wrote.
 Result<ExportPlan> plan_safetensors(const ExportRequest& request);
