@@ -2,8 +2,12 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS ckpt_shared ckpt_static EXPORT ckptTargets)
-install(FILES include/ckpt.h include/ckpt_tree.h include/ckpt_file.h bindings/cpp/ckpt.hpp bindings/cpp/ckpt_base.hpp
+install(FILES include/ckpt.h include/ckpt_tree.h bindings/cpp/ckpt.hpp bindings/cpp/ckpt_base.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(CKPT_INTEROP)
+  install(FILES include/ckpt_file.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  set(pc_zlib " -lz")
+endif()
 
 file(RELATIVE_PATH bin_to_lib /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_LIBDIR})
 if(TARGET ckpt_tool) # installed by src/cli

@@ -579,26 +579,6 @@ CKPT_API size_t ckpt_report_count(const ckpt_report* report);
 CKPT_API ckpt_status ckpt_report_at(const ckpt_report* report, size_t index, ckpt_finding* out, ckpt_error** err);
 CKPT_API void ckpt_report_free(ckpt_report* report);
 
-/* ---- other people's files --------------------------------------------------------------------------------- */
-
-/* Saves a PyTorch .pt, an hfai directory of PART_*.pt, a safetensors file, or a Hugging Face set (a directory or its
- * index.json) as a checkpoint of its own run (default "import"), so that a running trainer is not fenced. The content
- * decides what it is. A .pt becomes tensors, aliases and a state tree (ckpt_tree.h), and runs no code; of safetensors
- * the file split and the metadata are kept as attributes for ckpt_export. `info` (nullable) receives the result.
- * The files are mapped: one that somebody truncates meanwhile can end the process with SIGBUS. Options: run, verify,
- * on_existing, compression, threads. Statuses: NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, EXISTS, IO, NO_SPACE. */
-CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
-                                 const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err);
-
-/* Writes the checkpoint to `path`, which must not exist, in what option format says (auto: by the ending of `path`):
- * "safetensors": its tensors, in one file or in a directory with the split that was imported; "pt": its main tree as
- * torch.save does, for torch.load(weights_only=True); "hfai": that in `shards` files PART_nnn.pt, as hfai's load takes
- * them. What has no place there (other objects, tensors outside the tree) is left out. Options: format, shards, opaque,
- * threads. Statuses: EXISTS, UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is not
- * {"model": ...}), FORMAT (a tree that does not fit the checkpoint), CORRUPT, IO, NO_SPACE. */
-CKPT_API ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_options* options,
-                                 ckpt_error** err);
-
 #ifdef __cplusplus
 }
 #endif

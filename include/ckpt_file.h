@@ -1,7 +1,7 @@
-/* ckpt_file.h - other people's checkpoint files, opened in place: no Python, no code run, nothing copied.
+/* ckpt_file.h - other people's checkpoint files: saved into a store, written from a checkpoint, opened in place.
  *
- * Reads PyTorch's .pt (the zip form and the older one) and safetensors. ckpt_import brings such a file into a store;
- * ckpt_export writes one. ckpt.h has the conventions of calls.
+ * No Python is needed, and no code in a file is executed. ckpt.h has the conventions of calls. All of this is a layer
+ * above ckpt.h: a library that was built with -DCKPT_INTEROP=OFF lacks it and does not install this header.
  */
 #ifndef CKPT_FILE_H
 #define CKPT_FILE_H
@@ -12,17 +12,40 @@
 extern "C" {
 #endif
 
+/* ---- import and export ------------------------------------------------------------------------------------ */
+
+/* Saves a PyTorch .pt, an hfai directory of PART_*.pt, a safetensors file, or a Hugging Face set (a directory or its
+ * index.json) as a checkpoint of its own run (default "import"), so that a running trainer is not fenced. The content
+ * decides what it is. A .pt becomes tensors, aliases and a state tree (ckpt_tree.h), and runs no code; of safetensors
+ * the file split and the metadata are kept as attributes for ckpt_export. `info` (nullable) receives the result.
+ * The files are mapped: one that somebody truncates meanwhile can end the process with SIGBUS. Options: run, verify,
+ * on_existing, compression, threads. Statuses: NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, EXISTS, IO, NO_SPACE. */
+CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
+                                 const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err);
+
+/* Writes the checkpoint to `path`, which must not exist, in what option format says (auto: by the ending of `path`):
+ * "safetensors": its tensors, in one file or in a directory with the split that was imported; "pt": its main tree as
+ * torch.save does, for torch.load(weights_only=True); "hfai": that in `shards` files PART_nnn.pt, as hfai's load takes
+ * them. What has no place there (other objects, tensors outside the tree) is left out. Options: format, shards, opaque,
+ * threads. Statuses: EXISTS, UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is not
+ * {"model": ...}), FORMAT (a tree that does not fit the checkpoint), CORRUPT, IO, NO_SPACE. */
+CKPT_API ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_options* options,
+                                 ckpt_error** err);
+
+/* ---- a file in place -------------------------------------------------------------------------------------- */
+
 typedef struct ckpt_file ckpt_file;
 
-/* Maps the file and reads its structure, not its tensors. A pickle is turned into values and never executed; if it
- * calls a function that ckpt does not know, the status is UNSUPPORTED and the error names the function. A file that
- * somebody truncates while it is open can end the process with SIGBUS. Options: verify (1, the default: first checks
- * the CRC-32 of every zip entry, which reads the whole file; 0: checks only the entries that it reads), threads.
+/* Maps what ckpt_import takes and reads its structure, not its tensors. A pickle is turned into values and never
+ * executed; if it calls a function that ckpt does not know, the status is UNSUPPORTED and the error names the function.
+ * A tensor that is cut into several pieces cannot be seen in place: UNSUPPORTED. A file that somebody truncates while
+ * it is open can end the process with SIGBUS. Options: verify (1, the default: first checks the CRC-32 of every zip
+ * entry, which reads the whole file; 0: checks only the entries that it reads), threads.
  * Statuses: NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, IO. */
 CKPT_API ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_file_free(ckpt_file* file);
 
-/* "pt" (zip), "pt-legacy", "safetensors". Static text. */
+/* "pt" (zip), "pt-legacy", "safetensors", "hfai". Static text. */
 CKPT_API const char* ckpt_file_format(const ckpt_file* file);
 
 typedef struct ckpt_file_tensor {

@@ -23,7 +23,7 @@
 
 #include "ckpt_base.hpp"
 
-namespace ckpt {
+namespace CKPT_HPP_NAMESPACE {
 inline namespace CKPT_HPP_MODE {
 
 using CheckpointInfo = ckpt_checkpoint_info;
@@ -34,7 +34,6 @@ using PartInfo = ckpt_part_info;
 using JobStats = ckpt_job_stats;
 using Finding = ckpt_finding;
 using Node = ckpt_node;
-using FileTensor = ckpt_file_tensor;
 using OptionInfo = ckpt_option_info;
 
 // ---- library ----
@@ -288,6 +287,7 @@ class Store : public detail::Handle<ckpt_store, ckpt_store_free> {
         [&](auto bag, ckpt_error** err) { return ckpt_store_repair(get(), id.c_str(), bag, &out, err); },
         [&] { return Report(out); });
   }
+#ifdef CKPT_FILE_H
   Result<CheckpointInfo> import(const std::string& path, const std::string& label, int64_t step = -1,
                                 const Options& options = {}) const {
     auto out = detail::sized<CheckpointInfo>();
@@ -298,6 +298,7 @@ class Store : public detail::Handle<ckpt_store, ckpt_store_free> {
         },
         [&] { return out; });
   }
+#endif
 };
 
 // ---- session ----
@@ -487,10 +488,12 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
         [&](auto bag, ckpt_error** err) { return ckpt_reader_diff(get(), other.get(), bag, &out, err); },
         [&] { return Report(out); });
   }
+#ifdef CKPT_FILE_H
   Result<void> export_to(const std::string& path, const Options& options = {}) const {
     return detail::call_with(detail::texts({{"path", path}}), options,
                              [&](auto bag, ckpt_error** err) { return ckpt_export(get(), path.c_str(), bag, err); });
   }
+#endif
 
  private:
   Result<std::map<std::string, std::string>> attrs_of(const char* tensor, detail::Refusal refusal = {}) const {
@@ -561,6 +564,9 @@ class Load : public detail::Handle<ckpt_load, ckpt_load_free> {
 
 // ---- other people's files ----
 
+#ifdef CKPT_FILE_H
+using FileTensor = ckpt_file_tensor;
+
 class File : public detail::Handle<ckpt_file, ckpt_file_free> {
  public:
   using Handle::Handle;
@@ -586,7 +592,8 @@ class File : public detail::Handle<ckpt_file, ckpt_file_free> {
                         [&] { return TreeView(out); });
   }
 };
+#endif
 
 }  // namespace CKPT_HPP_MODE
-}  // namespace ckpt
+}  // namespace CKPT_HPP_NAMESPACE
 #endif  // CKPT_HPP

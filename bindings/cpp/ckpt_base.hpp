@@ -4,8 +4,10 @@
 #define CKPT_BASE_HPP
 
 #include <ckpt.h>
-#include <ckpt_file.h>
 #include <ckpt_tree.h>
+#if __has_include(<ckpt_file.h>)  // not installed where libckpt was built with CKPT_INTEROP=OFF
+#include <ckpt_file.h>
+#endif
 
 #include <array>
 #include <complex>
@@ -29,6 +31,12 @@
 #include <cstdlib>
 #endif
 
+// Where all of this is: a library that uses it inside itself defines another name, so that its inline functions are
+// never those of a program that links it.
+#ifndef CKPT_HPP_NAMESPACE
+#define CKPT_HPP_NAMESPACE ckpt
+#endif
+
 // Two meanings of Result must not meet under one name.
 #ifdef CKPT_HPP_EXPECTED
 #define CKPT_HPP_MODE expected_0
@@ -36,7 +44,7 @@
 #define CKPT_HPP_MODE throwing_0
 #endif
 
-namespace ckpt {
+namespace CKPT_HPP_NAMESPACE {
 inline namespace CKPT_HPP_MODE {
 
 // ---- errors ----
@@ -526,5 +534,5 @@ auto call_with(Refusal refusal, const Options& options, Function&& function, The
 }  // namespace detail
 
 }  // namespace CKPT_HPP_MODE
-}  // namespace ckpt
+}  // namespace CKPT_HPP_NAMESPACE
 #endif  // CKPT_BASE_HPP

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "ckpt_tree.h"
+#include "ckpt_file.h"
 #include "cli/command.h"
 #include "cli/text.h"
 

@@ -1,5 +1,6 @@
 // ckpt info: what one checkpoint is and holds. Reads the manifest, and state trees.
 #include <fnmatch.h>
+#include <sys/stat.h>
 
 #include <ctime>
 #include <memory>
@@ -268,6 +269,12 @@ Error print_as_json(const Args& args, const Opened& opened, const std::vector<ck
       each_attr(opened.reader, nullptr, [&](const char* key, const char* value) { json["attributes"][key] = value; }));
   print_json(json);
   return {};
+}
+
+// Whether `argument` is one file, where a checkpoint would be a directory.
+bool is_foreign_file(const std::string& argument) {
+  struct stat info{};
+  return stat(argument.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
 Error run(const Args& args) {

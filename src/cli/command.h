@@ -21,7 +21,8 @@ inline constexpr int kExitOk = 0, kExitNo = 1, kExitError = 2;
 using Json = nlohmann::ordered_json;
 using Run = std::function<Error(int* exit_code)>;
 
-// One of these for each command, in cmd_*.cpp; `chosen` receives what to run when the command line names it.
+// One of these for each command, in cmd_*.cpp (without_interop.cpp where libckpt lacks ckpt_file.h); `chosen` receives
+// what to run when the command line names it.
 void add_ls(CLI::App& app, Run& chosen);
 void add_info(CLI::App& app, Run& chosen);
 void add_verify(CLI::App& app, Run& chosen);

@@ -1,7 +1,6 @@
 #include "cli/foreign.h"
 
 #include <fnmatch.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <span>
@@ -121,11 +120,6 @@ Error print_as_json(const ForeignQuery& query, const ckpt_file* file, const Tens
 }
 
 }  // namespace
-
-bool is_foreign_file(const std::string& argument) {
-  struct stat info{};
-  return stat(argument.c_str(), &info) == 0 && S_ISREG(info.st_mode);
-}
 
 Error show_foreign(const ForeignQuery& query, const Common& common) {
   File file;

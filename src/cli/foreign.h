@@ -1,4 +1,5 @@
-// ckpt info of other people's files: .pt and .safetensors, without a store.
+// ckpt info of other people's files: .pt and .safetensors, without a store. Where libckpt lacks ckpt_file.h,
+// without_interop.cpp has it.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +8,6 @@
 #include "cli/command.h"
 
 namespace cli {
-
-// Whether `argument` is one file, where a checkpoint would be a directory.
-bool is_foreign_file(const std::string& argument);
 
 struct ForeignQuery {
   std::string path;

@@ -1,32 +1,146 @@
-// Import: which format a path holds is told by its content, not by its name.
-#include <sys/stat.h>
+#include "interop/import.h"
 
-#include "interop/foreign_file.h"
-#include "interop/hfai/import.h"
-#include "interop/hfai/parts.h"
-#include "interop/import_save.h"
-#include "interop/interop.h"
-#include "interop/pt/import.h"
-#include "interop/safetensors/import.h"
+#include <algorithm>
 
 namespace ckpt::interop {
 
-static bool is_file(const std::string& path) {
-  struct stat info{};
-  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+namespace {
+
+constexpr int64_t kLongest = 604'800'000;  // the largest value of option timeout_ms: rank 0 waits while we write
+
+// Of memory that holds a piece's elements.
+ckpt_tensor_desc describe_piece(const ForeignTensor& tensor, const ForeignPiece& piece) {
+  const Region& region = piece.region;
+  ckpt_tensor_desc desc = region.kind == RegionKind::kFlat
+                              ? describe(tensor.dtype, tensor.shape, region.flat_offset, region.flat_size)
+                              : describe(tensor.dtype, tensor.shape);
+  if (region.kind == RegionKind::kBox) {
+    desc.region_kind = CKPT_REGION_BOX;
+    for (int i = 0; i < tensor.shape.ndim; i++) {
+      desc.offset[i] = static_cast<int64_t>(region.box.offset[i]);
+      desc.extent[i] = static_cast<int64_t>(region.box.extent[i]);
+    }
+  }
+  // Packed elements lie one after another, and take no strides; nor does an empty tensor need any.
+  if (piece.strides && dtype_bits(tensor.dtype) >= 8 && piece.bytes.size != 0) {
+    desc.flags = CKPT_TENSOR_STRIDED;
+    for (int i = 0; i < tensor.shape.ndim; i++) desc.strides[i] = (*piece.strides)[static_cast<size_t>(i)];
+  }
+  // Nobody else has it.
+  desc.replica_count = 1;
+  desc.replica_group = piece.rank;
+  return desc;
 }
 
-Status import_checkpoint(const ckpt_store* store, const char* path, const char* label, int64_t step,
-                         const ckpt_options* given, ckpt_checkpoint_info* info) {
-  if (!store || !path || !label) return Status(CKPT_INVALID, "import: store, path and label must not be NULL");
-  ImportRequest request{store, path, label, step, {options_for(given, "import")}};
-  Options& options = request.options.bag;
-  if (!options.is_set("run")) CKPT_TRY(options.set_str("run", "import"));
+class Importer {
+ public:
+  Importer(const client::Store& store, ForeignCheckpoint& from, const ImportRequest& request)
+      : store_(store), from_(from), request_(request) {}
 
-  if (is_hfai_directory(path)) return import_hfai(request, info);
-  if (!is_file(path)) return import_safetensors(request, info);
-  CKPT_ASSIGN(const bool is_pt, is_pt_file(path));
-  return is_pt ? import_pt(request, info) : import_safetensors(request, info);
+  Result<std::string> run() {
+    if (from_.ranks > 1) CKPT_TRY(request_.options.set_int("timeout_ms", kLongest));
+    CKPT_TRY(open(0));
+    CKPT_TRY(add_share(0));
+    CKPT_TRY(add_tree());
+    for (const auto& [key, value] : from_.attributes) CKPT_TRY(set_text(save(), key, value));
+    std::string id = save().id();
+    CKPT_TRY(from_.ranks == 1 ? done(save().run()) : save_all());
+    return id;
+  }
+
+ private:
+  struct Rank {
+    client::Session session;
+    client::Save save;
+  };
+  client::Save& save() { return ranks_.back().save; }
+
+  Status open(uint32_t rank) {
+    const std::string session_string = ranks_.empty() ? "" : ranks_[0].session.string();
+    const client::Options options = client_options(request_.options);
+    CKPT_ASSIGN(client::Session session,
+                result(client::Session::open(store_, rank, from_.ranks, session_string, options)));
+    CKPT_ASSIGN(client::Save save, result(client::Save::create(session, request_.label, request_.step, options)));
+    if (ranks_.size() > 1) ranks_.pop_back();  // of the other ranks only one is open
+    ranks_.push_back({std::move(session), std::move(save)});
+    return Ok();
+  }
+
+  // The other ranks' shares, while rank 0 waits for them in the background.
+  Status save_all() {
+    CKPT_ASSIGN(const client::Job job, result(save().start()));  // given up where another rank fails
+    // Rank 0 decides about the label before the others begin.
+    CKPT_TRY(done(job.wait(CKPT_JOB_WRITTEN)));
+    CKPT_TRY(request_.options.set_int("wait", 0));
+    for (uint32_t rank = 1; rank < from_.ranks; rank++) {
+      CKPT_TRY(open(rank));
+      CKPT_TRY(add_share(rank));
+      CKPT_TRY(done(save().run()));
+    }
+    return done(job.wait_committed());
+  }
+
+  Status add_share(uint32_t rank) {
+    for (const ForeignTensor& tensor : from_.tensors)
+      for (const ForeignPiece& piece : tensor.pieces) {
+        if (piece.rank != rank) continue;
+        Status status = tensor.is_alias() ? add_alias(tensor, piece) : add(tensor, piece);
+        if (status.ok()) continue;
+        const std::string path = from_.files.path(piece.bytes.file);
+        if (!path.empty()) status = std::move(status).with("path", path);
+        return std::move(status).with("tensor", tensor.name);
+      }
+    for (const ForeignObject& object : from_.objects)
+      if (object.rank.value_or(0) == rank) CKPT_TRY(add_object(object));
+    return Ok();
+  }
+
+  Status add(const ForeignTensor& tensor, const ForeignPiece& piece) {
+    CKPT_ASSIGN(const Bytes bytes, from_.files.bytes(piece.bytes));
+    CKPT_TRY(done(save().add_tensor(tensor.name, client::Tensor(describe_piece(tensor, piece)),
+                                    client::Memory(bytes.data(), bytes.size()))));
+    if (&piece != &tensor.pieces[0]) return Ok();
+    for (const auto& [key, value] : tensor.attributes)
+      CKPT_TRY(done(save().set_tensor_attr(tensor.name, key, value.c_str())));
+    return Ok();
+  }
+
+  Status add_alias(const ForeignTensor& tensor, const ForeignPiece& piece) {
+    const ForeignTensor& target = from_.tensors[tensor.target];
+    const ForeignPiece& whole = target.pieces[0];
+    if (tensor.shape == target.shape && piece.bytes == whole.bytes && piece.strides == whole.strides)
+      return done(save().add_alias(tensor.name, target.name));
+    ckpt_tensor_desc view = describe(tensor.dtype, tensor.shape);
+    if (dtype_bits(tensor.dtype) >= 8) view.flags = CKPT_TENSOR_STRIDED;
+    view.flat_offset = static_cast<int64_t>(tensor.target_offset);
+    std::copy(tensor.target_strides.begin(), tensor.target_strides.end(), view.strides);
+    return done(save().add_alias(tensor.name, target.name, client::Tensor(view)));
+  }
+
+  Status add_object(const ForeignObject& object) {
+    CKPT_ASSIGN(const Bytes bytes, from_.files.bytes(object.bytes));
+    return done(save().add_object(object.name, object.media_type,
+                                  object.rank ? CKPT_OBJECT_PER_RANK : CKPT_OBJECT_SHARED,
+                                  client::Memory(bytes.data(), bytes.size())));
+  }
+
+  Status add_tree() {
+    if (!from_.tree) return Ok();
+    const std::string json = format::tree_json(*from_.tree);
+    return done(save().add_object(CKPT_TREE_OBJECT, CKPT_TREE_MEDIA_TYPE, CKPT_OBJECT_SHARED, json));
+  }
+
+  const client::Store& store_;
+  ForeignCheckpoint& from_;
+  ImportRequest request_;
+  std::vector<Rank> ranks_;  // 0, and the one that is being played
+};
+
+}  // namespace
+
+Result<std::string> import_checkpoint(const client::Store& store, ForeignCheckpoint& from,
+                                      const ImportRequest& request) {
+  return Importer(store, from, request).run();
 }
 
 }  // namespace ckpt::interop

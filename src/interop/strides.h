@@ -1,4 +1,4 @@
-// Row-major strides, in elements: what a tensor without gaps has. Pure; thread-safe.
+// Strides in elements, and whether a tensor has gaps. Pure; thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace ckpt::interop {
 
 using Strides = std::array<int64_t, kMaxNdim>;
 
-// As torch sets those of a new tensor. They may wrap where there are no elements.
+// Row-major, as torch sets those of a new tensor. They may wrap where there are no elements.
 inline Strides row_major(const Shape& shape) {
   Strides strides{};
   uint64_t step = 1;
@@ -22,14 +22,16 @@ inline Strides row_major(const Shape& shape) {
   return strides;
 }
 
+// Whether two strides mean the same places. `shape` has elements.
+inline bool same_places(const Shape& shape, const Strides& a, const Strides& b) {
+  for (size_t i = 0; i < static_cast<size_t>(shape.ndim); i++)
+    if (shape.dims[i] > 1 && a[i] != b[i]) return false;
+  return true;
+}
+
 // Whether elements with these strides lie in order and without gaps. `shape` has elements.
 inline bool is_row_major(const Shape& shape, const Strides& strides) {
-  const Strides expected = row_major(shape);
-  for (int i = 0; i < shape.ndim; i++) {
-    const auto d = static_cast<size_t>(i);
-    if (shape.dims[d] > 1 && strides[d] != expected[d]) return false;
-  }
-  return true;
+  return same_places(shape, strides, row_major(shape));
 }
 
 }  // namespace ckpt::interop

@@ -4,14 +4,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "base/types.h"
-#include "ckpt.h"
-#include "interop/calls.h"
+#include "interop/client.h"
 
 namespace ckpt::interop {
 
@@ -30,6 +30,7 @@ class TensorStream {
   struct Piece {
     size_t item;             // as the caller numbered it
     uint64_t bytes;          // in this batch
+    uint64_t item_bytes;     // in all
     bool is_first, is_last;  // of its item
   };
   // Gets what was added, in its order: the pieces of a batch and their bytes without gaps. An item without elements is
@@ -37,8 +38,8 @@ class TensorStream {
   using Sink = std::function<Status(std::span<const Piece> pieces, Bytes bytes)>;
 
   // `buffer` holds at least one group of 8 elements, 128 bytes.
-  TensorStream(const ckpt_reader* reader, const ckpt_options* options, MutableBytes buffer, Sink sink)
-      : reader_(reader), options_(options), buffer_(buffer), sink_(std::move(sink)) {}
+  TensorStream(const client::Reader& reader, client::Options options, MutableBytes buffer, Sink sink)
+      : reader_(reader), options_(std::move(options)), buffer_(buffer), sink_(std::move(sink)) {}
 
   Status add(size_t item, const TensorRange& range);
   Status flush();
@@ -46,13 +47,13 @@ class TensorStream {
  private:
   Status add_piece(const Piece& piece, const TensorRange& range);
 
-  const ckpt_reader* reader_;
-  const ckpt_options* options_;
+  const client::Reader& reader_;
+  client::Options options_;
   MutableBytes buffer_;
   Sink sink_;
   uint64_t used_ = 0;
   std::vector<Piece> pieces_;
-  LoadHandle load_;
+  std::optional<client::Load> load_;
 };
 
 }  // namespace ckpt::interop

@@ -19,6 +19,7 @@
 #include <sstream>
 
 #include "api/small_state.h"
+#include "ckpt_file.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "fuzz/harness.h"
-#include "interop/hfai/merge.h"
+#include "interop/hfai/format.h"
 #include "interop/zip_fixture.h"
 
 namespace ckpt::fuzz {
@@ -39,17 +39,18 @@ uint64_t sum_of(Bytes bytes) {
   return sum;
 }
 
-void read_state(const interop::HfaiState& state) {
-  for (const auto& tensors : state.tensors)
-    for (const auto& tensor : tensors) sum_of(tensor.data);
-  for (const auto& pieces : state.pieces)
-    for (const interop::HfaiPiece& piece : pieces) {
-      const auto elements = element_count(piece.shape);
-      must(elements.ok() && piece.begin <= *elements && piece.size <= *elements - piece.begin);
-      must((piece.size * static_cast<uint64_t>(dtype_bits(piece.dtype)) + 7) / 8 == piece.data.size());
-      sum_of(piece.data);
+void read_state(interop::ForeignCheckpoint& state) {
+  for (const interop::ForeignTensor& tensor : state.tensors)
+    for (const interop::ForeignPiece& piece : tensor.pieces) {
+      const auto bytes = state.files.bytes(piece.bytes);
+      must(bytes.ok() && piece.rank < state.ranks);
+      sum_of(*bytes);
+      if (piece.region.kind != RegionKind::kFlat) continue;
+      const uint64_t elements = tensor.elements(), begin = piece.region.flat_offset, size = piece.region.flat_size;
+      must(begin <= elements && size <= elements - begin);
+      must((size * static_cast<uint64_t>(dtype_bits(tensor.dtype)) + 7) / 8 == bytes->size());
     }
-  must(format::parse_tree_json(format::tree_json(state.tree)).ok());
+  must(format::parse_tree_json(format::tree_json(*state.tree)).ok());
 }
 
 }  // namespace
@@ -64,10 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       std::min<size_t>(std::to_integer<size_t>(bytes[0]) | std::to_integer<size_t>(bytes[1]) << 8, bytes.size() - 2);
   fuzz::write_part(folder, 0, bytes.subspan(2, first));
   fuzz::write_part(folder, 1, bytes.subspan(2 + first));
-  auto parts = interop::open_hfai_parts(folder, false, 1);
-  fuzz::must_blame_the_bytes(parts.status());
-  if (!parts.ok()) return 0;
-  const auto state = interop::merge_hfai(*parts);
+  auto state = interop::read_hfai(folder, {false, 1});
   fuzz::must_blame_the_bytes(state.status());
   if (state.ok()) fuzz::read_state(*state);
   return 0;

@@ -1,15 +1,19 @@
-// The bytes as a whole .pt or safetensors file, and as the pickle of a .pt whose other parts are sound. Whatever is
-// accepted is read to its last byte.
+// Bytes as a whole .pt or safetensors file, and as the pickle of a .pt whose other parts are sound. Whatever is
+// accepted is read to the last byte.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <set>
 
 #include "fuzz/harness.h"
-#include "interop/foreign_file.h"
+#include "interop/formats.h"
 #include "interop/zip_fixture.h"
 
 namespace ckpt::fuzz {
 namespace {
 
-using interop::ForeignFile;
+using interop::ForeignCheckpoint;
+using interop::ForeignPiece;
 using interop::ForeignTensor;
 
 // The number of elements from the first to the last of a view of row-major data.
@@ -19,32 +23,53 @@ uint64_t reach(const Shape& shape, std::span<const int64_t> strides) {
   return last + 1;
 }
 
-uint64_t read_tensor(const std::vector<ForeignTensor>& tensors, const ForeignTensor& tensor) {
+uint64_t read_tensor(ForeignCheckpoint& file, const ForeignTensor& tensor) {
+  const ForeignPiece* whole = tensor.whole();
+  must(whole != nullptr);
+  const auto data = file.files.bytes(whole->bytes);
+  must(data.ok() && data->size() == whole->bytes.size);
   uint64_t sum = 0;
-  for (const std::byte byte : tensor.data) sum += static_cast<uint64_t>(byte);
+  for (const std::byte byte : *data) sum += static_cast<uint64_t>(byte);
   const uint64_t elements = tensor.elements();
   if (elements == 0) return sum;
   const auto bits = static_cast<uint64_t>(dtype_bits(tensor.dtype));
-  must((reach(tensor.shape, tensor.strides) * bits + 7) / 8 == tensor.data.size());
-  if (tensor.target == ForeignTensor::kNoTarget) return sum;
-  const ForeignTensor& target = tensors[tensor.target];
-  must(tensor.target < static_cast<size_t>(&tensor - tensors.data()) && target.target == ForeignTensor::kNoTarget);
+  const interop::Strides strides = whole->strides.value_or(interop::row_major(tensor.shape));
+  must((reach(tensor.shape, strides) * bits + 7) / 8 == data->size());
+  if (!tensor.is_alias()) return sum;
+  const ForeignTensor& target = file.tensors[tensor.target];
+  must(tensor.target < static_cast<size_t>(&tensor - file.tensors.data()) && !target.is_alias());
   must(target.dtype == tensor.dtype);
   must(tensor.target_offset + reach(tensor.shape, tensor.target_strides) <= target.elements());
   return sum;
 }
 
+// A file in memory.
+class Input {
+ public:
+  explicit Input(Bytes bytes) : fd_(memfd_create("pt-fuzz", MFD_CLOEXEC)) {
+    must(fd_ >= 0 && write(fd_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
+  }
+  Input(const Input&) = delete;
+  ~Input() { close(fd_); }
+  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
+
+ private:
+  int fd_;
+};
+
 void open_file(Bytes bytes) {
-  auto file = ForeignFile::parse("pt-fuzz", bytes, true, 1);
+  const Input input(bytes);
+  auto file = interop::read_foreign(input.path(), {true, 1});
   must_blame_the_bytes(file.status());
   if (!file.ok()) return;
   std::set<std::string_view> names;
-  for (const ForeignTensor& tensor : file->tensors()) {
+  for (const ForeignTensor& tensor : file->tensors) {
     must(names.insert(tensor.name).second);
-    read_tensor(file->tensors(), tensor);
+    read_tensor(*file, tensor);
   }
-  const std::string json = format::tree_json(file->tree());
-  must(format::parse_tree_json(json).ok());
+  const auto tree = file->take_tree();
+  must_blame_the_bytes(tree.status());
+  if (tree.ok()) must(format::parse_tree_json(format::tree_json(*tree)).ok());
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 // Thresholds are lowered, so that small tensors are cut.
 #include <filesystem>
 
-#include "base/options.h"
-#include "interop/hfai/export.h"
+#include "interop/hfai/format.h"
+#include "interop/hfai/layout.h"
 #include "interop/pickle/writer.h"
 #include "interop/zip/writer.h"
 #include "store_fixture.h"
@@ -39,10 +39,11 @@ class Hfai : public StoreTest {
   // Above 100 bytes a tensor is cut.
   Failure export_parts(const std::string& label, const std::string& to, uint32_t shards, uint64_t large_bytes = 100,
                        const char* run = "main") {
-    ckpt_reader* reader = open(label, run);
-    const ckpt_options options;
-    const Status status = export_hfai(reader, path(to), {shards, false, large_bytes}, &options);
-    ckpt_reader_free(reader);
+    const client::Reader reader(open(label, run));
+    ExportRequest request{reader, path(to), {}};
+    EXPECT_TRUE(request.options.set_int("shards", shards).ok());
+    const Result<ExportPlan> plan = plan_hfai(request, large_bytes);
+    const Status status = plan.ok() ? write_export(request, *plan) : plan.status();
     Failure failure{status.code(), status.message(), {}};
     for (const char* key : {"found", "tensor", "path"})
       if (const std::string* value = status.detail(key)) failure.details[key] = *value;
@@ -177,6 +178,19 @@ TEST_F(Hfai, TiedTensorsStayTied) {
   ckpt_reader_free(reader);
 }
 
+TEST_F(Hfai, ADirectoryIsOpenedInPlaceWhereNothingIsCut) {
+  make("whole", sample(), 2, 1000);
+  make("cut", sample(), 2);
+  ckpt_file* file = nullptr;
+  must([&](auto** err) { return ckpt_file_open(&file, path("whole").c_str(), nullptr, err); });
+  EXPECT_STREQ(ckpt_file_format(file), "hfai");
+  EXPECT_EQ(ckpt_file_tensor_count(file), 9u);
+  ckpt_file_free(file);
+  const Failure failure = attempt([&](auto** err) { return ckpt_file_open(&file, path("cut").c_str(), nullptr, err); });
+  EXPECT_EQ(failure.code, CKPT_UNSUPPORTED);
+  EXPECT_NE(failure.message.find("in 2 pieces"), std::string::npos) << failure.message;
+}
+
 // ---- refused ----
 
 TEST_F(Hfai, AMissingPartIsNamed) {
@@ -266,7 +280,7 @@ TEST_F(Hfai, PiecesThatDoNotAddUpAreRefused) {
     pickle.begin_items();
     (void)pickle.text("w");
     const int64_t shape[] = {70}, size[] = {60}, stride[] = {1};
-    pickle.integers(shape, 1);
+    pickle.integers(shape);
     pickle.global("torch._utils", "_rebuild_tensor_v2");
     pickle.begin_tuple();
     pickle.begin_tuple();
@@ -278,8 +292,8 @@ TEST_F(Hfai, PiecesThatDoNotAddUpAreRefused) {
     pickle.end_tuple();
     pickle.persistent();
     pickle.integer(0);
-    pickle.integers(size, 1);
-    pickle.integers(stride, 1);
+    pickle.integers(size);
+    pickle.integers(stride);
     pickle.boolean(false);
     pickle.ordered_dict();
     pickle.end_tuple();

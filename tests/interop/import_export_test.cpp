@@ -1,5 +1,5 @@
 // Import and export through the public header: what was imported can be loaded, and exports are the files again.
-#include "ckpt.h"
+#include "ckpt_file.h"
 
 #include <algorithm>
 #include <filesystem>

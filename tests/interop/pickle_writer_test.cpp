@@ -128,7 +128,7 @@ TEST(PickleWriter, ContainersComeBackAsTheyWere) {
   writer.empty_tuple();
   writer.empty_set();
   const int64_t shape[] = {2, 3};
-  writer.integers(shape, 2);
+  writer.integers(shape);
   writer.end_tuple();
   const Read read(writer);
   ASSERT_PICKLE(read);

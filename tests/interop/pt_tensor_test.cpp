@@ -51,15 +51,15 @@ TEST(PtTensor, EveryStorageTypeHasItsDtype) {
                                                   {"QUInt4x2Storage", CKPT_DTYPE_U4},
                                                   {"UntypedStorage", CKPT_DTYPE_U8}};
   for (const auto& [name, dtype] : rows) {
-    EXPECT_EQ(dtype_of_storage(std::string("torch.") + name), dtype) << name;
-    EXPECT_EQ(dtype_of_storage(std::string("torch ") + name), dtype) << name;
+    EXPECT_EQ(torch_dtype_of_storage(std::string("torch.") + name).dtype, dtype) << name;
+    EXPECT_EQ(torch_dtype_of_storage(std::string("torch ") + name).dtype, dtype) << name;
     if (std::string_view(name).find('Q') == 0 || dtype == CKPT_DTYPE_U8) continue;
     EXPECT_STREQ(storage_of_dtype(static_cast<uint16_t>(dtype)), name);
   }
-  EXPECT_EQ(dtype_of_storage("torch OddStorage"), 0);
-  EXPECT_EQ(dtype_of_storage("mytorch FloatStorage"), 0);
-  EXPECT_EQ(dtype_of_name("torch.float8_e5m2"), CKPT_DTYPE_F8_E5M2);
-  EXPECT_EQ(dtype_of_name("numpy float32"), 0);
+  EXPECT_EQ(torch_dtype_of_storage("torch OddStorage").dtype, 0);
+  EXPECT_EQ(torch_dtype_of_storage("mytorch FloatStorage").dtype, 0);
+  EXPECT_EQ(torch_dtype_of_name("torch.float8_e5m2").dtype, CKPT_DTYPE_F8_E5M2);
+  EXPECT_EQ(torch_dtype_of_name("numpy float32").dtype, 0);
   EXPECT_EQ(storage_of_dtype(CKPT_DTYPE_U16), nullptr);
   EXPECT_STREQ(torch_name_of_dtype(CKPT_DTYPE_U16), "uint16");
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "calls_fixture.h"
-#include "ckpt_tree.h"
+#include "ckpt_file.h"
 #include "safetensors_fixture.h"
 
 namespace ckpt::interop {

@@ -697,15 +697,6 @@ end
 function ckpt_report_free(report)
     @blocking libckpt.ckpt_report_free(report::Ptr{ckpt_report})::Cvoid
 end
-function ckpt_import(store, path, label, step, options, info, err)
-    @blocking libckpt.ckpt_import(store::Ptr{ckpt_store}, path::Cstring, label::Cstring, step::Int64,
-        options::Ptr{ckpt_options}, info::Ptr{ckpt_checkpoint_info},
-        err::Ptr{Ptr{ckpt_error}})::ckpt_status
-end
-function ckpt_export(reader, path, options, err)
-    @blocking libckpt.ckpt_export(reader::Ptr{ckpt_reader}, path::Cstring, options::Ptr{ckpt_options},
-        err::Ptr{Ptr{ckpt_error}})::ckpt_status
-end
 function ckpt_tree_new(out, err)
     @ccall libckpt.ckpt_tree_new(out::Ptr{Ptr{ckpt_tree}}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
@@ -784,6 +775,15 @@ function ckpt_save_add_tree(save, name, tree, err)
 end
 function ckpt_reader_tree(reader, name, out, err)
     @blocking libckpt.ckpt_reader_tree(reader::Ptr{ckpt_reader}, name::Cstring, out::Ptr{Ptr{ckpt_tree}},
+        err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
+function ckpt_import(store, path, label, step, options, info, err)
+    @blocking libckpt.ckpt_import(store::Ptr{ckpt_store}, path::Cstring, label::Cstring, step::Int64,
+        options::Ptr{ckpt_options}, info::Ptr{ckpt_checkpoint_info},
+        err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
+function ckpt_export(reader, path, options, err)
+    @blocking libckpt.ckpt_export(reader::Ptr{ckpt_reader}, path::Cstring, options::Ptr{ckpt_options},
         err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_file_open(out, path, options, err)

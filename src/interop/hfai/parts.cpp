@@ -1,10 +1,10 @@
 #include "interop/hfai/parts.h"
 
 #include <dirent.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 
+#include "interop/hfai/format.h"
 #include "interop/hfai/layout.h"
 #include "interop/json.h"
 
@@ -47,7 +47,7 @@ Status check_names(const std::string& path, const std::vector<std::string>& name
 }
 
 Status part_error(ckpt_status code, const HfaiPart& part, const std::string& what) {
-  return Status(code, part.source.path() + ": " + what).with("path", part.source.path()).with("part", part.name);
+  return Status(code, part.source->path() + ": " + what).with("path", part.source->path()).with("part", part.name);
 }
 
 Status unlike(ckpt_status code, const HfaiPart& part, const std::string& what, const std::string& expected,
@@ -94,10 +94,14 @@ Result<std::vector<HfaiShare>> shares_of(const HfaiPart& part, const char* key) 
   return shares;
 }
 
-Result<HfaiPart> open_part(const std::string& path, std::string name, size_t count, bool verify, unsigned threads) {
-  CKPT_ASSIGN(PtSource source, PtSource::open(path + '/' + name, verify, threads));
+Result<HfaiPart> open_part(const std::string& path, std::string name, size_t count, const ReadOptions& options,
+                           FileTable& files) {
+  const std::string file_path = path + '/' + name;
+  CKPT_ASSIGN(MappedFile file, MappedFile::open(file_path));
+  CKPT_ASSIGN(PtSource source, PtSource::parse(file_path, file.bytes(), options.verify, options.threads));
+  files.add(file_path, std::move(file));
   CKPT_ASSIGN(PtTree content, make_tree(source));
-  HfaiPart part{std::move(source), std::move(content), std::move(name), 0, {}, {}};
+  HfaiPart part{std::make_shared<const PtSource>(std::move(source)), std::move(content), std::move(name), 0, {}, {}};
   part.root = hfai_entries_of(part.tree(), 0);
   if (part.root == kNoNode) return part.wrong(0, "expected a dict");
   CKPT_TRY(check_header(part, count));
@@ -131,18 +135,15 @@ uint32_t hfai_entries_of(const Tree& tree, uint32_t node) {
   return items != kNoNode && tree[items].kind == CKPT_NODE_DICT ? items : kNoNode;
 }
 
-bool is_hfai_directory(const std::string& path) {
-  struct stat info{};
-  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && !part_names(path).empty();
-}
+bool is_hfai(const Candidate& candidate) { return candidate.is_directory && !part_names(candidate.path).empty(); }
 
-Result<std::vector<HfaiPart>> open_hfai_parts(const std::string& path, bool verify, unsigned threads) {
+Result<std::vector<HfaiPart>> open_hfai_parts(const std::string& path, const ReadOptions& options, FileTable& files) {
   const std::vector<std::string> names = part_names(path);
   if (names.empty()) return Status(CKPT_NOT_FOUND, path + ": no files PART_*.pt").with("path", path);
   CKPT_TRY(check_names(path, names));
   std::vector<HfaiPart> parts;
   for (size_t i = 0; i < names.size(); i++) {
-    CKPT_ASSIGN(HfaiPart part, open_part(path, hfai_part_name(i), names.size(), verify, threads));
+    CKPT_ASSIGN(HfaiPart part, open_part(path, hfai_part_name(i), names.size(), options, files));
     parts.push_back(std::move(part));
     CKPT_TRY(check_alike(parts.front(), parts.back()));
   }

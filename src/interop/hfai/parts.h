@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "interop/pt/source.h"
 #include "interop/pt/tree.h"
+#include "interop/reader.h"
 
 namespace ckpt::interop {
 
@@ -21,7 +22,7 @@ struct HfaiShare {
 };
 
 struct HfaiPart {
-  PtSource source;
+  std::shared_ptr<const PtSource> source;
   PtTree content;
   std::string name;   // "PART_003.pt"
   uint32_t root = 0;  // DICT
@@ -35,11 +36,8 @@ struct HfaiPart {
 // The DICT with the entries of a dict or an OrderedDict; format::kNoNode.
 uint32_t hfai_entries_of(const format::Tree& tree, uint32_t node);
 
-// Whether `path` is a directory with a PART_*.pt.
-bool is_hfai_directory(const std::string& path);
-
 // INCOMPLETE for a part that is missing, UNSUPPORTED for another version, MISMATCH where parts disagree, FORMAT; the
-// errors of opening a .pt. `verify`, `threads` as there.
-Result<std::vector<HfaiPart>> open_hfai_parts(const std::string& path, bool verify, unsigned threads);
+// errors of opening a .pt. `files` gets the parts.
+Result<std::vector<HfaiPart>> open_hfai_parts(const std::string& path, const ReadOptions& options, FileTable& files);
 
 }  // namespace ckpt::interop

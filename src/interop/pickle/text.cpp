@@ -75,22 +75,6 @@ std::string decimal(std::vector<uint32_t> limbs, bool negative) {
   return {reversed.rbegin(), reversed.rend()};
 }
 
-void append_utf8(std::string& out, uint32_t c) {
-  auto put = [&](uint32_t byte) { out += static_cast<char>(byte); };
-  if (c < 0x80) return put(c);
-  if (c < 0x800) {
-    put(0xc0 | c >> 6);
-  } else if (c < 0x10000) {
-    put(0xe0 | c >> 12);
-    put(0x80 | (c >> 6 & 0x3f));
-  } else {
-    put(0xf0 | c >> 18);
-    put(0x80 | (c >> 12 & 0x3f));
-    put(0x80 | (c >> 6 & 0x3f));
-  }
-  put(0x80 | (c & 0x3f));
-}
-
 // `text` begins after the backslash and loses what belongs to the escape.
 Status unescape_one(std::string_view& text, std::string& out) {
   const char c = text.front();
@@ -112,6 +96,22 @@ Status unescape_one(std::string_view& text, std::string& out) {
 }
 
 }  // namespace
+
+void append_utf8(std::string& out, uint32_t c) {
+  auto put = [&](uint32_t byte) { out += static_cast<char>(byte); };
+  if (c < 0x80) return put(c);
+  if (c < 0x800) {
+    put(0xc0 | c >> 6);
+  } else if (c < 0x10000) {
+    put(0xe0 | c >> 12);
+    put(0x80 | (c >> 6 & 0x3f));
+  } else {
+    put(0xf0 | c >> 18);
+    put(0x80 | (c >> 12 & 0x3f));
+    put(0x80 | (c >> 6 & 0x3f));
+  }
+  put(0x80 | (c & 0x3f));
+}
 
 Result<PickleInt> int_of_text(std::string_view text) {
   std::string_view digits = text;

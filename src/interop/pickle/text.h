@@ -31,6 +31,8 @@ Result<std::string> unescape_unicode(std::string_view text);
 // 'text' or "text" with a C string's escapes: what repr() of a string of Python 2 gives.
 Result<std::string> unescape_quoted(std::string_view text);
 
+// The character of that number, at most U+10FFFF.
+void append_utf8(std::string& out, uint32_t c);
 // Bytes that UTF-8 `text` has in Latin-1; none where a character has no place there.
 std::optional<std::string> latin1_of(std::string_view text);
 bool is_ascii(std::string_view text);

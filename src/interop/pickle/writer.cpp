@@ -5,13 +5,15 @@
 #include <limits>
 #include <vector>
 
+#include "interop/pickle/text.h"
+
 namespace ckpt::interop {
 
 namespace {
 
 constexpr size_t kLongestRemembered = 256;
-constexpr size_t kMaxLong = 255;        // bytes of a LONG1
-constexpr size_t kMaxLongDigits = 614;  // of 2^2040 - 1
+constexpr size_t kMaxLong = 255;         // bytes of a LONG1
+constexpr size_t kMaxLong1Digits = 614;  // of 2^2040 - 1
 
 // |digits| in base 2^32, lowest first.
 std::vector<uint32_t> magnitude_of(std::string_view digits) {
@@ -45,18 +47,6 @@ std::string long_bytes(const std::vector<uint32_t>& words, bool negative) {
   const auto high_bit_is_sign = [&] { return ((bytes[bytes.size() - 2] ^ fill) & 0x80) == 0; };
   while (bytes.size() > 1 && bytes.back() == fill && high_bit_is_sign()) bytes.pop_back();
   return bytes;
-}
-
-// Each byte as the character of that number.
-std::string latin1_as_utf8(std::string_view bytes) {
-  std::string text;
-  text.reserve(bytes.size() + bytes.size() / 2);
-  for (char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x80) text += static_cast<char>(0xc0 | byte >> 6);
-    text += byte >= 0x80 ? static_cast<char>(0x80 | (byte & 0x3f)) : c;
-  }
-  return text;
 }
 
 }  // namespace
@@ -103,7 +93,7 @@ Status PickleWriter::big_integer(std::string_view digits) {
     return Status(CKPT_INVALID, "pickle: not an integer");
   digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size()));
   const std::string bytes =
-      digits.size() > kMaxLongDigits + 1 ? std::string(kMaxLong + 1, 0) : long_bytes(magnitude_of(digits), negative);
+      digits.size() > kMaxLong1Digits + 1 ? std::string(kMaxLong + 1, 0) : long_bytes(magnitude_of(digits), negative);
   if (bytes.size() > kMaxLong)
     return Status(CKPT_UNSUPPORTED, strformat("an integer of {} digits; at most 255 bytes can be read", digits.size()));
   op('\x8a');
@@ -137,7 +127,10 @@ Status PickleWriter::text(std::string_view value) {
 
 Status PickleWriter::bytes(std::string_view value) {
   global("_codecs", "encode");
-  CKPT_TRY(text(latin1_as_utf8(value)));
+  std::string characters;  // each byte as the character of that number
+  characters.reserve(value.size() + value.size() / 2);
+  for (const char byte : value) append_utf8(characters, static_cast<unsigned char>(byte));
+  CKPT_TRY(text(characters));
   CKPT_TRY(text("latin1"));
   tuple2();
   reduce();
@@ -163,9 +156,15 @@ void PickleWriter::ordered_dict() {
   reduce();
 }
 
-void PickleWriter::integers(const int64_t* values, size_t count) {
+void PickleWriter::integers(std::span<const int64_t> values) {
   begin_tuple();
-  for (size_t i = 0; i < count; i++) integer(values[i]);
+  for (const int64_t value : values) integer(value);
+  end_tuple();
+}
+
+void PickleWriter::extents(const Shape& shape) {
+  begin_tuple();
+  for (const uint64_t extent : shape.span()) integer(static_cast<int64_t>(extent));
   end_tuple();
 }
 

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
+#include "base/types.h"
 
 namespace ckpt::interop {
 
@@ -51,7 +53,9 @@ class PickleWriter {
 
   // collections.OrderedDict(), to be filled between begin_items and end_items.
   void ordered_dict();
-  void integers(const int64_t* values, size_t count);  // a tuple
+  // Tuples.
+  void integers(std::span<const int64_t> values);
+  void extents(const Shape& shape);
 
   // The pickle; nothing can follow.
   std::string finish();

@@ -1,7 +1,7 @@
 // Names of torch's dtypes and storages.
 #include "interop/pt/dtype.h"
 
-#include "interop/pt/tensor.h"
+#include "ckpt.h"
 
 namespace ckpt::interop {
 
@@ -75,9 +75,6 @@ TorchDtype torch_dtype_of_name(std::string_view name) {
     if (last_part(name) == row.name) return found(row);
   return {};
 }
-
-uint16_t dtype_of_storage(std::string_view class_name) { return torch_dtype_of_storage(class_name).dtype; }
-uint16_t dtype_of_name(std::string_view name) { return torch_dtype_of_name(name).dtype; }
 
 static const DtypeRow* plain_row(uint16_t dtype) {
   for (const DtypeRow& row : kRows)

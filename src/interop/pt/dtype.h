@@ -13,8 +13,6 @@ struct TorchDtype {
 // Of "torch FloatStorage", "torch.FloatStorage"; "torch.bfloat16".
 TorchDtype torch_dtype_of_storage(std::string_view class_name);
 TorchDtype torch_dtype_of_name(std::string_view name);
-uint16_t dtype_of_storage(std::string_view class_name);
-uint16_t dtype_of_name(std::string_view dtype_name);
 // The inverses: "FloatStorage" for f32, null for dtypes that only torch >= 2 has (by untyped storages); "float32".
 const char* storage_of_dtype(uint16_t dtype);
 const char* torch_name_of_dtype(uint16_t dtype);

@@ -3,9 +3,10 @@
 
 #include "interop/pt/dtype.h"
 #include "interop/pt/encoder.h"
-#include "interop/pt/tensor.h"
 
 namespace ckpt::interop {
+
+using format::kNoNode;
 
 struct PtEncoder::Row {
   std::string_view class_name;
@@ -17,7 +18,7 @@ namespace {
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
 bool is_storage_class(std::string_view name) {
-  return name.starts_with("torch.") && name.ends_with("Storage") && dtype_of_storage(name) != 0;
+  return name.starts_with("torch.") && name.ends_with("Storage") && torch_dtype_of_storage(name).dtype != 0;
 }
 
 }  // namespace
@@ -49,15 +50,15 @@ const PtEncoder::Row* PtEncoder::row_of(std::string_view class_name) {
   return is_storage_class(class_name) ? &kStorage : nullptr;
 }
 
-Status PtEncoder::record(const TreeEntry& node) {
-  if (const Row* row = row_of(text_of(node))) return (this->*row->encode)(node);
+Status PtEncoder::record(const TreeNode& node) {
+  if (const Row* row = row_of(node.text_view())) return (this->*row->encode)(node);
   // numpy.float32 and the like; other classes of numpy's have other fields.
-  const bool is_number = text_of(node).starts_with("numpy.") && tree_.find(node.number, "value") != CKPT_NODE_END;
+  const bool is_number = node.text_view().starts_with("numpy.") && find(node, "value") != kNoNode;
   return is_number ? number(node) : opaque(node);
 }
 
-Status PtEncoder::opaque(const TreeEntry& node) {
-  const std::string class_name(text_of(node));
+Status PtEncoder::opaque(const TreeNode& node) {
+  const std::string class_name(node.text_view());
   if (!options_.opaque_as_dict)
     return refuse(CKPT_UNSUPPORTED, node,
                   "torch.load(weights_only=True) refuses class " + class_name +
@@ -73,44 +74,44 @@ Status PtEncoder::opaque(const TreeEntry& node) {
 
 // ---- fields ----
 
-Result<uint64_t> PtEncoder::field(const TreeEntry& record, const char* key) const {
-  const uint64_t found = tree_.find(record.number, key);
-  if (found != CKPT_NODE_END) return found;
-  return refuse(CKPT_FORMAT, record, "a record of class " + std::string(text_of(record)) + " lacks " + quoted(key));
+Result<uint32_t> PtEncoder::field(const TreeNode& record, const char* key) const {
+  const uint32_t found = find(record, key);
+  if (found != kNoNode) return found;
+  return refuse(CKPT_FORMAT, record, "a record of class " + std::string(record.text_view()) + " lacks " + quoted(key));
 }
 
-Status PtEncoder::put_field(const TreeEntry& record, const char* key) {
-  CKPT_ASSIGN(const uint64_t found, field(record, key));
+Status PtEncoder::put_field(const TreeNode& record, const char* key) {
+  CKPT_ASSIGN(const uint32_t found, field(record, key));
   return put(found);
 }
 
-bool PtEncoder::flag(const TreeEntry& record, const char* key) const {
-  const uint64_t found = tree_.find(record.number, key);
-  return found != CKPT_NODE_END && tree_[found].bool_value != 0;
+bool PtEncoder::flag(const TreeNode& record, const char* key) const {
+  const uint32_t found = find(record, key);
+  return found != kNoNode && tree_[found].kind == CKPT_NODE_BOOL && tree_[found].integer != 0;
 }
 
-std::string_view PtEncoder::text(const TreeEntry& record, const char* key) const {
-  const uint64_t found = tree_.find(record.number, key);
-  return found != CKPT_NODE_END && tree_[found].kind == CKPT_NODE_TEXT ? text_of(tree_[found]) : std::string_view();
+std::string_view PtEncoder::text(const TreeNode& record, const char* key) const {
+  const uint32_t found = find(record, key);
+  return found != kNoNode && tree_[found].kind == CKPT_NODE_TEXT ? tree_[found].text_view() : std::string_view();
 }
 
 // ---- Python ----
 
-Status PtEncoder::ordered_dict(const TreeEntry& node) {
-  CKPT_ASSIGN(const uint64_t items, field(node, "items"));
+Status PtEncoder::ordered_dict(const TreeNode& node) {
+  CKPT_ASSIGN(const uint32_t items, field(node, "items"));
   pickle_.ordered_dict();
-  const TreeEntry entries = tree_[items];
+  const TreeNode& entries = tree_[items];
   if (entries.kind == CKPT_NODE_DICT) {
     CKPT_TRY(dict(entries));
   } else {
-    CKPT_ASSIGN(const uint64_t list, field(entries, "items"));
+    CKPT_ASSIGN(const uint32_t list, field(entries, "items"));
     CKPT_TRY(pairs(tree_[list]));
   }
-  const uint64_t metadata = tree_.find(node.number, "metadata"), state = tree_.find(node.number, "state");
-  if (state != CKPT_NODE_END) {
+  const uint32_t metadata = find(node, "metadata"), state = find(node, "state");
+  if (state != kNoNode) {
     CKPT_TRY(put(state));
     pickle_.build();
-  } else if (metadata != CKPT_NODE_END) {
+  } else if (metadata != kNoNode) {
     pickle_.empty_dict();
     pickle_.begin_items();
     CKPT_TRY(pickle_.text("_metadata"));
@@ -121,13 +122,13 @@ Status PtEncoder::ordered_dict(const TreeEntry& node) {
   return Ok();
 }
 
-Status PtEncoder::plain_dict(const TreeEntry& node) {
-  CKPT_ASSIGN(const uint64_t items, field(node, "items"));
+Status PtEncoder::plain_dict(const TreeNode& node) {
+  CKPT_ASSIGN(const uint32_t items, field(node, "items"));
   pickle_.empty_dict();
   return pairs(tree_[items]);
 }
 
-Status PtEncoder::byte_array(const TreeEntry& node) {
+Status PtEncoder::byte_array(const TreeNode& node) {
   pickle_.global("__builtin__", "bytearray");
   CKPT_TRY(put_field(node, "value"));
   pickle_.tuple1();
@@ -136,10 +137,10 @@ Status PtEncoder::byte_array(const TreeEntry& node) {
 }
 
 // A class and its arguments.
-Status PtEncoder::called(const TreeEntry& node) {
-  const std::string_view name = text_of(node);
+Status PtEncoder::called(const TreeNode& node) {
+  const std::string_view name = node.text_view();
   pickle_.global(name.starts_with("builtins.") ? "__builtin__" : name.substr(0, name.rfind('.')), last_part(name));
-  if (tree_.find(node.number, "args") == CKPT_NODE_END)
+  if (find(node, "args") == kNoNode)
     pickle_.empty_tuple();
   else
     CKPT_TRY(put_field(node, "args"));
@@ -149,7 +150,7 @@ Status PtEncoder::called(const TreeEntry& node) {
 
 // ---- torch's small values ----
 
-Status PtEncoder::torch_size(const TreeEntry& node) {
+Status PtEncoder::torch_size(const TreeNode& node) {
   pickle_.global("torch", "Size");
   CKPT_TRY(put_field(node, "items"));
   pickle_.tuple1();
@@ -157,18 +158,18 @@ Status PtEncoder::torch_size(const TreeEntry& node) {
   return Ok();
 }
 
-Status PtEncoder::torch_device(const TreeEntry& node) {
-  const uint64_t index = tree_.find(node.number, "index");
+Status PtEncoder::torch_device(const TreeNode& node) {
+  const uint32_t index = find(node, "index");
   pickle_.global("torch", "device");
   pickle_.begin_tuple();
   CKPT_TRY(put_field(node, "type"));
-  if (index != CKPT_NODE_END) CKPT_TRY(put(index));
+  if (index != kNoNode) CKPT_TRY(put(index));
   pickle_.end_tuple();
   pickle_.reduce();
   return Ok();
 }
 
-Status PtEncoder::torch_layout(const TreeEntry& node) {
+Status PtEncoder::torch_layout(const TreeNode& node) {
   pickle_.global("torch.serialization", "_get_layout");
   CKPT_TRY(put_field(node, "name"));
   pickle_.tuple1();
@@ -176,9 +177,9 @@ Status PtEncoder::torch_layout(const TreeEntry& node) {
   return Ok();
 }
 
-Status PtEncoder::torch_dtype(const TreeEntry& node) {
+Status PtEncoder::torch_dtype(const TreeNode& node) {
   const std::string_view name = text(node, "name");
-  if (dtype_of_name(name) == 0)
+  if (torch_dtype_of_name(name).dtype == 0)
     return refuse(CKPT_UNSUPPORTED, node, "torch has no dtype " + quoted(name)).with("found", std::string(name));
   pickle_.global("torch", last_part(name));
   return Ok();
@@ -186,9 +187,9 @@ Status PtEncoder::torch_dtype(const TreeEntry& node) {
 
 // ---- tensors ----
 
-Result<PtEncoder::Look> PtEncoder::look_of(const TreeEntry& record) const {
+Result<PtEncoder::Look> PtEncoder::look_of(const TreeNode& record) const {
   const std::string_view dtype = text(record, "dtype");
-  if (!dtype.empty() && dtype_of_name(dtype) == 0)
+  if (!dtype.empty() && torch_dtype_of_name(dtype).dtype == 0)
     return refuse(CKPT_UNSUPPORTED, record, "torch has no dtype " + quoted(dtype)).with("found", std::string(dtype));
   Look look;
   if (!dtype.empty()) look.dtype = last_part(dtype);
@@ -198,11 +199,11 @@ Result<PtEncoder::Look> PtEncoder::look_of(const TreeEntry& record) const {
   return look;
 }
 
-Status PtEncoder::torch_tensor(const TreeEntry& node) {
-  CKPT_ASSIGN(const uint64_t data, field(node, "data"));
+Status PtEncoder::torch_tensor(const TreeNode& node) {
+  CKPT_ASSIGN(const uint32_t data, field(node, "data"));
   CKPT_ASSIGN(const Look look, look_of(node));
-  const uint64_t state = tree_.find(node.number, "state");
-  if (state == CKPT_NODE_END) return leaf(tree_[data], look);
+  const uint32_t state = find(node, "state");
+  if (state == kNoNode) return leaf(tree_[data], look);
   // _rebuild_from_type_v2(function, type, arguments, state), whose first one makes the tensor.
   pickle_.global("torch._tensor", "_rebuild_from_type_v2");
   CKPT_ASSIGN(const PtPlace place, place_of(tree_[data], look));
@@ -217,9 +218,9 @@ Status PtEncoder::torch_tensor(const TreeEntry& node) {
 }
 
 // A storage by itself.
-Status PtEncoder::torch_storage(const TreeEntry& node) {
-  CKPT_ASSIGN(const uint64_t data, field(node, "data"));
-  const std::string_view type = last_part(text_of(node));
+Status PtEncoder::torch_storage(const TreeNode& node) {
+  CKPT_ASSIGN(const uint32_t data, field(node, "data"));
+  const std::string_view type = last_part(node.text_view());
   Look look;
   for (const char* name : {"qint8", "quint8", "qint32"})
     if (type == quantized_storage(name)) look.dtype = name;
@@ -227,13 +228,13 @@ Status PtEncoder::torch_storage(const TreeEntry& node) {
   const PtStorage& shared = storages_.storages()[place.storage];
   // A part of another one cannot be a storage.
   if (place.offset != 0 || place.shape.ndim != 1 || place.shape[0] != shared.range.size) {
-    CKPT_ASSIGN(place, storages_.place_alone(std::string(text_of(tree_[data])), type));
+    CKPT_ASSIGN(place, storages_.place_alone(std::string(tree_[data].text_view()), type));
   }
   return storage(place, type);
 }
 
-Status PtEncoder::parameter(const TreeEntry& node) {
-  const bool stateful = tree_.find(node.number, "state") != CKPT_NODE_END;
+Status PtEncoder::parameter(const TreeNode& node) {
+  const bool stateful = find(node, "state") != kNoNode;
   pickle_.global("torch._utils", stateful ? "_rebuild_parameter_with_state" : "_rebuild_parameter");
   pickle_.begin_tuple();
   CKPT_TRY(put_field(node, "data"));
@@ -246,8 +247,8 @@ Status PtEncoder::parameter(const TreeEntry& node) {
 }
 
 // (layout, (indices, values, size[, is_coalesced])), or two kinds of indices where they are compressed.
-Status PtEncoder::sparse(const TreeEntry& node) {
-  const std::string_view layout = text_of(node);
+Status PtEncoder::sparse(const TreeNode& node) {
+  const std::string_view layout = node.text_view();
   const bool by_row = layout == "torch.sparse_csr" || layout == "torch.sparse_bsr";
   pickle_.global("torch._utils", "_rebuild_sparse_tensor");
   pickle_.begin_tuple();
@@ -264,7 +265,7 @@ Status PtEncoder::sparse(const TreeEntry& node) {
   }
   CKPT_TRY(put_field(node, "values"));
   CKPT_TRY(put_field(node, "size"));
-  if (tree_.find(node.number, "is_coalesced") != CKPT_NODE_END) CKPT_TRY(put_field(node, "is_coalesced"));
+  if (find(node, "is_coalesced") != kNoNode) CKPT_TRY(put_field(node, "is_coalesced"));
   pickle_.end_tuple();
   pickle_.end_tuple();
   pickle_.reduce();
@@ -272,8 +273,8 @@ Status PtEncoder::sparse(const TreeEntry& node) {
 }
 
 // (storage, offset, size, stride, quantizer, requires_grad, hooks)
-Status PtEncoder::quantized(const TreeEntry& node) {
-  CKPT_ASSIGN(const uint64_t data, field(node, "data"));
+Status PtEncoder::quantized(const TreeNode& node) {
+  CKPT_ASSIGN(const uint32_t data, field(node, "data"));
   CKPT_ASSIGN(const Look look, look_of(node));
   CKPT_ASSIGN(const PtPlace place, place_of(tree_[data], look));
   const std::string_view scheme = text(node, "qscheme");
@@ -303,27 +304,27 @@ Status PtEncoder::quantized(const TreeEntry& node) {
 
 // ---- numpy ----
 
-Status PtEncoder::array(const TreeEntry& node) {
-  CKPT_ASSIGN(const uint64_t data, field(node, "data"));
+Status PtEncoder::array(const TreeNode& node) {
+  CKPT_ASSIGN(const uint32_t data, field(node, "data"));
   return leaf(tree_[data], {});
 }
 
 // numpy.float32{value}: a number of Python's; the parts of a complex one are bytes.
-Status PtEncoder::number(const TreeEntry& node) {
-  CKPT_ASSIGN(const uint64_t value, field(node, "value"));
-  const TreeEntry found = tree_[value];
+Status PtEncoder::number(const TreeNode& node) {
+  CKPT_ASSIGN(const uint32_t value, field(node, "value"));
+  const TreeNode& found = tree_[value];
   if (found.kind != CKPT_NODE_BYTES) return put(value);
   double parts[2] = {};
-  if (text_of(node) == "numpy.complex64" && found.text_size == 2 * sizeof(float)) {
+  if (node.text_view() == "numpy.complex64" && found.text_size == 2 * sizeof(float)) {
     float narrow[2];
     std::memcpy(narrow, found.text, sizeof narrow);
     parts[0] = static_cast<double>(narrow[0]);
     parts[1] = static_cast<double>(narrow[1]);
-  } else if (text_of(node) == "numpy.complex128" && found.text_size == sizeof parts) {
+  } else if (node.text_view() == "numpy.complex128" && found.text_size == sizeof parts) {
     std::memcpy(parts, found.text, sizeof parts);
   } else {
-    return refuse(CKPT_UNSUPPORTED, node, "a number of class " + std::string(text_of(node)))
-        .with("found", std::string(text_of(node)));
+    return refuse(CKPT_UNSUPPORTED, node, "a number of class " + std::string(node.text_view()))
+        .with("found", std::string(node.text_view()));
   }
   pickle_.global("__builtin__", "complex");
   pickle_.real(parts[0]);

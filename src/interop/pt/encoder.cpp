@@ -3,9 +3,10 @@
 #include <utility>
 
 #include "interop/pt/dtype.h"
-#include "interop/pt/tensor.h"
 
 namespace ckpt::interop {
+
+using format::kNoNode;
 
 namespace {
 
@@ -33,24 +34,24 @@ const char* quantized_storage(std::string_view dtype) {
   return dtype == "qint32" ? "QInt32Storage" : nullptr;
 }
 
-Status PtEncoder::refuse(ckpt_status code, const TreeEntry& node, const std::string& what) const {
-  const std::string path = tree_.path_of(node.number);
+Status PtEncoder::refuse(ckpt_status code, const TreeNode& node, const std::string& what) const {
+  const std::string path = interop::place_of(tree_, number_of(node));
   return Status(code, "at " + quoted(path) + ": " + what).with("tensor", path);
 }
 
 // ---- values ----
 
-Status PtEncoder::value(uint64_t node) { return put(node); }
+Status PtEncoder::value(uint32_t node) { return put(node); }
 
-Status PtEncoder::value(uint64_t node, const Keep& keep) {
+Status PtEncoder::value(uint32_t node, const Keep& keep) {
   keep_ = keep;
   Status status = put(node);
   keep_ = {};
   return status;
 }
 
-Status PtEncoder::put(uint64_t number) {
-  const TreeEntry node = tree_[number];
+Status PtEncoder::put(uint32_t number) {
+  const TreeNode& node = tree_[number];
   switch (node.kind) {
     case CKPT_NODE_TENSOR:
       return leaf(node, {});
@@ -70,32 +71,32 @@ Status PtEncoder::put(uint64_t number) {
   }
 }
 
-Status PtEncoder::scalar(const TreeEntry& node) {
+Status PtEncoder::scalar(const TreeNode& node) {
   switch (node.kind) {
     case CKPT_NODE_NULL:
       pickle_.none();
       return Ok();
     case CKPT_NODE_BOOL:
-      pickle_.boolean(node.bool_value != 0);
+      pickle_.boolean(node.integer != 0);
       return Ok();
     case CKPT_NODE_INT:
-      pickle_.integer(node.int_value);
+      pickle_.integer(node.integer);
       return Ok();
     case CKPT_NODE_BIGINT:
-      return pickle_.big_integer(text_of(node));
+      return pickle_.big_integer(node.text_view());
     case CKPT_NODE_FLOAT:
-      pickle_.real(node.float_value);
+      pickle_.real(node.real);
       return Ok();
     case CKPT_NODE_TEXT:
-      return pickle_.text(text_of(node));
+      return pickle_.text(node.text_view());
     case CKPT_NODE_BYTES:
-      return pickle_.bytes(text_of(node));
+      return pickle_.bytes(node.text_view());
     default:
       return Status(CKPT_UNSUPPORTED, strformat("a node of kind {}", node.kind));
   }
 }
 
-Status PtEncoder::sequence(const TreeEntry& node) {
+Status PtEncoder::sequence(const TreeNode& node) {
   const bool set = node.kind == CKPT_NODE_SET, tuple = node.kind == CKPT_NODE_TUPLE;
   if (set && node.child_count == 0) {
     pickle_.empty_set();  // which torch 1 reads, too
@@ -103,8 +104,7 @@ Status PtEncoder::sequence(const TreeEntry& node) {
   }
   if (set) pickle_.global("__builtin__", "set");
   tuple ? pickle_.begin_tuple() : pickle_.begin_list();
-  for (uint64_t child = node.first_child; child != CKPT_NODE_END; child = tree_[child].next_sibling)
-    CKPT_TRY(put(child));
+  for (uint32_t child = first_child(node); child != kNoNode; child = tree_[child].next) CKPT_TRY(put(child));
   tuple ? pickle_.end_tuple() : pickle_.end_list();
   if (!set) return Ok();
   pickle_.tuple1();
@@ -112,17 +112,17 @@ Status PtEncoder::sequence(const TreeEntry& node) {
   return Ok();
 }
 
-Status PtEncoder::key(uint64_t number) {
-  const TreeEntry node = tree_[number];
-  if (node.key_kind == CKPT_KEY_TEXT) return pickle_.text(key_of(node));
-  pickle_.integer(node.key_int);
+Status PtEncoder::key(uint32_t number) {
+  const TreeNode& node = tree_[number];
+  if (node.key_kind == CKPT_KEY_TEXT) return pickle_.text(node.key_view());
+  pickle_.integer(node.place);
   return Ok();
 }
 
 // Into the dict that was begun.
-Status PtEncoder::dict(const TreeEntry& node) {
+Status PtEncoder::dict(const TreeNode& node) {
   pickle_.begin_items();
-  for (uint64_t child = node.first_child; child != CKPT_NODE_END; child = tree_[child].next_sibling) {
+  for (uint32_t child = first_child(node); child != kNoNode; child = tree_[child].next) {
     if (keep_ && !keep_(child)) continue;
     CKPT_TRY(key(child));
     CKPT_TRY(put(child));
@@ -132,16 +132,16 @@ Status PtEncoder::dict(const TreeEntry& node) {
 }
 
 // The same of [(key, value), …].
-Status PtEncoder::pairs(const TreeEntry& list) {
+Status PtEncoder::pairs(const TreeNode& list) {
   pickle_.begin_items();
-  for (uint64_t child = list.first_child; child != CKPT_NODE_END; child = tree_[child].next_sibling) {
-    const TreeEntry pair = tree_[child];
+  for (uint32_t child = first_child(list); child != kNoNode; child = tree_[child].next) {
+    const TreeNode& pair = tree_[child];
     if (pair.child_count != 2) return refuse(CKPT_FORMAT, pair, "expected a pair of key and value");
-    const TreeEntry first = tree_[pair.first_child];
+    const TreeNode& first = tree_[first_child(pair)];
     if (first.kind >= CKPT_NODE_LIST && first.kind != CKPT_NODE_TUPLE)
       return refuse(CKPT_UNSUPPORTED, first, "a container as the key of a dict");
-    CKPT_TRY(put(pair.first_child));
-    CKPT_TRY(put(first.next_sibling));
+    CKPT_TRY(put(first_child(pair)));
+    CKPT_TRY(put(first.next));
   }
   pickle_.end_items();
   return Ok();
@@ -149,9 +149,9 @@ Status PtEncoder::pairs(const TreeEntry& list) {
 
 // ---- tensors ----
 
-Result<PtPlace> PtEncoder::place_of(const TreeEntry& leaf, const Look& look) {
+Result<PtPlace> PtEncoder::place_of(const TreeNode& leaf, const Look& look) {
   if (leaf.kind != CKPT_NODE_TENSOR) return refuse(CKPT_FORMAT, leaf, "expected a tensor");
-  const std::string name(text_of(leaf));
+  const std::string name(leaf.text_view());
   const auto find = [&]() -> Result<PtPlace> {
     CKPT_ASSIGN(const TensorRange whole, whole_of(reader_, name));
     CKPT_ASSIGN(const std::string_view type, storage_type(whole.dtype, look.dtype));
@@ -165,7 +165,7 @@ Result<PtPlace> PtEncoder::place_of(const TreeEntry& leaf, const Look& look) {
   return found ? std::move(status).with("found", *found) : std::move(status);
 }
 
-Status PtEncoder::leaf(const TreeEntry& node, const Look& look) {
+Status PtEncoder::leaf(const TreeNode& node, const Look& look) {
   CKPT_ASSIGN(const PtPlace place, place_of(node, look));
   return tensor(place, look);
 }
@@ -226,17 +226,13 @@ Status PtEncoder::storage(const PtPlace& place, std::string_view type) {
 
 void PtEncoder::shape(const PtPlace& place) {
   pickle_.integer(static_cast<int64_t>(place.offset));
-  std::array<int64_t, kMaxNdim> extents{};
-  for (int i = 0; i < place.shape.ndim; i++) extents[static_cast<size_t>(i)] = static_cast<int64_t>(place.shape[i]);
-  pickle_.integers(extents.data(), static_cast<size_t>(place.shape.ndim));
-  pickle_.integers(place.strides.data(), static_cast<size_t>(place.shape.ndim));
+  pickle_.extents(place.shape);
+  pickle_.integers({place.strides.data(), static_cast<size_t>(place.shape.ndim)});
 }
 
 void PtEncoder::size(const Shape& shape) {
   pickle_.global("torch", "Size");
-  std::array<int64_t, kMaxNdim> extents{};
-  for (int i = 0; i < shape.ndim; i++) extents[static_cast<size_t>(i)] = static_cast<int64_t>(shape[i]);
-  pickle_.integers(extents.data(), static_cast<size_t>(shape.ndim));
+  pickle_.extents(shape);
   pickle_.tuple1();
   pickle_.reduce();
 }

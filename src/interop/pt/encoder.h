@@ -11,10 +11,9 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "ckpt.h"
+#include "interop/client.h"
 #include "interop/pickle/writer.h"
 #include "interop/pt/storage_plan.h"
-#include "interop/tree_view.h"
 
 namespace ckpt::interop {
 
@@ -31,18 +30,20 @@ struct PtEncoderOptions {
 };
 
 class PtEncoder {
- public:
-  using Keep = std::function<bool(uint64_t node)>;
+  using TreeNode = format::TreeNode;
 
-  // `options` must outlive the encoder.
-  PtEncoder(const ckpt_reader* reader, TreeView tree, const PtEncoderOptions& options)
+ public:
+  using Keep = std::function<bool(uint32_t node)>;
+
+  // All of these must outlive the encoder.
+  PtEncoder(const client::Reader& reader, const format::Tree& tree, const PtEncoderOptions& options)
       : reader_(reader), tree_(tree), options_(options), storages_(reader) {}
 
   // The value of a node, without its key; of what is below it only what `keep` takes, where there is one.
   // UNSUPPORTED for what weights_only refuses, FORMAT for a record that lacks its fields; with the path.
-  Status value(uint64_t node);
-  Status value(uint64_t node, const Keep& keep);
-  Status key(uint64_t node);
+  Status value(uint32_t node);
+  Status value(uint32_t node, const Keep& keep);
+  Status key(uint32_t node);
   // torch.Size(shape)
   void size(const Shape& shape);
   // Elements [begin, begin + size) of a tensor in a row.
@@ -52,7 +53,7 @@ class PtEncoder {
   const PtStoragePlan& storages() const { return storages_; }
 
  private:
-  using Encode = Status (PtEncoder::*)(const TreeEntry& record);
+  using Encode = Status (PtEncoder::*)(const TreeNode& record);
   struct Row;
   // How a tensor is written but for its place.
   struct Look {
@@ -61,47 +62,50 @@ class PtEncoder {
   };
 
   // ---- encoder.cpp: values and tensors ----
-  Status put(uint64_t number);
-  Status scalar(const TreeEntry& node);
-  Status sequence(const TreeEntry& node);
-  Status dict(const TreeEntry& node);
-  Status pairs(const TreeEntry& list);
-  Status leaf(const TreeEntry& node, const Look& look);
+  Status put(uint32_t number);
+  Status scalar(const TreeNode& node);
+  Status sequence(const TreeNode& node);
+  Status dict(const TreeNode& node);
+  Status pairs(const TreeNode& list);
+  Status leaf(const TreeNode& node, const Look& look);
   Status tensor(const PtPlace& place, const Look& look);
   void tensor_function(const PtPlace& place, const Look& look);
   Status tensor_arguments(const PtPlace& place, const Look& look);
-  Result<PtPlace> place_of(const TreeEntry& leaf, const Look& look);
+  Result<PtPlace> place_of(const TreeNode& leaf, const Look& look);
   Status storage(const PtPlace& place, std::string_view type);
   void shape(const PtPlace& place);
-  Status refuse(ckpt_status code, const TreeEntry& node, const std::string& what) const;
+  uint32_t number_of(const TreeNode& node) const { return static_cast<uint32_t>(&node - &tree_[0]); }
+  uint32_t first_child(const TreeNode& node) const { return tree_.first_child(number_of(node)); }
+  uint32_t find(const TreeNode& record, const char* key) const { return tree_.find(number_of(record), key); }
+  Status refuse(ckpt_status code, const TreeNode& node, const std::string& what) const;
 
   // ---- encode_records.cpp ----
-  Status record(const TreeEntry& node);
-  Status opaque(const TreeEntry& node);
-  Status ordered_dict(const TreeEntry& node);
-  Status plain_dict(const TreeEntry& node);
-  Status torch_size(const TreeEntry& node);
-  Status torch_device(const TreeEntry& node);
-  Status torch_layout(const TreeEntry& node);
-  Status torch_dtype(const TreeEntry& node);
-  Status torch_tensor(const TreeEntry& node);
-  Status torch_storage(const TreeEntry& node);
-  Status parameter(const TreeEntry& node);
-  Status sparse(const TreeEntry& node);
-  Status quantized(const TreeEntry& node);
-  Status array(const TreeEntry& node);
-  Status number(const TreeEntry& node);
-  Status byte_array(const TreeEntry& node);
-  Status called(const TreeEntry& node);
-  Result<Look> look_of(const TreeEntry& record) const;
-  Result<uint64_t> field(const TreeEntry& record, const char* key) const;
-  Status put_field(const TreeEntry& record, const char* key);
-  bool flag(const TreeEntry& record, const char* key) const;
-  std::string_view text(const TreeEntry& record, const char* key) const;
+  Status record(const TreeNode& node);
+  Status opaque(const TreeNode& node);
+  Status ordered_dict(const TreeNode& node);
+  Status plain_dict(const TreeNode& node);
+  Status torch_size(const TreeNode& node);
+  Status torch_device(const TreeNode& node);
+  Status torch_layout(const TreeNode& node);
+  Status torch_dtype(const TreeNode& node);
+  Status torch_tensor(const TreeNode& node);
+  Status torch_storage(const TreeNode& node);
+  Status parameter(const TreeNode& node);
+  Status sparse(const TreeNode& node);
+  Status quantized(const TreeNode& node);
+  Status array(const TreeNode& node);
+  Status number(const TreeNode& node);
+  Status byte_array(const TreeNode& node);
+  Status called(const TreeNode& node);
+  Result<Look> look_of(const TreeNode& record) const;
+  Result<uint32_t> field(const TreeNode& record, const char* key) const;
+  Status put_field(const TreeNode& record, const char* key);
+  bool flag(const TreeNode& record, const char* key) const;
+  std::string_view text(const TreeNode& record, const char* key) const;
   static const Row* row_of(std::string_view class_name);
 
-  const ckpt_reader* reader_;
-  TreeView tree_;
+  const client::Reader& reader_;
+  const format::Tree& tree_;
   const PtEncoderOptions& options_;
   PickleWriter pickle_;
   PtStoragePlan storages_;

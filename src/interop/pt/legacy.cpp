@@ -5,7 +5,6 @@
 #include "interop/json.h"
 #include "interop/pt/dtype.h"
 #include "interop/pt/source.h"
-#include "interop/pt/tensor.h"
 
 namespace ckpt::interop {
 
@@ -54,7 +53,7 @@ Result<std::map<std::string, Layout, std::less<>>> layouts_of(const PickleDocume
     const PickleValue& id = pickle[pickle[ref].items[0]];
     if (id.kind == PickleKind::kTuple && !id.items.empty() && pickle[id.items[0]].text == "module") continue;
     CKPT_ASSIGN(const StorageId storage, storage_id_of(pickle, ref));
-    const uint16_t dtype = dtype_of_storage(storage.type);
+    const uint16_t dtype = torch_dtype_of_storage(storage.type).dtype;
     if (dtype == 0)
       return Status(CKPT_UNSUPPORTED, "storage " + shown(storage.key) + ": unknown type " + shown(storage.type))
           .with("found", std::string(storage.type));

@@ -21,8 +21,8 @@ struct View {
 
 class Planner {
  public:
-  Planner(std::vector<NamedPtTensor> tensors, uint64_t room)
-      : given_(std::move(tensors)), target_of_(given_.size(), kItself), room_(room) {}
+  Planner(std::vector<NamedPtTensor> tensors, uint64_t room, FileTable& files, uint32_t rank)
+      : given_(std::move(tensors)), target_of_(given_.size(), kItself), room_(room), files_(files), rank_(rank) {}
 
   std::vector<ForeignTensor> run() {
     std::vector<View> views = sorted_views();
@@ -62,12 +62,7 @@ class Planner {
   }
 
   static bool same_view(const PtTensor& a, const PtTensor& b) {
-    if (a.bytes().data() != b.bytes().data() || !(a.shape == b.shape)) return false;
-    for (int i = 0; i < a.shape.ndim; i++) {
-      const auto d = static_cast<size_t>(i);
-      if (a.shape.dims[d] > 1 && a.strides[d] != b.strides[d]) return false;
-    }
-    return true;
+    return a.bytes().data() == b.bytes().data() && a.shape == b.shape && same_places(a.shape, a.strides, b.strides);
   }
 
   // Whether a view is written out. What that takes for one that repeats elements is not bounded by the file's size.
@@ -99,17 +94,15 @@ class Planner {
   }
 
   // The run itself as a tensor; its number.
-  size_t add_storage(const PtTensor& tensor, uint64_t begin, uint64_t end) {
-    const auto bits = static_cast<uint64_t>(dtype_bits(tensor.dtype));
-    ForeignTensor storage;
-    storage.name = storage_name(tensor.storage_key);
-    storage.location = tensor.location;
-    storage.dtype = tensor.dtype;
-    storage.shape.ndim = 1;
-    storage.shape.dims[0] = (end - begin) * 8 / bits;
-    storage.strides[0] = 1;
-    storage.data = Bytes(reinterpret_cast<const std::byte*>(begin), end - begin);
-    extra_.push_back(std::move(storage));
+  size_t add_storage(const PtTensor& of, uint64_t begin, uint64_t end) {
+    PtTensor run = of;
+    run.storage = Bytes(reinterpret_cast<const std::byte*>(begin), end - begin);
+    run.offset = 0;
+    run.shape = Shape();
+    run.shape.ndim = 1;
+    run.shape[0] = (end - begin) * 8 / static_cast<uint64_t>(dtype_bits(of.dtype));
+    run.strides = row_major(run.shape);
+    extra_.push_back({storage_name(of.storage_key), std::move(run)});
     return given_.size() + extra_.size() - 1;
   }
 
@@ -122,52 +115,60 @@ class Planner {
     return before == 0 ? name : name + '.' + std::to_string(before);  // no name has a dot by itself
   }
 
+  NamedPtTensor& named(size_t number) {
+    return number < given_.size() ? given_[number] : extra_[number - given_.size()];
+  }
+
   // Its target first. Targets have none themselves.
   void emit(size_t number) {
     if (place_[number] != ForeignTensor::kNoTarget) return;
     const size_t target = number < given_.size() ? target_of_[number] : kItself;
     if (target != kItself) emit(target);
-    ForeignTensor tensor =
-        number < given_.size() ? describe(given_[number]) : std::move(extra_[number - given_.size()]);
-    if (target != kItself) point(&tensor, place_[target]);
+    ForeignTensor tensor = describe(named(number));
+    if (target != kItself) point(&tensor, number, target);
     place_[number] = out_.size();
     out_.push_back(std::move(tensor));
   }
 
-  static ForeignTensor describe(NamedPtTensor& named) {
+  ForeignTensor describe(const NamedPtTensor& named) {
     const PtTensor& from = named.tensor;
     ForeignTensor tensor;
-    tensor.name = std::move(named.name);
-    if (from.location != "cpu") tensor.location = from.location;
+    tensor.name = named.name;
     tensor.dtype = from.dtype;
     tensor.shape = from.shape;
-    tensor.strides = from.strides;
-    tensor.data = from.bytes();
+    ForeignPiece& piece = tensor.pieces.emplace_back();
+    piece.bytes = files_.range_of(from.bytes());
+    piece.rank = rank_;
+    if (from.strides != row_major(from.shape)) piece.strides = from.strides;
+    if (!from.location.empty() && from.location != "cpu") tensor.attributes = {{"torch.device", from.location}};
     return tensor;
   }
 
   // Where `tensor` lies in the flattened target. Targets that are not row-major have aliases of their own view only.
-  void point(ForeignTensor* tensor, size_t place) const {
-    const ForeignTensor& target = out_[place];
+  void point(ForeignTensor* tensor, size_t number, size_t target) {
+    const PtTensor &from = named(number).tensor, &to = named(target).tensor;
     const auto bits = static_cast<uint64_t>(dtype_bits(tensor->dtype));
-    tensor->target = place;
-    tensor->target_offset = static_cast<uint64_t>(tensor->data.data() - target.data.data()) * 8 / bits;
-    tensor->target_strides = is_row_major(target.shape, target.strides) ? tensor->strides : row_major(tensor->shape);
+    tensor->target = place_[target];
+    tensor->target_offset = static_cast<uint64_t>(from.bytes().data() - to.bytes().data()) * 8 / bits;
+    tensor->target_strides = is_row_major(to.shape, to.strides) ? from.strides : row_major(tensor->shape);
   }
 
   std::vector<NamedPtTensor> given_;
   std::vector<size_t> target_of_;  // numbers past the given ones are of extra_
-  std::vector<ForeignTensor> extra_;
+  std::vector<NamedPtTensor> extra_;
   std::vector<size_t> place_;  // in out_
   std::vector<ForeignTensor> out_;
   uint64_t room_;                       // bytes that repeated elements may still take
   std::map<std::string, size_t> runs_;  // by the name of their storage
+  FileTable& files_;
+  uint32_t rank_;
 };
 
 }  // namespace
 
-std::vector<ForeignTensor> plan_sharing(std::vector<NamedPtTensor> tensors, uint64_t room) {
-  return Planner(std::move(tensors), room).run();
+std::vector<ForeignTensor> plan_sharing(std::vector<NamedPtTensor> tensors, uint64_t room, FileTable& files,
+                                        uint32_t rank) {
+  return Planner(std::move(tensors), room, files, rank).run();
 }
 
 }  // namespace ckpt::interop

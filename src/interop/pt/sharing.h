@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "interop/foreign_tensor.h"
 #include "interop/pt/tensor.h"
+#include "interop/reader.h"
 
 namespace ckpt::interop {
 
@@ -19,7 +19,9 @@ struct NamedPtTensor {
 // all of it without gaps is the target of the others; where there is none, the run itself is added as a tensor of one
 // dimension, "~storage/KEY" (no path of a state tree is called so). A view that repeats elements (stride 0) is kept as
 // one where writing it out would take more than 64 KiB, or all of them together more than `room` bytes beyond those in
-// the file. Views of one memory by several dtypes are separate tensors.
-std::vector<ForeignTensor> plan_sharing(std::vector<NamedPtTensor> tensors, uint64_t room);
+// the file. Views of one memory by several dtypes are separate tensors. `files` gets what they lie in, where it is not
+// a mapped file; all are of part `rank`.
+std::vector<ForeignTensor> plan_sharing(std::vector<NamedPtTensor> tensors, uint64_t room, FileTable& files,
+                                        uint32_t rank = 0);
 
 }  // namespace ckpt::interop

@@ -88,16 +88,8 @@ bool PtSource::looks_like(Bytes file) {
   return looks_like_zip(file) || looks_like_legacy(file) || looks_like_tar(file);
 }
 
-Result<PtSource> PtSource::open(const std::string& path, bool verify, unsigned threads) {
-  CKPT_ASSIGN(MappedFile file, MappedFile::open(path));
-  PtSource source(path, file.bytes());
-  source.file_.emplace(std::move(file));
-  CKPT_TRY(source.read(verify, threads));
-  return source;
-}
-
-Result<PtSource> PtSource::parse(std::string name, Bytes file, bool verify, unsigned threads) {
-  PtSource source(std::move(name), file);
+Result<PtSource> PtSource::parse(std::string path, Bytes file, bool verify, unsigned threads) {
+  PtSource source(std::move(path), file);
   CKPT_TRY(source.read(verify, threads));
   return source;
 }

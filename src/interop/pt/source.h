@@ -5,14 +5,11 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
 #include "base/types.h"
-#include "interop/files.h"
 #include "interop/pickle/pickle.h"
 #include "interop/zip/reader.h"
 
@@ -20,12 +17,11 @@ namespace ckpt::interop {
 
 class PtSource {
  public:
-  // `verify`: also the CRC-32 of every zip entry, on `threads` threads (CORRUPT); without it, of what is read here.
-  // NOT_FOUND, FORMAT, UNSUPPORTED (TorchScript code, big-endian, compressed or encrypted entries, torch < 0.1.10's
-  // tar, functions we do not know), IO.
-  static Result<PtSource> open(const std::string& path, bool verify, unsigned threads = 1);
-  // The same of bytes in memory, which must outlive the source. `name` is for messages.
-  static Result<PtSource> parse(std::string name, Bytes file, bool verify, unsigned threads = 1);
+  // `file` must outlive the source, `path` is for messages. `verify`: also the CRC-32 of every zip entry, on `threads`
+  // threads (CORRUPT); without it, of what is read here.
+  // FORMAT, UNSUPPORTED (TorchScript code, big-endian, compressed or encrypted entries, torch < 0.1.10's tar, functions
+  // we do not know).
+  static Result<PtSource> parse(std::string path, Bytes file, bool verify, unsigned threads = 1);
 
   // Whether the bytes begin like a .pt of any form; for files that are not named so.
   static bool looks_like(Bytes file);
@@ -50,7 +46,6 @@ class PtSource {
 
   std::string path_;
   Bytes bytes_;
-  std::optional<MappedFile> file_;  // empty where the bytes are the caller's
   bool legacy_ = false;
   size_t unchecked_ = 0;
   PickleDocument pickle_;

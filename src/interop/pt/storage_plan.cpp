@@ -2,28 +2,19 @@
 
 #include <utility>
 
-#include "interop/strides.h"
-
 namespace ckpt::interop {
 
 namespace {
 
-Result<ckpt_tensor_info> find(const ckpt_reader* reader, const std::string& name) {
-  ckpt_tensor_info info{};
-  info.struct_size = sizeof info;
-  Status status = call([&](ckpt_error** err) { return ckpt_reader_tensor_find(reader, name.c_str(), &info, err); });
-  if (status.ok()) return info;
-  if (status.code() != CKPT_NOT_FOUND) return status;
+Result<ckpt_tensor_info> find(const client::Reader& reader, const std::string& name) {
+  Result<ckpt_tensor_info> info = result(reader.tensor(name));
+  if (info.ok() || info.status().code() != CKPT_NOT_FOUND) return info;
   return Status(CKPT_FORMAT, "the tree names tensor " + quoted(name) + ", which the checkpoint lacks")
       .with("tensor", name);
 }
 
 Result<TensorRange> range_of(const ckpt_tensor_info& info) {
-  TensorRange range;
-  range.name = info.name;
-  range.dtype = static_cast<uint16_t>(info.dtype);
-  range.shape.ndim = info.ndim;
-  for (int i = 0; i < info.ndim; i++) range.shape[i] = static_cast<uint64_t>(info.shape[i]);
+  TensorRange range{info.name, static_cast<uint16_t>(info.dtype), shape_of(info), 0, 0};
   if (dtype_bits(range.dtype) % 8 != 0) {
     const std::string found = strformat("{} (0x{:04x})", ckpt_dtype_name(info.dtype), info.dtype);
     return Status(CKPT_UNSUPPORTED, "tensor " + quoted(range.name) + ": torch has no dtype " + found)
@@ -45,12 +36,12 @@ PtPlace all_of(const TensorRange& range, size_t storage) {
 
 }  // namespace
 
-Result<TensorRange> whole_of(const ckpt_reader* reader, const std::string& name) {
+Result<TensorRange> whole_of(const client::Reader& reader, const std::string& name) {
   CKPT_ASSIGN(const ckpt_tensor_info info, find(reader, name));
   return range_of(info);
 }
 
-Result<std::string> target_of(const ckpt_reader* reader, const std::string& name) {
+Result<std::string> target_of(const client::Reader& reader, const std::string& name) {
   CKPT_ASSIGN(const ckpt_tensor_info info, find(reader, name));
   return std::string(info.alias_of ? info.alias_of : "");
 }
@@ -71,9 +62,8 @@ Result<PtPlace> PtStoragePlan::place(const std::string& name, std::string_view t
   CKPT_ASSIGN(const ckpt_tensor_info info, find(reader_, name));
   if (!info.alias_of) return place_alone(name, type);
   CKPT_ASSIGN(const TensorRange target, whole_of(reader_, info.alias_of));
-  ckpt_tensor_desc view{};
-  view.struct_size = sizeof view;
-  CKPT_TRY(call([&](ckpt_error** err) { return ckpt_reader_alias_find(reader_, name.c_str(), &view, err); }));
+  CKPT_ASSIGN(const client::Tensor alias, result(reader_.alias(name)));
+  const ckpt_tensor_desc& view = alias.desc();
   PtPlace place;
   place.dtype = target.dtype;
   place.shape.ndim = view.ndim;

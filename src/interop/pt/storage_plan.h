@@ -3,7 +3,6 @@
 // One thread.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -12,7 +11,7 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "ckpt.h"
+#include "interop/strides.h"
 #include "interop/tensor_stream.h"
 
 namespace ckpt::interop {
@@ -26,14 +25,14 @@ struct PtStorage {
 struct PtPlace {
   uint16_t dtype = 0;
   Shape shape;
-  std::array<int64_t, kMaxNdim> strides{};  // in elements
-  uint64_t offset = 0;                      // of the first element, in elements
-  size_t storage = 0;                       // position in storages(), which is also its key in the file
+  Strides strides{};    // in elements
+  uint64_t offset = 0;  // of the first element, in elements
+  size_t storage = 0;   // position in storages(), which is also its key in the file
 };
 
 class PtStoragePlan {
  public:
-  explicit PtStoragePlan(const ckpt_reader* reader) : reader_(reader) {}
+  explicit PtStoragePlan(const client::Reader& reader) : reader_(reader) {}
 
   // Tensor or alias `name`. `type` is torch's class of the storage: storages of different classes cannot be one.
   // FORMAT for a name that the checkpoint lacks, UNSUPPORTED for packed elements.
@@ -49,15 +48,15 @@ class PtStoragePlan {
  private:
   Result<size_t> storage_of(TensorRange range, std::string_view type);
 
-  const ckpt_reader* reader_;
+  const client::Reader& reader_;
   std::vector<PtStorage> storages_;
   std::map<std::string, size_t> position_;  // by type, range and name
   uint64_t bytes_ = 0;
 };
 
 // Of tensor or alias `name`: its dtype, shape and all of its elements. FORMAT, UNSUPPORTED as above.
-Result<TensorRange> whole_of(const ckpt_reader* reader, const std::string& name);
+Result<TensorRange> whole_of(const client::Reader& reader, const std::string& name);
 // The tensor that alias `name` is of; empty where it is none. FORMAT.
-Result<std::string> target_of(const ckpt_reader* reader, const std::string& name);
+Result<std::string> target_of(const client::Reader& reader, const std::string& name);
 
 }  // namespace ckpt::interop

@@ -185,10 +185,14 @@ Result<FileSet> set_of_index(const std::string& path) {
   return set;
 }
 
+bool exists(const std::string& path) {
+  struct stat info{};
+  return stat(path.c_str(), &info) == 0;
+}
+
 Result<FileSet> set_of_directory(const std::string& path) {
   const std::string index = path + '/' + kIndexFile;
-  struct stat info{};
-  if (stat(index.c_str(), &info) == 0) return set_of_index(index);
+  if (exists(index)) return set_of_index(index);
   FileSet set;
   CKPT_ASSIGN(set.names, list_safetensors(path));
   if (set.names.empty())
@@ -211,6 +215,12 @@ FileSet set_of_file(const std::string& path) {
 }
 
 }  // namespace
+
+bool holds_safetensors(const std::string& directory) {
+  if (exists(directory + '/' + kIndexFile)) return true;
+  const Result<std::vector<std::string>> names = list_safetensors(directory);
+  return !names.ok() || !names->empty();  // what cannot be listed is find_files' to tell
+}
 
 Result<FileSet> find_files(const std::string& path) {
   if (path.empty()) return Status(CKPT_INVALID, "the path is empty");

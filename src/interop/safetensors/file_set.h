@@ -28,6 +28,8 @@ struct FileSet {
   Index index;
 };
 
+// Whether a directory has an index or any *.safetensors.
+bool holds_safetensors(const std::string& directory);
 // NOT_FOUND, FORMAT, INVALID.
 Result<FileSet> find_files(const std::string& path);
 

@@ -950,25 +950,6 @@ unsafe extern "C" {
 unsafe extern "C" {
     pub fn ckpt_report_free(report: *mut ckpt_report);
 }
-unsafe extern "C" {
-    pub fn ckpt_import(
-        store: *const ckpt_store,
-        path: *const ::core::ffi::c_char,
-        label: *const ::core::ffi::c_char,
-        step: i64,
-        options: *const ckpt_options,
-        info: *mut ckpt_checkpoint_info,
-        err: *mut *mut ckpt_error,
-    ) -> ckpt_status;
-}
-unsafe extern "C" {
-    pub fn ckpt_export(
-        reader: *const ckpt_reader,
-        path: *const ::core::ffi::c_char,
-        options: *const ckpt_options,
-        err: *mut *mut ckpt_error,
-    ) -> ckpt_status;
-}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ckpt_tree {
@@ -1167,6 +1148,25 @@ unsafe extern "C" {
         reader: *const ckpt_reader,
         name: *const ::core::ffi::c_char,
         out: *mut *mut ckpt_tree,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_import(
+        store: *const ckpt_store,
+        path: *const ::core::ffi::c_char,
+        label: *const ::core::ffi::c_char,
+        step: i64,
+        options: *const ckpt_options,
+        info: *mut ckpt_checkpoint_info,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_export(
+        reader: *const ckpt_reader,
+        path: *const ::core::ffi::c_char,
+        options: *const ckpt_options,
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
 }

@@ -1,4 +1,4 @@
-#include "interop/hfai/merge.h"
+// The parts of an hfai directory as one state.
 
 #include <map>
 #include <optional>
@@ -6,8 +6,11 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "interop/hfai/format.h"
 #include "interop/hfai/layout.h"
+#include "interop/hfai/parts.h"
 #include "interop/json.h"
+#include "interop/pt/format.h"
 #include "interop/pt/sharing.h"
 
 namespace ckpt::interop {
@@ -51,16 +54,15 @@ std::optional<std::string> value_text(const TreeNode& node) {
 
 class Merger {
  public:
-  explicit Merger(std::vector<HfaiPart>& parts) : parts_(parts), renamed_(parts.size()) {
-    state_.tensors.resize(parts.size());
-    state_.pieces.resize(parts.size());
+  Merger(std::vector<HfaiPart>& parts, ForeignCheckpoint& state)
+      : parts_(parts), renamed_(parts.size()), state_(state) {
     for (HfaiPart& part : parts) {
       auto& places = tensors_.emplace_back();
       for (size_t i = 0; i < part.content.tensors.size(); i++) places[part.content.tensors[i].name] = i;
     }
   }
 
-  Result<HfaiState> run() {
+  Status run() {
     CKPT_TRY(check_others());
     const Tree& first = parts_[0].tree();
     CKPT_TRY(out().begin(CKPT_NODE_DICT));
@@ -75,14 +77,16 @@ class Merger {
         CKPT_TRY(copy({0, child}, "", ""));
     }
     CKPT_TRY(out().end());
+    state_.tree = std::move(tree_);
     for (size_t part = 0; part < parts_.size(); part++) share(part);
-    return std::move(state_);
+    std::move(cut_.begin(), cut_.end(), std::back_inserter(state_.tensors));
+    return Ok();
   }
 
  private:
   using Put = Status (Merger::*)(size_t number, const std::string& from, const std::string& to);
 
-  Tree& out() { return state_.tree; }
+  Tree& out() { return tree_; }
   const TreeNode& at(Place place) const { return parts_[place.part].tree()[place.node]; }
   Status wrong(Place place, const std::string& what) const { return parts_[place.part].wrong(place.node, what); }
 
@@ -344,6 +348,10 @@ class Merger {
     if (!elements.ok()) return wrong(first.shape, elements.status().message());
     CKPT_ASSIGN(const PtTensor* of_first, elements_at(first.elements));
     uint64_t at_element = 0;
+    ForeignTensor& cut = cut_.emplace_back();
+    cut.name = name;
+    cut.dtype = of_first->dtype;
+    cut.shape = shape;
     for (const Piece& piece : large.pieces) {
       CKPT_ASSIGN(const Shape said, shape_of(piece.shape));
       CKPT_ASSIGN(const PtTensor* tensor, elements_at(piece.elements));
@@ -351,7 +359,10 @@ class Merger {
       if (tensor->dtype != of_first->dtype)
         return unlike(piece, first, name, "dtype", dtype_name(of_first->dtype), dtype_name(tensor->dtype));
       const uint64_t size = tensor->elements();
-      state_.pieces[piece.shape.part].push_back({name, tensor->dtype, shape, at_element, size, tensor->bytes()});
+      cut.pieces.push_back({{RegionKind::kFlat, {}, at_element, size},
+                            state_.files.range_of(tensor->bytes()),
+                            std::nullopt,
+                            static_cast<uint32_t>(piece.shape.part)});
       if (add_overflows(at_element, size, &at_element)) at_element = UINT64_MAX;
     }
     if (at_element == *elements) return Ok();
@@ -410,7 +421,12 @@ class Merger {
       // Storages of other parts have the same keys.
       if (part > 0) kept.back().tensor.storage_key = "PART" + std::to_string(part) + '_' + tensor.tensor.storage_key;
     }
-    state_.tensors[part] = plan_sharing(std::move(kept), parts_[part].source.file_bytes());
+    const size_t before = state_.tensors.size();
+    for (ForeignTensor& tensor :
+         plan_sharing(std::move(kept), parts_[part].source->file_bytes(), state_.files, static_cast<uint32_t>(part))) {
+      if (tensor.is_alias()) tensor.target += before;
+      state_.tensors.push_back(std::move(tensor));
+    }
   }
 
   std::vector<HfaiPart>& parts_;
@@ -418,15 +434,28 @@ class Merger {
   std::vector<std::unordered_map<std::string, std::string>> renamed_;  // by part: of those that are in the tree
   std::unordered_set<std::string> names_;
   const std::vector<const Large*>* added_ = nullptr;
-  HfaiState state_;
+  Tree tree_;
+  std::vector<ForeignTensor> cut_;
+  ForeignCheckpoint& state_;
 };
 
 }  // namespace
 
-Result<HfaiState> merge_hfai(std::vector<HfaiPart>& parts) {
-  Result<HfaiState> state = Merger(parts).run();
-  // What is wrong with a tree that files asked for is wrong with the files.
-  if (state.status().code() == CKPT_INVALID) return Status(CKPT_FORMAT, state.status().message());
+Result<ForeignCheckpoint> read_hfai(const std::string& path, const ReadOptions& options) {
+  ForeignCheckpoint state;
+  state.format = "hfai";
+  CKPT_ASSIGN(std::vector<HfaiPart> parts, open_hfai_parts(path, options, state.files));
+  state.ranks = static_cast<uint32_t>(parts.size());
+  if (const Status status = Merger(parts, state).run(); !status.ok()) {
+    // What is wrong with a tree that files asked for is wrong with the files.
+    return status.code() == CKPT_INVALID ? Status(CKPT_FORMAT, status.message()) : status;
+  }
+  size_t unchecked = 0;
+  for (const HfaiPart& part : parts) {
+    unchecked += part.source->unchecked();
+    state.keep.push_back(part.source);
+  }
+  state.attributes = import_attributes("hfai", unchecked);
   return state;
 }
 

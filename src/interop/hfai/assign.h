@@ -9,35 +9,35 @@
 #include <vector>
 
 #include "base/status.h"
-#include "ckpt.h"
+#include "interop/client.h"
 #include "interop/tensor_stream.h"
-#include "interop/tree_view.h"
 
 namespace ckpt::interop {
 
 // A tensor that is cut.
 struct HfaiCut {
-  uint64_t outer;  // the entry of the optimizer's state that it is in; the tensor itself in a model
-  uint64_t node;
+  uint32_t outer;  // the entry of the optimizer's state that it is in; the tensor itself in a model
+  uint32_t node;
   TensorRange whole;
 };
 
 // The entries of a model, or of the "state" of an optimizer.
-struct HfaiDealt {
-  uint64_t dict;                         // the DICT of the model, or of the optimizer with all its keys
-  uint64_t entries;                      // the DICT that is dealt
-  std::map<uint64_t, uint32_t> part_of;  // of each entry that is not cut
+struct HfaiAssigned {
+  uint32_t dict;                         // the DICT of the model, or of the optimizer with all its keys
+  uint32_t entries;                      // the DICT that is assigned
+  std::map<uint32_t, uint32_t> part_of;  // of each entry that is not cut
   std::vector<HfaiCut> cuts;             // in the order of the tree
 };
 
-struct HfaiDeal {
-  std::vector<HfaiDealt> models, optimizers;
-  std::vector<uint64_t> others;     // for part 0
+struct HfaiPlan {
+  std::vector<HfaiAssigned> models, optimizers;
+  std::vector<uint32_t> others;     // for part 0
   std::set<std::string> cut_names;  // so that nothing is an alias of what is cut
-  std::set<uint64_t> cut_nodes;
+  std::set<uint32_t> cut_nodes;
 };
 
 // MISMATCH where the tree has no "model", or model and optimizer are not what hfai saves; FORMAT.
-Result<HfaiDeal> deal_hfai(const ckpt_reader* reader, TreeView tree, uint32_t parts, uint64_t large_bytes);
+Result<HfaiPlan> assign_hfai(const client::Reader& reader, const format::Tree& tree, uint32_t parts,
+                             uint64_t large_bytes);
 
 }  // namespace ckpt::interop

@@ -1,16 +1,25 @@
-#include "interop/safetensors/export_plan.h"
-
+// What an export will write: which tensors go to which file, at which offsets, under which header. Made from the
+// reader's names and the attributes that an import left.
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <unordered_map>
 
-#include "interop/calls.h"
 #include "interop/safetensors/file_set.h"
+#include "interop/safetensors/format.h"
+#include "interop/safetensors/safetensors.h"
 
 namespace ckpt::interop {
 
 namespace {
+
+using client::Reader;
+
+struct PlannedFile {
+  std::string name;
+  std::vector<Tensor> tensors;  // with their offsets, in order
+  std::optional<StringMap> metadata;
+  uint64_t data_bytes = 0;
+};
 
 Status tensor_error(ckpt_status code, const std::string& name, const std::string& what) {
   return Status(code, "tensor " + shown(name) + ": " + what).with("tensor", name);
@@ -20,15 +29,12 @@ Status attribute_error(const Status& status, const std::string& key) {
   return Status(CKPT_FORMAT, "attribute " + key + ": " + status.message());
 }
 
-Result<Tensor> tensor_at(const ckpt_reader* reader, uint64_t index) {
-  ckpt_tensor_info info{};
-  info.struct_size = sizeof info;
-  CKPT_TRY(call([&](ckpt_error** err) { return ckpt_reader_tensor_at(reader, index, &info, err); }));
+Result<Tensor> tensor_at(const Reader& reader, uint64_t index) {
+  CKPT_ASSIGN(const ckpt_tensor_info info, result(reader.tensor(index)));
   Tensor tensor;
   tensor.name = info.name;
   tensor.dtype = static_cast<uint16_t>(info.dtype);
-  tensor.shape.ndim = info.ndim;
-  for (int i = 0; i < info.ndim; i++) tensor.shape[i] = static_cast<uint64_t>(info.shape[i]);
+  tensor.shape = shape_of(info);
   if (tensor.name == "__metadata__")
     return tensor_error(CKPT_UNSUPPORTED, tensor.name, "safetensors reserves this name");
   if (!safetensors_dtype(tensor.dtype)) {
@@ -42,7 +48,7 @@ Result<Tensor> tensor_at(const ckpt_reader* reader, uint64_t index) {
 }
 
 // The names that were imported; one default name where nothing was.
-Result<std::vector<std::string>> file_names(const ckpt_reader* reader) {
+Result<std::vector<std::string>> file_names(const Reader& reader) {
   const std::string text = get_text(reader, kFilesAttr);
   if (text.empty()) return std::vector<std::string>{kDefaultFile};
   Result<std::vector<std::string>> names = parse_string_list(text);
@@ -60,20 +66,20 @@ Result<std::vector<std::string>> file_names(const ckpt_reader* reader) {
 }
 
 // Tensors that were not imported go to the first file.
-Result<size_t> file_of(const ckpt_reader* reader, const std::string& tensor, size_t file_count) {
+Result<size_t> file_of(const Reader& reader, const std::string& tensor, size_t file_count) {
   if (file_count == 1) return size_t{0};
-  const char* text = ckpt_reader_attr(reader, tensor.c_str(), kFileAttr);
+  const std::optional<std::string> text = reader.tensor_attr(tensor, kFileAttr);
   if (!text) return size_t{0};
   size_t file = 0;
-  const char* end = text + std::strlen(text);
-  const auto [stop, error] = std::from_chars(text, end, file);
+  const char* end = text->data() + text->size();
+  const auto [stop, error] = std::from_chars(text->data(), end, file);
   if (error == std::errc() && stop == end && file < file_count) return file;
   return tensor_error(
       CKPT_FORMAT, tensor,
-      strformat("attribute {}: expected a number below {}, found ", kFileAttr, file_count) + shown(text));
+      strformat("attribute {}: expected a number below {}, found ", kFileAttr, file_count) + shown(*text));
 }
 
-Result<std::optional<StringMap>> metadata_of(const ckpt_reader* reader, size_t file, size_t file_count) {
+Result<std::optional<StringMap>> metadata_of(const Reader& reader, size_t file, size_t file_count) {
   const std::string key = metadata_attr(file, file_count);
   const std::string text = get_text(reader, key);
   if (text.empty()) return std::optional<StringMap>();
@@ -92,7 +98,7 @@ void merge(std::optional<StringMap>& into, const std::optional<StringMap>& from)
 }
 
 // The imported order where one was kept, then the reference implementation's.
-Status sort_tensors(const ckpt_reader* reader, std::vector<PlannedFile>& files) {
+Status sort_tensors(const Reader& reader, std::vector<PlannedFile>& files) {
   const std::string text = get_text(reader, kOrderAttr);
   std::vector<std::string> order;
   if (!text.empty()) {
@@ -150,7 +156,7 @@ class MetadataCheck final : public JsonEvents {
 };
 
 // A set of several files has one; a single file only where it was imported with one.
-Result<std::optional<std::string>> index_of(const ckpt_reader* reader, const std::vector<PlannedFile>& files) {
+Result<std::optional<std::string>> index_of(const Reader& reader, const std::vector<PlannedFile>& files) {
   std::string metadata = get_text(reader, kIndexAttr);
   if (metadata.empty() && files.size() == 1) return std::optional<std::string>();
   StringMap weight_map;
@@ -166,27 +172,52 @@ Result<std::optional<std::string>> index_of(const ckpt_reader* reader, const std
   return std::optional<std::string>(make_index(metadata, weight_map));
 }
 
-}  // namespace
-
-Result<ExportPlan> plan_export(const ckpt_reader* reader, bool split) {
+Result<std::vector<PlannedFile>> plan_files(const Reader& reader, bool split) {
   CKPT_ASSIGN(const std::vector<std::string> names, file_names(reader));
-  ExportPlan plan;
-  plan.files.resize(split ? names.size() : 1);
-  for (size_t i = 0; i < plan.files.size(); i++) plan.files[i].name = names[i];
+  std::vector<PlannedFile> files(split ? names.size() : 1);
+  for (size_t i = 0; i < files.size(); i++) files[i].name = names[i];
   for (size_t i = 0; i < names.size(); i++) {
     CKPT_ASSIGN(const std::optional<StringMap> metadata, metadata_of(reader, i, names.size()));
-    merge(plan.files[split ? i : 0].metadata, metadata);
+    merge(files[split ? i : 0].metadata, metadata);
   }
-  const uint64_t count = ckpt_reader_tensor_count(reader);
+  const uint64_t count = reader.tensor_count();
   for (uint64_t i = 0; i < count; i++) {
     CKPT_ASSIGN(Tensor tensor, tensor_at(reader, i));
-    CKPT_ASSIGN(const size_t file, file_of(reader, tensor.name, plan.files.size()));
-    plan.files[file].tensors.push_back(std::move(tensor));
+    CKPT_ASSIGN(const size_t file, file_of(reader, tensor.name, files.size()));
+    files[file].tensors.push_back(std::move(tensor));
   }
-  CKPT_TRY(sort_tensors(reader, plan.files));
-  for (PlannedFile& file : plan.files) CKPT_TRY(set_offsets(file));
-  if (!split) return plan;
-  CKPT_ASSIGN(plan.index, index_of(reader, plan.files));
+  CKPT_TRY(sort_tensors(reader, files));
+  for (PlannedFile& file : files) CKPT_TRY(set_offsets(file));
+  return files;
+}
+
+Result<ExportFile> export_file(const PlannedFile& planned) {
+  CKPT_ASSIGN(std::string header, make_header(planned.tensors, planned.metadata));
+  ExportFile file{planned.name, nullptr, {}, header.size() + planned.data_bytes};
+  for (const Tensor& tensor : planned.tensors) {
+    CKPT_ASSIGN(const uint64_t elements, element_count(tensor.shape));
+    file.ranges.push_back({tensor.name, tensor.dtype, tensor.shape, 0, elements});
+  }
+  file.body = std::make_unique<PlainBody>(std::move(header));
+  return file;
+}
+
+}  // namespace
+
+Result<ExportPlan> plan_safetensors(const ExportRequest& request) {
+  ExportPlan plan;
+  plan.is_directory = !request.path.ends_with(kSuffix);
+  CKPT_ASSIGN(const std::vector<PlannedFile> files, plan_files(request.reader, plan.is_directory));
+  for (const PlannedFile& planned : files) {
+    CKPT_ASSIGN(ExportFile file, export_file(planned));
+    plan.files.push_back(std::move(file));
+  }
+  if (!plan.is_directory) return plan;
+  CKPT_ASSIGN(std::optional<std::string> index, index_of(request.reader, files));
+  if (index) {
+    const uint64_t bytes = index->size();
+    plan.files.push_back({kIndexFile, std::make_unique<PlainBody>(*std::move(index)), {}, bytes});
+  }
   return plan;
 }
 

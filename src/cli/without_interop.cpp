@@ -1,0 +1,26 @@
+// Stands in for cmd_import.cpp, cmd_export.cpp and foreign.cpp where libckpt was built without ckpt_file.h.
+#include "cli/command.h"
+#include "cli/foreign.h"
+
+namespace cli {
+namespace {
+
+Error unsupported(const std::string& what) {
+  return {CKPT_UNSUPPORTED, what + ": this ckpt was built without other people's files (CKPT_INTEROP=OFF)"};
+}
+
+// A command that is known by name, takes any arguments and does nothing.
+void add_unsupported(CLI::App& app, Run& chosen, const char* name) {
+  CLI::App* command = app.add_subcommand(name, "not in this build (CKPT_INTEROP=OFF)");
+  command->prefix_command();
+  command->callback([name, &chosen] { chosen = [name](int*) { return unsupported(name); }; });
+}
+
+}  // namespace
+
+void add_import(CLI::App& app, Run& chosen) { add_unsupported(app, chosen, "import"); }
+void add_export(CLI::App& app, Run& chosen) { add_unsupported(app, chosen, "export"); }
+
+Error show_foreign(const ForeignQuery& query, const Common&) { return unsupported("info " + query.path); }
+
+}  // namespace cli

@@ -1,0 +1,124 @@
+// The functions of ckpt_file.h.
+#include "ckpt_file.h"
+
+#include "api/handles.h"
+#include "base/parallel.h"
+#include "interop/formats.h"
+#include "interop/import.h"
+
+using namespace ckpt;
+using namespace ckpt::api;
+using namespace ckpt::interop;
+
+static ReadOptions read_options(const Options& options) {
+  return {options.integer("verify") != 0, thread_count(options.integer("threads"))};
+}
+
+ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
+                        const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    if (!store || !path || !label) return null_status("store, path or label");
+    if (store->forked()) return forked_status();
+    ImportRequest request{label, step, options_for(options, "import")};
+    if (!request.options.is_set("run")) CKPT_TRY(request.options.set_str("run", "import"));
+    CKPT_ASSIGN(ForeignCheckpoint from, read_foreign(path, read_options(request.options)));
+    const Borrowed<client::Store> into(store);
+    CKPT_ASSIGN(const std::string id, import_checkpoint(*into, from, request));
+    if (!info) return Ok();
+    CKPT_ASSIGN(const client::CheckpointInfo found, result(into->find(id, client_options(request.options))));
+    return put_info(found, info);
+  });
+}
+
+ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_options* options, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    if (!reader || !path) return null_status("reader or path");
+    if (reader->forked()) return forked_status();
+    const Borrowed<client::Reader> from(reader);
+    return export_checkpoint({*from, path, options_for(options, "export")});
+  });
+}
+
+// ---- a file in place ----
+
+struct ckpt_file : Owned {
+  ForeignCheckpoint content;
+  std::unique_ptr<ckpt_tree> tree;
+};
+
+static Status check(const ckpt_file* file) {
+  if (!file) return null_status("file");
+  return file->forked() ? forked_status() : Ok();
+}
+
+// Maps what the tensors lie in: a program has them by their addresses, so each must be in one piece.
+static Status map_tensors(ForeignCheckpoint& content, const char* path) {
+  for (const ForeignTensor& tensor : content.tensors) {
+    const ForeignPiece* whole = tensor.whole();
+    if (!whole)
+      return Status(CKPT_UNSUPPORTED, strformat("{}: tensor {} is in {} pieces; import the checkpoint", path,
+                                                quoted(tensor.name), tensor.pieces.size()))
+          .with("path", path)
+          .with("tensor", tensor.name);
+    CKPT_TRY(content.files.bytes(whole->bytes).status());
+  }
+  return Ok();
+}
+
+ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    if (!out || !path) return null_status("out or path");
+    CKPT_ASSIGN(ForeignCheckpoint content, read_foreign(path, read_options(options_of(options))));
+    CKPT_TRY(map_tensors(content, path));
+    auto tree = std::make_unique<ckpt_tree>();
+    CKPT_ASSIGN(tree->tree, content.take_tree());
+    *out = new ckpt_file{{}, std::move(content), std::move(tree)};
+    return Ok();
+  });
+}
+
+void ckpt_file_free(ckpt_file* file) { release(file); }
+
+const char* ckpt_file_format(const ckpt_file* file) { return file ? file->content.format : ""; }
+
+uint64_t ckpt_file_tensor_count(const ckpt_file* file) { return file ? file->content.tensors.size() : 0; }
+
+static ckpt_file_tensor describe(const ForeignCheckpoint& content, const ForeignTensor& tensor) {
+  const ForeignPiece& piece = tensor.pieces[0];
+  const Strides strides = piece.strides.value_or(row_major(tensor.shape));
+  const Bytes data = piece.bytes.size == 0 ? Bytes() : content.files.mapped(piece.bytes);
+  ckpt_file_tensor out{};
+  out.struct_size = sizeof out;
+  out.dtype = tensor.dtype;
+  out.ndim = tensor.shape.ndim;
+  for (int i = 0; i < tensor.shape.ndim; i++) {
+    out.shape[i] = static_cast<int64_t>(tensor.shape[i]);
+    out.strides[i] = strides[static_cast<size_t>(i)];
+  }
+  out.data = data.empty() ? nullptr : data.data();
+  out.data_bytes = data.size();
+  out.bytes = tensor.bytes();
+  out.name = tensor.name.c_str();
+  if (!tensor.is_alias()) return out;
+  out.alias_of = content.tensors[tensor.target].name.c_str();
+  out.alias_offset = static_cast<int64_t>(tensor.target_offset);
+  return out;
+}
+
+ckpt_status ckpt_file_tensor_at(const ckpt_file* file, uint64_t index, ckpt_file_tensor* out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(file));
+    const std::vector<ForeignTensor>& tensors = file->content.tensors;
+    if (index >= tensors.size()) return Status(CKPT_NOT_FOUND, strformat("tensor {} of {}", index, tensors.size()));
+    return put_info(describe(file->content, tensors[index]), out);
+  });
+}
+
+ckpt_status ckpt_file_tree(const ckpt_file* file, const ckpt_tree** out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(file));
+    if (!out) return null_status("out");
+    *out = file->tree.get();
+    return Ok();
+  });
+}

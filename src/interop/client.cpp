@@ -1,0 +1,103 @@
+#include "interop/client.h"
+
+#include "api/handles.h"
+
+namespace ckpt::interop {
+
+static constexpr size_t kMaxAttr = 1 << 20;
+
+Status status_of(const client::Error& error) {
+  Status status(error.status(), error.what());
+  for (const auto& [key, value] : error.details()) status = std::move(status).with(key, value);
+  return status;
+}
+
+Options options_for(const ckpt_options* given, std::string_view user) {
+  const Options& from = options_of(given);
+  Options to;
+  for (const OptionRow& row : option_rows()) {
+    if (!from.is_set(row.key) || !row.is_for(user)) continue;
+    // It passed the setter before, so it passes again.
+    (void)(row.is_int ? to.set_int(row.key, from.integer(row.key)) : to.set_str(row.key, from.str(row.key)));
+  }
+  return to;
+}
+
+client::Options client_options(const Options& options) {
+  client::Options out;
+  for (const OptionRow& row : option_rows()) {
+    if (!options.is_set(row.key)) continue;
+    if (row.is_int)
+      out.set(row.key, options.integer(row.key));
+    else
+      out.set(row.key, options.str(row.key));
+  }
+  return out;
+}
+
+Result<format::Tree> tree_of(const client::Reader& reader) {
+  CKPT_ASSIGN(const client::Tree tree, result(reader.tree()));
+  return std::move(tree.get()->tree);
+}
+
+std::string place_of(const format::Tree& tree, uint32_t node) {
+  std::string path = tree.path_of(node);
+  return path.empty() ? "the root" : path;
+}
+
+Shape shape_of(const ckpt_tensor_info& info) {
+  Shape shape;
+  shape.ndim = info.ndim;
+  for (int i = 0; i < info.ndim; i++) shape[i] = static_cast<uint64_t>(info.shape[i]);
+  return shape;
+}
+
+ckpt_tensor_desc describe(uint16_t dtype, const Shape& shape) {
+  ckpt_tensor_desc desc{};
+  desc.struct_size = sizeof desc;
+  desc.dtype = dtype;
+  desc.ndim = shape.ndim;
+  desc.region_kind = CKPT_REGION_WHOLE;
+  for (int i = 0; i < shape.ndim; i++) desc.shape[i] = static_cast<int64_t>(shape[i]);
+  return desc;
+}
+
+ckpt_tensor_desc describe(uint16_t dtype, const Shape& shape, uint64_t begin, uint64_t size) {
+  ckpt_tensor_desc desc = describe(dtype, shape);
+  desc.region_kind = CKPT_REGION_FLAT;
+  desc.flat_offset = static_cast<int64_t>(begin);
+  desc.flat_size = static_cast<int64_t>(size);
+  return desc;
+}
+
+// Cuts are between characters.
+static std::string_view next_piece(std::string_view text) {
+  if (text.size() <= kMaxAttr) return text;
+  size_t end = kMaxAttr;
+  while (end > 0 && (text[end] & 0xc0) == 0x80) end--;
+  return text.substr(0, end);
+}
+
+static std::string piece_key(const std::string& key, size_t piece) {
+  return piece == 0 ? key : key + '+' + std::to_string(piece);
+}
+
+Status set_text(client::Save& save, const std::string& key, std::string_view text) {
+  for (size_t i = 0; i == 0 || !text.empty(); i++) {
+    const std::string piece(next_piece(text));
+    text.remove_prefix(piece.size());
+    CKPT_TRY(done(save.set_attr(piece_key(key, i), piece)));
+  }
+  return Ok();
+}
+
+std::string get_text(const client::Reader& reader, const std::string& key) {
+  std::string text;
+  for (size_t i = 0;; i++) {
+    const std::optional<std::string> piece = reader.attr(piece_key(key, i));
+    if (!piece) return text;
+    text += *piece;
+  }
+}
+
+}  // namespace ckpt::interop

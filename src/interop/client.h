@@ -1,0 +1,65 @@
+// The public C++ API as this room uses it: ckpt.hpp without exceptions and under a name of its own, its answers as
+// Status and Result; the options of a call, and the long texts that an import keeps as attributes for an export.
+// Stateless.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "base/types.h"
+#include "format/tree.h"
+
+#define CKPT_HPP_EXPECTED
+#define CKPT_HPP_NAMESPACE ckpt_client
+#include "ckpt.hpp"
+
+namespace ckpt::interop {
+
+namespace client = ::ckpt_client;
+
+// The Status of a call that failed, with its facts.
+Status status_of(const client::Error& error);
+inline Status done(const client::Result<void>& answer) { return answer ? Ok() : status_of(answer.error()); }
+template <typename T>
+Result<T> result(client::Result<T> answer) {
+  if (!answer) return status_of(answer.error());
+  return *std::move(answer);
+}
+
+// A handle of the caller's, who keeps it.
+template <typename Handle>
+class Borrowed {
+ public:
+  template <typename T>
+  explicit Borrowed(const T* handle) : handle_(const_cast<T*>(handle)) {}
+  Borrowed(const Borrowed&) = delete;
+  ~Borrowed() { (void)handle_.release(); }
+  const Handle& operator*() const { return handle_; }
+  const Handle* operator->() const { return &handle_; }
+
+ private:
+  Handle handle_;
+};
+
+// What the caller set among the options that options.def says are for `user` ("import"), and nothing else.
+Options options_for(const ckpt_options* given, std::string_view user);
+client::Options client_options(const Options& options);
+
+// The main tree of a checkpoint.
+Result<format::Tree> tree_of(const client::Reader& reader);
+// "model/layers.0.w"; "the root".
+std::string place_of(const format::Tree& tree, uint32_t node);
+
+Shape shape_of(const ckpt_tensor_info& info);
+// Of all elements of a tensor, or of [begin, begin + size) of it.
+ckpt_tensor_desc describe(uint16_t dtype, const Shape& shape);
+ckpt_tensor_desc describe(uint16_t dtype, const Shape& shape, uint64_t begin, uint64_t size);
+
+// An attribute of the checkpoint that may be longer than one may be: continued under KEY+1, KEY+2, … `text` is UTF-8.
+Status set_text(client::Save& save, const std::string& key, std::string_view text);
+// Empty where there is none.
+std::string get_text(const client::Reader& reader, const std::string& key);
+
+}  // namespace ckpt::interop

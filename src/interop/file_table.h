@@ -1,0 +1,52 @@
+// The files that a foreign checkpoint is made of, mapped when a byte of them is first asked for, and memory that holds
+// what was decoded. Not thread-safe but for const calls.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "interop/files.h"
+
+namespace ckpt::interop {
+
+// Bytes [offset, offset + size) of a file of a table; no bytes may be of no file.
+struct FileRange {
+  size_t file = SIZE_MAX;
+  uint64_t offset = 0, size = 0;
+  bool operator==(const FileRange&) const = default;
+};
+
+class FileTable {
+ public:
+  // A file that nobody has opened yet; one that is mapped already. Their numbers.
+  size_t add(std::string path);
+  size_t add(std::string path, MappedFile file);
+
+  // The range that `bytes` are: of the mapped file that holds them, else of memory, which must outlive the table.
+  FileRange range_of(Bytes bytes);
+
+  // Maps the file if need be. FORMAT where it ends before the range does; the errors of opening it.
+  Result<Bytes> bytes(const FileRange& range);
+  // The same after that succeeded.
+  Bytes mapped(const FileRange& range) const { return entries_[range.file].bytes.subspan(range.offset, range.size); }
+
+  // Empty for memory, and for no file.
+  std::string path(size_t file) const { return file < entries_.size() ? entries_[file].path : ""; }
+
+ private:
+  struct Entry {
+    std::string path;
+    std::optional<MappedFile> file;
+    Bytes bytes;  // none: not mapped yet, or an empty file
+  };
+  size_t put(Entry entry);
+
+  std::vector<Entry> entries_;
+  std::map<uintptr_t, size_t> by_address_;  // of those with bytes
+};
+
+}  // namespace ckpt::interop

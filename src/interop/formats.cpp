@@ -1,0 +1,69 @@
+#include "interop/formats.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "interop/hfai/format.h"
+#include "interop/pt/format.h"
+#include "interop/safetensors/format.h"
+
+namespace ckpt::interop {
+
+namespace {
+
+// The first that takes a candidate reads it.
+constexpr Format kFormats[] = {
+    {"hfai", "a directory of hfai's PART_*.pt", is_hfai, read_hfai, plan_hfai},
+    {"pt", "a .pt file of PyTorch", is_pt, read_pt, plan_pt},
+    {"safetensors", "a safetensors file, a directory or a Hugging Face index of them", is_safetensors, read_safetensors,
+     plan_safetensors},
+};
+
+Result<Candidate> look_at(const std::string& path) {
+  if (path.empty()) return Status(CKPT_INVALID, "the path is empty");
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) return from_errno(errno, "open", path);
+  Candidate candidate{path, S_ISDIR(info.st_mode), {}};
+  if (candidate.is_directory) return candidate;
+  CKPT_ASSIGN(const MappedFile file, MappedFile::open(path));
+  candidate.head = as_text(file.bytes().first(std::min(file.bytes().size(), Candidate::kHeadBytes)));
+  return candidate;
+}
+
+Status unknown(const Candidate& candidate) {
+  std::string accepted;
+  for (const Format& format : kFormats) accepted += (accepted.empty() ? "" : "; ") + std::string(format.what);
+  return Status(candidate.is_directory ? CKPT_NOT_FOUND : CKPT_FORMAT,
+                candidate.path + " is of no known format; expected " + accepted)
+      .with("path", candidate.path);
+}
+
+const Format& format_of(const ExportRequest& request) {
+  std::string name = request.options.str("format");
+  if (name == "auto") name = request.path.ends_with(".pt") || request.path.ends_with(".pth") ? "pt" : "safetensors";
+  // The setter of the option knows the same names.
+  return *std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& row) { return name == row.name; });
+}
+
+}  // namespace
+
+Result<ForeignCheckpoint> read_foreign(const std::string& path, const ReadOptions& options) {
+  CKPT_ASSIGN(const Candidate candidate, look_at(path));
+  for (const Format& format : kFormats)
+    if (format.detect(candidate)) return format.read(path, options);
+  return unknown(candidate);
+}
+
+Status export_checkpoint(const ExportRequest& request) {
+  if (request.path.empty()) return Status(CKPT_INVALID, "export: the path is empty");
+  const Format& format = format_of(request);
+  if (request.options.is_set("shards") && format.name != std::string_view("hfai"))
+    return Status(CKPT_INVALID, std::string("export: option shards is for format hfai, found format ") + format.name)
+        .with("found", format.name);
+  CKPT_ASSIGN(const ExportPlan plan, format.plan(request));
+  return write_export(request, plan);
+}
+
+}  // namespace ckpt::interop

@@ -1,0 +1,23 @@
+// A foreign checkpoint saved into a store, as a trainer of as many ranks would that this process plays one after
+// another. A store sees no difference. Calls are independent of each other.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "interop/client.h"
+#include "interop/reader.h"
+
+namespace ckpt::interop {
+
+struct ImportRequest {
+  std::string label;
+  int64_t step = -1;
+  Options options;  // those that are for imports; `run` is set
+};
+
+// The id of what was saved. Elements go from the mapped files to the save. The statuses of ckpt_import.
+Result<std::string> import_checkpoint(const client::Store& store, ForeignCheckpoint& from,
+                                      const ImportRequest& request);
+
+}  // namespace ckpt::interop

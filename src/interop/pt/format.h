@@ -1,0 +1,27 @@
+// The .pt files of PyTorch: the row of formats.cpp, and what other formats that are made of such files share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "interop/formats.h"
+#include "interop/pt/storage_plan.h"
+
+namespace ckpt::interop {
+
+// ---- reader.cpp ----
+bool is_pt(const Candidate& candidate);
+// Its tensors from the mapping, what shares memory as aliases, all else as the state tree.
+Result<ForeignCheckpoint> read_pt(const std::string& path, const ReadOptions& options);
+// Attributes of an import: the format's name, and zip entries that the file has no CRC-32 of.
+Attributes import_attributes(const char* format, size_t unchecked);
+
+// ---- writer.cpp ----
+// What torch.load(weights_only=True) makes the checkpoint's main tree of. UNSUPPORTED (a dtype that torch lacks; a
+// record that weights_only refuses, unless option opaque is "dict"), FORMAT (a tree that does not fit its checkpoint).
+Result<ExportPlan> plan_pt(const ExportRequest& request);
+
+// One file in torch's zip form: the pickle first, then its storages. Storage i has the key i.
+ExportFile pt_file(std::string name, std::string pickle, const std::vector<PtStorage>& storages);
+
+}  // namespace ckpt::interop

@@ -1,0 +1,31 @@
+#include "interop/pt/format.h"
+#include "interop/pt/sharing.h"
+#include "interop/pt/tree.h"
+
+namespace ckpt::interop {
+
+bool is_pt(const Candidate& candidate) { return PtSource::looks_like(as_bytes(candidate.head)); }
+
+Result<ForeignCheckpoint> read_pt(const std::string& path, const ReadOptions& options) {
+  CKPT_ASSIGN(MappedFile file, MappedFile::open(path));
+  CKPT_ASSIGN(PtSource parsed, PtSource::parse(path, file.bytes(), options.verify, options.threads));
+  const auto source = std::make_shared<const PtSource>(std::move(parsed));
+  CKPT_ASSIGN(PtTree made, make_tree(*source));
+  ForeignCheckpoint out;
+  out.format = source->legacy() ? "pt-legacy" : "pt";
+  out.files.add(path, std::move(file));
+  out.tensors = plan_sharing(std::move(made.tensors), source->file_bytes(), out.files);
+  out.tree = std::move(made.tree);
+  out.attributes = import_attributes(out.format, source->unchecked());
+  out.keep.push_back(source);
+  return out;
+}
+
+Attributes import_attributes(const char* format, size_t unchecked) {
+  Attributes attributes = {{"import.format", format}};
+  // What was not proved is said.
+  if (unchecked != 0) attributes.emplace_back("import.unchecked", std::to_string(unchecked));
+  return attributes;
+}
+
+}  // namespace ckpt::interop

@@ -1,0 +1,82 @@
+// What a reader of another people's format makes of a checkpoint: what its tensors are and where their bytes lie. No
+// element is read, moved or put together; whoever wants elements gets them from the files, piece by piece. An import
+// (import.h) and a file in place (ckpt_file.h) are made of this alone.
+//
+// A format's reader is one function, named in the table of formats.cpp:
+//   Result<ForeignCheckpoint> read_NAME(const std::string& path, const ReadOptions& options);
+// It takes untrusted files. What it returns is checked: names are text without NUL, each once; pieces lie inside their
+// tensors and hold each element once; a piece has as many bytes as its elements and strides need.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/types.h"
+#include "format/json_text.h"
+#include "format/tree.h"
+#include "interop/file_table.h"
+#include "interop/strides.h"
+
+namespace ckpt::interop {
+
+struct ReadOptions {
+  bool verify = true;  // compare the checksums that the format has; without it only those of what is read anyway
+  unsigned threads = 1;
+};
+
+using Attributes = format::StringMap;
+
+// The elements of one region, as one file has them.
+struct ForeignPiece {
+  Region region;                   // of the tensor: all of it, a box or a flat range
+  FileRange bytes;                 // from the first element to the last, gaps between strides included
+  std::optional<Strides> strides;  // in elements, where the region's do not lie in a row
+  uint32_t rank = 0;               // whose part of the import gets it
+};
+
+struct ForeignTensor {
+  static constexpr size_t kNoTarget = SIZE_MAX;
+
+  std::string name;
+  uint16_t dtype = 0;  // CKPT_DTYPE_*
+  Shape shape;
+  std::vector<ForeignPiece> pieces;  // of an alias: where its elements lie, in one piece
+  Attributes attributes;
+  // Of an alias:
+  size_t target = kNoTarget;   // an earlier tensor, no alias, whose memory it shares
+  uint64_t target_offset = 0;  // its first element in the flattened target
+  Strides target_strides{};
+
+  bool is_alias() const { return target != kNoTarget; }
+  // The piece that is the whole tensor, where one is.
+  const ForeignPiece* whole() const;
+  uint64_t elements() const;
+  uint64_t bytes() const;
+};
+
+// What is no tensor: shared, or one rank's own.
+struct ForeignObject {
+  std::string name, media_type;
+  std::optional<uint32_t> rank;
+  FileRange bytes;
+};
+
+struct ForeignCheckpoint {
+  const char* format = "";  // "pt", "pt-legacy": static text
+  uint32_t ranks = 1;       // of the import, which has as many parts
+  FileTable files;
+  std::vector<ForeignTensor> tensors;
+  std::optional<format::Tree> tree;  // none: a dict of all tensors by their names
+  std::vector<ForeignObject> objects;
+  Attributes attributes;
+  std::vector<std::shared_ptr<const void>> keep;  // whose memory `files` points into
+
+  // The tree, made where there is none. FORMAT for names that cannot be keys.
+  Result<format::Tree> take_tree();
+};
+
+}  // namespace ckpt::interop

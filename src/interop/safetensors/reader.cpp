@@ -1,0 +1,119 @@
+// The headers of a set of files, read and checked against each other and the index.
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "interop/files.h"
+#include "interop/safetensors/file_set.h"
+#include "interop/safetensors/format.h"
+#include "interop/safetensors/safetensors.h"
+
+namespace ckpt::interop {
+
+namespace {
+
+struct Sources {
+  FileSet set;
+  std::vector<Header> headers;  // as set.names
+};
+
+Status tensor_status(const std::string& path, const std::string& tensor, const std::string& what) {
+  return Status(CKPT_FORMAT, path + ": tensor " + shown(tensor) + ": " + what)
+      .with("path", path)
+      .with("tensor", tensor);
+}
+
+// Each name in one file only, and what the index says is true. Tensors that it forgot are taken nevertheless.
+Status check_names(const Sources& sources) {
+  std::unordered_map<std::string_view, size_t> file_of;
+  const FileSet& set = sources.set;
+  for (size_t i = 0; i < sources.headers.size(); i++)
+    for (const Tensor& tensor : sources.headers[i].tensors) {
+      // Names cross the C API as NUL-terminated text.
+      if (tensor.name.find('\0') != std::string::npos)
+        return tensor_status(set.paths[i], tensor.name, "the name holds a NUL");
+      const auto [first, is_new] = file_of.try_emplace(tensor.name, i);
+      if (!is_new) return tensor_status(set.paths[i], tensor.name, "it is also in " + set.paths[first->second]);
+    }
+  for (const auto& [tensor, name] : set.index.weight_map) {
+    const auto found = file_of.find(tensor);
+    if (found == file_of.end() || set.names[found->second] != name)
+      return tensor_status(name, tensor,
+                           "the index says that it is here; it is " +
+                               (found == file_of.end() ? "nowhere" : "in " + set.names[found->second]));
+  }
+  return Ok();
+}
+
+// All files go to `files`, in their order.
+Result<Sources> open_sources(const std::string& path, FileTable& files) {
+  Sources sources;
+  CKPT_ASSIGN(sources.set, find_files(path));
+  for (const std::string& file_path : sources.set.paths) {
+    CKPT_ASSIGN(MappedFile file, MappedFile::open(file_path));
+    CKPT_ASSIGN(Header header, parse_header(file.bytes(), file_path));
+    sources.headers.push_back(std::move(header));
+    files.add(file_path, std::move(file));
+  }
+  CKPT_TRY(check_names(sources));
+  return sources;
+}
+
+bool in_canonical_order(const Sources& sources) {
+  return std::all_of(sources.headers.begin(), sources.headers.end(), [](const Header& header) {
+    return std::is_sorted(header.tensors.begin(), header.tensors.end(), canonical_before);
+  });
+}
+
+std::vector<ForeignTensor> tensors_of(const Sources& sources) {
+  std::vector<ForeignTensor> tensors;
+  for (size_t i = 0; i < sources.headers.size(); i++)
+    for (const Tensor& from : sources.headers[i].tensors) {
+      ForeignTensor& tensor = tensors.emplace_back();
+      tensor.name = from.name;
+      tensor.dtype = from.dtype;
+      tensor.shape = from.shape;
+      const uint64_t begin = sources.headers[i].data_offset + from.begin;
+      tensor.pieces.push_back({{}, {i, begin, from.end - from.begin}, std::nullopt, 0});
+      if (sources.headers.size() > 1) tensor.attributes = {{kFileAttr, std::to_string(i)}};
+    }
+  return tensors;
+}
+
+// What an export needs to make the same files again.
+Attributes attributes_of(const Sources& sources) {
+  Attributes attributes = {{kFilesAttr, json_of(sources.set.names)}};
+  if (sources.set.has_index) {
+    const std::string& metadata = sources.set.index.metadata;
+    attributes.emplace_back(kIndexAttr, metadata.empty() ? "{}" : metadata);
+  }
+  for (size_t i = 0; i < sources.headers.size(); i++)
+    if (const auto& metadata = sources.headers[i].metadata)
+      attributes.emplace_back(metadata_attr(i, sources.headers.size()), json_of(*metadata));
+  if (in_canonical_order(sources)) return attributes;
+  std::vector<std::string> order;
+  for (const Header& header : sources.headers)
+    for (const Tensor& tensor : header.tensors) order.push_back(tensor.name);
+  attributes.emplace_back(kOrderAttr, json_of(order));
+  return attributes;
+}
+
+}  // namespace
+
+bool is_safetensors(const Candidate& candidate) {
+  if (candidate.is_directory) return holds_safetensors(candidate.path);
+  const bool named = candidate.path.ends_with(kSuffix) || candidate.path.ends_with(".json");
+  return named || (candidate.head.size() > 8 && candidate.head[8] == '{');
+}
+
+Result<ForeignCheckpoint> read_safetensors(const std::string& path, const ReadOptions&) {
+  ForeignCheckpoint out;
+  out.format = "safetensors";
+  CKPT_ASSIGN(const Sources sources, open_sources(path, out.files));
+  out.tensors = tensors_of(sources);
+  out.attributes = attributes_of(sources);
+  return out;
+}
+
+}  // namespace ckpt::interop
