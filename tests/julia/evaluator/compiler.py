@@ -1,7 +1,7 @@
 """From Julia's AST to Python closures: scopes, calls, control flow. definitions.py has what defines something."""
 
-from julia_ast import Expr, Line, Number, Quoted, Symbol
-from .scopes import UPDATES, Scope, assigned, contains, is_signature, keyword_names
+from julia_ast import Expr, Line, Number, Quoted, Symbol, is_signature
+from .scopes import UPDATES, Scope, assigned, contains, keyword_names
 from .control import Control
 from .dispatch import Function, error
 from .types import FLOATS, INTS, Type, TypeVar, Unsupported, Family, matches

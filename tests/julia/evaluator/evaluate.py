@@ -1,37 +1,27 @@
 #!/usr/bin/env python3
-"""Carries out a Julia program without a Julia: Julia's own parser, evaluator/ for the language and the part of Base
-that Ckpt.jl uses, and the real libckpt through ctypes. It is not Julia: README.md says what that proves and what
-not.
+"""Carries out a Julia program without a Julia: Julia's own parser, this folder for the language and the part of Base
+that Ckpt.jl uses, and the real libckpt through ctypes. It is not Julia: README.md says what that proves and what not.
 
-  evaluate.py --library LIBCKPT_SO [--julia 1.10] [--calls FILE] PROGRAM.jl [ARGUMENT…]
+  evaluate.py --library LIBCKPT_SO [--package FOLDER] [--julia 1.10] [--calls FILE] PROGRAM.jl [ARGUMENT…]
 
---calls adds the names of the library's functions that were called to FILE, one a line.
-A program with tests prints each claim, then "N passed, N failed". CKPT_JULIA_PARSER names the folder that has
-ace_jax_coupling, where that is not installed beside this Python.
+--package is the folder of Ckpt.jl, bindings/julia where it is not given. --calls adds the names of the library's
+functions that were called to FILE, one a line. A program with tests prints each claim, then "N passed, N failed".
 """
-import gc
-import importlib.util
 import os
 import sys
-import threading
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # types.py here is not Python's own
 
-from julia_ast import Missing, Parser, Symbol  # noqa: E402
+import argparse  # noqa: E402
+import gc  # noqa: E402
+import threading  # noqa: E402
+from pathlib import Path  # noqa: E402
 
-PACKAGE = Path(__file__).resolve().parents[1]
-
-
-def find_parser():
-    """The parser, or Missing."""
-    given = os.environ.get("CKPT_JULIA_PARSER")
-    if given:
-        return Parser(given)
-    found = importlib.util.find_spec("ace_jax_coupling")
-    if found is None or not found.origin:
-        raise Missing("the package ace-jax-coupling is not installed")
-    return Parser(Path(found.origin).parents[1])
+from common import PACKAGE  # noqa: E402
+from evaluator.interpreter import Interpreter  # noqa: E402
+from evaluator.types import STRING, TYPES, Family, JuliaError, Unsupported, matches  # noqa: E402
+from evaluator.values import Array, type_of  # noqa: E402
+from julia_ast import Symbol, find_parser  # noqa: E402
 
 
 class Tests:
@@ -69,9 +59,6 @@ class Tests:
         self.note(line, shown, None if found is True else f"gave {found!r:.100}")
 
     def throws(self, line, shown, wanted, code):
-        from evaluator.types import TYPES, Family, JuliaError, matches
-        from evaluator.values import type_of
-
         try:
             code()
         except JuliaError as raised:
@@ -82,37 +69,27 @@ class Tests:
             self.note(line, shown, "threw nothing")
 
 
-def make_interpreter(parser, library, tests, version=(1, 13), environment=None):
-    from evaluator.interpreter import Interpreter
-
-    made = Interpreter(parser, library, tests, version, {"JULIA_CKPT_LIBRARY": str(library), **(environment or {})})
-    made.packages = {"Ckpt": PACKAGE / "src" / "Ckpt.jl"}
-    return made
-
-
-def carry_out(program, arguments, library, version, calls=None):
+def carry_out(given):
     """The exit status of the program."""
-    from evaluator.types import STRING, JuliaError, Unsupported
-    from evaluator.values import Array
-
     tests = Tests()
-    interpreter = make_interpreter(find_parser(), library, tests, version)
+    version = tuple(map(int, given.julia.split(".")))
+    interpreter = Interpreter(find_parser(), given.library, given.package, tests, version)
     table = interpreter.base_module.globals
-    table[Symbol("ARGS")] = Array(STRING, (len(arguments),), arguments)
-    table[Symbol("PROGRAM_FILE")] = str(program)
+    table[Symbol("ARGS")] = Array(STRING, (len(given.arguments),), given.arguments)
+    table[Symbol("PROGRAM_FILE")] = given.program
     status = 0
     try:
-        interpreter.run_file(Path(program).resolve(), interpreter.main)
+        interpreter.run_file(Path(given.program).resolve(), interpreter.main)
     except SystemExit as ended:
         status = int(ended.code or 0)
     except (JuliaError, Unsupported, SyntaxError, RuntimeError) as problem:
         show = interpreter.text(problem.value) if isinstance(problem, JuliaError) else problem
-        print(f"{program}: {type(problem).__name__}: {show}", file=sys.stderr)
+        print(f"{given.program}: {type(problem).__name__}: {show}", file=sys.stderr)
         status = 1
     interpreter.main.globals.clear()
     gc.collect()  # finalisers run at the end of a Julia too
-    if calls:
-        with open(calls, "a", encoding="utf-8") as file:
+    if given.calls:
+        with open(given.calls, "a", encoding="utf-8") as file:
             file.writelines(f"{name}\n" for name in interpreter.foreign.calls)
     if tests.passed or tests.failed:
         print(f"{tests.passed} passed, {tests.failed} failed")
@@ -121,30 +98,22 @@ def carry_out(program, arguments, library, version, calls=None):
 
 
 def main():
-    arguments, library, version, calls = sys.argv[1:], None, (1, 13), None
-    while arguments[:1] and arguments[0].startswith("--"):
-        name, value, *arguments = arguments
-        if name == "--library":
-            library = value
-        elif name == "--julia":
-            version = tuple(map(int, value.split(".")))
-        elif name == "--calls":
-            calls = value
-        else:
-            sys.exit(__doc__)
-    if not arguments or not library:
-        sys.exit(__doc__)
-    result = []
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--library", required=True)
+    arguments.add_argument("--package", type=Path, default=PACKAGE)
+    arguments.add_argument("--julia", default="1.13")
+    arguments.add_argument("--calls")
+    arguments.add_argument("program")
+    arguments.add_argument("arguments", nargs=argparse.REMAINDER)
+    given, status = arguments.parse_args(), []
     sys.setrecursionlimit(50_000)
     threading.stack_size(512 << 20)
-    worker = threading.Thread(
-        target=lambda: result.append(carry_out(arguments[0], arguments[1:], library, version, calls))
-    )
+    worker = threading.Thread(target=lambda: status.append(carry_out(given)))
     worker.start()
     worker.join()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(result[0] if result else 1)  # what Python tears down after this is not Julia's
+    os._exit(status[0] if status else 1)  # what Python tears down after this is not Julia's
 
 
 if __name__ == "__main__":

@@ -89,9 +89,11 @@ def flat_union(items):
 
 
 class Interpreter:
-    def __init__(self, parser, library, tests, version=(1, 13), environment=None):
+    """`tests` takes what @testset and @test find; without it a program with tests can be compiled, not run."""
+
+    def __init__(self, parser, library, package, tests=None, version=(1, 13)):
         self.parser, self.tests, self.julia_version = parser, tests, version
-        self.environment = environment if environment is not None else {}
+        self.environment = {"JULIA_CKPT_LIBRARY": str(library)}
         self.caught, self.base_module = [], Module("Base")
         self.compiler = Compiler(self)
         self.definitions, self.macros = Definitions(self), Macros(self)
@@ -101,7 +103,7 @@ class Interpreter:
         self.main.path = Path(".")
         self.give_include(self.main)
         self.output = None
-        self.packages, self.loaded = {}, {}
+        self.packages, self.loaded = {"Ckpt": package / "src" / "Ckpt.jl"}, {}
         table = self.base_module.globals
         for name, made in FAMILIES.items():
             table[Symbol(name)] = made if made.parameters else made.of()

@@ -1,6 +1,6 @@
 """Scopes: which names a block of Julia makes its own."""
 
-from julia_ast import Expr, Symbol
+from julia_ast import Expr, Symbol, is_signature, signature_name
 
 SCOPED = {
     "function",
@@ -56,8 +56,7 @@ def assigned(node, out):
     if node.head in ("=",) or node.head in UPDATES:
         target = node.args[0]
         if node.head == "=" and is_signature(target):
-            out.add(signature_name(target))
-            return out
+            return targets(signature_name(target), out)
         targets(target, out)
         for part in node.args[1:]:
             assigned(part, out)
@@ -68,7 +67,7 @@ def assigned(node, out):
             assigned(part, out)
         return out
     if node.head == "function" and is_signature(node.args[0]):
-        out.add(signature_name(node.args[0]))
+        targets(signature_name(node.args[0]), out)
     if node.head in SCOPED or node.head == "macrocall" and node.args[0] in ("@ccall", "@blocking"):
         if node.head == "do":
             assigned(node.args[0], out)
@@ -88,19 +87,6 @@ def targets(node, out):
     elif isinstance(node, Expr) and node.head == "::" and len(node.args) == 2:
         targets(node.args[0], out)
     return out
-
-
-def is_signature(node):
-    """Whether the left side of = defines a function."""
-    while isinstance(node, Expr) and node.head in ("where", "::"):
-        node = node.args[0]
-    return isinstance(node, Expr) and node.head == "call"
-
-
-def signature_name(node):
-    while isinstance(node, Expr) and node.head in ("where", "::", "call"):
-        node = node.args[0]
-    return node if isinstance(node, Symbol) else None
 
 
 def contains(node, name):
