@@ -9,9 +9,9 @@
   evaluated   the tests, the examples and the conformance suite are carried out by an evaluator: evaluator/README.md
   planted     each check finds the mistake that it is for
 
-One line per claim; the last line is "N passed, N failed". Needs the packages of requirements.txt (pip install --no-deps)
-and a C compiler (CC, else cc). Without the package that has Julia's parser, tree-sitter-julia looks at the syntax, nothing
-else is checked, and a line that begins with FALLBACK says so.
+One line per claim; the last line is "N passed, N failed". Needs the packages of requirements.txt (pip install
+--no-deps) and a C compiler (CC, else cc). Without the package that has Julia's parser, tree-sitter-julia looks at the
+syntax, nothing else is checked, and a line that begins with FALLBACK says so.
 """
 import argparse
 import os

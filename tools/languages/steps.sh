@@ -143,8 +143,8 @@ test_python() {
   [[ -n $torch_venv ]] || marks=(-m "not torch")
   own_tests "Python tests" pytest "$python" -m pytest -q -p no:cacheprovider "$bindings/python/tests" "${marks[@]}"
 }
-# Without their dependencies: one of the packages is only wanted for the Julia parser inside it. Where that package
-# cannot be had the others are enough for a part of the checks; nothing is stamped then, so that the next run tries again.
+# Without their dependencies: one of the packages is only wanted for the Julia parser inside it. If that package cannot
+# be had, the others are enough for some of the checks; there is no stamp then, so that the next run tries again.
 make_julia_checks() {
   local requirements=tests/julia/requirements.txt stamp=$work/julia/made-with
   [[ ! -e $stamp || $(<"$stamp") != "$(<"$requirements")" ]] || return 0

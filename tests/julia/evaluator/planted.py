@@ -2,7 +2,6 @@
 runner, must be found by the check that is for it.
 """
 
-import os
 
 from common import PACKAGE, RUNNER, planted
 from . import conformance
@@ -35,7 +34,8 @@ TESTS = [
     ("arrays that are never let go", "src/jobs.jl", "reached >= CKPT_JOB_STAGED && let_go(pointer)", "",
      "jobs.jl", "an array may change once the save is staged, and is held until then ... FAILED"),
     ("keys that lose their kind", "src/tree_values.jl", "tree_key(key::Integer) = Int64(key)",
-     "tree_key(key::Integer) = string(key)", "trees.jl", "text and integer keys are apart, and the order is kept ... FAILED"),
+     "tree_key(key::Integer) = string(key)", "trees.jl",
+     "text and integer keys are apart, and the order is kept ... FAILED"),
     ("a status that is lost", "src/errors.jl", "status == CKPT_OK || throw", "status != CKPT_NOT_FOUND || throw",
      "errors.jl", "an error has status, message and details ... FAILED"),
 ]
