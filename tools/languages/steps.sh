@@ -143,19 +143,24 @@ test_python() {
   [[ -n $torch_venv ]] || marks=(-m "not torch")
   own_tests "Python tests" pytest "$python" -m pytest -q -p no:cacheprovider "$bindings/python/tests" "${marks[@]}"
 }
-# Without their dependencies: one of the packages is only wanted for the Julia parser inside it.
+# Without their dependencies: one of the packages is only wanted for the Julia parser inside it. If that package cannot
+# be had, the others are enough for some of the checks; there is no stamp then, so that the next run tries again.
 make_julia_checks() {
-  local requirements=$bindings/julia/check/requirements.txt stamp=$work/julia/made-with
+  local requirements=tests/julia/requirements.txt stamp=$work/julia/made-with
   [[ ! -e $stamp || $(<"$stamp") != "$(<"$requirements")" ]] || return 0
   rm -rf "$work/julia"
   quietly build/log/languages-julia-venv.txt python3 -m venv "$work/julia"
-  quietly build/log/languages-julia-pip.txt "$work/julia/bin/pip" install -q --no-deps -r "$requirements" </dev/null
-  cp "$requirements" "$stamp"
+  local install=("$work/julia/bin/pip" install -q --no-deps -r)
+  if quietly build/log/languages-julia-pip.txt "${install[@]}" "$requirements" </dev/null; then
+    cp "$requirements" "$stamp"
+  else
+    grep -v ace-jax-coupling "$requirements" >build/log/languages-julia-rest.txt
+    quietly build/log/languages-julia-pip.txt "${install[@]}" build/log/languages-julia-rest.txt </dev/null
+  fi
 }
 test_julia() {
   make_julia_checks
-  counted languages-julia "$work/julia/bin/python3" "$bindings/julia/check/run.py" --library "$prefix/lib/libckpt.so"
-  # Where the package with Julia's parser is gone less can be checked, and that is said.
+  counted languages-julia "$work/julia/bin/python3" tests/julia/run.py --library "$prefix/lib/libckpt.so"
   if grep '^FALLBACK' build/log/languages-julia.txt | sed 's/^/   NOT TESTED: /' | grep .; then
     [[ ${CKPT_DEMAND_ALL:-} != 1 ]] || failed=$((failed + 1))
   fi

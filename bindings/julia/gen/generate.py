@@ -222,7 +222,7 @@ def function_lines(headers):
 
 
 def layout_lines(headers):
-    """sizeof, then offset and size of each field: test/ compares Julia with it, check/ compares C with it."""
+    """sizeof, then offset and size of each field: test/ compares Julia with it, tests/julia compares C with it."""
     yield "const LAYOUTS = ["
     for name, (size, fields) in headers.structs.items():
         yield f"    ({name}, {size}, ["

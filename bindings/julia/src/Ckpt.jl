@@ -1,21 +1,21 @@
 """
-Saves and loads training checkpoints: a Julia face of the C library `libckpt`.
+Saves and loads training checkpoints with the C library `libckpt`.
 
     using Ckpt
     store = Store("/data/run7")
     session = Session(store)                       # rank 0 of world size 1
     save = Save(session, "step-100"; step = 100)
-    add_tensor!(save, "w", weights)                # any strided array, no copy
-    run(save)                                      # returned: durable, complete, committed
+    add_tensor!(save, "w", weights)                # any strided array; it is not copied
+    run(save)                                      # when it returns: durable, complete, committed
 
     reader = Reader(store, "latest")
     weights = load_tensor(reader, "w")
 
-A tensor's *shape* is row-major as in C, Python and every other language of a store. Julia's arrays are column-major, so
-the `size` of an array is the shape **reversed** unless `order = :same` is asked for; README.md explains both.
+A tensor's *shape* is row-major, as in C and Python, and the same in every language. Julia's arrays are column-major, so
+the `size` of an array is the shape **reversed** unless you pass `order = :same`; README.md explains both.
 
-Failures of the library are [`CkptError`](@ref). Indices, ranks of tensors and ranges are 1-based as everywhere in
-Julia; numbers of ranks, parts and tree nodes are names and stay 0-based.
+A call that fails in the library throws a [`CkptError`](@ref). Indices and ranges are 1-based, as everywhere in Julia.
+Ranks, parts and tree nodes have numbers from 0, as in every language: those are names, not indices.
 """
 module Ckpt
 

@@ -1,11 +1,11 @@
-# What the elements of a tensor are.
+# The types of a tensor's elements.
 
 """
     DType(name)      DType("bf16"), DType(:f32)
     DType(code)      DLPack's type code * 256 + bits of one element
     DType(T)         of a Julia type: DType(Float32)
 
-The type of a tensor's elements. A code that the library has no name for is kept as it is.
+The type of a tensor's elements. A code that the library does not know stays a valid `DType`.
 """
 struct DType
     code::Int32
@@ -19,12 +19,12 @@ end
 DType(dtype::DType) = dtype
 DType(::Type{T}) where {T} = dtype_of(T)
 
-"Bits of one element; 0 where the code cannot be a dtype."
+"Bits of one element; 0 if the code cannot be a dtype."
 bits(dtype::DType) = Int(ckpt_dtype_bits(dtype.code))
 Base.nameof(dtype::DType) = unsafe_string(ckpt_dtype_name(dtype.code))
 Base.show(io::IO, dtype::DType) = print(io, "DType(\"", nameof(dtype), "\")")
 
-# In both directions; bf16 joins where BFloat16s.jl is loaded (ext/).
+# Read in both directions; ext/ adds bf16 when BFloat16s.jl is loaded.
 const ELEMENT_TYPES = Dict{Int32,DataType}(
     CKPT_DTYPE_I8 => Int8,
     CKPT_DTYPE_I16 => Int16,
@@ -43,18 +43,18 @@ const ELEMENT_TYPES = Dict{Int32,DataType}(
     CKPT_DTYPE_BOOL => Bool,
 )
 
-"The dtype of a Julia type; an `ArgumentError` where there is none, as of Int128 or of a struct."
+"The dtype of a Julia type. Throws ArgumentError for a type that has none, such as Int128 or a struct."
 function dtype_of(::Type{T}) where {T}
     for (code, type) in ELEMENT_TYPES
         type === T && return DType(code)
     end
-    throw(ArgumentError("$T is no dtype of a checkpoint; for raw bits give UInt8, UInt16, … and the keyword dtype"))
+    throw(ArgumentError("$T has no dtype; for raw bits pass UInt8, UInt16, … and the keyword dtype"))
 end
 
-"The Julia type of a dtype, or `nothing` where there is none: float8, packed types, bf16 without BFloat16s.jl."
+"The Julia type of a dtype; `nothing` for float8, packed types, and bf16 without BFloat16s.jl."
 element_type(dtype::DType) = get(ELEMENT_TYPES, dtype.code, nothing)
 
-# The unsigned integer that holds the bits of one element of a dtype that has no Julia type.
+# The unsigned integer type that holds the bits of one element.
 function bits_type(dtype::DType)
     for T in (UInt8, UInt16, UInt32, UInt64)
         8 * sizeof(T) == bits(dtype) && return T

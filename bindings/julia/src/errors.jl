@@ -3,11 +3,11 @@
 """
 A call of the library failed.
 
-* `status`: `:CORRUPT`, `:NOT_FOUND`, …, or `:UNKNOWN` for a number that this library has no name for; `code` is the
-  number
-* `message`: one line: what, where, expected, found
-* `details`: facts by name, those the error has: `"path"`, `"part"`, `"tensor"`, `"rank"`, `"ranks"`, `"offset"`,
-  `"expected"`, `"found"`; all are text, since offsets and sums may be larger than `Int`
+* `status`: `:CORRUPT`, `:NOT_FOUND`, …, or `:UNKNOWN` for a number that the library has no name for
+* `code`: the number of the status
+* `message`: one line that says what failed, where, what was expected and what was found
+* `details`: those of `"path"`, `"part"`, `"tensor"`, `"rank"`, `"ranks"`, `"offset"`, `"expected"`, `"found"` that the
+  error has. All are text, since offsets and checksums may be larger than `Int`
 """
 struct CkptError <: Exception
     code::Int32
@@ -53,7 +53,7 @@ function checked(f)
     return nothing
 end
 
-# A number that has no name in `table` is given back as it is: a newer library may know more.
+# A number without a name in `table` is returned as it is: a newer library may know more.
 function name_of(table, number::Integer)
     for (name, known) in table
         known == number && return name

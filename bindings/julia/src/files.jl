@@ -3,8 +3,8 @@
 """
     Ckpt.File(path; verify, threads)
 
-A PyTorch `.pt` or a safetensors file, mapped: nothing is copied and no code of it is run. Throws NOT_FOUND, FORMAT,
-UNSUPPORTED (the error names the function that a pickle calls), CORRUPT, IO.
+A PyTorch `.pt` file or a safetensors file, mapped into memory. It is not copied, and no code in it is run. Throws
+NOT_FOUND, FORMAT, UNSUPPORTED (the error names the function that a pickle calls), CORRUPT, IO.
 """
 struct File <: Resource
     handle::Handle{ckpt_file}
@@ -20,10 +20,10 @@ end
 format(file::File) = use(pointer -> unsafe_string(ckpt_file_format(pointer)), file.handle)
 
 """
-A tensor of a file: `name` (its path in the tree), `dtype`, `shape` and `strides` (row-major, in elements), `bytes` of
-the elements, `data_bytes` with the gaps of the strides; where it shares memory, `alias_of` and the first element
-`alias_offset` (0-based) in that one flattened. `data` is borrowed from the file: [`map_tensor`](@ref) gives it as an
-array.
+A tensor of a file: `name` (its path in the tree), `dtype`, `shape` and `strides` (row-major, in elements). `bytes`
+counts its elements, `data_bytes` the gaps between them too. If it shares the memory of another tensor, `alias_of` is
+the name of that one, and `alias_offset` the place (from 0) of its first element in that one flattened. `data` is
+borrowed from the file; [`map_tensor`](@ref) returns it as an array.
 """
 struct FileTensor
     name::String
@@ -43,13 +43,13 @@ FileTensor(raw::ckpt_file_tensor) =
 
 Base.size(tensor::FileTensor) = Tuple(reverse(tensor.shape))
 
-"All tensors of a file, in the order of its tree; one that shares memory comes after the one it shares it with."
+"All tensors of a file, in the order of its tree; an alias comes after the tensor whose memory it shares."
 function tensors(file::File)
     count = use(ckpt_file_tensor_count, file.handle)
     return map(index -> tensor(file, index), 1:Int(count))
 end
 
-"One tensor of a file, from 1."
+"One tensor of a file by its number, from 1."
 tensor(file::File, index::Integer) =
     told((pointer, out, err) -> ckpt_file_tensor_at(pointer, index - 1, out, err), file.handle, ckpt_file_tensor,
          FileTensor)
@@ -57,7 +57,7 @@ tensor(file::File, index::Integer) =
 """
     map_tensor(file, index; order = :reversed, bits = false) -> MappedTensor
 
-The tensor where it lies in the file, with the strides it has there. Keeps the file alive.
+A tensor of a file without a copy, with the strides that it has there. It keeps the file open.
 """
 function map_tensor(file::File, index::Integer; order = :reversed, bits = false)
     keeper = Keeper(file.handle)
@@ -65,7 +65,7 @@ function map_tensor(file::File, index::Integer; order = :reversed, bits = false)
     return mapped(found.dtype, found.data, found.shape, found.strides, keeper, order, bits)
 end
 
-"The memory of a tensor as bytes, gaps of the strides included. Keeps the file alive."
+"The memory of a tensor as bytes, including the gaps between its elements. It keeps the file open."
 function map_bytes(file::File, index::Integer)
     keeper = Keeper(file.handle)
     found = tensor(file, index)

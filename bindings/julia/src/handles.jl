@@ -1,8 +1,7 @@
-# Handles: what frees a C object exactly once, and never while a call uses it.
+# Handles: each frees its C object exactly once, and never while a call uses it.
 
-# `state` is twice the number of uses under way, plus one once the handle was closed. A use that begins after that is
-# refused; the last one to end frees the object. So close may come from any task, and a finaliser finds no use under
-# way.
+# `state` is twice the number of uses under way, plus one once the handle is closed. No use begins after that; the last
+# one to end frees the object. So any task may close the handle, and no use is under way when a finaliser runs.
 mutable struct Handle{T}
     @atomic pointer::Ptr{T}
     @atomic state::Int
@@ -14,9 +13,9 @@ mutable struct Handle{T}
 end
 
 """
-An object of the library: `Store`, `Session`, `Save`, `Reader`, `Load`, `Job`, `Tree`, `File`. All can be closed, in any
-order, any number of times and by any task; one that nobody closes is closed when it is collected. Use after `close` is
-an `InvalidStateException`. With a function first, as in `open(Store, path) do store … end`, it is closed at the end.
+An object of the library: `Store`, `Session`, `Save`, `Reader`, `Load`, `Job`, `Tree`, `File`. Any task may close one,
+in any order and more than once; one that nobody closes is closed by the garbage collector. Use after `close` throws
+an InvalidStateException. `open(Store, path) do store … end` closes it at the end.
 """
 abstract type Resource end
 
@@ -55,7 +54,7 @@ function leave(handle::Handle)
     return nothing
 end
 
-# For objects that a call needs for itself: a second task is told, instead of two calls meeting in C.
+# For calls that need the object for themselves: a second task gets an error, instead of two calls that meet in C.
 function enter_alone(handle::Handle{T}) where {T}
     state, done = @atomicreplace handle.state 0 => 2
     done && return nothing
@@ -63,7 +62,7 @@ function enter_alone(handle::Handle{T}) where {T}
     throw(ConcurrencyViolationError("this $(name_of_handle(T)) is being used by another task"))
 end
 
-# f(pointer), during which the object lives.
+# Calls f(pointer), and the object lives meanwhile.
 function use(f, handle::Handle)
     enter(handle)
     try
@@ -73,7 +72,7 @@ function use(f, handle::Handle)
     end
 end
 
-# f(pointer, err) is a C call; in the second form one that needs the object for itself.
+# f(pointer, err) is a C call; call_alone is for one that needs the object for itself.
 call(f, handle::Handle) = use(pointer -> checked(err -> f(pointer, err)), handle)
 
 function call_alone(f, handle::Handle)
@@ -92,7 +91,7 @@ function made(f, ::Type{T}) where {T}
     return Handle(out[])
 end
 
-# A C struct of zeros that knows its own size, as every call wants it.
+# A C struct of zeros with its struct_size set, as every call expects it.
 function sized(::Type{T}) where {T}
     out = Ref{T}()
     GC.@preserve out begin

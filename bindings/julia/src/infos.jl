@@ -1,6 +1,6 @@
-# What the library tells about checkpoints, tensors, objects, parts and jobs, copied into Julia's own types.
+# What the library reports about checkpoints, tensors, objects, parts and jobs, copied into Julia's own types.
 
-# Text of a fixed field; text of a pointer, nothing for null.
+# The text of a field of fixed size; the text at a pointer, `nothing` for null.
 function text(field::NTuple{N,UInt8}) where {N}
     ended = something(findfirst(iszero, field), N + 1)
     return String(UInt8[field[i] for i in 1:ended-1])
@@ -13,10 +13,11 @@ extents(values::NTuple{16,Int64}, ndim) = Int[values[i] for i in 1:ndim]
 """
 One checkpoint of a store, or an attempt at one.
 
-* `id`: the name of its directory, unique in the store; `label`, `run`; `step`: `nothing` where it has none
-* `state`: `:COMMITTED`, `:OPEN` (without a commit record yet), `:ABORTED`, `:DAMAGED`; `flags`: `:FOREIGN`, `:REBUILT`
-* `token`, `attempt`, `sequence`: what orders sessions, tries and commits
-* `world_size`: ranks that wrote it; `bytes`: of all parts and the manifest; `created_unix_ms`: the writer's clock
+* `id`: the name of its directory, unique in the store; `label`, `run`; `step`, which may be `nothing`
+* `state`: `:COMMITTED`, `:OPEN` (no commit record yet), `:ABORTED`, `:DAMAGED`; `flags`: `:FOREIGN`, `:REBUILT`
+* `token`, `attempt`, `sequence`: the order of sessions, attempts and commits
+* `world_size`: how many ranks wrote it; `bytes`: size of all parts and the manifest; `created_unix_ms`: by the writer's
+  clock
 """
 struct CheckpointInfo
     id::String
@@ -54,8 +55,9 @@ Base.show(io::IO, info::CheckpointInfo) =
     print(io, "CheckpointInfo(\"", info.id, "\", ", info.state, ", ", info.tensor_count, " tensors)")
 
 """
-A tensor of a checkpoint: `name`, `dtype`, `shape` (row-major, as in C; `size(info)` is what a Julia array of it has),
-`bytes` of its elements, `stored_bytes` in the parts, `segment_count`, and for an alias the name it stands for.
+A tensor of a checkpoint: `name`, `dtype`, `shape` (row-major, as in C; `size(info)` is the size of a Julia array of
+it), `bytes` of its elements, `stored_bytes` in the parts, `segment_count`; `alias_of`, the tensor that an alias
+stands for.
 """
 struct TensorInfo
     name::String
@@ -74,9 +76,9 @@ TensorInfo(raw::ckpt_tensor_info) =
 Base.size(info::TensorInfo) = Tuple(reverse(info.shape))
 
 """
-Where bytes of a tensor lie. A segment is a box of the tensor (`offset`, `extent`, both row-major and 0-based) or a flat
-range of it (then these are empty, and `flat_offset`, `flat_size` hold). `codec`: 0 raw, 1 LZ4; `filter`: 0 none, 1 byte
-shuffle, 2 bit planes; `part_offset`: of its first chunk, in bytes.
+A segment: bytes of a tensor in one part. It holds a box of the tensor (`offset` and `extent`, row-major, from 0) or a
+flat range (`flat_offset` and `flat_size`; `offset` and `extent` are empty). `codec`: 0 raw, 1 LZ4; `filter`: 0 none,
+1 byte shuffle, 2 bit planes; `part_offset`: where its first chunk begins, in bytes.
 """
 struct SegmentInfo
     part::Int
@@ -97,7 +99,7 @@ SegmentInfo(raw::ckpt_segment_info) =
                 raw.flat_offset, raw.flat_size, Int(raw.codec), Int(raw.filter), Int(raw.chunk_count),
                 raw.part_offset, raw.stored_bytes)
 
-"Named bytes of a checkpoint: `scope` is `:SHARED` or `:PER_RANK`; `rank`, `nothing` for shared ones; `size` in bytes."
+"Named bytes of a checkpoint: `scope` is `:SHARED` or `:PER_RANK`, `rank` is `nothing` if shared, `size` is in bytes."
 struct ObjectInfo
     name::String
     scope::Union{Symbol,Int}
@@ -154,10 +156,10 @@ JobStats(raw::ckpt_job_stats) =
              name_of(IO_ENGINES, raw.io_engine), raw.direct_io != 0, raw.recycled != 0)
 
 """
-One line of a report of verify, diff, prune, repair or a load. `kind`: `:DAMAGED`, `:MISSING`, `:EXTRA`, `:DIFFERENT`,
-`:REMOVED`, `:KEPT`, `:REPAIRED`; `status` and `code` as of a `CkptError` where it is an error (`:OK` else); `text` for
-people. Where they apply, else `nothing`: `name`, `part`, `elements` (1-based range in the flattened tensor), `max_abs`,
-`max_rel`. `offset` and `size` are bytes in the part; `count` is how many elements differ.
+One line of a report by verify, diff, prune, repair or a load. `kind`: `:DAMAGED`, `:MISSING`, `:EXTRA`, `:DIFFERENT`,
+`:REMOVED`, `:KEPT`, `:REPAIRED`. `status` and `code` are those of a `CkptError` if it is an error, else `:OK`. `text`
+is for people. `name`, `part`, `elements` (range in the flattened tensor, from 1), `max_abs` and `max_rel` are
+`nothing` where they do not apply. `offset` and `size` are bytes in the part; `count` is how many elements differ.
 """
 struct Finding
     kind::Union{Symbol,Int}
@@ -182,7 +184,7 @@ Finding(raw::ckpt_finding) =
 
 Base.show(io::IO, finding::Finding) = print(io, finding.kind, ": ", finding.text)
 
-# f(out, err) is a C call that makes a report, which is copied and freed.
+# f(out, err) is a C call that makes a report; the report is copied and freed.
 function findings(f)
     report = made(f, ckpt_report)
     try

@@ -1,38 +1,38 @@
-# Work in the background, and the arrays that it uses.
+# Work in the background, and the arrays that the engine uses for it.
 
 """
-A save, load or verification that runs in the background. Any number of tasks may wait for it, look at it and cancel it.
-`close` (and the collector, where nobody kept the job) cancels what still runs and blocks until the engine no longer
-touches the arrays, which live until then whoever forgets them.
+A save, load or verification that runs in the background. Any number of tasks may wait for it, look at it and cancel
+it. `close` cancels it if it still runs, and blocks until the engine no longer touches the arrays; the garbage
+collector does the same for a job that nobody kept. The job keeps the arrays alive until then.
 """
 struct Job <: Resource
     handle::Handle{ckpt_job}
     goal::Int32  # the state that is success
 end
 
-# Arrays that the engine uses, by the job's address. They are held here and not by the Job: finalisers of one collection
-# run in any order, and that of a memory-mapped array must not come before the job's.
+# Arrays that the engine uses, by the job's address. They are held here and not in the Job: the finalisers of one
+# collection run in any order, and that of a memory-mapped array must not run before the job's.
 const IN_USE = Dict{UInt,Vector{Any}}()
 const IN_USE_LOCK = Threads.SpinLock()
 
 hold(pointer::Ptr{ckpt_job}, arrays) = lock(() -> (IN_USE[UInt(pointer)] = arrays), IN_USE_LOCK)
 let_go(pointer::Ptr{ckpt_job}) = lock(() -> pop!(IN_USE, UInt(pointer), nothing), IN_USE_LOCK)
 
-# Taken out of the table before, since another job may have this address right after.
+# Takes the arrays out of the table first, since a new job may get this address as soon as it is free.
 function free(pointer::Ptr{ckpt_job})
     arrays = let_go(pointer)
     GC.@preserve arrays ckpt_job_free(pointer)
     return nothing
 end
 
-# f(out, err) starts it.
+# f(out, err) is a C call that starts a job.
 function started(f, goal, arrays)
     job = Job(made(f, ckpt_job), goal)
     use(pointer -> hold(pointer, arrays), job.handle)
     return job
 end
 
-# Returns when the engine is quiet, also where another task is inside a call on this job.
+# Returns when the engine is quiet, even if another task is inside a call on this job.
 function Base.close(job::Job)
     shut(job.handle)
     while (@atomic job.handle.pointer) != C_NULL
@@ -41,21 +41,21 @@ function Base.close(job::Job)
     return nothing
 end
 
-"Its state: `:RUNNING`, `:STAGED`, `:WRITTEN`, `:COMMITTED`, `:DONE`, `:FAILED` or `:CANCELLED`. States only grow."
+"Its state: `:RUNNING`, `:STAGED`, `:WRITTEN`, `:COMMITTED`, `:DONE`, `:FAILED` or `:CANCELLED`. It never goes back."
 state(job::Job) = name_of(JOB_STATES, use(ckpt_job_state, job.handle))
 
 "Asks the job to stop and returns at once. A save that is not committed yet will not be."
 cancel(job::Job) = use(ckpt_job_cancel, job.handle)
 
-# One look of at most this many milliseconds; between looks other tasks of this thread go on.
+# A wait looks at the job for at most this long at a time; between looks other tasks of this thread go on.
 const SLICE_MS = 5
 
 """
     wait(job, state = its end; timeout_ms = nothing)
 
-Waits until the job is in `state` or beyond: `:STAGED` (the arrays are yours again), `:WRITTEN`, `:COMMITTED` of a save,
-`:DONE` of a load or verification. Other tasks go on meanwhile, and an interrupt is heard. Throws the `CkptError` of a
-job that failed or was cancelled; TIMEOUT where `timeout_ms` passed, and then the job goes on.
+Waits until the job is in `state` or beyond: `:STAGED` (the arrays are yours again), `:WRITTEN` or `:COMMITTED` of a
+save, `:DONE` of a load or verification. Other tasks go on meanwhile, and Ctrl-C interrupts the wait. Throws the
+`CkptError` of a job that failed or was cancelled; throws TIMEOUT after `timeout_ms`, and the job goes on.
 """
 function Base.wait(job::Job, state::Union{Symbol,Integer} = job.goal; timeout_ms = nothing)
     target = number_of(JOB_STATES, state)
@@ -72,7 +72,8 @@ function Base.wait(job::Job, state::Union{Symbol,Integer} = job.goal; timeout_ms
     return nothing
 end
 
-# Whether the state was reached or never will be. TIMEOUT alone does not tell: a job may have failed with it.
+# Whether the state was reached or never will be. The status TIMEOUT alone does not show it: a job can fail with
+# TIMEOUT.
 function look(pointer, target, slice)
     status = ckpt_job_wait(pointer, target, slice, C_NULL)
     reached = ckpt_job_state(pointer)
@@ -92,7 +93,7 @@ report(job::Job) = use(job.handle) do pointer
     findings((out, err) -> ckpt_job_report(pointer, out, err))
 end
 
-# Waits for the end; on the way out of a failure or an interrupt the engine is made quiet first.
+# Waits for the end. After a failure or an interrupt it returns only when the engine is quiet.
 function finish(job::Job)
     try
         wait(job)

@@ -1,12 +1,12 @@
-# Which libckpt is called, and how calls that may take long let the garbage collector run meanwhile.
+# Which libckpt is called, and how the garbage collector can run during a long call.
 
-# The SONAME, so that calls reach the library that __init__ opened, wherever that lies.
+# The SONAME, so that calls reach the library that __init__ opened, wherever its file is.
 const libckpt = "libckpt.so.0"
 
 """
-Opens the library when the package is loaded: the file that `ENV["JULIA_CKPT_LIBRARY"]` names, else `libckpt.so.0` where
-the system's loader finds it. It must be of the version that `src/api.jl` was generated from, or a later one that keeps
-its promises (before 1.0: the same minor version).
+Opens the library when the package is loaded: the file that `ENV["JULIA_CKPT_LIBRARY"]` names, or else the
+`libckpt.so.0` that the system's loader finds. Its version must be that of `src/api.jl` or a compatible later one
+(before 1.0: of the same minor version).
 """
 function __init__()
     path = get(ENV, "JULIA_CKPT_LIBRARY", libckpt)
@@ -26,8 +26,9 @@ function check_version(number)
     return nothing
 end
 
-# Without this, a rank that waits for another one in the same process would keep that one's collector waiting: a
-# deadlock. Julia 1.12 has the keyword; before, the same is spelled out, arguments converted first.
+# A C call that waits must let the garbage collector run. Otherwise a rank that waits for another rank of the same
+# process stops that one's collection, and neither goes on. Julia 1.12 has a keyword for it; for older versions the
+# macro writes the same by hand, after the conversion of the arguments.
 macro blocking(call)
     VERSION >= v"1.12" && return esc(:(@ccall gc_safe = true $call))
     return esc(gc_safe_by_hand(call))

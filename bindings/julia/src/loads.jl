@@ -1,13 +1,13 @@
-# Loads: many requests that are planned and read together.
+# Loads: many requests that the library plans and reads together.
 
 """
     Load(reader; verify, strict, object_policy, threads, staging_bytes)
 
-Make it, add requests, then `run` or `start` it once. One task at a time.
+Make a load, add requests, then `run` or `start` it once. Only one task at a time may use it.
 """
 struct Load <: Resource
     handle::Handle{ckpt_load}
-    arrays::Vector{Any}  # what it was given, until its job holds them
+    arrays::Vector{Any}  # the arrays added to it, until its job holds them
 end
 
 function Load(reader::Reader; options...)
@@ -21,9 +21,9 @@ end
 """
     add_tensor!(load, name, array; whole, box, flat, order = :reversed, dtype, convert = false)
 
-Asks for a region of a tensor in an array, which the load writes into; keywords as in `add_tensor!(save, …)`. Resharding
-is asking for another box than was saved. `convert = true` takes f32, bf16 and f16 for each other. The array must keep
-its size until the job has ended. Throws MISMATCH (shape or dtype are not the tensor's), INVALID, UNSUPPORTED.
+Asks for a region of a tensor; the load writes it into the array. The keywords are those of `add_tensor!(save, …)`, and
+the box may be another one than was saved. `convert = true` converts between f32, bf16 and f16. The array must keep its
+size until the job has ended. Throws MISMATCH (the tensor has another shape or dtype), INVALID, UNSUPPORTED.
 """
 function add_tensor!(load::Load, name::AbstractString, array::AbstractArray; layout...)
     add_tensor!(load, name, describe(array; layout...), array)
@@ -33,7 +33,7 @@ end
 """
     add_tensor!(load, name, desc::TensorDesc, memory; device = (:CPU, 0))
 
-The same in C's terms, into any contiguous array of enough bytes.
+The same with a C description, into any contiguous array of enough bytes.
 """
 function add_tensor!(load::Load, name::AbstractString, desc::TensorDesc, memory::Union{AbstractArray,Nothing};
                      device = (:CPU, 0))
@@ -55,9 +55,9 @@ check_writable(memory) =
 """
     add_object!(load, name, array; rank = 0)
 
-Asks for the bytes of the shared object `name` or `rank`'s own in a contiguous array of at least its size, which
-[`object`](@ref) tells. Where `rank` has none, the option `object_policy` of the load decides. Throws NOT_FOUND,
-INVALID.
+Asks for the bytes of the shared object `name`, or of `rank`'s own object, in a contiguous array of at least its size
+([`object`](@ref) returns the size). If `rank` has none, the option `object_policy` of the load decides. Throws
+NOT_FOUND, INVALID.
 """
 function add_object!(load::Load, name::AbstractString, array::AbstractArray; rank = 0)
     check_writable(array)
@@ -70,7 +70,7 @@ function add_object!(load::Load, name::AbstractString, array::AbstractArray; ran
     return nothing
 end
 
-"Loads in the background: a `Job`. The arrays are the engine's until it has ended."
+"Starts the load in the background and returns its `Job`. The engine uses the arrays until the job has ended."
 function start(load::Load)
     job = started(CKPT_JOB_DONE, copy(load.arrays)) do out, err
         enter_alone(load.handle)
@@ -87,14 +87,14 @@ end
 """
     run(load)
 
-Loads and returns when every requested byte was written and checked. Errors about names and shapes come before the first
-byte of an array changes; after CORRUPT, IO, GONE or CANCELLED the arrays' content is undefined. Other tasks go on
-meanwhile; an interrupt cancels the load. Throws NOT_FOUND, MISMATCH, INCOMPLETE, UNSUPPORTED, CORRUPT, IO, GONE,
-CANCELLED.
+Loads, and returns when every requested byte is written and checked. An error about a name or a shape comes before the
+first byte of an array changes; after CORRUPT, IO, GONE or CANCELLED the content of the arrays is undefined. Other
+tasks go on meanwhile; an interrupt cancels the load. Throws NOT_FOUND, MISMATCH, INCOMPLETE, UNSUPPORTED, CORRUPT,
+IO, GONE, CANCELLED.
 """
 Base.run(load::Load) = finish(start(load))
 
-"Names that were asked for and are missing, and names that were not asked for: a `Vector{Finding}`."
+"The names that were requested and are missing, and those that were not requested: a `Vector{Finding}`."
 report(load::Load) = use(load.handle) do pointer
     findings((out, err) -> ckpt_load_report(pointer, out, err))
 end
@@ -102,9 +102,9 @@ end
 """
     load_tensor(reader, name; as = nothing, bits = false, order = :reversed, options…) -> Array
 
-A whole tensor in a new array of the Julia type of its dtype. `as = Float32` converts f32, bf16 and f16; `bits = true`
-gives the bits of dtypes without a Julia type as unsigned integers. Options are those of `Load`. Throws what `run(load)`
-does; ArgumentError where no Julia type would be right.
+Loads a whole tensor into a new array of the Julia type of its dtype. `as = Float32` converts f32, bf16 and f16; `bits
+= true` returns the bits as unsigned integers, for dtypes without a Julia type. Options are those of `Load`. Throws
+what `run(load)` throws, and ArgumentError if the dtype has no Julia type.
 """
 function load_tensor(reader::Reader, name::AbstractString; as = nothing, bits = false, order = :reversed, options...)
     described = tensor(reader, name)
@@ -125,7 +125,7 @@ end
 """
     load_object(reader, name; rank = 0, options…) -> Vector{UInt8}
 
-The bytes of an object. Options are those of `Load`, without `object_policy`: the object must be there.
+Loads the bytes of an object. Options are those of `Load` without `object_policy`: the object must exist.
 """
 function load_object(reader::Reader, name::AbstractString; rank = 0, options...)
     bytes = Vector{UInt8}(undef, object(reader, name; rank).size)

@@ -1,9 +1,9 @@
-# Tensors that are looked at where they lie, in a mapped part or in somebody else's file.
+# Tensors that are read where they lie: in a mapped part, or in a file of PyTorch or safetensors.
 
 """
-A tensor in mapped memory, as a read-only array without a copy. It keeps its reader or file alive, also after that was
-closed; so pruning passes the checkpoint over until the array is gone. A mapped file that somebody truncates, or a disk
-that fails, can end the process with SIGBUS; `load_tensor` cannot.
+A tensor in mapped memory: a read-only array without a copy. It keeps its reader or file open, even after `close`, so
+pruning keeps the checkpoint until the array is gone. If somebody truncates the mapped file, or the disk fails, the
+process can end with SIGBUS; with `load_tensor` it cannot.
 """
 struct MappedTensor{T,N} <: AbstractArray{T,N}
     pointer::Ptr{T}
@@ -12,7 +12,7 @@ struct MappedTensor{T,N} <: AbstractArray{T,N}
     keeper::Any
 end
 
-# Counts as a use of a handle for as long as it lives.
+# Counts as a use of a handle as long as it lives.
 mutable struct Keeper
     handle::Handle
     function Keeper(handle::Handle)
@@ -39,11 +39,11 @@ function Base.getindex(tensor::MappedTensor{T,N}, place::Vararg{Int,N}) where {T
     return GC.@preserve tensor load_element(tensor.pointer, at)
 end
 
-# A Bool of another byte than 0 and 1 is no Bool in Julia.
+# A Julia Bool must be the byte 0 or 1; a file may have others.
 load_element(pointer::Ptr, at) = unsafe_load(pointer, at)
 load_element(pointer::Ptr{Bool}, at) = unsafe_load(Ptr{UInt8}(pointer), at) != 0x00
 
-# collect and Array(tensor) come here: at once where the memory is one piece.
+# collect and Array(tensor) call it; memory in one piece is copied at once.
 function Base.copyto!(target::Array{T}, tensor::MappedTensor{T}) where {T}
     length(target) >= length(tensor) || throw(BoundsError(target, length(tensor)))
     if T !== Bool && is_contiguous(tensor.size, tensor.strides)
@@ -56,7 +56,7 @@ function Base.copyto!(target::Array{T}, tensor::MappedTensor{T}) where {T}
     return target
 end
 
-# `shape` and `steps` are C's; the array has them reversed, or not with order = :same.
+# `shape` and `steps` are in C's order; the array has them reversed unless order is :same.
 function mapped(dtype::DType, data::Ptr{Cvoid}, shape, steps, keeper, order, as_bits)
     order in (:reversed, :same) || throw(ArgumentError("order is :reversed or :same, not :$order"))
     turn = order === :same ? identity : reverse
@@ -72,11 +72,11 @@ function row_major_strides(shape)
     return steps
 end
 
-# What elements are in Julia; bits only where that was asked for, since a number must never be taken for another one.
+# The Julia type of the elements. Bits only if asked for, since one dtype must never be taken for another.
 function julia_type(dtype::DType, as_bits)
     as_bits && return bits_type(dtype)
     type = element_type(dtype)
     isnothing(type) || return type
-    throw(ArgumentError("$(nameof(dtype)) has no Julia type here (bf16 has one with BFloat16s.jl): bits = true gives " *
-                        "its bits as unsigned integers"))
+    throw(ArgumentError("$(nameof(dtype)) has no Julia type here (bf16 has one with BFloat16s.jl): " *
+                        "bits = true returns its bits as unsigned integers"))
 end

@@ -1,18 +1,18 @@
-# From Julia arrays to what C is told about memory: shapes reversed, ranges 0-based, strides where they are needed.
+# From Julia arrays to C's descriptions of memory: shapes reversed, ranges from 0, strides where they are needed.
 
 """
     TensorDesc(dtype, shape; box, flat, strides, replica, convert, offset)
 
-What a piece of memory is, told as in the other languages: **row-major order and 0-based offsets**. Arrays need none of
-this; it is for raw bytes, packed dtypes, and programs that already think in C order.
+Describes a piece of memory as the other languages do: **row-major order and offsets from 0**. Arrays do not need it;
+it is for raw bytes, packed dtypes, and programs that already think in C order.
 
 * `dtype`: a `DType`, its name or its code; `shape`: extents of the whole tensor
-* nothing more: the memory is the whole tensor; or `box = (offset, extent)`: that box of it; or `flat = (offset, size)`:
-  that range of the tensor flattened in row-major order
-* `strides`: of the memory, in elements; without it the memory is row-major and contiguous
-* `replica = (group, index, count)`: who else holds the same region (save only)
-* `convert = true`: f32, bf16 and f16 are converted into each other where dtypes differ (load only)
-* `offset`: first element in the flattened target, of a view that `add_alias!` takes
+* `box = (offset, extent)` or `flat = (offset, size)`: the memory holds that box, or that range of the tensor
+  flattened in row-major order; without either it holds the whole tensor
+* `strides`: of the memory, in elements; without them the memory is row-major and contiguous
+* `replica = (group, index, count)`: which ranks hold the same region (save only)
+* `convert = true`: converts between f32, bf16 and f16 if the dtypes differ (load only)
+* `offset`: the first element in the flattened target, for a view that `add_alias!` takes
 """
 struct TensorDesc
     raw::ckpt_tensor_desc
@@ -37,11 +37,12 @@ end
 
 sixteen(values) = ntuple(i -> i <= length(values) ? Int64(values[i]) : Int64(0), 16)
 
-"The dtype of a description; its shape in row-major order."
+"The dtype of a description."
 dtype(desc::TensorDesc) = DType(desc.raw.dtype)
+"The shape of a description, in row-major order."
 shape(desc::TensorDesc) = extents(desc.raw.shape, desc.raw.ndim)
 
-# What an array is, in C's order. `layout` are the keywords that add_tensor! documents.
+# The description of an array. The keywords are those that add_tensor! documents.
 function describe(array::AbstractArray{T,N}; dtype = nothing, whole = nothing, box = nothing, flat = nothing,
                   order = :reversed, replica = nothing, convert = false) where {T,N}
     order in (:reversed, :same) || throw(ArgumentError("order is :reversed or :same, not :$order"))
@@ -72,7 +73,7 @@ function describe_flat(type, shape, array, flat, plain, replica, convert)
     return TensorDesc(type, shape; flat = (first(flat) - 1, length(flat)), replica, convert)
 end
 
-# Strides in elements; arrays whose elements lie nowhere, or not one by one, are refused rather than copied.
+# Strides in elements. An array whose elements do not lie in strided memory is refused rather than copied.
 function memory_strides(array::AbstractArray)
     isbitstype(eltype(array)) || throw(ArgumentError("elements of type $(eltype(array)) are not plain memory"))
     steps = try
@@ -101,7 +102,7 @@ function span_bytes(array::AbstractArray)
     return UInt64(last + 1) * sizeof(eltype(array))
 end
 
-# f(pointer, bytes) with the memory of an array, which lives meanwhile; none where it is `nothing` or empty.
+# Calls f(pointer, bytes) with the memory of an array, which lives meanwhile; with null if it is `nothing` or empty.
 with_memory(f, ::Nothing) = f(C_NULL, UInt64(0))
 function with_memory(f, array::AbstractArray)
     bytes = span_bytes(array)

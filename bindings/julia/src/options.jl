@@ -1,10 +1,9 @@
-# Options of a call are its keywords: Save(session, "l"; compression = "lz4", threads = 4).
+# The options of a call are its keywords: Save(session, "l"; compression = "lz4", threads = 4).
 
 """
-One setting that calls take as a keyword.
-
-`key`; `kind` is `:INT` or `:STR`; `min` and `max` of an INT; `fallback`, the value where none is set, as text;
-`choices` of a STR ("error|replace|keep", empty where any text will do); `used_by`, the calls; `help`, one sentence.
+An option that calls take as a keyword: `key`; `kind`, `:INT` or `:STR`; `min` and `max` of an INT; `fallback`, its
+value if it is not set, as text; `choices` of a STR ("error|replace|keep", empty if any text will do); `used_by`, the
+calls that take it; `help`, one sentence.
 """
 struct OptionInfo
     key::String
@@ -17,7 +16,7 @@ struct OptionInfo
     help::String
 end
 
-"All options that the library knows. A call takes those that concern it and ignores the others."
+"All options that the library knows. A call uses those that concern it and ignores the others."
 function options()
     return map(0:ckpt_option_count()-1) do index
         out = sized(ckpt_option_info)
@@ -29,7 +28,7 @@ function options()
     end
 end
 
-# f(pointer) with the settings in a C object, or with null where there are none.
+# f(pointer) with the settings in a C object, or with null if there are none.
 function with_options(f, settings)
     isempty(settings) && return f(Ptr{ckpt_options}(C_NULL))
     bag = made((out, err) -> ckpt_options_new(out, err), ckpt_options)

@@ -1,11 +1,11 @@
-# Readers: an immutable view of one committed checkpoint.
+# Readers: each is an immutable view of one committed checkpoint.
 
 """
     Reader(store, selector = "latest"; run, threads)
 
-Opens a committed checkpoint; `selector` as in [`find_checkpoint`](@ref). Reads and checks the manifest and no tensor
-data. While it is open, pruning passes the checkpoint over. May be used by several tasks at once. Throws NOT_FOUND,
-INCOMPLETE, CORRUPT, FORMAT, REVISION, ABORTED, GONE, IO.
+Opens a committed checkpoint; `selector` as in [`find_checkpoint`](@ref). It reads and checks the manifest, but no
+tensor data. While the reader is open, pruning keeps the checkpoint. Several tasks may use it at once. Throws
+NOT_FOUND, INCOMPLETE, CORRUPT, FORMAT, REVISION, ABORTED, GONE, IO.
 """
 struct Reader <: Resource
     handle::Handle{ckpt_reader}
@@ -19,7 +19,7 @@ function Reader(store::Store, selector::AbstractString = "latest"; options...)
     end
 end
 
-# f(pointer, out, err) fills a C struct of type T, of which Info is made while the reader still holds its texts.
+# f(pointer, out, err) fills a C struct of type T; Info(struct) copies it while the handle keeps its texts alive.
 function told(f, handle::Handle, ::Type{T}, ::Type{Info}) where {T,Info}
     return use(handle) do pointer
         out = sized(T)
@@ -28,7 +28,7 @@ function told(f, handle::Handle, ::Type{T}, ::Type{Info}) where {T,Info}
     end
 end
 
-"The checkpoint that it reads: a `CheckpointInfo`."
+"The checkpoint that the reader opened: a `CheckpointInfo`."
 info(reader::Reader) = told(ckpt_reader_info, reader.handle, ckpt_checkpoint_info, CheckpointInfo)
 
 "All tensors and aliases, in the order of their names' bytes."
@@ -45,21 +45,21 @@ tensor(reader::Reader, name::AbstractString) =
     told((pointer, out, err) -> ckpt_reader_tensor_find(pointer, name, out, err), reader.handle, ckpt_tensor_info,
          TensorInfo)
 
-"The view that an alias is of its target: a `TensorDesc` with shape, strides and offset. Throws NOT_FOUND."
+"How an alias views its target: a `TensorDesc` with shape, strides and offset. Throws NOT_FOUND."
 alias(reader::Reader, name::AbstractString) =
     told((pointer, out, err) -> ckpt_reader_alias_find(pointer, name, out, err), reader.handle, ckpt_tensor_desc,
          TensorDesc)
 
-"Where the bytes of a tensor lie: its segments, in order."
+"The segments of a tensor, in order: where its bytes lie."
 segments(reader::Reader, name::AbstractString) =
     map(index -> segment(reader, name, index), 1:tensor(reader, name).segment_count)
 
-"One of the segments of a tensor, from 1."
+"One segment of a tensor by its number, from 1."
 segment(reader::Reader, name::AbstractString, index::Integer) =
     told((pointer, out, err) -> ckpt_reader_segment_at(pointer, name, index - 1, out, err), reader.handle,
          ckpt_segment_info, SegmentInfo)
 
-"All objects, in the order of name, then rank."
+"All objects, ordered by name, then by rank."
 function objects(reader::Reader)
     count = use(ckpt_reader_object_count, reader.handle)
     return map(0:Int(count)-1) do index
@@ -76,11 +76,11 @@ object(reader::Reader, name::AbstractString; rank = 0) =
 "All part files, in order."
 parts(reader::Reader) = map(index -> part(reader, index), 0:info(reader).part_count-1)
 
-"One part by its number, from 0 as in its name."
+"One part by its number, from 0 as in its file name."
 part(reader::Reader, index::Integer) =
     told((pointer, out, err) -> ckpt_reader_part_at(pointer, index, out, err), reader.handle, ckpt_part_info, PartInfo)
 
-"Attributes of the checkpoint, or of a tensor: pairs in the order of their keys."
+"The attributes of the checkpoint, or of a tensor: pairs ordered by key."
 function attrs(reader::Reader; tensor = nothing)
     of = something(tensor, C_NULL)
     return use(reader.handle) do pointer
@@ -92,7 +92,7 @@ function attrs(reader::Reader; tensor = nothing)
     end
 end
 
-"One attribute of the checkpoint, or of a tensor; `nothing` where there is none."
+"One attribute of the checkpoint, or of a tensor; `nothing` if there is none."
 function attr(reader::Reader, key::AbstractString; tensor = nothing)
     of = something(tensor, C_NULL)
     return use(pointer -> text(ckpt_reader_attr(pointer, of, key)), reader.handle)
@@ -101,9 +101,9 @@ end
 """
     map_tensor(reader, name; order = :reversed, bits = false, verify = true, threads) -> MappedTensor
 
-A whole tensor without a copy, where its bytes are stored raw and in one piece; else UNSUPPORTED. Checksums are verified
-first unless `verify = false`. `bits = true` gives dtypes without a Julia type as unsigned integers. Throws NOT_FOUND,
-UNSUPPORTED, CORRUPT, GONE, IO.
+A whole tensor without a copy. Its bytes must be stored uncompressed and in one piece; otherwise it throws UNSUPPORTED.
+Checksums are verified first unless `verify = false`. `bits = true` returns the bits as unsigned integers, for dtypes
+without a Julia type. Throws NOT_FOUND, UNSUPPORTED, CORRUPT, GONE, IO.
 """
 function map_tensor(reader::Reader, name::AbstractString; order = :reversed, bits = false, options...)
     keeper = Keeper(reader.handle)
@@ -115,7 +115,7 @@ function map_tensor(reader::Reader, name::AbstractString; order = :reversed, bit
     return mapped(described.dtype, data[], described.shape, row_major_strides(described.shape), keeper, order, bits)
 end
 
-"The same as bytes, for packed dtypes and others without a Julia type: row-major, without gaps."
+"The bytes of a whole tensor without a copy, row-major and without gaps; for dtypes without a Julia type."
 function map_bytes(reader::Reader, name::AbstractString; options...)
     keeper = Keeper(reader.handle)
     data, size = Ref{Ptr{Cvoid}}(C_NULL), Ref{UInt64}(0)
@@ -128,8 +128,8 @@ end
 """
     verify(reader; verify_mode = "full", sample_k, sample_n, threads) -> Job
 
-Checks a checkpoint in the background. Damage does not end the job early: `wait` for it, then `report` lists every
-damage.
+Checks a checkpoint in the background. `wait` for the job; then [`report`](@ref) lists all damage, of which there may be
+none.
 """
 function verify(reader::Reader; options...)
     return with_options(options) do bag
@@ -142,8 +142,8 @@ end
 """
     diff(a, b; values = true, threads) -> Vector{Finding}
 
-Compares two checkpoints: names, dtypes, shapes, objects and attributes, then the elements. Equal content is an empty
-report. Blocks this thread, not the collector. Throws CORRUPT, IO, GONE.
+Compares two checkpoints: names, dtypes, shapes, objects and attributes, then the elements. If all are equal the
+result is empty. Blocks this thread, but not the garbage collector. Throws CORRUPT, IO, GONE.
 """
 function Base.diff(a::Reader, b::Reader; options...)
     return with_options(options) do bag
@@ -158,8 +158,8 @@ end
 """
     export_checkpoint(reader, path; format = "auto", shards, opaque, threads)
 
-Writes the checkpoint as "safetensors", "pt" or "hfai" to a path that must not exist. Blocks this thread, not the
-collector. Throws EXISTS, UNSUPPORTED, MISMATCH, FORMAT, CORRUPT, IO, NO_SPACE.
+Writes the checkpoint as "safetensors", "pt" or "hfai" to a path that must not exist yet. Blocks this thread, but not
+the garbage collector. Throws EXISTS, UNSUPPORTED, MISMATCH, FORMAT, CORRUPT, IO, NO_SPACE.
 """
 function export_checkpoint(reader::Reader, path::AbstractString; options...)
     with_options(options) do bag

@@ -1,16 +1,16 @@
-# Saves: one rank's share of one checkpoint.
+# Saves: what one rank adds to one checkpoint.
 
 """
     Save(session, label; step = nothing, options…)
 
-Make it, add, then `run` or `start` it once. Every rank of the session does the same for the same label: 1-200 of
-`[A-Za-z0-9._=+-]` without a leading dot; `step` is 0 or more, or `nothing`. One task at a time. Options: `on_existing`,
-`compression`, `threads`, `staging_bytes`, `timeout_ms`, `wait`, `keep_last`, `keep_every`, `protect`. Throws INVALID,
-MISMATCH.
+Make a save, add tensors and objects, then `run` or `start` it once. Every rank of the session does so with the same
+label: 1-200 of `[A-Za-z0-9._=+-]` without a leading dot. `step` is 0 or more, or `nothing`. Only one task at a time
+may use a save. Options: `on_existing`, `compression`, `threads`, `staging_bytes`, `timeout_ms`, `wait`, `keep_last`,
+`keep_every`, `protect`. Throws INVALID, MISMATCH.
 """
 struct Save <: Resource
     handle::Handle{ckpt_save}
-    arrays::Vector{Any}  # what it was given, until its job holds them
+    arrays::Vector{Any}  # the arrays added to it, until its job holds them
 end
 
 function Save(session::Session, label::AbstractString; step = nothing, options...)
@@ -27,17 +27,19 @@ end
 
 Adds this rank's region of tensor `name`. The array is not copied: it must keep its size and its elements from `run` or
 `start` until the job is staged. Any strided array will do: `Array`, views, `PermutedDimsArray`, `reinterpret`ed and
-memory-mapped ones, 0-dimensional ones for scalars.
+memory-mapped arrays, 0-dimensional ones for scalars.
 
-* `order = :reversed`: the tensor's shape is the array's size reversed, memory as it is. `:same`: the shape is the size
-  in the same order, told to C by strides; elements `a[i, j]` stay at `[i, j]` (0-based) in other languages
-* the array is the whole tensor; or `whole` is the size of that one and `box` a tuple of ranges, 1-based and in the
-  order of the array's dimensions, of which the array is the part; or `flat` is a range of the tensor's linear indices
-  (with `:reversed` those of Julia) that contiguous memory holds
-* `dtype`: what the bits are, where Julia's type does not say it: `dtype = :bf16` for an array of UInt16
-* `replica = (group, index, count)`: who else holds this region; by default every rank for whole tensors, else none
+* `order = :reversed`: the tensor's shape is the array's size reversed, and the elements are stored in the array's
+  order. `:same`: the shape is the size in the same order, and `a[i, j]` is `t[i - 1, j - 1]` in other languages
+* Without `whole` the array is the whole tensor. Else `whole` is the tensor's size, and `box` says which part of it
+  the array is: a tuple of ranges, from 1, in the order of the array's dimensions. Or `flat` is a range of the
+  tensor's linear indices (with `:reversed` those of Julia), which the array holds in contiguous memory
+* `dtype`: the dtype of the bits, if the Julia type does not say it: `dtype = :bf16` for an array of UInt16
+* `replica = (group, index, count)`: which ranks hold this region; by default all of them for a whole tensor, else only
+  this one
 
-Throws INVALID, EXISTS (the name was added), UNSUPPORTED; ArgumentError and DimensionMismatch for what the array is.
+Throws INVALID, EXISTS (the name was added already), UNSUPPORTED; ArgumentError and DimensionMismatch if the array
+does not fit.
 """
 function add_tensor!(save::Save, name::AbstractString, array::AbstractArray; layout...)
     add_tensor!(save, name, describe(array; layout...), array)
@@ -47,7 +49,7 @@ end
 """
     add_tensor!(save, name, desc::TensorDesc, memory; device = (:CPU, 0))
 
-The same in C's terms: `memory` is any contiguous array of enough bytes, or `nothing` for an empty region.
+The same with a C description: `memory` is any contiguous array of enough bytes, or `nothing` for an empty region.
 """
 function add_tensor!(save::Save, name::AbstractString, desc::TensorDesc, memory::Union{AbstractArray,Nothing};
                      device = (:CPU, 0))
@@ -65,8 +67,8 @@ end
 """
     add_object!(save, name, bytes; media_type = "application/octet-stream", scope = :SHARED)
 
-Adds named bytes (text or a contiguous array), which are copied at once. `:SHARED`: rank 0's are written and others'
-must be the same; `:PER_RANK`: each rank has its own. Throws INVALID, EXISTS.
+Adds named bytes (text or a contiguous array), which are copied at once. `:SHARED`: rank 0's are written, and those of
+other ranks must be the same. `:PER_RANK`: each rank has its own. Throws INVALID, EXISTS.
 """
 function add_object!(save::Save, name::AbstractString, bytes::Union{AbstractString,AbstractArray};
                      media_type = "application/octet-stream", scope = :SHARED)
@@ -87,9 +89,9 @@ end
 
 """
     add_alias!(save, name, target)          a second name for the whole of `target` (tied weights)
-    add_alias!(save, name, target, view)    for a view of it: a TensorDesc with shape, strides and offset
+    add_alias!(save, name, target, view)    a name for a view of it: a TensorDesc with shape, strides and offset
 
-Any ranks may add it; those that do must agree. Throws INVALID, EXISTS.
+One rank may add it, or several that agree. Throws INVALID, EXISTS.
 """
 function add_alias!(save::Save, name::AbstractString, target::AbstractString, view::TensorDesc)
     raw = Ref(view.raw)
@@ -105,8 +107,8 @@ end
 """
     set_attr!(save, key, value; tensor = nothing)
 
-Sets an attribute of the checkpoint (rank 0's are written) or of a tensor that this rank adds. Key: 1-255 bytes; value:
-UTF-8 up to 1 MiB. Throws INVALID.
+Sets an attribute of the checkpoint (rank 0's are written) or of a tensor that this rank adds. The key has 1-255
+bytes, the value is UTF-8 of at most 1 MiB. Throws INVALID.
 """
 function set_attr!(save::Save, key::AbstractString, value::AbstractString; tensor = nothing)
     of = something(tensor, C_NULL)
@@ -120,9 +122,9 @@ id(save::Save) = use(pointer -> unsafe_string(ckpt_save_id(pointer)), save.handl
 """
     start(save; in_place = false) -> Job
 
-Saves in the background. The arrays may change again once the job is `:STAGED`; they are kept alive until then. They are
-copied within `staging_bytes`; with `in_place = true` they are written from where they lie, and `:STAGED` comes with
-`:WRITTEN`.
+Saves in the background. The arrays must not change until the job is `:STAGED`; they are kept alive until then. They are
+copied, at most `staging_bytes` at a time; with `in_place = true` they are written from where they lie, and the job is
+`:STAGED` only when it is `:WRITTEN`.
 """
 function start(save::Save; in_place = false)
     begin_save = in_place ? ckpt_save_start_in_place : ckpt_save_start
@@ -141,9 +143,9 @@ end
 """
     run(save)
 
-Saves and returns when the outcome is known: on rank 0 that the checkpoint is durable, complete and committed; on other
-ranks that it is committed (with `wait = false`, that their part is durable). Other tasks go on meanwhile; an interrupt
-cancels the save. Throws EXISTS, MISMATCH, INCOMPLETE, FENCED, ABORTED, TIMEOUT, CANCELLED, COMMIT_UNKNOWN, CONFLICT,
-IO, NO_SPACE; after any of them but COMMIT_UNKNOWN nothing was committed.
+Saves, and returns when the checkpoint is durable, complete and committed; on ranks other than 0 with `wait = false`,
+when this rank's part is durable. Other tasks go on meanwhile; an interrupt cancels the save. Throws EXISTS, MISMATCH,
+INCOMPLETE, FENCED, ABORTED, TIMEOUT, CANCELLED, COMMIT_UNKNOWN, CONFLICT, IO, NO_SPACE; after any of them but
+COMMIT_UNKNOWN nothing was committed.
 """
 Base.run(save::Save) = finish(start(save; in_place = true))

@@ -1,12 +1,12 @@
-# A whole state in one call: nested Julia values with arrays as leaves.
+# A whole state in one call: nested Julia values with arrays among their leaves.
 
 """
     save_state(session, label, state; step = nothing, order = :reversed, options…)
     save_state(save, state; name = nothing, order = :reversed)
 
-Saves nested dicts, vectors, tuples, numbers and text with numeric arrays anywhere in them as tensors (README.md has the
-table). The first form runs the save; the second adds to one that the caller runs or starts, together with more if
-wanted. An array that is there twice is saved once. Arrays of a type that is no dtype are an `ArgumentError`.
+Saves nested dicts, vectors, tuples, numbers and text; numeric arrays anywhere in them become tensors (README.md has
+the table). The first form runs the save; the second adds the state to a save that you run or start. An array that
+occurs twice is saved once. An array whose type has no dtype is an ArgumentError.
 """
 function save_state(session::Session, label::AbstractString, state; step = nothing, order = :reversed, options...)
     save = Save(session, label; step, options...)
@@ -44,8 +44,8 @@ end
 """
     load_state(reader; name = nothing, order = :reversed, bits = false, options…)
 
-The state tree of a checkpoint with its tensors as new arrays, all loaded together. Two leaves of one tensor are one
-array. A checkpoint without a tree gives a `TreeDict` of all its tensors by name. Options are those of `Load`.
+Loads the state tree of a checkpoint, with its tensors in new arrays. Two leaves of one tensor become one array. Of a
+checkpoint without a tree it returns a `TreeDict` of all tensors by name. Options are those of `Load`.
 """
 function load_state(reader::Reader; name = nothing, order = :reversed, bits = false, options...)
     arrays = Dict{String,Any}()

@@ -3,8 +3,8 @@
 """
     Store(uri; options…)
 
-A directory that holds checkpoints (`"/data/run7"`, `"file:///data/run7"`) or a store in this process's memory
-(`"mem:NAME"`). Opening creates nothing. May be used by several tasks at once. Options: `direct_io`, `io_engine`,
+A directory that holds checkpoints (`"/data/run7"`, `"file:///data/run7"`) or a store in the memory of this process
+(`"mem:NAME"`). Opening it creates nothing. Several tasks may use it at once. Options: `direct_io`, `io_engine`,
 `recycle`.
 """
 struct Store <: Resource
@@ -20,7 +20,7 @@ end
 """
     checkpoints(store) -> Vector{CheckpointInfo}
 
-All checkpoints and attempts, oldest first: by run, then token and sequence. Throws NOT_FOUND, IO.
+All checkpoints and attempts, oldest first: by run, then by token and sequence. Throws NOT_FOUND, IO.
 """
 function checkpoints(store::Store)
     list = use(store.handle) do pointer
@@ -42,8 +42,8 @@ end
 """
     find_checkpoint(store, selector = "latest"; run) -> CheckpointInfo
 
-One committed checkpoint: `"latest"`, `"label:L"` or `"L"`, `"step:N"`, or an id. Of several ranks let one find it and
-tell the others its `id`. Throws NOT_FOUND, IO.
+One committed checkpoint. `selector` is `"latest"`, `"label:L"` or `"L"`, `"step:N"`, or an id. With several ranks let
+one find it and send its `id` to the others. Throws NOT_FOUND, IO.
 """
 function find_checkpoint(store::Store, selector::AbstractString = "latest"; options...)
     out = sized(ckpt_checkpoint_info)
@@ -62,8 +62,8 @@ end
 """
     prune(store; keep_last, keep_every, protect, run, dry_run) -> Vector{Finding}
 
-Removes what the retention policy does not keep, never the newest sound one; tells what was (or with `dry_run = true`
-would be) removed or passed over. Throws IO.
+Removes what the retention policy does not keep, but never the newest sound checkpoint. Returns what it removed (or,
+with `dry_run = true`, would remove) and what it kept because it is in use. Throws IO.
 """
 function prune(store::Store; options...)
     return with_options(options) do bag
@@ -76,8 +76,8 @@ end
 """
     repair(store, id; dry_run = true, force) -> Vector{Finding}
 
-Rebuilds a lost or damaged manifest from the parts; a dry run unless `dry_run = false`. Throws EXISTS (sound already),
-INCOMPLETE, MISMATCH, CORRUPT, ABORTED, IO.
+Rebuilds a lost or damaged manifest from the parts; only reports what it would do unless `dry_run = false`. Throws
+EXISTS (the manifest is sound), INCOMPLETE, MISMATCH, CORRUPT, ABORTED, IO.
 """
 function repair(store::Store, id::AbstractString; options...)
     return with_options(options) do bag
@@ -90,9 +90,9 @@ end
 """
     import_checkpoint(store, path, label; step, options...) -> CheckpointInfo
 
-Saves a PyTorch `.pt`, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint of a run of its own.
-Runs no code of the file. Blocks this thread, not the collector. Options: `run`, `verify`, `on_existing`, `compression`,
-`threads`. Throws NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, EXISTS, IO, NO_SPACE.
+Saves a PyTorch `.pt` file, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint of a run of
+its own. Runs no code in the file. Blocks this thread, but not the garbage collector. Options: `run`, `verify`,
+`on_existing`, `compression`, `threads`. Throws NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, EXISTS, IO, NO_SPACE.
 """
 function import_checkpoint(store::Store, path::AbstractString, label::AbstractString; step = nothing, options...)
     out = sized(ckpt_checkpoint_info)
@@ -107,11 +107,11 @@ end
 """
     Session(store; rank = 0, world_size = 1, string = nothing, options…)
 
-One start of all ranks of a run; opening a new one fences the older. Rank 0 opens without `string` and sends
-[`session_string`](@ref) to the others, which pass it here; or all set `rendezvous = true` and meet through the store,
-which blocks this thread (not the collector) until the last one comes. Options: `run`, `timeout_ms`, `rendezvous`,
-`chunk_bytes`, `large_tensor_bytes`, `arena_bytes`. Throws CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED, IO,
-NO_SPACE.
+One start of all ranks of a run. A new session of a run fences its older ones: they can no longer save. Rank 0 opens
+its session without `string` and sends [`session_string`](@ref) to the other ranks, which pass it as `string`. Or all
+pass `rendezvous = true` and meet through the store, which blocks this thread (but not the garbage collector) until
+the last one comes. Options: `run`, `timeout_ms`, `rendezvous`, `chunk_bytes`, `large_tensor_bytes`, `arena_bytes`.
+Throws CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED, IO, NO_SPACE.
 """
 struct Session <: Resource
     handle::Handle{ckpt_session}
@@ -126,5 +126,5 @@ function Session(store::Store; rank = 0, world_size = 1, string = nothing, optio
     end
 end
 
-"What the other ranks pass to `Session` as `string`."
+"The text that the other ranks pass to `Session` as `string`."
 session_string(session::Session) = use(pointer -> unsafe_string(ckpt_session_string(pointer)), session.handle)

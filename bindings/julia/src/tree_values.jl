@@ -1,10 +1,10 @@
-# State trees as Julia values, both ways.
+# State trees from and to Julia values.
 
 """
     TreeDict()    TreeDict("lr" => 0.1, 0 => "zero")
 
-A dict of a state tree: keys are text or integers, `0` and `"0"` are two keys, and the order of entries is kept. An
-ordinary `Dict` can be saved too, in whatever order it iterates; what is read back is a TreeDict.
+A dict of a state tree. Keys are text or integers, `0` and `"0"` are two keys, and the entries keep their order. An
+ordinary `Dict` can be saved too, in the order in which it iterates; it is loaded as a TreeDict.
 """
 struct TreeDict <: AbstractDict{Union{Int64,String},Any}
     keys::Vector{Union{Int64,String}}
@@ -53,7 +53,7 @@ function Base.setindex!(dict::TreeDict, value, key)
     return dict
 end
 
-"A set of a state tree: its elements in their order, which a tree keeps; equal ones may come twice."
+"A set of a state tree. Its elements keep their order, and equal ones may occur twice."
 struct TreeSet
     items::Vector{Any}
 end
@@ -63,7 +63,7 @@ Base.length(set::TreeSet) = length(set.items)
 Base.iterate(set::TreeSet, at...) = iterate(set.items, at...)
 Base.:(==)(a::TreeSet, b::TreeSet) = a.items == b.items
 
-"What was an object of class `class` (\"torch.Size\"): its items under text keys."
+"An object of class `class` (\"torch.Size\") of the program that saved it: its items under text keys."
 struct Record
     class::String
     items::TreeDict
@@ -73,7 +73,7 @@ end
 
 Base.:(==)(a::Record, b::Record) = a.class == b.class && a.items == b.items
 
-"A tensor of the checkpoint, by its name, as leaf of a tree."
+"A leaf of a tree: the tensor of that name in the checkpoint."
 struct TensorRef
     name::String
 end
@@ -81,13 +81,13 @@ end
 """
     Tree(value)
 
-A Julia value as tree: `nothing`, Bool, integers of any size, floats, text, `Vector{UInt8}` (bytes), vectors of anything
-but numbers (lists: write `Any[1, 2]`), tuples, sets and `TreeSet`, `Dict`, `TreeDict` and named tuples, `Record`,
-`TensorRef`. Other numeric arrays are tensors, which have no place without a save: [`save_state`](@ref) takes them.
+A tree of a Julia value: `nothing`, Bool, integers of any size, floats, text, `Vector{UInt8}` (bytes), vectors of
+anything but numbers (lists: write `Any[1, 2]`), tuples, sets and `TreeSet`, `Dict`, `TreeDict` and named tuples,
+`Record`, `TensorRef`. Other numeric arrays are tensors, which need a save: pass them to [`save_state`](@ref).
 """
 Tree(value) = encoded(value, refuse_array)
 
-refuse_array(_, _) = throw(ArgumentError("a numeric array is a tensor: save_state takes it, Any[…] is a list"))
+refuse_array(_, _) = throw(ArgumentError("a numeric array is a tensor: pass it to save_state, or write a list as Any[…]"))
 
 function encoded(value, on_array)
     tree = Tree()
@@ -95,8 +95,7 @@ function encoded(value, on_array)
     return tree
 end
 
-# on_array(array, add) is called for a tensor; add(name) adds the leaf, under its path for `nothing`, and returns the
-# name.
+# Calls on_array(array, add) for each tensor. add(name) adds its leaf and returns the name; add(nothing) uses its path.
 encode!(tree, value::Union{Nothing,Integer,AbstractFloat,AbstractString}, _) = add!(tree, value)
 encode!(tree, value::AbstractVector{UInt8}, _) = add!(tree, value)
 encode!(tree, value::TensorRef, _) = (add_tensor!(tree; name = value.name); nothing)
@@ -138,12 +137,12 @@ end
 """
     Ckpt.value(tree)
 
-The tree as Julia value: `nothing`, Bool, Int64, BigInt (what is beyond Int64), Float64, String, Vector{UInt8},
+The Julia value of a tree: `nothing`, Bool, Int64, BigInt (what is beyond Int64), Float64, String, Vector{UInt8},
 TensorRef, Vector{Any}, Tuple, TreeSet, TreeDict, Record.
 """
 value(tree::Tree) = decode(tree, node(tree, 0), TensorRef)
 
-# on_tensor(name) is what a tensor becomes.
+# A tensor becomes on_tensor(name).
 function decode(tree::Tree, node::Node, on_tensor)
     node.kind === :TENSOR && return on_tensor(node.value)
     node.kind in (:LIST, :TUPLE, :SET) && return decode_items(tree, node, on_tensor)

@@ -1,14 +1,14 @@
-# State trees node by node. tree_values.jl has them as Julia values, which is what most programs want.
+# State trees node by node. Most programs want them as Julia values: tree_values.jl.
 
 """
     Tree()                           empty, to be built
     Tree(value)                      of a Julia value
-    Tree(reader; name = nothing)     the tree of object `name` of a checkpoint, or its main one
-    Tree(file)                       all that a file holds; it keeps the file alive
+    Tree(reader; name = nothing)     the tree of a checkpoint, or its tree called `name`
+    Tree(file)                       all that a file holds; it keeps the file open
     Ckpt.parse_tree(json)            from the JSON of schemas/STATE_TREE.md
 
-A state tree: dicts, lists, numbers and text with tensors as leaves. It is built by one task, in document order, and
-then read by any number. Nodes have numbers in document order, and the root is 0.
+A state tree: dicts, lists, numbers, text, and tensors as leaves. One task builds it, in document order; then several
+may read it at once. Nodes are numbered in document order, and the root is 0.
 """
 struct Tree <: Resource
     handle::Union{Handle{ckpt_tree},Handle{ckpt_file}}
@@ -25,28 +25,28 @@ function Tree(reader::Reader; name = nothing)
     end
 end
 
-"The tree of JSON text as schemas/STATE_TREE.md has it. Throws FORMAT, REVISION."
+"The tree of a JSON text that follows schemas/STATE_TREE.md. Throws FORMAT, REVISION."
 function parse_tree(json::AbstractString)
     text = String(json)
     return Tree(made((out, err) -> ckpt_tree_parse(out, text, sizeof(text), err), ckpt_tree))
 end
 
-# f(pointer) of a tree, its own or a file's.
+# Calls f(pointer) with a tree of its own or a file's.
 use_tree(f, tree::Tree) = use(pointer -> f(pointer isa Ptr{ckpt_tree} ? pointer : tree.borrowed), tree.handle)
 
-# f(pointer, err) changes the tree; one that belongs to a file does not change.
+# f(pointer, err) is a C call that changes the tree; a file's tree cannot be changed.
 function build(f, tree::Tree)
     tree.handle isa Handle{ckpt_tree} || throw(ArgumentError("the tree of a file cannot be changed"))
     call_alone(f, tree.handle)
     return nothing
 end
 
-"A tree that belongs to a file stays as long as that; any other one is freed."
+"Frees the tree; that of a file lives as long as the file."
 Base.close(tree::Tree) = tree.handle isa Handle{ckpt_tree} ? shut(tree.handle) : nothing
 
 # ---- build ----
 
-"The key of the value that comes next in a dict or record: text, or an integer (dicts only)."
+"Sets the key of the value that is added next to a dict or record: text, or an integer (dicts only)."
 function key!(tree::Tree, key::AbstractString)
     text = String(key)
     build((pointer, err) -> ckpt_tree_key(pointer, text, sizeof(text), err), tree)
@@ -87,7 +87,7 @@ end
 add_bigint!(tree::Tree, digits::AbstractString) =
     build((pointer, err) -> ckpt_tree_add_bigint(pointer, digits, err), tree)
 
-"A tensor as leaf; returns the name under which to save it: its path in the tree, or `name`."
+"Adds a tensor as a leaf. Returns the name to save it under: `name`, or its path in the tree."
 function add_tensor!(tree::Tree; name = nothing)
     given = something(name, C_NULL)
     path = Ref{Cstring}(C_NULL)
@@ -101,7 +101,7 @@ function add_tensor!(tree::Tree; name = nothing)
     end
 end
 
-"Begins a container: `kind` is `:LIST`, `:TUPLE`, `:SET`, `:DICT` or `:RECORD`; `class` of a record."
+"Begins a container: `kind` is `:LIST`, `:TUPLE`, `:SET`, `:DICT` or `:RECORD`; a record has a `class`."
 function begin_node!(tree::Tree, kind::Symbol; class = nothing)
     number, name = number_of(NODE_KINDS, kind), something(class, C_NULL)
     build((pointer, err) -> ckpt_tree_begin(pointer, number, name, err), tree)
@@ -113,9 +113,9 @@ end_node!(tree::Tree) = build((pointer, err) -> ckpt_tree_end(pointer, err), tre
 # ---- read ----
 
 """
-One node of a tree. `kind` is `:NULL`, `:BOOL`, …, `:RECORD`; `key`: text, an integer, or `nothing` for the root and in
-lists, tuples and sets; `value`: of a leaf its value (of a TENSOR its name), of a RECORD its class, else `nothing`.
-`first_child`, `next_sibling`, `parent` are node numbers or `nothing`.
+One node of a tree. `kind` is `:NULL`, `:BOOL`, …, `:RECORD`. `key` is text, an integer, or `nothing` for the root and
+in lists, tuples and sets. `value` is the value of a leaf, the name of a tensor, the class of a record, or else
+`nothing`. `first_child`, `next_sibling` and `parent` are node numbers or `nothing`.
 """
 struct Node
     kind::Union{Symbol,Int}
@@ -127,7 +127,7 @@ struct Node
     parent::Union{Int,Nothing}
 end
 
-# While the tree is in use: the texts are borrowed from it.
+# Called while the tree is in use, since the texts are borrowed from it.
 function Node(raw::ckpt_node)
     key = raw.key_kind == CKPT_KEY_INT ? raw.key_int :
           raw.key_kind == CKPT_KEY_TEXT ? counted(raw.key, raw.key_size) : nothing
@@ -161,8 +161,8 @@ function node(tree::Tree, number::Integer)
 end
 
 """
-The number of a child: of a dict or record by its text key; by its integer key, or of a list, tuple or set by its place
-from 0. Throws NOT_FOUND.
+The number of a child node: by its key in a dict or record, by its place from 0 in a list, tuple or set. Throws
+NOT_FOUND.
 """
 function child(tree::Tree, parent::Integer, key::AbstractString)
     out = Ref{UInt64}(0)
@@ -175,7 +175,7 @@ function child(tree::Tree, parent::Integer, key::Integer)
     return Int(out[])
 end
 
-"The tree as JSON: the same text for the same tree. INVALID while it is unfinished."
+"The tree as JSON; equal trees give equal text. Throws INVALID while the tree is unfinished."
 function json(tree::Tree)
     return use_tree(tree) do pointer
         text, size = Ref{Cstring}(C_NULL), Ref{UInt64}(0)
@@ -187,8 +187,7 @@ end
 """
     add_tree!(save, tree; name = nothing)
 
-Adds the tree as shared object `name`, or as the main one. Its tensors are added with `add_tensor!`; `save_state` does
-both.
+Adds the tree to the save, as its main tree or under `name`. Add its tensors with `add_tensor!`; `save_state` does both.
 """
 function add_tree!(save::Save, tree::Tree; name = nothing)
     given = something(name, C_NULL)

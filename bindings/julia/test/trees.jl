@@ -24,6 +24,7 @@ end
     @test_throws ArgumentError dict[1.5]
     @test Ckpt.value(Tree((a = 1, b = "x"))) == TreeDict("a" => 1, "b" => "x")
     @test Ckpt.value(Tree(Dict("k" => 1))) == TreeDict("k" => 1)
+    @test Ckpt.value(Tree(Set(["x"]))) == TreeSet(Any["x"])
 end
 
 @testset "values that a tree cannot keep are refused" begin

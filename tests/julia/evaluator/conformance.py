@@ -3,16 +3,15 @@ functions of the library all of it calls.
 """
 
 import importlib.util
-import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import walk
-from evaluate import PACKAGE
+from common import PACKAGE, RUNNER, SUITE, run
+from static_checks import read_headers
 
-SUITE = PACKAGE.parents[1] / "tests" / "conformance"
+EVALUATE = Path(__file__).resolve().parent / "evaluate.py"
 
 # The wrong lines in one process, since the evaluator takes longer to start than such a scenario.
 MANY = """
@@ -32,17 +31,15 @@ def load_suite():
     return module
 
 
-def evaluate(library, package, program, *arguments, calls=None):
-    """(exit status, stdout, stderr) of a program, by the evaluator of this package or of a copy."""
-    settings = ["--library", library, *(["--calls", calls] if calls else [])]
-    command = [sys.executable, package / "check" / "evaluate.py", *settings, program, *arguments]
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, errors="replace", timeout=1200)
-    return done.returncode, done.stdout, done.stderr
+def evaluate(library, program, *arguments, **options):
+    """(exit status, stdout, stderr) of a program; an option is one of evaluate.py's."""
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    return run([sys.executable, EVALUATE, "--library", library, *words, program, *arguments])
 
 
 def check_commands(claims, suite, library):
     listed = sorted(suite.commands_in_readme((SUITE / "README.md").read_text()))
-    status, out, err = evaluate(library, PACKAGE, PACKAGE / "conformance" / "runner.jl", "--commands")
+    status, out, err = evaluate(library, RUNNER / "runner.jl", "--commands")
     differ = sorted(set(out.split()) ^ set(listed)) or "the order"
     good = status == 0 and out.split() == listed
     claims.claim("evaluated: the runner knows the commands, sorted", [] if good else [f"{differ}\n{err}"])
@@ -56,16 +53,14 @@ def check_scenarios(claims, suite, library, calls):
         right.write_text(prelude + suite.right_lines(lines, expecting))
         for scenario in [*sorted((SUITE / "scenarios").glob("*.txt")), right]:
             with tempfile.TemporaryDirectory() as place:
-                program = PACKAGE / "conformance" / "runner.jl"
-                status, out, err = evaluate(
-                    library, PACKAGE, program, scenario, place, *suite.VARIABLES, calls=calls
-                )
+                words = (RUNNER / "runner.jl", scenario, place, *suite.VARIABLES)
+                status, out, err = evaluate(library, *words, calls=calls)
             wanted = f"ok {len(suite.commands_in(scenario.read_text()))}"
             good = status == 0 and out.strip().splitlines()[-1:] == [wanted] and not err.strip()
             claims.claim(f"evaluated: conformance scenario {scenario.stem}", [] if good else [(out + err)[-2000:]])
 
 
-def missed_lines(suite, library, lines, package=PACKAGE):
+def missed_lines(suite, library, lines, runner=RUNNER):
     """What the runner did at each of these wrong lines at which it did not fail."""
     prelude, missed = suite.self_lines(SUITE)[0], []
     with tempfile.TemporaryDirectory() as folder:
@@ -74,8 +69,8 @@ def missed_lines(suite, library, lines, package=PACKAGE):
             apart = prelude.replace("mem:self", f"mem:self{number}")  # one process, so one such store for each
             (Path(folder) / f"{number}.txt").write_text(f"{apart}{line}\n")
         program = Path(folder) / "many.jl"
-        program.write_text(MANY.replace("RUNNER", str(package / "conformance" / "runner.jl")))
-        _, out, err = evaluate(library, package, program, folder, len(lines), *suite.VARIABLES)
+        program.write_text(MANY.replace("RUNNER", str(runner / "runner.jl")))
+        _, out, err = evaluate(library, program, folder, len(lines), *suite.VARIABLES)
         said, at = [], len(prelude.splitlines()) + 1
         for line in err.splitlines():
             if line.startswith("exit "):
@@ -122,6 +117,6 @@ def check(claims, library, include):
         called = set(calls.read_text().split()) if calls.exists() else set()
     claims.claim(
         "every function of the headers is called in the suite or listed in unwrapped.txt with a reason, none is both",
-        function_problems(walk.read_headers(include), called, unwrapped()),
+        function_problems(read_headers(include), called, unwrapped()),
     )
     check_wrong_lines(claims, suite, library)

@@ -1,7 +1,7 @@
 # The conformance runner over the public interface of Ckpt.jl; tests/conformance/README.md says what it must do.
 #
-#   julia --project=bindings/julia conformance/runner.jl SCENARIO DIR [NAME=VALUE…]
-#   julia --project=bindings/julia conformance/runner.jl --commands
+#   julia --project=bindings/julia tests/conformance/runner_julia/runner.jl SCENARIO DIR [NAME=VALUE…]
+#   julia --project=bindings/julia tests/conformance/runner_julia/runner.jl --commands
 
 module Conformance
 

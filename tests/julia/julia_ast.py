@@ -1,19 +1,20 @@
-"""Julia's own parser, without a Julia: libjulia 1.13.1 out of the wheel ace-jax-coupling 0.2.0.
+"""Julia's own parser, without a Julia: libjulia 1.13.1 out of the PyPI wheel ace-jax-coupling 0.2.0.
 
-That wheel bundles the runtime for a program of its own. It can parse and cannot execute: there is no compiler and
-no Base in it. parse() gives the same AST that Meta.parseall would, as plain Python values.
+The wheel bundles Julia's runtime for a program of its own. Without the compiler and Base, which it lacks, the runtime
+can parse but not execute. Parser.parse() gives the AST that Meta.parseall would give, as plain Python values.
 """
 
 import ctypes
 import glob
+import importlib.util
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PACKAGE = "ace-jax-coupling==0.2.0"
+WHEEL = "ace-jax-coupling==0.2.0"
 
 
 class Missing(Exception):
-    """The package cannot be had, or is not what this file was written for."""
+    """The wheel cannot be had, or is not what this file was written for."""
 
 
 class Symbol(str):
@@ -133,7 +134,7 @@ class Parser:
             return None
         if kind in self.UNSIGNED:
             return Number(kind, self.UNSIGNED[kind].from_address(value).value)
-        raise Missing(f"a literal of type {kind}, which check/julia_ast.py does not know")
+        raise Missing(f"a literal of type {kind}, which julia_ast.py does not know")
 
     @staticmethod
     def symbol(value):
@@ -150,6 +151,14 @@ class Parser:
         return ctypes.c_void_p.from_address(value).value, ctypes.c_size_t.from_address(value + 16).value
 
 
+def find_parser():
+    """The parser of the wheel that is installed for this Python, or Missing."""
+    found = importlib.util.find_spec("ace_jax_coupling")
+    if found is None or not found.origin:
+        raise Missing("the package ace-jax-coupling is not installed")
+    return Parser(Path(found.origin).parents[1])
+
+
 def walk(node):
     """All Exprs of a tree, outermost first."""
     stack = [node]
@@ -160,6 +169,29 @@ def walk(node):
         if isinstance(node, Expr):
             yield node
             stack += reversed(node.args)
+
+
+def is_signature(node):
+    """Whether the left side of = defines a function."""
+    while isinstance(node, Expr) and node.head in ("where", "::"):
+        node = node.args[0]
+    return isinstance(node, Expr) and node.head == "call"
+
+
+def signature_name(node):
+    """What a signature defines: a Symbol, or the Expr of Base.name."""
+    while isinstance(node, Expr) and node.head in ("where", "::", "call"):
+        node = node.args[0]
+    return node
+
+
+def name_of(node):
+    """The last name of `name` or `Module.name`; None for anything else."""
+    if isinstance(node, Expr) and node.head == ".":
+        node = node.args[1]
+    if isinstance(node, Quoted):
+        node = node.value
+    return str(node) if isinstance(node, Symbol) else None
 
 
 def first_error(root):
