@@ -3,7 +3,7 @@
 
 Each ends with a status that is not 0 where what it loaded is not what it saved; that it loads at all the trace tells.
 
-  readme_test.py PREFIX PYTHON WORK LANGUAGE…      LANGUAGE: cpp rust go python (their READMEs), c and front (the front page)
+  readme_test.py PREFIX PYTHON WORK LANGUAGE…      LANGUAGE: cpp rust go python; c, front (of the front page)
 """
 import os
 import re
