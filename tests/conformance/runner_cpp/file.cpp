@@ -6,8 +6,6 @@ namespace {
 
 const ckpt::File& file_of(Runner& runner, const Call& call) { return runner.get<ckpt::File>(call[0]); }
 
-void run_open(Runner& runner, const Call& call) { runner.put(call[0], ckpt::File::open(call[1], call.options)); }
-
 void run_format(Runner& runner, const Call& call) { call.expect_words(1, {file_of(runner, call).format()}); }
 
 void run_tensors(Runner& runner, const Call& call) {
@@ -34,11 +32,14 @@ void run_read(Runner& runner, const Call& call) {
   runner.put_copy(call[2], {found.data, found.data_bytes});
 }
 
-void run_tree(Runner& runner, const Call& call) { runner.put_borrowed(call[1], file_of(runner, call).tree(), call[0]); }
-
 }  // namespace
 
-const Commands kFile = {{"file.open", run_open},     {"file.format", run_format}, {"file.tensors", run_tensors},
-                        {"file.tensor", run_tensor}, {"file.read", run_read},     {"file.tree", run_tree}};
+const Commands kFile = {
+    {"file.open", [](Runner& r, const Call& c) { r.put(c[0], ckpt::File::open(c[1], c.options)); }},
+    {"file.format", run_format},
+    {"file.tensors", run_tensors},
+    {"file.tensor", run_tensor},
+    {"file.read", run_read},
+    {"file.tree", [](Runner& r, const Call& c) { r.put_borrowed(c[1], file_of(r, c).tree(), c[0]); }}};
 
 }  // namespace conformance

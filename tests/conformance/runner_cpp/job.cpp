@@ -19,8 +19,6 @@ void run_state(Runner& runner, const Call& call) {
     fail("expected another state, found ", found);
 }
 
-void run_cancel(Runner& runner, const Call& call) { job_of(runner, call).cancel(); }
-
 void run_stats(Runner& runner, const Call& call) {
   const ckpt::JobStats stats = job_of(runner, call).stats();
   call.expect("state", kJobStates.at(stats.state));
@@ -43,8 +41,6 @@ void run_stats(Runner& runner, const Call& call) {
   call.expect("io_engine", stats.io_engine);
   call.expect("recycled", stats.recycled);
 }
-
-void run_job_report(Runner& runner, const Call& call) { runner.put(call[1], job_of(runner, call).report()); }
 
 // ---- report ----
 
@@ -71,8 +67,12 @@ void run_report_at(Runner& runner, const Call& call) {
 
 }  // namespace
 
-const Commands kJob = {{"job.wait", run_wait},      {"job.state", run_state},       {"job.cancel", run_cancel},
-                       {"job.stats", run_stats},    {"job.report", run_job_report}, {"report", run_report},
+const Commands kJob = {{"job.wait", run_wait},
+                       {"job.state", run_state},
+                       {"job.cancel", [](Runner& r, const Call& c) { job_of(r, c).cancel(); }},
+                       {"job.stats", run_stats},
+                       {"job.report", [](Runner& r, const Call& c) { r.put(c[1], job_of(r, c).report()); }},
+                       {"report", run_report},
                        {"report.at", run_report_at}};
 
 }  // namespace conformance

@@ -26,18 +26,15 @@ void run_tensors(Runner& runner, const Call& call) {
     load_of(runner, call).add_tensor(call[2] + std::to_string(i), tensor, memory);
 }
 
-void run_object(Runner& runner, const Call& call) {
-  load_of(runner, call).add_object(call[1], call.rank(2), runner.get<Bytes>(call[3]));
-}
-
-void run_run(Runner& runner, const Call& call) { load_of(runner, call).run(); }
-void run_start(Runner& runner, const Call& call) { runner.put(call[1], load_of(runner, call).start()); }
-void run_report(Runner& runner, const Call& call) { runner.put(call[1], load_of(runner, call).report()); }
-
 }  // namespace
 
-const Commands kLoad = {{"load.new", run_new},       {"load.tensor", run_tensor}, {"load.tensors", run_tensors},
-                        {"load.object", run_object}, {"load.run", run_run},       {"load.start", run_start},
-                        {"load.report", run_report}};
+const Commands kLoad = {
+    {"load.new", run_new},
+    {"load.tensor", run_tensor},
+    {"load.tensors", run_tensors},
+    {"load.object", [](Runner& r, const Call& c) { load_of(r, c).add_object(c[1], c.rank(2), r.get<Bytes>(c[3])); }},
+    {"load.run", [](Runner& r, const Call& c) { load_of(r, c).run(); }},
+    {"load.start", [](Runner& r, const Call& c) { r.put(c[1], load_of(r, c).start()); }},
+    {"load.report", [](Runner& r, const Call& c) { r.put(c[1], load_of(r, c).report()); }}};
 
 }  // namespace conformance

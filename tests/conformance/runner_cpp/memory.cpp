@@ -21,8 +21,6 @@ void run_memory(Runner& runner, const Call& call) {
   runner.put(call[0], std::move(bytes));
 }
 
-void run_memory_hex(Runner& runner, const Call& call) { runner.put_copy(call[0], call[1]); }
-
 void run_memory_part(Runner& runner, const Call& call) {
   const uint64_t offset = call.count(2), size = call.count(3);
   const Bytes& from = runner.get<Bytes>(call[1]);
@@ -43,8 +41,6 @@ void run_equal(Runner& runner, const Call& call) {
 void run_differ(Runner& runner, const Call& call) {
   if (runner.get<Bytes>(call[0]) == runner.get<Bytes>(call[1])) fail("expected different bytes, found the same");
 }
-
-void run_free(Runner& runner, const Call& call) { runner.free(call[0]); }
 
 // ---- files ----
 
@@ -74,9 +70,15 @@ void run_copy(Runner&, const Call& call) {
 
 }  // namespace
 
-const Commands kMemory = {{"memory", run_memory}, {"memory.hex", run_memory_hex}, {"memory.part", run_memory_part},
-                          {"equal", run_equal},   {"differ", run_differ},         {"free", run_free},
-                          {"flip", run_flip},     {"truncate", run_truncate},     {"delete", run_delete},
+const Commands kMemory = {{"memory", run_memory},
+                          {"memory.hex", [](Runner& r, const Call& c) { r.put_copy(c[0], c[1]); }},
+                          {"memory.part", run_memory_part},
+                          {"equal", run_equal},
+                          {"differ", run_differ},
+                          {"free", [](Runner& r, const Call& c) { r.free(c[0]); }},
+                          {"flip", run_flip},
+                          {"truncate", run_truncate},
+                          {"delete", run_delete},
                           {"copy", run_copy}};
 
 }  // namespace conformance

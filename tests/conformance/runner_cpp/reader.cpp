@@ -11,14 +11,6 @@ void run_open(Runner& runner, const Call& call) {
   runner.put(call[0], ckpt::Reader::open(store, call[2], call.options));
 }
 
-void run_info(Runner& runner, const Call& call) { call.expect_checkpoint(reader_of(runner, call).info()); }
-
-void run_map(Runner& runner, const Call& call) {
-  runner.put_copy(call[2], reader_of(runner, call).map(call[1], call.options));
-}
-
-void run_verify(Runner& runner, const Call& call) { runner.put(call[1], reader_of(runner, call).verify(call.options)); }
-
 void run_diff(Runner& runner, const Call& call) {
   const auto& other = runner.get<ckpt::Reader>(call[1]);
   runner.put(call[2], reader_of(runner, call).diff(other, call.options));
@@ -29,8 +21,6 @@ void run_tree(Runner& runner, const Call& call) {
   const auto& reader = reader_of(runner, call);
   runner.put(call[1], name ? reader.tree(*name) : reader.tree());
 }
-
-void run_export(Runner& runner, const Call& call) { reader_of(runner, call).export_to(call[1], call.options); }
 
 // ---- what it holds ----
 
@@ -115,11 +105,21 @@ void run_attr(Runner& runner, const Call& call) {
 }  // namespace
 
 const Commands kReader = {
-    {"reader.open", run_open},     {"reader.info", run_info},       {"reader.map", run_map},
-    {"reader.verify", run_verify}, {"reader.diff", run_diff},       {"reader.tree", run_tree},
-    {"reader.export", run_export}, {"reader.tensors", run_tensors}, {"reader.tensor", run_tensor},
-    {"reader.alias", run_alias},   {"reader.segment", run_segment}, {"reader.objects", run_objects},
-    {"reader.object", run_object}, {"reader.part", run_part},       {"reader.attrs", run_attrs},
+    {"reader.open", run_open},
+    {"reader.info", [](Runner& r, const Call& c) { c.expect_checkpoint(reader_of(r, c).info()); }},
+    {"reader.map", [](Runner& r, const Call& c) { r.put_copy(c[2], reader_of(r, c).map(c[1], c.options)); }},
+    {"reader.verify", [](Runner& r, const Call& c) { r.put(c[1], reader_of(r, c).verify(c.options)); }},
+    {"reader.diff", run_diff},
+    {"reader.tree", run_tree},
+    {"reader.export", [](Runner& r, const Call& c) { reader_of(r, c).export_to(c[1], c.options); }},
+    {"reader.tensors", run_tensors},
+    {"reader.tensor", run_tensor},
+    {"reader.alias", run_alias},
+    {"reader.segment", run_segment},
+    {"reader.objects", run_objects},
+    {"reader.object", run_object},
+    {"reader.part", run_part},
+    {"reader.attrs", run_attrs},
     {"reader.attr", run_attr}};
 
 }  // namespace conformance

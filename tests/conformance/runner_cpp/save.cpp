@@ -54,24 +54,19 @@ void run_tree(Runner& runner, const Call& call) {
 
 void run_id(Runner& runner, const Call& call) { call.expect_words(1, {save_of(runner, call).id()}); }
 
-void run_run(Runner& runner, const Call& call) { save_of(runner, call).run(); }
-void run_start(Runner& runner, const Call& call) { runner.put(call[1], save_of(runner, call).start()); }
-void run_start_in_place(Runner& runner, const Call& call) {
-  runner.put(call[1], save_of(runner, call).start_in_place());
-}
-
 }  // namespace
 
-const Commands kSave = {{"save.new", run_new},
-                        {"save.tensor", run_tensor},
-                        {"save.tensors", run_tensors},
-                        {"save.object", run_object},
-                        {"save.alias", run_alias},
-                        {"save.attr", run_attr},
-                        {"save.tree", run_tree},
-                        {"save.id", run_id},
-                        {"save.run", run_run},
-                        {"save.start", run_start},
-                        {"save.start_in_place", run_start_in_place}};
+const Commands kSave = {
+    {"save.new", run_new},
+    {"save.tensor", run_tensor},
+    {"save.tensors", run_tensors},
+    {"save.object", run_object},
+    {"save.alias", run_alias},
+    {"save.attr", run_attr},
+    {"save.tree", run_tree},
+    {"save.id", run_id},
+    {"save.run", [](Runner& r, const Call& c) { save_of(r, c).run(); }},
+    {"save.start", [](Runner& r, const Call& c) { r.put(c[1], save_of(r, c).start()); }},
+    {"save.start_in_place", [](Runner& r, const Call& c) { r.put(c[1], save_of(r, c).start_in_place()); }}};
 
 }  // namespace conformance

@@ -9,8 +9,6 @@
 namespace conformance {
 namespace {
 
-void run_open(Runner& runner, const Call& call) { runner.put(call[0], ckpt::Store::open(call[1], call.options)); }
-
 void run_list(Runner& runner, const Call& call) {
   std::vector<std::string> found;
   for (const auto& info : runner.get<ckpt::Store>(call[0]).list())
@@ -27,16 +25,6 @@ void run_states(Runner& runner, const Call& call) {
 
 void run_find(Runner& runner, const Call& call) {
   call.expect_checkpoint(runner.get<ckpt::Store>(call[0]).find(call[1], call.options));
-}
-
-void run_remove(Runner& runner, const Call& call) { runner.get<ckpt::Store>(call[0]).remove(call[1]); }
-
-void run_prune(Runner& runner, const Call& call) {
-  runner.put(call[1], runner.get<ckpt::Store>(call[0]).prune(call.options));
-}
-
-void run_repair(Runner& runner, const Call& call) {
-  runner.put(call[2], runner.get<ckpt::Store>(call[0]).repair(call[1], call.options));
 }
 
 void run_import(Runner& runner, const Call& call) {
@@ -72,10 +60,16 @@ void run_session_string(Runner& runner, const Call& call) {
 
 }  // namespace
 
-const Commands kStore = {{"store.open", run_open},           {"store.list", run_list},
-                         {"store.states", run_states},       {"store.find", run_find},
-                         {"store.remove", run_remove},       {"store.prune", run_prune},
-                         {"store.repair", run_repair},       {"store.import", run_import},
-                         {"session.open", run_session_open}, {"session.string", run_session_string}};
+const Commands kStore = {
+    {"store.open", [](Runner& r, const Call& c) { r.put(c[0], ckpt::Store::open(c[1], c.options)); }},
+    {"store.list", run_list},
+    {"store.states", run_states},
+    {"store.find", run_find},
+    {"store.remove", [](Runner& r, const Call& c) { r.get<ckpt::Store>(c[0]).remove(c[1]); }},
+    {"store.prune", [](Runner& r, const Call& c) { r.put(c[1], r.get<ckpt::Store>(c[0]).prune(c.options)); }},
+    {"store.repair", [](Runner& r, const Call& c) { r.put(c[2], r.get<ckpt::Store>(c[0]).repair(c[1], c.options)); }},
+    {"store.import", run_import},
+    {"session.open", run_session_open},
+    {"session.string", run_session_string}};
 
 }  // namespace conformance
