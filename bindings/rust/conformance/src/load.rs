@@ -43,13 +43,13 @@ fn tensor(runner: &mut Runner, call: &Call) -> Outcome {
         desc = desc.convert();
     }
     let load = &mut load(runner, call)?.load;
-    Ok(match (call.device()?, slot) {
-        (None, Some(slot)) => load.add_tensor_into(name, &desc, slot, ..)?,
-        (None, None) => load.add_tensor::<u8>(name, &desc, &mut [])?,
+    match (call.device()?, slot) {
+        (None, Some(slot)) => Ok(load.add_tensor_into(name, &desc, slot, ..)?),
+        (None, None) => Ok(load.add_tensor::<u8>(name, &desc, &mut [])?),
         // No device is at hand, so there is no memory of one.
         // SAFETY: none of it is said to be there.
-        (Some(device), _) => unsafe { load.add_tensor_raw(name, &desc, std::ptr::null_mut(), 0, device) }?,
-    })
+        (Some(device), _) => Ok(unsafe { load.add_tensor_raw(name, &desc, std::ptr::null_mut(), 0, device) }?),
+    }
 }
 
 fn tensors(runner: &mut Runner, call: &Call) -> Outcome {

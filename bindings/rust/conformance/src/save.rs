@@ -25,12 +25,12 @@ fn tensor(runner: &mut Runner, call: &Call) -> Outcome {
         _ => runner.bytes(call, 4)?.into(),
     };
     let desc = call.tensor(name, 2)?;
-    Ok(match call.device()? {
-        None => save.add_tensor_shared(name, &desc, memory)?,
+    match call.device()? {
+        None => Ok(save.add_tensor_shared(name, &desc, memory)?),
         // No device is at hand, so there is no memory of one.
         // SAFETY: none of it is said to be there.
-        Some(device) => unsafe { save.add_tensor_raw(name, &desc, std::ptr::null(), 0, device)? },
-    })
+        Some(device) => Ok(unsafe { save.add_tensor_raw(name, &desc, std::ptr::null(), 0, device) }?),
+    }
 }
 
 fn tensors(runner: &mut Runner, call: &Call) -> Outcome {
@@ -68,10 +68,10 @@ fn alias(runner: &mut Runner, call: &Call) -> Outcome {
 
 fn attr(runner: &mut Runner, call: &Call) -> Outcome {
     let (mut save, key, value) = (save(runner, call)?, call.text(1)?, call.text(2)?);
-    Ok(match call.key_text("tensor")? {
-        Some(tensor) => save.set_tensor_attr(tensor, key, value)?,
-        None => save.set_attr(key, value)?,
-    })
+    match call.key_text("tensor")? {
+        Some(tensor) => Ok(save.set_tensor_attr(tensor, key, value)?),
+        None => Ok(save.set_attr(key, value)?),
+    }
 }
 
 fn tree(runner: &mut Runner, call: &Call) -> Outcome {
