@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the conformance suite with the runners of all languages: README.md says what a runner is.
 
-  run.py RUNNERS_JSON WORK               RUNNERS_JSON: {"c": ["/path/conformance_c"], "go": ["env", "A=B", "/path/runner"]}
+  run.py RUNNERS_JSON WORK               RUNNERS_JSON: {"c": ["/path/runner"], "go": ["env", "A=B", "/path/runner"]}
   run.py --self-test RUNNERS_JSON WORK   proves with the first runner that lazy runners and broken scenarios are caught
 
 WORK is a folder for scratch data, made where it is not there. One line per claim, then "N passed, N failed".

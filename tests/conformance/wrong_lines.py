@@ -18,7 +18,7 @@ def expectations(line):
     words = words[words[:1] == ["timed"]:]
     command = tokens.TABLE.get(words[0] if words else "", tokens.Command())
     end = words.index("->") if "->" in words else len(words)
-    expected = [word for word in words[1 + len(command.words):end] if word.split("=")[0].rstrip(">") in command.expected]
+    expected = [word for word in words[1 + len(command.words):end] if re.split(">?=", word)[0] in command.expected]
     keys = [word.split("=")[0] for word in expected]
     return words[0] if words else "", keys, " ".join(word for word in words if word not in expected)
 

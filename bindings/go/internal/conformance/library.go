@@ -7,7 +7,9 @@ import (
 	ckpt "github.com/ckpt-engine/ckpt/bindings/go"
 )
 
-var _ = list(map[string]func(r *runner){"version": runVersion, "status": runStatus, "dtype": runDType, "option": runOption})
+var _ = list(map[string]func(r *runner){
+	"version": runVersion, "status": runStatus, "dtype": runDType, "option": runOption,
+})
 
 func runVersion(r *runner) {
 	number := ckpt.VersionNumber()
