@@ -12,27 +12,20 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.dont_write_bytecode = True  # nothing is written into the source tree
+sys.path.append(str(HERE.parent / "languages"))
 
 import tokens  # noqa: E402
 import wrong_lines  # noqa: E402
+from claims import Claims  # noqa: E402
 from runner import load_runners  # noqa: E402
 
 
-class Suite:
+class Suite(Claims):
     def __init__(self, folder, runners, work):
+        super().__init__()
         self.folder, self.runners, self.work = folder, runners, work
-        self.passed, self.failures = 0, []
         self.scenarios = sorted((folder / "scenarios").glob("*.txt"))
         self.table = tokens.read_table((folder / "README.md").read_text())
-
-    def claim(self, name, problem):
-        """`problem`: None, or the text that says why the claim does not hold."""
-        print(f"{name} ... {'ok' if problem is None else 'FAILED'}", flush=True)
-        if problem is None:
-            self.passed += 1
-            return
-        self.failures.append(name)
-        print("".join(f"    {line}\n" for line in problem.splitlines()), end="", flush=True)
 
     def fresh(self, name):
         folder = self.work / name
@@ -99,8 +92,7 @@ class Suite:
         self.check_scenarios()
         self.check_wrong_lines()
         self.check_matrix()
-        print(f"{self.passed} passed, {len(self.failures)} failed")
-        return not self.failures
+        return self.end() == 0
 
 
 def differing(found, wanted):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import runner
 import tokens
+from claims import Claims
 
 # Does nothing and says that all is well, with the right number of commands.
 LIAR = r'''
@@ -48,8 +49,9 @@ TOKENS = (b":20 a.txt:2: save.tensor\nt11 save.tensor\nw5 save\n\nw4 x y\xff\nw3
 LISTS, SCENARIO, WRONG, MATRIX = "has the commands", "shapes", "fails at each of", "matrix:"
 
 
-class Proofs:
+class Proofs(Claims):
     def __init__(self, suite, folder, real, work):
+        super().__init__()
         self.suite, self.real, self.work = suite, real, work
         self.folder = work / "suite"
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -58,7 +60,6 @@ class Proofs:
         for path in (self.folder / "scenarios").glob("*.txt"):
             if path.stem != SCENARIO:
                 path.rename(self.fold(path))
-        self.passed = self.failed = 0
 
     def fold(self, path):
         (path.parent / "apart").mkdir(exist_ok=True)
@@ -77,13 +78,6 @@ class Proofs:
 
         return Edited
 
-    def say(self, what, problem):
-        print(f"{what} ... {'FAILED' if problem else 'ok'}", flush=True)
-        self.passed += not problem
-        self.failed += bool(problem)
-        if problem:
-            print(f"    {problem}")
-
     def prove(self, what, runners, *must_fail):
         """Of the claims of a run with these runners exactly those must fail that hold one of the words given."""
         runners = [given(f"r{i}", self.real.command) if isinstance(given, type) else runner.Runner(f"r{i}", given)
@@ -95,7 +89,7 @@ class Proofs:
         wrong = [f"{claim}: {outcome}" for claim, outcome in claims
                  if any(word in claim for word in must_fail) != (outcome == "FAILED")]
         wrong += [word for word in must_fail if not any(word in claim for claim, _ in claims)]
-        self.say(what, "\n    ".join(wrong) or (f"passed: {good}" if good == bool(must_fail) else None))
+        self.claim(what, "\n".join(wrong) or (f"passed: {good}" if good == bool(must_fail) else None))
 
     @contextlib.contextmanager
     def changed(self, name, pattern, replacement):
@@ -153,7 +147,7 @@ class Proofs:
                 blind.timeout_s = 10  # without its timeout a wait may take longer
                 using = [path for path in scenarios if re.search(rf"^{name} .* {key}=", path.read_text(), flags=re.M)]
                 found = any(blind.problem(path, self.fresh()) for path in using)
-                self.say(f"a runner that ignores {key}= of {name} is caught", None if found else "no scenario fails")
+                self.claim(f"a runner that ignores {key}= of {name} is caught", None if found else "no scenario fails")
 
     def fresh(self):
         folder = self.work / "scratch" / "one"
@@ -168,9 +162,9 @@ class Proofs:
                 found = f"nothing: {tokens.tokenised(line, 'a.txt', '/dir')}"
             except tokens.Mistake as mistake:
                 found = str(mistake)
-            self.say(f"a mistake is found: {line}", None if found.startswith("a.txt:1: ") and why in found else found)
+            self.claim(f"a mistake is found: {line}", None if found.startswith("a.txt:1: ") and why in found else found)
         made, count = tokens.tokenised(SCENARIO_TEXT, "a.txt", "/dir", {"A": "x y", "B": "%41"})
-        self.say("tokens are what README.md says", made.decode("latin-1") if (made, count) != (TOKENS, 4) else None)
+        self.claim("tokens are what README.md says", made.decode("latin-1") if (made, count) != (TOKENS, 4) else None)
 
     def wrong_scenarios(self):
         real = self.real.command
@@ -208,5 +202,4 @@ def run(folder, real, work):
     proofs.mistakes()
     proofs.wrong_scenarios()
     proofs.wrong_matrix()
-    print(f"{proofs.passed} passed, {proofs.failed} failed")
-    return proofs.failed == 0
+    return proofs.end() == 0

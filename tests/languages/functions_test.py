@@ -53,9 +53,7 @@ class Traced:
         called = {name for name, calls in counts.calls.items() if calls}
         assert called, "no call was seen: the trace was not loaded"
         self.called |= called
-        left = {kind: n for kind, n in counts.alive.items() if n}
-        strange = {kind: n for kind, n in counts.strange.items() if n}
-        assert not left and not strange, f"alive: {left}; freed but not made: {strange}"
+        assert not counts.left(), f"alive: {counts.left()}"
         shutil.rmtree(place, ignore_errors=True)
 
     def every_function(self):

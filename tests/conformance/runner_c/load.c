@@ -28,7 +28,7 @@ static ckpt_status run_tensors(runner* r) {
   region_of(r, 3, &desc);
   char name[256];
   ckpt_status status = CKPT_OK;
-  for (int64_t i = 0; i < integer(r, 1) && !status; i++) {
+  for (int64_t i = 0, count = integer(r, 1); i < count && !status; i++) {
     (void)snprintf(name, sizeof name, "%s%lld", word(r, 2), (long long)i);
     status = ckpt_load_add_tensor(load, name, &desc, to->data, to->size, CKPT_DEVICE_CPU, 0, &r->error);
   }

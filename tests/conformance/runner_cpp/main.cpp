@@ -106,9 +106,10 @@ void check_details(const Call& call, const ckpt::Error& error) {
 void carry_out(Runner& runner, const Call& call) {
   static const Commands all = all_commands();
   std::string found = "OK", message;
+  const auto run = all.at(call.name);
   const auto start = std::chrono::steady_clock::now();
   try {
-    all.at(call.name)(runner, call);
+    run(runner, call);
   } catch (const ckpt::Error& error) {
     found = error.status_name();
     message = error.what();

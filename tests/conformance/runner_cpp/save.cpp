@@ -20,7 +20,7 @@ void run_tensor(Runner& runner, const Call& call) {
 void run_tensors(Runner& runner, const Call& call) {
   const Bytes& memory = runner.get<Bytes>(call[5]);
   const ckpt::Tensor tensor = call.tensor(3);
-  for (uint64_t i = 0; i < call.count(1); i++)
+  for (uint64_t i = 0, count = call.count(1); i < count; i++)
     save_of(runner, call).add_tensor(call[2] + std::to_string(i), tensor, memory);
 }
 
