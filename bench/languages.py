@@ -14,12 +14,10 @@ in the time that its save takes before the library is called and after (bench/in
 again" is C's program a second time: what it differs from itself says how much of the others' difference is nothing.
 """
 import argparse
-import json
 import os
 import random
 import shutil
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -27,6 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import host  # noqa: E402
 import turns  # noqa: E402
+from runner import Runner, load_runners  # noqa: E402
 
 SPEED = Path(__file__).resolve().parents[1] / "tests" / "conformance" / "scenarios" / "speed"
 TENSORS = 10000
@@ -34,17 +33,15 @@ TENSORS = 10000
 
 def timed(runner, scenario, place):
     """Seconds of the timed commands of the scenario, by the command's first word: the median where it has several."""
-    command, environment = turns.started_by(runner)
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     try:
-        done = subprocess.run([*command, str(SPEED / scenario), str(place)], env={**os.environ, **environment},
-                              text=True, capture_output=True, check=False)
+        status, out, err, _ = runner.run_text((SPEED / scenario).read_text(), scenario, place)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    if done.returncode:
-        sys.exit(f"{command}: {done.stderr}")
-    lines = [line.split() for line in done.stdout.splitlines()]
+    if status:
+        sys.exit(f"{runner.name}: {err}")
+    lines = [line.split() for line in out.splitlines()]
     timings = [(words[1], float(words[0])) for words in lines if len(words) > 1 and words[0] != "ok"]
     return {name: statistics.median(t for other, t in timings if other == name) for name, _ in timings}
 
@@ -122,8 +119,8 @@ def main():
     parser.add_argument("--bytes", type=int, default=2**31)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    runners = json.loads(Path(options.runners).read_text())
-    runners["c again"] = runners["c"]  # how far the same program is from itself
+    runners = {runner.name: runner for runner in load_runners(options.runners)}
+    runners["c again"] = Runner("c again", runners["c"].command)  # how far the same program is from itself
     place = options.dir / "ckpt-languages"
     machine = ", ".join(f"{key} {value}" for key, value in host.describe(str(options.dir)).items() if key != "date")
     with open(options.out or os.devnull, "w", encoding="utf-8") as out:

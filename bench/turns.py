@@ -3,8 +3,12 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "conformance"))
+import tokens  # noqa: E402
 
 # A pause is long enough (tens of milliseconds in every language) to be stopped in the middle of it.
 PAUSE = "timed memory pause 33554432 1\n"
@@ -34,19 +38,14 @@ def scenario(turns):
     return "".join([*lines, PAUSE, END])
 
 
-def started_by(runner):
-    """(command, environment) of an entry of runners.json."""
-    return (runner["command"], runner.get("env", {})) if isinstance(runner, dict) else (runner, {})
-
-
 class Program:
     """One conformance runner on its scenario; it is stopped between turns."""
 
-    def __init__(self, name, command, environment, given):
+    def __init__(self, name, command, environment):
         self.name = name
         self._pty, theirs = os.openpty()  # to a terminal every language writes a line at once
         self._text = b""
-        self._process = subprocess.Popen([*command, *given], stdin=subprocess.DEVNULL, stdout=theirs,
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs,
                                          env={**os.environ, **environment})
         os.close(theirs)
 
@@ -116,18 +115,16 @@ def saves(runners, turns, folder, size):
     All programs are started, in random order; then each round gives each a turn, in random order again.
     """
     folder.mkdir(parents=True)
-    script = folder / "scenario.txt"
-    script.write_text(scenario(turns))
     inside = str(build_inside(folder))
     programs, seconds = [], {language: [] for language in runners}
     try:
         for language in random.sample(sorted(runners), len(runners)):
-            command, environment = started_by(runners[language])
             place = Path(folder, language)
             place.mkdir()
-            preload = " ".join([inside, *environment.get("LD_PRELOAD", "").split()])
-            environment = {**environment, "LD_PRELOAD": preload, "CKPT_INSIDE": str(place / "inside.txt")}
-            programs.append(Program(language, command, environment, [str(script), str(place), f"BYTES={size}"]))
+            script = place / "tokens"
+            script.write_bytes(tokens.tokenised(scenario(turns), "turns", place, {"BYTES": str(size)})[0])
+            environment = {"LD_PRELOAD": inside, "CKPT_INSIDE": str(place / "inside.txt")}
+            programs.append(Program(language, [*runners[language].command, str(script)], environment))
             programs[-1].warm_up()
         for _ in range(turns):
             for program in random.sample(programs, len(programs)):

@@ -15,14 +15,14 @@ languages, turns = map(importlib.import_module, "languages turns".split())
 RUNNER = """
 import time
 for step in range(turns_WARM_UP):
-    print(f"0.{step + 1} save.run save")
+    print(f"0.{step + 1} save.run")
 for step in range(2):
     time.sleep(3)
-    print("3.0 memory pause 33554432 1")
-    print(f"7.{step} save.run save")
+    print("3.0 memory")
+    print(f"7.{step} save.run")
 time.sleep(3)
-print("3.0 memory pause 33554432 1")
-print("2.0 load.run load")
+print("3.0 memory")
+print("2.0 load.run")
 """.replace("turns_WARM_UP", str(turns.WARM_UP))
 
 
@@ -43,7 +43,7 @@ class Turns(unittest.TestCase):
         self.assertEqual(removed, made[:-1])
 
     def test_a_program_rests_between_its_turns(self):
-        program = turns.Program("made up", [sys.executable, "-c", RUNNER], {}, [])
+        program = turns.Program("made up", [sys.executable, "-c", RUNNER], {})
         try:
             program.warm_up()
             for expected in (7.0, 7.1):
@@ -55,7 +55,7 @@ class Turns(unittest.TestCase):
             program.kill()
 
     def test_a_program_that_ends_early_is_told(self):
-        program = turns.Program("made up", [sys.executable, "-c", "print('0.1 save.run save')"], {}, [])
+        program = turns.Program("made up", [sys.executable, "-c", "print('0.1 save.run')"], {})
         with self.assertRaisesRegex(SystemExit, "made up: ended early"):
             program.warm_up()
         program.kill()

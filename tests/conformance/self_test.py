@@ -1,6 +1,6 @@
-"""Proves that run.py catches what it is there to catch: runners that lie or do not look, and scenarios that are wrong.
+"""Proves that the suite finds what it is there to find: runners that lie or do not look, and scenarios that are wrong.
 
-Each proof runs the suite with a runner, or a copy of the scenarios, that is wrong in one way, and names the claims that
+Most proofs run the suite with a runner, or a copy of the scenarios, that is wrong in one way, and name the claims that
 must fail then, and no others.
 """
 import contextlib
@@ -10,20 +10,48 @@ import shutil
 import sys
 from pathlib import Path
 
+import runner
+import tokens
+from claims import Claims
+
 # Does nothing and says that all is well, with the right number of commands.
 LIAR = r'''
-import re, sys
+import sys
 if sys.argv[1] == "--commands":
     print("\n".join(sorted(COMMANDS)))
 else:
-    lines = [line.split() for line in open(sys.argv[1])]
-    print("ok", sum(bool(words) and not words[0].startswith("#") for words in lines))
+    print("ok", open(sys.argv[1], "rb").read().count(b"\n.0 \n"))
 '''
-LISTS, SCENARIO, WRONG, MATRIX = "knows the commands", "shapes", "fails at each of", "matrix:"
+MISTAKES = {
+    "frobnicate a": "expected a command, found 'frobnicate'", "timed": "expected a command", "timed timed": "a command",
+    "memory c 16": "expected 3 words, found 2", "equal a b c": "found 'c'", "version colour=red": "found 'colour=red'",
+    "reader.info r colour=red": "found 'colour=red'", "tree.node t 0 >=1": "found '>=1'", "save.run s a=1": "'a=1'",
+    "reader.info r step=1 step=1": "once", "free a @threads=1": "found '@threads=1'", "store.open s x @threads": "'@t",
+    "memory c $NOBODY 1": "a value of $NOBODY", "memory c %ZZ 1": "after %, found '%ZZ'", "free a%2": "found '%2'",
+    "memory c 1x 1": "an integer of 64 bits, found '1x'", "memory c 18446744073709551616 1": "an integer of 64 bits",
+    "memory c -9223372036854775809 1": "an integer", "memory c 007 1": "an integer", "job.stats j threads>=x": "'x'",
+    "memory.hex c 0": "hex", "memory.hex c 0g": "hex", "tree.float t 1.5.": "1.5.", "load.tensors l 1 w u8 2y m": "2y",
+    "save.tensor s w u8 4 m box=4": "expected SHAPE:SHAPE, found '4'", "save.tensor s w u8 4 m flat=1:-": "an integer",
+    "free a ->": "a status", "free a -> GONE tensor": "found 'tensor'",
+}
+SCENARIO_TEXT = """# $A has a blank, $B is decoded where it stands
+timed save.tensor save%0A $A%FF f32 2x3 % strides=1x2 flat=0:-1 -> INVALID tensor=% message~a%3Db  # the end
+ memory.hex\ta$$B 00ff41
+
+file.open f a.txt @threads=-3 @run=%224 @protect=x
+reader.segment r - 0 box=0x0:2x1 flat=%  #
+"""
+TOKENS = (b":20 a.txt:2: save.tensor\nt11 save.tensor\nw5 save\n\nw4 x y\xff\nw3 f32\nw3 2 3\nw0 \n=11 strides=1 2\n"
+          b"=9 flat=0:-1\n!7 INVALID\ne7 tensor=\n~11 message=a=b\n.0 \n"
+          b":19 a.txt:3: memory.hex\nc10 memory.hex\nw3 a$A\nw3 \x00\xffA\n.0 \n"
+          b":18 a.txt:5: file.open\nc9 file.open\nw1 f\nw10 /dir/a.txt\ni10 threads=-3\ns5 run=4\ns9 protect=x\n.0 \n"
+          b":23 a.txt:6: reader.segment\nc14 reader.segment\nw1 r\nw1 -\nw1 0\n=11 box=0 0:2 1\n=5 flat=\n.0 \n")
+LISTS, SCENARIO, WRONG, MATRIX = "has the commands", "shapes", "fails at each of", "matrix:"
 
 
-class Proofs:
+class Proofs(Claims):
     def __init__(self, suite, folder, real, work):
+        super().__init__()
         self.suite, self.real, self.work = suite, real, work
         self.folder = work / "suite"
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -32,7 +60,6 @@ class Proofs:
         for path in (self.folder / "scenarios").glob("*.txt"):
             if path.stem != SCENARIO:
                 path.rename(self.fold(path))
-        self.passed = self.failed = 0
 
     def fold(self, path):
         (path.parent / "apart").mkdir(exist_ok=True)
@@ -45,39 +72,24 @@ class Proofs:
 
     def edited(self, pattern, replacement):
         """A runner that carries out another scenario than it is given, and speaks as if it were the given one."""
-        edited = self.work / "edited.txt"
-
-        class Edited(self.suite.Runner):
-            def run(self, *arguments):
-                if arguments[0] == "--commands":
-                    return super().run(*arguments)
-                given = Path(arguments[0])
-                edited.write_text(re.sub(pattern, replacement, given.read_text(), flags=re.M))
-                status, out, err = super().run(edited, *arguments[1:])
-                return status, out, err.replace(str(edited), str(given))
+        class Edited(runner.Runner):
+            def run_text(self, text, *arguments, **environment):
+                return super().run_text(re.sub(pattern, replacement, text, flags=re.M), *arguments, **environment)
 
         return Edited
 
     def prove(self, what, runners, *must_fail):
         """Of the claims of a run with these runners exactly those must fail that hold one of the words given."""
-        kinds = [given if isinstance(given, type) else self.suite.Runner for given in runners]
-        commands = [self.real.command if isinstance(given, type) else given for given in runners]
-        runners = [kind(f"r{i}", {"command": commands[i], "env": self.real.env}) for i, kind in enumerate(kinds)]
+        runners = [given(f"r{i}", self.real.command) if isinstance(given, type) else runner.Runner(f"r{i}", given)
+                   for i, given in enumerate(runners)]
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            run = self.suite.Suite(self.folder, runners, self.work / "scratch")
-            good = run.check_all()
+            good = self.suite.Suite(self.folder, runners, self.work / "scratch").check_all()
         claims = re.findall(r"^(.*) \.\.\. (ok|FAILED)$", printed.getvalue(), flags=re.M)
         wrong = [f"{claim}: {outcome}" for claim, outcome in claims
                  if any(word in claim for word in must_fail) != (outcome == "FAILED")]
-        missing = [word for word in must_fail if not any(word in claim for claim, _ in claims)]
-        held = not wrong and not missing and good == (not must_fail)
-        print(f"{what} ... {'ok' if held else 'FAILED'}", flush=True)
-        if held:
-            self.passed += 1
-        else:
-            self.failed += 1
-            print("    " + "\n    ".join(wrong + missing))
+        wrong += [word for word in must_fail if not any(word in claim for claim, _ in claims)]
+        self.claim(what, "\n".join(wrong) or (f"passed: {good}" if good == bool(must_fail) else None))
 
     @contextlib.contextmanager
     def changed(self, name, pattern, replacement):
@@ -93,7 +105,7 @@ class Proofs:
     # ---- what is proved ----
     def wrong_runners(self):
         real, all_of_it = self.real.command, (LISTS, ": shapes", "self/prelude", WRONG, MATRIX)
-        commands = sorted(self.suite.commands_in_readme((self.folder / "README.md").read_text()))
+        commands = sorted(tokens.TABLE)
         self.prove("the real runner passes", [real])
         self.prove("one that does nothing and ends with 0 is caught", [["/bin/true"]], *all_of_it)
         self.prove("one that is not there is caught", [["/nowhere/runner"]], *all_of_it)
@@ -125,6 +137,34 @@ class Proofs:
             if what == "what a call must fail with":  # then the calls that fail are failures
                 fails.append(": shapes")
             self.prove(f"a runner that does not look at {what} is caught", [self.edited(pattern, left)], *fails)
+
+    def blind_to_keys(self):
+        """Of keys that tell a command what to do: a runner that ignores one fails some scenario."""
+        scenarios = [*self.folder.glob("scenarios/apart/*.txt"), *self.folder.glob("scenarios/*.txt")]
+        for name, command in tokens.TABLE.items():
+            for key in sorted(set(command.keys) - command.expected):
+                blind = self.edited(rf"^({re.escape(name)} .*) {key}=\S+", r"\1")("r0", self.real.command)
+                blind.timeout_s = 10  # without its timeout a wait may take longer
+                using = [path for path in scenarios if re.search(rf"^{name} .* {key}=", path.read_text(), flags=re.M)]
+                found = any(blind.problem(path, self.fresh()) for path in using)
+                self.claim(f"a runner that ignores {key}= of {name} is caught", None if found else "no scenario fails")
+
+    def fresh(self):
+        folder = self.work / "scratch" / "one"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return folder
+
+    def mistakes(self):
+        """What is no command is found before any runner sees it; and what runners see is as README.md says."""
+        for line, why in MISTAKES.items():
+            try:
+                found = f"nothing: {tokens.tokenised(line, 'a.txt', '/dir')}"
+            except tokens.Mistake as mistake:
+                found = str(mistake)
+            self.claim(f"a mistake is found: {line}", None if found.startswith("a.txt:1: ") and why in found else found)
+        made, count = tokens.tokenised(SCENARIO_TEXT, "a.txt", "/dir", {"A": "x y", "B": "%41"})
+        self.claim("tokens are what README.md says", made.decode("latin-1") if (made, count) != (TOKENS, 4) else None)
 
     def wrong_scenarios(self):
         real = self.real.command
@@ -158,7 +198,8 @@ def run(folder, real, work):
     proofs = Proofs(suite, Path(folder), real, work)
     proofs.wrong_runners()
     proofs.blind_runners()
+    proofs.blind_to_keys()
+    proofs.mistakes()
     proofs.wrong_scenarios()
     proofs.wrong_matrix()
-    print(f"{proofs.passed} passed, {proofs.failed} failed")
-    return proofs.failed == 0
+    return proofs.end() == 0

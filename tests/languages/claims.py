@@ -7,18 +7,21 @@ class Claims:
     def __init__(self):
         self.passed = self.failed = 0
 
+    def claim(self, name, problem):
+        """`problem`: None, or the text that says why the claim does not hold."""
+        print(f"{name} ... {'ok' if problem is None else 'FAILED'}", flush=True)
+        self.passed += problem is None
+        self.failed += problem is not None
+        print("".join(f"    {line}\n" for line in (problem or "").splitlines()), end="", flush=True)
+
     def check(self, name, function, *arguments):
-        """Runs function(*arguments); an exception is what disproves the claim. Returns whether it holds."""
+        """Runs function(*arguments); an exception is what disproves the claim."""
+        problem = None
         try:
             function(*arguments)
         except Exception as error:
-            self.failed += 1
-            why = str(error) if isinstance(error, AssertionError) and str(error) else traceback.format_exc()
-            print(f"{name} ... FAILED\n{why}", flush=True)
-            return False
-        self.passed += 1
-        print(f"{name} ... ok", flush=True)
-        return True
+            problem = str(error) if isinstance(error, AssertionError) and str(error) else traceback.format_exc()
+        self.claim(name, problem)
 
     def end(self):
         """Prints the last line; the exit status."""

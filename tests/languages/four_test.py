@@ -62,10 +62,9 @@ class Four:
 
     def nothing_left(self):
         counts = tracer.Counts(self.include, self.counts)
-        saves = {name: counts.calls[name] for name in ("ckpt_save_run", "ckpt_save_start", "ckpt_save_start_in_place")}
+        saves = {name: counts.calls[name] for name in tracer.SAVES}
         assert sum(saves.values()) == 4, saves
-        left = {kind: n for kind, n in counts.alive.items() if n}
-        assert not left and not any(counts.strange.values()), (left, counts.strange)
+        assert not counts.left(), counts.left()
 
     def a_flipped_bit_is_found(self):
         segment = next(segment for segment in self.tensor("embedding.weight")["segments"] if segment["part"] == 2)

@@ -17,7 +17,6 @@ from claims import Claims, run
 REPOSITORY = Path(__file__).resolve().parents[2]
 BINDINGS = REPOSITORY / "bindings"
 FIRST_SCREEN = 60  # lines of a README in which its programs have to begin
-SAVES = ("ckpt_save_run", "ckpt_save_start", "ckpt_save_start_in_place")
 LOADS = ("ckpt_load_run", "ckpt_load_start")
 
 
@@ -50,7 +49,7 @@ class Readmes:
         traced = {"LD_PRELOAD": str(self.trace.resolve()), "CKPT_TRACE": str(folder / "counts")}
         output = run([*command, folder / "store"], env={**self.environment, **traced}, cwd=folder)
         calls = tracer.Counts(self.prefix / "include", folder / "counts").calls
-        assert any(calls[name] for name in SAVES), f"it saves nothing: {output}"
+        assert any(calls[name] for name in tracer.SAVES), f"it saves nothing: {output}"
         assert any(calls[name] for name in LOADS), f"it loads nothing: {output}"
         listed = run([f"{self.prefix}/bin/ckpt", "ls", folder / "store"])
         assert "committed" in listed and "latest" in listed, (output, listed)

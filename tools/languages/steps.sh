@@ -167,24 +167,20 @@ test_julia() {
 }
 
 # ---- all of them together ----
-# The runners that there are, for run.py and the others.
+# The runners that there are, for run.py and the others. Sanitized, Rust and Python need what is preloaded.
 write_runners() {
-  local rust_runner='["%s"]'
-  [[ $sanitized == no ]] ||
-    rust_runner='{"command": ["%s"], "env": {"LD_PRELOAD": "'$libasan'"}}'
+  local for_rust='' for_python=''
+  if [[ $sanitized == yes ]]; then
+    for_rust="\"env\", \"LD_PRELOAD=$libasan\", "
+    for_python="\"env\", \"PYTHONPATH=$sanitized_python\", \"LD_PRELOAD=$sanitized_preload\", "
+    for_python+="\"ASAN_OPTIONS=$sanitized_options\", "
+  fi
   {
-    printf '{"c": ["%s/c/conformance_c"],\n "cpp": ["%s/c/conformance_cpp"]' "$programs" "$programs"
-    # shellcheck disable=SC2059  # the format is ours
-    [[ $have_rust == no ]] || printf ",\n \"rust\": $rust_runner" "$CARGO_TARGET_DIR/release/ckpt-conformance"
-    [[ $have_go == no ]] || printf ',\n "go": ["%s/go-runner"]' "$programs"
-    if [[ $sanitized == no ]]; then
-      printf ',\n "python": ["%s", "-B", "%s/python/conformance"]' "$python" "$bindings"
-    else
-      printf ',\n "python": {"command": ["%s", "-B", "%s/python/conformance"]' "$python" "$bindings"
-      printf ', "env": {"PYTHONPATH": "%s", "LD_PRELOAD": "%s", "ASAN_OPTIONS": "%s"}}' \
-        "$sanitized_python" "$sanitized_preload" "$sanitized_options"
-    fi
-    printf '}\n'
+    echo "{\"c\": [\"$programs/c/conformance_c\"],"
+    echo " \"cpp\": [\"$programs/c/conformance_cpp\"],"
+    [[ $have_rust == no ]] || echo " \"rust\": [$for_rust\"$CARGO_TARGET_DIR/release/ckpt-conformance\"],"
+    [[ $have_go == no ]] || echo " \"go\": [\"$programs/go-runner\"],"
+    echo " \"python\": [$for_python\"$python\", \"-B\", \"$bindings/python/conformance\"]}"
   } >"$programs/runners.json"
 }
 sanitized_conformance() {

@@ -1,89 +1,85 @@
-"""The conformance runner over the Python package: python bindings/python/conformance SCENARIO DIR [NAME=VALUE...] |
---commands. tests/conformance/README.md says what scenarios are; installed ckpt is what runs."""
+"""The conformance runner over the Python package: python bindings/python/conformance TOKENS | --commands.
+tests/conformance/README.md says what tokens are; installed ckpt is what runs."""
 
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import ckpt
 
-import content_commands  # noqa: F401  registers its commands, as the others do
-import file_commands  # noqa: F401
-import job_commands  # noqa: F401
-import library_commands  # noqa: F401
-import load_commands  # noqa: F401
-import memory_commands  # noqa: F401
-import reader_commands  # noqa: F401
-import save_commands  # noqa: F401
-import store_commands  # noqa: F401
-import tree_commands  # noqa: F401
-from scenario import COMMANDS, Failure, Line, Scenario, parse
+import library_commands
+import memory_commands
+import reader_commands
+import save_commands
+import store_commands
+import tree_commands
+from runner import Commands, Failure, Runner
 
+COMMANDS: Commands = {**library_commands.COMMANDS, **memory_commands.COMMANDS, **store_commands.COMMANDS,
+                      **save_commands.COMMANDS, **reader_commands.COMMANDS, **tree_commands.COMMANDS}
 # Where Python's types refuse what C refuses at run time: what C says.
 REFUSED = {TypeError: "INVALID", ValueError: "INVALID", OverflowError: "INVALID", IndexError: "NOT_FOUND"}
+RAISED: tuple[type[Exception], ...] = (ckpt.Error, *REFUSED)
 
 
-def carry_out(scenario: Scenario, line: Line) -> ckpt.Error | str | None:
-    """The error, or the status of a refusal by type; None for success."""
+def tokens(data: bytes) -> Iterator[tuple[str, str]]:
+    """(kind, text) of each; what is not UTF-8 becomes surrogates, which ckpt refuses."""
+    at = 0
+    while at < len(data):
+        blank = data.index(b" ", at)
+        end = blank + 1 + int(data[at + 1:blank])
+        yield chr(data[at]), data[blank + 1:end].decode("utf-8", "surrogateescape")
+        at = end + 1
+
+
+def check_outcome(runner: Runner, error: Exception | None) -> None:
+    found, message, details = "OK", str(error), {}
+    if isinstance(error, ckpt.Error):
+        found, message, details = error.status.name, error.message, error.details
+    elif error is not None:
+        found = next(status for kind, status in REFUSED.items() if isinstance(error, kind))
+    if found != runner.status:
+        raise Failure(f"expected {runner.status}, found {found}: {message}")
+    for kind, key, wanted in runner.details:
+        value = message if key == "message" else details.get(key, "")
+        if not (value == wanted if kind == "e" else wanted in value):
+            raise Failure(f"expected {key} {kind} '{wanted}', found '{value}'")
+
+
+def carry_out(runner: Runner) -> None:
+    start, raised = time.monotonic(), None
     try:
-        line.command.run(scenario, line)
-        return None
-    except ckpt.Error as error:
-        return error
-    except tuple(REFUSED) as error:
-        scenario.refusal = f"{type(error).__name__}: {error}"
-        return next(status for kind, status in REFUSED.items() if isinstance(error, kind))
-
-
-def check_outcome(scenario: Scenario, line: Line, outcome: ckpt.Error | str | None) -> None:
-    name = "OK" if outcome is None else outcome if isinstance(outcome, str) else outcome.status.name
-    said = outcome.message if isinstance(outcome, ckpt.Error) else scenario.refusal if outcome else ""
-    if name != (line.status or "OK"):
-        raise Failure(f"expected {line.status or 'OK'}, found {name}: {said}")
-    if line.status is None:
-        unused = [key for key in line.pairs if key not in line.used]
-        if unused:
-            raise Failure(f"expected a key of this command, found {unused[0]}")
-    details = outcome.details if isinstance(outcome, ckpt.Error) else {}
-    for key, sign, wanted in line.details:
-        found = said if key == "message" else details.get(key, "")
-        if not (found == wanted if sign == "=" else wanted in found):
-            raise Failure(f"expected {key}{sign}{wanted}, found '{found}'")
-
-
-def run(scenario: Scenario, text: str) -> bool:
-    """Whether the line held a command."""
-    scenario.command = "line"
-    line = parse(scenario, text)
-    if line is None:
-        return False
-    start = time.monotonic()
-    outcome = carry_out(scenario, line)
-    if line.timed is not None:
-        print(f"{time.monotonic() - start:.6f} {line.timed}")
-    check_outcome(scenario, line, outcome)
-    return True
+        COMMANDS[runner.command](runner)
+    except RAISED as error:
+        raised = error
+    except OSError as error:
+        raise Failure(f"expected no error, found {error}") from error
+    if runner.timed:
+        print(f"{time.monotonic() - start:.6f} {runner.command}")
+    check_outcome(runner, raised)
 
 
 def main(arguments: list[str]) -> int:
+    if len(arguments) != 1:
+        print(__doc__, file=sys.stderr)
+        return 2
     if arguments == ["--commands"]:
         print("\n".join(sorted(COMMANDS)))
         return 0
-    if len(arguments) < 2:
-        print(__doc__, file=sys.stderr)
-        return 2
-    path, folder, *given = arguments
-    scenario = Scenario(folder, dict(word.split("=", 1) for word in given))
-    number = count = 0
+    runner, count = Runner(), 0
     try:
-        for number, text in enumerate(Path(path).read_bytes().decode("utf-8", "surrogateescape").split("\n"), 1):
-            count += run(scenario, text)
+        for kind, text in tokens(Path(arguments[0]).read_bytes()):
+            if kind == ".":
+                carry_out(runner)
+                count += 1
+            else:
+                runner.take(kind, text)
     except Failure as failure:
-        message = f"{path}:{number}: {scenario.command}: {failure}"
-        print(message.encode("utf-8", "replace").decode("utf-8"), file=sys.stderr)
+        print(f"{runner.where}: {failure}".encode("utf-8", "replace").decode("utf-8"), file=sys.stderr)
         return 1
     finally:
-        scenario.close()
+        runner.close()
     print(f"ok {count}")
     return 0
 

@@ -3,11 +3,10 @@
 import ckpt
 from ckpt import _core
 
-from scenario import Failure, Line, Scenario, command, integer, name_of
+from runner import Commands, Failure, Runner
 
 
-@command("version", 0)
-def version(scenario: Scenario, line: Line) -> None:
+def version(r: Runner) -> None:
     number = ckpt.version_number()
     text = f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"
     if text != ckpt.version():
@@ -16,9 +15,8 @@ def version(scenario: Scenario, line: Line) -> None:
         raise Failure(f"expected at least {_core.HEADER_VERSION_NUMBER}, found {number}")
 
 
-@command("status", 2)
-def status(scenario: Scenario, line: Line) -> None:
-    name, number = line.words[0], integer(line.words[1])
+def status(r: Runner) -> None:
+    name, number = r.words[0], r.number(1)
     found = ckpt.Status(number)
     known = number in list(ckpt.Status)
     if found != number or found.name != name or ckpt.status_name(number) != name or known != (name != "UNKNOWN"):
@@ -27,9 +25,8 @@ def status(scenario: Scenario, line: Line) -> None:
         raise Failure(f"expected {name} to be {number}, found {ckpt.Status[name]:d}")
 
 
-@command("dtype", 3)
-def dtype(scenario: Scenario, line: Line) -> None:
-    name, number, bits = line.words[0], integer(line.words[1]), integer(line.words[2])
+def dtype(r: Runner) -> None:
+    name, number, bits = r.words[0], r.number(1), r.number(2)
     found = ckpt.DType(number)
     if (str(found), found.bits) != (name, bits):
         raise Failure(f"expected {name} of {bits} bits for {number}, found {found} of {found.bits}")
@@ -40,13 +37,11 @@ def dtype(scenario: Scenario, line: Line) -> None:
         raise Failure(f"expected {name} to be {number}, found {ckpt.DType[name.upper()]:d}")
 
 
-@command("option", 1, "pairs")
-def option(scenario: Scenario, line: Line) -> None:
-    found = next((info for info in ckpt.options() if info.key == line.words[0]), None)
+def option(r: Runner) -> None:
+    found = next((info for info in ckpt.options() if info.key == r.words[0]), None)
     if found is None:
-        raise Failure(f"expected an option {line.words[0]}, found none")
-    line.expect("kind", found.kind, name_of(ckpt.OptionKind))
-    for key in ("min", "max"):
-        line.expect(key, getattr(found, key), integer)
-    for key in ("fallback", "choices", "used_by"):
-        line.expect(key, getattr(found, key))
+        raise Failure(f"expected an option {r.words[0]}, found none")
+    r.expect_fields(found)
+
+
+COMMANDS: Commands = {"version": version, "status": status, "dtype": dtype, "option": option}

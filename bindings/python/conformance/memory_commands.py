@@ -4,7 +4,7 @@ import os
 import shutil
 
 import numpy as np
-from scenario import Failure, Line, Scenario, command, hexadecimal, integer, unsigned
+from runner import Commands, Failure, Runner
 
 MASK = 2**64 - 1
 SLAB = 1 << 20  # words made at once
@@ -29,78 +29,44 @@ def generated(size: int, seed: int) -> bytearray:
     return data
 
 
-@command("memory", 3)
-def memory(scenario: Scenario, line: Line) -> None:
-    scenario.put(line.words[0], generated(unsigned(line.words[1]), unsigned(line.words[2])))
-
-
-@command("memory.hex", 2)
-def memory_hex(scenario: Scenario, line: Line) -> None:
-    scenario.put(line.words[0], bytearray(hexadecimal(line.words[1])))
-
-
-@command("memory.part", 4)
-def memory_part(scenario: Scenario, line: Line) -> None:
-    whole, offset, size = scenario.get(line.words[1], bytearray), unsigned(line.words[2]), unsigned(line.words[3])
+def memory_part(r: Runner) -> None:
+    whole, offset, size = r.get(1, bytearray), r.number(2), r.number(3)
     if offset + size > len(whole):
         raise Failure(f"expected {size} bytes at {offset}, found {len(whole)} in all")
-    if line.words[0] == line.words[1]:
-        raise Failure("expected two memories, found one")
-    scenario.put(line.words[0], whole[offset:offset + size])
+    r.put(0, whole[offset:offset + size])
 
 
-@command("equal", 2)
-def equal(scenario: Scenario, line: Line) -> None:
-    a, b = (scenario.get(name, bytearray) for name in line.words)
+def equal(r: Runner) -> None:
+    a, b = r.get(0, bytearray), r.get(1, bytearray)
     if a != b:
         at = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
         raise Failure(f"expected equal bytes, found sizes {len(a)} and {len(b)}, different from byte {at}")
 
 
-@command("differ", 2)
-def differ(scenario: Scenario, line: Line) -> None:
-    a, b = (scenario.get(name, bytearray) for name in line.words)
-    if a == b:
-        raise Failure(f"expected different bytes, found the same {len(a)}")
+def differ(r: Runner) -> None:
+    if r.get(0, bytearray) == r.get(1, bytearray):
+        raise Failure("expected different bytes, found the same")
 
 
-@command("free", 1)
-def free(scenario: Scenario, line: Line) -> None:
-    scenario.free(line.words[0])
+def flip(r: Runner) -> None:
+    with open(r.words[0], "r+b") as file:
+        file.seek(r.number(1), os.SEEK_END if r.number(1) < 0 else os.SEEK_SET)
+        byte = file.read(1)
+        if not byte:
+            raise Failure(f"expected a byte at {r.words[1]}, found none")
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte[0] ^ 1]))
 
 
-@command("flip", 2)
-def flip(scenario: Scenario, line: Line) -> None:
-    offset = integer(line.words[1])
-    try:
-        with open(scenario.path(line.words[0]), "r+b") as file:
-            file.seek(offset, os.SEEK_END if offset < 0 else os.SEEK_SET)
-            byte = file.read(1)
-            file.seek(-1, os.SEEK_CUR)
-            file.write(bytes([byte[0] ^ 1]))
-    except (OSError, IndexError) as error:
-        raise Failure(f"expected a byte at {offset}, found {error}") from error
-
-
-@command("truncate", 2)
-def truncate(scenario: Scenario, line: Line) -> None:
-    try:
-        os.truncate(scenario.path(line.words[0]), unsigned(line.words[1]))
-    except OSError as error:
-        raise Failure(f"expected to truncate, found {error}") from error
-
-
-@command("delete", 1)
-def delete(scenario: Scenario, line: Line) -> None:
-    try:
-        os.unlink(scenario.path(line.words[0]))
-    except OSError as error:
-        raise Failure(f"expected a file to delete, found {error}") from error
-
-
-@command("copy", 2)
-def copy(scenario: Scenario, line: Line) -> None:
-    try:
-        shutil.copyfile(scenario.path(line.words[0]), scenario.path(line.words[1]))
-    except OSError as error:
-        raise Failure(f"expected a file to copy, found {error}") from error
+COMMANDS: Commands = {
+    "memory": lambda r: r.put(0, generated(r.number(1), r.number(2))),
+    "memory.hex": lambda r: r.put(0, bytearray(r.octets(1))),
+    "memory.part": memory_part,
+    "equal": equal,
+    "differ": differ,
+    "free": lambda r: r.free(r.words[0]),
+    "flip": flip,
+    "truncate": lambda r: os.truncate(r.words[0], r.number(1)),
+    "delete": lambda r: os.unlink(r.words[0]),
+    "copy": lambda r: shutil.copyfile(r.words[0], r.words[1]),
+}

@@ -1,4 +1,4 @@
-/* RUNNER SCENARIO DIR [NAME=VALUE...] | RUNNER --commands: see ../README.md. */
+/* RUNNER TOKENS | RUNNER --commands: see ../README.md. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,32 +7,17 @@
 
 #include "runner.h"
 
-static ckpt_status run_timed(runner* r, line* l) {
-  (void)l;
-  fail(r, "expected a command, found timed again");
-}
-
-static const command kTimed[] = {{"timed", 0, MORE, run_timed}, {NULL, 0, 0, NULL}};
-static const command* const kSubjects[] = {kTimed,           library_commands, memory_commands, store_commands,
-                                           session_commands, save_commands,    job_commands,    reader_commands,
-                                           content_commands, load_commands,    report_commands, tree_commands,
-                                           node_commands,    file_commands};
-enum { kSubjectCount = sizeof kSubjects / sizeof kSubjects[0] };
-
-const command* command_find(const char* name, size_t size) {
-  for (size_t i = 0; i < kSubjectCount; i++)
-    for (const command* c = kSubjects[i]; c->name; c++)
-      if (strlen(c->name) == size && memcmp(c->name, name, size) == 0) return c;
-  return NULL;
-}
+static const command* const kSubjects[] = {
+    library_commands, memory_commands, store_commands, save_commands, job_commands, reader_commands,
+    load_commands,    tree_commands,   node_commands,  file_commands, NULL};
 
 static int compare_names(const void* a, const void* b) { return strcmp(*(char* const*)a, *(char* const*)b); }
 
 static int print_commands(void) {
   const char* names[256];
   size_t count = 0;
-  for (size_t i = 0; i < kSubjectCount; i++)
-    for (const command* c = kSubjects[i]; c->name; c++) names[count++] = c->name;
+  for (const command* const* subject = kSubjects; *subject; subject++)
+    for (const command* c = *subject; c->name; c++) names[count++] = c->name;
   qsort(names, count, sizeof names[0], compare_names);
   for (size_t i = 0; i < count; i++) puts(names[i]);
   return 0;
@@ -40,7 +25,7 @@ static int print_commands(void) {
 
 void fail(runner* r, const char* format, ...) {
   va_list arguments;
-  fprintf(stderr, "%s:%d: %s: ", r->scenario, r->line_number, r->command_name);
+  fprintf(stderr, "%s: ", r->where);
   va_start(arguments, format);
   vfprintf(stderr, format, arguments);
   va_end(arguments);
@@ -56,27 +41,100 @@ void* allocate(size_t size) {
   abort();
 }
 
-/* ---- one line ---- */
+/* ---- tokens ---- */
 
-static void check_detail(runner* r, const pair* detail) {
-  const char* found =
-      strcmp(detail->key, "message") == 0 ? ckpt_error_message(r->error) : ckpt_error_detail(r->error, detail->key);
-  if (!found) found = "";
-  bool right = detail->sign == '=' ? strcmp(found, detail->value.text) == 0 : strstr(found, detail->value.text) != NULL;
-  if (!right) fail(r, "expected %s%c%s, found '%s'", detail->key, detail->sign, detail->value.text, found);
+static bool read_token(FILE* file, token* out) {
+  if (fscanf(file, "%c%zu", &out->kind, &out->size) != 2) return false;
+  out->text = allocate(out->size + 1);
+  out->key = NULL;
+  (void)fgetc(file);
+  if (fread(out->text, 1, out->size, file) != out->size) return false;
+  (void)fgetc(file);
+  if (!strchr("=>ise~", out->kind)) return true;
+  out->key = out->text;
+  out->text = strchr(out->key, '=') + 1;
+  out->text[-1] = '\0';
+  out->size -= (size_t)(out->text - out->key);
+  return true;
 }
 
-static void check_outcome(runner* r, line* l, ckpt_status status) {
-  const char* name = ckpt_status_name(status);
-  if (!l->status) {
-    if (status) fail(r, "expected OK, found %s: %s", name, ckpt_error_message(r->error));
-    for (size_t i = 0; i < l->pair_count; i++)
-      if (!l->pairs[i].used) fail(r, "expected a key of this command, found %s", l->pairs[i].key);
-    return;
+static void add_token(runner* r, token made) {
+  if (r->count == r->room) {
+    r->room = r->room * 2 + 16;
+    r->tokens = realloc(r->tokens, r->room * sizeof *r->tokens);
+    if (!r->tokens) abort();
   }
-  if (strcmp(l->status, name) != 0 || ckpt_error_status(r->error) != status)
-    fail(r, "expected %s, found %s: %s", l->status, name, ckpt_error_message(r->error));
-  for (size_t i = 0; i < l->detail_count; i++) check_detail(r, &l->details[i]);
+  r->tokens[r->count++] = made;
+}
+
+/* The next command as a whole; false at the end. */
+static bool read_command(runner* r, FILE* file) {
+  for (token next; read_token(file, &next);) {
+    if (next.kind == '.') {
+      free(next.text);
+      return true;
+    }
+    if (next.kind == ':') {
+      r->where = next.text;
+    } else if (next.kind == 'c' || next.kind == 't') {
+      r->name = next.text;
+      r->timed = next.kind == 't';
+    } else {
+      add_token(r, next);
+    }
+  }
+  return false;
+}
+
+static void free_command(runner* r) {
+  for (size_t i = 0; i < r->count; i++) free(r->tokens[i].key ? r->tokens[i].key : r->tokens[i].text);
+  r->count = 0;
+  free(r->where);
+  free(r->name);
+  ckpt_options_free(r->options);
+  ckpt_error_free(r->error);
+  r->options = NULL;
+  r->error = NULL;
+}
+
+/* ---- one command ---- */
+
+static ckpt_status make_options(runner* r) {
+  ckpt_status status = CKPT_OK;
+  for (const token* t = r->tokens; t < r->tokens + r->count && !status; t++) {
+    if (t->kind != 'i' && t->kind != 's') continue;
+    if (!r->options) status = ckpt_options_new(&r->options, &r->error);
+    if (!status && t->kind == 'i')
+      status = ckpt_options_set_int(r->options, t->key, strtoll(t->text, NULL, 10), &r->error);
+    else if (!status)
+      status = ckpt_options_set_str(r->options, t->key, t->text, &r->error);
+  }
+  return status;
+}
+
+static const command* find_command(runner* r) {
+  for (const command* const* subject = kSubjects; *subject; subject++)
+    for (const command* c = *subject; c->name; c++)
+      if (strcmp(c->name, r->name) == 0) return c;
+  fail(r, "expected a command, found none");
+}
+
+static void check_detail(runner* r, const token* detail) {
+  bool is_message = strcmp(detail->key, "message") == 0;
+  const char* found = is_message ? ckpt_error_message(r->error) : ckpt_error_detail(r->error, detail->key);
+  if (!found) found = "";
+  bool right = detail->kind == 'e' ? strcmp(found, detail->text) == 0 : strstr(found, detail->text) != NULL;
+  if (!right) fail(r, "expected %s %c '%s', found '%s'", detail->key, detail->kind, detail->text, found);
+}
+
+static void check_outcome(runner* r, ckpt_status status) {
+  const char *wanted = "OK", *found = ckpt_status_name(status);
+  for (size_t i = 0; i < r->count; i++)
+    if (r->tokens[i].kind == '!') wanted = r->tokens[i].text;
+  if (strcmp(wanted, found) != 0 || ckpt_error_status(r->error) != status)
+    fail(r, "expected %s, found %s: %s", wanted, found, ckpt_error_message(r->error));
+  for (size_t i = 0; i < r->count; i++)
+    if (r->tokens[i].kind == 'e' || r->tokens[i].kind == '~') check_detail(r, &r->tokens[i]);
 }
 
 static double seconds_now(void) {
@@ -85,47 +143,27 @@ static double seconds_now(void) {
   return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Whether the line held a command. */
-static bool run_line(runner* r, const char* text) {
-  r->command_name = "line";
-  line* l = line_parse(r, text);
-  if (!l) return false;
-  double start = seconds_now();
-  ckpt_status status = l->command->run(r, l);
-  if (l->timed) printf("%.6f %s\n", seconds_now() - start, l->raw);
-  check_outcome(r, l, status);
-  ckpt_error_free(r->error);
-  r->error = NULL;
-  line_free(l);
-  return true;
-}
-
 int main(int argc, char** argv) {
   if (argc == 2 && strcmp(argv[1], "--commands") == 0) return print_commands();
-  if (argc < 3) {
-    fprintf(stderr, "usage: %s SCENARIO DIR [NAME=VALUE...] | --commands\n", argv[0]);
+  FILE* file = argc == 2 ? fopen(argv[1], "rb") : NULL;
+  if (!file) {
+    fprintf(stderr, "usage: %s TOKENS | --commands\n", argv[0]);
     return 2;
   }
-  runner r = {.scenario = argv[1], .directory = argv[2], .command_name = "scenario"};
-  variable* variables = allocate((size_t)argc * sizeof *variables);
-  r.variables = variables;
-  for (int i = 3; i < argc; i++) {
-    const char* sign = strchr(argv[i], '=');
-    if (!sign) fail(&r, "expected NAME=VALUE, found '%s'", argv[i]);
-    variables[r.variable_count++] = (variable){argv[i], sign + 1};
+  runner r = {0};
+  size_t count = 0;
+  for (; read_command(&r, file); count++) {
+    const command* found = find_command(&r);
+    double start = seconds_now();
+    ckpt_status status = make_options(&r);
+    if (!status) status = found->run(&r);
+    if (r.timed) printf("%.6f %s\n", seconds_now() - start, r.name);
+    check_outcome(&r, status);
+    free_command(&r);
   }
-  FILE* file = fopen(argv[1], "r");
-  if (!file) fail(&r, "expected a readable file, found none");
-  char* text = NULL;
-  size_t room = 0, count = 0;
-  while (getline(&text, &room, file) >= 0) {
-    r.line_number++;
-    count += run_line(&r, text);
-  }
-  free(text);
   fclose(file);
   objects_free(&r);
-  free(variables);
+  free(r.tokens);
   printf("ok %zu\n", count);
   return 0;
 }

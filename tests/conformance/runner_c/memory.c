@@ -2,119 +2,95 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "runner.h"
 
-static void generate(unsigned char* out, uint64_t size, uint64_t seed) {
-  for (uint64_t done = 0; done < size; done += 8) {
+static ckpt_status run_memory(runner* r) {
+  memory* made = keep_memory(r, 0, NULL, unsigned_integer(r, 1));
+  uint64_t seed = unsigned_integer(r, 2);
+  for (uint64_t done = 0; seed && done < made->size; done += 8) {
     seed += 0x9E3779B97F4A7C15u;
     uint64_t z = seed;
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
     z = (z ^ z >> 27) * 0x94D049BB133111EBu;
     z ^= z >> 31;
-    for (uint64_t i = 0; i < 8 && done + i < size; i++) out[done + i] = (unsigned char)(z >> 8 * i);
+    for (uint64_t i = 0; i < 8 && done + i < made->size; i++) made->data[done + i] = (unsigned char)(z >> 8 * i);
   }
-}
-
-static ckpt_status run_memory(runner* r, line* l) {
-  uint64_t seed = parse_unsigned(r, l->words[2].text);
-  memory* made = memory_new(r, &l->words[0], parse_unsigned(r, l->words[1].text));
-  if (seed) generate(made->data, made->size, seed);
   return CKPT_OK;
 }
 
-static ckpt_status run_memory_hex(runner* r, line* l) {
-  word bytes = parse_hex(r, l->words[1].text);
-  memory* made = memory_new(r, &l->words[0], bytes.size);
-  memcpy(made->data, bytes.text, bytes.size);
-  free(bytes.text);
+static ckpt_status run_memory_hex(runner* r) {
+  (void)keep_memory(r, 0, word(r, 1), r->tokens[1].size);
   return CKPT_OK;
 }
 
-static ckpt_status run_memory_part(runner* r, line* l) {
-  uint64_t offset = parse_unsigned(r, l->words[2].text), size = parse_unsigned(r, l->words[3].text);
-  const memory* from = object_get(r, &l->words[1], MEMORY);
+static ckpt_status run_memory_part(runner* r) {
+  uint64_t offset = unsigned_integer(r, 2), size = unsigned_integer(r, 3);
+  const memory* from = get(r, 1, MEMORY);
   if (offset > from->size || size > from->size - offset)
     fail(r, "expected %" PRIu64 " bytes at %" PRIu64 ", found %" PRIu64 " in all", size, offset, from->size);
-  if (strcmp(l->words[0].text, l->words[1].text) == 0) fail(r, "expected two memories, found one");
-  memory* made = memory_new(r, &l->words[0], size);
-  memcpy(made->data, from->data + offset, size);
+  (void)keep_memory(r, 0, from->data + offset, size);
   return CKPT_OK;
 }
 
-/* The first byte that differs; the smaller size where none does; -1 where they are equal. */
-static int64_t first_difference(const memory* a, const memory* b) {
-  uint64_t common = a->size < b->size ? a->size : b->size;
-  if (a->size == b->size && memcmp(a->data, b->data, common) == 0) return -1;
+static bool same(const memory* a, const memory* b) {
+  return a->size == b->size && memcmp(a->data, b->data, a->size) == 0;
+}
+
+static ckpt_status run_equal(runner* r) {
+  const memory *a = get(r, 0, MEMORY), *b = get(r, 1, MEMORY);
   uint64_t at = 0;
-  while (at < common && a->data[at] == b->data[at]) at++;
-  return (int64_t)at;
+  if (same(a, b)) return CKPT_OK;
+  while (at < a->size && at < b->size && a->data[at] == b->data[at]) at++;
+  fail(r, "expected equal bytes, found sizes %" PRIu64 " and %" PRIu64 ", different from byte %" PRIu64, a->size,
+       b->size, at);
 }
 
-static ckpt_status run_equal(runner* r, line* l) {
-  const memory *a = object_get(r, &l->words[0], MEMORY), *b = object_get(r, &l->words[1], MEMORY);
-  int64_t at = first_difference(a, b);
-  if (at >= 0)
-    fail(r, "expected equal bytes, found sizes %" PRIu64 " and %" PRIu64 ", different from byte %" PRId64, a->size,
-         b->size, at);
+static ckpt_status run_differ(runner* r) {
+  if (same(get(r, 0, MEMORY), get(r, 1, MEMORY))) fail(r, "expected different bytes, found the same");
   return CKPT_OK;
 }
 
-static ckpt_status run_differ(runner* r, line* l) {
-  const memory *a = object_get(r, &l->words[0], MEMORY), *b = object_get(r, &l->words[1], MEMORY);
-  if (first_difference(a, b) < 0) fail(r, "expected different bytes, found the same %" PRIu64, a->size);
-  return CKPT_OK;
-}
-
-static ckpt_status run_free(runner* r, line* l) {
-  object_free(r, &l->words[0]);
+static ckpt_status run_free(runner* r) {
+  object_free(r, word(r, 0));
   return CKPT_OK;
 }
 
 /* ---- files ---- */
 
-static int open_file(runner* r, const char* file, int flags) {
-  char* path = path_of(r, file);
-  int fd = open(path, flags, 0644);
-  if (fd < 0) fail(r, "expected a file %s, found none", path);
-  free(path);
+static int open_file(runner* r, size_t i, int flags) {
+  int fd = open(word(r, i), flags, 0644);
+  if (fd < 0) fail(r, "expected a file %s, found none", word(r, i));
   return fd;
 }
 
-static ckpt_status run_flip(runner* r, line* l) {
-  int64_t offset = parse_int(r, l->words[1].text);
-  int fd = open_file(r, l->words[0].text, O_RDWR);
-  off_t size = lseek(fd, 0, SEEK_END), at = (off_t)(offset < 0 ? size + offset : offset);
+static ckpt_status run_flip(runner* r) {
+  int64_t offset = integer(r, 1);
+  int fd = open_file(r, 0, O_RDWR);
+  off_t at = lseek(fd, offset, offset < 0 ? SEEK_END : SEEK_SET);
   unsigned char byte;
-  if (at < 0 || pread(fd, &byte, 1, at) != 1)
-    fail(r, "expected a byte at %" PRId64 ", found %" PRId64 " bytes", offset, (int64_t)size);
+  if (at < 0 || pread(fd, &byte, 1, at) != 1) fail(r, "expected a byte at %" PRId64 ", found none", offset);
   byte ^= 1;
   if (pwrite(fd, &byte, 1, at) != 1) fail(r, "expected to write a byte, found an error");
   close(fd);
   return CKPT_OK;
 }
 
-static ckpt_status run_truncate(runner* r, line* l) {
-  int fd = open_file(r, l->words[0].text, O_RDWR);
-  if (ftruncate(fd, (off_t)parse_unsigned(r, l->words[1].text))) fail(r, "expected to truncate, found an error");
-  close(fd);
+static ckpt_status run_truncate(runner* r) {
+  if (truncate(word(r, 0), (off_t)integer(r, 1))) fail(r, "expected a file %s, found none", word(r, 0));
   return CKPT_OK;
 }
 
-static ckpt_status run_delete(runner* r, line* l) {
-  char* path = path_of(r, l->words[0].text);
-  if (unlink(path)) fail(r, "expected a file %s to delete, found none", path);
-  free(path);
+static ckpt_status run_delete(runner* r) {
+  if (unlink(word(r, 0))) fail(r, "expected a file %s, found none", word(r, 0));
   return CKPT_OK;
 }
 
-static ckpt_status run_copy(runner* r, line* l) {
-  int from = open_file(r, l->words[0].text, O_RDONLY);
-  int to = open_file(r, l->words[1].text, O_WRONLY | O_CREAT | O_TRUNC);
+static ckpt_status run_copy(runner* r) {
+  int from = open_file(r, 0, O_RDONLY), to = open_file(r, 1, O_WRONLY | O_CREAT | O_TRUNC);
   char buffer[65536];
   ssize_t got;
   while ((got = read(from, buffer, sizeof buffer)) > 0)
@@ -125,14 +101,14 @@ static ckpt_status run_copy(runner* r, line* l) {
   return CKPT_OK;
 }
 
-const command memory_commands[] = {{"memory", 3, 0, run_memory},
-                                   {"memory.hex", 2, 0, run_memory_hex},
-                                   {"memory.part", 4, 0, run_memory_part},
-                                   {"equal", 2, 0, run_equal},
-                                   {"differ", 2, 0, run_differ},
-                                   {"free", 1, 0, run_free},
-                                   {"flip", 2, 0, run_flip},
-                                   {"truncate", 2, 0, run_truncate},
-                                   {"delete", 1, 0, run_delete},
-                                   {"copy", 2, 0, run_copy},
-                                   {NULL, 0, 0, NULL}};
+const command memory_commands[] = {{"memory", run_memory},
+                                   {"memory.hex", run_memory_hex},
+                                   {"memory.part", run_memory_part},
+                                   {"equal", run_equal},
+                                   {"differ", run_differ},
+                                   {"free", run_free},
+                                   {"flip", run_flip},
+                                   {"truncate", run_truncate},
+                                   {"delete", run_delete},
+                                   {"copy", run_copy},
+                                   {NULL, NULL}};

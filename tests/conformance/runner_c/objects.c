@@ -10,7 +10,6 @@ static const char* const kKinds[] = {"memory",   "a store",  "a session", "a sav
 static void handle_free(object* o) {
   switch (o->kind) {
     case MEMORY:
-      free(((memory*)o->handle)->data);
       free(o->handle);
       break;
     case STORE:
@@ -45,9 +44,9 @@ static void handle_free(object* o) {
   free(o);
 }
 
-static object** place(runner* r, const word* name) {
+static object** place(runner* r, const char* name) {
   object** at = &r->objects;
-  while (*at && strcmp((*at)->name, name->text) != 0) at = &(*at)->next;
+  while (*at && strcmp((*at)->name, name) != 0) at = &(*at)->next;
   return at;
 }
 
@@ -55,47 +54,60 @@ static object** place(runner* r, const word* name) {
 static void unlink_and_free(runner* r, object** at) {
   object* gone = *at;
   *at = gone->next;
-  for (object** other = &r->objects; *other;) {
-    if ((*other)->owner && (*other)->owner == gone->handle) {
-      object* borrowed = *other;
-      *other = borrowed->next;
-      handle_free(borrowed);
-    } else {
+  for (object** other = &r->objects; *other;)
+    if ((*other)->owner && (*other)->owner == gone->handle)
+      unlink_and_free(r, other);
+    else
       other = &(*other)->next;
-    }
-  }
   handle_free(gone);
 }
 
-void object_free(runner* r, const word* name) {
+void object_free(runner* r, const char* name) {
   object** at = place(r, name);
-  if (!*at) fail(r, "expected an object %s, found none", name->text);
+  if (!*at) fail(r, "expected an object %s, found none", name);
   unlink_and_free(r, at);
 }
 
-void object_put_borrowed(runner* r, const word* name, kind kind, const void* handle, const void* owner) {
-  object** at = place(r, name);
+static void put(runner* r, size_t i, object made) {
+  const token* name = &r->tokens[i];
+  object** at = place(r, name->text);
   if (*at) unlink_and_free(r, at);
-  object* made = allocate(sizeof *made);
-  made->name = allocate(name->size + 1);
-  memcpy(made->name, name->text, name->size);
-  made->kind = kind;
-  made->handle = (void*)(uintptr_t)handle;
-  made->owner = owner;
-  made->next = r->objects;
-  r->objects = made;
+  object* kept = allocate(sizeof *kept);
+  *kept = made;
+  kept->name = allocate(name->size + 1);
+  memcpy(kept->name, name->text, name->size);
+  kept->next = r->objects;
+  r->objects = kept;
 }
 
-void object_put(runner* r, const word* name, kind kind, void* handle) {
-  object_put_borrowed(r, name, kind, handle, NULL);
+ckpt_status keep(runner* r, size_t i, kind kind, void* handle, ckpt_status status) {
+  if (!status) put(r, i, (object){.kind = kind, .handle = handle});
+  return status;
 }
 
-void* object_get(runner* r, const word* name, kind kind) {
+ckpt_status keep_borrowed(runner* r, size_t i, kind kind, const void* handle, const void* owner) {
+  put(r, i, (object){.kind = kind, .handle = (void*)(uintptr_t)handle, .owner = owner});
+  return CKPT_OK;
+}
+
+memory* keep_memory(runner* r, size_t i, const void* bytes, uint64_t size) {
+  memory* made = allocate(sizeof *made + size);
+  made->size = size;
+  if (bytes && size) memcpy(made->data, bytes, size);
+  (void)keep(r, i, MEMORY, made, CKPT_OK);
+  return made;
+}
+
+void* get_named(runner* r, const char* name, kind kind) {
   object* found = *place(r, name);
-  if (!found) fail(r, "expected %s %s, found none", kKinds[kind], name->text);
-  if (found->kind != kind) fail(r, "expected %s %s, found %s", kKinds[kind], name->text, kKinds[found->kind]);
+  if (!found || found->kind != kind)
+    fail(r, "expected %s %s, found %s", kKinds[kind], name, found ? kKinds[found->kind] : "none");
   return found->handle;
 }
+
+void* get(runner* r, size_t i, kind kind) { return get_named(r, word(r, i), kind); }
+
+memory* get_memory(runner* r, size_t i) { return *word(r, i) ? get(r, i, MEMORY) : NULL; }
 
 /* Jobs first: until they have ended, memory is the engine's. */
 void objects_free(runner* r) {
@@ -105,12 +117,4 @@ void objects_free(runner* r) {
     else
       at = &(*at)->next;
   while (r->objects) unlink_and_free(r, &r->objects);
-}
-
-memory* memory_new(runner* r, const word* name, uint64_t size) {
-  memory* made = allocate(sizeof *made);
-  made->data = allocate(size ? size : 1);
-  made->size = size;
-  object_put(r, name, MEMORY, made);
-  return made;
 }

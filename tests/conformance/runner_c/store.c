@@ -1,99 +1,116 @@
-/* store.*: what a store holds, and what is done to it. */
+/* store.* and session.*: what a store holds, and how ranks find each other. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 #include "runner.h"
 
-static ckpt_status run_open(runner* r, line* l) {
-  ckpt_options* options;
-  ckpt_store* store = NULL;
-  ckpt_status status = options_of(r, l, &options);
-  if (!status) status = ckpt_store_open(&store, l->words[1].text, options, &r->error);
-  ckpt_options_free(options);
-  if (!status) object_put(r, &l->words[0], STORE, store);
-  return status;
+static ckpt_status run_open(runner* r) {
+  ckpt_store* made = NULL;
+  ckpt_status status = ckpt_store_open(&made, word(r, 1), r->options, &r->error);
+  return keep(r, 0, STORE, made, status);
 }
 
 /* `with_states`: all entries as ID:STATE; else the ids of the committed ones. */
-static ckpt_status list(runner* r, line* l, bool with_states) {
-  static const char* const states[] = {"", "COMMITTED", "OPEN", "ABORTED", "DAMAGED"};
+static ckpt_status list(runner* r, bool with_states) {
   ckpt_list* found = NULL;
-  ckpt_status status = ckpt_store_list(object_get(r, &l->words[0], STORE), &found, &r->error);
-  if (status) return status;
-  size_t count = 0;
+  size_t next = 1;
+  ckpt_status status = ckpt_store_list(get(r, 0, STORE), &found, &r->error);
   for (size_t i = 0; i < ckpt_list_count(found) && !status; i++) {
     ckpt_checkpoint_info info = {.struct_size = sizeof info};
     char text[sizeof info.id + 16];
     status = ckpt_list_at(found, i, &info, &r->error);
-    if (!status && !with_states && info.state != CKPT_CHECKPOINT_COMMITTED) continue;
-    (void)snprintf(text, sizeof text, "%s%s%s", info.id, with_states ? ":" : "", with_states ? states[info.state] : "");
-    if (!status) expect_list(r, l, 1, count++, text);
+    if (status || (!with_states && info.state != CKPT_CHECKPOINT_COMMITTED)) continue;
+    (void)snprintf(text, sizeof text, with_states ? "%s:%s" : "%s", info.id, checkpoint_states[info.state]);
+    expect_word(r, next++, text);
   }
   ckpt_list_free(found);
-  if (!status) expect_list_end(r, l, 1, count);
+  if (!status) expect_word(r, next, NULL);
   return status;
 }
 
-static ckpt_status run_list(runner* r, line* l) { return list(r, l, false); }
-static ckpt_status run_states(runner* r, line* l) { return list(r, l, true); }
+static ckpt_status run_list(runner* r) { return list(r, false); }
+static ckpt_status run_states(runner* r) { return list(r, true); }
 
-static ckpt_status run_find(runner* r, line* l) {
-  ckpt_options* options;
+static ckpt_status run_find(runner* r) {
   ckpt_checkpoint_info info = {.struct_size = sizeof info};
-  const ckpt_store* store = object_get(r, &l->words[0], STORE);
-  ckpt_status status = options_of(r, l, &options);
-  if (!status) status = ckpt_store_find(store, l->words[1].text, options, &info, &r->error);
-  ckpt_options_free(options);
-  if (!status) expect_checkpoint(r, l, &info);
+  ckpt_status status = ckpt_store_find(get(r, 0, STORE), word(r, 1), r->options, &info, &r->error);
+  if (!status) expect_checkpoint(r, &info);
   return status;
 }
 
-static ckpt_status run_remove(runner* r, line* l) {
-  return ckpt_store_remove(object_get(r, &l->words[0], STORE), l->words[1].text, &r->error);
+static ckpt_status run_remove(runner* r) { return ckpt_store_remove(get(r, 0, STORE), word(r, 1), &r->error); }
+
+static ckpt_status run_prune(runner* r) {
+  ckpt_report* made = NULL;
+  ckpt_status status = ckpt_store_prune(get(r, 0, STORE), r->options, &made, &r->error);
+  return keep(r, 1, REPORT, made, status);
 }
 
-static ckpt_status run_prune(runner* r, line* l) {
-  ckpt_options* options;
-  ckpt_report* report = NULL;
-  const ckpt_store* store = object_get(r, &l->words[0], STORE);
-  ckpt_status status = options_of(r, l, &options);
-  if (!status) status = ckpt_store_prune(store, options, &report, &r->error);
-  ckpt_options_free(options);
-  if (!status) object_put(r, &l->words[1], REPORT, report);
-  return status;
+static ckpt_status run_repair(runner* r) {
+  ckpt_report* made = NULL;
+  ckpt_status status = ckpt_store_repair(get(r, 0, STORE), word(r, 1), r->options, &made, &r->error);
+  return keep(r, 2, REPORT, made, status);
 }
 
-static ckpt_status run_repair(runner* r, line* l) {
-  ckpt_options* options;
-  ckpt_report* report = NULL;
-  const ckpt_store* store = object_get(r, &l->words[0], STORE);
-  ckpt_status status = options_of(r, l, &options);
-  if (!status) status = ckpt_store_repair(store, l->words[1].text, options, &report, &r->error);
-  ckpt_options_free(options);
-  if (!status) object_put(r, &l->words[2], REPORT, report);
-  return status;
-}
-
-static ckpt_status run_import(runner* r, line* l) {
-  ckpt_options* options;
+static ckpt_status run_import(runner* r) {
   ckpt_checkpoint_info info = {.struct_size = sizeof info};
-  const ckpt_store* store = object_get(r, &l->words[0], STORE);
-  int64_t step = parse_int(r, l->words[3].text);
-  char* path = path_of(r, l->words[1].text);
-  ckpt_status status = options_of(r, l, &options);
-  if (!status) status = ckpt_import(store, path, l->words[2].text, step, options, &info, &r->error);
-  ckpt_options_free(options);
-  free(path);
-  if (!status) expect_checkpoint(r, l, &info);
+  const ckpt_store* store = get(r, 0, STORE);
+  ckpt_status status = ckpt_import(store, word(r, 1), word(r, 2), integer(r, 3), r->options, &info, &r->error);
+  if (!status) expect_checkpoint(r, &info);
   return status;
 }
 
-const command store_commands[] = {{"store.open", 2, OPTIONS, run_open},
-                                  {"store.list", 1, MORE, run_list},
-                                  {"store.states", 1, MORE, run_states},
-                                  {"store.find", 2, PAIRS | OPTIONS, run_find},
-                                  {"store.remove", 2, 0, run_remove},
-                                  {"store.prune", 2, OPTIONS, run_prune},
-                                  {"store.repair", 3, OPTIONS, run_repair},
-                                  {"store.import", 4, PAIRS | OPTIONS, run_import},
-                                  {NULL, 0, 0, NULL}};
+/* ---- session ---- */
+
+enum { kStringMost = 4096 };
+
+/* The file appears complete (see run_string), so what is there is all of it. */
+static void read_string(runner* r, const char* path, char out[kStringMost]) {
+  FILE* opened = NULL;
+  for (int tries = 0; tries < 6000 && !(opened = fopen(path, "r")); tries++) {
+    struct timespec pause = {0, 10 * 1000 * 1000};
+    nanosleep(&pause, NULL);
+  }
+  if (!opened) fail(r, "expected a file %s within 60 s, found none", path);
+  out[fread(out, 1, kStringMost - 1, opened)] = '\0';
+  fclose(opened);
+}
+
+static ckpt_status run_session_open(runner* r) {
+  ckpt_session* made = NULL;
+  uint32_t rank = (uint32_t)unsigned_integer(r, 2), world = (uint32_t)unsigned_integer(r, 3);
+  const char *other = text_of(r, "string"), *file = text_of(r, "file"), *string = NULL;
+  char text[kStringMost];
+  if (other) string = ckpt_session_string(get_named(r, other, SESSION));
+  if (file) {
+    read_string(r, file, text);
+    string = text;
+  }
+  ckpt_status status = ckpt_session_open(&made, get(r, 1, STORE), rank, world, string, r->options, &r->error);
+  return keep(r, 0, SESSION, made, status);
+}
+
+static ckpt_status run_string(runner* r) {
+  const char *string = ckpt_session_string(get(r, 0, SESSION)), *path = word(r, 1);
+  char* aside = allocate(strlen(path) + 8);
+  (void)snprintf(aside, strlen(path) + 8, "%s.aside", path);
+  FILE* file = fopen(aside, "w");
+  if (!file || fputs(string, file) < 0 || fclose(file) || rename(aside, path))
+    fail(r, "expected to write %s, found an error", path);
+  free(aside);
+  return CKPT_OK;
+}
+
+const command store_commands[] = {{"store.open", run_open},
+                                  {"store.list", run_list},
+                                  {"store.states", run_states},
+                                  {"store.find", run_find},
+                                  {"store.remove", run_remove},
+                                  {"store.prune", run_prune},
+                                  {"store.repair", run_repair},
+                                  {"store.import", run_import},
+                                  {"session.open", run_session_open},
+                                  {"session.string", run_string},
+                                  {NULL, NULL}};

@@ -1,4 +1,4 @@
-// RUNNER SCENARIO DIR [NAME=VALUE…] | RUNNER --commands: see ../README.md.
+// RUNNER TOKENS | RUNNER --commands: see ../README.md.
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -7,67 +7,6 @@
 #include "runner.hpp"
 
 namespace conformance {
-
-const Commands& all_commands() {
-  static const Commands commands = [] {
-    Commands all;
-    all["timed"] = {1, kMore, nullptr};
-    for (auto add : {add_library_commands, add_memory_commands, add_store_commands, add_save_commands, add_job_commands,
-                     add_reader_commands, add_content_commands, add_load_commands, add_tree_commands, add_node_commands,
-                     add_file_commands})
-      add(all);
-    return all;
-  }();
-  return commands;
-}
-
-namespace {
-
-void check_details(const Line& line, const ckpt::Error& error) {
-  for (const Pair& detail : line.details) {
-    const auto fact = error.details().find(detail.key);
-    const std::string found = detail.key == "message"         ? error.what()
-                              : fact != error.details().end() ? fact->second
-                                                              : "";
-    const bool right = detail.sign == '=' ? found == detail.value : found.find(detail.value) != std::string::npos;
-    if (!right) fail("expected ", detail.key, detail.sign, detail.value, ", found '", found, "'");
-  }
-}
-
-void carry_out(Runner& runner, Line& line) {
-  try {
-    line.command->run(runner, line);
-  } catch (const ckpt::Error& error) {
-    if (!line.status) fail("expected OK, found ", error.status_name(), ": ", error.what());
-    if (*line.status != error.status_name())
-      fail("expected ", *line.status, ", found ", error.status_name(), ": ", error.what());
-    return check_details(line, error);
-  }
-  if (line.status) fail("expected ", *line.status, ", found OK");
-  for (const Pair& pair : line.pairs)
-    if (!pair.used) fail("expected a key of this command, found ", pair.key);
-}
-
-}  // namespace
-
-bool Runner::run(const std::string& text, std::string* command) {
-  Line line;
-  const bool held = [&] {
-    try {
-      return parse_line(*this, text, &line);
-    } catch (const Failure&) {
-      *command = line.name.empty() ? "line" : line.name;
-      throw;
-    }
-  }();
-  if (!held) return false;
-  *command = line.name;
-  const auto start = std::chrono::steady_clock::now();
-  carry_out(*this, line);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  if (line.timed) std::printf("%.6f %s\n", seconds.count(), line.raw.c_str());
-  return true;
-}
 
 // Jobs first: until they have ended, memory is the engine's.
 Runner::~Runner() {
@@ -89,50 +28,122 @@ void Runner::free(const std::string& name) {
 }
 
 void Runner::put_borrowed(const std::string& name, ckpt::TreeView tree, const std::string& owner) {
-  put(name, tree);
+  put(name, Object(tree));
   owners_[name] = owner;
 }
 
 ckpt::TreeView Runner::tree(const std::string& name) {
-  const auto found = objects_.find(name);
-  if (found != objects_.end() && std::holds_alternative<ckpt::TreeView>(found->second))
-    return std::get<ckpt::TreeView>(found->second);
-  return get<ckpt::Tree>(name).view();
+  return owners_.count(name) ? get<ckpt::TreeView>(name) : get<ckpt::Tree>(name).view();
 }
 
+namespace {
+
+// False at the end.
+bool read_token(std::istream& file, Token* out) {
+  size_t size = 0;
+  if (!file.get(out->kind) || !(file >> size)) return false;
+  out->value.resize(size);
+  file.get();
+  file.read(out->value.data(), static_cast<std::streamsize>(size)).get();
+  if (std::string("=>ise~").find(out->kind) != std::string::npos) {
+    const size_t sign = out->value.find('=');
+    out->key = out->value.substr(0, sign);
+    out->value.erase(0, sign + 1);
+  }
+  return true;
+}
+
+// The next command as a whole; nothing at the end.
+std::optional<Call> read_call(std::istream& file) {
+  Call call;
+  for (Token token; read_token(file, &token);) switch (token.kind) {
+      case ':':
+        call.where = token.value;
+        break;
+      case 'c':
+      case 't':
+        call.name = token.value;
+        call.timed = token.kind == 't';
+        break;
+      case 'w':
+        call.words.push_back(token.value);
+        break;
+      case 'i':
+        call.options.set(token.key, static_cast<int64_t>(std::stoll(token.value)));
+        break;
+      case 's':
+        call.options.set(token.key, token.value);
+        break;
+      case '!':
+        call.status = token.value;
+        break;
+      case '.':
+        return call;
+      default:
+        (token.kind == '=' || token.kind == '>' ? call.keys : call.details).push_back(token);
+    }
+  return std::nullopt;
+}
+
+Commands all_commands() {
+  Commands all;
+  for (const Commands* some : {&kLibrary, &kMemory, &kStore, &kSave, &kJob, &kReader, &kLoad, &kTree, &kFile})
+    all.insert(some->begin(), some->end());
+  return all;
+}
+
+void check_details(const Call& call, const ckpt::Error& error) {
+  for (const Token& detail : call.details) {
+    const auto fact = error.details().find(detail.key);
+    const std::string found = detail.key == "message"         ? error.what()
+                              : fact != error.details().end() ? fact->second
+                                                              : "";
+    const bool right = detail.kind == 'e' ? found == detail.value : found.find(detail.value) != std::string::npos;
+    if (!right) fail("expected ", detail.key, " ", detail.kind, " '", detail.value, "', found '", found, "'");
+  }
+}
+
+void carry_out(Runner& runner, const Call& call) {
+  static const Commands all = all_commands();
+  std::string found = "OK", message;
+  const auto run = all.at(call.name);
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    run(runner, call);
+  } catch (const ckpt::Error& error) {
+    found = error.status_name();
+    message = error.what();
+    if (found == call.status) check_details(call, error);
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  if (call.timed) std::printf("%.6f %s\n", seconds.count(), call.name.c_str());
+  if (found != call.status) fail("expected ", call.status, ", found ", found, ": ", message);
+}
+
+int run(const char* path) {
+  Runner runner;
+  std::ifstream file(path, std::ios::binary);
+  for (size_t count = 0;; count++) {
+    const auto call = read_call(file);
+    if (!call) return std::printf("ok %zu\n", count) < 0;
+    try {
+      carry_out(runner, *call);
+    } catch (const std::exception& failure) {
+      std::cerr << call->where << ": " << failure.what() << "\n";
+      return 1;
+    }
+  }
+}
+
+}  // namespace
 }  // namespace conformance
 
 int main(int argc, char** argv) {
-  if (argc == 2 && std::string(argv[1]) == "--commands") {
-    for (const auto& command : conformance::all_commands()) std::cout << command.first << "\n";
-    return 0;
-  }
-  if (argc < 3) {
-    std::cerr << "usage: " << argv[0] << " SCENARIO DIR [NAME=VALUE...] | --commands\n";
+  if (argc != 2) {
+    std::cerr << "usage: " << argv[0] << " TOKENS | --commands\n";
     return 2;
   }
-  int number = 0;
-  std::string command = "scenario";
-  try {
-    std::map<std::string, std::string> variables;
-    for (int i = 3; i < argc; i++) {
-      const std::string text = argv[i];
-      const size_t sign = text.find('=');
-      if (sign == std::string::npos) conformance::fail("expected NAME=VALUE, found '", text, "'");
-      variables[text.substr(0, sign)] = text.substr(sign + 1);
-    }
-    std::ifstream file(argv[1]);
-    if (!file) conformance::fail("expected a readable file, found none");
-    conformance::Runner runner(argv[2], variables);
-    size_t count = 0;
-    for (std::string text; std::getline(file, text);) {
-      number++;
-      count += runner.run(text, &command);
-    }
-    std::cout << "ok " << count << "\n";
-  } catch (const std::exception& failure) {
-    std::cerr << argv[1] << ":" << number << ": " << command << ": " << failure.what() << "\n";
-    return 1;
-  }
+  if (std::string(argv[1]) != "--commands") return conformance::run(argv[1]);
+  for (const auto& command : conformance::all_commands()) std::cout << command.first << "\n";
   return 0;
 }

@@ -7,9 +7,9 @@
 namespace conformance {
 namespace {
 
-void run_memory(Runner& runner, Line& line) {
-  Bytes bytes(parse_count(line.words[1]));
-  uint64_t seed = parse_count(line.words[2]);
+void run_memory(Runner& runner, const Call& call) {
+  Bytes bytes(call.count(1));
+  uint64_t seed = call.count(2);
   for (size_t done = 0; seed && done < bytes.size(); done += 8) {
     seed += 0x9E3779B97F4A7C15u;
     uint64_t z = seed;
@@ -18,49 +18,40 @@ void run_memory(Runner& runner, Line& line) {
     z ^= z >> 31;
     for (size_t i = 0; i < 8 && done + i < bytes.size(); i++) bytes[done + i] = static_cast<unsigned char>(z >> 8 * i);
   }
-  runner.put(line.words[0], std::move(bytes));
+  runner.put(call[0], std::move(bytes));
 }
 
-void run_memory_hex(Runner& runner, Line& line) {
-  const std::string bytes = parse_hex(line.words[1]);
-  runner.put(line.words[0], Bytes(bytes.begin(), bytes.end()));
-}
-
-void run_memory_part(Runner& runner, Line& line) {
-  const uint64_t offset = parse_count(line.words[2]), size = parse_count(line.words[3]);
-  const Bytes& from = runner.get<Bytes>(line.words[1]);
+void run_memory_part(Runner& runner, const Call& call) {
+  const uint64_t offset = call.count(2), size = call.count(3);
+  const Bytes& from = runner.get<Bytes>(call[1]);
   if (offset > from.size() || size > from.size() - offset)
     fail("expected ", size, " bytes at ", offset, ", found ", from.size(), " in all");
   const auto first = from.begin() + static_cast<std::ptrdiff_t>(offset);
-  runner.put(line.words[0], Bytes(first, first + static_cast<std::ptrdiff_t>(size)));
+  runner.put(call[0], Bytes(first, first + static_cast<std::ptrdiff_t>(size)));
 }
 
-void run_equal(Runner& runner, Line& line) {
-  const Bytes &a = runner.get<Bytes>(line.words[0]), &b = runner.get<Bytes>(line.words[1]);
+void run_equal(Runner& runner, const Call& call) {
+  const Bytes &a = runner.get<Bytes>(call[0]), &b = runner.get<Bytes>(call[1]);
   if (a == b) return;
   size_t at = 0;
   while (at < a.size() && at < b.size() && a[at] == b[at]) at++;
   fail("expected equal bytes, found sizes ", a.size(), " and ", b.size(), ", different from byte ", at);
 }
 
-void run_differ(Runner& runner, Line& line) {
-  if (runner.get<Bytes>(line.words[0]) == runner.get<Bytes>(line.words[1]))
-    fail("expected different bytes, found the same");
+void run_differ(Runner& runner, const Call& call) {
+  if (runner.get<Bytes>(call[0]) == runner.get<Bytes>(call[1])) fail("expected different bytes, found the same");
 }
-
-void run_free(Runner& runner, Line& line) { runner.free(line.words[0]); }
 
 // ---- files ----
 
-std::string existing(const Runner& runner, const std::string& file) {
-  const std::string path = runner.path(file);
+const std::string& existing(const std::string& path) {
   if (!std::filesystem::is_regular_file(path)) fail("expected a file ", path, ", found none");
   return path;
 }
 
-void run_flip(Runner& runner, Line& line) {
-  const std::string path = existing(runner, line.words[0]);
-  const int64_t offset = parse_int(line.words[1]), size = static_cast<int64_t>(std::filesystem::file_size(path));
+void run_flip(Runner&, const Call& call) {
+  const std::string& path = existing(call[0]);
+  const int64_t offset = call.integer(1), size = static_cast<int64_t>(std::filesystem::file_size(path));
   const int64_t at = offset < 0 ? size + offset : offset;
   if (at < 0 || at >= size) fail("expected a byte at ", offset, ", found ", size, " bytes");
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -69,30 +60,25 @@ void run_flip(Runner& runner, Line& line) {
   if (!file.flush()) fail("expected to write a byte, found an error");
 }
 
-void run_truncate(Runner& runner, Line& line) {
-  std::filesystem::resize_file(existing(runner, line.words[0]), parse_count(line.words[1]));
-}
+void run_truncate(Runner&, const Call& call) { std::filesystem::resize_file(existing(call[0]), call.count(1)); }
 
-void run_delete(Runner& runner, Line& line) { std::filesystem::remove(existing(runner, line.words[0])); }
+void run_delete(Runner&, const Call& call) { std::filesystem::remove(existing(call[0])); }
 
-void run_copy(Runner& runner, Line& line) {
-  std::filesystem::copy_file(existing(runner, line.words[0]), runner.path(line.words[1]),
-                             std::filesystem::copy_options::overwrite_existing);
+void run_copy(Runner&, const Call& call) {
+  std::filesystem::copy_file(existing(call[0]), call[1], std::filesystem::copy_options::overwrite_existing);
 }
 
 }  // namespace
 
-void add_memory_commands(Commands& commands) {
-  commands["memory"] = {3, 0, run_memory};
-  commands["memory.hex"] = {2, 0, run_memory_hex};
-  commands["memory.part"] = {4, 0, run_memory_part};
-  commands["equal"] = {2, 0, run_equal};
-  commands["differ"] = {2, 0, run_differ};
-  commands["free"] = {1, 0, run_free};
-  commands["flip"] = {2, 0, run_flip};
-  commands["truncate"] = {2, 0, run_truncate};
-  commands["delete"] = {1, 0, run_delete};
-  commands["copy"] = {2, 0, run_copy};
-}
+const Commands kMemory = {{"memory", run_memory},
+                          {"memory.hex", [](Runner& r, const Call& c) { r.put_copy(c[0], c[1]); }},
+                          {"memory.part", run_memory_part},
+                          {"equal", run_equal},
+                          {"differ", run_differ},
+                          {"free", [](Runner& r, const Call& c) { r.free(c[0]); }},
+                          {"flip", run_flip},
+                          {"truncate", run_truncate},
+                          {"delete", run_delete},
+                          {"copy", run_copy}};
 
 }  // namespace conformance

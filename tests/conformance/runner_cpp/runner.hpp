@@ -1,14 +1,14 @@
-// The conformance runner in C++17 over ckpt.hpp alone: what its files share. Grammar and commands: ../README.md.
+// The conformance runner in C++17 over ckpt.hpp alone: what its files share. Tokens and commands: ../README.md.
 #pragma once
 
 #include <ckpt.hpp>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -26,70 +26,58 @@ template <class... Parts>
   throw Failure(text.str());
 }
 
-// ---- one line of a scenario (line.cpp) ----
-
-struct Pair {
-  std::string key, value;
-  char sign = '=';  // or '~', contains
-  bool used = false;
-};
-
-class Runner;
-class Line;
-// `words` it has, then any number more (kMore), KEY=VALUE (kPairs), @OPTION=VALUE (kOptions).
-enum { kMore = 1, kPairs = 2, kOptions = 4 };
-struct Command {
-  size_t words;
-  int takes;
-  void (*run)(Runner& runner, Line& line);
-};
-
-class Line {
- public:
-  std::string name;
-  const Command* command = nullptr;
-  bool timed = false;
-  std::string raw;  // as it stands, for `timed`
-  std::vector<std::string> words;
-  std::vector<Pair> pairs, options, details;
-  std::optional<std::string> status;  // that the call must fail with
-
-  // The value of KEY, which counts as looked at.
-  std::optional<std::string> find(const std::string& key);
-  ckpt::Options bag() const;
-  // The rest of the words are exactly these.
-  void expect_words(size_t first, const std::vector<std::string>& found) const;
-
-  // Each looks only where the line names the key.
-  void expect(const std::string& key, const std::string& found);
-  void expect_number(const std::string& key, int64_t found);
-  void expect_count(const std::string& key, uint64_t found);
-  void expect_float(const std::string& key, double found);
-  void expect_dtype(const std::string& key, int32_t found);
-};
-
-// ---- notation (notation.cpp) ----
-
-int64_t parse_int(const std::string& text);
-uint64_t parse_count(const std::string& text);
-uint32_t parse_rank(const std::string& text);
-double parse_float(const std::string& text);
-int32_t parse_dtype(const std::string& text);
-std::vector<int64_t> parse_shape(const std::string& text);
-std::string parse_hex(const std::string& text);
-std::pair<std::string, std::string> parse_divided(const std::string& text);  // "A:B"
-std::string shape_text(int32_t ndim, const int64_t* shape);
 inline std::string text_of(const char* text) { return text ? text : ""; }
+std::string shape_text(int32_t ndim, const int64_t* shape);
+std::string dtype_text(int32_t dtype);
 
 // A list of names, by number.
 using Names = std::map<int32_t, std::string>;
-extern const Names kJobStates, kFindingKinds, kNodeKinds, kCheckpointStates;
+extern const Names kJobStates, kFindingKinds, kNodeKinds, kCheckpointStates, kScopes;
 int32_t number_of(const Names& names, const std::string& name);
-std::string name_of(const Names& names, int32_t number);
 
-ckpt::Tensor parse_region(Line& line, const std::string& dtype, const std::string& shape);
-ckpt::Device parse_device(Line& line);
-void expect_checkpoint(Line& line, const ckpt::CheckpointInfo& info);
+// ---- one command (values.cpp) ----
+
+struct Token {
+  char kind;
+  std::string key, value;  // `key` of KEY=VALUE, else empty
+};
+
+struct Call {
+  std::string where, name;  // FILE:LINE: COMMAND, and the command
+  bool timed = false;
+  std::vector<std::string> words;
+  std::vector<Token> keys, details;
+  ckpt::Options options;
+  std::string status = "OK";  // that it must end with
+
+  const std::string& operator[](size_t i) const { return words[i]; }
+  int64_t integer(size_t i) const { return std::stoll(words[i]); }
+  uint64_t count(size_t i) const { return std::stoull(words[i]); }
+  uint32_t rank(size_t i) const { return static_cast<uint32_t>(count(i)); }
+
+  const Token* find(const std::string& key) const;  // null where it is not given
+  std::optional<std::string> text(const std::string& key) const;
+  std::optional<std::vector<int64_t>> numbers(const std::string& key) const;
+  // What DTYPE, SHAPE (words `first` and the next) and the keys of a region say.
+  ckpt::Tensor tensor(size_t first) const;
+  ckpt::Device device() const;
+
+  // Each looks only where the call has the key.
+  void expect(const std::string& key, const std::string& found) const;
+  void expect(const std::string& key, const char* found) const { expect(key, text_of(found)); }
+  void expect(const std::string& key, double found) const;
+  template <class Integer, class = std::enable_if_t<std::is_integral_v<Integer>>>
+  void expect(const std::string& key, Integer found) const {
+    const Token* wanted = find(key);
+    if (!wanted || wanted->kind == '=') return expect(key, std::to_string(found));
+    if (static_cast<uint64_t>(found) < std::stoull(wanted->value))
+      fail("expected ", key, ">=", wanted->value, ", found ", found);
+  }
+  void expect_checkpoint(const ckpt::CheckpointInfo& info) const;
+  // The words from `first` on are exactly these.
+  void expect_words(size_t first, const std::vector<std::string>& found) const;
+  void expect_count(size_t i, uint64_t found) const { expect_words(i, {std::to_string(found)}); }
+};
 
 // ---- the run ----
 
@@ -100,56 +88,35 @@ using Object = std::variant<Bytes, ckpt::Store, ckpt::Session, ckpt::Save, ckpt:
 
 class Runner {
  public:
-  Runner(std::string folder, std::map<std::string, std::string> variables)
-      : folder_(std::move(folder)), variables_(std::move(variables)) {}
+  Runner() = default;
   Runner(const Runner&) = delete;
   ~Runner();
 
-  // Whether the line held a command.
-  bool run(const std::string& text, std::string* command);
-
   template <class T>
   T& get(const std::string& name) {
-    auto found = objects_.find(name);
-    if (found == objects_.end()) fail("expected an object ", name, ", found none");
-    T* object = std::get_if<T>(&found->second);
-    if (!object) fail("expected ", name, " to be of another kind, found kind ", found->second.index());
+    const auto found = objects_.find(name);
+    T* object = found == objects_.end() ? nullptr : std::get_if<T>(&found->second);
+    if (!object) fail("expected another object ", name, ", found ", found == objects_.end() ? "none" : "that");
     return *object;
   }
   void put(const std::string& name, Object object) {
     if (objects_.count(name)) free(name);
     objects_.emplace(name, std::move(object));
   }
+  void put_copy(const std::string& name, ckpt::Memory bytes) {
+    const auto* first = static_cast<const unsigned char*>(bytes.data);
+    put(name, first ? Bytes(first, first + bytes.bytes) : Bytes());
+  }
   void put_borrowed(const std::string& name, ckpt::TreeView tree, const std::string& owner);
   void free(const std::string& name);
   ckpt::TreeView tree(const std::string& name);  // owned or borrowed
 
-  std::string path(const std::string& file) const { return file[0] == '/' ? file : folder_ + "/" + file; }
-  const std::string& folder() const { return folder_; }
-  const std::map<std::string, std::string>& variables() const { return variables_; }
-
  private:
-  std::string folder_;
-  std::map<std::string, std::string> variables_;
   std::map<std::string, Object> objects_;
   std::map<std::string, std::string> owners_;  // of borrowed trees: the file's name
 };
 
-using Commands = std::map<std::string, Command>;
-void add_library_commands(Commands& commands);
-void add_memory_commands(Commands& commands);
-void add_store_commands(Commands& commands);
-void add_save_commands(Commands& commands);
-void add_job_commands(Commands& commands);
-void add_reader_commands(Commands& commands);
-void add_content_commands(Commands& commands);
-void add_load_commands(Commands& commands);
-void add_tree_commands(Commands& commands);
-void add_node_commands(Commands& commands);
-void add_file_commands(Commands& commands);
-const Commands& all_commands();
-
-// Throws Failure where the line is none; false of a line that says nothing.
-bool parse_line(const Runner& runner, const std::string& text, Line* out);
+using Commands = std::map<std::string, void (*)(Runner& runner, const Call& call)>;
+extern const Commands kLibrary, kMemory, kStore, kSave, kJob, kReader, kLoad, kTree, kFile;
 
 }  // namespace conformance

@@ -1,6 +1,6 @@
 # Library, memory, files, stores and sessions.
 
-command("version", 0) do world, line
+command("version") do call
     number = Ckpt.version_number()
     version = Ckpt.version()
     number == version.major * 1_000_000 + version.minor * 1000 + version.patch || fail("$version, found $number")
@@ -8,27 +8,25 @@ command("version", 0) do world, line
         fail("at least the version that api.jl is of, found $version")
 end
 
-command("status", 2) do world, line
-    name, number = Symbol(line.words[1]), parse(Int32, line.words[2])
+command("status") do call
+    name, number = Symbol(call.words[1]), parse(Int32, call.words[2])
     name === :UNKNOWN || Ckpt.status_code(name) == number || fail("$number, found $(Ckpt.status_code(name))")
     Ckpt.status_name(number) === name || fail("$name, found $(Ckpt.status_name(number))")
 end
 
-command("dtype", 3) do world, line
-    name, number, width = line.words[1], parse(Int32, line.words[2]), parse(Int, line.words[3])
+command("dtype") do call
+    name, number, width = call.words[1], parse(Int32, call.words[2]), integer(call, 3)
     found = DType(number)
     nameof(found) == name || fail("$name, found $(nameof(found))")
     Ckpt.bits(found) == width || fail("$width bits, found $(Ckpt.bits(found))")
     name == "dtype" || DType(name).code == number || fail("$number, found $(DType(name).code)")
 end
 
-command("option", 1; keys = nothing) do world, line
+command("option") do call
     all = Ckpt.options()
-    at = findfirst(option -> option.key == line.words[1], all)
-    isnothing(at) && fail("an option called $(line.words[1])")
-    found = all[at]
-    expect(Dict{String,Any}("kind" => found.kind, "min" => found.min, "max" => found.max,
-                            "fallback" => found.fallback, "choices" => found.choices, "used_by" => found.used_by), line)
+    at = findfirst(option -> option.key == call.words[1], all)
+    isnothing(at) && fail("an option called $(call.words[1])")
+    expect(call, all[at])
 end
 
 # ---- memory ----
@@ -46,41 +44,36 @@ function generated(bytes, seed)
     return collect(reinterpret(UInt8, words))[1:bytes]
 end
 
-from_hex(text) = UInt8[parse(UInt8, text[i:i+1]; base = 16) for i in 1:2:length(text)]
+bytes_of(text) = collect(codeunits(text))
 
-command("memory", 3) do world, line
-    keep!(() -> generated(parse(Int, line.words[2]), parse(UInt64, line.words[3])), world, line.words[1])
+command(call -> keep!(call, 1, generated(integer(call, 2), parse(UInt64, call.words[3]))), "memory")
+command(call -> keep!(call, 1, bytes_of(call.words[2])), "memory.hex")
+
+command("memory.part") do call
+    offset, bytes = integer(call, 3), integer(call, 4)
+    keep!(call, 1, object(call, 2)[offset+1:offset+bytes])
 end
 
-command("memory.hex", 2) do world, line
-    keep!(() -> from_hex(line.words[2]), world, line.words[1])
-end
-
-command("memory.part", 4) do world, line
-    offset, bytes = parse(Int, line.words[3]), parse(Int, line.words[4])
-    keep!(() -> object(world, line.words[2])[offset+1:offset+bytes], world, line.words[1])
-end
-
-command("equal", 2) do world, line
-    one, other = object(world, line.words[1]), object(world, line.words[2])
+command("equal") do call
+    one, other = object(call, 1), object(call, 2)
     length(one) == length(other) || fail("$(length(one)) bytes, found $(length(other))")
     one == other && return nothing
     fail("equal bytes, found a difference at $(findfirst(i -> one[i] != other[i], 1:length(one)) - 1)")
 end
 
-command("differ", 2) do world, line
-    object(world, line.words[1]) == object(world, line.words[2]) && fail("a difference, found none")
+command("differ") do call
+    object(call, 1) == object(call, 2) && fail("a difference, found none")
 end
 
-command("free", 1) do world, line
-    free_object(object(world, line.words[1]))
-    delete!(world.objects, line.words[1])
+command("free") do call
+    free_object(object(call, 1))
+    delete!(call.objects, call.words[1])
 end
 
 # ---- files ----
 
-command("flip", 2) do world, line
-    path, offset = place(world, line.words[1]), parse(Int, line.words[2])
+command("flip") do call
+    path, offset = call.words[1], integer(call, 2)
     bytes = read(path)
     at = offset < 0 ? length(bytes) + offset : offset
     open(path, "r+") do file
@@ -89,55 +82,33 @@ command("flip", 2) do world, line
     end
 end
 
-command("truncate", 2) do world, line
-    open(file -> truncate(file, parse(Int, line.words[2])), place(world, line.words[1]), "r+")
-end
-
-command("delete", 1) do world, line
-    rm(place(world, line.words[1]))
-end
-
-command("copy", 2) do world, line
-    cp(place(world, line.words[1]), place(world, line.words[2]); force = true)
-end
+command(call -> open(file -> truncate(file, integer(call, 2)), call.words[1], "r+"), "truncate")
+command(call -> rm(call.words[1]), "delete")
+command(call -> cp(call.words[1], call.words[2]; force = true), "copy")
 
 # ---- stores ----
 
-command("store.open", 2; options = true) do world, line
-    keep!(() -> Store(line.words[2]; settings(line)...), world, line.words[1])
+command(call -> keep!(call, 1, Store(call.words[2]; settings(call)...)), "store.open")
+
+command("store.list") do call
+    expect_words(call, 2, [info.id for info in Ckpt.checkpoints(object(call, 1)) if info.state === :COMMITTED])
 end
 
-command("store.list", -1) do world, line
-    store = object(world, line.words[1])
-    found = [info.id for info in Ckpt.checkpoints(store) if info.state === :COMMITTED]
-    same(line.words[2:end], found)
+command("store.states") do call
+    expect_words(call, 2, ["$(info.id):$(info.state)" for info in Ckpt.checkpoints(object(call, 1))])
 end
 
-command("store.states", -1) do world, line
-    store = object(world, line.words[1])
-    same(line.words[2:end], ["$(info.id):$(info.state)" for info in Ckpt.checkpoints(store)])
+command("store.find") do call
+    expect_info(call, Ckpt.find_checkpoint(object(call, 1), call.words[2]; settings(call)...))
 end
 
-command("store.find", 2; keys = nothing, options = true) do world, line
-    store = object(world, line.words[1])
-    expect_info(Ckpt.find_checkpoint(store, line.words[2]; settings(line)...), line)
-end
+command(call -> Ckpt.remove_checkpoint(object(call, 1), call.words[2]), "store.remove")
+command(call -> keep!(call, 2, Ckpt.prune(object(call, 1); settings(call)...)), "store.prune")
+command(call -> keep!(call, 3, Ckpt.repair(object(call, 1), call.words[2]; settings(call)...)), "store.repair")
 
-command("store.remove", 2) do world, line
-    Ckpt.remove_checkpoint(object(world, line.words[1]), line.words[2])
-end
-
-command("store.prune", 2; options = true) do world, line
-    keep!(() -> Ckpt.prune(object(world, line.words[1]); settings(line)...), world, line.words[2])
-end
-
-command("store.repair", 3; options = true) do world, line
-    keep!(() -> Ckpt.repair(object(world, line.words[1]), line.words[2]; settings(line)...), world, line.words[3])
-end
-
-command("store.import", 4; keys = nothing, options = true) do world, line
-    store, path, step = object(world, line.words[1]), place(world, line.words[2]), parse(Int, line.words[4])
-    expect_info(Ckpt.import_checkpoint(store, path, line.words[3]; step, settings(line)...), line)
+command("store.import") do call
+    path, label, step = call.words[2], call.words[3], integer(call, 4)
+    expect_info(call, Ckpt.import_checkpoint(object(call, 1), path, label; step, settings(call)...))
 end
 
 # ---- sessions ----
@@ -150,16 +121,16 @@ function wait_for_file(path)
     fail("the file $path within 60 s")
 end
 
-command("session.open", 4; keys = ("string", "file"), options = true) do world, line
-    store, rank, world_size = object(world, line.words[2]), parse(Int, line.words[3]), parse(Int, line.words[4])
-    other, file = key(line, "string"), key(line, "file")
-    text = isnothing(other) ? nothing : Ckpt.session_string(object(world, other))
-    text = isnothing(file) ? text : wait_for_file(place(world, file))
-    keep!(() -> Session(store; rank, world_size, string = text, settings(line)...), world, line.words[1])
+command("session.open") do call
+    store, rank, world_size = object(call, 2), integer(call, 3), integer(call, 4)
+    other, file = key(call, "string"), key(call, "file")
+    text = isnothing(other) ? nothing : Ckpt.session_string(named(call, other))
+    text = isnothing(file) ? text : wait_for_file(file)
+    keep!(call, 1, Session(store; rank, world_size, string = text, settings(call)...))
 end
 
-command("session.string", 2) do world, line
-    path = place(world, line.words[2])
-    write(path * ".new", Ckpt.session_string(object(world, line.words[1])))
+command("session.string") do call
+    path = call.words[2]
+    write(path * ".new", Ckpt.session_string(object(call, 1)))
     mv(path * ".new", path; force = true)
 end

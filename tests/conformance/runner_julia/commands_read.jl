@@ -1,150 +1,81 @@
 # Readers, loads and files.
 
-command("reader.open", 3; options = true) do world, line
-    keep!(() -> Reader(object(world, line.words[2]), line.words[3]; settings(line)...), world, line.words[1])
+command(call -> keep!(call, 1, Reader(object(call, 2), call.words[3]; settings(call)...)), "reader.open")
+command(call -> expect_info(call, Ckpt.info(object(call, 1))), "reader.info")
+
+tensor_names(call) = expect_words(call, 2, [tensor.name for tensor in Ckpt.tensors(object(call, 1))])
+command(tensor_names, "reader.tensors")
+command(call -> expect(call, Ckpt.tensor(object(call, 1), call.words[2])), "reader.tensor")
+
+command("reader.alias") do call
+    raw = Ckpt.alias(object(call, 1), call.words[2]).raw
+    expect(call, raw, Dict{String,Any}("dtype" => DType(raw.dtype), "shape" => Ckpt.extents(raw.shape, raw.ndim),
+                                       "strides" => Ckpt.extents(raw.strides, raw.ndim), "offset" => raw.flat_offset))
 end
 
-command("reader.info", 1; keys = nothing) do world, line
-    expect_info(Ckpt.info(object(world, line.words[1])), line)
+command("reader.segment") do call
+    found = Ckpt.segment(object(call, 1), call.words[2], integer(call, 3) + 1)
+    box = found.isflat ? nothing : region_text(found.offset, found.extent)
+    expect(call, found, Dict{String,Any}("box" => box, "flat" => found.isflat ?
+                                                                 "$(found.flat_offset):$(found.flat_size)" : nothing))
 end
 
-command("reader.tensors", -1) do world, line
-    same(line.words[2:end], [tensor.name for tensor in Ckpt.tensors(object(world, line.words[1]))])
+command("reader.objects") do call
+    expect_words(call, 2, ["$(one.name):$(something(one.rank, "-"))" for one in Ckpt.objects(object(call, 1))])
 end
 
-command("reader.tensor", 2; keys = nothing) do world, line
-    found = Ckpt.tensor(object(world, line.words[1]), line.words[2])
-    expect(Dict{String,Any}("dtype" => found.dtype, "shape" => found.shape, "bytes" => found.bytes,
-                            "stored_bytes" => found.stored_bytes, "segment_count" => found.segment_count,
-                            "alias_of" => found.alias_of), line)
-end
-
-command("reader.alias", 2; keys = nothing) do world, line
-    raw = Ckpt.alias(object(world, line.words[1]), line.words[2]).raw
-    expect(Dict{String,Any}("dtype" => DType(raw.dtype), "shape" => Ckpt.extents(raw.shape, raw.ndim),
-                            "strides" => Ckpt.extents(raw.strides, raw.ndim), "offset" => raw.flat_offset), line)
-end
-
-command("reader.segment", 3; keys = nothing) do world, line
-    found = Ckpt.segment(object(world, line.words[1]), line.words[2], parse(Int, line.words[3]) + 1)
-    expect(Dict{String,Any}("part" => found.part, "codec" => found.codec, "filter" => found.filter,
-                            "chunk_count" => found.chunk_count, "stored_bytes" => found.stored_bytes,
-                            "box" => found.isflat ? nothing : region_text(found.offset, found.extent),
-                            "flat" => found.isflat ? "$(found.flat_offset):$(found.flat_size)" : nothing), line)
-end
-
-command("reader.objects", -1) do world, line
-    found = ["$(one.name):$(something(one.rank, "-"))" for one in Ckpt.objects(object(world, line.words[1]))]
-    same(line.words[2:end], found)
-end
-
-command("reader.object", 3; keys = nothing) do world, line
-    rank = line.words[3] == "-" ? 0 : parse(Int, line.words[3])
-    found = Ckpt.object(object(world, line.words[1]), line.words[2]; rank)
+command("reader.object") do call
+    found = Ckpt.object(object(call, 1), call.words[2]; rank = integer(call, 3))
     scope = found.scope === :SHARED ? "shared" : "per-rank"
-    expect(Dict{String,Any}("scope" => scope, "rank" => something(found.rank, 0), "size" => found.size,
-                            "media_type" => found.media_type), line)
+    expect(call, found, Dict{String,Any}("scope" => scope, "rank" => something(found.rank, 0)))
 end
 
-command("reader.part", 2; keys = nothing) do world, line
-    found = Ckpt.part(object(world, line.words[1]), parse(Int, line.words[2]))
-    expect(Dict{String,Any}("name" => found.name, "rank" => found.rank), line)
+command(call -> expect(call, Ckpt.part(object(call, 1), integer(call, 2))), "reader.part")
+
+command("reader.attrs") do call
+    found = Ckpt.attrs(object(call, 1); tensor = isempty(call.words[2]) ? nothing : call.words[2])
+    expect_words(call, 3, ["$key=$value" for (key, value) in found])
 end
 
-command("reader.attrs", -1; keys = nothing) do world, line
-    of = length(line.words) > 1 ? split_once(line.words[2], ':')[2] : nothing
-    same(line.keys, Ckpt.attrs(object(world, line.words[1]); tensor = of))
+command("reader.attr") do call
+    found = Ckpt.attr(object(call, 1), call.words[2]; tensor = key(call, "tensor"))
+    expect_words(call, 3, [something(found, "")])
 end
 
-command("reader.attr", 3; keys = ("tensor",)) do world, line
-    found = Ckpt.attr(object(world, line.words[1]), line.words[2]; tensor = key(line, "tensor"))
-    same([line.words[3]], [something(found, "")])
+command("reader.map") do call
+    keep!(call, 3, collect(Ckpt.map_bytes(object(call, 1), call.words[2]; settings(call)...)))
 end
 
-command("reader.map", 3; options = true) do world, line
-    view = Ckpt.map_bytes(object(world, line.words[1]), line.words[2]; settings(line)...)
-    keep!(() -> collect(view), world, line.words[3])
-end
-
-command("reader.verify", 2; options = true) do world, line
-    keep!(() -> Ckpt.verify(object(world, line.words[1]); settings(line)...), world, line.words[2])
-end
-
-command("reader.diff", 3; options = true) do world, line
-    one, other = object(world, line.words[1]), object(world, line.words[2])
-    keep!(() -> diff(one, other; settings(line)...), world, line.words[3])
-end
-
-command("reader.tree", 2; keys = ("name",)) do world, line
-    keep!(() -> Tree(object(world, line.words[1]); name = key(line, "name")), world, line.words[2])
-end
-
-command("reader.export", 2; options = true) do world, line
-    Ckpt.export_checkpoint(object(world, line.words[1]), place(world, line.words[2]); settings(line)...)
-end
+command(call -> keep!(call, 2, Ckpt.verify(object(call, 1); settings(call)...)), "reader.verify")
+command(call -> keep!(call, 3, diff(object(call, 1), object(call, 2); settings(call)...)), "reader.diff")
+command(call -> keep!(call, 2, Tree(object(call, 1); name = key(call, "name"))), "reader.tree")
+command(call -> Ckpt.export_checkpoint(object(call, 1), call.words[2]; settings(call)...), "reader.export")
 
 # ---- loads ----
 
-command("load.new", 2; options = true) do world, line
-    keep!(() -> Load(object(world, line.words[2]); settings(line)...), world, line.words[1])
+command(call -> keep!(call, 1, Load(object(call, 2); settings(call)...)), "load.new")
+
+command("load.tensor") do call
+    desc = region(call, 3; convert = key(call, "convert", "0") == "1")
+    add_tensor!(object(call, 1), call.words[2], desc, memory(call, 5); device = device(call))
 end
 
-command("load.tensor", 5; keys = ("box", "flat", "strides", "device", "convert")) do world, line
-    desc = region(line.words[3], line.words[4], line; convert = key(line, "convert", "0") == "1")
-    add_tensor!(object(world, line.words[1]), line.words[2], desc, memory(world, line.words[5]); device = device(line))
+command(add_tensors, "load.tensors")
+
+command("load.object") do call
+    bytes = something(memory(call, 4), UInt8[])
+    add_object!(object(call, 1), call.words[2], bytes; rank = integer(call, 3))
 end
 
-command("load.tensors", 6; keys = ("box", "flat", "strides")) do world, line
-    load, desc = object(world, line.words[1]), region(line.words[4], line.words[5], line)
-    for i in 0:parse(Int, line.words[2])-1
-        add_tensor!(load, "$(line.words[3])$i", desc, memory(world, line.words[6]))
-    end
-end
-
-command("load.object", 4) do world, line
-    rank = line.words[3] == "-" ? 0 : parse(Int, line.words[3])
-    bytes = something(memory(world, line.words[4]), UInt8[])
-    add_object!(object(world, line.words[1]), line.words[2], bytes; rank)
-end
-
-command("load.run", 1) do world, line
-    run(object(world, line.words[1]))
-end
-
-command("load.start", 2) do world, line
-    keep!(() -> start(object(world, line.words[1])), world, line.words[2])
-end
-
-command("load.report", 2) do world, line
-    keep!(() -> Ckpt.report(object(world, line.words[1])), world, line.words[2])
-end
+command(call -> run(object(call, 1)), "load.run")
+command(call -> keep!(call, 2, start(object(call, 1))), "load.start")
+command(call -> keep!(call, 2, Ckpt.report(object(call, 1))), "load.report")
 
 # ---- files ----
 
-command("file.open", 2; options = true) do world, line
-    keep!(() -> Ckpt.File(place(world, line.words[2]); settings(line)...), world, line.words[1])
-end
-
-command("file.format", 2) do world, line
-    same([line.words[2]], [Ckpt.format(object(world, line.words[1]))])
-end
-
-command("file.tensors", -1) do world, line
-    same(line.words[2:end], [tensor.name for tensor in Ckpt.tensors(object(world, line.words[1]))])
-end
-
-command("file.tensor", 2; keys = nothing) do world, line
-    found = Ckpt.tensor(object(world, line.words[1]), parse(Int, line.words[2]) + 1)
-    expect(Dict{String,Any}("name" => found.name, "dtype" => found.dtype, "shape" => found.shape,
-                            "strides" => found.strides, "bytes" => found.bytes, "data_bytes" => found.data_bytes,
-                            "alias_of" => found.alias_of, "alias_offset" => found.alias_offset), line)
-end
-
-command("file.read", 3) do world, line
-    index = parse(Int, line.words[2]) + 1
-    keep!(() -> collect(Ckpt.map_bytes(object(world, line.words[1]), index)), world, line.words[3])
-end
-
-command("file.tree", 2) do world, line
-    keep!(() -> Tree(object(world, line.words[1])), world, line.words[2])
-end
+command(call -> keep!(call, 1, Ckpt.File(call.words[2]; settings(call)...)), "file.open")
+command(call -> expect_words(call, 2, [Ckpt.format(object(call, 1))]), "file.format")
+command(tensor_names, "file.tensors")
+command(call -> expect(call, Ckpt.tensor(object(call, 1), integer(call, 2) + 1)), "file.tensor")
+command(call -> keep!(call, 3, collect(Ckpt.map_bytes(object(call, 1), integer(call, 2) + 1))), "file.read")
+command(call -> keep!(call, 2, Tree(object(call, 1))), "file.tree")

@@ -1,126 +1,90 @@
 # Saves, jobs and reports.
 
-pair_of(text) = split_once(text, ':')
-
-function box_of(text)
-    isnothing(text) && return nothing
-    offset, extent = pair_of(text)
-    return (parse_shape(offset), parse_shape(extent))
+# DTYPE SHAPE (the words from `first` on) and the keys of a region.
+function region(call, first; settings...)
+    box, flat = numbers(key(call, "box")), numbers(key(call, "flat"))
+    strides, replica = numbers(key(call, "strides")), numbers(key(call, "replica"))
+    half = isnothing(box) ? 0 : length(box) ÷ 2
+    return TensorDesc(parse_dtype(call.words[first]), numbers(call.words[first+1]);
+                      box = isnothing(box) ? nothing : (box[1:half], box[half+1:end]),
+                      flat = isnothing(flat) ? nothing : Tuple(flat), strides,
+                      replica = isnothing(replica) ? nothing : Tuple(replica), settings...)
 end
 
-# DTYPE SHAPE and the keys of a region.
-function region(dtype, shape, line; settings...)
-    flat, strides, replica = key(line, "flat"), key(line, "strides"), key(line, "replica")
-    return TensorDesc(parse_dtype(dtype), parse_shape(shape); box = box_of(key(line, "box")),
-                      flat = isnothing(flat) ? nothing : Tuple(integers(flat, ':')),
-                      strides = isnothing(strides) ? nothing : parse_shape(strides),
-                      replica = isnothing(replica) ? nothing : Tuple(integers(replica, ':')), settings...)
+device(call) = Tuple(numbers(key(call, "device", "1:0")))
+
+memory(call, word) = isempty(call.words[word]) ? nothing : object(call, word)
+
+command("save.new") do call
+    keep!(call, 1, Save(object(call, 2), call.words[3]; step = integer(call, 4), settings(call)...))
 end
 
-device(line) = Tuple(integers(key(line, "device", "1:0"), ':'))
-
-memory(world, name) = isempty(name) ? nothing : object(world, name)
-
-command("save.new", 4; options = true) do world, line
-    session, step = object(world, line.words[2]), parse(Int, line.words[4])
-    keep!(() -> Save(session, line.words[3]; step, settings(line)...), world, line.words[1])
+command("save.tensor") do call
+    add_tensor!(object(call, 1), call.words[2], region(call, 3), memory(call, 5); device = device(call))
 end
 
-command("save.tensor", 5; keys = ("box", "flat", "strides", "replica", "device")) do world, line
-    desc = region(line.words[3], line.words[4], line)
-    add_tensor!(object(world, line.words[1]), line.words[2], desc, memory(world, line.words[5]); device = device(line))
-end
-
-command("save.tensors", 6; keys = ("box", "flat", "strides", "replica")) do world, line
-    save, desc = object(world, line.words[1]), region(line.words[4], line.words[5], line)
-    for i in 0:parse(Int, line.words[2])-1
-        add_tensor!(save, "$(line.words[3])$i", desc, memory(world, line.words[6]))
+# save.tensors and load.tensors
+function add_tensors(call)
+    desc = region(call, 4)
+    for i in 0:integer(call, 2)-1
+        add_tensor!(object(call, 1), "$(call.words[3])$i", desc, memory(call, 6))
     end
 end
 
-command("save.object", 5) do world, line
-    scope = line.words[4] == "shared" ? :SHARED : :PER_RANK
-    bytes = something(memory(world, line.words[5]), UInt8[])
-    add_object!(object(world, line.words[1]), line.words[2], bytes; media_type = line.words[3], scope)
+command(add_tensors, "save.tensors")
+
+command("save.object") do call
+    scope = call.words[4] == "shared" ? :SHARED : :PER_RANK
+    bytes = something(memory(call, 5), UInt8[])
+    add_object!(object(call, 1), call.words[2], bytes; media_type = call.words[3], scope)
 end
 
-command("save.alias", 3; keys = ("shape", "strides", "offset")) do world, line
-    save = object(world, line.words[1])
-    shape, strides = key(line, "shape"), key(line, "strides")
-    if isnothing(shape)
-        add_alias!(save, line.words[2], line.words[3])
-    else
-        view = TensorDesc(DType(:u8), parse_shape(shape); offset = parse(Int, key(line, "offset", "0")),
-                          strides = isnothing(strides) ? nothing : parse_shape(strides))
-        add_alias!(save, line.words[2], line.words[3], view)
-    end
+command("save.alias") do call
+    save, name, target, shape = object(call, 1), call.words[2], call.words[3], numbers(key(call, "shape"))
+    isnothing(shape) && return add_alias!(save, name, target)
+    strides, offset = numbers(key(call, "strides")), parse(Int, key(call, "offset", "0"))
+    add_alias!(save, name, target, TensorDesc(DType(:u8), shape; offset, strides))
 end
 
-command("save.attr", 3; keys = ("tensor",)) do world, line
-    set_attr!(object(world, line.words[1]), line.words[2], line.words[3]; tensor = key(line, "tensor"))
+command("save.attr") do call
+    set_attr!(object(call, 1), call.words[2], call.words[3]; tensor = key(call, "tensor"))
 end
 
-command("save.tree", 2; keys = ("name",)) do world, line
-    add_tree!(object(world, line.words[1]), object(world, line.words[2]); name = key(line, "name"))
-end
-
-command("save.id", 2) do world, line
-    same([line.words[2]], [Ckpt.id(object(world, line.words[1]))])
-end
-
-command("save.run", 1) do world, line
-    run(object(world, line.words[1]))
-end
-
-command("save.start", 2) do world, line
-    keep!(() -> start(object(world, line.words[1])), world, line.words[2])
-end
-
-command("save.start_in_place", 2) do world, line
-    keep!(() -> start(object(world, line.words[1]); in_place = true), world, line.words[2])
-end
+command(call -> add_tree!(object(call, 1), object(call, 2); name = key(call, "name")), "save.tree")
+command(call -> expect_words(call, 2, [Ckpt.id(object(call, 1))]), "save.id")
+command(call -> run(object(call, 1)), "save.run")
+command(call -> keep!(call, 2, start(object(call, 1))), "save.start")
+command(call -> keep!(call, 2, start(object(call, 1); in_place = true)), "save.start_in_place")
 
 # ---- jobs ----
 
-command("job.wait", 2; keys = ("timeout_ms",)) do world, line
-    limit = key(line, "timeout_ms")
-    wait(object(world, line.words[1]), Symbol(line.words[2]);
-         timeout_ms = isnothing(limit) ? nothing : parse(Int, limit))
+command("job.wait") do call
+    limit = key(call, "timeout_ms")
+    wait(object(call, 1), Symbol(call.words[2]); timeout_ms = isnothing(limit) ? nothing : parse(Int, limit))
 end
 
-command("job.state", -1) do world, line
-    found = string(Ckpt.state(object(world, line.words[1])))
-    found in line.words[2:end] || fail("$(join(line.words[2:end], " or ")), found $found")
+command("job.state") do call
+    found = string(Ckpt.state(object(call, 1)))
+    found in call.words[2:end] || fail("$(join(call.words[2:end], " or ")), found $found")
 end
 
-command("job.cancel", 1) do world, line
-    cancel(object(world, line.words[1]))
+command(call -> cancel(object(call, 1)), "job.cancel")
+
+command("job.stats") do call
+    stats = Ckpt.stats(object(call, 1))
+    expect(call, stats, Dict{String,Any}("io_engine" => Ckpt.number_of(Ckpt.IO_ENGINES, stats.io_engine)))
 end
 
-command("job.stats", 1; keys = nothing) do world, line
-    stats = Ckpt.stats(object(world, line.words[1]))
-    found = Dict{String,Any}(string(name) => getfield(stats, name) for name in fieldnames(Ckpt.JobStats))
-    found["io_engine"] = Ckpt.number_of(Ckpt.IO_ENGINES, stats.io_engine)
-    expect(found, line)
-end
-
-command("job.report", 2) do world, line
-    keep!(() -> Ckpt.report(object(world, line.words[1])), world, line.words[2])
-end
+command(call -> keep!(call, 2, Ckpt.report(object(call, 1))), "job.report")
 
 # ---- reports ----
 
-command("report", 2) do world, line
-    found = length(object(world, line.words[1]))
-    found == parse(Int, line.words[2]) || fail("$(line.words[2]) findings, found $found")
-end
+command(call -> expect_words(call, 2, [string(length(object(call, 1)))]), "report")
 
-command("report.at", 2; keys = nothing) do world, line
-    found = object(world, line.words[1])[parse(Int, line.words[2])+1]
-    elements = something(found.elements, 0:-2)
-    expect(Dict{String,Any}("kind" => found.kind, "status" => found.status, "name" => found.name, "part" => found.part,
-                            "offset" => found.offset, "size" => found.size, "first_element" => first(elements) - 1,
-                            "last_element" => isnothing(found.elements) ? -1 : last(elements) - 1,
-                            "count" => found.count, "max_abs" => something(found.max_abs, NaN),
-                            "max_rel" => something(found.max_rel, NaN)), line)
+command("report.at") do call
+    found = object(call, 1)[integer(call, 2)+1]
+    elements = something(found.elements, 0:0)
+    expect(call, found, Dict{String,Any}("first_element" => first(elements) - 1, "last_element" => last(elements) - 1,
+                                         "max_abs" => something(found.max_abs, NaN),
+                                         "max_rel" => something(found.max_rel, NaN)))
 end

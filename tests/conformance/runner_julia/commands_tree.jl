@@ -1,75 +1,34 @@
 # State trees.
 
-tree(world, line) = object(world, line.words[1])
+tree(call) = object(call, 1)
 
-command("tree.new", 1) do world, line
-    keep!(() -> Tree(), world, line.words[1])
+command(call -> keep!(call, 1, Tree()), "tree.new")
+command(call -> keep!(call, 1, Ckpt.parse_tree(call.words[2])), "tree.parse")
+command(call -> expect_words(call, 2, [Ckpt.json(tree(call))]), "tree.json")
+command(call -> Ckpt.key!(tree(call), call.words[2]), "tree.key")
+command(call -> Ckpt.key!(tree(call), parse(Int64, call.words[2])), "tree.key_int")
+command(call -> Ckpt.add!(tree(call), nothing), "tree.null")
+command(call -> Ckpt.add!(tree(call), call.words[2] != "0"), "tree.bool")
+command(call -> Ckpt.add!(tree(call), parse(Int64, call.words[2])), "tree.int")
+command(call -> Ckpt.add_bigint!(tree(call), call.words[2]), "tree.bigint")
+command(call -> Ckpt.add!(tree(call), parse(Float64, call.words[2])), "tree.float")
+command(call -> Ckpt.add!(tree(call), call.words[2]), "tree.text")
+command(call -> Ckpt.add!(tree(call), bytes_of(call.words[2])), "tree.bytes")
+
+command("tree.tensor") do call
+    found = add_tensor!(tree(call); name = key(call, "name"))
+    wanted = key(call, "path", found)
+    wanted == found || fail("path=$wanted, found $found")
 end
 
-command("tree.parse", 2) do world, line
-    keep!(() -> Ckpt.parse_tree(line.words[2]), world, line.words[1])
+command("tree.begin") do call
+    Ckpt.begin_node!(tree(call), Symbol(uppercase(call.words[2])); class = key(call, "class"))
 end
 
-command("tree.json", 2) do world, line
-    same([line.words[2]], [Ckpt.json(tree(world, line))])
-end
+command(call -> Ckpt.end_node!(tree(call)), "tree.end")
+command(call -> expect_words(call, 2, [string(length(tree(call)))]), "tree.count")
 
-command("tree.key", 2) do world, line
-    Ckpt.key!(tree(world, line), line.words[2])
-end
-
-command("tree.key_int", 2) do world, line
-    Ckpt.key!(tree(world, line), parse(Int64, line.words[2]))
-end
-
-command("tree.null", 1) do world, line
-    Ckpt.add!(tree(world, line), nothing)
-end
-
-command("tree.bool", 2) do world, line
-    Ckpt.add!(tree(world, line), line.words[2] != "0")
-end
-
-command("tree.int", 2) do world, line
-    Ckpt.add!(tree(world, line), parse(Int64, line.words[2]))
-end
-
-command("tree.bigint", 2) do world, line
-    Ckpt.add_bigint!(tree(world, line), line.words[2])
-end
-
-command("tree.float", 2) do world, line
-    Ckpt.add!(tree(world, line), parse(Float64, line.words[2]))
-end
-
-command("tree.text", 2) do world, line
-    Ckpt.add!(tree(world, line), line.words[2])
-end
-
-command("tree.bytes", 2) do world, line
-    Ckpt.add!(tree(world, line), from_hex(line.words[2]))
-end
-
-command("tree.tensor", 1; keys = ("name", "path")) do world, line
-    found = add_tensor!(tree(world, line); name = key(line, "name"))
-    wanted = key(line, "path")
-    isnothing(wanted) || same([wanted], [found])
-end
-
-command("tree.begin", 2; keys = ("class",)) do world, line
-    Ckpt.begin_node!(tree(world, line), Symbol(uppercase(line.words[2])); class = key(line, "class"))
-end
-
-command("tree.end", 1) do world, line
-    Ckpt.end_node!(tree(world, line))
-end
-
-command("tree.count", 2) do world, line
-    found = length(tree(world, line))
-    found == parse(Int, line.words[2]) || fail("$(line.words[2]) nodes, found $found")
-end
-
-# What a node is, by the keys that scenarios ask for; the others are as C has them in a node of another kind.
+# What is no field of a node; of a node of another kind it is as C has it.
 function node_facts(node)
     value, kind = node.value, node.kind
     key_kind = isnothing(node.key) ? "none" : node.key isa String ? "text" : "int"
@@ -78,25 +37,22 @@ function node_facts(node)
         "key" => node.key isa String ? node.key : "", "key_int" => node.key isa Int64 ? node.key : 0,
         "bool" => kind === :BOOL ? value : false, "int" => kind === :INT ? value : 0,
         "float" => kind === :FLOAT ? value : 0.0, "bytes" => kind === :BYTES ? value : UInt8[],
-        "text" => kind === :BIGINT ? string(value) : value isa String ? value : "", "child_count" => node.child_count,
+        "text" => kind === :BIGINT ? string(value) : value isa String ? value : "",
         "first_child" => something(node.first_child, "-"), "next_sibling" => something(node.next_sibling, "-"),
         "parent" => something(node.parent, "-"))
 end
 
-command("tree.node", 2; keys = nothing) do world, line
-    expect(node_facts(Ckpt.node(tree(world, line), parse(Int, line.words[2]))), line)
+command("tree.node") do call
+    node = Ckpt.node(tree(call), integer(call, 2))
+    expect(call, node, node_facts(node))
 end
 
-command("tree.find", 4) do world, line
-    found = Ckpt.child(tree(world, line), parse(Int, line.words[2]), line.words[3])
-    same([line.words[4]], [string(found)])
+command("tree.find") do call
+    expect_words(call, 4, [string(Ckpt.child(tree(call), integer(call, 2), call.words[3]))])
 end
 
-command("tree.find_int", 4) do world, line
-    found = Ckpt.child(tree(world, line), parse(Int, line.words[2]), parse(Int64, line.words[3]))
-    same([line.words[4]], [string(found)])
+command("tree.find_int") do call
+    expect_words(call, 4, [string(Ckpt.child(tree(call), integer(call, 2), parse(Int64, call.words[3])))])
 end
 
-command("tree.native", 2) do world, line
-    keep!(() -> Tree(Ckpt.value(tree(world, line))), world, line.words[2])
-end
+command(call -> keep!(call, 2, Tree(Ckpt.value(tree(call)))), "tree.native")

@@ -1,7 +1,7 @@
 # Expectations: KEY=VALUE against what was found.
 
-show_shape(shape) = isempty(shape) ? "-" : join(shape, "x")
-show_hex(bytes) = join(string(byte; base = 16, pad = 2) for byte in bytes)
+show_shape(shape) = join(shape, " ")
+region_text(offset, extent) = show_shape(offset) * ":" * show_shape(extent)
 
 # What a value may be spelled as; the first is for messages.
 spellings(value::Union{Integer,AbstractString,Symbol}) = [string(value)]
@@ -9,7 +9,7 @@ spellings(value::Bool) = [value ? "1" : "0"]
 spellings(::Nothing) = [""]
 spellings(dtype::DType) = [nameof(dtype), string(dtype.code)]
 spellings(shape::Vector{Int}) = [show_shape(shape)]
-spellings(bytes::Vector{UInt8}) = [show_hex(bytes)]
+spellings(bytes::Vector{UInt8}) = [String(copy(bytes))]
 
 spelled(value) = spellings(value)[1]
 spelled(value::AbstractFloat) = value
@@ -17,33 +17,24 @@ spelled(value::AbstractFloat) = value
 matches(value, wanted) = wanted in spellings(value)
 matches(value::AbstractFloat, wanted) = isequal(parse(Float64, wanted), value)
 
-# `found` has a value for every key that the command may be asked about.
-function expect(found, line::Line)
-    for (key, wanted) in line.keys
-        name = endswith(key, ">") ? key[1:end-1] : key
-        haskey(found, name) || fail("a key that $(line.name) tells, found $name")
-        value = found[name]
-        if endswith(key, ">")
-            value >= parse(Int, wanted) || fail("$name>=$wanted, found $value")
-        else
-            matches(value, wanted) || fail("$key=$wanted, found $(spelled(value))")
-        end
+# Every key is in `others`, or a field of what was found.
+function expect(call::Call, found, others = Dict{String,Any}())
+    for (kind, key, wanted) in call.keys
+        value = haskey(others, key) ? others[key] : getfield(found, Symbol(key))
+        good = kind == ">" ? value >= parse(Int, wanted) : matches(value, wanted)
+        good || fail("$key$kind$wanted, found $(spelled(value))")
     end
     return nothing
 end
 
-same(wanted, found) = wanted == found || fail("$(join(wanted, " ")), found $(join(found, " "))")
+# The words from `first` on.
+function expect_words(call::Call, first, found)
+    wanted = call.words[first:end]
+    wanted == found || fail("$(join(wanted, " ")), found $(join(found, " "))")
+    return nothing
+end
 
-expect_info(info::Ckpt.CheckpointInfo, line::Line) =
-    expect(Dict{String,Any}("id" => info.id, "label" => info.label, "run" => info.run,
-                            "step" => something(info.step, -1), "world_size" => info.world_size,
-                            "part_count" => info.part_count, "tensor_count" => info.tensor_count,
-                            "object_count" => info.object_count, "state" => info.state,
-                            "flags" => flag_bits(info.flags), "revision" => info.revision,
-                            "attempt" => info.attempt, "token" => info.token, "sequence" => info.sequence,
-                            "bytes" => info.bytes), line)
+expect_info(call::Call, info::Ckpt.CheckpointInfo) =
+    expect(call, info, Dict{String,Any}("step" => something(info.step, -1), "flags" => flag_bits(info.flags)))
 
 flag_bits(flags) = (:FOREIGN in flags ? 1 : 0) + (:REBUILT in flags ? 2 : 0)
-
-# Where the bytes of a region lie, in the notation of scenarios.
-region_text(offset, extent) = show_shape(offset) * ":" * show_shape(extent)

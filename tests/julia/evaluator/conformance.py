@@ -2,14 +2,19 @@
 functions of the library all of it calls.
 """
 
-import importlib.util
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from common import PACKAGE, RUNNER, SUITE, run
+from common import PACKAGE, RUNNER, SUITE
 from static_checks import read_headers
+
+sys.path.append(str(SUITE))
+
+import tokens  # noqa: E402
+import wrong_lines  # noqa: E402
+from runner import Runner  # noqa: E402
 
 EVALUATE = Path(__file__).resolve().parent / "evaluate.py"
 
@@ -17,65 +22,60 @@ EVALUATE = Path(__file__).resolve().parent / "evaluate.py"
 MANY = """
 include("RUNNER")
 for number in 1:parse(Int, ARGS[2])
-    place = string(ARGS[1], "/", number)
-    println(stderr, "exit ", Conformance.main([string(place, ".txt"), place, ARGS[3:end]...]))
+    println(stderr, "exit ", Conformance.main([string(ARGS[1], "/", number, ".tokens")]))
 end
 """
 
 
-def load_suite():
-    """tests/conformance/run.py, which knows what scenarios and wrong lines are."""
-    found = importlib.util.spec_from_file_location("conformance_suite", SUITE / "run.py")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+class Evaluated(Runner):
+    """A program that the evaluator carries out; an option is one of evaluate.py's."""
+
+    timeout_s = 1200
+
+    def __init__(self, library, program, **options):
+        words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
+        super().__init__("julia", [sys.executable, str(EVALUATE), "--library", str(library), *words, str(program)])
 
 
 def evaluate(library, program, *arguments, **options):
     """(exit status, stdout, stderr) of a program; an option is one of evaluate.py's."""
-    words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    return run([sys.executable, EVALUATE, "--library", library, *words, program, *arguments])
+    return Evaluated(library, program, **options).run(*arguments)
 
 
-def check_commands(claims, suite, library):
-    listed = sorted(suite.commands_in_readme((SUITE / "README.md").read_text()))
+def check_commands(claims, library):
+    listed = sorted(tokens.TABLE)
     status, out, err = evaluate(library, RUNNER / "runner.jl", "--commands")
     differ = sorted(set(out.split()) ^ set(listed)) or "the order"
     good = status == 0 and out.split() == listed
-    claims.claim("evaluated: the runner knows the commands, sorted", [] if good else [f"{differ}\n{err}"])
+    claims.claim("evaluated: the runner has the commands, sorted", [] if good else [f"{differ}\n{err}"])
 
 
-def check_scenarios(claims, suite, library, calls):
-    with tempfile.TemporaryDirectory() as folder:
-        prelude, lines = suite.self_lines(SUITE)
-        expecting = suite.expecting_in_readme((SUITE / "README.md").read_text())
-        right = Path(folder) / "prelude.txt"
-        right.write_text(prelude + suite.right_lines(lines, expecting))
-        for scenario in [*sorted((SUITE / "scenarios").glob("*.txt")), right]:
-            with tempfile.TemporaryDirectory() as place:
-                words = (RUNNER / "runner.jl", scenario, place, *suite.VARIABLES)
-                status, out, err = evaluate(library, *words, calls=calls)
-            wanted = f"ok {len(suite.commands_in(scenario.read_text()))}"
-            good = status == 0 and out.strip().splitlines()[-1:] == [wanted] and not err.strip()
-            claims.claim(f"evaluated: conformance scenario {scenario.stem}", [] if good else [(out + err)[-2000:]])
+def check_scenarios(claims, library, calls):
+    runner = Evaluated(library, RUNNER / "runner.jl", calls=calls)
+    prelude, lines = wrong_lines.self_lines(SUITE)
+    texts = {path.stem: tokens.read_scenario(path) for path in sorted((SUITE / "scenarios").glob("*.txt"))}
+    for name, text in {**texts, "prelude": prelude + wrong_lines.right_lines(lines)}.items():
+        with tempfile.TemporaryDirectory() as place:
+            problem = runner.problem(f"{name}.txt", place, text)
+        claims.claim(f"evaluated: conformance scenario {name}", [problem[-2000:]] if problem else [])
 
 
-def missed_lines(suite, library, lines, runner=RUNNER):
+def missed_lines(library, lines, runner=RUNNER):
     """What the runner did at each of these wrong lines at which it did not fail."""
-    prelude, missed = suite.self_lines(SUITE)[0], []
+    prelude, missed = wrong_lines.self_lines(SUITE)[0], []
     with tempfile.TemporaryDirectory() as folder:
         for number, line in enumerate(lines, 1):
-            (Path(folder) / str(number)).mkdir()
+            place = Path(folder) / str(number)
+            place.mkdir()
             apart = prelude.replace("mem:self", f"mem:self{number}")  # one process, so one such store for each
-            (Path(folder) / f"{number}.txt").write_text(f"{apart}{line}\n")
+            place.with_suffix(".tokens").write_bytes(tokens.tokenised(f"{apart}{line}\n", "wrong.txt", place)[0])
         program = Path(folder) / "many.jl"
         program.write_text(MANY.replace("RUNNER", str(runner / "runner.jl")))
-        _, out, err = evaluate(library, program, folder, len(lines), *suite.VARIABLES)
-        said, at = [], len(prelude.splitlines()) + 1
+        _, _, err = evaluate(library, program, folder, len(lines))
+        said = []
         for line in err.splitlines():
             if line.startswith("exit "):
-                begin = f"{folder}/{len(missed) + 1}.txt:{at}: "
-                missed.append(suite.missed_line(lines[len(missed)], begin, int(line[5:]), "", "\n".join(said)))
+                missed.append(wrong_lines.missed(lines[len(missed)], prelude, int(line[5:]), "", "\n".join(said)))
                 said = []
             else:
                 said.append(line)
@@ -85,11 +85,11 @@ def missed_lines(suite, library, lines, runner=RUNNER):
     return problems
 
 
-def check_wrong_lines(claims, suite, library):
+def check_wrong_lines(claims, library):
     """Half of them in each of two processes."""
-    lines = suite.self_lines(SUITE)[1]
+    lines = wrong_lines.self_lines(SUITE)[1]
     with ThreadPoolExecutor(2) as pool:
-        halves = pool.map(lambda first: missed_lines(suite, library, lines[first::2]), (0, 1))
+        halves = pool.map(lambda first: missed_lines(library, lines[first::2]), (0, 1))
         problems = [problem for found in halves for problem in found]
     claims.claim(f"evaluated: the runner fails at each of {len(lines)} wrong lines", problems)
 
@@ -109,14 +109,13 @@ def function_problems(headers, called, listed):
 
 
 def check(claims, library, include):
-    suite = load_suite()
-    check_commands(claims, suite, library)
+    check_commands(claims, library)
     with tempfile.TemporaryDirectory() as folder:
         calls = Path(folder) / "calls"
-        check_scenarios(claims, suite, library, calls)
+        check_scenarios(claims, library, calls)
         called = set(calls.read_text().split()) if calls.exists() else set()
     claims.claim(
         "every function of the headers is called in the suite or listed in unwrapped.txt with a reason, none is both",
         function_problems(read_headers(include), called, unwrapped()),
     )
-    check_wrong_lines(claims, suite, library)
+    check_wrong_lines(claims, library)

@@ -53,10 +53,9 @@ def tested(package, library, file):
 
 def check_suite(claims, library):
     """A runner whose expectations all hold, and a list of functions that is wrong."""
-    suite = conformance.load_suite()
-    lines = [line for line in suite.self_lines(conformance.SUITE)[1] if line.startswith("reader.info ")]
+    lines = [line for line in conformance.wrong_lines.self_lines(conformance.SUITE)[1] if line.startswith("reader.info ")]
     with planted(RUNNER, *BLIND) as runner:
-        missed = conformance.missed_lines(suite, library, lines, runner)
+        missed = conformance.missed_lines(library, lines, runner)
     claims.found("a conformance runner that compares nothing", "reader.info reader id=two.1.1", missed)
     found = list(conformance.function_problems({"a": 0, "b": 0, "c": 0}, {"a"}, {"a": "why", "b": "", "d": "why"}))
     for wanted in ("a is listed, but called", "b is listed without", "c is neither", "d is listed, but in no header"):

@@ -1,8 +1,10 @@
 package conformance_test
 
 import (
+	"bytes"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,19 +14,25 @@ import (
 
 const root = "../../../.."
 
-func TestEveryScenarioOfTheSuiteHolds(t *testing.T) {
-	files, err := filepath.Abs(root + "/bindings/torch/tests/files")
+// tokens are those of a scenario.
+func tokens(t *testing.T, scenario string) []byte {
+	command := exec.Command("python3", "-B", root+"/tests/conformance/tokens.py", scenario, t.TempDir())
+	command.Stderr = os.Stderr
+	made, err := command.Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v: %v", command, err)
 	}
+	return made
+}
+
+func TestEveryScenarioOfTheSuiteHolds(t *testing.T) {
 	scenarios, err := filepath.Glob(root + "/tests/conformance/scenarios/*.txt")
 	if err != nil || len(scenarios) == 0 {
 		t.Fatalf("no scenarios: %v", err)
 	}
-	variables := []string{"FILES=" + files, "LONG=" + strings.Repeat("n", 4096)} // as run.py gives them
 	for _, scenario := range scenarios {
 		t.Run(strings.TrimSuffix(filepath.Base(scenario), ".txt"), func(t *testing.T) {
-			count, err := conformance.Run(scenario, t.TempDir(), variables, io.Discard)
+			count, err := conformance.Run(bytes.NewReader(tokens(t, scenario)), io.Discard)
 			if err != nil || count == 0 {
 				t.Errorf("%d commands: %v", count, err)
 			}
@@ -33,16 +41,17 @@ func TestEveryScenarioOfTheSuiteHolds(t *testing.T) {
 }
 
 func TestAWrongExpectationNamesItsLine(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "wrong.txt")
-	text := "# three lines\nmemory m 8 1\nstatus NOT_FOUND 21\n"
+	path := filepath.Join(t.TempDir(), "wrong")
+	text := ":15 a.txt:2: memory\nc6 memory\nw1 m\nw1 8\nw1 1\n.0 \n" +
+		":15 a.txt:3: status\nc6 status\nw9 NOT_FOUND\nw2 21\n.0 \n"
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	var out, errs strings.Builder
-	if status := conformance.Main([]string{path, t.TempDir()}, &out, &errs); status != 1 || out.String() != "" {
+	if status := conformance.Main([]string{path}, &out, &errs); status != 1 || out.String() != "" {
 		t.Errorf("exit status %d, %q", status, out.String())
 	}
-	if !strings.HasPrefix(errs.String(), path+":3: status: expected NOT_FOUND for 21") {
+	if !strings.HasPrefix(errs.String(), "a.txt:3: status: expected NOT_FOUND for 21") {
 		t.Errorf("the runner said %q", errs.String())
 	}
 }

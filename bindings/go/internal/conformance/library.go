@@ -2,18 +2,16 @@ package conformance
 
 import (
 	"fmt"
+	"slices"
 
 	ckpt "github.com/ckpt-engine/ckpt/bindings/go"
 )
 
-var _ = list(
-	command{"version", 0, 0, runVersion},
-	command{"status", 2, 0, runStatus},
-	command{"dtype", 3, 0, runDType},
-	command{"option", 1, takesPairs, runOption},
-)
+var _ = list(map[string]func(r *runner){
+	"version": runVersion, "status": runStatus, "dtype": runDType, "option": runOption,
+})
 
-func runVersion(r *runner, _ *line) error {
+func runVersion(r *runner) {
 	number := ckpt.VersionNumber()
 	text := fmt.Sprintf("%d.%d.%d", number/1000000, number/1000%1000, number%1000)
 	if text != ckpt.Version() {
@@ -22,7 +20,6 @@ func runVersion(r *runner, _ *line) error {
 	if number < ckpt.HeaderVersionNumber {
 		r.fail("expected at least %d, found %d", ckpt.HeaderVersionNumber, number)
 	}
-	return nil
 }
 
 var statuses = map[string]ckpt.Status{
@@ -54,47 +51,36 @@ func checkConstants[N ~int32](r *runner, all map[string]N, name string, number N
 	}
 }
 
-func runStatus(r *runner, l *line) error {
-	name, number := l.words[0], ckpt.Status(r.parseInt(l.words[1]))
-	if number.Name() != name {
-		r.fail("expected %s for %d, found %s", name, number, number.Name())
+func runStatus(r *runner) {
+	number := ckpt.Status(r.int(1))
+	if number.Name() != r.words[0] {
+		r.fail("expected %s for %d, found %s", r.words[0], number, number.Name())
 	}
-	checkConstants(r, statuses, name, number)
-	return nil
+	checkConstants(r, statuses, r.words[0], number)
 }
 
-func runDType(r *runner, l *line) error {
-	name, number, bits := l.words[0], ckpt.DType(r.parseInt(l.words[1])), int(r.parseInt(l.words[2]))
-	if number.Name() != name {
-		r.fail("expected %s for %d, found %s", name, int32(number), number.Name())
-	}
-	if number.Bits() != bits {
-		r.fail("expected %d bits, found %d", bits, number.Bits())
+func runDType(r *runner) {
+	name, number, bits := r.words[0], ckpt.DType(r.int(1)), int(r.int(2))
+	if number.Name() != name || number.Bits() != bits {
+		r.fail("expected %s of %d bits, found %s of %d", name, bits, number.Name(), number.Bits())
 	}
 	found, known := ckpt.FindDType(name)
 	if known != (name != "dtype") || known && found != number {
 		r.fail("expected %s to be found as %d, found %d, %v", name, int32(number), int32(found), known)
 	}
 	checkConstants(r, dtypes, name, number)
-	return nil
 }
 
-func runOption(r *runner, l *line) error {
-	for info, err := range ckpt.KnownOptions() {
-		if err != nil {
-			return err
-		}
-		if info.Key != l.words[0] {
-			continue
-		}
-		expectName(r, l, "kind", info.Kind)
-		expectInt(r, l, "min", info.Min)
-		expectInt(r, l, "max", info.Max)
-		r.expectText(l, "fallback", info.Fallback)
-		r.expectText(l, "choices", info.Choices)
-		r.expectText(l, "used_by", info.UsedBy)
-		return nil
+func runOption(r *runner) {
+	all := try(ckpt.Collect(ckpt.KnownOptions()))
+	at := slices.IndexFunc(all, func(info ckpt.OptionInfo) bool { return info.Key == r.words[0] })
+	if at < 0 {
+		r.fail("expected an option %s, found none", r.words[0])
 	}
-	r.fail("expected an option %s, found none", l.words[0])
-	return nil
+	r.expect("kind", all[at].Kind)
+	r.expect("min", all[at].Min)
+	r.expect("max", all[at].Max)
+	r.expect("fallback", all[at].Fallback)
+	r.expect("choices", all[at].Choices)
+	r.expect("used_by", all[at].UsedBy)
 }

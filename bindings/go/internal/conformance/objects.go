@@ -1,6 +1,11 @@
 package conformance
 
-import "io"
+import (
+	"bytes"
+	"io"
+
+	ckpt "github.com/ckpt-engine/ckpt/bindings/go"
+)
 
 // memory is what a scenario calls so: bytes that tensors are saved from and loaded into.
 type memory struct{ data []byte }
@@ -11,27 +16,39 @@ type object struct {
 	owner string // the file that a tree is freed with; else ""
 }
 
-func (r *runner) put(name string, value any) { r.putOwned(name, value, "") }
+// put gives the value the name that is a word of the command, and frees what had it before.
+func (r *runner) put(word int, value any) { r.putOwned(word, value, "") }
 
-// putOwned frees what had the name before.
-func (r *runner) putOwned(name string, value any, owner string) {
-	if _, known := r.objects[name]; known {
-		r.free(name)
+func (r *runner) putOwned(word int, value any, owner string) {
+	if _, known := r.objects[r.words[word]]; known {
+		r.free(r.words[word])
 	}
-	r.objects[name] = object{value, owner}
+	r.objects[r.words[word]] = object{value, owner}
 }
 
-// get is the object of a name, which must be of type T.
-func get[T any](r *runner, name string) T {
-	found, known := r.objects[name]
-	value, right := found.value.(T)
-	if !known {
-		r.fail("expected %T %s, found none", value, name)
-	}
+// putCopy puts the bytes of a view, which it closes.
+func (r *runner) putCopy(word int, view *ckpt.MappedTensor) {
+	defer view.Close()
+	r.put(word, &memory{bytes.Clone(view.Bytes())})
+}
+
+// get is the object whose name is a word of the command; it must be of type T.
+func get[T any](r *runner, word int) T { return getNamed[T](r, r.words[word]) }
+
+func getNamed[T any](r *runner, name string) T {
+	value, right := r.objects[name].value.(T)
 	if !right {
-		r.fail("expected %T %s, found %T", value, name, found.value)
+		r.fail("expected %T %s, found %T", value, name, r.objects[name].value)
 	}
 	return value
+}
+
+// bytes are those of the memory that is this word; nil where the word is empty.
+func (r *runner) bytes(word int) []byte {
+	if r.words[word] == "" {
+		return nil
+	}
+	return get[*memory](r, word).data
 }
 
 func (r *runner) free(name string) {
@@ -46,8 +63,8 @@ func (r *runner) free(name string) {
 		}
 	}
 	if closer, closes := gone.value.(io.Closer); closes {
-		r.must(closer.Close())
-		r.must(closer.Close()) // again does nothing
+		r.check(closer.Close())
+		r.check(closer.Close()) // again does nothing
 	}
 }
 

@@ -1,152 +1,85 @@
 package conformance
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"iter"
-	"strings"
 
 	ckpt "github.com/ckpt-engine/ckpt/bindings/go"
 )
 
-var _ = list(
-	command{"reader.open", 3, takesOptions, runReaderOpen},
-	command{"reader.info", 1, takesPairs, runReaderInfo},
-	command{"reader.map", 3, takesOptions, runReaderMap},
-	command{"reader.verify", 2, takesOptions, runReaderVerify},
-	command{"reader.diff", 3, takesOptions, runReaderDiff},
-	command{"reader.tree", 2, takesPairs, runReaderTree},
-	command{"reader.export", 2, takesOptions, runReaderExport},
-	command{"reader.tensors", 1, takesMore, runReaderTensors},
-	command{"reader.tensor", 2, takesPairs, runReaderTensor},
-	command{"reader.alias", 2, takesPairs, runReaderAlias},
-	command{"reader.segment", 3, takesPairs, runReaderSegment},
-	command{"reader.objects", 1, takesMore, runReaderObjects},
-	command{"reader.object", 3, takesPairs, runReaderObject},
-	command{"reader.part", 2, takesPairs, runReaderPart},
-	command{"reader.attrs", 1, takesMore, runReaderAttrs},
-	command{"reader.attr", 3, takesPairs, runReaderAttr},
-)
+var _ = list(map[string]func(r *runner){
+	"reader.open": func(r *runner) {
+		r.put(0, try(ckpt.OpenReader(get[*ckpt.Store](r, 1), r.words[2], r.options)))
+	},
+	"reader.info":   func(r *runner) { r.expectCheckpoint(try(r.reader().Info())) },
+	"reader.map":    func(r *runner) { r.putCopy(2, try(r.reader().Map(r.words[1], r.options))) },
+	"reader.verify": func(r *runner) { r.put(1, try(r.reader().Verify(context.Background(), r.options))) },
+	"reader.diff":   func(r *runner) { r.put(2, try(r.reader().Diff(get[*ckpt.Reader](r, 1), r.options))) },
+	"reader.tree":   func(r *runner) { r.put(1, try(r.reader().Tree(r.optionalName()))) },
+	"reader.export": func(r *runner) { must(r.reader().Export(r.words[1], r.options)) },
+	"reader.tensors": func(r *runner) {
+		expectAll(r, 1, r.reader().Tensors(), func(t ckpt.TensorInfo) string { return t.Name })
+	},
+	"reader.tensor":  runReaderTensor,
+	"reader.alias":   runReaderAlias,
+	"reader.segment": runReaderSegment,
+	"reader.objects": runReaderObjects,
+	"reader.object":  runReaderObject,
+	"reader.part":    runReaderPart,
+	"reader.attrs":   runReaderAttrs,
+	"reader.attr":    runReaderAttr,
+})
 
-func (r *runner) reader(l *line) *ckpt.Reader { return get[*ckpt.Reader](r, l.words[0]) }
-
-func runReaderOpen(r *runner, l *line) error {
-	made, err := ckpt.OpenReader(get[*ckpt.Store](r, l.words[1]), l.words[2], r.optionsOf(l))
-	return keep(r, l.words[0], made, err)
-}
-
-func runReaderInfo(r *runner, l *line) error {
-	info, err := r.reader(l).Info()
-	if err == nil {
-		r.expectCheckpoint(l, info)
-	}
-	return err
-}
-
-func runReaderMap(r *runner, l *line) error {
-	view, err := r.reader(l).Map(l.words[1], r.optionsOf(l))
-	if err != nil {
-		return err
-	}
-	defer view.Close()
-	r.put(l.words[2], &memory{bytes.Clone(view.Bytes())})
-	return nil
-}
-
-func runReaderVerify(r *runner, l *line) error {
-	made, err := r.reader(l).Verify(context.Background(), r.optionsOf(l))
-	return keep(r, l.words[1], made, err)
-}
-
-func runReaderDiff(r *runner, l *line) error {
-	made, err := r.reader(l).Diff(get[*ckpt.Reader](r, l.words[1]), r.optionsOf(l))
-	return keep(r, l.words[2], made, err)
-}
-
-func runReaderTree(r *runner, l *line) error {
-	name, given := l.value("name")
-	if given && name == "" {
-		return refused("an empty name is the main tree's here")
-	}
-	made, err := r.reader(l).Tree(name)
-	return keep(r, l.words[1], made, err)
-}
-
-func runReaderExport(r *runner, l *line) error {
-	return r.reader(l).Export(r.path(l.words[1]), r.optionsOf(l))
-}
+func (r *runner) reader() *ckpt.Reader { return get[*ckpt.Reader](r, 0) }
 
 // expectAll compares the words from `first` on with what an iterator gives.
-func expectAll[T any](r *runner, l *line, first int, from iter.Seq2[T, error], text func(T) string) error {
-	all, err := ckpt.Collect(from)
-	if err != nil {
-		return err
-	}
+func expectAll[T any](r *runner, first int, from iter.Seq2[T, error], text func(T) string) {
 	var found []string
-	for _, value := range all {
+	for _, value := range try(ckpt.Collect(from)) {
 		found = append(found, text(value))
 	}
-	r.expectList(l, first, found)
-	return nil
+	r.expectWords(first, found...)
 }
 
-func runReaderTensors(r *runner, l *line) error {
-	return expectAll(r, l, 1, r.reader(l).Tensors(), func(t ckpt.TensorInfo) string { return t.Name })
+func runReaderTensor(r *runner) {
+	info := try(r.reader().Tensor(r.words[1]))
+	r.expectWords(1, info.Name)
+	r.expect("dtype", info.DType)
+	r.expect("shape", info.Shape)
+	r.expect("bytes", info.Bytes)
+	r.expect("stored_bytes", info.StoredBytes)
+	r.expect("segment_count", info.SegmentCount)
+	r.expect("alias_of", info.AliasOf)
 }
 
-func runReaderTensor(r *runner, l *line) error {
-	info, err := r.reader(l).Tensor(l.words[1])
-	if err != nil {
-		return err
-	}
-	if info.Name != l.words[1] {
-		r.fail("expected %s, found %s", l.words[1], info.Name)
-	}
-	r.expectDType(l, "dtype", info.DType)
-	r.expectText(l, "shape", shapeText(info.Shape))
-	expectUnsigned(r, l, "bytes", info.Bytes)
-	expectUnsigned(r, l, "stored_bytes", info.StoredBytes)
-	expectUnsigned(r, l, "segment_count", info.SegmentCount)
-	r.expectText(l, "alias_of", info.AliasOf)
-	return nil
+func runReaderAlias(r *runner) {
+	view := try(r.reader().Alias(r.words[1]))
+	r.expect("shape", view.Shape)
+	r.expect("strides", view.Strides)
+	r.expect("offset", view.FlatOffset)
+	r.expect("dtype", view.DType)
 }
 
-func runReaderAlias(r *runner, l *line) error {
-	view, err := r.reader(l).Alias(l.words[1])
-	if err != nil {
-		return err
-	}
-	r.expectText(l, "shape", shapeText(view.Shape))
-	r.expectText(l, "strides", shapeText(view.Strides))
-	expectInt(r, l, "offset", view.FlatOffset)
-	r.expectDType(l, "dtype", view.DType)
-	return nil
-}
-
-func runReaderSegment(r *runner, l *line) error {
-	s, err := r.reader(l).Segment(l.words[1], uint32(r.parseUnsigned(l.words[2])))
-	if err != nil {
-		return err
-	}
+func runReaderSegment(r *runner) {
+	s := try(r.reader().Segment(r.words[1], r.rank(2)))
 	box, flat := "", ""
 	if s.Region == ckpt.RegionFlat {
 		flat = fmt.Sprintf("%d:%d", s.FlatOffset, s.FlatSize)
 	} else {
-		box = shapeText(s.Offset) + ":" + shapeText(s.Extent)
+		box = textOf(s.Offset) + ":" + textOf(s.Extent)
 	}
-	r.expectText(l, "box", box)
-	r.expectText(l, "flat", flat)
-	expectUnsigned(r, l, "part", s.Part)
-	expectInt(r, l, "codec", s.Codec)
-	expectInt(r, l, "filter", s.Filter)
-	expectUnsigned(r, l, "chunk_count", s.ChunkCount)
-	expectUnsigned(r, l, "stored_bytes", s.StoredBytes)
-	return nil
+	r.expect("box", box)
+	r.expect("flat", flat)
+	r.expect("part", s.Part)
+	r.expect("codec", int32(s.Codec))
+	r.expect("filter", int32(s.Filter))
+	r.expect("chunk_count", s.ChunkCount)
+	r.expect("stored_bytes", s.StoredBytes)
 }
 
-func runReaderObjects(r *runner, l *line) error {
-	return expectAll(r, l, 1, r.reader(l).Objects(), func(o ckpt.ObjectInfo) string {
+func runReaderObjects(r *runner) {
+	expectAll(r, 1, r.reader().Objects(), func(o ckpt.ObjectInfo) string {
 		if o.Scope == ckpt.Shared {
 			return o.Name + ":-"
 		}
@@ -154,46 +87,33 @@ func runReaderObjects(r *runner, l *line) error {
 	})
 }
 
-func runReaderObject(r *runner, l *line) error {
-	info, err := r.reader(l).Object(l.words[1], uint32(r.parseUnsigned(l.words[2])))
-	if err != nil {
-		return err
-	}
-	expectName(r, l, "scope", info.Scope)
-	expectUnsigned(r, l, "rank", info.Rank)
-	expectUnsigned(r, l, "size", info.Size)
-	r.expectText(l, "media_type", info.MediaType)
-	return nil
+func runReaderObject(r *runner) {
+	info := try(r.reader().Object(r.words[1], r.rank(2)))
+	r.expect("scope", info.Scope)
+	r.expect("rank", info.Rank)
+	r.expect("size", info.Size)
+	r.expect("media_type", info.MediaType)
 }
 
-func runReaderPart(r *runner, l *line) error {
-	info, err := r.reader(l).Part(uint32(r.parseUnsigned(l.words[1])))
-	if err != nil {
-		return err
-	}
-	r.expectText(l, "name", info.Name)
-	expectUnsigned(r, l, "rank", info.Rank)
-	return nil
+func runReaderPart(r *runner) {
+	info := try(r.reader().Part(r.rank(1)))
+	r.expect("name", info.Name)
+	r.expect("rank", info.Rank)
 }
 
-func runReaderAttrs(r *runner, l *line) error {
-	first, attrs := 1, r.reader(l).Attrs()
-	if len(l.words) > 1 && strings.HasPrefix(l.words[1], "tensor:") {
-		first, attrs = 2, r.reader(l).TensorAttrs(strings.TrimPrefix(l.words[1], "tensor:"))
+func runReaderAttrs(r *runner) {
+	attrs := r.reader().Attrs()
+	if r.words[1] != "" {
+		attrs = r.reader().TensorAttrs(r.words[1])
 	}
-	return expectAll(r, l, first, attrs, func(a ckpt.Attr) string { return a.Key + "=" + a.Value })
+	expectAll(r, 2, attrs, func(a ckpt.Attr) string { return a.Key + "=" + a.Value })
 }
 
-func runReaderAttr(r *runner, l *line) error {
-	var found string
-	var err error
-	if tensor, given := l.value("tensor"); given {
-		found, _, err = r.reader(l).TensorAttr(tensor, l.words[1])
-	} else {
-		found, _, err = r.reader(l).Attr(l.words[1])
+func runReaderAttr(r *runner) {
+	found, _, err := r.reader().Attr(r.words[1])
+	if tensor, given := r.value("tensor"); given {
+		found, _, err = r.reader().TensorAttr(tensor, r.words[1])
 	}
-	if err == nil && found != l.words[2] {
-		r.fail("expected '%s', found '%s'", l.words[2], found)
-	}
-	return err
+	must(err)
+	r.expectWords(2, found)
 }

@@ -1,4 +1,4 @@
-// Package conformance carries out the scenarios of tests/conformance with the public API of package ckpt. Grammar and
+// Package conformance carries out the scenarios of tests/conformance with the public API of package ckpt. Tokens and
 // commands: the README there.
 package conformance
 
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -15,71 +16,75 @@ import (
 	ckpt "github.com/ckpt-engine/ckpt/bindings/go"
 )
 
-// What a command takes behind its words: any number more, KEY=VALUE, @OPTION=VALUE.
-const (
-	takesMore = 1 << iota
-	takesPairs
-	takesOptions
-)
-
-// command is one row of the README. An error that `run` returns is that of the binding's call; everything else that is
+// commands are those of the README. An error of the binding's call goes through must or try; everything else that is
 // wrong ends the scenario through runner.fail.
-type command struct {
-	name  string
-	words int
-	takes int
-	run   func(r *runner, l *line) error
-}
-
-var commands = map[string]command{}
+var commands = map[string]func(r *runner){}
 
 // list joins the commands of one subject to the others.
-func list(subject ...command) struct{} {
-	for _, c := range subject {
-		commands[c.name] = c
-	}
+func list(subject map[string]func(r *runner)) struct{} {
+	maps.Copy(commands, subject)
 	return struct{}{}
 }
 
-var _ = list(command{"timed", 0, takesMore, func(r *runner, _ *line) error {
-	r.fail("expected a command, found timed again")
-	return nil
-}})
-
-// failure is what runner.fail throws and Run catches.
-type failure string
-
-type runner struct {
-	scenario, directory string
-	variables           map[string]string
-	out                 io.Writer
-	number              int // of the line
-	command             string
-	objects             map[string]object
+// token is one of the command; of KEY=VALUE the key is apart.
+type token struct {
+	kind       byte
+	key, value string
 }
+
+// runner carries out one command after the other.
+type runner struct {
+	where, command string // FILE:LINE: COMMAND, and the command
+	timed          bool
+	words          []string
+	keys, details  []token
+	options        ckpt.Options
+	status         string // that the call must end with
+	objects        map[string]object
+}
+
+// failure is what runner.fail throws, and callError what must and try do; Run catches both.
+type failure string
+type callError struct{ error }
 
 func (r *runner) fail(format string, args ...any) {
-	panic(failure(fmt.Sprintf("%s:%d: %s: ", r.scenario, r.number, r.command) + fmt.Sprintf(format, args...)))
+	panic(failure(r.where + ": " + fmt.Sprintf(format, args...)))
 }
 
-// must ends the scenario over an error of the world around it, not of ckpt.
-func (r *runner) must(err error) {
+// check ends the scenario over an error of the world around it, not of ckpt.
+func (r *runner) check(err error) {
 	if err != nil {
 		r.fail("expected no error, found %v", err)
 	}
 }
 
+func must(err error) {
+	if err != nil {
+		panic(callError{err})
+	}
+}
+
+func try[T any](value T, err error) T {
+	must(err)
+	return value
+}
+
 // Main is the program: its arguments without the name, and its exit status.
 func Main(arguments []string, out, errs io.Writer) int {
-	if len(arguments) == 1 && arguments[0] == "--commands" {
-		fmt.Fprintln(out, strings.Join(Commands(), "\n"))
-		return 0
-	}
-	if len(arguments) < 2 {
-		fmt.Fprintln(errs, "usage: ckpt-conformance SCENARIO DIR [NAME=VALUE…] | --commands")
+	if len(arguments) != 1 {
+		fmt.Fprintln(errs, "usage: ckpt-conformance TOKENS | --commands")
 		return 2
 	}
-	count, err := Run(arguments[0], arguments[1], arguments[2:], out)
+	if arguments[0] == "--commands" {
+		fmt.Fprintln(out, strings.Join(slices.Sorted(maps.Keys(commands)), "\n"))
+		return 0
+	}
+	file, err := os.Open(arguments[0])
+	count := 0
+	if err == nil {
+		defer file.Close()
+		count, err = Run(file, out)
+	}
 	if err != nil {
 		fmt.Fprintln(errs, err)
 		return 1
@@ -88,22 +93,9 @@ func Main(arguments []string, out, errs io.Writer) int {
 	return 0
 }
 
-// Commands are the names of all commands, sorted.
-func Commands() []string {
-	var names []string
-	for name := range commands {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// Run carries out one scenario and says how many commands it had; `variables` are NAME=VALUE.
-func Run(scenario, directory string, variables []string, out io.Writer) (count int, err error) {
-	r := &runner{
-		scenario: scenario, directory: directory, variables: map[string]string{"DIR": directory}, out: out,
-		command: "scenario", objects: map[string]object{},
-	}
+// Run carries out the scenario of these tokens and says how many commands it had.
+func Run(tokens io.Reader, out io.Writer) (count int, err error) {
+	r, in := &runner{objects: map[string]object{}}, bufio.NewReader(tokens)
 	defer func() {
 		r.freeAll()
 		if caught := recover(); caught != nil {
@@ -114,72 +106,89 @@ func Run(scenario, directory string, variables []string, out io.Writer) (count i
 			err = errors.New(string(failed))
 		}
 	}()
-	for _, variable := range variables {
-		name, value, found := strings.Cut(variable, "=")
-		if !found {
-			r.fail("expected NAME=VALUE, found '%s'", variable)
+	for ; r.read(in); count++ {
+		start := time.Now()
+		err := r.carryOut()
+		if r.timed {
+			fmt.Fprintf(out, "%.6f %s\n", time.Since(start).Seconds(), r.command)
 		}
-		r.variables[name] = value
+		r.checkOutcome(err)
 	}
-	file, err := os.Open(scenario)
-	r.must(err)
-	defer file.Close()
-	lines := bufio.NewReader(file)
+	return count, nil
+}
+
+func readToken(in *bufio.Reader) (t token, err error) {
+	size := 0
+	if _, err = fmt.Fscanf(in, "%c%d", &t.kind, &size); err != nil {
+		return t, err
+	}
+	text := make([]byte, size+2) // a blank before it, a line feed after it
+	_, err = io.ReadFull(in, text)
+	t.value = string(text[1 : size+1])
+	if strings.IndexByte("=>ise~", t.kind) >= 0 {
+		t.key, t.value, _ = strings.Cut(t.value, "=")
+	}
+	return t, err
+}
+
+// read says whether there is a command more.
+func (r *runner) read(in *bufio.Reader) bool {
+	r.words, r.keys, r.details, r.options, r.status = nil, nil, nil, ckpt.Options{}, "OK"
 	for {
-		text, err := lines.ReadString('\n')
-		r.number++
-		if r.runLine(text) {
-			count++
+		t, err := readToken(in)
+		switch {
+		case err != nil:
+			return false
+		case t.kind == '.':
+			return true
+		case t.kind == ':':
+			r.where = t.value
+		case t.kind == 'c' || t.kind == 't':
+			r.command, r.timed = t.value, t.kind == 't'
+		case t.kind == 'w':
+			r.words = append(r.words, t.value)
+		case t.kind == 'i':
+			r.options[t.key] = r.parseInt(t.value)
+		case t.kind == 's':
+			r.options[t.key] = t.value
+		case t.kind == '!':
+			r.status = t.value
+		case t.kind == '=' || t.kind == '>':
+			r.keys = append(r.keys, t)
+		default:
+			r.details = append(r.details, t)
 		}
-		if err == io.EOF {
-			return count, nil
-		}
-		r.must(err)
 	}
 }
 
-// runLine says whether the line held a command.
-func (r *runner) runLine(text string) bool {
-	r.command = "line"
-	l := r.parse(text)
-	if l == nil {
-		return false
-	}
-	start := time.Now()
-	err := l.command.run(r, l)
-	if l.timed {
-		fmt.Fprintf(r.out, "%.6f %s\n", time.Since(start).Seconds(), l.raw)
-	}
-	r.checkOutcome(l, err)
-	return true
+// carryOut returns the error of the binding's call.
+func (r *runner) carryOut() (err error) {
+	defer func() {
+		switch caught := recover().(type) {
+		case nil:
+		case callError:
+			err = caught.error
+		default:
+			panic(caught)
+		}
+	}()
+	commands[r.command](r)
+	return nil
 }
 
-func (r *runner) checkOutcome(l *line, err error) {
-	if l.status == "" {
-		if err != nil {
-			r.fail("expected OK, found %v", err)
-		}
-		for _, p := range l.pairs {
-			if !p.used {
-				r.fail("expected a key of this command, found %s", p.key)
-			}
-		}
-		return
+func (r *runner) checkOutcome(err error) {
+	found := &ckpt.Error{Status: ckpt.StatusOK}
+	if err != nil && !errors.As(err, &found) || found.Status.Name() != r.status ||
+		err != nil && !errors.Is(err, found.Status) {
+		r.fail("expected %s, found %v", r.status, err)
 	}
-	var found *ckpt.Error
-	if !errors.As(err, &found) {
-		r.fail("expected %s, found %v", l.status, err)
-	}
-	if found.Status.Name() != l.status || !errors.Is(err, found.Status) {
-		r.fail("expected %s, found %v", l.status, err)
-	}
-	for _, detail := range l.details {
+	for _, detail := range r.details {
 		value := found.Detail(detail.key)
 		if detail.key == "message" {
 			value = found.Message
 		}
-		if detail.contains && !strings.Contains(value, detail.value) || !detail.contains && value != detail.value {
-			r.fail("expected %s %q, found '%s'", detail.key, detail.value, value)
+		if right := value == detail.value || detail.kind == '~' && strings.Contains(value, detail.value); !right {
+			r.fail("expected %s %c %q, found '%s'", detail.key, detail.kind, detail.value, value)
 		}
 	}
 }

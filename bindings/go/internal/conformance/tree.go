@@ -1,142 +1,75 @@
 package conformance
 
 import (
+	"fmt"
+	"strconv"
+
 	ckpt "github.com/ckpt-engine/ckpt/bindings/go"
 )
 
-var _ = list(
-	command{"tree.new", 1, 0, runTreeNew},
-	command{"tree.parse", 2, 0, runTreeParse},
-	command{"tree.json", 2, 0, runTreeJSON},
-	command{"tree.key", 2, 0, func(r *runner, l *line) error { return r.tree(l).Key(l.words[1]) }},
-	command{"tree.key_int", 2, 0, func(r *runner, l *line) error { return r.tree(l).KeyInt(r.parseInt(l.words[1])) }},
-	command{"tree.null", 1, 0, func(r *runner, l *line) error { return r.tree(l).AddNull() }},
-	command{"tree.bool", 2, 0, func(r *runner, l *line) error { return r.tree(l).AddBool(r.parseInt(l.words[1]) != 0) }},
-	command{"tree.int", 2, 0, func(r *runner, l *line) error { return r.tree(l).AddInt(r.parseInt(l.words[1])) }},
-	command{"tree.bigint", 2, 0, func(r *runner, l *line) error { return r.tree(l).AddDigits(l.words[1]) }},
-	command{"tree.float", 2, 0, func(r *runner, l *line) error { return r.tree(l).AddFloat(r.parseFloat(l.words[1])) }},
-	command{"tree.text", 2, 0, func(r *runner, l *line) error { return r.tree(l).AddText(l.words[1]) }},
-	command{"tree.bytes", 2, 0, func(r *runner, l *line) error { return r.tree(l).AddBytes(r.parseHex(l.words[1])) }},
-	command{"tree.tensor", 1, takesPairs, runTreeTensor},
-	command{"tree.begin", 2, takesPairs, runTreeBegin},
-	command{"tree.end", 1, 0, func(r *runner, l *line) error { return r.tree(l).End() }},
-	command{"tree.count", 2, 0, runTreeCount},
-	command{"tree.node", 2, takesPairs, runTreeNode},
-	command{"tree.find", 4, 0, runTreeFind},
-	command{"tree.find_int", 4, 0, runTreeFindInt},
-	command{"tree.native", 2, 0, runTreeNative},
-)
+var _ = list(map[string]func(r *runner){
+	"tree.new":      func(r *runner) { r.put(0, try(ckpt.NewTree())) },
+	"tree.parse":    func(r *runner) { r.put(0, try(ckpt.ParseTree([]byte(r.words[1])))) },
+	"tree.json":     func(r *runner) { r.expectWords(1, string(try(r.tree().JSON()))) },
+	"tree.key":      func(r *runner) { must(r.tree().Key(r.words[1])) },
+	"tree.key_int":  func(r *runner) { must(r.tree().KeyInt(r.int(1))) },
+	"tree.null":     func(r *runner) { must(r.tree().AddNull()) },
+	"tree.bool":     func(r *runner) { must(r.tree().AddBool(r.int(1) != 0)) },
+	"tree.int":      func(r *runner) { must(r.tree().AddInt(r.int(1))) },
+	"tree.bigint":   func(r *runner) { must(r.tree().AddDigits(r.words[1])) },
+	"tree.float":    func(r *runner) { must(r.tree().AddFloat(r.parseFloat(r.words[1]))) },
+	"tree.text":     func(r *runner) { must(r.tree().AddText(r.words[1])) },
+	"tree.bytes":    func(r *runner) { must(r.tree().AddBytes([]byte(r.words[1]))) },
+	"tree.tensor":   func(r *runner) { r.expect("path", try(r.tree().AddTensor(r.optionalName()))) },
+	"tree.begin":    runTreeBegin,
+	"tree.end":      func(r *runner) { must(r.tree().End()) },
+	"tree.count":    func(r *runner) { r.expectWords(1, fmt.Sprint(try(r.tree().Len()))) },
+	"tree.node":     runTreeNode,
+	"tree.find":     func(r *runner) { r.expectWords(3, fmt.Sprint(try(r.tree().Find(r.unsigned(1), r.words[2])))) },
+	"tree.find_int": func(r *runner) { r.expectWords(3, fmt.Sprint(try(r.tree().FindInt(r.unsigned(1), r.int(2))))) },
+	"tree.native":   func(r *runner) { r.put(1, try(ckpt.EncodeTree(try(r.tree().Value())))) },
+})
 
-func (r *runner) tree(l *line) *ckpt.Tree { return get[*ckpt.Tree](r, l.words[0]) }
+func (r *runner) tree() *ckpt.Tree { return get[*ckpt.Tree](r, 0) }
 
-func runTreeNew(r *runner, l *line) error {
-	made, err := ckpt.NewTree()
-	return keep(r, l.words[0], made, err)
-}
-
-func runTreeParse(r *runner, l *line) error {
-	made, err := ckpt.ParseTree([]byte(l.words[1]))
-	return keep(r, l.words[0], made, err)
-}
-
-func runTreeJSON(r *runner, l *line) error {
-	found, err := r.tree(l).JSON()
-	if err == nil && string(found) != l.words[1] {
-		r.fail("expected %s, found %s", l.words[1], found)
-	}
-	return err
-}
-
-func runTreeTensor(r *runner, l *line) error {
-	name, given := l.value("name")
-	if given && name == "" {
-		return refused("an empty name is the path here")
-	}
-	path, err := r.tree(l).AddTensor(name)
-	if err == nil {
-		r.expectText(l, "path", path)
-	}
-	return err
-}
-
-func runTreeBegin(r *runner, l *line) error {
-	kind := parseName[ckpt.NodeKind](r, l.words[1])
-	class, given := l.value("class")
+func runTreeBegin(r *runner) {
+	kind := parseName[ckpt.NodeKind](r, r.words[1])
+	class, given := r.value("class")
 	switch {
 	case given && kind == ckpt.NodeRecord:
-		return r.tree(l).BeginRecord(class)
+		must(r.tree().BeginRecord(class))
 	case given:
-		return refused("only a record has a class")
-	}
-	return r.tree(l).Begin(kind)
-}
-
-func runTreeCount(r *runner, l *line) error {
-	found, err := r.tree(l).Len()
-	if err == nil && found != r.parseUnsigned(l.words[1]) {
-		r.fail("expected %s nodes, found %d", l.words[1], found)
-	}
-	return err
-}
-
-func (r *runner) expectLink(l *line, key string, found uint64) {
-	wanted, given := l.value(key)
-	if given && (wanted == "-" && found != ckpt.NodeEnd || wanted != "-" && r.parseUnsigned(wanted) != found) {
-		r.fail("expected %s=%s, found %d", key, wanted, int64(found))
+		must(refused("only a record has a class"))
+	default:
+		must(r.tree().Begin(kind))
 	}
 }
 
-func runTreeNode(r *runner, l *line) error {
-	node, err := r.tree(l).At(r.parseUnsigned(l.words[1]))
-	if err != nil {
-		return err
-	}
-	text, octets, truth := node.Text, "", 0
+func runTreeNode(r *runner) {
+	node := try(r.tree().At(r.unsigned(1)))
+	text, octets := node.Text, ""
 	if node.Kind == ckpt.NodeBytes {
 		text, octets = "", node.Text
-	} else if _, given := l.value("bytes"); given {
+	} else if _, given := r.value("bytes"); given {
 		r.fail("expected bytes, found %v", node.Kind)
 	}
-	if node.Bool {
-		truth = 1
+	r.expect("kind", node.Kind)
+	r.expect("key_kind", node.KeyKind)
+	r.expect("key", node.Key)
+	r.expect("key_int", node.KeyInt)
+	r.expect("bool", node.Bool)
+	r.expect("int", node.Int)
+	r.expectFloat("float", node.Float)
+	r.expect("text", text)
+	r.expect("bytes", octets)
+	r.expect("child_count", node.ChildCount)
+	for key, link := range map[string]uint64{
+		"first_child": node.FirstChild, "next_sibling": node.NextSibling, "parent": node.Parent,
+	} {
+		found := "-"
+		if link != ckpt.NodeEnd {
+			found = strconv.FormatUint(link, 10)
+		}
+		r.expect(key, found)
 	}
-	expectName(r, l, "kind", node.Kind)
-	expectName(r, l, "key_kind", node.KeyKind)
-	r.expectText(l, "key", node.Key)
-	expectInt(r, l, "key_int", node.KeyInt)
-	expectInt(r, l, "bool", truth)
-	expectInt(r, l, "int", node.Int)
-	r.expectFloat(l, "float", node.Float)
-	r.expectText(l, "text", text)
-	r.expectHex(l, "bytes", []byte(octets))
-	expectUnsigned(r, l, "child_count", node.ChildCount)
-	r.expectLink(l, "first_child", node.FirstChild)
-	r.expectLink(l, "next_sibling", node.NextSibling)
-	r.expectLink(l, "parent", node.Parent)
-	return nil
-}
-
-func runTreeFind(r *runner, l *line) error {
-	found, err := r.tree(l).Find(r.parseUnsigned(l.words[1]), l.words[2])
-	if err == nil && found != r.parseUnsigned(l.words[3]) {
-		r.fail("expected node %s, found %d", l.words[3], found)
-	}
-	return err
-}
-
-func runTreeFindInt(r *runner, l *line) error {
-	found, err := r.tree(l).FindInt(r.parseUnsigned(l.words[1]), r.parseInt(l.words[2]))
-	if err == nil && found != r.parseUnsigned(l.words[3]) {
-		r.fail("expected node %s, found %d", l.words[3], found)
-	}
-	return err
-}
-
-func runTreeNative(r *runner, l *line) error {
-	value, err := r.tree(l).Value()
-	if err != nil {
-		return err
-	}
-	made, err := ckpt.EncodeTree(value)
-	return keep(r, l.words[1], made, err)
 }

@@ -4,62 +4,43 @@ use std::rc::Rc;
 
 use ckpt::File;
 
-use crate::line::{Command, Line, MORE, NOTHING, OPTIONS, PAIRS};
-use crate::notation::{parse_unsigned, shape_text};
-use crate::objects::{wrong, Object, Outcome, Runner};
+use crate::call::{dtype_text, shape_text, Call};
+use crate::objects::{FileTree, Outcome, Runner};
+use crate::Command;
 
-fn open(runner: &mut Runner, line: &Line) -> Outcome {
-    let file = File::open_with(runner.path(line.text(1)?), &line.settings()?)?;
-    runner.put(&line.words[0], Object::File(Rc::new(file)));
-    Ok(())
+fn file<'r>(runner: &'r Runner, call: &Call) -> Outcome<&'r Rc<File>> {
+    runner.get(call, 0)
 }
 
-fn format(runner: &mut Runner, line: &Line) -> Outcome {
-    let found = runner.file(&line.words[0])?.format();
-    if found == line.name(1)? {
-        Ok(())
-    } else {
-        wrong(format!("expected {}, found {found}", line.name(1)?))
-    }
+fn tensors(runner: &mut Runner, call: &Call) -> Outcome {
+    let names = file(runner, call)?.tensors().map(|tensor| Ok(tensor?.name())).collect::<Outcome<Vec<_>>>()?;
+    call.expect_words(1, names)
 }
 
-fn tensors(runner: &mut Runner, line: &Line) -> Outcome {
-    let file = runner.file(&line.words[0])?;
-    let names = file.tensors().map(|tensor| Ok(tensor?.name())).collect::<Outcome<Vec<_>>>()?;
-    line.expect_list(1, &names)
-}
-
-fn tensor(runner: &mut Runner, line: &Line) -> Outcome {
-    let found = runner.file(&line.words[0])?.tensor(parse_unsigned(line.name(1)?)?)?;
+fn tensor(runner: &mut Runner, call: &Call) -> Outcome {
+    let found = file(runner, call)?.tensor(call.number(1)?)?;
     let (alias_of, alias_offset) = found.alias_of().unwrap_or_default();
-    line.expect_text("name", found.name())?;
-    line.expect_dtype("dtype", found.dtype())?;
-    line.expect_text("shape", &shape_text(found.shape()))?;
-    line.expect_text("strides", &shape_text(found.strides()))?;
-    line.expect_unsigned("bytes", found.bytes())?;
-    line.expect_unsigned("data_bytes", found.data().len() as u64)?;
-    line.expect_text("alias_of", alias_of)?;
-    line.expect_unsigned("alias_offset", alias_offset)
+    call.expect("name", found.name())?;
+    call.expect("dtype", dtype_text(found.dtype()))?;
+    call.expect("shape", shape_text(found.shape()))?;
+    call.expect("strides", shape_text(found.strides()))?;
+    call.expect("bytes", found.bytes())?;
+    call.expect("data_bytes", found.data().len())?;
+    call.expect("alias_of", alias_of)?;
+    call.expect("alias_offset", alias_offset)
 }
 
-fn read(runner: &mut Runner, line: &Line) -> Outcome {
-    let copy = runner.file(&line.words[0])?.tensor(parse_unsigned(line.name(1)?)?)?.data().to_vec()?;
-    runner.put_memory(&line.words[2], copy);
-    Ok(())
-}
-
-fn tree(runner: &mut Runner, line: &Line) -> Outcome {
-    let file = Rc::clone(runner.file(&line.words[0])?);
+fn tree(runner: &mut Runner, call: &Call) -> Outcome {
+    let file = Rc::clone(file(runner, call)?);
     file.tree()?;
-    runner.put(&line.words[1], Object::FileTree(file));
-    Ok(())
+    runner.put(call, 1, FileTree(file))
 }
 
 pub const COMMANDS: &[Command] = &[
-    Command { name: "file.open", words: 2, takes: OPTIONS, run: open },
-    Command { name: "file.format", words: 2, takes: NOTHING, run: format },
-    Command { name: "file.tensors", words: 1, takes: MORE, run: tensors },
-    Command { name: "file.tensor", words: 2, takes: PAIRS, run: tensor },
-    Command { name: "file.read", words: 3, takes: NOTHING, run: read },
-    Command { name: "file.tree", words: 2, takes: NOTHING, run: tree },
+    ("file.open", |r, c| r.put(c, 0, Rc::new(File::open_with(c.text(1)?, &c.settings()?)?))),
+    ("file.format", |r, c| c.expect_word(1, file(r, c)?.format())),
+    ("file.tensors", tensors),
+    ("file.tensor", tensor),
+    ("file.read", |r, c| r.put_memory(c, 2, file(r, c)?.tensor(c.number(1)?)?.data().to_vec()?)),
+    ("file.tree", tree),
 ];

@@ -2,62 +2,37 @@
 
 use std::time::Duration;
 
-use ckpt::{FindingKind, JobState, Status};
+use ckpt::{Job, JobState, Report, Status};
 
-use crate::line::{Command, Line, MORE, NOTHING, PAIRS};
-use crate::notation::{name_of, parse_int, parse_name, parse_unsigned};
-use crate::objects::{failed, wrong, Object, Outcome, Runner};
+use crate::call::{name_of, named, Call};
+use crate::objects::{failed, wrong, JobObject, Outcome, Runner};
+use crate::Command;
 
-const STATES: [(&str, i32); 7] = [
-    ("RUNNING", JobState::RUNNING.0),
-    ("STAGED", JobState::STAGED.0),
-    ("WRITTEN", JobState::WRITTEN.0),
-    ("COMMITTED", JobState::COMMITTED.0),
-    ("DONE", JobState::DONE.0),
-    ("FAILED", JobState::FAILED.0),
-    ("CANCELLED", JobState::CANCELLED.0),
-];
+fn job<'r>(runner: &'r Runner, call: &Call) -> Outcome<&'r Job> {
+    Ok(runner.get::<JobObject>(call, 0)?.get())
+}
 
-fn wait(runner: &mut Runner, line: &Line) -> Outcome {
-    let job = runner.job(&line.words[0])?.get();
-    let state = JobState(parse_name(&STATES, line.name(1)?)?);
-    let timeout = line.value_text("timeout_ms")?.map(parse_int).transpose()?;
-    let Some(milliseconds) = timeout.and_then(|timeout| u64::try_from(timeout).ok()) else {
-        return Ok(job.wait(state)?);
-    };
+fn wait(runner: &mut Runner, call: &Call) -> Outcome {
+    let (job, state) = (job(runner, call)?, named(JobState, call.text(1)?)?);
+    let timeout = call.key_number("timeout_ms")?.and_then(|timeout| u64::try_from(timeout).ok());
+    let Some(milliseconds) = timeout else { return Ok(job.wait(state)?) };
     match job.wait_timeout(state, Duration::from_millis(milliseconds))? {
         true => Ok(()),
         false => failed(Status::TIMEOUT, "the time passed; the job goes on", None),
     }
 }
 
-fn state(runner: &mut Runner, line: &Line) -> Outcome {
-    let found = runner.job(&line.words[0])?.get().state();
-    for index in 1..line.words.len() {
-        if parse_name(&STATES, line.name(index)?)? == found.0 {
-            return Ok(());
-        }
+fn state(runner: &mut Runner, call: &Call) -> Outcome {
+    let found = name_of(job(runner, call)?.state());
+    if call.words[1..].iter().any(|word| word == found.as_bytes()) {
+        return Ok(());
     }
-    wrong(format!("expected state {} or what is named with it, found {}", line.name(1)?, name_of(&STATES, found.0)))
+    wrong(format!("expected another state, found {found}"))
 }
 
-fn cancel(runner: &mut Runner, line: &Line) -> Outcome {
-    runner.job(&line.words[0])?.get().cancel();
-    Ok(())
-}
-
-/// `KEY=N`, or `KEY>=N`.
-fn expect_number(line: &Line, key: &str, found: u64) -> Outcome {
-    line.expect_unsigned(key, found)?;
-    match line.value_text(&format!("{key}>"))? {
-        Some(least) if found < parse_unsigned(least)? => wrong(format!("expected {key}>={least}, found {found}")),
-        _ => Ok(()),
-    }
-}
-
-fn stats(runner: &mut Runner, line: &Line) -> Outcome {
-    let stats = runner.job(&line.words[0])?.get().stats()?;
-    line.expect_name("state", &STATES, stats.state.0)?;
+fn stats(runner: &mut Runner, call: &Call) -> Outcome {
+    let stats = job(runner, call)?.stats()?;
+    call.expect("state", name_of(stats.state))?;
     let numbers = [
         ("bytes_total", stats.bytes_total),
         ("bytes_done", stats.bytes_done),
@@ -78,56 +53,43 @@ fn stats(runner: &mut Runner, line: &Line) -> Outcome {
         ("io_engine", stats.io_engine.0 as u64),
         ("recycled", stats.recycled.into()),
     ];
-    numbers.into_iter().try_for_each(|(key, found)| expect_number(line, key, found))
+    numbers.into_iter().try_for_each(|(key, found)| call.expect(key, found))
 }
 
-fn report_of(runner: &mut Runner, line: &Line) -> Outcome {
-    let report = runner.job(&line.words[0])?.get().report()?;
-    runner.put(&line.words[1], Object::Report(report));
-    Ok(())
-}
-
-const FINDINGS: [(&str, i32); 7] = [
-    ("DAMAGED", FindingKind::DAMAGED.0),
-    ("MISSING", FindingKind::MISSING.0),
-    ("EXTRA", FindingKind::EXTRA.0),
-    ("DIFFERENT", FindingKind::DIFFERENT.0),
-    ("REMOVED", FindingKind::REMOVED.0),
-    ("KEPT", FindingKind::KEPT.0),
-    ("REPAIRED", FindingKind::REPAIRED.0),
-];
-
-fn report(runner: &mut Runner, line: &Line) -> Outcome {
-    let report = runner.report(&line.words[0])?;
-    if report.len() == parse_unsigned::<usize>(line.name(1)?)? {
+fn report(runner: &mut Runner, call: &Call) -> Outcome {
+    let report = runner.get::<Report>(call, 0)?;
+    if report.len() == call.number::<usize>(1)? {
         return Ok(());
     }
     let texts: Vec<String> = report.iter().filter_map(|finding| Some(finding.ok()?.text().into_owned())).collect();
-    wrong(format!("expected {} findings, found {}: {}", line.name(1)?, report.len(), texts.join("; ")))
+    wrong(format!("expected {} findings, found {}: {}", call.text(1)?, report.len(), texts.join("; ")))
 }
 
-fn report_at(runner: &mut Runner, line: &Line) -> Outcome {
-    let found = runner.report(&line.words[0])?.get(parse_unsigned(line.name(1)?)?)?;
-    line.expect_name("kind", &FINDINGS, found.kind().0)?;
-    line.expect_text("status", found.status().name())?;
-    line.expect_text("name", found.name().unwrap_or_default())?;
-    line.expect_text("part", found.part().unwrap_or_default())?;
-    line.expect_unsigned("offset", found.offset())?;
-    line.expect_unsigned("size", found.size())?;
+fn report_at(runner: &mut Runner, call: &Call) -> Outcome {
+    let found = runner.get::<Report>(call, 0)?.get(call.number(1)?)?;
     let (first, last) = found.elements().map_or((-1, -1), |(first, last)| (first as i64, last as i64));
-    line.expect_int("first_element", first)?;
-    line.expect_int("last_element", last)?;
-    line.expect_unsigned("count", found.count())?;
-    line.expect_float("max_abs", found.max_abs())?;
-    line.expect_float("max_rel", found.max_rel())
+    call.expect("kind", name_of(found.kind()))?;
+    call.expect("status", found.status().name())?;
+    call.expect("name", found.name().unwrap_or_default())?;
+    call.expect("part", found.part().unwrap_or_default())?;
+    call.expect("offset", found.offset())?;
+    call.expect("size", found.size())?;
+    call.expect("first_element", first)?;
+    call.expect("last_element", last)?;
+    call.expect("count", found.count())?;
+    call.expect_float("max_abs", found.max_abs())?;
+    call.expect_float("max_rel", found.max_rel())
 }
 
 pub const COMMANDS: &[Command] = &[
-    Command { name: "job.wait", words: 2, takes: PAIRS, run: wait },
-    Command { name: "job.state", words: 2, takes: MORE, run: state },
-    Command { name: "job.cancel", words: 1, takes: NOTHING, run: cancel },
-    Command { name: "job.stats", words: 1, takes: PAIRS, run: stats },
-    Command { name: "job.report", words: 2, takes: NOTHING, run: report_of },
-    Command { name: "report", words: 2, takes: NOTHING, run: report },
-    Command { name: "report.at", words: 2, takes: PAIRS, run: report_at },
+    ("job.wait", wait),
+    ("job.state", state),
+    ("job.cancel", |r, c| {
+        job(r, c)?.cancel();
+        Ok(())
+    }),
+    ("job.stats", stats),
+    ("job.report", |r, c| r.put(c, 1, job(r, c)?.report()?)),
+    ("report", report),
+    ("report.at", report_at),
 ];

@@ -1,12 +1,14 @@
 //! The library's own lists: version, statuses, dtypes, options.
 
-use ckpt::{Dtype, OptionKind, Status};
+use std::fmt::Debug;
 
-use crate::line::{Command, Line, NOTHING, PAIRS};
-use crate::notation::{parse_int, parse_unsigned};
+use ckpt::{Dtype, Status};
+
+use crate::call::{name_of, Call};
 use crate::objects::{wrong, Outcome, Runner};
+use crate::Command;
 
-fn version(_: &mut Runner, _: &Line) -> Outcome {
+fn version(_: &mut Runner, _: &Call) -> Outcome {
     let number = ckpt::version_number();
     let text = format!("{}.{}.{}", number / 1_000_000, number / 1_000 % 1_000, number % 1_000);
     if text != ckpt::version() {
@@ -21,76 +23,47 @@ fn version(_: &mut Runner, _: &Line) -> Outcome {
     Ok(())
 }
 
-macro_rules! constants {
-    ($type:ident: $($name:ident)*) => {
-        [$((stringify!($name), $type::$name)),*]
-    };
+/// The library's name of a number is the first word, and so is that of the constant with this number; where the name is
+/// `unknown`, no constant has it.
+fn check_name(call: &Call, constant: impl Debug, name: &str, unknown: &str) -> Outcome {
+    let (wanted, constant) = (call.text(0)?, name_of(constant));
+    let same = if wanted == unknown { constant.ends_with(')') } else { constant.eq_ignore_ascii_case(wanted) };
+    if name == wanted && same {
+        return Ok(());
+    }
+    wrong(format!("expected {wanted}, found {name}, and constant {constant}"))
 }
 
-/// The binding's number of a name is `number`, and no other name has it.
-fn check_constants<T: Copy + PartialEq>(known: &[(&str, T)], name: &str, number: T) -> Outcome {
-    for (own, own_number) in known {
-        if (own.eq_ignore_ascii_case(name)) != (*own_number == number) {
-            return wrong(format!("expected {name} to have its number, found that it is {own}'s"));
-        }
+fn status(_: &mut Runner, call: &Call) -> Outcome {
+    let status = Status(call.number(1)?);
+    check_name(call, status, status.name(), "UNKNOWN")
+}
+
+fn dtype(_: &mut Runner, call: &Call) -> Outcome {
+    let dtype = Dtype(call.number(1)?);
+    check_name(call, dtype, dtype.name(), "dtype")?;
+    call.expect_word(2, dtype.bits())?;
+    let known = (dtype.name() != "dtype").then_some(dtype);
+    if Dtype::find(dtype.name()) != known {
+        return wrong(format!("expected {} to be found as {known:?}", dtype.name()));
     }
     Ok(())
 }
 
-fn number_of(line: &Line) -> Outcome<i32> {
-    parse_int(line.name(1)?)?.try_into().or_else(|_| wrong("expected a number of 32 bits"))
-}
-
-fn status(_: &mut Runner, line: &Line) -> Outcome {
-    let (name, number) = (line.name(0)?, Status(number_of(line)?));
-    if number.name() != name {
-        return wrong(format!("expected {name} for {}, found {}", number.0, number.name()));
-    }
-    let known = constants! { Status:
-        OK INVALID UNSUPPORTED FORKED CANCELLED NOT_FOUND EXISTS GONE CORRUPT FORMAT REVISION INCOMPLETE MISMATCH
-        CONFLICT FENCED ABORTED TIMEOUT COMMIT_UNKNOWN IO NO_SPACE NOMEM INTERNAL
-    };
-    check_constants(&known, name, number)
-}
-
-fn dtype(_: &mut Runner, line: &Line) -> Outcome {
-    let (name, number) = (line.name(0)?, Dtype(number_of(line)?));
-    if number.name() != name {
-        return wrong(format!("expected {name} for {}, found {}", number.0, number.name()));
-    }
-    if number.bits() != parse_unsigned::<u32>(line.name(2)?)? {
-        return wrong(format!("expected {} bits, found {}", line.name(2)?, number.bits()));
-    }
-    let known = (name != "dtype").then_some(number);
-    if Dtype::find(name) != known {
-        return wrong(format!("expected {name} to be found as {known:?}, found {:?}", Dtype::find(name)));
-    }
-    let known = constants! { Dtype:
-        I4 I8 I16 I32 I64 U4 U8 U16 U32 U64 F16 F32 F64 BF16 C32 C64 C128 BOOL F8_E3M4 F8_E4M3 F8_E4M3B11FNUZ F8_E4M3FN
-        F8_E4M3FNUZ F8_E5M2 F8_E5M2FNUZ F8_E8M0FNU F6_E2M3FN F6_E3M2FN F4_E2M1FN
-    };
-    check_constants(&known, name, number)
-}
-
-fn option(_: &mut Runner, line: &Line) -> Outcome {
+fn option(_: &mut Runner, call: &Call) -> Outcome {
     for info in ckpt::options() {
         let info = info?;
-        if info.key.as_bytes() != line.words[0] {
+        if info.key.as_bytes() != call.words[0] {
             continue;
         }
-        line.expect_name("kind", &[("INT", OptionKind::INT.0), ("STR", OptionKind::STR.0)], info.kind.0)?;
-        line.expect_int("min", info.min)?;
-        line.expect_int("max", info.max)?;
-        line.expect_text("fallback", info.fallback)?;
-        line.expect_text("choices", info.choices)?;
-        return line.expect_text("used_by", info.used_by);
+        call.expect("kind", name_of(info.kind))?;
+        call.expect("min", info.min)?;
+        call.expect("max", info.max)?;
+        call.expect("fallback", info.fallback)?;
+        call.expect("choices", info.choices)?;
+        return call.expect("used_by", info.used_by);
     }
-    wrong(format!("expected an option {}, found none", line.name(0)?))
+    wrong(format!("expected an option {}, found none", call.text(0)?))
 }
 
-pub const COMMANDS: &[Command] = &[
-    Command { name: "version", words: 0, takes: NOTHING, run: version },
-    Command { name: "status", words: 2, takes: NOTHING, run: status },
-    Command { name: "dtype", words: 3, takes: NOTHING, run: dtype },
-    Command { name: "option", words: 1, takes: PAIRS, run: option },
-];
+pub const COMMANDS: &[Command] = &[("version", version), ("status", status), ("dtype", dtype), ("option", option)];

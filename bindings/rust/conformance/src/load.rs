@@ -1,109 +1,97 @@
 //! load.*: requests that are planned and read together.
 
+use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
+use std::sync::Arc;
 
-use ckpt::{Device, Load, Slot};
+use ckpt::{Load, Reader, Slot};
 
-use crate::line::{Command, Line, NOTHING, OPTIONS, PAIRS};
-use crate::notation::{parse_device, parse_int, parse_region, parse_unsigned};
-use crate::objects::{give_back, Bytes, JobObject, LoadObject, Object, Outcome, Runner};
+use crate::call::Call;
+use crate::objects::{give_back, Bytes, JobObject, LoadObject, Memory, Outcome, Runner};
+use crate::Command;
 
-fn new(runner: &mut Runner, line: &Line) -> Outcome {
-    let load = Load::new_with(runner.reader(&line.words[1])?, &line.settings()?)?;
-    runner.put(&line.words[0], Object::Load(Box::new(LoadObject { load, lent: Vec::new() })));
-    Ok(())
+fn load<'r>(runner: &'r Runner, call: &Call) -> Outcome<RefMut<'r, LoadObject>> {
+    Ok(runner.get::<RefCell<LoadObject>>(call, 0)?.borrow_mut())
 }
 
-/// Moves a memory into the load, where it is not there yet.
-fn lend(runner: &mut Runner, load: &[u8], name: &[u8]) -> Outcome<Slot<u8>> {
-    let memory = Rc::clone(runner.memory(name)?);
-    let lent = &runner.load(load)?.lent;
-    if let Some((_, slot)) = lent.iter().find(|(own, _)| Rc::ptr_eq(own, &memory)) {
+fn new(runner: &mut Runner, call: &Call) -> Outcome {
+    let load = Load::new_with(runner.get::<Reader>(call, 1)?, &call.settings()?)?;
+    runner.put(call, 0, RefCell::new(LoadObject { load, lent: Vec::new() }))
+}
+
+/// Moves the memory that is word `index` into the load, where it is not there yet.
+fn lend(runner: &Runner, call: &Call, index: usize) -> Outcome<Slot<u8>> {
+    let memory = runner.get::<Memory>(call, index)?;
+    if let Some((_, slot)) = load(runner, call)?.lent.iter().find(|(own, _)| Rc::ptr_eq(own, memory)) {
         return Ok(*slot);
     }
-    let bytes = match runner.bytes(name) {
-        // Moved where nobody shares it; a save that still has it keeps the old bytes.
-        Ok(bytes) => {
-            *memory.borrow_mut() = Bytes::Lent;
-            std::sync::Arc::unwrap_or_clone(bytes)
-        }
-        Err(fail) => return Err(fail),
-    };
-    let object = runner.load_mut(load)?;
-    let slot = object.load.hold(bytes);
-    object.lent.push((memory, slot));
+    // Moved where nobody shares it; a save that still has it keeps the old bytes.
+    let bytes = runner.bytes(call, index)?;
+    *memory.borrow_mut() = Bytes::Lent;
+    let mut object = load(runner, call)?;
+    let slot = object.load.hold(Arc::unwrap_or_clone(bytes));
+    object.lent.push((Rc::clone(memory), slot));
     Ok(slot)
 }
 
-/// Memory that a load has once it ran is the scenario's again.
-fn settle(object: &mut LoadObject) {
-    let buffers = object.load.take_buffers();
-    give_back(buffers, &object.lent);
-    object.lent.clear();
-}
-
-fn tensor(runner: &mut Runner, line: &Line) -> Outcome {
-    runner.load(&line.words[0])?;
-    let name = line.text(1)?;
-    let slot = if line.words[4].is_empty() { None } else { Some(lend(runner, &line.words[0], &line.words[4])?) };
-    let (mut desc, device) = (parse_region(line, name, 2, 3)?, parse_device(line)?);
-    if line.value_text("convert")?.map(parse_int).transpose()?.unwrap_or(0) != 0 {
+fn tensor(runner: &mut Runner, call: &Call) -> Outcome {
+    load(runner, call)?;
+    let name = call.text(1)?;
+    let slot = if call.words[4].is_empty() { None } else { Some(lend(runner, call, 4)?) };
+    let mut desc = call.tensor(name, 2)?;
+    if call.key_numbers("convert")?.is_some_and(|convert| convert != [0]) {
         desc = desc.convert();
     }
-    let load = &mut runner.load_mut(&line.words[0])?.load;
-    match (device, slot) {
-        (None | Some(Device::CPU), Some(slot)) => Ok(load.add_tensor_into(name, &desc, slot, ..)?),
-        (None | Some(Device::CPU), None) => Ok(load.add_tensor::<u8>(name, &desc, &mut [])?),
+    let load = &mut load(runner, call)?.load;
+    match (call.device()?, slot) {
+        (None, Some(slot)) => Ok(load.add_tensor_into(name, &desc, slot, ..)?),
+        (None, None) => Ok(load.add_tensor::<u8>(name, &desc, &mut [])?),
         // No device is at hand, so there is no memory of one.
         // SAFETY: none of it is said to be there.
         (Some(device), _) => Ok(unsafe { load.add_tensor_raw(name, &desc, std::ptr::null_mut(), 0, device) }?),
     }
 }
 
-fn tensors(runner: &mut Runner, line: &Line) -> Outcome {
-    let (count, prefix) = (parse_unsigned::<u64>(line.name(1)?)?, line.text(2)?);
-    let slot = lend(runner, &line.words[0], &line.words[5])?;
-    let desc = parse_region(line, prefix, 3, 4)?;
-    let load = &mut runner.load_mut(&line.words[0])?.load;
-    for index in 0..count {
-        load.add_tensor_into(&format!("{prefix}{index}"), &desc, slot, ..)?;
+fn tensors(runner: &mut Runner, call: &Call) -> Outcome {
+    let (prefix, slot) = (call.text(2)?, lend(runner, call, 5)?);
+    let (desc, mut load) = (call.tensor(prefix, 3)?, load(runner, call)?);
+    for index in 0..call.number(1)? {
+        let index: u64 = index;
+        load.load.add_tensor_into(&format!("{prefix}{index}"), &desc, slot, ..)?;
     }
     Ok(())
 }
 
-fn object(runner: &mut Runner, line: &Line) -> Outcome {
-    let slot = lend(runner, &line.words[0], &line.words[3])?;
-    let rank = parse_unsigned(line.name(2)?)?;
-    Ok(runner.load_mut(&line.words[0])?.load.add_object_into(line.text(1)?, rank, slot, ..)?)
+fn object(runner: &mut Runner, call: &Call) -> Outcome {
+    let slot = lend(runner, call, 3)?;
+    Ok(load(runner, call)?.load.add_object_into(call.text(1)?, call.number(2)?, slot, ..)?)
 }
 
-fn run(runner: &mut Runner, line: &Line) -> Outcome {
-    let object = runner.load_mut(&line.words[0])?;
+/// Once it ran, its memory is the scenario's again.
+fn run(runner: &mut Runner, call: &Call) -> Outcome {
+    let mut object = load(runner, call)?;
     let result = object.load.run();
-    settle(object);
+    let buffers = object.load.take_buffers();
+    give_back(buffers, &std::mem::take(&mut object.lent));
     Ok(result?)
 }
 
-fn start(runner: &mut Runner, line: &Line) -> Outcome {
-    let object = runner.load_mut(&line.words[0])?;
-    let job = object.load.start()?;
-    let lent = std::mem::take(&mut object.lent);
-    runner.put(&line.words[1], Object::Job(JobObject::Load { job: Some(job), lent }));
-    Ok(())
-}
-
-fn report(runner: &mut Runner, line: &Line) -> Outcome {
-    let report = runner.load(&line.words[0])?.load.report()?;
-    runner.put(&line.words[1], Object::Report(report));
-    Ok(())
+fn start(runner: &mut Runner, call: &Call) -> Outcome {
+    let mut object = load(runner, call)?;
+    let (job, lent) = (object.load.start()?, std::mem::take(&mut object.lent));
+    drop(object);
+    runner.put(call, 1, JobObject::Load { job: Some(job), lent })
 }
 
 pub const COMMANDS: &[Command] = &[
-    Command { name: "load.new", words: 2, takes: OPTIONS, run: new },
-    Command { name: "load.tensor", words: 5, takes: PAIRS, run: tensor },
-    Command { name: "load.tensors", words: 6, takes: NOTHING, run: tensors },
-    Command { name: "load.object", words: 4, takes: NOTHING, run: object },
-    Command { name: "load.run", words: 1, takes: NOTHING, run },
-    Command { name: "load.start", words: 2, takes: NOTHING, run: start },
-    Command { name: "load.report", words: 2, takes: NOTHING, run: report },
+    ("load.new", new),
+    ("load.tensor", tensor),
+    ("load.tensors", tensors),
+    ("load.object", object),
+    ("load.run", run),
+    ("load.start", start),
+    ("load.report", |r, c| {
+        let report = load(r, c)?.load.report()?;
+        r.put(c, 1, report)
+    }),
 ];

@@ -1,126 +1,127 @@
 //! The conformance runner over crate `ckpt`; what a runner is says `tests/conformance/README.md`.
 //!
-//! `ckpt-conformance SCENARIO DIR [NAME=VALUE…]`, or `ckpt-conformance --commands`.
+//! `ckpt-conformance TOKENS`, or `ckpt-conformance --commands`.
 
-mod content;
-mod expect;
+mod call;
 mod file;
 mod job;
 mod library;
-mod line;
 mod load;
 mod memory;
-mod node;
-mod notation;
 mod objects;
 mod reader;
 mod save;
-mod session;
 mod store;
 mod tree;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-use line::{Command, Line, PAIRS};
-use objects::{Fail, Failure, Outcome, Runner};
+use call::{Call, Token};
+use objects::{wrong, Fail, Outcome, Runner};
 
-const SUBJECTS: [&[Command]; 13] = [
-    library::COMMANDS,
-    memory::COMMANDS,
-    store::COMMANDS,
-    session::COMMANDS,
-    save::COMMANDS,
-    job::COMMANDS,
-    reader::COMMANDS,
-    content::COMMANDS,
-    load::COMMANDS,
-    tree::COMMANDS,
-    node::COMMANDS,
-    file::COMMANDS,
-    &[Command { name: "timed", words: 0, takes: PAIRS, run: timed_again }],
-];
+type Command = (&'static str, fn(&mut Runner, &Call) -> Outcome);
 
-fn timed_again(_: &mut Runner, _: &Line) -> Outcome {
-    objects::wrong("expected a command, found timed again")
+fn commands() -> impl Iterator<Item = &'static Command> {
+    [
+        library::COMMANDS,
+        memory::COMMANDS,
+        store::COMMANDS,
+        save::COMMANDS,
+        job::COMMANDS,
+        reader::COMMANDS,
+        load::COMMANDS,
+        tree::COMMANDS,
+        file::COMMANDS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
-fn command_named(name: &str) -> Option<&'static Command> {
-    SUBJECTS.iter().copied().flatten().find(|command| command.name == name)
+/// The first token, and what follows it.
+fn split_token(text: &[u8]) -> Option<(Token, &[u8])> {
+    let (kind, rest) = text.split_first()?;
+    let blank = rest.iter().position(|byte| *byte == b' ')?;
+    let size: usize = std::str::from_utf8(&rest[..blank]).ok()?.parse().ok()?;
+    let value = rest.get(blank + 1..blank + 1 + size)?;
+    Some((Token::new(*kind, value), rest.get(blank + size + 2..)?))
 }
 
-/// Whether the call came to what the line says.
-fn check_outcome(line: &Line, outcome: Outcome) -> Result<(), String> {
-    match (outcome, &line.status) {
-        (Err(Fail::Wrong(why)), _) => Err(why),
-        (Ok(()), None) => match line.unused_pair() {
-            None => Ok(()),
-            Some(key) => Err(format!("expected a key of this command, found {key}")),
-        },
-        (Ok(()), Some(status)) => Err(format!("expected {status}, found OK")),
-        (Err(Fail::Call(found)), None) => Err(format!("expected OK, found {}: {}", found.status.name(), found.message)),
-        (Err(Fail::Call(found)), Some(status)) => {
-            if found.status.name() != status {
-                return Err(format!("expected {status}, found {}: {}", found.status.name(), found.message));
-            }
-            line.details.iter().try_for_each(|detail| check_detail(&found, detail))
+/// The next command, and what follows it; `None` at the end.
+fn split_call(mut text: &[u8]) -> Option<(Call, &[u8])> {
+    let mut call = Call::default();
+    loop {
+        let (token, rest) = split_token(text)?;
+        text = rest;
+        match token.kind {
+            b'.' => return Some((call, text)),
+            b':' => call.at = token.text(),
+            b'c' | b't' => (call.name, call.timed) = (token.text(), token.kind == b't'),
+            b'w' => call.words.push(token.value),
+            b'!' => call.status = Some(token.text()),
+            b'i' | b's' => call.options.push(token),
+            b'=' | b'>' => call.keys.push(token),
+            _ => call.details.push(token),
         }
     }
 }
 
-fn check_detail(found: &Failure, detail: &line::Pair) -> Result<(), String> {
-    let (value, wanted) = (found.fact(&detail.key), String::from_utf8_lossy(&detail.value));
-    let right = if detail.contains { value.contains(&*wanted) } else { value == wanted };
-    if right {
-        return Ok(());
+fn check_outcome(call: &Call, outcome: Outcome) -> Outcome {
+    let (found, failure) = match outcome {
+        Err(Fail::Wrong(why)) => return wrong(why),
+        Err(Fail::Call(failure)) => (failure.status.name(), Some(failure)),
+        Ok(()) => ("OK", None),
+    };
+    let wanted = call.status.as_deref().unwrap_or("OK");
+    let message = failure.as_ref().map_or("", |failure| &failure.message);
+    if found != wanted {
+        return wrong(format!("expected {wanted}, found {found}: {message}"));
     }
-    let sign = if detail.contains { '~' } else { '=' };
-    Err(format!("expected {}{sign}{wanted}, found '{value}'", detail.key))
+    for detail in &call.details {
+        let (value, wanted) = (failure.as_ref().map_or("", |failure| failure.fact(&detail.key)), detail.text());
+        let right = if detail.kind == b'~' { value.contains(&wanted) } else { value == wanted };
+        if !right {
+            return wrong(format!("expected {} {} '{wanted}', found '{value}'", detail.key, detail.kind as char));
+        }
+    }
+    Ok(())
 }
 
-/// Whether the line held a command.
-fn run_line(runner: &mut Runner, text: &str) -> Result<bool, (String, String)> {
-    let at = |command: &str| {
-        let command = command.to_owned();
-        move |why| (command, why)
-    };
-    let Some(line) = line::parse(runner, text, command_named)? else {
-        return Ok(false);
+fn carry_out(runner: &mut Runner, call: &Call) -> Outcome {
+    let Some((_, run)) = commands().find(|(name, _)| *name == call.name) else {
+        return wrong("expected a command, found none");
     };
     let start = Instant::now();
-    let outcome = (line.command.run)(runner, &line);
-    if let Some(timed) = &line.timed {
-        println!("{:.6} {timed}", start.elapsed().as_secs_f64());
+    let outcome = run(runner, call);
+    if call.timed {
+        println!("{:.6} {}", start.elapsed().as_secs_f64(), call.name);
     }
-    check_outcome(&line, outcome).map_err(at(line.command.name))?;
-    Ok(true)
+    check_outcome(call, outcome)
 }
 
-fn run_scenario(scenario: &str, runner: &mut Runner) -> Result<usize, String> {
-    let text = std::fs::read(scenario).map_err(|error| format!("{scenario}:0: scenario: {error}"))?;
-    let text = String::from_utf8_lossy(&text);
-    let mut count = 0;
-    for (number, line) in text.lines().enumerate() {
-        let done = run_line(runner, line);
-        count += usize::from(done.map_err(|(command, why)| format!("{scenario}:{}: {command}: {why}", number + 1))?);
+fn run(mut text: &[u8]) -> Result<usize, String> {
+    let (mut runner, mut count) = (Runner::default(), 0);
+    while let Some((call, rest)) = split_call(text) {
+        if let Err(Fail::Wrong(why)) = carry_out(&mut runner, &call) {
+            return Err(format!("{}: {why}", call.at));
+        }
+        (text, count) = (rest, count + 1);
     }
     Ok(count)
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments == ["--commands"] {
-        let mut names: Vec<_> = SUBJECTS.iter().copied().flatten().map(|command| command.name).collect();
+    let Some(given) = std::env::args().nth(1) else {
+        eprintln!("usage: ckpt-conformance TOKENS | --commands");
+        return ExitCode::from(2);
+    };
+    if given == "--commands" {
+        let mut names: Vec<_> = commands().map(|(name, _)| *name).collect();
         names.sort_unstable();
         println!("{}", names.join("\n"));
         return ExitCode::SUCCESS;
     }
-    let [scenario, directory, variables @ ..] = arguments.as_slice() else {
-        eprintln!("usage: ckpt-conformance SCENARIO DIR [NAME=VALUE…] | --commands");
-        return ExitCode::from(2);
-    };
-    let outcome = Runner::new(directory, variables).and_then(|mut runner| run_scenario(scenario, &mut runner));
-    match outcome {
+    match std::fs::read(&given).map_err(|error| format!("{given}: {error}")).and_then(|text| run(&text)) {
         Ok(count) => {
             println!("ok {count}");
             ExitCode::SUCCESS

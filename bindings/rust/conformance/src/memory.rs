@@ -3,17 +3,13 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 
-use crate::line::{Command, Line, NOTHING};
-use crate::notation::{parse_hex, parse_int, parse_unsigned};
+use crate::call::Call;
 use crate::objects::{wrong, Outcome, Runner};
+use crate::Command;
 
-fn generated(size: usize, seed: u64) -> Vec<u8> {
+fn generated(size: usize, mut state: u64) -> Vec<u8> {
     let mut bytes = vec![0; size];
-    if seed == 0 {
-        return bytes;
-    }
-    let mut state = seed;
-    for piece in bytes.chunks_mut(8) {
+    for piece in bytes.chunks_mut(8).take(if state == 0 { 0 } else { size }) {
         state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = state;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -23,30 +19,17 @@ fn generated(size: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-fn memory(runner: &mut Runner, line: &Line) -> Outcome {
-    let bytes = generated(parse_unsigned(line.name(1)?)?, parse_unsigned(line.name(2)?)?);
-    runner.put_memory(&line.words[0], bytes);
-    Ok(())
-}
-
-fn memory_hex(runner: &mut Runner, line: &Line) -> Outcome {
-    runner.put_memory(&line.words[0], parse_hex(line.name(1)?)?);
-    Ok(())
-}
-
-fn memory_part(runner: &mut Runner, line: &Line) -> Outcome {
-    let (offset, size): (usize, usize) = (parse_unsigned(line.name(2)?)?, parse_unsigned(line.name(3)?)?);
-    let from = runner.bytes(&line.words[1])?;
-    let part = offset.checked_add(size).and_then(|end| from.get(offset..end));
-    let Some(part) = part else {
+fn memory_part(runner: &mut Runner, call: &Call) -> Outcome {
+    let (offset, size): (usize, usize) = (call.number(2)?, call.number(3)?);
+    let from = runner.bytes(call, 1)?;
+    let Some(part) = offset.checked_add(size).and_then(|end| from.get(offset..end)) else {
         return wrong(format!("expected {size} bytes at {offset}, found {} in all", from.len()));
     };
-    runner.put_memory(&line.words[0], part.to_vec());
-    Ok(())
+    runner.put_memory(call, 0, part.to_vec())
 }
 
-fn equal(runner: &mut Runner, line: &Line) -> Outcome {
-    let (a, b) = (runner.bytes(&line.words[0])?, runner.bytes(&line.words[1])?);
+fn equal(runner: &mut Runner, call: &Call) -> Outcome {
+    let (a, b) = (runner.bytes(call, 0)?, runner.bytes(call, 1)?);
     if a == b {
         return Ok(());
     }
@@ -54,60 +37,41 @@ fn equal(runner: &mut Runner, line: &Line) -> Outcome {
     wrong(format!("expected equal bytes, found sizes {} and {}, different from byte {at}", a.len(), b.len()))
 }
 
-fn differ(runner: &mut Runner, line: &Line) -> Outcome {
-    let (a, b) = (runner.bytes(&line.words[0])?, runner.bytes(&line.words[1])?);
-    if a != b {
+fn differ(runner: &mut Runner, call: &Call) -> Outcome {
+    if runner.bytes(call, 0)? != runner.bytes(call, 1)? {
         return Ok(());
     }
-    wrong(format!("expected different bytes, found the same {}", a.len()))
-}
-
-fn free(runner: &mut Runner, line: &Line) -> Outcome {
-    runner.free(&line.words[0])
+    wrong("expected different bytes, found the same")
 }
 
 /// A file operation that the scenario asks for must work.
-fn done<T>(result: std::io::Result<T>, file: &str) -> Outcome<T> {
-    result.or_else(|error| wrong(format!("expected a file {file}, found: {error}")))
+fn done<T>(result: std::io::Result<T>) -> Outcome<T> {
+    result.or_else(|error| wrong(format!("expected a file, found: {error}")))
 }
 
-fn flip(runner: &mut Runner, line: &Line) -> Outcome {
-    let (file, offset) = (line.name(0)?, parse_int(line.name(1)?)?);
-    let opened = done(OpenOptions::new().read(true).write(true).open(runner.path(file)), file)?;
-    let size = done(opened.metadata(), file)?.len();
-    let at = if offset < 0 { size.checked_sub(offset.unsigned_abs()) } else { Some(offset.unsigned_abs()) };
-    let Some(at) = at.filter(|at| *at < size) else {
-        return wrong(format!("expected a byte at {offset}, found {size} bytes"));
-    };
-    let mut byte = [0];
-    done(opened.read_exact_at(&mut byte, at), file)?;
-    done(opened.write_all_at(&[byte[0] ^ 1], at), file)
+fn flip(_: &mut Runner, call: &Call) -> Outcome {
+    let (file, offset): (_, i64) =
+        (done(OpenOptions::new().read(true).write(true).open(call.text(0)?))?, call.number(1)?);
+    let size = if offset < 0 { done(file.metadata())?.len() } else { 0 };
+    let (at, mut byte) = (size.wrapping_add_signed(offset), [0]);
+    done(file.read_exact_at(&mut byte, at))?;
+    done(file.write_all_at(&[byte[0] ^ 1], at))
 }
 
-fn truncate(runner: &mut Runner, line: &Line) -> Outcome {
-    let file = line.name(0)?;
-    let opened = done(OpenOptions::new().write(true).open(runner.path(file)), file)?;
-    done(opened.set_len(parse_unsigned(line.name(1)?)?), file)
-}
-
-fn delete(runner: &mut Runner, line: &Line) -> Outcome {
-    done(fs::remove_file(runner.path(line.name(0)?)), line.name(0)?)
-}
-
-fn copy(runner: &mut Runner, line: &Line) -> Outcome {
-    let (from, to) = (runner.path(line.name(0)?), runner.path(line.name(1)?));
-    done(fs::copy(from, to), line.name(0)?).map(drop)
+fn truncate(_: &mut Runner, call: &Call) -> Outcome {
+    let file = done(OpenOptions::new().write(true).open(call.text(0)?))?;
+    done(file.set_len(call.number(1)?))
 }
 
 pub const COMMANDS: &[Command] = &[
-    Command { name: "memory", words: 3, takes: NOTHING, run: memory },
-    Command { name: "memory.hex", words: 2, takes: NOTHING, run: memory_hex },
-    Command { name: "memory.part", words: 4, takes: NOTHING, run: memory_part },
-    Command { name: "equal", words: 2, takes: NOTHING, run: equal },
-    Command { name: "differ", words: 2, takes: NOTHING, run: differ },
-    Command { name: "free", words: 1, takes: NOTHING, run: free },
-    Command { name: "flip", words: 2, takes: NOTHING, run: flip },
-    Command { name: "truncate", words: 2, takes: NOTHING, run: truncate },
-    Command { name: "delete", words: 1, takes: NOTHING, run: delete },
-    Command { name: "copy", words: 2, takes: NOTHING, run: copy },
+    ("memory", |r, c| r.put_memory(c, 0, generated(c.number(1)?, c.number(2)?))),
+    ("memory.hex", |r, c| r.put_memory(c, 0, c.words[1].clone())),
+    ("memory.part", memory_part),
+    ("equal", equal),
+    ("differ", differ),
+    ("free", |r, c| r.free(&c.words[0])),
+    ("flip", flip),
+    ("truncate", truncate),
+    ("delete", |_, c| done(fs::remove_file(c.text(0)?))),
+    ("copy", |_, c| done(fs::copy(c.text(0)?, c.text(1)?)).map(drop)),
 ];

@@ -1,12 +1,14 @@
 //! The objects of a scenario by name, and how a command ends.
 
+use std::any::{type_name, Any};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ckpt::{Buffers, File, Job, Load, LoadJob, Reader, Report, Save, Session, Slot, Status, Store, Tree, TreeRef};
+use ckpt::{Buffers, File, Job, Load, LoadJob, Slot, Status, Tree, TreeRef};
+
+use crate::call::{lossy, Call};
 
 /// What a call failed with: the library's error, or what C would say where Rust's types refuse.
 pub struct Failure {
@@ -117,146 +119,75 @@ pub fn give_back(mut buffers: Buffers, lent: &Lent) {
     }
 }
 
-pub enum Object {
-    Memory(Memory),
-    Store(Store),
-    Session(Session),
-    Save(Save<'static>),
-    Job(JobObject),
-    Report(Report),
-    Reader(Reader),
-    Load(Box<LoadObject>),
-    Tree(Tree),
-    /// The tree of a file; it goes with the file.
-    FileTree(Rc<File>),
-    File(Rc<File>),
-}
+/// The tree of a file; it goes with the file.
+pub struct FileTree(pub Rc<File>);
 
+#[derive(Default)]
 pub struct Runner {
-    directory: PathBuf,
-    variables: HashMap<String, String>,
-    objects: HashMap<Vec<u8>, Object>,
-}
-
-/// Access to the objects of one kind.
-macro_rules! kinds {
-    ($($get:ident $get_mut:ident $kind:ident $type:ty, $what:literal;)*) => {
-        impl Runner {$(
-            #[allow(dead_code)]
-            pub fn $get(&self, name: &[u8]) -> Outcome<&$type> {
-                match self.objects.get(name) {
-                    Some(Object::$kind(found)) => Ok(found),
-                    _ => wrong(format!(concat!("expected ", $what, " {}, found none"), String::from_utf8_lossy(name))),
-                }
-            }
-
-            #[allow(dead_code)]
-            pub fn $get_mut(&mut self, name: &[u8]) -> Outcome<&mut $type> {
-                match self.objects.get_mut(name) {
-                    Some(Object::$kind(found)) => Ok(found),
-                    _ => wrong(format!(concat!("expected ", $what, " {}, found none"), String::from_utf8_lossy(name))),
-                }
-            }
-        )*}
-    };
-}
-kinds! {
-    memory memory_mut Memory Memory, "memory";
-    store store_mut Store Store, "a store";
-    session session_mut Session Session, "a session";
-    save save_mut Save Save<'static>, "a save";
-    job job_mut Job JobObject, "a job";
-    report report_mut Report Report, "a report";
-    reader reader_mut Reader Reader, "a reader";
-    load load_mut Load LoadObject, "a load";
-    tree tree_mut Tree Tree, "a tree";
-    file file_mut File Rc<File>, "a file";
+    objects: HashMap<Vec<u8>, Box<dyn Any>>,
 }
 
 impl Runner {
-    pub fn new(directory: &str, variables: &[String]) -> Result<Self, String> {
-        let mut known = HashMap::from([("DIR".to_owned(), directory.to_owned())]);
-        for given in variables {
-            let pair = given.split_once('=').ok_or_else(|| format!("expected NAME=VALUE, found '{given}'"))?;
-            known.entry(pair.0.to_owned()).or_insert_with(|| pair.1.to_owned());
-        }
-        Ok(Runner { directory: directory.into(), variables: known, objects: HashMap::new() })
+    fn all<T: 'static>(&self) -> impl Iterator<Item = &T> {
+        self.objects.values().filter_map(|object| object.downcast_ref())
     }
 
-    pub fn variable(&self, name: &str) -> Option<&str> {
-        self.variables.get(name).map(String::as_str)
+    pub fn get_named<T: 'static>(&self, name: &[u8]) -> Outcome<&T> {
+        let found = self.objects.get(name).and_then(|object| object.downcast_ref());
+        found.map_or_else(|| wrong(format!("expected a {} {}, found none", type_name::<T>(), lossy(name))), Ok)
     }
 
-    /// A file of the scenario, relative to its folder unless it begins with `/`.
-    pub fn path(&self, file: &str) -> PathBuf {
-        self.directory.join(file)
+    /// The object whose name is a word of the call.
+    pub fn get<T: 'static>(&self, call: &Call, index: usize) -> Outcome<&T> {
+        self.get_named(&call.words[index])
     }
 
-    pub fn put(&mut self, name: &[u8], object: Object) {
-        if let Some(old) = self.objects.insert(name.to_owned(), object) {
+    pub fn put(&mut self, call: &Call, index: usize, object: impl Any) -> Outcome {
+        if let Some(old) = self.objects.insert(call.words[index].clone(), Box::new(object)) {
             self.drop_object(old);
-        }
-    }
-
-    pub fn put_memory(&mut self, name: &[u8], bytes: Vec<u8>) {
-        self.put(name, Object::Memory(Rc::new(RefCell::new(Bytes::Here(Arc::new(bytes))))));
-    }
-
-    pub fn free(&mut self, name: &[u8]) -> Outcome {
-        match self.objects.remove(name) {
-            Some(object) => self.drop_object(object),
-            None => return wrong(format!("expected an object {}, found none", String::from_utf8_lossy(name))),
         }
         Ok(())
     }
 
-    fn drop_object(&mut self, object: Object) {
-        if let Object::File(gone) = &object {
-            self.objects.retain(|_, other| !matches!(other, Object::FileTree(file) if Rc::ptr_eq(file, gone)));
+    pub fn put_memory(&mut self, call: &Call, index: usize, bytes: Vec<u8>) -> Outcome {
+        let memory: Memory = Rc::new(RefCell::new(Bytes::Here(Arc::new(bytes))));
+        self.put(call, index, memory)
+    }
+
+    pub fn free(&mut self, name: &[u8]) -> Outcome {
+        let gone =
+            self.objects.remove(name).ok_or_else(|| Fail::Wrong(format!("expected {}, found none", lossy(name))))?;
+        self.drop_object(gone);
+        Ok(())
+    }
+
+    fn drop_object(&mut self, object: Box<dyn Any>) {
+        if let Some(gone) = object.downcast_ref::<Rc<File>>() {
+            let stays = |tree: &FileTree| !Rc::ptr_eq(&tree.0, gone);
+            self.objects.retain(|_, other| other.downcast_ref().is_none_or(stays));
         }
-        drop(object);
     }
 
     /// A tree to read: the scenario's own, or that of a file.
-    pub fn with_tree<T>(&self, name: &[u8], look: impl FnOnce(&TreeRef) -> Outcome<T>) -> Outcome<T> {
-        match self.objects.get(name) {
-            Some(Object::FileTree(file)) => look(file.tree()?),
-            _ => look(self.tree(name)?),
+    pub fn with_tree<T>(&self, call: &Call, index: usize, look: impl FnOnce(&TreeRef) -> Outcome<T>) -> Outcome<T> {
+        match self.get::<FileTree>(call, index) {
+            Ok(of) => look(of.0.tree()?),
+            Err(_) => look(&self.get::<RefCell<Tree>>(call, index)?.borrow()),
         }
-    }
-
-    /// A save to change while a tree is looked at.
-    pub fn with_save_and_tree(
-        &mut self,
-        save: &[u8],
-        tree: &[u8],
-        add: impl FnOnce(&mut Save<'static>, &TreeRef) -> Outcome,
-    ) -> Outcome {
-        self.save(save)?;
-        let Some(Object::Save(mut taken)) = self.objects.remove(save) else { return wrong("expected a save") };
-        let outcome = self.with_tree(tree, |tree| add(&mut taken, tree));
-        self.objects.insert(save.to_owned(), Object::Save(taken));
-        outcome
     }
 
     /// The bytes of a memory, as they are now.
-    pub fn bytes(&self, name: &[u8]) -> Outcome<Arc<Vec<u8>>> {
-        let memory = self.memory(name)?;
-        for object in self.objects.values() {
-            if let Object::Job(job) = object {
-                job.settle();
-            }
-        }
+    pub fn bytes(&self, call: &Call, index: usize) -> Outcome<Arc<Vec<u8>>> {
+        let memory = self.get::<Memory>(call, index)?;
+        self.all().for_each(JobObject::settle);
         if let Bytes::Here(bytes) = &*memory.borrow() {
             return Ok(Arc::clone(bytes));
         }
         // A load that has not run has it.
-        let held = self.objects.values().find_map(|object| match object {
-            Object::Load(held) => {
-                let (_, slot) = held.lent.iter().find(|(own, _)| Rc::ptr_eq(own, memory))?;
-                held.load.memory(*slot).map(<[u8]>::to_vec)
-            }
-            _ => None,
+        let held = self.all::<RefCell<LoadObject>>().find_map(|held| {
+            let held = held.borrow();
+            let (_, slot) = held.lent.iter().find(|(own, _)| Rc::ptr_eq(own, memory))?;
+            held.load.memory(*slot).map(<[u8]>::to_vec)
         });
         held.map_or_else(|| wrong("expected memory, found that a load is writing into it"), |bytes| Ok(Arc::new(bytes)))
     }

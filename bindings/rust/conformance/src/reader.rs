@@ -1,56 +1,125 @@
-//! reader.*: what is done with a committed checkpoint as a whole; `content.rs` looks at what is in it.
+//! reader.*: a committed checkpoint: what is done with all of it, and what it holds.
 
-use ckpt::Reader;
+use ckpt::{Reader, SegmentRegion, Store};
 
-use crate::line::{Command, Line, NOTHING, OPTIONS, PAIRS};
-use crate::objects::{JobObject, Object, Outcome, Runner};
+use crate::call::{dtype_text, shape_text, Call};
+use crate::objects::{wrong, JobObject, Outcome, Runner};
+use crate::save::scope_text;
+use crate::tree::put_tree;
+use crate::Command;
 
-fn open(runner: &mut Runner, line: &Line) -> Outcome {
-    let reader = Reader::open_with(runner.store(&line.words[1])?, line.text(2)?, &line.settings()?)?;
-    runner.put(&line.words[0], Object::Reader(reader));
-    Ok(())
+fn reader<'r>(runner: &'r Runner, call: &Call) -> Outcome<&'r Reader> {
+    runner.get(call, 0)
 }
 
-fn info(runner: &mut Runner, line: &Line) -> Outcome {
-    line.expect_checkpoint(&runner.reader(&line.words[0])?.info()?)
+fn diff(runner: &mut Runner, call: &Call) -> Outcome {
+    let report = reader(runner, call)?.diff(runner.get(call, 1)?, &call.settings()?)?;
+    runner.put(call, 2, report)
 }
 
-fn map(runner: &mut Runner, line: &Line) -> Outcome {
-    let copy = runner.reader(&line.words[0])?.map(line.text(1)?, &line.settings()?)?.to_vec()?;
-    runner.put_memory(&line.words[2], copy);
-    Ok(())
+fn tensors(runner: &mut Runner, call: &Call) -> Outcome {
+    let names = reader(runner, call)?.tensors().map(|info| Ok(info?.name())).collect::<Outcome<Vec<_>>>()?;
+    call.expect_words(1, names)
 }
 
-fn verify(runner: &mut Runner, line: &Line) -> Outcome {
-    let job = runner.reader(&line.words[0])?.verify(&line.settings()?)?;
-    runner.put(&line.words[1], Object::Job(JobObject::Other(job)));
-    Ok(())
+fn tensor(runner: &mut Runner, call: &Call) -> Outcome {
+    let info = reader(runner, call)?.tensor(call.text(1)?)?;
+    call.expect_word(1, info.name())?;
+    call.expect("dtype", dtype_text(info.dtype()))?;
+    call.expect("shape", shape_text(info.shape()))?;
+    call.expect("bytes", info.bytes())?;
+    call.expect("stored_bytes", info.stored_bytes())?;
+    call.expect("segment_count", info.segment_count())?;
+    call.expect("alias_of", info.alias_of().unwrap_or_default())
 }
 
-fn diff(runner: &mut Runner, line: &Line) -> Outcome {
-    let (a, b) = (runner.reader(&line.words[0])?, runner.reader(&line.words[1])?);
-    let report = a.diff(b, &line.settings()?)?;
-    runner.put(&line.words[2], Object::Report(report));
-    Ok(())
+fn alias(runner: &mut Runner, call: &Call) -> Outcome {
+    let info = reader(runner, call)?.alias(call.text(1)?)?;
+    call.expect("shape", shape_text(&info.shape))?;
+    call.expect("strides", shape_text(&info.strides))?;
+    call.expect("offset", info.offset)?;
+    call.expect("dtype", dtype_text(info.dtype))
 }
 
-fn tree(runner: &mut Runner, line: &Line) -> Outcome {
-    let tree = runner.reader(&line.words[0])?.tree(line.value_text("name")?)?;
-    runner.put(&line.words[1], Object::Tree(tree));
-    Ok(())
+fn segment(runner: &mut Runner, call: &Call) -> Outcome {
+    let info = reader(runner, call)?.segment(call.text(1)?, call.number(2)?)?;
+    let (boxed, flat) = match &info.region {
+        SegmentRegion::Box { offset, extent } => {
+            (format!("{}:{}", shape_text(offset), shape_text(extent)), String::new())
+        }
+        SegmentRegion::Flat { offset, size } => (String::new(), format!("{offset}:{size}")),
+        other => return wrong(format!("expected a box or a flat range, found {other:?}")),
+    };
+    call.expect("box", boxed)?;
+    call.expect("flat", flat)?;
+    call.expect("part", info.part)?;
+    call.expect("codec", info.codec)?;
+    call.expect("filter", info.filter)?;
+    call.expect("chunk_count", info.chunk_count)?;
+    call.expect("stored_bytes", info.stored_bytes)
 }
 
-fn export(runner: &mut Runner, line: &Line) -> Outcome {
-    let path = runner.path(line.text(1)?);
-    Ok(runner.reader(&line.words[0])?.export(path, &line.settings()?)?)
+fn objects(runner: &mut Runner, call: &Call) -> Outcome {
+    let mut found = Vec::new();
+    for info in reader(runner, call)?.objects() {
+        let info = info?;
+        found.push(format!("{}:{}", info.name(), info.rank().map_or("-".to_owned(), |rank| rank.to_string())));
+    }
+    call.expect_words(1, found)
+}
+
+fn object(runner: &mut Runner, call: &Call) -> Outcome {
+    let info = reader(runner, call)?.object(call.text(1)?, call.number(2)?)?;
+    call.expect("scope", scope_text(info.scope()))?;
+    call.expect("rank", info.rank().unwrap_or(0))?;
+    call.expect("size", info.size())?;
+    call.expect("media_type", info.media_type())
+}
+
+fn part(runner: &mut Runner, call: &Call) -> Outcome {
+    let info = reader(runner, call)?.part(call.number(1)?)?;
+    call.expect("name", &info.name)?;
+    call.expect("rank", info.rank)
+}
+
+fn attrs(runner: &mut Runner, call: &Call) -> Outcome {
+    let reader = reader(runner, call)?;
+    let attrs = match call.text(1)? {
+        "" => reader.attrs(),
+        tensor => reader.tensor_attrs(tensor)?,
+    };
+    let mut found = Vec::new();
+    for attr in attrs {
+        let (key, value) = attr?;
+        found.push(format!("{key}={value}"));
+    }
+    call.expect_words(2, found)
+}
+
+fn attr(runner: &mut Runner, call: &Call) -> Outcome {
+    let reader = reader(runner, call)?;
+    let found = match call.key_text("tensor")? {
+        Some(tensor) => reader.tensor_attr(tensor, call.text(1)?)?,
+        None => reader.attr(call.text(1)?)?,
+    };
+    call.expect_word(2, found.unwrap_or_default())
 }
 
 pub const COMMANDS: &[Command] = &[
-    Command { name: "reader.open", words: 3, takes: OPTIONS, run: open },
-    Command { name: "reader.info", words: 1, takes: PAIRS, run: info },
-    Command { name: "reader.map", words: 3, takes: OPTIONS, run: map },
-    Command { name: "reader.verify", words: 2, takes: OPTIONS, run: verify },
-    Command { name: "reader.diff", words: 3, takes: OPTIONS, run: diff },
-    Command { name: "reader.tree", words: 2, takes: PAIRS, run: tree },
-    Command { name: "reader.export", words: 2, takes: OPTIONS | NOTHING, run: export },
+    ("reader.open", |r, c| r.put(c, 0, Reader::open_with(r.get::<Store>(c, 1)?, c.text(2)?, &c.settings()?)?)),
+    ("reader.info", |r, c| c.expect_checkpoint(&reader(r, c)?.info()?)),
+    ("reader.map", |r, c| r.put_memory(c, 2, reader(r, c)?.map(c.text(1)?, &c.settings()?)?.to_vec()?)),
+    ("reader.verify", |r, c| r.put(c, 1, JobObject::Other(reader(r, c)?.verify(&c.settings()?)?))),
+    ("reader.diff", diff),
+    ("reader.tree", |r, c| put_tree(r, c, 1, reader(r, c)?.tree(c.key_text("name")?)?)),
+    ("reader.export", |r, c| Ok(reader(r, c)?.export(c.text(1)?, &c.settings()?)?)),
+    ("reader.tensors", tensors),
+    ("reader.tensor", tensor),
+    ("reader.alias", alias),
+    ("reader.segment", segment),
+    ("reader.objects", objects),
+    ("reader.object", object),
+    ("reader.part", part),
+    ("reader.attrs", attrs),
+    ("reader.attr", attr),
 ];

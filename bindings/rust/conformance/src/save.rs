@@ -1,124 +1,100 @@
 //! save.*: one rank's share of a checkpoint.
 
-use ckpt::{Device, Dtype, ObjectScope, Save, SharedMemory, TensorDesc};
+use std::cell::{RefCell, RefMut};
 
-use crate::line::{Command, Line, NOTHING, OPTIONS, PAIRS};
-use crate::notation::{parse_device, parse_name, parse_region, parse_shape, parse_unsigned};
-use crate::objects::{refused, wrong, JobObject, Object, Outcome, Runner};
-use crate::store::parse_step;
+use ckpt::{Dtype, ObjectScope, Save, Session, SharedMemory, TensorDesc};
 
-pub const SCOPES: [(&str, i32); 2] = [("shared", ObjectScope::SHARED.0), ("per-rank", ObjectScope::PER_RANK.0)];
+use crate::call::{name_of, Call};
+use crate::objects::{wrong, JobObject, Outcome, Runner};
+use crate::store::step;
+use crate::Command;
 
-fn new(runner: &mut Runner, line: &Line) -> Outcome {
-    let step = parse_step(line.name(3)?)?;
-    let save = Save::new_with(runner.session(&line.words[1])?, line.text(2)?, step, &line.settings()?)?;
-    runner.put(&line.words[0], Object::Save(save));
-    Ok(())
+fn save<'r>(runner: &'r Runner, call: &Call) -> Outcome<RefMut<'r, Save<'static>>> {
+    Ok(runner.get::<RefCell<Save<'static>>>(call, 0)?.borrow_mut())
 }
 
-fn tensor(runner: &mut Runner, line: &Line) -> Outcome {
-    runner.save(&line.words[0])?;
-    let memory = match line.words[4].as_slice() {
+fn new(runner: &mut Runner, call: &Call) -> Outcome {
+    let made = Save::new_with(runner.get::<Session>(call, 1)?, call.text(2)?, step(call)?, &call.settings()?)?;
+    runner.put(call, 0, RefCell::new(made))
+}
+
+fn tensor(runner: &mut Runner, call: &Call) -> Outcome {
+    let (mut save, name) = (save(runner, call)?, call.text(1)?);
+    let memory = match call.words[4].as_slice() {
         [] => SharedMemory::from(Vec::<u8>::new()),
-        name => runner.bytes(name)?.into(),
+        _ => runner.bytes(call, 4)?.into(),
     };
-    let name = line.text(1)?;
-    let (desc, device) = (parse_region(line, name, 2, 3)?, parse_device(line)?);
-    let save = runner.save_mut(&line.words[0])?;
-    match device {
-        None | Some(Device::CPU) => save.add_tensor_shared(name, &desc, memory)?,
+    let desc = call.tensor(name, 2)?;
+    match call.device()? {
+        None => Ok(save.add_tensor_shared(name, &desc, memory)?),
         // No device is at hand, so there is no memory of one.
         // SAFETY: none of it is said to be there.
-        Some(device) => unsafe { save.add_tensor_raw(name, &desc, std::ptr::null(), 0, device)? },
+        Some(device) => Ok(unsafe { save.add_tensor_raw(name, &desc, std::ptr::null(), 0, device) }?),
     }
-    Ok(())
 }
 
-fn tensors(runner: &mut Runner, line: &Line) -> Outcome {
-    let (count, prefix) = (parse_unsigned::<u64>(line.name(1)?)?, line.text(2)?);
-    let memory = SharedMemory::from(runner.bytes(&line.words[5])?);
-    let desc = parse_region(line, prefix, 3, 4)?;
-    let save = runner.save_mut(&line.words[0])?;
-    for index in 0..count {
+fn tensors(runner: &mut Runner, call: &Call) -> Outcome {
+    let (mut save, prefix) = (save(runner, call)?, call.text(2)?);
+    let (memory, desc) = (SharedMemory::from(runner.bytes(call, 5)?), call.tensor(prefix, 3)?);
+    for index in 0..call.number(1)? {
+        let index: u64 = index;
         save.add_tensor_shared(&format!("{prefix}{index}"), &desc, memory.clone())?;
     }
     Ok(())
 }
 
-fn object(runner: &mut Runner, line: &Line) -> Outcome {
-    let scope = ObjectScope(parse_name(&SCOPES, line.name(3)?)?);
-    let data = runner.bytes(&line.words[4])?;
-    Ok(runner.save_mut(&line.words[0])?.add_object(line.text(1)?, line.text(2)?, scope, &data)?)
+pub fn scope_text(scope: ObjectScope) -> String {
+    name_of(scope).to_lowercase().replace('_', "-")
 }
 
-fn alias(runner: &mut Runner, line: &Line) -> Outcome {
-    let name = line.text(1)?;
-    let [shape, strides, offset] = ["shape", "strides", "offset"].map(|key| line.value_text(key));
-    let (shape, strides, offset) = (shape?, strides?, offset?);
-    let mut view = None;
-    if let Some(shape) = shape {
-        let mut desc = TensorDesc::new(Dtype(0), &parse_shape(shape, Some(name))?);
-        if let Some(strides) = strides {
-            desc = desc.strides(&parse_shape(strides, Some(name))?);
-        }
-        if let Some(offset) = offset {
-            let Ok(offset) = offset.parse() else { return refused("a negative offset", Some(name)) };
-            desc = desc.view_offset(offset);
-        }
-        view = Some(desc);
+fn object(runner: &mut Runner, call: &Call) -> Outcome {
+    let scope =
+        [ObjectScope::SHARED, ObjectScope::PER_RANK].into_iter().find(|s| call.words[3] == scope_text(*s).as_bytes());
+    let Some(scope) = scope else { return wrong("expected shared or per-rank") };
+    Ok(save(runner, call)?.add_object(call.text(1)?, call.text(2)?, scope, &runner.bytes(call, 4)?)?)
+}
+
+fn alias(runner: &mut Runner, call: &Call) -> Outcome {
+    let name = call.text(1)?;
+    let mut view = call.key_extents("shape", name)?.map(|shape| TensorDesc::new(Dtype(0), &shape));
+    if let Some(strides) = call.key_extents("strides", name)? {
+        view = view.map(|view| view.strides(&strides));
     }
-    Ok(runner.save_mut(&line.words[0])?.add_alias(name, line.text(2)?, view.as_ref())?)
+    if let Some(offset) = call.key_extents("offset", name)? {
+        view = view.map(|view| view.view_offset(offset[0]));
+    }
+    Ok(save(runner, call)?.add_alias(name, call.text(2)?, view.as_ref())?)
 }
 
-fn attr(runner: &mut Runner, line: &Line) -> Outcome {
-    let (key, value, tensor) = (line.text(1)?, line.text(2)?, line.value_text("tensor")?);
-    let save = runner.save_mut(&line.words[0])?;
-    match tensor {
+fn attr(runner: &mut Runner, call: &Call) -> Outcome {
+    let (mut save, key, value) = (save(runner, call)?, call.text(1)?, call.text(2)?);
+    match call.key_text("tensor")? {
         Some(tensor) => Ok(save.set_tensor_attr(tensor, key, value)?),
         None => Ok(save.set_attr(key, value)?),
     }
 }
 
-fn tree(runner: &mut Runner, line: &Line) -> Outcome {
-    let name = line.value_text("name")?;
-    runner.with_save_and_tree(&line.words[0], &line.words[1], |save, tree| Ok(save.add_tree(name, tree)?))
-}
-
-fn id(runner: &mut Runner, line: &Line) -> Outcome {
-    let found = runner.save(&line.words[0])?.id()?;
-    if found.as_bytes() == line.words[1] {
-        Ok(())
-    } else {
-        wrong(format!("expected {}, found {found}", line.name(1)?))
-    }
-}
-
-fn run(runner: &mut Runner, line: &Line) -> Outcome {
-    Ok(runner.save_mut(&line.words[0])?.run()?)
-}
-
-fn start(runner: &mut Runner, line: &Line) -> Outcome {
-    let job = runner.save_mut(&line.words[0])?.start()?;
-    runner.put(&line.words[1], Object::Job(JobObject::Other(job)));
-    Ok(())
-}
-
-fn start_in_place(runner: &mut Runner, line: &Line) -> Outcome {
-    let job = runner.save_mut(&line.words[0])?.start_in_place()?;
-    runner.put(&line.words[1], Object::Job(JobObject::Other(job)));
-    Ok(())
+fn tree(runner: &mut Runner, call: &Call) -> Outcome {
+    let (mut save, name) = (save(runner, call)?, call.key_text("name")?);
+    runner.with_tree(call, 1, |tree| Ok(save.add_tree(name, tree)?))
 }
 
 pub const COMMANDS: &[Command] = &[
-    Command { name: "save.new", words: 4, takes: OPTIONS, run: new },
-    Command { name: "save.tensor", words: 5, takes: PAIRS, run: tensor },
-    Command { name: "save.tensors", words: 6, takes: NOTHING, run: tensors },
-    Command { name: "save.object", words: 5, takes: NOTHING, run: object },
-    Command { name: "save.alias", words: 3, takes: PAIRS, run: alias },
-    Command { name: "save.attr", words: 3, takes: PAIRS, run: attr },
-    Command { name: "save.tree", words: 2, takes: PAIRS, run: tree },
-    Command { name: "save.id", words: 2, takes: NOTHING, run: id },
-    Command { name: "save.run", words: 1, takes: NOTHING, run },
-    Command { name: "save.start", words: 2, takes: NOTHING, run: start },
-    Command { name: "save.start_in_place", words: 2, takes: NOTHING, run: start_in_place },
+    ("save.new", new),
+    ("save.tensor", tensor),
+    ("save.tensors", tensors),
+    ("save.object", object),
+    ("save.alias", alias),
+    ("save.attr", attr),
+    ("save.tree", tree),
+    ("save.id", |r, c| c.expect_word(1, save(r, c)?.id()?)),
+    ("save.run", |r, c| Ok(save(r, c)?.run()?)),
+    ("save.start", |r, c| {
+        let job = save(r, c)?.start()?;
+        r.put(c, 1, JobObject::Other(job))
+    }),
+    ("save.start_in_place", |r, c| {
+        let job = save(r, c)?.start_in_place()?;
+        r.put(c, 1, JobObject::Other(job))
+    }),
 ];

@@ -1,80 +1,85 @@
-//! store.*: what a store holds, and what is done to it.
+//! store.* and session.*: what a store holds, and how ranks find each other.
 
-use ckpt::{CheckpointState, Store};
+use std::path::Path;
+use std::time::Duration;
 
-use crate::expect::CHECKPOINT_STATES;
-use crate::line::{Command, Line, MORE, NOTHING, OPTIONS, PAIRS};
-use crate::notation::{name_of, parse_int};
-use crate::objects::{refused, Object, Outcome, Runner};
+use ckpt::{CheckpointState, Session, Store};
 
-fn open(runner: &mut Runner, line: &Line) -> Outcome {
-    let store = Store::open_with(line.text(1)?, &line.settings()?)?;
-    runner.put(&line.words[0], Object::Store(store));
-    Ok(())
-}
+use crate::call::{name_of, Call};
+use crate::objects::{refused, wrong, Outcome, Runner};
+use crate::Command;
 
-fn list(runner: &mut Runner, line: &Line) -> Outcome {
+fn list(runner: &mut Runner, call: &Call) -> Outcome {
     let mut found = Vec::new();
-    for info in &runner.store(&line.words[0])?.list()? {
+    for info in &runner.get::<Store>(call, 0)?.list()? {
         let info = info?;
         if info.state() == CheckpointState::COMMITTED {
             found.push(info.id().to_owned());
         }
     }
-    line.expect_list(1, &found)
+    call.expect_words(1, found)
 }
 
-fn states(runner: &mut Runner, line: &Line) -> Outcome {
+fn states(runner: &mut Runner, call: &Call) -> Outcome {
     let mut found = Vec::new();
-    for info in &runner.store(&line.words[0])?.list()? {
+    for info in &runner.get::<Store>(call, 0)?.list()? {
         let info = info?;
-        found.push(format!("{}:{}", info.id(), name_of(&CHECKPOINT_STATES, info.state().0)));
+        found.push(format!("{}:{}", info.id(), name_of(info.state())));
     }
-    line.expect_list(1, &found)
-}
-
-fn find(runner: &mut Runner, line: &Line) -> Outcome {
-    let info = runner.store(&line.words[0])?.find_with(line.text(1)?, &line.settings()?)?;
-    line.expect_checkpoint(&info)
-}
-
-fn remove(runner: &mut Runner, line: &Line) -> Outcome {
-    Ok(runner.store(&line.words[0])?.remove(line.text(1)?)?)
-}
-
-fn prune(runner: &mut Runner, line: &Line) -> Outcome {
-    let report = runner.store(&line.words[0])?.prune(&line.settings()?)?;
-    runner.put(&line.words[1], Object::Report(report));
-    Ok(())
-}
-
-fn repair(runner: &mut Runner, line: &Line) -> Outcome {
-    let report = runner.store(&line.words[0])?.repair(line.text(1)?, &line.settings()?)?;
-    runner.put(&line.words[2], Object::Report(report));
-    Ok(())
+    call.expect_words(1, found)
 }
 
 /// -1 is none; what is below cannot be said in Rust.
-pub fn parse_step(text: &str) -> Outcome<Option<u64>> {
-    match parse_int(text)? {
+pub fn step(call: &Call) -> Outcome<Option<u64>> {
+    match call.number(3)? {
         -1 => Ok(None),
         step => u64::try_from(step).map(Some).or_else(|_| refused(&format!("step {step}"), None)),
     }
 }
 
-fn import(runner: &mut Runner, line: &Line) -> Outcome {
-    let (path, step) = (runner.path(line.text(1)?), parse_step(line.name(3)?)?);
-    let info = runner.store(&line.words[0])?.import(path, line.text(2)?, step, &line.settings()?)?;
-    line.expect_checkpoint(&info)
+fn import(runner: &mut Runner, call: &Call) -> Outcome {
+    let store = runner.get::<Store>(call, 0)?;
+    call.expect_checkpoint(&store.import(call.text(1)?, call.text(2)?, step(call)?, &call.settings()?)?)
+}
+
+/// The file appears complete, so what is there is all of it.
+fn read_string(path: &Path) -> Outcome<String> {
+    for _ in 0..6000 {
+        if let Ok(text) = std::fs::read_to_string(path) {
+            return Ok(text);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    wrong(format!("expected a file {} within 60 s, found none", path.display()))
+}
+
+fn session_open(runner: &mut Runner, call: &Call) -> Outcome {
+    let other = call.key("string").map(|other| runner.get_named::<Session>(&other.value)).transpose()?;
+    let mut string = other.map(|other| other.string().map(str::to_owned)).transpose()?;
+    if let Some(file) = call.key_text("file")? {
+        string = Some(read_string(file.as_ref())?);
+    }
+    let (store, settings) = (runner.get::<Store>(call, 1)?, call.settings()?);
+    let session = Session::open_rank(store, call.number(2)?, call.number(3)?, string.as_deref(), &settings)?;
+    runner.put(call, 0, session)
+}
+
+fn session_string(runner: &mut Runner, call: &Call) -> Outcome {
+    let (path, aside) = (call.text(1)?, format!("{}.aside", call.text(1)?));
+    let written = std::fs::write(&aside, runner.get::<Session>(call, 0)?.string()?);
+    let done = written.and_then(|()| std::fs::rename(&aside, path));
+    done.or_else(|error| wrong(format!("expected to write {path}, found: {error}")))
 }
 
 pub const COMMANDS: &[Command] = &[
-    Command { name: "store.open", words: 2, takes: OPTIONS, run: open },
-    Command { name: "store.list", words: 1, takes: MORE, run: list },
-    Command { name: "store.states", words: 1, takes: MORE, run: states },
-    Command { name: "store.find", words: 2, takes: PAIRS | OPTIONS, run: find },
-    Command { name: "store.remove", words: 2, takes: NOTHING, run: remove },
-    Command { name: "store.prune", words: 2, takes: OPTIONS, run: prune },
-    Command { name: "store.repair", words: 3, takes: OPTIONS, run: repair },
-    Command { name: "store.import", words: 4, takes: PAIRS | OPTIONS, run: import },
+    ("store.open", |r, c| r.put(c, 0, Store::open_with(c.text(1)?, &c.settings()?)?)),
+    ("store.list", list),
+    ("store.states", states),
+    ("store.find", |r, c| c.expect_checkpoint(&r.get::<Store>(c, 0)?.find_with(c.text(1)?, &c.settings()?)?)),
+    ("store.remove", |r, c| Ok(r.get::<Store>(c, 0)?.remove(c.text(1)?)?)),
+    ("store.prune", |r, c| r.put(c, 1, r.get::<Store>(c, 0)?.prune(&c.settings()?)?)),
+    ("store.repair", |r, c| r.put(c, 2, r.get::<Store>(c, 0)?.repair(c.text(1)?, &c.settings()?)?)),
+    ("store.import", import),
+    ("session.open", session_open),
+    ("session.string", session_string),
 ];

@@ -1,126 +1,100 @@
-//! tree.*: building a state tree, and its text; `node.rs` reads one.
+//! tree.*: building a state tree, its text, and reading one node by node.
 
-use ckpt::{NodeKind, Tree};
+use std::cell::RefCell;
 
-use crate::line::{Command, Line, NOTHING, PAIRS};
-use crate::notation::{parse_float, parse_hex, parse_int, parse_name};
-use crate::objects::{refused, wrong, Object, Outcome, Runner};
+use ckpt::{KeyRef, Node, NodeKind, NodeValue, Tree};
 
-pub const KINDS: [(&str, i32); 13] = [
-    ("null", NodeKind::NULL.0),
-    ("bool", NodeKind::BOOL.0),
-    ("int", NodeKind::INT.0),
-    ("bigint", NodeKind::BIGINT.0),
-    ("float", NodeKind::FLOAT.0),
-    ("text", NodeKind::TEXT.0),
-    ("bytes", NodeKind::BYTES.0),
-    ("tensor", NodeKind::TENSOR.0),
-    ("list", NodeKind::LIST.0),
-    ("tuple", NodeKind::TUPLE.0),
-    ("set", NodeKind::SET.0),
-    ("dict", NodeKind::DICT.0),
-    ("record", NodeKind::RECORD.0),
-];
+use crate::call::{name_of, named, Call};
+use crate::objects::{refused, wrong, Outcome, Runner};
+use crate::Command;
 
-fn new(runner: &mut Runner, line: &Line) -> Outcome {
-    runner.put(&line.words[0], Object::Tree(Tree::new()?));
-    Ok(())
+pub fn put_tree(runner: &mut Runner, call: &Call, index: usize, tree: Tree) -> Outcome {
+    runner.put(call, index, RefCell::new(tree))
 }
 
-fn parse(runner: &mut Runner, line: &Line) -> Outcome {
-    runner.put(&line.words[0], Object::Tree(Tree::parse(&line.words[1])?));
-    Ok(())
-}
-
-fn json(runner: &mut Runner, line: &Line) -> Outcome {
-    runner.with_tree(&line.words[0], |tree| match tree.json()? {
-        found if found.as_bytes() == line.words[1] => Ok(()),
-        found => wrong(format!("expected {}, found {found}", String::from_utf8_lossy(&line.words[1]))),
-    })
+fn json(runner: &mut Runner, call: &Call) -> Outcome {
+    runner.with_tree(call, 0, |tree| call.expect_word(1, tree.json()?))
 }
 
 /// One value or key more.
-fn add(runner: &mut Runner, line: &Line, call: impl FnOnce(&mut Tree) -> Outcome) -> Outcome {
-    call(runner.tree_mut(&line.words[0])?)
+fn add(runner: &Runner, call: &Call, add_to: impl FnOnce(&mut Tree) -> Outcome) -> Outcome {
+    add_to(&mut runner.get::<RefCell<Tree>>(call, 0)?.borrow_mut())
 }
 
-fn key(runner: &mut Runner, line: &Line) -> Outcome {
-    let key = line.text(1)?;
-    add(runner, line, |tree| Ok(tree.key(key).map(drop)?))
+fn tensor(runner: &mut Runner, call: &Call) -> Outcome {
+    let name = call.key_text("name")?;
+    call.expect("path", runner.get::<RefCell<Tree>>(call, 0)?.borrow_mut().add_tensor(name)?)
 }
 
-fn key_int(runner: &mut Runner, line: &Line) -> Outcome {
-    let key = parse_int(line.name(1)?)?;
-    add(runner, line, |tree| Ok(tree.key(key).map(drop)?))
-}
-
-fn null(runner: &mut Runner, line: &Line) -> Outcome {
-    add(runner, line, |tree| Ok(tree.add_null().map(drop)?))
-}
-
-fn bool(runner: &mut Runner, line: &Line) -> Outcome {
-    let value = parse_int(line.name(1)?)? != 0;
-    add(runner, line, |tree| Ok(tree.add_bool(value).map(drop)?))
-}
-
-fn int(runner: &mut Runner, line: &Line) -> Outcome {
-    let value = parse_int(line.name(1)?)?;
-    add(runner, line, |tree| Ok(tree.add_int(value).map(drop)?))
-}
-
-fn bigint(runner: &mut Runner, line: &Line) -> Outcome {
-    let digits = line.text(1)?;
-    add(runner, line, |tree| Ok(tree.add_bigint(digits).map(drop)?))
-}
-
-fn float(runner: &mut Runner, line: &Line) -> Outcome {
-    let value = parse_float(line.name(1)?)?;
-    add(runner, line, |tree| Ok(tree.add_float(value).map(drop)?))
-}
-
-fn text(runner: &mut Runner, line: &Line) -> Outcome {
-    let text = line.text(1)?;
-    add(runner, line, |tree| Ok(tree.add_text(text).map(drop)?))
-}
-
-fn bytes(runner: &mut Runner, line: &Line) -> Outcome {
-    let bytes = parse_hex(line.name(1)?)?;
-    add(runner, line, |tree| Ok(tree.add_bytes(&bytes).map(drop)?))
-}
-
-fn tensor(runner: &mut Runner, line: &Line) -> Outcome {
-    let name = line.value_text("name")?;
-    let path = runner.tree_mut(&line.words[0])?.add_tensor(name)?;
-    line.expect_text("path", path)
-}
-
-fn begin(runner: &mut Runner, line: &Line) -> Outcome {
-    let kind = NodeKind(parse_name(&KINDS, line.name(1)?)?);
-    match line.value_text("class")? {
-        None => add(runner, line, |tree| Ok(tree.begin(kind).map(drop)?)),
-        Some(class) if kind == NodeKind::RECORD => add(runner, line, |tree| Ok(tree.begin_record(class).map(drop)?)),
+fn begin(runner: &mut Runner, call: &Call) -> Outcome {
+    let kind = named(NodeKind, &call.text(1)?.to_uppercase())?;
+    match call.key_text("class")? {
+        None => add(runner, call, |tree| Ok(tree.begin(kind).map(drop)?)),
+        Some(class) if kind == NodeKind::RECORD => add(runner, call, |tree| Ok(tree.begin_record(class).map(drop)?)),
         Some(_) => refused("only a record has a class", None),
     }
 }
 
-fn end(runner: &mut Runner, line: &Line) -> Outcome {
-    add(runner, line, |tree| Ok(tree.end().map(drop)?))
+// ---- reading ----
+
+fn expect_node(call: &Call, node: &Node<'_>) -> Outcome {
+    let (key_kind, key, key_int) = match node.key() {
+        None => ("none", "", 0),
+        Some(KeyRef::Text(key)) => ("text", key, 0),
+        Some(KeyRef::Int(key)) => ("int", "", key),
+    };
+    let (mut bool, mut int, mut float, mut text, mut bytes) = (false, 0, 0.0, "", None);
+    match node.value() {
+        NodeValue::Bool(value) => bool = value,
+        NodeValue::Int(value) => int = value,
+        NodeValue::Float(value) => float = value,
+        NodeValue::BigInt(own) | NodeValue::Text(own) | NodeValue::Tensor(own) | NodeValue::Record(own) => text = own,
+        NodeValue::Bytes(own) => bytes = Some(own),
+        _ => {}
+    }
+    let link = |node: Option<u64>| node.map_or("-".to_owned(), |node| node.to_string());
+    call.expect("kind", name_of(node.kind()).to_lowercase())?;
+    call.expect("key_kind", key_kind)?;
+    call.expect("key", key)?;
+    call.expect("key_int", key_int)?;
+    call.expect("bool", i32::from(bool))?;
+    call.expect("int", int)?;
+    call.expect_float("float", float)?;
+    call.expect("text", text)?;
+    if bytes.is_none() && call.key("bytes").is_some() {
+        return wrong(format!("expected bytes, found {:?}", node.kind()));
+    }
+    call.expect_bytes("bytes", bytes.unwrap_or_default())?;
+    call.expect("child_count", node.child_count())?;
+    call.expect("first_child", link(node.first_child()))?;
+    call.expect("next_sibling", link(node.next_sibling()))?;
+    call.expect("parent", link(node.parent()))
+}
+
+fn native(runner: &mut Runner, call: &Call) -> Outcome {
+    let value = runner.with_tree(call, 0, |tree| Ok(tree.to_value()?))?;
+    put_tree(runner, call, 1, value.to_tree()?)
 }
 
 pub const COMMANDS: &[Command] = &[
-    Command { name: "tree.new", words: 1, takes: NOTHING, run: new },
-    Command { name: "tree.parse", words: 2, takes: NOTHING, run: parse },
-    Command { name: "tree.json", words: 2, takes: NOTHING, run: json },
-    Command { name: "tree.key", words: 2, takes: NOTHING, run: key },
-    Command { name: "tree.key_int", words: 2, takes: NOTHING, run: key_int },
-    Command { name: "tree.null", words: 1, takes: NOTHING, run: null },
-    Command { name: "tree.bool", words: 2, takes: NOTHING, run: bool },
-    Command { name: "tree.int", words: 2, takes: NOTHING, run: int },
-    Command { name: "tree.bigint", words: 2, takes: NOTHING, run: bigint },
-    Command { name: "tree.float", words: 2, takes: NOTHING, run: float },
-    Command { name: "tree.text", words: 2, takes: NOTHING, run: text },
-    Command { name: "tree.bytes", words: 2, takes: NOTHING, run: bytes },
-    Command { name: "tree.tensor", words: 1, takes: PAIRS, run: tensor },
-    Command { name: "tree.begin", words: 2, takes: PAIRS, run: begin },
-    Command { name: "tree.end", words: 1, takes: NOTHING, run: end },
+    ("tree.new", |r, c| put_tree(r, c, 0, Tree::new()?)),
+    ("tree.parse", |r, c| put_tree(r, c, 0, Tree::parse(&c.words[1])?)),
+    ("tree.json", json),
+    ("tree.key", |r, c| add(r, c, |tree| Ok(tree.key(c.text(1)?).map(drop)?))),
+    ("tree.key_int", |r, c| add(r, c, |tree| Ok(tree.key(c.number::<i64>(1)?).map(drop)?))),
+    ("tree.null", |r, c| add(r, c, |tree| Ok(tree.add_null().map(drop)?))),
+    ("tree.bool", |r, c| add(r, c, |tree| Ok(tree.add_bool(c.number::<i64>(1)? != 0).map(drop)?))),
+    ("tree.int", |r, c| add(r, c, |tree| Ok(tree.add_int(c.number(1)?).map(drop)?))),
+    ("tree.bigint", |r, c| add(r, c, |tree| Ok(tree.add_bigint(c.text(1)?).map(drop)?))),
+    ("tree.float", |r, c| add(r, c, |tree| Ok(tree.add_float(c.number(1)?).map(drop)?))),
+    ("tree.text", |r, c| add(r, c, |tree| Ok(tree.add_text(c.text(1)?).map(drop)?))),
+    ("tree.bytes", |r, c| add(r, c, |tree| Ok(tree.add_bytes(&c.words[1]).map(drop)?))),
+    ("tree.tensor", tensor),
+    ("tree.begin", begin),
+    ("tree.end", |r, c| add(r, c, |tree| Ok(tree.end().map(drop)?))),
+    ("tree.count", |r, c| r.with_tree(c, 0, |tree| c.expect_word(1, tree.node_count()))),
+    ("tree.node", |r, c| r.with_tree(c, 0, |tree| expect_node(c, &tree.node(c.number(1)?)?))),
+    ("tree.find", |r, c| r.with_tree(c, 0, |tree| c.expect_word(3, tree.find(c.number(1)?, c.text(2)?)?))),
+    ("tree.find_int", |r, c| r.with_tree(c, 0, |tree| c.expect_word(3, tree.find(c.number(1)?, c.number::<i64>(2)?)?))),
+    ("tree.native", native),
 ];

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""Scenarios as plain tokens, which is all that runners read. README.md describes scenarios, tokens and runners.
+
+  tokens.py SCENARIO DIR [NAME=VALUE…]    writes the tokens of a scenario to stdout
+
+The table of commands in README.md is what lines are checked against, so a runner finds only what its command takes.
+"""
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+# What scenarios are given: the folder of PyTorch's files, and a name as long as names may be.
+VARIABLES = {"FILES": str(HERE.parents[1] / "bindings" / "torch" / "tests" / "files"), "LONG": "n" * 4096}
+INTEGERS = set("N BITS BYTES COUNT INDEX NODE NUMBER OFFSET PARENT RANK SEED SIZE STEP WORLD".split())
+
+
+class Mistake(Exception):
+    """A line that is no command; the text begins with FILE:LINE."""
+
+
+@dataclass
+class Command:
+    """A row of the table: the notation of each word, of further ones ("" for none) and of each key."""
+    words: list = field(default_factory=list)
+    more: str = ""
+    keys: dict = field(default_factory=dict)
+    expected: set = field(default_factory=set)  # the keys that something is expected of
+    options: bool = False
+
+
+def read_table(text):
+    """name -> Command, from the table under "Commands"."""
+    table = {}
+    rows = re.findall(r"^\| (`.*?) \|(.*)\|$", text.split("## Commands", 1)[1], flags=re.M)
+    for signatures, explained in rows:
+        for name, *words in map(str.split, re.findall(r"`([^`]+)`", signatures)):
+            table[name] = command = Command()
+            for word in words:
+                if word == "EXPECT…":
+                    listed = re.search(r"`([^`]+)`", explained)[1]
+                    keys = table[listed].keys if listed in table else dict(map(key_of, listed.split()))
+                    command.keys |= keys
+                    command.expected |= set(keys)
+                elif word == "@…":
+                    command.options = True
+                elif "=" in word:
+                    key, notation = key_of(word.strip("[]"))
+                    command.keys[key] = notation
+                    command.expected |= {key} if notation == "EXPECT" else set()
+                elif word.endswith("…"):
+                    command.more = word
+                else:
+                    command.words.append(word)
+    return table
+
+
+def key_of(text):
+    key, _, notation = text.partition("=")
+    return key, notation
+
+
+TABLE = read_table((HERE / "README.md").read_text(encoding="utf-8"))
+
+
+# ---- values ----
+def decoded(word, variables):
+    """$NAME, then %XX; bytes that are not UTF-8 are surrogates until the tokens are written."""
+    def value(match):
+        if match[1] not in variables:
+            raise ValueError(f"expected a value of ${match[1]}, found none")
+        return variables[match[1]]
+
+    text = re.sub(r"\$(\w+)", value, word, flags=re.A)
+    if text == "%":
+        return ""
+    if broken := re.search(r"%(?![0-9A-Fa-f]{2}).{0,2}", text):
+        raise ValueError(f"expected two hexadecimal digits after %, found '{broken[0]}'")
+    raw = re.sub(rb"%(..)", lambda match: bytes.fromhex(match[1].decode()), text.encode("utf-8", "surrogateescape"))
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def integer(text):
+    if not re.fullmatch(r"0|-?[1-9][0-9]*", text, flags=re.A) or not -2**63 <= int(text) < 2**64:
+        raise ValueError(f"expected an integer of 64 bits, found '{text}'")
+    return text
+
+
+def plain(notation, text, folder):
+    """A value as runners read it."""
+    if ":" in notation:
+        notations, pieces = notation.split(":"), text.split(":")
+        if len(pieces) != len(notations):
+            raise ValueError(f"expected {notation}, found '{text}'")
+        return ":".join(plain(one, piece, folder) for one, piece in zip(notations, pieces))
+    if notation in INTEGERS:
+        return integer(text)
+    if notation == "SHAPE":
+        return " ".join(integer(extent) for extent in text.split("x")) if text != "-" else ""
+    if notation == "FILE":
+        return str(Path(folder, text))
+    if notation == "HEX":
+        return bytes.fromhex(text).decode("utf-8", "surrogateescape")
+    if notation == "X":
+        return repr(float(text))
+    return text
+
+
+def is_integer(text):
+    return bool(re.fullmatch("-?[0-9]+", text, flags=re.A))
+
+
+# ---- lines ----
+class Line:
+    """One command of a scenario, checked: its name, and its tokens as (kind, text)."""
+
+    def __init__(self, words, folder, variables):
+        self.folder, self.variables, self.name = folder, {**variables, "DIR": str(folder)}, words[0]
+        self.tokens, timed = [], words[0] == "timed"
+        if timed:
+            words = words[1:]
+            self.name = words[0] if words else "timed"
+        if self.name not in TABLE:
+            raise ValueError(f"expected a command, found '{self.name}'")
+        self.command = TABLE[self.name]
+        self.add("t" if timed else "c", self.name)
+        at = words.index("->") if "->" in words else len(words)
+        self.take_words(words[1:at])
+        if at < len(words):
+            self.take_status(words[at + 1:])
+
+    def add(self, kind, text):
+        self.tokens.append((kind, text))
+
+    def value(self, notation, word):
+        return plain(notation, decoded(word, self.variables), self.folder)
+
+    def take_words(self, words):
+        fixed, known = len(self.command.words), self.command.keys
+        if len(words) < fixed:
+            raise ValueError(f"expected {fixed} words, found {len(words)}")
+        for notation, word in zip(self.command.words, words):
+            self.add("w", self.value(notation, word))
+        given = set()
+        for word in words[fixed:]:
+            key, sign, value = word.partition("=")
+            if self.command.more:
+                self.add("w", decoded(word, self.variables))
+            elif word[0] == "@" and self.command.options and sign:
+                value = decoded(value, self.variables)
+                number = is_integer(value)
+                self.add("i" if number else "s", f"{key[1:]}={value if number else value.removeprefix(chr(34))}")
+            elif sign and key.removesuffix(">") in known and key not in given:
+                given.add(key)
+                self.take_key(key, value)
+            else:
+                raise ValueError(f"expected what {self.name} takes, once; found '{word}'")
+
+    def take_key(self, key, value):
+        if key.endswith(">"):
+            self.add(">", f"{key[:-1]}={self.value('N', value)}")
+        elif value == "%":
+            self.add("=", f"{key}=")
+        else:
+            self.add("=", f"{key}={self.value(self.command.keys[key], value)}")
+
+    def take_status(self, words):
+        if not words:
+            raise ValueError("expected a status after '->', found none")
+        self.add("!", words[0])
+        for word in words[1:]:
+            key, sign, value = re.fullmatch(r"(\w+)([=~])(.*)|.*", word).groups()
+            if not sign:
+                raise ValueError(f"expected KEY=VALUE or KEY~VALUE, found '{word}'")
+            self.add("e" if sign == "=" else "~", f"{key}={decoded(value, self.variables)}")
+
+
+def words_of(source):
+    """The words of a line, up to a comment."""
+    words = re.findall(r"[^ \t\r]+", source)
+    return next((words[:at] for at, word in enumerate(words) if word[0] == "#"), words)
+
+
+def read_lines(text, name, folder, variables):
+    """(line number, Line) of every line that holds a command."""
+    for number, source in enumerate(text.split("\n"), 1):
+        words = words_of(source)
+        if words:
+            try:
+                yield number, Line(words, folder, variables)
+            except ValueError as why:
+                raise Mistake(f"{name}:{number}: {words[0]}: {why}") from None
+
+
+def tokenised(text, name, folder, variables=VARIABLES):
+    """(the tokens of a scenario, how many commands it has)"""
+    made, count = bytearray(), 0
+    for number, line in read_lines(text, name, folder, variables):
+        count += 1
+        for kind, value in [(":", f"{name}:{number}: {line.name}"), *line.tokens, (".", "")]:
+            raw = value.encode("utf-8", "surrogateescape")
+            made += b"%s%d %s\n" % (kind.encode(), len(raw), raw)
+    return bytes(made), count
+
+
+def read_scenario(path):
+    return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+
+
+def main(arguments):
+    if len(arguments) < 2:
+        sys.exit(__doc__)
+    path, folder, *given = arguments
+    try:
+        made, _ = tokenised(read_scenario(path), path, folder, VARIABLES | dict(word.split("=", 1) for word in given))
+    except Mistake as mistake:
+        sys.exit(str(mistake))
+    sys.stdout.buffer.write(made)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

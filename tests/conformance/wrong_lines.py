@@ -1,0 +1,37 @@
+"""scenarios/self: prelude.txt, and the lines of wrong.txt, each of which is wrong after it. They find runners that do
+not look."""
+import re
+
+import tokens
+
+
+def self_lines(suite):
+    """(the text of self/prelude.txt, the lines of self/wrong.txt)"""
+    folder = suite / "scenarios" / "self"
+    lines = [line for line in (folder / "wrong.txt").read_text().splitlines() if line and not line.startswith("#")]
+    return (folder / "prelude.txt").read_text(), lines
+
+
+def expectations(line):
+    """(the command, or "" of a line without one; the keys that it expects something of; the line without them)."""
+    words = tokens.words_of(line)
+    words = words[words[:1] == ["timed"]:]
+    command = tokens.TABLE.get(words[0] if words else "", tokens.Command())
+    end = words.index("->") if "->" in words else len(words)
+    expected = [word for word in words[1 + len(command.words):end] if re.split(">?=", word)[0] in command.expected]
+    keys = [word.split("=")[0] for word in expected]
+    return words[0] if words else "", keys, " ".join(word for word in words if word not in expected)
+
+
+def right_lines(lines):
+    """What is left of wrong lines without their expectations is right, so that it is these that they fail by."""
+    found = map(expectations, lines)
+    return "".join(dict.fromkeys(f"{rest}\n" for _, keys, rest in found if keys))
+
+
+def missed(line, prelude, status, out, err):
+    """Nothing where the runner failed at this wrong line after the prelude; else the line and what it did instead."""
+    last, at = err.strip().splitlines()[-1] if err.strip() else "", len(prelude.splitlines()) + 1
+    if status == 1 and last.startswith(f"wrong.txt:{at}: ") and not re.search(r"^ok\b", out, flags=re.M):
+        return []
+    return [f"{line}\n        exit status {status}: {last or out.strip()}"]
