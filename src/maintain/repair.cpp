@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/catalog.h"
 #include "commit/merge.h"
 #include "format/names.h"
 
