@@ -90,7 +90,7 @@ uint64_t put_numbers(LoadPlan* plan, std::initializer_list<std::span<const uint6
 // Finds the chunks that the boxes need. INCOMPLETE if no segment holds some of the units.
 Status plan_reads(LoadPlan* plan);
 
-// ---- file reads ----
+// ---- reads of files: load_group.cpp ----
 
 // Neighbouring chunks that are read together.
 struct GroupedRead {
