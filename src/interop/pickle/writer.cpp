@@ -10,8 +10,8 @@ namespace ckpt::interop {
 namespace {
 
 constexpr size_t kLongestRemembered = 256;
-constexpr size_t kMaxLong = 255;        // bytes of a LONG1
-constexpr size_t kMaxLongDigits = 614;  // of 2^2040 - 1
+constexpr size_t kMaxLong = 255;         // bytes of a LONG1
+constexpr size_t kMaxLong1Digits = 614;  // of 2^2040 - 1
 
 // |digits| in base 2^32, lowest first.
 std::vector<uint32_t> magnitude_of(std::string_view digits) {
@@ -103,7 +103,7 @@ Status PickleWriter::big_integer(std::string_view digits) {
     return Status(CKPT_INVALID, "pickle: not an integer");
   digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size()));
   const std::string bytes =
-      digits.size() > kMaxLongDigits + 1 ? std::string(kMaxLong + 1, 0) : long_bytes(magnitude_of(digits), negative);
+      digits.size() > kMaxLong1Digits + 1 ? std::string(kMaxLong + 1, 0) : long_bytes(magnitude_of(digits), negative);
   if (bytes.size() > kMaxLong)
     return Status(CKPT_UNSUPPORTED, strformat("an integer of {} digits; at most 255 bytes can be read", digits.size()));
   op('\x8a');
