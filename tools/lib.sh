@@ -114,7 +114,10 @@ open_results() {
   export CKPT_RESULTS=$repo/build/log/${0##*/}-results.tsv
   mkdir -p build/log
   : >"$CKPT_RESULTS"
-  cleanup() { python3 tools/results.py show || [[ $status != 0 ]] || status=1; }
+  cleanup() {
+    [[ $status == 0 ]] || grep -q ^failed "$CKPT_RESULTS" || record failed "${0##*/}: exit status $status"
+    python3 tools/results.py show || [[ $status != 0 ]] || status=1
+  }
 }
 # record WORD…: a line of the file; nothing where no tests are counted.
 record() { [[ -z ${CKPT_RESULTS:-} ]] || (IFS=$'\t'; printf '%s\n' "$*" >>"$CKPT_RESULTS"); }
