@@ -4,6 +4,7 @@ repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$repo"
 export LC_ALL=C.UTF-8 PIP_DISABLE_PIP_VERSION_CHECK=1
 jobs=$(nproc)
+prefix=$repo/build/prefix # the release build installed, for the tests of bindings and for demos
 
 if [[ -t 1 ]]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
 
@@ -21,8 +22,13 @@ step() {
   step_title=$1 step_start=$(now); shift
   say "$step_title"
   "$@"
-  printf '   done in %s s\n' "$(seconds_since "$step_start")"
+  step_ends
+  printf '   done in %s s\n' "$step_seconds"
   step_title=
+}
+step_ends() {
+  step_seconds=$(seconds_since "$step_start")
+  record step "$step_seconds" "$step_title"
 }
 step_title=
 
@@ -31,7 +37,9 @@ on_exit() {
   local status=$?
   trap - EXIT
   if [[ $status != 0 && -n $step_title ]]; then
-    printf '== FAILED after %s s: %s\n' "$(seconds_since "$step_start")" "$step_title"
+    step_ends
+    printf '== FAILED after %s s: %s\n' "$step_seconds" "$step_title"
+    record failed "$step_title (what followed was not done)"
   fi
   if declare -F cleanup >/dev/null; then cleanup; fi
   exit "$status"
@@ -88,36 +96,68 @@ build() {
 }
 settings=()
 
-# The library and the tool, built and installed for a demo at PREFIX; the tests of an earlier build stay as they are.
+# The library and the tool, built and installed for a demo; the tests of an earlier build stay as they are.
 build_library() {
   settings=(-DCKPT_BUILD_TESTS=OFF)
   [[ -e build/release/CMakeCache.txt ]] && settings=()
   build release ckpt_shared ckpt_static ckpt_tool
-  quietly build/log/demo-install.txt cmake --install build/release --prefix "$1"
-  "$1/bin/ckpt" --version | indent
+  quietly build/log/demo-install.txt cmake --install build/release --prefix "$prefix"
+  "$prefix/bin/ckpt" --version | indent
 }
 indent() { sed 's/^/   /'; }
 
-# counted NAME COMMAND…: a command whose last line is "N passed, N failed"; adds them to $passed and $failed, and shows
-# the log of a failure.
+# ---- results ----
+# What passed, what failed by name, and how long each step took: the file $CKPT_RESULTS, which results.py reads and
+# writes. A command and the commands that it starts share one; the outermost shows it at its end.
+open_results() {
+  [[ -z ${CKPT_RESULTS:-} ]] || return 0
+  export CKPT_RESULTS=$repo/build/log/${0##*/}-results.tsv
+  mkdir -p build/log
+  : >"$CKPT_RESULTS"
+  cleanup() {
+    [[ $status == 0 ]] || grep -q ^failed "$CKPT_RESULTS" || record failed "${0##*/}: exit status $status"
+    python3 tools/results.py show || [[ $status != 0 ]] || status=1
+  }
+}
+# record WORD…: a line of the file; nothing where no tests are counted.
+record() { [[ -z ${CKPT_RESULTS:-} ]] || (IFS=$'\t'; printf '%s\n' "$*" >>"$CKPT_RESULTS"); }
+
+# counted KIND NAME COMMAND…: a command that runs tests, whose output results.py understands as of this KIND.
 counted() {
-  local name=$1 log=build/log/$1.txt good bad; shift
-  "$@" >"$log" 2>&1 || true
-  read -r good _ bad _ < <(tail -n 1 "$log")
-  [[ $good =~ ^[0-9]+$ && $bad =~ ^[0-9]+$ ]] || good=0 bad=1
-  [[ $bad == 0 ]] || { grep -vE ' \.\.\. ok$' "$log" | tail -n 80; echo "   (all of it: $log)"; }
-  passed=$((passed + good)) failed=$((failed + bad))
-  echo "   $name: $good passed, $bad failed"
+  local kind=$1 name=$2 status=0 log; shift 2
+  log=build/log/${name//[^A-Za-z0-9.]/-}.txt
+  "$@" >"$log" 2>&1 </dev/null || status=$?
+  python3 tools/results.py add "$kind" "$name" "$log" "$status"
 }
 
-# counted_aloud COMMAND…: the same, for a command whose steps are to be seen.
-counted_aloud() {
-  local log good bad
-  log=build/log/$(basename "$1")-counts.txt
-  "$@" | tee "$log" || true
-  read -r good _ bad _ < <(tail -n 1 "$log")
-  [[ $good =~ ^[0-9]+$ && $bad =~ ^[0-9]+$ ]] || good=0 bad=1
-  passed=$((passed + good)) failed=$((failed + bad))
+# claim NAME COMMAND…: one test, which passes when the command does. Its output is shown when it fails.
+claim() {
+  local name=$1 log; shift
+  log=build/log/${name//[^A-Za-z0-9.]/-}.txt
+  if "$@" >"$log" 2>&1 </dev/null; then
+    record passed 1
+    echo "   $name: ok"
+  else
+    record failed "$name"
+    tail -n 60 "$log"
+    echo "   $name: FAILED (all of it: $log)"
+  fi
+}
+
+# part COMMAND…: another command of tools/, which records its results itself. Where it ends badly and names no failure,
+# that is one.
+part() {
+  local before
+  before=$(grep -c ^failed "$CKPT_RESULTS" || true)
+  "$@" || [[ $(grep -c ^failed "$CKPT_RESULTS" || true) -gt $before ]] || record failed "$*"
+}
+
+# run_ctest NAME [ctest's arguments…]
+run_ctest() {
+  local name=$1 report=$repo/build/log/$1-junit.xml status=0; shift
+  rm -f "$report"
+  ctest "$@" -j "$jobs" --quiet --output-log "$repo/build/log/$name-ctest.txt" --output-junit "$report" || status=$?
+  python3 tools/results.py add ctest "$name" "$report" "$status"
 }
 
 # The newer LibTorch: PyPI's wheel in a virtual environment of its own. `whole` can be imported by Python (4 GB, a

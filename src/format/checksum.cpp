@@ -14,7 +14,7 @@ ChecksumVariants checksum_variants() {
   return variants;
 }
 
-static const ChecksumVariant& best() {
+static const ChecksumVariant& best_checksum() {
   static const ChecksumVariant& variant = []() -> const ChecksumVariant& {
     ChecksumVariants variants = checksum_variants();
     return *variants.list[variants.count - 1];
@@ -26,25 +26,25 @@ static Digest to_digest(const uint64_t* words) { return Digest{words[0], words[1
 
 Digest xxh3_128(Bytes data) {
   uint64_t words[2];
-  best().hash_128(data.data(), data.size(), words);
+  best_checksum().hash_128(data.data(), data.size(), words);
   return to_digest(words);
 }
 
-uint64_t xxh3_64(Bytes data) { return best().hash_64(data.data(), data.size()); }
+uint64_t xxh3_64(Bytes data) { return best_checksum().hash_64(data.data(), data.size()); }
 
 Digest copy_xxh3_128(const std::byte* from, std::byte* to, size_t size) {
   uint64_t words[2];
-  best().copy_128(from, to, size, words);
+  best_checksum().copy_128(from, to, size, words);
   return to_digest(words);
 }
 
-Hasher::Hasher() { best().reset(state_); }
+Hasher::Hasher() { best_checksum().reset(state_); }
 
-void Hasher::update(Bytes data) { best().update(state_, data.data(), data.size()); }
+void Hasher::update(Bytes data) { best_checksum().update(state_, data.data(), data.size()); }
 
 Digest Hasher::digest() const {
   uint64_t words[2];
-  best().digest(state_, words);
+  best_checksum().digest(state_, words);
   return to_digest(words);
 }
 

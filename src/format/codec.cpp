@@ -46,19 +46,24 @@ static size_t store_raw(Bytes raw, MutableBytes stored) {
   return raw.size();
 }
 
-size_t encode_chunk(const CodecSpec& spec, Bytes raw, MutableBytes stored, CodecScratch& scratch) {
-  if (spec.codec == Codec::kRaw || raw.empty() || raw.size() > kMaxChunkBytes) return store_raw(raw, stored);
+size_t CodecScratch::compress(const CodecSpec& spec, Bytes raw, MutableBytes stored) {
   Bytes source = raw;
   if (spec.filter != Filter::kNone) {
-    MutableBytes filtered = scratch.filtered(raw.size());
-    filter_encode(spec.filter, spec.filter_width, raw, filtered);
-    source = filtered;
+    MutableBytes output = filtered(raw.size());
+    filter_encode(spec.filter, spec.filter_width, raw, output);
+    source = output;
   }
   // LZ4 returns 0 if the result would not be smaller.
-  int size = LZ4_compress_fast_extState(scratch.lz4_state(), reinterpret_cast<const char*>(source.data()),
+  int size = LZ4_compress_fast_extState(lz4_state(), reinterpret_cast<const char*>(source.data()),
                                         reinterpret_cast<char*>(stored.data()), static_cast<int>(source.size()),
                                         static_cast<int>(raw.size() - 1), 1);
-  return size > 0 ? static_cast<size_t>(size) : store_raw(raw, stored);
+  return size > 0 ? static_cast<size_t>(size) : 0;
+}
+
+size_t encode_chunk(const CodecSpec& spec, Bytes raw, MutableBytes stored, CodecScratch& scratch) {
+  if (spec.codec == Codec::kRaw || raw.empty() || raw.size() > kMaxChunkBytes) return store_raw(raw, stored);
+  size_t size = scratch.compress(spec, raw, stored);
+  return size > 0 ? size : store_raw(raw, stored);
 }
 
 static Status wrong_size(std::string_view what, size_t expected, const std::string& found) {
@@ -107,9 +112,11 @@ class CodecTrial {
   size_t raw_size() const { return piece_ * count_; }
   size_t stored_size(const CodecSpec& spec, size_t most_pieces = kPieces) {
     size_t total = 0;
-    for (size_t i = 0; i < std::min<size_t>(count_, most_pieces); i++)
-      total +=
-          encode_chunk(spec, sample_.subspan(starts_[i], piece_), {stored_.get(), piece_ + kEncodeSlack}, scratch_);
+    for (size_t i = 0; i < std::min<size_t>(count_, most_pieces); i++) {
+      size_t size =
+          scratch_.compress(spec, sample_.subspan(starts_[i], piece_), {stored_.get(), piece_ + kEncodeSlack});
+      total += size > 0 ? size : piece_;
+    }
     return total;
   }
 

@@ -32,6 +32,8 @@ class CodecScratch {
   friend size_t encode_chunk(const CodecSpec&, Bytes, MutableBytes, CodecScratch&);
   friend Status decode_chunk(const CodecSpec&, Bytes, MutableBytes, CodecScratch&);
   friend class CodecTrial;
+  // The compressed size; 0 where it would not come out smaller.
+  size_t compress(const CodecSpec& spec, Bytes raw, MutableBytes stored);
   MutableBytes filtered(size_t size);
   void* lz4_state();
 

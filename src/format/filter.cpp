@@ -21,7 +21,7 @@ FilterVariants filter_variants() {
 
 namespace {
 
-const FilterVariant& best() {
+const FilterVariant& best_filter() {
   static const FilterVariant* variant = [] {
     FilterVariants variants = filter_variants();
     return variants.list[variants.count - 1];
@@ -75,12 +75,12 @@ void filter_encode(Filter filter, int width, Bytes input, MutableBytes output) {
   size_t size = input.size(), filtered = 0, w = static_cast<size_t>(width);
   if (filter == Filter::kByteShuffle) {
     size_t n = size / w, blocks = n / kFilterBlock;
-    best().to_shuffle(width, in, blocks, out, n);
+    best_filter().to_shuffle(width, in, blocks, out, n);
     shuffle_rest(w, in, blocks * kFilterBlock, n, out);
     filtered = n * w;
   } else if (filter == Filter::kBitPlanes) {
     size_t groups = size / (8 * w), blocks = groups / (kFilterBlock / 8);
-    best().to_planes(width, in, blocks, out, groups);
+    best_filter().to_planes(width, in, blocks, out, groups);
     plane_rest(w, in, blocks * (kFilterBlock / 8), groups, out);
     filtered = groups * 8 * w;
   }
@@ -93,12 +93,12 @@ void filter_decode(Filter filter, int width, Bytes input, MutableBytes output) {
   size_t size = input.size(), filtered = 0, w = static_cast<size_t>(width);
   if (filter == Filter::kByteShuffle) {
     size_t n = size / w, blocks = n / kFilterBlock;
-    best().from_shuffle(width, in, n, blocks, out);
+    best_filter().from_shuffle(width, in, n, blocks, out);
     unshuffle_rest(w, in, blocks * kFilterBlock, n, out);
     filtered = n * w;
   } else if (filter == Filter::kBitPlanes) {
     size_t groups = size / (8 * w), blocks = groups / (kFilterBlock / 8);
-    best().from_planes(width, in, groups, blocks, out);
+    best_filter().from_planes(width, in, groups, blocks, out);
     unplane_rest(w, in, blocks * (kFilterBlock / 8), groups, out);
     filtered = groups * 8 * w;
   }

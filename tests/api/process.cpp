@@ -130,6 +130,12 @@ std::string Program::trace_log() {
   return read_file(log_path_);
 }
 
+void with_growing_deadlines(const std::function<bool(const std::string& timeout)>& scenario) {
+  for (int deadline_ms : {250, 2500, 25000})
+    if (scenario(" timeout_ms=" + std::to_string(deadline_ms)) || ::testing::Test::HasFailure()) return;
+  ADD_FAILURE() << "the other ranks were late for every deadline";
+}
+
 // ---- several of them ----
 
 std::string opening(uint32_t rank, uint32_t world, const std::string& string) {

@@ -51,6 +51,10 @@ class Program {
 inline constexpr const char* kLong = " timeout_ms=60000";
 inline constexpr const char* kShort = " timeout_ms=700";
 
+// Where other ranks have work to do before a deadline that the test waits out, it is as short as a quiet machine
+// allows. On a busy one it may come too early: `scenario` then returns false, and is tried again with a longer one.
+void with_growing_deadlines(const std::function<bool(const std::string& timeout)>& scenario);
+
 // The command that opens a session.
 std::string opening(uint32_t rank, uint32_t world, const std::string& string = "-");
 

@@ -243,8 +243,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a
 store = ckpt.Store(sys.argv[1])
 session = ckpt.Session(store, 0, 2)  # the other rank never comes
 data = bytearray(1000)
-threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     if sys.argv[2] == "low":
         save = ckpt.Save(session, "a")
         save.add_tensor("w", data)

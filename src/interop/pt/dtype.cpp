@@ -44,15 +44,15 @@ constexpr DtypeRow kRows[] = {
 };
 
 // Behind the last '.' or ' '.
-std::string_view last_part(std::string_view name) {
+std::string_view last_word(std::string_view name) {
   const size_t at = name.find_last_of(". ");
   return at == name.npos ? name : name.substr(at + 1);
 }
 
 // "torch", "torch.storage" and "torch.cuda", by whatever separator.
 bool is_torch(std::string_view name) {
-  if (name.size() == last_part(name).size()) return true;
-  const std::string_view module = name.substr(0, name.size() - last_part(name).size() - 1);
+  if (name.size() == last_word(name).size()) return true;
+  const std::string_view module = name.substr(0, name.size() - last_word(name).size() - 1);
   return module == "torch" || module == "torch.storage" || module == "torch.cuda";
 }
 
@@ -61,7 +61,7 @@ TorchDtype found(const DtypeRow& row) { return {row.dtype, row.plain ? nullptr :
 }  // namespace
 
 TorchDtype torch_dtype_of_storage(std::string_view class_name) {
-  const std::string_view name = last_part(class_name);
+  const std::string_view name = last_word(class_name);
   if (!is_torch(class_name)) return {};
   if (name == "UntypedStorage" || name == "_UntypedStorage") return {CKPT_DTYPE_U8, nullptr};
   for (const DtypeRow& row : kRows)
@@ -72,7 +72,7 @@ TorchDtype torch_dtype_of_storage(std::string_view class_name) {
 TorchDtype torch_dtype_of_name(std::string_view name) {
   if (!is_torch(name)) return {};
   for (const DtypeRow& row : kRows)
-    if (last_part(name) == row.name) return found(row);
+    if (last_word(name) == row.name) return found(row);
   return {};
 }
 

@@ -113,7 +113,7 @@ class HeaderEvents final : public JsonEvents {
   }
 
   Status top_key(std::string text) {
-    in_metadata_ = text == "__metadata__";
+    in_metadata_ = std::string_view(text) == "__metadata__";
     if (in_metadata_ && header.metadata) return Status(CKPT_FORMAT, "__metadata__ comes twice");
     if (in_metadata_) {
       header.metadata.emplace();

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""What tests said: how many passed, the names of those that failed, and how long each step took.
+
+  results.py add KIND NAME LOG STATUS    adds what the log of a test command says to the file $CKPT_RESULTS, and prints it;
+                                         STATUS is the command's exit status. KIND: claims (lines "NAME ... ok", at the
+                                         end "N passed, N failed"), ctest (its JUnit report), go, cargo, pytest
+  results.py show                        prints the steps, the failed tests and, as the last line, "N passed, N failed"
+  results.py --self-test
+
+A test that was skipped, ignored or did not run has failed. So has a command that ran no test or ended badly.
+The file has lines of words separated by tabs: "step SECONDS TITLE", "passed COUNT", "failed NAME".
+"""
+import os
+import re
+import sys
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+SHOWN_LINES = 80
+SUMMARY = re.compile(r"(\d+) passed, (\d+) failed")
+
+
+class Report:
+    """`failed`: names. `more`: how many failed tests have no name in the log. `shown`: what a reader wants to see."""
+    def __init__(self, passed, failed, more=0, shown=""):
+        self.passed, self.failed, self.more, self.shown = passed, list(failed), max(more, 0), shown
+
+    def key(self):
+        return self.passed, self.failed, self.more
+
+
+def claims(text):
+    names = re.findall(r"^(.+) \.\.\. (?:FAIL(?:ED)?|ERROR|skipped.*)$", text, re.M)
+    last = SUMMARY.fullmatch((text.rstrip().splitlines() or [""])[-1])
+    if not last:
+        return Report(0, names, 1, shown=text)
+    return Report(int(last[1]), names[:int(last[2])], int(last[2]) - len(names), re.sub(r"(?m)^.* \.\.\. ok\n", "", text))
+
+
+def ctest(text):
+    cases = list(xml.fromstring(text).iter("testcase")) if text else []
+    bad = [case for case in cases if case.get("status") != "run"]
+    output = "\n".join(f"{case.get('name')}: {case.get('status')}\n{(case.findtext('system-out') or '').strip()}"
+                       for case in bad)
+    return Report(len(cases) - len(bad), [case.get("name") for case in bad], shown=output)
+
+
+def go(text):
+    """`go test -v`: tests of the top level, skips at any depth, and packages that did not build or ended early."""
+    names = re.findall(r"^(?:--- FAIL:|\s*--- SKIP:) (\S+)", text, re.M)
+    packages = re.findall(r"^FAIL\t(.+)", text, re.M)
+    return Report(len(re.findall(r"^--- PASS:", text, re.M)), names or packages, shown=text)
+
+
+def cargo(text):
+    results = re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", text, re.M)
+    names = re.findall(r"^test (.+?) \.\.\. (?:FAILED|ignored)", text, re.M)
+    failed = sum(int(bad) + int(ignored) for _, bad, ignored in results)
+    unbuilt = re.findall(r"^error: (could not compile.*|test failed.*)", text, re.M)
+    return Report(sum(int(good) for good, _, _ in results), names or unbuilt, failed - len(names), text)
+
+
+def pytest(text):
+    """`pytest -q -rfEsxX`: the list and the summary at its end."""
+    lines = re.findall(r"^.*\b\d+ \w+.* in [\d.]+s.*$", text, re.M)
+    counts = {word: int(n) for n, word in re.findall(r"(\d+) (\w+)", lines[-1])} if lines else {}
+    failed = sum(counts.get(word, 0) for word in ("failed", "error", "errors", "skipped", "xfailed", "xpassed"))
+    names = re.findall(r"^(?:FAILED|ERROR|SKIPPED|XFAIL|XPASS) (.+?)(?: - .*)?$", text, re.M)
+    return Report(counts.get("passed", 0), names[:failed], failed - len(names), text)
+
+
+KINDS = {"claims": claims, "ctest": ctest, "go": go, "cargo": cargo, "pytest": pytest}
+
+
+def read(kind, text, status):
+    report = KINDS[kind](text)
+    if not report.failed and not report.more and (status != 0 or not report.passed):
+        report.failed, report.shown = [f"exit status {status}, {report.passed} passed"], text
+    return report
+
+
+def add(kind, name, log, status):
+    text = Path(log).read_text(errors="replace") if Path(log).exists() else ""
+    report = read(kind, text, status)
+    failed = [f"{name}: {test}" for test in report.failed]
+    failed += [f"{name}: a test without a name in {log}"] * report.more
+    if failed:
+        print("\n".join("      " + line for line in report.shown.splitlines()[-SHOWN_LINES:]))
+        print(f"      (all of it: {log})")
+    print(f"   {name}: {report.passed} passed, {len(failed)} failed", flush=True)
+    with open(os.environ["CKPT_RESULTS"], "a") as results:
+        results.write(f"passed\t{report.passed}\n" + "".join(f"failed\t{test}\n" for test in failed))
+
+
+def show():
+    lines = [line.split("\t") for line in Path(os.environ["CKPT_RESULTS"]).read_text().splitlines()]
+    steps = [(float(line[1]), line[2]) for line in lines if line[0] == "step"]
+    failed = [line[1] for line in lines if line[0] == "failed"]
+    passed = sum(int(line[1]) for line in lines if line[0] == "passed")
+    print("\n  seconds  step")
+    for seconds, title in steps:
+        print(f"{seconds:9.1f}  {title}")
+    print(f"{sum(seconds for seconds, _ in steps):9.1f}  all of them\n")
+    for name in failed:
+        print(f"FAILED {name}")
+    print(f"{passed} passed, {len(failed)} failed", flush=True)
+    return 1 if failed or not passed else 0
+
+
+CASES = '<testsuite><testcase name="A" status="run"/><testcase name="B" status="fail"/></testsuite>'
+KNOWN = (
+    (claims, "a: b ... ok\nc ... FAILED\n  why\n1 passed, 1 failed\n", (1, ["c"], 0)),
+    (claims, "t (m.C.t) ... ok\nu (m.C.u) ... ERROR\nv ... skipped 'x'\n1 passed, 3 failed\n", (1, ["u (m.C.u)", "v"], 1)),
+    (claims, "c ... FAILED\nTraceback\n", (0, ["c"], 1)),
+    (ctest, CASES, (1, ["B"], 0)),
+    (go, "--- PASS: TestA (0.00s)\n    --- PASS: TestA/x (0.00s)\nok  \tckpt\t0.1s\n", (1, [], 0)),
+    (go, "--- PASS: TestA (0.00s)\n    --- SKIP: TestA/x (0.00s)\n--- SKIP: TestB (0.00s)\n", (1, ["TestA/x", "TestB"], 0)),
+    (go, "--- FAIL: TestA (0.00s)\n    --- FAIL: TestA/x (0.00s)\nFAIL\tckpt\t0.1s\n", (0, ["TestA"], 0)),
+    (go, "FAIL\tckpt [build failed]\n", (0, ["ckpt [build failed]"], 0)),
+    (cargo, "test a::b ... ok\ntest c ... ignored\ntest result: ok. 3 passed; 0 failed; 1 ignored; 0 measured\n", (3, ["c"], 0)),
+    (cargo, "test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured\n", (3, [], 1)),
+    (cargo, "error: could not compile `ckpt`\n", (0, ["could not compile `ckpt`"], 0)),
+    (pytest, "FAILED a.py::t[1 - 2] - assert 1\nSKIPPED [1] a.py:3: why\n7 passed, 1 failed, 1 skipped in 1.20s\n",
+     (7, ["a.py::t[1", "[1] a.py:3: why"], 0)),
+    (pytest, "7 passed, 1 skipped, 2 warnings in 1.20s\n", (7, [], 1)),
+    (pytest, "", (0, [], 0)),
+)
+
+
+def self_test():
+    for kind, text, expected in KNOWN:
+        found = kind(text).key()
+        assert found == expected, f"{kind.__name__}: expected {expected}, found {found} in\n{text}"
+    for status, text in ((1, "7 passed in 1.20s\n"), (0, "")):
+        assert len(read("pytest", text, status).failed) == 1, text
+    print(f"{len(KNOWN) + 2} passed, 0 failed")
+
+
+def main(arguments):
+    if arguments == ["--self-test"]:
+        return self_test()
+    if arguments == ["show"]:
+        return show()
+    if len(arguments) == 5 and arguments[0] == "add":
+        return add(*arguments[1:4], int(arguments[4]))
+    return __doc__
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
