@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What tests said: how many passed, the names of those that failed, and how long each step took.
 
-  results.py add KIND NAME LOG STATUS    adds what the log of a test command says to the file $CKPT_RESULTS, and prints it;
-                                         STATUS is the command's exit status. KIND: claims (lines "NAME ... ok", at the
+  results.py add KIND NAME LOG STATUS    adds what the log of a test command says to the file $CKPT_RESULTS, and prints
+                                         it; STATUS is the command's exit status. KIND: claims (lines "NAME ... ok", at the
                                          end "N passed, N failed"), ctest (its JUnit report), go, cargo, pytest
   results.py show                        prints the steps, the failed tests and, as the last line, "N passed, N failed"
   results.py --self-test
@@ -34,7 +34,8 @@ def claims(text):
     last = SUMMARY.fullmatch((text.rstrip().splitlines() or [""])[-1])
     if not last:
         return Report(0, names, 1, shown=text)
-    return Report(int(last[1]), names[:int(last[2])], int(last[2]) - len(names), re.sub(r"(?m)^.* \.\.\. ok\n", "", text))
+    passed, failed = int(last[1]), int(last[2])
+    return Report(passed, names[:failed], failed - len(names), re.sub(r"(?m)^.* \.\.\. ok\n", "", text))
 
 
 def ctest(text):
@@ -110,14 +111,17 @@ def show():
 CASES = '<testsuite><testcase name="A" status="run"/><testcase name="B" status="fail"/></testsuite>'
 KNOWN = (
     (claims, "a: b ... ok\nc ... FAILED\n  why\n1 passed, 1 failed\n", (1, ["c"], 0)),
-    (claims, "t (m.C.t) ... ok\nu (m.C.u) ... ERROR\nv ... skipped 'x'\n1 passed, 3 failed\n", (1, ["u (m.C.u)", "v"], 1)),
+    (claims, "t (m.C.t) ... ok\nu (m.C.u) ... ERROR\nv ... skipped 'x'\n1 passed, 3 failed\n",
+     (1, ["u (m.C.u)", "v"], 1)),
     (claims, "c ... FAILED\nTraceback\n", (0, ["c"], 1)),
     (ctest, CASES, (1, ["B"], 0)),
     (go, "--- PASS: TestA (0.00s)\n    --- PASS: TestA/x (0.00s)\nok  \tckpt\t0.1s\n", (1, [], 0)),
-    (go, "--- PASS: TestA (0.00s)\n    --- SKIP: TestA/x (0.00s)\n--- SKIP: TestB (0.00s)\n", (1, ["TestA/x", "TestB"], 0)),
+    (go, "--- PASS: TestA (0.00s)\n    --- SKIP: TestA/x (0.00s)\n--- SKIP: TestB (0.00s)\n",
+     (1, ["TestA/x", "TestB"], 0)),
     (go, "--- FAIL: TestA (0.00s)\n    --- FAIL: TestA/x (0.00s)\nFAIL\tckpt\t0.1s\n", (0, ["TestA"], 0)),
     (go, "FAIL\tckpt [build failed]\n", (0, ["ckpt [build failed]"], 0)),
-    (cargo, "test a::b ... ok\ntest c ... ignored\ntest result: ok. 3 passed; 0 failed; 1 ignored; 0 measured\n", (3, ["c"], 0)),
+    (cargo, "test a::b ... ok\ntest c ... ignored\ntest result: ok. 3 passed; 0 failed; 1 ignored; 0 measured\n",
+     (3, ["c"], 0)),
     (cargo, "test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured\n", (3, [], 1)),
     (cargo, "error: could not compile `ckpt`\n", (0, ["could not compile `ckpt`"], 0)),
     (pytest, "FAILED a.py::t[1 - 2] - assert 1\nSKIPPED [1] a.py:3: why\n7 passed, 1 failed, 1 skipped in 1.20s\n",

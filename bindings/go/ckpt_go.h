@@ -13,27 +13,26 @@
 
 /* The caller's memory as bytes: cgo then knows that it holds no pointers. Of a void pointer it would look at the whole
  * Go object around the memory, and refuse a slice of an array in a struct that has a pointer elsewhere. */
-static inline ckpt_status ckpt_go_save_add_tensor(ckpt_save *save, const char *name, const ckpt_tensor_desc *desc,
-                                                  const uint8_t *data, uint64_t size, int32_t device_type,
-                                                  int32_t device_id, ckpt_error **err) {
+static inline ckpt_status ckpt_go_save_add_tensor(ckpt_save* save, const char* name, const ckpt_tensor_desc* desc,
+                                                  const uint8_t* data, uint64_t size, int32_t device_type,
+                                                  int32_t device_id, ckpt_error** err) {
   return ckpt_save_add_tensor(save, name, desc, data, size, device_type, device_id, err);
 }
-static inline ckpt_status ckpt_go_load_add_tensor(ckpt_load *load, const char *name, const ckpt_tensor_desc *desc,
-                                                  uint8_t *data, uint64_t size, int32_t device_type, int32_t device_id,
-                                                  ckpt_error **err) {
+static inline ckpt_status ckpt_go_load_add_tensor(ckpt_load* load, const char* name, const ckpt_tensor_desc* desc,
+                                                  uint8_t* data, uint64_t size, int32_t device_type, int32_t device_id,
+                                                  ckpt_error** err) {
   return ckpt_load_add_tensor(load, name, desc, data, size, device_type, device_id, err);
 }
-static inline ckpt_status ckpt_go_save_add_object(ckpt_save *save, const char *name, const char *media_type,
-                                                  int32_t scope, const uint8_t *data, uint64_t size,
-                                                  ckpt_error **err) {
+static inline ckpt_status ckpt_go_save_add_object(ckpt_save* save, const char* name, const char* media_type,
+                                                  int32_t scope, const uint8_t* data, uint64_t size, ckpt_error** err) {
   return ckpt_save_add_object(save, name, media_type, scope, data, size, err);
 }
-static inline ckpt_status ckpt_go_load_add_object(ckpt_load *load, const char *name, uint32_t rank, uint8_t *data,
-                                                  uint64_t size, ckpt_error **err) {
+static inline ckpt_status ckpt_go_load_add_object(ckpt_load* load, const char* name, uint32_t rank, uint8_t* data,
+                                                  uint64_t size, ckpt_error** err) {
   return ckpt_load_add_object(load, name, rank, data, size, err);
 }
-static inline ckpt_status ckpt_go_tree_add_bytes(ckpt_tree *tree, const uint8_t *data, uint64_t size,
-                                                 ckpt_error **err) {
+static inline ckpt_status ckpt_go_tree_add_bytes(ckpt_tree* tree, const uint8_t* data, uint64_t size,
+                                                 ckpt_error** err) {
   return ckpt_tree_add_bytes(tree, data, size, err);
 }
 

@@ -10,8 +10,8 @@ ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_option
     if (!out || !uri) return null_status("out or uri");
     const Options& bag = options_of(options);
     store::StoreOptions settings{.direct_io = bag.str("direct_io") == "auto",
-                            .uring = bag.str("io_engine") == "auto",
-                            .recycle = bag.str("recycle") == "auto"};
+                                 .uring = bag.str("io_engine") == "auto",
+                                 .recycle = bag.str("recycle") == "auto"};
     CKPT_ASSIGN(auto store, store::open_store(uri, settings));
     *out = new ckpt_store{{}, std::move(store)};
     return Ok();

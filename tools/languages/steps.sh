@@ -110,7 +110,8 @@ test_go() {
 test_python() {
   local marks=()
   [[ -n $torch_venv ]] || marks=(-m "not torch")
-  counted pytest "Python tests" "$python" -m pytest -q -rfEsxX -p no:cacheprovider "$bindings/python/tests" "${marks[@]}"
+  counted pytest "Python tests" "$python" -m pytest -q -rfEsxX -p no:cacheprovider "$bindings/python/tests" \
+    "${marks[@]}"
 }
 # Without their dependencies: one of the packages is only wanted for the Julia parser inside it. If that package cannot
 # be had, the others are enough for some of the checks; there is no stamp then, so that the next run tries again.
@@ -166,14 +167,15 @@ conformance() {
 functions_and_handles() {
   claim "the trace sees what is called and what is left" \
     python3 tests/languages/tracer.py self-test "$prefix/include" "$prefix" "$work/trace"
-  counted claims languages-functions python3 tests/languages/functions_test.py "$programs/runners.json" "$prefix/include" \
-    tests/conformance/scenarios "$work/trace"
+  counted claims languages-functions python3 tests/languages/functions_test.py "$programs/runners.json" \
+    "$prefix/include" tests/conformance/scenarios "$work/trace"
 }
 readmes() {
   local languages=(c front cpp python)
   [[ $have_rust == no ]] || languages+=(rust)
   [[ $have_go == no ]] || languages+=(go)
-  counted claims languages-readmes python3 tests/languages/readme_test.py "$prefix" "$python" "$work/readme" "${languages[@]}"
+  counted claims languages-readmes python3 tests/languages/readme_test.py "$prefix" "$python" "$work/readme" \
+    "${languages[@]}"
 }
 four_languages() {
   quietly build/log/languages-four-build.txt examples/languages/build.sh "$prefix" "$programs"

@@ -117,10 +117,10 @@ nb::object record(const ckpt::Report& report) {
   nb::list findings;
   for (size_t i = 0; i < report.size(); i++) {
     const ckpt::Finding finding = report.at(i);
-    findings.append(records("Finding")(
-        enums("FindingKind")(finding.kind), enums("Status")(finding.status), text_or_none(finding.text),
-        text_or_none(finding.name), text_or_none(finding.part), finding.offset, finding.size, finding.first_element,
-        finding.last_element, finding.max_abs, finding.max_rel, finding.count));
+    findings.append(records("Finding")(enums("FindingKind")(finding.kind), enums("Status")(finding.status),
+                                       text_or_none(finding.text), text_or_none(finding.name),
+                                       text_or_none(finding.part), finding.offset, finding.size, finding.first_element,
+                                       finding.last_element, finding.max_abs, finding.max_rel, finding.count));
   }
   return records("Report")(nb::tuple(findings));
 }

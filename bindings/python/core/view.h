@@ -27,7 +27,7 @@ class View {
   uint64_t bytes_;
   int32_t dtype_;
   Extents tensor_shape_, tensor_strides_;  // in elements
-  const char* format_;  // of the buffer's elements
+  const char* format_;                     // of the buffer's elements
   Py_ssize_t itemsize_, size_;
   std::vector<Py_ssize_t> shape_, strides_;  // of the buffer; strides in bytes
   bool contiguous_;

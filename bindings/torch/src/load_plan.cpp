@@ -114,8 +114,7 @@ void LoadPlan::check_fits(const Target& target) const {
   };
   const at::Tensor& tensor = target.tensor;
   if (tensor.is_meta())
-    fail(CKPT_INVALID,
-         in_quotes(target.key) + ": the module has a meta tensor: it has no memory to be loaded into",
+    fail(CKPT_INVALID, in_quotes(target.key) + ": the module has a meta tensor: it has no memory to be loaded into",
          {{"tensor", tree_.path(target.node)}});
   auto shape = shape_of(target.node);
   if (tensor.sizes() != at::IntArrayRef(shape)) mismatch("shape ", shape_text(tensor.sizes()), shape_text(shape));
