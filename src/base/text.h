@@ -6,7 +6,7 @@
 
 namespace ckpt {
 
-// What stands between the separators: "a,,b" gives "a", "" and "b"; text without a separator is one piece.
+// The pieces between the separators: "a,,b" gives "a", "" and "b"; text without a separator is one piece.
 inline std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> pieces;
   for (;;) {

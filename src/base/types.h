@@ -111,7 +111,7 @@ struct Region {
 };
 std::string to_text(const Region& region);
 
-// A region as numbers: of a box its offsets, then its extents; of a flat range its offset and size; of a whole none.
+// A region as numbers: for a box its offsets, then its extents; for a flat range its offset and size; for a whole none.
 inline size_t region_number_count(RegionKind kind, size_t ndim) {
   return kind == RegionKind::kBox ? 2 * ndim : kind == RegionKind::kFlat ? 2 : 0;
 }

@@ -15,7 +15,7 @@ struct Tombstone {
   uint64_t closed_by_token = 0;
 };
 
-// The whole MANIFEST file (FORMAT §2) of an encoded index, or of a tombstone.
+// The whole MANIFEST file (FORMAT §2) for an encoded index, or for a tombstone.
 Buffer frame_manifest(Buffer index, const Summary& summary);
 Buffer frame_tombstone(const Tombstone& tombstone);
 
@@ -26,7 +26,7 @@ struct Slot {
   Summary summary;      // if committed
   Tombstone tombstone;  // otherwise
 };
-// Checks framing, digests and the summary of a whole MANIFEST file; not yet the index itself. CORRUPT, FORMAT,
+// Checks framing, digests and the summary of a whole MANIFEST file, but not the index itself. CORRUPT, FORMAT,
 // REVISION.
 Result<Slot> open_slot(Bytes file);
 // For a caller who hashes the index while reading it. slot_index_size: how many bytes of the file are the index, given

@@ -234,7 +234,7 @@ uint64_t LoadReader::scatter(const ChunkRead& read, const Overlap& overlap, Byte
   return end - begin;
 }
 
-// ---- the whole ----
+// ---- the whole load ----
 
 Status LoadReader::run() {
   groups_ = group_reads(plan_, limits_.pipeline.buffer_bytes);

@@ -1,4 +1,4 @@
-// Comparing two checkpoints.
+// Compares two checkpoints.
 #pragma once
 
 #include "base/report.h"
@@ -6,7 +6,7 @@
 
 namespace ckpt::maintain {
 
-// Names, dtypes, shapes, objects, attributes, then the elements where `values`.
+// Compares names, dtypes, shapes, objects and attributes; then the elements, if `values` is set.
 Status diff_checkpoints(const checkpoint::Checkpoint& a, const checkpoint::Checkpoint& b, bool values, unsigned threads,
                         Report* report);
 

@@ -1,4 +1,4 @@
-// Rebuilding a lost manifest.
+// Rebuilds a lost manifest.
 #pragma once
 
 #include <string_view>

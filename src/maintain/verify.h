@@ -1,4 +1,4 @@
-// Checks and compares committed checkpoints, and rebuilds a lost manifest.
+// Checks a committed checkpoint.
 #pragma once
 
 #include "base/job.h"

@@ -1,11 +1,11 @@
-// Writing this rank's part.
+// Writes this rank's part.
 #pragma once
 
 #include "save/save.h"
 
 namespace ckpt::save {
 
-// Encodes and writes this rank's part and makes it durable under its final name.
+// Encodes and writes this rank's part, and makes it durable under its final name.
 Status write_part(session::Session& session, const SaveIdentity& identity, SaveContent& content,
                   const SaveSettings& settings, bool async, Job& job);
 

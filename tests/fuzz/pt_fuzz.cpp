@@ -1,5 +1,5 @@
-// Bytes as a whole .pt or safetensors file, and as the pickle of a .pt whose other parts are sound. Whatever is
-// accepted is read to the last byte.
+// The bytes as a whole .pt or safetensors file, and as the pickle of a .pt whose other parts are sound. Whatever is
+// accepted is read to its last byte.
 #include <sys/mman.h>
 #include <unistd.h>
 
