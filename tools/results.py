@@ -2,8 +2,8 @@
 """What tests said: how many passed, the names of those that failed, and how long each step took.
 
   results.py add KIND NAME LOG STATUS    adds what the log of a test command says to the file $CKPT_RESULTS, and prints
-                                         it; STATUS is the command's exit status. KIND: claims (lines "NAME ... ok", at the
-                                         end "N passed, N failed"), ctest (its JUnit report), go, cargo, pytest
+                                         it; STATUS is the command's exit status. KIND: claims (lines "NAME ... ok",
+                                         at the end "N passed, N failed"), ctest (its JUnit report), go, cargo, pytest
   results.py show                        prints the steps, the failed tests and, as the last line, "N passed, N failed"
   results.py --self-test
 

@@ -1,7 +1,7 @@
 # Carries out the programs of the package's README one after the other: those that are whole programs, and the functions
 # that the others define.
 #
-#   readme.jl STORE FOLDER COUNT      FOLDER has the programs as 1.jl, 2.jl, …
+#   readme.jl STORE FOLDER COUNT      FOLDER has the programs, a number and .jl each
 
 for number in 1:parse(Int, ARGS[3])
     include(joinpath(ARGS[2], "$number.jl"))
