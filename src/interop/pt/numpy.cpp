@@ -6,24 +6,24 @@ namespace ckpt::interop {
 
 namespace {
 
-constexpr std::string_view kModules[] = {"numpy.core.", "numpy._core."};
+constexpr std::string_view kNumpyModules[] = {"numpy.core.", "numpy._core."};
 
 // "multiarray scalar" of "numpy.core.multiarray scalar".
 std::string_view numpy_function(std::string_view class_name) {
-  for (const std::string_view module : kModules)
+  for (const std::string_view module : kNumpyModules)
     if (class_name.starts_with(module)) return class_name.substr(module.size());
   return {};
 }
 
-struct DtypeRow {
+struct NumpyDtype {
   std::string_view name;
   uint16_t dtype;
 };
-constexpr DtypeRow kDtypes[] = {{"b1", CKPT_DTYPE_BOOL}, {"i1", CKPT_DTYPE_I8},   {"i2", CKPT_DTYPE_I16},
-                                {"i4", CKPT_DTYPE_I32},  {"i8", CKPT_DTYPE_I64},  {"u1", CKPT_DTYPE_U8},
-                                {"u2", CKPT_DTYPE_U16},  {"u4", CKPT_DTYPE_U32},  {"u8", CKPT_DTYPE_U64},
-                                {"f2", CKPT_DTYPE_F16},  {"f4", CKPT_DTYPE_F32},  {"f8", CKPT_DTYPE_F64},
-                                {"c8", CKPT_DTYPE_C64},  {"c16", CKPT_DTYPE_C128}};
+constexpr NumpyDtype kNumpyDtypes[] = {{"b1", CKPT_DTYPE_BOOL}, {"i1", CKPT_DTYPE_I8},   {"i2", CKPT_DTYPE_I16},
+                                       {"i4", CKPT_DTYPE_I32},  {"i8", CKPT_DTYPE_I64},  {"u1", CKPT_DTYPE_U8},
+                                       {"u2", CKPT_DTYPE_U16},  {"u4", CKPT_DTYPE_U32},  {"u8", CKPT_DTYPE_U64},
+                                       {"f2", CKPT_DTYPE_F16},  {"f4", CKPT_DTYPE_F32},  {"f8", CKPT_DTYPE_F64},
+                                       {"c8", CKPT_DTYPE_C64},  {"c16", CKPT_DTYPE_C128}};
 
 const PickleValue* item(const PickleDocument& pickle, PickleRef list, size_t i) {
   if (list == kNoValue || pickle[list].kind != PickleKind::kTuple || i >= pickle[list].items.size()) return nullptr;
@@ -49,7 +49,7 @@ uint16_t dtype_of(const PickleDocument& pickle, PickleRef ref) {
   const PickleValue *inside = item(pickle, pickle[ref].state, 2), *names = item(pickle, pickle[ref].state, 3);
   if ((inside && inside->kind != PickleKind::kNone) || (names && names->kind != PickleKind::kNone)) return 0;
   if (!is_text(name) || (is_text(order) && order->text == ">")) return 0;
-  for (const DtypeRow& row : kDtypes)
+  for (const NumpyDtype& row : kNumpyDtypes)
     if (row.name == name->text) return row.dtype;
   return 0;
 }
