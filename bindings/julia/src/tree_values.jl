@@ -87,8 +87,7 @@ anything but numbers (lists: write `Any[1, 2]`), tuples, sets and `TreeSet`, `Di
 """
 Tree(value) = encoded(value, refuse_array)
 
-refuse_array(_, _) =
-    throw(ArgumentError("a numeric array is a tensor: pass it to save_state, or write a list as Any[…]"))
+refuse_array(_, _) = throw(ArgumentError("a numeric array is a tensor: pass it to save_state; Any[…] is a list"))
 
 function encoded(value, on_array)
     tree = Tree()
