@@ -97,6 +97,7 @@ class LeastLoaded {
  public:
   explicit LeastLoaded(std::span<const uint64_t> loads) {
     std::vector<Member> members;
+    members.reserve(loads.size());
     for (uint32_t i = 0; i < loads.size(); i++) members.emplace_back(loads[i], i);
     queue_ = Queue(std::greater<>(), std::move(members));
   }

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Compares every list of options with src/base/options.def, and every table of dtypes with the enum of ckpt.h.
+"""Compares every list of options with src/base/options.def, and tables of dtypes and statuses with the enums of ckpt.h.
 
   lists_test.py options     the "Options:" lines of headers and bindings, documents, the conformance scenario
   lists_test.py dtypes      the engine's table, one table for each language, the conformance scenario
+  lists_test.py statuses    the engine's table, Python's exceptions, the conformance scenario
   lists_test.py self-test   proves that a key or dtype that is missing, extra or wrong is found
 
 Which call an "Options:" line is about: the first one after it in the file that takes options. That a call reads what
@@ -104,7 +105,7 @@ def check_options():
     yield from check_scenario(scenario, (ROOT / scenario).read_text(), rows)
 
 
-# ---- dtypes ----
+# ---- dtypes and statuses ----
 # Where each language has its table, and what its rows look like: the name of the constant, then its number or the C
 # constant that it stands for.
 DTYPE_TABLES = {
@@ -122,29 +123,50 @@ def dtypes_of_header(text):
     return {name: int(number, 16) for name, number in re.findall(r"CKPT_DTYPE_(\w+) = (0x\w+)", text)}
 
 
+# The conformance scenario compares the constants of each language with its lines.
+STATUS_TABLES = {
+    "src/base/status.cpp": r"CKPT_NAME\((?P<name>(?P<number>[A-Z_]+))\)",
+    "bindings/python/src/ckpt/errors.py": r"^    Status\.(?P<name>(?P<number>\w+)): \w+,$",
+    f"{SCENARIOS}/status.txt": r"^status (?P<name>(?!UNKNOWN)\w+) (?P<number>\d+)$",
+}
+
+
+def statuses_of_header(text):
+    body = re.search(r"typedef int32_t ckpt_status;\s*enum \{(.*?)\};", text, flags=re.S).group(1)
+    return {name: int(number) for name, number in re.findall(r"CKPT_(\w+) = (\d+)", body)}
+
+
 def plain_name(name):
     return name.upper().replace("_", "")
 
 
-def check_dtype_table(where, text, pattern, dtypes):
-    expected = {plain_name(name): number for name, number in dtypes.items()}
+def check_table(where, text, pattern, constants, what="dtype"):
+    expected = {plain_name(name): number for name, number in constants.items()}
     found = {}
     for row in re.finditer(pattern, text, flags=re.M):
         if not row["name"]:
             continue
         name, number = plain_name(row["name"]), row["number"]
         if name in found:
-            yield f"{where}: dtype {name} is there twice"
+            yield f"{where}: {what} {name} is there twice"
         found[name] = int(number, 0) if number[0].isdigit() else expected.get(plain_name(number))
         if "bits" in row.groupdict() and int(row["bits"]) != found[name] % 256:
             yield f"{where}: dtype {name} has {row['bits']} bits, expected {found[name] % 256}"
-    yield from differences(where, expected, found, "dtype")
+    yield from differences(where, expected, found, what)
 
 
 def check_dtypes():
     dtypes = dtypes_of_header((ROOT / HEADERS[0]).read_text())
     for where, pattern in DTYPE_TABLES.items():
-        yield from check_dtype_table(where, (ROOT / where).read_text(), pattern, dtypes)
+        yield from check_table(where, (ROOT / where).read_text(), pattern, dtypes)
+
+
+def check_statuses():
+    statuses = statuses_of_header((ROOT / HEADERS[0]).read_text())
+    for where, pattern in STATUS_TABLES.items():
+        # No exception is for OK.
+        expected = {name: number for name, number in statuses.items() if name != "OK" or not where.endswith(".py")}
+        yield from check_table(where, (ROOT / where).read_text(), pattern, expected, "status")
 
 
 # ---- self-test ----
@@ -164,16 +186,20 @@ option run kind=STR fallback=main choices=% used_by=save%20find
 """
 JULIA = '"""\n    find_it(store, selector = "latest"; run = "main")\n"""\nf() = ckpt_store_find(1)\n'
 DTYPES = "CKPT_DTYPE_I4 = 0x0004,\n  CKPT_DTYPE_F8_E5M2 = 0x0c08"
+STATUSES = "typedef int32_t ckpt_status;\nenum {\n  CKPT_OK = 0,\n  CKPT_IO = 50 /* a */\n};\nenum { CKPT_X = 1 };"
+STATUS_ROWS = "status OK 0\nstatus IO 50\nstatus UNKNOWN 1\n"
 ROWS = "dtype i4 4 4\ndtype f8_e5m2 3080 8\ndtype dtype 0 0\n"
 
 
 def self_test():
-    def problems(options=DEF, header=HEADER, scenario=SCENARIO, julia=JULIA, table=ROWS):
+    def problems(options=DEF, header=HEADER, scenario=SCENARIO, julia=JULIA, table=ROWS, statuses=STATUS_ROWS):
         rows, calls = option_rows(options), calls_with_options(HEADER)
         pattern = DTYPE_TABLES[f"{SCENARIOS}/dtypes.txt"]
         return [*check_lists("header", header, rows, calls, calls), *check_lists("julia", julia, rows, calls, ()),
                 *check_scenario("scenario", scenario, rows),
-                *check_dtype_table("table", table, pattern, dtypes_of_header(DTYPES))]
+                *check_table("table", table, pattern, dtypes_of_header(DTYPES)),
+                *check_table("statuses", statuses, STATUS_TABLES[f"{SCENARIOS}/status.txt"],
+                             statuses_of_header(STATUSES), "status")]
     cases = [
         ({}, []),
         ({"options": DEF + 'CKPT_OPTION_INT(more, 1, 0, 1, "find", "")\n'},
@@ -192,6 +218,8 @@ def self_test():
         ({"table": ROWS + "dtype i4 4 4\n"}, ["table: dtype I4 is there twice"]),
         ({"table": ROWS.replace("dtype i4 4", "dtype u4 260")},
          ["table: dtype I4 is missing", "table: dtype U4 is extra"]),
+        ({"statuses": STATUS_ROWS.replace("IO 50", "INPUT 51")},
+         ["statuses: status INPUT is extra", "statuses: status IO is missing"]),
     ]
     for change, expected in cases:
         if (found := problems(**change)) != expected:
@@ -199,7 +227,7 @@ def self_test():
 
 
 def main():
-    checks = {"options": check_options, "dtypes": check_dtypes, "self-test": self_test}
+    checks = {"options": check_options, "dtypes": check_dtypes, "statuses": check_statuses, "self-test": self_test}
     if len(sys.argv) != 2 or sys.argv[1] not in checks:
         sys.exit(__doc__)
     problems = list(checks[sys.argv[1]]())
