@@ -178,7 +178,7 @@ def check_headers(root):
 
 
 # ---- names of files ----
-FILE_NAME = re.compile(r"(?<![\w.%$*{}<>/~-])((?:[\w.-]+/)*\w[\w.-]*\.(?:c|h|cpp|hpp|inc|def|py|sh|rs|go|jl|md|cmake|fbs))\b"
+FILE_NAME = re.compile(r"(?<![\w.%$*{}<>/~-])((?:[\w.-]+/)*[A-Za-z_][\w.-]*\.(?:c|h|cpp|hpp|inc|def|py|sh|rs|go|jl|md|cmake|fbs))\b"
                        r"(?![\w*({/-])")
 FOREIGN_NAMES = {  # of other projects, of installed files, examples
     "BFloat16s.jl", "CUDA.jl", "base/boot.jl", "base/exports.jl", "Lib/_compat_pickle.py",
