@@ -7,13 +7,13 @@ namespace ckpt::interop {
 
 namespace {
 
-struct DtypeRow {
+struct TorchDtypeRow {
   const char* name;
   const char* storage;  // null: by untyped storages only
   uint16_t dtype;
   bool plain = true;  // false: ckpt's dtype does not say all of it
 };
-constexpr DtypeRow kRows[] = {
+constexpr TorchDtypeRow kTorchDtypes[] = {
     {"float64", "DoubleStorage", CKPT_DTYPE_F64},
     {"float32", "FloatStorage", CKPT_DTYPE_F32},
     {"float16", "HalfStorage", CKPT_DTYPE_F16},
@@ -56,7 +56,7 @@ bool is_torch(std::string_view name) {
   return module == "torch" || module == "torch.storage" || module == "torch.cuda";
 }
 
-TorchDtype found(const DtypeRow& row) { return {row.dtype, row.plain ? nullptr : row.name}; }
+TorchDtype found(const TorchDtypeRow& row) { return {row.dtype, row.plain ? nullptr : row.name}; }
 
 }  // namespace
 
@@ -64,31 +64,31 @@ TorchDtype torch_dtype_of_storage(std::string_view class_name) {
   const std::string_view name = last_word(class_name);
   if (!is_torch(class_name)) return {};
   if (name == "UntypedStorage" || name == "_UntypedStorage") return {CKPT_DTYPE_U8, nullptr};
-  for (const DtypeRow& row : kRows)
+  for (const TorchDtypeRow& row : kTorchDtypes)
     if (row.storage && name == row.storage) return found(row);
   return {};
 }
 
 TorchDtype torch_dtype_of_name(std::string_view name) {
   if (!is_torch(name)) return {};
-  for (const DtypeRow& row : kRows)
+  for (const TorchDtypeRow& row : kTorchDtypes)
     if (last_word(name) == row.name) return found(row);
   return {};
 }
 
-static const DtypeRow* plain_row(uint16_t dtype) {
-  for (const DtypeRow& row : kRows)
+static const TorchDtypeRow* plain_row(uint16_t dtype) {
+  for (const TorchDtypeRow& row : kTorchDtypes)
     if (row.plain && row.dtype == dtype) return &row;
   return nullptr;
 }
 
 const char* storage_of_dtype(uint16_t dtype) {
-  const DtypeRow* row = plain_row(dtype);
+  const TorchDtypeRow* row = plain_row(dtype);
   return row ? row->storage : nullptr;
 }
 
 const char* torch_name_of_dtype(uint16_t dtype) {
-  const DtypeRow* row = plain_row(dtype);
+  const TorchDtypeRow* row = plain_row(dtype);
   return row ? row->name : nullptr;
 }
 
