@@ -37,6 +37,7 @@ Result<Bytes> FileTable::bytes(const FileRange& range) {
   if (entry.bytes.empty() && !entry.file) {
     CKPT_ASSIGN(MappedFile file, MappedFile::open(entry.path));
     entry.bytes = entry.file.emplace(std::move(file)).bytes();
+    if (!entry.bytes.empty()) by_address_[address_of(entry.bytes)] = range.file;
   }
   const uint64_t size = entry.bytes.size();
   if (range.offset <= size && range.size <= size - range.offset) return mapped(range);

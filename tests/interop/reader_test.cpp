@@ -101,7 +101,7 @@ TEST_F(ForeignReader, PiecesThatDoNotCoverATensorAreRefused) {
   write_file(path("0"), "abcd");
   const size_t file = from_.files.add(path("0"));
   tensor("w", CKPT_DTYPE_U8, {2, 4}).pieces = {{box({0, 0}, {1, 4}), {file, 0, 4}, std::nullopt, 0}};
-  EXPECT_EQ(import().code(), CKPT_INCOMPLETE);
+  EXPECT_EQ(import().code(), CKPT_MISMATCH);
 }
 
 TEST_F(ForeignReader, AnUnknownPathIsToldWhatIsAccepted) {
