@@ -25,7 +25,7 @@ class Function:
         self.returns, self.name, self.parameters = returns.strip(), name, parameters
         pieces = [] if parameters.strip() == "void" else [p.strip() for p in parameters.split(",")]
         self.arguments = [re.search(r"(\w+)(\[\w*\])?$", p).group(1) for p in pieces]
-        outputs = [(re.fullmatch(r"ckpt_(\w+) \*\*(\w+)", p), p) for p in pieces]
+        outputs = [(re.fullmatch(r"ckpt_(\w+) ?\*\* ?(\w+)", p), p) for p in pieces]
         self.made = [(found.group(1), found.group(2)) for found, _ in outputs if found]
         freed = re.fullmatch(r"ckpt_(\w+)_free", name)
         self.freed = freed.group(1) if freed else None

@@ -14,7 +14,7 @@ class Compiler(Control):
         self.notes, self.line = (
             None,
             0,
-        )  # a list: every global name, call and field is written down for check/names.py
+        )  # a list: every global name, call and field is written down for names.py
 
     def note(self, *what):
         if self.notes is not None:
