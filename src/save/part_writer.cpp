@@ -99,7 +99,7 @@ Status PartWriter::prepare() {
     expected += round_up(block.raw_bytes, kAlign);
     encodes |= block.encoded;
   }
-  std::string key = identity_.attempt.directory + "/" + format::part_name(identity_.rank);
+  std::string key = format::part_key(identity_.attempt.directory, identity_.rank);
   CKPT_ASSIGN(file_, session_.store().create(key, expected, settings_.compression != "none"));
   job_.counters.direct_io = file_->direct();
   job_.counters.recycled = file_->recycled();
