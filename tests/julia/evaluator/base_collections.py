@@ -1,25 +1,12 @@
 """Collections: dicts, sets, vectors that grow, tuples, and functions over anything that iterates."""
 
 import ctypes
+import math
 
 from julia_ast import Char, Symbol
 from .dispatch import Function, error
-from .types import ABSTRACT_DICT, ANY, ID_DICT, INTEGER, TYPES, Unsupported, matches
-from .values import (
-    ARRAYS,
-    Array,
-    Dict,
-    Generator,
-    NamedTuple,
-    Num,
-    Pair,
-    Range,
-    Set,
-    Struct,
-    key_of,
-    number,
-    type_of,
-)
+from .types import ABSTRACT_ARRAY, ABSTRACT_DICT, ANY, ID_DICT, INTEGER, TYPES, Unsupported, matches
+from .values import ARRAYS, Array, Dict, Generator, NamedTuple, Num, Pair, Range, Struct, key_of, number, type_of
 from .base_text import byte_place
 
 
@@ -36,9 +23,8 @@ def egal(a, b):
     if isinstance(a, float):
         return a == b and str(a) == str(b) or a != a and b != b
     if isinstance(a, Struct):
-        return (
-            a.type == b.type and not a.type.family.mutable and all(egal(a.fields[k], b.fields[k]) for k in a.fields)
-        )
+        return (a.type == b.type and not a.type.family.mutable
+                and all(egal(a.fields[k], b.fields[k]) for k in a.fields))
     if isinstance(a, tuple):
         return len(a) == len(b) and all(map(egal, a, b))
     if hasattr(a, "address") and hasattr(a, "type"):
@@ -59,13 +45,8 @@ class Collections:
             return len(a) == len(b) and all(self.same(x, y) for x, y in zip(a, b))
         if self.is_dict(a) and self.is_dict(b):
             return self.equal_dicts(a, b)
-        if (
-            isinstance(a, Array)
-            and isinstance(b, Array)
-            and a.bits
-            and a.kind is b.kind
-            and matches(a.kind, INTEGER, {})
-        ):
+        if (isinstance(a, Array) and isinstance(b, Array) and a.bits and a.kind is b.kind
+                and matches(a.kind, INTEGER, {})):
             return a.dims == b.dims and a.bytes() == b.bytes()
         if self.is_array(a) and self.is_array(b):
             size = self.interpreter.base("size")
@@ -74,22 +55,13 @@ class Collections:
             return self.same(a.first, b.first) and self.same(a.second, b.second)
         if isinstance(a, Char) and isinstance(b, Char):
             return a.code == b.code
-        if isinstance(a, Set) and isinstance(b, Set):
-            return a.items.keys() == b.items.keys()
         if hasattr(a, "address") and hasattr(b, "address") and hasattr(a, "type"):
             return a.address == b.address
-        if isinstance(a, Struct) and isinstance(b, Struct) and a.type.family.name == "VersionNumber":
-            return a.fields == b.fields
         return egal(a, b)
 
     def is_array(self, value):
-        from .types import ABSTRACT_ARRAY
-
-        return (
-            isinstance(value, ARRAYS + (Range,))
-            or isinstance(value, Struct)
-            and matches(value.type, ABSTRACT_ARRAY.of(), {})
-        )
+        return (isinstance(value, ARRAYS + (Range,))
+                or isinstance(value, Struct) and matches(value.type, ABSTRACT_ARRAY.of(), {}))
 
     def is_dict(self, value):
         return isinstance(value, Dict) or isinstance(value, Struct) and matches(value.type, ABSTRACT_DICT.of(), {})
@@ -103,11 +75,9 @@ class Collections:
 
     def equal_bits(self, a, b):
         """isequal: as ==, but NaN is NaN and 0.0 is not -0.0."""
-        if isinstance(a, float) and isinstance(b, float):
-            return egal(a, b)
-        if self.is_array(a) and self.is_array(b):
-            return len(a) == len(b) and all(self.equal_bits(x, y) for x, y in zip(self.iterate(a), self.iterate(b)))
-        return self.same(a, b)
+        if not (isinstance(a, float) and isinstance(b, float)):
+            raise Unsupported("isequal of anything but Float64")
+        return egal(a, b)
 
     # ---- dicts ----
 
@@ -129,30 +99,13 @@ class Collections:
         table.entries[table.slot(key)] = (key, self.interpreter.convert(table.value_type, value))
         return table
 
-    def pop(self, table, *rest):
-        if isinstance(table, Array):
-            items = list(self.iterate(table))
-            if not items:
-                raise error("ArgumentError", msg="array must be non-empty")
-            last = items.pop()
-            table.resize(items)
-            return last
-        entry = table.entries.pop(table.slot(rest[0]), None)
-        if entry is None and len(rest) < 2:
-            raise error("KeyError", key=rest[0])
-        return entry[1] if entry else rest[1]
+    def pop(self, table, key, default):
+        entry = table.entries.pop(table.slot(key), None)
+        return entry[1] if entry else default
 
     def delete(self, table, key):
         table.entries.pop(table.slot(key), None)
         return table
-
-    def merge(self, *tables):
-        if isinstance(tables[0], NamedTuple):
-            return NamedTuple({k: v for t in tables for k, v in t.items.items()})
-        out = Dict(tables[0].key_type, tables[0].value_type)
-        for table in tables:
-            out.entries.update(table.entries)
-        return out
 
     def make_dict(self, kind, arguments):
         """Dict{K,V}(pairs…) or of something that gives pairs."""
@@ -175,10 +128,7 @@ class Collections:
     # ---- vectors ----
 
     def push(self, table, *values):
-        if isinstance(table, Set):
-            for value in values:
-                table.items[key_of(value)] = value
-        elif isinstance(table, Dict):
+        if isinstance(table, Dict):
             for pair in values:
                 self.put(table, pair.second, pair.first)
         elif table.list is not None:
@@ -188,36 +138,21 @@ class Collections:
             table.extend([self.interpreter.convert(table.kind, v) for v in values])
         return table
 
-    def append(self, table, items):
-        return self.push(table, *self.iterate(items))
-
     def empty(self, table):
-        if isinstance(table, Dict):
-            table.entries.clear()
-        else:
-            table.resize([])
+        table.clear()
         return table
-
-    def pop_first(self, table):
-        items = list(self.iterate(table))
-        first = items.pop(0)
-        table.resize(items)
-        return first
 
     # ---- over anything ----
 
     def map(self, function, *collections):
         values = [
-            self.interpreter.invoke(function, list(items), {})
-            for items in zip(*(self.iterate(c) for c in collections))
+            self.interpreter.invoke(function, list(items), {}) for items in zip(*(self.iterate(c) for c in collections))
         ]
         if isinstance(collections[0], tuple):
             return tuple(values)
         return self.interpreter.vector(values)
 
-    def find_first(self, test, items=None):
-        if items is None:
-            raise error("MethodError", f="findfirst", args=(test,))
+    def find_first(self, test, items):
         if isinstance(items, str):
             return self.find_text(test, items)
         for i, item in enumerate(self.iterate(items), 1):
@@ -227,15 +162,12 @@ class Collections:
 
     def find_text(self, test, text):
         for place, char in enumerate(text):
-            found = (
-                char == chr(test.code)
-                if isinstance(test, Char)
-                else (
-                    text.startswith(test, place)
-                    if isinstance(test, str)
-                    else self.truth(self.interpreter.invoke(test, [Char(ord(char))], {}))
-                )
-            )
+            if isinstance(test, Char):
+                found = char == chr(test.code)
+            elif isinstance(test, str):
+                found = text.startswith(test, place)
+            else:
+                found = self.truth(self.interpreter.invoke(test, [Char(ord(char))], {}))
             if found:
                 first = byte_place(text, place)
                 return Range(first, byte_place(text, place + len(test) - 1)) if isinstance(test, str) else first
@@ -244,15 +176,8 @@ class Collections:
     def truth(self, value):
         return self.interpreter.compiler.truth(value)
 
-    def every(self, any_of):
-        def run(test, items=None):
-            values = self.iterate(items) if items is not None else self.iterate(test)
-            results = (
-                self.truth(self.interpreter.invoke(test, [v], {}) if items is not None else v) for v in values
-            )
-            return any(results) if any_of else all(results)
-
-        return run
+    def all(self, test, items):
+        return all(self.truth(self.interpreter.invoke(test, [v], {})) for v in self.iterate(items))
 
     def total(self, first, items=None, init=None):
         values = self.iterate(items if items is not None else first)
@@ -262,42 +187,28 @@ class Collections:
             out = value if out is None else add(out, value)
         return 0 if out is None else out
 
-    def contains(self, item, items=None):
-        if items is None:
-            function = Function("in")
-            function.builtin = lambda value: self.contains(value, item)
-            return function
-        if isinstance(items, Set):
-            return key_of(item) in items.items
+    def contains(self, item, items):
         return any(self.same(item, other) for other in self.iterate(items))
 
     def length(self, items):
-        if isinstance(items, (Dict,)):
+        if isinstance(items, Dict):
             return len(items.entries)
-        if isinstance(items, NamedTuple) or isinstance(items, Set):
+        if isinstance(items, NamedTuple):
             return len(items.items)
-        if isinstance(items, (int, float, Num)):
-            return 1
         if isinstance(items, Struct) and self.is_array(items):
-            return product(self.interpreter.base("size")(items))
+            return math.prod(self.interpreter.base("size")(items))
         if isinstance(items, (tuple, str, Range) + ARRAYS):
             return len(items)
-        if isinstance(items, Pair):
-            return 2
         raise error("MethodError", f="length", args=(items,))
 
     def is_empty(self, items):
-        if isinstance(items, (Dict, NamedTuple, Set, tuple, str, Range) + ARRAYS):
+        if isinstance(items, (Dict, NamedTuple, tuple, str, Range) + ARRAYS):
             return self.length(items) == 0
         return self.interpreter.base("length")(items) == 0
 
     def reverse(self, items):
         if isinstance(items, tuple):
             return items[::-1]
-        if isinstance(items, str):
-            return items[::-1]
-        if isinstance(items, Range):
-            return Range(items.last, items.first, -items.step)
         values = list(self.iterate(items))[::-1]
         return Array(items.kind, (len(values),), values)
 
@@ -320,13 +231,10 @@ class Collections:
     def sort(self, items, by=None):
         values = list(self.iterate(items))
         return self.interpreter.vector(
-            sorted(values, key=(lambda v: self.interpreter.invoke(by, [v], {})) if by else number)
-        )
+            sorted(values, key=(lambda v: self.interpreter.invoke(by, [v], {})) if by else number))
 
     def entries(self, which):
         def run(table):
-            if isinstance(table, NamedTuple):
-                return tuple(Symbol(k) for k in table.items) if which == 0 else tuple(table.items.values())
             if isinstance(table, Struct):
                 return Generator(p.first if which == 0 else p.second for p in self.iterate(table))
             return Generator([entry[which] for entry in table.entries.values()])
@@ -334,8 +242,6 @@ class Collections:
         return run
 
     def has_key(self, table, key):
-        if isinstance(table, NamedTuple):
-            return str(key) in table.items
         return table.slot(key) in table.entries
 
     def pairs(self, table):
@@ -345,42 +251,23 @@ class Collections:
         return table
 
     def copy(self, value):
-        if isinstance(value, Array):
-            return Array(value.kind, value.dims, list(self.iterate(value)))
-        if isinstance(value, Dict):
-            return self.merge(value)
-        raise Unsupported(f"copy of {value!r}")
-
-    def filter(self, test, items):
-        kept = [v for v in self.iterate(items) if self.truth(self.interpreter.invoke(test, [v], {}))]
-        return Array(items.kind, (len(kept),), kept) if isinstance(items, Array) else tuple(kept)
+        return Array(value.kind, value.dims, list(self.iterate(value)))
 
     def for_each(self, function, items):
         for item in self.iterate(items):
             self.interpreter.invoke(function, [item], {})
 
     def first(self, items):
-        if isinstance(items, Range):
-            return items.first
-        return next(iter(self.iterate(items)))
+        return items.first if isinstance(items, Range) else next(self.iterate(items))
 
     def last(self, items):
-        if isinstance(items, Range):
-            return items.last
-        return list(self.iterate(items))[-1]
+        return items.last if isinstance(items, Range) else list(self.iterate(items))[-1]
 
     def something(self, *values):
         for value in values:
             if value is not None:
                 return value
         raise error("ArgumentError", msg="No value arguments present")
-
-
-def product(dims):
-    out = 1
-    for extent in dims:
-        out *= extent
-    return out
 
 
 def dict_of(interpreter, table):
@@ -390,7 +277,6 @@ def dict_of(interpreter, table):
 def install(interpreter):
     made = Collections(interpreter)
     interpreter.collections = made
-    define, base = interpreter.define, interpreter.base
 
     def curried_equal(*values):
         if len(values) == 2:
@@ -405,54 +291,23 @@ def install(interpreter):
     def enumerated(items):
         return Generator((i, v) for i, v in enumerate(interpreter.iterate(items), 1))
 
-    for name, function in (
-        ("==", curried_equal),
-        ("!=", lambda a, b: not made.same(a, b)),
-        ("===", egal),
-        ("!==", lambda a, b: not egal(a, b)),
-        ("isequal", made.equal_bits),
-        ("=>", Pair),
-        (":", colon),
-        ("get", made.get),
-        ("get!", made.get_or_add),
-        ("haskey", made.has_key),
-        ("pop!", made.pop),
-        ("delete!", made.delete),
-        ("merge", made.merge),
-        ("push!", made.push),
-        ("append!", made.append),
-        ("empty!", made.empty),
-        ("popfirst!", made.pop_first),
-        ("map", made.map),
-        ("findfirst", made.find_first),
-        ("all", made.every(False)),
-        ("any", made.every(True)),
-        ("sum", made.total),
-        ("in", made.contains),
-        ("∈", made.contains),
-        ("length", made.length),
-        ("isempty", made.is_empty),
-        ("reverse", made.reverse),
-        ("collect", made.collect),
-        ("sort", made.sort),
-        ("keys", made.entries(0)),
-        ("values", made.entries(1)),
-        ("pairs", made.pairs),
-        ("copy", made.copy),
-        ("filter", made.filter),
-        ("foreach", made.for_each),
-        ("first", made.first),
-        ("last", made.last),
-        ("something", made.something),
-        ("zip", zipped),
-        ("enumerate", enumerated),
-        ("identity", lambda v: v),
-        ("ntuple", lambda f, n: tuple(interpreter.invoke(f, [i], {}) for i in range(1, n + 1))),
-        ("occursin", lambda a, b: (chr(a.code) if isinstance(a, Char) else str(a)) in b),
-        ("isnothing", lambda v: v is None),
-        ("iterate", lambda v, *state: step(interpreter, v, *state)),
-    ):
-        define(name, function)
+    interpreter.define({
+        "==": curried_equal, "===": egal, "isequal": made.equal_bits, "=>": Pair, ":": colon, "get": made.get,
+        "get!": made.get_or_add, "haskey": made.has_key, "pop!": made.pop, "delete!": made.delete,
+        "push!": made.push, "empty!": made.empty, "map": made.map,
+        "findfirst": made.find_first, "all": made.all, "sum": made.total, "in": made.contains,
+        "length": made.length, "isempty": made.is_empty, "reverse": made.reverse, "collect": made.collect,
+        "sort": made.sort, "keys": made.entries(0), "values": made.entries(1), "pairs": made.pairs,
+        "copy": made.copy, "foreach": made.for_each, "first": made.first, "last": made.last,
+        "something": made.something, "zip": zipped, "enumerate": enumerated,
+        "!=": lambda a, b: not made.same(a, b),
+        "!==": lambda a, b: not egal(a, b),
+        "identity": lambda value: value,
+        "ntuple": lambda f, n: tuple(interpreter.invoke(f, [i], {}) for i in range(1, n + 1)),
+        "occursin": lambda a, b: (chr(a.code) if isinstance(a, Char) else str(a)) in b,
+        "isnothing": lambda value: value is None,
+        "iterate": lambda value, *state: step(interpreter, value, *state),
+    })
 
 
 def colon(first, *rest):

@@ -6,30 +6,16 @@ from .types import ANY, EXCEPTION, FAMILIES, Family, JuliaError
 from .values import Struct
 
 FIELDS = {
-    "ErrorException": ["msg"],
-    "ArgumentError": ["msg"],
-    "DimensionMismatch": ["msg"],
-    "KeyError": ["key"],
-    "BoundsError": ["a", "i"],
-    "MethodError": ["f", "args"],
-    "InexactError": ["func", "T", "val"],
-    "InvalidStateException": ["msg", "state"],
-    "ConcurrencyViolationError": ["msg"],
-    "UndefVarError": ["var"],
-    "UndefKeywordError": ["var"],
-    "TypeError": ["msg"],
-    "SystemError": ["prefix", "errnum"],
-    "FieldError": ["type", "field"],
-    "TaskFailedException": ["task"],
-    "DivideError": [],
-    "InterruptException": [],
+    "ErrorException": ["msg"], "ArgumentError": ["msg"], "DimensionMismatch": ["msg"], "TypeError": ["msg"],
+    "ConcurrencyViolationError": ["msg"], "InvalidStateException": ["msg", "state"], "MethodError": ["f", "args"],
+    "KeyError": ["key"], "BoundsError": ["a", "i"], "InexactError": ["func", "T", "val"], "UndefVarError": ["var"],
+    "UndefKeywordError": ["var"], "SystemError": ["prefix", "errnum"], "FieldError": ["type", "field"],
+    "TaskFailedException": ["task"], "DivideError": [],
 }
 
 for _name, _fields in FIELDS.items():
     ERRORS[_name] = FAMILIES[_name] = _made = Family(_name, 0, EXCEPTION, "struct")
-    _made.fields, _made.field_types, _made.inner, _made.variables = list(_fields), None, False, []
-    _made.field_types = lambda kind, n=len(_fields): [ANY] * n
-    _made.constructors = None
+    _made.fields, _made.field_types = list(_fields), lambda kind, n=len(_fields): [ANY] * n
 
 
 def describe(interpreter, value):
@@ -58,7 +44,4 @@ def install(interpreter):
     def show_error(io, value):
         io.write(describe(interpreter, value) if isinstance(value, Struct) else interpreter.text(value))
 
-    interpreter.define("throw", throw)
-    interpreter.define("error", fail)
-    interpreter.define("rethrow", rethrow)
-    interpreter.define("showerror", show_error)
+    interpreter.define({"throw": throw, "error": fail, "rethrow": rethrow, "showerror": show_error})

@@ -8,54 +8,16 @@ import tempfile
 import time
 from pathlib import Path
 
-from julia_ast import Char, Expr, Quoted, Symbol
+from julia_ast import Char, Expr, Symbol
 from .base_numbers import convert_number, is_number, make
-from .dispatch import ERRORS, Function, error
-from .types import (
-    ANY,
-    ARRAY,
-    COMPLEX,
-    INT64,
-    INTS,
-    NUMBER,
-    PTR,
-    REF,
-    STRING,
-    TYPES,
-    WILD,
-    JuliaError,
-    TupleType,
-    Type,
-    TypeOf,
-    is_bits,
-    layout,
-    matches,
-    size_of,
-)
-from .values import (
-    ARRAYS,
-    Array,
-    Buffer,
-    CodeUnits,
-    Dict,
-    Module,
-    NamedTuple,
-    Num,
-    Pair,
-    Ptr,
-    Ref,
-    Set,
-    SpinLock,
-    Struct,
-    Task,
-    load_value,
-    number,
-    store_value,
-    type_of,
-)
+from .dispatch import Function, error
+from .types import (ANY, ARRAY, COMPLEX, FAMILIES, INTS, NUMBER, PTR, REF, STRING, TYPES, WILD, JuliaError, TupleType,
+                    Type, TypeOf, Unsupported, is_bits, layout, matches, size_of)
+from .values import (Array, Buffer, CodeUnits, Dict, Module, Num, Pair, Ptr, Ref, Set, SpinLock, Struct, Task,
+                     load_value, number, store_value, type_of)
 
 
-def base_construct(interpreter, kind, arguments, keywords):
+def base_construct(interpreter, kind, arguments):
     """T(x) of a type of Base."""
     if isinstance(kind, TupleType):
         return tuple(interpreter.iterate(arguments[0])) if arguments else ()
@@ -88,21 +50,14 @@ def base_construct(interpreter, kind, arguments, keywords):
         return interpreter.collections.make_dict(kind, arguments)
     if family is ARRAY:
         return interpreter.arrays.make(kind, arguments)
-    if name in ERRORS:
-        return Struct(kind, dict(zip(family.fields, arguments)))
     makers = {
         "String": make_string,
         "Symbol": lambda i, a: i.symbol(*a),
-        "Set": lambda i, a: Set(i.iterate(a[0]) if a else ()),
+        "Set": lambda i, a: Set(i.iterate(a[0])),
         "Expr": lambda i, a: Expr(str(a[0]), list(a[1:])),
-        "QuoteNode": lambda i, a: Quoted(a[0]),
-        "IOBuffer": lambda i, a: Buffer(),
         "SpinLock": lambda i, a: SpinLock(),
-        "Char": lambda i, a: Char(number(a[0])),
         "VersionNumber": lambda i, a: i.version(a[0]),
-        "Pair": lambda i, a: make_pair(i, kind, a),
-        "NamedTuple": lambda i, a: NamedTuple({str(k): v for k, v in i.pairs(a[0])}),
-        "PermutedDimsArray": lambda i, a: i.arrays.permuted(*a),
+        "Pair": lambda i, a: Pair(*(i.convert(part, item) for part, item in zip(kind.params, a))),
     }
     if name not in makers:
         raise error("MethodError", f=kind, args=arguments)
@@ -112,16 +67,8 @@ def base_construct(interpreter, kind, arguments, keywords):
 def make_string(interpreter, arguments):
     value = arguments[0]
     if isinstance(value, Array):
-        return bytes(number(b) for b in interpreter.iterate(value)).decode("utf-8", "surrogateescape")
-    if isinstance(value, CodeUnits):
-        return value.raw.decode("utf-8", "surrogateescape")
+        return value.bytes().decode("utf-8", "surrogateescape")
     return str(interpreter.text(value))
-
-
-def make_pair(interpreter, kind, arguments):
-    if kind.params[0] is WILD:
-        return Pair(*arguments)
-    return Pair(*(interpreter.convert(k, a) for k, a in zip(kind.params, arguments)))
 
 
 def string_at(pointer, size=None):
@@ -151,9 +98,7 @@ class System:
 
     def store(self, pointer, value, index=1):
         kind = pointer.type.params[0]
-        store_value(
-            kind, pointer.address + (number(index) - 1) * size_of(kind), self.interpreter.convert(kind, value)
-        )
+        store_value(kind, pointer.address + (number(index) - 1) * size_of(kind), self.interpreter.convert(kind, value))
         return pointer
 
     @staticmethod
@@ -168,9 +113,7 @@ class System:
             return size_of(value)
         if isinstance(value, str):
             return len(CodeUnits(value))
-        if isinstance(value, ARRAYS):
-            return len(value) * size_of(value.kind)
-        return size_of(type_of(value))
+        raise Unsupported(f"sizeof of {value!r}")
 
     def finalizer(self, function, value):
         """Runs when Python's collector ends the object, on whatever thread."""
@@ -230,9 +173,6 @@ class System:
         ctypes.memmove(made.address, data, len(data))
         return made
 
-    def lines(self, path):
-        return self.interpreter.vector(Path(path).read_text("utf-8", "surrogateescape").splitlines())
-
 
 class FileStream(Buffer):
     def __init__(self, file):
@@ -240,44 +180,31 @@ class FileStream(Buffer):
         self.file = file
 
 
-def base_modules(interpreter, system):
-    """GC, Threads, Libdl, Sys, Mmap and Test, as far as they are used."""
+def base_modules(interpreter):
+    """GC, Threads, Libdl, Mmap and Test, as far as they are used."""
     table = interpreter.base_module.globals
 
     def module(name, **functions):
         made = Module(name)
         for key, function in functions.items():
-            made.globals[Symbol(key)] = Function(key, function) if callable(function) else function
+            made.globals[Symbol(key)] = Function(key, function)
             made.exports.add(Symbol(key))
         table[Symbol(name)] = made
         return made
 
     module("GC", gc=lambda *full: gc.collect() and None)
-    threads = module("Threads", nthreads=lambda: 4, threadid=lambda: 1)
+    threads = module("Threads", nthreads=lambda: 4)
     threads.globals[Symbol("SpinLock")] = table[Symbol("SpinLock")]
-    dl = module(
-        "Libdl",
-        dlopen=lambda path: Symbol("library"),
-        dlsym=lambda library, name: Ptr(
-            PTR.of(INTS["Int8"]), ctypes.cast(interpreter.foreign.library[name], ctypes.c_void_p).value
-        ),
-    )
-    libc = module("Libc")
-    libc.globals[Symbol("Libdl")] = dl
+    foreign = interpreter.foreign
+    dl = module("Libdl", dlopen=lambda path: Symbol("library"), dlsym=lambda library, name: foreign.address(name))
+    module("Libc").globals[Symbol("Libdl")] = dl
     module("Test")
-    module("Mmap", mmap=mapped_file)
-    module("Iterators")
+    module("Mmap", mmap=lambda kind, count: Array(kind.params[0], (number(count),)))  # anonymous memory
     environment = Dict(STRING, STRING)
-    for key, value in interpreter.environment.items():
-        environment.entries[environment.slot(key)] = (key, value)
+    interpreter.collections.put(environment, interpreter.library, "JULIA_CKPT_LIBRARY")
     table[Symbol("ENV")] = environment
     table[Symbol("ARGS")] = Array(STRING, (0,))
     table[Symbol("PROGRAM_FILE")] = ""
-
-
-def mapped_file(kind, count):
-    """Mmap.mmap(Vector{T}, n): anonymous memory."""
-    return Array(kind.params[0], (number(count),))
 
 
 def temporary(function):
@@ -293,12 +220,11 @@ def type_name(kind):
 
 
 def install(interpreter):
-    system, define = System(interpreter), interpreter.define
-    interpreter.system = system
-    base_modules(interpreter, system)
+    system = System(interpreter)
+    base_modules(interpreter)
     foreign = interpreter.foreign
 
-    def truth_is(value, kind):
+    def is_a(value, kind):
         return matches(type_of(value), interpreter.as_type(kind), {})
 
     def exit_process(code=0):
@@ -309,68 +235,34 @@ def install(interpreter):
 
     def typeof(value):
         found = type_of(value)
-        return (
-            INT64
-            if found is None
-            else (interpreter.base_or_family("DataType") if isinstance(found, TypeOf) else found)
-        )
+        return FAMILIES["DataType"].of() if isinstance(found, TypeOf) else found
 
-    for name, function in (
-        ("unsafe_load", system.load),
-        ("unsafe_store!", system.store),
-        ("unsafe_string", string_at),
-        ("unsafe_copyto!", system.copy),
-        ("unsafe_convert", lambda kind, value: foreign.unsafe_convert(interpreter.as_type(kind), value)),
-        ("cconvert", lambda kind, value: foreign.cconvert(interpreter.as_type(kind), value)),
-        (
-            "cglobal",
-            lambda pair: Ptr(PTR.of(INTS["Int8"]), ctypes.cast(foreign.library[pair[0]], ctypes.c_void_p).value),
-        ),
-        ("sizeof", system.size_of),
-        ("finalizer", system.finalizer),
-        ("lock", system.locked),
-        ("finalize", lambda v: [f(v) for f in v.finalizers or []] and setattr(v, "finalizers", None)),
-        ("isa", truth_is),
-        ("typeof", typeof),
-        ("<:", is_subtype),
-        ("isbitstype", is_bits),
-        ("nameof", type_name),
-        ("getfield", lambda v, n: v.fields[str(n)]),
-        ("fieldnames", lambda k: tuple(Symbol(f) for f in k.family.fields)),
-        ("fieldcount", lambda k: len(k.family.fields)),
-        ("fieldoffset", lambda k, i: layout(k)[i - 1][1]),
-        ("fieldtype", lambda k, i: layout(k)[i - 1][3]),
-        ("convert", lambda k, v: interpreter.convert(interpreter.as_type(k), v)),
-        ("time_ns", lambda: Num(INTS["UInt64"], time.monotonic_ns())),
-        ("time", time.time),
-        ("sleep", lambda s: time.sleep(number(s))),
-        ("yield", lambda: time.sleep(0)),
-        ("fetch", system.fetch),
-        ("wait", system.wait),
-        ("istaskdone", lambda t: not t.thread.is_alive()),
-        ("run", lambda *a: (_ for _ in ()).throw(error("MethodError", f="run", args=a))),
-        ("open", system_error(system.open)),
-        ("close", lambda f: f.file.close()),
-        ("isopen", lambda f: not f.file.closed),
-        ("seek", lambda f, n: f.file.seek(number(n)) and None),
-        ("truncate", lambda f, n: f.file.truncate(number(n)) and None),
-        ("write", system.write),
-        ("read", system_error(system.read)),
-        ("eachline", system.lines),
-        ("isfile", os.path.isfile),
-        ("isdir", os.path.isdir),
-        ("joinpath", lambda *p: os.path.join(*p)),
-        ("abspath", os.path.abspath),
-        ("readdir", lambda p: interpreter.vector(sorted(os.listdir(p)))),
-        ("rm", system_error(lambda p, **k: os.remove(p))),
-        ("mkpath", lambda p: os.makedirs(p, exist_ok=True)),
-        ("cp", system_error(lambda a, b, force=False: shutil.copyfile(a, b) and None)),
-        ("mv", system_error(lambda a, b, force=False: os.replace(a, b))),
-        ("filesize", os.path.getsize),
-        ("mktempdir", lambda f: temporary(lambda d: interpreter.invoke(f, [d], {}))),
-        ("exit", exit_process),
-        ("objectid", id),
-        ("diff", lambda *a: (_ for _ in ()).throw(error("MethodError", f="diff", args=a))),
-    ):
-        define(name, function)
-    interpreter.base_module.globals[Symbol("system")] = None
+    interpreter.define({
+        "unsafe_load": system.load, "unsafe_store!": system.store, "unsafe_string": string_at,
+        "unsafe_copyto!": system.copy, "sizeof": system.size_of, "finalizer": system.finalizer,
+        "lock": system.locked, "isa": is_a, "typeof": typeof, "<:": is_subtype, "isbitstype": is_bits,
+        "nameof": type_name, "fetch": system.fetch, "wait": system.wait, "run": None, "diff": None,
+        "write": system.write, "isfile": os.path.isfile, "joinpath": os.path.join,
+        "abspath": os.path.abspath, "exit": exit_process,
+        "unsafe_convert": lambda kind, value: foreign.unsafe_convert(interpreter.as_type(kind), value),
+        "cconvert": lambda kind, value: foreign.cconvert(interpreter.as_type(kind), value),
+        "cglobal": lambda pair: foreign.address(pair[0]),
+        "getfield": lambda value, name: value.fields[str(name)],
+        "fieldnames": lambda kind: tuple(Symbol(field) for field in kind.family.fields),
+        "fieldcount": lambda kind: len(kind.family.fields),
+        "fieldoffset": lambda kind, i: layout(kind)[i - 1][1],
+        "fieldtype": lambda kind, i: layout(kind)[i - 1][3],
+        "time_ns": lambda: Num(INTS["UInt64"], time.monotonic_ns()),
+        "sleep": lambda seconds: time.sleep(number(seconds)),
+        "yield": lambda: time.sleep(0),
+        "open": system_error(system.open),
+        "close": lambda stream: stream.file.close(),
+        "isopen": lambda stream: not stream.file.closed,
+        "seek": lambda stream, n: stream.file.seek(number(n)) and None,
+        "truncate": lambda stream, n: stream.file.truncate(number(n)) and None,
+        "read": system_error(system.read),
+        "rm": system_error(os.remove),
+        "cp": system_error(lambda a, b, force: shutil.copyfile(a, b) and None),
+        "mv": system_error(lambda a, b, force: os.replace(a, b)),
+        "mktempdir": lambda f: temporary(lambda folder: interpreter.invoke(f, [folder], {})),
+    })

@@ -67,8 +67,6 @@ def show_struct(interpreter, value):
     if chosen:
         chosen[0].body((buffer, value), {}, chosen[1])
         return buffer.text()
-    if value.type.family.name == "VersionNumber":
-        return ".".join(map(str, list(value.fields.values())[:3]))
     if matches(value.type, EXCEPTION, {}):
         return describe(interpreter, value)
     return f"{value.type.family.name}({', '.join(quoted(interpreter, v) for v in value.fields.values())})"
@@ -97,7 +95,7 @@ def byte_index(text, index):
     raw = text.encode("utf-8", "surrogateescape")
     if not 1 <= index <= len(raw) + 1:
         raise error("BoundsError", a=text, i=index)
-    return len(raw[: index - 1].decode("utf-8", "surrogateescape"))
+    return len(raw[:index - 1].decode("utf-8", "surrogateescape"))
 
 
 def byte_place(text, place):
@@ -110,21 +108,16 @@ def substring(text, first, last):
     start, stop = byte_index(text, first), byte_index(text, last)
     if stop >= len(text):
         raise error("BoundsError", a=text, i=last)
-    return text[start : stop + 1]
+    return text[start:stop + 1]
 
 
-def splitted(text, divider=None):
-    if divider is None:
-        return text.split()
-    return text.split(chr(divider.code) if isinstance(divider, Char) else divider)
-
-
-def is_ascii_char(test):
-    return lambda c: test(chr(c.code))
+def split(text, divider=None):
+    parts = text.split(None if divider is None else chr(divider.code))
+    return Array(STRING, (len(parts),), parts)
 
 
 def install(interpreter):
-    define, show_value = interpreter.define, interpreter.text
+    show_value = interpreter.text
 
     def to_string(*values, base=10, pad=0):
         if base == 16:
@@ -167,35 +160,16 @@ def install(interpreter):
         count[0] += 1
         return Symbol(f"##{name}#{count[0]}")
 
-    for name, function in (
-        ("string", to_string),
-        ("print", printing("")),
-        ("println", printing("\n")),
-        ("sprint", sprint),
-        ("join", join),
-        ("replace", replace),
-        ("gensym", gensym),
-        ("repr", lambda v: quoted(interpreter, v)),
-        ("startswith", lambda a, b: a.startswith(show_value(b))),
-        ("endswith", lambda a, b: a.endswith(show_value(b))),
-        (
-            "split",
-            lambda t, *d: interpreter.vector(splitted(t, *d)) if splitted(t, *d) else Array(STRING, (0,), []),
-        ),
-        ("uppercase", lambda t: t.upper()),
-        ("lowercase", lambda t: t.lower()),
-        ("strip", lambda t: t.strip()),
-        ("parse", lambda k, t, base=10: parse_number(interpreter, k, t, base)),
-        ("codeunits", CodeUnits),
-        ("esc", lambda e: Expr("escape", [e])),
-        ("ncodeunits", lambda t: len(CodeUnits(t))),
-        ("isascii", lambda c: (chr(c.code) if isinstance(c, Char) else c).isascii()),
-        ("isletter", is_ascii_char(str.isalpha)),
-        ("isdigit", lambda c: chr(c.code) in "0123456789"),
-        ("nextind", lambda t, i: byte_place(t, byte_index(t, i) + 1)),
-        ("prevind", lambda t, i: byte_place(t, byte_index(t, i) - 1) if i > 1 else 0),
-        ("isvalid", lambda t: not any(0xDC80 <= ord(c) <= 0xDCFF for c in t)),
-        ("show", lambda io, v: io.write(quoted(interpreter, v))),
-    ):
-        define(name, function)
+    interpreter.define({
+        "string": to_string, "print": printing(""), "println": printing("\n"), "sprint": sprint, "join": join,
+        "replace": replace, "gensym": gensym, "split": split, "codeunits": CodeUnits,
+        "startswith": lambda a, b: a.startswith(show_value(b)),
+        "uppercase": str.upper,
+        "lowercase": str.lower,
+        "parse": lambda kind, text, base=10: parse_number(interpreter, kind, text, base),
+        "esc": lambda expr: Expr("escape", [expr]),
+        "nextind": lambda text, i: byte_place(text, byte_index(text, i) + 1),
+        "prevind": lambda text, i: byte_place(text, byte_index(text, i) - 1) if i > 1 else 0,
+        "show": lambda io, value: io.write(quoted(interpreter, value)),
+    })
     interpreter.symbol = symbol

@@ -4,17 +4,14 @@ from julia_ast import Expr, Line, Number, Quoted, Symbol, is_signature
 from .scopes import UPDATES, Scope, assigned, contains, keyword_names
 from .control import Control
 from .dispatch import Function, error
-from .types import FLOATS, INTS, Type, TypeVar, Unsupported, Family, matches
-from .values import NamedTuple, Num, Struct, type_of
+from .types import FLOATS, INTS, Type, TypeVar, Unsupported, Family
+from .values import NamedTuple, Num, Struct
 
 
 class Compiler(Control):
     def __init__(self, interpreter):
         self.interpreter = interpreter
-        self.notes, self.line = (
-            None,
-            0,
-        )  # a list: every global name, call and field is written down for names.py
+        self.notes, self.line = None, 0  # a list: every global name, call and field is noted in it for names.py
 
     def note(self, *what):
         if self.notes is not None:
@@ -29,8 +26,6 @@ class Compiler(Control):
             return handler(node, scope)
         if isinstance(node, Symbol):
             return self.variable(node, scope)
-        if isinstance(node, Line):
-            return lambda env: None
         value = self.constant(node)
         return lambda env: value
 
@@ -57,15 +52,6 @@ class Compiler(Control):
             except KeyError:
                 raise error("UndefVarError", var=name) from None
 
-        if depth == 0:
-
-            def near(env):
-                try:
-                    return env[0][name]
-                except KeyError:
-                    raise error("UndefVarError", var=name) from None
-
-            return near
         return get
 
     def global_variable(self, name, module):
@@ -86,7 +72,7 @@ class Compiler(Control):
         """set(env, value) for the left side of an assignment."""
         if isinstance(target, Symbol):
             return self.name_setter(target, scope)
-        if target.head in ("tuple",):
+        if target.head == "tuple":
             setters = [self.setter(part, scope) for part in target.args]
             iterate = self.interpreter.iterate
 
@@ -104,9 +90,8 @@ class Compiler(Control):
         if target.head == ".":
             owner, name = self.compile(target.args[0], scope), target.args[1].value
             put = self.interpreter.set_property
+            self.note("property", target.args[0], str(name), scope)
             return lambda env, value: put(owner(env), name, value)
-        if target.head == "::":
-            return self.setter(target.args[0], scope)
         raise Unsupported(f"line {target.line}: assignment to {target.head}")
 
     def name_setter(self, name, scope):
@@ -150,16 +135,13 @@ class Compiler(Control):
 
                 def ended(env, array, inner=inner, place=place, one=one):
                     value = last(array) if one else size(array, place)
-                    return [inner([{Symbol("end"): value}, env])]
+                    return inner([{Symbol("end"): value}, env])
 
                 parts.append(ended)
-            elif isinstance(part, Expr) and part.head == "...":
-                inner = self.compile(part.args[0], scope)
-                parts.append(lambda env, array, inner=inner: list(self.interpreter.iterate(inner(env))))
             else:
                 inner = self.compile(part, scope)
-                parts.append(lambda env, array, inner=inner: [inner(env)])
-        return owner, lambda env, array: [v for part in parts for v in part(env, array)]
+                parts.append(lambda env, array, inner=inner: inner(env))
+        return owner, lambda env, array: [part(env, array) for part in parts]
 
     # ---- blocks ----
 
@@ -188,8 +170,6 @@ class Compiler(Control):
         target, value = node.args
         if is_signature(target):
             return self.define_function(Expr("function", [target, value], node.line), scope)
-        if isinstance(target, Expr) and target.head == "curly":
-            raise Unsupported(f"line {node.line}: type alias")
         put, get = self.setter(target, scope), self.compile(value, scope)
 
         def run(env):
@@ -202,9 +182,7 @@ class Compiler(Control):
     def update(self, node, scope):
         target, value = node.args
         operator = Symbol(UPDATES[node.head])
-        return self.assign(
-            Expr("=", [target, Expr("call", [operator, target, value], node.line)], node.line), scope
-        )
+        return self.assign(Expr("=", [target, Expr("call", [operator, target, value], node.line)], node.line), scope)
 
     def tuple(self, node, scope):
         if len(node.args) == 1 and isinstance(node.args[0], Expr) and node.args[0].head == "parameters":
@@ -247,8 +225,6 @@ class Compiler(Control):
                 parts.append((node.args[0], self.compile(node.args[1], scope)))
             elif node.head == "...":
                 parts.append((None, self.compile(node.args[0], scope)))
-            elif node.head == ".":
-                parts.append((node.args[1].value, self.compile(node, scope)))
             else:
                 raise Unsupported(f"line {node.line}: keyword {node.head}")
 
@@ -270,25 +246,20 @@ class Compiler(Control):
             named += rest.pop(0).args
         named += [part for part in rest if isinstance(part, Expr) and part.head == "kw"]
         rest = [part for part in rest if not (isinstance(part, Expr) and part.head == "kw")]
-        if (
-            head == Symbol("new")
-            or isinstance(head, Expr)
-            and head.head == "curly"
-            and head.args[0] == Symbol("new")
-        ):
+        if (head.args[0] if isinstance(head, Expr) and head.head == "curly" else head) == Symbol("new"):
             return self.new(head, rest, scope)
         function = self.compile(head, scope)
         splat = any(isinstance(part, Expr) and part.head == "..." for part in rest)
         self.note("call", head, scope, None if splat else len(rest) + (extra is not None), keyword_names(named))
         arguments = self.arguments(rest, scope)
         keywords = self.keywords(named, scope) if named else None
-        invoke, line = self.interpreter.invoke, node.line
+        invoke = self.interpreter.invoke
         if extra is None and keywords is None:
 
             def plain(env):
                 called = function(env)
                 values = arguments(env)
-                return called(*values) if type(called) is Function else invoke(called, values, {}, line)
+                return called(*values) if type(called) is Function else invoke(called, values, {})
 
             return plain
 
@@ -297,7 +268,7 @@ class Compiler(Control):
             values = arguments(env)
             if extra is not None:
                 values.insert(0, extra(env))
-            return invoke(called, values, keywords(env) if keywords else {}, line)
+            return invoke(called, values, keywords(env) if keywords else {})
 
         return run
 
@@ -335,8 +306,6 @@ class Compiler(Control):
 
     def property(self, node, scope):
         owner, name = self.compile(node.args[0], scope), node.args[1]
-        if isinstance(name, Expr) and name.head in ("quote", "inert"):
-            name = Quoted(name.args[0])
         if not isinstance(name, Quoted):
             raise Unsupported(f"line {node.line}: broadcast or computed property {node!r:.80}")
         get = self.interpreter.get_property
@@ -363,39 +332,14 @@ class Compiler(Control):
                 parts.append(self.compile(part, scope))
         return lambda env: interpreter.apply_type(base(env), [part(env) for part in parts])
 
-    def where(self, node, scope):
-        raise Unsupported(f"line {node.line}: where outside a signature")
-
-    def typed(self, node, scope):
-        value, kind = self.compile(node.args[0], scope), self.compile(node.args[1], scope)
-
-        def run(env):
-            found = value(env)
-            if not matches(type_of(found), self.interpreter.as_type(kind(env)), {}):
-                raise error("TypeError", msg=f"{found!r} is no {kind(env)}")
-            return found
-
-        return run
-
     def subtype(self, node, scope):
         return self.call(Expr("call", [Symbol("<:"), *node.args], node.line), scope)
-
-    def declare(self, node, scope):
-        return self.block(
-            Expr("block", [a for a in node.args if isinstance(a, Expr) and a.head == "="], node.line), scope
-        )
 
     def quote(self, node, scope):
         return self.interpreter.macros.quote(node.args[0], scope)
 
-    def splice(self, node, scope):
-        raise Unsupported(f"line {node.line}: $ outside a quote")
-
     def macrocall(self, node, scope):
         return self.interpreter.macros.expand(node, scope)
-
-    def escape(self, node, scope):
-        return self.compile(node.args[0], scope)
 
     def define_function(self, node, scope):
         return self.interpreter.definitions.function(node, scope)
@@ -403,56 +347,15 @@ class Compiler(Control):
     def define(self, node, scope):
         return self.interpreter.definitions.other(node, scope)
 
-    def globalref(self, node, scope):
-        return self.variable(node.args[0], scope)
-
 
 HEADS = {
-    "block": "block",
-    "toplevel": "block",
-    "=": "assign",
-    "tuple": "tuple",
-    "call": "call",
-    "do": "do",
-    "&&": "logical_and",
-    "||": "logical_or",
-    "if": "condition",
-    "elseif": "condition",
-    "comparison": "comparison",
-    "for": "for_loop",
-    "while": "while_loop",
-    "let": "let",
-    "generator": "generator",
-    "comprehension": "comprehension",
-    "typed_comprehension": "typed_comprehension",
-    "try": "try_catch",
-    "return": "returns",
-    "break": "breaks",
-    "continue": "continues",
-    "ref": "index",
-    ".": "property",
-    "string": "text",
-    "vect": "vector",
-    "curly": "curly",
-    "where": "where",
-    "::": "typed",
-    "<:": "subtype",
-    "local": "declare",
-    "quote": "quote",
-    "$": "splice",
-    "macrocall": "macrocall",
-    "escape": "escape",
-    "function": "define_function",
-    "->": "define_function",
-    "struct": "define",
-    "abstract": "define",
-    "module": "define",
-    "using": "define",
-    "import": "define",
-    "export": "define",
-    "const": "define",
-    "global": "define",
-    "macro": "define",
-    "globalref": "globalref",
+    "block": "block", "toplevel": "block", "=": "assign", "tuple": "tuple", "call": "call", "do": "do",
+    "&&": "logical_and", "||": "logical_or", "if": "condition", "elseif": "condition", "comparison": "comparison",
+    "for": "for_loop", "while": "while_loop", "generator": "generator", "comprehension": "comprehension",
+    "typed_comprehension": "typed_comprehension", "try": "try_catch", "return": "returns", "break": "breaks",
+    "continue": "continues", "ref": "index", ".": "property", "string": "text", "vect": "vector", "curly": "curly",
+    "<:": "subtype", "quote": "quote", "macrocall": "macrocall", "function": "define_function",
+    "->": "define_function", "struct": "define", "abstract": "define", "module": "define", "using": "define",
+    "import": "define", "export": "define", "const": "define", "global": "define", "macro": "define",
 }
 HEADS.update({head: "update" for head in UPDATES})

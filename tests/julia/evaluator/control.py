@@ -49,7 +49,7 @@ class Control:
             left = parts[0](env)
             for operator, part in zip(operators, parts[1:]):
                 right = part(env)
-                if not self.interpreter.invoke(operator(env), [left, right], {}, node.line):
+                if not self.interpreter.invoke(operator(env), [left, right], {}):
                     return False
                 left = right
             return True
@@ -106,21 +106,6 @@ class Control:
                     continue
                 except Break:
                     break
-
-        return run
-
-    def let(self, node, scope):
-        binding = node.args[0]
-        specs = [b for b in binding.args if isinstance(b, Expr)] if binding.head == "block" else [binding]
-        inner = Scope(scope.module, scope, {name for s in specs for name in targets_of(s.args[0])})
-        values = [(self.compile(s.args[1], scope), self.setter(s.args[0], inner)) for s in specs]
-        body, _ = self.inner_block(node.args[1], inner)
-
-        def run(env):
-            place = [{}, env]
-            for value, put in values:
-                put(place, value(env))
-            return body([{}, place])
 
         return run
 

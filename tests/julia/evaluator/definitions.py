@@ -34,11 +34,8 @@ class Definitions:
                 result = signature.args[1]
             signature = signature.args[0]
         if anonymous:
-            target, nodes = None, (
-                list(signature.args) if isinstance(signature, Expr) and signature.head == "tuple" else [signature]
-            )
-        elif signature.head == "tuple":
-            target, nodes = None, list(signature.args)
+            several = isinstance(signature, Expr) and signature.head == "tuple"
+            target, nodes = None, list(signature.args) if several else [signature]
         else:
             target, nodes = signature.args[0], list(signature.args[1:])
         inner = Scope(scope.module, scope)
@@ -134,9 +131,7 @@ class Definitions:
                 more = (interpreter.as_type(rest(place)) if rest else ANY, count(place) if count else None)
             bind = self.binder(parameters, defaults, keywords, setters, variables, env, where)
             body = self.body(bind, code, kind, place)
-            return Method(
-                of, more, len(of) - len(defaults), keywords, parameters.keyword_rest, variables, body, where
-            )
+            return Method(of, more, len(of) - len(defaults), keywords, parameters.keyword_rest, variables, body, where)
 
         return make
 
@@ -154,7 +149,7 @@ class Definitions:
                 else:
                     table[name] = value
             if parameters.rest:
-                table[parameters.rest[0]] = tuple(arguments[len(parameters.names) :])
+                table[parameters.rest[0]] = tuple(arguments[len(parameters.names):])
             given = dict(given)
             for name, default in keywords:
                 if name in given:
@@ -245,12 +240,10 @@ class Definitions:
             spec, *variables = spec.args
         fields, inner = [], []
         for part in body.args:
-            if isinstance(part, Line) or isinstance(part, str) and not isinstance(part, Symbol):
+            if isinstance(part, Line):
                 continue
             if isinstance(part, Expr) and part.head == "macrocall" and part.args[0] == "@atomic":
                 fields.append((part.args[-1].args[0], part.args[-1].args[1], True))
-            elif isinstance(part, Symbol):
-                fields.append((part, None, False))
             elif part.head == "::":
                 fields.append((part.args[0], part.args[1], False))
             else:
@@ -269,7 +262,6 @@ class Definitions:
         if up:
             family.parent = lambda *params: interpreter.as_type(up(env_of(params)))
         family.mutable, family.inner = mutable, bool(inner)
-        family.variables = [TypeVar(v, ANY) for v in variables]
         module.globals[Symbol(name)] = family if variables else family.of()
         types = [compiler.compile(t, type_scope) if t is not None else (lambda env: ANY) for _, t, _ in fields]
         family.fields = [str(n) for n, _, _ in fields]

@@ -1,7 +1,7 @@
 """Functions, their methods, and which one a call means."""
 
-from .types import ANY, TYPES, Family, JuliaError, TupleType, TypeOf, TypeVar, Union, matches, substitute
-from .values import NamedTuple, Struct, type_of
+from .types import ANY, TYPES, WILD, Family, JuliaError, TupleType, TypeOf, TypeVar, Union, Unsupported, matches
+from .values import Struct, type_of
 
 ERRORS = {}
 
@@ -11,25 +11,15 @@ def error(name, **fields):
     return JuliaError(Struct(ERRORS[name].of(), fields))
 
 
-class Required:
-    pass
-
-
-REQUIRED = Required()
+REQUIRED = object()  # the default of a keyword that has none
 
 
 class Method:
     """`types` of the positional arguments; `rest` of a trailing x...; `needed` of them have no default."""
 
     def __init__(self, types, rest, needed, keywords, takes_any, variables, body, where):
-        self.types, self.rest, self.needed = types, rest, needed
-        self.keywords, self.takes_any, self.variables, self.body, self.where = (
-            keywords,
-            takes_any,
-            variables,
-            body,
-            where,
-        )
+        self.types, self.rest, self.needed, self.keywords = types, rest, needed, keywords
+        self.takes_any, self.variables, self.body, self.where = takes_any, variables, body, where
 
     def accepts(self, found):
         """The bindings of the type variables, or None."""
@@ -39,7 +29,7 @@ class Method:
         for kind, wanted in zip(found, self.types):
             if not matches(kind, wanted, bound):
                 return None
-        more = found[len(self.types) :]
+        more = found[len(self.types):]
         if self.rest is not None:
             rest, count = self.rest
             if isinstance(count, TypeVar) and bound.setdefault(count, len(more)) != len(more):
@@ -69,34 +59,22 @@ class Method:
 class Function:
     """A generic function. `builtin` is what Base does where no method of the program fits."""
 
-    def __init__(self, name, builtin=None, owner=None):
-        self.name, self.builtin, self.owner, self.methods, self.cache = name, builtin, owner, [], {}
+    def __init__(self, name, builtin=None):
+        self.name, self.builtin, self.methods, self.cache = name, builtin, [], {}
         self.family = None  # of constructors
 
     def __repr__(self):
         return self.name
 
     def add(self, method):
-        if (
-            self.family
-            and not self.family.inner
-            and method.rest is None
-            and method.needed == len(self.family.fields)
-            and all(kind is ANY for kind in method.types)
-        ):
-            raise RuntimeError(
-                f"{self.name}: the method at {method.where} is there already: the default constructor"
-            )
+        if (self.family and not self.family.inner and method.rest is None and method.needed == len(self.family.fields)
+                and all(kind is ANY for kind in method.types)):
+            raise RuntimeError(f"{self.name}: the method at {method.where} is there already: the default constructor")
         for known in self.methods:
-            if (
-                len(known.types) == len(method.types)
-                and (known.rest is None) == (method.rest is None)
-                and known.needed == method.needed
-                and same_signature(known, method)
-            ):
+            if (len(known.types) == len(method.types) and (known.rest is None) == (method.rest is None)
+                    and known.needed == method.needed and same_signature(known, method)):
                 raise RuntimeError(
-                    f"{self.name}: method {method.types} at {method.where} is there already, {known.where}"
-                )
+                    f"{self.name}: method {method.types} at {method.where} is there already, {known.where}")
         self.methods.append(method)
         self.cache.clear()
 
@@ -104,9 +82,7 @@ class Function:
         key = tuple(found)
         if key not in self.cache:
             fitting = [(m, bound) for m in self.methods if (bound := m.accepts(found)) is not None]
-            best = [
-                pair for pair in fitting if all(pair[0] is m or pair[0].beats(m, len(found)) for m, _ in fitting)
-            ]
+            best = [pair for pair in fitting if all(pair[0] is m or pair[0].beats(m, len(found)) for m, _ in fitting)]
             if fitting and len(best) != 1:
                 raise RuntimeError(f"{self.name}{tuple(found)} is ambiguous: {[m.where for m, _ in fitting]}")
             self.cache[key] = best[0] if best else None
@@ -136,38 +112,19 @@ def convert(kind, value, interpreter):
     """convert(T, value)."""
     if kind is ANY or isinstance(kind, TYPES) and matches(type_of(value), kind, {}):
         return value
-    if isinstance(kind, Union):
-        for item in kind.items:
-            try:
-                return convert(item, value, interpreter)
-            except JuliaError:
-                continue
-        raise error("MethodError", f="convert", args=(kind, value))
     return interpreter.base_convert(kind, value)
 
 
 def default_constructor(kind, arguments, interpreter):
-    """T(fields…): converted to the fields' types; the parameters are found from them where they are not given."""
+    """T(fields…): converted to the fields' types."""
     family = kind.family
-    if family.kind == "abstract" or not family.fields and arguments:
+    if family.kind == "abstract" or len(arguments) != len(family.fields):
         raise error("MethodError", f=kind, args=arguments)
-    if len(arguments) != len(family.fields):
-        raise error("MethodError", f=kind, args=arguments)
-    if family.parameters and not all(
-        isinstance(p, (TypeVar,)) is False and p is not None and repr(p) != "*" for p in kind.params
-    ):
-        variables = family.variables
-        bound = {}
-        pattern = family.of(*variables)
-        for wanted, value in zip(family.field_types(pattern), arguments):
-            if not matches(type_of(value), wanted, bound):
-                raise error("MethodError", f=kind, args=arguments)
-        kind = substitute(pattern, bound)
+    if any(isinstance(p, TypeVar) or p is WILD for p in kind.params):
+        raise Unsupported(f"{kind}(…), whose parameters are to be found from its fields")
     fields = family.field_types(kind)
-    return Struct(
-        kind,
-        {name: convert(field, value, interpreter) for name, field, value in zip(family.fields, fields, arguments)},
-    )
+    values = (convert(field, value, interpreter) for field, value in zip(fields, arguments))
+    return Struct(kind, dict(zip(family.fields, values)))
 
 
 def construct(kind, arguments, keywords, interpreter):
@@ -175,30 +132,17 @@ def construct(kind, arguments, keywords, interpreter):
     if isinstance(kind, Family):
         kind = kind.of()
     if isinstance(kind, (Union, TupleType, TypeOf)):
-        return interpreter.base_construct(kind, arguments, keywords)
+        return interpreter.base_construct(kind, arguments)
     family = kind.family
     if family.constructors is not None and family.constructors.methods:
         chosen = family.constructors.select([type_of(a) for a in arguments])
         if chosen:
-            default = (
-                not family.inner
-                and len(arguments) == len(family.fields)
-                and not keywords
-                and all(matches(type_of(a), t, {}) for a, t in zip(arguments, family.field_types(kind)))
-            )
-            if not (default and not exact(chosen[0], arguments)):
-                return chosen[0].body(arguments, keywords, chosen[1])
+            fits = not family.inner and len(arguments) == len(family.fields) and not keywords
+            if fits and all(matches(type_of(a), t, {}) for a, t in zip(arguments, family.field_types(kind))):
+                raise Unsupported(f"{kind}{arguments}: an outer constructor beside the default one")
+            return chosen[0].body(arguments, keywords, chosen[1])
     elif family.field_types is None:
-        return interpreter.base_construct(kind, arguments, keywords)
+        return interpreter.base_construct(kind, arguments)
     if family.inner or keywords:
         raise error("MethodError", f=kind, args=arguments)
     return default_constructor(kind, arguments, interpreter)
-
-
-def exact(method, arguments):
-    """Whether the method's types say as much as the default constructor's."""
-    return all(t is not ANY for t in method.types)
-
-
-def keyword_tuple(keywords):
-    return NamedTuple(keywords)

@@ -7,29 +7,22 @@ from .types import CSTRING, INTS, NOTHING, PTR, Type, Unsupported
 from .values import Array, CodeUnits, Num, Ptr, Ref, View, number
 
 C_TYPES = {
-    "Int8": ctypes.c_int8,
-    "Int16": ctypes.c_int16,
-    "Int32": ctypes.c_int32,
-    "Int64": ctypes.c_int64,
-    "UInt8": ctypes.c_uint8,
-    "UInt16": ctypes.c_uint16,
-    "UInt32": ctypes.c_uint32,
-    "UInt64": ctypes.c_uint64,
-    "Float64": ctypes.c_double,
-    "Float32": ctypes.c_float,
-    "Bool": ctypes.c_bool,
-    "Nothing": None,
+    "Int8": ctypes.c_int8, "Int16": ctypes.c_int16, "Int32": ctypes.c_int32, "Int64": ctypes.c_int64,
+    "UInt8": ctypes.c_uint8, "UInt16": ctypes.c_uint16, "UInt32": ctypes.c_uint32, "UInt64": ctypes.c_uint64,
+    "Float64": ctypes.c_double, "Float32": ctypes.c_float, "Bool": ctypes.c_bool, "Nothing": None,
 }
 NAMES = {INTS["UInt8"], INTS["Int8"], NOTHING}
 
 
 class Foreign:
     def __init__(self, interpreter, path):
-        self.interpreter, self.path = interpreter, path
-        self.kept = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
-        self.library = ctypes.CDLL(None)  # by name in the whole process, so that LD_PRELOAD may watch the calls
-        self.calls = {}
+        self.interpreter, self.library = interpreter, ctypes.CDLL(str(path))
+        self.calls = set()
         self.stubs = {"jl_gc_safe_enter": lambda: Num(INTS["Int8"], 0), "jl_gc_safe_leave": lambda state: None}
+
+    def address(self, name):
+        """dlsym, cglobal."""
+        return Ptr(PTR.of(INTS["Int8"]), ctypes.cast(self.library[name], ctypes.c_void_p).value)
 
     @staticmethod
     def c_type(kind):
@@ -51,7 +44,7 @@ class Foreign:
         function = self.library[name]  # one object per call: argtypes are not shared between threads
         function.restype = self.c_type(result)
         function.argtypes = [self.c_type(kind) for kind in types]
-        self.calls[str(name)] = self.calls.get(str(name), 0) + 1
+        self.calls.add(str(name))
         answer = function(*[p.address if isinstance(p, Ptr) else number(p) for p in plain])
         del roots
         return self.result(result, answer)

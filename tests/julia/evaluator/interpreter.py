@@ -11,43 +11,9 @@ from .definitions import Definitions
 from .dispatch import Function, construct, convert, error
 from .foreign import Foreign
 from .macros import Macros
-from .types import (
-    ABSTRACT_ARRAY,
-    ANY,
-    ARRAY,
-    FAMILIES,
-    FLOATS,
-    INT64,
-    INTS,
-    NOTHING,
-    PTR,
-    TYPES,
-    WILD,
-    Family,
-    TupleType,
-    Type,
-    TypeOf,
-    TypeVar,
-    Union,
-    Unsupported,
-    matches,
-)
-from .values import (
-    ARRAYS,
-    Array,
-    Dict,
-    Generator,
-    Module,
-    NamedTuple,
-    Num,
-    Pair,
-    Ptr,
-    Range,
-    Set,
-    Struct,
-    number,
-    type_of,
-)
+from .types import (ABSTRACT_ARRAY, ANY, ARRAY, FAMILIES, INT64, NOTHING, PTR, TYPES, UINT64, WILD, Family, TupleType,
+                    Type, TypeOf, TypeVar, Union, Unsupported, matches)
+from .values import (ARRAYS, Array, Dict, Generator, Module, NamedTuple, Pair, Ptr, Range, Set, Struct, number, type_of)
 
 threading.stack_size(256 << 20)
 
@@ -69,18 +35,6 @@ def vararg(params):
     return TupleType([], item, None if count is WILD else count)
 
 
-ALIASES = {
-    "Vector": Alias("Vector", lambda p: ARRAY.of(p[0] if p else WILD, 1)),
-    "Matrix": Alias("Matrix", lambda p: ARRAY.of(p[0] if p else WILD, 2)),
-    "AbstractVector": Alias("AbstractVector", lambda p: ABSTRACT_ARRAY.of(p[0] if p else WILD, 1)),
-    "AbstractMatrix": Alias("AbstractMatrix", lambda p: ABSTRACT_ARRAY.of(p[0] if p else WILD, 2)),
-    "NTuple": Alias("NTuple", lambda p: vararg(p)),
-    "Tuple": Alias("Tuple", lambda p: TupleType(p) if p else TupleType([], ANY)),
-    "Union": Alias("Union", lambda p: flat_union(p)),
-    "Type": Alias("Type", lambda p: TypeOf(p[0] if p else WILD)),
-}
-
-
 def flat_union(items):
     out = []
     for item in items:
@@ -88,12 +42,23 @@ def flat_union(items):
     return out[0] if len(out) == 1 else Union(out)
 
 
+ALIASES = {
+    "Vector": Alias("Vector", lambda p: ARRAY.of(p[0] if p else WILD, 1)),
+    "AbstractVector": Alias("AbstractVector", lambda p: ABSTRACT_ARRAY.of(p[0] if p else WILD, 1)),
+    "AbstractMatrix": Alias("AbstractMatrix", lambda p: ABSTRACT_ARRAY.of(p[0] if p else WILD, 2)),
+    "NTuple": Alias("NTuple", vararg),
+    "Tuple": Alias("Tuple", lambda p: TupleType(p) if p else TupleType([], ANY)),
+    "Union": Alias("Union", flat_union),
+    "Type": Alias("Type", lambda p: TypeOf(p[0] if p else WILD)),
+}
+
+
 class Interpreter:
     """`tests` takes what @testset and @test find; without it a program with tests can be compiled, not run."""
 
     def __init__(self, parser, library, package, tests=None, version=(1, 13)):
         self.parser, self.tests, self.julia_version = parser, tests, version
-        self.environment = {"JULIA_CKPT_LIBRARY": str(library)}
+        self.library = str(library)
         self.caught, self.base_module = [], Module("Base")
         self.compiler = Compiler(self)
         self.definitions, self.macros = Definitions(self), Macros(self)
@@ -102,32 +67,14 @@ class Interpreter:
         self.main = Module("Main")
         self.main.path = Path(".")
         self.give_include(self.main)
-        self.output = None
         self.packages, self.loaded = {"Ckpt": package / "src" / "Ckpt.jl"}, {}
-        table = self.base_module.globals
-        for name, made in FAMILIES.items():
-            table[Symbol(name)] = made if made.parameters else made.of()
-        table.update({Symbol(name): alias for name, alias in ALIASES.items()})
-        table.update(
-            {
-                Symbol(n): v
-                for n, v in (
-                    ("Any", ANY),
-                    ("Int", INT64),
-                    ("Cint", INTS["Int32"]),
-                    ("Csize_t", INTS["UInt64"]),
-                    ("Cvoid", NOTHING),
-                    ("UInt", INTS["UInt64"]),
-                    ("nothing", None),
-                    ("C_NULL", Ptr(PTR.of(NOTHING), 0)),
-                    ("Base", self.base_module),
-                    ("NaN", float("nan")),
-                    ("Inf", float("inf")),
-                    ("Float32", FLOATS["Float32"]),
-                    ("VERSION", self.version(".".join(map(str, version)))),
-                )
-            }
-        )
+        values = {name: made if made.parameters else made.of() for name, made in FAMILIES.items()} | ALIASES
+        values |= {
+            "Any": ANY, "Int": INT64, "UInt": UINT64, "Csize_t": UINT64, "Cvoid": NOTHING, "nothing": None,
+            "C_NULL": Ptr(PTR.of(NOTHING), 0), "Base": self.base_module, "NaN": float("nan"),
+            "VERSION": self.version(".".join(map(str, version))),
+        }
+        self.base_module.globals = {Symbol(name): value for name, value in values.items()}
         for part in (base_errors, base_numbers, base_text, base_collections, base_arrays, base_system):
             part.install(self)
 
@@ -136,15 +83,15 @@ class Interpreter:
     def base(self, name):
         return self.base_module.globals[Symbol(name)]
 
-    def define(self, name, function, module=None):
-        table = (module or self.base_module).globals
-        table[Symbol(name)] = Function(name, function)
+    def define(self, functions):
+        """Functions of Base; None: one that has only the methods of the program."""
+        for name, function in functions.items():
+            self.base_module.globals[Symbol(name)] = Function(name, function)
 
     def lookup(self, module, name):
-        at = module
-        if name in at.globals:
-            return at.globals[name]
-        for used in at.used:
+        if name in module.globals:
+            return module.globals[name]
+        for used in module.used:
             if name in used.exports and name in used.globals:
                 return used.globals[name]
         if name in self.base_module.globals:
@@ -159,20 +106,15 @@ class Interpreter:
         if isinstance(found, Family):
             return found.constructors
         if found is None:
-            found = module.globals[name] = Function(str(name), owner=module)
+            found = module.globals[name] = Function(str(name))
         if not isinstance(found, Function):
             raise RuntimeError(f"{module.name}:{line}: {name} is a {found!r}")
         return found
 
     def function_of(self, module, name):
         found = self.get_property(module, name)
-        if isinstance(found, Type):
-            found = found.family
-        if isinstance(found, Family):
-            if found.constructors is None:
-                found.constructors = Function(found.name)
-                found.inner = True
-            return found.constructors
+        if not isinstance(found, Function):
+            raise Unsupported(f"a method of {found!r} outside its module")
         return found
 
     def find_module(self, path, module):
@@ -214,30 +156,21 @@ class Interpreter:
         return value
 
     def give_include(self, module):
-        module.globals[Symbol("include")] = Function(
-            "include", lambda name: self.run_file(module.path.parent / name, module)
-        )
+        include = Function("include", lambda name: self.run_file(module.path.parent / name, module))
+        module.globals[Symbol("include")] = include
 
-    def invoke(self, called, values, keywords, line=0):
+    def invoke(self, called, values, keywords):
         if isinstance(called, Function):
             return called(*values, **keywords)
         if isinstance(called, Alias):
             called = called.make([])
-        if isinstance(called, Family) or isinstance(called, TYPES):
+        if isinstance(called, (Family, *TYPES)):
             return construct(called, tuple(values), keywords, self)
-        if callable(called):
-            return called(*values, **keywords)
         raise error("MethodError", f=called, args=tuple(values))
 
     def version(self, text):
-        return Struct(
-            self.base_or_family("VersionNumber"),
-            dict(zip(("major", "minor", "patch"), [*map(int, text.split(".")), 0, 0])),
-        )
-
-    @staticmethod
-    def base_or_family(name):
-        return FAMILIES[name].of()
+        parts = [*map(int, text.split(".")), 0, 0]
+        return Struct(FAMILIES["VersionNumber"].of(), dict(zip(("major", "minor", "patch"), parts)))
 
     # ---- types ----
 
@@ -269,8 +202,8 @@ class Interpreter:
     def base_convert(self, kind, value):
         return base_numbers.base_convert(self, kind, value)
 
-    def base_construct(self, kind, arguments, keywords):
-        return base_system.base_construct(self, kind, arguments, keywords)
+    def base_construct(self, kind, arguments):
+        return base_system.base_construct(self, kind, arguments)
 
     # ---- values ----
 
@@ -281,13 +214,11 @@ class Interpreter:
         if kinds and all(isinstance(number(i), (int, float, complex)) for i in items):
             kind = base_numbers.promoted([type_of(i) for i in items])
             items = [self.convert(kind, i) for i in items]
-        if isinstance(kind, TypeOf):
-            kind = ANY
         return Array(kind, (len(items),), items)
 
     def iterate(self, value):
         """A Python iterator over a Julia collection."""
-        if isinstance(value, (tuple,)):
+        if isinstance(value, tuple):
             return iter(value)
         if isinstance(value, Range):
             return iter(value.python())
@@ -305,12 +236,8 @@ class Interpreter:
             return iter(list(value.items.values()))
         if type(value) is str:
             return (Char(ord(c)) for c in value)
-        if isinstance(value, (int, float, Num)):
-            return iter((value,))
         if isinstance(value, Struct):
             return self.iterate_struct(value)
-        if hasattr(value, "__next__"):
-            return value
         raise error("MethodError", f="iterate", args=(value,))
 
     def iterate_struct(self, value):
@@ -331,14 +258,6 @@ class Interpreter:
     def pairs(self, value):
         if isinstance(value, NamedTuple):
             return [(Symbol(k), v) for k, v in value.items.items()]
-        if isinstance(value, dict):
-            return list(value.items())
-        if (
-            isinstance(value, Array)
-            and not isinstance(value.kind, type)
-            and not (len(value) and isinstance(value.at(0), Pair))
-        ):
-            return [(i + 1, value.at(i)) for i in range(len(value))]
         return [tuple(self.iterate(item)) for item in self.iterate(value)]
 
     def get_property(self, owner, name):
@@ -358,13 +277,13 @@ class Interpreter:
             return owner.items[str(name)]
         if isinstance(owner, Expr) and name in ("head", "args"):
             return ListArray(owner.args) if name == "args" else Symbol(owner.head)
-        if isinstance(owner, Range) and name in ("start", "stop"):
-            return owner.first if name == "start" else owner.last
         raise error("FieldError", type=type_of(owner), field=name)
 
     def set_property(self, owner, name, value):
         if not isinstance(owner, Struct) or not owner.type.family.mutable:
             raise error("ErrorException", msg=f"setfield!: immutable {owner!r}")
+        if str(name) in owner.type.family.atomic:
+            raise error("ConcurrencyViolationError", msg=f"{name} is written without @atomic")
         kind = dict(zip(owner.type.family.fields, owner.type.family.field_types(owner.type)))[str(name)]
         owner.fields[str(name)] = self.convert(kind, value)
 

@@ -25,12 +25,8 @@ class Macros:
             return lambda env: node
         parts = []
         for part in node.args:
-            if (
-                isinstance(part, Expr)
-                and part.head == "$"
-                and isinstance(part.args[0], Expr)
-                and part.args[0].head == "..."
-            ):
+            if (isinstance(part, Expr) and part.head == "$" and isinstance(part.args[0], Expr)
+                    and part.args[0].head == "..."):
                 parts.append((True, self.compiler.compile(part.args[0].args[0], scope)))
             else:
                 parts.append((False, self.quote(part, scope)))
@@ -73,16 +69,11 @@ class Macros:
             module = module.parent
 
     def doc(self, arguments, scope, node):
-        if isinstance(arguments[1], Symbol) or isinstance(arguments[1], Expr) and arguments[1].head == "call":
-            return lambda env: None  # the doc of a name
         return self.compiler.compile(arguments[1], scope)
 
     def version_literal(self, arguments, scope, node):
         value = self.interpreter.version(arguments[0])
         return lambda env: value
-
-    def raw_literal(self, arguments, scope, node):
-        return lambda env: arguments[0]
 
     def last(self, arguments, scope, node):
         return self.compiler.compile(arguments[-1], scope)
@@ -111,9 +102,7 @@ class Macros:
     def ccall(self, arguments, scope, node):
         call = arguments[-1]
         for setting in arguments[:-1]:
-            if not (
-                isinstance(setting, Expr) and setting.head == "=" and setting.args == [Symbol("gc_safe"), True]
-            ):
+            if not (isinstance(setting, Expr) and setting.head == "=" and setting.args == [Symbol("gc_safe"), True]):
                 raise Unsupported(f"line {node.line}: @ccall with {setting!r}")
             if self.interpreter.julia_version < (1, 12):
                 raise Unsupported("@ccall gc_safe before Julia 1.12")
@@ -212,36 +201,10 @@ class Macros:
         shown = repr(arguments[1])
         return lambda env: self.interpreter.tests.throws(node.line, shown, wanted(env), lambda: code(env))
 
-    def elapsed_view(self, arguments, scope, node):
-        target = arguments[0]
-        owner, indices = self.compiler.indices(target, scope)
-        view = self.interpreter.base("view")
-
-        def run(env):
-            array = owner(env)
-            return view(array, *indices(env, array))
-
-        return run
-
 
 HANDLERS = {
-    "@doc": "doc",
-    "@v_str": "version_literal",
-    "@raw_str": "raw_literal",
-    "@static": "last",
-    "@inline": "last",
-    "@noinline": "last",
-    "GC.@preserve": "preserve",
-    "@__FILE__": "file",
-    "@__DIR__": "folder",
-    "@ccall": "ccall",
-    "@atomic": "atomic",
-    "@atomicswap": "atomic_swap",
-    "@atomicreplace": "atomic_replace",
-    "Threads.@spawn": "spawn",
-    "@async": "spawn",
-    "@testset": "testset",
-    "@test": "test",
+    "@doc": "doc", "@v_str": "version_literal", "@noinline": "last", "GC.@preserve": "preserve", "@__FILE__": "file",
+    "@__DIR__": "folder", "@ccall": "ccall", "@atomic": "atomic", "@atomicswap": "atomic_swap",
+    "@atomicreplace": "atomic_replace", "Threads.@spawn": "spawn", "@testset": "testset", "@test": "test",
     "@test_throws": "test_throws",
-    "@view": "elapsed_view",
 }

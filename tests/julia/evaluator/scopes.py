@@ -3,33 +3,11 @@
 from julia_ast import Expr, Symbol, is_signature, signature_name
 
 SCOPED = {
-    "function",
-    "->",
-    "do",
-    "for",
-    "while",
-    "let",
-    "try",
-    "comprehension",
-    "typed_comprehension",
-    "generator",
-    "macro",
-    "struct",
-    "module",
-    "quote",
-    "abstract",
+    "function", "->", "do", "for", "while", "try", "comprehension", "typed_comprehension", "generator", "macro",
+    "struct", "module", "quote", "abstract",
 }
 UPDATES = {
-    "+=": "+",
-    "-=": "-",
-    "*=": "*",
-    "/=": "/",
-    "÷=": "÷",
-    "%=": "%",
-    "|=": "|",
-    "&=": "&",
-    "<<=": "<<",
-    ">>=": ">>",
+    "+=": "+", "-=": "-", "*=": "*", "/=": "/", "÷=": "÷", "%=": "%", "|=": "|", "&=": "&", "<<=": "<<", ">>=": ">>",
     "⊻=": "xor",
 }
 
@@ -53,17 +31,12 @@ def assigned(node, out):
     """Names that a block assigns itself, not inside a scope of its own."""
     if not isinstance(node, Expr):
         return out
-    if node.head in ("=",) or node.head in UPDATES:
+    if node.head == "=" or node.head in UPDATES:
         target = node.args[0]
         if node.head == "=" and is_signature(target):
             return targets(signature_name(target), out)
         targets(target, out)
         for part in node.args[1:]:
-            assigned(part, out)
-        return out
-    if node.head == "local":
-        for part in node.args:
-            targets(part.args[0] if isinstance(part, Expr) and part.head == "=" else part, out)
             assigned(part, out)
         return out
     if node.head == "function" and is_signature(node.args[0]):
@@ -84,8 +57,6 @@ def targets(node, out):
     elif isinstance(node, Expr) and node.head in ("tuple", "parameters"):
         for part in node.args:
             targets(part, out)
-    elif isinstance(node, Expr) and node.head == "::" and len(node.args) == 2:
-        targets(node.args[0], out)
     return out
 
 
@@ -102,8 +73,7 @@ def keyword_names(nodes):
         if isinstance(node, Expr) and node.head == "...":
             return None
         names.append(
-            str(node) if isinstance(node, Symbol) else str(node.args[1].value if node.head == "." else node.args[0])
-        )
+            str(node) if isinstance(node, Symbol) else str(node.args[1].value if node.head == "." else node.args[0]))
     return names
 
 

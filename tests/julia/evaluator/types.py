@@ -42,6 +42,7 @@ class Family:
     def __init__(self, name, parameters=0, parent=None, kind="abstract"):
         self.name, self.parameters, self.parent, self.kind = name, parameters, parent, kind
         self.fields, self.field_types, self.constructors, self.atomic = [], None, None, set()
+        self.mutable, self.inner = False, False  # `inner`: whether it has inner constructors
         self.made = {}
 
     def __repr__(self):
@@ -156,28 +157,24 @@ INTS = {
     name: primitive(name, SIGNED, code)
     for name, code in (("Int8", "b"), ("Int16", "h"), ("Int32", "i"), ("Int64", "q"))
 }
-INTS.update(
-    {
-        name: primitive(name, UNSIGNED, code)
-        for name, code in (("UInt8", "B"), ("UInt16", "H"), ("UInt32", "I"), ("UInt64", "Q"))
-    }
-)
+INTS.update({
+    name: primitive(name, UNSIGNED, code)
+    for name, code in (("UInt8", "B"), ("UInt16", "H"), ("UInt32", "I"), ("UInt64", "Q"))
+})
 INT64, UINT64 = INTS["Int64"], INTS["UInt64"]
 BOOL = primitive("Bool", INTEGER, "?")
 FLOATS = {
-    name: primitive(name, FLOATING, code) for name, code in (("Float16", "e"), ("Float32", "f"), ("Float64", "d"))
+    name: primitive(name, FLOATING, code)
+    for name, code in (("Float16", "e"), ("Float32", "f"), ("Float64", "d"))
 }
 FLOAT64 = FLOATS["Float64"]
-INT128 = simple("Int128", SIGNED, "primitive")
+simple("Int128", SIGNED, "primitive")
 BIGINT = simple("BigInt", SIGNED, "struct")
 COMPLEX = family("Complex", 1, NUMBER, "struct")
 STRING_TOP = simple("AbstractString")
 STRING = simple("String", STRING_TOP, "struct")
-CHAR, SYMBOL, NOTHING = (
-    simple("Char", kind="primitive"),
-    simple("Symbol", kind="struct"),
-    simple("Nothing", kind="struct"),
-)
+CHAR = simple("Char", kind="primitive")
+SYMBOL, NOTHING = simple("Symbol", kind="struct"), simple("Nothing", kind="struct")
 FUNCTION, MODULE, TASK = simple("Function"), simple("Module", kind="struct"), simple("Task", kind="struct")
 EXCEPTION = simple("Exception")
 ABSTRACT_ARRAY = family("AbstractArray", 2)
@@ -204,24 +201,12 @@ CSTRING = simple("Cstring", kind="primitive")
 DATA_TYPE = simple("DataType", kind="struct")
 IO_TOP = simple("IO")
 IO_BUFFER, IO_STREAM = simple("IOBuffer", IO_TOP, "struct"), simple("IOStream", IO_TOP, "struct")
-VERSION_NUMBER = simple("VersionNumber", kind="struct")
+simple("VersionNumber", kind="struct")
 SPIN_LOCK = simple("SpinLock", kind="struct")
 EXPR, LINE_NODE, QUOTE_NODE = (simple(n, kind="struct") for n in ("Expr", "LineNumberNode", "QuoteNode"))
-INDEX_STYLE = simple("IndexStyle")
+simple("IndexStyle")
 GENERATOR = simple("Generator", kind="struct")
 EMPTY_UNION = Union(())
-
-
-def is_concrete(kind):
-    """Whether a value can have exactly this type."""
-    if isinstance(kind, TupleType):
-        return kind.rest is None and all(map(is_concrete, kind.items))
-    return (
-        isinstance(kind, Type)
-        and kind.family.kind != "abstract"
-        and WILD not in kind.params
-        and not any(isinstance(p, TypeVar) for p in kind.params)
-    )
 
 
 def same(a, b):
@@ -261,11 +246,8 @@ def has_variables(kind):
     if isinstance(kind, Type):
         return any(map(has_variables, kind.params))
     if isinstance(kind, TupleType):
-        return (
-            any(map(has_variables, kind.items))
-            or (kind.rest is not None and has_variables(kind.rest))
-            or isinstance(kind.count, TypeVar)
-        )
+        return (any(map(has_variables, kind.items)) or (kind.rest is not None and has_variables(kind.rest))
+                or isinstance(kind.count, TypeVar))
     if isinstance(kind, Union):
         return any(map(has_variables, kind.items))
     return isinstance(kind, TypeOf) and has_variables(kind.target)
@@ -315,43 +297,19 @@ def match_target(found, wanted, bound):
 
 def match_tuples(found, wanted, bound):
     if wanted.rest is None:
-        return (
-            found.rest is None
-            and len(found.items) == len(wanted.items)
-            and all(matches(f, w, bound) for f, w in zip(found.items, wanted.items))
-        )
+        return (found.rest is None and len(found.items) == len(wanted.items)
+                and all(matches(f, w, bound) for f, w in zip(found.items, wanted.items)))
     if len(found.items) < len(wanted.items):
         return False
     if not all(matches(f, w, bound) for f, w in zip(found.items, wanted.items)):
         return False
-    more = found.items[len(wanted.items) :]
+    more = found.items[len(wanted.items):]
     if isinstance(wanted.count, TypeVar) and not bind(wanted.count, len(more), bound):
         return False
     if isinstance(wanted.count, int) and wanted.count != len(more):
         return False
-    return all(matches(f, wanted.rest, bound) for f in more) and (
-        found.rest is None or matches(found.rest, wanted.rest, bound)
-    )
-
-
-def substitute(kind, bound):
-    """A type with its variables replaced by what they are bound to."""
-    if isinstance(kind, TypeVar):
-        return bound.get(kind, kind)
-    if isinstance(kind, Type) and kind.params:
-        return kind.family.of(*(substitute(p, bound) for p in kind.params))
-    if isinstance(kind, TupleType):
-        rest = kind.rest and substitute(kind.rest, bound)
-        count = substitute(kind.count, bound)
-        items = [substitute(item, bound) for item in kind.items]
-        if rest is not None and isinstance(count, int):
-            return TupleType(items + [rest] * count)
-        return TupleType(items, rest, count)
-    if isinstance(kind, Union):
-        return Union(substitute(item, bound) for item in kind.items)
-    if isinstance(kind, TypeOf):
-        return TypeOf(substitute(kind.target, bound))
-    return kind
+    fits = all(matches(f, wanted.rest, bound) for f in more)
+    return fits and (found.rest is None or matches(found.rest, wanted.rest, bound))
 
 
 # ---- layout ----
@@ -365,8 +323,6 @@ def size_of(kind):
         return struct.calcsize(PRIMITIVES[name])
     if kind.family in (PTR, CSTRING.family):
         return 8
-    if kind is CHAR:
-        return 4
     if kind.family is COMPLEX:
         return 2 * size_of(kind.params[0])
     if kind.family.kind == "struct" and kind.family.field_types:
@@ -379,8 +335,6 @@ def size_of(kind):
 def alignment(kind):
     if isinstance(kind, TupleType):
         return max(map(alignment, kind.items), default=1)
-    if kind.family is COMPLEX:
-        return alignment(kind.params[0])
     if kind.family.kind == "struct":
         return max(alignment(t) for t in kind.family.field_types(kind))
     return size_of(kind)
@@ -403,12 +357,8 @@ def is_bits(kind):
         return kind.rest is None and all(map(is_bits, kind.items))
     if not isinstance(kind, Type):
         return False
-    if kind.family.kind == "primitive" or kind.family is COMPLEX:
-        return kind.family is not PTR or True
-    return (
-        kind.family.kind == "struct"
-        and bool(kind.family.field_types)
-        and not kind.family.name.startswith("mutable")
-        and not getattr(kind.family, "mutable", False)
-        and all(map(is_bits, kind.family.field_types(kind)))
-    )
+    family = kind.family
+    if family.kind == "primitive" or family is COMPLEX:
+        return True
+    plain = family.kind == "struct" and family.field_types and not family.mutable
+    return bool(plain) and all(map(is_bits, family.field_types(kind)))

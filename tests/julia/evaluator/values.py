@@ -5,56 +5,16 @@ references of plain data lie in real memory, so that C reads and writes them.
 """
 
 import ctypes
+import math
 import mmap
 import struct
 import threading
 
 from julia_ast import Char, Expr, Line, Quoted, Symbol
-from .types import (
-    ANY,
-    ARRAY,
-    BIT_ARRAY,
-    BOOL,
-    CHAR,
-    CODE_UNITS,
-    COMPLEX,
-    CSTRING,
-    DICT,
-    EXPR,
-    FLOAT64,
-    FUNCTION,
-    GENERATOR,
-    ID_DICT,
-    INT64,
-    INTS,
-    IO_BUFFER,
-    IO_STREAM,
-    LINE_NODE,
-    MODULE,
-    NAMED_TUPLE,
-    NOTHING,
-    PAIR,
-    PRIMITIVES,
-    PTR,
-    QUOTE_NODE,
-    REF_VALUE,
-    SET,
-    SPIN_LOCK,
-    STEP_RANGE,
-    STRING,
-    SYMBOL,
-    TASK,
-    TYPES,
-    UNIT_RANGE,
-    Family,
-    TupleType,
-    Type,
-    TypeOf,
-    Unsupported,
-    is_bits,
-    layout,
-    size_of,
-)
+from .types import (ANY, ARRAY, BIT_ARRAY, BOOL, CHAR, CODE_UNITS, COMPLEX, CSTRING, DICT, EXPR, FLOAT64, FUNCTION,
+                    GENERATOR, ID_DICT, INT64, INTS, IO_BUFFER, IO_STREAM, LINE_NODE, MODULE, NAMED_TUPLE, NOTHING,
+                    PAIR, PRIMITIVES, PTR, QUOTE_NODE, REF_VALUE, SET, SPIN_LOCK, STEP_RANGE, STRING, SYMBOL, TASK,
+                    TYPES, UNIT_RANGE, TupleType, Type, TypeOf, Unsupported, is_bits, layout, size_of)
 
 
 class Num:
@@ -66,12 +26,7 @@ class Num:
         self.type, self.value = kind, value
 
     def __eq__(self, other):
-        return (
-            isinstance(other, Num)
-            and self.value == other.value
-            or not isinstance(other, Num)
-            and self.value == other
-        )
+        return self.value == number(other)
 
     def __hash__(self):
         return hash(self.value)
@@ -147,19 +102,13 @@ class Generator:
 
 def key_of(value):
     """As a key of a dict: by isequal, so that 1 and "1" and :a and "a" are apart, and 1 and UInt8(1) are not."""
-    if isinstance(value, Symbol):
-        return ("symbol", str(value))
     if isinstance(value, str):
-        return ("text", value)
-    if isinstance(value, Num):
-        return ("number", value.value)
-    if isinstance(value, (bool, int, float)):
-        return ("number", value)
-    if isinstance(value, tuple):
-        return ("tuple",) + tuple(map(key_of, value))
-    if isinstance(value, (Struct, Type)):
-        return ("object", id(value))
-    return ("other", value)
+        return ("symbol" if isinstance(value, Symbol) else "text", str(value))
+    if isinstance(value, (Num, bool, int, float)):
+        return ("number", number(value))
+    if isinstance(value, Ptr):
+        return ("pointer", value.address)
+    raise Unsupported(f"{value!r} as a key")
 
 
 class Dict:
@@ -313,12 +262,6 @@ class Ref:
     def get(self):
         return self.value if self.address is None else load_value(self.kind, self.address)
 
-    def set(self, value):
-        if self.address is None:
-            self.value = value
-        else:
-            store_value(self.kind, self.address, value)
-
 
 class Array:
     """Array{T,N}, column-major. Plain data lies in memory at `address`; anything else in a list."""
@@ -343,10 +286,7 @@ class Array:
                     self.put(i, item)
 
     def __len__(self):
-        count = 1
-        for extent in self.dims:
-            count *= extent
-        return count
+        return math.prod(self.dims)
 
     def at(self, index):
         """By 0-based linear index."""
@@ -384,17 +324,10 @@ class Array:
     def get(self, index):
         return self.at(self.place(index))
 
-    def set(self, index, value):
-        self.put(self.place(index), value)
-
-    def resize(self, items):
-        """Of a vector: other content."""
-        if self.shared is not None:
-            raise Unsupported("resize of shared data")
-        fresh = Array(self.kind, (len(items),), items)
-        self.dims, self.list, self.window, self.capacity = fresh.dims, fresh.list, None, 0
+    def clear(self):
         if self.bits:
-            self.keeper, self.address = fresh.keeper, fresh.address
+            raise Unsupported(f"empty! of a Vector{{{self.kind}}}")
+        self.dims, self.list = (0,), []
 
     def extend(self, values):
         """push! of plain data: room is doubled, so that many pushes stay cheap."""
@@ -421,33 +354,21 @@ class View:
         self.locate, self.steps, self.first = locate, steps, first
 
     def __len__(self):
-        count = 1
-        for extent in self.dims:
-            count *= extent
-        return count
+        return math.prod(self.dims)
 
     def get(self, index):
         return self.parent.get(self.locate(index))
 
-    def set(self, index, value):
-        self.parent.set(self.locate(index), value)
-
     def at(self, index):
         return self.get(cartesian(index, self.dims))
-
-    def put(self, index, value):
-        self.set(cartesian(index, self.dims), value)
 
 
 class BitArray:
     def __init__(self, dims):
         self.dims, self.kind = tuple(dims), BOOL
-        self.list = [False] * len(self)
 
-    __len__ = View.__len__
-
-    def at(self, index):
-        return self.list[index]
+    def __len__(self):
+        return math.prod(self.dims)
 
 
 class CodeUnits:
@@ -507,8 +428,6 @@ def type_of(value):
         return CODE_UNITS.of(INTS["UInt8"], STRING)
     if isinstance(value, TYPES):
         return TypeOf(value)
-    if kind is Family:
-        return TypeOf(value.of())
     return other_type(value, kind)
 
 
@@ -526,15 +445,8 @@ def other_type(value, kind):
     if kind is Set:
         return SET.of()
     table = {
-        Buffer: IO_BUFFER,
-        Char: CHAR,
-        Module: MODULE,
-        Task: TASK,
-        SpinLock: SPIN_LOCK,
-        Expr: EXPR,
-        Line: LINE_NODE,
-        Quoted: QUOTE_NODE,
-        Generator: GENERATOR,
+        Buffer: IO_BUFFER, Char: CHAR, Module: MODULE, Task: TASK, SpinLock: SPIN_LOCK, Expr: EXPR, Line: LINE_NODE,
+        Quoted: QUOTE_NODE, Generator: GENERATOR,
     }
     if isinstance(value, Buffer):
         return IO_BUFFER if value.stream is None and kind is Buffer else IO_STREAM
