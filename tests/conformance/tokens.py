@@ -5,6 +5,7 @@
 
 The table of commands in README.md is what lines are checked against, so a runner finds only what its command takes.
 """
+import functools
 import re
 import sys
 from dataclasses import dataclass, field
@@ -137,22 +138,22 @@ class Line:
         return plain(notation, decoded(word, self.variables), self.folder)
 
     def take_words(self, words):
-        fixed, known = len(self.command.words), self.command.keys
+        fixed, command, given = len(self.command.words), self.command, set()
         if len(words) < fixed:
             raise ValueError(f"expected {fixed} words, found {len(words)}")
-        for notation, word in zip(self.command.words, words):
+        for notation, word in zip(command.words, words):
             self.add("w", self.value(notation, word))
-        given = set()
         for word in words[fixed:]:
             key, sign, value = word.partition("=")
-            if self.command.more:
+            name = key.removesuffix(">")
+            if command.more:
                 self.add("w", decoded(word, self.variables))
-            elif word[0] == "@" and self.command.options and sign:
+            elif word[0] == "@" and command.options and sign:
                 value = decoded(value, self.variables)
                 number = is_integer(value)
                 self.add("i" if number else "s", f"{key[1:]}={value if number else value.removeprefix(chr(34))}")
-            elif sign and key.removesuffix(">") in known and key not in given:
-                given.add(key)
+            elif sign and name not in given and name in (command.keys if name == key else command.expected):
+                given.add(name)
                 self.take_key(key, value)
             else:
                 raise ValueError(f"expected what {self.name} takes, once; found '{word}'")
@@ -182,15 +183,23 @@ def words_of(source):
     return next((words[:at] for at, word in enumerate(words) if word[0] == "#"), words)
 
 
+@functools.lru_cache(maxsize=1024)  # most lines come again, behind other wrong lines or for another runner
+def read_line(source, folder, variables):
+    """The Line, or None where there is no command; `variables` are pairs."""
+    words = words_of(source)
+    return Line(words, folder, dict(variables)) if words else None
+
+
 def read_lines(text, name, folder, variables):
     """(line number, Line) of every line that holds a command."""
+    variables = tuple(variables.items())
     for number, source in enumerate(text.split("\n"), 1):
-        words = words_of(source)
-        if words:
-            try:
-                yield number, Line(words, folder, variables)
-            except ValueError as why:
-                raise Mistake(f"{name}:{number}: {words[0]}: {why}") from None
+        try:
+            line = read_line(source, str(folder), variables)
+        except ValueError as why:
+            raise Mistake(f"{name}:{number}: {words_of(source)[0]}: {why}") from None
+        if line:
+            yield number, line
 
 
 def tokenised(text, name, folder, variables=VARIABLES):

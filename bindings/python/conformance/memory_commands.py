@@ -2,29 +2,35 @@
 
 import os
 import shutil
+from typing import Any
 
-import numpy as np
 from runner import Commands, Failure, Runner
 
-MASK = 2**64 - 1
+MASK, STEP = 2**64 - 1, 0x9E3779B97F4A7C15
 SLAB = 1 << 20  # words made at once
 
 
-def splitmix64(words: np.ndarray, seed: int) -> None:
-    """Fills the words (Steele, Lea, Flood 2014)."""
-    steps = np.arange(1, SLAB + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for start in range(0, len(words), SLAB):
-        slab = words[start:start + SLAB]
-        slab[:] = steps[:len(slab)] + np.uint64((seed + start * 0x9E3779B97F4A7C15) & MASK)
-        slab[:] = (slab ^ slab >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-        slab[:] = (slab ^ slab >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-        slab ^= slab >> np.uint64(31)
+def mixed(z: Any) -> Any:
+    """The word of splitmix64 (Steele, Lea, Flood 2014) for a state, or for an array of them."""
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK
+    return z ^ z >> 31
 
 
 def generated(size: int, seed: int) -> bytearray:
-    data = bytearray(size + -size % 8)
-    if seed != 0:
-        splitmix64(np.frombuffer(data, "<u8"), seed)
+    if seed == 0:
+        return bytearray(size)
+    count = -(-size // 8)
+    if count <= 1024:  # most are: to import numpy takes longer than such a scenario
+        data = bytearray().join(mixed(seed + i * STEP & MASK).to_bytes(8, "little") for i in range(1, count + 1))
+    else:
+        import numpy as np
+        data = bytearray(8 * count)
+        words, steps = np.frombuffer(data, "<u8"), np.arange(1, SLAB + 1, dtype=np.uint64) * np.uint64(STEP)
+        for start in range(0, count, SLAB):
+            slab = words[start:start + SLAB]
+            slab[:] = mixed(steps[:len(slab)] + np.uint64(seed + start * STEP & MASK))
+        del words, slab
     del data[size:]
     return data
 
