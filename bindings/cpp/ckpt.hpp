@@ -1,27 +1,31 @@
-// ckpt.hpp - ckpt for C++17 and later: handles that free themselves, views for memory, errors thrown or returned.
+// ckpt.hpp - ckpt for C++17 and later: handles that free themselves, views of memory, errors thrown or returned.
 //
 //   auto store = ckpt::Store::open("/data/run7");
-//   auto session = ckpt::Session::open(store);                                    // rank 0 of 1
+//   auto session = ckpt::Session::open(store);                  // rank 0 of 1
 //   auto save = ckpt::Save::create(session, "step-100", 100);
-//   save.add_tensor("w", ckpt::Tensor::of<float>({128, 64}), w);                  // any contiguous container
-//   save.run();                                                                   // durable, complete, committed
+//   save.add_tensor("w", {128, 64}, w);                         // any contiguous container
+//   save.run();                                                 // durable, complete, committed
 //
 //   auto reader = ckpt::Reader::open(store, "latest");
-//   auto load = ckpt::Load::create(reader);
-//   load.add_tensor("w", ckpt::Tensor::of<float>({128, 64}), w);
-//   load.run();                                                                   // all there, all checked
+//   for (const auto& tensor : reader.tensors()) std::puts(tensor.name);
+//   std::vector<float> all = reader.read<float>("w");           // all there, all checked
+//
+// What a call does, its options, statuses and thread class stand in ckpt.h, at the function of the same name.
 //
 // Errors: by default a failed call throws ckpt::Error. With CKPT_HPP_EXPECTED defined before the include nothing is
-// thrown (it builds with -fno-exceptions) and every fallible call returns ckpt::Expected<T>; a program may use both, in
-// different files. What a call does, its options, statuses and thread class: ckpt.h, at the function of the same name.
-// Memory given to Save and Load is the engine's from run() or start() until the job is staged (save) or ended (load);
-// it must live until then, so a temporary container will not do.
-//
+// thrown (it builds with -fno-exceptions): every fallible call returns ckpt::Expected<T>. A program may use both, in
+// different files.
+// Memory given to Save and Load is the engine's from run() or start() until the job is staged (save) or has ended
+// (load). It must live until then, so a temporary container does not compile.
 // Handles move and do not copy. They may be destroyed in any order: each keeps alive what it was made from.
 #ifndef CKPT_HPP
 #define CKPT_HPP
 
-#include "ckpt_base.hpp"
+#if __has_include(<ckpt_file.h>)  // not installed where libckpt was built with CKPT_INTEROP=OFF
+#include <ckpt_file.h>
+#endif
+
+#include "ckpt/tree.hpp"
 
 namespace CKPT_HPP_NAMESPACE {
 inline namespace CKPT_HPP_MODE {
@@ -33,8 +37,8 @@ using ObjectInfo = ckpt_object_info;
 using PartInfo = ckpt_part_info;
 using JobStats = ckpt_job_stats;
 using Finding = ckpt_finding;
-using Node = ckpt_node;
 using OptionInfo = ckpt_option_info;
+using Attributes = std::map<std::string, std::string>;
 
 // ---- library ----
 
@@ -47,190 +51,57 @@ inline std::optional<int32_t> dtype_find(const std::string& name) {
   const int32_t found = detail::holds_nul(name) ? -1 : ckpt_dtype_find(name.c_str());
   return found < 0 ? std::nullopt : std::optional<int32_t>(found);
 }
-// Every option that a bag takes. Texts in it are static.
+// Every option that Options takes. Texts in it are static.
 inline Result<std::vector<OptionInfo>> option_list() {
   std::vector<OptionInfo> all(static_cast<size_t>(ckpt_option_count()), detail::sized<OptionInfo>());
-  return detail::call(
-      [&](ckpt_error** err) {
-        ckpt_status status = CKPT_OK;
-        for (size_t i = 0; status == CKPT_OK && i < all.size(); i++)
-          status = ckpt_option_at(static_cast<int32_t>(i), &all[i], err);
-        return status;
-      },
-      [&] { return std::move(all); });
+  detail::Call call;
+  for (size_t i = 0; i < all.size(); i++) call(ckpt_option_at, static_cast<int32_t>(i), &all[i]);
+  return call.result(std::move(all));
+}
+
+// The one of that key; nothing where there is none.
+inline Result<std::optional<OptionInfo>> option_find(std::string_view key) {
+  auto info = detail::sized<OptionInfo>();
+  detail::Call call;
+  for (int32_t i = 0; i < ckpt_option_count() && call(ckpt_option_at, i, &info).ok(); i++)
+    if (key == info.key) return std::optional<OptionInfo>(info);
+  return call.result(std::optional<OptionInfo>());
 }
 
 // ---- report ----
 
+// Findings in order: for (const ckpt::Finding& finding : report). Texts in them are borrowed from the report.
 class Report : public detail::Handle<ckpt_report, ckpt_report_free> {
  public:
   using Handle::Handle;
+  using Findings = Range<Finding, ckpt_report, size_t>;
   size_t size() const { return ckpt_report_count(get()); }
   bool empty() const { return size() == 0; }
-  // Texts in it are borrowed from the report.
-  Result<Finding> at(size_t index) const {
-    auto out = detail::sized<Finding>();
-    return detail::call([&](ckpt_error** err) { return ckpt_report_at(get(), index, &out, err); }, [&] { return out; });
-  }
+  Result<Finding> at(size_t index) const { return detail::fill<Finding>(ckpt_report_at, get(), index); }
+  Findings::iterator begin() const { return findings().begin(); }
+  Findings::iterator end() const { return findings().end(); }
+
+ private:
+  Findings findings() const { return {get(), size(), ckpt_report_at}; }
 };
 
 // ---- job ----
 
-// Work in the background. Its destructor cancels what still runs and waits until the memory is the caller's again; so a
-// Job that is dropped is a save that is lost, and assigning to a Job destroys, and so cancels, the one before.
+// Work in the background. The destructor cancels what still runs, and waits until the memory is the caller's again: a
+// Job that is dropped is a save that is lost. Assigning to a Job destroys, and so cancels, the one before.
 class [[nodiscard]] Job : public detail::Handle<ckpt_job, ckpt_job_free> {
  public:
   using Handle::Handle;
   int32_t state() const { return ckpt_job_state(get()); }
   Result<void> wait(int32_t state, int64_t timeout_ms = -1) const {
-    return detail::call([&](ckpt_error** err) { return ckpt_job_wait(get(), state, timeout_ms, err); });
+    return detail::call(ckpt_job_wait, get(), state, timeout_ms);
   }
   Result<void> wait_staged(int64_t timeout_ms = -1) const { return wait(CKPT_JOB_STAGED, timeout_ms); }
   Result<void> wait_committed(int64_t timeout_ms = -1) const { return wait(CKPT_JOB_COMMITTED, timeout_ms); }
   Result<void> wait_done(int64_t timeout_ms = -1) const { return wait(CKPT_JOB_DONE, timeout_ms); }
   void cancel() const { ckpt_job_cancel(get()); }
-  Result<JobStats> stats() const {
-    auto out = detail::sized<JobStats>();
-    return detail::call([&](ckpt_error** err) { return ckpt_job_stats_get(get(), &out, err); }, [&] { return out; });
-  }
-  Result<Report> report() const {
-    ckpt_report* out = nullptr;
-    return detail::call([&](ckpt_error** err) { return ckpt_job_report(get(), &out, err); },
-                        [&] { return Report(out); });
-  }
-};
-
-// ---- tree ----
-
-namespace detail {
-// What is asked of a tree, whoever owns it.
-template <class Self>
-class TreeReading {
- public:
-  uint64_t size() const { return ckpt_tree_node_count(self()); }
-  // Texts in it are borrowed from the tree.
-  Result<Node> at(uint64_t node) const {
-    auto out = detail::sized<Node>();
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_at(self(), node, &out, err); }, [&] { return out; });
-  }
-  Result<uint64_t> find(uint64_t parent, const std::string& key) const {
-    if (holds_nul(key)) return find_among_children(parent, key);
-    uint64_t out = 0;
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_find(self(), parent, key.c_str(), &out, err); },
-                        [&] { return out; });
-  }
-  Result<uint64_t> find(uint64_t parent, int64_t key) const {
-    uint64_t out = 0;
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_find_int(self(), parent, key, &out, err); },
-                        [&] { return out; });
-  }
-  // Borrowed from the tree.
-  Result<std::string_view> json() const {
-    const char* text = nullptr;
-    uint64_t size = 0;
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_json(self(), &text, &size, err); },
-                        [&] { return std::string_view(text, size); });
-  }
-
- private:
-  // ckpt_tree_find takes no size, so it cannot be asked for a key that holds a NUL.
-  Result<uint64_t> find_among_children(uint64_t parent, std::string_view key) const {
-    auto node = detail::sized<Node>();
-    ckpt_error* err = nullptr;
-    ckpt_status status = ckpt_tree_at(self(), parent, &node, &err);
-    for (uint64_t child = node.first_child; status == CKPT_OK && child != CKPT_NODE_END; child = node.next_sibling) {
-      status = ckpt_tree_at(self(), child, &node, &err);
-      if (status == CKPT_OK && node.key_kind == CKPT_KEY_TEXT && std::string_view(node.key, node.key_size) == key)
-        return child;
-    }
-    if (status != CKPT_OK) return failed<uint64_t>(Error(status, err));
-    return failed<uint64_t>(Error(CKPT_NOT_FOUND, "node " + std::to_string(parent) + " has no key " + as_literal(key),
-                                  {{"found", "none"}}));
-  }
-  const ckpt_tree* self() const { return static_cast<const Self*>(this)->get(); }
-};
-}  // namespace detail
-
-// A tree that something else owns and that lives as long.
-class TreeView : public detail::TreeReading<TreeView> {
- public:
-  explicit TreeView(const ckpt_tree* borrowed) : borrowed_(borrowed) {}
-  const ckpt_tree* get() const noexcept { return borrowed_; }
-
- private:
-  const ckpt_tree* borrowed_;
-};
-
-class Tree : public detail::Handle<ckpt_tree, ckpt_tree_free>, public detail::TreeReading<Tree> {
- public:
-  using Handle::Handle;
-  TreeView view() const { return TreeView(get()); }
-  static Result<Tree> create() {
-    ckpt_tree* out = nullptr;
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_new(&out, err); }, [&] { return Tree(out); });
-  }
-  static Result<Tree> parse(std::string_view json) {
-    ckpt_tree* out = nullptr;
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_parse(&out, json.data(), json.size(), err); },
-                        [&] { return Tree(out); });
-  }
-
-  // In document order; a value inside a dict or record comes after its key.
-  Result<void> key(std::string_view key) {
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_key(get(), key.data(), key.size(), err); });
-  }
-  Result<void> key(int64_t key) {
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_key_int(get(), key, err); });
-  }
-  Result<void> add_null() {
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_add_null(get(), err); });
-  }
-  Result<void> add_bool(bool value) {
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_add_bool(get(), value, err); });
-  }
-  Result<void> add_int(int64_t value) {
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_add_int(get(), value, err); });
-  }
-  Result<void> add_bigint(const std::string& digits) {
-    return detail::call(detail::texts({{"digits", digits}}),
-                        [&](ckpt_error** err) { return ckpt_tree_add_bigint(get(), digits.c_str(), err); });
-  }
-  Result<void> add_float(double value) {
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_add_float(get(), value, err); });
-  }
-  Result<void> add_text(std::string_view text) {
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_add_text(get(), text.data(), text.size(), err); });
-  }
-  Result<void> add_bytes(Memory bytes) {
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_add_bytes(get(), bytes.data, bytes.bytes, err); });
-  }
-  // Returns the name under which the tensor is to be saved: its path in the tree, or `name`.
-  Result<std::string> add_tensor() { return add_tensor_as(nullptr); }
-  Result<std::string> add_tensor(const std::string& name) {
-    return add_tensor_as(name.c_str(), detail::texts({{"name", name}}));
-  }
-  Result<void> begin_dict() { return begin(CKPT_NODE_DICT); }
-  Result<void> begin_list() { return begin(CKPT_NODE_LIST); }
-  Result<void> begin_tuple() { return begin(CKPT_NODE_TUPLE); }
-  Result<void> begin_set() { return begin(CKPT_NODE_SET); }
-  Result<void> begin_record(const std::string& class_name) {
-    return begin(CKPT_NODE_RECORD, class_name.c_str(), detail::texts({{"class name", class_name}}));
-  }
-  Result<void> end() {
-    return detail::call([&](ckpt_error** err) { return ckpt_tree_end(get(), err); });
-  }
-
- private:
-  Result<std::string> add_tensor_as(const char* name, detail::Refusal refusal = {}) {
-    const char* path = nullptr;
-    return detail::call(
-        std::move(refusal), [&](ckpt_error** err) { return ckpt_tree_add_tensor(get(), name, &path, err); },
-        [&] { return std::string(path); });
-  }
-  Result<void> begin(int32_t kind, const char* class_name = nullptr, detail::Refusal refusal = {}) {
-    return detail::call(std::move(refusal),
-                        [&](ckpt_error** err) { return ckpt_tree_begin(get(), kind, class_name, err); });
-  }
+  Result<JobStats> stats() const { return detail::fill<JobStats>(ckpt_job_stats_get, get()); }
+  Result<Report> report() const { return detail::make<Report>(ckpt_job_report, get()); }
 };
 
 // ---- store ----
@@ -239,64 +110,33 @@ class Store : public detail::Handle<ckpt_store, ckpt_store_free> {
  public:
   using Handle::Handle;
   static Result<Store> open(const std::string& uri, const Options& options = {}) {
-    ckpt_store* out = nullptr;
-    return detail::call_with(
-        detail::texts({{"uri", uri}}), options,
-        [&](auto bag, ckpt_error** err) { return ckpt_store_open(&out, uri.c_str(), bag, err); },
-        [&] { return Store(out); });
+    return detail::make_first<Store>(ckpt_store_open, detail::Text{"uri", uri}, options);
   }
   // A snapshot, oldest first.
   Result<std::vector<CheckpointInfo>> list() const {
     ckpt_list* made = nullptr;
-    std::unique_ptr<ckpt_list, detail::Free<ckpt_list, ckpt_list_free>> list;
-    std::vector<CheckpointInfo> all;
-    return detail::call(
-        [&](ckpt_error** err) {
-          ckpt_status status = ckpt_store_list(get(), &made, err);
-          list.reset(made);
-          const size_t count = status == CKPT_OK ? ckpt_list_count(made) : 0;
-          for (size_t i = 0; status == CKPT_OK && i < count; i++) {
-            all.push_back(detail::sized<CheckpointInfo>());
-            status = ckpt_list_at(made, i, &all.back(), err);
-          }
-          return status;
-        },
-        [&] { return std::move(all); });
+    detail::Call call;
+    call(ckpt_store_list, get(), &made);
+    const detail::Handle<ckpt_list, ckpt_list_free> list(made);
+    std::vector<CheckpointInfo> all(made ? ckpt_list_count(made) : 0, detail::sized<CheckpointInfo>());
+    for (size_t i = 0; i < all.size(); i++) call(ckpt_list_at, made, i, &all[i]);
+    return call.result(std::move(all));
   }
   Result<CheckpointInfo> find(const std::string& selector, const Options& options = {}) const {
-    auto out = detail::sized<CheckpointInfo>();
-    return detail::call_with(
-        detail::texts({{"selector", selector}}), options,
-        [&](auto bag, ckpt_error** err) { return ckpt_store_find(get(), selector.c_str(), bag, &out, err); },
-        [&] { return out; });
+    return detail::fill<CheckpointInfo>(ckpt_store_find, get(), detail::Text{"selector", selector}, options);
   }
   Result<void> remove(const std::string& id) const {
-    return detail::call(detail::texts({{"id", id}}),
-                        [&](ckpt_error** err) { return ckpt_store_remove(get(), id.c_str(), err); });
+    return detail::call(ckpt_store_remove, get(), detail::Text{"id", id});
   }
-  Result<Report> prune(const Options& options) const {
-    ckpt_report* out = nullptr;
-    return detail::call_with(
-        nullptr, options, [&](auto bag, ckpt_error** err) { return ckpt_store_prune(get(), bag, &out, err); },
-        [&] { return Report(out); });
-  }
+  Result<Report> prune(const Options& options) const { return detail::make<Report>(ckpt_store_prune, get(), options); }
   Result<Report> repair(const std::string& id, const Options& options = {}) const {
-    ckpt_report* out = nullptr;
-    return detail::call_with(
-        detail::texts({{"id", id}}), options,
-        [&](auto bag, ckpt_error** err) { return ckpt_store_repair(get(), id.c_str(), bag, &out, err); },
-        [&] { return Report(out); });
+    return detail::make<Report>(ckpt_store_repair, get(), detail::Text{"id", id}, options);
   }
 #ifdef CKPT_FILE_H
   Result<CheckpointInfo> import(const std::string& path, const std::string& label, int64_t step = -1,
                                 const Options& options = {}) const {
-    auto out = detail::sized<CheckpointInfo>();
-    return detail::call_with(
-        detail::texts({{"path", path}, {"label", label}}), options,
-        [&](auto bag, ckpt_error** err) {
-          return ckpt_import(get(), path.c_str(), label.c_str(), step, bag, &out, err);
-        },
-        [&] { return out; });
+    return detail::fill<CheckpointInfo>(ckpt_import, get(), detail::Text{"path", path}, detail::Text{"label", label},
+                                        step, options);
   }
 #endif
 };
@@ -309,14 +149,10 @@ class Session : public detail::Handle<ckpt_session, ckpt_session_free> {
   // `session_string`: rank 0's string() on the other ranks; empty for none.
   static Result<Session> open(const Store& store, uint32_t rank = 0, uint32_t world_size = 1,
                               const std::string& session_string = {}, const Options& options = {}) {
-    ckpt_session* out = nullptr;
-    const char* text = session_string.empty() ? nullptr : session_string.c_str();
-    return detail::call_with(
-        detail::texts({{"session string", session_string}}), options,
-        [&](auto bag, ckpt_error** err) {
-          return ckpt_session_open(&out, store.get(), rank, world_size, text, bag, err);
-        },
-        [&] { return Session(out); });
+    auto open_with = [&](const auto& string) {
+      return detail::make_first<Session>(ckpt_session_open, store.get(), rank, world_size, string, options);
+    };
+    return session_string.empty() ? open_with(nullptr) : open_with(detail::Text{"session string", session_string});
   }
   std::string string() const { return ckpt_session_string(get()); }
 };
@@ -328,66 +164,57 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
   using Handle::Handle;
   static Result<Save> create(const Session& session, const std::string& label, int64_t step = -1,
                              const Options& options = {}) {
-    ckpt_save* out = nullptr;
-    return detail::call_with(
-        detail::texts({{"label", label}}), options,
-        [&](auto bag, ckpt_error** err) { return ckpt_save_new(&out, session.get(), label.c_str(), step, bag, err); },
-        [&] { return Save(out); });
+    return detail::make_first<Save>(ckpt_save_new, session.get(), detail::Text{"label", label}, step, options);
   }
   Result<void> add_tensor(const std::string& name, const Tensor& tensor, Memory memory, Device device = {}) {
-    return detail::call(detail::elements(name, tensor, memory.element), [&](ckpt_error** err) {
-      return ckpt_save_add_tensor(get(), name.c_str(), &tensor.desc(), memory.data, memory.bytes, device.type,
-                                  device.id, err);
-    });
+    detail::Call call;
+    call.refuse(detail::elements(name, tensor, memory.element));
+    call(ckpt_save_add_tensor, get(), detail::Text{"name", name}, &tensor.desc(), memory.data, memory.bytes,
+         device.type, device.id);
+    return call.done();
+  }
+  // A whole tensor whose dtype is that of the elements.
+  template <class C, class T = detail::NumberOf<C>>
+  Result<void> add_tensor(const std::string& name, const Extents& shape, const C& container) {
+    return add_tensor(name, Tensor::of<T>(shape), Memory(container));
   }
   // A temporary would be gone when run() reads it.
   template <class C, class = std::enable_if_t<detail::Temporary<C>::value>>
   Result<void> add_tensor(const std::string& name, const Tensor& tensor, C&& temporary, Device device = {}) = delete;
+  template <class C, class = std::enable_if_t<detail::Temporary<C>::value>>
+  Result<void> add_tensor(const std::string& name, const Extents& shape, C&& temporary) = delete;
   Result<void> add_object(const std::string& name, const std::string& media_type, int32_t scope, Memory memory) {
-    return detail::call(detail::texts({{"name", name}, {"media type", media_type}}), [&](ckpt_error** err) {
-      return ckpt_save_add_object(get(), name.c_str(), media_type.c_str(), scope, memory.data, memory.bytes, err);
-    });
+    return detail::call(ckpt_save_add_object, get(), detail::Text{"name", name}, detail::Text{"media type", media_type},
+                        scope, memory.data, memory.bytes);
   }
   Result<void> add_alias(const std::string& name, const std::string& target) {
-    return detail::call(detail::texts({{"name", name}, {"target", target}}), [&](ckpt_error** err) {
-      return ckpt_save_add_alias(get(), name.c_str(), target.c_str(), nullptr, err);
-    });
+    return add_alias_of(name, target, nullptr);
   }
   Result<void> add_alias(const std::string& name, const std::string& target, const Tensor& view) {
-    return detail::call(detail::texts({{"name", name}, {"target", target}}), [&](ckpt_error** err) {
-      return ckpt_save_add_alias(get(), name.c_str(), target.c_str(), &view.desc(), err);
-    });
+    return add_alias_of(name, target, &view.desc());
   }
   Result<void> add_tree(const Tree& tree, const std::string& name = CKPT_TREE_OBJECT) {
     return add_tree(tree.view(), name);
   }
   Result<void> add_tree(const TreeView& tree, const std::string& name = CKPT_TREE_OBJECT) {
-    return detail::call(detail::texts({{"name", name}}),
-                        [&](ckpt_error** err) { return ckpt_save_add_tree(get(), name.c_str(), tree.get(), err); });
+    return detail::call(ckpt_save_add_tree, get(), detail::Text{"name", name}, tree.get());
   }
   Result<void> set_attr(const std::string& key, const std::string& value) {
-    return detail::call(detail::texts({{"key", key}, {"value", value}}), [&](ckpt_error** err) {
-      return ckpt_save_set_attr(get(), nullptr, key.c_str(), value.c_str(), err);
-    });
+    return detail::call(ckpt_save_set_attr, get(), nullptr, detail::Text{"key", key}, detail::Text{"value", value});
   }
   Result<void> set_tensor_attr(const std::string& tensor, const std::string& key, const std::string& value) {
-    return detail::call(detail::texts({{"tensor", tensor}, {"key", key}, {"value", value}}), [&](ckpt_error** err) {
-      return ckpt_save_set_attr(get(), tensor.c_str(), key.c_str(), value.c_str(), err);
-    });
+    return detail::call(ckpt_save_set_attr, get(), detail::Text{"tensor", tensor}, detail::Text{"key", key},
+                        detail::Text{"value", value});
   }
   std::string id() const { return ckpt_save_id(get()); }
-  Result<void> run() {
-    return detail::call([&](ckpt_error** err) { return ckpt_save_run(get(), err); });
-  }
-  Result<Job> start() {
-    ckpt_job* out = nullptr;
-    return detail::call([&](ckpt_error** err) { return ckpt_save_start(get(), &out, err); }, [&] { return Job(out); });
-  }
+  Result<void> run() { return detail::call(ckpt_save_run, get()); }
+  Result<Job> start() { return detail::make<Job>(ckpt_save_start, get()); }
   // Without a copy, as run(): staged once all of it was written out.
-  Result<Job> start_in_place() {
-    ckpt_job* out = nullptr;
-    return detail::call([&](ckpt_error** err) { return ckpt_save_start_in_place(get(), &out, err); },
-                        [&] { return Job(out); });
+  Result<Job> start_in_place() { return detail::make<Job>(ckpt_save_start_in_place, get()); }
+
+ private:
+  Result<void> add_alias_of(const std::string& name, const std::string& target, const ckpt_tensor_desc* view) {
+    return detail::call(ckpt_save_add_alias, get(), detail::Text{"name", name}, detail::Text{"target", target}, view);
   }
 };
 
@@ -396,133 +223,111 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
 class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
  public:
   using Handle::Handle;
+  using Tensors = Range<TensorInfo, ckpt_reader>;
+  using Objects = Range<ObjectInfo, ckpt_reader>;
   static Result<Reader> open(const Store& store, const std::string& selector = "latest", const Options& options = {}) {
-    ckpt_reader* out = nullptr;
-    return detail::call_with(
-        detail::texts({{"selector", selector}}), options,
-        [&](auto bag, ckpt_error** err) { return ckpt_reader_open(&out, store.get(), selector.c_str(), bag, err); },
-        [&] { return Reader(out); });
+    return detail::make_first<Reader>(ckpt_reader_open, store.get(), detail::Text{"selector", selector}, options);
   }
-  Result<CheckpointInfo> info() const {
-    auto out = detail::sized<CheckpointInfo>();
-    return detail::call([&](ckpt_error** err) { return ckpt_reader_info(get(), &out, err); }, [&] { return out; });
-  }
-  // Names in what follows are borrowed from the reader.
+  Result<CheckpointInfo> info() const { return detail::fill<CheckpointInfo>(ckpt_reader_info, get()); }
+
+  // ---- what it holds: names and texts in the records are borrowed from the reader ----
+
+  // Tensors and aliases, in the order of their names.
+  Tensors tensors() const& { return {get(), tensor_count(), ckpt_reader_tensor_at}; }
+  Tensors tensors() && = delete;  // the reader would be gone
   uint64_t tensor_count() const { return ckpt_reader_tensor_count(get()); }
   Result<TensorInfo> tensor(uint64_t index) const {
-    auto out = detail::sized<TensorInfo>();
-    return detail::call([&](ckpt_error** err) { return ckpt_reader_tensor_at(get(), index, &out, err); },
-                        [&] { return out; });
+    return detail::fill<TensorInfo>(ckpt_reader_tensor_at, get(), index);
   }
   Result<TensorInfo> tensor(const std::string& name) const {
-    auto out = detail::sized<TensorInfo>();
-    return detail::call(
-        detail::texts({{"name", name}}),
-        [&](ckpt_error** err) { return ckpt_reader_tensor_find(get(), name.c_str(), &out, err); }, [&] { return out; });
+    return detail::fill<TensorInfo>(ckpt_reader_tensor_find, get(), detail::Text{"name", name});
+  }
+  bool has_tensor(const std::string& name) const {
+    auto info = detail::sized<TensorInfo>();
+    return detail::Call()(ckpt_reader_tensor_find, get(), detail::Text{"name", name}, &info).ok();
   }
   // The view that alias `name` is of its target, as Save::add_alias takes it.
   Result<Tensor> alias(const std::string& name) const {
-    auto out = detail::sized<ckpt_tensor_desc>();
-    return detail::call(
-        detail::texts({{"name", name}}),
-        [&](ckpt_error** err) { return ckpt_reader_alias_find(get(), name.c_str(), &out, err); },
-        [&] { return Tensor(out); });
+    auto view = detail::sized<ckpt_tensor_desc>();
+    detail::Call call;
+    call(ckpt_reader_alias_find, get(), detail::Text{"name", name}, &view);
+    return call.result(Tensor(view));
   }
   Result<SegmentInfo> segment(const std::string& tensor, uint32_t index) const {
-    auto out = detail::sized<SegmentInfo>();
-    return detail::call(
-        detail::texts({{"tensor", tensor}}),
-        [&](ckpt_error** err) { return ckpt_reader_segment_at(get(), tensor.c_str(), index, &out, err); },
-        [&] { return out; });
+    return detail::fill<SegmentInfo>(ckpt_reader_segment_at, get(), detail::Text{"tensor", tensor}, index);
   }
+  Objects objects() const& { return {get(), object_count(), ckpt_reader_object_at}; }
+  Objects objects() && = delete;
   uint64_t object_count() const { return ckpt_reader_object_count(get()); }
   Result<ObjectInfo> object(uint64_t index) const {
-    auto out = detail::sized<ObjectInfo>();
-    return detail::call([&](ckpt_error** err) { return ckpt_reader_object_at(get(), index, &out, err); },
-                        [&] { return out; });
+    return detail::fill<ObjectInfo>(ckpt_reader_object_at, get(), index);
   }
   Result<ObjectInfo> object(const std::string& name, uint32_t rank = 0) const {
-    auto out = detail::sized<ObjectInfo>();
-    return detail::call(
-        detail::texts({{"name", name}}),
-        [&](ckpt_error** err) { return ckpt_reader_object_find(get(), name.c_str(), rank, &out, err); },
-        [&] { return out; });
+    return detail::fill<ObjectInfo>(ckpt_reader_object_find, get(), detail::Text{"name", name}, rank);
   }
-  Result<PartInfo> part(uint32_t index) const {
-    auto out = detail::sized<PartInfo>();
-    return detail::call([&](ckpt_error** err) { return ckpt_reader_part_at(get(), index, &out, err); },
-                        [&] { return out; });
+  bool has_object(const std::string& name, uint32_t rank = 0) const {
+    auto info = detail::sized<ObjectInfo>();
+    return detail::Call()(ckpt_reader_object_find, get(), detail::Text{"name", name}, rank, &info).ok();
   }
+  Result<PartInfo> part(uint32_t index) const { return detail::fill<PartInfo>(ckpt_reader_part_at, get(), index); }
   // Of the checkpoint; of a tensor.
-  Result<std::map<std::string, std::string>> attrs() const { return attrs_of(nullptr); }
-  Result<std::map<std::string, std::string>> tensor_attrs(const std::string& tensor) const {
-    return attrs_of(tensor.c_str(), detail::texts({{"tensor", tensor}}));
-  }
+  Result<Attributes> attrs() const { return attrs_of(nullptr); }
+  Result<Attributes> tensor_attrs(const std::string& tensor) const { return attrs_of(&tensor); }
   // A text that holds a NUL is the name of no attribute and of no tensor.
   std::optional<std::string> attr(const std::string& key) const { return attr_of(nullptr, key); }
   std::optional<std::string> tensor_attr(const std::string& tensor, const std::string& key) const {
     return detail::holds_nul(tensor) ? std::nullopt : attr_of(tensor.c_str(), key);
   }
+  // The main tree, or that of object `name`.
+  Result<Tree> tree() const { return detail::make<Tree>(ckpt_reader_tree, get(), nullptr); }
+  Result<Tree> tree(const std::string& name) const {
+    return detail::make<Tree>(ckpt_reader_tree, get(), detail::Text{"name", name});
+  }
+
+  // ---- its bytes; many tensors at once, parts of them and other ranks' shares: Load ----
+
+  // All elements of a tensor. MISMATCH where T is none of its dtype, by the rules of add_tensor.
+  template <class T>
+  Result<std::vector<T>> read(const std::string& name, const Options& options = {}) const;
+  Result<std::string> read_object(const std::string& name, uint32_t rank = 0, const Options& options = {}) const;
   // A view without a copy; it lives as long as the reader.
   Result<Memory> map(const std::string& tensor, const Options& options = {}) const {
-    Memory out;
-    return detail::call_with(
-        detail::texts({{"tensor", tensor}}), options,
-        [&](auto bag, ckpt_error** err) {
-          return ckpt_reader_map(get(), tensor.c_str(), bag, &out.data, &out.bytes, err);
-        },
-        [&] { return out; });
+    Memory view;
+    detail::Call call;
+    call(ckpt_reader_map, get(), detail::Text{"tensor", tensor}, options, &view.data, &view.bytes);
+    return call.result(std::move(view));
   }
-  Result<Tree> tree() const { return tree_of(nullptr); }
-  Result<Tree> tree(const std::string& name) const { return tree_of(name.c_str(), detail::texts({{"name", name}})); }
   Result<Job> verify(const Options& options = {}) const {
-    ckpt_job* out = nullptr;
-    return detail::call_with(
-        nullptr, options, [&](auto bag, ckpt_error** err) { return ckpt_reader_verify(get(), bag, &out, err); },
-        [&] { return Job(out); });
+    return detail::make<Job>(ckpt_reader_verify, get(), options);
   }
   Result<Report> diff(const Reader& other, const Options& options = {}) const {
-    ckpt_report* out = nullptr;
-    return detail::call_with(
-        nullptr, options,
-        [&](auto bag, ckpt_error** err) { return ckpt_reader_diff(get(), other.get(), bag, &out, err); },
-        [&] { return Report(out); });
+    return detail::make<Report>(ckpt_reader_diff, get(), other.get(), options);
   }
 #ifdef CKPT_FILE_H
   Result<void> export_to(const std::string& path, const Options& options = {}) const {
-    return detail::call_with(detail::texts({{"path", path}}), options,
-                             [&](auto bag, ckpt_error** err) { return ckpt_export(get(), path.c_str(), bag, err); });
+    return detail::call(ckpt_export, get(), detail::Text{"path", path}, options);
   }
 #endif
 
  private:
-  Result<std::map<std::string, std::string>> attrs_of(const char* tensor, detail::Refusal refusal = {}) const {
-    std::map<std::string, std::string> all;
+  Result<Attributes> attrs_of(const std::string* tensor) const {
+    Attributes all;
+    detail::Call call;
     auto info = detail::sized<CheckpointInfo>();
-    return detail::call(
-        std::move(refusal),
-        [&](ckpt_error** err) {
-          ckpt_status status =
-              ckpt_reader_info(get(), &info, err);  // the count alone cannot say that there is no reader
-          const uint64_t count = ckpt_reader_attr_count(get(), tensor);
-          for (uint64_t i = 0; status == CKPT_OK && i < count; i++) {
-            const char *key = nullptr, *value = nullptr;
-            status = ckpt_reader_attr_at(get(), tensor, i, &key, &value, err);
-            if (status == CKPT_OK) all.emplace(key, value);
-          }
-          return status;
-        },
-        [&] { return std::move(all); });
+    call(ckpt_reader_info, get(), &info);  // the count alone cannot say that there is no reader
+    if (tensor) call.refuse_nul({"tensor", *tensor});
+    const char* of = tensor ? tensor->c_str() : nullptr;
+    const uint64_t count = call.ok() ? ckpt_reader_attr_count(get(), of) : 0;
+    for (uint64_t i = 0; i < count; i++) {
+      const char *key = nullptr, *value = nullptr;
+      call(ckpt_reader_attr_at, get(), of, i, &key, &value);
+      if (call.ok()) all.emplace(key, value);
+    }
+    return call.result(std::move(all));
   }
   std::optional<std::string> attr_of(const char* tensor, const std::string& key) const {
     const char* value = detail::holds_nul(key) ? nullptr : ckpt_reader_attr(get(), tensor, key.c_str());
     return value ? std::optional<std::string>(value) : std::nullopt;
-  }
-  Result<Tree> tree_of(const char* name, detail::Refusal refusal = {}) const {
-    ckpt_tree* out = nullptr;
-    return detail::call(
-        std::move(refusal), [&](ckpt_error** err) { return ckpt_reader_tree(get(), name, &out, err); },
-        [&] { return Tree(out); });
   }
 };
 
@@ -532,35 +337,58 @@ class Load : public detail::Handle<ckpt_load, ckpt_load_free> {
  public:
   using Handle::Handle;
   static Result<Load> create(const Reader& reader, const Options& options = {}) {
-    ckpt_load* out = nullptr;
-    return detail::call_with(
-        nullptr, options, [&](auto bag, ckpt_error** err) { return ckpt_load_new(&out, reader.get(), bag, err); },
-        [&] { return Load(out); });
+    return detail::make_first<Load>(ckpt_load_new, reader.get(), options);
   }
   Result<void> add_tensor(const std::string& name, const Tensor& tensor, MutableMemory memory, Device device = {}) {
-    return detail::call(detail::elements(name, tensor, memory.element), [&](ckpt_error** err) {
-      return ckpt_load_add_tensor(get(), name.c_str(), &tensor.desc(), memory.data, memory.bytes, device.type,
-                                  device.id, err);
-    });
+    detail::Call call;
+    call.refuse(detail::elements(name, tensor, memory.element));
+    call(ckpt_load_add_tensor, get(), detail::Text{"name", name}, &tensor.desc(), memory.data, memory.bytes,
+         device.type, device.id);
+    return call.done();
+  }
+  // A whole tensor whose dtype is that of the elements.
+  template <class C, class T = detail::NumberOf<C>>
+  Result<void> add_tensor(const std::string& name, const Extents& shape, C& container) {
+    return add_tensor(name, Tensor::of<T>(shape), MutableMemory(container));
   }
   Result<void> add_object(const std::string& name, uint32_t rank, MutableMemory memory) {
-    return detail::call(detail::texts({{"name", name}}), [&](ckpt_error** err) {
-      return ckpt_load_add_object(get(), name.c_str(), rank, memory.data, memory.bytes, err);
-    });
+    return detail::call(ckpt_load_add_object, get(), detail::Text{"name", name}, rank, memory.data, memory.bytes);
   }
-  Result<void> run() {
-    return detail::call([&](ckpt_error** err) { return ckpt_load_run(get(), err); });
-  }
-  Result<Job> start() {
-    ckpt_job* out = nullptr;
-    return detail::call([&](ckpt_error** err) { return ckpt_load_start(get(), &out, err); }, [&] { return Job(out); });
-  }
-  Result<Report> report() const {
-    ckpt_report* out = nullptr;
-    return detail::call([&](ckpt_error** err) { return ckpt_load_report(get(), &out, err); },
-                        [&] { return Report(out); });
-  }
+  Result<void> run() { return detail::call(ckpt_load_run, get()); }
+  Result<Job> start() { return detail::make<Job>(ckpt_load_start, get()); }
+  Result<Report> report() const { return detail::make<Report>(ckpt_load_report, get()); }
 };
+
+template <class T>
+Result<std::vector<T>> Reader::read(const std::string& name, const Options& options) const {
+  static_assert(!std::is_same_v<T, bool>, "vector<bool> has no memory of its own: read<uint8_t>");
+  constexpr detail::Element kElement = detail::element_of<T>();
+  auto info = detail::sized<TensorInfo>();
+  detail::Call call;
+  call(ckpt_reader_tensor_find, get(), detail::Text{"name", name}, &info);
+  if (call.ok() && !detail::fits(kElement, info.dtype)) {
+    const std::string found = ckpt_dtype_name(info.dtype), expected = detail::element_name(kElement);
+    call.refuse(CKPT_MISMATCH, "tensor " + detail::as_literal(name) + " is " + found + ", not " + expected,
+                {{"tensor", name}, {"expected", expected}, {"found", found}});
+  }
+  std::vector<T> all(call.ok() ? info.bytes / sizeof(T) : 0);
+  ckpt_load* made = nullptr;
+  call(ckpt_load_new, &made, get(), options);
+  const Load load(made);
+  call(ckpt_load_add_tensor, made, name.c_str(), &Tensor(info).desc(), all.data(), info.bytes, CKPT_DEVICE_CPU, 0);
+  return call(ckpt_load_run, made).result(std::move(all));
+}
+inline Result<std::string> Reader::read_object(const std::string& name, uint32_t rank, const Options& options) const {
+  auto info = detail::sized<ObjectInfo>();
+  detail::Call call;
+  call(ckpt_reader_object_find, get(), detail::Text{"name", name}, rank, &info);
+  std::string all(info.size, '\0');
+  ckpt_load* made = nullptr;
+  call(ckpt_load_new, &made, get(), options);
+  const Load load(made);
+  call(ckpt_load_add_object, made, name.c_str(), rank, all.data(), info.size);
+  return call(ckpt_load_run, made).result(std::move(all));
+}
 
 // ---- other people's files ----
 
@@ -570,26 +398,23 @@ using FileTensor = ckpt_file_tensor;
 class File : public detail::Handle<ckpt_file, ckpt_file_free> {
  public:
   using Handle::Handle;
+  using Tensors = Range<FileTensor, ckpt_file>;
   static Result<File> open(const std::string& path, const Options& options = {}) {
-    ckpt_file* out = nullptr;
-    return detail::call_with(
-        detail::texts({{"path", path}}), options,
-        [&](auto bag, ckpt_error** err) { return ckpt_file_open(&out, path.c_str(), bag, err); },
-        [&] { return File(out); });
+    return detail::make_first<File>(ckpt_file_open, detail::Text{"path", path}, options);
   }
   std::string format() const { return ckpt_file_format(get()); }
+  // What the tensors and the tree point at is borrowed from the file.
+  Tensors tensors() const& { return {get(), tensor_count(), ckpt_file_tensor_at}; }
+  Tensors tensors() && = delete;
   uint64_t tensor_count() const { return ckpt_file_tensor_count(get()); }
-  // What it points at is borrowed from the file.
   Result<FileTensor> tensor(uint64_t index) const {
-    auto out = detail::sized<FileTensor>();
-    return detail::call([&](ckpt_error** err) { return ckpt_file_tensor_at(get(), index, &out, err); },
-                        [&] { return out; });
+    return detail::fill<FileTensor>(ckpt_file_tensor_at, get(), index);
   }
-  // Borrowed from the file.
   Result<TreeView> tree() const {
-    const ckpt_tree* out = nullptr;
-    return detail::call([&](ckpt_error** err) { return ckpt_file_tree(get(), &out, err); },
-                        [&] { return TreeView(out); });
+    const ckpt_tree* tree = nullptr;
+    detail::Call call;
+    call(ckpt_file_tree, get(), &tree);
+    return call.result(TreeView(tree));
   }
 };
 #endif

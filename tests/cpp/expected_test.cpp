@@ -36,6 +36,10 @@ TEST(CppExpected, WhatIsSavedIsLoaded) {
   ASSERT_TRUE(load->add_tensor("w", ckpt::Tensor::of<float>({3}), read));
   ASSERT_TRUE(load->run());
   EXPECT_EQ(read, w);
+  EXPECT_EQ(reader->read<float>("w").value(), w);
+  EXPECT_EQ(reader->read<double>("w").error().status(), CKPT_MISMATCH);
+  const auto tensors = reader->tensors();
+  EXPECT_STREQ((*tensors.begin()).name, "w");
 }
 
 TEST(CppExpected, AFailureIsReturnedWithItsFacts) {
@@ -61,6 +65,9 @@ TEST(CppExpected, WhatTheHeaderItselfRefusesIsReturned) {
   const auto tree = ckpt::Tree::parse(R"({"a\u0000b":2})").value();
   EXPECT_EQ(tree.at(tree.find(0, kNul).value()).value().int_value, 2);
   EXPECT_EQ(tree.find(0, kNul + "c").error().status(), CKPT_NOT_FOUND);
+  EXPECT_EQ(tree.root()->find(kNul)->as_int().value(), 2);
+  EXPECT_EQ((*tree.root())["c"].error().status(), CKPT_NOT_FOUND);
+  EXPECT_EQ(tree.root()->as_text().error().status(), CKPT_MISMATCH);
 }
 
 TEST(CppExpected, ValueGivesWhatIsThereAndElseEndsTheProgramWithTheReason) {

@@ -43,7 +43,9 @@ case $step in
       [[ -e $prefix/$file ]] || fail "$file is not installed"
     done
     headers=$(find "$prefix/include" -type f -printf '%P\n' | sort | paste -sd ' ')
-    [[ $headers == 'ckpt.h ckpt.hpp ckpt_base.hpp ckpt_file.h ckpt_tree.h' ]] || fail "installed headers: $headers"
+    expected='ckpt.h ckpt.hpp ckpt/call.hpp ckpt/error.hpp ckpt/memory.hpp ckpt/options.hpp ckpt/tree.hpp '
+    expected+='ckpt_file.h ckpt_tree.h'
+    [[ $headers == "$expected" ]] || fail "installed headers: $headers"
     "$prefix/bin/ckpt" --version
     if grep -rIl --include='*.pc' --include='*.cmake' -e "$build" -e "$source" "$prefix"; then
       fail "a path of the build is installed"

@@ -49,8 +49,7 @@ static std::string add_tensor(const TreeObject& self, nb::handle name) {
 static void begin(const TreeObject& self, int32_t kind, nb::handle class_name) {
   const auto tree = self.get();
   const auto called = optional_text(class_name, "class_name");
-  ckpt::detail::call(
-      [&](ckpt_error** err) { return ckpt_tree_begin(tree->get(), kind, called ? called->c_str() : nullptr, err); });
+  called ? tree->begin(kind, *called) : tree->begin(kind);
 }
 
 static nb::object find(const TreeObject& self, uint64_t parent, nb::handle key) {
