@@ -70,6 +70,8 @@ def check_includes(path, text, table):
         target = found.group(2)
         if target in PUBLIC:
             wanted = "ckpt.h" if mentions_public else room
+        elif target == "ckpt.hpp":
+            wanted = target
         elif target == "ckpt_generated.h" or target.startswith("flatbuffers/"):
             wanted = "format"
         elif found.group(1) == '"':

@@ -57,7 +57,7 @@ quietly() {
 packages=(
   ca-certificates g++ cmake ninja-build ccache pkg-config binutils
   flatbuffers-compiler libflatbuffers-dev liblz4-dev libxxhash-dev
-  zlib1g-dev libgtest-dev libcli11-dev libfmt-dev nlohmann-json3-dev libbenchmark-dev
+  zlib1g-dev libgtest-dev libcli11-dev nlohmann-json3-dev libbenchmark-dev
   python3 python3-pip python3-venv strace
 )
 # The older of the two LibTorch that the adapter is built against, and its Python.

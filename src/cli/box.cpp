@@ -4,7 +4,7 @@
 #include <charconv>
 #include <optional>
 
-#include <fmt/format.h>
+#include "cli/format.h"
 
 namespace cli {
 namespace {
@@ -30,22 +30,19 @@ std::optional<int64_t> bound(std::string_view text, int64_t fallback, int64_t si
   return value;
 }
 
-Error parse_slice(std::string_view text, size_t dimension, int64_t size, int64_t* offset, int64_t* extent) {
+void parse_slice(std::string_view text, size_t dimension, int64_t size, int64_t* offset, int64_t* extent) {
   std::string_view slice = trimmed(text);
   size_t colon = slice.find(':');
   bool single = colon == std::string_view::npos;
   auto first = bound(trimmed(slice.substr(0, colon)), single ? -1 : 0, size);
   auto last = single ? first : bound(trimmed(slice.substr(colon + 1)), size, size);
-  if (!first || !last || slice.empty()) {
-    return invalid(fmt::format("cannot read '{}' in --box as a slice such as 0:2, 5: or 7", slice));
-  }
+  if (!first || !last || slice.empty())
+    invalid(format("cannot read '{}' in --box as a slice such as 0:2, 5: or 7", slice));
   int64_t end = single ? (*first < size ? *first + 1 : size + 1) : *last;
-  if (*first < 0 || *first > end || end > size) {
-    return invalid(fmt::format("slice '{}' of dimension {} does not lie inside its extent {}", slice, dimension, size));
-  }
+  if (*first < 0 || *first > end || end > size)
+    invalid(format("slice '{}' of dimension {} does not lie inside its extent {}", slice, dimension, size));
   *offset = *first;
   *extent = end - *first;
-  return {};
 }
 
 }  // namespace
@@ -60,23 +57,20 @@ Box Box::whole(std::span<const int64_t> shape) {
   return {std::vector<int64_t>(shape.size(), 0), std::vector<int64_t>(shape.begin(), shape.end())};
 }
 
-Error parse_box(std::string_view text, std::span<const int64_t> shape, Box* out) {
+Box parse_box(std::string_view text, std::span<const int64_t> shape) {
   Box box = Box::whole(shape);
   size_t count = static_cast<size_t>(std::count(text.begin(), text.end(), ',')) + 1;
-  if (count > shape.size()) {
-    return invalid(fmt::format("--box names {} dimensions, the tensor has {}", count, shape.size()));
-  }
+  if (count > shape.size()) invalid(format("--box names {} dimensions, the tensor has {}", count, shape.size()));
   for (size_t d = 0; d < count; ++d) {
     size_t comma = text.find(',');
-    CLI_TRY(parse_slice(text.substr(0, comma), d, shape[d], &box.offset[d], &box.extent[d]));
+    parse_slice(text.substr(0, comma), d, shape[d], &box.offset[d], &box.extent[d]);
     text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
   }
-  *out = box;
-  return {};
+  return box;
 }
 
-Error for_each_slab(const Box& box, uint64_t limit, const std::function<Error(const Box&)>& visit) {
-  if (box.volume() == 0) return {};
+void for_each_slab(const Box& box, uint64_t limit, const std::function<void(const Box&)>& visit) {
+  if (box.volume() == 0) return;
   // Dimensions after `cut` are taken whole; those before it one index at a time.
   size_t ndim = box.extent.size(), cut = ndim;
   uint64_t below = 1;
@@ -92,14 +86,14 @@ Error for_each_slab(const Box& box, uint64_t limit, const std::function<Error(co
     for (int64_t at = 0; at < box.extent[cut]; at += step) {
       slab.offset[cut] = box.offset[cut] + at;
       slab.extent[cut] = std::min(step, box.extent[cut] - at);
-      CLI_TRY(visit(slab));
+      visit(slab);
     }
     size_t d = cut;
     while (d > 0 && ++slab.offset[d - 1] == box.offset[d - 1] + box.extent[d - 1]) {
       slab.offset[d - 1] = box.offset[d - 1];
       --d;
     }
-    if (d == 0) return {};
+    if (d == 0) return;
   }
 }
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/handle.h"
+#include "cli/error.h"
 
 namespace cli {
 
@@ -21,9 +21,9 @@ struct Box {
 
 // "0:2,3:5", ":", "-3:", "7" (that index alone; the dimension stays, with extent 1). Dimensions not named are whole.
 // Unlike Python's, a slice that reaches past its dimension is INVALID: a box is a request for exactly those elements.
-Error parse_box(std::string_view text, std::span<const int64_t> shape, Box* out);
+Box parse_box(std::string_view text, std::span<const int64_t> shape);
 
-// Cuts `box` into boxes of at most `limit` elements that follow each other in row-major order; stops at an error.
-Error for_each_slab(const Box& box, uint64_t limit, const std::function<Error(const Box&)>& visit);
+// Cuts `box` into boxes of at most `limit` elements that follow each other in row-major order.
+void for_each_slab(const Box& box, uint64_t limit, const std::function<void(const Box&)>& visit);
 
 }  // namespace cli

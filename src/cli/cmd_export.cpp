@@ -1,13 +1,6 @@
 // ckpt export: a checkpoint in other people's formats.
 #include <cstdio>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
 
-#include <fmt/format.h>
-
-#include "ckpt_file.h"
 #include "cli/command.h"
 #include "cli/text.h"
 
@@ -37,52 +30,41 @@ constexpr Words kWords = {
 bool is_pt(const std::string& path) { return path.ends_with(".pt") || path.ends_with(".pth"); }
 
 bool writes_tree(const Args& args) {
-  std::string format = args.format.value_or("auto");
-  for (const std::string& setting : args.settings)
-    if (!args.format && setting.starts_with("format=")) format = setting.substr(7);
+  std::string format = args.format ? *args.format : args.setting("format").value_or("auto");
   return format == "auto" ? is_pt(args.path) : format != "safetensors";
-}
-
-// Whether object `i` is the tree that a .pt is made of.
-bool is_main_tree(const ckpt_reader* reader, uint64_t i) {
-  ckpt_object_info info{};
-  info.struct_size = sizeof info;
-  return ckpt_reader_object_at(reader, i, &info, nullptr) == CKPT_OK && info.scope == CKPT_OBJECT_SHARED &&
-         std::string_view(info.name) == CKPT_TREE_OBJECT && std::string_view(info.media_type) == CKPT_TREE_MEDIA_TYPE;
 }
 
 void note_what_is_left_out(const Args& args, const Opened& opened) {
   uint64_t left_out = opened.info.object_count;
-  if (writes_tree(args))
-    for (uint64_t i = 0; i < opened.info.object_count; i++) left_out -= is_main_tree(opened.reader, i) ? 1 : 0;
+  for (const ckpt::ObjectInfo& object : opened.reader.objects())
+    if (writes_tree(args) && is_tree(object) && std::string_view(object.name) == CKPT_TREE_OBJECT) --left_out;
   if (left_out == 0) return;
-  fmt::print(stderr, "ckpt: note: {} objects have no place in {} and were left out\n", left_out,
-             writes_tree(args) ? "a .pt" : "safetensors");
+  const char* place = writes_tree(args) ? "a .pt" : "safetensors";
+  std::fputs(format("ckpt: note: {} objects have no place in {} and were left out\n", left_out, place).c_str(), stderr);
 }
 
-Error run(const Args& args) {
-  Options options;
-  CLI_TRY(make_options(args, &options));
-  if (args.format) CLI_TRY(call(ckpt_options_set_str, options, "format", args.format->c_str()));
-  if (args.shards) CLI_TRY(call(ckpt_options_set_int, options, "shards", *args.shards));
-  Opened opened;
-  CLI_TRY(open_checkpoint(args.checkpoint, args, options, &opened));
-  CLI_TRY(call(ckpt_export, opened.reader, args.path.c_str(), options));
-  print(fmt::format("exported {} to {}\n", opened.info.id, escaped(args.path)));
+int run(const Args& args) {
+  ckpt::Options options = make_options(args);
+  if (args.format) options.set("format", *args.format);
+  if (args.shards) options.set("shards", *args.shards);
+  options.check();
+  Opened opened = open_checkpoint(args.checkpoint, args, options);
+  opened.reader.export_to(args.path, options);
+  print(format("exported {} to {}\n", opened.info.id, escaped(args.path)));
   note_what_is_left_out(args, opened);
-  return {};
+  return kExitOk;
 }
 
 }  // namespace
 
 void add_export(CLI::App& app, Run& chosen) {
   auto args = std::make_shared<Args>();
-  CLI::App* command = add_command(app, kWords, args.get(), false);
-  command->add_option("CHECKPOINT", args->checkpoint, kCheckpointHelp)->required();
-  command->add_option("PATH", args->path, "the file or directory to make")->required();
-  command->add_option("--format", args->format, "auto, safetensors, pt or hfai");
-  command->add_option("--shards", args->shards, "hfai: the number of PART files");
-  command->callback([args, &chosen] { chosen = [args](int*) { return run(*args); }; });
+  Command command(app, kWords, *args, Command::WithJson::kNo);
+  command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();
+  command.add("PATH", args->path, "the file or directory to make").required();
+  command.add("--format", args->format, "auto, safetensors, pt or hfai");
+  command.add("--shards", args->shards, "hfai: the number of PART files");
+  command.run(chosen, [args] { return run(*args); });
 }
 
 }  // namespace cli

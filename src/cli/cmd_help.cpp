@@ -1,8 +1,5 @@
 // ckpt help: of the tool, of a command, and the options of the library.
 #include <limits>
-#include <memory>
-
-#include <fmt/format.h>
 
 #include "cli/command.h"
 #include "cli/table.h"
@@ -22,51 +19,43 @@ constexpr Words kWords = {"help", "explain a command, or the options of the libr
                           "  ckpt help options\n",
                           "0 shown, 2 no such topic"};
 
-std::string values_text(const ckpt_option_info& info) {
+std::string values_text(const ckpt::OptionInfo& info) {
   if (info.kind == CKPT_OPTION_STR) return *info.choices == '\0' ? "text" : info.choices;
-  if (info.max == std::numeric_limits<int64_t>::max()) return fmt::format("{} and up", info.min);
-  return fmt::format("{} to {}", info.min, info.max);
+  if (info.max == std::numeric_limits<int64_t>::max()) return format("{} and up", info.min);
+  return format("{} to {}", info.min, info.max);
 }
 
-Error print_options(bool as_json) {
+void print_options(bool as_json) {
+  const auto options = ckpt::option_list();
+  if (as_json)
+    return print_json(Json::array(options, [](const ckpt::OptionInfo& info) -> Json {
+      return {{"key", info.key},
+              {"default", info.fallback},
+              {"values", values_text(info)},
+              {"used_by", info.used_by},
+              {"help", info.help}};
+    }));
   Table table({{"OPTION"}, {"DEFAULT"}, {"VALUES"}, {"USED BY"}, {"MEANING"}});
-  Json list = Json::array();
-  for (int32_t i = 0; i < ckpt_option_count(); ++i) {
-    auto info = sized<ckpt_option_info>();
-    CLI_TRY(call(ckpt_option_at, i, &info));
+  for (const ckpt::OptionInfo& info : options)
     table.add({info.key, *info.fallback == '\0' ? "-" : info.fallback, values_text(info), info.used_by, info.help});
-    list.push_back({{"key", info.key},
-                    {"default", info.fallback},
-                    {"values", values_text(info)},
-                    {"used_by", info.used_by},
-                    {"help", info.help}});
-  }
-  as_json ? print_json(list) : print(table.render(0));
-  return {};
+  print(table.render(0));
 }
 
-Error run(const Args& args, const CLI::App& app) {
-  if (args.topic == "options") return print_options(args.json);
-  if (args.topic.empty()) {
-    // app.help() would be that of the command that was chosen, which is this one.
-    print(app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal));
-    return {};
-  }
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (command->get_name() != args.topic) continue;
-    print(command->help("ckpt"));
-    return {};
-  }
-  return invalid("no command is called '" + args.topic + "'; ckpt help lists them");
+int run(const Args& args, const CLI::App& app) {
+  if (args.topic == "options") return print_options(args.json), kExitOk;
+  std::string text = help_text(app, args.topic);
+  if (text.empty()) invalid("no command is called '" + args.topic + "'; ckpt help lists them");
+  print(text);
+  return kExitOk;
 }
 
 }  // namespace
 
 void add_help(CLI::App& app, Run& chosen) {
   auto args = std::make_shared<Args>();
-  CLI::App* command = add_command(app, kWords, args.get(), true);
-  command->add_option("TOPIC", args->topic, "a command, or \"options\"");
-  command->callback([args, &app, &chosen] { chosen = [args, &app](int*) { return run(*args, app); }; });
+  Command command(app, kWords, *args, Command::WithJson::kYes);
+  command.add("TOPIC", args->topic, "a command, or \"options\"");
+  command.run(chosen, [args, &app] { return run(*args, app); });
 }
 
 }  // namespace cli

@@ -1,9 +1,4 @@
 // ckpt import: a .pt, a safetensors file or set, or an hfai directory as a checkpoint.
-#include <memory>
-
-#include <fmt/format.h>
-
-#include "ckpt_file.h"
 #include "cli/command.h"
 #include "cli/text.h"
 
@@ -29,31 +24,27 @@ constexpr Words kWords = {"import", "save a .pt or safetensors file as a checkpo
                           "  ckpt info /data/models@label:llama3-8b\n",
                           "0 saved and durable, 2 error"};
 
-Error run(const Args& args) {
-  Options options;
-  CLI_TRY(make_options(args, &options));
-  Store store;
-  CLI_TRY(call(ckpt_store_open, store.out(), args.store.c_str(), options));
-  auto info = sized<ckpt_checkpoint_info>();
-  CLI_TRY(call(ckpt_import, store, args.file.c_str(), args.label.c_str(), args.step, options, &info));
-  if (args.json) {
+int run(const Args& args) {
+  ckpt::Options options = make_options(args);
+  auto store = ckpt::Store::open(args.store, options);
+  const ckpt::CheckpointInfo info = store.import(args.file, args.label, args.step, options);
+  if (args.json)
     print_json(to_json(info));
-  } else {
-    print(fmt::format("imported {}: {}, {}\n", info.id, counted(info.tensor_count, "tensor"), human_bytes(info.bytes)));
-  }
-  return {};
+  else
+    print(format("imported {}: {}, {}\n", info.id, counted(info.tensor_count, "tensor"), human_bytes(info.bytes)));
+  return kExitOk;
 }
 
 }  // namespace
 
 void add_import(CLI::App& app, Run& chosen) {
   auto args = std::make_shared<Args>();
-  CLI::App* command = add_command(app, kWords, args.get(), true);
-  command->add_option("FILE", args->file, "a .pt or .safetensors file, a directory or an index.json")->required();
-  command->add_option("STORE", args->store, "the store to save into")->required();
-  command->add_option("--label", args->label, "the checkpoint's label: 1-200 of A-Z a-z 0-9 . _ = + -")->required();
-  command->add_option("--step", args->step, "the checkpoint's step")->check(CLI::NonNegativeNumber);
-  command->callback([args, &chosen] { chosen = [args](int*) { return run(*args); }; });
+  Command command(app, kWords, *args, Command::WithJson::kYes);
+  command.add("FILE", args->file, "a .pt or .safetensors file, a directory or an index.json").required();
+  command.add("STORE", args->store, "the store to save into").required();
+  command.add("--label", args->label, "the checkpoint's label: 1-200 of A-Z a-z 0-9 . _ = + -").required();
+  command.add("--step", args->step, "the checkpoint's step").not_negative();
+  command.run(chosen, [args] { return run(*args); });
 }
 
 }  // namespace cli

@@ -3,9 +3,6 @@
 #include <sys/stat.h>
 
 #include <ctime>
-#include <memory>
-
-#include <fmt/format.h>
 
 #include "cli/command.h"
 #include "cli/foreign.h"
@@ -41,67 +38,43 @@ std::string time_text(uint64_t unix_ms) {
   return text;
 }
 
-std::string identity_text(const ckpt_checkpoint_info& info) {
+std::string identity_text(const ckpt::CheckpointInfo& info) {
   std::string out;
-  auto line = [&](const char* key, const std::string& value) { out += fmt::format("{:<12}{}\n", key, escaped(value)); };
+  auto line = [&](const char* key, const std::string& value) { out += padded(key, 12) + escaped(value) + "\n"; };
   bool foreign = (info.flags & CKPT_CHECKPOINT_FOREIGN) != 0, rebuilt = (info.flags & CKPT_CHECKPOINT_REBUILT) != 0;
   line("checkpoint", info.id);
   line("label", info.label);
   line("run", info.run);
-  line("step", info.step < 0 ? "-" : fmt::format("{}", info.step));
-  line("state", fmt::format("{}{}{}", state_name(info.state), foreign ? ", foreign" : "", rebuilt ? ", rebuilt" : ""));
+  line("step", info.step < 0 ? "-" : std::to_string(info.step));
+  line("state", format("{}{}{}", state_name(info.state), foreign ? ", foreign" : "", rebuilt ? ", rebuilt" : ""));
   line("written",
-       fmt::format("{} by {}, {}", time_text(info.created_unix_ms), info.writer, counted(info.world_size, "rank")));
-  line("size", fmt::format("{} in {}", human_bytes(info.bytes), counted(info.part_count, "part")));
-  line("order", fmt::format("token {}, attempt {}, sequence {}", info.token, info.attempt, info.sequence));
+       format("{} by {}, {}", time_text(info.created_unix_ms), info.writer, counted(info.world_size, "rank")));
+  line("size", format("{} in {}", human_bytes(info.bytes), counted(info.part_count, "part")));
+  line("order", format("token {}, attempt {}, sequence {}", info.token, info.attempt, info.sequence));
   line("save id", info.save_id);
   line("session id", info.session_id);
   line("store id", info.store_id);
-  line("revision", fmt::format("{}", info.revision));
+  line("revision", std::to_string(info.revision));
   return out;
 }
 
-std::span<const int64_t> shape_of(const ckpt_tensor_info& tensor) {
-  return {tensor.shape, static_cast<size_t>(tensor.ndim)};
+using Tensors = std::vector<ckpt::TensorInfo>;
+
+Tensors read_tensors(const ckpt::Reader& reader, const std::string& pattern) {
+  Tensors tensors;
+  for (const ckpt::TensorInfo& tensor : reader.tensors())
+    if (pattern.empty() || fnmatch(pattern.c_str(), tensor.name, 0) == 0) tensors.push_back(tensor);
+  return tensors;
 }
 
-Error read_tensors(const ckpt_reader* reader, const std::string& pattern, std::vector<ckpt_tensor_info>* out) {
-  for (uint64_t i = 0; i < ckpt_reader_tensor_count(reader); ++i) {
-    auto tensor = sized<ckpt_tensor_info>();
-    CLI_TRY(call(ckpt_reader_tensor_at, reader, i, &tensor));
-    if (pattern.empty() || fnmatch(pattern.c_str(), tensor.name, 0) == 0) out->push_back(tensor);
-  }
-  return {};
+std::vector<ckpt::SegmentInfo> read_segments(const ckpt::Reader& reader, const ckpt::TensorInfo& tensor) {
+  std::vector<ckpt::SegmentInfo> segments;
+  for (uint32_t i = 0; tensor.alias_of == nullptr && i < tensor.segment_count; ++i)
+    segments.push_back(reader.segment(tensor.name, i));
+  return segments;
 }
 
-Error read_objects(const ckpt_reader* reader, std::vector<ckpt_object_info>* out) {
-  for (uint64_t i = 0; i < ckpt_reader_object_count(reader); ++i) {
-    out->push_back(sized<ckpt_object_info>());
-    CLI_TRY(call(ckpt_reader_object_at, reader, i, &out->back()));
-  }
-  return {};
-}
-
-Error read_segments(const ckpt_reader* reader, const ckpt_tensor_info& tensor, std::vector<ckpt_segment_info>* out) {
-  for (uint32_t i = 0; tensor.alias_of == nullptr && i < tensor.segment_count; ++i) {
-    out->push_back(sized<ckpt_segment_info>());
-    CLI_TRY(call(ckpt_reader_segment_at, reader, tensor.name, i, &out->back()));
-  }
-  return {};
-}
-
-// Visits the attributes of the checkpoint (`tensor` null) or of a tensor.
-template <typename Visit>
-Error each_attr(const ckpt_reader* reader, const char* tensor, Visit visit) {
-  for (uint64_t i = 0; i < ckpt_reader_attr_count(reader, tensor); ++i) {
-    const char *key = nullptr, *value = nullptr;
-    CLI_TRY(call(ckpt_reader_attr_at, reader, tensor, i, &key, &value));
-    visit(key, value);
-  }
-  return {};
-}
-
-std::string tensors_text(const std::vector<ckpt_tensor_info>& tensors) {
+std::string tensors_text(const Tensors& tensors) {
   Table table({{"TENSOR", Align::kLeft, true},
                {"DTYPE"},
                {"SHAPE"},
@@ -109,68 +82,67 @@ std::string tensors_text(const std::vector<ckpt_tensor_info>& tensors) {
                {"STORED", Align::kRight},
                {"SEGMENTS", Align::kRight},
                {"ALIAS OF", Align::kLeft, true}});
-  for (const ckpt_tensor_info& tensor : tensors) {
+  for (const ckpt::TensorInfo& tensor : tensors) {
     bool alias = tensor.alias_of != nullptr;
-    table.add({escaped(tensor.name), dtype_text(tensor.dtype), shape_text(shape_of(tensor)), human_bytes(tensor.bytes),
-               alias ? "-" : human_bytes(tensor.stored_bytes), alias ? "-" : fmt::format("{}", tensor.segment_count),
-               alias ? escaped(tensor.alias_of) : ""});
+    table.add({escaped(tensor.name), dtype_text(tensor.dtype), shape_text(ckpt::shape_of(tensor)),
+               human_bytes(tensor.bytes), alias ? "-" : human_bytes(tensor.stored_bytes),
+               alias ? "-" : std::to_string(tensor.segment_count), alias ? escaped(tensor.alias_of) : ""});
   }
   return table.empty() ? "" : "\n" + table.render(terminal_width());
 }
 
-std::string objects_text(const std::vector<ckpt_object_info>& objects) {
+std::string objects_text(const ckpt::Reader& reader) {
   Table table({{"OBJECT", Align::kLeft, true}, {"RANK", Align::kRight}, {"SIZE", Align::kRight}, {"TYPE"}});
-  for (const ckpt_object_info& object : objects) {
+  for (const ckpt::ObjectInfo& object : reader.objects()) {
     bool shared = object.scope == CKPT_OBJECT_SHARED;
-    table.add({escaped(object.name), shared ? "shared" : fmt::format("{}", object.rank), human_bytes(object.size),
+    table.add({escaped(object.name), shared ? "shared" : std::to_string(object.rank), human_bytes(object.size),
                escaped(object.media_type)});
   }
   return table.empty() ? "" : "\n" + table.render(terminal_width());
 }
 
-Error attrs_text(const ckpt_reader* reader, const std::vector<ckpt_tensor_info>& tensors, std::string* out) {
+std::string attrs_text(const ckpt::Reader& reader, const Tensors& tensors) {
   Table table({{"ATTRIBUTE", Align::kLeft, true}, {"OF", Align::kLeft, true}, {"VALUE", Align::kLeft, true}});
-  auto add = [&](const char* owner) {
-    return each_attr(reader, owner, [&](const char* key, const char* value) {
-      table.add({escaped(key), owner == nullptr ? "-" : escaped(owner), escaped(value)});
-    });
+  auto add = [&](const std::string& owner, const ckpt::Attributes& attrs) {
+    for (const auto& [key, value] : attrs) table.add({escaped(key), owner, escaped(value)});
   };
-  CLI_TRY(add(nullptr));
-  for (const ckpt_tensor_info& tensor : tensors) CLI_TRY(add(tensor.name));
-  if (!table.empty()) *out += "\n" + table.render(terminal_width());
-  return {};
+  add("-", reader.attrs());
+  for (const ckpt::TensorInfo& tensor : tensors) add(escaped(tensor.name), reader.tensor_attrs(tensor.name));
+  return table.empty() ? "" : "\n" + table.render(terminal_width());
 }
 
-std::string tensor_text(const ckpt_reader* reader, std::string_view name) {
-  auto tensor = sized<ckpt_tensor_info>();
-  if (call(ckpt_reader_tensor_find, reader, std::string(name).c_str(), &tensor)) return "";
-  return dtype_text(tensor.dtype) + " " + shape_text(shape_of(tensor));
+std::string tensor_text(const ckpt::Reader& reader, const std::string& name) {
+  if (!reader.has_tensor(name)) return "";
+  const ckpt::TensorInfo tensor = reader.tensor(name);
+  return dtype_text(tensor.dtype) + " " + shape_text(ckpt::shape_of(tensor));
 }
 
 // A damaged tree is told of and takes nothing from the rest.
-void trees_text(const ckpt_reader* reader, const std::vector<ckpt_object_info>& objects, uint64_t lines,
-                std::string* out) {
-  for (const ckpt_object_info& object : objects) {
-    if (object.scope != CKPT_OBJECT_SHARED || std::string_view(object.media_type) != CKPT_TREE_MEDIA_TYPE) continue;
-    *out += "\n" + escaped(object.name) + ": ";
-    Tree tree;
-    Error error = call(ckpt_reader_tree, reader, object.name, tree.out());
-    if (!error) error = outline(tree, [&](std::string_view name) { return tensor_text(reader, name); }, lines, out);
-    if (error) *out += "cannot be read: " + escaped(error.message()) + "\n";
+std::string trees_text(const ckpt::Reader& reader, uint64_t lines) {
+  std::string out;
+  auto tensor = [&](std::string_view name) { return tensor_text(reader, std::string(name)); };
+  for (const ckpt::ObjectInfo& object : reader.objects()) {
+    if (!is_tree(object)) continue;
+    out += "\n" + escaped(object.name) + ": ";
+    try {
+      out += outline(reader.tree(object.name).view(), tensor, lines);
+    } catch (const ckpt::Error& error) {
+      out += "cannot be read: " + escaped(error.what()) + "\n";
+    }
   }
+  return out;
 }
 
-std::string region_text(const ckpt_segment_info& segment) {
-  if (segment.ndim < 0) return fmt::format("flat {}:{}", segment.flat_offset, segment.flat_offset + segment.flat_size);
+std::string region_text(const ckpt::SegmentInfo& segment) {
+  if (segment.ndim < 0) return format("flat {}:{}", segment.flat_offset, segment.flat_offset + segment.flat_size);
   std::vector<std::string> slices;
-  for (int32_t d = 0; d < segment.ndim; ++d) {
-    slices.push_back(fmt::format("{}:{}", segment.offset[d], segment.offset[d] + segment.extent[d]));
-  }
-  return fmt::format("[{}]", fmt::join(slices, ", "));
+  for (int32_t d = 0; d < segment.ndim; ++d)
+    slices.push_back(format("{}:{}", segment.offset[d], segment.offset[d] + segment.extent[d]));
+  return "[" + joined(slices) + "]";
 }
 
-std::string coding_text(const ckpt_segment_info& segment) {
-  std::string codec = segment.codec == 0 ? "raw" : segment.codec == 1 ? "lz4" : fmt::format("codec {}", segment.codec);
+std::string coding_text(const ckpt::SegmentInfo& segment) {
+  std::string codec = segment.codec == 0 ? "raw" : segment.codec == 1 ? "lz4" : format("codec {}", segment.codec);
   switch (segment.filter) {
     case 0:
       return codec;
@@ -179,11 +151,11 @@ std::string coding_text(const ckpt_segment_info& segment) {
     case 2:
       return codec + ", bit planes";
     default:
-      return fmt::format("{}, filter {}", codec, segment.filter);
+      return format("{}, filter {}", codec, segment.filter);
   }
 }
 
-Error segments_text(const ckpt_reader* reader, const std::vector<ckpt_tensor_info>& tensors, std::string* out) {
+std::string segments_text(const ckpt::Reader& reader, const Tensors& tensors) {
   Table table({{"SEGMENTS OF", Align::kLeft, true},
                {"PART", Align::kRight},
                {"OFFSET", Align::kRight},
@@ -191,84 +163,73 @@ Error segments_text(const ckpt_reader* reader, const std::vector<ckpt_tensor_inf
                {"CHUNKS", Align::kRight},
                {"CODING"},
                {"ELEMENTS"}});
-  for (const ckpt_tensor_info& tensor : tensors) {
-    std::vector<ckpt_segment_info> segments;
-    CLI_TRY(read_segments(reader, tensor, &segments));
-    for (const ckpt_segment_info& segment : segments) {
-      table.add({escaped(tensor.name), fmt::format("{}", segment.part), fmt::format("{}", segment.part_offset),
-                 human_bytes(segment.stored_bytes), fmt::format("{}", segment.chunk_count), coding_text(segment),
+  for (const ckpt::TensorInfo& tensor : tensors) {
+    for (const ckpt::SegmentInfo& segment : read_segments(reader, tensor)) {
+      table.add({escaped(tensor.name), std::to_string(segment.part), std::to_string(segment.part_offset),
+                 human_bytes(segment.stored_bytes), std::to_string(segment.chunk_count), coding_text(segment),
                  region_text(segment)});
     }
   }
-  if (!table.empty()) *out += "\n" + table.render(terminal_width());
-  return {};
+  return table.empty() ? "" : "\n" + table.render(terminal_width());
 }
 
-Json segment_json(const ckpt_segment_info& segment) {
+Json segment_json(const ckpt::SegmentInfo& segment) {
   Json json = {{"part", segment.part},          {"offset", segment.part_offset}, {"stored_bytes", segment.stored_bytes},
                {"chunks", segment.chunk_count}, {"codec", segment.codec},        {"filter", segment.filter}};
+  auto numbers = [&](const int64_t* values) { return Json::array(ckpt::Extents(values, values + segment.ndim)); };
   if (segment.ndim < 0) {
-    json["flat"] = {segment.flat_offset, segment.flat_size};
+    json.add("flat", Json::array(ckpt::Extents{segment.flat_offset, segment.flat_size}));
   } else {
-    json["box_offset"] = std::vector<int64_t>(segment.offset, segment.offset + segment.ndim);
-    json["box_extent"] = std::vector<int64_t>(segment.extent, segment.extent + segment.ndim);
+    json.add("box_offset", numbers(segment.offset));
+    json.add("box_extent", numbers(segment.extent));
   }
   return json;
 }
 
-Error tensor_json(const ckpt_reader* reader, const ckpt_tensor_info& tensor, bool with_segments, Json* out) {
-  auto shape = shape_of(tensor);
-  *out = {{"name", tensor.name},
-          {"dtype", dtype_text(tensor.dtype)},
-          {"shape", std::vector<int64_t>(shape.begin(), shape.end())},
-          {"bytes", tensor.bytes},
-          {"stored_bytes", tensor.stored_bytes},
-          {"segment_count", tensor.segment_count},
-          {"alias_of", text_or_null(tensor.alias_of)},
-          {"attributes", Json::object()}};
-  CLI_TRY(
-      each_attr(reader, tensor.name, [&](const char* key, const char* value) { (*out)["attributes"][key] = value; }));
-  if (!with_segments) return {};
-  std::vector<ckpt_segment_info> segments;
-  CLI_TRY(read_segments(reader, tensor, &segments));
-  (*out)["segments"] = Json::array();
-  for (const ckpt_segment_info& segment : segments) (*out)["segments"].push_back(segment_json(segment));
-  return {};
+Json attrs_json(const ckpt::Attributes& attrs) {
+  Json json = Json::object();
+  for (const auto& [key, value] : attrs) json.add(key, value);
+  return json;
 }
 
-Error parts_json(const Opened& opened, Json* out) {
-  const ckpt_reader* reader = opened.reader;
+Json tensor_json(const ckpt::Reader& reader, const ckpt::TensorInfo& tensor, bool with_segments) {
+  Json json = {{"name", tensor.name},
+               {"dtype", dtype_text(tensor.dtype)},
+               {"shape", Json::array(ckpt::shape_of(tensor))},
+               {"bytes", tensor.bytes},
+               {"stored_bytes", tensor.stored_bytes},
+               {"segment_count", tensor.segment_count},
+               {"alias_of", tensor.alias_of},
+               {"attributes", attrs_json(reader.tensor_attrs(tensor.name))}};
+  if (with_segments) json.add("segments", Json::array(read_segments(reader, tensor), segment_json));
+  return json;
+}
+
+Json parts_json(const Opened& opened) {
+  std::vector<Json> parts;
   for (uint32_t i = 0; i < opened.info.part_count; ++i) {
-    auto part = sized<ckpt_part_info>();
-    CLI_TRY(call(ckpt_reader_part_at, reader, i, &part));
-    out->push_back({{"name", part.name}, {"rank", part.rank}, {"bytes", part.bytes}, {"save_id", part.save_id}});
+    const ckpt::PartInfo part = opened.reader.part(i);
+    parts.push_back({{"name", part.name}, {"rank", part.rank}, {"bytes", part.bytes}, {"save_id", part.save_id}});
   }
-  return {};
+  return Json::array(parts);
 }
 
-Error print_as_json(const Args& args, const Opened& opened, const std::vector<ckpt_tensor_info>& tensors,
-                    const std::vector<ckpt_object_info>& objects) {
+Json object_json(const ckpt::ObjectInfo& object) {
+  return {{"name", object.name},
+          {"rank", object.scope == CKPT_OBJECT_SHARED ? Json(nullptr) : Json(object.rank)},
+          {"bytes", object.size},
+          {"media_type", object.media_type}};
+}
+
+void print_as_json(const Args& args, const Opened& opened, const Tensors& tensors) {
   Json json = to_json(opened.info);
-  json["part_list"] = Json::array();
-  CLI_TRY(parts_json(opened, &json["part_list"]));
-  json["tensor_list"] = Json::array();
-  for (const ckpt_tensor_info& tensor : tensors) {
-    json["tensor_list"].emplace_back();
-    CLI_TRY(tensor_json(opened.reader, tensor, args.segments, &json["tensor_list"].back()));
-  }
-  json["object_list"] = Json::array();
-  for (const ckpt_object_info& object : objects) {
-    Json rank = object.scope == CKPT_OBJECT_SHARED ? Json(nullptr) : Json(object.rank);
-    json["object_list"].push_back({{"name", object.name},
-                                   {"rank", rank},
-                                   {"bytes", object.size},
-                                   {"media_type", text_or_null(object.media_type)}});
-  }
-  json["attributes"] = Json::object();
-  CLI_TRY(
-      each_attr(opened.reader, nullptr, [&](const char* key, const char* value) { json["attributes"][key] = value; }));
+  json.add("part_list", parts_json(opened));
+  json.add("tensor_list", Json::array(tensors, [&](const ckpt::TensorInfo& tensor) {
+             return tensor_json(opened.reader, tensor, args.segments);
+           }));
+  json.add("object_list", Json::array(opened.reader.objects(), object_json));
+  json.add("attributes", attrs_json(opened.reader.attrs()));
   print_json(json);
-  return {};
 }
 
 // Whether `argument` is one file, where a checkpoint would be a directory.
@@ -277,41 +238,37 @@ bool is_foreign_file(const std::string& argument) {
   return stat(argument.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
-Error run(const Args& args) {
+int run(const Args& args) {
+  const uint64_t lines = args.all ? UINT64_MAX : kOutlineLines;
   if (is_foreign_file(args.checkpoint)) {
-    if (args.segments) return invalid("--segments is for checkpoints: " + args.checkpoint + " is a file");
-    return show_foreign({args.checkpoint, args.pattern, args.all ? UINT64_MAX : kOutlineLines}, args);
+    if (args.segments) invalid("--segments is for checkpoints: " + args.checkpoint + " is a file");
+    show_foreign({args.checkpoint, args.pattern, lines}, args);
+    return kExitOk;
   }
-  Options options;
-  CLI_TRY(make_options(args, &options));
-  Opened opened;
-  CLI_TRY(open_checkpoint(args.checkpoint, args, options, &opened));
-  std::vector<ckpt_tensor_info> tensors;
-  std::vector<ckpt_object_info> objects;
-  CLI_TRY(read_tensors(opened.reader, args.pattern, &tensors));
-  CLI_TRY(read_objects(opened.reader, &objects));
-  if (args.json) return print_as_json(args, opened, tensors, objects);
+  ckpt::Options options = make_options(args);
+  const Opened opened = open_checkpoint(args.checkpoint, args, options);
+  const ckpt::Reader& reader = opened.reader;
+  const Tensors tensors = read_tensors(reader, args.pattern);
+  if (args.json) return print_as_json(args, opened, tensors), kExitOk;
   std::string text = identity_text(opened.info) + tensors_text(tensors);
-  if (args.segments) CLI_TRY(segments_text(opened.reader, tensors, &text));
-  text += objects_text(objects);
-  if (args.pattern.empty()) trees_text(opened.reader, objects, args.all ? UINT64_MAX : kOutlineLines, &text);
-  CLI_TRY(attrs_text(opened.reader, tensors, &text));
-  print(text);
-  return {};
+  if (args.segments) text += segments_text(reader, tensors);
+  text += objects_text(reader);
+  if (args.pattern.empty()) text += trees_text(reader, lines);
+  print(text + attrs_text(reader, tensors));
+  return kExitOk;
 }
 
 }  // namespace
 
 void add_info(CLI::App& app, Run& chosen) {
   auto args = std::make_shared<Args>();
-  CLI::App* command = add_command(app, kWords, args.get(), true);
-  command->add_option("CHECKPOINT", args->checkpoint, kCheckpointHelp)->required();
-  command
-      ->add_option("--tensors", args->pattern, "only tensors whose names match: * ? [a-z]; * also matches '.' and '/'")
-      ->type_name("PATTERN");
-  command->add_flag("--segments", args->segments, "where the tensors' bytes lie in the parts");
-  command->add_flag("--all", args->all, "the whole state tree, however long");
-  command->callback([args, &chosen] { chosen = [args](int*) { return run(*args); }; });
+  Command command(app, kWords, *args, Command::WithJson::kYes);
+  command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();
+  command.add("--tensors", args->pattern, "only tensors whose names match: * ? [a-z]; * also matches '.' and '/'")
+      .type("PATTERN");
+  command.add("--segments", args->segments, "where the tensors' bytes lie in the parts");
+  command.add("--all", args->all, "the whole state tree, however long");
+  command.run(chosen, [args] { return run(*args); });
 }
 
 }  // namespace cli

@@ -1,9 +1,4 @@
 // ckpt prune: removes old checkpoints of a run by a policy.
-#include <memory>
-#include <optional>
-
-#include <fmt/format.h>
-
 #include "cli/command.h"
 #include "cli/table.h"
 
@@ -28,71 +23,54 @@ constexpr Words kWords = {
     "  ckpt prune /data/run7 --keep-last 3 --protect best --protect final --write\n",
     "0 done, 2 error"};
 
-Error set_policy(const Args& args, ckpt_options* options) {
-  auto set_int = [&](const char* key, int64_t value) { return call(ckpt_options_set_int, options, key, value); };
-  bool given = args.keep_last.has_value();
-  for (const std::string& setting : args.settings) given = given || setting.starts_with("keep_last=");
-  if (!given) return invalid("prune wants --keep-last N, how many of the newest checkpoints to keep");
-  if (args.keep_last) CLI_TRY(set_int("keep_last", *args.keep_last));
-  if (args.keep_every) CLI_TRY(set_int("keep_every", *args.keep_every));
-  CLI_TRY(set_int("dry_run", args.write ? 0 : 1));
-  if (args.protect.empty()) return {};
-  std::string labels = fmt::format("{}", fmt::join(args.protect, ","));
-  return call(ckpt_options_set_str, options, "protect", labels.c_str());
+ckpt::Options options_of(const Args& args) {
+  ckpt::Options options = make_options(args);
+  if (!args.keep_last && !args.setting("keep_last"))
+    invalid("prune wants --keep-last N, how many of the newest checkpoints to keep");
+  if (args.keep_last) options.set("keep_last", *args.keep_last);
+  if (args.keep_every) options.set("keep_every", *args.keep_every);
+  options.set("dry_run", !args.write);
+  if (!args.protect.empty()) options.set("protect", joined(args.protect, ","));
+  options.check();
+  return options;
 }
 
-void print_findings(const Args& args, const std::vector<ckpt_finding>& findings) {
+void print_findings(const Args& args, const ckpt::Report& report) {
   Table table({{args.write ? "DONE" : "WOULD BE"}, {"CHECKPOINT", Align::kLeft, true}, {"WHY", Align::kLeft, true}});
   size_t removed = 0;
-  for (const ckpt_finding& finding : findings) {
+  for (const ckpt::Finding& finding : report) {
     removed += finding.kind == CKPT_FINDING_REMOVED ? 1 : 0;
-    table.add({finding_name(finding.kind), escaped(finding.name == nullptr ? "" : finding.name),
-               escaped(finding.text == nullptr ? "" : finding.text)});
+    table.add({finding_name(finding.kind), escaped(text_of(finding.name)), escaped(text_of(finding.text))});
   }
   if (!table.empty()) print(table.render(terminal_width()));
-  if (removed == 0) {
+  if (removed == 0)
     print("nothing to remove\n");
-  } else if (!args.write) {
-    print(fmt::format("nothing was removed; add --write to remove {}\n", removed));
-  }
+  else if (!args.write)
+    print(format("nothing was removed; add --write to remove {}\n", removed));
 }
 
-Error run(const Args& args) {
-  Options options;
-  CLI_TRY(make_options(args, &options));
-  CLI_TRY(set_policy(args, options));
-  std::string path;
-  CLI_TRY(locate_store(args.store, &path));
-  Store store;
-  CLI_TRY(call(ckpt_store_open, store.out(), path.c_str(), options));
-  Report report;
-  CLI_TRY(call(ckpt_store_prune, store, options, report.out()));
-  std::vector<ckpt_finding> findings;
-  CLI_TRY(findings_of(report, &findings));
-  if (!args.json) {
-    print_findings(args, findings);
-    return {};
-  }
-  Json list = Json::array();
-  for (const ckpt_finding& finding : findings) list.push_back(to_json(finding));
-  print_json({{"store", path}, {"written", args.write}, {"findings", list}});
-  return {};
+int run(const Args& args) {
+  ckpt::Options options = options_of(args);
+  std::string path = locate_store(args.store);
+  const ckpt::Report report = ckpt::Store::open(path, options).prune(options);
+  if (args.json)
+    print_json({{"store", path}, {"written", args.write}, {"findings", findings_json(report)}});
+  else
+    print_findings(args, report);
+  return kExitOk;
 }
 
 }  // namespace
 
 void add_prune(CLI::App& app, Run& chosen) {
   auto args = std::make_shared<Args>();
-  CLI::App* command = add_command(app, kWords, args.get(), true);
-  command->add_option("STORE", args->store, "the directory that holds the checkpoints")->required();
-  command->add_option("--keep-last", args->keep_last, "how many of the newest to keep")->check(CLI::PositiveNumber);
-  command->add_option("--keep-every", args->keep_every, "also keep steps that this divides")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--protect", args->protect, "a label never to remove; may be given again")
-      ->allow_extra_args(false)
-      ->type_name("LABEL");
-  command->add_flag("--write", args->write, "do it");
-  command->callback([args, &chosen] { chosen = [args](int*) { return run(*args); }; });
+  Command command(app, kWords, *args, Command::WithJson::kYes);
+  command.add("STORE", args->store, "the directory that holds the checkpoints").required();
+  command.add("--keep-last", args->keep_last, "how many of the newest to keep").positive();
+  command.add("--keep-every", args->keep_every, "also keep steps that this divides").positive();
+  command.add("--protect", args->protect, "a label never to remove; may be given again").one_value().type("LABEL");
+  command.add("--write", args->write, "do it");
+  command.run(chosen, [args] { return run(*args); });
 }
 
 }  // namespace cli

@@ -1,8 +1,4 @@
 // ckpt repair: a lost or damaged MANIFEST, rebuilt from the parts.
-#include <memory>
-
-#include <fmt/format.h>
-
 #include "cli/command.h"
 #include "cli/text.h"
 
@@ -32,67 +28,59 @@ bool is_refusal(ckpt_status status) {
 
 struct Outcome {
   std::string id, state;
-  std::vector<ckpt_finding> findings;
+  ckpt::Report report{nullptr};
   std::string reason;  // of a refusal
 };
 
 void print_outcome(const Args& args, const Outcome& outcome) {
   if (args.json) {
-    Json findings = Json::array();
-    for (const ckpt_finding& finding : outcome.findings) findings.push_back(to_json(finding));
     print_json({{"checkpoint", outcome.id},
                 {"result", outcome.state},
                 {"written", args.write && outcome.state == "repaired"},
                 {"reason", outcome.reason.empty() ? Json(nullptr) : Json(outcome.reason)},
-                {"findings", findings}});
+                {"findings", findings_json(outcome.report)}});
     return;
   }
-  for (const ckpt_finding& finding : outcome.findings) {
-    print(fmt::format("{}: {}\n", finding_name(finding.kind), escaped(finding.text == nullptr ? "" : finding.text)));
-  }
-  print(fmt::format("{}: {}\n", outcome.state, escaped(outcome.id)));
+  for (const ckpt::Finding& finding : outcome.report)
+    print(format("{}: {}\n", finding_name(finding.kind), escaped(text_of(finding.text))));
+  print(format("{}: {}\n", outcome.state, escaped(outcome.id)));
   if (!outcome.reason.empty()) print("  " + outcome.reason + "\n");
   if (outcome.state == "repairable") print("nothing was written; add --write to do it\n");
 }
 
-Error repair(const Args& args, const ckpt_store* store, ckpt_options* options, Report* report, Outcome* outcome) {
-  CLI_TRY(call(ckpt_options_set_int, options, "dry_run", args.write ? 0 : 1));
-  if (args.force) CLI_TRY(call(ckpt_options_set_int, options, "force", 1));
-  Error error = call(ckpt_store_repair, store, outcome->id.c_str(), options, report->out());
-  if (error && error.status() != CKPT_EXISTS && !is_refusal(error.status())) return error;
-  outcome->state = args.write ? "repaired" : "repairable";
-  if (error) {
+void repair(const Args& args, const ckpt::Store& store, ckpt::Options options, Outcome* outcome) {
+  options.set("dry_run", !args.write);
+  if (args.force) options.set("force", 1);
+  try {
+    outcome->report = store.repair(outcome->id, options);
+    outcome->state = args.write ? "repaired" : "repairable";
+  } catch (const ckpt::Error& error) {
+    if (error.status() != CKPT_EXISTS && !is_refusal(error.status())) throw;
     outcome->state = error.status() == CKPT_EXISTS ? "nothing to repair" : "cannot be repaired";
-    outcome->reason = error.text();
+    outcome->reason = error_text(error);
   }
-  return findings_of(*report, &outcome->findings);
 }
 
-Error run(const Args& args, int* exit_code) {
-  Options options;
-  CLI_TRY(make_options(args, &options));
-  Target target;
-  CLI_TRY(locate(args.checkpoint, &target));
-  Store store;
-  CLI_TRY(call(ckpt_store_open, store.out(), target.store.c_str(), options));
+int run(const Args& args) {
+  ckpt::Options options = make_options(args);
+  Target target = locate(args.checkpoint);
+  auto store = ckpt::Store::open(target.store, options);
   Outcome outcome;
-  CLI_TRY(resolve_id(store, target, options, &outcome.id));
-  Report report;
-  CLI_TRY(repair(args, store, options, &report, &outcome));
+  outcome.id = resolve_id(store, target, options);
+  repair(args, store, options, &outcome);
   print_outcome(args, outcome);
-  *exit_code = outcome.state == "cannot be repaired" ? kExitNo : kExitOk;
-  return {};
+  return outcome.state == "cannot be repaired" ? kExitNo : kExitOk;
 }
 
 }  // namespace
 
 void add_repair(CLI::App& app, Run& chosen) {
   auto args = std::make_shared<Args>();
-  CLI::App* command = add_command(app, kWords, args.get(), true);
-  command->add_option("CHECKPOINT", args->checkpoint, "the checkpoint's directory, or STORE@ID")->required();
-  command->add_flag("--write", args->write, "do it");
-  command->add_flag("--force", args->force, "also rebuild an attempt that never committed");
-  command->callback([args, &chosen] { chosen = [args](int* exit_code) { return run(*args, exit_code); }; });
+  Command command(app, kWords, *args, Command::WithJson::kYes);
+  command.add("CHECKPOINT", args->checkpoint, "the checkpoint's directory, or STORE@ID").required();
+  command.add("--write", args->write, "do it");
+  command.add("--force", args->force, "also rebuild an attempt that never committed");
+  command.run(chosen, [args] { return run(*args); });
 }
 
 }  // namespace cli

@@ -1,6 +1,4 @@
 // ckpt rm: removes one checkpoint.
-#include <memory>
-
 #include "cli/command.h"
 #include "cli/text.h"
 
@@ -20,27 +18,23 @@ constexpr Words kWords = {
     "  ckpt rm /data/run7@label:step-100\n",
     "0 removed, 2 error"};
 
-Error run(const Args& args) {
-  Options options;
-  CLI_TRY(make_options(args, &options));
-  Target target;
-  CLI_TRY(locate(args.checkpoint, &target));
-  Store store;
-  CLI_TRY(call(ckpt_store_open, store.out(), target.store.c_str(), options));
-  std::string id;
-  CLI_TRY(resolve_id(store, target, options, &id));
-  CLI_TRY(call(ckpt_store_remove, store, id.c_str()));
+int run(const Args& args) {
+  ckpt::Options options = make_options(args);
+  Target target = locate(args.checkpoint);
+  auto store = ckpt::Store::open(target.store, options);
+  std::string id = resolve_id(store, target, options);
+  store.remove(id);
   print("removed " + escaped(id) + "\n");
-  return {};
+  return kExitOk;
 }
 
 }  // namespace
 
 void add_rm(CLI::App& app, Run& chosen) {
   auto args = std::make_shared<Args>();
-  CLI::App* command = add_command(app, kWords, args.get(), false);
-  command->add_option("CHECKPOINT", args->checkpoint, "the checkpoint's directory, or STORE@SELECTOR")->required();
-  command->callback([args, &chosen] { chosen = [args](int*) { return run(*args); }; });
+  Command command(app, kWords, *args, Command::WithJson::kNo);
+  command.add("CHECKPOINT", args->checkpoint, "the checkpoint's directory, or STORE@SELECTOR").required();
+  command.run(chosen, [args] { return run(*args); });
 }
 
 }  // namespace cli

@@ -15,6 +15,6 @@ struct ForeignQuery {
   uint64_t tree_lines = 0;  // of the tree's outline
 };
 // Prints format, sizes, the tree in outline and the tensors. The file's checksums are compared with -o verify=1 only.
-Error show_foreign(const ForeignQuery& query, const Common& common);
+void show_foreign(const ForeignQuery& query, const Common& common);
 
 }  // namespace cli

@@ -1,6 +1,5 @@
 #include "cli/locate.h"
 
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 
@@ -17,12 +16,11 @@ std::string_view without_file_scheme(std::string_view text) {
   return text.starts_with(kScheme) ? text.substr(kScheme.size()) : text;
 }
 
-Error need_directory(const std::string& path) {
+void need_directory(const std::string& path) {
   std::error_code code;
   fs::file_status status = fs::status(path, code);
-  if (!fs::exists(status)) return {CKPT_NOT_FOUND, "no such directory: " + path};
-  if (!fs::is_directory(status)) return {CKPT_INVALID, "neither a store nor a checkpoint, but a file: " + path};
-  return {};
+  if (!fs::exists(status)) fail(CKPT_NOT_FOUND, "no such directory: " + path);
+  if (!fs::is_directory(status)) invalid("neither a store nor a checkpoint, but a file: " + path);
 }
 
 bool is_checkpoint(const std::string& path) {
@@ -39,87 +37,56 @@ std::string without_trailing_slashes(std::string_view path) {
   return std::string(path);
 }
 
-Error locate_selector(std::string_view argument, size_t at, Target* out) {
+Target locate_selector(std::string_view argument, size_t at) {
   std::string_view selector = argument.substr(at + 1);
-  if (selector.empty())
-    return invalid("nothing after '@' in " + std::string(argument) + "; try @latest, @label:L, @step:N");
-  out->kind = Target::Kind::kSelector;
-  out->store = at == 0 ? "." : without_trailing_slashes(argument.substr(0, at));
-  out->selector = selector;
-  return is_remote(out->store) ? Error() : need_directory(out->store);
+  if (selector.empty()) invalid("nothing after '@' in " + std::string(argument) + "; try @latest, @label:L, @step:N");
+  std::string store = at == 0 ? "." : without_trailing_slashes(argument.substr(0, at));
+  if (!is_remote(store)) need_directory(store);
+  return {Target::Kind::kSelector, store, std::string(selector)};
 }
 
-Error locate_directory(const std::string& path, Target* out) {
-  CLI_TRY(need_directory(path));
-  if (!is_checkpoint(path)) {
-    *out = {Target::Kind::kStore, path, "latest"};
-    return {};
-  }
+Target locate_directory(const std::string& path) {
+  need_directory(path);
+  if (!is_checkpoint(path)) return {Target::Kind::kStore, path, "latest"};
   // "." and links have to become the name that the directory has in its store.
   std::error_code code;
   fs::path real = fs::canonical(path, code);
-  if (code) return {CKPT_IO, "cannot resolve " + path + ": " + code.message()};
-  *out = {Target::Kind::kDirectory, real.parent_path().string(), real.filename().string()};
-  return {};
+  if (code) fail(CKPT_IO, "cannot resolve " + path + ": " + code.message());
+  return {Target::Kind::kDirectory, real.parent_path().string(), real.filename().string()};
 }
 
 // True where `id` is listed, committed or not.
-Error is_listed(const ckpt_store* store, const std::string& id, bool* listed) {
-  List list;
-  CLI_TRY(call(ckpt_store_list, store, list.out()));
-  for (size_t i = 0; i < ckpt_list_count(list) && !*listed; ++i) {
-    auto info = sized<ckpt_checkpoint_info>();
-    CLI_TRY(call(ckpt_list_at, list, i, &info));
-    *listed = id == info.id;
-  }
-  return {};
+bool is_listed(const ckpt::Store& store, const std::string& id) {
+  for (const ckpt::CheckpointInfo& info : store.list())
+    if (id == info.id) return true;
+  return false;
 }
 
 }  // namespace
 
-Error locate(std::string_view argument, Target* out) {
-  if (argument.empty()) return invalid("an empty path names no checkpoint");
+Target locate(std::string_view argument) {
+  if (argument.empty()) invalid("an empty path names no checkpoint");
   std::string_view path = without_file_scheme(argument);
   size_t at = path.rfind('@');
-  if (at != std::string_view::npos && path.find('/', at) == std::string_view::npos)
-    return locate_selector(path, at, out);
-  if (is_remote(path)) {
-    *out = {Target::Kind::kStore, without_trailing_slashes(path), "latest"};
-    return {};
-  }
-  return locate_directory(without_trailing_slashes(path), out);
+  if (at != std::string_view::npos && path.find('/', at) == std::string_view::npos) return locate_selector(path, at);
+  std::string bare = without_trailing_slashes(path);
+  return is_remote(path) ? Target{Target::Kind::kStore, bare, "latest"} : locate_directory(bare);
 }
 
-Error locate_store(std::string_view argument, std::string* out) {
-  if (argument.empty()) return invalid("an empty path names no store");
+std::string locate_store(std::string_view argument) {
+  if (argument.empty()) invalid("an empty path names no store");
   std::string path = without_trailing_slashes(without_file_scheme(argument));
-  *out = path;
-  if (is_remote(path)) return {};
-  CLI_TRY(need_directory(path));
-  if (!is_checkpoint(path)) return {};
-  Target target;
-  CLI_TRY(locate_directory(path, &target));
-  return invalid(path + " is a checkpoint; its store is " + target.store);
+  if (is_remote(path)) return path;
+  need_directory(path);
+  if (is_checkpoint(path)) invalid(path + " is a checkpoint; its store is " + locate_directory(path).store);
+  return path;
 }
 
-Error resolve_id(const ckpt_store* store, const Target& target, const ckpt_options* options, std::string* id) {
-  if (target.kind == Target::Kind::kStore) {
-    return invalid(target.store + " is a store: name one checkpoint, as a directory or as " + target.store + "@latest");
-  }
-  if (target.kind == Target::Kind::kDirectory) {
-    *id = target.selector;
-    return {};
-  }
-  bool listed = false;
-  CLI_TRY(is_listed(store, target.selector, &listed));
-  if (listed) {
-    *id = target.selector;
-    return {};
-  }
-  auto info = sized<ckpt_checkpoint_info>();
-  CLI_TRY(call(ckpt_store_find, store, target.selector.c_str(), options, &info));
-  *id = info.id;
-  return {};
+std::string resolve_id(const ckpt::Store& store, const Target& target, const ckpt::Options& options) {
+  if (target.kind == Target::Kind::kStore)
+    invalid(target.store + " is a store: name one checkpoint, as a directory or as " + target.store + "@latest");
+  bool is_id = target.kind == Target::Kind::kDirectory || is_listed(store, target.selector);
+  return is_id ? target.selector : store.find(target.selector, options).id;
 }
 
 }  // namespace cli

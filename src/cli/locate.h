@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "cli/handle.h"
+#include "cli/error.h"
 
 namespace cli {
 
@@ -21,13 +21,13 @@ struct Target {
 };
 
 // INVALID, NOT_FOUND.
-Error locate(std::string_view argument, Target* out);
+Target locate(std::string_view argument);
 
 // Where only a store makes sense; a checkpoint is refused.
-Error locate_store(std::string_view argument, std::string* out);
+std::string locate_store(std::string_view argument);
 
 // The id of the one checkpoint or attempt that `target` names, committed or not; never guessed from a bare store,
 // since the callers remove or write. NOT_FOUND, INVALID, IO.
-Error resolve_id(const ckpt_store* store, const Target& target, const ckpt_options* options, std::string* id);
+std::string resolve_id(const ckpt::Store& store, const Target& target, const ckpt::Options& options);
 
 }  // namespace cli

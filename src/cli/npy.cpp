@@ -1,8 +1,6 @@
 #include "cli/npy.h"
 
-#include <fmt/format.h>
-
-#include "ckpt.h"
+#include "cli/numbers.h"
 
 namespace cli {
 
@@ -44,9 +42,10 @@ std::optional<std::string> npy_descr(int32_t dtype) {
 std::string npy_header(std::string_view descr, std::span<const int64_t> shape) {
   constexpr size_t kPreamble = 10, kAlign = 64;
   std::string tuple;
-  for (int64_t extent : shape) tuple += fmt::format("{}, ", extent);
+  for (int64_t extent : shape) tuple += std::to_string(extent) + ", ";
   if (!tuple.empty()) tuple.erase(tuple.size() - (shape.size() == 1 ? 1 : 2));
-  std::string dictionary = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, tuple);
+  std::string dictionary =
+      "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': (" + tuple + "), }";
   size_t end = (kPreamble + dictionary.size() + 1 + kAlign - 1) / kAlign * kAlign;
   dictionary.append(end - kPreamble - dictionary.size() - 1, ' ');
   dictionary += '\n';

@@ -7,7 +7,7 @@
 #include <limits>
 #include <string_view>
 
-#include <fmt/format.h>
+#include "cli/format.h"
 
 namespace cli {
 namespace {
@@ -59,15 +59,15 @@ std::string short_float_text(const FloatFormat& format, uint32_t pattern) {
   bool whole = std::fabs(value) < kExactBelow && std::trunc(value) == value;
   double reach = spacing(format, pattern, value) / 2;
   for (int digits = 1; !whole && digits < 17; ++digits) {
-    double rounded = std::strtod(fmt::format("{:.{}g}", value, digits).c_str(), nullptr);
-    if (std::fabs(rounded - value) < reach) return with_point(fmt::format("{}", rounded));
+    double rounded = std::strtod(print_format("%.*g", digits, value).c_str(), nullptr);
+    if (std::fabs(rounded - value) < reach) return with_point(shortest(rounded));
   }
-  return with_point(fmt::format("{}", value));
+  return with_point(shortest(value));
 }
 
 template <typename T>
 std::string float_text(T value) {
-  return std::isfinite(value) ? with_point(fmt::format("{}", value)) : special_text(static_cast<double>(value));
+  return std::isfinite(value) ? with_point(shortest(value)) : special_text(static_cast<double>(value));
 }
 
 // A real float of 16, 32 or 64 bits at element `index`, counted in floats.
@@ -81,7 +81,7 @@ std::string component_text(int bits, std::span<const std::byte> data, uint64_t i
 std::string complex_text(int bits, std::span<const std::byte> data, uint64_t index) {
   std::string real = component_text(bits / 2, data, 2 * index),
               imaginary = component_text(bits / 2, data, 2 * index + 1);
-  return fmt::format("({}{}{}j)", real, imaginary.front() == '-' ? "" : "+", imaginary);
+  return format("({}{}{}j)", real, imaginary.front() == '-' ? "" : "+", imaginary);
 }
 
 int64_t sign_extended(uint64_t pattern, int bits) {
@@ -164,18 +164,18 @@ std::string number_text(int32_t dtype, std::span<const std::byte> data, uint64_t
       return complex_text(bits, data, index);
     case CKPT_DTYPE_F8_E8M0FNU: {
       double value = decode_e8m0(static_cast<uint32_t>(element_pattern(data, 8, index)));
-      return std::isnan(value) ? "nan" : with_point(fmt::format("{}", value));
+      return std::isnan(value) ? "nan" : with_point(shortest(value));
     }
     case CKPT_DTYPE_BOOL: {
       uint64_t value = element_pattern(data, 8, index);
-      return value == 0 ? "False" : value == 1 ? "True" : fmt::format("True({})", value);
+      return value == 0 ? "False" : value == 1 ? "True" : format("True({})", value);
     }
     default:
       break;
   }
   if (code > 1 || bits > 64) return hex_text(bits, data, index);
   uint64_t pattern = element_pattern(data, bits, index);
-  return code == 0 ? fmt::format("{}", sign_extended(pattern, bits)) : fmt::format("{}", pattern);
+  return code == 0 ? std::to_string(sign_extended(pattern, bits)) : std::to_string(pattern);
 }
 
 bool has_f32(int32_t dtype) { return float_format(dtype) != nullptr || dtype == CKPT_DTYPE_F8_E8M0FNU; }
@@ -188,7 +188,7 @@ float to_f32(int32_t dtype, std::span<const std::byte> data, uint64_t index) {
 
 std::string dtype_text(int32_t dtype) {
   const char* name = ckpt_dtype_name(dtype);
-  return std::string_view(name) == "dtype" ? fmt::format("dtype(0x{:04x})", dtype) : name;
+  return std::string_view(name) == "dtype" ? print_format("dtype(0x%04x)", static_cast<unsigned>(dtype)) : name;
 }
 
 }  // namespace cli

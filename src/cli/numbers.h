@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "ckpt.h"
+#include <ckpt.hpp>
 
 namespace cli {
 

@@ -3,33 +3,32 @@
 #include <algorithm>
 #include <cstdio>
 
-#include <fmt/format.h>
-
 #include "cli/text.h"
 
 namespace cli {
 
 std::string progress_line(uint64_t done, uint64_t total, double seconds) {
-  constexpr int kBar = 24;
+  constexpr size_t kBar = 24;
   double share = total == 0 ? 1.0 : std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
-  int filled = static_cast<int>(share * kBar);
-  std::string line = fmt::format("[{:#<{}}{:-<{}}] {:3.0f} %  {} of {}", "", filled, "", kBar - filled, share * 100,
-                                 human_bytes(done), human_bytes(total));
+  size_t filled = static_cast<size_t>(share * kBar);
+  std::string bar = std::string(filled, '#') + std::string(kBar - filled, '-');
+  std::string line =
+      format("[{}] {} %  {} of {}", bar, print_format("%3.0f", share * 100), human_bytes(done), human_bytes(total));
   if (done == 0 || seconds < 0.2) return line;
   double rate = static_cast<double>(done) / seconds;
   double left = static_cast<double>(total - std::min(done, total)) / rate;
-  return line + fmt::format("  {}  {} left", human_rate(rate), human_duration(static_cast<uint64_t>(left + 0.5)));
+  return line + format("  {}  {} left", human_rate(rate), human_duration(static_cast<uint64_t>(left + 0.5)));
 }
 
 Progress::Progress() : visible_(is_terminal(stderr)), start_(std::chrono::steady_clock::now()) {}
 
 Progress::~Progress() {
-  if (visible_) fmt::print(stderr, "\r\x1b[K");
+  if (visible_) std::fputs("\r\x1b[K", stderr);
 }
 
 void Progress::update(uint64_t done, uint64_t total) {
   if (!visible_) return;
-  fmt::print(stderr, "\r\x1b[K{}", progress_line(done, total, seconds()));
+  std::fprintf(stderr, "\r\x1b[K%s", progress_line(done, total, seconds()).c_str());
   std::fflush(stderr);
 }
 

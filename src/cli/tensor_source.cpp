@@ -42,7 +42,7 @@ std::vector<int64_t> shown_extent(const Box& box) {
 }
 
 // Visits each choice of one range for each dimension: a corner of the box.
-Error for_each_corner(const Box& box, const std::function<Error(const Box& corner, int64_t to)>& visit) {
+void for_each_corner(const Box& box, const std::function<void(const Box& corner, int64_t to)>& visit) {
   size_t ndim = box.extent.size();
   std::vector<int64_t> strides = row_major_strides(shown_extent(box));
   std::vector<size_t> choice(ndim, 0);
@@ -55,10 +55,10 @@ Error for_each_corner(const Box& box, const std::function<Error(const Box& corne
       corner.extent[d] = range.size;
       to += range.to * strides[d];
     }
-    CLI_TRY(visit(corner, to));
+    visit(corner, to);
     size_t d = ndim;
     while (d > 0 && ++choice[d - 1] == shown_ranges(box.extent[d - 1]).size()) choice[--d] = 0;
-    if (d == 0) return {};
+    if (d == 0) return;
   }
 }
 
@@ -87,48 +87,35 @@ std::vector<std::byte> pick_packed(const Box& box, int bits, const std::vector<s
 
 }  // namespace
 
-Error TensorSource::open(const ckpt_reader* reader, const ckpt_options* options, const std::string& name,
-                         const std::string& as) {
-  reader_ = reader;
-  options_ = options;
-  name_ = name;
-  info_ = sized<ckpt_tensor_info>();
-  CLI_TRY(call(ckpt_reader_tensor_find, reader, name.c_str(), &info_));
-  memory_dtype_ = dtype_ = info_.dtype;
-  if (as.empty()) return {};
-  int32_t wanted = ckpt_dtype_find(as.c_str());
-  if (wanted < 0) return invalid("--as: no dtype is called '" + as + "'");
-  if (wanted == info_.dtype) return {};
-  dtype_ = wanted;
-  if (library_converts(info_.dtype) && library_converts(wanted)) {
-    memory_dtype_ = wanted;
-  } else if (wanted != CKPT_DTYPE_F32 || !has_f32(info_.dtype)) {
-    return {CKPT_UNSUPPORTED, "cannot convert tensor " + name + " from " + dtype_text(info_.dtype) + " to " + as +
-                                  ": f32, f16 and bf16 convert into each other, smaller floats into f32"};
-  }
-  return {};
+TensorSource::TensorSource(const ckpt::Reader& reader, const ckpt::Options& options, const std::string& name,
+                           const std::string& as)
+    : reader_(reader),
+      options_(options),
+      name_(name),
+      info_(reader.tensor(name)),
+      memory_dtype_(info_.dtype),
+      dtype_(info_.dtype) {
+  if (as.empty()) return;
+  std::optional<int32_t> wanted = ckpt::dtype_find(as);
+  if (!wanted) invalid("--as: no dtype is called '" + as + "'");
+  if (*wanted == info_.dtype) return;
+  dtype_ = *wanted;
+  if (library_converts(info_.dtype) && library_converts(dtype_))
+    memory_dtype_ = dtype_;
+  else if (dtype_ != CKPT_DTYPE_F32 || !has_f32(info_.dtype))
+    fail(CKPT_UNSUPPORTED, "cannot convert tensor " + name + " from " + dtype_text(info_.dtype) + " to " + as +
+                               ": f32, f16 and bf16 convert into each other, smaller floats into f32");
 }
 
-uint64_t TensorSource::bytes_of(uint64_t elements) const { return packed_bytes(elements, dtype_); }
-
-Error TensorSource::load(const Box& box, const std::vector<int64_t>& strides, std::byte* data, uint64_t bytes) const {
-  auto desc = sized<ckpt_tensor_desc>();
-  desc.dtype = memory_dtype_;
-  desc.ndim = info_.ndim;
-  desc.flags = memory_dtype_ != info_.dtype ? CKPT_TENSOR_CONVERT : 0;
-  std::copy_n(info_.shape, info_.ndim, desc.shape);
+void TensorSource::load(const Box& box, const std::vector<int64_t>& strides, std::byte* data, uint64_t bytes) const {
+  ckpt::Tensor tensor(memory_dtype_, shape());
+  if (memory_dtype_ != info_.dtype) tensor.convert();
   // Only a whole tensor is free of the byte boundaries of packed dtypes.
-  desc.region_kind = box == Box::whole(shape()) ? CKPT_REGION_WHOLE : CKPT_REGION_BOX;
-  std::copy(box.offset.begin(), box.offset.end(), desc.offset);
-  std::copy(box.extent.begin(), box.extent.end(), desc.extent);
-  if (!strides.empty()) {
-    desc.flags |= CKPT_TENSOR_STRIDED;
-    std::copy(strides.begin(), strides.end(), desc.strides);
-  }
-  Load load;
-  CLI_TRY(call(ckpt_load_new, load.out(), reader_, options_));
-  CLI_TRY(call(ckpt_load_add_tensor, load, name_.c_str(), &desc, data, bytes, CKPT_DEVICE_CPU, 0));
-  return call(ckpt_load_run, load);
+  if (box != Box::whole(shape())) tensor.box(box.offset, box.extent);
+  if (!strides.empty()) tensor.strides(strides);
+  auto load = ckpt::Load::create(reader_, options_);
+  load.add_tensor(name_, tensor, {data, bytes});
+  load.run();
 }
 
 void TensorSource::convert(uint64_t count, std::vector<std::byte>* data) const {
@@ -141,46 +128,44 @@ void TensorSource::convert(uint64_t count, std::vector<std::byte>* data) const {
   *data = std::move(floats);
 }
 
-Error TensorSource::read(const Box& box, std::vector<std::byte>* out) const {
+std::vector<std::byte> TensorSource::read(const Box& box) const {
   uint64_t count = box.volume();
-  out->assign(packed_bytes(count, memory_dtype_), std::byte{0});
-  if (count > 0) CLI_TRY(load(box, {}, out->data(), out->size()));
-  convert(count, out);
-  return {};
+  std::vector<std::byte> data(packed_bytes(count, memory_dtype_));
+  if (count > 0) load(box, {}, data.data(), data.size());
+  convert(count, &data);
+  return data;
 }
 
-Error TensorSource::load_corners(const Box& box, std::vector<std::byte>* out) const {
+std::vector<std::byte> TensorSource::load_corners(const Box& box) const {
   std::vector<int64_t> extent = shown_extent(box), strides = row_major_strides(extent);
   uint64_t width = static_cast<uint64_t>(memory_dtype_ % 256) / 8;
-  out->assign(Box{extent, extent}.volume() * width, std::byte{0});
-  return for_each_corner(box, [&](const Box& corner, int64_t to) {
+  std::vector<std::byte> data(Box{extent, extent}.volume() * width);
+  for_each_corner(box, [&](const Box& corner, int64_t to) {
     uint64_t start = static_cast<uint64_t>(to) * width;
-    return load(corner, strides, out->data() + start, out->size() - start);
+    load(corner, strides, data.data() + start, data.size() - start);
   });
+  return data;
 }
 
-Error TensorSource::read_summary(const Box& box, std::vector<std::byte>* out) const {
-  if (box.volume() == 0) return read(box, out);
-  std::vector<int64_t> extent = shown_extent(box);
+std::vector<std::byte> TensorSource::read_summary(const Box& box) const {
+  if (box.volume() == 0) return read(box);
+  std::vector<std::byte> data;
   if (packed()) {
     std::vector<std::byte> all(packed_bytes(box.volume(), memory_dtype_));
-    CLI_TRY(load(box, {}, all.data(), all.size()));
-    *out = pick_packed(box, memory_dtype_ % 256, all);
+    load(box, {}, all.data(), all.size());
+    data = pick_packed(box, memory_dtype_ % 256, all);
   } else {
-    CLI_TRY(load_corners(box, out));
+    data = load_corners(box);
   }
-  convert(Box{extent, extent}.volume(), out);
-  return {};
+  std::vector<int64_t> extent = shown_extent(box);
+  convert(Box{extent, extent}.volume(), &data);
+  return data;
 }
 
-Error TensorSource::read_slabs(const Box& box, const std::function<Error(const std::vector<std::byte>&)>& visit) const {
+void TensorSource::read_slabs(const Box& box, const std::function<void(const std::vector<std::byte>&)>& visit) const {
   uint64_t width = static_cast<uint64_t>(std::max(memory_dtype_ % 256, dtype_ % 256)) / 8;
   uint64_t limit = packed() ? std::max<uint64_t>(1, box.volume()) : std::max<uint64_t>(1, kSlabBytes / width);
-  std::vector<std::byte> data;
-  return for_each_slab(box, limit, [&](const Box& slab) {
-    CLI_TRY(read(slab, &data));
-    return visit(data);
-  });
+  for_each_slab(box, limit, [&](const Box& slab) { visit(read(slab)); });
 }
 
 }  // namespace cli

@@ -5,8 +5,7 @@
 
 #include <array>
 #include <cstdlib>
-
-#include <fmt/format.h>
+#include <vector>
 
 namespace cli {
 namespace {
@@ -17,8 +16,7 @@ std::string scaled(double value, double step, std::span<const char* const> units
     value /= step;
     ++unit;
   }
-  return unit == 0 ? fmt::format("{:.0f} {}", value, units[0])
-                   : fmt::format("{:.{}f} {}", value, value < 100 ? 1 : 0, units[unit]);
+  return print_format("%.*f %s", unit > 0 && value < 100 ? 1 : 0, value, units[unit]);
 }
 
 // The bytes of the code point that starts `text`, 0 where it is not valid UTF-8.
@@ -56,7 +54,7 @@ bool use_color() {
 }  // namespace
 
 std::string counted(uint64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+  return format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 std::string human_bytes(uint64_t bytes) {
@@ -70,14 +68,16 @@ std::string human_rate(double bytes_per_second) {
 }
 
 std::string human_duration(uint64_t seconds) {
-  if (seconds < 120) return fmt::format("{} s", seconds);
-  if (seconds < 2 * 3600) return fmt::format("{} min", seconds / 60);
-  if (seconds < 2 * 86400) return fmt::format("{} h", seconds / 3600);
-  return fmt::format("{} d", seconds / 86400);
+  if (seconds < 120) return format("{} s", seconds);
+  if (seconds < 2 * 3600) return format("{} min", seconds / 60);
+  if (seconds < 2 * 86400) return format("{} h", seconds / 3600);
+  return format("{} d", seconds / 86400);
 }
 
 std::string shape_text(std::span<const int64_t> shape) {
-  return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
+  std::vector<std::string> extents;
+  for (int64_t extent : shape) extents.push_back(std::to_string(extent));
+  return "[" + joined(extents) + "]";
 }
 
 std::string escaped(std::string_view text) {
@@ -91,8 +91,7 @@ std::string escaped(std::string_view text) {
     } else if (text[0] == '\t') {
       out += "\\t";
     } else {
-      for (char c : text.substr(0, size == 0 ? 1 : size))
-        out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+      for (char c : text.substr(0, size == 0 ? 1 : size)) out += print_format("\\x%02x", static_cast<unsigned char>(c));
     }
     text.remove_prefix(size == 0 ? 1 : size);
   }
@@ -116,7 +115,7 @@ size_t terminal_width() {
 std::string colored(std::string_view text, Color color) {
   static constexpr std::array kCodes = {"", "31", "32", "33", "2", "1"};
   if (color == Color::kNone || !use_color()) return std::string(text);
-  return fmt::format("\x1b[{}m{}\x1b[0m", kCodes[static_cast<size_t>(color)], text);
+  return format("\x1b[{}m{}\x1b[0m", kCodes[static_cast<size_t>(color)], text);
 }
 
 }  // namespace cli

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "cli/format.h"
+
 namespace cli {
 
 std::string counted(uint64_t count, std::string_view noun);  // "1 part", "2 parts"

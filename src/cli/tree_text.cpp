@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <fmt/format.h>
-
+#include "cli/error.h"
 #include "cli/text.h"
 
 namespace cli {
@@ -21,64 +20,54 @@ std::string cut(std::string_view text, size_t longest) {
   return std::string(text.substr(0, end)) + "…";
 }
 
-bool is_container(const ckpt_node& node) { return node.kind >= CKPT_NODE_LIST; }
-
 bool is_integer(std::string_view text) {
   if (text.starts_with('-')) text.remove_prefix(1);
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 std::string float_text(double value) {
-  std::string text = fmt::format("{}", value);
+  std::string text = shortest(value);
   return is_integer(text) ? text + ".0" : text;
 }
 
 std::string text_text(std::string_view text) {
   std::string shown = "\"" + escaped(cut(text, kLongestText)) + "\"";
-  return text.size() > kLongestText ? fmt::format("{} ({})", shown, counted(text.size(), "byte")) : shown;
+  return text.size() > kLongestText ? format("{} ({})", shown, counted(text.size(), "byte")) : shown;
 }
 
 class Outline {
  public:
-  Outline(const ckpt_tree* tree, const TensorText& tensor, uint64_t max_lines)
-      : tree_(tree), tensor_(tensor), max_lines_(max_lines) {}
-
-  Error write(std::string* out) {
-    CLI_TRY(measure());
+  Outline(ckpt::TreeView tree, const TensorText& tensor, uint64_t max_lines)
+      : tree_(tree), tensor_(tensor), max_lines_(max_lines), count_(tree.size()) {
+    if (count_ == 0) invalid("the tree is empty");
+    measure();
     choose_depth();
+  }
+
+  std::string text() const {
+    std::string out;
     uint64_t lines = 0, shown = 0;
     for (uint64_t i = 0; i < count_ && lines < max_lines_;) {
       bool whole = false;
-      ckpt_node node = at(i);
-      *out += std::string(2 * depths_[i], ' ') + key_text(i, node) + value_text(i, node, &whole) + "\n";
+      out += std::string(2 * depths_[i], ' ') + line(tree_.at(i), &whole) + "\n";
       ++lines;
       bool skip = whole || depths_[i] == max_depth_;
       shown += whole ? sizes_[i] : 1;
       i += skip ? sizes_[i] : 1;
     }
-    if (shown < count_) *out += fmt::format("… {} more of {}\n", count_ - shown, counted(count_, "node"));
-    return {};
+    if (shown < count_) out += format("… {} more of {}\n", count_ - shown, counted(count_, "node"));
+    return out;
   }
 
  private:
-  // The tree's own functions cannot fail for a node that there is.
-  ckpt_node at(uint64_t number) const {
-    auto node = sized<ckpt_node>();
-    static_cast<void>(ckpt_tree_at(tree_, number, &node, nullptr));
-    return node;
-  }
-
   // Depth of each node, how many nodes it is with all below it, and whether one of them is a tensor.
-  Error measure() {
-    count_ = ckpt_tree_node_count(tree_);
-    if (count_ == 0) return invalid("the tree is empty");
+  void measure() {
     sizes_.assign(count_, 1);
     depths_.assign(count_, 0);
     tensors_.assign(count_, false);
     std::vector<uint64_t> parents(count_);
     for (uint64_t i = 0; i < count_; ++i) {
-      auto node = sized<ckpt_node>();
-      CLI_TRY(call(ckpt_tree_at, tree_, i, &node));
+      const ckpt::Node node = tree_.at(i);
       parents[i] = node.parent;
       tensors_[i] = node.kind == CKPT_NODE_TENSOR;
       if (i > 0) depths_[i] = static_cast<uint8_t>(depths_[node.parent] + 1);
@@ -87,7 +76,6 @@ class Outline {
       sizes_[parents[i]] += sizes_[i];
       if (tensors_[i]) tensors_[parents[i]] = true;
     }
-    return {};
   }
 
   // The deepest level down to which all lines fit; at least the root's children.
@@ -95,7 +83,7 @@ class Outline {
     std::vector<uint64_t> lines(CKPT_TREE_MAX_DEPTH + 1, 0);
     for (uint64_t i = 0; i < count_;) {
       ++lines[depths_[i]];
-      i += inline_text(i) ? sizes_[i] : 1;
+      i += inline_text(tree_.at(i)) ? sizes_[i] : 1;
     }
     uint64_t sum = 1;
     max_depth_ = 1;
@@ -105,24 +93,26 @@ class Outline {
     }
   }
 
-  std::string key_text(uint64_t number, const ckpt_node& node) const {
-    if (number == 0) return "";
-    if (node.key_kind == CKPT_KEY_INT) return fmt::format("{}: ", node.key_int);
+  std::string line(const ckpt::Node& node, bool* whole) const { return key_text(node) + value_text(node, whole); }
+
+  static std::string key_text(const ckpt::Node& node) {
+    if (node.number() == 0) return "";
+    if (node.key_kind == CKPT_KEY_INT) return format("{}: ", node.key_int);
     if (node.key_kind == CKPT_KEY_NONE) return "- ";
-    std::string_view key(node.key, node.key_size);
+    std::string_view key = node.key_view();
     bool quote = key.empty() || is_integer(key) || key.find_first_of(" :\"") != std::string_view::npos;
-    return quote ? fmt::format("\"{}\": ", escaped(key)) : escaped(key) + ": ";
+    return quote ? format("\"{}\": ", escaped(key)) : escaped(key) + ": ";
   }
 
-  std::string leaf_text(const ckpt_node& node) const {
-    std::string_view text(node.text, node.text == nullptr ? 0 : node.text_size);
+  std::string leaf_text(const ckpt::Node& node) const {
+    std::string_view text = node.text_view();
     switch (node.kind) {
       case CKPT_NODE_NULL:
         return "null";
       case CKPT_NODE_BOOL:
         return node.bool_value != 0 ? "true" : "false";
       case CKPT_NODE_INT:
-        return fmt::format("{}", node.int_value);
+        return std::to_string(node.int_value);
       case CKPT_NODE_BIGINT:
         return cut(text, kLongestDigits);
       case CKPT_NODE_FLOAT:
@@ -136,56 +126,54 @@ class Outline {
         return "tensor " + (known.empty() ? escaped(text) : known);
       }
       default:
-        return fmt::format("node of kind {}", node.kind);
+        return format("node of kind {}", node.kind);
     }
   }
 
   // A small container without tensors, or a list of scalars of any length, on one line.
-  bool inline_text(uint64_t number, std::string* out = nullptr) const {
-    ckpt_node node = at(number);
-    if (!is_container(node) || tensors_[number]) return false;
-    bool row = node.kind <= CKPT_NODE_SET && sizes_[number] == node.child_count + 1;
-    if (!row && sizes_[number] > kInlineNodes) return false;
-    std::string text = written(number, node);
-    if (sizes_[number] <= kInlineNodes && text_width(text) > kInlineWidth) return false;
+  bool inline_text(const ckpt::Node& node, std::string* out = nullptr) const {
+    const uint64_t size = sizes_[node.number()];
+    if (!node.is_container() || tensors_[node.number()]) return false;
+    bool row = node.kind <= CKPT_NODE_SET && size == node.child_count + 1;
+    if (!row && size > kInlineNodes) return false;
+    std::string text = written(node);
+    if (size <= kInlineNodes && text_width(text) > kInlineWidth) return false;
     if (out != nullptr) *out = std::move(text);
     return true;
   }
 
   // Depth is bounded by kInlineNodes.
-  std::string written(uint64_t number, const ckpt_node& node) const {
-    if (!is_container(node)) return leaf_text(node);
-    std::string out = node.kind == CKPT_NODE_RECORD ? escaped(node.text) : "";
+  std::string written(const ckpt::Node& node) const {
+    if (!node.is_container()) return leaf_text(node);
+    std::string out = node.kind == CKPT_NODE_RECORD ? escaped(node.text_view()) : "";
     const char* brackets = node.kind == CKPT_NODE_LIST ? "[]" : node.kind == CKPT_NODE_TUPLE ? "()" : "{}";
     out += brackets[0];
-    for (uint64_t i = node.first_child, written_ones = 0; i != CKPT_NODE_END; ++written_ones) {
+    uint64_t written_ones = 0;
+    for (const ckpt::Node& child : node) {
       if (written_ones > 0) out += ", ";
-      if (written_ones > 0 && text_width(out) > kInlineWidth && sizes_[number] > kInlineNodes)
-        return out + fmt::format("… {} in all{}", node.child_count, brackets[1]);
-      ckpt_node child = at(i);
-      if (child.key_kind != CKPT_KEY_NONE) out += key_text(i, child);
-      out += written(i, child);
-      i = child.next_sibling;
+      if (written_ones++ > 0 && text_width(out) > kInlineWidth && sizes_[node.number()] > kInlineNodes)
+        return out + format("… {} in all", node.child_count) + brackets[1];
+      if (child.key_kind != CKPT_KEY_NONE) out += key_text(child);
+      out += written(child);
     }
     return out + brackets[1];
   }
 
-  std::string value_text(uint64_t number, const ckpt_node& node, bool* whole) const {
+  std::string value_text(const ckpt::Node& node, bool* whole) const {
     std::string text;
-    *whole = !is_container(node) || inline_text(number, &text);
-    if (!is_container(node)) return leaf_text(node);
+    *whole = !node.is_container() || inline_text(node, &text);
+    if (!node.is_container()) return leaf_text(node);
     if (*whole) return text;
-    static constexpr const char* kNames[] = {"list", "tuple", "set", "dict"};
-    std::string name = node.kind == CKPT_NODE_RECORD ? escaped(node.text)
-                       : node.kind <= CKPT_NODE_DICT ? kNames[node.kind - CKPT_NODE_LIST]
-                                                     : fmt::format("node of kind {}", node.kind);
-    bool hidden = depths_[number] == max_depth_;
-    return fmt::format("{} of {}{}", name, node.child_count, hidden ? " …" : "");
+    std::string name = node.kind == CKPT_NODE_RECORD ? escaped(node.text_view())
+                       : node.kind <= CKPT_NODE_DICT ? node.kind_name()
+                                                     : format("node of kind {}", node.kind);
+    bool hidden = depths_[node.number()] == max_depth_;
+    return format("{} of {}{}", name, node.child_count, hidden ? " …" : "");
   }
 
-  const ckpt_tree* tree_;
+  ckpt::TreeView tree_;
   const TensorText& tensor_;
-  uint64_t max_lines_, count_ = 0;
+  uint64_t max_lines_, count_;
   size_t max_depth_ = 0;
   std::vector<uint64_t> sizes_;
   std::vector<uint8_t> depths_;
@@ -216,14 +204,14 @@ std::string_view terminal_escape(std::string_view rest, char (&buffer)[8]) {
   auto byte = [&](size_t i) { return i < rest.size() ? static_cast<unsigned char>(rest[i]) : 0u; };
   bool c1 = byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) < 0xa0;
   if (byte(0) != 0x7f && !c1) return {};
-  auto end = fmt::format_to_n(buffer, sizeof buffer, "\\u{:04x}", c1 ? byte(1) : byte(0));
-  return {buffer, end.size};
+  int size = std::snprintf(buffer, sizeof buffer, "\\u%04x", c1 ? byte(1) : byte(0));
+  return {buffer, static_cast<size_t>(size)};
 }
 
 }  // namespace
 
-Error outline(const ckpt_tree* tree, const TensorText& tensor, uint64_t max_lines, std::string* out) {
-  return Outline(tree, tensor, max_lines).write(out);
+std::string outline(ckpt::TreeView tree, const TensorText& tensor, uint64_t max_lines) {
+  return Outline(tree, tensor, max_lines).text();
 }
 
 std::string indented_json(std::string_view json) {

@@ -6,12 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "ckpt_tree.h"
-#include "cli/handle.h"
+#include <ckpt.hpp>
 
 namespace cli {
-
-using Tree = Handle<ckpt_tree, ckpt_tree_free>;
 
 // What stands behind a tensor, by its name: "f32 [2, 3]"; empty where nothing is known of it.
 using TensorText = std::function<std::string(std::string_view name)>;
@@ -19,7 +16,7 @@ using TensorText = std::function<std::string(std::string_view name)>;
 inline constexpr uint64_t kOutlineLines = 100;  // unless all are asked for
 
 // Lines that end in line feeds. Of a tree with more than `max_lines` the deeper and later nodes are counted, not shown.
-Error outline(const ckpt_tree* tree, const TensorText& tensor, uint64_t max_lines, std::string* out);
+std::string outline(ckpt::TreeView tree, const TensorText& tensor, uint64_t max_lines);
 
 // `json` of a tree over several lines, for people; values unchanged.
 std::string indented_json(std::string_view json);

@@ -5,15 +5,13 @@
 namespace cli {
 namespace {
 
-Error unsupported(const std::string& what) {
-  return {CKPT_UNSUPPORTED, what + ": this ckpt was built without other people's files (CKPT_INTEROP=OFF)"};
+[[noreturn]] void unsupported(const std::string& what) {
+  fail(CKPT_UNSUPPORTED, what + ": this ckpt was built without other people's files (CKPT_INTEROP=OFF)");
 }
 
 // A command that is known by name, takes any arguments and does nothing.
 void add_unsupported(CLI::App& app, Run& chosen, const char* name) {
-  CLI::App* command = app.add_subcommand(name, "not in this build (CKPT_INTEROP=OFF)");
-  command->prefix_command();
-  command->callback([name, &chosen] { chosen = [name](int*) { return unsupported(name); }; });
+  add_bare_command(app, name, "not in this build (CKPT_INTEROP=OFF)", chosen, [name]() -> int { unsupported(name); });
 }
 
 }  // namespace
@@ -21,6 +19,6 @@ void add_unsupported(CLI::App& app, Run& chosen, const char* name) {
 void add_import(CLI::App& app, Run& chosen) { add_unsupported(app, chosen, "import"); }
 void add_export(CLI::App& app, Run& chosen) { add_unsupported(app, chosen, "export"); }
 
-Error show_foreign(const ForeignQuery& query, const Common&) { return unsupported("info " + query.path); }
+void show_foreign(const ForeignQuery& query, const Common&) { unsupported("info " + query.path); }
 
 }  // namespace cli

@@ -30,14 +30,14 @@ class Locate : public ::testing::Test {
   }
 
   // "kind store selector" with the root as ~, or the name of the status.
-  std::string located(const std::string& argument) {
-    Target target;
-    Error error = locate(argument, &target);
-    if (error) return ckpt_status_name(error.status());
+  std::string located(const std::string& argument) try {
+    const Target target = locate(argument);
     const char* kinds[] = {"directory", "selector", "store"};
     std::string store = target.store;
     if (store.starts_with(root_)) store = "~" + store.substr(root_.size());
     return std::string(kinds[static_cast<int>(target.kind)]) + " " + store + " " + target.selector;
+  } catch (const ckpt::Error& error) {
+    return error.status_name();
   }
 
   std::string root_;
@@ -99,19 +99,24 @@ TEST_F(Locate, RemoteStoresAreNotLookedAt) {
 }
 
 TEST_F(Locate, StoreArgumentRefusesACheckpointAndNamesItsStore) {
-  std::string store;
-  EXPECT_FALSE(locate_store(root_ + "/run/", &store));
-  EXPECT_EQ(store, root_ + "/run");
-  Error error = locate_store(root_ + "/run/step-1.1.1", &store);
-  EXPECT_EQ(error.status(), CKPT_INVALID);
-  EXPECT_NE(error.message().find("its store is " + root_ + "/run"), std::string::npos);
+  EXPECT_EQ(locate_store(root_ + "/run/"), root_ + "/run");
+  try {
+    locate_store(root_ + "/run/step-1.1.1");
+    FAIL() << "a checkpoint was taken for a store";
+  } catch (const ckpt::Error& error) {
+    EXPECT_EQ(error.status(), CKPT_INVALID);
+    EXPECT_NE(std::string(error.what()).find("its store is " + root_ + "/run"), std::string::npos);
+  }
 }
 
 TEST_F(Locate, BareStoreNeverNamesTheOneToRemove) {
-  Target target;
-  ASSERT_FALSE(locate(root_ + "/run", &target));
-  std::string id;
-  EXPECT_EQ(resolve_id(nullptr, target, nullptr, &id).status(), CKPT_INVALID);
+  try {
+    resolve_id(ckpt::Store(nullptr), locate(root_ + "/run"), {});
+    FAIL() << "a store was taken for a checkpoint";
+  } catch (const ckpt::Error& error) {
+    EXPECT_EQ(error.status(), CKPT_INVALID);
+    EXPECT_NE(std::string(error.what()).find("is a store"), std::string::npos);
+  }
 }
 
 }  // namespace

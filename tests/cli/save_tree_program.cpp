@@ -4,64 +4,35 @@
 #include <fstream>
 #include <iterator>
 #include <set>
-#include <string>
 
-#include "ckpt_tree.h"
+#include <ckpt.hpp>
 
-namespace {
-
-int failed(ckpt_error* error) {
-  std::fprintf(stderr, "%s\n", ckpt_error_message(error));
-  return 1;
-}
-
-ckpt_status add_tensors(ckpt_save* save, const ckpt_tree* tree, ckpt_error** error) {
+static void add_tree(ckpt::Save& save, const std::string& json, const std::string& name) {
   static const float kNumbers[6] = {0, 1, 2, 3, 4, 5};
-  ckpt_tensor_desc desc{};
-  desc.struct_size = sizeof desc;
-  desc.dtype = CKPT_DTYPE_F32;
-  desc.ndim = 2;
-  desc.shape[0] = 2;
-  desc.shape[1] = 3;
-  std::set<std::string> added;
-  for (uint64_t i = 0; i < ckpt_tree_node_count(tree); i++) {
-    ckpt_node node{};
-    node.struct_size = sizeof node;
-    if (ckpt_status status = ckpt_tree_at(tree, i, &node, error)) return status;
-    if (node.kind != CKPT_NODE_TENSOR || !added.insert(node.text).second) continue;
-    if (ckpt_status status =
-            ckpt_save_add_tensor(save, node.text, &desc, kNumbers, sizeof kNumbers, CKPT_DEVICE_CPU, 0, error))
-      return status;
+  ckpt::Tree tree(nullptr);
+  try {
+    tree = ckpt::Tree::parse(json);
+  } catch (const ckpt::Error&) {
+    return save.add_object(name, CKPT_TREE_MEDIA_TYPE, CKPT_OBJECT_SHARED, json);
   }
-  return CKPT_OK;
+  std::set<std::string> added;
+  for (uint64_t i = 0; i < tree.size(); i++) {
+    const ckpt::Node node = tree.at(i);
+    if (node.kind == CKPT_NODE_TENSOR && added.insert(node.text).second) save.add_tensor(node.text, {2, 3}, kNumbers);
+  }
+  save.add_tree(tree, name);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   if (argc < 4) return 2;
   std::ifstream in(argv[3], std::ios::binary);
   const std::string json{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  const char* name = argc > 4 ? argv[4] : CKPT_TREE_OBJECT;
-  ckpt_error* error = nullptr;
-  ckpt_store* store = nullptr;
-  ckpt_session* session = nullptr;
-  ckpt_save* save = nullptr;
-  ckpt_tree* tree = nullptr;
-  if (ckpt_store_open(&store, argv[1], nullptr, &error) ||
-      ckpt_session_open(&session, store, 0, 1, nullptr, nullptr, &error) ||
-      ckpt_save_new(&save, session, argv[2], -1, nullptr, &error))
-    return failed(error);
-  if (ckpt_tree_parse(&tree, json.data(), json.size(), nullptr) == CKPT_OK) {
-    if (add_tensors(save, tree, &error) || ckpt_save_add_tree(save, name, tree, &error)) return failed(error);
-  } else if (ckpt_save_add_object(save, name, CKPT_TREE_MEDIA_TYPE, CKPT_OBJECT_SHARED, json.data(), json.size(),
-                                  &error)) {
-    return failed(error);
-  }
-  if (ckpt_save_run(save, &error)) return failed(error);
-  ckpt_tree_free(tree);
-  ckpt_save_free(save);
-  ckpt_session_free(session);
-  ckpt_store_free(store);
+  auto session = ckpt::Session::open(ckpt::Store::open(argv[1]));
+  auto save = ckpt::Save::create(session, argv[2]);
+  add_tree(save, json, argc > 4 ? argv[4] : CKPT_TREE_OBJECT);
+  save.run();
   return 0;
+} catch (const ckpt::Error& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
 }

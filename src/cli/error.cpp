@@ -1,7 +1,6 @@
-#include "cli/handle.h"
+#include "cli/error.h"
 
 #include <cctype>
-#include <string_view>
 
 #include "cli/text.h"
 
@@ -25,20 +24,12 @@ bool says(std::string_view message, std::string_view value) {
 
 }  // namespace
 
-std::string Error::message() const {
-  if (!message_.empty()) return message_;
-  std::string message = error_ ? ckpt_error_message(error_.get()) : "";
-  return message.empty() ? ckpt_status_name(status_) : message;
-}
-
-std::string Error::text() const {
-  std::string text = escaped(message());
-  if (!error_) return text;
-  std::string said = text;
+std::string error_text(const ckpt::Error& error) {
+  const std::string said = escaped(*error.what() == '\0' ? error.status_name() : error.what());
+  std::string text = said;
   for (const char* key : kDetails) {
-    const char* value = ckpt_error_detail(error_.get(), key);
-    if (value == nullptr || *value == '\0' || says(said, escaped(value))) continue;
-    text += std::string("\n  ") + key + ": " + escaped(value);
+    const std::string value = escaped(error.detail(key));
+    if (!value.empty() && !says(said, value)) text += format("\n  {}: {}", key, value);
   }
   return text;
 }

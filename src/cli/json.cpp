@@ -1,0 +1,48 @@
+#include "cli/json.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+
+namespace cli {
+namespace {
+
+using Library = nlohmann::ordered_json;
+
+std::string compact(const Library& json) { return json.dump(-1, ' ', false, Library::error_handler_t::replace); }
+
+}  // namespace
+
+Json::Json(std::string_view text) : text_(compact(Library(text))) {}
+
+Json::Json(std::initializer_list<Field> fields) : text_("{}") {
+  for (const Field& field : fields) add(field.key, field.value);
+}
+
+Json Json::real(double value) {
+  Json out;
+  out.text_ = std::isfinite(value) ? compact(Library(value)) : "null";
+  return out;
+}
+
+Json Json::list(const std::vector<std::string>& texts) {
+  Json out;
+  for (const std::string& text : texts) out.text_.append(out.text_.empty() ? "[" : ",").append(text);
+  out.text_ += out.text_.empty() ? "[]" : "]";
+  return out;
+}
+
+Json Json::parsed(std::string_view text) {
+  Json out;
+  out.text_ = Library::accept(text) ? text : "null";
+  return out;
+}
+
+void Json::add(std::string_view key, const Json& value) {
+  text_.pop_back();
+  text_ += (text_.size() > 1 ? "," : "") + Json(key).text_ + ":" + value.text_ + "}";
+}
+
+std::string Json::pretty() const { return Library::parse(text_).dump(2); }
+
+}  // namespace cli
