@@ -1,4 +1,4 @@
-// Measurements through ckpt.h.
+// Measurements through ckpt.hpp.
 #include <cstring>
 
 #include "measures.h"
@@ -15,17 +15,17 @@ void measure_save(const Settings& settings) {
   Client client(settings.path, settings.options);
   client.open_session(settings.rank, settings.world);
   for (unsigned i = 0; i < settings.before; i++)
-    call(ckpt_save_run, client.new_save("before-" + std::to_string(i), share, source->data()).get());
+    client.new_save("before-" + std::to_string(i), share, source->data()).run();
   wait_for_go();
   Meter meter;
-  Save save = client.new_save("measured", share, source->data());
+  ckpt::Save save = client.new_save("measured", share, source->data());
   double added = meter.seconds();
-  call(ckpt_save_run, save.get());
+  save.run();
   auto result = meter.result();
   result["add_s"] = added;
   if (settings.stats) {  // only a job tells them
-    Job job = start(client.new_save("stats", share, source->data()));
-    wait_until(job, CKPT_JOB_COMMITTED);
+    ckpt::Job job = client.new_save("stats", share, source->data()).start();
+    job.wait_committed();
     result.update(stats_of(job));
   }
   report("", result);
@@ -44,12 +44,12 @@ void measure_async(const Settings& settings) {
   opening = now() - opening;
   wait_for_go();
   for (unsigned i = 0; i < settings.saves; i++) {
-    Save save = client.new_save("save-" + std::to_string(i), share, source->data());
+    ckpt::Save save = client.new_save("save-" + std::to_string(i), share, source->data());
     Meter meter;
-    Job job = start(save);
-    wait_until(job, CKPT_JOB_STAGED);
+    ckpt::Job job = save.start();
+    job.wait_staged();
     auto staged = meter.result();
-    wait_until(job, CKPT_JOB_COMMITTED);
+    job.wait_committed();
     auto result = meter.result();
     result["t_return"] = staged["t_total"];
     result["stall_cpu_s"] = staged["cpu_s"];
@@ -71,11 +71,11 @@ void measure_load(const Settings& settings) {
   Client client(settings.path, options);
   wait_for_go();
   Meter meter;
-  Reader reader = client.open_reader();
-  Load load = client.new_load(reader, share, target.data());
+  ckpt::Reader reader = client.open_reader();
+  ckpt::Load load = client.new_load(reader, share, target.data());
   double added = meter.seconds();
-  Job job = start(load);
-  wait_until(job, CKPT_JOB_DONE);
+  ckpt::Job job = load.start();
+  job.wait_done();
   auto result = meter.result();
   result.update(stats_of(job));
   result["add_s"] = added;
@@ -94,13 +94,9 @@ void measure_map(const Settings& settings) {
   std::vector<const std::byte*> views(share.pieces.size());
   wait_for_go();
   Meter meter;
-  Reader reader = client.open_reader();
-  for (size_t i = 0; i < views.size(); i++) {
-    const void* data = nullptr;
-    uint64_t size = 0;
-    call(ckpt_reader_map, reader.get(), share.pieces[i].tensor->name.c_str(), client.options(), &data, &size);
-    views[i] = static_cast<const std::byte*>(data);
-  }
+  ckpt::Reader reader = client.open_reader();
+  for (size_t i = 0; i < views.size(); i++)
+    views[i] = static_cast<const std::byte*>(reader.map(share.pieces[i].tensor->name, client.options()).data);
   double mapped = meter.seconds();
   unsigned seen = 0;
   for (size_t i = 0; i < views.size(); i++)
@@ -120,14 +116,10 @@ void measure_map(const Settings& settings) {
 
 // ---- names ----
 
-static void list_all(const Reader& reader, size_t expected) {
-  ckpt_tensor_info info{};
-  info.struct_size = sizeof info;
-  uint64_t count = ckpt_reader_tensor_count(reader.get()), bytes = 0;
-  for (uint64_t i = 0; i < count; i++) {
-    call(ckpt_reader_tensor_at, reader.get(), i, &info);
-    bytes += std::strlen(info.name) + info.bytes;
-  }
+static void list_all(const ckpt::Reader& reader, size_t expected) {
+  uint64_t bytes = 0;
+  for (const ckpt::TensorInfo& info : reader.tensors()) bytes += std::strlen(info.name) + info.bytes;
+  const uint64_t count = reader.tensor_count();
   if (bytes == 0 || count != expected) fail("listed " + std::to_string(count) + " names");
 }
 
@@ -137,7 +129,7 @@ void measure_names(const Settings& settings) {
   list_all(client.open_reader(), settings.workload.count);
   wait_for_go();
   Meter meter;
-  Reader reader = client.open_reader();
+  ckpt::Reader reader = client.open_reader();
   double opened = meter.seconds();
   list_all(reader, settings.workload.count);
   auto result = meter.result();

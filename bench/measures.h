@@ -22,7 +22,7 @@ struct Settings {
   bool stats = false;  // one more save, in the background, whose statistics are told
 };
 
-// through ckpt.h: ckpt_measures.cpp
+// through ckpt.hpp: ckpt_measures.cpp
 void measure_save(const Settings& settings);
 void measure_async(const Settings& settings);
 void measure_load(const Settings& settings);

@@ -60,7 +60,7 @@ void add_options(CLI::App& app, Settings& settings) {
 }  // namespace
 }  // namespace ckpt_bench
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   using namespace ckpt_bench;
   Settings settings;
   std::string measure;
@@ -74,4 +74,6 @@ int main(int argc, char** argv) {
   auto found = kMeasures.find(measure);
   if (found == kMeasures.end()) fail("no measurement is named " + measure);
   found->second(settings);
+} catch (const ckpt::Error& error) {
+  ckpt_bench::fail(std::string(error.status_name()) + ": " + error.what());
 }
