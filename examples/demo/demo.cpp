@@ -15,13 +15,6 @@
 
 namespace demo {
 
-void must(ckpt_status status, ckpt_error* err) {
-  if (status == CKPT_OK) return;
-  std::printf("%s: %s\n", ckpt_status_name(status), ckpt_error_message(err));
-  std::fflush(stdout);
-  std::_Exit(1);  // at once: other handles are of no interest any more
-}
-
 static void fail(const std::string& why) {
   std::fprintf(stderr, "demo: %s\n", why.c_str());
   std::exit(2);
@@ -41,6 +34,13 @@ std::string Arguments::text(const std::string& name, const std::string& fallback
 
 uint32_t Arguments::number(const std::string& name, uint32_t fallback) const {
   return has(name) ? static_cast<uint32_t>(std::stoul(text(name))) : fallback;
+}
+
+int run(int argc, char** argv, int (*body)(const Arguments&)) try {
+  return body(Arguments(argc, argv));
+} catch (const ckpt::Error& error) {
+  std::printf("%s: %s\n", error.status_name(), error.what());
+  return 1;
 }
 
 // A line of the table: name, dtype, element bytes, file offset, extents; between tabs.
@@ -132,31 +132,6 @@ std::vector<char> box_values(const Tensor& tensor, Kind kind, const Box& box) {
   char* to = values.data();
   if (!values.empty()) gather(tensor, all.data(), box, 0, 0, to);
   return values;
-}
-
-ckpt_tensor_desc describe(const Tensor& tensor) {
-  ckpt_tensor_desc desc = {};
-  desc.struct_size = sizeof desc;
-  desc.dtype = tensor.dtype;
-  desc.ndim = static_cast<int32_t>(tensor.shape.size());
-  std::copy(tensor.shape.begin(), tensor.shape.end(), desc.shape);
-  return desc;
-}
-
-ckpt_tensor_desc describe(const Tensor& tensor, const Box& box) {
-  ckpt_tensor_desc desc = describe(tensor);
-  desc.region_kind = CKPT_REGION_BOX;
-  std::copy(box.offset.begin(), box.offset.end(), desc.offset);
-  std::copy(box.extent.begin(), box.extent.end(), desc.extent);
-  return desc;
-}
-
-ckpt_tensor_desc describe_flat(const Tensor& tensor, int64_t first, int64_t count) {
-  ckpt_tensor_desc desc = describe(tensor);
-  desc.region_kind = CKPT_REGION_FLAT;
-  desc.flat_offset = first;
-  desc.flat_size = count;
-  return desc;
 }
 
 std::string rng_state(uint32_t rank) {

@@ -1,25 +1,15 @@
-// What the demo's programs share: the source weights, the training state made from them, and small wrappers around
-// ckpt.h.
+// What the demo's programs share: the source weights and the training state made from them.
 //
 // The source is a safetensors file that is read here by a table (name, dtype, shape, place) which
 // examples/demo/weights.py wrote, so that what ckpt loads is compared with something that ckpt has not touched. Adam's
 // moments are a function of the weights: every process makes its share alone, and can tell what any element must be.
 #pragma once
 
-#include <ckpt.h>
-
-#include <cstdint>
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
+#include <ckpt.hpp>
 
 namespace demo {
 
-using Shape = std::vector<int64_t>;
-
-// Prints the error and ends the process where `status` is not OK.
-void must(ckpt_status status, ckpt_error* err);
+using Shape = ckpt::Extents;
 
 // "--name value" pairs of the command line.
 class Arguments {
@@ -32,6 +22,9 @@ class Arguments {
  private:
   std::map<std::string, std::string> values_;
 };
+
+// main() of each program: prints an error of ckpt and returns 1.
+int run(int argc, char** argv, int (*body)(const Arguments& arguments));
 
 struct Tensor {
   std::string name;
@@ -70,9 +63,7 @@ Box whole(const Tensor& tensor);
 Box share(const Tensor& tensor, size_t dim, uint32_t index, uint32_t count);
 std::vector<char> box_values(const Tensor& tensor, Kind kind, const Box& box);
 
-ckpt_tensor_desc describe(const Tensor& tensor);
-ckpt_tensor_desc describe(const Tensor& tensor, const Box& box);
-ckpt_tensor_desc describe_flat(const Tensor& tensor, int64_t first, int64_t count);
+inline ckpt::Tensor describe(const Tensor& tensor) { return ckpt::Tensor(tensor.dtype, tensor.shape); }
 
 // The state of a rank's random generator: big enough not to lie inside the manifest.
 std::string rng_state(uint32_t rank);
@@ -83,11 +74,3 @@ std::string size_text(uint64_t bytes);
 std::string rate_text(uint64_t bytes, double seconds);  // "262.1 MB in 0.31 s, 0.85 GB/s"
 
 }  // namespace demo
-
-// Calls ckpt_`function` with a place for its error; ends the process where it fails.
-#define CKPT_MUST(function, ...)                        \
-  do {                                                  \
-    ckpt_error* err_ = nullptr;                         \
-    ckpt_status status_ = function(__VA_ARGS__, &err_); \
-    demo::must(status_, err_);                          \
-  } while (0)

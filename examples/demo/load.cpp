@@ -52,20 +52,6 @@ std::vector<ObjectRequest> plan_objects(uint32_t rank, uint32_t world, uint32_t 
   return requests;
 }
 
-void add(ckpt_load* load, const ckpt_reader* reader, ObjectRequest& request) {
-  ckpt_object_info info = {};
-  info.struct_size = sizeof info;
-  CKPT_MUST(ckpt_reader_object_find, reader, request.name.c_str(), request.rank, &info);
-  request.loaded.resize(info.size);
-  CKPT_MUST(ckpt_load_add_object, load, request.name.c_str(), request.rank, request.loaded.data(), info.size);
-}
-
-void add(ckpt_load* load, Request& request) {
-  ckpt_tensor_desc desc = describe(*request.tensor, request.box);
-  CKPT_MUST(ckpt_load_add_tensor, load, state_name(*request.tensor, request.kind).c_str(), &desc, request.loaded.data(),
-            request.loaded.size(), CKPT_DEVICE_CPU, 0);
-}
-
 // The number of tensors and objects that are not what they must be; each is named.
 int count_wrong(const std::vector<Request>& requests, const std::vector<ObjectRequest>& objects) {
   int wrong = 0;
@@ -82,38 +68,33 @@ int count_wrong(const std::vector<Request>& requests, const std::vector<ObjectRe
   return wrong;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  Arguments arguments(argc, argv);
+int load_and_compare(const Arguments& arguments) {
   const uint32_t rank = arguments.number("rank"), world = arguments.number("world", 1);
   Source source(arguments.text("source"), arguments.text("table"));
   std::vector<Request> requests = plan(source, rank, world);
   std::vector<ObjectRequest> objects =
       plan_objects(rank, world, arguments.number("saved-by"), arguments.number("step"));
 
-  ckpt_store* store = nullptr;
-  ckpt_reader* reader = nullptr;
-  ckpt_load* load = nullptr;
-  ckpt_job* job = nullptr;
-  CKPT_MUST(ckpt_store_open, &store, arguments.text("store").c_str(), nullptr);
-  CKPT_MUST(ckpt_reader_open, &reader, store, arguments.text("id").c_str(), nullptr);
-  CKPT_MUST(ckpt_load_new, &load, reader, nullptr);
-  for (Request& request : requests) add(load, request);
-  for (ObjectRequest& request : objects) add(load, reader, request);
-  CKPT_MUST(ckpt_load_start, load, &job);
-  CKPT_MUST(ckpt_job_wait, job, CKPT_JOB_DONE, -1);
+  auto reader = ckpt::Reader::open(ckpt::Store::open(arguments.text("store")), arguments.text("id"));
+  auto load = ckpt::Load::create(reader);
+  for (Request& request : requests)
+    load.add_tensor(state_name(*request.tensor, request.kind),
+                    describe(*request.tensor).box(request.box.offset, request.box.extent), request.loaded);
+  for (ObjectRequest& request : objects) {
+    request.loaded.resize(reader.object(request.name, request.rank).size);
+    load.add_object(request.name, request.rank, request.loaded);
+  }
+  ckpt::Job job = load.start();
+  job.wait_done();
 
-  ckpt_job_stats stats = {};
-  stats.struct_size = sizeof stats;
-  CKPT_MUST(ckpt_job_stats_get, job, &stats);
+  const ckpt::JobStats stats = job.stats();
   int wrong = count_wrong(requests, objects);
   std::printf("rank %u: loaded %s, %s read from the store; of %zu tensors and %zu objects %d differ from the source\n",
               rank, rate_text(stats.bytes_requested, static_cast<double>(stats.total_us) / 1e6).c_str(),
               size_text(stats.bytes_read).c_str(), requests.size(), objects.size(), wrong);
-  ckpt_job_free(job);
-  ckpt_load_free(load);
-  ckpt_reader_free(reader);
-  ckpt_store_free(store);
   return wrong != 0;
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return run(argc, argv, load_and_compare); }

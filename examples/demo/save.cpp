@@ -20,40 +20,30 @@ using namespace demo;
 // Memory that the save reads until it is staged.
 static std::vector<std::vector<char>> held;
 
-static void add(ckpt_save* save, const std::string& name, const ckpt_tensor_desc& desc, const void* data,
-                uint64_t bytes) {
-  CKPT_MUST(ckpt_save_add_tensor, save, name.c_str(), &desc, data, bytes, CKPT_DEVICE_CPU, 0);
-}
-
-static void add_tensor(ckpt_save* save, const Tensor& tensor, uint32_t rank, uint32_t world) {
+static void add_tensor(ckpt::Save& save, const Tensor& tensor, uint32_t rank, uint32_t world) {
   uint64_t bytes = static_cast<uint64_t>(tensor.elements) * tensor.element_bytes;
-  add(save, tensor.name, describe(tensor), tensor.data, bytes);
+  save.add_tensor(tensor.name, describe(tensor), {tensor.data, bytes});
   if (!has_moments(tensor)) return;
 
   Box rows = share(tensor, 0, rank, world);
   held.push_back(box_values(tensor, Kind::kExpAvg, rows));
-  add(save, state_name(tensor, Kind::kExpAvg), describe(tensor, rows), held.back().data(), held.back().size());
+  save.add_tensor(state_name(tensor, Kind::kExpAvg), describe(tensor).box(rows.offset, rows.extent), held.back());
 
   int64_t first = tensor.elements * rank / world, count = tensor.elements * (rank + 1) / world - first;
   held.push_back(state_values(tensor, Kind::kExpAvgSq, first, count));
-  add(save, state_name(tensor, Kind::kExpAvgSq), describe_flat(tensor, first, count), held.back().data(),
-      held.back().size());
+  save.add_tensor(state_name(tensor, Kind::kExpAvgSq), describe(tensor).flat(first, count), held.back());
 }
 
-static void add_object(ckpt_save* save, const char* name, const char* type, int32_t scope, const std::string& bytes) {
-  CKPT_MUST(ckpt_save_add_object, save, name, type, scope, bytes.data(), bytes.size());
-}
-
-static ckpt_session* open_session(const Arguments& arguments, ckpt_store* store, const ckpt_options* options) {
+static ckpt::Session open_session(const Arguments& arguments, const ckpt::Options& options) {
   uint32_t rank = arguments.number("rank");
   const char* string = rank == 0 || arguments.has("rendezvous") ? nullptr : std::getenv("CKPT_SESSION");
-  ckpt_session* session = nullptr;
-  CKPT_MUST(ckpt_session_open, &session, store, rank, arguments.number("world"), string, options);
+  auto session = ckpt::Session::open(ckpt::Store::open(arguments.text("store")), rank, arguments.number("world"),
+                                     string ? string : "", options);
   if (!arguments.has("lead")) return session;
   // Under its final name the file is complete.
   std::string path = arguments.text("lead"), draft = path + ".draft";
   if (FILE* file = std::fopen(draft.c_str(), "w")) {
-    std::fputs(ckpt_session_string(session), file);
+    std::fputs(session.string().c_str(), file);
     std::fclose(file);
     if (std::rename(draft.c_str(), path.c_str()) == 0) return session;
   }
@@ -62,51 +52,35 @@ static ckpt_session* open_session(const Arguments& arguments, ckpt_store* store,
 }
 
 // Ends this process as the kernel or a lost machine would, while its part is only half there.
-static void die_while_writing(const ckpt_job* job) {
-  ckpt_job_stats stats = {};
-  stats.struct_size = sizeof stats;
+static void die_while_writing(const ckpt::Job& job) {
+  ckpt::JobStats stats;
   do {
-    CKPT_MUST(ckpt_job_stats_get, job, &stats);
+    stats = job.stats();
   } while (stats.bytes_written == 0 && stats.bytes_done == 0 && stats.state < CKPT_JOB_STAGED);
   raise(SIGKILL);
 }
 
-int main(int argc, char** argv) {
-  Arguments arguments(argc, argv);
+static int save_one_rank(const Arguments& arguments) {
   const uint32_t rank = arguments.number("rank"), world = arguments.number("world", 1), step = arguments.number("step");
   Source source(arguments.text("source"), arguments.text("table"));
-
-  ckpt_options* options = nullptr;
-  ckpt_store* store = nullptr;
-  ckpt_save* save = nullptr;
-  ckpt_job* job = nullptr;
-  CKPT_MUST(ckpt_options_new, &options);
-  CKPT_MUST(ckpt_options_set_int, options, "timeout_ms", arguments.number("timeout", 60000));
-  CKPT_MUST(ckpt_options_set_int, options, "rendezvous", arguments.number("rendezvous"));
-  CKPT_MUST(ckpt_store_open, &store, arguments.text("store").c_str(), nullptr);
-  ckpt_session* session = open_session(arguments, store, options);
-
-  CKPT_MUST(ckpt_save_new, &save, session, arguments.text("label").c_str(), step, options);
+  const ckpt::Options options = {{"timeout_ms", arguments.number("timeout", 60000)},
+                                 {"rendezvous", arguments.number("rendezvous")}};
+  auto session = open_session(arguments, options);
+  auto save = ckpt::Save::create(session, arguments.text("label"), step, options);
   for (const Tensor& tensor : source.tensors()) add_tensor(save, tensor, rank, world);
-  add_object(save, "trainer", "application/json", CKPT_OBJECT_SHARED, trainer_state(step));
-  add_object(save, "rng", "text/plain", CKPT_OBJECT_PER_RANK, rng_state(rank));
-  add_object(save, "loader", "application/json", CKPT_OBJECT_PER_RANK, loader_state(rank));
+  save.add_object("trainer", "application/json", CKPT_OBJECT_SHARED, trainer_state(step));
+  save.add_object("rng", "text/plain", CKPT_OBJECT_PER_RANK, rng_state(rank));
+  save.add_object("loader", "application/json", CKPT_OBJECT_PER_RANK, loader_state(rank));
 
   std::printf("rank %u: ", rank);
-  CKPT_MUST(ckpt_save_start, save, &job);
+  ckpt::Job job = save.start();
   if (arguments.has("die")) die_while_writing(job);
-  CKPT_MUST(ckpt_job_wait, job, CKPT_JOB_COMMITTED, -1);
-
-  ckpt_job_stats stats = {};
-  stats.struct_size = sizeof stats;
-  CKPT_MUST(ckpt_job_stats_get, job, &stats);
+  job.wait_committed();
+  const ckpt::JobStats stats = job.stats();
   std::printf("wrote %s; staged after %.2f s, committed after %.2f s\n",
               rate_text(stats.bytes_written, static_cast<double>(stats.write_us) / 1e6).c_str(),
               static_cast<double>(stats.stage_us) / 1e6, static_cast<double>(stats.total_us) / 1e6);
-  ckpt_job_free(job);
-  ckpt_save_free(save);
-  ckpt_session_free(session);
-  ckpt_store_free(store);
-  ckpt_options_free(options);
   return 0;
 }
+
+int main(int argc, char** argv) { return run(argc, argv, save_one_rank); }
