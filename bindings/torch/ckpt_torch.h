@@ -20,17 +20,16 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/ivalue.h>
-#include <ckpt.h>
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 #include <torch/optim/optimizer.h>
+#include <ckpt.hpp>
 
 #include <cstdint>
 #include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,22 +42,9 @@ namespace ckpt_torch {
 
 // ---- errors ----
 
-// what() is one line: what, where, expected, found.
-class Error : public std::runtime_error {
- public:
-  Error(ckpt_status status, const std::string& message, std::map<std::string, std::string> details = {})
-      : std::runtime_error(message), status_(status), details_(std::move(details)) {}
-  ckpt_status status() const { return status_; }
-  // The facts that ckpt_error_detail knows ("tensor", "path", "ranks", …); "rank": whose error this is, in a group;
-  // "undefined": names of tensors of this rank's module that a failed load left undefined, one per line. "" where
-  // absent.
-  std::string detail(const std::string& key) const;
-  const std::map<std::string, std::string>& details() const { return details_; }
-
- private:
-  ckpt_status status_;
-  std::map<std::string, std::string> details_;
-};
+// status(), what(), and detail(key): the engine's facts ("tensor", "path", "ranks", …), and "rank": whose error this
+// is, in a group; "undefined": names of tensors of this rank's module that a failed load left undefined, one per line.
+using Error = ckpt::Error;
 
 // ---- settings ----
 

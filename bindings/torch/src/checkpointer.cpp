@@ -52,7 +52,7 @@ Checkpointer::~Checkpointer() = default;
 std::string Checkpointer::session_string() {
   return guarded([&] {
     impl_->open_session();
-    return std::string(ckpt_session_string(impl_->session.get()));
+    return impl_->session.string();
   });
 }
 
@@ -78,9 +78,7 @@ Checkpointer::Impl::Impl(const std::string& uri, Ranks who, Settings given)
   if (ranks.rank >= ranks.world_size)
     fail(CKPT_INVALID, "rank " + std::to_string(ranks.rank) + " of " + std::to_string(ranks.world_size) +
                            " ranks: ranks count from 0");
-  auto options = options_of(settings);
-  store = make<StoreHandle>(
-      [&](ckpt_store** out, ckpt_error** err) { return ckpt_store_open(out, uri.c_str(), options.get(), err); });
+  store = ckpt::Store::open(uri, options_of(settings));
 }
 
 Checkpointer::Impl::~Impl() {
@@ -93,17 +91,14 @@ void Checkpointer::Impl::open_session() {
   Settings over;
   if (ranks.rendezvous) over.emplace("rendezvous", 1);
   auto open = [&](const std::string& string) {
-    auto options = options_of(settings, over);
-    const char* text = ranks.rank == 0 || string.empty() ? nullptr : string.c_str();
-    session = make<SessionHandle>([&](ckpt_session** out, ckpt_error** err) {
-      return ckpt_session_open(out, store.get(), ranks.rank, ranks.world_size, text, options.get(), err);
-    });
+    const std::string& text = ranks.rank == 0 ? "" : string;
+    session = ckpt::Session::open(store, ranks.rank, ranks.world_size, text, options_of(settings, over));
   };
   if (!ranks.group) return open(ranks.session);
   std::string string;
   auto first = caught([&] {
     if (ranks.rank == 0) open("");
-    if (ranks.rank == 0) string = ckpt_session_string(session.get());
+    if (ranks.rank == 0) string = session.string();
   });
   string = agree(group(), first, string)[0];
   auto others = caught([&] {
@@ -112,7 +107,7 @@ void Checkpointer::Impl::open_session() {
   try {
     agree(group(), others);
   } catch (...) {
-    session.reset();  // all try again, or none
+    session = ckpt::Session(nullptr);  // all try again, or none
     throw;
   }
 }

@@ -12,9 +12,9 @@ constexpr int64_t kAdapterVersion = 1;
 struct SaveHandle::Impl {
   std::string id;
   std::shared_ptr<Group> group;
-  internal::SaveOp save;
+  ckpt::Save save{nullptr};
   std::vector<at::Tensor> memory;  // what the engine reads until the save is staged
-  internal::JobHandle job;         // freed first: then the engine is quiet
+  ckpt::Job job{nullptr};          // freed first: then the engine is quiet
   bool waited = false;
   std::optional<Error> outcome;  // of wait()
 
@@ -43,8 +43,8 @@ struct Checkpointer::Impl {
 
   Ranks ranks;
   Settings settings;
-  internal::StoreHandle store;
-  internal::SessionHandle session;
+  ckpt::Store store{nullptr};
+  ckpt::Session session{nullptr};
   std::shared_ptr<SaveHandle::Impl> pending;  // the last save in the background
 };
 

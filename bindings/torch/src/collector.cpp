@@ -3,104 +3,69 @@
 namespace ckpt_torch {
 namespace internal {
 
-Collector::Collector(uint32_t rank) : rank_(rank) {
-  tree_ = make<TreeHandle>([](ckpt_tree** out, ckpt_error** err) { return ckpt_tree_new(out, err); });
-}
-
-// ---- the tree ----
-
-void Collector::begin(int32_t kind, const char* class_name) {
-  check([&](ckpt_error** err) { return ckpt_tree_begin(tree_.get(), kind, class_name, err); });
-}
-void Collector::end() {
-  check([&](ckpt_error** err) { return ckpt_tree_end(tree_.get(), err); });
-}
-void Collector::key(const std::string& key) {
-  check([&](ckpt_error** err) { return ckpt_tree_key(tree_.get(), key.data(), key.size(), err); });
-}
-void Collector::key(int64_t key) {
-  check([&](ckpt_error** err) { return ckpt_tree_key_int(tree_.get(), key, err); });
-}
-void Collector::null() {
-  check([&](ckpt_error** err) { return ckpt_tree_add_null(tree_.get(), err); });
-}
-void Collector::boolean(bool value) {
-  check([&](ckpt_error** err) { return ckpt_tree_add_bool(tree_.get(), value, err); });
-}
-void Collector::integer(int64_t value) {
-  check([&](ckpt_error** err) { return ckpt_tree_add_int(tree_.get(), value, err); });
-}
-void Collector::real(double value) {
-  check([&](ckpt_error** err) { return ckpt_tree_add_float(tree_.get(), value, err); });
-}
-void Collector::text(const std::string& value) {
-  check([&](ckpt_error** err) { return ckpt_tree_add_text(tree_.get(), value.data(), value.size(), err); });
-}
-
 // ---- values ----
 
 void Collector::dense(const at::Tensor& tensor, Holder holder) {
-  const char* path = nullptr;
-  check([&](ckpt_error** err) { return ckpt_tree_add_tensor(tree_.get(), nullptr, &path, err); });
+  const std::string path = tree_.add_tensor();
   if (tensor.is_meta())
     fail(CKPT_INVALID, "tensor " + in_quotes(path) + " is a meta tensor: it has no values", {{"tensor", path}});
   items_.push_back({path, tensor.detach(), holder, items_.size()});
 }
 
 void Collector::tensor(const at::Tensor& tensor, Holder holder) {
-  if (!tensor.defined()) return null();
+  if (!tensor.defined()) return tree_.add_null();
   if (is_dense(tensor)) return dense(tensor, holder);
   Record record = record_of(tensor, "of shape " + shape_text(tensor.sizes()));
-  begin(CKPT_NODE_RECORD, record.class_name.c_str());
+  tree_.begin_record(record.class_name);
   for (const Field& field : record.fields) {
-    key(field.name);
+    tree_.key(field.name);
     if (field.tensor.defined())
       dense(field.tensor, holder);
     else
       value(field.value, holder, field.name);
   }
-  end();
+  tree_.end();
 }
 
 void Collector::dict(const c10::IValue& value, Holder holder, const std::string& where) {
-  begin(CKPT_NODE_DICT);
+  tree_.begin_dict();
   for (const auto& entry : value.toGenericDict()) {
     if (entry.key().isString()) {
-      key(entry.key().toStringRef());
+      tree_.key(entry.key().toStringRef());
       this->value(entry.value(), holder, where + "/" + entry.key().toStringRef());
     } else if (entry.key().isInt()) {
-      key(entry.key().toInt());
+      tree_.key(entry.key().toInt());
       this->value(entry.value(), holder, where + "/" + std::to_string(entry.key().toInt()));
     } else {
       fail(CKPT_INVALID, in_quotes(where) + ": keys of a dict may be text or integers, found " + entry.key().tagKind());
     }
   }
-  end();
+  tree_.end();
 }
 
 void Collector::value(const c10::IValue& value, Holder holder, const std::string& where) {
-  if (value.isNone()) return null();
-  if (value.isBool()) return boolean(value.toBool());
-  if (value.isInt()) return integer(value.toInt());
-  if (value.isDouble()) return real(value.toDouble());
-  if (value.isString()) return text(value.toStringRef());
+  if (value.isNone()) return tree_.add_null();
+  if (value.isBool()) return tree_.add_bool(value.toBool());
+  if (value.isInt()) return tree_.add_int(value.toInt());
+  if (value.isDouble()) return tree_.add_float(value.toDouble());
+  if (value.isString()) return tree_.add_text(value.toStringRef());
   if (value.isTensor()) return tensor(value.toTensor(), holder);
   if (value.isGenericDict()) return dict(value, holder, where);
   if (value.isComplexDouble()) {
-    begin(CKPT_NODE_RECORD, "builtins.complex");
-    key("args");
-    begin(CKPT_NODE_TUPLE);
-    real(value.toComplexDouble().real());
-    real(value.toComplexDouble().imag());
-    end();
-    return end();
+    tree_.begin_record("builtins.complex");
+    tree_.key("args");
+    tree_.begin_tuple();
+    tree_.add_float(value.toComplexDouble().real());
+    tree_.add_float(value.toComplexDouble().imag());
+    tree_.end();
+    return tree_.end();
   }
   if (!value.isList() && !value.isTuple())
     fail(CKPT_INVALID, in_quotes(where) +
                            ": a checkpoint holds None, bool, int, double, complex, str, tensors, lists, "
                            "tuples and dicts, found " +
                            value.tagKind());
-  begin(value.isList() ? CKPT_NODE_LIST : CKPT_NODE_TUPLE);
+  tree_.begin(value.isList() ? CKPT_NODE_LIST : CKPT_NODE_TUPLE);
   int64_t place = 0;
   auto child = [&](const c10::IValue& element) { this->value(element, holder, where + "/" + std::to_string(place++)); };
   if (value.isList()) {
@@ -109,7 +74,7 @@ void Collector::value(const c10::IValue& value, Holder holder, const std::string
   } else {
     for (const c10::IValue& element : value.toTuple()->elements()) child(element);
   }
-  end();
+  tree_.end();
 }
 
 // ---- shared memory ----
@@ -156,22 +121,17 @@ void Collector::find_aliases() {
     if (items_[i].holder == Holder::kRank0) resolve(i, rank0);
 }
 
-void Collector::add_alias(ckpt_save* save, const Item& item) const {
+void Collector::add_alias(ckpt::Save& save, const Item& item) const {
   const Item& target = items_[item.alias_of];
-  bool same = item.tensor.is_contiguous() && item.tensor.sizes() == target.tensor.sizes();
-  ckpt_tensor_desc view{};
-  if (!same) {
-    view = memory_of(item.tensor, item.name).desc;
-    view.flags = CKPT_TENSOR_STRIDED;
-    for (int64_t d = 0; d < item.tensor.dim(); d++) view.strides[d] = item.tensor.stride(d);
-    view.flat_offset = item.tensor.storage_offset() - target.tensor.storage_offset();
-  }
-  check([&](ckpt_error** err) {
-    return ckpt_save_add_alias(save, item.name.c_str(), target.name.c_str(), same ? nullptr : &view, err);
-  });
+  if (item.tensor.is_contiguous() && item.tensor.sizes() == target.tensor.sizes())
+    return save.add_alias(item.name, target.name);
+  ckpt::Tensor view(memory_of(item.tensor, item.name).desc);
+  save.add_alias(item.name, target.name,
+                 view.strides(item.tensor.strides().vec())
+                     .view_offset(item.tensor.storage_offset() - target.tensor.storage_offset()));
 }
 
-void Collector::fill(ckpt_save* save) {
+void Collector::fill(ckpt::Save& save) {
   find_aliases();
   for (size_t i = 0; i < items_.size(); i++) {
     const Item& item = items_[i];
@@ -181,17 +141,12 @@ void Collector::fill(ckpt_save* save) {
       continue;
     }
     memory_.push_back(to_host(item.tensor));
-    Memory memory = memory_of(memory_.back(), item.name);
-    if (item.holder == Holder::kRank0) {
-      memory.desc.replica_count = 1;
-      memory.desc.replica_group = 1;
-    }
-    check([&](ckpt_error** err) {
-      return ckpt_save_add_tensor(save, item.name.c_str(), &memory.desc, memory.data, memory.bytes, CKPT_DEVICE_CPU, 0,
-                                  err);
-    });
+    const Memory memory = memory_of(memory_.back(), item.name);
+    ckpt::Tensor tensor(memory.desc);
+    if (item.holder == Holder::kRank0) tensor.replica(1, 0, 1);
+    save.add_tensor(item.name, tensor, {memory.data, memory.bytes});
   }
-  if (rank_ == 0) check([&](ckpt_error** err) { return ckpt_save_add_tree(save, nullptr, tree_.get(), err); });
+  if (rank_ == 0) save.add_tree(tree_);
 }
 
 }  // namespace internal

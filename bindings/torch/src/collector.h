@@ -11,25 +11,17 @@ enum class Holder { kAll, kRank0 };  // who adds a tensor: all ranks, to share t
 
 class Collector {
  public:
-  explicit Collector(uint32_t rank);
+  explicit Collector(uint32_t rank) : rank_(rank) {}
 
-  // The tree in document order, as in ckpt_tree.h.
-  void begin(int32_t kind, const char* class_name = nullptr);
-  void end();
-  void key(const std::string& key);
-  void key(int64_t key);
-  void null();
-  void boolean(bool value);
-  void integer(int64_t value);
-  void real(double value);
-  void text(const std::string& value);
+  // In document order; the tensors among the values are added by tensor() and value().
+  ckpt::Tree& tree() { return tree_; }
   // Dense, sparse or quantized; named by its path. An undefined one is null.
   void tensor(const at::Tensor& tensor, Holder holder);
   // INVALID, naming `where`, for what a state tree cannot hold.
   void value(const c10::IValue& value, Holder holder, const std::string& where);
 
   // Adds this rank's share to `save`. The tensors in memory() must stay as they are until it is staged.
-  void fill(ckpt_save* save);
+  void fill(ckpt::Save& save);
   std::vector<at::Tensor> memory() const { return memory_; }
 
  private:
@@ -42,10 +34,10 @@ class Collector {
   void dense(const at::Tensor& tensor, Holder holder);
   void dict(const c10::IValue& value, Holder holder, const std::string& where);
   void find_aliases();
-  void add_alias(ckpt_save* save, const Item& item) const;
+  void add_alias(ckpt::Save& save, const Item& item) const;
 
   uint32_t rank_;
-  TreeHandle tree_;
+  ckpt::Tree tree_ = ckpt::Tree::create();
   std::vector<Item> items_;
   std::vector<at::Tensor> memory_;
 };

@@ -8,23 +8,22 @@ using namespace internal;
 
 namespace {
 
-void check_version(const ckpt_reader* reader) {
-  const char* version = ckpt_reader_attr(reader, nullptr, "torch.adapter");
-  if (version != nullptr && std::strtoll(version, nullptr, 10) > kAdapterVersion)
-    fail(CKPT_REVISION, std::string("the checkpoint was written by version ") + version +
+void check_version(const ckpt::Reader& reader) {
+  const auto version = reader.attr("torch.adapter");
+  if (version && std::strtoll(version->c_str(), nullptr, 10) > kAdapterVersion)
+    fail(CKPT_REVISION, "the checkpoint was written by version " + *version +
                             " of the LibTorch adapter, this is version " + std::to_string(kAdapterVersion));
 }
 
-// The node at a key of the root, or at a path "model/state_dict"; CKPT_NODE_END where there is none.
-uint64_t node_at(const TreeView& tree, const std::string& path) {
-  if (path.empty()) return 0;
-  uint64_t node = tree.find(0, path);
-  if (node != CKPT_NODE_END) return node;
+// The node at a key of the root, or at a path "model/state_dict".
+std::optional<Node> node_at(const Node& root, const std::string& path) {
+  if (path.empty()) return root;
+  auto node = find(root, path);
   size_t slash = path.find('/'), start = 0;
-  if (slash == std::string::npos) return CKPT_NODE_END;
-  node = 0;
-  while (node != CKPT_NODE_END && start <= path.size()) {
-    node = tree.find(node, path.substr(start, slash - start));
+  if (node || slash == std::string::npos) return node;
+  node = root;
+  while (node && start <= path.size()) {
+    node = find(*node, path.substr(start, slash - start));
     if (slash == std::string::npos) break;
     start = slash + 1;
     slash = path.find('/', start);
@@ -33,20 +32,20 @@ uint64_t node_at(const TreeView& tree, const std::string& path) {
 }
 
 // The nodes of `count` models or optimizers.
-std::vector<uint64_t> nodes_of(const TreeView& tree, const std::string& key, const char* option, size_t count) {
-  uint64_t node = node_at(tree, key);
-  if (node == CKPT_NODE_END) {
+std::vector<Node> nodes_of(const Node& root, const std::string& key, const char* option, size_t count) {
+  const auto node = node_at(root, key);
+  if (!node) {
     std::vector<std::string> keys;
-    for (uint64_t child : tree.entries(0)) keys.push_back(tree.key(child));
+    for (const Node& child : dict_at(root)) keys.push_back(child.name());
     fail(CKPT_NOT_FOUND, "the checkpoint has no " + in_quotes(key) + "; at its top are " + listed(keys, 20) +
                              " (LoadOptions::" + option + " names another one)");
   }
-  if (!TreeView::is_list(tree[node])) {
+  if (!is_list(*node)) {
     if (count > 1)
       fail(CKPT_MISMATCH, in_quotes(key) + ": " + std::to_string(count) + " were given, the checkpoint has one");
-    return {node};
+    return {*node};
   }
-  auto nodes = tree.children(node);
+  auto nodes = children(*node);
   if (nodes.size() != count)
     fail(CKPT_MISMATCH, in_quotes(key) + ": " + std::to_string(count) + (count == 1 ? " was" : " were") +
                             " given, the checkpoint has " + std::to_string(nodes.size()));
@@ -78,35 +77,33 @@ void check_settings(const Settings& settings, const Settings& over) {
 // One load of one rank.
 class Loading {
  public:
-  Loading(const ckpt_store* store, const std::string& id, const Settings& settings, const LoadOptions& options,
+  Loading(const ckpt::Store& store, const std::string& id, const Settings& settings, const LoadOptions& options,
           uint32_t rank)
-      : options_(options), rank_(rank), settings_(options_of(settings, options.settings)) {
+      : options_(options), rank_(rank) {
+    const ckpt::Options bag = options_of(settings, options.settings);
     check_settings(settings, options.settings);
-    reader_ = make<ReaderHandle>([&](ckpt_reader** out, ckpt_error** err) {
-      return ckpt_reader_open(out, store, id.c_str(), settings_.get(), err);
-    });
-    check_version(reader_.get());
-    tree_ = make<TreeHandle>(
-        [&](ckpt_tree** out, ckpt_error** err) { return ckpt_reader_tree(reader_.get(), nullptr, out, err); });
-    plan_ = std::make_unique<LoadPlan>(reader_.get(), tree_.get(), options_, settings_.get());
+    reader_ = ckpt::Reader::open(store, id, bag);
+    check_version(reader_);
+    tree_ = reader_.tree();
+    plan_ = std::make_unique<LoadPlan>(reader_, options_, bag);
   }
 
   void plan(const Models& models, const Optimizers& optimizers) {
     check_given({models, optimizers, {}});
     plan_models(models);
     plan_optimizers(optimizers);
-    const TreeView& tree = plan_->tree();
-    std::vector<uint64_t> without;
+    const Node root = tree_.root();
+    std::vector<Node> without;
     auto leave_out = [&](const std::string& key, bool given) {
-      uint64_t node = node_at(tree, key);
-      if (node != CKPT_NODE_END && (given || !options_.all_values)) without.push_back(node);
+      const auto node = node_at(root, key);
+      if (node && (given || !options_.all_values)) without.push_back(*node);
     };
     if (!models.modules().empty() || !options_.model_key.empty())
       leave_out(options_.model_key, !models.modules().empty());
     if (!optimizers.optimizers().empty() || !options_.optimizer_key.empty())
       leave_out(options_.optimizer_key, !optimizers.optimizers().empty());
-    others_ = without_root(without) ? plan_->value(0, without) : [] { return c10::IValue(); };
-    result_.rng_restored = plan_rng(*plan_, reader_.get(), rank_, options_.rng);
+    others_ = without_root(without) ? plan_->value(root, without) : [] { return c10::IValue(); };
+    result_.rng_restored = plan_rng(*plan_, reader_, rank_, options_.rng);
     plan_->prepare();
   }
 
@@ -136,25 +133,23 @@ class Loading {
 
  private:
   void describe() {
-    ckpt_checkpoint_info info{};
-    info.struct_size = sizeof info;
-    check([&](ckpt_error** err) { return ckpt_reader_info(reader_.get(), &info, err); });
+    const ckpt::CheckpointInfo info = reader_.info();
     result_.step = info.step;
     result_.id = info.id;
     result_.label = info.label;
     result_.world_size = info.world_size;
   }
 
-  static bool without_root(const std::vector<uint64_t>& nodes) {
-    for (uint64_t node : nodes)
-      if (node == 0) return false;
+  static bool without_root(const std::vector<Node>& nodes) {
+    for (const Node& node : nodes)
+      if (node.number() == 0) return false;
     return true;
   }
 
   void plan_models(const Models& models) {
     const auto& modules = models.modules();
     if (modules.empty()) return;
-    auto nodes = nodes_of(plan_->tree(), options_.model_key, "model_key", modules.size());
+    auto nodes = nodes_of(tree_.root(), options_.model_key, "model_key", modules.size());
     for (size_t i = 0; i < nodes.size(); i++)
       plan_module(*plan_, nodes[i], *modules[i], nodes.size() > 1 ? std::to_string(i) + "/" : "", result_);
     if (options_.strict) check_strict(result_);
@@ -163,10 +158,10 @@ class Loading {
   void plan_optimizers(const Optimizers& optimizers) {
     const auto& all = optimizers.optimizers();
     if (all.empty()) return;
-    auto nodes = nodes_of(plan_->tree(), options_.optimizer_key, "optimizer_key", all.size());
+    auto nodes = nodes_of(tree_.root(), options_.optimizer_key, "optimizer_key", all.size());
     for (size_t i = 0; i < nodes.size(); i++) {
-      const char* saved = ckpt_reader_attr(reader_.get(), nullptr, ("torch.optimizer." + std::to_string(i)).c_str());
-      plan_optimizer(*plan_, nodes[i], *all[i], options_.hooks, saved ? saved : "");
+      const auto saved = reader_.attr("torch.optimizer." + std::to_string(i));
+      plan_optimizer(*plan_, nodes[i], *all[i], options_.hooks, saved.value_or(""));
     }
   }
 
@@ -180,9 +175,8 @@ class Loading {
 
   const LoadOptions& options_;
   uint32_t rank_;
-  OptionsHandle settings_;
-  ReaderHandle reader_;
-  TreeHandle tree_;
+  ckpt::Reader reader_{nullptr};
+  ckpt::Tree tree_{nullptr};
   std::unique_ptr<LoadPlan> plan_;
   std::function<c10::IValue()> others_;
   Loaded result_;
@@ -196,12 +190,7 @@ std::string Checkpointer::Impl::resolve(const LoadOptions& options) {
   auto error = caught([&] {
     auto bag = options_of(settings, options.settings);
     if (ranks.group && ranks.rank != 0) return;
-    ckpt_checkpoint_info info{};
-    info.struct_size = sizeof info;
-    check([&](ckpt_error** err) {
-      return ckpt_store_find(store.get(), options.selector.c_str(), bag.get(), &info, err);
-    });
-    id = info.id;
+    id = store.find(options.selector, bag).id;
   });
   return agree(group(), error, id)[0];
 }
@@ -210,7 +199,7 @@ Loaded Checkpointer::Impl::load_from(const std::string& id, const Models& models
                                      const LoadOptions& options) {
   std::unique_ptr<Loading> loading;
   agree(group(), caught([&] {
-          loading = std::make_unique<Loading>(store.get(), id, settings, options, ranks.rank);
+          loading = std::make_unique<Loading>(store, id, settings, options, ranks.rank);
           loading->plan(models, optimizers);
         }));
   agree(group(), caught([&] { loading->read_beside(); }));

@@ -8,63 +8,53 @@
 namespace ckpt_torch {
 namespace internal {
 
-LoadPlan::LoadPlan(const ckpt_reader* reader, const ckpt_tree* tree, const LoadOptions& options,
-                   const ckpt_options* settings)
-    : reader_(reader), tree_(tree), options_(options) {
-  for (LoadOp* op : {&beside_, &in_place_})
-    *op = internal::make<LoadOp>(
-        [&](ckpt_load** out, ckpt_error** err) { return ckpt_load_new(out, reader, settings, err); });
-}
+LoadPlan::LoadPlan(const ckpt::Reader& reader, const LoadOptions& options, const ckpt::Options& settings)
+    : reader_(reader),
+      options_(options),
+      beside_(ckpt::Load::create(reader, settings)),
+      in_place_(ckpt::Load::create(reader, settings)) {}
 
 // ---- what a node says of its tensor ----
 
-static ckpt_tensor_info info_of(const ckpt_reader* reader, const std::string& name) {
-  ckpt_tensor_info info{};
-  info.struct_size = sizeof info;
-  check([&](ckpt_error** err) { return ckpt_reader_tensor_find(reader, name.c_str(), &info, err); });
-  return info;
-}
-
-std::vector<int64_t> LoadPlan::size_of(uint64_t node) const {
-  uint64_t size = tree_.field(node, "size");
-  if (size != CKPT_NODE_END && tree_.text(size) == "torch.Size") size = tree_.field(size, "items");
+static std::vector<int64_t> size_of(const Node& node) {
+  auto size = field(node, "size");
+  if (size && size->text_view() == "torch.Size") size = field(*size, "items");
   std::vector<int64_t> shape;
-  bool valid = size != CKPT_NODE_END && TreeView::is_list(tree_[size]);
+  bool valid = size && is_list(*size);
   if (valid)
-    for (uint64_t child : tree_.children(size)) {
-      valid &= tree_[child].kind == CKPT_NODE_INT && tree_[child].int_value >= 0;
-      shape.push_back(tree_[child].int_value);
+    for (const Node& child : *size) {
+      valid &= child.kind == CKPT_NODE_INT && child.int_value >= 0;
+      shape.push_back(child.int_value);
     }
   if (!valid)
-    fail(CKPT_FORMAT, "tensor " + in_quotes(tree_.path(node)) + ": " + tree_.kind_name(node) + " without a size",
-         {{"tensor", tree_.path(node)}});
+    fail(CKPT_FORMAT, "tensor " + in_quotes(path_of(node)) + ": " + kind_name(node) + " without a size",
+         {{"tensor", path_of(node)}});
   return shape;
 }
 
-std::vector<int64_t> LoadPlan::shape_of(uint64_t node) const {
-  node = tree_.tensor_at(node);
-  uint64_t data = tree_[node].kind == CKPT_NODE_TENSOR ? node : tree_.field(node, "data");
-  if (data == CKPT_NODE_END || tree_[data].kind != CKPT_NODE_TENSOR) return size_of(node);
-  ckpt_tensor_info info = info_of(reader_, tree_.text(data));
-  return {info.shape, info.shape + info.ndim};
+static bool is_stored_dense(const Node& node) {
+  return node.kind == CKPT_NODE_TENSOR || node.text_view() == "torch.Tensor";
 }
 
-std::optional<at::ScalarType> LoadPlan::type_of(uint64_t node) const {
-  node = tree_.tensor_at(node);
-  if (tree_[node].kind == CKPT_NODE_TENSOR) return scalar_type_of(info_of(reader_, tree_.text(node)).dtype);
-  uint64_t elements = tree_.field(node, is_stored_dense(node) ? "data" : "values");
-  if (elements == CKPT_NODE_END || tree_[elements].kind != CKPT_NODE_TENSOR) return std::nullopt;
-  return type_of(elements);
+std::vector<int64_t> LoadPlan::shape_of(const Node& given) const {
+  const Node node = *tensor_at(given);
+  const auto data = node.kind == CKPT_NODE_TENSOR ? std::optional<Node>(node) : field(node, "data");
+  if (!data || data->kind != CKPT_NODE_TENSOR) return size_of(node);
+  return ckpt::shape_of(reader_.tensor(text_of(*data)));
 }
 
-bool LoadPlan::is_stored_dense(uint64_t node) const {
-  return tree_[node].kind == CKPT_NODE_TENSOR || tree_.text(node) == "torch.Tensor";
+std::optional<at::ScalarType> LoadPlan::type_of(const Node& given) const {
+  const Node node = *tensor_at(given);
+  if (node.kind == CKPT_NODE_TENSOR) return scalar_type_of(reader_.tensor(text_of(node)).dtype);
+  const auto elements = field(node, is_stored_dense(node) ? "data" : "values");
+  if (!elements || elements->kind != CKPT_NODE_TENSOR) return std::nullopt;
+  return type_of(*elements);
 }
 
 // ---- fresh memory ----
 
 at::Tensor LoadPlan::ask(const std::string& name, const at::Tensor& like) {
-  ckpt_tensor_info info = info_of(reader_, name);
+  const ckpt::TensorInfo info = reader_.tensor(name);
   auto type = scalar_type_of(info.dtype);
   if (!type)
     fail(CKPT_UNSUPPORTED,
@@ -74,34 +64,31 @@ at::Tensor LoadPlan::ask(const std::string& name, const at::Tensor& like) {
   bool same = like.defined() && is_dense(like) && like.sizes() == shape;
   at::Tensor tensor =
       same ? at::empty_like(like.detach(), at::TensorOptions().dtype(*type).device(at::kCPU)) : at::empty(shape, *type);
-  Memory memory = memory_of(tensor, name);
+  const Memory memory = memory_of(tensor, name);
   any_beside_ = true;
-  check([&](ckpt_error** err) {
-    return ckpt_load_add_tensor(beside_.get(), name.c_str(), &memory.desc, memory.data, memory.bytes, CKPT_DEVICE_CPU,
-                                0, err);
-  });
+  beside_.add_tensor(name, ckpt::Tensor(memory.desc), {memory.data, memory.bytes});
   return tensor;
 }
 
-std::function<at::Tensor()> LoadPlan::fresh(uint64_t node, const at::Tensor& like) {
-  node = tree_.tensor_at(node);
-  if (tree_[node].kind == CKPT_NODE_TENSOR) {
-    at::Tensor tensor = ask(tree_.text(node), like);
+std::function<at::Tensor()> LoadPlan::fresh(const Node& given, const at::Tensor& like) {
+  const Node node = *tensor_at(given);
+  if (node.kind == CKPT_NODE_TENSOR) {
+    at::Tensor tensor = ask(text_of(node), like);
     return [tensor] { return tensor; };
   }
   auto record = std::make_shared<Record>();
-  record->class_name = tree_.text(node);
-  for (uint64_t child : tree_.children(node)) {
-    std::string key = tree_.key(child);
-    uint64_t part = tree_.tensor_at(child);
-    if (part != CKPT_NODE_END && tree_[part].kind != CKPT_NODE_TENSOR)
-      fail(CKPT_FORMAT, "tensor " + in_quotes(tree_.path(child)) + " is not dense, inside " + tree_.kind_name(node));
-    if (part != CKPT_NODE_END)
-      record->fields.push_back({key, ask(tree_.text(part), {}), {}});
+  record->class_name = text_of(node);
+  for (const Node& child : node) {
+    const std::string key = child.name();
+    const auto part = tensor_at(child);
+    if (part && part->kind != CKPT_NODE_TENSOR)
+      fail(CKPT_FORMAT, "tensor " + in_quotes(path_of(child)) + " is not dense, inside " + kind_name(node));
+    if (part)
+      record->fields.push_back({key, ask(text_of(*part), {}), {}});
     else
       record->fields.push_back({key, {}, key == "size" ? c10::IValue(size_of(node)) : build(child, {}, {})});
   }
-  std::string name = tree_.path(node);
+  std::string name = path_of(node);
   return [record, name] { return tensor_of(*record, name); };
 }
 
@@ -110,16 +97,16 @@ std::function<at::Tensor()> LoadPlan::fresh(uint64_t node, const at::Tensor& lik
 void LoadPlan::check_fits(const Target& target) const {
   auto mismatch = [&](const std::string& what, const std::string& expected, const std::string& found) {
     fail(CKPT_MISMATCH, in_quotes(target.key) + ": the module has " + what + expected + ", the checkpoint " + found,
-         {{"tensor", tree_.path(target.node)}, {"expected", expected}, {"found", found}});
+         {{"tensor", path_of(target.node)}, {"expected", expected}, {"found", found}});
   };
   const at::Tensor& tensor = target.tensor;
   if (tensor.is_meta())
     fail(CKPT_INVALID, in_quotes(target.key) + ": the module has a meta tensor: it has no memory to be loaded into",
-         {{"tensor", tree_.path(target.node)}});
+         {{"tensor", path_of(target.node)}});
   auto shape = shape_of(target.node);
   if (tensor.sizes() != at::IntArrayRef(shape)) mismatch("shape ", shape_text(tensor.sizes()), shape_text(shape));
   std::string layout = is_dense(tensor) ? "a dense tensor" : "a " + record_class(tensor);
-  std::string stored = is_stored_dense(target.node) ? "a dense tensor" : tree_.kind_name(target.node);
+  std::string stored = is_stored_dense(target.node) ? "a dense tensor" : kind_name(target.node);
   if (layout != stored) mismatch("", layout, stored);
   for (int64_t d = 0; d < tensor.dim() && is_dense(tensor); d++)
     if (tensor.stride(d) == 0 && tensor.size(d) > 1)
@@ -127,10 +114,10 @@ void LoadPlan::check_fits(const Target& target) const {
            in_quotes(target.key) +
                " is an expanded tensor: many of its elements are one, which cannot "
                "be loaded into",
-           {{"tensor", tree_.path(target.node)}});
+           {{"tensor", path_of(target.node)}});
   if (tensor.is_quantized()) {
-    uint64_t dtype = tree_.field(target.node, "dtype");
-    std::string found = dtype == CKPT_NODE_END ? "none" : tree_.text(dtype);
+    const auto dtype = field(target.node, "dtype");
+    const std::string found = dtype ? text_of(*dtype) : "none";
     if (found != quantized_name(tensor.scalar_type())) mismatch("dtype ", quantized_name(tensor.scalar_type()), found);
     return;
   }
@@ -142,8 +129,8 @@ void LoadPlan::check_fits(const Target& target) const {
              found + (type && !options_.convert ? " (option convert would convert it)" : ""));
 }
 
-void LoadPlan::into(const at::Tensor& tensor, uint64_t node, const std::string& key) {
-  targets_.push_back({tensor, tree_.tensor_at(node), key, targets_.size()});
+void LoadPlan::into(const at::Tensor& tensor, const Node& node, const std::string& key) {
+  targets_.push_back({tensor, *tensor_at(node), key, targets_.size()});
   check_fits(targets_.back());
 }
 
@@ -153,7 +140,7 @@ static bool engine_converts(at::ScalarType type) {
 
 bool LoadPlan::readable_in_place(const Target& target) const {
   const at::Tensor& tensor = target.tensor;
-  if (options_.stage_first || target.overlaps || tree_[target.node].kind != CKPT_NODE_TENSOR) return false;
+  if (options_.stage_first || target.overlaps || target.node.kind != CKPT_NODE_TENSOR) return false;
   if (!tensor.is_cpu() || tensor.is_conj() || tensor.is_neg() || !tensor.is_non_overlapping_and_dense()) return false;
   auto type = type_of(target.node);
   return type == tensor.scalar_type() || (type && engine_converts(*type) && engine_converts(tensor.scalar_type()));
@@ -196,11 +183,7 @@ void LoadPlan::find_overlaps() {
 void LoadPlan::place(const Target& target) {
   Memory memory = memory_of(target.tensor, target.key);
   memory.desc.flags |= CKPT_TENSOR_CONVERT;  // checked before: where dtypes differ, conversion is wanted
-  std::string name = tree_.text(target.node);
-  check([&](ckpt_error** err) {
-    return ckpt_load_add_tensor(in_place_.get(), name.c_str(), &memory.desc, memory.data, memory.bytes, CKPT_DEVICE_CPU,
-                                0, err);
-  });
+  in_place_.add_tensor(text_of(target.node), ckpt::Tensor(memory.desc), {memory.data, memory.bytes});
   in_place_tensors_.push_back(target.tensor);
 }
 
@@ -221,11 +204,9 @@ void LoadPlan::replace(const Target& target) {
   });
 }
 
-void LoadPlan::object(const char* name, uint32_t rank, const at::Tensor& target) {
+void LoadPlan::object(const std::string& name, uint32_t rank, const at::Tensor& target) {
   any_beside_ = true;
-  check([&](ckpt_error** err) {
-    return ckpt_load_add_object(beside_.get(), name, rank, target.data_ptr(), target.nbytes(), err);
-  });
+  beside_.add_object(name, rank, {target.data_ptr(), target.nbytes()});
 }
 
 // ---- the load ----
@@ -250,7 +231,7 @@ void LoadPlan::prepare() {
 
 void LoadPlan::read_beside() {
   at::NoGradGuard no_grad;
-  if (any_beside_) check([&](ckpt_error** err) { return ckpt_load_run(beside_.get(), err); });
+  if (any_beside_) beside_.run();
   for (const auto& action : makes_) action();
 }
 
@@ -262,7 +243,7 @@ static bool is_structural(ckpt_status status) {
 
 void LoadPlan::read_in_place() {
   if (in_place_tensors_.empty()) return;
-  auto failed = caught([&] { check([&](ckpt_error** err) { return ckpt_load_run(in_place_.get(), err); }); });
+  auto failed = caught([&] { in_place_.run(); });
   touched_ = !failed || !is_structural(failed->status());
   for (const at::Tensor& tensor : in_place_tensors_)
     if (touched_ && !tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();

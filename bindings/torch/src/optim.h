@@ -20,7 +20,7 @@ void save_optimizer(Collector& out, const torch::optim::Optimizer& optimizer, co
 
 // Checks `node` against the optimizer, asks for its tensors, and leaves to the plan's end what changes the optimizer.
 // `saved_class`: of the optimizer that was saved, "" where that is not known. MISMATCH.
-void plan_optimizer(LoadPlan& plan, uint64_t node, torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks,
+void plan_optimizer(LoadPlan& plan, const Node& node, torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks,
                     const std::string& saved_class);
 
 }  // namespace internal

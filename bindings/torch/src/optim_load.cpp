@@ -18,24 +18,21 @@ class Numbers {
  public:
   explicit Numbers(LoadPlan& plan) : plan_(plan) {}
 
-  void real(uint64_t node, std::function<void(double)> set) {
-    ckpt_node n = plan_.tree()[node];
-    if (n.kind == CKPT_NODE_FLOAT) return set(n.float_value);
-    if (n.kind == CKPT_NODE_INT) return set(static_cast<double>(n.int_value));
+  void real(const Node& node, std::function<void(double)> set) {
+    if (node.kind == CKPT_NODE_FLOAT || node.kind == CKPT_NODE_INT) return set(node.as_float());
     auto tensor = one_element(node);
     plan_.make([tensor, set] { set(tensor().item().toDouble()); });
   }
 
-  void count(uint64_t node, std::function<void(int64_t)> set) {
-    ckpt_node n = plan_.tree()[node];
-    std::string path = plan_.tree().path(node);
+  void count(const Node& node, std::function<void(int64_t)> set) {
+    const std::string path = path_of(node);
     auto whole = [path](double value) {
       if (!(value >= 0 && value < 9e15 && value == std::floor(value)))
         mismatch(in_quotes(path) + ": expected a count, found " + std::to_string(value));
       return static_cast<int64_t>(value);
     };
-    if (n.kind == CKPT_NODE_INT) return set(n.int_value);
-    if (n.kind == CKPT_NODE_FLOAT) return set(whole(n.float_value));
+    if (node.kind == CKPT_NODE_INT) return set(node.int_value);
+    if (node.kind == CKPT_NODE_FLOAT) return set(whole(node.float_value));
     auto tensor = one_element(node);
     plan_.make([tensor, set, whole] {
       at::Tensor value = tensor();
@@ -44,12 +41,11 @@ class Numbers {
   }
 
  private:
-  std::function<at::Tensor()> one_element(uint64_t node) {
-    const TreeView& tree = plan_.tree();
+  std::function<at::Tensor()> one_element(const Node& node) {
     auto refuse = [&](const std::string& found) {
-      mismatch(in_quotes(tree.path(node)) + ": expected a number, found " + found);
+      mismatch(in_quotes(path_of(node)) + ": expected a number, found " + found);
     };
-    if (!tree.is_tensor(node)) refuse(tree.kind_name(node));
+    if (!tensor_at(node)) refuse(kind_name(node));
     auto shape = plan_.shape_of(node);
     if (c10::multiply_integers(shape) != 1) refuse("a tensor of shape " + shape_text(shape));
     return plan_.fresh(node);
@@ -61,69 +57,66 @@ class Numbers {
 // The fields of one dict of the tree, for a class of optimizer.
 class Dict {
  public:
-  Dict(LoadPlan& plan, uint64_t node, const char* class_name)
-      : plan_(plan), tree_(plan.tree()), node_(node), class_(class_name) {
-    if (!tree_.has_entries(node))
-      mismatch(in_quotes(tree_.path(node)) + ": expected a dict, found " + tree_.kind_name(node));
+  Dict(LoadPlan& plan, const Node& node, const char* class_name) : plan_(plan), node_(node), class_(class_name) {
+    if (!has_entries(node)) mismatch(in_quotes(path_of(node)) + ": expected a dict, found " + kind_name(node));
   }
-  uint64_t get(const char* name) const {
-    uint64_t child = tree_.find(node_, name);
-    if (child == CKPT_NODE_END)
-      mismatch(in_quotes(tree_.path(node_)) + " has no " + in_quotes(name) +
+  Node get(const char* name) const {
+    const auto child = find(name);
+    if (!child)
+      mismatch(in_quotes(path_of(node_)) + " has no " + in_quotes(name) +
                ": it was not saved from an optimizer of class " + class_);
-    return child;
+    return *child;
   }
-  uint64_t find(const char* name) const { return tree_.find(node_, name); }
-  [[noreturn]] void expected(uint64_t node, const char* what) const {
-    mismatch(in_quotes(tree_.path(node)) + ": expected " + what + ", found " + tree_.kind_name(node));
+  std::optional<Node> find(const char* name) const { return internal::find(node_, name); }
+  [[noreturn]] void expected(const Node& node, const char* what) const {
+    mismatch(in_quotes(path_of(node)) + ": expected " + what + ", found " + kind_name(node));
   }
 
  protected:
   LoadPlan& plan_;
-  const TreeView& tree_;
-  uint64_t node_;
+  Node node_;
   const char* class_;
 };
 
 class LoadOptionsOf : public OptionVisitor, private Dict {
  public:
-  LoadOptionsOf(LoadPlan& plan, uint64_t node, const char* class_name) : Dict(plan, node, class_name) {}
+  LoadOptionsOf(LoadPlan& plan, const Node& node, const char* class_name) : Dict(plan, node, class_name) {}
   void real(const char* name, double& value) override {
     Numbers(plan_).real(get(name), [&value](double v) { value = v; });
   }
   void pair(const char* name, std::tuple<double, double>& value) override {
-    uint64_t node = get(name);
-    auto children = tree_.children(node);
-    if (!TreeView::is_list(tree_[node]) || children.size() != 2) expected(node, "two numbers");
-    Numbers(plan_).real(children[0], [&value](double v) { std::get<0>(value) = v; });
-    Numbers(plan_).real(children[1], [&value](double v) { std::get<1>(value) = v; });
+    const Node node = get(name);
+    if (!is_list(node) || node.child_count != 2) expected(node, "two numbers");
+    Numbers(plan_).real(node[0], [&value](double v) { std::get<0>(value) = v; });
+    Numbers(plan_).real(node[1], [&value](double v) { std::get<1>(value) = v; });
   }
   void flag(const char* name, bool& value) override {
-    uint64_t node = get(name);
-    if (tree_[node].kind != CKPT_NODE_BOOL) expected(node, "a bool");
-    value = tree_[node].bool_value != 0;
+    const Node node = get(name);
+    if (node.kind != CKPT_NODE_BOOL) expected(node, "a bool");
+    value = node.bool_value != 0;
   }
   void integer(const char* name, int64_t& value) override {
-    if (tree_[get(name)].kind != CKPT_NODE_INT) expected(get(name), "an integer");
-    value = tree_[get(name)].int_value;
+    const Node node = get(name);
+    if (node.kind != CKPT_NODE_INT) expected(node, "an integer");
+    value = node.int_value;
   }
   void integer_or_none(const char* name, std::optional<int64_t>& value) override {
     value.reset();
-    if (tree_[get(name)].kind == CKPT_NODE_NULL) return;
+    if (get(name).kind == CKPT_NODE_NULL) return;
     integer(name, value.emplace());
   }
   void text_or_none(const char* name, std::optional<std::string>& value) override {
-    uint64_t node = get(name);
+    const Node node = get(name);
     value.reset();
-    if (tree_[node].kind == CKPT_NODE_NULL) return;
-    if (tree_[node].kind != CKPT_NODE_TEXT) expected(node, "text or None");
-    value = tree_.text(node);
+    if (node.kind == CKPT_NODE_NULL) return;
+    if (node.kind != CKPT_NODE_TEXT) expected(node, "text or None");
+    value = text_of(node);
   }
 };
 
 class LoadStateOf : public StateVisitor, private Dict {
  public:
-  LoadStateOf(LoadPlan& plan, uint64_t node, const char* class_name, const at::Tensor& param, int64_t flat_size)
+  LoadStateOf(LoadPlan& plan, const Node& node, const char* class_name, const at::Tensor& param, int64_t flat_size)
       : Dict(plan, node, class_name), param_(param), flat_size_(flat_size) {}
 
   void count(const char* name, int64_t& value) override {
@@ -134,33 +127,32 @@ class LoadStateOf : public StateVisitor, private Dict {
   }
   void tensor(const char* name, at::Tensor& value, Extent extent, bool required) override {
     value = at::Tensor();
-    uint64_t node = required ? get(name) : find(name);
-    if (node == CKPT_NODE_END || (tree_[node].kind == CKPT_NODE_NULL && !required)) return;
-    ask(node, value, extent);
+    const auto node = required ? std::optional<Node>(get(name)) : find(name);
+    if (node && (node->kind != CKPT_NODE_NULL || required)) ask(*node, value, extent);
   }
   void tensors(const char* name, const TensorList& list, Extent extent) override {
-    uint64_t node = find(name);
-    bool absent = node == CKPT_NODE_END || tree_[node].kind == CKPT_NODE_NULL;
-    if (!absent && !TreeView::is_list(tree_[node])) expected(node, "a list of tensors");
-    auto children = absent ? std::vector<uint64_t>() : tree_.children(node);
-    list.resize(children.size());
-    for (size_t i = 0; i < children.size(); i++)
-      if (tree_[children[i]].kind != CKPT_NODE_NULL) ask(children[i], list.at(i), extent);
+    const auto node = find(name);
+    const bool absent = !node || node->kind == CKPT_NODE_NULL;
+    if (!absent && !is_list(*node)) expected(*node, "a list of tensors");
+    const auto nodes = absent ? std::vector<Node>() : children(*node);
+    list.resize(nodes.size());
+    for (size_t i = 0; i < nodes.size(); i++)
+      if (nodes[i].kind != CKPT_NODE_NULL) ask(nodes[i], list.at(i), extent);
   }
 
  private:
-  void ask(uint64_t node, at::Tensor& value, Extent extent) {
+  void ask(const Node& node, at::Tensor& value, Extent extent) {
     at::Tensor param = param_;
-    if (extent == Extent::kScalar && !tree_.is_tensor(node))  // Python's LBFGS starts with a plain number
+    if (extent == Extent::kScalar && !tensor_at(node))  // Python's LBFGS starts with a plain number
       return Numbers(plan_).real(node, [&value, param](double v) { value = at::full({}, v, param.options()); });
-    if (!tree_.is_tensor(node)) expected(node, "a tensor");
+    if (!tensor_at(node)) expected(node, "a tensor");
     auto shape = plan_.shape_of(node);
     bool fits = true;
     if (extent == Extent::kParam) fits = at::IntArrayRef(shape) == param.sizes();
     if (extent == Extent::kFlat) fits = shape == std::vector<int64_t>{flat_size_};
     if (extent == Extent::kScalar) fits = c10::multiply_integers(shape) == 1;
     if (!fits)
-      mismatch(in_quotes(tree_.path(node)) + " has shape " + shape_text(shape) + ", the parameter " +
+      mismatch(in_quotes(path_of(node)) + " has shape " + shape_text(shape) + ", the parameter " +
                shape_text(param.sizes()) + ": it belongs to another model");
     auto get = plan_.fresh(node, param);
     bool convert = plan_.options().convert && param.is_floating_point();
@@ -176,21 +168,19 @@ class LoadStateOf : public StateVisitor, private Dict {
 };
 
 // Settings of Python's optimizers that LibTorch's lack: those that change what a step does are refused.
-void check_foreign_options(LoadPlan& plan, uint64_t group, const std::string& class_name,
+void check_foreign_options(LoadPlan& plan, const Node& group, const std::string& class_name,
                            const std::vector<std::string>& known) {
-  const TreeView& tree = plan.tree();
-  for (uint64_t child : tree.entries(group)) {
-    std::string key = tree.key(child);
+  for (const Node& child : dict_at(group)) {
+    const std::string key = child.name();
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    bool on = tree[child].kind == CKPT_NODE_BOOL && tree[child].bool_value != 0;
+    bool on = child.kind == CKPT_NODE_BOOL && child.bool_value != 0;
     if (key == "maximize" && on)
-      fail(CKPT_UNSUPPORTED,
-           in_quotes(tree.path(child)) + " is set, and LibTorch's " + class_name + " cannot maximize");
+      fail(CKPT_UNSUPPORTED, in_quotes(path_of(child)) + " is set, and LibTorch's " + class_name + " cannot maximize");
     if (key == "decoupled_weight_decay" && on != (class_name == "AdamW"))
-      mismatch(in_quotes(tree.path(child)) + ": it was saved from " + (on ? "AdamW" : "Adam") + ", not " + class_name);
-    bool idle = tree[child].kind == CKPT_NODE_NULL || (tree[child].kind == CKPT_NODE_BOOL && !on);
+      mismatch(in_quotes(path_of(child)) + ": it was saved from " + (on ? "AdamW" : "Adam") + ", not " + class_name);
+    bool idle = child.kind == CKPT_NODE_NULL || (child.kind == CKPT_NODE_BOOL && !on);
     if (!idle && key != "decoupled_weight_decay")
-      plan.ignored().push_back(tree.path(child) + ": LibTorch's " + class_name + " has no such option");
+      plan.ignored().push_back(path_of(child) + ": LibTorch's " + class_name + " has no such option");
   }
 }
 
@@ -212,48 +202,45 @@ struct Saved {
   size_t group;
 };
 
-std::vector<uint64_t> check_groups(LoadPlan& plan, uint64_t node, const torch::optim::Optimizer& optimizer,
-                                   std::vector<Saved>& params) {
-  const TreeView& tree = plan.tree();
+std::vector<Node> check_groups(const Node& node, const torch::optim::Optimizer& optimizer, std::vector<Saved>& params) {
   auto counted = [](size_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); };
-  uint64_t groups = tree.find(node, "param_groups");
-  if (groups == CKPT_NODE_END || !TreeView::is_list(tree[groups]))
-    mismatch(in_quotes(tree.path(node)) + " has no list 'param_groups': it is not the state of an optimizer");
-  auto saved = tree.children(groups);
+  const auto groups = find(node, "param_groups");
+  if (!groups || !is_list(*groups))
+    mismatch(in_quotes(path_of(node)) + " has no list 'param_groups': it is not the state of an optimizer");
+  auto saved = children(*groups);
   const auto& current = optimizer.param_groups();
   if (saved.size() != current.size())
-    mismatch(in_quotes(tree.path(groups)) + ": the optimizer has " + counted(current.size(), "parameter group") +
+    mismatch(in_quotes(path_of(*groups)) + ": the optimizer has " + counted(current.size(), "parameter group") +
              ", the checkpoint " + std::to_string(saved.size()) + ": it was saved from an optimizer of another model");
   for (size_t g = 0; g < saved.size(); g++) {
-    uint64_t indices = tree.find(saved[g], "params");
-    auto list = indices == CKPT_NODE_END ? std::vector<uint64_t>() : tree.children(indices);
+    const auto indices = find(saved[g], "params");
+    const auto list = indices ? children(*indices) : std::vector<Node>();
     const auto& group = current[g].params();
-    if (indices == CKPT_NODE_END || list.size() != group.size())
-      mismatch(in_quotes(tree.path(saved[g])) + ": the group has " + counted(group.size(), "parameter") +
+    if (!indices || list.size() != group.size())
+      mismatch(in_quotes(path_of(saved[g])) + ": the group has " + counted(group.size(), "parameter") +
                ", the checkpoint " + std::to_string(list.size()) + ": it was saved from an optimizer of another model");
     for (size_t i = 0; i < list.size(); i++) {
-      if (tree[list[i]].kind != CKPT_NODE_INT)
-        mismatch(in_quotes(tree.path(list[i])) + ": expected an integer, found " + tree.kind_name(list[i]));
+      if (list[i].kind != CKPT_NODE_INT)
+        mismatch(in_quotes(path_of(list[i])) + ": expected an integer, found " + kind_name(list[i]));
       if (group[i].is_meta())
-        fail(CKPT_INVALID, in_quotes(tree.path(list[i])) + ": the optimizer's parameter is a meta tensor: it has no " +
+        fail(CKPT_INVALID, in_quotes(path_of(list[i])) + ": the optimizer's parameter is a meta tensor: it has no " +
                                "memory to be loaded into");
-      params.push_back({group[i], tree[list[i]].int_value, g});
+      params.push_back({group[i], list[i].int_value, g});
     }
   }
   return saved;
 }
 
 // Python's SGD without momentum keeps {"momentum_buffer": None}, which LibTorch would take for one that is there.
-bool is_empty_momentum(const TreeView& tree, uint64_t entry) {
-  uint64_t buffer = tree.find(entry, "momentum_buffer");
-  return buffer != CKPT_NODE_END && tree[buffer].kind == CKPT_NODE_NULL && tree.entries(entry).size() == 1;
+bool is_empty_momentum(const Node& entry) {
+  const auto buffer = find(entry, "momentum_buffer");
+  return buffer && buffer->kind == CKPT_NODE_NULL && dict_at(entry).child_count == 1;
 }
 
 template <class K>
-void plan_known(LoadPlan& plan, uint64_t node, torch::optim::Optimizer& optimizer, K kind) {
-  const TreeView& tree = plan.tree();
+void plan_known(LoadPlan& plan, const Node& node, torch::optim::Optimizer& optimizer, K kind) {
   std::vector<Saved> params;
-  auto groups = check_groups(plan, node, optimizer, params);
+  auto groups = check_groups(node, optimizer, params);
   std::vector<std::shared_ptr<torch::optim::OptimizerOptions>> options;
   for (size_t g = 0; g < groups.size(); g++) {
     options.emplace_back(optimizer.param_groups()[g].options().clone());
@@ -264,24 +251,24 @@ void plan_known(LoadPlan& plan, uint64_t node, torch::optim::Optimizer& optimize
     visit_options(own, visitor);
     check_foreign_options(plan, groups[g], kind.name, names.names);
   }
-  uint64_t state = tree.find(node, "state");
-  if (state == CKPT_NODE_END) mismatch(in_quotes(tree.path(node)) + " has no 'state'");
+  const auto state = find(node, "state");
+  if (!state) mismatch(in_quotes(path_of(node)) + " has no 'state'");
   int64_t flat_size = 0;
   for (const Saved& saved : params) flat_size += saved.param.numel();
   std::vector<std::pair<at::Tensor, std::shared_ptr<typename K::State>>> states;
   size_t matched = 0;
   for (const Saved& saved : params) {
-    uint64_t entry = tree.find(state, saved.index);
-    if (entry == CKPT_NODE_END) continue;  // it never had a gradient
+    const auto entry = find(*state, saved.index);
+    if (!entry) continue;  // it never had a gradient
     matched++;
-    if (is_empty_momentum(tree, entry)) continue;
+    if (is_empty_momentum(*entry)) continue;
     auto own = std::make_shared<typename K::State>();
-    LoadStateOf visitor(plan, entry, kind.name, saved.param, flat_size);
+    LoadStateOf visitor(plan, *entry, kind.name, saved.param, flat_size);
     visit_state(*own, static_cast<typename K::Options&>(*options[saved.group]), visitor);
     states.emplace_back(saved.param, own);
   }
-  if (matched != tree.entries(state).size())
-    mismatch(in_quotes(tree.path(state)) + " has state of parameters that no group lists");
+  if (matched != dict_at(*state).child_count)
+    mismatch(in_quotes(path_of(*state)) + " has state of parameters that no group lists");
   plan.apply([&optimizer, options, states] {
     for (size_t g = 0; g < options.size(); g++)
       static_cast<typename K::Options&>(optimizer.param_groups()[g].options()) =
@@ -296,9 +283,9 @@ void plan_known(LoadPlan& plan, uint64_t node, torch::optim::Optimizer& optimize
 
 }  // namespace
 
-void plan_optimizer(LoadPlan& plan, uint64_t node, torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks,
+void plan_optimizer(LoadPlan& plan, const Node& node, torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks,
                     const std::string& saved_class) {
-  const std::string where = plan.tree().path(node);
+  const std::string where = path_of(node);
   std::string own_class = optimizer_class(optimizer, hooks, where);
   if (!saved_class.empty() && saved_class != own_class)
     mismatch(in_quotes(where) + " was saved from " + saved_class + ", the optimizer is " + own_class);

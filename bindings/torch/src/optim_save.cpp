@@ -27,23 +27,23 @@ namespace {
 class SaveOptionsOf : public OptionVisitor {
  public:
   explicit SaveOptionsOf(Collector& out) : out_(out) {}
-  void real(const char* name, double& value) override { out_.key(name), out_.real(value); }
+  void real(const char* name, double& value) override { out_.tree().key(name), out_.tree().add_float(value); }
   void pair(const char* name, std::tuple<double, double>& value) override {
-    out_.key(name);
-    out_.begin(CKPT_NODE_TUPLE);
-    out_.real(std::get<0>(value));
-    out_.real(std::get<1>(value));
-    out_.end();
+    out_.tree().key(name);
+    out_.tree().begin(CKPT_NODE_TUPLE);
+    out_.tree().add_float(std::get<0>(value));
+    out_.tree().add_float(std::get<1>(value));
+    out_.tree().end();
   }
-  void flag(const char* name, bool& value) override { out_.key(name), out_.boolean(value); }
-  void integer(const char* name, int64_t& value) override { out_.key(name), out_.integer(value); }
+  void flag(const char* name, bool& value) override { out_.tree().key(name), out_.tree().add_bool(value); }
+  void integer(const char* name, int64_t& value) override { out_.tree().key(name), out_.tree().add_int(value); }
   void integer_or_none(const char* name, std::optional<int64_t>& value) override {
-    out_.key(name);
-    value ? out_.integer(*value) : out_.null();
+    out_.tree().key(name);
+    value ? out_.tree().add_int(*value) : out_.tree().add_null();
   }
   void text_or_none(const char* name, std::optional<std::string>& value) override {
-    out_.key(name);
-    value ? out_.text(*value) : out_.null();
+    out_.tree().key(name);
+    value ? out_.tree().add_text(*value) : out_.tree().add_null();
   }
 
  private:
@@ -53,19 +53,19 @@ class SaveOptionsOf : public OptionVisitor {
 class SaveStateOf : public StateVisitor {
  public:
   explicit SaveStateOf(Collector& out) : out_(out) {}
-  void count(const char* name, int64_t& value) override { out_.key(name), out_.integer(value); }
-  void real(const char* name, double& value) override { out_.key(name), out_.real(value); }
+  void count(const char* name, int64_t& value) override { out_.tree().key(name), out_.tree().add_int(value); }
+  void real(const char* name, double& value) override { out_.tree().key(name), out_.tree().add_float(value); }
   void tensor(const char* name, at::Tensor& value, Extent, bool) override {
     if (!value.defined()) return;  // what C++ leaves undefined, Python lacks
-    out_.key(name);
+    out_.tree().key(name);
     out_.tensor(value, Holder::kAll);
   }
   void tensors(const char* name, const TensorList& list, Extent extent) override {
     if (extent == Extent::kAny && list.size == 0) return;
-    out_.key(name);
-    out_.begin(CKPT_NODE_LIST);
+    out_.tree().key(name);
+    out_.tree().begin(CKPT_NODE_LIST);
     for (size_t i = 0; i < list.size; i++) out_.tensor(list.at(i), Holder::kAll);
-    out_.end();
+    out_.tree().end();
   }
 
  private:
@@ -75,9 +75,9 @@ class SaveStateOf : public StateVisitor {
 // The visitors are shown copies: what they read is not theirs to change.
 template <class K>
 void save_known(Collector& out, const torch::optim::Optimizer& optimizer) {
-  out.begin(CKPT_NODE_DICT);
-  out.key("state");
-  out.begin(CKPT_NODE_DICT);
+  out.tree().begin(CKPT_NODE_DICT);
+  out.tree().key("state");
+  out.tree().begin(CKPT_NODE_DICT);
   int64_t index = 0;
   for (const auto& group : optimizer.param_groups())
     for (const at::Tensor& param : group.params()) {
@@ -87,31 +87,31 @@ void save_known(Collector& out, const torch::optim::Optimizer& optimizer) {
       if (found != all.end()) {
         auto state = found->second->clone();
         auto options = group.options().clone();
-        out.key(index);
-        out.begin(CKPT_NODE_DICT);
+        out.tree().key(index);
+        out.tree().begin(CKPT_NODE_DICT);
         SaveStateOf visitor(out);
         visit_state(static_cast<typename K::State&>(*state), static_cast<typename K::Options&>(*options), visitor);
-        out.end();
+        out.tree().end();
       }
       index++;
     }
-  out.end();
-  out.key("param_groups");
-  out.begin(CKPT_NODE_LIST);
+  out.tree().end();
+  out.tree().key("param_groups");
+  out.tree().begin(CKPT_NODE_LIST);
   index = 0;
   for (const auto& group : optimizer.param_groups()) {
     auto options = group.options().clone();
     SaveOptionsOf visitor(out);
-    out.begin(CKPT_NODE_DICT);
+    out.tree().begin(CKPT_NODE_DICT);
     visit_options(static_cast<typename K::Options&>(*options), visitor);
-    out.key("params");
-    out.begin(CKPT_NODE_LIST);
-    for (size_t i = 0; i < group.params().size(); i++) out.integer(index++);
-    out.end();
-    out.end();
+    out.tree().key("params");
+    out.tree().begin(CKPT_NODE_LIST);
+    for (size_t i = 0; i < group.params().size(); i++) out.tree().add_int(index++);
+    out.tree().end();
+    out.tree().end();
   }
-  out.end();
-  out.end();
+  out.tree().end();
+  out.tree().end();
 }
 
 }  // namespace

@@ -9,8 +9,7 @@ using namespace internal;
 // ---- the handle ----
 
 std::optional<Error> SaveHandle::Impl::wait_local() const {
-  return caught(
-      [&] { check([&](ckpt_error** err) { return ckpt_job_wait(job.get(), CKPT_JOB_COMMITTED, -1, err); }); });
+  return caught([&] { job.wait_committed(); });
 }
 
 void SaveHandle::Impl::wait() {
@@ -25,16 +24,16 @@ void SaveHandle::Impl::wait() {
 
 void SaveHandle::wait_staged() {
   guarded([&] {
-    check([&](ckpt_error** err) { return ckpt_job_wait(impl_->job.get(), CKPT_JOB_STAGED, -1, err); });
+    impl_->job.wait_staged();
     impl_->memory.clear();
   });
 }
 void SaveHandle::wait() {
   guarded([&] { impl_->wait(); });
 }
-bool SaveHandle::staged() const { return ckpt_job_state(impl_->job.get()) >= CKPT_JOB_STAGED; }
-bool SaveHandle::done() const { return ckpt_job_state(impl_->job.get()) >= CKPT_JOB_COMMITTED; }
-void SaveHandle::cancel() { ckpt_job_cancel(impl_->job.get()); }
+bool SaveHandle::staged() const { return impl_->job.state() >= CKPT_JOB_STAGED; }
+bool SaveHandle::done() const { return impl_->job.state() >= CKPT_JOB_COMMITTED; }
+void SaveHandle::cancel() { impl_->job.cancel(); }
 const std::string& SaveHandle::id() const { return impl_->id; }
 
 // ---- what is saved ----
@@ -47,16 +46,16 @@ constexpr const char* kReserved[] = {"model", "optimizer"};
 template <class Items, class SaveOne>
 void one_or_list(Collector& out, const char* key, const Items& items, SaveOne&& save_one) {
   if (items.empty()) return;
-  out.key(key);
-  if (items.size() > 1) out.begin(CKPT_NODE_LIST);
+  out.tree().key(key);
+  if (items.size() > 1) out.tree().begin(CKPT_NODE_LIST);
   for (size_t i = 0; i < items.size(); i++)
     save_one(*items[i], items.size() > 1 ? std::string(key) + "/" + std::to_string(i) : std::string(key));
-  if (items.size() > 1) out.end();
+  if (items.size() > 1) out.tree().end();
 }
 
 void collect(Collector& out, const State& state, const SaveOptions& options, bool with_others) {
   check_given(state);
-  out.begin(CKPT_NODE_DICT);
+  out.tree().begin(CKPT_NODE_DICT);
   one_or_list(out, "model", state.models.modules(),
               [&](const torch::nn::Module& module, const std::string&) { save_module(out, module); });
   one_or_list(out, "optimizer", state.optimizers.optimizers(),
@@ -68,20 +67,17 @@ void collect(Collector& out, const State& state, const SaveOptions& options, boo
       if (key == reserved)
         fail(CKPT_INVALID, "others may not have the key " + in_quotes(key) + ": that is where the " + key + " is");
     if (!with_others) continue;
-    out.key(key);
+    out.tree().key(key);
     out.value(value, Holder::kRank0, key);
   }
-  out.end();
+  out.tree().end();
 }
 
-void set_attributes(ckpt_save* save, const State& state, const SaveOptions& options) {
-  auto set = [&](const std::string& key, const std::string& value) {
-    check([&](ckpt_error** err) { return ckpt_save_set_attr(save, nullptr, key.c_str(), value.c_str(), err); });
-  };
-  set("torch.adapter", std::to_string(kAdapterVersion));
+void set_attributes(ckpt::Save& save, const State& state, const SaveOptions& options) {
+  save.set_attr("torch.adapter", std::to_string(kAdapterVersion));
   const auto& optimizers = state.optimizers.optimizers();
   for (size_t i = 0; i < optimizers.size(); i++)
-    set("torch.optimizer." + std::to_string(i), optimizer_class(*optimizers[i], options.hooks, "optimizer"));
+    save.set_attr("torch.optimizer." + std::to_string(i), optimizer_class(*optimizers[i], options.hooks, "optimizer"));
 }
 
 // At most `size` bytes of it, and whole characters.
@@ -93,21 +89,14 @@ std::string cut(std::string text, size_t size) {
 
 // Tells the other ranks, who meet us through the store alone, that this save will not be: it gets a tensor that cannot
 // be complete, since it says that another rank holds it too, and whose name is the reason.
-void abandon(ckpt_save* save, uint32_t rank, const Error& error) {
+void abandon(ckpt::Save& save, uint32_t rank, const Error& error) {
   std::string name = "rank " + std::to_string(rank) + " gave up - " + cut(error.what(), 500);
   for (char& c : name)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '/') c = ' ';
-  ckpt_tensor_desc desc{};
-  desc.struct_size = sizeof desc;
-  desc.dtype = CKPT_DTYPE_U8;
-  desc.replica_count = 2;
-  desc.replica_group = UINT64_MAX - rank;
   char byte = 0;
   auto ignored = caught([&] {
-    check([&](ckpt_error** err) {
-      return ckpt_save_add_tensor(save, name.c_str(), &desc, &byte, 1, CKPT_DEVICE_CPU, 0, err);
-    });
-    check([&](ckpt_error** err) { return ckpt_save_run(save, err); });
+    save.add_tensor(name, ckpt::Tensor::of<uint8_t>({}).replica(UINT64_MAX - rank, 0, 2), {&byte, 1});
+    save.run();
   });
 }
 
@@ -130,25 +119,21 @@ std::shared_ptr<SaveHandle::Impl> Checkpointer::Impl::prepare(const State& state
     label = "checkpoint";
     if (settings.count("on_existing") == 0) over.emplace("on_existing", "replace");
   }
-  auto new_save = [&](int64_t step, const OptionsHandle& bag) {
-    return make<SaveOp>([&](ckpt_save** out, ckpt_error** err) {
-      return ckpt_save_new(out, session.get(), label.c_str(), step, bag.get(), err);
-    });
-  };
   auto error = caught([&] {
-    handle->save = new_save(options.step, options_of(settings, over));
-    handle->id = ckpt_save_id(handle->save.get());
+    handle->save = ckpt::Save::create(session, label, options.step, options_of(settings, over));
+    handle->id = handle->save.id();
     Collector collector(ranks.rank);
     collect(collector, state, options, ranks.rank == 0);
-    collector.fill(handle->save.get());
+    collector.fill(handle->save);
     handle->memory = collector.memory();
-    set_attributes(handle->save.get(), state, options);
-    if (options.rng) save_rng(handle->save.get());
+    set_attributes(handle->save, state, options);
+    if (options.rng) save_rng(handle->save);
   });
   // The ranks count the saves of a label, to meet: one that cannot be made counts too.
   if (error && ranks.world_size > 1 && !handle->save)
-    (void)caught([&] { handle->save = new_save(-1, options_of(only(settings, "timeout_ms"))); });
-  if (error && !ranks.group && ranks.world_size > 1 && handle->save) abandon(handle->save.get(), ranks.rank, *error);
+    (void)caught(
+        [&] { handle->save = ckpt::Save::create(session, label, -1, options_of(only(settings, "timeout_ms"))); });
+  if (error && !ranks.group && ranks.world_size > 1 && handle->save) abandon(handle->save, ranks.rank, *error);
   agree(group(), error);
   return handle;
 }
@@ -157,22 +142,18 @@ std::shared_ptr<SaveHandle::Impl> Checkpointer::Impl::prepare(const State& state
 
 std::string Checkpointer::Impl::save(const State& state, const SaveOptions& options) {
   auto handle = prepare(state, options);
-  auto error = caught([&] { check([&](ckpt_error** err) { return ckpt_save_run(handle->save.get(), err); }); });
+  auto error = caught([&] { handle->save.run(); });
   agree(group(), error);
   return handle->id;
 }
 
 SaveHandle Checkpointer::Impl::save_async(const State& state, const SaveOptions& options) {
   auto handle = prepare(state, options);
-  auto error = caught([&] {
-    handle->job = make<JobHandle>(
-        [&](ckpt_job** out, ckpt_error** err) { return ckpt_save_start(handle->save.get(), out, err); });
-  });
+  auto error = caught([&] { handle->job = handle->save.start(); });
   agree(group(), error);
   pending = handle;
   // One that fails before it is staged says so in wait(), where all ranks hear it.
-  if (!options.return_early && ckpt_job_wait(handle->job.get(), CKPT_JOB_STAGED, -1, nullptr) == CKPT_OK)
-    handle->memory.clear();
+  if (!options.return_early && !caught([&] { handle->job.wait_staged(); })) handle->memory.clear();
   return SaveHandle(handle);
 }
 

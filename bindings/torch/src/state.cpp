@@ -31,36 +31,37 @@ static void each_tensor(const torch::nn::Module& module, const std::string& pref
 }
 
 void save_module(Collector& out, const torch::nn::Module& module) {
-  out.begin(CKPT_NODE_DICT);
+  out.tree().begin(CKPT_NODE_DICT);
   each_tensor(module, "", [&](const std::string& name, const at::Tensor& tensor, Holder holder) {
-    out.key(name);
+    out.tree().key(name);
     out.tensor(tensor, holder);
   });
-  out.end();
+  out.tree().end();
 }
 
-void plan_module(LoadPlan& plan, uint64_t node, torch::nn::Module& module, const std::string& prefix, Loaded& loaded) {
-  const TreeView& tree = plan.tree();
-  if (!tree.has_entries(node))
-    fail(CKPT_MISMATCH, in_quotes(tree.path(node)) + ": expected a dict of tensors, found " + tree.kind_name(node));
-  std::unordered_map<std::string, uint64_t> stored;
-  for (uint64_t child : tree.entries(node)) stored.emplace(tree.key(child), child);
+void plan_module(LoadPlan& plan, const Node& node, torch::nn::Module& module, const std::string& prefix,
+                 Loaded& loaded) {
+  if (!has_entries(node))
+    fail(CKPT_MISMATCH, in_quotes(path_of(node)) + ": expected a dict of tensors, found " + kind_name(node));
+  std::unordered_map<std::string, Node> stored;
+  for (const Node& child : dict_at(node)) stored.emplace(child.name(), child);
   each_tensor(module, "", [&](const std::string& name, const at::Tensor& tensor, Holder) {
     auto found = stored.find(name);
     if (found == stored.end()) {
       loaded.missing.push_back(prefix + name);
       return;
     }
-    if (!tree.is_tensor(found->second))
-      fail(CKPT_MISMATCH,
-           in_quotes(tree.path(found->second)) + ": expected a tensor, found " + tree.kind_name(found->second));
-    plan.into(tensor, found->second, prefix + name);
+    const Node& child = found->second;
+    if (!tensor_at(child))
+      fail(CKPT_MISMATCH, in_quotes(path_of(child)) + ": expected a tensor, found " + kind_name(child));
+    plan.into(tensor, child, prefix + name);
     stored.erase(found);
   });
   stored.erase("_metadata");  // of a Python state_dict: versions of its classes
-  for (uint64_t child : tree.entries(node)) {
-    auto left = stored.find(tree.key(child));
-    if (left != stored.end() && left->second == child) loaded.unexpected.push_back(prefix + left->first);
+  for (const Node& child : dict_at(node)) {
+    auto left = stored.find(child.name());
+    if (left != stored.end() && left->second.number() == child.number())
+      loaded.unexpected.push_back(prefix + left->first);
   }
 }
 
@@ -100,34 +101,27 @@ bool takes(at::Generator generator, const at::Tensor& state) {
 
 }  // namespace
 
-void save_rng(ckpt_save* save) {
+void save_rng(ckpt::Save& save) {
   for (const Source& source : generators()) {
     at::Tensor state = state_of(source.generator);
-    check([&](ckpt_error** err) {
-      return ckpt_save_add_object(save, source.name.c_str(), "application/octet-stream", CKPT_OBJECT_PER_RANK,
-                                  state.data_ptr(), state.nbytes(), err);
-    });
+    save.add_object(source.name, "application/octet-stream", CKPT_OBJECT_PER_RANK, {state.data_ptr(), state.nbytes()});
   }
 }
 
-bool plan_rng(LoadPlan& plan, const ckpt_reader* reader, uint32_t rank, Rng mode) {
+bool plan_rng(LoadPlan& plan, const ckpt::Reader& reader, uint32_t rank, Rng mode) {
   bool cpu = false;
   if (mode == Rng::keep) return false;
   for (const Source& source : generators()) {
-    ckpt_object_info info{};
-    info.struct_size = sizeof info;
-    uint32_t from = rank;
-    ckpt_status status = ckpt_reader_object_find(reader, source.name.c_str(), from, &info, nullptr);
-    if (status == CKPT_NOT_FOUND && mode == Rng::or_rank0)
-      status = ckpt_reader_object_find(reader, source.name.c_str(), from = 0, &info, nullptr);
-    if (status != CKPT_OK) continue;
+    const uint32_t from = mode == Rng::or_rank0 && !reader.has_object(source.name, rank) ? 0 : rank;
+    if (!reader.has_object(source.name, from)) continue;
+    const ckpt::ObjectInfo info = reader.object(source.name, from);
     at::Tensor now = state_of(source.generator);
     if (info.size != now.nbytes())
       fail(CKPT_MISMATCH, "the state of " + in_quotes(source.name) + " has " + std::to_string(info.size) +
                               " bytes, this LibTorch's generator " + std::to_string(now.nbytes()) +
                               ": load with Rng::keep");
     at::Tensor state = at::empty_like(now);
-    plan.object(source.name.c_str(), from, state);
+    plan.object(source.name, from, state);
     at::Generator generator = source.generator;
     std::string name = source.name;
     plan.make([generator, state, name] {

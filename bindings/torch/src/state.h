@@ -15,14 +15,15 @@ void check_given(const State& state);
 void save_module(Collector& out, const torch::nn::Module& module);
 
 // Plans to read the module's tensors from the dict `node`. Names get `prefix` in `loaded` and in messages.
-void plan_module(LoadPlan& plan, uint64_t node, torch::nn::Module& module, const std::string& prefix, Loaded& loaded);
+void plan_module(LoadPlan& plan, const Node& node, torch::nn::Module& module, const std::string& prefix,
+                 Loaded& loaded);
 
 // Adds this process's generators as objects of the rank.
-void save_rng(ckpt_save* save);
+void save_rng(ckpt::Save& save);
 
 // Plans to set the generators that `rank` has a state for; whether it has one for the CPU's. MISMATCH for a state that
 // is of another kind of generator.
-bool plan_rng(LoadPlan& plan, const ckpt_reader* reader, uint32_t rank, Rng mode);
+bool plan_rng(LoadPlan& plan, const ckpt::Reader& reader, uint32_t rank, Rng mode);
 
 }  // namespace internal
 }  // namespace ckpt_torch

@@ -2,7 +2,7 @@
 #ifndef CKPT_TORCH_TENSORS_H
 #define CKPT_TORCH_TENSORS_H
 
-#include "handles.h"
+#include "errors.h"
 
 namespace ckpt_torch {
 namespace internal {

@@ -6,24 +6,23 @@
 namespace ckpt_torch {
 namespace internal {
 
-static bool contains(const std::vector<uint64_t>& nodes, uint64_t node) {
-  return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+static bool contains(const std::vector<Node>& nodes, const Node& node) {
+  return std::any_of(nodes.begin(), nodes.end(), [&](const Node& one) { return one.number() == node.number(); });
 }
 
-std::function<c10::IValue()> LoadPlan::value(uint64_t node, const std::vector<uint64_t>& without) {
+std::function<c10::IValue()> LoadPlan::value(const Node& node, const std::vector<Node>& without) {
   auto tensors = std::make_shared<Fresh>();
   ask_values(node, without, *tensors);
   return [this, node, without, tensors] { return build(node, without, *tensors); };
 }
 
-void LoadPlan::ask_values(uint64_t node, const std::vector<uint64_t>& without, Fresh& tensors) {
+void LoadPlan::ask_values(const Node& node, const std::vector<Node>& without, Fresh& tensors) {
   if (contains(without, node)) return;
-  if (tree_.is_tensor(node)) {
-    tensors[node] = fresh(node);
+  if (tensor_at(node)) {
+    tensors[node.number()] = fresh(node);
     return;
   }
-  if (tree_[node].kind >= CKPT_NODE_LIST)
-    for (uint64_t child : tree_.children(node)) ask_values(child, without, tensors);
+  for (const Node& child : node) ask_values(child, without, tensors);
 }
 
 // Lists of one type become typed lists, so that toIntVector and its like work on them.
@@ -59,35 +58,33 @@ c10::IValue LoadPlan::build_list(std::vector<c10::IValue> values) {
   return list;
 }
 
-c10::IValue LoadPlan::build_dict(uint64_t node, const std::vector<uint64_t>& without, const Fresh& tensors) {
-  auto children = tree_.children(node);
-  bool ints = !children.empty(), texts = true;
-  for (uint64_t child : children) {
-    ints &= tree_[child].key_kind == CKPT_KEY_INT;
-    texts &= tree_[child].key_kind == CKPT_KEY_TEXT;
+c10::IValue LoadPlan::build_dict(const Node& node, const std::vector<Node>& without, const Fresh& tensors) {
+  bool ints = node.child_count > 0, texts = true;
+  for (const Node& child : node) {
+    ints &= child.key_kind == CKPT_KEY_INT;
+    texts &= child.key_kind == CKPT_KEY_TEXT;
   }
   c10::TypePtr key_type = c10::AnyType::get();
   if (texts) key_type = c10::StringType::get();
   if (ints) key_type = c10::IntType::get();
   c10::impl::GenericDict dict(key_type, c10::AnyType::get());
-  for (uint64_t child : children) {
+  for (const Node& child : node) {
     if (contains(without, child)) continue;
-    ckpt_node n = tree_[child];
-    c10::IValue key = n.key_kind == CKPT_KEY_INT ? c10::IValue(n.key_int) : c10::IValue(std::string(n.key, n.key_size));
+    c10::IValue key =
+        child.key_kind == CKPT_KEY_INT ? c10::IValue(child.key_int) : c10::IValue(std::string(child.key_view()));
     dict.insert(key, build(child, without, tensors));
   }
   return dict;
 }
 
-c10::IValue LoadPlan::build_record(uint64_t node, const std::vector<uint64_t>& without, const Fresh& tensors) {
-  std::string name = tree_.text(node);
+c10::IValue LoadPlan::build_record(const Node& node, const std::vector<Node>& without, const Fresh& tensors) {
+  std::string name = text_of(node);
   auto field = [&](const char* key) -> std::optional<c10::IValue> {
-    uint64_t child = tree_.field(node, key);
-    if (child == CKPT_NODE_END) return std::nullopt;
-    return build(child, without, tensors);
+    const auto child = node.find(key);
+    if (!child) return std::nullopt;
+    return build(*child, without, tensors);
   };
-  if (name == "collections.OrderedDict" && tree_.dict_at(node) != node)
-    return build_dict(tree_.dict_at(node), without, tensors);
+  if (dict_at(node).number() != node.number()) return build_dict(dict_at(node), without, tensors);
   if (name == "builtins.complex")
     if (auto args = field("args"); args && args->isTuple() && args->toTuple()->elements().size() == 2) {
       const auto& parts = args->toTuple()->elements();
@@ -104,32 +101,31 @@ c10::IValue LoadPlan::build_record(uint64_t node, const std::vector<uint64_t>& w
   return dict;
 }
 
-c10::IValue LoadPlan::build(uint64_t node, const std::vector<uint64_t>& without, const Fresh& tensors) {
-  ckpt_node n = tree_[node];
-  auto found = tensors.find(node);
+c10::IValue LoadPlan::build(const Node& node, const std::vector<Node>& without, const Fresh& tensors) {
+  auto found = tensors.find(node.number());
   if (found != tensors.end()) return found->second().to(options_.map_location);
-  switch (n.kind) {
+  switch (node.kind) {
     case CKPT_NODE_NULL:
       return {};
     case CKPT_NODE_BOOL:
-      return n.bool_value != 0;
+      return node.bool_value != 0;
     case CKPT_NODE_INT:
-      return n.int_value;
+      return node.int_value;
     case CKPT_NODE_FLOAT:
-      return n.float_value;
+      return node.float_value;
     case CKPT_NODE_TEXT:
-      return tree_.text(node);
+      return text_of(node);
     case CKPT_NODE_BIGINT:
       note(node, "an integer beyond 64 bits is returned as text");
-      return tree_.text(node);
+      return text_of(node);
     case CKPT_NODE_DICT:
       return build_dict(node, without, tensors);
     case CKPT_NODE_RECORD:
       return build_record(node, without, tensors);
     case CKPT_NODE_BYTES: {
       note(node, "bytes are returned as a tensor of u8");
-      at::Tensor bytes = at::empty({static_cast<int64_t>(n.text_size)}, at::kByte);
-      std::copy_n(reinterpret_cast<const uint8_t*>(n.text), n.text_size, bytes.data_ptr<uint8_t>());
+      at::Tensor bytes = at::empty({static_cast<int64_t>(node.text_size)}, at::kByte);
+      std::copy_n(reinterpret_cast<const uint8_t*>(node.text), node.text_size, bytes.data_ptr<uint8_t>());
       return bytes;
     }
     case CKPT_NODE_LIST:
@@ -137,13 +133,13 @@ c10::IValue LoadPlan::build(uint64_t node, const std::vector<uint64_t>& without,
     case CKPT_NODE_SET:
       break;
     default:
-      fail(CKPT_REVISION, in_quotes(tree_.path(node)) + " is " + tree_.kind_name(node));
+      fail(CKPT_REVISION, in_quotes(path_of(node)) + " is " + kind_name(node));
   }
   std::vector<c10::IValue> values;
-  for (uint64_t child : tree_.children(node))
+  for (const Node& child : node)
     if (!contains(without, child)) values.push_back(build(child, without, tensors));
-  if (n.kind == CKPT_NODE_TUPLE) return c10::ivalue::Tuple::create(std::move(values));
-  if (n.kind == CKPT_NODE_SET) note(node, "a set is returned as a list");
+  if (node.kind == CKPT_NODE_TUPLE) return c10::ivalue::Tuple::create(std::move(values));
+  if (node.kind == CKPT_NODE_SET) note(node, "a set is returned as a list");
   return build_list(std::move(values));
 }
 

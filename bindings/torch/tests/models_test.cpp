@@ -190,18 +190,8 @@ TEST(Tied, WeightsAreStoredOnceAndStayTied) {
   expect_same(*saved, *loaded);
   EXPECT_EQ(head.data_ptr(), embed.data_ptr());
   // In the store there is one tensor and two aliases.
-  ckpt_store* store = nullptr;
-  ckpt_reader* reader = nullptr;
-  ASSERT_EQ(ckpt_store_open(&store, place.uri().c_str(), nullptr, nullptr), CKPT_OK);
-  ASSERT_EQ(ckpt_reader_open(&reader, store, id.c_str(), nullptr, nullptr), CKPT_OK);
-  ckpt_tensor_info info{};
-  info.struct_size = sizeof info;
-  for (const char* name : {"model/head", "model/row"}) {
-    ASSERT_EQ(ckpt_reader_tensor_find(reader, name, &info, nullptr), CKPT_OK);
-    EXPECT_STREQ(info.alias_of, "model/embed");
-  }
-  ckpt_reader_free(reader);
-  ckpt_store_free(store);
+  const auto reader = ckpt::Reader::open(ckpt::Store::open(place.uri()), id);
+  for (const char* name : {"model/head", "model/row"}) EXPECT_STREQ(reader.tensor(name).alias_of, "model/embed");
 }
 
 TEST(Tied, WhereTheModuleTiesWhatTheCheckpointDoesNotTheLastWins) {

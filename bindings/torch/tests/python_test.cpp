@@ -1,6 +1,5 @@
 // Checkpoints of the shape that `ckpt import` gives a .pt file of Python's: schemas/STATE_TREE.md, "Records".
 #include <ATen/CPUGeneratorImpl.h>
-#include <ckpt_tree.h>
 
 #include <map>
 
@@ -8,76 +7,48 @@
 
 namespace {
 
-// A checkpoint made through the C API alone: a tree, and tensors under their paths.
+// A checkpoint made without the adapter: a tree, and tensors under their paths.
 class PythonFile {
  public:
-  PythonFile() {
-    require(ckpt_store_open(&store_, place_.uri().c_str(), nullptr, nullptr));
-    require(ckpt_session_open(&session_, store_, 0, 1, nullptr, nullptr, nullptr));
-    require(ckpt_save_new(&save_, session_, "imported", -1, nullptr, nullptr));
-    require(ckpt_tree_new(&tree_, nullptr));
-  }
-  ~PythonFile() {
-    ckpt_tree_free(tree_);
-    ckpt_save_free(save_);
-    ckpt_session_free(session_);
-    ckpt_store_free(store_);
-  }
-  PythonFile& begin(int32_t kind, const char* name = nullptr) {
-    return done(ckpt_tree_begin(tree_, kind, name, nullptr));
-  }
+  PythonFile& begin(int32_t kind) { return tree_.begin(kind), *this; }
+  PythonFile& record(const char* name) { return tree_.begin_record(name), *this; }
   PythonFile& dict() { return begin(CKPT_NODE_DICT); }
   PythonFile& list() { return begin(CKPT_NODE_LIST); }
   PythonFile& tuple() { return begin(CKPT_NODE_TUPLE); }
-  PythonFile& end() { return done(ckpt_tree_end(tree_, nullptr)); }
-  PythonFile& key(const std::string& key) { return done(ckpt_tree_key(tree_, key.data(), key.size(), nullptr)); }
-  PythonFile& key(int key) { return done(ckpt_tree_key_int(tree_, key, nullptr)); }
-  PythonFile& none() { return done(ckpt_tree_add_null(tree_, nullptr)); }
-  PythonFile& flag(bool value) { return done(ckpt_tree_add_bool(tree_, value, nullptr)); }
-  PythonFile& number(int value) { return done(ckpt_tree_add_int(tree_, value, nullptr)); }
-  PythonFile& number(double value) { return done(ckpt_tree_add_float(tree_, value, nullptr)); }
+  PythonFile& end() { return tree_.end(), *this; }
+  PythonFile& key(const std::string& key) { return tree_.key(key), *this; }
+  PythonFile& key(int key) { return tree_.key(key), *this; }
+  PythonFile& none() { return tree_.add_null(), *this; }
+  PythonFile& flag(bool value) { return tree_.add_bool(value), *this; }
+  PythonFile& number(int value) { return tree_.add_int(value), *this; }
+  PythonFile& number(double value) { return tree_.add_float(value), *this; }
   PythonFile& tensor(const at::Tensor& given) {
-    const char* path = nullptr;
-    require(ckpt_tree_add_tensor(tree_, nullptr, &path, nullptr));
     kept_.push_back(given.detach().contiguous());
-    ckpt_tensor_desc desc{};
-    desc.struct_size = sizeof desc;
-    desc.dtype = CKPT_DTYPE_F32;
-    desc.ndim = static_cast<int32_t>(given.dim());
-    for (int64_t d = 0; d < given.dim(); d++) desc.shape[d] = given.size(d);
-    return done(
-        ckpt_save_add_tensor(save_, path, &desc, kept_.back().data_ptr(), given.nbytes(), CKPT_DEVICE_CPU, 0, nullptr));
+    save_.add_tensor(tree_.add_tensor(), ckpt::Tensor::of<float>(given.sizes().vec()),
+                     {kept_.back().data_ptr(), given.nbytes()});
+    return *this;
   }
   PythonFile& object(const char* name, const std::string& bytes) {
-    return done(ckpt_save_add_object(save_, name, "application/octet-stream", CKPT_OBJECT_PER_RANK, bytes.data(),
-                                     bytes.size(), nullptr));
+    return save_.add_object(name, "application/octet-stream", CKPT_OBJECT_PER_RANK, bytes), *this;
   }
   const std::string& commit() {
-    require(ckpt_save_add_tree(save_, nullptr, tree_, nullptr));
-    require(ckpt_save_run(save_, nullptr));
+    save_.add_tree(tree_);
+    save_.run();
     return place_.uri();
   }
 
  private:
-  static void require(ckpt_status status) {
-    if (status != CKPT_OK) throw std::runtime_error(ckpt_status_name(status));
-  }
-  PythonFile& done(ckpt_status status) {
-    require(status);
-    return *this;
-  }
   Place place_;
-  ckpt_store* store_ = nullptr;
-  ckpt_session* session_ = nullptr;
-  ckpt_save* save_ = nullptr;
-  ckpt_tree* tree_ = nullptr;
+  ckpt::Session session_ = ckpt::Session::open(ckpt::Store::open(place_.uri()));
+  ckpt::Save save_ = ckpt::Save::create(session_, "imported");
+  ckpt::Tree tree_ = ckpt::Tree::create();
   std::vector<at::Tensor> kept_;
 };
 
 // model.state_dict() as Python pickles it: an OrderedDict with _metadata.
 void put_model(PythonFile& file, const at::Tensor& weight, const at::Tensor& bias) {
-  file.begin(CKPT_NODE_RECORD, "collections.OrderedDict").key("items").dict();
-  file.key("weight").begin(CKPT_NODE_RECORD, "torch.nn.parameter.Parameter").key("data").tensor(weight);
+  file.record("collections.OrderedDict").key("items").dict();
+  file.key("weight").record("torch.nn.parameter.Parameter").key("data").tensor(weight);
   file.key("requires_grad").flag(true).end();
   file.key("bias").tensor(bias).end();
   file.key("metadata").dict().key("").dict().key("version").number(1).end().end().end();
@@ -106,8 +77,8 @@ TEST(PythonFile, OfAModelAndAdamIsLoaded) {
   put_model(file, weight, bias);
   file.key("optim");
   put_adam(file, weight, bias);
-  file.key("epoch").number(12).key("device").begin(CKPT_NODE_RECORD, "torch.device").key("type").none().end();
-  file.key("shape").begin(CKPT_NODE_RECORD, "torch.Size").key("items").tuple().number(3).number(2).end().end().end();
+  file.key("epoch").number(12).key("device").record("torch.device").key("type").none().end();
+  file.key("shape").record("torch.Size").key("items").tuple().number(3).number(2).end().end().end();
   auto uri = file.commit();
 
   torch::nn::Linear model(2, 3);

@@ -1,0 +1,39 @@
+// Failures as Error, and settings as options of the engine. No state; any thread.
+#ifndef CKPT_TORCH_ERRORS_H
+#define CKPT_TORCH_ERRORS_H
+
+#include "../ckpt_torch.h"
+
+namespace ckpt_torch {
+namespace internal {
+
+[[noreturn]] inline void fail(ckpt_status status, const std::string& message, Error::Details details = {}) {
+  throw Error(status, message, std::move(details));
+}
+
+inline std::string in_quotes(const std::string& name) { return "'" + name + "'"; }
+
+// "'a', 'b' and 3 more"
+std::string listed(const std::vector<std::string>& names, size_t limit = 5);
+
+// The settings for every call; `over` wins. INVALID for a key or value that the engine does not know.
+ckpt::Options options_of(const Settings& settings, const Settings& over = {});
+
+// What is being handled, as an Error: LibTorch's errors and bad_alloc too. To be called in a catch block.
+Error current_error();
+
+// Runs `body` so that nothing but Error leaves it.
+template <class Body>
+auto guarded(Body&& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const Error&) {
+    throw;
+  } catch (...) {
+    throw current_error();
+  }
+}
+
+}  // namespace internal
+}  // namespace ckpt_torch
+#endif

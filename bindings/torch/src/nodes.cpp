@@ -1,0 +1,48 @@
+#include "nodes.h"
+
+namespace ckpt_torch {
+namespace internal {
+
+std::optional<Node> tensor_at(Node node) {
+  for (;;) {
+    if (node.kind == CKPT_NODE_TENSOR) return node;
+    if (node.kind != CKPT_NODE_RECORD) return std::nullopt;
+    const std::string name = text_of(node);
+    bool wraps = name == "torch.nn.parameter.Parameter" || name == "numpy.ndarray";
+    if (name == "torch.Tensor") wraps = !field(node, "conj") && !field(node, "neg");
+    // Of another dtype than is stored, or in another order: LibTorch has no name for such elements.
+    if (name != "torch.QTensor" && (field(node, "dtype") || field(node, "order"))) return std::nullopt;
+    if (!wraps) return is_tensor_record(name) ? std::optional<Node>(node) : std::nullopt;
+    const auto data = field(node, "data");
+    if (!data) return std::nullopt;
+    node = *data;
+  }
+}
+
+Node dict_at(const Node& node) {
+  if (node.kind != CKPT_NODE_RECORD || node.text_view() != "collections.OrderedDict") return node;
+  const auto items = field(node, "items");
+  return items && items->kind == CKPT_NODE_DICT ? *items : node;
+}
+
+std::string path_of(const Node& node) { return node.number() == 0 ? "the root" : node.path(); }
+
+std::string kind_name(const Node& node) {
+  switch (node.kind) {
+    case CKPT_NODE_NULL:
+      return "None";
+    case CKPT_NODE_INT:
+    case CKPT_NODE_BIGINT:
+      return "an integer";
+    case CKPT_NODE_TEXT:
+    case CKPT_NODE_BYTES:
+      return node.kind_name();
+    case CKPT_NODE_RECORD:
+      return "a " + text_of(node);
+    default:
+      return std::string("a ") + node.kind_name();
+  }
+}
+
+}  // namespace internal
+}  // namespace ckpt_torch

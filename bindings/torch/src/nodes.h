@@ -1,0 +1,34 @@
+// What nodes of a state tree mean to LibTorch.
+#ifndef CKPT_TORCH_NODES_H
+#define CKPT_TORCH_NODES_H
+
+#include "tensors.h"
+
+namespace ckpt_torch {
+namespace internal {
+
+using ckpt::Node;
+
+inline bool is_dict(const Node& node) { return node.kind == CKPT_NODE_DICT || node.kind == CKPT_NODE_RECORD; }
+inline bool is_list(const Node& node) { return node.kind == CKPT_NODE_LIST || node.kind == CKPT_NODE_TUPLE; }
+inline std::string text_of(const Node& node) { return std::string(node.text_view()); }
+inline std::vector<Node> children(const Node& node) { return {node.begin(), node.end()}; }
+
+// The TENSOR, or the record of a tensor that is not dense, that this node is, a Parameter's inside of it.
+std::optional<Node> tensor_at(Node node);
+// The dict itself of what may be an OrderedDict, whose entries are inside of it.
+Node dict_at(const Node& node);
+inline bool has_entries(const Node& node) { return is_dict(dict_at(node)); }
+// By key. `field`: of a record itself; `find`: of dict_at(parent).
+inline std::optional<Node> field(const Node& parent, const std::string& key) {
+  return is_dict(parent) ? parent.find(key) : std::nullopt;
+}
+inline std::optional<Node> find(const Node& parent, const std::string& key) { return field(dict_at(parent), key); }
+inline std::optional<Node> find(const Node& parent, int64_t key) { return dict_at(parent).find(key); }
+// For messages: "optimizer/state/0", "a dict".
+std::string path_of(const Node& node);
+std::string kind_name(const Node& node);
+
+}  // namespace internal
+}  // namespace ckpt_torch
+#endif
