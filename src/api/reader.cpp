@@ -24,7 +24,7 @@ ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const c
     if (store->forked()) return forked_status();
     const Options& bag = options_of(options);
     CKPT_ASSIGN(auto checkpoint,
-                Checkpoint::open(store->store, selector, bag.str("run"), thread_count(bag.integer("threads"))));
+                Checkpoint::open(store->store, selector, bag.str("run"), resolve_threads(bag.integer("threads"))));
     *out = new ckpt_reader{{}, std::move(checkpoint)};
     return Ok();
   });
@@ -247,7 +247,7 @@ ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const
     if (!tensor || !data || !size) return null_status("tensor, data or size");
     const Options& bag = options_of(options);
     CKPT_ASSIGN(Bytes bytes, load::map_tensor(*reader->checkpoint, tensor, bag.integer("verify") != 0,
-                                              thread_count(bag.integer("threads"))));
+                                              resolve_threads(bag.integer("threads"))));
     *data = bytes.data();
     *size = bytes.size();
     return Ok();
@@ -266,7 +266,7 @@ ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_options* op
                                                                : maintain::VerifyMode::kSample,
                                      .sample_k = static_cast<uint64_t>(bag.integer("sample_k")),
                                      .sample_n = static_cast<uint64_t>(bag.integer("sample_n")),
-                                     .threads = thread_count(bag.integer("threads"))};
+                                     .threads = resolve_threads(bag.integer("threads"))};
     if (settings.sample_k > settings.sample_n)
       return Status(CKPT_INVALID, strformat("sample {} of {}", settings.sample_k, settings.sample_n));
     auto handle = std::make_unique<ckpt_job>();
@@ -288,7 +288,7 @@ ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b, const c
     auto report = std::make_unique<ckpt_report>();
     const Options& bag = options_of(options);
     CKPT_TRY(maintain::diff_checkpoints(*a->checkpoint, *b->checkpoint, bag.integer("values") != 0,
-                                        thread_count(bag.integer("threads")), &report->report));
+                                        resolve_threads(bag.integer("threads")), &report->report));
     *out = report.release();
     return Ok();
   });

@@ -11,7 +11,7 @@
 
 namespace ckpt {
 
-unsigned thread_count(int64_t wanted) {
+unsigned resolve_threads(int64_t wanted) {
   if (wanted > 0) return static_cast<unsigned>(wanted);
   return std::clamp(std::thread::hardware_concurrency(), 2u, 4u);
 }

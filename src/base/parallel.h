@@ -9,7 +9,7 @@
 namespace ckpt {
 
 // The number of threads. `wanted` 0 means min(cores, 4): enough to keep a disk busy while another thread hashes.
-unsigned thread_count(int64_t wanted);
+unsigned resolve_threads(int64_t wanted);
 
 // Calls body(worker, stop) on `threads` threads, this one included. When a body fails, `stop` becomes true; the others
 // should then return soon.

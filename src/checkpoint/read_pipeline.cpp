@@ -16,15 +16,15 @@ namespace {
 class Pipeline {
  public:
   Pipeline(const store::Store& store, PipelineWork& work, size_t count, const PipelineLimits& limits, Job& job)
-      : store_(store), work_(work), count_(count), limits_(limits), job_(job), slots_(limits.slots) {
-    for (Slot& slot : slots_) free_.push_back(&slot);
-    ready_.reserve(slots_.size());
+      : store_(store), work_(work), count_(count), limits_(limits), job_(job), in_flight_(limits.slots) {
+    for (InFlight& flight : in_flight_) free_.push_back(&flight);
+    ready_.reserve(in_flight_.size());
   }
   Status run();
 
  private:
   // State of one direct read, from its start until its bytes were worked on.
-  struct Slot {
+  struct InFlight {
     size_t number = 0;
     PipelineRead read{};
     device::Mapping buffer;
@@ -37,11 +37,11 @@ class Pipeline {
   Status work(unsigned worker);
   Status step(unsigned worker, Lock& lock);
   Status start(unsigned worker, Lock& lock);
-  bool prepare_direct(Slot& slot);
-  void start_direct(Slot& slot);
-  void arrive(Slot& slot, Status status);
-  Status finish(Slot& slot, unsigned worker);
-  void leave(Slot& slot);
+  bool prepare_direct(InFlight& flight);
+  void start_direct(InFlight& flight);
+  void arrive(InFlight& flight, Status status);
+  Status finish(InFlight& flight, unsigned worker);
+  void leave(InFlight& flight);
   store::IoQueue* queue();
 
   const store::Store& store_;
@@ -55,8 +55,8 @@ class Pipeline {
   size_t next_ = 0;
   size_t started_ = 0;  // slots that were started and whose bytes are not there yet
   bool stopped_ = false, done_ = false, queue_tried_ = false;
-  std::vector<Slot> slots_;
-  std::vector<Slot*> free_, ready_;
+  std::vector<InFlight> in_flight_;
+  std::vector<InFlight*> free_, ready_;
   std::unique_ptr<store::IoQueue> queue_;  // last member: its destructor waits for what is in flight
 };
 
@@ -70,100 +70,100 @@ store::IoQueue* Pipeline::queue() {
 }
 
 // Whether a read can bypass the page cache and is worth it. If so, its memory is ready afterwards.
-bool Pipeline::prepare_direct(Slot& slot) {
-  const PipelineRead& read = slot.read;
+bool Pipeline::prepare_direct(InFlight& flight) {
+  const PipelineRead& read = flight.read;
   uint64_t align = read.file->direct_align();
   if (align == 0 || read.size < kMinDirect || read.file->cached(read.offset, read.size)) return false;
-  slot.begin = read.offset / kAlign * kAlign;
-  if (read.target && slot.begin == read.offset && reinterpret_cast<uintptr_t>(read.target) % align == 0) {
-    slot.into = {read.target, read.size / kAlign * kAlign};
+  flight.begin = read.offset / kAlign * kAlign;
+  if (read.target && flight.begin == read.offset && reinterpret_cast<uintptr_t>(read.target) % align == 0) {
+    flight.into = {read.target, read.size / kAlign * kAlign};
     return true;
   }
-  uint64_t end = round_up(read.offset + read.size, kAlign), size = end - slot.begin;
+  uint64_t end = round_up(read.offset + read.size, kAlign), size = end - flight.begin;
   if (size > limits_.buffer_bytes || end > read.file->size()) return false;
-  if (slot.buffer.bytes().empty()) {
+  if (flight.buffer.bytes().empty()) {
     auto buffer = device::Mapping::make(limits_.buffer_bytes);
     if (!buffer.ok()) return false;
-    slot.buffer = buffer.take();
+    flight.buffer = buffer.take();
   }
   if (size != read.size && !work_.may_pad(size - read.size)) return false;
-  slot.into = slot.buffer.bytes().first(size);
+  flight.into = flight.buffer.bytes().first(size);
   return true;
 }
 
-void Pipeline::start_direct(Slot& slot) {
+void Pipeline::start_direct(InFlight& flight) {
   job_.counters.direct_io = 1;
   job_.counters.io_count++;
-  job_.counters.bytes_read += slot.into.size();
+  job_.counters.bytes_read += flight.into.size();
   store::IoQueue* queue = this->queue();
-  if (!queue) return arrive(slot, slot.read.file->read_direct(slot.begin, slot.into));
+  if (!queue) return arrive(flight, flight.read.file->read_direct(flight.begin, flight.into));
   job_.counters.io_engine = static_cast<uint32_t>(queue->engine());
-  queue->read(*slot.read.file, slot.begin, slot.into,
-              [this, &slot](Status status) { arrive(slot, std::move(status)); });
+  queue->read(*flight.read.file, flight.begin, flight.into,
+              [this, &flight](Status status) { arrive(flight, std::move(status)); });
 }
 
-void Pipeline::arrive(Slot& slot, Status status) {
+void Pipeline::arrive(InFlight& flight, Status status) {
   std::lock_guard lock(mutex_);
-  slot.status = std::move(status);
-  ready_.push_back(&slot);
+  flight.status = std::move(status);
+  ready_.push_back(&flight);
   started_--;
   changed_.notify_one();
 }
 
-void Pipeline::leave(Slot& slot) {
+void Pipeline::leave(InFlight& flight) {
   std::lock_guard lock(mutex_);
-  free_.push_back(&slot);
+  free_.push_back(&flight);
   changed_.notify_one();
 }
 
 Status Pipeline::start(unsigned worker, Lock& lock) {
   size_t number = next_++;
-  if (slots_.empty()) {
+  if (in_flight_.empty()) {
     lock.unlock();
     return work_.read(number, worker);
   }
-  Slot& slot = *free_.back();
+  InFlight& flight = *free_.back();
   free_.pop_back();
   started_++;
   lock.unlock();
   auto described = work_.describe(number);
-  slot.number = number;
-  if (described.ok()) slot.read = *described;
-  if (described.ok() && prepare_direct(slot)) {
-    start_direct(slot);
+  flight.number = number;
+  if (described.ok()) flight.read = *described;
+  if (described.ok() && prepare_direct(flight)) {
+    start_direct(flight);
     return Ok();
   }
   lock.lock();
   started_--;
   lock.unlock();
-  leave(slot);
+  leave(flight);
   CKPT_TRY(described.status());
   return work_.read(number, worker);
 }
 
 // Works on bytes that arrived. Reads the last bytes here, since no direct read could bring them.
-Status Pipeline::finish(Slot& slot, unsigned worker) {
-  const PipelineRead& read = slot.read;
-  Status status = std::move(slot.status);
+Status Pipeline::finish(InFlight& flight, unsigned worker) {
+  const PipelineRead& read = flight.read;
+  Status status = std::move(flight.status);
   Bytes bytes(read.target, read.size);
-  if (slot.into.data() != read.target) {
-    bytes = slot.into.subspan(read.offset - slot.begin, read.size);
-  } else if (uint64_t have = slot.into.size(); status.ok() && have < read.size) {
+  if (flight.into.data() != read.target) {
+    bytes = flight.into.subspan(read.offset - flight.begin, read.size);
+  } else if (uint64_t have = flight.into.size(); status.ok() && have < read.size) {
     status = plain_read(job_, *read.file, read.offset + have, {read.target + have, read.size - have});
   }
-  status = status.ok() ? work_.arrived(slot.number, bytes, worker) : work_.read(slot.number, worker);
-  leave(slot);
+  status = status.ok() ? work_.arrived(flight.number, bytes, worker) : work_.read(flight.number, worker);
+  leave(flight);
   return status;
 }
 
 // Does the next thing; sets `done_` if nothing is left. Starts reads first, so that the disk always has some.
 Status Pipeline::step(unsigned worker, Lock& lock) {
-  if (next_ < count_ && (!free_.empty() || slots_.empty())) return start(worker, lock);
+  if (next_ < count_ && (!free_.empty() || in_flight_.empty())) return start(worker, lock);
   if (!ready_.empty()) {
-    Slot& slot = *ready_.back();
+    InFlight& flight = *ready_.back();
     ready_.pop_back();
     lock.unlock();
-    return finish(slot, worker);
+    return finish(flight, worker);
   }
   if (next_ >= count_ && started_ == 0)
     done_ = true;
@@ -197,7 +197,7 @@ Status Pipeline::run() {
   Status status =
       run_parallel(limits_.threads, [this](unsigned worker, const std::atomic<bool>&) { return work(worker); });
   queue_.reset();
-  for (const Slot& slot : slots_) job_.counters.staging_peak_bytes += slot.buffer.bytes().size();
+  for (const InFlight& flight : in_flight_) job_.counters.staging_peak_bytes += flight.buffer.bytes().size();
   return status;
 }
 

@@ -105,8 +105,8 @@ static Status follow_attempt(Session& session, const Attempt& attempt, const Com
 Status open_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
   Status opened =
       session.rank() == 0 ? lead_attempt(session, attempt, settings) : follow_attempt(session, attempt, settings, job);
-  bool told = session.rank() != 0 && is_closed(opened);  // whoever closed it has told everybody
-  return opened.ok() || told ? opened : refuse_attempt(session, attempt, std::move(opened));
+  bool others_know = session.rank() != 0 && is_closed(opened);  // whoever closed it has told everybody
+  return opened.ok() || others_know ? opened : refuse_attempt(session, attempt, std::move(opened));
 }
 
 // ---- giving up ----

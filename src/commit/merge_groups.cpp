@@ -71,7 +71,7 @@ static std::string name_in_group(const Member& member, const PartSource& source)
   return list.empty() ? "" : list[0].name;
 }
 
-static Status doubled_member(uint64_t id, const Member& a, const Member& b, const PartSource& source) {
+static Status duplicate_member(uint64_t id, const Member& a, const Member& b, const PartSource& source) {
   std::string name = name_in_group(b, source);
   return Status(CKPT_MISMATCH,
                 strformat("ranks {} and {} are both member {} of replica group {} (tensor {} among its tensors)",
@@ -87,7 +87,7 @@ static Status check_group(uint64_t id, const std::vector<Member>& members, const
   for (const Member& member : members) ranks += (ranks.empty() ? "" : ", ") + std::to_string(member.part->header.rank);
   for (const Member& member : members) {
     const Member*& holder = by_index[member.group->index()];
-    if (holder) return doubled_member(id, *holder, member, source);
+    if (holder) return duplicate_member(id, *holder, member, source);
     holder = &member;
     if (!(format::id_of(member.group->digest()) == format::id_of(members[0].group->digest())))
       return lists_differ(members[0], member, source);

@@ -11,7 +11,7 @@ using namespace ckpt::api;
 using namespace ckpt::interop;
 
 static ReadOptions read_options(const Options& options) {
-  return {options.integer("verify") != 0, thread_count(options.integer("threads"))};
+  return {options.integer("verify") != 0, resolve_threads(options.integer("threads"))};
 }
 
 ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,

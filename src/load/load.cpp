@@ -15,7 +15,7 @@ Result<std::shared_ptr<Load>> Load::make(std::shared_ptr<checkpoint::Checkpoint>
   load->asked_.resize(load->checkpoint_->name_count());
   load->strict_ = options.str("strict");
   load->object_policy_ = options.str("object_policy");
-  load->threads_ = thread_count(options.integer("threads"));
+  load->threads_ = resolve_threads(options.integer("threads"));
   load->staging_bytes_ = static_cast<uint64_t>(options.integer("staging_bytes"));
   load->verify_ = options.integer("verify") != 0;
   return load;

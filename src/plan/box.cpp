@@ -52,7 +52,7 @@ namespace {
 struct RangeCutter {
   const Box& outer;
   Shape strides;
-  Box box;  // dimensions before the current one are settled, those after it are whole
+  Box box;  // dimensions before the current one are fixed, those after it are whole
   std::vector<Box>& boxes;
 
   void cut(int d, uint64_t first, uint64_t last) {

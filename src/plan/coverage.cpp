@@ -26,13 +26,13 @@ struct Item {
   uint64_t end(int d) const { return box->offset[d] + box->extent[d]; }
 };
 
-using Culprits = std::optional<std::pair<size_t, size_t>>;
+using Overlap = std::optional<std::pair<size_t, size_t>>;
 
 // A group this small is compared pair by pair at once.
 constexpr size_t kFewItems = 8;
 
-Status doubly_held(const Shape& shape, std::span<const Region> regions, std::pair<size_t, size_t> culprits) {
-  auto [first, second] = std::minmax(culprits.first, culprits.second);
+Status overlap_error(const Shape& shape, std::span<const Region> regions, std::pair<size_t, size_t> overlap) {
+  auto [first, second] = std::minmax(overlap.first, overlap.second);
   return Status(CKPT_MISMATCH, strformat("regions {} ({}) and {} ({}) of shape {} hold the same elements", first,
                                          to_text(regions[first]), second, to_text(regions[second]), to_text(shape)))
       .with("first", first)
@@ -60,7 +60,8 @@ Status check_flat(const Shape& shape, std::span<const Region> regions, uint64_t 
   uint64_t reached = 0;
   std::optional<Region> gap;
   for (size_t i = 0; i < intervals.size(); i++) {
-    if (intervals[i].begin < reached) return doubly_held(shape, regions, {intervals[i - 1].index, intervals[i].index});
+    if (intervals[i].begin < reached)
+      return overlap_error(shape, regions, {intervals[i - 1].index, intervals[i].index});
     if (intervals[i].begin > reached && !gap)
       gap = Region{RegionKind::kFlat, {}, reached, intervals[i].begin - reached};
     reached = intervals[i].end;
@@ -85,7 +86,7 @@ size_t distinct_starts(std::span<const Item> sorted, int d) {
 }
 
 // Compares every box with the earlier ones that still reach it along `d`: O(n^2) at worst.
-Culprits overlap_by_sweep(std::span<Item> items, int d) {
+Overlap overlap_by_sweep(std::span<Item> items, int d) {
   sort_along(items, d);
   std::vector<Item> open;
   for (const Item& item : items) {
@@ -97,11 +98,11 @@ Culprits overlap_by_sweep(std::span<Item> items, int d) {
   return std::nullopt;
 }
 
-Culprits find_overlap(std::span<Item> items, int ndim, int depth);
+Overlap find_overlap(std::span<Item> items, int ndim, int depth);
 
 // Splits `items`, sorted along `d`, into groups that no box straddles, and looks for overlaps in each group. Sets
 // `*separated` if there is more than one group; otherwise it does nothing else.
-Culprits overlap_in_groups(std::span<Item> items, int d, int ndim, int depth, bool* separated) {
+Overlap overlap_in_groups(std::span<Item> items, int d, int ndim, int depth, bool* separated) {
   size_t first = 0;
   uint64_t reached = items[0].end(d);
   for (size_t i = 1; i <= items.size(); i++) {
@@ -118,7 +119,7 @@ Culprits overlap_in_groups(std::span<Item> items, int d, int ndim, int depth, bo
 }
 
 // The depth is bounded, so that groups which lose one box at a time cannot make it worse than O(n^2).
-Culprits find_overlap(std::span<Item> items, int ndim, int depth) {
+Overlap find_overlap(std::span<Item> items, int ndim, int depth) {
   if (items.size() <= 1) return std::nullopt;
   if (ndim == 0) return std::pair(items[0].index, items[1].index);
   int best = 0;
@@ -126,7 +127,7 @@ Culprits find_overlap(std::span<Item> items, int ndim, int depth) {
   for (int d = 0; d < ndim && items.size() > kFewItems && depth < 2 * kMaxNdim; d++) {
     sort_along(items, d);
     bool separated = false;
-    Culprits found = overlap_in_groups(items, d, ndim, depth, &separated);
+    Overlap found = overlap_in_groups(items, d, ndim, depth, &separated);
     if (separated) return found;
     size_t starts = distinct_starts(items, d);
     if (starts > most) most = starts, best = d;
@@ -195,7 +196,7 @@ Status check_coverage(const Shape& shape, std::span<const Region> regions) {
 
   std::vector<std::vector<Box>> storage;  // the boxes that flat ranges consist of
   std::vector<Item> items = boxes_of(shape, regions, &storage);
-  if (auto culprits = find_overlap(items, shape.ndim, 0)) return doubly_held(shape, regions, *culprits);
+  if (auto overlap = find_overlap(items, shape.ndim, 0)) return overlap_error(shape, regions, *overlap);
   uint64_t covered = 0;
   for (const Item& item : items) covered += item.box->volume();
   if (covered == total) return Ok();

@@ -52,10 +52,10 @@ struct Writer {
   void bytes(Bytes added) { out.insert(out.end(), added.begin(), added.end()); }
 };
 
-// Reads past the end return zeros and set `short_of`.
+// Reads past the end return zeros and set `truncated`.
 struct Reader {
   Bytes rest;
-  bool short_of = false;
+  bool truncated = false;
 
   template <typename T>
   T number() {
@@ -71,8 +71,8 @@ struct Reader {
     return shape;
   }
   Bytes bytes(size_t size) {
-    if (size > rest.size()) short_of = true;
-    if (short_of) return {};
+    if (size > rest.size()) truncated = true;
+    if (truncated) return {};
     Bytes taken = rest.first(size);
     rest = rest.subspan(size);
     return taken;
@@ -106,7 +106,7 @@ Status read_entry(Reader& in, Declared* entry, uint64_t* bytes) {
   entry->region = read_region(in, static_cast<RegionKind>(kind), ndim);
   uint32_t name_size = in.number<uint32_t>();
   entry->name = as_text(in.bytes(name_size));
-  if (in.short_of) return Status(CKPT_FORMAT, "the entry is cut short");
+  if (in.truncated) return Status(CKPT_FORMAT, "the entry is cut short");
   if (name_size == 0 || name_size > kMaxName) return Status(CKPT_FORMAT, strformat("a name of {} bytes", name_size));
   return check_bytes(*entry, *bytes);
 }

@@ -114,8 +114,8 @@ static Status assign_group(const SaveContent& content, const GroupKey& key, Grou
   return Ok();
 }
 
-static Result<Shares> share_out(const SaveContent& content, const LayoutOptions& options,
-                                std::vector<GroupPlan>* groups) {
+static Result<Shares> assign_shares(const SaveContent& content, const LayoutOptions& options,
+                                    std::vector<GroupPlan>* groups) {
   Shares shares;
   shares.whole.resize(content.tensors.size());
   for (size_t i = 0; i < shares.whole.size(); i++)
@@ -213,7 +213,7 @@ static void cut_blocks(PartLayout* layout, const LayoutOptions& options) {
 
 Result<PartLayout> lay_out(const SaveContent& content, const LayoutOptions& options) {
   PartLayout layout;
-  CKPT_ASSIGN(Shares shares, share_out(content, options, &layout.groups));
+  CKPT_ASSIGN(Shares shares, assign_shares(content, options, &layout.groups));
   add_tensor_items(content, options, std::move(shares), &layout);
   choose_codecs(options.compression, layout.items);
   add_object_items(content, options, &layout);

@@ -17,19 +17,19 @@ class NameSet {
   std::string_view insert(std::string_view name);
   bool contains(std::string_view name) const;
   // Frees the hash table. The text of the names stays.
-  void forget() { slots_ = {}; }
+  void forget() { cells_ = {}; }
 
  private:
-  struct Slot {
+  struct Cell {
     const char* text = nullptr;  // null: free
     uint32_t size = 0, hash = 0;
     std::string_view name() const { return {text, size}; }
   };
-  size_t slot_of(std::string_view name, uint32_t hash) const;
+  size_t cell_of(std::string_view name, uint32_t hash) const;
   void grow();
 
   std::pmr::memory_resource* memory_;
-  LargeVector<Slot> slots_;  // their number is a power of two
+  LargeVector<Cell> cells_;  // their number is a power of two
   size_t count_ = 0;
 };
 

@@ -23,8 +23,8 @@ static constexpr unsigned kDepth = 4;  // blocks in flight; two already keep a l
 class PartWriter {
  public:
   PartWriter(session::Session& session, const SaveIdentity& identity, const SaveContent& content,
-             const SaveSettings& settings, bool async, Job& job)
-      : session_(session), identity_(identity), content_(content), settings_(settings), async_(async), job_(job) {}
+             const SaveSettings& settings, bool copies, Job& job)
+      : session_(session), identity_(identity), content_(content), settings_(settings), copies_(copies), job_(job) {}
   ~PartWriter() {
     queue_.reset();  // nothing is in flight from here on
     session_.give_arena(std::move(arena_));
@@ -57,7 +57,7 @@ class PartWriter {
   const SaveIdentity& identity_;
   const SaveContent& content_;
   const SaveSettings& settings_;
-  const bool async_;
+  const bool copies_;
   Job& job_;
 
   PartLayout layout_;
@@ -86,7 +86,7 @@ Status PartWriter::prepare() {
   uint64_t chunk_bytes = session_.plan().chunk_bytes;
   uint64_t block_bytes = std::max(chunk_bytes, std::min(kBlockBytes, settings_.staging_bytes / 4 / kAlign * kAlign));
   CKPT_ASSIGN(layout_, lay_out(content_, {chunk_bytes, session_.plan().large_tensor_bytes, block_bytes,
-                                          settings_.compression, identity_.rank, !async_}));
+                                          settings_.compression, identity_.rank, !copies_}));
   chunks_.resize(layout_.chunk_count);
   blocks_.resize(layout_.blocks.size());
   stager_ = std::make_unique<BlockStager>(layout_, chunks_);
@@ -114,13 +114,13 @@ Status PartWriter::cut_arena(bool encodes) {
   threads_ = static_cast<unsigned>(std::min<size_t>(settings_.threads, blocks));
   size_t most = std::max<size_t>(settings_.staging_bytes / buffer_bytes_, 1);
   buffer_count_ = std::min<size_t>(most, std::min<size_t>(blocks, threads_ + kDepth));
-  if (async_) {
+  if (copies_) {
     reserve_ = encodes ? std::clamp<size_t>(most / 2, 1, threads_ + kDepth) : 0;
     buffer_count_ = std::min(most, blocks + reserve_);
   }
   uint64_t before = job_.elapsed_us();
   CKPT_ASSIGN(arena_, session_.take_arena(buffer_count_ * buffer_bytes_));
-  if (async_) CKPT_TRY(arena_.populate(buffer_count_ * buffer_bytes_, threads_));
+  if (copies_) CKPT_TRY(arena_.populate(buffer_count_ * buffer_bytes_, threads_));
   job_.counters.arena_us = job_.elapsed_us() - before;
   // Low addresses are taken first, so that a save that needs few buffers touches few.
   for (size_t i = buffer_count_; i-- > 0;) free_.push_back(arena_.bytes().data() + i * buffer_bytes_);
@@ -196,7 +196,7 @@ PartWriter::Step PartWriter::next_step(size_t* block, std::byte** buffer) {
     if (!in_place) take_buffer();
     return Step::kStage;
   }
-  while (next_encode_ < next_stage_ && !(async_ && layout_.blocks[next_encode_].encoded)) next_encode_++;
+  while (next_encode_ < next_stage_ && !(copies_ && layout_.blocks[next_encode_].encoded)) next_encode_++;
   if (next_encode_ < next_stage_ && blocks_[next_encode_].phase == Phase::kCopied && !free_.empty()) {
     *block = next_encode_++;
     take_buffer();
@@ -208,7 +208,7 @@ PartWriter::Step PartWriter::next_step(size_t* block, std::byte** buffer) {
 
 // Whether a block is written from the caller's memory: the save does not copy, and the memory has it as the file will.
 bool PartWriter::stays_in_place(size_t index) const {
-  if (async_) return false;
+  if (copies_) return false;
   Bytes source = stager_->source_of(layout_.blocks[index]);
   // Whole pages even without direct I/O: the padding of the last page must be written, since a recycled file holds old
   // bytes.
@@ -222,7 +222,7 @@ void PartWriter::stage(size_t index, std::byte* buffer, StageScratch& scratch) {
   if (!buffer) {
     stager_->hash_in_place(block);
     state.data = stager_->source_of(block);
-  } else if (block.encoded && !async_) {
+  } else if (block.encoded && !copies_) {
     state.data = stager_->encode(block, buffer, scratch);
   } else {
     state.data = stager_->copy(block, buffer);
@@ -247,7 +247,7 @@ void PartWriter::finish_stage(size_t index, const BlockState& state, bool staged
   if (staged && ++staged_ == blocks_.size()) {
     job_.counters.stage_us = job_.elapsed_us();
     // A save that does not copy needs the caller's memory until it is written.
-    if (async_) job_.reach(CKPT_JOB_STAGED);
+    if (copies_) job_.reach(CKPT_JOB_STAGED);
   }
   changed_.notify_all();
 }
@@ -306,8 +306,8 @@ Status PartWriter::write_tail() {
 }
 
 Status write_part(session::Session& session, const SaveIdentity& identity, SaveContent& content,
-                  const SaveSettings& settings, bool async, Job& job) {
-  PartWriter writer(session, identity, content, settings, async, job);
+                  const SaveSettings& settings, bool copies, Job& job) {
+  PartWriter writer(session, identity, content, settings, copies, job);
   return writer.write();
 }
 

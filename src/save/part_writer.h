@@ -7,6 +7,6 @@ namespace ckpt::save {
 
 // Encodes and writes this rank's part, and makes it durable under its final name.
 Status write_part(session::Session& session, const SaveIdentity& identity, SaveContent& content,
-                  const SaveSettings& settings, bool async, Job& job);
+                  const SaveSettings& settings, bool copies, Job& job);
 
 }  // namespace ckpt::save

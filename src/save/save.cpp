@@ -30,7 +30,7 @@ Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<session::Session> sessi
     }
   std::shared_ptr<Save> save(new Save);
   save->step_ = step;
-  const unsigned threads = thread_count(options.integer("threads"));
+  const unsigned threads = resolve_threads(options.integer("threads"));
   save->settings_ = {.commit = {.on_existing = options.str("on_existing"),
                                 .protect = options.str("protect"),
                                 .timeout_ms = options.integer("timeout_ms"),
@@ -181,10 +181,10 @@ static SaveIdentity identify(session::Session& session, const session::Attempt& 
   return identity;
 }
 
-Status Save::work(Job& job, bool async) {
+Status Save::work(Job& job, bool copies) {
   SaveIdentity identity = identify(*session_, attempt_, step_, sequence_);
   CKPT_TRY(commit::open_attempt(*session_, attempt_, settings_.commit, job));
-  Status written = write_part(*session_, identity, content_, settings_, async, job);
+  Status written = write_part(*session_, identity, content_, settings_, copies, job);
   if (written.ok()) written = job.check();
   if (!written.ok()) return commit::give_up(*session_, attempt_, std::move(written));
   job.counters.write_us = job.elapsed_us();

@@ -35,8 +35,8 @@ class Save {
 
   // Call it once, even if it fails: the second call is INVALID.
   Status begin();
-  // `async`: copies the caller's memory before writing it, and is STAGED after that copy.
-  Status work(Job& job, bool async);
+  // `copies`: copies the caller's memory before writing it, and is STAGED after that copy.
+  Status work(Job& job, bool copies);
   // For a save that has begun but whose work cannot start: tells the other ranks.
   Status refuse(Status cause);
 

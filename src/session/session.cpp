@@ -134,7 +134,7 @@ uint64_t Session::next_sequence() {
 Status Session::make_arena(uint64_t bytes) {
   arena_bytes_ = bytes;
   CKPT_ASSIGN(arena_, device::Mapping::make(bytes));
-  return arena_.populate(bytes, thread_count(0));
+  return arena_.populate(bytes, resolve_threads(0));
 }
 
 Result<device::Mapping> Session::take_arena(uint64_t bytes) {

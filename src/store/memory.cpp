@@ -20,12 +20,12 @@ constexpr unsigned kMostThreads = 4;  // of a queue: more threads do not copy fa
 
 // Zeroed; page-aligned if it has a page or more; takes memory only where it is written, since calloc returns untouched
 // pages.
-class Block {
+class Buffer {
  public:
-  Block() = default;
-  Block(const Block&) = delete;
-  Block& operator=(const Block&) = delete;
-  ~Block() { std::free(base_); }
+  Buffer() = default;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() { std::free(base_); }
 
   bool resize(uint64_t capacity) {
     uint64_t slack = capacity >= kAlign ? kAlign : 0, total = 0;
@@ -51,7 +51,7 @@ class Block {
 };
 
 struct File {
-  Block block;
+  Buffer block;
   uint64_t size = 0;
   int shared = 0;  // shared locks, guarded by the tree's mutex
   bool exclusive = false;

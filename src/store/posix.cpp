@@ -100,18 +100,19 @@ Status PosixStore::put_if_absent(std::string_view key, Bytes data) {
 
 Status PosixStore::put(std::string_view key, Bytes data, bool durable) {
   CKPT_ASSIGN(auto writer, PosixWriter::create(root_, key, {.durable = durable}));
-  if (durable && writer->taken()) return writer->tell_taken();  // the probe tests the exclusive rename, so it goes on
+  if (durable && writer->taken())
+    return writer->already_exists();  // the probe tests the exclusive rename, so it goes on
   CKPT_TRY(writer->write_at(0, data));
   return writer->publish(data.size());
 }
 
 Result<std::unique_ptr<Writer>> PosixStore::create(std::string_view key, uint64_t expected_size, bool at_most) {
   CKPT_TRY(check_new_file(key));
-  PosixWriter::Wish wish{.size = expected_size,
-                         .at_most = at_most,
-                         .direct = options_.direct_io && expected_size >= kDirectFrom,
-                         .recycle = options_.recycle};
-  CKPT_ASSIGN(auto writer, PosixWriter::create(root_, key, wish));
+  PosixWriter::Settings settings{.size = expected_size,
+                                 .at_most = at_most,
+                                 .direct = options_.direct_io && expected_size >= kDirectFrom,
+                                 .recycle = options_.recycle};
+  CKPT_ASSIGN(auto writer, PosixWriter::create(root_, key, settings));
   return std::unique_ptr<Writer>(std::move(writer));
 }
 

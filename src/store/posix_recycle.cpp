@@ -92,14 +92,14 @@ Status retire_directory(const Root& root, std::string_view key, std::string_view
 // ---- taking ----
 
 // The names in the pool, the best match first.
-static std::vector<std::string> donors_of(const Root& root, std::string_view name, uint64_t size) {
+static std::vector<std::string> candidates_for(const Root& root, std::string_view name, uint64_t size) {
   auto files = list_directory(root, kPoolDir);
   if (!files.ok()) return {};
-  auto unfitness = [&](const Entry& file) {
+  auto distance = [&](const Entry& file) {
     return std::pair(file.name != name, file.size > size ? file.size - size : size - file.size);
   };
   std::stable_sort(files->begin(), files->end(),
-                   [&](const Entry& a, const Entry& b) { return unfitness(a) < unfitness(b); });
+                   [&](const Entry& a, const Entry& b) { return distance(a) < distance(b); });
   std::vector<std::string> names;
   for (Entry& file : *files)
     if (!file.directory) names.push_back(std::move(file.name));
@@ -107,7 +107,7 @@ static std::vector<std::string> donors_of(const Root& root, std::string_view nam
 }
 
 // Whether a file has the device, owner, group and mode that a new file gets here.
-static bool looks_like(int file, int fresh) {
+static bool same_owner_and_mode(int file, int fresh) {
   struct stat a, b;
   return fstat(file, &a) == 0 && fstat(fresh, &b) == 0 && a.st_dev == b.st_dev && a.st_uid == b.st_uid &&
          a.st_gid == b.st_gid && a.st_mode == b.st_mode;
@@ -118,11 +118,11 @@ Fd take_retired(const Root& root, int directory, const std::string& temporary, s
   Result<Fd> pool = root.open_directory(kPoolDir);
   if (!pool.ok()) return Fd();
   const std::string claimed = temporary_name(name);
-  for (const std::string& donor : donors_of(root, name, size)) {
+  for (const std::string& donor : candidates_for(root, name, size)) {
     // Claim first, then check: under its new name nobody else can get hold of the file.
     if (retry([&] { return renameat(pool->get(), donor.c_str(), directory, claimed.c_str()); }) != 0) continue;
     Fd file = open_unused(directory, claimed);
-    if (file && looks_like(file.get(), fresh) &&
+    if (file && same_owner_and_mode(file.get(), fresh) &&
         retry([&] { return renameat(directory, claimed.c_str(), directory, temporary.c_str()); }) == 0)
       return file;
     unlinkat(directory, claimed.c_str(), 0);

@@ -21,14 +21,15 @@ PosixWriter::PosixWriter(const Root& root, std::string_view key, Fd directory, b
 
 PosixWriter::~PosixWriter() { drop_temporary(); }
 
-Result<std::unique_ptr<PosixWriter>> PosixWriter::create(const Root& root, std::string_view key, const Wish& wish) {
+Result<std::unique_ptr<PosixWriter>> PosixWriter::create(const Root& root, std::string_view key,
+                                                         const Settings& settings) {
   CKPT_ASSIGN(Fd directory, root.open_directory(directory_of(key)));
-  std::unique_ptr<PosixWriter> writer(new PosixWriter(root, key, std::move(directory), wish.durable));
-  CKPT_TRY(writer->give_way([&] { return writer->open_temporary(); }));
-  if (wish.recycle && wish.size >= kRecycleFrom) writer->take_retired(wish.size);
-  Status room = writer->give_way([&] { return writer->preallocate(wish.size); });
-  if (!room.ok() && !(wish.at_most && room.code() == CKPT_NO_SPACE)) return room;
-  if (wish.direct) writer->use_direct();
+  std::unique_ptr<PosixWriter> writer(new PosixWriter(root, key, std::move(directory), settings.durable));
+  CKPT_TRY(writer->with_room([&] { return writer->open_temporary(); }));
+  if (settings.recycle && settings.size >= kRecycleFrom) writer->take_retired(settings.size);
+  Status room = writer->with_room([&] { return writer->preallocate(settings.size); });
+  if (!room.ok() && !(settings.at_most && room.code() == CKPT_NO_SPACE)) return room;
+  if (settings.direct) writer->use_direct();
   return writer;
 }
 
@@ -48,7 +49,7 @@ void PosixWriter::take_retired(uint64_t size) {
 
 // Files that are kept only for speed must not make a save fail for lack of space: deletes them and tries again.
 template <typename Call>
-Status PosixWriter::give_way(Call&& call) {
+Status PosixWriter::with_room(Call&& call) {
   Status status = call();
   if (status.code() != CKPT_NO_SPACE) return status;
   empty_pool(root_);
@@ -84,7 +85,7 @@ Status PosixWriter::leave_direct() {
 
 Status PosixWriter::write_at(uint64_t offset, Bytes data) {
   if (!file_) return already_published(path_);
-  return give_way([&] { return direct() ? write_direct(offset, data) : write_all(file_.get(), offset, data, path_); });
+  return with_room([&] { return direct() ? write_direct(offset, data) : write_all(file_.get(), offset, data, path_); });
 }
 
 Status PosixWriter::write_direct(uint64_t offset, Bytes data) {
@@ -130,7 +131,7 @@ Status PosixWriter::claim() {
   int error = rename_exclusive(directory_.get(), temporary_.c_str(), name_.c_str(), &has_temporary_);
   if (error != 0 && error != ENOENT && holds_key()) error = 0;
   drop_temporary();
-  if (error == EEXIST) return tell_taken();
+  if (error == EEXIST) return already_exists();
   if (error == EOPNOTSUPP)
     return Status(CKPT_UNSUPPORTED,
                   "create " + path_ + " if absent: the file system has neither exclusive rename nor links")
@@ -151,7 +152,7 @@ bool PosixWriter::taken() const {
 
 // The caller will act on the file that has the key, which may even be its own after a failed sync. So that file must
 // last.
-Status PosixWriter::tell_taken() const {
+Status PosixWriter::already_exists() const {
   CKPT_TRY(sync_parent());
   return exists(path_);
 }

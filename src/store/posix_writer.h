@@ -14,7 +14,7 @@ namespace ckpt::store {
 
 class PosixWriter final : public Writer {
  public:
-  struct Wish {
+  struct Settings {
     uint64_t size = 0;     // bytes to preallocate; 0: none
     bool at_most = false;  // lack of space for `size` is not an error
     bool direct = false;   // if possible
@@ -22,7 +22,7 @@ class PosixWriter final : public Writer {
     bool durable = true;   // false only for the probe, which tests atomicity
   };
   // `key` must have been checked.
-  static Result<std::unique_ptr<PosixWriter>> create(const Root& root, std::string_view key, const Wish& wish);
+  static Result<std::unique_ptr<PosixWriter>> create(const Root& root, std::string_view key, const Settings& settings);
   ~PosixWriter() override;
 
   bool direct() const override { return direct_.load(std::memory_order_acquire); }
@@ -32,9 +32,9 @@ class PosixWriter final : public Writer {
   int descriptor() const override { return direct() ? file_.get() : -1; }
   Status publish(uint64_t size) override;
 
-  // taken: whether the key exists already. tell_taken: what publish would then answer, without writing first.
+  // taken: whether the key exists already. already_exists: what publish would then answer, without writing first.
   bool taken() const;
-  Status tell_taken() const;
+  Status already_exists() const;
 
  private:
   PosixWriter(const Root& root, std::string_view key, Fd directory, bool durable);
@@ -42,7 +42,7 @@ class PosixWriter final : public Writer {
   void take_retired(uint64_t size);
   Status preallocate(uint64_t size);
   template <typename Call>
-  Status give_way(Call&& call);
+  Status with_room(Call&& call);
   void use_direct();
   Status write_direct(uint64_t offset, Bytes data);
   Status leave_direct();

@@ -160,7 +160,7 @@ TEST_P(Async, ProgressAndStatesOnlyGrow) {
 
 // Rank 0 of two waits for the part of rank 1, which never comes. So the save stands still for as long as a test needs.
 struct Stuck {
-  explicit Stuck(const Place& place, const std::vector<Setting>& settings = {}) : world(place.uri(), 2) {
+  explicit Stuck(const StorePlace& place, const std::vector<Setting>& settings = {}) : world(place.uri(), 2) {
     world.commit("good", {}, [&](uint32_t, ckpt_save* save) { add(save, "w", whole(CKPT_DTYPE_U8, {100}), data); });
     save = new_save(world.sessions[0], "stuck", settings);
     add(save.get(), "w", whole(CKPT_DTYPE_U8, {100}), data);

@@ -147,7 +147,7 @@ TEST_P(Resharding, EveryRankLoadsTheExactIdThatOneResolved) {
 // ---- refusals come before the first byte changes ----
 
 struct Weights {
-  explicit Weights(const Place& place) : world(place.uri(), 1, {{"chunk_bytes", 4096}}) {
+  explicit Weights(const StorePlace& place) : world(place.uri(), 1, {{"chunk_bytes", 4096}}) {
     world.commit("a", {}, [&](uint32_t, ckpt_save* save) {
       add(save, "w", whole(CKPT_DTYPE_F32, {100, 50}), data);
       add(save, "v", whole(CKPT_DTYPE_F32, {5000}), data);
@@ -207,7 +207,7 @@ TEST_P(Refusals, AMissingNameEndsTheLoadBeforeAnyByteIsWritten) {
 }
 
 TEST(MissingPart, AMissingPartEndsTheLoadBeforeAnyByteIsWritten) {
-  Place place("dir");
+  StorePlace place("dir");
   World world(place.uri(), 2);
   Bytes data = pattern(200000, 1);
   world.commit("a", {}, [&](uint32_t rank, ckpt_save* save) {
@@ -377,7 +377,7 @@ void flip_byte(const std::string& path, size_t offset) {
 }
 
 TEST(Verify, ChecksumsAreVerifiedUnlessToldOtherwise) {
-  Place place("dir");
+  StorePlace place("dir");
   Weights weights(place);
   uint64_t offset = segments_of(weights.reader, "w")[0].part_offset + 5000;
   flip_byte(place.uri() + "/a.1.1/PART_000", offset);

@@ -8,7 +8,7 @@
 
 namespace ckpt_test {
 
-Place::Place(const std::string& kind) {
+StorePlace::StorePlace(const std::string& kind) {
   static std::atomic<int> next{0};
   if (kind == "dir") scratch_.emplace();
   uri_ = scratch_ ? *scratch_ / "store" : "mem:test-" + std::to_string(getpid()) + "-" + std::to_string(next++);

@@ -17,9 +17,9 @@ using Bytes = std::vector<unsigned char>;
 using Ints = std::vector<int64_t>;
 
 // A fresh place for a store: "mem" or "dir".
-class Place {
+class StorePlace {
  public:
-  explicit Place(const std::string& kind);
+  explicit StorePlace(const std::string& kind);
   const std::string& uri() const { return uri_; }
   bool in_memory() const { return !scratch_.has_value(); }
 
@@ -31,7 +31,7 @@ class Place {
 // Base of the tests that run on every kind of store.
 class OnEveryStore : public ::testing::TestWithParam<const char*> {
  protected:
-  Place place{GetParam()};
+  StorePlace place{GetParam()};
 };
 #define CKPT_ON_EVERY_STORE(Suite)                                        \
   class Suite : public ::ckpt_test::OnEveryStore {};                      \

@@ -398,7 +398,7 @@ TEST(BigTensor, MoreThanFourGibibytesAreSavedAndAnyBoxOfThemLoads) {
   const int64_t rows = (int64_t{4} << 10) + 3, columns = 1 << 20;
   Bytes row(static_cast<size_t>(columns), 0);
   for (size_t i = 0; i < row.size(); i += 4096) row[i] = static_cast<unsigned char>(i >> 12);
-  Place place("dir");
+  StorePlace place("dir");
   World world(place.uri(), 1, {{"chunk_bytes", 16 << 20}});
   ckpt_tensor_desc desc = whole(CKPT_DTYPE_U8, {rows, columns});
   desc.flags = CKPT_TENSOR_STRIDED;

@@ -340,7 +340,7 @@ TEST_F(Hfai, AKeyInTwoPartsIsRefused) {
   const std::string tree = R"({"model":{"a":)" + leaf("a") + R"(,"w":)" + leaf("w") + "}}";
   make("a", {{floats("a", {3}), floats("w", {2})}, {}, tree}, 2);
   make("b", {{floats("a", {2}), floats("w", {3})}, {}, R"({"model":{"w":)" + leaf("w") + R"(,"a":)" + leaf("a") + "}}"},
-       2);  // dealt the other way round
+       2);  // divided the other way round
   fs::copy_file(part("b", 1), part("a", 1), fs::copy_options::overwrite_existing);
   expect_refused("a", CKPT_FORMAT, {"PART_001.pt", "also in PART_000.pt"});
 }

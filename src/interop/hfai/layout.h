@@ -2,7 +2,7 @@
 //   {"__nshards__": n, "__version__": "2.0.0",
 //    "model": [(parameters, large), …], "optimizer": [(state_dict, large), …], others… in part 0}
 // A parameter is whole in one part; one above kHfaiLargeBytes is cut into a row of elements for each rank, and `large`
-// has (shape, row) under its name. Of an optimizer's state_dict the "state" is dealt in the same way, and `large` has
+// has (shape, row) under its name. Of an optimizer's state_dict the "state" is divided in the same way, and `large` has
 // the keys (k1, k2) of what was state[k1][k2].
 #pragma once
 
