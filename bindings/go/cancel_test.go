@@ -10,7 +10,7 @@ import (
 	ckpt "github.com/ckpt-engine/ckpt/bindings/go"
 )
 
-// waiting is a save of rank 0 of two, whose other rank does not come: it runs until it is cancelled.
+// waiting starts a save of rank 0 of two whose other rank never comes: it runs until it is cancelled.
 func waiting(t *testing.T, store *ckpt.Store, options ckpt.Options) *ckpt.Save {
 	t.Helper()
 	session := need[*ckpt.Session](t)(ckpt.OpenSession(store, 0, 2, "", nil))
@@ -20,7 +20,7 @@ func waiting(t *testing.T, store *ckpt.Store, options ckpt.Options) *ckpt.Save {
 	return save
 }
 
-// ranks are saves of the first `count` ranks of a world, with one replicated tensor.
+// ranks makes saves of the first `count` ranks of a world, with one replicated tensor.
 func ranks(t *testing.T, store *ckpt.Store, count, world uint32) []*ckpt.Save {
 	t.Helper()
 	var saves []*ckpt.Save
@@ -69,14 +69,14 @@ func TestADeadlineAndACauseAreInTheError(t *testing.T) {
 	noCheckpoint(t, store)
 }
 
-// done is a context that was cancelled already.
+// done returns a context that is cancelled already.
 func done() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// By one rank, whom nothing else would keep from committing.
+// Of one rank, which nothing else would keep from committing.
 func TestAContextThatIsCancelledAlreadySavesNothing(t *testing.T) {
 	store := openStore(t)
 	save := newSave(t, openSession(t, store), "a", nil)
@@ -100,7 +100,8 @@ func TestARankThatIsCancelledAlreadyTellsTheOthers(t *testing.T) {
 	noCheckpoint(t, store)
 }
 
-// One rank closes the attempt, and the other finds it closed: ErrCancelled and ErrAborted, for the same reason.
+// One rank closes the attempt, and the other finds it closed: ErrCancelled and ErrAborted, both with their context's
+// error.
 func TestEveryRankThatIsCancelledHasItsContextsError(t *testing.T) {
 	store := openStore(t)
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -129,7 +130,7 @@ func TestEveryRankThatIsCancelledHasItsContextsError(t *testing.T) {
 	noCheckpoint(t, store)
 }
 
-// The context of a rank that another one gave up is not the reason, also when it is cancelled later.
+// If another rank gave up the save, this rank's context is not the reason, even if it is cancelled later.
 func TestAContextIsNotBlamedForWhatEndedTheJobBefore(t *testing.T) {
 	saves := ranks(t, openStore(t), 2, 2)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -158,7 +159,7 @@ func TestADoneContextBeginsNoLoadAndNoVerification(t *testing.T) {
 	ok(t, load.Run(context.Background()))
 }
 
-// nil is a mistake that panics, as everywhere in Go; nothing must have begun that then goes on unseen.
+// A nil context panics, as everywhere in Go; no work may have begun by then.
 func TestANilContextPanicsBeforeAnythingBegins(t *testing.T) {
 	store := openStore(t)
 	save := newSave(t, openSession(t, store), "a", nil)
@@ -195,7 +196,7 @@ func TestASaveThatWasCommittedAllTheSameIsNoError(t *testing.T) {
 	openReader(t, store)
 }
 
-// At whatever moment the context is cancelled, the error and the store tell the same.
+// Whenever the context is cancelled, the error and the store agree.
 func TestTheErrorTellsTheTruthAboutTheCommit(t *testing.T) {
 	committed, cancelled := 0, 0
 	for i := 0; i < 400 && (committed < 3 || cancelled < 3); i++ {
@@ -277,8 +278,8 @@ func TestJobCancelGivesTheSaveUpWithoutAContext(t *testing.T) {
 	noCheckpoint(t, store)
 }
 
-// cancelled starts jobs whose contexts are cancelled at once, until one ends so: a small job may be done before, and
-// then `whole` must find it so.
+// cancelled starts jobs and cancels their contexts at once, until one ends as cancelled: a small job may be done
+// before, and then `whole` must find all of it.
 func cancelled(t *testing.T, start func(ctx context.Context) (*ckpt.Job, error), whole func(job *ckpt.Job) bool) {
 	t.Helper()
 	for range 200 {

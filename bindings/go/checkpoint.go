@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// CheckpointState is what an entry of a store is.
+// CheckpointState says what has become of a checkpoint or attempt.
 type CheckpointState int32
 
-// The states of a store's entries.
+// The states of checkpoints and attempts.
 const (
 	CheckpointCommitted CheckpointState = C.CKPT_CHECKPOINT_COMMITTED // loadable
 	CheckpointOpen      CheckpointState = C.CKPT_CHECKPOINT_OPEN      // being written, or left by a crash
-	CheckpointAborted   CheckpointState = C.CKPT_CHECKPOINT_ABORTED   // an attempt that never will be committed
+	CheckpointAborted   CheckpointState = C.CKPT_CHECKPOINT_ABORTED   // an attempt that will never be committed
 	CheckpointDamaged   CheckpointState = C.CKPT_CHECKPOINT_DAMAGED   // its commit record cannot be read; see Repair
 )
 
-// String is "COMMITTED", "OPEN", "ABORTED" or "DAMAGED".
+// String returns "COMMITTED", "OPEN", "ABORTED" or "DAMAGED".
 func (s CheckpointState) String() string {
 	return nameOf("CheckpointState", int32(s), map[int32]string{
 		C.CKPT_CHECKPOINT_COMMITTED: "COMMITTED", C.CKPT_CHECKPOINT_OPEN: "OPEN",
@@ -39,12 +39,12 @@ type CheckpointInfo struct {
 	Flags                      uint32 // CheckpointForeign | …
 	Revision                   uint32
 	Step                       int64  // as the trainer gave it; -1 for none
-	Token                      uint64 // of the session that wrote it; later sessions of a run have higher ones
-	Attempt                    uint64 // which try of that session at this label, from 1
+	Token                      uint64 // of the session that wrote it; later sessions of a run have higher tokens
+	Attempt                    uint64 // of that session at this label, counted from 1
 	Sequence                   uint64 // orders the commits of one session
 	Bytes                      uint64 // all parts and the manifest
 	TensorCount, ObjectCount   uint64
-	Created                    time.Time // the writer's clock; for people, nothing is decided by it
+	Created                    time.Time // the writer's clock; for people only
 	WorldSize                  uint32    // ranks that wrote it
 	PartCount                  uint32
 	ID                         string // unique in the store: what OpenReader takes
@@ -66,7 +66,7 @@ func checkpointInfo(from *C.ckpt_checkpoint_info) CheckpointInfo {
 	}
 }
 
-// nameOf is the name of an enumeration's value; a newer library may have values without one here.
+// nameOf returns the name of an enumeration's value; a newer library may have values that are not listed here.
 func nameOf(kind string, value int32, names map[int32]string) string {
 	if name, known := names[value]; known {
 		return name

@@ -1,4 +1,4 @@
-/* What every file of the package includes: the C API, of a version that this binding was written for. */
+/* What every file of the package includes: the C API, in a version that this binding supports. */
 #ifndef CKPT_GO_H
 #define CKPT_GO_H
 
@@ -11,8 +11,8 @@
 #error "this Go binding is for ckpt 0.1.x: install that version, or take the binding that came with yours"
 #endif
 
-/* The caller's memory as bytes: cgo then knows that it holds no pointers. Of a void pointer it would look at the whole
- * Go object around the memory, and refuse a slice of an array in a struct that has a pointer elsewhere. */
+/* These take the caller's memory as bytes, so cgo knows that it holds no pointers. For a void pointer, cgo checks the
+ * whole Go object around the memory, and refuses a slice of an array in a struct that has a pointer elsewhere. */
 static inline ckpt_status ckpt_go_save_add_tensor(ckpt_save* save, const char* name, const ckpt_tensor_desc* desc,
                                                   const uint8_t* data, uint64_t size, int32_t device_type,
                                                   int32_t device_id, ckpt_error** err) {

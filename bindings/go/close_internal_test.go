@@ -19,7 +19,7 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// shareOf is a save of rank 0 of a world; where that is more than one, the others do not come.
+// shareOf makes a save of rank 0 of `world` ranks; the other ranks never come.
 func shareOf(t *testing.T, world uint32, options Options) (*Store, *Save) {
 	t.Helper()
 	store := must[*Store](t)(OpenStore(t.TempDir(), nil))
@@ -34,7 +34,7 @@ func shareOf(t *testing.T, world uint32, options Options) (*Store, *Save) {
 	return store, save
 }
 
-// until collects garbage until it is so.
+// until collects garbage until `so` is true.
 func (h *handle[P]) until(so func() bool) {
 	for {
 		h.mu.Lock()
@@ -73,7 +73,7 @@ func TestAContextCancelsAJobThatNobodyHolds(t *testing.T) {
 	<-h.freed
 }
 
-// Who has closed a Save or a Load may give the memory back: nothing is at work in it any more.
+// After Close of a Save or a Load the caller may reuse the memory: nothing uses it any more.
 func TestCloseReturnsAfterTheRunInside(t *testing.T) {
 	store, save := shareOf(t, 2, nil)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -95,7 +95,7 @@ func TestCloseReturnsAfterTheRunInside(t *testing.T) {
 	}
 }
 
-// The deadline ends the run, on a busy machine before anybody has seen it: then another one is tried.
+// The deadline ends the run. On a busy machine that can happen before the test sees the run: then it tries again.
 func TestCloseReturnsAfterARunWithoutAContext(t *testing.T) {
 	for inside := false; !inside; {
 		_, save := shareOf(t, 2, Options{"timeout_ms": 300})

@@ -2,11 +2,11 @@ package ckpt
 
 import "math/big"
 
-// Value makes Go values of the tree: nil, bool, int64, *big.Int (what int64 does not hold), float64, string, []byte,
-// TensorRef, List, Tuple, Set, *Dict and Record. EncodeTree makes the same tree of them again.
+// Value makes Go values from the tree: nil, bool, int64, *big.Int (what does not fit int64), float64, string, []byte,
+// TensorRef, List, Tuple, Set, *Dict and Record. EncodeTree makes the same tree from them again.
 func (t *Tree) Value() (any, error) { return t.ValueAt(0) }
 
-// ValueAt makes Go values of one node and what is below it.
+// ValueAt makes Go values from one node and what is below it.
 func (t *Tree) ValueAt(node uint64) (any, error) {
 	from, err := t.At(node)
 	if err != nil {
@@ -26,7 +26,7 @@ func (t *Tree) value(from Node) (any, error) {
 	case NodeBigInt:
 		value, ok := new(big.Int).SetString(from.Text, 10)
 		if !ok {
-			return nil, &Error{Status: ErrFormat, Message: "no integer: " + from.Text}
+			return nil, &Error{Status: ErrFormat, Message: "expected an integer, found " + from.Text}
 		}
 		return value, nil
 	case NodeFloat:
@@ -52,10 +52,10 @@ func (t *Tree) value(from Node) (any, error) {
 		items, err := t.dict(from)
 		return Record{from.Text, items}, err
 	}
-	return nil, &Error{Status: ErrRevision, Message: "a node of kind " + from.Kind.String() + ": unknown to this binding"}
+	return nil, &Error{Status: ErrRevision, Message: "this binding does not know nodes of kind " + from.Kind.String()}
 }
 
-// each calls `add` for the children in order. (Children wants the number of the parent, which a Node does not know.)
+// each calls `add` for the children in order. (Children takes the number of the parent, which a Node does not have.)
 func (t *Tree) each(parent Node, add func(child Node, value any)) error {
 	for next := parent.FirstChild; next != NodeEnd; {
 		child, err := t.At(next)

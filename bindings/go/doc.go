@@ -1,32 +1,30 @@
 // Package ckpt saves and loads training checkpoints.
 //
-// A trainer's ranks save one checkpoint together; any number of ranks load it again. Every byte is checksummed, a save
-// is committed for all ranks or for none, and loading runs no code. The package binds libckpt through cgo; what a call
-// does in full, and its options, stand in ckpt.h at the function of the same name.
+// The ranks of a trainer save one checkpoint together; any number of ranks can load it. Every byte has a checksum, a
+// save is committed for all ranks or for none, and loading runs no code. The package calls libckpt through cgo; ckpt.h
+// describes each function and its options in full.
 //
 // # Handles
 //
-// Store, Session, Save, Reader, Load, Job, Tree, File and MappedTensor own something in C. Close ends them, in any
-// order and as often as you like; each keeps alive what it was made from. After Close every call returns an error
-// that is [ErrClosed]. What a call that is running in another goroutine uses is freed when that call has finished;
-// Close of a Save, a Load or a Job returns only then. A handle that becomes unreachable is freed by the garbage
-// collector, MappedTensor excepted.
+// Store, Session, Save, Reader, Load, Job, Tree, File and MappedTensor own a C object. Close them in any order and as
+// often as you like; each keeps alive what it was made from. After Close every call fails with [ErrClosed]. Calls that
+// are running in other goroutines finish before the C object is freed; Close of a Save, a Load or a Job waits for them.
+// The garbage collector frees a handle that becomes unreachable, but not a MappedTensor.
 //
 // # Goroutines
 //
-// Every method may be called from any goroutine at any time. Calls that change a Save, a Load or a Tree take turns, and
-// no context ends the waiting for a turn: behind a Run(context.Background()) of the same Save it lasts until that ends.
+// Every method may be called from any goroutine at any time. Calls that change a Save, a Load or a Tree take turns. No
+// context ends the wait for a turn: behind a Run(context.Background()) of the same Save, a call waits until Run ends.
 //
 // # Memory
 //
-// No tensor is copied on its way to the engine. What is given to AddTensor and AddSlice must not be written (Save) or
-// touched at all (Load) from Run or Start until the save is staged or the load has ended. Run returns after that
-// moment. After Start the [Job] decides: [Job.Staged] tells of it, [Job.Close] waits for it, and closing the Save or
-// Load changes nothing. The memory is pinned from AddTensor until then, or until a Save or Load is closed that was not
-// run or started.
+// The package copies no tensors. From Run or Start on, do not write to memory that a Save has until the save is staged,
+// and do not touch memory that a Load has until the load has ended. Run returns after that moment. After Start,
+// [Job.Staged] reports it and [Job.Close] waits for it; closing the Save or Load changes nothing. The memory is pinned
+// from AddTensor until then, or until you close a Save or Load that was never run or started.
 //
 // # Errors
 //
-// A call fails with an [*Error]: a [Status], a message and facts such as the tensor's name. The Status values are
-// sentinels: errors.Is(err, ckpt.ErrNotFound).
+// A call fails with an [*Error]: a [Status], a message, and facts such as the tensor's name. Each Status is a sentinel:
+// errors.Is(err, ckpt.ErrNotFound).
 package ckpt

@@ -5,8 +5,8 @@ import "C"
 
 import "fmt"
 
-// DType is DLPack's type code * 256 + bits of one element. Elements below 8 bits are packed, lowest bits first. A code
-// that the library does not know is kept as it is.
+// DType is DLPack's type code * 256 + bits of one element. Elements below 8 bits are packed, lowest bits first. A dtype
+// that the library does not know keeps its number.
 type DType int32
 
 // The dtypes that have a name.
@@ -42,7 +42,7 @@ const (
 	F4E2M1FN      DType = C.CKPT_DTYPE_F4_E2M1FN
 )
 
-// String is the name, "bf16"; "dtype(0x…)" for a code without one.
+// String returns the name, "bf16"; "dtype(0x…)" for an unknown code.
 func (d DType) String() string {
 	if name := d.Name(); name != "dtype" {
 		return name
@@ -50,13 +50,13 @@ func (d DType) String() string {
 	return fmt.Sprintf("dtype(%#x)", int32(d))
 }
 
-// Name is the name as C gives it, "bf16"; "dtype" for an unknown code.
+// Name returns the name as C gives it, "bf16"; "dtype" for an unknown code.
 func (d DType) Name() string { return C.GoString(C.ckpt_dtype_name(C.int32_t(d))) }
 
-// Bits are those of one element; 0 if it cannot be a dtype.
+// Bits returns the bits of one element; 0 if the number cannot be a dtype.
 func (d DType) Bits() int { return int(C.ckpt_dtype_bits(C.int32_t(d))) }
 
-// FindDType is the dtype of a name.
+// FindDType returns the dtype of this name, and whether there is one.
 func FindDType(name string) (DType, bool) {
 	var in arguments
 	text := in.text(name)
@@ -67,10 +67,10 @@ func FindDType(name string) (DType, bool) {
 	return DType(found), found >= 0
 }
 
-// DeviceType is where memory is, as in DLPack.
+// DeviceType says where memory is, as in DLPack.
 type DeviceType int32
 
-// The devices. Only CPU memory and pinned host memory are taken by this build; others are ErrUnsupported.
+// The devices. This build takes CPU and pinned host memory; others are ErrUnsupported.
 const (
 	CPU      DeviceType = C.CKPT_DEVICE_CPU
 	CUDA     DeviceType = C.CKPT_DEVICE_CUDA

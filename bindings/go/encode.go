@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// EncodeTree makes a tree of Go values: nil, bool, integers of any type, *big.Int, floats, string, []byte, TensorRef,
-// List or []any, Tuple, Set, *Dict, map[string]any (its keys sorted, so that equal values are equal bytes) and Record.
+// EncodeTree makes a tree from Go values: nil, bool, integers of any type, *big.Int, floats, string, []byte, TensorRef,
+// List or []any, Tuple, Set, *Dict, map[string]any (its keys sorted, so that equal values give equal bytes) and Record.
 // Other types are ErrInvalid.
 func EncodeTree(value any) (*Tree, error) {
 	return encodeTree(value, func(string, TensorData) error {
-		return invalid("", "a TensorData has a place in Save.AddState only; elsewhere it is a TensorRef")
+		return invalid("", "only Save.AddState takes a TensorData; use a TensorRef")
 	})
 }
 
-// AddState adds nested state in one call: what [EncodeTree] takes, with tensors as [Leaf] values. They are added under
-// their paths ("optimizer/state/0/exp_avg") and the rest as the tree of object `name`; "" is the main one. After an
-// error the save holds part of it and should be closed. Errors: as those of AddSlice and EncodeTree.
+// AddState adds nested state in one call: what [EncodeTree] takes, with tensors as [Leaf] values. It adds the tensors
+// under their paths ("optimizer/state/0/exp_avg") and the rest as the tree of object `name`; "" is the main tree. After
+// an error the save holds part of the state: close it. Errors: those of AddSlice and EncodeTree.
 func (s *Save) AddState(name string, value any) error {
 	tree, err := encodeTree(value, func(path string, leaf TensorData) error {
 		tensor, err := leaf.Tensor.of(path, leaf.element)
@@ -34,7 +34,7 @@ func (s *Save) AddState(name string, value any) error {
 	return s.AddTree(name, tree)
 }
 
-// encoder builds a tree; `leaf` is told of every tensor that has memory.
+// encoder builds a tree; it calls `leaf` for every tensor that has memory.
 type encoder struct {
 	tree *Tree
 	leaf func(path string, data TensorData) error
@@ -108,7 +108,7 @@ func (e *encoder) scalar(value any) error {
 	case reflect.String:
 		return e.tree.AddText(v.String())
 	}
-	return invalid("", "a %T has no place in a tree", value)
+	return invalid("", "a tree cannot hold a %T", value)
 }
 
 func (e *encoder) sequence(kind NodeKind, values []any) error {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// ErrClosed is in the chain of the error of a call on a handle that was closed.
+// ErrClosed is in the chain of the error that a call on a closed handle returns.
 var ErrClosed = errors.New("ckpt: the handle is closed")
 
 // Error is what a failed call returns.
@@ -22,22 +22,22 @@ type Error struct {
 	// Details holds the facts that the error has, of: path, part, tensor, rank, ranks, offset, expected, found.
 	Details map[string]string
 
-	causes []error // from this side of the border: a context's error, ErrClosed
+	causes []error // found by this package: a context's error, ErrClosed
 }
 
-// Detail is one fact by its key, "" where the error has no such fact.
+// Detail returns one fact by its key; "" if the error has no such fact.
 func (e *Error) Detail(key string) string { return e.Details[key] }
 
-// Error is the status' name and the message.
+// Error returns the name of the status and the message.
 func (e *Error) Error() string { return e.Status.Error() + ": " + e.Message }
 
-// Unwrap makes errors.Is find the Status and, where a context or Close was the reason, that.
+// Unwrap lets errors.Is find the Status and, if a context or Close was the cause, the context's error or ErrClosed.
 func (e *Error) Unwrap() []error { return append([]error{e.Status}, e.causes...) }
 
-// detailKeys are all that ckpt_error_detail knows.
+// detailKeys are all keys of ckpt_error_detail.
 var detailKeys = [...]string{"path", "part", "tensor", "rank", "ranks", "offset", "expected", "found"}
 
-// fail turns what C said into an error, and frees it.
+// fail turns the status and error of C into a Go error, and frees the latter.
 func fail(status C.ckpt_status, from *C.ckpt_error) error {
 	if status == C.CKPT_OK {
 		return nil
@@ -55,7 +55,7 @@ func fail(status C.ckpt_status, from *C.ckpt_error) error {
 	return made
 }
 
-// invalid is a mistake that this side finds; `tensor` may be empty.
+// invalid reports a caller's mistake that this package finds; `tensor` may be empty.
 func invalid(tensor, format string, args ...any) error {
 	made := &Error{Status: ErrInvalid, Message: fmt.Sprintf(format, args...)}
 	if tensor != "" {
@@ -68,7 +68,7 @@ func closedError(what string) error {
 	return &Error{Status: ErrInvalid, Message: "the " + what + " is closed", causes: []error{ErrClosed}}
 }
 
-// reasonsOf are the errors of a context that is done.
+// reasonsOf returns the errors of a context that is done.
 func reasonsOf(ctx context.Context) []error {
 	if ctx.Err() == nil {
 		return nil
@@ -76,7 +76,7 @@ func reasonsOf(ctx context.Context) []error {
 	return []error{ctx.Err(), context.Cause(ctx)}
 }
 
-// beforehand is the error of work whose context was done before it began.
+// beforehand returns the error of work whose context is done before it begins.
 func beforehand(ctx context.Context, what string) error {
 	if ctx.Err() == nil {
 		return nil
@@ -86,8 +86,8 @@ func beforehand(ctx context.Context, what string) error {
 	}
 }
 
-// blame adds the context that cancelled a job to the job's error: CANCELLED, or ABORTED where another rank was
-// cancelled too and closed the attempt first. A job that ended otherwise keeps its own reason.
+// blame adds the errors of the context that cancelled a job to the job's error: CANCELLED, or ABORTED if another
+// cancelled rank closed the attempt first. A job that failed otherwise keeps its own error.
 func blame(reasons []error, err error) {
 	var made *Error
 	if !errors.As(err, &made) {
@@ -98,7 +98,7 @@ func blame(reasons []error, err error) {
 	}
 }
 
-// zeroEnded is text as C takes it. It is Go memory: no allocation in C, and C copies what it keeps.
+// zeroEnded returns text as C takes it. It is Go memory, which needs no free; C copies what it keeps.
 func zeroEnded(text string) []C.char {
 	made := make([]C.char, len(text)+1)
 	for i := range len(text) {
@@ -120,7 +120,7 @@ func (a *arguments) text(value string) *C.char {
 	return &zeroEnded(value)[0]
 }
 
-// optional is NULL for the empty text.
+// optional returns NULL for empty text.
 func (a *arguments) optional(value string) *C.char {
 	if value == "" {
 		return nil

@@ -14,7 +14,7 @@ func check(err error) {
 	}
 }
 
-// A save and a load of one tensor, by one rank. The store is in memory here; a path makes it a directory.
+// One rank saves and loads one tensor. The store is in memory; a path makes it a directory.
 func Example() {
 	ctx := context.Background()
 	store, err := ckpt.OpenStore("mem:example", nil)

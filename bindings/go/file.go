@@ -5,15 +5,15 @@ import "C"
 
 import "iter"
 
-// File is somebody else's checkpoint file, opened in place: PyTorch's .pt (the zip form and the older one), or
-// safetensors. No code is run and nothing copied.
+// File is another program's checkpoint file, opened in place: PyTorch's .pt (zip or legacy), or safetensors. No code is
+// run, and nothing is copied.
 type File struct{ h owned[*C.ckpt_file] }
 
-// OpenFile maps the file and reads its structure, not its tensors. What a pickle says is turned into values, never
-// carried out; one that calls a function which ckpt does not know is ErrUnsupported, and the error names the
-// function. A file that somebody truncates while it is open can end the process with SIGBUS.
-// Options: verify (1: the zip's CRC-32 of every entry is compared first), threads. Errors: ErrNotFound, ErrFormat,
-// ErrUnsupported, ErrCorrupt, ErrIO.
+// OpenFile maps the file and reads its structure, not its tensors. A pickle is turned into values and never executed;
+// if it calls a function that ckpt does not know, the error is ErrUnsupported and names the function. If somebody
+// truncates the file while it is open, SIGBUS can end the process.
+// Options: verify (1, the default: first checks the CRC-32 of every zip entry, which reads the whole file), threads.
+// Errors: ErrNotFound, ErrFormat, ErrUnsupported, ErrCorrupt, ErrIO.
 func OpenFile(path string, options Options) (*File, error) {
 	if err := checkLibrary(); err != nil {
 		return nil, err
@@ -34,13 +34,13 @@ func OpenFile(path string, options Options) (*File, error) {
 	return made, nil
 }
 
-// Close ends the handle. A [MappedTensor] and a [Tree] of the file keep it open beyond it. The error is always nil.
+// Close releases the file and always returns nil. An open [MappedTensor] or [Tree] of the file keeps it mapped.
 func (f *File) Close() error {
 	f.h.end()
 	return nil
 }
 
-// Format is "pt" (zip), "pt-legacy" or "safetensors".
+// Format returns "pt" (zip), "pt-legacy", "safetensors" or "hfai".
 func (f *File) Format() (string, error) {
 	file, err := f.h.enter()
 	if err != nil {
@@ -56,13 +56,13 @@ type FileTensor struct {
 	DType       DType
 	Shape       []int64
 	Strides     []int64 // in elements
-	DataBytes   uint64  // to the end of the last element, gaps of the strides included
+	DataBytes   uint64  // to the end of the last element, with the gaps between strides
 	Bytes       uint64  // of the elements
 	AliasOf     string  // the tensor whose memory it shares; else ""
 	AliasOffset int64   // its first element in the flattened target
 }
 
-// TensorCount is how many tensors there are.
+// TensorCount returns the number of tensors.
 func (f *File) TensorCount() (uint64, error) {
 	file, err := f.h.enter()
 	if err != nil {
@@ -72,7 +72,7 @@ func (f *File) TensorCount() (uint64, error) {
 	return uint64(C.ckpt_file_tensor_count(file)), nil
 }
 
-// Tensors gives the tensors in the order of the tree; one that shares memory comes after the one it shares it with.
+// Tensors yields the tensors in the order of the tree; an alias comes after its target.
 func (f *File) Tensors() iter.Seq2[FileTensor, error] {
 	return func(yield func(FileTensor, error) bool) {
 		for index := uint64(0); ; index++ {
@@ -91,7 +91,7 @@ func (f *File) Tensors() iter.Seq2[FileTensor, error] {
 	}
 }
 
-// Tensor describes one tensor, from 0.
+// Tensor describes one tensor; `index` counts from 0.
 func (f *File) Tensor(index uint64) (FileTensor, error) {
 	file, err := f.h.enter()
 	if err != nil {
@@ -116,7 +116,7 @@ func fileTensor(file *C.ckpt_file, index uint64) (C.ckpt_file_tensor, error) {
 	return info, fail(status, cerr)
 }
 
-// Map views the memory of one tensor, from 0: DataBytes bytes from its first element, as Strides say.
+// Map returns a view of the memory of tensor `index`: DataBytes bytes from its first element, laid out by its Strides.
 func (f *File) Map(index uint64) (*MappedTensor, error) {
 	file, err := f.h.enter()
 	if err != nil {
@@ -130,10 +130,10 @@ func (f *File) Map(index uint64) (*MappedTensor, error) {
 	return newMapped(f.h.handle, info.data, uint64(info.data_bytes)), nil
 }
 
-// Tree gives all that the file holds, with tensors as leaves by their names. It keeps the file open and cannot be
+// Tree returns everything in the file as a tree, with its tensors as leaves. The tree keeps the file open and cannot be
 // changed.
 func (f *File) Tree() (*Tree, error) {
-	file, err := f.h.hold() // dropped by the tree's end
+	file, err := f.h.hold() // dropped when the tree is freed
 	if err != nil {
 		return nil, err
 	}

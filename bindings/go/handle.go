@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// handle owns one C object of pointer type P. It counts who needs the object: its owner until Close, every call that is
-// inside C, and every view of the object's memory. The last one out frees it, so neither Close nor the garbage
-// collector can free under a call, and nobody needs runtime.KeepAlive: the call holds a count instead.
+// handle owns one C object of pointer type P. It counts the users of the object: its owner until Close, every call that
+// is inside C, and every view of the object's memory. The last user frees it. So neither Close nor the garbage
+// collector frees it during a call, and no call needs runtime.KeepAlive.
 type handle[P comparable] struct {
 	what string // "reader", for messages
 	free func(P)
 
-	// ckpt.h's thread rule: functions that take a const object share it, others need it alone.
+	// As ckpt.h says under Threads: functions that take a const object share it, others need it alone.
 	turn sync.RWMutex
 
 	mu     sync.Mutex // guards what follows
@@ -26,8 +26,8 @@ func newHandle[P comparable](what string, ptr P, free func(P)) *handle[P] {
 	return &handle[P]{what: what, ptr: ptr, free: free, uses: 1, freed: make(chan struct{})}
 }
 
-// hold gives the object to one more user, who must drop it; it does not wait for a turn. The zero wrapper (&Store{})
-// has no handle and is closed.
+// hold adds a user, who must call drop; it does not wait for a turn. The zero wrapper (&Store{}) has no handle and
+// counts as closed.
 func (h *handle[P]) hold() (P, error) {
 	var none P
 	if h == nil {
@@ -47,7 +47,7 @@ func (h *handle[P]) drop() {
 	h.uses--
 	last := h.uses == 0
 	h.mu.Unlock()
-	if last { // closed, so that nobody can come in again
+	if last { // then the handle is closed, and hold adds no more users
 		h.free(h.ptr)
 		close(h.freed)
 	}
@@ -95,25 +95,25 @@ func (h *handle[P]) close() {
 	}
 }
 
-// owned ties a handle to the Go object that users hold: freed when that is closed, or collected.
+// owned ties a handle to the Go object that users hold: closing or collecting that object closes the handle.
 type owned[P comparable] struct {
 	*handle[P]
 	cleanup runtime.Cleanup
 }
 
-// own sets the handle of `wrapper`, whose field `slot` is.
+// own sets the handle of `wrapper`; `slot` is its field for it.
 func own[W any, P comparable](wrapper *W, slot *owned[P], h *handle[P]) {
 	slot.handle = h
 	slot.cleanup = runtime.AddCleanup(wrapper, func(h *handle[P]) { h.close() }, h)
 }
 
-// end closes and tells the garbage collector that there is nothing left to do.
+// end closes the handle, and spares the garbage collector the cleanup.
 func (o *owned[P]) end() {
 	o.cleanup.Stop()
 	o.close()
 }
 
-// endAndWait returns after the calls that are inside: whoever closes may rely on what they were doing being over.
+// endAndWait also waits until all calls on the object have returned and it is freed.
 func (o *owned[P]) endAndWait() {
 	o.end()
 	if o.handle != nil {

@@ -74,7 +74,7 @@ func TestEveryTreeThatIsDroppedIsFreedInC(t *testing.T) {
 	}
 }
 
-// The object is not freed while a call is inside, whoever closes, and no call comes in after Close.
+// The object is not freed while a call is inside, no matter who closes, and no call begins after Close.
 func TestTheLastOneOutFrees(t *testing.T) {
 	for range 200 {
 		var freed atomic.Int64
@@ -134,7 +134,7 @@ func TestCallsThatChangeTakeTurnsAndOthersDoNot(t *testing.T) {
 	<-made.h.freed
 }
 
-// Who drops the view and keeps a slice of it must not read freed memory.
+// A caller that drops the view and keeps a slice of it must not read freed memory.
 func TestAForgottenViewStaysMapped(t *testing.T) {
 	store, err := OpenStore(t.TempDir(), nil)
 	if err != nil {

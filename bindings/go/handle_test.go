@@ -49,7 +49,7 @@ func (e *everything) closers() []io.Closer {
 	return []io.Closer{e.store, e.session, e.save, e.job, e.reader, e.load, e.tree, e.file, e.mapped}
 }
 
-// first is the error of a call; what the call made is closed.
+// first returns the error of a call, and closes what the call made.
 func first[T any](made T, err error) error {
 	if closer, closes := any(made).(io.Closer); closes && err == nil {
 		return closer.Close()
@@ -57,8 +57,8 @@ func first[T any](made T, err error) error {
 	return err
 }
 
-// calls are all fallible methods by their names, and the functions that take a handle; each must say that its handle is
-// closed.
+// calls returns all methods that can fail, by name, and the functions that take a handle; each must report that its
+// handle is closed.
 func (e *everything) calls() map[string]func() error {
 	all := map[string]func() error{}
 	for _, some := range []map[string]func() error{e.storeCalls(), e.saveCalls(), e.readerCalls(), e.treeCalls()} {
@@ -172,7 +172,7 @@ func (e *everything) treeCalls() map[string]func() error {
 	}
 }
 
-// fallible: an error is what it returns last, or gives last to a loop.
+// fallible says whether a method returns an error last, or yields one last.
 func fallible(method reflect.Type) bool {
 	if method.NumOut() == 0 {
 		return false
@@ -253,7 +253,7 @@ func TestHandlesCloseInAnyOrder(t *testing.T) {
 	}
 }
 
-// Close while other goroutines are inside calls: each call succeeds or says what is wrong; nothing crashes.
+// Close while other goroutines are inside calls: each call succeeds or returns an error; nothing crashes.
 func TestCloseRacesWithEveryCall(t *testing.T) {
 	for range 8 {
 		e := newEverything(t)

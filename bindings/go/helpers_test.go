@@ -10,7 +10,7 @@ import (
 	ckpt "github.com/ckpt-engine/ckpt/bindings/go"
 )
 
-// need is the value of a call that must succeed: need(t)(f()).
+// need returns the value of a call that must succeed: need(t)(f()).
 func need[T any](t testing.TB) func(T, error) T {
 	t.Helper()
 	return func(value T, err error) T {
@@ -29,7 +29,7 @@ func ok(t testing.TB, err error) {
 	}
 }
 
-// is checks that an error is all of these.
+// is checks that an error matches all of these.
 func is(t testing.TB, err error, wanted ...error) {
 	t.Helper()
 	for _, target := range wanted {
@@ -74,7 +74,7 @@ func newLoad(t testing.TB, reader *ckpt.Reader) *ckpt.Load {
 	return load
 }
 
-// saved is a reader of a checkpoint that `fill` made.
+// saved returns a reader of a checkpoint that `fill` fills.
 func saved(t testing.TB, options ckpt.Options, fill func(save *ckpt.Save)) *ckpt.Reader {
 	t.Helper()
 	store := openStore(t)
@@ -84,7 +84,7 @@ func saved(t testing.TB, options ckpt.Options, fill func(save *ckpt.Save)) *ckpt
 	return openReader(t, store)
 }
 
-// eventually collects garbage until `done`.
+// eventually collects garbage until `done` returns true.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); {

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// JobState is how far a job is. States only ever grow.
+// JobState says how far a job is. A job only moves to higher states.
 type JobState int32
 
-// The states of jobs. JobCommitted and JobDone, JobFailed and JobCancelled are ends.
+// The states of jobs. JobCommitted, JobDone, JobFailed and JobCancelled are final.
 const (
 	JobRunning   JobState = C.CKPT_JOB_RUNNING
-	JobStaged    JobState = C.CKPT_JOB_STAGED    // save: the caller's memory is the caller's again
+	JobStaged    JobState = C.CKPT_JOB_STAGED    // save: the caller's memory may change again
 	JobWritten   JobState = C.CKPT_JOB_WRITTEN   // save: this rank's part is durable
 	JobCommitted JobState = C.CKPT_JOB_COMMITTED // save: committed for all ranks (with wait=0: this rank is done)
 	JobDone      JobState = C.CKPT_JOB_DONE      // load, verify: finished
@@ -23,7 +23,7 @@ const (
 	JobCancelled JobState = C.CKPT_JOB_CANCELLED
 )
 
-// String is the state as ckpt.h spells it, "STAGED".
+// String returns the state as ckpt.h spells it, "STAGED".
 func (s JobState) String() string {
 	return nameOf("JobState", int32(s), map[int32]string{
 		C.CKPT_JOB_RUNNING: "RUNNING", C.CKPT_JOB_STAGED: "STAGED", C.CKPT_JOB_WRITTEN: "WRITTEN",
@@ -32,21 +32,21 @@ func (s JobState) String() string {
 	})
 }
 
-// Job is work in the background. One that becomes unreachable without Close goes on to its end, or its context's.
+// Job is work in the background. One that becomes unreachable without Close runs until it ends or its context does.
 type Job struct {
 	h owned[*C.ckpt_job]
 	*progress
 }
 
-// progress is what a job's watcher tells, apart from the Job so that this one can be collected meanwhile.
+// progress is what a job's watcher reports. It is not part of the Job, so that the Job can be collected meanwhile.
 type progress struct {
-	ctx                    context.Context // whose cancellation cancels the job
-	staged, written, ended chan struct{}   // closed when the job is there, or has ended otherwise
+	ctx                    context.Context // cancelling it cancels the job
+	staged, written, ended chan struct{}   // closed when the job gets there, or ends before
 	last                   atomic.Int32    // the state at the end
-	reasons                []error         // of the context, where it was done by then; to be read once ended is closed
+	reasons                []error         // the context's errors if it was done by then; read only after ended is closed
 }
 
-// passed is the channel of a moment that has come.
+// passed is a closed channel: the moment has come.
 var passed = func() chan struct{} {
 	made := make(chan struct{})
 	close(made)
@@ -60,7 +60,7 @@ func newJob(ctx context.Context, ptr *C.ckpt_job, pinned *memory) *Job {
 		ctx: ctx, staged: make(chan struct{}), written: make(chan struct{}), ended: make(chan struct{}),
 	}
 	made := &Job{progress: p}
-	h.uses += 2 // the watcher's and the context's, for a Job that nobody holds any more; no other knows the handle yet
+	h.uses += 2 // for the watcher and the context, which may outlive the Job; nobody else knows the handle yet
 	if ctx.Err() != nil {
 		C.ckpt_job_cancel(ptr)
 	}
@@ -70,7 +70,7 @@ func newJob(ctx context.Context, ptr *C.ckpt_job, pinned *memory) *Job {
 	})
 	go func() {
 		p.watch(ptr, pinned)
-		if stop() { // else the function above drops it
+		if stop() { // otherwise the function above drops it
 			h.drop()
 		}
 		h.drop()
@@ -81,18 +81,18 @@ func newJob(ctx context.Context, ptr *C.ckpt_job, pinned *memory) *Job {
 
 // watch follows the job to its end and gives the memory back as soon as the engine is done with it.
 func (p *progress) watch(ptr *C.ckpt_job, pinned *memory) {
-	C.ckpt_job_wait(ptr, C.CKPT_JOB_STAGED, -1, nil) // a load has no such state: it is there when it has ended
+	C.ckpt_job_wait(ptr, C.CKPT_JOB_STAGED, -1, nil) // a load is never staged: this waits for its end
 	pinned.release()
 	close(p.staged)
 	C.ckpt_job_wait(ptr, C.CKPT_JOB_WRITTEN, -1, nil)
 	close(p.written)
-	C.ckpt_job_wait(ptr, C.CKPT_JOB_FAILED, -1, nil) // beyond all good ends: returns at any of them
+	C.ckpt_job_wait(ptr, C.CKPT_JOB_FAILED, -1, nil) // above COMMITTED and DONE: this returns at any end
 	p.last.Store(int32(C.ckpt_job_state(ptr)))
 	p.reasons = reasonsOf(p.ctx)
 	close(p.ended)
 }
 
-// State is how far the job is; of a closed job its end.
+// State says how far the job is; of a closed job, how it ended.
 func (j *Job) State() JobState {
 	job, err := j.h.enter()
 	if err != nil {
@@ -106,23 +106,23 @@ func (j *Job) State() JobState {
 	return JobState(C.ckpt_job_state(job))
 }
 
-// Staged is closed when the caller's memory is the caller's again: of a save once it is staged, of a load at its end,
-// and when the job failed before that.
+// Staged is closed when the memory is the caller's again: when a save is staged, when a load has ended, or when the job
+// failed before that.
 func (j *Job) Staged() <-chan struct{} { return j.channel(JobStaged) }
 
-// Done is closed when the job has ended in whatever way; Wait then tells the outcome at once.
+// Done is closed when the job has ended, well or not; Wait then returns the outcome at once.
 func (j *Job) Done() <-chan struct{} { return j.channel(JobFailed) }
 
 func (j *Job) channel(state JobState) <-chan struct{} {
-	if j.progress == nil { // the zero Job is a closed one
+	if j.progress == nil { // the zero Job counts as closed
 		return passed
 	}
 	return j.reached(state)
 }
 
-// Wait waits until the job's state is at least `state`, or it has ended. It returns nil when the state was reached, and
-// the error of a job that failed or was cancelled. When the context ends first, the job goes on: the error is
-// ErrTimeout and the context's own. (The context given to Start is the one that cancels: see [Save.Run].)
+// Wait waits until the job's state is at least `state` or final. It returns nil if the state was reached, and otherwise
+// the error of the job that failed or was cancelled. If `ctx` ends first, the job goes on, and the error is ErrTimeout
+// and the context's. (Only the context given to Start cancels the job: see [Save.Run].)
 func (j *Job) Wait(ctx context.Context, state JobState) error {
 	job, err := j.h.enter()
 	if err != nil {
@@ -138,7 +138,7 @@ func (j *Job) Wait(ctx context.Context, state JobState) error {
 		var cerr *C.ckpt_error
 		status := C.ckpt_job_wait(job, C.int32_t(state), 0, &cerr)
 		err = fail(status, cerr)
-		if status != C.CKPT_TIMEOUT || ended { // also the TIMEOUT of a save whose ranks did not come
+		if status != C.CKPT_TIMEOUT || ended { // ended: TIMEOUT is then the save's own, for ranks that did not come
 			if over(job) {
 				<-j.ended
 				blame(j.reasons, err)
@@ -169,8 +169,8 @@ func (p *progress) reached(state JobState) <-chan struct{} {
 	return p.ended
 }
 
-// Cancel asks the job to stop; it returns at once and may be called often. A save that is not yet committed will not
-// be.
+// Cancel asks the job to stop, and returns at once; it may be called more than once. A save that is not committed yet
+// will not be.
 func (j *Job) Cancel() {
 	if job, err := j.h.enter(); err == nil {
 		C.ckpt_job_cancel(job)
@@ -189,14 +189,14 @@ type JobStats struct {
 	IOCount                                     uint64 // I/O requests made
 	StagingPeakBytes                            uint64
 	StageTime, WriteTime, CommitTime, TotalTime time.Duration // save: until staged, until written, until committed
-	ArenaTime                                   time.Duration // save: of StageTime, making the staging memory
+	ArenaTime                                   time.Duration // save: the part of StageTime that made staging memory
 	DirectIO                                    bool          // the page cache was bypassed
 	Threads                                     uint32
 	IOEngine                                    IOEngine
-	Recycled                                    bool // save: the part was written into a retired file
+	Recycled                                    bool // save: the part was written over a recycled file
 }
 
-// IOEngine is what kept a job's transfers in flight.
+// IOEngine says what kept a job's transfers in flight.
 type IOEngine uint32
 
 // The I/O engines.
@@ -206,7 +206,7 @@ const (
 	IOURing    IOEngine = C.CKPT_IO_URING
 )
 
-// Stats may be asked for at any time while the job is open.
+// Stats returns the counts so far.
 func (j *Job) Stats() (JobStats, error) {
 	job, err := j.h.enter()
 	if err != nil {
@@ -230,7 +230,7 @@ func (j *Job) Stats() (JobStats, error) {
 	}, nil
 }
 
-// Report gives the findings of a verify job that has ended. Errors: ErrInvalid (it has not), ErrUnsupported (another
+// Report returns the findings of a verify job. Errors: ErrInvalid (it has not ended), ErrUnsupported (not a verify
 // job).
 func (j *Job) Report() (Report, error) {
 	job, err := j.h.enter()
@@ -244,8 +244,8 @@ func (j *Job) Report() (Report, error) {
 	return takeReport(out, fail(status, cerr))
 }
 
-// Close cancels what still runs and returns when the engine no longer touches the caller's memory. Wait for the end
-// first, or the save is lost. The error is always nil.
+// Close cancels a job that still runs, and returns when the engine no longer touches the caller's memory. So Wait for
+// JobCommitted first, or the save is lost. Close always returns nil.
 func (j *Job) Close() error {
 	if j.progress == nil {
 		return nil
@@ -256,7 +256,7 @@ func (j *Job) Close() error {
 	return nil
 }
 
-// runJob is Run by way of Start.
+// runJob makes a Run of a Start.
 func runJob(job *Job, err error) error {
 	if err != nil {
 		return err

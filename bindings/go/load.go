@@ -8,13 +8,13 @@ import (
 	"unsafe"
 )
 
-// Load is many requests that are planned and read together: make it, add, then Run or Start it once, Close it.
+// Load is many requests that are planned and read together: make it, add to it, Run or Start it once, Close it.
 type Load struct {
 	h      owned[*C.ckpt_load]
 	memory *memory
 }
 
-// NewLoad begins a load. Options: verify, strict, object_policy, threads, staging_bytes.
+// NewLoad makes a load. Options: verify, strict, object_policy, threads, staging_bytes.
 func NewLoad(reader *Reader, options Options) (*Load, error) {
 	return withOptions(&reader.h, options, func(from *C.ckpt_reader, bag *C.ckpt_options, _ cTexts) (*Load, error) {
 		var out *C.ckpt_load
@@ -32,17 +32,18 @@ func NewLoad(reader *Reader, options Options) (*Load, error) {
 	})
 }
 
-// AddTensor asks for a region of a tensor or alias in `data`; resharding is asking for another box than was saved. The
-// shape must be the tensor's and the dtype its dtype (or Convert set): ErrMismatch. A name that the checkpoint lacks is
-// reported by Run, by option strict. A stride of 0 is ErrInvalid; where other strides make elements of the memory
-// overlap, which one stays is undefined. `data` is pinned and is the engine's from Run or Start until the end. Where it
-// is the memory of Go bools, that only 0 and 1 come into it is the caller's affair, since no load checks it.
+// AddTensor asks for a region of a tensor or alias, to be read into `data`. It may be another region than was saved:
+// that is all there is to resharding. The shape must be the tensor's shape and the dtype its dtype (or Convert set):
+// ErrMismatch. Option strict says what Run does about a name that the checkpoint lacks. A stride of 0 is ErrInvalid; if
+// other strides make elements of the memory overlap, it is undefined which one stays. `data` is pinned; do not touch it
+// from Run or Start until the load has ended. If it is the memory of Go bools, the caller must make sure that the
+// tensor holds only 0 and 1: no load checks that.
 func (l *Load) AddTensor(name string, tensor Tensor, data []byte) error {
 	return l.AddMemory(name, tensor, unsafe.Pointer(unsafe.SliceData(data)), uint64(len(data)), CPU, 0)
 }
 
-// AddMemory is AddTensor for memory that is not a Go slice: from C, mapped, of a device. It must live until the load
-// has ended. Errors: as AddTensor, and ErrUnsupported (the device).
+// AddMemory is AddTensor for memory that is not a Go slice: from C, of a mapped file, on a device. The memory must live
+// until the load has ended. Errors: those of AddTensor, and ErrUnsupported (the device).
 func (l *Load) AddMemory(name string, tensor Tensor, data unsafe.Pointer, bytes uint64, device DeviceType,
 	deviceID int32) error {
 	load, err := l.h.enterAlone()
@@ -63,8 +64,8 @@ func (l *Load) AddMemory(name string, tensor Tensor, data unsafe.Pointer, bytes 
 	return fail(status, cerr)
 }
 
-// AddObject asks for the shared object `name` or `rank`'s own; [Reader.Object] tells its size. Where `rank` has none
-// because the world was another size, option object_policy decides: "error" (ErrNotFound) or "rank0" (its bytes).
+// AddObject asks for the shared object `name`, or for `rank`'s own; [Reader.Object] tells its size. If `rank` has none
+// because the world had another size, option object_policy decides: "error" (ErrNotFound) or "rank0" (rank 0's bytes).
 // `data` is pinned like a tensor's.
 func (l *Load) AddObject(name string, rank uint32, data []byte) error {
 	load, err := l.h.enterAlone()
@@ -84,14 +85,14 @@ func (l *Load) AddObject(name string, rank uint32, data []byte) error {
 	return fail(status, cerr)
 }
 
-// Run reads all that was asked for. nil proves that every requested byte was written and (verify=1) checked. All
+// Run reads everything that was asked for. nil proves that every requested byte was written and (verify=1) checked. All
 // structural errors (ErrNotFound, ErrMismatch, ErrIncomplete, …) come before the first byte of memory changes; after
-// ErrCorrupt, ErrIO, ErrGone and ErrCancelled the memory's content is undefined. A cancelled context cancels the load:
-// the error is then ErrCancelled and the context's own. A load whose context was done before is not begun. After Run
-// the memory is the caller's again.
+// ErrCorrupt, ErrIO, ErrGone and ErrCancelled the content of the memory is undefined. Cancelling the context cancels
+// the load: the error is then ErrCancelled and the context's. If the context is done already, the load does not begin.
+// When Run returns, the memory is the caller's again.
 func (l *Load) Run(ctx context.Context) error {
 	if ctx.Done() != nil {
-		if _, err := l.h.hold(); err != nil { // until the job has ended: Close waits for it
+		if _, err := l.h.hold(); err != nil { // until the job has ended, so that Close waits for it
 			return err
 		}
 		defer l.h.drop()
@@ -104,14 +105,14 @@ func (l *Load) Run(ctx context.Context) error {
 	defer l.h.leaveAlone()
 	var cerr *C.ckpt_error
 	if status := C.ckpt_load_run(load, &cerr); status != C.CKPT_OK {
-		return fail(status, cerr) // pinned until Close: what had not begun may be run again
+		return fail(status, cerr) // pinned until Close: a load that did not begin may be run again
 	}
 	l.memory.release()
 	return nil
 }
 
-// Start loads in the background. The memory is the caller's again when the job has ended. A cancelled context cancels
-// the job; one that is done already is ErrCancelled here. The Load may be closed at once.
+// Start loads in the background. The memory is the caller's again when the job has ended. Cancelling the context
+// cancels the job; if it is done already, Start returns ErrCancelled. The Load may be closed at once.
 func (l *Load) Start(ctx context.Context) (*Job, error) {
 	load, err := l.h.enterAlone()
 	if err != nil {
@@ -129,7 +130,7 @@ func (l *Load) Start(ctx context.Context) (*Job, error) {
 	return newJob(ctx, out, l.memory.take()), nil
 }
 
-// Report gives names that were asked for and are missing, and names that were not asked for, whatever `strict` is.
+// Report lists the names that were asked for and are missing, and those not asked for, whatever `strict` is.
 func (l *Load) Report() (Report, error) {
 	load, err := l.h.enter()
 	if err != nil {
@@ -142,9 +143,9 @@ func (l *Load) Report() (Report, error) {
 	return takeReport(out, fail(status, cerr))
 }
 
-// Close ends the handle and returns when no call is inside any more: it waits for a Run, until that is done or its
-// context is. A load that was started goes on; its job decides when the memory is the caller's. The error is always
-// nil.
+// Close releases the load. It waits until no other call uses the load, so also for a Run, which ends when it is done or
+// its context is. A load that was started goes on; its Job says when the memory is the caller's again. Close always
+// returns nil.
 func (l *Load) Close() error {
 	l.h.endAndWait()
 	return nil

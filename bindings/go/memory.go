@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// memory is what a Save or a Load has of the caller's: pinned, because C keeps its addresses after the call returns.
-// The garbage collector neither moves nor frees what is pinned. Memory that is not Go's is left as it is.
+// memory is the caller's memory that a Save or a Load uses. It is pinned, because C keeps its addresses after the call
+// returns: the garbage collector neither moves nor frees it. Memory from outside of Go needs no pin.
 type memory struct{ pinner *runtime.Pinner }
 
 func newMemory() *memory { return &memory{new(runtime.Pinner)} }
@@ -17,12 +17,12 @@ func (m *memory) keep(data unsafe.Pointer) {
 	}
 }
 
-// take hands all of it to a job.
+// take moves all of it to a job.
 func (m *memory) take() *memory {
 	taken := &memory{m.pinner}
 	m.pinner = new(runtime.Pinner)
 	return taken
 }
 
-// release gives it back to the caller; also when it is done twice.
+// release unpins it; calling it twice is harmless.
 func (m *memory) release() { m.pinner.Unpin() }

@@ -65,7 +65,7 @@ func TestTheGarbageCollectorLeavesWhatOnlyASaveKnows(t *testing.T) {
 	checkContent(t, saved(t, nil, func(save *ckpt.Save) { addForgotten(t, save) }))
 }
 
-// The job is dropped too: it goes on to its end, and nobody cancels it.
+// The job is dropped too, and still runs to its end.
 func TestAJobThatNobodyKnowsGoesOnToItsEnd(t *testing.T) {
 	churn(t)
 	store := openStore(t)
@@ -106,7 +106,7 @@ func TestTheGarbageCollectorLeavesWhatALoadFills(t *testing.T) {
 	}
 }
 
-// A pinner that is dropped with its pins ends the process; a Save and a Load that are dropped must not.
+// A pinner that is dropped with its pins ends the process; dropping a Save or a Load must not.
 func TestDroppedHandlesWithPinnedMemoryAreFreed(t *testing.T) {
 	store := openStore(t)
 	session := openSession(t, store)

@@ -12,8 +12,8 @@ import (
 )
 
 // Options are the named settings of one call: {"keep_last": 3, "compression": "auto"}. Values are integers of any Go
-// type, bools (1 and 0) and strings. A call reads the keys that concern it; unknown keys and values out of range are
-// ErrInvalid. nil is no settings. [KnownOptions] lists what there is.
+// type, bools (1 and 0) and strings. A call reads the keys that its comment lists and ignores the others; unknown keys
+// and values out of range are ErrInvalid. nil means the defaults. [KnownOptions] lists all options.
 type Options map[string]any
 
 // bag is the C object for one call.
@@ -23,7 +23,7 @@ func (o Options) bag() (*C.ckpt_options, error) {
 	if status := C.ckpt_options_new(&made, &cerr); status != C.CKPT_OK {
 		return nil, fail(status, cerr)
 	}
-	for _, key := range slices.Sorted(maps.Keys(o)) { // sorted: of two mistakes always the same is told
+	for _, key := range slices.Sorted(maps.Keys(o)) { // sorted, so that of two mistakes the same one is reported
 		if err := set(made, key, o[key]); err != nil {
 			C.ckpt_options_free(made)
 			return nil, err
@@ -61,12 +61,12 @@ func set(bag *C.ckpt_options, key string, value any) error {
 		}
 		return set(bag, key, int64(v.Uint()))
 	}
-	return invalid("", "option %s: a %T is no integer, bool or string", key, value)
+	return invalid("", "option %s: expected an integer, bool or string, found a %T", key, value)
 }
 
 type cTexts []*C.char
 
-// withOptions makes a call that shares the object of `h`, with options and texts as C has them.
+// withOptions makes a call that shares the object of `h`, with options and texts converted for C.
 func withOptions[P comparable, R any](h *owned[P], options Options,
 	call func(object P, bag *C.ckpt_options, text cTexts) (R, error), texts ...string) (R, error) {
 	var none R
@@ -88,7 +88,7 @@ func withOptions[P comparable, R any](h *owned[P], options Options,
 	return call(object, bag, converted)
 }
 
-// OptionKind is what values an option takes.
+// OptionKind says which values an option takes.
 type OptionKind int32
 
 // The kinds of options.
@@ -97,7 +97,7 @@ const (
 	OptionStr OptionKind = C.CKPT_OPTION_STR
 )
 
-// String is "INT" or "STR".
+// String returns "INT" or "STR".
 func (k OptionKind) String() string {
 	switch k {
 	case OptionInt:
@@ -113,13 +113,13 @@ type OptionInfo struct {
 	Key      string
 	Kind     OptionKind
 	Min, Max int64  // of an OptionInt
-	Fallback string // the value where none is set, as text
-	Choices  string // of an OptionStr: "error|replace|keep"; "" where any text will do
+	Fallback string // the default, as text
+	Choices  string // of an OptionStr: "error|replace|keep"; "" if any text is valid
 	UsedBy   string // "session", "save", "load", …
 	Help     string // one sentence
 }
 
-// KnownOptions are all options of the library that is loaded.
+// KnownOptions yields all options of the loaded library.
 func KnownOptions() iter.Seq2[OptionInfo, error] {
 	return func(yield func(OptionInfo, error) bool) {
 		for i := range C.ckpt_option_count() {
@@ -141,7 +141,7 @@ func KnownOptions() iter.Seq2[OptionInfo, error] {
 	}
 }
 
-// Collect gathers what an iterator of this package gives, up to its first error.
+// Collect gathers what an iterator of this package yields; it stops at the first error and returns that alone.
 func Collect[T any](from iter.Seq2[T, error]) ([]T, error) {
 	var all []T
 	for value, err := range from {

@@ -11,7 +11,7 @@ import (
 
 const rows, columns = 8, 5
 
-// saveRank is what one rank of `world` does: its rows of a sharded tensor, a replicated one, an object of its own.
+// saveRank saves as one rank of `world`: its rows of a sharded tensor, a replicated tensor, an object of its own.
 func saveRank(ctx context.Context, store *ckpt.Store, rank, world uint32, text string, options ckpt.Options) error {
 	session, err := ckpt.OpenSession(store, rank, world, text, options)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"unsafe"
 )
 
-// Reader is an immutable view of one committed checkpoint. While it is open, pruning passes the checkpoint over.
+// Reader is an immutable view of one committed checkpoint. While it is open, nothing removes the checkpoint.
 type Reader struct{ h owned[*C.ckpt_reader] }
 
-// OpenReader opens the checkpoint that `selector` finds, as in [Store.Find]. It reads and checks the manifest, no
+// OpenReader opens the checkpoint that `selector` names, as in [Store.Find]. It reads and checks the manifest, no
 // tensor data. Options: run, threads. Errors: ErrNotFound, ErrIncomplete, ErrCorrupt, ErrFormat, ErrRevision,
 // ErrAborted, ErrGone, ErrIO.
 func OpenReader(store *Store, selector string, options Options) (*Reader, error) {
@@ -28,7 +28,7 @@ func OpenReader(store *Store, selector string, options Options) (*Reader, error)
 	}, selector)
 }
 
-// Close ends the handle. A [MappedTensor] that is open keeps the checkpoint open beyond it. The error is always nil.
+// Close releases the reader and always returns nil. An open [MappedTensor] keeps the checkpoint open.
 func (r *Reader) Close() error {
 	r.h.end()
 	return nil
@@ -52,10 +52,10 @@ func (r *Reader) Info() (CheckpointInfo, error) {
 // Attr is an attribute of a checkpoint or a tensor.
 type Attr struct{ Key, Value string }
 
-// Attrs gives the attributes of the checkpoint in the order of their keys.
+// Attrs yields the attributes of the checkpoint in the order of their keys.
 func (r *Reader) Attrs() iter.Seq2[Attr, error] { return r.attrs("") }
 
-// TensorAttrs gives the attributes of a tensor in the order of their keys; one that does not exist has none.
+// TensorAttrs yields the attributes of a tensor in the order of their keys; none if there is no such tensor.
 func (r *Reader) TensorAttrs(tensor string) iter.Seq2[Attr, error] {
 	if tensor == "" {
 		return func(yield func(Attr, error) bool) { yield(Attr{}, invalid("", "a tensor's name is empty")) }
@@ -83,8 +83,8 @@ func (r *Reader) attrs(tensor string) iter.Seq2[Attr, error] {
 	})
 }
 
-// each is an iterator over what a reader counts. It holds the reader for one step at a time, so that it may be closed
-// inside the loop: then the next step is an error.
+// each makes an iterator from a reader's count and at functions. It holds the reader for one step at a time, so the
+// loop may close the reader: then the next step is an error.
 func each[T any](r *Reader, count func(*C.ckpt_reader) uint64,
 	at func(*C.ckpt_reader, uint64) (T, error)) iter.Seq2[T, error] {
 	step := func(index uint64) (value T, more bool, err error) {
@@ -109,10 +109,10 @@ func each[T any](r *Reader, count func(*C.ckpt_reader) uint64,
 	}
 }
 
-// Attr is one attribute of the checkpoint, and whether there is one.
+// Attr returns one attribute of the checkpoint, and whether it exists.
 func (r *Reader) Attr(key string) (string, bool, error) { return r.attr("", key) }
 
-// TensorAttr is one attribute of a tensor, and whether there is one.
+// TensorAttr returns one attribute of a tensor, and whether it exists.
 func (r *Reader) TensorAttr(tensor, key string) (string, bool, error) {
 	if tensor == "" {
 		return "", false, invalid("", "a tensor's name is empty")
@@ -135,7 +135,8 @@ func (r *Reader) attr(tensor, key string) (string, bool, error) {
 	return C.GoString(value), value != nil, nil
 }
 
-// ReadObject loads the shared object `name`, or `rank`'s own, into new memory.
+// ReadObject loads the shared object `name`, or `rank`'s own, into a new slice. Errors: ErrNotFound, and those of
+// Load.Run.
 func (r *Reader) ReadObject(ctx context.Context, name string, rank uint32) ([]byte, error) {
 	info, err := r.Object(name, rank)
 	if err != nil {
@@ -156,9 +157,9 @@ func (r *Reader) ReadObject(ctx context.Context, name string, rank uint32) ([]by
 	return data, nil
 }
 
-// Map views a whole tensor without a copy, where its bytes are stored raw and in one piece; else ErrUnsupported.
-// Checksums are verified first unless option verify is 0. A mapped file on a failing disk can end the process with
-// SIGBUS; a Load cannot. Options: verify, threads. Errors: ErrNotFound, ErrUnsupported, ErrCorrupt, ErrGone, ErrIO.
+// Map returns a view of a whole tensor without a copy. It verifies the checksums first unless verify=0. A mapped file
+// on a failing disk can end the process with SIGBUS; a Load cannot. Options: verify, threads. Errors: ErrNotFound,
+// ErrUnsupported (the bytes are not stored raw and in one piece), ErrCorrupt, ErrGone, ErrIO.
 func (r *Reader) Map(tensor string, options Options) (*MappedTensor, error) {
 	return withOptions(&r.h, options, func(reader *C.ckpt_reader, bag *C.ckpt_options, in cTexts) (*MappedTensor, error) {
 		var data unsafe.Pointer
@@ -171,11 +172,11 @@ func (r *Reader) Map(tensor string, options Options) (*MappedTensor, error) {
 	}, tensor)
 }
 
-// Verify checks the checkpoint in the background: verify_mode "full" reads every byte of every part, "quick" sizes,
-// headers, trailers and indexes, "sample" the chunks of share sample_k of sample_n. Damage is no error of the job: it
-// ends well and [Job.Report] lists every damage; an empty report is a sound checkpoint. A cancelled context cancels the
-// job; one that is done already is ErrCancelled here. Options: verify_mode, sample_k, sample_n, threads. Errors of the
-// job: ErrIO, ErrGone, ErrCancelled.
+// Verify checks the checkpoint in the background: verify_mode "full" reads every byte of every part, "quick" only
+// sizes, headers, trailers and indexes, "sample" every sample_n-th chunk, beginning with number sample_k. Damage does
+// not end the job: it ends well, and [Job.Report] lists every damage. An empty report means a sound checkpoint.
+// Cancelling the context cancels the job; if it is done already, Verify returns ErrCancelled. Options: verify_mode,
+// sample_k, sample_n, threads. Errors of the job: ErrIO, ErrGone, ErrCancelled.
 func (r *Reader) Verify(ctx context.Context, options Options) (*Job, error) {
 	return withOptions(&r.h, options, func(reader *C.ckpt_reader, bag *C.ckpt_options, _ cTexts) (*Job, error) {
 		if err := beforehand(ctx, "verification"); err != nil {
@@ -190,8 +191,8 @@ func (r *Reader) Verify(ctx context.Context, options Options) (*Job, error) {
 	})
 }
 
-// Diff compares with another checkpoint: names, dtypes, shapes, objects and attributes, then (values=1) the elements.
-// Equal content has an empty report. Options: values, threads. Errors: ErrCorrupt, ErrIO, ErrGone.
+// Diff compares two checkpoints: names, dtypes, shapes, objects and attributes, then (values=1) the elements. An empty
+// report means equal content. Options: values, threads. Errors: ErrCorrupt, ErrIO, ErrGone.
 func (r *Reader) Diff(other *Reader, options Options) (Report, error) {
 	a, err := r.h.enter()
 	if err != nil {
@@ -215,10 +216,10 @@ func (r *Reader) Diff(other *Reader, options Options) (Report, error) {
 	return takeReport(out, fail(status, cerr))
 }
 
-// Export writes the checkpoint to `path`, which must not exist, in what option format says (auto: by the ending):
-// "safetensors", "pt" (its main tree, for torch.load(weights_only=True)) or "hfai". What has no place there is left
-// out. Options: format, shards, opaque, threads. Errors: ErrExists, ErrUnsupported (a dtype, or an object's class:
-// detail "found"), ErrMismatch, ErrFormat, ErrCorrupt, ErrIO, ErrNoSpace.
+// Export writes the checkpoint to `path`, which must not exist, as option format says (auto: by the ending of `path`):
+// "safetensors", "pt" (its main tree, for torch.load(weights_only=True)) or "hfai". It leaves out what the format
+// cannot hold. Options: format, shards, opaque, threads. Errors: ErrExists, ErrUnsupported (a dtype, or an object's
+// class, in detail "found"), ErrMismatch, ErrFormat, ErrCorrupt, ErrIO, ErrNoSpace.
 func (r *Reader) Export(path string, options Options) error {
 	_, err := withOptions(&r.h, options, func(reader *C.ckpt_reader, bag *C.ckpt_options, in cTexts) (struct{}, error) {
 		var cerr *C.ckpt_error
@@ -228,9 +229,9 @@ func (r *Reader) Export(path string, options Options) error {
 	return err
 }
 
-// Tree gives the tree of object `name`. "" is the main one, or where there is none a dict of all tensors by their
-// names, so that every checkpoint has a tree. Errors: ErrNotFound, ErrCorrupt, ErrFormat, ErrRevision, ErrIO,
-// ErrIncomplete (it names a tensor that the checkpoint does not have).
+// Tree reads the tree of object `name`. "" is the main tree or, if the checkpoint has none, a dict of all tensors by
+// their names, so that every checkpoint has a tree. Errors: ErrNotFound, ErrCorrupt, ErrFormat, ErrRevision, ErrIO,
+// ErrIncomplete (it names a tensor that the checkpoint lacks).
 func (r *Reader) Tree(name string) (*Tree, error) {
 	reader, err := r.h.enter()
 	if err != nil {

@@ -24,7 +24,7 @@ func tensorInfo(from *C.ckpt_tensor_info) TensorInfo {
 	}
 }
 
-// TensorCount is how many tensors and aliases there are.
+// TensorCount returns the number of tensors and aliases.
 func (r *Reader) TensorCount() (uint64, error) {
 	reader, err := r.h.enter()
 	if err != nil {
@@ -34,7 +34,7 @@ func (r *Reader) TensorCount() (uint64, error) {
 	return uint64(C.ckpt_reader_tensor_count(reader)), nil
 }
 
-// Tensors gives tensors and aliases in the order of their names' bytes.
+// Tensors yields the tensors and aliases in the order of their names' bytes.
 func (r *Reader) Tensors() iter.Seq2[TensorInfo, error] {
 	return each(r, func(reader *C.ckpt_reader) uint64 {
 		return uint64(C.ckpt_reader_tensor_count(reader))
@@ -68,7 +68,7 @@ func (r *Reader) Tensor(name string) (TensorInfo, error) {
 	return tensorInfo(&info), nil
 }
 
-// Alias is the view that alias `name` is of its target, as AddAliasView takes it, always with strides.
+// Alias says how alias `name` views its target, as AddAliasView takes it, always with strides.
 // Errors: ErrNotFound.
 func (r *Reader) Alias(name string) (Tensor, error) {
 	reader, err := r.h.enter()
@@ -92,10 +92,10 @@ func (r *Reader) Alias(name string) (Tensor, error) {
 	}, nil
 }
 
-// Codec is how a segment is compressed.
+// Codec says how a segment is compressed.
 type Codec int32
 
-// Filter is what is done to a segment's bytes before the codec.
+// Filter says how a segment's bytes are rearranged before compression.
 type Filter int32
 
 // The codecs and filters.
@@ -108,7 +108,7 @@ const (
 	FilterBitPlanes   Filter = 2
 )
 
-// SegmentInfo says where a piece of a tensor lies, for tools: a box of the tensor, or a flat range of it.
+// SegmentInfo says where some of a tensor's bytes lie, for tools. A segment is a box of the tensor, or a flat range.
 type SegmentInfo struct {
 	Part                 uint32
 	Region               RegionKind // RegionBox or RegionFlat
@@ -117,11 +117,11 @@ type SegmentInfo struct {
 	ChunkCount           uint32
 	Offset, Extent       []int64 // RegionBox
 	FlatOffset, FlatSize int64   // RegionFlat
-	PartOffset           uint64  // of the first chunk
+	PartOffset           uint64  // of the first chunk, in bytes
 	StoredBytes          uint64
 }
 
-// Segment describes one piece of a tensor, from 0.
+// Segment describes one segment of a tensor; `index` counts from 0 to TensorInfo.SegmentCount.
 func (r *Reader) Segment(tensor string, index uint32) (SegmentInfo, error) {
 	reader, err := r.h.enter()
 	if err != nil {
@@ -154,7 +154,7 @@ func (r *Reader) Segment(tensor string, index uint32) (SegmentInfo, error) {
 type ObjectInfo struct {
 	Name, MediaType string
 	Scope           ObjectScope
-	Rank            uint32 // of a PerRank object; 0 else
+	Rank            uint32 // of a PerRank object; else 0
 	Size            uint64
 }
 
@@ -165,7 +165,7 @@ func objectInfo(from *C.ckpt_object_info) ObjectInfo {
 	}
 }
 
-// Objects gives the objects in the order of name, then rank.
+// Objects yields the objects in the order of name, then rank.
 func (r *Reader) Objects() iter.Seq2[ObjectInfo, error] {
 	return each(r, func(reader *C.ckpt_reader) uint64 {
 		return uint64(C.ckpt_reader_object_count(reader))
@@ -199,15 +199,15 @@ func (r *Reader) Object(name string, rank uint32) (ObjectInfo, error) {
 	return objectInfo(&info), nil
 }
 
-// PartInfo describes one file of a checkpoint.
+// PartInfo describes one part of a checkpoint.
 type PartInfo struct {
 	Name   string // "PART_003"
-	Rank   uint32 // who wrote it
+	Rank   uint32 // the rank that wrote it
 	Bytes  uint64
 	SaveID string // of the checkpoint that wrote it
 }
 
-// Part describes one file, from 0 to CheckpointInfo.PartCount.
+// Part describes one part; `index` counts from 0 to CheckpointInfo.PartCount.
 func (r *Reader) Part(index uint32) (PartInfo, error) {
 	reader, err := r.h.enter()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// program is the first ```go block of the README.
+// program returns the first ```go block of the README.
 func program(t *testing.T) string {
 	t.Helper()
 	readme := string(need[[]byte](t)(os.ReadFile("README.md")))
@@ -30,7 +30,7 @@ func TestTheProgramOfTheReadmeIsTheExample(t *testing.T) {
 	}
 }
 
-// buildFlags are those of this test that must be the program's too: a library with ASan wants one with ASan.
+// buildFlags returns the flags of this test that the program needs too: a library with ASan needs a program with ASan.
 func buildFlags() []string {
 	var flags []string
 	if info, known := debug.ReadBuildInfo(); known {
@@ -43,7 +43,7 @@ func buildFlags() []string {
 	return flags
 }
 
-// As a user would: a module of its own, which requires this one.
+// As a user would build it: in a module of its own, which requires this one.
 func TestTheProgramOfTheReadmeRuns(t *testing.T) {
 	folder, here := t.TempDir(), need[string](t)(os.Getwd())
 	module := "module trainer\n\ngo 1.26\n\nrequire github.com/ckpt-engine/ckpt/bindings/go v0.1.0\n\n" +

@@ -8,21 +8,21 @@ import (
 	"slices"
 )
 
-// FindingKind is what a finding is about.
+// FindingKind says what a finding is about.
 type FindingKind int32
 
 // The kinds of findings.
 const (
-	FindingDamaged   FindingKind = C.CKPT_FINDING_DAMAGED   // verify: wrong bytes; repair: a part that cannot be used
+	FindingDamaged   FindingKind = C.CKPT_FINDING_DAMAGED   // verify: wrong bytes; repair: an unusable part
 	FindingMissing   FindingKind = C.CKPT_FINDING_MISSING   // verify: a part; load: a name asked for; diff: only in a
 	FindingExtra     FindingKind = C.CKPT_FINDING_EXTRA     // load: a name not asked for; diff: only in b
 	FindingDifferent FindingKind = C.CKPT_FINDING_DIFFERENT // diff
 	FindingRemoved   FindingKind = C.CKPT_FINDING_REMOVED   // prune
-	FindingKept      FindingKind = C.CKPT_FINDING_KEPT      // prune: passed over, and why
-	FindingRepaired  FindingKind = C.CKPT_FINDING_REPAIRED  // repair: would be, or was, written
+	FindingKept      FindingKind = C.CKPT_FINDING_KEPT      // prune: not removed, and why
+	FindingRepaired  FindingKind = C.CKPT_FINDING_REPAIRED  // repair: was written, or with dry_run would be
 )
 
-// String is the kind as ckpt.h spells it, "DAMAGED".
+// String returns the kind as ckpt.h spells it, "DAMAGED".
 func (k FindingKind) String() string {
 	return nameOf("FindingKind", int32(k), map[int32]string{
 		C.CKPT_FINDING_DAMAGED: "DAMAGED", C.CKPT_FINDING_MISSING: "MISSING", C.CKPT_FINDING_EXTRA: "EXTRA",
@@ -34,30 +34,30 @@ func (k FindingKind) String() string {
 // Finding is one line of a report.
 type Finding struct {
 	Kind   FindingKind
-	Status Status // ErrCorrupt, ErrFormat, ErrIncomplete, … where it is an error; else StatusOK
+	Status Status // ErrCorrupt, ErrFormat, ErrIncomplete, … for an error; else StatusOK
 	Text   string // one line for people
-	Name   string // tensor, object, checkpoint id; "" where none
-	Part   string // "PART_003"; "" where none
+	Name   string // tensor, object or checkpoint id; "" for none
+	Part   string // "PART_003"; "" for none
 
 	Offset, Size              uint64  // bytes in the part
-	FirstElement, LastElement int64   // in the flattened tensor, inclusive; -1 where none
-	MaxAbs, MaxRel            float64 // diff of values; NaN where none
+	FirstElement, LastElement int64   // in the flattened tensor, inclusive; -1 for none
+	MaxAbs, MaxRel            float64 // diff of values: the largest differences; NaN for none
 	Count                     uint64  // diff of values: elements that differ
 }
 
 // Report is a list of findings: plain values, with nothing to close.
 type Report struct{ findings []Finding }
 
-// Len is the number of findings.
+// Len returns the number of findings.
 func (r Report) Len() int { return len(r.findings) }
 
-// At is one finding, from 0.
+// At returns one finding; `index` counts from 0. It panics past the end, as a slice does.
 func (r Report) At(index int) Finding { return r.findings[index] }
 
-// All gives the findings with their places.
+// All yields the findings with their indexes.
 func (r Report) All() iter.Seq2[int, Finding] { return slices.All(r.findings) }
 
-// takeReport copies and frees what C made.
+// takeReport copies the report of C and frees it.
 func takeReport(from *C.ckpt_report, err error) (Report, error) {
 	if err != nil {
 		return Report{}, err

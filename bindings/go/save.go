@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// Save is one rank's share of one checkpoint: make it, add, then Run or Start it once, Close it. Every rank of the
+// Save is one rank's share of one checkpoint: make it, add to it, Run or Start it once, Close it. Every rank of the
 // session does the same for the same label.
 type Save struct {
 	h      owned[*C.ckpt_save]
@@ -17,8 +17,8 @@ type Save struct {
 	alone  bool // no other rank waits for this one
 }
 
-// NewSave begins a save. `label` is 1-200 of [A-Za-z0-9._=+-] without a leading dot; `step` any number >= 0, or -1 for
-// none; all ranks give the same. Options: on_existing, compression, threads, staging_bytes, timeout_ms, wait,
+// NewSave makes a save. `label` is 1-200 of [A-Za-z0-9._=+-] without a leading dot; `step` is any number >= 0, or -1
+// for none. All ranks pass the same. Options: on_existing, compression, threads, staging_bytes, timeout_ms, wait,
 // keep_last, keep_every, protect. Errors: ErrInvalid, ErrMismatch.
 func NewSave(session *Session, label string, step int64, options Options) (*Save, error) {
 	return withOptions(&session.h, options, func(from *C.ckpt_session, bag *C.ckpt_options, in cTexts) (*Save, error) {
@@ -37,19 +37,19 @@ func NewSave(session *Session, label string, step int64, options Options) (*Save
 	}, label)
 }
 
-// ID is what the checkpoint will be called once it is committed.
+// ID returns the id that the checkpoint will have once it is committed.
 func (s *Save) ID() string { return s.id }
 
 // AddTensor adds this rank's region of tensor `name` (1-4096 bytes of UTF-8 without control characters, no ".." path
-// element). `data` is pinned, not copied, and must not change from Run or Start until the save is staged; a region that
-// reaches past it is ErrInvalid. See [AddSlice] for slices of other types.
-// Errors: ErrInvalid, ErrExists (the name was added).
+// element). `data` is pinned, not copied; do not change it from Run or Start until the save is staged. Use [AddSlice]
+// for slices of other types. Errors: ErrInvalid (also for a region that reaches past `data`), ErrExists (the name was
+// added before).
 func (s *Save) AddTensor(name string, tensor Tensor, data []byte) error {
 	return s.AddMemory(name, tensor, unsafe.Pointer(unsafe.SliceData(data)), uint64(len(data)), CPU, 0)
 }
 
-// AddMemory is AddTensor for memory that is not a Go slice: from C, mapped, of a device. It must live until the save is
-// staged. Errors: as AddTensor, and ErrUnsupported (the device).
+// AddMemory is AddTensor for memory that is not a Go slice: from C, of a mapped file, on a device. The memory must live
+// until the save is staged. Errors: those of AddTensor, and ErrUnsupported (the device).
 func (s *Save) AddMemory(name string, tensor Tensor, data unsafe.Pointer, bytes uint64, device DeviceType,
 	deviceID int32) error {
 	save, err := s.h.enterAlone()
@@ -77,26 +77,26 @@ func firstOf(a, b error) error {
 	return b
 }
 
-// ObjectScope is whose an object is.
+// ObjectScope says whether an object belongs to all ranks or to one.
 type ObjectScope int32
 
 // The scopes of objects.
 const (
-	// Shared: one for all. Rank 0 must add it; other ranks may, with the same bytes.
+	// Shared: one for all ranks. Rank 0 must add it; other ranks may, with the same bytes.
 	Shared ObjectScope = C.CKPT_OBJECT_SHARED
-	// PerRank: each rank that adds it has its own.
+	// PerRank: each rank that adds it has its own bytes.
 	PerRank ObjectScope = C.CKPT_OBJECT_PER_RANK
 )
 
-// String is "shared" or "per-rank".
+// String returns "shared" or "per-rank".
 func (s ObjectScope) String() string {
 	return nameOf("ObjectScope", int32(s), map[int32]string{
 		C.CKPT_OBJECT_SHARED: "shared", C.CKPT_OBJECT_PER_RANK: "per-rank",
 	})
 }
 
-// AddObject adds named bytes, for instance "application/json" trainer state or a data loader's position. They are
-// copied at once. A mediaType of "" is kept as it is. Errors: ErrInvalid, ErrExists.
+// AddObject adds named bytes, such as "application/json" trainer state or a data loader's position, and copies them at
+// once. The mediaType may be "". Errors: ErrInvalid, ErrExists.
 func (s *Save) AddObject(name, mediaType string, scope ObjectScope, data []byte) error {
 	save, err := s.h.enterAlone()
 	if err != nil {
@@ -114,12 +114,12 @@ func (s *Save) AddObject(name, mediaType string, scope ObjectScope, data []byte)
 	return fail(status, cerr)
 }
 
-// AddAlias adds a second name for the whole of tensor `target`, for tied weights. Any ranks may add it.
+// AddAlias adds a second name for the whole of tensor `target` (tied weights). Any ranks may add it.
 // Errors: ErrInvalid, ErrExists.
 func (s *Save) AddAlias(name, target string) error { return s.alias(name, target, nil) }
 
-// AddAliasView adds a name for a view of tensor `target`: Shape, Strides and FlatOffset describe it in the flattened
-// target. Ranks that add it must agree. Errors: ErrInvalid, ErrExists.
+// AddAliasView adds a name for a view of tensor `target`: Shape, Strides and FlatOffset describe the view in elements
+// of the flattened target. Ranks that add it must agree. Errors: ErrInvalid, ErrExists.
 func (s *Save) AddAliasView(name, target string, view Tensor) error {
 	return s.alias(name, target, &view)
 }
@@ -144,7 +144,7 @@ func (s *Save) alias(name, target string, view *Tensor) error {
 	return fail(status, cerr)
 }
 
-// AddTree adds the tree as shared object `name`; "" is the main one. Its tensors are added with AddTensor.
+// AddTree adds the tree as shared object `name`; "" is the main tree. Add its tensors with AddTensor.
 func (s *Save) AddTree(name string, tree *Tree) error {
 	save, err := s.h.enterAlone()
 	if err != nil {
@@ -166,8 +166,8 @@ func (s *Save) AddTree(name string, tree *Tree) error {
 	return fail(status, cerr)
 }
 
-// SetAttr sets an attribute of the checkpoint; rank 0's are written. The key is 1-255 bytes, the value UTF-8 up to 1
-// MiB. Setting a key again replaces it.
+// SetAttr sets an attribute of the checkpoint; only rank 0's are written. The key is 1-255 bytes, the value UTF-8 up to
+// 1 MiB. Setting a key again replaces its value.
 func (s *Save) SetAttr(key, value string) error { return s.setAttr("", key, value) }
 
 // SetTensorAttr sets an attribute of a tensor that this rank adds.
@@ -194,21 +194,21 @@ func (s *Save) setAttr(tensor, key, value string) error {
 	return fail(status, cerr)
 }
 
-// Run saves and returns when the outcome is known (or, with wait=0 on ranks other than 0, when this rank's part is
-// durable). nil on rank 0 means that the checkpoint is durable, complete and committed; on other ranks that it is
-// committed. After it the memory is the caller's again, whatever it returns.
+// Run saves, and returns when the outcome is known (with wait=0 on ranks other than 0: when this rank's part is
+// durable). On rank 0 nil means that the checkpoint is durable, complete and committed; on other ranks that it is
+// committed. When Run returns, with an error or without, the memory is the caller's again.
 //
-// A context that is cancelled gives the save up, on all ranks: the error is then ErrCancelled, or ErrAborted where
-// another rank that was cancelled too came first, and in both cases the context's own. If the save was committed all
-// the same, Run returns nil. Where the context is done before, a save of one rank is not begun; of several it is begun
-// and cancelled at once, which tells the others.
+// Cancelling the context gives up the save on all ranks. The error is then ErrCancelled, or ErrAborted if another
+// cancelled rank came first, and in both cases also the context's error. If the commit came before the cancellation,
+// Run returns nil. If the context is done already, a save of one rank does not begin; a save of several ranks begins
+// and is cancelled at once, which tells the other ranks.
 //
 // Errors: ErrExists (on_existing=error), ErrNotFound (an attribute's tensor), ErrMismatch, ErrIncomplete, ErrFenced,
 // ErrAborted, ErrTimeout, ErrCancelled, ErrCommitUnknown, ErrConflict, ErrIO, ErrNoSpace. After any of them but
 // ErrCommitUnknown nothing was committed.
 func (s *Save) Run(ctx context.Context) error {
 	if ctx.Done() != nil {
-		if _, err := s.h.hold(); err != nil { // until the job has ended: Close waits for it
+		if _, err := s.h.hold(); err != nil { // until the job has ended, so that Close waits for it
 			return err
 		}
 		defer s.h.drop()
@@ -221,22 +221,22 @@ func (s *Save) Run(ctx context.Context) error {
 	defer s.h.leaveAlone()
 	var cerr *C.ckpt_error
 	if status := C.ckpt_save_run(save, &cerr); status != C.CKPT_OK {
-		return fail(status, cerr) // pinned until Close: what had not begun may be run again
+		return fail(status, cerr) // pinned until Close: a save that did not begin may be run again
 	}
 	s.memory.release()
 	return nil
 }
 
-// Start saves in the background. The memory may change again once the job is JobStaged. A cancelled context cancels the
-// job, at any time until it has ended; for one that is done already see Run. The Save may be closed at once.
+// Start saves in the background. The memory may change again once the job is JobStaged. Cancelling the context cancels
+// the job until it has ended; for a context that is done already see Run. The Save may be closed at once.
 func (s *Save) Start(ctx context.Context) (*Job, error) {
 	return s.start(ctx, func(save *C.ckpt_save, out **C.ckpt_job, cerr **C.ckpt_error) C.ckpt_status {
 		return C.ckpt_save_start(save, out, cerr)
 	})
 }
 
-// StartInPlace is Start without a copy: the data is written from where it lies, as Run does, and JobStaged comes when
-// all of it was written out.
+// StartInPlace is Start without a copy: like Run, it writes straight from the caller's memory. The job is JobStaged
+// once all data has been written.
 func (s *Save) StartInPlace(ctx context.Context) (*Job, error) {
 	return s.start(ctx, func(save *C.ckpt_save, out **C.ckpt_job, cerr **C.ckpt_error) C.ckpt_status {
 		return C.ckpt_save_start_in_place(save, out, cerr)
@@ -261,9 +261,9 @@ func (s *Save) start(ctx context.Context,
 	return newJob(ctx, out, s.memory.take()), nil
 }
 
-// Close ends the handle and returns when no call is inside any more: it waits for a Run, until that is done or its
-// context is. A save that was started goes on; its job decides when the memory is the caller's. The error is always
-// nil.
+// Close releases the save. It waits until no other call uses the save, so also for a Run, which ends when it is done or
+// its context is. A save that was started goes on; its Job says when the memory is the caller's again. Close always
+// returns nil.
 func (s *Save) Close() error {
 	s.h.endAndWait()
 	return nil

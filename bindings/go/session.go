@@ -11,15 +11,15 @@ type Session struct {
 	world uint32
 }
 
-// OpenSession opens it; every rank calls this once. There are three ways in:
+// OpenSession opens a session; every rank calls it once. There are three ways in:
 //   - one rank: rank 0 of world size 1, sessionString "";
-//   - a string: rank 0 passes "" and sends its [Session.String] to the others, who pass it here;
-//   - rendezvous: all pass "" and set rendezvous=1; the ranks meet through files in the store.
+//   - a string: rank 0 passes "" and sends its [Session.String] to the other ranks, which pass it here;
+//   - rendezvous: all ranks pass "" and set rendezvous=1; they meet through files in the store.
 //
-// The call waits for other ranks for as long as timeout_ms says, and no context ends it sooner.
-// Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, arena_bytes. Errors: ErrConflict (a rank's
-// place is taken, or the string is of an older start), ErrFenced, ErrMismatch, ErrTimeout, ErrUnsupported, ErrIO,
-// ErrNoSpace.
+// The call waits for other ranks for at most timeout_ms; no context ends it sooner.
+// Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, arena_bytes. Errors: ErrConflict (another
+// process has this rank, or the string is from an older start), ErrFenced, ErrMismatch, ErrTimeout, ErrUnsupported,
+// ErrIO, ErrNoSpace.
 func OpenSession(store *Store, rank, worldSize uint32, sessionString string, options Options) (*Session, error) {
 	from, err := store.h.enter()
 	if err != nil {
@@ -43,10 +43,10 @@ func OpenSession(store *Store, rank, worldSize uint32, sessionString string, opt
 	return made, nil
 }
 
-// String is what the other ranks pass to OpenSession.
+// String returns what the other ranks pass to OpenSession.
 func (s *Session) String() string { return s.text }
 
-// Close ends the handle. The error is always nil.
+// Close releases the session and always returns nil.
 func (s *Session) Close() error {
 	s.h.end()
 	return nil

@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// Element is what typed slices may hold. An int or uint is of the machine's width; []uint16 holds f16 and bf16 and
-// []byte holds anything, with [Tensor.As].
+// Element is what a typed slice may hold. An int or uint has the machine's width. With [Tensor.As], []uint16 holds f16
+// or bf16, and []byte holds any dtype.
 type Element interface {
 	~bool | ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
 		~float32 | ~float64 | ~complex64 | ~complex128
@@ -20,7 +20,7 @@ type Adder interface {
 	AddTensor(name string, tensor Tensor, data []byte) error
 }
 
-// DTypeOf is the dtype that elements of T have unless Tensor.As says otherwise.
+// DTypeOf returns the dtype of elements of T, which Tensor.As overrides.
 func DTypeOf[T Element]() DType {
 	bits := DType(unsafe.Sizeof(*new(T)) * 8)
 	const signed, unsigned, float, complexFloat = 0x000, 0x100, 0x200, 0x500 // DLPack's codes * 256
@@ -37,21 +37,21 @@ func DTypeOf[T Element]() DType {
 	return unsigned + bits
 }
 
-// BytesOf views a slice as the bytes of its memory, without a copy.
+// BytesOf returns the memory of a slice as bytes, without a copy.
 func BytesOf[T Element](data []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data))*unsafe.Sizeof(*new(T)))
 }
 
 // AddSlice adds a region of tensor `name` to a save, or asks a load for it, with a Go slice as its memory. The dtype is
-// the slice's own where `tensor` gives none; a given one must be as wide as an element, for bytes it may be any, for
-// bools only Bool. Errors: as those of AddTensor, and ErrInvalid.
+// the slice's unless `tensor` sets one. That one must be as wide as an element of the slice; a []byte takes any dtype,
+// a []bool only Bool. Errors: those of AddTensor, and ErrInvalid.
 //
-// A []bool can be given to a *Save only. A load into it could leave bools that are neither true nor false, since a Bool
-// tensor from elsewhere may hold any bytes: load into a []byte, or with [ReadSlice], which looks at each of them.
+// Only a *Save takes a []bool. A Bool tensor from another program may hold bytes that are neither 0 nor 1, and a load
+// would make them Go bools that are neither true nor false. Load into a []byte, or use [ReadSlice], which checks them.
 func AddSlice[T Element](to Adder, name string, tensor Tensor, data []T) error {
 	element := DTypeOf[T]()
 	if _, saves := to.(*Save); element == Bool && !saves {
-		return invalid(name, "a load into bools could leave some that are neither true nor false; use bytes, or ReadSlice")
+		return invalid(name, "a load into bools may leave values that are neither true nor false; use bytes or ReadSlice")
 	}
 	tensor, err := tensor.of(name, element)
 	if err != nil {
@@ -60,21 +60,21 @@ func AddSlice[T Element](to Adder, name string, tensor Tensor, data []T) error {
 	return to.AddTensor(name, tensor, BytesOf(data))
 }
 
-// of is the description of memory with such elements; 0 are those of a TensorData that Leaf did not make.
+// of completes the description for memory with elements of dtype `element`; 0 for a TensorData that Leaf did not make.
 func (t Tensor) of(name string, element DType) (Tensor, error) {
 	switch {
 	case t.DType == 0:
 		t.DType = element
-	case element == 0 || element == U8: // bytes hold anything
+	case element == 0 || element == U8: // bytes hold any dtype
 	case t.DType.Bits() != element.Bits() || element == Bool && t.DType != Bool:
 		return t, invalid(name, "a slice of %v as %v", element, t.DType)
 	}
 	return t, nil
 }
 
-// ReadSlice loads a whole tensor into a new slice and says what it is. T is the type of the tensor's elements, or an
-// unsigned integer of their width, which takes the bits as they are; byte does for all of them. Anything else is
-// ErrMismatch. Bools that are neither 0 nor 1 are ErrFormat. Options: as those of NewLoad.
+// ReadSlice loads a whole tensor into a new slice and describes it. T is the type of the tensor's elements, or takes
+// their bits as they are: an unsigned integer of their width, or byte for any dtype. Errors: ErrMismatch (another T),
+// ErrFormat (a bool that is neither 0 nor 1), and those of NewLoad and Load.Run. Options: those of NewLoad.
 func ReadSlice[T Element](ctx context.Context, reader *Reader, name string, options Options) ([]T, TensorInfo, error) {
 	info, err := reader.Tensor(name)
 	if err != nil {
@@ -85,7 +85,7 @@ func ReadSlice[T Element](ctx context.Context, reader *Reader, name string, opti
 	asBits := kind == U8 || kind&^0xff == U8&^0xff && info.DType.Bits() == kind.Bits()
 	if info.DType != kind && !asBits {
 		return nil, TensorInfo{}, &Error{
-			Status: ErrMismatch, Message: "the tensor's elements are " + info.DType.String() + ", the slice's " + kind.String(),
+			Status: ErrMismatch, Message: fmt.Sprintf("tensor %q: expected %v, found %v", name, kind, info.DType),
 			Details: map[string]string{"tensor": name, "expected": kind.String(), "found": info.DType.String()},
 		}
 	}
@@ -109,7 +109,7 @@ func ReadSlice[T Element](ctx context.Context, reader *Reader, name string, opti
 	return data, info, nil
 }
 
-// onlyBools looks at the bytes of bools: another value than 0 and 1 would break what Go's compiler relies on.
+// onlyBools checks the bytes of bools: Go's compiler relies on 0 and 1.
 func onlyBools(name string, data []byte) error {
 	at := slices.IndexFunc(data, func(octet byte) bool { return octet > 1 })
 	if at < 0 {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// readBesideAddress are the places where a statement gives away the address of a variable and reads it elsewhere. Go
-// does not say which comes first: fail(C.call(&cerr), cerr) may pass what cerr was before the call.
+// readBesideAddress returns the places where a statement passes the address of a variable and also reads the variable.
+// Go does not define the order: fail(C.call(&cerr), cerr) may pass the value of cerr from before the call.
 func readBesideAddress(files *token.FileSet, file *ast.File) []string {
 	var found []string
 	ast.Inspect(file, func(node ast.Node) bool {
@@ -29,13 +29,13 @@ func readBesideAddress(files *token.FileSet, file *ast.File) []string {
 	return found
 }
 
-// variables are those of a statement whose addresses are taken, and those that are read or written.
+// variables returns the variables of a statement whose addresses are taken, and those that are read or written.
 func variables(statement ast.Node) (given, read map[string]bool) {
 	given, read = map[string]bool{}, map[string]bool{}
 	var look func(node ast.Node) bool
 	look = func(node ast.Node) bool {
 		switch n := node.(type) {
-		case *ast.FuncLit: // its statements are looked at on their own
+		case *ast.FuncLit: // its statements are checked on their own
 			return false
 		case *ast.SelectorExpr: // of a.b only a is a variable
 			ast.Inspect(n.X, look)

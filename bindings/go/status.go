@@ -8,14 +8,14 @@ import (
 	"io/fs"
 )
 
-// Status says why a call failed. It is an error, so that each value is a sentinel for errors.Is. A number that this
-// library does not know is kept as it is; statuses come in groups of ten.
+// Status says why a call failed. It is an error, so each value is a sentinel for errors.Is. A status that this library
+// does not know keeps its number; statuses come in groups of ten.
 type Status int32
 
 // The call.
 const (
 	ErrInvalid     Status = C.CKPT_INVALID     // an argument, a name or an option is wrong
-	ErrUnsupported Status = C.CKPT_UNSUPPORTED // right, but not in this build, on this store or for this dtype
+	ErrUnsupported Status = C.CKPT_UNSUPPORTED // valid, but not possible in this build, on this store or for this dtype
 	ErrForked      Status = C.CKPT_FORKED      // called in a child of the process that made the object
 	ErrCancelled   Status = C.CKPT_CANCELLED   // by a context, Job.Cancel, or a Close before the end
 )
@@ -30,7 +30,7 @@ const (
 // The bytes.
 const (
 	ErrCorrupt    Status = C.CKPT_CORRUPT    // a checksum does not match
-	ErrFormat     Status = C.CKPT_FORMAT     // not parsable as what it claims to be
+	ErrFormat     Status = C.CKPT_FORMAT     // cannot be parsed as what it claims to be
 	ErrRevision   Status = C.CKPT_REVISION   // written by a newer format revision, or needs a feature unknown here
 	ErrIncomplete Status = C.CKPT_INCOMPLETE // a part, a rank or a range is missing
 )
@@ -40,9 +40,9 @@ const (
 	ErrMismatch      Status = C.CKPT_MISMATCH       // ranks, or a request and the checkpoint, disagree
 	ErrConflict      Status = C.CKPT_CONFLICT       // another process has this rank's place, or another job wrote here
 	ErrFenced        Status = C.CKPT_FENCED         // a newer session owns this run; this one may not commit any more
-	ErrAborted       Status = C.CKPT_ABORTED        // the save was given up by a rank; nothing was committed
+	ErrAborted       Status = C.CKPT_ABORTED        // a rank gave up the save; nothing was committed
 	ErrTimeout       Status = C.CKPT_TIMEOUT        // a deadline passed
-	ErrCommitUnknown Status = C.CKPT_COMMIT_UNKNOWN // the commit record cannot be read now
+	ErrCommitUnknown Status = C.CKPT_COMMIT_UNKNOWN // the commit record, which tells the outcome, cannot be read now
 )
 
 // The machine.
@@ -56,10 +56,10 @@ const (
 // StatusOK is the Status of a nil error; no call returns it as one.
 const StatusOK Status = C.CKPT_OK
 
-// Name is the status as ckpt.h spells it, "NOT_FOUND"; "UNKNOWN" for a number this library does not know.
+// Name returns the status as ckpt.h spells it, "NOT_FOUND"; "UNKNOWN" for a number that this library does not know.
 func (s Status) Name() string { return C.GoString(C.ckpt_status_name(C.ckpt_status(s))) }
 
-// Error is the name, and the number of an unknown status.
+// Error returns the name, with the number for an unknown status.
 func (s Status) Error() string {
 	if name := s.Name(); name != "UNKNOWN" {
 		return "ckpt: " + name
@@ -67,25 +67,25 @@ func (s Status) Error() string {
 	return fmt.Sprintf("ckpt: UNKNOWN (%d)", int32(s))
 }
 
-// Is makes the statuses that have a counterpart in io/fs equal to it.
+// Is makes ErrNotFound match fs.ErrNotExist, and ErrExists fs.ErrExist.
 func (s Status) Is(target error) bool {
 	return s == ErrNotFound && target == fs.ErrNotExist || s == ErrExists && target == fs.ErrExist
 }
 
-// Version is that of the library that is loaded, "0.1.0"; it may be newer than the headers of the build.
+// Version returns the version of the loaded library, "0.1.0"; it may be newer than the headers of the build.
 func Version() string { return C.GoString(C.ckpt_version_string()) }
 
-// VersionNumber is the same as major * 1000000 + minor * 1000 + patch.
+// VersionNumber returns the same as major * 1000000 + minor * 1000 + patch.
 func VersionNumber() int { return int(C.ckpt_version_number()) }
 
-// HeaderVersionNumber is that of the headers which the package was built with.
+// HeaderVersionNumber is the version of the headers that the package was built with.
 const HeaderVersionNumber = C.CKPT_VERSION_MAJOR*1000000 + C.CKPT_VERSION_MINOR*1000 + C.CKPT_VERSION_PATCH
 
-// loadedVersion is VersionNumber, or what a test says.
+// loadedVersion is VersionNumber, unless a test replaces it.
 var loadedVersion = VersionNumber
 
-// checkLibrary is the error where the library that is loaded is not of the headers' API. The soname of all 0.x is the
-// same, so that the dynamic linker takes any of them.
+// checkLibrary returns an error if the loaded library does not have the API of the headers. All 0.x have the same
+// soname, so the dynamic linker takes any of them.
 func checkLibrary() error {
 	loaded := loadedVersion()
 	if fits(loaded, HeaderVersionNumber) {
@@ -99,7 +99,8 @@ func checkLibrary() error {
 	}
 }
 
-// fits: before 1.0 any minor version may change the API, from then on it only grows.
+// fits says whether a loaded version has the wanted API: before 1.0 any minor version may change it, later it only
+// grows.
 func fits(loaded, wanted int) bool {
 	if wanted < 1000000 {
 		return loaded/1000 == wanted/1000

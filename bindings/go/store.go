@@ -9,8 +9,9 @@ import "iter"
 type Store struct{ h owned[*C.ckpt_store] }
 
 // OpenStore opens a directory ("/data/run7", "file:///data/run7") or a store in this process's memory ("mem:NAME"; all
-// handles of a NAME share it, and it lives while one of them does). A library that is loaded and is not of the headers'
-// API is ErrUnsupported, here as where a File or Tree is made. Options: direct_io, io_engine, recycle.
+// handles of a NAME share it, and it ends with the last of them). It returns ErrUnsupported if the loaded library does
+// not have the API of the headers; so do the functions that make a File or a Tree.
+// Options: direct_io, io_engine, recycle.
 func OpenStore(uri string, options Options) (*Store, error) {
 	if err := checkLibrary(); err != nil {
 		return nil, err
@@ -31,13 +32,13 @@ func OpenStore(uri string, options Options) (*Store, error) {
 	return made, nil
 }
 
-// Close ends the handle. The error is always nil.
+// Close releases the store and always returns nil.
 func (s *Store) Close() error {
 	s.h.end()
 	return nil
 }
 
-// Checkpoints gives a snapshot of all checkpoints and attempts, oldest first: by run, then token, sequence.
+// Checkpoints yields a snapshot of all checkpoints and attempts, oldest first: by run, then token, sequence.
 // Errors: ErrNotFound, ErrIO.
 func (s *Store) Checkpoints() iter.Seq2[CheckpointInfo, error] {
 	return func(yield func(CheckpointInfo, error) bool) {
@@ -73,7 +74,7 @@ func (s *Store) list() (*C.ckpt_list, error) {
 
 // Find resolves a selector to one committed checkpoint: "latest" (the newest of the run that the options name, never a
 // foreign one), "label:L" or just "L" (the newest of label L), "step:N", or an id. Resolve on one rank and give every
-// rank the resulting ID: a later call may find a newer one. Options: run. Errors: ErrNotFound, ErrIO.
+// rank the resulting ID: a later call may find a newer checkpoint. Options: run. Errors: ErrNotFound, ErrIO.
 func (s *Store) Find(selector string, options Options) (CheckpointInfo, error) {
 	return withOptions(&s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options, in cTexts) (CheckpointInfo, error) {
 		info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}
@@ -105,7 +106,7 @@ func (s *Store) Remove(id string) error {
 
 // Prune applies a retention policy to the committed checkpoints of one run: it keeps the newest keep_last, every step
 // that keep_every divides, the labels in protect, whatever a reader holds, and always the newest one that is sound. The
-// report lists what was, or with dry_run would be, removed or passed over.
+// report lists what was removed, and what was kept and why; with dry_run, what would be.
 // Options: run, keep_last, keep_every, protect, dry_run. Errors: ErrIO.
 func (s *Store) Prune(options Options) (Report, error) {
 	return withOptions(&s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options, _ cTexts) (Report, error) {
@@ -116,9 +117,9 @@ func (s *Store) Prune(options Options) (Report, error) {
 	})
 }
 
-// Repair rebuilds a lost or damaged manifest of directory `id` from its parts, byte for byte; a readable one is never
-// replaced. An attempt that never committed needs force. By default it is a dry run. Options: dry_run (1 unless set),
-// force. Errors: ErrExists (sound already), ErrIncomplete, ErrMismatch, ErrCorrupt, ErrAborted, ErrIO.
+// Repair rebuilds a lost or damaged manifest of directory `id` from its parts, byte for byte. It never replaces a
+// readable one. An attempt that never committed needs force=1. By default it is a dry run. Options: dry_run (default 1
+// here), force. Errors: ErrExists (sound already), ErrIncomplete, ErrMismatch, ErrCorrupt, ErrAborted, ErrIO.
 func (s *Store) Repair(id string, options Options) (Report, error) {
 	return withOptions(&s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options, in cTexts) (Report, error) {
 		var out *C.ckpt_report
@@ -130,9 +131,9 @@ func (s *Store) Repair(id string, options Options) (Report, error) {
 
 // Import saves a PyTorch .pt, an hfai directory of PART_*.pt, a safetensors file, or a Hugging Face set (a directory or
 // its index.json) as a checkpoint of its own run (default "import"). The content decides what it is; no code is run.
-// `step` -1 is none. A file that somebody truncates meanwhile can end the process with SIGBUS. Options: run, verify,
-// on_existing, compression, threads. Errors: ErrNotFound, ErrFormat, ErrUnsupported, ErrCorrupt, ErrExists, ErrIO,
-// ErrNoSpace.
+// A `step` of -1 means none. If somebody truncates the file meanwhile, SIGBUS can end the process. Options: run,
+// verify, on_existing, compression, threads. Errors: ErrNotFound, ErrFormat, ErrUnsupported, ErrCorrupt, ErrExists,
+// ErrIO, ErrNoSpace.
 func (s *Store) Import(path, label string, step int64, options Options) (CheckpointInfo, error) {
 	return withOptions(&s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options, in cTexts) (CheckpointInfo, error) {
 		info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}

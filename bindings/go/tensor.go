@@ -5,75 +5,76 @@ import "C"
 
 import "fmt"
 
-// MaxDims is how many dimensions a tensor may have.
+// MaxDims is the most dimensions that a tensor may have.
 const MaxDims = C.CKPT_MAX_NDIM
 
-// RegionKind is which part of a tensor a piece of memory is.
+// RegionKind says which region of a tensor a piece of memory is.
 type RegionKind int32
 
 // The kinds of regions.
 const (
 	RegionWhole RegionKind = C.CKPT_REGION_WHOLE // the memory is the whole tensor
-	RegionBox   RegionKind = C.CKPT_REGION_BOX   // it is the box Offset, Extent of it
-	RegionFlat  RegionKind = C.CKPT_REGION_FLAT  // it is FlatSize elements from FlatOffset of the flattened tensor
+	RegionBox   RegionKind = C.CKPT_REGION_BOX   // the memory is the box Offset, Extent of it
+	RegionFlat  RegionKind = C.CKPT_REGION_FLAT  // the memory is FlatSize elements from FlatOffset of it, flattened
 )
 
-// String is "whole", "box" or "flat".
+// String returns "whole", "box" or "flat".
 func (k RegionKind) String() string {
 	return nameOf("RegionKind", int32(k), map[int32]string{
 		C.CKPT_REGION_WHOLE: "whole", C.CKPT_REGION_BOX: "box", C.CKPT_REGION_FLAT: "flat",
 	})
 }
 
-// Tensor says what a piece of memory is: plain data, made by [Shape] and the methods below or filled by hand. All
-// numbers are in elements.
+// Tensor describes a piece of memory: plain data, made by [Shape] and the methods below or filled by hand. All numbers
+// are in elements.
 type Tensor struct {
-	DType  DType   // of the memory; AddSlice fills it where it is 0
+	DType  DType   // of the memory; 0: AddSlice takes the slice's
 	Shape  []int64 // of the whole tensor; empty is a scalar
 	Region RegionKind
 
 	Offset, Extent       []int64 // RegionBox; an extent of 0 is an empty box
-	FlatOffset, FlatSize int64   // RegionFlat; of an alias FlatOffset is the view's first element in the target
+	FlatOffset, FlatSize int64   // RegionFlat; for an alias, FlatOffset is the view's first element in the target
 
 	Strides []int64 // of the memory; nil is row-major and contiguous, 0 repeats. Not with RegionFlat.
 	Convert bool    // load only: convert f32, bf16, f16 into each other, to nearest even, where dtypes differ
 
-	// Save only: who else holds the same region. The members of a replica group deal its tensors among themselves; all
-	// must add the same ones. ReplicaCount 0 means the usual: every rank for RegionWhole, this rank alone for others.
+	// Save only: which ranks hold the same region. The members of a replica group assign its bytes among themselves; all
+	// must add the same tensors. ReplicaCount 0 means the usual: every rank for RegionWhole, else this rank alone.
 	ReplicaGroup uint64 // any number that names the group
-	ReplicaIndex uint32 // this rank's place in it
+	ReplicaIndex uint32 // this rank's place in it, from 0
 	ReplicaCount uint32
 }
 
-// Shape begins a description: the memory is the whole of a tensor of this shape, row-major. No numbers are a scalar.
+// Shape describes memory that is a whole tensor of this shape, row-major. Without numbers it is a scalar.
 func Shape(dims ...int64) Tensor { return Tensor{Shape: dims} }
 
-// As gives the dtype, where it does not follow from the slice's type: []uint16 as BF16.
+// As sets the dtype, for a slice whose type does not give it: []uint16 as BF16.
 func (t Tensor) As(dtype DType) Tensor {
 	t.DType = dtype
 	return t
 }
 
-// Box makes the memory a box of the tensor (FSDP2, TP, PP, EP; any tiling).
+// Box says that the memory is a box of the tensor (FSDP2, TP, PP, EP; any tiling), with one offset and one extent per
+// dimension.
 func (t Tensor) Box(offset, extent []int64) Tensor {
 	t.Region, t.Offset, t.Extent = RegionBox, offset, extent
 	return t
 }
 
-// Flat makes the memory elements [offset, offset+size) of the tensor flattened in row-major order (FSDP flat
-// parameters). It may be empty.
+// Flat says that the memory is elements [offset, offset+size) of the tensor flattened in row-major order (FSDP flat
+// parameters). The range may be empty.
 func (t Tensor) Flat(offset, size int64) Tensor {
 	t.Region, t.FlatOffset, t.FlatSize = RegionFlat, offset, size
 	return t
 }
 
-// Strided gives the strides of the memory, in elements.
+// Strided sets the strides of the memory, in elements, one per dimension.
 func (t Tensor) Strided(strides ...int64) Tensor {
-	t.Strides = append([]int64{}, strides...) // of a scalar too not nil
+	t.Strides = append([]int64{}, strides...) // not nil for a scalar either
 	return t
 }
 
-// Replica says who else holds the same region.
+// Replica says that this rank is member `index` of the `count` ranks of a replica group. Save only.
 func (t Tensor) Replica(group uint64, index, count uint32) Tensor {
 	t.ReplicaGroup, t.ReplicaIndex, t.ReplicaCount = group, index, count
 	return t
@@ -85,7 +86,7 @@ func (t Tensor) Converted() Tensor {
 	return t
 }
 
-// Elements are how many the whole tensor has.
+// Elements returns the number of elements of the whole tensor.
 func (t Tensor) Elements() int64 {
 	count := int64(1)
 	for _, extent := range t.Shape {
@@ -94,7 +95,7 @@ func (t Tensor) Elements() int64 {
 	return count
 }
 
-// desc is the description as C takes it: plain data without pointers.
+// desc returns the description as C takes it: plain data without pointers.
 func (t Tensor) desc(name string) (*C.ckpt_tensor_desc, error) {
 	if len(t.Shape) > MaxDims {
 		return nil, invalid(name, "%d dimensions, at most %d", len(t.Shape), MaxDims)
@@ -141,5 +142,5 @@ func numbers(from *[MaxDims]C.int64_t, ndim C.int32_t) []int64 {
 	return made
 }
 
-// String is what messages call it: "f32 [128 64]".
+// String returns the dtype and the shape: "f32 [128 64]".
 func (t Tensor) String() string { return fmt.Sprintf("%v %v", t.DType, t.Shape) }

@@ -24,7 +24,7 @@ func roundTrip[T ckpt.Element](t *testing.T, wanted ckpt.DType, data ...T) {
 		t.Errorf("saved %v, read %v", data, read)
 	}
 	if wanted == ckpt.Bool {
-		return // the slice of a load is never of bools
+		return // a load takes no slice of bools
 	}
 	loaded, load := make([]T, len(data)), newLoad(t, reader)
 	ok(t, ckpt.AddSlice(load, "x", shape, loaded))
@@ -59,7 +59,7 @@ func TestSlicesOfEveryElementTypeComeBack(t *testing.T) {
 	roundTrip[flag](t, ckpt.Bool, true, false)
 }
 
-// A byte 7 in a Go bool makes what was compiled read beside an array: no bool may come from a checkpoint unseen.
+// A byte 7 in a Go bool makes compiled code read outside an array: every bool from a checkpoint must be checked.
 func TestABoolIsTrueOrFalseWhateverTheCheckpointHolds(t *testing.T) {
 	reader := saved(t, nil, func(save *ckpt.Save) {
 		ok(t, save.AddTensor("mask", ckpt.Shape(4).As(ckpt.Bool), []byte{1, 0, 7, 255})) // as another language may
@@ -110,7 +110,7 @@ func TestMemoryOfAnotherDTypeThanTheSliceIsNamed(t *testing.T) {
 	}
 	_, _, err = ckpt.ReadSlice[float64](t.Context(), reader, "f16", nil)
 	is(t, err, ckpt.ErrMismatch)
-	_, _, err = ckpt.ReadSlice[int16](t.Context(), reader, "f16", nil) // as wide, and yet other numbers
+	_, _, err = ckpt.ReadSlice[int16](t.Context(), reader, "f16", nil) // the same width, but other numbers
 	is(t, err, ckpt.ErrMismatch)
 	_, _, err = ckpt.ReadSlice[bool](t.Context(), reader, "u4", nil)
 	is(t, err, ckpt.ErrMismatch)
@@ -153,7 +153,7 @@ func TestScalarsAndEmptyTensorsNeedNoSpecialCase(t *testing.T) {
 	}
 }
 
-// layer has pointers around its numbers; cgo's checks must not look at them.
+// layer has pointers around its numbers; cgo must not check them.
 type layer struct {
 	name    *string
 	weights [16]float32

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// NodeKind is what a node of a tree is.
+// NodeKind says what a node of a tree is.
 type NodeKind int32
 
 // The kinds of nodes.
@@ -17,7 +17,7 @@ const (
 	NodeNull   NodeKind = C.CKPT_NODE_NULL
 	NodeBool   NodeKind = C.CKPT_NODE_BOOL
 	NodeInt    NodeKind = C.CKPT_NODE_INT    // fits int64
-	NodeBigInt NodeKind = C.CKPT_NODE_BIGINT // does not
+	NodeBigInt NodeKind = C.CKPT_NODE_BIGINT // does not fit
 	NodeFloat  NodeKind = C.CKPT_NODE_FLOAT
 	NodeText   NodeKind = C.CKPT_NODE_TEXT
 	NodeBytes  NodeKind = C.CKPT_NODE_BYTES
@@ -29,7 +29,7 @@ const (
 	NodeRecord NodeKind = C.CKPT_NODE_RECORD
 )
 
-// String is "null", "bool", "int", "bigint", …
+// String returns "null", "bool", "int", "bigint", …
 func (k NodeKind) String() string {
 	return nameOf("NodeKind", int32(k), map[int32]string{
 		C.CKPT_NODE_NULL: "null", C.CKPT_NODE_BOOL: "bool", C.CKPT_NODE_INT: "int", C.CKPT_NODE_BIGINT: "bigint",
@@ -39,7 +39,7 @@ func (k NodeKind) String() string {
 	})
 }
 
-// KeyKind is what key a node has.
+// KeyKind says what kind of key a node has.
 type KeyKind int32
 
 // The kinds of keys.
@@ -49,27 +49,26 @@ const (
 	KeyInt  KeyKind = C.CKPT_KEY_INT
 )
 
-// String is "none", "text" or "int".
+// String returns "none", "text" or "int".
 func (k KeyKind) String() string {
 	return nameOf("KeyKind", int32(k), map[int32]string{
 		C.CKPT_KEY_NONE: "none", C.CKPT_KEY_TEXT: "text", C.CKPT_KEY_INT: "int",
 	})
 }
 
-// Of trees.
+// Constants of trees.
 const (
 	NodeEnd       = ^uint64(0)             // no such node
-	TreeMaxDepth  = C.CKPT_TREE_MAX_DEPTH  // containers inside each other
+	TreeMaxDepth  = C.CKPT_TREE_MAX_DEPTH  // the most containers inside each other
 	TreeObject    = C.CKPT_TREE_OBJECT     // the object that holds a checkpoint's main tree
 	TreeMediaType = C.CKPT_TREE_MEDIA_TYPE // of that object
 )
 
 // Tree is nested trainer state: dicts, lists, numbers and text, with the names of tensors as leaves. [EncodeTree] makes
-// one of Go values and [Tree.Value] makes Go values of one; the methods below build and read it node by node.
+// a tree from Go values and [Tree.Value] makes Go values from a tree; the methods below build and read it node by node.
 //
-// A tree is built in document order, one value per tree; each value inside a dict or record comes after its key.
-// Errors: ErrInvalid (a key where none belongs, none where one does, a key given twice, text that is not UTF-8; a tree
-// of a [File] does not change).
+// Build a tree in document order, with one root value. In a dict or record, add a key before each value. Errors:
+// ErrInvalid (a key out of place, missing or given twice; text that is not UTF-8; a change to the tree of a [File]).
 type Tree struct {
 	h     owned[*C.ckpt_tree]
 	fixed bool
@@ -81,7 +80,7 @@ func newTree(out *C.ckpt_tree) *Tree {
 	return made
 }
 
-// NewTree begins a tree.
+// NewTree makes an empty tree.
 func NewTree() (*Tree, error) {
 	if err := checkLibrary(); err != nil {
 		return nil, err
@@ -94,8 +93,8 @@ func NewTree() (*Tree, error) {
 	return newTree(out), nil
 }
 
-// ParseTree reads JSON text of the convention (schemas/STATE_TREE.md). Errors: ErrFormat, ErrRevision (a kind of node
-// that this library does not know).
+// ParseTree parses JSON as schemas/STATE_TREE.md defines it. Errors: ErrFormat, ErrRevision (a kind of node that this
+// library does not know).
 func ParseTree(json []byte) (*Tree, error) {
 	if err := checkLibrary(); err != nil {
 		return nil, err
@@ -109,13 +108,13 @@ func ParseTree(json []byte) (*Tree, error) {
 	return newTree(out), nil
 }
 
-// Close ends the handle. The error is always nil.
+// Close releases the tree and always returns nil.
 func (t *Tree) Close() error {
 	t.h.end()
 	return nil
 }
 
-// counted is text that may hold NULs; never NULL, which C would take for a mistake.
+// counted returns text that may hold NULs as C takes it; never NULL, which C would refuse.
 func counted[T string | []byte](text T) (*C.char, C.uint64_t) {
 	if len(text) == 0 {
 		return &zeroEnded("")[0], 0
@@ -123,7 +122,7 @@ func counted[T string | []byte](text T) (*C.char, C.uint64_t) {
 	return (*C.char)(unsafe.Pointer(unsafe.SliceData([]byte(text)))), C.uint64_t(len(text))
 }
 
-// build makes one call that changes the tree.
+// build runs one call that changes the tree.
 func (t *Tree) build(call func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status) error {
 	tree, err := t.h.enterAlone()
 	if err != nil {
@@ -138,7 +137,7 @@ func (t *Tree) build(call func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_st
 	return fail(status, cerr)
 }
 
-// Key gives the text key of the next value.
+// Key sets the text key of the next value.
 func (t *Tree) Key(key string) error {
 	return t.build(func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
 		text, size := counted(key)
@@ -146,14 +145,14 @@ func (t *Tree) Key(key string) error {
 	})
 }
 
-// KeyInt gives the integer key of the next value.
+// KeyInt sets the integer key of the next value.
 func (t *Tree) KeyInt(key int64) error {
 	return t.build(func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
 		return C.ckpt_tree_key_int(tree, C.int64_t(key), cerr)
 	})
 }
 
-// AddNull adds nothing, nil.
+// AddNull adds a null, Go's nil.
 func (t *Tree) AddNull() error {
 	return t.build(func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
 		return C.ckpt_tree_add_null(tree, cerr)
@@ -181,7 +180,7 @@ func (t *Tree) AddInt(value int64) error {
 // AddBigInt adds an integer of any size; one that fits int64 becomes a NodeInt.
 func (t *Tree) AddBigInt(value *big.Int) error { return t.AddDigits(value.String()) }
 
-// AddDigits is AddBigInt of decimal digits with an optional '-'.
+// AddDigits is AddBigInt for decimal digits with an optional '-'.
 func (t *Tree) AddDigits(digits string) error {
 	var in arguments
 	text := in.text(digits)
@@ -193,7 +192,7 @@ func (t *Tree) AddDigits(digits string) error {
 	})
 }
 
-// AddFloat adds a float; NaN and infinities are values like others, and the bits of a NaN are not kept.
+// AddFloat adds a float, also NaN and infinities; the bits of a NaN are not kept.
 func (t *Tree) AddFloat(value float64) error {
 	return t.build(func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
 		return C.ckpt_tree_add_float(tree, C.double(value), cerr)
@@ -215,8 +214,8 @@ func (t *Tree) AddBytes(value []byte) error {
 	})
 }
 
-// AddTensor adds the name of a tensor and returns it: `name`, or for "" the path in the tree, under which the tensor is
-// then to be saved. Two leaves may have one name. ErrInvalid where the path is longer than a name may be.
+// AddTensor adds a tensor and returns the name to save it under: `name`, or for "" its path in the tree. Two leaves may
+// have the same name. Errors: ErrInvalid (also if the path is too long for a name).
 func (t *Tree) AddTensor(name string) (string, error) {
 	var in arguments
 	text := in.optional(name)
@@ -238,7 +237,7 @@ func (t *Tree) AddTensor(name string) (string, error) {
 // Begin opens a list, tuple, set or dict.
 func (t *Tree) Begin(kind NodeKind) error { return t.begin(kind, nil) }
 
-// BeginRecord opens a record: a dict of text keys that was an object of a class, "torch.Size".
+// BeginRecord opens a record: an object of class `class` ("torch.Size") as a dict of text keys.
 func (t *Tree) BeginRecord(class string) error {
 	var in arguments
 	text := in.text(class)
@@ -254,7 +253,7 @@ func (t *Tree) begin(kind NodeKind, class *C.char) error {
 	})
 }
 
-// End closes what was begun last.
+// End closes the innermost open container.
 func (t *Tree) End() error {
 	return t.build(func(tree *C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status { return C.ckpt_tree_end(tree, cerr) })
 }
@@ -270,12 +269,12 @@ type Node struct {
 	Float       float64
 	Text        string // NodeText; a NodeBigInt's digits, a NodeTensor's name, a NodeRecord's class; NodeBytes' bytes
 	ChildCount  uint64
-	FirstChild  uint64 // NodeEnd where there is none, as the next two
+	FirstChild  uint64 // NodeEnd for none, like the next two
 	NextSibling uint64
 	Parent      uint64
 }
 
-// Len is the number of nodes.
+// Len returns the number of nodes.
 func (t *Tree) Len() (uint64, error) {
 	tree, err := t.h.enter()
 	if err != nil {
@@ -285,7 +284,7 @@ func (t *Tree) Len() (uint64, error) {
 	return uint64(C.ckpt_tree_node_count(tree)), nil
 }
 
-// At is one node. Errors: ErrNotFound.
+// At returns one node by its number. Errors: ErrNotFound.
 func (t *Tree) At(node uint64) (Node, error) {
 	tree, err := t.h.enter()
 	if err != nil {
@@ -305,12 +304,12 @@ func (t *Tree) At(node uint64) (Node, error) {
 	}, nil
 }
 
-// goText copies counted text; C.GoStringN would take its length for a C int.
+// goText copies counted text; C.GoStringN takes a length of only 32 bits.
 func goText(text *C.char, size C.uint64_t) string {
 	return string(unsafe.Slice((*byte)(unsafe.Pointer(text)), size))
 }
 
-// Children gives the numbers of a container's children and what they are.
+// Children yields the children of a node in order.
 func (t *Tree) Children(parent uint64) iter.Seq2[Node, error] {
 	return func(yield func(Node, error) bool) {
 		node, err := t.At(parent)
@@ -325,7 +324,7 @@ func (t *Tree) Children(parent uint64) iter.Seq2[Node, error] {
 	}
 }
 
-// Find is the number of the child of a dict or record by its text key. Errors: ErrNotFound.
+// Find returns the number of a child of a dict or record, by its text key. Errors: ErrNotFound.
 func (t *Tree) Find(parent uint64, key string) (uint64, error) {
 	var in arguments
 	text := in.text(key)
@@ -337,7 +336,8 @@ func (t *Tree) Find(parent uint64, key string) (uint64, error) {
 	})
 }
 
-// FindInt is the child of a dict by its integer key, or of a list, tuple or set by its place. Errors: ErrNotFound.
+// FindInt returns the number of a child of a dict by its integer key, or of a list, tuple or set by its position.
+// Errors: ErrNotFound.
 func (t *Tree) FindInt(parent uint64, key int64) (uint64, error) {
 	return t.find(func(tree *C.ckpt_tree, out *C.uint64_t, cerr **C.ckpt_error) C.ckpt_status {
 		return C.ckpt_tree_find_int(tree, C.uint64_t(parent), C.int64_t(key), out, cerr)
@@ -358,7 +358,7 @@ func (t *Tree) find(call func(*C.ckpt_tree, *C.uint64_t, **C.ckpt_error) C.ckpt_
 	return uint64(out), nil
 }
 
-// JSON is the tree as text of the convention: the same bytes for the same tree. ErrInvalid while it is unfinished.
+// JSON returns the tree as JSON: equal trees give equal bytes. Errors: ErrInvalid (the tree is unfinished).
 func (t *Tree) JSON() ([]byte, error) {
 	tree, err := t.h.enter()
 	if err != nil {

@@ -6,25 +6,25 @@ import (
 	"strconv"
 )
 
-// Go values for the nodes of a tree, beside nil, bool, int64, *big.Int (what int64 does not hold), float64, string and
+// Go types for the nodes of a tree, besides nil, bool, int64, *big.Int (what does not fit int64), float64, string and
 // []byte.
 type (
 	// List is a sequence.
 	List []any
 	// Tuple is a sequence of fixed size in the languages that have one.
 	Tuple []any
-	// Set has an order here, which is kept.
+	// Set keeps its order.
 	Set []any
-	// TensorRef is the name of a tensor in the checkpoint; to be encoded, "" is its path in the tree.
+	// TensorRef is the name of a tensor in the checkpoint; EncodeTree takes "" for its path in the tree.
 	TensorRef struct{ Name string }
-	// Record was an object of a class, "torch.Size"; its items have text keys.
+	// Record was an object of class Class ("torch.Size"); its items have text keys.
 	Record struct {
 		Class string
 		Items *Dict
 	}
 )
 
-// TensorData is a tensor as a leaf of the state that [Save.AddState] saves: made by [Leaf], or of bytes by hand.
+// TensorData is a tensor as a leaf of the state that [Save.AddState] saves: made by [Leaf], or by hand from bytes.
 type TensorData struct {
 	Tensor Tensor
 	Data   []byte
@@ -32,8 +32,8 @@ type TensorData struct {
 	element DType // of Leaf's slice
 }
 
-// Leaf is a slice as a leaf of the state that [Save.AddState] saves. The dtype follows as in AddSlice, and AddState
-// refuses what AddSlice would.
+// Leaf makes a slice a leaf of the state that [Save.AddState] saves. The dtype follows as in AddSlice, and AddState
+// refuses what AddSlice refuses.
 func Leaf[T Element](tensor Tensor, data []T) TensorData {
 	element := DTypeOf[T]()
 	if tensor.DType == 0 {
@@ -49,19 +49,19 @@ type Key struct {
 	isInt bool
 }
 
-// TextKey is a key of text.
+// TextKey makes a text key.
 func TextKey(text string) Key { return Key{text: text} }
 
-// IntKey is a key that is an integer.
+// IntKey makes an integer key.
 func IntKey(num int64) Key { return Key{num: num, isInt: true} }
 
-// Text is the text of a text key.
+// Text returns the text of a text key, and whether it is one.
 func (k Key) Text() (string, bool) { return k.text, !k.isInt }
 
-// Int is the number of an integer key.
+// Int returns the number of an integer key, and whether it is one.
 func (k Key) Int() (int64, bool) { return k.num, k.isInt }
 
-// String is the text in quotes, or the number.
+// String returns the text in quotes, or the number.
 func (k Key) String() string {
 	if k.isInt {
 		return strconv.FormatInt(k.num, 10)
@@ -69,13 +69,13 @@ func (k Key) String() string {
 	return strconv.Quote(k.text)
 }
 
-// Dict is an ordered map: children in the order in which their keys were first set. The zero Dict is empty and ready.
+// Dict is a map that keeps the order in which its keys were first set. The zero Dict is empty and ready to use.
 type Dict struct {
 	keys   []Key
 	values map[Key]any
 }
 
-// Put sets the value of a key and returns the Dict.
+// Put sets the value of a key and returns d.
 func (d *Dict) Put(key Key, value any) *Dict {
 	if d.values == nil {
 		d.values = map[Key]any{}
@@ -87,22 +87,22 @@ func (d *Dict) Put(key Key, value any) *Dict {
 	return d
 }
 
-// Set sets the value of a text key and returns the Dict, so that calls can be chained.
+// Set sets the value of a text key and returns d, so that calls can be chained.
 func (d *Dict) Set(key string, value any) *Dict { return d.Put(TextKey(key), value) }
 
-// SetInt sets the value of an integer key and returns the Dict.
+// SetInt sets the value of an integer key and returns d.
 func (d *Dict) SetInt(key int64, value any) *Dict { return d.Put(IntKey(key), value) }
 
-// Lookup is the value of a key, and whether there is one.
+// Lookup returns the value of a key, and whether there is one.
 func (d *Dict) Lookup(key Key) (any, bool) {
 	value, known := d.values[key]
 	return value, known
 }
 
-// Get is the value of a text key, nil where there is none.
+// Get returns the value of a text key; nil if there is none.
 func (d *Dict) Get(key string) any { return d.values[TextKey(key)] }
 
-// GetInt is the value of an integer key, nil where there is none.
+// GetInt returns the value of an integer key; nil if there is none.
 func (d *Dict) GetInt(key int64) any { return d.values[IntKey(key)] }
 
 // Delete removes a key.
@@ -113,10 +113,10 @@ func (d *Dict) Delete(key Key) {
 	}
 }
 
-// Len is the number of keys.
+// Len returns the number of keys.
 func (d *Dict) Len() int { return len(d.keys) }
 
-// All gives keys and values in order.
+// All yields the keys and values in order.
 func (d *Dict) All() iter.Seq2[Key, any] {
 	return func(yield func(Key, any) bool) {
 		for _, key := range d.keys {

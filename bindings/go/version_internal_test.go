@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Before 1.0 a minor version may change the API; from then on a newer library is as good.
+// Before 1.0 a minor version may change the API; later a newer library will do.
 func TestALibraryOfAnotherAPIDoesNotFit(t *testing.T) {
 	for _, c := range []struct {
 		loaded, wanted int

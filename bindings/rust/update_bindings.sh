@@ -2,7 +2,7 @@
 # Regenerates ckpt-sys/src/bindings.rs from the headers of the installed ckpt (PKG_CONFIG_PATH).
 #
 #   update_bindings.sh            writes it
-#   update_bindings.sh --check    fails, and shows the difference, where it is not what the headers say
+#   update_bindings.sh --check    fails and shows the difference if it does not match the headers
 #
 # libclang comes from PyPI into a venv in CKPT_RUST_VENV (default: build/rust/venv), unless LIBCLANG_PATH is set.
 set -euo pipefail
@@ -17,7 +17,7 @@ if [[ -z ${LIBCLANG_PATH:-} ]]; then
   fi
   LIBCLANG_PATH=$(dirname "$(find "$venv" -name libclang.so)")
   export LIBCLANG_PATH
-  # The wheel has no compiler headers (stddef.h); any compiler's will do.
+  # The wheel has no compiler headers (stddef.h); those of any compiler will do.
   export BINDGEN_EXTRA_CLANG_ARGS="-isystem $("${CC:-cc}" -print-file-name=include) ${BINDGEN_EXTRA_CLANG_ARGS:-}"
 fi
 cd "$here"

@@ -1,12 +1,12 @@
 //! Finds the installed libckpt by pkg-config and tells cargo how to link it.
 //!
-//! `CKPT_STATIC=1` or `PKG_CONFIG_ALL_STATIC=1` links `libckpt.a`, and what it needs as the linker finds it.
+//! `CKPT_STATIC=1` or `PKG_CONFIG_ALL_STATIC=1` links `libckpt.a`; the linker chooses how it links what that needs.
 //! Dependents see `DEP_CKPT_INCLUDE`, `DEP_CKPT_ROOT` and `DEP_CKPT_VERSION`.
 
 use std::path::Path;
 
 fn main() {
-    // The second by hand: pkg-config looks at it only where it is not told whether to link statically.
+    // pkg-config ignores PKG_CONFIG_ALL_STATIC once it is told whether to link statically.
     for name in ["CKPT_STATIC", "PKG_CONFIG_ALL_STATIC", "DOCS_RS"] {
         println!("cargo:rerun-if-env-changed={name}");
     }
@@ -16,8 +16,8 @@ fn main() {
     }
     let wanted = |name: &str| std::env::var(name).is_ok_and(|value| value != "0");
     let is_static = wanted("CKPT_STATIC") || wanted("PKG_CONFIG_ALL_STATIC");
-    // Before 1.0 a minor version may change the ABI. The crate never links a library under /usr statically, so the
-    // lines for cargo are written here.
+    // Before 1.0 a minor version may change the ABI. The crate pkg-config never links a library under /usr statically,
+    // so this prints the lines for cargo itself.
     let found =
         pkg_config::Config::new().range_version("0.1.0".."0.2.0").statik(is_static).cargo_metadata(false).probe("ckpt");
     let library = match found {
@@ -30,7 +30,7 @@ fn main() {
     for folder in &library.link_paths {
         println!("cargo:rustc-link-search=native={}", folder.display());
         if is_static {
-            rerun_if_changed(&folder.join("libckpt.a")); // its objects are copied into what is built
+            rerun_if_changed(&folder.join("libckpt.a")); // its objects are copied into the program
         }
     }
     for name in &library.libs {
@@ -51,7 +51,7 @@ fn main() {
     println!("cargo:version={}", library.version);
 }
 
-/// Only of a file that is there: cargo takes one that is not for changed each time.
+/// Only for a file that exists: cargo takes a missing one as changed each time.
 fn rerun_if_changed(file: &Path) {
     if file.exists() {
         println!("cargo:rerun-if-changed={}", file.display());

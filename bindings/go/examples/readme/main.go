@@ -1,4 +1,4 @@
-// Saves a model's weights and loads them again. Run it with the folder that is to hold the checkpoints.
+// Saves a model's weights and loads them again. Its argument is the folder for the checkpoints.
 package main
 
 import (

@@ -10,7 +10,7 @@ import (
 
 var layers = []string{"first", "second"}
 
-// resume fills the state from the newest checkpoint; it says false where there is none.
+// resume fills the state from the newest checkpoint; false if there is none.
 func resume(ctx context.Context, store *ckpt.Store, s *state) (bool, error) {
 	reader, err := ckpt.OpenReader(store, "latest", nil)
 	if errors.Is(err, ckpt.ErrNotFound) {
@@ -47,7 +47,7 @@ func resume(ctx context.Context, store *ckpt.Store, s *state) (bool, error) {
 	return true, load.Run(ctx)
 }
 
-// restore takes the numbers that are no tensors.
+// restore takes over the values that are not tensors.
 func (s *state) restore(value any) error {
 	root, isDict := value.(*ckpt.Dict)
 	if !isDict {
@@ -57,13 +57,13 @@ func (s *state) restore(value any) error {
 	random, hasRandom := root.Get("random").(int64)
 	loss, hasLoss := root.Get("loss").(float64)
 	if !hasStep || !hasRandom || !hasLoss {
-		return errors.New("the checkpoint is not of this trainer")
+		return errors.New("the checkpoint is from another trainer")
 	}
 	s.step, s.random, s.loss = step, uint64(random), loss
 	return nil
 }
 
-// save begins a save in the background. The tensors must not change until the job is staged.
+// save starts a save in the background. The tensors must not change until the job is staged.
 func save(ctx context.Context, session *ckpt.Session, s *state) (*ckpt.Job, error) {
 	model, momentum := new(ckpt.Dict), new(ckpt.Dict)
 	for i, layer := range layers {
@@ -77,7 +77,7 @@ func save(ctx context.Context, session *ckpt.Session, s *state) (*ckpt.Job, erro
 		Set("random", int64(s.random)). // the same 64 bits
 		Set("loss", s.loss)
 
-	// The run may have been here before, and have been resumed from an older checkpoint.
+	// If the run was resumed from an older checkpoint, this label may exist already.
 	options := ckpt.Options{"keep_last": 2, "on_existing": "replace"}
 	made, err := ckpt.NewSave(session, fmt.Sprintf("step-%d", s.step), s.step, options)
 	if err != nil {

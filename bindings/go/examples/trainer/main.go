@@ -1,5 +1,5 @@
-// Command trainer trains a small net and saves it in the background every few steps. Started again, it goes on from the
-// newest checkpoint as if it had never stopped: the digest that it prints is the same, bit for bit.
+// Command trainer trains a small net and saves it in the background every few steps. Started again, it resumes from the
+// newest checkpoint and prints the same digest, bit for bit, as a run that never stopped.
 //
 // Usage: trainer [-steps 200] [-every 20] STORE
 package main
@@ -32,8 +32,8 @@ func main() {
 	}
 }
 
-// run trains up to step `steps`, or until the context ends: then the save that is under way is given up, and the one
-// before it is the newest.
+// run trains up to step `steps`, or until the context ends. That gives up the save in progress, and the checkpoint
+// before it stays the newest.
 func run(ctx context.Context, path string, steps, every int64, out io.Writer) error {
 	store, err := ckpt.OpenStore(path, nil)
 	if err != nil {
@@ -74,7 +74,7 @@ func loop(ctx context.Context, session *ckpt.Session, s *state, steps, every int
 		if s.step%every != 0 {
 			continue
 		}
-		err := finish() // a save that failed is told by the next one at the latest
+		err := finish() // a failed save is reported no later than at the next one
 		if err != nil {
 			return err
 		}

@@ -4,10 +4,10 @@ import "math"
 
 const inputs, hidden, batch = 8, 16, 32
 
-// state is all that a step reads and changes: what must be in a checkpoint for a resumed run to go on bit for bit.
+// state is all that a step reads and changes: what a checkpoint must hold for a resumed run to be the same bit for bit.
 type state struct {
 	step     int64
-	random   uint64 // of the generator of data
+	random   uint64 // the state of the data generator
 	loss     float64
 	weights  [][]float32 // of the layers: inputs x hidden, hidden
 	momentum [][]float32
@@ -33,7 +33,7 @@ func newState() *state {
 	return s
 }
 
-// uniform is the next number in [0, 1), by splitmix64.
+// uniform returns the next number in [0, 1), by splitmix64.
 func (s *state) uniform() float64 {
 	s.random += 0x9E3779B97F4A7C15
 	z := s.random

@@ -42,7 +42,7 @@ var dtypes = map[string]ckpt.DType{
 	"f6_e3m2fn": ckpt.F6E3M2FN, "f4_e2m1fn": ckpt.F4E2M1FN,
 }
 
-// checkConstants: the binding's value of a name must be `number`, and no other name may have that number.
+// checkConstants checks that the binding's value of a name is `number`, and that no other name has that number.
 func checkConstants[N ~int32](r *runner, all map[string]N, name string, number N) {
 	for other, value := range all {
 		if (other == name) != (value == number) {

@@ -19,7 +19,7 @@ var _ = list(map[string]func(r *runner){
 	"copy":        runCopy,
 })
 
-// generated are the little-endian words of splitmix64, zeroes for seed 0.
+// generated returns the little-endian words of splitmix64; zeros for seed 0.
 func generated(size, seed uint64) []byte {
 	out := make([]byte, (size+7)/8*8)
 	for at := 0; seed != 0 && at < len(out); at += 8 {

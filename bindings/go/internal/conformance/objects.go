@@ -7,16 +7,16 @@ import (
 	ckpt "github.com/ckpt-engine/ckpt/bindings/go"
 )
 
-// memory is what a scenario calls so: bytes that tensors are saved from and loaded into.
+// memory is the memory of a scenario: bytes that tensors are saved from and loaded into.
 type memory struct{ data []byte }
 
 // object is a named thing of a scenario.
 type object struct {
 	value any
-	owner string // the file that a tree is freed with; else ""
+	owner string // for the tree of a file, that file; else ""
 }
 
-// put gives the value the name that is a word of the command, and frees what had it before.
+// put names the value as a word of the command says, and frees what had the name before.
 func (r *runner) put(word int, value any) { r.putOwned(word, value, "") }
 
 func (r *runner) putOwned(word int, value any, owner string) {
@@ -32,7 +32,7 @@ func (r *runner) putCopy(word int, view *ckpt.MappedTensor) {
 	r.put(word, &memory{bytes.Clone(view.Bytes())})
 }
 
-// get is the object whose name is a word of the command; it must be of type T.
+// get returns the object that a word of the command names; it must be of type T.
 func get[T any](r *runner, word int) T { return getNamed[T](r, r.words[word]) }
 
 func getNamed[T any](r *runner, name string) T {
@@ -43,7 +43,7 @@ func getNamed[T any](r *runner, name string) T {
 	return value
 }
 
-// bytes are those of the memory that is this word; nil where the word is empty.
+// bytes returns the bytes of the memory that this word names; nil for an empty word.
 func (r *runner) bytes(word int) []byte {
 	if r.words[word] == "" {
 		return nil

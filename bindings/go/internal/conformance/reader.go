@@ -33,7 +33,7 @@ var _ = list(map[string]func(r *runner){
 
 func (r *runner) reader() *ckpt.Reader { return get[*ckpt.Reader](r, 0) }
 
-// expectAll compares the words from `first` on with what an iterator gives.
+// expectAll compares the words from `first` on with what an iterator yields.
 func expectAll[T any](r *runner, first int, from iter.Seq2[T, error], text func(T) string) {
 	var found []string
 	for _, value := range try(ckpt.Collect(from)) {

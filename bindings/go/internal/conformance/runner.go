@@ -1,5 +1,5 @@
-// Package conformance carries out the scenarios of tests/conformance with the public API of package ckpt. Tokens and
-// commands: the README there.
+// Package conformance runs the scenarios of tests/conformance with the public API of package ckpt. The README there
+// describes tokens and commands.
 package conformance
 
 import (
@@ -16,34 +16,34 @@ import (
 	ckpt "github.com/ckpt-engine/ckpt/bindings/go"
 )
 
-// commands are those of the README. An error of the binding's call goes through must or try; everything else that is
-// wrong ends the scenario through runner.fail.
+// commands are those of the README. An error of a call of the binding goes through must or try; any other mistake ends
+// the scenario through runner.fail.
 var commands = map[string]func(r *runner){}
 
-// list joins the commands of one subject to the others.
+// list adds the commands of one subject to the others.
 func list(subject map[string]func(r *runner)) struct{} {
 	maps.Copy(commands, subject)
 	return struct{}{}
 }
 
-// token is one of the command; of KEY=VALUE the key is apart.
+// token is one token of a command; KEY=VALUE is split.
 type token struct {
 	kind       byte
 	key, value string
 }
 
-// runner carries out one command after the other.
+// runner runs one command after the other.
 type runner struct {
 	where, command string // FILE:LINE: COMMAND, and the command
 	timed          bool
 	words          []string
 	keys, details  []token
 	options        ckpt.Options
-	status         string // that the call must end with
+	status         string // the status that the call must end with
 	objects        map[string]object
 }
 
-// failure is what runner.fail throws, and callError what must and try do; Run catches both.
+// failure is what runner.fail panics with, and callError what must and try panic with; Run recovers both.
 type failure string
 type callError struct{ error }
 
@@ -51,7 +51,7 @@ func (r *runner) fail(format string, args ...any) {
 	panic(failure(r.where + ": " + fmt.Sprintf(format, args...)))
 }
 
-// check ends the scenario over an error of the world around it, not of ckpt.
+// check ends the scenario if something other than ckpt failed.
 func (r *runner) check(err error) {
 	if err != nil {
 		r.fail("expected no error, found %v", err)
@@ -69,7 +69,7 @@ func try[T any](value T, err error) T {
 	return value
 }
 
-// Main is the program: its arguments without the name, and its exit status.
+// Main is the program: it takes the arguments without the name, and returns the exit status.
 func Main(arguments []string, out, errs io.Writer) int {
 	if len(arguments) != 1 {
 		fmt.Fprintln(errs, "usage: ckpt-conformance TOKENS | --commands")
@@ -93,7 +93,7 @@ func Main(arguments []string, out, errs io.Writer) int {
 	return 0
 }
 
-// Run carries out the scenario of these tokens and says how many commands it had.
+// Run runs the scenario of these tokens and returns the number of its commands.
 func Run(tokens io.Reader, out io.Writer) (count int, err error) {
 	r, in := &runner{objects: map[string]object{}}, bufio.NewReader(tokens)
 	defer func() {
@@ -131,7 +131,7 @@ func readToken(in *bufio.Reader) (t token, err error) {
 	return t, err
 }
 
-// read says whether there is a command more.
+// read reads the next command; false at the end.
 func (r *runner) read(in *bufio.Reader) bool {
 	r.words, r.keys, r.details, r.options, r.status = nil, nil, nil, ckpt.Options{}, "OK"
 	for {
@@ -161,7 +161,7 @@ func (r *runner) read(in *bufio.Reader) bool {
 	}
 }
 
-// carryOut returns the error of the binding's call.
+// carryOut runs a command and returns the error of the binding's call.
 func (r *runner) carryOut() (err error) {
 	defer func() {
 		switch caught := recover().(type) {

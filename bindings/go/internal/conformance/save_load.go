@@ -43,7 +43,7 @@ type tensorAdder interface {
 	AddMemory(string, ckpt.Tensor, unsafe.Pointer, uint64, ckpt.DeviceType, int32) error
 }
 
-// addTensor is save.tensor and load.tensor.
+// addTensor runs save.tensor and load.tensor.
 func (r *runner) addTensor(to tensorAdder) {
 	name, tensor, data := r.words[1], r.tensor(2), r.bytes(4)
 	if device, given := r.list("device"); given {
@@ -54,7 +54,7 @@ func (r *runner) addTensor(to tensorAdder) {
 	}
 }
 
-// addTensors is save.tensors and load.tensors.
+// addTensors runs save.tensors and load.tensors.
 func (r *runner) addTensors(to ckpt.Adder) {
 	tensor, data := r.tensor(3), get[*memory](r, 5).data
 	for i := range r.unsigned(1) {

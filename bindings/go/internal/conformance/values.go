@@ -32,7 +32,7 @@ func (r *runner) int(word int) int64       { return r.parseInt(r.words[word]) }
 func (r *runner) unsigned(word int) uint64 { return r.parseUnsigned(r.words[word]) }
 func (r *runner) rank(word int) uint32     { return uint32(r.unsigned(word)) }
 
-// numbers are those of a shape or a list.
+// numbers parses a shape or a list.
 func (r *runner) numbers(text string) []int64 {
 	made := []int64{}
 	for _, number := range strings.FieldsFunc(text, func(c rune) bool { return c == ' ' || c == ':' }) {
@@ -41,7 +41,7 @@ func (r *runner) numbers(text string) []int64 {
 	return made
 }
 
-// parseName is the value of type E whose String is `text`.
+// parseName returns the value of type E whose String is `text`.
 func parseName[E interface {
 	~int32
 	String() string
@@ -76,19 +76,19 @@ func (r *runner) key(key string) (found token, given bool) {
 	return r.keys[at], true
 }
 
-// value is that of a key, and whether it is given.
+// value returns the value of a key, and whether it is given.
 func (r *runner) value(key string) (string, bool) {
 	found, given := r.key(key)
 	return found.value, given
 }
 
-// list is what a key's numbers are, and whether it is given.
+// list returns the numbers of a key, and whether it is given.
 func (r *runner) list(key string) ([]int64, bool) {
 	found, given := r.key(key)
 	return r.numbers(found.value), given
 }
 
-// tensor is what DTYPE, SHAPE (the words from `first` on) and the keys of a region say.
+// tensor makes the description that DTYPE, SHAPE (the words from `first` on) and the keys of a region give.
 func (r *runner) tensor(first int) ckpt.Tensor {
 	made := ckpt.Shape(r.numbers(r.words[first+1])...).As(r.dtype(first))
 	if box, given := r.list("box"); given {
@@ -109,10 +109,10 @@ func (r *runner) tensor(first int) ckpt.Tensor {
 	return made
 }
 
-// refused is the error of C for what the binding's types do not let a program say.
+// refused is the error of C for what the binding's types cannot express.
 func refused(what string) error { return &ckpt.Error{Status: ckpt.ErrInvalid, Message: what} }
 
-// optionalName is the value of a key that the binding takes "" for where it is not given.
+// optionalName returns the value of a key; "" if it is not given, as the binding takes it.
 func (r *runner) optionalName() string {
 	name, given := r.value("name")
 	if given && name == "" {
@@ -123,7 +123,7 @@ func (r *runner) optionalName() string {
 
 // ---- expectations: each looks only where the command has the key ----
 
-// textOf is a value as scenarios write it.
+// textOf returns a value as scenarios write it.
 func textOf(value any) string {
 	switch value := value.(type) {
 	case bool:
@@ -150,7 +150,7 @@ func (r *runner) expect(key string, value any) {
 	}
 }
 
-// expectFloat: NaN is NaN, and 0 is not -0.
+// expectFloat takes NaN as equal to NaN, and 0 as different from -0.
 func (r *runner) expectFloat(key string, found float64) {
 	text, given := r.value(key)
 	if !given {

@@ -1,4 +1,4 @@
-//! Raw bindings of `ckpt.h`, `ckpt_tree.h` and `ckpt_file.h`, as bindgen wrote them.
+//! Raw bindings of `ckpt.h`, `ckpt_tree.h` and `ckpt_file.h`, written by bindgen.
 //!
 //! The headers are the documentation. The crate `ckpt` is the safe interface. Constants are plain numbers, because a
 //! newer library may return ones that are not listed here.
@@ -12,13 +12,13 @@ mod bindings;
 
 pub use bindings::*;
 
-/// True where `libckpt.a` is linked in, false where the shared library is.
+/// True if `libckpt.a` is linked in, false if the shared library is.
 pub const LINKED_STATICALLY: bool = cfg!(ckpt_static);
 
-/// No such node: `UINT64_MAX`, which bindgen cannot read.
+/// No such node: `UINT64_MAX`, which bindgen cannot translate.
 pub const CKPT_NODE_END: u64 = u64::MAX;
 
-/// The dtype of DLPack type code `code` with `bits` bits per element, as the macro of that name.
+/// The dtype of DLPack type code `code` with `bits` bits per element, like the macro of that name.
 #[allow(non_snake_case)]
 #[must_use]
 pub const fn CKPT_DTYPE(code: i32, bits: i32) -> i32 {

@@ -16,7 +16,7 @@ fn the_library_is_linked_as_the_environment_said() {
     // SAFETY: takes nothing. It keeps the shared library from being left out as unused.
     let _ = unsafe { ckpt_sys::ckpt_version_number() };
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    // Of this run, which `cargo test` starts with the environment that it built with.
+    // `cargo test` runs this with the environment that it built with.
     let said = |name: &str| std::env::var(name).is_ok_and(|value| value != "0");
     let is_static = said("CKPT_STATIC") || said("PKG_CONFIG_ALL_STATIC");
     assert_eq!(maps.contains("libckpt.so"), !is_static);

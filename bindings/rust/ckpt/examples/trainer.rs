@@ -1,8 +1,8 @@
-//! A small real trainer: logistic regression with momentum, saved in the background every few steps, resumed from the
-//! newest checkpoint when it is started again.
+//! A small real trainer: logistic regression with momentum. It saves in the background every few steps, and resumes
+//! from the newest checkpoint when it is started again.
 //!
-//! `trainer STORE STEPS` trains up to that step. `trainer STORE` proves that a run that was interrupted and resumed
-//! ends with the same bits as one that was not.
+//! `trainer STORE STEPS` trains up to that step. `trainer STORE` proves that an interrupted and resumed run ends with
+//! the same bits as one without interruption.
 
 use ckpt::{Job, Load, Options, Reader, Result, Save, Session, Status, Store, TensorDesc, Value};
 
@@ -11,11 +11,11 @@ const SAMPLES: u64 = 2000;
 const BATCH: usize = 32;
 const SAVE_EVERY: u64 = 25;
 
-/// All that has to survive, for the next step to be the same as without an interruption.
+/// All state that the next step depends on: what a checkpoint must hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trainer {
     step: u64,
-    /// Of the order in which samples are drawn.
+    /// The state of the generator that draws samples.
     rng: u64,
     weights: Vec<f64>,
     momentum: Vec<f64>,
@@ -32,7 +32,7 @@ fn uniform(state: &mut u64) -> f64 {
     (splitmix(state) >> 11) as f64 / (1u64 << 53) as f64 * 2.0 - 1.0
 }
 
-/// Sample `index` of the data set: its features, and on which side of a plane they are.
+/// Sample `index` of the data set: its features, and its side of a plane.
 fn sample(index: u64) -> ([f64; FEATURES], f64) {
     let mut state = index;
     let features = std::array::from_fn(|_| uniform(&mut state));
@@ -92,7 +92,7 @@ impl Trainer {
         save.stage()
     }
 
-    /// The newest checkpoint of the run; `None` where there is none yet.
+    /// Loads the newest checkpoint of the run; `None` if there is none yet.
     fn resume(store: &Store, run: &Options) -> Result<Option<Self>> {
         let reader = match Reader::open_with(store, "latest", run) {
             Err(error) if error.status() == Status::NOT_FOUND => return Ok(None),
@@ -124,7 +124,7 @@ pub fn train(place: &str, run: &str, steps: u64) -> Result<Trainer> {
         trainer.train_step();
         if trainer.step % SAVE_EVERY == 0 {
             if let Some(job) = saving.take() {
-                job.wait_committed()?; // the one before; it had SAVE_EVERY steps of time
+                job.wait_committed()?; // the save before, SAVE_EVERY steps ago
             }
             saving = Some(trainer.save(&session)?);
         }

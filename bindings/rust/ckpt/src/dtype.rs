@@ -10,8 +10,8 @@ use crate::handle::c_text;
 use crate::numbers::numbers;
 
 numbers! {
-    /// The type of a tensor's elements: DLPack's type code * 256 + bits of one element. Elements of less than 8 bits
-    /// are packed, lowest bits first. A code unknown to the library is kept as it is.
+    /// The type of a tensor's elements: DLPack's type code * 256 + bits of one element. Elements below 8 bits are
+    /// packed, lowest bits first. A dtype that the library does not know keeps its number.
     Dtype {
         /// Signed, 4 bits.
         I4 = CKPT_DTYPE_I4;
@@ -95,7 +95,7 @@ impl Dtype {
         unsafe { sys::ckpt_dtype_bits(self.0) }.try_into().unwrap_or(0)
     }
 
-    /// The dtype of this name.
+    /// The dtype of this name; `None` if there is none.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         let name = c_text(name).ok()?;
@@ -124,18 +124,18 @@ impl std::str::FromStr for Dtype {
     }
 }
 
-/// A Rust type that is the element of a tensor; its memory can be saved.
+/// A Rust type that can be the element of a tensor; its memory can be saved.
 ///
 /// # Safety
-/// The type is plain data without padding, of the size that `DTYPE` says, and in the byte order of the machine.
+/// The type is plain data without padding, has the size that `DTYPE` says, and is in the byte order of the machine.
 pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// The dtype of its tensors.
     const DTYPE: Dtype;
 }
 
-/// An [`Element`] of which every pattern of bits is a value; memory of it can be loaded into.
+/// An [`Element`] for which every pattern of bits is a value; a load can write into its memory.
 ///
-/// `bool` is none: a checkpoint from elsewhere may hold a byte that is neither 0 nor 1. Load a bool tensor into `u8`.
+/// `bool` is not one: another program's checkpoint may hold a byte that is neither 0 nor 1. Load a bool tensor as `u8`.
 ///
 /// # Safety
 /// Every pattern of bits is a value of the type.
@@ -162,12 +162,12 @@ unsafe impl Element for bool {
     const DTYPE: Dtype = Dtype::BOOL;
 }
 
-/// `u8` is also raw bytes of any dtype; other types must be what the descriptor says.
+/// `u8` may be raw bytes of any dtype; other types must be what the descriptor says.
 pub(crate) fn check_element<E: Element>(dtype: Dtype) -> Result<()> {
     if E::DTYPE == dtype || E::DTYPE == Dtype::U8 {
         return Ok(());
     }
-    let message = format!("memory of {} was described as {dtype}; give bytes to reinterpret it", E::DTYPE);
+    let message = format!("expected memory of {dtype}, found {}; to reinterpret it pass bytes", E::DTYPE);
     Err(Error::invalid(message).with("expected", dtype).with("found", E::DTYPE))
 }
 

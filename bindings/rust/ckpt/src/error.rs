@@ -8,14 +8,14 @@ use ckpt_sys as sys;
 use crate::numbers::numbers;
 
 numbers! {
-    /// What a call came to. Statuses come in tens: the call (10), the store (20), the bytes (30), the ranks (40), the
-    /// machine (50), a defect of ckpt (60). A number from a newer library is kept as it is.
+    /// The result of a call. Statuses come in groups of ten: the call (10), the store (20), the bytes (30), the ranks
+    /// (40), the machine (50), a defect of ckpt (60). A status of a newer library keeps its number.
     Status {
         /// It succeeded.
         OK = CKPT_OK;
         /// An argument, a name or an option is wrong.
         INVALID = CKPT_INVALID;
-        /// Right, but not in this build, on this store or for this dtype.
+        /// Valid, but not possible in this build, on this store or for this dtype.
         UNSUPPORTED = CKPT_UNSUPPORTED;
         /// Called in a child of the process that made the object.
         FORKED = CKPT_FORKED;
@@ -23,13 +23,13 @@ numbers! {
         CANCELLED = CKPT_CANCELLED;
         /// No such checkpoint, tensor, object or file.
         NOT_FOUND = CKPT_NOT_FOUND;
-        /// There is one already.
+        /// It exists already.
         EXISTS = CKPT_EXISTS;
         /// The checkpoint was removed while it was being read.
         GONE = CKPT_GONE;
         /// A checksum does not match.
         CORRUPT = CKPT_CORRUPT;
-        /// Not parsable as what it claims to be.
+        /// It cannot be parsed as what it claims to be.
         FORMAT = CKPT_FORMAT;
         /// Written by a newer format revision, or needs a feature unknown here.
         REVISION = CKPT_REVISION;
@@ -45,7 +45,7 @@ numbers! {
         ABORTED = CKPT_ABORTED;
         /// A deadline passed.
         TIMEOUT = CKPT_TIMEOUT;
-        /// The commit record cannot be read now; it says which it was once it can.
+        /// The commit record cannot be read now; once it can, it tells the outcome.
         COMMIT_UNKNOWN = CKPT_COMMIT_UNKNOWN;
         /// The machine or the file system failed.
         IO = CKPT_IO;
@@ -78,7 +78,7 @@ impl fmt::Display for Status {
 
 /// What went wrong, where, and what was found there.
 ///
-/// It is a copy: nothing of the library is kept by it.
+/// It is a copy, and keeps nothing of the library alive.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error {
     inner: Box<Inner>,
@@ -98,7 +98,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 const KEYS: [&CStr; 8] = [c"path", c"part", c"tensor", c"rank", c"ranks", c"offset", c"expected", c"found"];
 
 impl Error {
-    /// Which of the statuses it is; never [`Status::OK`].
+    /// Its status; never [`Status::OK`].
     #[must_use]
     pub fn status(&self) -> Status {
         self.inner.status
@@ -121,7 +121,7 @@ impl Error {
         self.inner.details.iter().map(|(key, value)| (*key, value.as_str()))
     }
 
-    /// An error that this crate found before the library was asked.
+    /// An error that this crate finds itself.
     pub(crate) fn new(status: Status, message: impl Into<String>) -> Self {
         Error { inner: Box::new(Inner { status, message: message.into(), details: Vec::new() }) }
     }
@@ -135,7 +135,7 @@ impl Error {
         Error::new(Status::INVALID, message)
     }
 
-    /// Copies and frees what a call gave.
+    /// Copies and frees the error of a call.
     ///
     /// # Safety
     /// `err` is null or an error that nobody else owns.

@@ -15,23 +15,24 @@ use crate::tensor::Dims;
 use crate::tree::TreeRef;
 use crate::view::View;
 
-/// A PyTorch `.pt` or a safetensors file, mapped: no Python, no code run, nothing copied. To bring one into a store:
-/// [`Store::import`](crate::Store::import).
+/// A PyTorch `.pt` or a safetensors file, mapped: no Python, no code run, nothing copied.
+/// [`Store::import`](crate::Store::import) saves one into a store.
 #[derive(Debug)]
 pub struct File {
     handle: Handle<sys::ckpt_file>,
-    /// Lent by the library once it was asked for; it lives as long as the handle.
+    /// Borrowed from the library at the first call; lives as long as the handle.
     tree: OnceLock<TreeRef>,
 }
 
 impl File {
-    /// Maps the file and reads its structure, not its tensors. What a pickle says is turned into values, never carried
-    /// out; one that calls a function which ckpt does not know is `UNSUPPORTED`, and the error names it.
+    /// Maps the file and reads its structure, not its tensors. A pickle is turned into values and never executed; if it
+    /// calls a function that ckpt does not know, the error is `UNSUPPORTED` and names the function.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         File::open_with(path, &Options::new())
     }
 
-    /// Options: `verify` (1, the default: checks a zip's CRC-32s first, which reads the whole file), `threads`.
+    /// Options: `verify` (1, the default: first checks the CRC-32 of every zip entry, which reads the whole file),
+    /// `threads`.
     pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let (path, bag) = (c_path(path)?, options.bag()?);
         // SAFETY: text and options live until the call returns.
@@ -39,21 +40,21 @@ impl File {
         Ok(File { handle, tree: OnceLock::new() })
     }
 
-    /// `pt` (zip), `pt-legacy` or `safetensors`.
+    /// `pt` (zip), `pt-legacy`, `safetensors` or `hfai`.
     #[must_use]
     pub fn format(&self) -> &'static str {
         // SAFETY: static text.
         unsafe { CStr::from_ptr(sys::ckpt_file_format(self.handle.get())) }.to_str().unwrap_or_default()
     }
 
-    /// Tensors in the order of the tree; one that shares memory comes after the one it shares it with.
+    /// Tensors in the order of the tree; an alias comes after its target.
     pub fn tensors(&self) -> Items<'_, Self, Result<FileTensor<'_>>> {
         // SAFETY: the handle is alive.
         let count = unsafe { sys::ckpt_file_tensor_count(self.handle.get()) };
         Items::new(self, count, File::tensor)
     }
 
-    /// One of them by its place.
+    /// One tensor by its position.
     pub fn tensor(&self, index: u64) -> Result<FileTensor<'_>> {
         let mut raw = sized!(ckpt_file_tensor);
         // SAFETY: `raw` is ours and has its size set; texts and data live as long as the file.
@@ -70,13 +71,13 @@ impl File {
         }
     }
 
-    /// All that the file holds, tensors as leaves by their names.
+    /// Everything in the file as a tree, with its tensors as leaves.
     pub fn tree(&self) -> Result<&TreeRef> {
         if let Some(tree) = self.tree.get() {
             return Ok(tree);
         }
         let mut out = std::ptr::null();
-        // SAFETY: the handle is alive; the tree lives as long as the file, and so does what it is put into.
+        // SAFETY: the handle is alive; the tree lives as long as the file, which holds it.
         let tree = unsafe {
             check(|err| sys::ckpt_file_tree(self.handle.get(), &mut out, err))?;
             TreeRef::new(out).ok_or_else(|| Error::new(Status::INTERNAL, "the library gave no tree"))?
@@ -85,7 +86,7 @@ impl File {
     }
 }
 
-/// A tensor of a file; names and data are lent by it.
+/// A tensor of a file; names and data are borrowed from the file.
 #[derive(Clone, Copy)]
 pub struct FileTensor<'a> {
     raw: sys::ckpt_file_tensor,
@@ -103,19 +104,19 @@ impl<'a> FileTensor<'a> {
         self.name
     }
 
-    /// Of its elements.
+    /// The dtype of its elements.
     #[must_use]
     pub fn dtype(&self) -> Dtype {
         Dtype(self.raw.dtype)
     }
 
-    /// In elements.
+    /// Its shape in elements.
     #[must_use]
     pub fn shape(&self) -> &[usize] {
         self.shape.get()
     }
 
-    /// In elements.
+    /// Its strides in elements.
     #[must_use]
     pub fn strides(&self) -> &[usize] {
         self.strides.get()
@@ -127,7 +128,7 @@ impl<'a> FileTensor<'a> {
         self.raw.bytes
     }
 
-    /// From the first element to the end of the last, gaps of the strides included; not always aligned.
+    /// The bytes from the first element to the end of the last, with the gaps between strides; not always aligned.
     #[must_use]
     pub fn data(&self) -> View<'a> {
         self.data

@@ -1,4 +1,4 @@
-//! What every handle is made of: an owner of one C object, and the texts and lists that it lends.
+//! What every handle is made of: the owner of one C object, and the texts and lists borrowed from it.
 
 use std::ffi::{c_char, CStr, CString};
 use std::iter::FusedIterator;
@@ -13,8 +13,8 @@ use crate::error::{check, Error, Result, Status};
 /// An opaque C type with a function that frees it.
 ///
 /// # Safety
-/// `FREE` takes over a pointer that the library gave, on any thread. Functions that take `*const Self` may be called by
-/// several threads at once.
+/// `FREE` may free a pointer from the library on any thread. Several threads may call functions that take `*const Self`
+/// at once.
 pub(crate) unsafe trait Opaque {
     const FREE: unsafe extern "C" fn(*mut Self);
 }
@@ -50,7 +50,7 @@ unsafe impl<T: Opaque> Send for Handle<T> {}
 unsafe impl<T: Opaque> Sync for Handle<T> {}
 
 impl<T: Opaque> Handle<T> {
-    /// Runs a call that gives an object: `call(&mut out, &mut err)`.
+    /// Runs a call that makes an object: `call(&mut out, &mut err)`.
     pub(crate) fn make(call: impl FnOnce(*mut *mut T, *mut *mut sys::ckpt_error) -> sys::ckpt_status) -> Result<Self> {
         let mut out = std::ptr::null_mut();
         check(|err| call(&mut out, err))?;
@@ -61,7 +61,7 @@ impl<T: Opaque> Handle<T> {
         self.0.as_ptr()
     }
 
-    /// For functions that need the object for themselves.
+    /// For functions that need the object alone.
     pub(crate) fn get_mut(&mut self) -> *mut T {
         self.0.as_ptr()
     }
@@ -75,7 +75,7 @@ impl<T: Opaque> std::fmt::Debug for Handle<T> {
 
 impl<T: Opaque> Drop for Handle<T> {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from the library and is freed here only.
+        // SAFETY: the pointer came from the library, and only this frees it.
         unsafe { T::FREE(self.0.as_ptr()) }
     }
 }
@@ -105,7 +105,7 @@ pub(crate) fn c_path(path: impl AsRef<Path>) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| Error::invalid(format!("path {path:?} holds a NUL")))
 }
 
-/// Text that the library lends; `None` for NULL.
+/// Text borrowed from the library; `None` for NULL.
 ///
 /// # Safety
 /// `text` is NULL, or NUL-terminated and alive for `'a`.
@@ -133,10 +133,10 @@ pub(crate) fn text_of(array: &[c_char]) -> &str {
     std::str::from_utf8(text).unwrap_or_default()
 }
 
-/// What a slice of the library's bytes is; empty for NULL.
+/// Bytes borrowed from the library; empty for NULL.
 ///
 /// # Safety
-/// `data` is NULL, or `size` readable bytes that live and stay as they are for `'a`.
+/// `data` is NULL, or points to `size` readable bytes that live and do not change for `'a`.
 pub(crate) unsafe fn lent_bytes<'a>(data: *const u8, size: u64) -> &'a [u8] {
     if data.is_null() {
         return &[];
@@ -145,7 +145,7 @@ pub(crate) unsafe fn lent_bytes<'a>(data: *const u8, size: u64) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(data, size as usize) }
 }
 
-/// Goes over what an object lends by index: tensors, objects, attributes, findings, nodes.
+/// Iterates over what an object holds by index: tensors, objects, findings, nodes.
 pub struct Items<'a, S: ?Sized, T> {
     source: &'a S,
     at: fn(&'a S, u64) -> T,

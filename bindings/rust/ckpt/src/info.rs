@@ -1,4 +1,4 @@
-//! What a reader says of tensors, objects and parts.
+//! What a reader says about tensors, objects and parts.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::tensor::Dims;
 
 type Err = *mut *mut sys::ckpt_error;
 
-/// A tensor or alias; its names are lent by the reader.
+/// A tensor or alias; its names are borrowed from the reader.
 #[derive(Clone, Copy)]
 pub struct TensorInfo<'a> {
     raw: sys::ckpt_tensor_info,
@@ -38,13 +38,13 @@ impl<'a> TensorInfo<'a> {
         self.name
     }
 
-    /// Of its elements.
+    /// The dtype of its elements.
     #[must_use]
     pub fn dtype(&self) -> Dtype {
         Dtype(self.raw.dtype)
     }
 
-    /// In elements; empty for a scalar.
+    /// Its shape in elements; empty for a scalar.
     #[must_use]
     pub fn shape(&self) -> &[usize] {
         self.shape.get()
@@ -62,13 +62,13 @@ impl<'a> TensorInfo<'a> {
         self.raw.stored_bytes
     }
 
-    /// Into how many segments it was written.
+    /// The number of its segments.
     #[must_use]
     pub fn segment_count(&self) -> u32 {
         self.raw.segment_count
     }
 
-    /// The target, where it is an alias.
+    /// The target, if it is an alias.
     #[must_use]
     pub fn alias_of(&self) -> Option<&'a str> {
         self.alias_of
@@ -81,17 +81,17 @@ impl fmt::Debug for TensorInfo<'_> {
     }
 }
 
-/// The view that an alias is of its flattened target, in elements.
+/// How an alias views its flattened target, in elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AliasInfo {
-    /// Of the target.
+    /// The target's dtype.
     pub dtype: Dtype,
-    /// Of the view.
+    /// The view's shape.
     pub shape: Vec<usize>,
-    /// Of the view.
+    /// The view's strides.
     pub strides: Vec<usize>,
-    /// The first element.
+    /// The view's first element in the target.
     pub offset: u64,
 }
 
@@ -106,15 +106,15 @@ impl AliasInfo {
     }
 }
 
-/// What of its tensor a segment holds, in elements.
+/// The region of its tensor that a segment holds, in elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SegmentRegion {
     /// A box.
     Box {
-        /// Where it begins.
+        /// Its first element in each dimension.
         offset: Vec<usize>,
-        /// How far it goes.
+        /// Its size in each dimension.
         extent: Vec<usize>,
     },
     /// A range of the flattened tensor.
@@ -132,15 +132,15 @@ pub enum SegmentRegion {
 pub struct SegmentInfo {
     /// The index of the part.
     pub part: u32,
-    /// What of the tensor it holds.
+    /// The region of the tensor.
     pub region: SegmentRegion,
     /// 0 raw, 1 LZ4.
     pub codec: i32,
     /// 0 none, 1 byte shuffle, 2 bit planes.
     pub filter: i32,
-    /// Pieces with a checksum each.
+    /// The number of its chunks.
     pub chunk_count: u32,
-    /// Of the first chunk, in bytes.
+    /// Where the first chunk begins in the part, in bytes.
     pub part_offset: u64,
     /// Bytes in the part.
     pub stored_bytes: u64,
@@ -167,7 +167,7 @@ impl SegmentInfo {
     }
 }
 
-/// An object; its texts are lent by the reader.
+/// An object; its texts are borrowed from the reader.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectInfo<'a> {
     scope: ObjectScope,
@@ -194,25 +194,25 @@ impl<'a> ObjectInfo<'a> {
         self.name
     }
 
-    /// For instance `application/json`.
+    /// Its media type, such as `application/json`.
     #[must_use]
     pub fn media_type(&self) -> &'a str {
         self.media_type
     }
 
-    /// Whose it is.
+    /// Whether it belongs to all ranks or to one.
     #[must_use]
     pub fn scope(&self) -> ObjectScope {
         self.scope
     }
 
-    /// The rank that it is of; `None` for a shared one.
+    /// The rank that it belongs to; `None` for a shared object.
     #[must_use]
     pub fn rank(&self) -> Option<u32> {
         (self.scope == ObjectScope::PER_RANK).then_some(self.rank)
     }
 
-    /// In bytes.
+    /// Its size in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
@@ -227,9 +227,9 @@ pub struct PartInfo {
     pub name: String,
     /// The rank that wrote it.
     pub rank: u32,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Of the checkpoint that wrote it.
+    /// The save that wrote it.
     pub save_id: String,
 }
 

@@ -13,11 +13,11 @@ use crate::numbers::numbers;
 use crate::report::Report;
 
 numbers! {
-    /// How far a job is. States only grow; `FAILED` and `CANCELLED` are ends like `COMMITTED` and `DONE`.
+    /// How far a job is. A job only moves to higher states. `COMMITTED`, `DONE`, `FAILED` and `CANCELLED` are final.
     JobState {
         /// It runs.
         RUNNING = CKPT_JOB_RUNNING;
-        /// Save: the caller's memory is the caller's again.
+        /// Save: the caller's memory may change again.
         STAGED = CKPT_JOB_STAGED;
         /// Save: this rank's part is durable.
         WRITTEN = CKPT_JOB_WRITTEN;
@@ -34,8 +34,8 @@ numbers! {
 
 /// A save, load or verification in the background. Threads may share it.
 ///
-/// Dropping a job cancels what still runs and blocks until the engine no longer touches the caller's memory. A save
-/// whose job is dropped before `COMMITTED` is not committed, so a job that is not kept is warned of:
+/// Dropping a job cancels it if it still runs, and blocks until the engine no longer touches the caller's memory. A
+/// save whose job is dropped before `COMMITTED` is not committed, so the compiler warns about an unused job:
 ///
 /// ```compile_fail
 /// # #![deny(unused_must_use)]
@@ -58,12 +58,12 @@ pub struct Job {
     pub(crate) raw: Arc<RawJob>,
 }
 
-/// The job and the memory that it was given to keep. A scope holds one too.
+/// The job and the memory that it keeps. A scope holds one too.
 #[derive(Debug)]
 pub(crate) struct RawJob {
-    /// First, so that it is freed first: that blocks until the engine is quiet, and only then is memory let go.
+    /// The first field, so it is dropped first: that blocks until the engine is quiet, and the memory goes after it.
     handle: Handle<sys::ckpt_job>,
-    /// From this state on, and after the end, the engine does not touch the caller's memory.
+    /// From this state on the engine does not touch the caller's memory.
     quiet_at: JobState,
     kept: Mutex<Vec<Keep>>,
     buffers: Mutex<Buffers>,
@@ -80,7 +80,7 @@ impl RawJob {
         unsafe { sys::ckpt_job_cancel(self.handle.get()) }
     }
 
-    /// `milliseconds` below 0: as long as it takes.
+    /// `milliseconds` below 0: no limit.
     fn wait(&self, state: JobState, milliseconds: i64) -> Result<()> {
         // SAFETY: the handle is alive.
         let result = check(|err| unsafe { sys::ckpt_job_wait(self.handle.get(), state.0, milliseconds, err) });
@@ -88,7 +88,7 @@ impl RawJob {
         result
     }
 
-    /// Gives shared memory back as soon as it is known to be staged.
+    /// Releases shared memory once the job is staged.
     fn let_go(&self) {
         if self.is_quiet() {
             self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -100,11 +100,11 @@ impl RawJob {
         self.state() >= self.quiet_at
     }
 
-    /// Blocks until the engine does not touch the caller's memory any more.
+    /// Blocks until the engine is done with the caller's memory.
     pub(crate) fn wait_quiet(&self) {
         loop {
             let result = self.wait(self.quiet_at, -1);
-            // In a forked child no thread of the engine runs, and its memory is a copy.
+            // In a forked child no thread of the engine runs, and the memory is a copy.
             let forked = result.is_err_and(|error| error.status() == Status::FORKED);
             if forked || self.is_quiet() {
                 return;
@@ -112,14 +112,15 @@ impl RawJob {
         }
     }
 
-    /// Of a load that has ended.
+    /// The buffers of a load that has ended.
     pub(crate) fn take_buffers(&self) -> Buffers {
         std::mem::take(&mut *self.buffers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Job {
-    /// `call` starts the work. The job keeps `kept` until it is staged, and `buffers` until they are taken or it ends.
+    /// `call` starts the work. The job keeps `kept` until it is staged, and `buffers` until they are taken or it is
+    /// dropped.
     pub(crate) fn start(
         quiet_at: JobState,
         kept: &mut Vec<Keep>,
@@ -138,24 +139,24 @@ impl Job {
         self.raw.state()
     }
 
-    /// Blocks until the job's state is at least `state` or final. The error is that of a job that failed.
+    /// Blocks until the job's state is at least `state` or final. Returns the error of a job that failed.
     pub fn wait(&self, state: JobState) -> Result<()> {
         self.raw.wait(state, -1)
     }
 
-    /// The same for a limited time: `false` where it passed; the job goes on then.
+    /// [`wait`](Self::wait) with a time limit: `false` means that the time passed and the job goes on.
     pub fn wait_timeout(&self, state: JobState, time: Duration) -> Result<bool> {
         let milliseconds = i64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
         match self.raw.wait(state, milliseconds) {
             Ok(()) => Ok(true),
             Err(error) if error.status() != Status::TIMEOUT => Err(error),
-            // Either this wait's time passed, or the job failed by a deadline of its own.
+            // Either this wait's time passed, or the job failed with TIMEOUT.
             Err(_) if self.raw.state() < JobState::COMMITTED => Ok(false),
             Err(_) => self.raw.wait(state, -1).map(|()| true),
         }
     }
 
-    /// Waits until the memory given to a save is the caller's again.
+    /// Waits until a save is staged: the memory may change again.
     pub fn wait_staged(&self) -> Result<()> {
         self.wait(JobState::STAGED)
     }
@@ -170,7 +171,7 @@ impl Job {
         self.wait(JobState::DONE)
     }
 
-    /// Asks the job to stop; returns at once. A save that is not yet committed will not be.
+    /// Asks the job to stop, and returns at once. A save that is not committed yet will not be.
     pub fn cancel(&self) {
         self.raw.cancel();
     }
@@ -183,7 +184,7 @@ impl Job {
         Ok(JobStats::of(&raw))
     }
 
-    /// The findings of a verify job that has ended; `UNSUPPORTED` for other jobs.
+    /// The findings of a verify job. `INVALID` before it has ended, `UNSUPPORTED` for other jobs.
     pub fn report(&self) -> Result<Report> {
         // SAFETY: the handle is alive.
         Report::make(|out, err| unsafe { sys::ckpt_job_report(self.raw.handle.get(), out, err) })
@@ -192,14 +193,14 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // Where a scope holds it too, the scope's end waits; else freeing the handle does.
+        // If a scope holds the job too, the end of the scope waits; otherwise freeing the handle does.
         self.raw.cancel();
     }
 }
 
 /// A load in the background. Dereferences to its [`Job`].
 #[derive(Debug)]
-#[must_use = "dropping a job cancels it: what the memory holds is then undefined"]
+#[must_use = "dropping a job cancels it: the content of the memory is then undefined"]
 pub struct LoadJob {
     job: Job,
 }
@@ -209,13 +210,13 @@ impl LoadJob {
         LoadJob { job }
     }
 
-    /// Gives back the memory that the load holds, whatever became of it; `None` while the job runs.
+    /// Gives back the memory that the load holds, even if the load failed; `None` while the job runs.
     #[must_use]
     pub fn take_buffers(&self) -> Option<Buffers> {
         (self.job.state() >= JobState::DONE).then(|| self.job.raw.take_buffers())
     }
 
-    /// Cancels what still runs, waits until the engine is quiet, and gives back the memory that the load holds.
+    /// Cancels a job that still runs, waits until the engine is done, and gives back the memory that the load holds.
     #[must_use]
     pub fn into_buffers(self) -> Buffers {
         self.job.cancel();
@@ -223,8 +224,8 @@ impl LoadJob {
         self.job.raw.take_buffers()
     }
 
-    /// Waits for the end and gives back the memory, with every requested byte in it. Where the load failed the memory
-    /// is gone with it: to have it back then, [`wait_done`](Job::wait_done) and [`into_buffers`](Self::into_buffers).
+    /// Waits for the end and gives back the memory, with every requested byte in it. If the load failed, the memory is
+    /// dropped; to keep it, call [`wait_done`](Job::wait_done) and [`into_buffers`](Self::into_buffers).
     pub fn finish(self) -> Result<Buffers> {
         self.job.wait_done()?;
         Ok(self.into_buffers())
@@ -242,7 +243,7 @@ impl std::ops::Deref for LoadJob {
 numbers! {
     /// What kept transfers in flight.
     IoEngine {
-        /// Nothing: one after the other.
+        /// Nothing: one transfer after the other.
         BLOCKING = CKPT_IO_BLOCKING;
         /// Threads.
         THREADS = CKPT_IO_THREADS;
@@ -263,7 +264,7 @@ macro_rules! stats {
             pub io_engine: IoEngine,
             /// Whether the page cache was bypassed.
             pub direct_io: bool,
-            /// Save: whether the part was written into a retired file.
+            /// Save: whether the part was written over a recycled file.
             pub recycled: bool,
             $($(#[$doc])* pub $name: $type,)*
         }
@@ -278,11 +279,11 @@ macro_rules! stats {
     };
 }
 stats! {
-    /// Bytes of work, known from the start.
+    /// Bytes of work; 0 until the work is planned.
     bytes_total: u64,
-    /// Of those, done.
+    /// Bytes of work done.
     bytes_done: u64,
-    /// Bytes read from the store, whole requests.
+    /// Bytes read from the store, in whole I/O requests.
     bytes_read: u64,
     /// Bytes written to the store.
     bytes_written: u64,
@@ -292,9 +293,9 @@ stats! {
     chunk_count: u64,
     /// Load: contiguous runs in storage that the requests touch.
     run_count: u64,
-    /// Requests made to the store.
+    /// I/O requests made.
     io_count: u64,
-    /// The most staging memory in use.
+    /// The most staging memory in use at once.
     staging_peak_bytes: u64,
     /// Save: microseconds until staged.
     stage_us: u64,
@@ -302,10 +303,10 @@ stats! {
     write_us: u64,
     /// Save: microseconds until committed.
     commit_us: u64,
-    /// Microseconds in all.
+    /// Microseconds until the end.
     total_us: u64,
     /// Worker threads.
     threads: u32,
-    /// Save: of `stage_us`, making the staging memory.
+    /// Save: the part of `stage_us` that made the staging memory; 0 if the session had it.
     arena_us: u64,
 }

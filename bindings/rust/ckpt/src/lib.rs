@@ -1,8 +1,8 @@
 //! Save and load training checkpoints.
 //!
-//! A trainer's ranks save one checkpoint together; any number of ranks load it again. Every byte is checksummed, a save
-//! is committed for all ranks or for none, and loading runs no code. This crate is the safe interface of libckpt, which
-//! it finds by pkg-config.
+//! The ranks of a trainer save one checkpoint together; any number of ranks can load it. Every byte has a checksum, a
+//! save is committed for all ranks or for none, and loading runs no code. This crate is the safe interface of libckpt,
+//! which it finds by pkg-config.
 //!
 //! ```
 #![doc = include_str!("../examples/readme.rs")]
@@ -11,15 +11,15 @@
 //! # Where to begin
 //!
 //! [`Store`] → [`Session`] → [`Save`]; [`Store`] → [`Reader`] → [`Load`]. Background work is a [`Job`]. Nested state is
-//! a [`Value`] or a [`Tree`]; files of others are a [`File`]. Names follow those of `ckpt.h`, where each call's options
-//! and statuses stand.
+//! a [`Value`] or a [`Tree`]; another program's file is a [`File`]. Names follow `ckpt.h`, which lists the options and
+//! statuses of each call.
 //!
 //! # Threads and ownership
 //!
-//! All handles are `Send` and `Sync`: what takes `&self` may be called by several threads at once, what takes
-//! `&mut self` needs the object for itself. Objects may be dropped in any order, since each keeps alive what it was
-//! made from. Tensor data is never copied by this crate: it is borrowed, shared or held until the engine is done with
-//! it, and no safe program can make the engine use memory that is not there any more, [`std::mem::forget`] included.
+//! All handles are `Send` and `Sync`: several threads may call methods that take `&self` at once; `&mut self` needs the
+//! object for itself. Drop objects in any order: each keeps alive what it was made from. This crate never copies tensor
+//! data: it borrows, shares or holds it until the engine is done with it. No safe program can make the engine use
+//! memory that has been freed, not even with [`std::mem::forget`].
 //!
 //! After `fork` a child may only drop objects; other calls return [`Status::FORKED`].
 #![warn(missing_docs)]

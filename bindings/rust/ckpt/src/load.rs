@@ -18,10 +18,10 @@ use crate::report::Report;
 use crate::scope::Scope;
 use crate::tensor::{Device, TensorDesc};
 
-/// Many requests that are planned and read together: make it, add, then run or start it once.
+/// Many requests that are planned and read together: make it, add to it, run or start it once.
 ///
-/// `'a` is the life of the memory that is borrowed, which the engine writes until the load has ended. Memory may also
-/// be given to the load to [`hold`](Self::hold); it comes back as [`Buffers`].
+/// `'a` is the lifetime of borrowed memory, which the engine writes until the load has ended. A load can also
+/// [`hold`](Self::hold) memory, and gives it back as [`Buffers`].
 ///
 /// ```
 /// # let store = ckpt::Store::open("mem:load")?;
@@ -40,7 +40,7 @@ use crate::tensor::{Device, TensorDesc};
 /// # Ok::<_, ckpt::Error>(())
 /// ```
 ///
-/// One piece of memory cannot be lent twice, nor looked at while the load has it:
+/// One piece of memory cannot be lent twice, nor read while the load has it:
 /// ```compile_fail,E0499
 /// # fn f(reader: &ckpt::Reader, desc: &ckpt::TensorDesc) -> ckpt::Result<()> {
 /// let (mut memory, mut other) = ([0f32; 8], [0f32; 8]);
@@ -62,7 +62,7 @@ use crate::tensor::{Device, TensorDesc};
 /// ```
 #[derive(Debug)]
 pub struct Load<'a> {
-    /// First, so that the library lets go before memory is.
+    /// The first field, so it is dropped before the memory.
     handle: Handle<sys::ckpt_load>,
     buffers: Buffers,
     over: bool,
@@ -70,7 +70,7 @@ pub struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    /// A load of this checkpoint.
+    /// A load from this checkpoint.
     pub fn new(reader: &Reader) -> Result<Self> {
         Load::new_with(reader, &Options::new())
     }
@@ -83,32 +83,33 @@ impl<'a> Load<'a> {
         Ok(Load { handle, buffers: Buffers::default(), over: false, memory: PhantomData })
     }
 
-    /// Asks for a region of a tensor or alias; resharding is asking for another box than was saved.
+    /// Asks for a region of a tensor or alias. It may be another region than was saved: that is all there is to
+    /// resharding.
     ///
     /// The shape of `desc` must be the tensor's, and its dtype too unless [`convert`](TensorDesc::convert) is set
-    /// (`MISMATCH`). `data` is of the elements that `desc` says, or bytes. A name that the checkpoint lacks is reported
-    /// by the run, by option `strict`.
+    /// (`MISMATCH`). `data` has the elements that `desc` says, or is bytes. Option `strict` says what the run does
+    /// about a name that the checkpoint lacks.
     pub fn add_tensor<E: AnyBits>(&mut self, name: &str, desc: &TensorDesc, data: &'a mut [E]) -> Result<()> {
         check_element::<E>(desc.dtype())?;
         // SAFETY: `data` is borrowed for 'a, and every way to run the load ends within 'a.
         unsafe { self.add_tensor_raw(name, desc, data.as_mut_ptr().cast(), size_of_val(data) as u64, Device::CPU) }
     }
 
-    /// Asks for the shared object `name`, or that of `rank`; [`Reader::object`] says its size.
+    /// Asks for the shared object `name`, or for `rank`'s own; [`Reader::object`] tells its size.
     pub fn add_object(&mut self, name: &str, rank: u32, data: &'a mut [u8]) -> Result<()> {
-        // SAFETY: as of add_tensor.
+        // SAFETY: as for add_tensor.
         unsafe { self.add_object_raw(name, rank, data.as_mut_ptr(), data.len()) }
     }
 
-    /// Gives memory to the load, for requests [`into`](Self::add_tensor_into) it. It comes back by
-    /// [`take_buffers`](Self::take_buffers), or from the job.
+    /// Gives memory to the load; [`add_tensor_into`](Self::add_tensor_into) reads into it.
+    /// [`take_buffers`](Self::take_buffers) or the job gives it back.
     pub fn hold<E: AnyBits>(&mut self, memory: Vec<E>) -> Slot<E> {
         self.buffers.held.push(Some(Held::new(memory)));
         Slot { load: self.buffers.load, index: self.buffers.held.len() - 1, element: PhantomData }
     }
 
-    /// As [`add_tensor`](Self::add_tensor), into elements `range` of memory that the load holds. Several requests may
-    /// go into the same memory, interleaved by strides; where they overlap, which one stays is undefined.
+    /// Like [`add_tensor`](Self::add_tensor), into elements `range` of memory that the load holds. Several requests may
+    /// share memory, interleaved by strides; if they overlap, it is undefined which one stays.
     pub fn add_tensor_into<E: AnyBits>(
         &mut self,
         name: &str,
@@ -117,11 +118,11 @@ impl<'a> Load<'a> {
         range: impl RangeBounds<usize>,
     ) -> Result<()> {
         let (data, bytes) = self.buffers.part(slot, Some(desc.dtype()), range)?;
-        // SAFETY: held memory goes along with the load and its job, which give it back only when the engine is quiet.
+        // SAFETY: the load and then its job own the held memory, and give it back only when the engine is done.
         unsafe { self.add_tensor_raw(name, desc, data.cast(), bytes as u64, Device::CPU) }
     }
 
-    /// As [`add_object`](Self::add_object), into bytes `range` of memory that the load holds.
+    /// Like [`add_object`](Self::add_object), into bytes `range` of memory that the load holds.
     pub fn add_object_into(
         &mut self,
         name: &str,
@@ -130,15 +131,15 @@ impl<'a> Load<'a> {
         range: impl RangeBounds<usize>,
     ) -> Result<()> {
         let (data, bytes) = self.buffers.part(slot, None, range)?;
-        // SAFETY: as of add_tensor_into.
+        // SAFETY: as for add_tensor_into.
         unsafe { self.add_object_raw(name, rank, data, bytes) }
     }
 
-    /// As [`add_tensor`](Self::add_tensor), of memory by pointer, for memory of other languages and devices.
+    /// Like [`add_tensor`](Self::add_tensor), with memory by pointer, for other languages and devices.
     ///
     /// # Safety
-    /// `data` is `bytes` writable bytes on `device`, which live and are nobody else's until the load has ended or is
-    /// dropped without having been started.
+    /// `data` points to `bytes` writable bytes on `device`. They live, and nobody else uses them, until the load has
+    /// ended or is dropped without being started.
     pub unsafe fn add_tensor_raw(
         &mut self,
         name: &str,
@@ -157,7 +158,7 @@ impl<'a> Load<'a> {
     }
 
     /// # Safety
-    /// As of `add_tensor_raw`.
+    /// As for `add_tensor_raw`.
     unsafe fn add_object_raw(&mut self, name: &str, rank: u32, data: *mut u8, bytes: usize) -> Result<()> {
         let name = c_text(name)?;
         // SAFETY: the text lives until the call returns; `data` as the caller says.
@@ -167,16 +168,16 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Loads. All structural errors (`NOT_FOUND`, `MISMATCH`, `INCOMPLETE`, …) come before memory changes; after
-    /// `CORRUPT`, `IO`, `GONE` or `CANCELLED` what is in it is undefined. `Ok` proves that every requested byte was
-    /// written and, unless option `verify` is 0, checked.
+    /// Reads everything that was asked for. `Ok` proves that every requested byte was written and (`verify=1`) checked.
+    /// All structural errors (`NOT_FOUND`, `MISMATCH`, `INCOMPLETE`, …) come before memory changes; after `CORRUPT`,
+    /// `IO`, `GONE` or `CANCELLED` its content is undefined.
     pub fn run(&mut self) -> Result<()> {
         self.check_not_over()?;
         // SAFETY: the memory lives for 'a, and the call ends within it.
         check(|err| unsafe { sys::ckpt_load_run(self.handle.get_mut(), err) })
     }
 
-    /// Starts the load in the background; the scope's end waits until it has ended.
+    /// Starts the load in the background; the end of the scope waits for its end.
     pub fn start_in<'scope>(&mut self, scope: &'scope Scope<'scope, '_>) -> Result<LoadJob>
     where
         'a: 'scope,
@@ -184,36 +185,36 @@ impl<'a> Load<'a> {
         self.begin().map(|job| LoadJob::new(scope.watch(job)))
     }
 
-    /// The caller sees to it that the job has ended before 'a does.
+    /// The caller makes sure that the job ends before 'a does.
     fn begin(&mut self) -> Result<Job> {
         self.check_not_over()?;
         let load = self.handle.get_mut();
-        // SAFETY: the memory is borrowed, or goes along with the job.
+        // SAFETY: the memory is borrowed, or moves into the job.
         Job::start(JobState::DONE, &mut Vec::new(), &mut self.buffers, |out, err| unsafe {
             sys::ckpt_load_start(load, out, err)
         })
     }
 
-    /// Names that were asked for and are missing, and names that were not asked for, whatever `strict` is.
+    /// Lists the names that were asked for and are missing, and those not asked for, whatever `strict` is.
     pub fn report(&self) -> Result<Report> {
         // SAFETY: the handle is alive.
         Report::make(|out, err| unsafe { sys::ckpt_load_report(self.handle.get(), out, err) })
     }
 
-    /// Looks at memory that the load holds; `None` once it was started or the memory taken.
+    /// The memory that the load holds; `None` after the load was started or the memory taken.
     #[must_use]
     pub fn memory<E: AnyBits>(&self, slot: Slot<E>) -> Option<&[E]> {
         self.buffers.look(slot)
     }
 
-    /// Gives back the memory that the load holds; if it was started, its job has it. The load is over then.
+    /// Gives back the memory that the load holds, and ends the load. After a start the job has the memory.
     #[must_use]
     pub fn take_buffers(&mut self) -> Buffers {
         self.over = true;
         std::mem::take(&mut self.buffers)
     }
 
-    /// The engine knows where memory was that has been given back, and must not be sent there.
+    /// The engine still has the address of memory that was given back, and must not use it.
     fn check_not_over(&self) -> Result<()> {
         if self.over {
             return Err(Error::invalid("the load is over: its memory was taken"));
@@ -223,7 +224,7 @@ impl<'a> Load<'a> {
 }
 
 impl Load<'static> {
-    /// Starts the load in the background, of memory that it holds.
+    /// Starts the load in the background, into memory that it holds.
     ///
     /// ```
     /// # let store = ckpt::Store::open("mem:hold")?;
@@ -245,7 +246,7 @@ impl Load<'static> {
     }
 }
 
-/// Memory of `E` that a load holds, to name it in requests and to take it back.
+/// Names memory of `E` that a load holds, in requests and to take it back.
 #[derive(Debug)]
 pub struct Slot<E> {
     load: u64,
@@ -263,7 +264,7 @@ impl<E> Copy for Slot<E> {}
 /// Memory that a load held.
 #[derive(Debug)]
 pub struct Buffers {
-    /// Whose slots these are; no two are alike.
+    /// A number for each load, so that slots of other loads are refused.
     load: u64,
     held: Vec<Option<Held>>,
 }
@@ -276,7 +277,7 @@ impl Default for Buffers {
 }
 
 impl Buffers {
-    /// Takes the memory of a slot; `None` where it was taken before, or is another load's.
+    /// Takes the memory of a slot; `None` if it was taken before, or belongs to another load.
     #[must_use]
     pub fn take<E: AnyBits>(&mut self, slot: Slot<E>) -> Option<Vec<E>> {
         if slot.load != self.load {
@@ -300,7 +301,7 @@ impl Buffers {
     ) -> Result<(*mut u8, usize)> {
         match self.held.get(slot.index) {
             Some(Some(held)) if slot.load == self.load => held.part(dtype, range),
-            _ => Err(Error::invalid("the slot is of another load, or the load was started")),
+            _ => Err(Error::invalid("the slot belongs to another load, or the load was started")),
         }
     }
 }

@@ -12,11 +12,11 @@ use crate::error::{Error, Result, Status};
 /// What keeps memory alive.
 pub(crate) type Keep = Arc<dyn Any + Send + Sync>;
 
-/// Memory that a save shares instead of borrowing it: it stays alive, and as it is, until the save is staged.
+/// Memory that a save shares instead of borrowing it: it stays alive and unchanged until the save is staged.
 ///
-/// Made from a `Vec`, a boxed slice, an `Arc` of either or [any owner](Self::from_owner); nothing is copied. A trainer
-/// that keeps its weights in an `Arc<Vec<f32>>` changes them with [`Arc::make_mut`], which copies them only where a
-/// save still has them: it lets go when a wait or a look at the job's state finds it staged.
+/// Made without a copy from a `Vec`, a boxed slice, an `Arc<Vec<_>>`, an `Arc<[_]>` or [any owner](Self::from_owner). A
+/// trainer that keeps its weights in an `Arc<Vec<f32>>` changes them with [`Arc::make_mut`], which copies them only if
+/// a save still shares them. The save releases them when a wait, or a call of the job's `state`, finds it staged.
 #[derive(Clone)]
 pub struct SharedMemory {
     pub(crate) keep: Keep,
@@ -25,14 +25,14 @@ pub struct SharedMemory {
     dtype: fn(Dtype) -> Result<()>,
 }
 
-// SAFETY: the pointer is to what `keep` owns, which is Send and Sync and is only read.
+// SAFETY: `keep` owns what the pointer points to; it is Send and Sync, and only read.
 unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// Memory of any owner: a mapped file, a buffer of another crate. It is dropped where the save lets go, on whatever
-    /// thread that is.
+    /// Memory of any owner: a mapped file, a buffer of another crate. The owner is dropped when the save releases it,
+    /// on any thread.
     ///
     /// ```
     /// struct Pinned(Box<[f32; 4]>);
@@ -45,10 +45,10 @@ impl SharedMemory {
     /// assert_eq!(memory.len(), 16);
     /// ```
     pub fn from_owner<E: Element, O: AsRef<[E]> + Send + Sync + 'static>(owner: O) -> Self {
-        // Into its place first: the slice may lie in the owner itself.
+        // Moved first: the slice may lie in the owner itself.
         let owner = Arc::new(owner);
         // SAFETY (of reading it later): the slice is a shared borrow of the owner, taken once. Nobody else can reach
-        // the owner: it does not move, is never borrowed mutably and is dropped with `keep`, so that borrow may last
+        // the owner: it does not move, is never borrowed mutably and is dropped with `keep`, so the borrow may last
         // until then. Sync lets the engine's threads read through it, Send lets any thread drop it.
         let slice: &[E] = (*owner).as_ref();
         let (data, bytes) = (slice.as_ptr().cast(), size_of_val(slice));
@@ -108,9 +108,8 @@ impl fmt::Debug for SharedMemory {
     }
 }
 
-/// Zeros to load into. How many is what a checkpoint says, so too many are `NOMEM` and no end of the process, as they
-/// are of `vec!`. Pages that nobody touched cost nothing, as with `vec!`, which `try_reserve` and `resize` would not
-/// give.
+/// Zeros to load into. A checkpoint says how many, so too many are `NOMEM` instead of an abort as with `vec!`.
+/// Untouched pages cost nothing, as with `vec!`; with `try_reserve` and `resize` they would.
 pub(crate) fn zeros<E: AnyBits>(count: usize) -> Result<Vec<E>> {
     let layout = Layout::array::<E>(count).map_err(|_| no_memory::<E>(count))?;
     if layout.size() == 0 {
@@ -121,12 +120,12 @@ pub(crate) fn zeros<E: AnyBits>(count: usize) -> Result<Vec<E>> {
     if memory.is_null() {
         return Err(no_memory::<E>(count));
     }
-    // SAFETY: allocated just now, with the layout that a vector has; zeros are elements, as any bits are.
+    // SAFETY: allocated just now with the layout of a vector; zeros are elements, as any bits are.
     Ok(unsafe { Vec::from_raw_parts(memory.cast(), count, count) })
 }
 
 pub(crate) fn no_memory<E: AnyBits>(count: usize) -> Error {
-    Error::new(Status::NOMEM, format!("there is no memory for {count} elements of {}", E::DTYPE))
+    Error::new(Status::NOMEM, format!("no memory for {count} elements of {}", E::DTYPE))
 }
 
 /// A vector that a load writes into.
@@ -139,9 +138,9 @@ pub(crate) struct Held {
     element_bytes: usize,
 }
 
-// SAFETY: the pointer is into the vector, which is owned here.
+// SAFETY: the pointer points into the vector, which this owns.
 unsafe impl Send for Held {}
-// SAFETY: a shared reference only reads plain elements, and only where no job has them.
+// SAFETY: a shared reference only reads plain elements, and only while no job has them.
 unsafe impl Sync for Held {}
 
 impl Held {
@@ -174,7 +173,7 @@ impl Held {
         };
         match (first, end) {
             (Some(first), Some(end)) if first <= end && end <= self.len => {
-                // SAFETY: within the vector, as was just checked.
+                // SAFETY: within the vector, as just checked.
                 Ok((unsafe { self.data.add(first * self.element_bytes) }, (end - first) * self.element_bytes))
             }
             _ => Err(Error::invalid(format!("the range reaches past the {} elements of the memory", self.len))),

@@ -1,6 +1,6 @@
-//! Numbers of the ABI as types: constants that may be joined by others in a newer library, so never Rust enums.
+//! Numbers of the ABI as types. A newer library may return numbers that are not listed here, so they are no Rust enums.
 
-/// Makes a newtype over `i32` with the constants given, each from that of `ckpt_sys`.
+/// Makes a newtype over `i32` with these constants, each from that of `ckpt_sys`.
 macro_rules! numbers {
     ($(#[$doc:meta])* $name:ident { $($(#[$item_doc:meta])* $item:ident = $value:ident;)* }) => {
         $(#[$doc])*

@@ -8,14 +8,14 @@ use crate::error::{check, Error, Result};
 use crate::handle::{c_text, lent, sized, Handle};
 use crate::numbers::numbers;
 
-/// Settings for a call, each by name: `Options::new().set("keep_last", 3).set("compression", "auto")`.
+/// Named settings for a call: `Options::new().set("keep_last", 3).set("compression", "auto")`.
 ///
-/// A call reads those that concern it. A name that the library does not know, and a value out of range, is an
-/// [`INVALID`](crate::Status::INVALID) error of the call that gets the options. [`options`] lists them all.
+/// A call reads the options that its comment lists and ignores the others. It returns
+/// [`INVALID`](crate::Status::INVALID) for an unknown name or a value out of range. [`options`] lists them all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     values: Vec<(String, OptionValue)>,
-    /// The first that could not be said; the call that gets the options fails with it.
+    /// The first value out of range; the call that gets the options fails with it.
     fault: Option<String>,
 }
 
@@ -25,7 +25,7 @@ pub struct Options {
 pub enum OptionValue {
     /// A number.
     Int(i64),
-    /// A text, also one that reads as a number.
+    /// A text, also for a number.
     Str(String),
 }
 
@@ -38,7 +38,7 @@ macro_rules! option_values {
         }
     )*};
 }
-// One kind of integer alone, so that a literal is one: with `i32` too, `5 << 30` would be 1 GiB.
+// The only integer type, so that literals get it: if `i32` were one too, `5 << 30` would be 1 GiB.
 option_values! { i64 => Int bool => Int &str => Str String => Str }
 
 impl Options {
@@ -48,15 +48,15 @@ impl Options {
         Options { values: Vec::new(), fault: None }
     }
 
-    /// Sets one to an `i64`, as which literals are taken, a text or a `bool`, which is 0 or 1.
+    /// Sets an option to an `i64` (the type that a literal gets), a text, or a `bool` (0 or 1).
     #[must_use]
     pub fn set(mut self, key: impl Into<String>, value: impl Into<OptionValue>) -> Self {
         self.values.push((key.into(), value.into()));
         self
     }
 
-    /// Sets one to a size or count: `.set_u64("staging_bytes", size_of_val(weights) as u64)`. One past `i64::MAX` is
-    /// out of range.
+    /// Sets an option to a size or count: `.set_u64("staging_bytes", size_of_val(weights) as u64)`. Above `i64::MAX` it
+    /// is out of range.
     #[must_use]
     pub fn set_u64(mut self, key: impl Into<String>, value: u64) -> Self {
         let key = key.into();
@@ -67,7 +67,7 @@ impl Options {
         self
     }
 
-    /// The C object for one call; `None` stands for defaults.
+    /// The C object for one call; `None` means the defaults.
     pub(crate) fn bag(&self) -> Result<Bag> {
         if let Some(fault) = &self.fault {
             return Err(Error::invalid(fault.clone()));
@@ -75,7 +75,7 @@ impl Options {
         if self.values.is_empty() {
             return Ok(Bag(None));
         }
-        // SAFETY: `make` gives places for both outputs.
+        // SAFETY: `make` passes places for both outputs.
         let mut bag = Handle::make(|out, err| unsafe { sys::ckpt_options_new(out, err) })?;
         for (key, value) in &self.values {
             let key = c_text(key)?;
@@ -106,11 +106,11 @@ impl Bag {
 }
 
 numbers! {
-    /// What the value of an option is.
+    /// Which values an option takes.
     OptionKind {
         /// A number from `min` to `max`.
         INT = CKPT_OPTION_INT;
-        /// A text, one of `choices` where there are some.
+        /// A text; one of `choices` if there are any.
         STR = CKPT_OPTION_STR;
     }
 }
@@ -127,11 +127,11 @@ pub struct OptionInfo {
     pub min: i64,
     /// The largest number.
     pub max: i64,
-    /// The value where none is set, as text.
+    /// The default, as text.
     pub fallback: &'static str,
-    /// Of a text: `"error|replace|keep"`; empty where any will do.
+    /// Of a text: `"error|replace|keep"`; empty if any text is valid.
     pub choices: &'static str,
-    /// The calls that read it: `"session save"`.
+    /// The calls that read it, such as `"session save"`.
     pub used_by: &'static str,
     /// One sentence.
     pub help: &'static str,
@@ -160,7 +160,7 @@ pub fn options() -> impl ExactSizeIterator<Item = Result<OptionInfo>> {
     })
 }
 
-/// `"0.1.0"` of the library that is loaded, which may be newer than this crate.
+/// The version of the loaded library, `"0.1.0"`, which may be newer than this crate.
 #[must_use]
 pub fn version() -> &'static str {
     // SAFETY: static text.

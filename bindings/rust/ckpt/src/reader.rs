@@ -20,15 +20,16 @@ use crate::tensor::{Region, TensorDesc};
 use crate::tree::Tree;
 use crate::view::View;
 
-/// An immutable view of one committed checkpoint; threads may share it. While it is open, pruning passes the
-/// checkpoint over. What it lends (names, attributes, views) lives as long as it.
+/// An immutable view of one committed checkpoint; threads may share it. While it is open, nothing removes the
+/// checkpoint. Names, attributes and views are borrowed from it.
 #[derive(Debug)]
 pub struct Reader {
     pub(crate) handle: Handle<sys::ckpt_reader>,
 }
 
 impl Reader {
-    /// Opens what the selector says (see [`Store::find`]). Reads and checks the manifest, no tensor data.
+    /// Opens the checkpoint that `selector` names (see [`Store::find`]). Reads and checks the manifest, no tensor data.
+    /// `NOT_FOUND` if there is none.
     pub fn open(store: &Store, selector: &str) -> Result<Self> {
         Reader::open_with(store, selector, &Options::new())
     }
@@ -43,7 +44,7 @@ impl Reader {
         Ok(Reader { handle })
     }
 
-    /// What is known of the checkpoint.
+    /// Describes the checkpoint.
     pub fn info(&self) -> Result<CheckpointInfo> {
         // SAFETY: the handle is alive.
         CheckpointInfo::fill(|out, err| unsafe { sys::ckpt_reader_info(self.handle.get(), out, err) })
@@ -57,18 +58,18 @@ impl Reader {
     }
 
     fn tensor_at(&self, index: u64) -> Result<TensorInfo<'_>> {
-        // SAFETY: the handle is alive; texts of the record live as long as it.
+        // SAFETY: the handle is alive; the texts of the record live as long as it.
         unsafe { TensorInfo::fill(|out, err| sys::ckpt_reader_tensor_at(self.handle.get(), index, out, err)) }
     }
 
     /// The tensor or alias of this name. `NOT_FOUND`.
     pub fn tensor(&self, name: &str) -> Result<TensorInfo<'_>> {
         let name = c_text(name)?;
-        // SAFETY: as of tensor_at; the name lives until the call returns.
+        // SAFETY: as for tensor_at; the name lives until the call returns.
         unsafe { TensorInfo::fill(|out, err| sys::ckpt_reader_tensor_find(self.handle.get(), name.as_ptr(), out, err)) }
     }
 
-    /// The view that an alias is of its target. `NOT_FOUND` where `name` is no alias.
+    /// How alias `name` views its target. `NOT_FOUND` if `name` is not an alias.
     pub fn alias(&self, name: &str) -> Result<AliasInfo> {
         let name = c_text(name)?;
         let mut raw = sized!(ckpt_tensor_desc);
@@ -77,7 +78,7 @@ impl Reader {
         Ok(AliasInfo::of(&raw))
     }
 
-    /// Where segment `index` of a tensor lies; [`TensorInfo::segment_count`] says how many there are.
+    /// Where segment `index` of a tensor lies, from 0 to [`TensorInfo::segment_count`].
     pub fn segment(&self, tensor: &str, index: u32) -> Result<SegmentInfo> {
         let tensor = c_text(tensor)?;
         let mut raw = sized!(ckpt_segment_info);
@@ -92,22 +93,22 @@ impl Reader {
     pub fn objects(&self) -> Items<'_, Self, Result<ObjectInfo<'_>>> {
         // SAFETY: the handle is alive.
         let count = unsafe { sys::ckpt_reader_object_count(self.handle.get()) };
-        // SAFETY: the handle is alive; texts of the record live as long as it.
+        // SAFETY: the handle is alive; the texts of the record live as long as it.
         Items::new(self, count, |reader, index| unsafe {
             ObjectInfo::fill(|out, err| sys::ckpt_reader_object_at(reader.handle.get(), index, out, err))
         })
     }
 
-    /// The shared object `name`, or that of `rank`. `NOT_FOUND`.
+    /// The shared object `name`, or `rank`'s own. `NOT_FOUND`.
     pub fn object(&self, name: &str, rank: u32) -> Result<ObjectInfo<'_>> {
         let name = c_text(name)?;
-        // SAFETY: as of objects; the name lives until the call returns.
+        // SAFETY: as for objects; the name lives until the call returns.
         unsafe {
             ObjectInfo::fill(|out, err| sys::ckpt_reader_object_find(self.handle.get(), name.as_ptr(), rank, out, err))
         }
     }
 
-    /// The part files; [`CheckpointInfo::part_count`] of them.
+    /// Part `index`, from 0 to [`CheckpointInfo::part_count`].
     pub fn part(&self, index: u32) -> Result<PartInfo> {
         let mut raw = sized!(ckpt_part_info);
         // SAFETY: the handle is alive; `raw` is ours and has its size set.
@@ -120,7 +121,7 @@ impl Reader {
         Attrs::new(self, None)
     }
 
-    /// The attributes of a tensor; none where there is no such tensor.
+    /// The attributes of a tensor, in the order of their keys; none if there is no such tensor.
     pub fn tensor_attrs(&self, tensor: &str) -> Result<Attrs<'_>> {
         Ok(Attrs::new(self, Some(c_text(tensor)?)))
     }
@@ -137,12 +138,12 @@ impl Reader {
 
     fn attr_of(&self, tensor: Option<&str>, key: &str) -> Result<Option<&str>> {
         let (tensor, key) = (c_text_or_null(tensor)?, c_text(key)?);
-        // SAFETY: texts live until the call returns; what it gives lives as long as the reader.
+        // SAFETY: texts live until the call returns; its result lives as long as the reader.
         unsafe { lent_or_none(sys::ckpt_reader_attr(self.handle.get(), or_null(&tensor), key.as_ptr())) }
     }
 
-    /// A read-only view of a whole tensor without a copy, where its bytes are stored raw and in one piece; else
-    /// `UNSUPPORTED`. Checksums are verified first unless option `verify` is 0. Options: `verify`, `threads`.
+    /// A read-only view of a whole tensor, without a copy. `UNSUPPORTED` unless its bytes are stored raw and in one
+    /// piece. Checksums are verified first unless `verify=0`. Options: `verify`, `threads`.
     ///
     /// A mapped file on a failing disk can end the process with SIGBUS; a [`Load`] cannot.
     ///
@@ -172,22 +173,22 @@ impl Reader {
             // SAFETY: text and options live until the call returns; both outputs are ours.
             unsafe { sys::ckpt_reader_map(reader, tensor.as_ptr(), bag.get(), &mut data, &mut size, err) }
         })?;
-        // SAFETY: the library says that the view lives as long as the reader.
+        // SAFETY: the library promises that the view lives as long as the reader.
         Ok(unsafe { View::new(data.cast(), size) })
     }
 
     /// Checks the checkpoint in the background. Damage does not fail the job: its report lists every damage, and an
-    /// empty report is a sound checkpoint. Options: `verify_mode`, `sample_k`, `sample_n`, `threads`.
+    /// empty report means a sound checkpoint. Options: `verify_mode`, `sample_k`, `sample_n`, `threads`.
     pub fn verify(&self, options: &Options) -> Result<Job> {
         let bag = options.bag()?;
-        // SAFETY: options live until the call returns; the job keeps what it needs of the reader.
+        // SAFETY: options live until the call returns; the job keeps the reader alive.
         Job::start(JobState::DONE, &mut Vec::new(), &mut Buffers::default(), |out, err| unsafe {
             sys::ckpt_reader_verify(self.handle.get(), bag.get(), out, err)
         })
     }
 
-    /// Compares with another checkpoint: names, dtypes, shapes, objects and attributes, then (`values=1`) the elements.
-    /// Equal content has an empty report. Options: `values`, `threads`.
+    /// Compares two checkpoints: names, dtypes, shapes, objects and attributes, then (`values=1`) the elements. An
+    /// empty report means equal content. Options: `values`, `threads`.
     pub fn diff(&self, other: &Reader, options: &Options) -> Result<Report> {
         let bag = options.bag()?;
         Report::make(|out, err| {
@@ -204,7 +205,7 @@ impl Reader {
         check(|err| unsafe { sys::ckpt_export(self.handle.get(), path.as_ptr(), bag.get(), err) })
     }
 
-    /// The state tree of object `name`; `None`: the main one, or where there is none a dict of all tensors.
+    /// The state tree of object `name`. `None`: the main tree or, if the checkpoint has none, a dict of all tensors.
     pub fn tree(&self, name: Option<&str>) -> Result<Tree> {
         let name = c_text_or_null(name)?;
         // SAFETY: the text lives until the call returns.
@@ -212,12 +213,12 @@ impl Reader {
             .map(Tree::from)
     }
 
-    /// Loads a whole tensor of elements `E` by itself. Many tensors: [`Load`], which plans them together.
-    /// `MISMATCH` where it is of other elements, `NOMEM` where there is no memory for it.
+    /// Loads one whole tensor of elements `E`. For many tensors use [`Load`], which plans them together. `MISMATCH` if
+    /// the tensor has other elements, `NOMEM` if it does not fit in memory.
     pub fn read<E: AnyBits>(&self, name: &str) -> Result<Vec<E>> {
         let info = self.tensor(name)?;
         if info.dtype() != E::DTYPE {
-            let message = format!("tensor {name:?} is of {}, not of {}", info.dtype(), E::DTYPE);
+            let message = format!("tensor {name:?}: expected {}, found {}", E::DTYPE, info.dtype());
             return Err(Error::new(Status::MISMATCH, message)
                 .with("tensor", name)
                 .with("expected", E::DTYPE)
@@ -228,7 +229,7 @@ impl Reader {
         Ok(data)
     }
 
-    /// Loads a whole tensor by itself, whatever its dtype. `NOMEM` as of [`read`](Self::read).
+    /// Loads one whole tensor of any dtype. `NOMEM` as for [`read`](Self::read).
     pub fn read_tensor(&self, name: &str) -> Result<OwnedTensor> {
         let info = self.tensor(name)?;
         let mut data = zeros(info.bytes() as usize).map_err(|error| error.with("tensor", name))?;
@@ -242,7 +243,7 @@ impl Reader {
         load.run()
     }
 
-    /// Loads the shared object `name`, or that of `rank`, by itself. `NOMEM` as of [`read`](Self::read).
+    /// Loads the shared object `name`, or `rank`'s own. `NOMEM` as for [`read`](Self::read).
     pub fn read_object(&self, name: &str, rank: u32) -> Result<Vec<u8>> {
         let mut data = zeros(self.object(name, rank)?.size() as usize)?;
         let mut load = Load::new(self)?;
@@ -252,7 +253,7 @@ impl Reader {
     }
 }
 
-/// Goes over attributes: keys and values.
+/// Iterates over attributes: keys and values.
 #[derive(Debug)]
 pub struct Attrs<'a> {
     reader: &'a Reader,
@@ -278,7 +279,7 @@ impl<'a> Iterator for Attrs<'a> {
         }
         self.next += 1;
         let (mut key, mut value) = (std::ptr::null(), std::ptr::null());
-        // SAFETY: the text lives until the call returns; what it gives lives as long as the reader.
+        // SAFETY: the text lives until the call returns; its result lives as long as the reader.
         Some(unsafe {
             check(|err| {
                 let (reader, tensor) = (self.reader.handle.get(), or_null(&self.tensor));

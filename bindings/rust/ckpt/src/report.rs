@@ -11,7 +11,7 @@ use crate::error::{check, Result, Status};
 use crate::handle::{lent_or_none, sized, Handle, Items};
 use crate::numbers::numbers;
 
-/// A list of findings. Empty where there was nothing to say.
+/// A list of findings, perhaps empty.
 #[derive(Debug)]
 pub struct Report {
     handle: Handle<sys::ckpt_report>,
@@ -65,7 +65,7 @@ impl<'a> IntoIterator for &'a Report {
 }
 
 numbers! {
-    /// What a finding says.
+    /// What a finding is about.
     FindingKind {
         /// Verify: bytes that do not match. Repair: a part that cannot be used.
         DAMAGED = CKPT_FINDING_DAMAGED;
@@ -73,22 +73,22 @@ numbers! {
         MISSING = CKPT_FINDING_MISSING;
         /// Load: a name not asked for. Diff: only in the second.
         EXTRA = CKPT_FINDING_EXTRA;
-        /// Diff.
+        /// Diff: in both, but different.
         DIFFERENT = CKPT_FINDING_DIFFERENT;
-        /// Prune.
+        /// Prune: was removed, or with `dry_run` would be.
         REMOVED = CKPT_FINDING_REMOVED;
-        /// Prune: passed over, and why.
+        /// Prune: not removed, and why.
         KEPT = CKPT_FINDING_KEPT;
-        /// Repair: would be, or was, written.
+        /// Repair: was written, or with `dry_run` would be.
         REPAIRED = CKPT_FINDING_REPAIRED;
     }
 }
 
-/// One finding; its texts are those of the report.
+/// One finding; its texts are borrowed from the report.
 #[derive(Clone, Copy)]
 pub struct Finding<'a> {
     raw: sys::ckpt_finding,
-    /// It may name a path, and so be of any bytes.
+    /// Any bytes: it may name a path.
     text: &'a [u8],
     name: Option<&'a str>,
     part: Option<&'a str>,
@@ -96,19 +96,19 @@ pub struct Finding<'a> {
 }
 
 impl<'a> Finding<'a> {
-    /// What it says.
+    /// What it is about.
     #[must_use]
     pub fn kind(&self) -> FindingKind {
         FindingKind(self.raw.kind)
     }
 
-    /// `CORRUPT`, `FORMAT`, `INCOMPLETE`, … where it is an error; else `OK`.
+    /// `CORRUPT`, `FORMAT`, `INCOMPLETE`, … for an error; else `OK`.
     #[must_use]
     pub fn status(&self) -> Status {
         Status(self.raw.status)
     }
 
-    /// One line for people. Of a path that is not UTF-8 what cannot be shown is U+FFFD.
+    /// One line for people. U+FFFD replaces what is not UTF-8 in a path.
     #[must_use]
     pub fn text(&self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.text)
@@ -126,7 +126,7 @@ impl<'a> Finding<'a> {
         self.part
     }
 
-    /// Where in the part, in bytes.
+    /// Where it begins in the part, in bytes.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.raw.offset
@@ -144,13 +144,13 @@ impl<'a> Finding<'a> {
         Some((self.raw.first_element.try_into().ok()?, self.raw.last_element.try_into().ok()?))
     }
 
-    /// Diff of values: the largest absolute difference; NaN where none was measured.
+    /// Diff of values: the largest absolute difference; NaN if none was measured.
     #[must_use]
     pub fn max_abs(&self) -> f64 {
         self.raw.max_abs
     }
 
-    /// Diff of values: the largest relative difference; NaN where none was measured.
+    /// Diff of values: the largest relative difference; NaN if none was measured.
     #[must_use]
     pub fn max_rel(&self) -> f64 {
         self.raw.max_rel

@@ -21,29 +21,29 @@ use crate::tree::TreeRef;
 use crate::value::Value;
 
 numbers! {
-    /// Whose an object is.
+    /// Whether an object belongs to all ranks or to one.
     ObjectScope {
-        /// One for all: rank 0's bytes are written, the bytes of others must be the same.
+        /// One for all ranks: rank 0's bytes are written; others' must be equal.
         SHARED = CKPT_OBJECT_SHARED;
-        /// Each rank that adds it has its own.
+        /// Each rank that adds it has its own bytes.
         PER_RANK = CKPT_OBJECT_PER_RANK;
     }
 }
 
-/// One rank's share of one checkpoint: make it, add, then run or start it once. Every rank of the session does the
+/// One rank's share of one checkpoint: make it, add to it, run or start it once. Every rank of the session does the
 /// same for the same label.
 ///
-/// Tensor data is never copied by this crate. `'a` is the life of the memory that is borrowed, which the engine reads
-/// until the save is staged. Four ways lead there:
+/// This crate never copies tensor data. `'a` is the lifetime of borrowed memory, which the engine reads until the save
+/// is staged. There are four ways to save:
 ///
 /// | | returns when | memory |
 /// |---|---|---|
 /// | [`run`](Self::run) | committed | borrowed or shared |
 /// | [`stage`](Self::stage) | staged; writing goes on in the background | borrowed or shared |
-/// | [`start_in`](Self::start_in) a [`scope`](crate::scope()) | at once; its end waits | borrowed or shared |
+/// | [`start_in`](Self::start_in) a [`scope`](crate::scope()) | at once; the scope's end waits | borrowed or shared |
 /// | [`start`](Self::start) | at once | [shared](Self::add_tensor_shared) or `'static` |
 ///
-/// So no job can be forgotten (`std::mem::forget`) while the engine reads memory that is then freed or changed:
+/// So even if a job is forgotten (`std::mem::forget`), the engine never reads memory that was freed or changed:
 /// ```compile_fail,E0597
 /// # fn f(session: &ckpt::Session) -> ckpt::Result<()> {
 /// let weights = vec![1f32; 1000];
@@ -65,7 +65,7 @@ numbers! {
 /// # Ok(())
 /// # }
 /// ```
-/// Memory that was added cannot change before the save ran:
+/// Memory that was added cannot change until the save has run:
 /// ```compile_fail,E0506
 /// # fn f(session: &ckpt::Session) -> ckpt::Result<()> {
 /// let mut weights = [1f32; 1000];
@@ -89,17 +89,17 @@ numbers! {
 /// ```
 #[derive(Debug)]
 pub struct Save<'a> {
-    /// First, so that the library lets go before memory is.
+    /// The first field, so it is dropped before the memory.
     handle: Handle<sys::ckpt_save>,
     kept: Vec<Keep>,
     memory: PhantomData<&'a [u8]>,
 }
 
-/// The two ways to start one.
+/// The two functions that start a save.
 type Start = unsafe extern "C" fn(*mut sys::ckpt_save, *mut *mut sys::ckpt_job, *mut *mut sys::ckpt_error) -> i32;
 
 impl<'a> Save<'a> {
-    /// `label`: 1-200 of `[A-Za-z0-9._=+-]`, no leading dot. All ranks give the same label and step.
+    /// `label`: 1-200 of `[A-Za-z0-9._=+-]`, no leading dot. All ranks pass the same label and step.
     pub fn new(session: &Session, label: &str, step: Option<u64>) -> Result<Self> {
         Save::new_with(session, label, step, &Options::new())
     }
@@ -117,30 +117,30 @@ impl<'a> Save<'a> {
 
     /// Adds this rank's region of tensor `name` (1-4096 bytes, no control characters, no `..` path element).
     ///
-    /// `data` is of the elements that `desc` says, or bytes. `INVALID` where the region reaches past it, `EXISTS` where
-    /// the name was added before.
+    /// `data` has the elements that `desc` says, or is bytes. `INVALID` if the region reaches past it, `EXISTS` if the
+    /// name was added before.
     pub fn add_tensor<E: Element>(&mut self, name: &str, desc: &TensorDesc, data: &'a [E]) -> Result<()> {
         check_element::<E>(desc.dtype())?;
         // SAFETY: `data` is borrowed for 'a, and every way to run the save ends within 'a or waits for it to be staged.
         unsafe { self.add_tensor_raw(name, desc, data.as_ptr().cast(), size_of_val(data) as u64, Device::CPU) }
     }
 
-    /// The same of memory that the save shares, until it is staged.
+    /// Like [`add_tensor`](Self::add_tensor), with memory that the save shares until it is staged.
     pub fn add_tensor_shared(&mut self, name: &str, desc: &TensorDesc, data: impl Into<SharedMemory>) -> Result<()> {
         let data = data.into();
         data.check(desc.dtype())?;
         let (pointer, bytes) = (data.data(), data.len() as u64);
-        // Kept before the call and whatever it says: the engine must never have what we have not.
+        // Kept before the call, even if that fails: the engine must never have memory that we do not keep.
         self.kept.push(data.keep);
-        // SAFETY: `kept` goes along with the save and its job, which let go of it only when the engine is quiet.
+        // SAFETY: the save and then its job own `kept`, and release it only when the engine is done.
         unsafe { self.add_tensor_raw(name, desc, pointer.cast(), bytes, Device::CPU) }
     }
 
-    /// The same of memory by pointer, for memory of other languages and devices.
+    /// Like [`add_tensor`](Self::add_tensor), with memory by pointer, for other languages and devices.
     ///
     /// # Safety
-    /// `data` is `bytes` readable bytes on `device`, which live and stay as they are until the save is staged, has
-    /// ended, or is dropped without having been started.
+    /// `data` points to `bytes` readable bytes on `device`, which live and do not change until the save is staged, has
+    /// ended, or is dropped without being started.
     pub unsafe fn add_tensor_raw(
         &mut self,
         name: &str,
@@ -158,8 +158,8 @@ impl<'a> Save<'a> {
         })
     }
 
-    /// Adds named bytes, for instance `application/json` state or a data loader's position. Copied at once.
-    /// A shared object must be added by rank 0; other ranks may add it (then it is compared) or not.
+    /// Adds named bytes, such as `application/json` state or a data loader's position. Copies them at once.
+    /// Rank 0 must add a shared object; other ranks may, and then their bytes are compared with rank 0's.
     pub fn add_object(&mut self, name: &str, media_type: &str, scope: ObjectScope, data: &[u8]) -> Result<()> {
         let (name, media_type) = (c_text(name)?, c_text(media_type)?);
         // SAFETY: texts and data live until the call returns.
@@ -176,8 +176,8 @@ impl<'a> Save<'a> {
         })
     }
 
-    /// Adds a second name for tensor `target`, or for a view of it: shape, strides and
-    /// [`view_offset`](TensorDesc::view_offset) in elements of the flattened target. For tied weights.
+    /// Adds a second name for tensor `target` (tied weights), or for a view of it: shape, strides and
+    /// [`view_offset`](TensorDesc::view_offset) in elements of the flattened target. Ranks that add it must agree.
     pub fn add_alias(&mut self, name: &str, target: &str, view: Option<&TensorDesc>) -> Result<()> {
         let (name, target) = (c_text(name)?, c_text(target)?);
         let view = view.map(TensorDesc::raw).transpose()?.map_or(std::ptr::null(), std::ptr::from_ref);
@@ -187,20 +187,20 @@ impl<'a> Save<'a> {
         })
     }
 
-    /// Adds a state tree as shared object `name` (`None`: the main one). Its tensors are added by their names.
+    /// Adds a state tree as shared object `name` (`None`: the main tree). Add its tensors by their names.
     pub fn add_tree(&mut self, name: Option<&str>, tree: &TreeRef) -> Result<()> {
         let name = c_text_or_null(name)?;
         // SAFETY: text and tree live until the call returns.
         check(|err| unsafe { sys::ckpt_save_add_tree(self.handle.get_mut(), or_null(&name), tree.get(), err) })
     }
 
-    /// Adds a state tree that is a value; its tensors are added by their names, or by their paths in it.
+    /// Adds a value as a state tree. Add its tensors by their names, or by their paths in it.
     pub fn add_value(&mut self, name: Option<&str>, value: &Value) -> Result<()> {
         let tree = value.to_tree()?;
         self.add_tree(name, &tree)
     }
 
-    /// Sets an attribute of the checkpoint; rank 0's are written. Key: 1-255 bytes; value: up to 1 MiB.
+    /// Sets an attribute of the checkpoint; only rank 0's are written. Key: 1-255 bytes; value: up to 1 MiB.
     pub fn set_attr(&mut self, key: &str, value: &str) -> Result<()> {
         self.set_attr_of(None, key, value)
     }
@@ -224,20 +224,20 @@ impl<'a> Save<'a> {
         unsafe { lent(sys::ckpt_save_id(self.handle.get())) }
     }
 
-    /// Saves, and returns when the outcome is known. `Ok` on rank 0: durable, complete, committed; on others:
-    /// committed. After any error but `COMMIT_UNKNOWN` nothing was committed. Shared memory is let go when it succeeds,
+    /// Saves, and returns when the outcome is known. `Ok` on rank 0: durable, complete, committed; on other ranks:
+    /// committed. After any error but `COMMIT_UNKNOWN` nothing was committed. Shared memory is released on success, or
     /// else when the save is dropped.
     pub fn run(&mut self) -> Result<()> {
         // SAFETY: the memory lives for 'a, and the call ends within it.
         check(|err| unsafe { sys::ckpt_save_run(self.handle.get_mut(), err) })?;
-        // Not where it failed: a save that has not begun may be run again, and knows where the memory is.
+        // Not after a failure: a save that did not begin may be run again, and has the addresses of the memory.
         self.kept.clear();
         Ok(())
     }
 
-    /// Starts the save and returns as soon as the data is staged: the memory is the caller's again, and writing and
-    /// committing go on in the background. The time it takes is that of a copy where option `staging_bytes` (or the
-    /// session's `arena_bytes`) is at least the size of the data.
+    /// Starts the save and returns as soon as the data is staged: the memory may change, and writing and committing go
+    /// on in the background. This takes as long as a copy, if option `staging_bytes` (or the session's `arena_bytes`)
+    /// is at least the size of the data.
     ///
     /// ```
     /// # let store = ckpt::Store::open("mem:stage")?;
@@ -252,12 +252,12 @@ impl<'a> Save<'a> {
     /// ```
     pub fn stage(&mut self) -> Result<Job> {
         let job = self.begin(sys::ckpt_save_start)?;
-        // Where this fails the job is dropped here, which blocks until the engine is quiet.
+        // If this fails the job is dropped here, which blocks until the engine is done.
         job.wait_staged()?;
         Ok(job)
     }
 
-    /// Starts the save in the background; the scope's end waits until it is staged.
+    /// Starts the save in the background; the end of the scope waits until it is staged.
     pub fn start_in<'scope>(&mut self, scope: &'scope Scope<'scope, '_>) -> Result<Job>
     where
         'a: 'scope,
@@ -265,8 +265,8 @@ impl<'a> Save<'a> {
         self.begin(sys::ckpt_save_start).map(|job| scope.watch(job))
     }
 
-    /// As [`start_in`](Self::start_in) without a copy: the data is written from where it lies, and the scope's end
-    /// waits until it is. What [`run`](Self::run) does, but it can be watched and cancelled.
+    /// Like [`start_in`](Self::start_in), without a copy: it writes straight from the memory, and the end of the scope
+    /// waits until all is written. Like [`run`](Self::run), but it can be watched and cancelled.
     pub fn start_in_place_in<'scope>(&mut self, scope: &'scope Scope<'scope, '_>) -> Result<Job>
     where
         'a: 'scope,
@@ -274,10 +274,10 @@ impl<'a> Save<'a> {
         self.begin(sys::ckpt_save_start_in_place).map(|job| scope.watch(job))
     }
 
-    /// The caller sees to it that the job is staged, or dropped, before 'a ends.
+    /// The caller makes sure that the job is staged, or dropped, before 'a ends.
     fn begin(&mut self, start: Start) -> Result<Job> {
         let save = self.handle.get_mut();
-        // SAFETY: the memory is borrowed, or goes along with the job.
+        // SAFETY: the memory is borrowed, or moves into the job.
         Job::start(JobState::STAGED, &mut self.kept, &mut Buffers::default(), |out, err| unsafe {
             start(save, out, err)
         })
@@ -304,7 +304,7 @@ impl Save<'static> {
         self.begin(sys::ckpt_save_start)
     }
 
-    /// As [`start`](Self::start) without a copy: the job is staged when all of the memory was written out.
+    /// Like [`start`](Self::start), without a copy: the job is staged once all of the memory is written.
     pub fn start_in_place(&mut self) -> Result<Job> {
         self.begin(sys::ckpt_save_start_in_place)
     }

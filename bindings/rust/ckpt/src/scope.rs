@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::job::{Job, RawJob};
 
-/// Where jobs on borrowed memory are started; see [`scope`].
+/// Where jobs on borrowed memory start; see [`scope`].
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
     jobs: Mutex<Vec<Arc<RawJob>>>,
@@ -13,13 +13,13 @@ pub struct Scope<'scope, 'env: 'scope> {
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// Runs `f`, in which saves and loads of borrowed memory may run in the background, and blocks at its end until the
-/// engine has let go of that memory: saves are staged by then, loads have ended. As with [`std::thread::scope`], the
-/// memory must have been borrowed outside, and forgetting a job cannot make the scope end early.
+/// Runs `f`, in which saves and loads of borrowed memory may run in the background. Then blocks until the engine is
+/// done with that memory: saves are staged, loads have ended. As with [`std::thread::scope`], the memory must be
+/// borrowed outside, and forgetting a job cannot make the scope end early.
 ///
-/// Unlike there, what is dropped is not waited for but cancelled: a save whose job is dropped in the scope is **not
-/// committed**, and the scope's end says nothing of it. So return the [`Job`](crate::Job) from the scope and wait for
-/// it later, or wait for it within.
+/// Unlike there, dropping a job cancels it: a save whose job is dropped in the scope is **not committed**, and the end
+/// of the scope does not report that. So return the [`Job`](crate::Job) from the scope and wait for it later, or wait
+/// for it within.
 ///
 /// ```
 /// # let store = ckpt::Store::open("mem:scope")?;
@@ -38,7 +38,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// # Ok::<_, ckpt::Error>(())
 /// ```
 ///
-/// Memory that a save in a scope reads cannot be written there:
+/// Memory that a save reads in a scope cannot be written there:
 /// ```compile_fail,E0502
 /// # fn f(session: &ckpt::Session) -> ckpt::Result<()> {
 /// let mut weights = vec![1f32; 1000];
@@ -52,7 +52,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// job.wait_committed()
 /// # }
 /// ```
-/// but after it:
+/// but after the scope:
 /// ```
 /// # fn f(session: &ckpt::Session) -> ckpt::Result<()> {
 /// let mut weights = vec![1f32; 1000];
@@ -67,7 +67,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// # }
 /// ```
 ///
-/// nor may it end there:
+/// Nor can its lifetime end there:
 /// ```compile_fail,E0597
 /// # fn f(session: &ckpt::Session) -> ckpt::Result<()> {
 /// ckpt::scope(|scope| {
@@ -96,7 +96,7 @@ where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
     let scope = Scope { jobs: Mutex::new(Vec::new()), scope: PhantomData, env: PhantomData };
-    // A panic of `f` passes here too.
+    // Also waits if `f` panics.
     let _waits = WaitsAtTheEnd(&scope.jobs);
     f(&scope)
 }
@@ -104,8 +104,8 @@ where
 impl Scope<'_, '_> {
     pub(crate) fn watch(&self, job: Job) -> Job {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        // A scope may last as long as a training: what need not be waited for is not kept until its end. Freeing one
-        // here cancels nothing, since a job that somebody has, or forgot, is not freed, and one dropped was cancelled.
+        // A scope may last as long as a training, so keep only jobs that it must wait for. Releasing the others cancels
+        // nothing: a job that somebody has, or forgot, is not freed, and a dropped one is cancelled already.
         jobs.retain(|job| !job.is_quiet());
         jobs.push(Arc::clone(&job.raw));
         job

@@ -20,10 +20,11 @@ impl Session {
         Session::open_rank(store, 0, 1, None, &Options::new())
     }
 
-    /// The session of rank `rank` of `world_size`, which every rank opens once.
+    /// The session of rank `rank` of `world_size`; every rank opens it once.
     ///
-    /// Rank 0 passes no string and sends its [`string`](Self::string) to the others by whatever the trainer has; they
-    /// pass it here. Or all pass none and set option `rendezvous` to 1: then the ranks meet through files in the store.
+    /// Rank 0 passes `None` and sends its [`string`](Self::string) to the other ranks by any means; they pass it here.
+    /// Or all ranks pass `None` and set option `rendezvous` to 1: then they meet through files in the store. The call
+    /// waits for other ranks for at most `timeout_ms`.
     ///
     /// Options: `run`, `timeout_ms`, `rendezvous`, `chunk_bytes`, `large_tensor_bytes`, `arena_bytes`.
     pub fn open_rank(
@@ -43,7 +44,7 @@ impl Session {
         Ok(Session { handle })
     }
 
-    /// What the other ranks open theirs with.
+    /// What the other ranks pass to [`open_rank`](Self::open_rank).
     pub fn string(&self) -> Result<&str> {
         // SAFETY: the text lives as long as the session.
         unsafe { lent(sys::ckpt_session_string(self.handle.get())) }

@@ -1,4 +1,4 @@
-//! The crate `safetensors`: its views saved, its files filled from checkpoints.
+//! The crate `safetensors`: saves its views, and makes views of loaded tensors.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::owned::OwnedTensor;
 use crate::save::Save;
 use crate::tensor::TensorDesc;
 
-/// Both conversions from one table: our name, that of safetensors.
+/// Both conversions from one table: our name = the name in safetensors.
 macro_rules! dtypes {
     ($($ours:ident = $theirs:ident)*) => {
         impl TryFrom<StDtype> for Dtype {
@@ -44,7 +44,7 @@ dtypes! {
 }
 
 impl<'a> Save<'a> {
-    /// Adds a whole tensor that is a safetensors view. What the view lends is borrowed; what it makes is kept.
+    /// Adds a safetensors view as a whole tensor. Borrows the data that the view lends, and keeps data that it makes.
     pub fn add_view<V: View>(&mut self, name: &str, view: &'a V) -> Result<()> {
         let desc = TensorDesc::new(view.dtype().try_into()?, view.shape());
         match view.data() {
@@ -53,7 +53,7 @@ impl<'a> Save<'a> {
         }
     }
 
-    /// Adds all tensors of a safetensors file that is in memory, without a copy.
+    /// Adds all tensors of a safetensors file in memory, without a copy.
     pub fn add_safetensors(&mut self, file: &SafeTensors<'a>) -> Result<()> {
         for (name, view) in file.iter() {
             self.add_tensor(name, &TensorDesc::new(view.dtype().try_into()?, view.shape()), view.data())?;

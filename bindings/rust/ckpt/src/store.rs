@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::report::Report;
 
 /// A directory that holds checkpoints (`/data/run7`, `file:///data/run7`), or a store in this process's memory
-/// (`mem:NAME`; all handles of a NAME share it, and it lives while one of them does).
+/// (`mem:NAME`; all handles of a NAME share it, and it ends with the last of them).
 #[derive(Debug)]
 pub struct Store {
     pub(crate) handle: Handle<sys::ckpt_store>,
@@ -34,13 +34,13 @@ impl Store {
 
     /// A snapshot of all checkpoints and attempts, oldest first: by run, then token and sequence.
     pub fn list(&self) -> Result<Checkpoints> {
-        // SAFETY: `make` gives places for both outputs.
+        // SAFETY: `make` passes places for both outputs.
         let handle = Handle::make(|out, err| unsafe { sys::ckpt_store_list(self.handle.get(), out, err) })?;
         Ok(Checkpoints { handle })
     }
 
     /// Resolves a selector to one committed checkpoint: `latest`, `label:L` or just `L` (the newest of label L),
-    /// `step:N`, or an id. Resolve on one rank and give all ranks the id: a later call may find a newer one.
+    /// `step:N`, or an id. Resolve on one rank and give every rank the id: a later call may find a newer checkpoint.
     pub fn find(&self, selector: &str) -> Result<CheckpointInfo> {
         self.find_with(selector, &Options::new())
     }
@@ -54,15 +54,16 @@ impl Store {
         })
     }
 
-    /// Removes one checkpoint by its id. `CONFLICT` where a reader holds it or a living session still writes it.
+    /// Removes one checkpoint by its id. `CONFLICT` if a reader holds it, or it is an open attempt of a living session.
     pub fn remove(&self, id: &str) -> Result<()> {
         let id = c_text(id)?;
         // SAFETY: the text lives until the call returns.
         check(|err| unsafe { sys::ckpt_store_remove(self.handle.get(), id.as_ptr(), err) })
     }
 
-    /// Applies a retention policy to the committed checkpoints of one run, and says what was, or with `dry_run` would
-    /// be, removed or passed over. Options: `run`, `keep_last`, `keep_every`, `protect`, `dry_run`.
+    /// Applies a retention policy to the committed checkpoints of one run. The report lists what was removed, and what
+    /// was kept and why; with `dry_run`, what would be. Options: `run`, `keep_last`, `keep_every`, `protect`,
+    /// `dry_run`.
     pub fn prune(&self, options: &Options) -> Result<Report> {
         let bag = options.bag()?;
         // SAFETY: options live until the call returns.
@@ -70,7 +71,7 @@ impl Store {
     }
 
     /// Rebuilds a lost or damaged manifest of directory `id` from its parts. By default a dry run.
-    /// Options: `dry_run` (1 by default here), `force`.
+    /// Options: `dry_run` (default 1 here), `force`.
     pub fn repair(&self, id: &str, options: &Options) -> Result<Report> {
         let (id, bag) = (c_text(id)?, options.bag()?);
         // SAFETY: text and options live until the call returns.
@@ -78,7 +79,7 @@ impl Store {
     }
 
     /// Saves a PyTorch `.pt`, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint of its own
-    /// run (default `import`). Runs no code. A file that somebody truncates meanwhile can end the process with SIGBUS.
+    /// run (default `import`). Runs no code. If somebody truncates the file meanwhile, SIGBUS can end the process.
     /// Options: `run`, `verify`, `on_existing`, `compression`, `threads`.
     pub fn import(
         &self,
@@ -96,10 +97,10 @@ impl Store {
     }
 }
 
-/// As the ABI has it: -1 for none.
+/// The step as the ABI takes it: -1 for none.
 pub(crate) fn step_number(step: Option<u64>) -> Result<i64> {
     let Some(step) = step else { return Ok(-1) };
-    i64::try_from(step).map_err(|_| crate::Error::invalid(format!("step {step} is beyond 2^63-1")))
+    i64::try_from(step).map_err(|_| crate::Error::invalid(format!("step {step} is above 2^63-1")))
 }
 
 /// A snapshot of what a store holds, oldest first.
@@ -122,7 +123,7 @@ impl Checkpoints {
         self.len() == 0
     }
 
-    /// One of them.
+    /// One of them, by its position.
     pub fn get(&self, index: usize) -> Result<CheckpointInfo> {
         // SAFETY: the handle is alive; an index past the end is an error.
         CheckpointInfo::fill(|out, err| unsafe { sys::ckpt_list_at(self.handle.get(), index, out, err) })
@@ -150,14 +151,14 @@ numbers! {
         COMMITTED = CKPT_CHECKPOINT_COMMITTED;
         /// An attempt without a commit record: being written, or left by a crash.
         OPEN = CKPT_CHECKPOINT_OPEN;
-        /// An attempt that never will be committed.
+        /// An attempt that will never be committed.
         ABORTED = CKPT_CHECKPOINT_ABORTED;
         /// Its commit record cannot be read; `repair` may rebuild it.
         DAMAGED = CKPT_CHECKPOINT_DAMAGED;
     }
 }
 
-/// What is known of one checkpoint or attempt. A copy, bound to nothing.
+/// Describes one checkpoint or attempt. A copy that keeps nothing alive.
 #[derive(Clone, Copy)]
 pub struct CheckpointInfo {
     raw: sys::ckpt_checkpoint_info,
@@ -190,7 +191,7 @@ impl CheckpointInfo {
         text_of(&self.raw.run)
     }
 
-    /// The step that the trainer gave.
+    /// The step that the trainer gave; `None` for none.
     #[must_use]
     pub fn step(&self) -> Option<u64> {
         u64::try_from(self.raw.step).ok()
@@ -220,7 +221,7 @@ impl CheckpointInfo {
         self.raw.flags & sys::CKPT_CHECKPOINT_REBUILT as u32 != 0
     }
 
-    /// The save that wrote it: 32 hexadecimal digits, as the store's and the session's id.
+    /// The save that wrote it: 32 hexadecimal digits, like the ids of store and session.
     #[must_use]
     pub fn save_id(&self) -> &str {
         text_of(&self.raw.save_id)
@@ -245,7 +246,7 @@ impl CheckpointInfo {
     }
 }
 
-/// Numbers of the record, as they stand there.
+/// Numbers of the record, unchanged.
 macro_rules! getters {
     ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
         impl CheckpointInfo {$(
@@ -258,25 +259,25 @@ macro_rules! getters {
     };
 }
 getters! {
-    /// Of the format.
+    /// The format revision.
     revision: u32;
-    /// Of the session that wrote it; later sessions of a run have higher ones.
+    /// The token of the session that wrote it; later sessions of a run have higher tokens.
     token: u64;
-    /// Which try of that session at this label, from 1.
+    /// The attempt of that session at this label, counted from 1.
     attempt: u64;
     /// Orders the commits of one session.
     sequence: u64;
-    /// All parts and the manifest.
+    /// The bytes of all parts and the manifest.
     bytes: u64;
-    /// Tensors, without aliases of them.
+    /// Tensors, without aliases.
     tensor_count: u64;
-    /// Objects; of those of one rank, each.
+    /// Objects, counting each rank's own.
     object_count: u64;
-    /// The writer's clock, milliseconds since 1970; for people, nothing is decided by it.
+    /// The writer's clock in milliseconds since 1970; for people only.
     created_unix_ms: u64;
     /// The ranks that wrote it.
     world_size: u32;
-    /// The part files that it has.
+    /// The number of its parts.
     part_count: u32;
 }
 

@@ -10,7 +10,7 @@ use crate::numbers::numbers;
 /// The most dimensions that a tensor can have.
 pub const MAX_NDIM: usize = sys::CKPT_MAX_NDIM as usize;
 
-/// The share of a tensor that a piece of memory holds. Numbers are elements, not bytes.
+/// Which elements of a tensor a piece of memory holds. Numbers are in elements, not bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Region<'d> {
@@ -19,9 +19,9 @@ pub enum Region<'d> {
     Whole,
     /// The box at `offset` of size `extent` (FSDP2, tensor, pipeline and expert parallelism; any tiling).
     Box {
-        /// Where the box begins, one number for each dimension.
+        /// Its first element, one number per dimension.
         offset: &'d [usize],
-        /// How far it goes; 0 makes an empty box.
+        /// Its size, one number per dimension; 0 makes an empty box.
         extent: &'d [usize],
     },
     /// Elements `offset .. offset + size` of the tensor flattened in row-major order (FSDP flat parameters).
@@ -33,7 +33,7 @@ pub enum Region<'d> {
     },
 }
 
-/// What a piece of memory is, built step by step. The memory is row-major and contiguous unless
+/// Describes a piece of memory, step by step. The memory is row-major and contiguous unless
 /// [`strides`](Self::strides) says otherwise.
 ///
 /// ```
@@ -45,7 +45,7 @@ pub enum Region<'d> {
 #[derive(Clone, Debug)]
 pub struct TensorDesc {
     raw: sys::ckpt_tensor_desc,
-    /// What cannot be said to the library; told by the call that gets the descriptor.
+    /// What the library cannot take; the call that gets the descriptor reports it.
     fault: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl TensorDesc {
         desc.raw.dtype = dtype.0;
         desc.raw.ndim = i32::try_from(shape.len()).unwrap_or(i32::MAX);
         if shape.len() > MAX_NDIM {
-            desc.fault = Some(format!("a shape of {} dimensions; {MAX_NDIM} are the most", shape.len()));
+            desc.fault = Some(format!("a shape of {} dimensions, at most {MAX_NDIM}", shape.len()));
             return desc;
         }
         desc.raw.shape = desc.numbers("shape", shape);
@@ -97,9 +97,9 @@ impl TensorDesc {
         self
     }
 
-    /// Save only: this rank is member `index` of the `count` that hold the same region, in group `group`. The members
-    /// deal its tensors, or pieces of large ones, among themselves. Unsaid, all ranks hold a whole tensor, and this
-    /// rank alone a box or flat range.
+    /// Save only: this rank is member `index` of replica group `group`, whose `count` ranks hold the same region. They
+    /// assign its bytes among themselves. By default all ranks hold a whole tensor, and this rank alone holds a box or
+    /// flat range.
     #[must_use]
     pub fn replica(mut self, group: u64, index: u32, count: u32) -> Self {
         self.raw.replica_group = group;
@@ -108,7 +108,7 @@ impl TensorDesc {
         self
     }
 
-    /// Load only: `f32`, `bf16` and `f16` become each other, to nearest even, where dtypes differ.
+    /// Load only: convert `f32`, `bf16` and `f16` into each other, to nearest even, where dtypes differ.
     #[must_use]
     pub fn convert(mut self) -> Self {
         self.raw.flags |= sys::CKPT_TENSOR_CONVERT as u32;
@@ -137,7 +137,7 @@ impl TensorDesc {
 
     fn number(&mut self, what: &str, value: usize) -> i64 {
         i64::try_from(value).unwrap_or_else(|_| {
-            self.fault = Some(format!("{what} {value} is beyond what an element can be counted with"));
+            self.fault = Some(format!("{what} {value} is above 2^63-1"));
             0
         })
     }
@@ -155,7 +155,7 @@ impl TensorDesc {
     }
 }
 
-/// A few extents, offsets or strides, one for each dimension; a slice in all but name.
+/// Extents, offsets or strides, one per dimension, in place.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Dims {
     count: usize,
@@ -163,7 +163,7 @@ pub(crate) struct Dims {
 }
 
 impl Dims {
-    /// Of an array of the library; its numbers are not negative.
+    /// From an array of the library; its numbers are not negative.
     pub(crate) fn new(ndim: i32, from: &[i64; MAX_NDIM]) -> Self {
         let mut dims = Dims { count: usize::try_from(ndim).unwrap_or(0).min(MAX_NDIM), at: [0; MAX_NDIM] };
         for (to, &from) in dims.at.iter_mut().zip(from).take(dims.count) {
@@ -180,7 +180,7 @@ impl Dims {
 numbers! {
     /// Where memory is, as in DLPack.
     DeviceKind {
-        /// The host.
+        /// Host memory.
         CPU = CKPT_DEVICE_CPU;
         /// A CUDA device.
         CUDA = CKPT_DEVICE_CUDA;

@@ -21,7 +21,7 @@ numbers! {
         BOOL = CKPT_NODE_BOOL;
         /// An integer that fits `i64`.
         INT = CKPT_NODE_INT;
-        /// An integer that does not.
+        /// An integer that does not fit `i64`.
         BIGINT = CKPT_NODE_BIGINT;
         /// A double.
         FLOAT = CKPT_NODE_FLOAT;
@@ -39,7 +39,7 @@ numbers! {
         SET = CKPT_NODE_SET;
         /// Pairs of key and value in the order given; keys are text or integers.
         DICT = CKPT_NODE_DICT;
-        /// A dict of text keys that was an object of a class.
+        /// An object of a class, as a dict of text keys.
         RECORD = CKPT_NODE_RECORD;
     }
 }
@@ -65,7 +65,7 @@ impl From<i64> for KeyRef<'_> {
     }
 }
 
-/// What a node holds; containers hold nodes of their own.
+/// The value of a node; the nodes of a container are its children.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum NodeValue<'a> {
@@ -73,9 +73,9 @@ pub enum NodeValue<'a> {
     Null,
     /// True or false.
     Bool(bool),
-    /// An integer that fits.
+    /// An integer that fits `i64`.
     Int(i64),
-    /// One that does not: decimal digits with an optional `-`.
+    /// An integer that does not fit: decimal digits with an optional `-`.
     BigInt(&'a str),
     /// A double.
     Float(f64),
@@ -97,7 +97,7 @@ pub enum NodeValue<'a> {
     Record(&'a str),
 }
 
-/// A node; its texts are lent by the tree.
+/// A node; its texts are borrowed from the tree.
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     raw: sys::ckpt_node,
@@ -151,31 +151,31 @@ impl<'a> Node<'a> {
         self.index
     }
 
-    /// What it is.
+    /// Its kind.
     #[must_use]
     pub fn kind(&self) -> NodeKind {
         NodeKind(self.raw.kind)
     }
 
-    /// Its key, in a dict or record.
+    /// Its key in a dict or record.
     #[must_use]
     pub fn key(&self) -> Option<KeyRef<'a>> {
         self.key
     }
 
-    /// What it holds.
+    /// Its value.
     #[must_use]
     pub fn value(&self) -> NodeValue<'a> {
         self.value
     }
 
-    /// How many nodes are directly in it.
+    /// The number of its children.
     #[must_use]
     pub fn child_count(&self) -> u64 {
         self.raw.child_count
     }
 
-    /// The first node in it.
+    /// Its first child.
     #[must_use]
     pub fn first_child(&self) -> Option<u64> {
         some_node(self.raw.first_child)
@@ -202,19 +202,19 @@ impl fmt::Debug for Node<'_> {
 
 /// A tree to read; threads may share it. [`Tree`] dereferences to it, and a [`File`](crate::File) lends one.
 ///
-/// Met behind a reference only, as `str` is: neither `Copy` nor `Clone`, so that it cannot outlive what lends it.
+/// It is used by reference only, like `str`, and is neither `Copy` nor `Clone`: it cannot outlive its owner.
 pub struct TreeRef {
     tree: NonNull<sys::ckpt_tree>,
 }
 
-// SAFETY: only `const ckpt_tree *` functions are reached, which may run concurrently.
+// SAFETY: it calls only functions that take `const ckpt_tree *`, which may run concurrently.
 unsafe impl Send for TreeRef {}
 // SAFETY: as above.
 unsafe impl Sync for TreeRef {}
 
 impl TreeRef {
     /// # Safety
-    /// The tree lives as long as the result, which is given away by reference only.
+    /// The tree lives as long as the result, which is passed on by reference only.
     pub(crate) unsafe fn new(tree: *const sys::ckpt_tree) -> Option<Self> {
         NonNull::new(tree.cast_mut()).map(|tree| TreeRef { tree })
     }
@@ -223,7 +223,7 @@ impl TreeRef {
         self.tree.as_ptr()
     }
 
-    /// How many nodes it has.
+    /// The number of its nodes.
     #[must_use]
     pub fn node_count(&self) -> u64 {
         // SAFETY: the tree is alive.
@@ -245,7 +245,7 @@ impl TreeRef {
         Items::new(self, self.node_count(), |tree, index| tree.node(index))
     }
 
-    /// The nodes directly in one.
+    /// The children of a node.
     pub fn children(&self, parent: u64) -> Children<'_> {
         match self.node(parent) {
             Ok(node) => Children { tree: self, next: node.first_child(), failed: None },
@@ -253,7 +253,7 @@ impl TreeRef {
         }
     }
 
-    /// The node in a dict or record by its key; by an integer also in a list, tuple or set by its place. `NOT_FOUND`.
+    /// A child of a dict or record by its key, or of a list, tuple or set by its position. `NOT_FOUND`.
     pub fn find<'k>(&self, parent: u64, key: impl Into<KeyRef<'k>>) -> Result<u64> {
         let mut out = 0;
         match key.into() {
@@ -261,7 +261,7 @@ impl TreeRef {
                 // SAFETY: the tree is alive and `out` is ours.
                 check(|err| unsafe { sys::ckpt_tree_find_int(self.get(), parent, key, &mut out, err) })?;
             }
-            // The call takes no size, so it cannot be asked for a key that holds a NUL.
+            // The call takes no size, so it cannot find a key that holds a NUL.
             KeyRef::Text(key) if key.contains('\0') => return self.find_among_children(parent, key),
             KeyRef::Text(key) => {
                 let key = c_text(key)?;
@@ -282,7 +282,7 @@ impl TreeRef {
         Err(Error::new(Status::NOT_FOUND, format!("node {parent} has no key {key:?}")))
     }
 
-    /// The tree as JSON, same bytes for the same tree. `INVALID` while it is unfinished.
+    /// The tree as JSON: equal trees give equal bytes. `INVALID` while it is unfinished.
     pub fn json(&self) -> Result<&str> {
         let (mut json, mut size) = (std::ptr::null(), 0);
         // SAFETY: both outputs are ours; the text lives as long as the tree.
@@ -303,7 +303,7 @@ impl fmt::Debug for TreeRef {
     }
 }
 
-/// Goes over the nodes directly in one.
+/// Iterates over the children of a node.
 #[derive(Debug)]
 pub struct Children<'a> {
     tree: &'a TreeRef,
@@ -324,7 +324,7 @@ impl<'a> Iterator for Children<'a> {
     }
 }
 
-/// A tree to build, in document order, and to read. For values of Rust's own see [`Value`](crate::Value).
+/// A tree to build in document order, and to read. [`Value`](crate::Value) has the same as Rust values.
 pub struct Tree {
     /// Frees what `view` points at.
     handle: Handle<sys::ckpt_tree>,
@@ -353,13 +353,13 @@ impl fmt::Debug for Tree {
 }
 
 impl Tree {
-    /// An empty tree; give it one value.
+    /// An empty tree; add one root value.
     pub fn new() -> Result<Self> {
-        // SAFETY: `make` gives places for both outputs.
+        // SAFETY: `make` passes places for both outputs.
         Handle::make(|out, err| unsafe { sys::ckpt_tree_new(out, err) }).map(Tree::from)
     }
 
-    /// From JSON of the convention (`schemas/STATE_TREE.md`). `FORMAT`, `REVISION`.
+    /// Parses JSON as `schemas/STATE_TREE.md` defines it. `FORMAT`, `REVISION`.
     pub fn parse(json: impl AsRef<[u8]>) -> Result<Self> {
         let json = json.as_ref();
         // SAFETY: the text lives until the call returns.
@@ -372,7 +372,7 @@ impl Tree {
         Ok(self)
     }
 
-    /// The key of the value that comes next, inside a dict or record.
+    /// Sets the key of the next value, in a dict or record.
     pub fn key<'k>(&mut self, key: impl Into<KeyRef<'k>>) -> Result<&mut Self> {
         match key.into() {
             KeyRef::Text(key) => {
@@ -384,7 +384,7 @@ impl Tree {
         }
     }
 
-    /// Adds nothing: `None`.
+    /// Adds a null.
     pub fn add_null(&mut self) -> Result<&mut Self> {
         // SAFETY: the tree is ours alone.
         self.add(|tree, err| unsafe { sys::ckpt_tree_add_null(tree, err) })
@@ -402,14 +402,14 @@ impl Tree {
         self.add(|tree, err| unsafe { sys::ckpt_tree_add_int(tree, value, err) })
     }
 
-    /// Adds an integer of any size by its decimal digits; one that fits `i64` becomes an `INT`.
+    /// Adds an integer of any size from its decimal digits; one that fits `i64` becomes an `INT`.
     pub fn add_bigint(&mut self, digits: &str) -> Result<&mut Self> {
         let digits = c_text(digits)?;
         // SAFETY: the tree is ours alone; the text lives until the call returns.
         self.add(|tree, err| unsafe { sys::ckpt_tree_add_bigint(tree, digits.as_ptr(), err) })
     }
 
-    /// Adds a double; NaN and infinities are values like others, the bits of a NaN are not kept.
+    /// Adds a double, also NaN and infinities; the bits of a NaN are not kept.
     pub fn add_float(&mut self, value: f64) -> Result<&mut Self> {
         // SAFETY: the tree is ours alone.
         self.add(|tree, err| unsafe { sys::ckpt_tree_add_float(tree, value, err) })
@@ -427,7 +427,7 @@ impl Tree {
         self.add(|tree, err| unsafe { sys::ckpt_tree_add_bytes(tree, bytes.as_ptr().cast(), bytes.len() as u64, err) })
     }
 
-    /// Adds a tensor and returns the name under which it is to be saved: `name`, or its path in the tree.
+    /// Adds a tensor and returns the name to save it under: `name`, or its path in the tree.
     pub fn add_tensor(&mut self, name: Option<&str>) -> Result<&str> {
         let name = c_text_or_null(name)?;
         let mut path = std::ptr::null();
@@ -444,14 +444,14 @@ impl Tree {
         self.add(|tree, err| unsafe { sys::ckpt_tree_begin(tree, kind.0, std::ptr::null(), err) })
     }
 
-    /// Begins a record of a class, for instance `torch.Size`.
+    /// Begins a record of a class, such as `torch.Size`.
     pub fn begin_record(&mut self, class: &str) -> Result<&mut Self> {
         let class = c_text(class)?;
         // SAFETY: the tree is ours alone; the text lives until the call returns.
         self.add(|tree, err| unsafe { sys::ckpt_tree_begin(tree, sys::CKPT_NODE_RECORD, class.as_ptr(), err) })
     }
 
-    /// Ends the container that was begun last.
+    /// Ends the innermost open container.
     pub fn end(&mut self) -> Result<&mut Self> {
         // SAFETY: the tree is ours alone.
         self.add(|tree, err| unsafe { sys::ckpt_tree_end(tree, err) })

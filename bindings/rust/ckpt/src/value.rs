@@ -1,9 +1,9 @@
-//! State trees as values of Rust's own.
+//! State trees as Rust values.
 
 use crate::error::{Error, Result, Status};
 use crate::tree::{KeyRef, Node, NodeKind, NodeValue, Tree, TreeRef};
 
-/// Nested trainer state, with tensors as leaves: what a [`Tree`] is, as a value.
+/// Nested trainer state, with tensors as leaves: a [`Tree`] as a Rust value.
 ///
 /// ```
 /// use ckpt::Value;
@@ -28,7 +28,7 @@ pub enum Value {
     Bool(bool),
     /// An integer.
     Int(i64),
-    /// One that does not fit `i64`: decimal digits with an optional `-`.
+    /// An integer that does not fit `i64`: decimal digits with an optional `-`.
     BigInt(String),
     /// A double.
     Float(f64),
@@ -36,7 +36,7 @@ pub enum Value {
     Text(String),
     /// Bytes.
     Bytes(Vec<u8>),
-    /// A tensor of the checkpoint by its name; without one it gets its path in the tree.
+    /// A tensor of the checkpoint by its name; `None` names it by its path in the tree.
     Tensor(Option<String>),
     /// A list.
     List(Vec<Value>),
@@ -44,11 +44,11 @@ pub enum Value {
     Tuple(Vec<Value>),
     /// A set, in the order given.
     Set(Vec<Value>),
-    /// Pairs in the order given. A key comes once.
+    /// Pairs in the order given. Each key comes once.
     Dict(Vec<(Key, Value)>),
-    /// What was an object of a class.
+    /// An object of a class.
     Record {
-        /// The class, for instance `torch.Size`.
+        /// The class, such as `torch.Size`.
         class: String,
         /// Its fields, in the order given.
         items: Vec<(String, Value)>,
@@ -65,7 +65,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// The same key, lent.
+    /// The same key, borrowed.
     #[must_use]
     pub fn as_ref(&self) -> KeyRef<'_> {
         match self {
@@ -146,7 +146,7 @@ impl Value {
         Value::Dict(items.into_iter().map(|(key, value)| (key.into(), value)).collect())
     }
 
-    /// A tensor that is called after its path in the tree.
+    /// A tensor named by its path in the tree.
     #[must_use]
     pub fn tensor() -> Self {
         Value::Tensor(None)
@@ -157,7 +157,7 @@ impl Value {
         Value::Tensor(Some(name.into()))
     }
 
-    /// The value of a key in a dict or record, or at a place in a list, tuple or set.
+    /// The value of a key in a dict or record, or at a position in a list, tuple or set.
     pub fn get<'k>(&self, key: impl Into<KeyRef<'k>>) -> Option<&Value> {
         match (self, key.into()) {
             (Value::Dict(items), key) => items.iter().find(|(own, _)| own.as_ref() == key).map(|(_, value)| value),
@@ -171,7 +171,7 @@ impl Value {
         }
     }
 
-    /// The integer that it is.
+    /// The value of an integer that fits `i64`.
     #[must_use]
     pub fn as_int(&self) -> Option<i64> {
         if let Value::Int(value) = self {
@@ -181,7 +181,7 @@ impl Value {
         }
     }
 
-    /// The double that it is; an integer is none.
+    /// The value of a double; `None` for an integer.
     #[must_use]
     pub fn as_float(&self) -> Option<f64> {
         if let Value::Float(value) = self {
@@ -191,7 +191,7 @@ impl Value {
         }
     }
 
-    /// The text that it is.
+    /// The value of a text.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         if let Value::Text(value) = self {
@@ -201,7 +201,7 @@ impl Value {
         }
     }
 
-    /// The name of the tensor that it is.
+    /// The name of a tensor that has one.
     #[must_use]
     pub fn as_tensor(&self) -> Option<&str> {
         if let Value::Tensor(name) = self {
@@ -211,7 +211,7 @@ impl Value {
         }
     }
 
-    /// The tree of it. `INVALID` where a key comes twice, or past [`TREE_MAX_DEPTH`](crate::TREE_MAX_DEPTH).
+    /// Makes a tree. `INVALID` if a key comes twice, or it is deeper than [`TREE_MAX_DEPTH`](crate::TREE_MAX_DEPTH).
     pub fn to_tree(&self) -> Result<Tree> {
         let mut tree = Tree::new()?;
         self.add_to(&mut tree)?;
@@ -276,7 +276,7 @@ impl Value {
 }
 
 impl TreeRef {
-    /// The tree as a value, tensors by their names. `INVALID` where it is empty.
+    /// The tree as a value, tensors by their names. `INVALID` if it is empty.
     pub fn to_value(&self) -> Result<Value> {
         if self.node_count() == 0 {
             return Err(Error::new(Status::INVALID, "the tree is empty"));

@@ -8,11 +8,11 @@ use crate::dtype::AnyBits;
 use crate::error::{Error, Result, Status};
 use crate::memory::no_memory;
 
-/// Bytes of a mapped file, which live as long as what lent them.
+/// Bytes of a mapped file, borrowed from the reader or file.
 ///
-/// They are the file's: somebody who writes to it changes them, and one who truncates it can end the process with
-/// SIGBUS. Rust forbids the former for slices, so to get a slice is `unsafe`, as in other crates that map files; the
-/// methods that copy are not. ckpt itself never writes to a file that is mapped.
+/// Whoever writes to the file changes these bytes, and whoever truncates it can end the process with SIGBUS. The bytes
+/// of a Rust slice must not change, so to get a slice is `unsafe`, as in other crates that map files; to copy is not.
+/// ckpt itself never writes to a mapped file.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     data: *const u8,
@@ -27,7 +27,7 @@ unsafe impl Sync for View<'_> {}
 
 impl<'a> View<'a> {
     /// # Safety
-    /// `size` bytes at `data`, NULL only where there are none, stay mapped for 'a.
+    /// `size` bytes at `data` stay mapped for 'a; `data` may be NULL if `size` is 0.
     pub(crate) unsafe fn new(data: *const u8, size: u64) -> Self {
         let data = if data.is_null() { NonNull::<u8>::dangling().as_ptr().cast_const() } else { data };
         View { data, len: size as usize, life: PhantomData }
@@ -51,11 +51,11 @@ impl<'a> View<'a> {
         self.data
     }
 
-    /// A copy. `NOMEM` where there is no memory for it: files may be larger than that.
+    /// A copy. `NOMEM` if it does not fit in memory.
     pub fn to_vec(&self) -> Result<Vec<u8>> {
         let mut copy = Vec::new();
         copy.try_reserve_exact(self.len).map_err(|_| no_memory::<u8>(self.len))?;
-        // SAFETY: the vector has room for them, and its memory does not overlap a mapping; then that many are written.
+        // SAFETY: the vector has room for `len` bytes and does not overlap a mapping; all of them are written first.
         unsafe {
             std::ptr::copy_nonoverlapping(self.data, copy.as_mut_ptr(), self.len);
             copy.set_len(self.len);
@@ -66,9 +66,9 @@ impl<'a> View<'a> {
     /// Copies into memory of the same size.
     ///
     /// # Panics
-    /// Where the sizes differ.
+    /// If the sizes differ.
     pub fn copy_to(&self, to: &mut [u8]) {
-        assert_eq!(to.len(), self.len, "a view is copied to memory of its size");
+        assert_eq!(to.len(), self.len, "copy_to needs memory of the view's size");
         // SAFETY: both have that many bytes, and exclusive memory does not overlap a mapping.
         unsafe { std::ptr::copy_nonoverlapping(self.data, to.as_mut_ptr(), self.len) }
     }
@@ -83,18 +83,18 @@ impl<'a> View<'a> {
         unsafe { std::slice::from_raw_parts(self.data, self.len) }
     }
 
-    /// The elements, without a copy; `UNSUPPORTED` where the bytes are not aligned for them or no whole number of them.
+    /// The elements, without a copy. `UNSUPPORTED` if the bytes are not aligned, or not a whole number of elements.
     ///
     /// # Safety
-    /// As of [`as_slice`](Self::as_slice).
+    /// As for [`as_slice`](Self::as_slice).
     pub unsafe fn as_slice_of<E: AnyBits>(&self) -> Result<&'a [E]> {
         if self.is_empty() {
             return Ok(&[]);
         }
         if !self.data.cast::<E>().is_aligned() || self.len % size_of::<E>() != 0 {
-            return Err(Error::new(Status::UNSUPPORTED, format!("the view is no slice of {}", E::DTYPE)));
+            return Err(Error::new(Status::UNSUPPORTED, format!("the view cannot be a slice of {}", E::DTYPE)));
         }
-        // SAFETY: aligned, of whole elements, any bits are a value; the rest as of as_slice.
+        // SAFETY: aligned, whole elements, and any bits are a value; the rest as for as_slice.
         Ok(unsafe { std::slice::from_raw_parts(self.data.cast(), self.len / size_of::<E>()) })
     }
 }

@@ -1,4 +1,4 @@
-//! Memory of more than 2 GiB, which 32-bit sizes could not say.
+//! Memory of more than 2 GiB, too large for 32-bit sizes.
 
 mod common;
 
@@ -12,7 +12,7 @@ fn memory_of_more_than_2_gib_comes_back() {
     let store = Store::open(folder.path("store")).unwrap();
     let session = Session::open(&store).unwrap();
     let desc = TensorDesc::of::<u8>(&[SIZE]);
-    // Zeros that nobody touched take no memory, and hardly any space once compressed.
+    // Untouched zeros take no memory, and hardly any space once compressed.
     let mut data = vec![0u8; SIZE];
     PLACES.iter().zip(1..).for_each(|(&place, value)| data[place] = value);
     let options = Options::new().set("compression", "lz4");

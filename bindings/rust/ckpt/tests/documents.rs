@@ -1,5 +1,5 @@
-//! What the documents say is so: the README's program is the example, every function of the ABI is wrapped, and what
-//! must not compile would if it were not for one line.
+//! The documents are right: the README's program is the example, every function of the ABI is wrapped, and each program
+//! that must not compile differs in one line from one that does.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn programs(source: &str) -> Vec<(bool, Vec<&str>)> {
     found
 }
 
-/// Else a method that is renamed would let it fail for another reason.
+/// Otherwise a renamed method would let it fail for another reason.
 #[test]
 fn what_must_not_compile_has_a_twin_that_does_and_differs_in_one_line() {
     let mut count = 0;
@@ -58,7 +58,7 @@ fn what_must_not_compile_has_a_twin_that_does_and_differs_in_one_line() {
     assert!(count > 5 && count == all, "{count} twins of {all}");
 }
 
-/// Names that begin like a function of the library.
+/// Words that begin like a function of the library.
 fn names(text: &str) -> BTreeSet<&str> {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.split(|c| !word(c)).filter(|name| name.starts_with("ckpt_")).collect()

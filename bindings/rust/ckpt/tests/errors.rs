@@ -1,4 +1,4 @@
-//! No failure passes unseen, and each says what, where and what was found.
+//! Every failure is reported, and says what, where and what was found.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Jobs that are forgotten (`std::mem::forget`) leak, and still the engine never touches memory that is not there.
-//! A file of its own, because leak checkers rightly complain of it; tests that leak have "forgotten" in their names.
+//! Forgotten jobs (`std::mem::forget`) leak, but the engine never touches memory that was freed. These tests have their
+//! own file because leak checkers rightly complain; tests that leak have "forgotten" in their names.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn desc() -> TensorDesc {
     TensorDesc::of::<f32>(&[COUNT])
 }
 
-/// A forgotten job is not cancelled: it commits some time.
+/// A forgotten job is not cancelled: it commits in the end.
 fn wait_for_a_checkpoint(store: &Store) -> Reader {
     let start = Instant::now();
     while store.find("latest").is_err() {
@@ -61,7 +61,7 @@ fn a_scope_waits_when_its_closure_panics() {
     let first = Session::open_rank(&store, 0, 2, None, &Options::new()).unwrap();
     let second = Session::open_rank(&store, 1, 2, Some(first.string().unwrap()), &Options::new()).unwrap();
     let weights = numbers(COUNT);
-    // The second rank's save cannot be staged before the first's has begun, with which the closure ends.
+    // The second rank's save is staged only after the first's has begun, which ends the closure.
     let [mut first, mut second] = [first, second].map(|session| Save::new(&session, "one", None).unwrap());
     second.add_tensor("w", &desc(), &weights).unwrap();
     let (mut job, mut others) = (None, None);

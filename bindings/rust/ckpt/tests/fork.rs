@@ -1,4 +1,4 @@
-//! After fork() the child may only drop: calls say so, and nothing hangs. A file of its own, so that few threads run.
+//! After fork() the child may only drop: calls return FORKED, and nothing hangs. In its own file, so few threads run.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Background work: memory stays where it is until the engine is done with it, whatever the program does meanwhile.
+//! Background work: memory lives until the engine is done with it, whatever the program does meanwhile.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn desc() -> TensorDesc {
     TensorDesc::of::<f32>(&[COUNT])
 }
 
-/// The first of two ranks; alone it is staged and written, and never committed.
+/// The first of two ranks: alone, its save is staged and written but never committed.
 fn waits_for_a_rank_that_does_not_come(store: &Store) -> (Session, Save<'static>) {
     let session = Session::open_rank(store, 0, 2, None, &Options::new()).unwrap();
     let mut save = Save::new(&session, "waits", None).unwrap();
@@ -104,7 +104,7 @@ fn a_dropped_save_job_is_not_committed() {
     let job = save.start().unwrap();
     job.wait(JobState::WRITTEN).unwrap();
     drop(job);
-    // Now it comes after all: had the job gone on, both would commit.
+    // Now the second rank comes: if the job had gone on, both would commit.
     let other = Session::open_rank(&store, 1, 2, Some(session.string().unwrap()), &Options::new()).unwrap();
     let mut save = Save::new(&other, "waits", None).unwrap();
     save.add_tensor_shared("w", &desc(), numbers(COUNT)).unwrap();

@@ -1,4 +1,4 @@
-//! Memory that saves share: it is there as long as the engine may read it, and not longer.
+//! Shared memory lives as long as the engine may read it, and no longer.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::{memory_store, numbers};
 
 const COUNT: usize = 1 << 20;
 
-/// A save that shares "w", and refers to a tensor "b" that it has not got yet; whether "w" is still there.
+/// A save that shares "w" and names a tensor "b" that it does not have yet; and whether "w" is still alive.
 fn shares_w_and_lacks_b(session: &ckpt::Session) -> (Save<'static>, Weak<Vec<f32>>) {
     let weights = Arc::new(numbers(COUNT));
     let mut save = Save::new(session, "one", None).unwrap();
@@ -24,7 +24,7 @@ fn shared_memory_stays_as_long_as_a_save_that_failed() {
     let (mut save, weights) = shares_w_and_lacks_b(&session);
     assert_eq!(save.run().unwrap_err().status(), Status::NOT_FOUND);
     assert!(weights.upgrade().is_some(), "the engine still knows where it is");
-    // The save is over, or else it runs now, and then with the bytes that it was given.
+    // Either the save is over, or it runs now with the bytes that it was given.
     let b = save.add_tensor_shared("b", &TensorDesc::of::<f32>(&[1]), vec![0f32]);
     match b.and_then(|()| save.run()) {
         Ok(()) => {
@@ -36,7 +36,7 @@ fn shared_memory_stays_as_long_as_a_save_that_failed() {
     assert!(weights.upgrade().is_none());
 }
 
-/// Its memory lies in itself, and moves with it.
+/// Its memory lies in the owner itself, and moves with it.
 struct Owner {
     memory: [f32; 4],
     _alive: Arc<()>,

@@ -142,7 +142,7 @@ fn a_view_of_a_mapped_tensor_is_its_bytes() {
     let reader = Reader::open(&store, "latest").unwrap();
     let view = reader.map("w", &Options::new()).unwrap();
     assert_eq!(view.to_vec().unwrap(), ckpt::bytes_of(&data));
-    // SAFETY: nobody else knows of the folder.
+    // SAFETY: nobody else uses the folder.
     assert_eq!(unsafe { view.as_slice_of::<f32>() }.unwrap(), data);
     let segment = reader.segment("w", 0).unwrap();
     assert_eq!(segment.region, SegmentRegion::Box { offset: vec![0], extent: vec![1000] });

@@ -1,4 +1,4 @@
-//! State trees: values of Rust's own both ways, with kinds, order and keys kept.
+//! State trees to and from Rust values, with kinds, order and keys kept.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn everything() -> Value {
     ])
 }
 
-/// Tensors that were called after their paths have names when they are read.
+/// Tensors named by their paths have names when they are read.
 fn named(value: Value) -> Value {
     value.to_tree().unwrap().to_value().unwrap()
 }

@@ -1,4 +1,4 @@
-//! One command as its tokens say it, and what its keys expect.
+//! One command: its tokens, and what its keys expect.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -44,7 +44,7 @@ pub fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Text for a call; what Rust's `str` cannot hold is refused by its type.
+/// Text for a call; bytes that a Rust `str` cannot hold are refused.
 fn text_of(bytes: &[u8]) -> Outcome<&str> {
     std::str::from_utf8(bytes).or_else(|_| refused("text that is not UTF-8", None))
 }
@@ -65,7 +65,7 @@ pub fn named<T: Copy + Debug>(make: fn(i32) -> T, name: &str) -> Outcome<T> {
     found.map_or_else(|| wrong(format!("expected a name of the binding, found {name}")), Ok)
 }
 
-/// Extents; a negative one cannot be said in Rust, and C calls it INVALID.
+/// Extents; Rust's types cannot express a negative one, which C calls INVALID.
 fn extents(numbers: &[i64], tensor: &str) -> Outcome<Vec<usize>> {
     let extent = |number: &i64| usize::try_from(*number).or_else(|_| refused(&format!("{number}"), Some(tensor)));
     numbers.iter().map(extent).collect()
@@ -116,7 +116,7 @@ impl Call {
         self.key_numbers(key)?.map(|numbers| extents(&numbers, tensor)).transpose()
     }
 
-    /// What DTYPE, SHAPE (words `first` and the next) and the keys of a region say.
+    /// The descriptor that DTYPE, SHAPE (words `first` and the next) and the keys of a region give.
     pub fn tensor(&self, name: &str, first: usize) -> Outcome<TensorDesc> {
         let dtype = match self.number(first) {
             Ok(number) => Some(Dtype(number)),
@@ -140,7 +140,7 @@ impl Call {
         Ok(desc)
     }
 
-    /// The device where it is not the host.
+    /// The device, if it is not the host.
     pub fn device(&self) -> Outcome<Option<Device>> {
         let given = self.key_numbers("device")?;
         let device = given.map(|given| Device { kind: DeviceKind(given[0] as i32), id: given[1] as i32 });

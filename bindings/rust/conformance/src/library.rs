@@ -23,8 +23,8 @@ fn version(_: &mut Runner, _: &Call) -> Outcome {
     Ok(())
 }
 
-/// The library's name of a number is the first word, and so is that of the constant with this number; where the name is
-/// `unknown`, no constant has it.
+/// The library and the constants must name the number as the first word does; if that is `unknown`, no constant may
+/// have the number.
 fn check_name(call: &Call, constant: impl Debug, name: &str, unknown: &str) -> Outcome {
     let (wanted, constant) = (call.text(0)?, name_of(constant));
     let same = if wanted == unknown { constant.ends_with(')') } else { constant.eq_ignore_ascii_case(wanted) };

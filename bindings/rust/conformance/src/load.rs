@@ -19,13 +19,13 @@ fn new(runner: &mut Runner, call: &Call) -> Outcome {
     runner.put(call, 0, RefCell::new(LoadObject { load, lent: Vec::new() }))
 }
 
-/// Moves the memory that is word `index` into the load, where it is not there yet.
+/// Moves the memory that word `index` names into the load, unless it is there already.
 fn lend(runner: &Runner, call: &Call, index: usize) -> Outcome<Slot<u8>> {
     let memory = runner.get::<Memory>(call, index)?;
     if let Some((_, slot)) = load(runner, call)?.lent.iter().find(|(own, _)| Rc::ptr_eq(own, memory)) {
         return Ok(*slot);
     }
-    // Moved where nobody shares it; a save that still has it keeps the old bytes.
+    // Moved if nobody shares it; a save that still has it keeps the old bytes.
     let bytes = runner.bytes(call, index)?;
     *memory.borrow_mut() = Bytes::Lent;
     let mut object = load(runner, call)?;
@@ -46,8 +46,8 @@ fn tensor(runner: &mut Runner, call: &Call) -> Outcome {
     match (call.device()?, slot) {
         (None, Some(slot)) => Ok(load.add_tensor_into(name, &desc, slot, ..)?),
         (None, None) => Ok(load.add_tensor::<u8>(name, &desc, &mut [])?),
-        // No device is at hand, so there is no memory of one.
-        // SAFETY: none of it is said to be there.
+        // There is no device here, so this has no memory.
+        // SAFETY: the memory has 0 bytes.
         (Some(device), _) => Ok(unsafe { load.add_tensor_raw(name, &desc, std::ptr::null_mut(), 0, device) }?),
     }
 }
@@ -67,7 +67,7 @@ fn object(runner: &mut Runner, call: &Call) -> Outcome {
     Ok(load(runner, call)?.load.add_object_into(call.text(1)?, call.number(2)?, slot, ..)?)
 }
 
-/// Once it ran, its memory is the scenario's again.
+/// After a run the scenario has its memory again.
 fn run(runner: &mut Runner, call: &Call) -> Outcome {
     let mut object = load(runner, call)?;
     let result = object.load.run();

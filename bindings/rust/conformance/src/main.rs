@@ -1,4 +1,4 @@
-//! The conformance runner over crate `ckpt`; what a runner is says `tests/conformance/README.md`.
+//! The conformance runner over crate `ckpt`; `tests/conformance/README.md` describes runners.
 //!
 //! `ckpt-conformance TOKENS`, or `ckpt-conformance --commands`.
 

@@ -44,7 +44,7 @@ fn differ(runner: &mut Runner, call: &Call) -> Outcome {
     wrong("expected different bytes, found the same")
 }
 
-/// A file operation that the scenario asks for must work.
+/// A file operation of the scenario must succeed.
 fn done<T>(result: std::io::Result<T>) -> Outcome<T> {
     result.or_else(|error| wrong(format!("expected a file, found: {error}")))
 }

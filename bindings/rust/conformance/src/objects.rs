@@ -10,7 +10,7 @@ use ckpt::{Buffers, File, Job, Load, LoadJob, Slot, Status, Tree, TreeRef};
 
 use crate::call::{lossy, Call};
 
-/// What a call failed with: the library's error, or what C would say where Rust's types refuse.
+/// What a call failed with: the library's error, or what C would return for what Rust's types refuse.
 pub struct Failure {
     pub status: Status,
     pub message: String,
@@ -18,7 +18,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A detail or the message; empty where there is none.
+    /// A detail or the message; empty if there is none.
     pub fn fact(&self, key: &str) -> &str {
         if key == "message" {
             return &self.message;
@@ -29,7 +29,7 @@ impl Failure {
 
 pub enum Fail {
     Call(Failure),
-    /// The scenario is wrong, or what was found is.
+    /// The scenario is wrong, or the result is.
     Wrong(String),
 }
 
@@ -44,7 +44,7 @@ pub fn failed<T>(status: Status, message: &str, tensor: Option<&str>) -> Outcome
     Err(Fail::Call(Failure { status, message: message.to_owned(), details }))
 }
 
-/// Rust's types cannot say it; C says INVALID.
+/// Rust's types cannot express it; C returns INVALID.
 pub fn refused<T>(message: &str, tensor: Option<&str>) -> Outcome<T> {
     failed(Status::INVALID, message, tensor)
 }
@@ -56,14 +56,14 @@ impl From<ckpt::Error> for Fail {
     }
 }
 
-/// Memory of the scenario: shared with saves, or moved into a load until that gives it back.
+/// Memory of the scenario: shared with saves, or moved into a load until the load gives it back.
 pub enum Bytes {
     Here(Arc<Vec<u8>>),
     Lent,
 }
 pub type Memory = Rc<RefCell<Bytes>>;
 
-/// Which memory went where in a load.
+/// Which memory is in which slot of a load.
 pub type Lent = Vec<(Memory, Slot<u8>)>;
 
 pub struct LoadObject {
@@ -91,7 +91,7 @@ impl JobObject {
         }
     }
 
-    /// Gives memory back to the scenario where the job has ended.
+    /// Gives memory back to the scenario if the job has ended.
     pub fn settle(&self) {
         if let JobObject::Load { job: Some(job), lent } = self {
             if let Some(buffers) = job.take_buffers() {
@@ -119,7 +119,7 @@ pub fn give_back(mut buffers: Buffers, lent: &Lent) {
     }
 }
 
-/// The tree of a file; it goes with the file.
+/// The tree of a file, which owns it.
 pub struct FileTree(pub Rc<File>);
 
 #[derive(Default)]
@@ -137,7 +137,7 @@ impl Runner {
         found.map_or_else(|| wrong(format!("expected a {} {}, found none", type_name::<T>(), lossy(name))), Ok)
     }
 
-    /// The object whose name is a word of the call.
+    /// The object that a word of the call names.
     pub fn get<T: 'static>(&self, call: &Call, index: usize) -> Outcome<&T> {
         self.get_named(&call.words[index])
     }
@@ -183,7 +183,7 @@ impl Runner {
         if let Bytes::Here(bytes) = &*memory.borrow() {
             return Ok(Arc::clone(bytes));
         }
-        // A load that has not run has it.
+        // A load that has not run holds it.
         let held = self.all::<RefCell<LoadObject>>().find_map(|held| {
             let held = held.borrow();
             let (_, slot) = held.lent.iter().find(|(own, _)| Rc::ptr_eq(own, memory))?;

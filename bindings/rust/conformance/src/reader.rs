@@ -1,4 +1,4 @@
-//! reader.*: a committed checkpoint: what is done with all of it, and what it holds.
+//! reader.*: a committed checkpoint as a whole, and what it holds.
 
 use ckpt::{Reader, SegmentRegion, Store};
 

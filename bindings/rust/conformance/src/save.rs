@@ -27,8 +27,8 @@ fn tensor(runner: &mut Runner, call: &Call) -> Outcome {
     let desc = call.tensor(name, 2)?;
     match call.device()? {
         None => Ok(save.add_tensor_shared(name, &desc, memory)?),
-        // No device is at hand, so there is no memory of one.
-        // SAFETY: none of it is said to be there.
+        // There is no device here, so this has no memory.
+        // SAFETY: the memory has 0 bytes.
         Some(device) => Ok(unsafe { save.add_tensor_raw(name, &desc, std::ptr::null(), 0, device) }?),
     }
 }

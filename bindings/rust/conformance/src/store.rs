@@ -29,7 +29,7 @@ fn states(runner: &mut Runner, call: &Call) -> Outcome {
     call.expect_words(1, found)
 }
 
-/// -1 is none; what is below cannot be said in Rust.
+/// -1 is none; Rust's types cannot express lower numbers.
 pub fn step(call: &Call) -> Outcome<Option<u64>> {
     match call.number(3)? {
         -1 => Ok(None),
@@ -42,7 +42,7 @@ fn import(runner: &mut Runner, call: &Call) -> Outcome {
     call.expect_checkpoint(&store.import(call.text(1)?, call.text(2)?, step(call)?, &call.settings()?)?)
 }
 
-/// The file appears complete, so what is there is all of it.
+/// The file appears complete: there is nothing to wait for once it exists.
 fn read_string(path: &Path) -> Outcome<String> {
     for _ in 0..6000 {
         if let Ok(text) = std::fs::read_to_string(path) {

@@ -16,7 +16,7 @@ fn json(runner: &mut Runner, call: &Call) -> Outcome {
     runner.with_tree(call, 0, |tree| call.expect_word(1, tree.json()?))
 }
 
-/// One value or key more.
+/// Adds one value or key.
 fn add(runner: &Runner, call: &Call, add_to: impl FnOnce(&mut Tree) -> Outcome) -> Outcome {
     add_to(&mut runner.get::<RefCell<Tree>>(call, 0)?.borrow_mut())
 }

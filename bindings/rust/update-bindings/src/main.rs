@@ -1,7 +1,7 @@
 //! Regenerates `ckpt-sys/src/bindings.rs` from the headers that pkg-config finds.
 //!
-//! `update-bindings [--check]`: with `--check` nothing is written, and a difference is a failure. `update_bindings.sh`
-//! sets up libclang and calls this.
+//! `update-bindings [--check]`: with `--check` it writes nothing and fails if there is a difference.
+//! `update_bindings.sh` sets up libclang and calls this.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

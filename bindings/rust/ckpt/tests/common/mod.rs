@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ckpt::{Reader, Save, Session, Store, TensorDesc};
 
-/// A folder of its own, gone at the end.
+/// A new folder, removed at the end.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -29,7 +29,7 @@ impl Drop for Folder {
     }
 }
 
-/// A store in memory that no other test has, and a session of one rank.
+/// A store in memory that no other test uses, and a session of one rank.
 pub fn memory_store() -> (Store, Session) {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let store = Store::open(format!("mem:test-{}", COUNT.fetch_add(1, Ordering::Relaxed))).unwrap();
