@@ -4,17 +4,17 @@
 //   auto loaded = ckpt_torch::load("/data/run7", model, optimizer);
 //   int64_t epoch = loaded.others.at("epoch").toInt();
 //
-// What is saved has the shape of Python's {"model": model.state_dict(), "optimizer": optimizer.state_dict(),
-// ...others}: a checkpoint exported as .pt is accepted by load_state_dict there, and what Python saved is imported and
-// loaded here. Parameters and optimizer tensors are the same on every rank, so each rank writes its share of them
-// (large ones are cut over all ranks); buffers and others are rank 0's.
+// The saved state has the shape of Python's {"model": model.state_dict(), "optimizer": optimizer.state_dict(),
+// ...others}: Python's load_state_dict accepts a checkpoint that is exported as .pt, and what Python saved can be
+// imported and loaded here. Parameters and optimizer tensors are the same on every rank, so each rank writes its share
+// of them (large ones are split over all ranks); buffers and others are rank 0's.
 //
 // A trainer that saves many times keeps one Checkpointer: it holds the session, the staging memory and the ranks'
-// group. Every failure is thrown as ckpt_torch::Error. Compiles as C++17 (LibTorch 1.13) and C++20 (2.x); no CUDA
+// group. Every failure throws a ckpt_torch::Error. Compiles as C++17 (LibTorch 1.13) and C++20 (2.x), without CUDA
 // headers.
 //
-// Threads: a Checkpointer and its handles belong to one thread at a time. Calls marked COLLECTIVE are made by all ranks
-// in the same order.
+// Threads: use a Checkpointer and its handles from one thread at a time. All ranks make the calls marked COLLECTIVE, in
+// the same order.
 #ifndef CKPT_TORCH_H
 #define CKPT_TORCH_H
 
@@ -42,8 +42,8 @@ namespace ckpt_torch {
 
 // ---- errors ----
 
-// status(), what(), and detail(key): the engine's facts ("tensor", "path", "ranks", …), and "rank": whose error this
-// is, in a group; "undefined": names of tensors of this rank's module that a failed load left undefined, one per line.
+// status(), what(), and detail(key): the engine's facts ("tensor", "path", "ranks", …); "rank": in a group, the rank
+// that failed; "undefined": tensors of this rank's module that a failed load left undefined, one name per line.
 using Error = ckpt::Error;
 
 // ---- settings ----
@@ -64,25 +64,25 @@ using Settings = std::map<std::string, Setting>;
 
 // ---- ranks ----
 
-// What the ranks of a run talk through. Derive from it for MPI and the like; c10d_group makes one of a ProcessGroup.
+// How the ranks of a run communicate. Derive from it for MPI and the like; c10d_group wraps a ProcessGroup.
 class Group {
  public:
   virtual ~Group() = default;
   virtual uint32_t rank() const = 0;
   virtual uint32_t size() const = 0;
-  // COLLECTIVE. Every rank's text, in the order of ranks.
+  // COLLECTIVE. Returns every rank's text, in the order of ranks.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
 };
 
-// `device`: where the group's backend takes tensors from (NCCL: this rank's GPU).
+// `device`: where the group's backend expects tensors (NCCL: this rank's GPU).
 std::shared_ptr<Group> c10d_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group, at::Device device = at::kCPU);
 
-// Who takes part. With a group an error of one rank is thrown by all, naming that rank, and nobody waits in vain.
-// Without one the ranks meet through the store alone; then each rank's load must be given the same checkpoint id.
+// Which ranks take part. If one rank of a group fails, all throw its error, which names the rank; no rank waits in
+// vain. Without a group the ranks meet through the store alone, and every rank must load by the same checkpoint id.
 struct Ranks {
   uint32_t rank = 0, world_size = 1;
   std::string session;      // rank 0's session_string(), for ranks > 0 without a group
-  bool rendezvous = false;  // no group and no session string: meet through files in the store
+  bool rendezvous = false;  // without group and session string: meet through files in the store
   std::shared_ptr<Group> group;
 
   static Ranks single() { return {}; }
@@ -94,8 +94,8 @@ struct Ranks {
 
 // ---- what is saved ----
 
-// One or many modules: a Module, a holder (torch::nn::Linear), a shared_ptr of either, or a list of those in {}. Saving
-// or loading an empty holder or pointer is INVALID.
+// One or many modules: a Module, a holder (torch::nn::Linear), a shared_ptr to a Module, or a list of those in {}. They
+// must outlive the call. Saving or loading an empty holder or pointer is INVALID.
 class Models {
  public:
   Models() = default;
@@ -127,7 +127,7 @@ class Optimizers {
 };
 
 // Named values beside the model: None, bool, int, double, complex, str, tensors, and lists, tuples and dicts (keys: str
-// or int) of those. "model" and "optimizer" are taken. Only rank 0's are saved.
+// or int) of those. The names "model" and "optimizer" are reserved. Only rank 0's are saved.
 class Others {
  public:
   using Item = std::pair<std::string, c10::IValue>;
@@ -148,16 +148,16 @@ struct State {
   Others others;
 };
 
-// How an optimizer that ckpt does not know is saved. The known ones, classes derived from them included: SGD, Adam,
-// AdamW, Adagrad, RMSprop, LBFGS. One that is neither is refused.
+// Saves and loads an optimizer that ckpt does not know. It knows SGD, Adam, AdamW, Adagrad, RMSprop, LBFGS and classes
+// derived from them. An optimizer that is unknown and has no hook is refused.
 class OptimizerHook {
  public:
   virtual ~OptimizerHook() = default;
-  virtual std::string class_name() const = 0;  // kept in the checkpoint and compared when it is loaded
+  virtual std::string class_name() const = 0;  // saved, and compared by a load
   virtual bool handles(const torch::optim::Optimizer& optimizer) const = 0;
-  // A dict like Python's state_dict(); the same tensors on every rank.
+  // A dict like Python's state_dict(), with the same tensors on every rank.
   virtual c10::IValue state_dict(const torch::optim::Optimizer& optimizer) const = 0;
-  // Called once everything has been read and found sound, after the modules were changed: what it throws is too late.
+  // Called last, when everything is read and checked and the modules are changed: throwing here cannot undo that.
   virtual void load_state_dict(torch::optim::Optimizer& optimizer, const c10::IValue& state) const = 0;
 };
 using OptimizerHooks = std::vector<std::shared_ptr<const OptimizerHook>>;
@@ -166,22 +166,22 @@ using OptimizerHooks = std::vector<std::shared_ptr<const OptimizerHook>>;
 
 struct SaveOptions {
   int64_t step = -1;
-  std::string label;          // "": "step-<step>", or where there is no step "checkpoint", which each save replaces
-  bool rng = true;            // this rank's random generators: CPU, and CUDA's where there are any
-  bool return_early = false;  // save_async: return before the state is staged; wait_staged() before changing it
-  Settings settings;          // over those of the Checkpointer: keep_last, compression, on_existing, staging_bytes, …
+  std::string label;          // "": "step-<step>", or without a step "checkpoint", which each save replaces
+  bool rng = true;            // save this rank's random generators: the CPU's, and CUDA's if there are any
+  bool return_early = false;  // save_async returns before the state is staged: wait_staged() before you change it
+  Settings settings;          // win over the Checkpointer's: keep_last, compression, on_existing, staging_bytes, …
   OptimizerHooks hooks;
 };
 
-// A save in the background. Dropping it does not stop the save: the Checkpointer waits for it before the next one and
-// when it ends.
+// A save in the background. Dropping the handle does not stop the save: the Checkpointer waits for it before its next
+// save and in its destructor.
 class SaveHandle {
  public:
-  void wait_staged();  // from here on the state may change again
+  void wait_staged();  // after it the state may change again
   // COLLECTIVE in a group. Returns when the checkpoint is committed (on rank 0: and durable), or throws.
   void wait();
   bool staged() const;
-  bool done() const;              // committed, or failed: wait() says which
+  bool done() const;              // whether it has committed or failed; wait() says which
   void cancel();                  // returns at once; a save that is not yet committed will not be
   const std::string& id() const;  // of the checkpoint
   struct Impl;
@@ -195,17 +195,17 @@ class SaveHandle {
 
 enum class Rng {
   keep,       // leave the generators alone
-  same_rank,  // the state that this rank saved; where it has none (more ranks than then) they are left alone
-  or_rank0    // the same, but a rank without one takes rank 0's: such ranks draw the same numbers
+  same_rank,  // load the state that this rank saved; a rank that saved none (more ranks than then) keeps its own
+  or_rank0    // the same, but a rank that saved none loads rank 0's: such ranks draw the same numbers
 };
 
 struct LoadOptions {
-  std::string selector = "latest";  // or "step:N", a label, an id; a group resolves it once for all
-  std::string model_key = "model", optimizer_key = "optimizer";  // where in the tree; "" is the whole of it
-  bool strict = true;        // false: keys missing in or unknown to the module are listed instead of refused
-  bool convert = false;      // convert dtypes of parameters, buffers and optimizer tensors to the module's
-  bool stage_first = false;  // read everything into temporaries, and change the module only when all of it is sound
-  bool all_values = false;   // give models and optimizers that none were passed for as values in others
+  std::string selector = "latest";  // or "step:N", a label, an id; in a group rank 0 resolves it for all
+  std::string model_key = "model", optimizer_key = "optimizer";  // paths in the tree; "": the whole tree
+  bool strict = true;                  // false: list missing and unexpected keys in Loaded instead of refusing them
+  bool convert = false;                // convert dtypes of parameters, buffers and optimizer tensors to the module's
+  bool stage_first = false;            // read everything into temporaries; change the module only once all is checked
+  bool all_values = false;             // put models and optimizers that were not asked for into others
   at::Device map_location = at::kCPU;  // of tensors in others
   Rng rng = Rng::same_rank;
   Settings settings;  // run, threads, verify, staging_bytes
@@ -213,10 +213,10 @@ struct LoadOptions {
 };
 
 struct Loaded {
-  Others others;                        // all of the tree but models and optimizers
-  std::vector<std::string> missing;     // keys of the module that the checkpoint lacks: they kept their values
+  Others others;                        // all of the tree except models and optimizers
+  std::vector<std::string> missing;     // keys of the module that the checkpoint lacks; their values are unchanged
   std::vector<std::string> unexpected;  // keys of the checkpoint that the module lacks
-  std::vector<std::string> ignored;     // entries that LibTorch has no place for, or gives another form, and why
+  std::vector<std::string> ignored;     // entries that LibTorch cannot hold, or holds in another form, and why
   bool rng_restored = false;
   int64_t step = -1;
   std::string id, label;
@@ -227,28 +227,28 @@ struct Loaded {
 
 class Checkpointer {
  public:
-  // Opens nothing but the store; the session starts with the first save, so that loading fences nobody. Not collective:
-  // the rank that it fails on is the only one to know.
+  // Opens only the store; the session starts with the first save, so that loading fences no one. Not collective: if it
+  // throws on one rank, the others do not learn of it.
   explicit Checkpointer(const std::string& store, Ranks ranks = {}, Settings settings = {});
-  ~Checkpointer();  // waits for a save that is under way; its failure is then lost: wait() tells it
+  ~Checkpointer();  // waits for a running save; its error is lost unless you call wait() before
   Checkpointer(Checkpointer&&) noexcept;
   Checkpointer& operator=(Checkpointer&&) noexcept;
 
-  // COLLECTIVE. Returns the id when the checkpoint is durable, complete and committed.
+  // COLLECTIVE. Returns the id once the checkpoint is durable, complete and committed.
   std::string save(const State& state, const SaveOptions& options = {});
-  // COLLECTIVE. Returns when the state is staged, so that training may go on.
+  // COLLECTIVE. Returns once the state is staged, so that training may go on.
   [[nodiscard]] SaveHandle save_async(const State& state, const SaveOptions& options = {});
 
-  // COLLECTIVE. Into the modules and optimizers, in place. All structural errors (NOT_FOUND, MISMATCH, …) come before
-  // anything changes, on any rank of a group; after CORRUPT or IO the tensors in detail "undefined" are undefined and
-  // everything else is as it was. With stage_first nothing has changed then either.
+  // COLLECTIVE. Loads into the modules and optimizers, in place. Structural errors (NOT_FOUND, MISMATCH, …) come before
+  // anything changes on any rank of a group. After CORRUPT or IO the tensors in detail "undefined" are undefined and
+  // everything else is unchanged; with stage_first these tensors are unchanged, too.
   Loaded load(const Models& models, const Optimizers& optimizers = {}, const LoadOptions& options = {});
-  // COLLECTIVE. The same, but nothing where the selector finds no checkpoint: a run that starts anew. Whatever else
-  // fails is thrown.
+  // COLLECTIVE. The same, but returns nothing if the selector finds no checkpoint, as on the first start of a run. All
+  // other errors are thrown.
   std::optional<Loaded> load_if_any(const Models& models, const Optimizers& optimizers = {},
                                     const LoadOptions& options = {});
 
-  // COLLECTIVE in a group. Starts the session now; without a group rank 0 hands the string to the others.
+  // COLLECTIVE in a group. Starts the session now. Without a group, send rank 0's string to the other ranks.
   std::string session_string();
 
   struct Impl;
@@ -259,7 +259,7 @@ class Checkpointer {
 
 // ---- free functions ----
 
-// As hfai's: each is a Checkpointer for one call. COLLECTIVE.
+// COLLECTIVE. Each makes a Checkpointer for one call.
 std::string save(const std::string& store, const Models& models, const Optimizers& optimizers = {},
                  const Others& others = {}, const SaveOptions& options = {}, const Ranks& ranks = {});
 Loaded load(const std::string& store, const Models& models, const Optimizers& optimizers = {},

@@ -1,5 +1,5 @@
 """The conformance runner over the Python package: python bindings/python/conformance TOKENS | --commands.
-tests/conformance/README.md says what tokens are; installed ckpt is what runs."""
+It runs the installed ckpt; tests/conformance/README.md explains tokens."""
 
 import sys
 import time
@@ -18,13 +18,13 @@ from runner import Commands, Failure, Runner
 
 COMMANDS: Commands = {**library_commands.COMMANDS, **memory_commands.COMMANDS, **store_commands.COMMANDS,
                       **save_commands.COMMANDS, **reader_commands.COMMANDS, **tree_commands.COMMANDS}
-# Where Python's types refuse what C refuses at run time: what C says.
+# The status that C gives where Python raises an exception of its own.
 REFUSED = {TypeError: "INVALID", ValueError: "INVALID", OverflowError: "INVALID", IndexError: "NOT_FOUND"}
 RAISED: tuple[type[Exception], ...] = (ckpt.Error, *REFUSED)
 
 
 def tokens(data: bytes) -> Iterator[tuple[str, str]]:
-    """(kind, text) of each; what is not UTF-8 becomes surrogates, which ckpt refuses."""
+    """(kind, text) of each token; bytes that are not UTF-8 become surrogates, which ckpt refuses."""
     at = 0
     while at < len(data):
         blank = data.index(b" ", at)

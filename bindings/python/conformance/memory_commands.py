@@ -21,7 +21,7 @@ def generated(size: int, seed: int) -> bytearray:
     if seed == 0:
         return bytearray(size)
     count = -(-size // 8)
-    if count <= 1024:  # most are: to import numpy takes longer than such a scenario
+    if count <= 1024:  # most are; importing numpy takes longer than such a scenario
         data = bytearray().join(mixed(seed + i * STEP & MASK).to_bytes(8, "little") for i in range(1, count + 1))
     else:
         import numpy as np

@@ -1,4 +1,4 @@
-"""One command after the other: its words and keys, what its keys expect, and the scenario's objects by name."""
+"""Runs commands: their words and keys, what the keys expect, and the scenario's objects by name."""
 
 import enum
 from collections.abc import Callable
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Failure(Exception):
-    """The scenario does not hold."""
+    """The scenario failed."""
 
 
 def encoded(text: str) -> bytes:
@@ -22,7 +22,7 @@ def shape_text(extents: tuple[int, ...]) -> str:
 
 
 def spellings(found: object) -> set[str]:
-    """What scenarios may call a value."""
+    """The ways in which scenarios may write a value."""
     if isinstance(found, ckpt.DType):
         return {str(found), str(int(found))}
     if isinstance(found, enum.IntEnum):
@@ -39,12 +39,12 @@ def spellings(found: object) -> set[str]:
 class Runner:
     def __init__(self) -> None:
         self._objects: dict[str, Any] = {}
-        self._lent: dict[str, Any] = {}  # trees by the file they are of
+        self._lent: dict[str, Any] = {}  # trees, by the file that they belong to
 
     # ---- the command ----
 
     def take(self, kind: str, text: str) -> None:
-        """A token of the next command."""
+        """Adds a token to the next command."""
         if kind == ":":
             self.where = text
             self.words: list[str] = []
@@ -128,7 +128,7 @@ class Runner:
         return self.named(self.words[word], kind)
 
     def put(self, word: int, value: Any, lent_by: Any = None) -> None:
-        """Gives the value the name that is this word; what had it before is freed."""
+        """Names the value by this word of the command; frees what had that name before."""
         name = self.words[word]
         if name in self._objects:
             self.free(name)
@@ -147,7 +147,7 @@ class Runner:
             gone.close()
 
     def close(self) -> None:
-        for kind in (ckpt.Job, object):  # until jobs have ended, memory is the engine's
+        for kind in (ckpt.Job, object):  # jobs first: until they end, the engine uses the memory
             for name in [name for name, value in self._objects.items() if isinstance(value, kind)]:
                 if name in self._objects:
                     self.free(name)

@@ -1,4 +1,4 @@
-"""save.*, load.*, job.* and report*: work of one rank, and what it found."""
+"""save.*, load.*, job.* and report*: the work of one rank, and its reports."""
 
 import ckpt
 

@@ -17,7 +17,7 @@ def store_list(r: Runner) -> None:
 
 
 def string_in(file: str) -> str:
-    """The file appears complete, so what is there is all of it."""
+    """Waits for the file, which is complete as soon as it appears."""
     end = time.monotonic() + 60
     while not os.path.exists(file):
         if time.monotonic() > end:

@@ -1,4 +1,4 @@
-// Arguments: texts, paths, options and shapes as Python gives them.
+// Arguments from Python: text, paths, options and dtypes.
 #pragma once
 
 #include <ckpt.hpp>
@@ -13,11 +13,11 @@ namespace ckpt_py {
 
 using Extents = std::vector<int64_t>;
 
-// C takes NUL-terminated text, so a NUL inside it is refused rather than cutting it short.
+// C text ends at the first NUL, so text that holds one is refused instead of cut short. `what` names it in the error.
 std::string text(nanobind::handle object, const char* what);
 std::optional<std::string> optional_text(nanobind::handle object, const char* what);
 
-// str, bytes or os.PathLike, as the file system spells it.
+// str, bytes or os.PathLike, in the encoding of the file system.
 std::string path(nanobind::handle object);
 
 // A mapping (or None) and keyword arguments, which win; int, bool and str values.

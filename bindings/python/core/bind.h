@@ -1,4 +1,4 @@
-// The classes that the module's files bind, and what is the same of all handles.
+// The classes that the files of the module bind, and what all handles have in common.
 #pragma once
 
 #include "arguments.h"
@@ -17,7 +17,7 @@ using ReaderObject = Held<ckpt::Reader>;
 using FileObject = Held<ckpt::File>;
 using TreeObject = Held<ckpt::Tree>;
 
-// The signature of arguments that become options.
+// The arguments that become options, in a signature.
 #define CKPT_PY_OPTIONS "options: collections.abc.Mapping[str, int | str] | None = None, **keywords: int | str"
 
 #define CKPT_PY_EXIT                                                                   \
@@ -28,7 +28,8 @@ using TreeObject = Held<ckpt::Tree>;
 template <class Class>
 void bind_handle(Class& handle, const char* enter) {
   using Object = typename Class::Type;
-  handle.def("close", &Object::close, "Ends it now; any later use is InvalidError. May be called again.")
+  handle
+      .def("close", &Object::close, "Closes it now; any later use raises InvalidError. Calling it again does nothing.")
       .def_prop_ro("closed", &Object::closed, "Whether close() was called.")
       .def(
           "__enter__", [](nb::handle self) { return nb::borrow(self); }, nb::sig(enter))

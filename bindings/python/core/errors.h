@@ -11,13 +11,13 @@ namespace ckpt_py {
 
 using Details = std::map<std::string, std::string>;
 
-// Text of the engine, which may hold the bytes of any path: those that are no UTF-8 as Python has them in paths.
+// Text of the engine. Bytes of a path that are not UTF-8 become surrogates, as in Python's own paths.
 nanobind::str decoded(const std::string& text);
 
-// Raises what ckpt.errors makes of a status. An exception that is set already becomes its cause.
+// Raises the exception for a status. A Python exception that is already set becomes its cause.
 [[noreturn]] void raise(ckpt_status status, const std::string& message, const Details& details = {});
 
-// ckpt::Error, thrown by ckpt.hpp, becomes the same.
+// From now on nanobind turns a ckpt::Error of ckpt.hpp into the same exception.
 void translate_errors();
 
 }  // namespace ckpt_py

@@ -18,7 +18,7 @@ static View data_of(const FileObject& self, uint64_t index) {
   return View(file, tensor.data, tensor.bytes, tensor.dtype, tensor.shape, tensor.strides, tensor.ndim);
 }
 
-// The tree is the file's; it is lent, and keeps the file.
+// The tree belongs to the file: it is borrowed, and keeps the file open.
 static TreeObject tree_of(const FileObject& self) {
   const auto file = self.get();
   auto* borrowed = new ckpt::Tree(const_cast<ckpt_tree*>(file->tree().get()));
@@ -31,10 +31,9 @@ static TreeObject tree_of(const FileObject& self) {
 }
 
 void bind_file(nb::module_& m) {
-  nb::class_<FileObject> file(
-      m, "File",
-      "A PyTorch .pt or a safetensors file, mapped and opened in place: no code is run, nothing "
-      "is copied. A file that somebody truncates meanwhile can end the process by SIGBUS.");
+  nb::class_<FileObject> file(m, "File",
+                              "A PyTorch .pt or a safetensors file, mapped and read in place: no code is run, nothing "
+                              "is copied. If somebody truncates the file meanwhile, SIGBUS can end the process.");
   file.def(
           "__init__",
           [](FileObject* self, nb::handle at, nb::handle mapping, const nb::kwargs& keywords) {
@@ -49,14 +48,16 @@ void bind_file(nb::module_& m) {
           "\"pt\" (zip), \"pt-legacy\" or \"safetensors\".")
       .def_prop_ro(
           "tensor_count", [](const FileObject& self) { return self.get()->tensor_count(); },
-          "Those that share memory too.")
+          "How many tensors there are, those that share memory included.")
       .def("tensors", &tensors_of, nb::sig("def tensors(self) -> list[ckpt.records.FileTensor]"),
-           "In the order of the tree; one that shares memory comes after the one it shares it with.")
+           "All tensors in the order of the tree; one that shares another's memory comes after it.")
       .def(
           "tensor", [](const FileObject& self, uint64_t index) { return record(self.get()->tensor(index)); },
-          nb::arg("index"), nb::sig("def tensor(self, index: int) -> ckpt.records.FileTensor"), "The same, one by one.")
-      .def("data", &data_of, nb::arg("index"), "The elements of one tensor, where they lie in the file.")
-      .def("tree", &tree_of, nb::sig("def tree(self) -> Tree"), "All that the file holds, tensors by their names.");
+          nb::arg("index"), nb::sig("def tensor(self, index: int) -> ckpt.records.FileTensor"),
+          "Number `index` of tensors().")
+      .def("data", &data_of, nb::arg("index"), "The elements of tensor `index`, where they lie in the file.")
+      .def("tree", &tree_of, nb::sig("def tree(self) -> Tree"),
+           "All that the file holds; its tensors appear as their names.");
   bind_handle(file, "def __enter__(self) -> File");
 }
 

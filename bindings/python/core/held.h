@@ -1,8 +1,8 @@
-// What every Python object of the module is made of: an engine object that can be closed, and the ways into the engine.
+// What the Python objects of the module have in common: an engine object that can be closed, and calls without the GIL.
 //
-// The GIL is held on entry to every function here and given up around calls that may block (`unlocked`). An engine
-// object that such a call uses is kept by a copy of its shared_ptr, so a close() from another thread ends it only after
-// the call.
+// Every function here is called with the GIL held; `unlocked` gives it up around calls that may block. Such a call
+// holds a copy of the engine object's shared_ptr, so a close() from another thread frees the object only after the
+// call.
 #pragma once
 
 #include <unistd.h>
@@ -17,8 +17,8 @@ namespace nb = nanobind;
 
 namespace ckpt_py {
 
-// nb::gil_scoped_release, except at the end of the interpreter: Python up to 3.13 ends a (daemon) thread that wants the
-// GIL back then by unwinding its stack, which C++ answers with std::terminate. As in later versions it is stopped here.
+// Like nb::gil_scoped_release, except when the interpreter ends: up to version 3.13 Python then unwinds the stack of a
+// (daemon) thread that wants the GIL back, and C++ calls std::terminate. Here the thread hangs, as in later versions.
 class Unlocked {
  public:
   Unlocked() : state_(PyEval_SaveThread()) {}
@@ -55,7 +55,7 @@ class Held {
  public:
   Held(T&& object, const char* what) : object_(new T(std::move(object)), FreeUnlocked{}), what_(what) {}
   Held(std::shared_ptr<T> object, const char* what) : object_(std::move(object)), what_(what) {}
-  // For the time of one call; raises where the object was closed.
+  // For one call. Raises InvalidError if the object was closed.
   std::shared_ptr<T> get() const {
     if (!object_) raise(CKPT_INVALID, std::string(what_) + " is closed");
     return object_;
@@ -68,7 +68,7 @@ class Held {
   const char* what_;
 };
 
-// Guards an object that the engine wants for one call at a time (`T *` in ckpt.h) while that call has given up the GIL.
+// Refuses a second call on an object that allows one at a time (`T *` in ckpt.h) while the first runs without the GIL.
 class Alone {
  public:
   Alone(bool* busy, const char* what) : busy_(busy) {

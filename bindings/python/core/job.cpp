@@ -34,7 +34,7 @@ void Work::wait(int32_t wanted, int64_t timeout_ms) {
       state();
       return;
     } catch (const ckpt::Error& error) {
-      // A job that failed because its own deadline passed says TIMEOUT too, but has ended.
+      // A job that missed its own deadline also gives TIMEOUT, but has ended.
       if (error.status() != CKPT_TIMEOUT || last_slice || state() >= CKPT_JOB_FAILED) {
         if (state() >= CKPT_JOB_FAILED) unlocked([&] { job.wait(wanted, 0); });
         if (error.status() != CKPT_TIMEOUT || !last_slice) throw;
@@ -64,7 +64,7 @@ void JobObject::close() {
   const std::shared_ptr<Work> ending = held_.get();
   held_.close();
   ending->job.cancel();
-  // Another thread that waits keeps the job alive a little longer; here the work must have ended.
+  // A thread in wait() may keep the job alive longer, but its work must have ended when close() returns.
   try {
     unlocked([&] { ending->job.wait(ending->last, -1); });
   } catch (const ckpt::Error&) {
@@ -72,14 +72,13 @@ void JobObject::close() {
 }
 
 void bind_job(nb::module_& m) {
-  nb::class_<JobObject>(
-      m, "Job",
-      "Work in the background, from Save.start, Load.start or Reader.verify. All methods may be "
-      "called from several threads at once.\n\nAs a context manager it waits for the end of the work; "
-      "an exception in the block cancels it instead.")
+  nb::class_<JobObject>(m, "Job",
+                        "Work in the background, from Save.start, Load.start or Reader.verify. Several threads may use "
+                        "it at once.\n\nThe end of a `with` block waits for the end of the work; an exception in the "
+                        "block cancels the work instead.")
       .def_prop_ro(
           "state", [](const JobObject& self) { return job_state_of(self.work()->state()); },
-          nb::sig("def state(self) -> ckpt.enums.JobState"), "How far it is; states only grow.")
+          nb::sig("def state(self) -> ckpt.enums.JobState"), "How far the job is; its number only grows.")
       .def(
           "wait",
           [](const JobObject& self, std::optional<int32_t> state, int64_t timeout_ms) {
@@ -87,20 +86,21 @@ void bind_job(nb::module_& m) {
             work->wait(state.value_or(work->last), timeout_ms);
           },
           nb::arg("state") = nb::none(), nb::arg("timeout_ms") = -1,
-          "Waits until `state` (None: the end) is reached; negative timeout: as long as it takes.\n\n"
-          "Raises TimeoutError where the time is over (the job goes on), or the error of the job where it failed. "
-          "Ctrl-C ends the waiting, not the job; close() or the end of a with block cancels it.")
+          "Waits until the job reaches `state` (None: its end). A negative timeout waits without limit.\n\nRaises "
+          "TimeoutError when the time is up (the job goes on), or the error of a job that failed. Ctrl-C ends the "
+          "wait, not the job; close(), or the `with` block that the KeyboardInterrupt leaves, cancels it.")
       .def(
           "cancel", [](const JobObject& self) { self.work()->job.cancel(); },
-          "Asks the job to stop; returns at once. A save that is not yet committed will not be.")
+          "Asks the job to stop and returns at once. A save that is not yet committed will not be.")
       .def_prop_ro(
           "stats", [](const JobObject& self) { return record(self.work()->job.stats()); },
-          nb::sig("def stats(self) -> ckpt.records.JobStats"), "Counters of the work, at this moment.")
+          nb::sig("def stats(self) -> ckpt.records.JobStats"), "Counters of the work so far.")
       .def(
           "report", [](const JobObject& self) { return record(self.work()->job.report()); },
           nb::sig("def report(self) -> ckpt.records.Report"),
-          "What a verify job that has ended found; UnsupportedError for other jobs.")
-      .def("close", &JobObject::close, "Cancels what still runs and waits until the engine no longer uses the memory.")
+          "What a verify job found, once it has ended; UnsupportedError for other jobs.")
+      .def("close", &JobObject::close,
+           "Cancels the job if it still runs, and waits until the engine no longer uses the memory.")
       .def_prop_ro("closed", &JobObject::closed, "Whether close() was called.")
       .def(
           "__enter__", [](nb::handle self) { return nb::borrow(self); }, nb::sig("def __enter__(self) -> Job"))

@@ -10,16 +10,16 @@ namespace ckpt_py {
 
 using Kept = std::vector<nb::object>;
 
-// A running piece of work and the memory it uses, which is let go of at state `quiet_at`, or with the work.
+// Running work and the Python memory that it uses. The memory is released at state `quiet_at`, or with the work.
 struct Work {
   Work(ckpt::Job&& running, Kept&& memory, int32_t when, int32_t end)
       : job(std::move(running)), kept(std::move(memory)), quiet_at(when), last(end) {}
-  ~Work();  // with the GIL held, which it gives up while the engine ends
+  ~Work();  // called with the GIL held; gives it up until the engine has ended
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
   int32_t state();
-  // In slices of 100 ms with a look at signals between them, so that Ctrl-C is heard. Raises.
+  // Waits in slices of 100 ms and looks for signals in between, so that Ctrl-C is heard. Raises.
   void wait(int32_t state, int64_t timeout_ms);
 
   ckpt::Job job;

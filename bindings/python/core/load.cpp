@@ -8,7 +8,7 @@
 
 namespace ckpt_py {
 
-// A load and the Python memory that it writes to: kept until the load has run, or its job has ended.
+// A load and the Python memory that it writes to, which is kept until the load has run or its job has ended.
 class LoadObject {
  public:
   LoadObject(ckpt::Load&& load) : held_(std::move(load), "Load") {}
@@ -94,19 +94,20 @@ static void bind_load_adds(nb::class_<LoadObject>& load) {
                   "extent: collections.abc.Sequence[int] | None = None, flat_offset: int | None = None, "
                   "flat_size: int | None = None, strides: collections.abc.Sequence[int] | None = None, "
                   "device: tuple[int, int] | None = None, convert: bool = False) -> None"),
-          "Asks for a region of a tensor or alias in `data`, a writable array that is referred to until the load has "
-          "ended. Regions and raw memory as in Save.add_tensor; any box will do, whatever boxes were saved. "
-          "MismatchError where shape or dtype are not the tensor's; `convert` lets f32, bf16 and f16 be converted.")
+          "Reads a region of a tensor or alias into `data`, a writable array, which the load keeps until it has ended. "
+          "Regions and raw memory are given as in Save.add_tensor; any box will do, whatever boxes were saved. "
+          "MismatchError if shape or dtype are not the tensor's; `convert` allows conversion between f32, bf16 and "
+          "f16.")
       .def("add_object", &LoadObject::add_object, nb::arg("name"), nb::arg("data"), nb::arg("rank") = 0,
            nb::sig("def add_object(self, name: str, data: object, rank: int = 0) -> None"),
-           "Asks for the shared object `name`, or `rank`'s own, in writable memory of Reader.object(name, rank).size "
-           "bytes.");
+           "Reads the shared object `name`, or the one of `rank`, into writable memory of Reader.object(name, "
+           "rank).size bytes.");
 }
 
 void bind_load(nb::module_& m) {
   nb::class_<LoadObject> load(m, "Load",
-                              "Many requests that are planned and read together: make it, add, then run or start it "
-                              "once. One thread at a time.");
+                              "A load of tensors and objects, planned and read together: add them, then call run() or "
+                              "start() once. One thread at a time.");
   load.def(
       "__init__",
       [](LoadObject* self, const ReaderObject& reader, nb::handle mapping, const nb::kwargs& keywords) {
@@ -118,12 +119,13 @@ void bind_load(nb::module_& m) {
       nb::sig("def __init__(self, reader: Reader, " CKPT_PY_OPTIONS ") -> None"));
   bind_load_adds(load);
   load.def("run", &LoadObject::run, nb::kw_only(), nb::arg("interruptible") = true,
-           "Reads; when it returns, every requested byte was written and (verify=1) checked. Structural errors come "
-           "before the first byte changes; after CorruptError, IoError, GoneError or KeyboardInterrupt the memory is "
-           "undefined. interruptible=False runs on this thread; Ctrl-C is heard when it is over.")
-      .def("start", &LoadObject::start, "The same in the background.")
+           "Loads all that was added. When it returns, every byte was read and, unless verify=0, checked. Structural "
+           "errors come before the first byte changes; after CorruptError, IoError, GoneError or KeyboardInterrupt the "
+           "contents of the memory are undefined. interruptible=False loads on this thread, where Ctrl-C waits for the "
+           "end of the load.")
+      .def("start", &LoadObject::start, "Does what run() does, in the background.")
       .def("report", &LoadObject::report, nb::sig("def report(self) -> ckpt.records.Report"),
-           "Names that were asked for and are missing, and names that were not asked for.");
+           "Names that were asked for and are missing, and names of the checkpoint that were not asked for.");
   bind_handle(load, "def __enter__(self) -> Load");
 }
 

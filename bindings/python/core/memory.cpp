@@ -17,7 +17,7 @@ namespace ckpt_py {
   raise(CKPT_UNSUPPORTED, type + " cannot be taken as it is: " + why, {{"found", type}});
 }
 
-// What Python said becomes the reason, and the cause of the error. What is meant to end the program does that.
+// Refuses for the reason of a Python exception, which becomes the cause; passes on those that should end the program.
 [[noreturn]] static void refuse(nb::handle object, nb::python_error& error) {
   if (!error.matches(PyExc_Exception) || error.matches(PyExc_MemoryError)) {
     error.restore();
@@ -28,7 +28,7 @@ namespace ckpt_py {
   refuse(object, why);
 }
 
-// Fills a Memory that is already a Python object, so that whatever is held is let go of on every way out.
+// Fills a Memory that is already a Python object, so that all it holds is released on every way out.
 class Taker {
  public:
   Taker(Memory& memory, nb::handle object, bool writable) : memory_(memory), object_(object), writable_(writable) {}
@@ -43,7 +43,7 @@ class Taker {
   }
 
  private:
-  // ---- numpy: the buffer protocol, and for the dtypes of ml_dtypes, which have none, a view as unsigned integers ----
+  // ---- numpy: the buffer protocol; the dtypes of ml_dtypes lack it, so they are viewed as unsigned integers ----
   nb::object view_of_numpy() {
     nb::object numpy = nb::module_::import_("sys").attr("modules").attr("get")("numpy");
     if (numpy.is_none() || !nb::isinstance(object_, numpy.attr("ndarray"))) return nb::object();
@@ -57,7 +57,7 @@ class Taker {
     return object_.attr("view")(extension_dtype_ == CKPT_DTYPE_BF16 ? "u2" : "u1");
   }
 
-  // Those whose elements have whole bytes; int4, float6 and such take a byte each in numpy, but are packed in ckpt.
+  // bf16 and float8 only: int4, float6 and the like take a byte each in numpy, but are packed in ckpt.
   static int32_t extension_dtype(const std::string& name) {
     if (name == "bfloat16") return CKPT_DTYPE_BF16;
     if (name.rfind("float8_", 0) != 0) return -1;
@@ -65,7 +65,7 @@ class Taker {
     return found > 0 && ckpt_dtype_bits(found) == 8 ? found : -1;
   }
 
-  // ---- memory of the engine, whose buffer would not say what bf16 and packed elements are ----
+  // ---- View: its buffer could not tell the dtype of bf16 and packed elements ----
   void take_view() {
     if (!nb::inst_ready(object_)) refuse(object_, "it was never made");
     if (writable_) refuse(object_, "it is read-only");
@@ -100,7 +100,7 @@ class Taker {
     if (found.strides)
       read_byte_strides(found);
     else
-      set_contiguous();  // ctypes leaves them out even where they are asked for
+      set_contiguous();  // ctypes omits them although we asked for them
     measure();
   }
 
@@ -147,7 +147,7 @@ class Taker {
       take_capsule<dlpack::ManagedVersioned>(capsule);
     else
       take_capsule<dlpack::Managed>(capsule);
-    // JAX promises its users that arrays never change, but not every version says so in the capsule.
+    // jax arrays never change, but not every version marks the capsule as read-only.
     const std::string module = nb::cast<std::string>(object_.type().attr("__module__"));
     if (module.rfind("jax", 0) == 0) memory_.readonly = true;
     if (writable_ && memory_.readonly) refuse(object_, "it is read-only");
@@ -170,7 +170,7 @@ class Taker {
     return nb::hasattr(object, name) && object.attr(name)().is(nb::bool_(true));
   }
 
-  // Asked for version 1 without a copy first; producers from before that take no arguments.
+  // Asks for version 1 without a copy first; older producers take no arguments.
   nb::object capsule_of(nb::handle source) {
     nb::dict wanted;
     wanted["max_version"] = nb::make_tuple(dlpack::kMajor, 3);
@@ -222,7 +222,7 @@ class Taker {
       memory_.strides[i - 1] = memory_.strides[i] * std::max<int64_t>(memory_.shape[i], 1);
   }
 
-  // Vector elements (torch.float4_e2m1fn_x2: two of 4 bits) become that many elements of the last dimension.
+  // An element of several lanes (torch.float4_e2m1fn_x2: two of 4 bits) becomes as many elements of the last dimension.
   void unfold_lanes(int64_t lanes) {
     if (memory_.shape.empty() || (memory_.shape.back() > 1 && memory_.strides.back() != 1))
       refuse(object_, "its elements of " + std::to_string(lanes) + " lanes are not neighbours");
@@ -231,7 +231,7 @@ class Taker {
     memory_.strides.back() = 1;
   }
 
-  // How far the elements reach; strides that the C API does not take are refused.
+  // Computes how far the elements reach; refuses strides that the C API does not take.
   void measure() {
     int64_t last = 0, product = 1, step = 0;
     for (int64_t extent : memory_.shape)
@@ -294,15 +294,19 @@ static nb::tuple tuple_of(const Extents& values) { return nb::tuple(nb::cast(val
 
 void bind_memory(nb::module_& m) {
   nb::class_<Memory>(m, "Memory",
-                     "The memory of an array as ckpt sees it, held where it is while this object lives.\n\n"
-                     "Made from anything with DLPack or the buffer protocol, never by a copy. Save and "
-                     "Load make it by themselves; one that was made by hand may be given to several.")
-      .def_static("of", &Memory::of, nb::arg("array"), nb::arg("writable") = false,
-                  nb::sig("def of(array: object, writable: bool = False) -> Memory"),
-                  "Raises UnsupportedError where the array cannot be taken as it lies there.")
+                     "The memory of an array: where it lies and what its elements are. It keeps the array's memory "
+                     "alive and in place.\n\nSave and Load make one for each array; make one yourself only to give the "
+                     "same array to several of them.")
+      .def_static(
+          "of", &Memory::of, nb::arg("array"), nb::arg("writable") = false,
+          nb::sig("def of(array: object, writable: bool = False) -> Memory"),
+          "The memory of anything with DLPack or the buffer protocol, never a copy. Raises UnsupportedError if a copy "
+          "would be needed, or if the array is read-only and `writable` is set; TypeError for other objects.")
       .def_prop_ro(
-          "address", [](const Memory& self) { return reinterpret_cast<uintptr_t>(self.data); }, "Of the first element.")
-      .def_ro("nbytes", &Memory::bytes, "To the end of the last element, gaps of the strides included.")
+          "address", [](const Memory& self) { return reinterpret_cast<uintptr_t>(self.data); },
+          "Address of the first element.")
+      .def_ro("nbytes", &Memory::bytes,
+              "Bytes from the first element to the end of the last, gaps between strides included.")
       .def_prop_ro(
           "dtype", [](const Memory& self) { return nb::module_::import_("ckpt.enums").attr("DType")(self.dtype); },
           nb::sig("def dtype(self) -> ckpt.enums.DType"), "Of the elements.")
@@ -312,8 +316,8 @@ void bind_memory(nb::module_& m) {
       .def_prop_ro(
           "strides", [](const Memory& self) { return tuple_of(self.strides); },
           nb::sig("def strides(self) -> tuple[int, ...]"), "In elements.")
-      .def_prop_ro("contiguous", &Memory::contiguous, "Row-major, without gaps.")
-      .def_ro("readonly", &Memory::readonly, "No load may write to it.");
+      .def_prop_ro("contiguous", &Memory::contiguous, "Whether the elements lie in row-major order without gaps.")
+      .def_ro("readonly", &Memory::readonly, "Whether loads are refused.");
 }
 
 }  // namespace ckpt_py

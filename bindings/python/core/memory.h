@@ -1,4 +1,4 @@
-// The memory of a Python object, looked at through DLPack or the buffer protocol and never copied.
+// The memory of a Python object, found through DLPack or the buffer protocol and never copied.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -9,8 +9,8 @@
 
 namespace ckpt_py {
 
-// Where an array lies and what its elements are. While it lives, the array's memory stays where it is: it holds the
-// DLPack capsule or the buffer. Made and ended with the GIL held.
+// Where an array lies and what its elements are. It holds the DLPack capsule or the buffer, so the array's memory stays
+// alive and in place. Made and destroyed with the GIL held.
 class Memory {
  public:
   Memory() = default;
@@ -18,7 +18,7 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // `writable`: it is going to be written to. Raises UnsupportedError where that is not possible without a copy.
+  // `writable`: a load will write to it. Raises UnsupportedError if a copy would be needed, or if it is read-only.
   static nanobind::object of(nanobind::handle object, bool writable);
 
   bool contiguous() const;

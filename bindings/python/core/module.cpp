@@ -6,7 +6,7 @@
 
 namespace ckpt_py {
 
-// A library older than the header may lack functions or fill less of a record than is read here.
+// A library older than the header may lack functions, or fill only a part of a struct.
 static void check_library() {
   const int32_t header = CKPT_VERSION_MAJOR * 1000000 + CKPT_VERSION_MINOR * 1000 + CKPT_VERSION_PATCH;
   if (ckpt_version_number() >= header && ckpt_version_number() / 1000000 == CKPT_VERSION_MAJOR) return;
@@ -16,22 +16,22 @@ static void check_library() {
 }
 
 void bind_library(nb::module_& m) {
-  m.def("version", [] { return ckpt::version(); }, "\"0.1.0\" of the library that is loaded.");
-  m.def("version_number", &ckpt_version_number, "The same as major * 1000000 + minor * 1000 + patch.");
+  m.def("version", [] { return ckpt::version(); }, "The version of the loaded library, \"0.1.0\".");
+  m.def("version_number", &ckpt_version_number, "The version as major * 1000000 + minor * 1000 + patch.");
   m.attr("HEADER_VERSION_NUMBER") = CKPT_VERSION_MAJOR * 1000000 + CKPT_VERSION_MINOR * 1000 + CKPT_VERSION_PATCH;
   m.attr("FORMAT_REVISION") = CKPT_FORMAT_REVISION;
   m.def(
       "status_name", [](int32_t status) { return ckpt_status_name(status); }, nb::arg("status"),
-      "\"CORRUPT\" of 30; \"UNKNOWN\" of a number that the library does not know.");
+      "\"CORRUPT\" for 30; \"UNKNOWN\" for a number that the library does not know.");
   m.def(
       "dtype_name", [](int32_t dtype) { return ckpt_dtype_name(dtype); }, nb::arg("dtype"),
-      "\"bf16\" of 0x410; \"dtype\" of an unknown one.");
+      "\"bf16\" for 0x410; \"dtype\" for an unknown one.");
   m.def(
       "dtype_bits", [](int32_t dtype) { return ckpt_dtype_bits(dtype); }, nb::arg("dtype"),
-      "Bits of one element; 0 of what cannot be a dtype.");
+      "Bits of one element; 0 if the number cannot be a dtype.");
   m.def(
       "dtype_find", [](nb::handle name) { return ckpt_dtype_find(text(name, "name").c_str()); },
-      nb::sig("def dtype_find(name: str) -> int"), "The inverse of dtype_name; -1 if unknown.");
+      nb::sig("def dtype_find(name: str) -> int"), "The number of a dtype by its name; -1 if unknown.");
   m.def(
       "options",
       [] {
@@ -39,7 +39,7 @@ void bind_library(nb::module_& m) {
         for (const ckpt::OptionInfo& info : ckpt::option_list()) all.append(record(info));
         return all;
       },
-      nb::sig("def options() -> list[ckpt.records.OptionInfo]"), "Every option there is, with its bounds.");
+      nb::sig("def options() -> list[ckpt.records.OptionInfo]"), "All options, with their bounds.");
 }
 
 }  // namespace ckpt_py

@@ -24,7 +24,7 @@ static nb::object alias_of(const ReaderObject& self, nb::handle name) {
   return alias_record(reader->alias(text(name, "name")).desc());
 }
 
-// The library gives them in the order of their keys, which a dict keeps.
+// The library returns them in the order of their keys; a dict keeps it.
 static nb::dict attrs_of(const ReaderObject& self, nb::handle tensor) {
   const auto reader = self.get();
   const auto of = optional_text(tensor, "tensor");
@@ -63,23 +63,23 @@ static void bind_reader_records(nb::class_<ReaderObject>& reader) {
   reader
       .def_prop_ro(
           "info", [](const ReaderObject& self) { return record(self.get()->info()); },
-          nb::sig("def info(self) -> ckpt.records.CheckpointInfo"), "Of the checkpoint that is open.")
+          nb::sig("def info(self) -> ckpt.records.CheckpointInfo"), "About the checkpoint.")
       .def_prop_ro(
           "tensor_count", [](const ReaderObject& self) { return self.get()->tensor_count(); },
-          "Of tensors and aliases.")
+          "How many tensors and aliases there are.")
       .def("tensors", &tensors_of, nb::sig("def tensors(self) -> list[ckpt.records.TensorInfo]"),
-           "All tensors and aliases in the order of their names' bytes.")
+           "All tensors and aliases, in the order of their names' bytes.")
       .def(
           "tensor_at", [](const ReaderObject& self, uint64_t index) { return record(self.get()->tensor(index)); },
           nb::arg("index"), nb::sig("def tensor_at(self, index: int) -> ckpt.records.TensorInfo"),
-          "The same, one by one.")
+          "Number `index` of tensors().")
       .def(
           "tensor",
           [](const ReaderObject& self, nb::handle name) { return record(self.get()->tensor(text(name, "name"))); },
           nb::arg("name"), nb::sig("def tensor(self, name: str) -> ckpt.records.TensorInfo"),
-          "NotFoundError where there is none of that name.")
+          "The tensor or alias `name`; NotFoundError if there is none.")
       .def("alias", &alias_of, nb::arg("name"), nb::sig("def alias(self, name: str) -> ckpt.records.AliasInfo"),
-           "The view that alias `name` is of its target; NotFoundError of what is no alias.")
+           "Which view of its target alias `name` is; NotFoundError if `name` is no alias.")
       .def(
           "segment",
           [](const ReaderObject& self, nb::handle tensor, uint32_t index) {
@@ -87,16 +87,16 @@ static void bind_reader_records(nb::class_<ReaderObject>& reader) {
           },
           nb::arg("tensor"), nb::arg("index"),
           nb::sig("def segment(self, tensor: str, index: int) -> ckpt.records.SegmentInfo"),
-          "Where a piece of a tensor lies, for tools.")
+          "Where segment `index` of a tensor is stored; for tools.")
       .def_prop_ro(
           "object_count", [](const ReaderObject& self) { return self.get()->object_count(); },
-          "Of shared objects and of each rank's own.")
+          "How many objects there are, counting each rank's own.")
       .def("objects", &objects_of, nb::sig("def objects(self) -> list[ckpt.records.ObjectInfo]"),
-           "All objects in the order of name, then rank.")
+           "All objects, in the order of name, then rank.")
       .def(
           "object_at", [](const ReaderObject& self, uint64_t index) { return record(self.get()->object(index)); },
           nb::arg("index"), nb::sig("def object_at(self, index: int) -> ckpt.records.ObjectInfo"),
-          "The same, one by one.")
+          "Number `index` of objects().")
       .def(
           "object",
           [](const ReaderObject& self, nb::handle name, uint32_t rank) {
@@ -104,24 +104,23 @@ static void bind_reader_records(nb::class_<ReaderObject>& reader) {
           },
           nb::arg("name"), nb::arg("rank") = 0,
           nb::sig("def object(self, name: str, rank: int = 0) -> ckpt.records.ObjectInfo"),
-          "The shared object `name`, or `rank`'s own.")
+          "The shared object `name`, or the one of `rank`; NotFoundError if there is none.")
       .def(
           "part", [](const ReaderObject& self, uint32_t index) { return record(self.get()->part(index)); },
-          nb::arg("index"), nb::sig("def part(self, index: int) -> ckpt.records.PartInfo"),
-          "A part file, by its number.")
+          nb::arg("index"), nb::sig("def part(self, index: int) -> ckpt.records.PartInfo"), "Part file number `index`.")
       .def("attrs", &attrs_of, nb::arg("tensor") = nb::none(),
            nb::sig("def attrs(self, tensor: str | None = None) -> dict[str, str]"),
            "Attributes of the checkpoint, or of a tensor, in the order of their keys.")
       .def("attr", &attr_of, nb::arg("key"), nb::arg("tensor") = nb::none(),
-           nb::sig("def attr(self, key: str, tensor: str | None = None) -> str | None"), "One of them; None for none.");
+           nb::sig("def attr(self, key: str, tensor: str | None = None) -> str | None"),
+           "One attribute; None if it is not set.");
 }
 
 void bind_reader(nb::module_& m) {
   nb::class_<ReaderObject> reader(
       m, "Reader",
-      "An immutable view of one committed checkpoint; while it is open, pruning passes it "
-      "over. Opening checks the manifest and reads no tensor data. Its methods may be called "
-      "from several threads.");
+      "One committed checkpoint, read-only; pruning keeps it while the reader is open. Opening checks the manifest and "
+      "reads no tensor data. Several threads may use it at once.");
   reader.def(
       "__init__",
       [](ReaderObject* self, const StoreObject& store, nb::handle selector, nb::handle mapping,
@@ -137,8 +136,9 @@ void bind_reader(nb::module_& m) {
   reader
       .def("map", &map_tensor, nb::arg("name"), nb::arg("options").none() = nb::none(), nb::arg("keywords"),
            nb::sig("def map(self, name: str, " CKPT_PY_OPTIONS ") -> View"),
-           "A view of a whole tensor without a copy, checked first (verify=0: not). UnsupportedError where its bytes "
-           "are not stored raw and in one piece. A failing disk can end the process by SIGBUS; loads cannot.")
+           "A view of a whole tensor without a copy, checked first unless verify=0. UnsupportedError if its bytes are "
+           "not stored raw and in one piece. A failing disk can end the process by SIGBUS; a load raises IoError "
+           "instead.")
       .def(
           "tree",
           [](const ReaderObject& self, nb::handle name) {
@@ -147,7 +147,7 @@ void bind_reader(nb::module_& m) {
             return TreeObject(unlocked([&] { return object ? from->tree(*object) : from->tree(); }), "Tree");
           },
           nb::arg("name") = nb::none(), nb::sig("def tree(self, name: str | None = None) -> Tree"),
-          "The tree of object `name`; None: the main one, or a dict of all tensors where there is none.")
+          "The tree in object `name`. None: the main tree, or a dict of all tensors if there is none.")
       .def(
           "verify",
           [](const ReaderObject& self, nb::handle mapping, const nb::kwargs& keywords) {
@@ -157,10 +157,11 @@ void bind_reader(nb::module_& m) {
           },
           nb::arg("options").none() = nb::none(), nb::arg("keywords"),
           nb::sig("def verify(self, " CKPT_PY_OPTIONS ") -> Job"),
-          "Checks the checkpoint in the background; Job.report() lists every damage, none for a sound one.")
+          "Checks the checkpoint in the background. Job.report() then lists all damage; it is empty if there is none.")
       .def("diff", &diff_readers, nb::arg("other"), nb::arg("options").none() = nb::none(), nb::arg("keywords"),
            nb::sig("def diff(self, other: Reader, " CKPT_PY_OPTIONS ") -> ckpt.records.Report"),
-           "Compares two checkpoints; an empty report means equal content. values=0: the structure only.")
+           "Compares two checkpoints; the report is empty if their content is equal. values=0 compares the structure "
+           "only.")
       .def(
           "export",
           [](const ReaderObject& self, nb::handle file, nb::handle mapping, const nb::kwargs& keywords) {
@@ -171,7 +172,8 @@ void bind_reader(nb::module_& m) {
           },
           nb::arg("path"), nb::arg("options").none() = nb::none(), nb::arg("keywords"),
           nb::sig("def export(self, path: str | os.PathLike[str], " CKPT_PY_OPTIONS ") -> None"),
-          "Writes it as safetensors, a .pt or an hfai directory (option format) to `path`, which must not exist.");
+          "Writes the checkpoint as safetensors, a .pt or an hfai directory (option format) to `path`, which must not "
+          "exist.");
   bind_handle(reader, "def __enter__(self) -> Reader");
 }
 

@@ -69,7 +69,7 @@ static nb::object key_of(const ckpt::Node& node) {
   return nb::none();
 }
 
-// The Python value of a leaf; the name of a tensor, the class of a record; None of other containers.
+// The Python value of a leaf, the name of a tensor or the class of a record; None for other containers.
 static nb::object value_of(const ckpt::Node& node) {
   const size_t size = static_cast<size_t>(node.text_size);
   switch (node.kind) {

@@ -1,4 +1,4 @@
-// Plain records of the C API as the frozen dataclasses of ckpt/records.py.
+// Turns the plain structs of the C API into the frozen dataclasses of ckpt/records.py.
 #pragma once
 
 #include <nanobind/nanobind.h>

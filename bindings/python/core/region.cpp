@@ -23,7 +23,7 @@ static void need(bool given, const char* message) {
   if (!given) raise(CKPT_INVALID, message);
 }
 
-// An array says itself what it is; a box has its extent, a flat range its number of elements.
+// An array describes itself: its shape is the extent of a box, its size the length of a flat range.
 static ckpt::Tensor of_array(const Memory& memory, const Region& region) {
   need(!region.strides, "strides= is for raw memory (dtype=); an array has its own");
   need(!region.device, "device= is for raw memory (dtype=); an array has its own");

@@ -1,4 +1,4 @@
-// What one add_tensor says: which region of which tensor an array (or raw memory) is.
+// The arguments of one add_tensor: which region of which tensor an array (or raw memory) is.
 #pragma once
 
 #include <tuple>
@@ -9,7 +9,7 @@ namespace ckpt_py {
 
 // The keyword arguments of Save.add_tensor and Load.add_tensor.
 struct Region {
-  nanobind::object dtype;  // given: the memory is raw bytes, and shape (and extent or flat_size) say what they are
+  nanobind::object dtype;  // if given, the memory is raw bytes; shape (and extent or flat_size) describe them
   std::optional<Extents> shape, offset, extent;
   std::optional<int64_t> flat_offset, flat_size;
   std::optional<Extents> strides;
@@ -19,13 +19,13 @@ struct Region {
 
 struct Placed {
   ckpt::Tensor tensor;
-  nanobind::object kept;  // the Memory; None for none
+  nanobind::object kept;  // the Memory, or None
   void* data;
   uint64_t bytes;
   ckpt::Device device;
 };
 
-// `data` may be None where the region is empty. Errors say which tensor they are about.
+// `data` may be None if the region is empty. Errors name the tensor.
 Placed place(const std::string& name, nanobind::handle data, const Region& region, bool writable);
 
 }  // namespace ckpt_py

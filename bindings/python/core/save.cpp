@@ -9,7 +9,7 @@
 
 namespace ckpt_py {
 
-// A save and the Python memory that was added to it: kept until the save has run, or its job is staged.
+// A save and the Python memory that was added to it, which is kept until the save has run or its job is staged.
 class SaveObject {
  public:
   SaveObject(ckpt::Save&& save) : held_(std::move(save), "Save") {}
@@ -107,23 +107,24 @@ static void bind_save_adds(nb::class_<SaveObject>& save) {
                   "extent: collections.abc.Sequence[int] | None = None, flat_offset: int | None = None, "
                   "flat_size: int | None = None, strides: collections.abc.Sequence[int] | None = None, "
                   "replica: tuple[int, int, int] | None = None, device: tuple[int, int] | None = None) -> None"),
-          "Adds this rank's region of tensor `name`. `data` is an array (DLPack or the buffer protocol) and is not "
-          "copied: it is referred to until the save has run or its job is seen STAGED, and must not change before.\n\n"
-          "Whole: nothing else. A box: `shape` of the whole tensor and `offset`, in elements; its extent is the "
-          "array's shape. A flat range: `shape` and `flat_offset`. `replica` = (group, index, count): who else holds "
-          "the same region; without it every rank of the world for a whole tensor, this rank alone else.\n\n"
-          "With `dtype` the data is raw bytes (None for no memory) and shape, extent, flat_size and strides (in "
-          "elements) say what they are; `device` = (DLPack's type, id).")
+          "Adds this rank's region of tensor `name`. `data` is an array (DLPack or the buffer protocol). It is not "
+          "copied: the save keeps it, and it must not change, until the save has run or its job is STAGED.\n\nA whole "
+          "tensor needs nothing else. A box: `shape` of the whole tensor and `offset`, in elements; its extent is the "
+          "array's shape. A flat range: `shape` and `flat_offset`. `replica` = (group, index, count) says who else "
+          "holds the same region; by default all ranks hold a whole tensor, and this rank alone any other "
+          "region.\n\nWith `dtype` the data is raw bytes (None if the region is empty), and shape, extent, flat_size "
+          "and strides (in elements) describe them; `device` = (DLPack's type, id).")
       .def("add_object", &add_object, nb::arg("name"), nb::arg("data"),
            nb::arg("media_type") = "application/octet-stream", nb::arg("scope") = 0,
            nb::sig("def add_object(self, name: str, data: object, media_type: str = 'application/octet-stream', "
                    "scope: int = 0) -> None"),
-           "Adds named bytes, which are copied at once. `scope`: ckpt.Scope.SHARED (rank 0's) or PER_RANK.")
+           "Adds named bytes, which are copied at once. `scope`: ckpt.Scope.SHARED (rank 0's, for all) or PER_RANK.")
       .def("add_alias", &add_alias, nb::arg("name"), nb::arg("target"), nb::kw_only(), nb::arg("shape") = nb::none(),
            nb::arg("strides") = nb::none(), nb::arg("offset") = 0,
            nb::sig("def add_alias(self, name: str, target: str, *, shape: collections.abc.Sequence[int] | None = None, "
                    "strides: collections.abc.Sequence[int] | None = None, offset: int = 0) -> None"),
-           "Adds a second name for tensor `target`, or for a view of it in elements of the flattened target.")
+           "Adds a second name for tensor `target`, or for a view of it: shape, strides and offset in elements of the "
+           "flattened target.")
       .def(
           "add_tree",
           [](SaveObject& self, const TreeObject& tree, nb::handle name) {
@@ -148,9 +149,10 @@ static void bind_save_adds(nb::class_<SaveObject>& save) {
 }
 
 void bind_save(nb::module_& m) {
-  nb::class_<SaveObject> save(m, "Save",
-                              "One rank's share of one checkpoint: make it, add, then run or start it once. Every rank "
-                              "of the session does the same for the same label. One thread at a time.");
+  nb::class_<SaveObject> save(
+      m, "Save",
+      "One rank's share of a checkpoint: add tensors and objects, then call run() or start() once. Every rank of the "
+      "session does the same for the same label. One thread at a time.");
   save.def(
       "__init__",
       [](SaveObject* self, const SessionObject& session, nb::handle label, int64_t step, nb::handle mapping,
@@ -168,14 +170,13 @@ void bind_save(nb::module_& m) {
           "id", [](SaveObject& self) { return self.with([](ckpt::Save& of) { return of.id(); }); },
           "The id that the checkpoint will have once committed.")
       .def("run", &SaveObject::run, nb::kw_only(), nb::arg("interruptible") = true,
-           "Saves; returns once the checkpoint is durable, complete and committed (rank 0; other ranks: committed).\n\n"
-           "It runs as a job that is waited for, so that Ctrl-C cancels it: KeyboardInterrupt comes once the engine is "
-           "quiet. A save that was being committed just then may be there. interruptible=False saves from this thread; "
-           "Ctrl-C is heard when it is over.")
-      .def(
-          "start", &SaveObject::start, nb::kw_only(), nb::arg("in_place") = false,
-          "The same in the background. The memory may change again once the job is STAGED. in_place=True makes no copy "
-          "first: STAGED comes when all was written out.");
+           "Saves. Returns once the checkpoint is durable, complete and committed (on ranks > 0: committed).\n\nCtrl-C "
+           "cancels the save, which runs as a job for that: KeyboardInterrupt comes once the engine no longer uses the "
+           "memory; a save that was just being committed may still exist. interruptible=False saves on this thread, "
+           "where Ctrl-C waits for the end of the save.")
+      .def("start", &SaveObject::start, nb::kw_only(), nb::arg("in_place") = false,
+           "Does what run() does, in the background. The memory may change again once the job is STAGED. in_place=True "
+           "makes no copy: the job is STAGED once everything is written.");
   bind_handle(save, "def __enter__(self) -> Save");
 }
 

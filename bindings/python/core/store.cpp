@@ -46,7 +46,7 @@ static void bind_store_class(nb::module_& m) {
   auto store = nb::class_<StoreObject>(
       m, "Store",
       "A directory that holds checkpoints (\"/data/run7\", any os.PathLike, \"file:///data/run7\") or a store in this "
-      "process's memory (\"mem:NAME\"). Opening creates nothing. Its methods may be called from several threads.");
+      "process's memory (\"mem:NAME\"). Opening it creates nothing. Several threads may use it at once.");
   store
       .def(
           "__init__",
@@ -58,13 +58,12 @@ static void bind_store_class(nb::module_& m) {
           nb::arg("uri"), nb::arg("options").none() = nb::none(), nb::arg("keywords"),
           nb::sig("def __init__(self, uri: str | os.PathLike[str], " CKPT_PY_OPTIONS ") -> None"))
       .def("list", &list_store, nb::sig("def list(self) -> list[ckpt.records.CheckpointInfo]"),
-           "All checkpoints and attempts at this moment, oldest first: by run, then token, sequence.")
-      .def(
-          "find", &find_in_store, nb::arg("selector") = "latest", nb::arg("options").none() = nb::none(),
-          nb::arg("keywords"),
-          nb::sig("def find(self, selector: str = 'latest', " CKPT_PY_OPTIONS ") -> ckpt.records.CheckpointInfo"),
-          "The committed checkpoint that `selector` names: \"latest\", a label, \"label:L\", \"step:N\" or an id. With "
-          "several ranks resolve on one and give the id to the others. NotFoundError where there is none.")
+           "All checkpoints and attempts at this moment, oldest first: by run, then token, then sequence.")
+      .def("find", &find_in_store, nb::arg("selector") = "latest", nb::arg("options").none() = nb::none(),
+           nb::arg("keywords"),
+           nb::sig("def find(self, selector: str = 'latest', " CKPT_PY_OPTIONS ") -> ckpt.records.CheckpointInfo"),
+           "The committed checkpoint that `selector` names: \"latest\", a label, \"label:L\", \"step:N\" or an id. "
+           "NotFoundError if there is none. With several ranks call it on one and send the id to the others.")
       .def(
           "remove",
           [](const StoreObject& self, nb::handle id) {
@@ -73,28 +72,28 @@ static void bind_store_class(nb::module_& m) {
             unlocked([&] { kept->remove(directory); });
           },
           nb::arg("id"), nb::sig("def remove(self, id: str) -> None"),
-          "Removes one checkpoint. ConflictError while a reader holds it.")
+          "Removes one checkpoint. ConflictError while a reader has it open.")
       .def("prune", &prune_store, nb::arg("options").none() = nb::none(), nb::arg("keywords"),
            nb::sig("def prune(self, " CKPT_PY_OPTIONS ") -> ckpt.records.Report"),
-           "Applies a retention policy (keep_last, keep_every, protect, dry_run) to one run.")
+           "Applies a retention policy (options keep_last, keep_every, protect, dry_run) to one run.")
       .def("repair", &repair_store, nb::arg("id"), nb::arg("options").none() = nb::none(), nb::arg("keywords"),
            nb::sig("def repair(self, id: str, " CKPT_PY_OPTIONS ") -> ckpt.records.Report"),
-           "Rebuilds a lost or damaged manifest from the parts; only reports unless dry_run=0.")
+           "Rebuilds a lost or damaged manifest from the parts. Only says what it would do, unless dry_run=0.")
       .def("import_file", &import_into_store, nb::arg("path"), nb::arg("label"), nb::arg("step") = -1,
            nb::arg("options").none() = nb::none(), nb::arg("keywords"),
            nb::sig("def import_file(self, path: str | os.PathLike[str], label: str, step: int = -1, " CKPT_PY_OPTIONS
                    ") -> ckpt.records.CheckpointInfo"),
-           "Saves a .pt, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint of its own run. "
-           "No code of the file is run.");
+           "Saves a .pt, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint, by default in "
+           "run \"import\". Runs no code of the file.");
   bind_handle(store, "def __enter__(self) -> Store");
 }
 
 static void bind_session_class(nb::module_& m) {
   auto session = nb::class_<SessionObject>(
       m, "Session",
-      "One start of all ranks of a run; it owns the run until a newer one is opened. One rank: Session(store). "
+      "One start of all ranks of a run; it owns the run until a newer session is opened. One rank: Session(store). "
       "Several: rank 0 opens it without session_string and sends .string to the others, who pass it; or all pass "
-      "rendezvous=1. Opening may block for option timeout_ms while ranks are missing; Ctrl-C is heard after it.");
+      "rendezvous=1. Opening waits up to option timeout_ms for missing ranks; Ctrl-C takes effect after that.");
   session
       .def(
           "__init__",
@@ -112,8 +111,8 @@ static void bind_session_class(nb::module_& m) {
                   "None, " CKPT_PY_OPTIONS ") -> None"))
       .def_prop_ro(
           "string", [](const SessionObject& self) { return self.get()->string(); },
-          "What rank 0 sends to the other ranks.")
-      .def_ro("world_size", &SessionObject::world_size, "How many ranks it is of.");
+          "The session string, which rank 0 sends to the other ranks.")
+      .def_ro("world_size", &SessionObject::world_size, "How many ranks the session has.");
   bind_handle(session, "def __enter__(self) -> Session");
 }
 

@@ -1,4 +1,4 @@
-// Tree: building and reading node by node. Native values are made of it in ckpt/trees.py.
+// Tree: built and read node by node. ckpt/trees.py turns it into Python values.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
@@ -6,7 +6,7 @@
 
 namespace ckpt_py {
 
-// Text of a tree is counted and may hold NULs. A lone surrogate is no text.
+// Text in a tree has a length, so it may hold NULs. A lone surrogate is refused.
 static std::string_view tree_text(nb::handle object) {
   Py_ssize_t size = 0;
   const char* utf8 = PyUnicode_AsUTF8AndSize(object.ptr(), &size);
@@ -36,7 +36,7 @@ static void add_int(const TreeObject& self, nb::int_ value) {
   int overflow = 0;
   const long long small = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
   if (!overflow) return tree->add_int(small);
-  // Not str(): Python refuses to print more than 4300 digits unless told otherwise.
+  // Not str(): by default Python refuses to print more than 4300 digits.
   tree->add_bigint(nb::cast<std::string>(nb::module_::import_("ckpt.records").attr("digits_of_int")(value)));
 }
 
@@ -60,66 +60,68 @@ static nb::object find(const TreeObject& self, uint64_t parent, nb::handle key) 
 
 static void bind_tree_build(nb::class_<TreeObject>& tree) {
   tree.def("key", &add_key, nb::arg("key"), nb::sig("def key(self, key: str | int) -> None"),
-           "The key of the value that comes next, inside a dict or record. 0 and \"0\" are two keys.")
+           "Sets the key of the next value in a dict or record. 0 and \"0\" are two keys.")
       .def(
-          "add_null", [](const TreeObject& self) { self.get()->add_null(); }, "None.")
+          "add_null", [](const TreeObject& self) { self.get()->add_null(); }, "Adds None.")
       .def(
           "add_bool", [](const TreeObject& self, bool value) { self.get()->add_bool(value); }, nb::arg("value"),
-          "A bool.")
-      .def("add_int", &add_int, nb::arg("value"), nb::sig("def add_int(self, value: int) -> None"), "Of any size.")
+          "Adds a bool.")
+      .def("add_int", &add_int, nb::arg("value"), nb::sig("def add_int(self, value: int) -> None"),
+           "Adds an integer of any size.")
       .def(
           "add_bigint",
           [](const TreeObject& self, nb::handle digits) { self.get()->add_bigint(text(digits, "digits")); },
           nb::arg("digits"), nb::sig("def add_bigint(self, digits: str) -> None"),
-          "An integer as decimal digits with an optional '-'.")
+          "Adds an integer of decimal digits with an optional '-'.")
       .def(
           "add_float", [](const TreeObject& self, double value) { self.get()->add_float(value); }, nb::arg("value"),
-          "A float; NaN and infinities are values like others, the bits of a NaN are not kept.")
+          "Adds a float. NaN and infinities are kept, the bits of a NaN are not.")
       .def(
           "add_text", [](const TreeObject& self, nb::str value) { self.get()->add_text(tree_text(value)); },
-          nb::arg("value"), "Text, which may hold NULs.")
+          nb::arg("value"), "Adds text, which may hold NULs.")
       .def(
           "add_bytes",
           [](const TreeObject& self, nb::bytes value) {
             self.get()->add_bytes(ckpt::Memory(value.c_str(), value.size()));
           },
-          nb::arg("value"), "Bytes, which are copied.")
+          nb::arg("value"), "Adds bytes, which are copied.")
       .def("add_tensor", &add_tensor, nb::arg("name") = nb::none(),
            nb::sig("def add_tensor(self, name: str | None = None) -> str"),
-           "A tensor as a leaf. Returns the name it is to be saved under: `name`, or its path in the tree.")
+           "Adds a tensor as a leaf. Returns the name to save it under: `name`, or its path in the tree.")
       .def("begin", &begin, nb::arg("kind"), nb::arg("class_name") = nb::none(),
            nb::sig("def begin(self, kind: int, class_name: str | None = None) -> None"),
-           "`kind`: ckpt.NodeKind.LIST, TUPLE, SET, DICT, or RECORD with its class.")
-      .def("end", [](const TreeObject& self) { self.get()->end(); }, "Ends what the last begin() began.");
+           "Opens a container. `kind`: ckpt.NodeKind.LIST, TUPLE, SET, DICT, or RECORD with class_name.")
+      .def("end", [](const TreeObject& self) { self.get()->end(); }, "Closes the innermost open container.");
 }
 
 void bind_tree(nb::module_& m) {
   nb::class_<TreeObject> tree(m, "Tree",
-                              "Nested state with tensors as leaves, as schemas/STATE_TREE.md has it: built in document "
-                              "order, or read by the numbers of its nodes (the root is 0). ckpt.to_native and "
-                              "ckpt.from_native turn whole trees into Python values and back. Built by one thread.");
+                              "Nested state with tensors as leaves (schemas/STATE_TREE.md): built in document order, "
+                              "or read by node number (the root is 0). ckpt.to_native and ckpt.from_native turn whole "
+                              "trees into Python values and back. One thread at a time while it is built.");
   tree.def(
           "__init__", [](TreeObject* self) { new (self) TreeObject(ckpt::Tree::create(), "Tree"); },
           nb::sig("def __init__(self) -> None"))
       .def_static("parse", &parse, nb::arg("json"), nb::sig("def parse(json: str | bytes) -> Tree"),
-                  "From JSON of the convention, as text or as the UTF-8 bytes of an object.")
+                  "A tree from JSON in that convention, as text or as UTF-8 bytes.")
       .def(
           "json",
           [](const TreeObject& self) {
             const auto of = self.get();
             return std::string(of->json());
           },
-          "The finished tree as JSON; the same text for the same tree.");
+          "The finished tree as JSON; equal trees give equal text.");
   bind_tree_build(tree);
   tree.def(
-          "__len__", [](const TreeObject& self) { return self.get()->size(); }, "Nodes.")
+          "__len__", [](const TreeObject& self) { return self.get()->size(); }, "How many nodes there are.")
       .def(
           "node", [](const TreeObject& self, uint64_t index) { return record(self.get()->at(index)); },
           nb::arg("index"), nb::sig("def node(self, index: int) -> ckpt.records.Node"),
-          "By its number, in document order.")
+          "Node number `index`, in document order.")
       .def("find", &find, nb::arg("parent"), nb::arg("key"),
            nb::sig("def find(self, parent: int, key: str | int) -> int"),
-           "The child of a dict or record by its key, of a list, tuple or set by its place. NotFoundError.");
+           "The number of a child: of a dict or record by its key, of a list, tuple or set by its position. "
+           "NotFoundError if there is none.");
   bind_handle(tree, "def __enter__(self) -> Tree");
 }
 

@@ -4,7 +4,8 @@
 
 namespace ckpt_py {
 
-// As struct and numpy spell it; unsigned integers for what has no letter there (bf16, float8), null for what is packed.
+// The format as in struct and numpy: unsigned integers for dtypes without a letter (bf16, float8), null for packed
+// ones.
 static const char* format_of(int32_t dtype) {
   switch (dtype) {
     case CKPT_DTYPE_BOOL:
@@ -104,18 +105,17 @@ static int get_buffer(PyObject* self, Py_buffer* out, int flags) {
 
 void bind_view(nb::module_& m) {
   static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {0, nullptr}};
-  nb::class_<View>(
-      m, "View", nb::type_slots(slots),
-      "A tensor in a mapped file, read-only, through the buffer protocol: numpy.asarray(view). dtypes that "
-      "the protocol does not know (bf16, float8) are unsigned integers of the same width there, packed "
-      "ones (4 and 6 bits) are bytes. The mapping lives as long as the view.")
+  nb::class_<View>(m, "View", nb::type_slots(slots),
+                   "A tensor in a mapped file, read-only. numpy.asarray(view) reads it through the buffer protocol, "
+                   "which lacks some dtypes: bf16 and float8 appear there as unsigned integers of the same width, "
+                   "packed ones (4 and 6 bits) as bytes. The file stays mapped while the view lives.")
       .def_prop_ro(
           "dtype", [](const View& self) { return dtype_of(self.dtype()); },
-          nb::sig("def dtype(self) -> ckpt.enums.DType"), "Of the tensor.")
+          nb::sig("def dtype(self) -> ckpt.enums.DType"), "The tensor's dtype.")
       .def_prop_ro(
           "shape", [](const View& self) { return nb::tuple(nb::cast(self.extents())); },
-          nb::sig("def shape(self) -> tuple[int, ...]"), "Of the tensor.")
-      .def_prop_ro("nbytes", &View::bytes, "Of its elements.");
+          nb::sig("def shape(self) -> tuple[int, ...]"), "The tensor's shape.")
+      .def_prop_ro("nbytes", &View::bytes, "Bytes of the tensor's elements.");
 }
 
 }  // namespace ckpt_py

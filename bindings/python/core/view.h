@@ -7,7 +7,7 @@
 
 namespace ckpt_py {
 
-// A tensor that lies in a mapped file. It keeps what it was made from, so it may outlive the Reader or File object.
+// A tensor in a mapped file. It keeps the engine's reader or file, so it may outlive the Reader or File object.
 class View {
  public:
   // Strides in elements.

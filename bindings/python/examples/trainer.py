@@ -1,9 +1,9 @@
-"""A small training loop that saves in the background and goes on bit for bit where it was stopped.
+"""A small training loop that saves in the background and resumes bit for bit where it was stopped.
 
     python trainer.py STORE STEPS
 
 Run it with 30 steps, or with 10 and then with 30: the last line is the same. It may be killed at any time; the next run
-goes on from the newest checkpoint.
+resumes from the newest checkpoint.
 """
 
 import sys
@@ -17,7 +17,7 @@ SAVE_EVERY = 5
 
 
 def begin() -> dict[str, Any]:
-    """A small net, its Adam moments, and the random generator that deals out the data."""
+    """A small net, its Adam moments, and the random generator that makes the data."""
     rng = np.random.Generator(np.random.PCG64(7))
     model = {"w1": rng.normal(size=(16, 32)), "b1": np.zeros(32), "w2": rng.normal(size=(32, 1))}
     moments = {name: {"m": np.zeros_like(value), "v": np.zeros_like(value)} for name, value in model.items()}

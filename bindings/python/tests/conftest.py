@@ -1,5 +1,5 @@
-"""What tests share. A test that needs torch or jax asks for the fixture and is marked, so that a run without them says
-so (-m "not torch and not jax"); nothing is skipped by itself."""
+"""What tests share. A test that needs torch or jax asks for the fixture and is marked; a run without them must say so
+(-m "not torch and not jax"). Nothing is skipped by itself."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def bits(array: Any) -> bytes:
 
 
 def python(code: str, *arguments: str) -> str:
-    """What a program prints in an interpreter of its own; it must end well and say nothing on stderr."""
+    """What a program prints in an interpreter of its own; it must succeed and print nothing on stderr."""
     done = subprocess.run([sys.executable, "-W", "error", "-c", code, *arguments], capture_output=True, text=True,
                           timeout=120)
     assert (done.returncode, done.stderr) == (0, "")

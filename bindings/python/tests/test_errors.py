@@ -1,4 +1,4 @@
-"""Errors carry all that the library said; numbers nobody knows are kept."""
+"""Errors carry all that the library says; unknown numbers are kept."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_enums_are_the_headers() -> None:
     for name, value in constants.items():
         prefix = next((prefix for prefix in CONSTANTS if name.startswith(prefix)), None)
         if name.startswith("CKPT_REGION_") or name.startswith("CKPT_TENSOR_"):
-            continue  # said by keyword arguments
+            continue  # given by keyword arguments
         kind: Any = CONSTANTS[prefix] if prefix else ckpt.Status
         short = name.removeprefix(prefix or "CKPT_")
         if short in ("FOREIGN", "REBUILT"):

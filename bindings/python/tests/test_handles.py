@@ -1,4 +1,4 @@
-"""How long things live: handles, Python's memory, and what a fork or an end leaves behind."""
+"""How long handles and Python's memory live; forks; the end of the interpreter."""
 
 from __future__ import annotations
 
@@ -259,4 +259,4 @@ print("end")
 
 def test_a_daemon_thread_that_waits_does_not_end_the_program_badly(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", ENDED, tmp_path], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr  # where what the thread has is called a leak
+    assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr  # with nanobind's leak report

@@ -12,7 +12,7 @@ import pytest
 
 
 class Model:
-    """Stands for a torch module: it holds arrays, but is none."""
+    """Stands for a torch module: it holds arrays but is not one."""
 
     def __init__(self) -> None:
         self.w = np.zeros(2)

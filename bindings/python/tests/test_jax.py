@@ -1,4 +1,4 @@
-"""jax arrays are saved as they lie; they never change, so none is loaded into."""
+"""jax arrays are saved without a copy; they never change, so loading into one is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken as memory, and how: without a copy, or not at all."""
+"""Which arrays are taken as memory: without a copy, or not at all."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_elements_of_array_array_have_their_dtype(reader_of: Any, code: str, dty
 
 
 class Producer:
-    """DLPack as its text says, over memory of ours; counts how often the consumer lets go of it."""
+    """DLPack by its specification, over memory of ours; counts how often the consumer releases it."""
 
     def __init__(self, device: int = 1, version: int | None = 1, flags: int = 0, code: int = 2, bits: int = 32,
                  lanes: int = 1, count: int = 4) -> None:

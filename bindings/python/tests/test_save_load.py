@@ -159,7 +159,7 @@ def test_verify_diff_prune_and_repair_report(reader_of: Any, store: ckpt.Store, 
     a.close()
     removed = [finding.name for finding in store.prune(keep_last=1, dry_run=1)
                if finding.kind == ckpt.FindingKind.REMOVED]
-    assert removed == ["c0.1.1"]  # what would be: it is there still
+    assert removed == ["c0.1.1"]  # would be removed; it is still there
     assert [info.label for info in store.list()] == ["c0", "c1"]
     with pytest.raises(ckpt.ExistsError):
         store.repair("c0.1.1")

@@ -355,7 +355,7 @@ def test_an_exception_in_progress_ends_the_save(tmp_path: Path) -> None:
 
 
 class EndsAfterThePoll:
-    """A job that fails between the end of a wait for it and the look at its state."""
+    """A job that fails after a wait for it timed out and before its state is read."""
 
     stats = ckpt.JobStats
     state = ckpt.JobState.FAILED

@@ -1,4 +1,4 @@
-"""torch tensors: taken as they lie, given back bit for bit, in the caller's own memory where asked."""
+"""torch tensors: saved without a copy, loaded bit for bit, into the caller's own memory if asked."""
 
 from __future__ import annotations
 

@@ -3,12 +3,12 @@ set(CKPT_TORCH_ROOT "" CACHE PATH "LibTorch: a directory with include/ and lib/,
 add_library(ckpt_libtorch INTERFACE)
 
 if(CKPT_TORCH_ROOT)
-  # Not by the wheel's own package, which asks for a CUDA toolkit that the CPU part does not need.
+  # Not find_package: the wheel's package asks for a CUDA toolkit, which the CPU part does not need.
   find_library(CKPT_TORCH_CPU torch_cpu HINTS ${CKPT_TORCH_ROOT}/lib NO_CACHE REQUIRED)
   find_library(CKPT_TORCH_C10 c10 HINTS ${CKPT_TORCH_ROOT}/lib NO_CACHE REQUIRED)
   set(torch_includes ${CKPT_TORCH_ROOT}/include ${CKPT_TORCH_ROOT}/include/torch/csrc/api/include)
   set(torch_libraries ${CKPT_TORCH_CPU} ${CKPT_TORCH_C10})
-  # What libtorch_cpu of a CUDA wheel needs lies beside it.
+  # The libraries that libtorch_cpu of a CUDA wheel needs lie beside it.
   get_filename_component(torch_lib ${CKPT_TORCH_CPU} DIRECTORY)
   get_filename_component(torch_site ${torch_lib}/../.. ABSOLUTE)
   file(GLOB torch_needs ${torch_site}/nvidia/*/lib)

@@ -85,7 +85,7 @@ Checkpointer::Impl::~Impl() {
   if (pending) pending->wait_local();
 }
 
-// In a group rank 0 opens it and the others join by its string.
+// In a group rank 0 opens the session and the others join by its string.
 void Checkpointer::Impl::open_session() {
   if (session) return;
   Settings over;
@@ -107,14 +107,14 @@ void Checkpointer::Impl::open_session() {
   try {
     agree(group(), others);
   } catch (...) {
-    session = ckpt::Session(nullptr);  // all try again, or none
+    session = ckpt::Session(nullptr);  // the next call tries again on all ranks
     throw;
   }
 }
 
 // ---- free functions ----
 
-// COLLECTIVE: one that cannot be made on a rank is made on none.
+// COLLECTIVE. If it fails on one rank, all throw.
 static Checkpointer make_together(const std::string& store, const Ranks& ranks, const Settings& settings) {
   return guarded([&] {
     std::optional<Checkpointer> made;

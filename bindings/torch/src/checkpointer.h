@@ -6,7 +6,7 @@
 
 namespace ckpt_torch {
 
-// Of what the adapter writes beside the tree; attribute "torch.adapter".
+// The version of what the adapter writes beside the tree: attribute "torch.adapter".
 constexpr int64_t kAdapterVersion = 1;
 
 struct SaveHandle::Impl {
@@ -14,11 +14,11 @@ struct SaveHandle::Impl {
   std::shared_ptr<Group> group;
   ckpt::Save save{nullptr};
   std::vector<at::Tensor> memory;  // what the engine reads until the save is staged
-  ckpt::Job job{nullptr};          // freed first: then the engine is quiet
+  ckpt::Job job{nullptr};          // destroyed first: after that the engine reads nothing
   bool waited = false;
-  std::optional<Error> outcome;  // of wait()
+  std::optional<Error> outcome;  // what wait() throws
 
-  std::optional<Error> wait_local() const;  // for the end of this rank's job
+  std::optional<Error> wait_local() const;  // waits for this rank's job only
   void wait();
 };
 
@@ -32,10 +32,10 @@ struct Checkpointer::Impl {
   Loaded load(const Models& models, const Optimizers& optimizers, const LoadOptions& options);
   std::optional<Loaded> load_if_any(const Models& models, const Optimizers& optimizers, const LoadOptions& options);
 
-  // The save of this rank, filled; COLLECTIVE.
+  // COLLECTIVE. This rank's save, with all that it saves added.
   std::shared_ptr<SaveHandle::Impl> prepare(const State& state, const SaveOptions& options);
   void wait_pending();
-  // The checkpoint's id; COLLECTIVE.
+  // COLLECTIVE. The id of the selected checkpoint.
   std::string resolve(const LoadOptions& options);
   Loaded load_from(const std::string& id, const Models& models, const Optimizers& optimizers,
                    const LoadOptions& options);

@@ -93,9 +93,9 @@ bool inside(const at::Tensor& view, const at::Tensor& target) {
 
 }  // namespace
 
-// Tensors in one storage: the largest contiguous one is stored, views of it become aliases, what else overlaps is
-// stored by itself. Every rank must come to the same aliases, so what only rank 0 holds is never the target of what all
-// hold.
+// Of the tensors in one storage the largest contiguous one is stored, and views of it become aliases; others that
+// overlap are stored separately. Every rank must find the same aliases, so a tensor that only rank 0 holds is never the
+// target of one that all ranks hold.
 void Collector::find_aliases() {
   using Targets = std::map<const void*, size_t>;
   Targets shared, rank0;

@@ -1,4 +1,4 @@
-// What a save consists of: the state tree, and the tensors in it with who holds them. One thread.
+// What a save consists of: the state tree, and its tensors with the ranks that hold them. One thread.
 #ifndef CKPT_TORCH_COLLECTOR_H
 #define CKPT_TORCH_COLLECTOR_H
 
@@ -13,11 +13,11 @@ class Collector {
  public:
   explicit Collector(uint32_t rank) : rank_(rank) {}
 
-  // In document order; the tensors among the values are added by tensor() and value().
+  // To be built in document order; tensor() and value() add their tensors to it.
   ckpt::Tree& tree() { return tree_; }
-  // Dense, sparse or quantized; named by its path. An undefined one is null.
+  // Adds a dense, sparse or quantized tensor, named by its path; an undefined one as null.
   void tensor(const at::Tensor& tensor, Holder holder);
-  // INVALID, naming `where`, for what a state tree cannot hold.
+  // Adds a value. INVALID, naming `where`, if a state tree cannot hold it.
   void value(const c10::IValue& value, Holder holder, const std::string& where);
 
   // Adds this rank's share to `save`. The tensors in memory() must stay as they are until it is staged.
@@ -29,7 +29,7 @@ class Collector {
     std::string name;
     at::Tensor tensor;  // dense; on its device
     Holder holder;
-    size_t alias_of;  // itself where it is none
+    size_t alias_of;  // its own index if it is no alias
   };
   void dense(const at::Tensor& tensor, Holder holder);
   void dict(const c10::IValue& value, Holder holder, const std::string& where);

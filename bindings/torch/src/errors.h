@@ -1,4 +1,4 @@
-// Failures as Error, and settings as options of the engine. No state; any thread.
+// Turns failures into Error, and settings into options of the engine. No state; any thread.
 #ifndef CKPT_TORCH_ERRORS_H
 #define CKPT_TORCH_ERRORS_H
 
@@ -19,10 +19,10 @@ std::string listed(const std::vector<std::string>& names, size_t limit = 5);
 // The settings for every call; `over` wins. INVALID for a key or value that the engine does not know.
 ckpt::Options options_of(const Settings& settings, const Settings& over = {});
 
-// What is being handled, as an Error: LibTorch's errors and bad_alloc too. To be called in a catch block.
+// The exception that is being handled as an Error, be it LibTorch's or bad_alloc. Call it in a catch block.
 Error current_error();
 
-// Runs `body` so that nothing but Error leaves it.
+// Runs `body` and turns every exception into an Error.
 template <class Body>
 auto guarded(Body&& body) -> decltype(body()) {
   try {

@@ -143,7 +143,7 @@ Outcome from_text(const std::string& text) {
   return outcome;
 }
 
-// Whether an error only follows from another rank's.
+// Whether the error is only a consequence of another rank's.
 bool is_echo(ckpt_status status) {
   return status == CKPT_ABORTED || status == CKPT_CANCELLED || status == CKPT_TIMEOUT;
 }

@@ -1,4 +1,4 @@
-// How ranks come to one outcome. One thread.
+// How ranks agree on one outcome. One thread.
 #ifndef CKPT_TORCH_GROUP_H
 #define CKPT_TORCH_GROUP_H
 
@@ -7,11 +7,11 @@
 namespace ckpt_torch {
 namespace internal {
 
-// COLLECTIVE with a group. Every rank says how it fared; where one failed, all throw the same error, which names the
-// rank. Returns each rank's `word`; without a group this rank's alone.
+// COLLECTIVE with a group. Every rank passes its error, if any; if one failed, all throw the same error, which names
+// the rank. Returns each rank's `word`; without a group only this rank's.
 std::vector<std::string> agree(Group* group, const std::optional<Error>& own, const std::string& word = {});
 
-// What `body` threw, if it did.
+// The error that `body` threw, if any.
 template <class Body>
 std::optional<Error> caught(Body&& body) {
   try {

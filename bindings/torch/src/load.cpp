@@ -66,7 +66,7 @@ void check_strict(const Loaded& loaded) {
   fail(CKPT_MISMATCH, text, details);
 }
 
-// A load is two of the engine's, and each asks for some of the names only.
+// One load here is two loads of the engine, which each ask for only some of the names; so 'exact' would always fail.
 void check_settings(const Settings& settings, const Settings& over) {
   auto found = over.find("strict");
   if (found == over.end() && (found = settings.find("strict")) == settings.end()) return;
@@ -107,7 +107,7 @@ class Loading {
     plan_->prepare();
   }
 
-  // In this order, on all ranks; until read_in_place() nothing outside has changed.
+  // To be called in this order on all ranks. Before read_in_place() nothing outside changes.
   void read_beside() {
     plan_->read_beside();
     set_others(others_());
@@ -120,7 +120,7 @@ class Loading {
     return std::move(result_);
   }
 
-  // Another rank's error, or this one's, with what reading did to this rank's modules.
+  // The error of this or another rank, with the tensors of this rank's modules that are now undefined.
   Error with_undefined(const Error& error) const {
     auto names = plan_->touched();
     if (names.empty()) return error;
@@ -184,7 +184,7 @@ class Loading {
 
 }  // namespace
 
-// Rank 0's answer is the group's, so that a save that ends meanwhile does not part the ranks.
+// Rank 0 resolves it for the group, so that all ranks load the same even if a save commits meanwhile.
 std::string Checkpointer::Impl::resolve(const LoadOptions& options) {
   std::string id;
   auto error = caught([&] {

@@ -14,7 +14,7 @@ LoadPlan::LoadPlan(const ckpt::Reader& reader, const LoadOptions& options, const
       beside_(ckpt::Load::create(reader, settings)),
       in_place_(ckpt::Load::create(reader, settings)) {}
 
-// ---- what a node says of its tensor ----
+// ---- what a node says about its tensor ----
 
 static std::vector<int64_t> size_of(const Node& node) {
   auto size = field(node, "size");
@@ -146,8 +146,8 @@ bool LoadPlan::readable_in_place(const Target& target) const {
   return type == tensor.scalar_type() || (type && engine_converts(*type) && engine_converts(tensor.scalar_type()));
 }
 
-// Where targets share memory the last one wins, as in Python's load_state_dict: the same memory is read once, and what
-// overlaps otherwise is copied in order.
+// If targets share memory the last one wins, as in Python's load_state_dict: equal memory is read once, and targets
+// that overlap otherwise are copied in order.
 void LoadPlan::find_overlaps() {
   struct Range {
     int64_t first, last;  // bytes in the storage
@@ -182,7 +182,7 @@ void LoadPlan::find_overlaps() {
 
 void LoadPlan::place(const Target& target) {
   Memory memory = memory_of(target.tensor, target.key);
-  memory.desc.flags |= CKPT_TENSOR_CONVERT;  // checked before: where dtypes differ, conversion is wanted
+  memory.desc.flags |= CKPT_TENSOR_CONVERT;  // if dtypes differ, check_fits has allowed the conversion
   in_place_.add_tensor(text_of(target.node), ckpt::Tensor(memory.desc), {memory.data, memory.bytes});
   in_place_tensors_.push_back(target.tensor);
 }

@@ -1,6 +1,5 @@
-// What a load consists of: tensors that are read into fresh memory, and what is made of them; then tensors that are
-// read into modules in place, and what else changes. So that whatever can be found wrong is found before anything
-// changes. One thread.
+// A load in two steps: first it reads tensors into fresh memory and makes values of them; then it reads tensors into
+// modules in place and changes the rest. So errors are found before anything changes. One thread.
 #ifndef CKPT_TORCH_LOAD_PLAN_H
 #define CKPT_TORCH_LOAD_PLAN_H
 
@@ -13,43 +12,43 @@ namespace internal {
 
 class LoadPlan {
  public:
-  // All outlive the plan.
+  // All arguments must outlive the plan.
   LoadPlan(const ckpt::Reader& reader, const LoadOptions& options, const ckpt::Options& settings);
 
   const LoadOptions& options() const { return options_; }
   std::vector<std::string>& ignored() { return ignored_; }
 
-  // The shape of a tensor node (of tensor_at), FORMAT where its record has none; its dtype where it is not quantized.
+  // The shape of a tensor node (from tensor_at); FORMAT if its record has none. Its dtype, unless it is quantized.
   std::vector<int64_t> shape_of(const Node& node) const;
   std::optional<at::ScalarType> type_of(const Node& node) const;
 
-  // Asks for the tensor of a node in fresh CPU memory, with the strides of `like` where their shapes are the same.
-  // The result gives it once read_beside() has returned; sparse and quantized ones too.
+  // Asks for the tensor of a node, also a sparse or quantized one, in fresh CPU memory, with the strides of `like` if
+  // the shapes are equal. Call the result after read_beside().
   std::function<at::Tensor()> fresh(const Node& node, const at::Tensor& like = {});
 
-  // Asks for the tensor of a node in `target`: in place where that can be read into, else through fresh memory and a
-  // copy at the end. `key`: its name in the module.
+  // Asks for the tensor of a node in `target`: read in place if possible, else into fresh memory and copied at the end.
+  // `key`: its name in the module.
   void into(const at::Tensor& target, const Node& node, const std::string& key);
 
-  // The values of a subtree, once read_beside() has returned: what IValue lacks has another form, and is noted in
+  // The values of a subtree; call the result after read_beside(). What IValue lacks gets another form and is noted in
   // ignored(). Nodes in `without` are left out.
   std::function<c10::IValue()> value(const Node& node, const std::vector<Node>& without = {});
 
-  // The bytes of this rank's object `name` into `target`.
+  // Asks for the bytes of `rank`'s object `name` in `target`.
   void object(const std::string& name, uint32_t rank, const at::Tensor& target);
 
-  // What is made of values that have been read: it may fail, and changes nothing outside of the plan.
+  // `action` makes something of values that were read. It may fail, and changes nothing outside of the plan.
   void make(std::function<void()> action) { makes_.push_back(std::move(action)); }
-  // What changes something, once all of it was made; after the modules, in the order given.
+  // `action` changes something, after all was made and the modules are read; in the order given.
   void apply(std::function<void()> action) { applies_.push_back(std::move(action)); }
 
-  // In this order, after the last request.
+  // To be called in this order, after the last request.
   void prepare();
-  void read_beside();    // all but what is read in place, and make()
-  void read_in_place();  // the rest, into the modules
-  void finish();         // apply()
+  void read_beside();    // reads all but what is read in place; runs the make() actions
+  void read_in_place();  // reads the rest into the modules
+  void finish();         // runs the apply() actions
 
-  // Names of the module's tensors that reading in place has changed, or has left undefined where it failed.
+  // Names of the module's tensors that read_in_place() has changed or, if it failed, left undefined.
   std::vector<std::string> touched() const { return touched_ ? in_place_names_ : std::vector<std::string>(); }
 
  private:
@@ -57,7 +56,7 @@ class LoadPlan {
     at::Tensor tensor;
     Node node;
     std::string key;
-    size_t winner;          // itself, or the last target that is the same memory
+    size_t winner;          // the last target with the same memory; itself if there is no other
     bool overlaps = false;  // another target shares some of its memory
   };
   at::Tensor ask(const std::string& name, const at::Tensor& like);
@@ -77,10 +76,10 @@ class LoadPlan {
   const ckpt::Reader& reader_;
   const LoadOptions& options_;
   ckpt::Load beside_, in_place_;
-  bool any_beside_ = false;  // whether anything was asked of it
+  bool any_beside_ = false;  // whether beside_ has requests
   std::vector<Target> targets_;
   std::vector<at::Tensor> in_place_tensors_;
-  std::vector<std::string> in_place_names_;  // with all names of tied ones
+  std::vector<std::string> in_place_names_;  // tied tensors under all their names
   bool touched_ = false;
   std::vector<std::function<void()>> makes_, applies_;
   std::vector<std::string> ignored_;

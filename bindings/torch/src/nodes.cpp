@@ -10,7 +10,7 @@ std::optional<Node> tensor_at(Node node) {
     const std::string name = text_of(node);
     bool wraps = name == "torch.nn.parameter.Parameter" || name == "numpy.ndarray";
     if (name == "torch.Tensor") wraps = !field(node, "conj") && !field(node, "neg");
-    // Of another dtype than is stored, or in another order: LibTorch has no name for such elements.
+    // Its elements differ in dtype or order from those stored; LibTorch has no type for that.
     if (name != "torch.QTensor" && (field(node, "dtype") || field(node, "order"))) return std::nullopt;
     if (!wraps) return is_tensor_record(name) ? std::optional<Node>(node) : std::nullopt;
     const auto data = field(node, "data");

@@ -14,12 +14,12 @@ inline bool is_list(const Node& node) { return node.kind == CKPT_NODE_LIST || no
 inline std::string text_of(const Node& node) { return std::string(node.text_view()); }
 inline std::vector<Node> children(const Node& node) { return {node.begin(), node.end()}; }
 
-// The TENSOR, or the record of a tensor that is not dense, that this node is, a Parameter's inside of it.
+// The node of a tensor: a TENSOR, or the record of a tensor that is not dense; of a Parameter the one inside it.
 std::optional<Node> tensor_at(Node node);
-// The dict itself of what may be an OrderedDict, whose entries are inside of it.
+// The dict inside an OrderedDict, which has the entries; any other node is returned as it is.
 Node dict_at(const Node& node);
 inline bool has_entries(const Node& node) { return is_dict(dict_at(node)); }
-// By key. `field`: of a record itself; `find`: of dict_at(parent).
+// The child with a key: `field` looks in the node itself, `find` in dict_at(parent).
 inline std::optional<Node> field(const Node& parent, const std::string& key) {
   return is_dict(parent) ? parent.find(key) : std::nullopt;
 }

@@ -8,18 +8,18 @@
 namespace ckpt_torch {
 namespace internal {
 
-// Null where none handles it.
+// Null if no hook handles it.
 const OptimizerHook* hook_of(const torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks);
 
-// "Adam", or what its hook says; UNSUPPORTED, naming `where`, for an optimizer that neither we nor a hook know.
+// "Adam", or the class_name() of its hook. UNSUPPORTED, naming `where`, if neither we nor a hook know the optimizer.
 std::string optimizer_class(const torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks,
                             const std::string& where);
 
 void save_optimizer(Collector& out, const torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks,
                     const std::string& where);
 
-// Checks `node` against the optimizer, asks for its tensors, and leaves to the plan's end what changes the optimizer.
-// `saved_class`: of the optimizer that was saved, "" where that is not known. MISMATCH.
+// Checks `node` against the optimizer (MISMATCH) and asks for its tensors; the optimizer changes in the plan's
+// finish(). `saved_class`: the class of the saved optimizer, "" if unknown.
 void plan_optimizer(LoadPlan& plan, const Node& node, torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks,
                     const std::string& saved_class);
 

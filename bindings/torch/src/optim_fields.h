@@ -1,5 +1,5 @@
-// What each of LibTorch's optimizers keeps, field by field, under the names that Python's state_dict() has. One
-// description serves saving and loading: a visitor reads or sets what it is shown.
+// The fields of each LibTorch optimizer, under the names of Python's state_dict(). One description serves saving and
+// loading: a visitor reads or sets each field.
 #ifndef CKPT_TORCH_OPTIM_FIELDS_H
 #define CKPT_TORCH_OPTIM_FIELDS_H
 
@@ -30,12 +30,12 @@ class OptionVisitor {
   virtual void text_or_none(const char* name, std::optional<std::string>& value) = 0;
 };
 
-enum class Extent { kParam, kFlat, kScalar, kAny };  // what shape a tensor of the state has
+enum class Extent { kParam, kFlat, kScalar, kAny };  // the shape of a tensor of the state
 
 struct TensorList {
   size_t size;
   std::function<void(size_t)> resize;
-  std::function<at::Tensor&(size_t)> at;  // stays where it is until the next resize
+  std::function<at::Tensor&(size_t)> at;  // the reference is valid until the next resize
 };
 
 class StateVisitor {
@@ -43,7 +43,7 @@ class StateVisitor {
   virtual ~StateVisitor() = default;
   virtual void count(const char* name, int64_t& value) = 0;
   virtual void real(const char* name, double& value) = 0;
-  // `required`: without it the next step would fail or start anew.
+  // `required`: if it is missing, the next step would fail or start anew.
   virtual void tensor(const char* name, at::Tensor& value, Extent extent, bool required) = 0;
   virtual void tensors(const char* name, const TensorList& list, Extent extent) = 0;
 };
@@ -118,7 +118,7 @@ inline void visit_state(torch::optim::RMSpropParamState& s, const torch::optim::
   v.tensor("grad_avg", s.grad_avg(), Extent::kParam, o.centered());
 }
 
-// ---- LBFGS: one state, of the first parameter, over all of them as one flat vector ----
+// ---- LBFGS: the first parameter has the only state, for all parameters as one flat vector ----
 
 inline void visit_options(torch::optim::LBFGSOptions& o, OptionVisitor& v) {
   std::optional<int64_t> max_eval;
@@ -171,7 +171,7 @@ struct Kind {
   const char* name;
 };
 
-// Calls use(Kind) for the class that `optimizer` is or derives from; false where it is none of them.
+// Calls use(Kind) for the class that `optimizer` is or derives from; false if it is none of them.
 template <class Use>
 bool with_kind(const torch::optim::Optimizer& optimizer, Use&& use) {
   using namespace torch::optim;
@@ -189,7 +189,7 @@ bool with_kind(const torch::optim::Optimizer& optimizer, Use&& use) {
          tried(Kind<LBFGS, LBFGSOptions, LBFGSParamState>{"LBFGS"});
 }
 
-// The key of a parameter in Optimizer::state(): text of its address until LibTorch 2.0, the address since.
+// The key of a parameter in Optimizer::state(): before LibTorch 2.0 its address as text, since then the address.
 template <class Key>
 Key state_key(const at::Tensor& param) {
   if constexpr (std::is_pointer_v<Key>) {

@@ -54,7 +54,7 @@ class Numbers {
   LoadPlan& plan_;
 };
 
-// The fields of one dict of the tree, for a class of optimizer.
+// Reads the fields of one dict of the tree, for a class of optimizers.
 class Dict {
  public:
   Dict(LoadPlan& plan, const Node& node, const char* class_name) : plan_(plan), node_(node), class_(class_name) {
@@ -167,7 +167,7 @@ class LoadStateOf : public StateVisitor, private Dict {
   int64_t flat_size_;
 };
 
-// Settings of Python's optimizers that LibTorch's lack: those that change what a step does are refused.
+// Options of Python's optimizers that LibTorch lacks. Those that change what a step does are refused.
 void check_foreign_options(LoadPlan& plan, const Node& group, const std::string& class_name,
                            const std::vector<std::string>& known) {
   for (const Node& child : dict_at(group)) {
@@ -195,7 +195,7 @@ class OptionNames : public OptionVisitor {
   void text_or_none(const char* name, std::optional<std::string>&) override { names.push_back(name); }
 };
 
-// A parameter of the optimizer, with the index that it had where it was saved.
+// A parameter of the optimizer, with its index in the checkpoint.
 struct Saved {
   at::Tensor param;
   int64_t index;
@@ -231,7 +231,7 @@ std::vector<Node> check_groups(const Node& node, const torch::optim::Optimizer& 
   return saved;
 }
 
-// Python's SGD without momentum keeps {"momentum_buffer": None}, which LibTorch would take for one that is there.
+// Python's SGD without momentum keeps {"momentum_buffer": None}, which LibTorch would take for a buffer.
 bool is_empty_momentum(const Node& entry) {
   const auto buffer = find(entry, "momentum_buffer");
   return buffer && buffer->kind == CKPT_NODE_NULL && dict_at(entry).child_count == 1;

@@ -56,7 +56,7 @@ class SaveStateOf : public StateVisitor {
   void count(const char* name, int64_t& value) override { out_.tree().key(name), out_.tree().add_int(value); }
   void real(const char* name, double& value) override { out_.tree().key(name), out_.tree().add_float(value); }
   void tensor(const char* name, at::Tensor& value, Extent, bool) override {
-    if (!value.defined()) return;  // what C++ leaves undefined, Python lacks
+    if (!value.defined()) return;  // Python leaves these out
     out_.tree().key(name);
     out_.tensor(value, Holder::kAll);
   }
@@ -72,7 +72,7 @@ class SaveStateOf : public StateVisitor {
   Collector& out_;
 };
 
-// The visitors are shown copies: what they read is not theirs to change.
+// The visitors get copies, because a visitor may write to what it gets.
 template <class K>
 void save_known(Collector& out, const torch::optim::Optimizer& optimizer) {
   out.tree().begin(CKPT_NODE_DICT);

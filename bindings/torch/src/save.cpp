@@ -42,7 +42,7 @@ namespace {
 
 constexpr const char* kReserved[] = {"model", "optimizer"};
 
-// One is itself, several are a list.
+// A single item is saved as itself, several as a list.
 template <class Items, class SaveOne>
 void one_or_list(Collector& out, const char* key, const Items& items, SaveOne&& save_one) {
   if (items.empty()) return;
@@ -80,15 +80,15 @@ void set_attributes(ckpt::Save& save, const State& state, const SaveOptions& opt
     save.set_attr("torch.optimizer." + std::to_string(i), optimizer_class(*optimizers[i], options.hooks, "optimizer"));
 }
 
-// At most `size` bytes of it, and whole characters.
+// At most `size` bytes of the text, in whole characters.
 std::string cut(std::string text, size_t size) {
   if (text.size() <= size) return text;
   while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80) size--;
   return text.substr(0, size);
 }
 
-// Tells the other ranks, who meet us through the store alone, that this save will not be: it gets a tensor that cannot
-// be complete, since it says that another rank holds it too, and whose name is the reason.
+// Tells ranks that meet us through the store alone that this save is given up: adds a tensor that cannot be complete,
+// because it claims that another rank holds it too. The name of the tensor is the reason.
 void abandon(ckpt::Save& save, uint32_t rank, const Error& error) {
   std::string name = "rank " + std::to_string(rank) + " gave up - " + cut(error.what(), 500);
   for (char& c : name)
@@ -129,7 +129,7 @@ std::shared_ptr<SaveHandle::Impl> Checkpointer::Impl::prepare(const State& state
     set_attributes(handle->save, state, options);
     if (options.rng) save_rng(handle->save);
   });
-  // The ranks count the saves of a label, to meet: one that cannot be made counts too.
+  // To meet, the ranks count the saves of a label, so one that could not be made must count, too.
   if (error && ranks.world_size > 1 && !handle->save)
     (void)caught(
         [&] { handle->save = ckpt::Save::create(session, label, -1, options_of(only(settings, "timeout_ms"))); });
@@ -152,12 +152,12 @@ SaveHandle Checkpointer::Impl::save_async(const State& state, const SaveOptions&
   auto error = caught([&] { handle->job = handle->save.start(); });
   agree(group(), error);
   pending = handle;
-  // One that fails before it is staged says so in wait(), where all ranks hear it.
+  // If it fails before it is staged, wait() throws that on all ranks.
   if (!options.return_early && !caught([&] { handle->job.wait_staged(); })) handle->memory.clear();
   return SaveHandle(handle);
 }
 
-// A failure that nobody waited for is not lost: the next save throws it.
+// An error that no wait() has thrown is not lost: the next save throws it.
 void Checkpointer::Impl::wait_pending() {
   auto last = std::move(pending);
   pending.reset();

@@ -57,7 +57,7 @@ void plan_module(LoadPlan& plan, const Node& node, torch::nn::Module& module, co
     plan.into(tensor, child, prefix + name);
     stored.erase(found);
   });
-  stored.erase("_metadata");  // of a Python state_dict: versions of its classes
+  stored.erase("_metadata");  // in a Python state_dict: the versions of its classes
   for (const Node& child : dict_at(node)) {
     auto left = stored.find(child.name());
     if (left != stored.end() && left->second.number() == child.number())
@@ -70,7 +70,7 @@ void plan_module(LoadPlan& plan, const Node& node, torch::nn::Module& module, co
 namespace {
 
 struct Source {
-  std::string name;  // of its object
+  std::string name;  // of the object in the checkpoint
   at::Generator generator;
 };
 
@@ -88,7 +88,7 @@ at::Tensor state_of(at::Generator generator) {
   return generator.get_state().to(at::kCPU).contiguous();
 }
 
-// Tried on a copy.
+// Tries the state on a copy of the generator.
 bool takes(at::Generator generator, const at::Tensor& state) {
   std::lock_guard<std::mutex> lock(generator.mutex());
   try {

@@ -1,4 +1,4 @@
-// Modules and random generators: what of them is saved, and where it goes when it is loaded.
+// Modules and random generators: what is saved of them, and how it is loaded.
 #ifndef CKPT_TORCH_STATE_H
 #define CKPT_TORCH_STATE_H
 
@@ -8,7 +8,7 @@
 namespace ckpt_torch {
 namespace internal {
 
-// INVALID where a module or optimizer is none.
+// INVALID if a module or optimizer is null.
 void check_given(const State& state);
 
 // {"conv.weight": …}, in the order of Python's state_dict(): parameters of all ranks, buffers of rank 0.
@@ -18,11 +18,11 @@ void save_module(Collector& out, const torch::nn::Module& module);
 void plan_module(LoadPlan& plan, const Node& node, torch::nn::Module& module, const std::string& prefix,
                  Loaded& loaded);
 
-// Adds this process's generators as objects of the rank.
+// Adds the state of this process's generators as per-rank objects.
 void save_rng(ckpt::Save& save);
 
-// Plans to set the generators that `rank` has a state for; whether it has one for the CPU's. MISMATCH for a state that
-// is of another kind of generator.
+// Plans to set the generators for which `rank` has saved a state; returns whether the CPU's is among them. MISMATCH for
+// the state of another kind of generator.
 bool plan_rng(LoadPlan& plan, const ckpt::Reader& reader, uint32_t rank, Rng mode);
 
 }  // namespace internal

@@ -6,7 +6,7 @@
 
 #include <sstream>
 
-// Whether this LibTorch is at least that.
+// Whether this LibTorch has at least that version.
 #define CKPT_TORCH_AT_LEAST(major, minor) \
   (TORCH_VERSION_MAJOR > (major) || (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
 
@@ -86,7 +86,7 @@ Memory memory_of(const at::Tensor& tensor, const std::string& name) {
          {{"tensor", name}});
   desc.ndim = static_cast<int32_t>(tensor.dim());
   desc.flags = tensor.is_contiguous() ? 0 : CKPT_TENSOR_STRIDED;
-  int64_t last = 0;  // the place of the last element, counted from the first
+  int64_t last = 0;  // distance from the first element to the last, in elements
   for (int64_t d = 0; d < tensor.dim(); d++) {
     desc.shape[d] = tensor.size(d);
     desc.strides[d] = desc.flags ? tensor.stride(d) : 0;
@@ -113,12 +113,12 @@ namespace {
 
 constexpr const char* kCoo = "torch.sparse_coo";
 constexpr const char* kQuantized = "torch.QTensor";
-constexpr const char* kUnresolved = "torch.Tensor";  // whose conjugation or negation is pending
+constexpr const char* kUnresolved = "torch.Tensor";  // a tensor with a pending conjugation or negation
 
 struct Compressed {
   at::Layout layout;
   const char* class_name;
-  const char* compressed;  // names of its two index tensors
+  const char* compressed;  // the names of its two index tensors
   const char* plain;
 };
 const Compressed kCompressed[] = {{at::kSparseCsr, "torch.sparse_csr", "crow_indices", "col_indices"},
@@ -190,7 +190,7 @@ Record quantized_record(const at::Tensor& t, const std::string& name) {
   return record;
 }
 
-// ---- and back ----
+// ---- from records to tensors ----
 
 class Fields {
  public:
@@ -240,7 +240,7 @@ class Fields {
   const std::string& name_;
 };
 
-// Whether the columns, each the place of one value, ascend and none comes twice.
+// Whether the columns, each the position of one value, ascend strictly.
 bool ascends(const at::Tensor& indices) {
   int64_t pairs = indices.size(1) - 1;
   if (pairs < 1) return true;
@@ -252,13 +252,14 @@ bool ascends(const at::Tensor& indices) {
   return before.all().item<bool>();
 }
 
-// LibTorch 2's own constructors check nothing unless a global setting asks for it.
+// LibTorch 2's own constructors check nothing unless a global setting says so.
 at::Tensor coo_tensor(const Fields& fields) {
   auto indices = fields.tensor("indices"), values = fields.tensor("values");
   auto size = fields.integers("size");
   at::_validate_sparse_coo_tensor_args(indices, values, size);
   auto tensor = at::_sparse_coo_tensor_unsafe(indices, values, size);
-  tensor._coalesced_(fields.flag("is_coalesced") && ascends(indices));  // else LibTorch coalesces it where it must
+  tensor._coalesced_(fields.flag("is_coalesced") &&
+                     ascends(indices));  // if false, LibTorch coalesces it when it has to
   return tensor;
 }
 
@@ -336,7 +337,7 @@ at::Tensor tensor_of(const Record& record, const std::string& name) {
     if (record.class_name == kUnresolved) return resolved_tensor(fields);
     for (const Compressed& kind : kCompressed)
       if (record.class_name == kind.class_name) return compressed_tensor(fields, kind);
-  } catch (const c10::Error& error) {  // of LibTorch's checks
+  } catch (const c10::Error& error) {  // from LibTorch's checks
     fields.refuse(std::string("that is none: ") + error.what_without_backtrace());
   }
   fields.refuse("is not known");
@@ -345,7 +346,7 @@ at::Tensor tensor_of(const Record& record, const std::string& name) {
 void replace_data(const at::Tensor& target, const at::Tensor& value) {
   for (const Compressed& kind : kCompressed) {
     if (target.layout() != kind.layout) continue;
-    // LibTorch 1.13's set_data does not take these over.
+    // LibTorch 1.13's set_data does not copy these.
     bool by_rows = kind.layout == at::kSparseCsr || kind.layout == at::kSparseBsr;
     at::sparse_csr::get_sparse_csr_impl(target)->set_member_tensors(
         by_rows ? value.crow_indices() : value.ccol_indices(), by_rows ? value.col_indices() : value.row_indices(),

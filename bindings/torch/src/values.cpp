@@ -1,4 +1,4 @@
-// Subtrees as IValues.
+// Turns subtrees into IValues.
 #include <algorithm>
 
 #include "load_plan.h"

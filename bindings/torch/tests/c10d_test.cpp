@@ -1,7 +1,7 @@
 // Data-parallel training over a c10d ProcessGroup (Gloo), each rank a process of its own: this binary, run as
 //   torch_tests --rank FOLDER RANK SIZE STORE FIRST_STEP STEPS
-// loads what is in the store, trains, saves, and (rank 0) writes what it saw to FOLDER. What two ranks saved is loaded
-// by three, and what those saved by one.
+// loads from the store, trains, saves, and on rank 0 writes its results to FOLDER. Three ranks load what two saved, and
+// one loads what those saved.
 #include "c10d_test.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -154,7 +154,7 @@ Result run_job(const std::string& folder, int size, const std::string& store, in
 }
 
 TEST(ProcessGroup, ResumedOnTheSameRanksTheLossesAreTheSameToTheBit) {
-  Place place(true);
+  StorePlace place(true);
   Result whole = run_job(place.uri() + "/whole", 2, place.uri() + "/a", 0, 2 * kSteps);
   Result first = run_job(place.uri() + "/first", 2, place.uri() + "/b", 0, kSteps);
   Result second = run_job(place.uri() + "/second", 2, place.uri() + "/b", kSteps, kSteps);
@@ -166,7 +166,7 @@ TEST(ProcessGroup, ResumedOnTheSameRanksTheLossesAreTheSameToTheBit) {
 }
 
 TEST(ProcessGroup, OnOtherNumbersOfRanksTheStateIsTheSameToTheBitAndLossesAgree) {
-  Place place(true);
+  StorePlace place(true);
   Result whole = run_job(place.uri() + "/whole", 2, place.uri() + "/a", 0, 3 * kSteps);
   Result two = run_job(place.uri() + "/two", 2, place.uri() + "/b", 0, kSteps);
   Result three = run_job(place.uri() + "/three", 3, place.uri() + "/b", kSteps, kSteps);

@@ -1,5 +1,5 @@
-// Files of others, end to end: what Python's torch.save wrote goes on training here; what LibTorch's own torch::save
-// wrote opens; what ckpt exports is read by torch::pickle_load. files/make_net.py made the committed files.
+// Foreign files, end to end: a file of Python's torch.save can be trained further here; a file of LibTorch's
+// torch::save opens; torch::pickle_load reads what ckpt exports. files/make_net.py made the committed files.
 #include <torch/serialize.h>
 
 #include <cstdio>
@@ -10,7 +10,7 @@
 namespace {
 
 void expect_training_goes_on(const std::string& file) {
-  Place place;
+  StorePlace place;
   const auto store = ckpt::Store::open(place.uri());
   store.import(file, "python", 5);
   ct::LoadOptions options;
@@ -40,7 +40,7 @@ TEST(TorchFiles, WhatPythons215SavedGoesOnTrainingHere) {
 }
 
 TEST(TorchFiles, WhatLibTorchsOwnSaveWroteOpensWithAllTensors) {
-  Place place(true);
+  StorePlace place(true);
   const std::string path = place.uri() + "/own.pt";
   Net net = seeded_net(3);
   torch::save(net, path);
@@ -57,7 +57,7 @@ TEST(TorchFiles, WhatLibTorchsOwnSaveWroteOpensWithAllTensors) {
 }
 
 TEST(TorchFiles, WhatCkptExportsIsReadByTorchsPickleLoad) {
-  Place place(true);
+  StorePlace place(true);
   Net net = seeded_net(4);
   const std::string path = place.uri() + "/exported.pt";
   ct::save(place.uri() + "/store", net, {}, {{"epoch", 3}, {"names", c10::List<std::string>({"x", "y"})}});

@@ -1,4 +1,4 @@
-// Modules: what is loaded is what was saved, in place, and what does not fit is refused before anything changes.
+// Modules: a load restores what was saved, in place, and refuses what does not fit before anything changes.
 #include "util.h"
 
 namespace {
@@ -14,7 +14,7 @@ std::shared_ptr<Bag> bag() { return std::make_shared<Bag>(); }
 
 // Saves one tensor as a parameter and as a buffer and loads both into others of the same layout.
 void expect_kept(const at::Tensor& value, const at::Tensor& into) {
-  Place place;
+  StorePlace place;
   auto saved = bag(), loaded = bag();
   saved->param("p", value);
   saved->buffer("b", value.clone());
@@ -65,7 +65,7 @@ TEST(Layouts, NonContiguousTensorsAreReadAsTheyAreShaped) {
 }
 
 TEST(Layouts, AViewWithGapsIsLoadedIntoAndItsSurroundingsAreNot) {
-  Place place;
+  StorePlace place;
   auto saved = bag(), loaded = bag();
   saved->param("p", at::full({3, 2}, 7.0));
   at::Tensor whole = at::zeros({3, 6});
@@ -77,7 +77,7 @@ TEST(Layouts, AViewWithGapsIsLoadedIntoAndItsSurroundingsAreNot) {
 }
 
 TEST(Layouts, SparseCooIsKeptWithItsDuplicates) {
-  Place place;
+  StorePlace place;
   auto saved = bag(), loaded = bag();
   at::Tensor indices = at::tensor({0, 2, 2, 1, 0, 0}, at::kLong).view({2, 3}), v = at::randn({3});
   at::Tensor one = saved->buffer("s", at::sparse_coo_tensor(indices, v, {4, 5}));
@@ -94,7 +94,7 @@ TEST(Layouts, SparseCooIsKeptWithItsDuplicates) {
 }
 
 TEST(Layouts, SparseCsrIsKept) {
-  Place place;
+  StorePlace place;
   auto saved = bag(), loaded = bag();
   at::Tensor dense = at::tensor({1., 0., 0., 2., 3., 0.}).view({2, 3});
   saved->buffer("s", dense.to_sparse_csr());
@@ -106,7 +106,7 @@ TEST(Layouts, SparseCsrIsKept) {
 }
 
 TEST(Layouts, ColumnsAndBlocksOfSparseTensorsAreKept) {
-  Place place;
+  StorePlace place;
   auto saved = bag(), loaded = bag();
   at::Tensor dense = at::arange(24, at::kFloat).view({4, 6}), none = at::zeros({4, 6});
   dense.slice(0, 0, 2).slice(1, 0, 3).zero_();
@@ -130,7 +130,7 @@ TEST(Layouts, ColumnsAndBlocksOfSparseTensorsAreKept) {
 }
 
 TEST(Layouts, QuantizedTensorsKeepScalesAndZeroPoints) {
-  Place place;
+  StorePlace place;
   auto saved = bag(), loaded = bag();
   at::Tensor x = at::randn({3, 4});
   at::Tensor scales = at::tensor({0.1, 0.2, 0.3}, at::kDouble), zeros = at::tensor({1, 2, 3}, at::kLong);
@@ -153,12 +153,12 @@ TEST(Layouts, QuantizedTensorsKeepScalesAndZeroPoints) {
 TEST(Layouts, AMetaTensorIsRefusedByName) {
   auto module = bag();
   module->buffer("ghost", at::empty({3}, at::device(at::kMeta)));
-  Place place;
+  StorePlace place;
   expect_error([&] { ct::save(place.uri(), module); }, CKPT_INVALID, "model/ghost");
 }
 
 TEST(Layouts, AMetaTensorIsNotLoadedIntoSilently) {
-  Place place;
+  StorePlace place;
   auto saved = bag(), meta = bag();
   at::Tensor real = saved->param("real", at::ones({2})), ghost = saved->param("ghost", at::ones({2}));
   torch::optim::Adam adam(saved->parameters(), torch::optim::AdamOptions(1));
@@ -174,7 +174,7 @@ TEST(Layouts, AMetaTensorIsNotLoadedIntoSilently) {
 // ---- shared memory ----
 
 TEST(Tied, WeightsAreStoredOnceAndStayTied) {
-  Place place;
+  StorePlace place;
   auto make = [] {
     auto module = bag();
     at::Tensor weight = module->param("embed", at::randn({6, 4}));
@@ -195,7 +195,7 @@ TEST(Tied, WeightsAreStoredOnceAndStayTied) {
 }
 
 TEST(Tied, WhereTheModuleTiesWhatTheCheckpointDoesNotTheLastWins) {
-  Place place;
+  StorePlace place;
   auto saved = bag(), loaded = bag();
   saved->param("a", at::full({3}, 1.0));
   saved->param("b", at::full({3}, 2.0));
@@ -210,7 +210,7 @@ TEST(Tied, WhereTheModuleTiesWhatTheCheckpointDoesNotTheLastWins) {
 // ---- several ----
 
 TEST(Several, ModelsAndOptimizersComeBackInTheirPlaces) {
-  Place place;
+  StorePlace place;
   Net a, b, c, d;
   torch::optim::Adam adam(a->parameters(), torch::optim::AdamOptions(0.1));
   torch::optim::SGD sgd(b->parameters(), torch::optim::SGDOptions(0.1).momentum(0.5));
@@ -230,7 +230,7 @@ TEST(Several, ModelsAndOptimizersComeBackInTheirPlaces) {
 // ---- strict, shapes, dtypes ----
 
 TEST(Strict, OtherKeysAreRefusedOrListed) {
-  Place place;
+  StorePlace place;
   auto saved = bag(), loaded = bag();
   saved->param("both", at::full({2}, 5.0));
   saved->param("only_saved", at::ones({2}));
@@ -250,7 +250,7 @@ TEST(Strict, OtherKeysAreRefusedOrListed) {
 }
 
 TEST(Strict, AnotherShapeIsRefusedBeforeAnythingChanges) {
-  Place place;
+  StorePlace place;
   auto saved = bag(), loaded = bag();
   saved->param("a", at::ones({2}));
   saved->param("b", at::ones({2, 3}));
@@ -266,7 +266,7 @@ TEST(Strict, AnotherShapeIsRefusedBeforeAnythingChanges) {
 }
 
 TEST(Strict, AnotherDtypeIsConvertedOnRequestOnly) {
-  Place place;
+  StorePlace place;
   auto saved = bag(), loaded = bag();
   at::Tensor x = saved->param("half", at::randn({5}));
   saved->param("wide", x.to(at::kDouble));
@@ -286,7 +286,7 @@ TEST(Strict, AnotherDtypeIsConvertedOnRequestOnly) {
 }
 
 TEST(Strict, TheEnginesOwnComparisonOfNamesIsRefused) {
-  Place place;
+  StorePlace place;
   Net net;
   ct::save(place.uri(), net);
   ct::LoadOptions options;
@@ -295,7 +295,7 @@ TEST(Strict, TheEnginesOwnComparisonOfNamesIsRefused) {
 }
 
 TEST(Strict, LoadingCountsAsAChangeForAutograd) {
-  Place place;
+  StorePlace place;
   Net net;
   ct::save(place.uri(), net);
   auto version = net->a->weight._version();
@@ -305,19 +305,19 @@ TEST(Strict, LoadingCountsAsAChangeForAutograd) {
 }
 
 TEST(Missing, ACheckpointWithoutTheKeySaysWhatItHas) {
-  Place place;
+  StorePlace place;
   Net net;
   ct::save(place.uri(), net, {}, {{"epoch", 3}});
   ct::LoadOptions other;
   other.model_key = "state_dict";
   expect_error([&] { ct::load(place.uri(), net, {}, other); }, CKPT_NOT_FOUND,
                "'state_dict'; at its top are 'model', 'epoch'");
-  Place empty;
+  StorePlace empty;
   expect_error([&] { ct::load(empty.uri(), net); }, CKPT_NOT_FOUND, "");
 }
 
 TEST(Missing, WhereThereIsNoCheckpointLoadIfAnyIsEmptyAndOtherErrorsAreThrown) {
-  Place place;
+  StorePlace place;
   Net saved = seeded_net(1), net = seeded_net(2), before = seeded_net(2);
   ct::Checkpointer keeper(place.uri());
   EXPECT_FALSE(keeper.load_if_any(net));
@@ -344,7 +344,7 @@ TEST(Missing, WhereThereIsNoCheckpointLoadIfAnyIsEmptyAndOtherErrorsAreThrown) {
 // ---- nothing where something is expected ----
 
 TEST(Null, ModulesOptimizersAndGroupsAreRefused) {
-  Place place;
+  StorePlace place;
   Net net;
   ct::save(place.uri(), {net, net});
   std::shared_ptr<Bag> no_module;

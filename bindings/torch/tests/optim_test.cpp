@@ -1,4 +1,4 @@
-// Optimizers: a run that is resumed goes on as if it had not stopped, and state of another optimizer is refused.
+// Optimizers: a resumed run continues as if it had not stopped; the state of another optimizer is refused.
 #include "util.h"
 
 using torch::optim::Optimizer;
@@ -14,14 +14,14 @@ Make make(Options options) {
 
 // Trains, saves after `saved` steps, loads into another net and optimizer, and compares the next losses and the end.
 void expect_resumes(const Make& make_optimizer, int saved = 4, int more = 4) {
-  Place place;
+  StorePlace place;
   torch::manual_seed(1);
   Net net, other;  // other: other values
   auto optimizer = make_optimizer(net->parameters());
   for (int step = 0; step < saved; step++) train(net, *optimizer, step);
   ct::save(place.uri(), net, optimizer);
   auto fresh = make_optimizer(other->parameters());
-  train(other, *fresh, 99);  // what is there must go
+  train(other, *fresh, 99);  // its old state must go
   ct::load(place.uri(), other, fresh);
   expect_same(*net, *other);
   for (int step = saved; step < saved + more; step++)
@@ -54,7 +54,7 @@ TEST(OptimizerResume, LbfgsWithLineSearch) {
 TEST(OptimizerResume, BeforeItsFirstStep) { expect_resumes(make<Adam>(AdamOptions(0.01)), 0, 3); }
 
 TEST(Optimizer, OptionsOfEveryGroupAreRestored) {
-  Place place;
+  StorePlace place;
   Net net, other;
   auto groups = [](Net& n, double first, double second) {
     std::vector<OptimizerParamGroup> all;
@@ -78,7 +78,7 @@ TEST(Optimizer, OptionsOfEveryGroupAreRestored) {
 // ---- refused ----
 
 TEST(Optimizer, OfAnotherClassIsRefusedAndNothingChanges) {
-  Place place;
+  StorePlace place;
   Net net, other, before;
   Adam adam(net->parameters(), AdamOptions(0.1));
   train(net, adam, 0);
@@ -92,7 +92,7 @@ TEST(Optimizer, OfAnotherClassIsRefusedAndNothingChanges) {
 }
 
 TEST(Optimizer, OfAnotherModelIsRefused) {
-  Place place;
+  StorePlace place;
   Net net, wide(9);
   Adam adam(net->parameters(), AdamOptions(0.1));
   train(net, adam, 0);
@@ -133,7 +133,7 @@ struct SignSgdHook : ct::OptimizerHook {
 };
 
 TEST(Optimizer, OfAnUnknownClassNeedsAHook) {
-  Place place;
+  StorePlace place;
   Net net;
   SignSgd saved(net->parameters()), loaded(net->parameters());
   saved.steps = 7;

@@ -1,4 +1,4 @@
-// Checkpoints of the shape that `ckpt import` gives a .pt file of Python's: schemas/STATE_TREE.md, "Records".
+// Checkpoints as `ckpt import` makes them of Python's .pt files: schemas/STATE_TREE.md, "Records".
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <map>
@@ -38,7 +38,7 @@ class PythonFile {
   }
 
  private:
-  Place place_;
+  StorePlace place_;
   ckpt::Session session_ = ckpt::Session::open(ckpt::Store::open(place_.uri()));
   ckpt::Save save_ = ckpt::Save::create(session_, "imported");
   ckpt::Tree tree_ = ckpt::Tree::create();
@@ -142,7 +142,7 @@ TEST(PythonFile, AnOptimizerThatMaximizesIsRefused) {
   EXPECT_TRUE(same_bits(model->weight, weight));
 }
 
-// What only the values tell, once they have been read.
+// Errors that only the values show, once they are read.
 TEST(PythonFile, ACountThatIsNoneIsRefusedBeforeAnythingChanges) {
   at::Tensor weight = at::randn({3, 2}), bias = at::randn({3});
   PythonFile file;

@@ -1,4 +1,4 @@
-// Several ranks: threads that share a Group of the test's own, or meet through the store alone.
+// Several ranks: threads that share a ThreadGroup, or meet through the store alone.
 #include "util.h"
 
 namespace {
@@ -16,9 +16,9 @@ struct Trainer {
 };
 
 TEST(Ranks, ShareTheWorkAndAnyNumberLoadsIt) {
-  Place place(true);
+  StorePlace place(true);
   Trainer trained;
-  ct::SaveOptions small;  // so that every tensor counts as large, and is cut over the ranks
+  ct::SaveOptions small;  // every tensor counts as large and is split over the ranks
   small.settings = {{"large_tensor_bytes", 4096}, {"chunk_bytes", 4096}};
   auto wide = std::make_shared<torch::nn::LinearImpl>(100, 100);
   ThreadGroup three(3);
@@ -45,7 +45,7 @@ TEST(Ranks, ShareTheWorkAndAnyNumberLoadsIt) {
 }
 
 TEST(Ranks, BuffersAreThoseOfRank0) {
-  Place place;
+  StorePlace place;
   ThreadGroup two(2);
   two.run([&](ct::Ranks ranks) {
     uint32_t rank = ranks.rank;
@@ -59,7 +59,7 @@ TEST(Ranks, BuffersAreThoseOfRank0) {
 }
 
 TEST(Ranks, AnErrorOfOneIsThrownByAllAndNamesIt) {
-  Place place;
+  StorePlace place;
   ThreadGroup three(3);
   three.run([&](ct::Ranks ranks) {
     uint32_t rank = ranks.rank;
@@ -81,7 +81,7 @@ TEST(Ranks, AnErrorOfOneIsThrownByAllAndNamesIt) {
   });
 }
 
-// Whose setting is no number.
+// Settings with an error on rank `bad`: `threads` is not a number.
 ct::Settings wrong_on(uint32_t bad, const ct::Ranks& ranks) {
   ct::Settings settings;
   if (ranks.rank == bad) settings.emplace("threads", "many");
@@ -89,7 +89,7 @@ ct::Settings wrong_on(uint32_t bad, const ct::Ranks& ranks) {
 }
 
 TEST(Ranks, ASettingThatOneHasWrongIsThrownByAllLoads) {
-  Place place;
+  StorePlace place;
   Net saved;
   ct::save(place.uri(), saved);
   ThreadGroup two(2);
@@ -108,7 +108,7 @@ TEST(Ranks, ASettingThatOneHasWrongIsThrownByAllLoads) {
 }
 
 TEST(Ranks, ASettingThatOneHasWrongIsThrownByAllSavesAndTheNextOfTheLabelSucceeds) {
-  Place place;
+  StorePlace place;
   ThreadGroup two(2);
   for (uint32_t bad : {0u, 1u})
     two.run([&](ct::Ranks ranks) {
@@ -127,7 +127,7 @@ TEST(Ranks, ASettingThatOneHasWrongIsThrownByAllSavesAndTheNextOfTheLabelSucceed
 }
 
 TEST(Ranks, WhereThereIsNoCheckpointLoadIfAnyIsEmptyOnAll) {
-  Place place;
+  StorePlace place;
   ThreadGroup two(2);
   two.run([&](ct::Ranks ranks) {
     Net net;
@@ -139,7 +139,7 @@ TEST(Ranks, WhereThereIsNoCheckpointLoadIfAnyIsEmptyOnAll) {
 }
 
 TEST(Ranks, ReplicasThatDifferInShapeAreRefusedByName) {
-  Place place;
+  StorePlace place;
   ThreadGroup two(2);
   two.run([&](ct::Ranks ranks) {
     auto module = std::make_shared<torch::nn::LinearImpl>(ranks.rank == 0 ? 2 : 3, 2);
@@ -148,7 +148,7 @@ TEST(Ranks, ReplicasThatDifferInShapeAreRefusedByName) {
 }
 
 TEST(Ranks, SaveInTheBackgroundTogether) {
-  Place place;
+  StorePlace place;
   ThreadGroup two(2);
   two.run([&](ct::Ranks ranks) {
     Trainer trainer;
@@ -168,7 +168,7 @@ TEST(Ranks, SaveInTheBackgroundTogether) {
 }
 
 TEST(RanksWithoutAGroup, MeetThroughTheStore) {
-  Place place;
+  StorePlace place;
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < 2; rank++)
     threads.emplace_back([&, rank] {
@@ -182,7 +182,7 @@ TEST(RanksWithoutAGroup, MeetThroughTheStore) {
 }
 
 TEST(RanksWithoutAGroup, JoinByTheSessionString) {
-  Place place;
+  StorePlace place;
   ct::Checkpointer first(place.uri(), ct::Ranks::with_session(0, 2, ""));
   std::string session = first.session_string();
   std::thread second([&] {
@@ -197,7 +197,7 @@ TEST(RanksWithoutAGroup, JoinByTheSessionString) {
 }
 
 TEST(RanksWithoutAGroup, OneThatFailsTellsTheOthers) {
-  Place place;
+  StorePlace place;
   ct::Settings patience{{"timeout_ms", 60000}};
   ct::Checkpointer first(place.uri(), ct::Ranks::with_session(0, 2, ""), patience);
   std::string session = first.session_string();
@@ -213,7 +213,7 @@ TEST(RanksWithoutAGroup, OneThatFailsTellsTheOthers) {
 }
 
 TEST(RanksWithoutAGroup, OneWithAWrongSettingTellsTheOthersAndTheyMeetAgain) {
-  Place place;
+  StorePlace place;
   ct::Settings patience{{"timeout_ms", 20000}};
   ct::Checkpointer first(place.uri(), ct::Ranks::with_session(0, 2, ""), patience);
   std::string session = first.session_string();
@@ -233,7 +233,7 @@ TEST(RanksWithoutAGroup, OneWithAWrongSettingTellsTheOthersAndTheyMeetAgain) {
 // Its reason is cut to fit, wherever a character ends.
 TEST(RanksWithoutAGroup, OneThatFailsWithALongReasonTellsTheOthers) {
   for (const char* shift : {"", "x"}) {
-    Place place;
+    StorePlace place;
     ct::Settings patience{{"timeout_ms", 20000}};
     ct::Checkpointer first(place.uri(), ct::Ranks::with_session(0, 2, ""), patience);
     std::string session = first.session_string(), name = shift;

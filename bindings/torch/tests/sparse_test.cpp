@@ -1,5 +1,5 @@
-// Sparse tensors whose parts do not fit each other, as a file from elsewhere may hold them: LibTorch writes out of
-// bounds where it is given one.
+// Sparse tensors whose fields do not fit each other, as a foreign file may hold them: LibTorch would write out of
+// bounds with such a tensor.
 #include "util.h"
 
 namespace {
@@ -8,7 +8,7 @@ constexpr int64_t kFar = int64_t{1} << 40;
 
 at::Tensor longs(std::initializer_list<int64_t> values) { return at::tensor(values, at::kLong); }
 
-// Not checked here: this is what the loading side has to do.
+// Unchecked here: the load must check.
 at::Tensor coo(const at::Tensor& indices, at::IntArrayRef size) {
   return at::_sparse_coo_tensor_unsafe(indices, at::ones({indices.size(1)}), size);
 }
@@ -20,7 +20,7 @@ at::Tensor compressed(at::Layout layout, const at::Tensor& bounds, const at::Ten
 }
 
 void expect_refused(const at::Tensor& broken) {
-  Place place;
+  StorePlace place;
   Net net = seeded_net(1), loaded = seeded_net(2), before = seeded_net(2);
   ct::save(place.uri(), net, {}, {{"t", broken}});
   auto error = expect_error([&] { ct::load(place.uri(), loaded); }, CKPT_FORMAT, "tensor 't'");
@@ -35,7 +35,7 @@ TEST(BrokenSparse, CooWithAnIndexOutsideIsRefusedBeforeTheModuleChanges) {
 }
 
 TEST(BrokenSparse, CooThatAModuleIsToTakeIsRefusedBeforeItChanges) {
-  Place place;
+  StorePlace place;
   auto saved = std::make_shared<torch::nn::LinearImpl>(2, 2), loaded = std::make_shared<torch::nn::LinearImpl>(2, 2);
   saved->register_buffer("s", coo(longs({kFar}).view({1, 1}), {4}));
   at::Tensor s = loaded->register_buffer("s", coo(longs({3}).view({1, 1}), {4}));
@@ -66,7 +66,7 @@ TEST(BrokenSparse, CooThatOnlyClaimsToBeCoalescedIsLoadedAsOneThatIsNot) {
   const at::Tensor one = coo(longs({2, 0, 2}).view({1, 3}), {4});
   const at::Tensor two = coo(longs({1, 1, 0, 3, 2, 3}).view({2, 3}), {4, 4});
   for (at::Tensor claims : {one, two}) {
-    Place place;
+    StorePlace place;
     at::Tensor expected = claims.to_dense();
     claims._coalesced_(true);
     ct::save(place.uri(), {}, {}, {{"t", claims}});

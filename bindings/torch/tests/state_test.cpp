@@ -1,4 +1,4 @@
-// Others, random generators, saves in the background, and loads that meet damage.
+// Others, random generators, saves in the background, and loads of damaged checkpoints.
 #include <filesystem>
 #include <fstream>
 
@@ -15,7 +15,7 @@ c10::IValue dict_of(std::initializer_list<std::pair<c10::IValue, c10::IValue>> i
 }
 
 TEST(Others, AreATreeOfAnyValues) {
-  Place place;
+  StorePlace place;
   at::Tensor history = at::randn({3});
   c10::impl::GenericList mixed(c10::AnyType::get());
   for (const c10::IValue& value : {c10::IValue(1), c10::IValue("two"), c10::IValue()}) mixed.push_back(value);
@@ -55,7 +55,7 @@ TEST(Others, AreATreeOfAnyValues) {
 }
 
 TEST(Others, TensorsComeToTheDeviceThatIsAskedFor) {
-  Place place;
+  StorePlace place;
   Net net;
   ct::save(place.uri(), net, {}, {{"t", at::ones({3})}});
   EXPECT_TRUE(ct::load(place.uri(), net).others.at("t").toTensor().is_cpu());
@@ -65,7 +65,7 @@ TEST(Others, TensorsComeToTheDeviceThatIsAskedFor) {
 }
 
 TEST(Others, TakenKeysAndUnknownValuesAreRefused) {
-  Place place;
+  StorePlace place;
   expect_error([&] { ct::save(place.uri(), {}, {}, {{"model", 1}}); }, CKPT_INVALID, "'model'");
   expect_error([&] { ct::save(place.uri(), {}, {}, {{"optimizer", 1}}); }, CKPT_INVALID, "'optimizer'");
   expect_error([&] { ct::save(place.uri(), {}, {}, {{"where", c10::Device("cpu")}}); }, CKPT_INVALID, "'where'");
@@ -74,7 +74,7 @@ TEST(Others, TakenKeysAndUnknownValuesAreRefused) {
 }
 
 TEST(Others, ModelsThatNoModuleIsGivenForComeAsValuesOnRequest) {
-  Place place;
+  StorePlace place;
   Net net;
   torch::optim::Adam adam(net->parameters(), torch::optim::AdamOptions(0.1));
   train(net, adam, 0);
@@ -96,7 +96,7 @@ TEST(Others, ModelsThatNoModuleIsGivenForComeAsValuesOnRequest) {
 // ---- labels and settings ----
 
 TEST(Labels, AreTheStepOrOneThatIsReplaced) {
-  Place place;
+  StorePlace place;
   Net net;
   ct::Checkpointer keeper(place.uri(), {}, {{"keep_last", 2}});
   for (int64_t step : {10, 20, 30}) {
@@ -113,7 +113,7 @@ TEST(Labels, AreTheStepOrOneThatIsReplaced) {
   EXPECT_EQ(keeper.load(net, {}, earlier).others.at("at").toInt(), 20);
   earlier.selector = "step:10";
   expect_error([&] { keeper.load(net, {}, earlier); }, CKPT_NOT_FOUND, "");  // retention took it
-  Place other;
+  StorePlace other;
   for (int i = 0; i < 2; i++) ct::save(other.uri(), net, {}, {{"at", i}});
   auto loaded = ct::load(other.uri(), net);
   EXPECT_EQ(loaded.label, "checkpoint");
@@ -125,7 +125,7 @@ TEST(Labels, AreTheStepOrOneThatIsReplaced) {
 // ---- random generators ----
 
 TEST(RandomState, AResumedRunDrawsTheSameNumbers) {
-  Place place;
+  StorePlace place;
   Net net;
   torch::manual_seed(5);
   at::randn({7});
@@ -137,7 +137,7 @@ TEST(RandomState, AResumedRunDrawsTheSameNumbers) {
 }
 
 TEST(RandomState, StaysAsItIsWhereThatIsWanted) {
-  Place place;
+  StorePlace place;
   Net net;
   ct::SaveOptions without;
   without.rng = false;
@@ -159,7 +159,7 @@ TEST(RandomState, StaysAsItIsWhereThatIsWanted) {
 }
 
 TEST(RandomState, ARankThatTheSavedRunLackedTakesThatOfRank0OnRequest) {
-  Place place;
+  StorePlace place;
   Net net;
   ct::save(place.uri(), net);
   at::Tensor expected = at::randn({3});
@@ -174,7 +174,7 @@ TEST(RandomState, ARankThatTheSavedRunLackedTakesThatOfRank0OnRequest) {
 // ---- in the background ----
 
 TEST(Background, WhatChangesAfterStagingIsNotInTheCheckpoint) {
-  Place place(true), copies;
+  StorePlace place(true), copies;
   Net net, loaded, before;
   ct::Checkpointer keeper(place.uri());
   for (int64_t step = 0; step < 3; step++) {
@@ -194,7 +194,7 @@ TEST(Background, WhatChangesAfterStagingIsNotInTheCheckpoint) {
 }
 
 TEST(Background, AHandleThatIsDroppedDoesNotLoseTheSave) {
-  Place place(true);
+  StorePlace place(true);
   Net net;
   {
     ct::Checkpointer keeper(place.uri());
@@ -209,7 +209,7 @@ TEST(Background, AHandleThatIsDroppedDoesNotLoseTheSave) {
 }
 
 TEST(Background, ACheckpointerThatIsAssignedToWaitsForItsSave) {
-  Place place(true), other;
+  StorePlace place(true), other;
   auto big = std::make_shared<torch::nn::EmbeddingImpl>(1 << 16, 256);  // 64 MiB
   ct::Checkpointer keeper(place.uri());
   ct::SaveOptions options;
@@ -221,7 +221,7 @@ TEST(Background, ACheckpointerThatIsAssignedToWaitsForItsSave) {
 }
 
 TEST(Background, AFailureThatNobodyWaitedForIsThrownByTheNextSave) {
-  Place place(true);
+  StorePlace place(true);
   Net net;
   ct::Checkpointer keeper(place.uri());
   ct::SaveOptions options;
@@ -235,7 +235,7 @@ TEST(Background, AFailureThatNobodyWaitedForIsThrownByTheNextSave) {
 }
 
 TEST(Background, ACancelledSaveIsNotCommitted) {
-  Place place(true);
+  StorePlace place(true);
   auto big = std::make_shared<torch::nn::EmbeddingImpl>(1 << 16, 256);  // 64 MiB
   ct::Checkpointer keeper(place.uri());
   ct::SaveOptions options;
@@ -244,7 +244,7 @@ TEST(Background, ACancelledSaveIsNotCommitted) {
   handle.cancel();
   try {
     handle.wait();
-    EXPECT_EQ(keeper.load(big).id, handle.id());  // it was quicker
+    EXPECT_EQ(keeper.load(big).id, handle.id());  // the save was faster than cancel()
   } catch (const ct::Error& error) {
     EXPECT_EQ(error.status(), CKPT_CANCELLED) << error.what();
     expect_error([&] { keeper.load(big); }, CKPT_NOT_FOUND, "");
@@ -263,7 +263,7 @@ void damage_last_bytes_of_tensors(const std::string& directory) {
 }
 
 TEST(Damage, NamesWhatIsUndefinedAndStagingFirstLeavesTheModuleAsItWas) {
-  Place place(true);
+  StorePlace place(true);
   auto make = [] { return std::make_shared<torch::nn::LinearImpl>(300, 300); };
   auto saved = make(), loaded = make();
   at::Tensor weight = loaded->weight.detach().clone(), bias = loaded->bias.detach().clone();
@@ -280,7 +280,7 @@ TEST(Damage, NamesWhatIsUndefinedAndStagingFirstLeavesTheModuleAsItWas) {
 }
 
 TEST(Damage, NamesTiedTensorsThatAreUndefinedByAllTheirNames) {
-  Place place(true);
+  StorePlace place(true);
   auto make = [] {
     auto module = std::make_shared<torch::nn::LinearImpl>(300, 300);
     module->register_parameter("head", module->weight);
@@ -295,7 +295,7 @@ TEST(Damage, NamesTiedTensorsThatAreUndefinedByAllTheirNames) {
 
 // Each rank has a copy of the store, and rank 1's is damaged. Rank 0 asks for less.
 TEST(Damage, ThatOneRankMeetsIsToldByAllWithTheirOwnUndefinedTensors) {
-  Place place(true), copy(true);
+  StorePlace place(true), copy(true);
   ct::save(place.uri(), std::make_shared<torch::nn::LinearImpl>(300, 300));
   std::filesystem::copy(place.uri(), copy.uri(), std::filesystem::copy_options::recursive);
   damage_last_bytes_of_tensors(copy.uri());
@@ -316,7 +316,7 @@ TEST(Damage, ThatOneRankMeetsIsToldByAllWithTheirOwnUndefinedTensors) {
 TEST(Damage, AMissingPartIsFoundBeforeTheModuleChanges) {
   auto make = [] { return std::make_shared<torch::nn::LinearImpl>(torch::nn::LinearOptions(3, 3).bias(false)); };
   for (uint32_t lost : {1u, 2u}) {
-    Place place(true);
+    StorePlace place(true);
     ThreadGroup three(3);
     three.run([&](ct::Ranks ranks) {
       auto saved = make();

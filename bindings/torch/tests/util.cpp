@@ -16,8 +16,8 @@ static std::string fresh_uri(bool directory) {
   return pattern;
 }
 
-Place::Place(bool directory) : uri_(fresh_uri(directory)), directory_(directory), alive_(uri_) {}
-Place::~Place() {
+StorePlace::StorePlace(bool directory) : uri_(fresh_uri(directory)), directory_(directory), alive_(uri_) {}
+StorePlace::~StorePlace() {
   std::error_code ignored;
   if (directory_) std::filesystem::remove_all(uri_, ignored);
 }

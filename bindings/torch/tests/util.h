@@ -19,18 +19,18 @@
 
 namespace ct = ckpt_torch;
 
-// A store in memory, or a directory that is removed in the end.
-class Place {
+// A store in memory, or a directory that is removed at the end.
+class StorePlace {
  public:
-  explicit Place(bool directory = false);
-  ~Place();
-  Place(const Place&) = delete;
+  explicit StorePlace(bool directory = false);
+  ~StorePlace();
+  StorePlace(const StorePlace&) = delete;
   const std::string& uri() const { return uri_; }
 
  private:
   std::string uri_;
   bool directory_;
-  ct::Checkpointer alive_;  // a store in memory lives while it is open
+  ct::Checkpointer alive_;  // keeps a store in memory alive
 };
 
 // Two linear layers with a normalisation between them: parameters, buffers and a counter.
@@ -42,21 +42,21 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-// One whose values depend on `seed` alone, whatever other threads draw.
+// A net whose values depend on `seed` alone, not on what other threads draw.
 Net seeded_net(uint64_t seed);
 
-// One step on data that only depends on `step`; the loss.
+// Takes one step on data that depends on `step` alone; returns the loss.
 double train(Net& net, torch::optim::Optimizer& optimizer, int step);
 
-// Same dtype, shape and bits; NaNs too.
+// Whether dtype, shape and bits are equal; NaNs too.
 bool same_bits(const at::Tensor& a, const at::Tensor& b);
-// All parameters and buffers.
+// Compares all parameters and buffers.
 void expect_same(const torch::nn::Module& a, const torch::nn::Module& b);
 
 // Runs `call`, which must throw an Error with this status whose text holds `text`.
 ct::Error expect_error(const std::function<void()>& call, ckpt_status status, const std::string& text);
 
-// A group of threads.
+// A group whose ranks are threads.
 class ThreadGroup {
  public:
   explicit ThreadGroup(uint32_t size) : size_(size), words_(size) {}

@@ -4,7 +4,7 @@
     state = ckpt.load("/data/run7", into={"model": model.state_dict()})
 
 save, save_async and load take whole states. Beneath them are the objects of the C API: Store, Session, Save, Reader,
-Load, Job, Tree and File; all are context managers, and using one that was closed is an InvalidError. Every failure is
+Load, Job, Tree and File. All are context managers; using one after it is closed raises InvalidError. Every failure is
 an Error with status, message and details. Importing ckpt imports neither numpy nor torch.
 """
 

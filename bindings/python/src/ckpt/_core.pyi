@@ -9,50 +9,54 @@ import ckpt.records
 
 
 def version() -> str:
-    """"0.1.0" of the library that is loaded."""
+    """The version of the loaded library, "0.1.0"."""
 
 def version_number() -> int:
-    """The same as major * 1000000 + minor * 1000 + patch."""
+    """The version as major * 1000000 + minor * 1000 + patch."""
 
 HEADER_VERSION_NUMBER: int = 1000
 
 FORMAT_REVISION: int = 0
 
 def status_name(status: int) -> str:
-    """"CORRUPT" of 30; "UNKNOWN" of a number that the library does not know."""
+    """
+    "CORRUPT" for 30; "UNKNOWN" for a number that the library does not know.
+    """
 
 def dtype_name(dtype: int) -> str:
-    """"bf16" of 0x410; "dtype" of an unknown one."""
+    """"bf16" for 0x410; "dtype" for an unknown one."""
 
 def dtype_bits(dtype: int) -> int:
-    """Bits of one element; 0 of what cannot be a dtype."""
+    """Bits of one element; 0 if the number cannot be a dtype."""
 
 def dtype_find(name: str) -> int:
-    """The inverse of dtype_name; -1 if unknown."""
+    """The number of a dtype by its name; -1 if unknown."""
 
 def options() -> list[ckpt.records.OptionInfo]:
-    """Every option there is, with its bounds."""
+    """All options, with their bounds."""
 
 class Memory:
     """
-    The memory of an array as ckpt sees it, held where it is while this object lives.
+    The memory of an array: where it lies and what its elements are. It keeps the array's memory alive and in place.
 
-    Made from anything with DLPack or the buffer protocol, never by a copy. Save and Load make it by themselves; one that was made by hand may be given to several.
+    Save and Load make one for each array; make one yourself only to give the same array to several of them.
     """
 
     @staticmethod
     def of(array: object, writable: bool = False) -> Memory:
         """
-        Raises UnsupportedError where the array cannot be taken as it lies there.
+        The memory of anything with DLPack or the buffer protocol, never a copy. Raises UnsupportedError if a copy would be needed, or if the array is read-only and `writable` is set; TypeError for other objects.
         """
 
     @property
     def address(self) -> int:
-        """Of the first element."""
+        """Address of the first element."""
 
     @property
     def nbytes(self) -> int:
-        """To the end of the last element, gaps of the strides included."""
+        """
+        Bytes from the first element to the end of the last, gaps between strides included.
+        """
 
     @property
     def dtype(self) -> ckpt.enums.DType:
@@ -68,66 +72,66 @@ class Memory:
 
     @property
     def contiguous(self) -> bool:
-        """Row-major, without gaps."""
+        """Whether the elements lie in row-major order without gaps."""
 
     @property
     def readonly(self) -> bool:
-        """No load may write to it."""
+        """Whether loads are refused."""
 
 class View:
     """
-    A tensor in a mapped file, read-only, through the buffer protocol: numpy.asarray(view). dtypes that the protocol does not know (bf16, float8) are unsigned integers of the same width there, packed ones (4 and 6 bits) are bytes. The mapping lives as long as the view.
+    A tensor in a mapped file, read-only. numpy.asarray(view) reads it through the buffer protocol, which lacks some dtypes: bf16 and float8 appear there as unsigned integers of the same width, packed ones (4 and 6 bits) as bytes. The file stays mapped while the view lives.
     """
 
     @property
     def dtype(self) -> ckpt.enums.DType:
-        """Of the tensor."""
+        """The tensor's dtype."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the tensor."""
+        """The tensor's shape."""
 
     @property
     def nbytes(self) -> int:
-        """Of its elements."""
+        """Bytes of the tensor's elements."""
 
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class Job:
     """
-    Work in the background, from Save.start, Load.start or Reader.verify. All methods may be called from several threads at once.
+    Work in the background, from Save.start, Load.start or Reader.verify. Several threads may use it at once.
 
-    As a context manager it waits for the end of the work; an exception in the block cancels it instead.
+    The end of a `with` block waits for the end of the work; an exception in the block cancels the work instead.
     """
 
     @property
     def state(self) -> ckpt.enums.JobState:
-        """How far it is; states only grow."""
+        """How far the job is; its number only grows."""
 
     def wait(self, state: int | None = None, timeout_ms: int = -1) -> None:
         """
-        Waits until `state` (None: the end) is reached; negative timeout: as long as it takes.
+        Waits until the job reaches `state` (None: its end). A negative timeout waits without limit.
 
-        Raises TimeoutError where the time is over (the job goes on), or the error of the job where it failed. Ctrl-C ends the waiting, not the job; close() or the end of a with block cancels it.
+        Raises TimeoutError when the time is up (the job goes on), or the error of a job that failed. Ctrl-C ends the wait, not the job; close(), or the `with` block that the KeyboardInterrupt leaves, cancels it.
         """
 
     def cancel(self) -> None:
         """
-        Asks the job to stop; returns at once. A save that is not yet committed will not be.
+        Asks the job to stop and returns at once. A save that is not yet committed will not be.
         """
 
     @property
     def stats(self) -> ckpt.records.JobStats:
-        """Counters of the work, at this moment."""
+        """Counters of the work so far."""
 
     def report(self) -> ckpt.records.Report:
         """
-        What a verify job that has ended found; UnsupportedError for other jobs.
+        What a verify job found, once it has ended; UnsupportedError for other jobs.
         """
 
     def close(self) -> None:
         """
-        Cancels what still runs and waits until the engine no longer uses the memory.
+        Cancels the job if it still runs, and waits until the engine no longer uses the memory.
         """
 
     @property
@@ -140,74 +144,72 @@ class Job:
 
 class Tree:
     """
-    Nested state with tensors as leaves, as schemas/STATE_TREE.md has it: built in document order, or read by the numbers of its nodes (the root is 0). ckpt.to_native and ckpt.from_native turn whole trees into Python values and back. Built by one thread.
+    Nested state with tensors as leaves (schemas/STATE_TREE.md): built in document order, or read by node number (the root is 0). ckpt.to_native and ckpt.from_native turn whole trees into Python values and back. One thread at a time while it is built.
     """
 
     def __init__(self) -> None: ...
 
     @staticmethod
     def parse(json: str | bytes) -> Tree:
-        """
-        From JSON of the convention, as text or as the UTF-8 bytes of an object.
-        """
+        """A tree from JSON in that convention, as text or as UTF-8 bytes."""
 
     def json(self) -> str:
-        """The finished tree as JSON; the same text for the same tree."""
+        """The finished tree as JSON; equal trees give equal text."""
 
     def key(self, key: str | int) -> None:
         """
-        The key of the value that comes next, inside a dict or record. 0 and "0" are two keys.
+        Sets the key of the next value in a dict or record. 0 and "0" are two keys.
         """
 
     def add_null(self) -> None:
-        """None."""
+        """Adds None."""
 
     def add_bool(self, value: bool) -> None:
-        """A bool."""
+        """Adds a bool."""
 
     def add_int(self, value: int) -> None:
-        """Of any size."""
+        """Adds an integer of any size."""
 
     def add_bigint(self, digits: str) -> None:
-        """An integer as decimal digits with an optional '-'."""
+        """Adds an integer of decimal digits with an optional '-'."""
 
     def add_float(self, value: float) -> None:
-        """
-        A float; NaN and infinities are values like others, the bits of a NaN are not kept.
-        """
+        """Adds a float. NaN and infinities are kept, the bits of a NaN are not."""
 
     def add_text(self, value: str) -> None:
-        """Text, which may hold NULs."""
+        """Adds text, which may hold NULs."""
 
     def add_bytes(self, value: bytes) -> None:
-        """Bytes, which are copied."""
+        """Adds bytes, which are copied."""
 
     def add_tensor(self, name: str | None = None) -> str:
         """
-        A tensor as a leaf. Returns the name it is to be saved under: `name`, or its path in the tree.
+        Adds a tensor as a leaf. Returns the name to save it under: `name`, or its path in the tree.
         """
 
     def begin(self, kind: int, class_name: str | None = None) -> None:
         """
-        `kind`: ckpt.NodeKind.LIST, TUPLE, SET, DICT, or RECORD with its class.
+        Opens a container. `kind`: ckpt.NodeKind.LIST, TUPLE, SET, DICT, or RECORD with class_name.
         """
 
     def end(self) -> None:
-        """Ends what the last begin() began."""
+        """Closes the innermost open container."""
 
     def __len__(self) -> int:
-        """Nodes."""
+        """How many nodes there are."""
 
     def node(self, index: int) -> ckpt.records.Node:
-        """By its number, in document order."""
+        """Node number `index`, in document order."""
 
     def find(self, parent: int, key: str | int) -> int:
         """
-        The child of a dict or record by its key, of a list, tuple or set by its place. NotFoundError.
+        The number of a child: of a dict or record by its key, of a list, tuple or set by its position. NotFoundError if there is none.
         """
 
     def close(self) -> None:
-        """Ends it now; any later use is InvalidError. May be called again."""
+        """
+        Closes it now; any later use raises InvalidError. Calling it again does nothing.
+        """
 
     @property
     def closed(self) -> bool:
@@ -219,41 +221,43 @@ class Tree:
 
 class Store:
     """
-    A directory that holds checkpoints ("/data/run7", any os.PathLike, "file:///data/run7") or a store in this process's memory ("mem:NAME"). Opening creates nothing. Its methods may be called from several threads.
+    A directory that holds checkpoints ("/data/run7", any os.PathLike, "file:///data/run7") or a store in this process's memory ("mem:NAME"). Opening it creates nothing. Several threads may use it at once.
     """
 
     def __init__(self, uri: str | os.PathLike[str], options: Mapping[str, int | str] | None = None, **keywords: int | str) -> None: ...
 
     def list(self) -> list[ckpt.records.CheckpointInfo]:
         """
-        All checkpoints and attempts at this moment, oldest first: by run, then token, sequence.
+        All checkpoints and attempts at this moment, oldest first: by run, then token, then sequence.
         """
 
     def find(self, selector: str = 'latest', options: Mapping[str, int | str] | None = None, **keywords: int | str) -> ckpt.records.CheckpointInfo:
         """
-        The committed checkpoint that `selector` names: "latest", a label, "label:L", "step:N" or an id. With several ranks resolve on one and give the id to the others. NotFoundError where there is none.
+        The committed checkpoint that `selector` names: "latest", a label, "label:L", "step:N" or an id. NotFoundError if there is none. With several ranks call it on one and send the id to the others.
         """
 
     def remove(self, id: str) -> None:
-        """Removes one checkpoint. ConflictError while a reader holds it."""
+        """Removes one checkpoint. ConflictError while a reader has it open."""
 
     def prune(self, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> ckpt.records.Report:
         """
-        Applies a retention policy (keep_last, keep_every, protect, dry_run) to one run.
+        Applies a retention policy (options keep_last, keep_every, protect, dry_run) to one run.
         """
 
     def repair(self, id: str, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> ckpt.records.Report:
         """
-        Rebuilds a lost or damaged manifest from the parts; only reports unless dry_run=0.
+        Rebuilds a lost or damaged manifest from the parts. Only says what it would do, unless dry_run=0.
         """
 
     def import_file(self, path: str | os.PathLike[str], label: str, step: int = -1, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> ckpt.records.CheckpointInfo:
         """
-        Saves a .pt, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint of its own run. No code of the file is run.
+        Saves a .pt, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint, by default in run "import". Runs no code of the file.
         """
 
     def close(self) -> None:
-        """Ends it now; any later use is InvalidError. May be called again."""
+        """
+        Closes it now; any later use raises InvalidError. Calling it again does nothing.
+        """
 
     @property
     def closed(self) -> bool:
@@ -265,21 +269,23 @@ class Store:
 
 class Session:
     """
-    One start of all ranks of a run; it owns the run until a newer one is opened. One rank: Session(store). Several: rank 0 opens it without session_string and sends .string to the others, who pass it; or all pass rendezvous=1. Opening may block for option timeout_ms while ranks are missing; Ctrl-C is heard after it.
+    One start of all ranks of a run; it owns the run until a newer session is opened. One rank: Session(store). Several: rank 0 opens it without session_string and sends .string to the others, who pass it; or all pass rendezvous=1. Opening waits up to option timeout_ms for missing ranks; Ctrl-C takes effect after that.
     """
 
     def __init__(self, store: Store, rank: int = 0, world_size: int = 1, session_string: str | None = None, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> None: ...
 
     @property
     def string(self) -> str:
-        """What rank 0 sends to the other ranks."""
+        """The session string, which rank 0 sends to the other ranks."""
 
     @property
     def world_size(self) -> int:
-        """How many ranks it is of."""
+        """How many ranks the session has."""
 
     def close(self) -> None:
-        """Ends it now; any later use is InvalidError. May be called again."""
+        """
+        Closes it now; any later use raises InvalidError. Calling it again does nothing.
+        """
 
     @property
     def closed(self) -> bool:
@@ -291,28 +297,28 @@ class Session:
 
 class Save:
     """
-    One rank's share of one checkpoint: make it, add, then run or start it once. Every rank of the session does the same for the same label. One thread at a time.
+    One rank's share of a checkpoint: add tensors and objects, then call run() or start() once. Every rank of the session does the same for the same label. One thread at a time.
     """
 
     def __init__(self, session: Session, label: str, step: int = -1, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> None: ...
 
     def add_tensor(self, name: str, data: object, *, dtype: int | str | None = None, shape: Sequence[int] | None = None, offset: Sequence[int] | None = None, extent: Sequence[int] | None = None, flat_offset: int | None = None, flat_size: int | None = None, strides: Sequence[int] | None = None, replica: tuple[int, int, int] | None = None, device: tuple[int, int] | None = None) -> None:
         """
-        Adds this rank's region of tensor `name`. `data` is an array (DLPack or the buffer protocol) and is not copied: it is referred to until the save has run or its job is seen STAGED, and must not change before.
+        Adds this rank's region of tensor `name`. `data` is an array (DLPack or the buffer protocol). It is not copied: the save keeps it, and it must not change, until the save has run or its job is STAGED.
 
-        Whole: nothing else. A box: `shape` of the whole tensor and `offset`, in elements; its extent is the array's shape. A flat range: `shape` and `flat_offset`. `replica` = (group, index, count): who else holds the same region; without it every rank of the world for a whole tensor, this rank alone else.
+        A whole tensor needs nothing else. A box: `shape` of the whole tensor and `offset`, in elements; its extent is the array's shape. A flat range: `shape` and `flat_offset`. `replica` = (group, index, count) says who else holds the same region; by default all ranks hold a whole tensor, and this rank alone any other region.
 
-        With `dtype` the data is raw bytes (None for no memory) and shape, extent, flat_size and strides (in elements) say what they are; `device` = (DLPack's type, id).
+        With `dtype` the data is raw bytes (None if the region is empty), and shape, extent, flat_size and strides (in elements) describe them; `device` = (DLPack's type, id).
         """
 
     def add_object(self, name: str, data: object, media_type: str = 'application/octet-stream', scope: int = 0) -> None:
         """
-        Adds named bytes, which are copied at once. `scope`: ckpt.Scope.SHARED (rank 0's) or PER_RANK.
+        Adds named bytes, which are copied at once. `scope`: ckpt.Scope.SHARED (rank 0's, for all) or PER_RANK.
         """
 
     def add_alias(self, name: str, target: str, *, shape: Sequence[int] | None = None, strides: Sequence[int] | None = None, offset: int = 0) -> None:
         """
-        Adds a second name for tensor `target`, or for a view of it in elements of the flattened target.
+        Adds a second name for tensor `target`, or for a view of it: shape, strides and offset in elements of the flattened target.
         """
 
     def add_tree(self, tree: Tree, name: str | None = None) -> None:
@@ -331,18 +337,20 @@ class Save:
 
     def run(self, *, interruptible: bool = True) -> None:
         """
-        Saves; returns once the checkpoint is durable, complete and committed (rank 0; other ranks: committed).
+        Saves. Returns once the checkpoint is durable, complete and committed (on ranks > 0: committed).
 
-        It runs as a job that is waited for, so that Ctrl-C cancels it: KeyboardInterrupt comes once the engine is quiet. A save that was being committed just then may be there. interruptible=False saves from this thread; Ctrl-C is heard when it is over.
+        Ctrl-C cancels the save, which runs as a job for that: KeyboardInterrupt comes once the engine no longer uses the memory; a save that was just being committed may still exist. interruptible=False saves on this thread, where Ctrl-C waits for the end of the save.
         """
 
     def start(self, *, in_place: bool = False) -> Job:
         """
-        The same in the background. The memory may change again once the job is STAGED. in_place=True makes no copy first: STAGED comes when all was written out.
+        Does what run() does, in the background. The memory may change again once the job is STAGED. in_place=True makes no copy: the job is STAGED once everything is written.
         """
 
     def close(self) -> None:
-        """Ends it now; any later use is InvalidError. May be called again."""
+        """
+        Closes it now; any later use raises InvalidError. Calling it again does nothing.
+        """
 
     @property
     def closed(self) -> bool:
@@ -354,51 +362,53 @@ class Save:
 
 class Reader:
     """
-    An immutable view of one committed checkpoint; while it is open, pruning passes it over. Opening checks the manifest and reads no tensor data. Its methods may be called from several threads.
+    One committed checkpoint, read-only; pruning keeps it while the reader is open. Opening checks the manifest and reads no tensor data. Several threads may use it at once.
     """
 
     def __init__(self, store: Store, selector: str = 'latest', options: Mapping[str, int | str] | None = None, **keywords: int | str) -> None: ...
 
     @property
     def info(self) -> ckpt.records.CheckpointInfo:
-        """Of the checkpoint that is open."""
+        """About the checkpoint."""
 
     @property
     def tensor_count(self) -> int:
-        """Of tensors and aliases."""
+        """How many tensors and aliases there are."""
 
     def tensors(self) -> list[ckpt.records.TensorInfo]:
-        """All tensors and aliases in the order of their names' bytes."""
+        """All tensors and aliases, in the order of their names' bytes."""
 
     def tensor_at(self, index: int) -> ckpt.records.TensorInfo:
-        """The same, one by one."""
+        """Number `index` of tensors()."""
 
     def tensor(self, name: str) -> ckpt.records.TensorInfo:
-        """NotFoundError where there is none of that name."""
+        """The tensor or alias `name`; NotFoundError if there is none."""
 
     def alias(self, name: str) -> ckpt.records.AliasInfo:
         """
-        The view that alias `name` is of its target; NotFoundError of what is no alias.
+        Which view of its target alias `name` is; NotFoundError if `name` is no alias.
         """
 
     def segment(self, tensor: str, index: int) -> ckpt.records.SegmentInfo:
-        """Where a piece of a tensor lies, for tools."""
+        """Where segment `index` of a tensor is stored; for tools."""
 
     @property
     def object_count(self) -> int:
-        """Of shared objects and of each rank's own."""
+        """How many objects there are, counting each rank's own."""
 
     def objects(self) -> list[ckpt.records.ObjectInfo]:
-        """All objects in the order of name, then rank."""
+        """All objects, in the order of name, then rank."""
 
     def object_at(self, index: int) -> ckpt.records.ObjectInfo:
-        """The same, one by one."""
+        """Number `index` of objects()."""
 
     def object(self, name: str, rank: int = 0) -> ckpt.records.ObjectInfo:
-        """The shared object `name`, or `rank`'s own."""
+        """
+        The shared object `name`, or the one of `rank`; NotFoundError if there is none.
+        """
 
     def part(self, index: int) -> ckpt.records.PartInfo:
-        """A part file, by its number."""
+        """Part file number `index`."""
 
     def attrs(self, tensor: str | None = None) -> dict[str, str]:
         """
@@ -406,35 +416,37 @@ class Reader:
         """
 
     def attr(self, key: str, tensor: str | None = None) -> str | None:
-        """One of them; None for none."""
+        """One attribute; None if it is not set."""
 
     def map(self, name: str, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> View:
         """
-        A view of a whole tensor without a copy, checked first (verify=0: not). UnsupportedError where its bytes are not stored raw and in one piece. A failing disk can end the process by SIGBUS; loads cannot.
+        A view of a whole tensor without a copy, checked first unless verify=0. UnsupportedError if its bytes are not stored raw and in one piece. A failing disk can end the process by SIGBUS; a load raises IoError instead.
         """
 
     def tree(self, name: str | None = None) -> Tree:
         """
-        The tree of object `name`; None: the main one, or a dict of all tensors where there is none.
+        The tree in object `name`. None: the main tree, or a dict of all tensors if there is none.
         """
 
     def verify(self, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> Job:
         """
-        Checks the checkpoint in the background; Job.report() lists every damage, none for a sound one.
+        Checks the checkpoint in the background. Job.report() then lists all damage; it is empty if there is none.
         """
 
     def diff(self, other: Reader, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> ckpt.records.Report:
         """
-        Compares two checkpoints; an empty report means equal content. values=0: the structure only.
+        Compares two checkpoints; the report is empty if their content is equal. values=0 compares the structure only.
         """
 
     def export(self, path: str | os.PathLike[str], options: Mapping[str, int | str] | None = None, **keywords: int | str) -> None:
         """
-        Writes it as safetensors, a .pt or an hfai directory (option format) to `path`, which must not exist.
+        Writes the checkpoint as safetensors, a .pt or an hfai directory (option format) to `path`, which must not exist.
         """
 
     def close(self) -> None:
-        """Ends it now; any later use is InvalidError. May be called again."""
+        """
+        Closes it now; any later use raises InvalidError. Calling it again does nothing.
+        """
 
     @property
     def closed(self) -> bool:
@@ -446,36 +458,38 @@ class Reader:
 
 class Load:
     """
-    Many requests that are planned and read together: make it, add, then run or start it once. One thread at a time.
+    A load of tensors and objects, planned and read together: add them, then call run() or start() once. One thread at a time.
     """
 
     def __init__(self, reader: Reader, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> None: ...
 
     def add_tensor(self, name: str, data: object, *, dtype: int | str | None = None, shape: Sequence[int] | None = None, offset: Sequence[int] | None = None, extent: Sequence[int] | None = None, flat_offset: int | None = None, flat_size: int | None = None, strides: Sequence[int] | None = None, device: tuple[int, int] | None = None, convert: bool = False) -> None:
         """
-        Asks for a region of a tensor or alias in `data`, a writable array that is referred to until the load has ended. Regions and raw memory as in Save.add_tensor; any box will do, whatever boxes were saved. MismatchError where shape or dtype are not the tensor's; `convert` lets f32, bf16 and f16 be converted.
+        Reads a region of a tensor or alias into `data`, a writable array, which the load keeps until it has ended. Regions and raw memory are given as in Save.add_tensor; any box will do, whatever boxes were saved. MismatchError if shape or dtype are not the tensor's; `convert` allows conversion between f32, bf16 and f16.
         """
 
     def add_object(self, name: str, data: object, rank: int = 0) -> None:
         """
-        Asks for the shared object `name`, or `rank`'s own, in writable memory of Reader.object(name, rank).size bytes.
+        Reads the shared object `name`, or the one of `rank`, into writable memory of Reader.object(name, rank).size bytes.
         """
 
     def run(self, *, interruptible: bool = True) -> None:
         """
-        Reads; when it returns, every requested byte was written and (verify=1) checked. Structural errors come before the first byte changes; after CorruptError, IoError, GoneError or KeyboardInterrupt the memory is undefined. interruptible=False runs on this thread; Ctrl-C is heard when it is over.
+        Loads all that was added. When it returns, every byte was read and, unless verify=0, checked. Structural errors come before the first byte changes; after CorruptError, IoError, GoneError or KeyboardInterrupt the contents of the memory are undefined. interruptible=False loads on this thread, where Ctrl-C waits for the end of the load.
         """
 
     def start(self) -> Job:
-        """The same in the background."""
+        """Does what run() does, in the background."""
 
     def report(self) -> ckpt.records.Report:
         """
-        Names that were asked for and are missing, and names that were not asked for.
+        Names that were asked for and are missing, and names of the checkpoint that were not asked for.
         """
 
     def close(self) -> None:
-        """Ends it now; any later use is InvalidError. May be called again."""
+        """
+        Closes it now; any later use raises InvalidError. Calling it again does nothing.
+        """
 
     @property
     def closed(self) -> bool:
@@ -487,7 +501,7 @@ class Load:
 
 class File:
     """
-    A PyTorch .pt or a safetensors file, mapped and opened in place: no code is run, nothing is copied. A file that somebody truncates meanwhile can end the process by SIGBUS.
+    A PyTorch .pt or a safetensors file, mapped and read in place: no code is run, nothing is copied. If somebody truncates the file meanwhile, SIGBUS can end the process.
     """
 
     def __init__(self, path: str | os.PathLike[str], options: Mapping[str, int | str] | None = None, **keywords: int | str) -> None: ...
@@ -498,24 +512,26 @@ class File:
 
     @property
     def tensor_count(self) -> int:
-        """Those that share memory too."""
+        """How many tensors there are, those that share memory included."""
 
     def tensors(self) -> list[ckpt.records.FileTensor]:
         """
-        In the order of the tree; one that shares memory comes after the one it shares it with.
+        All tensors in the order of the tree; one that shares another's memory comes after it.
         """
 
     def tensor(self, index: int) -> ckpt.records.FileTensor:
-        """The same, one by one."""
+        """Number `index` of tensors()."""
 
     def data(self, index: int) -> View:
-        """The elements of one tensor, where they lie in the file."""
+        """The elements of tensor `index`, where they lie in the file."""
 
     def tree(self) -> Tree:
-        """All that the file holds, tensors by their names."""
+        """All that the file holds; its tensors appear as their names."""
 
     def close(self) -> None:
-        """Ends it now; any later use is InvalidError. May be called again."""
+        """
+        Closes it now; any later use raises InvalidError. Calling it again does nothing.
+        """
 
     @property
     def closed(self) -> bool:

@@ -1,7 +1,7 @@
-"""Python, numpy and torch objects as records, both ways: schemas/STATE_TREE.md section 5.
+"""Turns Python, numpy and torch objects into records and back: schemas/STATE_TREE.md section 5.
 
-simplify() is asked for what a tree has no kind for and gives what stands for it: a Record, or a Leaf for a tensor.
-restore() is asked for a record's object and gives the Record back where it cannot make it.
+simplify() turns an object that a tree has no kind for into a Record, or a tensor into a Leaf. restore() makes the
+object of a Record, or returns the Record if it cannot.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ TRANSPARENT = {
 
 @dataclass(frozen=True)
 class Shard:
-    """A leaf of the state that is a part of a tensor, which several ranks hold together: a box at `offset` whose extent
-    is the array's shape, or a flat range from element `flat_offset` of the tensor flattened in row-major order.
+    """This rank's region of a tensor, as a leaf of the state: a box at `offset` whose extent is the shape of `data`, or
+    a flat range that starts at element `flat_offset` of the tensor flattened in row-major order.
 
-    `shape` is the whole tensor's. `replica` = (group, index, count) where other ranks hold the same part.
+    `shape` is the whole tensor's. `replica` = (group, index, count) if other ranks hold the same region: a number that
+    names the replica group, this rank's place in it, and how many ranks it has.
     """
 
     data: Any
@@ -52,7 +53,7 @@ def odd_dict(value: dict[Any, Any]) -> Record:
 
 
 def simplify(value: Any, path: tuple[str, ...]) -> Any:
-    """None where the type is not known. `path` is where the value stands, for errors about what is in it."""
+    """What stands for the value in a tree; None if its type is unknown. `path` is its place, for errors."""
     kind = type(value)
     if kind in (set, frozenset):
         elements = _of_set(value, path)
@@ -64,7 +65,7 @@ def simplify(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def is_value(value: Any) -> bool:
-    """Whether it is something that a load replaces and never fills."""
+    """Whether a load replaces the value instead of filling it."""
     kind = type(value)
     plain = kind in (bool, int, float, str, bytes, set, frozenset) or kind in _SIMPLE
     return plain or _of_framework(value) is not None
@@ -79,7 +80,7 @@ def _of_framework(value: Any) -> Any:
 
 
 class _ElementWriter(TreeWriter):
-    """Writes an element of a set, in which no tensors can be."""
+    """Writes an element of a set, which may not be a tensor."""
 
     def other(self, value: Any, path: tuple[str, ...]) -> None:
         simple = simplify(value, path)
@@ -90,7 +91,7 @@ class _ElementWriter(TreeWriter):
 
 
 def _of_set(value: Any, path: tuple[str, ...]) -> TreeSet:
-    """Sets have no order that two processes agree on, so one is made: numbers first, then by what is written."""
+    """The elements in the same order in every process: integers first, then by what is written."""
     def order(element: Any) -> tuple[int, int, str]:
         if type(element) is int:
             return 0, element, ""
@@ -106,7 +107,7 @@ _FACTORIES = {f"{kind.__module__}.{kind.__name__}": kind for kind in (
 
 
 def _of_defaultdict(value: defaultdict[Any, Any], path: tuple[str, ...]) -> Record:
-    """As a pickle says it: the arguments, and what is set afterwards."""
+    """As in a pickle: the arguments of the constructor, and the entries set afterwards."""
     items: dict[str, Any] = {}
     factory: Any = value.default_factory
     if factory is not None:
@@ -204,24 +205,24 @@ def _of_tensor(torch: Any, tensor: Any) -> Any:
     return Record("torch.Tensor", {"data": without_marks(plain)} | {key: True for key, value in more.items() if value})
 
 
-# ---- torch's marks: numbers that lie in memory as something else, to be conjugated or negated when they are read ----
+# ---- torch's marks: a tensor may say that its numbers are to be conjugated or negated when they are read ----
 
 Marks: TypeAlias = tuple[bool, bool]  # conj, neg
 
 
 def marks_of(array: Any) -> Marks:
-    """What is pending for the numbers in its memory."""
+    """Which marks the array has."""
     torch = loaded("torch")
     return (array.is_conj(), array.is_neg()) if torch is not None and isinstance(array, torch.Tensor) else (False,) * 2
 
 
 def without_marks(array: Any) -> Any:
-    """The same memory as it is."""
+    """A view of the same memory, without marks."""
     return _turned(array, marks_of(array))
 
 
 def _turned(tensor: Any, marks: Marks) -> Any:
-    """The same memory with other marks; to turn on and to turn off is the same."""
+    """A view of the same memory, with these marks flipped."""
     tensor = tensor.conj() if marks[0] else tensor
     return loaded("torch")._neg_view(tensor) if marks[1] else tensor
 
@@ -233,10 +234,10 @@ def stand_in(array: Any) -> Any:
 
 
 def put(array: Any, data: Any, marks: Marks) -> None:
-    """Gives the array the values that `data` (a stand_in of it) has with these marks."""
+    """Copies into the array the values that `data` (its stand_in) has under these marks."""
     if framework_name_of(array) == "torch":
         own = marks_of(array)
-        data = _turned(data, (marks[0] != own[0], False)).resolve_conj()  # one by one: torch lacks both for complex32
+        data = _turned(data, (marks[0] != own[0], False)).resolve_conj()  # singly: torch lacks both for complex32
         data = _turned(data, (False, marks[1] != own[1])).resolve_neg()
         without_marks(array.detach()).copy_(data)
         return
@@ -245,11 +246,11 @@ def put(array: Any, data: Any, marks: Marks) -> None:
     array[...] = numpy.negative(data) if marks[1] else data
 
 
-# ---- back ----
+# ---- from records to objects ----
 
 
 def restore(record: Record, framework: FrameworkName) -> Any:
-    """The object that the record was; the record where its class is not known here, or its items are not as said."""
+    """The object of the record; the record itself if its class is unknown here or its items do not fit."""
     try:
         if (make := _MAKERS.get(record.class_name)) is not None:
             return make(record.items)
@@ -259,7 +260,7 @@ def restore(record: Record, framework: FrameworkName) -> Any:
         if family == "torch" and framework == "torch":
             return _torch_of(name, record)
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, ImportError, RuntimeError):
-        pass  # RuntimeError: torch's, of sparse indices that are out of range
+        pass  # RuntimeError: torch raises it for sparse indices that are out of range
     return record
 
 
@@ -272,7 +273,7 @@ def _ordered_dict(items: dict[str, Any]) -> OrderedDict[Any, Any]:
 
 
 def _expect(value: Any, *kinds: type) -> Any:
-    """Of another type, the value would make something else, or very much of it."""
+    """The value if it has one of these types; another could make a wrong object, or a huge one."""
     if type(value) not in kinds:
         raise TypeError
     return value
@@ -335,7 +336,7 @@ def _torch_of(name: str, record: Record) -> Any:
 
 def _tensor_of(record: Record) -> Any:
     items = record.items
-    if "dtype" in items:  # quantised and such
+    if "dtype" in items:  # quantized tensors and the like
         return record
     tensor = _turned(items["data"], (bool(items.get("conj")), bool(items.get("neg"))))
     return tensor.requires_grad_() if items.get("requires_grad") else tensor

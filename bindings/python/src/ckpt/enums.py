@@ -1,4 +1,4 @@
-"""The numbers of ckpt.h by name. A newer library may know more: such a number is kept and called UNKNOWN."""
+"""The numbers of ckpt.h by name. A newer library may have more: such a number is kept and called UNKNOWN."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import _core
 
 
 class OpenEnum(enum.IntEnum):
-    """An IntEnum that keeps numbers it has no name for, so that nothing a newer library says is lost."""
+    """An IntEnum that also keeps numbers without a name, as a newer library may return them."""
 
     @classmethod
     def _missing_(cls, value: object) -> OpenEnum | None:
@@ -97,7 +97,7 @@ class DType(OpenEnum):
 
     @property
     def bits(self) -> int:
-        """Of one element; below 8 elements are packed, lowest bits first."""
+        """Bits of one element. Elements of fewer than 8 bits are packed, lowest bits first."""
         return _core.dtype_bits(self)
 
     @classmethod
@@ -118,7 +118,8 @@ class Device(OpenEnum):
 
 
 class CheckpointState(OpenEnum):
-    """COMMITTED is loadable, OPEN an attempt without commit record, ABORTED one that never will have one."""
+    """COMMITTED can be loaded. OPEN and ABORTED are attempts: not committed yet, and never to be. The commit record of
+    DAMAGED cannot be read."""
 
     COMMITTED = 1
     OPEN = 2
@@ -187,7 +188,7 @@ class Filter(OpenEnum):
 
 
 class IoEngine(OpenEnum):
-    """What kept transfers in flight."""
+    """How files are read and written."""
 
     BLOCKING = 0
     THREADS = 1

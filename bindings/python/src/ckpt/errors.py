@@ -1,4 +1,4 @@
-"""What ckpt raises: one class for each status, under one class for each group of ten, under Error."""
+"""What ckpt raises: a class for each status, under a class for each group of ten statuses, under Error."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from .enums import Status
 
 
 class Error(Exception):
-    """A call failed. `status` says how, `message` is one line: what, where, expected, found; `details` are its facts
-    by key, as far as it has them: path, part, tensor, rank, ranks, offset, expected, found."""
+    """A call failed. `status` says how; `message` is one line: what, where, expected, found; `details` has its facts by
+    key, those that apply: path, part, tensor, rank, ranks, offset, expected, found."""
 
     status: Status
     message: str
     details: dict[str, str]
 
     def __init__(self, status: int, message: str, details: Mapping[str, str] | None = None) -> None:
-        Exception.__init__(self, status, message, details)  # not OSError's, which has a meaning for three
+        Exception.__init__(self, status, message, details)  # OSError would give three arguments a meaning of its own
         self.status = Status(status)
         self.message = message
         self.details = dict(details or {})
@@ -26,7 +26,7 @@ class Error(Exception):
         return f"{self.status.name}: {self.message}"
 
     def _name_tensor(self, tensor: str) -> None:
-        """Says which tensor it is about, where that was not known when it was made."""
+        """Adds the name of the tensor, which was not known when the error was made."""
         self.details.setdefault("tensor", tensor)
         self._name_place(f"tensor '{tensor}'")
 
@@ -36,7 +36,7 @@ class Error(Exception):
 
 
 class CallError(Error):
-    """The call was wrong, or was ended."""
+    """The call was wrong, or was cancelled."""
 
 
 class StoreError(Error):
@@ -44,7 +44,7 @@ class StoreError(Error):
 
 
 class DataError(Error):
-    """The bytes of a checkpoint or file are not sound."""
+    """The bytes of a checkpoint or file are damaged or cannot be read."""
 
 
 class RankError(Error):
@@ -60,11 +60,11 @@ class InvalidError(CallError):
 
 
 class UnsupportedError(CallError):
-    """Right, but not in this build, on this store, for this dtype, or without a copy."""
+    """Valid, but not possible in this build, on this store, for this dtype, or without a copy."""
 
 
 class ForkedError(CallError):
-    """Called in a child of the process that made the object."""
+    """Called in a forked child of the process that made the object."""
 
 
 class CancelledError(CallError):
@@ -76,7 +76,7 @@ class NotFoundError(StoreError):
 
 
 class ExistsError(StoreError):
-    """There is one already."""
+    """It exists already."""
 
 
 class GoneError(StoreError):
@@ -88,11 +88,11 @@ class CorruptError(DataError):
 
 
 class FormatError(DataError):
-    """Not parsable as what it claims to be."""
+    """It cannot be parsed as the format that it claims to be."""
 
 
 class RevisionError(DataError):
-    """Written by a newer format revision, or needs a feature unknown here."""
+    """Written in a newer format revision, or with a feature that this library does not know."""
 
 
 class IncompleteError(DataError):
@@ -120,7 +120,7 @@ class TimeoutError(RankError, builtins.TimeoutError):
 
 
 class CommitUnknownError(RankError):
-    """The commit record cannot be read now; it says which it was once it can."""
+    """The commit record cannot be read now; once it can, it tells the outcome."""
 
 
 class IoError(MachineError):
@@ -166,5 +166,5 @@ _CLASSES: dict[int, type[Error]] = {
 
 
 def error_of(status: int, message: str, details: Mapping[str, str] | None = None) -> Error:
-    """The exception for a status; one that nobody knows yet is of its group's class."""
+    """The exception for a status; an unknown status has the class of its group."""
     return _CLASSES.get(status, _GROUPS.get(status // 10, Error))(status, message, details)

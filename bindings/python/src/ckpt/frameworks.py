@@ -1,4 +1,4 @@
-"""What numpy and torch have for each dtype, and arrays of them. Nothing is imported before it is needed."""
+"""The dtypes of numpy and torch, and new arrays of them. Nothing is imported before it is needed."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _ML_DTYPES = {
     DType.F8_E4M3FNUZ: "float8_e4m3fnuz", DType.F8_E5M2: "float8_e5m2", DType.F8_E5M2FNUZ: "float8_e5m2fnuz",
     DType.F8_E8M0FNU: "float8_e8m0fnu",
 }
-# A name that the torch at hand lacks is no dtype of it.
+# An older torch lacks some of these.
 _TORCH = _NUMPY | _ML_DTYPES | {DType.C32: "complex32", DType.F4_E2M1FN: "float4_e2m1fn_x2"}
 
 
 def loaded(module: str) -> Any:
-    """The module if the program has imported it; else None. What it makes cannot be met without it."""
+    """The module if the program has imported it, else None; without it there are no objects of it."""
     return sys.modules.get(module)
 
 
 class Framework(Protocol):
-    """Makes arrays for tensors that are loaded."""
+    """Makes the arrays into which tensors are loaded."""
 
     name: FrameworkName
 
@@ -40,7 +40,7 @@ class Framework(Protocol):
         """A new array with undefined elements for tensor `name`."""
 
     def view(self, base: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Any:
-        """A view of contiguous `base`, in elements of it flattened."""
+        """A view of contiguous `base`: strides and offset in elements."""
 
 
 def _no_dtype(name: str, dtype: DType, where: str, more: str = "") -> Error:
@@ -49,7 +49,7 @@ def _no_dtype(name: str, dtype: DType, where: str, more: str = "") -> Error:
 
 
 class Numpy:
-    """numpy arrays; bf16 and float8 by ml_dtypes."""
+    """numpy arrays; bf16 and float8 need ml_dtypes."""
 
     name: FrameworkName = "numpy"
 
@@ -72,7 +72,7 @@ class Numpy:
         return self._numpy.empty(shape, self._dtype(name, dtype))
 
     def view(self, base: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Any:
-        raw = base.reshape(-1).view("u1")  # bytes, since not every dtype has a buffer
+        raw = base.reshape(-1).view("u1")  # as bytes: not every dtype has a buffer
         width = base.dtype.itemsize
         return self._numpy.ndarray(shape, base.dtype, raw, offset * width, [stride * width for stride in strides])
 
@@ -90,7 +90,7 @@ class Torch:
         found = getattr(self._torch, _TORCH.get(dtype, ""), None)
         if found is None:
             raise _no_dtype(name, dtype, f"torch {self._torch.__version__}")
-        if dtype == DType.F4_E2M1FN:  # torch counts pairs of them
+        if dtype == DType.F4_E2M1FN:  # an element of torch is a pair of them
             if not shape or shape[-1] % 2:
                 raise _no_dtype(name, dtype, "torch", " with rows of an odd length")
             shape = (*shape[:-1], shape[-1] // 2)
@@ -101,7 +101,7 @@ class Torch:
 
 
 def framework_of(name: str) -> Framework:
-    """Imports it."""
+    """The framework of that name, which is imported here."""
     if name == "numpy":
         return Numpy()
     if name == "torch":
@@ -110,7 +110,7 @@ def framework_of(name: str) -> Framework:
 
 
 def framework_name_of(value: Any) -> FrameworkName | None:
-    """The framework of an array; None of anything else."""
+    """The framework of an array; None for anything else."""
     torch, numpy = loaded("torch"), loaded("numpy")
     if torch is not None and isinstance(value, torch.Tensor):
         return "torch"
@@ -120,6 +120,6 @@ def framework_name_of(value: Any) -> FrameworkName | None:
 
 
 def is_array(value: Any) -> bool:
-    """Whether it can be meant as memory to load into; jax arrays, which never change, are refused by Memory.of."""
+    """Whether the caller means it as memory to load into; Memory.of refuses jax arrays, which never change."""
     jax = loaded("jax")
     return framework_name_of(value) is not None or (jax is not None and isinstance(value, jax.Array))

@@ -1,4 +1,4 @@
-"""ckpt.load: a whole state, or a part of it, at once."""
+"""ckpt.load: loads a whole state, or a subtree of it."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def load(
     options: Mapping[str, int | str] | None = None,
     **keywords: int | str,
 ) -> Any:
-    """Loads the state of a checkpoint, with every byte checked.
+    """Loads the state of a checkpoint and checks every byte.
 
-    `selector`: "latest", a label, "label:L", "step:N" or an id. `at`: the keys of the place in the state that is
-    wanted, ("model",); the rest is not read. `framework`: what tensors become, "numpy" or "torch"; by default what
-    `into` holds, else numpy. Tensors that shared memory when they were saved share it again.
+    `selector`: "latest", a label, "label:L", "step:N" or an id. `at`: the keys that lead to a subtree, ("model",); only
+    that is read and returned. `framework`: what new tensors are, "numpy" or "torch"; by default as in `into`, else
+    numpy. Tensors that shared memory when they were saved share it again.
 
-    `into`: a state of the same form. Where it has an array (or a Shard), the tensor is read into that one, which is
-    also what the result holds; elsewhere new arrays are made. Other values are the checkpoint's. An array of `into`
-    that the checkpoint does not have is a NotFoundError, one of another shape or dtype a MismatchError (`convert` lets
-    f32, bf16 and f16 be converted), and what can hold no tensors where the checkpoint has some (a module instead of its
-    state_dict()) a TypeError, all before a byte changes; after CorruptError or Ctrl-C the arrays' contents are
-    undefined.
+    `into`: a state of the same form as the result. Its arrays and Shards are filled and put into the result; where it
+    has none, new arrays are made. All other values come from the checkpoint. Before any array changes come
+    NotFoundError for an array of `into` that the checkpoint lacks, MismatchError for one of another shape or dtype
+    (`convert` allows conversion between f32, bf16 and f16), and TypeError if `into` has something that cannot hold
+    tensors (a module instead of its state_dict()) where the checkpoint has some. After CorruptError or Ctrl-C the
+    contents of the arrays are undefined.
 
-    `strict` among the options: "none" leaves arrays of `into` that the checkpoint lacks as they are; "exact" makes a
-    tensor of the checkpoint that is not read, because it is not at `at`, a MismatchError.
+    Option `strict`: "none" leaves arrays of `into` unchanged that the checkpoint lacks; "exact" raises MismatchError if
+    the checkpoint has tensors outside of `at`.
     """
     chosen = {**(options or {}), **keywords}
     name = framework or _framework_in(into) or "numpy"
@@ -55,7 +55,7 @@ def load(
 def _load_from(reader: Reader, into: Any, at: Sequence[str | int], framework: Framework, convert: bool,
                progress: Progress, options: Mapping[str, int | str]) -> Any:
     strict = options.get("strict", "missing")
-    if strict in ("none", "exact"):  # the request's own would not know of aliases, which are made and not read
+    if strict in ("none", "exact"):  # checked here: the engine does not see aliases, which are made and not read
         options = {**options, "strict": "missing"}
     with reader.tree() as tree, Load(reader, options) as request:
         root = _descend(tree, at)
@@ -71,7 +71,7 @@ def _load_from(reader: Reader, into: Any, at: Sequence[str | int], framework: Fr
 
 
 def _framework_in(into: Any) -> FrameworkName | None:
-    """Of the first array in it."""
+    """The framework of the first array in it."""
     for value in _arrays_in(into, set()):
         return framework_name_of(value.data if isinstance(value, Shard) else value)
     return None
@@ -114,7 +114,7 @@ def _where(value: Any, wanted: Any) -> str:
 
 
 def _through_records(tree: Tree, node: int) -> int:
-    """The dict in an OrderedDict and such, which has no segment of its own in paths."""
+    """The dict inside an OrderedDict or the like, which adds nothing to paths."""
     found = tree.node(node)
     while found.kind == NodeKind.RECORD and str(found.value) in TRANSPARENT:
         node = tree.find(node, TRANSPARENT[str(found.value)])
@@ -134,7 +134,7 @@ def _descend(tree: Tree, at: Sequence[str | int]) -> int:
 
 
 def _may_hold(like: Any, kind: NodeKind) -> bool:
-    """Whether it can stand in `into` where the checkpoint has a node of this kind."""
+    """Whether `like` may stand in `into` where the checkpoint has a node of this kind."""
     if isinstance(like, (Mapping, list, tuple, Record, Shard)) or is_array(like):
         return True
     if kind == NodeKind.SET:
@@ -145,7 +145,7 @@ def _may_hold(like: Any, kind: NodeKind) -> bool:
 
 
 class _StateReader(TreeReader):
-    """Reads a state in two steps: read() asks for all tensors, finish() restores records when they have been read."""
+    """Reads a state in two steps: read() asks for all tensors; finish() restores the records once these are loaded."""
 
     def __init__(self, reader: Reader, tree: Tree, root: int, request: Load, framework: Framework,
                  convert: bool) -> None:
@@ -155,19 +155,19 @@ class _StateReader(TreeReader):
         self._reader, self._request, self._convert = reader, request, convert
         self._framework = framework
         self._default = framework
-        self._wanted: set[str] = set()  # names in the part of the tree that is read
+        self._wanted: set[str] = set()  # names of tensors in the subtree
         self._made: dict[tuple[str, str], Any] = {}  # by framework and name
-        self._memory: dict[object, tuple[str, Marks]] = {}  # arrays of `into` by where they lie
-        self._marks: Marks = (False, False)  # of the tensor that is read, in the checkpoint
-        self._marked: list[tuple[Any, Any, Marks]] = []  # arrays of `into` that get a stand-in's values
+        self._memory: dict[object, tuple[str, Marks]] = {}  # names of arrays of `into`, by where these lie
+        self._marks: Marks = (False, False)  # that the current tensor has in the checkpoint
+        self._marked: list[tuple[Any, Any, Marks]] = []  # array of `into`, its stand-in, saved marks
         self._collect(root)
 
     def check_all_wanted(self) -> None:
-        """strict="exact"."""
+        """For strict="exact"."""
         for tensor in self._reader.tensors():
             if tensor.name not in self._wanted:
-                raise error_of(Status.MISMATCH, f"tensor '{tensor.name}' is in the checkpoint and not in what is read "
-                               "(strict=exact)", {"tensor": tensor.name})
+                raise error_of(Status.MISMATCH, f"tensor '{tensor.name}' is in the checkpoint but outside of what is "
+                               "read (strict=exact)", {"tensor": tensor.name})
 
     def _collect(self, index: int) -> None:
         node = self.tree.node(index)
@@ -190,7 +190,7 @@ class _StateReader(TreeReader):
         return super().read(index, like)
 
     def _path(self, index: int) -> list[str]:
-        """From the root that is read, for an error."""
+        """The path from the root of the load, for an error."""
         node = self.tree.node(index)
         if index == self._root or node.parent is None:
             return []
@@ -231,12 +231,12 @@ class _StateReader(TreeReader):
                            "checkpoint", {"tensor": name})
 
     def _turned(self, array: Any) -> Marks:
-        """Which of the array's marks are not the saved tensor's."""
+        """In which marks the array and the saved tensor differ."""
         own = marks_of(array)
         return own[0] != self._marks[0], own[1] != self._marks[1]
 
     def _readable(self, array: Any, memory: Memory) -> Any:
-        """What a tensor is read into: the array's memory, or where its marks are others, a stand-in."""
+        """What a tensor is read into: the array's memory, or a stand-in if their marks differ."""
         if not any(self._turned(array)):
             return memory
         if framework_name_of(array) is None:
@@ -247,7 +247,7 @@ class _StateReader(TreeReader):
         return made
 
     def _target(self, name: str) -> object:
-        """What a tensor's elements are: two with the same are one."""
+        """Identifies the elements of a tensor; names with equal targets are one tensor."""
         info = self._reader.tensor(name)
         if info.alias_of is None:
             strides = [1] * len(info.shape)
@@ -286,7 +286,7 @@ class _StateReader(TreeReader):
         finally:
             self._framework, self._marks = self._default, (False, False)
         if key == "data" and id(like) in self.used and items.get("data") is like:
-            return like  # the caller's own, which stays what it is
+            return like  # the caller's array, whatever record it came from
         return Record(class_name, items)
 
     def _find(self, parent: int, key: str | int) -> int | None:
@@ -300,14 +300,14 @@ class _StateReader(TreeReader):
         return None if found is None else self.tree.node(found).value
 
     def _pairs(self, record: int, like: Mapping[Any, Any]) -> list[tuple[None, Any]]:
-        """The values of a dict in the order in which a builtins.dict has their keys, as pairs."""
+        """The values of `like` as pairs, in the order in which the record has their keys."""
         out: list[tuple[None, Any]] = []
         items = self._find(record, "items")
         pair = None if items is None else self.tree.node(items).first_child
         while pair is not None:
             try:
                 out.append((None, like.get(self.finish(self.read(self.tree.find(pair, 0))))))
-            except (NotFoundError, TypeError):  # no pair, or no key
+            except (NotFoundError, TypeError):  # not a pair, or not a key
                 out.append((None, None))
             pair = self.tree.node(pair).next_sibling
         return out
@@ -322,7 +322,7 @@ class _StateReader(TreeReader):
     # ---- after the load ----
 
     def put_marked(self) -> None:
-        """Fills the arrays that got a stand-in."""
+        """Fills the arrays from their stand-ins."""
         for array, made, marks in self._marked:
             put(array, made, marks)
 

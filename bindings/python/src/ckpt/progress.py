@@ -1,4 +1,4 @@
-"""Waiting for a job with a progress bar; whatever ends the wait early ends the job too."""
+"""Waits for a job with a progress bar; whatever ends the wait early also cancels the job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOK_MS = 100
 
 
 def finish(job: Job, what: str, progress: Progress) -> None:
-    """Waits for the end of the job and closes it; on an exception, Ctrl-C among them, it is cancelled first."""
+    """Waits for the end of the job and closes it; an exception, such as Ctrl-C, cancels it first."""
     with job, _reporter(what, progress) as report:
         if report is None:
             job.wait()
@@ -32,7 +32,7 @@ def _ended(job: Job) -> bool:
     try:
         job.wait(timeout_ms=_LOOK_MS)
     except TimeoutError:
-        if job.state >= JobState.FAILED:  # by its own deadline, or since it was looked at
+        if job.state >= JobState.FAILED:  # at its own deadline, or just now
             job.wait()
         return False
     return True

@@ -1,4 +1,4 @@
-"""What calls tell: plain, frozen records. Sizes in bytes; offsets, extents and strides in elements."""
+"""What calls return: frozen records. Sizes are in bytes; offsets, extents and strides in elements."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class AliasInfo:
-    """The view that an alias is of its flattened target."""
+    """Which view of its flattened target an alias is."""
 
     dtype: DType
     shape: tuple[int, ...]
@@ -61,7 +61,7 @@ class AliasInfo:
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """A stored piece of a tensor: a box of it, or a flat range (offset and extent None)."""
+    """A region of a tensor as it is stored: a box, or a flat range (offset and extent are None)."""
 
     part: int
     offset: tuple[int, ...] | None
@@ -82,7 +82,7 @@ class ObjectInfo:
     name: str
     media_type: str
     scope: Scope
-    rank: int  # of a PER_RANK object; 0 else
+    rank: int  # of a PER_RANK object, else 0
     size: int
 
 
@@ -123,8 +123,8 @@ class JobStats:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of a tree. `value` is the Python value of a leaf, the name of a tensor, the class of a record; None of
-    other containers."""
+    """A node of a tree. `value` is the Python value of a leaf, the name of a tensor or the class of a record, and None
+    for other containers."""
 
     kind: NodeKind
     key_kind: KeyKind
@@ -138,7 +138,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class FileTensor:
-    """A tensor of somebody else's file."""
+    """A tensor in a ckpt.File."""
 
     name: str
     dtype: DType
@@ -158,8 +158,8 @@ class OptionInfo:
     kind: OptionKind
     min: int
     max: int
-    fallback: str  # the value where none is set
-    choices: str  # "a|b|c"; "" where any text will do
+    fallback: str  # the default value
+    choices: str  # "a|b|c"; "" if any text will do
     used_by: str
     help: str
 
@@ -175,16 +175,16 @@ class Finding:
     part: str | None
     offset: int  # in the part
     size: int
-    first_element: int  # in the flattened tensor, inclusive as last_element; -1 where none
+    first_element: int  # in the flattened tensor, inclusive like last_element; -1 if none
     last_element: int
-    max_abs: float  # diff of values; NaN where none
+    max_abs: float  # diff of values; NaN if none
     max_rel: float
     count: int  # diff of values: elements that differ
 
 
 @dataclass(frozen=True, slots=True)
 class Report(Sequence[Finding]):
-    """What a verify, diff, prune, repair or load found, as a sequence; empty where there was nothing to say."""
+    """What a verify, diff, prune, repair or load found, as a sequence; empty if it found nothing."""
 
     findings: tuple[Finding, ...] = field(default=())
 
@@ -202,11 +202,11 @@ class Report(Sequence[Finding]):
         return "\n".join(finding.text for finding in self.findings)
 
 
-_DIGITS = 4000  # below the least that Python can be told to refuse, and fast enough
+_DIGITS = 4000  # below Python's default limit of 4300
 
 
 def int_of_digits(digits: str) -> int:
-    """int(digits) without Python's limit on their number."""
+    """int(digits) without Python's limit on the number of digits."""
     sign, rest = (-1, digits[1:]) if digits.startswith("-") else (1, digits)
     value = 0
     for start in range(0, len(rest), _DIGITS):

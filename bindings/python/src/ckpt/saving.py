@@ -1,4 +1,4 @@
-"""ckpt.save and ckpt.save_async: a whole state at once."""
+"""ckpt.save and ckpt.save_async: save a whole state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Target: TypeAlias = str | os.PathLike[str] | Store | Session
 
 
 class _StateWriter(TreeWriter):
-    """A tree of the state, and the tensors in it."""
+    """Writes the tree of a state and collects the tensors in it."""
 
     _transparent = TRANSPARENT
 
@@ -45,7 +45,7 @@ class _StateWriter(TreeWriter):
     def _leaf(self, data: Any, path: tuple[str, ...]) -> None:
         name = "/".join(path) or "state"
         if name in self.tensors or name in self.shards:
-            raise error_of(Status.INVALID, f"{place(path)}: two tensors would be called that", {"tensor": name})
+            raise error_of(Status.INVALID, f"{place(path)}: two tensors would have this name", {"tensor": name})
         try:
             if isinstance(data, Shard):
                 self.shards[name] = data
@@ -80,7 +80,7 @@ def _fill(save: Save, state: Any, attrs: Mapping[str, str]) -> None:
 
 def _open(target: Target, rank: int, world_size: int, session_string: str | None,
           options: Mapping[str, int | str]) -> tuple[Session, Session | None]:
-    """The session to save with, and the same where it was made for this one save."""
+    """The session to save with; again, if it was made for this one save, else None."""
     if not isinstance(target, Session):
         store = target if isinstance(target, Store) else Store(target, options)
         made = Session(store, rank, world_size, session_string, options)
@@ -103,12 +103,12 @@ def _label(step: int | None, label: str | None, world_size: int) -> str:
 
 
 def _give_up(save: Save, session: Session) -> None:
-    """Ends a save that could not be filled. The other ranks hear of it, so that they do not wait for this one."""
+    """Ends a save that could not be filled, and tells the other ranks, so that they do not wait for this one."""
     if session.world_size > 1:
         try:
             job = save.start(in_place=True)
         except Error:
-            pass  # it was started, or cannot be: then the engine has told them
+            pass  # already started, or cannot be started: the engine has told them
         else:
             job.cancel()
             job.close()
@@ -118,41 +118,41 @@ def _give_up(save: Save, session: Session) -> None:
 class SaveHandle:
     """A save in the background, from ckpt.save_async.
 
-    The tensors are read until staged(): until then they must not change. As a context manager it waits for the commit;
-    an exception in the block cancels the save instead.
+    The arrays must not change until staged() returns. The end of a `with` block waits for the commit; an exception in
+    the block cancels the save instead. Several threads may use it at once.
     """
 
     def __init__(self, save: Save, job: Job, owned: Session | None) -> None:
         self.id: str = save.id
-        """What the checkpoint will be called once committed."""
+        """The id that the checkpoint will have once committed."""
         self._job, self._owned = job, owned
         save.close()
 
     def staged(self, timeout_ms: int = -1) -> None:
-        """Waits until the memory of the state is the caller's again."""
+        """Waits until the arrays may change again. Raises like result()."""
         self._job.wait(JobState.STAGED, timeout_ms)
 
     def result(self, timeout_ms: int = -1) -> str:
-        """Waits for the commit and gives the checkpoint's id; raises the error of a save that failed, TimeoutError
-        where the time is over (the save goes on)."""
+        """Waits for the commit and returns the checkpoint's id. Raises the error of a save that failed, or TimeoutError
+        when the time is up (the save goes on); a negative timeout waits without limit."""
         self._job.wait(timeout_ms=timeout_ms)
         return self.id
 
     def done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has ended: committed, failed or cancelled."""
         return self._job.state >= JobState.COMMITTED
 
     def cancel(self) -> None:
-        """Asks it to stop; returns at once. A save that is not yet committed will not be."""
+        """Asks it to stop and returns at once. A save that is not yet committed will not be."""
         self._job.cancel()
 
     @property
     def stats(self) -> JobStats:
-        """Counters at this moment."""
+        """Counters of the work so far."""
         return self._job.stats
 
     def close(self) -> None:
-        """Cancels what still runs and waits until the memory is no longer used."""
+        """Cancels the save if it still runs, and waits until the arrays are no longer used."""
         self._job.close()
         if self._owned is not None:
             self._owned.close()
@@ -183,8 +183,8 @@ def save_async(
     options: Mapping[str, int | str] | None = None,
     **keywords: int | str,
 ) -> SaveHandle:
-    """Starts what ckpt.save does and returns; see SaveHandle for when the state may change again. With in_place no copy
-    is made: the state must not change until all of it was written out."""
+    """Does what ckpt.save does, in the background; SaveHandle says when the state may change again. With in_place no
+    copy is made, and the state must not change until all of it is written."""
     chosen = {**(options or {}), **keywords}
     called = _label(step, label, target.world_size if isinstance(target, Session) else world_size)
     session, owned = _open(target, rank, world_size, session_string, chosen)
@@ -215,20 +215,20 @@ def save(
     options: Mapping[str, int | str] | None = None,
     **keywords: int | str,
 ) -> str:
-    """Saves `state` as one checkpoint and returns its id once it is durable, complete and committed.
+    """Saves `state` as one checkpoint. Returns its id once it is durable, complete and committed.
 
-    `state`: dicts, lists, tuples, sets, numbers, text, bytes, None and arrays (numpy, torch, jax), nested in any way;
-    its structure is kept, and no pickle is made. Arrays are saved from where they lie; those that share memory are
-    saved once. A value of another type is a TypeError that names its place.
+    `state`: dicts, lists, tuples, sets, numbers, text, bytes, None and arrays (numpy, torch, jax), nested in any way.
+    Arrays are neither copied nor pickled; those that share memory are saved once. A value of another type is a
+    TypeError that names its path.
 
-    `target`: a path or Store, in which a session of its own is opened (one for each call: a loop opens a Session once
-    and gives that). With several ranks every rank calls this with the same label or step: plain arrays are the same on
-    all, a part of a tensor is a ckpt.Shard, everything else is rank 0's; rank, world_size and session_string as in
-    Session, and not with one.
+    `target`: a Session; or a path or Store, in which this call opens a session of its own with rank, world_size and
+    session_string. A loop opens one Session and passes that. With several ranks every rank calls this with the same
+    label or step: plain arrays are the same on all ranks, a ckpt.Shard is this rank's region of a tensor, everything
+    else is rank 0's.
 
-    `label` is "step-N" where only `step` is given, and the time where neither is. `progress`: True for a bar, or a
-    function of (bytes done, bytes of all). Options of the store, session and save as keywords or as a dict.
-    Ctrl-C cancels the save; KeyboardInterrupt comes when nothing uses the memory any more.
+    `label` is "step-N" by default, or the time if there is no step. `progress`: True for a bar, or a function of (bytes
+    done, bytes in total). Options of the store, session and save are keywords or a dict. Ctrl-C cancels the save;
+    KeyboardInterrupt comes once the arrays are no longer used.
     """
     handle = save_async(target, state, step=step, label=label, rank=rank, world_size=world_size,
                         session_string=session_string, attrs=attrs, in_place=True, options=options, **keywords)

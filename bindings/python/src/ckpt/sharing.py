@@ -1,4 +1,4 @@
-"""Tensors that share memory: each piece of memory is saved once, what lies inside another tensor becomes its alias."""
+"""Tensors that share memory: what lies inside another tensor becomes an alias of it and is not saved again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._core import Memory
 
 @dataclass(frozen=True)
 class Alias:
-    """`name` is a view of `target`, in elements; shape None: the same as the target."""
+    """`name` is a view of `target`, in elements; shape None: the whole target."""
 
     name: str
     target: str
@@ -20,7 +20,7 @@ class Alias:
 
 
 def find_aliases(tensors: Sequence[tuple[str, Memory]]) -> list[Alias]:
-    """Which of whole tensors need not be saved. Two that overlap without one holding the other are both saved."""
+    """The tensors that are saved as aliases of others. Two that overlap only in part are both saved."""
     out: list[Alias] = []
     same: dict[object, str] = {}
     by_dtype: dict[int, list[tuple[str, Memory]]] = {}
@@ -33,7 +33,7 @@ def find_aliases(tensors: Sequence[tuple[str, Memory]]) -> list[Alias]:
         elif memory.dtype.bits >= 8:
             by_dtype.setdefault(memory.dtype, []).append((name, memory))
     views = {alias.name: alias for group in by_dtype.values() for alias in _views(group)}
-    # What is the same as a view is that view of the whole, too: an alias has no aliases.
+    # An alias cannot have aliases, so what equals a view becomes that view of the whole, too.
     return [replace(views.get(alias.target, alias), name=alias.name) for alias in out] + list(views.values())
 
 

@@ -1,7 +1,7 @@
-"""State trees as Python values, both ways and without loss: ckpt.to_native and ckpt.from_native.
+"""Turns state trees into Python values and back without loss: ckpt.to_native and ckpt.from_native.
 
-What Python has no type of its own for is here: Record (what was an object of a class), TreeSet (a set's elements in
-their order, which may repeat and need not be hashable) and TensorName (the name of a tensor in the checkpoint).
+Three classes stand for what Python has no type for: Record (an object of some class), TreeSet (the elements of a set in
+their order; they may repeat and need not be hashable) and TensorName (the name of a tensor in the checkpoint).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _INT64 = range(-(2**63), 2**63)
 
 @dataclass
 class Record:
-    """A dict of text keys that was an object of a class, "torch.Size". It is written back as it was read."""
+    """An object of a class, kept by name ("torch.Size") with its items by text keys. It is saved as it was loaded."""
 
     class_name: str
     items: dict[str, Any] = field(default_factory=dict)
 
 
 class TreeSet(list[Any]):
-    """The elements of a set in the order that the tree has them."""
+    """The elements of a set in the order of the tree."""
 
     def __repr__(self) -> str:
         return f"TreeSet({super().__repr__()})"
@@ -34,21 +34,21 @@ class TreeSet(list[Any]):
 
 @dataclass(frozen=True)
 class TensorName:
-    """A tensor as a leaf, by its name in the checkpoint; None: its path in the tree becomes its name."""
+    """A tensor as a leaf, by its name in the checkpoint; None: it is named by its path in the tree."""
 
     name: str | None = None
 
 
 def from_native(value: Any) -> Tree:
     """A finished tree of None, bool, int, float, str, bytes, list, tuple, TreeSet, dict, Record and TensorName, nested
-    in any way. Raises TypeError, which names the place, for any other value."""
+    in any way. Any other value is a TypeError that names its path."""
     writer = TreeWriter()
     writer.write(value)
     return writer.tree
 
 
 def to_native(tree: Tree, node: int = 0) -> Any:
-    """The value that from_native makes the same tree of."""
+    """The value of a tree, or of one of its nodes: the inverse of from_native."""
     return TreeReader(tree).read(node)
 
 
@@ -72,9 +72,9 @@ def place(path: tuple[str, ...]) -> str:
 
 
 class TreeWriter:
-    """Writes one value as a tree; other() is where subclasses give a meaning to more types."""
+    """Writes one value as a tree; subclasses override other() to accept more types."""
 
-    # Keys of records that add no segment to the paths of what is below them, as in what `ckpt import` writes.
+    # By class: the key of a record that adds no segment to paths, as in trees that `ckpt import` writes.
     _transparent: dict[str, str] = {}
 
     def __init__(self) -> None:
@@ -159,9 +159,9 @@ class TreeWriter:
 
 
 class TreeReader:
-    """Reads one value of a tree; subclasses give leaves, records and sets another form.
+    """Reads one value of a tree; subclasses turn tensors, records and sets into other values.
 
-    `like` is what stands at the same place in a value that the caller has, or None; see child_of.
+    `like` is what the caller's own value has at the same place, or None; see child_of.
     """
 
     def __init__(self, tree: Tree) -> None:

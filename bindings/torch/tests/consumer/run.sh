@@ -1,6 +1,6 @@
 #!/bin/bash
-# run.sh BUILD CKPT_PREFIX: installs the adapter that was built in BUILD, and builds and runs a program against it, as
-# one does who knows nothing of this source tree. The last line is "N passed, N failed".
+# run.sh BUILD CKPT_PREFIX: installs the adapter that was built in BUILD, then builds and runs a program against it, as
+# a user without this source tree would. The last line is "N passed, N failed".
 set -uo pipefail
 build=$(realpath "$1") ckpt=$(realpath "$2")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

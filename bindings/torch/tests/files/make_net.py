@@ -32,7 +32,7 @@ optimizer = torch.optim.Adam(net.parameters(), lr=0.01, betas=(0.8, 0.95), weigh
 x, y = torch.randn(16, 5), torch.randn(16, 3)
 for _ in range(5):
     step(net, optimizer, x, y)
-# Before the next step is taken: a state_dict is a view of the living parameters.
+# Saved before the next step, because a state_dict is a view of the live parameters.
 state = {"model": {k: v.clone() for k, v in net.state_dict().items()}, "optimizer": optimizer.state_dict()}
 state["model"] = type(net.state_dict())(state["model"])
 state["optimizer"]["state"] = {
