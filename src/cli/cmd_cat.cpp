@@ -199,7 +199,7 @@ void add_cat(CLI::App& app, Action& chosen) {
       .excludes(full);
   Option object = command.add("--object", args->object, "an object instead of a tensor").type("NAME");
   command.add("--json", args->json, "print a state tree's JSON unchanged").needs(tensor);
-  command.add("--rank", args->rank, "of a per-rank object: whose").needs(object);
+  command.add("--rank", args->rank, "whose object, if each rank has its own").needs(object);
   command.run(chosen, [args] { return run(*args); });
 }
 
