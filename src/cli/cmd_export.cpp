@@ -39,7 +39,8 @@ void note_what_is_left_out(const Args& args, const Opened& opened) {
     if (writes_tree(args) && is_tree(object) && std::string_view(object.name) == CKPT_TREE_OBJECT) --left_out;
   if (left_out == 0) return;
   const char* place = writes_tree(args) ? "a .pt" : "safetensors";
-  std::fputs(format("ckpt: note: {} objects have no place in {} and were left out\n", left_out, place).c_str(), stderr);
+  std::fputs(format("ckpt: note: left out {}, which {} cannot hold\n", counted(left_out, "object"), place).c_str(),
+             stderr);
 }
 
 int run(const Args& args) {
