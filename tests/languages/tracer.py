@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Watches which functions of ckpt a program calls, in whatever language it is, and which handles it leaves alive.
+"""Records which functions of ckpt a program in any language calls, and which handles it leaves alive.
 
   tracer.py make HEADER_FOLDER FOLDER     writes FOLDER/trace.c and builds FOLDER/libckpt_trace.so from it
   tracer.py self-test HEADER_FOLDER PREFIX WORK
@@ -19,7 +19,7 @@ SAVES = ("ckpt_save_run", "ckpt_save_start", "ckpt_save_start_in_place")
 
 
 class Function:
-    """One prototype: `made` are its outputs that are owned handles, as (handle, argument)."""
+    """One prototype. `made`: its outputs that are owned handles, as (handle, argument)."""
 
     def __init__(self, returns, name, parameters):
         self.returns, self.name, self.parameters = returns.strip(), name, parameters
@@ -109,7 +109,7 @@ static void freed(int kind, void *handle) {
 
 
 def wrapper(index, function, kind_of):
-    """The C text of one wrapper. What a call makes counts where it succeeds; its error where it does not."""
+    """The C text of one wrapper. It counts what the call makes if it succeeds, and its error if it fails."""
     arguments = ", ".join(function.arguments)
     lines = [f"{function.returns} {function.name}({function.parameters}) {{",
              f"  static __typeof__(&{function.name}) real;",
@@ -157,7 +157,7 @@ class Counts:
         self.strange = dict(zip(handles, values[len(names) + len(handles):]))
 
     def left(self):
-        """kind -> how many handles are alive, and "freed KIND" -> how many were freed that nobody had made."""
+        """kind -> number of handles alive, and "freed KIND" -> number of freed handles that were never made."""
         both = {**self.alive, **{f"freed {kind}": n for kind, n in self.strange.items()}}
         return {what: n for what, n in both.items() if n}
 
