@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The first program of each README runs unchanged: it saves, loads, and takes its store as argument.
 
-Each ends with a status that is not 0 where what it loaded is not what it saved; that it loads at all the trace tells.
+Each program exits with a status other than 0 if it loads other data than it saved; the trace shows that it loads.
 
   readme_test.py PREFIX PYTHON WORK LANGUAGE…      LANGUAGE: cpp rust go python; c, front (of the front page)
 """
