@@ -10,7 +10,7 @@ save in --turns (bench/turns.py); all of this is launched --launches times. DIR 
 
 "Over C" is the median of the ratios to C's time in the same turn, with its 95 % interval: if that contains 0, there is
 no measurable difference. A binding can add time only before and after it calls the library; bench/inside.c measures
-that exactly. The row "c again" is C's program a second time: its difference from C shows how large noise is.
+that exactly. The row "c again" is C's program a second time: its difference from C shows how large the noise is.
 """
 import argparse
 import os

@@ -4,9 +4,9 @@
   peers.py ADAPTER save|load|one|list|async --blob FILE --path FOLDER [--compare]
   peers.py versions
 
-A save counts until every file and folder is fsynced. A load counts until the bytes are in the model's own memory, which
-is there before and touched, as for ckpt; where the library allocates memory itself, "own memory" is a row that leaves
-the copy out. Needs numpy; each adapter imports what it measures.
+A save ends when every file and folder is fsynced. A load ends when the bytes are in the model's own memory, allocated
+and touched before, as for ckpt; if the library allocates memory itself, row "own memory" leaves the copy out. Needs
+numpy; each adapter imports what it measures.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 """Measures ckpt, plain programs and (with --peers-python) other checkpoint libraries, in turns, in one run.
 
 Called by tools/bench, which builds ckpt_whole first. Each measurement is a fresh process. Every round of a section runs
-all its contenders in an order of its own: a slow minute hits all alike, and nobody always follows the same one. Writes
-the samples as JSON; report.py makes tables of it. Cold reads need root. Fails where a program fails or loads wrong
-bytes, never for being slow; a peer that does not work is a row that says so.
+all its contenders in a new random order: a slow minute hits all alike, and no contender always follows the same one.
+Writes the samples as JSON; report.py makes tables from them. Cold reads need root. Fails if a program fails or loads
+wrong bytes, never because it is slow; if a peer does not work, its row says so.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Proves that the suite finds runners that lie or do not check, and scenarios that are wrong.
 
-Most proofs run the suite with a runner, or a copy of the scenarios, that is wrong in one way, and name the claims that
-must fail then, and no others.
+Most proofs run the suite with a runner, or a copy of the scenarios, that is wrong in one way. Exactly the named claims
+must fail then.
 """
 import contextlib
 import io

@@ -4,7 +4,7 @@
   functions_test.py RUNNERS_JSON INCLUDE SCENARIOS WORK
 
 Runs every conformance scenario with every runner under the trace (tracer.py). A binding's list of functions that it
-does not wrap is bindings/LANGUAGE/unwrapped.txt: `ckpt_function  reason`. One on the list that is called is wrong too.
+does not wrap is bindings/LANGUAGE/unwrapped.txt: `ckpt_function  reason`. A listed function must not be called.
 """
 import os
 import shutil

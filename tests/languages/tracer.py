@@ -4,8 +4,8 @@
   tracer.py make HEADER_FOLDER FOLDER     writes FOLDER/trace.c and builds FOLDER/libckpt_trace.so from it
   tracer.py self-test HEADER_FOLDER PREFIX WORK
 
-A program that runs with LD_PRELOAD=libckpt_trace.so and CKPT_TRACE=FILE goes through a wrapper of each function. FILE
-holds the counts and is mapped, so that they are right however the program ends (Go's does not run C's destructors).
+With LD_PRELOAD=libckpt_trace.so and CKPT_TRACE=FILE a program calls a wrapper of each function. FILE holds the counts
+and is mapped, so that they are right however the program ends (a Go program does not run C's destructors).
 """
 import os
 import re
@@ -55,9 +55,9 @@ PRELUDE = r"""// Made by tracer.py; see there.
 #include "ckpt_file.h"
 #include "interpose.h"
 
-// The file: for each function how often it was called; then for each kind of handle how many are alive, and how many
-// were freed that nobody had made (or twice). All are 64-bit, and several processes may share one file: the lock below
-// is of one process, so counting is atomic.
+// The file: for each function the number of calls; then for each kind of handle the number alive, and the number freed
+// that were never made (or freed twice). All are 64-bit. Several processes may share the file and the lock below is of
+// one process, so counting is atomic.
 typedef struct { uint64_t called[FUNCTIONS]; int64_t alive[KINDS], strange[KINDS]; } Counts;
 static Counts nowhere, *counts = &nowhere;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
