@@ -1,10 +1,10 @@
-"""Other checkpoint libraries, each reduced to what peers.py asks of it.
+"""Other checkpoint libraries, each reduced to what peers.py needs.
 
-kind                   "torch" or "numpy": what the state's tensors are
-mapped                 what load gives is a mapping of the file: nothing is in memory yet
+kind                   "torch" or "numpy": the kind of the state's tensors
+mapped                 load returns a mapping of the file: nothing is in memory yet
 setup()                imports, not timed
 save(state, folder)
-load(folder, model)    a dict of tensors; or None where it filled `model` in place
+load(folder, model)    returns a dict of tensors, or None if it filled `model` in place
 one(folder, tensor)    the tensor of that manifest entry
 list(folder)           names
 async_save(state, folder)  returns a function that waits until the data is written
@@ -110,7 +110,7 @@ class Dcp:
 
 
 class DcpAsync(Dcp):
-    """async_save in a thread, with the stager that keeps its memory from save to save where this torch has one."""
+    """async_save in a thread; its stager keeps its memory from save to save, if this torch has that."""
 
     def setup(self):
         super().setup()
@@ -136,7 +136,7 @@ class DcpAsync(Dcp):
 
 
 class Npz:
-    """numpy.savez; numpy has no bf16, so those tensors are saved as 16-bit integers."""
+    """numpy.savez; numpy has no bf16, so bf16 tensors are saved as 16-bit integers."""
 
     kind, mapped = "numpy", False
 
@@ -167,7 +167,7 @@ class Npz:
 
 
 class Npy(Npz):
-    """numpy.save, a file for each tensor."""
+    """numpy.save, one file for each tensor."""
 
     def save(self, state, folder):
         for name, array in self.plain(state).items():
@@ -197,7 +197,7 @@ class RunAi(SafeTensors):
         self.runai = runai_model_streamer
 
     def load(self, folder, model):
-        self.streamer = self.runai.SafetensorsStreamer().__enter__()  # the tensors live in its buffers
+        self.streamer = self.runai.SafetensorsStreamer().__enter__()  # it owns the tensors' memory
         self.streamer.stream_file(folder + "/m.safetensors")
         return dict(self.streamer.get_tensors())
 

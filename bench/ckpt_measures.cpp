@@ -7,7 +7,7 @@ namespace ckpt_bench {
 
 // ---- saves ----
 
-// The whole is adding and running; "run alone" is a row of its own where adding costs something: many small tensors.
+// Measures adding and running. With many small tensors adding costs time, so "run alone" gets its own row.
 void measure_save(const Settings& settings) {
   Workload workload = make_workload(settings.workload);
   Share share = share_of(workload, settings.rank, settings.world);
@@ -23,17 +23,17 @@ void measure_save(const Settings& settings) {
   save.run();
   auto result = meter.result();
   result["add_s"] = added;
-  if (settings.stats) {  // only a job tells them
+  if (settings.stats) {  // only a job has them
     ckpt::Job job = client.new_save("stats", share, source->data()).start();
     job.wait_committed();
     result.update(stats_of(job));
   }
   report("", result);
   result["t_total"] = result["t_total"].get<double>() - added;
-  if (share.pieces.size() >= 10000) report("run alone", result);
+  if (share.ranges.size() >= 10000) report("run alone", result);
 }
 
-// t_return is the stall: from the start until the memory is the caller's again. The whole ends with the commit.
+// t_return is the stall: from the start until the caller may use the memory again. t_total ends with the commit.
 void measure_async(const Settings& settings) {
   Workload workload = make_workload(settings.workload);
   Share share = share_of(workload, settings.rank, settings.world);
@@ -83,7 +83,7 @@ void measure_load(const Settings& settings) {
   result["compared"] = settings.compare;
   report("", result);
   result["t_total"] = result["t_total"].get<double>() - added;
-  if (share.pieces.size() >= 10000) report("run alone", result);
+  if (share.ranges.size() >= 10000) report("run alone", result);
 }
 
 // Views of all tensors without a copy, then one byte of every page.
@@ -91,23 +91,23 @@ void measure_map(const Settings& settings) {
   Workload workload = make_workload(settings.workload);
   Share share = share_of(workload, 0, 1);
   Client client(settings.path, settings.options);
-  std::vector<const std::byte*> views(share.pieces.size());
+  std::vector<const std::byte*> views(share.ranges.size());
   wait_for_go();
   Meter meter;
   ckpt::Reader reader = client.open_reader();
   for (size_t i = 0; i < views.size(); i++)
-    views[i] = static_cast<const std::byte*>(reader.map(share.pieces[i].tensor->name, client.options()).data);
+    views[i] = static_cast<const std::byte*>(reader.map(share.ranges[i].tensor->name, client.options()).data);
   double mapped = meter.seconds();
   unsigned seen = 0;
   for (size_t i = 0; i < views.size(); i++)
-    for (size_t at = 0; at < share.pieces[i].bytes; at += 4096) seen += std::to_integer<unsigned>(views[i][at]);
+    for (size_t at = 0; at < share.ranges[i].bytes; at += 4096) seen += std::to_integer<unsigned>(views[i][at]);
   auto result = meter.result();
   result["t_return"] = mapped;
-  result["seen"] = seen;  // so that the reads are not optimised away
+  result["seen"] = seen;  // keeps the compiler from removing the reads
   if (settings.compare) {
     Memory copy(share.bytes);
     for (size_t i = 0; i < views.size(); i++)
-      std::memcpy(copy.data() + share.pieces[i].offset, views[i], share.pieces[i].bytes);
+      std::memcpy(copy.data() + share.ranges[i].offset, views[i], share.ranges[i].bytes);
     compare_with_blob(share, settings.blob, copy.data());
   }
   result["compared"] = settings.compare;
@@ -123,7 +123,7 @@ static void list_all(const ckpt::Reader& reader, size_t expected) {
   if (bytes == 0 || count != expected) fail("listed " + std::to_string(count) + " names");
 }
 
-// Opens and lists; the parts are rows of their own. Done once before, as the other libraries are used once before.
+// Measures opening and listing, together and each in its own row. Both run once before, as other libraries do.
 void measure_names(const Settings& settings) {
   Client client(settings.path, settings.options);
   list_all(client.open_reader(), settings.workload.count);

@@ -16,13 +16,13 @@ static ckpt::Options options_of(const OptionValues& values) {
   return options;
 }
 
-static ckpt::Tensor describe(const Piece& piece) {
-  const auto& shape = piece.tensor->shape;
-  ckpt::Tensor tensor(piece.tensor->dtype, shape);
-  if (piece.rows != shape[0]) {
+static ckpt::Tensor describe(const Range& range) {
+  const auto& shape = range.tensor->shape;
+  ckpt::Tensor tensor(range.tensor->dtype, shape);
+  if (range.rows != shape[0]) {
     ckpt::Extents offset(shape.size()), extent = shape;
-    offset[0] = piece.first_row;
-    extent[0] = piece.rows;
+    offset[0] = range.first_row;
+    extent[0] = range.rows;
     tensor.box(offset, extent);
   }
   return tensor;
@@ -38,15 +38,15 @@ void Client::open_session(uint32_t rank, uint32_t world) {
 
 ckpt::Save Client::new_save(const std::string& label, const Share& share, const std::byte* data) const {
   auto save = ckpt::Save::create(session_, label, -1, options_);
-  for (const auto& piece : share.pieces)
-    save.add_tensor(piece.tensor->name, describe(piece), {data + piece.offset, piece.bytes});
+  for (const auto& range : share.ranges)
+    save.add_tensor(range.tensor->name, describe(range), {data + range.offset, range.bytes});
   return save;
 }
 
 ckpt::Load Client::new_load(const ckpt::Reader& reader, const Share& share, std::byte* data) const {
   auto load = ckpt::Load::create(reader, options_);
-  for (const auto& piece : share.pieces)
-    load.add_tensor(piece.tensor->name, describe(piece), {data + piece.offset, piece.bytes});
+  for (const auto& range : share.ranges)
+    load.add_tensor(range.tensor->name, describe(range), {data + range.offset, range.bytes});
   return load;
 }
 

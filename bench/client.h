@@ -1,4 +1,4 @@
-// Saves and loads of a workload's shares through ckpt.hpp. What fails throws ckpt::Error, which ends the measurement.
+// Saves and loads a workload's shares through ckpt.hpp. A failure throws ckpt::Error, which ends the measurement.
 #pragma once
 
 #include <ckpt.hpp>

@@ -48,7 +48,7 @@ void decode(benchmark::State& state, const Case& test) {
   state.SetBytesProcessed(state.iterations() * kChunk);
 }
 
-// What compression=auto costs a tensor that it leaves raw, by the size of its sample.
+// The cost of compression=auto for a tensor that stays raw, by the size of the sample.
 void choose(benchmark::State& state) {
   auto raw = make_content(Content::kGaussianF32, kChunk);
   for (auto _ : state) benchmark::DoNotOptimize(format::choose_codec("auto", CKPT_DTYPE_F32, raw));

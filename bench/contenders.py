@@ -1,4 +1,4 @@
-"""Contenders: what one program does to one workload; and sections of those that do the same work on the same bytes."""
+"""A contender is a program with a workload; a section holds the contenders that do the same work on the same bytes."""
 
 import dataclasses
 
@@ -27,10 +27,10 @@ class Workload:
 class Contender:
     name: str
     kind: str  # ckpt, raw, peer
-    words: list  # of the program
+    words: list  # arguments of the program
     ranks: int = 1
-    keep: str = ""  # the prepared folder that is read; "" writes into a fresh one
-    most: int = 1000  # rounds, for slow ones
+    keep: str = ""  # the prepared folder to read; "": write into a new one
+    most: int = 1000  # rounds at most, for slow contenders
 
 
 @dataclasses.dataclass
@@ -39,14 +39,14 @@ class Section:
     title: str
     workload: Workload
     contenders: list
-    limit: str = ""  # the contender that the others are compared with
+    limit: str = ""  # the contender with which the others are compared
     place: str = "disk"  # disk, memory (tmpfs)
-    state: str = ""  # of the files that are read: cold, warm
-    value: str = "t_total"  # the seconds that count
-    prepare: list = dataclasses.field(default_factory=list)  # contenders that fill the kept folders named as they are
+    state: str = ""  # of the files to read: cold, warm
+    value: str = "t_total"  # the time that counts
+    prepare: list = dataclasses.field(default_factory=list)  # contenders that each fill the kept folder of their name
     weight: float = 1  # share of the time
-    rate: bool = True  # GB/s say something
-    least: int = 3  # rounds
+    rate: bool = True  # show GB/s
+    least: int = 3  # rounds at least
 
 
 def options(values):

@@ -12,7 +12,7 @@ class ContentMaker {
  public:
   // gauss: normal values; random: bits without structure; zeros; upcast: normal f32 that came from bf16.
   explicit ContentMaker(const std::string& content);
-  // `dtype` bf16 or f32; `squared` as Adam's second moments are.
+  // `dtype`: bf16 or f32; `squared`: as in Adam's second moments.
   void fill(std::byte* data, size_t bytes, int32_t dtype, float deviation, bool squared);
 
  private:

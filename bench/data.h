@@ -13,7 +13,7 @@ namespace ckpt_bench {
 
 enum class Content { kGaussianBf16, kGaussianF32, kUpcastF32, kZeros };
 
-// Weights as training makes them: normal, standard deviation 0.02. kUpcastF32: f32 that came from bf16.
+// Weights like trained ones: normal, standard deviation 0.02. kUpcastF32: f32 converted from bf16.
 inline std::vector<std::byte> make_content(Content content, size_t bytes) {
   std::vector<std::byte> data(bytes);
   if (content == Content::kZeros) return data;

@@ -1,10 +1,10 @@
-"""What the samples of a run say: medians, fractions of the limit, and whether each target of the project is met."""
+"""Evaluates the samples of a run: medians, fractions of the limit, and whether each target of the project is met."""
 
 import dataclasses
 import statistics
 
 MIB = 1 << 20
-BUDGET = 256 * MIB  # staging_bytes, where a contender does not set it
+BUDGET = 256 * MIB  # staging_bytes, unless a contender sets it
 CHUNK = MIB
 
 
@@ -22,19 +22,19 @@ def find_row(section, name):
 
 
 def seconds(section, row, key=None):
-    """Median seconds of a row; None where it has no samples."""
+    """Median seconds of a row; None if it has no samples."""
     samples = [sample[key or section["value"]] for sample in row["samples"]] if row else []
     return median(samples) if samples else None
 
 
 def fraction(section, row):
-    """The limit's time by the row's: 1 is as fast as the limit."""
+    """The limit's time divided by the row's: 1 is as fast as the limit."""
     limit, mine = seconds(section, find_row(section, section["limit"])), seconds(section, row)
     return limit / mine if limit and mine else None
 
 
 def best_peer(section, names=()):
-    """(name, seconds) of the fastest peer; of these, if any are given."""
+    """(name, seconds) of the fastest peer, or of the fastest among `names`."""
     rows = [row for row in section["rows"] if row["kind"] == "peer" and row["samples"]]
     rows = [row for row in rows if not names or row["name"] in names]
     return min(((row["name"], seconds(section, row)) for row in rows), key=lambda pair: pair[1], default=None)
@@ -44,7 +44,7 @@ def best_peer(section, names=()):
 class Verdict:
     what: str
     ours: str
-    against: str  # what it is compared with
+    against: str  # the value that `ours` is compared with
     figure: str
     target: str
     met: bool
@@ -54,7 +54,7 @@ def time_text(value):
     return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.0f} ms" if value >= 0.01 else f"{value * 1000:.2f} ms"
 
 
-# ---- kinds of targets; each judges a run: a Verdict, or None where the run has no figures for it ----
+# ---- kinds of targets; each judges a run: a Verdict, or None if the run has no figures for it ----
 def of_limit(what, key, row, least):
     def judge(run):
         section = find_section(run, key)
@@ -97,7 +97,7 @@ def of_peer(what, key, row, factor, names=()):
 
 
 def within(what, key, row, most, beyond=""):
-    """At most `most` seconds, beyond those of another row."""
+    """At most `most` seconds, not counting the seconds of another row."""
 
     def judge(run):
         section = find_section(run, key)
@@ -166,7 +166,7 @@ def reads_within(what, key, row):
     return judge
 
 
-DEFAULTS = ("dcp", "torch.load", "safetensors")  # as most programs call them, into the model's own memory
+DEFAULTS = ("dcp", "torch.load", "safetensors")  # called as most programs do, into the model's own memory
 TARGETS = [
     of_limit("durable save into new files", "llama-save", "ckpt", 0.95),
     of_limit("durable save into recycled files", "recycled", "ckpt, third save", 0.95),

@@ -1,4 +1,4 @@
-"""What a fair measurement needs of the machine: cold and warm caches, memory that the host has not taken back."""
+"""What a fair measurement needs from the machine: cold and warm caches, memory that the host has not taken back."""
 
 import ctypes
 import datetime
@@ -10,8 +10,8 @@ import time
 
 GIB = 1 << 30
 HUGE_PAGE = 2 << 20
-RESERVE = 3 * GIB  # free memory that is never touched: other programs live here too
-careful = True  # False: quick, without what keeps the figures of a run comparable
+RESERVE = 3 * GIB  # free memory that is never touched: other programs need it
+careful = True  # False: faster, but figures of a run are not comparable
 
 
 # ---- memory ----
@@ -20,11 +20,11 @@ def meminfo(key):
         return next((int(line.split()[1]) * 1024 for line in file if line.startswith(key + ":")), 0)
 
 
-def settle(size):
-    """Touches and frees `size` bytes of free memory, so that what runs next meets pages that are backed.
+def touch_memory(size):
+    """Touches and frees `size` bytes of free memory, so that the next program gets pages that the host backs.
 
-    A virtual machine that reports free pages to its host gets them back at a tenth of the speed of an ordinary page
-    fault (0.45 GB/s against 20 here), and a measurement then shows the host.
+    A virtual machine that reports free pages to its host gets them back far slower than by an ordinary page fault
+    (0.45 GB/s against 20 here). Without this, a measurement would show the host.
     """
     size = min(size, meminfo("MemFree") - RESERVE) // HUGE_PAGE * HUGE_PAGE
     if size <= 0 or not careful:
@@ -39,7 +39,7 @@ def settle(size):
 
 # ---- caches ----
 def drop_caches():
-    """True where the page cache was dropped; it needs root. What is measured has fsynced its files."""
+    """Drops the page cache, which needs root; False if that failed. All measured files are fsynced before."""
     try:
         with open("/proc/sys/vm/drop_caches", "w") as file:
             file.write("3")
@@ -63,7 +63,7 @@ def warm(folder):
 
 # ---- the disk ----
 def sync():
-    """What others left dirty must not be written during a measurement."""
+    """Writes out dirty pages of other programs, so that this does not happen during a measurement."""
     if careful:
         os.sync()
 
@@ -71,7 +71,7 @@ def sync():
 def remove(folder):
     if os.path.isdir(folder):
         shutil.rmtree(folder)
-        if careful:  # deleted blocks are discarded by the disk; that must not run into what is measured next
+        if careful:  # let the disk discard the deleted blocks before the next measurement
             os.sync()
             time.sleep(0.3)
 
@@ -94,7 +94,7 @@ def first(path, key):
 
 
 def filesystem_of(folder):
-    """The mount with the longest path that holds the folder."""
+    """The mount that holds the folder: the one with the longest path."""
     folder, best, found = os.path.realpath(folder), "", "unknown"
     with open("/proc/mounts") as file:
         for line in file:

@@ -1,5 +1,5 @@
-// Manifests at scale: building, framing, opening, finding names; and the read plan of a load that reshards 16 ranks'
-// rows to 12.
+// Large manifests: building, framing, opening, finding names; and the read plan of a load on 12 ranks of rows that 16
+// ranks saved.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -32,7 +32,7 @@ format::Summary summary(uint64_t tensors, uint32_t parts, uint64_t part_bytes) {
   return out;
 }
 
-// `tensors` matrices, the rows of each cut over all ranks, one chunk a segment.
+// `tensors` matrices, the rows of each divided among all ranks; each segment is one chunk.
 format::Buffer build(size_t tensors, uint32_t ranks) {
   constexpr uint64_t kRows = 3840, kRowBytes = 128;
   const uint64_t extents[] = {kRows, kRowBytes / 2};
@@ -75,7 +75,7 @@ void manifest_frame(benchmark::State& state) {
 }
 BENCHMARK(manifest_frame)->Name("manifest/frame")->Arg(1000000)->Unit(benchmark::kMillisecond);
 
-// What an open costs beyond reading the file: the digest, the rules of the format, coverage.
+// The cost of an open beyond reading the file: digest, validation, coverage.
 void manifest_open(benchmark::State& state) {
   auto index = build(static_cast<size_t>(state.range(0)), static_cast<uint32_t>(state.range(1)));
   for (auto _ : state) {
@@ -115,7 +115,7 @@ void find_tensor(benchmark::State& state) {
 }
 BENCHMARK(find_tensor)->Name("manifest/find")->Arg(1000)->Arg(1000000);
 
-// The plan of rank 5 of 12, whose rows of every tensor lie across those of two or three of the 16 ranks that saved.
+// The plan of rank 5 of 12. Its rows of every tensor overlap those of two or three of the 16 ranks that saved.
 void plan_load(benchmark::State& state) {
   size_t tensors = static_cast<size_t>(state.range(0));
   uint64_t saved = static_cast<uint64_t>(state.range(1)), loading = static_cast<uint64_t>(state.range(2)),

@@ -1,6 +1,6 @@
-// How long a program is inside the library for each save: LD_PRELOAD beside libckpt, CKPT_INSIDE=FILE. From the call
-// that runs or starts the save until the last one that looks at its job has returned; a line of seconds for each save,
-// written when the next one is made and when a reader is opened.
+// Measures how long each save of a program is inside the library: LD_PRELOAD this, set CKPT_INSIDE=FILE. The time goes
+// from the call that runs or starts the save until the last call that looks at its job has returned. Writes one line of
+// seconds for each save, when the next save is made or a reader is opened.
 #define _GNU_SOURCE
 #include <ckpt.h>
 #include <pthread.h>

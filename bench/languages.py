@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""What a binding costs over C: the same save by every conformance runner, in turns, in random order.
+"""Measures what a binding costs over C: every conformance runner makes the same save, in turns, in random order.
 
   bench/languages.py RUNNERS_JSON DIR [--rounds 9] [--launches 4] [--turns 20] [--bytes 2147483648] [--out FILE.md]
 
-Three measures: a save of a page into memory (what a save costs beside its bytes) and adding 10,000 small tensors to a
-save (the cost of one call), from tests/conformance/scenarios/speed, in --rounds; and a save of one tensor of --bytes
-(durable, into the files of a checkpoint that was removed, as in a run), for which the programs of all languages live at
-once and save in --turns (bench/turns.py), in --launches of all of them. DIR should be on the disk that is meant.
+Three measures. From tests/conformance/scenarios/speed, in --rounds: a save of one page into memory (the cost of a save
+without its bytes), and adding 10,000 small tensors to a save (the cost of one call). Then a durable save of one tensor
+of --bytes into the files of a removed checkpoint, as in a run: the programs of all languages are alive together and
+save in --turns (bench/turns.py); all of this is launched --launches times. DIR should be on the disk to measure.
 
-Over C is the median over the turns of that language's time over C's in the same turn; beside it the 95 % interval of
-that median, so that an interval with 0 in it says that nothing can be told apart. What a binding could add per byte is
-in the time that its save takes before the library is called and after (bench/inside.c); that is exact. The row "c
-again" is C's program a second time: what it differs from itself says how much of the others' difference is nothing.
+"Over C" is the median of the ratios to C's time in the same turn, with its 95 % interval: if that contains 0, there is
+no measurable difference. A binding can add time only before and after it calls the library; bench/inside.c measures
+that exactly. The row "c again" is C's program a second time: its difference from C shows how large the noise is.
 """
 import argparse
 import os
@@ -32,7 +31,7 @@ TENSORS = 10000
 
 
 def timed(runner, scenario, place):
-    """Seconds of the timed commands of the scenario, by the command's first word: the median where it has several."""
+    """Seconds of the scenario's timed commands, by the command's first word; of several, the median."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     try:
@@ -56,10 +55,10 @@ def measure(runners, scenario, wanted, rounds, place):
 
 
 def measure_saves(runners, options, place):
-    """For each launch: language -> (seconds, those inside the library) of each turn."""
+    """For each launch: language -> (seconds, seconds inside the library) of each turn."""
     launches = []
     for _ in range(options.launches):
-        host.settle(options.bytes * (len(runners) + 1))
+        host.touch_memory(options.bytes * (len(runners) + 1))
         shutil.rmtree(place, ignore_errors=True)
         try:
             launches.append(turns.saves(runners, options.turns, place, options.bytes))
@@ -69,10 +68,10 @@ def measure_saves(runners, options, place):
 
 
 def over_c(launches, language):
-    """(median of the ratios of each turn less one, its 95 % interval), in percent.
+    """(median of ratio - 1 over all turns, its 95 % interval), in percent.
 
-    The interval is a bootstrap over launches, and over the turns of each: turns of one launch are alike, since each
-    program has the memory that it got.
+    The interval is a bootstrap over launches and over the turns of each. Turns of one launch are alike: each program
+    keeps its memory.
     """
     ratios = [[100 * (mine / c - 1) for (mine, _), (c, _) in zip(launch[language], launch["c"])] for launch in launches]
     drawn = sorted(statistics.median([ratio for some in random.choices(ratios, k=len(ratios))
@@ -81,7 +80,7 @@ def over_c(launches, language):
 
 
 def save_table(launches, size):
-    yield f"| language | save of {size / 2**20:.0f} MiB | over C | 95 % interval | of it outside the library |"
+    yield f"| language | save of {size / 2**20:.0f} MiB | over C | 95 % interval | time outside the library |"
     yield "|---|---|---|---|---|"
     for language in launches[0]:
         both = [pair for launch in launches for pair in launch[language]]
@@ -120,12 +119,12 @@ def main():
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     runners = {runner.name: runner for runner in load_runners(options.runners)}
-    runners["c again"] = Runner("c again", runners["c"].command)  # how far the same program is from itself
+    runners["c again"] = Runner("c again", runners["c"].command)  # shows the noise
     place = options.dir / "ckpt-languages"
     machine = ", ".join(f"{key} {value}" for key, value in host.describe(str(options.dir)).items() if key != "date")
     with open(options.out or os.devnull, "w", encoding="utf-8") as out:
 
-        def tell(*lines):  # at once: a run that is stopped has told what it measured
+        def tell(*lines):  # flushed, so that a run that is stopped has printed what it measured
             for file in (sys.stdout, out):
                 print(*lines, "", sep="\n", file=file, flush=True)
 

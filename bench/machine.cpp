@@ -60,7 +60,7 @@ static double cpu_seconds() {
 void wait_for_go() {
   std::cout << "READY" << std::endl;
   std::string line;
-  if (!std::getline(std::cin, line)) fail("nobody said GO");
+  if (!std::getline(std::cin, line)) fail("standard input ended before GO");
 }
 
 Meter::Meter() {

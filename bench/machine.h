@@ -1,4 +1,4 @@
-// What a measurement needs of the machine: memory that is really there, clocks, and the protocol with bench/run.py.
+// What a measurement needs from the machine: touched memory, clocks, and the protocol with bench/run.py.
 // One process measures one thing: it gets ready, prints READY, waits for a line, works, prints RESULT lines.
 // Not thread-safe; for the main thread of a measurement.
 #pragma once
@@ -14,8 +14,8 @@ namespace ckpt_bench {
 [[noreturn]] void fail(const std::string& what);
 [[noreturn]] void fail_errno(const std::string& what);
 
-// Memory on huge pages, every page of it touched: fresh pages cost more than what is measured. `shift` moves the data
-// from the start of a page, as an allocator with smaller alignment would.
+// Memory on huge pages, every page touched: fresh pages would cost more than what is measured. `shift` is the distance
+// of the data from the start of a page, as with an allocator of smaller alignment.
 class Memory {
  public:
   explicit Memory(size_t size, size_t shift = 0);
@@ -32,15 +32,15 @@ class Memory {
 
 double now();  // seconds, monotonic
 
-// Prints READY and returns when a line has come.
+// Prints READY and waits for a line.
 void wait_for_go();
 
-// What one piece of work takes, from the construction on.
+// Measures the work since its construction.
 class Meter {
  public:
   Meter();
   double seconds() const { return now() - start_; }
-  // t_total (unless `seconds` says what counts), cpu_s, peak_above_base, read_bytes
+  // t_total (or `seconds`, if given), cpu_s, peak_above_base, read_bytes
   nlohmann::json result(double seconds = -1) const;
 
  private:
@@ -48,7 +48,7 @@ class Meter {
   double cpu_, start_;
 };
 
-// Prints one RESULT line. `row` names a part of the measurement that gets a row of its own; "" is the whole.
+// Prints one RESULT line. `row` names a part of the measurement with its own row; "" is the whole.
 void report(const std::string& row, const nlohmann::json& fields);
 
 }  // namespace ckpt_bench

@@ -9,17 +9,17 @@ namespace ckpt_bench {
 
 struct Settings {
   WorkloadOptions workload;
-  std::string blob, path;  // the source; the folder that is written or read
+  std::string blob, path;  // the source; the folder to write or read
   uint32_t rank = 0, world = 1;
   RawWay raw;
   OptionValues options;  // of ckpt
   size_t shift = 0;      // of the source from the start of a page
   unsigned before = 0;   // saves in the same session that are not measured
-  unsigned saves = 3;    // of the background
+  unsigned saves = 3;    // background saves
   bool one = false;      // only the picked tensor
-  bool compare = false;  // the loaded bytes with the source
+  bool compare = false;  // compare the loaded bytes with the source
   bool existing = false;
-  bool stats = false;  // one more save, in the background, whose statistics are told
+  bool stats = false;  // save once more, in the background, and report its statistics
 };
 
 // through ckpt.hpp: ckpt_measures.cpp

@@ -1,5 +1,5 @@
-// The leader's work at the end of a save of very many ranks, simulated: their parts' indexes are made in memory, then
-// merged, checked, framed and put into a store of memory.
+// The work of rank 0 at the end of a save by very many ranks, simulated: the parts' indexes are made in memory, then
+// merged, checked, framed and put into a memory store.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -22,8 +22,8 @@ std::string name_of(const char* kind, uint64_t number) {
   return name;
 }
 
-// The index of one rank's part: its share of the tensors that only one rank holds (pipeline stages, say), and its rows
-// of those that are sharded over all ranks.
+// The index of one rank's part: its tensors that no other rank holds (as in pipeline stages), and its rows of those
+// that are sharded over all ranks.
 std::vector<std::byte> part_index(uint32_t rank, uint32_t ranks, uint64_t tensors) {
   format::IndexBuilder builder;
   builder.summary.run = "main";
@@ -82,7 +82,7 @@ void merge(benchmark::State& state) {
 }
 BENCHMARK(merge)->Apply(arguments)->ArgNames({"ranks", "tensors"})->Unit(benchmark::kMillisecond);
 
-// What follows: the manifest is framed and takes the slot.
+// The step after the merge: frame the manifest and take the slot.
 void commit(benchmark::State& state) {
   auto parts = make_parts(static_cast<uint32_t>(state.range(0)), static_cast<uint64_t>(state.range(1)));
   auto store = store::open_memory("merge_bench");
@@ -103,7 +103,7 @@ void commit(benchmark::State& state) {
 }
 BENCHMARK(commit)->Apply(arguments)->ArgNames({"ranks", "tensors"})->Unit(benchmark::kMillisecond);
 
-// What comes before: every part's index is opened and checked.
+// The step before the merge: open and check every part's index.
 void open_parts(benchmark::State& state) {
   auto parts = make_parts(static_cast<uint32_t>(state.range(0)), static_cast<uint64_t>(state.range(1)));
   for (auto _ : state)

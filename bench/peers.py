@@ -4,9 +4,9 @@
   peers.py ADAPTER save|load|one|list|async --blob FILE --path FOLDER [--compare]
   peers.py versions
 
-A save counts until every file and folder is fsynced. A load counts until the bytes are in the model's own memory, which
-is there before and touched, as for ckpt; where the library allocates memory itself, "own memory" is a row that leaves
-the copy out. Needs numpy; each adapter imports what it measures.
+A save ends when every file and folder is fsynced. A load ends when the bytes are in the model's own memory, allocated
+and touched before, as for ckpt; if the library allocates memory itself, row "own memory" leaves the copy out. Needs
+numpy; each adapter imports what it measures.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import numpy as np
 
 
 class Source:
-    """The blob in private memory on huge pages, or empty memory of that size: tensors are views of it."""
+    """The blob, or zeros of its size, in private memory on huge pages; tensors are views of it."""
 
     def __init__(self, blob, filled=True):
         with open(blob + ".json") as file:
@@ -80,7 +80,7 @@ def fsync_tree(folder):
             os.close(file)
 
 
-# ---- the meter, as machine.cpp has it ----
+# ---- the meter, as in machine.cpp ----
 def number_of(key, path):
     with open(path) as file:
         return next((int(line.split()[1]) for line in file if line.startswith(key + ":")), 0)
@@ -142,7 +142,7 @@ class SmallSource(Source):
 
 
 def warm_up(peer, operation):
-    """The operation once in small: libraries import more when they are first used, and that is not what is measured."""
+    """Does the operation once, small: libraries import more on first use, which is not to be measured."""
     source = SmallSource()
     state = source.state(peer.kind)
     with tempfile.TemporaryDirectory() as folder:
@@ -192,7 +192,7 @@ def do_load(peer, a):
     meter = Meter()
     loaded = peer.load(a.path, model)
     if loaded is not None:
-        if not peer.mapped:  # bytes in the library's own memory: it may be mapped files, which count when touched
+        if not peer.mapped:  # "own memory" may be mapped files, which count only when touched
             for tensor in loaded.values():
                 bytes_of(tensor)[::4096].sum()
             report("own memory", meter.result())
@@ -249,7 +249,7 @@ def main():
     warm_up(peer, a.operation)
     {"save": do_save, "async": do_async, "load": do_load, "one": do_one, "list": do_list}[a.operation](peer, a)
     sys.stdout.flush()
-    os._exit(0)  # process groups and daemons of the libraries may not end by themselves
+    os._exit(0)  # process groups and daemons of a library may not end by themselves
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-// Moving elements between a chunk and strided memory, and planning: the assign of replicated tensors, boxes of another
-// tiling, coverage.
+// Moving elements between a chunk and strided memory, and planning: assigning replicated tensors, loading boxes that
+// cross the saved ones, coverage.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -75,7 +75,7 @@ struct Replicated {
   }
 };
 
-// One rank's plan of a save of replicated tensors in a world of 1024.
+// One rank's plan to save replicated tensors, in a world of 1024.
 void assign(benchmark::State& state) {
   Replicated group(static_cast<size_t>(state.range(0)));
   for (auto _ : state) benchmark::DoNotOptimize(plan::assign(group.entries, 511, 1024, {1 << 20, 256 << 20}));

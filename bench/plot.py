@@ -1,4 +1,4 @@
-"""A plot of a run as SVG: for each section a group of bars, each the fraction of that section's limit."""
+"""Plots a run as SVG: one group of bars for each section; each bar is a fraction of the section's limit."""
 
 import html
 

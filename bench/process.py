@@ -46,7 +46,7 @@ class Process:
         return {line.pop("row", ""): line for line in lines}
 
     def end(self):
-        """Waits for it; raises where it failed."""
+        """Waits for the process; raises if it failed."""
         with self.process:
             code = self.process.wait()
         self.killer.cancel()
@@ -67,7 +67,7 @@ class Process:
 
 
 def combine(results):
-    """One sample of several ranks: the slowest counts, memory and CPU add up."""
+    """One sample from several ranks: the slowest time; the sums of memory and CPU."""
     rows = {}
     for row in results[0]:
         samples = [result[row] for result in results if row in result]
@@ -89,7 +89,7 @@ def run(commands, need, cold):
         host.sync()
         if cold:
             host.drop_caches()
-        host.settle(need)
+        host.touch_memory(need)
         for process in processes:
             process.go()
         return combine([process.results() for process in processes])
@@ -100,7 +100,7 @@ def run(commands, need, cold):
 
 
 def run_plain(argv):
-    """A command without the protocol, for preparing."""
+    """Runs a command that does not use the protocol, to prepare files."""
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         raise Failed(f"{argv[0]} {argv[1]}: {done.stdout.strip()[-300:]}")

@@ -20,7 +20,7 @@
 
 namespace ckpt_bench {
 
-// Calls body(offset, bytes) for every block, assigned to threads one by one.
+// Calls body(offset, bytes) for every block; threads take blocks one by one.
 static void for_each_block(size_t size, const RawWay& way, const std::function<void(size_t, size_t)>& body) {
   std::atomic<size_t> next{0};
   auto work = [&] {
@@ -106,7 +106,7 @@ void copy_memory(const std::byte* from, std::byte* to, size_t size, const RawWay
 }
 
 unsigned long copy_and_hash(const std::byte* from, std::byte* to, size_t size, const RawWay& way) {
-  constexpr size_t kStep = 128 << 10, kDigested = 1 << 20;  // one digest for each MiB, as ckpt's chunks have
+  constexpr size_t kStep = 128 << 10, kDigested = 1 << 20;  // one digest for each MiB, as for ckpt's chunks
   std::atomic<unsigned long> mixed{0};
   for_each_block(size, way, [&](size_t at, size_t bytes) {
     XXH3_state_t state;

@@ -1,4 +1,4 @@
-// Measurements of plain programs that move the same bytes.
+// Measures plain programs that move the same bytes.
 #include <filesystem>
 
 #include "measures.h"
@@ -24,12 +24,12 @@ void measure_raw_write(const Settings& settings) {
   report("", meter.result());
 }
 
-// The file was written by measure_raw_write with the same rank and world.
+// Reads the file that measure_raw_write wrote with the same rank and world.
 static void read_measured(const Settings& settings, bool map) {
   Workload workload = make_workload(settings.workload);
   Share all = share_of(workload, settings.rank, settings.world);
   Share share = settings.one ? only_pick(workload) : all;
-  uint64_t offset = settings.one ? all.pieces[workload.pick].offset / 4096 * 4096 : 0;
+  uint64_t offset = settings.one ? all.ranges[workload.pick].offset / 4096 * 4096 : 0;
   uint64_t bytes = (share.bytes + 4095) / 4096 * 4096;
   Memory target(bytes + 4096);
   std::string path = raw_file(settings);

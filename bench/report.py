@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tables and a plot of a run that run.py wrote.
+"""Makes tables and a plot from a run that run.py wrote.
 
 report.py RUN.json                        prints all tables
 report.py RUN.json --into RESULTS.md      replaces what is between the markers of that file by all tables
@@ -75,7 +75,7 @@ def section_row(section, row):
 
 
 def engine_note(section):
-    """How ckpt moved the bytes, where a job told it."""
+    """How ckpt moved the bytes, if a job's statistics say so."""
     for row in sorted(section["rows"], key=lambda row: len(row["name"])):
         sample = row["samples"][0] if row["samples"] else {}
         if row["kind"] == "ckpt" and "io_engine" in sample:
@@ -116,19 +116,19 @@ def full_report(run):
     parts = [
         heading(run),
         target_table(run),
-        f"Memory is resident memory beyond the caller's data, at its peak. {LOADS}\n",
+        f"Memory is the peak of resident memory beyond the caller's data. {LOADS}\n",
     ]
     return "\n".join(parts + [section_text(section) for section in run["sections"]])
 
 
 LOADS = (
-    "A peer's load ends with the bytes in the model's own, touched memory, as ckpt's does; \"own memory\" leaves that "
-    "copy out. All saves end with every file and folder fsynced."
+    "A peer's load ends with a copy into the model's own, touched memory, where ckpt's load ends too; \"own memory\" "
+    "leaves that copy out. Every save ends with all files and folders fsynced."
 )
 
 
 def between_markers(text, content):
-    """`text` with what is between the markers replaced."""
+    """`text` with `content` between the markers."""
     begin, end = text.find(BEGIN), text.find(END)
     if begin < 0 or end < begin:
         raise SystemExit(f"no markers {BEGIN} … {END}")

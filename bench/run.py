@@ -2,9 +2,9 @@
 """Measures ckpt, plain programs and (with --peers-python) other checkpoint libraries, in turns, in one run.
 
 Called by tools/bench, which builds ckpt_whole first. Each measurement is a fresh process. Every round of a section runs
-all its contenders in an order of its own: a slow minute hits all alike, and nobody always follows the same one. Writes
-the samples as JSON; report.py makes tables of it. Cold reads need root. Fails where a program fails or loads wrong
-bytes, never for being slow; a peer that does not work is a row that says so.
+all its contenders in a new random order: a slow minute hits all alike, and no contender always follows the same one.
+Writes the samples as JSON; report.py makes tables from them. Cold reads need root. Fails if a program fails or loads
+wrong bytes, never because it is slow; if a peer does not work, its row says so.
 """
 
 import argparse
@@ -39,7 +39,7 @@ class Bench:
         self.disk = os.path.join(os.path.abspath(arguments.dir), name)
         self.memory = os.path.join(MEMORY_FOLDER if os.path.isdir(MEMORY_FOLDER) else arguments.dir, name + ".m")
         self.blob = self.workload = None
-        self.kept = {}  # (place, contender's name) -> "" or why it could not be made; of the workload at hand
+        self.kept = {}  # of this workload: (place, contender's name) -> "", or why the folder could not be made
         self.failures = []
         self.machine = host.describe(arguments.dir)
         self.cold, self.versions = False, {}
@@ -61,7 +61,7 @@ class Bench:
 
     # ---- preparing ----
     def use(self, workload):
-        """Makes the workload's bytes; forgets those of the one before and what was kept of it."""
+        """Makes the workload's bytes; removes those of the last workload and its kept folders."""
         if workload == self.workload:
             return
         self.forget()
@@ -114,7 +114,7 @@ class Bench:
                 host.remove(folder)
 
     def need(self, contender):
-        """Free memory that it will touch: page cache or staging; a peer's load allocates the tensors as well."""
+        """The free memory that it will touch: page cache or staging; a peer's load also allocates the tensors."""
         return self.bytes * (2 if contender.kind == "peer" and contender.keep else 1) + host.GIB // 4
 
     def round(self, section, number, rows):
@@ -193,7 +193,7 @@ class Bench:
         return not self.a.only or any(section.key.startswith(word) for word in self.a.only.split(","))
 
     def best_ways(self, results):
-        """The fastest way of each raw limit; (2 threads, 4 MiB) where none was measured."""
+        """The fastest way of each raw limit; (2 threads, 4 MiB) if none was measured."""
         best = {"limit-write": (2, 4), "limit-read": (2, 4)}
         for result in results:
             rows = [row for row in result["rows"] if row["samples"]]
@@ -217,7 +217,7 @@ class Bench:
         rest = [section for section in self.plan(best) if self.wanted(section)]
         for at, section in enumerate(rest):
             results.append(self.section(section, self.seconds_for(section, rest[at:], 1)))
-            self.write(best, results)  # a run that is broken off keeps what it has
+            self.write(best, results)  # a run that is stopped keeps its results so far
 
     def write(self, best, results):
         result = {
@@ -252,17 +252,17 @@ def peer_versions(python):
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--program", required=True, help="ckpt_whole")
-    p.add_argument("--json", required=True, help="where the samples go")
-    p.add_argument("--peers-python", default="", help="a Python that has the peers; none: without peers")
-    p.add_argument("--dir", default="/tmp", help="a folder of the disk that is measured")
-    p.add_argument("--only", default="", help="sections to run, by the beginnings of their keys: llama-save,async,…")
-    p.add_argument("--scale", type=float, help="of the large states; 1 is 2.3 GiB and 2.8 GiB")
-    p.add_argument("--minutes", type=float, help="about how long; every section gets its --least rounds all the same")
-    p.add_argument("--rounds", type=int, help="at most")
+    p.add_argument("--json", required=True, help="file for the samples")
+    p.add_argument("--peers-python", default="", help="a Python that has the peers; without it no peers run")
+    p.add_argument("--dir", default="/tmp", help="a folder on the disk to measure")
+    p.add_argument("--only", default="", help="run only sections whose keys begin so: llama-save,async,…")
+    p.add_argument("--scale", type=float, help="size of the large states; 1 is 2.3 GiB and 2.8 GiB")
+    p.add_argument("--minutes", type=float, help="about how long; but each section gets at least --least rounds")
+    p.add_argument("--rounds", type=int, help="rounds at most")
     p.add_argument("--least", type=int, help="rounds at least")
     p.add_argument("--quick", action="store_true", help="small states, few rounds")
-    p.add_argument("--seed", type=int, default=1, help="of the order")
-    p.add_argument("--commit", default="unknown", help="what is measured")
+    p.add_argument("--seed", type=int, default=1, help="seed of the random order")
+    p.add_argument("--commit", default="unknown", help="the commit that is measured, for the report")
     a = p.parse_args()
     defaults = (0.06, 0.5, 2, 1) if a.quick else (1, 19 if a.peers_python else 10, 7, 3)
     for key, value in zip(("scale", "minutes", "rounds", "least"), defaults):

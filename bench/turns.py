@@ -1,4 +1,4 @@
-"""Programs that are alive together and work in turns: what the machine does meanwhile meets all of them alike."""
+"""Runs programs that are alive together and work in turns, so that other load on the machine affects all alike."""
 import os
 import random
 import signal
@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "conformance"))
 import tokens  # noqa: E402
 
-# A pause is long enough (tens of milliseconds in every language) to be stopped in the middle of it.
+# A pause takes tens of milliseconds in every language: long enough to stop the program in it.
 PAUSE = "timed memory pause 33554432 1\n"
 SAVE = """save.new save ses s{step} {step}
 save.tensor save big u8 $BYTES big
@@ -25,11 +25,11 @@ load.tensor load big u8 $BYTES got
 timed load.run load
 equal got big
 """
-WARM_UP = 4  # saves: they make the files that the others write again, as in a run, and meet memory without pages
+WARM_UP = 4  # saves that are not timed: they make the files that later saves overwrite, and touch the memory
 
 
 def scenario(turns):
-    """A save at each turn, after those that are not timed, with a pause before each; then what was saved is loaded."""
+    """The warm-up saves; for each turn a pause and a save; then a load of what was saved."""
     lines = [BEGIN]
     for step in range(1, WARM_UP + turns + 1):
         if step > WARM_UP:
@@ -39,11 +39,11 @@ def scenario(turns):
 
 
 class Program:
-    """One conformance runner on its scenario; it is stopped between turns."""
+    """One conformance runner with its scenario; it is stopped between turns."""
 
     def __init__(self, name, command, environment):
         self.name = name
-        self._pty, theirs = os.openpty()  # to a terminal every language writes a line at once
+        self._pty, theirs = os.openpty()  # on a terminal every language flushes each line
         self._text = b""
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs,
                                          env={**os.environ, **environment})
@@ -53,7 +53,7 @@ class Program:
         while b"\n" not in self._text:
             try:
                 self._text += os.read(self._pty, 4096)
-            except OSError:  # a terminal whose other side is closed
+            except OSError:  # the other side of the terminal is closed
                 raise SystemExit(f"{self.name}: ended early") from None
         line, self._text = self._text.split(b"\n", 1)
         return line.split()
@@ -82,7 +82,7 @@ class Program:
         self._stop()
 
     def turn(self):
-        """Seconds of one save."""
+        """Lets it save once; the seconds that took."""
         os.kill(self._process.pid, signal.SIGCONT)
         seconds = self._seconds(b"save.run")
         self._stop()
@@ -101,7 +101,7 @@ class Program:
 
 
 def build_inside(folder):
-    """inside.c as a library to be loaded before others."""
+    """Compiles inside.c as a library for LD_PRELOAD."""
     library, here = folder / "inside.so", Path(__file__).resolve().parent
     subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-shared", "-fPIC", f"-I{here.parent}/include",
                     f"-I{here.parent}/tests/languages", str(here / "inside.c"), "-o", str(library), "-ldl", "-pthread"],
@@ -110,9 +110,9 @@ def build_inside(folder):
 
 
 def saves(runners, turns, folder, size):
-    """language -> (seconds, those inside the library) of each save.
+    """language -> (seconds, seconds inside the library) of each save.
 
-    All programs are started, in random order; then each round gives each a turn, in random order again.
+    Starts all programs in random order; then each round gives each a turn, again in random order.
     """
     folder.mkdir(parents=True)
     inside = str(build_inside(folder))
@@ -129,7 +129,7 @@ def saves(runners, turns, folder, size):
         for _ in range(turns):
             for program in random.sample(programs, len(programs)):
                 seconds[program.name].append(program.turn())
-                time.sleep(0.05)  # what it left to the disk
+                time.sleep(0.05)  # let the disk finish
         for program in programs:
             program.end()
     finally:

@@ -1,5 +1,5 @@
-// ckpt_whole: one measurement per process, told what by bench/run.py. It gets ready, prints READY, waits for a line,
-// works, and prints RESULT lines of JSON. Fails only where something does not work, never for being slow.
+// ckpt_whole: one measurement per process, chosen by bench/run.py. It gets ready, prints READY, waits for a line,
+// works, and prints RESULT lines of JSON. It fails if something does not work, never because it is slow.
 #include <CLI/CLI.hpp>
 #include <functional>
 
@@ -38,23 +38,23 @@ OptionValues parse_options(const std::vector<std::string>& words) {
 void add_options(CLI::App& app, Settings& settings) {
   app.add_option("--workload", settings.workload.kind, "llama, adam or small")->capture_default_str();
   app.add_option("--content", settings.workload.content, "gauss, random, zeros or upcast")->capture_default_str();
-  app.add_option("--scale", settings.workload.scale, "of llama's and adam's layers and vocabulary");
-  app.add_option("--count", settings.workload.count, "tensors of small");
-  app.add_option("--elements", settings.workload.element_count, "f32 elements of each of them");
-  app.add_option("--blob", settings.blob, "the source's bytes; `blob` makes them");
-  app.add_option("--path", settings.path, "folder that is written or read");
+  app.add_option("--scale", settings.workload.scale, "factor for the layers and vocabulary of llama and adam");
+  app.add_option("--count", settings.workload.count, "number of small tensors");
+  app.add_option("--elements", settings.workload.element_count, "f32 elements of each small tensor");
+  app.add_option("--blob", settings.blob, "file with the source's bytes; measurement `blob` makes it");
+  app.add_option("--path", settings.path, "folder to write or read");
   app.add_option("--rank", settings.rank);
   app.add_option("--world", settings.world);
   app.add_option("--threads", settings.raw.threads, "of the raw programs");
-  app.add_option("--block", settings.raw.block, "bytes of their requests");
+  app.add_option("--block", settings.raw.block, "bytes of each request of the raw programs");
   app.add_flag("--buffered{false}", settings.raw.direct, "through the page cache");
-  app.add_option("--shift", settings.shift, "bytes from the start of a page to the source");
+  app.add_option("--shift", settings.shift, "bytes between the start of a page and the source");
   app.add_option("--before", settings.before, "saves before the measured one");
   app.add_option("--saves", settings.saves, "background saves");
   app.add_flag("--one", settings.one, "only one tensor");
-  app.add_flag("--compare", settings.compare, "what was loaded with the source");
-  app.add_flag("--stats", settings.stats, "save once more and tell that job's statistics");
-  app.add_flag("--existing", settings.existing, "write over a file that is there");
+  app.add_flag("--compare", settings.compare, "compare the loaded bytes with the source");
+  app.add_flag("--stats", settings.stats, "save once more and report that job's statistics");
+  app.add_flag("--existing", settings.existing, "overwrite an existing file");
 }
 
 }  // namespace

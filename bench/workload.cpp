@@ -132,12 +132,12 @@ void write_blob(const Workload& workload, const WorkloadOptions& options, const 
 static void append(Share& share, const Tensor& tensor, int64_t first, int64_t rows) {
   uint64_t row = tensor.bytes / static_cast<uint64_t>(tensor.shape[0]), bytes = row * static_cast<uint64_t>(rows);
   uint64_t offset = aligned(share.bytes, bytes);
-  share.pieces.push_back({&tensor, first, rows, tensor.offset + row * static_cast<uint64_t>(first), offset, bytes});
+  share.ranges.push_back({&tensor, first, rows, tensor.offset + row * static_cast<uint64_t>(first), offset, bytes});
   share.bytes = offset + bytes;
 }
 
 Share share_of(const Workload& workload, uint32_t rank, uint32_t world) {
-  Share share{.pieces = {}, .rank = rank, .world = world};
+  Share share{.ranges = {}, .rank = rank, .world = world};
   for (const auto& tensor : workload.tensors) {
     int64_t rows = tensor.shape[0], each = tensor.shape.size() > 1 ? (rows + world - 1) / world : rows;
     int64_t first = tensor.shape.size() > 1 ? std::min(rows, each * rank) : 0;
@@ -154,28 +154,28 @@ Share only_pick(const Workload& workload) {
   return share;
 }
 
-static void for_each_piece(const Share& share, const std::string& blob, auto&& body) {
+static void for_each_range(const Share& share, const std::string& blob, auto&& body) {
   int file = open(blob.c_str(), O_RDONLY | O_CLOEXEC);
   off_t size = file < 0 ? -1 : lseek(file, 0, SEEK_END);
   if (size <= 0) fail_errno("open " + blob);
   void* data = mmap(nullptr, static_cast<size_t>(size), PROT_READ, MAP_SHARED, file, 0);
   if (data == MAP_FAILED) fail_errno("map " + blob);
-  for (const auto& piece : share.pieces) body(piece, static_cast<const std::byte*>(data) + piece.blob_offset);
+  for (const auto& range : share.ranges) body(range, static_cast<const std::byte*>(data) + range.blob_offset);
   munmap(data, static_cast<size_t>(size));
   close(file);
 }
 
 std::unique_ptr<Memory> source_of(const Share& share, const std::string& blob, size_t shift) {
   auto memory = std::make_unique<Memory>(share.bytes, shift);
-  for_each_piece(share, blob, [&](const Piece& piece, const std::byte* bytes) {
-    std::memcpy(memory->data() + piece.offset, bytes, piece.bytes);
+  for_each_range(share, blob, [&](const Range& range, const std::byte* bytes) {
+    std::memcpy(memory->data() + range.offset, bytes, range.bytes);
   });
   return memory;
 }
 
 void compare_with_blob(const Share& share, const std::string& blob, const std::byte* data) {
-  for_each_piece(share, blob, [&](const Piece& piece, const std::byte* bytes) {
-    if (std::memcmp(data + piece.offset, bytes, piece.bytes) != 0) fail("wrong bytes loaded: " + piece.tensor->name);
+  for_each_range(share, blob, [&](const Range& range, const std::byte* bytes) {
+    if (std::memcmp(data + range.offset, bytes, range.bytes) != 0) fail("wrong bytes loaded: " + range.tensor->name);
   });
 }
 

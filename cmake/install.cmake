@@ -1,4 +1,4 @@
-# What `cmake --install` puts where: headers, libraries, tool, ckpt.pc, CMake package, documents. All can be moved.
+# `cmake --install`: headers, libraries, tool, ckpt.pc, CMake package, documents. The prefix can be moved afterwards.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS ckpt_shared ckpt_static EXPORT ckptTargets)
@@ -14,7 +14,7 @@ if(TARGET ckpt_tool) # installed by src/cli
   set_target_properties(ckpt_tool PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
 endif()
 
-# ckpt.pc finds its prefix from where it lies, unless a libdir outside the prefix was asked for.
+# ckpt.pc finds the prefix relative to itself, unless libdir or includedir is an absolute path.
 if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
   set(pc_prefix ${CMAKE_INSTALL_PREFIX})
   set(pc_libdir ${CMAKE_INSTALL_FULL_LIBDIR})

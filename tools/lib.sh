@@ -1,4 +1,4 @@
-# Helpers of the commands in tools/; sourced, not run. Needs bash; sets $repo and changes into it.
+# Helpers for the commands in tools/; sourced, not run. Needs bash; sets $repo and changes into it.
 set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$repo"
@@ -11,13 +11,13 @@ if [[ -t 1 ]]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
 say() { printf '%s== %s%s\n' "$bold" "$*" "$plain"; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 now() { date +%s.%N; }
-# seconds_since START [DECIMALS]; never 0, so that it can be divided by
+# seconds_since START [DECIMALS]; never 0, so that one can divide by it
 seconds_since() {
   awk -v a="$1" -v b="$(now)" -v d="${2:-1}" 'BEGIN { t = b - a; if (t < 0.01) t = 0.01; printf "%." d "f", t }'
 }
 
-# step TITLE COMMAND…: says what is done, does it, says how long it took. A failure ends the script (set -e).
-# The command is not part of a condition: bash would ignore errors inside it.
+# step TITLE COMMAND…: prints the title, runs the command, prints how long it took. A failure ends the script (set -e).
+# The command is not in a condition: there bash would ignore errors inside it.
 step() {
   step_title=$1 step_start=$(now); shift
   say "$step_title"
@@ -32,7 +32,7 @@ step_ends() {
 }
 step_title=
 
-# What the script leaves behind: a script may have a function `cleanup` for that.
+# At the end of the script: calls its function `cleanup`, if it has one.
 on_exit() {
   local status=$?
   trap - EXIT
@@ -46,21 +46,21 @@ on_exit() {
 }
 trap on_exit EXIT
 
-# quietly LOG COMMAND…: output goes to LOG, and is shown when the command fails.
+# quietly LOG COMMAND…: writes the output to LOG, and shows it if the command fails.
 quietly() {
   local log=$1; shift
   mkdir -p "$(dirname "$log")"
   "$@" >"$log" 2>&1 || { tail -n 60 "$log"; echo "   (all of it: $log)"; return 1; }
 }
 
-# What the build and the tests need from Debian; nothing else is used.
+# All Debian packages that the build and the tests need.
 packages=(
   ca-certificates g++ cmake ninja-build ccache pkg-config binutils
   flatbuffers-compiler libflatbuffers-dev liblz4-dev libxxhash-dev
   zlib1g-dev libgtest-dev libcli11-dev nlohmann-json3-dev libbenchmark-dev
   python3 python3-pip python3-venv strace
 )
-# The older of the two LibTorch that the adapter is built against, and its Python.
+# The older of the two LibTorch versions of the adapter, and its Python.
 torch_packages=(libtorch-dev libgloo-dev python3-torch)
 
 missing_packages() {
@@ -70,7 +70,7 @@ missing_packages() {
   done
 }
 
-# Installs what is missing of $packages; without a missing package it needs neither network nor root.
+# Installs the missing ones of $packages; if none is missing, it needs neither network nor root.
 install_packages() {
   local missing=() as_root=()
   mapfile -t missing < <(missing_packages)
@@ -96,7 +96,7 @@ build() {
 }
 settings=()
 
-# The library and the tool, built and installed for a demo; the tests of an earlier build stay as they are.
+# Builds and installs the library and the tool for a demo; tests of an earlier build stay as they are.
 build_library() {
   settings=(-DCKPT_BUILD_TESTS=OFF)
   [[ -e build/release/CMakeCache.txt ]] && settings=()
@@ -107,8 +107,8 @@ build_library() {
 indent() { sed 's/^/   /'; }
 
 # ---- results ----
-# What passed, what failed by name, and how long each step took: the file $CKPT_RESULTS, which results.py reads and
-# writes. A command and the commands that it starts share one; the outermost shows it at its end.
+# The file $CKPT_RESULTS holds the number of passed tests, the names of failed ones, and the time of each step;
+# results.py reads and writes it. A command and the commands that it starts share it; the outermost shows it at its end.
 open_results() {
   [[ -z ${CKPT_RESULTS:-} ]] || return 0
   export CKPT_RESULTS=$repo/build/log/${0##*/}-results.tsv
@@ -119,10 +119,10 @@ open_results() {
     python3 tools/results.py show || [[ $status != 0 ]] || status=1
   }
 }
-# record WORD…: a line of the file; nothing where no tests are counted.
+# record WORD…: adds a line to the file; does nothing if tests are not counted.
 record() { [[ -z ${CKPT_RESULTS:-} ]] || (IFS=$'\t'; printf '%s\n' "$*" >>"$CKPT_RESULTS"); }
 
-# counted KIND NAME COMMAND…: a command that runs tests, whose output results.py understands as of this KIND.
+# counted KIND NAME COMMAND…: runs a command that runs tests; results.py reads its output as KIND.
 counted() {
   local kind=$1 name=$2 status=0 log; shift 2
   log=build/log/${name//[^A-Za-z0-9.]/-}.txt
@@ -130,7 +130,7 @@ counted() {
   python3 tools/results.py add "$kind" "$name" "$log" "$status"
 }
 
-# claim NAME COMMAND…: one test, which passes when the command does. Its output is shown when it fails.
+# claim NAME COMMAND…: one test, which passes if the command succeeds. Shows its output if it fails.
 claim() {
   local name=$1 log; shift
   log=build/log/${name//[^A-Za-z0-9.]/-}.txt
@@ -144,8 +144,8 @@ claim() {
   fi
 }
 
-# part COMMAND…: another command of tools/, which records its results itself. Where it ends badly and names no failure,
-# that is one.
+# part COMMAND…: runs another command of tools/, which records its own results. If it fails without recording a failure,
+# that is recorded as one.
 part() {
   local before
   before=$(grep -c ^failed "$CKPT_RESULTS" || true)
@@ -160,8 +160,8 @@ run_ctest() {
   python3 tools/results.py add ctest "$name" "$report" "$status"
 }
 
-# The newer LibTorch: PyPI's wheel in a virtual environment of its own. `whole` can be imported by Python (4 GB, a
-# minute); `libraries` is what a C++ program needs to link and run (1.2 GB).
+# The newer LibTorch: PyPI's wheel in its own virtual environment. Python can import `whole` (4 GB, a minute);
+# `libraries` is what a C++ program needs to link and run (1.2 GB).
 torch_version=2.15.0
 torch_venv=build/torch-venv
 make_torch_venv() {

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""What tests said: how many passed, the names of those that failed, and how long each step took.
+"""Results of tests: how many passed, the names of those that failed, and how long each step took.
 
-  results.py add KIND NAME LOG STATUS    adds what the log of a test command says to the file $CKPT_RESULTS, and prints
-                                         it; STATUS is the command's exit status. KIND: claims (lines "NAME ... ok",
-                                         at the end "N passed, N failed"), ctest (its JUnit report), go, cargo, pytest
+  results.py add KIND NAME LOG STATUS    adds the results in the log of a test command to the file $CKPT_RESULTS, and
+                                         prints them; STATUS is the command's exit status. KIND: claims (lines "NAME ...
+                                         ok", at the end "N passed, N failed"), ctest (its JUnit report), go, cargo,
+                                         pytest
   results.py show                        prints the steps, the failed tests and, as the last line, "N passed, N failed"
   results.py --self-test
 
-A test that was skipped, ignored or did not run has failed. So has a command that ran no test or ended badly.
+A test that was skipped, ignored or did not run counts as failed. So does a command that ran no test or failed.
 The file has lines of words separated by tabs: "step SECONDS TITLE", "passed COUNT", "failed NAME".
 """
 import os
@@ -21,7 +22,7 @@ SUMMARY = re.compile(r"(\d+) passed, (\d+) failed")
 
 
 class Report:
-    """`failed`: names. `more`: how many failed tests have no name in the log. `shown`: what a reader wants to see."""
+    """`failed`: names. `more`: the number of failed tests without a name in the log. `shown`: the text to print."""
     def __init__(self, passed, failed, more=0, shown=""):
         self.passed, self.failed, self.more, self.shown = passed, list(failed), max(more, 0), shown
 
@@ -47,7 +48,7 @@ def ctest(text):
 
 
 def go(text):
-    """`go test -v`: tests of the top level, skips at any depth, and packages that did not build or ended early."""
+    """`go test -v`: top-level tests, skips at any depth, and packages that did not build or ended early."""
     names = re.findall(r"^(?:--- FAIL:|\s*--- SKIP:) (\S+)", text, re.M)
     packages = re.findall(r"^FAIL\t(.+)", text, re.M)
     return Report(len(re.findall(r"^--- PASS:", text, re.M)), names or packages, shown=text)

@@ -1,4 +1,4 @@
-// ckpt.hpp - ckpt for C++17 and later: handles that free themselves, views of memory, errors thrown or returned.
+// ckpt.hpp - ckpt for C++17 and later: RAII handles, typed tensors, errors thrown or returned.
 //
 //   auto store = ckpt::Store::open("/data/run7");
 //   auto session = ckpt::Session::open(store);                  // rank 0 of 1
@@ -10,18 +10,19 @@
 //   for (const auto& tensor : reader.tensors()) std::puts(tensor.name);
 //   std::vector<float> all = reader.read<float>("w");           // all there, all checked
 //
-// What a call does, its options, statuses and thread class stand in ckpt.h, at the function of the same name.
+// ckpt.h describes each call at the function of the same name: what it does, its options, statuses and thread class.
 //
-// Errors: by default a failed call throws ckpt::Error. With CKPT_HPP_EXPECTED defined before the include nothing is
-// thrown (it builds with -fno-exceptions): every fallible call returns ckpt::Expected<T>. A program may use both, in
+// Errors: by default a failed call throws ckpt::Error. If CKPT_HPP_EXPECTED is defined before the include, nothing is
+// thrown (-fno-exceptions works): every call that can fail returns ckpt::Expected<T>. A program may use both, in
 // different files.
-// Memory given to Save and Load is the engine's from run() or start() until the job is staged (save) or has ended
-// (load). It must live until then, so a temporary container does not compile.
-// Handles move and do not copy. They may be destroyed in any order: each keeps alive what it was made from.
+// Memory given to Save and Load must live until the job is staged (save) or has ended (load), so a temporary container
+// does not compile. From run() or start() until then it belongs to the engine: a save's must not change, a load's must
+// not be used.
+// Handles can be moved, not copied. Destroy them in any order: each keeps alive what it was made from.
 #ifndef CKPT_HPP
 #define CKPT_HPP
 
-#if __has_include(<ckpt_file.h>)  // not installed where libckpt was built with CKPT_INTEROP=OFF
+#if __has_include(<ckpt_file.h>)  // not installed if libckpt was built with CKPT_INTEROP=OFF
 #include <ckpt_file.h>
 #endif
 
@@ -51,7 +52,7 @@ inline std::optional<int32_t> dtype_find(const std::string& name) {
   const int32_t found = detail::holds_nul(name) ? -1 : ckpt_dtype_find(name.c_str());
   return found < 0 ? std::nullopt : std::optional<int32_t>(found);
 }
-// Every option that Options takes. Texts in it are static.
+// Every option that Options takes. Its texts are static.
 inline Result<std::vector<OptionInfo>> option_list() {
   std::vector<OptionInfo> all(static_cast<size_t>(ckpt_option_count()), detail::sized<OptionInfo>());
   detail::Call call;
@@ -59,7 +60,7 @@ inline Result<std::vector<OptionInfo>> option_list() {
   return call.result(std::move(all));
 }
 
-// The one of that key; nothing where there is none.
+// The option called `key`, if there is one.
 inline Result<std::optional<OptionInfo>> option_find(std::string_view key) {
   auto info = detail::sized<OptionInfo>();
   detail::Call call;
@@ -70,7 +71,7 @@ inline Result<std::optional<OptionInfo>> option_find(std::string_view key) {
 
 // ---- report ----
 
-// Findings in order: for (const ckpt::Finding& finding : report). Texts in them are borrowed from the report.
+// Findings in order: for (const ckpt::Finding& finding : report). The report owns their texts.
 class Report : public detail::Handle<ckpt_report, ckpt_report_free> {
  public:
   using Handle::Handle;
@@ -87,8 +88,8 @@ class Report : public detail::Handle<ckpt_report, ckpt_report_free> {
 
 // ---- job ----
 
-// Work in the background. The destructor cancels what still runs, and waits until the memory is the caller's again: a
-// Job that is dropped is a save that is lost. Assigning to a Job destroys, and so cancels, the one before.
+// Work in the background. The destructor cancels a job that still runs and waits until the engine no longer uses the
+// memory: drop the Job and the save is lost. Assigning to a Job destroys the old one, and so cancels it.
 class [[nodiscard]] Job : public detail::Handle<ckpt_job, ckpt_job_free> {
  public:
   using Handle::Handle;
@@ -146,7 +147,7 @@ class Store : public detail::Handle<ckpt_store, ckpt_store_free> {
 class Session : public detail::Handle<ckpt_session, ckpt_session_free> {
  public:
   using Handle::Handle;
-  // `session_string`: rank 0's string() on the other ranks; empty for none.
+  // `session_string`: on the other ranks, rank 0's string(); otherwise empty.
   static Result<Session> open(const Store& store, uint32_t rank = 0, uint32_t world_size = 1,
                               const std::string& session_string = {}, const Options& options = {}) {
     auto open_with = [&](const auto& string) {
@@ -173,12 +174,12 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
          device.type, device.id);
     return call.done();
   }
-  // A whole tensor whose dtype is that of the elements.
+  // A whole tensor; its dtype is that of the elements.
   template <class C, class T = detail::NumberOf<C>>
   Result<void> add_tensor(const std::string& name, const Extents& shape, const C& container) {
     return add_tensor(name, Tensor::of<T>(shape), Memory(container));
   }
-  // A temporary would be gone when run() reads it.
+  // run() would read a temporary after its end.
   template <class C, class = std::enable_if_t<detail::Temporary<C>::value>>
   Result<void> add_tensor(const std::string& name, const Tensor& tensor, C&& temporary, Device device = {}) = delete;
   template <class C, class = std::enable_if_t<detail::Temporary<C>::value>>
@@ -209,7 +210,7 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
   std::string id() const { return ckpt_save_id(get()); }
   Result<void> run() { return detail::call(ckpt_save_run, get()); }
   Result<Job> start() { return detail::make<Job>(ckpt_save_start, get()); }
-  // Without a copy, as run(): staged once all of it was written out.
+  // Makes no copy, like run(): staged when all data has been written.
   Result<Job> start_in_place() { return detail::make<Job>(ckpt_save_start_in_place, get()); }
 
  private:
@@ -230,11 +231,11 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
   }
   Result<CheckpointInfo> info() const { return detail::fill<CheckpointInfo>(ckpt_reader_info, get()); }
 
-  // ---- what it holds: names and texts in the records are borrowed from the reader ----
+  // ---- what it holds: the reader owns the names and texts in the records ----
 
   // Tensors and aliases, in the order of their names.
   Tensors tensors() const& { return {get(), tensor_count(), ckpt_reader_tensor_at}; }
-  Tensors tensors() && = delete;  // the reader would be gone
+  Tensors tensors() && = delete;  // they would outlive the reader
   uint64_t tensor_count() const { return ckpt_reader_tensor_count(get()); }
   Result<TensorInfo> tensor(uint64_t index) const {
     return detail::fill<TensorInfo>(ckpt_reader_tensor_at, get(), index);
@@ -246,7 +247,7 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
     auto info = detail::sized<TensorInfo>();
     return detail::Call()(ckpt_reader_tensor_find, get(), detail::Text{"name", name}, &info).ok();
   }
-  // The view that alias `name` is of its target, as Save::add_alias takes it.
+  // How alias `name` views its target, as Save::add_alias takes it.
   Result<Tensor> alias(const std::string& name) const {
     auto view = detail::sized<ckpt_tensor_desc>();
     detail::Call call;
@@ -270,23 +271,23 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
     return detail::Call()(ckpt_reader_object_find, get(), detail::Text{"name", name}, rank, &info).ok();
   }
   Result<PartInfo> part(uint32_t index) const { return detail::fill<PartInfo>(ckpt_reader_part_at, get(), index); }
-  // Of the checkpoint; of a tensor.
+  // The attributes of the checkpoint, or of a tensor.
   Result<Attributes> attrs() const { return attrs_of(nullptr); }
   Result<Attributes> tensor_attrs(const std::string& tensor) const { return attrs_of(&tensor); }
-  // A text that holds a NUL is the name of no attribute and of no tensor.
+  // Nothing if there is no such attribute.
   std::optional<std::string> attr(const std::string& key) const { return attr_of(nullptr, key); }
   std::optional<std::string> tensor_attr(const std::string& tensor, const std::string& key) const {
     return detail::holds_nul(tensor) ? std::nullopt : attr_of(tensor.c_str(), key);
   }
-  // The main tree, or that of object `name`.
+  // The main tree, or the one called `name`.
   Result<Tree> tree() const { return detail::make<Tree>(ckpt_reader_tree, get(), nullptr); }
   Result<Tree> tree(const std::string& name) const {
     return detail::make<Tree>(ckpt_reader_tree, get(), detail::Text{"name", name});
   }
 
-  // ---- its bytes; many tensors at once, parts of them and other ranks' shares: Load ----
+  // ---- its data, one tensor or object at a time; for many tensors at once, and for regions, use Load ----
 
-  // All elements of a tensor. MISMATCH where T is none of its dtype, by the rules of add_tensor.
+  // All elements of a tensor. MISMATCH if T does not fit its dtype, by the rules of add_tensor.
   template <class T>
   Result<std::vector<T>> read(const std::string& name, const Options& options = {}) const;
   Result<std::string> read_object(const std::string& name, uint32_t rank = 0, const Options& options = {}) const;
@@ -314,7 +315,7 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
     Attributes all;
     detail::Call call;
     auto info = detail::sized<CheckpointInfo>();
-    call(ckpt_reader_info, get(), &info);  // the count alone cannot say that there is no reader
+    call(ckpt_reader_info, get(), &info);  // fails on an empty reader, where the count is just 0
     if (tensor) call.refuse_nul({"tensor", *tensor});
     const char* of = tensor ? tensor->c_str() : nullptr;
     const uint64_t count = call.ok() ? ckpt_reader_attr_count(get(), of) : 0;
@@ -346,7 +347,7 @@ class Load : public detail::Handle<ckpt_load, ckpt_load_free> {
          device.type, device.id);
     return call.done();
   }
-  // A whole tensor whose dtype is that of the elements.
+  // A whole tensor; its dtype is that of the elements.
   template <class C, class T = detail::NumberOf<C>>
   Result<void> add_tensor(const std::string& name, const Extents& shape, C& container) {
     return add_tensor(name, Tensor::of<T>(shape), MutableMemory(container));
@@ -390,7 +391,7 @@ inline Result<std::string> Reader::read_object(const std::string& name, uint32_t
   return call(ckpt_load_run, made).result(std::move(all));
 }
 
-// ---- other people's files ----
+// ---- files of other formats ----
 
 #ifdef CKPT_FILE_H
 using FileTensor = ckpt_file_tensor;
@@ -403,7 +404,7 @@ class File : public detail::Handle<ckpt_file, ckpt_file_free> {
     return detail::make_first<File>(ckpt_file_open, detail::Text{"path", path}, options);
   }
   std::string format() const { return ckpt_file_format(get()); }
-  // What the tensors and the tree point at is borrowed from the file.
+  // The file owns what the tensors and the tree point at.
   Tensors tensors() const& { return {get(), tensor_count(), ckpt_file_tensor_at}; }
   Tensors tensors() && = delete;
   uint64_t tensor_count() const { return ckpt_file_tensor_count(get()); }

@@ -1,4 +1,4 @@
-/* A save in the background: training goes on as soon as the data is staged, the commit comes later.
+/* A save in the background: training goes on as soon as the data is staged; the commit comes later.
  *
  *   cc async.c $(pkg-config --cflags --libs ckpt) -o async && ./async /tmp/store
  */
@@ -38,16 +38,16 @@ int main(int argc, char** argv) {
   TRY(ckpt_save_add_tensor(save, "w", &desc, weights, sizeof(float) * kElements, CKPT_DEVICE_CPU, 0, &err));
   TRY(ckpt_save_start(save, &job, &err));
 
-  /* The memory belongs to the engine until the data is staged; then the optimizer may change it again. */
+  /* Until the data is staged, the tensors must not change; then the optimizer may step again. */
   TRY(ckpt_job_wait(job, CKPT_JOB_STAGED, -1, &err));
   for (int i = 0; i < kElements; i++) weights[i] += 1.0f;
 
-  /* Training steps, looking in from time to time. A wait that times out leaves the job running. */
+  /* Train, and look at the job now and then. If a wait times out, the job goes on. */
   ckpt_job_stats stats = {.struct_size = sizeof stats};
   ckpt_status status;
   while ((status = ckpt_job_wait(job, CKPT_JOB_COMMITTED, 20, &err)) == CKPT_TIMEOUT) {
     ckpt_error_free(err);
-    if (ckpt_job_state(job) >= CKPT_JOB_FAILED) break; /* a deadline of the save itself */
+    if (ckpt_job_state(job) >= CKPT_JOB_FAILED) break; /* the save itself timed out */
     TRY(ckpt_job_stats_get(job, &stats, &err));
     double total = stats.bytes_total > 0 ? (double)stats.bytes_total : 1;
     printf("%3.0f %% written\n", 100.0 * (double)stats.bytes_done / total);

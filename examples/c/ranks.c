@@ -1,13 +1,12 @@
-/* Four processes save one checkpoint together; two processes load it, each another half.
+/* Four processes save one checkpoint together; two processes load it, half each.
  *
  *   cc ranks.c $(pkg-config --cflags --libs ckpt) -o ranks && ./ranks /tmp/store
  *
- * The state: a weight that every rank holds (the library deals who writes what), a momentum of which each rank holds
- * a quarter of the rows, and the state of each rank's random generator. Where a real job has MPI or c10d, this one has
- * a pipe and an environment variable to hand the session string from rank 0 to the others.
+ * The state: a weight that every rank holds (the ranks assign its bytes among themselves), a momentum of which each
+ * rank holds a quarter of the rows, and the state of each rank's random generator. A pipe and an environment variable
+ * bring the session string from rank 0 to the others; a real job has MPI or c10d for that.
  *
- * After fork() a library with threads is of no use in the child, so all children are made before the first call to
- * ckpt.
+ * After fork() a child cannot use a library with threads, so all children are made before the first call to ckpt.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <ckpt.h>
@@ -45,7 +44,7 @@ static ckpt_tensor_desc rows(int first, int count) {
   return desc;
 }
 
-/* What one rank of the training job does at a checkpoint. */
+/* One rank of the training job saves its share. */
 static int save_rank(const char* place, uint32_t rank, int to_others) {
   static float weight[kRows][kColumns], momentum[kRows / kSaving][kColumns];
   const int first = (int)rank * kRows / kSaving, count = kRows / kSaving;
@@ -81,7 +80,7 @@ static int save_rank(const char* place, uint32_t rank, int to_others) {
   return 0;
 }
 
-/* Another number of ranks loads: resharding is asking for another box. */
+/* Another number of ranks loads: each asks for another box. */
 static int load_rank(const char* place, uint32_t rank) {
   static float weight[kRows][kColumns], momentum[kRows / kLoading][kColumns];
   const int first = (int)rank * kRows / kLoading, count = kRows / kLoading;
@@ -90,7 +89,7 @@ static int load_rank(const char* place, uint32_t rank) {
   ckpt_reader* reader;
   ckpt_load* load;
   TRY(ckpt_store_open(&store, place, NULL, &err));
-  /* A job that goes on saving meanwhile would resolve this once, and give all ranks the id. */
+  /* If another job may save meanwhile, resolve "latest" once and give all ranks the id. */
   TRY(ckpt_reader_open(&reader, store, "latest", NULL, &err));
   TRY(ckpt_load_new(&load, reader, NULL, &err));
   ckpt_tensor_desc desc = whole();
@@ -99,7 +98,7 @@ static int load_rank(const char* place, uint32_t rank) {
   TRY(ckpt_load_add_tensor(load, "layer.weight.momentum", &desc, momentum, sizeof momentum, CKPT_DEVICE_CPU, 0, &err));
   uint64_t rng[2] = {0, 0};
   TRY(ckpt_load_add_object(load, "rng", rank, rng, sizeof rng, &err));
-  /* Momentum and rng of the ranks that are no more are left unread; the default is not to mind. */
+  /* The rest of momentum, and the rng of the other ranks, are not loaded; by default that is allowed. */
   TRY(ckpt_load_run(load, &err));
 
   int wrong = rng[0] != rank;
@@ -114,7 +113,7 @@ static int load_rank(const char* place, uint32_t rank) {
   return wrong != 0;
 }
 
-/* Rank 0's string to the environments of the others: what a launcher does. */
+/* Puts rank 0's string into the environment of the others, as a launcher would. */
 static int launch_saving(const char* place) {
   int from_rank0[2];
   char session[1024];

@@ -1,8 +1,8 @@
-// What the demo's programs share: the source weights and the training state made from them.
+// Shared by the demo's programs: the source weights, and the training state made from them.
 //
-// The source is a safetensors file that is read here by a table (name, dtype, shape, place) which
-// examples/demo/weights.py wrote, so that what ckpt loads is compared with something that ckpt has not touched. Adam's
-// moments are a function of the weights: every process makes its share alone, and can tell what any element must be.
+// The source is a safetensors file. It is read by a table (name, dtype, shape, offset) from examples/demo/weights.py,
+// so that what ckpt loads is compared with bytes that ckpt has not touched. Adam's moments are a function of the
+// weights: every process can make its share alone, and knows the value of every element.
 #pragma once
 
 #include <ckpt.hpp>
@@ -50,7 +50,7 @@ constexpr Kind kKinds[] = {Kind::kWeight, Kind::kExpAvg, Kind::kExpAvgSq};
 
 std::string state_name(const Tensor& tensor, Kind kind);
 
-// Elements [first, first + count) of the flattened tensor as training would hold them. Integers have no moments.
+// Elements [first, first + count) of the flattened tensor, as training would hold them. Integers have no moments.
 std::vector<char> state_values(const Tensor& tensor, Kind kind, int64_t first, int64_t count);
 inline bool has_moments(const Tensor& tensor) { return tensor.dtype == CKPT_DTYPE_F32; }
 
@@ -65,7 +65,7 @@ std::vector<char> box_values(const Tensor& tensor, Kind kind, const Box& box);
 
 inline ckpt::Tensor describe(const Tensor& tensor) { return ckpt::Tensor(tensor.dtype, tensor.shape); }
 
-// The state of a rank's random generator: big enough not to lie inside the manifest.
+// The state of a rank's random generator; too big to be stored inside the manifest.
 std::string rng_state(uint32_t rank);
 std::string loader_state(uint32_t rank);
 std::string trainer_state(int64_t step);

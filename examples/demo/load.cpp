@@ -2,8 +2,8 @@
 //
 //   demo_load --store S --source F --table T --id ID --step N --rank R --world W --saved-by V
 //
-// Weights and second moments are loaded by rows, first moments by columns: none of these boxes is one that was saved.
-// A world of one loads everything, the objects of all V ranks that saved included.
+// Loads weights and second moments by rows, first moments by columns: no rank saved these boxes. A world of one loads
+// everything, with the objects of all V ranks that saved.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -35,7 +35,7 @@ std::vector<Request> plan(const Source& source, uint32_t rank, uint32_t world) {
       if (kind != Kind::kWeight && !has_moments(tensor)) continue;
       size_t dim = kind == Kind::kExpAvg && !tensor.shape.empty() ? tensor.shape.size() - 1 : 0;
       Box box = share(tensor, dim, rank, world);
-      // Not the value that most bytes have anyway.
+      // A value that few bytes have by chance.
       std::vector<char> room(static_cast<uint64_t>(box.elements()) * tensor.element_bytes, '\x5a');
       requests.push_back({&tensor, kind, std::move(box), std::move(room)});
     }
@@ -52,7 +52,7 @@ std::vector<ObjectRequest> plan_objects(uint32_t rank, uint32_t world, uint32_t 
   return requests;
 }
 
-// The number of tensors and objects that are not what they must be; each is named.
+// The number of tensors and objects that are wrong; prints the name of each.
 int count_wrong(const std::vector<Request>& requests, const std::vector<ObjectRequest>& objects) {
   int wrong = 0;
   for (const Request& request : requests) {

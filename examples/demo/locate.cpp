@@ -1,7 +1,7 @@
 // Answers two questions of the demo's driver, one line each.
 //
 //   demo_locate --store S --find SELECTOR [--run R]      the id that the selector means
-//   demo_locate --store S --find ID --tensor NAME        the part and the byte in it where the tensor's data starts
+//   demo_locate --store S --find ID --tensor NAME        the part, and the offset in it of the tensor's data
 #include <cinttypes>
 #include <cstdio>
 

@@ -2,10 +2,10 @@
 // second by flat ranges (as FSDP's flat parameters are); each rank has its own generator and data loader.
 //
 //   demo_save --store S --source F --table T --label L --step N --rank R --world W
-//             [--lead FILE]      rank 0: writes the session string there; the others find it in $CKPT_SESSION
+//             [--lead FILE]      rank 0 writes the session string to FILE; the others find it in $CKPT_SESSION
 //             [--rendezvous 1]   no string: the ranks meet through the store
 //             [--timeout MS]     deadline for the other ranks
-//             [--die 1]          is killed (SIGKILL, by itself) once its part is being written
+//             [--die 1]          kills itself (SIGKILL) while it writes its part
 #include <signal.h>
 
 #include <cstdio>
@@ -17,7 +17,7 @@
 
 using namespace demo;
 
-// Memory that the save reads until it is staged.
+// The save reads this memory until it is staged.
 static std::vector<std::vector<char>> held;
 
 static void add_tensor(ckpt::Save& save, const Tensor& tensor, uint32_t rank, uint32_t world) {
@@ -51,7 +51,7 @@ static ckpt::Session open_session(const Arguments& arguments, const ckpt::Option
   std::exit(2);
 }
 
-// Ends this process as the kernel or a lost machine would, while its part is only half there.
+// Ends this process as the kernel or a lost machine would, while its part is half written.
 static void die_while_writing(const ckpt::Job& job) {
   ckpt::JobStats stats;
   do {

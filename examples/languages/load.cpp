@@ -1,4 +1,4 @@
-// Loads, as one of three ranks, what four ranks in four languages have saved (README.md), and compares every byte.
+// One of three ranks that load what four ranks in four languages saved (README.md); compares every byte.
 //
 //   load_cpp STORE RANK WORLD
 #include <ckpt.hpp>
@@ -66,7 +66,7 @@ void load_tensors(const ckpt::Reader& reader, int64_t rank, int64_t world) {
                }));
 }
 
-// What the ranks wrote besides tensors.
+// The objects, the attribute and the state tree.
 void look_at_rest(const ckpt::Reader& reader) {
   const char* languages[] = {"Go", "Rust", "Python", "C"};
   for (uint32_t rank = 0; rank < 4; rank++) {

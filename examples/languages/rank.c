@@ -25,7 +25,7 @@ typedef struct {
   uint8_t* table;  /* columns of this rank */
 } state;
 
-/* The share [first, end) of rank in `count` things. */
+/* The rank's range [first, end) of `count` items. */
 static int64_t first_of(int64_t count, int64_t rank, int64_t world) { return count * rank / world; }
 
 static void fill(state* s, int64_t rank, int64_t world) {

@@ -13,7 +13,7 @@ TABLE_ROWS, TABLE_COLUMNS = 7, 12
 
 
 def share(count, rank, world):
-    """This rank's part [first, end) of `count` things."""
+    """This rank's range [first, end) of `count` items."""
     return count * rank // world, count * (rank + 1) // world
 
 
@@ -29,7 +29,7 @@ def add_tensors(save, rank, world):
     first, end = share(ROWS * COLUMNS, rank, world)
     save.add_tensor("layer.weight.momentum", 1 - layer[first:end] / 8, shape=(ROWS, COLUMNS), flat_offset=first)
 
-    # A view of columns, whose memory has gaps: it is taken as it lies.
+    # A view of columns: its memory has gaps; the save takes it as it is.
     table = np.arange(TABLE_ROWS * TABLE_COLUMNS, dtype=np.uint8).reshape(TABLE_ROWS, TABLE_COLUMNS)
     left, right = share(TABLE_COLUMNS, rank, world)
     save.add_tensor("table", table[:, left:right], shape=table.shape, offset=(0, left))

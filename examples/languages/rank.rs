@@ -9,7 +9,7 @@ const COLUMNS: usize = 32;
 const TABLE_ROWS: usize = 7;
 const TABLE_COLUMNS: usize = 12;
 
-/// This rank's part of `count` things: the first, and how many.
+/// This rank's range of `count` items: the first, and how many.
 fn share(count: usize, rank: usize, world: usize) -> (usize, usize) {
     let first = count * rank / world;
     (first, count * (rank + 1) / world - first)

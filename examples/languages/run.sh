@@ -3,7 +3,7 @@
 #
 #   run.sh PROGRAMS STORE [PYTHON]     PROGRAMS: the folder with rank_go, rank_rust, rank_c and load_cpp
 #
-# What a launcher does: it starts rank 0, reads the session's string from its first line, and gives it to the others.
+# Acts as a launcher: starts rank 0, reads the session's string from its first line, and passes it to the others.
 set -euo pipefail
 programs=$1 store=$2 python=${3:-python3}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

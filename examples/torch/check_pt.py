@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Opens an exported .pt with Python's torch and no code of ckpt: the trainer's model, written once more in Python,
-takes its weights and must name the held-out digits exactly as often right as the trainer did.
+"""Opens an exported .pt with Python's torch, without ckpt: the trainer's model, rewritten in Python, loads the weights
+and must recognise exactly as many of the held-out digits as the trainer did.
 
   check_pt.py CHECKPOINT.pt DIGITS RIGHT
 """
@@ -27,8 +27,8 @@ def read_digits(path):
 
 
 def open_safely(path):
-    """Without running code of the file, where torch can: the machine of 1.13 has no floats, so that it refuses every
-    optimizer's state, its own included."""
+    """Runs no code from the file, if torch can: the safe unpickler of 1.13 does not know floats, so it refuses every
+    optimizer's state, even its own."""
     safely = int(torch.__version__.split(".")[0]) >= 2
     return torch.load(path, weights_only=safely), "weights_only" if safely else "plain load"
 

@@ -1,4 +1,4 @@
-// Handwritten digits as digits.py writes them: for each image 64 bytes of pixels (0 to 16) and one byte, the digit.
+// Handwritten digits as digits.py writes them: for each image 64 bytes of pixels (0 to 16), then the digit in one byte.
 #pragma once
 
 #include <torch/torch.h>

@@ -1,5 +1,5 @@
-// A fingerprint of all bits of the training state, to show that what was loaded is what was saved. Not part of what a
-// trainer needs to use ckpt.
+// A fingerprint of all bits of the training state, to show that the loaded state equals the saved one. A trainer does
+// not need it to use ckpt.
 #pragma once
 
 #define XXH_INLINE_ALL
@@ -36,7 +36,7 @@ class Fingerprint {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
 };
 
-// nullptr where the optimizer has not stepped yet. LibTorch 1.13 and 2.x name a parameter's state differently.
+// nullptr if the optimizer has not stepped yet. LibTorch 1.13 and 2.x name a parameter's state differently.
 inline const torch::optim::AdamWParamState* moments_of(const torch::optim::Optimizer& optimizer,
                                                        const torch::Tensor& parameter) {
 #if TORCH_VERSION_MAJOR >= 2
@@ -70,7 +70,7 @@ inline std::string fingerprint(const torch::nn::Module& model, const torch::opti
   return print.text();
 }
 
-// Of this process's CPU generator, from which shuffling and dropout draw.
+// The state of this process's CPU generator, which shuffling and dropout use.
 inline std::string random_fingerprint() {
   Fingerprint print;
   print.add(at::globalContext().defaultGenerator(at::kCPU).get_state());

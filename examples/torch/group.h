@@ -1,6 +1,6 @@
-// The ranks of a run: a c10d ProcessGroup over Gloo, which find each other through a file. Same code for LibTorch 1.13,
+// The ranks of a run: a c10d ProcessGroup over Gloo; they meet through a file. The same code works with LibTorch 1.13,
 // where Gloo's group is a ProcessGroup, and 2.x, where it is a Backend of one. Needs Gloo's headers, which PyPI's wheel
-// leaves out: Debian's libgloo-dev serves both, since nothing of Gloo itself is called here.
+// lacks: Debian's libgloo-dev works for both, because this file calls nothing of Gloo itself.
 #pragma once
 
 #ifndef USE_C10D_GLOO
@@ -18,7 +18,7 @@
 
 using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
 
-// `file`: where the ranks meet; on a file system that they share, and new for each run. On one machine.
+// `file`: where the ranks meet, on a file system that they share; a new one for each run. On one machine.
 inline Group gloo_group(const std::string& file, int rank, int world_size,
                         std::chrono::seconds timeout = std::chrono::seconds(60)) {
   auto store = c10::make_intrusive<c10d::FileStore>(file, world_size);

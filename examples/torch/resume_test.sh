@@ -1,7 +1,7 @@
 #!/bin/bash
-# resume_test.sh TRAINER: a killed run, resumed on the same ranks, computes the losses of an uninterrupted one to the
-# bit; on other numbers of ranks (2, 3, 1) the restored state is identical to the bit and the losses agree up to the
-# order of floating-point additions. Made-up images, no network, nothing timed.
+# resume_test.sh TRAINER: a killed run, resumed on as many ranks, computes the losses of an uninterrupted one to the
+# bit. On other numbers of ranks (2, 3, 1) the restored state is identical to the bit, and the losses agree up to the
+# order of floating-point additions. Made-up images, no network, no timing.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -13,7 +13,7 @@ cleanup() { kill_what_runs; rm -rf "$work"; }
 trap cleanup EXIT
 python3 "$here/digits.py" make-up "$data"
 
-# compare_losses REFERENCE RESUMED: up to the order of additions. Seen: 5e-6 of a loss.
+# compare_losses REFERENCE RESUMED: up to the order of additions. Largest difference seen: 5e-6 of a loss.
 compare_losses() { close_losses "$1" "$2" 1e-4; }
 
 echo "two ranks, batch norm and dropout: killed twice, resumed to the bit"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares what runs of the trainer left behind.
+"""Compares the outputs of runs of the trainer.
 
   runs.py same REFERENCE RESUMED             all losses of RESUMED equal REFERENCE's of the same steps to the bit
   runs.py close REFERENCE RESUMED TOLERANCE  they differ by at most TOLERANCE of their size
@@ -20,7 +20,7 @@ def losses(path):
 
 
 def common(reference, resumed):
-    """(step, reference's loss, resumed run's loss) of all steps of `resumed`, which begins after step 1."""
+    """(step, reference's loss, resumed run's loss) for all steps of `resumed`, which begins after step 1."""
     ours, theirs = losses(reference), losses(resumed)
     first, last = min(theirs, default=0), max(theirs, default=0)
     if first <= 1:

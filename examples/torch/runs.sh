@@ -1,5 +1,5 @@
-# Runs of the trainer with their ranks; sourced by tools/demo-torch and resume_test.sh, which set $trainer, $data and
-# $work. A run is known by its name: rank R's output is $work/NAME-R.txt and its losses are $work/NAME-R.losses.
+# Starts and kills runs of the trainer; sourced by tools/demo-torch and resume_test.sh, which set $trainer, $data and
+# $work. A run has a name: rank R's output is $work/NAME-R.txt, its losses are $work/NAME-R.losses.
 runs=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/runs.py
 pids=() codes=() norm=batch
 
@@ -17,7 +17,7 @@ start_run() {
   done
 }
 
-# The exit codes of all ranks, in $codes. Silent: bash would say which of its jobs were killed.
+# Sets $codes to the exit codes of all ranks. Silent: bash would print which of its jobs were killed.
 finish_run() {
   local pid code
   codes=()
@@ -55,7 +55,7 @@ kill_run() {
   done
 }
 
-# kill_all NAME STEP: kill -9 for all ranks of the run that was started, as soon as step STEP is done.
+# kill_all NAME STEP: kill -9 for all ranks of the started run, as soon as step STEP is done.
 kill_all() {
   local name=$1 step=$2
   until [[ -s $work/$name-0.losses && $(last_step "$name") -ge $step ]]; do

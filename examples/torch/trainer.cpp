@@ -1,16 +1,15 @@
-// A LibTorch trainer that can be killed at any moment and goes on where its last checkpoint was: handwritten digits, a
-// small convolutional net, AdamW, data-parallel ranks over Gloo. What ckpt needs is in Trainer::save and
-// Trainer::resume.
+// A LibTorch trainer that can be killed at any moment and resumes from its last checkpoint: handwritten digits, a small
+// convolutional net, AdamW, data-parallel ranks over Gloo. Trainer::save and Trainer::resume use ckpt.
 //
 //   trainer --data DIGITS --store STORE --losses FILE
 //           [--rank R --world W --rendezvous FILE]   ranks of a run; FILE is new for each run
 //           [--steps N] [--save-every N] [--norm batch|group] [--seed N]
-//           [--die-at-step N]                        kill -9 itself there, with that step's save under way
+//           [--die-at-step N]                        kills itself with SIGKILL there, during that step's save
 //
-// With --norm batch (and dropout) each rank normalises over its own share of the batch and draws its own dropout, as
-// people train: then a run on another number of ranks is another computation. With --norm group and no dropout the
-// gradient is a plain mean over the images of the batch, so that any number of ranks computes the same but for the
-// order of floating-point additions. Every rank's share of the batch has the same size.
+// With --norm batch (and dropout), as is usual, each rank normalises over its own share of the batch and draws its own
+// dropout, so another number of ranks computes other losses. With --norm group and no dropout the gradient is a plain
+// mean over the images of the batch, so any number of ranks computes the same, except for the order of floating-point
+// additions. Every rank's share of the batch has the same size.
 #include <ckpt_torch.h>
 #include <torch/torch.h>
 
@@ -28,7 +27,7 @@
 
 namespace {
 
-constexpr int64_t kHeldOut = 297;  // the last images: by other writers than those trained on
+constexpr int64_t kHeldOut = 297;  // the last images, by writers that are not in the training data
 constexpr int64_t kBatch = 60;
 constexpr double kLearningRate = 3e-3;
 
@@ -98,7 +97,7 @@ class Trainer {
   std::optional<ckpt_torch::SaveHandle> saving_;
   std::FILE* losses_;
 
-  // Where the run is; saved beside model and optimizer.
+  // The progress of the run; saved with model and optimizer.
   int64_t step_ = 0, epoch_ = -1, position_ = 0;
   torch::Tensor order_ = torch::empty({0}, torch::kInt64);  // of the images in this epoch
 };
@@ -137,7 +136,7 @@ Trainer::~Trainer() {
   std::fclose(losses_);
 }
 
-// A store that cannot be read is an error, and no reason to start from step 0.
+// A store that cannot be read is an error; it must not restart the run from step 0.
 void Trainer::resume() {
   const std::optional<ckpt_torch::Loaded> loaded = checkpointer_.load_if_any(model_, optimizer_);
   if (!loaded) return;
@@ -149,8 +148,8 @@ void Trainer::resume() {
 }
 
 void Trainer::save() {
-  if (saving_) saving_->wait();  // the one before
-  // Rank 0's buffers are the ones that are saved, as they are the ones that DistributedDataParallel keeps.
+  if (saving_) saving_->wait();  // the last save
+  // Rank 0's buffers are saved, because DistributedDataParallel keeps those.
   if (group_) {
     for (const torch::Tensor& buffer : model_->buffers()) broadcast(group_, buffer);
   }
@@ -161,14 +160,14 @@ void Trainer::save() {
       {model_, optimizer_, {{"step", step_}, {"epoch", epoch_}, {"position", position_}, {"order", order_}}}, options);
 }
 
-// One line on standard output; the demo and the test compare them.
+// Prints one line; the demo and the test compare these lines.
 void Trainer::report(const char* what) {
   std::printf("rank %d of %d: %s step %lld, state %s, random %s\n", rank_, world_, what, static_cast<long long>(step_),
               fingerprint(*model_, optimizer_).c_str(), random_fingerprint().c_str());
   std::fflush(stdout);
 }
 
-// Rank 0 draws the order of the images for all. The learning rate halves every second epoch.
+// Rank 0 shuffles the images for all ranks. The learning rate halves every second epoch.
 void Trainer::begin_epoch() {
   ++epoch_;
   position_ = 0;
@@ -194,7 +193,7 @@ double Trainer::step() {
   return mean;
 }
 
-// Gradients and loss become the mean over all ranks, in one message.
+// Averages gradients and loss over all ranks, in one message.
 double Trainer::average(const torch::Tensor& loss) {
   if (!group_) return loss.item<float>();
   std::vector<torch::Tensor> pieces;
@@ -239,8 +238,8 @@ void Trainer::run() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // as Python does: a dead rank is then an error of Gloo's
-  at::set_num_threads(1);         // ranks share the machine, and the order of additions stays the same
+  std::signal(SIGPIPE, SIG_IGN);  // as Python does: then a dead rank is an error from Gloo
+  at::set_num_threads(1);         // ranks share the machine; also keeps the order of additions
   try {
     const Arguments arguments(argc, argv);
     Trainer(arguments).run();

@@ -1,4 +1,4 @@
-// Nested brackets around numbers that come one after another in row-major order, as NumPy prints them. One thread.
+// Prints numbers, given one by one in row-major order, in nested brackets as NumPy does. One thread.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 
 namespace cli {
 
-inline constexpr int64_t kEdge = 3;             // of a long dimension, at each end of a summary
-inline constexpr uint64_t kSummaryFrom = 1001;  // elements
+inline constexpr int64_t kEdge = 3;             // indices that a summary shows at each end of a long dimension
+inline constexpr uint64_t kSummaryFrom = 1001;  // elements; fewer are printed in full
 
-// How many of `size` indices a summary shows, and whether "..." stands for the others.
+// Whether a summary of `size` indices has a "...", and how many indices it shows.
 inline constexpr bool has_gap(int64_t size) { return size > 2 * kEdge; }
 inline constexpr int64_t shown(int64_t size) { return has_gap(size) ? 2 * kEdge : size; }
 
 class ArrayWriter {
  public:
-  // `extents` of the whole; with `summary`, only shown(extent) indices of each dimension will be added.
+  // `extents` are of the whole array. With `summary`, add only shown(extent) indices of each dimension.
   ArrayWriter(std::vector<int64_t> extents, bool summary, size_t width, FILE* out);
 
   void add(std::string_view number);
@@ -31,7 +31,7 @@ class ArrayWriter {
 
   std::vector<int64_t> shown_, index_;
   std::vector<bool> gap_;
-  size_t width_;  // numbers are padded to it
+  size_t width_;  // each number is padded to it
   bool started_ = false;
   FILE* out_;
 };

@@ -1,4 +1,4 @@
-// ckpt cat: the numbers of a tensor, a state tree, or the bytes of an object.
+// ckpt cat: prints a tensor's numbers, a state tree, or an object's bytes.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -25,15 +25,14 @@ struct Args : Common {
 
 constexpr Words kWords = {
     "cat", "print a tensor's numbers, a state tree or an object's bytes",
-    "Prints the elements of a tensor, every numeric dtype decoded, bf16 and float8 included. "
-    "More than 1000 elements are\n"
-    "summarised by the edges of each dimension, and only those are read, unless --full is given. "
-    "--box takes slices as in\n"
-    "Python: \"0:2,3:5\", \":\", \"-3:\" (write --box=-3: when it starts with a minus), \"7\" "
-    "(that index, the dimension stays);\n"
-    "dimensions not named are whole. What is read is checked against its checksums.\n"
-    "Where a state tree has the name, and no tensor, its JSON is printed: laid out for people, or "
-    "as it is with --json.",
+    "Prints the elements of a tensor of any numeric dtype, bf16 and float8 included. Of more than "
+    "1000 elements it reads\n"
+    "and prints only the first and last 3 indices of each dimension, unless --full is given. "
+    "--box takes slices as in Python:\n"
+    "\"0:2,3:5\", \":\", \"-3:\" (write --box=-3: if it starts with a minus), \"7\" (only that index; "
+    "the dimension stays).\n"
+    "Dimensions not named are whole. Everything that is read is checked against its checksums.\n"
+    "If no tensor but a state tree has the name, its JSON is printed: indented, or unchanged with --json.",
     "  ckpt cat /data/run7 layer.0.weight\n"
     "  ckpt cat /data/run7 layer.0.weight --box 0:2,3:5 --full\n"
     "  ckpt cat /data/run7@step:100 layer.0.weight --as f32 --npy weight.npy\n"
@@ -46,7 +45,7 @@ constexpr Words kWords = {
   fail(CKPT_IO, "cannot write " + path + ": " + std::strerror(errno));
 }
 
-// A new file that is removed again unless it was finished.
+// Creates a file; removes it again unless finish() is called.
 class NewFile {
  public:
   explicit NewFile(const std::string& path)
@@ -84,7 +83,7 @@ class NewFile {
   std::string path_;
 };
 
-void write_npy(const TensorSource& source, const Box& box, const std::string& path) {
+void write_npy(const TensorSource& source, const Slice& slice, const std::string& path) {
   auto descr = npy_descr(source.dtype());
   if (!descr) {
     const char* hint = has_f32(source.dtype()) ? "; add --as f32" : "; use --raw";
@@ -92,40 +91,40 @@ void write_npy(const TensorSource& source, const Box& box, const std::string& pa
          "NumPy has no dtype for " + dtype_text(source.dtype()) + " of tensor " + source.name() + hint);
   }
   NewFile file(path);
-  std::string header = npy_header(*descr, box.extent);
+  std::string header = npy_header(*descr, slice.extent);
   file.write(header.data(), header.size());
-  source.read_slabs(box, [&](const std::vector<std::byte>& data) { file.write(data.data(), data.size()); });
+  source.read_slabs(slice, [&](const std::vector<std::byte>& data) { file.write(data.data(), data.size()); });
   file.finish();
 }
 
-void write_raw(const TensorSource& source, const Box& box) {
+void write_raw(const TensorSource& source, const Slice& slice) {
   if (is_terminal(stdout)) invalid("--raw writes bytes: send them to a file or a pipe");
-  source.read_slabs(box, [](const std::vector<std::byte>& data) {
+  source.read_slabs(slice, [](const std::vector<std::byte>& data) {
     if (std::fwrite(data.data(), 1, data.size(), stdout) != data.size()) write_failed("standard output");
   });
 }
 
-// A few numbers, in columns.
-void print_some(const TensorSource& source, const Box& box, bool summary) {
-  const std::vector<std::byte> data = summary ? source.read_summary(box) : source.read(box);
+// Few numbers: aligned in columns.
+void print_some(const TensorSource& source, const Slice& slice, bool summary) {
+  const std::vector<std::byte> data = summary ? source.read_summary(slice) : source.read(slice);
   uint64_t count = 1;
-  for (int64_t extent : box.extent) count *= static_cast<uint64_t>(summary ? shown(extent) : extent);
+  for (int64_t extent : slice.extent) count *= static_cast<uint64_t>(summary ? shown(extent) : extent);
   std::vector<std::string> numbers;
   size_t width = 0;
   for (uint64_t i = 0; i < count; ++i) {
     numbers.push_back(number_text(source.dtype(), data, i));
     width = std::max(width, numbers.back().size());
   }
-  ArrayWriter writer(box.extent, summary, width, stdout);
+  ArrayWriter writer(slice.extent, summary, width, stdout);
   for (const std::string& number : numbers) writer.add(number);
   writer.finish();
 }
 
-// All of them, in bounded memory, so without columns.
-void print_all(const TensorSource& source, const Box& box) {
-  ArrayWriter writer(box.extent, false, 0, stdout);
-  uint64_t left = box.volume();
-  source.read_slabs(box, [&](const std::vector<std::byte>& data) {
+// Any number of them, in bounded memory, so not aligned.
+void print_all(const TensorSource& source, const Slice& slice) {
+  ArrayWriter writer(slice.extent, false, 0, stdout);
+  uint64_t left = slice.volume();
+  source.read_slabs(slice, [&](const std::vector<std::byte>& data) {
     uint64_t bits = static_cast<uint64_t>(source.dtype() % 256);
     uint64_t count = std::min<uint64_t>(left, data.size() * 8 / bits);
     for (uint64_t i = 0; i < count; ++i) writer.add(number_text(source.dtype(), data, i));
@@ -136,14 +135,14 @@ void print_all(const TensorSource& source, const Box& box) {
 
 void cat_tensor(const Args& args, const ckpt::Reader& reader, const ckpt::Options& options) {
   TensorSource source(reader, options, args.tensor, args.as);
-  Box box = args.box.empty() ? Box::whole(source.shape()) : parse_box(args.box, source.shape());
-  if (!args.npy.empty()) return write_npy(source, box, args.npy);
-  if (args.raw) return write_raw(source, box);
-  if (box.volume() >= kSummaryFrom && args.full) return print_all(source, box);
-  print_some(source, box, box.volume() >= kSummaryFrom);
+  Slice slice = args.box.empty() ? Slice::whole(source.shape()) : parse_slice(args.box, source.shape());
+  if (!args.npy.empty()) return write_npy(source, slice, args.npy);
+  if (args.raw) return write_raw(source, slice);
+  if (slice.volume() >= kSummaryFrom && args.full) return print_all(source, slice);
+  print_some(source, slice, slice.volume() >= kSummaryFrom);
 }
 
-// Whether `name` is that of a state tree and not that of a tensor.
+// Whether `name` names a state tree and no tensor.
 bool names_tree(const ckpt::Reader& reader, const std::string& name) {
   return !reader.has_tensor(name) && reader.has_object(name) && is_tree(reader.object(name));
 }
@@ -169,7 +168,7 @@ void cat_object(const Args& args, const ckpt::Reader& reader, const ckpt::Option
 }
 
 int run(const Args& args) {
-  if (args.tensor.empty() == args.object.empty()) invalid("cat wants either the name of a tensor or --object NAME");
+  if (args.tensor.empty() == args.object.empty()) invalid("cat needs either a tensor's name or --object NAME");
   ckpt::Options options = make_options(args);
   const Opened opened = open_checkpoint(args.checkpoint, args, options);
   if (!args.object.empty()) {
@@ -177,7 +176,7 @@ int run(const Args& args) {
   } else if (names_tree(opened.reader, args.tensor)) {
     cat_tree(args, opened.reader);
   } else {
-    if (args.json) invalid(args.tensor + " is no state tree, and only that is JSON");
+    if (args.json) invalid(args.tensor + " is not a state tree, and --json is only for those");
     cat_tensor(args, opened.reader, options);
   }
   return kExitOk;
@@ -185,22 +184,22 @@ int run(const Args& args) {
 
 }  // namespace
 
-void add_cat(CLI::App& app, Run& chosen) {
+void add_cat(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kNo);
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();
   Option tensor = command.add("TENSOR", args->tensor, "the name of a tensor, an alias or a state tree");
   command.add("--box", args->box, "slices, one for each dimension").type("SLICES").needs(tensor);
   Option full = command.add("--full", args->full, "print every element").needs(tensor);
-  Option npy = command.add("--npy", args->npy, "write a new NumPy file instead").type("FILE").needs(tensor);
-  command.add("--as", args->as, "convert, for instance bf16 to f32").type("DTYPE").needs(tensor);
+  Option npy = command.add("--npy", args->npy, "write them to a new NumPy file").type("FILE").needs(tensor);
+  command.add("--as", args->as, "convert to this dtype, for example f32").type("DTYPE").needs(tensor);
   command.add("--raw", args->raw, "write the elements' bytes to standard output")
       .needs(tensor)
       .excludes(npy)
       .excludes(full);
   Option object = command.add("--object", args->object, "an object instead of a tensor").type("NAME");
-  command.add("--json", args->json, "print a state tree's JSON as it is").needs(tensor);
-  command.add("--rank", args->rank, "whose object, where each rank has its own").needs(object);
+  command.add("--json", args->json, "print a state tree's JSON unchanged").needs(tensor);
+  command.add("--rank", args->rank, "whose object, if each rank has its own").needs(object);
   command.run(chosen, [args] { return run(*args); });
 }
 

@@ -13,11 +13,11 @@ struct Args : Common {
 };
 
 constexpr Words kWords = {"diff", "compare two checkpoints",
-                          "Compares first the structure (names, dtypes, shapes, objects, attributes), then the values "
-                          "of tensors that both have,\n"
-                          "and prints for each one that differs how many elements do and by how much at most. "
-                          "Checkpoints of different world\n"
-                          "sizes are equal when their tensors are.",
+                          "Compares the structure (names, dtypes, shapes, objects, attributes), then the values of the "
+                          "tensors that both have.\n"
+                          "For each tensor that differs it prints how many elements differ, and the largest "
+                          "difference. Two checkpoints may be\n"
+                          "equal though their world sizes differ.",
                           "  ckpt diff /data/run7@step:100 /data/run7@step:200\n"
                           "  ckpt diff /data/run7 /backup/run7 --structure-only\n",
                           "0 equal, 1 different, 2 error"};
@@ -64,11 +64,11 @@ int run(const Args& args) {
 
 }  // namespace
 
-void add_diff(CLI::App& app, Run& chosen) {
+void add_diff(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("A", args->a, kCheckpointHelp).required();
-  command.add("B", args->b, "the other").required();
+  command.add("B", args->b, "the other checkpoint").required();
   command.add("--structure-only", args->structure_only, "do not read tensor data");
   command.run(chosen, [args] { return run(*args); });
 }

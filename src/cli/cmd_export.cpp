@@ -1,4 +1,4 @@
-// ckpt export: a checkpoint in other people's formats.
+// ckpt export: writes a checkpoint in another format.
 #include <cstdio>
 
 #include "cli/command.h"
@@ -15,12 +15,11 @@ struct Args : Common {
 
 constexpr Words kWords = {
     "export", "write a checkpoint as safetensors, .pt or an hfai directory",
-    "Writes the checkpoint to PATH, in the format that its ending names or --format says. What exists is never "
-    "overwritten.\n"
-    "  safetensors  the tensors: one file, or the directory of files that was imported\n"
+    "Writes the checkpoint to PATH, in the format that --format or the ending of PATH names. Never overwrites.\n"
+    "  safetensors  the tensors: one file, or a directory with the same files that were imported\n"
     "  pt           the state tree as torch.save writes it; torch.load(weights_only=True) opens it\n"
-    "  hfai         the state tree in --shards files PART_nnn.pt, as hfai.checkpoint saves it\n"
-    "What has no place there is left out, which is said on standard error.",
+    "  hfai         the state tree as hfai.checkpoint saves it: files PART_nnn.pt, as many as --shards says\n"
+    "A note on standard error says what the format cannot hold and was left out.",
     "  ckpt export /data/run7 model.safetensors\n"
     "  ckpt export /data/run7@step:400 state.pt\n"
     "  ckpt export /data/run7 state --format hfai --shards 8\n"
@@ -40,7 +39,8 @@ void note_what_is_left_out(const Args& args, const Opened& opened) {
     if (writes_tree(args) && is_tree(object) && std::string_view(object.name) == CKPT_TREE_OBJECT) --left_out;
   if (left_out == 0) return;
   const char* place = writes_tree(args) ? "a .pt" : "safetensors";
-  std::fputs(format("ckpt: note: {} objects have no place in {} and were left out\n", left_out, place).c_str(), stderr);
+  std::fputs(format("ckpt: note: left out {}, which {} cannot hold\n", counted(left_out, "object"), place).c_str(),
+             stderr);
 }
 
 int run(const Args& args) {
@@ -57,7 +57,7 @@ int run(const Args& args) {
 
 }  // namespace
 
-void add_export(CLI::App& app, Run& chosen) {
+void add_export(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kNo);
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();

@@ -1,4 +1,4 @@
-// ckpt help: of the tool, of a command, and the options of the library.
+// ckpt help: explains the tool, a command, or the options of the library.
 #include <limits>
 
 #include "cli/command.h"
@@ -12,9 +12,9 @@ struct Args : Common {
 };
 
 constexpr Words kWords = {"help", "explain a command, or the options of the library",
-                          "Without a topic: the commands. With the name of a command: what it does, examples, exit "
-                          "codes. With \"options\": every\n"
-                          "option that -o KEY=VALUE takes, from the library itself.",
+                          "Without a topic: the commands. With a command: what it does, examples, exit codes. With "
+                          "\"options\": every option\n"
+                          "that -o KEY=VALUE can set.",
                           "  ckpt help verify\n"
                           "  ckpt help options\n",
                           "0 shown, 2 no such topic"};
@@ -51,7 +51,7 @@ int run(const Args& args, const CLI::App& app) {
 
 }  // namespace
 
-void add_help(CLI::App& app, Run& chosen) {
+void add_help(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("TOPIC", args->topic, "a command, or \"options\"");

@@ -1,4 +1,4 @@
-// ckpt import: a .pt, a safetensors file or set, or an hfai directory as a checkpoint.
+// ckpt import: saves a .pt, a safetensors file or set, or an hfai directory as a checkpoint.
 #include "cli/command.h"
 #include "cli/text.h"
 
@@ -13,13 +13,16 @@ struct Args : Common {
 constexpr Words kWords = {"import", "save a .pt or safetensors file as a checkpoint",
                           "Saves a PyTorch .pt file, a safetensors file, a Hugging Face set (its directory or its "
                           "model.safetensors.index.json)\n"
-                          "or an hfai directory of PART_*.pt as a checkpoint of run \"import\", so that a trainer that "
-                          "writes to the same store is\n"
-                          "left alone. The content decides, not the name; a .pt is read without running what it says. "
-                          "Metadata and the split\n"
-                          "into files are kept for ckpt export. The store is made if it is not there.",
+                          "or an hfai directory of PART_*.pt as a checkpoint of run \"import\", so a trainer that uses "
+                          "the same store is not\n"
+                          "disturbed. If the store has other runs too, open it with -o run=import, or by its id. The "
+                          "content decides the format,\n"
+                          "not the name. Nothing that a .pt says is executed. Metadata and the split into files are "
+                          "kept for ckpt export.\n"
+                          "Makes the store if there is none.",
                           "  ckpt import model.safetensors /data/run7 --label pretrained\n"
                           "  ckpt import epoch9.pt /data/run7 --label epoch9\n"
+                          "  ckpt info /data/run7@label:epoch9 -o run=import\n"
                           "  ckpt import ./Llama-3-8B /data/models --label llama3-8b -o compression=auto\n"
                           "  ckpt info /data/models@label:llama3-8b\n",
                           "0 saved and durable, 2 error"};
@@ -37,7 +40,7 @@ int run(const Args& args) {
 
 }  // namespace
 
-void add_import(CLI::App& app, Run& chosen) {
+void add_import(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("FILE", args->file, "a .pt or .safetensors file, a directory or an index.json").required();

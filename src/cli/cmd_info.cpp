@@ -1,4 +1,4 @@
-// ckpt info: what one checkpoint is and holds. Reads the manifest, and state trees.
+// ckpt info: shows one checkpoint and what it holds. Reads the manifest and the state trees.
 #include <fnmatch.h>
 #include <sys/stat.h>
 
@@ -18,16 +18,17 @@ struct Args : Common {
   bool segments = false, all = false;
 };
 
-constexpr Words kWords = {
-    "info", "show what a checkpoint holds",
-    "Shows who wrote the checkpoint and when, its tensors, aliases, objects and attributes, and its state tree in\n"
-    "outline. Only the manifest and the tree are read and checked; ckpt verify checks the data. With --segments also\n"
-    "where each tensor's bytes lie in the parts. Of a file (.pt, .safetensors) it shows the same without a store.",
-    "  ckpt info /data/run7\n"
-    "  ckpt info /data/run7/step-100.7.1 --tensors 'model.*.weight'\n"
-    "  ckpt info /data/run7@label:step-100 --json\n"
-    "  ckpt info model.pt\n",
-    "0 shown, 2 error"};
+constexpr Words kWords = {"info", "show what a checkpoint holds",
+                          "Shows who wrote the checkpoint and when, its tensors, aliases, objects and attributes, and "
+                          "an outline of its state\n"
+                          "tree. Reads and checks the manifest and the tree only; ckpt verify checks the data. With "
+                          "--segments it also shows\n"
+                          "where each tensor's bytes are in the parts. It takes a .pt or .safetensors file as well.",
+                          "  ckpt info /data/run7\n"
+                          "  ckpt info /data/run7/step-100.7.1 --tensors 'model.*.weight'\n"
+                          "  ckpt info /data/run7@label:step-100 --json\n"
+                          "  ckpt info model.pt\n",
+                          "0 shown, 2 error"};
 
 std::string time_text(uint64_t unix_ms) {
   if (unix_ms == 0) return "-";
@@ -117,7 +118,7 @@ std::string tensor_text(const ckpt::Reader& reader, const std::string& name) {
   return dtype_text(tensor.dtype) + " " + shape_text(ckpt::shape_of(tensor));
 }
 
-// A damaged tree is told of and takes nothing from the rest.
+// A damaged tree is reported; the rest is shown all the same.
 std::string trees_text(const ckpt::Reader& reader, uint64_t lines) {
   std::string out;
   auto tensor = [&](std::string_view name) { return tensor_text(reader, std::string(name)); };
@@ -232,7 +233,7 @@ void print_as_json(const Args& args, const Opened& opened, const Tensors& tensor
   print_json(json);
 }
 
-// Whether `argument` is one file, where a checkpoint would be a directory.
+// Whether `argument` is a file. A checkpoint is a directory.
 bool is_foreign_file(const std::string& argument) {
   struct stat info{};
   return stat(argument.c_str(), &info) == 0 && S_ISREG(info.st_mode);
@@ -260,14 +261,14 @@ int run(const Args& args) {
 
 }  // namespace
 
-void add_info(CLI::App& app, Run& chosen) {
+void add_info(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();
-  command.add("--tensors", args->pattern, "only tensors whose names match: * ? [a-z]; * also matches '.' and '/'")
+  command.add("--tensors", args->pattern, "show only tensors whose names match: * ? [a-z]; * also matches '.' and '/'")
       .type("PATTERN");
-  command.add("--segments", args->segments, "where the tensors' bytes lie in the parts");
-  command.add("--all", args->all, "the whole state tree, however long");
+  command.add("--segments", args->segments, "show where the tensors' bytes are in the parts");
+  command.add("--all", args->all, "show the whole state tree, however long");
   command.run(chosen, [args] { return run(*args); });
 }
 

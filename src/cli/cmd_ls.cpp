@@ -1,4 +1,4 @@
-// ckpt ls: the checkpoints and attempts of a store.
+// ckpt ls: lists the checkpoints and attempts of a store.
 #include <chrono>
 #include <set>
 
@@ -14,11 +14,11 @@ struct Args : Common {
 
 constexpr Words kWords = {
     "ls", "list the checkpoints of a store",
-    "Lists every checkpoint and every attempt at one, oldest first. STATE is committed (loadable), open (being "
-    "written,\n"
-    "or left by a crash), aborted (given up) or damaged (its commit record cannot be read; see ckpt repair). NOTES "
-    "marks\n"
-    "the latest of each run, foreign ones (copied here from another store) and rebuilt ones (by ckpt repair --force).",
+    "Lists every checkpoint and every attempt to save one, oldest first. STATE is committed (can be loaded), open "
+    "(being\n"
+    "written, or left by a crash), aborted (given up) or damaged (its MANIFEST cannot be read; see ckpt repair). "
+    "NOTES\n"
+    "marks the latest of each run, foreign ones (copied from another store) and rebuilt ones (by ckpt repair --force).",
     "  ckpt ls /data/run7\n"
     "  ckpt ls /data/run7 --json | jq -r '.checkpoints[] | select(.latest) | .id'\n",
     "0 listed, 2 error"};
@@ -28,7 +28,7 @@ struct Entry {
   bool latest = false;
 };
 
-// The ids that "latest" means, one for each run that has any.
+// The id that "latest" means in each run.
 std::set<std::string> latest_ids(const ckpt::Store& store, const std::vector<ckpt::CheckpointInfo>& all) {
   std::set<std::string> runs, ids;
   for (const ckpt::CheckpointInfo& info : all)
@@ -36,7 +36,7 @@ std::set<std::string> latest_ids(const ckpt::Store& store, const std::vector<ckp
   for (const std::string& run : runs) try {
       ids.insert(store.find("latest", {{"run", run}}).id);
     } catch (const ckpt::Error& error) {
-      // It may have been removed since it was listed.
+      // Removed since it was listed.
       if (error.status() != CKPT_NOT_FOUND && error.status() != CKPT_GONE) throw;
     }
   return ids;
@@ -78,7 +78,7 @@ Color state_color(int32_t state) {
   }
 }
 
-// The world size of an attempt without a commit record, and what follows from it, are not always known.
+// Without a MANIFEST, an attempt's world size and number of tensors may be unknown.
 std::string count_text(uint64_t count, bool known) { return known ? std::to_string(count) : "-"; }
 
 std::string table_text(const std::vector<Entry>& entries) {
@@ -121,7 +121,7 @@ int run(const Args& args) {
 
 }  // namespace
 
-void add_ls(CLI::App& app, Run& chosen) {
+void add_ls(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("STORE", args->store, "the directory that holds the checkpoints").required();

@@ -1,4 +1,4 @@
-// ckpt prune: removes old checkpoints of a run by a policy.
+// ckpt prune: removes the old checkpoints of a run.
 #include "cli/command.h"
 #include "cli/table.h"
 
@@ -13,12 +13,11 @@ struct Args : Common {
 };
 
 constexpr Words kWords = {
-    "prune", "remove old checkpoints by a policy",
-    "Keeps the newest --keep-last checkpoints of a run, those whose step --keep-every divides, the labels of "
-    "--protect,\n"
-    "whatever somebody is reading, and always the newest sound one; the others are removed. Without --write it only "
-    "says\n"
-    "which. The run is \"main\" unless -o run=NAME says otherwise; other runs in the store are left alone.",
+    "prune", "remove old checkpoints",
+    "Keeps the newest --keep-last checkpoints of a run, every step that --keep-every divides, the labels of --protect, "
+    "any\n"
+    "that is being read, and always the newest sound one. Removes the others; without --write it only lists them. It\n"
+    "prunes run \"main\", or the run that -o run=NAME names, and no other.",
     "  ckpt prune /data/run7 --keep-last 3 --keep-every 1000\n"
     "  ckpt prune /data/run7 --keep-last 3 --protect best --protect final --write\n",
     "0 done, 2 error"};
@@ -26,7 +25,7 @@ constexpr Words kWords = {
 ckpt::Options options_of(const Args& args) {
   ckpt::Options options = make_options(args);
   if (!args.keep_last && !args.setting("keep_last"))
-    invalid("prune wants --keep-last N, how many of the newest checkpoints to keep");
+    invalid("prune needs --keep-last N, the number of newest checkpoints to keep");
   if (args.keep_last) options.set("keep_last", *args.keep_last);
   if (args.keep_every) options.set("keep_every", *args.keep_every);
   options.set("dry_run", !args.write);
@@ -62,14 +61,14 @@ int run(const Args& args) {
 
 }  // namespace
 
-void add_prune(CLI::App& app, Run& chosen) {
+void add_prune(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("STORE", args->store, "the directory that holds the checkpoints").required();
   command.add("--keep-last", args->keep_last, "how many of the newest to keep").positive();
-  command.add("--keep-every", args->keep_every, "also keep steps that this divides").positive();
-  command.add("--protect", args->protect, "a label never to remove; may be given again").one_value().type("LABEL");
-  command.add("--write", args->write, "do it");
+  command.add("--keep-every", args->keep_every, "also keep every step that this number divides").positive();
+  command.add("--protect", args->protect, "a label to keep; may be repeated").one_value().type("LABEL");
+  command.add("--write", args->write, "remove them, not only list them");
   command.run(chosen, [args] { return run(*args); });
 }
 

@@ -1,4 +1,4 @@
-// ckpt repair: a lost or damaged MANIFEST, rebuilt from the parts.
+// ckpt repair: rebuilds a lost or damaged MANIFEST from the parts.
 #include "cli/command.h"
 #include "cli/text.h"
 
@@ -12,16 +12,17 @@ struct Args : Common {
 
 constexpr Words kWords = {
     "repair", "rebuild a lost or damaged MANIFEST",
-    "Each part describes itself, so a lost or damaged MANIFEST is rebuilt from them byte for byte. A readable MANIFEST "
-    "is\n"
-    "never replaced, and parts are never changed: damaged tensor data cannot be repaired. Without --write it only "
-    "says\n"
-    "what it would do. --force also takes an attempt that never committed, and marks the result as rebuilt.",
+    "Each part describes itself, so a lost or damaged MANIFEST can be rebuilt from them byte for byte. Never replaces "
+    "a\n"
+    "readable MANIFEST, never changes a part: damaged tensor data cannot be repaired. Without --write it only says "
+    "what "
+    "it\n"
+    "would do. --force also accepts an attempt that was never committed, and marks the result as rebuilt.",
     "  ckpt repair /data/run7/step-100.7.1\n"
     "  ckpt repair /data/run7/step-100.7.1 --write && ckpt verify /data/run7/step-100.7.1\n",
     "0 repaired (or could be, or nothing to repair), 1 cannot be repaired, 2 error"};
 
-// Errors that are an answer: the parts do not suffice.
+// These errors are an answer: the parts do not suffice.
 bool is_refusal(ckpt_status status) {
   return status == CKPT_INCOMPLETE || status == CKPT_CORRUPT || status == CKPT_FORMAT || status == CKPT_ABORTED;
 }
@@ -29,7 +30,7 @@ bool is_refusal(ckpt_status status) {
 struct Outcome {
   std::string id, state;
   ckpt::Report report{nullptr};
-  std::string reason;  // of a refusal
+  std::string reason;  // why nothing was repaired
 };
 
 void print_outcome(const Args& args, const Outcome& outcome) {
@@ -74,12 +75,12 @@ int run(const Args& args) {
 
 }  // namespace
 
-void add_repair(CLI::App& app, Run& chosen) {
+void add_repair(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("CHECKPOINT", args->checkpoint, "the checkpoint's directory, or STORE@ID").required();
-  command.add("--write", args->write, "do it");
-  command.add("--force", args->force, "also rebuild an attempt that never committed");
+  command.add("--write", args->write, "write the MANIFEST");
+  command.add("--force", args->force, "also rebuild an attempt that was never committed");
   command.run(chosen, [args] { return run(*args); });
 }
 

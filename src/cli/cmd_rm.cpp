@@ -11,9 +11,9 @@ struct Args : Common {
 
 constexpr Words kWords = {
     "rm", "remove one checkpoint",
-    "Removes one checkpoint, or what is left of an attempt at one, at once and for good. One that somebody is reading, "
-    "or\n"
-    "that a living session is writing, is not removed. A bare STORE is refused: say which checkpoint.",
+    "Removes one checkpoint, or the rest of an attempt to save one, at once and for good. Refuses one that is being "
+    "read\n"
+    "or written. Refuses a bare STORE: say which checkpoint.",
     "  ckpt rm /data/run7/step-100.7.1\n"
     "  ckpt rm /data/run7@label:step-100\n",
     "0 removed, 2 error"};
@@ -30,7 +30,7 @@ int run(const Args& args) {
 
 }  // namespace
 
-void add_rm(CLI::App& app, Run& chosen) {
+void add_rm(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kNo);
   command.add("CHECKPOINT", args->checkpoint, "the checkpoint's directory, or STORE@SELECTOR").required();

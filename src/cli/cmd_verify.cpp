@@ -1,4 +1,4 @@
-// ckpt verify: is every byte of a checkpoint as it was written?
+// ckpt verify: checks every byte of a checkpoint.
 #include <charconv>
 
 #include "cli/command.h"
@@ -15,16 +15,17 @@ struct Args : Common {
 
 constexpr Words kWords = {
     "verify", "check a checkpoint for damage",
-    "Reads every byte of every part and compares it with its checksum. --quick looks at sizes, headers, trailers and\n"
-    "indexes only; --sample 1/10 checks a tenth of the data, and 2/10 … 10/10 the other tenths, so that ten nights "
-    "see\n"
-    "all of it. Every damage is printed with its part, offset, tensor and elements.",
+    "Reads every byte of every part and compares it with the checksums. --quick checks only sizes, headers, trailers "
+    "and\n"
+    "indexes. --sample 1/10 checks a tenth of the data, 2/10 … 10/10 the other tenths: one each night checks all in "
+    "ten.\n"
+    "Each damage is printed with its part, offset, tensor and elements.",
     "  ckpt verify /data/run7\n"
     "  ckpt verify /data/run7/step-100.7.1 --quick\n"
     "  ckpt verify /data/run7@step:100 --sample 3/10 --json\n",
     "0 sound, 1 damaged, 2 cannot say (not found, I/O error, a newer format)"};
 
-// "3/10" into the options of the library, which checks the ranges.
+// Sets the options of the library for "3/10".
 void set_sample(ckpt::Options* options, const std::string& sample) {
   size_t slash = sample.find('/');
   int64_t k = 0, n = 0;
@@ -34,8 +35,8 @@ void set_sample(ckpt::Options* options, const std::string& sample) {
   };
   std::string_view text = sample;
   if (slash == std::string::npos || !number(text.substr(0, slash), &k) || !number(text.substr(slash + 1), &n))
-    invalid("--sample wants k/n such as 3/10, found '" + sample + "'");
-  if (k < 1 || k > n) invalid(format("--sample wants k from 1 to n, found {}/{}", k, n));
+    invalid("--sample needs k/n, such as 3/10, found '" + sample + "'");
+  if (k < 1 || k > n) invalid(format("--sample needs k from 1 to n, found {}/{}", k, n));
   options->set("sample_k", k).set("sample_n", n);
 }
 
@@ -45,10 +46,10 @@ std::string mode_of(const Args& args) {
 }
 
 struct Outcome {
-  std::string id;  // or what the user typed, where the checkpoint could not be opened
+  std::string id;  // what the user typed, if the checkpoint could not be opened
   std::string mode;
   ckpt::Report report{nullptr};
-  std::string unreadable;  // why the manifest could not be used; damage as well
+  std::string unreadable;  // why the manifest could not be read, which is damage too
   uint64_t bytes = 0;      // checked
   double seconds = 0;
 
@@ -75,7 +76,7 @@ void wait_for(const ckpt::Job& job, Outcome* outcome) {
   outcome->seconds = progress.seconds();
 }
 
-// An element of a part that a person can find: part, offset, tensor, elements.
+// Where the damage is: part, offset, tensor, elements.
 std::string place_text(const ckpt::Finding& finding) {
   std::vector<std::string> facts;
   if (finding.part != nullptr)
@@ -117,7 +118,7 @@ void print_outcome_json(const Outcome& outcome) {
               {"damages", damages}});
 }
 
-// Errors that say something definite about the bytes, so that the answer is "damaged".
+// These errors prove that bytes are wrong, so the answer is "damaged".
 bool is_damage(ckpt_status status) {
   return status == CKPT_CORRUPT || status == CKPT_FORMAT || status == CKPT_INCOMPLETE;
 }
@@ -149,12 +150,12 @@ int run(const Args& args) {
 
 }  // namespace
 
-void add_verify(CLI::App& app, Run& chosen) {
+void add_verify(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();
-  Option quick = command.add("--quick", args->quick, "sizes, headers, trailers and indexes only");
-  command.add("--sample", args->sample, "check share k of n of the data").type("k/n").excludes(quick);
+  Option quick = command.add("--quick", args->quick, "check only sizes, headers, trailers and indexes");
+  command.add("--sample", args->sample, "check only share k of n of the data").type("k/n").excludes(quick);
   command.run(chosen, [args] { return run(*args); });
 }
 

@@ -11,7 +11,7 @@ namespace {
 void set_option(ckpt::Options* options, const std::string& setting) {
   size_t equals = setting.find('=');
   if (equals == std::string::npos || equals == 0)
-    invalid("option -o wants key=value, found '" + setting + "'; see ckpt help options");
+    invalid("option -o needs key=value, found '" + setting + "'; see ckpt help options");
   std::string key = setting.substr(0, equals), value = setting.substr(equals + 1);
   const std::optional<ckpt::OptionInfo> known = ckpt::option_find(key);
   if (!known) invalid("no option is called '" + key + "'; see ckpt help options");
@@ -22,7 +22,7 @@ void set_option(ckpt::Options* options, const std::string& setting) {
   int64_t number = 0;
   auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (code != std::errc() || end != value.data() + value.size())
-    invalid("option " + key + " wants a whole number, found '" + value + "'");
+    invalid("option " + key + " needs a whole number, found '" + value + "'");
   options->set(key, number);
 }
 

@@ -1,6 +1,6 @@
-// What the commands share: how they are declared, options, opening, JSON, findings.
-// A command parses into its own struct, then runs once: it prints its result on stdout and returns the exit code, or
-// throws the ckpt::Error that stopped it.
+// What the commands share: declaring a command, its options, opening a checkpoint, JSON, findings.
+// A command parses its arguments into its own struct, then runs once: it prints its result on stdout and returns the
+// exit code, or throws the ckpt::Error that stopped it.
 #pragma once
 
 #include <functional>
@@ -25,33 +25,34 @@ namespace cli {
 
 inline constexpr int kExitOk = 0, kExitNo = 1, kExitError = 2;
 
-using Run = std::function<int()>;
+// What the command line asks for; returns the exit code.
+using Action = std::function<int()>;
 
-// One of these for each command, in cmd_*.cpp (without_interop.cpp where libckpt lacks ckpt_file.h); `chosen` receives
-// what to run when the command line names it.
-void add_ls(CLI::App& app, Run& chosen);
-void add_info(CLI::App& app, Run& chosen);
-void add_verify(CLI::App& app, Run& chosen);
-void add_diff(CLI::App& app, Run& chosen);
-void add_cat(CLI::App& app, Run& chosen);
-void add_import(CLI::App& app, Run& chosen);
-void add_export(CLI::App& app, Run& chosen);
-void add_repair(CLI::App& app, Run& chosen);
-void add_prune(CLI::App& app, Run& chosen);
-void add_rm(CLI::App& app, Run& chosen);
-void add_help(CLI::App& app, Run& chosen);
+// One function per command, in cmd_*.cpp (in without_interop.cpp where libckpt lacks ckpt_file.h). If the command line
+// names the command, its action is stored in `chosen`.
+void add_ls(CLI::App& app, Action& chosen);
+void add_info(CLI::App& app, Action& chosen);
+void add_verify(CLI::App& app, Action& chosen);
+void add_diff(CLI::App& app, Action& chosen);
+void add_cat(CLI::App& app, Action& chosen);
+void add_import(CLI::App& app, Action& chosen);
+void add_export(CLI::App& app, Action& chosen);
+void add_repair(CLI::App& app, Action& chosen);
+void add_prune(CLI::App& app, Action& chosen);
+void add_rm(CLI::App& app, Action& chosen);
+void add_help(CLI::App& app, Action& chosen);
 
-// Reads the command line. What to run; or an exit code where there is nothing to run.
-Run parse_command_line(int argc, char** argv);
-// The text of `ckpt help TOPIC`: of the tool for "", "" where there is no such command.
+// Never empty: for --help and --version the action only returns the exit code. Throws INVALID.
+Action parse_command_line(int argc, char** argv);
+// The text of `ckpt help TOPIC`. Topic "" is the tool itself; an unknown topic gives "".
 std::string help_text(const CLI::App& app, const std::string& topic);
 
-// What every command takes.
+// The arguments that every command has.
 struct Common {
-  std::vector<std::string> settings;  // "key=value", of -o
+  std::vector<std::string> settings;  // from -o, each "key=value"
   bool json = false;
 
-  // The value that -o gives `key`.
+  // The value of `key` among the settings; of several, the last.
   std::optional<std::string> setting(std::string_view key) const;
 };
 
@@ -63,7 +64,7 @@ struct Words {
   const char* exits;
 };
 
-// An argument or option that was declared.
+// A declared argument or option.
 class Option {
  public:
   explicit Option(CLI::Option* option) : option_(option) {}
@@ -73,23 +74,23 @@ class Option {
   Option& excludes(const Option& other);
   Option& positive();
   Option& not_negative();
-  Option& one_value();  // each time that it is given
+  Option& one_value();  // takes one value each time it is given
 
  private:
   CLI::Option* option_;
 };
 
-// A command that takes any arguments.
-void add_bare_command(CLI::App& app, const char* name, const char* summary, Run& chosen, Run run);
+// A command that accepts any arguments and reads none.
+void add_bare_command(CLI::App& app, const char* name, const char* summary, Action& chosen, Action action);
 
 class Command {
  public:
   enum class WithJson { kNo, kYes };
   Command(CLI::App& app, const Words& words, Common& common, WithJson json);
-  // T: std::string, int64_t, uint32_t, an optional or a vector of one of those; bool is a flag.
+  // T: bool (a flag), std::string, int64_t, uint32_t, or an optional or vector of these.
   template <typename T>
   Option add(const char* name, T& to, const char* help);
-  void run(Run& chosen, Run run);
+  void run(Action& chosen, Action action);
 
  private:
   CLI::App* command_;
@@ -98,7 +99,7 @@ class Command {
 inline constexpr const char* kCheckpointHelp =
     "a checkpoint's directory, or STORE@latest, STORE@label:L, STORE@step:N, STORE@ID";
 
-// The settings of -o. INVALID names the setting.
+// The settings of -o as options. INVALID names the setting that is wrong.
 ckpt::Options make_options(const Common& common);
 
 struct Opened {
@@ -106,11 +107,11 @@ struct Opened {
   ckpt::Reader reader;
   ckpt_checkpoint_info info;
 };
-// Opens what `argument` names. Where it names no checkpoint of the run and -o run=… was not given, the only run that
-// the store has is meant, so that an imported model needs no option.
+// Opens what `argument` names. If run "main" has no such checkpoint, -o run=… was not given and the store has only one
+// run, that run is used. So an imported model needs no option.
 Opened open_checkpoint(const std::string& argument, const Common& common, const ckpt::Options& options);
 
-// Text that goes to stdout as it is.
+// Writes `text` to stdout unchanged.
 void print(std::string_view text);
 void print_json(const Json& json);
 

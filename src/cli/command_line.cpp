@@ -1,4 +1,4 @@
-// All that the tool needs of CLI11.
+// The command line. Only this file includes CLI11.
 #include <CLI/CLI.hpp>
 
 #include "cli/command.h"
@@ -6,7 +6,7 @@
 namespace cli {
 namespace {
 
-// Lists commands by the first line of their description.
+// In the list of commands, shows the first line of each description.
 class Formatter : public CLI::Formatter {
  public:
   std::string make_subcommand(const CLI::App* command) const override {
@@ -15,23 +15,23 @@ class Formatter : public CLI::Formatter {
   }
 };
 
-constexpr const char* kDescription =
-    "Looks after checkpoints of ckpt: list, check, compare, print, convert, repair, remove.";
+constexpr const char* kDescription = "Lists, checks, compares, prints, converts, repairs and removes checkpoints.";
 
 constexpr const char* kFooter =
-    "A CHECKPOINT is the directory of one, or STORE@SELECTOR where SELECTOR is latest, label:L, step:N or an id;\n"
-    "a STORE alone means STORE@latest. Any option of the library can be set with -o KEY=VALUE.\n\n"
-    "  ckpt ls /data/run7                     what is there\n"
-    "  ckpt verify /data/run7                 is the latest sound, every byte of it\n"
-    "  ckpt info /data/run7@step:100          what is in it\n"
-    "  ckpt cat /data/run7 layer.weight       some numbers\n"
+    "A STORE is the directory that holds checkpoints. A CHECKPOINT is its own directory, or STORE@SELECTOR, where\n"
+    "SELECTOR is latest, label:L, step:N or an id. STORE alone means STORE@latest. -o KEY=VALUE sets any option of\n"
+    "the library.\n\n"
+    "  ckpt ls /data/run7                     list the checkpoints\n"
+    "  ckpt verify /data/run7                 check every byte of the latest\n"
+    "  ckpt info /data/run7@step:100          show what it holds\n"
+    "  ckpt cat /data/run7 layer.weight       print a tensor\n"
     "  ckpt help COMMAND, ckpt help options   more";
 
 std::string version_text() {
   return format("ckpt {} (format revision {})", ckpt_version_string(), CKPT_FORMAT_REVISION);
 }
 
-void set_up(CLI::App& app, Run& chosen) {
+void set_up(CLI::App& app, Action& chosen) {
   app.formatter(std::make_shared<Formatter>());
   app.footer(kFooter);
   app.set_version_flag("--version", version_text);
@@ -44,8 +44,8 @@ void set_up(CLI::App& app, Run& chosen) {
 
 }  // namespace
 
-Run parse_command_line(int argc, char** argv) {
-  Run chosen;
+Action parse_command_line(int argc, char** argv) {
+  Action chosen;
   auto app = std::make_shared<CLI::App>(kDescription, "ckpt");
   set_up(*app, chosen);
   try {
@@ -60,7 +60,7 @@ Run parse_command_line(int argc, char** argv) {
 }
 
 std::string help_text(const CLI::App& app, const std::string& topic) {
-  // app.help() would be that of the command that was chosen, which is help.
+  // app.help() would give the help of the chosen command, which is `help`.
   if (topic.empty()) return app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal);
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (command->get_name() == topic) return command->help("ckpt");
@@ -94,20 +94,20 @@ template Option Command::add(const char*, std::vector<std::string>&, const char*
 Command::Command(CLI::App& app, const Words& words, Common& common, WithJson json)
     : command_(app.add_subcommand(words.name, std::string(words.summary) + "\n\n" + words.teaching + "\n")) {
   command_->footer(std::string("Examples:\n") + words.examples + "\nExit codes: " + words.exits);
-  add("-o", common.settings, "set any option of the library: KEY=VALUE (see ckpt help options)")
+  add("-o", common.settings, "set an option of the library (see ckpt help options); may be repeated")
       .one_value()
       .type("KEY=VALUE");
-  if (json == WithJson::kYes) add("--json", common.json, "print JSON: exact bytes, stable names");
+  if (json == WithJson::kYes) add("--json", common.json, "print JSON: exact sizes, stable keys");
 }
 
-void Command::run(Run& chosen, Run run) {
-  command_->callback([&chosen, run] { chosen = run; });
+void Command::run(Action& chosen, Action action) {
+  command_->callback([&chosen, action] { chosen = action; });
 }
 
-void add_bare_command(CLI::App& app, const char* name, const char* summary, Run& chosen, Run run) {
+void add_bare_command(CLI::App& app, const char* name, const char* summary, Action& chosen, Action action) {
   CLI::App* command = app.add_subcommand(name, summary);
   command->prefix_command();
-  command->callback([&chosen, run] { chosen = run; });
+  command->callback([&chosen, action] { chosen = action; });
 }
 
 }  // namespace cli

@@ -11,7 +11,7 @@ constexpr const char* kDetails[] = {"path", "part", "tensor", "rank", "ranks", "
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
-// "4" is not said by "in 4096 bytes".
+// Whole words only: "in 4096 bytes" does not say "4".
 bool says(std::string_view message, std::string_view value) {
   for (size_t at = message.find(value); at != std::string_view::npos; at = message.find(value, at + 1)) {
     size_t end = at + value.size();

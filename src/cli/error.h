@@ -1,4 +1,4 @@
-// Why a command stopped: a ckpt::Error, of the library or of the tool itself. main() prints it.
+// Errors that end a command: ckpt::Error, thrown by the library or by the tool itself. main() prints it.
 #pragma once
 
 #include <ckpt.hpp>
@@ -10,7 +10,7 @@ namespace cli {
 }
 [[noreturn]] inline void invalid(std::string message) { fail(CKPT_INVALID, std::move(message)); }
 
-// The message and, on lines of their own, the facts that it does not name.
+// The message, then one line for each detail that the message does not contain.
 std::string error_text(const ckpt::Error& error);
 
 }  // namespace cli

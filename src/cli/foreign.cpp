@@ -28,7 +28,7 @@ Tensors chosen(const Tensors& tensors, const std::string& pattern) {
   return out;
 }
 
-// Of the tensors that are no aliases.
+// Aliases have no bytes of their own.
 uint64_t bytes_of(const Tensors& tensors) {
   uint64_t bytes = 0;
   for (const ckpt::FileTensor& tensor : tensors) bytes += tensor.alias_of == nullptr ? tensor.bytes : 0;

@@ -1,5 +1,5 @@
-// ckpt info of other people's files: .pt and .safetensors, without a store. Where libckpt lacks ckpt_file.h,
-// without_interop.cpp has it.
+// ckpt info of a .pt or .safetensors file, without a store. without_interop.cpp replaces it where libckpt lacks
+// ckpt_file.h.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace cli {
 
 struct ForeignQuery {
   std::string path;
-  std::string pattern;      // of tensors' names; empty for all
-  uint64_t tree_lines = 0;  // of the tree's outline
+  std::string pattern;      // for tensors' names; empty: all tensors
+  uint64_t tree_lines = 0;  // of the outline, at most
 };
-// Prints format, sizes, the tree in outline and the tensors. The file's checksums are compared with -o verify=1 only.
+// Prints format, sizes, the outline of the tree and the tensors. Checks the file's checksums only with -o verify=1.
 void show_foreign(const ForeignQuery& query, const Common& common);
 
 }  // namespace cli

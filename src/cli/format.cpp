@@ -11,7 +11,7 @@ namespace {
 
 template <typename T>
 std::string shortest_text(T value) {
-  constexpr int kFixedFrom = -4, kFixedTo = 16;  // exponents that are written out
+  constexpr int kFixedFrom = -4, kFixedTo = 16;  // exponents in this range are written without "e"
   char buffer[64];
   auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific).ptr;
   std::string text(buffer, end);

@@ -1,5 +1,5 @@
-// Text with values in it: format("{} of {}", done, total). {} takes text, bools and integers; numbers of other kinds
-// have functions of their own. Pure.
+// Text with values in it: format("{} of {}", done, total). {} takes text, bools and integers. Floats have functions of
+// their own. Pure.
 #pragma once
 
 #include <initializer_list>
@@ -25,7 +25,7 @@ class Piece {
   std::string own_;
   std::string_view text_;
 };
-// The compiler counts the places.
+// The compiler checks the number of {}.
 template <size_t kPieces>
 struct Pattern {
   consteval Pattern(const char* pattern) : text(pattern) {
@@ -42,14 +42,14 @@ std::string format(Pattern<sizeof...(Values)> pattern, const Values&... values) 
   return format_pieces(pattern.text, {Piece(values).text()...});
 }
 
-// As printf.
+// As printf; at most 511 bytes.
 [[gnu::format(printf, 1, 2)]] std::string print_format(const char* pattern, ...);
 
-// The fewest digits that give the value back: 0.1, 1e+30.
+// The fewest digits that read back as the same value: 0.1, 1e+30.
 std::string shortest(double value);
 std::string shortest(float value);
 
 std::string joined(std::span<const std::string> texts, std::string_view between = ", ");
-std::string padded(std::string text, size_t width);  // with blanks behind it
+std::string padded(std::string text, size_t width);  // with blanks at the end
 
 }  // namespace cli

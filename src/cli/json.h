@@ -1,4 +1,4 @@
-// What --json prints. A value is kept as its text; json.cpp alone knows the library that reads and writes it.
+// JSON for --json. A value is kept as its text; only json.cpp includes the JSON library.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class Json {
   Json(const std::string& text) : Json(std::string_view(text)) {}
   Json(const char* text) : text_(text == nullptr ? "null" : Json(std::string_view(text)).text_) {}
   Json(std::initializer_list<Field> fields);  // an object
-  // Of anything that `to_json` makes a value of.
+  // An array of to_json(value) for each of `values`.
   template <typename Values, typename ToJson>
   static Json array(const Values& values, ToJson to_json) {
     std::vector<std::string> texts;
@@ -39,14 +39,14 @@ class Json {
     return array(values, [](const auto& value) { return Json(value); });
   }
   static Json object() { return std::initializer_list<Field>(); }
-  static Json parsed(std::string_view text);  // null where it is no JSON
+  static Json parsed(std::string_view text);  // null if it is not JSON
 
   void add(std::string_view key, const Json& value);  // to an object
   std::string pretty() const;                         // over several lines
 
  private:
   Json() = default;
-  static Json real(double value);  // null where it is not finite
+  static Json real(double value);  // null if it is not finite
   static Json list(const std::vector<std::string>& texts);
   std::string text_;
 };

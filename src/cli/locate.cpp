@@ -8,7 +8,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "s3://bucket/run7": nothing that a look at the file system could decide.
+// "s3://bucket/run7" is not a path.
 bool is_remote(std::string_view text) { return text.find("://") != std::string_view::npos; }
 
 std::string_view without_file_scheme(std::string_view text) {
@@ -20,7 +20,7 @@ void need_directory(const std::string& path) {
   std::error_code code;
   fs::file_status status = fs::status(path, code);
   if (!fs::exists(status)) fail(CKPT_NOT_FOUND, "no such directory: " + path);
-  if (!fs::is_directory(status)) invalid("neither a store nor a checkpoint, but a file: " + path);
+  if (!fs::is_directory(status)) invalid("a file is neither a store nor a checkpoint: " + path);
 }
 
 bool is_checkpoint(const std::string& path) {
@@ -48,14 +48,14 @@ Target locate_selector(std::string_view argument, size_t at) {
 Target locate_directory(const std::string& path) {
   need_directory(path);
   if (!is_checkpoint(path)) return {Target::Kind::kStore, path, "latest"};
-  // "." and links have to become the name that the directory has in its store.
+  // "." and links become the name that the directory has in its store.
   std::error_code code;
   fs::path real = fs::canonical(path, code);
   if (code) fail(CKPT_IO, "cannot resolve " + path + ": " + code.message());
   return {Target::Kind::kDirectory, real.parent_path().string(), real.filename().string()};
 }
 
-// True where `id` is listed, committed or not.
+// Whether `id` is listed, committed or not.
 bool is_listed(const ckpt::Store& store, const std::string& id) {
   for (const ckpt::CheckpointInfo& info : store.list())
     if (id == info.id) return true;

@@ -1,9 +1,9 @@
-// From what a person types to a store and a checkpoint in it. Looks at directory entries, opens no file.
+// Turns what a user types into a store and a selector. Looks at directory entries, opens no file.
 //
-//   DIRECTORY        that holds MANIFEST or parts: that checkpoint; its store is the parent directory
-//   DIRECTORY        of any other kind: a store, of which the latest checkpoint is meant
-//   STORE@SELECTOR   latest, label:L, L, step:N or an id. The '@' counts when no '/' follows it, so a store whose own
-//                    name has an '@' is written with a '/' at its end.
+//   DIRECTORY        with MANIFEST or parts in it: that checkpoint; its parent directory is the store
+//   DIRECTORY        any other: a store; means its latest checkpoint
+//   STORE@SELECTOR   latest, label:L, L, step:N or an id. An '@' with a '/' after it belongs to the path: if a store's
+//                    name has an '@', write a '/' at its end.
 #pragma once
 
 #include <string>
@@ -23,11 +23,11 @@ struct Target {
 // INVALID, NOT_FOUND.
 Target locate(std::string_view argument);
 
-// Where only a store makes sense; a checkpoint is refused.
+// For arguments that must be a store; refuses a checkpoint.
 std::string locate_store(std::string_view argument);
 
-// The id of the one checkpoint or attempt that `target` names, committed or not; never guessed from a bare store,
-// since the callers remove or write. NOT_FOUND, INVALID, IO.
+// The id of the checkpoint or attempt that `target` names, committed or not. Refuses a bare store: the callers remove
+// or write, so nothing is guessed. NOT_FOUND, INVALID, IO.
 std::string resolve_id(const ckpt::Store& store, const Target& target, const ckpt::Options& options);
 
 }  // namespace cli

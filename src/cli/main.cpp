@@ -1,5 +1,5 @@
-// The ckpt command: reads the command line, runs one command, prints its error. Exit codes: 0 done or yes, 1 a definite
-// no (damaged, different), 2 an error.
+// The ckpt command: reads the command line, runs one command, prints its error. Exit codes: 0 done or yes, 1 no
+// (damaged, different), 2 error.
 #include <cstdio>
 #include <new>
 
@@ -12,14 +12,14 @@ static int stop(const std::string& text) {
 }
 
 int main(int argc, char** argv) {
-  cli::Run run;
+  cli::Action action;
   try {
-    run = cli::parse_command_line(argc, argv);
+    action = cli::parse_command_line(argc, argv);
   } catch (const ckpt::Error& error) {
     return stop(error.what());
   }
   try {
-    int exit_code = run();
+    int exit_code = action();
     bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
     return written ? exit_code : stop("cannot write to standard output");
   } catch (const ckpt::Error& error) {

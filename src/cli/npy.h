@@ -1,4 +1,4 @@
-// The head of a .npy file (NumPy's format 1.0); the elements follow it in row-major order. Pure.
+// The header of a .npy file (NumPy's format 1.0). The elements follow it in row-major order. Pure.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace cli {
 
-// NumPy's name of a dtype, "<f4"; nothing where NumPy has none (bf16, float8, …).
+// NumPy's name of a dtype, "<f4"; nothing if NumPy has none (bf16, float8, …).
 std::optional<std::string> npy_descr(int32_t dtype);
 
 // Magic, version, length and dictionary, padded so that the data starts at a multiple of 64 bytes.

@@ -33,7 +33,7 @@ double decode_e8m0(uint32_t pattern) {
   return pattern == 0xff ? kNan : std::ldexp(1.0, static_cast<int>(pattern) - 127);
 }
 
-// The distance to the nearest other finite number of the format; patterns of one sign are in order.
+// The distance to the nearest other finite number of the format. Among patterns of one sign, values rise with patterns.
 double spacing(const FloatFormat& format, uint32_t pattern, double value) {
   uint32_t magnitudes = (1u << (format_bits(format) - 1)) - 1;
   uint32_t magnitude = pattern & magnitudes;
@@ -48,14 +48,14 @@ double spacing(const FloatFormat& format, uint32_t pattern, double value) {
 
 std::string special_text(double value) { return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf"; }
 
-// "1e+16" and "0.5" as they come; a whole number gets its point, so that a float reads as one.
+// Adds ".0" to a whole number, so that a float looks like one; "1e+16" and "0.5" stay.
 std::string with_point(std::string text) { return text.find_first_of(".en") == std::string::npos ? text + ".0" : text; }
 
 std::string short_float_text(const FloatFormat& format, uint32_t pattern) {
   constexpr double kExactBelow = 1e6;
   double value = decode_float(format, pattern);
   if (!std::isfinite(value)) return special_text(value);
-  // 65500 would tell 65504 from its neighbours, but whole numbers are better believed when they are exact.
+  // 65500 would be enough to tell f16's 65504 from its neighbours, but readers expect whole numbers to be exact.
   bool whole = std::fabs(value) < kExactBelow && std::trunc(value) == value;
   double reach = spacing(format, pattern, value) / 2;
   for (int digits = 1; !whole && digits < 17; ++digits) {
@@ -70,7 +70,7 @@ std::string float_text(T value) {
   return std::isfinite(value) ? with_point(shortest(value)) : special_text(static_cast<double>(value));
 }
 
-// A real float of 16, 32 or 64 bits at element `index`, counted in floats.
+// Float number `index` of `data`, of 16, 32 or 64 bits.
 std::string component_text(int bits, std::span<const std::byte> data, uint64_t index) {
   uint64_t pattern = element_pattern(data, bits, index);
   if (bits == 64) return float_text(std::bit_cast<double>(pattern));

@@ -1,4 +1,4 @@
-// A bar with rate and time left, on stderr and only where that is a terminal. One thread.
+// A bar with rate and time left, on stderr, only if that is a terminal. One thread.
 #pragma once
 
 #include <chrono>

@@ -6,9 +6,9 @@ namespace cli {
 namespace {
 
 constexpr size_t kGap = 2;
-constexpr size_t kLeast = 12;  // columns that a flexible column keeps
+constexpr size_t kLeast = 12;  // a flexible column is never cut below this width
 
-// The byte at which column `column` of UTF-8 text starts.
+// The byte at which display column `column` of UTF-8 text starts.
 size_t byte_of_column(std::string_view text, size_t column) {
   size_t at = 0, seen = 0;
   while (at < text.size()) {

@@ -14,7 +14,7 @@ enum class Align { kLeft, kRight };
 struct Column {
   std::string title;
   Align align = Align::kLeft;
-  bool flexible = false;  // is cut first when the table is wider than the terminal
+  bool flexible = false;  // may be cut if the table is wider than the terminal
 };
 
 struct Cell {
@@ -32,7 +32,7 @@ class Table {
   void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
   bool empty() const { return rows_.empty(); }
 
-  // Lines that end in line feeds. `width` 0: as wide as it takes; else flexible columns are cut to fit where they can.
+  // Lines, each with a line feed. `width` 0: as wide as needed; otherwise flexible columns are cut to fit if possible.
   std::string render(size_t width) const;
 
  private:
@@ -42,7 +42,7 @@ class Table {
   std::vector<std::vector<Cell>> rows_;
 };
 
-// The first and last of `text` around "…", in `width` columns.
+// `text` in at most `width` columns: a longer one as its start, "…" and its end.
 std::string cut_middle(std::string_view text, size_t width);
 
 }  // namespace cli

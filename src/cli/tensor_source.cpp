@@ -26,7 +26,7 @@ std::vector<int64_t> row_major_strides(const std::vector<int64_t>& extent) {
   return strides;
 }
 
-// The indices of one dimension that a summary shows, as one or two ranges of the box and where they go.
+// The one or two ranges of a dimension of the slice that a summary shows, and where they go.
 struct Range {
   int64_t from, size, to;
 };
@@ -35,37 +35,37 @@ std::vector<Range> shown_ranges(int64_t extent) {
   return {{0, kEdge, 0}, {extent - kEdge, kEdge, kEdge}};
 }
 
-std::vector<int64_t> shown_extent(const Box& box) {
+std::vector<int64_t> shown_extent(const Slice& slice) {
   std::vector<int64_t> extent;
-  for (int64_t e : box.extent) extent.push_back(shown(e));
+  for (int64_t e : slice.extent) extent.push_back(shown(e));
   return extent;
 }
 
-// Visits each choice of one range for each dimension: a corner of the box.
-void for_each_corner(const Box& box, const std::function<void(const Box& corner, int64_t to)>& visit) {
-  size_t ndim = box.extent.size();
-  std::vector<int64_t> strides = row_major_strides(shown_extent(box));
+// Visits the corners of the slice: each takes one of the shown ranges in each dimension.
+void for_each_corner(const Slice& slice, const std::function<void(const Slice& corner, int64_t to)>& visit) {
+  size_t ndim = slice.extent.size();
+  std::vector<int64_t> strides = row_major_strides(shown_extent(slice));
   std::vector<size_t> choice(ndim, 0);
   while (true) {
-    Box corner = box;
+    Slice corner = slice;
     int64_t to = 0;
     for (size_t d = 0; d < ndim; ++d) {
-      Range range = shown_ranges(box.extent[d])[choice[d]];
+      Range range = shown_ranges(slice.extent[d])[choice[d]];
       corner.offset[d] += range.from;
       corner.extent[d] = range.size;
       to += range.to * strides[d];
     }
     visit(corner, to);
     size_t d = ndim;
-    while (d > 0 && ++choice[d - 1] == shown_ranges(box.extent[d - 1]).size()) choice[--d] = 0;
+    while (d > 0 && ++choice[d - 1] == shown_ranges(slice.extent[d - 1]).size()) choice[--d] = 0;
     if (d == 0) return;
   }
 }
 
-// Bit copies of the shown elements, for dtypes that have no address of their own.
-std::vector<std::byte> pick_packed(const Box& box, int bits, const std::vector<std::byte>& all) {
-  std::vector<int64_t> extent = shown_extent(box), strides = row_major_strides(box.extent);
-  uint64_t count = Box{extent, extent}.volume();
+// Copies the shown elements bit by bit, for packed dtypes.
+std::vector<std::byte> pick_packed(const Slice& slice, int bits, const std::vector<std::byte>& all) {
+  std::vector<int64_t> extent = shown_extent(slice), strides = row_major_strides(slice.extent);
+  uint64_t count = Slice{extent, extent}.volume();
   std::vector<std::byte> out((count * static_cast<uint64_t>(bits) + 7) / 8);
   for (uint64_t i = 0; i < count; ++i) {
     uint64_t rest = i, from = 0;
@@ -73,8 +73,8 @@ std::vector<std::byte> pick_packed(const Box& box, int bits, const std::vector<s
       auto size = static_cast<uint64_t>(extent[d]);
       auto at = static_cast<int64_t>(rest % size);
       rest /= size;
-      bool after_gap = has_gap(box.extent[d]) && at >= kEdge;
-      from += static_cast<uint64_t>((after_gap ? box.extent[d] - 2 * kEdge + at : at) * strides[d]);
+      bool after_gap = has_gap(slice.extent[d]) && at >= kEdge;
+      from += static_cast<uint64_t>((after_gap ? slice.extent[d] - 2 * kEdge + at : at) * strides[d]);
     }
     for (uint64_t bit = 0; bit < static_cast<uint64_t>(bits); ++bit) {
       uint64_t source = from * static_cast<uint64_t>(bits) + bit, target = i * static_cast<uint64_t>(bits) + bit;
@@ -107,11 +107,12 @@ TensorSource::TensorSource(const ckpt::Reader& reader, const ckpt::Options& opti
                                ": f32, f16 and bf16 convert into each other, smaller floats into f32");
 }
 
-void TensorSource::load(const Box& box, const std::vector<int64_t>& strides, std::byte* data, uint64_t bytes) const {
+void TensorSource::load(const Slice& slice, const std::vector<int64_t>& strides, std::byte* data,
+                        uint64_t bytes) const {
   ckpt::Tensor tensor(memory_dtype_, shape());
   if (memory_dtype_ != info_.dtype) tensor.convert();
-  // Only a whole tensor is free of the byte boundaries of packed dtypes.
-  if (box != Box::whole(shape())) tensor.box(box.offset, box.extent);
+  // A box of a packed dtype must begin and end at byte boundaries; a whole tensor need not.
+  if (slice != Slice::whole(shape())) tensor.box(slice.offset, slice.extent);
   if (!strides.empty()) tensor.strides(strides);
   auto load = ckpt::Load::create(reader_, options_);
   load.add_tensor(name_, tensor, {data, bytes});
@@ -128,44 +129,45 @@ void TensorSource::convert(uint64_t count, std::vector<std::byte>* data) const {
   *data = std::move(floats);
 }
 
-std::vector<std::byte> TensorSource::read(const Box& box) const {
-  uint64_t count = box.volume();
+std::vector<std::byte> TensorSource::read(const Slice& slice) const {
+  uint64_t count = slice.volume();
   std::vector<std::byte> data(packed_bytes(count, memory_dtype_));
-  if (count > 0) load(box, {}, data.data(), data.size());
+  if (count > 0) load(slice, {}, data.data(), data.size());
   convert(count, &data);
   return data;
 }
 
-std::vector<std::byte> TensorSource::load_corners(const Box& box) const {
-  std::vector<int64_t> extent = shown_extent(box), strides = row_major_strides(extent);
+std::vector<std::byte> TensorSource::load_corners(const Slice& slice) const {
+  std::vector<int64_t> extent = shown_extent(slice), strides = row_major_strides(extent);
   uint64_t width = static_cast<uint64_t>(memory_dtype_ % 256) / 8;
-  std::vector<std::byte> data(Box{extent, extent}.volume() * width);
-  for_each_corner(box, [&](const Box& corner, int64_t to) {
+  std::vector<std::byte> data(Slice{extent, extent}.volume() * width);
+  for_each_corner(slice, [&](const Slice& corner, int64_t to) {
     uint64_t start = static_cast<uint64_t>(to) * width;
     load(corner, strides, data.data() + start, data.size() - start);
   });
   return data;
 }
 
-std::vector<std::byte> TensorSource::read_summary(const Box& box) const {
-  if (box.volume() == 0) return read(box);
+std::vector<std::byte> TensorSource::read_summary(const Slice& slice) const {
+  if (slice.volume() == 0) return read(slice);
   std::vector<std::byte> data;
   if (packed()) {
-    std::vector<std::byte> all(packed_bytes(box.volume(), memory_dtype_));
-    load(box, {}, all.data(), all.size());
-    data = pick_packed(box, memory_dtype_ % 256, all);
+    std::vector<std::byte> all(packed_bytes(slice.volume(), memory_dtype_));
+    load(slice, {}, all.data(), all.size());
+    data = pick_packed(slice, memory_dtype_ % 256, all);
   } else {
-    data = load_corners(box);
+    data = load_corners(slice);
   }
-  std::vector<int64_t> extent = shown_extent(box);
-  convert(Box{extent, extent}.volume(), &data);
+  std::vector<int64_t> extent = shown_extent(slice);
+  convert(Slice{extent, extent}.volume(), &data);
   return data;
 }
 
-void TensorSource::read_slabs(const Box& box, const std::function<void(const std::vector<std::byte>&)>& visit) const {
+void TensorSource::read_slabs(const Slice& slice,
+                              const std::function<void(const std::vector<std::byte>&)>& visit) const {
   uint64_t width = static_cast<uint64_t>(std::max(memory_dtype_ % 256, dtype_ % 256)) / 8;
-  uint64_t limit = packed() ? std::max<uint64_t>(1, box.volume()) : std::max<uint64_t>(1, kSlabBytes / width);
-  for_each_slab(box, limit, [&](const Box& slab) { visit(read(slab)); });
+  uint64_t limit = packed() ? std::max<uint64_t>(1, slice.volume()) : std::max<uint64_t>(1, kSlabBytes / width);
+  for_each_slab(slice, limit, [&](const Slice& slab) { visit(read(slab)); });
 }
 
 }  // namespace cli

@@ -19,7 +19,7 @@ std::string scaled(double value, double step, std::span<const char* const> units
   return print_format("%.*f %s", unit > 0 && value < 100 ? 1 : 0, value, units[unit]);
 }
 
-// The bytes of the code point that starts `text`, 0 where it is not valid UTF-8.
+// The size of the code point at the start of `text`; 0 if it is not valid UTF-8.
 size_t code_point_size(std::string_view text) {
   unsigned char first = static_cast<unsigned char>(text[0]);
   size_t size = first < 0x80                    ? 1

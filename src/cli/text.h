@@ -1,4 +1,4 @@
-// Words and numbers for people, and what the terminal can do. Pure but for the questions about the terminal.
+// Words and numbers for people, and what the terminal can do. Pure, except the functions about the terminal.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ std::string human_rate(double bytes_per_second);             // "3.1 GB/s"
 std::string human_duration(uint64_t seconds);                // "12 s", "3 min", "5 h", "9 d"
 std::string shape_text(std::span<const int64_t> shape);      // "[2, 3]"
 
-// Control characters and broken UTF-8 as \n, \t, \x1b: text from a file never steers the terminal.
+// Writes control characters and broken UTF-8 as \n, \t, \x1b: text from a file must not control the terminal.
 std::string escaped(std::string_view text);
 
-// Columns that UTF-8 text takes, a code point counted as one.
+// The columns that UTF-8 text takes, one for each code point.
 size_t text_width(std::string_view text);
 
 bool is_terminal(FILE* file);
-size_t terminal_width();  // of stdout; 0 where it is no terminal: do not cut
+size_t terminal_width();  // of stdout; 0 if it is not a terminal, which means: do not cut
 
 enum class Color { kNone, kRed, kGreen, kYellow, kDim, kBold };
-// `text` in a colour where stdout is a terminal and NO_COLOR is not set.
+// `text` in a colour if stdout is a terminal and NO_COLOR is not set.
 std::string colored(std::string_view text, Color color);
 
 }  // namespace cli

@@ -9,10 +9,10 @@
 namespace cli {
 namespace {
 
-constexpr uint64_t kInlineNodes = 12;  // a container of so few nodes may stand on one line
+constexpr uint64_t kInlineNodes = 12;  // a container of at most so many nodes may be shown on one line
 constexpr size_t kInlineWidth = 72, kLongestText = 60, kLongestDigits = 40;
 
-// The first columns of `text`, which is not cut inside a character.
+// The first `longest` bytes of `text`, not cut inside a character.
 std::string cut(std::string_view text, size_t longest) {
   if (text.size() <= longest) return std::string(text);
   size_t end = longest;
@@ -60,7 +60,7 @@ class Outline {
   }
 
  private:
-  // Depth of each node, how many nodes it is with all below it, and whether one of them is a tensor.
+  // For each node: its depth, the number of nodes of its subtree, and whether one of them is a tensor.
   void measure() {
     sizes_.assign(count_, 1);
     depths_.assign(count_, 0);
@@ -78,7 +78,7 @@ class Outline {
     }
   }
 
-  // The deepest level down to which all lines fit; at least the root's children.
+  // Sets max_depth_ to the deepest level at which all lines fit; at least the root's children.
   void choose_depth() {
     std::vector<uint64_t> lines(CKPT_TREE_MAX_DEPTH + 1, 0);
     for (uint64_t i = 0; i < count_;) {
@@ -130,7 +130,7 @@ class Outline {
     }
   }
 
-  // A small container without tensors, or a list of scalars of any length, on one line.
+  // Whether the node is shown on one line: a small container without tensors, or a list of scalars of any length.
   bool inline_text(const ckpt::Node& node, std::string* out = nullptr) const {
     const uint64_t size = sizes_[node.number()];
     if (!node.is_container() || tensors_[node.number()]) return false;
@@ -142,7 +142,7 @@ class Outline {
     return true;
   }
 
-  // Depth is bounded by kInlineNodes.
+  // kInlineNodes bounds the recursion.
   std::string written(const ckpt::Node& node) const {
     if (!node.is_container()) return leaf_text(node);
     std::string out = node.kind == CKPT_NODE_RECORD ? escaped(node.text_view()) : "";
@@ -180,7 +180,7 @@ class Outline {
   std::vector<bool> tensors_;
 };
 
-// Where the value that starts at `begin` ends, if it has at most `longest` bytes; else `begin`.
+// The end of the value that starts at `begin`, if it has at most `longest` bytes; else `begin`.
 size_t short_end(std::string_view json, size_t begin, size_t longest) {
   int depth = 0;
   bool in_string = false;
@@ -199,7 +199,7 @@ size_t short_end(std::string_view json, size_t begin, size_t longest) {
   return begin;
 }
 
-// A control character that JSON does not escape but a terminal obeys, as JSON writes it; empty for others.
+// The JSON escape of a control character that JSON allows unescaped but a terminal obeys; empty for others.
 std::string_view terminal_escape(std::string_view rest, char (&buffer)[8]) {
   auto byte = [&](size_t i) { return i < rest.size() ? static_cast<unsigned char>(rest[i]) : 0u; };
   bool c1 = byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) < 0xa0;

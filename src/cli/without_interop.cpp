@@ -1,4 +1,4 @@
-// Stands in for cmd_import.cpp, cmd_export.cpp and foreign.cpp where libckpt was built without ckpt_file.h.
+// Replaces cmd_import.cpp, cmd_export.cpp and foreign.cpp if libckpt is built without ckpt_file.h.
 #include "cli/command.h"
 #include "cli/foreign.h"
 
@@ -6,18 +6,18 @@ namespace cli {
 namespace {
 
 [[noreturn]] void unsupported(const std::string& what) {
-  fail(CKPT_UNSUPPORTED, what + ": this ckpt was built without other people's files (CKPT_INTEROP=OFF)");
+  fail(CKPT_UNSUPPORTED, what + ": this ckpt was built without .pt, safetensors and hfai (CKPT_INTEROP=OFF)");
 }
 
-// A command that is known by name, takes any arguments and does nothing.
-void add_unsupported(CLI::App& app, Run& chosen, const char* name) {
+// A command with any arguments that only says that it is not in this build.
+void add_unsupported(CLI::App& app, Action& chosen, const char* name) {
   add_bare_command(app, name, "not in this build (CKPT_INTEROP=OFF)", chosen, [name]() -> int { unsupported(name); });
 }
 
 }  // namespace
 
-void add_import(CLI::App& app, Run& chosen) { add_unsupported(app, chosen, "import"); }
-void add_export(CLI::App& app, Run& chosen) { add_unsupported(app, chosen, "export"); }
+void add_import(CLI::App& app, Action& chosen) { add_unsupported(app, chosen, "import"); }
+void add_export(CLI::App& app, Action& chosen) { add_unsupported(app, chosen, "export"); }
 
 void show_foreign(const ForeignQuery& query, const Common&) { unsupported("info " + query.path); }
 

@@ -24,7 +24,7 @@ printed s 7
 printed empty '[]'
 printed bf '[1.0, 1.5]' --as f32
 printed e4 '[   1.0, -448.0,    nan]' --as f32
-expect 2 cat store w --box 0:3; complains 'does not lie inside its extent 2'
+expect 2 cat store w --box 0:3; complains 'is outside dimension 0, which has extent 2'
 expect 2 cat store w --box 0:1,:,:; complains 'names 3 dimensions'
 expect 2 cat store w --box x; complains 'cannot read'
 expect 2 cat store none; complains '^ckpt: .*none'

@@ -32,7 +32,7 @@ expect 0 import out.pt store --label pt -o run=main
 expect 0 export store@label:pt same --format pt -o run=main; is_quiet  # the tree is not left out
 cmp out.pt same || fail "the exports of one state differ"
 expect 2 export store@label:pt out.pt -o run=main; complains 'out.pt exists'
-expect 0 export store@label:pt as.safetensors -o run=main; complains '1 objects have no place in safetensors'
+expect 0 export store@label:pt as.safetensors -o run=main; complains 'left out 1 object, which safetensors cannot hold'
 expect 2 export store@label:pt parts --format hfai --shards 2 -o run=main; complains '"model"'
 expect 2 export store@label:pt parts --format zip -o run=main; complains 'format'
 expect 2 export store@label:pt two.pt --shards 2 -o run=main; complains 'shards'

@@ -50,7 +50,7 @@ assert json.load(open(".out")) == json.load(open("exact.json"))
 PYTHON
 expect 0 cat store --object state; cmp -s .out exact.json || fail "--object and --json differ"
 expect 2 cat store state --raw; complains 'is a state tree'
-expect 2 cat store model/w --json; complains 'is no state tree'
+expect 2 cat store model/w --json; complains 'is not a state tree'
 expect 0 cat store model/w; says '^\[\[0\.0, 1\.0, 2\.0\],$'
 
 # Long ones: levels first, then lines; --all shows the rest.

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs the conformance suite with the runners of all languages: README.md says what a runner is.
+"""Runs the conformance suite with the runners of all languages; README.md describes runners.
 
   run.py RUNNERS_JSON WORK               RUNNERS_JSON: {"c": ["/path/runner"], "go": ["env", "A=B", "/path/runner"]}
   run.py --self-test RUNNERS_JSON WORK   proves with the first runner that lazy runners and broken scenarios are caught
 
-WORK is a folder for scratch data, made where it is not there. One line per claim, then "N passed, N failed".
+WORK is a folder for scratch data; it is made if missing. Prints one line per claim, then "N passed, N failed".
 """
 import shutil
 import sys
@@ -59,7 +59,7 @@ class Suite(Claims):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def check_wrong_lines(self):
-        """Each line of self/wrong.txt, put behind self/prelude.txt, must make the runner fail at that very line."""
+        """Each line of self/wrong.txt, put after self/prelude.txt, must make the runner fail at that line."""
         prelude, lines = wrong_lines.self_lines(self.folder)
         right = prelude + wrong_lines.right_lines(lines)
         for runner in self.runners:
@@ -76,7 +76,7 @@ class Suite(Claims):
 
     # ---- the matrix ----
     def check_matrix(self):
-        """What each runner saves, each loads and finds bit for bit."""
+        """Every runner loads what every runner saved, bit for bit."""
         folder = self.folder / "scenarios" / "matrix"
         for saver in self.runners:
             data = self.fresh(f"matrix-{saver.name}")

@@ -14,7 +14,7 @@ class Runner:
         self.name, self.command = name, command
 
     def run(self, *arguments, **environment):
-        """(exit status, stdout, stderr); a runner that hangs or cannot be started is a failure like others."""
+        """(exit status, stdout, stderr); if the runner hangs or cannot be started, the exit status is -1."""
         try:
             done = subprocess.run([*self.command, *map(str, arguments)], env={**os.environ, **environment},
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
@@ -26,7 +26,7 @@ class Runner:
             return -1, "", str(error)
 
     def run_text(self, text, name, folder, **environment):
-        """(exit status, stdout, stderr, how many commands) of a scenario; its tokens lie beside `folder` meanwhile."""
+        """(exit status, stdout, stderr, number of commands) of a scenario. The tokens are in a file beside `folder`."""
         made, count = tokens.tokenised(text, name, folder)
         file = Path(f"{folder}.tokens")
         file.write_bytes(made)
@@ -35,7 +35,7 @@ class Runner:
         return *done, count
 
     def problem(self, path, folder, text=None, **environment):
-        """None where the runner says that all holds and carried out every command; else what went wrong."""
+        """None if the runner carried out every command and reports success; else what went wrong."""
         try:
             status, out, err, count = self.run_text(text or tokens.read_scenario(path), path, folder, **environment)
         except tokens.Mistake as mistake:

@@ -1,7 +1,7 @@
-"""Proves that the suite finds what it is there to find: runners that lie or do not look, and scenarios that are wrong.
+"""Proves that the suite finds runners that lie or do not check, and scenarios that are wrong.
 
-Most proofs run the suite with a runner, or a copy of the scenarios, that is wrong in one way, and name the claims that
-must fail then, and no others.
+Most proofs run the suite with a runner, or a copy of the scenarios, that is wrong in one way. Exactly the named claims
+must fail then.
 """
 import contextlib
 import io
@@ -14,7 +14,7 @@ import runner
 import tokens
 from claims import Claims
 
-# Does nothing and says that all is well, with the right number of commands.
+# Does nothing and reports success, with the right number of commands.
 LIAR = r'''
 import sys
 if sys.argv[1] == "--commands":
@@ -57,7 +57,7 @@ class Proofs(Claims):
         self.folder = work / "suite"
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(folder, self.folder, ignore=shutil.ignore_patterns("runner_*", "__pycache__"))
-        # Few scenarios are enough here; what is to be used by some scenario stays used.
+        # A few scenarios are enough here; together they still use every command.
         for path in (self.folder / "scenarios").glob("*.txt"):
             if path.stem != SCENARIO:
                 path.rename(self.fold(path))
@@ -72,7 +72,7 @@ class Proofs(Claims):
         return [sys.executable, str(path), *arguments]
 
     def edited(self, pattern, replacement):
-        """A runner that carries out another scenario than it is given, and speaks as if it were the given one."""
+        """A runner that carries out another scenario than the given one, and pretends that it is the given one."""
         class Edited(runner.Runner):
             def run_text(self, text, *arguments, **environment):
                 return super().run_text(re.sub(pattern, replacement, text, flags=re.M), *arguments, **environment)
@@ -80,7 +80,7 @@ class Proofs(Claims):
         return Edited
 
     def prove(self, what, runners, *must_fail):
-        """Of the claims of a run with these runners exactly those must fail that hold one of the words given."""
+        """In a run with these runners exactly the claims that contain one of the given words must fail."""
         runners = [given(f"r{i}", self.real.command) if isinstance(given, type) else runner.Runner(f"r{i}", given)
                    for i, given in enumerate(runners)]
         printed = io.StringIO()
@@ -94,7 +94,7 @@ class Proofs(Claims):
 
     @contextlib.contextmanager
     def changed(self, name, pattern, replacement):
-        """A file of the suite, for a while, with another text."""
+        """Replaces the text of a file of the suite for a while."""
         path = self.folder / name
         text = path.read_text()
         other = re.sub(pattern, replacement, text, count=1, flags=re.M)
@@ -120,7 +120,7 @@ class Proofs(Claims):
         self.prove("one that counts lines wrongly is caught", [self.edited(r"\A", "\n")], WRONG)
 
     def blind_runners(self):
-        """Runners that do everything but look."""
+        """Runners that do everything but compare."""
         for what, pattern, left in (("what a call must fail with", r" -> .*", ""),
                                     ("the details of an error", r"( -> \S+) .*", r"\1"),
                                     ("shapes", r"(^reader\.(?:tensor|alias) .*) shape=\S+", r"\1"),
@@ -135,12 +135,12 @@ class Proofs(Claims):
                                     ("the tensors of a file", r"^(file\.tensor \w+ \d+) .*", r"\1"),
                                     ("the format of a file", r"^file\.format .*", "version")):
             fails = [WRONG]
-            if what == "what a call must fail with":  # then the calls that fail are failures
+            if what == "what a call must fail with":  # then every failing call fails the scenario
                 fails.append(": shapes")
             self.prove(f"a runner that does not look at {what} is caught", [self.edited(pattern, left)], *fails)
 
     def blind_to_keys(self):
-        """Of keys that tell a command what to do: a runner that ignores one fails some scenario."""
+        """A runner that ignores a key which tells a command what to do fails some scenario."""
         scenarios = [*self.folder.glob("scenarios/apart/*.txt"), *self.folder.glob("scenarios/*.txt")]
         for name, command in tokens.TABLE.items():
             for key in sorted(set(command.keys) - command.expected):
@@ -157,7 +157,7 @@ class Proofs(Claims):
         return folder
 
     def mistakes(self):
-        """What is no command is found before any runner sees it; and what runners see is as README.md says."""
+        """Mistakes are found before a runner sees them, and what runners see is as README.md says."""
         for line, why in MISTAKES.items():
             try:
                 found = f"nothing: {tokens.tokenised(line, 'a.txt', '/dir')}"
@@ -187,7 +187,7 @@ class Proofs(Claims):
             self.prove("a command that no scenario uses is caught", [real], "README.md is used")
 
     def wrong_matrix(self):
-        """The second runner saves or loads other bytes; only its pairs with the first fail."""
+        """If the second runner saves or loads other bytes, only its pairs with the first fail."""
         real = self.real.command
         other = self.edited(r"^memory rows 24 1$", "memory rows 24 2")
         self.prove("a runner that saves and loads other bytes is caught by the others", [real, other],

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Scenarios as plain tokens, which is all that runners read. README.md describes scenarios, tokens and runners.
+"""Translates scenarios into plain tokens for the runners. README.md describes scenarios, tokens and runners.
 
   tokens.py SCENARIO DIR [NAME=VALUE…]    writes the tokens of a scenario to stdout
 
@@ -12,22 +12,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# What scenarios are given: the folder of PyTorch's files, and a name as long as names may be.
+# Variables of all scenarios: the folder of PyTorch's files, and the longest valid name.
 VARIABLES = {"FILES": str(HERE.parents[1] / "bindings" / "torch" / "tests" / "files"), "LONG": "n" * 4096}
 INTEGERS = set("N BITS BYTES COUNT INDEX NODE NUMBER OFFSET PARENT RANK SEED SIZE STEP WORLD".split())
 
 
 class Mistake(Exception):
-    """A line that is no command; the text begins with FILE:LINE."""
+    """A line that is not a valid command; the message begins with FILE:LINE."""
 
 
 @dataclass
 class Command:
-    """A row of the table: the notation of each word, of further ones ("" for none) and of each key."""
+    """A row of the table: the notation of each word, of further words ("": there are none) and of each key."""
     words: list = field(default_factory=list)
     more: str = ""
     keys: dict = field(default_factory=dict)
-    expected: set = field(default_factory=set)  # the keys that something is expected of
+    expected: set = field(default_factory=set)  # the keys that are expectations
     options: bool = False
 
 
@@ -67,7 +67,7 @@ TABLE = read_table((HERE / "README.md").read_text(encoding="utf-8"))
 
 # ---- values ----
 def decoded(word, variables):
-    """$NAME, then %XX; bytes that are not UTF-8 are surrogates until the tokens are written."""
+    """`text` with $NAME, then %XX replaced; bytes that are not UTF-8 are surrogates until the tokens are written."""
     def value(match):
         if match[1] not in variables:
             raise ValueError(f"expected a value of ${match[1]}, found none")
@@ -89,7 +89,7 @@ def integer(text):
 
 
 def plain(notation, text, folder):
-    """A value as runners read it."""
+    """A value in the form that runners read."""
     if ":" in notation:
         notations, pieces = notation.split(":"), text.split(":")
         if len(pieces) != len(notations):
@@ -178,20 +178,20 @@ class Line:
 
 
 def words_of(source):
-    """The words of a line, up to a comment."""
+    """The words of a line, without a comment."""
     words = re.findall(r"[^ \t\r]+", source)
     return next((words[:at] for at, word in enumerate(words) if word[0] == "#"), words)
 
 
-@functools.lru_cache(maxsize=1024)  # most lines come again, behind other wrong lines or for another runner
+@functools.lru_cache(maxsize=1024)  # most lines are used several times: before each wrong line, and for each runner
 def read_line(source, folder, variables):
-    """The Line, or None where there is no command; `variables` are pairs."""
+    """The Line, or None if it has no command; `variables` are pairs."""
     words = words_of(source)
     return Line(words, folder, dict(variables)) if words else None
 
 
 def read_lines(text, name, folder, variables):
-    """(line number, Line) of every line that holds a command."""
+    """(line number, Line) of every line that has a command."""
     variables = tuple(variables.items())
     for number, source in enumerate(text.split("\n"), 1):
         try:
@@ -203,7 +203,7 @@ def read_lines(text, name, folder, variables):
 
 
 def tokenised(text, name, folder, variables=VARIABLES):
-    """(the tokens of a scenario, how many commands it has)"""
+    """(the tokens of a scenario, the number of its commands)"""
     made, count = bytearray(), 0
     for number, line in read_lines(text, name, folder, variables):
         count += 1

@@ -1,5 +1,5 @@
-"""scenarios/self: prelude.txt, and the lines of wrong.txt, each of which is wrong after it. They find runners that do
-not look."""
+"""scenarios/self: prelude.txt, and the lines of wrong.txt, each of which is wrong after the prelude. They find runners
+that do not check."""
 import re
 
 import tokens
@@ -13,7 +13,7 @@ def self_lines(suite):
 
 
 def expectations(line):
-    """(the command, or "" of a line without one; the keys that it expects something of; the line without them)."""
+    """(the command, or "" if the line has none; its expectations; the line without them)."""
     words = tokens.words_of(line)
     words = words[words[:1] == ["timed"]:]
     command = tokens.TABLE.get(words[0] if words else "", tokens.Command())
@@ -24,13 +24,13 @@ def expectations(line):
 
 
 def right_lines(lines):
-    """What is left of wrong lines without their expectations is right, so that it is these that they fail by."""
+    """The wrong lines without their expectations. These must pass: then only the expectations make the lines fail."""
     found = map(expectations, lines)
     return "".join(dict.fromkeys(f"{rest}\n" for _, keys, rest in found if keys))
 
 
 def missed(line, prelude, status, out, err):
-    """Nothing where the runner failed at this wrong line after the prelude; else the line and what it did instead."""
+    """Empty if the runner failed at this wrong line after the prelude; else the line and what the runner did."""
     last, at = err.strip().splitlines()[-1] if err.strip() else "", len(prelude.splitlines()) + 1
     if status == 1 and last.startswith(f"wrong.txt:{at}: ") and not re.search(r"^ok\b", out, flags=re.M):
         return []

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One save of one checkpoint by four ranks in four languages, loaded by C++ on three ranks: equal byte for byte.
+"""Four ranks in four languages save one checkpoint; C++ loads it on three ranks: equal byte for byte.
 
   four_test.py PROGRAMS PREFIX INCLUDE PYTHON WORK      PROGRAMS: rank_go, rank_rust, rank_c, load_cpp
 """
@@ -43,7 +43,7 @@ class Four:
             assert f"rank {rank} ({language}): saved step-3.1.1\n" in output, output
         loaded = re.findall(r"rank (\d) of 3 \(C\+\+\): (\d+) bytes", output)
         assert sorted(rank for rank, _ in loaded) == ["0", "1", "2"], output
-        # Every rank the embedding and the head; the rest is shared out.
+        # Every rank holds the embedding and the head; the rest is sharded.
         everyone, shared = 65536 * 64 * 4 + 10 * 8, 2 * 96 * 32 * 4 + 7 * 12
         assert sum(int(size) for _, size in loaded) == 3 * everyone + shared, output
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Every function of the headers is called by every binding, or listed with a reason; and no handle is left alive.
+"""Every binding calls every function of the headers, or lists it with a reason; and every handle is freed.
 
   functions_test.py RUNNERS_JSON INCLUDE SCENARIOS WORK
 
 Runs every conformance scenario with every runner under the trace (tracer.py). A binding's list of functions that it
-does not wrap is bindings/LANGUAGE/unwrapped.txt: `ckpt_function  reason`. One on the list that is called is wrong too.
+does not wrap is bindings/LANGUAGE/unwrapped.txt: `ckpt_function  reason`. A listed function must not be called.
 """
 import os
 import shutil
@@ -33,7 +33,7 @@ def unwrapped(language):
 
 
 class Traced:
-    """A runner under the trace: the counts of each scenario."""
+    """A runner under the trace, with the counts of each scenario."""
 
     def __init__(self, runner, include, library, work):
         self.runner, self.include = runner, include
@@ -42,7 +42,7 @@ class Traced:
         self.called = set()
 
     def run(self, scenario):
-        """No handle is alive after it, and none was freed that nobody had made."""
+        """After the scenario no handle is alive, and every freed handle had been made."""
         place = self.work / scenario.stem
         shutil.rmtree(place, ignore_errors=True)
         (place / "dir").mkdir(parents=True)

@@ -1,4 +1,4 @@
-// For libraries that are loaded before libckpt and stand before its functions.
+// For libraries that are loaded before libckpt and intercept its functions.
 #pragma once
 
 #ifndef _GNU_SOURCE
@@ -7,11 +7,11 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-// The function itself; a program without it ends.
+// The real function; ends a program that does not have it.
 static void* next(const char* name) {
   void* found = dlsym(RTLD_NEXT, name);
   if (found) return found;
-  // Loaded by a module that an interpreter has loaded: not in the global scope.
+  // libckpt was loaded by a module of an interpreter, so it is not in the global scope.
   void* library = dlopen("libckpt.so.0", RTLD_LAZY | RTLD_NOLOAD);
   found = library ? dlsym(library, name) : NULL;
   if (!found) abort();

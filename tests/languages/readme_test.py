@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The first program of each README runs as it stands: it saves, loads, and takes its store as argument.
+"""The first program of each README runs unchanged: it saves, loads, and takes its store as argument.
 
-Each ends with a status that is not 0 where what it loaded is not what it saved; that it loads at all the trace tells.
+Each program exits with a status other than 0 if it loads other data than it saved; the trace shows that it loads.
 
   readme_test.py PREFIX PYTHON WORK LANGUAGE…      LANGUAGE: cpp rust go python; c, front (of the front page)
 """
@@ -41,7 +41,7 @@ class Readmes:
         return run(["pkg-config", "--cflags", "--libs", "ckpt"], env=self.environment).split()
 
     def check(self, language):
-        """Builds and runs the program in a folder of its own: it saves and loads, and what it saved is sound."""
+        """Builds and runs the program in its own folder: it saves and loads, and its checkpoint is sound."""
         folder = self.work / language
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -66,7 +66,7 @@ class Readmes:
         return ["./main"]
 
     def rust(self, folder):
-        """A crate of a user: it depends on ckpt alone."""
+        """A user's crate, which depends on ckpt only."""
         (folder / "src").mkdir()
         (folder / "src" / "main.rs").write_text(first_program(BINDINGS / "rust" / "README.md", "rust"))
         (folder / "Cargo.toml").write_text('[package]\nname = "first"\nversion = "0.1.0"\nedition = "2021"\n'
@@ -77,7 +77,7 @@ class Readmes:
         return [self.work / "target" / "debug" / "first"]
 
     def go(self, folder):
-        """A module of a user."""
+        """A user's module."""
         (folder / "main.go").write_text(first_program(BINDINGS / "go" / "README.md", "go"))
         module = re.search(r"^module (\S+)", (BINDINGS / "go" / "go.mod").read_text(), re.M).group(1)
         (folder / "go.mod").write_text(f"module first\n\ngo 1.26\n\nrequire {module} v0.0.0\n\n"

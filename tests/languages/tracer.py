@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Watches which functions of ckpt a program calls, in whatever language it is, and which handles it leaves alive.
+"""Records which functions of ckpt a program in any language calls, and which handles it leaves alive.
 
   tracer.py make HEADER_FOLDER FOLDER     writes FOLDER/trace.c and builds FOLDER/libckpt_trace.so from it
   tracer.py self-test HEADER_FOLDER PREFIX WORK
 
-A program that runs with LD_PRELOAD=libckpt_trace.so and CKPT_TRACE=FILE goes through a wrapper of each function. FILE
-holds the counts and is mapped, so that they are right however the program ends (Go's does not run C's destructors).
+With LD_PRELOAD=libckpt_trace.so and CKPT_TRACE=FILE a program calls a wrapper of each function. FILE holds the counts
+and is mapped, so that they are right however the program ends (a Go program does not run C's destructors).
 """
 import os
 import re
@@ -19,7 +19,7 @@ SAVES = ("ckpt_save_run", "ckpt_save_start", "ckpt_save_start_in_place")
 
 
 class Function:
-    """One prototype: `made` are its outputs that are owned handles, as (handle, argument)."""
+    """One prototype. `made`: its outputs that are owned handles, as (handle, argument)."""
 
     def __init__(self, returns, name, parameters):
         self.returns, self.name, self.parameters = returns.strip(), name, parameters
@@ -55,9 +55,9 @@ PRELUDE = r"""// Made by tracer.py; see there.
 #include "ckpt_file.h"
 #include "interpose.h"
 
-// The file: for each function how often it was called; then for each kind of handle how many are alive, and how many
-// were freed that nobody had made (or twice). All are 64-bit, and several processes may share one file: the lock below
-// is of one process, so counting is atomic.
+// The file: for each function the number of calls; then for each kind of handle the number alive, and the number freed
+// that were never made (or freed twice). All are 64-bit. Several processes may share the file and the lock below is of
+// one process, so counting is atomic.
 typedef struct { uint64_t called[FUNCTIONS]; int64_t alive[KINDS], strange[KINDS]; } Counts;
 static Counts nowhere, *counts = &nowhere;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -109,7 +109,7 @@ static void freed(int kind, void *handle) {
 
 
 def wrapper(index, function, kind_of):
-    """The C text of one wrapper. What a call makes counts where it succeeds; its error where it does not."""
+    """The C text of one wrapper. It counts what the call makes if it succeeds, and its error if it fails."""
     arguments = ", ".join(function.arguments)
     lines = [f"{function.returns} {function.name}({function.parameters}) {{",
              f"  static __typeof__(&{function.name}) real;",
@@ -157,7 +157,7 @@ class Counts:
         self.strange = dict(zip(handles, values[len(names) + len(handles):]))
 
     def left(self):
-        """kind -> how many handles are alive, and "freed KIND" -> how many were freed that nobody had made."""
+        """kind -> number of handles alive, and "freed KIND" -> number of freed handles that were never made."""
         both = {**self.alive, **{f"freed {kind}": n for kind, n in self.strange.items()}}
         return {what: n for what, n in both.items() if n}
 

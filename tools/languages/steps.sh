@@ -1,4 +1,4 @@
-# The steps of tools/test-languages; sourced by it. They use $prefix, $work, $programs, $bindings and $torch_venv.
+# The steps of tools/test-languages, which sources this. They use $prefix, $work, $programs, $bindings and $torch_venv.
 
 # ---- what the steps need ----
 python=$work/python/bin/python3
@@ -26,8 +26,8 @@ build_c_runners() {
 }
 
 libasan=$("${CC:-cc}" -print-file-name=libasan.so)
-# The same with sanitizers, over a library that has them. Go's own linker brings its runtime along; a Rust program gets
-# it preloaded.
+# The same with sanitizers, and a library that has them. Go's linker adds the runtime of the sanitizers; Rust programs
+# preload it.
 build_sanitized_runners() {
   local flags="-fsanitize=address,undefined -fno-sanitize-recover=all"
   build_c_runners -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags"
@@ -37,8 +37,8 @@ build_sanitized_runners() {
     quietly build/log/languages-go-build.txt go_in go build -asan -o "$programs/go-runner" ./cmd/ckpt-conformance
 }
 
-# The module and the engine below it have sanitizers, Python itself has not: it gets them preloaded, with the C++
-# runtime that they look into, and what it never frees is no leak.
+# The module and the engine have sanitizers, Python itself does not. So it preloads them, and the C++ runtime that they
+# inspect; memory that Python never frees is not reported as a leak.
 sanitized_python=$work/python-sanitized
 sanitized_preload="$libasan $("${CXX:-c++}" -print-file-name=libstdc++.so.6)"
 sanitized_options=detect_leaks=0:allocator_may_return_null=1
@@ -56,7 +56,7 @@ test_python_sanitized() {
     -m "not torch and not jax"
 }
 
-# Of Rust's own tests all but `big`, for which the sanitizers take too long; `forgotten` leaks on purpose.
+# Rust's own tests, except `big`, which takes too long with sanitizers. `forgotten` leaks on purpose.
 test_rust_sanitized() {
   local file name host names=() runner
   host=$(rustc -vV | sed -n 's/^host: //p')
@@ -93,7 +93,7 @@ test_rust() {
 go_in() { (cd "$bindings/go" && "$@"); }
 gofmt_is_quiet() {
   local wrong
-  wrong=$(gofmt -l "$bindings/go" examples/languages/go) || return 1 # nothing ends a function inside a condition
+  wrong=$(gofmt -l "$bindings/go" examples/languages/go) || return 1 # in a condition set -e does not end a function
   echo "$wrong"
   [[ -z $wrong ]]
 }
@@ -113,8 +113,8 @@ test_python() {
   counted pytest "Python tests" "$python" -m pytest -q -rfEsxX -p no:cacheprovider "$bindings/python/tests" \
     "${marks[@]}"
 }
-# Without their dependencies: one of the packages is only wanted for the Julia parser inside it. If that package cannot
-# be had, the others are enough for some of the checks; there is no stamp then, so that the next run tries again.
+# Installed without dependencies: one package is needed only for the Julia parser in it. If it cannot be installed, the
+# others are enough for some of the checks; then there is no stamp, so that the next run tries again.
 make_julia_checks() {
   local requirements=tests/julia/requirements.txt stamp=$work/julia/made-with
   [[ ! -e $stamp || $(<"$stamp") != "$(<"$requirements")" ]] || return 0
@@ -131,14 +131,14 @@ make_julia_checks() {
 test_julia() {
   make_julia_checks
   counted claims languages-julia "$work/julia/bin/python3" tests/julia/run.py --library "$prefix/lib/libckpt.so"
-  # Where the package with Julia's parser is gone less can be checked, and that is said.
+  # Without the package with Julia's parser it checks less, and says so.
   if grep '^FALLBACK' build/log/languages-julia.txt | sed 's/^/   NOT TESTED: /' | grep .; then
     [[ ${CKPT_DEMAND_ALL:-} != 1 ]] || record failed "languages-julia: checked without Julia's parser"
   fi
 }
 
 # ---- all of them together ----
-# The runners that there are, for run.py and the others. Sanitized, Rust and Python need what is preloaded.
+# Lists the runners for run.py and the others. With sanitizers, those of Rust and Python preload the runtime.
 write_runners() {
   local for_rust='' for_python=''
   if [[ $sanitized == yes ]]; then

@@ -1,4 +1,4 @@
-// ckpt/call.hpp - how ckpt.hpp calls C, and what its handles are made of. Nothing here is for users.
+// ckpt/call.hpp - how ckpt.hpp calls C; the base of its handles; Range. Not for direct use.
 #ifndef CKPT_CALL_HPP
 #define CKPT_CALL_HPP
 
@@ -12,7 +12,7 @@ namespace CKPT_HPP_NAMESPACE {
 inline namespace CKPT_HPP_MODE {
 namespace detail {
 
-// As in the source of a program, so that a message shows where the NUL is.
+// In quotes, with \0 for NUL, so that a message shows where the NUL is.
 inline std::string as_literal(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) c ? out.append(1, c) : out.append("\\0");
@@ -21,14 +21,14 @@ inline std::string as_literal(std::string_view text) {
 
 inline bool holds_nul(std::string_view text) { return text.find('\0') != text.npos; }
 
-// Text for C, and what it is. C takes text without a size and would cut it at a NUL, so that is refused.
+// Text for C, and what it means. C gets no size and would cut the text at a NUL, so Call refuses a NUL.
 struct Text {
   const char* what;
   const std::string& text;
 };
 
-// One call of C, or several in turn of which each needs the one before. `call(function, arguments…)` adds the place
-// for the error, and does nothing once something has failed.
+// One C call, or several that each need the one before. `call(function, arguments…)` appends the error argument; after
+// a failure it does nothing.
 class Call {
  public:
   Call() = default;
@@ -98,7 +98,7 @@ Result<void> call(const Arguments&... arguments) {
   return Call()(arguments...).done();
 }
 
-// A record of C that says its size.
+// A zeroed C struct with struct_size set.
 template <class T>
 T sized() {
   T record{};
@@ -113,7 +113,7 @@ Result<T> fill(const Arguments&... arguments) {
   return Call()(arguments..., &record).result(std::move(record));
 }
 
-// function(arguments…, out, err) makes the C object of a handle H; first(…) is for functions with `out` in front.
+// function(arguments…, out, err) makes the C object of a handle H; make_first is for functions with `out` first.
 template <class H, class... Arguments>
 Result<H> make(const Arguments&... arguments) {
   typename H::Object* made = nullptr;
@@ -125,7 +125,7 @@ Result<H> make_first(Function function, const Arguments&... arguments) {
   return Call()(function, &made, arguments...).result(H(made));
 }
 
-// What every handle is: the owner of one C object.
+// The base of every handle: owns one C object.
 template <class T, void (*kFree)(T*)>
 class Handle {
  public:
@@ -151,8 +151,8 @@ inline Result<void> Options::check() const {
   return detail::call([](const ckpt_options*, ckpt_error**) { return CKPT_OK; }, *this);
 }
 
-// What an object of C has by index, for loops and algorithms. Its elements are made when they are looked at; it lives
-// as long as the handle that it came from.
+// The items that a C object has by index, for loops and algorithms. Each is fetched when it is read. Valid as long as
+// the handle that it came from.
 template <class T, class Object, class Index = uint64_t>
 class Range {
  public:
@@ -180,7 +180,7 @@ class Range {
   iterator end() const { return {*this, size_}; }
   Index size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  // Of an index below size(), which does not fail.
+  // `index` must be below size().
   T operator[](Index index) const { return detail::demand<T>(detail::fill<T>(at_, object_, index)); }
 
  private:

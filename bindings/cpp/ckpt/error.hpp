@@ -15,13 +15,13 @@
 #include <cstdlib>
 #endif
 
-// Where all of this is. A library that uses it inside itself defines another name, so that its inline functions are
-// never those of a program that links it.
+// The namespace. A library that uses ckpt.hpp inside defines another name, so that the linker never mixes its inline
+// functions with those of a program.
 #ifndef CKPT_HPP_NAMESPACE
 #define CKPT_HPP_NAMESPACE ckpt
 #endif
 
-// The two meanings of Result have two namespaces, so that files of both kinds link into one program.
+// One namespace for each meaning of Result, so that files of both kinds link into one program.
 #ifdef CKPT_HPP_EXPECTED
 #define CKPT_HPP_MODE expected_0
 #else
@@ -45,9 +45,9 @@ class Error : public std::runtime_error {
       : std::runtime_error(message), status_(status), details_(std::move(details)) {}
   ckpt_status status() const noexcept { return status_; }
   const char* status_name() const noexcept { return ckpt_status_name(status_); }
-  // Facts by key ("path", "tensor", "expected", …), as ckpt_error_detail gives them.
+  // The facts of the error by key ("path", "tensor", "expected", …), as ckpt_error_detail gives them.
   const Details& details() const noexcept { return details_; }
-  // One of them; "" where the error has no such fact.
+  // One fact; "" if the error does not have it.
   std::string detail(const std::string& key) const {
     const auto found = details_.find(key);
     return found == details_.end() ? std::string() : found->second;
@@ -62,15 +62,15 @@ inline namespace CKPT_HPP_MODE {
 
 #ifdef CKPT_HPP_EXPECTED
 namespace detail {
-// Nothing is thrown in this mode, so asking for a value that is not there ends the program.
+// Nothing is thrown in this mode, so value() without a value ends the program.
 [[noreturn]] inline void demanded(const Error& error) {
   std::fprintf(stderr, "ckpt::Expected::value(): %s: %s\n", error.status_name(), error.what());
   std::abort();
 }
 }  // namespace detail
 
-// A value, or the Error that explains its absence: the part of C++23's std::expected that matters here. `*` and `->`
-// are checked by assert alone. value() always checks: without a value it prints the error and aborts.
+// A value or an Error: the part of C++23's std::expected that matters here. Only assert checks `*` and `->`. value()
+// always checks: without a value it prints the error and aborts.
 template <class T>
 class [[nodiscard]] Expected {
  public:
@@ -126,7 +126,7 @@ Result<T> failed(Error error) {
   throw error;
 #endif
 }
-// What cannot fail, or must not.
+// The value of a call that must not fail.
 template <class T>
 T demand(Result<T> result) {
 #ifdef CKPT_HPP_EXPECTED

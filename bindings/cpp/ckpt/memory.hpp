@@ -1,4 +1,4 @@
-// ckpt/memory.hpp - the caller's memory, and what tensor it is. Include <ckpt.hpp>.
+// ckpt/memory.hpp - the caller's memory, and the tensor that it holds. Include <ckpt.hpp>.
 #ifndef CKPT_MEMORY_HPP
 #define CKPT_MEMORY_HPP
 
@@ -14,7 +14,7 @@ inline namespace CKPT_HPP_MODE {
 namespace detail {
 template <class T>
 inline constexpr bool kIsFloat = std::is_same_v<T, float> || std::is_same_v<T, double>;
-// std::complex and its like, known by their shape: <complex> alone would take longer to compile than this.
+// std::complex and similar types, recognised by their members: including <complex> would slow compilation more.
 template <class T, class = void>
 inline constexpr bool kIsComplex = false;
 template <class T>
@@ -25,7 +25,7 @@ template <class T>
 inline constexpr bool kHasDtype = kIsFloat<T> || kIsComplex<T> || std::is_same_v<T, std::byte> || std::is_integral_v<T>;
 }  // namespace detail
 
-// The dtype of a C++ element type; 16-bit and narrower floats have none and are named by number.
+// The dtype of a C++ element type. For floats of 16 bits or less there is none: use CKPT_DTYPE_*.
 template <class T>
 constexpr int32_t dtype_of() {
   using U = std::remove_cv_t<T>;
@@ -42,13 +42,13 @@ constexpr int32_t dtype_of() {
 }
 
 namespace detail {
-// What memory is made of: a dtype, U8 also for bytes of anything; 0 where C++'s type has none, such as a struct.
+// The elements of memory. dtype is U8 also for bytes of any kind, and 0 for a type without a dtype, such as a struct.
 struct Element {
   int32_t dtype = CKPT_DTYPE_U8;
   uint64_t bytes = 1;
 };
 
-// The number in nested arrays: float of std::array<float, 4>[8].
+// The element of nested arrays: float for std::array<float, 4>[8].
 template <class T>
 struct Innermost {
   using type = T;
@@ -69,21 +69,20 @@ constexpr Element element_of() {
     return {0, sizeof(T)};
 }
 
-// What a container holds, where it is contiguous: not pointers, whose own bytes nobody wants to keep.
+// The elements of a contiguous container. Not pointers: saving their own bytes would be a mistake.
 template <class C, class E = std::remove_pointer_t<decltype(std::data(std::declval<C>()))>,
           class T = typename Innermost<std::remove_cv_t<E>>::type,
           class = std::enable_if_t<std::is_trivially_copyable_v<E> && !std::is_pointer_v<T> &&
                                    !std::is_member_pointer_v<T> && !std::is_null_pointer_v<T>>>
 using ElementOf = E;
 
-// The numbers that a container holds, where its type says which dtype they are; char says nothing.
+// The elements of a container, if their type says their dtype; char and std::byte do not.
 template <class C, class E = ElementOf<const C&>,
           class T = std::remove_cv_t<typename Innermost<std::remove_cv_t<E>>::type>,
           class = std::enable_if_t<kHasDtype<T> && !std::is_same_v<T, char> && !std::is_same_v<T, std::byte>>>
 using NumberOf = T;
 
-// Whether the memory ends with the container: a temporary that is more than a view. C is what a forwarding reference
-// deduces.
+// Whether the memory ends with the container: a temporary that is not a view. C is deduced from a forwarding reference.
 template <class C, class = void>
 struct Temporary : std::false_type {};
 template <class C>
@@ -95,8 +94,8 @@ struct Temporary<C, std::void_t<ElementOf<C&>>>
 
 // ---- memory ----
 
-// Bytes to read: a pointer and a size, any contiguous container of plain elements, or a string literal, whose closing
-// NUL does not count. It remembers what the elements are, for add_tensor to check.
+// Bytes to read: a pointer and a size, any contiguous container of plain elements, or a string literal without its
+// final NUL. It remembers the type of the elements, which add_tensor checks.
 struct Memory {
   const void* data = nullptr;
   uint64_t bytes = 0;
@@ -131,14 +130,14 @@ struct Device {
 
 using Extents = std::vector<int64_t>;
 
-// The shape of a TensorInfo, of a file's tensor or of a description.
+// The shape of a TensorInfo, FileTensor or ckpt_tensor_desc.
 template <class Info>
 Extents shape_of(const Info& info) {
   return {info.shape, info.shape + info.ndim};
 }
 
-// What a piece of memory is: ckpt_tensor_desc, filled step by step. Shapes of more than CKPT_MAX_NDIM are refused by
-// the call that gets them.
+// Describes the tensor in memory: a ckpt_tensor_desc, filled step by step. A call that gets more than CKPT_MAX_NDIM
+// dimensions refuses them.
 class Tensor {
  public:
   using Extents = CKPT_HPP_NAMESPACE::Extents;
@@ -148,7 +147,7 @@ class Tensor {
     put(shape, desc_.shape);
   }
   explicit Tensor(const ckpt_tensor_desc& desc) : desc_(desc) {}
-  // The whole of a tensor, as it is stored.
+  // A whole tensor, as it is stored.
   explicit Tensor(const ckpt_tensor_info& info) : Tensor(info.dtype, shape_of(info)) {}
   template <class T>
   static Tensor of(const Extents& shape) {
@@ -166,7 +165,7 @@ class Tensor {
     desc_.flat_size = size;
     return *this;
   }
-  // Of the memory, in elements.
+  // The strides of the memory, in elements.
   Tensor& strides(const Extents& strides) & {
     desc_.flags |= CKPT_TENSOR_STRIDED;
     put(strides, desc_.strides);
@@ -182,12 +181,12 @@ class Tensor {
     desc_.replica_count = count;
     return *this;
   }
-  // First element of an alias that is a view, in the flattened target.
+  // Of an alias that is a view: its first element in the flattened target.
   Tensor& view_offset(int64_t offset) & {
     desc_.flat_offset = offset;
     return *this;
   }
-  // The same of a temporary, by value: `const auto& t = Tensor::of<float>({2}).convert();` keeps one that lives.
+  // On a temporary they return a value, so that `const auto& t = Tensor::of<float>({2}).convert();` is safe.
   Tensor box(const Extents& offset, const Extents& extent) && { return box(offset, extent); }
   Tensor flat(int64_t offset, int64_t size) && { return flat(offset, size); }
   Tensor strides(const Extents& extents) && { return strides(extents); }
@@ -197,7 +196,7 @@ class Tensor {
   const ckpt_tensor_desc& desc() const { return desc_; }
 
  private:
-  // The engine refuses what does not fit: too many extents by ndim, too few by the -1 in place of the rest.
+  // The engine refuses a wrong number of extents: too many because of ndim, too few because the rest is -1.
   void put(const Extents& from, int64_t (&to)[CKPT_MAX_NDIM]) {
     for (size_t i = 0; i < CKPT_MAX_NDIM; i++)
       to[i] = i < from.size() ? from[i] : i < static_cast<size_t>(desc_.ndim) ? -1 : 0;
@@ -215,21 +214,21 @@ inline bool has_cpp_type(int32_t dtype) {
   return false;
 }
 
-// Bytes are whatever the tensor says; other elements must be of its dtype. For a dtype that C++ has no type for, any
-// integer or struct of its width will do.
+// Bytes fit any dtype; other elements must have the tensor's dtype. For a dtype without a C++ type, any integer or
+// struct of its width fits.
 inline bool fits(const Element& element, int32_t dtype) {
   if (element.dtype == CKPT_DTYPE_U8 || element.dtype == dtype) return true;
   if (has_cpp_type(dtype)) return false;
   const int32_t bits = ckpt_dtype_bits(dtype), code = element.dtype / 256;
   const bool number = code == CKPT_DTYPE_F32 / 256 || code == CKPT_DTYPE_C64 / 256;
-  return bits == 0 || (!number && static_cast<uint64_t>(bits) == element.bytes * 8);  // 0: the engine's to refuse
+  return bits == 0 || (!number && static_cast<uint64_t>(bits) == element.bytes * 8);  // 0: the engine refuses it
 }
 
 inline std::string element_name(const Element& element) {
   return element.dtype ? ckpt_dtype_name(element.dtype) : std::to_string(element.bytes) + "-byte type";
 }
 
-// What speaks against memory of such elements for a tensor.
+// The error if memory with such elements does not fit the tensor.
 inline std::optional<Error> elements(const std::string& name, const Tensor& tensor, const Element& found) {
   const int32_t dtype = tensor.desc().dtype;
   if (fits(found, dtype)) return std::nullopt;

@@ -1,4 +1,4 @@
-// ckpt/options.hpp - settings for a call: {{"threads", 4}, {"compression", "auto"}}. Include <ckpt.hpp>.
+// ckpt/options.hpp - options of a call: {{"threads", 4}, {"compression", "auto"}}. Include <ckpt.hpp>.
 #ifndef CKPT_OPTIONS_HPP
 #define CKPT_OPTIONS_HPP
 
@@ -16,11 +16,11 @@ namespace detail {
 class Call;
 }
 
-// A wrong key or value is reported by the call that gets the options, or by check().
+// The call that gets the options reports a wrong key or value; so does check().
 class Options {
  public:
   struct Value {
-    // Any integer; also an unscoped enumeration.
+    // Any integer or unscoped enumeration.
     template <class I, class = std::enable_if_t<std::is_integral_v<I> ||
                                                 (std::is_enum_v<I> && std::is_convertible_v<I, int64_t>)>>
     Value(I value) : integer(static_cast<int64_t>(value)) {
@@ -37,13 +37,13 @@ class Options {
     Value(std::string value) : text(std::move(value)) {}
     std::optional<std::string> text;
     int64_t integer = 0;
-    std::string wrong;  // why it cannot be a value; empty: it can
+    std::string wrong;  // why this cannot be a value; empty if it can
   };
   Options() = default;
   Options(std::initializer_list<std::pair<const char*, Value>> values) {
     for (const auto& [key, value] : values) set(key ? key : "", value);
   }
-  // A key that is set again gets the later value.
+  // Of several values of a key the last counts.
   Options& set(const std::string& key, const Value& value) {
     values_.emplace_back(key, value);
     return *this;

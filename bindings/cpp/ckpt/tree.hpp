@@ -1,4 +1,4 @@
-// ckpt/tree.hpp - nested trainer state: dicts, lists, numbers and text with tensors as leaves. Include <ckpt.hpp>.
+// ckpt/tree.hpp - state trees: nested dicts, lists, numbers, text and tensors. Include <ckpt.hpp>.
 #ifndef CKPT_TREE_HPP
 #define CKPT_TREE_HPP
 
@@ -18,7 +18,7 @@ inline const char* node_kind_name(int32_t kind) {
   return known ? kNames[place] : "node";
 }
 
-// One node: the fields of ckpt_node, its children, and its value. It lives as long as the tree.
+// One node: the fields of ckpt_node, its children, and its value. Valid as long as the tree.
 //
 //   int64_t epoch = tree.root()["epoch"].as_int();
 //   for (ckpt::Node group : tree.root()["optimizer"]["param_groups"]) lr.push_back(group["lr"].as_float());
@@ -31,15 +31,14 @@ class Node : public ckpt_node {
   uint64_t number() const { return number_; }
   const char* kind_name() const { return node_kind_name(kind); }
   bool is_container() const { return kind >= CKPT_NODE_LIST; }
-  // What `text` and `key` point at; they may hold NULs.
+  // `text` and `key` with their sizes; they may hold NULs.
   std::string_view text_view() const { return text ? std::string_view(text, text_size) : std::string_view(); }
   std::string_view key_view() const { return key ? std::string_view(key, key_size) : std::string_view(); }
 
-  // The child of a dict or record by its text key; by its integer key, or in a list, tuple or set by its place.
-  // NOT_FOUND where there is none.
+  // The child by its text key or integer key; in a list, tuple or set by its index. NOT_FOUND if there is none.
   Result<Node> operator[](const std::string& wanted) const { return found(find(wanted), detail::as_literal(wanted)); }
   Result<Node> operator[](int64_t wanted) const { return found(find(wanted), std::to_string(wanted)); }
-  // The same; nothing where there is none.
+  // The same, but no error if there is none.
   std::optional<Node> find(const std::string& wanted) const;
   std::optional<Node> find(int64_t wanted) const;
 
@@ -47,7 +46,7 @@ class Node : public ckpt_node {
   iterator begin() const;
   iterator end() const;
 
-  // The value. MISMATCH, naming path(), where the node is of another kind; as_float() takes an int as well.
+  // The value. MISMATCH, naming path(), if the node is of another kind; as_float() takes an int as well.
   Result<bool> as_bool() const { return as<bool>(kind == CKPT_NODE_BOOL, bool_value != 0, "bool"); }
   Result<int64_t> as_int() const { return as<int64_t>(kind == CKPT_NODE_INT, int_value, "int"); }
   Result<double> as_float() const {
@@ -57,7 +56,7 @@ class Node : public ckpt_node {
   Result<std::string> as_text() const {
     return as<std::string>(kind == CKPT_NODE_TEXT, std::string(text_view()), "text");
   }
-  // Its key, or its place in a list, as text; and of all above it: "optimizer/state/0". "" for the root.
+  // name() is the key or index as text; path() has those of all parents too: "optimizer/state/0". "" for the root.
   std::string name() const;
   std::string path() const;
 
@@ -74,7 +73,7 @@ class Node : public ckpt_node {
     return detail::failed<Node>(Error(CKPT_NOT_FOUND, (path().empty() ? "the root" : path()) + " has no key " + wanted,
                                       {{"path", path()}, {"expected", wanted}, {"found", "none"}}));
   }
-  Node other(uint64_t number) const { return detail::demand<Node>(at(tree_, number)); }  // one that there is
+  Node other(uint64_t number) const { return detail::demand<Node>(at(tree_, number)); }  // must exist
 
   const ckpt_tree* tree_;
   uint64_t number_;
@@ -117,8 +116,8 @@ inline std::string Node::path() const {
 
 namespace detail {
 
-// A child's number, CKPT_NODE_END where there is none. ckpt_tree_find takes no size, so for a key that holds a NUL it
-// cannot be asked.
+// The number of a child; if there is none, NOT_FOUND or CKPT_NODE_END. ckpt_tree_find takes no size, so a key that
+// holds a NUL is searched here.
 inline ckpt_status find_child(const ckpt_tree* tree, uint64_t parent, const std::string& key, uint64_t* out,
                               ckpt_error** err) {
   if (!holds_nul(key)) return ckpt_tree_find(tree, parent, key.c_str(), out, err);
@@ -144,17 +143,17 @@ inline Result<uint64_t> find(const ckpt_tree* tree, uint64_t parent, int64_t key
   return Call()(ckpt_tree_find_int, tree, parent, key, &child).result(std::move(child));
 }
 
-// What is asked of a tree, whoever owns it.
+// Reading a tree, whoever owns it.
 template <class Self>
 class TreeReading {
  public:
   uint64_t size() const { return ckpt_tree_node_count(self()); }
   Result<Node> root() const { return Node::at(self(), 0); }
-  // By number, in document order; the root is 0. Texts in it are borrowed from the tree.
+  // By number, in document order; the root is 0. The tree owns the texts.
   Result<Node> at(uint64_t node) const { return Node::at(self(), node); }
   Result<uint64_t> find(uint64_t parent, const std::string& key) const { return detail::find(self(), parent, key); }
   Result<uint64_t> find(uint64_t parent, int64_t key) const { return detail::find(self(), parent, key); }
-  // Borrowed from the tree.
+  // The tree owns the text.
   Result<std::string_view> json() const {
     const char* text = nullptr;
     uint64_t size = 0;
@@ -179,7 +178,7 @@ inline std::optional<Node> Node::find(int64_t wanted) const {
   return failed ? std::nullopt : std::optional<Node>(other(child));
 }
 
-// A tree that something else owns, and that lives as long.
+// A tree that another object owns. Valid as long as that object.
 class TreeView : public detail::TreeReading<TreeView> {
  public:
   explicit TreeView(const ckpt_tree* borrowed) : borrowed_(borrowed) {}
@@ -198,7 +197,7 @@ class Tree : public detail::Handle<ckpt_tree, ckpt_tree_free>, public detail::Tr
     return detail::make_first<Tree>(ckpt_tree_parse, json.data(), uint64_t{json.size()});
   }
 
-  // In document order; a value inside a dict or record comes after its key.
+  // Call these in document order; inside a dict or record, key() comes before each value.
   Result<void> key(std::string_view key) {
     return detail::call(ckpt_tree_key, get(), key.data(), uint64_t{key.size()});
   }
@@ -217,7 +216,7 @@ class Tree : public detail::Handle<ckpt_tree, ckpt_tree_free>, public detail::Tr
   // Returns the name to save the tensor under: its path in the tree, or `name`.
   Result<std::string> add_tensor() { return add_tensor_as(nullptr); }
   Result<std::string> add_tensor(const std::string& name) { return add_tensor_as(detail::Text{"name", name}); }
-  // `kind`: CKPT_NODE_DICT, …; of a record with its class.
+  // `kind`: CKPT_NODE_DICT, …; a record also has a class name.
   Result<void> begin(int32_t kind) { return detail::call(ckpt_tree_begin, get(), kind, nullptr); }
   Result<void> begin(int32_t kind, const std::string& class_name) {
     return detail::call(ckpt_tree_begin, get(), kind, detail::Text{"class name", class_name});

@@ -17,7 +17,7 @@ const (
 	tableRows, tableColumns = 7, 12
 )
 
-// share is this rank's part [first, end) of `count` things.
+// share is this rank's range [first, end) of `count` items.
 func share(count, rank, world int64) (first, end int64) {
 	return count * rank / world, count * (rank + 1) / world
 }
@@ -36,7 +36,7 @@ func addTensors(save *ckpt.Save, rank, world int64) error {
 	if err := ckpt.AddSlice(save, "embedding.weight", ckpt.Shape(65536, 64), embedding); err != nil {
 		return err
 	}
-	// A variable, so that Go multiplies as the others do and not with an exact constant.
+	// A variable: Go would multiply with an exact constant, unlike the other languages.
 	tenth := 0.1
 	head := values(0, 10, func(i int64) float64 { return float64(i) * tenth })
 	if err := ckpt.AddSlice(save, "head.bias", ckpt.Shape(10), head); err != nil {
@@ -65,7 +65,7 @@ func addTensors(save *ckpt.Save, rank, world int64) error {
 	return ckpt.AddSlice(save, "table", box, table)
 }
 
-// addState adds what rank 0 alone says: how the tensors hang together, and the trainer's numbers.
+// addState adds the state tree, which only rank 0 saves: the tensors by name, and the trainer's numbers.
 func addState(save *ckpt.Save) error {
 	model := new(ckpt.Dict)
 	for _, name := range []string{"embedding.weight", "head.bias", "layer.weight", "table"} {
@@ -102,7 +102,7 @@ func run(place string, rank, world int64) error {
 	}
 	defer session.Close()
 	if rank == 0 {
-		fmt.Println(session.String()) // the launcher hands it to the others
+		fmt.Println(session.String()) // the launcher passes it to the others
 	}
 	save, err := ckpt.NewSave(session, "step-3", 3, options)
 	if err != nil {

@@ -37,7 +37,7 @@ static const constant kDtypes[] = {
     D(F4_E2M1FN)};
 #undef D
 
-/* The header's number of a name must be `number`, and a name that the header lacks must be no name of it. */
+/* The header's number for a name must be `number`; a name that the header lacks must not be the name of `number`. */
 static void check_header(runner* r, const constant* list, size_t count, const char* name, int32_t number) {
   for (size_t i = 0; i < count; i++) {
     bool same_name = strcasecmp(list[i].name, name) == 0;

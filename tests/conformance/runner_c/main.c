@@ -67,7 +67,7 @@ static void add_token(runner* r, token made) {
   r->tokens[r->count++] = made;
 }
 
-/* The next command as a whole; false at the end. */
+/* Reads the next command; false at the end. */
 static bool read_command(runner* r, FILE* file) {
   for (token next; read_token(file, &next);) {
     if (next.kind == '.') {

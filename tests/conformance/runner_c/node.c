@@ -58,7 +58,7 @@ static ckpt_status run_find_int(runner* r) {
   return expect_node(r, status, found);
 }
 
-/* ---- tree.native: C has no such values of its own, so node by node ---- */
+/* ---- tree.native: C has no such values, so node by node ---- */
 
 static ckpt_status add_key(ckpt_tree* to, const ckpt_node* node, ckpt_error** err) {
   if (node->key_kind == CKPT_KEY_TEXT) return ckpt_tree_key(to, node->key, node->key_size, err);

@@ -50,7 +50,7 @@ static object** place(runner* r, const char* name) {
   return at;
 }
 
-/* Unlinks the object and what is borrowed from it. */
+/* Unlinks the object and everything that it owns. */
 static void unlink_and_free(runner* r, object** at) {
   object* gone = *at;
   *at = gone->next;
@@ -109,7 +109,7 @@ void* get(runner* r, size_t i, kind kind) { return get_named(r, word(r, i), kind
 
 memory* get_memory(runner* r, size_t i) { return *word(r, i) ? get(r, i, MEMORY) : NULL; }
 
-/* Jobs first: until they have ended, memory is the engine's. */
+/* Jobs first: until they have ended, the engine uses the memory. */
 void objects_free(runner* r) {
   for (object** at = &r->objects; *at;)
     if ((*at)->kind == JOB)

@@ -1,4 +1,4 @@
-/* reader.*: a committed checkpoint: what it holds, and what is done with all of it. */
+/* reader.*: a committed checkpoint: what it holds, and operations on the whole checkpoint. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,7 +108,7 @@ static ckpt_status run_segment(runner* r) {
   return CKPT_OK;
 }
 
-/* Word `i` is what snprintf makes of the rest. */
+/* Expects that word `i` is the formatted text. */
 #define EXPECT_PRINTED(r, i, ...)                             \
   do {                                                        \
     size_t size = (size_t)snprintf(NULL, 0, __VA_ARGS__) + 1; \

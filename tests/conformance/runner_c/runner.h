@@ -1,4 +1,4 @@
-/* The conformance runner in C99: what its files share. Tokens and commands: ../README.md. */
+/* The conformance runner in C99: the declarations of its files. Tokens and commands: ../README.md. */
 #ifndef RUNNER_H
 #define RUNNER_H
 
@@ -26,16 +26,16 @@ typedef struct object {
   char* name;
   kind kind;
   void* handle;
-  const void* owner; /* the file that a tree is borrowed from; else NULL */
+  const void* owner; /* of a borrowed tree: its file; else NULL */
   struct object* next;
 } object;
 
 typedef struct runner {
   char *where, *name; /* FILE:LINE: COMMAND, and the command */
   bool timed;
-  token* tokens; /* of the command: its words, keys, … */
+  token* tokens; /* the command's words, keys, … */
   size_t count, room;
-  ckpt_options* options; /* of the call; NULL where the command has none */
+  ckpt_options* options; /* of the call; NULL if the command has none */
   ckpt_error* error;     /* of the call */
   object* objects;
 } runner;
@@ -47,29 +47,29 @@ typedef struct command {
 extern const command library_commands[], memory_commands[], store_commands[], save_commands[], job_commands[],
     reader_commands[], load_commands[], tree_commands[], node_commands[], file_commands[];
 
-/* Says where and why on stderr, frees all objects and ends the process with 1. */
+/* Prints where and why on stderr, frees all objects and ends the process with 1. */
 void fail(runner* r, const char* format, ...) __attribute__((noreturn, format(printf, 2, 3)));
-void* allocate(size_t size); /* zeroed; ends the process where there is none */
+void* allocate(size_t size); /* zeroed; ends the process if there is none */
 
-/* ---- what the command says (values.c) ---- */
+/* ---- words and keys of the command (values.c) ---- */
 
 const char* word(runner* r, size_t i);
 int64_t integer(runner* r, size_t i);
 uint64_t unsigned_integer(runner* r, size_t i);
-const token* key_of(runner* r, const char* key); /* NULL where it is not given */
+const token* key_of(runner* r, const char* key); /* NULL if it is not given */
 const char* text_of(runner* r, const char* key);
 int64_t integer_of(runner* r, const char* key, int64_t otherwise);
 int32_t dtype_of(runner* r, size_t i);
-/* The numbers of a shape or of a list; returns how many there are, also where they are more than `most`. */
+/* The numbers of a shape or a list; returns how many there are, which may be more than `most`. */
 int32_t numbers(const char* text, int64_t* out, int32_t most);
 int32_t named(runner* r, const char* const* names, const char* text); /* index in a list that NULL ends */
-/* What DTYPE, SHAPE (words `first` and the next) and the keys of a region say. */
+/* The tensor of DTYPE, SHAPE (words `first` and the next) and the keys of a region. */
 void region_of(runner* r, size_t first, ckpt_tensor_desc* out);
 void device_of(runner* r, int32_t* type, int32_t* id);
 extern const char *const job_states[], *const node_kinds[], *const finding_kinds[], *const checkpoint_states[],
                                                                                         *const scopes[];
 
-/* ---- expectations (values.c): each looks only where the command has the key ---- */
+/* ---- expectations (values.c): each is checked only if the command has the key ---- */
 
 const char* shape_text(int32_t ndim, const int64_t* shape);      /* valid until the second next call */
 void expect_text(runner* r, const char* key, const char* found); /* NULL is empty */
@@ -85,11 +85,11 @@ void expect_word(runner* r, size_t i, const char* found); /* NULL: there is none
 
 void* get_named(runner* r, const char* name, kind kind);
 void* get(runner* r, size_t i, kind kind);
-memory* get_memory(runner* r, size_t i); /* NULL where the word is empty */
-/* Puts what a call made under the name that is word `i`, unless it failed; returns the status. */
+memory* get_memory(runner* r, size_t i); /* NULL if the word is empty */
+/* Stores what a call made under the name in word `i`, unless the call failed; returns the status. */
 ckpt_status keep(runner* r, size_t i, kind kind, void* handle, ckpt_status status);
 ckpt_status keep_borrowed(runner* r, size_t i, kind kind, const void* handle, const void* owner);
-memory* keep_memory(runner* r, size_t i, const void* bytes, uint64_t size); /* a copy; zeroes where NULL */
+memory* keep_memory(runner* r, size_t i, const void* bytes, uint64_t size); /* a copy; zeros if NULL */
 void object_free(runner* r, const char* name);
 void objects_free(runner* r);
 

@@ -12,7 +12,7 @@ static ckpt_status run_open(runner* r) {
   return keep(r, 0, STORE, made, status);
 }
 
-/* `with_states`: all entries as ID:STATE; else the ids of the committed ones. */
+/* `with_states`: all entries as ID:STATE; otherwise the ids of the committed ones. */
 static ckpt_status list(runner* r, bool with_states) {
   ckpt_list* found = NULL;
   size_t next = 1;
@@ -66,7 +66,7 @@ static ckpt_status run_import(runner* r) {
 
 enum { kStringMost = 4096 };
 
-/* The file appears complete (see run_string), so what is there is all of it. */
+/* The file is complete when it appears (see run_string). */
 static void read_string(runner* r, const char* path, char out[kStringMost]) {
   FILE* opened = NULL;
   for (int tries = 0; tries < 6000 && !(opened = fopen(path, "r")); tries++) {

@@ -1,4 +1,4 @@
-// file.*: other people's files, opened in place.
+// file.*: files of other formats, opened in place.
 #include "runner.hpp"
 
 namespace conformance {

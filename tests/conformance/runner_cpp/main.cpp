@@ -8,7 +8,7 @@
 
 namespace conformance {
 
-// Jobs first: until they have ended, memory is the engine's.
+// Jobs first: until they have ended, the engine uses the memory.
 Runner::~Runner() {
   for (auto at = objects_.begin(); at != objects_.end();)
     at = std::holds_alternative<ckpt::Job>(at->second) ? objects_.erase(at) : std::next(at);
@@ -53,7 +53,7 @@ bool read_token(std::istream& file, Token* out) {
   return true;
 }
 
-// The next command as a whole; nothing at the end.
+// The next command; nothing at the end.
 std::optional<Call> read_call(std::istream& file) {
   Call call;
   for (Token token; read_token(file, &token);) switch (token.kind) {

@@ -1,4 +1,4 @@
-// reader.*: a committed checkpoint: what is done with all of it, and what it holds.
+// reader.*: a committed checkpoint: operations on the whole checkpoint, and what it holds.
 #include "runner.hpp"
 
 namespace conformance {

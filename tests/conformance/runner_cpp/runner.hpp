@@ -1,4 +1,4 @@
-// The conformance runner in C++17 over ckpt.hpp alone: what its files share. Tokens and commands: ../README.md.
+// The conformance runner in C++17, over ckpt.hpp only: the declarations of its files. Tokens, commands: ../README.md.
 #pragma once
 
 #include <ckpt.hpp>
@@ -15,7 +15,7 @@
 
 namespace conformance {
 
-// What the scenario says does not hold: expected, found.
+// An expectation of the scenario does not hold: expected, found.
 struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -48,21 +48,21 @@ struct Call {
   std::vector<std::string> words;
   std::vector<Token> keys, details;
   ckpt::Options options;
-  std::string status = "OK";  // that it must end with
+  std::string status = "OK";  // the expected status
 
   const std::string& operator[](size_t i) const { return words[i]; }
   int64_t integer(size_t i) const { return std::stoll(words[i]); }
   uint64_t count(size_t i) const { return std::stoull(words[i]); }
   uint32_t rank(size_t i) const { return static_cast<uint32_t>(count(i)); }
 
-  const Token* find(const std::string& key) const;  // null where it is not given
+  const Token* find(const std::string& key) const;  // null if it is not given
   std::optional<std::string> text(const std::string& key) const;
   std::optional<std::vector<int64_t>> numbers(const std::string& key) const;
-  // What DTYPE, SHAPE (words `first` and the next) and the keys of a region say.
+  // The tensor of DTYPE, SHAPE (words `first` and the next) and the keys of a region.
   ckpt::Tensor tensor(size_t first) const;
   ckpt::Device device() const;
 
-  // Each looks only where the call has the key.
+  // Each is checked only if the call has the key.
   void expect(const std::string& key, const std::string& found) const;
   void expect(const std::string& key, const char* found) const { expect(key, text_of(found)); }
   void expect(const std::string& key, double found) const;
@@ -81,7 +81,7 @@ struct Call {
 
 // ---- the run ----
 
-// The bytes stay where they are while the name stands, since the engine reads and writes them in the background.
+// The bytes must not move while the name exists: the engine reads and writes them in the background.
 using Bytes = std::vector<unsigned char>;
 using Object = std::variant<Bytes, ckpt::Store, ckpt::Session, ckpt::Save, ckpt::Reader, ckpt::Load, ckpt::Job,
                             ckpt::Report, ckpt::Tree, ckpt::TreeView, ckpt::File>;

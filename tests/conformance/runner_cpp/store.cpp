@@ -34,7 +34,7 @@ void run_import(Runner& runner, const Call& call) {
 
 // ---- session ----
 
-// The file appears complete (see run_string), so what is there is all of it.
+// The file is complete when it appears (see run_string).
 std::string read_string(const std::string& path) {
   for (int tries = 0; tries < 6000; tries++) {
     std::ifstream file(path);

@@ -63,7 +63,7 @@ void run_node(Runner& runner, const Call& call) {
   call.expect("parent", link_text(node.parent));
 }
 
-// ---- tree.native: ckpt.hpp has no nested values of its own, so node by node ----
+// ---- tree.native: ckpt.hpp has no nested values, so node by node ----
 
 void add_leaf(ckpt::Tree& to, const ckpt::Node& node) {
   switch (node.kind) {

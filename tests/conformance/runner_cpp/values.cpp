@@ -1,4 +1,4 @@
-// What a command's words and keys say, and what its keys expect.
+// Reads a command's words and keys, and checks its expectations.
 #include <algorithm>
 #include <cmath>
 

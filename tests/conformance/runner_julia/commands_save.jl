@@ -1,6 +1,6 @@
 # Saves, jobs and reports.
 
-# DTYPE SHAPE (the words from `first` on) and the keys of a region.
+# The tensor of DTYPE, SHAPE (the words from `first` on) and the keys of a region.
 function region(call, first; settings...)
     box, flat = numbers(key(call, "box")), numbers(key(call, "flat"))
     strides, replica = numbers(key(call, "strides")), numbers(key(call, "replica"))

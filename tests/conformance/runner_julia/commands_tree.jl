@@ -28,7 +28,7 @@ end
 command(call -> Ckpt.end_node!(tree(call)), "tree.end")
 command(call -> expect_words(call, 2, [string(length(tree(call)))]), "tree.count")
 
-# What is no field of a node; of a node of another kind it is as C has it.
+# Values that are not fields of a node; for a node of another kind they are as in C.
 function node_facts(node)
     value, kind = node.value, node.kind
     key_kind = isnothing(node.key) ? "none" : node.key isa String ? "text" : "int"

@@ -3,7 +3,7 @@
 show_shape(shape) = join(shape, " ")
 region_text(offset, extent) = show_shape(offset) * ":" * show_shape(extent)
 
-# What a value may be spelled as; the first is for messages.
+# The valid spellings of a value; the first is for messages.
 spellings(value::Union{Integer,AbstractString,Symbol}) = [string(value)]
 spellings(value::Bool) = [value ? "1" : "0"]
 spellings(::Nothing) = [""]

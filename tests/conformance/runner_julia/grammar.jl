@@ -1,4 +1,4 @@
-# The commands of a scenario, as its tokens say them.
+# Reads the commands of a scenario from its tokens.
 
 mutable struct Call
     objects::Dict{String,Any}           # of the scenario, by name
@@ -8,19 +8,19 @@ mutable struct Call
     words::Vector{String}
     keys::Vector{NTuple{3,String}}      # (kind, key, value)
     options::Vector{Pair{Symbol,Any}}
-    status::String                      # that the call must end with
+    status::String                      # the expected status
     details::Vector{NTuple{3,String}}   # (kind, key, value)
 end
 
 Call(objects) = Call(objects, "", "", false, String[], NTuple{3,String}[], Pair{Symbol,Any}[], "OK",
                       NTuple{3,String}[])
 
-# Every command by name: what it does with a call.
+# Command name -> the function that carries out a call.
 const COMMANDS = Dict{String,Function}()
 
 command(run::Function, name::String) = (COMMANDS[name] = run)
 
-# An expectation that does not hold: of the scenario, not of a call.
+# An expectation of the scenario that does not hold; not an error of a call.
 struct Unexpected <: Exception
     what::String
 end
@@ -33,7 +33,7 @@ function split_once(text, divider)
     return (String(text[1:prevind(text, at)]), String(text[nextind(text, at):end]))
 end
 
-# The kind and the text of the token at a place, and where the next one begins.
+# The kind and text of the token at a position, and the position of the next one.
 function token(data, at)
     blank = at
     while data[blank] != UInt8(' ')
@@ -43,7 +43,7 @@ function token(data, at)
     return String(data[at:at]), String(data[blank+1:blank+size]), blank + size + 2
 end
 
-# Reads the tokens of the command at a place; where the next one begins.
+# Reads the tokens of the command at a position; returns the position of the next one.
 function read_call!(call, data, at)
     while true
         kind, text, at = token(data, at)
@@ -72,7 +72,7 @@ integer(call::Call, word) = parse(Int, call.words[word])
 object(call::Call, word) = named(call, call.words[word])
 named(call::Call, name) = get(() -> fail("an object called $name"), call.objects, name)
 
-# What a call made, under the name that is a word; what had the name is freed.
+# Stores what a call made under the name in a word; frees what had that name.
 function keep!(call::Call, word, made)
     name = call.words[word]
     haskey(call.objects, name) && free_object(call.objects[name])
@@ -83,7 +83,7 @@ end
 free_object(value::Ckpt.Resource) = close(value)
 free_object(_) = nothing
 
-# The numbers of a shape or a list; nothing where there is none.
+# The numbers of a shape or a list; nothing if there is none.
 numbers(text) = Int[parse(Int, number) for number in split(replace(text, ":" => " "))]
 numbers(::Nothing) = nothing
 

@@ -1,4 +1,4 @@
-# The conformance runner over the public interface of Ckpt.jl; tests/conformance/README.md says what it must do.
+# The conformance runner over the public API of Ckpt.jl; tests/conformance/README.md describes it.
 #
 #   julia --project=bindings/julia tests/conformance/runner_julia/runner.jl TOKENS
 #   julia --project=bindings/julia tests/conformance/runner_julia/runner.jl --commands
@@ -14,7 +14,7 @@ include("commands_save.jl")
 include("commands_read.jl")
 include("commands_tree.jl")
 
-# What Julia's own checks refuse is what C calls INVALID; a place beyond the end, NOT_FOUND.
+# What Julia's own checks refuse, C refuses with INVALID; an index past the end with NOT_FOUND.
 const REFUSED = Union{ArgumentError,BoundsError,DimensionMismatch,InexactError,InvalidStateException}
 
 status_of(::Nothing) = "OK"

@@ -1,5 +1,5 @@
 // Slices as people write them, slabs against a brute force, and the brackets around printed arrays.
-#include "cli/box.h"
+#include "cli/slice.h"
 
 #include <gtest/gtest.h>
 
@@ -11,50 +11,50 @@
 namespace cli {
 namespace {
 
-Box parsed(const char* text, std::vector<int64_t> shape) { return parse_box(text, shape); }
+Slice parsed(const char* text, std::vector<int64_t> shape) { return parse_slice(text, shape); }
 
 // The status that a slice is refused with; OK where it is not.
 ckpt_status refusal(const char* text, const std::vector<int64_t>& shape) {
   try {
-    parse_box(text, shape);
+    parse_slice(text, shape);
   } catch (const ckpt::Error& error) {
     return error.status();
   }
   return CKPT_OK;
 }
 
-TEST(ParseBox, ReadsSlicesAsPythonDoes) {
-  EXPECT_EQ(parsed("0:2,3:5", {4, 6}), (Box{{0, 3}, {2, 2}}));
-  EXPECT_EQ(parsed(":", {4, 6}), (Box{{0, 0}, {4, 6}}));
-  EXPECT_EQ(parsed("-3:", {4}), (Box{{1}, {3}}));
-  EXPECT_EQ(parsed(":-1, 1:", {4, 6}), (Box{{0, 1}, {3, 5}}));
-  EXPECT_EQ(parsed("2", {4, 6}), (Box{{2, 0}, {1, 6}}));
-  EXPECT_EQ(parsed("-1", {4}), (Box{{3}, {1}}));
-  EXPECT_EQ(parsed("2:2", {4}), (Box{{2}, {0}}));
+TEST(ParseSlice, ReadsSlicesAsPythonDoes) {
+  EXPECT_EQ(parsed("0:2,3:5", {4, 6}), (Slice{{0, 3}, {2, 2}}));
+  EXPECT_EQ(parsed(":", {4, 6}), (Slice{{0, 0}, {4, 6}}));
+  EXPECT_EQ(parsed("-3:", {4}), (Slice{{1}, {3}}));
+  EXPECT_EQ(parsed(":-1, 1:", {4, 6}), (Slice{{0, 1}, {3, 5}}));
+  EXPECT_EQ(parsed("2", {4, 6}), (Slice{{2, 0}, {1, 6}}));
+  EXPECT_EQ(parsed("-1", {4}), (Slice{{3}, {1}}));
+  EXPECT_EQ(parsed("2:2", {4}), (Slice{{2}, {0}}));
 }
 
-TEST(ParseBox, RefusesWhatIsNotInsideTheTensor) {
+TEST(ParseSlice, RefusesWhatIsNotInsideTheTensor) {
   const std::vector<int64_t> shape = {4, 6};
   for (const char* text :
        {"0:5", "4", "-5", "-5:", "3:2", "0:2,0:7", ":,:,:", "9223372036854775807", "-9223372036854775808:"})
     EXPECT_EQ(refusal(text, shape), CKPT_INVALID) << text;
 }
 
-TEST(ParseBox, RefusesWhatIsNoSlice) {
+TEST(ParseSlice, RefusesWhatIsNoSlice) {
   const std::vector<int64_t> shape = {4, 6};
   for (const char* text : {"a", "1:b", "", ",", "0:4:2", "1 2", "0x1", "99999999999999999999"})
     EXPECT_EQ(refusal(text, shape), CKPT_INVALID) << text;
   EXPECT_EQ(refusal("0", {}), CKPT_INVALID);
 }
 
-// The flat indices of a box's elements in row-major order of the box.
-std::vector<int64_t> elements(const Box& box, const std::vector<int64_t>& shape) {
+// The flat indices of a slice's elements in row-major order of the slice.
+std::vector<int64_t> elements(const Slice& slice, const std::vector<int64_t>& shape) {
   std::vector<int64_t> out;
-  for (uint64_t i = 0; i < box.volume(); ++i) {
+  for (uint64_t i = 0; i < slice.volume(); ++i) {
     int64_t rest = static_cast<int64_t>(i), flat = 0, stride = 1;
     for (size_t d = shape.size(); d-- > 0;) {
-      flat += (box.offset[d] + rest % box.extent[d]) * stride;
-      rest /= box.extent[d];
+      flat += (slice.offset[d] + rest % slice.extent[d]) * stride;
+      rest /= slice.extent[d];
       stride *= shape[d];
     }
     out.push_back(flat);
@@ -67,30 +67,30 @@ TEST(Slabs, FollowEachOtherInRowMajorOrderWithinTheLimit) {
   auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
   for (int round = 0; round < 2000; ++round) {
     std::vector<int64_t> shape;
-    Box box;
+    Slice slice;
     for (int64_t d = below(5); d > 0; --d) {
       int64_t size = 1 + below(5), offset = below(size);
       shape.push_back(size);
-      box.offset.push_back(offset);
-      box.extent.push_back(below(size - offset + 1));
+      slice.offset.push_back(offset);
+      slice.extent.push_back(below(size - offset + 1));
     }
     uint64_t limit = 1 + static_cast<uint64_t>(below(40));
     std::vector<int64_t> seen;
-    for_each_slab(box, limit, [&](const Box& slab) {
+    for_each_slab(slice, limit, [&](const Slice& slab) {
       EXPECT_LE(slab.volume(), limit);
       auto part = elements(slab, shape);
       seen.insert(seen.end(), part.begin(), part.end());
     });
-    ASSERT_EQ(seen, elements(box, shape)) << round;
+    ASSERT_EQ(seen, elements(slice, shape)) << round;
   }
 }
 
 TEST(Slabs, StopAtTheFirstError) {
   int visits = 0;
-  auto visit = [&](const Box&) {
+  auto visit = [&](const Slice&) {
     if (++visits == 2) invalid("stop");
   };
-  EXPECT_THROW(for_each_slab(Box{{0}, {10}}, 2, visit), ckpt::Error);
+  EXPECT_THROW(for_each_slab(Slice{{0}, {10}}, 2, visit), ckpt::Error);
   EXPECT_EQ(visits, 2);
 }
 
