@@ -65,7 +65,8 @@ Status make_directory(const Root& root, std::string_view key) {
   return Ok();
 }
 
-// Calls visit(name, stat), which returns a Status, for each entry of a directory.
+// Calls visit(name, stat), which returns a Status, for each entry of a directory. A directory counts even if it was
+// removed after it was listed: what took its place may not have been listed. Files and others must still be there.
 template <typename Visit>
 static Status for_each_entry(Fd directory, const std::string& path, Visit&& visit) {
   std::unique_ptr<DIR, int (*)(DIR*)> stream(fdopendir(directory.get()), closedir);
@@ -78,7 +79,12 @@ static Status for_each_entry(Fd directory, const std::string& path, Visit&& visi
     if (!entry) return Ok();
     std::string name = entry->d_name;
     if (name == "." || name == "..") continue;
-    struct stat found;
+    struct stat found = {};
+    if (entry->d_type == DT_DIR) {
+      found.st_mode = S_IFDIR;
+      CKPT_TRY(visit(std::move(name), found));
+      continue;
+    }
     if (retry([&] { return fstatat(dirfd(stream.get()), name.c_str(), &found, AT_SYMLINK_NOFOLLOW); }) == 0)
       CKPT_TRY(visit(std::move(name), found));
     else if (errno != ENOENT && errno != ESTALE)  // otherwise it was removed meanwhile

@@ -1,8 +1,10 @@
 #include "store/posix_orphans.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 
 #include "store/keys.h"
 #include "store/posix_directory.h"
@@ -15,9 +17,17 @@ static bool is_nonce(std::string_view text, size_t size) {
 }
 
 static bool may_be_orphan(std::string_view name) {
-  if (name.starts_with(kProbePrefix)) return is_nonce(name.substr(kProbePrefix.size()), 32);
   size_t nonce = name.size() - std::min<size_t>(name.size(), 16);
-  return name.substr(0, nonce).ends_with(".tmp.") && is_nonce(name.substr(nonce), 16);
+  if (name.substr(0, nonce).ends_with(".tmp.") && is_nonce(name.substr(nonce), 16)) return true;
+  return name.starts_with(kProbePrefix) && is_nonce(name.substr(kProbePrefix.size()), 32);
+}
+
+// Its creator may be between making the file and having it open, so a file that is empty and new is left alone. Only
+// local file systems come here (open_unused), so the times are of one clock.
+static bool may_be_new(int file) {
+  constexpr time_t kHour = 3600;
+  struct stat found;
+  return fstat(file, &found) != 0 || (found.st_size == 0 && found.st_mtime > time(nullptr) - kHour);
 }
 
 void remove_orphans(const Root& root) {
@@ -26,8 +36,9 @@ void remove_orphans(const Root& root) {
     auto files = list_directory(root, key);
     if (!directory.ok() || !files.ok()) continue;
     for (const Entry& file : *files)
-      if (!file.directory && file.size > 0 && may_be_orphan(file.name) && open_unused(directory->get(), file.name))
-        unlinkat(directory->get(), file.name.c_str(), 0);
+      if (!file.directory && may_be_orphan(file.name))
+        if (Fd unused = open_unused(directory->get(), file.name); unused && !may_be_new(unused.get()))
+          unlinkat(directory->get(), file.name.c_str(), 0);
   }
 }
 

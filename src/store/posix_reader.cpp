@@ -14,6 +14,10 @@ namespace ckpt::store {
 static Result<Fd> open_regular(const Root& root, std::string_view key, int access, struct stat* found) {
   // O_NONBLOCK: if a FIFO is in the place of a file, do not wait for its writer.
   Result<Fd> file = root.open(key, access | O_NONBLOCK | O_NOCTTY);
+  // Another program (a Samba or NFS server) holds a lease on it: then it is a regular file, and the open that waits
+  // lets the kernel take the lease back.
+  if (const std::string* error = file.status().detail("errno"); error && *error == std::to_string(EWOULDBLOCK))
+    file = root.open(key, access | O_NOCTTY);
   if (const std::string* error = file.status().detail("errno"))
     if (*error == std::to_string(ENXIO) || *error == std::to_string(EISDIR)) return not_a_file(root.path(key));
   if (!file.ok()) return file;
@@ -48,6 +52,12 @@ Result<Bytes> PosixReader::map() const {
     map_ = address;
   }
   return Bytes(static_cast<const std::byte*>(map_), size_);
+}
+
+Status PosixReader::keep_map() {
+  CKPT_TRY(map().status());
+  if (map_) file_ = Fd();
+  return Ok();
 }
 
 // ---- bypassing the page cache ----

@@ -22,6 +22,7 @@ class PosixReader final : public Reader {
   Status read_direct(uint64_t offset, MutableBytes out) const override;
   int direct_descriptor() const override { return direct().file.get(); }
   Result<Bytes> map() const override;
+  Status keep_map() override;
 
  private:
   struct Direct {
@@ -34,7 +35,7 @@ class PosixReader final : public Reader {
   const Direct& direct() const;
   Direct open_direct() const;
 
-  const Fd file_;
+  Fd file_;
   const uint64_t size_;
   const std::string path_;
   const bool allow_direct_;

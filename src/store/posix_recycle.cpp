@@ -3,10 +3,14 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/vfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
+#include <optional>
+#include <set>
 
 #include "store/keys.h"
 #include "store/posix_directory.h"
@@ -16,13 +20,15 @@ namespace ckpt::store {
 // ---- whether a file may be overwritten ----
 
 // Whether a lease covers everyone who can reach the file, and a write goes to the blocks that the file has. Elsewhere
-// another machine may have the file open (NFS, Lustre, FUSE), or a write takes new blocks anyway (btrfs, ZFS).
+// another machine may have the file open (NFS, Lustre, FUSE), a write takes new blocks anyway (btrfs, ZFS), or the
+// kernel grants a lease on a file that somebody has mapped (overlayfs). tests/store/recycle_test.cpp runs the checks on
+// each of these file systems.
 static bool recycles(int fd) {
   constexpr long kXfs = 0x58465342;
   struct statfs found;
   if (fstatfs(fd, &found) != 0) return false;
   const long type = static_cast<long>(found.f_type);
-  return type == EXT4_SUPER_MAGIC || type == kXfs || type == TMPFS_MAGIC || type == OVERLAYFS_SUPER_MAGIC;
+  return type == EXT4_SUPER_MAGIC || type == kXfs || type == TMPFS_MAGIC;
 }
 
 // The kernel grants a write lease only if no other descriptor is open. A mapping counts, since it keeps its descriptor.
@@ -106,11 +112,28 @@ static std::vector<std::string> candidates_for(const Root& root, std::string_vie
   return names;
 }
 
-// Whether a file has the device, owner, group and mode that a new file gets here.
-static bool same_owner_and_mode(int file, int fresh) {
+// The extended attributes of a file, ACLs among them, as one text; nullopt if they cannot be read.
+static std::optional<std::string> attributes_of(int file) {
+  char names[4096], value[4096];
+  const ssize_t size = flistxattr(file, names, sizeof names);
+  if (size < 0) return errno == EOPNOTSUPP ? std::optional<std::string>("") : std::nullopt;
+  std::set<std::string> all;
+  for (const char* name = names; name < names + size; name += std::strlen(name) + 1) {
+    const ssize_t read = fgetxattr(file, name, value, sizeof value);
+    if (read < 0) return std::nullopt;
+    all.insert(std::string(name) + "=" + std::string(value, static_cast<size_t>(read)) + "\n");
+  }
+  std::string text;
+  for (const std::string& one : all) text += one;
+  return text;
+}
+
+// Whether a file has the device, owner, group, mode and extended attributes that a new file gets here.
+static bool same_access(int file, int fresh) {
   struct stat a, b;
+  const auto had = attributes_of(file);
   return fstat(file, &a) == 0 && fstat(fresh, &b) == 0 && a.st_dev == b.st_dev && a.st_uid == b.st_uid &&
-         a.st_gid == b.st_gid && a.st_mode == b.st_mode;
+         a.st_gid == b.st_gid && a.st_mode == b.st_mode && had && had == attributes_of(fresh);
 }
 
 Fd take_retired(const Root& root, int directory, const std::string& temporary, std::string_view name, int fresh,
@@ -122,7 +145,7 @@ Fd take_retired(const Root& root, int directory, const std::string& temporary, s
     // Claim first, then check: under its new name nobody else can get hold of the file.
     if (retry([&] { return renameat(pool->get(), donor.c_str(), directory, claimed.c_str()); }) != 0) continue;
     Fd file = open_unused(directory, claimed);
-    if (file && same_owner_and_mode(file.get(), fresh) &&
+    if (file && same_access(file.get(), fresh) &&
         retry([&] { return renameat(directory, claimed.c_str(), directory, temporary.c_str()); }) == 0)
       return file;
     unlinkat(directory, claimed.c_str(), 0);

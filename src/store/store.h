@@ -67,6 +67,8 @@ class Reader {
 
   // The whole file in memory, valid as long as this Reader; UNSUPPORTED if the store cannot map files.
   virtual Result<Bytes> map() const = 0;
+  // Maps the file and gives up what else the reader holds open. Afterwards only map() may be called.
+  virtual Status keep_map() { return map().status(); }
 };
 
 // A lock, held as long as this object exists.

@@ -137,9 +137,9 @@ static bool own_mounts() {
   return done;
 }
 
-Mount::Mount(const std::string& path, const std::string& options) : path_(path) {
-  ok_ = own_mounts() && mount("none", path.c_str(), "tmpfs", 0, options.c_str()) == 0;
-  EXPECT_TRUE(ok_) << "this test mounts a tmpfs and needs root or user namespaces: " << std::strerror(errno);
+Mount::Mount(const std::string& path, const std::string& options, const char* type) : path_(path) {
+  ok_ = own_mounts() && mount("none", path.c_str(), type, 0, options.c_str()) == 0;
+  EXPECT_TRUE(ok_) << "this test mounts " << type << " and needs root or user namespaces: " << std::strerror(errno);
 }
 
 void Mount::make_read_only() {

@@ -33,10 +33,11 @@ bool refuse(const std::vector<Refusal>& refusals);
 // Runs `body` in a forked child under the refusals. Its gtest failures become failures here.
 void in_child(const std::vector<Refusal>& refusals, const std::function<void()>& body);
 
-// A tmpfs with `options`, mounted on an existing directory in a mount namespace of this process.
+// A tmpfs, or a file system of another type, mounted with `options` on an existing directory in a mount namespace of
+// this process.
 class Mount {
  public:
-  Mount(const std::string& path, const std::string& options);
+  Mount(const std::string& path, const std::string& options, const char* type = "tmpfs");
   ~Mount();
   void make_read_only();
   bool ok() const { return ok_; }

@@ -3,6 +3,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <filesystem>
 #include <fstream>
 
 #include "faults.h"
@@ -29,9 +31,13 @@ class Orphans : public testing::Test {
 const std::string kNonce = "0123456789abcdef";
 
 TEST_F(Orphans, FilesThatNeverGotTheirNameAndProbesGo) {
-  for (const std::string& key : {".ckpt/store.tmp." + kNonce, ".ckpt/owners/7.tmp." + kNonce,
-                                 ".ckpt/attempts/7.1.step-1.tmp." + kNonce, ".ckpt/probe." + kNonce + kNonce})
+  for (const std::string& key :
+       {".ckpt/store.tmp." + kNonce, ".ckpt/owners/7.tmp." + kNonce, ".ckpt/attempts/7.1.step-1.tmp." + kNonce,
+        ".ckpt/probe." + kNonce + kNonce, ".ckpt/probe." + kNonce + kNonce + ".tmp." + kNonce})
     leave(key);
+  leave(".ckpt/owners/8.tmp." + kNonce, "");
+  std::filesystem::last_write_time(scratch_ / "store/.ckpt/owners/8.tmp.0123456789abcdef",
+                                   std::filesystem::file_time_type::clock::now() - std::chrono::hours(2));
   prepare_again();
   EXPECT_EQ(names(*store_, ".ckpt"), "attempts/ owners/");
   EXPECT_EQ(names(*store_, ".ckpt/owners") + names(*store_, ".ckpt/attempts"), "");
@@ -42,7 +48,7 @@ TEST_F(Orphans, OtherFilesStay) {
        {std::string("7"), std::string("7.tmp."), "7.tmp." + kNonce.substr(1), "7.tmp." + kNonce + "0",
         std::string("7.tmp.0123456789ABCDEF"), kNonce, std::string("probe.0123")})
     leave(".ckpt/owners/" + name);
-  leave(".ckpt/owners/8.tmp." + kNonce, "");
+  leave(".ckpt/owners/8.tmp." + kNonce, "");  // somebody may be about to write it
   std::string before = names(*store_, ".ckpt/owners");
   prepare_again();
   EXPECT_EQ(names(*store_, ".ckpt/owners"), before);

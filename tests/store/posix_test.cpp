@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -218,6 +219,31 @@ TEST_F(Posix, FifosAndSocketsAreFormatAndDoNotHang) {
   close(socket_fd);
   EXPECT_EQ(names(*store_, "d"), "fifo socket");
   EXPECT_EQ(code(store_->remove_directory("d", "fifo")), "OK");
+}
+
+// As a Samba or NFS server does.
+TEST_F(Posix, AFileThatAnotherProgramHasLeasedIsOpenedOnceItGivesTheLeaseBack) {
+  ASSERT_TRUE(store_->put_if_absent("d/a", as_bytes("x")).ok());
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    sigset_t asked;
+    sigemptyset(&asked);
+    sigaddset(&asked, SIGIO);
+    sigprocmask(SIG_BLOCK, &asked, nullptr);
+    const int fd = open(file("d/a").c_str(), O_RDWR);
+    int signal = 0;
+    const bool leased = fcntl(fd, F_SETLEASE, F_WRLCK) == 0 && write(ready[1], "r", 1) == 1;
+    _exit(leased && sigwait(&asked, &signal) == 0 && fcntl(fd, F_SETLEASE, F_UNLCK) == 0 ? 0 : 1);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(read_text(*store_, "d/a"), "x");
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  for (int fd : ready) close(fd);
 }
 
 TEST_F(Posix, RemoveDirectoryUnlinksLinksAndLeavesTheirTargets) {

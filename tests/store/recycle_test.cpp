@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -415,6 +416,31 @@ TEST_F(Recycle, OnAFileSystemThatIsNotKnownToBeLocalNothingIsKept) {
     retire({{"PART_000", 2}});
     EXPECT_EQ(pool(), "<NOT_FOUND>");
   });
+}
+
+// There the kernel grants a lease on a file that somebody has mapped.
+TEST_F(Recycle, OnAnOverlayNothingIsKept) {
+  Mount base(scratch_ / "store", "size=64m");  // an overlay cannot have another overlay above it, such as a container's
+  for (const char* name : {"lower", "upper", "work", "merged"}) std::filesystem::create_directory(file(name));
+  Mount overlay(file("merged"), "lowerdir=" + file("lower") + ",upperdir=" + file("upper") + ",workdir=" + file("work"),
+                "overlay");
+  ASSERT_TRUE(base.ok() && overlay.ok());
+  open_at(file("merged"));
+  retire({{"PART_000", 2}});
+  EXPECT_EQ(pool(), "<NOT_FOUND>");
+}
+
+TEST_F(Recycle, AFileWithAttributesThatANewOneLacksIsLeftAlone) {
+  retire({{"PART_000", 2}});
+  if (setxattr(in_pool("PART_000").c_str(), "user.origin", "x", 1, 0) != 0 && errno == EOPNOTSUPP) return;  // tmpfs
+  EXPECT_FALSE(recycles());
+  retire({{"PART_000", 2}});
+  // An access control list: user::rw- user:1234:r-- group::r-- mask::r-- other::r--
+  const unsigned char list[] = {2, 0,    0,   0,   1,   0,   6,  0, 255, 255, 255, 255, 2,   0,  4,
+                                0, 0xd2, 4,   0,   0,   4,   0,  4, 0,   255, 255, 255, 255, 16, 0,
+                                4, 0,    255, 255, 255, 255, 32, 0, 4,   0,   255, 255, 255, 255};
+  if (setxattr(in_pool("PART_000").c_str(), "system.posix_acl_access", list, sizeof list, 0) != 0) return;
+  EXPECT_FALSE(recycles());
 }
 
 // ---- space ----

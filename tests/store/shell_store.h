@@ -1,0 +1,91 @@
+// A store that passes every call on to another one, after a test had its say: to change the store between two steps of
+// the engine, or to answer in its place.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "store/io_queue.h"
+#include "store/store.h"
+
+namespace ckpt::store {
+
+class ShellStore : public Store {
+ public:
+  // Called before every operation with its name and key; what is not OK is the answer. Not called for what it does.
+  using Before = std::function<Status(std::string_view operation, std::string_view key)>;
+
+  explicit ShellStore(std::shared_ptr<Store> inner) : inner_(std::move(inner)) {}
+  Store& inner() { return *inner_; }
+  void before(Before hook) { before_ = std::move(hook); }
+  // Runs `act` once, before the first operation of that name on that key.
+  void once(std::string operation, std::string key, std::function<void()> act) {
+    before([this, operation, key, act, done = false](std::string_view found, std::string_view at) mutable {
+      if (done || found != operation || at != key) return Ok();
+      done = true;
+      act();
+      return Ok();
+    });
+  }
+
+  std::string uri() const override { return inner_->uri(); }
+  std::string path(std::string_view key) const override { return inner_->path(key); }
+  Status prepare() override { return inner_->prepare(); }
+  Status make_directory(std::string_view key) override {
+    CKPT_TRY(say("make_directory", key));
+    return inner_->make_directory(key);
+  }
+  Status put_if_absent(std::string_view key, Bytes data) override {
+    CKPT_TRY(say("put", key));
+    return inner_->put_if_absent(key, data);
+  }
+  Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size, bool at_most) override {
+    CKPT_TRY(say("create", key));
+    return inner_->create(key, expected_size, at_most);
+  }
+  Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override { return inner_->make_queue(depth); }
+  Result<std::unique_ptr<Reader>> open(std::string_view key) const override {
+    CKPT_TRY(say("open", key));
+    return inner_->open(key);
+  }
+  Result<std::vector<Entry>> list(std::string_view directory) const override {
+    CKPT_TRY(say("list", directory));
+    return inner_->list(directory);
+  }
+  Status remove(std::string_view key, bool sync) override {
+    CKPT_TRY(say("remove", key));
+    return inner_->remove(key, sync);
+  }
+  Status move_directory(std::string_view from, std::string_view to) override {
+    CKPT_TRY(say("move_directory", from));
+    return inner_->move_directory(from, to);
+  }
+  Status remove_directory(std::string_view key, std::string_view first) override {
+    CKPT_TRY(say("remove_directory", key));
+    return inner_->remove_directory(key, first);
+  }
+  Status retire_directory(std::string_view key, std::string_view first) override {
+    CKPT_TRY(say("remove_directory", key));
+    return inner_->retire_directory(key, first);
+  }
+  Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const override {
+    CKPT_TRY(say("lock_shared", key));
+    return inner_->lock_shared(key);
+  }
+  Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const override {
+    CKPT_TRY(say("try_lock_exclusive", key));
+    return inner_->try_lock_exclusive(key);
+  }
+
+ private:
+  Status say(std::string_view operation, std::string_view key) const {
+    return before_ ? before_(operation, key) : Ok();
+  }
+
+  std::shared_ptr<Store> inner_;
+  Before before_;
+};
+
+}  // namespace ckpt::store
