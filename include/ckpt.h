@@ -183,11 +183,13 @@ enum {
   CKPT_CHECKPOINT_COMMITTED = 1, /* loadable */
   CKPT_CHECKPOINT_OPEN = 2,      /* an attempt without a commit record: being written, or left by a crash */
   CKPT_CHECKPOINT_ABORTED = 3,   /* an attempt that will never be committed */
-  CKPT_CHECKPOINT_DAMAGED = 4    /* its commit record cannot be read; `ckpt repair` may rebuild it */
+  CKPT_CHECKPOINT_DAMAGED = 4,   /* its commit record cannot be read; `ckpt repair` may rebuild it */
+  CKPT_CHECKPOINT_REVISION = 5   /* sound, as far as this library can tell, but of a format revision that it lacks */
 };
 enum {
   CKPT_CHECKPOINT_FOREIGN = 1, /* flag: written into another store and copied here; never "latest" */
-  CKPT_CHECKPOINT_REBUILT = 2  /* flag: its manifest was rebuilt by force from an attempt that had not committed */
+  CKPT_CHECKPOINT_REBUILT = 2, /* flag: its manifest was rebuilt by force from an attempt that had not committed */
+  CKPT_CHECKPOINT_COPY = 4     /* flag: another directory holds the same save under its own name; never "latest" */
 };
 typedef struct ckpt_checkpoint_info {
   uint32_t struct_size;
@@ -208,9 +210,11 @@ typedef struct ckpt_checkpoint_info {
   char run[208];
   char save_id[40], store_id[40], session_id[40]; /* 32 hex digits */
   char writer[64];                                /* "ckpt 0.1.0" */
+  uint64_t passed_over; /* found or opened by a selector: newer checkpoints of the run that cannot be loaded */
 } ckpt_checkpoint_info;
 
-/* A snapshot of all checkpoints and attempts, oldest first: by run, then token, sequence. Statuses: NOT_FOUND, IO. */
+/* A snapshot of all checkpoints and attempts, oldest first: by run, then token, sequence. It held at one moment of the
+ * call, whatever others do meanwhile. What cannot be read is in it as DAMAGED. Statuses: NOT_FOUND, IO. */
 typedef struct ckpt_list ckpt_list;
 CKPT_API ckpt_status ckpt_store_list(const ckpt_store* store, ckpt_list** out, ckpt_error** err);
 CKPT_API size_t ckpt_list_count(const ckpt_list* list);
@@ -218,8 +222,11 @@ CKPT_API ckpt_status ckpt_list_at(const ckpt_list* list, size_t index, ckpt_chec
 CKPT_API void ckpt_list_free(ckpt_list* list);
 
 /* Resolves a selector to one committed checkpoint: "latest" (the newest of the run that `options` names, never a
- * foreign one), "label:L" or just "L" (the newest of label L), "step:N", or an id. Resolve on one rank and give
- * every rank the resulting id: a later call may find a newer checkpoint. Options: run. Statuses: NOT_FOUND, IO. */
+ * foreign one or a copy), "label:L" or just "L" (the newest of label L), "step:N", or an id. Resolve on one rank and
+ * give every rank the resulting id: a later call may find a newer checkpoint.
+ * A newer checkpoint whose manifest is damaged, unreadable or of an unknown revision is passed over and counted in
+ * passed_over. Its own error is the answer if no other is left, or with on_damaged=error.
+ * Options: run, on_damaged. Statuses: NOT_FOUND, CORRUPT, FORMAT, REVISION, IO. */
 CKPT_API ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const ckpt_options* options,
                                      ckpt_checkpoint_info* out, ckpt_error** err);
 
@@ -232,7 +239,8 @@ typedef struct ckpt_report ckpt_report;
 /* Applies a retention policy to the committed checkpoints of one run: keeps the newest `keep_last`, every step that
  * `keep_every` divides, the labels in `protect`, whatever a reader holds, and always the newest one that is sound.
  * `report` (nullable) lists what was removed and what was kept and why; with dry_run, what would be.
- * Options: run, keep_last, keep_every, protect, dry_run. Statuses: IO. */
+ * Copies and directories that were renamed by hand are not its business. INVALID: keep_every or protect without
+ * keep_last, which would keep all. Options: run, keep_last, keep_every, protect, dry_run. Statuses: INVALID, IO. */
 CKPT_API ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* options, ckpt_report** report,
                                       ckpt_error** err);
 
@@ -310,7 +318,8 @@ typedef struct ckpt_job ckpt_job;
 
 /* `label`: 1-200 of [A-Za-z0-9._=+-], no leading dot. `step`: any number >= 0, or -1 for none. All ranks pass the
  * same. Options: on_existing, compression, threads, staging_bytes, timeout_ms, wait, keep_last, keep_every, protect.
- * Statuses: INVALID, MISMATCH (session and options contradict). */
+ * Statuses: INVALID, MISMATCH (session and options contradict). If it fails for another reason than the label, the
+ * other ranks' saves of that label end with ABORTED. */
 CKPT_API ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const char* label, int64_t step,
                                    const ckpt_options* options, ckpt_error** err);
 
@@ -360,7 +369,8 @@ CKPT_API ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err);
 CKPT_API ckpt_status ckpt_save_start(ckpt_save* save, ckpt_job** out, ckpt_error** err);
 CKPT_API ckpt_status ckpt_save_start_in_place(ckpt_save* save, ckpt_job** out, ckpt_error** err);
 
-/* Freeing a save does not stop one that was started; freeing or cancelling its job does. */
+/* Freeing a save does not stop one that was started; freeing or cancelling its job does. Freeing one that was never run
+ * or started tells the other ranks at once: theirs end with ABORTED, and the reason is the first _add that failed. */
 CKPT_API void ckpt_save_free(ckpt_save* save);
 
 /* ---- reader ----------------------------------------------------------------------------------------------- */
@@ -368,12 +378,16 @@ CKPT_API void ckpt_save_free(ckpt_save* save);
 /* An immutable view of one committed checkpoint. While it is open, nothing removes the checkpoint. */
 typedef struct ckpt_reader ckpt_reader;
 
-/* `selector` as in ckpt_store_find. Reads and checks the manifest, no tensor data. Options: run, threads.
+/* `selector` and on_damaged as in ckpt_store_find; ckpt_reader_report says what was passed over. Reads and checks the
+ * manifest, no tensor data. Options: run, threads, on_damaged.
  * Statuses: NOT_FOUND, INCOMPLETE, CORRUPT, FORMAT, REVISION, ABORTED, GONE, IO. */
 CKPT_API ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const char* selector,
                                       const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_reader_free(ckpt_reader* reader);
 CKPT_API ckpt_status ckpt_reader_info(const ckpt_reader* reader, ckpt_checkpoint_info* out, ckpt_error** err);
+/* A finding PASSED_OVER for each newer checkpoint of the run that cannot be loaded, newest first, with its status: the
+ * progress that a trainer loses by going on from this one. Empty for a checkpoint that was named by its id. */
+CKPT_API ckpt_status ckpt_reader_report(const ckpt_reader* reader, ckpt_report** out, ckpt_error** err);
 
 typedef struct ckpt_tensor_info {
   uint32_t struct_size;
@@ -545,7 +559,7 @@ typedef struct ckpt_job_stats {
 enum { CKPT_IO_BLOCKING = 0, CKPT_IO_THREADS = 1, CKPT_IO_URING = 2 }; /* what kept transfers in flight */
 CKPT_API ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out, ckpt_error** err);
 
-/* The findings of a verify job that has ended; UNSUPPORTED for other jobs. */
+/* What a verify job that has ended found, or what retention did after a save on rank 0; UNSUPPORTED for loads. */
 CKPT_API ckpt_status ckpt_job_report(const ckpt_job* job, ckpt_report** out, ckpt_error** err);
 /* Cancels a job that still runs, and blocks until the engine no longer touches the caller's memory. */
 CKPT_API void ckpt_job_free(ckpt_job* job);
@@ -553,13 +567,14 @@ CKPT_API void ckpt_job_free(ckpt_job* job);
 /* ---- report ----------------------------------------------------------------------------------------------- */
 
 enum {
-  CKPT_FINDING_DAMAGED = 1,   /* verify: bytes that do not match; repair: a part that cannot be used */
-  CKPT_FINDING_MISSING = 2,   /* verify: a part; load: a name asked for; diff: only in a */
-  CKPT_FINDING_EXTRA = 3,     /* load: a name not asked for; diff: only in b */
-  CKPT_FINDING_DIFFERENT = 4, /* diff */
-  CKPT_FINDING_REMOVED = 5,   /* prune */
-  CKPT_FINDING_KEPT = 6,      /* prune: not removed, and why */
-  CKPT_FINDING_REPAIRED = 7   /* repair: was written, or with dry_run would be */
+  CKPT_FINDING_DAMAGED = 1,    /* verify: bytes that do not match; repair: a part that cannot be used */
+  CKPT_FINDING_MISSING = 2,    /* verify: a part; load: a name asked for; diff: only in a */
+  CKPT_FINDING_EXTRA = 3,      /* load: a name not asked for; diff: only in b */
+  CKPT_FINDING_DIFFERENT = 4,  /* diff */
+  CKPT_FINDING_REMOVED = 5,    /* prune */
+  CKPT_FINDING_KEPT = 6,       /* prune: not removed, and why */
+  CKPT_FINDING_REPAIRED = 7,   /* repair: was written, or with dry_run would be */
+  CKPT_FINDING_PASSED_OVER = 8 /* open: a newer checkpoint that cannot be loaded */
 };
 typedef struct ckpt_finding {
   uint32_t struct_size;

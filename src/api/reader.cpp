@@ -23,8 +23,9 @@ ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const c
     if (!out || !store || !selector) return null_status("out, store or selector");
     if (store->forked()) return forked_status();
     const Options& bag = options_of(options);
-    CKPT_ASSIGN(auto checkpoint,
-                Checkpoint::open(store->store, selector, bag.str("run"), resolve_threads(bag.integer("threads"))));
+    const std::string run = bag.str("run");
+    CKPT_ASSIGN(auto checkpoint, Checkpoint::open(store->store, {selector, run, bag.str("on_damaged") == "error"},
+                                                  resolve_threads(bag.integer("threads"))));
     *out = new ckpt_reader{{}, std::move(checkpoint)};
     return Ok();
   });
@@ -36,8 +37,27 @@ ckpt_status ckpt_reader_info(const ckpt_reader* reader, ckpt_checkpoint_info* ou
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(reader));
     ckpt_checkpoint_info info{};
-    checkpoint::fill_info(reader->checkpoint->entry(), &info);
+    checkpoint::fill_info(reader->checkpoint->selection(), &info);
     return put_info(info, out);
+  });
+}
+
+ckpt_status ckpt_reader_report(const ckpt_reader* reader, ckpt_report** out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(reader));
+    if (!out) return null_status("out");
+    Report report;
+    for (const auto& entry : reader->checkpoint->selection().passed_over) {
+      Finding finding;
+      finding.kind = CKPT_FINDING_PASSED_OVER;
+      finding.status = entry.problem.code();
+      finding.name = entry.id;
+      finding.size = entry.bytes;
+      finding.text = "passed over " + entry.id + ": " + entry.problem.message();
+      report.findings.push_back(std::move(finding));
+    }
+    *out = new_report(std::move(report));
+    return Ok();
   });
 }
 

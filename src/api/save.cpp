@@ -20,47 +20,52 @@ ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const ch
   });
 }
 
-ckpt_status ckpt_save_add_tensor(ckpt_save* save, const char* name, const ckpt_tensor_desc* desc, const void* data,
-                                 uint64_t data_bytes, int32_t device_type, int32_t, ckpt_error** err) {
+// What fails here ends the save on all ranks if it is freed without being run.
+template <typename Body>
+static ckpt_status add(ckpt_save* save, ckpt_error** err, Body&& body) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(save));
+    return save->save->noted(body(*save->save));
+  });
+}
+
+ckpt_status ckpt_save_add_tensor(ckpt_save* save, const char* name, const ckpt_tensor_desc* desc, const void* data,
+                                 uint64_t data_bytes, int32_t device_type, int32_t, ckpt_error** err) {
+  return add(save, err, [&](save::Save& to) -> Status {
     if (!name) return null_status("name");
     if (Status device = check_device(device_type); !device.ok()) return of_tensor(std::move(device), name);
     auto full = get_desc(desc);
     if (!full.ok()) return of_tensor(std::move(full).status(), name);
-    Status added = save->save->add_tensor(name, *full, data, data_bytes);
+    Status added = to.add_tensor(name, *full, data, data_bytes);
     return added.ok() ? Ok() : std::move(added).with("tensor", name);
   });
 }
 
 ckpt_status ckpt_save_add_object(ckpt_save* save, const char* name, const char* media_type, int32_t scope,
                                  const void* data, uint64_t size, ckpt_error** err) {
-  return guard(err, [&]() -> Status {
-    CKPT_TRY(check(save));
+  return add(save, err, [&](save::Save& to) -> Status {
     if (!name || (!data && size)) return null_status("name or data");
-    return save->save->add_object(name, media_type ? media_type : "application/octet-stream", scope,
-                                  {static_cast<const std::byte*>(data), size});
+    return to.add_object(name, media_type ? media_type : "application/octet-stream", scope,
+                         {static_cast<const std::byte*>(data), size});
   });
 }
 
 ckpt_status ckpt_save_add_alias(ckpt_save* save, const char* name, const char* target, const ckpt_tensor_desc* view,
                                 ckpt_error** err) {
-  return guard(err, [&]() -> Status {
-    CKPT_TRY(check(save));
+  return add(save, err, [&](save::Save& to) -> Status {
     if (!name || !target) return null_status("name or target");
-    if (!view) return save->save->add_alias(name, target, nullptr).with("tensor", name);
+    if (!view) return to.add_alias(name, target, nullptr).with("tensor", name);
     auto full = get_desc(view);
     if (!full.ok()) return of_tensor(std::move(full).status(), name);
-    return save->save->add_alias(name, target, &*full).with("tensor", name);
+    return to.add_alias(name, target, &*full).with("tensor", name);
   });
 }
 
 ckpt_status ckpt_save_set_attr(ckpt_save* save, const char* tensor, const char* key, const char* value,
                                ckpt_error** err) {
-  return guard(err, [&]() -> Status {
-    CKPT_TRY(check(save));
+  return add(save, err, [&](save::Save& to) -> Status {
     if (!key || !value) return null_status("key or value");
-    return save->save->set_attr(tensor ? tensor : "", key, value);
+    return to.set_attr(tensor ? tensor : "", key, value);
   });
 }
 
@@ -70,7 +75,7 @@ ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(save));
     CKPT_TRY(save->save->begin());
-    Job job;
+    Job job;  // what retention could not do is lost with it: ckpt_save_start keeps it
     return job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return save->save->work(running, false); });
   });
 }
@@ -81,6 +86,7 @@ static ckpt_status start(ckpt_save* save, bool in_place, ckpt_job** out, ckpt_er
     if (!out) return null_status("out");
     auto handle = std::make_unique<ckpt_job>();
     handle->job = std::make_shared<Job>();
+    handle->job->has_report = true;
     CKPT_TRY(save->save->begin());
     Status started = handle->job->start(
         CKPT_JOB_COMMITTED, [kept = save->save, in_place](Job& running) { return kept->work(running, !in_place); });

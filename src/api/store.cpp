@@ -50,9 +50,12 @@ ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const
   return guard(err, [&]() -> Status {
     if (!store || !selector) return null_status("store or selector");
     if (store->forked()) return forked_status();
-    CKPT_ASSIGN(auto entry, checkpoint::find_checkpoint(*store->store, selector, options_of(options).str("run")));
+    const Options& bag = options_of(options);
+    const std::string run = bag.str("run");
+    CKPT_ASSIGN(auto found,
+                checkpoint::find_checkpoint(*store->store, {selector, run, bag.str("on_damaged") == "error"}));
     ckpt_checkpoint_info info{};
-    checkpoint::fill_info(entry, &info);
+    checkpoint::fill_info(found, &info);
     return put_info(info, out);
   });
 }
@@ -71,11 +74,11 @@ ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* option
     if (!store) return null_status("store");
     if (store->forked()) return forked_status();
     const Options& bag = options_of(options);
+    const commit::RetentionPolicy policy{bag.str("run"), bag.integer("keep_last"), bag.integer("keep_every"),
+                                         bag.str("protect"), bag.integer("dry_run") == 1};
+    CKPT_TRY(commit::check_policy(policy));
     auto findings = std::make_unique<ckpt_report>();
-    CKPT_TRY(commit::apply_retention(*store->store,
-                                     {bag.str("run"), bag.integer("keep_last"), bag.integer("keep_every"),
-                                      bag.str("protect"), bag.integer("dry_run") == 1},
-                                     &findings->report));
+    CKPT_TRY(commit::apply_retention(*store->store, policy, &findings->report));
     if (report) *report = findings.release();
     return Ok();
   });

@@ -200,9 +200,10 @@ ckpt_status ckpt_save_add_tree(ckpt_save* save, const char* name, const ckpt_tre
   return guard(err, [&]() -> Status {
     if (!save) return null_status("save");
     if (save->forked()) return forked_status();
-    CKPT_ASSIGN(auto text, json_of(tree));
-    return save->save->add_object(name ? name : CKPT_TREE_OBJECT, CKPT_TREE_MEDIA_TYPE, CKPT_OBJECT_SHARED,
-                                  as_bytes(text));
+    auto text = json_of(tree);
+    if (!text.ok()) return save->save->noted(std::move(text).status());
+    return save->save->noted(save->save->add_object(name ? name : CKPT_TREE_OBJECT, CKPT_TREE_MEDIA_TYPE,
+                                                    CKPT_OBJECT_SHARED, as_bytes(*text)));
   });
 }
 

@@ -6,6 +6,8 @@
 #include <map>
 #include <tuple>
 
+#include "base/job.h"
+#include "checkpoint/part_file.h"
 #include "format/names.h"
 
 namespace ckpt::checkpoint {
@@ -32,11 +34,15 @@ static bool holds_parts(const std::vector<store::Entry>& files) {
                      [](const auto& file) { return format::parse_part_name(file.name).has_value(); });
 }
 
+static int32_t state_of(const Status& problem) {
+  return problem.code() == CKPT_REVISION ? CKPT_CHECKPOINT_REVISION : CKPT_CHECKPOINT_DAMAGED;
+}
+
 // What the name of a directory tells.
 static CheckpointEntry entry_of_name(std::string_view id, Status problem) {
   CheckpointEntry entry;
   entry.id = id;
-  entry.state = problem.ok() ? CKPT_CHECKPOINT_OPEN : CKPT_CHECKPOINT_DAMAGED;
+  entry.state = problem.ok() ? CKPT_CHECKPOINT_OPEN : state_of(problem);
   entry.problem = std::move(problem);
   if (auto name = format::parse_checkpoint_dir(id)) {
     entry.summary.label = name->label;
@@ -46,33 +52,48 @@ static CheckpointEntry entry_of_name(std::string_view id, Status problem) {
   return entry;
 }
 
-// What the name and files of a directory without a readable commit record tell.
+// Whether this user may not read a directory.
+static bool is_barred(const Status& status) {
+  const std::string* error = status.detail("errno");
+  return error && (*error == std::to_string(EACCES) || *error == std::to_string(EPERM));
+}
+
+// What the name and files of a directory without a readable commit record tell. GONE if it was removed meanwhile.
 static Result<CheckpointEntry> entry_without_record(const store::Store& store, std::string_view id, Status problem) {
-  CKPT_ASSIGN(auto files, store.list(id));
-  if (problem.ok() && !format::parse_checkpoint_dir(id) && !holds_parts(files))
+  auto files = store.list(id);
+  const ckpt_status code = files.status().code();
+  if (code == CKPT_NOT_FOUND) return Status(CKPT_GONE, store.path(id) + " was removed while it was being read");
+  if (code == CKPT_NOMEM) return std::move(files).status();
+  const bool named = format::parse_checkpoint_dir(id).has_value();
+  // Without a checkpoint's name the directory is not ours: a disk's lost+found, for example.
+  if (!named && (files.ok() ? problem.ok() && !holds_parts(*files) : is_barred(files.status())))
     return Status(CKPT_NOT_FOUND, store.path(id) + ": no checkpoint");
-  CheckpointEntry entry = entry_of_name(id, std::move(problem));
-  for (const auto& file : files) entry.bytes += file.size;
+  const bool damaged = !problem.ok();
+  CheckpointEntry entry = entry_of_name(id, damaged ? std::move(problem) : files.status());
+  for (size_t i = 0; files.ok() && i < files->size(); i++) entry.bytes += (*files)[i].size;
+  // Rank 0's part holds the same summary, but for the counts.
+  if (damaged)
+    if (auto part = open_part(store, id, 0); part.ok()) entry.summary = part->index.summary;
   return entry;
 }
 
-Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view id) {
+// As read_entry, but GONE if the directory was removed meanwhile.
+static Result<CheckpointEntry> look_at(const store::Store& store, std::string_view id) {
+  auto without_record = [&](Status problem) {
+    if (problem.ok()) return entry_without_record(store, id, Ok());
+    const std::string path = store.path(slot_key(id));
+    return entry_without_record(store, id, std::move(problem).in(path).with("path", path));
+  };
   auto file = store.open(slot_key(id));
-  if (!file.ok()) {
-    ckpt_status code = file.status().code();
-    if (code == CKPT_NOT_FOUND) return entry_without_record(store, id, Ok());
-    if (code == CKPT_FORMAT) return entry_without_record(store, id, file.status());
-    return std::move(file).status();
-  }
+  const ckpt_status unopened = file.status().code();
+  if (unopened == CKPT_NOMEM) return std::move(file).status();
+  if (!file.ok()) return without_record(unopened == CKPT_NOT_FOUND ? Ok() : std::move(file).status());
   auto slot = read_slot_tail(**file);
-  if (!slot.ok()) {
-    if (slot.status().code() == CKPT_IO || slot.status().code() == CKPT_NOMEM) return std::move(slot).status();
-    if (slot.status().code() == CKPT_GONE) return Status(CKPT_NOT_FOUND, slot.status().message());  // removed meanwhile
-    return entry_without_record(
-        store, id, Status(slot.status()).in(store.path(slot_key(id))).with("path", store.path(slot_key(id))));
-  }
+  const ckpt_status unread = slot.status().code();
+  if (unread == CKPT_NOMEM || unread == CKPT_GONE) return std::move(slot).status();
+  if (!slot.ok()) return without_record(std::move(slot).status());
   if (!slot->committed) {
-    CKPT_ASSIGN(auto entry, entry_without_record(store, id, Ok()));
+    CKPT_ASSIGN(auto entry, without_record(Ok()));
     entry.state = CKPT_CHECKPOINT_ABORTED;
     entry.problem = Status(CKPT_ABORTED, slot->tombstone.reason);
     return entry;
@@ -83,6 +104,12 @@ Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view i
   entry.summary = std::move(slot->summary);
   entry.bytes = entry.summary.part_bytes + (*file)->size();
   return entry;
+}
+
+Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view id) {
+  auto entry = look_at(store, id);
+  if (entry.ok() || entry.status().code() != CKPT_GONE) return entry;
+  return Status(CKPT_NOT_FOUND, entry.status().message());
 }
 
 // The id that most checkpoints carry; in a tie, that of the highest token (FORMAT §7).
@@ -99,8 +126,7 @@ static Id vote_store_id(std::span<const CheckpointEntry> entries) {
   return best == votes.end() ? Id{} : best->first;
 }
 
-// NOT_FOUND if the store has no id file.
-static Result<Id> read_store_id(const store::Store& store) {
+Result<Id> read_store_id(const store::Store& store) {
   CKPT_ASSIGN(auto bytes, store.get(format::kStoreId, 4096));
   auto id = id_from_hex(as_text(bytes).substr(0, 32));
   if (!id.ok())
@@ -109,43 +135,80 @@ static Result<Id> read_store_id(const store::Store& store) {
   return id;
 }
 
-// Whether this user may not read a directory.
-static bool is_barred(const Status& status) {
-  const std::string* error = status.detail("errno");
-  return error && (*error == std::to_string(EACCES) || *error == std::to_string(EPERM));
-}
+// No removal takes so long. What is still listed and cannot be opened then is a fault of the store's.
+static constexpr int64_t kPatienceMs = 3000;
 
-// In the order of the store's entries, including damaged and open ones.
-static Result<std::vector<CheckpointEntry>> read_entries(const store::Store& store) {
-  std::vector<CheckpointEntry> entries;
-  CKPT_ASSIGN(auto directories, store.list(""));
-  for (const auto& directory : directories) {
-    if (!directory.directory || directory.name.starts_with('.')) continue;
-    auto entry = read_entry(store, directory.name);
-    if (entry.ok()) {
-      entries.push_back(entry.take());
-    } else if (is_barred(entry.status())) {
-      // Without a checkpoint's name the directory is not ours: a disk's lost+found, for example.
-      if (format::parse_checkpoint_dir(directory.name))
-        entries.push_back(entry_of_name(directory.name, std::move(entry).status()));
-    } else if (entry.status().code() != CKPT_NOT_FOUND) {  // otherwise it vanished meanwhile, or is something else
-      return std::move(entry).status();
+// A directory that is removed between being listed and being read may have been the newest checkpoint, and a newer one
+// may have appeared since: then all is listed again. What was seen committed stays so, and is read once.
+class Picture {
+ public:
+  explicit Picture(const store::Store& store) : store_(store) {}
+  Result<std::vector<CheckpointEntry>> take() {
+    for (Backoff backoff(kPatienceMs);; backoff.sleep()) {
+      std::vector<CheckpointEntry> entries;
+      CKPT_ASSIGN(bool holds, try_once(backoff.expired(), &entries));
+      if (holds) return entries;
     }
   }
-  return entries;
-}
+
+ private:
+  // So many names come in one system call, and so from one moment. A longer list is taken twice.
+  static constexpr size_t kListedAtOnce = 256;
+
+  // Whether all that was listed could be read. `last`: what vanishes now is DAMAGED.
+  Result<bool> try_once(bool last, std::vector<CheckpointEntry>* entries) {
+    CKPT_ASSIGN(auto directories, store_.list(""));
+    std::vector<std::string> names;
+    for (auto& directory : directories)
+      if (directory.directory && !directory.name.starts_with('.')) names.push_back(std::move(directory.name));
+    bool holds = names.size() <= kListedAtOnce || names == names_ || last;
+    for (const std::string& name : names) {
+      auto known = committed_.find(name);
+      auto entry = known != committed_.end() ? Result<CheckpointEntry>(known->second) : look_at(store_, name);
+      if (entry.status().code() == CKPT_NOT_FOUND) continue;
+      if (entry.status().code() == CKPT_GONE && last) entry = entry_of_name(name, std::move(entry).status());
+      holds &= entry.status().code() != CKPT_GONE;
+      if (entry.status().code() == CKPT_GONE) continue;
+      if (!entry.ok()) return std::move(entry).status();
+      if (entry->state == CKPT_CHECKPOINT_COMMITTED) committed_.emplace(name, *entry);
+      entries->push_back(entry.take());
+    }
+    names_ = std::move(names);
+    return holds;
+  }
+
+  const store::Store& store_;
+  std::vector<std::string> names_;  // of the listing before
+  std::map<std::string, CheckpointEntry> committed_;
+};
 
 Result<Id> find_store_id(const store::Store& store) {
   auto id = read_store_id(store);
-  if (id.ok() || id.status().code() != CKPT_NOT_FOUND) return id;
-  CKPT_ASSIGN(auto entries, read_entries(store));
+  if (id.ok()) return id;
+  CKPT_ASSIGN(auto entries, Picture(store).take());
   return vote_store_id(entries);
 }
 
+// One save counts once: in the directory that bears its name, or else in the first one. The others are copies, which
+// may be unfinished.
+static void mark_copies(std::vector<CheckpointEntry>& entries) {
+  auto before = [](const CheckpointEntry& a, const CheckpointEntry& b) {
+    return std::pair(!a.own_name(), std::string_view(a.id)) < std::pair(!b.own_name(), std::string_view(b.id));
+  };
+  std::map<Id, const CheckpointEntry*> originals;
+  for (const auto& entry : entries) {
+    if (entry.state != CKPT_CHECKPOINT_COMMITTED) continue;
+    auto [original, fresh] = originals.try_emplace(entry.summary.save_id, &entry);
+    if (before(entry, *original->second)) original->second = &entry;
+  }
+  for (auto& entry : entries)
+    entry.copy = entry.state == CKPT_CHECKPOINT_COMMITTED && originals[entry.summary.save_id] != &entry;
+}
+
 Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store) {
-  CKPT_ASSIGN(auto entries, read_entries(store));
+  CKPT_ASSIGN(auto entries, Picture(store).take());
   auto id = read_store_id(store);
-  if (!id.ok() && id.status().code() != CKPT_NOT_FOUND) return std::move(id).status();
+  mark_copies(entries);
   Id own = id.ok() ? *id : vote_store_id(entries);
   for (auto& entry : entries) entry.foreign = entry.state == CKPT_CHECKPOINT_COMMITTED && entry.summary.store_id != own;
   auto order = [](const CheckpointEntry& e) {
@@ -156,14 +219,18 @@ Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store)
 }
 
 static bool eligible(const CheckpointEntry& entry, std::string_view run) {
-  return entry.state == CKPT_CHECKPOINT_COMMITTED && !entry.foreign && entry.summary.run == run;
+  return entry.state == CKPT_CHECKPOINT_COMMITTED && !entry.foreign && !entry.copy && entry.summary.run == run;
 }
 
-static Result<CheckpointEntry> not_found(const store::Store& store, std::string_view selector, std::string_view run) {
+static Status not_found(const store::Store& store, std::string_view selector, std::string_view run) {
   return Status(CKPT_NOT_FOUND,
                 strformat("{}: no committed checkpoint \"{}\" of run \"{}\"", store.uri(), selector, run))
       .with("path", store.uri())
       .with("expected", std::string(selector));
+}
+
+static bool is_unusable(const CheckpointEntry& entry) {
+  return entry.state == CKPT_CHECKPOINT_DAMAGED || entry.state == CKPT_CHECKPOINT_REVISION;
 }
 
 // Returns `entry`, which was named exactly, if it can be loaded.
@@ -173,7 +240,7 @@ static Result<CheckpointEntry> loadable(const store::Store& store, CheckpointEnt
     entry.foreign = own.ok() && *own != entry.summary.store_id;
     return entry;
   }
-  if (entry.state == CKPT_CHECKPOINT_DAMAGED) return entry.problem;
+  if (is_unusable(entry)) return entry.problem;
   const char* why =
       entry.state == CKPT_CHECKPOINT_ABORTED ? "was aborted" : "has no MANIFEST: it was never committed, or lost it";
   return Status(entry.state == CKPT_CHECKPOINT_ABORTED ? CKPT_ABORTED : CKPT_INCOMPLETE,
@@ -181,34 +248,106 @@ static Result<CheckpointEntry> loadable(const store::Store& store, CheckpointEnt
       .with("path", store.path(entry.id));
 }
 
-Result<CheckpointEntry> find_checkpoint(const store::Store& store, std::string_view selector, std::string_view run) {
-  std::string_view label = selector;
-  bool by_label = label.starts_with("label:");
-  if (by_label) label.remove_prefix(6);
-  int64_t step = -1;
-  bool by_step = selector.starts_with("step:");
-  if (by_step) {
-    std::string digits(selector.substr(5));
-    char* end = nullptr;
-    step = std::strtoll(digits.c_str(), &end, 10);
-    if (digits.empty() || *end || step < 0)
-      return Status(CKPT_INVALID, "selector \"" + std::string(selector) + "\": expected step:N");
+// "latest", "step:N", "label:L" or a label.
+struct Wanted {
+  bool latest = false;
+  std::optional<int64_t> step;
+  std::string_view label;
+  bool matches(const format::Summary& summary) const {
+    return latest || (step ? summary.step == *step : summary.label == label);
   }
-  bool latest = selector == "latest";
-  if (!latest && !by_step && !by_label && !selector.empty() && selector.find('/') == std::string_view::npos &&
-      selector[0] != '.') {
-    auto entry = read_entry(store, selector);
-    if (entry.ok()) return loadable(store, entry.take());
-    if (entry.status().code() != CKPT_NOT_FOUND) return entry;
+};
+
+static Result<Wanted> parse_selector(std::string_view selector) {
+  if (selector == "latest") return Wanted{.latest = true, .step = {}, .label = {}};
+  if (selector.starts_with("label:")) return Wanted{.latest = false, .step = {}, .label = selector.substr(6)};
+  if (!selector.starts_with("step:")) return Wanted{.latest = false, .step = {}, .label = selector};
+  const std::string digits(selector.substr(5));
+  char* end = nullptr;
+  const int64_t step = std::strtoll(digits.c_str(), &end, 10);
+  if (digits.empty() || *end || step < 0)
+    return Status(CKPT_INVALID, "selector \"" + std::string(selector) + "\": expected step:N");
+  return Wanted{.latest = false, .step = step, .label = {}};
+}
+
+static bool can_be_id(std::string_view selector) {
+  return selector != "latest" && !selector.starts_with("step:") && !selector.starts_with("label:") &&
+         !selector.empty() && selector.find('/') == std::string_view::npos && selector[0] != '.';
+}
+
+// What is wrong with a checkpoint, as against what is wrong with this process or with the question.
+static bool is_damage(const Status& status) {
+  const ckpt_status code = status.code();
+  return code == CKPT_CORRUPT || code == CKPT_FORMAT || code == CKPT_REVISION || code == CKPT_IO ||
+         code == CKPT_INCOMPLETE || code == CKPT_MISMATCH;
+}
+
+static bool was_removed(const Status& status) {
+  return status.code() == CKPT_NOT_FOUND || status.code() == CKPT_GONE || status.code() == CKPT_CONFLICT;
+}
+
+// Whether a damaged entry may be a newer checkpoint of the run than `chosen`. Without a readable part nothing but its
+// token is known.
+static bool may_be_newer(const CheckpointEntry& damaged, const CheckpointEntry* chosen, std::string_view run) {
+  const format::Summary& summary = damaged.summary;
+  if (!is_unusable(damaged) || (!summary.run.empty() && summary.run != run)) return false;
+  if (!chosen || summary.token != chosen->summary.token) return !chosen || summary.token > chosen->summary.token;
+  return summary.run.empty() || summary.sequence > chosen->summary.sequence;
+}
+
+// One look at the store. NOT_FOUND: nothing fits. GONE: look again.
+static Result<Selection> select_once(const store::Store& store, const Wanted& wanted, std::string_view run,
+                                     const std::function<Status(const CheckpointEntry&)>& load) {
+  CKPT_ASSIGN(auto entries, list_checkpoints(store));
+  Selection selection;
+  const CheckpointEntry* chosen = nullptr;
+  for (auto entry = entries.rbegin(); entry != entries.rend() && !chosen; ++entry) {
+    if (!eligible(*entry, run) || !wanted.matches(entry->summary)) continue;
+    Status loaded = load(*entry);
+    if (loaded.ok()) {
+      chosen = &*entry;
+    } else if (is_damage(loaded)) {
+      entry->state = state_of(loaded);
+      entry->problem = std::move(loaded);
+    } else {
+      return was_removed(loaded) ? Status(CKPT_GONE, loaded.message()) : std::move(loaded);
+    }
   }
-  auto entries = list_checkpoints(store);
-  if (!entries.ok() && entries.status().code() == CKPT_NOT_FOUND) return not_found(store, selector, run);
-  if (!entries.ok()) return std::move(entries).status();
-  for (auto entry = entries->rbegin(); entry != entries->rend(); ++entry) {
-    if (!eligible(*entry, run)) continue;
-    if (latest || (by_step ? entry->summary.step == step : entry->summary.label == label)) return std::move(*entry);
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry)
+    if (may_be_newer(*entry, chosen, run) && wanted.matches(entry->summary)) selection.passed_over.push_back(*entry);
+  if (chosen) selection.entry = *chosen;
+  if (!chosen) return selection.passed_over.empty() ? Status(CKPT_NOT_FOUND, "") : selection.passed_over[0].problem;
+  return selection;
+}
+
+Result<Selection> select_checkpoint(const store::Store& store, const Question& question,
+                                    const std::function<Status(const CheckpointEntry&)>& load) {
+  CKPT_ASSIGN(const Wanted wanted, parse_selector(question.selector));
+  if (can_be_id(question.selector)) {
+    auto entry = read_entry(store, question.selector);
+    if (entry.ok()) entry = loadable(store, entry.take());
+    if (entry.ok()) CKPT_TRY(load(*entry));
+    if (entry.ok()) return Selection{entry.take(), {}};
+    if (entry.status().code() != CKPT_NOT_FOUND) return std::move(entry).status();
   }
-  return not_found(store, selector, run);
+  for (Backoff backoff(kPatienceMs);; backoff.sleep()) {
+    auto selection = select_once(store, wanted, question.run, load);
+    if (selection.status().code() == CKPT_NOT_FOUND) return not_found(store, question.selector, question.run);
+    if (selection.ok() && question.refuse_damaged && !selection->passed_over.empty())
+      return selection->passed_over[0].problem;
+    if (selection.status().code() != CKPT_GONE || backoff.expired()) return selection;
+  }
+}
+
+Status check_manifest(const store::Store& store, std::string_view id) {
+  CKPT_ASSIGN(SlotFile file, read_slot(store, id));
+  auto index = format::Index::open(file.slot.index, format::IndexKind::kManifest);
+  return index.ok() ? Ok() : std::move(index).status().in(store.path(slot_key(id)));
+}
+
+Result<Selection> find_checkpoint(const store::Store& store, const Question& question) {
+  return select_checkpoint(store, question,
+                           [&](const CheckpointEntry& entry) { return check_manifest(store, entry.id); });
 }
 
 Result<uint64_t> highest_token(const store::Store& store, std::span<const CheckpointEntry> entries) {
@@ -249,7 +388,8 @@ void fill_info(const CheckpointEntry& entry, ckpt_checkpoint_info* out) {
   const format::Summary& summary = entry.summary;
   out->state = entry.state;
   out->flags = (entry.foreign ? uint32_t{CKPT_CHECKPOINT_FOREIGN} : 0u) |
-               (summary.rebuilt ? uint32_t{CKPT_CHECKPOINT_REBUILT} : 0u);
+               (summary.rebuilt ? uint32_t{CKPT_CHECKPOINT_REBUILT} : 0u) |
+               (entry.copy ? uint32_t{CKPT_CHECKPOINT_COPY} : 0u);
   out->revision = summary.revision;
   out->step = summary.step;
   out->token = summary.token;
@@ -268,6 +408,11 @@ void fill_info(const CheckpointEntry& entry, ckpt_checkpoint_info* out) {
   put_text(out->store_id, to_hex(summary.store_id));
   put_text(out->session_id, to_hex(summary.session_id));
   put_text(out->writer, summary.writer);
+}
+
+void fill_info(const Selection& selection, ckpt_checkpoint_info* out) {
+  fill_info(selection.entry, out);
+  out->passed_over = selection.passed_over.size();
 }
 
 }  // namespace ckpt::checkpoint

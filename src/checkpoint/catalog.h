@@ -2,10 +2,12 @@
 // Stateless; every call reads the store anew.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "format/names.h"
 #include "format/slot.h"
 #include "store/store.h"
 
@@ -15,23 +17,45 @@ struct CheckpointEntry {
   std::string id;     // directory name
   int32_t state = 0;  // CKPT_CHECKPOINT_*
   bool foreign = false;
+  bool copy = false;        // of a save that another directory holds under its own name
   format::Summary summary;  // if committed; otherwise only what the directory's name tells
   uint64_t bytes = 0;
   Status problem;  // why it is DAMAGED or ABORTED
+  // Whether its directory has the name that the save gave it.
+  bool own_name() const { return id == format::checkpoint_dir(summary.label, summary.token, summary.attempt); }
 };
 
+// What .ckpt/store says. NOT_FOUND; FORMAT, IO, … if it is damaged.
+Result<Id> read_store_id(const store::Store& store);
 // The store's id: from .ckpt/store, or else by vote of the checkpoints; zero for an empty store without one.
 Result<Id> find_store_id(const store::Store& store);
 
-// All checkpoints and attempts, ordered by run, token, sequence, attempt, id.
+// All checkpoints and attempts, ordered by run, token, sequence, attempt, id: a picture that held at one moment of the
+// call, whatever is committed and removed meanwhile. What cannot be read is DAMAGED; only the root must be readable.
 Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store);
 
-// Reads one directory. NOT_FOUND if it is no checkpoint.
+// Reads one directory. NOT_FOUND if it is no checkpoint, or not there.
 Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view id);
 
-// The committed checkpoint of `run` that a selector (see ckpt_store_find) picks. NOT_FOUND; for a damaged checkpoint
-// that was named, its own problem.
-Result<CheckpointEntry> find_checkpoint(const store::Store& store, std::string_view selector, std::string_view run);
+// What a selector picks, and the newer checkpoints of the run, newest first, that cannot be loaded, with the reason.
+struct Selection {
+  CheckpointEntry entry;
+  std::vector<CheckpointEntry> passed_over;
+};
+// The committed checkpoint of `run` that a selector (see ckpt_store_find) picks: the newest that `load` takes. What
+// `load` refuses as damaged is passed over; what it finds removed is looked for again. NOT_FOUND if there is none, or
+// the problem of the newest that was passed over. A checkpoint that was named by its id is picked whatever it is, and
+// never passed over.
+struct Question {
+  std::string_view selector, run;
+  bool refuse_damaged = false;  // the problem of a newer checkpoint is the answer, rather than an older checkpoint
+};
+Result<Selection> select_checkpoint(const store::Store& store, const Question& question,
+                                    const std::function<Status(const CheckpointEntry&)>& load);
+// The same for callers that only ask: `load` reads the whole manifest and checks it.
+Result<Selection> find_checkpoint(const store::Store& store, const Question& question);
+// Whether a manifest can be loaded: all of it is read and checked.
+Status check_manifest(const store::Store& store, std::string_view id);
 
 // The highest token in owner files and checkpoint directories; 0 if there is none.
 Result<uint64_t> highest_token(const store::Store& store, std::span<const CheckpointEntry> entries);
@@ -47,5 +71,6 @@ struct SlotFile {
 Result<SlotFile> read_slot(const store::Store& store, std::string_view id);
 
 void fill_info(const CheckpointEntry& entry, ckpt_checkpoint_info* out);
+void fill_info(const Selection& selection, ckpt_checkpoint_info* out);
 
 }  // namespace ckpt::checkpoint

@@ -1,5 +1,7 @@
 #include "checkpoint/checkpoint.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <atomic>
 
@@ -11,19 +13,26 @@
 
 namespace ckpt::checkpoint {
 
-Result<std::shared_ptr<Checkpoint>> Checkpoint::open(std::shared_ptr<store::Store> store, std::string_view selector,
-                                                     std::string_view run, unsigned threads) {
+Result<std::shared_ptr<Checkpoint>> Checkpoint::open(std::shared_ptr<store::Store> store, const Question& question,
+                                                     unsigned threads) {
   std::shared_ptr<Checkpoint> checkpoint(new Checkpoint);
   checkpoint->store_ = std::move(store);
-  CKPT_ASSIGN(checkpoint->entry_, find_checkpoint(*checkpoint->store_, selector, run));
-  std::string path = checkpoint->store_->path(checkpoint->entry_.id);
-  Status status = checkpoint->read_manifest(threads);
+  auto load = [&](const CheckpointEntry& entry) { return checkpoint->load(entry, threads); };
+  CKPT_ASSIGN(checkpoint->selection_, select_checkpoint(*checkpoint->store_, question, load));
+  return checkpoint;
+}
+
+Status Checkpoint::load(const CheckpointEntry& entry, unsigned threads) {
+  selection_.entry = entry;
+  lock_.reset();
+  index_ = {};
+  alias_positions_.clear();
+  const std::string path = store_->path(entry.id);
+  Status status = read_manifest(threads);
   // It was found a moment ago and is not there now: it was removed in between.
   if (status.code() == CKPT_NOT_FOUND || status.code() == CKPT_CONFLICT)
     return Status(CKPT_GONE, path + " was removed while it was being opened").with("path", path);
-  if (!status.ok()) return std::move(status).in(path + "/MANIFEST").with("path", path + "/MANIFEST");
-  checkpoint->parts_.resize(checkpoint->index_.parts.size());
-  return checkpoint;
+  return status.ok() ? Ok() : std::move(status).in(path + "/MANIFEST").with("path", path + "/MANIFEST");
 }
 
 // ---- reading the manifest ----
@@ -66,11 +75,11 @@ static Result<uint64_t> index_size(const store::Reader& file) {
 }
 
 Status Checkpoint::read_manifest(unsigned threads) {
-  std::string key = format::slot_key(entry_.id);
+  std::string key = format::slot_key(entry().id);
   CKPT_ASSIGN(lock_, store_->lock_shared(key));
   CKPT_ASSIGN(auto file, store_->open(key));
   CKPT_ASSIGN(uint64_t hashed, index_size(*file));
-  CKPT_ASSIGN(bytes_, device::Mapping::make(file->size()));
+  CKPT_ASSIGN(bytes_, device::Mapping::make(file->size(), true));  // texts were given out
   MutableBytes bytes = bytes_.bytes().first(file->size());
   if (bytes.size() < kPiece) CKPT_TRY(bytes_.populate(bytes.size(), 1));
   CKPT_ASSIGN(Digest digest, read_and_hash(*file, bytes, hashed, threads));
@@ -147,9 +156,9 @@ std::string_view Checkpoint::name_of(const Named& named) const {
 // ---- parts ----
 
 Status Checkpoint::at_part(Status status, uint32_t number) const {
-  std::string name = format::part_name(number), path = store_->path(entry_.id + "/" + name);
+  std::string name = format::part_name(number), path = store_->path(entry().id + "/" + name);
   if (status.code() == CKPT_NOT_FOUND) {
-    bool gone = store_->open(format::slot_key(entry_.id)).status().code() == CKPT_NOT_FOUND;
+    bool gone = store_->open(format::slot_key(entry().id)).status().code() == CKPT_NOT_FOUND;
     status = gone ? Status(CKPT_GONE, "the checkpoint was removed while it was being read")
                   : Status(CKPT_INCOMPLETE, "the part is missing");
   }
@@ -157,7 +166,7 @@ Status Checkpoint::at_part(Status status, uint32_t number) const {
 }
 
 Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file(uint32_t number) const {
-  CKPT_ASSIGN(auto file, store_->open(entry_.id + "/" + format::part_name(number)));
+  CKPT_ASSIGN(auto file, store_->open(entry().id + "/" + format::part_name(number)));
   const fb::Part& expected = index_.parts[number];
   if (file->size() < 2 * kAlign || file->size() != expected.size())
     return Status(CKPT_INCOMPLETE, strformat("{} bytes, expected {}", file->size(), expected.size()))
@@ -180,14 +189,42 @@ Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file(uint32_t numbe
   return file;
 }
 
-Result<const store::Reader*> Checkpoint::part(uint32_t number) const {
+// Each open part takes up to two descriptors: one more for direct reads. The program needs some too.
+static size_t open_parts() {
+  rlimit limit{};
+  const bool known = getrlimit(RLIMIT_NOFILE, &limit) == 0;
+  return std::clamp<size_t>(known ? limit.rlim_cur / 16 : 0, 4, 64);
+}
+
+PartReader Checkpoint::find_open(uint32_t number) const {
   std::lock_guard lock(mutex_);
-  if (!parts_[number]) {
+  auto found = std::find_if(open_.begin(), open_.end(), [&](const auto& part) { return part.first == number; });
+  if (found == open_.end()) return nullptr;
+  open_.splice(open_.begin(), open_, found);
+  return open_.front().second;
+}
+
+Result<PartReader> Checkpoint::part(uint32_t number) const {
+  if (PartReader open = find_open(number)) return open;
+  auto file = open_part_file(number);
+  if (!file.ok()) return at_part(std::move(file).status(), number);
+  PartReader part = file.take();
+  std::lock_guard lock(mutex_);
+  open_.emplace_front(number, part);
+  if (open_.size() > open_parts()) open_.pop_back();
+  return part;
+}
+
+Result<Bytes> Checkpoint::map_part(uint32_t number) const {
+  std::lock_guard lock(mutex_);
+  auto& mapped = mapped_[number];
+  if (!mapped) {
     auto file = open_part_file(number);
     if (!file.ok()) return at_part(std::move(file).status(), number);
-    parts_[number] = file.take();
+    CKPT_TRY((*file)->keep_map());
+    mapped = file.take();
   }
-  return static_cast<const store::Reader*>(parts_[number].get());
+  return mapped->map();
 }
 
 Status Checkpoint::check_part(uint32_t number, std::string_view name) const {

@@ -1,8 +1,11 @@
-// An open, committed checkpoint: its manifest, checked, and its parts, opened when they are first needed.
+// An open, committed checkpoint: its manifest, checked, and its parts, opened when they are needed; a limited number of
+// them stays open.
 // Immutable but for the part files, which have their own lock; concurrent use is fine. As long as it exists, pruning
 // leaves the checkpoint alone.
 #pragma once
 
+#include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -13,19 +16,25 @@
 
 namespace ckpt::checkpoint {
 
+// A part that is open as long as somebody has this.
+using PartReader = std::shared_ptr<const store::Reader>;
+
 class Checkpoint {
  public:
   // Divides a large manifest among `threads` threads.
-  static Result<std::shared_ptr<Checkpoint>> open(std::shared_ptr<store::Store> store, std::string_view selector,
-                                                  std::string_view run, unsigned threads = 1);
+  static Result<std::shared_ptr<Checkpoint>> open(std::shared_ptr<store::Store> store, const Question& question,
+                                                  unsigned threads = 1);
 
-  const CheckpointEntry& entry() const { return entry_; }
+  const CheckpointEntry& entry() const { return selection_.entry; }
+  const Selection& selection() const { return selection_; }
   const format::Index& index() const { return index_; }
   const store::Store& store() const { return *store_; }
 
   // Opens a part and checks that it is the one that the manifest names (size, header). INCOMPLETE, GONE, MISMATCH,
   // CORRUPT, FORMAT.
-  Result<const store::Reader*> part(uint32_t number) const;
+  Result<PartReader> part(uint32_t number) const;
+  // All bytes of a part, mapped for as long as the checkpoint is open. UNSUPPORTED, and as part().
+  Result<Bytes> map_part(uint32_t number) const;
   // The same for callers that only ask whether `name` (a tensor or object) can be read from there: errors name it.
   Status check_part(uint32_t number, std::string_view name) const;
   // Adds part name and path to an error; a part that vanished with its checkpoint is GONE.
@@ -46,19 +55,22 @@ class Checkpoint {
 
  private:
   Checkpoint() = default;
+  Status load(const CheckpointEntry& entry, unsigned threads);
   Status read_manifest(unsigned threads);
   Status terminate_texts(unsigned threads);
   void place_aliases();
   Result<std::unique_ptr<store::Reader>> open_part_file(uint32_t number) const;
+  PartReader find_open(uint32_t number) const;
 
   std::shared_ptr<store::Store> store_;
-  CheckpointEntry entry_;
+  Selection selection_;
   std::unique_ptr<store::Lock> lock_;
   device::Mapping bytes_;
   format::Index index_;
-  std::vector<uint64_t> alias_positions_;  // position of each alias in the order of all names
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<store::Reader>> parts_;
+  std::vector<uint64_t> alias_positions_;                    // position of each alias in the order of all names
+  mutable std::mutex mutex_;                                 // guards what follows
+  mutable std::list<std::pair<uint32_t, PartReader>> open_;  // the part that was used last comes first
+  mutable std::map<uint32_t, std::unique_ptr<store::Reader>> mapped_;
 };
 
 }  // namespace ckpt::checkpoint

@@ -74,7 +74,7 @@ Status read_object(const Checkpoint& checkpoint, const fb::Object& object, Mutab
   uint64_t at = 0;
   for (const fb::Chunk& chunk : index.chunks_of(object)) {
     CKPT_TRY(job.check());
-    CKPT_ASSIGN(const store::Reader* file, checkpoint.part(object.part()));
+    CKPT_ASSIGN(const PartReader file, checkpoint.part(object.part()));
     MutableBytes bytes = out.subspan(at, chunk.raw_size());
     Status status = plain_read(job, *file, chunk.offset(), bytes);
     if (status.ok()) status = check_chunk(chunk, bytes);

@@ -128,7 +128,7 @@ Status Pipeline::start(unsigned worker, Lock& lock) {
   lock.unlock();
   auto described = work_.describe(number);
   flight.number = number;
-  if (described.ok()) flight.read = *described;
+  if (described.ok()) flight.read = described.take();
   if (described.ok() && prepare_direct(flight)) {
     start_direct(flight);
     return Ok();
@@ -136,6 +136,7 @@ Status Pipeline::start(unsigned worker, Lock& lock) {
   lock.lock();
   started_--;
   lock.unlock();
+  flight.read.file.reset();
   leave(flight);
   CKPT_TRY(described.status());
   return work_.read(number, worker);
@@ -152,6 +153,7 @@ Status Pipeline::finish(InFlight& flight, unsigned worker) {
     status = plain_read(job_, *read.file, read.offset + have, {read.target + have, read.size - have});
   }
   status = status.ok() ? work_.arrived(flight.number, bytes, worker) : work_.read(flight.number, worker);
+  flight.read.file.reset();
   leave(flight);
   return status;
 }

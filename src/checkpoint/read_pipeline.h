@@ -9,9 +9,9 @@ namespace ckpt::checkpoint {
 
 // A range of a file, and the memory that it may be read into directly, or null.
 struct PipelineRead {
-  const store::Reader* file;
-  uint64_t offset, size;
-  std::byte* target;
+  std::shared_ptr<const store::Reader> file;
+  uint64_t offset = 0, size = 0;
+  std::byte* target = nullptr;
 };
 
 // What to read, and what to do with it. Calls for different reads run concurrently; `worker` is the number of the

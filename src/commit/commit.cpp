@@ -27,7 +27,8 @@ static Status tombstone_status(const format::Tombstone& tombstone, const Session
       .with("found", status_name(tombstone.status));
 }
 
-// What the slot says about this attempt. NOT_FOUND: still open. COMMIT_UNKNOWN: it cannot be read.
+// What the slot says about this attempt. NOT_FOUND: still open. COMMIT_UNKNOWN: it cannot be read. GONE: there is no
+// directory: not yet, or no more.
 static Status read_outcome(const Session& session, const Attempt& attempt) {
   auto slot = checkpoint::peek_slot(session.store(), attempt.directory);
   if (slot.ok() && !slot->committed) return tombstone_status(slot->tombstone, session, attempt);
@@ -39,8 +40,26 @@ static Status read_outcome(const Session& session, const Attempt& attempt) {
     return Status(CKPT_COMMIT_UNKNOWN, "the commit record cannot be read: " + slot.status().message());
   auto directory = session.store().list(attempt.directory);
   if (directory.ok()) return std::move(slot).status();  // NOT_FOUND: open
-  if (Status fenced = session.check_fence(); !fenced.ok()) return fenced;
-  return Status(CKPT_COMMIT_UNKNOWN, attempt.directory + " is gone: it was aborted, or committed and pruned since");
+  if (directory.status().code() != CKPT_NOT_FOUND)
+    return Status(CKPT_COMMIT_UNKNOWN, "the attempt cannot be read: " + directory.status().message());
+  // Whoever removes a directory of several ranks leaves word for those that still ask.
+  const uint64_t token = session.plan().token;
+  if (session.store().open(format::pruned_key(token, attempt.number, attempt.label)).ok()) return Ok();
+  if (session.store().open(format::closed_key(token, attempt.number, attempt.label)).ok())
+    return Status(CKPT_FENCED, attempt.directory + " was closed by a newer session, which owns the run now");
+  return Status(CKPT_GONE, attempt.directory + " is gone");
+}
+
+static Status nobody_knows(const Session& session, const Attempt& attempt) {
+  std::string text = attempt.directory + " is gone: it was aborted, or committed and removed since";
+  if (Status fenced = session.check_fence(); fenced.code() == CKPT_FENCED) text += "; " + fenced.message();
+  return Status(CKPT_COMMIT_UNKNOWN, std::move(text));
+}
+
+// A failure that only followed from another session's taking over is told as what it is.
+static Status explain(const Session& session, Status cause) {
+  Status fenced = session.check_fence();
+  return fenced.code() == CKPT_FENCED ? fenced : cause;
 }
 
 // Whether an outcome means a tombstone in the slot: such an attempt will never be committed.
@@ -89,7 +108,7 @@ static Status follow_attempt(Session& session, const Attempt& attempt, const Com
     CKPT_TRY(job.check());
     Status outcome = read_outcome(session, attempt);
     if (outcome.code() == CKPT_NOT_FOUND) return Ok();  // the directory is there and open
-    if (outcome.code() != CKPT_COMMIT_UNKNOWN) return outcome;
+    if (outcome.code() != CKPT_COMMIT_UNKNOWN && outcome.code() != CKPT_GONE) return outcome;
     if (fence_check.expired()) {
       CKPT_TRY(session.check_fence());
       fence_check = Backoff(1000);
@@ -120,19 +139,20 @@ static void remove_parts(store::Store& store, const Attempt& attempt) {
 }
 
 // For when the tombstone could not be created. Rank 0 alone commits, so its own failure is final. It needs every rank's
-// part, so the failure of a rank without a part is final too. Otherwise nobody knows yet what rank 0 will do.
-static Status give_up_open(Session& session, const Attempt& attempt, Status cause, const Status& not_closed) {
-  if (Status fenced = session.check_fence(); fenced.code() == CKPT_FENCED) return fenced;
-  if (session.rank() == 0) return cause;
-  if (session.store().open(format::part_key(attempt.directory, session.rank())).status().code() == CKPT_NOT_FOUND)
-    return cause;
+// part, so the failure of a rank without a part is final too. Otherwise nobody knows yet what rank 0 did or will do.
+static Status give_up_open(Session& session, const Attempt& attempt, Status cause, const Status& not_closed,
+                           const Status& outcome, bool published) {
+  // A failed publish may still have put the part there.
+  published |= session.store().open(format::part_key(attempt.directory, session.rank())).ok();
+  if (session.rank() == 0 || !published) return explain(session, std::move(cause));
+  if (outcome.code() == CKPT_GONE) return nobody_knows(session, attempt);
   return Status(CKPT_COMMIT_UNKNOWN,
                 "rank 0 may still commit: this rank's part is there, and closing the attempt failed (" +
                     not_closed.message() + ") after: " + cause.message())
       .with("found", status_name(cause.code()));
 }
 
-Status give_up(Session& session, const Attempt& attempt, Status cause) {
+Status give_up(Session& session, const Attempt& attempt, Status cause, bool published) {
   if (cause.code() == CKPT_COMMIT_UNKNOWN) return cause;
   std::string reason = cause.message();
   Status closed = session.store().put_if_absent(format::slot_key(attempt.directory),
@@ -144,8 +164,9 @@ Status give_up(Session& session, const Attempt& attempt, Status cause) {
   Status outcome = closed.ok() ? cause : read_outcome(session, attempt);
   // It was committed before this rank failed. Saying otherwise would be wrong.
   if (outcome.ok()) return Ok();
-  bool was_open = outcome.code() == CKPT_NOT_FOUND || outcome.code() == CKPT_COMMIT_UNKNOWN;
-  if (was_open) return give_up_open(session, attempt, std::move(cause), closed);
+  bool was_open =
+      outcome.code() == CKPT_NOT_FOUND || outcome.code() == CKPT_COMMIT_UNKNOWN || outcome.code() == CKPT_GONE;
+  if (was_open) return give_up_open(session, attempt, std::move(cause), closed, outcome, published);
   if (session.rank() == 0) remove_parts(session.store(), attempt);
   // Whoever closed the slot first knows the cause. A failure that only followed from it must not hide it.
   bool consequence = cause.code() == CKPT_NOT_FOUND || cause.code() == CKPT_CANCELLED || cause.code() == CKPT_TIMEOUT ||
@@ -154,8 +175,8 @@ Status give_up(Session& session, const Attempt& attempt, Status cause) {
 }
 
 Status refuse_attempt(Session& session, const Attempt& attempt, Status cause) {
-  if (session.world_size() == 1) return cause;  // no other rank waits
-  if (Status fenced = session.check_fence(); fenced.code() == CKPT_FENCED) return fenced;
+  cause = explain(session, std::move(cause));
+  if (session.world_size() == 1 || cause.code() == CKPT_FENCED) return cause;  // no other rank waits
   if (Status made = make_attempt(session, attempt); !made.ok()) return cause;
   return give_up(session, attempt, std::move(cause));
 }
@@ -210,9 +231,10 @@ static Status check_belongs(const checkpoint::PartFile& part, const Session& ses
 // So many parts are worth several threads.
 static constexpr size_t kManyParts = 16;
 
-// Opens the parts that exist by now, and removes their ranks from `missing`.
+// Opens the parts that exist by now, and removes their ranks from `missing`. A part that the store fails to read counts
+// as missing, since the next try may succeed; the last such error goes to `unreadable`.
 static Status take_parts(const Session& session, const Attempt& attempt, unsigned threads,
-                         std::vector<checkpoint::PartFile>* parts, std::vector<uint32_t>* missing) {
+                         std::vector<checkpoint::PartFile>* parts, std::vector<uint32_t>* missing, Status* unreadable) {
   std::vector<Status> taken(missing->size());
   CKPT_TRY(for_each_parallel(missing->size() < kManyParts ? 1 : threads, missing->size(), [&](size_t i) {
     uint32_t rank = (*missing)[i];
@@ -225,33 +247,57 @@ static Status take_parts(const Session& session, const Attempt& attempt, unsigne
   }));
   std::vector<uint32_t> still;
   for (size_t i = 0; i < taken.size(); i++) {
-    if (taken[i].code() == CKPT_NOT_FOUND)
-      still.push_back((*missing)[i]);
-    else if (!taken[i].ok())
-      return std::move(taken[i]);
+    if (taken[i].ok()) continue;
+    if (taken[i].code() != CKPT_NOT_FOUND && taken[i].code() != CKPT_IO) return std::move(taken[i]);
+    still.push_back((*missing)[i]);
+    if (taken[i].code() == CKPT_IO) *unreadable = std::move(taken[i]);
   }
   missing->swap(still);
   return Ok();
 }
+
+// Errors of the store end a save only if they last.
+static constexpr int64_t kFaultMs = 5000;
+
+// Whether tries have failed for so long, without one in between that did not.
+class FaultWatch {
+ public:
+  bool lasts(bool failed) {
+    if (!failed)
+      since_.reset();
+    else if (!since_)
+      since_.emplace(kFaultMs);
+    return since_ && since_->expired();
+  }
+
+ private:
+  std::optional<Backoff> since_;
+};
 
 static Result<std::vector<checkpoint::PartFile>> collect_parts(Session& session, const Attempt& attempt,
                                                                const CommitSettings& settings, Job& job) {
   std::vector<checkpoint::PartFile> parts(session.world_size());
   std::vector<uint32_t> missing(session.world_size());
   for (uint32_t rank = 0; rank < missing.size(); rank++) missing[rank] = rank;
+  FaultWatch faults;
   for (Backoff backoff(settings.timeout_ms);; backoff.sleep()) {
     CKPT_TRY(job.check());
     size_t before = missing.size();
-    CKPT_TRY(take_parts(session, attempt, settings.threads, &parts, &missing));
+    Status unreadable;
+    CKPT_TRY(take_parts(session, attempt, settings.threads, &parts, &missing, &unreadable));
     if (missing.empty()) return parts;
     if (missing.size() != before) backoff.reset();
     // Another rank's failure shows at once; only silence takes until the deadline.
     Status outcome = read_outcome(session, attempt);
     // Only this rank commits, and it has not yet. So a slot that cannot be read holds no commit.
-    if (outcome.code() == CKPT_COMMIT_UNKNOWN) return Status(CKPT_ABORTED, outcome.message());
-    if (outcome.code() != CKPT_NOT_FOUND)
+    const bool unread = outcome.code() == CKPT_COMMIT_UNKNOWN;
+    if (outcome.code() == CKPT_GONE) return Status(CKPT_ABORTED, outcome.message());
+    if (outcome.code() != CKPT_NOT_FOUND && !unread)
       return outcome.ok() ? Status(CKPT_INTERNAL, "committed before all parts were there") : outcome;
-    if (backoff.expired()) return missing_parts(session, attempt, missing, settings.timeout_ms);
+    const bool lasts = faults.lasts(unread || !unreadable.ok());
+    if (!backoff.expired() && !lasts) continue;
+    if (unread) return Status(CKPT_ABORTED, outcome.message());
+    return unreadable.ok() ? missing_parts(session, attempt, missing, settings.timeout_ms) : unreadable;
   }
 }
 
@@ -260,27 +306,41 @@ static Result<std::vector<checkpoint::PartFile>> collect_parts(Session& session,
 static Status publish_manifest(Session& session, const Attempt& attempt, format::Buffer index,
                                const format::Summary& summary) {
   format::Buffer file = format::frame_manifest(std::move(index), summary);
-  CKPT_TRY(session.check_fence());
+  Status fence = session.check_fence();
+  for (Backoff backoff(kFaultMs); fence.code() == CKPT_IO && !backoff.expired(); backoff.sleep())
+    fence = session.check_fence();
+  CKPT_TRY(std::move(fence));
   Status created = session.store().put_if_absent(format::slot_key(attempt.directory), file);
   if (created.ok()) return created;
   // The slot was taken, or the call failed on its way: what the slot holds now is the truth.
   Status outcome = read_outcome(session, attempt);
-  if (created.code() == CKPT_EXISTS) return outcome;
+  if (created.code() == CKPT_EXISTS && outcome.code() != CKPT_GONE) return outcome;
+  if (created.code() == CKPT_NOT_FOUND || created.code() == CKPT_EXISTS)
+    return explain(session, std::move(created));  // the attempt was removed
   if (outcome.code() == CKPT_NOT_FOUND) return created;
+  if (outcome.code() == CKPT_GONE) return nobody_knows(session, attempt);
   if (outcome.ok())
     return Status(CKPT_COMMIT_UNKNOWN,
                   "the commit record is there, but making it durable failed: " + created.message());
   return outcome;
 }
 
+// The checkpoint is safe. A failure to tidy up is a finding, and must not make the save look failed.
 static void after_commit(Session& session, const Attempt& attempt, const format::Summary& summary,
-                         const CommitSettings& settings) {
+                         const CommitSettings& settings, Report* report) {
   store::Store& store = session.store();
-  (void)store.remove(attempt_record_key(session, attempt), false);
-  // The checkpoint is safe. A failure to tidy up must not make the save look failed.
-  if (settings.on_existing == "replace") (void)remove_replaced(store, summary, nullptr);
-  (void)apply_retention(store, {session.plan().run, settings.keep_last, settings.keep_every, settings.protect, false},
-                        nullptr);
+  auto note = [report](Status status) {
+    if (status.ok() || status.code() == CKPT_NOT_FOUND) return;
+    Finding finding;
+    finding.kind = CKPT_FINDING_KEPT;
+    finding.status = status.code();
+    finding.text = "after the commit: " + status.message();
+    report->findings.push_back(std::move(finding));
+  };
+  note(store.remove(attempt_record_key(session, attempt), false));
+  if (settings.on_existing == "replace") note(remove_replaced(session, summary, report));
+  note(apply_retention(store, {session.plan().run, settings.keep_last, settings.keep_every, settings.protect, false},
+                       report, &session));
 }
 
 static Status lead_commit(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
@@ -291,7 +351,7 @@ static Status lead_commit(Session& session, const Attempt& attempt, const Commit
   if (Status cancelled = job.check(); !cancelled.ok()) return give_up(session, attempt, std::move(cancelled));
   Status published = publish_manifest(session, attempt, std::move(merged->index), merged->summary);
   if (!published.ok()) return give_up(session, attempt, std::move(published));
-  after_commit(session, attempt, merged->summary, settings);
+  after_commit(session, attempt, merged->summary, settings, &job.report);
   return Ok();
 }
 
@@ -299,17 +359,20 @@ static Status lead_commit(Session& session, const Attempt& attempt, const Commit
 static constexpr int64_t kFollowerGraceMs = 2000;
 
 static Status await_outcome(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
+  FaultWatch faults;
   for (Backoff backoff(settings.timeout_ms + kFollowerGraceMs);; backoff.sleep()) {
     Status outcome = read_outcome(session, attempt);
     // Rank 0 removed the parts when it gave up. Ours may have come after that.
     if (is_closed(outcome)) (void)session.store().remove(format::part_key(attempt.directory, session.rank()), false);
-    if (outcome.code() != CKPT_NOT_FOUND) return outcome;
+    if (outcome.code() == CKPT_GONE) return nobody_knows(session, attempt);
+    const bool unread = outcome.code() == CKPT_COMMIT_UNKNOWN;
+    if (faults.lasts(unread) || (outcome.code() != CKPT_NOT_FOUND && !unread)) return outcome;
     Status failure = job.check();
     if (failure.ok() && backoff.expired())
       failure = Status(CKPT_TIMEOUT,
                        strformat("rank 0 did not finish {} within {} ms", attempt.directory, settings.timeout_ms))
                     .with("ranks", "0");
-    if (!failure.ok()) return give_up(session, attempt, std::move(failure));
+    if (!failure.ok()) return give_up(session, attempt, std::move(failure), true);
   }
 }
 

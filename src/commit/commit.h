@@ -37,7 +37,9 @@ Status finish_attempt(session::Session& session, const session::Attempt& attempt
 
 // Closes an attempt because of `cause` on this rank, so that no rank waits for it. Returns `cause`, or what the slot
 // says already; OK if the attempt was committed before this rank failed.
-Status give_up(session::Session& session, const session::Attempt& attempt, Status cause);
+// `published`: this rank's part is complete, so rank 0 may have committed already; where nothing can tell,
+// COMMIT_UNKNOWN.
+Status give_up(session::Session& session, const session::Attempt& attempt, Status cause, bool published = false);
 
 // The same for a rank that fails before it knows whether rank 0 opened the attempt: opens it in order to close it.
 Status refuse_attempt(session::Session& session, const session::Attempt& attempt, Status cause);

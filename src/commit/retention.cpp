@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/job.h"
 #include "base/text.h"
 #include "checkpoint/part_file.h"
 #include "format/names.h"
@@ -29,21 +30,50 @@ Status check_quick(const store::Store& store, std::string_view id) {
   return Ok();
 }
 
-Status remove_checkpoint(store::Store& store, std::string_view id) {
-  auto lock = store.try_lock_exclusive(format::slot_key(id));
-  if (!lock.ok()) {
-    if (lock.status().code() == CKPT_CONFLICT)
-      return Status(CKPT_CONFLICT, store.path(id) + " is being read").with("path", store.path(id));
-    return std::move(lock).status();
+// The lock of whoever removes the same checkpoint is held for as long as the move takes, that of a reader for longer.
+static constexpr int64_t kRivalMs = 50;
+
+static Result<std::unique_ptr<store::Lock>> lock_for_removal(store::Store& store, std::string_view id) {
+  for (Backoff backoff(kRivalMs);; backoff.sleep()) {
+    auto lock = store.try_lock_exclusive(format::slot_key(id));
+    if (lock.ok() || lock.status().code() != CKPT_CONFLICT) return lock;
+    if (backoff.expired()) return Status(CKPT_CONFLICT, store.path(id) + " is being read").with("path", store.path(id));
   }
+}
+
+Status remove_checkpoint(store::Store& store, std::string_view id) {
+  auto lock = lock_for_removal(store, id);
+  // An attempt may have no slot yet, and a damaged slot may be something that cannot be locked.
+  const ckpt_status code = lock.status().code();
+  if (!lock.ok() && code != CKPT_NOT_FOUND && code != CKPT_FORMAT) return std::move(lock).status();
   return session::discard_directory(store, id);
+}
+
+// Ranks that still ask for the outcome of a checkpoint that is removed get their answer here. The key of the word; ""
+// if nobody can ask any more.
+static Result<std::string> leave_word(store::Store& store, const format::Summary& summary) {
+  if (summary.world_size == 1) return std::string();
+  std::string key = format::pruned_key(summary.token, summary.attempt, summary.label);
+  Status put = store.put_if_absent(key, as_bytes("\n"));
+  if (put.code() == CKPT_NOT_FOUND) return std::string();  // its session has ended, and a newer one has tidied up
+  if (!put.ok() && put.code() != CKPT_EXISTS) return put;
+  return key;
+}
+
+static Status remove_committed(store::Store& store, const checkpoint::CheckpointEntry& entry,
+                               session::Session* session) {
+  CKPT_ASSIGN(std::string word, leave_word(store, entry.summary));
+  Status removed = remove_checkpoint(store, entry.id);
+  if (session && !word.empty() && entry.summary.token == session->plan().token)
+    if (std::string old = session->keep_word(std::move(word)); !old.empty()) (void)store.remove(old, false);
+  return removed;
 }
 
 Status remove_by_id(store::Store& store, std::string_view id) {
   if (id.empty() || id[0] == '.' || id.find('/') != std::string_view::npos)
     return Status(CKPT_INVALID, "\"" + std::string(id) + "\" is not a checkpoint id");
   CKPT_ASSIGN(auto entry, checkpoint::read_entry(store, id));
-  if (entry.state == CKPT_CHECKPOINT_COMMITTED) return remove_checkpoint(store, id);
+  if (entry.state == CKPT_CHECKPOINT_COMMITTED) return remove_committed(store, entry, nullptr);
   if (entry.state == CKPT_CHECKPOINT_OPEN) {
     // The slot decides between the writer and us, as it does between ranks.
     CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
@@ -61,7 +91,7 @@ Status remove_by_id(store::Store& store, std::string_view id) {
     if (entry.state == CKPT_CHECKPOINT_COMMITTED)
       return Status(CKPT_CONFLICT, store.path(id) + " was committed just now").with("path", store.path(id));
   }
-  return session::discard_directory(store, id);
+  return remove_checkpoint(store, id);
 }
 
 static void add_finding(Report* report, int32_t kind, const checkpoint::CheckpointEntry& entry, std::string text,
@@ -77,19 +107,28 @@ static void add_finding(Report* report, int32_t kind, const checkpoint::Checkpoi
 }
 
 static void remove_one(store::Store& store, const checkpoint::CheckpointEntry& entry, bool dry_run, const char* why,
-                       Report* report) {
-  Status status = dry_run ? Ok() : remove_checkpoint(store, entry.id);
+                       Report* report, session::Session* session) {
+  Status status = dry_run ? Ok() : remove_committed(store, entry, session);
   if (status.ok())
     add_finding(report, CKPT_FINDING_REMOVED, entry, why);
   else if (status.code() != CKPT_NOT_FOUND)
     add_finding(report, CKPT_FINDING_KEPT, entry, "kept, since " + status.message(), status.code());
 }
 
-Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report) {
+Status check_policy(const RetentionPolicy& policy) {
+  if (policy.keep_last != 0 || (policy.keep_every == 0 && policy.protect.empty())) return Ok();
+  return Status(CKPT_INVALID, strformat("option {} has no effect without keep_last, which says how many of the newest "
+                                        "checkpoints stay: without it all are kept",
+                                        policy.keep_every ? "keep_every" : "protect"))
+      .with("expected", "keep_last of 1 or more")
+      .with("found", uint64_t{0});
+}
+
+Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report, session::Session* session) {
   if (policy.keep_last == 0) return Ok();
   CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
   std::erase_if(entries, [&](const auto& e) {
-    return e.state != CKPT_CHECKPOINT_COMMITTED || e.foreign || e.summary.run != policy.run;
+    return e.state != CKPT_CHECKPOINT_COMMITTED || e.foreign || e.copy || !e.own_name() || e.summary.run != policy.run;
   });
   const std::vector<std::string_view> pieces = split(policy.protect, ',');
   const std::set<std::string_view> labels(pieces.begin(), pieces.end());
@@ -107,18 +146,20 @@ Status apply_retention(store::Store& store, const RetentionPolicy& policy, Repor
     else if (labels.count(entry.summary.label))
       add_finding(report, CKPT_FINDING_KEPT, entry, "kept: its label is protected");
     else
-      remove_one(store, entry, policy.dry_run, policy.dry_run ? "would be removed" : "removed", report);
+      remove_one(store, entry, policy.dry_run, policy.dry_run ? "would be removed" : "removed", report, session);
   }
   return Ok();
 }
 
-Status remove_replaced(store::Store& store, const format::Summary& newest, Report* report) {
+Status remove_replaced(session::Session& session, const format::Summary& newest, Report* report) {
+  store::Store& store = session.store();
   CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
   for (const auto& entry : entries)
-    if (entry.state == CKPT_CHECKPOINT_COMMITTED && !entry.foreign && entry.summary.run == newest.run &&
-        entry.summary.label == newest.label && entry.summary.save_id != newest.save_id &&
+    if (entry.state == CKPT_CHECKPOINT_COMMITTED && !entry.foreign && !entry.copy && entry.own_name() &&
+        entry.summary.run == newest.run && entry.summary.label == newest.label &&
+        entry.summary.save_id != newest.save_id &&
         std::pair(entry.summary.token, entry.summary.sequence) < std::pair(newest.token, newest.sequence))
-      remove_one(store, entry, false, "replaced", report);
+      remove_one(store, entry, false, "replaced", report, &session);
   return Ok();
 }
 

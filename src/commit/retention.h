@@ -5,6 +5,7 @@
 
 #include "base/report.h"
 #include "checkpoint/catalog.h"
+#include "session/session.h"
 
 namespace ckpt::commit {
 
@@ -16,10 +17,17 @@ struct RetentionPolicy {
   bool dry_run = false;
 };
 
-// Applies a policy. Errors of single removals are findings, not failures.
-Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report);
+// INVALID for a policy that would keep all in silence: keep_every or protect without keep_last.
+Status check_policy(const RetentionPolicy& policy);
 
-// Removes one committed checkpoint. CONFLICT if a reader holds it; NOT_FOUND.
+// Applies a policy to the checkpoints of its run that bear their own names; copies and what was renamed by hand are
+// somebody's own. Errors of single removals are findings, not failures. `session`, if not null, is the one that
+// commits.
+Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report,
+                       session::Session* session = nullptr);
+
+// Removes one directory. CONFLICT if a reader holds it, or if there is a directory in it that ckpt did not make;
+// NOT_FOUND.
 Status remove_checkpoint(store::Store& store, std::string_view id);
 
 // See ckpt_store_remove. Removes committed checkpoints, and attempts that are closed or that no living session can be
@@ -27,7 +35,7 @@ Status remove_checkpoint(store::Store& store, std::string_view id);
 Status remove_by_id(store::Store& store, std::string_view id);
 
 // Removes committed checkpoints of this run and label that are older than `newest`.
-Status remove_replaced(store::Store& store, const format::Summary& newest, Report* report);
+Status remove_replaced(session::Session& session, const format::Summary& newest, Report* report);
 
 // Checks that all parts exist with the size and index digest that the manifest names.
 Status check_quick(const store::Store& store, std::string_view id);

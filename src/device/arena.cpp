@@ -16,14 +16,14 @@ static constexpr uint64_t kHugeFrom = kHugePage / 2;
 
 uint64_t Mapping::size_for(uint64_t bytes) { return round_up(bytes, bytes >= kHugeFrom ? kHugePage : kAlign); }
 
-Result<Mapping> Mapping::make(uint64_t bytes) {
+Result<Mapping> Mapping::make(uint64_t bytes, bool in_children) {
   Mapping mapping;
   if (bytes == 0) return mapping;
   uint64_t size = size_for(bytes);
   void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return Status(CKPT_NOMEM, strformat("cannot map {} bytes of memory: errno {}", size, errno));
   if (bytes >= kHugeFrom) madvise(data, size, MADV_HUGEPAGE);
-  madvise(data, size, MADV_DONTFORK);
+  if (!in_children) madvise(data, size, MADV_DONTFORK);
   mapping.data_ = static_cast<std::byte*>(data);
   mapping.size_ = size;
   return mapping;

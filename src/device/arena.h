@@ -13,7 +13,8 @@ namespace ckpt::device {
 class Mapping {
  public:
   // NOMEM.
-  static Result<Mapping> make(uint64_t bytes);
+  // `in_children`: what is there at a fork is there in the child too. Otherwise its pages are not even copied on write.
+  static Result<Mapping> make(uint64_t bytes, bool in_children = false);
   // The size that make(bytes) maps: whole pages; huge ones from half a huge page on.
   static uint64_t size_for(uint64_t bytes);
   Mapping() = default;

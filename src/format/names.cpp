@@ -217,6 +217,21 @@ std::optional<DirName> parse_checkpoint_dir(std::string_view name) {
 std::string owner_key(uint64_t token) { return below(kOwnersDir, std::to_string(token)); }
 std::optional<uint64_t> parse_owner_name(std::string_view name) { return parse_number<uint64_t>(name); }
 
+std::string run_dir(std::string_view run) { return below(kRunsDir, std::string(run)); }
+
+std::string run_session_name(uint64_t token, const Id& session) {
+  return std::to_string(token) + "." + to_hex(session);
+}
+
+std::optional<RunSession> parse_run_session_name(std::string_view name) {
+  const size_t dot = name.find('.');
+  if (dot == std::string_view::npos) return {};
+  auto token = parse_number<uint64_t>(name.substr(0, dot));
+  auto session = id_from_hex(name.substr(dot + 1));
+  if (!token || !session.ok()) return {};
+  return RunSession{*token, *session};
+}
+
 std::string attempt_key(uint64_t token, uint64_t attempt, std::string_view label) {
   return below(kAttemptsDir, std::to_string(token) + "." + std::to_string(attempt) + "." + std::string(label));
 }
@@ -236,6 +251,18 @@ std::string claim_key(uint64_t token, uint32_t rank) {
   return below(session_dir(token), "rank." + std::to_string(rank));
 }
 std::optional<uint32_t> parse_claim_name(std::string_view name) { return parse_suffix<uint32_t>(name, "rank."); }
+
+static std::string word_key(const char* word, uint64_t token, uint64_t attempt, std::string_view label) {
+  return below(session_dir(token), strformat("{}.{}.{}", word, attempt, std::string(label)));
+}
+
+std::string pruned_key(uint64_t token, uint64_t attempt, std::string_view label) {
+  return word_key("pruned", token, attempt, label);
+}
+
+std::string closed_key(uint64_t token, uint64_t attempt, std::string_view label) {
+  return word_key("closed", token, attempt, label);
+}
 
 std::string trash_key(std::string_view name, const Id& nonce) {
   constexpr size_t kRoom = 255 - 1 - 32;  // NAME_MAX minus the dot and the nonce

@@ -16,6 +16,7 @@ inline constexpr std::string_view kManifestName = "MANIFEST";
 inline constexpr std::string_view kControlDir = ".ckpt";
 inline constexpr std::string_view kStoreId = ".ckpt/store";
 inline constexpr std::string_view kOwnersDir = ".ckpt/owners";
+inline constexpr std::string_view kRunsDir = ".ckpt/runs";
 inline constexpr std::string_view kAttemptsDir = ".ckpt/attempts";
 inline constexpr std::string_view kSessionsDir = ".ckpt/sessions";
 inline constexpr std::string_view kTrashDir = ".ckpt/trash";
@@ -58,12 +59,25 @@ std::optional<DirName> parse_checkpoint_dir(std::string_view name);
 // ---- .ckpt: builders make whole keys, parsers take the last element as Store::list returns it ----
 std::string owner_key(uint64_t token);  // ".ckpt/owners/7"
 std::optional<uint64_t> parse_owner_name(std::string_view name);
+// ".ckpt/runs/main": the sessions of a run, told without reading another run's records.
+std::string run_dir(std::string_view run);
+std::string run_session_name(uint64_t token, const Id& session);  // "7.<32 hexadecimal digits>"
+struct RunSession {
+  uint64_t token = 0;
+  Id session;
+  bool operator==(const RunSession&) const = default;
+};
+std::optional<RunSession> parse_run_session_name(std::string_view name);
 std::string attempt_key(uint64_t token, uint64_t attempt, std::string_view label);  // ".ckpt/attempts/7.1.step-100"
 std::optional<DirName> parse_attempt_name(std::string_view name);
 std::string session_dir(uint64_t token);  // ".ckpt/sessions/7"
 std::optional<uint64_t> parse_session_name(std::string_view name);
 std::string claim_key(uint64_t token, uint32_t rank);  // ".ckpt/sessions/7/rank.3"
 std::optional<uint32_t> parse_claim_name(std::string_view name);
+// ".ckpt/sessions/7/pruned.1.step-100": that attempt was committed, and removed since.
+std::string pruned_key(uint64_t token, uint64_t attempt, std::string_view label);
+// ".ckpt/sessions/7/closed.1.step-100": a newer session closed that attempt, and removed it.
+std::string closed_key(uint64_t token, uint64_t attempt, std::string_view label);
 // ".ckpt/trash/<name>.<nonce>"; a long name is cut, so that the last element stays within 255 bytes.
 std::string trash_key(std::string_view name, const Id& nonce);
 

@@ -31,7 +31,7 @@ class LoadReader final : public checkpoint::PipelineWork {
     format::CodecScratch scratch;
   };
   const fb::Chunk& chunk(size_t number) const { return plan_.chunk_of(plan_.reads[number]); }
-  Result<const store::Reader*> file(const GroupedRead& group) const;
+  Result<checkpoint::PartReader> file(const GroupedRead& group) const;
   uint64_t end_of(const GroupedRead& group) const;
   size_t piece_end(size_t first, size_t end) const;
   Status read_straight(const GroupedRead& group, const store::Reader& file);
@@ -62,7 +62,7 @@ Status LoadReader::explain(size_t number, Status status) const {
                               std::move(status));
 }
 
-Result<const store::Reader*> LoadReader::file(const GroupedRead& group) const {
+Result<checkpoint::PartReader> LoadReader::file(const GroupedRead& group) const {
   const ChunkRead& read = plan_.reads[group.first];
   auto file = checkpoint_.part(plan_.segment_of(read).segment->part());
   if (file.ok()) return file;
@@ -76,9 +76,9 @@ uint64_t LoadReader::end_of(const GroupedRead& group) const {
 
 Result<checkpoint::PipelineRead> LoadReader::describe(size_t number) {
   const GroupedRead& group = groups_[number];
-  CKPT_ASSIGN(const store::Reader* file, this->file(group));
+  CKPT_ASSIGN(checkpoint::PartReader file, this->file(group));
   uint64_t offset = chunk(group.first).offset();
-  return checkpoint::PipelineRead{file, offset, end_of(group) - offset, group.target};
+  return checkpoint::PipelineRead{std::move(file), offset, end_of(group) - offset, group.target};
 }
 
 bool LoadReader::may_pad(uint64_t bytes) {
@@ -98,7 +98,7 @@ static Status ensure(device::Mapping& mapping, uint64_t bytes) {
 
 Status LoadReader::read(size_t number, unsigned worker) {
   const GroupedRead& group = groups_[number];
-  CKPT_ASSIGN(const store::Reader* file, this->file(group));
+  CKPT_ASSIGN(const checkpoint::PartReader file, this->file(group));
   CKPT_TRY(group.target ? read_straight(group, *file) : read_buffered(group, *file, workers_[worker]));
   done(group);
   return Ok();

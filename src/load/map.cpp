@@ -44,8 +44,7 @@ Result<Bytes> map_tensor(const checkpoint::Checkpoint& checkpoint, std::string_v
       return not_in_one_piece(name, "it is compressed or not in one piece");
     end += chunk.stored_size();
   }
-  CKPT_ASSIGN(const store::Reader* file, checkpoint.part(segments[0].part()));
-  CKPT_ASSIGN(Bytes bytes, file->map());
+  CKPT_ASSIGN(Bytes bytes, checkpoint.map_part(segments[0].part()));
   if (verify)
     if (Status status = check_mapped(bytes, chunks, threads); !status.ok())
       return checkpoint.at_part(std::move(status).with("tensor", std::string(name)), segments[0].part());

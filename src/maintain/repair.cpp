@@ -48,11 +48,16 @@ static Result<std::vector<checkpoint::PartFile>> open_all_parts(const store::Sto
   return parts;
 }
 
+// Whether this directory was committed in this store. A copy of an attempt, or one from another store, shows nothing.
 // An attempt whose record still exists did not commit (or crashed just after it; option force is for that case). If
-// .ckpt itself is missing, nobody can tell.
-static bool known_committed(const store::Store& store, const format::Summary& summary, bool had_manifest) {
+// .ckpt itself is missing, only a manifest that was there can tell.
+static Result<bool> known_committed(const store::Store& store, std::string_view id, const format::Summary& summary,
+                                    bool had_manifest) {
+  CKPT_ASSIGN(Id store_id, checkpoint::find_store_id(store));
+  if (!store_id.zero() && store_id != summary.store_id) return false;
   if (had_manifest) return true;
-  if (!store.get(format::kStoreId, 4096).ok()) return false;
+  if (id != format::checkpoint_dir(summary.label, summary.token, summary.attempt)) return false;
+  if (!checkpoint::read_store_id(store).ok()) return false;
   return store.get(format::attempt_key(summary.token, summary.attempt, summary.label), 4096).status().code() ==
          CKPT_NOT_FOUND;
 }
@@ -72,13 +77,17 @@ Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run,
     return Status(CKPT_ABORTED, store.path(id) + " was aborted: " + present->slot.tombstone.reason);
   if (present.ok() && format::Index::open(present->slot.index, format::IndexKind::kManifest).ok())
     return Status(CKPT_EXISTS, store.path(slot) + " is sound").with("path", store.path(slot));
+  // What cannot be read, or only by a newer library, may be sound.
+  if (const ckpt_status code = present.status().code();
+      had_manifest && code != CKPT_CORRUPT && code != CKPT_FORMAT && code != CKPT_INCOMPLETE)
+    return std::move(present).status();
   had_manifest |= present.ok();
   auto parts = open_all_parts(store, id, report);
   if (!parts.ok() && parts.status().code() == CKPT_NOT_FOUND)
     return Status(CKPT_INCOMPLETE, store.path(id) + " has no PART_000, which alone holds what the manifest needs")
         .with("path", store.path(id));
   if (!parts.ok()) return std::move(parts).status();
-  bool committed = known_committed(store, (*parts)[0].index.summary, had_manifest);
+  CKPT_ASSIGN(bool committed, known_committed(store, id, (*parts)[0].index.summary, had_manifest));
   if (!committed && !force)
     return Status(CKPT_INCOMPLETE, store.path(id) +
                                        ": nothing shows that this attempt was ever committed; option force=1 rebuilds "

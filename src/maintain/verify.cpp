@@ -53,7 +53,8 @@ class VerifyReader final : public checkpoint::PipelineWork {
 
   Result<checkpoint::PipelineRead> describe(size_t number) override {
     const PartVerifier::Batch& batch = batches_[number];
-    return checkpoint::PipelineRead{&batch.part->file(), batch.begin, batch.end - batch.begin, nullptr};
+    CKPT_ASSIGN(checkpoint::PartReader file, batch.part->file());
+    return checkpoint::PipelineRead{std::move(file), batch.begin, batch.end - batch.begin, nullptr};
   }
   Status arrived(size_t number, Bytes bytes, unsigned) override {
     batches_[number].part->check(batches_[number], bytes);

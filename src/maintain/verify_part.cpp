@@ -143,7 +143,7 @@ Status PartVerifier::check_framing(uint64_t* index_offset) {
         Status(CKPT_CORRUPT, format::part_name(number_) + ": its index is not the one that the manifest names"),
         number_, CKPT_FINDING_DAMAGED));
   if (options_.mode == VerifyMode::kFull)
-    add_gap(*index_offset + part->trailer.index_size, file_->size() - format::kPartTrailerSize);
+    add_gap(*index_offset + part->trailer.index_size, expected.size() - format::kPartTrailerSize);
   for (const fb::Group& group : part->index.groups) lists_.push_back(part->index.chunks[group.chunk()]);
   for (const fb::Chunk& list : lists_) chunks_.push_back({&list, nullptr, nullptr, nullptr});
   return Ok();
@@ -156,7 +156,6 @@ Status PartVerifier::open() {
     bool missing = status.code() == CKPT_INCOMPLETE && !status.detail("found");
     return report_unless_fatal(std::move(status), missing);
   }
-  file_ = *file;
   uint64_t index_offset = 0;
   CKPT_TRY(check_framing(&index_offset));
   sort_by_offset(chunks_);
@@ -191,10 +190,11 @@ void PartVerifier::check_bytes(size_t first, size_t count, uint64_t begin, Bytes
 
 template <typename Use>
 Status PartVerifier::in_pieces(uint64_t begin, uint64_t end, MutableBytes buffer, Use&& use) const {
+  CKPT_ASSIGN(const checkpoint::PartReader file, this->file());
   for (uint64_t size; begin < end; begin += size) {
     CKPT_TRY(job_.check());
     size = std::min<uint64_t>(buffer.size(), end - begin);
-    Status status = checkpoint::plain_read(job_, *file_, begin, buffer.first(size));
+    Status status = checkpoint::plain_read(job_, *file, begin, buffer.first(size));
     if (!status.ok()) return checkpoint_.at_part(std::move(status), number_);
     use(begin, buffer.first(size));
   }

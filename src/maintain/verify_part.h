@@ -60,7 +60,7 @@ class PartVerifier {
   Status open();
   const std::vector<Batch>& batches() const { return batches_; }
 
-  const store::Reader& file() const { return *file_; }
+  Result<checkpoint::PartReader> file() const { return checkpoint_.part(number_); }
   // Checks a batch whose bytes are in memory.
   void check(const Batch& batch, Bytes bytes) const { check_bytes(batch.first, batch.count, batch.begin, bytes); }
   // Reads a batch piece by piece into `buffer`, which must have kCachePiece bytes, and checks it.
@@ -89,8 +89,7 @@ class PartVerifier {
   Findings& findings_;
   const uint32_t number_;
   std::vector<OwnedChunk> chunks_;  // by offset, as given
-  const store::Reader* file_ = nullptr;
-  std::vector<fb::Chunk> lists_;  // the chunks of declaration lists
+  std::vector<fb::Chunk> lists_;    // the chunks of declaration lists
   std::vector<Batch> batches_;
 };
 

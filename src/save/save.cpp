@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "base/parallel.h"
+#include "commit/retention.h"
 #include "format/names.h"
 #include "plan/box.h"
 #include "save/part_writer.h"
@@ -16,40 +17,59 @@ namespace ckpt::save {
 Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<session::Session> session, std::string_view label,
                                          int64_t step, const Options& options) {
   CKPT_TRY(format::check_label(label));
-  if (step < -1) return Status(CKPT_INVALID, strformat("step: expected -1 or more, found {}", step));
-  for (const char* key : {"chunk_bytes", "large_tensor_bytes"})
-    if (options.is_set(key)) {
-      uint64_t agreed =
-          std::string_view(key) == "chunk_bytes" ? session->plan().chunk_bytes : session->plan().large_tensor_bytes;
-      if (static_cast<uint64_t>(options.integer(key)) != agreed)
-        return Status(CKPT_MISMATCH,
-                      strformat("option {}: the session has {}, this save {}; only the session may set it", key, agreed,
-                                options.integer(key)))
-            .with("expected", agreed)
-            .with("found", std::to_string(options.integer(key)));
-    }
   std::shared_ptr<Save> save(new Save);
-  save->step_ = step;
-  const unsigned threads = resolve_threads(options.integer("threads"));
-  save->settings_ = {.commit = {.on_existing = options.str("on_existing"),
-                                .protect = options.str("protect"),
-                                .timeout_ms = options.integer("timeout_ms"),
-                                .keep_last = options.integer("keep_last"),
-                                .keep_every = options.integer("keep_every"),
-                                .threads = threads},
-                     .compression = options.str("compression"),
-                     .threads = threads,
-                     .staging_bytes = static_cast<uint64_t>(options.integer("staging_bytes")),
-                     .wait = options.integer("wait") != 0};
-  if (!options.is_set("staging_bytes"))
-    save->settings_.staging_bytes = std::max(save->settings_.staging_bytes, session->arena_bytes());
-  uint64_t smallest = 2 * session->plan().chunk_bytes;
-  if (save->settings_.staging_bytes < smallest)
-    return Status(CKPT_INVALID, strformat("option staging_bytes: expected at least two chunks, {}, found {}", smallest,
-                                          save->settings_.staging_bytes));
+  // Counted first, so that all ranks count alike whatever fails on one of them.
   save->attempt_ = session->next_attempt(label);
   save->session_ = std::move(session);
-  return save;
+  save->step_ = step;
+  Status configured = save->configure(options);
+  if (configured.ok()) return save;
+  save->begun_ = true;
+  return save->refuse(std::move(configured));
+}
+
+Save::~Save() {
+  if (begun_) return;
+  // The other ranks would wait for a part that never comes.
+  std::string why = failure_.ok() ? "the save was freed without being run" : failure_.message();
+  (void)refuse(Status(failure_.ok() ? CKPT_ABORTED : failure_.code(), std::move(why)));
+}
+
+Status Save::configure(const Options& options) {
+  const session::SessionPlan& plan = session_->plan();
+  if (step_ < -1) return Status(CKPT_INVALID, strformat("step: expected -1 or more, found {}", step_));
+  for (const auto& [key, agreed] :
+       {std::pair("chunk_bytes", plan.chunk_bytes), std::pair("large_tensor_bytes", plan.large_tensor_bytes)})
+    if (options.is_set(key) && static_cast<uint64_t>(options.integer(key)) != agreed)
+      return Status(CKPT_MISMATCH, strformat("option {}: the session has {}, this save {}; only the session may set it",
+                                             key, agreed, options.integer(key)))
+          .with("expected", agreed)
+          .with("found", std::to_string(options.integer(key)));
+  const unsigned threads = resolve_threads(options.integer("threads"));
+  settings_ = {.commit = {.on_existing = options.str("on_existing"),
+                          .protect = options.str("protect"),
+                          .timeout_ms = options.integer("timeout_ms"),
+                          .keep_last = options.integer("keep_last"),
+                          .keep_every = options.integer("keep_every"),
+                          .threads = threads},
+               .compression = options.str("compression"),
+               .threads = threads,
+               .staging_bytes = static_cast<uint64_t>(options.integer("staging_bytes")),
+               .wait = options.integer("wait") != 0};
+  const commit::CommitSettings& policy = settings_.commit;
+  CKPT_TRY(commit::check_policy({plan.run, policy.keep_last, policy.keep_every, policy.protect, false}));
+  if (!options.is_set("staging_bytes"))
+    settings_.staging_bytes = std::max(settings_.staging_bytes, session_->arena_bytes());
+  uint64_t smallest = 2 * plan.chunk_bytes;
+  if (settings_.staging_bytes < smallest)
+    return Status(CKPT_INVALID, strformat("option staging_bytes: expected at least two chunks, {}, found {}", smallest,
+                                          settings_.staging_bytes));
+  return Ok();
+}
+
+Status Save::noted(Status status) {
+  if (failure_.ok()) failure_ = status;
+  return status;
 }
 
 static Status taken(std::string_view name) {

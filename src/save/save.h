@@ -24,13 +24,18 @@ struct SaveSettings {
 
 class Save {
  public:
+  // If it fails after the label was accepted, the other ranks are told.
   static Result<std::shared_ptr<Save>> make(std::shared_ptr<session::Session> session, std::string_view label,
                                             int64_t step, const Options& options);
+  // Tells the other ranks if the save has not begun.
+  ~Save();
 
   Status add_tensor(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes);
   Status add_object(std::string_view name, std::string_view media_type, int32_t scope, Bytes data);
   Status add_alias(std::string_view name, std::string_view target, const ckpt_tensor_desc* view);
   Status set_attr(std::string_view tensor, std::string_view key, std::string_view value);
+  // Keeps the first failure of adding something: the reason to give if the save is freed for it.
+  Status noted(Status status);
   const std::string& id() const { return attempt_.directory; }
 
   // Call it once, even if it fails: the second call is INVALID.
@@ -42,6 +47,7 @@ class Save {
 
  private:
   Save() = default;
+  Status configure(const Options& options);
   Status check_attr_owners() const;
 
   std::shared_ptr<session::Session> session_;
@@ -52,6 +58,7 @@ class Save {
   int64_t step_ = -1;
   uint64_t sequence_ = 0;  // on rank 0
   bool begun_ = false;
+  Status failure_;
 };
 
 // The identity that goes into part headers and indexes.

@@ -1,5 +1,7 @@
 #include "session/leftovers.h"
 
+#include <algorithm>
+
 #include "checkpoint/catalog.h"
 #include "format/names.h"
 #include "session/ownership.h"
@@ -12,6 +14,12 @@ Status close_attempt(store::Store& store, std::string_view directory, const form
 }
 
 Status discard_directory(store::Store& store, std::string_view directory) {
+  CKPT_ASSIGN(auto files, store.list(directory));
+  for (const auto& file : files)
+    if (file.directory)
+      return Status(CKPT_CONFLICT, store.path(directory) + " holds a directory that ckpt did not make: " + file.name +
+                                       "; move it elsewhere, or remove it")
+          .with("path", store.path(directory) + "/" + file.name);
   std::string trash = format::trash_key(directory, random_id());
   CKPT_TRY(store.make_directory(format::kTrashDir));
   CKPT_TRY(store.move_directory(directory, trash));
@@ -40,7 +48,8 @@ static bool is_abandoned(store::Store& store, const SessionPlan& plan, uint64_t 
 }
 
 // False if it cannot be closed now: its record must then stay for the next session.
-static Result<bool> close_older_attempt(store::Store& store, const SessionPlan& plan, const std::string& directory) {
+static Result<bool> close_older_attempt(store::Store& store, const SessionPlan& plan, const format::DirName& attempt) {
+  const std::string directory = format::checkpoint_dir(attempt.label, attempt.token, attempt.attempt);
   format::Tombstone tombstone{.save_id = {},
                               .rank = 0,
                               .status = CKPT_FENCED,
@@ -53,8 +62,18 @@ static Result<bool> close_older_attempt(store::Store& store, const SessionPlan& 
   auto entry = checkpoint::read_entry(store, directory);
   if (!entry.ok() && entry.status().code() != CKPT_NOT_FOUND) return std::move(entry).status();
   if (!entry.ok()) return store.list(directory).status().code() == CKPT_NOT_FOUND;
-  if (entry->state == CKPT_CHECKPOINT_ABORTED) CKPT_TRY(discard_directory(store, directory));
-  return entry->state != CKPT_CHECKPOINT_OPEN;
+  // Closed is closed. NOT_FOUND: a session that opens at the same moment removed it. What cannot be removed now, such
+  // as a directory that somebody put there, waits for the next session.
+  if (entry->state == CKPT_CHECKPOINT_ABORTED) {
+    // For ranks that still ask. NOT_FOUND: nobody is left of that session.
+    Status word =
+        store.put_if_absent(format::closed_key(attempt.token, attempt.attempt, attempt.label), as_bytes("\n"));
+    if (!word.ok() && word.code() != CKPT_EXISTS && word.code() != CKPT_NOT_FOUND) return false;
+    Status discarded = discard_directory(store, directory);
+    return discarded.ok() || store.list(directory).status().code() == CKPT_NOT_FOUND;
+  }
+  // What cannot be read now may be a tombstone.
+  return entry->state == CKPT_CHECKPOINT_COMMITTED;
 }
 
 Status close_older_attempts(store::Store& store, const SessionPlan& plan) {
@@ -67,9 +86,7 @@ Status close_older_attempts(store::Store& store, const SessionPlan& plan) {
     auto text = store.get(key, 4096);
     if (!text.ok()) continue;
     if (as_text(*text) == plan.run + "\n") {
-      CKPT_ASSIGN(
-          bool finished,
-          close_older_attempt(store, plan, format::checkpoint_dir(record->label, record->token, record->attempt)));
+      CKPT_ASSIGN(bool finished, close_older_attempt(store, plan, *record));
       if (!finished) continue;
     } else if (!text->empty() || !is_abandoned(store, plan, record->token)) {
       continue;
@@ -80,17 +97,38 @@ Status close_older_attempts(store::Store& store, const SessionPlan& plan) {
   return Ok();
 }
 
+static Status forget(store::Store& store, const std::string& key) {
+  Status removed = store.remove(key, false);
+  return removed.code() == CKPT_NOT_FOUND ? Ok() : removed;
+}
+
+// Ranks of the session before this one may still be asking for an outcome, so its directory stays until the next start.
+static Status forget_session(store::Store& store, uint64_t token, const std::string& key) {
+  Status removed = store.remove_directory(format::session_dir(token), "");
+  if (!removed.ok() && removed.code() != CKPT_NOT_FOUND) return removed;
+  return forget(store, key);
+}
+
 Status forget_older_owners(store::Store& store, const SessionPlan& plan) {
+  const std::string directory = format::run_dir(plan.run);
+  CKPT_ASSIGN(auto files, store.list(directory));
+  std::vector<std::pair<uint64_t, std::string>> older;
+  for (const auto& file : files)
+    if (auto session = format::parse_run_session_name(file.name); session && session->token < plan.token)
+      older.emplace_back(session->token, directory + "/" + file.name);
+  std::sort(older.begin(), older.end());
+  for (size_t i = 0; i < older.size(); i++) {
+    CKPT_TRY(forget(store, format::owner_key(older[i].first)));
+    if (i + 1 < older.size()) CKPT_TRY(forget_session(store, older[i].first, older[i].second));
+  }
+  // Those of sessions that died before they took the run.
   CKPT_ASSIGN(auto owners, store.list(format::kOwnersDir));
   for (const auto& owner : owners) {
     auto token = format::parse_owner_name(owner.name);
     if (!token || *token >= plan.token) continue;
     Status unreadable;
     auto other = read_owner(store, *token, &unreadable);
-    if (!other || other->run != plan.run) continue;
-    Status removed = store.remove_directory(format::session_dir(*token), "");
-    if (removed.ok() || removed.code() == CKPT_NOT_FOUND) removed = store.remove(format::owner_key(*token), false);
-    if (!removed.ok() && removed.code() != CKPT_NOT_FOUND) return removed;
+    if (other && other->run == plan.run) CKPT_TRY(forget(store, format::owner_key(*token)));
   }
   return Ok();
 }

@@ -11,7 +11,8 @@ namespace ckpt::session {
 // Puts a tombstone into the slot of an attempt. OK if the slot is now closed or committed, by whomever. NOT_FOUND: no
 // such directory.
 Status close_attempt(store::Store& store, std::string_view directory, const format::Tombstone& tombstone);
-// Moves a checkpoint or attempt to trash in one step, then deletes it. NOT_FOUND.
+// Moves a checkpoint or attempt to trash in one step, then deletes it. NOT_FOUND; CONFLICT if there is a directory in
+// it.
 Status discard_directory(store::Store& store, std::string_view directory);
 // Finishes deletions that a crash interrupted.
 Status empty_trash(store::Store& store);
@@ -19,7 +20,8 @@ Status empty_trash(store::Store& store);
 // Rank 0, which owns the run: closes and removes the recorded attempts of the run's older sessions. Leaves attempts of
 // other runs, and directories that no record names.
 Status close_older_attempts(store::Store& store, const SessionPlan& plan);
-// After that: removes the owner records and claims of the run's older sessions. The newest record fences all of them.
+// After that: removes the records of the run's older sessions. The newest record fences all of them. What the session
+// just before it said to its ranks stays until the next one starts.
 Status forget_older_owners(store::Store& store, const SessionPlan& plan);
 
 }  // namespace ckpt::session

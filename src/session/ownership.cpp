@@ -8,15 +8,18 @@
 namespace ckpt::session {
 
 Result<Id> ensure_store_id(store::Store& store) {
+  auto recorded = checkpoint::read_store_id(store);
+  if (recorded.ok()) return recorded;
   CKPT_ASSIGN(Id id, checkpoint::find_store_id(store));
-  auto present = store.get(format::kStoreId, 4096);
-  if (present.ok()) return id;
-  if (id.zero()) id = random_id();
+  const bool voted = !id.zero();
+  if (!voted) id = random_id();
+  // A damaged record is made anew. Where that fails, the checkpoints go on saying the id.
+  if (recorded.status().code() != CKPT_NOT_FOUND) (void)store.remove(format::kStoreId, true);
   std::string text = to_hex(id) + "\n";
   Status status = store.put_if_absent(format::kStoreId, as_bytes(text));
+  if (status.ok() || (voted && status.code() != CKPT_EXISTS)) return id;
   if (status.code() == CKPT_EXISTS) return checkpoint::find_store_id(store);  // another first session was faster
-  CKPT_TRY(std::move(status));
-  return id;
+  return status;
 }
 
 // So many sessions may open at the same moment. If all these tokens are taken, the store calls everything taken.
@@ -24,11 +27,20 @@ static constexpr uint64_t kMaxRivals = 1000;
 
 static std::string owner_record(const SessionPlan& plan) { return to_session_string(plan) + "\n"; }
 
+static Status take_run(store::Store& store, const SessionPlan& plan) {
+  const std::string directory = format::run_dir(plan.run);
+  CKPT_TRY(store.make_directory(directory));
+  return store.put_if_absent(directory + "/" + format::run_session_name(plan.token, plan.session_id), as_bytes("\n"));
+}
+
 // If several sessions try the same token, the store gives it to one of them.
 Status take_token(store::Store& store, SessionPlan* plan) {
   CKPT_TRY(store.make_directory(format::kOwnersDir));
   CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
   CKPT_ASSIGN(uint64_t highest, checkpoint::highest_token(store, entries));
+  auto sessions = store.list(format::run_dir(plan->run));
+  for (size_t i = 0; sessions.ok() && i < sessions->size(); i++)
+    if (auto session = format::parse_run_session_name((*sessions)[i].name)) highest = std::max(highest, session->token);
   if (highest > UINT64_MAX - kMaxRivals)
     return Status(CKPT_CONFLICT, strformat("{}: the name of a directory holds token {}, and no larger one is left",
                                            store.uri(), highest))
@@ -36,6 +48,7 @@ Status take_token(store::Store& store, SessionPlan* plan) {
   for (plan->token = highest + 1; plan->token <= highest + kMaxRivals; plan->token++) {
     std::string record = owner_record(*plan);
     Status status = store.put_if_absent(format::owner_key(plan->token), as_bytes(record));
+    if (status.ok()) return take_run(store, *plan);
     if (status.code() != CKPT_EXISTS) return status;
   }
   return Status(CKPT_CONFLICT, strformat("run \"{}\": each of the tokens {} to {} was taken by somebody else",
@@ -64,32 +77,20 @@ static Status fenced_by(const SessionPlan& plan, uint64_t token) {
 // Normally only a higher token fences. But if .ckpt was deleted by hand, the next session starts from the checkpoints'
 // tokens and may get our token or a lower one. Then our own record is missing, and the run has another one.
 Status check_fence(store::Store& store, const SessionPlan& plan, bool* recorded) {
+  auto names = store.list(format::run_dir(plan.run));
+  if (!names.ok() && names.status().code() != CKPT_NOT_FOUND) return std::move(names).status();
   bool own = false;
-  auto owners = store.list(format::kOwnersDir);
-  if (!owners.ok() && owners.status().code() != CKPT_NOT_FOUND) return std::move(owners).status();
-  std::vector<uint64_t> lower;
-  for (size_t i = 0; owners.ok() && i < owners->size(); i++) {
-    auto token = format::parse_owner_name((*owners)[i].name);
-    if (!token) continue;
-    if (*token < plan.token) {
-      lower.push_back(*token);
-      continue;
-    }
-    Status failure;
-    auto other = read_owner(store, *token, &failure);
-    CKPT_TRY(std::move(failure));
-    if (!other || other->run != plan.run) continue;
-    if (other->session_id != plan.session_id) return fenced_by(plan, *token);
-    own = true;
+  std::optional<uint64_t> other;  // the highest token of another session
+  for (size_t i = 0; names.ok() && i < names->size(); i++) {
+    auto session = format::parse_run_session_name((*names)[i].name);
+    if (!session) continue;
+    if (session->session == plan.session_id)
+      own |= session->token == plan.token;
+    else
+      other = std::max(other.value_or(0), session->token);
   }
   if (recorded) *recorded = own;
-  for (size_t i = 0; !own && i < lower.size(); i++) {
-    Status failure;
-    auto other = read_owner(store, lower[i], &failure);
-    CKPT_TRY(std::move(failure));
-    if (other && other->run == plan.run) return fenced_by(plan, lower[i]);
-  }
-  return Ok();
+  return other && (!own || *other >= plan.token) ? fenced_by(plan, *other) : Ok();
 }
 
 Status hold_run(store::Store& store, const SessionPlan& plan) {
@@ -99,7 +100,7 @@ Status hold_run(store::Store& store, const SessionPlan& plan) {
   std::string store_id = to_hex(plan.store_id) + "\n", record = owner_record(plan);
   CKPT_TRY(store.make_directory(format::kOwnersDir));
   for (Status status : {store.put_if_absent(format::kStoreId, as_bytes(store_id)),
-                        store.put_if_absent(format::owner_key(plan.token), as_bytes(record))})
+                        store.put_if_absent(format::owner_key(plan.token), as_bytes(record)), take_run(store, plan)})
     if (!status.ok() && status.code() != CKPT_EXISTS) return status;
   return check_fence(store, plan);  // a session that opened meanwhile did not see us
 }

@@ -24,10 +24,10 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
   CKPT_TRY(store->prepare());
   std::shared_ptr<Session> session(new Session(std::move(store), rank));
   CKPT_TRY(session->make_arena(static_cast<uint64_t>(options.integer("arena_bytes"))));
-  if (rank == 0)
-    CKPT_TRY(session->lead(world_size, options));
-  else
-    CKPT_TRY(session->join(session_string, world_size, options));
+  Status opened = rank == 0 ? session->lead(world_size, options) : session->join(session_string, world_size, options);
+  // A newer session removes what it fences, while this one may still be making it.
+  if (opened.code() == CKPT_NOT_FOUND && session->plan_.token != 0) CKPT_TRY(session->check_fence());
+  CKPT_TRY(std::move(opened));
   return session;
 }
 
@@ -51,12 +51,13 @@ Status Session::lead(uint32_t world_size, const Options& options) {
   CKPT_TRY(empty_trash(*store_));
   if (options.integer("rendezvous") && world_size > 1)
     return lead_rendezvous(*store_, plan_, string_, options.integer("timeout_ms"));
-  return Ok();
+  return check_fence();
 }
 
 Status Session::claim() {
   std::string record = to_hex(random_id()) + "\n";
   Status status = store_->put_if_absent(format::claim_key(plan_.token, rank_), as_bytes(record));
+  if (status.code() == CKPT_EXISTS) CKPT_TRY(check_fence());  // with an old session string
   if (status.code() == CKPT_EXISTS)
     return Status(CKPT_CONFLICT, strformat("rank {} of session {} is taken: another process has claimed it, or this "
                                            "one was restarted with an old session string",
@@ -129,6 +130,19 @@ Attempt Session::next_attempt(std::string_view label) {
 uint64_t Session::next_sequence() {
   std::lock_guard lock(mutex_);
   return ++sequence_;
+}
+
+// A rank that asks for an outcome has its part in every later commit, so it can be behind by no more saves than run at
+// the same time.
+static constexpr size_t kWords = 64;
+
+std::string Session::keep_word(std::string key) {
+  std::lock_guard lock(mutex_);
+  words_.push_back(std::move(key));
+  if (words_.size() <= kWords) return "";
+  std::string oldest = std::move(words_.front());
+  words_.pop_front();
+  return oldest;
 }
 
 Status Session::make_arena(uint64_t bytes) {

@@ -2,6 +2,7 @@
 // Immutable after open, but for counters, which have their own lock. Saves of different labels may run concurrently.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -44,6 +45,10 @@ class Session {
   // Rank 0, before an attempt: see ownership.h.
   Status hold_run() const { return session::hold_run(*store_, plan_); }
 
+  // Rank 0: remembers the key of a word that retention left for the other ranks (FORMAT: `pruned`), and returns the one
+  // that nobody can ask for any more; "" if there is none.
+  std::string keep_word(std::string key);
+
   // The staging memory, kept from save to save. Makes a new one if it is too small or if another save has it. NOMEM.
   Result<device::Mapping> take_arena(uint64_t bytes);
   void give_arena(device::Mapping arena);
@@ -64,6 +69,7 @@ class Session {
   std::mutex mutex_;
   std::map<std::string, uint64_t, std::less<>> attempts_;
   uint64_t sequence_ = 0;
+  std::deque<std::string> words_;
   device::Mapping arena_;
   uint64_t arena_bytes_ = 0;
 };

@@ -497,6 +497,7 @@ TEST_P(Statuses, AForkedChildMayOnlyFreeAndTheParentGoesOn) {
   Bytes data = pattern(100, 1);
   commit_one(world, "good", data);
   Reader reader = open_reader(world.store);
+  const ckpt_tensor_info known = tensor_info(reader, "w");
   Load load = new_load(reader);
   ask(load, "w", whole(CKPT_DTYPE_U8, {100}), data.data(), 100);
   Save save = new_save(world.sessions[0], "next"), other = new_save(world.sessions[1], "next");
@@ -526,6 +527,13 @@ TEST_P(Statuses, AForkedChildMayOnlyFreeAndTheParentGoesOn) {
     forked(ckpt_reader_verify(reader.get(), nullptr, &again, nullptr));
     forked(ckpt_job_wait(started, CKPT_JOB_COMMITTED, 0, nullptr));
     forked(ckpt_job_stats_get(started, &stats, nullptr));
+    ckpt_report* passed_over = nullptr;
+    forked(ckpt_reader_report(reader.get(), &passed_over, nullptr));
+    // What has no status, and texts from before the fork, are as they were.
+    wrong += ckpt_reader_tensor_count(reader.get()) != 1 || ckpt_reader_object_count(reader.get()) != 0;
+    wrong += ckpt_reader_attr_count(reader.get(), nullptr) != 0 || ckpt_reader_attr(reader.get(), "w", "x");
+    wrong += std::strcmp(known.name, "w") != 0 || *ckpt_save_id(save.get()) == 0;
+    wrong += *ckpt_session_string(world.sessions[0].get()) == 0 || ckpt_job_state(started) == 0;
     ckpt_job_cancel(started);  // must not cancel the parent's job
     job.reset();
     load.reset();

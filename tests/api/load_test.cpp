@@ -1,5 +1,8 @@
 // Loading: any box of any tensor, however the tensor was tiled when saved; refusals; how much is read; mapping.
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <thread>
 
@@ -374,6 +377,52 @@ void flip_byte(const std::string& path, size_t offset) {
   ASSERT_LT(offset, bytes.size());
   bytes[offset] = static_cast<char>(bytes[offset] ^ 1);
   write_file(path, bytes);
+}
+
+// ---- many parts ----
+
+size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd"), end;
+  return static_cast<size_t>(std::distance(begin(all), end));
+}
+
+TEST(ManyParts, AreReadThroughFewDescriptorsHoweverLowTheLimit) {
+  constexpr uint32_t kRanks = 80;
+  StorePlace place("dir");
+  World world(place.uri(), kRanks);
+  const Bytes data = pattern(64, 1);
+  world.commit("a", {}, [&](uint32_t rank, ckpt_save* save) {
+    add(save, "w", box(CKPT_DTYPE_U8, {kRanks, 64}, {rank, 0}, {1, 64}), data);
+    ckpt_tensor_desc own = whole(CKPT_DTYPE_U8, {64});
+    own.replica_count = 1;
+    add(save, "own" + std::to_string(rank), own, data);
+  });
+  rlimit usual{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const size_t before = open_descriptors();
+  rlimit low = usual;
+  low.rlim_cur = before + 32;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  {
+    Reader reader = open_reader(world.store);
+    Bytes expected;
+    for (uint32_t rank = 0; rank < kRanks; rank++) expected.insert(expected.end(), data.begin(), data.end());
+    EXPECT_EQ(load_one(reader, "w", whole(CKPT_DTYPE_U8, {kRanks, 64}), expected.size()), expected);
+    Error error;
+    ckpt_job* started = nullptr;
+    EXPECT_EQ(ckpt_reader_verify(reader.get(), nullptr, &started, error), CKPT_OK) << error.text();
+    Job job(started);
+    EXPECT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_DONE, -1, error), CKPT_OK) << error.text();
+    for (uint32_t rank = 0; rank < kRanks; rank++) {  // every view lives as long as the reader
+      const void* view = nullptr;
+      uint64_t size = 0;
+      const std::string name = "own" + std::to_string(rank);
+      ASSERT_EQ(ckpt_reader_map(reader.get(), name.c_str(), nullptr, &view, &size, error), CKPT_OK) << error.text();
+      EXPECT_EQ(std::memcmp(view, data.data(), size), 0);
+    }
+    EXPECT_LE(open_descriptors(), before + 16);
+  }
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
 }
 
 TEST(Verify, ChecksumsAreVerifiedUnlessToldOtherwise) {

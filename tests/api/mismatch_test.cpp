@@ -36,6 +36,56 @@ class Mismatch : public OnEveryStore {
 INSTANTIATE_TEST_SUITE_P(Store, Mismatch, ::testing::Values("mem", "dir"),
                          [](const auto& test) { return std::string(test.param); });
 
+// ---- a rank that does not get as far as its save ----
+
+// Rank 0 saves; what rank 1 does instead, it does meanwhile. What rank 0 is told; it must not wait for its deadline.
+static Outcome save_while(World& world, const std::function<void()>& other) {
+  Bytes data = pattern(8, 1);
+  Save save = new_save(world.sessions[0], "a");
+  add(save.get(), "w", whole(CKPT_DTYPE_U8, {8}), data);
+  std::thread thread(other);
+  Error error;
+  const ckpt_status status = ckpt_save_run(save.get(), error);
+  thread.join();
+  return outcome_of(status, error);
+}
+
+TEST_P(Mismatch, ARankThatFreesItsSaveAfterAFailedAddEndsTheOthersWithTheReason) {
+  World world(place.uri(), 2);
+  Outcome outcome = save_while(world, [&] {
+    Save save = new_save(world.sessions[1], "a");
+    auto wrong = whole(CKPT_DTYPE_U8, {-1});
+    EXPECT_NE(ckpt_save_add_tensor(save.get(), "broken", &wrong, nullptr, 0, CKPT_DEVICE_CPU, 0, nullptr), CKPT_OK);
+  });
+  EXPECT_EQ(outcome.status, CKPT_ABORTED) << outcome.text;
+  EXPECT_NE(outcome.text.find("broken"), std::string::npos) << outcome.text;
+}
+
+TEST_P(Mismatch, ARankThatFreesItsSaveUnusedEndsTheOthers) {
+  World world(place.uri(), 2);
+  Outcome outcome = save_while(world, [&] { new_save(world.sessions[1], "a"); });
+  EXPECT_EQ(outcome.status, CKPT_ABORTED) << outcome.text;
+  world.commit("b", {}, [](uint32_t, ckpt_save* save) {
+    Error error;
+    EXPECT_EQ(ckpt_save_set_attr(save, nullptr, "k", "v", error), CKPT_OK) << error.text();
+  });
+}
+
+TEST_P(Mismatch, ARankWhoseOptionsAreRefusedEndsTheOthersAndTheNextSaveOfTheLabelWorks) {
+  World world(place.uri(), 2);
+  Outcome outcome = save_while(world, [&] {
+    ckpt_save* save = nullptr;
+    auto bag = options({{"keep_every", 5}});
+    EXPECT_EQ(ckpt_save_new(&save, world.sessions[1].get(), "a", -1, bag.get(), nullptr), CKPT_INVALID);
+  });
+  EXPECT_EQ(outcome.status, CKPT_ABORTED) << outcome.text;
+  EXPECT_NE(outcome.text.find("keep_every"), std::string::npos) << outcome.text;
+  world.commit("a", {}, [](uint32_t, ckpt_save* save) {
+    Error error;
+    EXPECT_EQ(ckpt_save_set_attr(save, nullptr, "k", "v", error), CKPT_OK) << error.text();
+  });
+}
+
 TEST_P(Mismatch, AHoleBetweenBoxes) {
   Outcome outcome = refuse(
       [&](uint32_t rank, ckpt_save* save) {

@@ -125,6 +125,8 @@ bool Program::trace(const std::vector<std::string>& arguments) {
   return await_attached(tracer_end_);
 }
 
+std::string Program::trace_so_far() { return read_file(log_path_); }
+
 std::string Program::trace_log() {
   kill();
   return read_file(log_path_);

@@ -39,6 +39,7 @@ class Program {
   bool trace(const std::vector<std::string>& arguments);
   // What strace wrote. Ends the program first.
   std::string trace_log();
+  std::string trace_so_far();
 
  private:
   pid_t pid_ = -1, tracer_ = -1;

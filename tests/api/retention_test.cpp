@@ -126,6 +126,68 @@ TEST_F(Retention, ConcernsOneRunOnly) {
   EXPECT_EQ(problem_of(uri, "s1.1.1"), "");
 }
 
+// Otherwise `keep_every` alone would keep all, silently.
+TEST_F(Retention, APolicyThatKeepsAllInSilenceIsInvalid) {
+  save({1, 2});
+  Store store = open_store(uri);
+  Session session = open_session(store);
+  for (const Setting& setting : {Setting("keep_every", 2), Setting("protect", "s1")}) {
+    Error error;
+    EXPECT_EQ(ckpt_store_prune(store.get(), options({setting}).get(), nullptr, error), CKPT_INVALID) << setting.key;
+    EXPECT_NE(error.text().find("keep_last"), std::string::npos) << error.text();
+    ckpt_save* save = nullptr;
+    EXPECT_EQ(ckpt_save_new(&save, session.get(), "x", 3, options({setting}).get(), error), CKPT_INVALID);
+  }
+}
+
+// ---- copies inside the store ----
+
+void copy_directory(const std::string& from, const std::string& to) {
+  std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+}
+
+TEST_F(Retention, ACopyIsNeverLatestNeverCountsAndIsNeverPruned) {
+  save({1, 2, 3});
+  for (const char* name : {"a-copy", "z-copy", "s9.9.9"}) copy_directory(uri + "/s3.1.1", uri + "/" + name);
+  std::filesystem::remove(uri + "/z-copy/PART_000");  // cp -r is still at it
+  Store store = open_store(uri);
+  ckpt_checkpoint_info info{};
+  info.struct_size = sizeof info;
+  Error error;
+  ASSERT_EQ(ckpt_store_find(store.get(), "latest", nullptr, &info, error), CKPT_OK) << error.text();
+  EXPECT_STREQ(info.id, "s3.1.1");
+  prune({{"keep_last", 2}});
+  EXPECT_EQ(steps(), (Steps{2, 3, 3, 3, 3}));
+  prune({{"keep_last", 1}});
+  EXPECT_EQ(steps(), (Steps{3, 3, 3, 3}));
+  EXPECT_EQ(problem_of(uri, "latest"), "");
+  for (const Info& entry : entries_of(uri))
+    EXPECT_EQ((entry.flags & CKPT_CHECKPOINT_COPY) == 0, std::string(entry.id) == "s3.1.1");
+}
+
+TEST_F(Retention, ACheckpointThatWasRenamedByHandIsLatestButNotPruned) {
+  save({1});
+  std::filesystem::rename(uri + "/s1.1.1", uri + "/keep-me");
+  EXPECT_EQ(latest_step(uri), 1);
+  save({2});
+  prune({{"keep_last", 1}});
+  EXPECT_EQ(steps(), (Steps{1, 2}));
+}
+
+TEST_F(Retention, ADirectoryThatSomebodyPutIntoACheckpointIsKeptAndNamed) {
+  save({1, 2});
+  std::filesystem::create_directory(uri + "/s1.1.1/plots");
+  Report report = prune({{"keep_last", 1}});
+  EXPECT_EQ(steps(), (Steps{1, 2}));
+  EXPECT_EQ(names_of(report, CKPT_FINDING_KEPT), (std::vector<std::string>{"s1.1.1"}));
+  EXPECT_EQ(remove("s1.1.1"), CKPT_CONFLICT);
+  EXPECT_EQ(problem_of(uri, "s1.1.1"), "");
+  std::filesystem::remove(uri + "/s1.1.1/plots");
+  EXPECT_EQ(remove("s1.1.1"), CKPT_OK);
+}
+
+// ---- soundness ----
+
 // Sound means what can be told without reading all data: every part exists, is whole, and is the one that the manifest
 // names.
 TEST_F(Retention, KeepsTheNewestSoundOneWhenTheNewestLostItsPart) {

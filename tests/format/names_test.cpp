@@ -120,6 +120,13 @@ TEST(Names, LongestCheckpointDirFitsAFileNameAndAnInfoRecord) {
 TEST(Names, KeysBelowControlDir) {
   Id nonce{0x0123456789abcdef, 1};
   EXPECT_EQ(owner_key(7), ".ckpt/owners/7");
+  EXPECT_EQ(run_dir("main"), ".ckpt/runs/main");
+  EXPECT_EQ(run_session_name(7, nonce), "7.efcdab89674523010100000000000000");
+  EXPECT_EQ(parse_run_session_name(run_session_name(7, nonce)), (RunSession{7, nonce}));
+  for (const string& name : {string("7"), string("7."), "07." + to_hex(nonce), string("."), string("7.efcdab89")})
+    EXPECT_FALSE(parse_run_session_name(name)) << name;
+  EXPECT_EQ(pruned_key(7, 1, "step-100"), ".ckpt/sessions/7/pruned.1.step-100");
+  EXPECT_EQ(closed_key(7, 1, "step-100"), ".ckpt/sessions/7/closed.1.step-100");
   EXPECT_EQ(attempt_key(7, 1, "step-100"), ".ckpt/attempts/7.1.step-100");
   EXPECT_EQ(claim_key(7, 3), ".ckpt/sessions/7/rank.3");
   EXPECT_EQ(session_dir(7), ".ckpt/sessions/7");
@@ -127,7 +134,7 @@ TEST(Names, KeysBelowControlDir) {
   EXPECT_EQ(rendezvous_dir("main"), ".ckpt/rendezvous/main");
   EXPECT_EQ(hello_name(3, nonce), "hello.3.efcdab89674523010100000000000000");
   EXPECT_EQ(welcome_name(nonce), "welcome.efcdab89674523010100000000000000");
-  for (string_view directory : {kOwnersDir, kAttemptsDir, kSessionsDir, kTrashDir, kRendezvousDir, kStoreId})
+  for (string_view directory : {kOwnersDir, kRunsDir, kAttemptsDir, kSessionsDir, kTrashDir, kRendezvousDir, kStoreId})
     EXPECT_TRUE(directory.starts_with(string(kControlDir) + "/"));
 }
 

@@ -137,7 +137,7 @@ void run(Bytes bytes) {
   must(store.ok() && (*store)->make_directory("c").ok());
   if (!make_parts(**store, *index, bytes.subspan(2 + index_size))) return;
   must((*store)->put_if_absent("c/MANIFEST", frame_manifest(Buffer(index_bytes), index->summary)).ok());
-  auto checkpoint = checkpoint::Checkpoint::open(*store, "c", "main");
+  auto checkpoint = checkpoint::Checkpoint::open(*store, {"c", "main"});
   must_blame_the_bytes(checkpoint.status());
   if (checkpoint.ok()) use(*checkpoint);
 }

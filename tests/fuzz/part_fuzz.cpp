@@ -50,8 +50,8 @@ void open_file(const std::vector<std::byte>& file) {
   Status repaired = maintain::repair_checkpoint(place, "c", false, true, &report);
   must_blame_the_bytes(repaired);
   // What was rebuilt must open.
-  if (repaired.ok()) must_blame_the_bytes(checkpoint::Checkpoint::open(*store, "c", "main").status());
-  if (repaired.ok()) must(checkpoint::Checkpoint::open(*store, "c", "main").ok());
+  if (repaired.ok()) must_blame_the_bytes(checkpoint::Checkpoint::open(*store, {"c", "main"}).status());
+  if (repaired.ok()) must(checkpoint::Checkpoint::open(*store, {"c", "main"}).ok());
 }
 
 }  // namespace

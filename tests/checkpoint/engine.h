@@ -1,0 +1,42 @@
+// Saves through the engine's own classes, for tests that stand between it and its store.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+#include "save/save.h"
+#include "session/session.h"
+#include "store/shell_store.h"
+
+namespace ckpt {
+
+inline Options make_options(std::initializer_list<std::pair<const char*, int64_t>> values) {
+  Options options;
+  for (const auto& [key, value] : values) EXPECT_TRUE(options.set_int(key, value).ok()) << key;
+  return options;
+}
+
+inline std::shared_ptr<session::Session> open_session(std::shared_ptr<store::Store> store, uint32_t rank = 0,
+                                                      uint32_t world_size = 1, const char* string = nullptr) {
+  auto session = session::Session::open(std::move(store), rank, world_size, string, {});
+  EXPECT_TRUE(session.ok()) << session.status().message();
+  return session.ok() ? *session : nullptr;
+}
+
+// One small tensor of every rank's own.
+inline Status save_step(const std::shared_ptr<session::Session>& session, int64_t step, const Options& options = {}) {
+  CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, options));
+  const std::string text = "object of step " + std::to_string(step);
+  CKPT_TRY(save->add_object("o", "text/plain", CKPT_OBJECT_PER_RANK, as_bytes(text)));
+  CKPT_TRY(save->begin());
+  Job job;
+  return job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return save->work(running, false); });
+}
+
+inline std::string slot_of(int64_t step, int token = 1) {
+  return "s" + std::to_string(step) + "." + std::to_string(token) + ".1/MANIFEST";
+}
+
+}  // namespace ckpt

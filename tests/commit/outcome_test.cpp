@@ -1,0 +1,203 @@
+// What ranks are told of a save when another session, retention or a fault comes in between.
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "checkpoint/engine.h"
+#include "commit/retention.h"
+
+namespace ckpt::commit {
+namespace {
+
+// Two ranks of one session; the test stands between rank 1 and the store.
+class OutcomeTest : public ::testing::Test {
+ protected:
+  OutcomeTest() {
+    static int number = 0;
+    inner = *store::open_memory("outcome" + std::to_string(number++));
+    shell = std::make_shared<store::ShellStore>(inner);
+    ranks[0] = open_session(inner, 0, 2);
+    ranks[1] = open_session(shell, 1, 2, ranks[0]->string().c_str());
+  }
+  // A save on both ranks at once.
+  std::pair<Status, Status> save(int64_t step, const Options& options = {}) {
+    Status other;
+    std::thread thread([&] { other = save_step(ranks[1], step, options); });
+    Status leader = save_step(ranks[0], step, options);
+    thread.join();
+    return {leader, other};
+  }
+  // Saves step 1. Rank 1 sleeps before it asks for the outcome, until `meanwhile` has run.
+  Status outcome_after(const std::function<void()>& meanwhile) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool asleep = false, awake = false, part_there = false;
+    shell->before([&](std::string_view operation, std::string_view key) {
+      std::unique_lock lock(mutex);
+      part_there |= operation == "create" && key == "s1.1.1/PART_001";
+      if (!part_there || asleep || operation != "open" || key != slot_of(1)) return Ok();
+      asleep = true;
+      changed.notify_all();
+      changed.wait(lock, [&] { return awake; });
+      return Ok();
+    });
+    Status other;
+    std::thread thread([&] { other = save_step(ranks[1], 1); });
+    Status leader = save_step(ranks[0], 1);
+    EXPECT_TRUE(leader.ok()) << leader.message();
+    {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return asleep; });
+    }
+    meanwhile();
+    {
+      std::lock_guard lock(mutex);
+      awake = true;
+      changed.notify_all();
+    }
+    thread.join();
+    return other;
+  }
+
+  std::shared_ptr<store::Store> inner;
+  std::shared_ptr<store::ShellStore> shell;
+  std::shared_ptr<session::Session> ranks[2];
+};
+using SleepingRank = OutcomeTest;
+using FencedRank = OutcomeTest;
+using FaultyStore = OutcomeTest;
+using SessionsAtOnce = OutcomeTest;
+
+TEST_F(SleepingRank, IsToldOfACommitThatWasPrunedMeanwhile) {
+  Status outcome = outcome_after([&] {
+    auto [leader, other] = save(2, make_options({{"keep_last", 1}}));
+    ASSERT_TRUE(leader.ok() && other.ok()) << leader.message() << other.message();
+    ASSERT_EQ(inner->open(slot_of(1)).status().code(), CKPT_NOT_FOUND);
+  });
+  EXPECT_TRUE(outcome.ok()) << outcome.message();
+}
+
+TEST_F(SleepingRank, IsToldOfACommitThatWasRemovedByIdMeanwhile) {
+  Status outcome = outcome_after([&] { ASSERT_TRUE(remove_by_id(*inner, "s1.1.1").ok()); });
+  EXPECT_TRUE(outcome.ok()) << outcome.message();
+}
+
+TEST_F(SleepingRank, IsToldOfACommitThatANewerSessionPruned) {
+  Status outcome = outcome_after([&] {
+    auto newer = open_session(inner);
+    ASSERT_TRUE(save_step(newer, 2, make_options({{"keep_last", 1}})).ok());
+    ASSERT_EQ(inner->open(slot_of(1)).status().code(), CKPT_NOT_FOUND);
+  });
+  EXPECT_TRUE(outcome.ok()) << outcome.message();
+}
+
+TEST_F(SleepingRank, IsToldUnknownOnceTwoSessionsCameAfterItsOwn) {
+  Status outcome = outcome_after([&] {
+    auto newer = open_session(inner);
+    ASSERT_TRUE(save_step(newer, 2, make_options({{"keep_last", 1}})).ok());
+    ASSERT_TRUE(open_session(inner));
+  });
+  EXPECT_EQ(outcome.code(), CKPT_COMMIT_UNKNOWN) << outcome.message();
+  EXPECT_NE(outcome.message().find("session 3"), std::string::npos) << outcome.message();
+}
+
+TEST_F(SleepingRank, IsToldUnknownOfWhatSomebodyDeletedByHand) {
+  Status outcome = outcome_after([&] { ASSERT_TRUE(inner->remove_directory("s1.1.1", "MANIFEST").ok()); });
+  EXPECT_EQ(outcome.code(), CKPT_COMMIT_UNKNOWN) << outcome.message();
+}
+
+TEST_F(SleepingRank, WordsOfPrunedCheckpointsDoNotPileUp) {
+  for (int64_t step = 1; step <= 80; step++) {
+    auto [leader, other] = save(step, make_options({{"keep_last", 1}}));
+    ASSERT_TRUE(leader.ok() && other.ok()) << leader.message() << other.message();
+  }
+  EXPECT_LE(inner->list(".ckpt/sessions/1")->size(), 64u + 2);
+}
+
+TEST_F(FencedRank, IsToldSoWhereverItsFilesVanish) {
+  // A newer session starts before one of rank 0's operations on the attempt.
+  for (const char* operation : {"put", "make_directory", "create"}) {
+    auto store = *store::open_memory(std::string("fenced") + operation);
+    auto between = std::make_shared<store::ShellStore>(store);
+    auto session = open_session(between);
+    bool done = false;
+    between->before([&](std::string_view found, std::string_view key) {
+      if (!done && found == operation && key.find("s1") != key.npos) {
+        done = true;
+        EXPECT_TRUE(open_session(store));
+      }
+      return Ok();
+    });
+    EXPECT_EQ(save_step(session, 1).code(), CKPT_FENCED) << operation;
+    EXPECT_TRUE(done) << operation;
+  }
+}
+
+TEST_F(FaultyStore, AnErrorThatPassesEndsNoSave) {
+  int faults = 0;
+  auto fault = [&](std::string_view operation, std::string_view key) {
+    if (operation != "open" || (key != "s1.1.1/PART_001" && key != slot_of(1)) || faults > 6) return Ok();
+    return ++faults % 2 ? Status(CKPT_IO, "it passes") : Ok();
+  };
+  auto between = std::make_shared<store::ShellStore>(inner);
+  auto leader = open_session(between, 0, 2);
+  auto other = open_session(inner, 1, 2, leader->string().c_str());
+  between->before([&](std::string_view operation, std::string_view key) {
+    return fault(operation, key == "s1.2.1/PART_001" ? "s1.1.1/PART_001" : key);
+  });
+  Status outcome;
+  std::thread thread([&] { outcome = save_step(other, 1); });
+  Status led = save_step(leader, 1);
+  thread.join();
+  EXPECT_TRUE(led.ok()) << led.message();
+  EXPECT_TRUE(outcome.ok()) << outcome.message();
+  EXPECT_GT(faults, 0);
+}
+
+TEST_F(SessionsAtOnce, BothCloseTheSameAttemptAndTheNewerOneOwnsTheRun) {
+  // An attempt that nobody will finish.
+  shell->before([&](std::string_view operation, std::string_view) {
+    return operation == "create" ? Status(CKPT_NO_SPACE, "full") : Ok();
+  });
+  (void)save(1);
+  ASSERT_TRUE(inner->list("s1.1.1").ok());
+  // Whatever one session moves or removes, another one did just before.
+  auto rival = std::make_shared<store::ShellStore>(inner);
+  rival->before([&](std::string_view operation, std::string_view key) {
+    if (operation == "move_directory") (void)inner->remove_directory(key, "");
+    if (operation == "remove") (void)inner->remove(key, false);
+    if (operation == "remove_directory") (void)inner->remove_directory(key, "");
+    return Ok();
+  });
+  auto opened = session::Session::open(rival, 0, 1, nullptr, {});
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  EXPECT_TRUE(save_step(*opened, 2).ok());
+}
+
+TEST_F(SessionsAtOnce, TheOlderOfThemIsToldFenced) {
+  bool done = false;
+  shell->before([&](std::string_view operation, std::string_view key) {
+    if (!done && operation == "put" && key.ends_with("rank.0")) {
+      done = true;
+      EXPECT_TRUE(open_session(inner));
+    }
+    return Ok();
+  });
+  EXPECT_EQ(session::Session::open(shell, 0, 1, nullptr, {}).status().code(), CKPT_FENCED);
+  EXPECT_TRUE(done);
+}
+
+TEST_F(SessionsAtOnce, ADirectoryThatSomebodyPutIntoADeadAttemptDoesNotBlockTheNext) {
+  shell->before([&](std::string_view operation, std::string_view) {
+    return operation == "create" ? Status(CKPT_NO_SPACE, "full") : Ok();
+  });
+  (void)save(1);
+  ASSERT_TRUE(inner->make_directory("s1.1.1/notes").ok());
+  auto next = open_session(inner);
+  ASSERT_TRUE(next);
+  EXPECT_TRUE(save_step(next, 2).ok());
+  EXPECT_TRUE(inner->list("s1.1.1/notes").ok());
+}
+
+}  // namespace
+}  // namespace ckpt::commit
