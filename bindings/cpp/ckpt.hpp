@@ -230,6 +230,8 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
     return detail::make_first<Reader>(ckpt_reader_open, store.get(), detail::Text{"selector", selector}, options);
   }
   Result<CheckpointInfo> info() const { return detail::fill<CheckpointInfo>(ckpt_reader_info, get()); }
+  // The newer checkpoints of the run that could not be loaded and were passed over, newest first.
+  Result<Report> report() const { return detail::make<Report>(ckpt_reader_report, get()); }
 
   // ---- what it holds: the reader owns the names and texts in the records ----
 
