@@ -189,8 +189,10 @@ pub const CKPT_CHECKPOINT_COMMITTED: i32 = 1;
 pub const CKPT_CHECKPOINT_OPEN: i32 = 2;
 pub const CKPT_CHECKPOINT_ABORTED: i32 = 3;
 pub const CKPT_CHECKPOINT_DAMAGED: i32 = 4;
+pub const CKPT_CHECKPOINT_REVISION: i32 = 5;
 pub const CKPT_CHECKPOINT_FOREIGN: i32 = 1;
 pub const CKPT_CHECKPOINT_REBUILT: i32 = 2;
+pub const CKPT_CHECKPOINT_COPY: i32 = 4;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ckpt_checkpoint_info {
@@ -215,10 +217,11 @@ pub struct ckpt_checkpoint_info {
     pub store_id: [::core::ffi::c_char; 40usize],
     pub session_id: [::core::ffi::c_char; 40usize],
     pub writer: [::core::ffi::c_char; 64usize],
+    pub passed_over: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ckpt_checkpoint_info"][::core::mem::size_of::<ckpt_checkpoint_info>() - 944usize];
+    ["Size of ckpt_checkpoint_info"][::core::mem::size_of::<ckpt_checkpoint_info>() - 952usize];
     ["Alignment of ckpt_checkpoint_info"][::core::mem::align_of::<ckpt_checkpoint_info>() - 8usize];
     ["Offset of field: ckpt_checkpoint_info::struct_size"]
         [::core::mem::offset_of!(ckpt_checkpoint_info, struct_size) - 0usize];
@@ -253,6 +256,8 @@ const _: () = {
     ["Offset of field: ckpt_checkpoint_info::session_id"]
         [::core::mem::offset_of!(ckpt_checkpoint_info, session_id) - 840usize];
     ["Offset of field: ckpt_checkpoint_info::writer"][::core::mem::offset_of!(ckpt_checkpoint_info, writer) - 880usize];
+    ["Offset of field: ckpt_checkpoint_info::passed_over"]
+        [::core::mem::offset_of!(ckpt_checkpoint_info, passed_over) - 944usize];
 };
 impl Default for ckpt_checkpoint_info {
     fn default() -> Self {
@@ -501,6 +506,13 @@ unsafe extern "C" {
     pub fn ckpt_reader_info(
         reader: *const ckpt_reader,
         out: *mut ckpt_checkpoint_info,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_reader_report(
+        reader: *const ckpt_reader,
+        out: *mut *mut ckpt_report,
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
 }
@@ -890,6 +902,7 @@ pub const CKPT_FINDING_DIFFERENT: i32 = 4;
 pub const CKPT_FINDING_REMOVED: i32 = 5;
 pub const CKPT_FINDING_KEPT: i32 = 6;
 pub const CKPT_FINDING_REPAIRED: i32 = 7;
+pub const CKPT_FINDING_PASSED_OVER: i32 = 8;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ckpt_finding {

@@ -184,7 +184,8 @@ impl Job {
         Ok(JobStats::of(&raw))
     }
 
-    /// The findings of a verify job. `INVALID` before it has ended, `UNSUPPORTED` for other jobs.
+    /// What a verify job found, or what retention did after a save on rank 0. `INVALID` before the job has ended,
+    /// `UNSUPPORTED` for loads.
     pub fn report(&self) -> Result<Report> {
         // SAFETY: the handle is alive.
         Report::make(|out, err| unsafe { sys::ckpt_job_report(self.raw.handle.get(), out, err) })

@@ -29,12 +29,12 @@ pub struct Reader {
 
 impl Reader {
     /// Opens the checkpoint that `selector` names (see [`Store::find`]). Reads and checks the manifest, no tensor data.
-    /// `NOT_FOUND` if there is none.
+    /// `NOT_FOUND` if there is none. [`report`](Self::report) says which newer checkpoints were passed over.
     pub fn open(store: &Store, selector: &str) -> Result<Self> {
         Reader::open_with(store, selector, &Options::new())
     }
 
-    /// Options: `run`, `threads`.
+    /// Options: `run`, `threads`, `on_damaged`.
     pub fn open_with(store: &Store, selector: &str, options: &Options) -> Result<Self> {
         let (selector, bag) = (c_text(selector)?, options.bag()?);
         let handle = Handle::make(|out, err| {
@@ -48,6 +48,14 @@ impl Reader {
     pub fn info(&self) -> Result<CheckpointInfo> {
         // SAFETY: the handle is alive.
         CheckpointInfo::fill(|out, err| unsafe { sys::ckpt_reader_info(self.handle.get(), out, err) })
+    }
+
+    /// A finding `PASSED_OVER` for each newer checkpoint of the run that cannot be loaded, newest first, with its
+    /// status: the progress that a trainer loses by going on from this one. Empty for a checkpoint that was named by
+    /// its id.
+    pub fn report(&self) -> Result<Report> {
+        // SAFETY: the handle is alive.
+        Report::make(|out, err| unsafe { sys::ckpt_reader_report(self.handle.get(), out, err) })
     }
 
     /// Tensors and aliases, in the order of their names' bytes.

@@ -1,4 +1,4 @@
-//! Reports: what verify, diff, load, prune and repair found.
+//! Reports: what verify, diff, load, open, prune and repair found.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -81,6 +81,8 @@ numbers! {
         KEPT = CKPT_FINDING_KEPT;
         /// Repair: was written, or with `dry_run` would be.
         REPAIRED = CKPT_FINDING_REPAIRED;
+        /// Open: a newer checkpoint that cannot be loaded.
+        PASSED_OVER = CKPT_FINDING_PASSED_OVER;
     }
 }
 

@@ -45,7 +45,8 @@ impl Store {
         self.find_with(selector, &Options::new())
     }
 
-    /// Options: `run`.
+    /// Newer checkpoints that cannot be loaded are passed over and counted in [`CheckpointInfo::passed_over`]. With
+    /// `on_damaged=error` the error is what is wrong with the newest. Options: `run`, `on_damaged`.
     pub fn find_with(&self, selector: &str, options: &Options) -> Result<CheckpointInfo> {
         let (selector, bag) = (c_text(selector)?, options.bag()?);
         CheckpointInfo::fill(|out, err| {
@@ -155,6 +156,8 @@ numbers! {
         ABORTED = CKPT_CHECKPOINT_ABORTED;
         /// Its commit record cannot be read; `repair` may rebuild it.
         DAMAGED = CKPT_CHECKPOINT_DAMAGED;
+        /// Sound, as far as this library can tell, but of a format revision that it lacks.
+        REVISION = CKPT_CHECKPOINT_REVISION;
     }
 }
 
@@ -203,7 +206,8 @@ impl CheckpointInfo {
         CheckpointState(self.raw.state)
     }
 
-    /// The flags as bits; [`is_foreign`](Self::is_foreign) and [`is_rebuilt`](Self::is_rebuilt) read them.
+    /// The flags as bits; [`is_foreign`](Self::is_foreign), [`is_rebuilt`](Self::is_rebuilt) and
+    /// [`is_copy`](Self::is_copy) read them.
     #[must_use]
     pub fn flags(&self) -> u32 {
         self.raw.flags
@@ -219,6 +223,12 @@ impl CheckpointInfo {
     #[must_use]
     pub fn is_rebuilt(&self) -> bool {
         self.raw.flags & sys::CKPT_CHECKPOINT_REBUILT as u32 != 0
+    }
+
+    /// Another directory holds the same save under its own name; never `latest`.
+    #[must_use]
+    pub fn is_copy(&self) -> bool {
+        self.raw.flags & sys::CKPT_CHECKPOINT_COPY as u32 != 0
     }
 
     /// The save that wrote it: 32 hexadecimal digits, like the ids of store and session.
@@ -279,6 +289,8 @@ getters! {
     world_size: u32;
     /// The number of its parts.
     part_count: u32;
+    /// Found or opened by a selector: newer checkpoints of the run that cannot be loaded.
+    passed_over: u64;
 }
 
 impl fmt::Debug for CheckpointInfo {

@@ -184,3 +184,46 @@ fn a_store_lists_finds_prunes_and_removes_its_checkpoints() {
     store.remove(store.find("step-3").unwrap().id()).unwrap();
     assert_eq!(steps(&store), [4]);
 }
+
+#[test]
+fn newer_checkpoints_that_cannot_be_loaded_are_reported_or_are_the_error() {
+    let folder = Folder::new();
+    let store = ckpt::Store::open(folder.path("store")).unwrap();
+    let session = ckpt::Session::open(&store).unwrap();
+    for step in 1..=2 {
+        let data = [step as f32];
+        let mut save = Save::new(&session, &format!("s{step}"), Some(step)).unwrap();
+        save.add_tensor("w", &TensorDesc::of::<f32>(&[1]), &data).unwrap();
+        save.run().unwrap();
+    }
+    assert!(Reader::open(&store, "latest").unwrap().report().unwrap().is_empty());
+    let manifest = folder.path("store/s2.1.1/MANIFEST");
+    let mut bytes = std::fs::read(&manifest).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&manifest, bytes).unwrap();
+    let reader = Reader::open(&store, "latest").unwrap();
+    let info = reader.info().unwrap();
+    assert_eq!((info.step(), info.passed_over(), info.is_copy()), (Some(1), 1, false));
+    assert_eq!(store.find("latest").unwrap().passed_over(), 1);
+    let report = reader.report().unwrap();
+    let finding = report.get(0).unwrap();
+    assert_eq!((report.len(), finding.kind()), (1, ckpt::FindingKind::PASSED_OVER));
+    assert_eq!((finding.name(), finding.status()), (Some("s2.1.1"), ckpt::Status::CORRUPT));
+    let strict = Options::new().set("on_damaged", "error");
+    assert_eq!(Reader::open_with(&store, "latest", &strict).unwrap_err().status(), ckpt::Status::CORRUPT);
+}
+
+#[test]
+fn the_report_of_a_save_says_what_retention_did() {
+    static DATA: [f32; 1] = [1.0];
+    let (_store, session) = memory_store();
+    for step in 1..=2 {
+        let options = Options::new().set("keep_last", 1);
+        let mut save = Save::new_with(&session, &format!("s{step}"), Some(step), &options).unwrap();
+        save.add_tensor("w", &TensorDesc::of::<f32>(&[1]), &DATA).unwrap();
+        let job = save.start().unwrap();
+        job.wait_committed().unwrap();
+        let report = job.report().unwrap();
+        assert_eq!(report.len() as u64, step - 1);
+    }
+}

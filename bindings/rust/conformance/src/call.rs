@@ -206,7 +206,8 @@ impl Call {
         self.expect("attempt", info.attempt())?;
         self.expect("token", info.token())?;
         self.expect("sequence", info.sequence())?;
-        self.expect("bytes", info.bytes())
+        self.expect("bytes", info.bytes())?;
+        self.expect("passed_over", info.passed_over())
     }
 
     /// The words from `first` on are these, in this order.

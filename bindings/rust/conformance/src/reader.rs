@@ -108,6 +108,7 @@ fn attr(runner: &mut Runner, call: &Call) -> Outcome {
 pub const COMMANDS: &[Command] = &[
     ("reader.open", |r, c| r.put(c, 0, Reader::open_with(r.get::<Store>(c, 1)?, c.text(2)?, &c.settings()?)?)),
     ("reader.info", |r, c| c.expect_checkpoint(&reader(r, c)?.info()?)),
+    ("reader.report", |r, c| r.put(c, 1, reader(r, c)?.report()?)),
     ("reader.map", |r, c| r.put_memory(c, 2, reader(r, c)?.map(c.text(1)?, &c.settings()?)?.to_vec()?)),
     ("reader.verify", |r, c| r.put(c, 1, JobObject::Other(reader(r, c)?.verify(&c.settings()?)?))),
     ("reader.diff", diff),
