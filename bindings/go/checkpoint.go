@@ -17,13 +17,16 @@ const (
 	CheckpointOpen      CheckpointState = C.CKPT_CHECKPOINT_OPEN      // being written, or left by a crash
 	CheckpointAborted   CheckpointState = C.CKPT_CHECKPOINT_ABORTED   // an attempt that will never be committed
 	CheckpointDamaged   CheckpointState = C.CKPT_CHECKPOINT_DAMAGED   // its commit record cannot be read; see Repair
+	// Sound, as far as this library can tell, but of a format revision that it lacks.
+	CheckpointRevision CheckpointState = C.CKPT_CHECKPOINT_REVISION
 )
 
-// String returns "COMMITTED", "OPEN", "ABORTED" or "DAMAGED".
+// String returns "COMMITTED", "OPEN", "ABORTED", "DAMAGED" or "REVISION".
 func (s CheckpointState) String() string {
 	return nameOf("CheckpointState", int32(s), map[int32]string{
 		C.CKPT_CHECKPOINT_COMMITTED: "COMMITTED", C.CKPT_CHECKPOINT_OPEN: "OPEN",
 		C.CKPT_CHECKPOINT_ABORTED: "ABORTED", C.CKPT_CHECKPOINT_DAMAGED: "DAMAGED",
+		C.CKPT_CHECKPOINT_REVISION: "REVISION",
 	})
 }
 
@@ -31,6 +34,7 @@ func (s CheckpointState) String() string {
 const (
 	CheckpointForeign uint32 = C.CKPT_CHECKPOINT_FOREIGN // written into another store and copied here; never "latest"
 	CheckpointRebuilt uint32 = C.CKPT_CHECKPOINT_REBUILT // rebuilt by force from an attempt that had not committed
+	CheckpointCopy    uint32 = C.CKPT_CHECKPOINT_COPY    // another directory holds the same save; never "latest"
 )
 
 // CheckpointInfo describes one checkpoint or attempt.
@@ -51,6 +55,7 @@ type CheckpointInfo struct {
 	Label, Run                 string
 	SaveID, StoreID, SessionID string // 32 hex digits
 	Writer                     string // "ckpt 0.1.0"
+	PassedOver                 uint64 // found or opened by a selector: newer checkpoints that cannot be loaded
 }
 
 func checkpointInfo(from *C.ckpt_checkpoint_info) CheckpointInfo {
@@ -62,7 +67,7 @@ func checkpointInfo(from *C.ckpt_checkpoint_info) CheckpointInfo {
 		WorldSize: uint32(from.world_size), PartCount: uint32(from.part_count), ID: C.GoString(&from.id[0]),
 		Label: C.GoString(&from.label[0]), Run: C.GoString(&from.run[0]), SaveID: C.GoString(&from.save_id[0]),
 		StoreID: C.GoString(&from.store_id[0]), SessionID: C.GoString(&from.session_id[0]),
-		Writer: C.GoString(&from.writer[0]),
+		Writer: C.GoString(&from.writer[0]), PassedOver: uint64(from.passed_over),
 	}
 }
 

@@ -110,6 +110,7 @@ func (e *everything) readerCalls() map[string]func() error {
 	return map[string]func() error{
 		"ReadSlice":          func() error { _, _, err := ckpt.ReadSlice[byte](ctx, e.reader, "w", nil); return err },
 		"Reader.Info":        func() error { return first(e.reader.Info()) },
+		"Reader.Report":      func() error { return first(e.reader.Report()) },
 		"Reader.TensorCount": func() error { return first(e.reader.TensorCount()) },
 		"Reader.Tensors":     func() error { return first(ckpt.Collect(e.reader.Tensors())) },
 		"Reader.Tensor":      func() error { return first(e.reader.Tensor("w")) },

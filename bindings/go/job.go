@@ -230,8 +230,8 @@ func (j *Job) Stats() (JobStats, error) {
 	}, nil
 }
 
-// Report returns the findings of a verify job. Errors: ErrInvalid (it has not ended), ErrUnsupported (not a verify
-// job).
+// Report returns what a verify job found, or what retention did after a save on rank 0. Errors: ErrInvalid (the job has
+// not ended), ErrUnsupported (a load).
 func (j *Job) Report() (Report, error) {
 	job, err := j.h.enter()
 	if err != nil {

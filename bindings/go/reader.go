@@ -13,8 +13,8 @@ import (
 type Reader struct{ h owned[*C.ckpt_reader] }
 
 // OpenReader opens the checkpoint that `selector` names, as in [Store.Find]. It reads and checks the manifest, no
-// tensor data. Options: run, threads. Errors: ErrNotFound, ErrIncomplete, ErrCorrupt, ErrFormat, ErrRevision,
-// ErrAborted, ErrGone, ErrIO.
+// tensor data. [Reader.Report] says which newer checkpoints were passed over. Options: run, threads, on_damaged.
+// Errors: ErrNotFound, ErrIncomplete, ErrCorrupt, ErrFormat, ErrRevision, ErrAborted, ErrGone, ErrIO.
 func OpenReader(store *Store, selector string, options Options) (*Reader, error) {
 	return withOptions(&store.h, options, func(from *C.ckpt_store, bag *C.ckpt_options, in cTexts) (*Reader, error) {
 		var out *C.ckpt_reader
@@ -47,6 +47,21 @@ func (r *Reader) Info() (CheckpointInfo, error) {
 		return CheckpointInfo{}, fail(status, cerr)
 	}
 	return checkpointInfo(&info), nil
+}
+
+// Report has a finding FindingPassedOver for each newer checkpoint of the run that cannot be loaded, newest first, with
+// its status: the progress that a trainer loses by going on from this one. It is empty for a checkpoint that was named
+// by its ID.
+func (r *Reader) Report() (Report, error) {
+	reader, err := r.h.enter()
+	if err != nil {
+		return Report{}, err
+	}
+	defer r.h.leave()
+	var out *C.ckpt_report
+	var cerr *C.ckpt_error
+	status := C.ckpt_reader_report(reader, &out, &cerr)
+	return takeReport(out, fail(status, cerr))
 }
 
 // Attr is an attribute of a checkpoint or a tensor.

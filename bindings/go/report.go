@@ -13,13 +13,14 @@ type FindingKind int32
 
 // The kinds of findings.
 const (
-	FindingDamaged   FindingKind = C.CKPT_FINDING_DAMAGED   // verify: wrong bytes; repair: an unusable part
-	FindingMissing   FindingKind = C.CKPT_FINDING_MISSING   // verify: a part; load: a name asked for; diff: only in a
-	FindingExtra     FindingKind = C.CKPT_FINDING_EXTRA     // load: a name not asked for; diff: only in b
-	FindingDifferent FindingKind = C.CKPT_FINDING_DIFFERENT // diff
-	FindingRemoved   FindingKind = C.CKPT_FINDING_REMOVED   // prune
-	FindingKept      FindingKind = C.CKPT_FINDING_KEPT      // prune: not removed, and why
-	FindingRepaired  FindingKind = C.CKPT_FINDING_REPAIRED  // repair: was written, or with dry_run would be
+	FindingDamaged    FindingKind = C.CKPT_FINDING_DAMAGED     // verify: wrong bytes; repair: an unusable part
+	FindingMissing    FindingKind = C.CKPT_FINDING_MISSING     // verify: a part; load: a name asked for; diff: only in a
+	FindingExtra      FindingKind = C.CKPT_FINDING_EXTRA       // load: a name not asked for; diff: only in b
+	FindingDifferent  FindingKind = C.CKPT_FINDING_DIFFERENT   // diff
+	FindingRemoved    FindingKind = C.CKPT_FINDING_REMOVED     // prune
+	FindingKept       FindingKind = C.CKPT_FINDING_KEPT        // prune: not removed, and why
+	FindingRepaired   FindingKind = C.CKPT_FINDING_REPAIRED    // repair: was written, or with dry_run would be
+	FindingPassedOver FindingKind = C.CKPT_FINDING_PASSED_OVER // open: a newer checkpoint that cannot be loaded
 )
 
 // String returns the kind as ckpt.h spells it, "DAMAGED".
@@ -27,7 +28,7 @@ func (k FindingKind) String() string {
 	return nameOf("FindingKind", int32(k), map[int32]string{
 		C.CKPT_FINDING_DAMAGED: "DAMAGED", C.CKPT_FINDING_MISSING: "MISSING", C.CKPT_FINDING_EXTRA: "EXTRA",
 		C.CKPT_FINDING_DIFFERENT: "DIFFERENT", C.CKPT_FINDING_REMOVED: "REMOVED", C.CKPT_FINDING_KEPT: "KEPT",
-		C.CKPT_FINDING_REPAIRED: "REPAIRED",
+		C.CKPT_FINDING_REPAIRED: "REPAIRED", C.CKPT_FINDING_PASSED_OVER: "PASSED_OVER",
 	})
 }
 

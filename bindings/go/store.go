@@ -73,8 +73,10 @@ func (s *Store) list() (*C.ckpt_list, error) {
 }
 
 // Find resolves a selector to one committed checkpoint: "latest" (the newest of the run that the options name, never a
-// foreign one), "label:L" or just "L" (the newest of label L), "step:N", or an id. Resolve on one rank and give every
-// rank the resulting ID: a later call may find a newer checkpoint. Options: run. Errors: ErrNotFound, ErrIO.
+// foreign one or a copy), "label:L" or just "L" (the newest of label L), "step:N", or an id. Resolve on one rank and
+// give every rank the resulting ID: a later call may find a newer checkpoint. Newer checkpoints that cannot be loaded
+// are passed over and counted in PassedOver. With on_damaged=error the error is what is wrong with the newest.
+// Options: run, on_damaged. Errors: ErrNotFound, ErrCorrupt, ErrFormat, ErrRevision, ErrIO.
 func (s *Store) Find(selector string, options Options) (CheckpointInfo, error) {
 	return withOptions(&s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options, in cTexts) (CheckpointInfo, error) {
 		info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}
@@ -107,7 +109,8 @@ func (s *Store) Remove(id string) error {
 // Prune applies a retention policy to the committed checkpoints of one run: it keeps the newest keep_last, every step
 // that keep_every divides, the labels in protect, whatever a reader holds, and always the newest one that is sound. The
 // report lists what was removed, and what was kept and why; with dry_run, what would be.
-// Options: run, keep_last, keep_every, protect, dry_run. Errors: ErrIO.
+// Options: run, keep_last, keep_every, protect, dry_run. Errors: ErrInvalid (keep_every or protect without keep_last),
+// ErrIO.
 func (s *Store) Prune(options Options) (Report, error) {
 	return withOptions(&s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options, _ cTexts) (Report, error) {
 		var out *C.ckpt_report

@@ -13,6 +13,7 @@ var _ = list(map[string]func(r *runner){
 		r.put(0, try(ckpt.OpenReader(get[*ckpt.Store](r, 1), r.words[2], r.options)))
 	},
 	"reader.info":   func(r *runner) { r.expectCheckpoint(try(r.reader().Info())) },
+	"reader.report": func(r *runner) { r.put(1, try(r.reader().Report())) },
 	"reader.map":    func(r *runner) { r.putCopy(2, try(r.reader().Map(r.words[1], r.options))) },
 	"reader.verify": func(r *runner) { r.put(1, try(r.reader().Verify(context.Background(), r.options))) },
 	"reader.diff":   func(r *runner) { r.put(2, try(r.reader().Diff(get[*ckpt.Reader](r, 1), r.options))) },

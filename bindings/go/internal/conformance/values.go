@@ -178,6 +178,7 @@ func (r *runner) expectCheckpoint(info ckpt.CheckpointInfo) {
 	r.expect("token", info.Token)
 	r.expect("sequence", info.Sequence)
 	r.expect("bytes", info.Bytes)
+	r.expect("passed_over", info.PassedOver)
 }
 
 // expectWords compares the words from `first` on with all that was found, in order.
