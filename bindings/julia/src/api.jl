@@ -73,8 +73,10 @@ const CKPT_CHECKPOINT_COMMITTED = Int32(1)
 const CKPT_CHECKPOINT_OPEN = Int32(2)
 const CKPT_CHECKPOINT_ABORTED = Int32(3)
 const CKPT_CHECKPOINT_DAMAGED = Int32(4)
+const CKPT_CHECKPOINT_REVISION = Int32(5)
 const CKPT_CHECKPOINT_FOREIGN = Int32(1)
 const CKPT_CHECKPOINT_REBUILT = Int32(2)
+const CKPT_CHECKPOINT_COPY = Int32(4)
 const CKPT_REGION_WHOLE = Int32(0)
 const CKPT_REGION_BOX = Int32(1)
 const CKPT_REGION_FLAT = Int32(2)
@@ -99,6 +101,7 @@ const CKPT_FINDING_DIFFERENT = Int32(4)
 const CKPT_FINDING_REMOVED = Int32(5)
 const CKPT_FINDING_KEPT = Int32(6)
 const CKPT_FINDING_REPAIRED = Int32(7)
+const CKPT_FINDING_PASSED_OVER = Int32(8)
 const CKPT_NODE_NULL = Int32(0)
 const CKPT_NODE_BOOL = Int32(1)
 const CKPT_NODE_INT = Int32(2)
@@ -185,10 +188,12 @@ const CHECKPOINT_STATES = Pair{Symbol,Int32}[
     :OPEN => CKPT_CHECKPOINT_OPEN,
     :ABORTED => CKPT_CHECKPOINT_ABORTED,
     :DAMAGED => CKPT_CHECKPOINT_DAMAGED,
+    :REVISION => CKPT_CHECKPOINT_REVISION,
 ]
 const CHECKPOINT_FLAGS = Pair{Symbol,Int32}[
     :FOREIGN => CKPT_CHECKPOINT_FOREIGN,
     :REBUILT => CKPT_CHECKPOINT_REBUILT,
+    :COPY => CKPT_CHECKPOINT_COPY,
 ]
 const REGION_KINDS = Pair{Symbol,Int32}[
     :WHOLE => CKPT_REGION_WHOLE,
@@ -225,6 +230,7 @@ const FINDING_KINDS = Pair{Symbol,Int32}[
     :REMOVED => CKPT_FINDING_REMOVED,
     :KEPT => CKPT_FINDING_KEPT,
     :REPAIRED => CKPT_FINDING_REPAIRED,
+    :PASSED_OVER => CKPT_FINDING_PASSED_OVER,
 ]
 const NODE_KINDS = Pair{Symbol,Int32}[
     :NULL => CKPT_NODE_NULL,
@@ -296,6 +302,7 @@ struct ckpt_checkpoint_info
     store_id::NTuple{40, UInt8}
     session_id::NTuple{40, UInt8}
     writer::NTuple{64, UInt8}
+    passed_over::UInt64
 end
 
 struct ckpt_tensor_desc
@@ -583,6 +590,10 @@ function ckpt_reader_info(reader, out, err)
     @ccall libckpt.ckpt_reader_info(reader::Ptr{ckpt_reader}, out::Ptr{ckpt_checkpoint_info},
         err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
+function ckpt_reader_report(reader, out, err)
+    @ccall libckpt.ckpt_reader_report(reader::Ptr{ckpt_reader}, out::Ptr{Ptr{ckpt_report}},
+        err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
 function ckpt_reader_tensor_count(reader)
     @ccall libckpt.ckpt_reader_tensor_count(reader::Ptr{ckpt_reader})::UInt64
 end
@@ -822,7 +833,7 @@ const LAYOUTS = [
         (:used_by, 48, 8),
         (:help, 56, 8),
     ]),
-    (ckpt_checkpoint_info, 944, [
+    (ckpt_checkpoint_info, 952, [
         (:struct_size, 0, 4),
         (:state, 4, 4),
         (:flags, 8, 4),
@@ -844,6 +855,7 @@ const LAYOUTS = [
         (:store_id, 800, 40),
         (:session_id, 840, 40),
         (:writer, 880, 64),
+        (:passed_over, 944, 8),
     ]),
     (ckpt_tensor_desc, 568, [
         (:struct_size, 0, 4),

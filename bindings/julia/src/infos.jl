@@ -14,10 +14,12 @@ extents(values::NTuple{16,Int64}, ndim) = Int[values[i] for i in 1:ndim]
 One checkpoint of a store, or an attempt at one.
 
 * `id`: the name of its directory, unique in the store; `label`, `run`; `step`, which may be `nothing`
-* `state`: `:COMMITTED`, `:OPEN` (no commit record yet), `:ABORTED`, `:DAMAGED`; `flags`: `:FOREIGN`, `:REBUILT`
+* `state`: `:COMMITTED`, `:OPEN` (no commit record yet), `:ABORTED`, `:DAMAGED`, `:REVISION` (of a format revision that
+  the library lacks); `flags`: `:FOREIGN`, `:REBUILT`, `:COPY` (another directory holds the same save)
 * `token`, `attempt`, `sequence`: the order of sessions, attempts and commits
 * `world_size`: how many ranks wrote it; `bytes`: size of all parts and the manifest; `created_unix_ms`: by the writer's
   clock
+* `passed_over`: found or opened by a selector, how many newer checkpoints of the run cannot be loaded
 """
 struct CheckpointInfo
     id::String
@@ -40,6 +42,7 @@ struct CheckpointInfo
     store_id::String
     session_id::String
     writer::String
+    passed_over::Int
 end
 
 function CheckpointInfo(raw::ckpt_checkpoint_info)
@@ -48,7 +51,7 @@ function CheckpointInfo(raw::ckpt_checkpoint_info)
                           name_of(CHECKPOINT_STATES, raw.state), flags, Int(raw.revision), raw.token, raw.attempt,
                           raw.sequence, raw.bytes, Int(raw.tensor_count), Int(raw.object_count), Int(raw.part_count),
                           Int(raw.world_size), raw.created_unix_ms, text(raw.save_id), text(raw.store_id),
-                          text(raw.session_id), text(raw.writer))
+                          text(raw.session_id), text(raw.writer), Int(raw.passed_over))
 end
 
 Base.show(io::IO, info::CheckpointInfo) =
@@ -156,10 +159,11 @@ JobStats(raw::ckpt_job_stats) =
              name_of(IO_ENGINES, raw.io_engine), raw.direct_io != 0, raw.recycled != 0)
 
 """
-One line of a report by verify, diff, prune, repair or a load. `kind`: `:DAMAGED`, `:MISSING`, `:EXTRA`, `:DIFFERENT`,
-`:REMOVED`, `:KEPT`, `:REPAIRED`. `status` and `code` are those of a `CkptError` if it is an error, else `:OK`. `text`
-is for people. `name`, `part`, `elements` (range in the flattened tensor, from 1), `max_abs` and `max_rel` are
-`nothing` where they do not apply. `offset` and `size` are bytes in the part; `count` is how many elements differ.
+One line of a report by verify, diff, prune, repair, a save, a load or a reader. `kind`: `:DAMAGED`, `:MISSING`,
+`:EXTRA`, `:DIFFERENT`, `:REMOVED`, `:KEPT`, `:REPAIRED`, `:PASSED_OVER`. `status` and `code` are those of a `CkptError`
+if it is an error, else `:OK`. `text` is for people. `name`, `part`, `elements` (range in the flattened tensor, from 1),
+`max_abs` and `max_rel` are `nothing` where they do not apply. `offset` and `size` are bytes in the part; `count` is how
+many elements differ.
 """
 struct Finding
     kind::Union{Symbol,Int}

@@ -88,7 +88,10 @@ function stats(job::Job)
     return JobStats(out[])
 end
 
-"The findings of a verification that has ended: empty for a sound checkpoint. UNSUPPORTED for other jobs."
+"""
+What a verification found (nothing in a sound checkpoint), or what retention did after a save on rank 0. INVALID before
+the job has ended, UNSUPPORTED for loads.
+"""
 report(job::Job) = use(job.handle) do pointer
     findings((out, err) -> ckpt_job_report(pointer, out, err))
 end

@@ -1,22 +1,27 @@
 # Readers: each is an immutable view of one committed checkpoint.
 
 """
-    Reader(store, selector = "latest"; run, threads)
+    Reader(store, selector = "latest"; run, threads, on_damaged = "pass")
 
 Opens a committed checkpoint; `selector` as in [`find_checkpoint`](@ref). It reads and checks the manifest, but no
-tensor data. While the reader is open, pruning keeps the checkpoint. Several tasks may use it at once. Throws
-NOT_FOUND, INCOMPLETE, CORRUPT, FORMAT, REVISION, ABORTED, GONE, IO.
+tensor data. It warns of newer checkpoints that cannot be loaded; [`report`](@ref) lists them. While the reader is open,
+pruning keeps the checkpoint. Several tasks may use it at once. Throws NOT_FOUND, INCOMPLETE, CORRUPT, FORMAT, REVISION,
+ABORTED, GONE, IO.
 """
 struct Reader <: Resource
     handle::Handle{ckpt_reader}
 end
 
 function Reader(store::Store, selector::AbstractString = "latest"; options...)
-    return with_options(options) do bag
+    reader = with_options(options) do bag
         use(store.handle) do pointer
             Reader(made((out, err) -> ckpt_reader_open(out, pointer, selector, bag, err), ckpt_reader))
         end
     end
+    for finding in report(reader)
+        @warn finding.text
+    end
+    return reader
 end
 
 # f(pointer, out, err) fills a C struct of type T; Info(struct) copies it while the handle keeps its texts alive.
@@ -30,6 +35,16 @@ end
 
 "The checkpoint that the reader opened: a `CheckpointInfo`."
 info(reader::Reader) = told(ckpt_reader_info, reader.handle, ckpt_checkpoint_info, CheckpointInfo)
+
+"""
+    report(reader) -> Vector{Finding}
+
+A `:PASSED_OVER` for each newer checkpoint of the run that cannot be loaded, newest first, with its status: the progress
+that a trainer loses by going on from this one. Empty for a checkpoint that was named by its id.
+"""
+report(reader::Reader) = use(reader.handle) do pointer
+    findings((out, err) -> ckpt_reader_report(pointer, out, err))
+end
 
 "All tensors and aliases, in the order of their names' bytes."
 function tensors(reader::Reader)

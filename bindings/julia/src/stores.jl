@@ -40,10 +40,12 @@ function checkpoints(store::Store)
 end
 
 """
-    find_checkpoint(store, selector = "latest"; run) -> CheckpointInfo
+    find_checkpoint(store, selector = "latest"; run, on_damaged = "pass") -> CheckpointInfo
 
 One committed checkpoint. `selector` is `"latest"`, `"label:L"` or `"L"`, `"step:N"`, or an id. With several ranks let
-one find it and send its `id` to the others. Throws NOT_FOUND, IO.
+one find it and send its `id` to the others. Newer checkpoints that cannot be loaded are passed over and counted in
+`passed_over`; with `on_damaged = "error"` it throws what is wrong with the newest. Throws NOT_FOUND, CORRUPT, FORMAT,
+REVISION, IO.
 """
 function find_checkpoint(store::Store, selector::AbstractString = "latest"; options...)
     out = sized(ckpt_checkpoint_info)
@@ -63,7 +65,8 @@ end
     prune(store; keep_last, keep_every, protect, run, dry_run) -> Vector{Finding}
 
 Removes what the retention policy does not keep, but never the newest sound checkpoint. Returns what it removed (or,
-with `dry_run = true`, would remove) and what it kept because it is in use. Throws IO.
+with `dry_run = true`, would remove) and what it kept because it is in use. Throws INVALID
+(`keep_every` or `protect` without `keep_last`), IO.
 """
 function prune(store::Store; options...)
     return with_options(options) do bag

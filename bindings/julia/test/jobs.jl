@@ -11,7 +11,7 @@
     @test Ckpt.state(job) === :COMMITTED
     stats = Ckpt.stats(job)
     @test stats.state === :COMMITTED && stats.bytes_total >= 8000
-    @test status_of(() -> Ckpt.report(job)) === :UNSUPPORTED
+    @test isempty(Ckpt.report(job))  # what retention did
     close(job)
     @test load_tensor(Reader(store), "w") == collect(Float64, 1:1000)
 end

@@ -55,6 +55,30 @@ end
     end
 end
 
+@testset "newer checkpoints that cannot be loaded are passed over with a warning, or are an error" begin
+    mktempdir() do folder
+        store = Store(folder)
+        session = Session(store)
+        for step in 1:2
+            save = Save(session, "s$step"; step)
+            add_tensor!(save, "w", Float32[step])
+            run(save)
+        end
+        @test isempty(Ckpt.report(Reader(store)))
+        manifest = joinpath(folder, "s2.1.1", "MANIFEST")
+        bytes = read(manifest)
+        bytes[101] = xor(bytes[101], 0x01)
+        write(manifest, bytes)
+        reader = @test_logs (:warn,) Reader(store)
+        @test Ckpt.info(reader).step == 1 && Ckpt.info(reader).passed_over == 1
+        found = Ckpt.report(reader)
+        @test length(found) == 1 && found[1].kind === :PASSED_OVER
+        @test found[1].name == "s2.1.1" && found[1].status === :CORRUPT
+        @test Ckpt.find_checkpoint(store).passed_over == 1
+        @test status_of(() -> Reader(store; on_damaged = "error")) === :CORRUPT
+    end
+end
+
 @testset "two checkpoints are compared to the element" begin
     store = Store("mem:diff")
     session = Session(store)
