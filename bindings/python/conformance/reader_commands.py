@@ -60,6 +60,7 @@ def file_read(r: Runner) -> None:
 COMMANDS: Commands = {
     "reader.open": lambda r: r.put(0, ckpt.Reader(r.get(1, ckpt.Store), r.words[2], r.options)),
     "reader.info": lambda r: r.expect_fields(reader_of(r).info),
+    "reader.report": lambda r: r.put(1, reader_of(r).report()),
     "reader.map": lambda r: r.put(2, bytearray(memoryview(reader_of(r).map(r.words[1], r.options)).tobytes())),
     "reader.verify": lambda r: r.put(1, reader_of(r).verify(r.options)),
     "reader.diff": lambda r: r.put(2, reader_of(r).diff(r.get(1, ckpt.Reader), r.options)),

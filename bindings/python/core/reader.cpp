@@ -59,11 +59,26 @@ static nb::object diff_readers(const ReaderObject& self, const ReaderObject& oth
   return record(unlocked([&] { return a->diff(*b, chosen); }));
 }
 
+// Warns of what was passed over. Raises if the caller made warnings errors.
+static void warn_of(const ckpt::Reader& reader) {
+  const ckpt::Report passed_over = reader.report();
+  if (passed_over.empty()) return;
+  nb::list texts;
+  for (const ckpt::Finding& finding : passed_over) texts.append(decoded(finding.text));
+  const ckpt::CheckpointInfo info = reader.info();
+  nb::module_::import_("ckpt.errors").attr("warn_passed_over")(info.id, texts);
+}
+
 static void bind_reader_records(nb::class_<ReaderObject>& reader) {
   reader
       .def_prop_ro(
           "info", [](const ReaderObject& self) { return record(self.get()->info()); },
           nb::sig("def info(self) -> ckpt.records.CheckpointInfo"), "About the checkpoint.")
+      .def(
+          "report", [](const ReaderObject& self) { return record(self.get()->report()); },
+          nb::sig("def report(self) -> ckpt.records.Report"),
+          "The newer checkpoints of the run that cannot be loaded and were passed over, newest first. Empty for a "
+          "checkpoint that was named by its id.")
       .def_prop_ro(
           "tensor_count", [](const ReaderObject& self) { return self.get()->tensor_count(); },
           "How many tensors and aliases there are.")
@@ -120,7 +135,8 @@ void bind_reader(nb::module_& m) {
   nb::class_<ReaderObject> reader(
       m, "Reader",
       "One committed checkpoint, read-only; pruning keeps it while the reader is open. Opening checks the manifest and "
-      "reads no tensor data. Several threads may use it at once.");
+      "reads no tensor data. It warns (PassedOverWarning) if newer checkpoints cannot be loaded; on_damaged=\"error\" "
+      "raises instead. Several threads may use it at once.");
   reader.def(
       "__init__",
       [](ReaderObject* self, const StoreObject& store, nb::handle selector, nb::handle mapping,
@@ -128,7 +144,9 @@ void bind_reader(nb::module_& m) {
         const auto in = store.get();
         const std::string wanted = text(selector, "selector");
         const ckpt::Options chosen = options(mapping, keywords);
-        new (self) ReaderObject(unlocked([&] { return ckpt::Reader::open(*in, wanted, chosen); }), "Reader");
+        auto opened = unlocked([&] { return ckpt::Reader::open(*in, wanted, chosen); });
+        warn_of(opened);
+        new (self) ReaderObject(std::move(opened), "Reader");
       },
       nb::arg("store"), nb::arg("selector") = "latest", nb::arg("options").none() = nb::none(), nb::arg("keywords"),
       nb::sig("def __init__(self, store: Store, selector: str = 'latest', " CKPT_PY_OPTIONS ") -> None"));

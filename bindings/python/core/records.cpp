@@ -26,7 +26,7 @@ nb::object record(const ckpt::CheckpointInfo& info) {
                                    enums("CheckpointFlags")(info.flags), info.step, info.world_size, info.part_count,
                                    info.tensor_count, info.object_count, info.bytes, info.token, info.attempt,
                                    info.sequence, info.created_unix_ms, info.revision, info.save_id, info.store_id,
-                                   info.session_id, info.writer);
+                                   info.session_id, info.writer, info.passed_over);
 }
 
 nb::object record(const ckpt::TensorInfo& info) {

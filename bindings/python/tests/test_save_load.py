@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,56 @@ def test_verify_diff_prune_and_repair_report(reader_of: Any, store: ckpt.Store, 
         store.repair("c0.1.1")
     store.remove("c0.1.1")
     assert [info.label for info in store.list()] == ["c1"]
+
+
+def damage_newest(session: ckpt.Session, folder: Path) -> None:
+    """Saves s1 and s2 with a state, and damages s2."""
+    for step in (1, 2):
+        with ckpt.Save(session, f"s{step}", step) as save:
+            save.add_tensor("w", np.full(3, step, "f4"))
+            save.run()
+    manifest = folder / "s2.1.1" / "MANIFEST"
+    data = bytearray(manifest.read_bytes())
+    data[100] ^= 1
+    manifest.write_bytes(data)
+
+
+def test_newer_checkpoints_that_cannot_be_loaded_are_reported_with_a_warning(
+        store: ckpt.Store, session: ckpt.Session, tmp_path: Path) -> None:
+    damage_newest(session, tmp_path / "store")
+    with pytest.warns(ckpt.PassedOverWarning, match=r"s1\.1\.1.*passed over s2\.1\.1: .*MANIFEST") as caught:
+        reader = ckpt.Reader(store)
+    assert caught[0].filename == __file__
+    assert (reader.info.step, reader.info.passed_over, store.find().passed_over) == (1, 1, 1)
+    [finding] = reader.report()
+    assert (finding.kind, finding.name, finding.status) == (ckpt.FindingKind.PASSED_OVER, "s2.1.1", ckpt.Status.CORRUPT)
+    reader.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with ckpt.Reader(store, "s1.1.1") as reader:
+            assert len(reader.report()) == 0 and reader.info.passed_over == 0
+        with pytest.raises(ckpt.PassedOverWarning):
+            ckpt.Reader(store)
+    store.remove("s1.1.1")  # no reader is left
+
+
+def test_load_warns_where_it_is_called_or_refuses(store: ckpt.Store, session: ckpt.Session, tmp_path: Path) -> None:
+    damage_newest(session, tmp_path / "store")
+    with pytest.warns(ckpt.PassedOverWarning) as caught:
+        state = ckpt.load(store)
+    assert caught[0].filename == __file__ and state["w"].tolist() == [1, 1, 1]
+    with pytest.raises(ckpt.CorruptError):
+        ckpt.load(store, on_damaged="error")
+
+
+def test_the_report_of_a_save_says_what_retention_did(store: ckpt.Store, session: ckpt.Session) -> None:
+    for step in (1, 2):
+        with ckpt.Save(session, f"s{step}", step, keep_last=1) as save:
+            save.add_tensor("w", np.zeros(3))
+            with save.start() as job:
+                job.wait()
+                report = job.report()
+    assert [(finding.kind, finding.name) for finding in report] == [(ckpt.FindingKind.REMOVED, "s1.1.1")]
 
 
 def test_memory_may_change_once_staged(store: ckpt.Store, session: ckpt.Session) -> None:

@@ -16,7 +16,8 @@ from .enums import (CheckpointFlags, CheckpointState, Codec, Device, DType, Filt
 from .errors import (AbortedError, CallError, CancelledError, CommitUnknownError, ConflictError, CorruptError,
                      DataError, Error, ExistsError, FencedError, ForkedError, FormatError, GoneError, IncompleteError,
                      InternalError, InvalidError, IoError, MachineError, MismatchError, NoMemoryError, NoSpaceError,
-                     NotFoundError, RankError, RevisionError, StoreError, TimeoutError, UnsupportedError)
+                     NotFoundError, PassedOverWarning, RankError, RevisionError, StoreError, TimeoutError,
+                     UnsupportedError)
 from .loading import load
 from .records import (AliasInfo, CheckpointInfo, FileTensor, Finding, JobStats, Node, ObjectInfo, OptionInfo, PartInfo,
                       Report, SegmentInfo, TensorInfo)
@@ -37,6 +38,7 @@ __all__ = [
     "InvalidError", "UnsupportedError", "ForkedError", "CancelledError", "NotFoundError", "ExistsError", "GoneError",
     "CorruptError", "FormatError", "RevisionError", "IncompleteError", "MismatchError", "ConflictError", "FencedError",
     "AbortedError", "TimeoutError", "CommitUnknownError", "IoError", "NoSpaceError", "NoMemoryError", "InternalError",
+    "PassedOverWarning",
     "options", "version", "version_number", "status_name", "dtype_name", "dtype_bits", "dtype_find",
     "FORMAT_REVISION", "__version__",
 ]

@@ -362,7 +362,7 @@ class Save:
 
 class Reader:
     """
-    One committed checkpoint, read-only; pruning keeps it while the reader is open. Opening checks the manifest and reads no tensor data. Several threads may use it at once.
+    One committed checkpoint, read-only; pruning keeps it while the reader is open. Opening checks the manifest and reads no tensor data. It warns (PassedOverWarning) if newer checkpoints cannot be loaded; on_damaged="error" raises instead. Several threads may use it at once.
     """
 
     def __init__(self, store: Store, selector: str = 'latest', options: Mapping[str, int | str] | None = None, **keywords: int | str) -> None: ...
@@ -370,6 +370,11 @@ class Reader:
     @property
     def info(self) -> ckpt.records.CheckpointInfo:
         """About the checkpoint."""
+
+    def report(self) -> ckpt.records.Report:
+        """
+        The newer checkpoints of the run that cannot be loaded and were passed over, newest first. Empty for a checkpoint that was named by its id.
+        """
 
     @property
     def tensor_count(self) -> int:

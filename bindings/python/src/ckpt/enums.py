@@ -119,19 +119,22 @@ class Device(OpenEnum):
 
 class CheckpointState(OpenEnum):
     """COMMITTED can be loaded. OPEN and ABORTED are attempts: not committed yet, and never to be. The commit record of
-    DAMAGED cannot be read."""
+    DAMAGED cannot be read. REVISION is of a format revision that this library lacks."""
 
     COMMITTED = 1
     OPEN = 2
     ABORTED = 3
     DAMAGED = 4
+    REVISION = 5
 
 
 class CheckpointFlags(enum.IntFlag):
-    """FOREIGN: copied here from another store. REBUILT: by force, from an attempt that had not committed."""
+    """FOREIGN: copied here from another store. REBUILT: by force, from an attempt that had not committed. COPY: another
+    directory holds the same save under its own name."""
 
     FOREIGN = 1
     REBUILT = 2
+    COPY = 4
 
 
 class JobState(OpenEnum):
@@ -163,6 +166,7 @@ class FindingKind(OpenEnum):
     REMOVED = 5
     KEPT = 6
     REPAIRED = 7
+    PASSED_OVER = 8
 
 
 class OptionKind(OpenEnum):

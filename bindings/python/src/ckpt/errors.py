@@ -1,9 +1,13 @@
-"""What ckpt raises: a class for each status, under a class for each group of ten statuses, under Error."""
+"""What ckpt raises: a class for each status, under a class for each group of ten statuses, under Error. And its one
+warning."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+import os
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
 
 from .enums import Status
 
@@ -168,3 +172,19 @@ _CLASSES: dict[int, type[Error]] = {
 def error_of(status: int, message: str, details: Mapping[str, str] | None = None) -> Error:
     """The exception for a status; an unknown status has the class of its group."""
     return _CLASSES.get(status, _GROUPS.get(status // 10, Error))(status, message, details)
+
+
+class PassedOverWarning(UserWarning):
+    """A reader opened an older checkpoint, since newer ones cannot be loaded: a trainer repeats steps."""
+
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def warn_passed_over(checkpoint: str, texts: Sequence[str]) -> None:
+    """Warns at the line outside of this package that opened the checkpoint."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(f"the newest checkpoint that can be loaded is {checkpoint}; {'; '.join(texts)}", PassedOverWarning,
+                  stacklevel=level)

@@ -29,7 +29,8 @@ def load(
 ) -> Any:
     """Loads the state of a checkpoint and checks every byte.
 
-    `selector`: "latest", a label, "label:L", "step:N" or an id. `at`: the keys that lead to a subtree, ("model",); only
+    `selector`: "latest", a label, "label:L", "step:N" or an id. PassedOverWarning names newer checkpoints that cannot
+    be loaded; with on_damaged="error" that is an error. `at`: the keys that lead to a subtree, ("model",); only
     that is read and returned. `framework`: what new tensors are, "numpy" or "torch"; by default as in `into`, else
     numpy. Tensors that shared memory when they were saved share it again.
 

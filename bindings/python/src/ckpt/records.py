@@ -34,6 +34,7 @@ class CheckpointInfo:
     store_id: str
     session_id: str
     writer: str  # "ckpt 0.1.0"
+    passed_over: int  # found or opened by a selector: newer checkpoints of the run that cannot be loaded
 
 
 @dataclass(frozen=True, slots=True)
