@@ -190,7 +190,9 @@ std::string Checkpointer::Impl::resolve(const LoadOptions& options) {
   auto error = caught([&] {
     auto bag = options_of(settings, options.settings);
     if (ranks.group && ranks.rank != 0) return;
-    id = store.find(options.selector, bag).id;
+    const auto reader = ckpt::Reader::open(store, options.selector, bag);
+    for (const ckpt::Finding& finding : reader.report()) TORCH_WARN("ckpt: ", finding.text);
+    id = reader.info().id;
   });
   return agree(group(), error, id)[0];
 }
