@@ -21,6 +21,12 @@ static ckpt_status run_info(runner* r) {
   return status;
 }
 
+static ckpt_status run_report(runner* r) {
+  ckpt_report* made = NULL;
+  ckpt_status status = ckpt_reader_report(reader_of(r), &made, &r->error);
+  return keep(r, 1, REPORT, made, status);
+}
+
 static ckpt_status run_map(runner* r) {
   const void* view = NULL;
   uint64_t size = 0;
@@ -173,20 +179,10 @@ static ckpt_status run_attr(runner* r) {
   return CKPT_OK;
 }
 
-const command reader_commands[] = {{"reader.open", run_open},
-                                   {"reader.info", run_info},
-                                   {"reader.map", run_map},
-                                   {"reader.verify", run_verify},
-                                   {"reader.diff", run_diff},
-                                   {"reader.tree", run_tree},
-                                   {"reader.export", run_export},
-                                   {"reader.tensors", run_tensors},
-                                   {"reader.tensor", run_tensor},
-                                   {"reader.alias", run_alias},
-                                   {"reader.segment", run_segment},
-                                   {"reader.objects", run_objects},
-                                   {"reader.object", run_object},
-                                   {"reader.part", run_part},
-                                   {"reader.attrs", run_attrs},
-                                   {"reader.attr", run_attr},
-                                   {NULL, NULL}};
+const command reader_commands[] = {
+    {"reader.open", run_open},       {"reader.info", run_info},     {"reader.report", run_report},
+    {"reader.map", run_map},         {"reader.verify", run_verify}, {"reader.diff", run_diff},
+    {"reader.tree", run_tree},       {"reader.export", run_export}, {"reader.tensors", run_tensors},
+    {"reader.tensor", run_tensor},   {"reader.alias", run_alias},   {"reader.segment", run_segment},
+    {"reader.objects", run_objects}, {"reader.object", run_object}, {"reader.part", run_part},
+    {"reader.attrs", run_attrs},     {"reader.attr", run_attr},     {NULL, NULL}};

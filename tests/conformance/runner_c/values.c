@@ -8,12 +8,12 @@
 #include "runner.h"
 
 const char* const job_states[] = {"", "RUNNING", "STAGED", "WRITTEN", "COMMITTED", "DONE", "FAILED", "CANCELLED", NULL};
-const char* const finding_kinds[] = {"",        "DAMAGED", "MISSING",  "EXTRA", "DIFFERENT",
-                                     "REMOVED", "KEPT",    "REPAIRED", NULL};
+const char* const finding_kinds[] = {"",        "DAMAGED", "MISSING",  "EXTRA",       "DIFFERENT",
+                                     "REMOVED", "KEPT",    "REPAIRED", "PASSED_OVER", NULL};
 const char* const node_kinds[] = {"null", "bool",  "int", "bigint", "float",  "text", "bytes", "tensor",
                                   "",     "",      "",    "",       "",       "",     "",      "",
                                   "list", "tuple", "set", "dict",   "record", NULL};
-const char* const checkpoint_states[] = {"", "COMMITTED", "OPEN", "ABORTED", "DAMAGED", NULL};
+const char* const checkpoint_states[] = {"", "COMMITTED", "OPEN", "ABORTED", "DAMAGED", "REVISION", NULL};
 const char* const scopes[] = {"shared", "per-rank", NULL};
 
 const char* word(runner* r, size_t i) { return r->tokens[i].text; }
@@ -165,6 +165,7 @@ void expect_checkpoint(runner* r, const ckpt_checkpoint_info* info) {
   expect_unsigned(r, "token", info->token);
   expect_unsigned(r, "sequence", info->sequence);
   expect_unsigned(r, "bytes", info->bytes);
+  expect_unsigned(r, "passed_over", info->passed_over);
 }
 
 void expect_word(runner* r, size_t i, const char* found) {

@@ -107,6 +107,7 @@ void run_attr(Runner& runner, const Call& call) {
 const Commands kReader = {
     {"reader.open", run_open},
     {"reader.info", [](Runner& r, const Call& c) { c.expect_checkpoint(reader_of(r, c).info()); }},
+    {"reader.report", [](Runner& r, const Call& c) { r.put(c[1], reader_of(r, c).report()); }},
     {"reader.map", [](Runner& r, const Call& c) { r.put_copy(c[2], reader_of(r, c).map(c[1], c.options)); }},
     {"reader.verify", [](Runner& r, const Call& c) { r.put(c[1], reader_of(r, c).verify(c.options)); }},
     {"reader.diff", run_diff},

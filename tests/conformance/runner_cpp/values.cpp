@@ -9,10 +9,10 @@ namespace conformance {
 const Names kJobStates = {{CKPT_JOB_RUNNING, "RUNNING"},     {CKPT_JOB_STAGED, "STAGED"}, {CKPT_JOB_WRITTEN, "WRITTEN"},
                           {CKPT_JOB_COMMITTED, "COMMITTED"}, {CKPT_JOB_DONE, "DONE"},     {CKPT_JOB_FAILED, "FAILED"},
                           {CKPT_JOB_CANCELLED, "CANCELLED"}};
-const Names kFindingKinds = {{CKPT_FINDING_DAMAGED, "DAMAGED"},  {CKPT_FINDING_MISSING, "MISSING"},
-                             {CKPT_FINDING_EXTRA, "EXTRA"},      {CKPT_FINDING_DIFFERENT, "DIFFERENT"},
-                             {CKPT_FINDING_REMOVED, "REMOVED"},  {CKPT_FINDING_KEPT, "KEPT"},
-                             {CKPT_FINDING_REPAIRED, "REPAIRED"}};
+const Names kFindingKinds = {{CKPT_FINDING_DAMAGED, "DAMAGED"},   {CKPT_FINDING_MISSING, "MISSING"},
+                             {CKPT_FINDING_EXTRA, "EXTRA"},       {CKPT_FINDING_DIFFERENT, "DIFFERENT"},
+                             {CKPT_FINDING_REMOVED, "REMOVED"},   {CKPT_FINDING_KEPT, "KEPT"},
+                             {CKPT_FINDING_REPAIRED, "REPAIRED"}, {CKPT_FINDING_PASSED_OVER, "PASSED_OVER"}};
 const Names kNodeKinds = {{CKPT_NODE_NULL, "null"},     {CKPT_NODE_BOOL, "bool"},     {CKPT_NODE_INT, "int"},
                           {CKPT_NODE_BIGINT, "bigint"}, {CKPT_NODE_FLOAT, "float"},   {CKPT_NODE_TEXT, "text"},
                           {CKPT_NODE_BYTES, "bytes"},   {CKPT_NODE_TENSOR, "tensor"}, {CKPT_NODE_LIST, "list"},
@@ -21,7 +21,8 @@ const Names kNodeKinds = {{CKPT_NODE_NULL, "null"},     {CKPT_NODE_BOOL, "bool"}
 const Names kCheckpointStates = {{CKPT_CHECKPOINT_COMMITTED, "COMMITTED"},
                                  {CKPT_CHECKPOINT_OPEN, "OPEN"},
                                  {CKPT_CHECKPOINT_ABORTED, "ABORTED"},
-                                 {CKPT_CHECKPOINT_DAMAGED, "DAMAGED"}};
+                                 {CKPT_CHECKPOINT_DAMAGED, "DAMAGED"},
+                                 {CKPT_CHECKPOINT_REVISION, "REVISION"}};
 const Names kScopes = {{CKPT_OBJECT_SHARED, "shared"}, {CKPT_OBJECT_PER_RANK, "per-rank"}};
 
 int32_t number_of(const Names& names, const std::string& name) {
@@ -124,6 +125,7 @@ void Call::expect_checkpoint(const ckpt::CheckpointInfo& info) const {
   expect("token", info.token);
   expect("sequence", info.sequence);
   expect("bytes", info.bytes);
+  expect("passed_over", info.passed_over);
 }
 
 void Call::expect_words(size_t first, const std::vector<std::string>& found) const {

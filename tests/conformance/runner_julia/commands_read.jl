@@ -2,6 +2,7 @@
 
 command(call -> keep!(call, 1, Reader(object(call, 2), call.words[3]; settings(call)...)), "reader.open")
 command(call -> expect_info(call, Ckpt.info(object(call, 1))), "reader.info")
+command(call -> keep!(call, 2, Ckpt.report(object(call, 1))), "reader.report")
 
 tensor_names(call) = expect_words(call, 2, [tensor.name for tensor in Ckpt.tensors(object(call, 1))])
 command(tensor_names, "reader.tensors")

@@ -181,7 +181,7 @@ class FileStream(Buffer):
 
 
 def base_modules(interpreter):
-    """GC, Threads, Libdl, Mmap and Test, as far as they are used."""
+    """GC, Threads, Libdl, Logging, Mmap and Test, as far as they are used."""
     table = interpreter.base_module.globals
 
     def module(name, **functions):
@@ -199,6 +199,8 @@ def base_modules(interpreter):
     dl = module("Libdl", dlopen=lambda path: Symbol("library"), dlsym=lambda library, name: foreign.address(name))
     module("Libc").globals[Symbol("Libdl")] = dl
     module("Test")
+    logging = module("Logging", disable_logging=lambda level: setattr(interpreter, "quiet", True))
+    logging.globals[Symbol("Warn")] = Symbol("Warn")
     module("Mmap", mmap=lambda kind, count: Array(kind.params[0], (number(count),)))  # anonymous memory
     environment = Dict(STRING, STRING)
     interpreter.collections.put(environment, interpreter.library, "JULIA_CKPT_LIBRARY")

@@ -29,6 +29,7 @@ class Tests:
 
     def __init__(self):
         self.passed, self.failed, self.stack = 0, 0, []
+        self.logged = None  # levels, inside of @test_logs
 
     def testset(self, name, body):
         self.stack.append([name, [], 0, False])
@@ -67,6 +68,23 @@ class Tests:
             self.note(line, shown, None if good else f"threw {raised.value!r:.200}")
         else:
             self.note(line, shown, "threw nothing")
+
+    def log(self, level, message):
+        if self.logged is None:
+            print(f"{level}: {message}", file=sys.stderr)
+        else:
+            self.logged.append(Symbol(level))
+
+    def logs(self, line, shown, patterns, code):
+        """Patterns are tuples of one level."""
+        self.logged = []
+        try:
+            value = code()
+        finally:
+            found, self.logged = self.logged, None
+        good = found == [level for (level,) in patterns]
+        self.note(line, shown, None if good else f"logged {found}")
+        return value
 
 
 def carry_out(given):

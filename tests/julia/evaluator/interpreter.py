@@ -58,6 +58,7 @@ class Interpreter:
 
     def __init__(self, parser, library, package, tests=None, version=(1, 13)):
         self.parser, self.tests, self.julia_version = parser, tests, version
+        self.quiet = False  # after Logging.disable_logging
         self.library = str(library)
         self.caught, self.base_module = [], Module("Base")
         self.compiler = Compiler(self)

@@ -184,7 +184,20 @@ class Macros:
         body, _ = self.compiler.inner_block(arguments[-1], scope)
         return lambda env: Task(lambda: body([{}, env]))
 
+    # ---- logging ----
+
+    def warn(self, arguments, scope, node):
+        if len(arguments) != 1:
+            raise Unsupported(f"line {node.line}: @warn with {len(arguments)} arguments")
+        message, tests = self.compiler.compile(arguments[0], scope), self.interpreter.tests
+        return lambda env: None if self.interpreter.quiet else tests.log("warn", message(env))
+
     # ---- tests ----
+
+    def test_logs(self, arguments, scope, node):
+        *patterns, code = (self.compiler.compile(a, scope) for a in arguments)
+        tests, shown = self.interpreter.tests, repr(arguments[-1])
+        return lambda env: tests.logs(node.line, shown, [p(env) for p in patterns], lambda: code(env))
 
     def testset(self, arguments, scope, node):
         name = self.compiler.compile(arguments[0], scope)
@@ -206,5 +219,5 @@ HANDLERS = {
     "@doc": "doc", "@v_str": "version_literal", "@noinline": "last", "GC.@preserve": "preserve", "@__FILE__": "file",
     "@__DIR__": "folder", "@ccall": "ccall", "@atomic": "atomic", "@atomicswap": "atomic_swap",
     "@atomicreplace": "atomic_replace", "Threads.@spawn": "spawn", "@testset": "testset", "@test": "test",
-    "@test_throws": "test_throws",
+    "@test_throws": "test_throws", "@test_logs": "test_logs", "@warn": "warn",
 }
