@@ -42,12 +42,15 @@ std::string time_text(uint64_t unix_ms) {
 std::string identity_text(const ckpt::CheckpointInfo& info) {
   std::string out;
   auto line = [&](const char* key, const std::string& value) { out += padded(key, 12) + escaped(value) + "\n"; };
-  bool foreign = (info.flags & CKPT_CHECKPOINT_FOREIGN) != 0, rebuilt = (info.flags & CKPT_CHECKPOINT_REBUILT) != 0;
+  std::vector<std::string> state = {state_name(info.state)};
+  if ((info.flags & CKPT_CHECKPOINT_FOREIGN) != 0) state.push_back("foreign");
+  if ((info.flags & CKPT_CHECKPOINT_REBUILT) != 0) state.push_back("rebuilt");
+  if ((info.flags & CKPT_CHECKPOINT_COPY) != 0) state.push_back("copy");
   line("checkpoint", info.id);
   line("label", info.label);
   line("run", info.run);
   line("step", info.step < 0 ? "-" : std::to_string(info.step));
-  line("state", format("{}{}{}", state_name(info.state), foreign ? ", foreign" : "", rebuilt ? ", rebuilt" : ""));
+  line("state", joined(state));
   line("written",
        format("{} by {}, {}", time_text(info.created_unix_ms), info.writer, counted(info.world_size, "rank")));
   line("size", format("{} in {}", human_bytes(info.bytes), counted(info.part_count, "part")));
@@ -224,6 +227,7 @@ Json object_json(const ckpt::ObjectInfo& object) {
 
 void print_as_json(const Args& args, const Opened& opened, const Tensors& tensors) {
   Json json = to_json(opened.info);
+  json.add("passed_over", opened.info.passed_over);
   json.add("part_list", parts_json(opened));
   json.add("tensor_list", Json::array(tensors, [&](const ckpt::TensorInfo& tensor) {
              return tensor_json(opened.reader, tensor, args.segments);

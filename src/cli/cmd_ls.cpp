@@ -16,9 +16,11 @@ constexpr Words kWords = {
     "ls", "list the checkpoints of a store",
     "Lists every checkpoint and every attempt to save one, oldest first. STATE is committed (can be loaded), open "
     "(being\n"
-    "written, or left by a crash), aborted (given up) or damaged (its MANIFEST cannot be read; see ckpt repair). "
-    "NOTES\n"
-    "marks the latest of each run, foreign ones (copied from another store) and rebuilt ones (by ckpt repair --force).",
+    "written, or left by a crash), aborted (given up), damaged (its MANIFEST cannot be read; see ckpt repair) or "
+    "newer\n"
+    "revision (this ckpt is too old for it). NOTES marks the latest of each run, foreign ones (copied from another "
+    "store),\n"
+    "rebuilt ones (by ckpt repair --force) and copies (of another directory of this store).",
     "  ckpt ls /data/run7\n"
     "  ckpt ls /data/run7 --json | jq -r '.checkpoints[] | select(.latest) | .id'\n",
     "0 listed, 2 error"};
@@ -32,12 +34,11 @@ struct Entry {
 std::set<std::string> latest_ids(const ckpt::Store& store, const std::vector<ckpt::CheckpointInfo>& all) {
   std::set<std::string> runs, ids;
   for (const ckpt::CheckpointInfo& info : all)
-    if (info.state == CKPT_CHECKPOINT_COMMITTED && (info.flags & CKPT_CHECKPOINT_FOREIGN) == 0) runs.insert(info.run);
+    if (info.state == CKPT_CHECKPOINT_COMMITTED) runs.insert(info.run);
   for (const std::string& run : runs) try {
       ids.insert(store.find("latest", {{"run", run}}).id);
-    } catch (const ckpt::Error& error) {
-      // Removed since it was listed.
-      if (error.status() != CKPT_NOT_FOUND && error.status() != CKPT_GONE) throw;
+    } catch (const ckpt::Error&) {
+      // It was removed since it was listed, or none can be loaded: then none is the latest, and the list says the rest.
     }
   return ids;
 }
@@ -62,6 +63,7 @@ std::string notes(const Entry& entry) {
   if (entry.latest) notes.push_back("latest");
   if ((entry.info.flags & CKPT_CHECKPOINT_FOREIGN) != 0) notes.push_back("foreign");
   if ((entry.info.flags & CKPT_CHECKPOINT_REBUILT) != 0) notes.push_back("rebuilt");
+  if ((entry.info.flags & CKPT_CHECKPOINT_COPY) != 0) notes.push_back("copy");
   return joined(notes);
 }
 
@@ -72,6 +74,7 @@ Color state_color(int32_t state) {
     case CKPT_CHECKPOINT_DAMAGED:
       return Color::kRed;
     case CKPT_CHECKPOINT_OPEN:
+    case CKPT_CHECKPOINT_REVISION:
       return Color::kYellow;
     default:
       return Color::kDim;

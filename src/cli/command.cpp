@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <set>
 
+#include "cli/text.h"
+
 namespace cli {
 namespace {
 
@@ -51,6 +53,12 @@ ckpt::Reader open_reader(const ckpt::Store& store, const Target& target, const C
   }
 }
 
+// A script reads stdout; a person learns here that this is not what the trainer saved last.
+void warn_of_passed_over(const ckpt::Reader& reader) {
+  for (const ckpt::Finding& finding : reader.report())
+    std::fprintf(stderr, "warning: %s\n", escaped(text_of(finding.text)).c_str());
+}
+
 }  // namespace
 
 std::optional<std::string> Common::setting(std::string_view key) const {
@@ -71,6 +79,7 @@ Opened open_checkpoint(const std::string& argument, const Common& common, const 
   Target target = locate(argument);
   ckpt::Store store = ckpt::Store::open(target.store, options);
   ckpt::Reader reader = open_reader(store, target, common, options);
+  warn_of_passed_over(reader);
   auto info = reader.info();
   return {std::move(store), std::move(reader), info};
 }
@@ -89,6 +98,8 @@ const char* state_name(int32_t state) {
       return "aborted";
     case CKPT_CHECKPOINT_DAMAGED:
       return "damaged";
+    case CKPT_CHECKPOINT_REVISION:
+      return "newer revision";
     default:
       return "unknown";
   }
@@ -110,6 +121,8 @@ const char* finding_name(int32_t kind) {
       return "kept";
     case CKPT_FINDING_REPAIRED:
       return "repaired";
+    case CKPT_FINDING_PASSED_OVER:
+      return "passed over";
     default:
       return "unknown";
   }
@@ -123,6 +136,7 @@ Json to_json(const ckpt_checkpoint_info& info) {
           {"state", state_name(info.state)},
           {"foreign", (info.flags & CKPT_CHECKPOINT_FOREIGN) != 0},
           {"rebuilt", (info.flags & CKPT_CHECKPOINT_REBUILT) != 0},
+          {"copy", (info.flags & CKPT_CHECKPOINT_COPY) != 0},
           {"ranks", info.world_size},
           {"parts", info.part_count},
           {"tensors", info.tensor_count},

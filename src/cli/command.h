@@ -108,7 +108,7 @@ struct Opened {
   ckpt_checkpoint_info info;
 };
 // Opens what `argument` names. If run "main" has no such checkpoint, -o run=… was not given and the store has only one
-// run, that run is used. So an imported model needs no option.
+// run, that run is used. So an imported model needs no option. Warns on stderr of what the selector passed over.
 Opened open_checkpoint(const std::string& argument, const Common& common, const ckpt::Options& options);
 
 // Writes `text` to stdout unchanged.

@@ -55,6 +55,32 @@ json_is '[(c["label"], c["foreign"], c["latest"]) for c in d["checkpoints"] if c
   "[('step-2', True, False)]"
 expect 0 info "other/$second"; says 'committed, foreign'
 
+# A copy inside the store: listed and readable, never the latest.
+cp -r "store/$second" store/copy
+expect 0 ls store; says "^$second .* latest$"; says '^copy .* copy$'; is_quiet
+expect 0 ls store --json; json_is '[c["id"] for c in d["checkpoints"] if c["copy"]]' "['copy']"
+expect 0 info store@copy --json; json_is 'd["label"]' step-2
+rm -r store/copy
+
+# A newer checkpoint that cannot be loaded: the tool goes on from the one before, and says so.
+cp -r store torn; flip "torn/$second/MANIFEST" 100
+for name in torn torn@latest; do
+  expect 0 info "$name" --json; complains "^warning: passed over $second: .*MANIFEST"
+  json_is '(d["id"], d["passed_over"])' "('$first', 1)"
+done
+expect 0 cat torn w; complains "^warning: passed over $second"
+expect 0 info "torn@$first" --json; is_quiet; json_is 'd["passed_over"]' 0
+expect 2 info torn@latest -o on_damaged=error; complains '^ckpt: .*MANIFEST'
+expect 0 ls torn; says "^$first .* latest$"
+flip "torn/$first/MANIFEST" 100
+expect 2 info torn@latest; complains '^ckpt: .*MANIFEST'
+expect 0 ls torn; says "^$second .*"; says_not 'latest$'
+
+# One that a newer ckpt wrote.
+mkdir future; cp -r "${scenario%/*}/../golden/bad/REVISION-newer" future/
+expect 0 ls future; says '^REVISION-newer .* newer revision '
+expect 0 ls future --json; json_is '[c["state"] for c in d["checkpoints"]]' "['newer revision']"
+
 expect 2 rm store; complains 'name one checkpoint'
 expect 0 rm "store@step:1"; says "removed $first"
 [ ! -e "store/$first" ] || fail "the directory is still there"
