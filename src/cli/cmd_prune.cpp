@@ -69,7 +69,10 @@ void add_prune(CLI::App& app, Action& chosen) {
   command.add("--keep-every", args->keep_every, "also keep every step that this number divides").positive();
   command.add("--protect", args->protect, "a label to keep; may be repeated").one_value().type("LABEL");
   command.add("--write", args->write, "remove them, not only list them");
-  command.run(chosen, [args] { return run(*args); });
+  command.run(chosen, [args] {
+    args->write = is_to_write(*args, args->write);
+    return run(*args);
+  });
 }
 
 }  // namespace cli

@@ -81,7 +81,10 @@ void add_repair(CLI::App& app, Action& chosen) {
   command.add("CHECKPOINT", args->checkpoint, "the checkpoint's directory, or STORE@ID").required();
   command.add("--write", args->write, "write the MANIFEST");
   command.add("--force", args->force, "also rebuild an attempt that was never committed");
-  command.run(chosen, [args] { return run(*args); });
+  command.run(chosen, [args] {
+    args->write = is_to_write(*args, args->write);
+    return run(*args);
+  });
 }
 
 }  // namespace cli

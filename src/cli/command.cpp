@@ -68,6 +68,12 @@ std::optional<std::string> Common::setting(std::string_view key) const {
   return value;
 }
 
+bool is_to_write(const Common& common, bool write) {
+  const std::optional<std::string> dry_run = common.setting("dry_run");
+  if (write && dry_run == "1") invalid("--write and -o dry_run=1 contradict each other");
+  return write || dry_run == "0";
+}
+
 ckpt::Options make_options(const Common& common) {
   ckpt::Options options;
   for (const std::string& setting : common.settings) set_option(&options, setting);

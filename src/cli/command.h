@@ -56,6 +56,9 @@ struct Common {
   std::optional<std::string> setting(std::string_view key) const;
 };
 
+// Whether a command that only reports by default is to act: --write, or -o dry_run=0. Throws INVALID if they disagree.
+bool is_to_write(const Common& common, bool write);
+
 struct Words {
   const char* name;
   const char* summary;   // one line, for the list of commands

@@ -12,7 +12,8 @@ says 'add --write to remove 2'
 expect 0 prune store --keep-last 2 --keep-every 3 --protect step-1 --write --json
 json_is 'sum(f["kind"] == "removed" for f in d["findings"])' 2
 [ "$(labels)" = "step-1 step-3 step-5 step-6" ] || fail "left: $(labels)"
-expect 0 prune store --keep-last 1 --protect step-1 --protect step-3 --write
+expect 2 prune store --keep-last 1 --write -o dry_run=1; complains 'contradict'
+expect 0 prune store --keep-last 1 --protect step-1 --protect step-3 -o dry_run=0
 [ "$(labels)" = "step-1 step-3 step-6" ] || fail "left: $(labels)"
 expect 0 prune store --keep-last 5; says 'nothing to remove'
 [ -e "store/$other/MANIFEST" ] || fail "another run was pruned"

@@ -15,7 +15,7 @@ expect 0 repair "$dir" --write; says "^repaired: $ID"
 cmp "$dir/MANIFEST" kept || fail "MANIFEST is not what it was"
 expect 0 verify "$dir"
 flip "$dir/MANIFEST" 64
-expect 0 repair "$dir" --write; says '^repaired: '
+expect 0 repair "$dir" -o dry_run=0; says '^repaired: '
 cmp "$dir/MANIFEST" kept || fail "MANIFEST is not what it was"
 # Without its only part nothing can be rebuilt.
 rm "$dir/MANIFEST"; truncate -s 100 "$dir/PART_000"
