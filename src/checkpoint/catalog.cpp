@@ -12,7 +12,6 @@
 
 namespace ckpt::checkpoint {
 
-using format::kManifestName;
 using format::slot_key;
 
 // One read is enough for nearly every manifest: a summary takes some hundred bytes.
@@ -59,7 +58,8 @@ static bool is_barred(const Status& status) {
 }
 
 // What the name and files of a directory without a readable commit record tell. GONE if it was removed meanwhile.
-static Result<CheckpointEntry> entry_without_record(const store::Store& store, std::string_view id, Status problem) {
+static Result<CheckpointEntry> entry_without_record(const store::Store& store, std::string_view id,
+                                                    const Status& problem) {
   auto files = store.list(id);
   const ckpt_status code = files.status().code();
   if (code == CKPT_NOT_FOUND) return Status(CKPT_GONE, store.path(id) + " was removed while it was being read");
@@ -69,7 +69,7 @@ static Result<CheckpointEntry> entry_without_record(const store::Store& store, s
   if (!named && (files.ok() ? problem.ok() && !holds_parts(*files) : is_barred(files.status())))
     return Status(CKPT_NOT_FOUND, store.path(id) + ": no checkpoint");
   const bool damaged = !problem.ok();
-  CheckpointEntry entry = entry_of_name(id, damaged ? std::move(problem) : files.status());
+  CheckpointEntry entry = entry_of_name(id, damaged ? problem : files.status());
   for (size_t i = 0; files.ok() && i < files->size(); i++) entry.bytes += (*files)[i].size;
   // Rank 0's part holds the same summary, but for the counts.
   if (damaged)

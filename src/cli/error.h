@@ -5,10 +5,8 @@
 
 namespace cli {
 
-[[noreturn]] inline void fail(ckpt_status status, std::string message) {
-  throw ckpt::Error(status, std::move(message));
-}
-[[noreturn]] inline void invalid(std::string message) { fail(CKPT_INVALID, std::move(message)); }
+[[noreturn]] inline void fail(ckpt_status status, const std::string& message) { throw ckpt::Error(status, message); }
+[[noreturn]] inline void invalid(const std::string& message) { fail(CKPT_INVALID, message); }
 
 // The message, then one line for each detail that the message does not contain.
 std::string error_text(const ckpt::Error& error);

@@ -1,6 +1,7 @@
 #include "cli/progress.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "cli/text.h"
@@ -17,7 +18,7 @@ std::string progress_line(uint64_t done, uint64_t total, double seconds) {
   if (done == 0 || seconds < 0.2) return line;
   double rate = static_cast<double>(done) / seconds;
   double left = static_cast<double>(total - std::min(done, total)) / rate;
-  return line + format("  {}  {} left", human_rate(rate), human_duration(static_cast<uint64_t>(left + 0.5)));
+  return line + format("  {}  {} left", human_rate(rate), human_duration(static_cast<uint64_t>(std::llround(left))));
 }
 
 Progress::Progress() : visible_(is_terminal(stderr)), start_(std::chrono::steady_clock::now()) {}

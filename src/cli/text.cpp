@@ -69,8 +69,8 @@ std::string human_rate(double bytes_per_second) {
 
 std::string human_duration(uint64_t seconds) {
   if (seconds < 120) return format("{} s", seconds);
-  if (seconds < 2 * 3600) return format("{} min", seconds / 60);
-  if (seconds < 2 * 86400) return format("{} h", seconds / 3600);
+  if (seconds < 2 * uint64_t{3600}) return format("{} min", seconds / 60);
+  if (seconds < 2 * uint64_t{86400}) return format("{} h", seconds / 3600);
   return format("{} d", seconds / 86400);
 }
 

@@ -49,7 +49,7 @@ class Outline {
     uint64_t lines = 0, shown = 0;
     for (uint64_t i = 0; i < count_ && lines < max_lines_;) {
       bool whole = false;
-      out += std::string(2 * depths_[i], ' ') + line(tree_.at(i), &whole) + "\n";
+      out += std::string(size_t{2} * depths_[i], ' ') + line(tree_.at(i), &whole) + "\n";
       ++lines;
       bool skip = whole || depths_[i] == max_depth_;
       shown += whole ? sizes_[i] : 1;

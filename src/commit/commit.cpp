@@ -239,7 +239,7 @@ static Status take_parts(const Session& session, const Attempt& attempt, unsigne
   CKPT_TRY(for_each_parallel(missing->size() < kManyParts ? 1 : threads, missing->size(), [&](size_t i) {
     uint32_t rank = (*missing)[i];
     auto part = checkpoint::open_part(session.store(), attempt.directory, rank);
-    taken[i] = part.ok() ? check_belongs(*part, session, attempt, rank) : std::move(part).status();
+    taken[i] = part.ok() ? check_belongs(*part, session, attempt, rank) : part.status();
     if (!taken[i].ok()) return Ok();
     (*parts)[rank] = part.take();
     (*parts)[rank].file.reset();  // a thousand ranks must not take a thousand descriptors
