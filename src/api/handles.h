@@ -71,6 +71,13 @@ void release(Handle* handle) noexcept {
   if (handle && !handle->forked()) delete handle;
 }
 
+// INVALID for a handle that is NULL, FORKED for one of the parent process.
+template <typename Handle>
+Status usable(const Handle* handle, const char* what) {
+  if (!handle) return null_status(what);
+  return handle->forked() ? forked_status() : Ok();
+}
+
 // Copies an info record to a caller whose struct may be older (shorter) or newer (longer) than ours.
 template <typename Info>
 Status put_info(const Info& info, Info* out) {
@@ -126,3 +133,16 @@ struct ckpt_tree : ckpt::api::Owned {
   mutable std::mutex mutex;  // guards `json`, which const calls make
   mutable std::optional<std::string> json;
 };
+
+namespace ckpt::api {
+
+// Adds something to a save. What fails here ends the save on all ranks if it is freed without being run.
+template <typename Body>
+ckpt_status add_to(ckpt_save* save, ckpt_error** err, Body&& body) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(usable(save, "save"));
+    return save->save->noted(body(*save->save));
+  });
+}
+
+}  // namespace ckpt::api

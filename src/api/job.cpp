@@ -8,8 +8,7 @@ int32_t ckpt_job_state(const ckpt_job* job) { return job ? job->job->state() : C
 
 ckpt_status ckpt_job_wait(const ckpt_job* job, int32_t state, int64_t timeout_ms, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    if (!job) return null_status("job");
-    if (job->forked()) return forked_status();
+    CKPT_TRY(usable(job, "job"));
     return job->job->wait(state, timeout_ms);
   });
 }
@@ -20,8 +19,7 @@ void ckpt_job_cancel(const ckpt_job* job) {
 
 ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    if (!job) return null_status("job");
-    if (job->forked()) return forked_status();
+    CKPT_TRY(usable(job, "job"));
     const JobCounters& from = job->job->counters;
     ckpt_job_stats stats{};
     stats.state = job->job->state();

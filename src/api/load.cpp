@@ -4,11 +4,6 @@
 using namespace ckpt;
 using namespace ckpt::api;
 
-static Status check(const ckpt_load* load) {
-  if (!load) return null_status("load");
-  return load->forked() ? forked_status() : Ok();
-}
-
 ckpt_status ckpt_load_new(ckpt_load** out, const ckpt_reader* reader, const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out || !reader) return null_status("out or reader");
@@ -22,7 +17,7 @@ ckpt_status ckpt_load_new(ckpt_load** out, const ckpt_reader* reader, const ckpt
 ckpt_status ckpt_load_add_tensor(ckpt_load* load, const char* name, const ckpt_tensor_desc* desc, void* data,
                                  uint64_t data_bytes, int32_t device_type, int32_t, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(load));
+    CKPT_TRY(usable(load, "load"));
     if (!name) return null_status("name");
     if (Status device = check_device(device_type); !device.ok()) return of_tensor(std::move(device), name);
     auto full = get_desc(desc);
@@ -34,7 +29,7 @@ ckpt_status ckpt_load_add_tensor(ckpt_load* load, const char* name, const ckpt_t
 ckpt_status ckpt_load_add_object(ckpt_load* load, const char* name, uint32_t rank, void* data, uint64_t data_bytes,
                                  ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(load));
+    CKPT_TRY(usable(load, "load"));
     if (!name || (!data && data_bytes)) return null_status("name or data");
     return load->load->add_object(name, rank, {static_cast<std::byte*>(data), data_bytes});
   });
@@ -42,7 +37,7 @@ ckpt_status ckpt_load_add_object(ckpt_load* load, const char* name, uint32_t ran
 
 ckpt_status ckpt_load_run(ckpt_load* load, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(load));
+    CKPT_TRY(usable(load, "load"));
     CKPT_TRY(load->load->begin());
     Job job;
     return job.run(CKPT_JOB_DONE, [&](Job& running) { return load->load->work(running); });
@@ -51,7 +46,7 @@ ckpt_status ckpt_load_run(ckpt_load* load, ckpt_error** err) {
 
 ckpt_status ckpt_load_start(ckpt_load* load, ckpt_job** out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(load));
+    CKPT_TRY(usable(load, "load"));
     if (!out) return null_status("out");
     auto handle = std::make_unique<ckpt_job>();
     handle->job = std::make_shared<Job>();
@@ -64,7 +59,7 @@ ckpt_status ckpt_load_start(ckpt_load* load, ckpt_job** out, ckpt_error** err) {
 
 ckpt_status ckpt_load_report(const ckpt_load* load, ckpt_report** out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(load));
+    CKPT_TRY(usable(load, "load"));
     if (!out) return null_status("out");
     *out = new_report(load->load->report());
     return Ok();

@@ -8,11 +8,6 @@ using namespace ckpt;
 using namespace ckpt::api;
 using checkpoint::Checkpoint;
 
-static Status check(const ckpt_reader* reader) {
-  if (!reader) return null_status("reader");
-  return reader->forked() ? forked_status() : Ok();
-}
-
 static Status no_such(const char* what, const char* name) {
   return Status(CKPT_NOT_FOUND, strformat("{} \"{}\": not in the checkpoint", what, name)).with("tensor", name);
 }
@@ -35,7 +30,7 @@ void ckpt_reader_free(ckpt_reader* reader) { release(reader); }
 
 ckpt_status ckpt_reader_info(const ckpt_reader* reader, ckpt_checkpoint_info* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(reader));
+    CKPT_TRY(usable(reader, "reader"));
     ckpt_checkpoint_info info{};
     checkpoint::fill_info(reader->checkpoint->selection(), &info);
     return put_info(info, out);
@@ -44,18 +39,12 @@ ckpt_status ckpt_reader_info(const ckpt_reader* reader, ckpt_checkpoint_info* ou
 
 ckpt_status ckpt_reader_report(const ckpt_reader* reader, ckpt_report** out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(reader));
+    CKPT_TRY(usable(reader, "reader"));
     if (!out) return null_status("out");
     Report report;
-    for (const auto& entry : reader->checkpoint->selection().passed_over) {
-      Finding finding;
-      finding.kind = CKPT_FINDING_PASSED_OVER;
-      finding.status = entry.problem.code();
-      finding.name = entry.id;
-      finding.size = entry.bytes;
-      finding.text = "passed over " + entry.id + ": " + entry.problem.message();
-      report.findings.push_back(std::move(finding));
-    }
+    for (const auto& entry : reader->checkpoint->selection().passed_over)
+      report.add(CKPT_FINDING_PASSED_OVER, entry.problem.code(), entry.id,
+                 "passed over " + entry.id + ": " + entry.problem.message(), entry.bytes);
     *out = new_report(std::move(report));
     return Ok();
   });
@@ -107,7 +96,7 @@ uint64_t ckpt_reader_tensor_count(const ckpt_reader* reader) { return reader ? r
 
 ckpt_status ckpt_reader_tensor_at(const ckpt_reader* reader, uint64_t index, ckpt_tensor_info* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(reader));
+    CKPT_TRY(usable(reader, "reader"));
     uint64_t count = reader->checkpoint->name_count();
     if (index >= count) return Status(CKPT_NOT_FOUND, strformat("tensor {} of {}", index, count));
     return put_tensor(*reader->checkpoint, reader->checkpoint->named_at(index), out);
@@ -117,7 +106,7 @@ ckpt_status ckpt_reader_tensor_at(const ckpt_reader* reader, uint64_t index, ckp
 ckpt_status ckpt_reader_tensor_find(const ckpt_reader* reader, const char* name, ckpt_tensor_info* out,
                                     ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(reader));
+    CKPT_TRY(usable(reader, "reader"));
     if (!name) return null_status("name");
     auto named = reader->checkpoint->find(name);
     if (!named.tensor) return no_such("tensor", name);
@@ -128,7 +117,7 @@ ckpt_status ckpt_reader_tensor_find(const ckpt_reader* reader, const char* name,
 ckpt_status ckpt_reader_alias_find(const ckpt_reader* reader, const char* name, ckpt_tensor_desc* view,
                                    ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(reader));
+    CKPT_TRY(usable(reader, "reader"));
     if (!name) return null_status("name");
     const auto named = reader->checkpoint->find(name);
     if (!named.alias) return no_such("alias", name);
@@ -154,7 +143,7 @@ ckpt_status ckpt_reader_alias_find(const ckpt_reader* reader, const char* name, 
 ckpt_status ckpt_reader_segment_at(const ckpt_reader* reader, const char* tensor, uint32_t number,
                                    ckpt_segment_info* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(reader));
+    CKPT_TRY(usable(reader, "reader"));
     if (!tensor) return null_status("tensor");
     const format::Index& index = reader->checkpoint->index();
     auto* found = index.find_tensor(tensor);
@@ -200,7 +189,7 @@ uint64_t ckpt_reader_object_count(const ckpt_reader* reader) {
 
 ckpt_status ckpt_reader_object_at(const ckpt_reader* reader, uint64_t index, ckpt_object_info* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(reader));
+    CKPT_TRY(usable(reader, "reader"));
     auto objects = reader->checkpoint->index().objects;
     if (index >= objects.size()) return Status(CKPT_NOT_FOUND, strformat("object {} of {}", index, objects.size()));
     return put_info(describe(*reader->checkpoint, objects[index]), out);
@@ -210,7 +199,7 @@ ckpt_status ckpt_reader_object_at(const ckpt_reader* reader, uint64_t index, ckp
 ckpt_status ckpt_reader_object_find(const ckpt_reader* reader, const char* name, uint32_t rank, ckpt_object_info* out,
                                     ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(reader));
+    CKPT_TRY(usable(reader, "reader"));
     if (!name) return null_status("name");
     const format::Index& index = reader->checkpoint->index();
     for (const auto& object : index.objects)
@@ -222,7 +211,7 @@ ckpt_status ckpt_reader_object_find(const ckpt_reader* reader, const char* name,
 
 ckpt_status ckpt_reader_part_at(const ckpt_reader* reader, uint32_t number, ckpt_part_info* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(reader));
+    CKPT_TRY(usable(reader, "reader"));
     auto parts = reader->checkpoint->index().parts;
     if (number >= parts.size()) return Status(CKPT_NOT_FOUND, strformat("part {} of {}", number, parts.size()));
     ckpt_part_info info{};
@@ -241,7 +230,7 @@ uint64_t ckpt_reader_attr_count(const ckpt_reader* reader, const char* tensor) {
 ckpt_status ckpt_reader_attr_at(const ckpt_reader* reader, const char* tensor, uint64_t number, const char** key,
                                 const char** value, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(reader));
+    CKPT_TRY(usable(reader, "reader"));
     auto attrs = reader->checkpoint->index().attrs_of(tensor ? tensor : "");
     if (number >= attrs.size()) return Status(CKPT_NOT_FOUND, strformat("attribute {} of {}", number, attrs.size()));
     if (key) *key = reader->checkpoint->c_text(attrs[number].key());
@@ -263,7 +252,7 @@ const char* ckpt_reader_attr(const ckpt_reader* reader, const char* tensor, cons
 ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const ckpt_options* options,
                             const void** data, uint64_t* size, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(reader));
+    CKPT_TRY(usable(reader, "reader"));
     if (!tensor || !data || !size) return null_status("tensor, data or size");
     const Options& bag = options_of(options);
     CKPT_ASSIGN(Bytes bytes, load::map_tensor(*reader->checkpoint, tensor, bag.integer("verify") != 0,
@@ -277,7 +266,7 @@ ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const
 ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_options* options, ckpt_job** out,
                                ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(reader));
+    CKPT_TRY(usable(reader, "reader"));
     if (!out) return null_status("out");
     const Options& bag = options_of(options);
     std::string mode = bag.str("verify_mode");
@@ -302,8 +291,8 @@ ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_options* op
 ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b, const ckpt_options* options, ckpt_report** out,
                              ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(a));
-    CKPT_TRY(check(b));
+    CKPT_TRY(usable(a, "a"));
+    CKPT_TRY(usable(b, "b"));
     if (!out) return null_status("out");
     auto report = std::make_unique<ckpt_report>();
     const Options& bag = options_of(options);

@@ -4,11 +4,6 @@
 using namespace ckpt;
 using namespace ckpt::api;
 
-static Status check(const ckpt_save* save) {
-  if (!save) return null_status("save");
-  return save->forked() ? forked_status() : Ok();
-}
-
 ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const char* label, int64_t step,
                           const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
@@ -20,18 +15,9 @@ ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const ch
   });
 }
 
-// What fails here ends the save on all ranks if it is freed without being run.
-template <typename Body>
-static ckpt_status add(ckpt_save* save, ckpt_error** err, Body&& body) {
-  return guard(err, [&]() -> Status {
-    CKPT_TRY(check(save));
-    return save->save->noted(body(*save->save));
-  });
-}
-
 ckpt_status ckpt_save_add_tensor(ckpt_save* save, const char* name, const ckpt_tensor_desc* desc, const void* data,
                                  uint64_t data_bytes, int32_t device_type, int32_t, ckpt_error** err) {
-  return add(save, err, [&](save::Save& to) -> Status {
+  return add_to(save, err, [&](save::Save& to) -> Status {
     if (!name) return null_status("name");
     if (Status device = check_device(device_type); !device.ok()) return of_tensor(std::move(device), name);
     auto full = get_desc(desc);
@@ -43,7 +29,7 @@ ckpt_status ckpt_save_add_tensor(ckpt_save* save, const char* name, const ckpt_t
 
 ckpt_status ckpt_save_add_object(ckpt_save* save, const char* name, const char* media_type, int32_t scope,
                                  const void* data, uint64_t size, ckpt_error** err) {
-  return add(save, err, [&](save::Save& to) -> Status {
+  return add_to(save, err, [&](save::Save& to) -> Status {
     if (!name || (!data && size)) return null_status("name or data");
     return to.add_object(name, media_type ? media_type : "application/octet-stream", scope,
                          {static_cast<const std::byte*>(data), size});
@@ -52,7 +38,7 @@ ckpt_status ckpt_save_add_object(ckpt_save* save, const char* name, const char* 
 
 ckpt_status ckpt_save_add_alias(ckpt_save* save, const char* name, const char* target, const ckpt_tensor_desc* view,
                                 ckpt_error** err) {
-  return add(save, err, [&](save::Save& to) -> Status {
+  return add_to(save, err, [&](save::Save& to) -> Status {
     if (!name || !target) return null_status("name or target");
     if (!view) return to.add_alias(name, target, nullptr).with("tensor", name);
     auto full = get_desc(view);
@@ -63,7 +49,7 @@ ckpt_status ckpt_save_add_alias(ckpt_save* save, const char* name, const char* t
 
 ckpt_status ckpt_save_set_attr(ckpt_save* save, const char* tensor, const char* key, const char* value,
                                ckpt_error** err) {
-  return add(save, err, [&](save::Save& to) -> Status {
+  return add_to(save, err, [&](save::Save& to) -> Status {
     if (!key || !value) return null_status("key or value");
     return to.set_attr(tensor ? tensor : "", key, value);
   });
@@ -73,7 +59,7 @@ const char* ckpt_save_id(const ckpt_save* save) { return save ? save->save->id()
 
 ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(save));
+    CKPT_TRY(usable(save, "save"));
     CKPT_TRY(save->save->begin());
     Job job;  // what retention could not do is lost with it: ckpt_save_start keeps it
     return job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return save->save->work(running, false); });
@@ -82,7 +68,7 @@ ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err) {
 
 static ckpt_status start(ckpt_save* save, bool in_place, ckpt_job** out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(save));
+    CKPT_TRY(usable(save, "save"));
     if (!out) return null_status("out");
     auto handle = std::make_unique<ckpt_job>();
     handle->job = std::make_shared<Job>();

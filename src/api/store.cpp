@@ -71,12 +71,10 @@ ckpt_status ckpt_store_remove(const ckpt_store* store, const char* id, ckpt_erro
 ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* options, ckpt_report** report,
                              ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    if (!store) return null_status("store");
-    if (store->forked()) return forked_status();
+    CKPT_TRY(usable(store, "store"));
     const Options& bag = options_of(options);
     const commit::RetentionPolicy policy{bag.str("run"), bag.integer("keep_last"), bag.integer("keep_every"),
                                          bag.str("protect"), bag.integer("dry_run") == 1};
-    CKPT_TRY(commit::check_policy(policy));
     auto findings = std::make_unique<ckpt_report>();
     CKPT_TRY(commit::apply_retention(*store->store, policy, &findings->report));
     if (report) *report = findings.release();

@@ -7,11 +7,6 @@ using format::kNoNode;
 using format::Tree;
 using format::TreeNode;
 
-static Status check(const ckpt_tree* tree) {
-  if (!tree) return null_status("tree");
-  return tree->forked() ? forked_status() : Ok();
-}
-
 static Result<std::string_view> view_of(const char* what, const void* data, uint64_t size) {
   if (!data && size) return null_status(what);
   return std::string_view(static_cast<const char*>(data), size);
@@ -22,7 +17,7 @@ static Result<std::string_view> view_of(const char* what, const void* data, uint
 template <typename Add>
 static ckpt_status add(ckpt_tree* tree, ckpt_error** err, Add body) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(tree));
+    CKPT_TRY(usable(tree, "tree"));
     return body(tree->tree);
   });
 }
@@ -123,7 +118,7 @@ static ckpt_node describe(const Tree& tree, uint32_t number) {
 }
 
 static Status check_node(const ckpt_tree* tree, uint64_t node) {
-  CKPT_TRY(check(tree));
+  CKPT_TRY(usable(tree, "tree"));
   if (node < tree->tree.size()) return Ok();
   return Status(CKPT_NOT_FOUND, strformat("node {} of {}", node, tree->tree.size()));
 }
@@ -179,7 +174,7 @@ ckpt_status ckpt_tree_parse(ckpt_tree** out, const char* json, uint64_t size, ck
 }
 
 static Result<std::string_view> json_of(const ckpt_tree* tree) {
-  CKPT_TRY(check(tree));
+  CKPT_TRY(usable(tree, "tree"));
   CKPT_TRY(tree->tree.check_complete());
   std::lock_guard lock(tree->mutex);
   if (!tree->json) tree->json = format::tree_json(tree->tree);
@@ -197,13 +192,9 @@ ckpt_status ckpt_tree_json(const ckpt_tree* tree, const char** json, uint64_t* s
 }
 
 ckpt_status ckpt_save_add_tree(ckpt_save* save, const char* name, const ckpt_tree* tree, ckpt_error** err) {
-  return guard(err, [&]() -> Status {
-    if (!save) return null_status("save");
-    if (save->forked()) return forked_status();
-    auto text = json_of(tree);
-    if (!text.ok()) return save->save->noted(std::move(text).status());
-    return save->save->noted(save->save->add_object(name ? name : CKPT_TREE_OBJECT, CKPT_TREE_MEDIA_TYPE,
-                                                    CKPT_OBJECT_SHARED, as_bytes(*text)));
+  return add_to(save, err, [&](save::Save& to) -> Status {
+    CKPT_ASSIGN(auto text, json_of(tree));
+    return to.add_object(name ? name : CKPT_TREE_OBJECT, CKPT_TREE_MEDIA_TYPE, CKPT_OBJECT_SHARED, as_bytes(text));
   });
 }
 
@@ -261,8 +252,7 @@ static Result<Tree> flat_tree(const checkpoint::Checkpoint& checkpoint) {
 
 ckpt_status ckpt_reader_tree(const ckpt_reader* reader, const char* name, ckpt_tree** out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    if (!reader) return null_status("reader");
-    if (reader->forked()) return forked_status();
+    CKPT_TRY(usable(reader, "reader"));
     if (!out) return null_status("out");
     CKPT_ASSIGN(const fb::Object* object, find_object(*reader->checkpoint, name));
     CKPT_ASSIGN(Tree tree, object ? read_tree(reader->checkpoint, *object) : flat_tree(*reader->checkpoint));

@@ -21,6 +21,15 @@ struct Finding {
 
 struct Report {
   std::vector<Finding> findings;
+
+  void add(int32_t kind, ckpt_status status, std::string name, std::string text, uint64_t size = 0) {
+    Finding& finding = findings.emplace_back();
+    finding.kind = kind;
+    finding.status = status;
+    finding.name = std::move(name);
+    finding.text = std::move(text);
+    finding.size = size;
+  }
 };
 
 }  // namespace ckpt

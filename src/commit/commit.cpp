@@ -42,15 +42,16 @@ static Status read_outcome(const Session& session, const Attempt& attempt) {
   if (directory.ok()) return std::move(slot).status();  // NOT_FOUND: open
   if (directory.status().code() != CKPT_NOT_FOUND)
     return Status(CKPT_COMMIT_UNKNOWN, "the attempt cannot be read: " + directory.status().message());
-  // Whoever removes a directory of several ranks leaves word for those that still ask.
+  return Status(CKPT_GONE, attempt.directory + " is gone");
+}
+
+// The outcome of an attempt whose directory was there and is no more. Whoever removes a directory of several ranks
+// leaves word for those that still ask.
+static Status outcome_of_gone(const Session& session, const Attempt& attempt) {
   const uint64_t token = session.plan().token;
   if (session.store().open(format::pruned_key(token, attempt.number, attempt.label)).ok()) return Ok();
   if (session.store().open(format::closed_key(token, attempt.number, attempt.label)).ok())
     return Status(CKPT_FENCED, attempt.directory + " was closed by a newer session, which owns the run now");
-  return Status(CKPT_GONE, attempt.directory + " is gone");
-}
-
-static Status nobody_knows(const Session& session, const Attempt& attempt) {
   std::string text = attempt.directory + " is gone: it was aborted, or committed and removed since";
   if (Status fenced = session.check_fence(); fenced.code() == CKPT_FENCED) text += "; " + fenced.message();
   return Status(CKPT_COMMIT_UNKNOWN, std::move(text));
@@ -145,7 +146,7 @@ static Status give_up_open(Session& session, const Attempt& attempt, Status caus
   // A failed publish may still have put the part there.
   published |= session.store().open(format::part_key(attempt.directory, session.rank())).ok();
   if (session.rank() == 0 || !published) return explain(session, std::move(cause));
-  if (outcome.code() == CKPT_GONE) return nobody_knows(session, attempt);
+  if (outcome.code() == CKPT_GONE) return outcome_of_gone(session, attempt);
   return Status(CKPT_COMMIT_UNKNOWN,
                 "rank 0 may still commit: this rank's part is there, and closing the attempt failed (" +
                     not_closed.message() + ") after: " + cause.message())
@@ -314,11 +315,10 @@ static Status publish_manifest(Session& session, const Attempt& attempt, format:
   if (created.ok()) return created;
   // The slot was taken, or the call failed on its way: what the slot holds now is the truth.
   Status outcome = read_outcome(session, attempt);
-  if (created.code() == CKPT_EXISTS && outcome.code() != CKPT_GONE) return outcome;
-  if (created.code() == CKPT_NOT_FOUND || created.code() == CKPT_EXISTS)
-    return explain(session, std::move(created));  // the attempt was removed
+  if (created.code() == CKPT_NOT_FOUND) return explain(session, std::move(created));  // the attempt was removed
+  if (outcome.code() == CKPT_GONE) return outcome_of_gone(session, attempt);
+  if (created.code() == CKPT_EXISTS) return outcome;
   if (outcome.code() == CKPT_NOT_FOUND) return created;
-  if (outcome.code() == CKPT_GONE) return nobody_knows(session, attempt);
   if (outcome.ok())
     return Status(CKPT_COMMIT_UNKNOWN,
                   "the commit record is there, but making it durable failed: " + created.message());
@@ -329,13 +329,9 @@ static Status publish_manifest(Session& session, const Attempt& attempt, format:
 static void after_commit(Session& session, const Attempt& attempt, const format::Summary& summary,
                          const CommitSettings& settings, Report* report) {
   store::Store& store = session.store();
-  auto note = [report](Status status) {
+  auto note = [report](const Status& status) {
     if (status.ok() || status.code() == CKPT_NOT_FOUND) return;
-    Finding finding;
-    finding.kind = CKPT_FINDING_KEPT;
-    finding.status = status.code();
-    finding.text = "after the commit: " + status.message();
-    report->findings.push_back(std::move(finding));
+    report->add(CKPT_FINDING_KEPT, status.code(), "", "after the commit: " + status.message());
   };
   note(store.remove(attempt_record_key(session, attempt), false));
   if (settings.on_existing == "replace") note(remove_replaced(session, summary, report));
@@ -364,7 +360,7 @@ static Status await_outcome(Session& session, const Attempt& attempt, const Comm
     Status outcome = read_outcome(session, attempt);
     // Rank 0 removed the parts when it gave up. Ours may have come after that.
     if (is_closed(outcome)) (void)session.store().remove(format::part_key(attempt.directory, session.rank()), false);
-    if (outcome.code() == CKPT_GONE) return nobody_knows(session, attempt);
+    if (outcome.code() == CKPT_GONE) return outcome_of_gone(session, attempt);
     const bool unread = outcome.code() == CKPT_COMMIT_UNKNOWN;
     if (faults.lasts(unread) || (outcome.code() != CKPT_NOT_FOUND && !unread)) return outcome;
     Status failure = job.check();

@@ -94,16 +94,9 @@ Status remove_by_id(store::Store& store, std::string_view id) {
   return remove_checkpoint(store, id);
 }
 
-static void add_finding(Report* report, int32_t kind, const checkpoint::CheckpointEntry& entry, std::string text,
+static void add_finding(Report* report, int32_t kind, const checkpoint::CheckpointEntry& entry, const std::string& text,
                         ckpt_status status = CKPT_OK) {
-  if (!report) return;
-  Finding finding;
-  finding.kind = kind;
-  finding.status = status;
-  finding.name = entry.id;
-  finding.size = entry.bytes;
-  finding.text = entry.id + ": " + std::move(text);
-  report->findings.push_back(std::move(finding));
+  report->add(kind, status, entry.id, entry.id + ": " + text, entry.bytes);
 }
 
 static void remove_one(store::Store& store, const checkpoint::CheckpointEntry& entry, bool dry_run, const char* why,
@@ -125,6 +118,7 @@ Status check_policy(const RetentionPolicy& policy) {
 }
 
 Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report, session::Session* session) {
+  CKPT_TRY(check_policy(policy));
   if (policy.keep_last == 0) return Ok();
   CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
   std::erase_if(entries, [&](const auto& e) {

@@ -9,16 +9,6 @@
 
 namespace ckpt::maintain {
 
-static void note(Report* report, int32_t kind, std::string name, std::string text, ckpt_status status = CKPT_OK) {
-  if (!report) return;
-  Finding finding;
-  finding.kind = kind;
-  finding.status = status;
-  finding.name = std::move(name);
-  finding.text = std::move(text);
-  report->findings.push_back(std::move(finding));
-}
-
 static Result<std::vector<checkpoint::PartFile>> open_all_parts(const store::Store& store, std::string_view id,
                                                                 Report* report) {
   CKPT_ASSIGN(checkpoint::PartFile leader, checkpoint::open_part(store, id, 0));
@@ -40,7 +30,7 @@ static Result<std::vector<checkpoint::PartFile>> open_all_parts(const store::Sto
     Status status = part.status().code() == CKPT_NOT_FOUND
                         ? checkpoint::at_part(Status(CKPT_INCOMPLETE, "the part is missing"), store, id, i)
                         : part.status();
-    note(report, CKPT_FINDING_DAMAGED, format::part_name(i), status.message(), status.code());
+    report->add(CKPT_FINDING_DAMAGED, status.code(), format::part_name(i), status.message());
     if (first.ok()) first = std::move(status);
   }
   CKPT_TRY(std::move(first));
@@ -95,9 +85,10 @@ Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run,
         .with("path", store.path(id));
   CKPT_ASSIGN(commit::Merged merged, commit::merge_parts(*parts, store, id, !committed));
   format::Buffer file = format::frame_manifest(std::move(merged.index), merged.summary);
-  note(report, CKPT_FINDING_REPAIRED, std::string(id),
-       strformat("{}: {} from {} parts, {} bytes, {} tensors", store.path(slot),
-                 dry_run ? "would be rebuilt" : "rebuilt", parts->size(), file.size(), merged.summary.tensor_count));
+  report->add(
+      CKPT_FINDING_REPAIRED, CKPT_OK, std::string(id),
+      strformat("{}: {} from {} parts, {} bytes, {} tensors", store.path(slot),
+                dry_run ? "would be rebuilt" : "rebuilt", parts->size(), file.size(), merged.summary.tensor_count));
   if (dry_run) return Ok();
   if (had_manifest) CKPT_TRY(set_aside(store, slot));
   CKPT_TRY(store.put_if_absent(slot, file));

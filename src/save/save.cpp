@@ -205,8 +205,9 @@ Status Save::work(Job& job, bool copies) {
   SaveIdentity identity = identify(*session_, attempt_, step_, sequence_);
   CKPT_TRY(commit::open_attempt(*session_, attempt_, settings_.commit, job));
   Status written = write_part(*session_, identity, content_, settings_, copies, job);
-  if (written.ok()) written = job.check();
-  if (!written.ok()) return commit::give_up(*session_, attempt_, std::move(written));
+  const bool published = written.ok();
+  if (published) written = job.check();
+  if (!written.ok()) return commit::give_up(*session_, attempt_, std::move(written), published);
   job.counters.write_us = job.elapsed_us();
   job.reach(CKPT_JOB_WRITTEN);
   if (session_->rank() != 0 && !settings_.wait) return Ok();

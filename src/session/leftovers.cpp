@@ -40,6 +40,11 @@ Status empty_trash(store::Store& store) {
   return Ok();
 }
 
+static Status forget(store::Store& store, const std::string& key) {
+  Status removed = store.remove(key, false);
+  return removed.code() == CKPT_NOT_FOUND ? Ok() : removed;
+}
+
 // A record appears together with its content, so an empty one is left by a crash. The owner record tells whose it was.
 static bool is_abandoned(store::Store& store, const SessionPlan& plan, uint64_t token) {
   Status unreadable;
@@ -91,15 +96,9 @@ Status close_older_attempts(store::Store& store, const SessionPlan& plan) {
     } else if (!text->empty() || !is_abandoned(store, plan, record->token)) {
       continue;
     }
-    Status removed = store.remove(key, false);
-    if (!removed.ok() && removed.code() != CKPT_NOT_FOUND) return removed;
+    CKPT_TRY(forget(store, key));
   }
   return Ok();
-}
-
-static Status forget(store::Store& store, const std::string& key) {
-  Status removed = store.remove(key, false);
-  return removed.code() == CKPT_NOT_FOUND ? Ok() : removed;
 }
 
 // Ranks of the session before this one may still be asking for an outcome, so its directory stays until the next start.

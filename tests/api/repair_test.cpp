@@ -205,6 +205,31 @@ TEST(Repair, AttemptThatNeverCommittedNeedsForceAndIsMarked) {
   EXPECT_EQ(repair(sample, {{"dry_run", 0}, {"force", 1}}).status, CKPT_EXISTS);
 }
 
+// The name says whose attempt it was; under another name nothing shows that it was committed.
+TEST(Repair, CopyOfAnAttemptNeedsForce) {
+  Sample sample;
+  fs::remove(sample.file("MANIFEST"));
+  fs::copy(sample.scratch() / sample.id(), sample.scratch() / "copy");
+  Repaired done = repair(sample, {{"dry_run", 0}}, "copy");
+  EXPECT_EQ(done.status, CKPT_INCOMPLETE) << done.problem;
+  EXPECT_NE(done.problem.find("force"), std::string::npos) << done.problem;
+  EXPECT_FALSE(fs::exists(sample.scratch() / "copy/MANIFEST"));
+}
+
+TEST(Repair, CheckpointOfAnotherStoreNeedsForce) {
+  Sample sample, stranger;
+  const std::string id = "other.1.1";  // a name that a session of this store could have given
+  fs::copy(stranger.scratch() / stranger.id(), sample.scratch() / id);
+  fs::remove(sample.scratch() / id + "/MANIFEST");
+  Repaired done = repair(sample, {{"dry_run", 0}}, id);
+  EXPECT_EQ(done.status, CKPT_INCOMPLETE) << done.problem;
+  fs::remove_all(sample.scratch() / sample.id());
+  fs::rename(sample.scratch() / id, sample.scratch() / sample.id());  // now it even has the right name
+  done = repair(sample, {{"dry_run", 0}});
+  EXPECT_EQ(done.status, CKPT_INCOMPLETE) << done.problem;
+  EXPECT_NE(done.problem.find("force"), std::string::npos) << done.problem;
+}
+
 TEST(Repair, TombstoneIsFinal) {
   Sample sample;
   // A save that fails leaves a tombstone. Here rank 1 declares another shape.

@@ -106,6 +106,24 @@ TEST_F(Retention, RunsAfterEachCommit) {
   EXPECT_EQ(problem_of(uri, "latest"), "");
 }
 
+TEST_F(Retention, AfterACommitIsToldByTheReportOfTheJob) {
+  save({1, 2});
+  Store store = open_store(uri);
+  Session session = open_session(store);
+  ckpt_save* raw = nullptr;
+  Error error;
+  ASSERT_EQ(ckpt_save_new(&raw, session.get(), "s3", 3, options({{"keep_last", 1}}).get(), error), CKPT_OK)
+      << error.text();
+  Save owner(raw);
+  ckpt_job* job = nullptr;
+  ASSERT_EQ(ckpt_save_start(raw, &job, error), CKPT_OK) << error.text();
+  Job job_owner(job);
+  ASSERT_EQ(ckpt_job_wait(job, CKPT_JOB_COMMITTED, -1, error), CKPT_OK) << error.text();
+  ckpt_report* report = nullptr;
+  ASSERT_EQ(ckpt_job_report(job, &report, error), CKPT_OK) << error.text();
+  EXPECT_EQ(names_of(Report(report), CKPT_FINDING_REMOVED), (std::vector<std::string>{"s1.1.1", "s2.1.1"}));
+}
+
 TEST_F(Retention, OrdersBySessionAndNotByStepOrTime) {
   save({500});
   save({10, 20});
