@@ -21,8 +21,8 @@ namespace ckpt::store {
 
 // Whether a lease covers everyone who can reach the file, and a write goes to the blocks that the file has. Elsewhere
 // another machine may have the file open (NFS, Lustre, FUSE), a write takes new blocks anyway (btrfs, ZFS), or the
-// kernel grants a lease on a file that somebody has mapped (overlayfs). tests/store/recycle_test.cpp runs the checks on
-// each of these file systems.
+// kernel grants a lease on a file that somebody has mapped (overlayfs). tests/store/file_systems.sh proves that the
+// checks hold on each file system that qualifies.
 static bool recycles(int fd) {
   constexpr long kXfs = 0x58465342;
   struct statfs found;
@@ -112,20 +112,18 @@ static std::vector<std::string> candidates_for(const Root& root, std::string_vie
   return names;
 }
 
-// The extended attributes of a file, ACLs among them, as one text; nullopt if they cannot be read.
-static std::optional<std::string> attributes_of(int file) {
+// The extended attributes of a file, access control lists among them, as "name=value"; nullopt if they cannot be read.
+static std::optional<std::set<std::string>> attributes_of(int file) {
+  std::set<std::string> all;
   char names[4096], value[4096];
   const ssize_t size = flistxattr(file, names, sizeof names);
-  if (size < 0) return errno == EOPNOTSUPP ? std::optional<std::string>("") : std::nullopt;
-  std::set<std::string> all;
+  if (size < 0) return errno == EOPNOTSUPP ? std::optional(all) : std::nullopt;
   for (const char* name = names; name < names + size; name += std::strlen(name) + 1) {
     const ssize_t read = fgetxattr(file, name, value, sizeof value);
     if (read < 0) return std::nullopt;
-    all.insert(std::string(name) + "=" + std::string(value, static_cast<size_t>(read)) + "\n");
+    all.insert(std::string(name) + "=" + std::string(value, static_cast<size_t>(read)));
   }
-  std::string text;
-  for (const std::string& one : all) text += one;
-  return text;
+  return all;
 }
 
 // Whether a file has the device, owner, group, mode and extended attributes that a new file gets here.
