@@ -30,15 +30,23 @@ static bool may_be_new(int file) {
   return fstat(file, &found) != 0 || (found.st_size == 0 && found.st_mtime > time(nullptr) - kHour);
 }
 
+static void remove_orphans_in(const Root& root, const std::string& key) {
+  Result<Fd> directory = root.open_directory(key);
+  auto files = list_directory(root, key);
+  if (!directory.ok() || !files.ok()) return;
+  for (const Entry& file : *files)
+    if (!file.directory && may_be_orphan(file.name))
+      if (Fd unused = open_unused(directory->get(), file.name); unused && !may_be_new(unused.get()))
+        unlinkat(directory->get(), file.name.c_str(), 0);
+}
+
 void remove_orphans(const Root& root) {
-  for (const char* key : {".ckpt", ".ckpt/owners", ".ckpt/attempts"}) {
-    Result<Fd> directory = root.open_directory(key);
-    auto files = list_directory(root, key);
-    if (!directory.ok() || !files.ok()) continue;
-    for (const Entry& file : *files)
-      if (!file.directory && may_be_orphan(file.name))
-        if (Fd unused = open_unused(directory->get(), file.name); unused && !may_be_new(unused.get()))
-          unlinkat(directory->get(), file.name.c_str(), 0);
+  for (const char* key : {".ckpt", ".ckpt/owners", ".ckpt/attempts"}) remove_orphans_in(root, key);
+  // These have a directory for each run, which stays. Directories of sessions are removed with all that is in them.
+  for (const std::string parent : {".ckpt/runs", ".ckpt/rendezvous"}) {
+    auto runs = list_directory(root, parent);
+    for (size_t i = 0; runs.ok() && i < runs->size(); i++)
+      if ((*runs)[i].directory) remove_orphans_in(root, parent + "/" + (*runs)[i].name);
   }
 }
 

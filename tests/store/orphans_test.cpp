@@ -17,7 +17,8 @@ class Orphans : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(code(store_->prepare()), "OK");
-    for (const char* key : {".ckpt/owners", ".ckpt/attempts"}) ASSERT_EQ(code(store_->make_directory(key)), "OK");
+    for (const char* key : {".ckpt/owners", ".ckpt/attempts", ".ckpt/runs/main", ".ckpt/rendezvous/main"})
+      ASSERT_EQ(code(store_->make_directory(key)), "OK");
   }
   void leave(const std::string& key, const std::string& bytes = "x") {
     std::ofstream(scratch_ / "store/" + key) << bytes;
@@ -39,8 +40,19 @@ TEST_F(Orphans, FilesThatNeverGotTheirNameAndProbesGo) {
   std::filesystem::last_write_time(scratch_ / "store/.ckpt/owners/8.tmp.0123456789abcdef",
                                    std::filesystem::file_time_type::clock::now() - std::chrono::hours(2));
   prepare_again();
-  EXPECT_EQ(names(*store_, ".ckpt"), "attempts/ owners/");
+  EXPECT_EQ(names(*store_, ".ckpt"), "attempts/ owners/ rendezvous/ runs/");
   EXPECT_EQ(names(*store_, ".ckpt/owners") + names(*store_, ".ckpt/attempts"), "");
+}
+
+TEST_F(Orphans, ThoseInTheDirectoriesOfRunsGoAndTheRecordsStay) {
+  for (const std::string directory : {".ckpt/runs/main/", ".ckpt/rendezvous/main/"}) {
+    const std::string record = "7." + kNonce + kNonce;
+    leave(directory + record);
+    leave(directory + record + ".tmp." + kNonce);
+    leave(directory + "8.tmp." + kNonce, "");  // somebody may be about to write it
+    prepare_again();
+    EXPECT_EQ(names(*store_, directory.substr(0, directory.size() - 1)), record + " 8.tmp." + kNonce);
+  }
 }
 
 TEST_F(Orphans, OtherFilesStay) {
