@@ -45,8 +45,8 @@ class Session {
   // Rank 0, before an attempt: see ownership.h.
   Status hold_run() const { return session::hold_run(*store_, plan_); }
 
-  // Rank 0: remembers the key of a word that retention left for the other ranks (FORMAT: `pruned`), and returns the one
-  // that nobody can ask for any more; "" if there is none.
+  // Rank 0: remembers the key of a word that retention left for the other ranks (src/README.md, "Session"), and returns
+  // the one that nobody can ask for any more; "" if there is none.
   std::string keep_word(std::string key);
 
   // The staging memory, kept from save to save. Makes a new one if it is too small or if another save has it. NOMEM.
