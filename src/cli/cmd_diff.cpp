@@ -12,15 +12,16 @@ struct Args : Common {
   bool structure_only = false;
 };
 
-constexpr Words kWords = {"diff", "compare two checkpoints",
-                          "Compares the structure (names, dtypes, shapes, objects, attributes), then the values of the "
-                          "tensors that both have.\n"
-                          "For each tensor that differs it prints how many elements differ, and the largest "
-                          "difference. Two checkpoints may be\n"
-                          "equal though their world sizes differ.",
-                          "  ckpt diff /data/run7@step:100 /data/run7@step:200\n"
-                          "  ckpt diff /data/run7 /backup/run7 --structure-only\n",
-                          "0 equal, 1 different, 2 error"};
+constexpr Words kWords = {
+    "diff", "compare two checkpoints",
+    "Compares the structure (names, dtypes, shapes, objects, attributes), "
+    "then the values of the tensors that both have.\n"
+    "For each tensor that differs it prints how many elements differ, and the largest difference. "
+    "Two checkpoints may be\n"
+    "equal though their world sizes differ.",
+    "  ckpt diff /data/run7@step:100 /data/run7@step:200\n"
+    "  ckpt diff /data/run7 /backup/run7 --structure-only\n",
+    "0 equal, 1 different, 2 error"};
 
 std::string difference_text(double value) { return std::isnan(value) ? "-" : print_format("%.6g", value); }
 

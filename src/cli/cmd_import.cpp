@@ -10,22 +10,22 @@ struct Args : Common {
   int64_t step = -1;
 };
 
-constexpr Words kWords = {"import", "save a .pt or safetensors file as a checkpoint",
-                          "Saves a PyTorch .pt file, a safetensors file, a Hugging Face set (its directory or its "
-                          "model.safetensors.index.json)\n"
-                          "or an hfai directory of PART_*.pt as a checkpoint of run \"import\", so a trainer that uses "
-                          "the same store is not\n"
-                          "disturbed. If the store has other runs too, open it with -o run=import, or by its id. The "
-                          "content decides the format,\n"
-                          "not the name. Nothing that a .pt says is executed. Metadata and the split into files are "
-                          "kept for ckpt export.\n"
-                          "Makes the store if there is none.",
-                          "  ckpt import model.safetensors /data/run7 --label pretrained\n"
-                          "  ckpt import epoch9.pt /data/run7 --label epoch9\n"
-                          "  ckpt info /data/run7@label:epoch9 -o run=import\n"
-                          "  ckpt import ./Llama-3-8B /data/models --label llama3-8b -o compression=auto\n"
-                          "  ckpt info /data/models@label:llama3-8b\n",
-                          "0 saved and durable, 2 error"};
+constexpr Words kWords = {
+    "import", "save a .pt or safetensors file as a checkpoint",
+    "Saves a PyTorch .pt file, a safetensors file, a Hugging Face set "
+    "(its directory or its model.safetensors.index.json)\n"
+    "or an hfai directory of PART_*.pt as a checkpoint of run \"import\", "
+    "so a trainer that uses the same store is not\n"
+    "disturbed. If the store has other runs too, open it with -o run=import, or by its id. "
+    "The content decides the format,\n"
+    "not the name. Nothing that a .pt says is executed. Metadata and the split into files are kept for ckpt export.\n"
+    "Makes the store if there is none.",
+    "  ckpt import model.safetensors /data/run7 --label pretrained\n"
+    "  ckpt import epoch9.pt /data/run7 --label epoch9\n"
+    "  ckpt info /data/run7@label:epoch9 -o run=import\n"
+    "  ckpt import ./Llama-3-8B /data/models --label llama3-8b -o compression=auto\n"
+    "  ckpt info /data/models@label:llama3-8b\n",
+    "0 saved and durable, 2 error"};
 
 int run(const Args& args) {
   ckpt::Options options = make_options(args);

@@ -19,10 +19,10 @@ struct Args : Common {
 };
 
 constexpr Words kWords = {"info", "show what a checkpoint holds",
-                          "Shows who wrote the checkpoint and when, its tensors, aliases, objects and attributes, and "
-                          "an outline of its state\n"
-                          "tree. Reads and checks the manifest and the tree only; ckpt verify checks the data. With "
-                          "--segments it also shows\n"
+                          "Shows who wrote the checkpoint and when, its tensors, aliases, objects and attributes, "
+                          "and an outline of its state\n"
+                          "tree. Reads and checks the manifest and the tree only; "
+                          "ckpt verify checks the data. With --segments it also shows\n"
                           "where each tensor's bytes are in the parts. It takes a .pt or .safetensors file as well.",
                           "  ckpt info /data/run7\n"
                           "  ckpt info /data/run7/step-100.7.1 --tensors 'model.*.weight'\n"

@@ -12,15 +12,15 @@ struct Args : Common {
   bool write = false;
 };
 
-constexpr Words kWords = {
-    "prune", "remove old checkpoints",
-    "Keeps the newest --keep-last checkpoints of a run, every step that --keep-every divides, the labels of --protect, "
-    "any\n"
-    "that is being read, and always the newest sound one. Removes the others; without --write it only lists them. It\n"
-    "prunes run \"main\", or the run that -o run=NAME names, and no other.",
-    "  ckpt prune /data/run7 --keep-last 3 --keep-every 1000\n"
-    "  ckpt prune /data/run7 --keep-last 3 --protect best --protect final --write\n",
-    "0 done, 2 error"};
+constexpr Words kWords = {"prune", "remove old checkpoints",
+                          "Keeps the newest --keep-last checkpoints of a run, "
+                          "every step that --keep-every divides, the labels of --protect, any\n"
+                          "that is being read, and always the newest sound one. "
+                          "Removes the others; without --write it only lists them. It\n"
+                          "prunes run \"main\", or the run that -o run=NAME names, and no other.",
+                          "  ckpt prune /data/run7 --keep-last 3 --keep-every 1000\n"
+                          "  ckpt prune /data/run7 --keep-last 3 --protect best --protect final --write\n",
+                          "0 done, 2 error"};
 
 ckpt::Options options_of(const Args& args) {
   ckpt::Options options = make_options(args);

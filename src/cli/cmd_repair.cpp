@@ -12,11 +12,10 @@ struct Args : Common {
 
 constexpr Words kWords = {
     "repair", "rebuild a lost or damaged MANIFEST",
-    "Each part describes itself, so a lost or damaged MANIFEST can be rebuilt from them byte for byte. Never replaces "
-    "a\n"
-    "readable MANIFEST, never changes a part: damaged tensor data cannot be repaired. Without --write it only says "
-    "what "
-    "it\n"
+    "Each part describes itself, so a lost or damaged MANIFEST can be rebuilt from them byte for byte. "
+    "Never replaces a\n"
+    "readable MANIFEST, never changes a part: "
+    "damaged tensor data cannot be repaired. Without --write it only says what it\n"
     "would do. --force also accepts an attempt that was never committed, and marks the result as rebuilt.",
     "  ckpt repair /data/run7/step-100.7.1\n"
     "  ckpt repair /data/run7/step-100.7.1 --write && ckpt verify /data/run7/step-100.7.1\n",

@@ -9,14 +9,13 @@ struct Args : Common {
   std::string checkpoint;
 };
 
-constexpr Words kWords = {
-    "rm", "remove one checkpoint",
-    "Removes one checkpoint, or the rest of an attempt to save one, at once and for good. Refuses one that is being "
-    "read\n"
-    "or written. Refuses a bare STORE: say which checkpoint.",
-    "  ckpt rm /data/run7/step-100.7.1\n"
-    "  ckpt rm /data/run7@label:step-100\n",
-    "0 removed, 2 error"};
+constexpr Words kWords = {"rm", "remove one checkpoint",
+                          "Removes one checkpoint, or the rest of an attempt to save one, at once and for good. "
+                          "Refuses one that is being read\n"
+                          "or written. Refuses a bare STORE: say which checkpoint.",
+                          "  ckpt rm /data/run7/step-100.7.1\n"
+                          "  ckpt rm /data/run7@label:step-100\n",
+                          "0 removed, 2 error"};
 
 int run(const Args& args) {
   ckpt::Options options = make_options(args);

@@ -13,17 +13,16 @@ struct Args : Common {
   bool quick = false;
 };
 
-constexpr Words kWords = {
-    "verify", "check a checkpoint for damage",
-    "Reads every byte of every part and compares it with the checksums. --quick checks only sizes, headers, trailers "
-    "and\n"
-    "indexes. --sample 1/10 checks a tenth of the data, 2/10 … 10/10 the other tenths: one each night checks all in "
-    "ten.\n"
-    "Each damage is printed with its part, offset, tensor and elements.",
-    "  ckpt verify /data/run7\n"
-    "  ckpt verify /data/run7/step-100.7.1 --quick\n"
-    "  ckpt verify /data/run7@step:100 --sample 3/10 --json\n",
-    "0 sound, 1 damaged, 2 cannot say (not found, I/O error, a newer format)"};
+constexpr Words kWords = {"verify", "check a checkpoint for damage",
+                          "Reads every byte of every part and compares it with the checksums. "
+                          "--quick checks only sizes, headers, trailers and\n"
+                          "indexes. --sample 1/10 checks a tenth of the data, 2/10 … 10/10 the other tenths: "
+                          "one each night checks all in ten.\n"
+                          "Each damage is printed with its part, offset, tensor and elements.",
+                          "  ckpt verify /data/run7\n"
+                          "  ckpt verify /data/run7/step-100.7.1 --quick\n"
+                          "  ckpt verify /data/run7@step:100 --sample 3/10 --json\n",
+                          "0 sound, 1 damaged, 2 cannot say (not found, I/O error, a newer format)"};
 
 // Sets the options of the library for "3/10".
 void set_sample(ckpt::Options* options, const std::string& sample) {
