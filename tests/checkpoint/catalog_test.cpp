@@ -8,8 +8,7 @@ namespace {
 class CatalogTest : public ::testing::Test {
  protected:
   CatalogTest() {
-    static int number = 0;
-    inner = *store::open_memory("catalog" + std::to_string(number++));
+    inner = fresh_memory_store();
     shell = std::make_shared<store::ShellStore>(inner);
     session = open_session(inner);
   }

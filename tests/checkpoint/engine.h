@@ -18,6 +18,12 @@ inline Options make_options(std::initializer_list<std::pair<const char*, int64_t
   return options;
 }
 
+// An empty store in memory. Its name is new, since stores of one name share what they hold.
+inline std::shared_ptr<store::Store> fresh_memory_store() {
+  static int number = 0;
+  return *store::open_memory("fresh" + std::to_string(number++));
+}
+
 inline std::shared_ptr<session::Session> open_session(std::shared_ptr<store::Store> store, uint32_t rank = 0,
                                                       uint32_t world_size = 1, const char* string = nullptr) {
   auto session = session::Session::open(std::move(store), rank, world_size, string, {});

@@ -13,8 +13,7 @@ namespace {
 class OutcomeTest : public ::testing::Test {
  protected:
   OutcomeTest() {
-    static int number = 0;
-    inner = *store::open_memory("outcome" + std::to_string(number++));
+    inner = fresh_memory_store();
     shell = std::make_shared<store::ShellStore>(inner);
     ranks[0] = open_session(inner, 0, 2);
     ranks[1] = open_session(shell, 1, 2, ranks[0]->string().c_str());
@@ -117,7 +116,7 @@ TEST_F(SleepingRank, WordsOfPrunedCheckpointsDoNotPileUp) {
 TEST_F(FencedRank, IsToldSoWhereverItsFilesVanish) {
   // A newer session starts before one of rank 0's operations on the attempt.
   for (const char* operation : {"put", "make_directory", "create"}) {
-    auto store = *store::open_memory(std::string("fenced") + operation);
+    auto store = fresh_memory_store();
     auto between = std::make_shared<store::ShellStore>(store);
     auto session = open_session(between);
     bool done = false;
