@@ -233,11 +233,20 @@ static bool is_unusable(const CheckpointEntry& entry) {
   return entry.state == CKPT_CHECKPOINT_DAMAGED || entry.state == CKPT_CHECKPOINT_REVISION;
 }
 
+// Whether a listing calls it a copy. A directory that bears the save's name never is one, so it needs no listing.
+static bool is_copy(const store::Store& store, const CheckpointEntry& entry) {
+  if (entry.own_name()) return false;
+  auto all = list_checkpoints(store);
+  return all.ok() &&
+         std::any_of(all->begin(), all->end(), [&](const auto& other) { return other.id == entry.id && other.copy; });
+}
+
 // Returns `entry`, which was named exactly, if it can be loaded.
 static Result<CheckpointEntry> loadable(const store::Store& store, CheckpointEntry entry) {
   if (entry.state == CKPT_CHECKPOINT_COMMITTED) {
     auto own = find_store_id(store);
     entry.foreign = own.ok() && *own != entry.summary.store_id;
+    entry.copy = is_copy(store, entry);
     return entry;
   }
   if (is_unusable(entry)) return entry.problem;

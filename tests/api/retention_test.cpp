@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "api/process.h"
+#include "api/ranks.h"
 
 using namespace ckpt_test;
 
@@ -190,6 +191,30 @@ TEST_F(Retention, ACheckpointThatWasRenamedByHandIsLatestButNotPruned) {
   save({2});
   prune({{"keep_last", 1}});
   EXPECT_EQ(steps(), (Steps{1, 2}));
+}
+
+// The flags by every way to ask: listed, found by id, opened by id.
+TEST_F(Retention, ACopyIsFlaggedHoweverOneAsks) {
+  auto flags = [&](const std::string& id) {
+    Store store = open_store(uri);
+    Info found{}, opened{};
+    found.struct_size = opened.struct_size = sizeof found;
+    Error error;
+    EXPECT_EQ(ckpt_store_find(store.get(), id.c_str(), nullptr, &found, error), CKPT_OK) << error.text();
+    Reader reader = open_reader(store, id);
+    EXPECT_EQ(ckpt_reader_info(reader.get(), &opened, error), CKPT_OK) << error.text();
+    EXPECT_EQ(found.flags, opened.flags) << id;
+    for (const Info& entry : entries_of(uri)) EXPECT_TRUE(entry.id != id || entry.flags == opened.flags) << id;
+    return opened.flags;
+  };
+  save({1});
+  for (const char* name : {"a-copy", "s9.9.9"}) copy_directory(uri + "/s1.1.1", uri + "/" + name);
+  EXPECT_EQ(flags("s1.1.1"), 0u);
+  EXPECT_EQ(flags("a-copy"), uint32_t{CKPT_CHECKPOINT_COPY});
+  EXPECT_EQ(flags("s9.9.9"), uint32_t{CKPT_CHECKPOINT_COPY});
+  std::filesystem::remove_all(uri + "/s1.1.1");
+  EXPECT_EQ(flags("a-copy"), 0u);  // the first that is left stands for the save
+  EXPECT_EQ(flags("s9.9.9"), uint32_t{CKPT_CHECKPOINT_COPY});
 }
 
 TEST_F(Retention, ADirectoryThatSomebodyPutIntoACheckpointIsKeptAndNamed) {
