@@ -168,11 +168,7 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
     return detail::make_first<Save>(ckpt_save_new, session.get(), detail::Text{"label", label}, step, options);
   }
   Result<void> add_tensor(const std::string& name, const Tensor& tensor, Memory memory, Device device = {}) {
-    detail::Call call;
-    call.refuse(detail::elements(name, tensor, memory.element));
-    call(ckpt_save_add_tensor, get(), detail::Text{"name", name}, &tensor.desc(), memory.data, memory.bytes,
-         device.type, device.id);
-    return call.done();
+    return detail::add_tensor(ckpt_save_add_tensor, get(), name, tensor, memory, device);
   }
   // A whole tensor; its dtype is that of the elements.
   template <class C, class T = detail::NumberOf<C>>
@@ -343,11 +339,7 @@ class Load : public detail::Handle<ckpt_load, ckpt_load_free> {
     return detail::make_first<Load>(ckpt_load_new, reader.get(), options);
   }
   Result<void> add_tensor(const std::string& name, const Tensor& tensor, MutableMemory memory, Device device = {}) {
-    detail::Call call;
-    call.refuse(detail::elements(name, tensor, memory.element));
-    call(ckpt_load_add_tensor, get(), detail::Text{"name", name}, &tensor.desc(), memory.data, memory.bytes,
-         device.type, device.id);
-    return call.done();
+    return detail::add_tensor(ckpt_load_add_tensor, get(), name, tensor, memory, device);
   }
   // A whole tensor; its dtype is that of the elements.
   template <class C, class T = detail::NumberOf<C>>

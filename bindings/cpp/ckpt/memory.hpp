@@ -238,6 +238,16 @@ inline std::optional<Error> elements(const std::string& name, const Tensor& tens
                    "; give {pointer, bytes} to reinterpret it",
                {{"tensor", name}, {"expected", said}, {"found", is}});
 }
+
+// ckpt_save_add_tensor or ckpt_load_add_tensor, with memory whose elements fit.
+template <class Function, class Object, class AnyMemory>
+Result<void> add_tensor(Function function, Object* object, const std::string& name, const Tensor& tensor,
+                        const AnyMemory& memory, const Device& device) {
+  Call call;
+  call.refuse(elements(name, tensor, memory.element));
+  call(function, object, Text{"name", name}, &tensor.desc(), memory.data, memory.bytes, device.type, device.id);
+  return call.done();
+}
 }  // namespace detail
 
 }  // namespace CKPT_HPP_MODE
