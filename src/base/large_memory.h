@@ -16,8 +16,10 @@ struct LargeAllocator {
   LargeAllocator() = default;
   template <typename U>
   LargeAllocator(const LargeAllocator<U>&) {}
+  // NOLINTBEGIN(bugprone-sizeof-expression): T may be a pointer
   T* allocate(size_t count) { return static_cast<T*>(allocate_large(count * sizeof(T))); }
-  void deallocate(T* memory, size_t count) noexcept { free_large(memory, count * sizeof(T)); }
+  void deallocate(T* memory, size_t count) noexcept { free_large(static_cast<void*>(memory), count * sizeof(T)); }
+  // NOLINTEND(bugprone-sizeof-expression)
   bool operator==(const LargeAllocator&) const = default;
 };
 

@@ -10,7 +10,7 @@ void FormatArg::append_to(std::string* out, std::string_view spec) const {
     out->append(text_);
     return;
   }
-  char digits[32];
+  char digits[32] = {};
   if (kind_ == Kind::kReal) {
     out->append(digits, static_cast<size_t>(std::snprintf(digits, sizeof digits, "%g", real_)));
     return;

@@ -16,7 +16,7 @@ class FormatArg {
   template <std::integral T>
   FormatArg(T value)
       : kind_(std::is_signed_v<T> ? Kind::kSigned : Kind::kUnsigned), bits_(static_cast<uint64_t>(value)) {}
-  FormatArg(char value) : kind_(Kind::kText), bits_(0), letter_(value) { text_ = {&letter_, 1}; }
+  FormatArg(char value) : kind_(Kind::kText), letter_(value), bits_(0) { text_ = {&letter_, 1}; }
   FormatArg(double value) : kind_(Kind::kReal), real_(value) {}
   FormatArg(std::string_view value) : kind_(Kind::kText), bits_(0), text_(value) {}
   FormatArg(const std::string& value) : FormatArg(std::string_view(value)) {}
@@ -28,11 +28,11 @@ class FormatArg {
 
  private:
   enum class Kind : uint8_t { kSigned, kUnsigned, kReal, kText } kind_;
+  char letter_ = 0;
   union {
     uint64_t bits_;
     double real_;
   };
-  char letter_ = 0;
   std::string_view text_;
 };
 

@@ -137,7 +137,7 @@ Status apply_retention(store::Store& store, const RetentionPolicy& policy, Repor
       add_finding(report, CKPT_FINDING_KEPT, entry, "kept: the newest that is sound");
     else if (policy.keep_every > 0 && entry.summary.step >= 0 && entry.summary.step % policy.keep_every == 0)
       add_finding(report, CKPT_FINDING_KEPT, entry, strformat("kept: step {}", entry.summary.step));
-    else if (labels.count(entry.summary.label))
+    else if (labels.contains(entry.summary.label))
       add_finding(report, CKPT_FINDING_KEPT, entry, "kept: its label is protected");
     else
       remove_one(store, entry, policy.dry_run, policy.dry_run ? "would be removed" : "removed", report, session);

@@ -105,6 +105,8 @@ void convert_from(const std::byte* in, uint16_t to, std::byte* out, size_t count
       return convert_all<From, Bf16>(in, out, count, stride);
     case F16::kDtype:
       return convert_all<From, F16>(in, out, count, stride);
+    default:
+      return;  // convert() asserts that there is no other
   }
 }
 
@@ -124,6 +126,8 @@ void convert(uint16_t from, const std::byte* in, uint16_t to, std::byte* out, si
       return convert_from<Bf16>(in, to, out, count, out_stride);
     case F16::kDtype:
       return convert_from<F16>(in, to, out, count, out_stride);
+    default:
+      return;
   }
 }
 

@@ -37,8 +37,9 @@ void copy_spaced(const std::byte* in, uint64_t in_step, std::byte* out, uint64_t
       return copy_typed<8>(in, in_step, out, out_step, count);
     case 16:
       return copy_typed<16>(in, in_step, out, out_step, count);
+    default:
+      for (uint64_t i = 0; i < count; i++) std::memcpy(out + i * out_step, in + i * in_step, width);
   }
-  for (uint64_t i = 0; i < count; i++) std::memcpy(out + i * out_step, in + i * in_step, width);
 }
 
 // Walks transposed memory (column-major, say) in slices of the innermost dimension that are one cache line wide. Whole

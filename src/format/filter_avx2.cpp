@@ -41,7 +41,7 @@ inline void join2(V even, V odd, V& a, V& b) {
 inline void gather_bits(const uint8_t* row, uint8_t* planes) {
   for (size_t at = 0; at < kFilterBlock; at += 32) {
     V value = load(row + at);
-    for (int b = 7; b >= 0; b--) {
+    for (size_t b = 8; b-- > 0;) {
       int bits = _mm256_movemask_epi8(value);
       std::memcpy(planes + b * 64 + at / 8, &bits, 4);
       value = _mm256_add_epi8(value, value);  // the next lower bit moves to the top
@@ -63,17 +63,17 @@ inline V transpose_words(V x) {
 // belongs to plane b.
 inline void interleave_planes(const uint8_t* planes, V* words) {
   V pairs[8], quads[8];
-  for (int b = 0; b < 8; b += 2) {
+  for (size_t b = 0; b < 8; b += 2) {
     V first = load(planes + b * 64), second = load(planes + (b + 1) * 64);
     pairs[b] = _mm256_unpacklo_epi8(first, second);
     pairs[b + 1] = _mm256_unpackhi_epi8(first, second);
   }
-  for (int h = 0; h < 8; h += 4)
-    for (int i = 0; i < 2; i++) {
+  for (size_t h = 0; h < 8; h += 4)
+    for (size_t i = 0; i < 2; i++) {
       quads[h + 2 * i] = _mm256_unpacklo_epi16(pairs[h + i], pairs[h + 2 + i]);
       quads[h + 2 * i + 1] = _mm256_unpackhi_epi16(pairs[h + i], pairs[h + 2 + i]);
     }
-  for (int i = 0; i < 4; i++) {
+  for (size_t i = 0; i < 4; i++) {
     words[2 * i] = _mm256_unpacklo_epi32(quads[i], quads[4 + i]);
     words[2 * i + 1] = _mm256_unpackhi_epi32(quads[i], quads[4 + i]);
   }

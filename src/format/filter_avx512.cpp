@@ -27,7 +27,7 @@ namespace {
 inline void gather_bits(const uint8_t* row, uint8_t* planes) {
   for (size_t at = 0; at < kFilterBlock; at += 64) {
     V value = load(row + at);
-    for (int b = 7; b >= 0; b--) {
+    for (size_t b = 8; b-- > 0;) {
       __mmask64 bits = _mm512_movepi8_mask(value);
       std::memcpy(planes + b * 64 + at / 8, &bits, 8);
       value = _mm512_add_epi8(value, value);  // the next lower bit moves to the top
@@ -38,7 +38,7 @@ inline void gather_bits(const uint8_t* row, uint8_t* planes) {
 inline void scatter_bits(const uint8_t* planes, uint8_t* row) {
   for (size_t at = 0; at < kFilterBlock; at += 64) {
     V value = _mm512_setzero_si512();
-    for (int b = 0; b < 8; b++) {
+    for (size_t b = 0; b < 8; b++) {
       __mmask64 bits;
       std::memcpy(&bits, planes + b * 64 + at / 8, 8);
       value = _mm512_mask_add_epi8(value, bits, value, _mm512_set1_epi8(static_cast<char>(1 << b)));

@@ -26,14 +26,14 @@ namespace ckpt::format {
 namespace {
 
 // Multiplying a word, as a matrix of bits, by the unit vectors gives its columns: the transposed word, with rows
-// counted from its last byte. Multiplying bytes by the matrix kReverse reverses the bits of each.
+// counted from its last byte. Multiplying bytes by the matrix `mirror` reverses the bits of each.
 inline V columns(V words) {
   const V units = _mm512_set1_epi64(static_cast<long long>(0x8040201008040201));
   return _mm512_gf2p8affine_epi64_epi8(units, words, 0);
 }
 inline V reverse_bits(V bytes) {
-  const V kReverse = _mm512_set1_epi64(static_cast<long long>(0x8040201008040201));
-  return _mm512_gf2p8affine_epi64_epi8(bytes, kReverse, 0);
+  const V mirror = _mm512_set1_epi64(static_cast<long long>(0x8040201008040201));
+  return _mm512_gf2p8affine_epi64_epi8(bytes, mirror, 0);
 }
 
 // Byte r of word c becomes byte c of word r ^ kMirror (a mirror of 7 counts the words from the end).
@@ -71,19 +71,19 @@ inline void transpose_words(const V* in, V* out) {
 inline void gather_bits(const uint8_t* row, uint8_t* planes) {
   V words[8], lines[8];
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; i++) words[i] = transpose_bytes<0>(reverse_bits(columns(load(row + i * 64))));
+  for (size_t i = 0; i < 8; i++) words[i] = transpose_bytes<0>(reverse_bits(columns(load(row + i * 64))));
   transpose_words(words, lines);
 #pragma GCC unroll 8
-  for (int b = 0; b < 8; b++) store(planes + b * 64, lines[b]);
+  for (size_t b = 0; b < 8; b++) store(planes + b * 64, lines[b]);
 }
 
 inline void scatter_bits(const uint8_t* planes, uint8_t* row) {
   V lines[8], words[8];
 #pragma GCC unroll 8
-  for (int b = 0; b < 8; b++) lines[b] = load(planes + b * 64);
+  for (size_t b = 0; b < 8; b++) lines[b] = load(planes + b * 64);
   transpose_words(lines, words);
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; i++) store(row + i * 64, columns(transpose_bytes<7>(words[i])));
+  for (size_t i = 0; i < 8; i++) store(row + i * 64, columns(transpose_bytes<7>(words[i])));
 }
 
 }  // namespace

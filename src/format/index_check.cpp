@@ -86,8 +86,8 @@ Status IndexCheck::object_data(const fb::Object& object, uint64_t* next_chunk, u
 // The lists of replica groups follow the chunks of everything else.
 Status IndexCheck::groups(uint64_t next_chunk) const {
   for (const fb::Group& group : index_.groups) {
-    if (group.chunk() != next_chunk++ || next_chunk > index_.chunks.size() || group.index() >= group.count() ||
-        group.count() < 2)
+    const uint64_t at = next_chunk++;
+    if (group.chunk() != at || at >= index_.chunks.size() || group.index() >= group.count() || group.count() < 2)
       return bad("a group's list does not follow what precedes it");
     const fb::Chunk& list = index_.chunks[group.chunk()];
     CKPT_TRY(chunks_of("a declaration list", {&list, 1}, list.raw_size(), false));

@@ -103,9 +103,10 @@ static bool plain_name(std::string_view name) {
   auto odd = [](auto c) { return (c < 0x20) | (c == 0x7f); };  // signed: bytes beyond ASCII are negative
   if (name.size() > kMaxName) return false;
   if (name.size() <= 16) {
-    int found = name.empty(), previous = 0;
+    int found = name.empty();
+    signed char previous = 0;
     for (char letter : name) {
-      int c = static_cast<signed char>(letter);
+      const auto c = static_cast<signed char>(letter);
       found |= odd(c) | ((c == '.') & (previous == '.'));
       previous = c;
     }

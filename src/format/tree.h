@@ -99,7 +99,7 @@ class Tree {
   uint64_t hash(uint32_t parent, const Key& key) const;
   static bool has_key(const TreeNode& node, uint32_t parent, const Key& key);
   uint32_t lookup(uint32_t parent, const Key& key) const;
-  void index(uint32_t node);
+  void index(uint32_t number);
   void grow_slots();
 
   std::vector<TreeNode> nodes_;

@@ -73,7 +73,8 @@ void remove_directory(const std::string& path) {
     while (const dirent* entry = readdir(directory)) names.emplace_back(entry->d_name);
     closedir(directory);
   }
-  for (const std::string& name : names) ::unlink((path + '/' + name).c_str());  // fails for "." and ".."
+  const std::string prefix = path + '/';
+  for (const std::string& name : names) ::unlink((prefix + name).c_str());  // fails for "." and ".."
   ::rmdir(path.c_str());
 }
 
@@ -158,14 +159,13 @@ Result<Output> Output::begin_file(const std::string& target) {
   return Output(target, beside(target), false);
 }
 
-Result<Output> Output::begin_directory(const std::string& given) {
-  const std::string target = without_trailing_slashes(given);
+Result<Output> Output::begin_directory(const std::string& target) {
+  const std::string path = without_trailing_slashes(target);
   struct stat info{};
-  if (::lstat(target.c_str(), &info) == 0 && !(S_ISDIR(info.st_mode) && is_empty_directory(target)))
-    return exists(target);
-  std::string temporary = beside(target);
+  if (::lstat(path.c_str(), &info) == 0 && !(S_ISDIR(info.st_mode) && is_empty_directory(path))) return exists(path);
+  std::string temporary = beside(path);
   if (::mkdir(temporary.c_str(), 0777) != 0) return from_errno(errno, "create", temporary);
-  return Output(target, std::move(temporary), true);
+  return Output(path, std::move(temporary), true);
 }
 
 Output::~Output() {

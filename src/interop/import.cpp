@@ -99,8 +99,9 @@ class Importer {
     CKPT_ASSIGN(const Bytes bytes, from_.files.bytes(piece.bytes));
     CKPT_TRY(done(save().add_tensor(tensor.name, client::Tensor(describe_piece(tensor, piece)),
                                     client::Memory(bytes.data(), bytes.size()))));
-    if (&piece != &tensor.pieces[0]) return Ok();
+    if (&piece != tensor.pieces.data()) return Ok();
     for (const auto& [key, value] : tensor.attributes)
+      // NOLINTNEXTLINE(readability-redundant-string-cstr): a device's name in a pickle may hold a NUL; it ends there
       CKPT_TRY(done(save().set_tensor_attr(tensor.name, key, value.c_str())));
     return Ok();
   }

@@ -3,7 +3,7 @@
 namespace ckpt::interop {
 
 const ForeignPiece* ForeignTensor::whole() const {
-  return pieces.size() == 1 && pieces[0].region.kind == RegionKind::kWhole ? &pieces[0] : nullptr;
+  return pieces.size() == 1 && pieces[0].region.kind == RegionKind::kWhole ? pieces.data() : nullptr;
 }
 
 uint64_t ForeignTensor::elements() const {

@@ -19,7 +19,7 @@ class ReadPlanner {
  public:
   explicit ReadPlanner(LoadPlan* plan) : plan_(plan), index_(*plan->index) {}
 
-  Status add(uint32_t box);
+  Status add(uint32_t number);
   void finish();
 
  private:

@@ -83,7 +83,8 @@ Result<checkpoint::PipelineRead> LoadReader::describe(size_t number) {
 
 bool LoadReader::may_pad(uint64_t bytes) {
   int64_t size = static_cast<int64_t>(bytes);
-  if ((padding_ -= size) >= 0) return true;
+  const int64_t left = padding_ -= size;
+  if (left >= 0) return true;
   padding_ += size;
   return false;
 }

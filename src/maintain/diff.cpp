@@ -216,7 +216,7 @@ static void compare_maps(const char* what, const std::map<std::string, std::stri
           std::string(what) + " " + name + ": " + value.substr(0, 200) + " against " + other->second.substr(0, 200)));
   }
   for (const auto& [name, value] : b)
-    if (!a.count(name))
+    if (!a.contains(name))
       report->findings.push_back(
           difference(CKPT_FINDING_EXTRA, name, std::string(what) + " " + name + ": only in the second"));
 }
@@ -244,7 +244,7 @@ static std::vector<Pair> compare_names(const checkpoint::Checkpoint& a, const ch
       std::string text_x = describe(a, x), text_y = describe(b, y);
       if (text_x != text_y)
         report->findings.push_back(
-            difference(CKPT_FINDING_DIFFERENT, left, "tensor \"" + left + "\": " + text_x + " against " + text_y));
+            difference(CKPT_FINDING_DIFFERENT, left, strformat("tensor \"{}\": {} against {}", left, text_x, text_y)));
       else if (!x.alias)
         pairs.push_back({left, x.tensor, y.tensor});
     }

@@ -80,7 +80,7 @@ struct Reader {
 };
 
 Region read_region(Reader& in, RegionKind kind, int ndim) {
-  std::array<uint64_t, 2 * kMaxNdim> numbers;
+  std::array<uint64_t, size_t{2} * kMaxNdim> numbers;
   const size_t count = region_number_count(kind, static_cast<size_t>(ndim));
   for (size_t i = 0; i < count; i++) numbers[i] = in.number<uint64_t>();
   return region_of_numbers(kind, std::span(numbers).first(count));

@@ -42,7 +42,7 @@ static Result<CutPlan> plan_cut(const SaveContent& content, size_t tensor_index,
   plan::Geometry geometry = tensor.geometry();
   CKPT_ASSIGN(Region units, plan::to_units(geometry, tensor.dtype, tensor.shape(), region));
   uint64_t first = start_of(geometry, tensor.units(), units);
-  return CutPlan{tensor_index, std::move(units), first};
+  return CutPlan{tensor_index, units, first};
 }
 
 using GroupKey = std::tuple<uint64_t, uint32_t>;  // id, count
@@ -98,7 +98,7 @@ static Status assign_group(const SaveContent& content, const GroupKey& key, Grou
   for (size_t entry : assigned.whole) shares->whole[members.tensors[entry]] = 1;
   for (const auto& piece : assigned.cuts) {
     CKPT_ASSIGN(CutPlan cut, plan_cut(content, members.tensors[piece.entry], piece.region));
-    shares->cuts.push_back(std::move(cut));
+    shares->cuts.push_back(cut);
   }
   GroupPlan group{.id = id,
                   .index = members.index,

@@ -37,7 +37,7 @@ class PartWriter {
   struct BlockState {
     Phase phase = Phase::kUntouched;
     std::byte* buffer = nullptr;  // null: written from the caller's memory
-    Bytes data{};                 // what to write, once it is ready
+    Bytes data;                   // what to write, once it is ready
     uint64_t offset = 0;          // its place in the file, once it is submitted
   };
 
@@ -218,7 +218,7 @@ bool PartWriter::stays_in_place(size_t index) const {
 
 void PartWriter::stage(size_t index, std::byte* buffer, StageScratch& scratch) {
   const Block& block = layout_.blocks[index];
-  BlockState state{Phase::kReady, buffer};
+  BlockState state{Phase::kReady, buffer, {}};
   if (!buffer) {
     stager_->hash_in_place(block);
     state.data = stager_->source_of(block);

@@ -71,7 +71,7 @@ template <typename Visit>
 static Status for_each_entry(Fd directory, const std::string& path, Visit&& visit) {
   std::unique_ptr<DIR, int (*)(DIR*)> stream(fdopendir(directory.get()), closedir);
   if (!stream) return fail(errno, "list", path);
-  directory.release();
+  const int fd = directory.release();  // the stream closes it
   for (;;) {
     errno = 0;
     const dirent* entry = readdir(stream.get());
@@ -85,10 +85,10 @@ static Status for_each_entry(Fd directory, const std::string& path, Visit&& visi
       CKPT_TRY(visit(std::move(name), found));
       continue;
     }
-    if (retry([&] { return fstatat(dirfd(stream.get()), name.c_str(), &found, AT_SYMLINK_NOFOLLOW); }) == 0)
+    if (retry([&] { return fstatat(fd, name.c_str(), &found, AT_SYMLINK_NOFOLLOW); }) == 0)
       CKPT_TRY(visit(std::move(name), found));
     else if (errno != ENOENT && errno != ESTALE)  // otherwise it was removed meanwhile
-      return fail(errno, "inspect", path + "/" + name);
+      return fail(errno, "inspect", strformat("{}/{}", path, name));
   }
 }
 

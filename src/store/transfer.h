@@ -19,9 +19,9 @@ struct Transfer {
   Writer* writer = nullptr;  // set for a write, else `reader`
   const Reader* reader = nullptr;
   uint64_t offset = 0;
-  Bytes from{};         // of a write
-  MutableBytes into{};  // of a read
-  IoQueue::Done done{};
+  Bytes from;         // of a write
+  MutableBytes into;  // of a read
+  IoQueue::Done done;
   size_t moved = 0;          // bytes that a ring has transferred
   Transfer* next = nullptr;  // in the list that holds it
 
@@ -90,10 +90,10 @@ class Threads {
 class TransferQueue : public IoQueue {
  public:
   void write(Writer& file, uint64_t offset, Bytes data, Done done) final {
-    begin(places_.take({.writer = &file, .offset = offset, .from = data, .done = std::move(done)}));
+    begin(places_.take({.writer = &file, .offset = offset, .from = data, .into = {}, .done = std::move(done)}));
   }
   void read(const Reader& file, uint64_t offset, MutableBytes out, Done done) final {
-    begin(places_.take({.reader = &file, .offset = offset, .into = out, .done = std::move(done)}));
+    begin(places_.take({.reader = &file, .offset = offset, .from = {}, .into = out, .done = std::move(done)}));
   }
 
  protected:

@@ -121,12 +121,15 @@ void UringQueue::prepare(Transfer* transfer) {
     ring_->prepare_read(transfer->reader->direct_descriptor(), offset, transfer->into.subspan(transfer->moved), tag);
 }
 
+// The kernel hands back numbers: those that prepare() gave it.
+Transfer* transfer_of(uint64_t tag) { return reinterpret_cast<Transfer*>(tag); }  // NOLINT(performance-no-int-to-ptr)
+
 void UringQueue::complete(const Ring::Completion& completion) {
   if (completion.tag == kWakeUp) {
     listening_ = false;
     return;
   }
-  Transfer* transfer = reinterpret_cast<Transfer*>(completion.tag);
+  Transfer* transfer = transfer_of(completion.tag);
   // An error, or the end of the file. A thread transfers everything again, including what was transferred: alignment
   // counts from the beginning.
   if (completion.result <= 0) return threads_->post(transfer);
@@ -141,7 +144,7 @@ void UringQueue::do_without_ring() {
     if (*tag == kWakeUp)
       listening_ = false;
     else
-      threads_->post(reinterpret_cast<Transfer*>(*tag));
+      threads_->post(transfer_of(*tag));
   }
   usleep(1000);
 }

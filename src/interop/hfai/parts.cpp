@@ -38,8 +38,9 @@ Status check_names(const std::string& path, const std::vector<std::string>& name
   for (size_t i = 0; i < names.size(); i++) {
     const std::string expected = hfai_part_name(i);
     if (std::find(names.begin(), names.end(), expected) != names.end()) continue;
-    return Status(CKPT_INCOMPLETE, path + ": " + expected + " is missing: there are " + std::to_string(names.size()) +
-                                       " files PART_*.pt, which hfai numbers from 000")
+    return Status(CKPT_INCOMPLETE,
+                  strformat("{}: {} is missing: there are {} files PART_*.pt, which hfai numbers from 000", path,
+                            expected, names.size()))
         .with("path", path)
         .with("part", expected);
   }

@@ -196,7 +196,7 @@ class Merger {
         continue;
       }
       added_ = &found->second;
-      const Status status = copy(entry, from, to, hfai_entries_of(parts_[entry.part].tree(), entry.node));
+      Status status = copy(entry, from, to, hfai_entries_of(parts_[entry.part].tree(), entry.node));
       if (!status.ok()) return status;
       if (added_) return wrong(entry, "a tensor of it is cut, but it is no dict");
       by_outer.erase(found);

@@ -43,7 +43,7 @@ class PtEncoder {
   // UNSUPPORTED for what weights_only refuses, FORMAT for a record that lacks its fields; with the path.
   Status value(uint32_t node);
   Status value(uint32_t node, const Keep& keep);
-  Status key(uint32_t node);
+  Status key(uint32_t number);
   // torch.Size(shape)
   void size(const Shape& shape);
   // Elements [begin, begin + size) of a tensor in a row.

@@ -96,6 +96,7 @@ class Planner {
   // The run itself as a tensor; its number.
   size_t add_storage(const PtTensor& of, uint64_t begin, uint64_t end) {
     PtTensor run = of;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): runs are compared and merged as numbers
     run.storage = Bytes(reinterpret_cast<const std::byte*>(begin), end - begin);
     run.offset = 0;
     run.shape = Shape();

@@ -42,7 +42,7 @@ class PtSource {
   Status read_zip(bool verify, unsigned threads);
   // ---- the form before torch 1.6: legacy.cpp ----
   Status read_legacy();
-  Status read_legacy_storages(PickleRef keys, const PickleDocument& keys_document, uint64_t at);
+  Status read_legacy_storages(PickleRef list, const PickleDocument& keys, uint64_t at);
 
   std::string path_;
   Bytes bytes_;

@@ -112,6 +112,7 @@ Result<PtTensor> whole_storage(const PtSource& source, PickleRef ref) {
   PtTensor tensor;
   CKPT_TRY(set_storage(source, ref, &tensor));
   tensor.shape.ndim = 1;
+  // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): set_storage knows no dtype without a width
   tensor.shape.dims[0] = tensor.storage.size() * 8 / static_cast<uint64_t>(dtype_bits(tensor.dtype));
   tensor.strides[0] = 1;
   return tensor;
@@ -148,26 +149,26 @@ bool makes_tensor(std::string_view function) {
 
 // (storage, offset, size, stride[, requires_grad, hooks[, metadata]]); v3 has the dtype before the metadata, and
 // qtensor the quantizer before requires_grad.
-Result<PtTensor> tensor_of_args(const PtSource& source, std::string_view function, PickleRef ref) {
+Result<PtTensor> tensor_of_args(const PtSource& source, std::string_view function, PickleRef args) {
   const PickleDocument& pickle = source.pickle();
   const bool v3 = function == "_rebuild_tensor_v3", quantized = function == "_rebuild_qtensor";
   const size_t least = v3 || quantized ? 7 : function == "_rebuild_tensor" ? 4 : 6;
-  if (ref == kNoValue || pickle[ref].kind != PickleKind::kTuple || pickle[ref].items.size() < least)
+  if (args == kNoValue || pickle[args].kind != PickleKind::kTuple || pickle[args].items.size() < least)
     return Status(CKPT_FORMAT, std::string(function) + strformat(": expected {} arguments", least));
-  const std::vector<PickleRef>& args = pickle[ref].items;
+  const std::vector<PickleRef>& items = pickle[args].items;
   PtTensor tensor;
-  CKPT_TRY(set_storage(source, args[0], &tensor));
-  if (v3) CKPT_TRY(set_dtype(pickle, args[6], &tensor));
-  CKPT_TRY(set_shape(pickle, args[2], args[3], &tensor));
-  const PickleValue& offset = pickle[args[1]];
+  CKPT_TRY(set_storage(source, items[0], &tensor));
+  if (v3) CKPT_TRY(set_dtype(pickle, items[6], &tensor));
+  CKPT_TRY(set_shape(pickle, items[2], items[3], &tensor));
+  const PickleValue& offset = pickle[items[1]];
   if (offset.kind != PickleKind::kInt || offset.integer < 0)
     return tensor_error(CKPT_FORMAT, tensor, "its offset is no number");
   tensor.offset = static_cast<uint64_t>(offset.integer);
   const size_t grad = quantized ? 5 : 4;
-  if (args.size() > grad)
-    tensor.requires_grad = pickle[args[grad]].kind == PickleKind::kBool && pickle[args[grad]].integer;
+  if (items.size() > grad)
+    tensor.requires_grad = pickle[items[grad]].kind == PickleKind::kBool && pickle[items[grad]].integer;
   const size_t metadata = v3 ? 7 : 6;
-  if (!quantized && args.size() > metadata) CKPT_TRY(set_flags(pickle, args[metadata], &tensor));
+  if (!quantized && items.size() > metadata) CKPT_TRY(set_flags(pickle, items[metadata], &tensor));
   CKPT_TRY(check_bounds(tensor));
   return tensor;
 }

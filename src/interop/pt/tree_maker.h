@@ -67,8 +67,8 @@ class TreeMaker {
   PickleRef argument_ref(PickleRef ref, size_t i) const;
 
   // ---- tensor_records.cpp ----
-  Status tensor(PtTensor tensor);
-  Status tensor_fields(PtTensor tensor);
+  Status tensor(PtTensor found);
+  Status tensor_fields(PtTensor found);
   Status parameter(PickleRef ref);
   Status subclass(PickleRef ref);
   Status sparse(PickleRef ref);

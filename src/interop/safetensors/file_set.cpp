@@ -62,7 +62,8 @@ class IndexEvents final : public JsonEvents {
     return depth_ > 0 ? close('}') : Ok();
   }
   Status begin_array() override {
-    if (depth_++ == 0 || in_ == In::kWeightMap || (in_ == In::kMetadata && depth_ == 2)) return unexpected("an array");
+    depth_++;
+    if (depth_ == 1 || in_ == In::kWeightMap || (in_ == In::kMetadata && depth_ == 2)) return unexpected("an array");
     if (in_ == In::kMetadata) copier_.open('[');
     return Ok();
   }
@@ -72,8 +73,10 @@ class IndexEvents final : public JsonEvents {
   }
   Status key(std::string text) override {
     if (depth_ == 1) return top_key(text);
-    if (in_ == In::kWeightMap) index.weight_map.emplace_back(std::move(text), std::string());
-    if (in_ == In::kMetadata) copier_.key(text);
+    if (in_ == In::kWeightMap)
+      index.weight_map.emplace_back(std::move(text), std::string());
+    else if (in_ == In::kMetadata)
+      copier_.key(text);
     return Ok();
   }
   Status string(std::string text) override {
@@ -200,7 +203,7 @@ Result<FileSet> set_of_directory(const std::string& path) {
   for (const std::string& name : set.names) {
     Status status = check_file_name(name);
     if (!status.ok()) return std::move(status).in(path).with("path", path);
-    set.paths.push_back(path + '/' + name);
+    set.paths.push_back(strformat("{}/{}", path, name));
   }
   return set;
 }
