@@ -51,6 +51,18 @@ def test_every_value_keeps_its_type_and_value(tmp_path: Path, value: Any) -> Non
     assert same(ckpt.load(tmp_path / "s"), {"value": value, "list": [value]})
 
 
+def test_large_ints_need_no_high_limit_of_the_process(tmp_path: Path) -> None:
+    values = [sign * 10**digits + odd for sign in (1, -1) for digits in (639, 640, 641, 5000) for odd in (0, 7, -1)]
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(640)  # the lowest that Python allows
+    try:
+        ckpt.save(tmp_path / "s", values)
+        loaded = ckpt.load(tmp_path / "s")
+    finally:
+        sys.set_int_max_str_digits(limit)
+    assert loaded == values
+
+
 def test_nan_is_nan(tmp_path: Path) -> None:
     ckpt.save(tmp_path / "s", [math.nan])
     assert math.isnan(ckpt.load(tmp_path / "s")[0])

@@ -203,7 +203,7 @@ class Report(Sequence[Finding]):
         return "\n".join(finding.text for finding in self.findings)
 
 
-_DIGITS = 4000  # below Python's default limit of 4300
+_DIGITS = 640  # never too many: Python allows no lower limit (sys.int_info.str_digits_check_threshold)
 
 
 def int_of_digits(digits: str) -> int:
