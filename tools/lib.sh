@@ -32,10 +32,33 @@ step_ends() {
 }
 step_title=
 
+# together FUNCTION…: runs functions with steps of their own side by side, for steps that leave a core idle. Prints the
+# output of each as a whole. A failure ends only that function; the script ends when all have ended.
+together() {
+  local name pid status=0
+  say "side by side, shown when they end: $*"
+  set -m # each in a process group, which on_exit can end
+  for name; do
+    # Not in a condition, as in `step`. The outermost script cleans up, and names no failure a second time.
+    (trap on_exit EXIT; unset -f cleanup; together=(); "$name") >"build/log/together-$name.txt" 2>&1 </dev/null &
+    together+=($!)
+  done
+  set +m
+  for name; do
+    pid=${together[0]}
+    wait "$pid" || status=$?
+    together=("${together[@]:1}")
+    cat "build/log/together-$name.txt"
+  done
+  return "$status"
+}
+together=()
+
 # At the end of the script: calls its function `cleanup`, if it has one.
 on_exit() {
-  local status=$?
+  local status=$? pid
   trap - EXIT
+  for pid in "${together[@]}"; do kill -- "-$pid" 2>/dev/null || true; done
   if [[ $status != 0 && -n $step_title ]]; then
     step_ends
     printf '== FAILED after %s s: %s\n' "$step_seconds" "$step_title"
@@ -113,7 +136,7 @@ open_results() {
   [[ -z ${CKPT_RESULTS:-} ]] || return 0
   export CKPT_RESULTS=$repo/build/log/${0##*/}-results.tsv
   mkdir -p build/log
-  : >"$CKPT_RESULTS"
+  printf 'began\t%s\n' "$(now)" >"$CKPT_RESULTS"
   cleanup() {
     [[ $status == 0 ]] || grep -q ^failed "$CKPT_RESULTS" || record failed "${0##*/}: exit status $status"
     python3 tools/results.py show || [[ $status != 0 ]] || status=1
