@@ -155,11 +155,9 @@ write_runners() {
   } >"$programs/runners.json"
 }
 sanitized_conformance() {
-  write_runners
   counted claims languages-conformance-sanitized python3 tests/conformance/run.py "$programs/runners.json" "$work/suite"
 }
 conformance() {
-  write_runners
   local suite=(python3 tests/conformance/run.py)
   counted claims languages-conformance-self-test "${suite[@]}" --self-test "$programs/runners.json" "$work/suite"
   counted claims languages-conformance "${suite[@]}" "$programs/runners.json" "$work/suite"
