@@ -42,7 +42,7 @@ extern "C" {
 #define CKPT_VERSION_MAJOR 0
 #define CKPT_VERSION_MINOR 1
 #define CKPT_VERSION_PATCH 0
-#define CKPT_FORMAT_REVISION 0
+#define CKPT_FORMAT_REVISION 1
 
 #if defined(CKPT_BUILDING)
 #define CKPT_API __attribute__((visibility("default")))
@@ -323,10 +323,10 @@ typedef struct ckpt_job ckpt_job;
 CKPT_API ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const char* label, int64_t step,
                                    const ckpt_options* options, ckpt_error** err);
 
-/* Adds this rank's region of tensor `name` (1-4096 bytes of UTF-8 without control characters, no ".." path element).
- * `data` holds `data_bytes` bytes; a region that reaches past them is INVALID. From the run or start of the save
- * until it is staged, the memory must neither change nor go away. `data` may be NULL for an empty region.
- * Statuses: INVALID, EXISTS (the name was added before), UNSUPPORTED (device). */
+/* Adds a region of tensor `name` (1-4096 bytes of UTF-8 without control characters, no ".." path element); a rank that
+ * holds several regions of it adds each. `data` holds `data_bytes` bytes; a region that reaches past them is INVALID.
+ * From the run or start of the save until it is staged, the memory must neither change nor go away. `data` may be NULL
+ * for an empty region. Statuses: INVALID, EXISTS (the name or region was added before), UNSUPPORTED (device). */
 CKPT_API ckpt_status ckpt_save_add_tensor(ckpt_save* save, const char* name, const ckpt_tensor_desc* desc,
                                           const void* data, uint64_t data_bytes, int32_t device_type, int32_t device_id,
                                           ckpt_error** err);
@@ -411,7 +411,7 @@ CKPT_API ckpt_status ckpt_reader_tensor_find(const ckpt_reader* reader, const ch
 CKPT_API ckpt_status ckpt_reader_alias_find(const ckpt_reader* reader, const char* name, ckpt_tensor_desc* view,
                                             ckpt_error** err);
 
-/* Where a tensor's bytes lie, for tools. A segment is a box of the tensor, or a flat range of it (ndim -1). */
+/* Where bytes of a tensor lie: a flat range of it (ndim -1), or of a box of it in the row-major order of the box. */
 typedef struct ckpt_segment_info {
   uint32_t struct_size;
   uint32_t part;

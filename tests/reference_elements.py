@@ -50,6 +50,29 @@ def flat_as_boxes(start, stop, shape):
     return boxes + within(last, 0, tail)
 
 
+def boxes_of(kind, numbers, shape):
+    """The boxes (offset, extent) that a region is made of."""
+    if kind == 2:
+        return flat_as_boxes(numbers[0], sum(numbers), shape)
+    return [(numbers[:len(shape)], numbers[len(shape):]) if kind else ((0,) * len(shape), shape)]
+
+
+def count_of(kind, numbers, shape):
+    """Elements of a region."""
+    return numbers[1] if kind == 2 else prod(numbers[len(shape):] if kind else shape)
+
+
+def grid_of(boxes, shape):
+    """The counts of cells along each dimension if `boxes` are the cells of a grid, of more than one; else None."""
+    size = min(boxes)[1]
+    counts = tuple(-(-extent // cell) for extent, cell in zip(shape, size))
+    if len(boxes) < 2 or prod(counts) != len(boxes) or any(-(-e // m) != c for e, m, c in zip(shape, counts, size)):
+        return None
+    offsets = [tuple(k * c for k, c in zip(at, size)) for at in itertools.product(*map(range, counts))]
+    cells = {(offset, tuple(min(c, e - o) for o, c, e in zip(offset, size, shape))) for offset in offsets}
+    return counts if cells == set(boxes) else None
+
+
 def disjoint(boxes):
     """A sweep along the dimension in which the boxes differ most."""
     ndim = len(boxes[0][0])

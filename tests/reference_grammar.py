@@ -22,11 +22,11 @@ class CorruptError(CheckpointError):
 
 
 class RevisionError(CheckpointError):
-    """Written by a newer revision, or with a feature that this reader does not know."""
+    """Written by another revision, or with a feature that this reader does not know."""
 
 
 class UnsupportedError(CheckpointError):
-    """Legal, reserved, and not readable by revision 0 (FORMAT §9)."""
+    """Legal, reserved, and not readable by revision 1 (FORMAT §9)."""
 
 
 class NotCommittedError(CheckpointError):
@@ -42,43 +42,57 @@ def require(condition, message, error=FormatError):
 
 SCALARS = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i32": "i", "i64": "q", "bool": "?"}
 STRUCTS = {
-    "Digest": "bytes:id",
     "Chunk": "offset:u64 stored_size:u32 raw_size:u32 digest:id",
-    "Segment": "part:u32 kind:u8 codec:u8 filter:u8 filter_width:u8 geometry:u64 chunk_first:u64 chunk_count:u64",
-    "Tensor": "name:Text dtype:u16 ndim:u16 reserved:u32 shape:u64 segment_first:u64 segment_count:u64",
-    "Alias": "name:Text target:Text is_view:u8 pad:u8 ndim:u16 pad2:u32 view:u64",
-    "Object": "name:Text media_type:Text scope:u8 placement:u8 pad:u16 rank:u32 size:u64 inline_offset:u64 digest:id "
-              "part:u32 pad2:u32 chunk_first:u64 chunk_count:u64",
+    "Tensor": "name:Text dtype:u16 ndim:u16 shape:u32 region_first:u32 region_count:u32",
+    "Holding": "stored_bytes:u64 segment_count:u32 layout:u32",
+    "Region": "kind:u8 pad:u8 pad2:u16 geometry:u32 segment_first:u32 segment_count:u32",
+    "Segment": "start:u64 count:u64 chunk_first:u32 chunk_count:u32 codec:u8 filter:u8 filter_width:u8 pad:u8 pad2:u32",
+    "Alias": "name:Text target:Text is_view:u8 pad:u8 ndim:u16 view:u32",
+    "Object": "name:Text media_type:Text size:u64 digest:id scope:u8 placement:u8 pad:u16 layout:u32 inline_offset:u32 "
+              "chunk_first:u32 chunk_count:u32 pad2:u32",
     "Attr": "owner:Text key:Text value:Text",
-    "Part": "size:u64 index_digest:id save_id:id rank:u32 kind:u8 pad:u8 pad2:u16",
-    "Group": "id:u64 index:u32 count:u32 digest:id entry_count:u64 chunk:u64",
+    "Part": "size:u64 index_offset:u64 index_size:u64 copy_offset:u64 root_digest:id save_id:id root_size:u32 rank:u32 "
+            "kind:u8 pad:u8 pad2:u16 pad3:u32",
     "SparseTable": "name:Text bucket_count:u32 bucket_hash:u32 column_first:u32 column_count:u32 shard_first:u32 "
                    "shard_count:u32",
-    "Column": "name:Text dtype:u16 ndim:u16 pad:u32 shape:u64",
-    "TableShard": "rank:u32 part:u32 row_count:u64 bucket_starts:u64 stream_first:u64",
-    "Stream": "codec:u8 filter:u8 pad:u16 pad2:u32 chunk_first:u64 chunk_count:u64",
+    "Column": "name:Text dtype:u16 ndim:u16 shape:u32",
+    "TableShard": "row_count:u64 bucket_starts:u32 stream_first:u32",
+    "Stream": "codec:u8 filter:u8 pad:u16 chunk_first:u32 chunk_count:u32",
     "ParityBlock": "group:u32 part:u32 chunk:u64",
+    "PageRef": "offset:u64 name_first:u64 object_first:u64 digest:id first:Text size:u32 pad:u32",
+    "Layout": "kind:u8 pad:u8 ndim:u16 cells:u32 per_cell:u32 run_first:u32 run_count:u32",
+    "PartRun": "first:u32 count:u32 stride:i32",
+    "Group": "id:u64 digest:id entry_count:u64 list:Chunk index:u32 count:u32",
 }
 SUMMARY = ("revision:u32 required_features:u64 store_id:id session_id:id save_id:id run:string label:string token:u64 "
            "attempt:u64 sequence:u64 step:i64=-1 world_size:u32 writer:string created_unix_ms:u64 part_count:u32 "
            "tensor_count:u64 object_count:u64 part_bytes:u64 rebuilt:bool")
-INDEX = ("summary:table names:string numbers:[u64] parts:[Part] tensors:[Tensor] segments:[Segment] chunks:[Chunk] "
-         "objects:[Object] inline_data:[u8] aliases:[Alias] attrs:[Attr] groups:[Group] tables:[SparseTable] "
-         "columns:[Column] table_shards:[TableShard] streams:[Stream] parity:[ParityBlock]")
+PAGE = ("names:string numbers:[u64] tensors:[Tensor] holdings:[Holding] regions:[Region] segments:[Segment] "
+        "chunks:[Chunk] objects:[Object] inline_data:[u8] aliases:[Alias] attrs:[Attr] parts:[Part] "
+        "tables:[SparseTable] columns:[Column] table_shards:[TableShard] streams:[Stream] parity:[ParityBlock]")
+ROOT = ("summary:Summary names:string numbers:[u64] pages:[PageRef] part_pages:[PageRef] parts_per_page:u32 "
+        "name_count:u64 layouts:[Layout] runs:[PartRun] groups:[Group]")
 TOMBSTONE = "save_id:id rank:u32 status:i32 reason:string closed_by_token:u64"
 
-Layout = namedtuple("Layout", "row fields packer align")
+Layout = namedtuple("Layout", "row fields codes packer align")
 
 
 def layout(name):
     """A struct's fields are packed here because ckpt.fbs lays every struct out without implicit padding."""
     fields = [field.split(":") for field in STRUCTS[name].split()]
-    codes = "".join({"id": "16s", "Text": "II"}.get(kind) or SCALARS[kind] for _, kind in fields)
+    codes = "".join({"id": "16s", "Text": "II"}.get(kind) or SCALARS.get(kind) or layout(kind).codes
+                    for _, kind in fields)
     align = 8 if set(kind for _, kind in fields) & {"u64", "id"} else 4
-    return Layout(namedtuple(name, [field for field, _ in fields]), fields, struct.Struct("<" + codes), align)
+    return Layout(namedtuple(name, [field for field, _ in fields]), fields, codes, struct.Struct("<" + codes), align)
 
 
 LAYOUTS = {name: layout(name) for name in STRUCTS}
+
+
+def weight(row):
+    """Bytes of a record and of its text in a page."""
+    shape = LAYOUTS[type(row).__name__]
+    return shape.packer.size + sum(len(getattr(row, field)) + 1 for field, kind in shape.fields if kind == "Text")
 
 
 # ---- FlatBuffers, with each offset checked before it is followed ----
@@ -179,70 +193,54 @@ def text(data, where):
         raise FormatError(f"{where}: not UTF-8") from None
 
 
-class Index:
-    """The columns of one Index buffer; Text fields are already replaced by the bytes that they name."""
+class Columns:
+    """What a Root or a Page says; each Text is already replaced by the bytes that it names."""
 
-    def __init__(self, buffer, where):
+    def __init__(self, buffer, identifier, fields, where):
         self.where = where
-        table = Table.root(buffer, b"CKPI", where)
-        self.summary = table.table(0, f"{where}.summary").record(SUMMARY)
-        require(self.summary["required_features"] == 0,
-                f"{where}: required features {self.summary['required_features']:#x}, known: none", RevisionError)
-        self.names = table.string(1)
-        text(self.names, f"{where}.names")
-        for number, field in enumerate(INDEX.split()):
+        table = Table.root(buffer, identifier, where)
+        for number, field in enumerate(fields.split()):
             name, kind = field.split(":")
-            if kind == "[u64]":
-                data = table.vector(number, 8, 8)
-                setattr(self, name, struct.unpack(f"<{data.nbytes // 8}Q", data))
+            if kind == "Summary":
+                value = table.table(number, f"{where}.{name}").record(SUMMARY)
+            elif kind == "string":
+                require(table.field(number, 4, 4) is not None, f"{where}.{name}: missing")
+                value = table.string(number)
+                text(value, f"{where}.{name}")
+            elif kind == "[u64]":
+                value = [number for number, in struct.iter_unpack("<Q", table.vector(number, 8, 8))]
             elif kind == "[u8]":
-                setattr(self, name, bytes(table.vector(number, 1, 1)))
+                value = bytes(table.vector(number, 1, 1))
             elif kind[0] == "[":
-                setattr(self, name, self.column(table, number, kind[1:-1]))
-
-    def column(self, table, number, name):
-        shape = LAYOUTS[name]
-        rows = table.vector(number, shape.packer.size, shape.align)
-        return [self.row(shape, values, f"{self.where}.{name}") for values in shape.packer.iter_unpack(rows)]
+                shape = LAYOUTS[kind[1:-1]]
+                rows = table.vector(number, shape.packer.size, shape.align)
+                value = [self.row(shape, iter(row), f"{where}.{name}") for row in shape.packer.iter_unpack(rows)]
+            else:
+                value = table.scalar(number, SCALARS[kind], 0)
+            setattr(self, name, value)
 
     def row(self, shape, values, where):
-        values, out = iter(values), []
+        out = []
         for field, kind in shape.fields:
-            value = next(values)
             if kind == "Text":
-                value = self.piece(value, next(values), f"{where}.{field}")
-            require(value == 0 or not field.startswith(("pad", "reserved")), f"{where}.{field}: {value}, expected 0")
-            out.append(value)
+                out.append(self.piece(next(values), next(values), f"{where}.{field}"))
+            elif kind in LAYOUTS:
+                out.append(self.row(LAYOUTS[kind], values, f"{where}.{field}"))
+            else:
+                out.append(next(values))
+            require(out[-1] == 0 or not field.startswith("pad"), f"{where}.{field}: {out[-1]}, expected 0")
         return shape.row(*out)
 
     def piece(self, offset, size, where):
-        require(offset + size <= len(self.names), f"{where}: text {offset}+{size} of {len(self.names)} bytes")
-        if size:
-            require(self.names[offset + size:offset + size + 1] == b"\n", f"{where}: no line feed after the text")
-            text(self.names[offset:offset + size], where)
-        return self.names[offset:offset + size]
+        end = offset + size
+        require(end < len(self.names), f"{where}: text {offset}+{size} of {len(self.names)} bytes, no zero byte after")
+        require(self.names[end] == 0, f"{where}: no zero byte after the text")
+        text(self.names[offset:end], where)
+        return self.names[offset:end]
 
     def numbers_at(self, first, count, where):
         require(first + count <= len(self.numbers), f"{where}: numbers {first}+{count} of {len(self.numbers)}")
-        return self.numbers[first:first + count]
-
-    def shape(self, tensor):
-        return self.numbers_at(tensor.shape, tensor.ndim, f"{self.where}: shape of {show(tensor.name)}")
-
-    def segments_of(self, tensor):
-        return self.segments[tensor.segment_first:tensor.segment_first + tensor.segment_count]
-
-    def chunks_of(self, owner):
-        return self.chunks[owner.chunk_first:owner.chunk_first + owner.chunk_count]
-
-    def geometry(self, tensor, segment):
-        count = 2 if segment.kind else 2 * tensor.ndim
-        return self.numbers_at(segment.geometry, count, f"{self.where}: segment of {show(tensor.name)}")
-
-    def view(self, alias):
-        """(offset, extents, strides) of a view."""
-        numbers = self.numbers_at(alias.view, 1 + 2 * alias.ndim, f"{self.where}: view {show(alias.name)}")
-        return numbers[0], numbers[1:1 + alias.ndim], numbers[1 + alias.ndim:]
+        return tuple(self.numbers[first:first + count])
 
 
 def show(name):

@@ -11,286 +11,25 @@ import struct
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
+import unittest.mock
 from contextlib import redirect_stdout
 
 import flatbuffers
 
 import reference_elements as elements
 import reference_grammar as grammar
+import reference_index
 import reference_reader as reader
 from reference_elements import digest_of
+from reference_writer import (BF16, BIG_OBJECT, BOTH, BOX, COLUMNS, CONTENT, F32, MANIFEST, NIBBLES, NONE, PART_0,
+                              PART_1, PARTS, PLANES, SCALAR, SESSION, SIXES, STORE, U8, PartWriter, base_summary,
+                              compose, group_list, index_bytes, lz4_compress, manifest_bytes, manifest_of, merge,
+                              padded, paged, planes, shuffle, summary_bytes, write_checkpoint, xxh64)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCHEMA = os.path.join(HERE, "..", "schemas", "ckpt.fbs")
-SESSION, STORE = bytes(range(16)), bytes(range(100, 116))
-F32, F64, U8, BF16, U4, F6 = 0x220, 0x240, 0x108, 0x410, 0x104, 0x0F06
-
-
-def xxh64(data):
-    return elements.xxhash.xxh3_64_intdigest(data)
-
-
-def padded(data, multiple):
-    return bytes(data) + bytes(-len(data) % multiple)
-
-
-# ---- encoders, the inverse of the reader's decoders, element by element ----
-
-def lz4_compress(data):
-    """Greedy; the last five bytes stay literal, as the block format wants."""
-    out, seen, anchor, at = bytearray(), {}, 0, 0
-
-    def number(value):
-        return bytes([255] * ((value - 15) // 255) + [(value - 15) % 255]) if value >= 15 else b""
-    while at + 12 < len(data):
-        known, seen[data[at:at + 4]] = seen.get(data[at:at + 4]), at
-        if known is None or at - known > 65535:
-            at += 1
-            continue
-        length = 4
-        while at + length < len(data) - 5 and data[known + length] == data[at + length]:
-            length += 1
-        literals = data[anchor:at]
-        out += bytes([min(15, len(literals)) << 4 | min(15, length - 4)]) + number(len(literals)) + literals
-        out += struct.pack("<H", at - known) + number(length - 4)
-        at = anchor = at + length
-    return bytes(out + bytes([min(15, len(data) - anchor) << 4]) + number(len(data) - anchor) + data[anchor:])
-
-
-def shuffle(data, width):
-    whole = len(data) // width * width
-    return b"".join(data[k:whole:width] for k in range(width)) + data[whole:]
-
-
-def planes(data, width):
-    count = len(data) // (8 * width) * 8
-    values = [int.from_bytes(data[i * width:(i + 1) * width], "little") for i in range(count)]
-    out = bytearray(len(data))
-    for plane, i in itertools.product(range(8 * width), range(count)):
-        out[plane * count // 8 + i // 8] |= (values[i] >> plane & 1) << i % 8
-    out[count * width:] = data[count * width:]
-    return bytes(out)
-
-
-# ---- a writer of indexes: high-level rows in, one FlatBuffer out ----
-
-class Columns:
-    def __init__(self):
-        self.names, self.numbers, self.inline = bytearray(), [], bytearray()
-        columns = "parts tensors segments chunks objects aliases attrs groups"
-        self.rows = {name: [] for name in columns.split()}
-
-    def text(self, data):
-        offset = len(self.names)
-        self.names += data + b"\n"
-        return offset, len(data)
-
-    def number_list(self, values):
-        self.numbers += values
-        return len(self.numbers) - len(values)
-
-    def chunk_list(self, chunks):
-        first = len(self.rows["chunks"])
-        self.rows["chunks"] += [struct.pack("<QII16s", *chunk) for chunk in chunks]
-        return first, len(chunks)
-
-    def add(self, content):
-        """Rows in the order that FORMAT §4 wants: segments own the first chunks, then objects, then groups."""
-        for name, (dtype, shape, segments) in content["tensors"]:
-            first = len(self.rows["segments"])
-            for part, kind, codec, kind_of_filter, width, numbers, chunks in segments:
-                self.rows["segments"].append(struct.pack("<IBBBBQQQ", part, kind, codec, kind_of_filter, width,
-                                                         self.number_list(numbers), *self.chunk_list(chunks)))
-            self.rows["tensors"].append(struct.pack("<IIHHIQQQ", *self.text(name), dtype, len(shape), 0,
-                                                    self.number_list(shape), first, len(segments)))
-        for name, scope, placement, rank, data, part, chunks in content["objects"]:
-            inline = len(self.inline)
-            self.inline += data if placement == 0 else b""
-            self.rows["objects"].append(struct.pack(
-                "<IIIIBBHIQQ16sIIQQ", *self.text(name), *self.text(b"text/plain"), scope, placement, 0, rank, len(data),
-                inline, digest_of(data), part, 0, *self.chunk_list(chunks)))
-        for name, target, view in content["aliases"]:
-            self.rows["aliases"].append(struct.pack(
-                "<IIIIBBHIQ", *self.text(name), *self.text(target), view is not None, 0, len(view or ()) // 2, 0,
-                self.number_list(view or ())))
-        for owner, key, value in content["attrs"]:
-            self.rows["attrs"].append(struct.pack("<6I", *self.text(owner), *self.text(key), *self.text(value)))
-        for group, index, count, data, entries, chunk in content.get("groups", ()):
-            self.rows["groups"].append(struct.pack("<QII16sQQ", group, index, count, digest_of(data), entries,
-                                                   self.chunk_list([chunk])[0]))
-        self.rows["parts"] = [struct.pack("<Q16s16sIBBH", *part) for part in content.get("parts", ())]
-        return self
-
-
-def put_summary(builder, summary):
-    strings = {key: builder.CreateString(summary[key]) for key in ("run", "label", "writer")}
-    builder.StartObject(19)
-    for slot, field in enumerate(grammar.SUMMARY.split()):
-        name, kind = field.split(":")
-        if kind == "id":
-            low, high = struct.unpack("<QQ", summary[name])
-            builder.Prep(8, 16)
-            builder.PrependUint64(high)
-            builder.PrependUint64(low)
-            builder.PrependStructSlot(slot, builder.Offset(), 0)
-        elif kind == "string":
-            builder.PrependUOffsetTRelativeSlot(slot, strings[name], 0)
-        elif name in summary:
-            {"u32": builder.PrependUint32Slot, "u64": builder.PrependUint64Slot, "bool": builder.PrependBoolSlot,
-             "i64=-1": builder.PrependInt64Slot}[kind](slot, summary[name], -1 if kind == "i64=-1" else 0)
-    return builder.EndObject()
-
-
-def summary_bytes(summary):
-    builder = flatbuffers.Builder()
-    builder.Finish(put_summary(builder, summary), b"CKPS")
-    return bytes(builder.Output())
-
-
-def index_bytes(summary, content):
-    columns, builder, offsets = Columns().add(content), flatbuffers.Builder(), {}
-
-    def vector(slot, rows, size, align):
-        builder.StartVector(size, len(rows), align)
-        data = b"".join(rows)
-        builder.head -= len(data)
-        builder.Bytes[builder.head:builder.head + len(data)] = data
-        offsets[slot] = builder.EndVector()
-    for slot, name, size in ((3, "parts", 48), (4, "tensors", 40), (5, "segments", 32), (6, "chunks", 32),
-                             (7, "objects", 80), (9, "aliases", 32), (10, "attrs", 24), (11, "groups", 48)):
-        vector(slot, columns.rows[name], size, 4 if name == "attrs" else 8)
-    vector(2, [struct.pack("<Q", number) for number in columns.numbers], 8, 8)
-    offsets[8] = builder.CreateByteVector(bytes(columns.inline))
-    offsets[1] = builder.CreateString(bytes(columns.names))
-    offsets[0] = put_summary(builder, summary)
-    builder.StartObject(17)
-    for slot, offset in offsets.items():
-        builder.PrependUOffsetTRelativeSlot(slot, offset, 0)
-    builder.Finish(builder.EndObject(), b"CKPI")
-    return bytes(builder.Output())
-
-
-def manifest_bytes(index, summary, kind=1, revision=0):
-    trailer = struct.pack("<QQ16s16sII8s", len(index), len(summary), digest_of(index), digest_of(summary),
-                          kind, revision, b"CKPTMANI")
-    return padded(index, 8) + padded(summary, 8) + trailer + struct.pack("<Q", xxh64(trailer))
-
-
-def base_summary():
-    label, attempt = "step-10", 3
-    save_id = digest_of(SESSION + label.encode() + b"\0" + struct.pack("<Q", attempt))
-    return dict(revision=0, required_features=0, store_id=STORE, session_id=SESSION, save_id=save_id,
-                run="run", label=label, token=5, attempt=attempt, sequence=9, step=10, world_size=2,
-                writer="by hand", created_unix_ms=1)
-
-
-# ---- a checkpoint of two ranks ----
-
-class PartWriter:
-    def __init__(self, rank, summary):
-        self.rank, self.summary = rank, summary
-        header = struct.pack("<8sII16sII16sQQ", b"CKPTPART", 0, 4096, summary["save_id"], rank, 2, STORE, 5, 3)
-        self.data = bytearray(padded(header + struct.pack("<Q", xxh64(header)), 4096))
-
-    def store(self, raw, encoded=None):
-        stored = encoded if encoded is not None and len(encoded) < len(raw) else raw
-        self.data += bytes(-len(self.data) % 16)
-        chunk = (len(self.data), len(stored), len(raw), digest_of(stored))
-        self.data += stored
-        return chunk
-
-    def segment(self, kind, numbers, raw, codec=0, kind_of_filter=0, width=0, chunk_bytes=1 << 20):
-        undo = {0: lambda data, _: data, 1: shuffle, 2: planes}[kind_of_filter]
-        pieces = [raw[at:at + chunk_bytes] for at in range(0, len(raw), chunk_bytes)]
-        chunks = [self.store(piece, lz4_compress(undo(piece, width)) if codec else None) for piece in pieces]
-        return self.rank, kind, codec, kind_of_filter, width, list(numbers), chunks
-
-    def finish(self, content):
-        summary = self.summary if self.rank == 0 else dict(self.summary, created_unix_ms=0)
-        index, begin = index_bytes(summary, content), len(padded(self.data, 64))
-        trailer = struct.pack("<QQ16s16s8s", begin, len(index), digest_of(index), self.summary["save_id"], b"CKPTTAIL")
-        body = padded(padded(self.data, 64) + index + bytes(64), 4096)[:-64]
-        self.data = body + trailer + struct.pack("<Q", xxh64(trailer))
-        self.record = len(self.data), digest_of(index), self.summary["save_id"], self.rank, 0, 0, 0
-        return self
-
-
-BOX = struct.pack("<24f", *range(24))
-PLANES = b"".join(struct.pack("<H", 0x3F80 + i % 5) for i in range(1003))
-NIBBLES = bytes([0x10, 0x32, 0x54, 0x76, 0x98, 0xBA])
-SIXES = sum(value << 6 * i for i, value in enumerate([1, 2, 3, 60, 63])).to_bytes(4, "little")
-SCALAR = struct.pack("<d", 2.5)
-BIG_OBJECT = bytes(random.Random(1).randbytes(5000))
-
-
-def box_piece(column):
-    return b"".join(BOX[24 * row + 12 * column:][:12] for row in range(4))
-
-
-def group_list():
-    name, size = b"c/planes", len(PLANES)
-    return struct.pack("<QHBBQI", size, BF16, 0, 1, 1003, len(name)) + name
-
-
-def compose(change=None):
-    """Two finished parts; `change(rank, content)` breaks what a part's own index says, and not the manifest."""
-    summary, out, declared = base_summary(), [], group_list()
-    for rank in (0, 1):
-        part = PartWriter(rank, summary)
-        tensors = [
-            (b"a/box", (F32, (4, 6), [part.segment(0, (0, 3 * rank, 4, 3), box_piece(rank), 1, 1, 4)])),
-            (b"c/planes", (BF16, (1003,), [part.segment(1, ((0, 512), (512, 491))[rank], PLANES[1024 * rank:][:1024],
-                                                        1, 2, 2, chunk_bytes=600)])),
-            (b"empty", (F32, (0, 3), [])),
-            (b"nibbles", (U4, (3, 4), [part.segment(0, (0, 2 * rank, 3, 2), NIBBLES[rank::2])]))]
-        if rank == 0:
-            tensors.append((b"scalar", (F64, (), [part.segment(0, (), SCALAR)])))
-        else:
-            tensors.append((b"sixes", (F6, (5,), [part.segment(1, (0, 5), SIXES)])))
-        objects = [(b"config", 0, 2 if rank else 0, 0, b"{}", rank, []),
-                   (b"rng", 1, rank, rank, BIG_OBJECT if rank else b"", rank, [part.store(BIG_OBJECT)] if rank else [])]
-        aliases = [(b"a/tied", b"a/box", None), (b"a/transposed", b"a/box", (0, 6, 4, 1, 6)),
-                   (b"odd", b"sixes", (1, 2, 2))]
-        attrs = [(b"a/box", b"layout", b"columns")]
-        attrs = attrs if rank else [(b"", b"framework", b"none\nat all")] + attrs
-        content = dict(tensors=tensors, objects=objects, aliases=aliases, attrs=attrs,
-                       groups=[(7, rank, 2, declared, 1, part.store(declared))])
-        part.content = copy.deepcopy(content)
-        if change:
-            change(rank, content)
-        out.append(part.finish(content))
-    return out
-
-
-def merge(parts):
-    tensors, objects = {}, []
-    for part in parts:
-        for name, (dtype, shape, segments) in part.content["tensors"]:
-            tensors.setdefault(name, (dtype, shape, []))[2].extend(segments)
-        objects += [item for item in part.content["objects"] if item[2] != 2]
-    return dict(tensors=sorted(tensors.items()), objects=sorted(objects), aliases=parts[0].content["aliases"],
-                attrs=parts[0].content["attrs"], parts=[part.record for part in parts])
-
-
-def manifest_of(content, **changes):
-    summary = dict(base_summary(), part_count=len(content["parts"]), tensor_count=len(content["tensors"]),
-                   object_count=len(content["objects"]), part_bytes=sum(part[0] for part in content["parts"]))
-    summary.update(changes)
-    return manifest_bytes(index_bytes(summary, content), summary_bytes(summary))
-
-
-PARTS = compose()
-CONTENT = merge(PARTS)
-MANIFEST = manifest_of(CONTENT)
-
-
-def write_checkpoint(folder, manifest=MANIFEST, parts=PARTS):
-    os.makedirs(folder, exist_ok=True)
-    for name, data in [("MANIFEST", manifest)] + [(f"PART_{part.rank:03d}", part.data) for part in parts]:
-        with open(os.path.join(folder, name), "wb") as out:
-            out.write(data)
-    return folder
 
 
 class Folder(unittest.TestCase):
@@ -317,8 +56,9 @@ class ReadsWhatWasComposed(Folder):
         self.assertEqual(dump["identity"]["session_id"], SESSION.hex())
 
     def test_compressed_and_filtered_chunks_are_among_them(self):
-        segments = [segment for _, (_, _, found) in CONTENT["tensors"] for segment in found]
-        packed = {(s[2], s[3]) for s in segments if any(chunk[1] < chunk[2] for chunk in s[6])}
+        segments = [segment for part in PARTS for _, (_, _, regions) in part.content["tensors"]
+                    for _, _, found in regions for segment in found]
+        packed = {(s[2], s[3]) for s in segments if any(chunk[1] < chunk[2] for chunk in s[5])}
         self.assertTrue({(1, 1), (1, 2)} <= packed, packed)
 
     def test_check_all_tells_damaged_from_whole(self):
@@ -347,7 +87,8 @@ class ReadsWhatWasComposed(Folder):
         builder.StartObject(5)
         builder.PrependUOffsetTRelativeSlot(3, reason, 0)
         builder.Finish(builder.EndObject(), b"CKPX")
-        write_checkpoint(self.folder, manifest_bytes(bytes(builder.Output()), b"", kind=2))
+        stone = bytes(builder.Output())
+        write_checkpoint(self.folder, manifest_bytes((stone, 0), b"", kind=2))
         with self.assertRaisesRegex(reader.NotCommittedError, "rank 1 died"):
             reader.read_checkpoint(self.folder)
         os.remove(os.path.join(self.folder, "MANIFEST"))
@@ -362,10 +103,48 @@ class ReadsWhatWasComposed(Folder):
             reader.read_checkpoint(self.folder)
 
     @unittest.skipUnless(shutil.which("flatc"), "flatc is not installed")
-    def test_flatc_prints_the_index_of_a_manifest(self):
-        subprocess.run(["flatc", "--json", "--raw-binary", SCHEMA, "--", "MANIFEST"], check=True, cwd=self.folder)
-        with open(os.path.join(self.folder, "MANIFEST.json"), encoding="utf-8") as text:
+    def test_flatc_prints_the_root_of_a_manifest(self):
+        index, root_size = index_bytes(base_summary(), CONTENT)
+        with open(os.path.join(self.folder, "ROOT"), "wb") as out:
+            out.write(index[-root_size:])
+        subprocess.run(["flatc", "--json", "--raw-binary", SCHEMA, "--", "ROOT"], check=True, cwd=self.folder)
+        with open(os.path.join(self.folder, "ROOT.json"), encoding="utf-8") as text:
             self.assertIn('"step-10"', text.read())
+
+
+class ReadsManyPages(unittest.TestCase):
+    def checkpoint(self, ranks, tensors):
+        """Each rank has an object, and rank 0 tensors without elements and with long names."""
+        summary, parts = dict(base_summary(), world_size=ranks), []
+        tensors = [[b"%03d" % i + b"x" * 4000, (F32, (0,), [])] for i in range(tensors)]
+        objects = [[b"rng", 1, 0, b"abc", 0, []]]
+        for rank in range(ranks):
+            content = dict(tensors=tensors * (rank == 0), objects=objects, aliases=[], attrs=[])
+            parts.append(PartWriter(rank, summary).finish(content))
+        copied = sum(len(padded(part.index, 64)) for part in parts) <= 1 << 20
+        at, records = 0, []
+        for part in parts:
+            records.append(part.record[:3] + [at * copied] + part.record[4:])
+            at += len(padded(part.index, 64))
+        layouts = [[0, [], 0, []]] * bool(tensors) + [[0, [], ranks, [(0, ranks, 1 if ranks > 1 else 0)]]]
+        content = dict(tensors=[[name, [*rest, [0, 0, 0]]] for name, rest in tensors], aliases=[], attrs=[],
+                       objects=[[b"rng", 1, 3, b"", len(layouts) - 1, []]], parts=records, layouts=layouts,
+                       copies=[part.index for part in parts] * copied)
+        return manifest_of(content), parts
+
+    def test_of_names(self):
+        manifest, parts = self.checkpoint(1, 300)
+        with tempfile.TemporaryDirectory() as folder:
+            got = reader.read_checkpoint(write_checkpoint(folder, manifest, parts))
+        self.assertEqual((len(got.tensors), got.manifest.copies), (300, []))
+        self.assertEqual({len(got.parts[0].index.pages), len(got.index.pages)}, {19})
+
+    def test_of_parts(self):
+        manifest, parts = self.checkpoint(513, 0)
+        with tempfile.TemporaryDirectory() as folder:
+            got = reader.read_checkpoint(write_checkpoint(folder, manifest, parts))
+            self.assertEqual(got.object("rng", 512), b"abc")
+        self.assertEqual((len(got.index.part_pages), len(got.manifest.copies)), (2, 513))
 
 
 class NoticesEveryChangedByte(Folder):
@@ -378,12 +157,38 @@ class NoticesEveryChangedByte(Folder):
 
     def test_in_a_part(self):
         manifest, data = reader.Manifest(MANIFEST), bytearray(PARTS[1].data)
-        record = manifest.index.parts[1]
+        record = manifest.parts[1]
         for at in range(len(data)):
             data[at] ^= 1 << at % 8
             with self.assertRaises(reader.CheckpointError, msg=f"byte {at}"):
-                reader.Part(bytes(data), record, manifest.summary, "PART_001").verify(manifest)
+                reader.Part(bytes(data), record, manifest.summary, "PART_001").verify()
             data[at] ^= 1 << at % 8
+
+    def test_in_a_header_or_trailer_with_a_right_checksum(self):
+        manifest, sound = reader.Manifest(MANIFEST), PARTS[1].data
+        begin = len(sound) - 72
+        corrupt, broken, other = reader.CorruptError, reader.FormatError, reader.RevisionError
+        for start, size, fields in ((0, 72, {0: broken, 8: other, 12: broken, 16: corrupt, 32: corrupt, 36: broken,
+                                             40: broken, 56: broken, 64: broken}),
+                                    (begin, 64, {**dict.fromkeys((0, 8, 16, 24, 40), corrupt), 56: broken})):
+            for field, error in fields.items():
+                data = bytearray(sound)
+                data[start + field] ^= 2
+                data[start + size:start + size + 8] = struct.pack("<Q", xxh64(bytes(data[start:start + size])))
+                with self.subTest((start, field)), self.assertRaises(error):
+                    reader.Part(bytes(data), manifest.parts[1], manifest.summary, "PART_001")
+        for field in (0, 8, 16, 24, 64):
+            data = bytearray(MANIFEST)
+            data[field - 88] ^= 2
+            with self.subTest(field), self.assertRaises(reader.FormatError):
+                reader.Manifest(bytes(data[:-8]) + struct.pack("<Q", xxh64(bytes(data[-88:-8]))))
+
+    def test_in_the_unused_bits_of_a_tensor(self):
+        with unittest.mock.patch("reference_writer.SIXES", SIXES[:3] + b"\xff"):
+            parts = compose()
+        got = reader.read_checkpoint(write_checkpoint(self.folder, manifest_of(merge(parts)), parts))
+        with self.assertRaisesRegex(reader.FormatError, "unused bits"):
+            got.tensor("sixes")
 
     def test_a_cut_or_lengthened_file(self):
         for name, data in (("MANIFEST", MANIFEST), ("PART_000", PARTS[0].data)):
@@ -402,76 +207,154 @@ class NoticesEveryChangedByte(Folder):
             reader.read_checkpoint(self.folder)
 
 
+def row_of(content, name):
+    """(dtype, shape, regions) of a tensor, in a list that may be changed."""
+    row = next(row for row in content["tensors"] if row[0] == name)
+    row[1] = list(row[1])
+    return row[1]
+
+
+def edit_region(content, name, field, value):
+    if any(row[0] == name for row in content["tensors"]):
+        row_of(content, name)[2][0][field] = value
+
+
 def edit_segment(content, name, field, value):
-    for found, (_, _, segments) in content["tensors"]:
-        if found == name:
-            segments[0] = segments[0][:field] + (value,) + segments[0][field + 1:]
+    if any(row[0] == name for row in content["tensors"]):
+        row_of(content, name)[2][0][2][0][field] = value
 
 
 def edit_row(content, column, at, field, value):
-    content[column][at] = content[column][at][:field] + (value,) + content[column][at][field + 1:]
+    content[column][at][field] = value
+
+
+def edit_page(which, field, value):
+    return lambda c: c.update(refs=lambda *refs: refs[which][0].__setitem__(field, value))
+
+
+def edit_layout(at, field, value):
+    return lambda c: edit_row(c, "layouts", at, field, value)
+
+
+def new_tensor(name, dtype, shape):
+    return lambda c: c["tensors"].append([name, (dtype, shape, [], [0, 0, NONE])])
 
 
 BROKEN = {
     "tensors out of order": ("out of order", lambda c: c["tensors"].reverse()),
     "the same tensor twice": ("there twice", lambda c: c["tensors"].append(c["tensors"][-1])),
-    "boxes overlap": ("overlap", lambda c: edit_segment(c, b"a/box", 5, [0, 1, 4, 3])),
-    "chunks of more bytes than their segment": ("bytes in all", lambda c: edit_segment(c, b"c/planes", 5, [0, 511])),
-    "box beyond the tensor": ("box ", lambda c: edit_segment(c, b"a/box", 5, [1, 0, 4, 3])),
-    "box wraps around 2^64": ("box ", lambda c: edit_segment(c, b"a/box", 5, [2**64 - 1, 0, 4, 3])),
-    "a hole": ("cover 12 of 24", lambda c: c["tensors"][0][1][2].pop()),
-    "nibble box at half a byte": ("whole bytes", lambda c: edit_segment(c, b"nibbles", 5, [0, 1, 3, 2])),
-    "unknown codec": ("unknown", lambda c: edit_segment(c, b"a/box", 2, 2)),
-    "unknown filter": ("unknown", lambda c: edit_segment(c, b"a/box", 3, 3)),
-    "filter of width 3": ("width 3", lambda c: edit_segment(c, b"a/box", 4, 3)),
-    "segment of no part": ("part 2 of 2", lambda c: edit_segment(c, b"a/box", 0, 2)),
-    "segments not in order of parts": ("ordered by part", lambda c: c["tensors"][0][1][2].reverse()),
-    "segment without chunks": ("0 bytes in all", lambda c: edit_segment(c, b"a/box", 6, [])),
-    "chunk in the header": ("chunk at 4088", lambda c: edit_segment(c, b"scalar", 6, [(4088, 8, 8, bytes(16))])),
-    "chunk beyond the part": ("limit", lambda c: edit_segment(c, b"scalar", 6, [(1 << 40, 8, 8, bytes(16))])),
-    "chunks overlap": ("are taken", lambda c: edit_segment(c, b"scalar", 6, [(4096, 8, 8, bytes(16))])),
-    "chunks of unequal raw size": ("unequal", lambda c: edit_segment(
-        c, b"scalar", 6, [(8000, 3, 3, bytes(16)), (8003, 5, 5, bytes(16))])),
-    "codec 0 with a compressed chunk": ("7 stored", lambda c: edit_segment(c, b"scalar", 6, [(8000, 7, 8, bytes(16))])),
     "objects out of order": ("out of order", lambda c: c["objects"].reverse()),
-    "object in two scopes": ("two scopes", lambda c: edit_row(c, "objects", 2, 1, 0)),
-    "placement 2 in MANIFEST": ("declared only", lambda c: edit_row(c, "objects", 0, 2, 2)),
-    "shared object of rank 1": ("of rank", lambda c: edit_row(c, "objects", 0, 3, 1)),
-    "object of another part's rank": ("is of rank 1", lambda c: edit_row(c, "objects", 1, 5, 1)),
+    "inline object": ("placement 0", lambda c: edit_row(c, "objects", 0, 2, 0)),
+    "shared object of part 1": ("layout", lambda c: edit_row(c, "objects", 0, 4, PART_1)),
+    "object of a grid": ("layout", lambda c: edit_row(c, "objects", 0, 4, COLUMNS)),
+    "object of no part": ("layout", lambda c: edit_row(c, "objects", 1, 4, NONE)),
+    "tensor with regions": ("belong to parts", lambda c: edit_row(
+        c, "tensors", 0, 1, PARTS[0].content["tensors"][0][1] + ([0, 0, 0],))),
+    "tensor without holding": ("5 holdings", lambda c: row_of(c, b"a/box").pop()),
+    "holding of no layout": ("layout 5 of 5", lambda c: row_of(c, b"a/box")[3].__setitem__(2, 5)),
+    "elements held by nobody": ("0 parts hold", lambda c: row_of(c, b"a/box")[3].__setitem__(2, NONE)),
+    "no elements held by somebody": ("1 parts hold", lambda c: row_of(c, b"empty")[3].__setitem__(2, PART_0)),
+    "grid of other dimensions": ("with cells", lambda c: row_of(c, b"c/planes")[3].__setitem__(2, COLUMNS)),
+    "grid with an empty cell": ("with cells", lambda c: c["layouts"].__setitem__(
+        COLUMNS, [1, [3, 1], 1, [(0, 3, 0)]])),
+    "grid without dimensions": ("cells", edit_layout(COLUMNS, 1, [])),
+    "grid of no cells": ("cells", edit_layout(COLUMNS, 1, [0, 2])),
+    "grid of too few parts": ("2 parts", edit_layout(COLUMNS, 2, 2)),
+    "list of fewer parts": ("2 parts", edit_layout(BOTH, 2, 1)),
+    "list with cells": ("cells", edit_layout(BOTH, 1, [1])),
+    "list that descends": ("ascend", edit_layout(BOTH, 3, [(1, 2, -1)])),
+    "list with a part twice": ("ascend", edit_layout(BOTH, 3, [(1, 2, 0)])),
+    "list of runs that descend": ("ascend", edit_layout(BOTH, 3, [(1, 1, 0), (0, 1, 0)])),
+    "layout of kind 2": ("kind 2", edit_layout(BOTH, 0, 2)),
+    "run beyond the world": ("parts 1 to 2", edit_layout(BOTH, 3, [(1, 2, 1)])),
+    "run below 0": ("parts 0 to -1", edit_layout(BOTH, 3, [(0, 2, -1)])),
+    "empty run": ("parts 0 to", edit_layout(PART_0, 3, [(0, 0, 1), (0, 1, 0)])),
     "alias named like a tensor": ("has that name", lambda c: edit_row(c, "aliases", 0, 0, b"a/box")),
     "alias of nothing": ("no tensor", lambda c: edit_row(c, "aliases", 0, 1, b"none")),
     "view beyond its tensor": ("element 24", lambda c: edit_row(c, "aliases", 1, 2, (1, 6, 4, 1, 6))),
-    "attribute of nothing": ("no such owner", lambda c: edit_row(c, "attrs", 1, 0, b"none")),
+    "attribute of nothing": ("not there", lambda c: edit_row(c, "attrs", 1, 0, b"none")),
     "the same attribute twice": ("there twice", lambda c: c["attrs"].append(c["attrs"][-1])),
-    "empty attribute key": ("key of 0", lambda c: edit_row(c, "attrs", 0, 1, b"")),
-    "name with '..'": ("path element", lambda c: c["tensors"].insert(0, (b"../x", (F32, (0,), [])))),
-    "name with a line feed": ("control", lambda c: c["tensors"].append((b"x\ny", (F32, (0,), [])))),
-    "name not UTF-8": ("UTF-8", lambda c: c["tensors"].append((b"x\xff", (F32, (0,), [])))),
-    "17 dimensions": ("17 dim", lambda c: c["tensors"].append((b"x", (F32, (0,) * 17, [])))),
-    "elements of 0 bits": ("0 bits", lambda c: c["tensors"].append((b"x", (0x200, (0,), [])))),
-    "tensor of 2^63 bytes": ("larger", lambda c: c["tensors"].append((b"x", (U8, (1 << 63,), [])))),
-    "a part of another save": ("another save", lambda c: edit_row(c, "parts", 1, 2, SESSION)),
-    "part size not of whole pages": ("part size", lambda c: edit_row(c, "parts", 1, 0, 8193)),
-    "two parts of one rank": ("parts of ranks", lambda c: edit_row(c, "parts", 1, 3, 0)),
+    "empty attribute key": ("name of 0", lambda c: edit_row(c, "attrs", 0, 1, b"")),
+    "attribute with NUL": ("with NUL", lambda c: edit_row(c, "attrs", 0, 2, b"a\0")),
+    "name with '..'": ("path element", new_tensor(b"../x", F32, (0,))),
+    "name with a line feed": ("control", new_tensor(b"x\ny", F32, (0,))),
+    "name not UTF-8": ("UTF-8", new_tensor(b"x\xff", F32, (0,))),
+    "17 dimensions": ("17 dim", new_tensor(b"x", F32, (0,) * 17)),
+    "elements of 0 bits": ("0 bits", new_tensor(b"x", 0x200, (0,))),
+    "tensor of 2^63 bytes": ("larger", new_tensor(b"x", U8, (1 << 63,))),
+    "a part of another save": ("another save", lambda c: edit_row(c, "parts", 1, 5, SESSION)),
+    "part size not of whole pages": ("size 8193", lambda c: edit_row(c, "parts", 1, 0, 8193)),
+    "two parts of one rank": ("is of rank 0", lambda c: edit_row(c, "parts", 1, 7, 0)),
+    "index in the header": ("index at 64", lambda c: edit_row(c, "parts", 1, 1, 64)),
+    "index beyond the part": ("index at", lambda c: edit_row(c, "parts", 1, 2, 1 << 30)),
+    "copy somewhere else": ("copy 1 at 64", lambda c: edit_row(c, "parts", 1, 3, 64)),
+    "no copies": ("copies of 0", lambda c: c["copies"].clear()),
     "groups in MANIFEST": ("belong to a part", lambda c: c.update(groups=PARTS[0].content["groups"])),
+    "page elsewhere": ("at 64, expected 0", edit_page(0, 0, 64)),
+    "page of more names before": ("names, objects before", edit_page(0, 1, 1)),
+    "page of more objects before": ("names, objects before", edit_page(0, 2, 1)),
+    "first page with a first name": ("first name", edit_page(0, 4, b"a/box")),
+    "page of parts with a first name": ("a name before parts", edit_page(1, 4, b"a")),
+    "pages that are not full": ("begins too early", lambda c: c.update(full=300)),
+    "one name more": ("10 names", lambda c: c.update(more_names=1)),
 }
 
-
-
-
 BROKEN_PARTS = {
-    "segment of another part": ("expected this part's rank", lambda r, c: edit_segment(c, b"nibbles", 0, 1 - r)),
-    "a part's index with parts": ("has no parts", lambda r, c: c.update(parts=[PARTS[0].record])),
-    "group of one member": ("member 0 of 1", lambda r, c: edit_row(c, "groups", 0, 2, 1)),
-    "group with a member missing": ("members missing", lambda r, c: edit_row(c, "groups", 0, 1, 0)),
-    "group of too many entries": ("ends early", lambda r, c: edit_row(c, "groups", 0, 4, 2)),
-    "group of too few entries": ("entries of 0", lambda r, c: edit_row(c, "groups", 0, 4, 0)),
-    "group digest of other bytes": ("digest of the list", lambda r, c: edit_row(c, "groups", 0, 3, b"other")),
-    "declared object of other bytes": ("differs from rank 0", lambda r, c: r and edit_row(c, "objects", 0, 4, b"[]")),
+    "regions overlap": ("overlap", lambda r, c: edit_region(c, b"a/box", 1, [0, 3 - r, 4, 3])),
+    "segments overlap": ("expected 512", lambda r, c: r and edit_segment(c, b"c/planes", 0, 511)),
+    "a hole": ("cover 12 of 24", lambda r, c: r and c["tensors"].pop(0)),
+    "half a region": ("512 of 1003", lambda r, c: r and c["tensors"].pop(1)),
+    "box beyond the tensor": ("region ", lambda r, c: edit_region(c, b"a/box", 1, [1, 0, 4, 3])),
+    "box wraps around 2^64": ("region ", lambda r, c: edit_region(c, b"a/box", 1, [2**64 - 1, 0, 4, 3])),
+    "empty box": ("empty", lambda r, c: edit_region(c, b"a/box", 1, [0, 0, 0, 3])),
+    "box of the whole tensor": ("all of it", lambda r, c: edit_region(c, b"a/box", 1, [0, 0, 4, 6])),
+    "region of kind 3": ("kind 3", lambda r, c: edit_region(c, b"a/box", 0, 3)),
+    "regions out of order": ("out of order", lambda r, c: r and row_of(c, b"sixes")[2].reverse()),
+    "region without segments": ("without a segment", lambda r, c: edit_region(c, b"a/box", 2, [])),
+    "empty segment": ("0.0 of 12", lambda r, c: edit_segment(c, b"a/box", 1, 0)),
+    "segment beyond its region": ("0.13 of 12", lambda r, c: edit_segment(c, b"a/box", 1, 13)),
+    "segment at half a byte": ("whole bytes", lambda r, c: edit_segment(c, b"nibbles", 0, 1) or edit_segment(
+        c, b"nibbles", 1, 5)),
+    "chunks of fewer bytes than their segment": ("bytes in all", lambda r, c: edit_segment(c, b"a/box", 1, 11)),
+    "nibble box at half a byte": ("whole bytes", lambda r, c: edit_region(c, b"nibbles", 1, [0, 1, 3, 2])),
+    "unknown codec": ("unknown", lambda r, c: edit_segment(c, b"a/box", 2, 2)),
+    "unknown filter": ("unknown", lambda r, c: edit_segment(c, b"a/box", 3, 3)),
+    "filter of width 3": ("width 3", lambda r, c: edit_segment(c, b"a/box", 4, 3)),
+    "segment without chunks": ("0 bytes in all", lambda r, c: edit_segment(c, b"a/box", 5, [])),
+    "chunk in the header": ("chunk at 4088", lambda r, c: edit_segment(c, b"scalar", 5, [(4088, 8, 8, bytes(16))])),
+    "chunk beyond the part": ("limit", lambda r, c: edit_segment(c, b"scalar", 5, [(1 << 40, 8, 8, bytes(16))])),
+    "chunks overlap": ("are taken", lambda r, c: edit_segment(c, b"scalar", 5, [(4096, 8, 8, bytes(16))])),
+    "chunks of unequal raw size": ("unequal", lambda r, c: edit_segment(
+        c, b"scalar", 5, [(8000, 3, 3, bytes(16)), (8003, 5, 5, bytes(16))])),
+    "segments that descend": ("expected from 512", lambda r, c: r or row_of(c, b"c/planes")[2][0][2].append(
+        [0, 512, 0, 0, 0, [(8000, 1024, 1024, bytes(16))]])),
+    "chunk that ends in an element": ("ends in an element", lambda r, c: edit_segment(
+        c, b"scalar", 5, [(8000, 4, 4, bytes(16)), (8004, 4, 4, bytes(16))])),
+    "page too full": ("bytes of [23][0-9] names", lambda r, c: c.update(full=1 << 20) or c["tensors"].extend(
+        [b"x%02d" % i + b"x" * 4000, (F32, (0,), [])] for i in range(20))),
+    "chunks that descend": ("ascend", lambda r, c: edit_segment(
+        c, b"scalar", 5, [(8008, 4, 4, bytes(16)), (8000, 4, 4, bytes(16))])),
+    "codec 0 with a compressed chunk": ("7 stored", lambda r, c: edit_segment(
+        c, b"scalar", 5, [(8000, 7, 8, bytes(16))])),
+    "a part's index with layouts": ("belong to MANIFEST", lambda r, c: c.update(layouts=[[0, [], 1, [(0, 1, 0)]]])),
+    "a part's index with parts": ("belong to MANIFEST", lambda r, c: c.update(parts=[PARTS[0].record])),
+    "a part's index with holdings": ("1 holdings, expected 0", lambda r, c: c["tensors"].__setitem__(
+        2, [b"empty", (F32, (0, 3), [], [0, 0, 0])])),
+    "object of 5000 inline bytes": ("5000 inline", lambda r, c: r and edit_row(c, "objects", 1, 2, 0)),
+    "shared object of rank 1": ("placement 0", lambda r, c: r and edit_row(c, "objects", 0, 2, 0)),
+    "object that rank 0 lacks": ("rank 0 has none", lambda r, c: r or c["objects"].pop(0)),
+    "object in two scopes": ("two scopes", lambda r, c: r or edit_row(c, "objects", 1, 1, 0)),
+    "group of one member": ("member 0 of 1", lambda r, c: edit_row(c, "groups", 0, 5, 1)),
+    "group with a member missing": ("members missing", lambda r, c: edit_row(c, "groups", 0, 4, 0)),
+    "group of fewer entries": ("1 entries", lambda r, c: edit_row(c, "groups", 0, 2, 0)),
+    "group digest of other bytes": ("digest of the list", lambda r, c: edit_row(c, "groups", 0, 1, SESSION)),
+    "groups that differ": ("different lists", lambda r, c: edit_row(c, "groups", 0, 2, 2 + r)),
+    "declared object of other bytes": ("differs from rank 0", lambda r, c: r and edit_row(c, "objects", 0, 3, b"[]")),
     "alias that differs": ("differs between", lambda r, c: r and edit_row(c, "aliases", 0, 1, b"scalar")),
     "attribute that differs": ("differs between", lambda r, c: r and edit_row(c, "attrs", 0, 2, b"rows")),
     "shape that differs": ("dtype or shape", lambda r, c: r and edit_row(c, "tensors", 2, 1, (F32, (3, 0), []))),
-    "chunk over the index": ("limit", lambda r, c: r == 0 and edit_segment(c, b"scalar", 6, [(8000, 8, 8, bytes(16))])),
+    "chunk over the index": ("limit", lambda r, c: r == 0 and edit_segment(
+        c, b"scalar", 5, [(12000, 8, 8, bytes(16))])),
 }
 
 
@@ -481,33 +364,36 @@ class RefusesBrokenRules(unittest.TestCase):
         for name, (message, change) in BROKEN.items():
             content = copy.deepcopy(CONTENT)
             change(content)
-            error = reader.UnsupportedError if message == "unknown" else reader.FormatError
-            with self.subTest(name), self.assertRaisesRegex(error, message):
+            with self.subTest(name), self.assertRaisesRegex(reader.FormatError, message):
                 reader.Manifest(manifest_of(content))
 
     def test_of_the_summary(self):
         for field, value in dict(part_count=1, tensor_count=0, object_count=9, part_bytes=1, save_id=STORE, label=".x",
-                                 run="a/b", revision=1, world_size=1).items():
+                                 run="a/b", revision=0, world_size=3).items():
             with self.subTest(field), self.assertRaises(reader.FormatError):
                 reader.Manifest(manifest_of(CONTENT, **{field: value}))
         index, summary = index_bytes(base_summary(), CONTENT), summary_bytes(dict(base_summary(), step=11))
         with self.assertRaisesRegex(reader.FormatError, "summaries"):
             reader.Manifest(manifest_bytes(index, summary))
 
-    def test_of_newer_revisions_features_and_reserved_parts(self):
-        with self.assertRaises(reader.RevisionError):
-            reader.Manifest(manifest_bytes(b"not even a FlatBuffer", b"", revision=1))
+    def test_of_other_revisions_features_and_reserved_parts(self):
+        newer = manifest_bytes((b"not even a FlatBuffer", 8), b"", revision=2)
+        older = struct.pack("<QQ16s16sII8s", 0, 0, bytes(16), bytes(16), 1, 0, b"CKPTMANI")
+        for data in newer, bytes(16) + older + struct.pack("<Q", xxh64(older)):
+            with self.assertRaises(reader.RevisionError):
+                reader.Manifest(data)
         with self.assertRaises(reader.RevisionError):
             reader.Manifest(manifest_of(CONTENT, required_features=4))
         content = copy.deepcopy(CONTENT)
-        edit_row(content, "parts", 1, 4, 1)
+        edit_row(content, "parts", 1, 8, 1)
         with self.assertRaises(reader.UnsupportedError):
             reader.Manifest(manifest_of(content))
 
     def test_that_the_manifest_says_what_the_parts_say(self):
         changes = {"attrs": lambda c: edit_row(c, "attrs", 1, 2, b"rows"), "aliases": lambda c: c["aliases"].pop(),
-                   "tensors": lambda c: edit_segment(c, b"c/planes", 3, 1),
-                   "objects": lambda c: edit_row(c, "objects", 0, 4, b"[]")}
+                   "tensors": lambda c: row_of(c, b"a/box")[3].__setitem__(0, 7),
+                   "objects": lambda c: edit_row(c, "objects", 0, 3, b"[]"),
+                   "layouts": lambda c: edit_row(c, "layouts", COLUMNS, 3, [(0, 1, 0), (1, 1, 0)])}
         with tempfile.TemporaryDirectory() as folder:
             for column, change in changes.items():
                 content = copy.deepcopy(CONTENT)
@@ -524,19 +410,28 @@ class RefusesBrokenRules(unittest.TestCase):
             for name, (message, change) in BROKEN_PARTS.items():
                 parts = compose(change)
                 write_checkpoint(folder, manifest_of(merge(parts)), parts)
-                with self.subTest(name), self.assertRaisesRegex(reader.CheckpointError, message):
+                error = reader.UnsupportedError if message == "unknown" else reader.FormatError
+                with self.subTest(name), self.assertRaisesRegex(error, message):
                     reader.read_checkpoint(folder)
 
     def test_of_flatbuffers_whatever_the_bytes(self):
-        rng, index, summary = random.Random(7), index_bytes(base_summary(), CONTENT), summary_bytes(base_summary())
-        for _ in range(1500):
-            data = bytearray(index)
-            for _ in range(rng.randint(1, 4)):
-                data[rng.randrange(len(data))] = rng.choice((0, 1, 127, 128, 255))
-            try:
-                reader.Manifest(manifest_bytes(bytes(data), summary))
-            except reader.CheckpointError:
-                pass
+        rng, part = random.Random(7), PARTS[0]
+        for content, record in ((CONTENT, None), (part.content, reader.Manifest(MANIFEST).parts[0])):
+            data, root_size = index_bytes(base_summary(), content)
+            page = next(paged(content))[3]
+            for _ in range(500):
+                index, changed = bytearray(data), bytearray(page)
+                for _ in range(rng.randint(1, 4)):
+                    index[-rng.randint(1, root_size)] = rng.choice((0, 1, 127, 128, 255))
+                    changed[rng.randrange(len(page))] = rng.choice((0, 1, 127, 128, 255))
+                try:
+                    reference_index.Index(bytes(index), root_size, digest_of(index[-root_size:]), "index", record)
+                except reader.CheckpointError:
+                    pass
+                try:
+                    reference_index.Page(bytes(changed), "page", record and record.rank)
+                except reader.CheckpointError:
+                    pass
 
 
 class Pieces(unittest.TestCase):
@@ -544,8 +439,8 @@ class Pieces(unittest.TestCase):
         with open(SCHEMA, encoding="utf-8") as text:
             schema = re.sub(r"//.*", "", text.read())
         short = {"uint8": "u8", "ubyte": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "int32": "i32",
-                 "int64": "i64", "Digest": "id", "Summary": "table", "[uint64]": "[u64]", "[ubyte]": "[u8]"}
-        tables = dict(SUMMARY=grammar.SUMMARY, INDEX=grammar.INDEX, TOMBSTONE=grammar.TOMBSTONE)
+                 "int64": "i64", "Digest": "id", "[uint64]": "[u64]", "[ubyte]": "[u8]"}
+        tables = dict(Summary=grammar.SUMMARY, Page=grammar.PAGE, Root=grammar.ROOT, Tombstone=grammar.TOMBSTONE)
         seen = set()
         for name, body in re.findall(r"(?:struct|table) (\w+) \{(.*?)\}", schema, re.S):
             fields = [(f, short.get(k, k) + (f"={d}" if d else ""))
@@ -553,14 +448,14 @@ class Pieces(unittest.TestCase):
             if name in ("Digest", "Text"):
                 continue
             seen.add(name)
-            ours = grammar.STRUCTS.get(name) or tables[name.upper()]
+            ours = grammar.STRUCTS.get(name) or tables[name]
             self.assertEqual([tuple(field.split(":")) for field in ours.split()], fields, name)
-        self.assertEqual(seen | {"Digest"}, set(grammar.STRUCTS) | {"Summary", "Index", "Tombstone"})
+        self.assertEqual(seen, set(grammar.STRUCTS) | set(tables))
         for name, layout in grammar.LAYOUTS.items():
             at = 0
             for _, kind in layout.fields:
-                size = {"id": 16, "Text": 8}.get(kind) or struct.calcsize(grammar.SCALARS[kind])
-                self.assertEqual(at % {"id": 8, "Text": 4}.get(kind, size), 0, name)
+                size = {"id": 16, "Text": 8, "Chunk": 32}.get(kind) or struct.calcsize(grammar.SCALARS[kind])
+                self.assertEqual(at % {"id": 8, "Text": 4, "Chunk": 8}.get(kind, size), 0, name)
                 at += size
             self.assertEqual(at % layout.align, 0, name)
 
@@ -591,6 +486,43 @@ class Pieces(unittest.TestCase):
                     found = [first + k for offset, extent in boxes
                                 for first, count in elements.box_runs(offset, extent, shape) for k in range(count)]
                     self.assertEqual(found, list(range(start, stop)))
+
+    def test_lists_of_groups_are_read_entry_by_entry(self):
+        tensors = {b"c/planes": ((BF16, (1003,)), {(0, ()): []}), b"odd": ((F32, (3,)), {(2, (1, 2)): []})}
+        odd = struct.pack("<QHBB3QI", 8, F32, 2, 1, 3, 1, 2, 3) + b"odd"
+        planes_list, two = group_list(), group_list() + odd
+
+        def check(data, entries, digest_from=None):
+            group = types.SimpleNamespace(id=1, list=data, entry_count=entries, digest=digest_of(digest_from or data))
+            reader.check_declared(group, types.SimpleNamespace(where="part", decoded=lambda some, _: some[0]), tensors)
+        check(two, 2)
+        check(planes_list, 2, two)
+        for data, entries, message in (
+                (two, 1, "2 entries"), (odd + planes_list, 2, "out of order"), (two[:-1], 2, "not in MANIFEST"),
+                (two[:-9], 2, "ends early"), (odd.replace(b"odd", b"off"), 1, "not in MANIFEST"),
+                (b"\0" + odd[1:], 1, "0 bytes, expected 8"), (odd[:20] + b"\0" + odd[21:], 1, "was not written"),
+                (odd[:10] + b"\3" + odd[11:], 1, "unknown kind")):
+            with self.subTest(message), self.assertRaisesRegex(reader.FormatError, message):
+                check(data, entries)
+
+    def test_layouts_are_grids_where_they_can_be_and_runs_as_long_as_possible(self):
+        self.assertEqual(reader.runs_of([]), ())
+        self.assertEqual(reader.runs_of([0, 2, 3, 4, 3, 2, 2, 2]), ((0, 2, 2), (3, 2, 1), (3, 2, -1), (2, 2, 0)))
+
+        def layout(shape, *held):
+            """Regions as (kind, numbers, ranks in the order of their segments)."""
+            found = {(kind, numbers): [(types.SimpleNamespace(rank=rank), None) for rank in ranks]
+                     for kind, numbers, ranks in held}
+            return tuple(reader.layout_of(shape, found))
+        self.assertEqual(layout((0,)), (0, (), 0, ()))
+        self.assertEqual(layout((5,), (0, (), [3, 1])), (0, (), 2, ((1, 2, 2),)))
+        self.assertEqual(layout((5,), (1, (3, 2), [0]), (1, (0, 3), [2, 1, 2])),
+                         (1, (2,), 2, ((2, 3, -1), (0, 1, 0))))
+        self.assertEqual(layout((5,), (1, (0, 2), [0]), (1, (2, 3), [1])), (0, (), 2, ((0, 2, 1),)))
+        self.assertEqual(layout((7,), (1, (0, 5), [0]), (1, (5, 2), [1])), (0, (), 2, ((0, 2, 1),)))
+        self.assertEqual(layout((4,), (2, (0, 2), [0]), (2, (2, 2), [1])), (0, (), 2, ((0, 2, 1),)))
+        self.assertEqual(layout((2, 2), *((1, (i, j, 1, 1), [2 * i + j]) for j in (0, 1) for i in (0, 1))),
+                         (1, (2, 2), 1, ((0, 4, 1),)))
 
 
 if __name__ == "__main__":

@@ -108,7 +108,8 @@ const (
 	FilterBitPlanes   Filter = 2
 )
 
-// SegmentInfo says where some of a tensor's bytes lie, for tools. A segment is a box of the tensor, or a flat range.
+// SegmentInfo says where bytes of a tensor lie, for tools: those of a flat range of it, or of a box of it
+// in the row-major order of the box.
 type SegmentInfo struct {
 	Part                 uint32
 	Region               RegionKind // RegionBox or RegionFlat

@@ -52,23 +52,10 @@ ckpt_status ckpt_reader_report(const ckpt_reader* reader, ckpt_report** out, ckp
 
 // ---- tensors ----
 
-// The numbers of a checkpoint were checked when it was opened, so nothing can overflow here.
-static uint64_t stored_bytes(const format::Index& index, const fb::Tensor& tensor, uint64_t bytes) {
-  auto segments = index.segments_of(tensor);
-  if (segments.size() == 1 && segments[0].codec() == static_cast<uint8_t>(Codec::kRaw)) return bytes;
-  uint64_t stored = 0;
-  for (const auto& segment : segments)
-    for (const auto& chunk : index.chunks_of(segment)) stored += chunk.stored_size();
-  return stored;
-}
-
-// Sets every field.
-static void describe(const Checkpoint& checkpoint, const Checkpoint::Named& named, ckpt_tensor_info* info) {
-  const format::Index& index = checkpoint.index();
-  const fb::Tensor& tensor = *named.tensor;
-  auto extents = index.extents_of(tensor);
-  if (named.alias && named.alias->is_view())
-    extents = index.numbers.subspan(named.alias->view() + 1, named.alias->ndim());
+// Sets every field. The numbers of a page were checked when it was read, so nothing can overflow here.
+static void describe(const Checkpoint::Named& named, ckpt_tensor_info* info) {
+  const checkpoint::TensorRef& tensor = named.tensor;
+  const auto extents = named.extents();
   info->struct_size = sizeof *info;
   info->dtype = tensor.dtype();
   info->ndim = static_cast<int32_t>(extents.size());
@@ -78,17 +65,19 @@ static void describe(const Checkpoint& checkpoint, const Checkpoint::Named& name
   uint64_t elements;
   count_elements(extents, &elements);
   count_bytes(elements, tensor.dtype(), &info->bytes);
-  info->name = checkpoint.c_text(named.alias ? named.alias->name() : tensor.name());
-  info->alias_of = named.alias ? checkpoint.c_text(named.alias->target()) : nullptr;
-  info->segment_count = named.alias ? 0 : static_cast<uint32_t>(tensor.segment_count());
-  info->stored_bytes = named.alias ? 0 : stored_bytes(index, tensor, info->bytes);
+  const fb::Holding& holding = tensor.page->holding_of(*tensor.tensor);
+  const bool alias = named.alias != nullptr;
+  info->name = alias ? named.alias_page->c_text(named.alias->name()) : tensor.page->c_text(tensor.tensor->name());
+  info->alias_of = alias ? named.alias_page->c_text(named.alias->target()) : nullptr;
+  info->segment_count = alias ? 0 : holding.segment_count();
+  info->stored_bytes = alias ? 0 : holding.stored_bytes();
 }
 
 // A caller that lists a million tensors passes a record of our size: it is filled in place.
-static Status put_tensor(const Checkpoint& checkpoint, const Checkpoint::Named& named, ckpt_tensor_info* out) {
+static Status put_tensor(const Checkpoint::Named& named, ckpt_tensor_info* out) {
   ckpt_tensor_info info;
   bool in_place = out && out->struct_size == sizeof info;
-  describe(checkpoint, named, in_place ? out : &info);
+  describe(named, in_place ? out : &info);
   return in_place ? Ok() : put_info(info, out);
 }
 
@@ -99,7 +88,8 @@ ckpt_status ckpt_reader_tensor_at(const ckpt_reader* reader, uint64_t index, ckp
     CKPT_TRY(usable(reader, "reader"));
     uint64_t count = reader->checkpoint->name_count();
     if (index >= count) return Status(CKPT_NOT_FOUND, strformat("tensor {} of {}", index, count));
-    return put_tensor(*reader->checkpoint, reader->checkpoint->named_at(index), out);
+    CKPT_ASSIGN(Checkpoint::Named named, reader->checkpoint->named_at(index));
+    return put_tensor(named, out);
   });
 }
 
@@ -108,9 +98,9 @@ ckpt_status ckpt_reader_tensor_find(const ckpt_reader* reader, const char* name,
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(reader, "reader"));
     if (!name) return null_status("name");
-    auto named = reader->checkpoint->find(name);
+    CKPT_ASSIGN(Checkpoint::Named named, reader->checkpoint->find(name));
     if (!named.tensor) return no_such("tensor", name);
-    return put_tensor(*reader->checkpoint, named, out);
+    return put_tensor(named, out);
   });
 }
 
@@ -119,22 +109,19 @@ ckpt_status ckpt_reader_alias_find(const ckpt_reader* reader, const char* name, 
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(reader, "reader"));
     if (!name) return null_status("name");
-    const auto named = reader->checkpoint->find(name);
+    CKPT_ASSIGN(const Checkpoint::Named named, reader->checkpoint->find(name));
     if (!named.alias) return no_such("alias", name);
-    const format::Index& index = reader->checkpoint->index();
     ckpt_tensor_desc desc{};
-    desc.dtype = named.tensor->dtype();
+    desc.dtype = named.tensor.dtype();
     desc.flags = CKPT_TENSOR_STRIDED;
-    const bool is_view = named.alias->is_view();
-    const auto extents =
-        is_view ? index.numbers.subspan(named.alias->view() + 1, named.alias->ndim()) : index.extents_of(*named.tensor);
+    const bool is_view = named.is_view();
+    const auto extents = named.extents();
     desc.ndim = static_cast<int32_t>(extents.size());
-    if (is_view) desc.flat_offset = static_cast<int64_t>(index.numbers[named.alias->view()]);
+    if (is_view) desc.flat_offset = static_cast<int64_t>(named.view()[0]);
     uint64_t stride = 1;
     for (size_t i = extents.size(); i-- > 0; stride *= std::max<uint64_t>(extents[i], 1)) {
       desc.shape[i] = static_cast<int64_t>(extents[i]);
-      desc.strides[i] =
-          static_cast<int64_t>(is_view ? index.numbers[named.alias->view() + 1 + extents.size() + i] : stride);
+      desc.strides[i] = static_cast<int64_t>(is_view ? named.view()[1 + extents.size() + i] : stride);
     }
     return put_info(desc, view);
   });
@@ -145,54 +132,56 @@ ckpt_status ckpt_reader_segment_at(const ckpt_reader* reader, const char* tensor
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(reader, "reader"));
     if (!tensor) return null_status("tensor");
-    const format::Index& index = reader->checkpoint->index();
-    auto* found = index.find_tensor(tensor);
-    if (!found) return no_such("tensor", tensor);
-    auto segments = index.segments_of(*found);
-    if (number >= segments.size())
-      return Status(CKPT_NOT_FOUND, strformat("segment {} of {}", number, segments.size()));
-    const auto& segment = segments[number];
-    Region region = index.region_of(segment, found->ndim());
+    CKPT_ASSIGN(const Checkpoint::Named named, reader->checkpoint->find(tensor));
+    if (!named.tensor || named.alias) return no_such("tensor", tensor);
+    CKPT_ASSIGN(auto pieces, reader->checkpoint->pieces(named.tensor));
+    if (number >= pieces.size()) return Status(CKPT_NOT_FOUND, strformat("segment {} of {}", number, pieces.size()));
+    const checkpoint::Piece& piece = pieces[number];
+    const Region held = piece.held();
+    const Box box = held.kind == RegionKind::kBox ? held.box : Box::whole(named.tensor.shape());
+    // A piece of a whole tensor is a flat range of it.
+    const bool flat =
+        held.kind == RegionKind::kFlat || (held.kind == RegionKind::kWhole && piece.segment->count() != box.volume());
     ckpt_segment_info info{};
-    info.part = segment.part();
-    info.ndim = region.kind == RegionKind::kFlat ? -1 : region.box.ndim();
-    info.codec = segment.codec();
-    info.filter = segment.filter();
-    info.chunk_count = static_cast<uint32_t>(segment.chunk_count());
+    info.part = piece.part;
+    info.ndim = flat ? -1 : box.ndim();
+    info.codec = piece.segment->codec();
+    info.filter = piece.segment->filter();
+    info.chunk_count = piece.segment->chunk_count();
     for (int i = 0; i < info.ndim; i++) {
-      info.offset[i] = static_cast<int64_t>(region.box.offset[i]);
-      info.extent[i] = static_cast<int64_t>(region.box.extent[i]);
+      info.offset[i] = static_cast<int64_t>(box.offset[i]);
+      info.extent[i] = static_cast<int64_t>(box.extent[i]);
     }
-    info.flat_offset = static_cast<int64_t>(region.flat_offset);
-    info.flat_size = static_cast<int64_t>(region.flat_size);
-    info.part_offset = index.chunks_of(segment)[0].offset();
-    for (const auto& chunk : index.chunks_of(segment)) info.stored_bytes += chunk.stored_size();
+    info.flat_offset = static_cast<int64_t>(piece.segment->start() + (flat ? held.flat_offset : 0));
+    info.flat_size = static_cast<int64_t>(piece.segment->count());
+    info.part_offset = piece.chunks()[0].offset();
+    for (const auto& chunk : piece.chunks()) info.stored_bytes += chunk.stored_size();
     return put_info(info, out);
   });
 }
 
 // ---- objects, parts, attributes ----
 
-static ckpt_object_info describe(const Checkpoint& checkpoint, const fb::Object& object) {
+static ckpt_object_info describe(const checkpoint::ObjectRef& at) {
+  const fb::Object& object = *at.object;
   ckpt_object_info info{};
   info.scope = object.scope();
-  info.rank = object.rank();
+  info.rank = at.rank();
   info.size = object.size();
-  info.name = checkpoint.c_text(object.name());
-  info.media_type = checkpoint.c_text(object.media_type());
+  info.name = at.page->c_text(object.name());
+  info.media_type = at.page->c_text(object.media_type());
   return info;
 }
 
-uint64_t ckpt_reader_object_count(const ckpt_reader* reader) {
-  return reader ? reader->checkpoint->index().objects.size() : 0;
-}
+uint64_t ckpt_reader_object_count(const ckpt_reader* reader) { return reader ? reader->checkpoint->object_count() : 0; }
 
 ckpt_status ckpt_reader_object_at(const ckpt_reader* reader, uint64_t index, ckpt_object_info* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(reader, "reader"));
-    auto objects = reader->checkpoint->index().objects;
-    if (index >= objects.size()) return Status(CKPT_NOT_FOUND, strformat("object {} of {}", index, objects.size()));
-    return put_info(describe(*reader->checkpoint, objects[index]), out);
+    const uint64_t count = reader->checkpoint->object_count();
+    if (index >= count) return Status(CKPT_NOT_FOUND, strformat("object {} of {}", index, count));
+    CKPT_ASSIGN(checkpoint::ObjectRef object, reader->checkpoint->object_at(index));
+    return put_info(describe(object), out);
   });
 }
 
@@ -201,49 +190,62 @@ ckpt_status ckpt_reader_object_find(const ckpt_reader* reader, const char* name,
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(reader, "reader"));
     if (!name) return null_status("name");
-    const format::Index& index = reader->checkpoint->index();
-    for (const auto& object : index.objects)
-      if (index.text(object.name()) == name && (object.scope() == CKPT_OBJECT_SHARED || object.rank() == rank))
-        return put_info(describe(*reader->checkpoint, object), out);
-    return no_such("object", name).with("rank", uint64_t{rank});
+    CKPT_ASSIGN(checkpoint::ObjectRef object, reader->checkpoint->find_object(name, rank));
+    if (!object.object) return no_such("object", name).with("rank", uint64_t{rank});
+    return put_info(describe(object), out);
   });
 }
 
 ckpt_status ckpt_reader_part_at(const ckpt_reader* reader, uint32_t number, ckpt_part_info* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(reader, "reader"));
-    auto parts = reader->checkpoint->index().parts;
-    if (number >= parts.size()) return Status(CKPT_NOT_FOUND, strformat("part {} of {}", number, parts.size()));
+    const uint32_t count = reader->checkpoint->summary().part_count;
+    if (number >= count) return Status(CKPT_NOT_FOUND, strformat("part {} of {}", number, count));
+    CKPT_ASSIGN(fb::Part part, reader->checkpoint->part_record(number));
     ckpt_part_info info{};
-    info.rank = parts[number].rank();
-    info.bytes = parts[number].size();
+    info.rank = part.rank();
+    info.bytes = part.size();
     std::snprintf(info.name, sizeof info.name, "%s", format::part_name(number).c_str());
-    std::snprintf(info.save_id, sizeof info.save_id, "%s", to_hex(format::id_of(parts[number].save_id())).c_str());
+    std::snprintf(info.save_id, sizeof info.save_id, "%s", to_hex(format::id_of(part.save_id())).c_str());
     return put_info(info, out);
   });
 }
 
+// The attributes of a tensor or, if `tensor` is null, of the checkpoint.
+struct Attrs {
+  const format::Page* page = nullptr;
+  std::span<const fb::Attr> list;
+};
+static Result<Attrs> attrs_of(const ckpt_reader* reader, const char* tensor) {
+  if (!reader) return null_status("reader");
+  Attrs attrs;
+  CKPT_ASSIGN(attrs.list, reader->checkpoint->attrs_of(tensor ? tensor : "", &attrs.page));
+  return attrs;
+}
+
 uint64_t ckpt_reader_attr_count(const ckpt_reader* reader, const char* tensor) {
-  return reader ? reader->checkpoint->index().attrs_of(tensor ? tensor : "").size() : 0;
+  auto attrs = attrs_of(reader, tensor);
+  return attrs.ok() ? attrs->list.size() : 0;
 }
 
 ckpt_status ckpt_reader_attr_at(const ckpt_reader* reader, const char* tensor, uint64_t number, const char** key,
                                 const char** value, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(reader, "reader"));
-    auto attrs = reader->checkpoint->index().attrs_of(tensor ? tensor : "");
-    if (number >= attrs.size()) return Status(CKPT_NOT_FOUND, strformat("attribute {} of {}", number, attrs.size()));
-    if (key) *key = reader->checkpoint->c_text(attrs[number].key());
-    if (value) *value = reader->checkpoint->c_text(attrs[number].value());
+    CKPT_ASSIGN(Attrs attrs, attrs_of(reader, tensor));
+    if (number >= attrs.list.size())
+      return Status(CKPT_NOT_FOUND, strformat("attribute {} of {}", number, attrs.list.size()));
+    if (key) *key = attrs.page->c_text(attrs.list[number].key());
+    if (value) *value = attrs.page->c_text(attrs.list[number].value());
     return Ok();
   });
 }
 
 const char* ckpt_reader_attr(const ckpt_reader* reader, const char* tensor, const char* key) {
-  if (!reader || !key) return nullptr;
-  const format::Index& index = reader->checkpoint->index();
-  for (const auto& attr : index.attrs_of(tensor ? tensor : ""))
-    if (index.text(attr.key()) == key) return reader->checkpoint->c_text(attr.value());
+  auto attrs = attrs_of(reader, tensor);
+  if (!attrs.ok() || !key) return nullptr;
+  for (const auto& attr : attrs->list)
+    if (attrs->page->text(attr.key()) == key) return attrs->page->c_text(attr.value());
   return nullptr;
 }
 

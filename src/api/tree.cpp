@@ -199,25 +199,25 @@ ckpt_status ckpt_save_add_tree(ckpt_save* save, const char* name, const ckpt_tre
 }
 
 // The shared object that holds the tree; null if `name` is null and there is no such object.
-static Result<const fb::Object*> find_object(const checkpoint::Checkpoint& checkpoint, const char* name) {
-  const format::Index& index = checkpoint.index();
-  for (const auto& object : index.objects) {
-    if (object.scope() != CKPT_OBJECT_SHARED || index.text(object.name()) != (name ? name : CKPT_TREE_OBJECT)) continue;
-    const auto type = index.text(object.media_type());
-    if (type == CKPT_TREE_MEDIA_TYPE) return &object;
-    if (!name) break;
+static Result<checkpoint::ObjectRef> find_object(const checkpoint::Checkpoint& checkpoint, const char* name) {
+  CKPT_ASSIGN(checkpoint::ObjectRef found, checkpoint.find_object(name ? name : CKPT_TREE_OBJECT, 0));
+  if (found.object && found.object->scope() == CKPT_OBJECT_SHARED) {
+    const auto type = found.page->text(found.object->media_type());
+    if (type == CKPT_TREE_MEDIA_TYPE) return found;
+    if (!name) return checkpoint::ObjectRef{};
     return Status(CKPT_FORMAT, "object " + quoted(name) + ": expected " CKPT_TREE_MEDIA_TYPE ", found " + quoted(type))
         .with("found", std::string(type));
   }
-  if (!name) return nullptr;
+  if (!name) return checkpoint::ObjectRef{};
   return Status(CKPT_NOT_FOUND, "object " + quoted(name) + ": no shared object of the checkpoint");
 }
 
-static Result<Tree> read_tree(std::shared_ptr<checkpoint::Checkpoint> checkpoint, const fb::Object& object) {
-  const std::string name(checkpoint->index().text(object.name()));
-  // Checked before memory is allocated, since a manifest may claim any size.
+static Result<Tree> read_tree(std::shared_ptr<checkpoint::Checkpoint> checkpoint, const checkpoint::ObjectRef& from) {
+  const fb::Object& object = *from.object;
+  const std::string name(from.page->text(object.name()));
+  // Checked before memory is allocated, since an index may claim any size.
   if (object.placement() != 0)
-    if (Status there = checkpoint->check_part(object.part(), name); !there.ok())
+    if (Status there = checkpoint->check_part(from.part, name); !there.ok())
       return std::move(there).in("object " + quoted(name));
   std::string json(object.size(), '\0');
   CKPT_ASSIGN(auto load, load::Load::make(checkpoint, options_of(nullptr)));
@@ -229,7 +229,9 @@ static Result<Tree> read_tree(std::shared_ptr<checkpoint::Checkpoint> checkpoint
   if (!tree.ok()) return std::move(tree).status().in("object " + quoted(name));
   for (uint32_t i = 0; i < tree->size(); i++) {
     const TreeNode& node = (*tree)[i];
-    if (node.kind == CKPT_NODE_TENSOR && !checkpoint->find(node.text_view()).tensor)
+    if (node.kind != CKPT_NODE_TENSOR) continue;
+    CKPT_ASSIGN(checkpoint::Checkpoint::Named named, checkpoint->find(node.text_view()));
+    if (!named.tensor)
       return Status(CKPT_INCOMPLETE, "object " + quoted(name) + ": tensor " + quoted(node.text_view()) + " at " +
                                          quoted(tree->path_of(i)) + " is not in the checkpoint")
           .with("tensor", std::string(node.text_view()));
@@ -242,9 +244,9 @@ static Result<Tree> flat_tree(const checkpoint::Checkpoint& checkpoint) {
   Tree tree;
   CKPT_TRY(tree.begin(CKPT_NODE_DICT));
   for (uint64_t i = 0; i < checkpoint.name_count(); i++) {
-    const auto name = checkpoint.name_of(checkpoint.named_at(i));
-    CKPT_TRY(tree.key(name));
-    CKPT_TRY(tree.add_tensor(name));
+    CKPT_ASSIGN(checkpoint::Checkpoint::Named named, checkpoint.named_at(i));
+    CKPT_TRY(tree.key(named.name()));
+    CKPT_TRY(tree.add_tensor(named.name()));
   }
   CKPT_TRY(tree.end());
   return tree;
@@ -254,8 +256,8 @@ ckpt_status ckpt_reader_tree(const ckpt_reader* reader, const char* name, ckpt_t
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(reader, "reader"));
     if (!out) return null_status("out");
-    CKPT_ASSIGN(const fb::Object* object, find_object(*reader->checkpoint, name));
-    CKPT_ASSIGN(Tree tree, object ? read_tree(reader->checkpoint, *object) : flat_tree(*reader->checkpoint));
+    CKPT_ASSIGN(checkpoint::ObjectRef object, find_object(*reader->checkpoint, name));
+    CKPT_ASSIGN(Tree tree, object.object ? read_tree(reader->checkpoint, object) : flat_tree(*reader->checkpoint));
     *out = new_tree(std::move(tree));
     return Ok();
   });

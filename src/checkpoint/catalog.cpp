@@ -17,12 +17,12 @@ using format::slot_key;
 // One read is enough for nearly every manifest: a summary takes some hundred bytes.
 static constexpr uint64_t kTailBytes = 4096;
 
-static Result<format::Slot> read_slot_tail(const store::Reader& file) {
+Result<format::Slot> read_slot_end(const store::Reader& file) {
   uint64_t size = file.size(), want = std::min(size, kTailBytes), needed = 0;
   for (;;) {
     std::vector<std::byte> tail(want);
     CKPT_TRY(file.read_at(size - want, tail));
-    auto slot = format::open_slot_tail(tail, size, &needed);
+    auto slot = format::open_slot(tail, size, &needed);
     if (slot.ok() || slot.status().code() != CKPT_INVALID || needed <= want || needed > size) return slot;
     want = needed;
   }
@@ -73,7 +73,7 @@ static Result<CheckpointEntry> entry_without_record(const store::Store& store, s
   for (size_t i = 0; files.ok() && i < files->size(); i++) entry.bytes += (*files)[i].size;
   // Rank 0's part holds the same summary, but for the counts.
   if (damaged)
-    if (auto part = open_part(store, id, 0); part.ok()) entry.summary = part->index.summary;
+    if (auto part = open_part(store, id, 0); part.ok()) entry.summary = part->summary();
   return entry;
 }
 
@@ -88,7 +88,7 @@ static Result<CheckpointEntry> look_at(const store::Store& store, std::string_vi
   const ckpt_status unopened = file.status().code();
   if (unopened == CKPT_NOMEM) return std::move(file).status();
   if (!file.ok()) return without_record(unopened == CKPT_NOT_FOUND ? Ok() : std::move(file).status());
-  auto slot = read_slot_tail(**file);
+  auto slot = read_slot_end(**file);
   const ckpt_status unread = slot.status().code();
   if (unread == CKPT_NOMEM || unread == CKPT_GONE) return std::move(slot).status();
   if (!slot.ok()) return without_record(std::move(slot).status());
@@ -348,17 +348,6 @@ Result<Selection> select_checkpoint(const store::Store& store, const Question& q
   }
 }
 
-Status check_manifest(const store::Store& store, std::string_view id) {
-  CKPT_ASSIGN(SlotFile file, read_slot(store, id));
-  auto index = format::Index::open(file.slot.index, format::IndexKind::kManifest);
-  return index.ok() ? Ok() : std::move(index).status().in(store.path(slot_key(id)));
-}
-
-Result<Selection> find_checkpoint(const store::Store& store, const Question& question) {
-  return select_checkpoint(store, question,
-                           [&](const CheckpointEntry& entry) { return check_manifest(store, entry.id); });
-}
-
 Result<uint64_t> highest_token(const store::Store& store, std::span<const CheckpointEntry> entries) {
   uint64_t highest = 0;
   for (const auto& entry : entries) highest = std::max(highest, entry.summary.token);
@@ -372,18 +361,9 @@ Result<uint64_t> highest_token(const store::Store& store, std::span<const Checkp
 
 Result<format::Slot> peek_slot(const store::Store& store, std::string_view id) {
   CKPT_ASSIGN(auto file, store.open(slot_key(id)));
-  auto slot = read_slot_tail(*file);
+  auto slot = read_slot_end(*file);
   if (slot.ok()) return slot;
   return std::move(slot).status().in(store.path(slot_key(id))).with("path", store.path(slot_key(id)));
-}
-
-Result<SlotFile> read_slot(const store::Store& store, std::string_view id) {
-  SlotFile file;
-  CKPT_ASSIGN(file.bytes, store.get(slot_key(id), uint64_t{1} << 32));
-  auto slot = format::open_slot(file.bytes);
-  if (!slot.ok()) return std::move(slot).status().in(store.path(slot_key(id))).with("path", store.path(slot_key(id)));
-  file.slot = slot.take();
-  return file;
 }
 
 template <size_t N>

@@ -52,23 +52,12 @@ struct Question {
 };
 Result<Selection> select_checkpoint(const store::Store& store, const Question& question,
                                     const std::function<Status(const CheckpointEntry&)>& load);
-// The same for callers that only ask: `load` reads the whole manifest and checks it.
-Result<Selection> find_checkpoint(const store::Store& store, const Question& question);
-// Whether a manifest can be loaded: all of it is read and checked.
-Status check_manifest(const store::Store& store, std::string_view id);
-
 // The highest token in owner files and checkpoint directories; 0 if there is none.
 Result<uint64_t> highest_token(const store::Store& store, std::span<const CheckpointEntry> entries);
 
 // What a commit slot says, from the end of the file alone (its index is not read). NOT_FOUND if the slot is empty.
 Result<format::Slot> peek_slot(const store::Store& store, std::string_view id);
-
-// The whole content of a commit slot. NOT_FOUND if it is empty.
-struct SlotFile {
-  std::vector<std::byte> bytes;
-  format::Slot slot;
-};
-Result<SlotFile> read_slot(const store::Store& store, std::string_view id);
+Result<format::Slot> read_slot_end(const store::Reader& file);
 
 void fill_info(const CheckpointEntry& entry, ckpt_checkpoint_info* out);
 void fill_info(const Selection& selection, ckpt_checkpoint_info* out);

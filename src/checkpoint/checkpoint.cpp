@@ -3,18 +3,17 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <atomic>
 
-#include "base/parallel.h"
-#include "checkpoint/index_coverage.h"
 #include "format/checksum.h"
-#include "format/framing.h"
 #include "format/names.h"
 
 namespace ckpt::checkpoint {
 
-Result<std::shared_ptr<Checkpoint>> Checkpoint::open(std::shared_ptr<store::Store> store, const Question& question,
-                                                     unsigned threads) {
+// Up to this size a manifest is read and checked whole when it is opened: a damaged one is then passed over at once.
+static constexpr uint64_t kSmallManifest = 4 << 20;
+
+Result<std::shared_ptr<Checkpoint>> Checkpoint::open(std::shared_ptr<const store::Store> store,
+                                                     const Question& question, unsigned threads) {
   std::shared_ptr<Checkpoint> checkpoint(new Checkpoint);
   checkpoint->store_ = std::move(store);
   auto load = [&](const CheckpointEntry& entry) { return checkpoint->load(entry, threads); };
@@ -22,135 +21,160 @@ Result<std::shared_ptr<Checkpoint>> Checkpoint::open(std::shared_ptr<store::Stor
   return checkpoint;
 }
 
+Status Checkpoint::at_manifest(Status status) const {
+  const std::string path = store_->path(format::slot_key(entry().id));
+  return std::move(status).in(path).with("path", path);
+}
+
 Status Checkpoint::load(const CheckpointEntry& entry, unsigned threads) {
   selection_.entry = entry;
-  lock_.reset();
-  index_ = {};
-  alias_positions_.clear();
+  manifest_.reset();
+  file_.reset();
   const std::string path = store_->path(entry.id);
-  Status status = read_manifest(threads);
+  auto lock = store_->lock_shared(format::slot_key(entry.id));
+  Status status = lock.ok() ? read_manifest(threads) : std::move(lock).status();
   // It was found a moment ago and is not there now: it was removed in between.
   if (status.code() == CKPT_NOT_FOUND || status.code() == CKPT_CONFLICT)
     return Status(CKPT_GONE, path + " was removed while it was being opened").with("path", path);
-  return status.ok() ? Ok() : std::move(status).in(path + "/MANIFEST").with("path", path + "/MANIFEST");
+  if (!status.ok()) return at_manifest(std::move(status));
+  lock_ = lock.take();
+  return Ok();
+}
+
+Result<std::unique_ptr<Checkpoint>> Checkpoint::open_quietly(const store::Store& store, std::string_view id) {
+  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint);
+  checkpoint->store_ = std::shared_ptr<const store::Store>(std::shared_ptr<void>(), &store);
+  checkpoint->selection_.entry.id = id;
+  Status status = checkpoint->read_manifest(1);
+  if (!status.ok()) return checkpoint->at_manifest(std::move(status));
+  return checkpoint;
+}
+
+Result<Selection> find_checkpoint(const store::Store& store, const Question& question) {
+  return select_checkpoint(store, question, [&](const CheckpointEntry& entry) {
+    return Checkpoint::open_quietly(store, entry.id).status();
+  });
 }
 
 // ---- reading the manifest ----
 
-// One huge page: no two threads wait for the same fresh page, and a piece is hashed while the cache holds it.
-static constexpr uint64_t kPiece = 2 << 20;
-
-// Reads the whole file and hashes its first `hashed` bytes. XXH3 goes from front to back: the threads read pieces, and
-// whichever thread finds the next pieces present hashes them.
-static Result<Digest> read_and_hash(const store::Reader& file, MutableBytes out, uint64_t hashed, unsigned threads) {
-  const size_t pieces = (out.size() + kPiece - 1) / kPiece;
-  std::vector<std::atomic<bool>> there(pieces);
-  std::mutex hashing;
-  size_t next = 0;
-  format::Hasher hasher;
-  auto hash_on = [&] {
-    std::unique_lock lock(hashing, std::try_to_lock);
-    for (; lock && next < pieces && there[next]; next++) {
-      uint64_t begin = std::min(next * kPiece, hashed), end = std::min(begin + kPiece, hashed);
-      hasher.update(out.subspan(begin, end - begin));
-    }
-  };
-  auto read = [&](size_t i) {
-    Status status = file.read_at(i * kPiece, out.subspan(i * kPiece, std::min(kPiece, out.size() - i * kPiece)));
-    there[i] = status.ok();
-    hash_on();
-    return status;
-  };
-  CKPT_TRY(for_each_parallel(threads, pieces, read));
-  hash_on();  // pieces that came while another thread was just leaving
-  return hasher.digest();
-}
-
-// The size of the index, from the trailer; 0 for a file that is too short, which open_slot refuses.
-static Result<uint64_t> index_size(const store::Reader& file) {
-  std::byte trailer[format::kManifestTrailerSize];
-  if (file.size() < sizeof trailer) return uint64_t{0};
-  CKPT_TRY(file.read_at(file.size() - sizeof trailer, trailer));
-  return format::slot_index_size(trailer, file.size());
-}
-
 Status Checkpoint::read_manifest(unsigned threads) {
-  std::string key = format::slot_key(entry().id);
-  CKPT_ASSIGN(lock_, store_->lock_shared(key));
-  CKPT_ASSIGN(auto file, store_->open(key));
-  CKPT_ASSIGN(uint64_t hashed, index_size(*file));
-  CKPT_ASSIGN(bytes_, device::Mapping::make(file->size(), true));  // texts were given out
-  MutableBytes bytes = bytes_.bytes().first(file->size());
-  if (bytes.size() < kPiece) CKPT_TRY(bytes_.populate(bytes.size(), 1));
-  CKPT_ASSIGN(Digest digest, read_and_hash(*file, bytes, hashed, threads));
-  CKPT_ASSIGN(auto slot, format::open_slot(bytes, digest));
+  const std::string key = format::slot_key(entry().id);
+  CKPT_ASSIGN(auto opened, store_->open(key));
+  file_ = std::move(opened);
+  const bool small = file_->size() <= kSmallManifest;
+  CKPT_ASSIGN(format::Slot slot, read_slot_end(*file_));
   if (!slot.committed) return Status(CKPT_ABORTED, "a tombstone: " + slot.tombstone.reason);
-  CKPT_ASSIGN(index_, format::Index::open(slot.index, format::IndexKind::kManifest, threads));
-  if (!(index_.summary == slot.summary)) return Status(CKPT_FORMAT, "the two summaries differ");
-  CKPT_TRY(check_index_coverage(index_, threads));
-  CKPT_TRY(terminate_texts(threads));
-  place_aliases();
-  return Ok();
+  trailer_ = slot.trailer;
+  const IndexPlace place{format::IndexKind::kManifest, trailer_.index_size, trailer_.root_size, trailer_.root_digest};
+  if (small) {
+    CKPT_ASSIGN(bytes_, device::Mapping::make(file_->size(), true));  // texts are given out
+    const MutableBytes bytes = bytes_.bytes().first(file_->size());
+    CKPT_TRY(file_->read_at(0, bytes));
+    CKPT_TRY(format::check_manifest_gaps(bytes, trailer_));
+    CKPT_ASSIGN(manifest_, IndexFile::open(place, Bytes(bytes).first(trailer_.index_size)));
+  } else {
+    CKPT_ASSIGN(manifest_, IndexFile::open(place, [file = file_](uint64_t offset, MutableBytes out) {
+                  return file->read_at(offset, out);
+                }));
+  }
+  if (!(summary() == slot.summary)) return Status(CKPT_FORMAT, "the two summaries differ");
+  return small ? check_small(threads) : Ok();
 }
 
-// Every text ends with a line feed (FORMAT §4). In our own copy of the manifest, that becomes the NUL of a C string.
-Status Checkpoint::terminate_texts(unsigned threads) {
-  char* names = const_cast<char*>(index_.names.data());  // bytes_ is ours and writable
-  // Atomic, since the texts of a file from elsewhere may overlap.
-  auto end = [names](const fb::Text& text) {
-    std::atomic_ref(names[text.offset() + text.size()]).store(0, std::memory_order_relaxed);
-  };
-  constexpr size_t kRange = 1 << 16;
-  auto end_tensors = [&](size_t i) {
-    auto rest = index_.tensors.subspan(i * kRange);
-    for (const auto& tensor : rest.first(std::min(kRange, rest.size()))) end(tensor.name());
-    return Ok();
-  };
-  CKPT_TRY(for_each_parallel(threads, (index_.tensors.size() + kRange - 1) / kRange, end_tensors));
-  for (const auto& alias : index_.aliases) {
-    end(alias.name());
-    end(alias.target());
-  }
-  for (const auto& object : index_.objects) {
-    end(object.name());
-    end(object.media_type());
-  }
-  for (const auto& attr : index_.attrs) {
-    end(attr.owner());
-    end(attr.key());
-    end(attr.value());
-  }
-  return Ok();
+// The copy of a part's index, which follows that before it, and the gap after it.
+Status Checkpoint::check_copy(uint32_t number, const fb::Part& part, uint64_t* next) const {
+  if (part.copy_offset() != *next)
+    return Status(CKPT_FORMAT, strformat("the copy of the index of part {} does not follow that before", number));
+  CKPT_ASSIGN(const IndexFile* index, part_index(number));
+  CKPT_TRY(index->load_all());
+  *next += round_up(part.index_size(), format::kPageAlign);
+  const uint64_t end = part.copy_offset() + part.index_size();
+  const Bytes gap = Bytes(bytes_.bytes()).subspan(format::manifest_copies_offset(trailer_) + end, *next - end);
+  if (format::all_zero(gap)) return Ok();
+  return Status(CKPT_CORRUPT, strformat("after the copy of the index of part {}: expected zero padding", number));
 }
 
-// Finds the position of each alias among all names.
-void Checkpoint::place_aliases() {
-  auto before = [this](const fb::Tensor& tensor, std::string_view name) { return index_.text(tensor.name()) < name; };
-  auto at = index_.tensors.begin();
-  for (const fb::Alias& alias : index_.aliases) {
-    at = std::lower_bound(at, index_.tensors.end(), index_.text(alias.name()), before);
-    alias_positions_.push_back(static_cast<size_t>(at - index_.tensors.begin()) + alias_positions_.size());
+// Checks all that a small manifest holds: its pages, targets of aliases, and the copies of parts' indexes.
+Status Checkpoint::check_small(unsigned threads) const {
+  CKPT_TRY(manifest_->load_all(threads));
+  uint64_t tensors = 0, part_bytes = 0, copies = 0;
+  for (size_t i = 0; i < manifest_->page_count(); i++) {
+    CKPT_ASSIGN(const format::Page* page, manifest_->page(i));
+    tensors += page->tensors.size();
+    for (const fb::Alias& alias : page->aliases) CKPT_TRY(target_of(page, alias).status());
   }
+  for (uint32_t i = 0; i < summary().part_count; i++) {
+    CKPT_ASSIGN(fb::Part part, part_record(i));
+    if (add_overflows(part_bytes, part.size(), &part_bytes)) return Status(CKPT_FORMAT, "the sizes of parts overflow");
+    if (trailer_.copies_size != 0) CKPT_TRY(check_copy(i, part, &copies));
+  }
+  if (copies != trailer_.copies_size) return Status(CKPT_FORMAT, "copies of indexes that belong to no part");
+  if (tensors == summary().tensor_count && part_bytes == summary().part_bytes) return Ok();
+  return Status(CKPT_FORMAT, "the summary's counts are not those of the index");
 }
 
 // ---- names ----
 
-Checkpoint::Named Checkpoint::named_at(uint64_t position) const {
-  auto at = std::lower_bound(alias_positions_.begin(), alias_positions_.end(), position);
-  size_t before = static_cast<size_t>(at - alias_positions_.begin());
-  if (at == alias_positions_.end() || *at != position) return {&index_.tensors[position - before], nullptr};
-  const fb::Alias& alias = index_.aliases[before];
-  return {index_.find_tensor(index_.text(alias.target())), &alias};
+Result<const format::Page*> Checkpoint::page_of(std::string_view name) const {
+  auto page = manifest_->page_of(name);
+  return page.ok() ? page : Result<const format::Page*>(at_manifest(std::move(page).status()));
 }
 
-Checkpoint::Named Checkpoint::find(std::string_view name) const {
-  if (const fb::Tensor* tensor = index_.find_tensor(name)) return {tensor, nullptr};
-  const fb::Alias* alias = index_.find_alias(name);
-  return {alias ? index_.find_tensor(index_.text(alias->target())) : nullptr, alias};
+// An alias and its target, which may be on another page.
+Result<Checkpoint::Named> Checkpoint::target_of(const format::Page* page, const fb::Alias& alias) const {
+  const std::string_view target = page->text(alias.target());
+  CKPT_ASSIGN(const format::Page* at, page_of(target));
+  Named named{{at, at->find_tensor(target)}, page, &alias};
+  if (!named.tensor) return Status(CKPT_FORMAT, "alias " + quoted(named.name()) + " of a tensor that is not there");
+  if (alias.is_view() && !format::view_fits(named.view(), named.tensor.extents(), named.tensor.dtype()))
+    return Status(CKPT_FORMAT, "the view of alias " + quoted(named.name()) + " leaves its tensor");
+  return named;
 }
 
-std::string_view Checkpoint::name_of(const Named& named) const {
-  return index_.text(named.alias ? named.alias->name() : named.tensor->name());
+Result<Checkpoint::Named> Checkpoint::named_at(uint64_t position) const {
+  const size_t number = root().page_of_name(position);
+  auto opened = manifest_->page(number);
+  if (!opened.ok()) return at_manifest(std::move(opened).status());
+  const format::Page* page = *opened;
+  // Tensors and aliases are two lists in the same order: finds how many tensors come before.
+  const uint64_t at = position - root().pages[number].name_first();
+  size_t low = at > page->aliases.size() ? at - page->aliases.size() : 0,
+         high = std::min<uint64_t>(at, page->tensors.size());
+  while (low < high) {  // the least count of tensors whose next tensor comes after the alias before
+    const size_t tensors = low + (high - low) / 2, aliases = at - tensors;
+    if (aliases > 0 && page->text(page->tensors[tensors].name()) < page->text(page->aliases[aliases - 1].name()))
+      low = tensors + 1;
+    else
+      high = tensors;
+  }
+  const size_t aliases = at - low;
+  const bool tensor_next =
+      low < page->tensors.size() && (aliases == page->aliases.size() ||
+                                     page->text(page->tensors[low].name()) < page->text(page->aliases[aliases].name()));
+  if (tensor_next) return Named{{page, &page->tensors[low]}};
+  return target_of(page, page->aliases[aliases]);
+}
+
+Result<Checkpoint::Named> Checkpoint::find(std::string_view name, uint64_t* position) const {
+  CKPT_ASSIGN(const format::Page* page, page_of(name));
+  auto tensors =
+      std::lower_bound(page->tensors.begin(), page->tensors.end(), name,
+                       [&](const fb::Tensor& t, std::string_view key) { return page->text(t.name()) < key; });
+  auto aliases = std::lower_bound(page->aliases.begin(), page->aliases.end(), name,
+                                  [&](const fb::Alias& a, std::string_view key) { return page->text(a.name()) < key; });
+  if (position)
+    *position = root().pages[root().page_of(name)].name_first() +
+                static_cast<uint64_t>(tensors - page->tensors.begin()) +
+                static_cast<uint64_t>(aliases - page->aliases.begin());
+  if (tensors != page->tensors.end() && page->text(tensors->name()) == name) return Named{{page, &*tensors}};
+  if (aliases == page->aliases.end() || page->text(aliases->name()) != name) return Named{};
+  return target_of(page, *aliases);
+}
+
+Result<std::span<const fb::Attr>> Checkpoint::attrs_of(std::string_view owner, const format::Page** page) const {
+  CKPT_ASSIGN(*page, page_of(owner));
+  return (*page)->attrs_of(owner);
 }
 
 // ---- parts ----
@@ -166,8 +190,8 @@ Status Checkpoint::at_part(Status status, uint32_t number) const {
 }
 
 Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file(uint32_t number) const {
+  CKPT_ASSIGN(fb::Part expected, part_record(number));
   CKPT_ASSIGN(auto file, store_->open(entry().id + "/" + format::part_name(number)));
-  const fb::Part& expected = index_.parts[number];
   if (file->size() < 2 * kAlign || file->size() != expected.size())
     return Status(CKPT_INCOMPLETE, strformat("{} bytes, expected {}", file->size(), expected.size()))
         .with("expected", uint64_t{expected.size()})
@@ -175,10 +199,9 @@ Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file(uint32_t numbe
   std::vector<std::byte> head(kAlign);
   CKPT_TRY(file->read_at(0, head));
   CKPT_ASSIGN(auto header, format::decode_part_header(head));
-  const format::Summary& summary = index_.summary;
-  if (header.save_id == summary.save_id &&
-      (header.world_size != summary.world_size || header.store_id != summary.store_id ||
-       header.token != summary.token || header.attempt != summary.attempt))
+  if (header.save_id == summary().save_id &&
+      (header.world_size != summary().world_size || header.store_id != summary().store_id ||
+       header.token != summary().token || header.attempt != summary().attempt))
     return Status(CKPT_FORMAT, "its header contradicts the manifest's summary");
   if (header.save_id != format::id_of(expected.save_id()) || header.rank != expected.rank())
     return Status(CKPT_MISMATCH,

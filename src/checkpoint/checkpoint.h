@@ -1,7 +1,6 @@
-// An open, committed checkpoint: its manifest, checked, and its parts, opened when they are needed; a limited number of
-// them stays open.
-// Immutable but for the part files, which have their own lock; concurrent use is fine. As long as it exists, pruning
-// leaves the checkpoint alone.
+// An open, committed checkpoint: the root of its manifest, and pages, parts and their indexes, read when they are
+// needed; a limited number of parts stays open. Immutable but for what it keeps, which has locks; concurrent use is
+// fine. As long as it exists, pruning leaves the checkpoint alone.
 #pragma once
 
 #include <list>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "checkpoint/catalog.h"
+#include "checkpoint/index_file.h"
 #include "device/arena.h"
 #include "plan/geometry.h"
 
@@ -19,17 +19,96 @@ namespace ckpt::checkpoint {
 // A part that is open as long as somebody has this.
 using PartReader = std::shared_ptr<const store::Reader>;
 
+// A tensor of a page; null if there is none.
+struct TensorRef {
+  const format::Page* page = nullptr;
+  const fb::Tensor* tensor = nullptr;
+  explicit operator bool() const { return tensor != nullptr; }
+  bool operator==(const TensorRef&) const = default;
+
+  std::string_view name() const { return page->text(tensor->name()); }
+  Shape shape() const { return page->shape_of(*tensor); }
+  std::span<const uint64_t> extents() const { return page->extents_of(*tensor); }
+  uint16_t dtype() const { return tensor->dtype(); }
+};
+
+// What a part holds of a tensor: a range of a region's elements.
+struct Piece {
+  uint32_t part = 0;
+  const format::Page* page = nullptr;  // of the part's index, with all that follows
+  const fb::Tensor* tensor = nullptr;
+  const fb::Region* region = nullptr;
+  const fb::Segment* segment = nullptr;
+
+  Region held() const { return page->region_of(*region, tensor->ndim()); }
+  std::span<const fb::Chunk> chunks() const { return page->chunks_of(*segment); }
+};
+
+// An object of one part's index.
+struct ObjectRef {
+  uint32_t part = 0;
+  const format::Page* page = nullptr;
+  const fb::Object* object = nullptr;
+  uint32_t rank() const { return object->scope() ? part : 0; }
+};
+
+// What a selector picks, for callers that only ask; judges as Checkpoint::open does.
+Result<Selection> find_checkpoint(const store::Store& store, const Question& question);
+
 class Checkpoint {
  public:
-  // Divides a large manifest among `threads` threads.
-  static Result<std::shared_ptr<Checkpoint>> open(std::shared_ptr<store::Store> store, const Question& question,
+  // Reads a small manifest whole and checks it; of a large one, what says what the checkpoint is.
+  static Result<std::shared_ptr<Checkpoint>> open(std::shared_ptr<const store::Store> store, const Question& question,
                                                   unsigned threads = 1);
+
+  // What the directory `id` of `store` holds, read and checked as above, without a lock. The store must outlive it.
+  // ABORTED for a tombstone.
+  static Result<std::unique_ptr<Checkpoint>> open_quietly(const store::Store& store, std::string_view id);
 
   const CheckpointEntry& entry() const { return selection_.entry; }
   const Selection& selection() const { return selection_; }
-  const format::Index& index() const { return index_; }
+  const format::Root& root() const { return manifest_->root(); }
+  const format::Summary& summary() const { return root().summary; }
+  const IndexFile& manifest() const { return *manifest_; }
   const store::Store& store() const { return *store_; }
 
+  // ---- names: those of tensors and aliases together, in one order ----
+  struct Named {
+    TensorRef tensor;                          // the tensor itself, or the target of the alias
+    const format::Page* alias_page = nullptr;  // null for a tensor, as `alias`
+    const fb::Alias* alias = nullptr;
+    std::string_view name() const { return alias ? alias_page->text(alias->name()) : tensor.name(); }
+    bool is_view() const { return alias && alias->is_view(); }
+    std::span<const uint64_t> view() const { return alias_page->view_of(*alias); }
+    // Of the view, or of the tensor.
+    std::span<const uint64_t> extents() const {
+      return is_view() ? view().subspan(1, alias->ndim()) : tensor.extents();
+    }
+  };
+  uint64_t name_count() const { return root().name_count; }
+  // `position` must be less than name_count().
+  Result<Named> named_at(uint64_t position) const;
+  // The tensor is null if there is no such name. `position`, if not null: its place in the order of names.
+  Result<Named> find(std::string_view name, uint64_t* position = nullptr) const;
+  Result<std::span<const fb::Attr>> attrs_of(std::string_view owner, const format::Page** page) const;
+
+  // ---- what parts hold: pieces.cpp ----
+  // What holds the elements of `wanted` (null: of the whole tensor), in order of parts, and maybe more. Checks that the
+  // pieces make up what they should (FORMAT §4, "Together"). FORMAT, INCOMPLETE, CORRUPT, …
+  Result<std::vector<Piece>> pieces(const TensorRef& tensor, const Box* wanted = nullptr) const;
+  // The object of a rank, or a shared one; null if there is none.
+  Result<ObjectRef> find_object(std::string_view name, uint32_t rank) const;
+  // Whether any rank has an object of this name.
+  Result<bool> has_object(std::string_view name) const;
+  // By name, then rank. `position` must be less than object_count().
+  uint64_t object_count() const { return summary().object_count; }
+  Result<ObjectRef> object_at(uint64_t position) const;
+
+  // ---- parts ----
+  // What the manifest says of a part.
+  Result<fb::Part> part_record(uint32_t number) const { return manifest_->part(number); }
+  // A part's own index, from the copy in the manifest or from the part.
+  Result<const IndexFile*> part_index(uint32_t number) const;
   // Opens a part and checks that it is the one that the manifest names (size, header). INCOMPLETE, GONE, MISMATCH,
   // CORRUPT, FORMAT.
   Result<PartReader> part(uint32_t number) const;
@@ -39,38 +118,33 @@ class Checkpoint {
   Status check_part(uint32_t number, std::string_view name) const;
   // Adds part name and path to an error; a part that vanished with its checkpoint is GONE.
   Status at_part(Status status, uint32_t number) const;
-
-  // All names, of tensors and aliases together, in one order for listing: `position` counts both.
-  struct Named {
-    const fb::Tensor* tensor;  // the tensor itself, or the target of the alias
-    const fb::Alias* alias;    // null for a tensor
-  };
-  uint64_t name_count() const { return index_.tensors.size() + index_.aliases.size(); }
-  Named named_at(uint64_t position) const;
-  // The tensor is null if there is no such name.
-  Named find(std::string_view name) const;
-  std::string_view name_of(const Named& named) const;
-  // A text of the index as a C string that lives as long as the checkpoint.
-  const char* c_text(const fb::Text& text) const { return index_.names.data() + text.offset(); }
+  // The same for the manifest.
+  Status at_manifest(Status status) const;
 
  private:
   Checkpoint() = default;
   Status load(const CheckpointEntry& entry, unsigned threads);
   Status read_manifest(unsigned threads);
-  Status terminate_texts(unsigned threads);
-  void place_aliases();
+  Status check_small(unsigned threads) const;
+  Status check_copy(uint32_t number, const fb::Part& part, uint64_t* next) const;
+  Result<const format::Page*> page_of(std::string_view name) const;
+  Result<Named> target_of(const format::Page* page, const fb::Alias& alias) const;
   Result<std::unique_ptr<store::Reader>> open_part_file(uint32_t number) const;
+  Result<std::unique_ptr<IndexFile>> open_part_index(uint32_t number) const;
+  Result<ObjectRef> object_in(uint32_t part, std::string_view name) const;
   PartReader find_open(uint32_t number) const;
 
-  std::shared_ptr<store::Store> store_;
+  std::shared_ptr<const store::Store> store_;
   Selection selection_;
   std::unique_ptr<store::Lock> lock_;
-  device::Mapping bytes_;
-  format::Index index_;
-  std::vector<uint64_t> alias_positions_;                    // position of each alias in the order of all names
+  std::shared_ptr<const store::Reader> file_;  // MANIFEST, if it is not whole in memory
+  format::ManifestTrailer trailer_;
+  device::Mapping bytes_;  // MANIFEST, if it is small
+  std::unique_ptr<IndexFile> manifest_;
   mutable std::mutex mutex_;                                 // guards what follows
   mutable std::list<std::pair<uint32_t, PartReader>> open_;  // the part that was used last comes first
   mutable std::map<uint32_t, std::unique_ptr<store::Reader>> mapped_;
+  mutable std::map<uint32_t, std::unique_ptr<IndexFile>> indexes_;
 };
 
 }  // namespace ckpt::checkpoint

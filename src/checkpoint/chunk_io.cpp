@@ -25,12 +25,22 @@ Status decode_chunk(const fb::Segment& segment, Bytes stored, MutableBytes raw, 
   return format::decode_chunk(spec, stored, raw, scratch);
 }
 
-ElementRange elements_of(const format::Index& index, const fb::Tensor& tensor, const fb::Segment& segment,
-                         const fb::Chunk& chunk) {
-  Shape shape = index.shape_of(tensor);
-  plan::Geometry geometry = *plan::geometry_of(tensor.dtype(), shape);
-  plan::Order order = plan::order_of(
-      geometry, *plan::to_units(geometry, tensor.dtype(), shape, index.region_of(segment, tensor.ndim())));
+PieceOrder order_of(const Piece& piece, const plan::Geometry& geometry) {
+  const Shape shape = piece.page->shape_of(*piece.tensor);
+  const uint16_t dtype = piece.tensor->dtype();
+  const plan::Order order = plan::order_of(geometry, *plan::to_units(geometry, dtype, shape, piece.held()));
+  uint64_t bytes = 0;
+  count_bytes(piece.segment->count(), dtype, &bytes);
+  // A segment starts at a whole byte, so this is exact.
+  const uint64_t start =
+      geometry.packed ? piece.segment->start() * static_cast<uint64_t>(dtype_bits(dtype)) / 8 : piece.segment->start();
+  return {order.box, order.first + start, bytes / geometry.width};
+}
+
+ElementRange elements_of(const Piece& piece, const fb::Chunk& chunk) {
+  const Shape shape = piece.page->shape_of(*piece.tensor);
+  const plan::Geometry geometry = *plan::geometry_of(piece.tensor->dtype(), shape);
+  const PieceOrder order = order_of(piece, geometry);
   auto flat = [&](uint64_t position) {
     uint64_t result = 0, stride = 1, rest = position;
     for (int i = geometry.shape.ndim - 1; i >= 0; i--) {
@@ -38,20 +48,18 @@ ElementRange elements_of(const format::Index& index, const fb::Tensor& tensor, c
       rest /= order.box.extent[i];
       stride *= geometry.shape[i];
     }
-    return geometry.packed ? result * 8 / static_cast<uint64_t>(dtype_bits(tensor.dtype())) : result;
+    return geometry.packed ? result * 8 / static_cast<uint64_t>(dtype_bits(piece.tensor->dtype())) : result;
   };
-  auto chunks = index.chunks_of(segment);
+  auto chunks = piece.chunks();
   uint64_t before = static_cast<uint64_t>(&chunk - chunks.data()) * chunks[0].raw_size();
   uint64_t first = order.first + before / geometry.width;
   return {static_cast<int64_t>(flat(first)), static_cast<int64_t>(flat(first + chunk.raw_size() / geometry.width - 1))};
 }
 
-Status at_chunk(const Checkpoint& checkpoint, const fb::Tensor& tensor, const fb::Segment& segment,
-                const fb::Chunk& chunk, Status status) {
-  const format::Index& index = checkpoint.index();
-  std::string name(index.text(tensor.name()));
-  ElementRange elements = elements_of(index, tensor, segment, chunk);
-  return checkpoint.at_part(std::move(status), segment.part())
+Status at_chunk(const Checkpoint& checkpoint, const Piece& piece, const fb::Chunk& chunk, Status status) {
+  std::string name(piece.page->text(piece.tensor->name()));
+  ElementRange elements = elements_of(piece, chunk);
+  return checkpoint.at_part(std::move(status), piece.part)
       .in(strformat("tensor \"{}\", elements {} to {}", name, elements.first, elements.last))
       .with("tensor", name)
       .with("offset", uint64_t{chunk.offset()});
@@ -65,22 +73,23 @@ Status plain_read(Job& job, const store::Reader& file, uint64_t offset, MutableB
 }
 
 // Objects are stored raw (FORMAT §4).
-Status read_object(const Checkpoint& checkpoint, const fb::Object& object, MutableBytes out, Job& job) {
-  const format::Index& index = checkpoint.index();
+Status read_object(const Checkpoint& checkpoint, const ObjectRef& from, MutableBytes out, Job& job) {
+  const fb::Object& object = *from.object;
   if (object.placement() == 0) {
-    if (object.size() != 0) std::memcpy(out.data(), index.inline_data.data() + object.inline_offset(), object.size());
+    if (object.size() != 0)
+      std::memcpy(out.data(), from.page->inline_data.data() + object.inline_offset(), object.size());
     return Ok();
   }
   uint64_t at = 0;
-  for (const fb::Chunk& chunk : index.chunks_of(object)) {
+  for (const fb::Chunk& chunk : from.page->chunks_of(object)) {
     CKPT_TRY(job.check());
-    CKPT_ASSIGN(const PartReader file, checkpoint.part(object.part()));
+    CKPT_ASSIGN(const PartReader file, checkpoint.part(from.part));
     MutableBytes bytes = out.subspan(at, chunk.raw_size());
     Status status = plain_read(job, *file, chunk.offset(), bytes);
     if (status.ok()) status = check_chunk(chunk, bytes);
     if (!status.ok()) {
-      std::string name(index.text(object.name()));
-      return checkpoint.at_part(std::move(status), object.part()).in("object \"" + name + "\"").with("tensor", name);
+      std::string name(from.page->text(object.name()));
+      return checkpoint.at_part(std::move(status), from.part).in("object \"" + name + "\"").with("tensor", name);
     }
     at += chunk.raw_size();
   }

@@ -17,21 +17,26 @@ inline bool stored_raw(const fb::Chunk& chunk) { return chunk.stored_size() == c
 // Decodes a checked chunk that is not stored raw.
 Status decode_chunk(const fb::Segment& segment, Bytes stored, MutableBytes raw, format::CodecScratch& scratch);
 
-// First and last element of a chunk, by their position in the flattened tensor. If the segment is a box, elements
+// First and last element of a chunk, by their position in the flattened tensor. If the region is a box, elements
 // between the two may belong to other chunks.
 struct ElementRange {
   int64_t first, last;
 };
-ElementRange elements_of(const format::Index& index, const fb::Tensor& tensor, const fb::Segment& segment,
-                         const fb::Chunk& chunk);
+ElementRange elements_of(const Piece& piece, const fb::Chunk& chunk);
 // Adds to an error where it happened: part, tensor, offset, elements.
-Status at_chunk(const Checkpoint& checkpoint, const fb::Tensor& tensor, const fb::Segment& segment,
-                const fb::Chunk& chunk, Status status);
+Status at_chunk(const Checkpoint& checkpoint, const Piece& piece, const fb::Chunk& chunk, Status status);
+
+// The units of a piece are consecutive in the row-major order of `box`, starting at `first` (plan::order_of).
+struct PieceOrder {
+  Box box;
+  uint64_t first, units;
+};
+PieceOrder order_of(const Piece& piece, const plan::Geometry& geometry);
 
 // read_at, counted in the statistics of the job.
 Status plain_read(Job& job, const store::Reader& file, uint64_t offset, MutableBytes out);
 
 // Reads and checks all bytes of an object. `out` must have its size.
-Status read_object(const Checkpoint& checkpoint, const fb::Object& object, MutableBytes out, Job& job);
+Status read_object(const Checkpoint& checkpoint, const ObjectRef& object, MutableBytes out, Job& job);
 
 }  // namespace ckpt::checkpoint

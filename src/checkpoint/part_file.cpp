@@ -12,26 +12,8 @@ Status at_part(Status status, const store::Store& store, std::string_view direct
   return std::move(status).in(path).with("part", format::part_name(number)).with("path", path);
 }
 
-static Status check_chunk_ends(const PartFile& part) {
-  for (const fb::Chunk& chunk : part.index.chunks)
-    if (chunk.offset() + chunk.stored_size() > part.trailer.index_offset)
-      return Status(CKPT_FORMAT, strformat("a chunk ends at {}, inside the index at {}",
-                                           chunk.offset() + chunk.stored_size(), part.trailer.index_offset));
-  return Ok();
-}
-
-// A part of rank N is PART_N, and its records refer to no other part.
-static Status check_rank(const PartFile& part) {
-  uint32_t rank = part.header.rank;
-  if (rank != part.number)
-    return Status(CKPT_MISMATCH, strformat("part of rank {}, expected rank {}", rank, part.number))
-        .with("expected", uint64_t{part.number})
-        .with("found", uint64_t{rank});
-  auto elsewhere = [rank](const auto& record) { return record.part() != rank; };
-  if (std::any_of(part.index.segments.begin(), part.index.segments.end(), elsewhere) ||
-      std::any_of(part.index.objects.begin(), part.index.objects.end(), elsewhere))
-    return Status(CKPT_FORMAT, "its index describes data of another part");
-  return Ok();
+IndexPlace place_of(const format::PartTrailer& trailer) {
+  return {format::IndexKind::kPart, trailer.index_size, trailer.root_size, trailer.root_digest, trailer.index_offset};
 }
 
 static Status read_part(PartFile& part) {
@@ -48,18 +30,20 @@ static Status read_part(PartFile& part) {
   if (part.header.save_id != part.trailer.save_id)
     return Status(CKPT_FORMAT, strformat("header of save {}, trailer of save {}", to_hex(part.header.save_id),
                                          to_hex(part.trailer.save_id)));
-  part.index_bytes.resize(part.trailer.index_size);
-  CKPT_TRY(part.file->read_at(part.trailer.index_offset, part.index_bytes));
-  Digest digest = format::xxh3_128(part.index_bytes);
-  if (digest != part.trailer.index_digest)
-    return Status(CKPT_CORRUPT, strformat("its index at {}: expected XXH3-128 {}, found {}", part.trailer.index_offset,
-                                          to_hex(part.trailer.index_digest), to_hex(digest)))
-        .with("offset", part.trailer.index_offset)
-        .with("expected", to_hex(part.trailer.index_digest))
-        .with("found", to_hex(digest));
-  CKPT_ASSIGN(part.index, format::Index::open(part.index_bytes, format::IndexKind::kPart));
-  CKPT_TRY(check_rank(part));
-  return check_chunk_ends(part);
+  if (part.header.rank != part.number)
+    return Status(CKPT_MISMATCH, strformat("part of rank {}, expected rank {}", part.header.rank, part.number))
+        .with("expected", uint64_t{part.number})
+        .with("found", uint64_t{part.header.rank});
+  auto read = [&](uint64_t offset, MutableBytes out) {
+    return part.file->read_at(part.trailer.index_offset + offset, out);
+  };
+  auto index = IndexFile::open(place_of(part.trailer), read, true);
+  if (index.ok()) part.index = index.take();
+  Status status = part.index ? part.index->load_all() : std::move(index).status();
+  return status.ok() ? Ok()
+                     : std::move(status)
+                           .in(strformat("its index at {}", part.trailer.index_offset))
+                           .with("offset", part.trailer.index_offset);
 }
 
 Result<PartFile> open_part(const store::Store& store, std::string_view directory, uint32_t number) {

@@ -2,10 +2,9 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
+#include "checkpoint/index_file.h"
 #include "format/framing.h"
-#include "format/index.h"
 #include "store/store.h"
 
 namespace ckpt::checkpoint {
@@ -16,13 +15,17 @@ struct PartFile {
   std::unique_ptr<store::Reader> file;  // may be closed once the part is open
   format::PartHeader header;
   format::PartTrailer trailer;
-  std::vector<std::byte> index_bytes;
-  format::Index index;
+  std::unique_ptr<IndexFile> index;  // all of it is read
+  const format::Summary& summary() const { return index->root().summary; }
+  uint64_t index_end() const { return trailer.index_offset + trailer.index_size; }
 };
 
 // Opens PART_`number` of a directory and checks everything but its data. NOT_FOUND, or another error that names the
 // part.
 Result<PartFile> open_part(const store::Store& store, std::string_view directory, uint32_t number);
+
+// What a part's trailer says of its index.
+IndexPlace place_of(const format::PartTrailer& trailer);
 
 // Adds the part's name and path to an error.
 Status at_part(Status status, const store::Store& store, std::string_view directory, uint32_t number);

@@ -140,9 +140,14 @@ std::string trees_text(const ckpt::Reader& reader, uint64_t lines) {
 std::string region_text(const ckpt::SegmentInfo& segment) {
   if (segment.ndim < 0) return format("flat {}:{}", segment.flat_offset, segment.flat_offset + segment.flat_size);
   std::vector<std::string> slices;
-  for (int32_t d = 0; d < segment.ndim; ++d)
+  int64_t elements = 1;
+  for (int32_t d = 0; d < segment.ndim; ++d) {
     slices.push_back(format("{}:{}", segment.offset[d], segment.offset[d] + segment.extent[d]));
-  return "[" + joined(slices) + "]";
+    elements *= segment.extent[d];
+  }
+  const std::string box = "[" + joined(slices) + "]";
+  if (segment.flat_size == elements) return box;
+  return format("elements {}:{} of {}", segment.flat_offset, segment.flat_offset + segment.flat_size, box);
 }
 
 std::string coding_text(const ckpt::SegmentInfo& segment) {
@@ -186,6 +191,7 @@ Json segment_json(const ckpt::SegmentInfo& segment) {
   } else {
     json.add("box_offset", numbers(segment.offset));
     json.add("box_extent", numbers(segment.extent));
+    json.add("elements", Json::array(ckpt::Extents{segment.flat_offset, segment.flat_size}));
   }
   return json;
 }

@@ -304,9 +304,7 @@ static Result<std::vector<checkpoint::PartFile>> collect_parts(Session& session,
 
 // ---- the commit ----
 
-static Status publish_manifest(Session& session, const Attempt& attempt, format::Buffer index,
-                               const format::Summary& summary) {
-  format::Buffer file = format::frame_manifest(std::move(index), summary);
+static Status publish_manifest(Session& session, const Attempt& attempt, Bytes file) {
   Status fence = session.check_fence();
   for (Backoff backoff(kFaultMs); fence.code() == CKPT_IO && !backoff.expired(); backoff.sleep())
     fence = session.check_fence();
@@ -342,10 +340,10 @@ static void after_commit(Session& session, const Attempt& attempt, const format:
 static Status lead_commit(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
   auto parts = collect_parts(session, attempt, settings, job);
   if (!parts.ok()) return give_up(session, attempt, std::move(parts).status());
-  auto merged = merge_parts(*parts, session.store(), attempt.directory, false, settings.threads);
+  auto merged = merge_parts(*parts, session.store(), attempt.directory, false);
   if (!merged.ok()) return give_up(session, attempt, std::move(merged).status());
   if (Status cancelled = job.check(); !cancelled.ok()) return give_up(session, attempt, std::move(cancelled));
-  Status published = publish_manifest(session, attempt, std::move(merged->index), merged->summary);
+  Status published = publish_manifest(session, attempt, merged->file);
   if (!published.ok()) return give_up(session, attempt, std::move(published));
   after_commit(session, attempt, merged->summary, settings, &job.report);
   return Ok();

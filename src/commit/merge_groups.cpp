@@ -17,7 +17,7 @@ struct Member {
 
 // Reads a member's declaration list. Empty if that fails: the list only explains a difference that is certain already.
 static std::vector<plan::Declared> read_list(const Member& member, const PartSource& source) {
-  const fb::Chunk& chunk = member.part->index.chunks[member.group->chunk()];
+  const fb::Chunk& chunk = member.group->list();
   std::vector<std::byte> stored(chunk.stored_size()), raw(chunk.raw_size());
   format::CodecScratch scratch;
   auto file = source.store.open(format::part_key(source.directory, member.part->number));
@@ -106,7 +106,8 @@ static Status check_group(uint64_t id, const std::vector<Member>& members, const
 Status check_groups(std::span<const checkpoint::PartFile> parts, const PartSource& source) {
   std::map<std::tuple<uint64_t, uint32_t>, std::vector<Member>> groups;
   for (const checkpoint::PartFile& part : parts)
-    for (const fb::Group& group : part.index.groups) groups[{group.id(), group.count()}].push_back({&part, &group});
+    for (const fb::Group& group : part.index->root().groups)
+      groups[{group.id(), group.count()}].push_back({&part, &group});
   for (const auto& [key, members] : groups) CKPT_TRY(check_group(std::get<0>(key), members, source));
   return Ok();
 }

@@ -8,6 +8,7 @@
 #include "base/large_memory.h"
 #include "base/name_order.h"
 #include "checkpoint/part_file.h"
+#include "format/index_builder.h"
 
 namespace ckpt::commit {
 
@@ -23,63 +24,72 @@ struct PartSource {
 // Checks that all members of every replica group assigned from the same list. MISMATCH.
 Status check_groups(std::span<const checkpoint::PartFile> parts, const PartSource& source);
 
-// The tensors of all parts by name; equal names in order of parts.
-LargeVector<NameRef> tensors_by_name(std::span<const checkpoint::PartFile> parts);
-// Adds them to the builder; returns how many there are.
-Result<uint64_t> merge_tensors(std::span<const checkpoint::PartFile> parts, std::span<const NameRef> tensors,
-                               format::IndexBuilder& builder);
-// Checks that every element of every tensor of the merged index has exactly one owner. MISMATCH names the ranks.
-Status check_merged_coverage(std::span<const checkpoint::PartFile> parts, const format::Index& merged,
-                             unsigned threads);
+// A page of a part's index. All pages of all parts, in order of parts and names, are what is merged.
+struct PartPage {
+  const checkpoint::PartFile* part;
+  const format::Page* page;
+};
+using PartPages = std::span<const PartPage>;
 
-Status merge_aliases(std::span<const checkpoint::PartFile> parts, std::span<const NameRef> tensors,
-                     format::IndexBuilder& builder);
-Status merge_objects(std::span<const checkpoint::PartFile> parts, format::IndexBuilder& builder);
-Status merge_attrs(std::span<const checkpoint::PartFile> parts, format::IndexBuilder& builder);
+// Adds the tensors of all parts to the builder; returns them by name, equal names in order of parts. MISMATCH names the
+// ranks if they do not describe the same tensors, or if an element of one has no owner, or more than one.
+Result<LargeVector<NameRef>> merge_tensors(PartPages pages, format::IndexBuilder& builder);
+
+Status merge_aliases(PartPages pages, std::span<const NameRef> tensors, format::IndexBuilder& builder);
+// `count`: of the objects, where one of each rank counts once for each.
+Status merge_objects(PartPages pages, format::IndexBuilder& builder, uint64_t* count);
+Status merge_attrs(PartPages pages, format::IndexBuilder& builder);
 
 // ---- grouping by name ----
 
-// A record and the part that holds it.
+// A record, and the page and part that hold it.
 template <typename Record>
 struct Held {
   const checkpoint::PartFile* part;
+  const format::Page* page;
   const Record* record;
 };
 
-// The records of all parts, sorted by name. `list(part)` returns the records of a part, in order; `name(part, record)`
+// The records of all pages, sorted by name. `list(page)` returns the records of a page, in order; `name(page, record)`
 // is the name to sort by.
 template <typename List, typename Name>
-LargeVector<NameRef> records_by_name(std::span<const checkpoint::PartFile> parts, List&& list, Name&& name) {
+LargeVector<NameRef> records_by_name(PartPages pages, List&& list, Name&& name) {
   LargeVector<NameRef> refs;
-  size_t count = 0, holders = 0;
-  for (const checkpoint::PartFile& part : parts) count += list(part).size(), holders += !list(part).empty();
+  size_t count = 0;
+  const checkpoint::PartFile* holder = nullptr;
+  bool several = false;
+  for (const PartPage& at : pages) {
+    if (list(*at.page).empty()) continue;
+    count += list(*at.page).size();
+    several |= holder && holder != at.part;
+    holder = at.part;
+  }
   refs.reserve(count);
-  for (uint32_t i = 0; i < parts.size(); i++)
-    for (uint32_t at = 0; at < list(parts[i]).size(); at++) refs.push_back({0, i, at});
-  if (holders > 1)
+  for (uint32_t i = 0; i < pages.size(); i++)
+    for (uint32_t at = 0; at < list(*pages[i].page).size(); at++) refs.push_back({0, i, at});
+  if (several)
     sort_by_name(std::span(refs),
-                 [&](const NameRef& ref) { return name(parts[ref.list], list(parts[ref.list])[ref.at]); });
+                 [&](const NameRef& ref) { return name(*pages[ref.list].page, list(*pages[ref.list].page)[ref.at]); });
   return refs;
 }
 
 // Calls visit(records with the same name, in order of parts) for each name, in ascending order.
 template <typename Record, typename List, typename Name, typename Visit>
-Status for_each_name(std::span<const checkpoint::PartFile> parts, std::span<const NameRef> refs, List&& list,
-                     Name&& name, Visit&& visit) {
+Status for_each_name(PartPages pages, std::span<const NameRef> refs, List&& list, Name&& name, Visit&& visit) {
   std::vector<Held<Record>> same;
   std::string_view current;
   for (size_t i = 0; i <= refs.size(); i++) {
     Held<Record> next{};
     if (i < refs.size()) {
-      next.part = &parts[refs[i].list];
-      next.record = &list(*next.part)[refs[i].at];
+      const PartPage& at = pages[refs[i].list];
+      next = {at.part, at.page, &list(*at.page)[refs[i].at]};
     }
-    if (!same.empty() && (!next.part || name(*next.part, *next.record) != current)) {
+    if (!same.empty() && (!next.part || name(*next.page, *next.record) != current)) {
       CKPT_TRY(visit(same));
       same.clear();
     }
     if (!next.part) break;
-    if (same.empty()) current = name(*next.part, *next.record);
+    if (same.empty()) current = name(*next.page, *next.record);
     same.push_back(next);
   }
   return Ok();

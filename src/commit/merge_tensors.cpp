@@ -1,97 +1,224 @@
-// Merges the tensors of all parts.
+// Merges the tensors of all parts: checks that the ranks describe the same tensors and together hold every element
+// once, and finds the layout of each.
 #include "commit/merge_steps.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
-#include "checkpoint/index_coverage.h"
+#include "checkpoint/region_order.h"
+#include "plan/box.h"
 #include "plan/coverage.h"
 
 namespace ckpt::commit {
 
-static std::span<const fb::Tensor> tensors_of(const checkpoint::PartFile& part) { return part.index.tensors; }
-static std::string_view name_of(const checkpoint::PartFile& part, const fb::Tensor& tensor) {
-  return part.index.text(tensor.name());
-}
+using Described = std::span<const Held<fb::Tensor>>;
 
-LargeVector<NameRef> tensors_by_name(std::span<const checkpoint::PartFile> parts) {
-  return records_by_name(parts, tensors_of, name_of);
-}
+static std::span<const fb::Tensor> tensors_of(const format::Page& page) { return page.tensors; }
+static std::string_view name_of(const format::Page& page, const fb::Tensor& tensor) { return page.text(tensor.name()); }
+
+// ---- who holds what of one tensor ----
+
+namespace {
+
+// What one rank wrote of a region.
+struct Share {
+  uint64_t start, count;
+  uint32_t part;
+};
+
+class TensorMerge {
+ public:
+  TensorMerge(Described same, format::IndexBuilder& builder) : same_(same), builder_(builder) {}
+  Status run();
+
+ private:
+  struct Holders {
+    Region region;
+    std::vector<Share> shares;  // by their start
+    std::vector<uint32_t> parts;
+  };
+  bool add_whole();
+  Status check_same() const;
+  void collect();
+  Status check_shares(Holders& holders) const;
+  Status check_regions() const;
+  bool find_grid(std::vector<uint64_t>* cells, std::vector<const Holders*>* by_cell) const;
+  uint32_t layout() const;
+  Status uncovered(Status status, const std::vector<uint32_t>& ranks) const;
+
+  std::string_view name() const { return name_of(*same_[0].page, *same_[0].record); }
+  std::span<const uint64_t> extents() const { return same_[0].page->extents_of(*same_[0].record); }
+  Shape shape() const { return Shape::of(extents()); }
+
+  const Described same_;
+  format::IndexBuilder& builder_;
+  std::vector<Holders> regions_;
+  std::vector<uint32_t> parts_;  // that hold something
+  uint64_t elements_ = 0, stored_bytes_ = 0, segments_ = 0;
+};
 
 static std::string describe(const Held<fb::Tensor>& held) {
-  return dtype_name(held.record->dtype()) + std::string(" ") + to_text(held.part->index.shape_of(*held.record));
+  return dtype_name(held.record->dtype()) + std::string(" ") + to_text(held.page->shape_of(*held.record));
 }
 
-static Status add_merged_tensor(std::span<const Held<fb::Tensor>> same, format::IndexBuilder& builder) {
-  const Held<fb::Tensor>& first = same[0];
-  std::string_view name = name_of(*first.part, *first.record);
-  auto extents = first.part->index.extents_of(*first.record);
-  for (const Held<fb::Tensor>& held : same.subspan(1)) {
-    auto others = held.part->index.extents_of(*held.record);
-    if (held.record->dtype() != first.record->dtype() || !std::ranges::equal(extents, others))
-      return disagree("tensor", name, *first.part, *held.part, describe(first), describe(held));
-  }
-  Shape shape = Shape::of(extents);
-  builder.add_tensor(name, first.record->dtype(), shape);
-  for (const Held<fb::Tensor>& held : same) {
-    const format::Index& index = held.part->index;
-    for (const fb::Segment& segment : index.segments_of(*held.record))
-      builder.add_segment(held.part->number, index.region_of(segment, held.record->ndim()), shape,
-                          static_cast<Codec>(segment.codec()), static_cast<Filter>(segment.filter()),
-                          segment.filter_width(), index.chunks_of(segment));
-  }
+Status TensorMerge::check_same() const {
+  for (const Held<fb::Tensor>& held : same_.subspan(1))
+    if (held.record->dtype() != same_[0].record->dtype() ||
+        !std::ranges::equal(extents(), held.page->extents_of(*held.record)))
+      return disagree("tensor", name(), *same_[0].part, *held.part, describe(same_[0]), describe(held));
   return Ok();
 }
 
-Result<uint64_t> merge_tensors(std::span<const checkpoint::PartFile> parts, std::span<const NameRef> tensors,
-                               format::IndexBuilder& builder) {
-  uint64_t count = 0;
-  CKPT_TRY(for_each_name<fb::Tensor>(parts, tensors, tensors_of, name_of, [&](const auto& same) {
-    count++;
-    return add_merged_tensor(same, builder);
-  }));
-  return count;
+void TensorMerge::collect() {
+  count_elements(extents(), &elements_);
+  std::map<Region, size_t, checkpoint::RegionOrder> known;
+  for (const Held<fb::Tensor>& held : same_) {
+    const auto regions = held.page->regions_of(*held.record);
+    if (!regions.empty()) parts_.push_back(held.part->number);
+    for (const fb::Region& region : regions) {
+      const Region box = held.page->region_of(region, held.record->ndim());
+      auto [at, fresh] = known.try_emplace(box, regions_.size());
+      if (fresh) regions_.push_back({box, {}, {}});
+      for (const fb::Segment& segment : held.page->segments_of(region)) {
+        regions_[at->second].shares.push_back({segment.start(), segment.count(), held.part->number});
+        segments_++;
+        for (const fb::Chunk& chunk : held.page->chunks_of(segment)) stored_bytes_ += chunk.stored_size();
+      }
+    }
+  }
 }
 
-// ---- coverage ----
-
-static Status coverage_error(Status status, std::string_view name, std::span<const uint32_t> ranks) {
+// Whether an element is missing or double, the ranks' descriptions do not fit together.
+Status TensorMerge::uncovered(Status status, const std::vector<uint32_t>& ranks) const {
   std::string owners;
-  std::set<uint32_t> distinct(ranks.begin(), ranks.end());
+  const std::set<uint32_t> distinct(ranks.begin(), ranks.end());
   for (uint32_t rank : distinct) owners += (owners.empty() ? "" : ", ") + std::to_string(rank);
-  const std::string *first = status.detail("first"), *second = status.detail("second");
-  if (first && second) {
-    size_t a = std::stoul(*first), b = std::stoul(*second);
-    if (a < ranks.size() && b < ranks.size()) owners = strformat("{}, {}", ranks[a], ranks[b]);
-  }
-  // Whether an element is missing or double, the ranks' descriptions do not fit together.
-  Status mismatch(CKPT_MISMATCH, "tensor " + quoted(name) + " (ranks " + owners + "): " + status.message());
+  Status mismatch(CKPT_MISMATCH, "tensor " + quoted(name()) + " (ranks " + owners + "): " + status.message());
   if (const std::string* found = status.detail("found")) mismatch = std::move(mismatch).with("found", *found);
-  return std::move(mismatch).with("tensor", std::string(name)).with("ranks", owners);
+  return std::move(mismatch).with("tensor", std::string(name())).with("ranks", owners);
 }
 
-static Status explain_coverage(std::span<const checkpoint::PartFile> parts, const format::Index& merged,
-                               const fb::Tensor& tensor) {
-  std::vector<Region> regions;
-  std::vector<uint32_t> ranks;
-  for (const fb::Segment& segment : merged.segments_of(tensor)) {
-    regions.push_back(merged.region_of(segment, tensor.ndim()));
-    ranks.push_back(segment.part());  // a part's number is its rank
+Status TensorMerge::check_shares(Holders& holders) const {
+  std::sort(holders.shares.begin(), holders.shares.end(),
+            [](const Share& a, const Share& b) { return std::tie(a.start, a.part) < std::tie(b.start, b.part); });
+  const uint64_t total = checkpoint::region_volume(holders.region, elements_);
+  uint64_t end = 0;
+  for (size_t i = 0; i < holders.shares.size(); i++) {
+    const Share& share = holders.shares[i];
+    if (share.start < end)
+      return uncovered(
+          Status(CKPT_MISMATCH, strformat("both hold element {} of {}", share.start, to_text(holders.region)))
+              .with("found", to_text(holders.region)),
+          {holders.shares[i - 1].part, share.part});
+    if (share.start > end) break;
+    end = share.start + share.count;
+    if (std::find(holders.parts.begin(), holders.parts.end(), share.part) == holders.parts.end())
+      holders.parts.push_back(share.part);
   }
-  Status covered = plan::check_coverage(merged.shape_of(tensor), regions);
-  if (covered.ok()) return covered;
-  std::string_view name = merged.text(tensor.name());
-  for (const checkpoint::PartFile& part : parts)
-    if (part.index.find_tensor(name)) ranks.push_back(part.header.rank);
-  return coverage_error(std::move(covered), name, ranks);
+  if (end == total) return Ok();
+  return uncovered(Status(CKPT_INCOMPLETE, strformat("no rank holds element {} of {}", end, to_text(holders.region)))
+                       .with("found", to_text(holders.region)),
+                   parts_);
 }
 
-Status check_merged_coverage(std::span<const checkpoint::PartFile> parts, const format::Index& merged,
-                             unsigned threads) {
-  Status wrong = checkpoint::check_index_coverage(merged, threads);
-  if (wrong.ok()) return wrong;
-  for (uint32_t at : merged.divided) CKPT_TRY(explain_coverage(parts, merged, merged.tensors[at]));
-  return wrong;
+Status TensorMerge::check_regions() const {
+  if (regions_.size() == 1 && regions_[0].region.kind == RegionKind::kWhole) return Ok();
+  std::vector<Region> regions;
+  for (const Holders& holders : regions_) regions.push_back(holders.region);
+  Status covered = plan::check_coverage(shape(), regions);
+  if (covered.ok()) return covered;
+  std::vector<uint32_t> ranks;
+  const std::string *first = covered.detail("first"), *second = covered.detail("second");
+  for (const std::string* at : {first, second})
+    if (at && std::stoul(*at) < regions_.size()) ranks.push_back(regions_[std::stoul(*at)].parts[0]);
+  if (ranks.empty())
+    for (const Held<fb::Tensor>& held : same_) ranks.push_back(held.part->header.rank);
+  return uncovered(std::move(covered), ranks);
+}
+
+// ---- the layout ----
+
+// Whether the regions are one box for each cell of a grid of several cells. `by_cell`: the holders of each cell.
+bool TensorMerge::find_grid(std::vector<uint64_t>* cells, std::vector<const Holders*>* by_cell) const {
+  const Shape shape = this->shape();
+  if (regions_.size() < 2) return false;
+  const Holders* corner = nullptr;
+  for (const Holders& holders : regions_) {
+    if (holders.region.kind != RegionKind::kBox) return false;
+    if (std::ranges::all_of(holders.region.box.offset.span(), [](uint64_t at) { return at == 0; })) corner = &holders;
+  }
+  if (!corner) return false;
+  const Shape size = corner->region.box.extent;
+  uint64_t count = 1;
+  cells->clear();
+  for (int d = 0; d < shape.ndim; d++) {
+    cells->push_back((shape[d] + size[d] - 1) / size[d]);
+    // The smallest number of cells of that size must give that size again.
+    if ((shape[d] + cells->back() - 1) / cells->back() != size[d]) return false;
+    if (mul_overflows(count, cells->back(), &count)) return false;
+  }
+  if (count != regions_.size()) return false;
+  const Shape strides = plan::contiguous_strides(Shape::of(*cells));
+  by_cell->assign(count, nullptr);
+  for (const Holders& holders : regions_) {
+    uint64_t number = 0;
+    for (int d = 0; d < shape.ndim; d++) {
+      const uint64_t at = holders.region.box.offset[d];
+      if (at % size[d] != 0 || holders.region.box.extent[d] != std::min(size[d], shape[d] - at)) return false;
+      number += at / size[d] * strides[d];
+    }
+    (*by_cell)[number] = &holders;
+  }
+  return std::ranges::none_of(*by_cell, [](const Holders* holders) { return holders == nullptr; });
+}
+
+uint32_t TensorMerge::layout() const {
+  std::vector<uint64_t> cells;
+  std::vector<const Holders*> by_cell;
+  if (!find_grid(&cells, &by_cell)) return builder_.list_layout(parts_);
+  size_t per_cell = 1;
+  for (const Holders* holders : by_cell) per_cell = std::max(per_cell, holders->parts.size());
+  std::vector<uint32_t> sequence;
+  sequence.reserve(per_cell * by_cell.size());
+  for (const Holders* holders : by_cell)
+    for (size_t i = 0; i < per_cell; i++) sequence.push_back(holders->parts[std::min(i, holders->parts.size() - 1)]);
+  return builder_.grid_layout(cells, static_cast<uint32_t>(per_cell), sequence);
+}
+
+// The usual case in few steps: one rank has the tensor, and wrote all of it. False in any other case.
+bool TensorMerge::add_whole() {
+  const auto regions = same_[0].page->regions_of(*same_[0].record);
+  if (same_.size() != 1 || regions.size() != 1 || regions[0].kind() != 0 || regions[0].segment_count() != 1)
+    return false;
+  const fb::Segment& segment = same_[0].page->segments_of(regions[0])[0];
+  if (!count_elements(extents(), &elements_) || segment.count() != elements_) return false;
+  for (const fb::Chunk& chunk : same_[0].page->chunks_of(segment)) stored_bytes_ += chunk.stored_size();
+  builder_.add_tensor(name(), same_[0].record->dtype(), extents());
+  builder_.add_holding(stored_bytes_, 1, builder_.list_layout({&same_[0].part->number, 1}));
+  return true;
+}
+
+Status TensorMerge::run() {
+  if (add_whole()) return Ok();
+  CKPT_TRY(check_same());
+  collect();
+  if (elements_ != 0) {
+    for (Holders& holders : regions_) CKPT_TRY(check_shares(holders));
+    CKPT_TRY(check_regions());
+  }
+  builder_.add_tensor(name(), same_[0].record->dtype(), extents());
+  builder_.add_holding(stored_bytes_, static_cast<uint32_t>(segments_), layout());
+  return Ok();
+}
+
+}  // namespace
+
+Result<LargeVector<NameRef>> merge_tensors(PartPages pages, format::IndexBuilder& builder) {
+  LargeVector<NameRef> tensors = records_by_name(pages, tensors_of, name_of);
+  CKPT_TRY(for_each_name<fb::Tensor>(pages, tensors, tensors_of, name_of,
+                                     [&](Described same) { return TensorMerge(same, builder).run(); }));
+  return tensors;
 }
 
 }  // namespace ckpt::commit

@@ -5,6 +5,7 @@
 
 #include "base/job.h"
 #include "base/text.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/part_file.h"
 #include "format/names.h"
 #include "session/leftovers.h"
@@ -12,19 +13,17 @@
 namespace ckpt::commit {
 
 Status check_quick(const store::Store& store, std::string_view id) {
-  CKPT_ASSIGN(checkpoint::SlotFile slot, checkpoint::read_slot(store, id));
-  if (!slot.slot.committed) return Status(CKPT_ABORTED, store.path(id) + " was aborted");
-  CKPT_ASSIGN(auto index, format::Index::open(slot.slot.index, format::IndexKind::kManifest));
-  for (uint32_t i = 0; i < index.parts.size(); i++) {
+  CKPT_ASSIGN(auto checkpoint, checkpoint::Checkpoint::open_quietly(store, id));
+  for (uint32_t i = 0; i < checkpoint->summary().part_count; i++) {
+    CKPT_ASSIGN(fb::Part record, checkpoint->part_record(i));
     auto file = store.open(format::part_key(id, i));
     if (!file.ok()) return checkpoint::at_part(std::move(file).status(), store, id, i);
-    if ((*file)->size() != index.parts[i].size())
+    if ((*file)->size() != record.size())
       return checkpoint::at_part(
-          Status(CKPT_INCOMPLETE, strformat("{} bytes, expected {}", (*file)->size(), index.parts[i].size())), store,
-          id, i);
+          Status(CKPT_INCOMPLETE, strformat("{} bytes, expected {}", (*file)->size(), record.size())), store, id, i);
     CKPT_ASSIGN(checkpoint::PartFile part, checkpoint::open_part(store, id, i));
-    if (part.trailer.index_digest != format::id_of(index.parts[i].index_digest()) ||
-        part.header.save_id != format::id_of(index.parts[i].save_id()))
+    if (part.trailer.root_digest != format::id_of(record.root_digest()) ||
+        part.header.save_id != format::id_of(record.save_id()))
       return checkpoint::at_part(Status(CKPT_CORRUPT, "not the part that the manifest names"), store, id, i);
   }
   return Ok();

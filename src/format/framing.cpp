@@ -21,22 +21,22 @@ static_assert(sizeof(RawPartHeader) == 80 && offsetof(RawPartHeader, store_id) =
               offsetof(RawPartHeader, checksum) == 72);
 
 struct RawPartTrailer {
-  uint64_t index_offset, index_size;
-  Digest index_digest;
+  uint64_t index_offset, index_size, root_size;
+  Digest root_digest;
   Id save_id;
   char magic[8];
   uint64_t checksum;
 };
-static_assert(sizeof(RawPartTrailer) == kPartTrailerSize && offsetof(RawPartTrailer, checksum) == 56);
+static_assert(sizeof(RawPartTrailer) == kPartTrailerSize && offsetof(RawPartTrailer, checksum) == 64);
 
 struct RawManifestTrailer {
-  uint64_t index_size, summary_size;
-  Digest index_digest, summary_digest;
+  uint64_t index_size, root_size, copies_size, summary_size;
+  Digest root_digest, summary_digest;
   uint32_t kind, revision;
   char magic[8];
   uint64_t checksum;
 };
-static_assert(sizeof(RawManifestTrailer) == kManifestTrailerSize && offsetof(RawManifestTrailer, checksum) == 64);
+static_assert(sizeof(RawManifestTrailer) == kManifestTrailerSize && offsetof(RawManifestTrailer, checksum) == 80);
 
 constexpr std::string_view kPartMagic = "CKPTPART", kTailMagic = "CKPTTAIL", kManifestMagic = "CKPTMANI";
 
@@ -84,9 +84,9 @@ Status open(Bytes bytes, size_t size, std::string_view magic, const char* what, 
 }
 
 Status check_revision(const char* what, uint32_t revision) {
-  if (revision <= CKPT_FORMAT_REVISION) return Ok();
+  if (revision == CKPT_FORMAT_REVISION) return Ok();
   return Status(CKPT_REVISION, std::string(what) + " has format revision " + std::to_string(revision) +
-                                   ": this library reads up to " + std::to_string(CKPT_FORMAT_REVISION))
+                                   ": this library reads revision " + std::to_string(CKPT_FORMAT_REVISION))
       .with("expected", uint64_t{CKPT_FORMAT_REVISION})
       .with("found", uint64_t{revision});
 }
@@ -141,7 +141,8 @@ Result<PartHeader> decode_part_header(Bytes first_bytes) {
 }
 
 std::array<std::byte, kPartTrailerSize> encode_part_trailer(const PartTrailer& trailer) {
-  RawPartTrailer raw{trailer.index_offset, trailer.index_size, trailer.index_digest, trailer.save_id, {}, 0};
+  RawPartTrailer raw{
+      trailer.index_offset, trailer.index_size, trailer.root_size, trailer.root_digest, trailer.save_id, {}, 0};
   seal(raw, kTailMagic);
   return to_array<kPartTrailerSize>(raw);
 }
@@ -149,7 +150,7 @@ std::array<std::byte, kPartTrailerSize> encode_part_trailer(const PartTrailer& t
 Result<PartTrailer> decode_part_trailer(Bytes last_bytes) {
   RawPartTrailer raw;
   CKPT_TRY(open(last_bytes, kPartTrailerSize, kTailMagic, "part trailer", raw));
-  return PartTrailer{raw.index_offset, raw.index_size, raw.index_digest, raw.save_id};
+  return PartTrailer{raw.index_offset, raw.index_size, raw.root_size, raw.root_digest, raw.save_id};
 }
 
 Status check_part_layout(const PartTrailer& trailer, uint64_t file_size) {
@@ -157,7 +158,8 @@ Status check_part_layout(const PartTrailer& trailer, uint64_t file_size) {
                       std::to_string(trailer.index_offset) + " in a part of " + std::to_string(file_size) + " bytes";
   if (file_size % kAlign != 0 || file_size < kPartHeaderSize + kPartTrailerSize)
     return bad_layout("part", "expected a size in multiples of 4096 from 8192, found " + std::to_string(file_size));
-  if (trailer.index_size > kMaxIndexSize) return bad_layout("part", index + ": expected less than 2 GiB");
+  if (trailer.root_size > kMaxRootSize || trailer.root_size > trailer.index_size)
+    return bad_layout("part", index + " with a root of " + std::to_string(trailer.root_size) + " bytes");
   if (trailer.index_offset % kPartIndexAlign != 0) return bad_layout("part", index + ": expected a multiple of 64");
   uint64_t end;
   if (trailer.index_offset < kPartHeaderSize || add_overflows(trailer.index_offset, trailer.index_size, &end) ||
@@ -168,8 +170,10 @@ Status check_part_layout(const PartTrailer& trailer, uint64_t file_size) {
 
 std::array<std::byte, kManifestTrailerSize> encode_manifest_trailer(const ManifestTrailer& trailer) {
   RawManifestTrailer raw{trailer.index_size,
+                         trailer.root_size,
+                         trailer.copies_size,
                          trailer.summary_size,
-                         trailer.index_digest,
+                         trailer.root_digest,
                          trailer.summary_digest,
                          static_cast<uint32_t>(trailer.kind),
                          trailer.revision,
@@ -179,25 +183,42 @@ std::array<std::byte, kManifestTrailerSize> encode_manifest_trailer(const Manife
   return to_array<kManifestTrailerSize>(raw);
 }
 
+// Revision 0 ended with a trailer of 72 bytes, of which the first 64 were summed; its revision was at 52.
+static bool is_revision_0(Bytes last_bytes) {
+  if (last_bytes.size() != kManifestTrailerSize) return false;
+  const Bytes trailer = last_bytes.last(72);
+  uint32_t revision;
+  uint64_t checksum;
+  std::memcpy(&revision, &trailer[52], sizeof revision);
+  std::memcpy(&checksum, &trailer[64], sizeof checksum);
+  return revision == 0 && checksum == xxh3_64(trailer.first(64));
+}
+
 Result<ManifestTrailer> decode_manifest_trailer(Bytes last_bytes) {
+  if (is_revision_0(last_bytes)) CKPT_TRY(check_revision("manifest", 0));
   RawManifestTrailer raw;
   CKPT_TRY(open(last_bytes, kManifestTrailerSize, kManifestMagic, "manifest", raw));
   CKPT_TRY(check_revision("manifest", raw.revision));
   if (raw.kind != static_cast<uint32_t>(ManifestKind::kManifest) &&
       raw.kind != static_cast<uint32_t>(ManifestKind::kTombstone))
     return bad_layout("manifest", "expected kind 1 or 2, found " + std::to_string(raw.kind));
-  return ManifestTrailer{raw.index_size,     raw.summary_size,       raw.index_digest,
-                         raw.summary_digest, ManifestKind{raw.kind}, raw.revision};
+  return ManifestTrailer{raw.index_size,  raw.root_size,      raw.copies_size,        raw.summary_size,
+                         raw.root_digest, raw.summary_digest, ManifestKind{raw.kind}, raw.revision};
 }
 
 Status check_manifest_layout(const ManifestTrailer& trailer, uint64_t file_size) {
-  if (trailer.index_size > kMaxIndexSize || trailer.summary_size > kMaxIndexSize)
-    return bad_layout("manifest", "index of " + std::to_string(trailer.index_size) + " and summary of " +
-                                      std::to_string(trailer.summary_size) + " bytes: expected less than 2 GiB");
-  if (trailer.kind == ManifestKind::kTombstone && trailer.summary_size != 0)
+  const bool tombstone = trailer.kind == ManifestKind::kTombstone;
+  if (trailer.index_size > file_size || trailer.copies_size > file_size || trailer.summary_size > file_size ||
+      trailer.root_size > trailer.index_size || trailer.root_size > kMaxRootSize ||
+      trailer.copies_size % kPartIndexAlign != 0)
+    return bad_layout("manifest", "an index of " + std::to_string(trailer.index_size) + ", copies of " +
+                                      std::to_string(trailer.copies_size) + " and a summary of " +
+                                      std::to_string(trailer.summary_size) + " bytes in a file of " +
+                                      std::to_string(file_size));
+  if (tombstone && (trailer.summary_size != 0 || trailer.copies_size != 0 || trailer.root_size != 0))
     return bad_layout("manifest",
                       "tombstone with a summary of " + std::to_string(trailer.summary_size) + " bytes: expected none");
-  uint64_t expected = round_up(trailer.index_size, 8) + round_up(trailer.summary_size, 8) + kManifestTrailerSize;
+  uint64_t expected = manifest_summary_offset(trailer) + round_up(trailer.summary_size, 8) + kManifestTrailerSize;
   if (file_size == expected) return Ok();
   return bad_layout("manifest",
                     "expected a file of " + std::to_string(expected) + " bytes, found " + std::to_string(file_size))

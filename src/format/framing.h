@@ -12,10 +12,10 @@
 namespace ckpt::format {
 
 inline constexpr size_t kPartHeaderSize = 4096;  // where data may start
-inline constexpr size_t kPartTrailerSize = 64;
-inline constexpr size_t kManifestTrailerSize = 72;
+inline constexpr size_t kPartTrailerSize = 72;
+inline constexpr size_t kManifestTrailerSize = 88;
 inline constexpr uint64_t kPartIndexAlign = 64;
-inline constexpr uint64_t kMaxIndexSize = (uint64_t{1} << 31) - 1;  // FORMAT §10
+inline constexpr uint64_t kMaxRootSize = (uint64_t{1} << 31) - 1;  // FORMAT §10
 
 struct PartHeader {
   uint32_t revision = CKPT_FORMAT_REVISION;
@@ -29,8 +29,8 @@ std::array<std::byte, kPartHeaderSize> encode_part_header(const PartHeader& head
 Result<PartHeader> decode_part_header(Bytes first_bytes);  // exactly kPartHeaderSize bytes
 
 struct PartTrailer {
-  uint64_t index_offset = 0, index_size = 0;
-  Digest index_digest;
+  uint64_t index_offset = 0, index_size = 0, root_size = 0;
+  Digest root_digest;
   Id save_id;
   bool operator==(const PartTrailer&) const = default;
 };
@@ -42,18 +42,23 @@ Status check_part_layout(const PartTrailer& trailer, uint64_t file_size);
 enum class ManifestKind : uint32_t { kManifest = 1, kTombstone = 2 };
 
 struct ManifestTrailer {
-  uint64_t index_size = 0, summary_size = 0;
-  Digest index_digest, summary_digest;
+  uint64_t index_size = 0, root_size = 0, copies_size = 0, summary_size = 0;
+  Digest root_digest, summary_digest;
   ManifestKind kind = ManifestKind::kManifest;
   uint32_t revision = CKPT_FORMAT_REVISION;
   bool operator==(const ManifestTrailer&) const = default;
 };
 std::array<std::byte, kManifestTrailerSize> encode_manifest_trailer(const ManifestTrailer& trailer);
 Result<ManifestTrailer> decode_manifest_trailer(Bytes last_bytes);
-// FORMAT unless index, summary, their padding and the trailer add up to exactly the file.
+// FORMAT unless index, copies, summary, their padding and the trailer add up to exactly the file.
 Status check_manifest_layout(const ManifestTrailer& trailer, uint64_t file_size);
-// Where the summary starts. The layout must have been checked.
-inline uint64_t manifest_summary_offset(const ManifestTrailer& trailer) { return round_up(trailer.index_size, 8); }
+// Where the copies of parts' indexes and the summary start. The layout must have been checked.
+inline uint64_t manifest_copies_offset(const ManifestTrailer& trailer) {
+  return round_up(trailer.index_size, kPartIndexAlign);
+}
+inline uint64_t manifest_summary_offset(const ManifestTrailer& trailer) {
+  return manifest_copies_offset(trailer) + trailer.copies_size;
+}
 
 // The number of zero bytes before the first that is not zero. For checking padding.
 size_t leading_zeros(Bytes bytes);

@@ -1,162 +1,419 @@
-// Builds and encodes an index. Deterministic: equal records give equal bytes.
+#include "format/index_builder.h"
+
+#include <algorithm>
 #include <limits>
 
-#include "format/index.h"
+#include "format/checksum.h"
 
 namespace ckpt::format {
 
-// FlatBuffers' offsets have 31 bits. This leaves some room for tables and padding.
-static constexpr uint64_t kMaxIndexBytes = (uint64_t{1} << 31) - (1 << 20);
+static constexpr uint64_t kPageBytes = 65536;   // FORMAT §6
+static constexpr uint32_t kPartsPerPage = 512;  // the same
 
-void IndexBuilder::Room::add(const Index& index) {
-  names += index.names.size();
-  numbers += index.numbers.size();
-  tensors += index.tensors.size();
-  segments += index.segments.size();
-  chunks += index.chunks.size();
-}
-
-void IndexBuilder::reserve(const Room& room) {
-  names_.reserve(room.names);
-  numbers_.reserve(room.numbers);
-  tensors_.reserve(room.tensors);
-  segments_.reserve(room.segments);
-  chunks_.reserve(room.chunks);
-}
+// ---- collecting ----
 
 fb::Text IndexBuilder::put_text(std::string_view text) {
   fb::Text ref(static_cast<uint32_t>(names_.size()), static_cast<uint32_t>(text.size()));
   names_.insert(names_.end(), text.begin(), text.end());
-  names_.push_back('\n');
+  names_.push_back('\0');
   return ref;
 }
 
-uint64_t IndexBuilder::put_numbers(std::span<const uint64_t> values) {
-  uint64_t position = numbers_.size();
+uint32_t IndexBuilder::put_numbers(std::span<const uint64_t> values) {
+  const auto position = static_cast<uint32_t>(numbers_.size());
   numbers_.insert(numbers_.end(), values.begin(), values.end());
   return position;
 }
 
-void IndexBuilder::add_tensor(std::string_view name, uint16_t dtype, const Shape& shape) {
-  fb::Text text = put_text(name);
-  uint64_t position = put_numbers(shape.span());
-  tensors_.emplace_back(text, dtype, static_cast<uint16_t>(shape.ndim), 0u, position, segments_.size(), uint64_t{0});
+void IndexBuilder::add_tensor(std::string_view name, uint16_t dtype, std::span<const uint64_t> extents) {
+  const fb::Text text = put_text(name);
+  tensors_.emplace_back(text, dtype, static_cast<uint16_t>(extents.size()), put_numbers(extents),
+                        static_cast<uint32_t>(regions_.size()), 0u);
 }
 
-void IndexBuilder::add_segment(uint32_t part, const Region& region, const Shape& shape, Codec codec, Filter filter,
-                               int filter_width, std::span<const fb::Chunk> chunks) {
-  bool flat = region.kind == RegionKind::kFlat;
-  uint64_t position;
-  if (flat) {
-    const uint64_t range[2] = {region.flat_offset, region.flat_size};
-    position = put_numbers(range);
-  } else {
-    const Box box = region.kind == RegionKind::kWhole ? Box::whole(shape) : region.box;
-    position = put_numbers(box.offset.span());
-    put_numbers(box.extent.span());
-  }
-  segments_.emplace_back(part, static_cast<uint8_t>(flat), static_cast<uint8_t>(codec), static_cast<uint8_t>(filter),
-                         static_cast<uint8_t>(filter_width), position, chunks_.size(), chunks.size());
-  chunks_.insert(chunks_.end(), chunks.begin(), chunks.end());
+void IndexBuilder::add_holding(uint64_t stored_bytes, uint32_t segments, uint32_t layout) {
+  holdings_.emplace_back(stored_bytes, segments, layout);
+}
+
+// Whether a region is all of its tensor.
+static bool is_all(const Region& region, std::span<const uint64_t> extents) {
+  if (region.kind == RegionKind::kWhole) return true;
+  uint64_t total = 0;
+  if (region.kind == RegionKind::kFlat) return count_elements(extents, &total) && region.flat_size == total;
+  return std::ranges::equal(region.box.extent.span(), extents);
+}
+
+void IndexBuilder::add_region(const Region& region, std::span<const uint64_t> extents) {
+  uint64_t numbers[2 * kMaxNdim];
+  const RegionKind kind = is_all(region, extents) ? RegionKind::kWhole : region.kind;
+  const size_t count = region_number_count(kind, extents.size());
+  if (count) put_region(region, numbers);
+  regions_.emplace_back(static_cast<uint8_t>(kind), uint8_t{0}, uint16_t{0}, count ? put_numbers({numbers, count}) : 0u,
+                        static_cast<uint32_t>(segments_.size()), 0u);
   fb::Tensor& tensor = tensors_.back();
-  tensor = fb::Tensor(tensor.name(), tensor.dtype(), tensor.ndim(), 0u, tensor.shape(), tensor.segment_first(),
-                      tensor.segment_count() + 1);
+  tensor = fb::Tensor(tensor.name(), tensor.dtype(), tensor.ndim(), tensor.shape(), tensor.region_first(),
+                      tensor.region_count() + 1);
+}
+
+void IndexBuilder::add_segment(uint64_t start, uint64_t count, const CodecSpec& codec,
+                               std::span<const fb::Chunk> chunks) {
+  segments_.emplace_back(start, count, static_cast<uint32_t>(chunks_.size()), static_cast<uint32_t>(chunks.size()),
+                         static_cast<uint8_t>(codec.codec), static_cast<uint8_t>(codec.filter),
+                         static_cast<uint8_t>(codec.filter_width), uint8_t{0}, 0u);
+  chunks_.insert(chunks_.end(), chunks.begin(), chunks.end());
+  fb::Region& region = regions_.back();
+  region = fb::Region(region.kind(), uint8_t{0}, uint16_t{0}, region.geometry(), region.segment_first(),
+                      region.segment_count() + 1);
 }
 
 void IndexBuilder::add_alias(std::string_view name, std::string_view target, bool is_view,
                              std::span<const uint64_t> view, int ndim) {
-  fb::Text name_text = put_text(name), target_text = put_text(target);
-  aliases_.emplace_back(name_text, target_text, static_cast<uint8_t>(is_view), uint8_t{0}, static_cast<uint16_t>(ndim),
-                        0u, put_numbers(view));
+  const fb::Text name_text = put_text(name), target_text = put_text(target);
+  aliases_.emplace_back(name_text, target_text, static_cast<uint8_t>(is_view), uint8_t{0},
+                        static_cast<uint16_t>(is_view ? ndim : 0), is_view ? put_numbers(view) : 0u);
 }
 
 void IndexBuilder::add_object(const ObjectRecord& object) {
-  fb::Text name = put_text(object.name), media_type = put_text(object.media_type);
-  objects_.emplace_back(name, media_type, object.scope, object.placement, uint16_t{0}, object.rank, object.size,
-                        inline_data_.size(), digest_of(object.digest), object.part, 0u, chunks_.size(),
-                        object.chunks.size());
+  const fb::Text name = put_text(object.name), media_type = put_text(object.media_type);
+  objects_.emplace_back(name, media_type, object.size, digest_of(object.digest), object.scope, object.placement,
+                        uint16_t{0}, object.layout, static_cast<uint32_t>(inline_data_.size()),
+                        static_cast<uint32_t>(chunks_.size()), static_cast<uint32_t>(object.chunks.size()), 0u);
   inline_data_.insert(inline_data_.end(), object.inline_bytes.begin(), object.inline_bytes.end());
   chunks_.insert(chunks_.end(), object.chunks.begin(), object.chunks.end());
 }
 
 void IndexBuilder::add_attr(std::string_view owner, std::string_view key, std::string_view value) {
-  fb::Text owner_text = put_text(owner), key_text = put_text(key), value_text = put_text(value);
+  const fb::Text owner_text = put_text(owner), key_text = put_text(key), value_text = put_text(value);
   attrs_.emplace_back(owner_text, key_text, value_text);
 }
 
 void IndexBuilder::add_group(uint64_t id, uint32_t index, uint32_t count, const Digest& digest, uint64_t entries,
                              const fb::Chunk& list) {
-  groups_.emplace_back(id, index, count, digest_of(digest), entries, chunks_.size());
-  chunks_.push_back(list);
+  groups_.emplace_back(id, digest_of(digest), entries, list, index, count);
 }
 
-// Called last, so that the identity lies at the front of the buffer.
-static flatbuffers::Offset<fb::Summary> put_summary(flatbuffers::FlatBufferBuilder& builder, const Summary& summary) {
-  auto run = builder.CreateString(summary.run), label = builder.CreateString(summary.label);
-  auto writer = builder.CreateString(summary.writer);
-  fb::Digest store_id = digest_of(summary.store_id), session_id = digest_of(summary.session_id);
-  fb::Digest save_id = digest_of(summary.save_id);
-  return fb::CreateSummary(builder, summary.revision, summary.required_features, &store_id, &session_id, &save_id, run,
-                           label, summary.token, summary.attempt, summary.sequence, summary.step, summary.world_size,
-                           writer, summary.created_unix_ms, summary.part_count, summary.tensor_count,
-                           summary.object_count, summary.part_bytes, summary.rebuilt);
+// ---- layouts ----
+
+// Runs as long as possible, from the front.
+static std::vector<fb::PartRun> runs_of(std::span<const uint32_t> parts) {
+  std::vector<fb::PartRun> runs;
+  for (size_t first = 0, end; first < parts.size(); first = end) {
+    const int64_t stride = first + 1 < parts.size() ? int64_t{parts[first + 1]} - parts[first] : 0;
+    for (end = first + 1; end < parts.size() && int64_t{parts[end]} - parts[end - 1] == stride; end++) {
+    }
+    runs.emplace_back(parts[first], static_cast<uint32_t>(end - first), static_cast<int32_t>(stride));
+  }
+  return runs;
 }
 
-std::vector<std::byte> encode_summary(const Summary& summary) {
-  flatbuffers::FlatBufferBuilder builder;
-  builder.Finish(put_summary(builder, summary), "CKPS");
-  auto* data = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
-  return {data, data + builder.GetSize()};
+uint32_t IndexBuilder::intern(uint8_t kind, std::span<const uint64_t> cells, uint32_t per_cell,
+                              std::span<const uint32_t> holders) {
+  const std::vector<fb::PartRun> runs = runs_of(holders);
+  std::string key(1, static_cast<char>(kind));
+  key.append(reinterpret_cast<const char*>(&per_cell), sizeof per_cell);
+  key.append(reinterpret_cast<const char*>(runs.data()), runs.size() * sizeof(fb::PartRun));
+  key.append(reinterpret_cast<const char*>(cells.data()), cells.size_bytes());
+  const auto [at, fresh] = known_layouts_.try_emplace(std::move(key), static_cast<uint32_t>(layouts_.size()));
+  if (!fresh) return at->second;
+  layouts_.emplace_back(kind, uint8_t{0}, static_cast<uint16_t>(cells.size()),
+                        kind ? static_cast<uint32_t>(cells_.size()) : 0u, per_cell, static_cast<uint32_t>(runs_.size()),
+                        static_cast<uint32_t>(runs.size()));
+  cells_.insert(cells_.end(), cells.begin(), cells.end());
+  runs_.insert(runs_.end(), runs.begin(), runs.end());
+  return at->second;
 }
 
+uint32_t IndexBuilder::list_layout(std::span<const uint32_t> holders) {
+  return intern(0, {}, static_cast<uint32_t>(holders.size()), holders);
+}
+uint32_t IndexBuilder::grid_layout(std::span<const uint64_t> cells, uint32_t per_cell,
+                                   std::span<const uint32_t> holders) {
+  return intern(1, cells, per_cell, holders);
+}
+
+// ---- cutting into pages ----
+
+uint64_t IndexBuilder::bytes_of(const fb::Tensor& tensor, IndexKind kind) const {
+  uint64_t bytes = sizeof(fb::Tensor) + tensor.name().size() + 1 + 8 * uint64_t{tensor.ndim()};
+  if (kind == IndexKind::kManifest) return bytes + sizeof(fb::Holding);
+  for (size_t r = tensor.region_first(); r < tensor.region_first() + tensor.region_count(); r++) {
+    const fb::Region& region = regions_[r];
+    bytes += sizeof region + 8 * region_number_count(static_cast<RegionKind>(region.kind()), tensor.ndim());
+    for (size_t s = region.segment_first(); s < region.segment_first() + region.segment_count(); s++)
+      bytes += sizeof(fb::Segment) + segments_[s].chunk_count() * sizeof(fb::Chunk);
+  }
+  return bytes;
+}
+
+// The least name that begins at `at`'s ends. There must be one.
+std::string_view IndexBuilder::next_name(const Cut& at) const {
+  std::string_view least;
+  bool found = false;
+  auto offer = [&](std::string_view name) {
+    if (!found || name < least) least = name;
+    found = true;
+  };
+  if (at.attrs.end < attrs_.size()) offer(text(attrs_[at.attrs.end].owner()));
+  if (at.tensors.end < tensors_.size()) offer(text(tensors_[at.tensors.end].name()));
+  if (at.aliases.end < aliases_.size()) offer(text(aliases_[at.aliases.end].name()));
+  if (at.objects.end < objects_.size()) offer(text(objects_[at.objects.end].name()));
+  return least;
+}
+
+// Adds all records of a name to `at`, but for the tensor; returns what they take.
+uint64_t IndexBuilder::take_name(std::string_view name, Cut* at) const {
+  uint64_t bytes = 0;
+  if (at->aliases.end < aliases_.size() && text(aliases_[at->aliases.end].name()) == name) {
+    const fb::Alias& alias = aliases_[at->aliases.end++];
+    bytes += sizeof alias + alias.name().size() + alias.target().size() + 2 +
+             (alias.is_view() ? 8 * (1 + 2 * uint64_t{alias.ndim()}) : 0);
+  }
+  if (at->objects.end < objects_.size() && text(objects_[at->objects.end].name()) == name) {
+    const fb::Object& object = objects_[at->objects.end++];
+    bytes += sizeof object + object.name().size() + object.media_type().size() + 2 +
+             object.chunk_count() * sizeof(fb::Chunk) + (object.placement() == 0 ? object.size() : 0);
+  }
+  for (; at->attrs.end < attrs_.size() && text(attrs_[at->attrs.end].owner()) == name; at->attrs.end++) {
+    const fb::Attr& attr = attrs_[at->attrs.end];
+    bytes += sizeof attr + attr.owner().size() + attr.key().size() + attr.value().size() + 3;
+  }
+  return bytes;
+}
+
+std::vector<IndexBuilder::Cut> IndexBuilder::cut_pages(IndexKind kind) const {
+  std::vector<Cut> cuts;
+  Cut at;
+  const bool only_tensors = aliases_.empty() && objects_.empty() && attrs_.empty();
+  while (at.tensors.end < tensors_.size() || at.aliases.end < aliases_.size() || at.objects.end < objects_.size() ||
+         at.attrs.end < attrs_.size()) {
+    Cut with = at;
+    uint64_t bytes = 0;
+    const std::string_view name = only_tensors ? text(tensors_[at.tensors.end].name()) : next_name(at);
+    if (at.tensors.end < tensors_.size() && text(tensors_[at.tensors.end].name()) == name)
+      bytes += bytes_of(tensors_[with.tensors.end++], kind);
+    if (!only_tensors) bytes += take_name(name, &with);
+    if (at.bytes != 0 && at.bytes + bytes > kPageBytes) {
+      cuts.push_back(at);
+      for (Range Cut::* range : {&Cut::tensors, &Cut::aliases, &Cut::objects, &Cut::attrs})
+        (with.*range).begin = (at.*range).end;
+      with.bytes = 0;
+    }
+    with.bytes += bytes;
+    at = with;
+  }
+  cuts.push_back(at);
+  return cuts;
+}
+
+// ---- encoding ----
+
+// An empty column is absent.
 template <typename T>
-static flatbuffers::Offset<flatbuffers::Vector<const T*>> put(flatbuffers::FlatBufferBuilder& builder,
-                                                              const LargeVector<T>& records) {
-  return records.empty() ? 0 : builder.CreateVectorOfStructs(records.data(), records.size());
+static flatbuffers::Offset<flatbuffers::Vector<const T*>> put_records(flatbuffers::FlatBufferBuilder& builder,
+                                                                      const std::vector<T>& records) {
+  return records.empty() ? 0 : builder.CreateVectorOfStructs(records);
 }
 
-// Adds room behind the end of the encoder's memory, which the encoder fills from that end. The room is for the frame of
-// a manifest.
-class RoomBehind final : public flatbuffers::Allocator {
+// Encodes pages, with positions that count from the start of each.
+class IndexBuilder::PageWriter {
  public:
-  static constexpr size_t kRoom = 4096;
-  uint8_t* allocate(size_t size) override { return static_cast<uint8_t*>(allocate_large(size + kRoom)); }
-  void deallocate(uint8_t* memory, size_t size) override { free_large(memory, size + kRoom); }
+  PageWriter(const IndexBuilder& from, IndexKind kind) : from_(from), kind_(kind) {}
+  Bytes write(const Cut& cut);
+  Bytes write_parts(std::span<const fb::Part> parts);
+
+ private:
+  fb::Text put(const fb::Text& text);
+  uint32_t put_numbers(uint32_t first, size_t count);
+  void put_tensor(const fb::Tensor& tensor);
+  void put_object(const fb::Object& object);
+  Bytes finish(flatbuffers::Offset<fb::Page> page);
+
+  const IndexBuilder& from_;
+  const IndexKind kind_;
+  flatbuffers::FlatBufferBuilder builder_{2 * kPageBytes};
+  std::string names_;
+  std::vector<uint64_t> numbers_;
+  std::vector<fb::Tensor> tensors_;
+  std::vector<fb::Holding> holdings_;
+  std::vector<fb::Region> regions_;
+  std::vector<fb::Segment> segments_;
+  std::vector<fb::Chunk> chunks_;
+  std::vector<fb::Object> objects_;
+  std::vector<uint8_t> inline_data_;
+  std::vector<fb::Alias> aliases_;
+  std::vector<fb::Attr> attrs_;
 };
 
-Result<Buffer> IndexBuilder::encode() const {
-  uint64_t bytes = names_.size() + numbers_.size() * 8 + parts.size() * sizeof(fb::Part) +
-                   tensors_.size() * sizeof(fb::Tensor) + segments_.size() * sizeof(fb::Segment) +
-                   chunks_.size() * sizeof(fb::Chunk) + objects_.size() * sizeof(fb::Object) + inline_data_.size() +
-                   aliases_.size() * sizeof(fb::Alias) + attrs_.size() * sizeof(fb::Attr) +
-                   groups_.size() * sizeof(fb::Group);
-  if (bytes > kMaxIndexBytes)
-    return Status(CKPT_UNSUPPORTED,
-                  strformat("the index takes {} bytes, more than the 2 GiB of format revision 0; larger "
-                            "chunk_bytes make it smaller",
-                            bytes));
-  RoomBehind allocator;
-  flatbuffers::FlatBufferBuilder builder(bytes + 4096, &allocator);
-  auto chunks = put(builder, chunks_);
-  auto segments = put(builder, segments_);
-  auto tensors = put(builder, tensors_);
-  auto numbers = numbers_.empty() ? 0 : builder.CreateVector(numbers_.data(), numbers_.size());
-  auto names = builder.CreateString(names_.data(), names_.size());
-  auto objects = put(builder, objects_);
-  auto inline_data = inline_data_.empty() ? 0
-                                          : builder.CreateVector(reinterpret_cast<const uint8_t*>(inline_data_.data()),
-                                                                 inline_data_.size());
-  auto aliases = put(builder, aliases_);
-  auto attrs = put(builder, attrs_);
-  auto groups = put(builder, groups_);
-  auto part_list = parts.empty() ? 0 : builder.CreateVectorOfStructs(parts);
+fb::Text IndexBuilder::PageWriter::put(const fb::Text& text) {
+  const fb::Text here(static_cast<uint32_t>(names_.size()), text.size());
+  names_.append(from_.names_.data() + text.offset(), size_t{text.size()} + 1);
+  return here;
+}
+
+uint32_t IndexBuilder::PageWriter::put_numbers(uint32_t first, size_t count) {
+  const auto here = static_cast<uint32_t>(numbers_.size());
+  numbers_.insert(numbers_.end(), from_.numbers_.data() + first, from_.numbers_.data() + first + count);
+  return here;
+}
+
+void IndexBuilder::PageWriter::put_tensor(const fb::Tensor& tensor) {
+  const fb::Text name = put(tensor.name());
+  const uint32_t shape = put_numbers(tensor.shape(), tensor.ndim());
+  tensors_.emplace_back(name, tensor.dtype(), tensor.ndim(), shape, static_cast<uint32_t>(regions_.size()),
+                        tensor.region_count());
+  for (size_t r = tensor.region_first(); r < tensor.region_first() + tensor.region_count(); r++) {
+    const fb::Region& region = from_.regions_[r];
+    const size_t count = region_number_count(static_cast<RegionKind>(region.kind()), tensor.ndim());
+    regions_.emplace_back(region.kind(), uint8_t{0}, uint16_t{0}, count ? put_numbers(region.geometry(), count) : 0u,
+                          static_cast<uint32_t>(segments_.size()), region.segment_count());
+    for (size_t s = region.segment_first(); s < region.segment_first() + region.segment_count(); s++) {
+      const fb::Segment& segment = from_.segments_[s];
+      segments_.emplace_back(segment.start(), segment.count(), static_cast<uint32_t>(chunks_.size()),
+                             segment.chunk_count(), segment.codec(), segment.filter(), segment.filter_width(),
+                             uint8_t{0}, 0u);
+      const fb::Chunk* first = from_.chunks_.data() + segment.chunk_first();
+      chunks_.insert(chunks_.end(), first, first + segment.chunk_count());
+    }
+  }
+}
+
+void IndexBuilder::PageWriter::put_object(const fb::Object& object) {
+  const fb::Text name = put(object.name()), media_type = put(object.media_type());
+  objects_.emplace_back(name, media_type, object.size(), object.digest(), object.scope(), object.placement(),
+                        uint16_t{0}, object.layout(), static_cast<uint32_t>(inline_data_.size()),
+                        static_cast<uint32_t>(chunks_.size()), object.chunk_count(), 0u);
+  if (object.placement() == 0) {
+    auto* data = reinterpret_cast<const uint8_t*>(from_.inline_data_.data()) + object.inline_offset();
+    inline_data_.insert(inline_data_.end(), data, data + object.size());
+  }
+  const fb::Chunk* first = from_.chunks_.data() + object.chunk_first();
+  chunks_.insert(chunks_.end(), first, first + object.chunk_count());
+}
+
+Bytes IndexBuilder::PageWriter::finish(flatbuffers::Offset<fb::Page> page) {
+  builder_.Finish(page, "CKPI");
+  return {reinterpret_cast<const std::byte*>(builder_.GetBufferPointer()), builder_.GetSize()};
+}
+
+Bytes IndexBuilder::PageWriter::write(const Cut& cut) {
+  builder_.Clear();
+  names_.clear();
+  numbers_.clear();
+  tensors_.clear();
+  regions_.clear();
+  segments_.clear();
+  chunks_.clear();
+  objects_.clear();
+  inline_data_.clear();
+  aliases_.clear();
+  attrs_.clear();
+  for (size_t i = cut.tensors.begin; i < cut.tensors.end; i++) put_tensor(from_.tensors_[i]);
+  holdings_.clear();
+  if (kind_ == IndexKind::kManifest)
+    holdings_.assign(from_.holdings_.data() + cut.tensors.begin, from_.holdings_.data() + cut.tensors.end);
+  for (size_t i = cut.aliases.begin; i < cut.aliases.end; i++) {
+    const fb::Alias& alias = from_.aliases_[i];
+    const fb::Text name = put(alias.name()), target = put(alias.target());
+    aliases_.emplace_back(name, target, alias.is_view(), uint8_t{0}, alias.ndim(),
+                          alias.is_view() ? put_numbers(alias.view(), 1 + 2 * size_t{alias.ndim()}) : 0u);
+  }
+  for (size_t i = cut.objects.begin; i < cut.objects.end; i++) put_object(from_.objects_[i]);
+  for (size_t i = cut.attrs.begin; i < cut.attrs.end; i++) {
+    const fb::Attr& attr = from_.attrs_[i];
+    const fb::Text owner = put(attr.owner()), key = put(attr.key()), value = put(attr.value());
+    attrs_.emplace_back(owner, key, value);
+  }
+  auto chunks = put_records(builder_, chunks_);
+  auto segments = put_records(builder_, segments_);
+  auto regions = put_records(builder_, regions_);
+  auto holdings = put_records(builder_, holdings_);
+  auto tensors = put_records(builder_, tensors_);
+  auto numbers = numbers_.empty() ? 0 : builder_.CreateVector(numbers_);
+  auto names = builder_.CreateString(names_);
+  auto objects = put_records(builder_, objects_);
+  auto inline_data = inline_data_.empty() ? 0 : builder_.CreateVector(inline_data_);
+  auto aliases = put_records(builder_, aliases_);
+  auto attrs = put_records(builder_, attrs_);
+  return finish(fb::CreatePage(builder_, names, numbers, tensors, holdings, regions, segments, chunks, objects,
+                               inline_data, aliases, attrs));
+}
+
+Bytes IndexBuilder::PageWriter::write_parts(std::span<const fb::Part> parts) {
+  builder_.Clear();
+  auto list = builder_.CreateVectorOfStructs(parts.data(), parts.size());
+  auto names = builder_.CreateString("");
+  fb::PageBuilder page(builder_);
+  page.add_names(names);
+  page.add_parts(list);
+  return finish(page.Finish());
+}
+
+std::string_view IndexBuilder::first_name(const Cut& cut) const {
+  Cut at = cut;
+  for (Range Cut::* range : {&Cut::tensors, &Cut::aliases, &Cut::objects, &Cut::attrs})
+    (at.*range).end = (at.*range).begin;
+  return next_name(at);
+}
+
+uint64_t IndexBuilder::objects_on(const Cut& cut, IndexKind kind) const {
+  uint64_t count = 0;
+  for (size_t i = cut.objects.begin; i < cut.objects.end; i++)
+    count += kind == IndexKind::kManifest ? layouts_[objects_[i].layout()].per_cell() : 1;
+  return count;
+}
+
+static void pad(Buffer* bytes) {
+  static constexpr std::byte kZeros[kPageAlign]{};
+  bytes->append(Bytes(kZeros).first(round_up(bytes->size(), kPageAlign) - bytes->size()));
+}
+
+Result<EncodedIndex> IndexBuilder::encode(IndexKind kind) {
+  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
+  for (uint64_t size : {names_.size(), numbers_.size(), tensors_.size(), regions_.size(), segments_.size(),
+                        chunks_.size(), inline_data_.size()})
+    if (size > kMost)
+      return Status(CKPT_UNSUPPORTED, strformat("an index of {} tensors, {} segments and {} chunks, more than the "
+                                                "format can hold; larger chunk_bytes make it smaller",
+                                                tensors_.size(), segments_.size(), chunks_.size()));
+  EncodedIndex index;
+  std::string names;
+  std::vector<fb::PageRef> pages, part_pages;
+  PageWriter writer(*this, kind);
+  uint64_t name_first = 0, object_first = 0;
+  auto add_page = [&](std::vector<fb::PageRef>* list, Bytes page, std::string_view first) {
+    pad(&index.bytes);
+    const fb::Text text(static_cast<uint32_t>(names.size()), static_cast<uint32_t>(first.size()));
+    names.append(first).push_back('\0');
+    const bool named = list == &pages;
+    list->emplace_back(index.bytes.size(), named ? name_first : 0, named ? object_first : 0, digest_of(xxh3_128(page)),
+                       text, static_cast<uint32_t>(page.size()), 0u);
+    index.bytes.append(page);
+  };
+  for (const Cut& cut : cut_pages(kind)) {
+    add_page(&pages, writer.write(cut), pages.empty() ? std::string_view() : first_name(cut));
+    name_first += cut.tensors.end - cut.tensors.begin + cut.aliases.end - cut.aliases.begin;
+    object_first += objects_on(cut, kind);
+  }
+  for (size_t i = 0; i < parts.size(); i += kPartsPerPage)
+    add_page(&part_pages,
+             writer.write_parts(std::span(parts).subspan(i, std::min<size_t>(kPartsPerPage, parts.size() - i))), "");
+  pad(&index.bytes);
+  flatbuffers::FlatBufferBuilder builder;
+  auto names_at = builder.CreateString(names);
+  auto numbers = cells_.empty() ? 0 : builder.CreateVector(cells_);
+  auto pages_at = put_records(builder, pages), part_pages_at = put_records(builder, part_pages);
+  auto layouts = put_records(builder, layouts_);
+  auto runs = put_records(builder, runs_);
+  auto groups = put_records(builder, groups_);
   auto identity = put_summary(builder, summary);
-  builder.Finish(fb::CreateIndex(builder, identity, names, numbers, part_list, tensors, segments, chunks, objects,
-                                 inline_data, aliases, attrs, groups),
-                 "CKPI");
-  size_t capacity, begin, size = builder.GetSize();
-  auto* memory = reinterpret_cast<std::byte*>(builder.ReleaseRaw(capacity, begin));
-  return Buffer(memory, capacity + RoomBehind::kRoom, begin, size);
+  builder.Finish(fb::CreateRoot(builder, identity, names_at, numbers, pages_at, part_pages_at,
+                                part_pages.empty() ? 0 : kPartsPerPage, name_first, layouts, runs, groups),
+                 "CKPR");
+  const Bytes root(reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize());
+  index.root_size = root.size();
+  index.root_digest = xxh3_128(root);
+  index.bytes.append(root);
+  return index;
 }
 
 }  // namespace ckpt::format

@@ -29,17 +29,12 @@ static Status mismatch(std::string_view name, const char* what, std::string stor
       .with("found", std::move(asked));
 }
 
-static Shape view_shape(const format::Index& index, const fb::Alias& alias) {
-  return Shape::of(index.numbers.subspan(alias.view() + 1, alias.ndim()));
-}
-
 Status Load::check_request(const checkpoint::Checkpoint::Named& named, const device::RegionRequest& want,
                            bool convert) const {
-  const format::Index& index = checkpoint_->index();
-  std::string_view name = checkpoint_->name_of(named);
-  uint16_t dtype = named.tensor->dtype();
-  bool view = named.alias && named.alias->is_view();
-  Shape shape = view ? view_shape(index, *named.alias) : index.shape_of(*named.tensor);
+  std::string_view name = named.name();
+  uint16_t dtype = named.tensor.dtype();
+  bool view = named.is_view();
+  Shape shape = Shape::of(named.extents());
   if (!(shape == want.shape)) return mismatch(name, "shape", to_text(shape), to_text(want.shape));
   if (view && dtype_bits(dtype) % 8 != 0)
     return Status(CKPT_UNSUPPORTED, "alias " + quoted(name) + ": a view of packed elements")
@@ -53,29 +48,20 @@ Status Load::check_request(const checkpoint::Checkpoint::Named& named, const dev
   return mismatch(name, "dtype", dtype_name(dtype), dtype_name(want.dtype));
 }
 
-// Names that come in the order of the index need no search.
-checkpoint::Checkpoint::Named Load::locate(std::string_view name) {
-  const format::Index& index = checkpoint_->index();
-  for (uint32_t next : {last_ + 1, last_})
-    if (next < index.tensors.size() && index.text(index.tensors[next].name()) == name) {
-      last_ = next;
-      return {&index.tensors[next], nullptr};
+// Finds a name and its position. Names that come in the order of the index need no search.
+Result<checkpoint::Checkpoint::Named> Load::locate(std::string_view name) {
+  if (last_ && last_.page->aliases.empty())
+    for (size_t step : {1, 0}) {
+      const fb::Tensor* next = last_.tensor + step;
+      if (next >= last_.page->tensors.data() + last_.page->tensors.size() || last_.page->text(next->name()) != name)
+        continue;
+      last_.tensor = next;
+      last_position_ += step;
+      return checkpoint::Checkpoint::Named{last_};
     }
-  checkpoint::Checkpoint::Named named = checkpoint_->find(name);
-  if (named.tensor) last_ = static_cast<uint32_t>(named.tensor - index.tensors.data());
+  CKPT_ASSIGN(checkpoint::Checkpoint::Named named, checkpoint_->find(name, &last_position_));
+  last_ = named.alias ? checkpoint::TensorRef{} : named.tensor;
   return named;
-}
-
-static size_t position_of(const format::Index& index, const checkpoint::Checkpoint::Named& named) {
-  return named.alias ? index.tensors.size() + static_cast<size_t>(named.alias - index.aliases.data())
-                     : static_cast<size_t>(named.tensor - index.tensors.data());
-}
-
-void Load::mark_asked(const checkpoint::Checkpoint::Named& named) {
-  asked_[position_of(checkpoint_->index(), named)] = true;
-}
-bool Load::was_asked(const checkpoint::Checkpoint::Named& named) const {
-  return asked_[position_of(checkpoint_->index(), named)];
 }
 
 static Status check_strides(std::string_view name, const device::RegionRequest& want) {
@@ -94,54 +80,48 @@ Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, voi
     return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
   // Skip empty regions: their default strides contain zeros.
   if (plan::units_of(want.geometry, want.units) != 0) CKPT_TRY(check_strides(name, want));
-  checkpoint::Checkpoint::Named named = locate(name);
+  CKPT_ASSIGN(checkpoint::Checkpoint::Named named, locate(name));
   if (!named.tensor) {
     missing_.emplace_back(name);
     return Ok();
   }
   CKPT_TRY(check_request(named, want, desc.flags & CKPT_TENSOR_CONVERT));
-  mark_asked(named);
-  uint32_t tensor = static_cast<uint32_t>(named.tensor - checkpoint_->index().tensors.data());
-  if (named.alias && named.alias->is_view()) {
-    views_.push_back({.tensor = tensor, .view = named.alias, .want = want, .hull = {}});
+  asked_[last_position_] = true;
+  if (named.is_view()) {
+    views_.push_back({.named = named, .want = want, .hull = {}});
     return Ok();
   }
   // Convertible dtypes have whole bytes on both sides, so units are elements.
-  if (want.dtype == named.tensor->dtype()) {
-    add_boxes(&plan_, tensor, want.geometry, want.units, want.memory);
+  if (want.dtype == named.tensor.dtype()) {
+    add_boxes(&plan_, named.tensor, want.geometry, want.units, want.memory);
   } else {
     device::Memory memory = want.memory;
     memory.dtype = want.dtype;
-    add_boxes(&plan_, tensor, *plan::geometry_of(named.tensor->dtype(), want.shape), want.units, memory);
+    add_boxes(&plan_, named.tensor, *plan::geometry_of(named.tensor.dtype(), want.shape), want.units, memory);
   }
   return Ok();
 }
 
 Status Load::add_object(std::string_view name, uint32_t rank, MutableBytes data) {
   if (begun_) return Status(CKPT_INVALID, "the load has begun; nothing can be added");
-  const format::Index& index = checkpoint_->index();
-  const fb::Object *own = nullptr, *of_rank0 = nullptr;
-  bool known = false;
-  for (const fb::Object& object : index.objects) {
-    if (index.text(object.name()) != name) continue;
-    known = true;
-    if (object.scope() == 0 || object.rank() == rank) own = &object;
-    if (object.rank() == 0) of_rank0 = &object;
+  CKPT_ASSIGN(checkpoint::ObjectRef own, checkpoint_->find_object(name, rank));
+  if (!own.object && object_policy_ == "rank0") {
+    CKPT_ASSIGN(own, checkpoint_->find_object(name, 0));
   }
-  if (!own && of_rank0 && object_policy_ == "rank0") own = of_rank0;
-  if (!own) {
+  if (!own.object) {
+    CKPT_ASSIGN(bool known, checkpoint_->has_object(name));
     std::string why =
         known ? strformat("object {}: rank {} of a world of {} has none (option object_policy=rank0 takes rank 0's)",
-                          quoted(name), rank, index.summary.world_size)
+                          quoted(name), rank, checkpoint_->summary().world_size)
               : "object " + quoted(name) + ": not in the checkpoint";
     return Status(CKPT_NOT_FOUND, why).with("tensor", std::string(name)).with("rank", uint64_t{rank});
   }
-  if (data.size() < own->size())
-    return Status(CKPT_INVALID,
-                  strformat("object {} has {} bytes, the memory {}", quoted(name), own->size(), data.size()))
-        .with("expected", uint64_t{own->size()})
+  const uint64_t size = own.object->size();
+  if (data.size() < size)
+    return Status(CKPT_INVALID, strformat("object {} has {} bytes, the memory {}", quoted(name), size, data.size()))
+        .with("expected", size)
         .with("found", uint64_t{data.size()});
-  objects_.push_back({std::string(name), own, data.first(own->size())});
+  objects_.push_back({std::string(name), own, data.first(size)});
   return Ok();
 }
 
@@ -159,10 +139,12 @@ Report Load::report() const {
   for (const auto& name : missing_)
     report.findings.push_back(
         name_finding(CKPT_FINDING_MISSING, CKPT_NOT_FOUND, name, "asked for, not in the checkpoint"));
-  for (uint64_t i = 0; i < checkpoint_->name_count(); i++)
-    if (auto named = checkpoint_->named_at(i); !was_asked(named))
-      report.findings.push_back(
-          name_finding(CKPT_FINDING_EXTRA, CKPT_OK, checkpoint_->name_of(named), "in the checkpoint, not asked for"));
+  for (uint64_t i = 0; i < asked_.size(); i++) {
+    if (asked_[i]) continue;
+    auto named = checkpoint_->named_at(i);
+    const std::string name = named.ok() ? std::string(named->name()) : strformat("name {}", i);
+    report.findings.push_back(name_finding(CKPT_FINDING_EXTRA, CKPT_OK, name, "in the checkpoint, not asked for"));
+  }
   return report;
 }
 
@@ -175,9 +157,9 @@ Status Load::check_strict() const {
   if (strict_ != "exact") return Ok();
   size_t extra = static_cast<size_t>(std::count(asked_.begin(), asked_.end(), false));
   if (extra == 0) return Ok();
-  uint64_t first = 0;
-  while (was_asked(checkpoint_->named_at(first))) first++;
-  std::string name(checkpoint_->name_of(checkpoint_->named_at(first)));
+  const auto first = static_cast<uint64_t>(std::find(asked_.begin(), asked_.end(), false) - asked_.begin());
+  CKPT_ASSIGN(checkpoint::Checkpoint::Named named, checkpoint_->named_at(first));
+  const std::string name(named.name());
   return Status(CKPT_MISMATCH,
                 strformat("{} names of the checkpoint were not asked for, the first is {}", extra, quoted(name)))
       .with("tensor", name);
@@ -193,10 +175,8 @@ Status Load::begin() {
 
 // A view is read as the flat range of its target that it spans, then copied from there.
 Status Load::prepare_view(ViewRequest& request) {
-  const format::Index& index = checkpoint_->index();
-  const fb::Alias& alias = *request.view;
-  size_t ndim = alias.ndim();
-  auto view = index.numbers.subspan(alias.view(), 1 + 2 * ndim);
+  size_t ndim = request.named.alias->ndim();
+  auto view = request.named.view();
   plan::Order order = plan::order_of(request.want.geometry, request.want.units);
   if (plan::units_of(request.want.geometry, request.want.units) == 0) return Ok();
   uint64_t low = view[0], high = view[0];
@@ -211,9 +191,8 @@ Status Load::prepare_view(ViewRequest& request) {
 }
 
 void Load::copy_view(const ViewRequest& request) const {
-  const format::Index& index = checkpoint_->index();
-  size_t ndim = request.view->ndim();
-  auto view = index.numbers.subspan(request.view->view(), 1 + 2 * ndim);
+  size_t ndim = request.named.alias->ndim();
+  auto view = request.named.view();
   const device::RegionRequest& want = request.want;
   uint64_t count = plan::units_of(want.geometry, want.units);
   if (count == 0) return;
@@ -236,28 +215,27 @@ void Load::copy_view(const ViewRequest& request) const {
 
 Status Load::load_objects(Job& job) const {
   for (const ObjectRequest& request : objects_)
-    CKPT_TRY(checkpoint::read_object(*checkpoint_, *request.object, request.to, job));
+    CKPT_TRY(checkpoint::read_object(*checkpoint_, request.object, request.to, job));
   return Ok();
 }
 
 // Reports a part that is missing or too short before memory is allocated for what the manifest claims.
-Status Load::open_parts(const fb::Tensor& tensor) const {
-  const format::Index& index = checkpoint_->index();
-  for (const fb::Segment& segment : index.segments_of(tensor))
-    CKPT_TRY(checkpoint_->check_part(segment.part(), index.text(tensor.name())));
+Status Load::open_parts(const checkpoint::TensorRef& tensor) const {
+  CKPT_ASSIGN(auto pieces, checkpoint_->pieces(tensor));
+  for (const checkpoint::Piece& piece : pieces) CKPT_TRY(checkpoint_->check_part(piece.part, tensor.name()));
   return Ok();
 }
 
 // All parts that are needed must be there before caller memory changes.
 Status Load::open_parts(const LoadPlan& plan) const {
   for (const ObjectRequest& request : objects_)
-    if (request.object->placement() != 0) CKPT_TRY(checkpoint_->check_part(request.object->part(), request.name));
+    if (request.object.object->placement() != 0) CKPT_TRY(checkpoint_->check_part(request.object.part, request.name));
   uint32_t before = UINT32_MAX;
   for (const ChunkRead& read : plan.reads) {
-    uint32_t number = plan.segment_of(read).segment->part();
+    uint32_t number = plan.piece_of(read).part;
     if (number == before) continue;
     before = number;
-    CKPT_TRY(checkpoint_->check_part(number, plan.index->text(plan.tensor_of(read).name())));
+    CKPT_TRY(checkpoint_->check_part(number, plan.name_of(read)));
   }
   return Ok();
 }
@@ -266,16 +244,16 @@ Status Load::work(Job& job) {
   CKPT_TRY(check_strict());
   LoadPlan plan = std::move(plan_);
   for (ViewRequest& request : views_) {
-    CKPT_TRY(open_parts(plan.index->tensors[request.tensor]));
+    CKPT_TRY(open_parts(request.named.tensor));
     CKPT_TRY(prepare_view(request));
     if (request.hull.empty()) continue;
-    const fb::Tensor& tensor = plan.index->tensors[request.tensor];
-    plan::Geometry target = *plan::geometry_of(tensor.dtype(), plan.index->shape_of(tensor));
+    const checkpoint::TensorRef& tensor = request.named.tensor;
+    plan::Geometry target = *plan::geometry_of(tensor.dtype(), tensor.shape());
     Region range;
     range.kind = RegionKind::kFlat;
     range.flat_offset = request.hull_first;
     range.flat_size = request.hull.size() / target.width;
-    add_boxes(&plan, request.tensor, target, range,
+    add_boxes(&plan, tensor, target, range,
               {.data = request.hull.data(), .dtype = target.dtype, .strides = {1}, .ndim = 1});
   }
   CKPT_TRY(plan_reads(&plan));

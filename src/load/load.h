@@ -28,29 +28,26 @@ class Load {
  private:
   // An alias that is a view. The range of the flattened target that the view spans is read into `hull` first.
   struct ViewRequest {
-    uint32_t tensor;
-    const fb::Alias* view;
+    checkpoint::Checkpoint::Named named;
     device::RegionRequest want;
     std::vector<std::byte> hull;
     uint64_t hull_first = 0;
   };
   struct ObjectRequest {
     std::string name;
-    const fb::Object* object;
+    checkpoint::ObjectRef object;
     MutableBytes to;
   };
 
   explicit Load(std::shared_ptr<checkpoint::Checkpoint> checkpoint)
-      : checkpoint_(std::move(checkpoint)), plan_(checkpoint_->index()) {}
-  checkpoint::Checkpoint::Named locate(std::string_view name);
+      : checkpoint_(std::move(checkpoint)), plan_(*checkpoint_) {}
+  Result<checkpoint::Checkpoint::Named> locate(std::string_view name);
   Status check_request(const checkpoint::Checkpoint::Named& named, const device::RegionRequest& want,
                        bool convert) const;
   Status prepare_view(ViewRequest& request);
   void copy_view(const ViewRequest& request) const;
-  void mark_asked(const checkpoint::Checkpoint::Named& named);
-  bool was_asked(const checkpoint::Checkpoint::Named& named) const;
   Status check_strict() const;
-  Status open_parts(const fb::Tensor& tensor) const;
+  Status open_parts(const checkpoint::TensorRef& tensor) const;
   Status open_parts(const LoadPlan& plan) const;
   Status load_objects(Job& job) const;
 
@@ -59,8 +56,9 @@ class Load {
   std::deque<ViewRequest> views_;
   std::vector<ObjectRequest> objects_;
   std::vector<std::string> missing_;
-  std::vector<bool> asked_;  // for each tensor of the index, then for each alias
-  uint32_t last_ = 0;        // the tensor found last, since many callers ask in the order of names
+  std::vector<bool> asked_;     // for each name, in their order
+  checkpoint::TensorRef last_;  // the tensor found last, since many callers ask in the order of names
+  uint64_t last_position_ = 0;
   std::string strict_, object_policy_;
   unsigned threads_ = 2;
   uint64_t staging_bytes_ = 0;

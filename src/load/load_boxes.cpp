@@ -21,11 +21,13 @@ static void add_box(LoadPlan* plan, uint32_t tensor, const plan::Geometry& geome
   plan->boxes.push_back(wanted);
 }
 
-void add_boxes(LoadPlan* plan, uint32_t tensor, const plan::Geometry& geometry, const Region& units,
+void add_boxes(LoadPlan* plan, const checkpoint::TensorRef& from, const plan::Geometry& geometry, const Region& units,
                const device::Memory& memory) {
   uint64_t count = plan::units_of(geometry, units);
   plan->units += count;
   if (count == 0) return;
+  if (plan->tensors.empty() || !(plan->tensors.back() == from)) plan->tensors.push_back(from);
+  const auto tensor = static_cast<uint32_t>(plan->tensors.size() - 1);
   bool all = units.kind == RegionKind::kFlat
                  ? count == geometry.volume
                  : units.kind == RegionKind::kWhole && plan::is_contiguous(geometry.shape.span(), memory.strides);
@@ -50,8 +52,8 @@ void add_boxes(LoadPlan* plan, uint32_t tensor, const plan::Geometry& geometry, 
 }
 
 Box LoadPlan::box_of(const WantedBox& wanted) const {
-  const fb::Tensor& tensor = index->tensors[wanted.tensor];
-  Shape shape = plan::geometry_of(tensor.dtype(), index->shape_of(tensor))->shape;
+  const checkpoint::TensorRef& tensor = tensors[wanted.tensor];
+  Shape shape = plan::geometry_of(tensor.dtype(), tensor.shape())->shape;
   if (wanted.numbers == kNoNumbers) return Box::whole(shape);
   size_t ndim = static_cast<size_t>(shape.ndim);
   std::span<const uint64_t> values(numbers.data() + wanted.numbers, 2 * ndim);
@@ -59,8 +61,8 @@ Box LoadPlan::box_of(const WantedBox& wanted) const {
 }
 
 device::Memory LoadPlan::memory_of(const WantedBox& wanted) const {
-  const fb::Tensor& tensor = index->tensors[wanted.tensor];
-  Shape shape = plan::geometry_of(tensor.dtype(), index->shape_of(tensor))->shape;
+  const checkpoint::TensorRef& tensor = tensors[wanted.tensor];
+  Shape shape = plan::geometry_of(tensor.dtype(), tensor.shape())->shape;
   size_t ndim = static_cast<size_t>(shape.ndim);
   device::Memory memory{.data = wanted.data, .dtype = wanted.dtype, .strides = {}, .ndim = shape.ndim};
   if (wanted.numbers == kNoNumbers)
@@ -71,15 +73,15 @@ device::Memory LoadPlan::memory_of(const WantedBox& wanted) const {
 }
 
 Box LoadPlan::box_of(const StoredSegment& segment) const {
-  const fb::Tensor& tensor = index->tensors[segment.tensor];
-  size_t ndim = static_cast<size_t>(plan::geometry_of(tensor.dtype(), index->shape_of(tensor))->shape.ndim);
+  const checkpoint::TensorRef& tensor = tensors[segment.tensor];
+  size_t ndim = static_cast<size_t>(plan::geometry_of(tensor.dtype(), tensor.shape())->shape.ndim);
   std::span<const uint64_t> values(numbers.data() + segment.numbers, 2 * ndim);
   return {Shape::of(values.first(ndim)), Shape::of(values.subspan(ndim))};
 }
 
 uint64_t LoadPlan::first_unit(const ChunkRead& read) const {
   const StoredSegment& segment = segment_of(read);
-  return segment.first + (read.chunk - segment.segment->chunk_first()) * segment.chunk_units;
+  return segment.first + static_cast<uint64_t>(read.chunk - segment.piece.chunks().data()) * segment.chunk_units;
 }
 
 std::byte* LoadPlan::whole_target(const ChunkRead& read) const {

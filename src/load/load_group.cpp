@@ -23,7 +23,7 @@ LoadLimits limits_of(const LoadPlan& plan, unsigned threads, uint64_t staging_by
     bool raw = checkpoint::stored_raw(chunk), whole = plan.whole_target(read);
     if (!raw || !whole) limits.stored_bytes = std::max<uint64_t>(limits.stored_bytes, chunk.stored_size());
     if (!raw && !whole) limits.raw_bytes = std::max<uint64_t>(limits.raw_bytes, chunk.raw_size());
-    if (!raw && plan.segment_of(read).segment->filter() != 0) scratch = std::max<uint64_t>(scratch, chunk.raw_size());
+    if (!raw && plan.piece_of(read).segment->filter() != 0) scratch = std::max<uint64_t>(scratch, chunk.raw_size());
   }
   limits.stored_bytes = std::max(limits.stored_bytes, checkpoint::kCachePiece);
   auto mapped = device::Mapping::size_for;
@@ -51,7 +51,7 @@ class Grouper {
   void add_buffered(size_t number);
   uint64_t offset(size_t number) const { return plan_.chunk_of(plan_.reads[number]).offset(); }
   uint64_t end(size_t number) const { return offset(number) + plan_.chunk_of(plan_.reads[number]).stored_size(); }
-  uint32_t part(size_t number) const { return plan_.segment_of(plan_.reads[number]).segment->part(); }
+  uint32_t part(size_t number) const { return plan_.piece_of(plan_.reads[number]).part; }
   std::byte* straight_target(size_t number) const {
     const ChunkRead& read = plan_.reads[number];
     return checkpoint::stored_raw(plan_.chunk_of(read)) ? plan_.whole_target(read) : nullptr;

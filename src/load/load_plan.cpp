@@ -1,7 +1,9 @@
 // Finds the chunks that a set of boxes needs.
 #include <algorithm>
 #include <tuple>
+#include <unordered_map>
 
+#include "checkpoint/chunk_io.h"
 #include "load/load_plan.h"
 #include "plan/box.h"
 
@@ -11,25 +13,27 @@ namespace {
 
 // A chunk that an overlap needs.
 struct Pair {
+  const fb::Chunk* chunk;
   uint64_t offset;
-  uint32_t part, chunk, overlap;
+  uint32_t part, overlap;
 };
 
 class ReadPlanner {
  public:
-  explicit ReadPlanner(LoadPlan* plan) : plan_(plan), index_(*plan->index) {}
+  explicit ReadPlanner(LoadPlan* plan) : plan_(plan) {}
 
   Status add(uint32_t number);
   void finish();
 
  private:
-  void use_tensor(uint32_t position);
+  void use_tensor(uint32_t number);
+  Status find_pieces(const WantedBox& wanted);
   bool add_only_segment(const WantedBox& wanted);
   void use_box(const WantedBox& wanted);
-  bool may_overlap(const fb::Segment& segment) const;
-  uint64_t add_segment(const WantedBox& wanted, uint32_t number);
-  uint64_t add_rows(const plan::Order& order, const Box& common, uint32_t overlap);
-  uint32_t stored(uint32_t number, uint64_t first, uint64_t units);
+  bool may_overlap(const checkpoint::Piece& piece) const;
+  uint64_t add_piece(const WantedBox& wanted, const checkpoint::Piece& piece);
+  uint64_t add_rows(const Box& order, const Box& common, uint32_t overlap);
+  uint32_t stored(const checkpoint::Piece& piece, uint64_t first, uint64_t units);
   uint32_t new_overlap(const WantedBox& wanted, uint32_t segment);
   void need_box(StoredSegment& segment, const Box& box);
   void add_pairs(uint32_t overlap, uint64_t begin, uint64_t end);
@@ -37,13 +41,14 @@ class ReadPlanner {
   bool simple(const WantedBox& wanted) const { return wanted.dtype == geometry_.dtype; }
 
   LoadPlan* plan_;
-  const format::Index& index_;
   std::vector<Pair> pairs_;
   // The current tensor:
-  const fb::Tensor* tensor_ = nullptr;
-  uint32_t tensor_position_ = 0;
+  uint32_t tensor_number_ = kNone;
+  checkpoint::TensorRef tensor_;
   plan::Geometry geometry_;
-  std::vector<uint32_t> stored_;  // for each segment its place in the plan, or kNone
+  std::vector<checkpoint::Piece> pieces_;                    // of the tensor, or of the current box
+  bool all_pieces_ = false;                                  // of the tensor
+  std::unordered_map<const fb::Segment*, uint32_t> stored_;  // its place in the plan
   // The current box:
   Box box_;
   Shape strides_;
@@ -52,12 +57,23 @@ class ReadPlanner {
   static constexpr uint32_t kNone = UINT32_MAX;
 };
 
-void ReadPlanner::use_tensor(uint32_t position) {
-  if (tensor_ == &index_.tensors[position]) return;
-  tensor_ = &index_.tensors[position];
-  tensor_position_ = position;
-  geometry_ = *plan::geometry_of(tensor_->dtype(), index_.shape_of(*tensor_));
-  stored_.assign(tensor_->segment_count(), kNone);
+void ReadPlanner::use_tensor(uint32_t number) {
+  if (tensor_number_ == number) return;
+  tensor_number_ = number;
+  tensor_ = plan_->tensors[number];
+  geometry_ = *plan::geometry_of(tensor_.dtype(), tensor_.shape());
+  all_pieces_ = false;
+  stored_.clear();
+}
+
+// Of a tensor in several pieces, those that the box needs; all of any other, which later boxes use again.
+Status ReadPlanner::find_pieces(const WantedBox& wanted) {
+  if (all_pieces_) return Ok();
+  all_pieces_ = wanted.numbers == kNoNumbers || geometry_.packed;  // units are elements otherwise
+  const Box box = plan_->box_of(wanted);
+  CKPT_ASSIGN(pieces_, plan_->source->pieces(tensor_, all_pieces_ ? nullptr : &box));
+  all_pieces_ |= pieces_.size() == 1 && pieces_[0].region->kind() == 0;
+  return Ok();
 }
 
 void ReadPlanner::use_box(const WantedBox& wanted) {
@@ -71,12 +87,11 @@ void ReadPlanner::use_box(const WantedBox& wanted) {
   }
 }
 
-// Whether a segment may hold something of the box, by a quick look at its numbers: of a thousand tiles, a box needs
-// few.
-bool ReadPlanner::may_overlap(const fb::Segment& segment) const {
-  if (geometry_.packed) return true;  // the numbers are elements
-  const uint64_t* numbers = index_.numbers.data() + segment.geometry();
-  if (segment.kind() == 1) return numbers[0] <= high_ && low_ < numbers[0] + numbers[1];
+// Whether a piece may hold something of the box, by a quick look at its numbers: of a thousand tiles, a box needs few.
+bool ReadPlanner::may_overlap(const checkpoint::Piece& piece) const {
+  if (geometry_.packed || piece.region->kind() == 0) return true;  // packed: the numbers are elements
+  const uint64_t* numbers = piece.page->numbers.data() + piece.region->geometry();
+  if (piece.region->kind() == 2) return numbers[0] <= high_ && low_ < numbers[0] + numbers[1];
   for (int i = 0; i < box_.ndim(); i++) {
     uint64_t offset = numbers[i], extent = numbers[box_.ndim() + i];
     if (offset >= box_.offset[i] + box_.extent[i] || box_.offset[i] >= offset + extent) return false;
@@ -84,13 +99,17 @@ bool ReadPlanner::may_overlap(const fb::Segment& segment) const {
   return true;
 }
 
-uint32_t ReadPlanner::stored(uint32_t number, uint64_t first, uint64_t units) {
-  if (stored_[number] != kNone) return stored_[number];
-  const fb::Segment& segment = index_.segments_of(*tensor_)[number];
-  stored_[number] = static_cast<uint32_t>(plan_->segments.size());
-  plan_->segments.push_back({&segment, first, units, index_.chunks_of(segment)[0].raw_size() / geometry_.width,
-                             kNoNumbers, tensor_position_, geometry_.dtype, static_cast<uint8_t>(geometry_.width)});
-  return stored_[number];
+uint32_t ReadPlanner::stored(const checkpoint::Piece& piece, uint64_t first, uint64_t units) {
+  const auto number = static_cast<uint32_t>(plan_->segments.size());
+  if (pieces_.size() > 1 || !all_pieces_) {
+    auto [at, fresh] = stored_.try_emplace(piece.segment, number);
+    if (!fresh) return at->second;
+  } else if (number > 0 && plan_->segments.back().piece.segment == piece.segment) {
+    return number - 1;
+  }
+  plan_->segments.push_back({piece, first, units, piece.chunks()[0].raw_size() / geometry_.width, kNoNumbers,
+                             tensor_number_, geometry_.dtype, static_cast<uint8_t>(geometry_.width)});
+  return number;
 }
 
 uint32_t ReadPlanner::new_overlap(const WantedBox& wanted, uint32_t segment) {
@@ -105,12 +124,10 @@ void ReadPlanner::need_box(StoredSegment& segment, const Box& box) {
 // Adds the chunks that hold units [begin, end) of the segment's order.
 void ReadPlanner::add_pairs(uint32_t overlap, uint64_t begin, uint64_t end) {
   const StoredSegment& stored = plan_->segments[plan_->overlaps[overlap].segment];
-  const fb::Segment& segment = *stored.segment;
+  const auto chunks = stored.piece.chunks();
   uint64_t last = (end - 1 - stored.first) / stored.chunk_units;
-  for (uint64_t i = (begin - stored.first) / stored.chunk_units; i <= last; i++) {
-    uint64_t chunk = segment.chunk_first() + i;
-    pairs_.push_back({index_.chunks[chunk].offset(), segment.part(), static_cast<uint32_t>(chunk), overlap});
-  }
+  for (uint64_t i = (begin - stored.first) / stored.chunk_units; i <= last; i++)
+    pairs_.push_back({&chunks[i], chunks[i].offset(), stored.piece.part, overlap});
 }
 
 void ReadPlanner::count(uint32_t overlap, uint64_t units, uint64_t runs) {
@@ -120,14 +137,10 @@ void ReadPlanner::count(uint32_t overlap, uint64_t units, uint64_t runs) {
   plan_->bytes_allowed += (units + runs * 2 * segment.chunk_units) * segment.width;
 }
 
-// The usual case in few steps: all of a tensor that is stored as one segment. False in any other case.
+// The usual case in few steps: all of a tensor that is stored as one piece. False in any other case.
 bool ReadPlanner::add_only_segment(const WantedBox& wanted) {
-  if (wanted.numbers != kNoNumbers || stored_.size() != 1) return false;
-  const fb::Segment& segment = index_.segments_of(*tensor_)[0];
-  uint64_t bytes = 0;
-  for (const fb::Chunk& chunk : index_.chunks_of(segment)) bytes += chunk.raw_size();
-  if (bytes != geometry_.volume * geometry_.width) return false;
-  uint32_t overlap = new_overlap(wanted, stored(0, 0, geometry_.volume));
+  if (wanted.numbers != kNoNumbers || pieces_.size() != 1) return false;  // all pieces cover all, so one is all
+  uint32_t overlap = new_overlap(wanted, stored(pieces_[0], 0, geometry_.volume));
   Overlap& made = plan_->overlaps[overlap];
   if (simple(wanted)) {
     made.count = geometry_.volume;
@@ -141,26 +154,26 @@ bool ReadPlanner::add_only_segment(const WantedBox& wanted) {
 }
 
 // For an overlap of several rows on one of the two sides: goes chunk by chunk, since some may hold nothing of the box.
-uint64_t ReadPlanner::add_rows(const plan::Order& order, const Box& common, uint32_t overlap) {
+uint64_t ReadPlanner::add_rows(const Box& order, const Box& common, uint32_t overlap) {
   const StoredSegment& stored = plan_->segments[plan_->overlaps[overlap].segment];
   uint64_t first = stored.first, last = first + stored.units, found = 0, runs = 0;
-  if (common == order.box) {
+  if (common == order) {
     add_pairs(overlap, first, last);
     count(overlap, stored.units, 1);
     return stored.units;
   }
   // Only chunks between the first and the last wanted position can hold anything.
-  Shape steps = plan::contiguous_strides(order.box.extent);
+  Shape steps = plan::contiguous_strides(order.extent);
   uint64_t low = 0, high = 0;
   for (int i = 0; i < steps.ndim; i++) {
-    low += (common.offset[i] - order.box.offset[i]) * steps[i];
-    high += (common.offset[i] + common.extent[i] - 1 - order.box.offset[i]) * steps[i];
+    low += (common.offset[i] - order.offset[i]) * steps[i];
+    high += (common.offset[i] + common.extent[i] - 1 - order.offset[i]) * steps[i];
   }
   if (high < first || low >= last) return 0;
   uint64_t begin = low <= first ? 0 : (low - first) / stored.chunk_units;
   for (uint64_t from = first + begin * stored.chunk_units; from < last && from <= high; from += stored.chunk_units) {
     uint64_t units = 0;
-    plan::for_each_run(order.box, from, std::min(last, from + stored.chunk_units), box_, strides_.span(),
+    plan::for_each_run(order, from, std::min(last, from + stored.chunk_units), box_, strides_.span(),
                        [&](const plan::Run& run) {
                          units += run.count;
                          runs++;
@@ -172,25 +185,21 @@ uint64_t ReadPlanner::add_rows(const plan::Order& order, const Box& common, uint
   return found;
 }
 
-// Returns the number of units that this segment gives. Segments do not overlap, so the sum proves that the box is
-// complete.
-uint64_t ReadPlanner::add_segment(const WantedBox& wanted, uint32_t number) {
-  const fb::Segment& segment = index_.segments_of(*tensor_)[number];
-  if (!may_overlap(segment)) return 0;
-  Region region = *plan::to_units(geometry_, tensor_->dtype(), index_.shape_of(*tensor_),
-                                  index_.region_of(segment, tensor_->ndim()));
-  plan::Order order = plan::order_of(geometry_, region);
+// Returns the number of units that this piece gives. Pieces do not overlap, so the sum proves that the box is complete.
+uint64_t ReadPlanner::add_piece(const WantedBox& wanted, const checkpoint::Piece& piece) {
+  if (!may_overlap(piece)) return 0;
+  const checkpoint::PieceOrder order = checkpoint::order_of(piece, geometry_);
   Box common = plan::intersect(order.box, box_);
   if (common.volume() == 0) return 0;
   plan::RowWalk walk(order.box, box_, strides_.span());
-  uint64_t first = order.first, last = first + plan::units_of(geometry_, region);
+  uint64_t first = order.first, last = first + order.units;
   bool one_row = walk.count() == common.volume();
   if (one_row) {
     first = std::max(first, walk.source());
     last = std::min(last, walk.source() + walk.count());
     if (first >= last) return 0;
   }
-  uint32_t overlap = new_overlap(wanted, stored(number, order.first, plan::units_of(geometry_, region)));
+  uint32_t overlap = new_overlap(wanted, stored(piece, order.first, order.units));
   Overlap& made = plan_->overlaps[overlap];
   if (one_row && simple(wanted) && (walk.target_stride() == 1 || walk.count() == 1)) {
     made.source = first;
@@ -199,7 +208,7 @@ uint64_t ReadPlanner::add_segment(const WantedBox& wanted, uint32_t number) {
   } else {
     need_box(plan_->segments[made.segment], order.box);
   }
-  if (!one_row) return add_rows(order, common, overlap);
+  if (!one_row) return add_rows(order.box, common, overlap);
   add_pairs(overlap, first, last);
   count(overlap, last - first, 1);
   return last - first;
@@ -208,12 +217,13 @@ uint64_t ReadPlanner::add_segment(const WantedBox& wanted, uint32_t number) {
 Status ReadPlanner::add(uint32_t number) {
   const WantedBox& wanted = plan_->boxes[number];
   use_tensor(wanted.tensor);
+  CKPT_TRY(find_pieces(wanted));
   if (add_only_segment(wanted)) return Ok();
   use_box(wanted);
   uint64_t found = 0, volume = box_.volume();
-  for (uint32_t i = 0; i < stored_.size() && found != volume; i++) found += add_segment(wanted, i);
+  for (size_t i = 0; i < pieces_.size() && found != volume; i++) found += add_piece(wanted, pieces_[i]);
   if (found == volume) return Ok();
-  std::string name(index_.text(tensor_->name()));
+  std::string name(tensor_.name());
   return Status(CKPT_INCOMPLETE, strformat("tensor \"{}\": {} of the {} elements of box {} are stored", name, found,
                                            volume, to_text(box_)))
       .with("tensor", name);

@@ -1,13 +1,13 @@
 // Turns the boxes that a load wants into chunks to read, and these into file reads. Records are compact, since a load
-// may ask for a million tensors: what only some of them need is in one pool of numbers. Pure: reads only the index.
+// may ask for a million tensors: what only some of them need is in one pool of numbers.
 #pragma once
 
 #include <span>
 #include <vector>
 
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/read_pipeline.h"
 #include "device/scatter.h"
-#include "format/index.h"
 #include "plan/geometry.h"
 
 namespace ckpt::load {
@@ -18,18 +18,18 @@ inline constexpr uint64_t kNoNumbers = UINT64_MAX;
 struct WantedBox {
   std::byte* data;   // where its first unit goes
   uint64_t numbers;  // in the pool: offsets, extents, strides of the memory; kNoNumbers: the whole tensor, contiguous
-  uint32_t tensor;   // position in the index
+  uint32_t tensor;   // in LoadPlan::tensors
   uint16_t dtype;    // of the memory
 };
 
-// A segment that holds something of a wanted box. Its units are numbered in the row-major order of a box: the segment's
+// A piece that holds something of a wanted box. Its units are numbered in the row-major order of a box: the region's
 // own box or, for a flat range, the whole tensor.
 struct StoredSegment {
-  const fb::Segment* segment;
+  checkpoint::Piece piece;
   uint64_t first, units;  // in that order
   uint64_t chunk_units;   // of all chunks but the last
   uint64_t numbers;       // in the pool: offsets, extents of that box; kNoNumbers if no overlap needs them
-  uint32_t tensor;        // position in the index
+  uint32_t tensor;        // in LoadPlan::tensors
   uint16_t dtype;         // of a byte unit
   uint8_t width;
 };
@@ -45,14 +45,15 @@ struct Overlap {
 
 // One chunk to read, and the overlaps that need it.
 struct ChunkRead {
-  uint32_t chunk;  // position in the index
+  const fb::Chunk* chunk;
   uint32_t target_first, target_count;
 };
 
 struct LoadPlan {
-  explicit LoadPlan(const format::Index& i) : index(&i) {}
+  explicit LoadPlan(const checkpoint::Checkpoint& of) : source(&of) {}
 
-  const format::Index* index;
+  const checkpoint::Checkpoint* source;
+  std::vector<checkpoint::TensorRef> tensors;
   std::vector<WantedBox> boxes;
   std::vector<uint64_t> numbers;
   std::vector<StoredSegment> segments;
@@ -63,11 +64,12 @@ struct LoadPlan {
   uint64_t bytes_requested = 0, run_count = 0;
   uint64_t bytes_allowed = 0;  // limit for reading: the wanted bytes, and two chunks for each run
 
-  const fb::Chunk& chunk_of(const ChunkRead& read) const { return index->chunks[read.chunk]; }
+  const fb::Chunk& chunk_of(const ChunkRead& read) const { return *read.chunk; }
   const StoredSegment& segment_of(const ChunkRead& read) const {
     return segments[overlaps[targets[read.target_first]].segment];
   }
-  const fb::Tensor& tensor_of(const ChunkRead& read) const { return index->tensors[segment_of(read).tensor]; }
+  const checkpoint::Piece& piece_of(const ChunkRead& read) const { return segment_of(read).piece; }
+  std::string_view name_of(const ChunkRead& read) const { return tensors[segment_of(read).tensor].name(); }
   std::span<const uint32_t> targets_of(const ChunkRead& read) const {
     return {targets.data() + read.target_first, read.target_count};
   }
@@ -83,11 +85,11 @@ struct LoadPlan {
 
 // Adds the boxes of a region of a tensor. `memory` is that of the whole region, in byte units. A whole tensor in
 // contiguous memory takes no numbers.
-void add_boxes(LoadPlan* plan, uint32_t tensor, const plan::Geometry& geometry, const Region& units,
+void add_boxes(LoadPlan* plan, const checkpoint::TensorRef& tensor, const plan::Geometry& geometry, const Region& units,
                const device::Memory& memory);
 // Puts lists of numbers into the pool. Returns where they start.
 uint64_t put_numbers(LoadPlan* plan, std::initializer_list<std::span<const uint64_t>> lists);
-// Finds the chunks that the boxes need. INCOMPLETE if no segment holds some of the units.
+// Finds the chunks that the boxes need; reads the indexes that tell. INCOMPLETE if nothing holds some of the units.
 Status plan_reads(LoadPlan* plan);
 
 // ---- reads of files: load_group.cpp ----

@@ -58,15 +58,14 @@ class LoadReader final : public checkpoint::PipelineWork {
 Status LoadReader::explain(size_t number, Status status) const {
   if (status.ok()) return status;
   const ChunkRead& read = plan_.reads[number];
-  return checkpoint::at_chunk(checkpoint_, plan_.tensor_of(read), *plan_.segment_of(read).segment, plan_.chunk_of(read),
-                              std::move(status));
+  return checkpoint::at_chunk(checkpoint_, plan_.piece_of(read), plan_.chunk_of(read), std::move(status));
 }
 
 Result<checkpoint::PartReader> LoadReader::file(const GroupedRead& group) const {
   const ChunkRead& read = plan_.reads[group.first];
-  auto file = checkpoint_.part(plan_.segment_of(read).segment->part());
+  auto file = checkpoint_.part(plan_.piece_of(read).part);
   if (file.ok()) return file;
-  return std::move(file).status().with("tensor", std::string(plan_.index->text(plan_.tensor_of(read).name())));
+  return std::move(file).status().with("tensor", std::string(plan_.name_of(read)));
 }
 
 uint64_t LoadReader::end_of(const GroupedRead& group) const {
@@ -206,7 +205,7 @@ Status LoadReader::put_chunk(const ChunkRead& read, Bytes stored, Worker& worker
   }
   if (verify_) CKPT_TRY(checkpoint::check_chunk(chunk, stored));
   if (target) {
-    CKPT_TRY(checkpoint::decode_chunk(*segment.segment, stored, {target, chunk.raw_size()}, worker.scratch));
+    CKPT_TRY(checkpoint::decode_chunk(*segment.piece.segment, stored, {target, chunk.raw_size()}, worker.scratch));
     units_done_ += units;
     return Ok();
   }
@@ -214,7 +213,7 @@ Status LoadReader::put_chunk(const ChunkRead& read, Bytes stored, Worker& worker
   if (!checkpoint::stored_raw(chunk)) {
     CKPT_TRY(ensure(worker.raw, limits_.raw_bytes));
     MutableBytes out = worker.raw.bytes().first(chunk.raw_size());
-    CKPT_TRY(checkpoint::decode_chunk(*segment.segment, stored, out, worker.scratch));
+    CKPT_TRY(checkpoint::decode_chunk(*segment.piece.segment, stored, out, worker.scratch));
     raw = out;
   }
   for (uint32_t number : plan_.targets_of(read)) units_done_ += scatter(read, plan_.overlaps[number], raw);

@@ -28,26 +28,25 @@ static Status check_mapped(Bytes file, std::span<const fb::Chunk> chunks, unsign
 
 Result<Bytes> map_tensor(const checkpoint::Checkpoint& checkpoint, std::string_view name, bool verify,
                          unsigned threads) {
-  const format::Index& index = checkpoint.index();
-  checkpoint::Checkpoint::Named named = checkpoint.find(name);
+  CKPT_ASSIGN(checkpoint::Checkpoint::Named named, checkpoint.find(name));
   if (!named.tensor)
     return Status(CKPT_NOT_FOUND, "tensor \"" + std::string(name) + "\": not in the checkpoint")
         .with("tensor", std::string(name));
-  if (named.alias && named.alias->is_view()) return not_in_one_piece(name, "it is a view");
-  auto segments = index.segments_of(*named.tensor);
-  if (segments.empty()) return Bytes();
-  if (segments.size() != 1) return not_in_one_piece(name, "it lies in several parts or tiles");
-  auto chunks = index.chunks_of(segments[0]);
+  if (named.is_view()) return not_in_one_piece(name, "it is a view");
+  CKPT_ASSIGN(auto pieces, checkpoint.pieces(named.tensor));
+  if (pieces.empty()) return Bytes();
+  if (pieces.size() != 1) return not_in_one_piece(name, "it lies in several parts or tiles");
+  auto chunks = pieces[0].chunks();
   uint64_t end = chunks[0].offset();
   for (const fb::Chunk& chunk : chunks) {
     if (!checkpoint::stored_raw(chunk) || chunk.offset() != end)
       return not_in_one_piece(name, "it is compressed or not in one piece");
     end += chunk.stored_size();
   }
-  CKPT_ASSIGN(Bytes bytes, checkpoint.map_part(segments[0].part()));
+  CKPT_ASSIGN(Bytes bytes, checkpoint.map_part(pieces[0].part));
   if (verify)
     if (Status status = check_mapped(bytes, chunks, threads); !status.ok())
-      return checkpoint.at_part(std::move(status).with("tensor", std::string(name)), segments[0].part());
+      return checkpoint.at_part(std::move(status).with("tensor", std::string(name)), pieces[0].part);
   return bytes.subspan(chunks[0].offset(), end - chunks[0].offset());
 }
 

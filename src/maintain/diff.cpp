@@ -23,33 +23,29 @@ static Finding difference(int32_t kind, std::string name, std::string text) {
 }
 
 // Equal chunks at equal places need no reading: equal content has equal digests.
-static bool same_chunks(const checkpoint::Checkpoint& a, const fb::Tensor& ta, const checkpoint::Checkpoint& b,
-                        const fb::Tensor& tb) {
-  auto sa = a.index().segments_of(ta), sb = b.index().segments_of(tb);
-  if (sa.size() != sb.size()) return false;
-  for (size_t i = 0; i < sa.size(); i++) {
-    auto ca = a.index().chunks_of(sa[i]), cb = b.index().chunks_of(sb[i]);
-    if (!(a.index().region_of(sa[i], ta.ndim()) == b.index().region_of(sb[i], tb.ndim())) || ca.size() != cb.size() ||
-        sa[i].codec() != sb[i].codec() || sa[i].filter() != sb[i].filter() ||
-        sa[i].filter_width() != sb[i].filter_width())
-      return false;
-    for (size_t j = 0; j < ca.size(); j++)
-      if (!(format::id_of(ca[j].digest()) == format::id_of(cb[j].digest())) || ca[j].raw_size() != cb[j].raw_size() ||
-          ca[j].stored_size() != cb[j].stored_size())
-        return false;
-  }
-  return true;
+static bool same_chunks(const std::vector<checkpoint::Piece>& a, const std::vector<checkpoint::Piece>& b) {
+  auto same_chunk = [](const fb::Chunk& x, const fb::Chunk& y) {
+    return format::id_of(x.digest()) == format::id_of(y.digest()) && x.raw_size() == y.raw_size() &&
+           x.stored_size() == y.stored_size();
+  };
+  auto same_piece = [&](const checkpoint::Piece& x, const checkpoint::Piece& y) {
+    const fb::Segment &s = *x.segment, &t = *y.segment;
+    return x.held() == y.held() && s.start() == t.start() && s.count() == t.count() && s.codec() == t.codec() &&
+           s.filter() == t.filter() && s.filter_width() == t.filter_width() &&
+           std::ranges::equal(x.chunks(), y.chunks(), same_chunk);
+  };
+  return std::ranges::equal(a, b, same_piece);
 }
 
-static Status read_range(const checkpoint::Checkpoint& checkpoint, const fb::Tensor& tensor, uint64_t first,
+static Status read_range(const checkpoint::Checkpoint& checkpoint, const checkpoint::TensorRef& tensor, uint64_t first,
                          MutableBytes out) {
-  plan::Geometry geometry = *plan::geometry_of(tensor.dtype(), checkpoint.index().shape_of(tensor));
-  load::LoadPlan plan(checkpoint.index());
+  plan::Geometry geometry = *plan::geometry_of(tensor.dtype(), tensor.shape());
+  load::LoadPlan plan(checkpoint);
   Region range;
   range.kind = RegionKind::kFlat;
   range.flat_offset = first;
   range.flat_size = out.size() / geometry.width;
-  load::add_boxes(&plan, static_cast<uint32_t>(&tensor - checkpoint.index().tensors.data()), geometry, range,
+  load::add_boxes(&plan, tensor, geometry, range,
                   {.data = out.data(), .dtype = geometry.dtype, .strides = {1}, .ndim = 1});
   CKPT_TRY(load::plan_reads(&plan));
   Job job;
@@ -146,10 +142,10 @@ static void compare(uint16_t dtype, uint64_t width, uint64_t first, Bytes a, Byt
   }
 }
 
-static Result<Tally> compare_values(const checkpoint::Checkpoint& a, const fb::Tensor& ta,
-                                    const checkpoint::Checkpoint& b, const fb::Tensor& tb) {
+static Result<Tally> compare_values(const checkpoint::Checkpoint& a, const checkpoint::TensorRef& ta,
+                                    const checkpoint::Checkpoint& b, const checkpoint::TensorRef& tb) {
   Tally tally;
-  plan::Geometry geometry = *plan::geometry_of(ta.dtype(), a.index().shape_of(ta));
+  plan::Geometry geometry = *plan::geometry_of(ta.dtype(), ta.shape());
   uint64_t step = std::max<uint64_t>(kPieceBytes / geometry.width, 1);
   std::vector<std::byte> left, right;
   for (uint64_t at = 0; at < geometry.volume; at += step) {
@@ -159,7 +155,7 @@ static Result<Tally> compare_values(const checkpoint::Checkpoint& a, const fb::T
     CKPT_TRY(read_range(a, ta, at, left));
     CKPT_TRY(read_range(b, tb, at, right));
     if (geometry.packed)
-      compare_packed(dtype_bits(ta.dtype()), *element_count(a.index().shape_of(ta)), at, left, right, &tally);
+      compare_packed(dtype_bits(ta.dtype()), *element_count(ta.shape()), at, left, right, &tally);
     else
       compare(geometry.dtype, geometry.width, at, left, right, &tally);
   }
@@ -168,43 +164,44 @@ static Result<Tally> compare_values(const checkpoint::Checkpoint& a, const fb::T
 
 // ---- structure ----
 
-static std::string describe(const checkpoint::Checkpoint& checkpoint, const checkpoint::Checkpoint::Named& named) {
-  const format::Index& index = checkpoint.index();
-  std::string text = std::string(dtype_name(named.tensor->dtype())) + " " + to_text(index.shape_of(*named.tensor));
-  if (named.alias) {
-    text += " alias of \"" + std::string(index.text(named.alias->target())) + "\"";
-    if (named.alias->is_view())
-      for (uint64_t number : index.numbers.subspan(named.alias->view(), 1 + 2 * size_t{named.alias->ndim()}))
-        text += " " + std::to_string(number);
-  }
+using checkpoint::Checkpoint;
+using Texts = std::map<std::string, std::string>;
+
+static std::string describe(const Checkpoint::Named& named) {
+  std::string text = std::string(dtype_name(named.tensor.dtype())) + " " + to_text(named.tensor.shape());
+  if (!named.alias) return text;
+  text += " alias of \"" + std::string(named.tensor.name()) + "\"";
+  for (uint64_t number : named.view()) text += " " + std::to_string(number);
   return text;
 }
 
-static std::map<std::string, std::string> objects_of(const checkpoint::Checkpoint& checkpoint) {
-  std::map<std::string, std::string> objects;
-  const format::Index& index = checkpoint.index();
-  for (const fb::Object& object : index.objects) {
+static Result<Texts> objects_of(const Checkpoint& checkpoint) {
+  Texts objects;
+  for (uint64_t i = 0; i < checkpoint.object_count(); i++) {
+    CKPT_ASSIGN(checkpoint::ObjectRef at, checkpoint.object_at(i));
+    const fb::Object& object = *at.object;
     std::string name =
-        std::string(index.text(object.name())) + (object.scope() ? strformat(" of rank {}", object.rank()) : "");
+        std::string(at.page->text(object.name())) + (object.scope() ? strformat(" of rank {}", at.part) : "");
     objects[name] = strformat("{} bytes, XXH3-128 ", object.size()) + to_hex(format::id_of(object.digest())) + " " +
-                    std::string(index.text(object.media_type()));
+                    std::string(at.page->text(object.media_type()));
   }
   return objects;
 }
 
-static std::map<std::string, std::string> attrs_of(const checkpoint::Checkpoint& checkpoint) {
-  std::map<std::string, std::string> attrs;
-  const format::Index& index = checkpoint.index();
-  for (const fb::Attr& attr : index.attrs) {
-    std::string owner(index.text(attr.owner()));
-    attrs[(owner.empty() ? "the checkpoint" : "\"" + owner + "\"") + std::string(": ") +
-          std::string(index.text(attr.key()))] = index.text(attr.value());
+static Result<Texts> attrs_of(const Checkpoint& checkpoint) {
+  Texts attrs;
+  for (size_t i = 0; i < checkpoint.manifest().page_count(); i++) {
+    CKPT_ASSIGN(const format::Page* page, checkpoint.manifest().page(i));
+    for (const fb::Attr& attr : page->attrs) {
+      std::string owner(page->text(attr.owner()));
+      attrs[(owner.empty() ? "the checkpoint" : "\"" + owner + "\"") + std::string(": ") +
+            std::string(page->text(attr.key()))] = page->text(attr.value());
+    }
   }
   return attrs;
 }
 
-static void compare_maps(const char* what, const std::map<std::string, std::string>& a,
-                         const std::map<std::string, std::string>& b, Report* report) {
+static void compare_maps(const char* what, const Texts& a, const Texts& b, Report* report) {
   for (const auto& [name, value] : a) {
     auto other = b.find(name);
     if (other == b.end())
@@ -223,16 +220,23 @@ static void compare_maps(const char* what, const std::map<std::string, std::stri
 
 struct Pair {
   std::string name;
-  const fb::Tensor *a, *b;
+  checkpoint::TensorRef a, b;
 };
 
-static std::vector<Pair> compare_names(const checkpoint::Checkpoint& a, const checkpoint::Checkpoint& b,
-                                       Report* report) {
+static Result<std::vector<Pair>> compare_names(const Checkpoint& a, const Checkpoint& b, Report* report) {
   std::vector<Pair> pairs;
   uint64_t i = 0, j = 0;
   while (i < a.name_count() || j < b.name_count()) {
-    std::string left = i < a.name_count() ? std::string(a.name_of(a.named_at(i))) : "",
-                right = j < b.name_count() ? std::string(b.name_of(b.named_at(j))) : "";
+    Checkpoint::Named x, y;
+    std::string left, right;
+    if (i < a.name_count()) {
+      CKPT_ASSIGN(x, a.named_at(i));
+      left = x.name();
+    }
+    if (j < b.name_count()) {
+      CKPT_ASSIGN(y, b.named_at(j));
+      right = y.name();
+    }
     if (j == b.name_count() || (i < a.name_count() && left < right)) {
       report->findings.push_back(difference(CKPT_FINDING_MISSING, left, "tensor \"" + left + "\": only in the first"));
       i++;
@@ -240,8 +244,8 @@ static std::vector<Pair> compare_names(const checkpoint::Checkpoint& a, const ch
       report->findings.push_back(difference(CKPT_FINDING_EXTRA, right, "tensor \"" + right + "\": only in the second"));
       j++;
     } else {
-      auto x = a.named_at(i++), y = b.named_at(j++);
-      std::string text_x = describe(a, x), text_y = describe(b, y);
+      i++, j++;
+      std::string text_x = describe(x), text_y = describe(y);
       if (text_x != text_y)
         report->findings.push_back(
             difference(CKPT_FINDING_DIFFERENT, left, strformat("tensor \"{}\": {} against {}", left, text_x, text_y)));
@@ -252,16 +256,21 @@ static std::vector<Pair> compare_names(const checkpoint::Checkpoint& a, const ch
   return pairs;
 }
 
-Status diff_checkpoints(const checkpoint::Checkpoint& a, const checkpoint::Checkpoint& b, bool values, unsigned threads,
-                        Report* report) {
-  std::vector<Pair> pairs = compare_names(a, b, report);
-  compare_maps("object", objects_of(a), objects_of(b), report);
-  compare_maps("attribute of", attrs_of(a), attrs_of(b), report);
+Status diff_checkpoints(const Checkpoint& a, const Checkpoint& b, bool values, unsigned threads, Report* report) {
+  CKPT_ASSIGN(std::vector<Pair> pairs, compare_names(a, b, report));
+  CKPT_ASSIGN(Texts objects_a, objects_of(a));
+  CKPT_ASSIGN(Texts objects_b, objects_of(b));
+  compare_maps("object", objects_a, objects_b, report);
+  CKPT_ASSIGN(Texts attrs_a, attrs_of(a));
+  CKPT_ASSIGN(Texts attrs_b, attrs_of(b));
+  compare_maps("attribute of", attrs_a, attrs_b, report);
   if (!values) return Ok();
   std::vector<Tally> tallies(pairs.size());
   CKPT_TRY(for_each_parallel(threads, pairs.size(), [&](size_t i) -> Status {
-    if (same_chunks(a, *pairs[i].a, b, *pairs[i].b)) return Ok();
-    CKPT_ASSIGN(tallies[i], compare_values(a, *pairs[i].a, b, *pairs[i].b));
+    CKPT_ASSIGN(auto pieces_a, a.pieces(pairs[i].a));
+    CKPT_ASSIGN(auto pieces_b, b.pieces(pairs[i].b));
+    if (same_chunks(pieces_a, pieces_b)) return Ok();
+    CKPT_ASSIGN(tallies[i], compare_values(a, pairs[i].a, b, pairs[i].b));
     return Ok();
   }));
   for (size_t i = 0; i < pairs.size(); i++) {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "checkpoint/catalog.h"
+#include "checkpoint/checkpoint.h"
 #include "commit/merge.h"
 #include "format/names.h"
 
@@ -61,37 +61,36 @@ static Status set_aside(store::Store& store, const std::string& slot) {
 
 Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run, bool force, Report* report) {
   std::string slot = format::slot_key(id);
-  auto present = checkpoint::read_slot(store, id);
-  bool had_manifest = !present.ok() && present.status().code() != CKPT_NOT_FOUND;
-  if (present.ok() && !present->slot.committed)
-    return Status(CKPT_ABORTED, store.path(id) + " was aborted: " + present->slot.tombstone.reason);
-  if (present.ok() && format::Index::open(present->slot.index, format::IndexKind::kManifest).ok())
-    return Status(CKPT_EXISTS, store.path(slot) + " is sound").with("path", store.path(slot));
+  auto present = checkpoint::Checkpoint::open_quietly(store, id);
+  if (present.status().code() == CKPT_ABORTED) return std::move(present).status();
+  if (present.ok())
+    if (Status pages = (*present)->manifest().load_all(); !pages.ok())
+      present = (*present)->at_manifest(std::move(pages));
+  if (present.ok()) return Status(CKPT_EXISTS, store.path(slot) + " is sound").with("path", store.path(slot));
+  const bool had_manifest = present.status().code() != CKPT_NOT_FOUND;
   // What cannot be read, or only by a newer library, may be sound.
   if (const ckpt_status code = present.status().code();
       had_manifest && code != CKPT_CORRUPT && code != CKPT_FORMAT && code != CKPT_INCOMPLETE)
     return std::move(present).status();
-  had_manifest |= present.ok();
   auto parts = open_all_parts(store, id, report);
   if (!parts.ok() && parts.status().code() == CKPT_NOT_FOUND)
     return Status(CKPT_INCOMPLETE, store.path(id) + " has no PART_000, which alone holds what the manifest needs")
         .with("path", store.path(id));
   if (!parts.ok()) return std::move(parts).status();
-  CKPT_ASSIGN(bool committed, known_committed(store, id, (*parts)[0].index.summary, had_manifest));
+  CKPT_ASSIGN(bool committed, known_committed(store, id, (*parts)[0].summary(), had_manifest));
   if (!committed && !force)
     return Status(CKPT_INCOMPLETE, store.path(id) +
                                        ": nothing shows that this attempt was ever committed; option force=1 rebuilds "
                                        "it, marked as rebuilt")
         .with("path", store.path(id));
   CKPT_ASSIGN(commit::Merged merged, commit::merge_parts(*parts, store, id, !committed));
-  format::Buffer file = format::frame_manifest(std::move(merged.index), merged.summary);
-  report->add(
-      CKPT_FINDING_REPAIRED, CKPT_OK, std::string(id),
-      strformat("{}: {} from {} parts, {} bytes, {} tensors", store.path(slot),
-                dry_run ? "would be rebuilt" : "rebuilt", parts->size(), file.size(), merged.summary.tensor_count));
+  report->add(CKPT_FINDING_REPAIRED, CKPT_OK, std::string(id),
+              strformat("{}: {} from {} parts, {} bytes, {} tensors", store.path(slot),
+                        dry_run ? "would be rebuilt" : "rebuilt", parts->size(), merged.file.size(),
+                        merged.summary.tensor_count));
   if (dry_run) return Ok();
   if (had_manifest) CKPT_TRY(set_aside(store, slot));
-  CKPT_TRY(store.put_if_absent(slot, file));
+  CKPT_TRY(store.put_if_absent(slot, merged.file));
   (void)store.remove(format::attempt_key(merged.summary.token, merged.summary.attempt, merged.summary.label), false);
   return Ok();
 }

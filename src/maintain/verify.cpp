@@ -14,33 +14,27 @@ namespace ckpt::maintain {
 
 static constexpr unsigned kDepth = 8;  // reads in flight
 
-static std::vector<std::vector<OwnedChunk>> chunks_by_part(const format::Index& index) {
-  std::vector<std::vector<OwnedChunk>> lists(index.parts.size());
-  for (const fb::Tensor& tensor : index.tensors)
-    for (const fb::Segment& segment : index.segments_of(tensor))
-      for (const fb::Chunk& chunk : index.chunks_of(segment))
-        lists[segment.part()].push_back({&chunk, &tensor, nullptr, &segment});
-  for (const fb::Object& object : index.objects)
-    for (const fb::Chunk& chunk : index.chunks_of(object))
-      lists[object.part()].push_back({&chunk, nullptr, &object, nullptr});
-  for (auto& list : lists) sort_by_offset(list);
-  return lists;
-}
-
-// The digest of the manifest covers the objects inside it, but they also have digests of their own.
-static void verify_inline(const checkpoint::Checkpoint& checkpoint, Job& job) {
-  const format::Index& index = checkpoint.index();
-  for (const fb::Object& object : index.objects) {
-    if (object.placement() != 0) continue;
-    if (format::xxh3_128(index.inline_data.subspan(object.inline_offset(), object.size())) ==
-        format::id_of(object.digest()))
-      continue;
+// All pages of the manifest, and whether the parts hold together what it says of each tensor.
+static void verify_manifest(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job) {
+  auto note = [&](Status status) {
+    if (status.ok()) return;
+    // A part that is missing or damaged is told where it is looked at.
+    if (status.detail("part")) return;
     Finding finding;
     finding.kind = CKPT_FINDING_DAMAGED;
-    finding.status = CKPT_CORRUPT;
-    finding.name = index.text(object.name());
-    finding.text = "MANIFEST: object \"" + finding.name + "\" does not match its checksum";
+    finding.status = status.code();
+    if (const std::string* name = status.detail("tensor")) finding.name = *name;
+    finding.text = "MANIFEST: " + status.message();
     job.report.findings.push_back(std::move(finding));
+  };
+  for (size_t i = 0; i < checkpoint.manifest().page_count(); i++) {
+    auto page = checkpoint.manifest().page(i);
+    if (!page.ok()) {
+      note(std::move(page).status());
+      continue;
+    }
+    if (options.mode == VerifyMode::kQuick) continue;
+    for (const fb::Tensor& tensor : (*page)->tensors) note(checkpoint.pieces({*page, &tensor}).status());
   }
 }
 
@@ -74,26 +68,16 @@ class VerifyReader final : public checkpoint::PipelineWork {
   std::vector<device::Mapping> buffers_;
 };
 
-static uint64_t bytes_to_check(const std::vector<std::vector<OwnedChunk>>& lists, const VerifyOptions& options) {
-  uint64_t total = 0;
-  for (const auto& list : lists)
-    for (size_t i = 0; i < list.size(); i++)
-      if (options.mode == VerifyMode::kFull || (options.mode == VerifyMode::kSample && sampled(options, i)))
-        total += list[i].chunk->stored_size();
-  return total;
-}
-
 static Status verify_parts(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job) {
-  auto lists = chunks_by_part(checkpoint.index());
-  job.counters.bytes_total = bytes_to_check(lists, options);
   Findings findings(&job.report.findings);
   std::deque<PartVerifier> parts;
-  for (uint32_t i = 0; i < lists.size(); i++)
-    parts.emplace_back(checkpoint, options, job, findings, i, std::move(lists[i]));
+  for (uint32_t i = 0; i < checkpoint.summary().part_count; i++)
+    parts.emplace_back(checkpoint, options, job, findings, i);
   CKPT_TRY(for_each_parallel(options.threads, parts.size(), [&](size_t i) {
     Status cancelled = job.check();
     return cancelled.ok() ? parts[i].open() : cancelled;
   }));
+  for (const PartVerifier& part : parts) job.counters.bytes_total += part.bytes_to_check();
   VerifyReader reader(options.threads);
   for (const PartVerifier& part : parts) reader.add(part);
   checkpoint::PipelineLimits limits{.threads = options.threads, .slots = kDepth, .buffer_bytes = kVerifyRead};
@@ -105,7 +89,7 @@ Status verify_checkpoint(const checkpoint::Checkpoint& checkpoint, const VerifyO
   if (options.mode == VerifyMode::kSample && options.sample_k > options.sample_n)
     return Status(CKPT_INVALID, strformat("sample {} of {}", options.sample_k, options.sample_n));
   job.has_report = true;
-  verify_inline(checkpoint, job);
+  verify_manifest(checkpoint, options, job);
   Status status = verify_parts(checkpoint, options, job);
   std::stable_sort(job.report.findings.begin(), job.report.findings.end(), [](const Finding& a, const Finding& b) {
     return std::tie(a.part, a.offset) < std::tie(b.part, b.offset);

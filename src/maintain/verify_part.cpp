@@ -24,18 +24,19 @@ void sort_by_offset(std::vector<OwnedChunk>& chunks) {
 
 // Describes damage as people need it: part, offset, tensor, element range.
 Finding PartVerifier::damage(const OwnedChunk& owned, ckpt_status status, std::string what) const {
-  const format::Index& index = checkpoint_.index();
   Finding finding;
   finding.kind = CKPT_FINDING_DAMAGED;
   finding.status = status;
   finding.part = format::part_name(number_);
   finding.offset = owned.chunk->offset();
   finding.size = owned.chunk->stored_size();
-  if (owned.listed()) finding.name = index.text(owned.tensor ? owned.tensor->name() : owned.object->name());
-  std::string where = (owned.tensor ? "tensor \"" : "object \"") + finding.name + "\"";
+  const fb::Tensor* tensor = owned.piece.tensor;
+  if (tensor) finding.name = owned.piece.page->text(tensor->name());
+  if (owned.object.object) finding.name = owned.object.page->text(owned.object.object->name());
+  std::string where = (tensor ? "tensor \"" : "object \"") + finding.name + "\"";
   if (!owned.listed()) where = "declaration list of a replica group";
-  if (owned.tensor) {
-    checkpoint::ElementRange elements = checkpoint::elements_of(index, *owned.tensor, *owned.segment, *owned.chunk);
+  if (tensor) {
+    checkpoint::ElementRange elements = checkpoint::elements_of(owned.piece, *owned.chunk);
     finding.first_element = elements.first;
     finding.last_element = elements.last;
     where += strformat(", elements {} to {}", elements.first, elements.last);
@@ -125,28 +126,68 @@ Status PartVerifier::report_unless_fatal(Status status, bool missing) {
   return Ok();
 }
 
-Status PartVerifier::check_framing(uint64_t* index_offset) {
-  const fb::Part& expected = checkpoint_.index().parts[number_];
-  auto part = checkpoint::open_part(checkpoint_.store(), checkpoint_.entry().id, number_);
-  if (!part.ok()) {
-    Status status = std::move(part).status();
-    // It is open here, but may be gone from the store.
-    if (status.code() == CKPT_NOT_FOUND) status = checkpoint_.at_part(std::move(status), number_);
-    // The manifest still tells where the chunks are. Lists and an index may follow them.
-    *index_offset = chunks_.empty() ? kAlign : chunks_.back().end();
-    bool missing = status.code() == CKPT_INCOMPLETE;
-    return report_unless_fatal(std::move(status), missing);
+Status PartVerifier::compare_copy() const {
+  CKPT_ASSIGN(const checkpoint::IndexFile* index, checkpoint_.part_index(number_));
+  return index->load_all();
+}
+
+// The index of the part, and that it is the one that the manifest names.
+Status PartVerifier::check_framing() {
+  CKPT_ASSIGN(part_, checkpoint::open_part(checkpoint_.store(), checkpoint_.entry().id, number_));
+  part_.file.reset();  // a thousand parts must not take a thousand descriptors
+  CKPT_ASSIGN(fb::Part expected, checkpoint_.part_record(number_));
+  const std::string name = format::part_name(number_);
+  if (part_.trailer.root_digest != format::id_of(expected.root_digest()) ||
+      part_.trailer.index_offset != expected.index_offset() || part_.trailer.index_size != expected.index_size() ||
+      part_.trailer.root_size != expected.root_size())
+    return Status(CKPT_CORRUPT, name + ": its index is not the one that the manifest names");
+  if (part_.summary().save_id != part_.header.save_id || part_.summary().world_size != part_.header.world_size)
+    return Status(CKPT_FORMAT, name + ": the summary of its index is that of another save");
+  return compare_copy();
+}
+
+Status PartVerifier::collect_chunks() {
+  for (size_t i = 0; i < index_->page_count(); i++) {
+    CKPT_ASSIGN(const format::Page* page, index_->page(i));
+    for (const fb::Tensor& tensor : page->tensors)
+      for (const fb::Region& region : page->regions_of(tensor))
+        for (const fb::Segment& segment : page->segments_of(region))
+          for (const fb::Chunk& chunk : page->chunks_of(segment))
+            chunks_.push_back({&chunk, {number_, page, &tensor, &region, &segment}, {}});
+    for (const fb::Object& object : page->objects)
+      for (const fb::Chunk& chunk : page->chunks_of(object)) chunks_.push_back({&chunk, {}, {number_, page, &object}});
   }
-  *index_offset = part->trailer.index_offset;
-  if (part->trailer.index_digest != format::id_of(expected.index_digest()))
-    findings_.add(part_finding(
-        Status(CKPT_CORRUPT, format::part_name(number_) + ": its index is not the one that the manifest names"),
-        number_, CKPT_FINDING_DAMAGED));
-  if (options_.mode == VerifyMode::kFull)
-    add_gap(*index_offset + part->trailer.index_size, expected.size() - format::kPartTrailerSize);
-  for (const fb::Group& group : part->index.groups) lists_.push_back(part->index.chunks[group.chunk()]);
-  for (const fb::Chunk& list : lists_) chunks_.push_back({&list, nullptr, nullptr, nullptr});
+  for (const fb::Group& group : index_->root().groups) chunks_.push_back({&group.list(), {}, {}});
+  sort_by_offset(chunks_);
   return Ok();
+}
+
+// Inline objects have digests of their own, beside that of their page.
+void PartVerifier::check_inline() const {
+  for (size_t i = 0; i < index_->page_count(); i++) {
+    const format::Page& page = **index_->page(i);  // it was read before
+    for (const fb::Object& object : page.objects) {
+      if (object.placement() != 0 || format::xxh3_128(page.inline_data.subspan(
+                                         object.inline_offset(), object.size())) == format::id_of(object.digest()))
+        continue;
+      Finding finding =
+          part_finding(Status(CKPT_CORRUPT, strformat("{}: object \"{}\" does not match its checksum",
+                                                      format::part_name(number_), page.text(object.name()))),
+                       number_, CKPT_FINDING_DAMAGED);
+      finding.name = page.text(object.name());
+      findings_.add(std::move(finding));
+    }
+  }
+}
+
+uint64_t PartVerifier::bytes_to_check() const {
+  uint64_t total = 0;
+  size_t number = 0;
+  for (const OwnedChunk& owned : chunks_)
+    if (owned.listed() &&
+        (options_.mode == VerifyMode::kFull || (options_.mode == VerifyMode::kSample && sampled(options_, number++))))
+      total += owned.chunk->stored_size();
+  return total;
 }
 
 Status PartVerifier::open() {
@@ -156,12 +197,27 @@ Status PartVerifier::open() {
     bool missing = status.code() == CKPT_INCOMPLETE && !status.detail("found");
     return report_unless_fatal(std::move(status), missing);
   }
-  uint64_t index_offset = 0;
-  CKPT_TRY(check_framing(&index_offset));
-  sort_by_offset(chunks_);
+  if (Status status = check_framing(); !status.ok()) {
+    // It is open here, but may be gone from the store.
+    if (status.code() == CKPT_NOT_FOUND) status = checkpoint_.at_part(std::move(status), number_);
+    const bool missing = status.code() == CKPT_INCOMPLETE;
+    CKPT_TRY(report_unless_fatal(std::move(status), missing));
+    // A copy in the manifest still tells where the chunks are.
+    auto copy = checkpoint_.part_index(number_);
+    if (!copy.ok() || !(*copy)->load_all().ok()) return Ok();
+    index_ = *copy;
+  } else {
+    index_ = part_.index.get();
+  }
+  CKPT_TRY(collect_chunks());
+  check_inline();
+  CKPT_ASSIGN(fb::Part record, checkpoint_.part_record(number_));
+  const uint64_t index_offset = record.index_offset();
   check_overlaps(index_offset);
   if (options_.mode == VerifyMode::kSample) add_samples();
-  if (options_.mode == VerifyMode::kFull) add_data(index_offset);
+  if (options_.mode != VerifyMode::kFull) return Ok();
+  add_data(index_offset);
+  add_gap(index_offset + record.index_size(), record.size() - format::kPartTrailerSize);
   return Ok();
 }
 

@@ -5,20 +5,19 @@
 #include <vector>
 
 #include "checkpoint/chunk_io.h"
+#include "checkpoint/part_file.h"
 #include "maintain/verify.h"
 
 namespace ckpt::maintain {
 
 inline constexpr uint64_t kVerifyRead = 4 << 20;  // the most that is read at once
 
-// A chunk and its owner: a tensor, an object, or (neither) a replica group's declaration list, which only the part's
-// own index knows.
+// A chunk and its owner: a tensor, an object, or (neither) a replica group's declaration list.
 struct OwnedChunk {
   const fb::Chunk* chunk;
-  const fb::Tensor* tensor;  // either this or `object` or neither
-  const fb::Object* object;
-  const fb::Segment* segment;  // of the tensor
-  bool listed() const { return tensor || object; }
+  checkpoint::Piece piece;       // of a tensor
+  checkpoint::ObjectRef object;  // either this or `piece` or neither
+  bool listed() const { return piece.tensor || object.object; }
   uint64_t end() const { return chunk->offset() + chunk->stored_size(); }
 };
 
@@ -48,17 +47,13 @@ class PartVerifier {
   };
 
   PartVerifier(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job, Findings& findings,
-               uint32_t number, std::vector<OwnedChunk> chunks)
-      : checkpoint_(checkpoint),
-        options_(options),
-        job_(job),
-        findings_(findings),
-        number_(number),
-        chunks_(std::move(chunks)) {}
+               uint32_t number)
+      : checkpoint_(checkpoint), options_(options), job_(job), findings_(findings), number_(number) {}
 
   // Checks everything but the data. The batches refer to this object.
   Status open();
   const std::vector<Batch>& batches() const { return batches_; }
+  uint64_t bytes_to_check() const;  // of chunks
 
   Result<checkpoint::PartReader> file() const { return checkpoint_.part(number_); }
   // Checks a batch whose bytes are in memory.
@@ -68,7 +63,10 @@ class PartVerifier {
 
  private:
   Status report_unless_fatal(Status status, bool missing);
-  Status check_framing(uint64_t* index_offset);
+  Status check_framing();
+  Status collect_chunks();
+  Status compare_copy() const;
+  void check_inline() const;
   void check_overlaps(uint64_t index_offset);
   void add_samples();
   void add_data(uint64_t index_offset);
@@ -88,8 +86,9 @@ class PartVerifier {
   Job& job_;
   Findings& findings_;
   const uint32_t number_;
-  std::vector<OwnedChunk> chunks_;  // by offset, as given
-  std::vector<fb::Chunk> lists_;    // the chunks of declaration lists
+  checkpoint::PartFile part_;
+  const checkpoint::IndexFile* index_ = nullptr;  // the part's own, or its copy in the manifest
+  std::vector<OwnedChunk> chunks_;                // by offset
   std::vector<Batch> batches_;
 };
 

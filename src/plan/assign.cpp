@@ -6,7 +6,6 @@
 #include <numeric>
 #include <queue>
 
-#include "plan/box.h"
 #include "plan/declare.h"
 #include "plan/regions.h"
 
@@ -62,34 +61,15 @@ class Cut {
     return chunk * chunk_bytes_ / granule_.bytes;
   }
   uint64_t bytes(uint64_t granules) const { return granules * granule_.bytes; }
-  uint64_t elements(uint64_t granules) const { return granules * granule_.elements; }
 
  private:
   Granule granule_;
   uint64_t granules_, chunk_bytes_, chunks_, count_;
 };
 
-void append_share(const ReplicaRegion& entry, size_t index, const Cut& cut, uint32_t member,
-                  std::vector<AssignedCut>* cuts) {
-  uint64_t first = cut.begin(member), count = cut.begin(member + 1) - first;
-  if (count == 0) return;
-  const Region region = entry.region();
-  if (region.kind != RegionKind::kBox) {
-    uint64_t start = region.kind == RegionKind::kFlat ? region.flat_offset : 0;
-    cuts->push_back(
-        {index, {RegionKind::kFlat, {}, start + cut.elements(first), cut.elements(count)}, cut.bytes(count)});
-    return;
-  }
-  uint64_t bytes_left = cut.bytes(count), elements_left = cut.elements(count);
-  for (const Box& box : boxes_of_range(region.box, cut.elements(first), cut.elements(count))) {
-    // Each box is a whole number of granules, so the division is exact and no product can overflow.
-    uint64_t bytes = box.volume() / cut.elements(1) * cut.bytes(1);
-    cuts->push_back({index, {RegionKind::kBox, box, 0, 0}, bytes});
-    bytes_left -= bytes;
-    elements_left -= box.volume();
-  }
-  assert(bytes_left == 0 && elements_left == 0);
-  (void)bytes_left, (void)elements_left;
+void append_share(size_t index, const Cut& cut, uint32_t member, std::vector<AssignedCut>* cuts) {
+  const uint64_t first = cut.begin(member), count = cut.begin(member + 1) - first;
+  if (count != 0) cuts->push_back({index, cut.bytes(first), cut.bytes(count)});
 }
 
 // A queue of members: the least loaded first, then the lowest index.
@@ -132,7 +112,7 @@ Assignment assign(std::span<const ReplicaRegion> entries, uint32_t index, uint32
     Cut cut(entry, count, options.chunk_bytes);
     for (uint32_t member = 0; member < count; member++)
       loads[member] += cut.bytes(cut.begin(member + 1) - cut.begin(member));
-    append_share(entry, *at, cut, index, &assigned.cuts);
+    append_share(*at, cut, index, &assigned.cuts);
   }
   LeastLoaded members(loads);
   for (auto at = cut_end; at != order.end(); ++at) {

@@ -27,11 +27,10 @@ struct ReplicaRegion {
   Region region() const { return region_of_numbers(kind, region_numbers()); }
 };
 
-// The piece of entries[entry] that one member writes: a flat range, or a box inside a box.
+// The piece of entries[entry] that one member writes: a range of its bytes, in the row-major order of the region.
 struct AssignedCut {
   size_t entry;
-  Region region;
-  uint64_t bytes;
+  uint64_t first, bytes;
 };
 
 // What one member writes.

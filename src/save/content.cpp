@@ -23,7 +23,14 @@ std::pmr::memory_resource* large_memory() {
   return &memory;
 }
 
-Region SaveTensor::region() const { return region_of_numbers(kind, {numbers + ndim, region_number_count(kind, ndim)}); }
+Region SaveTensor::region() const { return region_of_numbers(kind, region_numbers()); }
+
+uint64_t SaveTensor::elements() const {
+  const Region held = region();
+  uint64_t total = 0;
+  count_elements(extents(), &total);
+  return held.kind == RegionKind::kWhole ? total : held.kind == RegionKind::kFlat ? held.flat_size : held.box.volume();
+}
 
 SaveMemory SaveTensor::memory() const {
   plan::Geometry moving = geometry();
@@ -57,15 +64,36 @@ const SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest
                                  .contiguous = contiguous};
 }
 
-void sort_tensors(LargeVector<const SaveTensor*>* tensors) {
+static bool region_before(const SaveTensor* a, const SaveTensor* b) {
+  return a->kind != b->kind ? a->kind < b->kind
+                            : std::ranges::lexicographical_compare(a->region_numbers(), b->region_numbers());
+}
+
+// Sorts the regions of each name. Nearly every name has one.
+static const SaveTensor* sort_regions(std::span<const SaveTensor*> tensors) {
+  for (size_t first = 0, end; first < tensors.size(); first = end) {
+    for (end = first + 1; end < tensors.size() && tensors[end]->name == tensors[first]->name; end++) {
+    }
+    if (end - first == 1) continue;
+    const auto regions = tensors.subspan(first, end - first);
+    std::ranges::sort(regions, region_before);
+    for (size_t i = 1; i < regions.size(); i++)
+      if (regions[i]->bytes != 0 && !region_before(regions[i - 1], regions[i])) return regions[i];
+  }
+  return nullptr;
+}
+
+const SaveTensor* sort_tensors(LargeVector<const SaveTensor*>* tensors) {
   auto before = [](const SaveTensor* a, const SaveTensor* b) { return a->name < b->name; };
-  if (std::is_sorted(tensors->begin(), tensors->end(), before)) return;
-  LargeVector<NameRef> refs(tensors->size());
-  for (size_t i = 0; i < refs.size(); i++) refs[i].at = static_cast<uint32_t>(i);
-  sort_by_name(std::span(refs), [&](const NameRef& ref) { return (*tensors)[ref.at]->name; });
-  LargeVector<const SaveTensor*> sorted(refs.size());
-  for (size_t i = 0; i < refs.size(); i++) sorted[i] = (*tensors)[refs[i].at];
-  tensors->swap(sorted);
+  if (!std::is_sorted(tensors->begin(), tensors->end(), before)) {
+    LargeVector<NameRef> refs(tensors->size());
+    for (size_t i = 0; i < refs.size(); i++) refs[i].at = static_cast<uint32_t>(i);
+    sort_by_name(std::span(refs), [&](const NameRef& ref) { return (*tensors)[ref.at]->name; });
+    LargeVector<const SaveTensor*> sorted(refs.size());
+    for (size_t i = 0; i < refs.size(); i++) sorted[i] = (*tensors)[refs[i].at];
+    tensors->swap(sorted);
+  }
+  return sort_regions(*tensors);
 }
 
 }  // namespace ckpt::save

@@ -42,6 +42,8 @@ struct SaveTensor {
   std::span<const uint64_t> extents() const { return {numbers, ndim}; }
   Shape shape() const { return Shape::of(extents()); }
   Region region() const;
+  std::span<const uint64_t> region_numbers() const { return {numbers + ndim, region_number_count(kind, ndim)}; }
+  uint64_t elements() const;  // of the region
   plan::Geometry geometry() const {
     return *plan::geometry_of(dtype, shape());
   }  // cannot fail: it was checked when the tensor was added
@@ -53,8 +55,8 @@ struct SaveTensor {
 const SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& request, const Replica& replica,
                               std::pmr::memory_resource* memory);
 
-// Sorts by name.
-void sort_tensors(LargeVector<const SaveTensor*>* tensors);
+// Sorts by name, then by region (FORMAT §4). Returns a tensor whose region is there twice; null if there is none.
+const SaveTensor* sort_tensors(LargeVector<const SaveTensor*>* tensors);
 
 // Allocates by allocate_large.
 std::pmr::memory_resource* large_memory();

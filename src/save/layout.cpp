@@ -17,33 +17,13 @@ namespace ckpt::save {
 // A piece of a region that other ranks hold too. They write the rest of it.
 struct CutPlan {
   size_t tensor;
-  Region units;
-  uint64_t first;
+  uint64_t first, bytes;  // in the row-major order of the region
 };
 
 struct Shares {
   std::vector<uint8_t> whole;  // for each tensor, whether its whole region is ours
   std::vector<CutPlan> cuts;
 };
-
-// Where a sub-region starts in the row-major order of the memory that holds the whole region.
-static uint64_t start_of(const plan::Geometry& geometry, const Region& held, const Region& piece) {
-  if (piece.kind == RegionKind::kFlat)
-    return piece.flat_offset - (held.kind == RegionKind::kFlat ? held.flat_offset : 0);
-  plan::Order order = plan::order_of(geometry, held);
-  Shape strides = plan::contiguous_strides(order.box.extent);
-  uint64_t start = 0;
-  for (int i = 0; i < strides.ndim; i++) start += (piece.box.offset[i] - order.box.offset[i]) * strides[i];
-  return start;
-}
-
-static Result<CutPlan> plan_cut(const SaveContent& content, size_t tensor_index, const Region& region) {
-  const SaveTensor& tensor = *content.tensors[tensor_index];
-  plan::Geometry geometry = tensor.geometry();
-  CKPT_ASSIGN(Region units, plan::to_units(geometry, tensor.dtype, tensor.shape(), region));
-  uint64_t first = start_of(geometry, tensor.units(), units);
-  return CutPlan{tensor_index, units, first};
-}
 
 using GroupKey = std::tuple<uint64_t, uint32_t>;  // id, count
 struct GroupMembers {
@@ -71,7 +51,8 @@ static Result<std::map<GroupKey, GroupMembers>> collect_groups(const SaveContent
   return groups;
 }
 
-// The regions of a group in the order of assignment. Since all names differ, bytes and names decide it.
+// The regions of a group in the order of assignment. Tensors are sorted by name and region, so a stable
+// sort by bytes is enough.
 static std::vector<plan::ReplicaRegion> replica_regions(const SaveContent& content, std::vector<size_t>* tensors) {
   std::stable_sort(tensors->begin(), tensors->end(),
                    [&](size_t a, size_t b) { return content.tensors[a]->bytes > content.tensors[b]->bytes; });
@@ -96,10 +77,8 @@ static Status assign_group(const SaveContent& content, const GroupKey& key, Grou
   plan::Assignment assigned =
       plan::assign(entries, members.index, count, {options.chunk_bytes, options.large_tensor_bytes});
   for (size_t entry : assigned.whole) shares->whole[members.tensors[entry]] = 1;
-  for (const auto& piece : assigned.cuts) {
-    CKPT_ASSIGN(CutPlan cut, plan_cut(content, members.tensors[piece.entry], piece.region));
-    shares->cuts.push_back(cut);
-  }
+  for (const auto& piece : assigned.cuts)
+    shares->cuts.push_back({members.tensors[piece.entry], piece.first, piece.bytes});
   GroupPlan group{.id = id,
                   .index = members.index,
                   .count = count,
@@ -141,26 +120,21 @@ static void add_item(PartLayout* layout, Item item, uint64_t chunk_raw) {
 
 static void add_tensor_items(const SaveContent& content, const LayoutOptions& options, Shares shares,
                              PartLayout* layout) {
-  auto add = [&](const SaveTensor& tensor, const Region* cut, uint64_t first, uint64_t size) {
+  auto add = [&](const SaveTensor& tensor, uint64_t first, uint64_t bytes) {
     add_item(layout,
              {.tensor = &tensor,
-              .cut = cut,
-              .data = tensor.contiguous ? tensor.data + first * tensor.width : nullptr,
-              .first = first,
-              .size = size},
+              .data = tensor.contiguous ? tensor.data + first : nullptr,
+              .first = first / tensor.width,
+              .size = bytes},
              options.chunk_bytes / tensor.width * tensor.width);
   };
   size_t whole = static_cast<size_t>(std::count(shares.whole.begin(), shares.whole.end(), 1));
   layout->items.reserve(whole + shares.cuts.size() + content.objects.size() + layout->groups.size());
-  layout->cuts.reserve(shares.cuts.size());
   auto cut = shares.cuts.begin();
   for (size_t i = 0; i < content.tensors.size(); i++) {
     const SaveTensor& tensor = *content.tensors[i];
-    if (shares.whole[i]) add(tensor, nullptr, 0, tensor.bytes);
-    for (; cut != shares.cuts.end() && cut->tensor == i; ++cut) {
-      layout->cuts.push_back(cut->units);
-      add(tensor, &layout->cuts.back(), cut->first, plan::units_of(tensor.geometry(), cut->units) * tensor.width);
-    }
+    if (shares.whole[i]) add(tensor, 0, tensor.bytes);
+    for (; cut != shares.cuts.end() && cut->tensor == i; ++cut) add(tensor, cut->first, cut->bytes);
   }
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "format/codec.h"
-#include "format/index.h"
+#include "format/index_builder.h"
 #include "save/save.h"
 
 namespace ckpt::save {
@@ -13,11 +13,10 @@ namespace ckpt::save {
 // A range of bytes that becomes consecutive chunks: a segment of a tensor, an object, or a group's declaration list.
 struct Item {
   const SaveTensor* tensor = nullptr;  // null: an object or a list
-  const Region* cut = nullptr;         // in byte units; null if it is all of the tensor's region
   const std::byte* data = nullptr;     // its first byte; null: a tensor whose memory is not contiguous
-  uint64_t first = 0;      // of a tensor: where its units start in the row-major order of the caller's memory
-  uint64_t size = 0;       // in bytes
-  uint64_t chunk_raw = 0;  // raw size of all chunks but the last
+  uint64_t first = 0;                  // of a tensor: its first unit, in the row-major order of the region
+  uint64_t size = 0;                   // in bytes
+  uint64_t chunk_raw = 0;              // raw size of all chunks but the last
   size_t chunk_first = 0, chunk_count = 0;
   format::CodecSpec codec{};
 };
@@ -44,7 +43,6 @@ struct PartLayout {
   LargeVector<Item> items;           // tensors by name, then objects, then lists
   std::vector<size_t> object_items;  // item of each object of content.objects, or npos
   std::vector<GroupPlan> groups;
-  std::vector<Region> cuts;  // regions that items refer to
   std::vector<Block> blocks;
   size_t chunk_count = 0;
   uint64_t data_bytes = 0;  // of all items

@@ -37,13 +37,21 @@ std::string_view NameSet::insert(std::string_view name) {
   if (cell.text) return {};
   char* text = static_cast<char*>(memory_->allocate(name.size(), 1));
   std::memcpy(text, name.data(), name.size());
-  cell = {text, static_cast<uint32_t>(name.size()), hash};
+  cell = {text, static_cast<uint32_t>(name.size()), hash, nullptr};
   count_++;
   return cell.name();
 }
 
 bool NameSet::contains(std::string_view name) const {
   return !cells_.empty() && cells_[cell_of(name, hash_of(name))].text;
+}
+
+const SaveTensor* NameSet::tensor_of(std::string_view name) const {
+  return cells_.empty() ? nullptr : cells_[cell_of(name, hash_of(name))].tensor;
+}
+
+void NameSet::note(std::string_view name, const SaveTensor* tensor) {
+  cells_[cell_of(name, hash_of(name))].tensor = tensor;
 }
 
 }  // namespace ckpt::save

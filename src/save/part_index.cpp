@@ -19,8 +19,6 @@ static void add_objects(format::IndexBuilder& builder, const SaveContent& conten
          .placement = static_cast<uint8_t>(declared  ? 2
                                            : inlined ? 0
                                                      : 1),
-         .rank = object.scope == CKPT_OBJECT_PER_RANK ? rank : 0,
-         .part = rank,
          .size = object.data.size(),
          .digest = format::xxh3_128(object.data),
          .inline_bytes = inlined ? Bytes(object.data) : Bytes(),
@@ -29,36 +27,42 @@ static void add_objects(format::IndexBuilder& builder, const SaveContent& conten
   }
 }
 
-// The region of an item in elements.
-static Region region_of(const Item& item) {
+// The elements of an item, in the row-major order of its region.
+static void add_segment(format::IndexBuilder& builder, const Item& item, std::span<const fb::Chunk> chunks) {
   const SaveTensor& tensor = *item.tensor;
-  if (dtype_bits(tensor.dtype) % 8 == 0) return item.cut ? *item.cut : tensor.region();
-  return plan::to_elements(tensor.geometry(), tensor.dtype, tensor.shape(), item.cut ? *item.cut : tensor.units());
+  const auto bits = static_cast<uint64_t>(dtype_bits(tensor.dtype));
+  uint64_t start = item.first, count = item.size / tensor.width;
+  if (bits % 8 != 0) {  // a unit is a byte; the last one may be only partly used
+    const bool to_the_end = item.first + item.size == tensor.bytes;
+    start = item.first * 8 / bits;
+    count = (to_the_end ? tensor.elements() : (item.first + item.size) * 8 / bits) - start;
+  }
+  format::CodecSpec codec = item.codec;
+  if (codec.codec == Codec::kRaw || codec.filter == Filter::kNone) codec.filter_width = 0;
+  if (codec.codec == Codec::kRaw) codec.filter = Filter::kNone;
+  builder.add_segment(start, count, codec, chunks.subspan(item.chunk_first, item.chunk_count));
 }
 
 static void add_tensors(format::IndexBuilder& builder, const SaveContent& content, const PartLayout& layout,
-                        std::span<const fb::Chunk> chunks, uint32_t rank) {
+                        std::span<const fb::Chunk> chunks) {
   auto item = layout.items.begin();
+  std::string_view added;
   for (const SaveTensor* tensor : content.tensors) {
     bool here = item != layout.items.end() && item->tensor == tensor;
     if (!here && tensor->bytes != 0) continue;
-    Shape shape = tensor->shape();
-    builder.add_tensor(tensor->name, tensor->dtype, shape);
-    for (; item != layout.items.end() && item->tensor == tensor; ++item) {
-      bool filtered = item->codec.codec != Codec::kRaw && item->codec.filter != Filter::kNone;
-      builder.add_segment(rank, region_of(*item), shape, item->codec.codec, item->codec.filter,
-                          filtered ? item->codec.filter_width : 0,
-                          chunks.subspan(item->chunk_first, item->chunk_count));
-    }
+    if (tensor->name != added) builder.add_tensor(tensor->name, tensor->dtype, tensor->extents());
+    added = tensor->name;
+    if (here) builder.add_region(tensor->region(), tensor->extents());
+    for (; item != layout.items.end() && item->tensor == tensor; ++item) add_segment(builder, *item, chunks);
   }
 }
 
-Result<format::Buffer> encode_part_index(const SaveIdentity& identity, const SaveContent& content,
-                                         const PartLayout& layout, std::span<const fb::Chunk> chunks) {
+Result<format::EncodedIndex> encode_part_index(const SaveIdentity& identity, const SaveContent& content,
+                                               const PartLayout& layout, std::span<const fb::Chunk> chunks) {
   format::IndexBuilder builder;
   builder.summary = identity.summary;
   uint32_t rank = identity.rank;
-  add_tensors(builder, content, layout, chunks, rank);
+  add_tensors(builder, content, layout, chunks);
   for (const auto& [name, alias] : content.aliases)
     builder.add_alias(name, alias.target, alias.is_view, alias.view, alias.ndim);
   add_objects(builder, content, layout, chunks, rank);
@@ -69,7 +73,7 @@ Result<format::Buffer> encode_part_index(const SaveIdentity& identity, const Sav
   for (const GroupPlan& group : layout.groups)
     builder.add_group(group.id, group.index, group.count, group.digest, group.entries,
                       chunks[layout.items[group.item].chunk_first]);
-  return builder.encode();
+  return builder.encode(format::IndexKind::kPart);
 }
 
 }  // namespace ckpt::save

@@ -17,7 +17,6 @@
 namespace ckpt::save {
 
 static constexpr uint64_t kBlockBytes = 8 << 20;
-static constexpr uint64_t kTrailerBytes = 64;
 static constexpr unsigned kDepth = 4;  // blocks in flight; two already keep a local disk busy
 
 class PartWriter {
@@ -290,13 +289,15 @@ Status PartWriter::write_tail() {
   const format::Summary& summary = identity_.summary;
   auto header = format::encode_part_header({summary.revision, summary.save_id, identity_.rank, summary.world_size,
                                             summary.store_id, summary.token, summary.attempt});
-  auto trailer = format::encode_part_trailer({file_end_, index.size(), format::xxh3_128(index), summary.save_id});
-  uint64_t tail_bytes = round_up(index.size() + kTrailerBytes, kAlign);
+  const uint64_t index_size = index.bytes.size();
+  auto trailer =
+      format::encode_part_trailer({file_end_, index_size, index.root_size, index.root_digest, summary.save_id});
+  uint64_t tail_bytes = round_up(index_size + trailer.size(), kAlign);
   CKPT_ASSIGN(auto mapping, device::Mapping::make(kAlign + tail_bytes));
   MutableBytes head = mapping.bytes().first(kAlign), tail = mapping.bytes().subspan(kAlign, tail_bytes);
   std::memcpy(head.data(), header.data(), header.size());
-  std::memcpy(tail.data(), index.data(), index.size());
-  std::memcpy(tail.data() + tail_bytes - kTrailerBytes, trailer.data(), kTrailerBytes);
+  std::memcpy(tail.data(), index.bytes.data(), index_size);
+  std::memcpy(tail.data() + tail_bytes - trailer.size(), trailer.data(), trailer.size());
   CKPT_TRY(file_->write_at(0, head));
   CKPT_TRY(file_->write_at(file_end_, tail));
   job_.counters.bytes_written += head.size() + tail.size();

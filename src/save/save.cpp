@@ -76,6 +76,18 @@ static Status taken(std::string_view name) {
   return Status(CKPT_EXISTS, "\"" + std::string(name) + "\" was added already").with("tensor", std::string(name));
 }
 
+// A rank may add several regions of one tensor. `first`: the one that was added first; null if the name is an alias's.
+static Status check_another(std::string_view name, const SaveTensor* first, const device::RegionRequest& request) {
+  if (!first || first->kind == RegionKind::kWhole || request.region.kind == RegionKind::kWhole ||
+      (request.bytes != 0 && first->region() == request.region))
+    return taken(name);
+  if (first->dtype == request.dtype && first->shape() == request.shape) return Ok();
+  auto text = [](uint16_t dtype, const Shape& shape) { return dtype_name(dtype) + std::string(" ") + to_text(shape); };
+  return Status(CKPT_INVALID, strformat("tensor \"{}\": a region of {}, but another one of {}", name,
+                                        text(request.dtype, request.shape), text(first->dtype, first->shape())))
+      .with("tensor", std::string(name));
+}
+
 Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes) {
   if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
   CKPT_TRY(format::check_tensor_name(name));
@@ -97,8 +109,11 @@ Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, con
                                           replica.count, session_->world_size()))
         .with("tensor", std::string(name));
   std::string_view kept = names_.insert(name);
-  if (kept.empty()) return taken(name);
-  content_.tensors.push_back(keep_tensor(kept, request, replica, &content_.memory));
+  const SaveTensor* first = kept.empty() ? names_.tensor_of(name) : nullptr;
+  if (kept.empty()) CKPT_TRY(check_another(name, first, request));
+  const SaveTensor* tensor = keep_tensor(first ? first->name : kept, request, replica, &content_.memory);
+  content_.tensors.push_back(tensor);
+  if (!first) names_.note(kept, tensor);
   return Ok();
 }
 
@@ -167,7 +182,7 @@ Status Save::begin() {
   if (session_->rank() == 0) sequence_ = session_->next_sequence();
   if (Status owners = check_attr_owners(); !owners.ok()) return refuse(std::move(owners));
   names_.forget();
-  sort_tensors(&content_.tensors);
+  if (const SaveTensor* twice = sort_tensors(&content_.tensors)) return refuse(taken(twice->name));
   return Ok();
 }
 

@@ -8,7 +8,7 @@
 #include "base/job.h"
 #include "commit/commit.h"
 #include "device/descriptor.h"
-#include "format/index.h"
+#include "format/summary.h"
 #include "save/content.h"
 #include "save/name_set.h"
 

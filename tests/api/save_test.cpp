@@ -160,6 +160,57 @@ TEST_P(Sharding, UnevenGridOfTwoDimensionsIsOneTensorAgain) {
   EXPECT_EQ(segments_of(reader, "w").size(), 6u);
 }
 
+// As of a host with several devices: rank r holds tiles r and 5 - r of six.
+TEST_P(Sharding, ARankMayAddSeveralRegionsOfATensor) {
+  World world(place.uri(), 3, {{"chunk_bytes", 4096}});
+  const Ints shape = {100, 61}, columns = {0, 20, 41, 61};
+  Bytes data = pattern(100 * 61 * 2, 5);
+  world.commit("a", {}, [&](uint32_t rank, ckpt_save* save) {
+    for (uint32_t tile : {5 - rank, rank}) {
+      size_t r = tile / 3, c = tile % 3;
+      Ints offset = {r ? 50 : 0, columns[c]}, extent = {50, columns[c + 1] - columns[c]};
+      Bytes held = take_box(data, 2, shape, offset, extent);
+      add(save, "w", box(CKPT_DTYPE_BF16, shape, offset, extent), world.keep(std::move(held)));
+    }
+    add(save, "empty", box(CKPT_DTYPE_U8, {0, 4}, {0, 0}, {0, 2}), nullptr, 0);
+    add(save, "empty", box(CKPT_DTYPE_U8, {0, 4}, {0, 0}, {0, 2}), nullptr, 0);
+  });
+  Reader reader = open_reader(world.store);
+  EXPECT_EQ(load_one(reader, "w", whole(CKPT_DTYPE_BF16, shape), data.size()), data);
+  const Ints offset = {40, 10}, extent = {20, 45};
+  EXPECT_EQ(load_one(reader, "w", box(CKPT_DTYPE_BF16, shape, offset, extent), 20 * 45 * 2),
+            take_box(data, 2, shape, offset, extent));
+  EXPECT_EQ(segments_of(reader, "w").size(), 6u);
+}
+
+TEST_P(Sharding, ARegionThatWasAddedBeforeOrDoesNotFitIsRefused) {
+  World world(place.uri(), 1);
+  Save save = new_save(world.sessions[0], "a");
+  const Bytes data = pattern(64, 1);
+  auto again = [&](const ckpt_tensor_desc& desc) {
+    return ckpt_save_add_tensor(save.get(), "w", &desc, data.data(), data.size(), CKPT_DEVICE_CPU, 0, nullptr);
+  };
+  ASSERT_EQ(again(box(CKPT_DTYPE_U8, {8, 8}, {0, 0}, {4, 8})), CKPT_OK);
+  EXPECT_EQ(again(box(CKPT_DTYPE_U8, {8, 8}, {0, 0}, {4, 8})), CKPT_EXISTS);
+  EXPECT_EQ(again(whole(CKPT_DTYPE_U8, {8, 8})), CKPT_EXISTS);
+  EXPECT_EQ(again(box(CKPT_DTYPE_U8, {8, 4}, {4, 0}, {4, 4})), CKPT_INVALID);
+  EXPECT_EQ(again(box(CKPT_DTYPE_I8, {8, 8}, {4, 0}, {4, 8})), CKPT_INVALID);
+  ASSERT_EQ(again(box(CKPT_DTYPE_U8, {8, 8}, {4, 0}, {4, 8})), CKPT_OK);
+  ASSERT_EQ(again(box(CKPT_DTYPE_U8, {8, 8}, {4, 0}, {4, 8})), CKPT_OK);  // not the first one: told when the save runs
+  EXPECT_EQ(ckpt_save_run(save.get(), nullptr), CKPT_EXISTS);
+}
+
+TEST_P(Sharding, RegionsOfARankThatOverlapAreRefused) {
+  World world(place.uri(), 1);
+  Save save = new_save(world.sessions[0], "a");
+  const Bytes data = pattern(64, 1);
+  add(save.get(), "w", box(CKPT_DTYPE_U8, {8, 8}, {0, 0}, {5, 8}), data.data(), 40);
+  add(save.get(), "w", box(CKPT_DTYPE_U8, {8, 8}, {4, 0}, {4, 8}), data.data(), 32);
+  Error error;
+  EXPECT_EQ(ckpt_save_run(save.get(), error), CKPT_MISMATCH) << error.text();
+  EXPECT_EQ(committed_count(world.store), 0u);
+}
+
 TEST_P(Sharding, RanksWithMoreRanksThanRowsPassEmptyBoxes) {
   World world(place.uri(), 4);
   Bytes data = pattern(2 * 8, 5);

@@ -57,7 +57,7 @@ TEST(VerifyDamage, EveryTruncationOfAPartIsFound) {
   Sample sample;
   for (std::string part : {"PART_000", "PART_001", "PART_002"}) {
     std::string path = sample.file(part), bytes = read_file(path);
-    std::set<size_t> sizes{0, 1, 79, 80, 81, 4095, 4097, bytes.size() - 1, bytes.size() - 63, bytes.size() - 65};
+    std::set<size_t> sizes{0, 1, 79, 80, 81, 4095, 4097, bytes.size() - 1, bytes.size() - 71, bytes.size() - 73};
     for (size_t size = 0; size < bytes.size(); size += 64) sizes.insert(size);
     for (size_t size : sizes) {
       ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(size)), 0);
@@ -218,21 +218,22 @@ void put(std::string& bytes, size_t offset, T value) {
 
 // Recomputes the digests (FORMAT §2).
 void seal(std::string& file) {
-  size_t trailer = file.size() - 72, index = at<uint64_t>(file, trailer), summary = at<uint64_t>(file, trailer + 8),
-         begin = (index + 7) / 8 * 8;
-  XXH128_hash_t digest = XXH3_128bits(file.data(), index);
-  put(file, trailer + 16, digest.low64);
-  put(file, trailer + 24, digest.high64);
-  digest = XXH3_128bits(file.data() + begin, summary);
+  const size_t trailer = file.size() - 88;
+  const auto index = at<uint64_t>(file, trailer), root = at<uint64_t>(file, trailer + 8);
+  const size_t summary = (index + 63) / 64 * 64 + at<uint64_t>(file, trailer + 16);
+  XXH128_hash_t digest = XXH3_128bits(file.data() + index - root, root);
   put(file, trailer + 32, digest.low64);
   put(file, trailer + 40, digest.high64);
-  put(file, trailer + 64, XXH3_64bits(file.data() + trailer, 64));
+  digest = XXH3_128bits(file.data() + summary, at<uint64_t>(file, trailer + 24));
+  put(file, trailer + 48, digest.low64);
+  put(file, trailer + 56, digest.high64);
+  put(file, trailer + 80, XXH3_64bits(file.data() + trailer, 80));
 }
 
 TEST(VerifyDamage, ManifestOfANewerRevisionIsRefusedAsSuch) {
   Sample sample;
   std::string bytes = read_file(sample.file("MANIFEST"));
-  put(bytes, bytes.size() - 72 + 52, uint32_t{CKPT_FORMAT_REVISION + 1});
+  put(bytes, bytes.size() - 88 + 68, uint32_t{CKPT_FORMAT_REVISION + 1});
   seal(bytes);
   write_file(sample.file("MANIFEST"), bytes);
   std::string problem;
@@ -316,13 +317,13 @@ TEST(VerifyDamage, EveryDamageIsListedInTheOrderOfPartsAndOffsets) {
   for (std::string part : {"PART_000", "PART_001", "PART_002"}) {
     std::string bytes = read_file(sample.file(part));
     patches.push_back(std::make_unique<Patch>(sample.file(part), 4096, static_cast<unsigned char>(~bytes[4096])));
-    patches.push_back(std::make_unique<Patch>(sample.file(part), bytes.size() - 65, 1));
+    patches.push_back(std::make_unique<Patch>(sample.file(part), bytes.size() - 73, 1));
   }
   auto found = verify(reader.get(), {{"threads", 3}});
   ASSERT_EQ(found.size(), 6u) << to_text(found);
   for (size_t i = 0; i < found.size(); i++) {
     EXPECT_EQ(found[i].part, "PART_00" + std::to_string(i / 2)) << to_text(found);
-    EXPECT_EQ(found[i].offset, i % 2 ? fs::file_size(sample.file(found[i].part)) - 65 : 4096u) << to_text(found);
+    EXPECT_EQ(found[i].offset, i % 2 ? fs::file_size(sample.file(found[i].part)) - 73 : 4096u) << to_text(found);
   }
 }
 

@@ -14,9 +14,9 @@ namespace {
 constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
 
 PartHeader some_header() { return {CKPT_FORMAT_REVISION, {1, 2}, 3, 8, {4, 5}, 6, 7}; }
-PartTrailer some_trailer() { return {8192, 1000, {11, 12}, {1, 2}}; }
+PartTrailer some_trailer() { return {8192, 1000, 500, {11, 12}, {1, 2}}; }
 ManifestTrailer some_manifest() {
-  return {1001, 333, {21, 22}, {23, 24}, ManifestKind::kManifest, CKPT_FORMAT_REVISION};
+  return {1001, 400, 640, 333, {21, 22}, {23, 24}, ManifestKind::kManifest, CKPT_FORMAT_REVISION};
 }
 
 template <size_t kSize>
@@ -105,7 +105,7 @@ TEST(PartHeader, RefusesOtherSizes) {
 
 TEST(PartTrailer, RoundTrips) {
   for (const PartTrailer& trailer :
-       {PartTrailer{}, some_trailer(), PartTrailer{kMax, kMax, {kMax, kMax}, {kMax, kMax}}}) {
+       {PartTrailer{}, some_trailer(), PartTrailer{kMax, kMax, kMax, {kMax, kMax}, {kMax, kMax}}}) {
     auto decoded = decode_part_trailer(encode_part_trailer(trailer));
     ASSERT_TRUE(decoded.ok());
     EXPECT_EQ(*decoded, trailer);
@@ -113,19 +113,19 @@ TEST(PartTrailer, RoundTrips) {
 }
 
 TEST(PartTrailer, LiesAsInFormat) {
-  auto bytes = encode_part_trailer({0x11, 0x22, {0x33, 0x44}, {0x55, 0x66}});
-  for (size_t i = 0; i < 6; i++) EXPECT_EQ(bytes[8 * i], static_cast<std::byte>(0x11 * (i + 1)));
-  EXPECT_EQ(as_text(Bytes(bytes).subspan(48, 8)), "CKPTTAIL");
+  auto bytes = encode_part_trailer({0x11, 0x22, 0x33, {0x44, 0x55}, {0x66, 0x77}});
+  for (size_t i = 0; i < 7; i++) EXPECT_EQ(bytes[8 * i], static_cast<std::byte>(0x11 * (i + 1)));
+  EXPECT_EQ(as_text(Bytes(bytes).subspan(56, 8)), "CKPTTAIL");
 }
 
 TEST(PartTrailer, RefusesEveryBitFlip) {
-  expect_every_flip_refused(encode_part_trailer(some_trailer()), 48,
+  expect_every_flip_refused(encode_part_trailer(some_trailer()), 56,
                             [](Bytes bytes) { return decode_part_trailer(bytes); });
 }
 
 TEST(PartTrailer, RefusesOtherSizes) {
   auto bytes = encode_part_trailer(some_trailer());
-  EXPECT_EQ(decode_part_trailer(Bytes(bytes).first(63)).status().code(), CKPT_FORMAT);
+  EXPECT_EQ(decode_part_trailer(Bytes(bytes).first(71)).status().code(), CKPT_FORMAT);
   EXPECT_EQ(decode_part_trailer({}).status().code(), CKPT_FORMAT);
 }
 
@@ -133,15 +133,19 @@ TEST(PartLayout, IndexLiesBetweenHeaderAndTrailer) {
   struct Case {
     uint64_t offset, size, file;
     bool ok;
+    uint64_t root = 0;
   };
   const Case cases[] = {
       {4096, 100, 8192, true},
-      {4096, 4032, 8192, true},
-      {4096, 4033, 8192, false},
+      {4096, 100, 8192, true, 100},
+      {4096, 100, 8192, false, 101},
+      {4096, 4024, 8192, true},
+      {4096, 4025, 8192, false},
       {4032, 100, 8192, false},
       {0, 100, 8192, false},
       {4100, 100, 8192, false},
-      {8128, 0, 8192, true},
+      {8064, 0, 8192, true},
+      {8128, 0, 8192, false},
       {8192, 0, 8192, false},
       {4096, 100, 8193, false},
       {4096, 0, 4096, false},
@@ -150,17 +154,17 @@ TEST(PartLayout, IndexLiesBetweenHeaderAndTrailer) {
       {kMax - 63, 100, 8192, false},
       {4096, kMax, 8192, false},
       {4096, kMax - 4095, 8192, false},
-      {4096, 2147483647, uint64_t{1} << 32, true},
-      {4096, 2147483648, uint64_t{1} << 33, false},
+      {4096, uint64_t{1} << 33, uint64_t{1} << 34, true, 2147483647},
+      {4096, uint64_t{1} << 33, uint64_t{1} << 34, false, 2147483648},
   };
   for (const Case& c : cases) {
-    Status status = check_part_layout({c.offset, c.size, {}, {}}, c.file);
+    Status status = check_part_layout({c.offset, c.size, c.root, {}, {}}, c.file);
     EXPECT_EQ(status.code(), c.ok ? CKPT_OK : CKPT_FORMAT) << c.offset << " " << c.size << " " << c.file;
   }
 }
 
 TEST(ManifestTrailer, RoundTrips) {
-  ManifestTrailer tombstone{88, 0, {1, 2}, {3, 4}, ManifestKind::kTombstone, CKPT_FORMAT_REVISION};
+  ManifestTrailer tombstone{88, 0, 0, 0, {1, 2}, {3, 4}, ManifestKind::kTombstone, CKPT_FORMAT_REVISION};
   for (const ManifestTrailer& trailer : {ManifestTrailer{}, some_manifest(), tombstone}) {
     auto decoded = decode_manifest_trailer(encode_manifest_trailer(trailer));
     ASSERT_TRUE(decoded.ok());
@@ -169,23 +173,27 @@ TEST(ManifestTrailer, RoundTrips) {
 }
 
 TEST(ManifestTrailer, LiesAsInFormat) {
-  auto bytes = encode_manifest_trailer({0x11, 0x22, {0x33, 0x44}, {0x55, 0x66}, ManifestKind::kManifest, 0});
-  for (size_t i = 0; i < 6; i++) EXPECT_EQ(bytes[8 * i], static_cast<std::byte>(0x11 * (i + 1)));
-  EXPECT_EQ(bytes[48], std::byte{1});
-  EXPECT_EQ(as_text(Bytes(bytes).subspan(56, 8)), "CKPTMANI");
+  auto bytes =
+      encode_manifest_trailer({0x11, 0x22, 0x33, 0x44, {0x55, 0x66}, {0x77, 0x88}, ManifestKind::kManifest, 0xab});
+  for (size_t i = 0; i < 8; i++) EXPECT_EQ(bytes[8 * i], static_cast<std::byte>(0x11 * (i + 1)));
+  EXPECT_EQ(bytes[64], std::byte{1});
+  EXPECT_EQ(bytes[68], std::byte{0xab});
+  EXPECT_EQ(as_text(Bytes(bytes).subspan(72, 8)), "CKPTMANI");
 }
 
 TEST(ManifestTrailer, RefusesEveryBitFlip) {
-  expect_every_flip_refused(encode_manifest_trailer(some_manifest()), 56,
+  expect_every_flip_refused(encode_manifest_trailer(some_manifest()), 72,
                             [](Bytes bytes) { return decode_manifest_trailer(bytes); });
 }
 
-TEST(ManifestTrailer, RefusesANewerRevision) {
-  auto bytes = encode_manifest_trailer(some_manifest());
-  put_u32(bytes, 52, CKPT_FORMAT_REVISION + 1);
-  EXPECT_EQ(decode_manifest_trailer(bytes).status().code(), CKPT_CORRUPT);
-  reseal(bytes, 64);
-  EXPECT_EQ(decode_manifest_trailer(bytes).status().code(), CKPT_REVISION);
+TEST(ManifestTrailer, RefusesOtherRevisions) {
+  for (uint32_t revision : {0, CKPT_FORMAT_REVISION + 1}) {
+    auto bytes = encode_manifest_trailer(some_manifest());
+    put_u32(bytes, 68, revision);
+    EXPECT_EQ(decode_manifest_trailer(bytes).status().code(), CKPT_CORRUPT);
+    reseal(bytes, 80);
+    EXPECT_EQ(decode_manifest_trailer(bytes).status().code(), CKPT_REVISION);
+  }
 }
 
 TEST(ManifestTrailer, RefusesUnknownKinds) {
@@ -196,31 +204,50 @@ TEST(ManifestTrailer, RefusesUnknownKinds) {
   }
 }
 
+ManifestTrailer of_sizes(uint64_t index, uint64_t root, uint64_t copies, uint64_t summary,
+                         ManifestKind kind = ManifestKind::kManifest) {
+  return {index, root, copies, summary, {}, {}, kind, 1};
+}
+
 TEST(ManifestLayout, AddsUpToExactlyTheFile) {
-  for (uint64_t index : {0, 1, 7, 8, 9, 1001})
-    for (uint64_t summary : {0, 1, 8, 333}) {
-      ManifestTrailer trailer{index, summary, {}, {}, ManifestKind::kManifest, 0};
-      uint64_t size = (index + 7) / 8 * 8 + (summary + 7) / 8 * 8 + 72;
-      EXPECT_TRUE(check_manifest_layout(trailer, size).ok());
-      EXPECT_EQ(manifest_summary_offset(trailer), (index + 7) / 8 * 8);
-      for (uint64_t wrong : {uint64_t{0}, size - 72, size - 1, size + 1, size + 8, kMax})
-        EXPECT_EQ(check_manifest_layout(trailer, wrong).code(), CKPT_FORMAT);
-    }
+  for (uint64_t index : {0, 1, 63, 64, 65, 1001})
+    for (uint64_t copies : {0, 64, 640})
+      for (uint64_t summary : {0, 1, 8, 333}) {
+        const ManifestTrailer trailer = of_sizes(index, index / 2, copies, summary);
+        const uint64_t begin = (index + 63) / 64 * 64, size = begin + copies + (summary + 7) / 8 * 8 + 88;
+        EXPECT_TRUE(check_manifest_layout(trailer, size).ok());
+        EXPECT_EQ(manifest_copies_offset(trailer), begin);
+        EXPECT_EQ(manifest_summary_offset(trailer), begin + copies);
+        for (uint64_t wrong : {uint64_t{0}, size - 88, size - 1, size + 1, size + 8, size + 64, kMax})
+          EXPECT_EQ(check_manifest_layout(trailer, wrong).code(), CKPT_FORMAT);
+      }
 }
 
 TEST(ManifestLayout, RefusesSizesThatWouldOverflow) {
-  for (uint64_t size : {kMax, kMax - 7, kMax - 71, uint64_t{1} << 63, uint64_t{1} << 31}) {
-    for (uint64_t file : {uint64_t{72}, uint64_t{64}, uint64_t{0}, size, size + 72}) {
-      EXPECT_EQ(check_manifest_layout({size, 0, {}, {}, ManifestKind::kManifest, 0}, file).code(), CKPT_FORMAT);
-      EXPECT_EQ(check_manifest_layout({0, size, {}, {}, ManifestKind::kManifest, 0}, file).code(), CKPT_FORMAT);
-      EXPECT_EQ(check_manifest_layout({size, size, {}, {}, ManifestKind::kManifest, 0}, file).code(), CKPT_FORMAT);
-    }
-  }
+  for (uint64_t size : {kMax, kMax - 7, kMax - 63, kMax - 87, uint64_t{1} << 63, uint64_t{1} << 40})
+    for (uint64_t file : {uint64_t{88}, uint64_t{64}, uint64_t{0}, size, size + 88})
+      for (const ManifestTrailer& trailer : {of_sizes(size, 0, 0, 0), of_sizes(0, 0, size / 64 * 64, 0),
+                                             of_sizes(0, 0, 0, size), of_sizes(size, 0, size / 64 * 64, size)}) {
+        const bool fits =
+            file > size && trailer.index_size + trailer.copies_size + trailer.summary_size == size && size == file - 88;
+        EXPECT_EQ(check_manifest_layout(trailer, file).code(), fits ? CKPT_OK : CKPT_FORMAT) << size << " " << file;
+      }
 }
 
-TEST(ManifestLayout, TombstoneHasNoSummary) {
-  EXPECT_TRUE(check_manifest_layout({8, 0, {}, {}, ManifestKind::kTombstone, 0}, 80).ok());
-  EXPECT_EQ(check_manifest_layout({8, 8, {}, {}, ManifestKind::kTombstone, 0}, 88).code(), CKPT_FORMAT);
+TEST(ManifestLayout, RefusesARootThatIsNotInTheIndexAndCopiesThatAreNotAligned) {
+  EXPECT_TRUE(check_manifest_layout(of_sizes(128, 128, 64, 0), 280).ok());
+  EXPECT_EQ(check_manifest_layout(of_sizes(128, 129, 64, 0), 280).code(), CKPT_FORMAT);
+  EXPECT_EQ(check_manifest_layout(of_sizes(128, 128, 32, 0), 248).code(), CKPT_FORMAT);
+  const uint64_t large = uint64_t{1} << 32;
+  EXPECT_TRUE(check_manifest_layout(of_sizes(large, kMaxRootSize, 0, 0), large + 88).ok());
+  EXPECT_EQ(check_manifest_layout(of_sizes(large, kMaxRootSize + 1, 0, 0), large + 88).code(), CKPT_FORMAT);
+}
+
+TEST(ManifestLayout, TombstoneHasNothingElse) {
+  EXPECT_TRUE(check_manifest_layout(of_sizes(8, 0, 0, 0, ManifestKind::kTombstone), 152).ok());
+  EXPECT_EQ(check_manifest_layout(of_sizes(8, 0, 0, 8, ManifestKind::kTombstone), 160).code(), CKPT_FORMAT);
+  EXPECT_EQ(check_manifest_layout(of_sizes(8, 0, 64, 0, ManifestKind::kTombstone), 216).code(), CKPT_FORMAT);
+  EXPECT_EQ(check_manifest_layout(of_sizes(8, 8, 0, 0, ManifestKind::kTombstone), 152).code(), CKPT_FORMAT);
 }
 
 TEST(AllZero, FindsAnyOtherByte) {

@@ -1,299 +1,383 @@
-// The rules of FORMAT §4 for names, parts, tensors and segments. A record that breaks one is refused by name.
+// The rules of FORMAT §4 for the root: summary, pages, layouts, groups; and for records of parts and names.
 #include "format/index_draft.h"
 
 namespace ckpt::format {
 namespace {
 
+using namespace std::literals;
+
 // ---- summary ----
 
-TEST(IndexRules, RevisionAndFeaturesOfTheFutureAreRefused) {
-  Draft draft = complete();
-  draft.builder.summary.revision = CKPT_FORMAT_REVISION + 1;
-  expect_refused(draft, "format revision 1", IndexKind::kManifest, CKPT_REVISION);
+TEST(RootRules, RevisionsAndFeaturesOfAnotherTimeAreRefused) {
+  for (uint32_t revision : {0u, CKPT_FORMAT_REVISION + 1u}) {
+    Draft draft = some_manifest();
+    draft.builder.summary.revision = revision;
+    EXPECT_EQ(decode_summary(encode_summary(draft.builder.summary)).status().code(), CKPT_REVISION);
+    expect_refused(draft, "this library reads revision 1", CKPT_REVISION);
+  }
+  Draft draft = some_manifest();
+  draft.builder.summary.required_features = uint64_t{1} << 63;
   EXPECT_EQ(decode_summary(encode_summary(draft.builder.summary)).status().code(), CKPT_REVISION);
-  draft = complete();
-  draft.builder.summary.required_features = 1ull << 63;
-  expect_refused(draft, "features that this library does not know", IndexKind::kManifest, CKPT_REVISION);
-  EXPECT_EQ(decode_summary(encode_summary(draft.builder.summary)).status().code(), CKPT_REVISION);
-  EXPECT_EQ(open_slot(draft.framed()).status().code(), CKPT_REVISION);
+  expect_refused(draft, "features that this library does not know", CKPT_REVISION);
 }
 
-TEST(IndexRules, LabelAndRunAreNames) {
-  for (const char* bad : {"", ".hidden", "a/b", "a b"}) {
-    Draft draft = complete();
-    draft.builder.summary.label = bad;
-    expect_refused(draft, "label");
-    draft = complete();
-    draft.builder.summary.run = bad;
-    expect_refused(draft, "run");
+TEST(RootRules, LabelAndRunAreNames) {
+  for (const char* illegal : {"", ".hidden", "a/b", "a b"}) {
+    Draft label = some_manifest(), run = some_manifest();
+    label.builder.summary.label = run.builder.summary.run = illegal;
+    expect_refused(label, "label");
+    expect_refused(run, "run");
   }
 }
 
-TEST(IndexRules, CountsAreThoseOfTheIndex) {
-  using Field = std::function<void(Summary&)>;
-  for (const Field& field :
-       {Field([](Summary& s) { s.world_size++; }), Field([](Summary& s) { s.part_count--; }),
-        Field([](Summary& s) { s.tensor_count++; }), Field([](Summary& s) { s.object_count = 0; })}) {
-    Draft draft = complete();
-    field(draft.builder.summary);
-    expect_refused(draft, "counts");
+TEST(RootRules, OtherBuffersAreNoRootAndNoPage) {
+  const EncodedIndex index = some_manifest().encode();
+  const auto opened = open_all(index, IndexKind::kManifest);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  const std::vector<std::byte> zeros(256), summary = encode_summary(summary_of(1));
+  const Bytes page = Bytes(index.bytes).first(opened->root.pages[0].size());
+  for (Bytes other : {Bytes(), Bytes(zeros), Bytes(summary), page}) {
+    const Status status = Root::open(other, IndexKind::kManifest, other.size()).status();
+    EXPECT_NE(status.message().find("CKPR"), std::string::npos) << status.message();
   }
-  Draft draft = complete();
-  auto& summary = draft.builder.summary;
-  draft.encode();
-  summary.part_bytes++;
-  EXPECT_NE(refusal(draft.builder.encode().take()).find("counts"), std::string::npos);
+  for (Bytes other : {Bytes(), Bytes(zeros), Bytes(index.bytes).last(index.root_size)}) {
+    const Status status = Page::open(other, opened->root, 0).status();
+    EXPECT_NE(status.message().find("CKPI"), std::string::npos) << status.message();
+  }
 }
 
-TEST(IndexRules, OtherBuffersAreNoIndex) {
-  auto summary = encode_summary(summary_of(1));
-  EXPECT_NE(refusal(summary).find("CKPI"), std::string::npos);
-  Draft draft = complete();
-  EXPECT_EQ(decode_summary(draft.encode()).status().code(), CKPT_FORMAT);
-  EXPECT_EQ(refusal({}).empty(), false);
-  std::vector<std::byte> zeros(256);
-  refusal(zeros);
+// ---- pages ----
+
+// Three pages: "a" with a long attribute, "b" and "c", "d" with another one.
+Draft of_three_pages() {
+  Draft draft(IndexKind::kManifest);
+  for (const char* name : {"a", "b", "d"}) draft.tensor(name, CKPT_DTYPE_U8, {2}).list({1});
+  draft.alias("c", "a").object("a", 0, {0}).object("b", 1, {0, 1, 2});
+  return draft.attr("a", "long", std::string(65400, 'x')).attr("d", "long", std::string(65400, 'x'));
+}
+
+TEST(RootRules, PagesFollowEachOtherAndTheRootFollowsThem) {
+  const std::string_view why = "does not follow that before";
+  expect_each_refused(of_three_pages(),
+                      {{[](auto& at) { at.page(1).offset += 64; }, why},
+                       {[](auto& at) { at.page(1).offset -= 64; }, why},
+                       {[](auto& at) { at.page(0).offset = 64; }, why},
+                       {[](auto& at) { at.page(1).size = 0; }, why},
+                       {[](auto& at) { at.page(1).size = ~0u; }, why},
+                       {[](auto& at) { at.page(1).pad = 1; }, why},
+                       {[](auto& at) { at.part_page(0).offset += 64; }, "a page of parts does not follow that before"},
+                       {[](auto& at) { at.part_page(0).size -= 64; }, "its root begins at"}});
+}
+
+TEST(RootRules, FirstNamesAscendFromNothing) {
+  const std::string_view why = "does not follow that before";
+  expect_each_refused(of_three_pages(),
+                      {{[](auto& at) { at.page(1).first_size = 0; }, why},
+                       {[](auto& at) { at.page(1).first = ~0u; }, why},
+                       {[](auto& at) { at.page(1).first_size = ~0u; }, why},
+                       {[](auto& at) { at.page(0).first = at.page(1).first, at.page(0).first_size = 1; }, why},
+                       {[](auto& at) { at.part_page(0).first = at.page(1).first, at.part_page(0).first_size = 1; },
+                        "a page of parts"}});
+}
+
+TEST(RootRules, PositionsOfNamesAndObjectsAreThoseOfThePages) {
+  const std::string_view follow = "does not follow that before", count = "a page holds more or fewer names";
+  expect_each_refused(of_three_pages(), {{[](auto& at) { at.page(0).name_first = 1; }, follow},
+                                         {[](auto& at) { at.page(0).object_first = 1; }, follow},
+                                         {[](auto& at) { at.part_page(0).name_first = 1; }, "a page of parts"},
+                                         {[](auto& at) { at.part_page(0).object_first = 1; }, "a page of parts"},
+                                         {[](auto& at) { at.page(1).name_first = 4; }, follow},
+                                         {[](auto& at) { at.page(1).object_first = 5; }, follow},
+                                         {[](auto& at) { at.page(2).name_first = 5; }, "too few names"},
+                                         {[](auto& at) { at.page(1).name_first = 2; }, count},
+                                         {[](auto& at) { at.page(1).name_first = 0; }, count},
+                                         {[](auto& at) { at.page(1).object_first = 2; }, count},
+                                         {[](auto& at) { at.page(1).object_first = 0; }, count}});
+  Draft objects = of_three_pages();  // one for each rank that has one
+  objects.builder.summary.object_count = 2;
+  expect_refused(objects, "too few names or objects");
+}
+
+TEST(RootRules, RecordsLieOnThePageOfTheirName) {
+  const std::string_view order = "is out of order";
+  expect_each_refused(of_three_pages(),
+                      {{[](auto& at) { at.write(at.tensor(0).name, "b"); }, "on the wrong page"},
+                       {[](auto& at) { at.write(at.tensor(0, 1).name, "a", 1); }, "on the wrong page"},
+                       {[](auto& at) { at.write(at.alias(0, 1).name, "a", 1); }, order},
+                       {[](auto& at) { at.write(at.object(0, 1).name, "a", 1); }, order},
+                       {[](auto& at) { at.write(at.object(0).name, "b"); }, order}});
+  Draft part(IndexKind::kPart);  // whose attributes need no owner
+  part.attr("a", "k", std::string(65500, 'x')).attr("b", "k", "");
+  expect_each_refused(part, {{[](auto& at) { at.write(at.attr(0).owner, "b"); }, order},
+                             {[](auto& at) { at.write(at.attr(0, 1).owner, "a", 1); }, order}});
+}
+
+TEST(RootRules, ARootHasASummaryNamesAndAPageAndAPageHasNames) {
+  auto said = [](bool summary, bool names) {
+    flatbuffers::FlatBufferBuilder builder;
+    auto put = put_summary(builder, summary_of(1, IndexKind::kPart));
+    auto text = builder.CreateString("");
+    builder.Finish(fb::CreateRoot(builder, summary ? put : 0, names ? text : 0), "CKPR");
+    const Bytes bytes = std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize()));
+    return Root::open(bytes, IndexKind::kPart, bytes.size()).status().message();
+  };
+  EXPECT_EQ(said(false, true), "the root of the index has no summary or no names");
+  EXPECT_EQ(said(true, false), "the root of the index has no summary or no names");
+  EXPECT_EQ(said(true, true), "the index has no pages, or too few names or objects");
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(fb::CreatePage(builder), "CKPI");
+  const Bytes page = std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize()));
+  EXPECT_EQ(Page::open(page, Root(), 0).status().message(), "a page has no names");
 }
 
 // ---- parts ----
 
-fb::Part part_with(const fb::Part& part, uint64_t size, uint32_t rank, uint8_t kind, fb::Digest save_id) {
-  return fb::Part(size, part.index_digest(), save_id, rank, kind, uint8_t{0}, uint16_t{0});
-}
-
-TEST(IndexRules, PartsAreInTheOrderOfRanksAndOfThisSave) {
-  auto change = [](size_t i, uint64_t size, uint32_t rank, uint8_t kind, fb::Digest save_id) {
-    return [=](const Index& index) { set(index.parts[i], part_with(index.parts[i], size, rank, kind, save_id)); };
+TEST(PartRules, ThereAreAsManyAsRanksAndOnlyInAManifest) {
+  auto ranks = [](uint32_t parts, uint32_t part_count, uint32_t world) {
+    Draft draft(IndexKind::kManifest, parts);
+    draft.builder.summary.part_count = part_count;
+    draft.builder.summary.world_size = world;
+    return draft;
   };
-  Draft draft = complete();
-  fb::Digest own(5, 6);
-  expect_refused(draft, change(1, 40960, 0, 0, own), "part 1 is of rank 0");
-  expect_refused(draft, change(0, 40960, 1, 0, own), "part 0 is of rank 1");
-  expect_refused(draft, change(1, 40960, 1, 1, own), "part of kind 1", CKPT_UNSUPPORTED);
-  expect_refused(draft, change(1, 40960, 1, 2, own), "part of kind 2", CKPT_UNSUPPORTED);
-  expect_refused(draft, change(1, 40960, 1, 0, fb::Digest(5, 7)), "another save");
-  expect_refused(draft, change(1, 40960 + 64, 1, 0, own), "no legal size");
-  expect_refused(draft, change(1, 4096, 1, 0, own), "");
+  expect_accepted(ranks(1, 1, 1));
+  expect_accepted(ranks(512, 512, 512));
+  expect_accepted(ranks(1025, 1025, 1025));
+  expect_refused(ranks(4, 4, 5), "as many as there are ranks");
+  expect_refused(ranks(4, 5, 4), "too small for 5 of them");
+  expect_refused(ranks(0, 4, 4), "as many as there are ranks");
+  expect_refused(ranks(512, 513, 513), "as many as there are ranks");
+  expect_refused(ranks(513, 512, 512), "as many as there are ranks");
+  expect_refused(ranks(4, 5, 5), "too small for 5 of them");
+  expect_refused(ranks(5, 4, 4), "a page of 5 parts");
+  Draft part = ranks(1, 0, 1);
+  part.kind = IndexKind::kPart;
+  expect_refused(part, "a part's index lists parts");
 }
 
-TEST(IndexRules, PartSizesDoNotOverflow) {
-  Draft draft;
-  draft.builder.parts.clear();
-  add_part(draft.builder, ~uint64_t{4095});
-  add_part(draft.builder, ~uint64_t{4095});
-  expect_refused(draft, "overflow");
+TEST(PartRules, RecordsAreInTheOrderOfRanksAndDescribeLegalFiles) {
+  const std::string_view size = "of another save or of no legal size";
+  expect_each_refused(some_manifest(), {{[](auto& at) { at.part(1).rank = 0; }, "part 1 is of rank 0"},
+                                        {[](auto& at) { at.part(0).rank = 1; }, "part 0 is of rank 1"},
+                                        {[](auto& at) { at.part(1).pad = 1; }, "part 1"},
+                                        {[](auto& at) { at.part(1).pad2 = 1; }, "part 1"},
+                                        {[](auto& at) { at.part(1).pad3 = 1; }, "part 1"},
+                                        {[](auto& at) { at.part(1).kind = 1; }, "part of kind 1", CKPT_UNSUPPORTED},
+                                        {[](auto& at) { at.part(1).kind = 2; }, "part of kind 2", CKPT_UNSUPPORTED},
+                                        {[](auto& at) { at.part(1).save_id.lo++; }, size},
+                                        {[](auto& at) { at.part(1).size += 64; }, size},
+                                        {[](auto& at) { at.part(1).size = 4096; }, size},
+                                        {[](auto& at) { at.part(1).index_offset = 4032; }, size},
+                                        {[](auto& at) { at.part(1).index_offset += 8; }, size},
+                                        {[](auto& at) { at.part(1).root_size = 0; }, size},
+                                        {[](auto& at) { at.part(1).root_size = 1025; }, size},
+                                        {[](auto& at) { at.part(1).index_size = 32769; }, size},
+                                        {[](auto& at) { at.part(1).index_size = ~uint64_t{8191}; }, size}});
 }
 
-TEST(IndexRules, PartsOwnIndexListsNoParts) {
-  Draft draft;
-  expect_refused(draft, "a part's index lists parts", IndexKind::kPart);
-}
-
-// ---- texts ----
-
-TEST(IndexRules, TextsLieInsideAndEndWithALineFeed) {
-  Draft draft = complete();
-  auto rename = [](uint32_t offset, uint32_t size) {
-    return [=](const Index& index) {
-      fb::Tensor tensor = index.tensors[0];
-      set(index.tensors[0], fb::Tensor(fb::Text(offset, size), tensor.dtype(), tensor.ndim(), 0, tensor.shape(),
-                                       tensor.segment_first(), tensor.segment_count()));
-    };
+TEST(PartRules, ANamedPageAndAPageOfPartsAreNotMistakenForEachOther) {
+  const EncodedIndex manifest = some_manifest().encode(), part = some_part().encode();
+  auto opened = open_all(manifest, IndexKind::kManifest), other = open_all(part, IndexKind::kPart);
+  ASSERT_TRUE(opened.ok() && other.ok());
+  auto bytes = [](const EncodedIndex& index, const fb::PageRef& page) {
+    return Bytes(index.bytes).subspan(page.offset(), page.size());
   };
-  expect_refused(draft, rename(~0u, 1), "outside the names");
-  expect_refused(draft, rename(0, ~0u), "outside the names");
-  expect_refused(draft, rename(~0u, ~0u), "outside the names");
-  expect_refused(
-      draft, [&](const Index& index) { rename(static_cast<uint32_t>(index.names.size()), 0)(index); },
-      "outside the names");
-  expect_refused(
-      draft, [&](const Index& index) { rename(static_cast<uint32_t>(index.names.size()) - 1, 1)(index); },
-      "outside the names");
-  expect_refused(draft, rename(0, 0), "");  // "a" follows, not a line feed
-  expect_refused(draft, [](const Index& index) { const_cast<char&>(index.names[1]) = 'x'; }, "outside the names");
+  const Bytes names = bytes(manifest, opened->root.pages[0]), parts = bytes(manifest, opened->root.part_pages[0]);
+  EXPECT_EQ(Page::open(parts, opened->root, 0).status().message(), "a page of names holds parts");
+  EXPECT_EQ(Page::open_parts(names, opened->root, 0).status().message(), "a page of parts holds something else");
+  EXPECT_EQ(Page::open(names, other->root, 0).status().message(), "not one holding for each tensor");
+  EXPECT_EQ(Page::open(bytes(part, other->root.pages[0]), opened->root, 0).status().message(),
+            "not one holding for each tensor");
 }
 
-TEST(IndexRules, NamesAreSortedUniqueAndLegal) {
-  Draft draft = complete();
-  expect_refused(
-      draft, [](const Index& index) { set_name(index, index.tensors[1].name(), "a"); }, "tensor \"a\" is out of order");
-  expect_refused(draft, [](const Index& index) { set_name(index, index.tensors[0].name(), "e"); }, "out of order");
-  expect_refused(draft, [](const Index& index) { set_name(index, index.tensors[0].name(), "\x01"); }, "control");
-  expect_refused(draft, [](const Index& index) { set_name(index, index.tensors[0].name(), "\xff"); }, "UTF-8");
-  expect_refused(draft, [](const Index& index) { set_name(index, index.objects[0].name(), "a/../b\n"); }, "");
-  Draft dots;
-  dots.tensor("../x", CKPT_DTYPE_U8, {0});
-  expect_refused(dots, "..");
-  Draft empty;
-  empty.tensor("", CKPT_DTYPE_U8, {0});
-  expect_refused(empty, "");
+// ---- layouts ----
+
+TEST(LayoutRules, ListsAndGridsOfSoundRunsOnly) {
+  // some_manifest has layouts 0: the grid, of runs 0–2 and 1–3; 1: 0–3; 2: nothing; 3: 1–3; 4: 0.
+  const std::string_view kind = "a layout of no known kind", count = "parts, expected", part = "does not exist";
+  expect_each_refused(some_manifest(), {{[](auto& at) { at.layout(0).kind = 2; }, kind},
+                                        {[](auto& at) { at.layout(1).kind = 2; }, kind},
+                                        {[](auto& at) { at.layout(0).pad = 1; }, kind},
+                                        {[](auto& at) { at.layout(0).ndim = 17; }, kind},
+                                        {[](auto& at) { at.layout(0).ndim = 0; }, kind},
+                                        {[](auto& at) { at.layout(0).kind = 0; }, kind},
+                                        {[](auto& at) { at.layout(0).per_cell = 0; }, kind},
+                                        {[](auto& at) { at.layout(0).cells = 1; }, kind},
+                                        {[](auto& at) { at.layout(1).cells = 1; }, kind},
+                                        {[](auto& at) { at.cells(0) = 0; }, "too many cells"},
+                                        {[](auto& at) { at.cells(0) = uint64_t{1} << 63; }, "too many cells"},
+                                        {[](auto& at) { at.cells(0) = 2; }, count},
+                                        {[](auto& at) { at.layout(0).per_cell = 1; }, count},
+                                        {[](auto& at) { at.layout(1).per_cell = 3; }, count},
+                                        {[](auto& at) { at.run(2).count = 3; }, part},
+                                        {[](auto& at) { at.run(0).count = 0; }, part},
+                                        {[](auto& at) { at.run(0).first = 4; }, part},
+                                        {[](auto& at) { at.run(0) = {4, 2, -1}; }, part},
+                                        {[](auto& at) { at.run(0) = {0, 4, 1}, at.run(1) = {2, 0, 1}; }, part},
+                                        {[](auto& at) { at.run(0).stride = 4; }, part},
+                                        {[](auto& at) { at.run(0).stride = -1; }, part},
+                                        {[](auto& at) { at.run(0) = {3, ~0u, INT32_MIN}; }, part},
+                                        {[](auto& at) { at.run(2) = {3, 2, -3}; }, "do not ascend"},
+                                        {[](auto& at) { at.run(2) = {0, 2, 0}; }, "do not ascend"}});
+  Draft deep(IndexKind::kManifest, 8);
+  deep.builder.grid_layout(std::vector<uint64_t>(17, 1), 1, std::vector<uint32_t>{0});
+  expect_refused(deep, kind);  // of 17 dimensions
+  Draft two_runs(IndexKind::kManifest, 8);
+  two_runs.tensor("t", CKPT_DTYPE_U8, {4}).list({0, 1, 4, 6});
+  expect_refused(two_runs, [](auto& at) { at.run(1).first = 1; }, "do not ascend");
 }
 
-// ---- tensors ----
-
-fb::Tensor tensor_with(const fb::Tensor& t, uint16_t dtype, uint16_t ndim, uint32_t reserved, uint64_t shape_at,
-                       uint64_t first, uint64_t count) {
-  return fb::Tensor(t.name(), dtype, ndim, reserved, shape_at, first, count);
+TEST(LayoutRules, EveryRunHasOneOwnerInOrder) {
+  const std::string_view why = "the runs of a layout do not follow";
+  expect_each_refused(some_manifest(), {{[](auto& at) { at.layout(1).run_first--; }, why},
+                                        {[](auto& at) { at.layout(0).run_first++; }, why},
+                                        {[](auto& at) { at.layout(4).run_count = ~0u; }, why},
+                                        {[](auto& at) { at.layout(4).run_count = at.layout(4).per_cell = 0; },
+                                         "a run belongs to no layout"}});
 }
 
-TEST(IndexRules, TensorsHaveAShapeAndADtype) {
-  auto change = [](uint16_t dtype, uint16_t ndim, uint32_t reserved, uint64_t shape_at) {
-    return [=](const Index& index) {
-      const fb::Tensor& t = index.tensors[0];
-      set(t, tensor_with(t, dtype, ndim, reserved, shape_at, t.segment_first(), t.segment_count()));
-    };
+TEST(LayoutRules, APartsIndexHasNone) {
+  Draft part = some_part();
+  part.builder.list_layout(std::vector<uint32_t>{0});
+  expect_refused(part, "a part's index has layouts");
+}
+
+TEST(LayoutRules, HoldingsFitTheirTensor) {
+  expect_each_refused(some_manifest(), {{[](auto& at) { at.holding(0).layout = 5; }, "its layout does not exist"},
+                                        {[](auto& at) { at.holding(0).layout = 2; }, "has no parts, or too many"},
+                                        {[](auto& at) { at.holding(2).layout = 1; }, "has no parts, or too many"},
+                                        {[](auto& at) { at.holding(1).layout = 0; }, "another number of dimensions"}});
+  auto grid = [](std::initializer_list<uint64_t> extents, std::vector<uint64_t> cells, std::vector<uint32_t> parts) {
+    return Draft(IndexKind::kManifest).tensor("t", CKPT_DTYPE_U8, extents).grid(std::move(cells), 1, std::move(parts));
   };
-  Draft draft = complete();
-  expect_refused(draft, change(0x0200, 2, 0, 0), "no valid shape or dtype");
-  expect_refused(draft, change(CKPT_DTYPE_F32, 17, 0, 0), "no valid shape or dtype");
-  expect_refused(draft, change(CKPT_DTYPE_F32, 2, 1, 0), "no valid shape or dtype");
-  expect_refused(draft, change(CKPT_DTYPE_F32, 2, 0, ~uint64_t{0}), "no valid shape or dtype");
-  expect_refused(
-      draft, [&](const Index& index) { change(CKPT_DTYPE_F32, 2, 0, index.numbers.size() - 1)(index); },
-      "no valid shape or dtype");
+  expect_accepted(grid({10}, {4}, {0, 1, 2, 3}));  // cells of 3, 3, 3, 1
+  expect_accepted(grid({4}, {4}, {0, 1, 2, 3}));
+  expect_accepted(grid({4}, {1}, {0}));
+  expect_refused(grid({5}, {4}, {0, 1, 2, 3}), "empty cells");  // 2, 2, 1 and nothing
+  expect_refused(grid({3}, {4}, {0, 1, 2, 3}), "empty cells");
 }
 
-TEST(IndexRules, TensorsOf2To63BytesAreRefusedAndEmptyOnesOfHugeExtentsAreNot) {
-  Draft draft = complete();
-  expect_refused(
-      draft, [](const Index& index) { set_number(index, index.tensors[0].shape(), uint64_t{1} << 62); },
-      "larger than 2^63-1 bytes");
-  expect_refused(
-      draft, [](const Index& index) { set_number(index, index.tensors[0].shape(), ~uint64_t{0}); },
-      "larger than 2^63-1 bytes");
-  Draft huge;
-  huge.tensor("e", CKPT_DTYPE_F32, {0, uint64_t{1} << 62, uint64_t{1} << 62});
-  auto bytes = huge.encode();
-  EXPECT_TRUE(Index::open(bytes, IndexKind::kManifest).ok());
+// ---- groups ----
+
+TEST(GroupRules, AreOfAPartAndHaveAList) {
+  const std::string_view why = "a replica group is not described well";
+  expect_each_refused(some_part(), {{[](auto& at) { at.group(0).index = 2; }, why},
+                                    {[](auto& at) { at.group(0).index = 0, at.group(0).count = 1; }, why},
+                                    {[](auto& at) { at.group(0).list.offset = 4032; }, why},
+                                    {[](auto& at) { at.group(0).list.offset = 40960 - 49; }, why},
+                                    {[](auto& at) { at.group(0).list.offset = ~uint64_t{0} - 10; }, why},
+                                    {[](auto& at) { at.group(0).list.stored_size = 0; }, why},
+                                    {[](auto& at) { at.group(0).list.stored_size = 101; }, why},
+                                    {[](auto& at) { at.group(0).list.raw_size = 51 * 255; }, why}});
+  Draft large(IndexKind::kPart);
+  large.builder.add_group(7, 0, 2, {1, 2}, 3, chunk(4096, (64 << 20) + 1, 1 << 20));
+  expect_refusal(open_all(large.encode(), IndexKind::kPart, 1 << 30), why);
+  Draft manifest = some_manifest();
+  manifest.builder.add_group(7, 0, 2, {1, 2}, 3, chunk(24576, 100));
+  expect_refused(manifest, "a manifest has replica groups");
 }
 
-TEST(IndexRules, EverySegmentHasOneOwnerInOrder) {
-  auto change = [](size_t i, int64_t first, int64_t count) {
-    return [=](const Index& index) {
-      const fb::Tensor& t = index.tensors[i];
-      set(t, tensor_with(t, t.dtype(), t.ndim(), 0, t.shape(), t.segment_first() + static_cast<uint64_t>(first),
-                         t.segment_count() + static_cast<uint64_t>(count)));
-    };
-  };
-  Draft draft = complete();
-  expect_refused(draft, change(0, 1, 0), "segments of tensor \"a\" do not follow");
-  expect_refused(draft, change(1, -1, 0), "segments of tensor \"b\" do not follow");
-  expect_refused(draft, change(0, 0, -1), "segments of tensor \"b\" do not follow");
-  expect_refused(draft, change(2, 1, 0), "segments of tensor \"c\" do not follow");
-  expect_refused(draft, change(3, 0, 1), "segments of tensor \"d\" do not follow");
-  expect_refused(draft, change(3, 0, -1), "a segment belongs to no tensor");
-  expect_refused(draft, change(3, 0, INT64_MAX), "segments of tensor \"d\" do not follow");
+// ---- names ----
+
+TEST(NameRules, TextsLieInsideAndEndWithAZero) {
+  const std::string_view why = "outside the names";
+  expect_each_refused(some_manifest(),
+                      {{[](auto& at) { at.tensor(0).name = ~0u; }, why},
+                       {[](auto& at) { at.tensor(0).name_size = ~0u; }, why},
+                       {[](auto& at) { at.tensor(0).name = at.tensor(0).name_size = ~0u; }, why},
+                       {[](auto& at) { at.tensor(0).name = static_cast<uint32_t>(at.pages[0].names.size()); }, why},
+                       {[](auto& at) { at.tensor(0).name_size = 0; }, why},  // "a" follows, no zero
+                       {[](auto& at) { at.write(at.tensor(0).name + 1, "x"); }, why},
+                       {[](auto& at) { at.alias(0).name_size--; }, why},
+                       {[](auto& at) { at.alias(0).target_size = 0; }, why},
+                       {[](auto& at) { at.object(0).name_size--; }, why},
+                       {[](auto& at) { at.object(0).media_type_size--; }, why},
+                       {[](auto& at) { at.attr(1).owner_size = 0; }, why},
+                       {[](auto& at) { at.attr(0).key_size--; }, why},
+                       {[](auto& at) { at.attr(0).value_size--; }, why}});
 }
 
-// So many that an open with threads divides them.
-Draft of_many_tensors(size_t count) {
-  Draft draft(1);
-  draft.builder.parts.clear();
-  add_part(draft.builder, uint64_t{1} << 40);
-  for (size_t i = 0; i < count; i++) {
-    std::string name = std::to_string(100000 + i);
-    draft.tensor("layer." + name, CKPT_DTYPE_U8, {2});
-    bool one = i % 3 != 0;
-    draft.segment(0, flat(0, one ? 2 : 1), {chunk(4096 + 2 * i, one ? 2 : 1)});
-    if (!one) draft.segment(0, flat(1, 1), {chunk(4097 + 2 * i, 1)});
+TEST(NameRules, NamesAreSortedUniqueAndLegal) {
+  const std::string_view order = "is out of order";
+  expect_each_refused(some_manifest(),
+                      {{[](auto& at) { at.write(at.tensor(1).name, "a"); }, "\"a\" is out of order"},
+                       {[](auto& at) { at.write(at.tensor(0).name, "e"); }, order},
+                       {[](auto& at) { at.write(at.alias(0).name, "vied"); }, order},
+                       {[](auto& at) { at.alias(1).name_size = 4, at.write(at.alias(1).name + 4, "\0"s); }, order},
+                       {[](auto& at) { at.write(at.object(0).name, "zwn"); }, order},
+                       {[](auto& at) { at.write(at.tensor(0).name, "\x01"); }, "control"},
+                       {[](auto& at) { at.write(at.tensor(0).name, "\xff"); }, "UTF-8"},
+                       {[](auto& at) { at.write(at.alias(0).name, "a\x7f"); }, "control"},
+                       {[](auto& at) { at.write(at.object(0).name, "\xff"); }, "UTF-8"},
+                       {[](auto& at) { at.write(at.object(0).media_type, "\xff"); }, "UTF-8"}});
+  expect_refused(Draft(IndexKind::kPart).tensor("../x", CKPT_DTYPE_U8, {0}), "..");
+  expect_refused(Draft(IndexKind::kPart).tensor("", CKPT_DTYPE_U8, {0}), "1");
+}
+
+// ---- the buffer ----
+
+TEST(Buffers, VectorsOfStructsAreAligned) {
+  // FlatBuffers' own verifier does not check alignment. This moves each vector back by four bytes, which misaligns it.
+  EncodedIndex index = some_part().encode();
+  auto* bytes = const_cast<std::byte*>(index.bytes.data());
+  size_t refused = 0;
+  for (size_t at = 0; at + 4 <= index.bytes.size(); at += 4) {
+    uint32_t offset;
+    std::memcpy(&offset, bytes + at, 4);
+    if (offset < 8 || offset > index.bytes.size()) continue;
+    const uint32_t moved = offset - 4;
+    std::memcpy(bytes + at, &moved, 4);
+    auto opened = open_all(index, IndexKind::kPart);
+    refused += !opened.ok() && opened.status().message().find("aligned") != std::string::npos;
+    std::memcpy(bytes + at, &offset, 4);
   }
-  return draft;
+  EXPECT_GT(refused, 0u);
 }
 
-TEST(IndexRules, ThreadsFindWhatOneFindsAndTheFirstFaultOfAll) {
-  constexpr size_t kCount = 60000;
-  Draft draft = of_many_tensors(kCount);
-  auto bytes = draft.encode();
-  auto one = Index::open(bytes, IndexKind::kManifest), many = Index::open(bytes, IndexKind::kManifest, 4);
-  ASSERT_TRUE(one.ok() && many.ok()) << one.status().message() << many.status().message();
-  EXPECT_EQ(one->divided.size(), kCount / 3);
-  EXPECT_EQ(one->divided, many->divided);
-  auto drop_a_segment = [&](size_t i) {
-    const fb::Tensor& t = one->tensors[i];
-    set(t, tensor_with(t, t.dtype(), t.ndim(), 0, t.shape(), t.segment_first(), t.segment_count() - 1));
-  };
-  for (size_t i = 0; i <= kCount; i += kCount / 40) {
-    size_t at = std::min(i, kCount - 1);
-    auto sound = bytes;
-    set_name(*one, one->tensors[kCount - 1].name(), "\x01");  // another fault further back
-    if (at + 1 < kCount) drop_a_segment(at);
-    std::string said = refusal(bytes);
-    auto threaded = Index::open(bytes, IndexKind::kManifest, 4);
-    ASSERT_FALSE(threaded.ok());
-    EXPECT_EQ(threaded.status().message(), said) << at;
-    std::copy(sound.begin(), sound.end(), bytes.begin());
+template <typename Record>
+ckpt_status code_of_page_with(void (fb::PageBuilder::*add)(flatbuffers::Offset<flatbuffers::Vector<const Record*>>)) {
+  flatbuffers::FlatBufferBuilder builder;
+  auto records = builder.CreateVectorOfStructs(std::vector<Record>(1));
+  auto names = builder.CreateString("");
+  fb::PageBuilder page(builder);
+  page.add_names(names);
+  (page.*add)(records);
+  builder.Finish(page.Finish(), "CKPI");
+  return Page::open(std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize())), Root(), 0).status().code();
+}
+
+TEST(Buffers, WithRecordsOfTheFutureAreUnsupported) {
+  EXPECT_EQ(code_of_page_with(&fb::PageBuilder::add_tables), CKPT_UNSUPPORTED);
+  EXPECT_EQ(code_of_page_with(&fb::PageBuilder::add_columns), CKPT_UNSUPPORTED);
+  EXPECT_EQ(code_of_page_with(&fb::PageBuilder::add_table_shards), CKPT_UNSUPPORTED);
+  EXPECT_EQ(code_of_page_with(&fb::PageBuilder::add_streams), CKPT_UNSUPPORTED);
+  EXPECT_EQ(code_of_page_with(&fb::PageBuilder::add_parity), CKPT_UNSUPPORTED);
+}
+
+TEST(Buffers, NoFlippedBitMakesTheReaderLeaveThem) {
+  // The digests of a file prevent this. But right digests for wrong bytes leave only these rules. ASan watches.
+  for (Draft draft : {some_manifest(), some_part(), of_three_pages()}) {
+    EncodedIndex index = draft.encode();
+    auto* bytes = const_cast<std::byte*>(index.bytes.data());
+    size_t accepted = 0;
+    for (size_t bit = 0; bit < index.bytes.size() * 8; bit += index.bytes.size() < 65536 ? 1 : 499) {
+      bytes[bit / 8] ^= std::byte(1 << bit % 8);
+      if (auto opened = open_all(index, draft.kind); opened.ok()) {
+        accepted++;
+        for (const Page& page : opened->pages) {
+          for (const fb::Tensor& tensor : page.tensors)
+            for (const fb::Region& region : page.regions_of(tensor)) (void)page.region_of(region, tensor.ndim());
+          for (const fb::Alias& alias : page.aliases) (void)page.view_of(alias);
+          for (const fb::Attr& attr : page.attrs) (void)std::string(page.text(attr.value()));
+        }
+        uint64_t sum = 0;
+        for (const fb::Layout& layout : opened->root.layouts)
+          opened->root.for_each_part(layout, 0, opened->root.part_count(layout), [&](uint32_t part) { sum += part; });
+        EXPECT_LT(sum, 100u);
+      }
+      bytes[bit / 8] ^= std::byte(1 << bit % 8);
+    }
+    EXPECT_GT(accepted, 0u) << "digests and times are free";
   }
-}
-
-// ---- segments ----
-
-TEST(IndexRules, UnknownKindCodecOrFilterIsUnsupported) {
-  Draft draft = complete();
-  expect_refused(draft, with_segment(0, [](auto& f) { f.kind = 2; }), "kind 2", CKPT_UNSUPPORTED);
-  expect_refused(draft, with_segment(0, [](auto& f) { f.codec = 2; }), "codec 2", CKPT_UNSUPPORTED);
-  expect_refused(draft, with_segment(0, [](auto& f) { f.filter = 3; }), "filter 3", CKPT_UNSUPPORTED);
-}
-
-TEST(IndexRules, FiltersHaveAWidthAndACodec) {
-  Draft draft = complete();
-  for (uint8_t width : std::initializer_list<uint8_t>{0, 3, 5, 16, 255})
-    expect_refused(draft, with_segment(2, [=](auto& f) { f.width = width; }), "filter width");
-  expect_refused(draft, with_segment(0, [](auto& f) { f.width = 4; }), "filter width");
-  expect_refused(draft,
-                 with_segment(3,
-                              [](auto& f) {
-                                f.filter = 1;
-                                f.width = 2;
-                              }),
-                 "a filter without a codec");
-}
-
-TEST(IndexRules, SegmentsLieInAPartAndInOrder) {
-  Draft draft = complete();
-  expect_refused(draft, with_segment(1, [](auto& f) { f.part = 2; }), "a segment in part 2 of 2");
-  expect_refused(draft, with_segment(0, [](auto& f) { f.part = 1; }), "out of order");
-  Draft same(1);
-  same.tensor("a", CKPT_DTYPE_U8, {8})
-      .segment(0, flat(0, 4), {chunk(8192, 4)})
-      .segment(0, flat(4, 4), {chunk(4096, 4)});
-  expect_refused(same, "out of order");
-}
-
-TEST(IndexRules, GeometryLiesInsideTheNumbersAndTheTensor) {
-  Draft draft = complete();
-  expect_refused(draft, with_segment(0, [](auto& f) { f.geometry = ~uint64_t{0}; }), "geometry lies outside");
-  expect_refused(
-      draft,
-      [](const Index& index) { with_segment(0, [&](auto& f) { f.geometry = index.numbers.size() - 3; })(index); },
-      "geometry lies outside");
-  auto number = [](size_t i, uint64_t at, uint64_t value) {
-    return [=](const Index& index) { set_number(index, index.segments[i].geometry() + at, value); };
-  };
-  expect_refused(draft, number(0, 0, 1), "a box is empty or ends outside");
-  expect_refused(draft, number(0, 2, 0), "a box is empty or ends outside");
-  expect_refused(draft, number(0, 1, ~uint64_t{0}), "a box is empty or ends outside");
-  expect_refused(draft, number(2, 0, 4), "a flat range is empty or ends outside");
-  expect_refused(draft, number(2, 1, 0), "a flat range is empty or ends outside");
-  expect_refused(draft, number(2, 0, ~uint64_t{0}), "a flat range is empty or ends outside");
-}
-
-TEST(IndexRules, PackedElementsEndAtWholeBytes) {
-  auto packed = [](const Region& region, std::initializer_list<uint64_t> extents, uint32_t bytes) {
-    Draft draft(1);
-    draft.tensor("p", CKPT_DTYPE_F4_E2M1FN, extents).segment(0, region, {chunk(4096, bytes)});
-    auto encoded = draft.encode();
-    return Index::open(encoded, IndexKind::kManifest).ok();
-  };
-  EXPECT_TRUE(packed(flat(0, 15), {3, 5}, 8)) << "the whole tensor";
-  EXPECT_TRUE(packed(box({0, 0}, {3, 5}), {3, 5}, 8)) << "the whole tensor";
-  EXPECT_TRUE(packed(flat(2, 13), {3, 5}, 7)) << "to the end";
-  EXPECT_TRUE(packed(flat(2, 4), {3, 5}, 2));
-  EXPECT_FALSE(packed(flat(1, 4), {3, 5}, 2));
-  EXPECT_FALSE(packed(flat(2, 3), {3, 5}, 2));
-  EXPECT_TRUE(packed(box({1, 2}, {2, 2}), {3, 6}, 2));
-  EXPECT_FALSE(packed(box({1, 1}, {2, 2}), {3, 6}, 2));
-  EXPECT_FALSE(packed(box({1, 0}, {2, 3}), {3, 6}, 3));
-  EXPECT_FALSE(packed(box({1, 0}, {1, 4}), {3, 5}, 2)) << "rows are no whole bytes";
 }
 
 }  // namespace

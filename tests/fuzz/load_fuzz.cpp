@@ -1,12 +1,18 @@
-// A whole checkpoint from bytes: two bytes of length, MANIFEST's index of that length, and the data of its parts. The
-// digests are made right, so that what is read is also decoded. Whatever opens is verified, compared with itself,
-// mapped, and loaded twice, over different memory and with the same outcome.
+// A whole checkpoint from bytes: its indexes, and the data of its parts. All digests are made right, from the chunks
+// up, so that what is read is also decoded. Whatever opens is verified, compared with itself, mapped, and loaded twice,
+// over different memory and with the same outcome.
+//
+// The input: a byte of flags, and one with the number of parts (at most 4); three 16-bit sizes for MANIFEST and for
+// each part: of its index, of the root of that, and of its data; then each one's index and data.
 #include <algorithm>
+#include <optional>
 
+#include "format/slot.h"
 #include "fuzz/harness.h"
 #include "load/load.h"
 #include "load/map.h"
 #include "maintain/diff.h"
+#include "maintain/repair.h"
 
 namespace ckpt::fuzz {
 namespace {
@@ -15,130 +21,279 @@ using namespace format;
 
 constexpr uint64_t kMaxPart = 128 << 10, kMaxTensor = 1 << 20;
 constexpr size_t kMaxParts = 4;
+constexpr uint64_t kLargeManifest = 5 << 20;            // too large to be checked whole when it is opened
+enum Flags { kNoCopies = 1, kLarge = 2, kRepair = 4 };  // kRepair: MANIFEST is lost, and made again from the parts
 
-std::vector<std::byte> part_of(const Summary& summary, uint32_t rank, uint64_t size, Bytes data, Digest* digest) {
-  IndexBuilder builder;
-  builder.summary = summary;
-  builder.summary.part_count = 0;
-  builder.summary.tensor_count = builder.summary.object_count = builder.summary.part_bytes = 0;
-  auto index = builder.encode();
-  must(index.ok());
-  *digest = xxh3_128(*index);
-  uint64_t tail = round_up(index->size() + kPartTrailerSize, kPartIndexAlign);
-  if (size < kPartHeaderSize + tail) return {};
-  std::vector<std::byte> file(size);
+struct File {
+  RawIndex index;
+  Bytes data;  // what follows the header of a part
+};
+
+struct Input {
+  int flags = 0;
+  RawIndex manifest;
+  std::vector<File> parts;
+};
+
+bool take(Bytes bytes, Input* out) {
+  if (bytes.size() < 2) return false;
+  out->flags = std::to_integer<int>(bytes[0]);
+  const size_t count = std::to_integer<size_t>(bytes[1]) + 1, head = 2 + 6 * count;
+  if (count > 1 + kMaxParts || bytes.size() < head) return false;
+  Bytes rest = bytes.subspan(head);
+  for (size_t i = 0; i < count; i++) {
+    uint16_t sizes[3];  // index, root, data
+    std::memcpy(sizes, &bytes[2 + 6 * i], sizeof sizes);
+    if (sizes[1] > sizes[0] || size_t{sizes[0]} + sizes[2] > rest.size()) return false;
+    File file{{copy_of(rest.first(sizes[0])), sizes[1]}, rest.subspan(sizes[0], sizes[2])};
+    rest = rest.subspan(size_t{sizes[0]} + sizes[2]);
+    if (i == 0)
+      out->manifest = std::move(file.index);
+    else
+      out->parts.push_back(std::move(file));
+  }
+  return true;
+}
+
+// ---- making files ----
+
+// The chunk with the digest of its bytes in the part.
+fb::Chunk sealed(const fb::Chunk& chunk, Bytes file) {
+  Bytes stored;
+  if (range_ok(chunk.offset(), chunk.stored_size(), file.size()))
+    stored = file.subspan(chunk.offset(), chunk.stored_size());
+  return fb::Chunk(chunk.offset(), chunk.stored_size(), chunk.raw_size(), digest_of(xxh3_128(stored)));
+}
+
+fb::Object with_digest(const fb::Object& from, uint64_t size, const Digest& digest) {
+  return fb::Object(from.name(), from.media_type(), size, digest_of(digest), from.scope(), from.placement(), from.pad(),
+                    from.layout(), from.inline_offset(), from.chunk_first(), from.chunk_count(), from.pad2());
+}
+
+// Objects have the digests of what the part says their bytes are.
+void seal_objects(const fb::Page& page, Bytes file) {
+  const auto chunks = column_of(page.chunks());
+  for (const fb::Object& object : column_of(page.objects())) {
+    if (object.placement() > 1) continue;
+    std::vector<std::byte> bytes;
+    if (object.placement() == 0 && page.inline_data() &&
+        range_ok(object.inline_offset(), object.size(), page.inline_data()->size())) {
+      bytes = copy_of(std::as_bytes(std::span(page.inline_data()->data() + object.inline_offset(), object.size())));
+    } else if (object.placement() == 1 && range_ok(object.chunk_first(), object.chunk_count(), chunks.size())) {
+      for (const fb::Chunk& chunk : chunks.subspan(object.chunk_first(), object.chunk_count()))
+        if (range_ok(chunk.offset(), chunk.stored_size(), file.size()) && bytes.size() <= kMaxTensor) {
+          const Bytes stored = file.subspan(chunk.offset(), chunk.stored_size());
+          bytes.insert(bytes.end(), stored.begin(), stored.end());
+        }
+    }
+    set(object, with_digest(object, object.size(), xxh3_128(bytes)));
+  }
+}
+
+std::string_view text_of(const fb::Page& page, const fb::Text& text) {
+  const std::string_view names = page.names() ? page.names()->string_view() : std::string_view();
+  return range_ok(text.offset(), text.size(), names.size()) ? names.substr(text.offset(), text.size()) : "";
+}
+
+// Objects whose bytes are in part 0, as MANIFEST and other parts know them: with the size and digest that it says.
+void seal_shared(const fb::Page& page, const RawIndex& part) {
+  for (const fb::Object& object : column_of(page.objects()))
+    part.for_each_page([&](const fb::PageRef&, Bytes bytes) {
+      const auto* first = table_in<fb::Page>(bytes, "CKPI");
+      for (const fb::Object& theirs : column_of(first ? first->objects() : nullptr))
+        if (object.placement() > 1 && object.scope() == 0 &&
+            text_of(*first, theirs.name()) == text_of(page, object.name()))
+          set(object, with_digest(object, theirs.size(), id_of(theirs.digest())));
+    });
+}
+
+// The file of a part whose size and index offset are those of its record, and the record with the right digest.
+std::vector<std::byte> make_part(const Summary& summary, uint32_t rank, File& from, const fb::Part& record,
+                                 uint64_t copy_offset, const RawIndex& first) {
+  RawIndex& index = from.index;
+  uint64_t end;
+  if (record.size() > kMaxPart || record.size() < kPartHeaderSize + kPartTrailerSize ||
+      add_overflows(record.index_offset(), index.bytes.size(), &end) || end > record.size() - kPartTrailerSize ||
+      record.index_offset() < kPartHeaderSize)
+    return {};
+  std::vector<std::byte> file(record.size());
   auto header = encode_part_header(
       {summary.revision, summary.save_id, rank, summary.world_size, summary.store_id, summary.token, summary.attempt});
-  auto trailer = encode_part_trailer({size - tail, index->size(), *digest, summary.save_id});
-  std::memcpy(file.data(), header.data(), header.size());
-  std::memcpy(&file[kPartHeaderSize], data.data(), std::min<size_t>(data.size(), size - tail - kPartHeaderSize));
-  std::memcpy(&file[size - tail], index->data(), index->size());
-  std::memcpy(&file[size - trailer.size()], trailer.data(), trailer.size());
+  std::copy(header.begin(), header.end(), file.begin());
+  const Bytes data = from.data.first(std::min<size_t>(from.data.size(), record.index_offset() - kPartHeaderSize));
+  std::copy(data.begin(), data.end(), file.begin() + kPartHeaderSize);
+  if (const fb::Root* root = index.root())
+    for (const fb::Group& group : column_of(root->groups())) set(group.list(), sealed(group.list(), file));
+  index.for_each_page([&](const fb::PageRef&, Bytes bytes) {
+    const auto* page = table_in<fb::Page>(bytes, "CKPI");
+    if (!page) return;
+    for (const fb::Chunk& chunk : column_of(page->chunks())) set(chunk, sealed(chunk, file));
+    seal_objects(*page, file);
+    seal_shared(*page, first);
+  });
+  const Digest digest = index.seal();
+  std::copy(index.bytes.begin(), index.bytes.end(), file.begin() + static_cast<ptrdiff_t>(record.index_offset()));
+  auto trailer =
+      encode_part_trailer({record.index_offset(), index.bytes.size(), index.root_size, digest, summary.save_id});
+  std::copy(trailer.begin(), trailer.end(), file.end() - kPartTrailerSize);
+  set(record, fb::Part(record.size(), record.index_offset(), index.bytes.size(), copy_offset, digest_of(digest),
+                       record.save_id(), static_cast<uint32_t>(index.root_size), record.rank(), record.kind(),
+                       record.pad(), record.pad2(), record.pad3()));
   return file;
 }
 
-template <typename T>
-void set(const T& record, const T& value) {
-  std::memcpy(const_cast<T*>(&record), &value, sizeof value);
-}
-
-// Writes the parts, and puts the digests of their chunks into the index. False if they are too large for a fuzzer.
-bool make_parts(store::Store& place, const Index& index, Bytes data) {
-  if (index.parts.size() > kMaxParts) return false;
-  std::vector<std::vector<std::byte>> files;
-  for (const fb::Part& part : index.parts) {
-    if (part.size() > kMaxPart) return false;
-    Digest digest;
-    files.push_back(part_of(index.summary, part.rank(), part.size(), data, &digest));
-    if (files.back().empty()) return false;
-    set(part, fb::Part(part.size(), digest_of(digest), part.save_id(), part.rank(), 0, 0, 0));
-  }
-  auto seal = [&](uint32_t number, const fb::Chunk& chunk) {
-    Bytes stored = Bytes(files[number]).subspan(chunk.offset(), chunk.stored_size());
-    set(chunk, fb::Chunk(chunk.offset(), chunk.stored_size(), chunk.raw_size(), digest_of(xxh3_128(stored))));
-  };
-  for (const fb::Segment& segment : index.segments)
-    for (const fb::Chunk& chunk : index.chunks_of(segment)) seal(segment.part(), chunk);
-  for (const fb::Object& object : index.objects)
-    for (const fb::Chunk& chunk : index.chunks_of(object)) seal(object.part(), chunk);
-  for (size_t i = 0; i < files.size(); i++) must(place.put_if_absent("c/PART_00" + std::to_string(i), files[i]).ok());
+// Writes the checkpoint; false if it is not one that a fuzzer can do something with.
+bool make_files(store::Store& place, Input& input) {
+  const fb::Root* root = input.manifest.root();
+  auto summary = read_summary(root ? root->summary() : nullptr);
+  if (!summary.ok()) return false;
+  std::vector<std::byte> copies;
+  uint32_t number = 0;
+  bool good = true;
+  input.manifest.for_each_page([&](const fb::PageRef&, Bytes bytes) {
+    const auto* page = table_in<fb::Page>(bytes, "CKPI");
+    for (const fb::Part& record : column_of(page ? page->parts() : nullptr)) {
+      if (number == input.parts.size()) return;
+      const RawIndex& index = input.parts[number].index;
+      const bool copied = !(input.flags & kNoCopies);
+      auto file =
+          make_part(*summary, number, input.parts[number], record, copied ? copies.size() : 0, input.parts[0].index);
+      good = good && !file.empty();
+      if (!good) return;
+      must(place.put_if_absent("c/PART_00" + std::to_string(number), file).ok());
+      if (copied) copies.insert(copies.end(), index.bytes.begin(), index.bytes.end());
+      copies.resize(round_up(copies.size(), kPageAlign));
+      number++;
+    }
+  });
+  if (!good || (input.flags & kRepair)) return good;
+  input.manifest.for_each_page([&](const fb::PageRef&, Bytes bytes) {
+    const auto* page = table_in<fb::Page>(bytes, "CKPI");
+    if (page && !input.parts.empty()) seal_shared(*page, input.parts[0].index);
+  });
+  if (input.flags & kLarge) copies.resize(kLargeManifest);
+  const Digest digest = input.manifest.seal();
+  must(place
+           .put_if_absent("c/MANIFEST", frame_manifest({Buffer(input.manifest.bytes), input.manifest.root_size, digest},
+                                                       copies, *summary))
+           .ok());
   return true;
 }
+
+// ---- using the checkpoint ----
+
+using checkpoint::Checkpoint;
 
 struct Loaded {
   Status status;
   std::vector<std::vector<std::byte>> memory;
 };
 
-Loaded load_all(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, std::byte fill) {
+Status add_tensors(load::Load& load, const Checkpoint& checkpoint, std::byte fill, Loaded* out) {
+  for (uint64_t i = 0; i < checkpoint.name_count(); i++) {
+    CKPT_ASSIGN(const Checkpoint::Named named, checkpoint.named_at(i));
+    uint64_t position = 0;
+    auto found = checkpoint.find(named.name(), &position);
+    must(found.ok() && found->tensor == named.tensor && found->alias == named.alias && position == i);
+    uint64_t bytes = *element_bytes(*element_count(Shape::of(named.extents())), named.tensor.dtype()),
+             stored = *element_bytes(*element_count(named.tensor.shape()), named.tensor.dtype());
+    if (bytes > kMaxTensor || stored > kMaxTensor) continue;
+    ckpt_tensor_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.dtype = named.tensor.dtype();
+    desc.ndim = static_cast<int32_t>(named.extents().size());
+    for (size_t d = 0; d < named.extents().size(); d++) desc.shape[d] = static_cast<int64_t>(named.extents()[d]);
+    out->memory.emplace_back(bytes, fill);
+    Status added = load.add_tensor(named.name(), desc, out->memory.back().data(), bytes);
+    must_blame_the_bytes(bytes == 0 ? Ok() : added);  // an empty tensor may have an extent that ckpt.h cannot express
+  }
+  return Ok();
+}
+
+Status add_objects(load::Load& load, const Checkpoint& checkpoint, std::byte fill, Loaded* out) {
+  for (uint64_t i = 0; i < checkpoint.object_count(); i++) {
+    CKPT_ASSIGN(const checkpoint::ObjectRef object, checkpoint.object_at(i));
+    const std::string_view name = object.page->text(object.object->name());
+    auto found = checkpoint.find_object(name, object.rank());
+    must(found.ok() && found->object == object.object);
+    if (object.object->size() > kMaxTensor) continue;
+    out->memory.emplace_back(object.object->size(), fill);
+    must_blame_the_bytes(load.add_object(name, object.rank(), out->memory.back()));
+  }
+  return Ok();
+}
+
+Loaded load_all(const std::shared_ptr<Checkpoint>& checkpoint, std::byte fill) {
   Options options;
   must(options.set_int("threads", 1).ok());
   auto made = load::Load::make(checkpoint, options);
   must(made.ok());
   load::Load& load = **made;
   Loaded out;
-  const Index& index = checkpoint->index();
-  for (uint64_t i = 0; i < checkpoint->name_count(); i++) {
-    auto named = checkpoint->named_at(i);
-    bool view = named.alias && named.alias->is_view();
-    Shape shape = view ? Shape::of(index.numbers.subspan(named.alias->view() + 1, named.alias->ndim()))
-                       : index.shape_of(*named.tensor);
-    uint64_t bytes = *element_bytes(*element_count(shape), named.tensor->dtype()),
-             stored = *element_bytes(*element_count(index.shape_of(*named.tensor)), named.tensor->dtype());
-    if (bytes > kMaxTensor || stored > kMaxTensor) continue;
-    ckpt_tensor_desc desc{};
-    desc.struct_size = sizeof desc;
-    desc.dtype = named.tensor->dtype();
-    desc.ndim = shape.ndim;
-    for (int d = 0; d < shape.ndim; d++) desc.shape[d] = static_cast<int64_t>(shape[d]);
-    out.memory.emplace_back(bytes, fill);
-    Status added = load.add_tensor(checkpoint->name_of(named), desc, out.memory.back().data(), bytes);
-    // ckpt.h cannot express an extent above 2^63-1, which a tensor without elements may have.
-    must(added.ok() || added.code() == CKPT_UNSUPPORTED || bytes == 0);
-  }
-  for (const fb::Object& object : index.objects) {
-    out.memory.emplace_back(object.size(), fill);
-    must(load.add_object(index.text(object.name()), object.rank(), out.memory.back()).ok());
-  }
-  must(load.begin().ok());
+  out.status = add_tensors(load, *checkpoint, fill, &out);
+  if (out.status.ok()) out.status = add_objects(load, *checkpoint, fill, &out);
+  if (out.status.ok()) out.status = load.begin();
   Job job;
-  out.status = load.work(job);
+  if (out.status.ok()) out.status = load.work(job);
   must_blame_the_bytes(out.status);
   return out;
 }
 
-void use(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint) {
-  for (maintain::VerifyMode mode :
-       {maintain::VerifyMode::kFull, maintain::VerifyMode::kQuick, maintain::VerifyMode::kSample}) {
-    Job job;
-    must_blame_the_bytes(
-        maintain::verify_checkpoint(*checkpoint, {.mode = mode, .sample_k = 1, .sample_n = 2, .threads = 1}, job));
+// The raw bytes of all pieces, to bound the work of a comparison; null if not all are there.
+std::optional<uint64_t> map_tensors(const Checkpoint& checkpoint) {
+  uint64_t total = 0;
+  bool good = true;
+  for (size_t i = 0; i < checkpoint.manifest().page_count(); i++) {
+    auto page = checkpoint.manifest().page(i);
+    must_blame_the_bytes(page.status());
+    if (!page.ok()) return std::nullopt;
+    walk(**page);
+    for (const fb::Tensor& tensor : (*page)->tensors) {
+      must_blame_the_bytes(load::map_tensor(checkpoint, (*page)->text(tensor.name()), true, 1).status());
+      auto pieces = checkpoint.pieces({*page, &tensor});
+      must_blame_the_bytes(pieces.status());
+      good = good && pieces.ok();
+      if (!pieces.ok()) continue;
+      for (const checkpoint::Piece& piece : *pieces)
+        for (const fb::Chunk& chunk : piece.chunks()) total += chunk.raw_size();
+    }
   }
-  for (const fb::Tensor& tensor : checkpoint->index().tensors)
-    must_blame_the_bytes(load::map_tensor(*checkpoint, checkpoint->index().text(tensor.name()), true, 1).status());
+  return good ? std::optional(total) : std::nullopt;
+}
+
+void use(const std::shared_ptr<Checkpoint>& checkpoint) {
+  walk(checkpoint->root());
+  const std::optional<uint64_t> total = map_tensors(*checkpoint);
+  if (!total || *total <= kMaxTensor)
+    for (maintain::VerifyMode mode :
+         {maintain::VerifyMode::kFull, maintain::VerifyMode::kQuick, maintain::VerifyMode::kSample}) {
+      Job job;
+      must_blame_the_bytes(
+          maintain::verify_checkpoint(*checkpoint, {.mode = mode, .sample_k = 1, .sample_n = 2, .threads = 1}, job));
+    }
   Loaded first = load_all(checkpoint, std::byte{0x00}), second = load_all(checkpoint, std::byte{0xff});
   must(first.status.code() == second.status.code());
   must(!first.status.ok() || first.memory == second.memory);  // otherwise some requested byte was not written
-  uint64_t total = 0;
-  for (const fb::Chunk& chunk : checkpoint->index().chunks) total += chunk.raw_size();
   Report report;
-  if (total <= kMaxTensor) must_blame_the_bytes(maintain::diff_checkpoints(*checkpoint, *checkpoint, true, 1, &report));
+  if (total && *total <= kMaxTensor)
+    must_blame_the_bytes(maintain::diff_checkpoints(*checkpoint, *checkpoint, true, 1, &report));
   must(report.findings.empty());
 }
 
 void run(Bytes bytes) {
-  if (bytes.size() < 2) return;
-  size_t index_size = static_cast<size_t>(bytes[0]) | static_cast<size_t>(bytes[1]) << 8;
-  if (index_size > bytes.size() - 2) return;
-  auto index_bytes = copy_of(bytes.subspan(2, index_size));
-  auto index = Index::open(index_bytes, IndexKind::kManifest);
-  if (!index.ok()) return;
+  Input input;
+  if (!take(bytes, &input)) return;
   auto store = store::open_memory("load-fuzz");
   must(store.ok() && (*store)->make_directory("c").ok());
-  if (!make_parts(**store, *index, bytes.subspan(2 + index_size))) return;
-  must((*store)->put_if_absent("c/MANIFEST", frame_manifest(Buffer(index_bytes), index->summary)).ok());
-  auto checkpoint = checkpoint::Checkpoint::open(*store, {"c", "main"});
+  if (!make_files(**store, input)) return;
+  const bool repair = input.flags & kRepair;
+  Report report;
+  Status repaired = repair ? maintain::repair_checkpoint(**store, "c", false, true, &report) : Ok();
+  must_blame_the_bytes(repaired);
+  if (!repaired.ok()) return;
+  auto checkpoint = Checkpoint::open(*store, {"c", "main"});
   must_blame_the_bytes(checkpoint.status());
+  must(checkpoint.ok() || !repair);  // what was rebuilt must open
   if (checkpoint.ok()) use(*checkpoint);
 }
 

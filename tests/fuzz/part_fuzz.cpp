@@ -1,5 +1,6 @@
-// The bytes as a part: 80 of its header, 64 of its trailer, then its own index. With and without right checksums;
+// The bytes as a part: 80 of its header, 72 of its trailer, then its own index. With and without right checksums;
 // opened as a part, and given to `repair` to make a MANIFEST.
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/part_file.h"
 #include "fuzz/harness.h"
 #include "maintain/repair.h"
@@ -18,21 +19,22 @@ void put(std::vector<std::byte>& file, size_t at, const T& value) {
 }
 
 std::vector<std::byte> part_of(Bytes bytes, bool sealed) {
-  Bytes index = bytes.subspan(kFixed);
-  std::vector<std::byte> file(round_up(kIndexAt + index.size() + kPartTrailerSize, kAlign));
+  RawIndex index{copy_of(bytes.subspan(kFixed)), 0};
+  std::memcpy(&index.root_size, &bytes[kHead + 16], 8);
+  index.root_size = std::min<uint64_t>(index.root_size, index.bytes.size());
+  const Digest digest = sealed ? index.seal() : Digest{};
+  std::vector<std::byte> file(round_up(kIndexAt + index.bytes.size() + kPartTrailerSize, kAlign));
   size_t trailer = file.size() - kPartTrailerSize;
   std::memcpy(file.data(), bytes.data(), kHead);
   std::memcpy(&file[trailer], &bytes[kHead], kPartTrailerSize);
-  if (!index.empty()) std::memcpy(&file[kIndexAt], index.data(), index.size());
+  if (!index.bytes.empty()) std::memcpy(&file[kIndexAt], index.bytes.data(), index.bytes.size());
   if (!sealed) return file;
   std::memcpy(file.data(), "CKPTPART", 8);
   put(file, 72, xxh3_64(Bytes(file).first(72)));
-  put(file, trailer, kIndexAt);
-  put(file, trailer + 8, uint64_t{index.size()});
-  put(file, trailer + 16, xxh3_128(index));
-  std::memcpy(&file[trailer + 32], &file[16], 16);
-  std::memcpy(&file[trailer + 48], "CKPTTAIL", 8);
-  put(file, trailer + 56, xxh3_64(Bytes(file).subspan(trailer, 56)));
+  Id save_id;
+  std::memcpy(&save_id, &file[16], sizeof save_id);
+  auto tail = encode_part_trailer({kIndexAt, index.bytes.size(), index.root_size, digest, save_id});
+  std::memcpy(&file[trailer], tail.data(), tail.size());
   return file;
 }
 
@@ -44,7 +46,7 @@ void open_file(const std::vector<std::byte>& file) {
   {
     auto part = checkpoint::open_part(place, "c", 0);
     must_blame_the_bytes(part.status());
-    if (part.ok()) walk(part->index);
+    if (part.ok()) walk(*part->index);
   }
   Report report;
   Status repaired = maintain::repair_checkpoint(place, "c", false, true, &report);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""seeds.py GOLDEN CORPUS: makes seed inputs for the fuzzers from the checkpoints in GOLDEN (tests/golden/r0), and
+"""seeds.py GOLDEN CORPUS: makes seed inputs for the fuzzers from the checkpoints in GOLDEN (of make_golden), and
 for the tree fuzzer from every kind of node."""
 import os
 import pickle
@@ -46,23 +46,46 @@ def write_pickles(corpus):
         "pickle", "objects.seed")
 
 
+def parts_of(directory):
+    for name in sorted(entry for entry in os.listdir(directory) if entry.startswith("PART_")):
+        part = read(directory, name)
+        at, size, root = struct.unpack_from("<QQQ", part, len(part) - 72)
+        yield part, at, size, root
+
+
+def write_checkpoint(directory, corpus, name):
+    """Seeds for the manifest, part and load fuzzers. `paged` is `sharded`, made by a library with a kPageBytes of 512
+    (src/format/index_builder.cpp), so that few bytes make several pages."""
+    manifest = read(directory, "MANIFEST")
+    size, root_size = struct.unpack_from("<QQ", manifest, len(manifest) - 88)
+    index = manifest[:size]
+    write(manifest, corpus, "manifest", f"{name}.slot.seed")
+    write(index[-root_size:], corpus, "manifest", f"{name}.root.seed")
+    starts = [at for at in range(0, size - root_size, 64) if index[at + 4:at + 8] == b"CKPI"]
+    for number, (at, end) in enumerate(zip(starts, starts[1:] + [size - root_size])):
+        write(index[at:end], corpus, "manifest", f"{name}.page{number}.seed")
+    sizes, bodies = [struct.pack("<HHH", size, root_size, 0)], [index]
+    limit = 9000 if name in ("compressed", "lz4") else 600  # of data: what is not there is zeros
+    for number, (part, at, part_size, part_root) in enumerate(parts_of(directory)):
+        own = part[at:at + part_size]
+        write(part[:80] + part[-72:] + own, corpus, "part", f"{name}.{number}.seed")
+        data = part[4096:min(at, 4096 + limit)]
+        sizes.append(struct.pack("<HHH", part_size, part_root, len(data)))
+        bodies += [own, data]
+    kinds = {"": 0, ".own": 1, ".large": 2, ".repair": 4}  # the flags of load_fuzz.cpp
+    for kind, flags in kinds.items() if name == "paged" else [("", 0)]:
+        head = struct.pack("<BB", flags, len(sizes) - 1)
+        write(head + b"".join(sizes + bodies), corpus, "load", f"{name}{kind}.seed")
+
+
 def main():
     golden, corpus = sys.argv[1:]
     write_pickles(corpus)
     for name, text in TREES.items():
         write(text.encode(), corpus, "tree", f"{name}.seed")
     for name in sorted(entry for entry in os.listdir(golden) if os.path.isdir(os.path.join(golden, entry))):
-        manifest = read(golden, name, "MANIFEST")
-        index = manifest[:struct.unpack_from("<Q", manifest, len(manifest) - 72)[0]]
-        write(manifest, corpus, "manifest", f"{name}.slot.seed")
-        write(index, corpus, "manifest", f"{name}.index.seed")
-        for part_name in sorted(entry for entry in os.listdir(os.path.join(golden, name)) if entry.startswith("PART_")):
-            part = read(golden, name, part_name)
-            at, size = struct.unpack_from("<QQ", part, len(part) - 64)
-            write(part[:80] + part[-64:] + part[at:at + size], corpus, "part", f"{name}.{part_name[-1]}.seed")
-        data_end = struct.unpack_from("<Q", read(golden, name, "PART_000"), len(read(golden, name, "PART_000")) - 64)[0]
-        data = read(golden, name, "PART_000")[4096:data_end]
-        write(struct.pack("<H", len(index)) + index + data[:9000], corpus, "load", f"{name}.seed")
+        if not name.startswith("."):
+            write_checkpoint(os.path.join(golden, name), corpus, name)
 
 
 if __name__ == "__main__":

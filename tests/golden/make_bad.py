@@ -13,71 +13,108 @@ import xxhash
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from reference_grammar import LAYOUTS  # noqa: E402  (found by the path above)
+from reference_elements import digest_of  # noqa: E402  (found by the path above)
+from reference_grammar import LAYOUTS  # noqa: E402
 from reference_reader import read_checkpoint  # noqa: E402
 
 
-def digest(data):
-    value = xxhash.xxh3_128_intdigest(bytes(data))
-    return struct.pack("<QQ", value & (1 << 64) - 1, value >> 64)
+def replaced(data, before, after):
+    """Bytes for as many other bytes, which must be there once."""
+    assert len(before) == len(after) and data.count(before) == 1, (before, after, data.count(before))
+    return data.replace(before, after)
 
 
-def seal(file):
-    """Recomputes the digests of a MANIFEST."""
-    trailer = len(file) - 72
-    index, summary = struct.unpack_from("<QQ", file, trailer)
-    begin = (index + 7) // 8 * 8
-    file[trailer + 16:trailer + 32] = digest(file[:index])
-    file[trailer + 32:trailer + 48] = digest(file[begin:begin + summary])
-    file[trailer + 64:] = struct.pack("<Q", xxhash.xxh3_64_intdigest(bytes(file[trailer:trailer + 64])))
-    return file
+def row(record, **fields):
+    """A record of a page or root without text, before and after a change of some fields."""
+    packer = LAYOUTS[type(record).__name__].packer
+    return packer.pack(*record), packer.pack(*record._replace(**fields))
 
 
-def change(manifest, struct_name, row, **fields):
-    """Replaces the one record of the MANIFEST that equals `row`."""
-    packer = LAYOUTS[struct_name].packer
-    flat = [part for value in row for part in (value if isinstance(value, tuple) else (value,))]
-    before, after = packer.pack(*flat), packer.pack(*[part for value in row._replace(**fields) for part in
-                                                      (value if isinstance(value, tuple) else (value,))])
-    assert manifest.count(before) == 1, (struct_name, row)
-    return seal(bytearray(manifest.replace(before, after)))
+def numbers(before, after):
+    return struct.pack(f"<{len(before)}Q", *before), struct.pack(f"<{len(after)}Q", *after)
 
 
-def numbers(manifest, before, after):
-    before, after = struct.pack(f"<{len(before)}Q", *before), struct.pack(f"<{len(after)}Q", *after)
-    assert manifest.count(before) == 1
-    return seal(bytearray(manifest.replace(before, after)))
+def summed(data):
+    """The same trailer or file, its last 8 bytes the checksum of those of the trailer before them."""
+    size = {b"CKPTMANI": 88, b"CKPTTAIL": 72}[bytes(data[-16:-8])]
+    return data[:-8] + struct.pack("<Q", xxhash.xxh3_64_intdigest(data[-size:-8]))
+
+
+class Sound:
+    """A sound checkpoint of one part; each method returns (manifest, part) after a change, all digests right."""
+
+    def __init__(self, golden):
+        checkpoint = read_checkpoint(golden)
+        self.index, self.own, self.record = checkpoint.index, checkpoint.parts[0].index, checkpoint.manifest.parts[0]
+        with open(os.path.join(golden, "MANIFEST"), "rb") as file:
+            self.manifest = file.read()
+        with open(os.path.join(golden, "PART_000"), "rb") as file:
+            self.part = file.read()
+
+    @staticmethod
+    def changed_index(data, root_size, refs, before, after):
+        """The index with a change in that one of its pages which has these bytes."""
+        root = data[-root_size:]
+        for ref in refs:
+            page = data[ref.offset:ref.offset + ref.size]
+            if before in page:
+                page = replaced(page, before, after)
+                data = data[:ref.offset] + page + data[ref.offset + ref.size:]
+                root = replaced(root, ref.digest, digest_of(page))
+        return data[:-root_size] + root
+
+    def in_manifest(self, before, after, manifest=None):
+        manifest, part = manifest or self.manifest, self.part
+        size, root_size = struct.unpack_from("<QQ", manifest, len(manifest) - 88)
+        root = self.index.root
+        index = self.changed_index(manifest[:size], root_size, root.pages + root.part_pages, before, after)
+        assert index != manifest[:size]
+        manifest = index + manifest[size:-88 + 32] + digest_of(index[-root_size:]) + manifest[-88 + 48:]
+        return summed(manifest), part
+
+    def in_part(self, before, after):
+        begin, end = self.record.index_offset, self.record.index_offset + self.record.index_size
+        index = self.changed_index(self.part[begin:end], self.record.root_size, self.own.root.pages, before, after)
+        digest = digest_of(index[-self.record.root_size:])
+        manifest = replaced(self.manifest, self.part[begin:end], index)
+        manifest, _ = self.in_manifest(self.record.root_digest, digest, manifest)
+        part = self.part[:begin] + index + self.part[end:]
+        return manifest, summed(replaced(part, self.record.root_digest, digest))
+
+
+def flipped(data, at):
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1:]
 
 
 def cases(golden):
-    with open(os.path.join(golden, "MANIFEST"), "rb") as file:
-        manifest = file.read()
-    with open(os.path.join(golden, "PART_000"), "rb") as file:
-        part = file.read()
-    index = read_checkpoint(golden).index
-    chunk, segment, record = index.chunks[0], index.segments[0], index.parts[0]
-
-    def flipped(data, at):
-        return bytes(data[:at]) + bytes([data[at] ^ 1]) + bytes(data[at + 1:])
+    sound = Sound(golden)
+    manifest, part, record = sound.manifest, sound.part, sound.record
+    page, root = sound.own.pages[0].columns, sound.index.root
+    chunk, segment, holding = page.chunks[0], page.segments[0], sound.index.pages[0].columns.holdings[0]
     newer = bytearray(manifest)
-    newer[-72 + 52:-72 + 56] = struct.pack("<I", 1)
+    newer[-20:-16] = struct.pack("<I", 2)
     yield "CORRUPT-chunk", manifest, flipped(part, chunk.offset + 5)
     yield "CORRUPT-manifest", flipped(manifest, 60), None
     yield "CORRUPT-padding", manifest, flipped(part, chunk.offset - 1)
-    yield "FORMAT-chunk-beyond-its-part", change(manifest, "Chunk", chunk, offset=1 << 40), None
-    yield "FORMAT-chunk-of-no-bytes", change(manifest, "Chunk", chunk, stored_size=0), None
-    yield "FORMAT-chunk-too-large", change(manifest, "Chunk", chunk, raw_size=(64 << 20) + 4), None
+    yield "CORRUPT-page", manifest, flipped(part, record.index_offset + 60)
+    yield "FORMAT-chunk-beyond-its-part", *sound.in_part(*row(chunk, offset=1 << 40))
+    yield "FORMAT-chunk-of-no-bytes", *sound.in_part(*row(chunk, stored_size=0))
+    yield "FORMAT-chunk-too-large", *sound.in_part(*row(chunk, raw_size=(64 << 20) + 4))
     yield "FORMAT-empty-manifest", b"", None
-    yield "FORMAT-filter-width", change(manifest, "Segment", segment, filter=2, filter_width=3), None
-    yield "FORMAT-segment-of-no-part", change(manifest, "Segment", segment, part=1), None
-    yield "FORMAT-shape-overflows", numbers(manifest, [40, 50, 0, 0, 40, 50], [1 << 62, 50, 0, 0, 40, 50]), None
-    yield "FORMAT-shape-uncovered", numbers(manifest, [40, 50, 0, 0, 40, 50], [41, 50, 0, 0, 40, 50]), None
+    yield "FORMAT-filter-width", *sound.in_part(*row(segment, filter=2, filter_width=3))
+    yield "FORMAT-segment-beyond-its-region", *sound.in_part(*row(segment, start=1))
+    yield "FORMAT-segment-missing-elements", *sound.in_part(*row(segment, chunk_count=0))
+    yield "FORMAT-holding-of-no-layout", sound.in_manifest(*row(holding, layout=len(root.layouts)))[0], None
+    yield "FORMAT-index-beyond-its-part", sound.in_manifest(*row(record, index_size=1 << 40))[0], None
+    yield "FORMAT-shape-overflows", *sound.in_part(*numbers([40, 50], [1 << 62, 50]))
+    yield "FORMAT-shape-uncovered", *sound.in_part(*numbers([40, 50], [41, 50]))
+    yield "FORMAT-shape-of-manifest-differs", *sound.in_manifest(*numbers([40, 50], [50, 40]))
     yield "FORMAT-truncated-manifest", manifest[:-8], None
     yield "INCOMPLETE-part-missing", manifest, None
-    yield "INCOMPLETE-part-short", manifest, part[:8192]
-    yield "REVISION-newer", seal(newer), None
-    yield "UNSUPPORTED-codec", change(manifest, "Segment", segment, codec=7), None
-    yield "UNSUPPORTED-part-taken-over", change(manifest, "Part", record, kind=1), None
+    yield "INCOMPLETE-part-short", manifest, part[:-4096]
+    yield "REVISION-newer", summed(bytes(newer)), None
+    yield "UNSUPPORTED-codec", *sound.in_part(*row(segment, codec=7))
+    yield "UNSUPPORTED-part-taken-over", sound.in_manifest(*row(record, kind=1))[0], None
 
 
 def main():

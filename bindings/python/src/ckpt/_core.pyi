@@ -16,7 +16,7 @@ def version_number() -> int:
 
 HEADER_VERSION_NUMBER: int = 1000
 
-FORMAT_REVISION: int = 0
+FORMAT_REVISION: int = 1
 
 def status_name(status: int) -> str:
     """

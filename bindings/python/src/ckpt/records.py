@@ -62,7 +62,7 @@ class AliasInfo:
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """A region of a tensor as it is stored: a box, or a flat range (offset and extent are None)."""
+    """Where bytes of a tensor lie: a flat range of it (offset and extent are None), or of a box in its own order."""
 
     part: int
     offset: tuple[int, ...] | None

@@ -3,7 +3,7 @@
 pub const CKPT_VERSION_MAJOR: i32 = 0;
 pub const CKPT_VERSION_MINOR: i32 = 1;
 pub const CKPT_VERSION_PATCH: i32 = 0;
-pub const CKPT_FORMAT_REVISION: i32 = 0;
+pub const CKPT_FORMAT_REVISION: i32 = 1;
 pub const CKPT_MAX_NDIM: i32 = 16;
 pub const CKPT_TREE_MAX_DEPTH: i32 = 200;
 pub const CKPT_TREE_OBJECT: &::core::ffi::CStr = c"state";

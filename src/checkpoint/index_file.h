@@ -1,0 +1,68 @@
+// An index in a file or in memory: its root, and its pages, each read and checked when it is first needed.
+// Concurrent use is fine. Texts and records live as long as the object.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "format/page.h"
+
+namespace ckpt::checkpoint {
+
+// Where an index lies, and what its root must be.
+struct IndexPlace {
+  format::IndexKind kind = format::IndexKind::kPart;
+  uint64_t size = 0, root_size = 0;
+  Digest root_digest;
+  uint64_t data_end = 0;  // of a part: where its index begins
+};
+
+class IndexFile {
+ public:
+  // Reads bytes of the index.
+  using Read = std::function<Status(uint64_t offset, MutableBytes out)>;
+  // An index in memory, which must outlive it and be aligned to 64.
+  static Result<std::unique_ptr<IndexFile>> open(const IndexPlace& place, Bytes memory);
+  // An index that `read` reads: all of it at once if it is small or `whole`, else its root now and pages later.
+  static Result<std::unique_ptr<IndexFile>> open(const IndexPlace& place, Read read, bool whole = false);
+  ~IndexFile();
+
+  const format::Root& root() const { return root_; }
+  // The whole index, if it was read whole or lies in memory; else empty.
+  Bytes bytes() const { return memory_; }
+  size_t page_count() const { return root_.pages.size(); }
+  // CORRUPT, FORMAT, UNSUPPORTED, or an error of the store.
+  Result<const format::Page*> page(size_t number) const { return get(number); }
+  Result<const format::Page*> page_of(std::string_view name) const { return get(root_.page_of(name)); }
+  Result<const format::Page*> part_page(size_t number) const { return get(root_.pages.size() + number); }
+  // Reads and checks what is not read yet, and the gaps between pages.
+  Status load_all(unsigned threads = 1) const;
+  // The part record `number` of a manifest.
+  Result<fb::Part> part(uint32_t number) const;
+
+ private:
+  // Pages need an alignment of 8.
+  using Words = std::vector<uint64_t>;
+  struct Loaded {
+    Words bytes;  // unless they lie in memory
+    format::Page page;
+  };
+  IndexFile() = default;
+  Status open_root(const IndexPlace& place, Bytes root);
+  Result<const format::Page*> get(size_t number) const;
+  Result<std::unique_ptr<Loaded>> load(size_t number) const;
+  Status check_gaps() const;
+  static MutableBytes bytes_of(Words& words, uint64_t size) {
+    return std::as_writable_bytes(std::span(words)).first(size);
+  }
+
+  format::Root root_;
+  Words own_;     // the root, or the whole index
+  Bytes memory_;  // the whole index; empty: `read_` reads it
+  Read read_;
+  mutable std::vector<std::atomic<const Loaded*>> pages_;  // those of names, then those of parts
+};
+
+}  // namespace ckpt::checkpoint

@@ -1,0 +1,259 @@
+// What parts hold of a tensor or object, found through the manifest's layouts and the parts' own indexes.
+#include <algorithm>
+#include <map>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/region_order.h"
+#include "format/names.h"
+#include "plan/box.h"
+#include "plan/coverage.h"
+
+namespace ckpt::checkpoint {
+
+// ---- the indexes of parts ----
+
+Result<std::unique_ptr<IndexFile>> Checkpoint::open_part_index(uint32_t number) const {
+  CKPT_ASSIGN(fb::Part record, part_record(number));
+  const IndexPlace place{format::IndexKind::kPart, record.index_size(), record.root_size(),
+                         format::id_of(record.root_digest()), record.index_offset()};
+  if (trailer_.copies_size != 0) {
+    const uint64_t begin = format::manifest_copies_offset(trailer_);
+    if (record.copy_offset() % format::kPageAlign != 0 || record.copy_offset() > trailer_.copies_size ||
+        record.index_size() > trailer_.copies_size - record.copy_offset())
+      return Status(CKPT_FORMAT, strformat("the copy of the index of part {} lies outside the copies", number));
+    if (!bytes_.bytes().empty())
+      return IndexFile::open(place, Bytes(bytes_.bytes()).subspan(begin + record.copy_offset(), place.size));
+    return IndexFile::open(place,
+                           [file = file_, begin = begin + record.copy_offset()](uint64_t offset, MutableBytes out) {
+                             return file->read_at(begin + offset, out);
+                           });
+  }
+  // Only a part that is as large as the record says makes us allocate what the record says.
+  CKPT_TRY(part(number).status());
+  return IndexFile::open(place, [this, number, begin = record.index_offset()](uint64_t offset, MutableBytes out) {
+    auto file = part(number);
+    return file.ok() ? (*file)->read_at(begin + offset, out) : std::move(file).status();
+  });
+}
+
+Result<const IndexFile*> Checkpoint::part_index(uint32_t number) const {
+  {
+    std::lock_guard lock(mutex_);
+    if (auto found = indexes_.find(number); found != indexes_.end()) return found->second.get();
+  }
+  auto opened = open_part_index(number);
+  if (opened.ok()) {
+    const format::Summary& theirs = (*opened)->root().summary;
+    if (theirs.save_id != summary().save_id || theirs.world_size != summary().world_size)
+      opened = Status(CKPT_FORMAT, "the summary of its index is that of another save");
+  }
+  if (!opened.ok()) {
+    Status status = std::move(opened).status();
+    if (status.detail("part")) return status;
+    return trailer_.copies_size ? at_manifest(std::move(status)) : at_part(std::move(status), number);
+  }
+  std::lock_guard lock(mutex_);
+  auto [at, fresh] = indexes_.try_emplace(number, opened.take());  // another thread may have been faster
+  return at->second.get();
+}
+
+// ---- the pieces of a tensor ----
+
+namespace {
+
+class Collector {
+ public:
+  Collector(const Checkpoint& checkpoint, const TensorRef& tensor, const Box* wanted)
+      : checkpoint_(checkpoint), tensor_(tensor), wanted_(wanted) {}
+  Result<std::vector<Piece>> run();
+
+ private:
+  Status collect_list(const fb::Layout& layout);
+  Status collect_grid(const fb::Layout& layout);
+  Status collect_cell(const fb::Layout& layout, const Box& cell, uint64_t number);
+  Status collect_part(uint32_t part, const Box* cell);
+  Status check_list() const;
+  Status check_cover(std::span<const Piece> pieces, uint64_t elements) const;
+  Status wrong(std::string what) const {
+    return Status(CKPT_FORMAT, "tensor " + quoted(tensor_.name()) + ": " + std::move(what))
+        .with("tensor", std::string(tensor_.name()));
+  }
+
+  const Checkpoint& checkpoint_;
+  const TensorRef tensor_;
+  const Box* wanted_;
+  std::vector<Piece> pieces_;
+};
+
+// The region of a tensor that is this box, or none. They ascend, and a part may have a region for each of many cells.
+std::span<const fb::Region> find_region(const format::Page& page, const fb::Tensor& tensor, const Box& box) {
+  const auto regions = page.regions_of(tensor);
+  const Region wanted{RegionKind::kBox, box, 0, 0};
+  auto before = [&](const fb::Region& region, const Region& key) {
+    return RegionOrder()(page.region_of(region, tensor.ndim()), key);
+  };
+  const auto at = std::lower_bound(regions.begin(), regions.end(), wanted, before);
+  const bool found = at != regions.end() && page.region_of(*at, tensor.ndim()) == wanted;
+  return {at, size_t{found}};
+}
+
+// Adds what one part holds: of the tensor, or of a cell of it.
+Status Collector::collect_part(uint32_t part, const Box* cell) {
+  CKPT_ASSIGN(const IndexFile* index, checkpoint_.part_index(part));
+  auto opened = index->page_of(tensor_.name());
+  if (!opened.ok()) return checkpoint_.at_part(std::move(opened).status(), part);
+  const format::Page* page = *opened;
+  const fb::Tensor* theirs = page->find_tensor(tensor_.name());
+  if (!theirs || theirs->dtype() != tensor_.dtype() ||
+      !std::ranges::equal(page->extents_of(*theirs), tensor_.extents()))
+    return wrong(strformat("{} does not hold it as the manifest says", format::part_name(part)));
+  const size_t before = pieces_.size();
+  std::span<const fb::Region> regions = page->regions_of(*theirs);
+  if (cell) regions = find_region(*page, *theirs, *cell);
+  for (const fb::Region& region : regions)
+    for (const fb::Segment& segment : page->segments_of(region))
+      pieces_.push_back({part, page, theirs, &region, &segment});
+  if (pieces_.size() != before) return Ok();
+  return wrong(strformat("{} holds nothing of it, though the manifest says so", format::part_name(part)));
+}
+
+Status Collector::collect_list(const fb::Layout& layout) {
+  Status status;
+  checkpoint_.root().for_each_part(layout, 0, layout.per_cell(), [&](uint32_t part) {
+    if (status.ok()) status = collect_part(part, nullptr);
+  });
+  CKPT_TRY(std::move(status));
+  return check_list();
+}
+
+// The segments of one region cover it, each element once. `pieces` are all of one region.
+Status Collector::check_cover(std::span<const Piece> pieces, uint64_t elements) const {
+  std::vector<const fb::Segment*> segments;
+  for (const Piece& piece : pieces) segments.push_back(piece.segment);
+  std::sort(segments.begin(), segments.end(), [](auto* a, auto* b) { return a->start() < b->start(); });
+  uint64_t end = 0;
+  for (const fb::Segment* segment : segments) {
+    if (segment->start() != end)
+      return wrong(strformat("elements {} to {} of region {} are {}", std::min(end, segment->start()),
+                             std::max(end, segment->start()), to_text(pieces[0].held()),
+                             segment->start() > end ? "in no part" : "in two parts"));
+    end += segment->count();
+  }
+  return end == elements ? Ok() : wrong(strformat("only {} of {} elements of a region are there", end, elements));
+}
+
+Status Collector::check_list() const {
+  uint64_t total = 0;
+  count_elements(tensor_.extents(), &total);
+  if (pieces_.size() == 1 && pieces_[0].region->kind() == 0) return check_cover(pieces_, total);
+  std::map<Region, std::vector<Piece>, RegionOrder> regions;
+  for (const Piece& piece : pieces_) regions[piece.held()].push_back(piece);
+  std::vector<Region> distinct;
+  for (const auto& [region, held] : regions) {
+    distinct.push_back(region);
+    CKPT_TRY(check_cover(held, region_volume(region, total)));
+  }
+  if (distinct.size() == 1 && distinct[0].kind == RegionKind::kWhole) return Ok();
+  Status covered = plan::check_coverage(tensor_.shape(), distinct);
+  return covered.ok() ? Ok() : wrong(covered.message());
+}
+
+Status Collector::collect_cell(const fb::Layout& layout, const Box& cell, uint64_t number) {
+  const size_t before = pieces_.size();
+  Status status;
+  int64_t last = -1;
+  checkpoint_.root().for_each_part(layout, number * layout.per_cell(), layout.per_cell(), [&](uint32_t part) {
+    if (status.ok() && part != last) status = collect_part(part, &cell);  // the last one is repeated
+    last = part;
+  });
+  CKPT_TRY(std::move(status));
+  return check_cover(std::span(pieces_).subspan(before), cell.volume());
+}
+
+// The cells that overlap the wanted box.
+Status Collector::collect_grid(const fb::Layout& layout) {
+  if (wanted_ && wanted_->volume() == 0) return Ok();
+  const Shape shape = tensor_.shape(), cells = Shape::of(checkpoint_.root().cells_of(layout));
+  Box range = Box::whole(cells);
+  Shape size = cells;
+  for (int d = 0; d < cells.ndim; d++) {
+    size[d] = (shape[d] + cells[d] - 1) / cells[d];
+    if (!wanted_) continue;
+    range.offset[d] = wanted_->offset[d] / size[d];
+    range.extent[d] = (wanted_->offset[d] + wanted_->extent[d] - 1) / size[d] + 1 - range.offset[d];
+  }
+  const Shape strides = plan::contiguous_strides(cells);
+  for (uint64_t i = 0, count = range.volume(); i < count; i++) {
+    Box cell{shape, shape};
+    uint64_t rest = i, number = 0;
+    for (int d = cells.ndim - 1; d >= 0; d--) {
+      const uint64_t at = range.offset[d] + rest % range.extent[d];
+      rest /= range.extent[d];
+      number += at * strides[d];
+      cell.offset[d] = at * size[d];
+      cell.extent[d] = std::min(size[d], shape[d] - cell.offset[d]);
+    }
+    CKPT_TRY(collect_cell(layout, cell, number));
+  }
+  return Ok();
+}
+
+Result<std::vector<Piece>> Collector::run() {
+  const fb::Layout& layout = checkpoint_.root().layouts[tensor_.page->holding_of(*tensor_.tensor).layout()];
+  CKPT_TRY(checkpoint_.root().is_grid(layout) ? collect_grid(layout) : collect_list(layout));
+  std::stable_sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.part < b.part; });
+  return std::move(pieces_);
+}
+
+}  // namespace
+
+Result<std::vector<Piece>> Checkpoint::pieces(const TensorRef& tensor, const Box* wanted) const {
+  return Collector(*this, tensor, wanted).run();
+}
+
+// ---- objects ----
+
+Result<ObjectRef> Checkpoint::object_in(uint32_t number, std::string_view name) const {
+  CKPT_ASSIGN(const IndexFile* index, part_index(number));
+  auto page = index->page_of(name);
+  if (!page.ok()) return at_part(std::move(page).status(), number);
+  const fb::Object* object = (*page)->find_object(name);
+  if (object && object->placement() != 2) return ObjectRef{number, *page, object};
+  return at_part(Status(CKPT_FORMAT, "object " + quoted(name) + " is not there, though the manifest says so"), number);
+}
+
+Result<ObjectRef> Checkpoint::find_object(std::string_view name, uint32_t rank) const {
+  CKPT_ASSIGN(const format::Page* page, page_of(name));
+  const fb::Object* object = page->find_object(name);
+  if (!object) return ObjectRef{};
+  bool held = object->scope() == CKPT_OBJECT_SHARED;
+  const fb::Layout& layout = root().layouts[object->layout()];
+  root().for_each_part(layout, 0, layout.per_cell(), [&](uint32_t part) { held |= part == rank; });
+  if (!held) return ObjectRef{};
+  return object_in(object->scope() == CKPT_OBJECT_SHARED ? 0 : rank, name);
+}
+
+Result<bool> Checkpoint::has_object(std::string_view name) const {
+  CKPT_ASSIGN(const format::Page* page, page_of(name));
+  return page->find_object(name) != nullptr;
+}
+
+Result<ObjectRef> Checkpoint::object_at(uint64_t position) const {
+  const size_t number = root().page_of_object(position);
+  auto opened = manifest_->page(number);
+  if (!opened.ok()) return at_manifest(std::move(opened).status());
+  uint64_t at = position - root().pages[number].object_first();
+  for (const fb::Object& object : (*opened)->objects) {
+    const fb::Layout& layout = root().layouts[object.layout()];
+    if (at >= layout.per_cell()) {
+      at -= layout.per_cell();
+      continue;
+    }
+    uint32_t holder = 0;
+    root().for_each_part(layout, at, 1, [&](uint32_t part) { holder = part; });
+    return object_in(holder, (*opened)->text(object.name()));
+  }
+  return Status(CKPT_INTERNAL, strformat("object {} of {}", position, object_count()));
+}
+
+}  // namespace ckpt::checkpoint
