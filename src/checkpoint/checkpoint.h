@@ -96,6 +96,9 @@ class Checkpoint {
   // What holds the elements of `wanted` (null: of the whole tensor), in order of parts, and maybe more. Checks that the
   // pieces make up what they should (FORMAT §4, "Together"). FORMAT, INCOMPLETE, CORRUPT, …
   Result<std::vector<Piece>> pieces(const TensorRef& tensor, const Box* wanted = nullptr) const;
+  // The usual case without a search: `piece` is all of one tensor, `tensor` is the next one in the same part, and
+  // stored as simply. Then `piece` becomes all of it. False in any other case.
+  bool next_piece(const TensorRef& tensor, Piece* piece) const;
   // The object of a rank, or a shared one; null if there is none.
   Result<ObjectRef> find_object(std::string_view name, uint32_t rank) const;
   // Whether any rank has an object of this name.

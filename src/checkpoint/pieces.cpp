@@ -211,6 +211,23 @@ Result<std::vector<Piece>> Checkpoint::pieces(const TensorRef& tensor, const Box
   return Collector(*this, tensor, wanted).run();
 }
 
+bool Checkpoint::next_piece(const TensorRef& tensor, Piece* piece) const {
+  const fb::Layout& layout = root().layouts[tensor.page->holding_of(*tensor.tensor).layout()];
+  const fb::Tensor* next = piece->tensor + 1;
+  const format::Page& page = *piece->page;
+  if (root().is_grid(layout) || layout.per_cell() != 1 || root().runs[layout.run_first()].first() != piece->part ||
+      next == page.tensors.data() + page.tensors.size() || next->region_count() != 1 ||
+      page.text(next->name()) != tensor.name() || next->dtype() != tensor.dtype() ||
+      !std::ranges::equal(page.extents_of(*next), tensor.extents()))
+    return false;
+  const fb::Region& region = page.regions_of(*next)[0];
+  const fb::Segment& segment = page.segments_of(region)[0];
+  uint64_t elements = 0;
+  if (region.kind() != 0 || !count_elements(tensor.extents(), &elements) || segment.count() != elements) return false;
+  *piece = {piece->part, &page, next, &region, &segment};
+  return true;
+}
+
 // ---- objects ----
 
 Result<ObjectRef> Checkpoint::object_in(uint32_t number, std::string_view name) const {

@@ -69,8 +69,12 @@ void ReadPlanner::use_tensor(uint32_t number) {
 // Of a tensor in several pieces, those that the box needs; all of any other, which later boxes use again.
 Status ReadPlanner::find_pieces(const WantedBox& wanted) {
   if (all_pieces_) return Ok();
+  if (pieces_.size() == 1 && plan_->source->next_piece(tensor_, pieces_.data())) {
+    all_pieces_ = true;
+    return Ok();
+  }
   all_pieces_ = wanted.numbers == kNoNumbers || geometry_.packed;  // units are elements otherwise
-  const Box box = plan_->box_of(wanted);
+  const Box box = all_pieces_ ? Box{} : plan_->box_of(wanted);
   CKPT_ASSIGN(pieces_, plan_->source->pieces(tensor_, all_pieces_ ? nullptr : &box));
   all_pieces_ |= pieces_.size() == 1 && pieces_[0].region->kind() == 0;
   return Ok();
