@@ -378,9 +378,9 @@ CKPT_API void ckpt_save_free(ckpt_save* save);
 /* An immutable view of one committed checkpoint. While it is open, nothing removes the checkpoint. */
 typedef struct ckpt_reader ckpt_reader;
 
-/* `selector` and on_damaged as in ckpt_store_find; ckpt_reader_report says what was passed over. Reads and checks the
- * manifest, no tensor data. Options: run, threads, on_damaged.
- * Statuses: NOT_FOUND, INCOMPLETE, CORRUPT, FORMAT, REVISION, ABORTED, GONE, IO. */
+/* `selector`, on_damaged: see ckpt_store_find; ckpt_reader_report says what was passed over. A manifest above 4 MiB is
+ * read by pages when they are needed: later calls then may also return INCOMPLETE, CORRUPT, FORMAT and IO.
+ * Options: run, threads, on_damaged. Statuses: NOT_FOUND, INCOMPLETE, CORRUPT, FORMAT, REVISION, ABORTED, GONE, IO. */
 CKPT_API ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const char* selector,
                                       const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_reader_free(ckpt_reader* reader);
@@ -456,16 +456,16 @@ typedef struct ckpt_part_info {
 CKPT_API ckpt_status ckpt_reader_part_at(const ckpt_reader* reader, uint32_t index, ckpt_part_info* out,
                                          ckpt_error** err);
 
-/* Attributes of the checkpoint (`tensor` NULL) or of a tensor, in the order of their keys. */
+/* Attributes of the checkpoint (`tensor` NULL) or of a tensor, in the order of their keys. If they cannot be read, only
+ * ckpt_reader_attr_at says so. */
 CKPT_API uint64_t ckpt_reader_attr_count(const ckpt_reader* reader, const char* tensor);
 CKPT_API ckpt_status ckpt_reader_attr_at(const ckpt_reader* reader, const char* tensor, uint64_t index,
                                          const char** key, const char** value, ckpt_error** err);
 CKPT_API const char* ckpt_reader_attr(const ckpt_reader* reader, const char* tensor, const char* key); /* or NULL */
 
-/* A read-only view of a whole tensor, without a copy. UNSUPPORTED unless its bytes are stored raw and in one piece. The
- * view lives as long as the reader. Checksums are verified first unless verify=0.
- * A mapped file on a failing disk can end the process with SIGBUS; ckpt_load cannot.
- * Options: verify, threads. Statuses: NOT_FOUND, UNSUPPORTED, CORRUPT, GONE, IO. */
+/* A read-only view of a whole tensor, without a copy, for as long as the reader lives. Checksums are verified first
+ * unless verify=0. A mapped file on a failing disk can end the process with SIGBUS; ckpt_load cannot. Options: verify,
+ * threads. Statuses: NOT_FOUND, UNSUPPORTED (its bytes are not stored raw and in one piece), CORRUPT, GONE, IO. */
 CKPT_API ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const ckpt_options* options,
                                      const void** data, uint64_t* size, ckpt_error** err);
 
