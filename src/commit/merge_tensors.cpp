@@ -3,7 +3,6 @@
 #include "commit/merge_steps.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "checkpoint/region_order.h"
@@ -27,6 +26,18 @@ struct Share {
   uint32_t part;
 };
 
+// A region as one part tells it.
+struct HeldRegion {
+  const Held<fb::Tensor>* by = nullptr;
+  const fb::Region* region = nullptr;
+  std::span<const uint64_t> numbers;
+  // By kind, then by numbers: the order of FORMAT §4.
+  bool before(const HeldRegion& other) const {
+    return region->kind() != other.region->kind() ? region->kind() < other.region->kind()
+                                                  : std::ranges::lexicographical_compare(numbers, other.numbers);
+  }
+};
+
 class TensorMerge {
  public:
   TensorMerge(Described same, format::IndexBuilder& builder) : same_(same), builder_(builder) {}
@@ -43,7 +54,7 @@ class TensorMerge {
   void collect();
   Status check_shares(Holders& holders) const;
   Status check_regions() const;
-  bool find_grid(std::vector<uint64_t>* cells, std::vector<const Holders*>* by_cell) const;
+  bool find_grid();
   uint32_t layout() const;
   Status uncovered(Status status, const std::vector<uint32_t>& ranks) const;
 
@@ -54,7 +65,10 @@ class TensorMerge {
   const Described same_;
   format::IndexBuilder& builder_;
   std::vector<Holders> regions_;
+  HeldRegion last_;              // of the regions collected
   std::vector<uint32_t> parts_;  // that hold something
+  std::vector<uint64_t> cells_;  // of the grid that the regions make; empty if they make none
+  std::vector<const Holders*> by_cell_;
   uint64_t elements_ = 0, stored_bytes_ = 0, segments_ = 0;
 };
 
@@ -72,19 +86,25 @@ Status TensorMerge::check_same() const {
 
 void TensorMerge::collect() {
   count_elements(extents(), &elements_);
-  std::map<Region, size_t, checkpoint::RegionOrder> known;
-  for (const Held<fb::Tensor>& held : same_) {
-    const auto regions = held.page->regions_of(*held.record);
-    if (!regions.empty()) parts_.push_back(held.part->number);
+  std::vector<HeldRegion> held;
+  for (const Held<fb::Tensor>& by : same_) {
+    const auto regions = by.page->regions_of(*by.record);
+    if (!regions.empty()) parts_.push_back(by.part->number);
     for (const fb::Region& region : regions) {
-      const Region box = held.page->region_of(region, held.record->ndim());
-      auto [at, fresh] = known.try_emplace(box, regions_.size());
-      if (fresh) regions_.push_back({box, {}, {}});
-      for (const fb::Segment& segment : held.page->segments_of(region)) {
-        regions_[at->second].shares.push_back({segment.start(), segment.count(), held.part->number});
-        segments_++;
-        for (const fb::Chunk& chunk : held.page->chunks_of(segment)) stored_bytes_ += chunk.stored_size();
-      }
+      const size_t count = region_number_count(static_cast<RegionKind>(region.kind()), by.record->ndim());
+      held.push_back({&by, &region, by.page->numbers.subspan(region.geometry(), count)});
+    }
+  }
+  // Equal regions become neighbours, in order of parts.
+  std::stable_sort(held.begin(), held.end(), [](const HeldRegion& a, const HeldRegion& b) { return a.before(b); });
+  for (const HeldRegion& at : held) {
+    if (regions_.empty() || last_.before(at))
+      regions_.push_back({at.by->page->region_of(*at.region, at.by->record->ndim()), {}, {}});
+    last_ = at;
+    for (const fb::Segment& segment : at.by->page->segments_of(*at.region)) {
+      regions_.back().shares.push_back({segment.start(), segment.count(), at.by->part->number});
+      segments_++;
+      for (const fb::Chunk& chunk : at.by->page->chunks_of(segment)) stored_bytes_ += chunk.stored_size();
     }
   }
 }
@@ -139,8 +159,9 @@ Status TensorMerge::check_regions() const {
 
 // ---- the layout ----
 
-// Whether the regions are one box for each cell of a grid of several cells. `by_cell`: the holders of each cell.
-bool TensorMerge::find_grid(std::vector<uint64_t>* cells, std::vector<const Holders*>* by_cell) const {
+// Whether the regions are one box for each cell of a grid of several cells. Then they cover the tensor, each
+// element once.
+bool TensorMerge::find_grid() {
   const Shape shape = this->shape();
   if (regions_.size() < 2) return false;
   const Holders* corner = nullptr;
@@ -151,16 +172,16 @@ bool TensorMerge::find_grid(std::vector<uint64_t>* cells, std::vector<const Hold
   if (!corner) return false;
   const Shape size = corner->region.box.extent;
   uint64_t count = 1;
-  cells->clear();
+  std::vector<uint64_t> cells;
   for (int d = 0; d < shape.ndim; d++) {
-    cells->push_back((shape[d] + size[d] - 1) / size[d]);
+    cells.push_back((shape[d] + size[d] - 1) / size[d]);
     // The smallest number of cells of that size must give that size again.
-    if ((shape[d] + cells->back() - 1) / cells->back() != size[d]) return false;
-    if (mul_overflows(count, cells->back(), &count)) return false;
+    if ((shape[d] + cells.back() - 1) / cells.back() != size[d]) return false;
+    if (mul_overflows(count, cells.back(), &count)) return false;
   }
   if (count != regions_.size()) return false;
-  const Shape strides = plan::contiguous_strides(Shape::of(*cells));
-  by_cell->assign(count, nullptr);
+  const Shape strides = plan::contiguous_strides(Shape::of(cells));
+  std::vector<const Holders*> by_cell(count);
   for (const Holders& holders : regions_) {
     uint64_t number = 0;
     for (int d = 0; d < shape.ndim; d++) {
@@ -168,22 +189,23 @@ bool TensorMerge::find_grid(std::vector<uint64_t>* cells, std::vector<const Hold
       if (at % size[d] != 0 || holders.region.box.extent[d] != std::min(size[d], shape[d] - at)) return false;
       number += at / size[d] * strides[d];
     }
-    (*by_cell)[number] = &holders;
+    by_cell[number] = &holders;
   }
-  return std::ranges::none_of(*by_cell, [](const Holders* holders) { return holders == nullptr; });
+  // Regions differ, so there is one for each cell.
+  cells_ = std::move(cells);
+  by_cell_ = std::move(by_cell);
+  return true;
 }
 
 uint32_t TensorMerge::layout() const {
-  std::vector<uint64_t> cells;
-  std::vector<const Holders*> by_cell;
-  if (!find_grid(&cells, &by_cell)) return builder_.list_layout(parts_);
+  if (cells_.empty()) return builder_.list_layout(parts_);
   size_t per_cell = 1;
-  for (const Holders* holders : by_cell) per_cell = std::max(per_cell, holders->parts.size());
+  for (const Holders* holders : by_cell_) per_cell = std::max(per_cell, holders->parts.size());
   std::vector<uint32_t> sequence;
-  sequence.reserve(per_cell * by_cell.size());
-  for (const Holders* holders : by_cell)
+  sequence.reserve(per_cell * by_cell_.size());
+  for (const Holders* holders : by_cell_)
     for (size_t i = 0; i < per_cell; i++) sequence.push_back(holders->parts[std::min(i, holders->parts.size() - 1)]);
-  return builder_.grid_layout(cells, static_cast<uint32_t>(per_cell), sequence);
+  return builder_.grid_layout(cells_, static_cast<uint32_t>(per_cell), sequence);
 }
 
 // The usual case in few steps: one rank has the tensor, and wrote all of it. False in any other case.
@@ -205,7 +227,7 @@ Status TensorMerge::run() {
   collect();
   if (elements_ != 0) {
     for (Holders& holders : regions_) CKPT_TRY(check_shares(holders));
-    CKPT_TRY(check_regions());
+    if (!find_grid()) CKPT_TRY(check_regions());
   }
   builder_.add_tensor(name(), same_[0].record->dtype(), extents());
   builder_.add_holding(stored_bytes_, static_cast<uint32_t>(segments_), layout());
