@@ -275,6 +275,7 @@ class Index:
             require(row.kind <= 1, f"{where}: kind {row.kind}")
             legal = cells and all(cells) if row.kind else ascending and row.cells == row.ndim == 0
             require(legal, f"{where}: cells {cells}, or parts of a list that do not ascend")
+            require(row.per_cell <= self.summary["world_size"], f"{where}: {row.per_cell} parts for each cell")
             require(parts == row.per_cell * prod(cells), f"{where}: {parts} parts, {row.per_cell} for each of {cells}")
             self.layouts.append(Layout(row.kind, cells, row.per_cell, tuple(map(tuple, runs))))
         require(at == len(self.root.runs), f"{self.where}: run {at} has no owner")
