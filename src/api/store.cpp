@@ -25,6 +25,7 @@ ckpt_status ckpt_store_list(const ckpt_store* store, ckpt_list** out, ckpt_error
     if (!store || !out) return null_status("store or out");
     if (store->forked()) return forked_status();
     CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(*store->store));
+    checkpoint::measure(*store->store, entries);
     *out = new ckpt_list{{}, std::move(entries)};
     return Ok();
   });

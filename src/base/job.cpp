@@ -95,7 +95,7 @@ void Backoff::sleep() {
   auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now());
   auto pause = std::min(std::chrono::milliseconds(pause_ms_), std::max(left, std::chrono::milliseconds(0)));
   std::this_thread::sleep_for(pause);
-  pause_ms_ = std::min<int64_t>(pause_ms_ * 2, 100);
+  pause_ms_ = std::min(pause_ms_ * 2, longest_ms_);
 }
 
 }  // namespace ckpt

@@ -2,6 +2,7 @@
 // All members may be used from any thread.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -62,18 +63,34 @@ class Job {
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 };
 
-// Sleeps between polls of the store: 1 ms at first, doubling up to 100 ms. This keeps both latency and load low.
+// Sleeps between polls of the store: 1 ms at first, doubling up to 100 ms. This keeps both latency and load low. If
+// many processes (`pollers`) do the same, the pauses grow with their number, so that all together never poll more than
+// some thousand times a second.
 class Backoff {
  public:
-  explicit Backoff(int64_t timeout_ms)
-      : deadline_(std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms)) {}
+  explicit Backoff(int64_t timeout_ms, uint32_t pollers = 1)
+      : deadline_(std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms)),
+        longest_ms_(std::max<int64_t>(100, pollers / 4)) {
+    reset();
+  }
   bool expired() const { return std::chrono::steady_clock::now() >= deadline_; }
   void sleep();
-  void reset() { pause_ms_ = 1; }
+  void reset() { pause_ms_ = longest_ms_ / 100; }
 
  private:
   std::chrono::steady_clock::time_point deadline_;
-  int64_t pause_ms_ = 1;
+  int64_t longest_ms_, pause_ms_ = 1;
+};
+
+// Every eighth poll may ask something else than the others: whether what is waited for can still come. So no poll asks
+// two things.
+class Turns {
+ public:
+  bool other() { return ++turn_ % 8 == 0; }
+  bool odd() const { return turn_ % 2 != 0; }
+
+ private:
+  unsigned turn_ = 0;
 };
 
 }  // namespace ckpt

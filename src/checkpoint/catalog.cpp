@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <thread>
 #include <tuple>
 
 #include "base/job.h"
@@ -60,17 +61,19 @@ static bool is_barred(const Status& status) {
 // What the name and files of a directory without a readable commit record tell. GONE if it was removed meanwhile.
 static Result<CheckpointEntry> entry_without_record(const store::Store& store, std::string_view id,
                                                     const Status& problem) {
+  const bool named = format::parse_checkpoint_dir(id).has_value();
+  auto there = store.exists(id);
+  if (there.ok() && !*there) return Status(CKPT_GONE, store.path(id) + " was removed while it was being read");
+  if (there.ok() && named && problem.ok()) return entry_of_name(id, Ok());
   auto files = store.list(id);
   const ckpt_status code = files.status().code();
   if (code == CKPT_NOT_FOUND) return Status(CKPT_GONE, store.path(id) + " was removed while it was being read");
   if (code == CKPT_NOMEM) return std::move(files).status();
-  const bool named = format::parse_checkpoint_dir(id).has_value();
   // Without a checkpoint's name the directory is not ours: a disk's lost+found, for example.
   if (!named && (files.ok() ? problem.ok() && !holds_parts(*files) : is_barred(files.status())))
     return Status(CKPT_NOT_FOUND, store.path(id) + ": no checkpoint");
   const bool damaged = !problem.ok();
   CheckpointEntry entry = entry_of_name(id, damaged ? problem : files.status());
-  for (size_t i = 0; files.ok() && i < files->size(); i++) entry.bytes += (*files)[i].size;
   // Rank 0's part holds the same summary, but for the counts.
   if (damaged)
     if (auto part = open_part(store, id, 0); part.ok()) entry.summary = part->summary();
@@ -135,6 +138,21 @@ Result<Id> read_store_id(const store::Store& store) {
   return id;
 }
 
+void settle(const store::Store& store) {
+  if (const int64_t delay = store.traits().list_delay_ms)
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay + 1));
+}
+
+// The names of all directories that may be checkpoints.
+static Result<std::vector<std::string>> list_ids(const store::Store& store) {
+  settle(store);
+  CKPT_ASSIGN(auto directories, store.list(""));
+  std::vector<std::string> names;
+  for (auto& directory : directories)
+    if (directory.directory && !directory.name.starts_with('.')) names.push_back(std::move(directory.name));
+  return names;
+}
+
 // No removal takes so long. What is still listed and cannot be opened then is a fault of the store's.
 static constexpr int64_t kPatienceMs = 3000;
 
@@ -157,10 +175,7 @@ class Picture {
 
   // Whether all that was listed could be read. `last`: what vanishes now is DAMAGED.
   Result<bool> try_once(bool last, std::vector<CheckpointEntry>* entries) {
-    CKPT_ASSIGN(auto directories, store_.list(""));
-    std::vector<std::string> names;
-    for (auto& directory : directories)
-      if (directory.directory && !directory.name.starts_with('.')) names.push_back(std::move(directory.name));
+    CKPT_ASSIGN(auto names, list_ids(store_));
     bool holds = names.size() <= kListedAtOnce || names == names_ || last;
     for (const std::string& name : names) {
       auto known = committed_.find(name);
@@ -216,6 +231,27 @@ Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store)
   };
   std::sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
   return entries;
+}
+
+void measure(const store::Store& store, std::vector<CheckpointEntry>& entries) {
+  for (auto& entry : entries)
+    if (entry.state != CKPT_CHECKPOINT_COMMITTED)
+      if (auto bytes = store.bytes_in(entry.id); bytes.ok()) entry.bytes = *bytes;
+}
+
+Result<std::optional<CheckpointEntry>> find_label(const store::Store& store, const LabelQuestion& question) {
+  CKPT_ASSIGN(auto names, list_ids(store));
+  for (const std::string& name : names) {
+    if (auto parsed = format::parse_checkpoint_dir(name); parsed && parsed->label != question.label) continue;
+    auto entry = look_at(store, name);
+    if (entry.status().code() == CKPT_NOT_FOUND || entry.status().code() == CKPT_GONE) continue;
+    if (!entry.ok()) return std::move(entry).status();
+    const format::Summary& summary = entry->summary;
+    if (entry->state == CKPT_CHECKPOINT_COMMITTED && summary.store_id == question.store_id &&
+        summary.run == question.run && summary.label == question.label)
+      return std::optional(entry.take());
+  }
+  return std::optional<CheckpointEntry>();
 }
 
 static bool eligible(const CheckpointEntry& entry, std::string_view run) {
@@ -348,9 +384,15 @@ Result<Selection> select_checkpoint(const store::Store& store, const Question& q
   }
 }
 
-Result<uint64_t> highest_token(const store::Store& store, std::span<const CheckpointEntry> entries) {
+Result<uint64_t> highest_token(const store::Store& store) {
   uint64_t highest = 0;
-  for (const auto& entry : entries) highest = std::max(highest, entry.summary.token);
+  CKPT_ASSIGN(auto names, list_ids(store));
+  for (const std::string& name : names) {
+    if (auto parsed = format::parse_checkpoint_dir(name))
+      highest = std::max(highest, parsed->token);
+    else if (auto renamed = look_at(store, name); renamed.ok())
+      highest = std::max(highest, renamed->summary.token);
+  }
   auto owners = store.list(format::kOwnersDir);
   if (!owners.ok())
     return owners.status().code() == CKPT_NOT_FOUND ? Result<uint64_t>(highest) : std::move(owners).status();

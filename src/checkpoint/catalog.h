@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,8 +20,8 @@ struct CheckpointEntry {
   bool foreign = false;
   bool copy = false;        // of a save that another directory holds under its own name
   format::Summary summary;  // if committed; otherwise only what the directory's name tells
-  uint64_t bytes = 0;
-  Status problem;  // why it is DAMAGED or ABORTED
+  uint64_t bytes = 0;       // see measure
+  Status problem;           // why it is DAMAGED or ABORTED
   // Whether its directory has the name that the save gave it.
   bool own_name() const { return id == format::checkpoint_dir(summary.label, summary.token, summary.attempt); }
 };
@@ -30,12 +31,26 @@ Result<Id> read_store_id(const store::Store& store);
 // The store's id: from .ckpt/store, or else by vote of the checkpoints; zero for an empty store without one.
 Result<Id> find_store_id(const store::Store& store);
 
+// Waits until listings of the store show whatever was done before this call.
+void settle(const store::Store& store);
+
 // All checkpoints and attempts, ordered by run, token, sequence, attempt, id: a picture that held at one moment of the
 // call, whatever is committed and removed meanwhile. What cannot be read is DAMAGED; only the root must be readable.
 Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store);
 
 // Reads one directory. NOT_FOUND if it is no checkpoint, or not there.
 Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view id);
+
+// Counts the bytes of entries that are not committed, whose manifests tell them otherwise.
+void measure(const store::Store& store, std::vector<CheckpointEntry>& entries);
+
+// A committed checkpoint of this store, run and label, if there is one. Names tell where to look: it reads the records
+// of this label only, and those of directories that were renamed.
+struct LabelQuestion {
+  Id store_id;
+  std::string_view run, label;
+};
+Result<std::optional<CheckpointEntry>> find_label(const store::Store& store, const LabelQuestion& question);
 
 // What a selector picks, and the newer checkpoints of the run, newest first, that cannot be loaded, with the reason.
 struct Selection {
@@ -52,8 +67,8 @@ struct Question {
 };
 Result<Selection> select_checkpoint(const store::Store& store, const Question& question,
                                     const std::function<Status(const CheckpointEntry&)>& load);
-// The highest token in owner files and checkpoint directories; 0 if there is none.
-Result<uint64_t> highest_token(const store::Store& store, std::span<const CheckpointEntry> entries);
+// The highest token in owner files and checkpoint directories; 0 if there is none. Their names tell it.
+Result<uint64_t> highest_token(const store::Store& store);
 
 // What a commit slot says, from the end of the file alone (its index is not read). NOT_FOUND if the slot is empty.
 Result<format::Slot> peek_slot(const store::Store& store, std::string_view id);

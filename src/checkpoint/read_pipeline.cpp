@@ -9,8 +9,6 @@
 
 namespace ckpt::checkpoint {
 
-static constexpr uint64_t kMinDirect = 65536;  // below this, waiting costs more than the page cache
-
 namespace {
 
 class Pipeline {
@@ -69,17 +67,17 @@ store::IoQueue* Pipeline::queue() {
   return queue_.get();
 }
 
-// Whether a read can bypass the page cache and is worth it. If so, its memory is ready afterwards.
+// Whether a read goes through the queue. If so, its memory is ready afterwards.
 bool Pipeline::prepare_direct(InFlight& flight) {
   const PipelineRead& read = flight.read;
-  uint64_t align = read.file->direct_align();
-  if (align == 0 || read.size < kMinDirect || read.file->cached(read.offset, read.size)) return false;
-  flight.begin = read.offset / kAlign * kAlign;
-  if (read.target && flight.begin == read.offset && reinterpret_cast<uintptr_t>(read.target) % align == 0) {
-    flight.into = {read.target, read.size / kAlign * kAlign};
+  const store::Reader::Way way = read.file->way(read.offset, read.size);
+  if (!way.queued) return false;
+  flight.begin = read.offset / way.unit * way.unit;
+  if (read.target && flight.begin == read.offset && reinterpret_cast<uintptr_t>(read.target) % way.align == 0) {
+    flight.into = {read.target, read.size / way.unit * way.unit};
     return true;
   }
-  uint64_t end = round_up(read.offset + read.size, kAlign), size = end - flight.begin;
+  uint64_t end = round_up(read.offset + read.size, way.unit), size = end - flight.begin;
   if (size > limits_.buffer_bytes || end > read.file->size()) return false;
   if (flight.buffer.bytes().empty()) {
     auto buffer = device::Mapping::make(limits_.buffer_bytes);

@@ -1,5 +1,5 @@
-// Many file reads by a few threads. Bytes in the page cache are read from there, by the thread that works on them.
-// Other bytes are read bypassing the cache, several reads in flight, so that disk and processors work at the same time.
+// Many file reads by a few threads. What the store has in memory is read by the thread that works on it. Other bytes
+// are read through a queue, several reads in flight, so that disk and processors work at the same time.
 #pragma once
 
 #include "base/job.h"

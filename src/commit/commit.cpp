@@ -21,28 +21,55 @@ static Status tombstone_status(const format::Tombstone& tombstone, const Session
     return Status(CKPT_FENCED, strformat("{} was closed by session {}, which owns the run now", attempt.directory,
                                          tombstone.closed_by_token));
   if (tombstone.status == CKPT_EXISTS) return Status(CKPT_EXISTS, tombstone.reason);
+  if (tombstone.status == CKPT_GONE) return Status(CKPT_GONE, attempt.directory + " is being removed");
   return Status(CKPT_ABORTED, strformat("{} was aborted by rank {} ({}): {}", attempt.directory, tombstone.rank,
                                         status_name(tombstone.status), tombstone.reason))
       .with("rank", uint64_t{tombstone.rank})
       .with("found", status_name(tombstone.status));
 }
 
-// What the slot says about this attempt. NOT_FOUND: still open. COMMIT_UNKNOWN: it cannot be read. GONE: there is no
-// directory: not yet, or no more.
-static Status read_outcome(const Session& session, const Attempt& attempt) {
+// What the slot says about this attempt. NOT_FOUND: nothing, so the attempt is open, or its directory is gone.
+// COMMIT_UNKNOWN: it cannot be read.
+static Status read_slot(const Session& session, const Attempt& attempt) {
   auto slot = checkpoint::peek_slot(session.store(), attempt.directory);
   if (slot.ok() && !slot->committed) return tombstone_status(slot->tombstone, session, attempt);
   if (slot.ok() && slot->summary.save_id == attempt.save_id) return Ok();
   if (slot.ok())
     return Status(CKPT_CONFLICT, attempt.directory + " holds the commit of another save")
         .with("found", to_hex(slot->summary.save_id));
-  if (slot.status().code() != CKPT_NOT_FOUND)
-    return Status(CKPT_COMMIT_UNKNOWN, "the commit record cannot be read: " + slot.status().message());
-  auto directory = session.store().list(attempt.directory);
-  if (directory.ok()) return std::move(slot).status();  // NOT_FOUND: open
-  if (directory.status().code() != CKPT_NOT_FOUND)
-    return Status(CKPT_COMMIT_UNKNOWN, "the attempt cannot be read: " + directory.status().message());
-  return Status(CKPT_GONE, attempt.directory + " is gone");
+  if (slot.status().code() == CKPT_NOT_FOUND) return std::move(slot).status();
+  return Status(CKPT_COMMIT_UNKNOWN, "the commit record cannot be read: " + slot.status().message());
+}
+
+// NOT_FOUND: the attempt has its directory, so it is open if its slot is empty. GONE: there is none: not yet, or no
+// more. COMMIT_UNKNOWN: nobody can tell.
+static Status find_directory(const Session& session, const Attempt& attempt) {
+  auto there = session.store().attempt_exists(attempt_record_key(session, attempt), attempt.directory);
+  if (!there.ok()) return Status(CKPT_COMMIT_UNKNOWN, "the attempt cannot be read: " + there.status().message());
+  return *there ? Status(CKPT_NOT_FOUND, attempt.directory + " is open")
+                : Status(CKPT_GONE, attempt.directory + " is gone");
+}
+
+static Status read_outcome(const Session& session, const Attempt& attempt) {
+  Status outcome = read_slot(session, attempt);
+  if (outcome.code() != CKPT_NOT_FOUND) return outcome;
+  Status place = find_directory(session, attempt);
+  if (place.code() != CKPT_GONE) return place;
+  // A store without directories has only the record to tell, which goes once the slot is taken.
+  outcome = read_slot(session, attempt);
+  return outcome.code() == CKPT_NOT_FOUND ? place : outcome;
+}
+
+// As read_outcome, but asks one thing only: usually whether the slot is taken, and now and then whether the directory
+// is still there.
+static Status poll_outcome(const Session& session, const Attempt& attempt, Turns& turns) {
+  if (turns.other()) {
+    Status place = find_directory(session, attempt);
+    return place.code() == CKPT_GONE ? read_outcome(session, attempt) : place;
+  }
+  auto taken = session.store().exists(format::slot_key(attempt.directory));
+  return taken.ok() && !*taken ? Status(CKPT_NOT_FOUND, attempt.directory + " is open")
+                               : read_outcome(session, attempt);
 }
 
 // The outcome of an attempt whose directory was there and is no more. Whoever removes a directory of several ranks
@@ -72,47 +99,41 @@ static bool is_closed(const Status& outcome) {
 
 static Status leader_label_taken(Session& session, const Attempt& attempt, const CommitSettings& settings) {
   if (settings.on_existing != "error") return Ok();
-  CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(session.store()));
-  for (const auto& entry : entries)
-    if (entry.state == CKPT_CHECKPOINT_COMMITTED && !entry.foreign && entry.summary.run == session.plan().run &&
-        entry.summary.label == attempt.label)
-      return Status(
-                 CKPT_EXISTS,
-                 strformat("run \"{}\" has a checkpoint \"{}\" already: {} (option on_existing says what to do then)",
-                           session.plan().run, attempt.label, entry.id))
-          .with("found", entry.id);
-  return Ok();
+  const session::SessionPlan& plan = session.plan();
+  CKPT_ASSIGN(auto taken, checkpoint::find_label(session.store(), {plan.store_id, plan.run, attempt.label}));
+  if (!taken) return Ok();
+  return Status(CKPT_EXISTS,
+                strformat("run \"{}\" has a checkpoint \"{}\" already: {} (option on_existing says what to do then)",
+                          plan.run, attempt.label, taken->id))
+      .with("found", taken->id);
 }
 
 // The record comes first, so that the next session finds the directory whatever happens. If a rank has refused the
 // attempt, both exist already.
 static Status make_attempt(Session& session, const Attempt& attempt) {
   const std::string record = session.plan().run + "\n";
-  CKPT_TRY(session.store().make_directory(format::kAttemptsDir));
-  Status recorded = session.store().put_if_absent(attempt_record_key(session, attempt), as_bytes(record));
-  if (!recorded.ok() && recorded.code() != CKPT_EXISTS) return recorded;
-  return session.store().make_directory(attempt.directory);
+  return session.store().open_attempt(attempt_record_key(session, attempt), as_bytes(record), attempt.directory);
 }
 
 static Status lead_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings) {
   CKPT_TRY(session.hold_run());
   CKPT_TRY(leader_label_taken(session, attempt, settings));
   CKPT_TRY(make_attempt(session, attempt));
-  if (Status outcome = read_outcome(session, attempt); is_closed(outcome)) return outcome;  // a rank has refused it
+  if (Status outcome = read_slot(session, attempt); is_closed(outcome)) return outcome;  // a rank has refused it
   Status fenced = session.check_fence();
   return fenced.ok() ? Ok() : give_up(session, attempt, std::move(fenced));
 }
 
 static Status follow_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
-  Backoff fence_check(1000);
-  for (Backoff backoff(settings.timeout_ms);; backoff.sleep()) {
+  Turns turns;
+  for (Backoff backoff(settings.timeout_ms, session.world_size());; backoff.sleep()) {
     CKPT_TRY(job.check());
-    Status outcome = read_outcome(session, attempt);
-    if (outcome.code() == CKPT_NOT_FOUND) return Ok();  // the directory is there and open
-    if (outcome.code() != CKPT_COMMIT_UNKNOWN && outcome.code() != CKPT_GONE) return outcome;
-    if (fence_check.expired()) {
+    if (turns.other())
       CKPT_TRY(session.check_fence());
-      fence_check = Backoff(1000);
+    else if (find_directory(session, attempt).code() == CKPT_NOT_FOUND) {
+      Status outcome = read_slot(session, attempt);
+      if (outcome.code() == CKPT_NOT_FOUND) return Ok();
+      if (outcome.code() != CKPT_COMMIT_UNKNOWN) return outcome;
     }
     if (!backoff.expired()) continue;
     CKPT_TRY(session.check_fence());
@@ -232,28 +253,42 @@ static Status check_belongs(const checkpoint::PartFile& part, const Session& ses
 // So many parts are worth several threads.
 static constexpr size_t kManyParts = 16;
 
-// Opens the parts that exist by now, and removes their ranks from `missing`. A part that the store fails to read counts
-// as missing, since the next try may succeed; the last such error goes to `unreadable`.
+// The parts of an attempt as rank 0 gathers them.
+struct Collection {
+  std::vector<checkpoint::PartFile> parts;
+  std::vector<bool> have;
+  size_t count = 0;
+  std::vector<uint32_t> missing() const {
+    std::vector<uint32_t> ranks;
+    for (uint32_t rank = 0; rank < have.size(); rank++)
+      if (!have[rank]) ranks.push_back(rank);
+    return ranks;
+  }
+};
+
+// Opens the parts of `ranks`. One that the store fails to read counts as missing, since the next try may succeed; the
+// last such error goes to `unreadable`.
 static Status take_parts(const Session& session, const Attempt& attempt, unsigned threads,
-                         std::vector<checkpoint::PartFile>* parts, std::vector<uint32_t>* missing, Status* unreadable) {
-  std::vector<Status> taken(missing->size());
-  CKPT_TRY(for_each_parallel(missing->size() < kManyParts ? 1 : threads, missing->size(), [&](size_t i) {
-    uint32_t rank = (*missing)[i];
+                         const std::vector<uint32_t>& ranks, Collection* all, Status* unreadable) {
+  std::vector<Status> taken(ranks.size());
+  CKPT_TRY(for_each_parallel(ranks.size() < kManyParts ? 1 : threads, ranks.size(), [&](size_t i) {
+    const uint32_t rank = ranks[i];
     auto part = checkpoint::open_part(session.store(), attempt.directory, rank);
     taken[i] = part.ok() ? check_belongs(*part, session, attempt, rank) : part.status();
     if (!taken[i].ok()) return Ok();
-    (*parts)[rank] = part.take();
-    (*parts)[rank].file.reset();  // a thousand ranks must not take a thousand descriptors
+    all->parts[rank] = part.take();
+    all->parts[rank].file.reset();  // a thousand ranks must not take a thousand descriptors
     return Ok();
   }));
-  std::vector<uint32_t> still;
   for (size_t i = 0; i < taken.size(); i++) {
-    if (taken[i].ok()) continue;
+    if (taken[i].ok()) {
+      all->have[ranks[i]] = true;
+      all->count++;
+      continue;
+    }
     if (taken[i].code() != CKPT_NOT_FOUND && taken[i].code() != CKPT_IO) return std::move(taken[i]);
-    still.push_back((*missing)[i]);
     if (taken[i].code() == CKPT_IO) *unreadable = std::move(taken[i]);
   }
-  missing->swap(still);
   return Ok();
 }
 
@@ -275,30 +310,67 @@ class FaultWatch {
   std::optional<Backoff> since_;
 };
 
+// What one listing of the attempt's directory tells.
+struct Arrivals {
+  std::vector<uint32_t> ranks;  // whose parts are there and not collected yet
+  bool closed = false;          // the slot is taken
+};
+
+static Result<Arrivals> list_arrivals(const Session& session, const Attempt& attempt, const Collection& all) {
+  CKPT_ASSIGN(auto files, session.store().list(attempt.directory));
+  Arrivals found;
+  for (const auto& file : files) {
+    found.closed |= file.name == format::kManifestName;
+    if (auto rank = format::parse_part_name(file.name); rank && *rank < all.have.size() && !all.have[*rank])
+      found.ranks.push_back(*rank);
+  }
+  return found;
+}
+
+// Only this rank commits, and it has not yet. So a slot that cannot be read holds no commit: OK if it is not known to
+// be closed.
+static Status check_closed(const Session& session, const Attempt& attempt, Status* unreadable) {
+  Status outcome = read_slot(session, attempt);
+  if (outcome.code() == CKPT_NOT_FOUND) return Ok();  // on its way
+  if (outcome.ok()) return Status(CKPT_INTERNAL, "committed before all parts were there");
+  if (outcome.code() != CKPT_COMMIT_UNKNOWN) return outcome;
+  *unreadable = Status(CKPT_ABORTED, outcome.message());
+  return Ok();
+}
+
+// One look at the attempt: takes what has come. An error of the store that may pass goes to `unreadable`.
+static Status collect_once(Session& session, const Attempt& attempt, unsigned threads, Collection* all,
+                           Status* unreadable) {
+  auto found = list_arrivals(session, attempt, *all);
+  if (found.status().code() == CKPT_NOT_FOUND) {  // without directories, one that has no files yet is not listed
+    Status place = find_directory(session, attempt);
+    return place.code() == CKPT_GONE ? Status(CKPT_ABORTED, place.message()) : Ok();
+  }
+  if (found.status().code() == CKPT_IO) *unreadable = found.status();
+  if (!found.ok()) return found.status().code() == CKPT_IO ? Ok() : std::move(found).status();
+  // Another rank's failure shows at once; only silence takes until the deadline.
+  if (found->closed) CKPT_TRY(check_closed(session, attempt, unreadable));
+  return take_parts(session, attempt, threads, found->ranks, all, unreadable);
+}
+
+// Rank 0's own part is there before it asks, and its listing serves all ranks, so its pauses grow more slowly.
+static constexpr uint32_t kRanksPerListing = 10;
+
 static Result<std::vector<checkpoint::PartFile>> collect_parts(Session& session, const Attempt& attempt,
                                                                const CommitSettings& settings, Job& job) {
-  std::vector<checkpoint::PartFile> parts(session.world_size());
-  std::vector<uint32_t> missing(session.world_size());
-  for (uint32_t rank = 0; rank < missing.size(); rank++) missing[rank] = rank;
+  const uint32_t world = session.world_size();
+  Collection all{std::vector<checkpoint::PartFile>(world), std::vector<bool>(world), 0};
   FaultWatch faults;
-  for (Backoff backoff(settings.timeout_ms);; backoff.sleep()) {
+  for (Backoff backoff(settings.timeout_ms, world / kRanksPerListing);; backoff.sleep()) {
     CKPT_TRY(job.check());
-    size_t before = missing.size();
+    const size_t before = all.count;
     Status unreadable;
-    CKPT_TRY(take_parts(session, attempt, settings.threads, &parts, &missing, &unreadable));
-    if (missing.empty()) return parts;
-    if (missing.size() != before) backoff.reset();
-    // Another rank's failure shows at once; only silence takes until the deadline.
-    Status outcome = read_outcome(session, attempt);
-    // Only this rank commits, and it has not yet. So a slot that cannot be read holds no commit.
-    const bool unread = outcome.code() == CKPT_COMMIT_UNKNOWN;
-    if (outcome.code() == CKPT_GONE) return Status(CKPT_ABORTED, outcome.message());
-    if (outcome.code() != CKPT_NOT_FOUND && !unread)
-      return outcome.ok() ? Status(CKPT_INTERNAL, "committed before all parts were there") : outcome;
-    const bool lasts = faults.lasts(unread || !unreadable.ok());
+    CKPT_TRY(collect_once(session, attempt, settings.threads, &all, &unreadable));
+    if (all.count == world) return std::move(all.parts);
+    if (all.count != before) backoff.reset();
+    const bool lasts = faults.lasts(!unreadable.ok());
     if (!backoff.expired() && !lasts) continue;
-    if (unread) return Status(CKPT_ABORTED, outcome.message());
-    return unreadable.ok() ? missing_parts(session, attempt, missing, settings.timeout_ms) : unreadable;
+    return unreadable.ok() ? missing_parts(session, attempt, all.missing(), settings.timeout_ms) : unreadable;
   }
 }
 
@@ -317,7 +389,7 @@ static Status publish_manifest(Session& session, const Attempt& attempt, Bytes f
   if (outcome.code() == CKPT_GONE) return outcome_of_gone(session, attempt);
   if (created.code() == CKPT_EXISTS) return outcome;
   if (outcome.code() == CKPT_NOT_FOUND) return created;
-  if (outcome.ok())
+  if (outcome.ok() && !session.store().traits().visible_is_durable)
     return Status(CKPT_COMMIT_UNKNOWN,
                   "the commit record is there, but making it durable failed: " + created.message());
   return outcome;
@@ -326,15 +398,13 @@ static Status publish_manifest(Session& session, const Attempt& attempt, Bytes f
 // The checkpoint is safe. A failure to tidy up is a finding, and must not make the save look failed.
 static void after_commit(Session& session, const Attempt& attempt, const format::Summary& summary,
                          const CommitSettings& settings, Report* report) {
-  store::Store& store = session.store();
   auto note = [report](const Status& status) {
     if (status.ok() || status.code() == CKPT_NOT_FOUND) return;
     report->add(CKPT_FINDING_KEPT, status.code(), "", "after the commit: " + status.message());
   };
-  note(store.remove(attempt_record_key(session, attempt), false));
-  if (settings.on_existing == "replace") note(remove_replaced(session, summary, report));
-  note(apply_retention(store, {session.plan().run, settings.keep_last, settings.keep_every, settings.protect, false},
-                       report, &session));
+  note(session.store().remove(attempt_record_key(session, attempt), false));
+  const RetentionPolicy policy{session.plan().run, settings.keep_last, settings.keep_every, settings.protect, false};
+  note(retire_older(session, summary, settings.on_existing == "replace", policy, report));
 }
 
 static Status lead_commit(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
@@ -354,8 +424,9 @@ static constexpr int64_t kFollowerGraceMs = 2000;
 
 static Status await_outcome(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
   FaultWatch faults;
-  for (Backoff backoff(settings.timeout_ms + kFollowerGraceMs);; backoff.sleep()) {
-    Status outcome = read_outcome(session, attempt);
+  Turns turns;
+  for (Backoff backoff(settings.timeout_ms + kFollowerGraceMs, session.world_size());; backoff.sleep()) {
+    Status outcome = poll_outcome(session, attempt, turns);
     // Rank 0 removed the parts when it gave up. Ours may have come after that.
     if (is_closed(outcome)) (void)session.store().remove(format::part_key(attempt.directory, session.rank()), false);
     if (outcome.code() == CKPT_GONE) return outcome_of_gone(session, attempt);

@@ -40,12 +40,16 @@ static Result<std::unique_ptr<store::Lock>> lock_for_removal(store::Store& store
   }
 }
 
-Status remove_checkpoint(store::Store& store, std::string_view id) {
+// `closed`: its slot holds a tombstone. Clears `*guarded` if no lock could keep a reader's checkpoint.
+static Status remove_directory(store::Store& store, std::string_view id, bool closed, bool* guarded = nullptr) {
   auto lock = lock_for_removal(store, id);
   // An attempt may have no slot yet, and a damaged slot may be something that cannot be locked.
   const ckpt_status code = lock.status().code();
   if (!lock.ok() && code != CKPT_NOT_FOUND && code != CKPT_FORMAT) return std::move(lock).status();
-  return session::discard_directory(store, id);
+  if (guarded) *guarded = !lock.ok() || (*lock)->protects();
+  const auto tombstone = format::frame_tombstone(
+      {.save_id = {}, .rank = 0, .status = CKPT_GONE, .reason = "it was removed", .closed_by_token = 0});
+  return store.retire(id, format::kManifestName, closed ? Bytes() : Bytes(tombstone));
 }
 
 // Ranks that still ask for the outcome of a checkpoint that is removed get their answer here. The key of the word; ""
@@ -53,16 +57,19 @@ Status remove_checkpoint(store::Store& store, std::string_view id) {
 static Result<std::string> leave_word(store::Store& store, const format::Summary& summary) {
   if (summary.world_size == 1) return std::string();
   std::string key = format::pruned_key(summary.token, summary.attempt, summary.label);
+  // Its session has ended, and a newer one has tidied up.
+  CKPT_ASSIGN(bool asks, store.exists(format::claim_key(summary.token, 0)));
+  if (!asks) return std::string();
   Status put = store.put_if_absent(key, as_bytes("\n"));
-  if (put.code() == CKPT_NOT_FOUND) return std::string();  // its session has ended, and a newer one has tidied up
+  if (put.code() == CKPT_NOT_FOUND) return std::string();
   if (!put.ok() && put.code() != CKPT_EXISTS) return put;
   return key;
 }
 
-static Status remove_committed(store::Store& store, const checkpoint::CheckpointEntry& entry,
-                               session::Session* session) {
+static Status remove_committed(store::Store& store, const checkpoint::CheckpointEntry& entry, session::Session* session,
+                               bool* guarded = nullptr) {
   CKPT_ASSIGN(std::string word, leave_word(store, entry.summary));
-  Status removed = remove_checkpoint(store, entry.id);
+  Status removed = remove_directory(store, entry.id, false, guarded);
   if (session && !word.empty() && entry.summary.token == session->plan().token)
     if (std::string old = session->keep_word(std::move(word)); !old.empty()) (void)store.remove(old, false);
   return removed;
@@ -75,8 +82,7 @@ Status remove_by_id(store::Store& store, std::string_view id) {
   if (entry.state == CKPT_CHECKPOINT_COMMITTED) return remove_committed(store, entry, nullptr);
   if (entry.state == CKPT_CHECKPOINT_OPEN) {
     // The slot decides between the writer and us, as it does between ranks.
-    CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
-    CKPT_ASSIGN(uint64_t highest, checkpoint::highest_token(store, entries));
+    CKPT_ASSIGN(uint64_t highest, checkpoint::highest_token(store));
     // A session of another run may have a higher token. A session's owner record stays until its own run has a newer
     // one.
     bool owned = store.open(format::owner_key(entry.summary.token)).status().code() != CKPT_NOT_FOUND;
@@ -90,7 +96,7 @@ Status remove_by_id(store::Store& store, std::string_view id) {
     if (entry.state == CKPT_CHECKPOINT_COMMITTED)
       return Status(CKPT_CONFLICT, store.path(id) + " was committed just now").with("path", store.path(id));
   }
-  return remove_checkpoint(store, id);
+  return remove_directory(store, id, entry.state == CKPT_CHECKPOINT_ABORTED);
 }
 
 static void add_finding(Report* report, int32_t kind, const checkpoint::CheckpointEntry& entry, const std::string& text,
@@ -100,9 +106,12 @@ static void add_finding(Report* report, int32_t kind, const checkpoint::Checkpoi
 
 static void remove_one(store::Store& store, const checkpoint::CheckpointEntry& entry, bool dry_run, const char* why,
                        Report* report, session::Session* session) {
-  Status status = dry_run ? Ok() : remove_committed(store, entry, session);
+  bool guarded = true;
+  Status status = dry_run ? Ok() : remove_committed(store, entry, session, &guarded);
+  std::string text = why;
+  if (!guarded) text += "; this store has no locks, so whoever was reading it gets GONE";
   if (status.ok())
-    add_finding(report, CKPT_FINDING_REMOVED, entry, why);
+    add_finding(report, CKPT_FINDING_REMOVED, entry, text);
   else if (status.code() != CKPT_NOT_FOUND)
     add_finding(report, CKPT_FINDING_KEPT, entry, "kept, since " + status.message(), status.code());
 }
@@ -116,19 +125,30 @@ Status check_policy(const RetentionPolicy& policy) {
       .with("found", uint64_t{0});
 }
 
-Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report, session::Session* session) {
-  CKPT_TRY(check_policy(policy));
-  if (policy.keep_last == 0) return Ok();
+// Who commits right now, if that is why retention runs.
+struct Committer {
+  session::Session& session;
+  const format::Summary& committed;
+};
+
+// The committed checkpoints of a run that bear their own names, oldest first.
+static Result<std::vector<checkpoint::CheckpointEntry>> candidates(const store::Store& store, std::string_view run) {
   CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
   std::erase_if(entries, [&](const auto& e) {
-    return e.state != CKPT_CHECKPOINT_COMMITTED || e.foreign || e.copy || !e.own_name() || e.summary.run != policy.run;
+    return e.state != CKPT_CHECKPOINT_COMMITTED || e.foreign || e.copy || !e.own_name() || e.summary.run != run;
   });
+  return entries;
+}
+
+static void apply_policy(store::Store& store, const std::vector<checkpoint::CheckpointEntry>& entries,
+                         const RetentionPolicy& policy, const Committer* by, Report* report) {
   const std::vector<std::string_view> pieces = split(policy.protect, ',');
   const std::set<std::string_view> labels(pieces.begin(), pieces.end());
   // Starts from the newest: whatever the policy says, one that can be loaded must stay.
   size_t sound = entries.size();
   for (size_t i = entries.size(); i-- > 0 && sound == entries.size();)
-    if (check_quick(store, entries[i].id).ok()) sound = i;
+    if ((by && entries[i].summary.save_id == by->committed.save_id) || check_quick(store, entries[i].id).ok())
+      sound = i;
   for (size_t i = 0; i < entries.size(); i++) {
     const checkpoint::CheckpointEntry& entry = entries[i];
     if (entries.size() - i <= static_cast<uint64_t>(policy.keep_last)) continue;
@@ -139,20 +159,34 @@ Status apply_retention(store::Store& store, const RetentionPolicy& policy, Repor
     else if (labels.contains(entry.summary.label))
       add_finding(report, CKPT_FINDING_KEPT, entry, "kept: its label is protected");
     else
-      remove_one(store, entry, policy.dry_run, policy.dry_run ? "would be removed" : "removed", report, session);
+      remove_one(store, entry, policy.dry_run, policy.dry_run ? "would be removed" : "removed", report,
+                 by ? &by->session : nullptr);
   }
+}
+
+Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report) {
+  CKPT_TRY(check_policy(policy));
+  if (policy.keep_last == 0) return Ok();
+  CKPT_ASSIGN(auto entries, candidates(store, policy.run));
+  apply_policy(store, entries, policy, nullptr, report);
   return Ok();
 }
 
-Status remove_replaced(session::Session& session, const format::Summary& newest, Report* report) {
-  store::Store& store = session.store();
-  CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
+Status retire_older(session::Session& session, const format::Summary& committed, bool replace,
+                    const RetentionPolicy& policy, Report* report) {
+  if (!replace && policy.keep_last == 0) return Ok();
+  CKPT_ASSIGN(auto entries, candidates(session.store(), policy.run));
+  auto replaced = [&](const checkpoint::CheckpointEntry& entry) {
+    const format::Summary& summary = entry.summary;
+    return replace && summary.label == committed.label && summary.save_id != committed.save_id &&
+           std::pair(summary.token, summary.sequence) < std::pair(committed.token, committed.sequence);
+  };
   for (const auto& entry : entries)
-    if (entry.state == CKPT_CHECKPOINT_COMMITTED && !entry.foreign && !entry.copy && entry.own_name() &&
-        entry.summary.run == newest.run && entry.summary.label == newest.label &&
-        entry.summary.save_id != newest.save_id &&
-        std::pair(entry.summary.token, entry.summary.sequence) < std::pair(newest.token, newest.sequence))
-      remove_one(store, entry, false, "replaced", report, &session);
+    if (replaced(entry)) remove_one(session.store(), entry, false, "replaced", report, &session);
+  if (policy.keep_last == 0) return Ok();
+  std::erase_if(entries, replaced);
+  const Committer by{session, committed};
+  apply_policy(session.store(), entries, policy, &by, report);
   return Ok();
 }
 

@@ -21,21 +21,17 @@ struct RetentionPolicy {
 Status check_policy(const RetentionPolicy& policy);
 
 // Applies a policy to the checkpoints of its run that bear their own names; copies and what was renamed by hand are
-// somebody's own. Errors of single removals are findings, not failures. `session`, if not null, is the one that
-// commits.
-Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report,
-                       session::Session* session = nullptr);
+// somebody's own. Errors of single removals are findings, not failures.
+Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report);
 
-// Removes one directory. CONFLICT if a reader holds it, or if there is a directory in it that ckpt did not make;
-// NOT_FOUND.
-Status remove_checkpoint(store::Store& store, std::string_view id);
+// The same after a commit of `session`, which needs no more proof that it is sound. `replace`: also removes the older
+// committed checkpoints of its label.
+Status retire_older(session::Session& session, const format::Summary& committed, bool replace,
+                    const RetentionPolicy& policy, Report* report);
 
 // See ckpt_store_remove. Removes committed checkpoints, and attempts that are closed or that no living session can be
-// writing.
+// writing. CONFLICT if a reader holds it, or if there is a directory in it that ckpt did not make; NOT_FOUND.
 Status remove_by_id(store::Store& store, std::string_view id);
-
-// Removes committed checkpoints of this run and label that are older than `newest`.
-Status remove_replaced(session::Session& session, const format::Summary& newest, Report* report);
 
 // Checks that all parts exist with the size and index digest that the manifest names.
 Status check_quick(const store::Store& store, std::string_view id);

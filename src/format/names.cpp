@@ -265,13 +265,6 @@ std::string closed_key(uint64_t token, uint64_t attempt, std::string_view label)
   return word_key("closed", token, attempt, label);
 }
 
-std::string trash_key(std::string_view name, const Id& nonce) {
-  constexpr size_t kRoom = 255 - 1 - 32;  // NAME_MAX minus the dot and the nonce
-  size_t size = std::min(name.size(), kRoom);
-  while (size < name.size() && size > 0 && (name[size] & 0xc0) == 0x80) size--;  // do not cut inside a character
-  return below(kTrashDir, std::string(name.substr(0, size)) + "." + to_hex(nonce));
-}
-
 std::string rendezvous_dir(std::string_view run) { return below(kRendezvousDir, std::string(run)); }
 
 std::string hello_name(uint32_t rank, const Id& nonce) { return "hello." + std::to_string(rank) + "." + to_hex(nonce); }
@@ -287,6 +280,18 @@ std::optional<HelloName> parse_hello_name(std::string_view name) {
   return HelloName{*rank, *nonce};
 }
 
-std::string welcome_name(const Id& nonce) { return "welcome." + to_hex(nonce); }
+std::string welcomes_dir(std::string_view run) { return below(kWelcomesDir, std::string(run)); }
+
+std::string welcome_name(const WelcomeName& name) {
+  return std::to_string(name.token) + "." + std::to_string(name.batch);
+}
+
+std::optional<WelcomeName> parse_welcome_name(std::string_view name) {
+  const size_t dot = name.find('.');
+  if (dot == std::string_view::npos) return {};
+  auto token = parse_number<uint64_t>(name.substr(0, dot)), batch = parse_number<uint64_t>(name.substr(dot + 1));
+  if (!token || !batch) return {};
+  return WelcomeName{*token, *batch};
+}
 
 }  // namespace ckpt::format

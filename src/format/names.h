@@ -19,8 +19,8 @@ inline constexpr std::string_view kOwnersDir = ".ckpt/owners";
 inline constexpr std::string_view kRunsDir = ".ckpt/runs";
 inline constexpr std::string_view kAttemptsDir = ".ckpt/attempts";
 inline constexpr std::string_view kSessionsDir = ".ckpt/sessions";
-inline constexpr std::string_view kTrashDir = ".ckpt/trash";
 inline constexpr std::string_view kRendezvousDir = ".ckpt/rendezvous";
+inline constexpr std::string_view kWelcomesDir = ".ckpt/welcomes";
 
 inline constexpr size_t kMaxAttrValue = 1 << 20;
 
@@ -78,8 +78,6 @@ std::optional<uint32_t> parse_claim_name(std::string_view name);
 std::string pruned_key(uint64_t token, uint64_t attempt, std::string_view label);
 // ".ckpt/sessions/7/closed.1.step-100": a newer session closed that attempt, and removed it.
 std::string closed_key(uint64_t token, uint64_t attempt, std::string_view label);
-// ".ckpt/trash/<name>.<nonce>"; a long name is cut, so that the last element stays within 255 bytes.
-std::string trash_key(std::string_view name, const Id& nonce);
 
 // ---- rendezvous: names of files in rendezvous_dir ----
 struct HelloName {
@@ -90,6 +88,12 @@ struct HelloName {
 std::string rendezvous_dir(std::string_view run);        // ".ckpt/rendezvous/main"
 std::string hello_name(uint32_t rank, const Id& nonce);  // "hello.3.<32 hexadecimal digits>"
 std::optional<HelloName> parse_hello_name(std::string_view name);
-std::string welcome_name(const Id& nonce);  // "welcome.<32 hexadecimal digits>"; opened by name, never listed
+std::string welcomes_dir(std::string_view run);  // ".ckpt/welcomes/main"
+struct WelcomeName {
+  uint64_t token = 0, batch = 0;
+  bool operator==(const WelcomeName&) const = default;
+};
+std::string welcome_name(const WelcomeName& name);  // "7.1"
+std::optional<WelcomeName> parse_welcome_name(std::string_view name);
 
 }  // namespace ckpt::format

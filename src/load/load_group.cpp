@@ -10,7 +10,6 @@ namespace ckpt::load {
 static constexpr uint64_t kMostRead = 4 << 20;   // neighbouring chunks are read together up to this size
 static constexpr uint64_t kMinStraight = 65536;  // smaller chunks are cheaper to read with their neighbours and to copy
 static constexpr uint64_t kMaxGap = kAlign;      // reads go over gaps from alignment, not over larger ones
-static constexpr unsigned kDepth = 8;            // reads in flight
 
 static uint64_t rounded_out(uint64_t begin, uint64_t end) { return round_up(end, kAlign) - begin / kAlign * kAlign; }
 
@@ -35,7 +34,8 @@ LoadLimits limits_of(const LoadPlan& plan, unsigned threads, uint64_t staging_by
   pipeline.buffer_bytes = mapped(std::max(kMostRead, largest));
   for (uint64_t half; left / pipeline.buffer_bytes < 2; pipeline.buffer_bytes = half)
     if (half = mapped(pipeline.buffer_bytes / 2); half == pipeline.buffer_bytes) break;
-  pipeline.slots = static_cast<unsigned>(std::min<uint64_t>(kDepth, left / pipeline.buffer_bytes));
+  pipeline.slots =
+      static_cast<unsigned>(std::min<uint64_t>(plan.source->store().traits().read_depth, left / pipeline.buffer_bytes));
   return limits;
 }
 

@@ -12,8 +12,6 @@
 
 namespace ckpt::maintain {
 
-static constexpr unsigned kDepth = 8;  // reads in flight
-
 // All pages of the manifest, and whether the parts hold together what it says of each tensor.
 static void verify_manifest(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job) {
   auto note = [&](Status status) {
@@ -80,7 +78,8 @@ static Status verify_parts(const checkpoint::Checkpoint& checkpoint, const Verif
   for (const PartVerifier& part : parts) job.counters.bytes_total += part.bytes_to_check();
   VerifyReader reader(options.threads);
   for (const PartVerifier& part : parts) reader.add(part);
-  checkpoint::PipelineLimits limits{.threads = options.threads, .slots = kDepth, .buffer_bytes = kVerifyRead};
+  checkpoint::PipelineLimits limits{
+      .threads = options.threads, .slots = checkpoint.store().traits().read_depth, .buffer_bytes = kVerifyRead};
   limits.threads = static_cast<unsigned>(std::min<size_t>(limits.threads, std::max<size_t>(reader.count(), 1)));
   return checkpoint::run_pipeline(checkpoint.store(), reader, reader.count(), limits, job);
 }

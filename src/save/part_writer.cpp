@@ -16,9 +16,6 @@
 
 namespace ckpt::save {
 
-static constexpr uint64_t kBlockBytes = 8 << 20;
-static constexpr unsigned kDepth = 4;  // blocks in flight; two already keep a local disk busy
-
 class PartWriter {
  public:
   PartWriter(session::Session& session, const SaveIdentity& identity, const SaveContent& content,
@@ -50,6 +47,7 @@ class PartWriter {
   void finish_stage(size_t index, const BlockState& state, bool staged);
   void submit(size_t index);
   void written(size_t index, Status status);
+  Status write_header();
   Status write_tail();
 
   session::Session& session_;
@@ -58,6 +56,7 @@ class PartWriter {
   const SaveSettings& settings_;
   const bool copies_;
   Job& job_;
+  const store::Traits traits_ = session_.store().traits();
 
   PartLayout layout_;
   std::vector<fb::Chunk> chunks_;
@@ -83,7 +82,8 @@ class PartWriter {
 
 Status PartWriter::prepare() {
   uint64_t chunk_bytes = session_.plan().chunk_bytes;
-  uint64_t block_bytes = std::max(chunk_bytes, std::min(kBlockBytes, settings_.staging_bytes / 4 / kAlign * kAlign));
+  uint64_t block_bytes = std::max({chunk_bytes, traits_.least_block_bytes,
+                                   std::min(traits_.block_bytes, settings_.staging_bytes / 4 / kAlign * kAlign)});
   CKPT_ASSIGN(layout_, lay_out(content_, {chunk_bytes, session_.plan().large_tensor_bytes, block_bytes,
                                           settings_.compression, identity_.rank, !copies_}));
   chunks_.resize(layout_.chunk_count);
@@ -112,9 +112,9 @@ Status PartWriter::cut_arena(bool encodes) {
   size_t blocks = layout_.blocks.size();
   threads_ = static_cast<unsigned>(std::min<size_t>(settings_.threads, blocks));
   size_t most = std::max<size_t>(settings_.staging_bytes / buffer_bytes_, 1);
-  buffer_count_ = std::min<size_t>(most, std::min<size_t>(blocks, threads_ + kDepth));
+  buffer_count_ = std::min<size_t>(most, std::min<size_t>(blocks, threads_ + traits_.write_depth));
   if (copies_) {
-    reserve_ = encodes ? std::clamp<size_t>(most / 2, 1, threads_ + kDepth) : 0;
+    reserve_ = encodes ? std::clamp<size_t>(most / 2, 1, threads_ + traits_.write_depth) : 0;
     buffer_count_ = std::min(most, blocks + reserve_);
   }
   uint64_t before = job_.elapsed_us();
@@ -125,15 +125,28 @@ Status PartWriter::cut_arena(bool encodes) {
   for (size_t i = buffer_count_; i-- > 0;) free_.push_back(arena_.bytes().data() + i * buffer_bytes_);
   job_.counters.threads = threads_;
   if (blocks < 2) return Ok();
-  CKPT_ASSIGN(queue_, session_.store().make_queue(kDepth));
+  CKPT_ASSIGN(queue_, session_.store().make_queue(traits_.write_depth));
   job_.counters.io_engine = static_cast<uint32_t>(queue_->engine());
   return Ok();
 }
 
-// ---- the blocks ----
+// ---- the file, from front to back ----
+
+Status PartWriter::write_header() {
+  const format::Summary& summary = identity_.summary;
+  const auto header = format::encode_part_header({summary.revision, summary.save_id, identity_.rank, summary.world_size,
+                                                  summary.store_id, summary.token, summary.attempt});
+  alignas(kAlign) std::byte page[kAlign]{};
+  std::memcpy(page, header.data(), header.size());
+  CKPT_TRY(file_->write_at(0, page));
+  job_.counters.bytes_written += kAlign;
+  job_.counters.io_count++;
+  return Ok();
+}
 
 Status PartWriter::write() {
   CKPT_TRY(prepare());
+  CKPT_TRY(write_header());
   if (layout_.blocks.empty())
     job_.counters.stage_us = job_.elapsed_us();
   else
@@ -182,7 +195,7 @@ PartWriter::Step PartWriter::next_step(size_t* block, std::byte** buffer) {
     uint64_t in_use = (buffer_count_ - free_.size()) * buffer_bytes_;
     if (in_use > job_.counters.staging_peak_bytes) job_.counters.staging_peak_bytes = in_use;
   };
-  if (next_submit_ < count && blocks_[next_submit_].phase == Phase::kReady && in_flight_ < kDepth) {
+  if (next_submit_ < count && blocks_[next_submit_].phase == Phase::kReady && in_flight_ < traits_.write_depth) {
     *block = next_submit_++;
     blocks_[*block].offset = file_end_;
     file_end_ += round_up(blocks_[*block].data.size(), kAlign);
@@ -283,25 +296,20 @@ void PartWriter::written(size_t index, Status status) {
 
 // ---- the end ----
 
-// Writes header, index and trailer. Then makes the part durable and gives it its name, which is the receipt.
+// Writes index and trailer. Then makes the part durable and gives it its name, which is the receipt.
 Status PartWriter::write_tail() {
   CKPT_ASSIGN(auto index, encode_part_index(identity_, content_, layout_, chunks_));
-  const format::Summary& summary = identity_.summary;
-  auto header = format::encode_part_header({summary.revision, summary.save_id, identity_.rank, summary.world_size,
-                                            summary.store_id, summary.token, summary.attempt});
   const uint64_t index_size = index.bytes.size();
-  auto trailer =
-      format::encode_part_trailer({file_end_, index_size, index.root_size, index.root_digest, summary.save_id});
+  auto trailer = format::encode_part_trailer(
+      {file_end_, index_size, index.root_size, index.root_digest, identity_.summary.save_id});
   uint64_t tail_bytes = round_up(index_size + trailer.size(), kAlign);
-  CKPT_ASSIGN(auto mapping, device::Mapping::make(kAlign + tail_bytes));
-  MutableBytes head = mapping.bytes().first(kAlign), tail = mapping.bytes().subspan(kAlign, tail_bytes);
-  std::memcpy(head.data(), header.data(), header.size());
+  CKPT_ASSIGN(auto mapping, device::Mapping::make(tail_bytes));
+  MutableBytes tail = mapping.bytes().first(tail_bytes);
   std::memcpy(tail.data(), index.bytes.data(), index_size);
   std::memcpy(tail.data() + tail_bytes - trailer.size(), trailer.data(), trailer.size());
-  CKPT_TRY(file_->write_at(0, head));
   CKPT_TRY(file_->write_at(file_end_, tail));
-  job_.counters.bytes_written += head.size() + tail.size();
-  job_.counters.io_count += 2;
+  job_.counters.bytes_written += tail.size();
+  job_.counters.io_count++;
   CKPT_TRY(job_.check());
   return file_->publish(file_end_ + tail_bytes);
 }

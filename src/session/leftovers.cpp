@@ -13,35 +13,9 @@ Status close_attempt(store::Store& store, std::string_view directory, const form
   return status.code() == CKPT_EXISTS ? Ok() : status;
 }
 
-Status discard_directory(store::Store& store, std::string_view directory) {
-  CKPT_ASSIGN(auto files, store.list(directory));
-  for (const auto& file : files)
-    if (file.directory)
-      return Status(CKPT_CONFLICT, store.path(directory) + " holds a directory that ckpt did not make: " + file.name +
-                                       "; move it elsewhere, or remove it")
-          .with("path", store.path(directory) + "/" + file.name);
-  std::string trash = format::trash_key(directory, random_id());
-  CKPT_TRY(store.make_directory(format::kTrashDir));
-  CKPT_TRY(store.move_directory(directory, trash));
-  Status status = store.retire_directory(trash, format::kManifestName);
-  // NOT_FOUND: another session has emptied the trash meanwhile. After any other error the next session deletes the
-  // rest.
-  return status.code() == CKPT_NOT_FOUND ? Ok() : status;
-}
-
-Status empty_trash(store::Store& store) {
-  auto entries = store.list(format::kTrashDir);
-  if (!entries.ok()) return entries.status().code() == CKPT_NOT_FOUND ? Ok() : std::move(entries).status();
-  for (const auto& entry : *entries) {
-    if (!entry.directory) continue;
-    Status status = store.retire_directory(std::string(format::kTrashDir) + "/" + entry.name, format::kManifestName);
-    (void)status;  // what cannot be deleted now harms nobody; the next session tries again
-  }
-  return Ok();
-}
-
 static Status forget(store::Store& store, const std::string& key) {
   Status removed = store.remove(key, false);
+  if (removed.code() == CKPT_IO) removed = store.remove(key, false);  // the answer may have been lost
   return removed.code() == CKPT_NOT_FOUND ? Ok() : removed;
 }
 
@@ -55,6 +29,7 @@ static bool is_abandoned(store::Store& store, const SessionPlan& plan, uint64_t 
 // False if it cannot be closed now: its record must then stay for the next session.
 static Result<bool> close_older_attempt(store::Store& store, const SessionPlan& plan, const format::DirName& attempt) {
   const std::string directory = format::checkpoint_dir(attempt.label, attempt.token, attempt.attempt);
+  auto is_gone = [&] { return store.list(directory).status().code() == CKPT_NOT_FOUND; };
   format::Tombstone tombstone{.save_id = {},
                               .rank = 0,
                               .status = CKPT_FENCED,
@@ -62,11 +37,11 @@ static Result<bool> close_older_attempt(store::Store& store, const SessionPlan& 
                               .closed_by_token = plan.token};
   Status closed = close_attempt(store, directory, tombstone);
   // A network file system also answers "not found" for a stale handle.
-  if (closed.code() == CKPT_NOT_FOUND) return store.list(directory).status().code() == CKPT_NOT_FOUND;
+  if (closed.code() == CKPT_NOT_FOUND) return is_gone();
   CKPT_TRY(std::move(closed));
   auto entry = checkpoint::read_entry(store, directory);
   if (!entry.ok() && entry.status().code() != CKPT_NOT_FOUND) return std::move(entry).status();
-  if (!entry.ok()) return store.list(directory).status().code() == CKPT_NOT_FOUND;
+  if (!entry.ok()) return is_gone();
   // Closed is closed. NOT_FOUND: a session that opens at the same moment removed it. What cannot be removed now, such
   // as a directory that somebody put there, waits for the next session.
   if (entry->state == CKPT_CHECKPOINT_ABORTED) {
@@ -74,8 +49,7 @@ static Result<bool> close_older_attempt(store::Store& store, const SessionPlan& 
     Status word =
         store.put_if_absent(format::closed_key(attempt.token, attempt.attempt, attempt.label), as_bytes("\n"));
     if (!word.ok() && word.code() != CKPT_EXISTS && word.code() != CKPT_NOT_FOUND) return false;
-    Status discarded = discard_directory(store, directory);
-    return discarded.ok() || store.list(directory).status().code() == CKPT_NOT_FOUND;
+    return store.retire(directory, format::kManifestName, {}).ok() || is_gone();
   }
   // What cannot be read now may be a tombstone.
   return entry->state == CKPT_CHECKPOINT_COMMITTED;
@@ -103,7 +77,7 @@ Status close_older_attempts(store::Store& store, const SessionPlan& plan) {
 
 // Ranks of the session before this one may still be asking for an outcome, so its directory stays until the next start.
 static Status forget_session(store::Store& store, uint64_t token, const std::string& key) {
-  Status removed = store.remove_directory(format::session_dir(token), "");
+  Status removed = store.remove_directory(format::session_dir(token));
   if (!removed.ok() && removed.code() != CKPT_NOT_FOUND) return removed;
   return forget(store, key);
 }

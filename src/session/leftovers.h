@@ -1,5 +1,5 @@
 // What sessions leave behind, and how it is closed and removed: attempts that nobody will finish, records of sessions
-// that ended, directories in trash.
+// that ended.
 #pragma once
 
 #include "format/slot.h"
@@ -11,11 +11,6 @@ namespace ckpt::session {
 // Puts a tombstone into the slot of an attempt. OK if the slot is now closed or committed, by whomever. NOT_FOUND: no
 // such directory.
 Status close_attempt(store::Store& store, std::string_view directory, const format::Tombstone& tombstone);
-// Moves a checkpoint or attempt to trash in one step, then deletes it. NOT_FOUND; CONFLICT if there is a directory in
-// it.
-Status discard_directory(store::Store& store, std::string_view directory);
-// Finishes deletions that a crash interrupted.
-Status empty_trash(store::Store& store);
 
 // Rank 0, which owns the run: closes and removes the recorded attempts of the run's older sessions. Leaves attempts of
 // other runs, and directories that no record names.

@@ -16,7 +16,7 @@ Result<Id> ensure_store_id(store::Store& store) {
   // A damaged record is made anew. Where that fails, the checkpoints go on saying the id.
   if (recorded.status().code() != CKPT_NOT_FOUND) (void)store.remove(format::kStoreId, true);
   std::string text = to_hex(id) + "\n";
-  Status status = store.put_if_absent(format::kStoreId, as_bytes(text));
+  Status status = store.put_own(format::kStoreId, as_bytes(text));
   if (status.ok() || (voted && status.code() != CKPT_EXISTS)) return id;
   if (status.code() == CKPT_EXISTS) return checkpoint::find_store_id(store);  // another first session was faster
   return status;
@@ -30,14 +30,13 @@ static std::string owner_record(const SessionPlan& plan) { return to_session_str
 static Status take_run(store::Store& store, const SessionPlan& plan) {
   const std::string directory = format::run_dir(plan.run);
   CKPT_TRY(store.make_directory(directory));
-  return store.put_if_absent(directory + "/" + format::run_session_name(plan.token, plan.session_id), as_bytes("\n"));
+  return store.put_own(directory + "/" + format::run_session_name(plan.token, plan.session_id), as_bytes("\n"));
 }
 
 // If several sessions try the same token, the store gives it to one of them.
 Status take_token(store::Store& store, SessionPlan* plan) {
   CKPT_TRY(store.make_directory(format::kOwnersDir));
-  CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
-  CKPT_ASSIGN(uint64_t highest, checkpoint::highest_token(store, entries));
+  CKPT_ASSIGN(uint64_t highest, checkpoint::highest_token(store));
   auto sessions = store.list(format::run_dir(plan->run));
   for (size_t i = 0; sessions.ok() && i < sessions->size(); i++)
     if (auto session = format::parse_run_session_name((*sessions)[i].name)) highest = std::max(highest, session->token);
@@ -47,7 +46,7 @@ Status take_token(store::Store& store, SessionPlan* plan) {
         .with("found", highest);
   for (plan->token = highest + 1; plan->token <= highest + kMaxRivals; plan->token++) {
     std::string record = owner_record(*plan);
-    Status status = store.put_if_absent(format::owner_key(plan->token), as_bytes(record));
+    Status status = store.put_own(format::owner_key(plan->token), as_bytes(record));
     if (status.ok()) return take_run(store, *plan);
     if (status.code() != CKPT_EXISTS) return status;
   }

@@ -1,5 +1,6 @@
 #include "session/rendezvous.h"
 
+#include <map>
 #include <set>
 
 #include "base/job.h"
@@ -8,24 +9,97 @@
 
 namespace ckpt::session {
 
-static std::string key_in(std::string_view run, std::string_view name) {
-  return format::rendezvous_dir(run) + "/" + std::string(name);
-}
 static std::string start_key(const SessionPlan& plan) { return format::session_dir(plan.token) + "/start"; }
 
-// Answers the hellos that have no answer yet.
-static Status answer_hellos(store::Store& store, const SessionPlan& plan, const std::string& session_string,
-                            std::set<std::string>* answered) {
-  CKPT_ASSIGN(auto files, store.list(format::rendezvous_dir(plan.run)));
+// ---- welcomes ----
+
+// A welcome is the session string and a line feed, filled up with zeros, and for each rank the nonce of the hello that
+// it answers, as text with a line feed, or spaces. So a rank reads these few bytes, whatever the number of ranks.
+static constexpr uint64_t kWelcomeHead = 4096, kNonceLine = 33;
+
+static std::string welcome_key(std::string_view run, const format::WelcomeName& name) {
+  return format::welcomes_dir(run) + "/" + format::welcome_name(name);
+}
+
+// The answer of one welcome to a rank's hello; "" if it answers others.
+static Result<std::string> read_welcome(const store::Store& store, const std::string& key, uint32_t rank,
+                                        const Id& nonce) {
+  CKPT_ASSIGN(auto file, store.open(key));
+  const uint64_t at = kWelcomeHead + kNonceLine * rank;
+  if (file->size() < at + kNonceLine) return std::string();
+  std::vector<std::byte> line(kNonceLine), head(kWelcomeHead);
+  CKPT_TRY(file->read_at(at, line));
+  if (as_text(line) != to_hex(nonce) + "\n") return std::string();
+  CKPT_TRY(file->read_at(0, head));
+  return std::string(as_text(head).substr(0, as_text(head).find('\n')));
+}
+
+// Rank 0's side: the hellos that have an answer by now.
+class Reception {
+ public:
+  Reception(store::Store& store, const SessionPlan& plan, const std::string& session_string)
+      : store_(store), plan_(plan), head_(session_string + "\n") {
+    head_.resize(kWelcomeHead);
+  }
+  Status open();
+  // Answers the hellos that came since the last call.
+  Status answer();
+  // All ranks are there: removes what nobody reads any more. Each rank has removed its own hello.
+  void close();
+
+ private:
+  std::string hello_key(const std::string& name) const { return format::rendezvous_dir(plan_.run) + "/" + name; }
+
+  store::Store& store_;
+  const SessionPlan& plan_;
+  std::string head_;
+  std::set<std::string> answered_;
+  uint64_t batches_ = 0;
+};
+
+Status Reception::open() {
+  CKPT_TRY(store_.make_directory(format::rendezvous_dir(plan_.run)));
+  CKPT_TRY(store_.make_directory(format::welcomes_dir(plan_.run)));
+  auto files = store_.list(format::welcomes_dir(plan_.run));
+  for (size_t i = 0; files.ok() && i < files->size(); i++)
+    if (auto name = format::parse_welcome_name((*files)[i].name); name && name->token < plan_.token)
+      (void)store_.remove(welcome_key(plan_.run, *name), false);
+  return Ok();
+}
+
+Status Reception::answer() {
+  auto listed = store_.list(format::rendezvous_dir(plan_.run));
+  if (listed.status().code() == CKPT_NOT_FOUND) return Ok();  // nobody yet
+  CKPT_ASSIGN(const auto files, std::move(listed));
+  // A rank that died and came again has two hellos. A welcome answers one of them.
+  std::vector<std::map<uint32_t, Id>> batches;
+  std::map<uint32_t, size_t> hellos;
   for (const auto& file : files) {
     auto hello = format::parse_hello_name(file.name);
-    if (!hello || hello->rank >= plan.world_size || answered->count(file.name)) continue;
-    Status status = store.put_if_absent(key_in(plan.run, format::welcome_name(hello->nonce)), as_bytes(session_string));
-    if (!status.ok() && status.code() != CKPT_EXISTS) return status;
-    answered->insert(file.name);
+    if (!hello || hello->rank >= plan_.world_size || !answered_.insert(file.name).second) continue;
+    const size_t batch = hellos[hello->rank]++;
+    if (batch == batches.size()) batches.emplace_back();
+    batches[batch][hello->rank] = hello->nonce;
+  }
+  for (const auto& nonces : batches) {
+    std::string welcome = head_;
+    welcome.append(kNonceLine * plan_.world_size, ' ');
+    for (const auto& [rank, nonce] : nonces)
+      welcome.replace(kWelcomeHead + kNonceLine * rank, kNonceLine, to_hex(nonce) + "\n");
+    CKPT_TRY(store_.put_own(welcome_key(plan_.run, {plan_.token, ++batches_}), as_bytes(welcome)));
   }
   return Ok();
 }
+
+void Reception::close() {
+  for (uint64_t batch = 1; batch <= batches_; batch++)
+    (void)store_.remove(welcome_key(plan_.run, {plan_.token, batch}), false);
+  auto files = store_.list(format::rendezvous_dir(plan_.run));
+  for (size_t i = 0; files.ok() && i < files->size(); i++)
+    if (answered_.contains((*files)[i].name)) (void)store_.remove(hello_key((*files)[i].name), false);
+}
+
+// ---- claims ----
 
 static Result<std::vector<uint32_t>> missing_claims(store::Store& store, const SessionPlan& plan) {
   std::vector<bool> claimed(plan.world_size, false);
@@ -44,23 +118,33 @@ static std::string join_ranks(const std::vector<uint32_t>& ranks) {
   return ranks.size() > 20 ? text + ", …" : text;
 }
 
-static void forget_hellos(store::Store& store, const SessionPlan& plan, const std::set<std::string>& answered) {
-  for (const auto& name : answered) {
-    if (auto hello = format::parse_hello_name(name))
-      (void)store.remove(key_in(plan.run, format::welcome_name(hello->nonce)), false);
-    (void)store.remove(key_in(plan.run, name), false);
+// Rank 0 lists names for all ranks, so its pauses grow more slowly than theirs.
+static constexpr uint32_t kRanksPerListing = 10;
+
+// One step of rank 0's waiting: a fence check, the hellos or the claims. True once all ranks have claimed their place.
+static Result<bool> await_ranks(store::Store& store, const SessionPlan& plan, Reception& reception, Turns& turns,
+                                std::vector<uint32_t>* missing) {
+  if (turns.other()) {
+    CKPT_TRY(check_fence(store, plan));
+    return false;
   }
+  if (turns.odd()) {
+    CKPT_TRY(reception.answer());
+    return false;
+  }
+  CKPT_ASSIGN(*missing, missing_claims(store, plan));
+  return missing->empty();
 }
 
 Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::string& session_string,
                        int64_t timeout_ms) {
-  CKPT_TRY(store.make_directory(format::rendezvous_dir(plan.run)));
-  std::set<std::string> answered;
-  for (Backoff backoff(timeout_ms);; backoff.sleep()) {
-    CKPT_TRY(answer_hellos(store, plan, session_string, &answered));
-    CKPT_TRY(check_fence(store, plan));
-    CKPT_ASSIGN(auto missing, missing_claims(store, plan));
-    if (missing.empty()) break;
+  Reception reception(store, plan, session_string);
+  CKPT_TRY(reception.open());
+  CKPT_ASSIGN(auto missing, missing_claims(store, plan));
+  Turns turns;
+  for (Backoff backoff(timeout_ms, plan.world_size / kRanksPerListing);; backoff.sleep()) {
+    CKPT_ASSIGN(bool complete, await_ranks(store, plan, reception, turns, &missing));
+    if (complete) break;
     if (!backoff.expired()) continue;
     std::string text = strformat("{} of {} ranks did not come to the rendezvous within {} ms: ", missing.size(),
                                  plan.world_size, timeout_ms) +
@@ -68,40 +152,64 @@ Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::
     (void)store.put_if_absent(start_key(plan), as_bytes("stop: " + text));
     return Status(CKPT_TIMEOUT, text).with("ranks", join_ranks(missing));
   }
-  CKPT_TRY(store.put_if_absent(start_key(plan), as_bytes("go")));
-  forget_hellos(store, plan, answered);
+  CKPT_TRY(check_fence(store, plan));
+  CKPT_TRY(store.put_own(start_key(plan), as_bytes("go")));
+  reception.close();
   return Ok();
 }
 
-Result<std::string> join_rendezvous(store::Store& store, std::string_view run, uint32_t rank, int64_t timeout_ms) {
+// Looks through the welcomes that this rank has not looked through yet.
+static Result<std::string> find_welcome(const store::Store& store, std::string_view run, uint32_t rank, const Id& nonce,
+                                        std::set<std::string>* seen) {
+  auto files = store.list(format::welcomes_dir(run));
+  if (files.status().code() == CKPT_NOT_FOUND) return std::string();
+  CKPT_TRY(files.status());
+  for (const auto& file : *files) {
+    auto name = format::parse_welcome_name(file.name);
+    if (!name || !seen->insert(file.name).second) continue;
+    auto answer = read_welcome(store, welcome_key(run, *name), rank, nonce);
+    if (answer.status().code() == CKPT_NOT_FOUND) continue;  // a dead session's, removed meanwhile
+    if (!answer.ok() || !answer->empty()) return answer;
+  }
+  return std::string();
+}
+
+Result<std::string> join_rendezvous(store::Store& store, std::string_view run, Newcomer newcomer, int64_t timeout_ms) {
   CKPT_TRY(format::check_run(run));
   CKPT_TRY(store.make_directory(format::rendezvous_dir(run)));
-  Id nonce = random_id();
-  std::string hello = key_in(run, format::hello_name(rank, nonce)), welcome = key_in(run, format::welcome_name(nonce));
-  CKPT_TRY(store.put_if_absent(hello, as_bytes("hello\n")));
-  for (Backoff backoff(timeout_ms);; backoff.sleep()) {
-    auto answer = store.get(welcome, 4096);
-    if (answer.ok()) return std::string(as_text(*answer));
-    if (answer.status().code() != CKPT_NOT_FOUND) return std::move(answer).status();
-    if (!backoff.expired()) continue;
+  const Id nonce = random_id();
+  const std::string hello = format::rendezvous_dir(run) + "/" + format::hello_name(newcomer.rank, nonce);
+  CKPT_TRY(store.put_own(hello, as_bytes("hello\n")));
+  std::set<std::string> seen;
+  for (Backoff backoff(timeout_ms, newcomer.world_size);; backoff.sleep()) {
+    auto answer = find_welcome(store, run, newcomer.rank, nonce, &seen);
+    const bool expired = answer.ok() && answer->empty() && backoff.expired();
+    if (answer.ok() && answer->empty() && !expired) continue;
     (void)store.remove(hello, false);
+    if (!expired) return answer;
     return Status(CKPT_TIMEOUT, strformat("rank {}: rank 0 did not come to the rendezvous of run \"{}\" within {} ms",
-                                          rank, run, timeout_ms))
+                                          newcomer.rank, run, timeout_ms))
         .with("ranks", "0");
   }
 }
 
 Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout_ms) {
-  for (Backoff backoff(timeout_ms);; backoff.sleep()) {
-    auto word = store.get(start_key(plan), 65536);
-    if (word.ok() && as_text(*word) == "go") return Ok();
-    if (word.ok()) return Status(CKPT_ABORTED, "the session did not start: " + std::string(as_text(*word)));
-    if (word.status().code() != CKPT_NOT_FOUND) return std::move(word).status();
-    CKPT_TRY(check_fence(store, plan));
+  const std::string key = start_key(plan);
+  Turns turns;
+  for (Backoff backoff(timeout_ms, plan.world_size);; backoff.sleep()) {
+    if (turns.other()) {
+      CKPT_TRY(check_fence(store, plan));
+    } else {
+      CKPT_ASSIGN(bool decided, store.exists(key));
+      if (decided) break;
+    }
     if (backoff.expired())
       return Status(CKPT_TIMEOUT,
                     strformat("not all ranks of session {} were there within {} ms", plan.token, timeout_ms));
   }
+  CKPT_ASSIGN(auto word, store.get(key, 65536));
+  if (as_text(word) == "go") return Ok();
+  return Status(CKPT_ABORTED, "the session did not start: " + std::string(as_text(word)));
 }
 
 }  // namespace ckpt::session

@@ -1,6 +1,7 @@
-// Ranks without a communicator meet through files of the store: a hello with a nonce, an answer to that nonce, an
-// exclusive claim, and rank 0's word that all ranks are there (src/README.md, "Rendezvous"). Nonces on both sides, not
+// Ranks without a communicator meet through files of the store: a hello with a nonce, a welcome with the nonces that it
+// answers, an exclusive claim, and rank 0's word that all ranks are there (src/README.md, "Rendezvous"). Nonces, not
 // clocks, prove that a file belongs to this start; leftovers of a dead start match nothing.
+// Whatever the number of ranks, a poll asks the store one thing, and each rank reads and writes a constant amount.
 #pragma once
 
 #include "session/session_plan.h"
@@ -13,7 +14,10 @@ namespace ckpt::session {
 Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::string& session_string,
                        int64_t timeout_ms);
 // Other ranks: says hello and returns the session string of the answer. TIMEOUT.
-Result<std::string> join_rendezvous(store::Store& store, std::string_view run, uint32_t rank, int64_t timeout_ms);
+struct Newcomer {
+  uint32_t rank, world_size;
+};
+Result<std::string> join_rendezvous(store::Store& store, std::string_view run, Newcomer newcomer, int64_t timeout_ms);
 // Other ranks, after their claim: waits for rank 0's word that all ranks are there. TIMEOUT, ABORTED, FENCED.
 Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout_ms);
 

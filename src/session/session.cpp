@@ -21,7 +21,8 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
     return Status(CKPT_INVALID, "a rank other than 0 needs the session string of rank 0, or option rendezvous=1");
   if (rank == 0 && session_string)
     return Status(CKPT_INVALID, "rank 0 makes the session string, so it must not be given one");
-  CKPT_TRY(store->prepare());
+  // One rank proves that the store is fit, and tidies up. The others only need the root.
+  CKPT_TRY(rank == 0 ? store->prepare() : store->make_root());
   std::shared_ptr<Session> session(new Session(std::move(store), rank));
   CKPT_TRY(session->make_arena(static_cast<uint64_t>(options.integer("arena_bytes"))));
   Status opened = rank == 0 ? session->lead(world_size, options) : session->join(session_string, world_size, options);
@@ -46,9 +47,12 @@ Status Session::lead(uint32_t world_size, const Options& options) {
   string_ = to_session_string(plan_);
   CKPT_TRY(store_->make_directory(format::session_dir(plan_.token)));
   CKPT_TRY(claim());
+  // Twice the delay of a listing: a session that does not see this one yet opens no attempt after the first, and what
+  // it opened before is listed after the second.
+  checkpoint::settle(*store_);
+  checkpoint::settle(*store_);
   CKPT_TRY(close_older_attempts(*store_, plan_));
   CKPT_TRY(forget_older_owners(*store_, plan_));
-  CKPT_TRY(empty_trash(*store_));
   if (options.integer("rendezvous") && world_size > 1)
     return lead_rendezvous(*store_, plan_, string_, options.integer("timeout_ms"));
   return check_fence();
@@ -56,7 +60,7 @@ Status Session::lead(uint32_t world_size, const Options& options) {
 
 Status Session::claim() {
   std::string record = to_hex(random_id()) + "\n";
-  Status status = store_->put_if_absent(format::claim_key(plan_.token, rank_), as_bytes(record));
+  Status status = store_->put_own(format::claim_key(plan_.token, rank_), as_bytes(record));
   if (status.code() == CKPT_EXISTS) CKPT_TRY(check_fence());  // with an old session string
   if (status.code() == CKPT_EXISTS)
     return Status(CKPT_CONFLICT, strformat("rank {} of session {} is taken: another process has claimed it, or this "
@@ -84,7 +88,7 @@ Status Session::join(const char* session_string, uint32_t world_size, const Opti
   if (session_string) {
     text = session_string;
   } else {
-    CKPT_ASSIGN(text, join_rendezvous(*store_, options.str("run"), rank_, timeout_ms));
+    CKPT_ASSIGN(text, join_rendezvous(*store_, options.str("run"), {rank_, world_size}, timeout_ms));
   }
   CKPT_ASSIGN(plan_, parse_session_string(text));
   string_ = text;

@@ -1,5 +1,7 @@
 #include "store/keys.h"
 
+#include <algorithm>
+
 #include "base/types.h"
 
 namespace ckpt::store {
@@ -46,6 +48,13 @@ std::string temporary_name(std::string_view name) {
   return std::string(name) + ".tmp." + to_hex(random_id()).substr(0, 16);
 }
 
+std::string trash_key(std::string_view name, const Id& nonce) {
+  constexpr size_t kRoom = kMaxElement - 1 - 32;  // the dot and the nonce
+  size_t size = std::min(name.size(), kRoom);
+  while (size < name.size() && size > 0 && (name[size] & 0xc0) == 0x80) size--;  // do not cut inside a character
+  return strformat("{}/{}.{}", kTrashDir, name.substr(0, size), to_hex(nonce));
+}
+
 std::string_view next_element(std::string_view& rest) {
   size_t slash = rest.find('/');
   std::string_view element = rest.substr(0, slash);
@@ -65,6 +74,13 @@ Status already_published(std::string_view path) {
   return about(CKPT_INVALID, path, " was published or given up before");
 }
 Status locked(std::string_view path) { return about(CKPT_CONFLICT, path, " is locked by another user of it"); }
+
+Status foreign_directory(std::string_view path, std::string_view name) {
+  return Status(CKPT_CONFLICT, strformat("{} holds a directory that ckpt did not make: {}; move it elsewhere, or "
+                                         "remove it",
+                                         path, name))
+      .with("path", strformat("{}/{}", path, name));
+}
 
 Status too_large(std::string_view path, uint64_t size, uint64_t limit) {
   std::string text = ": expected at most " + std::to_string(limit) + " bytes, found " + std::to_string(size);

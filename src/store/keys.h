@@ -7,12 +7,14 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "base/types.h"
 
 namespace ckpt::store {
 
 inline constexpr size_t kMaxElement = 255;          // NAME_MAX
 inline constexpr size_t kTemporarySuffix = 5 + 16;  // ".tmp." and the nonce
 inline constexpr size_t kMaxFile = kMaxElement - kTemporarySuffix;
+inline constexpr std::string_view kTrashDir = ".ckpt/trash";    // what is being removed
 inline constexpr std::string_view kPoolDir = ".ckpt/recycled";  // posix_recycle.h
 inline constexpr std::string_view kProbePrefix = "probe.";      // in .ckpt, followed by an id
 
@@ -29,6 +31,8 @@ std::string_view last_of(std::string_view key);
 
 // "<name>.tmp.<nonce>": the name of a file until it is published.
 std::string temporary_name(std::string_view name);
+// ".ckpt/trash/<name>.<nonce>"; a long name is cut, so that the last element stays within 255 bytes.
+std::string trash_key(std::string_view name, const Id& nonce);
 
 // Removes the first element from `rest` and returns it.
 std::string_view next_element(std::string_view& rest);
@@ -42,5 +46,6 @@ Status too_large(std::string_view path, uint64_t size, uint64_t limit);
 Status ends_early(std::string_view path, uint64_t offset, uint64_t wanted, uint64_t size);
 Status already_published(std::string_view path);
 Status locked(std::string_view path);
+Status foreign_directory(std::string_view path, std::string_view name);  // in a directory that is to be removed
 
 }  // namespace ckpt::store

@@ -202,6 +202,7 @@ class MemoryStore final : public Store {
 
   std::string uri() const override { return tree_->path(""); }
   std::string path(std::string_view key) const override { return tree_->path(key); }
+  Status make_root() override { return Ok(); }
   Status prepare() override { return Ok(); }
   Status make_directory(std::string_view key) override;
   Status put_if_absent(std::string_view key, Bytes data) override;
@@ -210,10 +211,12 @@ class MemoryStore final : public Store {
     return IoQueue::make(std::min(depth, kMostThreads), false);
   }
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override;
+  Result<bool> exists(std::string_view key) const override;
   Result<std::vector<Entry>> list(std::string_view directory) const override;
+  Result<uint64_t> bytes_in(std::string_view directory) const override;
   Status remove(std::string_view key, bool sync) override;
-  Status move_directory(std::string_view from, std::string_view to) override;
-  Status remove_directory(std::string_view key, std::string_view first) override;
+  Status remove_directory(std::string_view key) override;
+  Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) override;
   Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const override { return lock(key, false); }
   Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const override { return lock(key, true); }
 
@@ -268,15 +271,31 @@ Result<std::unique_ptr<Reader>> MemoryStore::open(std::string_view key) const {
   return std::unique_ptr<Reader>(std::make_unique<MemoryReader>(std::move(file), path(key)));
 }
 
+Result<bool> MemoryStore::exists(std::string_view key) const {
+  CKPT_TRY(check_key(key));
+  std::lock_guard lock(tree_->mutex);
+  const Node found = tree_->node(key);
+  return found.file || found.directory;
+}
+
 Result<std::vector<Entry>> MemoryStore::list(std::string_view directory) const {
   if (!directory.empty()) CKPT_TRY(check_key(directory));
   std::lock_guard lock(tree_->mutex);
   auto found = tree_->directory(directory);
   if (!found) return not_found(path(directory));
   std::vector<Entry> entries;
-  for (const auto& [name, node] : found->nodes)
-    entries.push_back(Entry{name, node.directory != nullptr, node.file ? node.file->size : 0});
+  for (const auto& [name, node] : found->nodes) entries.push_back(Entry{name, node.directory != nullptr});
   return entries;
+}
+
+Result<uint64_t> MemoryStore::bytes_in(std::string_view directory) const {
+  if (!directory.empty()) CKPT_TRY(check_key(directory));
+  std::lock_guard lock(tree_->mutex);
+  auto found = tree_->directory(directory);
+  if (!found) return not_found(path(directory));
+  uint64_t bytes = 0;
+  for (const auto& [name, node] : found->nodes) bytes += node.file ? node.file->size : 0;
+  return bytes;
 }
 
 Status MemoryStore::remove(std::string_view key, bool) {
@@ -288,35 +307,21 @@ Status MemoryStore::remove(std::string_view key, bool) {
   return Ok();
 }
 
-Status MemoryStore::move_directory(std::string_view from, std::string_view to) {
-  CKPT_TRY(check_key(from));
-  CKPT_TRY(check_key(to));
-  if (to.starts_with(std::string(from) + "/"))
-    return Status(CKPT_INVALID, "move " + path(from) + ": it cannot move into itself").with("path", path(from));
-  std::lock_guard lock(tree_->mutex);
-  auto from_parent = tree_->directory(directory_of(from)), to_parent = tree_->directory(directory_of(to));
-  if (!from_parent) return not_found(path(from));
-  if (!to_parent) return not_found(path(directory_of(to)));
-  Node node = tree_->node(from);
-  if (node.file) return not_a_directory(path(from));
-  if (!node.directory) return not_found(path(from));
-  if (!to_parent->nodes.try_emplace(std::string(last_of(to)), node).second) return exists(path(to));
-  from_parent->nodes.erase(from_parent->nodes.find(last_of(from)));
-  return Ok();
+Status MemoryStore::remove_directory(std::string_view key) {
+  Status removed = retire(key, "none", {});
+  return removed.code() == CKPT_CONFLICT ? Status(CKPT_IO, removed.message()) : removed;
 }
 
-Status MemoryStore::remove_directory(std::string_view key, std::string_view first) {
-  CKPT_TRY(check_key(key));
-  if (!first.empty()) CKPT_TRY(check_element(first));
+Status MemoryStore::retire(std::string_view directory, std::string_view slot, Bytes /*tombstone*/) {
+  CKPT_TRY(check_key(directory));
+  CKPT_TRY(check_element(slot));
   std::lock_guard lock(tree_->mutex);
-  auto directory = tree_->directory(key);
-  if (!directory) return not_found(path(key));
-  for (const auto& [name, node] : directory->nodes)
-    if (node.directory)
-      return Status(CKPT_IO, "remove directory " + path(key) + ": expected only files, found directory " + name)
-          .with("path", path(key) + "/" + name);
-  auto& nodes = tree_->directory(directory_of(key))->nodes;
-  nodes.erase(nodes.find(last_of(key)));
+  auto found = tree_->directory(directory);
+  if (!found) return not_found(path(directory));
+  for (const auto& [name, node] : found->nodes)
+    if (node.directory) return foreign_directory(path(directory), name);
+  auto& nodes = tree_->directory(directory_of(directory))->nodes;
+  nodes.erase(nodes.find(last_of(directory)));
   return Ok();
 }
 

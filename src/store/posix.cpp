@@ -29,6 +29,7 @@ class PosixStore final : public Store {
 
   std::string uri() const override { return root_.path(); }
   std::string path(std::string_view key) const override { return root_.path(key); }
+  Status make_root() override { return store::make_root(root_); }
   Status prepare() override;
   Status make_directory(std::string_view key) override;
   Status put_if_absent(std::string_view key, Bytes data) override;
@@ -37,11 +38,12 @@ class PosixStore final : public Store {
     return IoQueue::make(depth, options_.uring);
   }
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override;
+  Result<bool> exists(std::string_view key) const override;
   Result<std::vector<Entry>> list(std::string_view directory) const override;
+  Result<uint64_t> bytes_in(std::string_view directory) const override;
   Status remove(std::string_view key, bool sync) override;
-  Status move_directory(std::string_view from, std::string_view to) override;
-  Status remove_directory(std::string_view key, std::string_view first) override;
-  Status retire_directory(std::string_view key, std::string_view first) override;
+  Status remove_directory(std::string_view key) override;
+  Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) override;
   Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const override;
   Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const override;
 
@@ -49,6 +51,8 @@ class PosixStore final : public Store {
   Status put(std::string_view key, Bytes data, bool durable);
   Status probe();
   Status probe_with(const std::string& key);
+  Status delete_retired(const std::string& key, std::string_view first);
+  void empty_trash();
 
   const Root root_;
   const StoreOptions options_;
@@ -58,11 +62,13 @@ class PosixStore final : public Store {
 
 Status PosixStore::prepare() {
   std::lock_guard lock(probing_);
-  CKPT_TRY(make_root(root_));
-  if (probed_) return Ok();
-  CKPT_TRY(probe());
-  remove_orphans(root_);
+  CKPT_TRY(make_root());
+  if (!probed_) {
+    CKPT_TRY(probe());
+    remove_orphans(root_);
+  }
   probed_ = true;
+  empty_trash();
   return Ok();
 }
 
@@ -122,9 +128,22 @@ Result<std::unique_ptr<Reader>> PosixStore::open(std::string_view key) const {
   return std::unique_ptr<Reader>(std::move(reader));
 }
 
+Result<bool> PosixStore::exists(std::string_view key) const {
+  CKPT_TRY(check_key(key));
+  return store::exists(root_, key);
+}
+
 Result<std::vector<Entry>> PosixStore::list(std::string_view directory) const {
   if (!directory.empty()) CKPT_TRY(check_key(directory));
   return list_directory(root_, directory);
+}
+
+Result<uint64_t> PosixStore::bytes_in(std::string_view directory) const {
+  if (!directory.empty()) CKPT_TRY(check_key(directory));
+  CKPT_ASSIGN(auto files, list_files(root_, directory));
+  uint64_t bytes = 0;
+  for (const SizedFile& file : files) bytes += file.size;
+  return bytes;
 }
 
 Status PosixStore::remove(std::string_view key, bool sync) {
@@ -136,24 +155,38 @@ Status PosixStore::remove(std::string_view key, bool sync) {
   return sync ? sync_directory(directory.get(), root_.path(directory_of(key))) : Ok();
 }
 
-Status PosixStore::move_directory(std::string_view from, std::string_view to) {
-  CKPT_TRY(check_key(from));
-  CKPT_TRY(check_key(to));
-  return store::move_directory(root_, from, to);
+Status PosixStore::remove_directory(std::string_view key) {
+  CKPT_TRY(check_key(key));
+  return store::remove_directory(root_, key, "");
 }
 
-Status PosixStore::remove_directory(std::string_view key, std::string_view first) {
-  CKPT_TRY(check_key(key));
-  if (!first.empty()) CKPT_TRY(check_element(first));
-  return store::remove_directory(root_, key, first);
-}
-
-Status PosixStore::retire_directory(std::string_view key, std::string_view first) {
-  CKPT_TRY(check_key(key));
-  if (!first.empty()) CKPT_TRY(check_element(first));
-  if (options_.recycle) return store::retire_directory(root_, key, first);
+// `first` ("" for none) goes before all other files, and that is synced.
+Status PosixStore::delete_retired(const std::string& key, std::string_view first) {
+  if (options_.recycle) return retire_directory(root_, key, first);
   empty_pool(root_);  // a handle that recycled left it, and nobody else would empty it
   return store::remove_directory(root_, key, first);
+}
+
+Status PosixStore::retire(std::string_view directory, std::string_view slot, Bytes /*tombstone*/) {
+  CKPT_TRY(check_key(directory));
+  CKPT_TRY(check_element(slot));
+  CKPT_ASSIGN(auto files, list_directory(root_, directory));
+  for (const Entry& file : files)
+    if (file.directory) return foreign_directory(path(directory), file.name);
+  const std::string trash = trash_key(last_of(directory), random_id());
+  CKPT_TRY(make_directory(kTrashDir));
+  CKPT_TRY(move_directory(root_, directory, trash));
+  Status status = delete_retired(trash, slot);
+  // NOT_FOUND: another session has emptied the trash meanwhile. After any other error the next session deletes the
+  // rest.
+  return status.code() == CKPT_NOT_FOUND ? Ok() : status;
+}
+
+// Finishes what crashes interrupted. What cannot be deleted now harms nobody; the next session tries again.
+void PosixStore::empty_trash() {
+  auto entries = list_directory(root_, kTrashDir);
+  for (size_t i = 0; entries.ok() && i < entries->size(); i++)
+    if ((*entries)[i].directory) (void)delete_retired(strformat("{}/{}", kTrashDir, (*entries)[i].name), "");
 }
 
 Result<std::unique_ptr<Lock>> PosixStore::lock_shared(std::string_view key) const {

@@ -65,10 +65,24 @@ Status make_directory(const Root& root, std::string_view key) {
   return Ok();
 }
 
-// Calls visit(name, stat), which returns a Status, for each entry of a directory. A directory counts even if it was
-// removed after it was listed: what took its place may not have been listed. Files and others must still be there.
+// Through its directory, which is opened: an NFS client asks the server then whether the directory changed, and forgets
+// the names that it remembered as absent. Otherwise it would believe these for up to a minute (acdirmax).
+Result<bool> exists(const Root& root, std::string_view key) {
+  auto directory = root.open_directory(directory_of(key));
+  if (directory.status().code() == CKPT_NOT_FOUND) return false;
+  if (!directory.ok()) return std::move(directory).status();
+  struct stat found;
+  const std::string name(last_of(key));
+  if (retry([&] { return fstatat(directory->get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW); }) == 0) return true;
+  if (errno == ENOENT || errno == ESTALE) return false;
+  return fail(errno, "inspect", root.path(key));
+}
+
+// Calls visit(name, stat), which returns a Status, for each entry of a directory; of stat only the kind is set, unless
+// `sizes`. An entry counts even if it was removed after it was listed: what took its place may not have been listed.
+// But what must be looked at has to be there.
 template <typename Visit>
-static Status for_each_entry(Fd directory, const std::string& path, Visit&& visit) {
+static Status for_each_entry(Fd directory, const std::string& path, bool sizes, Visit&& visit) {
   std::unique_ptr<DIR, int (*)(DIR*)> stream(fdopendir(directory.get()), closedir);
   if (!stream) return fail(errno, "list", path);
   const int fd = directory.release();  // the stream closes it
@@ -80,8 +94,8 @@ static Status for_each_entry(Fd directory, const std::string& path, Visit&& visi
     std::string name = entry->d_name;
     if (name == "." || name == "..") continue;
     struct stat found = {};
-    if (entry->d_type == DT_DIR) {
-      found.st_mode = S_IFDIR;
+    if (entry->d_type == DT_DIR || (entry->d_type != DT_UNKNOWN && !sizes)) {
+      found.st_mode = DTTOIF(entry->d_type);
       CKPT_TRY(visit(std::move(name), found));
       continue;
     }
@@ -95,13 +109,22 @@ static Status for_each_entry(Fd directory, const std::string& path, Visit&& visi
 Result<std::vector<Entry>> list_directory(const Root& root, std::string_view key) {
   CKPT_ASSIGN(Fd directory, root.open_directory(key));
   std::vector<Entry> entries;
-  CKPT_TRY(for_each_entry(std::move(directory), root.path(key), [&](std::string name, const struct stat& found) {
-    uint64_t size = S_ISREG(found.st_mode) ? static_cast<uint64_t>(found.st_size) : 0;
-    entries.push_back(Entry{std::move(name), S_ISDIR(found.st_mode), size});
+  CKPT_TRY(for_each_entry(std::move(directory), root.path(key), false, [&](std::string name, const struct stat& found) {
+    entries.push_back(Entry{std::move(name), S_ISDIR(found.st_mode)});
     return Ok();
   }));
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
   return entries;
+}
+
+Result<std::vector<SizedFile>> list_files(const Root& root, std::string_view key) {
+  CKPT_ASSIGN(Fd directory, root.open_directory(key));
+  std::vector<SizedFile> files;
+  CKPT_TRY(for_each_entry(std::move(directory), root.path(key), true, [&](std::string name, const struct stat& found) {
+    if (S_ISREG(found.st_mode)) files.push_back({std::move(name), static_cast<uint64_t>(found.st_size)});
+    return Ok();
+  }));
+  return files;
 }
 
 // Returns 0 or errno.
@@ -136,7 +159,7 @@ Status move_directory(const Root& root, std::string_view from, std::string_view 
 static Result<std::vector<std::string>> files_of(const Root& root, std::string_view key) {
   CKPT_ASSIGN(Fd directory, root.open_directory(key));
   std::vector<std::string> files;
-  CKPT_TRY(for_each_entry(std::move(directory), root.path(key), [&](std::string name, const struct stat& found) {
+  CKPT_TRY(for_each_entry(std::move(directory), root.path(key), false, [&](std::string name, const struct stat& found) {
     if (S_ISDIR(found.st_mode))
       return Status(CKPT_IO, "remove directory " + root.path(key) + ": expected only files, found directory " + name)
           .with("path", root.path(key) + "/" + name);

@@ -11,7 +11,14 @@ namespace ckpt::store {
 // Makes the root and its parents. INVALID if something else is in its place.
 Status make_root(const Root& root);
 Status make_directory(const Root& root, std::string_view key);
+Result<bool> exists(const Root& root, std::string_view key);
 Result<std::vector<Entry>> list_directory(const Root& root, std::string_view key);
+struct SizedFile {
+  std::string name;
+  uint64_t size;
+};
+// The regular files in a directory.
+Result<std::vector<SizedFile>> list_files(const Root& root, std::string_view key);
 Status move_directory(const Root& root, std::string_view from, std::string_view to);
 Status remove_directory(const Root& root, std::string_view key, std::string_view first);
 

@@ -79,6 +79,15 @@ bool PosixReader::cached(uint64_t offset, uint64_t size) const {
   return true;
 }
 
+// Below this, waiting costs more than the page cache.
+static constexpr uint64_t kMinDirect = 65536;
+
+Reader::Way PosixReader::way(uint64_t offset, uint64_t size) const {
+  const uint64_t align = size < kMinDirect ? 0 : direct_align();
+  if (align == 0 || cached(offset, size)) return {};
+  return {.queued = true, .unit = kAlign, .align = align};
+}
+
 const PosixReader::Direct& PosixReader::direct() const {
   std::call_once(direct_tried_, [this] { direct_ = open_direct(); });
   return direct_;
@@ -133,8 +142,9 @@ namespace {
 
 class PosixLock final : public Lock {
  public:
-  explicit PosixLock(Fd file) : file_(std::move(file)) {}
+  PosixLock(Fd file, bool protects) : file_(std::move(file)), protects_(protects) {}
   int fd() const { return file_.get(); }
+  bool protects() const override { return protects_; }
   // Unlocks explicitly: after a mere close, a child forked meanwhile would keep the lock through its own descriptor.
   ~PosixLock() override {
     retry([&] { return flock(file_.get(), LOCK_UN); });
@@ -142,6 +152,7 @@ class PosixLock final : public Lock {
 
  private:
   const Fd file_;
+  const bool protects_;
 };
 
 }  // namespace
@@ -159,12 +170,13 @@ static Result<Fd> open_to_lock(const Root& root, std::string_view key, bool excl
 Result<std::unique_ptr<Lock>> lock_posix(const Root& root, std::string_view key, bool exclusive) {
   CKPT_ASSIGN(Fd file, open_to_lock(root, key, exclusive));
   int how = (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
-  if (retry([&] { return flock(file.get(), how); }) != 0) {
+  const bool held = retry([&] { return flock(file.get(), how); }) == 0;
+  if (!held) {
     if (errno == EWOULDBLOCK) return locked(root.path(key));
-    // A file system without locks protects nothing. Go on without a lock; the error is not reported.
+    // A file system without locks (Lustre mounted without -o flock). Go on without one, and say so where it matters.
     if (errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS) return fail(errno, "lock", root.path(key));
   }
-  auto lock = std::make_unique<PosixLock>(std::move(file));
+  auto lock = std::make_unique<PosixLock>(std::move(file), held);
   // Between open and flock, a remover may have locked, moved or unlinked the file and released its lock.
   CKPT_ASSIGN(bool in_place, root.leads_to(key, lock->fd()));
   if (!in_place) return not_found(root.path(key));

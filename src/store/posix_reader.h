@@ -18,6 +18,7 @@ class PosixReader final : public Reader {
   uint64_t size() const override { return size_; }
   Status read_at(uint64_t offset, MutableBytes out) const override;
   bool cached(uint64_t offset, uint64_t size) const override;
+  Way way(uint64_t offset, uint64_t size) const override;
   uint64_t direct_align() const override { return direct().align; }
   Status read_direct(uint64_t offset, MutableBytes out) const override;
   int direct_descriptor() const override { return direct().file.get(); }

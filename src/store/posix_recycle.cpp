@@ -99,16 +99,15 @@ Status retire_directory(const Root& root, std::string_view key, std::string_view
 
 // The names in the pool, the best match first.
 static std::vector<std::string> candidates_for(const Root& root, std::string_view name, uint64_t size) {
-  auto files = list_directory(root, kPoolDir);
+  auto files = list_files(root, kPoolDir);
   if (!files.ok()) return {};
-  auto distance = [&](const Entry& file) {
+  auto distance = [&](const SizedFile& file) {
     return std::pair(file.name != name, file.size > size ? file.size - size : size - file.size);
   };
   std::stable_sort(files->begin(), files->end(),
-                   [&](const Entry& a, const Entry& b) { return distance(a) < distance(b); });
+                   [&](const SizedFile& a, const SizedFile& b) { return distance(a) < distance(b); });
   std::vector<std::string> names;
-  for (Entry& file : *files)
-    if (!file.directory) names.push_back(std::move(file.name));
+  for (SizedFile& file : *files) names.push_back(std::move(file.name));
   return names;
 }
 

@@ -1,5 +1,7 @@
 #include "store/store.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "store/keys.h"
 
@@ -55,6 +57,29 @@ Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptio
                                         "\": expected /dir, file:///dir or mem:NAME, found scheme " +
                                         std::string(scheme));
   return open_posix(uri, options);
+}
+
+Status Store::put_own(std::string_view key, Bytes data) {
+  Status put = put_if_absent(key, data);
+  constexpr int kTries = 4;
+  for (int i = 1; i < kTries && put.code() == CKPT_IO && traits().visible_is_durable; i++) {
+    put = put_if_absent(key, data);
+    if (put.code() != CKPT_EXISTS) continue;
+    CKPT_ASSIGN(auto found, get(key, data.size()));
+    return std::ranges::equal(found, data) ? Ok() : put;
+  }
+  return put;
+}
+
+Status Store::open_attempt(std::string_view record, Bytes text, std::string_view directory) {
+  CKPT_TRY(make_directory(directory_of(record)));
+  Status recorded = put_if_absent(record, text);
+  if (!recorded.ok() && recorded.code() != CKPT_EXISTS) return recorded;
+  return make_directory(directory);
+}
+
+Result<bool> Store::attempt_exists(std::string_view /*record*/, std::string_view directory) const {
+  return exists(directory);
 }
 
 Result<std::vector<std::byte>> Store::get(std::string_view key, uint64_t limit) const {

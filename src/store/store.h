@@ -21,11 +21,27 @@ class IoQueue;
 struct Entry {
   std::string name;  // the last element of the key
   bool directory = false;
-  uint64_t size = 0;  // of a file
 };
 
-// A new file. Several threads write it once, at any offsets; then publish() makes it appear under its key in one step.
-// Destroying it without publish() removes it, as if it had never existed.
+// What a store is like, for those who plan transfers and waits.
+struct Traits {
+  // Writes of so many bytes, so many at once, are what it does best; none but the last of a file should be smaller than
+  // the least.
+  uint64_t block_bytes = 8 << 20;
+  uint64_t least_block_bytes = 0;
+  unsigned write_depth = 4;
+  unsigned read_depth = 8;
+  // A listing may lack what was put, and show what was removed, less than so many milliseconds before.
+  int64_t list_delay_ms = 0;
+  // What can be read is durable. So a put whose answer was lost is settled by reading.
+  bool visible_is_durable = false;
+  // Files are in directories: nothing can be put into one that is not there, and removing it ends all writing to it.
+  bool directories = true;
+};
+
+// A new file. Several threads write it once; then publish() makes it appear under its key in one step. Destroying it
+// without publish() removes it, as if it had never existed. The engine writes from front to back, without holes and
+// with no more than a few blocks under way, so that a store without random access can do it too.
 class Writer {
  public:
   virtual ~Writer() = default;
@@ -46,13 +62,24 @@ class Writer {
   virtual Status publish(uint64_t size) = 0;
 };
 
-// An open file. Some stores can read it even after its key was removed.
+// An open file: always the same bytes. Some stores can read them even after the key was removed; in others every later
+// call is GONE then.
 class Reader {
  public:
   virtual ~Reader() = default;
   virtual uint64_t size() const = 0;
   // Fills `out` completely. INCOMPLETE if the file ends before.
   virtual Status read_at(uint64_t offset, MutableBytes out) const = 0;
+
+  // How a range is best read: at once by read_at, on the thread that needs it, or through an IoQueue, several at a
+  // time, while threads do other things. The store decides: what lies in memory, or is too little to wait for, is read
+  // at once.
+  struct Way {
+    bool queued = false;
+    uint64_t unit = 1;   // if queued: offset and size must be multiples of it
+    uint64_t align = 1;  // if queued: addresses must be multiples of it
+  };
+  virtual Way way(uint64_t /*offset*/, uint64_t /*size*/) const { return {}; }
 
   // ---- bypassing the page cache ----
   // Whether read_at would find this range in memory. A guess from a few of its pages; true if nobody can tell.
@@ -75,6 +102,8 @@ class Reader {
 class Lock {
  public:
   virtual ~Lock() = default;
+  // False if the store has no locks: then this one keeps nobody out.
+  virtual bool protects() const { return true; }
 };
 
 class Store {
@@ -84,17 +113,22 @@ class Store {
   virtual std::string uri() const = 0;
   // The key as a person would look for it: "/data/run7/step-100.7.1/PART_000".
   virtual std::string path(std::string_view key) const = 0;
+  virtual Traits traits() const { return {}; }
 
-  // Makes the root if it is absent, and tests that create-if-absent works here (UNSUPPORTED if not).
+  // Makes the root if it is absent.
+  virtual Status make_root() = 0;
+  // The same, and tests that create-if-absent works here (UNSUPPORTED if not), and removes what crashes left.
   virtual Status prepare() = 0;
 
-  // Makes a directory and its parents, durably. Existing ones are fine.
+  // Makes a directory and its parents, durably. Existing ones are fine. A store without directories does nothing.
   virtual Status make_directory(std::string_view key) = 0;
 
   // Creates `key` with these bytes, durably, if it is absent. EXISTS otherwise, but only once the existing file is
   // durable. Commits rest on this one primitive: of any number of concurrent callers exactly one gets OK, and readers
   // see nothing or all the bytes. NOT_FOUND: its directory does not exist.
   virtual Status put_if_absent(std::string_view key, Bytes data) = 0;
+  // The same for data that nobody else would put there: if its answer is lost, what is there tells whether it was done.
+  Status put_own(std::string_view key, Bytes data);
 
   // A file that will be published as `key`. Preallocates `expected_size` bytes if possible. `at_most`: the file may
   // become far smaller, so lack of space for all these bytes is no error yet. Only publish() reports an existing key.
@@ -112,21 +146,31 @@ class Store {
   // The whole of a small file; FORMAT if it is larger than `limit`.
   Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const;
 
-  // The entries of a directory, in the order of their names; NOT_FOUND. "" is the root.
+  // Whether a file or directory is there: the cheapest question, for those who wait for one name.
+  virtual Result<bool> exists(std::string_view key) const = 0;
+
+  // The entries of a directory, in the order of their names; NOT_FOUND. "" is the root. Looks at no entry by itself.
   virtual Result<std::vector<Entry>> list(std::string_view directory) const = 0;
+  // The sizes of the files in a directory, in all; NOT_FOUND. Looks at each.
+  virtual Result<uint64_t> bytes_in(std::string_view directory) const = 0;
 
   // Removes a file, durably if `sync` is set. NOT_FOUND.
   virtual Status remove(std::string_view key, bool sync) = 0;
+  // Removes a directory with the files in it. NOT_FOUND.
+  virtual Status remove_directory(std::string_view key) = 0;
 
-  // Moves a directory to another key in one step, durably; EXISTS, NOT_FOUND.
-  virtual Status move_directory(std::string_view from, std::string_view to) = 0;
+  // ---- attempts: the directory that the parts and the commit record of one save go into ----
 
-  // Removes a directory with the files in it. `first` (a name in it, may be "") goes before all others, and that is
-  // synced.
-  virtual Status remove_directory(std::string_view key, std::string_view first) = 0;
-
-  // The same, but the store may keep large files that nobody has open, out of sight, for create() to overwrite.
-  virtual Status retire_directory(std::string_view key, std::string_view first) { return remove_directory(key, first); }
+  // Puts `record`, unless it is there, and then makes the directory, durably. So what exists is recorded.
+  virtual Status open_attempt(std::string_view record, Bytes text, std::string_view directory);
+  // Whether an attempt was opened and is still there. For polls: asks one thing.
+  virtual Result<bool> attempt_exists(std::string_view record, std::string_view directory) const;
+  // Removes a checkpoint or attempt for good: out of sight first, in one step, and then its files. NOT_FOUND; CONFLICT
+  // if it holds a directory that ckpt did not make, and then nothing is lost.
+  // `slot` is the name of its commit record. A store without directories first replaces that by `tombstone`. If this is
+  // empty, the slot has one already, which stays: it keeps out a writer that wakes up late. A store with directories
+  // may keep large files that nobody has open, out of sight, for create() to overwrite.
+  virtual Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) = 0;
 
   // A shared lock on an existing file: while one is held, try_lock_exclusive of that file is CONFLICT. NOT_FOUND.
   // A store without locks returns a lock that protects nothing.

@@ -34,7 +34,7 @@ class OutcomeTest : public ::testing::Test {
     shell->before([&](std::string_view operation, std::string_view key) {
       std::unique_lock lock(mutex);
       part_there |= operation == "create" && key == "s1.1.1/PART_001";
-      if (!part_there || asleep || operation != "open" || key != slot_of(1)) return Ok();
+      if (!part_there || asleep || operation != "exists" || key != slot_of(1)) return Ok();
       asleep = true;
       changed.notify_all();
       changed.wait(lock, [&] { return awake; });
@@ -101,7 +101,7 @@ TEST_F(SleepingRank, IsToldUnknownOnceTwoSessionsCameAfterItsOwn) {
 }
 
 TEST_F(SleepingRank, IsToldUnknownOfWhatSomebodyDeletedByHand) {
-  Status outcome = outcome_after([&] { ASSERT_TRUE(inner->remove_directory("s1.1.1", "MANIFEST").ok()); });
+  Status outcome = outcome_after([&] { ASSERT_TRUE(inner->retire("s1.1.1", "MANIFEST", {}).ok()); });
   EXPECT_EQ(outcome.code(), CKPT_COMMIT_UNKNOWN) << outcome.message();
 }
 
@@ -115,7 +115,7 @@ TEST_F(SleepingRank, WordsOfPrunedCheckpointsDoNotPileUp) {
 
 TEST_F(FencedRank, IsToldSoWhereverItsFilesVanish) {
   // A newer session starts before one of rank 0's operations on the attempt.
-  for (const char* operation : {"put", "make_directory", "create"}) {
+  for (const char* operation : {"open_attempt", "create"}) {
     auto store = fresh_memory_store();
     auto between = std::make_shared<store::ShellStore>(store);
     auto session = open_session(between);
@@ -163,9 +163,9 @@ TEST_F(SessionsAtOnce, BothCloseTheSameAttemptAndTheNewerOneOwnsTheRun) {
   // Whatever one session moves or removes, another one did just before.
   auto rival = std::make_shared<store::ShellStore>(inner);
   rival->before([&](std::string_view operation, std::string_view key) {
-    if (operation == "move_directory") (void)inner->remove_directory(key, "");
+    if (operation == "retire") (void)inner->retire(key, "MANIFEST", {});
     if (operation == "remove") (void)inner->remove(key, false);
-    if (operation == "remove_directory") (void)inner->remove_directory(key, "");
+    if (operation == "remove_directory") (void)inner->remove_directory(key);
     return Ok();
   });
   auto opened = session::Session::open(rival, 0, 1, nullptr, {});

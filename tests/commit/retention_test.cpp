@@ -35,7 +35,7 @@ TEST_F(Retention, SaysNothingOfWhatARivalRemovedMeanwhile) {
   shell->before([&](std::string_view operation, std::string_view key) {
     if (done || operation != "try_lock_exclusive" || key != slot_of(1)) return Ok();
     done = true;  // the rival holds the lock, and moves the directory away
-    EXPECT_TRUE(inner->remove_directory("s1.1.1", format::kManifestName).ok());
+    EXPECT_TRUE(inner->retire("s1.1.1", format::kManifestName, {}).ok());
     return Status(CKPT_CONFLICT, "locked");
   });
   Report report;

@@ -130,29 +130,13 @@ TEST(Names, KeysBelowControlDir) {
   EXPECT_EQ(attempt_key(7, 1, "step-100"), ".ckpt/attempts/7.1.step-100");
   EXPECT_EQ(claim_key(7, 3), ".ckpt/sessions/7/rank.3");
   EXPECT_EQ(session_dir(7), ".ckpt/sessions/7");
-  EXPECT_EQ(trash_key("step-1.7.1", nonce), ".ckpt/trash/step-1.7.1.efcdab89674523010100000000000000");
   EXPECT_EQ(rendezvous_dir("main"), ".ckpt/rendezvous/main");
   EXPECT_EQ(hello_name(3, nonce), "hello.3.efcdab89674523010100000000000000");
-  EXPECT_EQ(welcome_name(nonce), "welcome.efcdab89674523010100000000000000");
-  for (string_view directory : {kOwnersDir, kRunsDir, kAttemptsDir, kSessionsDir, kTrashDir, kRendezvousDir, kStoreId})
+  EXPECT_EQ(welcomes_dir("main"), ".ckpt/welcomes/main");
+  EXPECT_EQ(welcome_name({7, 1}), "7.1");
+  for (string_view directory :
+       {kOwnersDir, kRunsDir, kAttemptsDir, kSessionsDir, kRendezvousDir, kWelcomesDir, kStoreId})
     EXPECT_TRUE(directory.starts_with(string(kControlDir) + "/"));
-}
-
-TEST(Names, TrashKeyFitsAFileNameAndCutsBetweenCharacters) {
-  for (size_t size = 200; size < 260; size++) {
-    string name = last(trash_key(string(size, 'a'), Id{}));
-    EXPECT_EQ(name.size(), std::min<size_t>(size + 33, 255));
-  }
-  string wide = last(trash_key(
-      "a" + string(60, 'b') +
-          [] {
-            string text;
-            for (int i = 0; i < 60; i++) text += "€";
-            return text;
-          }(),
-      Id{}));
-  EXPECT_LE(wide.size(), 255u);
-  EXPECT_TRUE(valid_utf8(wide));
 }
 
 TEST(Names, ParseUndoesBuildAndTakesNothingElse) {

@@ -1,5 +1,6 @@
 // What is special about the store in memory; StoreSuite covers the rest.
-#include "store_suite.h"
+#include "store/store_suite.h"
+#include "store/weak_store.h"
 
 #include <atomic>
 #include <thread>
@@ -20,8 +21,20 @@ class MemoryHome final : public Home {
   const std::shared_ptr<Store> keep_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Memory, StoreSuite,
-                         testing::Values(Backend{"Memory", [] { return std::make_unique<MemoryHome>(); }}),
+const auto kMemory = testing::Values(Backend{"Memory", [] { return std::make_unique<MemoryHome>(); }});
+INSTANTIATE_TEST_SUITE_P(Memory, StoreSuite, kMemory, testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Memory, DirectorySuite, kMemory, testing::PrintToStringParamName());
+
+class WeakHome final : public Home {
+ public:
+  std::shared_ptr<Store> open() override { return std::make_shared<WeakStore>(bucket_); }
+
+ private:
+  const std::shared_ptr<Bucket> bucket_ = std::make_shared<Bucket>(Weakness{.list_delay_ms = 0});
+};
+
+INSTANTIATE_TEST_SUITE_P(Weak, StoreSuite,
+                         testing::Values(Backend{"Weak", [] { return std::make_unique<WeakHome>(); }}),
                          testing::PrintToStringParamName());
 
 std::shared_ptr<Store> memory(const char* uri) {

@@ -91,8 +91,8 @@ TEST_F(PosixFull, AReadOnlyFileSystemIsIoForEveryChangeAndReadable) {
   EXPECT_EQ(code(store_->create("d/b", 0).status()), "IO");
   EXPECT_EQ(code(store_->make_directory("e")), "IO");
   EXPECT_EQ(code(store_->remove("d/a", true)), "IO");
-  EXPECT_EQ(code(store_->move_directory("d", "e")), "IO");
-  EXPECT_EQ(code(store_->remove_directory("d", "a")), "IO");
+  EXPECT_EQ(code(store_->retire("d", "a", {})), "IO");
+  EXPECT_EQ(code(store_->remove_directory("d")), "IO");
   EXPECT_EQ(code(open_posix(root_ + "/sub", {}).take()->prepare()), "IO");
   EXPECT_EQ(read_text(*store_, "d/a"), "x");
   auto shared = store_->lock_shared("d/a");
@@ -134,10 +134,9 @@ TEST_F(PosixFaults, FailedSyncsOfDirectoriesAreIo) {
   Faults faults;
   faults.fsync = [](int) { return EIO; };
   EXPECT_EQ(code(store_->make_directory("e")), "IO");
-  EXPECT_EQ(code(store_->move_directory("d", "f")), "IO");
-  EXPECT_EQ(code(store_->remove_directory("f", "a")), "IO");
-  EXPECT_EQ(names(*store_, "f"), "b") << "nothing more goes before the first is known to be gone";
-  EXPECT_EQ(code(store_->remove("f/b", true)), "IO");
+  EXPECT_EQ(code(store_->retire("d", "a", {})), "IO");
+  EXPECT_EQ(names(*store_, "d"), "a b") << "it stays until the trash is known to last";
+  EXPECT_EQ(code(store_->remove("d/b", true)), "IO");
   EXPECT_EQ(code(open_posix(scratch_ / "new", {}).take()->prepare()), "IO");
 }
 
@@ -217,7 +216,7 @@ TEST_F(PosixFaults, AStormOfSignalsChangesNothing) {
       EXPECT_EQ(code(store_->put_if_absent(directory + "/a", data.bytes())), "OK");
       EXPECT_EQ(code(store_->get(directory + "/a", 1 << 20).status()), "OK");
       EXPECT_EQ(code(store_->lock_shared(directory + "/a").status()), "OK");
-      EXPECT_EQ(code(store_->remove_directory(directory, "a")), "OK");
+      EXPECT_EQ(code(store_->remove_directory(directory)), "OK");
     }
     itimerval calm{};
     setitimer(ITIMER_REAL, &calm, nullptr);

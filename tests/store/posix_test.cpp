@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "faults.h"
+#include "store/keys.h"
 #include "store_suite.h"
 
 namespace ckpt::store {
@@ -31,8 +32,9 @@ class PosixHome final : public Home {
 std::unique_ptr<Home> direct() { return std::make_unique<PosixHome>(StoreOptions{.direct_io = true}); }
 std::unique_ptr<Home> buffered() { return std::make_unique<PosixHome>(StoreOptions{.direct_io = false}); }
 
-INSTANTIATE_TEST_SUITE_P(Posix, StoreSuite, testing::Values(Backend{"Direct", direct}, Backend{"Buffered", buffered}),
-                         testing::PrintToStringParamName());
+const auto kPosix = testing::Values(Backend{"Direct", direct}, Backend{"Buffered", buffered});
+INSTANTIATE_TEST_SUITE_P(Posix, StoreSuite, kPosix, testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Posix, DirectorySuite, kPosix, testing::PrintToStringParamName());
 
 class Posix : public testing::Test {
  protected:
@@ -174,7 +176,6 @@ TEST_F(Posix, ALinkInPlaceOfAFileIsRefused) {
   auto entries = store_->list("d");
   ASSERT_TRUE(entries.ok() && entries->size() == 3);
   EXPECT_FALSE((*entries)[1].directory);
-  EXPECT_EQ((*entries)[1].size, 0u);
   EXPECT_EQ(code(store_->remove("d/link", true)), "OK");
   EXPECT_EQ(read_text(*store_, "d/a"), "x");
 }
@@ -197,9 +198,9 @@ TEST_F(Posix, ALinkInPlaceOfADirectoryIsRefusedByEveryCall) {
   EXPECT_EQ(code(store_->create("link/b", 0).status()), "FORMAT");
   EXPECT_EQ(code(store_->remove("link/a", true)), "FORMAT");
   EXPECT_EQ(code(store_->make_directory("link/c")), "FORMAT");
-  EXPECT_EQ(code(store_->move_directory("link", "elsewhere")), "FORMAT");
-  EXPECT_EQ(code(store_->move_directory("link/sub", "elsewhere")), "FORMAT");
-  EXPECT_EQ(code(store_->remove_directory("link", "a")), "FORMAT");
+  EXPECT_EQ(code(store_->retire("link", "a", {})), "FORMAT");
+  EXPECT_EQ(code(store_->retire("link/sub", "a", {})), "FORMAT");
+  EXPECT_EQ(code(store_->remove_directory("link")), "FORMAT");
   EXPECT_EQ(code(store_->lock_shared("link/a").status()), "FORMAT");
   EXPECT_EQ(names(*store_, "real"), "a sub/");
 }
@@ -218,7 +219,7 @@ TEST_F(Posix, FifosAndSocketsAreFormatAndDoNotHang) {
   }
   close(socket_fd);
   EXPECT_EQ(names(*store_, "d"), "fifo socket");
-  EXPECT_EQ(code(store_->remove_directory("d", "fifo")), "OK");
+  EXPECT_EQ(code(store_->remove_directory("d")), "OK");
 }
 
 // As a Samba or NFS server does.
@@ -252,7 +253,7 @@ TEST_F(Posix, RemoveDirectoryUnlinksLinksAndLeavesTheirTargets) {
   ASSERT_TRUE(store_->make_directory("also/inner").ok());
   ASSERT_EQ(symlink("../keep", file("d/file-link").c_str()), 0);
   ASSERT_EQ(symlink("../also", file("d/directory-link").c_str()), 0);
-  EXPECT_EQ(code(store_->remove_directory("d", "file-link")), "OK");
+  EXPECT_EQ(code(store_->remove_directory("d")), "OK");
   EXPECT_EQ(read_text(*store_, "keep"), "x");
   EXPECT_EQ(names(*store_, "also"), "inner/");
   EXPECT_EQ(names(*store_, "d"), "<NOT_FOUND>");
@@ -352,11 +353,24 @@ TEST_F(Posix, DescriptorsDoNotLeak) {
     (void)store_->list("d");
     (void)store_->lock_shared("d/a");
     (void)store_->make_directory("e/f");
-    (void)store_->move_directory("e/f", "e/g");
-    (void)store_->remove_directory("e/g", "");
+    (void)store_->retire("e/f", "MANIFEST", {});
+    (void)store_->remove_directory("e");
     (void)store_->prepare();
   }
   EXPECT_EQ(count(), before);
+}
+
+TEST(Trash, KeysFitAFileNameAndAreCutBetweenCharacters) {
+  const Id nonce{};
+  EXPECT_EQ(trash_key("step-1.7.1", nonce), ".ckpt/trash/step-1.7.1." + std::string(32, '0'));
+  for (size_t size = 200; size < 260; size++)
+    EXPECT_EQ(last_of(trash_key(std::string(size, 'a'), nonce)).size(), std::min<size_t>(size + 33, 255));
+  std::string wide = "a" + std::string(60, 'b');
+  for (int i = 0; i < 60; i++) wide += "\u20ac";
+  const std::string key = trash_key(wide, nonce), name(last_of(key));
+  EXPECT_LE(name.size(), 255u);
+  const std::string kept = name.substr(0, name.size() - 33);
+  EXPECT_TRUE(kept.ends_with("\u20ac")) << kept;
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "faults.h"
+#include "store/keys.h"
 #include "store_suite.h"
 
 namespace ckpt::store {
@@ -47,7 +48,7 @@ class Recycle : public testing::Test {
     ASSERT_EQ(code(store_->make_directory(directory)), "OK");
     for (const auto& [name, mib] : files) put(directory + "/" + name, mib);
     ASSERT_EQ(code(store_->put_if_absent(directory + "/MANIFEST", as_bytes("m"))), "OK");
-    ASSERT_EQ(code(store_->retire_directory(directory, "MANIFEST")), "OK");
+    ASSERT_EQ(code(store_->retire(directory, "MANIFEST", {})), "OK");
     EXPECT_FALSE(std::filesystem::exists(file(directory)));
   }
   std::unique_ptr<Writer> create(const std::string& name, uint64_t size) {
@@ -173,7 +174,7 @@ TEST_F(Recycle, SmallFilesAndTheFirstOneAreNot) {
   put("old/PART_000", 1);
   put("old/MANIFEST", 2);
   ASSERT_TRUE(store_->put_if_absent("old/PART_001", Pattern(kMiB - 1, 1).bytes()).ok());
-  ASSERT_EQ(code(store_->retire_directory("old", "MANIFEST")), "OK");
+  ASSERT_EQ(code(store_->retire("old", "MANIFEST", {})), "OK");
   EXPECT_EQ(pool(), "PART_000");
 }
 
@@ -193,7 +194,7 @@ TEST_F(Recycle, RetirementsAtOnceLeaveTheFilesOfOneDirectory) {
       ASSERT_TRUE(store_->make_directory(directory).ok());
       put(directory + "/A" + std::to_string(t), 1);
       put(directory + "/B" + std::to_string(t), 1);
-      threads.emplace_back([this, directory] { EXPECT_EQ(code(store_->retire_directory(directory, "")), "OK"); });
+      threads.emplace_back([this, directory] { EXPECT_EQ(code(store_->retire(directory, "MANIFEST", {})), "OK"); });
     }
     for (auto& thread : threads) thread.join();
     EXPECT_EQ(names(*store_, ""), ".ckpt/ new/");
@@ -208,24 +209,28 @@ TEST_F(Recycle, NothingIsKeptBeforeTheFirstOneIsDurablyGone) {
   put("old/PART_000", 1);
   put("old/MANIFEST", 1);
   Faults faults;
-  faults.fsync = [&](int) {
-    EXPECT_EQ(names(*store_, "old"), "PART_000");
-    EXPECT_EQ(pool(), "<NOT_FOUND>");
-    return EIO;
+  auto trash = [&] {
+    auto entries = store_->list(kTrashDir);
+    return entries.ok() && entries->size() == 1 ? names(*store_, strformat("{}/{}", kTrashDir, (*entries)[0].name))
+                                                : "";
   };
-  EXPECT_EQ(code(store_->retire_directory("old", "MANIFEST")), "IO");
+  faults.fsync = [&](int) {
+    EXPECT_EQ(pool(), "<NOT_FOUND>");
+    return trash() == "PART_000" ? EIO : 0;
+  };
+  EXPECT_EQ(code(store_->retire("old", "MANIFEST", {})), "IO");
   EXPECT_EQ(pool(), "<NOT_FOUND>");
-  EXPECT_EQ(names(*store_, "old"), "PART_000");
+  EXPECT_EQ(trash(), "PART_000");
 }
 
 TEST_F(Recycle, ADirectoryThatIsInTheWayOrMissingIsAnErrorAsForARemoval) {
   ASSERT_TRUE(store_->make_directory("old/inner").ok());
   put("old/PART_000", 1);
-  EXPECT_EQ(code(store_->retire_directory("old", "PART_000")), "IO");
+  EXPECT_EQ(code(store_->retire("old", "PART_000", {})), "CONFLICT");
   EXPECT_EQ(names(*store_, "old"), "PART_000 inner/");
-  EXPECT_EQ(code(store_->retire_directory("none", "")), "NOT_FOUND");
-  EXPECT_EQ(code(store_->retire_directory("../x", "")), "INVALID");
-  EXPECT_EQ(code(store_->retire_directory("old", "a/b")), "INVALID");
+  EXPECT_EQ(code(store_->retire("none", "MANIFEST", {})), "NOT_FOUND");
+  EXPECT_EQ(code(store_->retire("../x", "MANIFEST", {})), "INVALID");
+  EXPECT_EQ(code(store_->retire("old", "a/b", {})), "INVALID");
 }
 
 TEST_F(Recycle, WhateverIsInThePlaceOfThePoolTheDirectoryGoes) {
@@ -247,7 +252,7 @@ TEST_F(Recycle, SwitchedOffItNeitherGivesNorTakesAndReturnsTheSpace) {
   EXPECT_EQ(pool(), "PART_000");
   ASSERT_TRUE(store_->make_directory("off").ok());
   put("off/PART_000", 2);
-  ASSERT_EQ(code(store_->retire_directory("off", "MANIFEST")), "OK");
+  ASSERT_EQ(code(store_->retire("off", "MANIFEST", {})), "OK");
   EXPECT_EQ(pool(), "");
 }
 
@@ -255,7 +260,7 @@ TEST(RecycleMemory, RetiringIsRemoving) {
   auto store = open_memory("recycle").take();
   ASSERT_TRUE(store->make_directory("old").ok());
   ASSERT_TRUE(store->put_if_absent("old/PART_000", Pattern(2 * kMiB, 1).bytes()).ok());
-  EXPECT_EQ(code(store->retire_directory("old", "MANIFEST")), "OK");
+  EXPECT_EQ(code(store->retire("old", "MANIFEST", {})), "OK");
   EXPECT_EQ(names(*store, ""), "");
   EXPECT_FALSE((*store->create("a", 2 * kMiB))->recycled());
 }
@@ -275,7 +280,7 @@ class RecycleShared : public Recycle, public testing::WithParamInterface<bool> {
     EXPECT_TRUE(store_->make_directory("old").ok());
     put("old/PART_000", 2);
     auto held = grab(file("old/PART_000"));
-    EXPECT_EQ(code(store_->retire_directory("old", "")), "OK");
+    EXPECT_EQ(code(store_->retire("old", "MANIFEST", {})), "OK");
     EXPECT_FALSE(std::filesystem::exists(file("old")));
     return held;
   }

@@ -32,6 +32,8 @@ class ShellStore : public Store {
 
   std::string uri() const override { return inner_->uri(); }
   std::string path(std::string_view key) const override { return inner_->path(key); }
+  Traits traits() const override { return inner_->traits(); }
+  Status make_root() override { return inner_->make_root(); }
   Status prepare() override { return inner_->prepare(); }
   Status make_directory(std::string_view key) override {
     CKPT_TRY(say("make_directory", key));
@@ -50,25 +52,37 @@ class ShellStore : public Store {
     CKPT_TRY(say("open", key));
     return inner_->open(key);
   }
+  Result<bool> exists(std::string_view key) const override {
+    CKPT_TRY(say("exists", key));
+    return inner_->exists(key);
+  }
   Result<std::vector<Entry>> list(std::string_view directory) const override {
     CKPT_TRY(say("list", directory));
     return inner_->list(directory);
+  }
+  Result<uint64_t> bytes_in(std::string_view directory) const override {
+    CKPT_TRY(say("bytes_in", directory));
+    return inner_->bytes_in(directory);
   }
   Status remove(std::string_view key, bool sync) override {
     CKPT_TRY(say("remove", key));
     return inner_->remove(key, sync);
   }
-  Status move_directory(std::string_view from, std::string_view to) override {
-    CKPT_TRY(say("move_directory", from));
-    return inner_->move_directory(from, to);
-  }
-  Status remove_directory(std::string_view key, std::string_view first) override {
+  Status remove_directory(std::string_view key) override {
     CKPT_TRY(say("remove_directory", key));
-    return inner_->remove_directory(key, first);
+    return inner_->remove_directory(key);
   }
-  Status retire_directory(std::string_view key, std::string_view first) override {
-    CKPT_TRY(say("remove_directory", key));
-    return inner_->retire_directory(key, first);
+  Status open_attempt(std::string_view record, Bytes text, std::string_view directory) override {
+    CKPT_TRY(say("open_attempt", directory));
+    return inner_->open_attempt(record, text, directory);
+  }
+  Result<bool> attempt_exists(std::string_view record, std::string_view directory) const override {
+    CKPT_TRY(say("attempt_exists", directory));
+    return inner_->attempt_exists(record, directory);
+  }
+  Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) override {
+    CKPT_TRY(say("retire", directory));
+    return inner_->retire(directory, slot, tombstone);
   }
   Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const override {
     CKPT_TRY(say("lock_shared", key));

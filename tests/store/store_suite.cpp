@@ -95,7 +95,7 @@ TEST_P(StoreSuite, PutOnATakenKeyIsExistsAndChangesNothing) {
   EXPECT_EQ(names(*store_, "d"), "a");
 }
 
-TEST_P(StoreSuite, PutOnADirectoryIsExists) {
+TEST_P(DirectorySuite, PutOnADirectoryIsExists) {
   ASSERT_TRUE(store_->make_directory("d/sub").ok());
   EXPECT_EQ(code(store_->put_if_absent("d/sub", as_bytes("x"))), "EXISTS");
   EXPECT_EQ(names(*store_, "d"), "sub/");
@@ -107,12 +107,16 @@ TEST_P(StoreSuite, PutOfNoBytesMakesAnEmptyFile) {
   auto reader = store_->open("d/empty");
   ASSERT_TRUE(reader.ok());
   EXPECT_EQ((*reader)->size(), 0u);
-  auto map = (*reader)->map();
+}
+
+TEST_P(DirectorySuite, AnEmptyFileMapsAsNoBytes) {
+  ASSERT_TRUE(store_->put_if_absent("d/empty", {}).ok());
+  auto map = (*store_->open("d/empty"))->map();
   ASSERT_TRUE(map.ok());
   EXPECT_TRUE(map->empty());
 }
 
-TEST_P(StoreSuite, PutBelowWhatIsNoDirectoryIsNotFound) {
+TEST_P(DirectorySuite, PutBelowWhatIsNoDirectoryIsNotFound) {
   ASSERT_TRUE(store_->put_if_absent("d/file", as_bytes("x")).ok());
   EXPECT_EQ(code(store_->put_if_absent("none/a", as_bytes("x"))), "NOT_FOUND");
   EXPECT_EQ(code(store_->put_if_absent("d/file/a", as_bytes("x"))), "NOT_FOUND");
@@ -134,12 +138,16 @@ TEST_P(StoreSuite, AbsentKeysAreNotFoundByEveryCall) {
     EXPECT_EQ(code(store_->open(key).status()), "NOT_FOUND") << key;
     EXPECT_EQ(code(store_->get(key, 9).status()), "NOT_FOUND") << key;
     EXPECT_EQ(code(store_->list(key).status()), "NOT_FOUND") << key;
+    EXPECT_EQ(code(store_->bytes_in(key).status()), "NOT_FOUND") << key;
     EXPECT_EQ(code(store_->remove(key, true)), "NOT_FOUND") << key;
-    EXPECT_EQ(code(store_->move_directory(key, "d/moved")), "NOT_FOUND") << key;
-    EXPECT_EQ(code(store_->remove_directory(key, "")), "NOT_FOUND") << key;
+    EXPECT_EQ(code(store_->retire(key, "MANIFEST", {})), "NOT_FOUND") << key;
+    EXPECT_EQ(code(store_->remove_directory(key)), "NOT_FOUND") << key;
     EXPECT_EQ(code(store_->lock_shared(key).status()), "NOT_FOUND") << key;
     EXPECT_EQ(code(store_->try_lock_exclusive(key).status()), "NOT_FOUND") << key;
   }
+}
+
+TEST_P(DirectorySuite, CreateBelowWhatIsNotThereIsNotFound) {
   EXPECT_EQ(code(store_->create("none/none", 0).status()), "NOT_FOUND");
 }
 
@@ -165,18 +173,19 @@ TEST_P(StoreSuite, BadKeysAreInvalidForEveryCall) {
     EXPECT_EQ(code(store_->open(key).status()), "INVALID") << key;
     EXPECT_EQ(code(store_->get(key, 1).status()), "INVALID") << key;
     EXPECT_EQ(code(store_->list(key).status()), "INVALID") << key;
+    EXPECT_EQ(code(store_->bytes_in(key).status()), "INVALID") << key;
+    EXPECT_EQ(code(store_->exists(key).status()), "INVALID") << key;
     EXPECT_EQ(code(store_->remove(key, true)), "INVALID") << key;
     EXPECT_EQ(code(store_->make_directory(key)), "INVALID") << key;
-    EXPECT_EQ(code(store_->move_directory(key, "x")), "INVALID") << key;
-    EXPECT_EQ(code(store_->move_directory("d", key)), "INVALID") << key;
-    EXPECT_EQ(code(store_->remove_directory(key, "")), "INVALID") << key;
+    EXPECT_EQ(code(store_->retire(key, "MANIFEST", {})), "INVALID") << key;
+    EXPECT_EQ(code(store_->remove_directory(key)), "INVALID") << key;
     EXPECT_EQ(code(store_->lock_shared(key).status()), "INVALID") << key;
     EXPECT_EQ(code(store_->try_lock_exclusive(key).status()), "INVALID") << key;
   }
   EXPECT_EQ(code(store_->put_if_absent("", {})), "INVALID");
   EXPECT_EQ(code(store_->open("").status()), "INVALID");
-  EXPECT_EQ(code(store_->remove_directory("", "")), "INVALID");
-  EXPECT_EQ(code(store_->remove_directory("d", "../d")), "INVALID");
+  EXPECT_EQ(code(store_->remove_directory("")), "INVALID");
+  EXPECT_EQ(code(store_->retire("d", "../d", {})), "INVALID");
 }
 
 TEST_P(StoreSuite, NamesOf234BytesFitAndLongerNewFilesAreInvalid) {
@@ -202,7 +211,7 @@ TEST_P(StoreSuite, AWrittenFileIsInvisibleUntilPublished) {
   EXPECT_EQ(names(*store_, "d"), "part");
 }
 
-TEST_P(StoreSuite, PublishCutsToTheSizeGiven) {
+TEST_P(DirectorySuite, PublishCutsToTheSizeGiven) {
   Pattern data(2 << 20, 2);
   for (uint64_t size : {uint64_t{0}, uint64_t{1}, uint64_t{4095}, uint64_t{(1 << 20) + 77}, uint64_t{2 << 20}}) {
     std::string key = "d/cut" + std::to_string(size);
@@ -216,7 +225,7 @@ TEST_P(StoreSuite, PublishCutsToTheSizeGiven) {
   }
 }
 
-TEST_P(StoreSuite, PublishExtendsWithZeros) {
+TEST_P(DirectorySuite, PublishExtendsWithZeros) {
   for (uint64_t expected : {uint64_t{0}, uint64_t{100}, uint64_t{1 << 21}}) {
     std::string key = "d/longer" + std::to_string(expected);
     auto writer = store_->create(key, expected);
@@ -229,7 +238,7 @@ TEST_P(StoreSuite, PublishExtendsWithZeros) {
   }
 }
 
-TEST_P(StoreSuite, UnwrittenRangesReadAsZeros) {
+TEST_P(DirectorySuite, UnwrittenRangesReadAsZeros) {
   Pattern data(4096, 3);
   auto writer = store_->create("d/holes", 0);
   ASSERT_TRUE(writer.ok());
@@ -251,7 +260,8 @@ TEST_P(StoreSuite, ADroppedWriterLeavesNothing) {
     ASSERT_TRUE(writer.ok());
     ASSERT_TRUE((*writer)->write_at(0, data.bytes()).ok());
   }
-  EXPECT_EQ(names(*store_, "d"), "");
+  ASSERT_TRUE(store_->put_if_absent("d/kept", {}).ok());
+  EXPECT_EQ(names(*store_, "d"), "kept");
 }
 
 TEST_P(StoreSuite, PublishOnATakenKeyIsExistsAndLeavesNothing) {
@@ -265,22 +275,21 @@ TEST_P(StoreSuite, PublishOnATakenKeyIsExistsAndLeavesNothing) {
   EXPECT_EQ(names(*store_, "d"), "a");
 }
 
-TEST_P(StoreSuite, PublishIntoARemovedDirectoryIsNotFound) {
+TEST_P(DirectorySuite, PublishIntoARemovedDirectoryIsNotFound) {
   auto writer = store_->create("d/a", 0);
   ASSERT_TRUE(writer.ok());
-  ASSERT_EQ(code(store_->remove_directory("d", "")), "OK");
+  ASSERT_EQ(code(store_->remove_directory("d")), "OK");
   EXPECT_EQ(code((*writer)->publish(1)), "NOT_FOUND");
   EXPECT_EQ(code(store_->list("d").status()), "NOT_FOUND");
 }
 
-TEST_P(StoreSuite, PublishIntoAMovedDirectoryIsNotFoundAndLeavesNothing) {
+TEST_P(DirectorySuite, PublishIntoARetiredDirectoryIsNotFoundAndLeavesNothing) {
   auto writer = store_->create("d/a", 0);
   ASSERT_TRUE(writer.ok());
-  ASSERT_EQ(code(store_->move_directory("d", "trash")), "OK");
+  ASSERT_EQ(code(store_->retire("d", "MANIFEST", {})), "OK");
   ASSERT_EQ(code(store_->make_directory("d")), "OK");
   EXPECT_EQ(code((*writer)->publish(1)), "NOT_FOUND");
   EXPECT_EQ(names(*store_, "d"), "");
-  EXPECT_EQ(names(*store_, "trash"), "");
 }
 
 TEST_P(StoreSuite, AWriterIsUsedUpByPublish) {
@@ -293,7 +302,7 @@ TEST_P(StoreSuite, AWriterIsUsedUpByPublish) {
   EXPECT_EQ(read_text(*store_, "d/a"), "");
 }
 
-TEST_P(StoreSuite, ThreadsMayWriteDisjointRangesOfAFileThatGrows) {
+TEST_P(DirectorySuite, ThreadsMayWriteDisjointRangesOfAFileThatGrows) {
   constexpr size_t kThreads = 8, kBlocks = 24, kBlock = 16384;
   for (uint64_t expected : {uint64_t{0}, uint64_t{kThreads * kBlocks * kBlock}}) {
     std::string key = "d/many" + std::to_string(expected);
@@ -343,7 +352,7 @@ TEST_P(StoreSuite, ReadAtGivesEveryRangeAndRefusesThePastOfTheEnd) {
   EXPECT_EQ(code((*reader)->read_at(INT64_MAX, {&one, 1})), "INCOMPLETE");
 }
 
-TEST_P(StoreSuite, MapShowsTheWholeFileAtOneAlignedAddress) {
+TEST_P(DirectorySuite, MapShowsTheWholeFileAtOneAlignedAddress) {
   Pattern data(100001, 9);
   ASSERT_TRUE(store_->put_if_absent("d/a", data.bytes()).ok());
   auto reader = store_->open("d/a");
@@ -355,12 +364,12 @@ TEST_P(StoreSuite, MapShowsTheWholeFileAtOneAlignedAddress) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(map->data()) % kAlign, 0u);
 }
 
-TEST_P(StoreSuite, AnOpenReaderOutlivesTheRemovalOfItsFile) {
+TEST_P(DirectorySuite, AnOpenReaderOutlivesTheRemovalOfItsFile) {
   Pattern data(100000, 10);
   ASSERT_TRUE(store_->put_if_absent("d/a", data.bytes()).ok());
   auto reader = store_->open("d/a");
   ASSERT_TRUE(reader.ok());
-  ASSERT_EQ(code(store_->remove_directory("d", "a")), "OK");
+  ASSERT_EQ(code(store_->remove_directory("d")), "OK");
   EXPECT_EQ(code(store_->open("d/a").status()), "NOT_FOUND");
   std::vector<std::byte> out(100000);
   ASSERT_TRUE((*reader)->read_at(0, out).ok());
@@ -370,7 +379,7 @@ TEST_P(StoreSuite, AnOpenReaderOutlivesTheRemovalOfItsFile) {
   EXPECT_TRUE(equal(*map, data.bytes()));
 }
 
-TEST_P(StoreSuite, OpenOfADirectoryIsFormat) {
+TEST_P(DirectorySuite, OpenOfADirectoryIsFormat) {
   EXPECT_EQ(code(store_->open("d").status()), "FORMAT");
   EXPECT_EQ(code(store_->get("d", 10).status()), "FORMAT");
   EXPECT_EQ(code(store_->lock_shared("d").status()), "FORMAT");
@@ -379,32 +388,49 @@ TEST_P(StoreSuite, OpenOfADirectoryIsFormat) {
 
 // ---- directories ----
 
-TEST_P(StoreSuite, MakeDirectoryMakesParentsAndAcceptsExistingOnes) {
+TEST_P(DirectorySuite, MakeDirectoryMakesParentsAndAcceptsExistingOnes) {
   EXPECT_EQ(code(store_->make_directory("a/b/c")), "OK");
   EXPECT_EQ(code(store_->make_directory("a/b/c")), "OK");
   EXPECT_EQ(code(store_->make_directory("a/b/d")), "OK");
   EXPECT_EQ(names(*store_, "a/b"), "c/ d/");
 }
 
-TEST_P(StoreSuite, MakeDirectoryOverAFileIsFormat) {
+TEST_P(DirectorySuite, MakeDirectoryOverAFileIsFormat) {
   ASSERT_TRUE(store_->put_if_absent("d/a", {}).ok());
   EXPECT_EQ(code(store_->make_directory("d/a")), "FORMAT");
   EXPECT_EQ(code(store_->make_directory("d/a/b")), "FORMAT");
 }
 
-TEST_P(StoreSuite, ListIsInTheOrderOfBytesWithKindsAndSizes) {
+TEST_P(DirectorySuite, ListIsInTheOrderOfBytesWithKinds) {
   for (const char* key : {"d/b", "d/a.x", "d/a-x", "d/a", "d/Z", "d/\xc3\xa9"})
     ASSERT_TRUE(store_->put_if_absent(key, as_bytes("four")).ok());
   ASSERT_TRUE(store_->make_directory("d/a+/inner").ok());
   EXPECT_EQ(names(*store_, "d"), "Z a a+/ a-x a.x b \xc3\xa9");
   auto entries = store_->list("d");
   ASSERT_TRUE(entries.ok());
-  EXPECT_EQ((*entries)[1].size, 4u);
   EXPECT_FALSE((*entries)[1].directory);
   EXPECT_TRUE((*entries)[2].directory);
 }
 
-TEST_P(StoreSuite, ListOfTheRootHasAllThatIsAtTheTop) {
+TEST_P(DirectorySuite, BytesInADirectoryAreThoseOfItsOwnFiles) {
+  ASSERT_TRUE(store_->make_directory("d/sub").ok());
+  EXPECT_EQ(*store_->bytes_in("d"), 0u);
+  for (const char* key : {"d/a", "d/b", "d/sub/c"}) ASSERT_TRUE(store_->put_if_absent(key, as_bytes("four")).ok());
+  EXPECT_EQ(*store_->bytes_in("d"), 8u);
+}
+
+TEST_P(DirectorySuite, FilesAndDirectoriesExistUntilTheyAreRemoved) {
+  EXPECT_FALSE(*store_->exists("d/a"));
+  EXPECT_FALSE(*store_->exists("none/a"));
+  ASSERT_TRUE(store_->put_if_absent("d/a", {}).ok());
+  EXPECT_TRUE(*store_->exists("d/a"));
+  EXPECT_TRUE(*store_->exists("d"));
+  EXPECT_FALSE(*store_->exists("d/a/below"));
+  ASSERT_TRUE(store_->remove("d/a", true).ok());
+  EXPECT_FALSE(*store_->exists("d/a"));
+}
+
+TEST_P(DirectorySuite, ListOfTheRootHasAllThatIsAtTheTop) {
   ASSERT_TRUE(store_->put_if_absent("top", {}).ok());
   std::string found = names(*store_, "");
   EXPECT_TRUE(found == "d/ top" || found == ".ckpt/ d/ top") << found;
@@ -415,7 +441,7 @@ TEST_P(StoreSuite, ListOfAFileIsNotFound) {
   EXPECT_EQ(names(*store_, "d/a"), "<NOT_FOUND>");
 }
 
-TEST_P(StoreSuite, RemoveTakesAFileOnceAndNoDirectory) {
+TEST_P(DirectorySuite, RemoveTakesAFileOnceAndNoDirectory) {
   for (bool sync : {false, true}) {
     ASSERT_TRUE(store_->put_if_absent("d/a", {}).ok());
     EXPECT_EQ(code(store_->remove("d/a", sync)), "OK");
@@ -425,63 +451,68 @@ TEST_P(StoreSuite, RemoveTakesAFileOnceAndNoDirectory) {
   EXPECT_EQ(code(store_->put_if_absent("d/a", {})), "OK");
 }
 
-TEST_P(StoreSuite, MoveDirectoryTakesTheFilesAlong) {
-  ASSERT_TRUE(store_->put_if_absent("d/a", as_bytes("x")).ok());
-  ASSERT_TRUE(store_->make_directory("trash").ok());
-  EXPECT_EQ(code(store_->move_directory("d", "trash/d.1")), "OK");
-  EXPECT_EQ(read_text(*store_, "trash/d.1/a"), "x");
-  EXPECT_EQ(names(*store_, "d"), "<NOT_FOUND>");
-}
-
-TEST_P(StoreSuite, MoveDirectoryNeverReplaces) {
-  ASSERT_TRUE(store_->make_directory("empty").ok());
-  ASSERT_TRUE(store_->put_if_absent("file", as_bytes("x")).ok());
-  EXPECT_EQ(code(store_->move_directory("d", "empty")), "EXISTS");
-  EXPECT_EQ(code(store_->move_directory("d", "file")), "EXISTS");
-  EXPECT_EQ(code(store_->move_directory("d", "d")), "EXISTS");
-  EXPECT_EQ(read_text(*store_, "file"), "x");
-  EXPECT_EQ(names(*store_, "d"), "");
-}
-
-TEST_P(StoreSuite, MoveDirectoryRefusesFilesItselfAndMissingParents) {
-  ASSERT_TRUE(store_->put_if_absent("file", as_bytes("x")).ok());
-  EXPECT_EQ(code(store_->move_directory("file", "other")), "FORMAT");
-  EXPECT_EQ(code(store_->move_directory("d", "d/inside")), "INVALID");
-  EXPECT_EQ(code(store_->move_directory("d", "none/d")), "NOT_FOUND");
-  EXPECT_EQ(names(*store_, "d"), "");
-}
-
 TEST_P(StoreSuite, RemoveDirectoryTakesAllFiles) {
   for (const char* key : {"d/MANIFEST", "d/PART_000", "d/PART_001"})
     ASSERT_TRUE(store_->put_if_absent(key, as_bytes("x")).ok());
-  EXPECT_EQ(code(store_->remove_directory("d", "MANIFEST")), "OK");
+  EXPECT_EQ(code(store_->remove_directory("d")), "OK");
   EXPECT_EQ(names(*store_, "d"), "<NOT_FOUND>");
-  EXPECT_EQ(code(store_->remove_directory("d", "MANIFEST")), "NOT_FOUND");
+  EXPECT_EQ(code(store_->remove_directory("d")), "NOT_FOUND");
 }
 
-TEST_P(StoreSuite, RemoveDirectoryIsFineWithAnAbsentFirst) {
-  ASSERT_TRUE(store_->put_if_absent("d/PART_000", as_bytes("x")).ok());
-  EXPECT_EQ(code(store_->remove_directory("d", "MANIFEST")), "OK");
-}
-
-TEST_P(StoreSuite, RemoveDirectoryNamesADirectoryInItAndRemovesNothing) {
+TEST_P(DirectorySuite, RemoveDirectoryNamesADirectoryInItAndRemovesNothing) {
   ASSERT_TRUE(store_->put_if_absent("d/MANIFEST", as_bytes("x")).ok());
   ASSERT_TRUE(store_->make_directory("d/mine").ok());
-  Status status = store_->remove_directory("d", "MANIFEST");
+  Status status = store_->remove_directory("d");
   EXPECT_EQ(code(status), "IO");
   EXPECT_NE(status.message().find("mine"), std::string::npos) << status.message();
   EXPECT_EQ(names(*store_, "d"), "MANIFEST mine/");
 }
 
-TEST_P(StoreSuite, RemoveDirectoryOfAFileIsNotFound) {
+TEST_P(DirectorySuite, RemoveDirectoryOfAFileIsNotFound) {
   ASSERT_TRUE(store_->put_if_absent("d/a", {}).ok());
-  EXPECT_EQ(code(store_->remove_directory("d/a", "")), "NOT_FOUND");
+  EXPECT_EQ(code(store_->remove_directory("d/a")), "NOT_FOUND");
   EXPECT_EQ(names(*store_, "d"), "a");
+}
+
+// ---- attempts ----
+
+TEST_P(StoreSuite, AnAttemptExistsOnceItIsOpenedByWhomever) {
+  EXPECT_FALSE(*store_->attempt_exists("records/7", "s1"));
+  for (int i = 0; i < 2; i++) EXPECT_EQ(code(store_->open_attempt("records/7", as_bytes("main"), "s1")), "OK");
+  EXPECT_TRUE(*store_->attempt_exists("records/7", "s1"));
+  EXPECT_EQ(read_text(*store_, "records/7"), "main");
+  EXPECT_EQ(code(store_->put_if_absent("s1/PART_000", as_bytes("x"))), "OK");
+}
+
+TEST_P(StoreSuite, ARetiredCheckpointIsGone) {
+  ASSERT_TRUE(store_->open_attempt("records/7", as_bytes("main"), "s1").ok());
+  for (const char* key : {"s1/PART_000", "s1/MANIFEST"}) ASSERT_TRUE(store_->put_if_absent(key, as_bytes("x")).ok());
+  EXPECT_EQ(code(store_->retire("s1", "MANIFEST", as_bytes("a tombstone"))), "OK");
+  for (const char* key : {"s1/PART_000", "s1/MANIFEST"}) EXPECT_EQ(read_text(*store_, key), "<NOT_FOUND>") << key;
+  EXPECT_EQ(code(store_->retire("s1", "MANIFEST", as_bytes("a tombstone"))), "NOT_FOUND");
+}
+
+TEST_P(StoreSuite, TheSlotOfARetiredAttemptIsNeverTakenByAWriterThatComesLate) {
+  ASSERT_TRUE(store_->open_attempt("records/7", as_bytes("main"), "s1").ok());
+  ASSERT_TRUE(store_->put_if_absent("s1/PART_000", as_bytes("x")).ok());
+  ASSERT_TRUE(store_->put_if_absent("s1/MANIFEST", as_bytes("a tombstone")).ok());
+  EXPECT_EQ(code(store_->retire("s1", "MANIFEST", {})), "OK");
+  EXPECT_EQ(read_text(*store_, "s1/PART_000"), "<NOT_FOUND>");
+  EXPECT_NE(code(store_->put_if_absent("s1/MANIFEST", as_bytes("late"))), "OK");
+}
+
+TEST_P(DirectorySuite, RetireNamesADirectoryThatIsNotOursAndRemovesNothing) {
+  ASSERT_TRUE(store_->put_if_absent("d/MANIFEST", as_bytes("x")).ok());
+  ASSERT_TRUE(store_->make_directory("d/mine").ok());
+  Status status = store_->retire("d", "MANIFEST", {});
+  EXPECT_EQ(code(status), "CONFLICT");
+  EXPECT_NE(status.message().find("mine"), std::string::npos) << status.message();
+  EXPECT_EQ(names(*store_, "d"), "MANIFEST mine/");
 }
 
 // ---- locks ----
 
-TEST_P(StoreSuite, SharedLocksGoTogetherAndKeepTheExclusiveOut) {
+TEST_P(DirectorySuite, SharedLocksGoTogetherAndKeepTheExclusiveOut) {
   ASSERT_TRUE(store_->put_if_absent("d/a", {}).ok());
   auto other = home_->open();
   auto first = store_->lock_shared("d/a"), second = other->lock_shared("d/a");
@@ -493,7 +524,7 @@ TEST_P(StoreSuite, SharedLocksGoTogetherAndKeepTheExclusiveOut) {
   EXPECT_EQ(code(store_->try_lock_exclusive("d/a").status()), "OK");
 }
 
-TEST_P(StoreSuite, AnExclusiveLockKeepsAllOthersOutUntilItEnds) {
+TEST_P(DirectorySuite, AnExclusiveLockKeepsAllOthersOutUntilItEnds) {
   ASSERT_TRUE(store_->put_if_absent("d/a", {}).ok());
   auto held = store_->try_lock_exclusive("d/a");
   ASSERT_TRUE(held.ok());
@@ -503,7 +534,7 @@ TEST_P(StoreSuite, AnExclusiveLockKeepsAllOthersOutUntilItEnds) {
   EXPECT_EQ(code(store_->lock_shared("d/a").status()), "OK");
 }
 
-TEST_P(StoreSuite, ALockOutlivesItsStoreHandleAndItsFile) {
+TEST_P(DirectorySuite, ALockOutlivesItsStoreHandleAndItsFile) {
   ASSERT_TRUE(store_->put_if_absent("d/a", {}).ok());
   auto held = home_->open()->try_lock_exclusive("d/a");
   ASSERT_TRUE(held.ok());
@@ -513,7 +544,7 @@ TEST_P(StoreSuite, ALockOutlivesItsStoreHandleAndItsFile) {
   EXPECT_EQ(code(store_->try_lock_exclusive("d/a").status()), "OK") << "a new file of the same name is not locked";
 }
 
-TEST_P(StoreSuite, ItsUriOpensTheSameStore) {
+TEST_P(DirectorySuite, ItsUriOpensTheSameStore) {
   ASSERT_TRUE(store_->put_if_absent("d/a", as_bytes("x")).ok());
   auto again = open_store(store_->uri(), {});
   ASSERT_TRUE(again.ok());

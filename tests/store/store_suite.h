@@ -1,5 +1,6 @@
-// What every store must do, as one parameterised suite. A backend adds INSTANTIATE_TEST_SUITE_P(Name, StoreSuite,
-// Values(Backend{…})).
+// What every store must do, as one parameterised suite, and what a store with directories, locks, mappings and random
+// access does beside that. A backend adds INSTANTIATE_TEST_SUITE_P(Name, StoreSuite, Values(Backend{…})), and maybe the
+// same for DirectorySuite.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -41,6 +42,8 @@ class StoreSuite : public testing::TestWithParam<Backend> {
   std::unique_ptr<Home> home_;
   std::shared_ptr<Store> store_;
 };
+
+class DirectorySuite : public StoreSuite {};
 
 std::string read_text(const Store& store, std::string_view key);    // "<CODE>" if it fails
 std::string names(const Store& store, std::string_view directory);  // "a b/ c", "<CODE>"

@@ -1,0 +1,269 @@
+// Sessions, saves, loads, retention and repair on every kind of store: a directory, memory, and an object store at its
+// weakest (weak_store.h).
+#include <filesystem>
+#include <thread>
+
+#include "checkpoint/engine.h"
+#include "commit/retention.h"
+#include "load/load.h"
+#include "maintain/repair.h"
+#include "store/weak_store.h"
+
+namespace ckpt::commit {
+namespace {
+
+// Makes handles of one store.
+using Handles = std::function<std::shared_ptr<store::Store>()>;
+struct Kind {
+  std::string name;
+  std::function<Handles()> make;
+};
+std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
+
+Handles directory_store() {
+  struct Folder {
+    std::string path = (std::filesystem::temp_directory_path() / "ckpt-any.XXXXXX").string();
+    Folder() { EXPECT_NE(mkdtemp(path.data()), nullptr); }
+    ~Folder() { std::filesystem::remove_all(path); }
+  };
+  return [folder = std::make_shared<Folder>()] { return *store::open_posix(folder->path, {}); };
+}
+
+Handles memory_store() {
+  return [store = fresh_memory_store()] { return store; };
+}
+
+Handles weak_store(const store::Weakness& weakness) {
+  return [bucket = std::make_shared<store::Bucket>(weakness)] { return std::make_shared<store::WeakStore>(bucket); };
+}
+
+constexpr uint64_t kRows = 12, kColumns = 5;
+
+ckpt_tensor_desc rows_of(uint32_t rank, uint32_t world) {
+  ckpt_tensor_desc desc{};
+  desc.struct_size = sizeof desc;
+  desc.dtype = CKPT_DTYPE_F32;
+  desc.ndim = 2;
+  desc.region_kind = CKPT_REGION_BOX;
+  desc.shape[0] = kRows;
+  desc.extent[0] = kRows / world;
+  desc.offset[0] = kRows / world * rank;
+  desc.shape[1] = desc.extent[1] = kColumns;
+  return desc;
+}
+
+std::vector<float> values_of(int64_t step, uint32_t rank, uint32_t world) {
+  std::vector<float> values(kRows / world * kColumns);
+  for (size_t i = 0; i < values.size(); i++)
+    values[i] = static_cast<float>(step * 1000) + static_cast<float>(rank * values.size() + i);
+  return values;
+}
+
+// One start of a run with all its ranks, each with its own handle of the store.
+class Start {
+ public:
+  Start(const Handles& handles, uint32_t world) : world_(world) {
+    ranks_.push_back(open_session(handles(), 0, world));
+    for (uint32_t rank = 1; rank < world; rank++)
+      ranks_.push_back(open_session(handles(), rank, world, ranks_[0]->string().c_str()));
+  }
+  const std::shared_ptr<session::Session>& rank(uint32_t rank) const { return ranks_[rank]; }
+  // Saves on all ranks at once; what each of them is told.
+  std::vector<Status> save(int64_t step, const Options& options = {}) {
+    std::vector<Status> told(world_);
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < world_; rank++)
+      threads.emplace_back([&, rank] { told[rank] = save_on(rank, step, options); });
+    for (auto& thread : threads) thread.join();
+    return told;
+  }
+  Status save_on(uint32_t rank, int64_t step, const Options& options = {}) {
+    CKPT_ASSIGN(auto save, save::Save::make(ranks_[rank], "s" + std::to_string(step), step, options));
+    const std::vector<float> values = values_of(step, rank, world_);
+    CKPT_TRY(save->add_tensor("w", rows_of(rank, world_), values.data(), values.size() * sizeof(float)));
+    CKPT_TRY(save->begin());
+    Job job;
+    return job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return save->work(running, false); });
+  }
+
+ private:
+  const uint32_t world_;
+  std::vector<std::shared_ptr<session::Session>> ranks_;
+};
+
+Status all_ok(const std::vector<Status>& told) {
+  for (const Status& status : told)
+    if (!status.ok()) return status;
+  return Ok();
+}
+
+// Loads what a selector picks on `world` ranks, and checks each value. The step that was loaded.
+Result<int64_t> load(const Handles& handles, const std::string& selector, uint32_t world = 1) {
+  int64_t step = -1;
+  for (uint32_t rank = 0; rank < world; rank++) {
+    CKPT_ASSIGN(auto checkpoint, checkpoint::Checkpoint::open(handles(), {selector, "main"}));
+    CKPT_ASSIGN(auto load, load::Load::make(checkpoint, {}));
+    std::vector<float> values(kRows / world * kColumns);
+    CKPT_TRY(load->add_tensor("w", rows_of(rank, world), values.data(), values.size() * sizeof(float)));
+    CKPT_TRY(load->begin());
+    Job job;
+    CKPT_TRY(job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return load->work(running); }));
+    step = checkpoint->summary().step;
+    EXPECT_EQ(values, values_of(step, rank, world));
+  }
+  return step;
+}
+
+class AnyStore : public ::testing::TestWithParam<Kind> {
+ protected:
+  const Handles handles = GetParam().make();
+};
+
+INSTANTIATE_TEST_SUITE_P(Stores, AnyStore,
+                         ::testing::Values(Kind{"Directory", directory_store}, Kind{"Memory", memory_store},
+                                           Kind{"Weak", [] { return weak_store({}); }}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(AnyStore, RanksMeetByRendezvous) {
+  std::vector<std::thread> threads;
+  std::vector<Status> told(3);
+  const Options options = make_options({{"rendezvous", 1}});
+  for (uint32_t rank = 0; rank < 3; rank++)
+    threads.emplace_back([&, rank] {
+      for (int start = 0; start < 2 && told[rank].ok(); start++)
+        told[rank] = session::Session::open(handles(), rank, 3, nullptr, options).status();
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_TRUE(all_ok(told).ok()) << all_ok(told).message();
+}
+
+TEST_P(AnyStore, WhatThreeRanksSaveTwoLoad) {
+  Start start(handles, 3);
+  ASSERT_TRUE(all_ok(start.save(1)).ok()) << all_ok(start.save(1)).message();
+  auto loaded = load(handles, "latest", 2);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EXPECT_EQ(*loaded, 1);
+}
+
+TEST_P(AnyStore, TheNewestCommitIsLatestAtOnceAndRetentionKeepsAsManyAsAsked) {
+  Start start(handles, 2);
+  for (int64_t step = 1; step <= 5; step++) {
+    const auto told = start.save(step, make_options({{"keep_last", 2}}));
+    ASSERT_TRUE(all_ok(told).ok()) << all_ok(told).message();
+    auto loaded = load(handles, "latest");
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    EXPECT_EQ(*loaded, step);
+  }
+  const auto entries = *checkpoint::list_checkpoints(*handles());
+  EXPECT_EQ(entries.size(), 2u);
+}
+
+TEST_P(AnyStore, ALabelIsTakenOnceAndReplacedIfAsked) {
+  Start start(handles, 2);
+  ASSERT_TRUE(all_ok(start.save(1)).ok());
+  EXPECT_EQ(start.save(1)[0].code(), CKPT_EXISTS);
+  Options replace;
+  ASSERT_TRUE(replace.set_str("on_existing", "replace").ok());
+  const auto told = start.save(1, replace);
+  ASSERT_TRUE(all_ok(told).ok()) << all_ok(told).message();
+  EXPECT_EQ(*load(handles, "s1"), 1);
+}
+
+TEST_P(AnyStore, AnAttemptOfADeadSessionIsClosedForGood) {
+  Start dead(handles, 2);
+  const session::Attempt attempt = dead.rank(0)->next_attempt("s1");
+  Job job;
+  ASSERT_TRUE(open_attempt(*dead.rank(0), attempt, {}, job).ok());
+  Start living(handles, 2);
+  // Its rank 0 wakes up where it had nothing left to do but to commit.
+  EXPECT_FALSE(dead.rank(0)->store().put_if_absent(format::slot_key(attempt.directory), as_bytes("late")).ok());
+  EXPECT_EQ(dead.save_on(0, 2).code(), CKPT_FENCED);
+  ASSERT_TRUE(all_ok(living.save(3)).ok());
+  EXPECT_EQ(*load(handles, "latest"), 3);
+}
+
+TEST_P(AnyStore, ARankThatFailsEndsTheSaveForAll) {
+  Start start(handles, 2);
+  Status failed;
+  {
+    auto save = save::Save::make(start.rank(1), "s1", 1, {});
+    ASSERT_TRUE(save.ok());
+    failed = (*save)->noted(Status(CKPT_NOMEM, "no memory on rank 1"));
+  }  // freed without being run
+  const Status told = start.save_on(0, 1);
+  EXPECT_EQ(told.code(), CKPT_ABORTED) << told.message();
+  EXPECT_NE(told.message().find("no memory on rank 1"), std::string::npos) << told.message();
+  const auto again = start.save(2);
+  EXPECT_TRUE(all_ok(again).ok()) << all_ok(again).message();
+}
+
+TEST_P(AnyStore, AReaderOfAPrunedCheckpointGetsItsBytesOrGone) {
+  Start start(handles, 1);
+  ASSERT_TRUE(all_ok(start.save(1)).ok());
+  auto checkpoint = checkpoint::Checkpoint::open(handles(), {"s1", "main"});
+  ASSERT_TRUE(checkpoint.ok());
+  ASSERT_TRUE(all_ok(start.save(2, make_options({{"keep_last", 1}}))).ok());
+  auto load = load::Load::make(*checkpoint, {});
+  std::vector<float> values(kRows * kColumns);
+  ASSERT_TRUE((*load)->add_tensor("w", rows_of(0, 1), values.data(), values.size() * sizeof(float)).ok());
+  ASSERT_TRUE((*load)->begin().ok());
+  Job job;
+  const Status loaded = job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return (*load)->work(running); });
+  if (loaded.ok())
+    EXPECT_EQ(values, values_of(1, 0, 1));
+  else
+    EXPECT_EQ(loaded.code(), CKPT_GONE) << loaded.message();
+}
+
+TEST_P(AnyStore, ALostManifestIsRebuiltByteForByte) {
+  Start start(handles, 2);
+  ASSERT_TRUE(all_ok(start.save(1)).ok());
+  auto store = handles();
+  const auto before = *store->get("s1.1.1/MANIFEST", 1 << 20);
+  ASSERT_TRUE(store->remove("s1.1.1/MANIFEST", true).ok());
+  Report report;
+  const Status repaired = maintain::repair_checkpoint(*store, "s1.1.1", false, false, &report);
+  ASSERT_TRUE(repaired.ok()) << repaired.message();
+  EXPECT_EQ(*store->get("s1.1.1/MANIFEST", 1 << 20), before);
+  EXPECT_EQ(*load(handles, "latest", 3), 1);
+}
+
+TEST_P(AnyStore, ARemovedCheckpointIsNotFound) {
+  Start start(handles, 2);
+  ASSERT_TRUE(all_ok(start.save(1)).ok());
+  ASSERT_TRUE(all_ok(start.save(2)).ok());
+  ASSERT_TRUE(remove_by_id(*handles(), "s1.1.1").ok());
+  EXPECT_EQ(load(handles, "s1").status().code(), CKPT_NOT_FOUND);
+  EXPECT_EQ(*load(handles, "latest"), 2);
+}
+
+// Whatever gets lost, a commit that a rank was told of is there, and what no rank was told of is whole or not there.
+TEST(LostAnswers, NeverMakeAnAcknowledgedSaveUndoneOrAFailedOneHalfDone) {
+  int acknowledged = 0, failed = 0;
+  for (unsigned seed = 1; seed <= 30; seed++) {
+    const Handles handles = weak_store({.list_delay_ms = 2, .lost_per_mille = 30, .seed = seed});
+    auto leader = session::Session::open(handles(), 0, 2, nullptr, {});
+    if (!leader.ok()) continue;
+    auto other = session::Session::open(handles(), 1, 2, (*leader)->string().c_str(), {});
+    if (!other.ok()) continue;
+    int64_t newest = 0;
+    for (int64_t step = 1; step <= 5; step++) {
+      Status told;
+      std::thread thread([&] { told = save_step(*other, step, make_options({{"timeout_ms", 500}})); });
+      const Status led = save_step(*leader, step, make_options({{"timeout_ms", 500}}));
+      thread.join();
+      if (led.ok()) newest = step;
+      (led.ok() ? acknowledged : failed)++;
+      if (told.ok()) EXPECT_TRUE(led.ok() || led.code() == CKPT_COMMIT_UNKNOWN) << led.message();
+      auto latest = checkpoint::find_checkpoint(*handles(), {"latest", "main"});
+      if (newest == 0 && !latest.ok()) continue;
+      ASSERT_TRUE(latest.ok()) << seed << " " << step << ": " << latest.status().message();
+      EXPECT_GE(latest->entry.summary.step, newest);
+    }
+  }
+  EXPECT_GT(acknowledged, 60);
+  EXPECT_GT(failed, 5);
+}
+
+}  // namespace
+}  // namespace ckpt::commit

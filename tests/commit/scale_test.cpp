@@ -1,0 +1,264 @@
+// What sessions, saves and loads of many ranks ask of the store: each rank the same number of things whatever the world
+// size, rank 0 no more than in proportion to it, and a rank that waits one thing at a time.
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "checkpoint/engine.h"
+#include "load/load.h"
+
+namespace ckpt::commit {
+namespace {
+
+struct Counts {
+  uint64_t operations = 0, names_listed = 0, reads = 0;
+};
+
+class CountingReader : public store::Reader {
+ public:
+  CountingReader(std::unique_ptr<store::Reader> inner, std::atomic<uint64_t>& reads)
+      : inner_(std::move(inner)), reads_(reads) {}
+  uint64_t size() const override { return inner_->size(); }
+  Status read_at(uint64_t offset, MutableBytes out) const override {
+    reads_++;
+    return inner_->read_at(offset, out);
+  }
+  Result<Bytes> map() const override { return inner_->map(); }
+
+ private:
+  const std::unique_ptr<store::Reader> inner_;
+  std::atomic<uint64_t>& reads_;
+};
+
+class CountingStore : public store::ShellStore {
+ public:
+  explicit CountingStore(std::shared_ptr<store::Store> inner) : ShellStore(std::move(inner)) {
+    before([this](std::string_view, std::string_view) {
+      operations_++;
+      return Ok();
+    });
+  }
+  Result<std::vector<store::Entry>> list(std::string_view directory) const override {
+    auto entries = ShellStore::list(directory);
+    if (entries.ok()) names_listed_ += entries->size();
+    return entries;
+  }
+  Result<std::unique_ptr<store::Reader>> open(std::string_view key) const override {
+    CKPT_ASSIGN(auto file, ShellStore::open(key));
+    return std::unique_ptr<store::Reader>(std::make_unique<CountingReader>(std::move(file), reads_));
+  }
+  // What was counted since the last call.
+  Counts take() { return {operations_.exchange(0), names_listed_.exchange(0), reads_.exchange(0)}; }
+
+ private:
+  mutable std::atomic<uint64_t> operations_{0}, names_listed_{0}, reads_{0};
+};
+
+// A point that one thread waits at until another one opens it.
+class Gate {
+ public:
+  void open() {
+    std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;
+};
+
+constexpr uint64_t kColumns = 8;
+
+ckpt_tensor_desc row_of(uint32_t rank, uint32_t world) {
+  ckpt_tensor_desc desc{};
+  desc.struct_size = sizeof desc;
+  desc.dtype = CKPT_DTYPE_F32;
+  desc.ndim = 2;
+  desc.region_kind = CKPT_REGION_BOX;
+  desc.shape[0] = world;
+  desc.shape[1] = kColumns;
+  desc.offset[0] = rank;
+  desc.extent[0] = 1;
+  desc.extent[1] = kColumns;
+  return desc;
+}
+
+// Each rank saves its row of one tensor.
+Status save_row(const std::shared_ptr<session::Session>& session, uint32_t rank, uint32_t world,
+                const Options& options) {
+  CKPT_ASSIGN(auto save, save::Save::make(session, "s1", 1, options));
+  const std::vector<float> row(kColumns, static_cast<float>(rank));
+  CKPT_TRY(save->add_tensor("w", row_of(rank, world), row.data(), sizeof(float) * kColumns));
+  CKPT_TRY(save->begin());
+  Job job;
+  return job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return save->work(running, false); });
+}
+
+Status load_row(const std::shared_ptr<store::Store>& store, uint32_t rank, uint32_t world) {
+  CKPT_ASSIGN(auto checkpoint, checkpoint::Checkpoint::open(store, {"s1.1.1", "main"}));
+  CKPT_ASSIGN(auto load, load::Load::make(checkpoint, make_options({{"threads", 1}})));
+  std::vector<float> row(kColumns, -1);
+  CKPT_TRY(load->add_tensor("w", row_of(rank, world), row.data(), sizeof(float) * kColumns));
+  CKPT_TRY(load->begin());
+  Job job;
+  CKPT_TRY(job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return load->work(running); }));
+  EXPECT_EQ(row, std::vector<float>(kColumns, static_cast<float>(rank)));
+  return Ok();
+}
+
+struct Cost {
+  Counts opened, saved, loaded;
+};
+
+// One session, save and load of `world` ranks: what rank 0 asked, and what all others together did.
+struct Costs {
+  Cost leader, others;
+};
+
+Costs costs_of(uint32_t world) {
+  auto inner = fresh_memory_store();
+  auto leader_store = std::make_shared<CountingStore>(inner), store = std::make_shared<CountingStore>(inner);
+  auto stopping = std::make_shared<store::ShellStore>(leader_store);
+  Costs costs;
+  std::vector<std::shared_ptr<session::Session>> ranks{open_session(stopping, 0, world)};
+  for (uint32_t rank = 1; rank < world; rank++)
+    ranks.push_back(open_session(store, rank, world, ranks[0]->string().c_str()));
+  costs.leader.opened = leader_store->take();
+  costs.others.opened = store->take();
+
+  // Rank 0 asks for the others' parts once they are all there.
+  Gate opened, written;
+  stopping->before([&](std::string_view operation, std::string_view key) {
+    if (operation == "create") opened.open();
+    if (operation == "list" && key == "s1.1.1") written.pass();
+    return Ok();
+  });
+  const Options options = make_options({{"threads", 1}, {"wait", 0}});
+  Status led;
+  std::thread leader([&] { led = save_row(ranks[0], 0, world, options); });
+  opened.pass();
+  for (uint32_t rank = 1; rank < world; rank++) EXPECT_TRUE(save_row(ranks[rank], rank, world, options).ok());
+  written.open();
+  leader.join();
+  EXPECT_TRUE(led.ok()) << led.message();
+  costs.leader.saved = leader_store->take();
+  costs.others.saved = store->take();
+
+  for (uint32_t rank = 0; rank < world; rank += world > 64 ? 97 : 1)
+    EXPECT_TRUE(load_row(rank == 0 ? leader_store : store, rank, world).ok()) << rank;
+  costs.leader.loaded = leader_store->take();
+  costs.others.loaded = store->take();
+  return costs;
+}
+
+// The others' costs must be exactly in proportion to their number, `ranks`.
+void expect_each(const Counts& few, uint64_t ranks, const Counts& many, uint64_t more) {
+  EXPECT_EQ(few.operations * more, many.operations * ranks);
+  EXPECT_EQ(few.names_listed * more, many.names_listed * ranks);
+  EXPECT_EQ(few.reads * more, many.reads * ranks);
+}
+
+// Rank 0's costs may grow by what they grew for each rank between the two smaller worlds.
+void expect_linear(const char* what, uint64_t at2, uint64_t at64, uint64_t at4096) {
+  EXPECT_LE(at4096, at64 + (at64 - at2) * (4096 - 64) / (64 - 2)) << what << ": " << at2 << ", " << at64;
+}
+
+TEST(Scale, EachRankAsksTheSameAmountWhateverTheWorldAndRankZeroInProportion) {
+  const Costs two = costs_of(2), few = costs_of(64), many = costs_of(4096);
+  expect_each(few.others.opened, 63, many.others.opened, 4095);
+  expect_each(few.others.saved, 63, many.others.saved, 4095);
+  expect_each(two.others.saved, 1, few.others.saved, 63);
+  const uint64_t loading = 4095 / 97;  // ranks other than 0 that load
+  EXPECT_EQ(few.others.loaded.operations * loading, many.others.loaded.operations * 63);
+  for (auto part : {&Cost::opened, &Cost::saved, &Cost::loaded}) {
+    const Counts &a = two.leader.*part, &b = few.leader.*part, &c = many.leader.*part;
+    expect_linear("operations", a.operations, b.operations, c.operations);
+    expect_linear("names listed", a.names_listed, b.names_listed, c.names_listed);
+    // Of so many parts the indexes are not in MANIFEST any more, so the one that a rank needs is read.
+    expect_linear("reads", a.reads + 1, b.reads + 1, c.reads);
+  }
+  // Opening the parts, and nothing else, is what a save of more ranks costs rank 0.
+  EXPECT_EQ(many.leader.saved.operations - few.leader.saved.operations, 4096u - 64);
+  // Only rank 0 looks at what older sessions left.
+  EXPECT_EQ(many.leader.opened.operations, two.leader.opened.operations);
+  std::cout << "[ figures  ] for each rank: open " << few.others.opened.operations / 63 << " operations, save "
+            << few.others.saved.operations / 63 << ", load " << few.others.loaded.operations / 63 << "; rank 0: open "
+            << few.leader.opened.operations << ", save " << two.leader.saved.operations - 2 << " + 1 for each rank\n";
+}
+
+// What a rank asked while it waited, as "exists KEY\n", without what came before `from`.
+class Polls {
+ public:
+  explicit Polls(store::ShellStore& store) {
+    store.before([this](std::string_view operation, std::string_view key) {
+      std::lock_guard lock(mutex_);
+      if (counting_) asked_.push_back(std::string(operation) + " " + std::string(key));
+      return Ok();
+    });
+  }
+  void begin() {
+    std::lock_guard lock(mutex_);
+    counting_ = true;
+  }
+  std::vector<std::string> take() {
+    std::lock_guard lock(mutex_);
+    return std::move(asked_);
+  }
+
+ private:
+  std::mutex mutex_;
+  bool counting_ = false;
+  std::vector<std::string> asked_;
+};
+
+TEST(Polls, OfARankThatWaitsForTheCommitAskForOneNameAndEveryEighthForTheDirectory) {
+  auto inner = fresh_memory_store();
+  auto shell = std::make_shared<store::ShellStore>(inner);
+  auto leader = open_session(inner, 0, 3), other = open_session(shell, 1, 3, leader->string().c_str());
+  session::Attempt attempt = leader->next_attempt("s1");
+  Job job;
+  ASSERT_TRUE(open_attempt(*leader, attempt, {}, job).ok());
+  Polls polls(*shell);
+  polls.begin();
+  std::thread waiting([&] { (void)finish_attempt(*other, attempt, {.timeout_ms = 60000}, job); });
+  std::vector<std::string> asked;
+  while (asked.size() < 20) {
+    auto more = polls.take();
+    asked.insert(asked.end(), more.begin(), more.end());
+    std::this_thread::yield();
+  }
+  (void)give_up(*leader, attempt, Status(CKPT_ABORTED, "enough"));
+  waiting.join();
+  for (size_t i = 0; i < 20; i++)
+    EXPECT_EQ(asked[i], i % 8 == 7 ? "attempt_exists s1.1.1" : "exists s1.1.1/MANIFEST") << i;
+}
+
+TEST(Polls, OfRankZeroListTheAttemptOnceForAllRanks) {
+  auto inner = fresh_memory_store();
+  auto shell = std::make_shared<store::ShellStore>(inner);
+  auto leader = open_session(shell, 0, 100), other = open_session(inner, 1, 100, leader->string().c_str());
+  session::Attempt attempt = leader->next_attempt("s1");
+  Job job;
+  ASSERT_TRUE(open_attempt(*leader, attempt, {}, job).ok());
+  Polls polls(*shell);
+  polls.begin();
+  std::thread waiting([&] { (void)finish_attempt(*leader, attempt, {.timeout_ms = 60000}, job); });
+  std::vector<std::string> asked;
+  while (asked.size() < 5) {
+    auto more = polls.take();
+    asked.insert(asked.end(), more.begin(), more.end());
+    std::this_thread::yield();
+  }
+  (void)give_up(*other, attempt, Status(CKPT_ABORTED, "enough"));
+  waiting.join();
+  for (size_t i = 0; i < 5; i++) EXPECT_EQ(asked[i], "list s1.1.1") << i;
+}
+
+}  // namespace
+}  // namespace ckpt::commit
