@@ -85,7 +85,7 @@ class Simulated {
     bool ok = store->make_directory(kDirectory).ok();
     for (uint32_t rank = 0; rank < ranks && ok; rank++) ok = put_part(*store, rank, ranks, tensors);
     auto parts = open_all(*store, ranks);
-    auto merged = commit::merge_parts(*parts, *store, kDirectory, false);
+    auto merged = commit::merge_parts(*parts, {}, *store, kDirectory, false);
     if (!ok || !merged.ok() || !store->put_if_absent(format::slot_key(kDirectory), merged->file).ok())
       state.SkipWithError("no checkpoint");
     else
@@ -114,7 +114,7 @@ void merge(benchmark::State& state) {
   Simulated save(state);
   auto parts = open_all(*save.store, save.ranks);
   for (auto _ : state)
-    if (!commit::merge_parts(*parts, *save.store, kDirectory, false).ok()) return state.SkipWithError("not merged");
+    if (!commit::merge_parts(*parts, {}, *save.store, kDirectory, false).ok()) return state.SkipWithError("not merged");
 }
 BENCHMARK(merge)->Apply(arguments);
 

@@ -410,7 +410,7 @@ static void after_commit(Session& session, const Attempt& attempt, const format:
 static Status lead_commit(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
   auto parts = collect_parts(session, attempt, settings, job);
   if (!parts.ok()) return give_up(session, attempt, std::move(parts).status());
-  auto merged = merge_parts(*parts, session.store(), attempt.directory, false);
+  auto merged = merge_parts(*parts, {}, session.store(), attempt.directory, false);
   if (!merged.ok()) return give_up(session, attempt, std::move(merged).status());
   if (Status cancelled = job.check(); !cancelled.ok()) return give_up(session, attempt, std::move(cancelled));
   Status published = publish_manifest(session, attempt, merged->file);

@@ -1,4 +1,5 @@
 // Replica groups: all members must have assigned from the same list (FORMAT §6).
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -11,16 +12,16 @@
 namespace ckpt::commit {
 
 struct Member {
-  const checkpoint::PartFile* part;
+  uint32_t rank;
   const fb::Group* group;
 };
 
 // Reads a member's declaration list. Empty if that fails: the list only explains a difference that is certain already.
-static std::vector<plan::Declared> read_list(const Member& member, const PartSource& source) {
+static std::vector<plan::Declared> read_list(const Member& member, const PartFolder& folder) {
   const fb::Chunk& chunk = member.group->list();
   std::vector<std::byte> stored(chunk.stored_size()), raw(chunk.raw_size());
   format::CodecScratch scratch;
-  auto file = source.store.open(format::part_key(source.directory, member.part->number));
+  auto file = folder.store.open(format::part_key(folder.directory, member.rank));
   if (!file.ok() || !(*file)->read_at(chunk.offset(), stored).ok() ||
       format::xxh3_128(stored) != format::id_of(chunk.digest()) ||
       !format::decode_chunk({Codec::kLz4, Filter::kNone, 0}, stored, raw, scratch).ok())
@@ -33,28 +34,28 @@ static std::string describe(const plan::Declared& entry) {
   return std::string(dtype_name(entry.dtype)) + " " + to_text(entry.shape) + " " + to_text(entry.region);
 }
 
-static Status lists_differ(const Member& a, const Member& b, const PartSource& source) {
-  auto first = read_list(a, source), second = read_list(b, source);
-  std::map<std::string, const plan::Declared*> known;
-  for (const auto& entry : first) known[entry.name] = &entry;
-  uint32_t rank_a = a.part->header.rank, rank_b = b.part->header.rank;
-  std::string ranks = strformat("{}, {}", rank_a, rank_b), name, text_a = "not added", text_b = "not added";
-  for (const auto& entry : second) {
-    auto found = known.find(entry.name);
-    if (found != known.end() && found->second->dtype == entry.dtype && found->second->shape == entry.shape &&
-        found->second->region == entry.region) {
-      known.erase(found);
-      continue;
-    }
-    name = entry.name;
-    text_b = describe(entry);
-    if (found != known.end()) text_a = describe(*found->second);
-    break;
-  }
-  if (name.empty() && !known.empty()) {
-    name = known.begin()->first;
-    text_a = describe(*known.begin()->second);
-  }
+// The entries of a list by name; a tensor of several regions has several.
+static std::vector<std::pair<std::string, std::string>> by_name(const std::vector<plan::Declared>& list) {
+  std::vector<std::pair<std::string, std::string>> entries;
+  for (const plan::Declared& entry : list) entries.emplace_back(entry.name, describe(entry));
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+static Status lists_differ(const Member& a, const Member& b, const PartFolder& folder) {
+  const auto first = by_name(read_list(a, folder)), second = by_name(read_list(b, folder));
+  std::vector<std::pair<std::string, std::string>> only_a, only_b;
+  std::set_difference(first.begin(), first.end(), second.begin(), second.end(), std::back_inserter(only_a));
+  std::set_difference(second.begin(), second.end(), first.begin(), first.end(), std::back_inserter(only_b));
+  const uint32_t rank_a = a.rank, rank_b = b.rank;
+  const std::string ranks = strformat("{}, {}", rank_a, rank_b);
+  // The first name of which they say different things, and what.
+  std::string name = only_a.empty() ? "" : only_a[0].first;
+  if (!only_b.empty() && (only_a.empty() || only_b[0].first < name)) name = only_b[0].first;
+  auto said = [&](const auto& only) {
+    return !only.empty() && only[0].first == name ? only[0].second : std::string("not added");
+  };
+  const std::string text_a = said(only_a), text_b = said(only_b);
   return Status(CKPT_MISMATCH, strformat("tensor {} of replica group {}: rank {} has {}, rank {} has {}; all members "
                                          "of a replica group add the same tensors "
                                          "(a tensor that only one rank holds is given replica_count 1)",
@@ -66,34 +67,34 @@ static Status lists_differ(const Member& a, const Member& b, const PartSource& s
 }
 
 // A tensor that a member added, so that people have a name to look for.
-static std::string name_in_group(const Member& member, const PartSource& source) {
-  auto list = read_list(member, source);
+static std::string name_in_group(const Member& member, const PartFolder& folder) {
+  auto list = read_list(member, folder);
   return list.empty() ? "" : list[0].name;
 }
 
-static Status duplicate_member(uint64_t id, const Member& a, const Member& b, const PartSource& source) {
-  std::string name = name_in_group(b, source);
+static Status duplicate_member(uint64_t id, const Member& a, const Member& b, const PartFolder& folder) {
+  std::string name = name_in_group(b, folder);
   return Status(CKPT_MISMATCH,
                 strformat("ranks {} and {} are both member {} of replica group {} (tensor {} among its tensors)",
-                          a.part->header.rank, b.part->header.rank, b.group->index(), id, quoted(name)))
+                          a.rank, b.rank, b.group->index(), id, quoted(name)))
       .with("tensor", name)
-      .with("ranks", strformat("{}, {}", a.part->header.rank, b.part->header.rank));
+      .with("ranks", strformat("{}, {}", a.rank, b.rank));
 }
 
-static Status check_group(uint64_t id, const std::vector<Member>& members, const PartSource& source) {
+static Status check_group(uint64_t id, const std::vector<Member>& members, const PartFolder& folder) {
   uint32_t count = members[0].group->count();
   std::map<uint32_t, const Member*> by_index;
   std::string ranks;
-  for (const Member& member : members) ranks += (ranks.empty() ? "" : ", ") + std::to_string(member.part->header.rank);
+  for (const Member& member : members) ranks += (ranks.empty() ? "" : ", ") + std::to_string(member.rank);
   for (const Member& member : members) {
     const Member*& holder = by_index[member.group->index()];
-    if (holder) return duplicate_member(id, *holder, member, source);
+    if (holder) return duplicate_member(id, *holder, member, folder);
     holder = &member;
     if (!(format::id_of(member.group->digest()) == format::id_of(members[0].group->digest())))
-      return lists_differ(members[0], member, source);
+      return lists_differ(members[0], member, folder);
   }
   if (members.size() == count) return Ok();
-  std::string name = name_in_group(members[0], source);
+  std::string name = name_in_group(members[0], folder);
   return Status(CKPT_MISMATCH,
                 strformat("replica group {} has {} members, but only ranks {} added its tensors (tensor {} among "
                           "them); a tensor that only "
@@ -103,12 +104,18 @@ static Status check_group(uint64_t id, const std::vector<Member>& members, const
       .with("ranks", ranks);
 }
 
-Status check_groups(std::span<const checkpoint::PartFile> parts, const PartSource& source) {
+Status check_groups(Sources sources, const PartFolder& folder) {
   std::map<std::tuple<uint64_t, uint32_t>, std::vector<Member>> groups;
-  for (const checkpoint::PartFile& part : parts)
-    for (const fb::Group& group : part.index->root().groups)
-      groups[{group.id(), group.count()}].push_back({&part, &group});
-  for (const auto& [key, members] : groups) CKPT_TRY(check_group(std::get<0>(key), members, source));
+  auto add = [&](const fb::Group& group, uint32_t rank) {
+    groups[{group.id(), group.count()}].push_back({rank, &group});
+  };
+  for (const Source& source : sources) {
+    if (source.part)
+      for (const fb::Group& group : source.part->index->root().groups) add(group, source.part->header.rank);
+    else
+      for (const Gathered::Member& member : source.gathered->members) add(member.group, member.rank);
+  }
+  for (const auto& [key, members] : groups) CKPT_TRY(check_group(std::get<0>(key), members, folder));
   return Ok();
 }
 

@@ -1,246 +1,306 @@
-// Merges the tensors of all parts: checks that the ranks describe the same tensors and together hold every element
-// once, and finds the layout of each.
-#include "commit/merge_steps.h"
-
+// Merges the tensors of all sources: checks that the ranks describe the same tensors and together hold every element
+// once, and finds the layout of each. There may be a thousand million pieces, so the steps work on one array of rows,
+// which is reused.
 #include <algorithm>
 #include <set>
 
-#include "checkpoint/region_order.h"
-#include "plan/box.h"
+#include "commit/merge_steps.h"
 #include "plan/coverage.h"
 
 namespace ckpt::commit {
 
-using Described = std::span<const Held<fb::Tensor>>;
+using SameTensor = ByName<TensorEntry>::Same;
 
-static std::span<const fb::Tensor> tensors_of(const format::Page& page) { return page.tensors; }
-static std::string_view name_of(const format::Page& page, const fb::Tensor& tensor) { return page.text(tensor.name()); }
-
-// ---- who holds what of one tensor ----
-
-namespace {
-
-// What one rank wrote of a region.
-struct Share {
-  uint64_t start, count;
-  uint32_t part;
-};
-
-// A region as one part tells it.
-struct HeldRegion {
-  const Held<fb::Tensor>* by = nullptr;
-  const fb::Region* region = nullptr;
-  std::span<const uint64_t> numbers;
-  // By kind, then by numbers: the order of FORMAT §4.
-  bool before(const HeldRegion& other) const {
-    return region->kind() != other.region->kind() ? region->kind() < other.region->kind()
-                                                  : std::ranges::lexicographical_compare(numbers, other.numbers);
-  }
-};
-
-class TensorMerge {
- public:
-  TensorMerge(Described same, format::IndexBuilder& builder) : same_(same), builder_(builder) {}
-  Status run();
-
- private:
-  struct Holders {
-    Region region;
-    std::vector<Share> shares;  // by their start
-    std::vector<uint32_t> parts;
-  };
-  bool add_whole();
-  Status check_same() const;
-  void collect();
-  Status check_shares(Holders& holders) const;
-  Status check_regions() const;
-  bool find_grid();
-  uint32_t layout() const;
-  Status uncovered(Status status, const std::vector<uint32_t>& ranks) const;
-
-  std::string_view name() const { return name_of(*same_[0].page, *same_[0].record); }
-  std::span<const uint64_t> extents() const { return same_[0].page->extents_of(*same_[0].record); }
-  Shape shape() const { return Shape::of(extents()); }
-
-  const Described same_;
-  format::IndexBuilder& builder_;
-  std::vector<Holders> regions_;
-  HeldRegion last_;              // of the regions collected
-  std::vector<uint32_t> parts_;  // that hold something
-  std::vector<uint64_t> cells_;  // of the grid that the regions make; empty if they make none
-  std::vector<const Holders*> by_cell_;
-  uint64_t elements_ = 0, stored_bytes_ = 0, segments_ = 0;
-};
-
-static std::string describe(const Held<fb::Tensor>& held) {
-  return dtype_name(held.record->dtype()) + std::string(" ") + to_text(held.page->shape_of(*held.record));
+static std::string describe(const TensorEntry& tensor) {
+  return dtype_name(tensor.dtype) + std::string(" ") + to_text(Shape::of(tensor.extents));
 }
 
-Status TensorMerge::check_same() const {
-  for (const Held<fb::Tensor>& held : same_.subspan(1))
-    if (held.record->dtype() != same_[0].record->dtype() ||
-        !std::ranges::equal(extents(), held.page->extents_of(*held.record)))
-      return disagree("tensor", name(), *same_[0].part, *held.part, describe(same_[0]), describe(held));
+static Status check_same(SameTensor same) {
+  const TensorEntry& first = *same[0];
+  for (const TensorEntry* other : same)
+    if (other->dtype != first.dtype || !std::ranges::equal(first.extents, other->extents))
+      return disagree("tensor", first.name, first.rank, other->rank, describe(first), describe(*other));
   return Ok();
 }
 
-void TensorMerge::collect() {
-  count_elements(extents(), &elements_);
-  std::vector<HeldRegion> held;
-  for (const Held<fb::Tensor>& by : same_) {
-    const auto regions = by.page->regions_of(*by.record);
-    if (!regions.empty()) parts_.push_back(by.part->number);
-    for (const fb::Region& region : regions) {
-      const size_t count = region_number_count(static_cast<RegionKind>(region.kind()), by.record->ndim());
-      held.push_back({&by, &region, by.page->numbers.subspan(region.geometry(), count)});
+// ---- the pieces of one tensor ----
+
+namespace {
+
+class Rows {
+ public:
+  // Collects what all sources say, in their order.
+  void collect(SameTensor same);
+
+  size_t width() const { return width_; }
+  size_t count() const { return numbers_.size() / width_; }
+  std::span<const uint64_t> all() const { return numbers_; }
+  const uint64_t* row(size_t i) const { return &numbers_[i * width_]; }
+  // Equal regions have equal kinds and numbers.
+  size_t region_width() const { return width_ - kRowEnd; }
+  uint64_t start(const uint64_t* row) const { return row[width_ - 3]; }
+  uint64_t elements(const uint64_t* row) const { return row[width_ - 2]; }
+  uint32_t part(const uint64_t* row) const { return static_cast<uint32_t>(row[width_ - 1]); }
+  Region region(const uint64_t* row, size_t ndim) const {
+    const auto kind = static_cast<RegionKind>(row[0]);
+    return region_of_numbers(kind, {row + 1, region_number_count(kind, ndim)});
+  }
+  uint64_t stored_bytes() const { return stored_bytes_; }
+
+ private:
+  void collect_part(const TensorEntry& tensor);
+
+  size_t width_ = 1;
+  std::vector<uint64_t> numbers_;
+  uint64_t stored_bytes_ = 0;
+};
+
+void Rows::collect_part(const TensorEntry& tensor) {
+  const format::Page& page = *tensor.page;
+  for (const fb::Region& region : page.regions_of(*tensor.tensor)) {
+    const size_t count = region_number_count(static_cast<RegionKind>(region.kind()), tensor.extents.size());
+    const uint64_t* numbers = page.numbers.data() + region.geometry();
+    for (const fb::Segment& segment : page.segments_of(region)) {
+      const size_t at = numbers_.size();
+      numbers_.resize(at + width_);
+      uint64_t* row = &numbers_[at];
+      row[0] = region.kind();
+      std::copy_n(numbers, count, row + 1);
+      row[width_ - 3] = segment.start();
+      row[width_ - 2] = segment.count();
+      row[width_ - 1] = tensor.rank;
+      for (const fb::Chunk& chunk : page.chunks_of(segment)) stored_bytes_ += chunk.stored_size();
     }
   }
-  // Equal regions become neighbours, in order of parts.
-  std::stable_sort(held.begin(), held.end(), [](const HeldRegion& a, const HeldRegion& b) { return a.before(b); });
-  for (const HeldRegion& at : held) {
-    if (regions_.empty() || last_.before(at))
-      regions_.push_back({at.by->page->region_of(*at.region, at.by->record->ndim()), {}, {}});
-    last_ = at;
-    for (const fb::Segment& segment : at.by->page->segments_of(*at.region)) {
-      regions_.back().shares.push_back({segment.start(), segment.count(), at.by->part->number});
-      segments_++;
-      for (const fb::Chunk& chunk : at.by->page->chunks_of(segment)) stored_bytes_ += chunk.stored_size();
+}
+
+void Rows::collect(SameTensor same) {
+  width_ = row_width(same[0]->extents.size());
+  numbers_.clear();
+  stored_bytes_ = 0;
+  for (const TensorEntry* tensor : same) {
+    if (!tensor->gathered) {
+      collect_part(*tensor);
+      continue;
     }
+    stored_bytes_ += tensor->pieces->stored_bytes;
+    for_each_row(tensor->gathered->range(tensor->pieces->pieces), width_,
+                 [&](std::span<const uint64_t> row) { numbers_.insert(numbers_.end(), row.begin(), row.end()); });
   }
+}
+
+// ---- into a manifest ----
+
+class TensorMerge {
+ public:
+  explicit TensorMerge(format::IndexBuilder& builder) : builder_(builder) {}
+  Status add(SameTensor same);
+
+ private:
+  // Equal regions of several pieces, and the parts that hold it, by their first element.
+  struct HeldRegion {
+    const uint64_t* row;
+    size_t parts_first, parts_count;
+  };
+  void sort();
+  void find_parts();
+  Status find_regions();
+  uint64_t volume(const uint64_t* row) const;
+  Status bad_share(size_t begin, size_t at, size_t end, uint64_t covered) const;
+  Status add_region(size_t begin, size_t end);
+  Status check_regions() const;
+  bool find_grid();
+  uint32_t layout();
+  Status uncovered(Status status, const std::vector<uint32_t>& ranks) const;
+  Region region(const HeldRegion& held) const { return rows_.region(held.row, extents_.size()); }
+
+  format::IndexBuilder& builder_;
+  // The current tensor:
+  SameTensor same_;
+  std::span<const uint64_t> extents_;
+  uint64_t elements_ = 0;
+  Rows rows_;
+  std::vector<const uint64_t*> order_;  // the rows, sorted
+  std::vector<uint32_t> parts_;         // that hold something, ascending
+  std::vector<HeldRegion> regions_;
+  std::vector<uint32_t> holders_;  // of all regions
+  std::vector<uint64_t> cells_;    // of the grid that the regions make; empty if they make none
+  std::vector<uint32_t> sequence_;
+};
+
+// By region, start, count, part.
+void TensorMerge::sort() {
+  order_.resize(rows_.count());
+  for (size_t i = 0; i < order_.size(); i++) order_[i] = rows_.row(i);
+  auto before = [width = rows_.width()](const uint64_t* a, const uint64_t* b) {
+    return std::lexicographical_compare(a, a + width, b, b + width);
+  };
+  if (!std::is_sorted(order_.begin(), order_.end(), before)) std::sort(order_.begin(), order_.end(), before);
+}
+
+void TensorMerge::find_parts() {
+  parts_.clear();
+  for (size_t i = 0; i < rows_.count(); i++)
+    if (const uint32_t part = rows_.part(rows_.row(i)); parts_.empty() || parts_.back() != part) parts_.push_back(part);
 }
 
 // Whether an element is missing or double, the ranks' descriptions do not fit together.
 Status TensorMerge::uncovered(Status status, const std::vector<uint32_t>& ranks) const {
   std::string owners;
+  const std::string_view name = same_[0]->name;
   const std::set<uint32_t> distinct(ranks.begin(), ranks.end());
   for (uint32_t rank : distinct) owners += (owners.empty() ? "" : ", ") + std::to_string(rank);
-  Status mismatch(CKPT_MISMATCH, "tensor " + quoted(name()) + " (ranks " + owners + "): " + status.message());
+  Status mismatch(CKPT_MISMATCH, "tensor " + quoted(name) + " (ranks " + owners + "): " + status.message());
   if (const std::string* found = status.detail("found")) mismatch = std::move(mismatch).with("found", *found);
-  return std::move(mismatch).with("tensor", std::string(name())).with("ranks", owners);
+  return std::move(mismatch).with("tensor", std::string(name)).with("ranks", owners);
 }
 
-Status TensorMerge::check_shares(Holders& holders) const {
-  std::sort(holders.shares.begin(), holders.shares.end(),
-            [](const Share& a, const Share& b) { return std::tie(a.start, a.part) < std::tie(b.start, b.part); });
-  const uint64_t total = checkpoint::region_volume(holders.region, elements_);
-  uint64_t end = 0;
-  for (size_t i = 0; i < holders.shares.size(); i++) {
-    const Share& share = holders.shares[i];
-    if (share.start < end)
-      return uncovered(
-          Status(CKPT_MISMATCH, strformat("both hold element {} of {}", share.start, to_text(holders.region)))
-              .with("found", to_text(holders.region)),
-          {holders.shares[i - 1].part, share.part});
-    if (share.start > end) break;
-    end = share.start + share.count;
-    if (std::find(holders.parts.begin(), holders.parts.end(), share.part) == holders.parts.end())
-      holders.parts.push_back(share.part);
+uint64_t TensorMerge::volume(const uint64_t* row) const {
+  const auto kind = static_cast<RegionKind>(row[0]);
+  if (kind != RegionKind::kBox) return kind == RegionKind::kWhole ? elements_ : row[2];
+  uint64_t volume = 1;
+  for (size_t d = 0; d < extents_.size(); d++) volume *= row[1 + extents_.size() + d];
+  return volume;
+}
+
+// A share that begins too early or too late, or nothing where the region goes on.
+Status TensorMerge::bad_share(size_t begin, size_t at, size_t end, uint64_t covered) const {
+  const std::string region = to_text(rows_.region(order_[begin], extents_.size()));
+  if (at < end && rows_.start(order_[at]) < covered)
+    return uncovered(Status(CKPT_MISMATCH, strformat("both hold element {} of {}", rows_.start(order_[at]), region))
+                         .with("found", region),
+                     {rows_.part(order_[at - 1]), rows_.part(order_[at])});
+  return uncovered(
+      Status(CKPT_INCOMPLETE, strformat("no rank holds element {} of {}", covered, region)).with("found", region),
+      parts_);
+}
+
+// Rows [begin, end) of the order are all of one region: they must cover it, each element once.
+Status TensorMerge::add_region(size_t begin, size_t end) {
+  const auto first = static_cast<std::ptrdiff_t>(holders_.size());
+  uint64_t covered = 0;
+  for (size_t i = begin; i < end; i++) {
+    if (rows_.start(order_[i]) != covered) return bad_share(begin, i, end, covered);
+    covered += rows_.elements(order_[i]);
+    const uint32_t part = rows_.part(order_[i]);
+    if (std::find(holders_.begin() + first, holders_.end(), part) == holders_.end()) holders_.push_back(part);
   }
-  if (end == total) return Ok();
-  return uncovered(Status(CKPT_INCOMPLETE, strformat("no rank holds element {} of {}", end, to_text(holders.region)))
-                       .with("found", to_text(holders.region)),
-                   parts_);
+  if (covered != volume(order_[begin])) return bad_share(begin, end, end, covered);
+  regions_.push_back({order_[begin], static_cast<size_t>(first), holders_.size() - static_cast<size_t>(first)});
+  return Ok();
+}
+
+Status TensorMerge::find_regions() {
+  regions_.clear();
+  holders_.clear();
+  for (size_t begin = 0, end; begin < order_.size(); begin = end) {
+    for (end = begin + 1;
+         end < order_.size() && std::equal(order_[begin], order_[begin] + rows_.region_width(), order_[end]); end++) {
+    }
+    CKPT_TRY(add_region(begin, end));
+  }
+  return Ok();
 }
 
 Status TensorMerge::check_regions() const {
-  if (regions_.size() == 1 && regions_[0].region.kind == RegionKind::kWhole) return Ok();
+  if (regions_.size() == 1 && regions_[0].row[0] == 0) return Ok();  // the whole tensor
   std::vector<Region> regions;
-  for (const Holders& holders : regions_) regions.push_back(holders.region);
-  Status covered = plan::check_coverage(shape(), regions);
+  for (const HeldRegion& held : regions_) regions.push_back(region(held));
+  Status covered = plan::check_coverage(Shape::of(extents_), regions);
   if (covered.ok()) return covered;
   std::vector<uint32_t> ranks;
   const std::string *first = covered.detail("first"), *second = covered.detail("second");
   for (const std::string* at : {first, second})
-    if (at && std::stoul(*at) < regions_.size()) ranks.push_back(regions_[std::stoul(*at)].parts[0]);
+    if (at && std::stoul(*at) < regions_.size()) ranks.push_back(holders_[regions_[std::stoul(*at)].parts_first]);
+  if (ranks.empty()) ranks = parts_;
   if (ranks.empty())
-    for (const Held<fb::Tensor>& held : same_) ranks.push_back(held.part->header.rank);
+    for (const TensorEntry* tensor : same_) ranks.push_back(tensor->rank);
   return uncovered(std::move(covered), ranks);
 }
 
-// ---- the layout ----
-
-// Whether the regions are one box for each cell of a grid of several cells. Then they cover the tensor, each
-// element once.
+// Whether the regions are one box for each cell of a grid of several cells. Then they cover the tensor, each element
+// once. Regions ascend by their offsets, so those of a grid come in the order of its cells.
 bool TensorMerge::find_grid() {
-  const Shape shape = this->shape();
-  if (regions_.size() < 2) return false;
-  const Holders* corner = nullptr;
-  for (const Holders& holders : regions_) {
-    if (holders.region.kind != RegionKind::kBox) return false;
-    if (std::ranges::all_of(holders.region.box.offset.span(), [](uint64_t at) { return at == 0; })) corner = &holders;
-  }
-  if (!corner) return false;
-  const Shape size = corner->region.box.extent;
+  const size_t ndim = extents_.size();
+  cells_.clear();
+  if (regions_.size() < 2 || regions_[0].row[0] != 1 || regions_.back().row[0] != 1) return false;
+  const uint64_t* size = regions_[0].row + 1 + ndim;
   uint64_t count = 1;
-  std::vector<uint64_t> cells;
-  for (int d = 0; d < shape.ndim; d++) {
-    cells.push_back((shape[d] + size[d] - 1) / size[d]);
+  std::vector<uint64_t> cells(ndim), at(ndim, 0);
+  for (size_t d = 0; d < ndim; d++) {
+    cells[d] = (extents_[d] + size[d] - 1) / size[d];
     // The smallest number of cells of that size must give that size again.
-    if ((shape[d] + cells.back() - 1) / cells.back() != size[d]) return false;
-    if (mul_overflows(count, cells.back(), &count)) return false;
+    if ((extents_[d] + cells[d] - 1) / cells[d] != size[d] || mul_overflows(count, cells[d], &count)) return false;
   }
   if (count != regions_.size()) return false;
-  const Shape strides = plan::contiguous_strides(Shape::of(cells));
-  std::vector<const Holders*> by_cell(count);
-  for (const Holders& holders : regions_) {
-    uint64_t number = 0;
-    for (int d = 0; d < shape.ndim; d++) {
-      const uint64_t at = holders.region.box.offset[d];
-      if (at % size[d] != 0 || holders.region.box.extent[d] != std::min(size[d], shape[d] - at)) return false;
-      number += at / size[d] * strides[d];
+  for (const HeldRegion& held : regions_) {
+    const uint64_t *offset = held.row + 1, *extent = offset + ndim;
+    for (size_t d = 0; d < ndim; d++)
+      if (offset[d] != at[d] || extent[d] != std::min(size[d], extents_[d] - at[d])) return false;
+    for (size_t d = ndim; d-- > 0;) {
+      at[d] += size[d];
+      if (at[d] < extents_[d]) break;
+      at[d] = 0;
     }
-    by_cell[number] = &holders;
   }
-  // Regions differ, so there is one for each cell.
   cells_ = std::move(cells);
-  by_cell_ = std::move(by_cell);
   return true;
 }
 
-uint32_t TensorMerge::layout() const {
+uint32_t TensorMerge::layout() {
   if (cells_.empty()) return builder_.list_layout(parts_);
   size_t per_cell = 1;
-  for (const Holders* holders : by_cell_) per_cell = std::max(per_cell, holders->parts.size());
-  std::vector<uint32_t> sequence;
-  sequence.reserve(per_cell * by_cell_.size());
-  for (const Holders* holders : by_cell_)
-    for (size_t i = 0; i < per_cell; i++) sequence.push_back(holders->parts[std::min(i, holders->parts.size() - 1)]);
-  return builder_.grid_layout(cells_, static_cast<uint32_t>(per_cell), sequence);
+  for (const HeldRegion& held : regions_) per_cell = std::max(per_cell, held.parts_count);
+  sequence_.clear();
+  for (const HeldRegion& held : regions_)
+    for (size_t i = 0; i < per_cell; i++)
+      sequence_.push_back(holders_[held.parts_first + std::min(i, held.parts_count - 1)]);
+  return builder_.grid_layout(cells_, static_cast<uint32_t>(per_cell), sequence_);
 }
 
-// The usual case in few steps: one rank has the tensor, and wrote all of it. False in any other case.
-bool TensorMerge::add_whole() {
-  const auto regions = same_[0].page->regions_of(*same_[0].record);
-  if (same_.size() != 1 || regions.size() != 1 || regions[0].kind() != 0 || regions[0].segment_count() != 1)
-    return false;
-  const fb::Segment& segment = same_[0].page->segments_of(regions[0])[0];
-  if (!count_elements(extents(), &elements_) || segment.count() != elements_) return false;
-  for (const fb::Chunk& chunk : same_[0].page->chunks_of(segment)) stored_bytes_ += chunk.stored_size();
-  builder_.add_tensor(name(), same_[0].record->dtype(), extents());
-  builder_.add_holding(stored_bytes_, 1, builder_.list_layout({&same_[0].part->number, 1}));
-  return true;
-}
-
-Status TensorMerge::run() {
-  if (add_whole()) return Ok();
-  CKPT_TRY(check_same());
-  collect();
+Status TensorMerge::add(SameTensor same) {
+  CKPT_TRY(check_same(same));
+  same_ = same;
+  extents_ = same[0]->extents;
+  count_elements(extents_, &elements_);
+  rows_.collect(same);
+  find_parts();
+  cells_.clear();
   if (elements_ != 0) {
-    for (Holders& holders : regions_) CKPT_TRY(check_shares(holders));
+    sort();
+    CKPT_TRY(find_regions());
     if (!find_grid()) CKPT_TRY(check_regions());
   }
-  builder_.add_tensor(name(), same_[0].record->dtype(), extents());
-  builder_.add_holding(stored_bytes_, static_cast<uint32_t>(segments_), layout());
+  builder_.add_tensor(same[0]->name, same[0]->dtype, extents_);
+  builder_.add_holding(rows_.stored_bytes(), static_cast<uint32_t>(rows_.count()), layout());
   return Ok();
 }
 
 }  // namespace
 
-Result<LargeVector<NameRef>> merge_tensors(PartPages pages, format::IndexBuilder& builder) {
-  LargeVector<NameRef> tensors = records_by_name(pages, tensors_of, name_of);
-  CKPT_TRY(for_each_name<fb::Tensor>(pages, tensors, tensors_of, name_of,
-                                     [&](Described same) { return TensorMerge(same, builder).run(); }));
-  return tensors;
+Status merge_tensors(Sources sources, format::IndexBuilder& builder) {
+  TensorMerge merge(builder);
+  return ByName<TensorEntry>(sources).visit([&](SameTensor same) { return merge.add(same); });
+}
+
+// ---- into a group's file ----
+
+Status gather_tensors(Sources sources, Gathered& gathered) {
+  Rows rows;
+  return ByName<TensorEntry>(sources).visit([&](SameTensor same) {
+    CKPT_TRY(check_same(same));
+    rows.collect(same);
+    const TensorEntry& first = *same[0];
+    Gathered::Tensor& tensor = gathered.tensors.emplace_back();
+    tensor.name = gathered.put_text(first.name);
+    tensor.dtype = first.dtype;
+    tensor.ndim = static_cast<uint16_t>(first.extents.size());
+    tensor.rank = first.rank;
+    tensor.shape = gathered.put_numbers(first.extents);
+    tensor.pieces = gathered.put_rows(rows.all(), rows.width());
+    tensor.stored_bytes = rows.stored_bytes();
+    return Ok();
+  });
 }
 
 }  // namespace ckpt::commit

@@ -31,6 +31,12 @@ void IndexBuilder::add_tensor(std::string_view name, uint16_t dtype, std::span<c
                         static_cast<uint32_t>(regions_.size()), 0u);
 }
 
+const fb::Tensor* IndexBuilder::find_tensor(std::string_view name) const {
+  const auto at = std::lower_bound(tensors_.begin(), tensors_.end(), name,
+                                   [this](const fb::Tensor& tensor, auto key) { return text(tensor.name()) < key; });
+  return at != tensors_.end() && text(at->name()) == name ? &*at : nullptr;
+}
+
 void IndexBuilder::add_holding(uint64_t stored_bytes, uint32_t segments, uint32_t layout) {
   holdings_.emplace_back(stored_bytes, segments, layout);
 }

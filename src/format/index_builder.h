@@ -53,6 +53,11 @@ class IndexBuilder {
   uint32_t grid_layout(std::span<const uint64_t> cells, uint32_t per_cell, std::span<const uint32_t> holders);
 
   uint64_t tensor_count() const { return tensors_.size(); }
+  // A tensor that was added; null if there is none of this name.
+  const fb::Tensor* find_tensor(std::string_view name) const;
+  std::span<const uint64_t> extents_of(const fb::Tensor& tensor) const {
+    return {numbers_.data() + tensor.shape(), tensor.ndim()};
+  }
 
   // UNSUPPORTED if a column grows beyond what positions can name.
   Result<EncodedIndex> encode(IndexKind kind);

@@ -84,7 +84,7 @@ Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run,
                                        ": nothing shows that this attempt was ever committed; option force=1 rebuilds "
                                        "it, marked as rebuilt")
         .with("path", store.path(id));
-  CKPT_ASSIGN(commit::Merged merged, commit::merge_parts(*parts, store, id, !committed));
+  CKPT_ASSIGN(commit::Merged merged, commit::merge_parts(*parts, {}, store, id, !committed));
   report->add(CKPT_FINDING_REPAIRED, CKPT_OK, std::string(id),
               strformat("{}: {} from {} parts, {} bytes, {} tensors", store.path(slot),
                         dry_run ? "would be rebuilt" : "rebuilt", parts->size(), merged.file.size(),

@@ -12,14 +12,27 @@ using format::Draft;
 using format::EncodedIndex;
 using format::IndexKind;
 
+// A part without data. `index_offset`: where its index begins.
+inline std::vector<std::byte> part_file(const EncodedIndex& index, const format::PartHeader& header,
+                                        uint64_t index_offset) {
+  std::vector<std::byte> file(round_up(index_offset + index.bytes.size() + format::kPartTrailerSize, kAlign));
+  auto head = format::encode_part_header(header);
+  auto tail = format::encode_part_trailer(
+      {index_offset, index.bytes.size(), index.root_size, index.root_digest, header.save_id});
+  std::copy(head.begin(), head.end(), file.begin());
+  std::copy(index.bytes.begin(), index.bytes.end(), file.begin() + static_cast<std::ptrdiff_t>(index_offset));
+  std::copy(tail.begin(), tail.end(), file.end() - static_cast<std::ptrdiff_t>(tail.size()));
+  return file;
+}
+
 // The checkpoint "c" of a store of its own.
 struct Drafted {
-  static constexpr uint64_t kIndexOffset = 1 << 20;  // in parts
+  uint64_t index_offset;  // in parts
   std::shared_ptr<store::Store> inner;
   std::shared_ptr<store::ShellStore> shell;
   std::vector<EncodedIndex> indexes;  // of the parts
 
-  Drafted() {
+  explicit Drafted(uint64_t offset = 1 << 20) : index_offset(offset) {
     static int number = 0;
     inner = *store::open_memory("drafted" + std::to_string(number++));
     shell = std::make_shared<store::ShellStore>(inner);
@@ -30,24 +43,15 @@ struct Drafted {
     Status status = inner->put_if_absent(key, bytes);
     EXPECT_TRUE(status.ok()) << status.message();
   }
-  static uint64_t part_size(const EncodedIndex& index) {
-    return round_up(kIndexOffset + index.bytes.size() + 72, 4096);
-  }
+  uint64_t part_size(const EncodedIndex& index) const { return round_up(index_offset + index.bytes.size() + 72, 4096); }
   // Writes the next part.
   void add_part(Draft draft) {
     const auto rank = static_cast<uint32_t>(indexes.size());
     const format::Summary& summary = draft.builder.summary;
     indexes.push_back(draft.encode());
-    const EncodedIndex& index = indexes.back();
-    std::vector<std::byte> file(part_size(index));
-    auto head = format::encode_part_header(
-        {1, summary.save_id, rank, summary.world_size, summary.store_id, summary.token, summary.attempt});
-    auto tail = format::encode_part_trailer(
-        {kIndexOffset, index.bytes.size(), index.root_size, index.root_digest, summary.save_id});
-    std::copy(head.begin(), head.end(), file.begin());
-    std::copy(index.bytes.begin(), index.bytes.end(), file.begin() + kIndexOffset);
-    std::copy(tail.begin(), tail.end(), file.end() - 72);
-    put("c/" + format::part_name(rank), file);
+    const format::PartHeader header{
+        1, summary.save_id, rank, summary.world_size, summary.store_id, summary.token, summary.attempt};
+    put("c/" + format::part_name(rank), part_file(indexes.back(), header, index_offset));
   }
   // Commits the parts as the engine does.
   Status merge() {
@@ -56,7 +60,7 @@ struct Drafted {
       CKPT_ASSIGN(PartFile part, open_part(*inner, "c", rank));
       parts.push_back(std::move(part));
     }
-    CKPT_ASSIGN(commit::Merged merged, commit::merge_parts(parts, *inner, "c", false));
+    CKPT_ASSIGN(commit::Merged merged, commit::merge_parts(parts, {}, *inner, "c", false));
     put("c/MANIFEST", merged.file);
     return Ok();
   }
@@ -71,7 +75,7 @@ struct Drafted {
     manifest.builder.parts.clear();
     manifest.builder.summary.part_bytes = 0;
     for (const EncodedIndex& index : indexes) {
-      manifest.add_part(part_size(index), kIndexOffset, index.bytes.size());
+      manifest.add_part(part_size(index), index_offset, index.bytes.size());
       format::PartFields& part = record(manifest.builder.parts.size() - 1);
       part.copy_offset = copies.size();
       part.root_size = static_cast<uint32_t>(index.root_size);

@@ -342,7 +342,7 @@ TEST(PartIndexes, ThatAreNoLongerThoseOfTheManifestAreCorrupt) {
   Drafted drafted = without_copies({{0, kLeft, 0, 6}, {2, kLeft, 6, 6}, {1, kRight, 0, 6}, {3, kRight, 6, 6}});
   ASSERT_TRUE(drafted.merge().ok());
   auto part = *drafted.inner->get("c/PART_002", uint64_t{1} << 30);
-  part[Drafted::kIndexOffset + 100] ^= std::byte{1};
+  part[drafted.index_offset + 100] ^= std::byte{1};
   drafted.put("c/PART_002", part);
   auto checkpoint = drafted.open();
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();

@@ -1,0 +1,148 @@
+// The merge of parts' indexes into MANIFEST, directly and by way of groups of ranks.
+#include "commit/random_parts.h"
+#include "format/checksum.h"
+
+namespace ckpt::commit {
+namespace {
+
+// What a merge gives: the digest of MANIFEST, or the error.
+std::string outcome_of(const Result<Merged>& merged) {
+  if (!merged.ok()) return std::string(status_name(merged.status().code())) + ": " + merged.status().message();
+  return to_hex(format::xxh3_128(merged->file));
+}
+
+Result<std::vector<checkpoint::PartFile>> open_parts(const Drafted& drafted) {
+  std::vector<checkpoint::PartFile> parts;
+  for (uint32_t rank = 0; rank < drafted.indexes.size(); rank++) {
+    CKPT_ASSIGN(checkpoint::PartFile part, checkpoint::open_part(*drafted.inner, "c", rank));
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+TEST(Merge, GivesTheBytesThatItAlwaysGave) {
+  format::Hasher all;
+  for (uint64_t seed = 0; seed < 400; seed++) {
+    const Drafted drafted = RandomSave(seed, seed % 2 ? 6 : 40).parts();
+    auto parts = open_parts(drafted);
+    ASSERT_TRUE(parts.ok()) << parts.status().message();
+    auto merged = merge_parts(*parts, {}, *drafted.inner, "c", false);
+    ASSERT_TRUE(merged.ok()) << seed << ": " << merged.status().message();
+    all.update(merged->file);
+  }
+  EXPECT_EQ(to_hex(all.digest()), "a4345056ea5b2fe582fac723036d8f1d");
+}
+
+TEST(Merge, RefusesWhatItAlwaysRefused) {
+  std::map<std::string, int> outcomes;
+  for (uint64_t seed = 1000; seed < 1400; seed++) {
+    RandomSave save(seed, 12);
+    save.spoil();
+    const Drafted drafted = save.parts();
+    auto parts = open_parts(drafted);
+    ASSERT_TRUE(parts.ok()) << parts.status().message();
+    auto merged = merge_parts(*parts, {}, *drafted.inner, "c", false);
+    outcomes[status_name(merged.status().code())]++;
+  }
+  std::string text;
+  for (const auto& [name, count] : outcomes) text += name + " " + std::to_string(count) + " ";
+  EXPECT_EQ(text, "FORMAT 5 MISMATCH 252 OK 143 ");
+}
+
+// ---- groups ----
+
+// Merges as rank 0 does if ranks form groups of `size`.
+Result<Merged> merge_in_groups(const Drafted& drafted, std::span<const checkpoint::PartFile> parts, size_t size) {
+  std::vector<Gathered> groups;
+  for (size_t first = size; first < parts.size(); first += size) {
+    const size_t count = std::min(size, parts.size() - first);
+    CKPT_ASSIGN(const Gathered gathered, gather_parts(parts.subspan(first, count)));
+    const format::Buffer file = gathered.encode();
+    CKPT_ASSIGN(Gathered decoded, Gathered::decode(Bytes(file), gathered.summary.save_id, static_cast<uint32_t>(first),
+                                                   static_cast<uint32_t>(count)));
+    groups.push_back(std::move(decoded));
+  }
+  return merge_parts(parts.first(std::min(size, parts.size())), groups, *drafted.inner, "c", false);
+}
+
+TEST(Groups, OfAnySizeGiveTheBytesOfTheDirectMerge) {
+  for (uint64_t seed = 2000; seed < 2300; seed++) {
+    const Drafted drafted = RandomSave(seed, seed % 2 ? 9 : 30).parts();
+    auto parts = open_parts(drafted);
+    ASSERT_TRUE(parts.ok()) << parts.status().message();
+    auto direct = merge_parts(*parts, {}, *drafted.inner, "c", false);
+    ASSERT_TRUE(direct.ok()) << direct.status().message();
+    for (size_t size : {1, 2, 3, 5, 8}) {
+      auto grouped = merge_in_groups(drafted, *parts, size);
+      ASSERT_EQ(outcome_of(direct), outcome_of(grouped)) << "seed " << seed << ", groups of " << size;
+    }
+  }
+}
+
+TEST(Groups, OfAnySizeRefuseWhatTheDirectMergeRefuses) {
+  for (uint64_t seed = 3000; seed < 3300; seed++) {
+    RandomSave save(seed, 12);
+    save.spoil();
+    const Drafted drafted = save.parts();
+    auto parts = open_parts(drafted);
+    ASSERT_TRUE(parts.ok()) << parts.status().message();
+    auto direct = merge_parts(*parts, {}, *drafted.inner, "c", false);
+    for (size_t size : {1, 2, 3, 5, 8}) {
+      auto grouped = merge_in_groups(drafted, *parts, size);
+      ASSERT_EQ(direct.status().code(), grouped.status().code())
+          << outcome_of(direct) << "\n"
+          << outcome_of(grouped) << "\nseed " << seed << ", groups of " << size;
+    }
+  }
+}
+
+TEST(Groups, AreRefusedIfABitOfTheirFileChanged) {
+  const Drafted drafted = RandomSave(1, 4).parts();
+  auto parts = open_parts(drafted);
+  auto gathered = gather_parts(*parts);
+  ASSERT_TRUE(gathered.ok()) << gathered.status().message();
+  const format::Buffer file = gathered->encode();
+  std::vector<std::byte> bytes(file.begin(), file.end());
+  const auto ranks = static_cast<uint32_t>(parts->size());
+  const Id save = gathered->summary.save_id;
+  for (size_t i = 0; i < bytes.size(); i += 1 + i / 200) {
+    bytes[i] ^= std::byte{1};
+    EXPECT_FALSE(Gathered::decode(bytes, save, 0, ranks).ok()) << "byte " << i;
+    EXPECT_FALSE(Gathered::decode(Bytes(bytes).first(i), save, 0, ranks).ok()) << "cut at " << i;
+    bytes[i] ^= std::byte{1};
+  }
+  EXPECT_TRUE(Gathered::decode(bytes, save, 0, ranks).ok());
+  EXPECT_FALSE(Gathered::decode(bytes, {9, 9}, 0, ranks).ok());
+  EXPECT_FALSE(Gathered::decode(bytes, save, 1, ranks).ok());
+  EXPECT_FALSE(Gathered::decode(bytes, save, 0, ranks + 1).ok());
+}
+
+TEST(Groups, TellEqualBoxesSideBySideInOneRun) {
+  std::vector<uint64_t> rows;
+  for (uint64_t rank = 0; rank < 1000; rank++)
+    for (uint64_t number :
+         {uint64_t{1}, 4 * rank, uint64_t{0}, uint64_t{4}, uint64_t{128}, uint64_t{0}, uint64_t{512}, rank})
+      rows.push_back(number);
+  LargeVector<uint64_t> runs;
+  put_runs(rows, 8, &runs);
+  EXPECT_EQ(runs.size(), 1u + 2 * 8);
+}
+
+TEST(Groups, TellAnyRowsAgain) {
+  Random random(5);
+  for (int round = 0; round < 300; round++) {
+    std::vector<uint64_t> rows, again;
+    const size_t width = random.between(1, 5), count = random.below(30);
+    for (size_t i = 0; i < count * width; i++) rows.push_back(random.one_in(20) ? random.next() : random.below(3));
+    LargeVector<uint64_t> runs;
+    put_runs(rows, width, &runs);
+    EXPECT_TRUE(are_runs(runs, width));
+    for_each_row(std::span<const uint64_t>(runs), width,
+                 [&](std::span<const uint64_t> row) { again.insert(again.end(), row.begin(), row.end()); });
+    ASSERT_EQ(rows, again);
+    if (!runs.empty()) EXPECT_FALSE(are_runs(std::span<const uint64_t>(runs).first(runs.size() - 1), width));
+  }
+}
+
+}  // namespace
+}  // namespace ckpt::commit
