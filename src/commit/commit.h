@@ -4,12 +4,13 @@
 //
 //   1. rank 0     put `.ckpt/attempts/<token>.<attempt>.<label>`, synced: what is recorded can be cleaned up.
 //   2. rank 0     make the checkpoint directory, and sync the store's root.
-//                 (A rank that fails before rank 0 comes does steps 1 and 2 itself, and then step 4 with a tombstone.)
+//                 (A rank that fails before rank 0 comes does steps 1 and 2 itself, and then step 5 with a tombstone.)
 //   3. each rank  write its part under a temporary name, sync it, rename it to PART_nnn if absent, sync the directory
 //                 (room `save`).
-//   4. rank 0     check all parts and put MANIFEST if absent, synced: this create is the commit.
+//   4. leaders    (in a large world) check the parts of their groups of ranks and put GROUP_nnn (rank_groups.h).
+//   5. rank 0     check all parts and put MANIFEST if absent, synced: this create is the commit.
 //      any rank   put a tombstone into the same slot if absent: this create is the abort. One of the two gets the slot.
-//   5. rank 0     remove the attempt record, then the checkpoints that on_existing=replace and retention give up.
+//   6. rank 0     remove the attempt record, then the checkpoints that on_existing=replace and retention give up.
 //
 // Every rank learns the outcome by reading the slot. Functions may be called from any thread.
 #pragma once
@@ -23,6 +24,8 @@ struct CommitSettings {
   std::string on_existing, protect;
   int64_t timeout_ms = 0, keep_last = 0, keep_every = 0;
   unsigned threads = 2;
+  uint32_t group_from = 256;  // ranks; the same on all of them
+  bool wait = true;           // for the outcome, on ranks other than 0
 };
 
 // Steps 1 and 2 on rank 0, which also decides whether the label is free; other ranks wait for it. A rank that fails
@@ -30,8 +33,9 @@ struct CommitSettings {
 Status open_attempt(session::Session& session, const session::Attempt& attempt, const CommitSettings& settings,
                     Job& job);
 
-// Steps 4 and 5 on rank 0, once all parts are there; other ranks wait for the outcome. MISMATCH and INCOMPLETE if the
-// parts do not make one checkpoint; ABORTED, FENCED, TIMEOUT, CANCELLED, COMMIT_UNKNOWN.
+// Steps 4 to 6 on rank 0 and leaders, once all parts are there; other ranks wait for the outcome, unless they are
+// told not to. MISMATCH and INCOMPLETE if the parts do not make one checkpoint; ABORTED, FENCED, TIMEOUT, CANCELLED,
+// COMMIT_UNKNOWN.
 Status finish_attempt(session::Session& session, const session::Attempt& attempt, const CommitSettings& settings,
                       Job& job);
 

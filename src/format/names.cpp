@@ -192,6 +192,10 @@ std::string slot_key(std::string_view directory) { return below(directory, std::
 
 std::string part_key(std::string_view directory, uint32_t number) { return below(directory, part_name(number)); }
 
+std::string group_key(std::string_view directory, uint32_t number) {
+  return below(directory, numbered("GROUP_", number));
+}
+
 std::optional<uint32_t> parse_part_name(std::string_view name) { return parse_numbered(name, "PART_"); }
 std::optional<uint32_t> parse_base_name(std::string_view name) { return parse_numbered(name, "BASE_"); }
 std::optional<uint32_t> parse_parity_name(std::string_view name) { return parse_numbered(name, "PARITY_"); }

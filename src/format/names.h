@@ -38,11 +38,12 @@ std::string as_utf8(std::string_view bytes);  // if the bytes are not UTF-8, tho
 std::string with_escapes(std::string_view bytes, bool (*odd)(char));  // the odd bytes as \xNN
 
 // ---- files of a checkpoint ----
-std::string part_name(uint32_t number);                             // "PART_003", "PART_1024"
-std::string base_name(uint32_t number);                             // "BASE_003"
-std::string parity_name(uint32_t number);                           // "PARITY_003"
-std::string slot_key(std::string_view directory);                   // "<directory>/MANIFEST"
-std::string part_key(std::string_view directory, uint32_t number);  // "<directory>/PART_003"
+std::string part_name(uint32_t number);                              // "PART_003", "PART_1024"
+std::string base_name(uint32_t number);                              // "BASE_003"
+std::string parity_name(uint32_t number);                            // "PARITY_003"
+std::string slot_key(std::string_view directory);                    // "<directory>/MANIFEST"
+std::string part_key(std::string_view directory, uint32_t number);   // "<directory>/PART_003"
+std::string group_key(std::string_view directory, uint32_t number);  // "<directory>/GROUP_003", while it is being saved
 std::optional<uint32_t> parse_part_name(std::string_view name);
 std::optional<uint32_t> parse_base_name(std::string_view name);
 std::optional<uint32_t> parse_parity_name(std::string_view name);

@@ -51,11 +51,11 @@ Status Save::configure(const Options& options) {
                           .timeout_ms = options.integer("timeout_ms"),
                           .keep_last = options.integer("keep_last"),
                           .keep_every = options.integer("keep_every"),
-                          .threads = threads},
+                          .threads = threads,
+                          .wait = options.integer("wait") != 0},
                .compression = options.str("compression"),
                .threads = threads,
-               .staging_bytes = static_cast<uint64_t>(options.integer("staging_bytes")),
-               .wait = options.integer("wait") != 0};
+               .staging_bytes = static_cast<uint64_t>(options.integer("staging_bytes"))};
   const commit::CommitSettings& policy = settings_.commit;
   CKPT_TRY(commit::check_policy({plan.run, policy.keep_last, policy.keep_every, policy.protect, false}));
   if (!options.is_set("staging_bytes"))
@@ -225,7 +225,6 @@ Status Save::work(Job& job, bool copies) {
   if (!written.ok()) return commit::give_up(*session_, attempt_, std::move(written), published);
   job.counters.write_us = job.elapsed_us();
   job.reach(CKPT_JOB_WRITTEN);
-  if (session_->rank() != 0 && !settings_.wait) return Ok();
   Status finished = commit::finish_attempt(*session_, attempt_, settings_.commit, job);
   job.counters.commit_us = job.elapsed_us();
   return finished;

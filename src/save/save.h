@@ -19,7 +19,6 @@ struct SaveSettings {
   std::string compression;
   unsigned threads = 2;
   uint64_t staging_bytes = 0;
-  bool wait = true;
 };
 
 class Save {

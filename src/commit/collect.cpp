@@ -1,0 +1,209 @@
+#include "commit/collect.h"
+
+#include <functional>
+#include <numeric>
+#include <set>
+
+#include "base/parallel.h"
+#include "commit/outcome.h"
+#include "format/names.h"
+
+namespace ckpt::commit {
+
+using session::Attempt;
+using session::Session;
+
+static std::string list_ranks(const std::vector<uint32_t>& ranks) {
+  std::string text;
+  for (size_t i = 0; i < ranks.size() && i < 20; i++) text += (i ? ", " : "") + std::to_string(ranks[i]);
+  return ranks.size() > 20 ? text + strformat(" and {} more", ranks.size() - 20) : text;
+}
+
+// Ranks that counted differently write under another attempt of the label. That explains a rank that never comes.
+static std::string found_elsewhere(const Session& session, const Attempt& attempt) {
+  auto entries = session.store().list("");
+  if (!entries.ok()) return "";
+  std::string text;
+  for (const auto& entry : *entries) {
+    auto name = format::parse_checkpoint_dir(entry.name);
+    if (!name || name->label != attempt.label || name->token != session.plan().token || name->attempt == attempt.number)
+      continue;
+    auto files = session.store().list(entry.name);
+    if (!files.ok()) continue;
+    for (const auto& file : *files)
+      if (format::parse_part_name(file.name))
+        text += (text.empty() ? "; found elsewhere: " : ", ") + entry.name + "/" + file.name;
+  }
+  return text;
+}
+
+static Status missing_parts(const Session& session, const Attempt& attempt, const std::vector<uint32_t>& missing,
+                            int64_t timeout_ms) {
+  return Status(CKPT_TIMEOUT, strformat("{}: no part of rank {} within {} ms{}", attempt.directory, list_ranks(missing),
+                                        timeout_ms, found_elsewhere(session, attempt)))
+      .with("ranks", list_ranks(missing))
+      .with("expected", uint64_t{session.world_size()})
+      .with("found", session.world_size() - missing.size());
+}
+
+static Status check_belongs(const checkpoint::PartFile& part, const Session& session, const Attempt& attempt,
+                            uint32_t rank) {
+  const format::PartHeader& header = part.header;
+  if (header.save_id == attempt.save_id && header.rank == rank && header.world_size == session.world_size())
+    return Ok();
+  return checkpoint::at_part(
+      Status(CKPT_MISMATCH,
+             strformat("part of save {}, rank {} of {}, expected save {}, rank {} of {}", to_hex(header.save_id),
+                       header.rank, header.world_size, to_hex(attempt.save_id), rank, session.world_size())),
+      session.store(), attempt.directory, rank);
+}
+
+// ---- waiting ----
+
+// What rank 0 or a leader waits for: parts of ranks, or files of groups, by their numbers.
+struct Awaited {
+  std::function<std::string(uint32_t number)> key;
+  std::function<Status(uint32_t number)> take;
+  std::function<Status(const std::vector<uint32_t>& missing)> late;  // the error if they did not come in time
+};
+
+// So many files are worth several threads.
+static constexpr size_t kManyFiles = 16;
+
+// Takes the first `count` of the missing files. What is not there stays missing; so does what the store fails to read,
+// since the next try may succeed. The last such error goes to `unreadable`.
+static Status take_files(const Awaited& awaited, size_t count, unsigned threads, std::vector<uint32_t>* missing,
+                         Status* unreadable) {
+  std::vector<Status> taken(count);
+  CKPT_TRY(for_each_parallel(count < kManyFiles ? 1 : threads, count, [&](size_t i) {
+    taken[i] = awaited.take((*missing)[i]);
+    return Ok();
+  }));
+  std::vector<uint32_t> still;
+  for (size_t i = 0; i < count; i++) {
+    if (taken[i].ok()) continue;
+    if (taken[i].code() != CKPT_NOT_FOUND && taken[i].code() != CKPT_IO) return std::move(taken[i]);
+    still.push_back((*missing)[i]);
+    if (taken[i].code() == CKPT_IO) *unreadable = std::move(taken[i]);
+  }
+  missing->erase(missing->begin(), missing->begin() + static_cast<ptrdiff_t>(count));
+  missing->insert(missing->begin(), still.begin(), still.end());
+  return Ok();
+}
+
+// Asks for the first missing file only. Once it has come, others may have come too: tries twice as many each time,
+// until one is missing. So what is not there costs few questions, however many files are awaited.
+static Status take_arrived(const Session& session, const Awaited& awaited, unsigned threads,
+                           std::vector<uint32_t>* missing, Status* unreadable) {
+  auto there = session.store().exists(awaited.key((*missing)[0]));
+  if (there.status().code() == CKPT_IO) *unreadable = there.status();
+  if (!there.ok()) return there.status().code() == CKPT_IO ? Ok() : std::move(there).status();
+  for (size_t count = *there ? 1 : 0; count != 0; count = std::min(count * 2, missing->size())) {
+    const size_t before = missing->size();
+    CKPT_TRY(take_files(awaited, count, threads, missing, unreadable));
+    if (before - missing->size() != count) break;
+  }
+  return Ok();
+}
+
+// Another rank's failure shows soon; only silence takes until the deadline. Nobody commits without what this rank makes
+// of these files, so a slot that cannot be read holds no commit.
+static Status check_open(const Session& session, const Attempt& attempt, Turns& turns, Status* unreadable) {
+  Status outcome = poll_outcome(session, attempt, turns);
+  if (outcome.code() == CKPT_NOT_FOUND) return Ok();
+  if (outcome.ok()) return Status(CKPT_INTERNAL, "committed before all parts were there");
+  if (outcome.code() == CKPT_GONE) return Status(CKPT_ABORTED, outcome.message());
+  if (outcome.code() != CKPT_COMMIT_UNKNOWN) return outcome;
+  *unreadable = Status(CKPT_ABORTED, outcome.message());
+  return Ok();
+}
+
+// Waits until all files are taken. Every other poll looks at the slot.
+static Status collect(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job,
+                      std::vector<uint32_t> missing, const Awaited& awaited) {
+  FaultWatch faults;
+  Turns turns;
+  bool look = false;
+  for (Backoff backoff(settings.timeout_ms); !missing.empty(); look = !look) {
+    CKPT_TRY(job.check());
+    const size_t before = missing.size();
+    Status unreadable;
+    CKPT_TRY(look ? check_open(session, attempt, turns, &unreadable)
+                  : take_arrived(session, awaited, settings.threads, &missing, &unreadable));
+    if (missing.size() != before) backoff.reset();
+    const bool lasts = faults.lasts(!unreadable.ok());
+    if (lasts) return unreadable;
+    if (backoff.expired()) break;
+    if (!missing.empty()) backoff.sleep();
+  }
+  if (missing.empty()) return Ok();
+  Status unreadable;
+  CKPT_TRY(take_files(awaited, missing.size(), settings.threads, &missing, &unreadable));  // those after the first
+  if (missing.empty()) return Ok();
+  return unreadable.ok() ? awaited.late(missing) : unreadable;
+}
+
+static std::vector<uint32_t> numbers_from(uint32_t first, uint32_t count) {
+  std::vector<uint32_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
+}
+
+Result<std::vector<checkpoint::PartFile>> collect_parts(Session& session, const Attempt& attempt,
+                                                        const CommitSettings& settings, Job& job, uint32_t first,
+                                                        uint32_t count) {
+  std::vector<checkpoint::PartFile> parts(count);
+  Awaited awaited;
+  awaited.key = [&](uint32_t rank) { return format::part_key(attempt.directory, rank); };
+  awaited.take = [&](uint32_t rank) -> Status {
+    CKPT_ASSIGN(checkpoint::PartFile part, checkpoint::open_part(session.store(), attempt.directory, rank));
+    CKPT_TRY(check_belongs(part, session, attempt, rank));
+    part.file.reset();  // a thousand ranks must not take a thousand descriptors
+    parts[rank - first] = std::move(part);
+    return Ok();
+  };
+  awaited.late = [&](const std::vector<uint32_t>& missing) {
+    return missing_parts(session, attempt, missing, settings.timeout_ms);
+  };
+  CKPT_TRY(collect(session, attempt, settings, job, numbers_from(first, count), awaited));
+  return parts;
+}
+
+// ---- groups of ranks ----
+
+// The ranks whose parts are not there; if all are, the leaders that did not gather them.
+static Status missing_groups(const Session& session, const Attempt& attempt, const RankGroups& groups,
+                             const std::vector<uint32_t>& missing, int64_t timeout_ms) {
+  std::set<std::string> there;
+  if (auto files = session.store().list(attempt.directory); files.ok())
+    for (const auto& file : *files) there.insert(file.name);
+  std::vector<uint32_t> ranks, leaders;
+  for (uint32_t group : missing) {
+    leaders.push_back(groups.first(group));
+    for (uint32_t rank : numbers_from(groups.first(group), groups.ranks(group)))
+      if (!there.contains(format::part_name(rank))) ranks.push_back(rank);
+  }
+  if (!ranks.empty()) return missing_parts(session, attempt, ranks, timeout_ms);
+  return Status(CKPT_TIMEOUT, strformat("{}: all parts are there, but rank {} did not gather those of its group of {} "
+                                        "ranks within {} ms",
+                                        attempt.directory, list_ranks(leaders), groups.size, timeout_ms))
+      .with("ranks", list_ranks(leaders));
+}
+
+Result<std::vector<Gathered>> collect_groups(Session& session, const Attempt& attempt, const CommitSettings& settings,
+                                             Job& job, const RankGroups& groups) {
+  std::vector<Gathered> gathered(groups.count() - 1);
+  Awaited awaited;
+  awaited.key = [&](uint32_t group) { return format::group_key(attempt.directory, group); };
+  awaited.take = [&](uint32_t group) -> Status {
+    CKPT_ASSIGN(gathered[group - 1], get_group(session.store(), attempt.directory, group, groups, attempt.save_id));
+    return Ok();
+  };
+  awaited.late = [&](const std::vector<uint32_t>& missing) {
+    return missing_groups(session, attempt, groups, missing, settings.timeout_ms);
+  };
+  CKPT_TRY(collect(session, attempt, settings, job, numbers_from(1, groups.count() - 1), awaited));
+  return gathered;
+}
+
+}  // namespace ckpt::commit

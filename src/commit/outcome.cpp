@@ -1,0 +1,92 @@
+#include "commit/outcome.h"
+
+#include "checkpoint/catalog.h"
+#include "format/names.h"
+
+namespace ckpt::commit {
+
+using session::Attempt;
+using session::Session;
+
+std::string attempt_record_key(const Session& session, const Attempt& attempt) {
+  return format::attempt_key(session.plan().token, attempt.number, attempt.label);
+}
+
+static Status tombstone_status(const format::Tombstone& tombstone, const Session& session, const Attempt& attempt) {
+  if (tombstone.closed_by_token > session.plan().token)
+    return Status(CKPT_FENCED, strformat("{} was closed by session {}, which owns the run now", attempt.directory,
+                                         tombstone.closed_by_token));
+  if (tombstone.status == CKPT_EXISTS) return Status(CKPT_EXISTS, tombstone.reason);
+  if (tombstone.status == CKPT_GONE) return Status(CKPT_GONE, attempt.directory + " is being removed");
+  return Status(CKPT_ABORTED, strformat("{} was aborted by rank {} ({}): {}", attempt.directory, tombstone.rank,
+                                        status_name(tombstone.status), tombstone.reason))
+      .with("rank", uint64_t{tombstone.rank})
+      .with("found", status_name(tombstone.status));
+}
+
+Status read_slot(const Session& session, const Attempt& attempt) {
+  auto slot = checkpoint::peek_slot(session.store(), attempt.directory);
+  if (slot.ok() && !slot->committed) return tombstone_status(slot->tombstone, session, attempt);
+  if (slot.ok() && slot->summary.save_id == attempt.save_id) return Ok();
+  if (slot.ok())
+    return Status(CKPT_CONFLICT, attempt.directory + " holds the commit of another save")
+        .with("found", to_hex(slot->summary.save_id));
+  if (slot.status().code() == CKPT_NOT_FOUND) return std::move(slot).status();
+  return Status(CKPT_COMMIT_UNKNOWN, "the commit record cannot be read: " + slot.status().message());
+}
+
+Status find_directory(const Session& session, const Attempt& attempt) {
+  auto there = session.store().attempt_exists(attempt_record_key(session, attempt), attempt.directory);
+  if (!there.ok()) return Status(CKPT_COMMIT_UNKNOWN, "the attempt cannot be read: " + there.status().message());
+  return *there ? Status(CKPT_NOT_FOUND, attempt.directory + " is open")
+                : Status(CKPT_GONE, attempt.directory + " is gone");
+}
+
+Status read_outcome(const Session& session, const Attempt& attempt) {
+  Status outcome = read_slot(session, attempt);
+  if (outcome.code() != CKPT_NOT_FOUND) return outcome;
+  Status place = find_directory(session, attempt);
+  if (place.code() != CKPT_GONE) return place;
+  // A store without directories has only the record to tell, which goes once the slot is taken.
+  outcome = read_slot(session, attempt);
+  return outcome.code() == CKPT_NOT_FOUND ? place : outcome;
+}
+
+Status poll_outcome(const Session& session, const Attempt& attempt, Turns& turns) {
+  if (turns.other()) {
+    Status place = find_directory(session, attempt);
+    return place.code() == CKPT_GONE ? read_outcome(session, attempt) : place;
+  }
+  auto taken = session.store().exists(format::slot_key(attempt.directory));
+  return taken.ok() && !*taken ? Status(CKPT_NOT_FOUND, attempt.directory + " is open")
+                               : read_outcome(session, attempt);
+}
+
+Status outcome_of_gone(const Session& session, const Attempt& attempt) {
+  const uint64_t token = session.plan().token;
+  if (session.store().open(format::pruned_key(token, attempt.number, attempt.label)).ok()) return Ok();
+  if (session.store().open(format::closed_key(token, attempt.number, attempt.label)).ok())
+    return Status(CKPT_FENCED, attempt.directory + " was closed by a newer session, which owns the run now");
+  std::string text = attempt.directory + " is gone: it was aborted, or committed and removed since";
+  if (Status fenced = session.check_fence(); fenced.code() == CKPT_FENCED) text += "; " + fenced.message();
+  return Status(CKPT_COMMIT_UNKNOWN, std::move(text));
+}
+
+Status explain(const Session& session, Status cause) {
+  Status fenced = session.check_fence();
+  return fenced.code() == CKPT_FENCED ? fenced : cause;
+}
+
+bool is_closed(const Status& outcome) {
+  return outcome.code() == CKPT_ABORTED || outcome.code() == CKPT_EXISTS || outcome.code() == CKPT_FENCED;
+}
+
+bool FaultWatch::lasts(bool failed) {
+  if (!failed)
+    since_.reset();
+  else if (!since_)
+    since_.emplace(kFaultMs);
+  return since_ && since_->expired();
+}
+
+}  // namespace ckpt::commit

@@ -1,0 +1,195 @@
+// The commit of a world whose ranks form groups.
+#include <thread>
+
+#include "commit/commit.h"
+#include "commit/random_parts.h"
+#include "commit/rank_groups.h"
+#include "commit/retention.h"
+#include "maintain/repair.h"
+#include "maintain/verify.h"
+
+namespace ckpt::commit {
+namespace {
+
+constexpr uint32_t kRanks = 8, kLeast = 5;  // groups of 3, 3 and 2 ranks; leaders 0, 3 and 6
+
+// A rank of a save that writes one row of the tensor "t", by hand.
+class GroupCommit : public ::testing::Test {
+ protected:
+  GroupCommit() {
+    inner = fresh_memory_store();
+    shell = std::make_shared<store::ShellStore>(inner);
+    for (uint32_t rank = 0; rank < kRanks; rank++)
+      sessions.push_back(open_session(shell, rank, kRanks, rank ? sessions[0]->string().c_str() : nullptr));
+    settings = {.on_existing = "error", .protect = "", .timeout_ms = 60000, .group_from = kLeast};
+  }
+  // Its part; of a wrong rank, the row of the rank after it.
+  std::vector<std::byte> part_of(const session::Session& session, const session::Attempt& attempt, bool wrong) const {
+    const uint32_t rank = session.rank();
+    Draft draft(IndexKind::kPart, kRanks);
+    format::Summary& summary = draft.builder.summary;
+    const session::SessionPlan& plan = session.plan();
+    summary.store_id = plan.store_id;
+    summary.session_id = plan.session_id;
+    summary.save_id = attempt.save_id;
+    summary.label = attempt.label;
+    summary.token = plan.token;
+    summary.attempt = attempt.number;
+    draft.tensor("t", wrong ? CKPT_DTYPE_I8 : CKPT_DTYPE_U8, {kRanks, 16}).region(format::box({rank, 0}, {1, 16}));
+    draft.segment(0, 16, {format::chunk(4096, 16)});
+    const format::PartHeader header{1, attempt.save_id, rank, kRanks, plan.store_id, plan.token, attempt.number};
+    return checkpoint::part_file(draft.encode(), header, 3 * kAlign);
+  }
+  // Opens the attempt, and writes the part.
+  Status start(uint32_t rank) {
+    session::Session& session = *sessions[rank];
+    attempts[rank] = session.next_attempt("s1");
+    Job job;
+    CKPT_TRY(open_attempt(session, attempts[rank], settings, job));
+    if (absent.contains(rank)) return Ok();
+    return inner->put_if_absent(format::part_key(attempts[rank].directory, rank),
+                                part_of(session, attempts[rank], wrong.contains(rank)));
+  }
+  Status finish(uint32_t rank) {
+    Job job;
+    return finish_attempt(*sessions[rank], attempts[rank], settings, job);
+  }
+  // What each rank is told.
+  std::vector<Status> save() {
+    std::vector<Status> told(kRanks);
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < kRanks; rank++)
+      threads.emplace_back([&, rank] {
+        told[rank] = start(rank);
+        if (told[rank].ok() && !absent.contains(rank) && !dead.contains(rank)) told[rank] = finish(rank);
+      });
+    for (std::thread& thread : threads) thread.join();
+    return told;
+  }
+  std::string files() const {
+    std::string text;
+    const auto entries = inner->list("s1.1.1");
+    for (const auto& entry : *entries) text += entry.name + " ";
+    return text;
+  }
+
+  std::shared_ptr<store::Store> inner;
+  std::shared_ptr<store::ShellStore> shell;
+  std::vector<std::shared_ptr<session::Session>> sessions;
+  session::Attempt attempts[kRanks];
+  CommitSettings settings;
+  std::set<uint32_t> absent, dead, wrong;  // without a part; with one, but not there any more; of another dtype
+};
+
+constexpr const char* kFiles = "MANIFEST PART_000 PART_001 PART_002 PART_003 PART_004 PART_005 PART_006 PART_007 ";
+
+TEST_F(GroupCommit, CommitsTheManifestOfTheDirectMergeAndLeavesNoFileOfAGroup) {
+  std::mutex mutex;
+  std::set<std::string> put;
+  shell->before([&](std::string_view operation, std::string_view key) {
+    std::lock_guard lock(mutex);
+    if (operation == "put" && key.find("GROUP") != key.npos) put.emplace(key);
+    return Ok();
+  });
+  for (const Status& status : save()) EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(put, (std::set<std::string>{"s1.1.1/GROUP_001", "s1.1.1/GROUP_002"}));
+  EXPECT_EQ(files(), kFiles);
+  std::vector<checkpoint::PartFile> parts;
+  for (uint32_t rank = 0; rank < kRanks; rank++) parts.push_back(checkpoint::open_part(*inner, "s1.1.1", rank).take());
+  auto direct = merge_parts(parts, {}, *inner, "s1.1.1", false);
+  ASSERT_TRUE(direct.ok()) << direct.status().message();
+  EXPECT_EQ(as_text(Bytes(direct->file)), as_text(*inner->get("s1.1.1/MANIFEST", 1 << 20)));
+}
+
+TEST_F(GroupCommit, Rank0OpensThePartsOfItsGroupAndTheFilesOfTheOthers) {
+  settings.wait = false;
+  for (uint32_t rank = 0; rank < kRanks; rank++) ASSERT_TRUE(start(rank).ok());
+  std::map<std::string, int> opened;
+  shell->before([&](std::string_view operation, std::string_view key) {
+    if (operation == "open" && key.starts_with("s1.1.1/")) opened[std::string(key.substr(7, 4))]++;
+    return Ok();
+  });
+  for (uint32_t rank : {1, 2, 4, 5, 7}) EXPECT_TRUE(finish(rank).ok());
+  EXPECT_EQ(opened["PART"], 0);
+  EXPECT_TRUE(finish(3).ok());
+  EXPECT_TRUE(finish(6).ok());
+  EXPECT_EQ(opened["PART"], 5);
+  opened.clear();
+  Status committed = finish(0);
+  EXPECT_TRUE(committed.ok()) << committed.message();
+  EXPECT_EQ(opened["PART"], 3);
+  EXPECT_EQ(opened["GROU"], 2);
+}
+
+TEST_F(GroupCommit, NamesTheRankWhosePartIsMissing) {
+  settings.timeout_ms = 300;
+  absent = {4, 7};
+  const auto told = save();
+  EXPECT_EQ(told[0].code(), CKPT_TIMEOUT) << told[0].message();
+  EXPECT_NE(told[0].message().find("no part of rank 4, 7 within 300 ms"), std::string::npos) << told[0].message();
+  EXPECT_EQ(told[3].code(), CKPT_ABORTED) << told[3].message();
+  EXPECT_EQ(told[1].code(), CKPT_ABORTED) << told[1].message();
+}
+
+TEST_F(GroupCommit, NamesTheLeaderThatDied) {
+  settings.timeout_ms = 300;
+  dead = {3};
+  const auto told = save();
+  EXPECT_EQ(told[0].code(), CKPT_TIMEOUT) << told[0].message();
+  EXPECT_NE(told[0].message().find("rank 3 did not gather"), std::string::npos) << told[0].message();
+  EXPECT_EQ(*told[0].detail("ranks"), "3");
+}
+
+TEST_F(GroupCommit, ALeaderGivesUpForARankThatDisagrees) {
+  wrong = {4};
+  const auto told = save();
+  EXPECT_EQ(told[3].code(), CKPT_MISMATCH) << told[3].message();
+  EXPECT_NE(told[3].message().find("tensor \"t\": rank 3 has u8"), std::string::npos) << told[3].message();
+  EXPECT_EQ(told[0].code(), CKPT_ABORTED) << told[0].message();
+  EXPECT_NE(told[0].message().find("rank 4 has"), std::string::npos) << told[0].message();
+}
+
+TEST_F(GroupCommit, RanksOfTwoGroupsThatDisagreeAreNamed) {
+  wrong = {3, 4, 5};
+  const auto told = save();
+  EXPECT_EQ(told[0].code(), CKPT_MISMATCH) << told[0].message();
+  EXPECT_EQ(*told[0].detail("ranks"), "0, 3");
+}
+
+TEST_F(GroupCommit, AFileOfAGroupThatStaysHarmsNobody) {
+  shell->before([](std::string_view operation, std::string_view key) {
+    return operation == "remove" && key.find("GROUP") != key.npos ? Status(CKPT_IO, "it stays") : Ok();
+  });
+  for (const Status& status : save()) EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(files(), std::string("GROUP_001 GROUP_002 ") + kFiles);
+  auto entries = checkpoint::list_checkpoints(*inner);
+  ASSERT_EQ(entries->size(), 1u);
+  EXPECT_EQ((*entries)[0].state, CKPT_CHECKPOINT_COMMITTED);
+  EXPECT_TRUE(check_quick(*inner, "s1.1.1").ok());
+  const auto manifest = *inner->get("s1.1.1/MANIFEST", 1 << 20);
+  ASSERT_TRUE(inner->remove("s1.1.1/MANIFEST", false).ok());
+  Report report;
+  Status repaired = maintain::repair_checkpoint(*inner, "s1.1.1", false, false, &report);
+  EXPECT_TRUE(repaired.ok()) << repaired.message();
+  EXPECT_EQ(*inner->get("s1.1.1/MANIFEST", 1 << 20), manifest);
+  EXPECT_TRUE(remove_checkpoint(*inner, "s1.1.1").ok());
+  EXPECT_EQ(inner->list("s1.1.1").status().code(), CKPT_NOT_FOUND);
+}
+
+TEST(RankGroups, AreAboutAsManyAsTheirRanks) {
+  EXPECT_EQ(RankGroups(255, 256).count(), 1u);
+  EXPECT_FALSE(RankGroups(255, 256).leads(16));
+  for (uint32_t world : {256u, 257u, 1000u, 10000u, 99999u, 100000u}) {
+    const RankGroups groups(world, 256);
+    uint32_t ranks = 0, leaders = 1;
+    for (uint32_t group = 0; group < groups.count(); group++) ranks += groups.ranks(group);
+    for (uint32_t rank = 0; rank < world; rank++) leaders += groups.leads(rank);
+    EXPECT_EQ(ranks, world);
+    EXPECT_EQ(leaders, groups.count());
+    EXPECT_LE(groups.count(), groups.size);
+    EXPECT_LE(groups.size, groups.count() + 2);
+  }
+}
+
+}  // namespace
+}  // namespace ckpt::commit
