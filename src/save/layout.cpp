@@ -192,6 +192,7 @@ Result<PartLayout> lay_out(const SaveContent& content, const LayoutOptions& opti
   choose_codecs(options.compression, layout.items);
   add_object_items(content, options, &layout);
   add_list_items(&layout);
+  CKPT_TRY(check_limits(content, layout, options.rank, options.limits));
   cut_blocks(&layout, options);
   return layout;
 }

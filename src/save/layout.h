@@ -6,6 +6,7 @@
 
 #include "format/codec.h"
 #include "format/index_builder.h"
+#include "save/limits.h"
 #include "save/save.h"
 
 namespace ckpt::save {
@@ -56,9 +57,11 @@ struct LayoutOptions {
   // Whether blocks of large items hold nothing else, so that they can be written from the caller's memory. Otherwise
   // every block is as full as possible, for a buffer.
   bool in_place;
+  PartLimits limits{};
 };
 
-// `content` must outlive the layout. INVALID if a replica group is described in two ways.
+// `content` must outlive the layout. INVALID if a replica group is described in two ways; UNSUPPORTED if a part cannot
+// hold so much.
 Result<PartLayout> lay_out(const SaveContent& content, const LayoutOptions& options);
 
 // The raw bytes of `count` chunks of an item from chunk `number` on, if the caller's memory has them in one piece; else

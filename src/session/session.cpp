@@ -16,6 +16,8 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
                                                const char* session_string, const Options& options) {
   if (world_size == 0 || rank >= world_size)
     return Status(CKPT_INVALID, strformat("rank {} of world size {}", rank, world_size));
+  if (world_size > INT32_MAX)
+    return Status(CKPT_UNSUPPORTED, strformat("world size {}, at most {}", world_size, INT32_MAX));
   bool rendezvous = options.integer("rendezvous") != 0;
   if (rank != 0 && !session_string && !rendezvous)
     return Status(CKPT_INVALID, "a rank other than 0 needs the session string of rank 0, or option rendezvous=1");

@@ -1,4 +1,5 @@
 // The commit of a world whose ranks form groups.
+#include <atomic>
 #include <thread>
 
 #include "commit/commit.h"
@@ -174,6 +175,28 @@ TEST_F(GroupCommit, AFileOfAGroupThatStaysHarmsNobody) {
   EXPECT_EQ(*inner->get("s1.1.1/MANIFEST", 1 << 20), manifest);
   EXPECT_TRUE(remove_checkpoint(*inner, "s1.1.1").ok());
   EXPECT_EQ(inner->list("s1.1.1").status().code(), CKPT_NOT_FOUND);
+}
+
+TEST(RankGroups, FormByThemselvesFrom256RanksOn) {
+  auto shell = std::make_shared<store::ShellStore>(fresh_memory_store());
+  std::vector<std::shared_ptr<session::Session>> sessions;
+  for (uint32_t rank = 0; rank < 256; rank++)
+    sessions.push_back(open_session(shell, rank, 256, rank ? sessions[0]->string().c_str() : nullptr));
+  std::atomic<int> put = 0;
+  shell->before([&](std::string_view operation, std::string_view key) {
+    put += operation == "put" && key.find("GROUP") != key.npos;
+    return Ok();
+  });
+  Status committed;
+  std::thread first([&] { committed = save_step(sessions[0], 1); });
+  // Leaders last: they wait for their groups.
+  for (bool leads : {false, true})
+    for (uint32_t rank = 1; rank < 256; rank++)
+      if ((rank % 16 == 0) == leads) EXPECT_TRUE(save_step(sessions[rank], 1, make_options({{"wait", 0}})).ok());
+  first.join();
+  EXPECT_TRUE(committed.ok()) << committed.message();
+  EXPECT_EQ(put, 15);
+  EXPECT_EQ((*checkpoint::Checkpoint::open_quietly(*shell, "s1.1.1"))->object_count(), 256u);
 }
 
 TEST(RankGroups, AreAboutAsManyAsTheirRanks) {
