@@ -197,12 +197,13 @@ Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout
   const std::string key = start_key(plan);
   Turns turns;
   for (Backoff backoff(timeout_ms, plan.world_size);; backoff.sleep()) {
-    if (turns.other()) {
-      CKPT_TRY(check_fence(store, plan));
-    } else {
+    const bool asks_fence = turns.other();
+    Status fenced = asks_fence ? check_fence(store, plan) : Ok();
+    if (!asks_fence || !fenced.ok()) {  // one that was fenced after its start has started all the same
       CKPT_ASSIGN(bool decided, store.exists(key));
       if (decided) break;
     }
+    CKPT_TRY(std::move(fenced));
     if (backoff.expired())
       return Status(CKPT_TIMEOUT,
                     strformat("not all ranks of session {} were there within {} ms", plan.token, timeout_ms));

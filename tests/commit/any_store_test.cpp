@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Stores, AnyStore,
 TEST_P(AnyStore, RanksMeetByRendezvous) {
   std::vector<std::thread> threads;
   std::vector<Status> told(3);
-  const Options options = make_options({{"rendezvous", 1}});
+  const Options options = make_options({{"rendezvous", 1}, {"timeout_ms", 60000}});
   for (uint32_t rank = 0; rank < 3; rank++)
     threads.emplace_back([&, rank] {
       for (int start = 0; start < 2 && told[rank].ok(); start++)

@@ -186,6 +186,32 @@ TEST_F(SessionsAtOnce, TheOlderOfThemIsToldFenced) {
   EXPECT_TRUE(done);
 }
 
+TEST_F(SessionsAtOnce, ARankThatIsFencedAfterItsStartIsToldOfTheStart) {
+  auto store = fresh_memory_store();
+  auto first = std::make_shared<store::ShellStore>(store), slow = std::make_shared<store::ShellStore>(store);
+  const Options options = make_options({{"rendezvous", 1}, {"timeout_ms", 30000}});
+  // Rank 1 looks whether it is fenced before it can see the start, and gets its answer after rank 0 has started twice.
+  std::atomic<bool> polled = false, looks = false, started = false;
+  slow->before([&](std::string_view operation, std::string_view key) {
+    polled = polled || (operation == "exists" && key.ends_with("/start"));
+    if (!polled || operation != "list" || key != ".ckpt/runs/main") return Ok();
+    looks = true;
+    while (!started) std::this_thread::yield();
+    return Ok();
+  });
+  first->before([&](std::string_view operation, std::string_view key) {
+    while (operation == "put" && key.ends_with("/start") && !looks) std::this_thread::yield();
+    return Ok();
+  });
+  Status late;
+  std::thread rank([&] { late = session::Session::open(slow, 1, 2, nullptr, options).status(); });
+  EXPECT_TRUE(session::Session::open(first, 0, 2, nullptr, options).ok());
+  EXPECT_TRUE(open_session(store));
+  started = true;
+  rank.join();
+  EXPECT_TRUE(late.ok()) << late.message();
+}
+
 TEST_F(SessionsAtOnce, ADirectoryThatSomebodyPutIntoADeadAttemptDoesNotBlockTheNext) {
   shell->before([&](std::string_view operation, std::string_view) {
     return operation == "create" ? Status(CKPT_NO_SPACE, "full") : Ok();

@@ -173,7 +173,7 @@ TEST_F(GroupCommit, AFileOfAGroupThatStaysHarmsNobody) {
   Status repaired = maintain::repair_checkpoint(*inner, "s1.1.1", false, false, &report);
   EXPECT_TRUE(repaired.ok()) << repaired.message();
   EXPECT_EQ(*inner->get("s1.1.1/MANIFEST", 1 << 20), manifest);
-  EXPECT_TRUE(remove_checkpoint(*inner, "s1.1.1").ok());
+  EXPECT_TRUE(remove_by_id(*inner, "s1.1.1").ok());
   EXPECT_EQ(inner->list("s1.1.1").status().code(), CKPT_NOT_FOUND);
 }
 
