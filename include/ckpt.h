@@ -486,7 +486,7 @@ CKPT_API ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b
 /* Many requests, planned and read together: make it, add to it, run or start it once, free it. */
 typedef struct ckpt_load ckpt_load;
 
-/* Options: verify, strict, object_policy, threads, staging_bytes. */
+/* Options: verify, strict, object_policy, own_part, threads, staging_bytes. */
 CKPT_API ckpt_status ckpt_load_new(ckpt_load** out, const ckpt_reader* reader, const ckpt_options* options,
                                    ckpt_error** err);
 

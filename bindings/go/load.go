@@ -14,7 +14,7 @@ type Load struct {
 	memory *memory
 }
 
-// NewLoad makes a load. Options: verify, strict, object_policy, threads, staging_bytes.
+// NewLoad makes a load. Options: verify, strict, object_policy, own_part, threads, staging_bytes.
 func NewLoad(reader *Reader, options Options) (*Load, error) {
 	return withOptions(&reader.h, options, func(from *C.ckpt_reader, bag *C.ckpt_options, _ cTexts) (*Load, error) {
 		var out *C.ckpt_load

@@ -19,10 +19,12 @@ namespace ckpt::checkpoint {
 // A part that is open as long as somebody has this.
 using PartReader = std::shared_ptr<const store::Reader>;
 
-// A tensor of a page; null if there is none.
+// A tensor of a page of the manifest, or of a part's own index; null if there is none.
 struct TensorRef {
   const format::Page* page = nullptr;
   const fb::Tensor* tensor = nullptr;
+  uint32_t part = kNoPart;
+  static constexpr uint32_t kNoPart = UINT32_MAX;
   explicit operator bool() const { return tensor != nullptr; }
   bool operator==(const TensorRef&) const = default;
 
@@ -96,11 +98,16 @@ class Checkpoint {
   // What holds the elements of `wanted` (null: of the whole tensor), in order of parts, and maybe more. Checks that the
   // pieces make up what they should (FORMAT §4, "Together"). FORMAT, INCOMPLETE, CORRUPT, …
   Result<std::vector<Piece>> pieces(const TensorRef& tensor, const Box* wanted = nullptr) const;
+  // The tensor as the own index of a part tells it, if that part alone holds all of a region of it; else null. Reads no
+  // page of names of the manifest. pieces() of it are those of that part.
+  Result<TensorRef> find_in_part(uint32_t part, std::string_view name, const Shape& shape, const Region& wanted) const;
   // The usual case without a search: `piece` is all of one tensor, `tensor` is the next one in the same part, and
   // stored as simply. Then `piece` becomes all of it. False in any other case.
   bool next_piece(const TensorRef& tensor, Piece* piece) const;
   // The object of a rank, or a shared one; null if there is none.
   Result<ObjectRef> find_object(std::string_view name, uint32_t rank) const;
+  // The same, if the own index of the rank's part tells it; else null.
+  Result<ObjectRef> find_object_in_part(std::string_view name, uint32_t rank) const;
   // Whether any rank has an object of this name.
   Result<bool> has_object(std::string_view name) const;
   // By name, then rank. `position` must be less than object_count().

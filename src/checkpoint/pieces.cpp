@@ -199,6 +199,10 @@ Status Collector::collect_grid(const fb::Layout& layout) {
 }
 
 Result<std::vector<Piece>> Collector::run() {
+  if (tensor_.part != TensorRef::kNoPart) {
+    CKPT_TRY(collect_part(tensor_.part, nullptr));
+    return std::move(pieces_);
+  }
   const fb::Layout& layout = checkpoint_.root().layouts[tensor_.page->holding_of(*tensor_.tensor).layout()];
   CKPT_TRY(checkpoint_.root().is_grid(layout) ? collect_grid(layout) : collect_list(layout));
   std::stable_sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.part < b.part; });
@@ -211,7 +215,44 @@ Result<std::vector<Piece>> Checkpoint::pieces(const TensorRef& tensor, const Box
   return Collector(*this, tensor, wanted).run();
 }
 
+// Whether the segments of a region, which ascend, are all of it.
+static bool is_complete(const format::Page& page, const fb::Region& region, uint64_t elements) {
+  uint64_t end = 0;
+  for (const fb::Segment& segment : page.segments_of(region)) {
+    if (segment.start() != end) return false;
+    end += segment.count();
+  }
+  return end == elements;
+}
+
+// Whether a region has all that is wanted, by a quick look.
+static bool contains(const Region& region, const Region& wanted) {
+  if (region.kind == RegionKind::kWhole) return true;
+  if (region.kind != wanted.kind) return false;
+  if (region.kind == RegionKind::kBox) return plan::intersect(region.box, wanted.box) == wanted.box;
+  return region.flat_offset <= wanted.flat_offset && wanted.flat_offset - region.flat_offset <= region.flat_size &&
+         wanted.flat_size <= region.flat_size - (wanted.flat_offset - region.flat_offset);
+}
+
+Result<TensorRef> Checkpoint::find_in_part(uint32_t number, std::string_view name, const Shape& shape,
+                                           const Region& wanted) const {
+  if (number >= summary().part_count) return TensorRef{};
+  CKPT_ASSIGN(const IndexFile* index, part_index(number));
+  auto page = index->page_of(name);
+  if (!page.ok()) return at_part(std::move(page).status(), number);
+  const fb::Tensor* tensor = (*page)->find_tensor(name);
+  uint64_t elements = 0;
+  if (!tensor || !((*page)->shape_of(*tensor) == shape) || !count_elements(shape.span(), &elements)) return TensorRef{};
+  for (const fb::Region& at : (*page)->regions_of(*tensor)) {
+    const Region region = (*page)->region_of(at, tensor->ndim());
+    if (contains(region, wanted) && is_complete(**page, at, region_volume(region, elements)))
+      return TensorRef{*page, tensor, number};
+  }
+  return TensorRef{};
+}
+
 bool Checkpoint::next_piece(const TensorRef& tensor, Piece* piece) const {
+  if (tensor.part != TensorRef::kNoPart) return false;
   const fb::Layout& layout = root().layouts[tensor.page->holding_of(*tensor.tensor).layout()];
   const fb::Tensor* next = piece->tensor + 1;
   const format::Page& page = *piece->page;
@@ -248,6 +289,16 @@ Result<ObjectRef> Checkpoint::find_object(std::string_view name, uint32_t rank) 
   root().for_each_part(layout, 0, layout.per_cell(), [&](uint32_t part) { held |= part == rank; });
   if (!held) return ObjectRef{};
   return object_in(object->scope() == CKPT_OBJECT_SHARED ? 0 : rank, name);
+}
+
+Result<ObjectRef> Checkpoint::find_object_in_part(std::string_view name, uint32_t rank) const {
+  if (rank >= summary().part_count) return ObjectRef{};
+  CKPT_ASSIGN(const IndexFile* index, part_index(rank));
+  auto page = index->page_of(name);
+  if (!page.ok()) return at_part(std::move(page).status(), rank);
+  const fb::Object* object = (*page)->find_object(name);
+  if (object && object->placement() == 2) return object_in(0, name);
+  return object ? ObjectRef{rank, *page, object} : ObjectRef{};
 }
 
 Result<bool> Checkpoint::has_object(std::string_view name) const {

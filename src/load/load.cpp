@@ -15,6 +15,7 @@ Result<std::shared_ptr<Load>> Load::make(std::shared_ptr<checkpoint::Checkpoint>
   load->asked_.resize(load->checkpoint_->name_count());
   load->strict_ = options.str("strict");
   load->object_policy_ = options.str("object_policy");
+  load->own_part_ = options.integer("own_part");
   load->threads_ = resolve_threads(options.integer("threads"));
   load->staging_bytes_ = static_cast<uint64_t>(options.integer("staging_bytes"));
   load->verify_ = options.integer("verify") != 0;
@@ -64,6 +65,17 @@ Result<checkpoint::Checkpoint::Named> Load::locate(std::string_view name) {
   return named;
 }
 
+// The tensor, if the own part alone holds what is wanted of it. A part that cannot be read is no reason to fail: all of
+// it may lie elsewhere, too, and if not, the load itself says what is wrong.
+checkpoint::TensorRef Load::locate_in_own(std::string_view name, const device::RegionRequest& want) {
+  if (own_part_ < 0) return {};
+  auto found = checkpoint_->find_in_part(static_cast<uint32_t>(own_part_), name, want.shape, want.region);
+  if (!found.ok()) own_part_ = -1;
+  if (!found.ok() || !*found) return {};
+  own_.push_back(found->name());
+  return *found;
+}
+
 static Status check_strides(std::string_view name, const device::RegionRequest& want) {
   for (int i = 0; i < want.memory_extent.ndim; i++)
     if (want.memory.strides[static_cast<size_t>(i)] == 0 && want.memory_extent[i] > 1)
@@ -80,13 +92,17 @@ Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, voi
     return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
   // Skip empty regions: their default strides contain zeros.
   if (plan::units_of(want.geometry, want.units) != 0) CKPT_TRY(check_strides(name, want));
-  CKPT_ASSIGN(checkpoint::Checkpoint::Named named, locate(name));
+  checkpoint::Checkpoint::Named named{locate_in_own(name, want)};
+  const bool own{named.tensor};
+  if (!own) {
+    CKPT_ASSIGN(named, locate(name));
+  }
   if (!named.tensor) {
     missing_.emplace_back(name);
     return Ok();
   }
   CKPT_TRY(check_request(named, want, desc.flags & CKPT_TENSOR_CONVERT));
-  asked_[last_position_] = true;
+  if (!own) asked_[last_position_] = true;
   if (named.is_view()) {
     views_.push_back({.named = named, .want = want, .hull = {}});
     return Ok();
@@ -102,9 +118,15 @@ Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, voi
   return Ok();
 }
 
+Result<checkpoint::ObjectRef> Load::locate_object(std::string_view name, uint32_t rank) {
+  if (own_part_ >= 0 && rank == own_part_)
+    if (auto found = checkpoint_->find_object_in_part(name, rank); found.ok() && found->object) return found;
+  return checkpoint_->find_object(name, rank);
+}
+
 Status Load::add_object(std::string_view name, uint32_t rank, MutableBytes data) {
   if (begun_) return Status(CKPT_INVALID, "the load has begun; nothing can be added");
-  CKPT_ASSIGN(checkpoint::ObjectRef own, checkpoint_->find_object(name, rank));
+  CKPT_ASSIGN(checkpoint::ObjectRef own, locate_object(name, rank));
   if (!own.object && object_policy_ == "rank0") {
     CKPT_ASSIGN(own, checkpoint_->find_object(name, 0));
   }
@@ -134,13 +156,23 @@ static Finding name_finding(int32_t kind, ckpt_status status, std::string_view n
   return finding;
 }
 
+// With the names that were found in the own part. One that the manifest cannot tell the place of counts as not asked.
+std::vector<bool> Load::all_asked() const {
+  std::vector<bool> asked = asked_;
+  uint64_t position = 0;
+  for (std::string_view name : own_)
+    if (auto named = checkpoint_->find(name, &position); named.ok() && named->tensor) asked[position] = true;
+  return asked;
+}
+
 Report Load::report() const {
   Report report;
   for (const auto& name : missing_)
     report.findings.push_back(
         name_finding(CKPT_FINDING_MISSING, CKPT_NOT_FOUND, name, "asked for, not in the checkpoint"));
-  for (uint64_t i = 0; i < asked_.size(); i++) {
-    if (asked_[i]) continue;
+  const std::vector<bool> asked = all_asked();
+  for (uint64_t i = 0; i < asked.size(); i++) {
+    if (asked[i]) continue;
     auto named = checkpoint_->named_at(i);
     const std::string name = named.ok() ? std::string(named->name()) : strformat("name {}", i);
     report.findings.push_back(name_finding(CKPT_FINDING_EXTRA, CKPT_OK, name, "in the checkpoint, not asked for"));
@@ -155,9 +187,10 @@ Status Load::check_strict() const {
                                             quoted(missing_[0])))
         .with("tensor", missing_[0]);
   if (strict_ != "exact") return Ok();
-  size_t extra = static_cast<size_t>(std::count(asked_.begin(), asked_.end(), false));
+  const std::vector<bool> asked = all_asked();
+  size_t extra = static_cast<size_t>(std::count(asked.begin(), asked.end(), false));
   if (extra == 0) return Ok();
-  const auto first = static_cast<uint64_t>(std::find(asked_.begin(), asked_.end(), false) - asked_.begin());
+  const auto first = static_cast<uint64_t>(std::find(asked.begin(), asked.end(), false) - asked.begin());
   CKPT_ASSIGN(checkpoint::Checkpoint::Named named, checkpoint_->named_at(first));
   const std::string name(named.name());
   return Status(CKPT_MISMATCH,

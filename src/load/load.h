@@ -42,6 +42,9 @@ class Load {
   explicit Load(std::shared_ptr<checkpoint::Checkpoint> checkpoint)
       : checkpoint_(std::move(checkpoint)), plan_(*checkpoint_) {}
   Result<checkpoint::Checkpoint::Named> locate(std::string_view name);
+  checkpoint::TensorRef locate_in_own(std::string_view name, const device::RegionRequest& want);
+  Result<checkpoint::ObjectRef> locate_object(std::string_view name, uint32_t rank);
+  std::vector<bool> all_asked() const;
   Status check_request(const checkpoint::Checkpoint::Named& named, const device::RegionRequest& want,
                        bool convert) const;
   Status prepare_view(ViewRequest& request);
@@ -56,10 +59,12 @@ class Load {
   std::deque<ViewRequest> views_;
   std::vector<ObjectRequest> objects_;
   std::vector<std::string> missing_;
-  std::vector<bool> asked_;     // for each name, in their order
-  checkpoint::TensorRef last_;  // the tensor found last, since many callers ask in the order of names
+  std::vector<bool> asked_;            // for each name, in their order
+  std::vector<std::string_view> own_;  // names found in the own part; where they are in that order is not known yet
+  checkpoint::TensorRef last_;         // the tensor found last, since many callers ask in the order of names
   uint64_t last_position_ = 0;
   std::string strict_, object_policy_;
+  int64_t own_part_ = -1;
   unsigned threads_ = 2;
   uint64_t staging_bytes_ = 0;
   bool verify_ = true, begun_ = false;

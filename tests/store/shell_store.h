@@ -20,6 +20,9 @@ class ShellStore : public Store {
   explicit ShellStore(std::shared_ptr<Store> inner) : inner_(std::move(inner)) {}
   Store& inner() { return *inner_; }
   void before(Before hook) { before_ = std::move(hook); }
+  // Called after each read of an opened file with its key and how many bytes were read.
+  using Read = std::function<void(std::string_view key, uint64_t bytes)>;
+  void on_read(Read hook) { read_ = std::move(hook); }
   // Runs `act` once, before the first operation of that name on that key.
   void once(std::string operation, std::string key, std::function<void()> act) {
     before([this, operation, key, act, done = false](std::string_view found, std::string_view at) mutable {
@@ -50,7 +53,9 @@ class ShellStore : public Store {
   Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override { return inner_->make_queue(depth); }
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override {
     CKPT_TRY(say("open", key));
-    return inner_->open(key);
+    auto opened = inner_->open(key);
+    if (!read_ || !opened.ok()) return opened;
+    return std::unique_ptr<Reader>(std::make_unique<ShellReader>(opened.take(), std::string(key), read_));
   }
   Result<bool> exists(std::string_view key) const override {
     CKPT_TRY(say("exists", key));
@@ -94,12 +99,31 @@ class ShellStore : public Store {
   }
 
  private:
+  // Has plain reads only, so that all of them are told.
+  class ShellReader : public Reader {
+   public:
+    ShellReader(std::unique_ptr<Reader> inner, std::string key, Read read)
+        : inner_(std::move(inner)), key_(std::move(key)), read_(std::move(read)) {}
+    uint64_t size() const override { return inner_->size(); }
+    Status read_at(uint64_t offset, MutableBytes out) const override {
+      CKPT_TRY(inner_->read_at(offset, out));
+      read_(key_, out.size());
+      return Ok();
+    }
+    Result<Bytes> map() const override { return inner_->map(); }
+
+   private:
+    std::unique_ptr<Reader> inner_;
+    std::string key_;
+    const Read read_;
+  };
   Status say(std::string_view operation, std::string_view key) const {
     return before_ ? before_(operation, key) : Ok();
   }
 
   std::shared_ptr<Store> inner_;
   Before before_;
+  Read read_;
 };
 
 }  // namespace ckpt::store
