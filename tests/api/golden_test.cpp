@@ -152,6 +152,29 @@ TEST(Golden, CompressedOneHasEveryFilter) {
   EXPECT_EQ(filters, expected);
 }
 
+// "column: parts in order of their numbers", of each box.
+std::map<int64_t, std::string> parts_by_column(const ckpt_reader* reader, const char* tensor) {
+  std::map<int64_t, std::string> parts;
+  ckpt_segment_info segment{};
+  segment.struct_size = sizeof segment;
+  for (uint32_t i = 0; ckpt_reader_segment_at(reader, tensor, i, &segment, nullptr) == CKPT_OK; i++)
+    parts[segment.offset[1]] += std::to_string(segment.part) + " ";
+  return parts;
+}
+
+TEST(Golden, HalvesHasCellsOfThreeAndOfTwoParts) {
+  Store store = open_store(kGolden + "r1");
+  Reader reader = open(store, "halves");
+  EXPECT_EQ(parts_by_column(reader.get(), "cut"), (std::map<int64_t, std::string>{{0, "0 2 4 "}, {10000, "1 3 "}}));
+  EXPECT_EQ(parts_by_column(reader.get(), "cut.f4"), (std::map<int64_t, std::string>{{0, "0 2 4 "}, {8000, "1 3 "}}));
+}
+
+TEST(Golden, ByHandHasSeveralSegmentsOfARegionInOnePart) {
+  Store store = open_store(kGolden + "r1");
+  Reader reader = open(store, "by-hand");
+  EXPECT_EQ(parts_by_column(reader.get(), "grid"), (std::map<int64_t, std::string>{{0, "0 2 3 "}, {3, "0 1 4 4 "}}));
+}
+
 TEST(Golden, WritingTheCatalogueAgainGivesTheSameContents) {
   Store store = open_store("mem:golden");
   for (const auto& contents : ckpt_golden::catalogue()) {

@@ -177,11 +177,12 @@ TEST_F(GroupCommit, AFileOfAGroupThatStaysHarmsNobody) {
   EXPECT_EQ(inner->list("s1.1.1").status().code(), CKPT_NOT_FOUND);
 }
 
-TEST(RankGroups, FormByThemselvesFrom256RanksOn) {
+TEST(RankGroups, FormByThemselvesInALargeWorld) {
+  constexpr uint32_t kWorld = 600;  // groups of 25; two pages of parts in MANIFEST
   auto shell = std::make_shared<store::ShellStore>(fresh_memory_store());
   std::vector<std::shared_ptr<session::Session>> sessions;
-  for (uint32_t rank = 0; rank < 256; rank++)
-    sessions.push_back(open_session(shell, rank, 256, rank ? sessions[0]->string().c_str() : nullptr));
+  for (uint32_t rank = 0; rank < kWorld; rank++)
+    sessions.push_back(open_session(shell, rank, kWorld, rank ? sessions[0]->string().c_str() : nullptr));
   std::atomic<int> put = 0;
   shell->before([&](std::string_view operation, std::string_view key) {
     put += operation == "put" && key.find("GROUP") != key.npos;
@@ -191,12 +192,15 @@ TEST(RankGroups, FormByThemselvesFrom256RanksOn) {
   std::thread first([&] { committed = save_step(sessions[0], 1); });
   // Leaders last: they wait for their groups.
   for (bool leads : {false, true})
-    for (uint32_t rank = 1; rank < 256; rank++)
-      if ((rank % 16 == 0) == leads) EXPECT_TRUE(save_step(sessions[rank], 1, make_options({{"wait", 0}})).ok());
+    for (uint32_t rank = 1; rank < kWorld; rank++)
+      if ((rank % 25 == 0) == leads) EXPECT_TRUE(save_step(sessions[rank], 1, make_options({{"wait", 0}})).ok());
   first.join();
   EXPECT_TRUE(committed.ok()) << committed.message();
-  EXPECT_EQ(put, 15);
-  EXPECT_EQ((*checkpoint::Checkpoint::open_quietly(*shell, "s1.1.1"))->object_count(), 256u);
+  EXPECT_EQ(put, 23);
+  const auto checkpoint = checkpoint::Checkpoint::open_quietly(*shell, "s1.1.1").take();
+  EXPECT_EQ(checkpoint->object_count(), kWorld);
+  EXPECT_EQ(checkpoint->root().part_pages.size(), 2u);
+  EXPECT_EQ(checkpoint->object_at(kWorld - 1)->part, kWorld - 1);
 }
 
 TEST(RankGroups, AreAboutAsManyAsTheirRanks) {

@@ -23,6 +23,7 @@ enum class Split {
   kFlat,        // flat ranges of uneven size; if there are two elements, the middle ranks hold none
   kLast,        // only the last rank
   kPair,        // the first two ranks are a replica group
+  kHalves,      // box: the left half of the columns on even ranks, the right half on odd ones, each a replica group
 };
 
 struct Tensor {
@@ -153,6 +154,17 @@ inline Region region_of(const Tensor& tensor, uint32_t rank, uint32_t world) {
       desc.flat_offset = region.first = share(count, rank, world);
       desc.flat_size = share(count, rank + 1, world) - desc.flat_offset;
       break;
+    case Split::kHalves: {
+      const size_t axis = tensor.shape.size() - 1;
+      region.desc = region_of({tensor.name, tensor.dtype, tensor.shape, Split::kColumns, {}}, rank % 2, 2).desc;
+      ckpt_tensor_desc& half = region.desc;
+      half.extent[axis] = tensor.shape[axis] / 2;
+      half.offset[axis] = region.first = rank % 2 * half.extent[axis];
+      half.replica_group = 20 + rank % 2;
+      half.replica_index = rank / 2;
+      half.replica_count = (world + 1 - rank % 2) / 2;
+      break;
+    }
     case Split::kRows:
     case Split::kColumns: {
       size_t axis = tensor.split == Split::kRows ? 0 : tensor.shape.size() - 1;
