@@ -18,8 +18,11 @@ extern "C" {
  * index.json) as a checkpoint of its own run (default "import"), so that a running trainer is not fenced. The content
  * decides what it is. A .pt becomes tensors, aliases and a state tree (ckpt_tree.h), and runs no code; of safetensors
  * the file split and the metadata are kept as attributes for ckpt_export. `info` (nullable) receives the result.
- * The files are mapped: one that somebody truncates meanwhile can end the process with SIGBUS. Options: run, verify,
- * on_existing, compression, threads. Statuses: NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, EXISTS, IO, NO_SPACE. */
+ * The files are mapped: one that somebody truncates meanwhile can end the process with SIGBUS. Imports into one run
+ * take turns: each waits for the others for at most timeout_ms, then returns TIMEOUT. FENCED: on a file system without
+ * locks another import, or a trainer, took the run meanwhile; import again. Options: run, verify, on_existing,
+ * compression, threads, timeout_ms. Statuses: NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, IO,
+ * NO_SPACE. */
 CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
                                  const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err);
 

@@ -134,9 +134,9 @@ func (s *Store) Repair(id string, options Options) (Report, error) {
 
 // Import saves a PyTorch .pt, an hfai directory of PART_*.pt, a safetensors file, or a Hugging Face set (a directory or
 // its index.json) as a checkpoint of its own run (default "import"). The content decides what it is; no code is run.
-// A `step` of -1 means none. If somebody truncates the file meanwhile, SIGBUS can end the process. Options: run,
-// verify, on_existing, compression, threads. Errors: ErrNotFound, ErrFormat, ErrUnsupported, ErrCorrupt, ErrExists,
-// ErrIO, ErrNoSpace.
+// A `step` of -1 means none. Imports into one run take turns. If somebody truncates the file meanwhile, SIGBUS can end
+// the process. Options: run, verify, on_existing, compression, threads, timeout_ms. Errors: ErrNotFound, ErrFormat,
+// ErrUnsupported, ErrCorrupt, ErrExists, ErrTimeout, ErrFenced, ErrIO, ErrNoSpace.
 func (s *Store) Import(path, label string, step int64, options Options) (CheckpointInfo, error) {
 	return withOptions(&s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options, in cTexts) (CheckpointInfo, error) {
 		info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}

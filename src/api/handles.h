@@ -23,6 +23,7 @@
 #include "maintain/verify.h"
 #include "save/save.h"
 #include "session/session.h"
+#include "session/turn.h"
 #include "store/store.h"
 
 struct ckpt_error {

@@ -14,6 +14,15 @@ static ReadOptions read_options(const Options& options) {
   return {options.integer("verify") != 0, resolve_threads(options.integer("threads"))};
 }
 
+// Where locks protect nothing, another import may take the run; and a trainer may use the run that was chosen.
+static Status explain_fence(Status status, std::string_view run) {
+  if (status.code() != CKPT_FENCED) return status;
+  return std::move(status).in(
+      strformat("another import or a trainer took run \"{}\" meanwhile, and nothing was "
+                "imported: import again once it has ended, or into another run (option run)",
+                run));
+}
+
 ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
                         const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err) {
   return guard(err, [&]() -> Status {
@@ -22,8 +31,12 @@ ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* l
     ImportRequest request{label, step, options_for(options, "import")};
     if (!request.options.is_set("run")) CKPT_TRY(request.options.set_str("run", "import"));
     CKPT_ASSIGN(ForeignCheckpoint from, read_foreign(path, read_options(request.options)));
+    const std::string run = request.options.str("run");
+    CKPT_ASSIGN(const auto turn, session::take_import_turn(*store->store, run, request.options.integer("timeout_ms")));
     const Borrowed<client::Store> into(store);
-    CKPT_ASSIGN(const std::string id, import_checkpoint(*into, from, request));
+    auto imported = import_checkpoint(*into, from, request);
+    if (!imported.ok()) return explain_fence(std::move(imported).status(), run);
+    const std::string& id = *imported;
     if (!info) return Ok();
     CKPT_ASSIGN(const client::CheckpointInfo found, result(into->find(id, client_options(request.options))));
     return put_info(found, info);

@@ -94,8 +94,9 @@ end
     import_checkpoint(store, path, label; step, options...) -> CheckpointInfo
 
 Saves a PyTorch `.pt` file, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint of a run of
-its own. Runs no code in the file. Blocks this thread, but not the garbage collector. Options: `run`, `verify`,
-`on_existing`, `compression`, `threads`. Throws NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, EXISTS, IO, NO_SPACE.
+its own. Runs no code in the file. Imports into one run take turns. Blocks this thread, but not the garbage collector.
+Options: `run`, `verify`, `on_existing`, `compression`, `threads`, `timeout_ms`. Throws NOT_FOUND, FORMAT, UNSUPPORTED,
+CORRUPT, EXISTS, TIMEOUT, FENCED, IO, NO_SPACE.
 """
 function import_checkpoint(store::Store, path::AbstractString, label::AbstractString; step = nothing, options...)
     out = sized(ckpt_checkpoint_info)

@@ -81,7 +81,8 @@ impl Store {
 
     /// Saves a PyTorch `.pt`, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint of its own
     /// run (default `import`). Runs no code. If somebody truncates the file meanwhile, SIGBUS can end the process.
-    /// Options: `run`, `verify`, `on_existing`, `compression`, `threads`.
+    /// Imports into one run take turns. Options: `run`, `verify`, `on_existing`, `compression`, `threads`,
+    /// `timeout_ms`.
     pub fn import(
         &self,
         path: impl AsRef<Path>,

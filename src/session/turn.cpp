@@ -1,0 +1,27 @@
+#include "session/turn.h"
+
+#include "base/job.h"
+#include "format/names.h"
+
+namespace ckpt::session {
+
+Result<std::unique_ptr<store::Lock>> take_import_turn(store::Store& store, std::string_view run, int64_t timeout_ms) {
+  CKPT_TRY(format::check_run(run));
+  CKPT_TRY(store.prepare());
+  CKPT_TRY(store.make_directory(format::run_dir(run)));
+  const std::string key = format::import_key(run);
+  // It stays for the next import: whoever removed it could remove the one that another import has locked.
+  if (Status made = store.put_if_absent(key, as_bytes("\n")); !made.ok() && made.code() != CKPT_EXISTS) return made;
+  for (Backoff backoff(timeout_ms);; backoff.sleep()) {
+    auto lock = store.try_lock_exclusive(key);
+    if (lock.ok() || lock.status().code() != CKPT_CONFLICT) return lock;
+    if (!backoff.expired()) continue;
+    return Status(CKPT_TIMEOUT,
+                  strformat("another import into run \"{}\" did not end within {} ms (option timeout_ms); "
+                            "it holds a lock on {}; wait for it, or import into another run",
+                            run, timeout_ms, store.path(key)))
+        .with("path", store.path(key));
+  }
+}
+
+}  // namespace ckpt::session
