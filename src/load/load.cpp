@@ -104,7 +104,7 @@ Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, voi
   CKPT_TRY(check_request(named, want, desc.flags & CKPT_TENSOR_CONVERT));
   if (!own) asked_[last_position_] = true;
   if (named.is_view()) {
-    views_.push_back({.named = named, .want = want, .hull = {}});
+    views_.add({named, want});
     return Ok();
   }
   // Convertible dtypes have whole bytes on both sides, so units are elements.
@@ -204,46 +204,6 @@ Status Load::begin() {
   return Ok();
 }
 
-// ---- views ----
-
-// A view is read as the flat range of its target that it spans, then copied from there.
-Status Load::prepare_view(ViewRequest& request) {
-  size_t ndim = request.named.alias->ndim();
-  auto view = request.named.view();
-  plan::Order order = plan::order_of(request.want.geometry, request.want.units);
-  if (plan::units_of(request.want.geometry, request.want.units) == 0) return Ok();
-  uint64_t low = view[0], high = view[0];
-  for (size_t i = 0; i < ndim; i++) {
-    int d = static_cast<int>(i);
-    low += order.box.offset[d] * view[1 + ndim + i];
-    high += (order.box.offset[d] + order.box.extent[d] - 1) * view[1 + ndim + i];
-  }
-  request.hull_first = low;
-  request.hull.resize((high - low + 1) * request.want.geometry.width);
-  return Ok();
-}
-
-void Load::copy_view(const ViewRequest& request) const {
-  size_t ndim = request.named.alias->ndim();
-  auto view = request.named.view();
-  const device::RegionRequest& want = request.want;
-  uint64_t count = plan::units_of(want.geometry, want.units);
-  if (count == 0) return;
-  plan::Order order = plan::order_of(want.geometry, want.units);
-  device::Memory from{.data = const_cast<std::byte*>(request.hull.data()),
-                      .dtype = want.geometry.dtype,
-                      .strides = {},
-                      .ndim = static_cast<int>(ndim)};
-  for (size_t i = 0; i < ndim; i++) from.strides[i] = view[1 + ndim + i];
-  // Goes through a contiguous copy of the region: one gather and one scatter then serve every pair of strides.
-  std::vector<std::byte> contiguous(count * want.geometry.width);
-  device::gather(from, order.box.extent, order.first, count, contiguous);
-  if (want.units.kind == RegionKind::kFlat)
-    std::memcpy(want.memory.data, contiguous.data(), contiguous.size());
-  else
-    (void)device::scatter(contiguous, want.geometry.dtype, order.box, 0, count, order.box, want.memory);
-}
-
 // ---- the work ----
 
 Status Load::load_objects(Job& job) const {
@@ -273,31 +233,30 @@ Status Load::open_parts(const LoadPlan& plan) const {
   return Ok();
 }
 
+// Reads what is planned, beside the memory of the views.
+Status Load::read(const LoadPlan& plan, Job& job) const {
+  std::atomic<uint64_t>& peak = job.counters.staging_peak_bytes;
+  const uint64_t before = peak.exchange(0);
+  Status status = execute_reads(*checkpoint_, plan, {threads_, staging_bytes_ - views_.memory_bytes(), verify_}, job);
+  peak = std::max(before, peak + views_.memory_bytes());
+  return status;
+}
+
+// Views beyond the budget are read window after window, once all else is there.
 Status Load::work(Job& job) {
   CKPT_TRY(check_strict());
+  for (const ViewRequest& view : views_.requests()) CKPT_TRY(open_parts(view.named.tensor));
+  CKPT_TRY(views_.begin(staging_bytes_ / 2));
   LoadPlan plan = std::move(plan_);
-  for (ViewRequest& request : views_) {
-    CKPT_TRY(open_parts(request.named.tensor));
-    CKPT_TRY(prepare_view(request));
-    if (request.hull.empty()) continue;
-    const checkpoint::TensorRef& tensor = request.named.tensor;
-    plan::Geometry target = *plan::geometry_of(tensor.dtype(), tensor.shape());
-    Region range;
-    range.kind = RegionKind::kFlat;
-    range.flat_offset = request.hull_first;
-    range.flat_size = request.hull.size() / target.width;
-    add_boxes(&plan, tensor, target, range,
-              {.data = request.hull.data(), .dtype = target.dtype, .strides = {1}, .ndim = 1});
-  }
-  CKPT_TRY(plan_reads(&plan));
-  job.counters.bytes_total = plan.bytes_requested;
-  job.counters.bytes_requested = plan.bytes_requested;
-  job.counters.run_count = plan.run_count;
-  CKPT_TRY(open_parts(plan));
-  CKPT_TRY(execute_reads(*checkpoint_, plan, {threads_, staging_bytes_, verify_}, job));
-  for (ViewRequest& request : views_) {
-    copy_view(request);
-    std::vector<std::byte>().swap(request.hull);
+  for (bool first = true, more = true; more; first = false) {
+    more = views_.plan_next(&plan);
+    CKPT_TRY(plan_reads(&plan));
+    CKPT_TRY(open_parts(plan));
+    if (first) job.counters.bytes_requested = job.counters.bytes_total = plan.bytes_requested + views_.bytes_left();
+    job.counters.run_count += plan.run_count;
+    CKPT_TRY(read(plan, job));
+    views_.copy();
+    plan = LoadPlan(*checkpoint_);
   }
   return load_objects(job);
 }

@@ -2,7 +2,6 @@
 // byte of caller memory changes.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "device/descriptor.h"
 #include "load/load_plan.h"
+#include "load/views.h"
 
 namespace ckpt::load {
 
@@ -26,13 +26,6 @@ class Load {
   Report report() const;
 
  private:
-  // An alias that is a view. The range of the flattened target that the view spans is read into `hull` first.
-  struct ViewRequest {
-    checkpoint::Checkpoint::Named named;
-    device::RegionRequest want;
-    std::vector<std::byte> hull;
-    uint64_t hull_first = 0;
-  };
   struct ObjectRequest {
     std::string name;
     checkpoint::ObjectRef object;
@@ -47,16 +40,15 @@ class Load {
   std::vector<bool> all_asked() const;
   Status check_request(const checkpoint::Checkpoint::Named& named, const device::RegionRequest& want,
                        bool convert) const;
-  Status prepare_view(ViewRequest& request);
-  void copy_view(const ViewRequest& request) const;
   Status check_strict() const;
   Status open_parts(const checkpoint::TensorRef& tensor) const;
   Status open_parts(const LoadPlan& plan) const;
+  Status read(const LoadPlan& plan, Job& job) const;
   Status load_objects(Job& job) const;
 
   std::shared_ptr<checkpoint::Checkpoint> checkpoint_;
   LoadPlan plan_;
-  std::deque<ViewRequest> views_;
+  Views views_;
   std::vector<ObjectRequest> objects_;
   std::vector<std::string> missing_;
   std::vector<bool> asked_;            // for each name, in their order

@@ -245,7 +245,7 @@ Status LoadReader::run() {
   limits.threads = static_cast<unsigned>(std::min<size_t>(limits.threads, std::max<size_t>(groups_.size(), 1)));
   workers_.resize(limits.threads);
   job_.counters.threads = limits.threads;
-  job_.counters.chunk_count = plan_.reads.size();
+  job_.counters.chunk_count += plan_.reads.size();
   CKPT_TRY(checkpoint::run_pipeline(checkpoint_.store(), *this, groups_.size(), limits, job_));
   for (const Worker& worker : workers_)
     job_.counters.staging_peak_bytes += worker.stored.bytes().size() + worker.raw.bytes().size();
