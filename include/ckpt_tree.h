@@ -101,7 +101,8 @@ CKPT_API ckpt_status ckpt_tree_parse(ckpt_tree** out, const char* json, uint64_t
 /* The tree as JSON: equal trees give equal bytes. Borrowed until `tree` is freed. INVALID if the tree is unfinished. */
 CKPT_API ckpt_status ckpt_tree_json(const ckpt_tree* tree, const char** json, uint64_t* size, ckpt_error** err);
 
-/* Adds the tree as shared object `name` (NULL: CKPT_TREE_OBJECT). Add its tensors with ckpt_save_add_tensor. */
+/* Adds the tree as shared object `name` (NULL: CKPT_TREE_OBJECT). Add its tensors with ckpt_save_add_tensor, on
+ * whichever ranks: if none adds one that the tree names, the save ends with MISMATCH. */
 CKPT_API ckpt_status ckpt_save_add_tree(ckpt_save* save, const char* name, const ckpt_tree* tree, ckpt_error** err);
 /* Reads the tree of object `name`. `name` NULL: the main tree, or, if the checkpoint has none, a DICT of all tensors by
  * their names, so that every checkpoint has a tree. Statuses: NOT_FOUND, CORRUPT, FORMAT, REVISION, IO,

@@ -4,6 +4,7 @@
 #include "commit/merge.h"
 #include "commit/outcome.h"
 #include "commit/retention.h"
+#include "commit/trees.h"
 #include "format/names.h"
 
 namespace ckpt::commit {
@@ -180,6 +181,8 @@ static Result<Merged> collect_and_merge(Session& session, const Attempt& attempt
 static Status lead_commit(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
   auto merged = collect_and_merge(session, attempt, settings, job);
   if (!merged.ok()) return give_up(session, attempt, std::move(merged).status());
+  Status trees = check_trees(*parts, session.store(), attempt.directory);
+  if (!trees.ok()) return give_up(session, attempt, std::move(trees));
   if (Status cancelled = job.check(); !cancelled.ok()) return give_up(session, attempt, std::move(cancelled));
   Status published = publish_manifest(session, attempt, merged->file);
   if (!published.ok()) return give_up(session, attempt, std::move(published));

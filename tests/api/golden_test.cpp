@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/sample.h"
+#include "ckpt_tree.h"
 #include "golden/catalogue.h"
 #include "golden/sha256.h"
 
@@ -184,6 +185,23 @@ TEST(Golden, WritingTheCatalogueAgainGivesTheSameContents) {
     for (auto& alias : expected["aliases"]) alias.erase("view");
     EXPECT_EQ(contents_of(open(store, id).get()), expected) << contents.label;
   }
+}
+
+TEST(Golden, ATreeThatNamesWhatNobodyAddedIsIncompleteAndCanStillBeRepaired) {
+  const Scratch scratch;
+  const std::string id = "tree-of-absent.1.1", manifest = scratch / (id + "/MANIFEST");
+  fs::copy(kGolden + "past", scratch.path(), fs::copy_options::recursive);
+  const Store store = open_store(scratch.path());
+  ckpt_tree* tree = nullptr;
+  Error error;
+  EXPECT_EQ(ckpt_reader_tree(open(store, id).get(), nullptr, &tree, error), CKPT_INCOMPLETE) << error.text();
+  EXPECT_EQ(error.detail("tensor"), "gone");
+  EXPECT_NE(error.text().find("at \"model/0\""), std::string::npos) << error.text();
+  const std::string before = read_file(manifest);
+  write_file(manifest, "damaged");
+  const Options writes = options({{"dry_run", 0}, {"force", 1}});
+  EXPECT_EQ(ckpt_store_repair(store.get(), id.c_str(), writes.get(), nullptr, error), CKPT_OK) << error.text();
+  EXPECT_EQ(read_file(manifest), before);
 }
 
 TEST(Golden, EveryHostileCheckpointIsRefusedForItsReason) {
