@@ -10,7 +10,8 @@
  *   ckpt_save_add_tensor(save, "w", &d, w, sizeof w, CKPT_DEVICE_CPU, 0, &err);
  *   ckpt_save_run(save, &err);                    OK: durable, complete, committed
  *
- * Read in this order: statuses and errors, options, store, session, save, reader, load, job, report.
+ * Read in this order: statuses and errors, options, store, session, save, reader, load, job, report; then
+ * ckpt_maintain.h, which this file includes.
  *
  * CONVENTIONS
  *   Errors      Every fallible call returns a ckpt_status and takes a nullable `ckpt_error **err`, always its last
@@ -236,21 +237,6 @@ CKPT_API ckpt_status ckpt_store_remove(const ckpt_store* store, const char* id, 
 
 typedef struct ckpt_report ckpt_report;
 
-/* Applies a retention policy to the committed checkpoints of one run: keeps the newest `keep_last`, every step that
- * `keep_every` divides, the labels in `protect`, whatever a reader holds, and always the newest one that is sound.
- * `report` (nullable) lists what was removed and what was kept and why; with dry_run, what would be.
- * Copies and directories that were renamed by hand are not its business. INVALID: keep_every or protect without
- * keep_last, which would keep all. Options: run, keep_last, keep_every, protect, dry_run. Statuses: INVALID, IO. */
-CKPT_API ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* options, ckpt_report** report,
-                                      ckpt_error** err);
-
-/* Rebuilds a lost or damaged MANIFEST of directory `id` from its parts, byte for byte. It never replaces a readable
- * one. An attempt that never committed needs force=1 and is marked REBUILT. By default a dry run. Options: dry_run
- * (default 1 here), force. Statuses: EXISTS (sound already), INCOMPLETE, MISMATCH (a part of another save or rank),
- * CORRUPT, ABORTED, IO. */
-CKPT_API ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckpt_options* options,
-                                       ckpt_report** report, ckpt_error** err);
-
 /* ---- session ---------------------------------------------------------------------------------------------- */
 
 /* One start of all ranks of a run. Exactly one session owns a run: opening a new one fences the older, whose open
@@ -469,18 +455,6 @@ CKPT_API const char* ckpt_reader_attr(const ckpt_reader* reader, const char* ten
 CKPT_API ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const ckpt_options* options,
                                      const void** data, uint64_t* size, ckpt_error** err);
 
-/* Checks a checkpoint in the background: verify_mode "full" reads every byte of every part, "quick" only sizes,
- * headers, trailers and indexes, "sample" every sample_n-th chunk, beginning with number sample_k. Damage does not end
- * the job: it ends OK, and ckpt_job_report lists every damage. An empty report means a sound checkpoint. Options:
- * verify_mode, sample_k, sample_n, threads. Statuses of the job: IO, GONE, CANCELLED. */
-CKPT_API ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_options* options, ckpt_job** out,
-                                        ckpt_error** err);
-
-/* Compares two checkpoints: names, dtypes, shapes, objects and attributes, then (values=1) the elements. An empty
- * report means equal content. Options: values, threads. Statuses: CORRUPT, IO, GONE. */
-CKPT_API ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b, const ckpt_options* options,
-                                      ckpt_report** out, ckpt_error** err);
-
 /* ---- load ------------------------------------------------------------------------------------------------- */
 
 /* Many requests, planned and read together: make it, add to it, run or start it once, free it. */
@@ -597,4 +571,7 @@ CKPT_API void ckpt_report_free(ckpt_report* report);
 #ifdef __cplusplus
 }
 #endif
+
+#include "ckpt_maintain.h" /* verify, diff, prune, repair: needs what is declared above */
+
 #endif /* CKPT_H */

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/api.jl from ckpt.h, ckpt_tree.h and ckpt_file.h: constants, structs, calls, and a table of layouts.
+"""Writes src/api.jl from the headers: constants, structs, calls, and a table of layouts.
 
   generate.py            writes src/api.jl
   generate.py --check    compares it with what would be written; exit 1 and the difference where they differ
@@ -17,7 +17,7 @@ from clang import cindex
 HERE = Path(__file__).resolve().parent
 OUTPUT = HERE.parent / "src" / "api.jl"
 INCLUDE = Path(os.environ.get("CKPT_INCLUDE_DIR", HERE.parents[2] / "include"))
-HEADERS = ("ckpt.h", "ckpt_tree.h", "ckpt_file.h")
+HEADERS = ("ckpt.h", "ckpt_maintain.h", "ckpt_tree.h", "ckpt_file.h")
 
 # The one table of types: what a C type is in Julia. Handles and structs are added from the headers.
 SCALARS = {
@@ -57,7 +57,7 @@ GROUPS = {
 
 
 def parse_headers():
-    """The translation unit of all three headers; an error in it ends the program."""
+    """The translation unit of all headers; an error in it ends the program."""
     source = "".join(f'#include "{INCLUDE / name}"\n' for name in HEADERS)
     options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD
     builtin = HERE / "clang"  # stddef.h and stdint.h: PyPI's libclang brings none

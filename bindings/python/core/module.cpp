@@ -1,4 +1,4 @@
-// ckpt._core: the classes of ckpt.h, ckpt_tree.h and ckpt_file.h as Python sees them. The package re-exports them.
+// ckpt._core: the classes of the C headers as Python sees them. The package re-exports them.
 #include <nanobind/stl/string.h>
 
 #include "bind.h"

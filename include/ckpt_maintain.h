@@ -1,0 +1,48 @@
+/* ckpt_maintain.h - what keeps a store in order: check checkpoints, compare them, remove old ones, repair damaged ones.
+ *
+ * ckpt.h includes this file and has the conventions of calls.
+ */
+#ifndef CKPT_MAINTAIN_H
+#define CKPT_MAINTAIN_H
+
+#include "ckpt.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- checkpoints ------------------------------------------------------------------------------------------ */
+
+/* Checks a checkpoint in the background: verify_mode "full" reads every byte of every part, "quick" only sizes,
+ * headers, trailers and indexes, "sample" every sample_n-th chunk, beginning with number sample_k. Damage does not end
+ * the job: it ends OK, and ckpt_job_report lists every damage. An empty report means a sound checkpoint. Options:
+ * verify_mode, sample_k, sample_n, threads. Statuses of the job: IO, GONE, CANCELLED. */
+CKPT_API ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_options* options, ckpt_job** out,
+                                        ckpt_error** err);
+
+/* Compares two checkpoints: names, dtypes, shapes, objects and attributes, then (values=1) the elements. An empty
+ * report means equal content. Options: values, threads. Statuses: CORRUPT, IO, GONE. */
+CKPT_API ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b, const ckpt_options* options,
+                                      ckpt_report** out, ckpt_error** err);
+
+/* ---- stores ----------------------------------------------------------------------------------------------- */
+
+/* Applies a retention policy to the committed checkpoints of one run: keeps the newest `keep_last`, every step that
+ * `keep_every` divides, the labels in `protect`, whatever a reader holds, and always the newest one that is sound.
+ * `report` (nullable) lists what was removed and what was kept and why; with dry_run, what would be.
+ * Copies and directories that were renamed by hand are not its business. INVALID: keep_every or protect without
+ * keep_last, which would keep all. Options: run, keep_last, keep_every, protect, dry_run. Statuses: INVALID, IO. */
+CKPT_API ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* options, ckpt_report** report,
+                                      ckpt_error** err);
+
+/* Rebuilds a lost or damaged MANIFEST of directory `id` from its parts, byte for byte. It never replaces a readable
+ * one. An attempt that never committed needs force=1 and is marked REBUILT. By default a dry run. Options: dry_run
+ * (default 1 here), force. Statuses: EXISTS (sound already), INCOMPLETE, MISMATCH (a part of another save or rank),
+ * CORRUPT, ABORTED, IO. */
+CKPT_API ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckpt_options* options,
+                                       ckpt_report** report, ckpt_error** err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CKPT_MAINTAIN_H */
