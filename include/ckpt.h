@@ -491,20 +491,22 @@ CKPT_API void ckpt_load_free(ckpt_load* load);
 /* ---- job -------------------------------------------------------------------------------------------------- */
 
 /* Work in the background. All functions but _free may be called from several threads at once. A job only moves to
- * higher states. COMMITTED, DONE, FAILED and CANCELLED are final. */
+ * higher states. COMMITTED and what follows are final. */
 enum {
   CKPT_JOB_RUNNING = 1,
   CKPT_JOB_STAGED = 2,    /* save: the caller's memory may change again */
   CKPT_JOB_WRITTEN = 3,   /* save: this rank's part is durable */
-  CKPT_JOB_COMMITTED = 4, /* save: committed for all ranks (with wait=0: this rank is done) */
+  CKPT_JOB_COMMITTED = 4, /* save: committed for all ranks */
   CKPT_JOB_DONE = 5,      /* load, verify: finished */
   CKPT_JOB_FAILED = 6,
-  CKPT_JOB_CANCELLED = 7
+  CKPT_JOB_CANCELLED = 7,
+  CKPT_JOB_DELIVERED = 8 /* save with wait=0, not rank 0: its part is durable; it does not know the outcome */
 };
 CKPT_API int32_t ckpt_job_state(const ckpt_job* job);
 
 /* Waits until the job's state is at least `state` or final. timeout_ms < 0 waits without limit. Returns OK if `state`
- * was reached, TIMEOUT (the job goes on), or the error of a job that failed. */
+ * was reached or the job ended well (a wait for COMMITTED may end as DELIVERED: ask ckpt_job_state), TIMEOUT (the job
+ * goes on), or the error of a job that failed. */
 CKPT_API ckpt_status ckpt_job_wait(const ckpt_job* job, int32_t state, int64_t timeout_ms, ckpt_error** err);
 
 /* Asks the job to stop, and returns at once; may be called more than once. A save that is not committed yet will not

@@ -12,15 +12,16 @@ import (
 // JobState says how far a job is. A job only moves to higher states.
 type JobState int32
 
-// The states of jobs. JobCommitted, JobDone, JobFailed and JobCancelled are final.
+// The states of jobs. JobCommitted and those below it are final.
 const (
 	JobRunning   JobState = C.CKPT_JOB_RUNNING
 	JobStaged    JobState = C.CKPT_JOB_STAGED    // save: the caller's memory may change again
 	JobWritten   JobState = C.CKPT_JOB_WRITTEN   // save: this rank's part is durable
-	JobCommitted JobState = C.CKPT_JOB_COMMITTED // save: committed for all ranks (with wait=0: this rank is done)
+	JobCommitted JobState = C.CKPT_JOB_COMMITTED // save: committed for all ranks
 	JobDone      JobState = C.CKPT_JOB_DONE      // load, verify: finished
 	JobFailed    JobState = C.CKPT_JOB_FAILED
 	JobCancelled JobState = C.CKPT_JOB_CANCELLED
+	JobDelivered JobState = C.CKPT_JOB_DELIVERED // save with wait=0, not rank 0: its part is durable, no more is known
 )
 
 // String returns the state as ckpt.h spells it, "STAGED".
@@ -28,7 +29,7 @@ func (s JobState) String() string {
 	return nameOf("JobState", int32(s), map[int32]string{
 		C.CKPT_JOB_RUNNING: "RUNNING", C.CKPT_JOB_STAGED: "STAGED", C.CKPT_JOB_WRITTEN: "WRITTEN",
 		C.CKPT_JOB_COMMITTED: "COMMITTED", C.CKPT_JOB_DONE: "DONE", C.CKPT_JOB_FAILED: "FAILED",
-		C.CKPT_JOB_CANCELLED: "CANCELLED",
+		C.CKPT_JOB_CANCELLED: "CANCELLED", C.CKPT_JOB_DELIVERED: "DELIVERED",
 	})
 }
 

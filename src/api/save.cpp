@@ -62,7 +62,7 @@ ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err) {
     CKPT_TRY(usable(save, "save"));
     CKPT_TRY(save->save->begin());
     Job job;  // what retention could not do is lost with it: ckpt_save_start keeps it
-    return job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return save->save->work(running, false); });
+    return job.run(save->save->goal(), [&](Job& running) { return save->save->work(running, false); });
   });
 }
 
@@ -75,7 +75,7 @@ static ckpt_status start(ckpt_save* save, bool in_place, ckpt_job** out, ckpt_er
     handle->job->has_report = true;
     CKPT_TRY(save->save->begin());
     Status started = handle->job->start(
-        CKPT_JOB_COMMITTED, [kept = save->save, in_place](Job& running) { return kept->work(running, !in_place); });
+        save->save->goal(), [kept = save->save, in_place](Job& running) { return kept->work(running, !in_place); });
     if (!started.ok()) return save->save->refuse(std::move(started));
     *out = handle.release();
     return Ok();

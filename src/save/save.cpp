@@ -216,6 +216,10 @@ static SaveIdentity identify(session::Session& session, const session::Attempt& 
   return identity;
 }
 
+int32_t Save::goal() const {
+  return session_->rank() == 0 || settings_.wait ? CKPT_JOB_COMMITTED : CKPT_JOB_DELIVERED;
+}
+
 Status Save::work(Job& job, bool copies) {
   SaveIdentity identity = identify(*session_, attempt_, step_, sequence_);
   CKPT_TRY(commit::open_attempt(*session_, attempt_, settings_.commit, job));

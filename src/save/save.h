@@ -41,6 +41,8 @@ class Save {
   Status begin();
   // `copies`: copies the caller's memory before writing it, and is STAGED after that copy.
   Status work(Job& job, bool copies);
+  // The state in which a job of the work ends well.
+  int32_t goal() const;
   // For a save that has begun but whose work cannot start: tells the other ranks.
   Status refuse(Status cause);
 

@@ -366,16 +366,19 @@ TEST_P(Async, TwoSavesInFlightAreBothCommitted) {
   second.expect_in(open_reader(world.store, "b"));
 }
 
-TEST_P(Async, ARankThatDoesNotWaitIsDoneWithItsPart) {
+TEST_P(Async, ARankThatDoesNotWaitHasDeliveredItsPartAndSaysNoMore) {
   World world(place.uri(), 2);
   Bytes data = pattern(100, 1);
-  Save leader = new_save(world.sessions[0], "a"), other = new_save(world.sessions[1], "a", {{"wait", int64_t{0}}});
+  Save leader = new_save(world.sessions[0], "a", {{"wait", 0}}),
+       other = new_save(world.sessions[1], "a", {{"wait", 0}});
   add(leader.get(), "w", whole(CKPT_DTYPE_U8, {100}), data);
   add(other.get(), "w", whole(CKPT_DTYPE_U8, {100}), data);
-  Job waiting = start(other);
-  Error error;
-  EXPECT_EQ(ckpt_save_run(leader.get(), error), CKPT_OK) << error.text();
-  EXPECT_EQ(wait(waiting, CKPT_JOB_COMMITTED), CKPT_OK);
+  Job waiting = start(other), leading = start(leader);
+  for (const int32_t state : {CKPT_JOB_WRITTEN, CKPT_JOB_COMMITTED, CKPT_JOB_DELIVERED})
+    EXPECT_EQ(wait(waiting, state), CKPT_OK);
+  EXPECT_EQ(ckpt_job_state(waiting.get()), CKPT_JOB_DELIVERED);
+  EXPECT_EQ(wait(leading, CKPT_JOB_COMMITTED), CKPT_OK);
+  EXPECT_EQ(ckpt_job_state(leading.get()), CKPT_JOB_COMMITTED) << "rank 0 always learns the outcome";
 }
 
 TEST_P(Async, ASaveRunsOnceAndTakesNothingMore) {

@@ -41,7 +41,11 @@ function Base.close(job::Job)
     return nothing
 end
 
-"Its state: `:RUNNING`, `:STAGED`, `:WRITTEN`, `:COMMITTED`, `:DONE`, `:FAILED` or `:CANCELLED`. It never goes back."
+"""
+Its state: `:RUNNING`, `:STAGED`, `:WRITTEN`, `:COMMITTED`, `:DONE`, `:FAILED`, `:CANCELLED`, or `:DELIVERED` of a save
+with `wait = false` on another rank than 0, whose part is durable and which does not know the outcome. It never goes
+back.
+"""
 state(job::Job) = name_of(JOB_STATES, use(ckpt_job_state, job.handle))
 
 "Asks the job to stop and returns at once. A save that is not committed yet will not be."

@@ -7,7 +7,8 @@
 
 #include "runner.h"
 
-const char* const job_states[] = {"", "RUNNING", "STAGED", "WRITTEN", "COMMITTED", "DONE", "FAILED", "CANCELLED", NULL};
+const char* const job_states[] = {"",     "RUNNING", "STAGED",    "WRITTEN",   "COMMITTED",
+                                  "DONE", "FAILED",  "CANCELLED", "DELIVERED", NULL};
 const char* const finding_kinds[] = {"",        "DAMAGED", "MISSING",  "EXTRA",       "DIFFERENT",
                                      "REMOVED", "KEPT",    "REPAIRED", "PASSED_OVER", NULL};
 const char* const node_kinds[] = {"null", "bool",  "int", "bigint", "float",  "text", "bytes", "tensor",

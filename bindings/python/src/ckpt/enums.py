@@ -138,7 +138,8 @@ class CheckpointFlags(enum.IntFlag):
 
 
 class JobState(OpenEnum):
-    """How far a job is; states only grow."""
+    """How far a job is; states only grow. DELIVERED: a save with wait=0, not on rank 0, wrote its part and knows no
+    more."""
 
     RUNNING = 1
     STAGED = 2
@@ -147,6 +148,7 @@ class JobState(OpenEnum):
     DONE = 5
     FAILED = 6
     CANCELLED = 7
+    DELIVERED = 8
 
 
 class Scope(OpenEnum):

@@ -794,6 +794,7 @@ unsafe extern "C" {
         name: *const ::core::ffi::c_char,
         rank: u32,
         data: *mut ::core::ffi::c_void,
+pub const CKPT_JOB_DELIVERED: i32 = 8;
         data_bytes: u64,
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;

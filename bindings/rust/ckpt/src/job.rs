@@ -13,7 +13,7 @@ use crate::numbers::numbers;
 use crate::report::Report;
 
 numbers! {
-    /// How far a job is. A job only moves to higher states. `COMMITTED`, `DONE`, `FAILED` and `CANCELLED` are final.
+    /// How far a job is. A job only moves to higher states. `COMMITTED` and what follows are final.
     JobState {
         /// It runs.
         RUNNING = CKPT_JOB_RUNNING;
@@ -21,7 +21,7 @@ numbers! {
         STAGED = CKPT_JOB_STAGED;
         /// Save: this rank's part is durable.
         WRITTEN = CKPT_JOB_WRITTEN;
-        /// Save: committed for all ranks (with `wait=0`: this rank is done).
+        /// Save: committed for all ranks.
         COMMITTED = CKPT_JOB_COMMITTED;
         /// Load, verify: finished.
         DONE = CKPT_JOB_DONE;
@@ -29,6 +29,8 @@ numbers! {
         FAILED = CKPT_JOB_FAILED;
         /// It was cancelled.
         CANCELLED = CKPT_JOB_CANCELLED;
+        /// Save with `wait=0`, not on rank 0: this rank's part is durable, and it does not know the outcome.
+        DELIVERED = CKPT_JOB_DELIVERED;
     }
 }
 
