@@ -355,6 +355,10 @@ CKPT_API ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err);
 CKPT_API ckpt_status ckpt_save_start(ckpt_save* save, ckpt_job** out, ckpt_error** err);
 CKPT_API ckpt_status ckpt_save_start_in_place(ckpt_save* save, ckpt_job** out, ckpt_error** err);
 
+/* What retention did after the save, on rank 0: what it removed, and what it could not remove and why. Empty on other
+ * ranks. INVALID before the save has ended. */
+CKPT_API ckpt_status ckpt_save_report(const ckpt_save* save, ckpt_report** out, ckpt_error** err);
+
 /* Freeing a save does not stop one that was started; freeing or cancelling its job does. Freeing one that was never run
  * or started tells the other ranks at once: theirs end with ABORTED, and the reason is the first _add that failed. */
 CKPT_API void ckpt_save_free(ckpt_save* save);
@@ -535,7 +539,7 @@ typedef struct ckpt_job_stats {
 enum { CKPT_IO_BLOCKING = 0, CKPT_IO_THREADS = 1, CKPT_IO_URING = 2 }; /* what kept transfers in flight */
 CKPT_API ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out, ckpt_error** err);
 
-/* What a verify job that has ended found, or what retention did after a save on rank 0; UNSUPPORTED for loads. */
+/* What a verify job that has ended found, or ckpt_save_report; UNSUPPORTED for loads. */
 CKPT_API ckpt_status ckpt_job_report(const ckpt_job* job, ckpt_report** out, ckpt_error** err);
 /* Cancels a job that still runs, and blocks until the engine no longer touches the caller's memory. */
 CKPT_API void ckpt_job_free(ckpt_job* job);

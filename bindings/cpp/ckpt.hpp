@@ -208,6 +208,8 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
   Result<Job> start() { return detail::make<Job>(ckpt_save_start, get()); }
   // Makes no copy, like run(): staged when all data has been written.
   Result<Job> start_in_place() { return detail::make<Job>(ckpt_save_start_in_place, get()); }
+  // Once it has ended, on rank 0: what retention did.
+  Result<Report> report() const { return detail::make<Report>(ckpt_save_report, get()); }
 
  private:
   Result<void> add_alias_of(const std::string& name, const std::string& target, const ckpt_tensor_desc* view) {

@@ -261,6 +261,20 @@ func (s *Save) start(ctx context.Context,
 	return newJob(ctx, out, s.memory.take()), nil
 }
 
+// Report tells, once the save has ended, what retention did after it on rank 0: what it removed, and what it could not
+// remove and why. It is empty on other ranks. Errors: ErrInvalid before the end.
+func (s *Save) Report() (Report, error) {
+	save, err := s.h.enter()
+	if err != nil {
+		return Report{}, err
+	}
+	defer s.h.leave()
+	var out *C.ckpt_report
+	var cerr *C.ckpt_error
+	status := C.ckpt_save_report(save, &out, &cerr)
+	return takeReport(out, fail(status, cerr))
+}
+
 // Close releases the save. It waits until no other call uses the save, so also for a Run, which ends when it is done or
 // its context is. A save that was started goes on; its Job says when the memory is the caller's again. Close always
 // returns nil.

@@ -61,7 +61,7 @@ ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(save, "save"));
     CKPT_TRY(save->save->begin());
-    Job job;  // what retention could not do is lost with it: ckpt_save_start keeps it
+    Job job;
     return job.run(save->save->goal(), [&](Job& running) { return save->save->work(running, false); });
   });
 }
@@ -85,6 +85,16 @@ static ckpt_status start(ckpt_save* save, bool in_place, ckpt_job** out, ckpt_er
 ckpt_status ckpt_save_start(ckpt_save* save, ckpt_job** out, ckpt_error** err) { return start(save, false, out, err); }
 ckpt_status ckpt_save_start_in_place(ckpt_save* save, ckpt_job** out, ckpt_error** err) {
   return start(save, true, out, err);
+}
+
+ckpt_status ckpt_save_report(const ckpt_save* save, ckpt_report** out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(usable(save, "save"));
+    if (!out) return null_status("out");
+    CKPT_ASSIGN(Report report, save->save->report());
+    *out = new_report(std::move(report));
+    return Ok();
+  });
 }
 
 void ckpt_save_free(ckpt_save* save) { release(save); }

@@ -216,11 +216,21 @@ static SaveIdentity identify(session::Session& session, const session::Attempt& 
   return identity;
 }
 
-int32_t Save::goal() const {
-  return session_->rank() == 0 || settings_.wait ? CKPT_JOB_COMMITTED : CKPT_JOB_DELIVERED;
-}
+int32_t Save::goal() const { return session_->rank() == 0 || settings_.wait ? CKPT_JOB_COMMITTED : CKPT_JOB_DELIVERED; }
 
 Status Save::work(Job& job, bool copies) {
+  Status status = run_steps(job, copies);
+  report_ = job.report;
+  ended_ = true;
+  return status;
+}
+
+Result<Report> Save::report() const {
+  if (!ended_) return Status(CKPT_INVALID, "the save has not ended; its report comes with the end");
+  return report_;
+}
+
+Status Save::run_steps(Job& job, bool copies) {
   SaveIdentity identity = identify(*session_, attempt_, step_, sequence_);
   CKPT_TRY(commit::open_attempt(*session_, attempt_, settings_.commit, job));
   Status written = write_part(*session_, identity, content_, settings_, copies, job);

@@ -2,6 +2,7 @@
 // collect (this file) -> layout (who writes what, where) -> part_writer (bytes) -> commit (all ranks).
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -41,6 +42,8 @@ class Save {
   Status begin();
   // `copies`: copies the caller's memory before writing it, and is STAGED after that copy.
   Status work(Job& job, bool copies);
+  // What retention did. INVALID before the end of the work.
+  Result<Report> report() const;
   // The state in which a job of the work ends well.
   int32_t goal() const;
   // For a save that has begun but whose work cannot start: tells the other ranks.
@@ -49,6 +52,7 @@ class Save {
  private:
   Save() = default;
   Status configure(const Options& options);
+  Status run_steps(Job& job, bool copies);
   Status check_attr_owners() const;
 
   std::shared_ptr<session::Session> session_;
@@ -60,6 +64,8 @@ class Save {
   uint64_t sequence_ = 0;  // on rank 0
   bool begun_ = false;
   Status failure_;
+  Report report_;
+  std::atomic<bool> ended_{false};  // `report_` is written before
 };
 
 // The identity that goes into part headers and indexes.

@@ -64,7 +64,36 @@ std::vector<std::string> names_of(const Report& report, int32_t kind) {
   return names;
 }
 
+Report report_of(const Save& save) {
+  ckpt_report* report = nullptr;
+  Error error;
+  EXPECT_EQ(ckpt_save_report(save.get(), &report, error), CKPT_OK) << error.text();
+  return Report(report);
+}
+
 }  // namespace
+
+TEST_F(Retention, ASaveThatRanOrWasStartedReportsWhatRetentionDid) {
+  World world(uri, 1);
+  Save last(nullptr);
+  for (int step = 1; step <= 3; step++) {
+    last = new_save(world.sessions[0], "s" + std::to_string(step), {{"keep_last", 1}}, step);
+    ckpt_report* early = nullptr;
+    EXPECT_EQ(ckpt_save_report(last.get(), &early, nullptr), CKPT_INVALID) << "it has not ended";
+    Error error;
+    if (step == 2) {
+      ckpt_job* job = nullptr;
+      ASSERT_EQ(ckpt_save_start(last.get(), &job, error), CKPT_OK) << error.text();
+      EXPECT_EQ(ckpt_job_wait(job, CKPT_JOB_COMMITTED, -1, error), CKPT_OK) << error.text();
+      ckpt_job_free(job);
+    } else {
+      EXPECT_EQ(ckpt_save_run(last.get(), error), CKPT_OK) << error.text();
+    }
+    const std::vector<std::string> removed = names_of(report_of(last), CKPT_FINDING_REMOVED);
+    const std::string before = "s" + std::to_string(step - 1) + ".1.1";
+    EXPECT_EQ(removed, step == 1 ? std::vector<std::string>() : std::vector{before});
+  }
+}
 
 TEST_F(Retention, KeepLastKeepsThatManyOfTheNewest) {
   save({1, 2, 3, 4, 5});

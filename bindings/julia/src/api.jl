@@ -582,6 +582,10 @@ function ckpt_save_free(save)
     @blocking libckpt.ckpt_save_free(save::Ptr{ckpt_save})::Cvoid
 end
 function ckpt_reader_open(out, store, selector, options, err)
+function ckpt_save_report(save, out, err)
+    @blocking libckpt.ckpt_save_report(save::Ptr{ckpt_save}, out::Ptr{Ptr{ckpt_report}},
+        err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
     @blocking libckpt.ckpt_reader_open(out::Ptr{Ptr{ckpt_reader}}, store::Ptr{ckpt_store}, selector::Cstring,
         options::Ptr{ckpt_options}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end

@@ -116,6 +116,16 @@ function set_attr!(save::Save, key::AbstractString, value::AbstractString; tenso
     return nothing
 end
 
+"""
+    report(save) -> Vector{Finding}
+
+Once the save has ended, on rank 0: what retention removed, and what it could not remove and why. Empty on other ranks.
+Throws INVALID before the end.
+"""
+report(save::Save) = use(save.handle) do pointer
+    findings((out, err) -> ckpt_save_report(pointer, out, err))
+end
+
 "The id that the checkpoint will have once it is committed."
 id(save::Save) = use(pointer -> unsafe_string(ckpt_save_id(pointer)), save.handle)
 

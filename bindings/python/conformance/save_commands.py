@@ -82,6 +82,7 @@ COMMANDS: Commands = {
     "save.run": lambda r: save_of(r).run(),
     "save.start": lambda r: r.put(1, save_of(r).start()),
     "save.start_in_place": lambda r: r.put(1, save_of(r).start(in_place=True)),
+    "save.report": lambda r: r.put(1, save_of(r).report()),
     "load.new": lambda r: r.put(0, ckpt.Load(r.get(1, ckpt.Reader), r.options)),
     "load.tensor": load_tensor,
     "load.tensors": load_tensors,

@@ -53,6 +53,11 @@ class SaveObject {
     });
   }
 
+  nb::object report() {
+    const ckpt::Report made = with([](ckpt::Save& save) { return save.report(); });
+    return record(made);
+  }
+
   void close() {
     const Alone alone(&busy_, "Save");
     held_.close();
@@ -174,6 +179,9 @@ void bind_save(nb::module_& m) {
            "cancels the save, which runs as a job for that: KeyboardInterrupt comes once the engine no longer uses the "
            "memory; a save that was just being committed may still exist. interruptible=False saves on this thread, "
            "where Ctrl-C waits for the end of the save.")
+      .def("report", &SaveObject::report, nb::sig("def report(self) -> ckpt.records.Report"),
+           "Once the save has ended, on rank 0: what retention removed, and what it could not remove and why. Empty on "
+           "other ranks.")
       .def("start", &SaveObject::start, nb::kw_only(), nb::arg("in_place") = false,
            "Does what run() does, in the background. The memory may change again once the job is STAGED. in_place=True "
            "makes no copy: the job is STAGED once everything is written.");

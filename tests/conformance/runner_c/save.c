@@ -78,6 +78,12 @@ static ckpt_status run_start_in_place(runner* r) {
   return keep(r, 1, JOB, made, status);
 }
 
+static ckpt_status run_report(runner* r) {
+  ckpt_report* made = NULL;
+  ckpt_status status = ckpt_save_report(get(r, 0, SAVE), &made, &r->error);
+  return keep(r, 1, REPORT, made, status);
+}
+
 const command save_commands[] = {{"save.new", run_new},
                                  {"save.tensor", run_tensor},
                                  {"save.tensors", run_tensors},
@@ -89,4 +95,5 @@ const command save_commands[] = {{"save.new", run_new},
                                  {"save.run", run_run},
                                  {"save.start", run_start},
                                  {"save.start_in_place", run_start_in_place},
+                                 {"save.report", run_report},
                                  {NULL, NULL}};

@@ -67,6 +67,7 @@ const Commands kSave = {
     {"save.id", run_id},
     {"save.run", [](Runner& r, const Call& c) { save_of(r, c).run(); }},
     {"save.start", [](Runner& r, const Call& c) { r.put(c[1], save_of(r, c).start()); }},
-    {"save.start_in_place", [](Runner& r, const Call& c) { r.put(c[1], save_of(r, c).start_in_place()); }}};
+    {"save.start_in_place", [](Runner& r, const Call& c) { r.put(c[1], save_of(r, c).start_in_place()); }},
+    {"save.report", [](Runner& r, const Call& c) { r.put(c[1], save_of(r, c).report()); }}};
 
 }  // namespace conformance

@@ -347,6 +347,11 @@ class Save:
         Does what run() does, in the background. The memory may change again once the job is STAGED. in_place=True makes no copy: the job is STAGED once everything is written.
         """
 
+    def report(self) -> ckpt.records.Report:
+        """
+        Once the save has ended, on rank 0: what retention removed, and what it could not remove and why. Empty on other ranks.
+        """
+
     def close(self) -> None:
         """
         Closes it now; any later use raises InvalidError. Calling it again does nothing.

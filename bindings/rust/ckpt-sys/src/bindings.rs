@@ -465,6 +465,13 @@ unsafe extern "C" {
         value: *const ::core::ffi::c_char,
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
+unsafe extern "C" {
+    pub fn ckpt_save_report(
+        save: *const ckpt_save,
+        out: *mut *mut ckpt_report,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
 }
 unsafe extern "C" {
     pub fn ckpt_save_id(save: *const ckpt_save) -> *const ::core::ffi::c_char;

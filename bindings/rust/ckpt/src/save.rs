@@ -13,6 +13,7 @@ use crate::load::Buffers;
 use crate::memory::{Keep, SharedMemory};
 use crate::numbers::numbers;
 use crate::options::Options;
+use crate::report::Report;
 use crate::scope::Scope;
 use crate::session::Session;
 use crate::store::step_number;
@@ -233,6 +234,13 @@ impl<'a> Save<'a> {
         // Not after a failure: a save that did not begin may be run again, and has the addresses of the memory.
         self.kept.clear();
         Ok(())
+    }
+
+    /// Once the save has ended, on rank 0: what retention removed, and what it could not remove and why. Empty on other
+    /// ranks; `INVALID` before the end.
+    pub fn report(&self) -> Result<Report> {
+        // SAFETY: the handle is alive.
+        Report::make(|out, err| unsafe { sys::ckpt_save_report(self.handle.get(), out, err) })
     }
 
     /// Starts the save and returns as soon as the data is staged: the memory may change, and writing and committing go

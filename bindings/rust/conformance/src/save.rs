@@ -97,4 +97,8 @@ pub const COMMANDS: &[Command] = &[
         let job = save(r, c)?.start_in_place()?;
         r.put(c, 1, JobObject::Other(job))
     }),
+    ("save.report", |r, c| {
+        let report = save(r, c)?.report()?;
+        r.put(c, 1, report)
+    }),
 ];
