@@ -1,4 +1,5 @@
-/* ckpt_maintain.h - what keeps a store in order: check checkpoints, compare them, remove old ones, repair damaged ones.
+/* ckpt_maintain.h - what keeps a store in order: check and compare checkpoints, list runs, remove what is old, repair
+ * what is damaged.
  *
  * ckpt.h includes this file and has the conventions of calls.
  */
@@ -26,6 +27,25 @@ CKPT_API ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b
                                       ckpt_report** out, ckpt_error** err);
 
 /* ---- stores ----------------------------------------------------------------------------------------------- */
+
+typedef struct ckpt_run_info {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t token;            /* of the session that owns the run; 0 if there is no record of one */
+  uint64_t checkpoint_count; /* committed ones; foreign ones and copies do not count */
+  int64_t newest_step;       /* of the newest of these; -1 for none */
+  char name[208];
+  char newest_id[256]; /* "" for none */
+  char newest_label[208];
+} ckpt_run_info;
+
+/* A snapshot of all runs, by name: those that a session has opened and those that have checkpoints. Whether the newest
+ * checkpoint can be loaded, ckpt_store_find tells. Statuses: NOT_FOUND, IO. */
+typedef struct ckpt_runs ckpt_runs;
+CKPT_API ckpt_status ckpt_store_runs(const ckpt_store* store, ckpt_runs** out, ckpt_error** err);
+CKPT_API size_t ckpt_runs_count(const ckpt_runs* runs);
+CKPT_API ckpt_status ckpt_runs_at(const ckpt_runs* runs, size_t index, ckpt_run_info* out, ckpt_error** err);
+CKPT_API void ckpt_runs_free(ckpt_runs* runs);
 
 /* Applies a retention policy to the committed checkpoints of one run: keeps the newest `keep_last`, every step that
  * `keep_every` divides, the labels in `protect`, whatever a reader holds, and always the newest one that is sound.

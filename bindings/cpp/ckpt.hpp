@@ -39,6 +39,7 @@ using PartInfo = ckpt_part_info;
 using JobStats = ckpt_job_stats;
 using Finding = ckpt_finding;
 using OptionInfo = ckpt_option_info;
+using RunInfo = ckpt_run_info;
 using Attributes = std::map<std::string, std::string>;
 
 // ---- library ----
@@ -121,6 +122,16 @@ class Store : public detail::Handle<ckpt_store, ckpt_store_free> {
     const detail::Handle<ckpt_list, ckpt_list_free> list(made);
     std::vector<CheckpointInfo> all(made ? ckpt_list_count(made) : 0, detail::sized<CheckpointInfo>());
     for (size_t i = 0; i < all.size(); i++) call(ckpt_list_at, made, i, &all[i]);
+    return call.result(std::move(all));
+  }
+  // By name.
+  Result<std::vector<RunInfo>> runs() const {
+    ckpt_runs* made = nullptr;
+    detail::Call call;
+    call(ckpt_store_runs, get(), &made);
+    const detail::Handle<ckpt_runs, ckpt_runs_free> runs(made);
+    std::vector<RunInfo> all(made ? ckpt_runs_count(made) : 0, detail::sized<RunInfo>());
+    for (size_t i = 0; i < all.size(); i++) call(ckpt_runs_at, made, i, &all[i]);
     return call.result(std::move(all));
   }
   Result<CheckpointInfo> find(const std::string& selector, const Options& options = {}) const {

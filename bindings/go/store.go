@@ -72,6 +72,45 @@ func (s *Store) list() (*C.ckpt_list, error) {
 	return list, fail(status, cerr)
 }
 
+// RunInfo describes one run.
+type RunInfo struct {
+	Name            string
+	Token           uint64 // of the session that owns the run; 0 if there is no record of one
+	CheckpointCount uint64 // committed ones; foreign ones and copies do not count
+	NewestStep      int64  // of the newest of these; -1 for none
+	NewestID        string // "" for none
+	NewestLabel     string
+}
+
+// Runs returns a snapshot of all runs, by name: those that a session has opened and those that have checkpoints.
+// Whether the newest checkpoint can be loaded, Find tells. Errors: ErrNotFound, ErrIO.
+func (s *Store) Runs() ([]RunInfo, error) {
+	store, err := s.h.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer s.h.leave()
+	var runs *C.ckpt_runs
+	var cerr *C.ckpt_error
+	if status := C.ckpt_store_runs(store, &runs, &cerr); status != C.CKPT_OK {
+		return nil, fail(status, cerr)
+	}
+	defer C.ckpt_runs_free(runs)
+	all := make([]RunInfo, C.ckpt_runs_count(runs))
+	for i := range all {
+		info := C.ckpt_run_info{struct_size: C.sizeof_ckpt_run_info}
+		if status := C.ckpt_runs_at(runs, C.size_t(i), &info, &cerr); status != C.CKPT_OK {
+			return nil, fail(status, cerr)
+		}
+		all[i] = RunInfo{
+			Name: C.GoString(&info.name[0]), Token: uint64(info.token), CheckpointCount: uint64(info.checkpoint_count),
+			NewestStep: int64(info.newest_step), NewestID: C.GoString(&info.newest_id[0]),
+			NewestLabel: C.GoString(&info.newest_label[0]),
+		}
+	}
+	return all, nil
+}
+
 // Find resolves a selector to one committed checkpoint: "latest" (the newest of the run that the options name, never a
 // foreign one or a copy), "label:L" or just "L" (the newest of label L), "step:N", or an id. Resolve on one rank and
 // give every rank the resulting ID: a later call may find a newer checkpoint. Newer checkpoints that cannot be loaded

@@ -22,6 +22,7 @@
 #include "load/map.h"
 #include "maintain/verify.h"
 #include "save/save.h"
+#include "session/runs.h"
 #include "session/session.h"
 #include "session/turn.h"
 #include "store/store.h"
@@ -110,6 +111,9 @@ struct ckpt_store : ckpt::api::Owned {
 };
 struct ckpt_list : ckpt::api::Owned {
   std::vector<ckpt::checkpoint::CheckpointEntry> entries;
+};
+struct ckpt_runs : ckpt::api::Owned {
+  std::vector<ckpt::session::RunEntry> entries;
 };
 struct ckpt_report : ckpt::api::Owned {
   ckpt::Report report;

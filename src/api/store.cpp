@@ -1,4 +1,6 @@
 // ckpt_store and ckpt_list: what a store holds.
+#include <cstdio>
+
 #include "api/handles.h"
 #include "maintain/repair.h"
 
@@ -45,6 +47,41 @@ ckpt_status ckpt_list_at(const ckpt_list* list, size_t index, ckpt_checkpoint_in
 }
 
 void ckpt_list_free(ckpt_list* list) { release(list); }
+
+ckpt_status ckpt_store_runs(const ckpt_store* store, ckpt_runs** out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(usable(store, "store"));
+    if (!out) return null_status("out");
+    CKPT_ASSIGN(auto entries, session::list_runs(*store->store));
+    *out = new ckpt_runs{{}, std::move(entries)};
+    return Ok();
+  });
+}
+
+size_t ckpt_runs_count(const ckpt_runs* runs) { return runs ? runs->entries.size() : 0; }
+
+static ckpt_run_info describe(const session::RunEntry& run) {
+  ckpt_run_info info{};
+  info.token = run.token;
+  info.checkpoint_count = run.committed;
+  info.newest_step = run.newest ? run.newest->summary.step : -1;
+  std::snprintf(info.name, sizeof info.name, "%s", run.name.c_str());
+  if (!run.newest) return info;
+  std::snprintf(info.newest_id, sizeof info.newest_id, "%s", run.newest->id.c_str());
+  std::snprintf(info.newest_label, sizeof info.newest_label, "%s", run.newest->summary.label.c_str());
+  return info;
+}
+
+ckpt_status ckpt_runs_at(const ckpt_runs* runs, size_t index, ckpt_run_info* out, ckpt_error** err) {
+  return guard(err, [&] {
+    if (!runs) return null_status("runs");
+    if (index >= runs->entries.size())
+      return Status(CKPT_NOT_FOUND, strformat("run {} of {}", index, runs->entries.size()));
+    return put_info(describe(runs->entries[index]), out);
+  });
+}
+
+void ckpt_runs_free(ckpt_runs* runs) { release(runs); }
 
 ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const ckpt_options* options,
                             ckpt_checkpoint_info* out, ckpt_error** err) {

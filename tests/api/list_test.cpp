@@ -26,6 +26,46 @@ class ThreeNames {
   Reader reader;
 };
 
+std::vector<std::string> runs_of(const Store& store) {
+  ckpt_runs* runs = nullptr;
+  Error error;
+  EXPECT_EQ(ckpt_store_runs(store.get(), &runs, error), CKPT_OK) << error.text();
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < ckpt_runs_count(runs); i++) {
+    ckpt_run_info info{};
+    info.struct_size = sizeof info;
+    EXPECT_EQ(ckpt_runs_at(runs, i, &info, error), CKPT_OK) << error.text();
+    texts.push_back(std::string(info.name) + " token " + std::to_string(info.token) + ": " +
+                    std::to_string(info.checkpoint_count) + ", " + info.newest_id + " " + info.newest_label + " " +
+                    std::to_string(info.newest_step));
+  }
+  ckpt_run_info past{};
+  past.struct_size = sizeof past;
+  EXPECT_EQ(ckpt_runs_at(runs, texts.size(), &past, error), CKPT_NOT_FOUND);
+  ckpt_runs_free(runs);
+  return texts;
+}
+
+TEST_P(Lists, RunsTellTheirOwnerAndTheirNewestCheckpoint) {
+  using Texts = std::vector<std::string>;
+  Store store = open_store(place.uri());
+  Session main = open_session(store);
+  EXPECT_EQ(runs_of(store), (Texts{"main token 1: 0,   -1"}));
+  Session side = open_session(store, 0, 1, nullptr, {{"run", "side"}});
+  auto save = [&](const Session& session, const char* label, int64_t step) {
+    Error error;
+    EXPECT_EQ(ckpt_save_run(new_save(session, label, {}, step).get(), error), CKPT_OK) << error.text();
+  };
+  save(main, "a", 7);
+  save(main, "b", 3);
+  save(side, "c", -1);
+  EXPECT_EQ(runs_of(store), (Texts{"main token 1: 2, b.1.1 b 3", "side token 2: 1, c.2.1 c -1"}));
+  Session newer = open_session(store);
+  EXPECT_EQ(runs_of(store)[0], "main token 3: 2, b.1.1 b 3") << "the newest checkpoint is not the owner's";
+  EXPECT_EQ(ckpt_runs_count(nullptr), 0u);
+  ckpt_runs_free(nullptr);
+}
+
 TEST_P(Lists, RecordsAreWrittenWholeOverWhateverTheyHeld) {
   ThreeNames three(place.uri());
   ASSERT_EQ(ckpt_reader_tensor_count(three.reader.get()), 3u);

@@ -2,9 +2,9 @@
 expect 0 --version; says '^ckpt [0-9]+\.[0-9]+\.[0-9]+ \(format revision [0-9]+\)$'
 for arguments in --help help; do
   expect 0 $arguments; is_quiet
-  for command in ls info verify diff cat import export repair prune rm help; do says "^  $command +[a-z]"; done
+  for command in ls runs info verify diff cat import export repair prune rm help; do says "^  $command +[a-z]"; done
 done
-for command in ls info verify diff cat import export repair prune rm; do
+for command in ls runs info verify diff cat import export repair prune rm; do
   expect 0 help $command; says 'Examples:'; says 'Exit codes: 0'; says "ckpt $command "
   expect 0 $command --help; says 'Examples:'
 done

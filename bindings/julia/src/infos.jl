@@ -54,6 +54,26 @@ function CheckpointInfo(raw::ckpt_checkpoint_info)
                           text(raw.session_id), text(raw.writer), Int(raw.passed_over))
 end
 
+"""
+One run of a store: `name`; `token` of the session that owns it (0: no record of one); `checkpoint_count`, without
+foreign ones and copies; `newest_id`, `newest_label` and `newest_step` of the newest of these, or `nothing`. Whether
+that one can be loaded, [`find_checkpoint`](@ref) tells.
+"""
+struct RunInfo
+    name::String
+    token::UInt64
+    checkpoint_count::Int
+    newest_id::Union{String,Nothing}
+    newest_label::Union{String,Nothing}
+    newest_step::Union{Int64,Nothing}
+end
+
+function RunInfo(raw::ckpt_run_info)
+    none = raw.newest_id[1] == 0
+    return RunInfo(text(raw.name), raw.token, Int(raw.checkpoint_count), none ? nothing : text(raw.newest_id),
+                   none ? nothing : text(raw.newest_label), raw.newest_step < 0 ? nothing : raw.newest_step)
+end
+
 Base.show(io::IO, info::CheckpointInfo) =
     print(io, "CheckpointInfo(\"", info.id, "\", ", info.state, ", ", info.tensor_count, " tensors)")
 

@@ -40,6 +40,28 @@ function checkpoints(store::Store)
 end
 
 """
+    runs(store) -> Vector{RunInfo}
+
+All runs, by name: those that a session has opened and those that have checkpoints. Throws NOT_FOUND, IO.
+"""
+function runs(store::Store)
+    list = use(store.handle) do pointer
+        made((out, err) -> ckpt_store_runs(pointer, out, err), ckpt_runs)
+    end
+    try
+        return use(list) do pointer
+            map(0:Int(ckpt_runs_count(pointer))-1) do index
+                out = sized(ckpt_run_info)
+                checked(err -> ckpt_runs_at(pointer, index, out, err))
+                RunInfo(out[])
+            end
+        end
+    finally
+        shut(list)
+    end
+end
+
+"""
     find_checkpoint(store, selector = "latest"; run, on_damaged = "pass") -> CheckpointInfo
 
 One committed checkpoint. `selector` is `"latest"`, `"label:L"` or `"L"`, `"step:N"`, or an id. With several ranks let

@@ -16,6 +16,11 @@ def store_list(r: Runner) -> None:
     r.expect_words(1, [info.id for info in store_of(r).list() if info.state == ckpt.CheckpointState.COMMITTED])
 
 
+def store_runs(r: Runner) -> None:
+    r.expect_words(1, [f"{run.name}:{run.token}:{run.checkpoint_count}:{run.newest_step}:{run.newest_id}:"
+                       f"{run.newest_label}" for run in store_of(r).runs()])
+
+
 def string_in(file: str) -> str:
     """Waits for the file, which is complete as soon as it appears."""
     end = time.monotonic() + 60
@@ -46,6 +51,7 @@ COMMANDS: Commands = {
     "store.open": lambda r: r.put(0, ckpt.Store(r.words[1], r.options)),
     "store.list": store_list,
     "store.states": lambda r: r.expect_words(1, [f"{info.id}:{info.state.name}" for info in store_of(r).list()]),
+    "store.runs": store_runs,
     "store.find": lambda r: r.expect_fields(store_of(r).find(r.words[1], r.options)),
     "store.remove": lambda r: store_of(r).remove(r.words[1]),
     "store.prune": lambda r: r.put(1, store_of(r).prune(r.options)),

@@ -29,6 +29,11 @@ nb::object record(const ckpt::CheckpointInfo& info) {
                                    info.session_id, info.writer, info.passed_over);
 }
 
+nb::object record(const ckpt::RunInfo& info) {
+  return records("RunInfo")(info.name, info.token, info.checkpoint_count, info.newest_id, info.newest_label,
+                            info.newest_step);
+}
+
 nb::object record(const ckpt::TensorInfo& info) {
   return records("TensorInfo")(info.name, dtype_of(info.dtype), extents(info.shape, info.ndim), info.bytes,
                                info.stored_bytes, info.segment_count, text_or_none(info.alias_of));

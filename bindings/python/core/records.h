@@ -8,6 +8,7 @@
 namespace ckpt_py {
 
 nanobind::object record(const ckpt::CheckpointInfo& info);
+nanobind::object record(const ckpt::RunInfo& info);
 nanobind::object record(const ckpt::TensorInfo& info);
 nanobind::object alias_record(const ckpt_tensor_desc& view);
 nanobind::object record(const ckpt::SegmentInfo& info);

@@ -13,6 +13,14 @@ static nb::list list_store(const StoreObject& self) {
   return out;
 }
 
+static nb::list list_runs(const StoreObject& self) {
+  const auto store = self.get();
+  const auto found = unlocked([&] { return store->runs(); });
+  nb::list out;
+  for (const auto& info : found) out.append(record(info));
+  return out;
+}
+
 static nb::object find_in_store(const StoreObject& self, nb::handle selector, nb::handle mapping,
                                 const nb::kwargs& keywords) {
   const auto store = self.get();
@@ -59,6 +67,8 @@ static void bind_store_class(nb::module_& m) {
           nb::sig("def __init__(self, uri: str | os.PathLike[str], " CKPT_PY_OPTIONS ") -> None"))
       .def("list", &list_store, nb::sig("def list(self) -> list[ckpt.records.CheckpointInfo]"),
            "All checkpoints and attempts at this moment, oldest first: by run, then token, then sequence.")
+      .def("runs", &list_runs, nb::sig("def runs(self) -> list[ckpt.records.RunInfo]"),
+           "All runs, by name: those that a session has opened and those that have checkpoints.")
       .def("find", &find_in_store, nb::arg("selector") = "latest", nb::arg("options").none() = nb::none(),
            nb::arg("keywords"),
            nb::sig("def find(self, selector: str = 'latest', " CKPT_PY_OPTIONS ") -> ckpt.records.CheckpointInfo"),

@@ -33,6 +33,25 @@ static ckpt_status list(runner* r, bool with_states) {
 static ckpt_status run_list(runner* r) { return list(r, false); }
 static ckpt_status run_states(runner* r) { return list(r, true); }
 
+static ckpt_status run_runs(runner* r) {
+  ckpt_runs* found = NULL;
+  ckpt_status status = ckpt_store_runs(get(r, 0, STORE), &found, &r->error);
+  size_t count = ckpt_runs_count(found);
+  for (size_t i = 0; i < count && !status; i++) {
+    ckpt_run_info info = {.struct_size = sizeof info};
+    char text[sizeof info + 64];
+    status = ckpt_runs_at(found, i, &info, &r->error);
+    if (status) continue;
+    (void)snprintf(text, sizeof text, "%s:%llu:%llu:%lld:%s:%s", info.name, (unsigned long long)info.token,
+                   (unsigned long long)info.checkpoint_count, (long long)info.newest_step, info.newest_id,
+                   info.newest_label);
+    expect_word(r, i + 1, text);
+  }
+  ckpt_runs_free(found);
+  if (!status) expect_word(r, count + 1, NULL);
+  return status;
+}
+
 static ckpt_status run_find(runner* r) {
   ckpt_checkpoint_info info = {.struct_size = sizeof info};
   ckpt_status status = ckpt_store_find(get(r, 0, STORE), word(r, 1), r->options, &info, &r->error);
@@ -103,14 +122,8 @@ static ckpt_status run_string(runner* r) {
   return CKPT_OK;
 }
 
-const command store_commands[] = {{"store.open", run_open},
-                                  {"store.list", run_list},
-                                  {"store.states", run_states},
-                                  {"store.find", run_find},
-                                  {"store.remove", run_remove},
-                                  {"store.prune", run_prune},
-                                  {"store.repair", run_repair},
-                                  {"store.import", run_import},
-                                  {"session.open", run_session_open},
-                                  {"session.string", run_string},
-                                  {NULL, NULL}};
+const command store_commands[] = {
+    {"store.open", run_open},           {"store.list", run_list},       {"store.states", run_states},
+    {"store.runs", run_runs},           {"store.find", run_find},       {"store.remove", run_remove},
+    {"store.prune", run_prune},         {"store.repair", run_repair},   {"store.import", run_import},
+    {"session.open", run_session_open}, {"session.string", run_string}, {NULL, NULL}};

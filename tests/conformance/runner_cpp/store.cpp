@@ -23,6 +23,15 @@ void run_states(Runner& runner, const Call& call) {
   call.expect_words(1, found);
 }
 
+void run_runs(Runner& runner, const Call& call) {
+  std::vector<std::string> found;
+  for (const ckpt::RunInfo& run : runner.get<ckpt::Store>(call[0]).runs())
+    found.push_back(std::string(run.name) + ":" + std::to_string(run.token) + ":" +
+                    std::to_string(run.checkpoint_count) + ":" + std::to_string(run.newest_step) + ":" + run.newest_id +
+                    ":" + run.newest_label);
+  call.expect_words(1, found);
+}
+
 void run_find(Runner& runner, const Call& call) {
   call.expect_checkpoint(runner.get<ckpt::Store>(call[0]).find(call[1], call.options));
 }
@@ -64,6 +73,7 @@ const Commands kStore = {
     {"store.open", [](Runner& r, const Call& c) { r.put(c[0], ckpt::Store::open(c[1], c.options)); }},
     {"store.list", run_list},
     {"store.states", run_states},
+    {"store.runs", run_runs},
     {"store.find", run_find},
     {"store.remove", [](Runner& r, const Call& c) { r.get<ckpt::Store>(c[0]).remove(c[1]); }},
     {"store.prune", [](Runner& r, const Call& c) { r.put(c[1], r.get<ckpt::Store>(c[0]).prune(c.options)); }},

@@ -98,6 +98,14 @@ command("store.states") do call
     expect_words(call, 2, ["$(info.id):$(info.state)" for info in Ckpt.checkpoints(object(call, 1))])
 end
 
+command("store.runs") do call
+    texts = map(Ckpt.runs(object(call, 1))) do run
+        id, label, step = something(run.newest_id, ""), something(run.newest_label, ""), something(run.newest_step, -1)
+        "$(run.name):$(run.token):$(run.checkpoint_count):$step:$id:$label"
+    end
+    expect_words(call, 2, texts)
+end
+
 command("store.find") do call
     expect_info(call, Ckpt.find_checkpoint(object(call, 1), call.words[2]; settings(call)...))
 end

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -12,6 +13,7 @@ var _ = list(map[string]func(r *runner){
 	"store.open":   func(r *runner) { r.put(0, try(ckpt.OpenStore(r.words[1], r.options))) },
 	"store.list":   runStoreList,
 	"store.states": runStoreStates,
+	"store.runs":   runStoreRuns,
 	"store.find":   func(r *runner) { r.expectCheckpoint(try(r.store().Find(r.words[1], r.options))) },
 	"store.remove": func(r *runner) { must(r.store().Remove(r.words[1])) },
 	"store.prune":  func(r *runner) { r.put(1, try(r.store().Prune(r.options))) },
@@ -39,6 +41,15 @@ func runStoreStates(r *runner) {
 	var found []string
 	for _, info := range try(ckpt.Collect(r.store().Checkpoints())) {
 		found = append(found, info.ID+":"+info.State.String())
+	}
+	r.expectWords(1, found...)
+}
+
+func runStoreRuns(r *runner) {
+	var found []string
+	for _, run := range try(r.store().Runs()) {
+		found = append(found, fmt.Sprintf("%s:%d:%d:%d:%s:%s", run.Name, run.Token, run.CheckpointCount, run.NewestStep,
+			run.NewestID, run.NewestLabel))
 	}
 	r.expectWords(1, found...)
 }

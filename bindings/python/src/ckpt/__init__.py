@@ -20,7 +20,7 @@ from .errors import (AbortedError, CallError, CancelledError, CommitUnknownError
                      UnsupportedError)
 from .loading import load
 from .records import (AliasInfo, CheckpointInfo, FileTensor, Finding, JobStats, Node, ObjectInfo, OptionInfo, PartInfo,
-                      Report, SegmentInfo, TensorInfo)
+                      Report, RunInfo, SegmentInfo, TensorInfo)
 from .saving import SaveHandle, save, save_async
 from .trees import Record, TensorName, TreeSet, from_native, to_native
 
@@ -31,7 +31,7 @@ __all__ = [
     "Store", "Session", "Save", "Reader", "Load", "Job", "Tree", "File", "Memory", "View",
     "from_native", "to_native", "Record", "TensorName", "TreeSet",
     "AliasInfo", "CheckpointInfo", "FileTensor", "Finding", "JobStats", "Node", "ObjectInfo", "OptionInfo", "PartInfo",
-    "Report", "SegmentInfo", "TensorInfo",
+    "Report", "RunInfo", "SegmentInfo", "TensorInfo",
     "CheckpointFlags", "CheckpointState", "Codec", "Device", "DType", "Filter", "FindingKind", "IoEngine", "JobState",
     "KeyKind", "NodeKind", "OptionKind", "Scope", "Status",
     "Error", "CallError", "StoreError", "DataError", "RankError", "MachineError",

@@ -231,6 +231,11 @@ class Store:
         All checkpoints and attempts at this moment, oldest first: by run, then token, then sequence.
         """
 
+    def runs(self) -> list[ckpt.records.RunInfo]:
+        """
+        All runs, by name: those that a session has opened and those that have checkpoints.
+        """
+
     def find(self, selector: str = 'latest', options: Mapping[str, int | str] | None = None, **keywords: int | str) -> ckpt.records.CheckpointInfo:
         """
         The committed checkpoint that `selector` names: "latest", a label, "label:L", "step:N" or an id. NotFoundError if there is none. With several ranks call it on one and send the id to the others.
@@ -342,14 +347,14 @@ class Save:
         Ctrl-C cancels the save, which runs as a job for that: KeyboardInterrupt comes once the engine no longer uses the memory; a save that was just being committed may still exist. interruptible=False saves on this thread, where Ctrl-C waits for the end of the save.
         """
 
-    def start(self, *, in_place: bool = False) -> Job:
-        """
-        Does what run() does, in the background. The memory may change again once the job is STAGED. in_place=True makes no copy: the job is STAGED once everything is written.
-        """
-
     def report(self) -> ckpt.records.Report:
         """
         Once the save has ended, on rank 0: what retention removed, and what it could not remove and why. Empty on other ranks.
+        """
+
+    def start(self, *, in_place: bool = False) -> Job:
+        """
+        Does what run() does, in the background. The memory may change again once the job is STAGED. in_place=True makes no copy: the job is STAGED once everything is written.
         """
 
     def close(self) -> None:

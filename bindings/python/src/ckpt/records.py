@@ -38,6 +38,18 @@ class CheckpointInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class RunInfo:
+    """One run of a store."""
+
+    name: str
+    token: int  # of the session that owns it; 0 if there is no record of one
+    checkpoint_count: int  # committed ones; foreign ones and copies do not count
+    newest_id: str  # of these; "" for none. Whether it can be loaded, Store.find tells
+    newest_label: str
+    newest_step: int  # -1 for none
+
+
+@dataclass(frozen=True, slots=True)
 class TensorInfo:
     """A tensor or alias of a checkpoint."""
 

@@ -315,23 +315,6 @@ unsafe extern "C" {
 pub struct ckpt_report {
     _unused: [u8; 0],
 }
-unsafe extern "C" {
-    pub fn ckpt_store_prune(
-        store: *const ckpt_store,
-        options: *const ckpt_options,
-        report: *mut *mut ckpt_report,
-        err: *mut *mut ckpt_error,
-    ) -> ckpt_status;
-}
-unsafe extern "C" {
-    pub fn ckpt_store_repair(
-        store: *const ckpt_store,
-        id: *const ::core::ffi::c_char,
-        options: *const ckpt_options,
-        report: *mut *mut ckpt_report,
-        err: *mut *mut ckpt_error,
-    ) -> ckpt_status;
-}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ckpt_session {
@@ -465,13 +448,6 @@ unsafe extern "C" {
         value: *const ::core::ffi::c_char,
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
-unsafe extern "C" {
-    pub fn ckpt_save_report(
-        save: *const ckpt_save,
-        out: *mut *mut ckpt_report,
-        err: *mut *mut ckpt_error,
-    ) -> ckpt_status;
-}
 }
 unsafe extern "C" {
     pub fn ckpt_save_id(save: *const ckpt_save) -> *const ::core::ffi::c_char;
@@ -486,6 +462,13 @@ unsafe extern "C" {
     pub fn ckpt_save_start_in_place(
         save: *mut ckpt_save,
         out: *mut *mut ckpt_job,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_save_report(
+        save: *const ckpt_save,
+        out: *mut *mut ckpt_report,
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
 }
@@ -753,23 +736,6 @@ unsafe extern "C" {
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
 }
-unsafe extern "C" {
-    pub fn ckpt_reader_verify(
-        reader: *const ckpt_reader,
-        options: *const ckpt_options,
-        out: *mut *mut ckpt_job,
-        err: *mut *mut ckpt_error,
-    ) -> ckpt_status;
-}
-unsafe extern "C" {
-    pub fn ckpt_reader_diff(
-        a: *const ckpt_reader,
-        b: *const ckpt_reader,
-        options: *const ckpt_options,
-        out: *mut *mut ckpt_report,
-        err: *mut *mut ckpt_error,
-    ) -> ckpt_status;
-}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ckpt_load {
@@ -801,7 +767,6 @@ unsafe extern "C" {
         name: *const ::core::ffi::c_char,
         rank: u32,
         data: *mut ::core::ffi::c_void,
-pub const CKPT_JOB_DELIVERED: i32 = 8;
         data_bytes: u64,
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
@@ -829,6 +794,7 @@ pub const CKPT_JOB_COMMITTED: i32 = 4;
 pub const CKPT_JOB_DONE: i32 = 5;
 pub const CKPT_JOB_FAILED: i32 = 6;
 pub const CKPT_JOB_CANCELLED: i32 = 7;
+pub const CKPT_JOB_DELIVERED: i32 = 8;
 unsafe extern "C" {
     pub fn ckpt_job_state(job: *const ckpt_job) -> i32;
 }
@@ -970,6 +936,101 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     pub fn ckpt_report_free(report: *mut ckpt_report);
+}
+unsafe extern "C" {
+    pub fn ckpt_reader_verify(
+        reader: *const ckpt_reader,
+        options: *const ckpt_options,
+        out: *mut *mut ckpt_job,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_reader_diff(
+        a: *const ckpt_reader,
+        b: *const ckpt_reader,
+        options: *const ckpt_options,
+        out: *mut *mut ckpt_report,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ckpt_run_info {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub token: u64,
+    pub checkpoint_count: u64,
+    pub newest_step: i64,
+    pub name: [::core::ffi::c_char; 208usize],
+    pub newest_id: [::core::ffi::c_char; 256usize],
+    pub newest_label: [::core::ffi::c_char; 208usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ckpt_run_info"][::core::mem::size_of::<ckpt_run_info>() - 704usize];
+    ["Alignment of ckpt_run_info"][::core::mem::align_of::<ckpt_run_info>() - 8usize];
+    ["Offset of field: ckpt_run_info::struct_size"][::core::mem::offset_of!(ckpt_run_info, struct_size) - 0usize];
+    ["Offset of field: ckpt_run_info::reserved"][::core::mem::offset_of!(ckpt_run_info, reserved) - 4usize];
+    ["Offset of field: ckpt_run_info::token"][::core::mem::offset_of!(ckpt_run_info, token) - 8usize];
+    ["Offset of field: ckpt_run_info::checkpoint_count"]
+        [::core::mem::offset_of!(ckpt_run_info, checkpoint_count) - 16usize];
+    ["Offset of field: ckpt_run_info::newest_step"][::core::mem::offset_of!(ckpt_run_info, newest_step) - 24usize];
+    ["Offset of field: ckpt_run_info::name"][::core::mem::offset_of!(ckpt_run_info, name) - 32usize];
+    ["Offset of field: ckpt_run_info::newest_id"][::core::mem::offset_of!(ckpt_run_info, newest_id) - 240usize];
+    ["Offset of field: ckpt_run_info::newest_label"][::core::mem::offset_of!(ckpt_run_info, newest_label) - 496usize];
+};
+impl Default for ckpt_run_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ckpt_runs {
+    _unused: [u8; 0],
+}
+unsafe extern "C" {
+    pub fn ckpt_store_runs(
+        store: *const ckpt_store,
+        out: *mut *mut ckpt_runs,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_runs_count(runs: *const ckpt_runs) -> usize;
+}
+unsafe extern "C" {
+    pub fn ckpt_runs_at(
+        runs: *const ckpt_runs,
+        index: usize,
+        out: *mut ckpt_run_info,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_runs_free(runs: *mut ckpt_runs);
+}
+unsafe extern "C" {
+    pub fn ckpt_store_prune(
+        store: *const ckpt_store,
+        options: *const ckpt_options,
+        report: *mut *mut ckpt_report,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_store_repair(
+        store: *const ckpt_store,
+        id: *const ::core::ffi::c_char,
+        options: *const ckpt_options,
+        report: *mut *mut ckpt_report,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

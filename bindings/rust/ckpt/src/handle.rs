@@ -31,6 +31,7 @@ opaque! {
     ckpt_options ckpt_options_free
     ckpt_store ckpt_store_free
     ckpt_list ckpt_list_free
+    ckpt_runs ckpt_runs_free
     ckpt_report ckpt_report_free
     ckpt_session ckpt_session_free
     ckpt_save ckpt_save_free

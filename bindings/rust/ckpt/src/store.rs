@@ -39,6 +39,15 @@ impl Store {
         Ok(Checkpoints { handle })
     }
 
+    /// A snapshot of all runs, by name: those that a session has opened and those that have checkpoints.
+    pub fn runs(&self) -> Result<Vec<RunInfo>> {
+        // SAFETY: `make` passes places for both outputs.
+        let runs = Handle::make(|out, err| unsafe { sys::ckpt_store_runs(self.handle.get(), out, err) })?;
+        // SAFETY: the handle is alive.
+        let count = unsafe { sys::ckpt_runs_count(runs.get()) };
+        (0..count).map(|index| RunInfo::at(&runs, index)).collect()
+    }
+
     /// Resolves a selector to one committed checkpoint: `latest`, `label:L` or just `L` (the newest of label L),
     /// `step:N`, or an id. Resolve on one rank and give every rank the id: a later call may find a newer checkpoint.
     pub fn find(&self, selector: &str) -> Result<CheckpointInfo> {
@@ -143,6 +152,41 @@ impl<'a> IntoIterator for &'a Checkpoints {
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
+    }
+}
+
+/// One run of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunInfo {
+    /// Its name.
+    pub name: String,
+    /// The token of the session that owns it; 0 if there is no record of one.
+    pub token: u64,
+    /// How many committed checkpoints it has; foreign ones and copies do not count.
+    pub checkpoint_count: u64,
+    /// The id of the newest of these. Whether it can be loaded, [`Store::find`] tells.
+    pub newest_id: Option<String>,
+    /// The label of the newest.
+    pub newest_label: Option<String>,
+    /// The step of the newest.
+    pub newest_step: Option<u64>,
+}
+
+impl RunInfo {
+    fn at(runs: &Handle<sys::ckpt_runs>, index: usize) -> Result<Self> {
+        let mut raw = sized!(ckpt_run_info);
+        // SAFETY: `raw` is ours and has its size set.
+        check(|err| unsafe { sys::ckpt_runs_at(runs.get(), index, &mut raw, err) })?;
+        let text = |of| Some(text_of(of).to_owned()).filter(|text| !text.is_empty());
+        Ok(RunInfo {
+            name: text_of(&raw.name).to_owned(),
+            token: raw.token,
+            checkpoint_count: raw.checkpoint_count,
+            newest_id: text(&raw.newest_id),
+            newest_label: text(&raw.newest_label),
+            newest_step: raw.newest_step.try_into().ok(),
+        })
     }
 }
 

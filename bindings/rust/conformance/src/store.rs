@@ -29,6 +29,15 @@ fn states(runner: &mut Runner, call: &Call) -> Outcome {
     call.expect_words(1, found)
 }
 
+fn runs(runner: &mut Runner, call: &Call) -> Outcome {
+    let found = runner.get::<Store>(call, 0)?.runs()?.into_iter().map(|run| {
+        let step = run.newest_step.map_or("-1".to_owned(), |step| step.to_string());
+        let (id, label) = (run.newest_id.unwrap_or_default(), run.newest_label.unwrap_or_default());
+        format!("{}:{}:{}:{step}:{id}:{label}", run.name, run.token, run.checkpoint_count)
+    });
+    call.expect_words(1, found)
+}
+
 /// -1 is none; Rust's types cannot express lower numbers.
 pub fn step(call: &Call) -> Outcome<Option<u64>> {
     match call.number(3)? {
@@ -75,6 +84,7 @@ pub const COMMANDS: &[Command] = &[
     ("store.open", |r, c| r.put(c, 0, Store::open_with(c.text(1)?, &c.settings()?)?)),
     ("store.list", list),
     ("store.states", states),
+    ("store.runs", runs),
     ("store.find", |r, c| c.expect_checkpoint(&r.get::<Store>(c, 0)?.find_with(c.text(1)?, &c.settings()?)?)),
     ("store.remove", |r, c| Ok(r.get::<Store>(c, 0)?.remove(c.text(1)?)?)),
     ("store.prune", |r, c| r.put(c, 1, r.get::<Store>(c, 0)?.prune(&c.settings()?)?)),
