@@ -497,11 +497,12 @@ CKPT_API void ckpt_load_free(ckpt_load* load);
 /* Work in the background. All functions but _free may be called from several threads at once. A job only moves to
  * higher states. COMMITTED and what follows are final. */
 enum {
+  CKPT_JOB_NEW = 0, /* of ckpt_job_new, before its call */
   CKPT_JOB_RUNNING = 1,
   CKPT_JOB_STAGED = 2,    /* save: the caller's memory may change again */
   CKPT_JOB_WRITTEN = 3,   /* save: this rank's part is durable */
   CKPT_JOB_COMMITTED = 4, /* save: committed for all ranks */
-  CKPT_JOB_DONE = 5,      /* load, verify: finished */
+  CKPT_JOB_DONE = 5,      /* any other work: finished */
   CKPT_JOB_FAILED = 6,
   CKPT_JOB_CANCELLED = 7,
   CKPT_JOB_DELIVERED = 8 /* save with wait=0, not rank 0: its part is durable; it does not know the outcome */
@@ -516,6 +517,14 @@ CKPT_API ckpt_status ckpt_job_wait(const ckpt_job* job, int32_t state, int64_t t
 /* Asks the job to stop, and returns at once; may be called more than once. A save that is not committed yet will not
  * be. */
 CKPT_API void ckpt_job_cancel(const ckpt_job* job);
+
+/* A job for a call that blocks: put into the call's options, it lets another thread watch the call (state, bytes_total
+ * and bytes_done where there is a measure) and cancel it. ckpt_session_open, ckpt_store_prune, ckpt_store_repair,
+ * ckpt_reader_diff, ckpt_import and ckpt_export work under such a job, on the caller's thread; cancelled, they return
+ * CANCELLED soon, and what they had done by then stays done (prune: what it removed). Other calls refuse the options
+ * (INVALID). A job serves one call. `job` NULL takes it out of the options, which keep it alive otherwise. */
+CKPT_API ckpt_status ckpt_job_new(ckpt_job** out, ckpt_error** err);
+CKPT_API ckpt_status ckpt_options_set_job(ckpt_options* options, const ckpt_job* job, ckpt_error** err);
 
 typedef struct ckpt_job_stats {
   uint32_t struct_size;

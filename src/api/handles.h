@@ -80,6 +80,18 @@ Status usable(const Handle* handle, const char* what) {
   return handle->forked() ? forked_status() : Ok();
 }
 
+// The job under which a call works: that of its options, for this one call, or one of its own. INVALID.
+Result<std::shared_ptr<Job>> job_for(const ckpt_options* options);
+// For a call that does not work under a job. INVALID if its options have one.
+Status refuse_job(const ckpt_options* options);
+
+// Makes the body of a call that works under a job.
+template <typename Body>
+Status run_under(const ckpt_options* options, Body&& body) {
+  CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));
+  return job->run(CKPT_JOB_DONE, body);
+}
+
 // Copies an info record to a caller whose struct may be older (shorter) or newer (longer) than ours.
 template <typename Info>
 Status put_info(const Info& info, Info* out) {

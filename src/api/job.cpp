@@ -4,6 +4,29 @@
 using namespace ckpt;
 using namespace ckpt::api;
 
+namespace ckpt::api {
+
+Result<std::shared_ptr<Job>> job_for(const ckpt_options* options) {
+  if (!options || !options->job) return std::make_shared<Job>();
+  CKPT_TRY(options->job->take());
+  return options->job;
+}
+
+Status refuse_job(const ckpt_options* options) {
+  if (!options || !options->job) return Ok();
+  return Status(CKPT_INVALID, "the options have a job, and this call does not work under one (ckpt_options_set_job)");
+}
+
+}  // namespace ckpt::api
+
+ckpt_status ckpt_job_new(ckpt_job** out, ckpt_error** err) {
+  return guard(err, [&] {
+    if (!out) return null_status("out");
+    *out = new ckpt_job{{}, std::make_shared<Job>(CKPT_JOB_NEW)};
+    return Ok();
+  });
+}
+
 int32_t ckpt_job_state(const ckpt_job* job) { return job ? job->job->state() : CKPT_JOB_FAILED; }
 
 ckpt_status ckpt_job_wait(const ckpt_job* job, int32_t state, int64_t timeout_ms, ckpt_error** err) {
@@ -49,7 +72,7 @@ ckpt_status ckpt_job_report(const ckpt_job* job, ckpt_report** out, ckpt_error**
   return guard(err, [&]() -> Status {
     if (!job || !out) return null_status("job or out");
     if (job->forked()) return forked_status();
-    if (job->job->state() < CKPT_JOB_COMMITTED) return Status(CKPT_INVALID, "the job has not ended");
+    if (!job->job->ended()) return Status(CKPT_INVALID, "the job has not ended");
     if (!job->job->has_report) return Status(CKPT_UNSUPPORTED, "only jobs of saves and of verify have a report");
     *out = new_report(job->job->report);
     return Ok();

@@ -26,6 +26,15 @@ ckpt_status ckpt_options_set_int(ckpt_options* options, const char* key, int64_t
   });
 }
 
+ckpt_status ckpt_options_set_job(ckpt_options* options, const ckpt_job* job, ckpt_error** err) {
+  return guard(err, [&] {
+    if (!options) return null_status("options");
+    if (job && job->forked()) return forked_status();
+    options->job = job ? job->job : nullptr;
+    return Ok();
+  });
+}
+
 void ckpt_options_free(ckpt_options* options) { delete options; }
 
 int32_t ckpt_option_count(void) { return static_cast<int32_t>(option_rows().size()); }

@@ -17,6 +17,7 @@ ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const c
   return guard(err, [&]() -> Status {
     if (!out || !store || !selector) return null_status("out, store or selector");
     if (store->forked()) return forked_status();
+    CKPT_TRY(refuse_job(options));
     const Options& bag = options_of(options);
     const std::string run = bag.str("run");
     CKPT_ASSIGN(auto checkpoint, Checkpoint::open(store->store, {selector, run, bag.str("on_damaged") == "error"},
@@ -256,6 +257,7 @@ ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(reader, "reader"));
     if (!tensor || !data || !size) return null_status("tensor, data or size");
+    CKPT_TRY(refuse_job(options));
     const Options& bag = options_of(options);
     CKPT_ASSIGN(Bytes bytes, load::map_tensor(*reader->checkpoint, tensor, bag.integer("verify") != 0,
                                               resolve_threads(bag.integer("threads"))));
@@ -270,6 +272,7 @@ ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_options* op
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(reader, "reader"));
     if (!out) return null_status("out");
+    CKPT_TRY(refuse_job(options));
     const Options& bag = options_of(options);
     std::string mode = bag.str("verify_mode");
     maintain::VerifyOptions settings{.mode = mode == "full"    ? maintain::VerifyMode::kFull
@@ -298,8 +301,10 @@ ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b, const c
     if (!out) return null_status("out");
     auto report = std::make_unique<ckpt_report>();
     const Options& bag = options_of(options);
-    CKPT_TRY(maintain::diff_checkpoints(*a->checkpoint, *b->checkpoint, bag.integer("values") != 0,
-                                        resolve_threads(bag.integer("threads")), &report->report));
+    CKPT_TRY(run_under(options, [&](Job& job) {
+      return maintain::diff_checkpoints(*a->checkpoint, *b->checkpoint, bag.integer("values") != 0,
+                                        resolve_threads(bag.integer("threads")), &report->report, job);
+    }));
     *out = report.release();
     return Ok();
   });

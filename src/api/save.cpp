@@ -10,6 +10,7 @@ ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const ch
     if (!out || !session || !label) return null_status("out, session or label");
     if (session->forked()) return forked_status();
     CKPT_ASSIGN(auto save, save::Save::make(session->session, label, step, options_of(options)));
+    CKPT_TRY(save->noted(refuse_job(options)));  // the attempt counts, so the other ranks are told
     *out = new ckpt_save{{}, std::move(save)};
     return Ok();
   });

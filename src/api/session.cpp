@@ -9,10 +9,12 @@ ckpt_status ckpt_session_open(ckpt_session** out, const ckpt_store* store, uint3
   return guard(err, [&]() -> Status {
     if (!out || !store) return null_status("out or store");
     if (store->forked()) return forked_status();
-    CKPT_ASSIGN(auto session,
-                session::Session::open(store->store, rank, world_size, session_string, options_of(options)));
-    *out = new ckpt_session{{}, std::move(session)};
-    return Ok();
+    return run_under(options, [&](Job& job) -> Status {
+      CKPT_ASSIGN(auto session,
+                  session::Session::open(store->store, rank, world_size, session_string, options_of(options), job));
+      *out = new ckpt_session{{}, std::move(session)};
+      return Ok();
+    });
   });
 }
 

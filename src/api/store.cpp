@@ -10,6 +10,7 @@ using namespace ckpt::api;
 ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out || !uri) return null_status("out or uri");
+    CKPT_TRY(refuse_job(options));
     const Options& bag = options_of(options);
     store::StoreOptions settings{.direct_io = bag.str("direct_io") == "auto",
                                  .uring = bag.str("io_engine") == "auto",
@@ -87,6 +88,7 @@ ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const
                             ckpt_checkpoint_info* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!store || !selector) return null_status("store or selector");
+    CKPT_TRY(refuse_job(options));
     if (store->forked()) return forked_status();
     const Options& bag = options_of(options);
     const std::string run = bag.str("run");
@@ -114,7 +116,8 @@ ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* option
     const commit::RetentionPolicy policy{bag.str("run"), bag.integer("keep_last"), bag.integer("keep_every"),
                                          bag.str("protect"), bag.integer("dry_run") == 1};
     auto findings = std::make_unique<ckpt_report>();
-    CKPT_TRY(commit::apply_retention(*store->store, policy, &findings->report));
+    CKPT_TRY(run_under(
+        options, [&](Job& job) { return commit::apply_retention(*store->store, policy, &findings->report, job); }));
     if (report) *report = findings.release();
     return Ok();
   });
@@ -127,8 +130,10 @@ ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckp
     if (store->forked()) return forked_status();
     const Options& bag = options_of(options);
     auto findings = std::make_unique<ckpt_report>();
-    CKPT_TRY(maintain::repair_checkpoint(*store->store, id, bag.integer("dry_run") != 0, bag.integer("force") != 0,
-                                         &findings->report));
+    CKPT_TRY(run_under(options, [&](Job& job) {
+      return maintain::repair_checkpoint(*store->store, id, bag.integer("dry_run") != 0, bag.integer("force") != 0,
+                                         &findings->report, job);
+    }));
     if (report) *report = findings.release();
     return Ok();
   });

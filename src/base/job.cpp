@@ -8,9 +8,16 @@
 
 namespace ckpt {
 
-static bool final_state(int32_t state) { return state >= CKPT_JOB_COMMITTED; }
+Status Job::take() {
+  if (!taken_.exchange(true)) return Ok();
+  return Status(CKPT_INVALID,
+                "the job of the options has served a call already; a call needs a new one (ckpt_job_new)");
+}
 
 Status Job::run(int32_t done, const std::function<Status(Job&)>& work) {
+  taken_ = true;
+  began_ = std::chrono::steady_clock::now();
+  reach(CKPT_JOB_RUNNING);
   Status status;
   try {
     status = work(*this);
@@ -41,6 +48,7 @@ static std::thread quiet_thread(std::function<void()> body) {
 
 Status Job::start(int32_t done, std::function<Status(Job&)> work) {
   try {
+    taken_ = true;
     work_ = std::move(work);
     thread_ = quiet_thread([this, done] { (void)run(done, work_); });
   } catch (const std::system_error& error) {
@@ -67,7 +75,7 @@ void Job::reach(int32_t state) {
 
 Status Job::wait(int32_t state, int64_t timeout_ms) const {
   std::unique_lock lock(mutex_);
-  auto reached = [&] { return state_.load() >= state || final_state(state_.load()); };
+  auto reached = [&] { return state_.load() >= state || ended(); };
   // The largest timeouts would overflow the clock. A year is as good as for ever.
   constexpr int64_t kForEver = int64_t{1000} * 3600 * 24 * 365;
   if (timeout_ms < 0 || timeout_ms > kForEver)
@@ -86,9 +94,8 @@ uint64_t Job::elapsed_us() const {
 }
 
 void Job::finish() {
-  if (!thread_.joinable()) return;
-  cancel();
-  thread_.join();
+  if (state() != CKPT_JOB_NEW) cancel();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Backoff::sleep() {

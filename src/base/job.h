@@ -24,19 +24,24 @@ struct JobCounters {
 
 class Job {
  public:
+  // `state`: NEW for a job that a caller makes before the call that it watches.
+  explicit Job(int32_t state = CKPT_JOB_RUNNING) : state_(state) {}
   ~Job() { finish(); }
 
+  // For whoever runs a job that a caller made: it serves one call. INVALID for the second one.
+  Status take();
   // Runs `work` on this thread (run) or on a new one (start). Call one of them, once. The job ends as `done`, FAILED or
   // CANCELLED.
   Status run(int32_t done, const std::function<Status(Job&)>& work);
   Status start(int32_t done, std::function<Status(Job&)> work);
 
   int32_t state() const { return state_.load(); }
+  bool ended() const { return state() >= CKPT_JOB_COMMITTED; }
   // Returns OK once `state` is reached, TIMEOUT, or the error of a failed job. timeout_ms < 0 waits for ever.
   Status wait(int32_t state, int64_t timeout_ms) const;
   void cancel() { cancelled_ = true; }
   bool cancelled() const { return cancelled_.load(); }
-  // Cancels the work if it still runs, and waits for its thread.
+  // Cancels the work if it still runs, and waits for its thread. Work on a caller's thread ends soon after.
   void finish();
 
   // Called by the work. The state never goes back.
@@ -54,8 +59,8 @@ class Job {
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  std::atomic<int32_t> state_{CKPT_JOB_RUNNING};
-  std::atomic<bool> cancelled_{false};
+  std::atomic<int32_t> state_;
+  std::atomic<bool> cancelled_{false}, taken_{false};
   Status status_;
   // Kept until the job is freed: it keeps alive what the job was made from.
   std::function<Status(Job&)> work_;

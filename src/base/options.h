@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,8 @@
 #include "base/status.h"
 
 namespace ckpt {
+
+class Job;
 
 class Options {
  public:
@@ -46,4 +49,5 @@ const Options& options_of(const ckpt_options* handle);
 
 struct ckpt_options {
   ckpt::Options bag;
+  std::shared_ptr<ckpt::Job> job;  // under which the call works; null for none
 };

@@ -174,6 +174,7 @@ static Result<Merged> collect_and_merge(Session& session, const Attempt& attempt
   CKPT_ASSIGN(auto parts, collect_parts(session, attempt, settings, job, 0, groups.ranks(0)));
   CKPT_ASSIGN(auto gathered, collect_groups(session, attempt, settings, job, groups));
   auto merged = merge_parts(parts, gathered, session.store(), attempt.directory, false);
+  if (merged.ok()) CKPT_TRY(check_trees(parts, gathered, session.store(), attempt.directory));
   remove_groups(session.store(), attempt, groups);  // a checkpoint has none; one that stays harms nobody
   return merged;
 }
@@ -181,8 +182,6 @@ static Result<Merged> collect_and_merge(Session& session, const Attempt& attempt
 static Status lead_commit(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
   auto merged = collect_and_merge(session, attempt, settings, job);
   if (!merged.ok()) return give_up(session, attempt, std::move(merged).status());
-  Status trees = check_trees(*parts, session.store(), attempt.directory);
-  if (!trees.ok()) return give_up(session, attempt, std::move(trees));
   if (Status cancelled = job.check(); !cancelled.ok()) return give_up(session, attempt, std::move(cancelled));
   Status published = publish_manifest(session, attempt, merged->file);
   if (!published.ok()) return give_up(session, attempt, std::move(published));

@@ -76,6 +76,7 @@ static void for_each_column(Self& gathered, Visit&& visit) {
   visit(gathered.aliases);
   visit(gathered.objects);
   visit(gathered.attrs);
+  visit(gathered.leaves);
   visit(gathered.numbers);
   visit(gathered.names);
   visit(gathered.copies);
@@ -160,6 +161,7 @@ Status Gathered::check(uint32_t first, uint32_t count) const {
   for (const Object& object : objects)
     ok = ok && text_in(object.name) && text_in(object.media_type) && range_in(object.holders) &&
          are_runs(range(object.holders), 1);
+  for (const Leaf& leaf : leaves) ok = ok && text_in(leaf.name) && text_in(leaf.object) && text_in(leaf.path);
   for (const Attr& attr : attrs) ok = ok && text_in(attr.owner) && text_in(attr.key) && text_in(attr.value);
   return ok ? Ok() : format::bad("a record of a group refers to what is not there");
 }

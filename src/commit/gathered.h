@@ -79,6 +79,12 @@ struct Gathered {
     uint32_t rank, zero;
   };
 
+  // A tensor that a state tree of the group names and that no rank of the group added.
+  struct Leaf {
+    fb::Text name, object, path;
+    uint32_t rank, zero;
+  };
+
   format::Summary summary;  // of the first part
   LargeVector<fb::Part> parts;
   LargeVector<Member> members;
@@ -86,6 +92,7 @@ struct Gathered {
   LargeVector<Alias> aliases;
   LargeVector<Object> objects;
   LargeVector<Attr> attrs;
+  LargeVector<Leaf> leaves;
   LargeVector<uint64_t> numbers;
   LargeVector<char> names;
   LargeVector<std::byte> copies;  // of the parts' indexes, each padded, if MANIFEST may hold them

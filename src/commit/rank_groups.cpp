@@ -1,6 +1,7 @@
 #include "commit/rank_groups.h"
 
 #include "commit/merge.h"
+#include "commit/trees.h"
 #include "format/names.h"
 
 namespace ckpt::commit {
@@ -13,7 +14,12 @@ RankGroups::RankGroups(uint32_t world_size, uint32_t least) : world(world_size),
 
 Status put_group(store::Store& store, std::string_view directory, uint32_t group,
                  std::span<const checkpoint::PartFile> parts) {
-  CKPT_ASSIGN(const Gathered gathered, gather_parts(parts));
+  CKPT_ASSIGN(Gathered gathered, gather_parts(parts));
+  CKPT_ASSIGN(const auto leaves, unknown_leaves(parts, store, directory));
+  for (const UnknownLeaf& leaf : leaves) {
+    const fb::Text name = gathered.put_text(leaf.name), object = gathered.put_text(leaf.object);
+    gathered.leaves.push_back({name, object, gathered.put_text(leaf.path), leaf.rank, 0});
+  }
   Status put = store.put_own(format::group_key(directory, group), Bytes(gathered.encode()));
   return put.code() == CKPT_EXISTS ? Ok() : put;  // nobody else writes it: a network file system tried twice
 }

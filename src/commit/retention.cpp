@@ -140,17 +140,22 @@ static Result<std::vector<checkpoint::CheckpointEntry>> candidates(const store::
   return entries;
 }
 
-static void apply_policy(store::Store& store, const std::vector<checkpoint::CheckpointEntry>& entries,
-                         const RetentionPolicy& policy, const Committer* by, Report* report) {
+static Status apply_policy(store::Store& store, const std::vector<checkpoint::CheckpointEntry>& entries,
+                           const RetentionPolicy& policy, const Committer* by, Report* report, Job& job) {
   const std::vector<std::string_view> pieces = split(policy.protect, ',');
   const std::set<std::string_view> labels(pieces.begin(), pieces.end());
+  for (const auto& entry : entries) job.counters.bytes_total += entry.bytes;
   // Starts from the newest: whatever the policy says, one that can be loaded must stay.
   size_t sound = entries.size();
-  for (size_t i = entries.size(); i-- > 0 && sound == entries.size();)
+  for (size_t i = entries.size(); i-- > 0 && sound == entries.size();) {
+    CKPT_TRY(job.check());
     if ((by && entries[i].summary.save_id == by->committed.save_id) || check_quick(store, entries[i].id).ok())
       sound = i;
+  }
   for (size_t i = 0; i < entries.size(); i++) {
     const checkpoint::CheckpointEntry& entry = entries[i];
+    CKPT_TRY(job.check());
+    job.counters.bytes_done += entry.bytes;
     if (entries.size() - i <= static_cast<uint64_t>(policy.keep_last)) continue;
     if (i == sound)
       add_finding(report, CKPT_FINDING_KEPT, entry, "kept: the newest that is sound");
@@ -162,14 +167,14 @@ static void apply_policy(store::Store& store, const std::vector<checkpoint::Chec
       remove_one(store, entry, policy.dry_run, policy.dry_run ? "would be removed" : "removed", report,
                  by ? &by->session : nullptr);
   }
+  return Ok();
 }
 
-Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report) {
+Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report, Job& job) {
   CKPT_TRY(check_policy(policy));
   if (policy.keep_last == 0) return Ok();
   CKPT_ASSIGN(auto entries, candidates(store, policy.run));
-  apply_policy(store, entries, policy, nullptr, report);
-  return Ok();
+  return apply_policy(store, entries, policy, nullptr, report, job);
 }
 
 Status retire_older(session::Session& session, const format::Summary& committed, bool replace,
@@ -186,8 +191,8 @@ Status retire_older(session::Session& session, const format::Summary& committed,
   if (policy.keep_last == 0) return Ok();
   std::erase_if(entries, replaced);
   const Committer by{session, committed};
-  apply_policy(session.store(), entries, policy, &by, report);
-  return Ok();
+  Job uncounted;  // the save has its own figures, and is over
+  return apply_policy(session.store(), entries, policy, &by, report, uncounted);
 }
 
 }  // namespace ckpt::commit

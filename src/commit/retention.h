@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/job.h"
 #include "base/report.h"
 #include "checkpoint/catalog.h"
 #include "session/session.h"
@@ -21,8 +22,9 @@ struct RetentionPolicy {
 Status check_policy(const RetentionPolicy& policy);
 
 // Applies a policy to the checkpoints of its run that bear their own names; copies and what was renamed by hand are
-// somebody's own. Errors of single removals are findings, not failures.
-Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report);
+// somebody's own. Errors of single removals are findings, not failures. `job` tells how far it is, and can cancel it
+// between two checkpoints.
+Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report, Job& job);
 
 // The same after a commit of `session`, which needs no more proof that it is sound. `replace`: also removes the older
 // committed checkpoints of its label.

@@ -76,13 +76,13 @@ static std::vector<Leaf> leaves_of(const std::deque<SavedTree>& trees) {
 }
 
 // Marks the leaves whose names are among those of the records, which are in order. Returns how many it marked.
-template <typename Record>
-static size_t mark_known(std::span<Leaf> leaves, const format::Page& page, std::span<const Record> records) {
+template <typename AnyLeaf, typename Record, typename Text>
+static size_t mark_known(std::span<AnyLeaf> leaves, std::span<const Record> records, Text&& text) {
   size_t marked = 0;
   auto from = leaves.begin();
   for (const Record& record : records) {
-    auto same = std::ranges::equal_range(from, leaves.end(), page.text(record.name()), {}, &Leaf::name);
-    for (Leaf& leaf : same) {
+    auto same = std::ranges::equal_range(from, leaves.end(), std::string_view(text(record)), {}, &AnyLeaf::name);
+    for (AnyLeaf& leaf : same) {
       if (!leaf.known) marked++;
       leaf.known = true;
     }
@@ -91,26 +91,56 @@ static size_t mark_known(std::span<Leaf> leaves, const format::Page& page, std::
   return marked;
 }
 
-Status check_trees(std::span<const checkpoint::PartFile> parts, const store::Store& store, std::string_view directory) {
-  std::deque<SavedTree> trees;
-  for (const checkpoint::PartFile& part : parts) CKPT_TRY(add_trees(part, store, directory, &trees));
-  std::vector<Leaf> leaves = leaves_of(trees);
+// Marks the leaves that these parts added. Returns how many are left.
+template <typename AnyLeaf>
+static Result<size_t> mark_in_parts(std::span<const checkpoint::PartFile> parts, std::span<AnyLeaf> leaves) {
   size_t unknown = leaves.size();
   for (const checkpoint::PartFile& part : parts)
     for (size_t i = 0; i < part.index->page_count() && unknown > 0; i++) {
       CKPT_ASSIGN(const format::Page* page, part.index->page(i));
-      unknown -= mark_known(std::span(leaves), *page, page->tensors);
-      unknown -= mark_known(std::span(leaves), *page, page->aliases);
+      auto text = [page](const auto& record) { return page->text(record.name()); };
+      unknown -= mark_known(leaves, page->tensors, text);
+      unknown -= mark_known(leaves, page->aliases, text);
     }
+  return unknown;
+}
+
+Result<std::vector<UnknownLeaf>> unknown_leaves(std::span<const checkpoint::PartFile> parts, const store::Store& store,
+                                                std::string_view directory) {
+  std::deque<SavedTree> trees;
+  for (const checkpoint::PartFile& part : parts) CKPT_TRY(add_trees(part, store, directory, &trees));
+  std::vector<Leaf> leaves = leaves_of(trees);
+  CKPT_TRY(mark_in_parts(parts, std::span(leaves)).status());
+  std::vector<UnknownLeaf> unknown;
+  for (const Leaf& leaf : leaves)
+    if (!leaf.known)
+      unknown.push_back(
+          {std::string(leaf.name), leaf.tree->object, leaf.tree->tree.path_of(leaf.node), leaf.tree->rank});
+  return unknown;
+}
+
+Status check_trees(std::span<const checkpoint::PartFile> parts, std::span<const Gathered> groups,
+                   const store::Store& store, std::string_view directory) {
+  CKPT_ASSIGN(auto leaves, unknown_leaves(parts, store, directory));
+  for (const Gathered& group : groups)
+    for (const Gathered::Leaf& leaf : group.leaves)
+      leaves.push_back({std::string(group.text(leaf.name)), std::string(group.text(leaf.object)),
+                        std::string(group.text(leaf.path)), leaf.rank});
+  std::ranges::stable_sort(leaves, {}, &UnknownLeaf::name);
+  CKPT_ASSIGN(size_t unknown, mark_in_parts(parts, std::span(leaves)));
+  for (const Gathered& group : groups) {
+    auto text = [&group](const auto& record) { return group.text(record.name); };
+    unknown -= mark_known(std::span(leaves), std::span<const Gathered::Tensor>(group.tensors), text);
+    unknown -= mark_known(std::span(leaves), std::span<const Gathered::Alias>(group.aliases), text);
+  }
   if (unknown == 0) return Ok();
-  const Leaf& leaf = *std::ranges::find(leaves, false, &Leaf::known);
+  const UnknownLeaf& leaf = *std::ranges::find(leaves, false, &UnknownLeaf::known);
   return Status(CKPT_MISMATCH,
                 strformat("object {} of rank {}: its tree names tensor {} at {}, which no rank added; add it before "
                           "the save runs, or leave it out of the tree",
-                          quoted(leaf.tree->object), leaf.tree->rank, quoted(leaf.name),
-                          quoted(leaf.tree->tree.path_of(leaf.node))))
-      .with("tensor", std::string(leaf.name))
-      .with("ranks", std::to_string(leaf.tree->rank));
+                          quoted(leaf.object), leaf.rank, quoted(leaf.name), quoted(leaf.path)))
+      .with("tensor", leaf.name)
+      .with("ranks", std::to_string(leaf.rank));
 }
 
 }  // namespace ckpt::commit

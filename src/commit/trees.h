@@ -5,11 +5,24 @@
 #include <span>
 
 #include "checkpoint/part_file.h"
+#include "commit/gathered.h"
 
 namespace ckpt::commit {
 
-// `parts`: one for each rank, merged already. MISMATCH names the tree, the tensor and the rank. A tree that cannot be
-// read or is none names nothing: readers say what is wrong with it.
-Status check_trees(std::span<const checkpoint::PartFile> parts, const store::Store& store, std::string_view directory);
+// A tensor that the tree of a rank names, at this path, and that none of some ranks added.
+struct UnknownLeaf {
+  std::string name, object, path;
+  uint32_t rank = 0;
+  bool known = false;  // found since
+};
+
+// What trees of these parts name and none of these parts has, in order of names. A tree that cannot be read or is none
+// names nothing: readers say what is wrong with it.
+Result<std::vector<UnknownLeaf>> unknown_leaves(std::span<const checkpoint::PartFile> parts, const store::Store& store,
+                                                std::string_view directory);
+
+// `parts` and `groups` tell of all ranks, and are merged already. MISMATCH names the tree, the tensor and the rank.
+Status check_trees(std::span<const checkpoint::PartFile> parts, std::span<const Gathered> groups,
+                   const store::Store& store, std::string_view directory);
 
 }  // namespace ckpt::commit

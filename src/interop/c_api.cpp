@@ -10,8 +10,8 @@ using namespace ckpt;
 using namespace ckpt::api;
 using namespace ckpt::interop;
 
-static ReadOptions read_options(const Options& options) {
-  return {options.integer("verify") != 0, resolve_threads(options.integer("threads"))};
+static ReadOptions read_options(const Options& options, const Job* job) {
+  return {options.integer("verify") != 0, resolve_threads(options.integer("threads")), job};
 }
 
 // Where locks protect nothing, another import may take the run; and a trainer may use the run that was chosen.
@@ -23,6 +23,20 @@ static Status explain_fence(Status status, std::string_view run) {
                 run));
 }
 
+static Status import_under(Job& job, const ckpt_store& store, const char* path, const ImportRequest& request,
+                           ckpt_checkpoint_info* info) {
+  const std::string run = request.options.str("run");
+  CKPT_ASSIGN(ForeignCheckpoint from, read_foreign(path, read_options(request.options, &job)));
+  CKPT_ASSIGN(const auto turn,
+              session::take_import_turn(*store.store, run, request.options.integer("timeout_ms"), job));
+  const Borrowed<client::Store> into(&store);
+  auto id = import_checkpoint(*into, from, request, job);
+  if (!id.ok()) return explain_fence(std::move(id).status(), run);
+  if (!info) return Ok();
+  CKPT_ASSIGN(const client::CheckpointInfo found, result(into->find(*id, client_options(request.options))));
+  return put_info(found, info);
+}
+
 ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
                         const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err) {
   return guard(err, [&]() -> Status {
@@ -30,16 +44,7 @@ ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* l
     if (store->forked()) return forked_status();
     ImportRequest request{label, step, options_for(options, "import")};
     if (!request.options.is_set("run")) CKPT_TRY(request.options.set_str("run", "import"));
-    CKPT_ASSIGN(ForeignCheckpoint from, read_foreign(path, read_options(request.options)));
-    const std::string run = request.options.str("run");
-    CKPT_ASSIGN(const auto turn, session::take_import_turn(*store->store, run, request.options.integer("timeout_ms")));
-    const Borrowed<client::Store> into(store);
-    auto imported = import_checkpoint(*into, from, request);
-    if (!imported.ok()) return explain_fence(std::move(imported).status(), run);
-    const std::string& id = *imported;
-    if (!info) return Ok();
-    CKPT_ASSIGN(const client::CheckpointInfo found, result(into->find(id, client_options(request.options))));
-    return put_info(found, info);
+    return run_under(options, [&](Job& job) { return import_under(job, *store, path, request, info); });
   });
 }
 
@@ -48,7 +53,8 @@ ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_
     if (!reader || !path) return null_status("reader or path");
     if (reader->forked()) return forked_status();
     const Borrowed<client::Reader> from(reader);
-    return export_checkpoint({*from, path, options_for(options, "export")});
+    return run_under(options,
+                     [&](Job& job) { return export_checkpoint({*from, path, options_for(options, "export"), job}); });
   });
 }
 
@@ -81,7 +87,8 @@ static Status map_tensors(ForeignCheckpoint& content, const char* path) {
 ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out || !path) return null_status("out or path");
-    CKPT_ASSIGN(ForeignCheckpoint content, read_foreign(path, read_options(options_of(options))));
+    CKPT_TRY(refuse_job(options));
+    CKPT_ASSIGN(ForeignCheckpoint content, read_foreign(path, read_options(options_of(options), nullptr)));
     CKPT_TRY(map_tensors(content, path));
     auto tree = std::make_unique<ckpt_tree>();
     CKPT_ASSIGN(tree->tree, content.take_tree());

@@ -7,6 +7,7 @@ namespace ckpt::interop {
 namespace {
 
 constexpr int64_t kLongest = 604'800'000;  // the largest value of option timeout_ms: rank 0 waits while we write
+constexpr int64_t kLookMs = 20;            // how soon an import hears that it was cancelled
 
 // Of memory that holds a piece's elements.
 ckpt_tensor_desc describe_piece(const ForeignTensor& tensor, const ForeignPiece& piece) {
@@ -34,17 +35,19 @@ ckpt_tensor_desc describe_piece(const ForeignTensor& tensor, const ForeignPiece&
 
 class Importer {
  public:
-  Importer(const client::Store& store, ForeignCheckpoint& from, const ImportRequest& request)
-      : store_(store), from_(from), request_(request) {}
+  Importer(const client::Store& store, ForeignCheckpoint& from, const ImportRequest& request, Job& job)
+      : store_(store), from_(from), request_(request), job_(job) {}
 
   Result<std::string> run() {
     if (from_.ranks > 1) CKPT_TRY(request_.options.set_int("timeout_ms", kLongest));
+    for (const ForeignTensor& tensor : from_.tensors)
+      if (!tensor.is_alias()) job_.counters.bytes_total += tensor.bytes();
     CKPT_TRY(open(0));
     CKPT_TRY(add_share(0));
     CKPT_TRY(add_tree());
     for (const auto& [key, value] : from_.attributes) CKPT_TRY(set_text(save(), key, value));
     std::string id = save().id();
-    CKPT_TRY(from_.ranks == 1 ? done(save().run()) : save_all());
+    CKPT_TRY(from_.ranks == 1 ? run_save() : save_all());
     return id;
   }
 
@@ -55,7 +58,14 @@ class Importer {
   };
   client::Save& save() { return ranks_.back().save; }
 
+  // The share of the rank that is being played, in the background so that it can be cancelled.
+  Status run_save() {
+    CKPT_ASSIGN(const client::Job job, result(save().start_in_place()));
+    return follow(job, CKPT_JOB_COMMITTED, &job_);
+  }
+
   Status open(uint32_t rank) {
+    CKPT_TRY(job_.check());
     const std::string session_string = ranks_.empty() ? "" : ranks_[0].session.string();
     const client::Options options = client_options(request_.options);
     CKPT_ASSIGN(client::Session session,
@@ -70,14 +80,14 @@ class Importer {
   Status save_all() {
     CKPT_ASSIGN(const client::Job job, result(save().start()));  // given up where another rank fails
     // Rank 0 decides about the label before the others begin.
-    CKPT_TRY(done(job.wait(CKPT_JOB_WRITTEN)));
+    CKPT_TRY(follow(job, CKPT_JOB_WRITTEN, &job_));
     CKPT_TRY(request_.options.set_int("wait", 0));
     for (uint32_t rank = 1; rank < from_.ranks; rank++) {
       CKPT_TRY(open(rank));
       CKPT_TRY(add_share(rank));
-      CKPT_TRY(done(save().run()));
+      CKPT_TRY(run_save());
     }
-    return done(job.wait_committed());
+    return follow(job, CKPT_JOB_COMMITTED, nullptr);
   }
 
   Status add_share(uint32_t rank) {
@@ -131,17 +141,31 @@ class Importer {
     return done(save().add_object(CKPT_TREE_OBJECT, CKPT_TREE_MEDIA_TYPE, CKPT_OBJECT_SHARED, json));
   }
 
+  // Waits for a save, and cancels it if the import is. `counted` (may be null) gets what it does.
+  Status follow(const client::Job& save, int32_t state, Job* counted) const {
+    const uint64_t before = job_.counters.bytes_done;
+    for (;;) {
+      if (job_.cancelled()) save.cancel();
+      const auto reached = save.wait(state, kLookMs);
+      const auto stats = save.stats();
+      if (counted && stats) counted->counters.bytes_done = before + stats->bytes_done;
+      if (reached) return Ok();
+      if (reached.error().status() != CKPT_TIMEOUT || save.state() >= CKPT_JOB_COMMITTED) return done(reached);
+    }
+  }
+
   const client::Store& store_;
   ForeignCheckpoint& from_;
   ImportRequest request_;
+  Job& job_;
   std::vector<Rank> ranks_;  // 0, and the one that is being played
 };
 
 }  // namespace
 
-Result<std::string> import_checkpoint(const client::Store& store, ForeignCheckpoint& from,
-                                      const ImportRequest& request) {
-  return Importer(store, from, request).run();
+Result<std::string> import_checkpoint(const client::Store& store, ForeignCheckpoint& from, const ImportRequest& request,
+                                      Job& job) {
+  return Importer(store, from, request, job).run();
 }
 
 }  // namespace ckpt::interop

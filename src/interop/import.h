@@ -16,8 +16,9 @@ struct ImportRequest {
   Options options;  // those that are for imports; `run` is set
 };
 
-// The id of what was saved. Elements go from the mapped files to the save. The statuses of ckpt_import.
-Result<std::string> import_checkpoint(const client::Store& store, ForeignCheckpoint& from,
-                                      const ImportRequest& request);
+// The id of what was saved. Elements go from the mapped files to the save. `job` tells how far it is, and can cancel
+// it. The statuses of ckpt_import.
+Result<std::string> import_checkpoint(const client::Store& store, ForeignCheckpoint& from, const ImportRequest& request,
+                                      Job& job);
 
 }  // namespace ckpt::interop

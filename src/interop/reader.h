@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/job.h"
 #include "base/status.h"
 #include "base/types.h"
 #include "format/json_text.h"
@@ -26,6 +27,9 @@ namespace ckpt::interop {
 struct ReadOptions {
   bool verify = true;  // compare the checksums that the format has; without it only those of what is read anyway
   unsigned threads = 1;
+  const Job* job = nullptr;  // can cancel the checks; null for none
+
+  Status check() const { return job ? job->check() : Ok(); }
 };
 
 using Attributes = format::StringMap;

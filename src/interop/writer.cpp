@@ -8,7 +8,9 @@ static Status write_file(const ExportRequest& request, const ExportFile& planned
   CKPT_TRY(file.reserve(planned.bytes));
   CKPT_TRY(planned.body->begin(file));
   TensorStream stream(request.reader, client_options(request.options), buffer,
-                      [&](std::span<const TensorStream::Piece> pieces, Bytes bytes) {
+                      [&](std::span<const TensorStream::Piece> pieces, Bytes bytes) -> Status {
+                        CKPT_TRY(request.job.check());
+                        request.job.counters.bytes_done += bytes.size();
                         return planned.body->write(file, pieces, bytes);
                       });
   for (size_t i = 0; i < planned.ranges.size(); i++) CKPT_TRY(stream.add(i, planned.ranges[i]));
@@ -20,12 +22,14 @@ static Status write_file(const ExportRequest& request, const ExportFile& planned
 Status write_export(const ExportRequest& request, const ExportPlan& plan) {
   CKPT_ASSIGN(Output output,
               plan.is_directory ? Output::begin_directory(request.path) : Output::begin_file(request.path));
+  for (const ExportFile& file : plan.files) request.job.counters.bytes_total += file.bytes;
   // Not touched before it is needed, so a small export costs no memory.
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(TensorStream::kBufferBytes);
   for (const ExportFile& file : plan.files) {
     const std::string path = output.temporary() + (plan.is_directory ? '/' + file.name : "");
     CKPT_TRY(write_file(request, file, path, {buffer.get(), TensorStream::kBufferBytes}));
   }
+  CKPT_TRY(request.job.check());
   return output.publish();
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/job.h"
 #include "base/status.h"
 #include "interop/client.h"
 #include "interop/files.h"
@@ -22,6 +23,7 @@ struct ExportRequest {
   const client::Reader& reader;
   std::string path;  // must not exist; appears complete or not at all
   Options options;   // those that are for exports
+  Job& job;          // tells how far it is, and can cancel it
 };
 
 // The bytes of one file, from front to back.

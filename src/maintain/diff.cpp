@@ -143,12 +143,13 @@ static void compare(uint16_t dtype, uint64_t width, uint64_t first, Bytes a, Byt
 }
 
 static Result<Tally> compare_values(const checkpoint::Checkpoint& a, const checkpoint::TensorRef& ta,
-                                    const checkpoint::Checkpoint& b, const checkpoint::TensorRef& tb) {
+                                    const checkpoint::Checkpoint& b, const checkpoint::TensorRef& tb, Job& job) {
   Tally tally;
   plan::Geometry geometry = *plan::geometry_of(ta.dtype(), ta.shape());
   uint64_t step = std::max<uint64_t>(kPieceBytes / geometry.width, 1);
   std::vector<std::byte> left, right;
   for (uint64_t at = 0; at < geometry.volume; at += step) {
+    CKPT_TRY(job.check());
     uint64_t count = std::min(step, geometry.volume - at);
     left.resize(count * geometry.width);
     right.resize(count * geometry.width);
@@ -158,6 +159,7 @@ static Result<Tally> compare_values(const checkpoint::Checkpoint& a, const check
       compare_packed(dtype_bits(ta.dtype()), *element_count(ta.shape()), at, left, right, &tally);
     else
       compare(geometry.dtype, geometry.width, at, left, right, &tally);
+    job.counters.bytes_done += left.size();
   }
   return tally;
 }
@@ -223,10 +225,11 @@ struct Pair {
   checkpoint::TensorRef a, b;
 };
 
-static Result<std::vector<Pair>> compare_names(const Checkpoint& a, const Checkpoint& b, Report* report) {
+static Result<std::vector<Pair>> compare_names(const Checkpoint& a, const Checkpoint& b, Report* report, Job& job) {
   std::vector<Pair> pairs;
   uint64_t i = 0, j = 0;
   while (i < a.name_count() || j < b.name_count()) {
+    CKPT_TRY(job.check());
     Checkpoint::Named x, y;
     std::string left, right;
     if (i < a.name_count()) {
@@ -256,8 +259,14 @@ static Result<std::vector<Pair>> compare_names(const Checkpoint& a, const Checkp
   return pairs;
 }
 
-Status diff_checkpoints(const Checkpoint& a, const Checkpoint& b, bool values, unsigned threads, Report* report) {
-  CKPT_ASSIGN(std::vector<Pair> pairs, compare_names(a, b, report));
+static uint64_t bytes_of(const Pair& pair) {
+  const plan::Geometry geometry = *plan::geometry_of(pair.a.dtype(), pair.a.shape());
+  return geometry.volume * geometry.width;
+}
+
+Status diff_checkpoints(const Checkpoint& a, const Checkpoint& b, bool values, unsigned threads, Report* report,
+                        Job& job) {
+  CKPT_ASSIGN(std::vector<Pair> pairs, compare_names(a, b, report, job));
   CKPT_ASSIGN(Texts objects_a, objects_of(a));
   CKPT_ASSIGN(Texts objects_b, objects_of(b));
   compare_maps("object", objects_a, objects_b, report);
@@ -265,12 +274,17 @@ Status diff_checkpoints(const Checkpoint& a, const Checkpoint& b, bool values, u
   CKPT_ASSIGN(Texts attrs_b, attrs_of(b));
   compare_maps("attribute of", attrs_a, attrs_b, report);
   if (!values) return Ok();
+  for (const Pair& pair : pairs) job.counters.bytes_total += bytes_of(pair);
   std::vector<Tally> tallies(pairs.size());
   CKPT_TRY(for_each_parallel(threads, pairs.size(), [&](size_t i) -> Status {
+    if (Status cancelled = job.check(); !cancelled.ok()) return cancelled;
     CKPT_ASSIGN(auto pieces_a, a.pieces(pairs[i].a));
     CKPT_ASSIGN(auto pieces_b, b.pieces(pairs[i].b));
-    if (same_chunks(pieces_a, pieces_b)) return Ok();
-    CKPT_ASSIGN(tallies[i], compare_values(a, pairs[i].a, b, pairs[i].b));
+    if (same_chunks(pieces_a, pieces_b)) {
+      job.counters.bytes_done += bytes_of(pairs[i]);
+      return Ok();
+    }
+    CKPT_ASSIGN(tallies[i], compare_values(a, pairs[i].a, b, pairs[i].b, job));
     return Ok();
   }));
   for (size_t i = 0; i < pairs.size(); i++) {

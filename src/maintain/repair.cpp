@@ -10,7 +10,7 @@
 namespace ckpt::maintain {
 
 static Result<std::vector<checkpoint::PartFile>> open_all_parts(const store::Store& store, std::string_view id,
-                                                                Report* report) {
+                                                                Report* report, const Job& job) {
   CKPT_ASSIGN(checkpoint::PartFile leader, checkpoint::open_part(store, id, 0));
   uint32_t world_size = leader.header.world_size;
   checkpoint::settle(store);
@@ -22,6 +22,7 @@ static Result<std::vector<checkpoint::PartFile>> open_all_parts(const store::Sto
   parts[0] = std::move(leader);
   Status first;
   for (uint32_t i = 1; i < limit; i++) {
+    CKPT_TRY(job.check());
     auto part = checkpoint::open_part(store, id, i);
     if (part.ok()) {
       parts[i] = part.take();
@@ -60,7 +61,9 @@ static Status set_aside(store::Store& store, const std::string& slot) {
   return store.remove(slot, true);
 }
 
-Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run, bool force, Report* report) {
+Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run, bool force, Report* report,
+                         const Job& job) {
+  CKPT_TRY(job.check());
   std::string slot = format::slot_key(id);
   auto present = checkpoint::Checkpoint::open_quietly(store, id);
   if (present.status().code() == CKPT_ABORTED) return std::move(present).status();
@@ -73,7 +76,7 @@ Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run,
   if (const ckpt_status code = present.status().code();
       had_manifest && code != CKPT_CORRUPT && code != CKPT_FORMAT && code != CKPT_INCOMPLETE)
     return std::move(present).status();
-  auto parts = open_all_parts(store, id, report);
+  auto parts = open_all_parts(store, id, report, job);
   if (!parts.ok() && parts.status().code() == CKPT_NOT_FOUND)
     return Status(CKPT_INCOMPLETE, store.path(id) + " has no PART_000, which alone holds what the manifest needs")
         .with("path", store.path(id));
@@ -90,6 +93,7 @@ Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run,
                         dry_run ? "would be rebuilt" : "rebuilt", parts->size(), merged.file.size(),
                         merged.summary.tensor_count));
   if (dry_run) return Ok();
+  CKPT_TRY(job.check());
   if (had_manifest) CKPT_TRY(set_aside(store, slot));
   CKPT_TRY(store.put_if_absent(slot, merged.file));
   (void)store.remove(format::attempt_key(merged.summary.token, merged.summary.attempt, merged.summary.label), false);

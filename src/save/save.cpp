@@ -216,7 +216,9 @@ static SaveIdentity identify(session::Session& session, const session::Attempt& 
   return identity;
 }
 
-int32_t Save::goal() const { return session_->rank() == 0 || settings_.wait ? CKPT_JOB_COMMITTED : CKPT_JOB_DELIVERED; }
+int32_t Save::goal() const {
+  return session_->rank() == 0 || settings_.commit.wait ? CKPT_JOB_COMMITTED : CKPT_JOB_DELIVERED;
+}
 
 Status Save::work(Job& job, bool copies) {
   Status status = run_steps(job, copies);

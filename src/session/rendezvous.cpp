@@ -137,7 +137,7 @@ static Result<bool> await_ranks(store::Store& store, const SessionPlan& plan, Re
 }
 
 Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::string& session_string,
-                       int64_t timeout_ms) {
+                       int64_t timeout_ms, const Job& job) {
   Reception reception(store, plan, session_string);
   CKPT_TRY(reception.open());
   CKPT_ASSIGN(auto missing, missing_claims(store, plan));
@@ -145,11 +145,15 @@ Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::
   for (Backoff backoff(timeout_ms, plan.world_size / kRanksPerListing);; backoff.sleep()) {
     CKPT_ASSIGN(bool complete, await_ranks(store, plan, reception, turns, &missing));
     if (complete) break;
+    if (Status cancelled = job.check(); !cancelled.ok()) {
+      (void)store.put_own(start_key(plan), as_bytes("stop: rank 0 was cancelled"));
+      return cancelled;
+    }
     if (!backoff.expired()) continue;
     std::string text = strformat("{} of {} ranks did not come to the rendezvous within {} ms: ", missing.size(),
                                  plan.world_size, timeout_ms) +
                        join_ranks(missing);
-    (void)store.put_if_absent(start_key(plan), as_bytes("stop: " + text));
+    (void)store.put_own(start_key(plan), as_bytes("stop: " + text));
     return Status(CKPT_TIMEOUT, text).with("ranks", join_ranks(missing));
   }
   CKPT_TRY(check_fence(store, plan));
@@ -174,26 +178,33 @@ static Result<std::string> find_welcome(const store::Store& store, std::string_v
   return std::string();
 }
 
-Result<std::string> join_rendezvous(store::Store& store, std::string_view run, Newcomer newcomer, int64_t timeout_ms) {
-  CKPT_TRY(format::check_run(run));
-  CKPT_TRY(store.make_directory(format::rendezvous_dir(run)));
-  const Id nonce = random_id();
-  const std::string hello = format::rendezvous_dir(run) + "/" + format::hello_name(newcomer.rank, nonce);
-  CKPT_TRY(store.put_own(hello, as_bytes("hello\n")));
+static Result<std::string> await_welcome(store::Store& store, std::string_view run, Newcomer newcomer, const Id& nonce,
+                                         int64_t timeout_ms, const Job& job) {
   std::set<std::string> seen;
   for (Backoff backoff(timeout_ms, newcomer.world_size);; backoff.sleep()) {
     auto answer = find_welcome(store, run, newcomer.rank, nonce, &seen);
-    const bool expired = answer.ok() && answer->empty() && backoff.expired();
-    if (answer.ok() && answer->empty() && !expired) continue;
-    (void)store.remove(hello, false);
-    if (!expired) return answer;
+    if (!answer.ok() || !answer->empty()) return answer;
+    CKPT_TRY(job.check());
+    if (!backoff.expired()) continue;
     return Status(CKPT_TIMEOUT, strformat("rank {}: rank 0 did not come to the rendezvous of run \"{}\" within {} ms",
                                           newcomer.rank, run, timeout_ms))
         .with("ranks", "0");
   }
 }
 
-Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout_ms) {
+Result<std::string> join_rendezvous(store::Store& store, std::string_view run, Newcomer newcomer, int64_t timeout_ms,
+                                    const Job& job) {
+  CKPT_TRY(format::check_run(run));
+  CKPT_TRY(store.make_directory(format::rendezvous_dir(run)));
+  const Id nonce = random_id();
+  const std::string hello = format::rendezvous_dir(run) + "/" + format::hello_name(newcomer.rank, nonce);
+  CKPT_TRY(store.put_own(hello, as_bytes("hello\n")));
+  auto answer = await_welcome(store, run, newcomer, nonce, timeout_ms, job);
+  (void)store.remove(hello, false);  // answered, or withdrawn
+  return answer;
+}
+
+Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout_ms, const Job& job) {
   const std::string key = start_key(plan);
   Turns turns;
   for (Backoff backoff(timeout_ms, plan.world_size);; backoff.sleep()) {
@@ -204,6 +215,7 @@ Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout
       if (decided) break;
     }
     CKPT_TRY(std::move(fenced));
+    CKPT_TRY(job.check());
     if (backoff.expired())
       return Status(CKPT_TIMEOUT,
                     strformat("not all ranks of session {} were there within {} ms", plan.token, timeout_ms));

@@ -13,7 +13,7 @@ namespace ckpt::session {
 // ---- opening ----
 
 Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> store, uint32_t rank, uint32_t world_size,
-                                               const char* session_string, const Options& options) {
+                                               const char* session_string, const Options& options, const Job& job) {
   if (world_size == 0 || rank >= world_size)
     return Status(CKPT_INVALID, strformat("rank {} of world size {}", rank, world_size));
   if (world_size > INT32_MAX)
@@ -23,11 +23,14 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
     return Status(CKPT_INVALID, "a rank other than 0 needs the session string of rank 0, or option rendezvous=1");
   if (rank == 0 && session_string)
     return Status(CKPT_INVALID, "rank 0 makes the session string, so it must not be given one");
+  CKPT_TRY(job.check());
   // One rank proves that the store is fit, and tidies up. The others only need the root.
   CKPT_TRY(rank == 0 ? store->prepare() : store->make_root());
   std::shared_ptr<Session> session(new Session(std::move(store), rank));
   CKPT_TRY(session->make_arena(static_cast<uint64_t>(options.integer("arena_bytes"))));
-  Status opened = rank == 0 ? session->lead(world_size, options) : session->join(session_string, world_size, options);
+  CKPT_TRY(job.check());
+  Status opened =
+      rank == 0 ? session->lead(world_size, options, job) : session->join(session_string, world_size, options, job);
   // A newer session removes what it fences, while this one may still be making it.
   if (opened.code() == CKPT_NOT_FOUND && session->plan_.token != 0) CKPT_TRY(session->check_fence());
   CKPT_TRY(std::move(opened));
@@ -36,7 +39,7 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
 
 Session::~Session() = default;
 
-Status Session::lead(uint32_t world_size, const Options& options) {
+Status Session::lead(uint32_t world_size, const Options& options, const Job& job) {
   plan_.run = options.str("run");
   CKPT_TRY(format::check_run(plan_.run));
   plan_.world_size = world_size;
@@ -53,10 +56,14 @@ Status Session::lead(uint32_t world_size, const Options& options) {
   // it opened before is listed after the second.
   checkpoint::settle(*store_);
   checkpoint::settle(*store_);
+  CKPT_TRY(job.check());
   CKPT_TRY(close_older_attempts(*store_, plan_));
+  CKPT_TRY(job.check());
   CKPT_TRY(forget_older_owners(*store_, plan_));
+  CKPT_TRY(job.check());
   if (options.integer("rendezvous") && world_size > 1)
-    return lead_rendezvous(*store_, plan_, string_, options.integer("timeout_ms"));
+    return lead_rendezvous(*store_, plan_, string_, options.integer("timeout_ms"), job);
+  CKPT_TRY(job.check());
   return check_fence();
 }
 
@@ -84,13 +91,13 @@ static Status check_own_option(const Options& options, const char* key, uint64_t
       .with("found", std::to_string(options.integer(key)));
 }
 
-Status Session::join(const char* session_string, uint32_t world_size, const Options& options) {
+Status Session::join(const char* session_string, uint32_t world_size, const Options& options, const Job& job) {
   std::string text;
   int64_t timeout_ms = options.integer("timeout_ms");
   if (session_string) {
     text = session_string;
   } else {
-    CKPT_ASSIGN(text, join_rendezvous(*store_, options.str("run"), {rank_, world_size}, timeout_ms));
+    CKPT_ASSIGN(text, join_rendezvous(*store_, options.str("run"), {rank_, world_size}, timeout_ms, job));
   }
   CKPT_ASSIGN(plan_, parse_session_string(text));
   string_ = text;
@@ -111,7 +118,7 @@ Status Session::join(const char* session_string, uint32_t world_size, const Opti
         .with("found", to_hex(store_id));
   CKPT_TRY(claim());
   CKPT_TRY(check_fence());
-  return session_string ? Ok() : await_start(*store_, plan_, timeout_ms);
+  return session_string ? Ok() : await_start(*store_, plan_, timeout_ms, job);
 }
 
 // ---- counters ----

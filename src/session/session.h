@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/job.h"
 #include "base/options.h"
 #include "device/arena.h"
 #include "session/ownership.h"
@@ -26,7 +27,8 @@ struct Attempt {
 class Session {
  public:
   static Result<std::shared_ptr<Session>> open(std::shared_ptr<store::Store> store, uint32_t rank, uint32_t world_size,
-                                               const char* session_string, const Options& options);
+                                               const char* session_string, const Options& options,
+                                               const Job& job = Job());
   ~Session();
 
   const SessionPlan& plan() const { return plan_; }
@@ -58,8 +60,8 @@ class Session {
  private:
   Session(std::shared_ptr<store::Store> store, uint32_t rank) : store_(std::move(store)), rank_(rank) {}
   Status make_arena(uint64_t bytes);
-  Status lead(uint32_t world_size, const Options& options);
-  Status join(const char* session_string, uint32_t world_size, const Options& options);
+  Status lead(uint32_t world_size, const Options& options, const Job& job);
+  Status join(const char* session_string, uint32_t world_size, const Options& options, const Job& job);
   Status claim();
 
   std::shared_ptr<store::Store> store_;

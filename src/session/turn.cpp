@@ -1,11 +1,11 @@
 #include "session/turn.h"
 
-#include "base/job.h"
 #include "format/names.h"
 
 namespace ckpt::session {
 
-Result<std::unique_ptr<store::Lock>> take_import_turn(store::Store& store, std::string_view run, int64_t timeout_ms) {
+Result<std::unique_ptr<store::Lock>> take_import_turn(store::Store& store, std::string_view run, int64_t timeout_ms,
+                                                      const Job& job) {
   CKPT_TRY(format::check_run(run));
   CKPT_TRY(store.prepare());
   CKPT_TRY(store.make_directory(format::run_dir(run)));
@@ -15,6 +15,7 @@ Result<std::unique_ptr<store::Lock>> take_import_turn(store::Store& store, std::
   for (Backoff backoff(timeout_ms);; backoff.sleep()) {
     auto lock = store.try_lock_exclusive(key);
     if (lock.ok() || lock.status().code() != CKPT_CONFLICT) return lock;
+    CKPT_TRY(job.check());
     if (!backoff.expired()) continue;
     return Status(CKPT_TIMEOUT,
                   strformat("another import into run \"{}\" did not end within {} ms (option timeout_ms); "

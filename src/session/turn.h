@@ -1,13 +1,15 @@
 // Imports into one run take turns, in whatever processes they run: each opens a session, which would fence the others.
 #pragma once
 
+#include "base/job.h"
 #include "store/store.h"
 
 namespace ckpt::session {
 
 // Waits until no other import into the run has its turn, and takes it for as long as the lock exists. The kernel
-// releases the lock of a process that dies. Makes the store if there is none. TIMEOUT. In a store without locks
-// nobody waits.
-Result<std::unique_ptr<store::Lock>> take_import_turn(store::Store& store, std::string_view run, int64_t timeout_ms);
+// releases the lock of a process that dies. Makes the store if there is none. TIMEOUT, CANCELLED. In a store without
+// locks nobody waits.
+Result<std::unique_ptr<store::Lock>> take_import_turn(store::Store& store, std::string_view run, int64_t timeout_ms,
+                                                      const Job& job);
 
 }  // namespace ckpt::session

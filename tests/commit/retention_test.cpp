@@ -39,7 +39,8 @@ TEST_F(Retention, SaysNothingOfWhatARivalRemovedMeanwhile) {
     return Status(CKPT_CONFLICT, "locked");
   });
   Report report;
-  ASSERT_TRUE(apply_retention(*shell, {"main", 1, 0, "", false}, &report).ok());
+  Job job;
+  ASSERT_TRUE(apply_retention(*shell, {"main", 1, 0, "", false}, &report, job).ok());
   EXPECT_TRUE(done);
   ASSERT_EQ(report.findings.size(), 1u);
   EXPECT_EQ(report.findings[0].kind, CKPT_FINDING_REMOVED);

@@ -275,8 +275,9 @@ void use(const std::shared_ptr<Checkpoint>& checkpoint) {
   must(first.status.code() == second.status.code());
   must(!first.status.ok() || first.memory == second.memory);  // otherwise some requested byte was not written
   Report report;
+  Job job;
   if (total && *total <= kMaxTensor)
-    must_blame_the_bytes(maintain::diff_checkpoints(*checkpoint, *checkpoint, true, 1, &report));
+    must_blame_the_bytes(maintain::diff_checkpoints(*checkpoint, *checkpoint, true, 1, &report, job));
   must(report.findings.empty());
 }
 

@@ -40,7 +40,8 @@ class Hfai : public StoreTest {
   Failure export_parts(const std::string& label, const std::string& to, uint32_t shards, uint64_t large_bytes = 100,
                        const char* run = "main") {
     const client::Reader reader(open(label, run));
-    ExportRequest request{reader, path(to), {}};
+    Job job;
+    ExportRequest request{reader, path(to), {}, job};
     EXPECT_TRUE(request.options.set_int("shards", shards).ok());
     const Result<ExportPlan> plan = plan_hfai(request, large_bytes);
     const Status status = plan.ok() ? write_export(request, *plan) : plan.status();

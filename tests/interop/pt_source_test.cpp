@@ -11,7 +11,7 @@ namespace {
 using namespace pickled;
 
 Status parse_status(const std::string& bytes, bool verify = true) {
-  return PtSource::parse("x.pt", as_bytes(bytes), verify).status();
+  return PtSource::parse("x.pt", as_bytes(bytes), {.verify = verify}).status();
 }
 
 void expect_refused(const std::string& bytes, const char* reason, ckpt_status code = CKPT_FORMAT) {
@@ -26,7 +26,7 @@ ZipItem pickle_item() { return {"m/data.pkl", document(none)}; }
 
 TEST(PtSource, FindsPickleAndStoragesOfAZip) {
   const std::string bytes = pt_of(integer(7), {{"0", "abc"}, {"x/y", "d"}});
-  auto source = PtSource::parse("x.pt", as_bytes(bytes), true);
+  auto source = PtSource::parse("x.pt", as_bytes(bytes), {});
   ASSERT_TRUE(source.ok()) << source.status().message();
   EXPECT_FALSE(source->legacy());
   EXPECT_EQ(source->pickle()[source->pickle().root()].integer, 7);
@@ -39,7 +39,7 @@ TEST(PtSource, FindsPickleAndStoragesOfAZip) {
 
 TEST(PtSource, FindsPickleAndStoragesOfTheOlderForm) {
   const std::string bytes = legacy_of(tuple({storage("b", "FloatStorage", 2)}), {{"b", "12345678"}});
-  auto source = PtSource::parse("x.pt", as_bytes(bytes), true);
+  auto source = PtSource::parse("x.pt", as_bytes(bytes), {});
   ASSERT_TRUE(source.ok()) << source.status().message();
   EXPECT_TRUE(source->legacy());
   ASSERT_NE(source->storage("b"), nullptr);
@@ -51,7 +51,7 @@ TEST(PtSource, TheOlderFormKnowsViewsOfStorages) {
   const std::string id =
       tuple({text("storage"), global("torch", "FloatStorage"), text("r"), text("cpu"), integer(4), view}) + "Q";
   const std::string bytes = legacy_of(id, {{"r", "aaaabbbbccccdddd"}});
-  auto source = PtSource::parse("x.pt", as_bytes(bytes), true);
+  auto source = PtSource::parse("x.pt", as_bytes(bytes), {});
   ASSERT_TRUE(source.ok()) << source.status().message();
   EXPECT_EQ(as_text(*source->storage("r")), "aaaabbbbccccdddd");
   EXPECT_EQ(as_text(*source->storage("v")), "bbbbcccc");
@@ -114,7 +114,7 @@ TEST(PtSource, DamageOfThePickleIsAlwaysFound) {
 
 TEST(PtSource, EntriesWithoutChecksumsAreCounted) {
   const Zip zip = make_zip({pickle_item(), {"m/data/0", "12345678"}, {"m/data/1", ""}}, true, false);
-  auto source = PtSource::parse("x.pt", as_bytes(zip.bytes), true);
+  auto source = PtSource::parse("x.pt", as_bytes(zip.bytes), {});
   ASSERT_TRUE(source.ok()) << source.status().message();
   EXPECT_EQ(source->unchecked(), 2u);
 }

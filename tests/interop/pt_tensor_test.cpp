@@ -15,7 +15,7 @@ using namespace pickled;
 struct Opened {
   std::string bytes;
   Result<PtSource> source = Status(CKPT_INVALID, "not opened");
-  explicit Opened(std::string file) : bytes(std::move(file)), source(PtSource::parse("x.pt", as_bytes(bytes), true)) {}
+  explicit Opened(std::string file) : bytes(std::move(file)), source(PtSource::parse("x.pt", as_bytes(bytes), {})) {}
   Result<PtTensor> tensor() const {
     if (!source.ok()) return source.status();
     return tensor_of(*source, source->pickle().root());

@@ -19,7 +19,7 @@ struct Made {
 
 Made make_of(const std::string& value, const std::vector<StorageBytes>& storages = {{"0", "0123456789abcdef"}}) {
   Made made{pt_of(value, storages), {}, {}, {}};
-  auto source = PtSource::parse("x.pt", as_bytes(made.bytes), true);
+  auto source = PtSource::parse("x.pt", as_bytes(made.bytes), {});
   if (!source.ok()) {
     made.status = source.status();
     return made;

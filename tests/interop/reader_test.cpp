@@ -29,7 +29,8 @@ class ForeignReader : public StoreTest {
     const Borrowed<client::Store> store(store_);
     ImportRequest request{"l", 3, {}};
     CKPT_TRY(request.options.set_str("run", "import"));
-    return import_checkpoint(*store, from_, request).status();
+    Job job;
+    return import_checkpoint(*store, from_, request, job).status();
   }
   std::string load(const client::Reader& reader, const char* name) {
     const auto info = result(reader.tensor(name));

@@ -99,7 +99,7 @@ Result<HfaiPart> open_part(const std::string& path, std::string name, size_t cou
                            FileTable& files) {
   const std::string file_path = path + '/' + name;
   CKPT_ASSIGN(MappedFile file, MappedFile::open(file_path));
-  CKPT_ASSIGN(PtSource source, PtSource::parse(file_path, file.bytes(), options.verify, options.threads));
+  CKPT_ASSIGN(PtSource source, PtSource::parse(file_path, file.bytes(), options));
   files.add(file_path, std::move(file));
   CKPT_ASSIGN(PtTree content, make_tree(source));
   HfaiPart part{std::make_shared<const PtSource>(std::move(source)), std::move(content), std::move(name), 0, {}, {}};

@@ -8,7 +8,7 @@ bool is_pt(const Candidate& candidate) { return PtSource::looks_like(as_bytes(ca
 
 Result<ForeignCheckpoint> read_pt(const std::string& path, const ReadOptions& options) {
   CKPT_ASSIGN(MappedFile file, MappedFile::open(path));
-  CKPT_ASSIGN(PtSource parsed, PtSource::parse(path, file.bytes(), options.verify, options.threads));
+  CKPT_ASSIGN(PtSource parsed, PtSource::parse(path, file.bytes(), options));
   const auto source = std::make_shared<const PtSource>(std::move(parsed));
   CKPT_ASSIGN(PtTree made, make_tree(*source));
   ForeignCheckpoint out;

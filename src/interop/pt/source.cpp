@@ -88,16 +88,16 @@ bool PtSource::looks_like(Bytes file) {
   return looks_like_zip(file) || looks_like_legacy(file) || looks_like_tar(file);
 }
 
-Result<PtSource> PtSource::parse(std::string path, Bytes file, bool verify, unsigned threads) {
+Result<PtSource> PtSource::parse(std::string path, Bytes file, const ReadOptions& options) {
   PtSource source(std::move(path), file);
-  CKPT_TRY(source.read(verify, threads));
+  CKPT_TRY(source.read(options));
   return source;
 }
 
-Status PtSource::read(bool verify, unsigned threads) {
+Status PtSource::read(const ReadOptions& options) {
   Status status;
   if (looks_like_zip(bytes_))
-    status = read_zip(verify, threads);
+    status = read_zip(options);
   else if (looks_like_legacy(bytes_))
     status = read_legacy();
   else if (looks_like_tar(bytes_))
@@ -113,7 +113,7 @@ const Bytes* PtSource::storage(std::string_view key) const {
 }
 
 // All entries lie in one folder, named by the first one.
-Status PtSource::read_zip(bool verify, unsigned threads) {
+Status PtSource::read_zip(const ReadOptions& options) {
   CKPT_ASSIGN(const ZipReader zip, ZipReader::open(bytes_));
   const std::string_view first = zip.entries().empty() ? "" : zip.entries()[0].name;
   const std::string prefix(first.substr(0, first.find('/') + 1));
@@ -123,7 +123,7 @@ Status PtSource::read_zip(bool verify, unsigned threads) {
   CKPT_TRY(check_version(zip, prefix));
   CKPT_TRY(check_code(zip, prefix));
   CKPT_TRY(zip.verify(*pickle));
-  if (verify) CKPT_TRY(zip.verify(threads));
+  if (options.verify) CKPT_TRY(zip.verify(options.threads, [&] { return options.check(); }));
 
   const std::string data = prefix + "data/";
   for (const ZipEntry& entry : zip.entries()) {

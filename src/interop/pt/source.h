@@ -11,17 +11,18 @@
 #include "base/status.h"
 #include "base/types.h"
 #include "interop/pickle/pickle.h"
+#include "interop/reader.h"
 #include "interop/zip/reader.h"
 
 namespace ckpt::interop {
 
 class PtSource {
  public:
-  // `file` must outlive the source, `path` is for messages. `verify`: also the CRC-32 of every zip entry, on `threads`
-  // threads (CORRUPT); without it, of what is read here.
+  // `file` must outlive the source, `path` is for messages. With options.verify: also the CRC-32 of every zip entry
+  // (CORRUPT); without it, of what is read here.
   // FORMAT, UNSUPPORTED (TorchScript code, big-endian, compressed or encrypted entries, torch < 0.1.10's tar, functions
   // we do not know).
-  static Result<PtSource> parse(std::string path, Bytes file, bool verify, unsigned threads = 1);
+  static Result<PtSource> parse(std::string path, Bytes file, const ReadOptions& options);
 
   // Whether the bytes begin like a .pt of any form; for files that are not named so.
   static bool looks_like(Bytes file);
@@ -38,8 +39,8 @@ class PtSource {
 
  private:
   PtSource(std::string path, Bytes bytes) : path_(std::move(path)), bytes_(bytes) {}
-  Status read(bool verify, unsigned threads);
-  Status read_zip(bool verify, unsigned threads);
+  Status read(const ReadOptions& options);
+  Status read_zip(const ReadOptions& options);
   // ---- the form before torch 1.6: legacy.cpp ----
   Status read_legacy();
   Status read_legacy_storages(PickleRef list, const PickleDocument& keys, uint64_t at);

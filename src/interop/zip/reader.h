@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,9 +38,10 @@ class ZipReader {
   // The content, inflated where need be; FORMAT past `limit` bytes.
   Result<std::string> text(const ZipEntry& entry, uint64_t limit) const;
 
-  // Compares the CRC-32 of every entry that has one and is not compressed, on several threads. CORRUPT.
-  Status verify(unsigned threads) const;
-  Status verify(const ZipEntry& entry) const;
+  // Compares the CRC-32 of every entry that has one and is not compressed, on several threads. Asks `go_on` now and
+  // then, and ends with its error. CORRUPT.
+  Status verify(unsigned threads, const std::function<Status()>& go_on = {}) const;
+  Status verify(const ZipEntry& entry, const std::function<Status()>& go_on = {}) const;
 
  private:
   struct Directory {
