@@ -79,7 +79,7 @@ Status Checkpoint::read_manifest(unsigned threads) {
                 }));
   }
   if (!(summary() == slot.summary)) return Status(CKPT_FORMAT, "the two summaries differ");
-  return small ? check_small(threads) : Ok();
+  return small ? check_all(threads) : Ok();
 }
 
 // The copy of a part's index, which follows that before it, and the gap after it.
@@ -90,13 +90,19 @@ Status Checkpoint::check_copy(uint32_t number, const fb::Part& part, uint64_t* n
   CKPT_TRY(index->load_all());
   *next += round_up(part.index_size(), format::kPageAlign);
   const uint64_t end = part.copy_offset() + part.index_size();
-  const Bytes gap = Bytes(bytes_.bytes()).subspan(format::manifest_copies_offset(trailer_) + end, *next - end);
-  if (format::all_zero(gap)) return Ok();
+  std::byte gap[format::kPageAlign];
+  const MutableBytes out = MutableBytes(gap).first(*next - end);
+  CKPT_TRY(file_->read_at(format::manifest_copies_offset(trailer_) + end, out));
+  if (format::all_zero(out)) return Ok();
   return Status(CKPT_CORRUPT, strformat("after the copy of the index of part {}: expected zero padding", number));
 }
 
-// Checks all that a small manifest holds: its pages, targets of aliases, and the copies of parts' indexes.
-Status Checkpoint::check_small(unsigned threads) const {
+Status Checkpoint::check_manifest(unsigned threads) const {
+  Status status = check_all(threads);
+  return status.ok() || status.detail("part") ? status : at_manifest(std::move(status));
+}
+
+Status Checkpoint::check_all(unsigned threads) const {
   CKPT_TRY(manifest_->load_all(threads));
   uint64_t tensors = 0, part_bytes = 0, copies = 0;
   for (size_t i = 0; i < manifest_->page_count(); i++) {

@@ -74,6 +74,10 @@ class Checkpoint {
   const IndexFile& manifest() const { return *manifest_; }
   const store::Store& store() const { return *store_; }
 
+  // Checks all that the manifest holds: its pages, counts, targets of aliases, and the copies of parts' indexes.
+  // Opening a small manifest does that. CORRUPT, FORMAT, or an error of the store.
+  Status check_manifest(unsigned threads = 1) const;
+
   // ---- names: those of tensors and aliases together, in one order ----
   struct Named {
     TensorRef tensor;                          // the tensor itself, or the target of the alias
@@ -135,7 +139,7 @@ class Checkpoint {
   Checkpoint() = default;
   Status load(const CheckpointEntry& entry, unsigned threads);
   Status read_manifest(unsigned threads);
-  Status check_small(unsigned threads) const;
+  Status check_all(unsigned threads) const;
   Status check_copy(uint32_t number, const fb::Part& part, uint64_t* next) const;
   Result<const format::Page*> page_of(std::string_view name) const;
   Result<Named> target_of(const format::Page* page, const fb::Alias& alias) const;
@@ -147,7 +151,7 @@ class Checkpoint {
   std::shared_ptr<const store::Store> store_;
   Selection selection_;
   std::unique_ptr<store::Lock> lock_;
-  std::shared_ptr<const store::Reader> file_;  // MANIFEST, if it is not whole in memory
+  std::shared_ptr<const store::Reader> file_;  // MANIFEST
   format::ManifestTrailer trailer_;
   device::Mapping bytes_;  // MANIFEST, if it is small
   std::unique_ptr<IndexFile> manifest_;

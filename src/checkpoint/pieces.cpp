@@ -70,7 +70,7 @@ class Collector {
  private:
   Status collect_list(const fb::Layout& layout);
   Status collect_grid(const fb::Layout& layout);
-  Status collect_cell(const fb::Layout& layout, const Box& cell, uint64_t number);
+  Status collect_cell(format::Root::PartCursor& holders, const fb::Layout& layout, const Box& cell, uint64_t number);
   Status collect_part(uint32_t part, const Box* cell);
   Status check_list() const;
   Status check_cover(std::span<const Piece> pieces, uint64_t elements) const;
@@ -158,11 +158,12 @@ Status Collector::check_list() const {
   return covered.ok() ? Ok() : wrong(covered.message());
 }
 
-Status Collector::collect_cell(const fb::Layout& layout, const Box& cell, uint64_t number) {
+Status Collector::collect_cell(format::Root::PartCursor& holders, const fb::Layout& layout, const Box& cell,
+                               uint64_t number) {
   const size_t before = pieces_.size();
   Status status;
   int64_t last = -1;
-  checkpoint_.root().for_each_part(layout, number * layout.per_cell(), layout.per_cell(), [&](uint32_t part) {
+  holders.visit(number * layout.per_cell(), layout.per_cell(), [&](uint32_t part) {
     if (status.ok() && part != last) status = collect_part(part, &cell);  // the last one is repeated
     last = part;
   });
@@ -183,6 +184,7 @@ Status Collector::collect_grid(const fb::Layout& layout) {
     range.extent[d] = (wanted_->offset[d] + wanted_->extent[d] - 1) / size[d] + 1 - range.offset[d];
   }
   const Shape strides = plan::contiguous_strides(cells);
+  format::Root::PartCursor holders(checkpoint_.root(), layout);
   for (uint64_t i = 0, count = range.volume(); i < count; i++) {
     Box cell{shape, shape};
     uint64_t rest = i, number = 0;
@@ -193,7 +195,7 @@ Status Collector::collect_grid(const fb::Layout& layout) {
       cell.offset[d] = at * size[d];
       cell.extent[d] = std::min(size[d], shape[d] - cell.offset[d]);
     }
-    CKPT_TRY(collect_cell(layout, cell, number));
+    CKPT_TRY(collect_cell(holders, layout, cell, number));
   }
   return Ok();
 }

@@ -16,6 +16,30 @@ inline constexpr uint64_t kPageAlign = 64;  // of pages and roots in an index, a
 
 class Root {
  public:
+  // Walks a layout's sequence of parts. Faster than for_each_part for many ranges that ascend: it goes on from where it
+  // is.
+  class PartCursor {
+   public:
+    PartCursor(const Root& root, const fb::Layout& layout)
+        : runs_(root.runs.subspan(layout.run_first(), layout.run_count())) {}
+    // Calls visit(part) for positions [first, first + count).
+    template <typename Visit>
+    void visit(uint64_t first, uint64_t count, Visit&& visit) {
+      if (first < begin_) run_ = begin_ = 0;
+      for (; run_ < runs_.size() && count > 0; begin_ += runs_[run_++].count()) {
+        const fb::PartRun& run = runs_[run_];
+        for (; first < begin_ + run.count() && count > 0; first++, count--)
+          visit(static_cast<uint32_t>(run.first() + static_cast<int64_t>(first - begin_) * run.stride()));
+        if (count == 0) return;
+      }
+    }
+
+   private:
+    std::span<const fb::PartRun> runs_;
+    size_t run_ = 0;
+    uint64_t begin_ = 0;  // the position of the run's first part
+  };
+
   // Checks every rule of FORMAT §4 that concerns the root alone. `bytes` are the end of an index of `index_size` bytes.
   // `data_end`: where the index begins in its part; chunks lie before it. FORMAT, REVISION.
   static Result<Root> open(Bytes bytes, IndexKind kind, uint64_t index_size, uint64_t data_end = 0);
@@ -47,11 +71,7 @@ class Root {
   // Calls visit(part) for positions [first, first + count) of the layout's sequence of parts.
   template <typename Visit>
   void for_each_part(const fb::Layout& layout, uint64_t first, uint64_t count, Visit&& visit) const {
-    for (const fb::PartRun& run : runs.subspan(layout.run_first(), layout.run_count())) {
-      for (uint64_t i = first; i < run.count() && count > 0; i++, count--)
-        visit(static_cast<uint32_t>(run.first() + static_cast<int64_t>(i) * run.stride()));
-      first -= std::min<uint64_t>(first, run.count());
-    }
+    PartCursor(*this, layout).visit(first, count, visit);
   }
   // The length of that sequence.
   uint64_t part_count(const fb::Layout& layout) const;

@@ -68,8 +68,7 @@ Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run,
   auto present = checkpoint::Checkpoint::open_quietly(store, id);
   if (present.status().code() == CKPT_ABORTED) return std::move(present).status();
   if (present.ok())
-    if (Status pages = (*present)->manifest().load_all(); !pages.ok())
-      present = (*present)->at_manifest(std::move(pages));
+    if (Status damaged = (*present)->check_manifest(); !damaged.ok()) present = std::move(damaged);
   if (present.ok()) return Status(CKPT_EXISTS, store.path(slot) + " is sound").with("path", store.path(slot));
   const bool had_manifest = present.status().code() != CKPT_NOT_FOUND;
   // What cannot be read, or only by a newer library, may be sound.

@@ -12,6 +12,22 @@
 
 namespace ckpt::maintain {
 
+// Whether the sums that the manifest has of a tensor are those of its pieces.
+static Status check_holding(const format::Page& page, const fb::Tensor& tensor,
+                            std::span<const checkpoint::Piece> pieces) {
+  const fb::Holding& holding = page.holding_of(tensor);
+  uint64_t stored = 0;
+  for (const checkpoint::Piece& piece : pieces)
+    for (const fb::Chunk& chunk : piece.chunks()) stored += chunk.stored_size();
+  if (stored == holding.stored_bytes() && pieces.size() == holding.segment_count()) return Ok();
+  return Status(CKPT_FORMAT, strformat("tensor {}: {} bytes in {} segments expected, the parts have {} in {}",
+                                       quoted(page.text(tensor.name())), holding.stored_bytes(),
+                                       holding.segment_count(), stored, pieces.size()))
+      .with("tensor", std::string(page.text(tensor.name())))
+      .with("expected", uint64_t{holding.stored_bytes()})
+      .with("found", stored);
+}
+
 // All pages of the manifest, and whether the parts hold together what it says of each tensor.
 static void verify_manifest(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job) {
   auto note = [&](Status status) {
@@ -25,15 +41,22 @@ static void verify_manifest(const checkpoint::Checkpoint& checkpoint, const Veri
     finding.text = "MANIFEST: " + status.message();
     job.report.findings.push_back(std::move(finding));
   };
+  auto tensor_holds = [&](const format::Page& page, const fb::Tensor& tensor) -> Status {
+    CKPT_ASSIGN(const std::vector<checkpoint::Piece> pieces, checkpoint.pieces({&page, &tensor}));
+    return check_holding(page, tensor, pieces);
+  };
+  bool pages_read = true;
   for (size_t i = 0; i < checkpoint.manifest().page_count(); i++) {
     auto page = checkpoint.manifest().page(i);
     if (!page.ok()) {
       note(std::move(page).status());
+      pages_read = false;
       continue;
     }
     if (options.mode == VerifyMode::kQuick) continue;
-    for (const fb::Tensor& tensor : (*page)->tensors) note(checkpoint.pieces({*page, &tensor}).status());
+    for (const fb::Tensor& tensor : (*page)->tensors) note(tensor_holds(**page, tensor));
   }
+  if (pages_read) note(checkpoint.check_manifest(options.threads));
 }
 
 // The data of all parts.

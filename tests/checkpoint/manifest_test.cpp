@@ -1,6 +1,8 @@
 // What an open checkpoint finds in its manifest, and what it refuses of one. Parts' copies, aliases and counts are
 // checked here: rules that no page can check alone.
 #include "checkpoint/drafted.h"
+#include "maintain/repair.h"
+#include "maintain/verify.h"
 
 namespace ckpt::checkpoint {
 namespace {
@@ -247,6 +249,87 @@ TEST(ManyPages, DamageIsFoundWhereItIsRead) {
     expect_error(status, CKPT_CORRUPT, "a page of the index");
     EXPECT_TRUE(status.detail("path"));
   }
+}
+
+// A large manifest of one part, whose parts have what `of_many` gives; `spoil` changes the draft.
+void expect_repair_needed(const std::function<void(Draft&)>& spoil, std::string_view why) {
+  Drafted drafted;
+  Draft part(IndexKind::kPart, 1), manifest(IndexKind::kManifest, 1);
+  for (size_t i = 0; i < 80000; i++) {
+    part.tensor(name_of(i), CKPT_DTYPE_U8, {6}).region({}).segment(0, 6, {chunk(4096, 6)});
+    manifest.tensor(name_of(i), CKPT_DTYPE_U8, {6});
+    manifest.builder.add_holding(6, 1, manifest.builder.list_layout(std::vector<uint32_t>{0}));
+  }
+  part.alias("tied", name_of(7));
+  spoil(manifest);
+  drafted.add_part(std::move(part));
+  drafted.commit(std::move(manifest), [](std::string* copies, const auto&) { copies->clear(); });
+  auto opened = drafted.open();
+  ASSERT_TRUE(opened.ok()) << "what is large is not read whole: " << opened.status().message();
+  ASSERT_GT(drafted.manifest().size(), 4u << 20);
+  Report report;
+  const Status repaired = maintain::repair_checkpoint(*drafted.inner, "c", false, false, &report);
+  if (why.empty()) {
+    EXPECT_EQ(repaired.code(), CKPT_EXISTS) << repaired.message();
+    return;
+  }
+  expect_error((*opened)->check_manifest(), CKPT_FORMAT, why);
+  EXPECT_TRUE(repaired.ok()) << repaired.message();
+  EXPECT_TRUE((*drafted.open())->check_manifest().ok());
+}
+
+TEST(ManyPages, WhoseCountsOrAliasesAreWrongAreRepaired) {
+  auto tied = [](Draft& manifest) { manifest.alias("tied", name_of(7)); };
+  expect_repair_needed(tied, "");
+  expect_repair_needed([](Draft& manifest) { manifest.alias("tied", "nothing"); }, "a tensor that is not there");
+  expect_repair_needed(
+      [&](Draft& manifest) {
+        tied(manifest);
+        manifest.builder.summary.tensor_count++;
+      },
+      "counts are not those of the index");
+}
+
+TEST(Manifest, VerifyComparesTheSumsOfATensorWithItsParts) {
+  for (auto [bytes, segments] : {std::pair(6u, 1u), {5u, 1u}, {6u, 2u}}) {
+    Drafted drafted = of_two();
+    Draft manifest(IndexKind::kManifest, 2);
+    for (uint32_t part : {0u, 1u}) {
+      manifest.tensor("t" + std::to_string(part), CKPT_DTYPE_U8, {6});
+      manifest.builder.add_holding(part ? bytes : 6, part ? segments : 1,
+                                   manifest.builder.list_layout(std::vector<uint32_t>{part}));
+    }
+    drafted.commit(manifest.object("o", 1, {0, 1}));
+    auto checkpoint = drafted.open();
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    Job job;
+    ASSERT_TRUE(maintain::verify_checkpoint(**checkpoint, {.mode = maintain::VerifyMode::kSample}, job).ok());
+    size_t found = 0;
+    for (const Finding& finding : job.report.findings) found += finding.name == "t1" && finding.part.empty();
+    EXPECT_EQ(found, bytes != 6 || segments != 1) << bytes << " " << segments;
+  }
+}
+
+// ---- layouts ----
+
+TEST(PartCursor, GivesWhatTheRunsSayInAnyOrderOfRanges) {
+  Draft manifest(IndexKind::kManifest, 9);
+  const std::vector<uint32_t> holders = {0, 2, 4, 8, 7, 6, 1, 1, 1, 3, 5, 0};
+  manifest.tensor("t", CKPT_DTYPE_U8, {12}).grid({12}, 1, holders);
+  const EncodedIndex index = manifest.encode();
+  auto opened = format::open_all(index, IndexKind::kManifest);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  format::Root::PartCursor cursor(opened->root, opened->root.layouts[0]);
+  for (size_t first : {0u, 3u, 5u, 11u, 2u, 0u, 9u})
+    for (size_t count = 0; first + count <= holders.size(); count++) {
+      std::vector<uint32_t> found, at_once;
+      cursor.visit(first, count, [&](uint32_t part) { found.push_back(part); });
+      opened->root.for_each_part(opened->root.layouts[0], first, count,
+                                 [&](uint32_t part) { at_once.push_back(part); });
+      EXPECT_TRUE(std::equal(found.begin(), found.end(), holders.begin() + static_cast<long>(first)));
+      EXPECT_EQ(found.size(), count);
+      EXPECT_EQ(found, at_once);
+    }
 }
 
 // ---- reading by pages ----

@@ -1,4 +1,6 @@
 // The merge of parts' indexes into MANIFEST, directly and by way of groups of ranks.
+#include <thread>
+
 #include "commit/random_parts.h"
 #include "format/checksum.h"
 
@@ -47,6 +49,45 @@ TEST(Merge, RefusesWhatItAlwaysRefused) {
   std::string text;
   for (const auto& [name, count] : outcomes) text += name + " " + std::to_string(count) + " ";
   EXPECT_EQ(text, "FORMAT 5 MISMATCH 252 OK 143 ");
+}
+
+// ---- replica groups ----
+
+// Adds rows [first, first + count) of "t", which both ranks hold.
+Status add_rows(save::Save& save, uint32_t rank, int64_t first, int64_t count, const std::vector<std::byte>& memory) {
+  ckpt_tensor_desc desc{};
+  desc.struct_size = sizeof desc;
+  desc.dtype = CKPT_DTYPE_U8;
+  desc.ndim = 2;
+  desc.shape[0] = 8;
+  desc.shape[1] = desc.extent[1] = 4;
+  desc.region_kind = CKPT_REGION_BOX;
+  desc.offset[0] = first;
+  desc.extent[0] = count;
+  desc.replica_index = rank;
+  desc.replica_count = 2;
+  return save.add_tensor("t", desc, memory.data(), memory.size());
+}
+
+TEST(ReplicaGroups, ThatDifferInOneOfSeveralRegionsOfATensorAreToldWhichOne) {
+  auto store = fresh_memory_store();
+  auto leader = open_session(store, 0, 2), other = open_session(store, 1, 2, leader->string().c_str());
+  const std::vector<std::byte> memory(32);
+  auto save_two = [&](const std::shared_ptr<session::Session>& session, int64_t rows) -> Status {
+    CKPT_ASSIGN(auto save, save::Save::make(session, "s1", 1, {}));
+    CKPT_TRY(add_rows(*save, session->rank(), 0, 2, memory));
+    CKPT_TRY(add_rows(*save, session->rank(), 2, 3, memory));
+    CKPT_TRY(add_rows(*save, session->rank(), 5, rows, memory));
+    CKPT_TRY(save->begin());
+    Job job;
+    return job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return save->work(running, false); });
+  };
+  std::thread thread([&] { (void)save_two(other, 2); });
+  const Status told = save_two(leader, 3);
+  thread.join();
+  EXPECT_EQ(told.code(), CKPT_MISMATCH) << told.message();
+  EXPECT_EQ(*told.detail("expected"), "u8 [8, 4] box [5:8, 0:4]");
+  EXPECT_EQ(*told.detail("found"), "u8 [8, 4] box [5:7, 0:4]");
 }
 
 // ---- groups ----
