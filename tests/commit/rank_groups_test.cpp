@@ -2,6 +2,7 @@
 #include <atomic>
 #include <thread>
 
+#include "ckpt_tree.h"
 #include "commit/commit.h"
 #include "commit/random_parts.h"
 #include "commit/rank_groups.h"
@@ -201,6 +202,43 @@ TEST(RankGroups, FormByThemselvesInALargeWorld) {
   EXPECT_EQ(checkpoint->object_count(), kWorld);
   EXPECT_EQ(checkpoint->root().part_pages.size(), 2u);
   EXPECT_EQ(checkpoint->object_at(kWorld - 1)->part, kWorld - 1);
+}
+
+// Saves a state tree of rank 20 of 256, which is in the second group, and one tensor of rank 200.
+Status save_with_tree_of(std::string_view tensor) {
+  constexpr uint32_t kWorld = 256;
+  auto store = fresh_memory_store();
+  std::vector<std::shared_ptr<session::Session>> sessions;
+  for (uint32_t rank = 0; rank < kWorld; rank++)
+    sessions.push_back(open_session(store, rank, kWorld, rank ? sessions[0]->string().c_str() : nullptr));
+  auto save = [&](uint32_t rank, const Options& options) -> Status {
+    CKPT_ASSIGN(auto save, save::Save::make(sessions[rank], "s1", 1, options));
+    const std::string json = strformat("{{\"w\":{{\"$\":\"tensor\",\"name\":\"{}\"}}}}", tensor);
+    if (rank == 20) CKPT_TRY(save->add_object("t", CKPT_TREE_MEDIA_TYPE, CKPT_OBJECT_PER_RANK, as_bytes(json)));
+    ckpt_tensor_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.dtype = CKPT_DTYPE_U8;
+    desc.ndim = 1;
+    desc.shape[0] = 4;
+    desc.replica_count = 1;
+    if (rank == 200) CKPT_TRY(save->add_tensor("of-200", desc, "data", 4));
+    CKPT_TRY(save->begin());
+    Job job;
+    return job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return save->work(running, false); });
+  };
+  Status committed;
+  std::thread first([&] { committed = save(0, {}); });
+  for (uint32_t rank = kWorld - 1; rank > 0; rank--) EXPECT_TRUE(save(rank, make_options({{"wait", 0}})).ok()) << rank;
+  first.join();
+  return committed;
+}
+
+TEST(RankGroups, ATreeMayNameATensorOfAnotherGroupAndNoneThatNobodyAdded) {
+  const Status committed = save_with_tree_of("of-200"), refused = save_with_tree_of("of-201");
+  EXPECT_TRUE(committed.ok()) << committed.message();
+  EXPECT_EQ(refused.code(), CKPT_MISMATCH) << refused.message();
+  EXPECT_NE(refused.message().find("object \"t\" of rank 20"), std::string::npos) << refused.message();
+  EXPECT_NE(refused.message().find("of-201"), std::string::npos) << refused.message();
 }
 
 TEST(RankGroups, AreAboutAsManyAsTheirRanks) {
