@@ -25,8 +25,8 @@ class GroupCommit : public ::testing::Test {
       sessions.push_back(open_session(shell, rank, kRanks, rank ? sessions[0]->string().c_str() : nullptr));
     settings = {.on_existing = "error", .protect = "", .timeout_ms = 60000, .group_from = kLeast};
   }
-  // Its part; of a wrong rank, the row of the rank after it.
-  std::vector<std::byte> part_of(const session::Session& session, const session::Attempt& attempt, bool wrong) const {
+  // Its part; a wrong rank has another dtype.
+  std::vector<std::byte> part_of(const session::Session& session, const session::Attempt& attempt) const {
     const uint32_t rank = session.rank();
     Draft draft(IndexKind::kPart, kRanks);
     format::Summary& summary = draft.builder.summary;
@@ -37,7 +37,8 @@ class GroupCommit : public ::testing::Test {
     summary.label = attempt.label;
     summary.token = plan.token;
     summary.attempt = attempt.number;
-    draft.tensor("t", wrong ? CKPT_DTYPE_I8 : CKPT_DTYPE_U8, {kRanks, 16}).region(format::box({rank, 0}, {1, 16}));
+    draft.tensor("t", wrong.contains(rank) ? CKPT_DTYPE_I8 : CKPT_DTYPE_U8, {kRanks, 16})
+        .region(format::box({rank, 0}, {1, 16}));
     draft.segment(0, 16, {format::chunk(4096, 16)});
     const format::PartHeader header{1, attempt.save_id, rank, kRanks, plan.store_id, plan.token, attempt.number};
     return checkpoint::part_file(draft.encode(), header, 3 * kAlign);
@@ -49,8 +50,7 @@ class GroupCommit : public ::testing::Test {
     Job job;
     CKPT_TRY(open_attempt(session, attempts[rank], settings, job));
     if (absent.contains(rank)) return Ok();
-    return inner->put_if_absent(format::part_key(attempts[rank].directory, rank),
-                                part_of(session, attempts[rank], wrong.contains(rank)));
+    return inner->put_if_absent(format::part_key(attempts[rank].directory, rank), part_of(session, attempts[rank]));
   }
   Status finish(uint32_t rank) {
     Job job;
@@ -194,7 +194,10 @@ TEST(RankGroups, FormByThemselvesInALargeWorld) {
   // Leaders last: they wait for their groups.
   for (bool leads : {false, true})
     for (uint32_t rank = 1; rank < kWorld; rank++)
-      if ((rank % 25 == 0) == leads) EXPECT_TRUE(save_step(sessions[rank], 1, make_options({{"wait", 0}})).ok());
+      if ((rank % 25 == 0) == leads) {
+        const Status saved = save_step(sessions[rank], 1, make_options({{"wait", 0}}));
+        EXPECT_TRUE(saved.ok()) << saved.message();
+      }
   first.join();
   EXPECT_TRUE(committed.ok()) << committed.message();
   EXPECT_EQ(put, 23);
