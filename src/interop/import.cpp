@@ -146,11 +146,12 @@ class Importer {
     const uint64_t before = job_.counters.bytes_done;
     for (;;) {
       if (job_.cancelled()) save.cancel();
+      const bool ended = save.state() >= CKPT_JOB_COMMITTED;  // then a TIMEOUT is the save's own
       const auto reached = save.wait(state, kLookMs);
       const auto stats = save.stats();
       if (counted && stats) counted->counters.bytes_done = before + stats->bytes_done;
       if (reached) return Ok();
-      if (reached.error().status() != CKPT_TIMEOUT || save.state() >= CKPT_JOB_COMMITTED) return done(reached);
+      if (ended || reached.error().status() != CKPT_TIMEOUT) return done(reached);
     }
   }
 
