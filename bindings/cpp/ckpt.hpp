@@ -94,6 +94,9 @@ class Report : public detail::Handle<ckpt_report, ckpt_report_free> {
 class [[nodiscard]] Job : public detail::Handle<ckpt_job, ckpt_job_free> {
  public:
   using Handle::Handle;
+  // For one call that blocks (Session::open, Store::prune, repair and import, Reader::diff and export_to): put it into
+  // the call's options by set_job. Destroying it while the call runs cancels the call.
+  static Result<Job> create() { return detail::make<Job>(ckpt_job_new); }
   int32_t state() const { return ckpt_job_state(get()); }
   Result<void> wait(int32_t state, int64_t timeout_ms = -1) const {
     return detail::call(ckpt_job_wait, get(), state, timeout_ms);
@@ -105,6 +108,11 @@ class [[nodiscard]] Job : public detail::Handle<ckpt_job, ckpt_job_free> {
   Result<JobStats> stats() const { return detail::fill<JobStats>(ckpt_job_stats_get, get()); }
   Result<Report> report() const { return detail::make<Report>(ckpt_job_report, get()); }
 };
+
+inline Options& Options::set_job(const Job& job) {
+  job_ = job.get();
+  return *this;
+}
 
 // ---- store ----
 

@@ -13,7 +13,7 @@ import (
 // waiting starts a save of rank 0 of two whose other rank never comes: it runs until it is cancelled.
 func waiting(t *testing.T, store *ckpt.Store, options ckpt.Options) *ckpt.Save {
 	t.Helper()
-	session := need[*ckpt.Session](t)(ckpt.OpenSession(store, 0, 2, "", nil))
+	session := need[*ckpt.Session](t)(ckpt.OpenSession(context.Background(), store, 0, 2, "", nil))
 	t.Cleanup(func() { session.Close() })
 	save := newSave(t, session, "a", options)
 	ok(t, ckpt.AddSlice(save, "w", ckpt.Shape(1024), ramp[float32](1024)))
@@ -26,7 +26,7 @@ func ranks(t *testing.T, store *ckpt.Store, count, world uint32) []*ckpt.Save {
 	var saves []*ckpt.Save
 	text := ""
 	for rank := range count {
-		session := need[*ckpt.Session](t)(ckpt.OpenSession(store, rank, world, text, nil))
+		session := need[*ckpt.Session](t)(ckpt.OpenSession(context.Background(), store, rank, world, text, nil))
 		t.Cleanup(func() { session.Close() })
 		text = session.String()
 		save := newSave(t, session, "a", nil)
@@ -201,7 +201,7 @@ func TestTheErrorTellsTheTruthAboutTheCommit(t *testing.T) {
 	committed, cancelled := 0, 0
 	for i := 0; i < 400 && (committed < 3 || cancelled < 3); i++ {
 		store := need[*ckpt.Store](t)(ckpt.OpenStore("mem:truth", nil))
-		session := need[*ckpt.Session](t)(ckpt.OpenSession(store, 0, 1, "", nil))
+		session := need[*ckpt.Session](t)(ckpt.OpenSession(context.Background(), store, 0, 1, "", nil))
 		save := need[*ckpt.Save](t)(ckpt.NewSave(session, "a", -1, nil))
 		ok(t, ckpt.AddSlice(save, "w", ckpt.Shape(1<<16), ramp[float32](1<<16)))
 		ctx, cancel := context.WithCancel(context.Background())
@@ -318,4 +318,37 @@ func TestACancelledLoadAndVerifyEndWithTheContextsError(t *testing.T) {
 	cancelled(t, func(ctx context.Context) (*ckpt.Job, error) {
 		return reader.Verify(ctx, nil)
 	}, func(job *ckpt.Job) bool { return need[ckpt.Report](t)(job.Report()).Len() == 0 })
+}
+
+// Calls without a job of their own end when their context does, before they begin or while they wait.
+func TestCancelCallsThatBlock(t *testing.T) {
+	store := openStore(t)
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, call := range map[string]func() error{
+		"prune":  func() error { _, err := store.Prune(done, ckpt.Options{"keep_last": 1}); return err },
+		"repair": func() error { _, err := store.Repair(done, "a.1.1", nil); return err },
+		"import": func() error { _, err := store.Import(done, "cancel_test.go", "l", -1, nil); return err },
+		"session": func() error {
+			_, err := ckpt.OpenSession(done, store, 0, 1, "", nil)
+			return err
+		},
+	} {
+		if err := call(); !errors.Is(err, ckpt.ErrCancelled) || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	waiting, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() {
+		_, err := ckpt.OpenSession(waiting, store, 1, 2, "", ckpt.Options{"rendezvous": true})
+		ended <- err
+	}()
+	stop()
+	if err := <-ended; !errors.Is(err, ckpt.ErrCancelled) {
+		t.Error(err)
+	}
+	if _, err := store.Import(context.Background(), "cancel_test.go", "l", -1, nil); !errors.Is(err, ckpt.ErrFormat) {
+		t.Error(err)
+	}
 }

@@ -24,7 +24,7 @@ func shareOf(t *testing.T, world uint32, options Options) (*Store, *Save) {
 	t.Helper()
 	store := must[*Store](t)(OpenStore(t.TempDir(), nil))
 	t.Cleanup(func() { store.Close() })
-	session := must[*Session](t)(OpenSession(store, 0, world, "", nil))
+	session := must[*Session](t)(OpenSession(context.Background(), store, 0, world, "", nil))
 	t.Cleanup(func() { session.Close() })
 	save := must[*Save](t)(NewSave(session, "a", -1, options))
 	t.Cleanup(func() { save.Close() })

@@ -20,7 +20,7 @@ func Example() {
 	store, err := ckpt.OpenStore("mem:example", nil)
 	check(err)
 	defer store.Close()
-	session, err := ckpt.OpenSession(store, 0, 1, "", nil) // rank 0 of 1
+	session, err := ckpt.OpenSession(context.Background(), store, 0, 1, "", nil) // rank 0 of 1
 	check(err)
 	defer session.Close()
 
@@ -49,7 +49,7 @@ func ExampleSave_Start() {
 	store, err := ckpt.OpenStore("mem:example", nil)
 	check(err)
 	defer store.Close()
-	session, err := ckpt.OpenSession(store, 0, 1, "", nil)
+	session, err := ckpt.OpenSession(context.Background(), store, 0, 1, "", nil)
 	check(err)
 	defer session.Close()
 	save, err := ckpt.NewSave(session, "step-100", 100, nil)

@@ -141,7 +141,7 @@ func TestAForgottenViewStaysMapped(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	session, err := OpenSession(store, 0, 1, "", nil)
+	session, err := OpenSession(context.Background(), store, 0, 1, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

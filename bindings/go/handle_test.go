@@ -39,7 +39,7 @@ func newEverything(t testing.TB) *everything {
 	e.load = newLoad(t, e.reader)
 	e.tree = need[*ckpt.Tree](t)(e.reader.Tree(""))
 	path := t.TempDir() + "/w.safetensors"
-	ok(t, e.reader.Export(path, nil))
+	ok(t, e.reader.Export(context.Background(), path, nil))
 	e.file = need[*ckpt.File](t)(ckpt.OpenFile(path, nil))
 	e.mapped = need[*ckpt.MappedTensor](t)(e.reader.Map("w", nil))
 	return e
@@ -69,15 +69,16 @@ func (e *everything) calls() map[string]func() error {
 
 func (e *everything) storeCalls() map[string]func() error {
 	return map[string]func() error{
-		"OpenSession":       func() error { return first(ckpt.OpenSession(e.store, 0, 1, "", nil)) },
+		"OpenSession":       func() error { return first(ckpt.OpenSession(context.Background(), e.store, 0, 1, "", nil)) },
 		"OpenReader":        func() error { return first(ckpt.OpenReader(e.store, "latest", nil)) },
 		"NewSave":           func() error { return first(ckpt.NewSave(e.session, "c", -1, nil)) },
 		"Store.Checkpoints": func() error { return first(ckpt.Collect(e.store.Checkpoints())) },
+		"Store.Runs":        func() error { return first(e.store.Runs()) },
 		"Store.Find":        func() error { return first(e.store.Find("latest", nil)) },
 		"Store.Remove":      func() error { return e.store.Remove("none.1.1") },
-		"Store.Prune":       func() error { return first(e.store.Prune(nil)) },
-		"Store.Repair":      func() error { return first(e.store.Repair("a.1.1", nil)) },
-		"Store.Import":      func() error { return first(e.store.Import("/none", "x", -1, nil)) },
+		"Store.Prune":       func() error { return first(e.store.Prune(context.Background(), nil)) },
+		"Store.Repair":      func() error { return first(e.store.Repair(context.Background(), "a.1.1", nil)) },
+		"Store.Import":      func() error { return first(e.store.Import(context.Background(), "/none", "x", -1, nil)) },
 	}
 }
 
@@ -97,6 +98,7 @@ func (e *everything) saveCalls() map[string]func() error {
 		"Save.SetTensorAttr": func() error { return e.save.SetTensorAttr("w", "k", "v") },
 		"Save.Run":           func() error { return e.save.Run(ctx) },
 		"Save.Start":         func() error { return first(e.save.Start(ctx)) },
+		"Save.Report":        func() error { return first(e.save.Report()) },
 		"Save.StartInPlace":  func() error { return first(e.save.StartInPlace(ctx)) },
 		"Job.Wait":           func() error { return e.job.Wait(ctx, ckpt.JobCommitted) },
 		"Job.Stats":          func() error { return first(e.job.Stats()) },
@@ -126,8 +128,8 @@ func (e *everything) readerCalls() map[string]func() error {
 		"Reader.TensorAttr":  func() error { _, _, err := e.reader.TensorAttr("w", "k"); return err },
 		"Reader.Map":         func() error { return first(e.reader.Map("w", nil)) },
 		"Reader.Verify":      func() error { return first(e.reader.Verify(ctx, nil)) },
-		"Reader.Diff":        func() error { return first(e.reader.Diff(e.reader, nil)) },
-		"Reader.Export":      func() error { return e.reader.Export("/nowhere/x.pt", nil) },
+		"Reader.Diff":        func() error { return first(e.reader.Diff(context.Background(), e.reader, nil)) },
+		"Reader.Export":      func() error { return e.reader.Export(context.Background(), "/nowhere/x.pt", nil) },
 		"Reader.Tree":        func() error { return first(e.reader.Tree("")) },
 		"NewLoad":            func() error { return first(ckpt.NewLoad(e.reader, nil)) },
 		"AddSlice of a load": func() error { return ckpt.AddSlice(e.load, "w", ckpt.Shape(1024), w) },

@@ -48,7 +48,7 @@ func openStore(t testing.TB) *ckpt.Store {
 
 func openSession(t testing.TB, store *ckpt.Store) *ckpt.Session {
 	t.Helper()
-	session := need[*ckpt.Session](t)(ckpt.OpenSession(store, 0, 1, "", nil))
+	session := need[*ckpt.Session](t)(ckpt.OpenSession(context.Background(), store, 0, 1, "", nil))
 	t.Cleanup(func() { session.Close() })
 	return session
 }

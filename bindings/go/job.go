@@ -14,6 +14,7 @@ type JobState int32
 
 // The states of jobs. JobCommitted and those below it are final.
 const (
+	JobNew       JobState = C.CKPT_JOB_NEW // no job of this package is; calls that block take a context
 	JobRunning   JobState = C.CKPT_JOB_RUNNING
 	JobStaged    JobState = C.CKPT_JOB_STAGED    // save: the caller's memory may change again
 	JobWritten   JobState = C.CKPT_JOB_WRITTEN   // save: this rank's part is durable
@@ -27,7 +28,7 @@ const (
 // String returns the state as ckpt.h spells it, "STAGED".
 func (s JobState) String() string {
 	return nameOf("JobState", int32(s), map[int32]string{
-		C.CKPT_JOB_RUNNING: "RUNNING", C.CKPT_JOB_STAGED: "STAGED", C.CKPT_JOB_WRITTEN: "WRITTEN",
+		C.CKPT_JOB_NEW: "NEW", C.CKPT_JOB_RUNNING: "RUNNING", C.CKPT_JOB_STAGED: "STAGED", C.CKPT_JOB_WRITTEN: "WRITTEN",
 		C.CKPT_JOB_COMMITTED: "COMMITTED", C.CKPT_JOB_DONE: "DONE", C.CKPT_JOB_FAILED: "FAILED",
 		C.CKPT_JOB_CANCELLED: "CANCELLED", C.CKPT_JOB_DELIVERED: "DELIVERED",
 	})

@@ -137,7 +137,7 @@ func TestDroppedHandlesWithPinnedMemoryAreFreed(t *testing.T) {
 
 func TestTheMemoryIsCollectableOnceTheSaveIsStaged(t *testing.T) {
 	store := openStore(t)
-	session := need[*ckpt.Session](t)(ckpt.OpenSession(store, 0, 2, "", nil))
+	session := need[*ckpt.Session](t)(ckpt.OpenSession(context.Background(), store, 0, 2, "", nil))
 	defer session.Close()
 	save := newSave(t, session, "a", nil)
 	data, collected := content(1), make(chan struct{}, 1)

@@ -4,6 +4,7 @@ package ckpt
 import "C"
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"maps"
@@ -86,6 +87,14 @@ func withOptions[P comparable, R any](h *owned[P], options Options,
 		return none, in.err
 	}
 	return call(object, bag, converted)
+}
+
+// withContextAndOptions is withOptions for a call that blocks and that the context cancels.
+func withContextAndOptions[P comparable, R any](ctx context.Context, h *owned[P], options Options,
+	call func(object P, bag *C.ckpt_options, text cTexts) (R, error), texts ...string) (R, error) {
+	return withOptions(h, options, func(object P, bag *C.ckpt_options, in cTexts) (R, error) {
+		return withContext(ctx, bag, func(bag *C.ckpt_options) (R, error) { return call(object, bag, in) })
+	}, texts...)
 }
 
 // OptionKind says which values an option takes.

@@ -13,7 +13,7 @@ const rows, columns = 8, 5
 
 // saveRank saves as one rank of `world`: its rows of a sharded tensor, a replicated tensor, an object of its own.
 func saveRank(ctx context.Context, store *ckpt.Store, rank, world uint32, text string, options ckpt.Options) error {
-	session, err := ckpt.OpenSession(store, rank, world, text, options)
+	session, err := ckpt.OpenSession(context.Background(), store, rank, world, text, options)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func checkRanks(t *testing.T, store *ckpt.Store, world uint32) {
 
 func TestRanksInOneProcessSaveTogetherByAString(t *testing.T) {
 	store := openStore(t)
-	zero := need[*ckpt.Session](t)(ckpt.OpenSession(store, 0, 2, "", nil))
+	zero := need[*ckpt.Session](t)(ckpt.OpenSession(context.Background(), store, 0, 2, "", nil))
 	defer zero.Close()
 	var one sync.WaitGroup
 	one.Go(func() {
@@ -105,9 +105,9 @@ func TestRanksInOneProcessSaveTogetherByRendezvous(t *testing.T) {
 
 func TestRanksThatDisagreeAllFail(t *testing.T) {
 	store := openStore(t)
-	zero := need[*ckpt.Session](t)(ckpt.OpenSession(store, 0, 2, "", nil))
+	zero := need[*ckpt.Session](t)(ckpt.OpenSession(context.Background(), store, 0, 2, "", nil))
 	defer zero.Close()
-	one := need[*ckpt.Session](t)(ckpt.OpenSession(store, 1, 2, zero.String(), nil))
+	one := need[*ckpt.Session](t)(ckpt.OpenSession(context.Background(), store, 1, 2, zero.String(), nil))
 	defer one.Close()
 	var ranks sync.WaitGroup
 	for i, session := range []*ckpt.Session{zero, one} {
@@ -154,7 +154,7 @@ func TestPruneVerifyDiffAndRepairReport(t *testing.T) {
 	if _, known, err := c.Attr("unit"); known || err != nil {
 		t.Errorf("the checkpoint has a unit: %v", err)
 	}
-	diff := need[ckpt.Report](t)(a.Diff(c, nil))
+	diff := need[ckpt.Report](t)(a.Diff(context.Background(), c, nil))
 	if diff.Len() == 0 || diff.At(0).Kind != ckpt.FindingDifferent {
 		t.Errorf("a and c have %d differences", diff.Len())
 	}
@@ -168,7 +168,7 @@ func TestPruneVerifyDiffAndRepairReport(t *testing.T) {
 	}
 	ok(t, job.Close())
 	ok(t, a.Close())
-	pruned := need[ckpt.Report](t)(store.Prune(ckpt.Options{"keep_last": 1}))
+	pruned := need[ckpt.Report](t)(store.Prune(context.Background(), ckpt.Options{"keep_last": 1}))
 	kinds := map[ckpt.FindingKind]int{}
 	for _, finding := range pruned.All() {
 		kinds[finding.Kind]++
@@ -176,6 +176,6 @@ func TestPruneVerifyDiffAndRepairReport(t *testing.T) {
 	if kinds[ckpt.FindingRemoved] != 2 {
 		t.Errorf("prune: %v", kinds)
 	}
-	_, err := store.Repair("c.1.1", nil)
+	_, err := store.Repair(context.Background(), "c.1.1", nil)
 	is(t, err, ckpt.ErrExists)
 }

@@ -207,8 +207,9 @@ func (r *Reader) Verify(ctx context.Context, options Options) (*Job, error) {
 }
 
 // Diff compares two checkpoints: names, dtypes, shapes, objects and attributes, then (values=1) the elements. An empty
-// report means equal content. Options: values, threads. Errors: ErrCorrupt, ErrIO, ErrGone.
-func (r *Reader) Diff(other *Reader, options Options) (Report, error) {
+// report means equal content. The context cancels it. Options: values, threads. Errors: ErrCorrupt, ErrIO, ErrGone,
+// ErrCancelled.
+func (r *Reader) Diff(ctx context.Context, other *Reader, options Options) (Report, error) {
 	a, err := r.h.enter()
 	if err != nil {
 		return Report{}, err
@@ -225,22 +226,26 @@ func (r *Reader) Diff(other *Reader, options Options) (Report, error) {
 	if in.err != nil {
 		return Report{}, in.err
 	}
-	var out *C.ckpt_report
-	var cerr *C.ckpt_error
-	status := C.ckpt_reader_diff(a, b, bag, &out, &cerr)
-	return takeReport(out, fail(status, cerr))
+	return withContext(ctx, bag, func(bag *C.ckpt_options) (Report, error) {
+		var out *C.ckpt_report
+		var cerr *C.ckpt_error
+		status := C.ckpt_reader_diff(a, b, bag, &out, &cerr)
+		return takeReport(out, fail(status, cerr))
+	})
 }
 
 // Export writes the checkpoint to `path`, which must not exist, as option format says (auto: by the ending of `path`):
 // "safetensors", "pt" (its main tree, for torch.load(weights_only=True)) or "hfai". It leaves out what the format
-// cannot hold. Options: format, shards, opaque, threads. Errors: ErrExists, ErrUnsupported (a dtype, or an object's
-// class, in detail "found"), ErrMismatch, ErrFormat, ErrCorrupt, ErrIO, ErrNoSpace.
-func (r *Reader) Export(path string, options Options) error {
-	_, err := withOptions(&r.h, options, func(reader *C.ckpt_reader, bag *C.ckpt_options, in cTexts) (struct{}, error) {
+// cannot hold. The context cancels it; then nothing is at `path`. Options: format, shards, opaque, threads. Errors:
+// ErrExists, ErrUnsupported (a dtype, or an object's class, in detail "found"), ErrMismatch, ErrFormat, ErrCorrupt,
+// ErrCancelled, ErrIO, ErrNoSpace.
+func (r *Reader) Export(ctx context.Context, path string, options Options) error {
+	call := func(reader *C.ckpt_reader, bag *C.ckpt_options, in cTexts) (struct{}, error) {
 		var cerr *C.ckpt_error
 		status := C.ckpt_export(reader, in[0], bag, &cerr)
 		return struct{}{}, fail(status, cerr)
-	}, path)
+	}
+	_, err := withContextAndOptions(ctx, &r.h, options, call, path)
 	return err
 }
 

@@ -3,6 +3,8 @@ package ckpt
 // #include "ckpt_go.h"
 import "C"
 
+import "context"
+
 // Session is one start of all ranks of a run. Exactly one session owns a run: opening a new one fences the older, whose
 // open attempts are closed and removed.
 type Session struct {
@@ -16,11 +18,12 @@ type Session struct {
 //   - a string: rank 0 passes "" and sends its [Session.String] to the other ranks, which pass it here;
 //   - rendezvous: all ranks pass "" and set rendezvous=1; they meet through files in the store.
 //
-// The call waits for other ranks for at most timeout_ms; no context ends it sooner.
+// The call waits for other ranks for at most timeout_ms; the context can end it sooner.
 // Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, arena_bytes. Errors: ErrConflict (another
-// process has this rank, or the string is from an older start), ErrFenced, ErrMismatch, ErrTimeout, ErrUnsupported,
-// ErrIO, ErrNoSpace.
-func OpenSession(store *Store, rank, worldSize uint32, sessionString string, options Options) (*Session, error) {
+// process has this rank, or the string is from an older start), ErrFenced, ErrMismatch, ErrTimeout, ErrCancelled,
+// ErrUnsupported, ErrIO, ErrNoSpace.
+func OpenSession(ctx context.Context, store *Store, rank, worldSize uint32, sessionString string,
+	options Options) (*Session, error) {
 	from, err := store.h.enter()
 	if err != nil {
 		return nil, err
@@ -32,11 +35,14 @@ func OpenSession(store *Store, rank, worldSize uint32, sessionString string, opt
 	if in.err != nil {
 		return nil, in.err
 	}
-	var out *C.ckpt_session
-	var cerr *C.ckpt_error
-	status := C.ckpt_session_open(&out, from, C.uint32_t(rank), C.uint32_t(worldSize), text, bag, &cerr)
-	if status != C.CKPT_OK {
-		return nil, fail(status, cerr)
+	out, err := withContext(ctx, bag, func(bag *C.ckpt_options) (*C.ckpt_session, error) {
+		var out *C.ckpt_session
+		var cerr *C.ckpt_error
+		status := C.ckpt_session_open(&out, from, C.uint32_t(rank), C.uint32_t(worldSize), text, bag, &cerr)
+		return out, fail(status, cerr)
+	})
+	if err != nil {
+		return nil, err
 	}
 	made := &Session{text: C.GoString(C.ckpt_session_string(out)), world: worldSize}
 	own(made, &made.h, newHandle("session", out, func(p *C.ckpt_session) { C.ckpt_session_free(p) }))

@@ -3,7 +3,10 @@ package ckpt
 // #include "ckpt_go.h"
 import "C"
 
-import "iter"
+import (
+	"context"
+	"iter"
+)
 
 // Store is a place that holds checkpoints. Opening creates nothing.
 type Store struct{ h owned[*C.ckpt_store] }
@@ -147,11 +150,12 @@ func (s *Store) Remove(id string) error {
 
 // Prune applies a retention policy to the committed checkpoints of one run: it keeps the newest keep_last, every step
 // that keep_every divides, the labels in protect, whatever a reader holds, and always the newest one that is sound. The
-// report lists what was removed, and what was kept and why; with dry_run, what would be.
-// Options: run, keep_last, keep_every, protect, dry_run. Errors: ErrInvalid (keep_every or protect without keep_last),
-// ErrIO.
-func (s *Store) Prune(options Options) (Report, error) {
-	return withOptions(&s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options, _ cTexts) (Report, error) {
+// report lists what was removed, and what was kept and why; with dry_run, what would be. The context cancels it between
+// two checkpoints. Options: run, keep_last, keep_every, protect, dry_run. Errors: ErrInvalid (keep_every or protect
+// without keep_last), ErrCancelled, ErrIO.
+func (s *Store) Prune(ctx context.Context, options Options) (Report, error) {
+	return withContextAndOptions(ctx, &s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options,
+		_ cTexts) (Report, error) {
 		var out *C.ckpt_report
 		var cerr *C.ckpt_error
 		status := C.ckpt_store_prune(store, bag, &out, &cerr)
@@ -161,9 +165,11 @@ func (s *Store) Prune(options Options) (Report, error) {
 
 // Repair rebuilds a lost or damaged manifest of directory `id` from its parts, byte for byte. It never replaces a
 // readable one. An attempt that never committed needs force=1. By default it is a dry run. Options: dry_run (default 1
-// here), force. Errors: ErrExists (sound already), ErrIncomplete, ErrMismatch, ErrCorrupt, ErrAborted, ErrIO.
-func (s *Store) Repair(id string, options Options) (Report, error) {
-	return withOptions(&s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options, in cTexts) (Report, error) {
+// here), force. Errors: ErrExists (sound already), ErrIncomplete, ErrMismatch, ErrCorrupt, ErrAborted, ErrCancelled (by
+// the context), ErrIO.
+func (s *Store) Repair(ctx context.Context, id string, options Options) (Report, error) {
+	return withContextAndOptions(ctx, &s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options,
+		in cTexts) (Report, error) {
 		var out *C.ckpt_report
 		var cerr *C.ckpt_error
 		status := C.ckpt_store_repair(store, in[0], bag, &out, &cerr)
@@ -175,9 +181,10 @@ func (s *Store) Repair(id string, options Options) (Report, error) {
 // its index.json) as a checkpoint of its own run (default "import"). The content decides what it is; no code is run.
 // A `step` of -1 means none. Imports into one run take turns. If somebody truncates the file meanwhile, SIGBUS can end
 // the process. Options: run, verify, on_existing, compression, threads, timeout_ms. Errors: ErrNotFound, ErrFormat,
-// ErrUnsupported, ErrCorrupt, ErrExists, ErrTimeout, ErrFenced, ErrIO, ErrNoSpace.
-func (s *Store) Import(path, label string, step int64, options Options) (CheckpointInfo, error) {
-	return withOptions(&s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options, in cTexts) (CheckpointInfo, error) {
+// ErrUnsupported, ErrCorrupt, ErrExists, ErrTimeout, ErrFenced, ErrCancelled (by the context), ErrIO, ErrNoSpace.
+func (s *Store) Import(ctx context.Context, path, label string, step int64, options Options) (CheckpointInfo, error) {
+	return withContextAndOptions(ctx, &s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options,
+		in cTexts) (CheckpointInfo, error) {
 		info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}
 		var cerr *C.ckpt_error
 		status := C.ckpt_import(store, in[0], in[1], C.int64_t(step), bag, &info, &cerr)

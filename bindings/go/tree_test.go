@@ -1,6 +1,7 @@
 package ckpt_test
 
 import (
+	"context"
 	"math"
 	"math/big"
 	"reflect"
@@ -227,7 +228,7 @@ func TestATreeOfAFileOutlivesItAndCannotBeChanged(t *testing.T) {
 	reader := saved(t, nil, func(save *ckpt.Save) {
 		ok(t, save.AddState("", dict().Set("epoch", 3).Set("w", ckpt.Leaf(ckpt.Shape(2, 2), ramp[float32](4)))))
 	})
-	ok(t, reader.Export(path, nil))
+	ok(t, reader.Export(context.Background(), path, nil))
 	file := need[*ckpt.File](t)(ckpt.OpenFile(path, nil))
 	tree := need[*ckpt.Tree](t)(file.Tree())
 	view := need[*ckpt.MappedTensor](t)(file.Map(0))
@@ -248,7 +249,7 @@ func TestATreeOfAFileOutlivesItAndCannotBeChanged(t *testing.T) {
 	}
 	ok(t, tree.Close())
 	ok(t, view.Close())
-	imported := need[ckpt.CheckpointInfo](t)(openStore(t).Import(path, "x", 3, nil))
+	imported := need[ckpt.CheckpointInfo](t)(openStore(t).Import(context.Background(), path, "x", 3, nil))
 	if imported.Step != 3 || imported.TensorCount != 1 || imported.Run != "import" {
 		t.Errorf("imported as %+v", imported)
 	}

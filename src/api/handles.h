@@ -89,7 +89,10 @@ Status refuse_job(const ckpt_options* options);
 template <typename Body>
 Status run_under(const ckpt_options* options, Body&& body) {
   CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));
-  return job->run(CKPT_JOB_DONE, body);
+  return job->run(CKPT_JOB_DONE, [&](Job& running) -> Status {
+    CKPT_TRY(running.check());
+    return body(running);
+  });
 }
 
 // Copies an info record to a caller whose struct may be older (shorter) or newer (longer) than ours.

@@ -75,8 +75,9 @@ class Call {
   const char* pass(const Text& given) { return refuse_nul(given), given.text.c_str(); }
   // The options as a C object; null where there are none.
   const ckpt_options* pass(const Options& options) {
-    if (options.values_.empty() || bag_) return bag_;
+    if ((options.values_.empty() && !options.job_) || bag_) return bag_;
     run(ckpt_options_new, &bag_);
+    run(ckpt_options_set_job, bag_, options.job_);
     for (const auto& [key, value] : options.values_) {
       const std::string what = "option " + key;
       if (!value.wrong.empty()) refuse(CKPT_INVALID, what + ": " + value.wrong);

@@ -12,6 +12,7 @@
 namespace CKPT_HPP_NAMESPACE {
 inline namespace CKPT_HPP_MODE {
 
+class Job;
 namespace detail {
 class Call;
 }
@@ -48,11 +49,14 @@ class Options {
     values_.emplace_back(key, value);
     return *this;
   }
+  // The call works under the job, which must outlive it: another thread can watch and cancel it. See Job::create.
+  Options& set_job(const Job& job);
   Result<void> check() const;
 
  private:
   friend class detail::Call;
   std::vector<std::pair<std::string, Value>> values_;
+  const ckpt_job* job_ = nullptr;
 };
 
 }  // namespace CKPT_HPP_MODE

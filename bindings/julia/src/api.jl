@@ -84,6 +84,7 @@ const CKPT_TENSOR_STRIDED = Int32(1)
 const CKPT_TENSOR_CONVERT = Int32(2)
 const CKPT_OBJECT_SHARED = Int32(0)
 const CKPT_OBJECT_PER_RANK = Int32(1)
+const CKPT_JOB_NEW = Int32(0)
 const CKPT_JOB_RUNNING = Int32(1)
 const CKPT_JOB_STAGED = Int32(2)
 const CKPT_JOB_WRITTEN = Int32(3)
@@ -210,6 +211,7 @@ const OBJECT_SCOPES = Pair{Symbol,Int32}[
     :PER_RANK => CKPT_OBJECT_PER_RANK,
 ]
 const JOB_STATES = Pair{Symbol,Int32}[
+    :NEW => CKPT_JOB_NEW,
     :RUNNING => CKPT_JOB_RUNNING,
     :STAGED => CKPT_JOB_STAGED,
     :WRITTEN => CKPT_JOB_WRITTEN,
@@ -688,6 +690,13 @@ function ckpt_job_wait(job, state, timeout_ms, err)
 end
 function ckpt_job_cancel(job)
     @ccall libckpt.ckpt_job_cancel(job::Ptr{ckpt_job})::Cvoid
+end
+function ckpt_job_new(out, err)
+    @ccall libckpt.ckpt_job_new(out::Ptr{Ptr{ckpt_job}}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
+function ckpt_options_set_job(options, job, err)
+    @ccall libckpt.ckpt_options_set_job(options::Ptr{ckpt_options}, job::Ptr{ckpt_job},
+        err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_job_stats_get(job, out, err)
     @ccall libckpt.ckpt_job_stats_get(job::Ptr{ckpt_job}, out::Ptr{ckpt_job_stats},

@@ -10,6 +10,20 @@ struct Job <: Resource
     goal::Int32  # the state that is success
 end
 
+"""
+    Job()
+
+A job for one call that blocks its thread: `Session(…; job)`, `Ckpt.prune`, `Ckpt.repair`, `Ckpt.import_checkpoint`,
+`diff` and `Ckpt.export_checkpoint` take it as keyword `job`. A task of another thread can look at it and `cancel` it;
+the call then throws CANCELLED soon. Other calls refuse it (INVALID), and so does a second call.
+"""
+Job() = started((out, err) -> ckpt_job_new(out, err), CKPT_JOB_DONE, Any[])
+
+function set_option(bag, key, value::Job, err)
+    key == "job" || throw(ArgumentError("option $key: expected an integer, a Bool or text, found a Job"))
+    return use(pointer -> ckpt_options_set_job(bag, pointer, err), value.handle)
+end
+
 # Arrays that the engine uses, by the job's address. They are held here and not in the Job: the finalisers of one
 # collection run in any order, and that of a memory-mapped array must not run before the job's.
 const IN_USE = Dict{UInt,Vector{Any}}()
@@ -42,9 +56,9 @@ function Base.close(job::Job)
 end
 
 """
-Its state: `:RUNNING`, `:STAGED`, `:WRITTEN`, `:COMMITTED`, `:DONE`, `:FAILED`, `:CANCELLED`, or `:DELIVERED` of a save
-with `wait = false` on another rank than 0, whose part is durable and which does not know the outcome. It never goes
-back.
+Its state: `:NEW` (of `Job()`, before its call), `:RUNNING`, `:STAGED`, `:WRITTEN`, `:COMMITTED`, `:DONE`, `:FAILED`,
+`:CANCELLED`, or `:DELIVERED` of a save with `wait = false` on another rank than 0, whose part is durable and which does
+not know the outcome. It never goes back.
 """
 state(job::Job) = name_of(JOB_STATES, use(ckpt_job_state, job.handle))
 

@@ -66,6 +66,11 @@ class Runner:
         else:
             self.details.append((kind, key, value))
 
+    def call_job(self) -> ckpt.Job | None:
+        """Takes the job that the command names for its call; this key expects nothing."""
+        given = self.keys.pop("job", None)
+        return None if given is None else self.named(given[1], ckpt.Job)
+
     def number(self, word: int) -> int:
         return int(self.words[word])
 

@@ -90,6 +90,7 @@ COMMANDS: Commands = {
     "load.run": lambda r: load_of(r).run(),
     "load.start": lambda r: r.put(1, load_of(r).start()),
     "load.report": lambda r: r.put(1, load_of(r).report()),
+    "job.new": lambda r: r.put(0, ckpt.Job()),
     "job.wait": job_wait,
     "job.state": job_state,
     "job.cancel": lambda r: job_of(r).cancel(),

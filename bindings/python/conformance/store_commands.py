@@ -38,7 +38,7 @@ def session_open(r: Runner) -> None:
         string = r.named(other, ckpt.Session).string
     if (file := r.key("file")) is not None:
         string = string_in(file)
-    r.put(0, ckpt.Session(r.get(1, ckpt.Store), r.number(2), r.number(3), string, r.options))
+    r.put(0, ckpt.Session(r.get(1, ckpt.Store), r.number(2), r.number(3), string, r.options, job=r.call_job()))
 
 
 def session_string(r: Runner) -> None:
@@ -54,9 +54,10 @@ COMMANDS: Commands = {
     "store.runs": store_runs,
     "store.find": lambda r: r.expect_fields(store_of(r).find(r.words[1], r.options)),
     "store.remove": lambda r: store_of(r).remove(r.words[1]),
-    "store.prune": lambda r: r.put(1, store_of(r).prune(r.options)),
-    "store.repair": lambda r: r.put(2, store_of(r).repair(r.words[1], r.options)),
-    "store.import": lambda r: r.expect_fields(store_of(r).import_file(r.words[1], r.words[2], r.number(3), r.options)),
+    "store.prune": lambda r: r.put(1, store_of(r).prune(r.options, job=r.call_job())),
+    "store.repair": lambda r: r.put(2, store_of(r).repair(r.words[1], r.options, job=r.call_job())),
+    "store.import": lambda r: r.expect_fields(store_of(r).import_file(r.words[1], r.words[2], r.number(3), r.options,
+                                                                         job=r.call_job())),
     "session.open": session_open,
     "session.string": session_string,
 }

@@ -20,6 +20,11 @@ using TreeObject = Held<ckpt::Tree>;
 // The arguments that become options, in a signature.
 #define CKPT_PY_OPTIONS "options: collections.abc.Mapping[str, int | str] | None = None, **keywords: int | str"
 
+// The same for a call that works under a job.
+#define CKPT_PY_JOB_OPTIONS                                                                                       \
+  "options: collections.abc.Mapping[str, int | str] | None = None, *, job: Job | None = None, **keywords: int | " \
+  "str"
+
 #define CKPT_PY_EXIT                                                                   \
   "def __exit__(self, type: type[BaseException] | None, value: BaseException | None, " \
   "traceback: types.TracebackType | None) -> None"

@@ -49,7 +49,8 @@ void Work::wait(int32_t wanted, int64_t timeout_ms) {
 }
 
 JobObject::~JobObject() {
-  if (held_.closed() || made_in_ != getpid() || held_.get()->state() >= CKPT_JOB_COMMITTED) return;
+  if (held_.closed() || made_in_ != getpid()) return;
+  if (const int32_t now = held_.get()->state(); now >= CKPT_JOB_COMMITTED || now == CKPT_JOB_NEW) return;
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   if (PyErr_WarnEx(PyExc_ResourceWarning, "a Job that was still running is cancelled, since nothing refers to it", 1))
@@ -64,6 +65,7 @@ void JobObject::close() {
   const std::shared_ptr<Work> ending = held_.get();
   held_.close();
   ending->job.cancel();
+  if (ending->state() == CKPT_JOB_NEW) return;  // its call has not begun, and ends at once if it does
   // A thread in wait() may keep the job alive longer, but its work must have ended when close() returns.
   try {
     unlocked([&] { ending->job.wait(ending->last, -1); });
@@ -71,11 +73,21 @@ void JobObject::close() {
   }
 }
 
+JobOptions::JobOptions(nb::handle mapping, const nb::kwargs& keywords, const JobObject* job)
+    : work_(job ? job->work() : nullptr), options_(options(mapping, keywords)) {
+  if (work_) options_.set_job(work_->job);
+}
+
 void bind_job(nb::module_& m) {
   nb::class_<JobObject>(m, "Job",
                         "Work in the background, from Save.start, Load.start or Reader.verify. Several threads may use "
-                        "it at once.\n\nThe end of a `with` block waits for the end of the work; an exception in the "
-                        "block cancels the work instead.")
+                        "it at once.\n\nJob() is for one call that blocks: given to Session(), Store.prune, repair or "
+                        "import_file, Reader.diff or export as job=, it lets another thread watch and cancel that "
+                        "call.\n\nThe end of a `with` block waits for the end of the work; an exception in the block "
+                        "cancels the work instead.")
+      .def(
+          "__init__", [](JobObject* self) { new (self) JobObject(other_job(ckpt::Job::create(), {})); },
+          nb::sig("def __init__(self) -> None"))
       .def_prop_ro(
           "state", [](const JobObject& self) { return job_state_of(self.work()->state()); },
           nb::sig("def state(self) -> ckpt.enums.JobState"), "How far the job is; its number only grows.")
@@ -110,7 +122,7 @@ void bind_job(nb::module_& m) {
             if (self.closed()) return;
             const auto work = self.work();
             try {
-              if (type.is_none()) work->wait(work->last, -1);
+              if (type.is_none() && work->state() != CKPT_JOB_NEW) work->wait(work->last, -1);
             } catch (...) {
               self.close();
               throw;

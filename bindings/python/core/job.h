@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "arguments.h"
 #include "held.h"
 #include "records.h"
 
@@ -47,6 +48,17 @@ inline JobObject save_job(ckpt::Job&& job, Kept&& kept) {
 inline JobObject other_job(ckpt::Job&& job, Kept&& kept) {
   return JobObject(std::make_shared<Work>(std::move(job), std::move(kept), CKPT_JOB_DONE, CKPT_JOB_DONE));
 }
+
+// The options of a call that works under a job (null: under none), which lives until the end of the call.
+class JobOptions {
+ public:
+  JobOptions(nb::handle mapping, const nb::kwargs& keywords, const JobObject* job);
+  operator const ckpt::Options&() const { return options_; }
+
+ private:
+  std::shared_ptr<Work> work_;
+  ckpt::Options options_;
+};
 
 void bind_job(nb::module_& m);
 

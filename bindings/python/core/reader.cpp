@@ -53,9 +53,9 @@ static View map_tensor(const ReaderObject& self, nb::handle name, nb::handle map
 }
 
 static nb::object diff_readers(const ReaderObject& self, const ReaderObject& other, nb::handle mapping,
-                               const nb::kwargs& keywords) {
+                               const JobObject* job, const nb::kwargs& keywords) {
   const auto a = self.get(), b = other.get();
-  const ckpt::Options chosen = options(mapping, keywords);
+  const JobOptions chosen(mapping, keywords, job);
   return record(unlocked([&] { return a->diff(*b, chosen); }));
 }
 
@@ -176,20 +176,23 @@ void bind_reader(nb::module_& m) {
           nb::arg("options").none() = nb::none(), nb::arg("keywords"),
           nb::sig("def verify(self, " CKPT_PY_OPTIONS ") -> Job"),
           "Checks the checkpoint in the background. Job.report() then lists all damage; it is empty if there is none.")
-      .def("diff", &diff_readers, nb::arg("other"), nb::arg("options").none() = nb::none(), nb::arg("keywords"),
-           nb::sig("def diff(self, other: Reader, " CKPT_PY_OPTIONS ") -> ckpt.records.Report"),
+      .def("diff", &diff_readers, nb::arg("other"), nb::arg("options").none() = nb::none(), nb::kw_only(),
+           nb::arg("job").none() = nb::none(), nb::arg("keywords"),
+           nb::sig("def diff(self, other: Reader, " CKPT_PY_JOB_OPTIONS ") -> ckpt.records.Report"),
            "Compares two checkpoints; the report is empty if their content is equal. values=0 compares the structure "
            "only.")
       .def(
           "export",
-          [](const ReaderObject& self, nb::handle file, nb::handle mapping, const nb::kwargs& keywords) {
+          [](const ReaderObject& self, nb::handle file, nb::handle mapping, const JobObject* job,
+             const nb::kwargs& keywords) {
             const auto from = self.get();
             const std::string to = path(file);
-            const ckpt::Options chosen = options(mapping, keywords);
+            const JobOptions chosen(mapping, keywords, job);
             unlocked([&] { from->export_to(to, chosen); });
           },
-          nb::arg("path"), nb::arg("options").none() = nb::none(), nb::arg("keywords"),
-          nb::sig("def export(self, path: str | os.PathLike[str], " CKPT_PY_OPTIONS ") -> None"),
+          nb::arg("path"), nb::arg("options").none() = nb::none(), nb::kw_only(), nb::arg("job").none() = nb::none(),
+          nb::arg("keywords"),
+          nb::sig("def export(self, path: str | os.PathLike[str], " CKPT_PY_JOB_OPTIONS ") -> None"),
           "Writes the checkpoint as safetensors, a .pt or an hfai directory (option format) to `path`, which must not "
           "exist.");
   bind_handle(reader, "def __enter__(self) -> Reader");

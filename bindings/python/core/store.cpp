@@ -29,24 +29,26 @@ static nb::object find_in_store(const StoreObject& self, nb::handle selector, nb
   return record(unlocked([&] { return store->find(wanted, chosen); }));
 }
 
-static nb::object prune_store(const StoreObject& self, nb::handle mapping, const nb::kwargs& keywords) {
+static nb::object prune_store(const StoreObject& self, nb::handle mapping, const JobObject* job,
+                              const nb::kwargs& keywords) {
   const auto store = self.get();
-  const ckpt::Options chosen = options(mapping, keywords);
+  const JobOptions chosen(mapping, keywords, job);
   return record(unlocked([&] { return store->prune(chosen); }));
 }
 
-static nb::object repair_store(const StoreObject& self, nb::handle id, nb::handle mapping, const nb::kwargs& keywords) {
+static nb::object repair_store(const StoreObject& self, nb::handle id, nb::handle mapping, const JobObject* job,
+                               const nb::kwargs& keywords) {
   const auto store = self.get();
   const std::string directory = text(id, "id");
-  const ckpt::Options chosen = options(mapping, keywords);
+  const JobOptions chosen(mapping, keywords, job);
   return record(unlocked([&] { return store->repair(directory, chosen); }));
 }
 
 static nb::object import_into_store(const StoreObject& self, nb::handle file, nb::handle label, int64_t step,
-                                    nb::handle mapping, const nb::kwargs& keywords) {
+                                    nb::handle mapping, const JobObject* job, const nb::kwargs& keywords) {
   const auto store = self.get();
   const std::string from = path(file), name = text(label, "label");
-  const ckpt::Options chosen = options(mapping, keywords);
+  const JobOptions chosen(mapping, keywords, job);
   return record(unlocked([&] { return store->import(from, name, step, chosen); }));
 }
 
@@ -67,7 +69,7 @@ static void bind_store_class(nb::module_& m) {
           nb::sig("def __init__(self, uri: str | os.PathLike[str], " CKPT_PY_OPTIONS ") -> None"))
       .def("list", &list_store, nb::sig("def list(self) -> list[ckpt.records.CheckpointInfo]"),
            "All checkpoints and attempts at this moment, oldest first: by run, then token, then sequence.")
-      .def("runs", &list_runs, nb::sig("def runs(self) -> list[ckpt.records.RunInfo]"),
+      .def("runs", &list_runs, nb::sig("def runs(self) -> collections.abc.Sequence[ckpt.records.RunInfo]"),
            "All runs, by name: those that a session has opened and those that have checkpoints.")
       .def("find", &find_in_store, nb::arg("selector") = "latest", nb::arg("options").none() = nb::none(),
            nb::arg("keywords"),
@@ -83,18 +85,22 @@ static void bind_store_class(nb::module_& m) {
           },
           nb::arg("id"), nb::sig("def remove(self, id: str) -> None"),
           "Removes one checkpoint. ConflictError while a reader has it open.")
-      .def("prune", &prune_store, nb::arg("options").none() = nb::none(), nb::arg("keywords"),
-           nb::sig("def prune(self, " CKPT_PY_OPTIONS ") -> ckpt.records.Report"),
+      .def("prune", &prune_store, nb::arg("options").none() = nb::none(), nb::kw_only(),
+           nb::arg("job").none() = nb::none(), nb::arg("keywords"),
+           nb::sig("def prune(self, " CKPT_PY_JOB_OPTIONS ") -> ckpt.records.Report"),
            "Applies a retention policy (options keep_last, keep_every, protect, dry_run) to one run.")
-      .def("repair", &repair_store, nb::arg("id"), nb::arg("options").none() = nb::none(), nb::arg("keywords"),
-           nb::sig("def repair(self, id: str, " CKPT_PY_OPTIONS ") -> ckpt.records.Report"),
+      .def("repair", &repair_store, nb::arg("id"), nb::arg("options").none() = nb::none(), nb::kw_only(),
+           nb::arg("job").none() = nb::none(), nb::arg("keywords"),
+           nb::sig("def repair(self, id: str, " CKPT_PY_JOB_OPTIONS ") -> ckpt.records.Report"),
            "Rebuilds a lost or damaged manifest from the parts. Only says what it would do, unless dry_run=0.")
-      .def("import_file", &import_into_store, nb::arg("path"), nb::arg("label"), nb::arg("step") = -1,
-           nb::arg("options").none() = nb::none(), nb::arg("keywords"),
-           nb::sig("def import_file(self, path: str | os.PathLike[str], label: str, step: int = -1, " CKPT_PY_OPTIONS
-                   ") -> ckpt.records.CheckpointInfo"),
-           "Saves a .pt, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint, by default in "
-           "run \"import\". Runs no code of the file.");
+      .def(
+          "import_file", &import_into_store, nb::arg("path"), nb::arg("label"), nb::arg("step") = -1,
+          nb::arg("options").none() = nb::none(), nb::kw_only(), nb::arg("job").none() = nb::none(),
+          nb::arg("keywords"),
+          nb::sig("def import_file(self, path: str | os.PathLike[str], label: str, step: int = -1, " CKPT_PY_JOB_OPTIONS
+                  ") -> ckpt.records.CheckpointInfo"),
+          "Saves a .pt, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint, by default in "
+          "run \"import\". Runs no code of the file.");
   bind_handle(store, "def __enter__(self) -> Store");
 }
 
@@ -103,22 +109,24 @@ static void bind_session_class(nb::module_& m) {
       m, "Session",
       "One start of all ranks of a run; it owns the run until a newer session is opened. One rank: Session(store). "
       "Several: rank 0 opens it without session_string and sends .string to the others, who pass it; or all pass "
-      "rendezvous=1. Opening waits up to option timeout_ms for missing ranks; Ctrl-C takes effect after that.");
+      "rendezvous=1. Opening waits up to option timeout_ms for missing ranks; Ctrl-C takes effect after that, "
+      "job.cancel() from another thread at once.");
   session
       .def(
           "__init__",
           [](SessionObject* self, const StoreObject& store, uint32_t rank, uint32_t world_size, nb::handle string,
-             nb::handle mapping, const nb::kwargs& keywords) {
+             nb::handle mapping, const JobObject* job, const nb::kwargs& keywords) {
             const auto in = store.get();
             const std::string joined = optional_text(string, "session_string").value_or("");
-            const ckpt::Options chosen = options(mapping, keywords);
+            const JobOptions chosen(mapping, keywords, job);
             new (self) SessionObject(
                 unlocked([&] { return ckpt::Session::open(*in, rank, world_size, joined, chosen); }), world_size);
           },
           nb::arg("store"), nb::arg("rank") = 0, nb::arg("world_size") = 1, nb::arg("session_string") = nb::none(),
-          nb::arg("options").none() = nb::none(), nb::arg("keywords"),
+          nb::arg("options").none() = nb::none(), nb::kw_only(), nb::arg("job").none() = nb::none(),
+          nb::arg("keywords"),
           nb::sig("def __init__(self, store: Store, rank: int = 0, world_size: int = 1, session_string: str | None = "
-                  "None, " CKPT_PY_OPTIONS ") -> None"))
+                  "None, " CKPT_PY_JOB_OPTIONS ") -> None"))
       .def_prop_ro(
           "string", [](const SessionObject& self) { return self.get()->string(); },
           "The session string, which rank 0 sends to the other ranks.")

@@ -95,7 +95,7 @@ func run(place string, rank, world int64) error {
 	}
 	defer store.Close()
 	options := ckpt.Options{"timeout_ms": 60000}
-	session, err := ckpt.OpenSession(store, uint32(rank), uint32(world), os.Getenv("CKPT_SESSION"),
+	session, err := ckpt.OpenSession(context.Background(), store, uint32(rank), uint32(world), os.Getenv("CKPT_SESSION"),
 		ckpt.Options{"timeout_ms": 60000, "large_tensor_bytes": 1 << 20})
 	if err != nil {
 		return err

@@ -3,6 +3,12 @@
 
 #include "runner.h"
 
+static ckpt_status run_new(runner* r) {
+  ckpt_job* made = NULL;
+  ckpt_status status = ckpt_job_new(&made, &r->error);
+  return keep(r, 0, JOB, made, status);
+}
+
 static ckpt_status run_wait(runner* r) {
   int32_t state = named(r, job_states, word(r, 1));
   return ckpt_job_wait(get(r, 0, JOB), state, integer_of(r, "timeout_ms", -1), &r->error);
@@ -82,6 +88,6 @@ static ckpt_status run_at(runner* r) {
   return CKPT_OK;
 }
 
-const command job_commands[] = {
-    {"job.wait", run_wait},     {"job.state", run_state}, {"job.cancel", run_cancel}, {"job.stats", run_stats},
-    {"job.report", run_report}, {"report", run_count},    {"report.at", run_at},      {NULL, NULL}};
+const command job_commands[] = {{"job.new", run_new},       {"job.wait", run_wait},   {"job.state", run_state},
+                                {"job.cancel", run_cancel}, {"job.stats", run_stats}, {"job.report", run_report},
+                                {"report", run_count},      {"report.at", run_at},    {NULL, NULL}};

@@ -109,6 +109,10 @@ static ckpt_status make_options(runner* r) {
     else if (!status)
       status = ckpt_options_set_str(r->options, t->key, t->text, &r->error);
   }
+  const char* job = text_of(r, "job");
+  if (!job || status) return status;
+  if (!r->options) status = ckpt_options_new(&r->options, &r->error);
+  if (!status) status = ckpt_options_set_job(r->options, get_named(r, job, JOB), &r->error);
   return status;
 }
 

@@ -7,7 +7,7 @@
 
 #include "runner.h"
 
-const char* const job_states[] = {"",     "RUNNING", "STAGED",    "WRITTEN",   "COMMITTED",
+const char* const job_states[] = {"NEW",  "RUNNING", "STAGED",    "WRITTEN",   "COMMITTED",
                                   "DONE", "FAILED",  "CANCELLED", "DELIVERED", NULL};
 const char* const finding_kinds[] = {"",        "DAMAGED", "MISSING",  "EXTRA",       "DIFFERENT",
                                      "REMOVED", "KEPT",    "REPAIRED", "PASSED_OVER", NULL};

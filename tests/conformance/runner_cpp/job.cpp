@@ -67,7 +67,8 @@ void run_report_at(Runner& runner, const Call& call) {
 
 }  // namespace
 
-const Commands kJob = {{"job.wait", run_wait},
+const Commands kJob = {{"job.new", [](Runner& r, const Call& c) { r.put(c[0], ckpt::Job::create()); }},
+                       {"job.wait", run_wait},
                        {"job.state", run_state},
                        {"job.cancel", [](Runner& r, const Call& c) { job_of(r, c).cancel(); }},
                        {"job.stats", run_stats},

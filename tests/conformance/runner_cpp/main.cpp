@@ -124,9 +124,10 @@ int run(const char* path) {
   Runner runner;
   std::ifstream file(path, std::ios::binary);
   for (size_t count = 0;; count++) {
-    const auto call = read_call(file);
+    auto call = read_call(file);
     if (!call) return std::printf("ok %zu\n", count) < 0;
     try {
+      if (const auto job = call->text("job")) call->options.set_job(runner.get<ckpt::Job>(*job));
       carry_out(runner, *call);
     } catch (const std::exception& failure) {
       std::cerr << call->where << ": " << failure.what() << "\n";

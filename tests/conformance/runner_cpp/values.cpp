@@ -6,10 +6,10 @@
 
 namespace conformance {
 
-const Names kJobStates = {{CKPT_JOB_RUNNING, "RUNNING"},     {CKPT_JOB_STAGED, "STAGED"},
-                          {CKPT_JOB_WRITTEN, "WRITTEN"},     {CKPT_JOB_COMMITTED, "COMMITTED"},
-                          {CKPT_JOB_DONE, "DONE"},           {CKPT_JOB_FAILED, "FAILED"},
-                          {CKPT_JOB_CANCELLED, "CANCELLED"}, {CKPT_JOB_DELIVERED, "DELIVERED"}};
+const Names kJobStates = {
+    {CKPT_JOB_NEW, "NEW"},         {CKPT_JOB_RUNNING, "RUNNING"},     {CKPT_JOB_STAGED, "STAGED"},
+    {CKPT_JOB_WRITTEN, "WRITTEN"}, {CKPT_JOB_COMMITTED, "COMMITTED"}, {CKPT_JOB_DONE, "DONE"},
+    {CKPT_JOB_FAILED, "FAILED"},   {CKPT_JOB_CANCELLED, "CANCELLED"}, {CKPT_JOB_DELIVERED, "DELIVERED"}};
 const Names kFindingKinds = {{CKPT_FINDING_DAMAGED, "DAMAGED"},   {CKPT_FINDING_MISSING, "MISSING"},
                              {CKPT_FINDING_EXTRA, "EXTRA"},       {CKPT_FINDING_DIFFERENT, "DIFFERENT"},
                              {CKPT_FINDING_REMOVED, "REMOVED"},   {CKPT_FINDING_KEPT, "KEPT"},

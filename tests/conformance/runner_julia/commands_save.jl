@@ -60,6 +60,8 @@ command(call -> keep!(call, 2, start(object(call, 1); in_place = true)), "save.s
 
 command(call -> keep!(call, 2, Ckpt.report(object(call, 1))), "save.report")
 
+command(call -> keep!(call, 1, Ckpt.Job()), "job.new")
+
 command("job.wait") do call
     limit = key(call, "timeout_ms")
     wait(object(call, 1), Symbol(call.words[2]); timeout_ms = isnothing(limit) ? nothing : parse(Int, limit))

@@ -22,7 +22,7 @@ func main() {
 	check(err)
 	defer store.Close()
 
-	session, err := ckpt.OpenSession(store, 0, 1, "", nil) // rank 0 of 1
+	session, err := ckpt.OpenSession(context.Background(), store, 0, 1, "", nil) // rank 0 of 1
 	check(err)
 	defer session.Close()
 	save, err := ckpt.NewSave(session, "step-100", 100, nil)

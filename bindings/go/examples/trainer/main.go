@@ -48,7 +48,7 @@ func run(ctx context.Context, path string, steps, every int64, out io.Writer) er
 	if resumed {
 		fmt.Fprintf(out, "resumed at step %d, loss %.6f\n", s.step, s.loss)
 	}
-	session, err := ckpt.OpenSession(store, 0, 1, "", nil)
+	session, err := ckpt.OpenSession(context.Background(), store, 0, 1, "", nil)
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func TestAStoreOfSomethingElseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	session, err := ckpt.OpenSession(store, 0, 1, "", nil)
+	session, err := ckpt.OpenSession(context.Background(), store, 0, 1, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,14 +10,42 @@ import (
 )
 
 var _ = list(map[string]func(r *runner){
+	"job.new":    func(r *runner) { r.put(0, newCallContext()) },
 	"job.wait":   runJobWait,
 	"job.state":  runJobState,
-	"job.cancel": func(r *runner) { r.job().Cancel() },
+	"job.cancel": func(r *runner) { get[canceller](r, 0).Cancel() },
 	"job.stats":  runJobStats,
 	"job.report": func(r *runner) { r.put(1, try(r.job().Report())) },
 	"report":     runReport,
 	"report.at":  runReportAt,
 })
+
+type canceller interface{ Cancel() }
+
+// callContext is the job of a call: what calls that block take instead of one.
+type callContext struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+func newCallContext() *callContext {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &callContext{ctx, cancel}
+}
+
+func (c *callContext) Cancel() { c.cancel() }
+func (c *callContext) Close() error {
+	c.cancel()
+	return nil
+}
+
+// context returns the context that key job names.
+func (r *runner) context() context.Context {
+	if job, given := r.value("job"); given {
+		return getNamed[*callContext](r, job)
+	}
+	return context.Background()
+}
 
 func (r *runner) job() *ckpt.Job { return get[*ckpt.Job](r, 0) }
 

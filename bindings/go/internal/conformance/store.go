@@ -16,10 +16,10 @@ var _ = list(map[string]func(r *runner){
 	"store.runs":   runStoreRuns,
 	"store.find":   func(r *runner) { r.expectCheckpoint(try(r.store().Find(r.words[1], r.options))) },
 	"store.remove": func(r *runner) { must(r.store().Remove(r.words[1])) },
-	"store.prune":  func(r *runner) { r.put(1, try(r.store().Prune(r.options))) },
-	"store.repair": func(r *runner) { r.put(2, try(r.store().Repair(r.words[1], r.options))) },
+	"store.prune":  func(r *runner) { r.put(1, try(r.store().Prune(r.context(), r.options))) },
+	"store.repair": func(r *runner) { r.put(2, try(r.store().Repair(r.context(), r.words[1], r.options))) },
 	"store.import": func(r *runner) {
-		r.expectCheckpoint(try(r.store().Import(r.words[1], r.words[2], r.int(3), r.options)))
+		r.expectCheckpoint(try(r.store().Import(r.context(), r.words[1], r.words[2], r.int(3), r.options)))
 	},
 	"session.open":   runSessionOpen,
 	"session.string": runSessionString,
@@ -62,7 +62,7 @@ func runSessionOpen(r *runner) {
 	if file, given := r.value("file"); given {
 		text = r.waitForFile(file)
 	}
-	r.put(0, try(ckpt.OpenSession(get[*ckpt.Store](r, 1), r.rank(2), r.rank(3), text, r.options)))
+	r.put(0, try(ckpt.OpenSession(r.context(), get[*ckpt.Store](r, 1), r.rank(2), r.rank(3), text, r.options)))
 }
 
 // waitForFile reads a file once it is there; it appears complete.

@@ -101,8 +101,12 @@ class Job:
     """
     Work in the background, from Save.start, Load.start or Reader.verify. Several threads may use it at once.
 
+    Job() is for one call that blocks: given to Session(), Store.prune, repair or import_file, Reader.diff or export as job=, it lets another thread watch and cancel that call.
+
     The end of a `with` block waits for the end of the work; an exception in the block cancels the work instead.
     """
+
+    def __init__(self) -> None: ...
 
     @property
     def state(self) -> ckpt.enums.JobState:
@@ -231,7 +235,7 @@ class Store:
         All checkpoints and attempts at this moment, oldest first: by run, then token, then sequence.
         """
 
-    def runs(self) -> list[ckpt.records.RunInfo]:
+    def runs(self) -> Sequence[ckpt.records.RunInfo]:
         """
         All runs, by name: those that a session has opened and those that have checkpoints.
         """
@@ -244,17 +248,17 @@ class Store:
     def remove(self, id: str) -> None:
         """Removes one checkpoint. ConflictError while a reader has it open."""
 
-    def prune(self, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> ckpt.records.Report:
+    def prune(self, options: Mapping[str, int | str] | None = None, *, job: Job | None = None, **keywords: int | str) -> ckpt.records.Report:
         """
         Applies a retention policy (options keep_last, keep_every, protect, dry_run) to one run.
         """
 
-    def repair(self, id: str, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> ckpt.records.Report:
+    def repair(self, id: str, options: Mapping[str, int | str] | None = None, *, job: Job | None = None, **keywords: int | str) -> ckpt.records.Report:
         """
         Rebuilds a lost or damaged manifest from the parts. Only says what it would do, unless dry_run=0.
         """
 
-    def import_file(self, path: str | os.PathLike[str], label: str, step: int = -1, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> ckpt.records.CheckpointInfo:
+    def import_file(self, path: str | os.PathLike[str], label: str, step: int = -1, options: Mapping[str, int | str] | None = None, *, job: Job | None = None, **keywords: int | str) -> ckpt.records.CheckpointInfo:
         """
         Saves a .pt, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint, by default in run "import". Runs no code of the file.
         """
@@ -274,10 +278,10 @@ class Store:
 
 class Session:
     """
-    One start of all ranks of a run; it owns the run until a newer session is opened. One rank: Session(store). Several: rank 0 opens it without session_string and sends .string to the others, who pass it; or all pass rendezvous=1. Opening waits up to option timeout_ms for missing ranks; Ctrl-C takes effect after that.
+    One start of all ranks of a run; it owns the run until a newer session is opened. One rank: Session(store). Several: rank 0 opens it without session_string and sends .string to the others, who pass it; or all pass rendezvous=1. Opening waits up to option timeout_ms for missing ranks; Ctrl-C takes effect after that, job.cancel() from another thread at once.
     """
 
-    def __init__(self, store: Store, rank: int = 0, world_size: int = 1, session_string: str | None = None, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> None: ...
+    def __init__(self, store: Store, rank: int = 0, world_size: int = 1, session_string: str | None = None, options: Mapping[str, int | str] | None = None, *, job: Job | None = None, **keywords: int | str) -> None: ...
 
     @property
     def string(self) -> str:
@@ -448,12 +452,12 @@ class Reader:
         Checks the checkpoint in the background. Job.report() then lists all damage; it is empty if there is none.
         """
 
-    def diff(self, other: Reader, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> ckpt.records.Report:
+    def diff(self, other: Reader, options: Mapping[str, int | str] | None = None, *, job: Job | None = None, **keywords: int | str) -> ckpt.records.Report:
         """
         Compares two checkpoints; the report is empty if their content is equal. values=0 compares the structure only.
         """
 
-    def export(self, path: str | os.PathLike[str], options: Mapping[str, int | str] | None = None, **keywords: int | str) -> None:
+    def export(self, path: str | os.PathLike[str], options: Mapping[str, int | str] | None = None, *, job: Job | None = None, **keywords: int | str) -> None:
         """
         Writes the checkpoint as safetensors, a .pt or an hfai directory (option format) to `path`, which must not exist.
         """

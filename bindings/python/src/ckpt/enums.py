@@ -141,6 +141,7 @@ class JobState(OpenEnum):
     """How far a job is; states only grow. DELIVERED: a save with wait=0, not on rank 0, wrote its part and knows no
     more."""
 
+    NEW = 0
     RUNNING = 1
     STAGED = 2
     WRITTEN = 3

@@ -787,6 +787,7 @@ unsafe extern "C" {
 unsafe extern "C" {
     pub fn ckpt_load_free(load: *mut ckpt_load);
 }
+pub const CKPT_JOB_NEW: i32 = 0;
 pub const CKPT_JOB_RUNNING: i32 = 1;
 pub const CKPT_JOB_STAGED: i32 = 2;
 pub const CKPT_JOB_WRITTEN: i32 = 3;
@@ -803,6 +804,16 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     pub fn ckpt_job_cancel(job: *const ckpt_job);
+}
+unsafe extern "C" {
+    pub fn ckpt_job_new(out: *mut *mut ckpt_job, err: *mut *mut ckpt_error) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_options_set_job(
+        options: *mut ckpt_options,
+        job: *const ckpt_job,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]

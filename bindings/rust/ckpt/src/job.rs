@@ -15,6 +15,8 @@ use crate::report::Report;
 numbers! {
     /// How far a job is. A job only moves to higher states. `COMMITTED` and what follows are final.
     JobState {
+        /// Made by `Job::new`; its call has not begun.
+        NEW = CKPT_JOB_NEW;
         /// It runs.
         RUNNING = CKPT_JOB_RUNNING;
         /// Save: the caller's memory may change again.
@@ -23,7 +25,7 @@ numbers! {
         WRITTEN = CKPT_JOB_WRITTEN;
         /// Save: committed for all ranks.
         COMMITTED = CKPT_JOB_COMMITTED;
-        /// Load, verify: finished.
+        /// Any other work: finished.
         DONE = CKPT_JOB_DONE;
         /// It ended with an error, which `wait` returns.
         FAILED = CKPT_JOB_FAILED;
@@ -34,7 +36,7 @@ numbers! {
     }
 }
 
-/// A save, load or verification in the background. Threads may share it.
+/// A save, load or verification in the background, or a call that blocks ([`Job::new`]). Threads may share it.
 ///
 /// Dropping a job cancels it if it still runs, and blocks until the engine no longer touches the caller's memory. A
 /// save whose job is dropped before `COMMITTED` is not committed, so the compiler warns about an unused job:
@@ -72,6 +74,10 @@ pub(crate) struct RawJob {
 }
 
 impl RawJob {
+    pub(crate) fn handle(&self) -> *const sys::ckpt_job {
+        self.handle.get()
+    }
+
     fn state(&self) -> JobState {
         // SAFETY: the handle is alive.
         JobState(unsafe { sys::ckpt_job_state(self.handle.get()) })
@@ -121,6 +127,25 @@ impl RawJob {
 }
 
 impl Job {
+    /// A job for one call that blocks, given by [`Options::job`](crate::Options::job): other threads can watch the call
+    /// and cancel it. Dropping the job cancels the call.
+    ///
+    /// ```
+    /// # let store = ckpt::Store::open("mem:job")?;
+    /// # let session = ckpt::Session::open(&store)?;
+    /// let job = ckpt::Job::new()?;
+    /// job.cancel(); // from any thread
+    /// let refused = store.prune(&ckpt::Options::new().set("keep_last", 1).job(&job)).unwrap_err();
+    /// assert_eq!(refused.status(), ckpt::Status::CANCELLED);
+    /// # Ok::<_, ckpt::Error>(())
+    /// ```
+    pub fn new() -> Result<Self> {
+        Job::start(JobState::DONE, &mut Vec::new(), &mut Buffers::default(), |out, err| {
+            // SAFETY: `make` passes places for both outputs.
+            unsafe { sys::ckpt_job_new(out, err) }
+        })
+    }
+
     /// `call` starts the work. The job keeps `kept` until it is staged, and `buffers` until they are taken or it is
     /// dropped.
     pub(crate) fn start(

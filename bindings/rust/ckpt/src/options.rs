@@ -1,11 +1,13 @@
 //! Named settings for calls.
 
 use std::ffi::CStr;
+use std::sync::Arc;
 
 use ckpt_sys as sys;
 
 use crate::error::{check, Error, Result};
 use crate::handle::{c_text, lent, sized, Handle};
+use crate::job::{Job, RawJob};
 use crate::numbers::numbers;
 
 /// Named settings for a call: `Options::new().set("keep_last", 3).set("compression", "auto")`.
@@ -17,7 +19,19 @@ pub struct Options {
     values: Vec<(String, OptionValue)>,
     /// The first value out of range; the call that gets the options fails with it.
     fault: Option<String>,
+    job: Option<CallJob>,
 }
+
+/// The job of a call; equal to itself only.
+#[derive(Clone, Debug)]
+struct CallJob(Arc<RawJob>);
+
+impl PartialEq for CallJob {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+impl Eq for CallJob {}
 
 /// The value of one setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +59,7 @@ impl Options {
     /// No settings: the defaults of every call.
     #[must_use]
     pub const fn new() -> Self {
-        Options { values: Vec::new(), fault: None }
+        Options { values: Vec::new(), fault: None, job: None }
     }
 
     /// Sets an option to an `i64` (the type that a literal gets), a text, or a `bool` (0 or 1).
@@ -67,12 +81,21 @@ impl Options {
         self
     }
 
+    /// Lets other threads watch and cancel the call that gets the options:
+    /// [`Session::open_rank`](crate::Session::open_rank), `prune`, `repair` and `import` of a [`Store`](crate::Store),
+    /// `diff` and `export` of a [`Reader`](crate::Reader). Other calls refuse them. A job serves one call.
+    #[must_use]
+    pub fn job(mut self, job: &Job) -> Self {
+        self.job = Some(CallJob(Arc::clone(&job.raw)));
+        self
+    }
+
     /// The C object for one call; `None` means the defaults.
     pub(crate) fn bag(&self) -> Result<Bag> {
         if let Some(fault) = &self.fault {
             return Err(Error::invalid(fault.clone()));
         }
-        if self.values.is_empty() {
+        if self.values.is_empty() && self.job.is_none() {
             return Ok(Bag(None));
         }
         // SAFETY: `make` passes places for both outputs.
@@ -92,6 +115,10 @@ impl Options {
                     })?;
                 }
             }
+        }
+        if let Some(CallJob(job)) = &self.job {
+            // SAFETY: the bag is ours alone, and the job is alive.
+            check(|err| unsafe { sys::ckpt_options_set_job(bag.get_mut(), job.handle(), err) })?;
         }
         Ok(Bag(Some(bag)))
     }

@@ -211,3 +211,23 @@ fn a_staged_save_writes_to_a_folder_while_the_trainer_goes_on() {
         assert_eq!(reader.read::<f32>("w").unwrap()[0], step as f32);
     }
 }
+
+#[test]
+fn a_session_that_waits_for_ranks_is_cancelled_by_another_thread() {
+    let store = Store::open("mem:call-jobs").unwrap();
+    let job = ckpt::Job::new().unwrap();
+    let error = std::thread::scope(|threads| {
+        let options = Options::new().set("rendezvous", 1).job(&job);
+        let waiting = threads.spawn(|| Session::open_rank(&store, 1, 2, None, &{ options }).unwrap_err());
+        while job.state() == JobState::NEW {
+            std::thread::yield_now();
+        }
+        job.cancel();
+        waiting.join().unwrap()
+    });
+    assert_eq!(error.status(), Status::CANCELLED);
+    assert_eq!(job.state(), JobState::CANCELLED);
+    let again = Options::new().set("keep_last", 1).job(&job);
+    assert_eq!(store.prune(&again).unwrap_err().status(), Status::INVALID);
+    assert_eq!(store.find_with("latest", &again).unwrap_err().status(), Status::INVALID);
+}

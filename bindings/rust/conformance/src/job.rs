@@ -82,6 +82,7 @@ fn report_at(runner: &mut Runner, call: &Call) -> Outcome {
 }
 
 pub const COMMANDS: &[Command] = &[
+    ("job.new", |r, c| r.put(c, 0, JobObject::Other(Job::new()?))),
     ("job.wait", wait),
     ("job.state", state),
     ("job.cancel", |r, c| {

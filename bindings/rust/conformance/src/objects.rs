@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ckpt::{Buffers, File, Job, Load, LoadJob, Slot, Status, Tree, TreeRef};
+use ckpt::{Buffers, File, Job, Load, LoadJob, Options, Slot, Status, Tree, TreeRef};
 
 use crate::call::{lossy, Call};
 
@@ -130,6 +130,13 @@ pub struct Runner {
 impl Runner {
     fn all<T: 'static>(&self) -> impl Iterator<Item = &T> {
         self.objects.values().filter_map(|object| object.downcast_ref())
+    }
+
+    /// The options of a call, and its job.
+    pub fn settings(&self, call: &Call) -> Outcome<Options> {
+        let options = call.settings()?;
+        let job = call.key("job").map(|job| self.get_named::<JobObject>(&job.value)).transpose()?;
+        Ok(job.map_or(options.clone(), |job| options.job(job.get())))
     }
 
     pub fn get_named<T: 'static>(&self, name: &[u8]) -> Outcome<&T> {

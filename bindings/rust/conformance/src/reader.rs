@@ -13,7 +13,7 @@ fn reader<'r>(runner: &'r Runner, call: &Call) -> Outcome<&'r Reader> {
 }
 
 fn diff(runner: &mut Runner, call: &Call) -> Outcome {
-    let report = reader(runner, call)?.diff(runner.get(call, 1)?, &call.settings()?)?;
+    let report = reader(runner, call)?.diff(runner.get(call, 1)?, &runner.settings(call)?)?;
     runner.put(call, 2, report)
 }
 
@@ -113,7 +113,7 @@ pub const COMMANDS: &[Command] = &[
     ("reader.verify", |r, c| r.put(c, 1, JobObject::Other(reader(r, c)?.verify(&c.settings()?)?))),
     ("reader.diff", diff),
     ("reader.tree", |r, c| put_tree(r, c, 1, reader(r, c)?.tree(c.key_text("name")?)?)),
-    ("reader.export", |r, c| Ok(reader(r, c)?.export(c.text(1)?, &c.settings()?)?)),
+    ("reader.export", |r, c| Ok(reader(r, c)?.export(c.text(1)?, &r.settings(c)?)?)),
     ("reader.tensors", tensors),
     ("reader.tensor", tensor),
     ("reader.alias", alias),

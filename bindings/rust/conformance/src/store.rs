@@ -48,7 +48,7 @@ pub fn step(call: &Call) -> Outcome<Option<u64>> {
 
 fn import(runner: &mut Runner, call: &Call) -> Outcome {
     let store = runner.get::<Store>(call, 0)?;
-    call.expect_checkpoint(&store.import(call.text(1)?, call.text(2)?, step(call)?, &call.settings()?)?)
+    call.expect_checkpoint(&store.import(call.text(1)?, call.text(2)?, step(call)?, &runner.settings(call)?)?)
 }
 
 /// The file appears complete: there is nothing to wait for once it exists.
@@ -68,7 +68,7 @@ fn session_open(runner: &mut Runner, call: &Call) -> Outcome {
     if let Some(file) = call.key_text("file")? {
         string = Some(read_string(file.as_ref())?);
     }
-    let (store, settings) = (runner.get::<Store>(call, 1)?, call.settings()?);
+    let (store, settings) = (runner.get::<Store>(call, 1)?, runner.settings(call)?);
     let session = Session::open_rank(store, call.number(2)?, call.number(3)?, string.as_deref(), &settings)?;
     runner.put(call, 0, session)
 }
@@ -87,8 +87,8 @@ pub const COMMANDS: &[Command] = &[
     ("store.runs", runs),
     ("store.find", |r, c| c.expect_checkpoint(&r.get::<Store>(c, 0)?.find_with(c.text(1)?, &c.settings()?)?)),
     ("store.remove", |r, c| Ok(r.get::<Store>(c, 0)?.remove(c.text(1)?)?)),
-    ("store.prune", |r, c| r.put(c, 1, r.get::<Store>(c, 0)?.prune(&c.settings()?)?)),
-    ("store.repair", |r, c| r.put(c, 2, r.get::<Store>(c, 0)?.repair(c.text(1)?, &c.settings()?)?)),
+    ("store.prune", |r, c| r.put(c, 1, r.get::<Store>(c, 0)?.prune(&r.settings(c)?)?)),
+    ("store.repair", |r, c| r.put(c, 2, r.get::<Store>(c, 0)?.repair(c.text(1)?, &r.settings(c)?)?)),
     ("store.import", import),
     ("session.open", session_open),
     ("session.string", session_string),
