@@ -98,7 +98,7 @@ class Simulated {
     else
       state.counters["manifest_bytes"] = static_cast<double>(merged->file.size());
   }
-  ~Simulated() { (void)store->remove_directory(kDirectory, ""); }
+  ~Simulated() { (void)store->remove_directory(kDirectory); }
   std::shared_ptr<store::Store> store;
   Scale scale{};
 };

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <ctime>
 #include <vector>
 
 namespace ckpt::interop {
@@ -37,12 +39,17 @@ std::string directory_of(const std::string& path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// ".name.tmp.<random>" in the same directory, so that one rename publishes it.
+// ".name.tmp.<random>" in the same directory, so that one rename publishes it. This is the name but for the last part.
+std::string temporary_prefix(const std::string& target) {
+  const size_t slash = target.rfind('/');
+  const size_t room = 200;  // of the 255 that a name may have
+  return '.' + target.substr(slash == std::string::npos ? 0 : slash + 1, room) + ".tmp.";
+}
+
 std::string beside(const std::string& target) {
   const size_t slash = target.rfind('/');
-  const size_t name = slash == std::string::npos ? 0 : slash + 1;
-  const size_t room = 200;  // of the 255 that a name may have
-  return target.substr(0, name) + '.' + target.substr(name, room) + ".tmp." + to_hex(random_id()).substr(0, 16);
+  const std::string directory = slash == std::string::npos ? "" : target.substr(0, slash + 1);
+  return directory + temporary_prefix(target) + to_hex(random_id()).substr(0, 16);
 }
 
 std::string without_trailing_slashes(std::string path) {
@@ -78,6 +85,31 @@ void remove_directory(const std::string& path) {
   ::rmdir(path.c_str());
 }
 
+// Whether a temporary was left by an export that was killed. One that is at work holds a lock on it; the hour is for
+// the moments when it does not yet or no longer.
+bool is_left(const std::string& path) {
+  constexpr time_t kHour = 3600;
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat info{};
+  return fd.get() >= 0 && ::fstat(fd.get(), &info) == 0 && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) &&
+         info.st_mtime < time(nullptr) - kHour && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0;
+}
+
+// Removes what killed exports to the same target left.
+void remove_left(const std::string& target) {
+  const std::string folder = directory_of(target), prefix = temporary_prefix(target);
+  std::vector<std::string> left;
+  if (DIR* directory = opendir(folder.c_str())) {
+    while (const dirent* entry = readdir(directory)) {
+      const std::string_view name = entry->d_name;
+      if (name.starts_with(prefix) && name.size() == prefix.size() + 16) left.push_back(folder + '/' + entry->d_name);
+    }
+    closedir(directory);
+  }
+  for (const std::string& path : left)
+    if (is_left(path) && ::unlink(path.c_str()) != 0) remove_directory(path);
+}
+
 // Gives a file its name, unless that is taken. Returns an errno.
 int link_exclusively(const std::string& from, const std::string& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
@@ -111,6 +143,7 @@ MappedFile::~MappedFile() {
 Result<OutputFile> OutputFile::create(const std::string& path) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (fd < 0) return from_errno(errno, "create", path);
+  (void)::flock(fd, LOCK_EX | LOCK_NB);  // see is_left
   return OutputFile(path, fd);
 }
 
@@ -156,30 +189,35 @@ Status OutputFile::sync() {
 Result<Output> Output::begin_file(const std::string& target) {
   struct stat info{};
   if (::lstat(target.c_str(), &info) == 0) return exists(target);
-  return Output(target, beside(target), false);
+  remove_left(target);
+  return Output(target, beside(target), -1);
 }
 
 Result<Output> Output::begin_directory(const std::string& target) {
   const std::string path = without_trailing_slashes(target);
   struct stat info{};
   if (::lstat(path.c_str(), &info) == 0 && !(S_ISDIR(info.st_mode) && is_empty_directory(path))) return exists(path);
+  remove_left(path);
   std::string temporary = beside(path);
   if (::mkdir(temporary.c_str(), 0777) != 0) return from_errno(errno, "create", temporary);
-  return Output(path, std::move(temporary), true);
+  const int directory = ::open(temporary.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) return from_errno(errno, "open", temporary);
+  (void)::flock(directory, LOCK_EX | LOCK_NB);  // see is_left
+  return Output(path, std::move(temporary), directory);
 }
 
 Output::~Output() {
-  if (temporary_.empty()) return;
-  if (is_directory_)
+  if (!temporary_.empty() && is_directory())
     remove_directory(temporary_);
-  else
+  else if (!temporary_.empty())
     ::unlink(temporary_.c_str());
+  if (is_directory()) ::close(directory_);
 }
 
 Status Output::publish() {
-  if (is_directory_) CKPT_TRY(sync_directory(temporary_));
+  if (is_directory()) CKPT_TRY(sync_directory(temporary_));
   // rename() puts a directory only in the place of nothing or of an empty directory.
-  const int error = !is_directory_                                       ? link_exclusively(temporary_, target_)
+  const int error = !is_directory()                                      ? link_exclusively(temporary_, target_)
                     : ::rename(temporary_.c_str(), target_.c_str()) == 0 ? 0
                                                                          : errno;
   if (error == EEXIST || error == ENOTEMPTY || error == ENOTDIR) return exists(target_);

@@ -50,7 +50,7 @@ class OutputFile {
 };
 
 // The place beside `target` where it is made, and the one step by which it becomes `target`. What is there and was
-// not published is removed with the object.
+// not published is removed with the object; what a killed export left there an hour ago or more, by the next one.
 class Output {
  public:
   // A file; or a directory, in which case `target` may also be an empty directory. EXISTS where it is taken.
@@ -59,7 +59,7 @@ class Output {
   Output(Output&& other) noexcept
       : target_(std::move(other.target_)),
         temporary_(std::exchange(other.temporary_, {})),
-        is_directory_(other.is_directory_) {}
+        directory_(std::exchange(other.directory_, -1)) {}
   Output& operator=(Output&&) = delete;
   ~Output();
 
@@ -68,10 +68,11 @@ class Output {
   Status publish();
 
  private:
-  Output(std::string target, std::string temporary, bool is_directory)
-      : target_(std::move(target)), temporary_(std::move(temporary)), is_directory_(is_directory) {}
+  Output(std::string target, std::string temporary, int directory)
+      : target_(std::move(target)), temporary_(std::move(temporary)), directory_(directory) {}
+  bool is_directory() const { return directory_ >= 0; }
   std::string target_, temporary_;
-  bool is_directory_;
+  int directory_;  // locked, so that another export sees that this one is at work; -1: a file, which has its own lock
 };
 
 }  // namespace ckpt::interop

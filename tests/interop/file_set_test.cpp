@@ -197,6 +197,45 @@ TEST_F(Files, NothingIsLeftOfAnOutputThatWasGivenUp) {
   EXPECT_EQ(entry_count(), 0u);
 }
 
+// Makes a file or directory two hours old.
+void age(const std::string& path) {
+  const auto now = std::filesystem::file_time_type::clock::now();
+  std::filesystem::last_write_time(path, now - std::chrono::hours(2));
+}
+
+TEST_F(Files, WhatAKilledExportLeftGoesWithTheNextOneToTheSameTarget) {
+  const std::string left = path(".f.tmp.0123456789abcdef"), folder = path(".d.tmp.0123456789abcdef");
+  write_file(left, "half");
+  std::filesystem::create_directory(folder);
+  write_file(folder + "/x", "half");
+  age(left);
+  age(folder);
+  write_file(path(".g.tmp.0123456789abcdef"), "another target's");
+  write_file(path(".f.tmp.mine"), "not an export's");
+  age(path(".g.tmp.0123456789abcdef"));
+  age(path(".f.tmp.mine"));
+  (void)Output::begin_file(path("f"));
+  (void)Output::begin_directory(path("d"));
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_FALSE(std::filesystem::exists(folder));
+  EXPECT_EQ(entry_count(), 2u);
+}
+
+TEST_F(Files, WhatAnExportIsAtWorkOnStaysHoweverOldItIs) {
+  auto directory = Output::begin_directory(path("d"));
+  auto output = Output::begin_file(path("f"));
+  auto file = OutputFile::create(output->temporary());
+  age(directory->temporary());
+  age(output->temporary());
+  write_file(path(".f.tmp.0123456789abcdef"), "new");  // whose exporter may be about to lock it
+  (void)Output::begin_file(path("f"));
+  (void)Output::begin_directory(path("d"));
+  EXPECT_EQ(entry_count(), 3u);
+  ASSERT_TRUE(file->sync().ok());
+  EXPECT_TRUE(output->publish().ok());
+  EXPECT_TRUE(directory->publish().ok());
+}
+
 TEST_F(Files, ErrorsNameThePath) {
   const Status status = Output::begin_directory(path("no/such")).status();
   EXPECT_EQ(status.code(), CKPT_NOT_FOUND);
