@@ -215,19 +215,19 @@ Status save_with_tree_of(std::string_view tensor) {
   for (uint32_t rank = 0; rank < kWorld; rank++)
     sessions.push_back(open_session(store, rank, kWorld, rank ? sessions[0]->string().c_str() : nullptr));
   auto save = [&](uint32_t rank, const Options& options) -> Status {
-    CKPT_ASSIGN(auto save, save::Save::make(sessions[rank], "s1", 1, options));
+    CKPT_ASSIGN(auto mine, save::Save::make(sessions[rank], "s1", 1, options));
     const std::string json = strformat("{{\"w\":{{\"$\":\"tensor\",\"name\":\"{}\"}}}}", tensor);
-    if (rank == 20) CKPT_TRY(save->add_object("t", CKPT_TREE_MEDIA_TYPE, CKPT_OBJECT_PER_RANK, as_bytes(json)));
+    if (rank == 20) CKPT_TRY(mine->add_object("t", CKPT_TREE_MEDIA_TYPE, CKPT_OBJECT_PER_RANK, as_bytes(json)));
     ckpt_tensor_desc desc{};
     desc.struct_size = sizeof desc;
     desc.dtype = CKPT_DTYPE_U8;
     desc.ndim = 1;
     desc.shape[0] = 4;
     desc.replica_count = 1;
-    if (rank == 200) CKPT_TRY(save->add_tensor("of-200", desc, "data", 4));
-    CKPT_TRY(save->begin());
+    if (rank == 200) CKPT_TRY(mine->add_tensor("of-200", desc, "data", 4));
+    CKPT_TRY(mine->begin());
     Job job;
-    return job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return save->work(running, false); });
+    return job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return mine->work(running, false); });
   };
   Status committed;
   std::thread first([&] { committed = save(0, {}); });

@@ -199,6 +199,12 @@ TEST(Scale, EachRankAsksTheSameAmountWhateverTheWorldAndLeadersInProportionToThe
             << few.leader.saved.operations << " of 64, " << many.leader.saved.operations << " of 4096\n";
 }
 
+CommitSettings patient() {
+  CommitSettings settings;
+  settings.timeout_ms = 60000;
+  return settings;
+}
+
 // What a rank asked while it waited, as "exists KEY\n", without what came before `from`.
 class Polls {
  public:
@@ -233,7 +239,7 @@ TEST(Polls, OfARankThatWaitsForTheCommitAskForOneNameAndEveryEighthForTheDirecto
   ASSERT_TRUE(open_attempt(*leader, attempt, {}, job).ok());
   Polls polls(*shell);
   polls.begin();
-  std::thread waiting([&] { (void)finish_attempt(*other, attempt, {.timeout_ms = 60000}, job); });
+  std::thread waiting([&] { (void)finish_attempt(*other, attempt, patient(), job); });
   std::vector<std::string> asked;
   while (asked.size() < 20) {
     auto more = polls.take();
@@ -255,7 +261,7 @@ TEST(Polls, OfRankZeroAskForTheFirstPartThatIsMissingAndForTheSlot) {
   ASSERT_TRUE(open_attempt(*leader, attempt, {}, job).ok());
   Polls polls(*shell);
   polls.begin();
-  std::thread waiting([&] { (void)finish_attempt(*leader, attempt, {.timeout_ms = 60000}, job); });
+  std::thread waiting([&] { (void)finish_attempt(*leader, attempt, patient(), job); });
   std::vector<std::string> asked;
   while (asked.size() < 5) {
     auto more = polls.take();
