@@ -146,6 +146,19 @@ Result<Gathered> Gathered::decode(Bytes file, const Id& save_id, uint32_t first,
   return gathered;
 }
 
+// Whether runs of pieces are of known kinds, and their rows of the parts [first, first + count).
+static bool are_pieces(std::span<const uint64_t> runs, size_t width, uint32_t first, uint32_t count) {
+  if (!are_runs(runs, width)) return false;
+  for (size_t size; !runs.empty(); runs = runs.subspan(size)) {
+    const bool one = runs[0] == 1;
+    size = 1 + width + (one ? 0 : width);
+    const uint64_t last = runs[width] + (one ? 0 : (runs[0] - 1) * runs[2 * width]);
+    if (runs[0] > UINT32_MAX || runs[1] > 2 || (!one && runs[1 + width] != 0)) return false;
+    if (runs[width] - first >= count || last - first >= count) return false;
+  }
+  return true;
+}
+
 // That every reference stays inside its column. What records say is checked by the merge, as if parts said it.
 Status Gathered::check(uint32_t first, uint32_t count) const {
   auto text_in = [&](const fb::Text& text) { return format::range_ok(text.offset(), text.size(), names.size()); };
@@ -154,7 +167,7 @@ Status Gathered::check(uint32_t first, uint32_t count) const {
   for (size_t i = 0; i < parts.size() && ok; i++) ok = parts[i].rank() == first + i;
   for (const Tensor& tensor : tensors)
     ok = ok && text_in(tensor.name) && tensor.ndim <= kMaxNdim && range_in({tensor.shape, tensor.ndim}) &&
-         range_in(tensor.pieces) && are_runs(range(tensor.pieces), row_width(tensor.ndim));
+         range_in(tensor.pieces) && are_pieces(range(tensor.pieces), row_width(tensor.ndim), first, count);
   for (const Alias& alias : aliases)
     ok = ok && text_in(alias.name) && text_in(alias.target) && alias.ndim <= kMaxNdim &&
          range_in({alias.view, alias.is_view ? 1 + 2 * uint64_t{alias.ndim} : 0});

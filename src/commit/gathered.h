@@ -23,7 +23,7 @@ inline size_t row_width(size_t ndim) { return 1 + 2 * std::max<size_t>(ndim, 1) 
 // A run is many rows that differ by the same numbers, as those of equal boxes side by side do: a count, the first row
 // and, if the count is not 1, what is added to each row to get the next (modulo 2^64).
 void put_runs(std::span<const uint64_t> rows, size_t width, LargeVector<uint64_t>* to);
-// Whether these numbers are whole runs.
+// Whether these numbers are whole runs of so many numbers each.
 bool are_runs(std::span<const uint64_t> runs, size_t width);
 
 template <typename Visit>

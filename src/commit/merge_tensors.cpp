@@ -228,6 +228,7 @@ bool TensorMerge::find_grid() {
   uint64_t count = 1;
   std::vector<uint64_t> cells(ndim), at(ndim, 0);
   for (size_t d = 0; d < ndim; d++) {
+    if (size[d] == 0) return false;
     cells[d] = (extents_[d] + size[d] - 1) / size[d];
     // The smallest number of cells of that size must give that size again.
     if ((extents_[d] + cells[d] - 1) / cells[d] != size[d] || mul_overflows(count, cells[d], &count)) return false;

@@ -158,6 +158,37 @@ TEST(Groups, AreRefusedIfABitOfTheirFileChanged) {
   EXPECT_FALSE(Gathered::decode(bytes, save, 0, ranks + 1).ok());
 }
 
+// A group of another program may say anything: its digest is right.
+TEST(Groups, ThatSayWhatNoPartCanSayAreRefusedOrMakeNoManifest) {
+  const Drafted drafted = RandomSave(2001, 9).parts();
+  auto parts = open_parts(drafted);
+  ASSERT_GT(parts->size(), 3u);
+  const auto rest = std::span<const checkpoint::PartFile>(*parts).subspan(1);
+  auto direct = merge_parts(*parts, {}, *drafted.inner, "c", false);
+  auto gathered = gather_parts(rest);
+  ASSERT_TRUE(direct.ok() && gathered.ok());
+  Random random(7);
+  int refused = 0, failed = 0, made = 0;
+  for (int round = 0; round < 3000; round++) {
+    auto& numbers = gathered->numbers;
+    const size_t at = random.below(numbers.size());
+    const uint64_t before = numbers[at];
+    numbers[at] = random.one_in(2) ? random.below(9) : random.one_in(2) ? before + 1 : random.below(1 << 20);
+    auto decoded =
+        Gathered::decode(Bytes(gathered->encode()), gathered->summary.save_id, 1, static_cast<uint32_t>(rest.size()));
+    numbers[at] = before;
+    if (!decoded.ok()) {
+      refused++;
+      continue;
+    }
+    auto merged =
+        merge_parts(std::span<const checkpoint::PartFile>(*parts).first(1), {&*decoded, 1}, *drafted.inner, "c", false);
+    (merged.ok() ? made : failed)++;
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_GT(failed, made) << refused << " refused, " << failed << " failed, " << made << " made";
+}
+
 TEST(Groups, TellEqualBoxesSideBySideInOneRun) {
   std::vector<uint64_t> rows;
   for (uint64_t rank = 0; rank < 1000; rank++)

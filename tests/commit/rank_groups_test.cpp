@@ -8,7 +8,7 @@
 #include "commit/rank_groups.h"
 #include "commit/retention.h"
 #include "maintain/repair.h"
-#include "maintain/verify.h"
+#include "store/weak_store.h"
 
 namespace ckpt::commit {
 namespace {
@@ -18,8 +18,8 @@ constexpr uint32_t kRanks = 8, kLeast = 5;  // groups of 3, 3 and 2 ranks; leade
 // A rank of a save that writes one row of the tensor "t", by hand.
 class GroupCommit : public ::testing::Test {
  protected:
-  GroupCommit() {
-    inner = fresh_memory_store();
+  explicit GroupCommit(std::shared_ptr<store::Store> store = fresh_memory_store()) {
+    inner = std::move(store);
     shell = std::make_shared<store::ShellStore>(inner);
     for (uint32_t rank = 0; rank < kRanks; rank++)
       sessions.push_back(open_session(shell, rank, kRanks, rank ? sessions[0]->string().c_str() : nullptr));
@@ -101,6 +101,29 @@ TEST_F(GroupCommit, CommitsTheManifestOfTheDirectMergeAndLeavesNoFileOfAGroup) {
   auto direct = merge_parts(parts, {}, *inner, "s1.1.1", false);
   ASSERT_TRUE(direct.ok()) << direct.status().message();
   EXPECT_EQ(as_text(Bytes(direct->file)), as_text(*inner->get("s1.1.1/MANIFEST", 1 << 20)));
+}
+
+// Listings that lag behind, no directories, no renames.
+struct GroupCommitOnAWeakStore : GroupCommit {
+  GroupCommitOnAWeakStore()
+      : GroupCommit(std::make_shared<store::WeakStore>(std::make_shared<store::Bucket>(store::Weakness{}))) {}
+};
+
+TEST_F(GroupCommitOnAWeakStore, CommitsTheManifestOfTheDirectMerge) {
+  for (const Status& status : save()) EXPECT_TRUE(status.ok()) << status.message();
+  std::vector<checkpoint::PartFile> parts;
+  for (uint32_t rank = 0; rank < kRanks; rank++) parts.push_back(checkpoint::open_part(*inner, "s1.1.1", rank).take());
+  auto direct = merge_parts(parts, {}, *inner, "s1.1.1", false);
+  ASSERT_TRUE(direct.ok()) << direct.status().message();
+  EXPECT_EQ(as_text(Bytes(direct->file)), as_text(*inner->get("s1.1.1/MANIFEST", 1 << 20)));
+  EXPECT_EQ(inner->open("s1.1.1/GROUP_001").status().code(), CKPT_NOT_FOUND);
+}
+
+TEST_F(GroupCommitOnAWeakStore, ALeaderGivesUpForARankThatDisagrees) {
+  wrong = {4};
+  const auto told = save();
+  EXPECT_EQ(told[3].code(), CKPT_MISMATCH) << told[3].message();
+  EXPECT_EQ(told[0].code(), CKPT_ABORTED) << told[0].message();
 }
 
 TEST_F(GroupCommit, Rank0OpensThePartsOfItsGroupAndTheFilesOfTheOthers) {
