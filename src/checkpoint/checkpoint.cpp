@@ -32,7 +32,7 @@ Status Checkpoint::load(const CheckpointEntry& entry, unsigned threads) {
   file_.reset();
   const std::string path = store_->path(entry.id);
   auto lock = store_->lock_shared(format::slot_key(entry.id));
-  Status status = lock.ok() ? read_manifest(threads) : std::move(lock).status();
+  Status status = lock.ok() ? read_manifest(threads) : lock.status();
   // It was found a moment ago and is not there now: it was removed in between.
   if (status.code() == CKPT_NOT_FOUND || status.code() == CKPT_CONFLICT)
     return Status(CKPT_GONE, path + " was removed while it was being opened").with("path", path);

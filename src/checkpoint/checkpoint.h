@@ -104,7 +104,8 @@ class Checkpoint {
   Result<std::vector<Piece>> pieces(const TensorRef& tensor, const Box* wanted = nullptr) const;
   // The tensor as the own index of a part tells it, if that part alone holds all of a region of it; else null. Reads no
   // page of names of the manifest. pieces() of it are those of that part.
-  Result<TensorRef> find_in_part(uint32_t part, std::string_view name, const Shape& shape, const Region& wanted) const;
+  Result<TensorRef> find_in_part(uint32_t number, std::string_view name, const Shape& shape,
+                                 const Region& wanted) const;
   // The usual case without a search: `piece` is all of one tensor, `tensor` is the next one in the same part, and
   // stored as simply. Then `piece` becomes all of it. False in any other case.
   bool next_piece(const TensorRef& tensor, Piece* piece) const;
@@ -145,7 +146,7 @@ class Checkpoint {
   Result<Named> target_of(const format::Page* page, const fb::Alias& alias) const;
   Result<std::unique_ptr<store::Reader>> open_part_file(uint32_t number) const;
   Result<std::unique_ptr<IndexFile>> open_part_index(uint32_t number) const;
-  Result<ObjectRef> object_in(uint32_t part, std::string_view name) const;
+  Result<ObjectRef> object_in(uint32_t number, std::string_view name) const;
   PartReader find_open(uint32_t number) const;
 
   std::shared_ptr<const store::Store> store_;

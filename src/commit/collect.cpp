@@ -70,8 +70,9 @@ struct Awaited {
 // So many files are worth several threads.
 static constexpr size_t kManyFiles = 16;
 
-// Takes the first `count` of the missing files. What is not there stays missing; so does what the store fails to read,
-// since the next try may succeed. The last such error goes to `unreadable`.
+// Takes the first `count` of the missing files. What is not there stays missing, or is again: a rank takes its part
+// back once the attempt is closed, and then the slot says why. So does what the store fails to read, since the next try
+// may succeed; the last such error goes to `unreadable`.
 static Status take_files(const Awaited& awaited, size_t count, unsigned threads, std::vector<uint32_t>* missing,
                          Status* unreadable) {
   std::vector<Status> taken(count);
@@ -82,9 +83,10 @@ static Status take_files(const Awaited& awaited, size_t count, unsigned threads,
   std::vector<uint32_t> still;
   for (size_t i = 0; i < count; i++) {
     if (taken[i].ok()) continue;
-    if (taken[i].code() != CKPT_NOT_FOUND && taken[i].code() != CKPT_IO) return std::move(taken[i]);
+    const ckpt_status code = taken[i].code();
+    if (code != CKPT_NOT_FOUND && code != CKPT_GONE && code != CKPT_IO) return std::move(taken[i]);
     still.push_back((*missing)[i]);
-    if (taken[i].code() == CKPT_IO) *unreadable = std::move(taken[i]);
+    if (code == CKPT_IO) *unreadable = std::move(taken[i]);
   }
   missing->erase(missing->begin(), missing->begin() + static_cast<ptrdiff_t>(count));
   missing->insert(missing->begin(), still.begin(), still.end());

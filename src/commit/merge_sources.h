@@ -39,7 +39,7 @@ struct TensorEntry {
 
   std::string_view key() const { return name; }
   static size_t count(const Source& source, size_t page);
-  void read(const Source& source, size_t page, size_t at);
+  void read(const Source& source, size_t number, size_t at);
 };
 
 struct AliasEntry {
@@ -51,7 +51,7 @@ struct AliasEntry {
 
   std::string_view key() const { return name; }
   static size_t count(const Source& source, size_t page);
-  void read(const Source& source, size_t page, size_t at);
+  void read(const Source& source, size_t number, size_t at);
 };
 
 struct ObjectEntry {
@@ -65,7 +65,7 @@ struct ObjectEntry {
 
   std::string_view key() const { return name; }
   static size_t count(const Source& source, size_t page);
-  void read(const Source& source, size_t page, size_t at);
+  void read(const Source& source, size_t number, size_t at);
 };
 
 struct AttrEntry {
@@ -74,7 +74,7 @@ struct AttrEntry {
 
   std::pair<std::string_view, std::string_view> key() const { return {owner, name}; }
   static size_t count(const Source& source, size_t page);
-  void read(const Source& source, size_t page, size_t at);
+  void read(const Source& source, size_t number, size_t at);
 };
 
 // ---- by name ----

@@ -49,7 +49,7 @@ class Views {
  public:
   Views() = default;
   Views(const Views&) = delete;  // `walk_` points into it
-  void add(ViewRequest request) { requests_.push_back(std::move(request)); }
+  void add(const ViewRequest& request) { requests_.push_back(request); }
   const std::deque<ViewRequest>& requests() const { return requests_; }
 
   // Once, after all were added: makes the memory for windows, of at most `most_bytes`. NOMEM.

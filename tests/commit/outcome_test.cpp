@@ -153,6 +153,30 @@ TEST_F(FaultyStore, AnErrorThatPassesEndsNoSave) {
   EXPECT_GT(faults, 0);
 }
 
+// As in a store where a removed file is gone for those who have it open.
+TEST_F(FaultyStore, APartThatItsRankTakesBackIsNotTheReasonButTheAbortIs) {
+  auto between = std::make_shared<store::ShellStore>(inner);
+  auto leader = open_session(between, 0, 2);
+  auto other = open_session(inner, 1, 2, leader->string().c_str());
+  session::Attempt attempt = other->next_attempt("s1");
+  bool done = false;
+  between->before([&](std::string_view operation, std::string_view key) {
+    if (done || operation != "open" || !key.ends_with("/PART_001")) return Ok();
+    done = true;
+    EXPECT_FALSE(give_up(*other, attempt, Status(CKPT_NO_SPACE, "the disk of rank 1 is full")).ok());
+    return Status(CKPT_GONE, "removed");
+  });
+  std::thread part([&] {
+    while (!inner->list(attempt.directory).ok()) std::this_thread::yield();
+    EXPECT_TRUE(inner->put_if_absent(format::part_key(attempt.directory, 1), as_bytes("x")).ok());
+  });
+  const Status led = save_step(leader, 1);
+  part.join();
+  EXPECT_TRUE(done);
+  EXPECT_EQ(led.code(), CKPT_ABORTED) << led.message();
+  EXPECT_NE(led.message().find("the disk of rank 1 is full"), std::string::npos) << led.message();
+}
+
 TEST_F(SessionsAtOnce, BothCloseTheSameAttemptAndTheNewerOneOwnsTheRun) {
   // An attempt that nobody will finish.
   shell->before([&](std::string_view operation, std::string_view) {
