@@ -1,7 +1,6 @@
 // ckpt_store and ckpt_list: what a store holds.
-#include <cstdio>
-
 #include "api/handles.h"
+#include "base/text.h"
 #include "maintain/repair.h"
 
 using namespace ckpt;
@@ -66,10 +65,10 @@ static ckpt_run_info describe(const session::RunEntry& run) {
   info.token = run.token;
   info.checkpoint_count = run.committed;
   info.newest_step = run.newest ? run.newest->summary.step : -1;
-  std::snprintf(info.name, sizeof info.name, "%s", run.name.c_str());
+  put_text(info.name, run.name);
   if (!run.newest) return info;
-  std::snprintf(info.newest_id, sizeof info.newest_id, "%s", run.newest->id.c_str());
-  std::snprintf(info.newest_label, sizeof info.newest_label, "%s", run.newest->summary.label.c_str());
+  put_text(info.newest_id, run.newest->id);
+  put_text(info.newest_label, run.newest->summary.label);
   return info;
 }
 

@@ -80,6 +80,7 @@ class Backoff {
   }
   bool expired() const { return std::chrono::steady_clock::now() >= deadline_; }
   void sleep();
+  int64_t next_pause_ms() const { return pause_ms_; }
   void reset() { pause_ms_ = longest_ms_ / 100; }
 
  private:

@@ -1,6 +1,8 @@
 // Small things about text that several rooms need.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +17,14 @@ inline std::vector<std::string_view> split(std::string_view text, char separator
     if (end == text.npos) return pieces;
     text.remove_prefix(end + 1);
   }
+}
+
+// Copies text into a field of a C struct, with its zero byte; what does not fit is cut off.
+template <size_t N>
+void put_text(char (&out)[N], std::string_view text) {
+  const size_t size = std::min(text.size(), N - 1);
+  std::memcpy(out, text.data(), size);
+  out[size] = 0;
 }
 
 // The value of a digit as ckpt writes them, in lower case; -1 for any other character.

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <map>
 #include <thread>
 #include <tuple>
 
 #include "base/job.h"
+#include "base/text.h"
 #include "checkpoint/part_file.h"
 #include "format/names.h"
 
@@ -62,9 +62,8 @@ static bool is_barred(const Status& status) {
 static Result<CheckpointEntry> entry_without_record(const store::Store& store, std::string_view id,
                                                     const Status& problem) {
   const bool named = format::parse_checkpoint_dir(id).has_value();
-  auto there = store.exists(id);
-  if (there.ok() && !*there) return Status(CKPT_GONE, store.path(id) + " was removed while it was being read");
-  if (there.ok() && named && problem.ok()) return entry_of_name(id, Ok());
+  if (auto there = named && problem.ok() ? store.exists(id) : Result<bool>(false); there.ok() && *there)
+    return entry_of_name(id, Ok());  // its name tells all, so nobody looks into it
   auto files = store.list(id);
   const ckpt_status code = files.status().code();
   if (code == CKPT_NOT_FOUND) return Status(CKPT_GONE, store.path(id) + " was removed while it was being read");
@@ -255,7 +254,7 @@ Result<std::optional<CheckpointEntry>> find_label(const store::Store& store, con
 }
 
 static bool eligible(const CheckpointEntry& entry, std::string_view run) {
-  return entry.state == CKPT_CHECKPOINT_COMMITTED && !entry.foreign && !entry.copy && entry.summary.run == run;
+  return entry.counts() && entry.summary.run == run;
 }
 
 static Status not_found(const store::Store& store, std::string_view selector, std::string_view run) {
@@ -406,13 +405,6 @@ Result<format::Slot> peek_slot(const store::Store& store, std::string_view id) {
   auto slot = read_slot_end(*file);
   if (slot.ok()) return slot;
   return std::move(slot).status().in(store.path(slot_key(id))).with("path", store.path(slot_key(id)));
-}
-
-template <size_t N>
-static void put_text(char (&out)[N], std::string_view text) {
-  size_t size = std::min(text.size(), N - 1);
-  std::memcpy(out, text.data(), size);
-  out[size] = 0;
 }
 
 void fill_info(const CheckpointEntry& entry, ckpt_checkpoint_info* out) {

@@ -22,6 +22,8 @@ struct CheckpointEntry {
   format::Summary summary;  // if committed; otherwise only what the directory's name tells
   uint64_t bytes = 0;       // see measure
   Status problem;           // why it is DAMAGED or ABORTED
+  // Whether latest, retention and counts of a run concern it.
+  bool counts() const { return state == CKPT_CHECKPOINT_COMMITTED && !foreign && !copy; }
   // Whether its directory has the name that the save gave it.
   bool own_name() const { return id == format::checkpoint_dir(summary.label, summary.token, summary.attempt); }
 };

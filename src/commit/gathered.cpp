@@ -33,7 +33,7 @@ void put_runs(std::span<const uint64_t> rows, size_t width, LargeVector<uint64_t
 
 bool are_runs(std::span<const uint64_t> runs, size_t width) {
   while (!runs.empty()) {
-    const size_t size = 1 + width + (runs[0] == 1 ? 0 : width);
+    const size_t size = run_size(runs[0], width);
     if (runs[0] == 0 || size > runs.size()) return false;
     runs = runs.subspan(size);
   }
@@ -151,7 +151,7 @@ static bool are_pieces(std::span<const uint64_t> runs, size_t width, uint32_t fi
   if (!are_runs(runs, width)) return false;
   for (size_t size; !runs.empty(); runs = runs.subspan(size)) {
     const bool one = runs[0] == 1;
-    size = 1 + width + (one ? 0 : width);
+    size = run_size(runs[0], width);
     const uint64_t last = runs[width] + (one ? 0 : (runs[0] - 1) * runs[2 * width]);
     if (runs[0] > UINT32_MAX || runs[1] > 2 || (!one && runs[1 + width] != 0)) return false;
     if (runs[width] - first >= count || last - first >= count) return false;
@@ -169,8 +169,7 @@ Status Gathered::check(uint32_t first, uint32_t count) const {
     ok = ok && text_in(tensor.name) && tensor.ndim <= kMaxNdim && range_in({tensor.shape, tensor.ndim}) &&
          range_in(tensor.pieces) && are_pieces(range(tensor.pieces), row_width(tensor.ndim), first, count);
   for (const Alias& alias : aliases)
-    ok = ok && text_in(alias.name) && text_in(alias.target) && alias.ndim <= kMaxNdim &&
-         range_in({alias.view, alias.is_view ? 1 + 2 * uint64_t{alias.ndim} : 0});
+    ok = ok && text_in(alias.name) && text_in(alias.target) && alias.ndim <= kMaxNdim && range_in(alias.view_range());
   for (const Object& object : objects)
     ok = ok && text_in(object.name) && text_in(object.media_type) && range_in(object.holders) &&
          are_runs(range(object.holders), 1);

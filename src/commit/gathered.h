@@ -26,6 +26,9 @@ void put_runs(std::span<const uint64_t> rows, size_t width, LargeVector<uint64_t
 // Whether these numbers are whole runs of so many numbers each.
 bool are_runs(std::span<const uint64_t> runs, size_t width);
 
+// How many numbers a run takes that begins with this count.
+inline size_t run_size(uint64_t count, size_t width) { return 1 + width + (count == 1 ? 0 : width); }
+
 template <typename Visit>
 void for_each_row(std::span<const uint64_t> runs, size_t width, Visit&& visit) {
   uint64_t row[1 + 2 * kMaxNdim + kRowEnd];
@@ -37,7 +40,7 @@ void for_each_row(std::span<const uint64_t> runs, size_t width, Visit&& visit) {
       for (size_t at = 0; at < width; at++) row[at] += runs[1 + width + at];
     }
     visit(std::span<const uint64_t>(row, width));
-    runs = runs.subspan(1 + width + (count == 1 ? 0 : width));
+    runs = runs.subspan(run_size(count, width));
   }
 }
 
@@ -61,6 +64,7 @@ struct Gathered {
     uint32_t rank;
     uint16_t is_view, ndim;
     uint64_t view;  // in `numbers`
+    Range view_range() const { return {view, is_view ? 1 + 2 * uint64_t{ndim} : 0}; }
   };
   struct Object {
     fb::Text name, media_type;

@@ -37,9 +37,8 @@ void AliasEntry::read(const Source& source, size_t number, size_t at) {
   if (source.gathered) {
     const Gathered& from = *source.gathered;
     const Gathered::Alias& alias = from.aliases[at];
-    const uint64_t count = alias.is_view ? 1 + 2 * uint64_t{alias.ndim} : 0;
-    *this = {from.text(alias.name),          from.text(alias.target), alias.rank, alias.is_view != 0, alias.ndim,
-             from.range({alias.view, count})};
+    *this = {from.text(alias.name),         from.text(alias.target), alias.rank, alias.is_view != 0, alias.ndim,
+             from.range(alias.view_range())};
     return;
   }
   const format::Page& page = *source.pages[number];

@@ -134,9 +134,7 @@ struct Committer {
 // The committed checkpoints of a run that bear their own names, oldest first.
 static Result<std::vector<checkpoint::CheckpointEntry>> candidates(const store::Store& store, std::string_view run) {
   CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
-  std::erase_if(entries, [&](const auto& e) {
-    return e.state != CKPT_CHECKPOINT_COMMITTED || e.foreign || e.copy || !e.own_name() || e.summary.run != run;
-  });
+  std::erase_if(entries, [&](const auto& e) { return !e.counts() || !e.own_name() || e.summary.run != run; });
   return entries;
 }
 

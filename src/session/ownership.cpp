@@ -33,13 +33,20 @@ static Status take_run(store::Store& store, const SessionPlan& plan) {
   return store.put_own(directory + "/" + format::run_session_name(plan.token, plan.session_id), as_bytes("\n"));
 }
 
+Result<uint64_t> owner_of(const store::Store& store, std::string_view run) {
+  uint64_t token = 0;
+  auto sessions = store.list(format::run_dir(run));
+  if (!sessions.ok() && sessions.status().code() != CKPT_NOT_FOUND) return std::move(sessions).status();
+  for (size_t i = 0; sessions.ok() && i < sessions->size(); i++)
+    if (auto session = format::parse_run_session_name((*sessions)[i].name)) token = std::max(token, session->token);
+  return token;
+}
+
 // If several sessions try the same token, the store gives it to one of them.
 Status take_token(store::Store& store, SessionPlan* plan) {
   CKPT_TRY(store.make_directory(format::kOwnersDir));
   CKPT_ASSIGN(uint64_t highest, checkpoint::highest_token(store));
-  auto sessions = store.list(format::run_dir(plan->run));
-  for (size_t i = 0; sessions.ok() && i < sessions->size(); i++)
-    if (auto session = format::parse_run_session_name((*sessions)[i].name)) highest = std::max(highest, session->token);
+  if (auto owner = owner_of(store, plan->run); owner.ok()) highest = std::max(highest, *owner);
   if (highest > UINT64_MAX - kMaxRivals)
     return Status(CKPT_CONFLICT, strformat("{}: the name of a directory holds token {}, and no larger one is left",
                                            store.uri(), highest))

@@ -16,6 +16,9 @@ Result<Id> ensure_store_id(store::Store& store);
 // Rank 0: takes the next token of the store, puts it into `plan`, and takes the run with it. CONFLICT.
 Status take_token(store::Store& store, SessionPlan* plan);
 
+// The highest token of the sessions that have taken a run; 0 if none has.
+Result<uint64_t> owner_of(const store::Store& store, std::string_view run);
+
 // FENCED if another session owns the plan's run. Sets `*recorded` if the store has the plan's own record. One listing.
 Status check_fence(store::Store& store, const SessionPlan& plan, bool* recorded = nullptr);
 

@@ -1,27 +1,17 @@
 #include "session/runs.h"
 
-#include <algorithm>
 #include <map>
 
 #include "format/names.h"
+#include "session/ownership.h"
 
 namespace ckpt::session {
-
-// 0 if no session has taken the run.
-static Result<uint64_t> owner_of(const store::Store& store, std::string_view run) {
-  uint64_t token = 0;
-  auto sessions = store.list(format::run_dir(run));
-  if (!sessions.ok() && sessions.status().code() != CKPT_NOT_FOUND) return std::move(sessions).status();
-  for (size_t i = 0; sessions.ok() && i < sessions->size(); i++)
-    if (auto session = format::parse_run_session_name((*sessions)[i].name)) token = std::max(token, session->token);
-  return token;
-}
 
 Result<std::vector<RunEntry>> list_runs(const store::Store& store) {
   CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
   std::map<std::string, RunEntry> runs;
   for (checkpoint::CheckpointEntry& entry : entries) {
-    if (entry.state != CKPT_CHECKPOINT_COMMITTED || entry.foreign || entry.copy) continue;
+    if (!entry.counts()) continue;
     RunEntry& run = runs[entry.summary.run];
     run.committed++;
     run.newest = std::move(entry);  // they come in order

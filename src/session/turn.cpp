@@ -7,7 +7,7 @@ namespace ckpt::session {
 Result<std::unique_ptr<store::Lock>> take_import_turn(store::Store& store, std::string_view run, int64_t timeout_ms,
                                                       const Job& job) {
   CKPT_TRY(format::check_run(run));
-  CKPT_TRY(store.prepare());
+  CKPT_TRY(store.make_root());  // the import's session does the rest
   CKPT_TRY(store.make_directory(format::run_dir(run)));
   const std::string key = format::import_key(run);
   // It stays for the next import: whoever removed it could remove the one that another import has locked.

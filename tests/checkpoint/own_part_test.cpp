@@ -37,9 +37,7 @@ Status save_rows(const std::shared_ptr<session::Session>& session) {
     CKPT_TRY(save->add_tensor(tensor_name(i), row_desc(rank, 1), row.data(), row.size()));
   CKPT_TRY(save->add_object("own", "", CKPT_OBJECT_PER_RANK, as_bytes("rank " + std::to_string(rank))));
   CKPT_TRY(save->add_object("shared", "", CKPT_OBJECT_SHARED, as_bytes("shared")));
-  CKPT_TRY(save->begin());
-  Job job;
-  return job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return save->work(running, false); });
+  return run_whole(*save);
 }
 
 class OwnPart : public ::testing::Test {
@@ -68,11 +66,7 @@ class OwnPart : public ::testing::Test {
     EXPECT_TRUE(options.set_str("strict", strict).ok());
     return *load::Load::make(checkpoint, options);
   }
-  static Status run(load::Load& load) {
-    CKPT_TRY(load.begin());
-    Job job;
-    return job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return load.work(running); });
-  }
+  static Status run(load::Load& load) { return run_whole(load); }
   // Loads `rows` rows of each tensor from row `first` on, and the two objects of rank 1.
   Status load_rows(load::Load& load, int64_t first, int64_t rows) {
     memory.assign(static_cast<size_t>(kTensors * rows * kColumns), std::byte{9});

@@ -5,7 +5,6 @@
 
 #include "checkpoint/engine.h"
 #include "commit/retention.h"
-#include "load/load.h"
 #include "maintain/repair.h"
 #include "store/weak_store.h"
 
@@ -40,16 +39,7 @@ Handles weak_store(const store::Weakness& weakness) {
 constexpr uint64_t kRows = 12, kColumns = 5;
 
 ckpt_tensor_desc rows_of(uint32_t rank, uint32_t world) {
-  ckpt_tensor_desc desc{};
-  desc.struct_size = sizeof desc;
-  desc.dtype = CKPT_DTYPE_F32;
-  desc.ndim = 2;
-  desc.region_kind = CKPT_REGION_BOX;
-  desc.shape[0] = kRows;
-  desc.extent[0] = kRows / world;
-  desc.offset[0] = kRows / world * rank;
-  desc.shape[1] = desc.extent[1] = kColumns;
-  return desc;
+  return f32_rows(kRows, kColumns, kRows / world * rank, kRows / world);
 }
 
 std::vector<float> values_of(int64_t step, uint32_t rank, uint32_t world) {
@@ -81,9 +71,7 @@ class Start {
     CKPT_ASSIGN(auto save, save::Save::make(ranks_[rank], "s" + std::to_string(step), step, options));
     const std::vector<float> values = values_of(step, rank, world_);
     CKPT_TRY(save->add_tensor("w", rows_of(rank, world_), values.data(), values.size() * sizeof(float)));
-    CKPT_TRY(save->begin());
-    Job job;
-    return job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return save->work(running, false); });
+    return run_whole(*save);
   }
 
  private:
@@ -105,9 +93,7 @@ Result<int64_t> load(const Handles& handles, const std::string& selector, uint32
     CKPT_ASSIGN(auto load, load::Load::make(checkpoint, {}));
     std::vector<float> values(kRows / world * kColumns);
     CKPT_TRY(load->add_tensor("w", rows_of(rank, world), values.data(), values.size() * sizeof(float)));
-    CKPT_TRY(load->begin());
-    Job job;
-    CKPT_TRY(job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return load->work(running); }));
+    CKPT_TRY(run_whole(*load));
     step = checkpoint->summary().step;
     EXPECT_EQ(values, values_of(step, rank, world));
   }
@@ -206,9 +192,7 @@ TEST_P(AnyStore, AReaderOfAPrunedCheckpointGetsItsBytesOrGone) {
   auto load = load::Load::make(*checkpoint, {});
   std::vector<float> values(kRows * kColumns);
   ASSERT_TRUE((*load)->add_tensor("w", rows_of(0, 1), values.data(), values.size() * sizeof(float)).ok());
-  ASSERT_TRUE((*load)->begin().ok());
-  Job job;
-  const Status loaded = job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return (*load)->work(running); });
+  const Status loaded = run_whole(**load);
   if (loaded.ok())
     EXPECT_EQ(values, values_of(1, 0, 1));
   else
@@ -226,6 +210,17 @@ TEST_P(AnyStore, ALostManifestIsRebuiltByteForByte) {
   ASSERT_TRUE(repaired.ok()) << repaired.message();
   EXPECT_EQ(*store->get("s1.1.1/MANIFEST", 1 << 20), before);
   EXPECT_EQ(*load(handles, "latest", 3), 1);
+}
+
+TEST_P(AnyStore, WhereNoLockKeepsAReadersCheckpointRetentionSaysSo) {
+  Start start(handles, 1);
+  for (int64_t step : {1, 2}) ASSERT_TRUE(all_ok(start.save(step)).ok());
+  Report report;
+  Job job;
+  ASSERT_TRUE(apply_retention(*handles(), {"main", 1, 0, "", false}, &report, job).ok());
+  ASSERT_EQ(report.findings.size(), 1u);
+  const bool says = report.findings[0].text.find("no locks") != std::string::npos;
+  EXPECT_EQ(says, GetParam().name == "Weak") << report.findings[0].text;
 }
 
 TEST_P(AnyStore, ARemovedCheckpointIsNotFound) {

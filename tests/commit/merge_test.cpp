@@ -78,9 +78,7 @@ TEST(ReplicaGroups, ThatDifferInOneOfSeveralRegionsOfATensorAreToldWhichOne) {
     CKPT_TRY(add_rows(*save, session->rank(), 0, 2, memory));
     CKPT_TRY(add_rows(*save, session->rank(), 2, 3, memory));
     CKPT_TRY(add_rows(*save, session->rank(), 5, rows, memory));
-    CKPT_TRY(save->begin());
-    Job job;
-    return job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return save->work(running, false); });
+    return run_whole(*save);
   };
   std::thread thread([&] { (void)save_two(other, 2); });
   const Status told = save_two(leader, 3);

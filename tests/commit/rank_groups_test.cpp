@@ -248,9 +248,7 @@ Status save_with_tree_of(std::string_view tensor) {
     desc.shape[0] = 4;
     desc.replica_count = 1;
     if (rank == 200) CKPT_TRY(mine->add_tensor("of-200", desc, "data", 4));
-    CKPT_TRY(mine->begin());
-    Job job;
-    return job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return mine->work(running, false); });
+    return run_whole(*mine);
   };
   Status committed;
   std::thread first([&] { committed = save(0, {}); });

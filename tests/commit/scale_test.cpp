@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "checkpoint/engine.h"
-#include "load/load.h"
 
 namespace ckpt::commit {
 namespace {
@@ -76,19 +75,7 @@ class Gate {
 
 constexpr uint64_t kColumns = 8;
 
-ckpt_tensor_desc row_of(uint32_t rank, uint32_t world) {
-  ckpt_tensor_desc desc{};
-  desc.struct_size = sizeof desc;
-  desc.dtype = CKPT_DTYPE_F32;
-  desc.ndim = 2;
-  desc.region_kind = CKPT_REGION_BOX;
-  desc.shape[0] = world;
-  desc.shape[1] = kColumns;
-  desc.offset[0] = rank;
-  desc.extent[0] = 1;
-  desc.extent[1] = kColumns;
-  return desc;
-}
+ckpt_tensor_desc row_of(uint32_t rank, uint32_t world) { return f32_rows(world, kColumns, rank, 1); }
 
 // Each rank saves its row of one tensor.
 Status save_row(const std::shared_ptr<session::Session>& session, uint32_t rank, uint32_t world,
@@ -96,9 +83,7 @@ Status save_row(const std::shared_ptr<session::Session>& session, uint32_t rank,
   CKPT_ASSIGN(auto save, save::Save::make(session, "s1", 1, options));
   const std::vector<float> row(kColumns, static_cast<float>(rank));
   CKPT_TRY(save->add_tensor("w", row_of(rank, world), row.data(), sizeof(float) * kColumns));
-  CKPT_TRY(save->begin());
-  Job job;
-  return job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return save->work(running, false); });
+  return run_whole(*save);
 }
 
 Status load_row(const std::shared_ptr<store::Store>& store, uint32_t rank, uint32_t world) {
@@ -106,9 +91,7 @@ Status load_row(const std::shared_ptr<store::Store>& store, uint32_t rank, uint3
   CKPT_ASSIGN(auto load, load::Load::make(checkpoint, make_options({{"threads", 1}})));
   std::vector<float> row(kColumns, -1);
   CKPT_TRY(load->add_tensor("w", row_of(rank, world), row.data(), sizeof(float) * kColumns));
-  CKPT_TRY(load->begin());
-  Job job;
-  CKPT_TRY(job.run(CKPT_JOB_COMMITTED, [&](Job& running) { return load->work(running); }));
+  CKPT_TRY(run_whole(*load));
   EXPECT_EQ(row, std::vector<float>(kColumns, static_cast<float>(rank)));
   return Ok();
 }
@@ -203,6 +186,61 @@ CommitSettings patient() {
   CommitSettings settings;
   settings.timeout_ms = 60000;
   return settings;
+}
+
+TEST(Scale, OnlyRankZeroTestsTheStore) {
+  auto shell = std::make_shared<store::ShellStore>(fresh_memory_store());
+  std::string asked;
+  shell->before([&](std::string_view operation, std::string_view) {
+    if (operation == "prepare" || operation == "make_root") asked += std::string(operation) + " ";
+    return Ok();
+  });
+  auto leader = open_session(shell, 0, 2);
+  EXPECT_EQ(asked, "prepare ");
+  asked.clear();
+  auto other = open_session(shell, 1, 2, leader->string().c_str());
+  EXPECT_EQ(asked, "make_root ");
+}
+
+TEST(Scale, RankZeroAnswersAllThatWaitWithOneFile) {
+  constexpr uint32_t kWorld = 16;
+  auto inner = fresh_memory_store();
+  auto shell = std::make_shared<store::ShellStore>(inner);
+  const Options options = make_options({{"rendezvous", 1}, {"timeout_ms", 60000}});
+  std::vector<std::thread> others;
+  for (uint32_t rank = 1; rank < kWorld; rank++)
+    others.emplace_back(
+        [&, rank] { EXPECT_TRUE(session::Session::open(inner, rank, kWorld, nullptr, options).ok()) << rank; });
+  auto hellos = [&] { return inner->list(".ckpt/rendezvous/main"); };
+  for (auto files = hellos(); !files.ok() || files->size() < kWorld - 1; files = hellos()) std::this_thread::yield();
+  int welcomes = 0;
+  shell->before([&](std::string_view operation, std::string_view key) {
+    welcomes += operation == "put" && key.starts_with(".ckpt/welcomes/");
+    return Ok();
+  });
+  EXPECT_TRUE(session::Session::open(shell, 0, kWorld, nullptr, options).ok());
+  for (auto& other : others) other.join();
+  EXPECT_EQ(welcomes, 1);
+  for (const char* directory : {".ckpt/rendezvous/main", ".ckpt/welcomes/main"})
+    EXPECT_EQ(inner->list(directory)->size(), 0u) << directory;
+}
+
+TEST(Scale, RetentionReadsNothingOfWhatWasJustCommitted) {
+  auto inner = fresh_memory_store();
+  auto shell = std::make_shared<store::ShellStore>(inner);
+  auto session = open_session(shell);
+  ASSERT_TRUE(save_step(session, 1).ok());
+  bool committed = false;
+  std::string opened;
+  shell->before([&](std::string_view operation, std::string_view key) {
+    committed |= operation == "put" && key == slot_of(2);
+    if (committed && operation == "open" && key.starts_with("s2.1.1/PART")) opened += std::string(key) + " ";
+    return Ok();
+  });
+  ASSERT_TRUE(save_step(session, 2, make_options({{"keep_last", 1}})).ok());
+  EXPECT_TRUE(committed);
+  EXPECT_EQ(opened, "");
+  EXPECT_FALSE(*inner->exists("s1.1.1"));
 }
 
 // What a rank asked while it waited, as "exists KEY\n", without what came before `from`.

@@ -263,7 +263,8 @@ TEST(PosixOld, TheSuiteHoldsWithoutTheNewSystemCalls) {
     for (const char* name : {"GTEST_OUTPUT", "GTEST_SHARD_INDEX", "GTEST_TOTAL_SHARDS", "XML_OUTPUT_FILE"})
       unsetenv(name);
     execl("/proc/self/exe", "old",
-          "--gtest_filter=Posix/StoreSuite.*/Direct:Posix.*:-Posix.ExpectedBytes*:*NoFileCanHave*:*DirectWrites*",
+          "--gtest_filter=Posix/StoreSuite.*/Direct:Posix/DirectorySuite.*/Direct:Posix.*:"
+          "-Posix.ExpectedBytes*:*NoFileCanHave*:*DirectWrites*",
           "--gtest_brief=1", nullptr);
     ADD_FAILURE() << "exec failed";
   });
@@ -299,6 +300,7 @@ TEST_F(PosixFaults, WithoutLocksALockProtectsNothing) {
     auto shared = store_->lock_shared("d/a"), exclusive = store_->try_lock_exclusive("d/a");
     EXPECT_EQ(code(shared.status()), "OK");
     EXPECT_EQ(code(exclusive.status()), "OK");
+    EXPECT_FALSE((*shared)->protects() || (*exclusive)->protects());
   });
 }
 

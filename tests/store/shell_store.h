@@ -36,8 +36,14 @@ class ShellStore : public Store {
   std::string uri() const override { return inner_->uri(); }
   std::string path(std::string_view key) const override { return inner_->path(key); }
   Traits traits() const override { return inner_->traits(); }
-  Status make_root() override { return inner_->make_root(); }
-  Status prepare() override { return inner_->prepare(); }
+  Status make_root() override {
+    CKPT_TRY(say("make_root", ""));
+    return inner_->make_root();
+  }
+  Status prepare() override {
+    CKPT_TRY(say("prepare", ""));
+    return inner_->prepare();
+  }
   Status make_directory(std::string_view key) override {
     CKPT_TRY(say("make_directory", key));
     return inner_->make_directory(key);
