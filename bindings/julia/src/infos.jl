@@ -209,17 +209,21 @@ Finding(raw::ckpt_finding) =
 Base.show(io::IO, finding::Finding) = print(io, finding.kind, ": ", finding.text)
 
 # f(out, err) is a C call that makes a report; the report is copied and freed.
-function findings(f)
-    report = made(f, ckpt_report)
+findings(f) = listed(f, ckpt_report, ckpt_report_count, ckpt_report_at, ckpt_finding, Finding)
+
+# f(out, err) is a C call that makes a list, a handle of type H; at(list, index, out, err) fills a C struct of type T.
+# Each becomes an Info; the list is freed.
+function listed(f, ::Type{H}, count, at, ::Type{T}, ::Type{Info}) where {H,T,Info}
+    list = made(f, H)
     try
-        return use(report) do pointer
-            map(0:Int(ckpt_report_count(pointer))-1) do index
-                out = sized(ckpt_finding)
-                checked(err -> ckpt_report_at(pointer, index, out, err))
-                Finding(out[])
+        return use(list) do pointer
+            map(0:Int(count(pointer))-1) do index
+                out = sized(T)
+                checked(err -> at(pointer, index, out, err))
+                Info(out[])
             end
         end
     finally
-        shut(report)
+        shut(list)
     end
 end

@@ -22,21 +22,9 @@ end
 
 All checkpoints and attempts, oldest first: by run, then by token and sequence. Throws NOT_FOUND, IO.
 """
-function checkpoints(store::Store)
-    list = use(store.handle) do pointer
-        made((out, err) -> ckpt_store_list(pointer, out, err), ckpt_list)
-    end
-    try
-        return use(list) do pointer
-            map(0:Int(ckpt_list_count(pointer))-1) do index
-                out = sized(ckpt_checkpoint_info)
-                checked(err -> ckpt_list_at(pointer, index, out, err))
-                CheckpointInfo(out[])
-            end
-        end
-    finally
-        shut(list)
-    end
+checkpoints(store::Store) = use(store.handle) do pointer
+    listed((out, err) -> ckpt_store_list(pointer, out, err), ckpt_list, ckpt_list_count, ckpt_list_at,
+           ckpt_checkpoint_info, CheckpointInfo)
 end
 
 """
@@ -44,21 +32,9 @@ end
 
 All runs, by name: those that a session has opened and those that have checkpoints. Throws NOT_FOUND, IO.
 """
-function runs(store::Store)
-    list = use(store.handle) do pointer
-        made((out, err) -> ckpt_store_runs(pointer, out, err), ckpt_runs)
-    end
-    try
-        return use(list) do pointer
-            map(0:Int(ckpt_runs_count(pointer))-1) do index
-                out = sized(ckpt_run_info)
-                checked(err -> ckpt_runs_at(pointer, index, out, err))
-                RunInfo(out[])
-            end
-        end
-    finally
-        shut(list)
-    end
+runs(store::Store) = use(store.handle) do pointer
+    listed((out, err) -> ckpt_store_runs(pointer, out, err), ckpt_runs, ckpt_runs_count, ckpt_runs_at,
+           ckpt_run_info, RunInfo)
 end
 
 """
