@@ -318,8 +318,9 @@ CKPT_API ckpt_status ckpt_save_add_tensor(ckpt_save* save, const char* name, con
                                           ckpt_error** err);
 
 enum {
-  CKPT_OBJECT_SHARED = 0,  /* one for all ranks: rank 0's bytes are written; others' must be equal */
-  CKPT_OBJECT_PER_RANK = 1 /* each rank that adds it has its own bytes */
+  CKPT_OBJECT_SHARED = 0,   /* one for all ranks: rank 0's bytes are written; others' must be equal */
+  CKPT_OBJECT_PER_RANK = 1, /* each rank that adds it has its own bytes */
+  CKPT_OBJECT_TREE = 2      /* a state tree that ranks make together: see ckpt_save_add_tree */
 };
 
 /* Adds named bytes, such as "application/json" trainer state or a data loader's position. Copies them at once.
@@ -420,8 +421,8 @@ CKPT_API ckpt_status ckpt_reader_segment_at(const ckpt_reader* reader, const cha
 
 typedef struct ckpt_object_info {
   uint32_t struct_size;
-  int32_t scope; /* CKPT_OBJECT_SHARED or CKPT_OBJECT_PER_RANK */
-  uint32_t rank; /* of a PER_RANK object; 0 else */
+  int32_t scope; /* CKPT_OBJECT_* */
+  uint32_t rank; /* of a PER_RANK object or of a TREE; 0 else */
   uint32_t reserved;
   uint64_t size;
   const char* name;       /* borrowed from the reader */

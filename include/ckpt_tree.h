@@ -40,9 +40,10 @@ enum {
 };
 enum { CKPT_KEY_NONE = 0, CKPT_KEY_TEXT = 1, CKPT_KEY_INT = 2 };
 
-#define CKPT_NODE_END UINT64_MAX /* no such node */
-#define CKPT_TREE_MAX_DEPTH 200  /* containers inside each other */
-#define CKPT_TREE_OBJECT "state" /* the object that holds a checkpoint's main tree */
+#define CKPT_NODE_END UINT64_MAX           /* no such node */
+#define CKPT_TREE_MAX_DEPTH 200            /* containers inside each other */
+#define CKPT_TREE_OBJECT "state"           /* the object that holds a checkpoint's main tree */
+#define CKPT_PER_RANK_CLASS "ckpt.PerRank" /* a RECORD with a value of each rank: "rank0", "rank1", ... */
 #define CKPT_TREE_MEDIA_TYPE "application/vnd.ckpt.tree+json"
 
 /* ---- build -------------------------------------------------------------------------------------------------
@@ -101,13 +102,21 @@ CKPT_API ckpt_status ckpt_tree_parse(ckpt_tree** out, const char* json, uint64_t
 /* The tree as JSON: equal trees give equal bytes. Borrowed until `tree` is freed. INVALID if the tree is unfinished. */
 CKPT_API ckpt_status ckpt_tree_json(const ckpt_tree* tree, const char** json, uint64_t* size, ckpt_error** err);
 
-/* Adds the tree as shared object `name` (NULL: CKPT_TREE_OBJECT). Add its tensors with ckpt_save_add_tensor, on
- * whichever ranks: if none adds one that the tree names, the save ends with MISMATCH. */
+/* Adds this rank's state tree under `name` (NULL: CKPT_TREE_OBJECT). The checkpoint's tree is that of all ranks
+ * together (STATE_TREE.md section 6): a dict has the keys that any rank has, and what several ranks have at one place
+ * must be equal: otherwise the save ends with MISMATCH, which names the place and two ranks. What is each rank's own (a
+ * random state, a position in the data) goes into a RECORD of class CKPT_PER_RANK_CLASS, under the key "rank3" on
+ * rank 3. Add its tensors with ckpt_save_add_tensor, on whichever ranks: if none adds one that the tree names, that is
+ * MISMATCH. */
 CKPT_API ckpt_status ckpt_save_add_tree(ckpt_save* save, const char* name, const ckpt_tree* tree, ckpt_error** err);
 /* Reads the tree of object `name`. `name` NULL: the main tree, or, if the checkpoint has none, a DICT of all tensors by
  * their names, so that every checkpoint has a tree. Statuses: NOT_FOUND, CORRUPT, FORMAT, REVISION, IO,
- * INCOMPLETE (it names a tensor that the checkpoint lacks). */
+ * INCOMPLETE (it names a tensor that the checkpoint lacks), MISMATCH (the trees of two ranks contradict each other). */
 CKPT_API ckpt_status ckpt_reader_tree(const ckpt_reader* reader, const char* name, ckpt_tree** out, ckpt_error** err);
+/* The same, but a record of class CKPT_PER_RANK_CLASS holds only what `rank` saved; what rank 0 saved, if there were
+ * fewer ranks than that. Reads less where there were many ranks. */
+CKPT_API ckpt_status ckpt_reader_tree_of_rank(const ckpt_reader* reader, const char* name, uint32_t rank,
+                                              ckpt_tree** out, ckpt_error** err);
 
 #ifdef __cplusplus
 }

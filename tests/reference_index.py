@@ -155,7 +155,7 @@ class Page:
     def object(self, row):
         where = f"{self.where}: object {show(row.name)}"
         self.begin(row, row.name, where)
-        require(row.scope <= 1, f"{where}: scope {row.scope}")
+        require(row.scope <= 2, f"{where}: scope {row.scope}")
         legal = (3,) if self.rank is None else (0, 1) if row.scope or self.rank == 0 else (2,)
         require(row.placement in legal, f"{where}: placement {row.placement}, expected one of {legal}")
         require(self.rank is None or row.layout == 0, f"{where}: layout {row.layout}, expected 0")

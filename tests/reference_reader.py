@@ -195,13 +195,15 @@ class Together:
             check_coverage(shape, held, f"tensor {show(name)}")
 
     def object(self, part, item):
-        """A shared object is that of rank 0, which others may only declare; of one of each rank there is a list."""
+        """A shared object is that of rank 0, which others may only declare; of one of each rank there is a list, and of
+        a tree that ranks make together one of those whose trees differ."""
         known = self.objects.setdefault(item.name, [])
         first = known[0][1] if known else item
         require(first.scope == item.scope, f"{part.where}: object {show(item.name)} in two scopes")
         same = item.placement != 2 or known and (first.size, first.digest) == (item.size, item.digest)
         require(same, f"{part.where}: object {show(item.name)} differs from rank 0's, or rank 0 has none")
-        if item.placement != 2:
+        again = item.scope == 2 and any(item.digest == other.digest for _, other in known)
+        if item.placement != 2 and not again:
             known.append((part, item))
 
     def manifest(self):

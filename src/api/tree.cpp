@@ -1,5 +1,6 @@
 // ckpt_tree: state trees on their own, in a save, and from a reader.
 #include "api/handles.h"
+#include "load/state_tree.h"
 
 using namespace ckpt;
 using namespace ckpt::api;
@@ -193,72 +194,27 @@ ckpt_status ckpt_tree_json(const ckpt_tree* tree, const char** json, uint64_t* s
 
 ckpt_status ckpt_save_add_tree(ckpt_save* save, const char* name, const ckpt_tree* tree, ckpt_error** err) {
   return add_to(save, err, [&](save::Save& to) -> Status {
-    CKPT_ASSIGN(auto text, json_of(tree));
-    return to.add_object(name ? name : CKPT_TREE_OBJECT, CKPT_TREE_MEDIA_TYPE, CKPT_OBJECT_SHARED, as_bytes(text));
+    CKPT_TRY(usable(tree, "tree"));
+    return to.add_tree(name ? name : CKPT_TREE_OBJECT, tree->tree);
   });
 }
 
-// The shared object that holds the tree; null if `name` is null and there is no such object.
-static Result<checkpoint::ObjectRef> find_object(const checkpoint::Checkpoint& checkpoint, const char* name) {
-  CKPT_ASSIGN(checkpoint::ObjectRef found, checkpoint.find_object(name ? name : CKPT_TREE_OBJECT, 0));
-  if (found.object && found.object->scope() == CKPT_OBJECT_SHARED) {
-    const auto type = found.page->text(found.object->media_type());
-    if (type == CKPT_TREE_MEDIA_TYPE) return found;
-    if (!name) return checkpoint::ObjectRef{};
-    return Status(CKPT_FORMAT, "object " + quoted(name) + ": expected " CKPT_TREE_MEDIA_TYPE ", found " + quoted(type))
-        .with("found", std::string(type));
-  }
-  if (!name) return checkpoint::ObjectRef{};
-  return Status(CKPT_NOT_FOUND, "object " + quoted(name) + ": no shared object of the checkpoint");
-}
-
-static Result<Tree> read_tree(std::shared_ptr<checkpoint::Checkpoint> checkpoint, const checkpoint::ObjectRef& from) {
-  const fb::Object& object = *from.object;
-  const std::string name(from.page->text(object.name()));
-  // Checked before memory is allocated, since an index may claim any size.
-  if (object.placement() != 0)
-    if (Status there = checkpoint->check_part(from.part, name); !there.ok())
-      return std::move(there).in("object " + quoted(name));
-  std::string json(object.size(), '\0');
-  CKPT_ASSIGN(auto load, load::Load::make(checkpoint, options_of(nullptr)));
-  CKPT_TRY(load->add_object(name, 0, {reinterpret_cast<std::byte*>(json.data()), json.size()}));
-  CKPT_TRY(load->begin());
-  Job job;
-  CKPT_TRY(job.run(CKPT_JOB_DONE, [&](Job& running) { return load->work(running); }));
-  auto tree = format::parse_tree_json(json);
-  if (!tree.ok()) return std::move(tree).status().in("object " + quoted(name));
-  for (uint32_t i = 0; i < tree->size(); i++) {
-    const TreeNode& node = (*tree)[i];
-    if (node.kind != CKPT_NODE_TENSOR) continue;
-    CKPT_ASSIGN(checkpoint::Checkpoint::Named named, checkpoint->find(node.text_view()));
-    if (!named.tensor)
-      return Status(CKPT_INCOMPLETE, "object " + quoted(name) + ": tensor " + quoted(node.text_view()) + " at " +
-                                         quoted(tree->path_of(i)) + " is not in the checkpoint")
-          .with("tensor", std::string(node.text_view()));
-  }
-  return tree;
-}
-
-// A dict of all tensors, for checkpoints without a tree.
-static Result<Tree> flat_tree(const checkpoint::Checkpoint& checkpoint) {
-  Tree tree;
-  CKPT_TRY(tree.begin(CKPT_NODE_DICT));
-  for (uint64_t i = 0; i < checkpoint.name_count(); i++) {
-    CKPT_ASSIGN(checkpoint::Checkpoint::Named named, checkpoint.named_at(i));
-    CKPT_TRY(tree.key(named.name()));
-    CKPT_TRY(tree.add_tensor(named.name()));
-  }
-  CKPT_TRY(tree.end());
-  return tree;
-}
-
-ckpt_status ckpt_reader_tree(const ckpt_reader* reader, const char* name, ckpt_tree** out, ckpt_error** err) {
+static ckpt_status read_tree(const ckpt_reader* reader, const char* name, std::optional<uint32_t> rank, ckpt_tree** out,
+                             ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(reader, "reader"));
     if (!out) return null_status("out");
-    CKPT_ASSIGN(checkpoint::ObjectRef object, find_object(*reader->checkpoint, name));
-    CKPT_ASSIGN(Tree tree, object.object ? read_tree(reader->checkpoint, object) : flat_tree(*reader->checkpoint));
+    CKPT_ASSIGN(Tree tree, load::read_state_tree(reader->checkpoint, name, rank));
     *out = new_tree(std::move(tree));
     return Ok();
   });
+}
+
+ckpt_status ckpt_reader_tree(const ckpt_reader* reader, const char* name, ckpt_tree** out, ckpt_error** err) {
+  return read_tree(reader, name, std::nullopt, out, err);
+}
+
+ckpt_status ckpt_reader_tree_of_rank(const ckpt_reader* reader, const char* name, uint32_t rank, ckpt_tree** out,
+                                     ckpt_error** err) {
+  return read_tree(reader, name, rank, out, err);
 }

@@ -113,8 +113,12 @@ class Checkpoint {
   Result<ObjectRef> find_object(std::string_view name, uint32_t rank) const;
   // The same, if the own index of the rank's part tells it; else null.
   Result<ObjectRef> find_object_in_part(std::string_view name, uint32_t rank) const;
-  // Whether any rank has an object of this name.
-  Result<bool> has_object(std::string_view name) const;
+  // The parts that hold an object of this name, in order; none, and scope -1, if there is none.
+  struct Held {
+    int scope = -1;
+    std::vector<uint32_t> parts;
+  };
+  Result<Held> holders_of(std::string_view name) const;
   // By name, then rank. `position` must be less than object_count().
   uint64_t object_count() const { return summary().object_count; }
   Result<ObjectRef> object_at(uint64_t position) const;

@@ -303,9 +303,15 @@ Result<ObjectRef> Checkpoint::find_object_in_part(std::string_view name, uint32_
   return object ? ObjectRef{rank, *page, object} : ObjectRef{};
 }
 
-Result<bool> Checkpoint::has_object(std::string_view name) const {
+Result<Checkpoint::Held> Checkpoint::holders_of(std::string_view name) const {
   CKPT_ASSIGN(const format::Page* page, page_of(name));
-  return page->find_object(name) != nullptr;
+  Held held;
+  if (const fb::Object* object = page->find_object(name)) {
+    held.scope = object->scope();
+    const fb::Layout& layout = root().layouts[object->layout()];
+    root().for_each_part(layout, 0, layout.per_cell(), [&](uint32_t part) { held.parts.push_back(part); });
+  }
+  return held;
 }
 
 Result<ObjectRef> Checkpoint::object_at(uint64_t position) const {

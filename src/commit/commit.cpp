@@ -174,7 +174,7 @@ static Result<Merged> collect_and_merge(Session& session, const Attempt& attempt
   CKPT_ASSIGN(auto parts, collect_parts(session, attempt, settings, job, 0, groups.ranks(0)));
   CKPT_ASSIGN(auto gathered, collect_groups(session, attempt, settings, job, groups));
   auto merged = merge_parts(parts, gathered, session.store(), attempt.directory, false);
-  if (merged.ok()) CKPT_TRY(check_trees(parts, gathered, session.store(), attempt.directory));
+  if (merged.ok()) CKPT_TRY(check_trees(parts, gathered, merged->trees, session.store(), attempt.directory));
   remove_groups(session.store(), attempt, groups);  // a checkpoint has none; one that stays harms nobody
   return merged;
 }

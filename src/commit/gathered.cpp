@@ -172,7 +172,7 @@ Status Gathered::check(uint32_t first, uint32_t count) const {
     ok = ok && text_in(alias.name) && text_in(alias.target) && alias.ndim <= kMaxNdim && range_in(alias.view_range());
   for (const Object& object : objects)
     ok = ok && text_in(object.name) && text_in(object.media_type) && range_in(object.holders) &&
-         are_runs(range(object.holders), 1);
+         object.scope <= CKPT_OBJECT_TREE && are_runs(range(object.holders), Object::holder_width(object.scope));
   for (const Leaf& leaf : leaves) ok = ok && text_in(leaf.name) && text_in(leaf.object) && text_in(leaf.path);
   for (const Attr& attr : attrs) ok = ok && text_in(attr.owner) && text_in(attr.key) && text_in(attr.value);
   return ok ? Ok() : format::bad("a record of a group refers to what is not there");

@@ -8,6 +8,7 @@
 
 #include "base/large_memory.h"
 #include "base/types.h"
+#include "ckpt.h"
 #include "format/buffer.h"
 #include "format/summary.h"
 
@@ -70,8 +71,9 @@ struct Gathered {
     fb::Text name, media_type;
     uint64_t size;
     fb::Digest digest;
-    Range holders;  // runs of parts
+    Range holders;  // runs of parts; of a tree, of the parts with the first copy of it, each with its digest (lo, hi)
     uint32_t rank, scope;
+    static size_t holder_width(uint32_t scope) { return scope == CKPT_OBJECT_TREE ? 3 : 1; }
   };
   struct Attr {
     fb::Text owner, key, value;

@@ -134,30 +134,35 @@ static Status add_alias(Sources sources, const AliasEntry& alias, format::IndexB
   return Ok();
 }
 
-static Status add_object(const ObjectEntry& object, std::span<const uint32_t> holders, format::IndexBuilder& builder) {
-  if (object.shared && object.rank != 0)
+static Status add_object(const ObjectEntry& object, std::span<const Holder> holders, format::IndexBuilder& builder,
+                         std::vector<HeldTree>* trees) {
+  const bool shared = object.scope == CKPT_OBJECT_SHARED;
+  if (shared && object.rank != 0)
     return Status(CKPT_MISMATCH,
                   strformat("shared object {}: rank {} added it, rank 0 did not", quoted(object.name), object.rank))
         .with("tensor", std::string(object.name))
         .with("ranks", strformat("0, {}", object.rank));
   builder.summary.object_count += holders.size();  // one of each rank counts once for each
+  std::vector<uint32_t> parts;
+  for (const Holder& holder : holders) parts.push_back(holder.part);
   builder.add_object({.name = object.name,
                       .media_type = object.media_type,
-                      .scope = static_cast<uint8_t>(object.shared ? 0 : 1),
+                      .scope = object.scope,
                       .placement = 3,
-                      .size = object.shared ? object.size : 0,
-                      .digest = object.shared ? object.digest : Digest{},
+                      .size = shared ? object.size : 0,
+                      .digest = shared ? object.digest : Digest{},
                       .inline_bytes = {},
                       .chunks = {},
-                      .layout = builder.list_layout(holders)});
+                      .layout = builder.list_layout(parts)});
+  if (object.scope == CKPT_OBJECT_TREE) trees->push_back({std::string(object.name), std::move(parts)});
   return Ok();
 }
 
-static Status add_records(Sources sources, format::IndexBuilder& builder) {
+static Status add_records(Sources sources, format::IndexBuilder& builder, std::vector<HeldTree>* trees) {
   CKPT_TRY(merge_tensors(sources, builder));
   CKPT_TRY(merge_aliases(sources, [&](const AliasEntry& alias) { return add_alias(sources, alias, builder); }));
-  CKPT_TRY(merge_objects(sources, [&](const ObjectEntry& object, std::span<const uint32_t> holders) {
-    return add_object(object, holders, builder);
+  CKPT_TRY(merge_objects(sources, [&](const ObjectEntry& object, std::span<const Holder> holders) {
+    return add_object(object, holders, builder, trees);
   }));
   return merge_attrs(sources, [&](const AttrEntry& attr) {
     builder.add_attr(attr.owner, attr.name, attr.value);
@@ -181,7 +186,8 @@ Result<Merged> merge_parts(std::span<const checkpoint::PartFile> parts, std::spa
   builder.summary.part_count = static_cast<uint32_t>(world);
   builder.summary.part_bytes = builder.summary.object_count = 0;
   builder.summary.rebuilt = mark_rebuilt;
-  CKPT_TRY(add_records(sources, builder));
+  std::vector<HeldTree> trees;
+  CKPT_TRY(add_records(sources, builder, &trees));
   builder.summary.tensor_count = builder.tensor_count();
   format::Buffer copies;
   add_parts(records, builder, &copies);
@@ -191,7 +197,7 @@ Result<Merged> merge_parts(std::span<const checkpoint::PartFile> parts, std::spa
                               {format::IndexKind::kManifest, index.bytes.size(), index.root_size, index.root_digest},
                               Bytes(index.bytes)));
   CKPT_TRY(again->load_all());
-  return Merged{builder.summary, format::frame_manifest(std::move(index), copies, builder.summary)};
+  return Merged{builder.summary, format::frame_manifest(std::move(index), copies, builder.summary), std::move(trees)};
 }
 
 // ---- into a group's file ----
@@ -212,11 +218,16 @@ Result<Gathered> gather_parts(std::span<const checkpoint::PartFile> parts) {
     return Ok();
   }));
   std::vector<uint64_t> rows;
-  CKPT_TRY(merge_objects(sources, [&](const ObjectEntry& object, std::span<const uint32_t> holders) {
+  CKPT_TRY(merge_objects(sources, [&](const ObjectEntry& object, std::span<const Holder> holders) {
     const fb::Text name = gathered.put_text(object.name), media_type = gathered.put_text(object.media_type);
-    rows.assign(holders.begin(), holders.end());
+    const size_t width = Gathered::Object::holder_width(object.scope);
+    rows.clear();
+    for (const Holder& holder : holders) {
+      const uint64_t row[] = {holder.part, holder.digest.lo, holder.digest.hi};
+      rows.insert(rows.end(), row, row + width);
+    }
     gathered.objects.push_back({name, media_type, object.size, format::digest_of(object.digest),
-                                gathered.put_rows(rows, 1), object.rank, object.shared ? 0u : 1u});
+                                gathered.put_rows(rows, width), object.rank, object.scope});
     return Ok();
   }));
   CKPT_TRY(merge_attrs(sources, [&](const AttrEntry& attr) {

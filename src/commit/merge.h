@@ -9,9 +9,16 @@
 
 namespace ckpt::commit {
 
+// A state tree that ranks make together: the parts that hold it, of equal ones the first.
+struct HeldTree {
+  std::string object;
+  std::vector<uint32_t> parts;
+};
+
 struct Merged {
   format::Summary summary;
   format::Buffer file;  // the whole MANIFEST
+  std::vector<HeldTree> trees;
 };
 
 // `parts` and then `groups` tell of all ranks, in their order. MISMATCH or INCOMPLETE, naming the tensor and the ranks,

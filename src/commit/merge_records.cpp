@@ -1,5 +1,6 @@
 // Compares the aliases, objects and attributes of all sources. Equal ones become one.
 #include <algorithm>
+#include <set>
 
 #include "commit/merge_steps.h"
 
@@ -27,25 +28,32 @@ static Status check_objects(ByName<ObjectEntry>::Same same) {
   };
   for (const ObjectEntry* other : same) {
     const ObjectEntry& b = *other;
-    if (a.shared != b.shared)
-      return disagree("object", a.name, a.rank, b.rank, a.shared ? "a shared one" : "its own",
-                      b.shared ? "a shared one" : "its own");
-    if (a.shared && (a.size != b.size || !(a.digest == b.digest)))
+    static constexpr const char* kScopes[] = {"a shared one", "its own", "a state tree"};
+    if (a.scope != b.scope) return disagree("object", a.name, a.rank, b.rank, kScopes[a.scope], kScopes[b.scope]);
+    if (a.scope == CKPT_OBJECT_SHARED && (a.size != b.size || !(a.digest == b.digest)))
       return disagree("shared object", a.name, a.rank, b.rank, describe(a), describe(b));
   }
   return Ok();
 }
 
 Status merge_objects(Sources sources,
-                     const std::function<Status(const ObjectEntry&, std::span<const uint32_t> holders)>& add) {
-  std::vector<uint32_t> holders;
+                     const std::function<Status(const ObjectEntry&, std::span<const Holder> holders)>& add) {
+  std::vector<Holder> holders;
+  std::set<Id> trees;
+  auto hold = [&](uint8_t scope, uint64_t part, const Id& digest) {
+    if (scope != CKPT_OBJECT_TREE || trees.insert(digest).second)
+      holders.push_back({static_cast<uint32_t>(part), digest});
+  };
   return ByName<ObjectEntry>(sources).visit([&](ByName<ObjectEntry>::Same same) {
     CKPT_TRY(check_objects(same));
     holders.clear();
+    trees.clear();
     for (const ObjectEntry* object : same) {
-      if (object->held) holders.push_back(object->part);
-      for_each_row(object->holders, 1,
-                   [&](std::span<const uint64_t> part) { holders.push_back(static_cast<uint32_t>(part[0])); });
+      if (object->held) hold(object->scope, object->part, object->digest);
+      const size_t width = Gathered::Object::holder_width(object->scope);
+      for_each_row(object->holders, width, [&](std::span<const uint64_t> row) {
+        hold(object->scope, row[0], width == 1 ? Id{} : Id{row[1], row[2]});
+      });
     }
     return add(*same[0], holders);
   });

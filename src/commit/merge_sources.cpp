@@ -58,14 +58,8 @@ void ObjectEntry::read(const Source& source, size_t number, size_t at) {
   if (source.gathered) {
     const Gathered& from = *source.gathered;
     const Gathered::Object& object = from.objects[at];
-    *this = {from.text(object.name),
-             from.text(object.media_type),
-             object.rank,
-             object.size,
-             format::id_of(object.digest),
-             object.scope == 0,
-             false,
-             0,
+    *this = {from.text(object.name),       from.text(object.media_type),       object.rank, object.size,
+             format::id_of(object.digest), static_cast<uint8_t>(object.scope), false,       0,
              from.range(object.holders)};
     return;
   }
@@ -76,7 +70,7 @@ void ObjectEntry::read(const Source& source, size_t number, size_t at) {
            source.part->header.rank,
            object.size(),
            format::id_of(object.digest()),
-           object.scope() == 0,
+           object.scope(),
            object.placement() != 2,
            source.part->number,
            {}};

@@ -59,9 +59,10 @@ struct ObjectEntry {
   uint32_t rank;
   uint64_t size;
   Digest digest;
-  bool shared, held;                  // held: of a part, whether its data is there
+  uint8_t scope;                      // CKPT_OBJECT_*
+  bool held;                          // of a part: whether its data is there
   uint32_t part;                      // of a part
-  std::span<const uint64_t> holders;  // of what was gathered: runs of parts
+  std::span<const uint64_t> holders;  // of what was gathered: runs of parts, see Gathered::Object
 
   std::string_view key() const { return name; }
   static size_t count(const Source& source, size_t page);

@@ -28,10 +28,14 @@ Status merge_tensors(Sources sources, format::IndexBuilder& builder);
 Status gather_tensors(Sources sources, Gathered& gathered);
 
 // MISMATCH if two ranks describe one thing in two ways, or what `add` returns. `add` gets the record of the lowest
-// rank and, for an object, the parts that hold it.
+// rank and, for an object, the parts that hold it; of equal trees, the first.
+struct Holder {
+  uint32_t part;
+  Id digest;  // of a tree
+};
 Status merge_aliases(Sources sources, const std::function<Status(const AliasEntry&)>& add);
 Status merge_objects(Sources sources,
-                     const std::function<Status(const ObjectEntry&, std::span<const uint32_t> holders)>& add);
+                     const std::function<Status(const ObjectEntry&, std::span<const Holder> holders)>& add);
 Status merge_attrs(Sources sources, const std::function<Status(const AttrEntry&)>& add);
 
 }  // namespace ckpt::commit

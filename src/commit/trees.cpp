@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <deque>
+#include <set>
 
 #include "format/checksum.h"
 #include "format/names.h"
-#include "format/tree.h"
+#include "format/tree_merge.h"
 
 namespace ckpt::commit {
 
@@ -46,14 +47,14 @@ static bool is_tree(const format::Page& page, const fb::Object& object) {
   return object.placement() != 2 && page.text(object.media_type()) == CKPT_TREE_MEDIA_TYPE;
 }
 
-// The trees of a part.
+// The trees of a part but those with the bytes of one seen before.
 static Status add_trees(const checkpoint::PartFile& part, const store::Store& store, std::string_view directory,
-                        std::deque<SavedTree>* trees) {
+                        std::set<Id>* seen, std::deque<SavedTree>* trees) {
   std::unique_ptr<store::Reader> file;
   for (size_t i = 0; i < part.index->page_count(); i++) {
     CKPT_ASSIGN(const format::Page* page, part.index->page(i));
     for (const fb::Object& object : page->objects) {
-      if (!is_tree(*page, object)) continue;
+      if (!is_tree(*page, object) || !seen->insert(format::id_of(object.digest())).second) continue;
       if (object.placement() != 0 && !file)
         if (auto opened = store.open(format::part_key(directory, part.number)); opened.ok()) file = opened.take();
       const auto json = read_bytes(part, *page, object, file.get());
@@ -108,7 +109,8 @@ static Result<size_t> mark_in_parts(std::span<const checkpoint::PartFile> parts,
 Result<std::vector<UnknownLeaf>> unknown_leaves(std::span<const checkpoint::PartFile> parts, const store::Store& store,
                                                 std::string_view directory) {
   std::deque<SavedTree> trees;
-  for (const checkpoint::PartFile& part : parts) CKPT_TRY(add_trees(part, store, directory, &trees));
+  std::set<Id> seen;
+  for (const checkpoint::PartFile& part : parts) CKPT_TRY(add_trees(part, store, directory, &seen, &trees));
   std::vector<Leaf> leaves = leaves_of(trees);
   CKPT_TRY(mark_in_parts(parts, std::span(leaves)).status());
   std::vector<UnknownLeaf> unknown;
@@ -119,8 +121,42 @@ Result<std::vector<UnknownLeaf>> unknown_leaves(std::span<const checkpoint::Part
   return unknown;
 }
 
+// ---- whether trees fit together ----
+
+static Result<format::Tree> read_tree(const checkpoint::PartFile& part, const store::Reader& file,
+                                      std::string_view name) {
+  CKPT_ASSIGN(const format::Page* page, part.index->page_of(name));
+  const fb::Object* object = page->find_object(name);
+  auto json = object ? read_bytes(part, *page, *object, &file) : std::nullopt;
+  if (!json) return Status(CKPT_CORRUPT, "object " + quoted(name) + ": its bytes are not what the part's index says");
+  return format::parse_tree_json(*json);
+}
+
+// The trees of one object must not contradict each other. `parts` has the first ranks; other parts are opened.
+static Status check_merge(const HeldTree& held, std::span<const checkpoint::PartFile> parts, const store::Store& store,
+                          std::string_view directory) {
+  if (held.parts.size() == 1) return Ok();
+  std::deque<SavedTree> trees;
+  std::vector<format::RankTree> ranks;
+  for (uint32_t number : held.parts) {
+    checkpoint::PartFile other;
+    if (number >= parts.size()) {
+      CKPT_ASSIGN(other, checkpoint::open_part(store, directory, number));
+    }
+    const checkpoint::PartFile& part = number < parts.size() ? parts[number] : other;
+    CKPT_ASSIGN(auto file, store.open(format::part_key(directory, number)));
+    auto tree = read_tree(part, *file, held.object);
+    if (!tree.ok()) return checkpoint::at_part(std::move(tree).status(), store, directory, number);
+    trees.push_back({number, held.object, tree.take()});
+    ranks.push_back({number, &trees.back().tree});
+  }
+  auto merged = format::merge_trees(ranks);
+  return merged.ok() ? Ok() : std::move(merged).status().in("object " + quoted(held.object));
+}
+
 Status check_trees(std::span<const checkpoint::PartFile> parts, std::span<const Gathered> groups,
-                   const store::Store& store, std::string_view directory) {
+                   std::span<const HeldTree> trees, const store::Store& store, std::string_view directory) {
+  for (const HeldTree& held : trees) CKPT_TRY(check_merge(held, parts, store, directory));
   CKPT_ASSIGN(auto leaves, unknown_leaves(parts, store, directory));
   for (const Gathered& group : groups)
     for (const Gathered::Leaf& leaf : group.leaves)

@@ -1,11 +1,12 @@
-// Before the commit: every tensor that a state tree names must have been added, by whatever rank (STATE_TREE.md §1).
-// Not part of the merge, so that a repair rebuilds what older versions committed without this check.
+// Before the commit: the trees of all ranks must make one, and every tensor that a tree names must have been added, by
+// whatever rank (STATE_TREE.md §1, §6). Not part of the merge, so that a repair rebuilds what older versions committed
+// without this check.
 #pragma once
 
 #include <span>
 
 #include "checkpoint/part_file.h"
-#include "commit/gathered.h"
+#include "commit/merge.h"
 
 namespace ckpt::commit {
 
@@ -21,8 +22,9 @@ struct UnknownLeaf {
 Result<std::vector<UnknownLeaf>> unknown_leaves(std::span<const checkpoint::PartFile> parts, const store::Store& store,
                                                 std::string_view directory);
 
-// `parts` and `groups` tell of all ranks, and are merged already. MISMATCH names the tree, the tensor and the rank.
+// `parts` and `groups` tell of all ranks, and are merged already; `trees` is what the merge found. MISMATCH names the
+// place in the tree and the ranks.
 Status check_trees(std::span<const checkpoint::PartFile> parts, std::span<const Gathered> groups,
-                   const store::Store& store, std::string_view directory);
+                   std::span<const HeldTree> trees, const store::Store& store, std::string_view directory);
 
 }  // namespace ckpt::commit

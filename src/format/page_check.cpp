@@ -90,7 +90,7 @@ Status PageCheck::objects() {
     CKPT_TRY(ordered("an object", object.name(), &previous, &object == page_.objects.data()));
     if (!text_ok(page_.names, object.media_type())) return bad("the type of an object lies outside the names");
     if (Status status = check_text(page_.text(object.media_type())); !status.ok()) return bad(status.message());
-    if (object.scope() > 1 || object.pad() != 0 || object.pad2() != 0)
+    if (object.scope() > CKPT_OBJECT_TREE || object.pad() != 0 || object.pad2() != 0)
       return bad("object " + quoted(previous) + " is of no known kind");
     CKPT_TRY(object_place(object, previous));
     CKPT_TRY(object_data(object, previous));

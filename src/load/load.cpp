@@ -131,11 +131,12 @@ Status Load::add_object(std::string_view name, uint32_t rank, MutableBytes data)
     CKPT_ASSIGN(own, checkpoint_->find_object(name, 0));
   }
   if (!own.object) {
-    CKPT_ASSIGN(bool known, checkpoint_->has_object(name));
+    CKPT_ASSIGN(const checkpoint::Checkpoint::Held held, checkpoint_->holders_of(name));
     std::string why =
-        known ? strformat("object {}: rank {} of a world of {} has none (option object_policy=rank0 takes rank 0's)",
-                          quoted(name), rank, checkpoint_->summary().world_size)
-              : "object " + quoted(name) + ": not in the checkpoint";
+        !held.parts.empty()
+            ? strformat("object {}: rank {} of a world of {} has none (option object_policy=rank0 takes rank 0's)",
+                        quoted(name), rank, checkpoint_->summary().world_size)
+            : "object " + quoted(name) + ": not in the checkpoint";
     return Status(CKPT_NOT_FOUND, why).with("tensor", std::string(name)).with("rank", uint64_t{rank});
   }
   const uint64_t size = own.object->size();

@@ -140,7 +140,7 @@ static void add_tensor_items(const SaveContent& content, const LayoutOptions& op
 
 static void add_object_items(const SaveContent& content, const LayoutOptions& options, PartLayout* layout) {
   for (const auto& [name, object] : content.objects) {
-    bool written = (object.scope == CKPT_OBJECT_PER_RANK || options.rank == 0) && object.data.size() > kMaxInlineObject;
+    bool written = (object.scope != CKPT_OBJECT_SHARED || options.rank == 0) && object.data.size() > kMaxInlineObject;
     layout->object_items.push_back(written ? layout->items.size() : kNoItem);
     if (written) add_item(layout, {.data = object.data.data(), .size = object.data.size()}, options.chunk_bytes);
   }

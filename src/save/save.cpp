@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "commit/retention.h"
 #include "format/names.h"
+#include "format/tree_merge.h"
 #include "plan/box.h"
 #include "save/part_writer.h"
 
@@ -118,13 +119,30 @@ Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, con
 }
 
 Status Save::add_object(std::string_view name, std::string_view media_type, int32_t scope, Bytes data) {
+  if (scope != CKPT_OBJECT_SHARED && scope != CKPT_OBJECT_PER_RANK)
+    return Status(CKPT_INVALID,
+                  strformat("object {}: expected scope SHARED (0) or PER_RANK (1), found {}", quoted(name), scope));
+  return put_object(name, media_type, static_cast<uint8_t>(scope), data);
+}
+
+// In a world of one rank the tree is a shared object. In a larger one each rank writes its own, as it cannot know what
+// the others have: equal ones are read once. What is each rank's own is kept apart, so that they can be equal.
+Status Save::add_tree(std::string_view name, const format::Tree& tree) {
+  auto put = [&](std::string_view object, uint8_t scope, const format::Tree& from) {
+    return put_object(object, CKPT_TREE_MEDIA_TYPE, scope, as_bytes(format::tree_json(from)));
+  };
+  CKPT_TRY(tree.check_complete());
+  if (session_->world_size() == 1) return put(name, CKPT_OBJECT_SHARED, tree);
+  CKPT_ASSIGN(const format::SplitTree split, format::split_ranks(tree, session_->rank()));
+  CKPT_TRY(put(name, CKPT_OBJECT_TREE, split.common));
+  return split.own ? put(format::per_rank_object(name), CKPT_OBJECT_PER_RANK, *split.own) : Ok();
+}
+
+Status Save::put_object(std::string_view name, std::string_view media_type, uint8_t scope, Bytes data) {
   if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
   CKPT_TRY(format::check_tensor_name(name));
   CKPT_TRY(format::check_text(media_type));
-  if (scope != CKPT_OBJECT_SHARED && scope != CKPT_OBJECT_PER_RANK)
-    return Status(CKPT_INVALID, strformat("object scope {}", scope));
-  SaveObject object{
-      std::string(name), std::string(media_type), static_cast<uint8_t>(scope), {data.begin(), data.end()}};
+  SaveObject object{std::string(name), std::string(media_type), scope, {data.begin(), data.end()}};
   if (!content_.objects.try_emplace(std::string(name), std::move(object)).second) return taken(name);
   return Ok();
 }

@@ -10,6 +10,7 @@
 #include "commit/commit.h"
 #include "device/descriptor.h"
 #include "format/summary.h"
+#include "format/tree.h"
 #include "save/content.h"
 #include "save/name_set.h"
 
@@ -32,6 +33,7 @@ class Save {
 
   Status add_tensor(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes);
   Status add_object(std::string_view name, std::string_view media_type, int32_t scope, Bytes data);
+  Status add_tree(std::string_view name, const format::Tree& tree);
   Status add_alias(std::string_view name, std::string_view target, const ckpt_tensor_desc* view);
   Status set_attr(std::string_view tensor, std::string_view key, std::string_view value);
   // Keeps the first failure of adding something: the reason to give if the save is freed for it.
@@ -52,6 +54,7 @@ class Save {
  private:
   Save() = default;
   Status configure(const Options& options);
+  Status put_object(std::string_view name, std::string_view media_type, uint8_t scope, Bytes data);
   Status run_steps(Job& job, bool copies);
   Status check_attr_owners() const;
 

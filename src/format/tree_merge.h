@@ -1,0 +1,32 @@
+// The trees of several ranks as one (STATE_TREE.md, "Trees of several ranks").
+#pragma once
+
+#include <span>
+
+#include "format/tree.h"
+
+namespace ckpt::format {
+
+// The class of a record that holds a value for each rank: rank 3's under the key "rank3".
+inline constexpr std::string_view kPerRankClass = CKPT_PER_RANK_CLASS;
+std::string per_rank_key(uint32_t rank);
+// The object that holds what the ranks have in the records of that class: a dict from a record's path to the value.
+std::string per_rank_object(std::string_view tree_object);
+
+struct RankTree {
+  uint32_t rank;
+  const Tree* tree;
+};
+// `trees` by rank, at least one; all complete. MISMATCH names the place and two ranks that differ there.
+Result<Tree> merge_trees(std::span<const RankTree> trees);
+
+struct SplitTree {
+  Tree common;              // its records of ranks are empty
+  std::optional<Tree> own;  // what this rank has in them; none if there are no such records
+};
+// INVALID: such a record has another key than this rank's.
+Result<SplitTree> split_ranks(const Tree& tree, uint32_t rank);
+// `common` with what these ranks have in its records; `own` by rank.
+Result<Tree> join_ranks(const Tree& common, std::span<const RankTree> own);
+
+}  // namespace ckpt::format

@@ -1,0 +1,131 @@
+#include "load/state_tree.h"
+
+#include "format/tree_merge.h"
+#include "load/load.h"
+
+namespace ckpt::load {
+
+using checkpoint::Checkpoint;
+using format::RankTree;
+using format::Tree;
+
+namespace {
+
+// A tree that one part holds.
+struct HeldTree {
+  uint32_t part;
+  std::string json;
+  Tree tree;
+};
+
+}  // namespace
+
+// ---- reading ----
+
+// The parts that hold object `name` as a tree; none if there is no such object, or if it is none of these scopes.
+static Result<std::vector<uint32_t>> holders_of(const Checkpoint& checkpoint, const std::string& name,
+                                                std::initializer_list<int> scopes) {
+  CKPT_ASSIGN(Checkpoint::Held held, checkpoint.holders_of(name));
+  if (std::ranges::find(scopes, held.scope) == scopes.end()) held.parts.clear();
+  return std::move(held.parts);
+}
+
+static Status check_type(const Checkpoint& checkpoint, const std::string& name, uint32_t part) {
+  CKPT_ASSIGN(const checkpoint::ObjectRef object, checkpoint.find_object(name, part));
+  const auto type = object.page->text(object.object->media_type());
+  if (type == CKPT_TREE_MEDIA_TYPE) return Ok();
+  return Status(CKPT_FORMAT, "object " + quoted(name) + ": expected " CKPT_TREE_MEDIA_TYPE ", found " + quoted(type))
+      .with("found", std::string(type));
+}
+
+// Reads and parses the trees that these parts hold under that name.
+static Result<std::vector<HeldTree>> read_trees(const std::shared_ptr<Checkpoint>& checkpoint, const std::string& name,
+                                                std::span<const uint32_t> parts) {
+  std::vector<HeldTree> trees(parts.size());
+  CKPT_ASSIGN(auto load, Load::make(checkpoint, Options()));
+  for (size_t i = 0; i < parts.size(); i++) {
+    CKPT_TRY(check_type(*checkpoint, name, parts[i]));
+    CKPT_ASSIGN(const checkpoint::ObjectRef from, checkpoint->find_object(name, parts[i]));
+    // Checked before memory is allocated, since an index may claim any size.
+    if (from.object->placement() != 0)
+      if (Status there = checkpoint->check_part(from.part, name); !there.ok())
+        return std::move(there).in("object " + quoted(name));
+    trees[i].part = parts[i];
+    trees[i].json.resize(from.object->size());
+    CKPT_TRY(load->add_object(name, parts[i], std::as_writable_bytes(std::span(trees[i].json))));
+  }
+  CKPT_TRY(load->begin());
+  Job job;
+  CKPT_TRY(job.run(CKPT_JOB_DONE, [&](Job& running) { return load->work(running); }));
+  for (HeldTree& held : trees) {
+    auto tree = format::parse_tree_json(held.json);
+    if (!tree.ok()) return std::move(tree).status().in("object " + quoted(name));
+    held.tree = tree.take();
+    held.json = {};
+  }
+  return trees;
+}
+
+static std::vector<RankTree> by_rank(const std::vector<HeldTree>& trees) {
+  std::vector<RankTree> ranks;
+  for (const HeldTree& held : trees) ranks.push_back({held.part, &held.tree});
+  return ranks;
+}
+
+// ---- putting together ----
+
+static Result<Tree> with_own(const std::shared_ptr<Checkpoint>& checkpoint, const std::string& name, Tree common,
+                             std::optional<uint32_t> rank) {
+  const std::string object = format::per_rank_object(name);
+  CKPT_ASSIGN(auto parts, holders_of(*checkpoint, object, {CKPT_OBJECT_PER_RANK}));
+  if (rank && *rank >= checkpoint->summary().world_size) rank = 0;
+  if (rank) std::erase_if(parts, [&](uint32_t part) { return part != *rank; });
+  if (parts.empty()) return common;
+  CKPT_ASSIGN(const auto own, read_trees(checkpoint, object, parts));
+  return format::join_ranks(common, by_rank(own));
+}
+
+static Status check_tensors(const Checkpoint& checkpoint, const std::string& name, const Tree& tree) {
+  for (uint32_t i = 0; i < tree.size(); i++) {
+    if (tree[i].kind != CKPT_NODE_TENSOR) continue;
+    const std::string_view tensor = tree[i].text_view();
+    CKPT_ASSIGN(Checkpoint::Named named, checkpoint.find(tensor));
+    if (!named.tensor)
+      return Status(CKPT_INCOMPLETE, "object " + quoted(name) + ": tensor " + quoted(tensor) + " at " +
+                                         quoted(tree.path_of(i)) + " is not in the checkpoint")
+          .with("tensor", std::string(tensor));
+  }
+  return Ok();
+}
+
+// A dict of all tensors, for checkpoints without a tree.
+static Result<Tree> flat_tree(const Checkpoint& checkpoint) {
+  Tree tree;
+  CKPT_TRY(tree.begin(CKPT_NODE_DICT));
+  for (uint64_t i = 0; i < checkpoint.name_count(); i++) {
+    CKPT_ASSIGN(Checkpoint::Named named, checkpoint.named_at(i));
+    CKPT_TRY(tree.key(named.name()));
+    CKPT_TRY(tree.add_tensor(named.name()));
+  }
+  CKPT_TRY(tree.end());
+  return tree;
+}
+
+Result<Tree> read_state_tree(const std::shared_ptr<Checkpoint>& checkpoint, const char* name,
+                             std::optional<uint32_t> rank) {
+  const std::string object = name ? name : CKPT_TREE_OBJECT;
+  CKPT_ASSIGN(auto parts, holders_of(*checkpoint, object, {CKPT_OBJECT_SHARED, CKPT_OBJECT_TREE}));
+  // The main tree may be missing, and its name taken by something else.
+  if (!name && (parts.empty() || check_type(*checkpoint, object, parts[0]).code() == CKPT_FORMAT))
+    return flat_tree(*checkpoint);
+  if (parts.empty())
+    return Status(CKPT_NOT_FOUND, "object " + quoted(object) + ": no tree and no shared object of the checkpoint");
+  CKPT_ASSIGN(auto trees, read_trees(checkpoint, object, parts));
+  auto common = trees.size() == 1 ? Result<Tree>(std::move(trees[0].tree)) : format::merge_trees(by_rank(trees));
+  if (!common.ok()) return std::move(common).status().in("object " + quoted(object));
+  CKPT_ASSIGN(Tree whole, with_own(checkpoint, object, common.take(), rank));
+  CKPT_TRY(check_tensors(*checkpoint, object, whole));
+  return whole;
+}
+
+}  // namespace ckpt::load
