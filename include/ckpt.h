@@ -269,7 +269,8 @@ enum {
 };
 enum {
   CKPT_TENSOR_STRIDED = 1, /* `strides` holds; otherwise the memory is row-major and contiguous. Not with FLAT. */
-  CKPT_TENSOR_CONVERT = 2  /* load only: convert f32, bf16, f16 into each other, to nearest even, where dtypes differ */
+  CKPT_TENSOR_CONVERT = 2, /* load only: convert f32, bf16, f16 into each other, to nearest even, where dtypes differ */
+  CKPT_TENSOR_FIRST_REPLICA = 4 /* save only: the values of the replica group's member 0 count; others may differ */
 };
 
 /* Describes a piece of memory. Zero-initialise it, set struct_size, fill what applies. It has no pointers, so that
@@ -281,8 +282,8 @@ typedef struct ckpt_tensor_desc {
   int32_t region_kind; /* CKPT_REGION_* */
   uint32_t flags;      /* CKPT_TENSOR_* */
   /* Save only: which ranks hold the same region, a replica group. The members share out the writing of the group's
-   * tensors; all must add the same ones. replica_count 0 means the usual: every rank of the world for WHOLE, this rank
-   * alone for BOX and FLAT. */
+   * tensors; all must add the same ones, with equal values (option `replicas`; MISMATCH). replica_count 0 means the
+   * usual: every rank of the world for WHOLE, this rank alone for BOX and FLAT. */
   uint32_t replica_count;
   uint32_t replica_index; /* this rank's place in the group, below replica_count (given only with a count) */
   uint32_t reserved;
@@ -303,9 +304,9 @@ typedef struct ckpt_save ckpt_save;
 typedef struct ckpt_job ckpt_job;
 
 /* `label`: 1-200 of [A-Za-z0-9._=+-], no leading dot. `step`: any number >= 0, or -1 for none. All ranks pass the
- * same. Options: on_existing, compression, threads, staging_bytes, timeout_ms, wait, keep_last, keep_every, protect.
- * Statuses: INVALID, MISMATCH (session and options contradict). If it fails for another reason than the label, the
- * other ranks' saves of that label end with ABORTED. */
+ * same. Options: on_existing, compression, held_by, replicas, threads, staging_bytes, timeout_ms, wait, keep_last,
+ * keep_every, protect. Statuses: INVALID, MISMATCH (session and options contradict). If it fails for another reason
+ * than the label, the other ranks' saves of that label end with ABORTED. */
 CKPT_API ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const char* label, int64_t step,
                                    const ckpt_options* options, ckpt_error** err);
 

@@ -287,10 +287,13 @@ def check_declared(group, part, tensors):
     try:
         while at < len(data):
             size, dtype, kind, ndim = struct.unpack_from("<QHBB", data, at)
+            kind, flags = kind & 3, kind & ~3
+            require(flags & ~(16 | 32 | 64) == 0, f"{where}: flags {flags}")
             count = ndim + (0, 2 * ndim, 2)[kind]
             *values, length = struct.unpack_from(f"<{count}QI", data, at + 12)
             at += 16 + 8 * count + length
             name, shape, numbers = data[at - length:at], tuple(values[:ndim]), tuple(values[ndim:])
+            at += 16 if flags & 16 else 0  # the digest of its values
             known, held = tensors.get(name, (None, None))
             require(known == (dtype, shape), f"{where}: {show(name)} is not in MANIFEST")
             expected = bytes_of(count_of(kind, numbers, shape), dtype % 256)

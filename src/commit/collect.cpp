@@ -1,6 +1,5 @@
 #include "commit/collect.h"
 
-#include <functional>
 #include <numeric>
 #include <set>
 
@@ -13,7 +12,7 @@ namespace ckpt::commit {
 using session::Attempt;
 using session::Session;
 
-static std::string list_ranks(const std::vector<uint32_t>& ranks) {
+std::string list_ranks(const std::vector<uint32_t>& ranks) {
   std::string text;
   for (size_t i = 0; i < ranks.size() && i < 20; i++) text += (i ? ", " : "") + std::to_string(ranks[i]);
   return ranks.size() > 20 ? text + strformat(" and {} more", ranks.size() - 20) : text;
@@ -59,13 +58,6 @@ static Status check_belongs(const checkpoint::PartFile& part, const Session& ses
 }
 
 // ---- waiting ----
-
-// What rank 0 or a leader waits for: parts of ranks, or files of groups, by their numbers.
-struct Awaited {
-  std::function<std::string(uint32_t number)> key;
-  std::function<Status(uint32_t number)> take;
-  std::function<Status(const std::vector<uint32_t>& missing)> late;  // the error if they did not come in time
-};
 
 // So many files are worth several threads.
 static constexpr size_t kManyFiles = 16;
@@ -120,9 +112,16 @@ static Status check_open(const Session& session, const Attempt& attempt, Turns& 
   return Ok();
 }
 
-// Waits until all files are taken. Every other poll looks at the slot.
-static Status collect(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job,
-                      std::vector<uint32_t> missing, const Awaited& awaited) {
+static std::vector<uint32_t> numbers_from(uint32_t first, uint32_t count) {
+  std::vector<uint32_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
+}
+
+// Every other poll looks at the slot.
+Status collect(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job, uint32_t first,
+               uint32_t count, const Awaited& awaited) {
+  std::vector<uint32_t> missing = numbers_from(first, count);
   FaultWatch faults;
   Turns turns;
   bool look = false;
@@ -145,12 +144,6 @@ static Status collect(Session& session, const Attempt& attempt, const CommitSett
   return unreadable.ok() ? awaited.late(missing) : unreadable;
 }
 
-static std::vector<uint32_t> numbers_from(uint32_t first, uint32_t count) {
-  std::vector<uint32_t> numbers(count);
-  std::iota(numbers.begin(), numbers.end(), first);
-  return numbers;
-}
-
 Result<std::vector<checkpoint::PartFile>> collect_parts(Session& session, const Attempt& attempt,
                                                         const CommitSettings& settings, Job& job, uint32_t first,
                                                         uint32_t count) {
@@ -167,7 +160,7 @@ Result<std::vector<checkpoint::PartFile>> collect_parts(Session& session, const 
   awaited.late = [&](const std::vector<uint32_t>& missing) {
     return missing_parts(session, attempt, missing, settings.timeout_ms);
   };
-  CKPT_TRY(collect(session, attempt, settings, job, numbers_from(first, count), awaited));
+  CKPT_TRY(collect(session, attempt, settings, job, first, count, awaited));
   return parts;
 }
 
@@ -204,7 +197,7 @@ Result<std::vector<Gathered>> collect_groups(Session& session, const Attempt& at
   awaited.late = [&](const std::vector<uint32_t>& missing) {
     return missing_groups(session, attempt, groups, missing, settings.timeout_ms);
   };
-  CKPT_TRY(collect(session, attempt, settings, job, numbers_from(1, groups.count() - 1), awaited));
+  CKPT_TRY(collect(session, attempt, settings, job, 1, groups.count() - 1, awaited));
   return gathered;
 }
 

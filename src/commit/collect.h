@@ -1,10 +1,26 @@
 // Rank 0 and the leaders of groups wait for what others write, and read it.
 #pragma once
 
+#include <functional>
+
 #include "commit/commit.h"
 #include "commit/rank_groups.h"
 
 namespace ckpt::commit {
+
+// "3, 5 and 20 more", for errors.
+std::string list_ranks(const std::vector<uint32_t>& ranks);
+
+// Files that somebody waits for, by numbers.
+struct Awaited {
+  std::function<std::string(uint32_t number)> key;
+  std::function<Status(uint32_t number)> take;
+  std::function<Status(const std::vector<uint32_t>& missing)> late;  // the error if they did not come in time
+};
+// Waits for files [first, first + count) and takes them, several at once on `settings.threads` threads. What the slot
+// says if the attempt is closed; CANCELLED; what `take` and `late` return.
+Status collect(session::Session& session, const session::Attempt& attempt, const CommitSettings& settings, Job& job,
+               uint32_t first, uint32_t count, const Awaited& awaited);
 
 // Waits for the parts of ranks [first, first + count) and opens them. A part of another save or rank is MISMATCH.
 // TIMEOUT names the ranks that did not come; ABORTED, EXISTS, FENCED as the slot says; CANCELLED.

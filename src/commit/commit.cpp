@@ -1,6 +1,7 @@
 #include "commit/commit.h"
 
 #include "commit/collect.h"
+#include "commit/holders.h"
 #include "commit/merge.h"
 #include "commit/outcome.h"
 #include "commit/retention.h"
@@ -176,6 +177,7 @@ static Result<Merged> collect_and_merge(Session& session, const Attempt& attempt
   auto merged = merge_parts(parts, gathered, session.store(), attempt.directory, false);
   if (merged.ok()) CKPT_TRY(check_trees(parts, gathered, merged->trees, session.store(), attempt.directory));
   remove_groups(session.store(), attempt, groups);  // a checkpoint has none; one that stays harms nobody
+  if (settings.some_hold) remove_holders(session, attempt);
   return merged;
 }
 

@@ -26,6 +26,7 @@ struct CommitSettings {
   unsigned threads = 2;
   uint32_t group_from = 256;  // ranks; the same on all of them
   bool wait = true;           // for the outcome, on ranks other than 0
+  bool some_hold = false;     // whole tensors may be on some ranks only: see holders.h
 };
 
 // Steps 1 and 2 on rank 0, which also decides whether the label is free; other ranks wait for it. A rank that fails

@@ -31,35 +31,62 @@ static std::vector<plan::Declared> read_list(const Member& member, const PartFol
 }
 
 static std::string describe(const plan::Declared& entry) {
-  return std::string(dtype_name(entry.dtype)) + " " + to_text(entry.shape) + " " + to_text(entry.region);
+  return std::string(dtype_name(entry.dtype)) + " " + to_text(entry.shape) + " " + to_text(entry.region) +
+         (entry.first_only ? ", first replica"
+          : entry.sampled  ? ", compared by a sample"
+                           : "");
 }
 
-// The entries of a list by name; a tensor of several regions has several.
-static std::vector<std::pair<std::string, std::string>> by_name(const std::vector<plan::Declared>& list) {
-  std::vector<std::pair<std::string, std::string>> entries;
-  for (const plan::Declared& entry : list) entries.emplace_back(entry.name, describe(entry));
-  std::sort(entries.begin(), entries.end());
-  return entries;
+// What a member says of a region. A tensor of several regions has several.
+struct Said {
+  std::string name, what;
+  Digest values;
+  auto operator<=>(const Said&) const = default;
+};
+
+static std::vector<Said> said_by(const Member& member, const PartFolder& folder) {
+  std::vector<Said> all;
+  for (const plan::Declared& entry : read_list(member, folder))
+    all.push_back({entry.name, describe(entry), entry.values});
+  std::sort(all.begin(), all.end());
+  return all;
 }
 
-static Status lists_differ(const Member& a, const Member& b, const PartFolder& folder) {
-  const auto first = by_name(read_list(a, folder)), second = by_name(read_list(b, folder));
-  std::vector<std::pair<std::string, std::string>> only_a, only_b;
+static Status other_values(const Said& a, const Said& b, const std::string& ranks) {
+  return Status(
+             CKPT_MISMATCH,
+             strformat("tensor {}: its values differ between ranks {}; replicas must be equal (option replicas=rank0 "
+                       "stores those of the first rank that holds it; what is each rank's own is a region of a "
+                       "larger tensor, or given replica_count 1 and a name of its own)",
+                       quoted(a.name), ranks))
+      .with("tensor", a.name)
+      .with("ranks", ranks)
+      .with("expected", "XXH3-128 " + to_hex(a.values))
+      .with("found", "XXH3-128 " + to_hex(b.values));
+}
+
+// `others` have another list than `a`; the first of them is compared with it.
+static Status lists_differ(const Member& a, std::span<const Member* const> others, const PartFolder& folder) {
+  const Member& b = *others[0];
+  const auto first = said_by(a, folder), second = said_by(b, folder);
+  std::vector<Said> only_a, only_b;
   std::set_difference(first.begin(), first.end(), second.begin(), second.end(), std::back_inserter(only_a));
   std::set_difference(second.begin(), second.end(), first.begin(), first.end(), std::back_inserter(only_b));
-  const uint32_t rank_a = a.rank, rank_b = b.rank;
-  const std::string ranks = strformat("{}, {}", rank_a, rank_b);
+  std::string ranks = std::to_string(a.rank);
+  for (const Member* other : others.first(std::min<size_t>(others.size(), 20))) ranks += strformat(", {}", other->rank);
+  if (!only_a.empty() && !only_b.empty() && only_a[0].name == only_b[0].name && only_a[0].what == only_b[0].what)
+    return other_values(only_a[0], only_b[0], ranks);
   // The first name of which they say different things, and what.
-  std::string name = only_a.empty() ? "" : only_a[0].first;
-  if (!only_b.empty() && (only_a.empty() || only_b[0].first < name)) name = only_b[0].first;
+  std::string name = only_a.empty() ? "" : only_a[0].name;
+  if (!only_b.empty() && (only_a.empty() || only_b[0].name < name)) name = only_b[0].name;
   auto said = [&](const auto& only) {
-    return !only.empty() && only[0].first == name ? only[0].second : std::string("not added");
+    return !only.empty() && only[0].name == name ? only[0].what : std::string("not added");
   };
   const std::string text_a = said(only_a), text_b = said(only_b);
   return Status(CKPT_MISMATCH, strformat("tensor {} of replica group {}: rank {} has {}, rank {} has {}; all members "
                                          "of a replica group add the same tensors "
-                                         "(a tensor that only one rank holds is given replica_count 1)",
-                                         quoted(name), a.group->id(), rank_a, text_a, rank_b, text_b))
+                                         "(option held_by=some lets each tensor be on some ranks only)",
+                                         quoted(name), a.group->id(), a.rank, text_a, b.rank, text_b))
       .with("tensor", name)
       .with("ranks", ranks)
       .with("expected", text_a)
@@ -81,6 +108,21 @@ static Status duplicate_member(uint64_t id, const Member& a, const Member& b, co
       .with("ranks", strformat("{}, {}", a.rank, b.rank));
 }
 
+// MISMATCH if not all lists are equal. Those of the majority are held to be right, or of as many the first.
+static Status check_lists(const std::vector<Member>& members, const PartFolder& folder) {
+  std::map<Digest, size_t> counts;
+  auto digest = [](const Member& member) { return format::id_of(member.group->digest()); };
+  for (const Member& member : members) counts[digest(member)]++;
+  if (counts.size() == 1) return Ok();
+  const Member* usual = &members[0];
+  for (const Member& member : members)
+    if (counts[digest(member)] > counts[digest(*usual)]) usual = &member;
+  std::vector<const Member*> others;
+  for (const Member& member : members)
+    if (digest(member) != digest(*usual)) others.push_back(&member);
+  return lists_differ(*usual, others, folder);
+}
+
 static Status check_group(uint64_t id, const std::vector<Member>& members, const PartFolder& folder) {
   uint32_t count = members[0].group->count();
   std::map<uint32_t, const Member*> by_index;
@@ -90,15 +132,13 @@ static Status check_group(uint64_t id, const std::vector<Member>& members, const
     const Member*& holder = by_index[member.group->index()];
     if (holder) return duplicate_member(id, *holder, member, folder);
     holder = &member;
-    if (!(format::id_of(member.group->digest()) == format::id_of(members[0].group->digest())))
-      return lists_differ(members[0], member, folder);
   }
+  CKPT_TRY(check_lists(members, folder));
   if (members.size() == count) return Ok();
   std::string name = name_in_group(members[0], folder);
   return Status(CKPT_MISMATCH,
                 strformat("replica group {} has {} members, but only ranks {} added its tensors (tensor {} among "
-                          "them); a tensor that only "
-                          "one rank holds is given replica_count 1",
+                          "them); option held_by=some lets each tensor be on some ranks only",
                           id, count, ranks, quoted(name)))
       .with("tensor", name)
       .with("ranks", ranks);

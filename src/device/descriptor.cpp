@@ -83,7 +83,7 @@ static Status check_fields(const ckpt_tensor_desc& desc) {
     return Status(CKPT_INVALID,
                   strformat("dtype 0x{:x}: expected a type code * 256 + bits", static_cast<unsigned>(desc.dtype)))
         .with("found", std::to_string(desc.dtype));
-  if (desc.flags & ~static_cast<uint32_t>(CKPT_TENSOR_STRIDED | CKPT_TENSOR_CONVERT))
+  if (desc.flags & ~static_cast<uint32_t>(CKPT_TENSOR_STRIDED | CKPT_TENSOR_CONVERT | CKPT_TENSOR_FIRST_REPLICA))
     return Status(CKPT_INVALID, strformat("tensor flags 0x{:x}", desc.flags));
   return Ok();
 }

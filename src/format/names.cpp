@@ -192,6 +192,12 @@ std::string slot_key(std::string_view directory) { return below(directory, std::
 
 std::string part_key(std::string_view directory, uint32_t number) { return below(directory, part_name(number)); }
 
+std::string holding_key(std::string_view directory, uint32_t number) {
+  return below(directory, numbered("HELD_", number));
+}
+
+std::string holders_key(std::string_view directory) { return below(directory, "HELD"); }
+
 std::string group_key(std::string_view directory, uint32_t number) {
   return below(directory, numbered("GROUP_", number));
 }
@@ -266,6 +272,8 @@ static std::string word_key(const char* word, uint64_t token, uint64_t attempt, 
 std::string pruned_key(uint64_t token, uint64_t attempt, std::string_view label) {
   return word_key("pruned", token, attempt, label);
 }
+
+std::string names_key(uint64_t token, const Id& digest) { return session_dir(token) + "/names." + to_hex(digest); }
 
 std::string closed_key(uint64_t token, uint64_t attempt, std::string_view label) {
   return word_key("closed", token, attempt, label);

@@ -38,11 +38,14 @@ std::string as_utf8(std::string_view bytes);  // if the bytes are not UTF-8, tho
 std::string with_escapes(std::string_view bytes, bool (*odd)(char));  // the odd bytes as \xNN
 
 // ---- files of a checkpoint ----
-std::string part_name(uint32_t number);                              // "PART_003", "PART_1024"
-std::string base_name(uint32_t number);                              // "BASE_003"
-std::string parity_name(uint32_t number);                            // "PARITY_003"
-std::string slot_key(std::string_view directory);                    // "<directory>/MANIFEST"
-std::string part_key(std::string_view directory, uint32_t number);   // "<directory>/PART_003"
+std::string part_name(uint32_t number);                             // "PART_003", "PART_1024"
+std::string base_name(uint32_t number);                             // "BASE_003"
+std::string parity_name(uint32_t number);                           // "PARITY_003"
+std::string slot_key(std::string_view directory);                   // "<directory>/MANIFEST"
+std::string part_key(std::string_view directory, uint32_t number);  // "<directory>/PART_003"
+std::string holding_key(std::string_view directory,
+                        uint32_t number);                            // "<directory>/HELD_003", while it is being saved
+std::string holders_key(std::string_view directory);                 // "<directory>/HELD", the same
 std::string group_key(std::string_view directory, uint32_t number);  // "<directory>/GROUP_003", while it is being saved
 std::optional<uint32_t> parse_part_name(std::string_view name);
 std::optional<uint32_t> parse_base_name(std::string_view name);
@@ -74,7 +77,8 @@ std::string attempt_key(uint64_t token, uint64_t attempt, std::string_view label
 std::optional<DirName> parse_attempt_name(std::string_view name);
 std::string session_dir(uint64_t token);  // ".ckpt/sessions/7"
 std::optional<uint64_t> parse_session_name(std::string_view name);
-std::string claim_key(uint64_t token, uint32_t rank);  // ".ckpt/sessions/7/rank.3"
+std::string names_key(uint64_t token, const Id& digest);  // ".ckpt/sessions/7/names.0123…": names that ranks hold
+std::string claim_key(uint64_t token, uint32_t rank);     // ".ckpt/sessions/7/rank.3"
 std::optional<uint32_t> parse_claim_name(std::string_view name);
 // ".ckpt/sessions/7/pruned.1.step-100": that attempt was committed, and removed since.
 std::string pruned_key(uint64_t token, uint64_t attempt, std::string_view label);

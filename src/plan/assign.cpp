@@ -102,6 +102,12 @@ Assignment assign(std::span<const ReplicaRegion> entries, uint32_t index, uint32
   Assignment assigned;
   std::vector<uint64_t> loads(count);
   std::vector<size_t> order = assignment_order(entries);
+  std::erase_if(order, [&](size_t i) {
+    if (!entries[i].first_only) return false;
+    loads[0] += entries[i].bytes;
+    if (index == 0 && entries[i].bytes != 0) assigned.whole.push_back(i);
+    return true;
+  });
   // Regions that are not cut come last, once the loads of all cuts are known.
   auto cut_end = std::stable_partition(order.begin(), order.end(), [&](size_t i) {
     const ReplicaRegion& entry = entries[i];

@@ -20,6 +20,9 @@ struct ReplicaRegion {
   uint16_t dtype;
   RegionKind kind;
   uint8_t ndim;
+  bool first_only = false;  // the first member's values count, and it writes them all
+  Digest values = {};       // zero: nobody compares the members' values
+  bool sampled = false;     // `values` is of a sample
 
   std::span<const uint64_t> extents() const { return {numbers, ndim}; }
   std::span<const uint64_t> region_numbers() const { return {numbers + ndim, region_number_count(kind, ndim)}; }
@@ -45,6 +48,7 @@ struct AssignOptions {
 
 // What member `index` of `count` writes. Together the members write every entry exactly once; nobody writes empty
 // regions. A group of one writes every entry whole.
+// The first member writes the regions whose values only it has, before the others are assigned.
 // Cuts fall on chunk boundaries, rounded down to where both an element and a byte begin. A region of packed elements
 // stays whole if its cuts could not start and end at whole bytes (FORMAT §5).
 Assignment assign(std::span<const ReplicaRegion> entries, uint32_t index, uint32_t count, const AssignOptions& options);

@@ -79,6 +79,9 @@ struct Reader {
   }
 };
 
+// In the byte that tells the kind of a region (FORMAT §6).
+constexpr uint8_t kKindBits = 0x03, kHasValues = 0x10, kFirstOnly = 0x20, kSampled = 0x40;
+
 Region read_region(Reader& in, RegionKind kind, int ndim) {
   std::array<uint64_t, size_t{2} * kMaxNdim> numbers;
   const size_t count = region_number_count(kind, static_cast<size_t>(ndim));
@@ -99,14 +102,21 @@ Status check_bytes(const Declared& entry, uint64_t bytes) {
 Status read_entry(Reader& in, Declared* entry, uint64_t* bytes) {
   *bytes = in.number<uint64_t>();
   entry->dtype = in.number<uint16_t>();
-  uint8_t kind = in.number<uint8_t>(), ndim = in.number<uint8_t>();
-  if (kind > 2 || ndim > kMaxNdim)
-    return Status(CKPT_FORMAT, strformat("kind {} of {} dimensions is unknown", kind, ndim));
+  const uint8_t said = in.number<uint8_t>(), ndim = in.number<uint8_t>(), kind = said & kKindBits;
+  if (kind > 2 || (said & ~(kKindBits | kHasValues | kFirstOnly | kSampled)) || ndim > kMaxNdim)
+    return Status(CKPT_FORMAT, strformat("kind {} of {} dimensions is unknown", said, ndim));
   entry->shape = in.numbers(ndim);
   entry->region = read_region(in, static_cast<RegionKind>(kind), ndim);
   uint32_t name_size = in.number<uint32_t>();
   entry->name = as_text(in.bytes(name_size));
+  entry->first_only = said & kFirstOnly;
+  entry->sampled = said & kSampled;
+  if (said & kHasValues) {
+    entry->values.lo = in.number<uint64_t>();
+    entry->values.hi = in.number<uint64_t>();
+  }
   if (in.truncated) return Status(CKPT_FORMAT, "the entry is cut short");
+  if ((said & kHasValues) && entry->values.zero()) return Status(CKPT_FORMAT, "a digest of zeros");
   if (name_size == 0 || name_size > kMaxName) return Status(CKPT_FORMAT, strformat("a name of {} bytes", name_size));
   return check_bytes(*entry, *bytes);
 }
@@ -125,7 +135,10 @@ ReplicaRegion view_of(const Declared& declared, uint64_t bytes, const std::vecto
           .numbers = numbers.data(),
           .dtype = declared.dtype,
           .kind = declared.region.kind,
-          .ndim = static_cast<uint8_t>(declared.shape.ndim)};
+          .ndim = static_cast<uint8_t>(declared.shape.ndim),
+          .first_only = declared.first_only,
+          .values = declared.values,
+          .sampled = declared.sampled};
 }
 
 }  // namespace
@@ -134,19 +147,25 @@ std::vector<std::byte> declaration_list(std::span<const ReplicaRegion> entries) 
   std::vector<std::byte> list;
   size_t size = 0;
   for (const ReplicaRegion& entry : entries)
-    size += 16 + 8 * (entry.extents().size() + entry.region_numbers().size()) + entry.name.size();
+    size += 32 + 8 * (entry.extents().size() + entry.region_numbers().size()) + entry.name.size();
   list.reserve(size);
   Writer out{list};
   for (size_t i : assignment_order(entries)) {
     const ReplicaRegion& entry = entries[i];
     out.number(entry.bytes);
     out.number(entry.dtype);
-    out.number(static_cast<uint8_t>(entry.kind));
+    const bool compared = !entry.values.zero();
+    out.number(static_cast<uint8_t>(static_cast<uint8_t>(entry.kind) | (compared ? kHasValues : 0) |
+                                    (entry.first_only ? kFirstOnly : 0) | (entry.sampled ? kSampled : 0)));
     out.number(entry.ndim);
     out.numbers(entry.extents());
     out.numbers(entry.region_numbers());
     out.number(static_cast<uint32_t>(entry.name.size()));
     out.bytes(as_bytes(entry.name));
+    if (compared) {
+      out.number(entry.values.lo);
+      out.number(entry.values.hi);
+    }
   }
   return list;
 }

@@ -23,6 +23,9 @@ struct Declared {
   uint16_t dtype;
   Shape shape;
   Region region;
+  bool first_only = false;
+  Digest values = {};
+  bool sampled = false;
 };
 
 // Reads a declaration list. FORMAT unless declaration_list could have written it. Memory grows only with what was read.

@@ -41,8 +41,8 @@ SaveMemory SaveTensor::memory() const {
   return {{.data = data, .dtype = moving.dtype, .strides = strides.dims, .ndim = extent.ndim}, extent};
 }
 
-const SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& request, const Replica& replica,
-                              std::pmr::memory_resource* memory) {
+SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& request, const Replica& replica,
+                        std::pmr::memory_resource* memory) {
   bool contiguous = request.bytes == 0 || plan::is_contiguous(request.memory_extent.span(), request.memory.strides);
   const Region& region = request.region;
   const size_t ndim = static_cast<size_t>(request.shape.ndim);
@@ -70,7 +70,7 @@ static bool region_before(const SaveTensor* a, const SaveTensor* b) {
 }
 
 // Sorts the regions of each name. Nearly every name has one.
-static const SaveTensor* sort_regions(std::span<const SaveTensor*> tensors) {
+static const SaveTensor* sort_regions(std::span<SaveTensor*> tensors) {
   for (size_t first = 0, end; first < tensors.size(); first = end) {
     for (end = first + 1; end < tensors.size() && tensors[end]->name == tensors[first]->name; end++) {
     }
@@ -83,13 +83,13 @@ static const SaveTensor* sort_regions(std::span<const SaveTensor*> tensors) {
   return nullptr;
 }
 
-const SaveTensor* sort_tensors(LargeVector<const SaveTensor*>* tensors) {
+const SaveTensor* sort_tensors(LargeVector<SaveTensor*>* tensors) {
   auto before = [](const SaveTensor* a, const SaveTensor* b) { return a->name < b->name; };
   if (!std::is_sorted(tensors->begin(), tensors->end(), before)) {
     LargeVector<NameRef> refs(tensors->size());
     for (size_t i = 0; i < refs.size(); i++) refs[i].at = static_cast<uint32_t>(i);
     sort_by_name(std::span(refs), [&](const NameRef& ref) { return (*tensors)[ref.at]->name; });
-    LargeVector<const SaveTensor*> sorted(refs.size());
+    LargeVector<SaveTensor*> sorted(refs.size());
     for (size_t i = 0; i < refs.size(); i++) sorted[i] = (*tensors)[refs[i].at];
     tensors->swap(sorted);
   }

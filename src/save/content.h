@@ -17,10 +17,12 @@ struct SaveMemory {
   Shape extent;
 };
 
-// Which replica group holds a region, and which of its members this rank is.
+// Which replica group holds a region, and which of its members this rank is. first_only: see plan::ReplicaRegion.
 struct Replica {
   uint64_t group = 0;
   uint32_t index = 0, count = 1;
+  bool first_only = false;
+  bool assumed = false;  // the caller said nothing: all ranks, or those that are found to hold it
 };
 
 // A region of a tensor in the caller's memory. Trainers add very many, so this is kept small: what only some tensors
@@ -52,11 +54,11 @@ struct SaveTensor {
 };
 
 // Copies a checked tensor into `memory`. `name` must live as long as `memory`.
-const SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& request, const Replica& replica,
-                              std::pmr::memory_resource* memory);
+SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& request, const Replica& replica,
+                        std::pmr::memory_resource* memory);
 
 // Sorts by name, then by region (FORMAT §4). Returns a tensor whose region is there twice; null if there is none.
-const SaveTensor* sort_tensors(LargeVector<const SaveTensor*>* tensors);
+const SaveTensor* sort_tensors(LargeVector<SaveTensor*>* tensors);
 
 // Allocates by allocate_large.
 std::pmr::memory_resource* large_memory();
@@ -77,7 +79,7 @@ struct SaveAlias {
 // Everything that was added. Cannot be copied or moved, since `tensors` points into `memory`.
 struct SaveContent {
   std::pmr::monotonic_buffer_resource memory{size_t{64} << 10, large_memory()};
-  LargeVector<const SaveTensor*> tensors;  // sorted by name once the save has begun
+  LargeVector<SaveTensor*> tensors;  // sorted by name once the save has begun
   std::map<std::string, SaveObject> objects;
   std::map<std::string, SaveAlias> aliases;
   std::map<std::string, std::map<std::string, std::string>> attrs;  // by owner, "" = the checkpoint

@@ -9,6 +9,7 @@
 #include "plan/box.h"
 #include "plan/declare.h"
 #include "save/codec_choice.h"
+#include "save/replica_values.h"
 
 namespace ckpt::save {
 
@@ -53,7 +54,8 @@ static Result<std::map<GroupKey, GroupMembers>> collect_groups(const SaveContent
 
 // The regions of a group in the order of assignment. Tensors are sorted by name and region, so a stable
 // sort by bytes is enough.
-static std::vector<plan::ReplicaRegion> replica_regions(const SaveContent& content, std::vector<size_t>* tensors) {
+static std::vector<plan::ReplicaRegion> replica_regions(const SaveContent& content, const LayoutOptions& options,
+                                                        std::vector<size_t>* tensors) {
   std::stable_sort(tensors->begin(), tensors->end(),
                    [&](size_t a, size_t b) { return content.tensors[a]->bytes > content.tensors[b]->bytes; });
   std::vector<plan::ReplicaRegion> entries;
@@ -65,14 +67,17 @@ static std::vector<plan::ReplicaRegion> replica_regions(const SaveContent& conte
                        .numbers = tensor.numbers,
                        .dtype = tensor.dtype,
                        .kind = tensor.kind,
-                       .ndim = tensor.ndim});
+                       .ndim = tensor.ndim,
+                       .first_only = tensor.replica.first_only,
+                       .values = options.values.empty() ? Digest{} : options.values[i],
+                       .sampled = options.sampled && !tensor.replica.first_only && is_sampled(tensor)});
   }
   return entries;
 }
 
 static Status assign_group(const SaveContent& content, const GroupKey& key, GroupMembers members,
                            const LayoutOptions& options, Shares* shares, std::vector<GroupPlan>* groups) {
-  auto entries = replica_regions(content, &members.tensors);
+  auto entries = replica_regions(content, options, &members.tensors);
   auto [id, count] = key;
   plan::Assignment assigned =
       plan::assign(entries, members.index, count, {options.chunk_bytes, options.large_tensor_bytes});

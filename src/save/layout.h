@@ -58,6 +58,8 @@ struct LayoutOptions {
   // every block is as full as possible, for a buffer.
   bool in_place;
   PartLimits limits{};
+  std::span<const Digest> values{};  // of digest_replicas; empty: no values are compared
+  bool sampled = false;              // they are of samples, where regions are large enough
 };
 
 // `content` must outlive the layout. INVALID if a replica group is described in two ways; UNSUPPORTED if a part cannot

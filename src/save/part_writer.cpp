@@ -19,8 +19,14 @@ namespace ckpt::save {
 class PartWriter {
  public:
   PartWriter(session::Session& session, const SaveIdentity& identity, const SaveContent& content,
-             const SaveSettings& settings, bool copies, Job& job)
-      : session_(session), identity_(identity), content_(content), settings_(settings), copies_(copies), job_(job) {}
+             const SaveSettings& settings, std::span<const Digest> values, bool copies, Job& job)
+      : session_(session),
+        identity_(identity),
+        content_(content),
+        settings_(settings),
+        values_(values),
+        copies_(copies),
+        job_(job) {}
   ~PartWriter() {
     queue_.reset();  // nothing is in flight from here on
     session_.give_arena(std::move(arena_));
@@ -54,6 +60,7 @@ class PartWriter {
   const SaveIdentity& identity_;
   const SaveContent& content_;
   const SaveSettings& settings_;
+  const std::span<const Digest> values_;
   const bool copies_;
   Job& job_;
   const store::Traits traits_ = session_.store().traits();
@@ -84,8 +91,15 @@ Status PartWriter::prepare() {
   uint64_t chunk_bytes = session_.plan().chunk_bytes;
   uint64_t block_bytes = std::max({chunk_bytes, traits_.least_block_bytes,
                                    std::min(traits_.block_bytes, settings_.staging_bytes / 4 / kAlign * kAlign)});
-  CKPT_ASSIGN(layout_, lay_out(content_, {chunk_bytes, session_.plan().large_tensor_bytes, block_bytes,
-                                          settings_.compression, identity_.rank, !copies_}));
+  CKPT_ASSIGN(layout_, lay_out(content_, {chunk_bytes,
+                                          session_.plan().large_tensor_bytes,
+                                          block_bytes,
+                                          settings_.compression,
+                                          identity_.rank,
+                                          !copies_,
+                                          {},
+                                          values_,
+                                          settings_.replicas == ReplicaCheck::kSample}));
   chunks_.resize(layout_.chunk_count);
   blocks_.resize(layout_.blocks.size());
   stager_ = std::make_unique<BlockStager>(layout_, chunks_);
@@ -315,8 +329,8 @@ Status PartWriter::write_tail() {
 }
 
 Status write_part(session::Session& session, const SaveIdentity& identity, SaveContent& content,
-                  const SaveSettings& settings, bool copies, Job& job) {
-  PartWriter writer(session, identity, content, settings, copies, job);
+                  const SaveSettings& settings, std::span<const Digest> values, bool copies, Job& job) {
+  PartWriter writer(session, identity, content, settings, values, copies, job);
   return writer.write();
 }
 

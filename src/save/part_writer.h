@@ -5,8 +5,8 @@
 
 namespace ckpt::save {
 
-// Encodes and writes this rank's part, and makes it durable under its final name.
+// Encodes and writes this rank's part, and makes it durable under its final name. `values`: of digest_replicas.
 Status write_part(session::Session& session, const SaveIdentity& identity, SaveContent& content,
-                  const SaveSettings& settings, bool copies, Job& job);
+                  const SaveSettings& settings, std::span<const Digest> values, bool copies, Job& job);
 
 }  // namespace ckpt::save

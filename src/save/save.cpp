@@ -7,7 +7,9 @@
 #include <chrono>
 
 #include "base/parallel.h"
+#include "commit/holders.h"
 #include "commit/retention.h"
+#include "format/checksum.h"
 #include "format/names.h"
 #include "format/tree_merge.h"
 #include "plan/box.h"
@@ -53,8 +55,10 @@ Status Save::configure(const Options& options) {
                           .keep_last = options.integer("keep_last"),
                           .keep_every = options.integer("keep_every"),
                           .threads = threads,
-                          .wait = options.integer("wait") != 0},
+                          .wait = options.integer("wait") != 0,
+                          .some_hold = options.str("held_by") == "some" && plan.world_size > 1},
                .compression = options.str("compression"),
+               .replicas = replica_check(options.str("replicas")),
                .threads = threads,
                .staging_bytes = static_cast<uint64_t>(options.integer("staging_bytes"))};
   const commit::CommitSettings& policy = settings_.commit;
@@ -98,13 +102,16 @@ Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, con
   if (desc.flags & CKPT_TENSOR_CONVERT)
     return Status(CKPT_INVALID, "tensor \"" + std::string(name) + "\": conversion is for loads");
   bool whole = desc.region_kind == CKPT_REGION_WHOLE, given = desc.replica_count != 0;
-  Replica replica{.group = desc.replica_group,
-                  .index = given   ? desc.replica_index
-                           : whole ? session_->rank()
-                                   : 0,
-                  .count = given   ? desc.replica_count
-                           : whole ? session_->world_size()
-                                   : 1};
+  Replica replica{
+      .group = desc.replica_group,
+      .index = given   ? desc.replica_index
+               : whole ? session_->rank()
+                       : 0,
+      .count = given   ? desc.replica_count
+               : whole ? session_->world_size()
+                       : 1,
+      .first_only = settings_.replicas == ReplicaCheck::kFirst || (desc.flags & CKPT_TENSOR_FIRST_REPLICA) != 0,
+      .assumed = whole && !given};
   if (replica.index >= replica.count || replica.count > session_->world_size())
     return Status(CKPT_INVALID, strformat("tensor \"{}\": replica {} of {} in a world of {}", name, replica.index,
                                           replica.count, session_->world_size()))
@@ -112,7 +119,7 @@ Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, con
   std::string_view kept = names_.insert(name);
   const SaveTensor* first = kept.empty() ? names_.tensor_of(name) : nullptr;
   if (kept.empty()) CKPT_TRY(check_another(name, first, request));
-  const SaveTensor* tensor = keep_tensor(first ? first->name : kept, request, replica, &content_.memory);
+  SaveTensor* tensor = keep_tensor(first ? first->name : kept, request, replica, &content_.memory);
   content_.tensors.push_back(tensor);
   if (!first) names_.note(kept, tensor);
   return Ok();
@@ -250,10 +257,32 @@ Result<Report> Save::report() const {
   return report_;
 }
 
+// The tensors of which the caller did not say who holds them go to those that do.
+Status Save::find_holders(Job& job) {
+  std::vector<std::pair<uint64_t, SaveTensor*>> assumed;
+  for (SaveTensor* tensor : content_.tensors)
+    if (tensor->replica.assumed) assumed.emplace_back(format::xxh3_64(as_bytes(tensor->name)), tensor);
+  std::ranges::sort(assumed);
+  LargeVector<uint64_t> names(assumed.size());
+  for (size_t i = 0; i < names.size(); i++) names[i] = assumed[i].first;
+  CKPT_ASSIGN(const auto holders, commit::find_holders(*session_, attempt_, settings_.commit, job, names));
+  for (size_t i = 0; i < names.size(); i++) {
+    Replica& replica = assumed[i].second->replica;
+    replica = {holders[i].group, holders[i].index, holders[i].count, replica.first_only, true};
+  }
+  return Ok();
+}
+
+Status Save::write(const SaveIdentity& identity, bool copies, Job& job) {
+  if (settings_.commit.some_hold) CKPT_TRY(find_holders(job));
+  CKPT_ASSIGN(const auto values, digest_replicas(content_, settings_.replicas, settings_.threads, job));
+  return write_part(*session_, identity, content_, settings_, values, copies, job);
+}
+
 Status Save::run_steps(Job& job, bool copies) {
   SaveIdentity identity = identify(*session_, attempt_, step_, sequence_);
   CKPT_TRY(commit::open_attempt(*session_, attempt_, settings_.commit, job));
-  Status written = write_part(*session_, identity, content_, settings_, copies, job);
+  Status written = write(identity, copies, job);
   const bool published = written.ok();
   if (published) written = job.check();
   if (!written.ok()) return commit::give_up(*session_, attempt_, std::move(written), published);

@@ -13,15 +13,19 @@
 #include "format/tree.h"
 #include "save/content.h"
 #include "save/name_set.h"
+#include "save/replica_values.h"
 
 namespace ckpt::save {
 
 struct SaveSettings {
   commit::CommitSettings commit;
   std::string compression;
+  ReplicaCheck replicas = ReplicaCheck::kAll;
   unsigned threads = 2;
   uint64_t staging_bytes = 0;
 };
+
+struct SaveIdentity;
 
 class Save {
  public:
@@ -56,6 +60,8 @@ class Save {
   Status configure(const Options& options);
   Status put_object(std::string_view name, std::string_view media_type, uint8_t scope, Bytes data);
   Status run_steps(Job& job, bool copies);
+  Status find_holders(Job& job);
+  Status write(const SaveIdentity& identity, bool copies, Job& job);
   Status check_attr_owners() const;
 
   std::shared_ptr<session::Session> session_;

@@ -86,6 +86,74 @@ TEST_P(Mismatch, ARankWhoseOptionsAreRefusedEndsTheOthersAndTheNextSaveOfTheLabe
   });
 }
 
+// ---- replicas ----
+
+TEST_P(Mismatch, ASmallReplicaWhoseValuesDifferInOneBitNamesTheRanks) {
+  for (uint32_t different : {0u, 2u}) {
+    Outcome outcome = refuse(
+        [&](uint32_t rank, ckpt_save* save) {
+          static std::array<Bytes, 3> counts;
+          counts[rank] = pattern(24, 3);
+          if (rank == different) counts[rank][23] ^= 0x80;
+          add(save, "equal", whole(CKPT_DTYPE_U8, {64}), data);
+          add(save, "count", whole(CKPT_DTYPE_I64, {3}), counts[rank]);
+        },
+        "count", different ? "0, 2" : "1, 0");
+    EXPECT_NE(outcome.text.find("its values differ between ranks"), std::string::npos) << outcome.text;
+    EXPECT_NE(outcome.text.find("replicas=rank0"), std::string::npos) << outcome.text;
+  }
+}
+
+TEST_P(Mismatch, OneFlippedBitAnywhereInALargeReplicaIsFound) {
+  static std::array<Bytes, 2> states;
+  for (size_t at : {size_t{0}, size_t{100001}, size_t{299999}})
+    refuse(
+        [&](uint32_t rank, ckpt_save* save) {
+          states[rank] = pattern(300000, 4);
+          if (rank == 1) states[rank][at] ^= 1;
+          add(save, "w", whole(CKPT_DTYPE_U8, {300000}), states[rank]);
+        },
+        "w", "0, 1", 2);
+}
+
+TEST_P(Mismatch, ReplicasComparedInTwoWays) {
+  World world(place.uri(), 2);
+  auto outcomes = world.save("bad", {}, [&](uint32_t rank, ckpt_save* save) {
+    auto desc = whole(CKPT_DTYPE_U8, {64});
+    if (rank == 1) desc.flags = CKPT_TENSOR_FIRST_REPLICA;
+    add(save, "w", desc, data);
+  });
+  EXPECT_EQ(outcomes[0].status, CKPT_MISMATCH) << outcomes[0].text;
+  EXPECT_NE(outcomes[0].text.find("rank 1 has u8 [64] whole, first replica"), std::string::npos) << outcomes[0].text;
+}
+
+// What ranks with other values each save under an option or flag, as it comes back.
+static Bytes saved_by_different_ranks(World& world, const std::string& replicas, uint32_t flags) {
+  static std::array<Bytes, 3> states;
+  world.commit("s", {{"replicas", replicas.c_str()}}, [&](uint32_t rank, ckpt_save* save) {
+    states[rank] = pattern(20000, 10 + rank);
+    auto desc = whole(CKPT_DTYPE_U8, {20000});
+    desc.flags = flags;
+    add(save, "w", desc, states[rank]);
+  });
+  Reader reader = open_reader(world.store, "s");
+  return load_one(reader, "w", whole(CKPT_DTYPE_U8, {20000}), 20000);
+}
+
+TEST_P(Mismatch, NeverMixesValuesWhereTheFirstReplicaCounts) {
+  const Bytes first = pattern(20000, 10);
+  World by_option(place.uri(), 3, {{"chunk_bytes", 4096}, {"large_tensor_bytes", 8192}});
+  EXPECT_EQ(saved_by_different_ranks(by_option, "rank0", 0), first);
+}
+
+TEST_P(Mismatch, NeverMixesValuesOfATensorWhoseFirstReplicaCounts) {
+  const Bytes first = pattern(20000, 10);
+  World by_flag(place.uri(), 3, {{"chunk_bytes", 4096}, {"large_tensor_bytes", 8192}});
+  EXPECT_EQ(saved_by_different_ranks(by_flag, "check", CKPT_TENSOR_FIRST_REPLICA), first);
+}
+
+// ---- regions ----
+
 TEST_P(Mismatch, AHoleBetweenBoxes) {
   Outcome outcome = refuse(
       [&](uint32_t rank, ckpt_save* save) {

@@ -72,6 +72,7 @@ Group random_group(Random& random) {
     uint16_t dtype = kDtypes[random.below(std::size(kDtypes))];
     Shape shape = random.shape(static_cast<int>(random.below(4)), random.below(10) ? 1 : 0, 16);
     group.entries.push_back(make_entry(group.names[i], dtype, shape, random_region(random, shape, dtype)));
+    group.entries.back().first_only = random.below(8) == 0;
   }
   return group;
 }
@@ -116,6 +117,20 @@ TEST(Assign, PiecesStartAndEndAtElements) {
         ASSERT_EQ(piece.first * 8 % bits, 0u) << entry.dtype;
         ASSERT_TRUE(to_the_end || (piece.first + piece.bytes) * 8 % bits == 0) << entry.dtype;
       }
+  }
+}
+
+TEST(Assign, TheFirstMemberWritesWhatOnlyItsValuesCountFor) {
+  Random random(11);
+  for (int round = 0; round < 300; round++) {
+    Group group = random_group(random);
+    for (ReplicaRegion& entry : group.entries) entry.first_only = random.below(2);
+    for (uint32_t member = 0; member < 3; member++)
+      for (const AssignedCut& piece : pieces_of(group.entries, member, 3, random_options(random)))
+        if (const ReplicaRegion& entry = group.entries[piece.entry]; entry.first_only) {
+          ASSERT_EQ(member, 0u);
+          ASSERT_EQ(piece.bytes, entry.bytes);
+        }
   }
 }
 

@@ -19,6 +19,16 @@ std::vector<ReplicaRegion> sample() {
           replica_region("empty", CKPT_DTYPE_I64, make_shape({0, 4}), {}, 0)};
 }
 
+// The same, with values that are compared, values of a sample, and the first member's.
+std::vector<ReplicaRegion> compared_sample() {
+  std::vector<ReplicaRegion> entries = sample();
+  entries[0].values = {7, 8};
+  entries[1].values = {9, 10};
+  entries[1].sampled = true;
+  entries[2].first_only = true;
+  return entries;
+}
+
 template <typename T>
 void put(std::vector<std::byte>* list, T value) {
   const std::byte* bytes = reinterpret_cast<const std::byte*>(&value);
@@ -51,8 +61,23 @@ TEST(Declaration, ListHasTheBytesOfTheFormat) {
   EXPECT_EQ(declaration_list(entries), raw_entry(24, CKPT_DTYPE_F32, 0, {2, 3}, {}, "small"));
 }
 
+TEST(Declaration, ListHasTheDigestsOfValuesThatAreCompared) {
+  auto with_digest = [](std::vector<std::byte> entry, uint64_t lo, uint64_t hi) {
+    put(&entry, lo);
+    put(&entry, hi);
+    return entry;
+  };
+  std::vector<ReplicaRegion> entries{compared_sample()[0]};
+  EXPECT_EQ(declaration_list(entries), with_digest(raw_entry(24, CKPT_DTYPE_F32, 16, {2, 3}, {}, "small"), 7, 8));
+  entries = {compared_sample()[1]};
+  EXPECT_EQ(declaration_list(entries),
+            with_digest(raw_entry(32, CKPT_DTYPE_BF16, 1 + 16 + 64, {8, 8}, {2, 4, 4, 4}, "box"), 9, 10));
+  entries = {compared_sample()[2]};
+  EXPECT_EQ(declaration_list(entries), raw_entry(10, CKPT_DTYPE_U4, 2 + 32, {100}, {10, 20}, "flat"));
+}
+
 TEST(Declaration, ParsingReturnsWhatWasDeclaredInTheOrderOfAssignment) {
-  std::vector<ReplicaRegion> entries = sample();
+  std::vector<ReplicaRegion> entries = compared_sample();
   auto parsed = parse_declaration_list(declaration_list(entries));
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
   std::vector<size_t> order = assignment_order(entries);
@@ -64,12 +89,15 @@ TEST(Declaration, ParsingReturnsWhatWasDeclaredInTheOrderOfAssignment) {
     EXPECT_EQ(found.dtype, expected.dtype);
     EXPECT_EQ(found.shape, expected.shape());
     EXPECT_EQ(found.region, expected.region());
+    EXPECT_EQ(found.first_only, expected.first_only);
+    EXPECT_EQ(found.values, expected.values);
+    EXPECT_EQ(found.sampled, expected.sampled);
   }
   EXPECT_TRUE(parse_declaration_list({}).ok());
 }
 
 TEST(Declaration, EveryTruncationIsAFormatErrorOrAShorterList) {
-  std::vector<std::byte> list = declaration_list(sample());
+  std::vector<std::byte> list = declaration_list(compared_sample());
   size_t accepted = 0;
   for (size_t size = 0; size < list.size(); size++) {
     std::vector<std::byte> cut(list.begin(), list.begin() + static_cast<long>(size));  // its own end, for ASan
@@ -83,7 +111,7 @@ TEST(Declaration, EveryTruncationIsAFormatErrorOrAShorterList) {
 }
 
 TEST(Declaration, EveryFlippedBitIsRefusedOrChangesTheList) {
-  std::vector<std::byte> list = declaration_list(sample());
+  std::vector<std::byte> list = declaration_list(compared_sample());
   for (size_t bit = 0; bit < list.size() * 8; bit++) {
     std::vector<std::byte> bad = list;
     bad[bit / 8] ^= std::byte{1} << (bit % 8);
@@ -98,6 +126,9 @@ TEST(Declaration, EveryFlippedBitIsRefusedOrChangesTheList) {
                           : one.region.kind == RegionKind::kBox ? one.region.box.volume()
                                                                 : one.region.flat_size;
       again.push_back(replica_region(one.name, one.dtype, one.shape, one.region, *element_bytes(elements, one.dtype)));
+      again.back().first_only = one.first_only;
+      again.back().values = one.values;
+      again.back().sampled = one.sampled;
     }
     EXPECT_EQ(declaration_list(again), bad) << "bit " << bit;
   }
