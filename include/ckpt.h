@@ -318,6 +318,13 @@ CKPT_API ckpt_status ckpt_save_add_tensor(ckpt_save* save, const char* name, con
                                           const void* data, uint64_t data_bytes, int32_t device_type, int32_t device_id,
                                           ckpt_error** err);
 
+/* The same for `count` tensors, of which names, descs, data and data_bytes are arrays. Stops at the first that fails:
+ * those before it were added. descs[0].struct_size is the size of each. */
+CKPT_API ckpt_status ckpt_save_add_tensors(ckpt_save* save, uint64_t count, const char* const* names,
+                                           const ckpt_tensor_desc* descs, const void* const* data,
+                                           const uint64_t* data_bytes, int32_t device_type, int32_t device_id,
+                                           ckpt_error** err);
+
 enum {
   CKPT_OBJECT_SHARED = 0,   /* one for all ranks: rank 0's bytes are written; others' must be equal */
   CKPT_OBJECT_PER_RANK = 1, /* each rank that adds it has its own bytes */
@@ -356,6 +363,10 @@ CKPT_API ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err);
  * _start_in_place  does not copy; STAGED is reached once the data has been written. */
 CKPT_API ckpt_status ckpt_save_start(ckpt_save* save, ckpt_job** out, ckpt_error** err);
 CKPT_API ckpt_status ckpt_save_start_in_place(ckpt_save* save, ckpt_job** out, ckpt_error** err);
+
+/* Instead of run or start, by a rank that cannot save: the other ranks' saves end at once with ABORTED and `reason`
+ * (text for people). INVALID once the save has been run or started. */
+CKPT_API ckpt_status ckpt_save_give_up(ckpt_save* save, const char* reason, ckpt_error** err);
 
 /* What retention did after the save, on rank 0: what it removed, and what it could not remove and why. Empty on other
  * ranks. INVALID before the save has ended. */
@@ -403,23 +414,6 @@ CKPT_API ckpt_status ckpt_reader_tensor_find(const ckpt_reader* reader, const ch
 CKPT_API ckpt_status ckpt_reader_alias_find(const ckpt_reader* reader, const char* name, ckpt_tensor_desc* view,
                                             ckpt_error** err);
 
-/* Where bytes of a tensor lie: a flat range of it (ndim -1), or of a box of it in the row-major order of the box. */
-typedef struct ckpt_segment_info {
-  uint32_t struct_size;
-  uint32_t part;
-  int32_t ndim;   /* of the box; -1 for a flat range */
-  int32_t codec;  /* 0 raw, 1 LZ4 */
-  int32_t filter; /* 0 none, 1 byte shuffle, 2 bit planes */
-  uint32_t chunk_count;
-  int64_t offset[CKPT_MAX_NDIM];
-  int64_t extent[CKPT_MAX_NDIM];
-  int64_t flat_offset, flat_size;
-  uint64_t part_offset; /* of the first chunk */
-  uint64_t stored_bytes;
-} ckpt_segment_info;
-CKPT_API ckpt_status ckpt_reader_segment_at(const ckpt_reader* reader, const char* tensor, uint32_t index,
-                                            ckpt_segment_info* out, ckpt_error** err);
-
 typedef struct ckpt_object_info {
   uint32_t struct_size;
   int32_t scope; /* CKPT_OBJECT_* */
@@ -437,16 +431,6 @@ CKPT_API ckpt_status ckpt_reader_object_at(const ckpt_reader* reader, uint64_t i
 /* The shared object `name`, or `rank`'s own. Statuses: NOT_FOUND. */
 CKPT_API ckpt_status ckpt_reader_object_find(const ckpt_reader* reader, const char* name, uint32_t rank,
                                              ckpt_object_info* out, ckpt_error** err);
-
-typedef struct ckpt_part_info {
-  uint32_t struct_size;
-  uint32_t rank;
-  uint64_t bytes;
-  char name[32];    /* "PART_003" */
-  char save_id[40]; /* of the checkpoint that wrote it */
-} ckpt_part_info;
-CKPT_API ckpt_status ckpt_reader_part_at(const ckpt_reader* reader, uint32_t index, ckpt_part_info* out,
-                                         ckpt_error** err);
 
 /* Attributes of the checkpoint (`tensor` NULL) or of a tensor, in the order of their keys. If they cannot be read, only
  * ckpt_reader_attr_at says so. */
@@ -478,6 +462,11 @@ CKPT_API ckpt_status ckpt_load_add_tensor(ckpt_load* load, const char* name, con
                                           uint64_t data_bytes, int32_t device_type, int32_t device_id,
                                           ckpt_error** err);
 
+/* The same for `count` tensors: see ckpt_save_add_tensors. */
+CKPT_API ckpt_status ckpt_load_add_tensors(ckpt_load* load, uint64_t count, const char* const* names,
+                                           const ckpt_tensor_desc* descs, void* const* data, const uint64_t* data_bytes,
+                                           int32_t device_type, int32_t device_id, ckpt_error** err);
+
 /* Asks for the shared object `name`, or for `rank`'s own; ckpt_reader_object_find tells its size. If `rank` has none
  * because the world had another size, option object_policy decides: "error" (NOT_FOUND) or "rank0" (rank 0's bytes). */
 CKPT_API ckpt_status ckpt_load_add_object(ckpt_load* load, const char* name, uint32_t rank, void* data,
@@ -493,6 +482,12 @@ CKPT_API ckpt_status ckpt_load_start(ckpt_load* load, ckpt_job** out, ckpt_error
 CKPT_API ckpt_status ckpt_load_report(const ckpt_load* load, ckpt_report** out, ckpt_error** err);
 
 CKPT_API void ckpt_load_free(ckpt_load* load);
+
+/* Zeroed memory to load into: aligned to pages, huge ones if the kernel gives them, and made by several threads, as a
+ * load into fresh pages takes twice the time. It belongs to the caller, who frees it with the size that was asked for.
+ * Statuses: NOMEM. */
+CKPT_API ckpt_status ckpt_buffer_alloc(void** out, uint64_t size, ckpt_error** err);
+CKPT_API void ckpt_buffer_free(void* data, uint64_t size);
 
 /* ---- job -------------------------------------------------------------------------------------------------- */
 

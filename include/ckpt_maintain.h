@@ -1,5 +1,5 @@
-/* ckpt_maintain.h - what keeps a store in order: check and compare checkpoints, list runs, remove what is old, repair
- * what is damaged.
+/* ckpt_maintain.h - what keeps a store in order: see where bytes lie, check and compare checkpoints, list runs, remove
+ * what is old, repair what is damaged.
  *
  * ckpt.h includes this file and has the conventions of calls.
  */
@@ -25,6 +25,35 @@ CKPT_API ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_op
  * report means equal content. Options: values, threads. Statuses: CORRUPT, IO, GONE. */
 CKPT_API ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b, const ckpt_options* options,
                                       ckpt_report** out, ckpt_error** err);
+
+/* ---- where bytes lie -------------------------------------------------------------------------------------- */
+
+/* Where bytes of a tensor lie: a flat range of it (ndim -1), or of a box of it in the row-major order of the box. */
+typedef struct ckpt_segment_info {
+  uint32_t struct_size;
+  uint32_t part;
+  int32_t ndim;   /* of the box; -1 for a flat range */
+  int32_t codec;  /* 0 raw, 1 LZ4 */
+  int32_t filter; /* 0 none, 1 byte shuffle, 2 bit planes */
+  uint32_t chunk_count;
+  int64_t offset[CKPT_MAX_NDIM];
+  int64_t extent[CKPT_MAX_NDIM];
+  int64_t flat_offset, flat_size;
+  uint64_t part_offset; /* of the first chunk */
+  uint64_t stored_bytes;
+} ckpt_segment_info;
+CKPT_API ckpt_status ckpt_reader_segment_at(const ckpt_reader* reader, const char* tensor, uint32_t index,
+                                            ckpt_segment_info* out, ckpt_error** err);
+
+typedef struct ckpt_part_info {
+  uint32_t struct_size;
+  uint32_t rank;
+  uint64_t bytes;
+  char name[32];    /* "PART_003" */
+  char save_id[40]; /* of the checkpoint that wrote it */
+} ckpt_part_info;
+CKPT_API ckpt_status ckpt_reader_part_at(const ckpt_reader* reader, uint32_t index, ckpt_part_info* out,
+                                         ckpt_error** err);
 
 /* ---- stores ----------------------------------------------------------------------------------------------- */
 

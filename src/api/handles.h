@@ -110,6 +110,21 @@ Status put_info(const Info& info, Info* out) {
 // fields that we do not know.
 Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc);
 
+// Calls add(i, &descs[i]) for each of `count`, until one fails. `given`: whether the other arrays are not null. A newer
+// program has larger descriptors.
+template <typename Add>
+ckpt_status for_each_desc(uint64_t count, const ckpt_tensor_desc* descs, bool given, ckpt_error** err, Add&& add) {
+  if (count != 0 && (!descs || !given))
+    return guard(err, [] { return null_status("names, descs, data or data_bytes"); });
+  if (err) *err = nullptr;
+  for (uint64_t i = 0; i < count; i++) {
+    const auto* desc = reinterpret_cast<const char*>(descs) + i * descs->struct_size;
+    if (const ckpt_status added = add(i, reinterpret_cast<const ckpt_tensor_desc*>(desc)); added != CKPT_OK)
+      return added;
+  }
+  return CKPT_OK;
+}
+
 // UNSUPPORTED unless this build reads and writes memory of that DLPack device type.
 Status check_device(int32_t device_type);
 

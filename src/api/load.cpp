@@ -1,5 +1,7 @@
 // ckpt_load: requests that are read together.
 #include "api/handles.h"
+#include "base/parallel.h"
+#include "device/arena.h"
 
 using namespace ckpt;
 using namespace ckpt::api;
@@ -24,6 +26,14 @@ ckpt_status ckpt_load_add_tensor(ckpt_load* load, const char* name, const ckpt_t
     auto full = get_desc(desc);
     if (!full.ok()) return of_tensor(std::move(full).status(), name);
     return load->load->add_tensor(name, *full, data, data_bytes);
+  });
+}
+
+ckpt_status ckpt_load_add_tensors(ckpt_load* load, uint64_t count, const char* const* names,
+                                  const ckpt_tensor_desc* descs, void* const* data, const uint64_t* data_bytes,
+                                  int32_t device_type, int32_t device_id, ckpt_error** err) {
+  return for_each_desc(count, descs, names && data && data_bytes, err, [&](uint64_t i, const ckpt_tensor_desc* desc) {
+    return ckpt_load_add_tensor(load, names[i], desc, data[i], data_bytes[i], device_type, device_id, err);
   });
 }
 
@@ -66,5 +76,17 @@ ckpt_status ckpt_load_report(const ckpt_load* load, ckpt_report** out, ckpt_erro
     return Ok();
   });
 }
+
+ckpt_status ckpt_buffer_alloc(void** out, uint64_t size, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    if (!out) return null_status("out");
+    CKPT_ASSIGN(device::Mapping mapping, device::Mapping::make(std::max<uint64_t>(size, 1), true));
+    CKPT_TRY(mapping.populate(size, resolve_threads(0)));
+    *out = mapping.take();
+    return Ok();
+  });
+}
+
+void ckpt_buffer_free(void* data, uint64_t size) { device::Mapping::give_back(data, std::max<uint64_t>(size, 1)); }
 
 void ckpt_load_free(ckpt_load* load) { release(load); }

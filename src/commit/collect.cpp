@@ -118,6 +118,13 @@ static std::vector<uint32_t> numbers_from(uint32_t first, uint32_t count) {
   return numbers;
 }
 
+// A rank that is gone writes no more.
+static Status check_writers(Session& session, const Awaited& awaited, std::vector<uint32_t> numbers) {
+  if (awaited.writer)
+    for (uint32_t& number : numbers) number = awaited.writer(number);
+  return session.check_alive(numbers);
+}
+
 // Every other poll looks at the slot.
 Status collect(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job, uint32_t first,
                uint32_t count, const Awaited& awaited) {
@@ -135,7 +142,9 @@ Status collect(Session& session, const Attempt& attempt, const CommitSettings& s
     const bool lasts = faults.lasts(!unreadable.ok());
     if (lasts) return unreadable;
     if (backoff.expired()) break;
-    if (!missing.empty()) backoff.sleep();
+    if (missing.empty()) break;
+    CKPT_TRY(check_writers(session, awaited, missing));
+    backoff.sleep();
   }
   if (missing.empty()) return Ok();
   Status unreadable;
@@ -194,6 +203,7 @@ Result<std::vector<Gathered>> collect_groups(Session& session, const Attempt& at
     CKPT_ASSIGN(gathered[group - 1], get_group(session.store(), attempt.directory, group, groups, attempt.save_id));
     return Ok();
   };
+  awaited.writer = [&](uint32_t group) { return groups.first(group); };
   awaited.late = [&](const std::vector<uint32_t>& missing) {
     return missing_groups(session, attempt, groups, missing, settings.timeout_ms);
   };

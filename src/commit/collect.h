@@ -16,9 +16,10 @@ struct Awaited {
   std::function<std::string(uint32_t number)> key;
   std::function<Status(uint32_t number)> take;
   std::function<Status(const std::vector<uint32_t>& missing)> late;  // the error if they did not come in time
+  std::function<uint32_t(uint32_t number)> writer;  // the rank that writes it; null: that of the number
 };
 // Waits for files [first, first + count) and takes them, several at once on `settings.threads` threads. What the slot
-// says if the attempt is closed; CANCELLED; what `take` and `late` return.
+// says if the attempt is closed; ABORTED if a rank that writes one is gone; CANCELLED; what `take` and `late` return.
 Status collect(session::Session& session, const session::Attempt& attempt, const CommitSettings& settings, Job& job,
                uint32_t first, uint32_t count, const Awaited& awaited);
 

@@ -42,6 +42,11 @@ static Status lead_attempt(Session& session, const Attempt& attempt, const Commi
   return fenced.ok() ? Ok() : give_up(session, attempt, std::move(fenced));
 }
 
+static Status check_leader(Session& session) {
+  static constexpr uint32_t kLeader[] = {0};
+  return session.check_alive(kLeader);
+}
+
 static Status follow_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
   Turns turns;
   for (Backoff backoff(settings.timeout_ms, session.world_size());; backoff.sleep()) {
@@ -53,6 +58,7 @@ static Status follow_attempt(Session& session, const Attempt& attempt, const Com
       if (outcome.code() == CKPT_NOT_FOUND) return Ok();
       if (outcome.code() != CKPT_COMMIT_UNKNOWN) return outcome;
     }
+    CKPT_TRY(check_leader(session));
     if (!backoff.expired()) continue;
     CKPT_TRY(session.check_fence());
     return Status(CKPT_TIMEOUT,
@@ -212,6 +218,7 @@ static Status await_outcome(Session& session, const Attempt& attempt, const Comm
     const bool unread = outcome.code() == CKPT_COMMIT_UNKNOWN;
     if (faults.lasts(unread) || (outcome.code() != CKPT_NOT_FOUND && !unread)) return outcome;
     Status failure = job.check();
+    if (failure.ok()) failure = check_leader(session);
     if (failure.ok() && backoff.expired())
       failure = Status(CKPT_TIMEOUT,
                        strformat("rank 0 did not finish {} within {} ms", attempt.directory, settings.timeout_ms))

@@ -84,6 +84,7 @@ static Result<LargeVector<Digest>> await_table(Session& session, const Attempt& 
     CKPT_ASSIGN(table, read_all<Digest>(session, awaited.key(0), session.world_size()));
     return table.size() == session.world_size() ? Ok() : bad(session, awaited.key(0));
   };
+  awaited.writer = [](uint32_t) { return 0; };
   awaited.late = [&](const std::vector<uint32_t>&) { return late(attempt, {0}, settings.timeout_ms); };
   CKPT_TRY(collect(session, attempt, settings, job, 0, 1, awaited));
   (void)session.store().remove(format::holding_key(attempt.directory, session.rank()), false);

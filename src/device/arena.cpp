@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <utility>
 
 #include "base/parallel.h"
 
@@ -50,6 +49,10 @@ Status Mapping::populate(uint64_t bytes, unsigned threads) const {
     uint64_t at = i * kStep;
     return touch(data_ + at, std::min(kStep, bytes - at));
   });
+}
+
+void Mapping::give_back(void* data, uint64_t bytes) {
+  if (data) munmap(data, size_for(bytes));
 }
 
 Mapping& Mapping::operator=(Mapping&& other) noexcept {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
 #include "base/status.h"
 #include "base/types.h"
@@ -26,6 +27,9 @@ class Mapping {
   ~Mapping();
 
   MutableBytes bytes() const { return {data_, size_}; }
+  // The caller keeps the memory, and ends it with give_back and the bytes that it asked for.
+  std::byte* take() { return std::exchange(data_, nullptr); }
+  static void give_back(void* data, uint64_t bytes);
   // Makes the kernel provide the pages of the first `bytes` now, not at their first use, on `threads` threads. Pages
   // that exist already cost almost nothing. NOMEM.
   Status populate(uint64_t bytes, unsigned threads) const;

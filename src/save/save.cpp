@@ -211,6 +211,14 @@ Status Save::begin() {
   return Ok();
 }
 
+Status Save::give_up(std::string_view reason) {
+  if (begun_) return Status(CKPT_INVALID, "the save has begun; cancel its job");
+  CKPT_TRY(format::check_text(reason));
+  begun_ = true;
+  (void)refuse(noted(Status(CKPT_ABORTED, strformat("rank {} gave up: {}", session_->rank(), reason))));
+  return Ok();
+}
+
 Status Save::refuse(Status cause) { return commit::refuse_attempt(*session_, attempt_, std::move(cause)); }
 
 static uint64_t unix_ms() {

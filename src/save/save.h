@@ -42,6 +42,8 @@ class Save {
   Status set_attr(std::string_view tensor, std::string_view key, std::string_view value);
   // Keeps the first failure of adding something: the reason to give if the save is freed for it.
   Status noted(Status status);
+  // Instead of running it: tells the other ranks why. INVALID once it has begun.
+  Status give_up(std::string_view reason);
   const std::string& id() const { return attempt_.directory; }
 
   // Call it once, even if it fails: the second call is INVALID.

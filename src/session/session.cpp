@@ -68,7 +68,7 @@ Status Session::lead(uint32_t world_size, const Options& options, const Job& job
 }
 
 Status Session::claim() {
-  std::string record = to_hex(random_id()) + "\n";
+  const std::string record = to_hex(random_id()) + "\n" + Liveness::machine() + "\n";
   Status status = store_->put_own(format::claim_key(plan_.token, rank_), as_bytes(record));
   if (status.code() == CKPT_EXISTS) CKPT_TRY(check_fence());  // with an old session string
   if (status.code() == CKPT_EXISTS)
@@ -78,7 +78,8 @@ Status Session::claim() {
         .with("rank", uint64_t{rank_});
   if (status.code() == CKPT_NOT_FOUND)
     return Status(CKPT_FENCED, strformat("session {} of run \"{}\" was closed by a newer one", plan_.token, plan_.run));
-  return status;
+  CKPT_TRY(std::move(status));
+  return liveness_.hold(*store_, plan_, rank_);
 }
 
 // The session string carries the options that shape the plan. A rank that was configured otherwise must not go on

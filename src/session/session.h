@@ -11,6 +11,7 @@
 #include "base/job.h"
 #include "base/options.h"
 #include "device/arena.h"
+#include "session/liveness.h"
 #include "session/ownership.h"
 #include "session/session_plan.h"
 #include "store/store.h"
@@ -47,6 +48,9 @@ class Session {
   // Rank 0, before an attempt: see ownership.h.
   Status hold_run() const { return session::hold_run(*store_, plan_); }
 
+  // ABORTED if one of these ranks is gone: see liveness.h.
+  Status check_alive(std::span<const uint32_t> ranks) { return liveness_.check(*store_, plan_, ranks); }
+
   // Rank 0: remembers the key of a word that retention left for the other ranks (src/README.md, "Session"), and returns
   // the one that nobody can ask for any more; "" if there is none.
   std::string keep_word(std::string key);
@@ -74,6 +78,7 @@ class Session {
   std::deque<std::string> words_;
   device::Mapping arena_;
   uint64_t arena_bytes_ = 0;
+  Liveness liveness_;
 };
 
 }  // namespace ckpt::session

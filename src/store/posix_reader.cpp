@@ -1,11 +1,13 @@
 #include "store/posix_reader.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 
 #include "store/keys.h"
 
@@ -140,13 +142,47 @@ Status PosixReader::read_direct(uint64_t offset, MutableBytes out) const {
 
 namespace {
 
+// The descriptors of all locks of this process. A child that fork() makes closes its copies: a lock must end with the
+// process that took it, though a data loader's workers live on.
+class LockedFiles {
+ public:
+  static LockedFiles& of_process() {
+    static LockedFiles& files = *new LockedFiles;  // never destroyed: a fork may come at any time
+    return files;
+  }
+  void add(int fd) {
+    std::lock_guard lock(mutex_);
+    fds_.insert(fd);
+  }
+  void remove(int fd) {
+    std::lock_guard lock(mutex_);
+    fds_.erase(fd);
+  }
+
+ private:
+  LockedFiles() {
+    pthread_atfork([] { of_process().mutex_.lock(); }, [] { of_process().mutex_.unlock(); },
+                   [] { of_process().close_all(); });
+  }
+  void close_all() {
+    for (int fd : fds_) close(fd);
+    fds_.clear();
+    mutex_.unlock();
+  }
+  std::mutex mutex_;
+  std::set<int> fds_;
+};
+
 class PosixLock final : public Lock {
  public:
-  PosixLock(Fd file, bool protects) : file_(std::move(file)), protects_(protects) {}
+  PosixLock(Fd file, bool protects) : file_(std::move(file)), protects_(protects) {
+    LockedFiles::of_process().add(fd());
+  }
   int fd() const { return file_.get(); }
   bool protects() const override { return protects_; }
-  // Unlocks explicitly: after a mere close, a child forked meanwhile would keep the lock through its own descriptor.
+  // Unlocks explicitly: after a mere close, a child forked meanwhile could keep the lock through its own descriptor.
   ~PosixLock() override {
+    LockedFiles::of_process().remove(fd());
     retry([&] { return flock(file_.get(), LOCK_UN); });
   }
 

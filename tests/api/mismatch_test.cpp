@@ -61,6 +61,19 @@ TEST_P(Mismatch, ARankThatFreesItsSaveAfterAFailedAddEndsTheOthersWithTheReason)
   EXPECT_NE(outcome.text.find("broken"), std::string::npos) << outcome.text;
 }
 
+TEST_P(Mismatch, ARankThatGivesUpTellsTheOthersWhy) {
+  World world(place.uri(), 2);
+  Outcome outcome = save_while(world, [&] {
+    Save save = new_save(world.sessions[1], "a");
+    Error error;
+    EXPECT_EQ(ckpt_save_give_up(save.get(), "TypeError: state at 'm': a Lock", error), CKPT_OK) << error.text();
+    EXPECT_EQ(ckpt_save_give_up(save.get(), "again", error), CKPT_INVALID);
+    EXPECT_EQ(ckpt_save_run(save.get(), error), CKPT_INVALID);
+  });
+  EXPECT_EQ(outcome.status, CKPT_ABORTED) << outcome.text;
+  EXPECT_NE(outcome.text.find("rank 1 gave up: TypeError: state at 'm': a Lock"), std::string::npos) << outcome.text;
+}
+
 TEST_P(Mismatch, ARankThatFreesItsSaveUnusedEndsTheOthers) {
   World world(place.uri(), 2);
   Outcome outcome = save_while(world, [&] { new_save(world.sessions[1], "a"); });
