@@ -51,6 +51,13 @@ Status Mapping::populate(uint64_t bytes, unsigned threads) const {
   });
 }
 
+void Mapping::shrink(uint64_t bytes) {
+  const uint64_t size = size_for(bytes);
+  if (size >= size_) return;
+  munmap(data_ + size, size_ - size);
+  size_ = size;
+}
+
 void Mapping::give_back(void* data, uint64_t bytes) {
   if (data) munmap(data, size_for(bytes));
 }

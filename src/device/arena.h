@@ -27,6 +27,8 @@ class Mapping {
   ~Mapping();
 
   MutableBytes bytes() const { return {data_, size_}; }
+  // Gives back what is beyond the first `bytes`.
+  void shrink(uint64_t bytes);
   // The caller keeps the memory, and ends it with give_back and the bytes that it asked for.
   std::byte* take() { return std::exchange(data_, nullptr); }
   static void give_back(void* data, uint64_t bytes);

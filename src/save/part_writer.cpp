@@ -44,6 +44,7 @@ class PartWriter {
   };
 
   Status prepare();
+  Status grow_arena(uint64_t wanted);
   Status cut_arena(bool encodes);
   Status work(const std::atomic<bool>& stop);
   Step next_step(size_t* block, std::byte** buffer);
@@ -120,21 +121,44 @@ Status PartWriter::prepare() {
   return cut_arena(encodes);
 }
 
+// Takes staging memory for the whole state, as far as the session and the machine allow: then the caller waits for one
+// copy, not for the disk. Other ranks of the machine do the same at the same time, so it looks again at each step.
+Status PartWriter::grow_arena(uint64_t wanted) {
+  constexpr uint64_t kStep = 256 << 20;
+  const uint64_t have = std::max(session_.arena_size(), settings_.staging_bytes);
+  const uint64_t before = job_.elapsed_us();
+  if (wanted <= have || session_.arena_room() < kStep) {
+    CKPT_ASSIGN(arena_, session_.take_arena(std::min(wanted, have)));
+    return Ok();
+  }
+  CKPT_ASSIGN(arena_, session_.take_arena(wanted));
+  uint64_t there = have;
+  CKPT_TRY(arena_.populate(there, threads_));
+  for (; there < wanted && session_.arena_room() >= kStep; there += kStep)
+    CKPT_TRY(arena_.populate(std::min(there + kStep, wanted), threads_));
+  arena_.shrink(std::min(there, wanted));
+  job_.counters.arena_us = job_.elapsed_us() - before;
+  return Ok();
+}
+
 // Cuts the budget into buffers. A save that copies gets one for each block, if the budget allows; any other save gets
 // those that can be in use at once.
 Status PartWriter::cut_arena(bool encodes) {
   size_t blocks = layout_.blocks.size();
   threads_ = static_cast<unsigned>(std::min<size_t>(settings_.threads, blocks));
-  size_t most = std::max<size_t>(settings_.staging_bytes / buffer_bytes_, 1);
+  if (copies_ && settings_.staging_grows) CKPT_TRY(grow_arena((blocks + (encodes ? threads_ : 0)) * buffer_bytes_));
+  size_t most = std::max<size_t>(std::max(settings_.staging_bytes, arena_.bytes().size()) / buffer_bytes_, 1);
   buffer_count_ = std::min<size_t>(most, std::min<size_t>(blocks, threads_ + traits_.write_depth));
   if (copies_) {
     reserve_ = encodes ? std::clamp<size_t>(most / 2, 1, threads_ + traits_.write_depth) : 0;
     buffer_count_ = std::min(most, blocks + reserve_);
   }
   uint64_t before = job_.elapsed_us();
-  CKPT_ASSIGN(arena_, session_.take_arena(buffer_count_ * buffer_bytes_));
+  if (arena_.bytes().empty()) {
+    CKPT_ASSIGN(arena_, session_.take_arena(buffer_count_ * buffer_bytes_));
+  }
   if (copies_) CKPT_TRY(arena_.populate(buffer_count_ * buffer_bytes_, threads_));
-  job_.counters.arena_us = job_.elapsed_us() - before;
+  job_.counters.arena_us += job_.elapsed_us() - before;
   // Low addresses are taken first, so that a save that needs few buffers touches few.
   for (size_t i = buffer_count_; i-- > 0;) free_.push_back(arena_.bytes().data() + i * buffer_bytes_);
   job_.counters.threads = threads_;

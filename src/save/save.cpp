@@ -63,8 +63,8 @@ Status Save::configure(const Options& options) {
                .staging_bytes = static_cast<uint64_t>(options.integer("staging_bytes"))};
   const commit::CommitSettings& policy = settings_.commit;
   CKPT_TRY(commit::check_policy({plan.run, policy.keep_last, policy.keep_every, policy.protect, false}));
-  if (!options.is_set("staging_bytes"))
-    settings_.staging_bytes = std::max(settings_.staging_bytes, session_->arena_bytes());
+  settings_.staging_grows = !options.is_set("staging_bytes");
+  if (settings_.staging_grows) settings_.staging_bytes = std::max(settings_.staging_bytes, session_->arena_bytes());
   uint64_t smallest = 2 * plan.chunk_bytes;
   if (settings_.staging_bytes < smallest)
     return Status(CKPT_INVALID, strformat("option staging_bytes: expected at least two chunks, {}, found {}", smallest,

@@ -23,6 +23,7 @@ struct SaveSettings {
   ReplicaCheck replicas = ReplicaCheck::kAll;
   unsigned threads = 2;
   uint64_t staging_bytes = 0;
+  bool staging_grows = false;  // nobody set staging_bytes: a save that copies takes more where much memory is free
 };
 
 struct SaveIdentity;

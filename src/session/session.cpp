@@ -165,10 +165,16 @@ Status Session::make_arena(uint64_t bytes) {
   return arena_.populate(bytes, resolve_threads(0));
 }
 
+uint64_t Session::arena_size() {
+  std::lock_guard lock(mutex_);
+  return arena_.bytes().size();
+}
+
 Result<device::Mapping> Session::take_arena(uint64_t bytes) {
   {
     std::lock_guard lock(mutex_);
     if (arena_.bytes().size() >= bytes) return std::move(arena_);
+    arena_ = device::Mapping();  // before the larger one is there
   }
   return device::Mapping::make(bytes);
 }

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/free_memory.h"
 #include "base/job.h"
 #include "base/options.h"
 #include "device/arena.h"
@@ -58,6 +59,9 @@ class Session {
   // The staging memory, kept from save to save. Makes a new one if it is too small or if another save has it. NOMEM.
   Result<device::Mapping> take_arena(uint64_t bytes);
   void give_arena(device::Mapping arena);
+  // The size of the staging memory that is there, and how much more the ranks of this machine should take.
+  uint64_t arena_size();
+  uint64_t arena_room() const { return quarter_left(free_at_open_, free_memory()); }
   // The value of option arena_bytes.
   uint64_t arena_bytes() const { return arena_bytes_; }
 
@@ -78,6 +82,7 @@ class Session {
   std::deque<std::string> words_;
   device::Mapping arena_;
   uint64_t arena_bytes_ = 0;
+  const uint64_t free_at_open_ = free_memory();
   Liveness liveness_;
 };
 

@@ -51,6 +51,23 @@ TEST(Arena, TheSessionsArenaIsThereBeforeTheFirstSaveAndServesIt) {
   EXPECT_LE(resident() - before, kSlack) << "closing the session gives the arena back";
 }
 
+TEST(Arena, ABackgroundSaveWithoutABudgetKeepsRoomForAllOfTheState) {
+  constexpr int64_t kState = int64_t{400} << 20;  // more than the default budget
+  Scratch scratch;
+  Store store = open_store(scratch / "store");
+  const Bytes data = pattern(kState, 1);
+  const int64_t before = resident();
+  for (const auto& [budget, expected] :
+       {std::pair(int64_t{0}, kState), std::pair(int64_t{64} << 20, int64_t{64} << 20)}) {
+    Session session = open_session(store);
+    std::vector<Setting> settings;
+    if (budget) settings.emplace_back("staging_bytes", budget);
+    save_in_background(session, budget ? "with" : "without", data, settings);
+    EXPECT_GE(resident() - before, budget ? 0 : expected) << budget;
+    EXPECT_LE(resident() - before, expected + kSlack) << budget;
+  }
+}
+
 TEST(Arena, ABudgetBelowTheArenaStillHolds) {
   constexpr int64_t kBudget = 8 << 20;
   Scratch scratch;
