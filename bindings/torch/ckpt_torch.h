@@ -178,7 +178,8 @@ struct SaveOptions {
 class SaveHandle {
  public:
   void wait_staged();  // after it the state may change again
-  // COLLECTIVE in a group. Returns when the checkpoint is committed (on rank 0: and durable), or throws.
+  // COLLECTIVE in a group. Returns when the checkpoint is committed (on rank 0: and durable), or throws. A rank that
+  // died is named within seconds on a file system with locks; otherwise setting timeout_ms (ten minutes) ends the wait.
   void wait();
   bool staged() const;
   bool done() const;              // whether it has committed or failed; wait() says which
@@ -230,7 +231,9 @@ class Checkpointer {
   // Opens only the store; the session starts with the first save, so that loading fences no one. Not collective: if it
   // throws on one rank, the others do not learn of it.
   explicit Checkpointer(const std::string& store, Ranks ranks = {}, Settings settings = {});
-  ~Checkpointer();  // waits for a running save; its error is lost unless you call wait() before
+  // Waits for a running save; its error is lost unless you call wait() before. While an exception unwinds the trainer
+  // it cancels the save instead, so that the other ranks learn of it at once.
+  ~Checkpointer();
   Checkpointer(Checkpointer&&) noexcept;
   Checkpointer& operator=(Checkpointer&&) noexcept;
 

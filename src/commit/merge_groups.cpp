@@ -65,24 +65,33 @@ static Status other_values(const Said& a, const Said& b, const std::string& rank
       .with("found", "XXH3-128 " + to_hex(b.values));
 }
 
-// `others` have another list than `a`; the first of them is compared with it.
+// The first entries of both lists, in their order, that the other lacks. `same`: whether two entries are the same.
+template <typename Same>
+static std::pair<const Said*, const Said*> first_difference(const std::vector<Said>& a, const std::vector<Said>& b,
+                                                            Same&& same) {
+  for (size_t i = 0; i < std::max(a.size(), b.size()); i++)
+    if (i >= a.size() || i >= b.size() || !same(a[i], b[i]))
+      return {i < a.size() ? &a[i] : nullptr, i < b.size() ? &b[i] : nullptr};
+  return {nullptr, nullptr};
+}
+
+// `others` have another list than `a`; the first of them is compared with it. What tensors there are comes before what
+// values they have.
 static Status lists_differ(const Member& a, std::span<const Member* const> others, const PartFolder& folder) {
   const Member& b = *others[0];
   const auto first = said_by(a, folder), second = said_by(b, folder);
-  std::vector<Said> only_a, only_b;
-  std::set_difference(first.begin(), first.end(), second.begin(), second.end(), std::back_inserter(only_a));
-  std::set_difference(second.begin(), second.end(), first.begin(), first.end(), std::back_inserter(only_b));
   std::string ranks = std::to_string(a.rank);
   for (const Member* other : others.first(std::min<size_t>(others.size(), 20))) ranks += strformat(", {}", other->rank);
-  if (!only_a.empty() && !only_b.empty() && only_a[0].name == only_b[0].name && only_a[0].what == only_b[0].what)
-    return other_values(only_a[0], only_b[0], ranks);
-  // The first name of which they say different things, and what.
-  std::string name = only_a.empty() ? "" : only_a[0].name;
-  if (!only_b.empty() && (only_a.empty() || only_b[0].name < name)) name = only_b[0].name;
-  auto said = [&](const auto& only) {
-    return !only.empty() && only[0].name == name ? only[0].what : std::string("not added");
-  };
-  const std::string text_a = said(only_a), text_b = said(only_b);
+  auto [of_a, of_b] = first_difference(
+      first, second, [](const Said& x, const Said& y) { return x.name == y.name && x.what == y.what; });
+  if (!of_a && !of_b) {
+    const auto [x, y] = first_difference(first, second, [](const Said& p, const Said& q) { return p == q; });
+    if (x && y) return other_values(*x, *y, ranks);
+  }
+  // The lower name is the one that the other rank lacks.
+  const std::string name = !of_a ? (of_b ? of_b->name : "") : of_b ? std::min(of_a->name, of_b->name) : of_a->name;
+  auto said = [&](const Said* entry) { return entry && entry->name == name ? entry->what : std::string("not added"); };
+  const std::string text_a = said(of_a), text_b = said(of_b);
   return Status(CKPT_MISMATCH, strformat("tensor {} of replica group {}: rank {} has {}, rank {} has {}; all members "
                                          "of a replica group add the same tensors "
                                          "(option held_by=some lets each tensor be on some ranks only)",

@@ -82,7 +82,10 @@ Checkpointer::Impl::Impl(const std::string& uri, Ranks who, Settings given)
 }
 
 Checkpointer::Impl::~Impl() {
-  if (pending) pending->wait_local();
+  if (!pending) return;
+  // The trainer unwinds: the other ranks are told at once, and do not wait for a rank that may never save again.
+  if (std::uncaught_exceptions() > exceptions) pending->job.cancel();
+  pending->wait_local();
 }
 
 // In a group rank 0 opens the session and the others join by its string.

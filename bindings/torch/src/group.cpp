@@ -150,6 +150,16 @@ bool is_echo(ckpt_status status) {
 
 }  // namespace
 
+// If the group itself fails, mostly because a rank died, this rank's own error says more: the engine names that rank.
+static std::vector<std::string> gather_outcomes(Group& group, const Outcome& mine, const std::optional<Error>& own) {
+  std::optional<Error> failed;
+  std::vector<std::string> texts;
+  if (!(failed = caught([&] { texts = group.all_gather(to_text(mine)); }))) return texts;
+  const std::string why = std::string("the process group failed, as it does when a rank dies: ") + failed->what();
+  if (own) throw Error(own->status(), std::string(own->what()) + " (and " + why + ")", own->details());
+  fail(CKPT_ABORTED, why + "; what this rank did itself succeeded");
+}
+
 std::vector<std::string> agree(Group* group, const std::optional<Error>& own, const std::string& word) {
   if (group == nullptr) {
     if (own) throw *own;
@@ -163,7 +173,7 @@ std::vector<std::string> agree(Group* group, const std::optional<Error>& own, co
     mine.details = own->details();
   }
   std::vector<Outcome> all;
-  for (const std::string& text : group->all_gather(to_text(mine))) all.push_back(from_text(text));
+  for (const std::string& text : gather_outcomes(*group, mine, own)) all.push_back(from_text(text));
   size_t worst = all.size();
   for (size_t rank = all.size(); rank-- > 0;)
     if (all[rank].status != CKPT_OK &&

@@ -130,7 +130,7 @@ TEST(Ranks, WhereThereIsNoCheckpointLoadIfAnyIsEmptyOnAll) {
   StorePlace place;
   ThreadGroup two(2);
   two.run([&](ct::Ranks ranks) {
-    Net net;
+    Net net = seeded_net(1);
     ct::Checkpointer keeper(place.uri(), ranks);
     EXPECT_FALSE(keeper.load_if_any(net));
     keeper.save({net, {}, {}});
@@ -165,6 +165,48 @@ TEST(Ranks, SaveInTheBackgroundTogether) {
     EXPECT_EQ(keeper.load(net).step, 4);
     expect_same(*Trainer().net, *net);
   });
+}
+
+// Rank 0 of two, of which the other one never saves.
+TEST(RanksWithoutAGroup, OneThatAnExceptionUnwindsCancelsItsSaveAtOnce) {
+  StorePlace place;
+  Trainer trainer;
+  const auto ranks = ct::Ranks::with_session(0, 2, "");
+  EXPECT_THROW(
+      {
+        ct::Checkpointer keeper(place.uri(), ranks);  // with the timeout of ten minutes
+        ct::SaveOptions options;
+        options.step = 1;
+        auto handle = keeper.save_async({trainer.net, trainer.adam, {}}, options);
+        throw std::runtime_error("the trainer failed");
+      },
+      std::runtime_error);
+}
+
+// A group of two whose other rank dies after some calls.
+class DyingGroup : public ct::Group {
+ public:
+  explicit DyingGroup(int calls) : calls_(calls) {}
+  uint32_t rank() const override { return 0; }
+  uint32_t size() const override { return 2; }
+  std::vector<std::string> all_gather(const std::string& mine) override {
+    if (calls_-- == 0) throw std::runtime_error("Connection closed by peer");
+    return {mine, mine};
+  }
+
+ private:
+  int calls_;
+};
+
+TEST(Ranks, OneThatDiesIsNamedThoughTheGroupFailsToo) {
+  StorePlace place;
+  Trainer trainer;
+  ct::Checkpointer keeper(place.uri(), ct::Ranks::of(std::make_shared<DyingGroup>(4)), {{"timeout_ms", 300}});
+  ct::SaveOptions options;
+  options.step = 1;
+  auto handle = keeper.save_async({trainer.net, trainer.adam, {}}, options);
+  const ct::Error error = expect_error([&] { handle.wait(); }, CKPT_TIMEOUT, "Connection closed by peer");
+  EXPECT_EQ(error.detail("ranks"), "1") << error.what();
 }
 
 TEST(RanksWithoutAGroup, MeetThroughTheStore) {
@@ -217,7 +259,12 @@ TEST(RanksWithoutAGroup, OneWithAWrongSettingTellsTheOthersAndTheyMeetAgain) {
   ct::Settings patience{{"timeout_ms", 20000}};
   ct::Checkpointer first(place.uri(), ct::Ranks::with_session(0, 2, ""), patience);
   std::string session = first.session_string();
-  auto make = [] { return std::make_shared<torch::nn::LinearImpl>(2, 2); };
+  auto make = [] {
+    auto module = std::make_shared<torch::nn::LinearImpl>(2, 2);
+    at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : module->parameters()) parameter.zero_();
+    return module;
+  };
   std::thread second([&] {
     ct::Checkpointer keeper(place.uri(), ct::Ranks::with_session(1, 2, session), patience);
     ct::SaveOptions wrong;
