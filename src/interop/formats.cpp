@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "interop/hfai/format.h"
+#include "interop/look.h"
 #include "interop/pt/format.h"
 #include "interop/safetensors/format.h"
 
@@ -32,12 +33,23 @@ Result<Candidate> look_at(const std::string& path) {
   return candidate;
 }
 
+std::string look_of(const Candidate& candidate) {
+  if (candidate.is_directory) return look_of_directory(candidate.path);
+  const std::string look = look_of_file(candidate.head);
+  if (!look.empty()) return look;
+  std::string bytes = "it begins with";
+  for (const char byte : candidate.head.substr(0, 8)) bytes += strformat(" {:02x}", static_cast<unsigned char>(byte));
+  return bytes;
+}
+
 Status unknown(const Candidate& candidate) {
   std::string accepted;
   for (const Format& format : kFormats) accepted += (accepted.empty() ? "" : "; ") + std::string(format.what);
+  const std::string look = look_of(candidate);
   return Status(candidate.is_directory ? CKPT_NOT_FOUND : CKPT_FORMAT,
-                candidate.path + " is of no known format; expected " + accepted)
-      .with("path", candidate.path);
+                candidate.path + " is of no known format: " + look + "; expected " + accepted)
+      .with("path", candidate.path)
+      .with("found", look);
 }
 
 const Format& format_of(const ExportRequest& request) {

@@ -118,5 +118,60 @@ TEST_F(ForeignReader, AnUnknownPathIsToldWhatIsAccepted) {
   EXPECT_EQ(read_foreign("", {}).status().code(), CKPT_INVALID);
 }
 
+TEST_F(ForeignReader, AnUnknownFileIsToldWhatItLooksLike) {
+  const std::string tar = "notes.txt" + std::string(248, '\0') + "ustar" + std::string(300, '\0');
+  const std::pair<std::string, const char*> rows[] = {
+      {"\x1f\x8b\x08", "gzip"},
+      {"\x28\xb5\x2f\xfd....", "zstd"},
+      {std::string("\xfd"
+                   "7zXZ\0",
+                   6),
+       "xz"},
+      {"BZh91AY", "bzip2"},
+      {"\x89HDF\r\n\x1a\n", "HDF5"},
+      {"\x93NUMPY\x01", "numpy"},
+      {"GGUF\x03", "GGUF"},
+      {tar, "a tar archive"},
+      {"\x80\x04\x95....", "a pickle of protocol 4 without what torch.save writes before it"},
+      {"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"},
+      {"<!DOCTYPE html><html>", "an HTML page"},
+      {R"({"abc":{"dtype":"F32"}})", "JSON"},
+      {"some text, and more of it", "text"},
+      {"", "empty"},
+      {std::string("\x01\x02\x00\xff", 4), "begins with 01 02 00 ff"},
+  };
+  for (const char* name : {"a.bin", "a.safetensors", "a.pt"})
+    for (const auto& [content, word] : rows) {
+      if (std::string_view(word).starts_with("begins") && std::string_view(name) == "a.safetensors") continue;
+      write_file(path(name), content);
+      const Status status = read_foreign(path(name), {}).status();
+      EXPECT_EQ(status.code(), CKPT_FORMAT) << word;
+      for (const char* text : {name, word, "PyTorch", "safetensors"})
+        EXPECT_NE(status.message().find(text), std::string::npos) << name << " " << word << ": " << status.message();
+    }
+}
+
+TEST_F(ForeignReader, AnUnknownDirectoryIsToldWhatItHolds) {
+  const std::pair<std::vector<const char*>, const char*> rows[] = {
+      {{}, "it is empty"},
+      {{".metadata", "__0_0.distcp"}, "torch.distributed.checkpoint"},
+      {{".ckpt"}, "a store of ckpt"},
+      {{"MANIFEST", "PART_000"}, "a checkpoint of ckpt"},
+      {{"zero_pp_rank_0_mp_rank_00_optim_states.pt"}, "import a file of it"},
+      {{"pytorch_model-00001-of-00002.bin"}, "import a file of it"},
+      {{"a.txt", "b.txt"}, "a.txt"},
+  };
+  int number = 0;
+  for (const auto& [names, word] : rows) {
+    const std::string folder = path("d" + std::to_string(number++));
+    std::filesystem::create_directory(folder);
+    for (const char* name : names) write_file(folder + '/' + name, "x");
+    const Status status = read_foreign(folder, {}).status();
+    EXPECT_EQ(status.code(), CKPT_NOT_FOUND);
+    for (const char* text : {word, "PART_*.pt", "safetensors"})
+      EXPECT_NE(status.message().find(text), std::string::npos) << status.message();
+  }
+}
+
 }  // namespace
 }  // namespace ckpt::interop

@@ -16,7 +16,13 @@ bool begins(Bytes file, uint64_t at, std::string_view text) {
 }
 
 bool looks_like_zip(Bytes file) { return begins(file, 0, "PK\x03\x04") && !begins(file, 8, "{"); }
-bool looks_like_tar(Bytes file) { return begins(file, 257, "ustar"); }
+// A tar of torch before 0.1.10, by its first entry. Other tars hold other things.
+bool looks_like_tar(Bytes file) {
+  if (!begins(file, 257, "ustar")) return false;
+  for (const std::string_view name : {"sys_info", "pickle", "tensors", "storages"})
+    if (begins(file, 0, name)) return true;
+  return false;
+}
 
 // The magic number of the older form as a pickle of any protocol.
 bool looks_like_legacy(Bytes file) {
@@ -118,7 +124,10 @@ Status PtSource::read_zip(const ReadOptions& options) {
   const std::string_view first = zip.entries().empty() ? "" : zip.entries()[0].name;
   const std::string prefix(first.substr(0, first.find('/') + 1));
   const ZipEntry* pickle = prefix.empty() ? nullptr : zip.find(prefix + "data.pkl");
-  if (!pickle) return Status(CKPT_FORMAT, "no " + shown(prefix + "data.pkl") + " in the archive");
+  if (!pickle)
+    return Status(CKPT_FORMAT, "no " + shown(prefix + "data.pkl") +
+                                   " in the archive: a zip file, but none of torch.save's" +
+                                   (first.empty() ? "" : " (its first entry is " + shown(first) + ")"));
   CKPT_TRY(check_byte_order(zip, prefix));
   CKPT_TRY(check_version(zip, prefix));
   CKPT_TRY(check_code(zip, prefix));

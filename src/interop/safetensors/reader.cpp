@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "interop/files.h"
+#include "interop/look.h"
 #include "interop/safetensors/file_set.h"
 #include "interop/safetensors/format.h"
 #include "interop/safetensors/safetensors.h"
@@ -103,8 +104,11 @@ Attributes attributes_of(const Sources& sources) {
 
 bool is_safetensors(const Candidate& candidate) {
   if (candidate.is_directory) return holds_safetensors(candidate.path);
-  const bool named = candidate.path.ends_with(kSuffix) || candidate.path.ends_with(".json");
-  return named || (candidate.head.size() > 8 && candidate.head[8] == '{');
+  if (candidate.path.ends_with(".json")) return true;
+  // A name alone does not make it one: what begins like something else is told as that.
+  if (candidate.path.ends_with(kSuffix)) return look_of_file(candidate.head).empty();
+  // The length of the header is small, so that text is none.
+  return candidate.head.size() > 8 && candidate.head[8] == '{' && candidate.head[7] == 0 && candidate.head[4] == 0;
 }
 
 Result<ForeignCheckpoint> read_safetensors(const std::string& path, const ReadOptions&) {

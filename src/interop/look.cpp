@@ -1,0 +1,92 @@
+#include "interop/look.h"
+
+#include <dirent.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/status.h"
+#include "format/names.h"
+#include "interop/json.h"
+
+namespace ckpt::interop {
+
+namespace {
+
+struct Beginning {
+  std::string_view bytes;
+  const char* look;
+};
+constexpr Beginning kBeginnings[] = {
+    {"\x1f\x8b", "it looks like gzip data; unpack it"},
+    {"\x28\xb5\x2f\xfd", "it looks like zstd data; unpack it"},
+    {"\xfd\x37zXZ", "it looks like xz data; unpack it"},
+    {"BZh", "it looks like bzip2 data; unpack it"},
+    {"\x04\x22\x4d\x18", "it looks like lz4 data; unpack it"},
+    {"\x89HDF\r\n", "it looks like an HDF5 file"},
+    {"\x93NUMPY", "it looks like a numpy .npy file"},
+    {"GGUF", "it looks like a GGUF file"},
+    {"PK", "it looks like a zip file without entries"},
+    {"\x7f"
+     "ELF",
+     "it looks like a program"},
+    {"version https://git-lfs", "it is a pointer of git-lfs, not the file itself; git lfs pull gets that"},
+    {"<!DOCTYPE", "it is an HTML page; a download that failed, perhaps"},
+    {"<html", "it is an HTML page; a download that failed, perhaps"},
+    {"{", "it looks like JSON text"},
+};
+
+bool is_text(std::string_view head) {
+  const bool plain = std::none_of(head.begin(), head.end(), [](char c) {
+    return static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\r' && c != '\t';
+  });
+  while (!head.empty() && static_cast<unsigned char>(head.back()) >= 0x80) head.remove_suffix(1);  // perhaps cut
+  return plain && !head.empty() && format::valid_utf8(head);
+}
+
+bool is_pickle(std::string_view head) { return head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5; }
+
+std::vector<std::string> names_in(const std::string& path) {
+  std::vector<std::string> names;
+  if (DIR* directory = opendir(path.c_str())) {
+    while (const dirent* entry = readdir(directory))
+      if (std::string_view(entry->d_name) != "." && std::string_view(entry->d_name) != "..")
+        names.emplace_back(entry->d_name);
+    closedir(directory);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+std::string look_of_file(std::string_view head) {
+  if (head.empty()) return "it is empty";
+  if (head.size() > 262 && head.substr(257, 5) == "ustar") return "it looks like a tar archive; unpack it";
+  if (is_pickle(head))
+    return strformat(
+        "it looks like a pickle of protocol {} without what torch.save writes before it; load it in Python, "
+        "and save it with torch.save",
+        int{head[1]});
+  for (const Beginning& row : kBeginnings)
+    if (head.starts_with(row.bytes)) return row.look;
+  return is_text(head) ? "it looks like text" : "";
+}
+
+std::string look_of_directory(const std::string& path) {
+  const std::vector<std::string> names = names_in(path);
+  const auto has = [&](std::string_view name) { return std::binary_search(names.begin(), names.end(), name); };
+  if (names.empty()) return "it is empty";
+  if (has(".metadata")) return "it looks like a checkpoint of torch.distributed.checkpoint, which is not read";
+  if (has(".ckpt")) return "it is a store of ckpt: its checkpoints need no import";
+  if (has("MANIFEST")) return "it is a checkpoint of ckpt, which needs no import";
+  const auto pickled = std::find_if(names.begin(), names.end(), [](const std::string& name) {
+    return name.ends_with(".pt") || name.ends_with(".pth") || name.ends_with(".bin") || name.ends_with(".ckpt");
+  });
+  if (pickled != names.end()) return "import a file of it, as " + shown(*pickled);
+  std::string some;
+  for (size_t i = 0; i < std::min<size_t>(names.size(), 3); i++) some += (i ? ", " : "") + shown(names[i]);
+  return strformat("it holds {} {}, among them ", names.size(), names.size() == 1 ? "entry" : "entries") + some;
+}
+
+}  // namespace ckpt::interop
