@@ -17,7 +17,8 @@ extern "C" {
 /* Saves a PyTorch .pt, an hfai directory of PART_*.pt, a safetensors file, or a Hugging Face set (a directory or its
  * index.json) as a checkpoint of its own run (default "import"), so that a running trainer is not fenced. The content
  * decides what it is. A .pt becomes tensors, aliases and a state tree (ckpt_tree.h), and runs no code; of safetensors
- * the file split and the metadata are kept as attributes for ckpt_export. `info` (nullable) receives the result.
+ * the file split and the metadata are kept as attributes for ckpt_export. Attribute import.unchecked counts what a .pt
+ * or hfai directory has no checksums of. `info` (nullable) receives the result.
  * The files are mapped: one that somebody truncates meanwhile can end the process with SIGBUS. Imports into one run
  * take turns: each waits for the others for at most timeout_ms, then returns TIMEOUT. FENCED: on a file system without
  * locks another import, or a trainer, took the run meanwhile; import again. Options: run, verify, on_existing,
@@ -28,7 +29,8 @@ CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, cons
 
 /* Writes the checkpoint to `path`, which must not exist, in what option format says (auto: by the ending of `path`):
  * "safetensors": its tensors, in one file or in a directory with the split that was imported; "pt": its main tree as
- * torch.save does, for torch.load(weights_only=True); "hfai": that in `shards` files PART_nnn.pt, as hfai's load takes
+ * torch.save does, for torch.load(weights_only=True), which takes nothing of numpy's: its arrays become tensors and its
+ * numbers Python's; "hfai": that in `shards` files PART_nnn.pt, as hfai's load takes
  * them. What has no place there (other objects, tensors outside the tree) is left out. Options: format, shards, opaque,
  * threads. Statuses: EXISTS, UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is not
  * {"model": ...}), FORMAT (a tree that does not fit the checkpoint), CORRUPT, IO, NO_SPACE. */

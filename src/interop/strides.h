@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "base/types.h"
 
@@ -18,6 +19,17 @@ inline Strides row_major(const Shape& shape) {
   for (int i = shape.ndim; i-- > 0;) {
     strides[static_cast<size_t>(i)] = static_cast<int64_t>(step);
     step *= std::max<uint64_t>(shape[i], 1);
+  }
+  return strides;
+}
+
+// Without gaps, `axes` from the outermost to the innermost.
+inline Strides strides_of(const Shape& shape, std::span<const int> axes) {
+  Strides strides{};
+  uint64_t step = 1;
+  for (size_t i = axes.size(); i-- > 0;) {
+    strides[static_cast<size_t>(axes[i])] = static_cast<int64_t>(step);
+    step *= std::max<uint64_t>(shape[axes[i]], 1);
   }
   return strides;
 }

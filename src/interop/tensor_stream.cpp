@@ -3,38 +3,74 @@
 #include <algorithm>
 #include <utility>
 
+#include "interop/strides.h"
+
 namespace ckpt::interop {
 
 static constexpr size_t kMaxPieces = 1 << 16;  // a load of more does not get faster
 
+static ckpt_tensor_desc describe_box(const TensorRange& range, const Box& box) {
+  ckpt_tensor_desc desc = describe(range.dtype, range.shape);
+  desc.region_kind = CKPT_REGION_BOX;
+  desc.flags = CKPT_TENSOR_STRIDED;
+  const Strides strides = strides_of(box.extent, range.axes);
+  for (int i = 0; i < desc.ndim; i++) {
+    desc.offset[i] = static_cast<int64_t>(box.offset[i]);
+    desc.extent[i] = static_cast<int64_t>(box.extent[i]);
+    desc.strides[i] = strides[static_cast<size_t>(i)];
+  }
+  return desc;
+}
+
 Status TensorStream::add(size_t item, const TensorRange& range) {
-  if (range.size == 0) return add_piece({item, 0, 0, true, true}, range);
+  if (range.size == 0) return add_piece({item, 0, 0, true, true}, range.name, {});
+  if (!range.axes.empty()) return add_box(item, range, Box::whole(range.shape), 0);
   CKPT_ASSIGN(const uint64_t bytes, element_bytes(range.size, range.dtype));
+  CKPT_ASSIGN(const uint64_t all, element_count(range.shape));
   // A multiple of 8 elements ends at a whole byte, whatever the dtype.
   const auto bits = static_cast<uint64_t>(dtype_bits(range.dtype));
   const uint64_t step = bytes <= buffer_.size() ? range.size : buffer_.size() / bits * 8;
-  TensorRange part = range;
   for (uint64_t at = 0; at < range.size; at += step) {
-    part.begin = range.begin + at;
-    part.size = std::min(step, range.size - at);
-    CKPT_ASSIGN(const uint64_t part_bytes, element_bytes(part.size, range.dtype));
-    CKPT_TRY(add_piece({item, part_bytes, bytes, at == 0, at + part.size == range.size}, part));
+    const uint64_t size = std::min(step, range.size - at);
+    CKPT_ASSIGN(const uint64_t part_bytes, element_bytes(size, range.dtype));
+    const ckpt_tensor_desc desc =
+        size == all ? describe(range.dtype, range.shape) : describe(range.dtype, range.shape, range.begin + at, size);
+    CKPT_TRY(add_piece({item, part_bytes, bytes, at == 0, at + size == range.size}, range.name, desc));
   }
   return Ok();
 }
 
-Status TensorStream::add_piece(const Piece& piece, const TensorRange& range) {
+Status TensorStream::add_box(size_t item, const TensorRange& range, const Box& box, size_t level) {
+  CKPT_ASSIGN(const uint64_t bytes, element_bytes(box.volume(), range.dtype));
+  if (bytes <= buffer_.size()) {
+    CKPT_ASSIGN(const uint64_t all, element_bytes(range.size, range.dtype));
+    bool is_first = true, is_last = true;
+    for (int i = 0; i < box.extent.ndim; i++) {
+      is_first &= box.offset[i] == 0;
+      is_last &= box.offset[i] + box.extent[i] == range.shape[i];
+    }
+    return add_piece({item, bytes, all, is_first, is_last}, range.name, describe_box(range, box));
+  }
+  const int axis = range.axes[level];
+  const uint64_t step = std::max<uint64_t>(buffer_.size() / (bytes / box.extent[axis]), 1);
+  Box part = box;
+  for (uint64_t at = 0; at < box.extent[axis]; at += step) {
+    part.offset[axis] = box.offset[axis] + at;
+    part.extent[axis] = std::min(step, box.extent[axis] - at);
+    CKPT_TRY(add_box(item, range, part, level + 1));
+  }
+  return Ok();
+}
+
+Status TensorStream::add_piece(const Piece& piece, const std::string& name, const ckpt_tensor_desc& desc) {
   if (piece.bytes > buffer_.size() - used_ || pieces_.size() == kMaxPieces) CKPT_TRY(flush());
   pieces_.push_back(piece);
   if (piece.bytes == 0) return Ok();
   if (!load_) {
     CKPT_ASSIGN(load_, result(client::Load::create(reader_, options_)));
   }
-  CKPT_ASSIGN(const uint64_t all, element_count(range.shape));
-  const ckpt_tensor_desc desc = range.size == all ? describe(range.dtype, range.shape)
-                                                  : describe(range.dtype, range.shape, range.begin, range.size);
-  CKPT_TRY(done(
-      load_->add_tensor(range.name, client::Tensor(desc), client::MutableMemory(buffer_.data() + used_, piece.bytes))));
+  CKPT_TRY(
+      done(load_->add_tensor(name, client::Tensor(desc), client::MutableMemory(buffer_.data() + used_, piece.bytes))));
   used_ += piece.bytes;
   return Ok();
 }

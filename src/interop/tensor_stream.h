@@ -15,12 +15,14 @@
 
 namespace ckpt::interop {
 
-// Elements [begin, begin + size) of a flattened tensor.
+// Elements [begin, begin + size) of a flattened tensor; with `axes` all of them, in that order of the dimensions from
+// the outermost to the innermost.
 struct TensorRange {
   std::string name;
   uint16_t dtype = 0;
   Shape shape;
   uint64_t begin = 0, size = 0;
+  std::vector<int> axes{};
 };
 
 class TensorStream {
@@ -45,7 +47,9 @@ class TensorStream {
   Status flush();
 
  private:
-  Status add_piece(const Piece& piece, const TensorRange& range);
+  Status add_piece(const Piece& piece, const std::string& name, const ckpt_tensor_desc& desc);
+  // A box of an item whose elements lie in the order of range.axes, in as few pieces as the buffer allows.
+  Status add_box(size_t item, const TensorRange& range, const Box& box, size_t level);
 
   const client::Reader& reader_;
   client::Options options_;

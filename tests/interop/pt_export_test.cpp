@@ -61,16 +61,15 @@ TEST_F(PtExport, RecordsOfTorchComeBack) {
         {"qc/scales", CKPT_DTYPE_F64, {2}, pattern(16)},
         {"qc/zero_points", CKPT_DTYPE_I64, {2}, pattern(16)},
         {"c", CKPT_DTYPE_C64, {2}, pattern(16)},
-        {"f4", CKPT_DTYPE_U8, {2}, pattern(2)},
+        {"bits", CKPT_DTYPE_U16, {2}, pattern(4)},
         {"attributes", CKPT_DTYPE_F32, {1}, pattern(4)},
         {"storage", CKPT_DTYPE_F16, {5}, pattern(10)}},
        {},
        R"({"p":)" + record("torch.nn.parameter.Parameter", R"("data":)" + leaf("p") + R"(,"requires_grad":true)") +
            R"(,"grad":)" + record("torch.Tensor", R"("data":)" + leaf("grad") + R"(,"requires_grad":true)") +
-           R"(,"c":)" + record("torch.Tensor", R"("data":)" + leaf("c") + R"(,"conj":true)") + R"(,"f4":)" +
-           record("torch.Tensor", R"("data":)" + leaf("f4") + R"(,"dtype":"torch.float4_e2m1fn_x2")") +
-           R"(,"attributes":)" + record("torch.Tensor", R"("data":)" + leaf("attributes") + R"(,"state":{"tag":"x"})") +
-           R"(,"coo":)" +
+           R"(,"c":)" + record("torch.Tensor", R"("data":)" + leaf("c") + R"(,"conj":true)") + R"(,"bits":)" +
+           record("torch.Tensor", R"("data":)" + leaf("bits") + R"(,"dtype":"torch.bits16")") + R"(,"attributes":)" +
+           record("torch.Tensor", R"("data":)" + leaf("attributes") + R"(,"state":{"tag":"x"})") + R"(,"coo":)" +
            record("torch.sparse_coo", R"("indices":)" + leaf("coo/indices") + R"(,"values":)" + leaf("coo/values") +
                                           R"(,"size":)" + record("torch.Size", R"("items":{"$":"tuple","items":[4]})") +
                                           R"(,"is_coalesced":true)") +
@@ -92,7 +91,8 @@ TEST_F(PtExport, RecordsOfTorchComeBack) {
            record("torch.Size", R"("items":{"$":"tuple","items":[2,3]})") + R"(,"device":)" +
            record("torch.device", R"("type":"cuda","index":1)") + R"(,"cpu":)" +
            record("torch.device", R"("type":"cpu")") + R"(,"dtype":)" +
-           record("torch.dtype", R"("name":"torch.bfloat16")") + R"(,"layout":)" +
+           record("torch.dtype", R"("name":"torch.bfloat16")") + R"(,"shell":)" +
+           record("torch.dtype", R"("name":"torch.int3")") + R"(,"layout":)" +
            record("torch.layout", R"("name":"torch.strided")") + "}"});
 }
 
@@ -128,6 +128,77 @@ TEST_F(PtExport, EveryDtypeOfTorchComesBack) {
   }
   state.tree = tree + "}";
   expect_round_trip(state);
+}
+
+TEST_F(PtExport, ElementsOfFourBitsComeBackInPairs) {
+  expect_round_trip({{{"w", CKPT_DTYPE_F4_E2M1FN, {2, 6}, pattern(6)},
+                      {"none", CKPT_DTYPE_F4_E2M1FN, {3, 0}, ""},
+                      {"rest", CKPT_DTYPE_F4_E2M1FN, {4}, pattern(2, 5)}},
+                     {{"same", "w", {}, {}, 0}},
+                     R"({"w":)" + leaf("w") + R"(,"none":)" + leaf("none") + R"(,"rest":)" + leaf("rest") +
+                         R"(,"same":)" + leaf("same") + "}"});
+  EXPECT_EQ(storage_count(path("a.pt")), 3u);
+  const std::string bytes = read_file(path("a.pt"));
+  EXPECT_NE(bytes.find("float4_e2m1fn_x2"), std::string::npos);
+}
+
+TEST_F(PtExport, TheMemoryFormatComesBack) {
+  const auto last = [](const std::string& name, const char* format) {
+    return R"(")" + name + R"(":)" +
+           record("torch.Tensor", R"("data":)" + leaf(name) + R"(,"memory_format":"torch.)" + format + "\"");
+  };
+  std::string elements;
+  for (char i = 0; i < 12; i++) elements += i;
+  expect_round_trip(
+      {{{"w", CKPT_DTYPE_U8, {1, 2, 2, 3}, elements}, {"v", CKPT_DTYPE_I32, {2, 2, 1, 2, 3}, pattern(96)}},
+       {{"tied", "w", {}, {}, 0}},
+       "{" + last("w", "channels_last") + "," + last("tied", "channels_last") + "," + last("v", "channels_last_3d") +
+           "}"});
+  EXPECT_EQ(storage_count(path("a.pt")), 2u);
+  const std::string bytes = read_file(path("a.pt"));
+  EXPECT_NE(bytes.find(std::string("\x00\x06\x01\x07\x02\x08\x03\x09\x04\x0a\x05\x0b", 12)), std::string::npos);
+}
+
+TEST_F(PtExport, AMemoryFormatThatDoesNotFitIsRefused) {
+  int number = 0;
+  for (const auto& [format, shape] :
+       std::vector<std::pair<const char*, std::vector<int64_t>>>{{"torch.channels_last", {2, 3, 1}},
+                                                                 {"torch.channels_last_3d", {1, 1, 2, 3}},
+                                                                 {"torch.moon", {1, 1, 2, 3}}}) {
+    const std::string label = "a" + std::to_string(number++);
+    save(label, {{{"w", CKPT_DTYPE_U8, shape, pattern(6)}},
+                 {},
+                 R"({"w":)" +
+                     record("torch.Tensor", R"("data":)" + leaf("w") + R"(,"memory_format":")" + format + "\"") + "}"});
+    const Failure failure = export_to(path("a.pt"), label);
+    EXPECT_EQ(failure.code, CKPT_FORMAT) << format;
+    EXPECT_EQ(detail(failure, "tensor"), "w/data") << failure.message;
+  }
+}
+
+TEST_F(PtExport, SmallObjectsOfTorchAreKeys) {
+  const auto pair = [](const std::string& key) { return R"({"$":"tuple","items":[)" + key + R"(,1]})"; };
+  const auto keyed = [&](const std::string& key) {
+    return "{\"d\":" + record("builtins.dict", "\"items\":[" + pair(key) + "]") + "}";
+  };
+  const std::string dtype = record("torch.dtype", R"("name":"torch.float32")");
+  const std::string keys[] = {dtype, record("torch.device", R"("type":"cuda","index":1)"),
+                              record("torch.Size", R"("items":{"$":"tuple","items":[2,3]})"),
+                              R"({"$":"tuple","items":[)" + dtype + ",0]}"};
+  Saved state;
+  std::string all;
+  for (const std::string& key : keys) all += (all.empty() ? "" : ",") + pair(key);
+  state.tree = "{\"d\":" + record("builtins.dict", "\"items\":[" + all + "]") + "}";
+  expect_round_trip(state);
+  // A dict, which opaque=dict makes of other classes, cannot be a key.
+  for (const std::string& key :
+       {record("my.Colour", R"("args":{"$":"tuple","items":[1]})"), std::string(R"({"$":"tuple","items":[[1]]})")}) {
+    const std::string label = "refused" + std::to_string(key.size());
+    save(label, {{}, {}, keyed(key)});
+    const Failure failure = export_to(path("b.pt"), label, {{"opaque", "dict"}});
+    EXPECT_EQ(failure.code, CKPT_UNSUPPORTED);
+    EXPECT_NE(failure.message.find("as the key of a dict"), std::string::npos) << failure.message;
+  }
 }
 
 TEST_F(PtExport, ACheckpointWithoutTreeIsADictOfItsTensors) {
@@ -197,14 +268,23 @@ TEST_F(PtExport, AClassThatTorchRefusesIsADictOnRequest) {
 }
 
 TEST_F(PtExport, ADtypeThatTorchLacksIsNamed) {
-  for (const int32_t dtype : {CKPT_DTYPE_F4_E2M1FN, CKPT_DTYPE_F8_E3M4}) {
+  for (const int32_t dtype : {CKPT_DTYPE_F6_E2M3FN, CKPT_DTYPE_F8_E3M4}) {
     const std::string label = ckpt_dtype_name(dtype);
-    save(label, {{{"w", dtype, {2}, "ab"}}, {}, R"({"w":)" + leaf("w") + "}"});
+    const size_t bytes = static_cast<size_t>(ckpt_dtype_bits(dtype)) / 2;
+    save(label, {{{"w", dtype, {4}, pattern(bytes)}}, {}, R"({"w":)" + leaf("w") + "}"});
     const Failure failure = export_to(path("a.pt"), label);
     EXPECT_EQ(failure.code, CKPT_UNSUPPORTED);
     EXPECT_EQ(detail(failure, "tensor"), "w");
     EXPECT_NE(detail(failure, "found").find(label), std::string::npos) << failure.message;
   }
+}
+
+TEST_F(PtExport, AnOddNumberOfFourBitsIsNoPairOfTorchs) {
+  save("a", {{{"w", CKPT_DTYPE_F4_E2M1FN, {2, 3}, pattern(3)}}, {}, R"({"w":)" + leaf("w") + "}"});
+  const Failure failure = export_to(path("a.pt"), "a");
+  EXPECT_EQ(failure.code, CKPT_UNSUPPORTED);
+  EXPECT_EQ(detail(failure, "tensor"), "w");
+  EXPECT_NE(failure.message.find("rows of an odd length"), std::string::npos) << failure.message;
 }
 
 TEST_F(PtExport, AClassOfNumpyThatIsNoNumberIsOneOfThose) {

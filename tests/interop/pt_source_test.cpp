@@ -44,6 +44,7 @@ TEST(PtSource, FindsPickleAndStoragesOfTheOlderForm) {
   EXPECT_TRUE(source->legacy());
   ASSERT_NE(source->storage("b"), nullptr);
   EXPECT_EQ(as_text(*source->storage("b")), "12345678");
+  EXPECT_EQ(source->unchecked(), 1u);  // it has no checksums at all
 }
 
 TEST(PtSource, TheOlderFormKnowsViewsOfStorages) {
@@ -66,7 +67,8 @@ TEST(PtSource, TheOlderFormKnowsViewsOfStorages) {
 TEST(PtSource, LooksLikeTellsByContent) {
   EXPECT_TRUE(PtSource::looks_like(as_bytes(pt_of(none))));
   EXPECT_TRUE(PtSource::looks_like(as_bytes(legacy_of(none))));
-  EXPECT_TRUE(PtSource::looks_like(as_bytes(std::string(257, '\0') + "ustar")));
+  EXPECT_TRUE(PtSource::looks_like(as_bytes("sys_info" + std::string(249, '\0') + "ustar")));
+  EXPECT_FALSE(PtSource::looks_like(as_bytes("notes.txt" + std::string(248, '\0') + "ustar")));
   EXPECT_FALSE(PtSource::looks_like(as_bytes(std::string("\x08\0\0\0\0\0\0\0{}      ", 16))));
   EXPECT_FALSE(PtSource::looks_like({}));
 }
@@ -74,11 +76,12 @@ TEST(PtSource, LooksLikeTellsByContent) {
 TEST(PtSource, WhatIsNeitherFormIsRefused) {
   expect_refused("", "neither a zip archive nor the older form");
   expect_refused(std::string(300, 'x'), "neither a zip archive nor the older form");
-  expect_refused(std::string(257, '\0') + "ustar" + std::string(300, '\0'), "tar form", CKPT_UNSUPPORTED);
+  expect_refused("sys_info" + std::string(249, '\0') + "ustar" + std::string(300, '\0'), "tar form", CKPT_UNSUPPORTED);
 }
 
 TEST(PtSource, ZipsThatAreNotTorchsAreRefused) {
-  expect_refused(zip_of({{"m/x", "1"}}), "no \"m/data.pkl\" in the archive");
+  expect_refused(zip_of({{"m/x", "1"}}), "no \"m/data.pkl\" in the archive: a zip file, but none of torch.save's");
+  expect_refused(zip_of({{"arr_0.npy", "1"}}), "its first entry is \"arr_0.npy\"");
   expect_refused(zip_of({{"data.pkl", document(none)}}), "no \"data.pkl\" in the archive");
   expect_refused(zip_of({pickle_item(), {"m/byteorder", "big"}}), "byte order: expected little, found \"big\"",
                  CKPT_UNSUPPORTED);

@@ -166,13 +166,52 @@ TEST(PtTensor, UntypedStoragesTakeTheDtypeOfTheTensor) {
   ASSERT_TRUE(found.ok()) << found.status().message();
   EXPECT_EQ(found->dtype, CKPT_DTYPE_U16);
   EXPECT_EQ(as_text(found->bytes()), "234567");
-  auto fp4 = Opened(pt_of(v3("float4_e2m1fn_x2", dict({text("neg"), boolean(true)})), {{"0", kTen}})).tensor();
-  ASSERT_TRUE(fp4.ok()) << fp4.status().message();
-  EXPECT_EQ(fp4->dtype, CKPT_DTYPE_U8);
-  EXPECT_STREQ(fp4->torch_dtype, "float4_e2m1fn_x2");
-  EXPECT_TRUE(fp4->neg);
-  EXPECT_FALSE(fp4->conj);
-  expect_refused(v3("uint1", ""), "unknown dtype", CKPT_UNSUPPORTED);
+  const auto marked = Opened(pt_of(v3("uint16", dict({text("neg"), boolean(true)})), {{"0", kTen}})).tensor();
+  ASSERT_TRUE(marked.ok()) << marked.status().message();
+  EXPECT_TRUE(marked->neg);
+  EXPECT_FALSE(marked->conj);
+  expect_refused(v3("uint99", ""), "unknown dtype \"torch uint99\"", CKPT_UNSUPPORTED);
+  expect_refused(v3("uint1", ""), "torch keeps no elements of dtype torch.uint1", CKPT_UNSUPPORTED);
+}
+
+std::string rebuilt_v3(const std::string& dtype, int64_t offset, const std::vector<int64_t>& size,
+                       const std::vector<int64_t>& stride) {
+  return call(torch_util("_rebuild_tensor_v3"),
+              {storage("0", "UntypedStorage", 10), integer(offset), integers(size), integers(stride), boolean(false),
+               ordered_dict(), global("torch", dtype)});
+}
+
+// torch counts a byte of two as one element of float4_e2m1fn_x2.
+TEST(PtTensor, PairsOfFourBitsAreElementsOfTheLastDimension) {
+  const auto whole = Opened(pt_of(rebuilt_v3("float4_e2m1fn_x2", 1, {2, 3}, {3, 1}), {{"0", kTen}})).tensor();
+  ASSERT_TRUE(whole.ok()) << whole.status().message();
+  EXPECT_EQ(whole->dtype, CKPT_DTYPE_F4_E2M1FN);
+  EXPECT_EQ(whole->torch_dtype, nullptr);
+  EXPECT_EQ(to_text(whole->shape), "[2, 6]");
+  EXPECT_TRUE(whole->contiguous());
+  EXPECT_EQ(as_text(whole->bytes()), "123456");
+  // What has no last dimension in a row stays bytes, with torch's name for them.
+  for (const auto& [size, stride] : std::vector<std::pair<std::vector<int64_t>, std::vector<int64_t>>>{
+           {{2, 3}, {1, 2}}, {{}, {}}, {{2, 2}, {4, 1}}}) {
+    const auto bytes = Opened(pt_of(rebuilt_v3("float4_e2m1fn_x2", 0, size, stride), {{"0", kTen}})).tensor();
+    ASSERT_TRUE(bytes.ok()) << bytes.status().message();
+    EXPECT_EQ(bytes->dtype, CKPT_DTYPE_U8);
+    EXPECT_STREQ(bytes->torch_dtype, "float4_e2m1fn_x2");
+    EXPECT_EQ(bytes->shape.ndim, static_cast<int>(size.size()));
+  }
+  expect_refused(rebuilt_v3("float4_e2m1fn_x2", 0, {11}, {1}), "past its 10 elements");
+}
+
+TEST(PtTensor, DtypesThatAreTorchsOnlyKeepTheirNames) {
+  const std::pair<const char*, int32_t> rows[] = {{"bits8", CKPT_DTYPE_U8},   {"bits16", CKPT_DTYPE_U16},
+                                                  {"bits1x8", CKPT_DTYPE_U8}, {"bits2x4", CKPT_DTYPE_U8},
+                                                  {"bits4x2", CKPT_DTYPE_U8}, {"bcomplex32", CKPT_DTYPE_U32}};
+  for (const auto& [name, dtype] : rows) {
+    const auto found = Opened(pt_of(rebuilt_v3(name, 0, {2}, {1}), {{"0", kTen}})).tensor();
+    ASSERT_TRUE(found.ok()) << found.status().message();
+    EXPECT_EQ(found->dtype, dtype) << name;
+    EXPECT_STREQ(found->torch_dtype, name);
+  }
 }
 
 TEST(PtTensor, PackedElementsMustLieInARow) {

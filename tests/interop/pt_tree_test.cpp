@@ -192,6 +192,72 @@ TEST(PtTree, ModulesOfLibTorchAreNestedRecords) {
                    "\"0\":" + record("__torch__.Module", "\"weight\":" + leaf("~s0/weight") + ",\"training\":true")));
 }
 
+// The names that the Python binding gives the same state: STATE_TREE.md §5.
+TEST(PtTree, ContainersOfPythonAddNothingToNamesWhereSection5SaysSo) {
+  const auto names = [](const std::string& value) { return make_of(dict({text("x"), value})).names; };
+  const std::string factory = global("__builtin__", "list");
+  const std::string counts =
+      with_entries(call(global("collections", "defaultdict"), {factory}), {text("k"), some_tensor()});
+  EXPECT_EQ(names(counts), std::vector<std::string>{"x/k"});
+  const std::string odd =
+      with_entries(call(global("collections", "defaultdict"), {factory}), {tuple({integer(1)}), some_tensor()});
+  EXPECT_EQ(names(odd), std::vector<std::string>{"x/0/1"});
+  EXPECT_EQ(names(ordered_dict({text("k"), some_tensor()})), std::vector<std::string>{"x/k"});
+  EXPECT_EQ(names(dict({none, some_tensor()})), std::vector<std::string>{"x/0/1"});
+  const std::string deque = call(global("collections", "deque"), {}) + "(" + some_tensor() + "e";
+  EXPECT_EQ(names(deque), std::vector<std::string>{"x/items/0"});
+  const std::string frozen = call(global("__builtin__", "frozenset"), {list({some_tensor()})});
+  EXPECT_EQ(names(frozen), std::vector<std::string>{"x/items/0"});
+  const std::string of_dict = with_entries(make(global("my.own", "Dict"), {}), {text("k"), some_tensor()});
+  EXPECT_EQ(names(of_dict), std::vector<std::string>{"x/entries/k"});
+}
+
+// numpy.random.Generator(numpy.random.PCG64(7)) as numpy 2 pickles it.
+TEST(PtTree, GeneratorsOfNumpyAreRecordsOfTheirState) {
+  const std::string seed =
+      with_state(call(global("numpy.random.bit_generator", "__pyx_unpickle_SeedSequence"),
+                      {global("numpy.random.bit_generator", "SeedSequence"), integer(65708578), none}),
+                 tuple({integer(7), integer(0), some_tensor(), integer(4), tuple({})}));
+  const std::string bits =
+      with_state(call(global("numpy.random._pickle", "__bit_generator_ctor"), {global("numpy.random._pcg64", "PCG64")}),
+                 tuple({dict({text("bit_generator"), text("PCG64")}), seed}));
+  const Made made = make_of(dict({text("r"), call(global("numpy.random._pickle", "__generator_ctor"), {bits})}));
+  ASSERT_TRUE(made.status.ok()) << made.status.message();
+  EXPECT_EQ(made.names, std::vector<std::string>{"r/args/0/state/1/state/2"});
+  EXPECT_TRUE(made.json.starts_with(
+      R"({"r":{"$":"record","class":"numpy.random._pickle.__generator_ctor","items":{"args":{"$":"tuple","items":[)"
+      R"({"$":"record","class":"numpy.random._pickle.__bit_generator_ctor","items":{"args":)"))
+      << made.json;
+}
+
+TEST(PtTree, DtypesWithoutElementsAreDtypesAllTheSame) {
+  expect_tree(global("torch", "uint4"), record("torch.dtype", R"("name":"torch.uint4")"));
+  expect_tree(global("torch", "bits8"), record("torch.dtype", R"("name":"torch.bits8")"));
+}
+
+TEST(PtTree, TheMemoryFormatOfATensorIsKept) {
+  const auto image = [](const std::vector<int64_t>& size, const std::vector<int64_t>& stride) {
+    return make_of(dict({text("w"), tensor(bytes_storage(), 0, size, stride)})).json;
+  };
+  const auto formatted = [](const char* format) {
+    return "{\"w\":" + record("torch.Tensor", "\"data\":" + leaf("w") + R"(,"memory_format":"torch.)" + format + "\"") +
+           "}";
+  };
+  const std::string plain = "{\"w\":" + leaf("w") + "}";
+  EXPECT_EQ(image({1, 2, 2, 3}, {12, 1, 6, 2}), formatted("channels_last"));
+  EXPECT_EQ(image({1, 2, 1, 2, 3}, {12, 1, 12, 6, 2}), formatted("channels_last_3d"));
+  EXPECT_EQ(image({1, 2, 2, 3}, {12, 6, 3, 1}), plain);
+  EXPECT_EQ(image({2, 2, 1, 1}, {2, 1, 2, 2}), plain);    // in both orders the same
+  EXPECT_EQ(image({1, 2, 2, 3}, {12, 1, 2, 4}), plain);   // transposed otherwise
+  EXPECT_EQ(image({1, 2, 1, 3}, {99, 1, 99, 4}), plain);  // with gaps
+  EXPECT_EQ(image({0, 2, 2, 3}, {12, 1, 6, 2}), plain);
+  const Made parameter = make_of(
+      dict({text("w"), call(torch_util("_rebuild_parameter"), {tensor(bytes_storage(), 0, {1, 2, 2, 3}, {12, 1, 6, 2}),
+                                                               boolean(true), ordered_dict()})}));
+  EXPECT_NE(parameter.json.find(R"("memory_format":"torch.channels_last")"), std::string::npos) << parameter.json;
+  EXPECT_EQ(parameter.names, std::vector<std::string>{"w"});
+}
+
 TEST(PtTree, AStorageByItselfIsARecordOfItsElements) {
   const Made made = make_of(dict({text("s"), storage("0", "ShortStorage", 8)}));
   ASSERT_TRUE(made.status.ok()) << made.status.message();

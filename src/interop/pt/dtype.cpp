@@ -40,7 +40,13 @@ constexpr TorchDtypeRow kTorchDtypes[] = {
     {"qint32", "QInt32Storage", CKPT_DTYPE_I32, false},
     {"quint4x2", "QUInt4x2Storage", CKPT_DTYPE_U4, false},
     {"quint2x4", "QUInt2x4Storage", CKPT_DTYPE(1, 2), false},
-    {"float4_e2m1fn_x2", nullptr, CKPT_DTYPE_U8, false},  // a byte of two, which torch counts as one element
+    {"float4_e2m1fn_x2", nullptr, CKPT_DTYPE_F4_E2M1FN},  // a byte of two, which torch counts as one element
+    {"bits8", nullptr, CKPT_DTYPE_U8, false},
+    {"bits16", nullptr, CKPT_DTYPE_U16, false},
+    {"bits1x8", nullptr, CKPT_DTYPE_U8, false},
+    {"bits2x4", nullptr, CKPT_DTYPE_U8, false},
+    {"bits4x2", nullptr, CKPT_DTYPE_U8, false},
+    {"bcomplex32", nullptr, CKPT_DTYPE_U32, false},  // two bf16, which DLPack has no code for
 };
 
 // Behind the last '.' or ' '.
@@ -75,6 +81,16 @@ TorchDtype torch_dtype_of_name(std::string_view name) {
     if (last_word(name) == row.name) return found(row);
   return {};
 }
+
+// int1 to int7 and uint1 to uint7: no tensor of torch itself has elements of them.
+bool is_torch_shell(std::string_view name) {
+  if (!is_torch(name)) return false;
+  std::string_view word = last_word(name);
+  if (word.starts_with('u')) word.remove_prefix(1);
+  return word.size() == 4 && word.starts_with("int") && word[3] >= '1' && word[3] <= '7';
+}
+
+bool names_torch_dtype(std::string_view name) { return torch_dtype_of_name(name).dtype != 0 || is_torch_shell(name); }
 
 static const TorchDtypeRow* plain_row(uint16_t dtype) {
   for (const TorchDtypeRow& row : kTorchDtypes)

@@ -52,9 +52,12 @@ const PtEncoder::Row* PtEncoder::row_of(std::string_view class_name) {
 
 Status PtEncoder::record(const TreeNode& node) {
   if (const Row* row = row_of(node.text_view())) return (this->*row->encode)(node);
-  // numpy.float32 and the like; other classes of numpy's have other fields.
-  const bool is_number = node.text_view().starts_with("numpy.") && find(node, "value") != kNoNode;
-  return is_number ? number(node) : opaque(node);
+  return is_number(node) ? number(node) : opaque(node);
+}
+
+// numpy.float32 and the like; other classes of numpy's have other fields.
+bool PtEncoder::is_number(const TreeNode& record) const {
+  return record.text_view().starts_with("numpy.") && find(record, "value") != kNoNode;
 }
 
 Status PtEncoder::opaque(const TreeNode& node) {
@@ -179,7 +182,7 @@ Status PtEncoder::torch_layout(const TreeNode& node) {
 
 Status PtEncoder::torch_dtype(const TreeNode& node) {
   const std::string_view name = text(node, "name");
-  if (torch_dtype_of_name(name).dtype == 0)
+  if (!names_torch_dtype(name))
     return refuse(CKPT_UNSUPPORTED, node, "torch has no dtype " + quoted(name)).with("found", std::string(name));
   pickle_.global("torch", last_part(name));
   return Ok();
@@ -193,6 +196,7 @@ Result<PtEncoder::Look> PtEncoder::look_of(const TreeNode& record) const {
     return refuse(CKPT_UNSUPPORTED, record, "torch has no dtype " + quoted(dtype)).with("found", std::string(dtype));
   Look look;
   if (!dtype.empty()) look.dtype = last_part(dtype);
+  look.memory_format = text(record, "memory_format");
   look.requires_grad = flag(record, "requires_grad");
   look.conj = flag(record, "conj");
   look.neg = flag(record, "neg");
@@ -228,7 +232,7 @@ Status PtEncoder::torch_storage(const TreeNode& node) {
   const PtStorage& shared = storages_.storages()[place.storage];
   // A part of another one cannot be a storage.
   if (place.offset != 0 || place.shape.ndim != 1 || place.shape[0] != shared.range.size) {
-    CKPT_ASSIGN(place, storages_.place_alone(std::string(tree_[data].text_view()), type));
+    CKPT_ASSIGN(place, storages_.place_alone(std::string(tree_[data].text_view()), type, {}));
   }
   return storage(place, type);
 }

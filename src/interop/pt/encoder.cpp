@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "interop/pt/dtype.h"
+#include "interop/pt/memory_format.h"
 
 namespace ckpt::interop {
 
@@ -24,6 +25,18 @@ Result<std::string_view> storage_type(uint16_t dtype, std::string_view name) {
   if (!name.empty() || torch_name_of_dtype(dtype)) return kUntyped;
   const std::string found = strformat("{} (0x{:04x})", ckpt_dtype_name(dtype), dtype);
   return Status(CKPT_UNSUPPORTED, "torch has no dtype " + found).with("found", found);
+}
+
+// Of a tensor's elements in memory; empty for row-major ones.
+Result<std::vector<int>> axes_of(std::string_view memory_format, const TensorRange& whole) {
+  if (memory_format.empty()) return std::vector<int>();
+  for (const MemoryFormat& format : kMemoryFormats)
+    if (format.name == memory_format && format.ndim == whole.shape.ndim && dtype_bits(whole.dtype) >= 8)
+      return std::vector<int>(format.axes().begin(), format.axes().end());
+  return Status(CKPT_FORMAT,
+                "memory_format " + quoted(memory_format) +
+                    strformat(" of a tensor of {} dimensions of {}", whole.shape.ndim, ckpt_dtype_name(whole.dtype)))
+      .with("found", std::string(memory_format));
 }
 
 }  // namespace
@@ -137,14 +150,38 @@ Status PtEncoder::pairs(const TreeNode& list) {
   for (uint32_t child = first_child(list); child != kNoNode; child = tree_[child].next) {
     const TreeNode& pair = tree_[child];
     if (pair.child_count != 2) return refuse(CKPT_FORMAT, pair, "expected a pair of key and value");
-    const TreeNode& first = tree_[first_child(pair)];
-    if (first.kind >= CKPT_NODE_LIST && first.kind != CKPT_NODE_TUPLE)
-      return refuse(CKPT_UNSUPPORTED, first, "a container as the key of a dict");
-    CKPT_TRY(put(first_child(pair)));
-    CKPT_TRY(put(first.next));
+    CKPT_TRY(key_value(first_child(pair)));
+    CKPT_TRY(put(tree_[first_child(pair)].next));
   }
   pickle_.end_items();
   return Ok();
+}
+
+// Whether torch.load makes something of it that a dict takes as a key.
+bool PtEncoder::can_be_key(uint32_t number) const {
+  const TreeNode& node = tree_[number];
+  if (node.kind == CKPT_NODE_RECORD) {
+    const std::string_view name = node.text_view();
+    for (const char* known : {"torch.dtype", "torch.device", "torch.layout", "torch.Size", "builtins.complex"})
+      if (name == known) return true;
+    return is_number(node);
+  }
+  if (node.kind != CKPT_NODE_TUPLE) return node.kind < CKPT_NODE_LIST;
+  for (uint32_t child = first_child(node); child != kNoNode; child = tree_[child].next)
+    if (!can_be_key(child)) return false;
+  return true;
+}
+
+Status PtEncoder::key_value(uint32_t number) {
+  const TreeNode& node = tree_[number];
+  if (can_be_key(number)) return put(number);
+  const bool is_record = node.kind == CKPT_NODE_RECORD;
+  // opaque=dict leaves of a class what is said of it; of one that is a key, its name.
+  if (is_record && options_.opaque_as_dict && node.text_view() == "builtins.type")
+    return pickle_.text(text(node, "name"));
+  const std::string what = is_record ? "an object of class " + std::string(node.text_view()) : "a container";
+  return refuse(CKPT_UNSUPPORTED, node, what + " as the key of a dict")
+      .with("found", is_record ? std::string(node.text_view()) : what);
 }
 
 // ---- tensors ----
@@ -156,7 +193,9 @@ Result<PtPlace> PtEncoder::place_of(const TreeNode& leaf, const Look& look) {
     CKPT_ASSIGN(const TensorRange whole, whole_of(reader_, name));
     CKPT_ASSIGN(const std::string_view type, storage_type(whole.dtype, look.dtype));
     CKPT_ASSIGN(const std::string target, target_of(reader_, name));
-    return options_.apart.contains(target) ? storages_.place_alone(name, type) : storages_.place(name, type);
+    CKPT_ASSIGN(const std::vector<int> axes, axes_of(look.memory_format, whole));
+    return options_.apart.contains(target) ? storages_.place_alone(name, type, axes)
+                                           : storages_.place(name, type, axes);
   };
   Result<PtPlace> place = find();
   if (place.ok()) return place;

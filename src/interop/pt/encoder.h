@@ -1,7 +1,7 @@
 // A state tree, or parts of one, as torch.save pickles it: plain values as they are, tensors as what rebuilds them from
 // storages, and the records of schemas/STATE_TREE.md that torch.load(weights_only=True) of torch 2 makes objects of.
-// numpy's arrays become tensors and its scalars Python's numbers, since weights_only refuses numpy. Recursion goes as
-// deep as a state tree may. One thread.
+// numpy's arrays become tensors and its scalars Python's numbers, since weights_only refuses numpy (which the tool
+// tells). Recursion goes as deep as a state tree may. One thread.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,8 @@ class PtEncoder {
   struct Row;
   // How a tensor is written but for its place.
   struct Look {
-    std::string_view dtype;  // "float4_e2m1fn_x2"; empty: what the checkpoint's says
+    std::string_view dtype;          // "bits8"; empty: what the checkpoint's says
+    std::string_view memory_format;  // "torch.channels_last"; empty: row-major
     bool requires_grad = false, conj = false, neg = false;
   };
 
@@ -98,6 +99,9 @@ class PtEncoder {
   Status byte_array(const TreeNode& node);
   Status called(const TreeNode& node);
   Result<Look> look_of(const TreeNode& record) const;
+  bool is_number(const TreeNode& record) const;
+  bool can_be_key(uint32_t number) const;
+  Status key_value(uint32_t number);
   Result<uint32_t> field(const TreeNode& record, const char* key) const;
   Status put_field(const TreeNode& record, const char* key);
   bool flag(const TreeNode& record, const char* key) const;

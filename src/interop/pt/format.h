@@ -13,7 +13,7 @@ namespace ckpt::interop {
 bool is_pt(const Candidate& candidate);
 // Its tensors from the mapping, what shares memory as aliases, all else as the state tree.
 Result<ForeignCheckpoint> read_pt(const std::string& path, const ReadOptions& options);
-// Attributes of an import: the format's name, and zip entries that the file has no CRC-32 of.
+// Attributes of an import: the format's name, and how much of it has no CRC-32.
 Attributes import_attributes(const char* format, size_t unchecked);
 
 // ---- writer.cpp ----

@@ -124,6 +124,7 @@ Status PtSource::read_legacy_storages(PickleRef list, const PickleDocument& keys
                      std::to_string(count))
           .with("offset", at);
     const Bytes storage = bytes_.subspan(at, static_cast<uint64_t>(count) * layout->second.width);
+    unchecked_++;
     if (!storages_.emplace(key, storage).second)
       return Status(CKPT_FORMAT, "storage " + shown(key) + ": the key comes twice");
     at += storage.size();

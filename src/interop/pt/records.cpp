@@ -56,8 +56,7 @@ const PickleValue* TreeMaker::argument(PickleRef ref, size_t i) const {
 
 Status TreeMaker::name(std::string_view full_name) {
   const std::string dotted_name = dotted(full_name);
-  if (torch_dtype_of_name(full_name).dtype != 0)
-    return record("torch.dtype", [&] { return field_text("name", dotted_name); });
+  if (names_torch_dtype(full_name)) return record("torch.dtype", [&] { return field_text("name", dotted_name); });
   return record("builtins.type", [&] { return field_text("name", dotted_name); });
 }
 
@@ -245,8 +244,9 @@ Status TreeMaker::unknown(PickleRef ref, std::string_view class_name) {
   return record(class_text, [&]() -> Status {
     if (object.args != kNoValue && !pickle_[object.args].items.empty()) CKPT_TRY(field("args", object.args));
     if (object.kwargs != kNoValue && !pickle_[object.kwargs].items.empty()) CKPT_TRY(field("kwargs", object.kwargs));
-    if (!object.items.empty()) CKPT_TRY(field("items", [&] { return sequence(CKPT_NODE_LIST, object.items); }, true));
-    if (!object.entries.empty()) CKPT_TRY(field("entries", [&] { return dict(object.entries); }));
+    if (!object.items.empty()) CKPT_TRY(field("items", [&] { return sequence(CKPT_NODE_LIST, object.items); }));
+    const bool is_dict = class_name == "collections defaultdict";
+    if (!object.entries.empty()) CKPT_TRY(field("entries", [&] { return dict(object.entries); }, is_dict));
     return object.state != kNoValue ? field("state", object.state) : Ok();
   });
 }

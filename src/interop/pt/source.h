@@ -34,7 +34,7 @@ class PtSource {
   size_t pickle_bytes() const { return pickle_.bytes_read(); }
   // The bytes of storage `key`; null where the file has none.
   const Bytes* storage(std::string_view key) const;
-  // Zip entries with content whose CRC-32 was not recorded.
+  // Zip entries with content whose CRC-32 was not recorded; all storages of the older form, which has none.
   size_t unchecked() const { return unchecked_; }
 
  private:

@@ -1,5 +1,6 @@
 #include "interop/pt/storage_plan.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace ckpt::interop {
@@ -15,7 +16,13 @@ Result<ckpt_tensor_info> find(const client::Reader& reader, const std::string& n
 
 Result<TensorRange> range_of(const ckpt_tensor_info& info) {
   TensorRange range{info.name, static_cast<uint16_t>(info.dtype), shape_of(info), 0, 0};
-  if (dtype_bits(range.dtype) % 8 != 0) {
+  const bool pairs = range.dtype == CKPT_DTYPE_F4_E2M1FN;
+  if (pairs && (range.shape.ndim == 0 || range.shape[range.shape.ndim - 1] % 2 != 0))
+    return Status(CKPT_UNSUPPORTED,
+                  "tensor " + quoted(range.name) + ": torch's float4_e2m1fn_x2 has no rows of an odd length")
+        .with("tensor", range.name)
+        .with("found", to_text(range.shape));
+  if (!pairs && dtype_bits(range.dtype) % 8 != 0) {
     const std::string found = strformat("{} (0x{:04x})", ckpt_dtype_name(info.dtype), info.dtype);
     return Status(CKPT_UNSUPPORTED, "tensor " + quoted(range.name) + ": torch has no dtype " + found)
         .with("tensor", range.name)
@@ -25,13 +32,32 @@ Result<TensorRange> range_of(const ckpt_tensor_info& info) {
   return range;
 }
 
+// torch's element of float4_e2m1fn_x2 is a byte of two. Packed elements always lie in a row.
+void join_pairs(PtPlace* place) {
+  if (place->dtype != CKPT_DTYPE_F4_E2M1FN) return;
+  place->shape[place->shape.ndim - 1] /= 2;
+  place->strides = row_major(place->shape);
+  place->offset /= 2;
+}
+
 PtPlace all_of(const TensorRange& range, size_t storage) {
   PtPlace place;
   place.dtype = range.dtype;
   place.shape = range.shape;
   place.storage = storage;
-  place.strides = row_major(place.shape);
+  place.strides = range.axes.empty() ? row_major(place.shape) : strides_of(place.shape, range.axes);
+  join_pairs(&place);
   return place;
+}
+
+// Whether an alias is all of its target.
+bool is_whole(const ckpt_tensor_desc& view, const TensorRange& target) {
+  Strides strides{};
+  std::copy_n(view.strides, view.ndim, strides.begin());
+  Shape shape;
+  shape.ndim = view.ndim;
+  for (int i = 0; i < view.ndim; i++) shape[i] = static_cast<uint64_t>(view.shape[i]);
+  return view.flat_offset == 0 && shape == target.shape && is_row_major(shape, strides);
 }
 
 }  // namespace
@@ -48,6 +74,7 @@ Result<std::string> target_of(const client::Reader& reader, const std::string& n
 
 Result<size_t> PtStoragePlan::storage_of(TensorRange range, std::string_view type) {
   std::string key(type);
+  for (const int axis : range.axes) key += ',' + std::to_string(axis);
   key += ' ' + std::to_string(range.begin) + ' ' + std::to_string(range.size) + ' ' + range.name;
   const auto [found, is_new] = position_.try_emplace(std::move(key), storages_.size());
   if (!is_new) return found->second;
@@ -58,26 +85,30 @@ Result<size_t> PtStoragePlan::storage_of(TensorRange range, std::string_view typ
   return found->second;
 }
 
-Result<PtPlace> PtStoragePlan::place(const std::string& name, std::string_view type) {
+Result<PtPlace> PtStoragePlan::place(const std::string& name, std::string_view type, const std::vector<int>& axes) {
   CKPT_ASSIGN(const ckpt_tensor_info info, find(reader_, name));
-  if (!info.alias_of) return place_alone(name, type);
+  if (!info.alias_of) return place_alone(name, type, axes);
   CKPT_ASSIGN(const TensorRange target, whole_of(reader_, info.alias_of));
   CKPT_ASSIGN(const client::Tensor alias, result(reader_.alias(name)));
   const ckpt_tensor_desc& view = alias.desc();
+  if (dtype_bits(target.dtype) < 8 && view.flat_offset % 2 != 0) return place_alone(name, type, axes);
+  // Another view's strides say its order in memory.
+  if (!axes.empty() && is_whole(view, target)) return place_alone(target.name, type, axes);
   PtPlace place;
   place.dtype = target.dtype;
-  place.shape.ndim = view.ndim;
-  for (int i = 0; i < view.ndim; i++) {
-    place.shape[i] = static_cast<uint64_t>(view.shape[i]);
-    place.strides[static_cast<size_t>(i)] = view.strides[i];
-  }
+  place.shape = shape_of(info);
+  for (int i = 0; i < view.ndim; i++) place.strides[static_cast<size_t>(i)] = view.strides[i];
   place.offset = static_cast<uint64_t>(view.flat_offset);
+  CKPT_TRY(whole_of(reader_, name).status());  // an odd row of four bits is no pairs
+  join_pairs(&place);
   CKPT_ASSIGN(place.storage, storage_of(target, type));
   return place;
 }
 
-Result<PtPlace> PtStoragePlan::place_alone(const std::string& name, std::string_view type) {
-  CKPT_ASSIGN(const TensorRange range, whole_of(reader_, name));
+Result<PtPlace> PtStoragePlan::place_alone(const std::string& name, std::string_view type,
+                                           const std::vector<int>& axes) {
+  CKPT_ASSIGN(TensorRange range, whole_of(reader_, name));
+  range.axes = axes;
   CKPT_ASSIGN(const size_t storage, storage_of(range, type));
   return all_of(range, storage);
 }
@@ -87,6 +118,9 @@ Result<PtPlace> PtStoragePlan::place_range(const std::string& name, std::string_
   CKPT_ASSIGN(TensorRange range, whole_of(reader_, name));
   if (begin > range.size || size > range.size - begin)
     return Status(CKPT_INTERNAL, "tensor " + quoted(name) + ": a range outside of it");
+  if (dtype_bits(range.dtype) < 8)
+    return Status(CKPT_UNSUPPORTED, "tensor " + quoted(name) + ": elements of 4 bits in several files")
+        .with("tensor", name);
   range.begin = begin;
   range.size = size;
   CKPT_ASSIGN(const size_t storage, storage_of(range, type));

@@ -21,7 +21,7 @@ struct PtStorage {
   uint64_t bytes = 0;
 };
 
-// A tensor in a storage.
+// A tensor in a storage, in torch's elements.
 struct PtPlace {
   uint16_t dtype = 0;
   Shape shape;
@@ -35,10 +35,11 @@ class PtStoragePlan {
   explicit PtStoragePlan(const client::Reader& reader) : reader_(reader) {}
 
   // Tensor or alias `name`. `type` is torch's class of the storage: storages of different classes cannot be one.
-  // FORMAT for a name that the checkpoint lacks, UNSUPPORTED for packed elements.
-  Result<PtPlace> place(const std::string& name, std::string_view type);
-  // The same by itself, contiguous, even if it is an alias.
-  Result<PtPlace> place_alone(const std::string& name, std::string_view type);
+  // `axes`: the order of its elements in memory, from the outermost to the innermost; empty for row-major ones. FORMAT
+  // for a name that the checkpoint lacks, UNSUPPORTED for packed elements that are no pairs of 4 bits.
+  Result<PtPlace> place(const std::string& name, std::string_view type, const std::vector<int>& axes);
+  // The same by itself, without gaps, even if it is an alias.
+  Result<PtPlace> place_alone(const std::string& name, std::string_view type, const std::vector<int>& axes);
   // Elements [begin, begin + size) of it in a row, by themselves.
   Result<PtPlace> place_range(const std::string& name, std::string_view type, uint64_t begin, uint64_t size);
 

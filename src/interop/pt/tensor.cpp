@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "interop/json.h"
+#include "interop/pickle/names.h"
 #include "interop/pt/dtype.h"
+#include "interop/pt/memory_format.h"
 #include "interop/pt/numpy.h"
 #include "interop/strides.h"
 
@@ -99,12 +101,35 @@ Status set_flags(const PickleDocument& pickle, PickleRef metadata, PtTensor* ten
 }
 
 Status set_dtype(const PickleDocument& pickle, PickleRef ref, PtTensor* tensor) {
-  const TorchDtype dtype = torch_dtype_of_name(pickle[ref].kind == PickleKind::kName ? pickle[ref].text : "");
+  const std::string_view name = pickle[ref].kind == PickleKind::kName ? pickle[ref].text : "";
+  const TorchDtype dtype = torch_dtype_of_name(name);
+  if (is_torch_shell(name))
+    return tensor_error(CKPT_UNSUPPORTED, *tensor, "torch keeps no elements of dtype " + dotted(name))
+        .with("found", dotted(name));
   if (dtype.dtype == 0)
     return tensor_error(CKPT_UNSUPPORTED, *tensor, "unknown dtype " + shown(pickle[ref].text))
         .with("found", std::string(pickle[ref].text));
   tensor->dtype = dtype.dtype;
   tensor->torch_dtype = dtype.name;
+  return Ok();
+}
+
+// torch's element of float4_e2m1fn_x2 is a byte of two of ours, neighbours in the last dimension. Elements that do not
+// lie in a row, and a single one, stay bytes with torch's name.
+Status split_pairs(PtTensor* tensor) {
+  if (tensor->dtype != CKPT_DTYPE_F4_E2M1FN) return Ok();
+  PtTensor bytes = *tensor;
+  bytes.dtype = CKPT_DTYPE_U8;
+  bytes.torch_dtype = "float4_e2m1fn_x2";
+  CKPT_TRY(check_bounds(bytes));
+  const int last = tensor->shape.ndim - 1;
+  if (last < 0 || !bytes.contiguous() || tensor->shape[last] >> 62 != 0) {
+    *tensor = std::move(bytes);
+    return Ok();
+  }
+  tensor->shape[last] *= 2;
+  tensor->strides = row_major(tensor->shape);
+  if (bytes.elements() != 0) tensor->offset *= 2;
   return Ok();
 }
 
@@ -169,6 +194,7 @@ Result<PtTensor> tensor_of_args(const PtSource& source, std::string_view functio
     tensor.requires_grad = pickle[items[grad]].kind == PickleKind::kBool && pickle[items[grad]].integer;
   const size_t metadata = v3 ? 7 : 6;
   if (!quantized && items.size() > metadata) CKPT_TRY(set_flags(pickle, items[metadata], &tensor));
+  CKPT_TRY(split_pairs(&tensor));
   CKPT_TRY(check_bounds(tensor));
   return tensor;
 }
@@ -231,6 +257,13 @@ uint64_t PtTensor::span() const {
 }
 
 bool PtTensor::contiguous() const { return elements() == 0 || is_row_major(shape, strides); }
+
+const char* PtTensor::memory_format() const {
+  if (contiguous()) return nullptr;
+  for (const MemoryFormat& format : kMemoryFormats)
+    if (shape.ndim == format.ndim && same_places(shape, strides, strides_of(shape, format.axes()))) return format.name;
+  return nullptr;
+}
 
 Bytes PtTensor::bytes() const {
   const uint64_t count = span(), bits = static_cast<uint64_t>(dtype_bits(dtype));

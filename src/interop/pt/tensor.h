@@ -17,7 +17,7 @@ namespace ckpt::interop {
 // Elements in a storage, as torch sees them.
 struct PtTensor {
   uint16_t dtype = 0;  // CKPT_DTYPE_*
-  // "qint8", "float4_e2m1fn_x2", …: torch's dtype where ours does not say all of it; null elsewhere.
+  // "qint8", "bits8", …: torch's dtype where ours does not say all of it; null elsewhere.
   const char* torch_dtype = nullptr;
   Shape shape;
   std::array<int64_t, kMaxNdim> strides{};  // in elements, >= 0
@@ -28,7 +28,9 @@ struct PtTensor {
   bool requires_grad = false;
   bool conj = false, neg = false;  // the elements are to be conjugated, negated: torch does that when they are used
   bool contiguous() const;         // row-major without gaps
-  uint64_t span() const;           // elements from the first to the last, both included; 0 where there are none
+  // torch's name of another order without gaps: "torch.channels_last"; null for none.
+  const char* memory_format() const;
+  uint64_t span() const;  // elements from the first to the last, both included; 0 where there are none
   uint64_t elements() const;
   Bytes bytes() const;  // of `span`
 };

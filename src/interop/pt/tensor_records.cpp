@@ -21,7 +21,7 @@ constexpr SparseLayout kSparseLayouts[] = {{"torch.sparse_coo", "indices", {}},
 }  // namespace
 
 Status TreeMaker::tensor(PtTensor found) {
-  const bool plain = !found.requires_grad && !found.conj && !found.neg && !found.torch_dtype;
+  const bool plain = !found.requires_grad && !found.conj && !found.neg && !found.torch_dtype && !found.memory_format();
   if (plain) return leaf(std::move(found));
   return record("torch.Tensor", [&] { return tensor_fields(std::move(found)); });
 }
@@ -32,7 +32,9 @@ Status TreeMaker::tensor_fields(PtTensor found) {
   if (flags.requires_grad) CKPT_TRY(field_bool("requires_grad", true));
   if (flags.conj) CKPT_TRY(field_bool("conj", true));
   if (flags.neg) CKPT_TRY(field_bool("neg", true));
-  return flags.torch_dtype ? field_text("dtype", std::string("torch.") + flags.torch_dtype) : Ok();
+  if (flags.torch_dtype) CKPT_TRY(field_text("dtype", std::string("torch.") + flags.torch_dtype));
+  const char* format = flags.memory_format();
+  return format ? field_text("memory_format", format) : Ok();
 }
 
 // _rebuild_parameter(data, requires_grad, hooks[, state])

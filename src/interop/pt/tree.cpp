@@ -111,7 +111,7 @@ Status TreeMaker::value_of(PickleRef ref) {
       return sequence(CKPT_NODE_SET, value.items);
     case PickleKind::kFrozenSet:
       return record("builtins.frozenset",
-                    [&] { return field("items", [&] { return sequence(CKPT_NODE_SET, value.items); }, true); });
+                    [&] { return field("items", [&] { return sequence(CKPT_NODE_SET, value.items); }); });
     case PickleKind::kByteArray:
       return record("builtins.bytearray", [&] {
         return field("value", [&]() -> Status {
