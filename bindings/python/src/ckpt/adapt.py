@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from .frameworks import FrameworkName, framework_name_of, loaded
+from .generators import generator_of, record_of
 from .trees import Record, TreeSet, TreeWriter, place
 
+# By class: the item that adds no segment to paths; schemas/STATE_TREE.md section 5 has the rule.
 TRANSPARENT = {
     "collections.OrderedDict": "items",
     "collections.defaultdict": "entries",
@@ -153,7 +155,7 @@ def _of_numpy(numpy: Any, value: Any) -> Any:
         return Record(name, {"value": float(value)})
     if kind == "c" and value.dtype.itemsize <= 16:
         return Record(name, {"value": complex(value)})
-    return None
+    return record_of(value)
 
 
 def _of_jax(jax: Any, value: Any) -> Any:
@@ -199,10 +201,27 @@ def _of_tensor(torch: Any, tensor: Any) -> Any:
         return Record(f"torch.sparse_{layout}", {**parts, "values": plain.values(), "size": tuple(tensor.shape)})
     if tensor.layout != torch.strided or tensor.is_quantized:
         return None
-    more = {"requires_grad": tensor.requires_grad, "conj": tensor.is_conj(), "neg": tensor.is_neg()}
-    if not any(more.values()):
-        return Leaf(plain)
-    return Record("torch.Tensor", {"data": without_marks(plain)} | {key: True for key, value in more.items() if value})
+    more: dict[str, Any] = {"requires_grad": tensor.requires_grad, "conj": tensor.is_conj(), "neg": tensor.is_neg()}
+    plain = without_marks(plain)
+    integer = _integer_of(plain)
+    if integer is not None:
+        more["dtype"] = str(plain.dtype)
+        plain = plain.view(getattr(torch, integer))
+    more = {key: value for key, value in more.items() if value}
+    return Record("torch.Tensor", {"data": plain, **more}) if more else Leaf(plain)
+
+
+# Dtypes that are torch's only, and the integers as which their elements are stored.
+_AS_INTEGERS = {"torch.bits8": "uint8", "torch.bits16": "uint16", "torch.bits1x8": "uint8", "torch.bits2x4": "uint8",
+                "torch.bits4x2": "uint8", "torch.bcomplex32": "uint32", "torch.float4_e2m1fn_x2": "uint8"}
+
+
+def _integer_of(tensor: Any) -> str | None:
+    """The integer as which the tensor's elements are stored; None if they have a dtype of ours."""
+    name = str(tensor.dtype)
+    if name == "torch.float4_e2m1fn_x2" and tensor.ndim and tensor.is_contiguous():
+        return None  # two elements of four bits each, which lie in a row
+    return _AS_INTEGERS.get(name)
 
 
 # ---- torch's marks: a tensor may say that its numbers are to be conjugated or negated when they are read ----
@@ -256,7 +275,7 @@ def restore(record: Record, framework: FrameworkName) -> Any:
             return make(record.items)
         family, _, name = record.class_name.partition(".")
         if family == "numpy":
-            return _numpy_of(name, record)
+            return generator_of(record) if name.startswith("random.") else _numpy_of(name, record)
         if family == "torch" and framework == "torch":
             return _torch_of(name, record)
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, ImportError, RuntimeError):
@@ -336,7 +355,10 @@ def _torch_of(name: str, record: Record) -> Any:
 
 def _tensor_of(record: Record) -> Any:
     items = record.items
-    if "dtype" in items:  # quantized tensors and the like
-        return record
-    tensor = _turned(items["data"], (bool(items.get("conj")), bool(items.get("neg"))))
+    data = items["data"]
+    if (name := items.get("dtype")) is not None:
+        if f"torch.{_AS_INTEGERS[name]}" != str(data.dtype):
+            return record
+        data = data.view(getattr(loaded("torch"), name.removeprefix("torch.")))
+    tensor = _turned(data, (bool(items.get("conj")), bool(items.get("neg"))))
     return tensor.requires_grad_() if items.get("requires_grad") else tensor

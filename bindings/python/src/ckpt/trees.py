@@ -32,6 +32,9 @@ class TreeSet(list[Any]):
         return f"TreeSet({super().__repr__()})"
 
 
+_CONTAINERS = (dict, list, tuple, set, frozenset, Record)
+
+
 @dataclass(frozen=True)
 class TensorName:
     """A tensor as a leaf, by its name in the checkpoint; None: it is named by its path in the tree."""
@@ -74,7 +77,8 @@ def place(path: tuple[str, ...]) -> str:
 class TreeWriter:
     """Writes one value as a tree; subclasses override other() to accept more types."""
 
-    # By class: the key of a record that adds no segment to paths, as in trees that `ckpt import` writes.
+    # By class: the key of a record that adds no segment to paths, as in `ckpt import`. Of others it is
+    # `data`, if that is a tensor.
     _transparent: dict[str, str] = {}
 
     def __init__(self) -> None:
@@ -148,10 +152,11 @@ class TreeWriter:
 
     def _record(self, value: Record, path: tuple[str, ...]) -> None:
         self.tree.begin(NodeKind.RECORD, value.class_name)
+        transparent = self._transparent.get(value.class_name)
         for key, item in value.items.items():
             self._key(key, path)
-            transparent = self._transparent.get(value.class_name) == key
-            self.write(item, path if transparent else (*path, escape(key)))
+            tensor = transparent is None and key == "data" and not isinstance(item, _CONTAINERS)
+            self.write(item, path if tensor or key == transparent else (*path, escape(key)))
         self.tree.end()
 
 
