@@ -19,7 +19,7 @@ constexpr Words kWords = {
     "  safetensors  the tensors: one file, or a directory with the same files that were imported\n"
     "  pt           the state tree as torch.save writes it; torch.load(weights_only=True) opens it\n"
     "  hfai         the state tree as hfai.checkpoint saves it: files PART_nnn.pt, as many as --shards says\n"
-    "A note on standard error says what the format cannot hold and was left out.",
+    "A note on standard error says what the format cannot hold and was left out or converted.",
     "  ckpt export /data/run7 model.safetensors\n"
     "  ckpt export /data/run7@step:400 state.pt\n"
     "  ckpt export /data/run7 state --format hfai --shards 8\n"
@@ -43,6 +43,25 @@ void note_what_is_left_out(const Args& args, const Opened& opened) {
              stderr);
 }
 
+// torch.load(weights_only=True) refuses all that is numpy's.
+void note_what_is_converted(const Args& args, const Opened& opened) {
+  if (!writes_tree(args)) return;
+  const ckpt::Tree tree = opened.reader.tree();
+  uint64_t arrays = 0, numbers = 0;
+  for (uint64_t i = 0; i < tree.size(); i++) {
+    const ckpt::Node node = tree.at(i);
+    const std::string_view name = node.kind == CKPT_NODE_RECORD ? std::string_view(node.text, node.text_size) : "";
+    if (name == "numpy.ndarray") arrays++;
+    if (name.starts_with("numpy.") && node.find("value")) numbers++;
+  }
+  if (arrays + numbers == 0) return;
+  std::fputs(format("ckpt: note: wrote {} of numpy as torch's tensors and {} as Python's, since weights_only takes no "
+                    "numpy\n",
+                    counted(arrays, "array"), counted(numbers, "number"))
+                 .c_str(),
+             stderr);
+}
+
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
   if (args.format) options.set("format", *args.format);
@@ -52,6 +71,7 @@ int run(const Args& args) {
   opened.reader.export_to(args.path, options);
   print(format("exported {} to {}\n", opened.info.id, escaped(args.path)));
   note_what_is_left_out(args, opened);
+  note_what_is_converted(args, opened);
   return kExitOk;
 }
 

@@ -1,4 +1,6 @@
 // ckpt import: saves a .pt, a safetensors file or set, or an hfai directory as a checkpoint.
+#include <cstdio>
+
 #include "cli/command.h"
 #include "cli/text.h"
 
@@ -19,6 +21,7 @@ constexpr Words kWords = {
     "disturbed. If the store has other runs too, open it with -o run=import, or by its id. "
     "The content decides the format,\n"
     "not the name. Nothing that a .pt says is executed. Metadata and the split into files are kept for ckpt export.\n"
+    "A note on standard error says what the file has no checksums of.\n"
     "Makes the store if there is none.",
     "  ckpt import model.safetensors /data/run7 --label pretrained\n"
     "  ckpt import epoch9.pt /data/run7 --label epoch9\n"
@@ -26,6 +29,19 @@ constexpr Words kWords = {
     "  ckpt import ./Llama-3-8B /data/models --label llama3-8b -o compression=auto\n"
     "  ckpt info /data/models@label:llama3-8b\n",
     "0 saved and durable, 2 error"};
+
+// What the file has no checksums of may have been damaged before it came here.
+void note_what_is_unchecked(const ckpt::Store& store, const ckpt::CheckpointInfo& info) {
+  const ckpt::Reader reader = ckpt::Reader::open(store, info.id);
+  const std::optional<std::string> count = reader.attr("import.unchecked");
+  if (!count) return;
+  std::fputs(
+      format("ckpt: note: the file has no checksums of {} of its entries; what was damaged in these before could "
+             "not be noticed\n",
+             *count)
+          .c_str(),
+      stderr);
+}
 
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
@@ -35,6 +51,7 @@ int run(const Args& args) {
     print_json(to_json(info));
   else
     print(format("imported {}: {}, {}\n", info.id, counted(info.tensor_count, "tensor"), human_bytes(info.bytes)));
+  note_what_is_unchecked(store, info);
   return kExitOk;
 }
 
