@@ -13,7 +13,7 @@ TORCH_NAMES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bf
                "bool": "bool",
                "c32": "complex32", "c64": "complex64", "c128": "complex128", "f8_e4m3fn": "float8_e4m3fn",
                "f8_e5m2": "float8_e5m2", "f8_e4m3fnuz": "float8_e4m3fnuz", "f8_e5m2fnuz": "float8_e5m2fnuz",
-               "f8_e8m0fnu": "float8_e8m0fnu"}
+               "f8_e8m0fnu": "float8_e8m0fnu", "f4_e2m1fn": "float4_e2m1fn_x2"}
 NUMPY = {"bool_": ("|b1", "?"), "int8": ("|i1", "b"), "int16": ("<i2", "h"), "int32": ("<i4", "i"),
          "int64": ("<i8", "q"),
          "uint8": ("|u1", "B"), "uint16": ("<u2", "H"), "uint32": ("<u4", "I"), "uint64": ("<u8", "Q"),
@@ -33,6 +33,25 @@ STORAGES = {"DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage"
 def plain_tensor(fields, cls="torch.Tensor", requires_grad=False, state=()):
     fields.update({"class": cls, "requires_grad": requires_grad, "state": list(state)})
     return fields
+
+
+def dense(shape, axes):
+    """Strides without gaps, `axes` from the outermost to the innermost."""
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(axes):
+        strides[axis], step = step, step * max(shape[axis], 1)
+    return strides
+
+
+def memory_format(shape, strides):
+    """torch's name of the order of the elements; None where it is row-major or none that has a name."""
+    wide = wide_strides(shape, strides)
+    if wide == wide_strides(shape, dense(shape, range(len(shape)))):
+        return None
+    for name, axes in (("channels_last", (0, 2, 3, 1)), ("channels_last_3d", (0, 2, 3, 4, 1))):
+        if len(shape) == len(axes) and wide == wide_strides(shape, dense(shape, axes)):
+            return f"torch.{name}"
+    return None
 
 
 def wide_strides(shape, strides):
@@ -103,10 +122,14 @@ class FromCkpt:
 
     def leaf(self, leaf, dtype=None):
         found = self.tensors[leaf.name]
-        said = {"dtype": dtype or TORCH_NAMES[found.dtype], "shape": found.shape, "digest": found.digest, "conj": False,
-                "neg": False}
+        shape, strides = found.shape, found.strides
+        if found.dtype == "f4_e2m1fn":  # which lies in a row, and torch counts pairs
+            shape = [*shape[:-1], shape[-1] // 2]
+            strides = dense(shape, range(len(shape)))
+        said = {"dtype": dtype or TORCH_NAMES[found.dtype], "shape": shape, "digest": found.digest, "conj": False,
+                "neg": False, "memory_format": None}
         if not self.loaded:
-            said["strides"] = wide_strides(found.shape, found.strides)
+            said["strides"] = wide_strides(shape, strides)
         if found.size:
             self.leaves.append((said, leaf.name))
         return said
@@ -174,7 +197,8 @@ class FromCkpt:
             return said
         dtype = fields["dtype"][6:] if "dtype" in fields else None
         said = plain_tensor(self.leaf(data, dtype), cls, fields.get("requires_grad", False), state)
-        said.update(conj=fields.get("conj", False), neg=fields.get("neg", False))
+        said.update(conj=fields.get("conj", False), neg=fields.get("neg", False),
+                    memory_format=fields.get("memory_format"))
         return ["tensor", said]
 
     def sparse_coo(self, fields):
@@ -192,7 +216,7 @@ class FromCkpt:
     def quantized(self, fields):
         said = plain_tensor(self.leaf(fields["data"], fields["dtype"][6:]), "torch.Tensor",
                             fields.get("requires_grad", False))
-        said["scheme"] = fields["qscheme"][6:]
+        said["scheme"], said["memory_format"] = fields["qscheme"][6:], fields.get("memory_format")
         if "scale" in fields:
             said["scale"], said["zero_point"] = fields["scale"].hex(), fields["zero_point"]
         else:
@@ -276,6 +300,7 @@ class FromTorch:
     def tensor(self, said):
         new = {key: value for key, value in said.items() if key not in ("strides", "width", "offset", "storage")}
         if "digest" in said:
+            new["memory_format"] = memory_format(said["shape"], said["strides"])
             if not self.loaded:
                 new["strides"] = wide_strides(said["shape"], said["strides"])
             if said["storage"] is not None:

@@ -141,6 +141,12 @@ def random_states():
             "numpy_dict": numpy.random.get_state(legacy=False), "pcg": generator.bit_generator.state, "cuda": []}
 
 
+def generators():
+    made = {kind: numpy.random.Generator(getattr(numpy.random, kind)(8))
+            for kind in ("PCG64", "MT19937", "Philox", "SFC64")}
+    return {**made, "old": numpy.random.RandomState(3), "bits": numpy.random.Philox(9)}
+
+
 def only_none():
     return None
 
