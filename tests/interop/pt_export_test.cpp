@@ -159,6 +159,17 @@ TEST_F(PtExport, TheMemoryFormatComesBack) {
   EXPECT_NE(bytes.find(std::string("\x00\x06\x01\x07\x02\x08\x03\x09\x04\x0a\x05\x0b", 12)), std::string::npos);
 }
 
+TEST_F(PtExport, AViewKeepsItsMemoryFormatIfNotItsMemory) {
+  const auto last = [](const std::string& name) {
+    return record("torch.Tensor", R"("data":)" + leaf(name) + R"(,"memory_format":"torch.channels_last")");
+  };
+  const std::string tree = R"({"w":)" + last("w") + R"(,"first":)" + last("first") + "}";
+  save("a", {{{"w", CKPT_DTYPE_U8, {2, 2, 1, 3}, pattern(12)}}, {{"first", "w", {1, 2, 1, 3}, {6, 3, 3, 1}, 0}}, tree});
+  ASSERT_EQ(export_to(path("a.pt"), "a").code, CKPT_OK);
+  ASSERT_EQ(import_from(path("a.pt"), "b").code, CKPT_OK);
+  EXPECT_EQ(tree_of("b", "import"), tree);
+}
+
 TEST_F(PtExport, AMemoryFormatThatDoesNotFitIsRefused) {
   int number = 0;
   for (const auto& [format, shape] :

@@ -21,8 +21,8 @@ OPAQUE = {"library_objects", "own_objects", "containers", "module", "tied_module
           "numpy_scalars", "numpy_arrays_of_other_kinds", "numpy_date", "numpy_big_endian", "quantized_packed",
           "big_ints", "random_states", "generators"}
 
-# 1.13 makes CSR by a function that 2.15 no longer has; exports use the one that 2.15 has. And it has no uint32, of which
-# the state of a generator is.
+# 1.13 makes CSR by a function that 2.15 no longer has; exports use the one that 2.15 has. And it has no uint32,
+# of which the state of a generator is.
 NOT_FOR_BOTH = {"1.13 opens 1.13.sparse_rows.pt", "1.13 opens 1.13.generators.opaque.pt",
                 "1.13 opens 2.15.generators.opaque.pt"}
 

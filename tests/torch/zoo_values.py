@@ -97,6 +97,11 @@ def torch_values():
             "scheme": torch.per_channel_affine}
 
 
+def torch_keys():
+    return {torch.float32: 1, torch.bfloat16: torch.ones(2), torch.device("cuda:1"): 2, (torch.int8, 0): 3,
+            torch.Size([2, 3]): 4}
+
+
 def numpy_scalars():
     kinds = ("bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
              "complex128").split()

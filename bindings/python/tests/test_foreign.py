@@ -153,7 +153,8 @@ def draws(generator: Any) -> list[Any]:
 def test_generators_go_on_where_they_were(store: ckpt.Store, tmp_path: Path, torch: Any, framework: Any) -> None:
     old = np.random.RandomState(3)
     old.standard_normal()  # keeps the second of a pair
-    state = {"new": GENERATORS, "old": old, "bits": np.random.Philox(5), "seed": np.random.SeedSequence([1, 2])}
+    state: dict[str, Any] = {"new": GENERATORS, "old": old, "bits": np.random.Philox(5),
+                             "seed": np.random.SeedSequence([1, 2])}
     for generator in GENERATORS:
         generator.integers(9, dtype=np.uint32)  # keeps half of 64 bits
     imported(torch, store, state, tmp_path)
@@ -168,7 +169,7 @@ def test_generators_go_on_where_they_were(store: ckpt.Store, tmp_path: Path, tor
 
 
 def test_a_generator_has_children_as_before(store: ckpt.Store) -> None:
-    generator = np.random.default_rng(9)
+    generator: Any = np.random.default_rng(9)
     generator.bit_generator.seed_seq.spawn(2)
     ckpt.save(store, generator, label="g")
     back = ckpt.load(store, "label:g")

@@ -50,14 +50,14 @@ PtPlace all_of(const TensorRange& range, size_t storage) {
   return place;
 }
 
-// Whether an alias is all of its target.
-bool is_whole(const ckpt_tensor_desc& view, const TensorRange& target) {
-  Strides strides{};
-  std::copy_n(view.strides, view.ndim, strides.begin());
-  Shape shape;
-  shape.ndim = view.ndim;
-  for (int i = 0; i < view.ndim; i++) shape[i] = static_cast<uint64_t>(view.shape[i]);
-  return view.flat_offset == 0 && shape == target.shape && is_row_major(shape, strides);
+// Where a view of a tensor's elements lies, in those.
+PtPlace place_of_view(const ckpt_tensor_info& info, const ckpt_tensor_desc& view) {
+  PtPlace place;
+  place.dtype = static_cast<uint16_t>(info.dtype);
+  place.shape = shape_of(info);
+  std::copy_n(view.strides, view.ndim, place.strides.begin());
+  place.offset = static_cast<uint64_t>(view.flat_offset);
+  return place;
 }
 
 }  // namespace
@@ -90,15 +90,13 @@ Result<PtPlace> PtStoragePlan::place(const std::string& name, std::string_view t
   if (!info.alias_of) return place_alone(name, type, axes);
   CKPT_ASSIGN(const TensorRange target, whole_of(reader_, info.alias_of));
   CKPT_ASSIGN(const client::Tensor alias, result(reader_.alias(name)));
-  const ckpt_tensor_desc& view = alias.desc();
-  if (dtype_bits(target.dtype) < 8 && view.flat_offset % 2 != 0) return place_alone(name, type, axes);
-  // Another view's strides say its order in memory.
-  if (!axes.empty() && is_whole(view, target)) return place_alone(target.name, type, axes);
-  PtPlace place;
-  place.dtype = target.dtype;
-  place.shape = shape_of(info);
-  for (int i = 0; i < view.ndim; i++) place.strides[static_cast<size_t>(i)] = view.strides[i];
-  place.offset = static_cast<uint64_t>(view.flat_offset);
+  PtPlace place = place_of_view(info, alias.desc());
+  if (dtype_bits(place.dtype) < 8 && place.offset % 2 != 0) return place_alone(name, type, axes);
+  // What lies in a row in the checkpoint gets its order in memory; other strides are that order.
+  if (!axes.empty() && is_row_major(place.shape, place.strides)) {
+    const bool is_whole = place.offset == 0 && place.shape == target.shape;
+    return place_alone(is_whole ? target.name : name, type, axes);
+  }
   CKPT_TRY(whole_of(reader_, name).status());  // an odd row of four bits is no pairs
   join_pairs(&place);
   CKPT_ASSIGN(place.storage, storage_of(target, type));

@@ -237,7 +237,7 @@ Result<Index> parse_index(std::string_view text) {
   IndexEvents events;
   CKPT_TRY(parse_json(text, events));
   const StringMap& map = events.index.weight_map;
-  if (!events.has_map) return Status(CKPT_FORMAT, "no weight_map");
+  if (!events.has_map) return Status(CKPT_FORMAT, "no weight_map: not the index of a set of safetensors");
   if (const std::string* tensor = find_duplicate(map))
     return Status(CKPT_FORMAT, "weight_map: tensor " + shown(*tensor) + " comes twice").with("tensor", *tensor);
   return std::move(events.index);

@@ -104,8 +104,9 @@ Attributes attributes_of(const Sources& sources) {
 
 bool is_safetensors(const Candidate& candidate) {
   if (candidate.is_directory) return holds_safetensors(candidate.path);
-  if (candidate.path.ends_with(".json")) return true;
   // A name alone does not make it one: what begins like something else is told as that.
+  const size_t first = candidate.head.find_first_not_of(" \t\r\n");
+  if (candidate.path.ends_with(".json")) return first != std::string::npos && candidate.head[first] == '{';
   if (candidate.path.ends_with(kSuffix)) return look_of_file(candidate.head).empty();
   // The length of the header is small, so that text is none.
   return candidate.head.size() > 8 && candidate.head[8] == '{' && candidate.head[7] == 0 && candidate.head[4] == 0;

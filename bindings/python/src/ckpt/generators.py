@@ -51,7 +51,8 @@ def generator_of(record: Record) -> Any:
     no generator can be in that state."""
     import numpy
     module, _, name = record.class_name.rpartition(".")
-    args, state = record.items.get("args", ()), record.items.get("state")
+    args: Any = record.items.get("args", ())
+    state: Any = record.items.get("state")
     if name == "__pyx_unpickle_SeedSequence":
         return _seed_sequence(numpy, *state)
     if module != _PICKLE or name not in ("__generator_ctor", "__randomstate_ctor", "__bit_generator_ctor"):
