@@ -183,7 +183,8 @@ std::string rebuilt_v3(const std::string& dtype, int64_t offset, const std::vect
 
 // torch counts a byte of two as one element of float4_e2m1fn_x2.
 TEST(PtTensor, PairsOfFourBitsAreElementsOfTheLastDimension) {
-  const auto whole = Opened(pt_of(rebuilt_v3("float4_e2m1fn_x2", 1, {2, 3}, {3, 1}), {{"0", kTen}})).tensor();
+  const Opened opened(pt_of(rebuilt_v3("float4_e2m1fn_x2", 1, {2, 3}, {3, 1}), {{"0", kTen}}));
+  const auto whole = opened.tensor();
   ASSERT_TRUE(whole.ok()) << whole.status().message();
   EXPECT_EQ(whole->dtype, CKPT_DTYPE_F4_E2M1FN);
   EXPECT_EQ(whole->torch_dtype, nullptr);
