@@ -45,9 +45,9 @@ for command in 'info evil.pt' 'import evil.pt store --label evil'; do
 done
 [ ! -e owned ] || fail "the pickle was run"
 expect 0 info plain.pt; says '^tensors +0, 0 aliases'; says 'a: \[1, 2.5, null\]'
-expect 0 import plain.pt other --label plain; is_quiet
+expect 0 import plain.pt other --label plain -o run=import; is_quiet
 expect 0 export other@label:plain plain-again.pt -o run=import; is_quiet
-expect 0 import numpy.pt other --label numpy
+expect 0 import numpy.pt other --label numpy -o run=import
 expect 0 export other@label:numpy numpy-again.pt -o run=import
 complains '^ckpt: note: wrote 0 arrays of numpy as torch.s tensors and 1 number as Python.s'
 expect 0 info numpy-again.pt; says 'a: 0.5'

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.torch
 
 def imported(torch: Any, store: ckpt.Store, state: Any, folder: Path, label: str = "i") -> None:
     torch.save(state, folder / f"{label}.pt")
-    store.import_file(folder / f"{label}.pt", label)
+    store.import_file(folder / f"{label}.pt", label, run="import")
 
 
 def names(store: ckpt.Store, label: str, run: str) -> list[str]:
