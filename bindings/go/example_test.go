@@ -78,5 +78,5 @@ func ExampleError() {
 	if errors.Is(err, ckpt.ErrNotFound) && errors.As(err, &found) {
 		fmt.Println(found.Status.Name(), found)
 	}
-	// Output: NOT_FOUND ckpt: NOT_FOUND: mem:example: no committed checkpoint "label:step-100" of run "main"
+	// Output: NOT_FOUND ckpt: NOT_FOUND: mem:example: the store is empty: no checkpoint was saved here yet
 }

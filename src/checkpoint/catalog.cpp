@@ -8,6 +8,7 @@
 
 #include "base/job.h"
 #include "base/text.h"
+#include "checkpoint/not_found.h"
 #include "checkpoint/part_file.h"
 #include "format/names.h"
 
@@ -257,13 +258,6 @@ static bool eligible(const CheckpointEntry& entry, std::string_view run) {
   return entry.counts() && entry.summary.run == run;
 }
 
-static Status not_found(const store::Store& store, std::string_view selector, std::string_view run) {
-  return Status(CKPT_NOT_FOUND,
-                strformat("{}: no committed checkpoint \"{}\" of run \"{}\"", store.uri(), selector, run))
-      .with("path", store.uri())
-      .with("expected", std::string(selector));
-}
-
 static bool is_unusable(const CheckpointEntry& entry) {
   return entry.state == CKPT_CHECKPOINT_DAMAGED || entry.state == CKPT_CHECKPOINT_REVISION;
 }
@@ -290,33 +284,6 @@ static Result<CheckpointEntry> loadable(const store::Store& store, CheckpointEnt
   return Status(entry.state == CKPT_CHECKPOINT_ABORTED ? CKPT_ABORTED : CKPT_INCOMPLETE,
                 store.path(entry.id) + " " + why)
       .with("path", store.path(entry.id));
-}
-
-// "latest", "step:N", "label:L" or a label.
-struct Wanted {
-  bool latest = false;
-  std::optional<int64_t> step;
-  std::string_view label;
-  bool matches(const format::Summary& summary) const {
-    return latest || (step ? summary.step == *step : summary.label == label);
-  }
-};
-
-static Result<Wanted> parse_selector(std::string_view selector) {
-  if (selector == "latest") return Wanted{.latest = true, .step = {}, .label = {}};
-  if (selector.starts_with("label:")) return Wanted{.latest = false, .step = {}, .label = selector.substr(6)};
-  if (!selector.starts_with("step:")) return Wanted{.latest = false, .step = {}, .label = selector};
-  const std::string digits(selector.substr(5));
-  char* end = nullptr;
-  const int64_t step = std::strtoll(digits.c_str(), &end, 10);
-  if (digits.empty() || *end || step < 0)
-    return Status(CKPT_INVALID, "selector \"" + std::string(selector) + "\": expected step:N");
-  return Wanted{.latest = false, .step = step, .label = {}};
-}
-
-static bool can_be_id(std::string_view selector) {
-  return selector != "latest" && !selector.starts_with("step:") && !selector.starts_with("label:") &&
-         !selector.empty() && selector.find('/') == std::string_view::npos && selector[0] != '.';
 }
 
 // What is wrong with a checkpoint, as against what is wrong with this process or with the question.
@@ -376,7 +343,7 @@ Result<Selection> select_checkpoint(const store::Store& store, const Question& q
   }
   for (Backoff backoff(kPatienceMs);; backoff.sleep()) {
     auto selection = select_once(store, wanted, question.run, load);
-    if (selection.status().code() == CKPT_NOT_FOUND) return not_found(store, question.selector, question.run);
+    if (selection.status().code() == CKPT_NOT_FOUND) return explain_not_found(store, question.selector, question.run);
     if (selection.ok() && question.refuse_damaged && !selection->passed_over.empty())
       return selection->passed_over[0].problem;
     if (selection.status().code() != CKPT_GONE || backoff.expired()) return selection;

@@ -1,0 +1,13 @@
+// Why a selector picks nothing, and what is there instead. Stateless; reads the store anew, since only errors need it.
+#pragma once
+
+#include "checkpoint/selector.h"
+#include "store/store.h"
+
+namespace ckpt::checkpoint {
+
+// NOT_FOUND: the place is no store, the store or the run is empty, or the run has no such label, step or id. Details:
+// path, expected, and found, which is what the caller may have meant.
+Status explain_not_found(const store::Store& store, std::string_view selector, std::string_view run);
+
+}  // namespace ckpt::checkpoint
