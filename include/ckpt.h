@@ -305,7 +305,8 @@ typedef struct ckpt_job ckpt_job;
 
 /* `label`: 1-200 of [A-Za-z0-9._=+-], no leading dot. `step`: any number >= 0, or -1 for none. All ranks pass the
  * same. Options: on_existing, compression, held_by, replicas, threads, staging_bytes, timeout_ms, wait, keep_last,
- * keep_every, protect. Statuses: INVALID, MISMATCH (session and options contradict). If it fails for another reason
+ * keep_every, protect. Retention removes numbered checkpoints only, whose label has their step in it (see
+ * ckpt_store_prune). Statuses: INVALID, MISMATCH (session and options contradict). If it fails for another reason
  * than the label, the other ranks' saves of that label end with ABORTED. */
 CKPT_API ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const char* label, int64_t step,
                                    const ckpt_options* options, ckpt_error** err);
@@ -352,9 +353,9 @@ CKPT_API const char* ckpt_save_id(const ckpt_save* save); /* the id that the che
 /* Saves, and returns when the outcome is known (with wait=0 on ranks other than 0: when this rank's part is durable).
  * OK on rank 0: the checkpoint is durable, complete and committed. OK on another rank: it is committed, but only rank 0
  * knows that the commit record is durable. Other ranks wait 2 s longer than timeout_ms, so that rank 0 can name who is
- * missing. Statuses: EXISTS (on_existing=error), NOT_FOUND (an attribute's tensor), MISMATCH, INCOMPLETE, FENCED,
- * ABORTED, TIMEOUT, CANCELLED, COMMIT_UNKNOWN, CONFLICT, IO, NO_SPACE. After any of these but COMMIT_UNKNOWN nothing
- * was committed. */
+ * missing. Statuses: EXISTS (on_existing=error, and the checkpoint is sound), NOT_FOUND (an attribute's tensor),
+ * MISMATCH, INCOMPLETE, FENCED, ABORTED, TIMEOUT, CANCELLED, COMMIT_UNKNOWN, CONFLICT, IO, NO_SPACE. After any of these
+ * but COMMIT_UNKNOWN nothing was committed. A damaged checkpoint stays, and leaves its label to the save. */
 CKPT_API ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err);
 
 /* The same in the background. The caller's memory may change again once the job is STAGED.
@@ -368,8 +369,8 @@ CKPT_API ckpt_status ckpt_save_start_in_place(ckpt_save* save, ckpt_job** out, c
  * (text for people). INVALID once the save has been run or started. */
 CKPT_API ckpt_status ckpt_save_give_up(ckpt_save* save, const char* reason, ckpt_error** err);
 
-/* What retention did after the save, on rank 0: what it removed, and what it could not remove and why. Empty on other
- * ranks. INVALID before the save has ended. */
+/* What retention (ckpt_store_prune) did after the save, on rank 0: what it removed, and what it kept and why; before
+ * that, the damaged checkpoints whose label the save took. Empty on other ranks. INVALID before the save has ended. */
 CKPT_API ckpt_status ckpt_save_report(const ckpt_save* save, ckpt_report** out, ckpt_error** err);
 
 /* Freeing a save does not stop one that was started; freeing or cancelling its job does. Freeing one that was never run
@@ -553,7 +554,8 @@ CKPT_API void ckpt_job_free(ckpt_job* job);
 /* ---- report ----------------------------------------------------------------------------------------------- */
 
 enum {
-  CKPT_FINDING_DAMAGED = 1,    /* verify: bytes that do not match; repair: a part that cannot be used */
+  CKPT_FINDING_DAMAGED = 1,    /* verify: bytes that do not match; repair: a part that cannot be used;
+                                * save: an older checkpoint of its label */
   CKPT_FINDING_MISSING = 2,    /* verify: a part; load: a name asked for; diff: only in a */
   CKPT_FINDING_EXTRA = 3,      /* load: a name not asked for; diff: only in b */
   CKPT_FINDING_DIFFERENT = 4,  /* diff */

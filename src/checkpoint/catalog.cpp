@@ -239,21 +239,6 @@ void measure(const store::Store& store, std::vector<CheckpointEntry>& entries) {
       if (auto bytes = store.bytes_in(entry.id); bytes.ok()) entry.bytes = *bytes;
 }
 
-Result<std::optional<CheckpointEntry>> find_label(const store::Store& store, const LabelQuestion& question) {
-  CKPT_ASSIGN(auto names, list_ids(store));
-  for (const std::string& name : names) {
-    if (auto parsed = format::parse_checkpoint_dir(name); parsed && parsed->label != question.label) continue;
-    auto entry = look_at(store, name);
-    if (entry.status().code() == CKPT_NOT_FOUND || entry.status().code() == CKPT_GONE) continue;
-    if (!entry.ok()) return std::move(entry).status();
-    const format::Summary& summary = entry->summary;
-    if (entry->state == CKPT_CHECKPOINT_COMMITTED && summary.store_id == question.store_id &&
-        summary.run == question.run && summary.label == question.label)
-      return std::optional(entry.take());
-  }
-  return std::optional<CheckpointEntry>();
-}
-
 static bool eligible(const CheckpointEntry& entry, std::string_view run) {
   return entry.counts() && entry.summary.run == run;
 }
@@ -295,6 +280,42 @@ static bool is_damage(const Status& status) {
 
 static bool was_removed(const Status& status) {
   return status.code() == CKPT_NOT_FOUND || status.code() == CKPT_GONE || status.code() == CKPT_CONFLICT;
+}
+
+// Whether an entry may have the label that is asked for. What is damaged may tell its run no more.
+static bool may_hold(const CheckpointEntry& entry, const LabelQuestion& question) {
+  const format::Summary& summary = entry.summary;
+  if (summary.label != question.label) return false;
+  if (entry.state == CKPT_CHECKPOINT_COMMITTED)
+    return summary.store_id == question.store_id && summary.run == question.run;
+  return entry.state == CKPT_CHECKPOINT_DAMAGED && (summary.run.empty() || summary.run == question.run);
+}
+
+Result<LabelHolders> find_label(const store::Store& store, const LabelQuestion& question,
+                                const std::function<Status(const CheckpointEntry&)>& load) {
+  LabelHolders holders;
+  CKPT_ASSIGN(auto names, list_ids(store));
+  for (const std::string& name : names) {
+    if (auto parsed = format::parse_checkpoint_dir(name); parsed && parsed->label != question.label) continue;
+    auto entry = look_at(store, name);
+    if (was_removed(entry.status())) continue;
+    if (!entry.ok()) return std::move(entry).status();
+    if (!may_hold(*entry, question)) continue;
+    if (entry->state == CKPT_CHECKPOINT_COMMITTED) {
+      Status loaded = load(*entry);
+      if (was_removed(loaded)) continue;
+      // A newer ckpt's checkpoint is not damaged.
+      if (loaded.ok() || loaded.code() == CKPT_REVISION) {
+        holders.sound = entry.take();
+        continue;
+      }
+      if (!is_damage(loaded)) return loaded;
+      entry->state = CKPT_CHECKPOINT_DAMAGED;
+      entry->problem = std::move(loaded);
+    }
+    holders.damaged.push_back(entry.take());
+  }
+  return holders;
 }
 
 // Whether a damaged entry may be a newer checkpoint of the run than `chosen`. Without a readable part nothing but its

@@ -46,13 +46,19 @@ Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view i
 // Counts the bytes of entries that are not committed, whose manifests tell them otherwise.
 void measure(const store::Store& store, std::vector<CheckpointEntry>& entries);
 
-// A committed checkpoint of this store, run and label, if there is one. Names tell where to look: it reads the records
-// of this label only, and those of directories that were renamed.
+// Who has a label of this store and run: the committed checkpoint that `load` takes, if there is one, and those that
+// are damaged. Names tell where to look: it reads the records of this label only, and those of directories that were
+// renamed.
 struct LabelQuestion {
   Id store_id;
   std::string_view run, label;
 };
-Result<std::optional<CheckpointEntry>> find_label(const store::Store& store, const LabelQuestion& question);
+struct LabelHolders {
+  std::optional<CheckpointEntry> sound;
+  std::vector<CheckpointEntry> damaged;  // with the problem
+};
+Result<LabelHolders> find_label(const store::Store& store, const LabelQuestion& question,
+                                const std::function<Status(const CheckpointEntry&)>& load);
 
 // What a selector picks, and the newer checkpoints of the run, newest first, that cannot be loaded, with the reason.
 struct Selection {

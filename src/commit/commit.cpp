@@ -15,15 +15,24 @@ using session::Session;
 
 // ---- opening the attempt ----
 
-static Status leader_label_taken(Session& session, const Attempt& attempt, const CommitSettings& settings) {
+// A damaged checkpoint does not keep its label: a trainer that went back past it saves that step again. It stays, for
+// whoever wants to look at it or repair it.
+static Status leader_label_taken(Session& session, const Attempt& attempt, const CommitSettings& settings,
+                                 Report* report) {
   if (settings.on_existing != "error") return Ok();
   const session::SessionPlan& plan = session.plan();
-  CKPT_ASSIGN(auto taken, checkpoint::find_label(session.store(), {plan.store_id, plan.run, attempt.label}));
-  if (!taken) return Ok();
-  return Status(CKPT_EXISTS,
-                strformat("run \"{}\" has a checkpoint \"{}\" already: {} (option on_existing says what to do then)",
-                          plan.run, attempt.label, taken->id))
-      .with("found", taken->id);
+  const store::Store& store = session.store();
+  CKPT_ASSIGN(auto holders, checkpoint::find_label(store, {plan.store_id, plan.run, attempt.label},
+                                                   [&](const auto& entry) { return check_quick(store, entry.id); }));
+  if (const auto& taken = holders.sound)
+    return Status(CKPT_EXISTS,
+                  strformat("run \"{}\" has a checkpoint \"{}\" already: {} (option on_existing says what to do then)",
+                            plan.run, attempt.label, taken->id))
+        .with("found", taken->id);
+  for (const checkpoint::CheckpointEntry& entry : holders.damaged)
+    report->add(CKPT_FINDING_DAMAGED, entry.problem.code(), entry.id,
+                entry.id + ": damaged, so this save takes its label; it stays as it is: " + entry.problem.message());
+  return Ok();
 }
 
 // The record comes first, so that the next session finds the directory whatever happens. If a rank has refused the
@@ -33,9 +42,9 @@ static Status make_attempt(Session& session, const Attempt& attempt) {
   return session.store().open_attempt(attempt_record_key(session, attempt), as_bytes(record), attempt.directory);
 }
 
-static Status lead_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings) {
+static Status lead_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings, Report* report) {
   CKPT_TRY(session.hold_run());
-  CKPT_TRY(leader_label_taken(session, attempt, settings));
+  CKPT_TRY(leader_label_taken(session, attempt, settings, report));
   CKPT_TRY(make_attempt(session, attempt));
   if (Status outcome = read_slot(session, attempt); is_closed(outcome)) return outcome;  // a rank has refused it
   Status fenced = session.check_fence();
@@ -68,8 +77,8 @@ static Status follow_attempt(Session& session, const Attempt& attempt, const Com
 }
 
 Status open_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
-  Status opened =
-      session.rank() == 0 ? lead_attempt(session, attempt, settings) : follow_attempt(session, attempt, settings, job);
+  Status opened = session.rank() == 0 ? lead_attempt(session, attempt, settings, &job.report)
+                                      : follow_attempt(session, attempt, settings, job);
   bool others_know = session.rank() != 0 && is_closed(opened);  // whoever closed it has told everybody
   return opened.ok() || others_know ? opened : refuse_attempt(session, attempt, std::move(opened));
 }
