@@ -14,17 +14,16 @@ void measure_save(const Settings& settings) {
   auto source = source_of(share, settings.blob, settings.shift);
   Client client(settings.path, settings.options);
   client.open_session(settings.rank, settings.world);
-  for (unsigned i = 0; i < settings.before; i++)
-    client.new_save("before-" + std::to_string(i), share, source->data()).run();
+  for (unsigned i = 0; i < settings.before; i++) client.new_save("before", i, share, source->data()).run();
   wait_for_go();
   Meter meter;
-  ckpt::Save save = client.new_save("measured", share, source->data());
+  ckpt::Save save = client.new_save("measured", settings.before, share, source->data());
   double added = meter.seconds();
   save.run();
   auto result = meter.result();
   result["add_s"] = added;
   if (settings.stats) {  // only a job has them
-    ckpt::Job job = client.new_save("stats", share, source->data()).start();
+    ckpt::Job job = client.new_save("stats", settings.before + 1, share, source->data()).start();
     job.wait_committed();
     result.update(stats_of(job));
   }
@@ -44,7 +43,7 @@ void measure_async(const Settings& settings) {
   opening = now() - opening;
   wait_for_go();
   for (unsigned i = 0; i < settings.saves; i++) {
-    ckpt::Save save = client.new_save("save-" + std::to_string(i), share, source->data());
+    ckpt::Save save = client.new_save("save", i, share, source->data());
     Meter meter;
     ckpt::Job job = save.start();
     job.wait_staged();

@@ -36,8 +36,8 @@ void Client::open_session(uint32_t rank, uint32_t world) {
   session_ = ckpt::Session::open(store_, rank, world, "", options_);
 }
 
-ckpt::Save Client::new_save(const std::string& label, const Share& share, const std::byte* data) const {
-  auto save = ckpt::Save::create(session_, label, -1, options_);
+ckpt::Save Client::new_save(const std::string& name, int64_t step, const Share& share, const std::byte* data) const {
+  auto save = ckpt::Save::create(session_, name + "-" + std::to_string(step), step, options_);
   for (const auto& range : share.ranges)
     save.add_tensor(range.tensor->name, describe(range), {data + range.offset, range.bytes});
   return save;

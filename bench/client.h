@@ -15,7 +15,7 @@ class Client {
   Client(const std::string& directory, const OptionValues& options);
   void open_session(uint32_t rank, uint32_t world);
 
-  ckpt::Save new_save(const std::string& label, const Share& share, const std::byte* data) const;
+  ckpt::Save new_save(const std::string& name, int64_t step, const Share& share, const std::byte* data) const;
   ckpt::Reader open_reader() const { return ckpt::Reader::open(store_, "latest", options_); }
   ckpt::Load new_load(const ckpt::Reader& reader, const Share& share, std::byte* data) const;
   const ckpt::Options& options() const { return options_; }

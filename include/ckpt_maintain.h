@@ -76,8 +76,10 @@ CKPT_API size_t ckpt_runs_count(const ckpt_runs* runs);
 CKPT_API ckpt_status ckpt_runs_at(const ckpt_runs* runs, size_t index, ckpt_run_info* out, ckpt_error** err);
 CKPT_API void ckpt_runs_free(ckpt_runs* runs);
 
-/* Applies a retention policy to the committed checkpoints of one run: keeps the newest `keep_last`, every step that
- * `keep_every` divides, the labels in `protect`, whatever a reader holds, and always the newest one that is sound.
+/* Applies a retention policy to the numbered checkpoints of one run: those whose label has their step in it as a whole
+ * number ("step-100", "ep3-ba100" of step 100). A checkpoint of any other label ("best"), or without a step, stays
+ * until somebody removes it. Of the numbered ones it keeps the newest `keep_last`, every step that `keep_every`
+ * divides, the labels in `protect`, whatever a reader holds, and always the newest one that is sound.
  * `report` (nullable) lists what was removed and what was kept and why; with dry_run, what would be.
  * Copies and directories that were renamed by hand are not its business. INVALID: keep_every or protect without
  * keep_last, which would keep all. Options: run, keep_last, keep_every, protect, dry_run. Statuses: INVALID, IO. */

@@ -49,8 +49,9 @@ func TestNewerCheckpointsThatCannotBeLoadedAreReportedOrAreTheError(t *testing.T
 
 func TestTheReportOfASaveSaysWhatRetentionDid(t *testing.T) {
 	session := openSession(t, openStore(t))
-	for count, label := range []string{"a", "b"} {
-		save := newSave(t, session, label, ckpt.Options{"keep_last": 1})
+	for count, label := range []string{"s1", "s2"} {
+		save := need[*ckpt.Save](t)(ckpt.NewSave(session, label, int64(count+1), ckpt.Options{"keep_last": 1}))
+		t.Cleanup(func() { save.Close() })
 		job := need[*ckpt.Job](t)(save.Start(context.Background()))
 		ok(t, job.Wait(context.Background(), ckpt.JobCommitted))
 		report := need[ckpt.Report](t)(job.Report())

@@ -134,21 +134,22 @@ func TestASecondSessionFencesTheFirst(t *testing.T) {
 func TestPruneVerifyDiffAndRepairReport(t *testing.T) {
 	store := openStore(t)
 	session := openSession(t, store)
-	for _, label := range []string{"a", "b", "c"} {
-		save := newSave(t, session, label, nil)
+	for step, label := range []string{"a0", "b1", "c2"} {
+		save := need[*ckpt.Save](t)(ckpt.NewSave(session, label, int64(step), nil))
+		t.Cleanup(func() { save.Close() })
 		ok(t, ckpt.AddSlice(save, "w", ckpt.Shape(2), []float32{1, float32(label[0])}))
 		ok(t, save.SetTensorAttr("w", "unit", label))
 		ok(t, save.AddAlias("tied", "w"))
 		ok(t, save.AddAliasView("row", "w", ckpt.Tensor{Shape: []int64{1}, FlatOffset: 1}))
 		ok(t, save.Run(context.Background()))
 	}
-	a := need[*ckpt.Reader](t)(ckpt.OpenReader(store, "a", nil))
-	c := need[*ckpt.Reader](t)(ckpt.OpenReader(store, "c", nil))
+	a := need[*ckpt.Reader](t)(ckpt.OpenReader(store, "a0", nil))
+	c := need[*ckpt.Reader](t)(ckpt.OpenReader(store, "c2", nil))
 	view := need[ckpt.Tensor](t)(c.Alias("row"))
 	if view.FlatOffset != 1 || !slices.Equal(view.Strides, []int64{1}) || view.DType != ckpt.F32 {
 		t.Errorf("the alias is %+v", view)
 	}
-	if unit, known, err := c.TensorAttr("w", "unit"); unit != "c" || !known || err != nil {
+	if unit, known, err := c.TensorAttr("w", "unit"); unit != "c2" || !known || err != nil {
 		t.Errorf("the unit is %q, %v, %v", unit, known, err)
 	}
 	if _, known, err := c.Attr("unit"); known || err != nil {
@@ -176,6 +177,6 @@ func TestPruneVerifyDiffAndRepairReport(t *testing.T) {
 	if kinds[ckpt.FindingRemoved] != 2 {
 		t.Errorf("prune: %v", kinds)
 	}
-	_, err := store.Repair(context.Background(), "c.1.1", nil)
+	_, err := store.Repair(context.Background(), "c2.1.1", nil)
 	is(t, err, ckpt.ErrExists)
 }

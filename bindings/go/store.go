@@ -148,11 +148,12 @@ func (s *Store) Remove(id string) error {
 	return fail(status, cerr)
 }
 
-// Prune applies a retention policy to the committed checkpoints of one run: it keeps the newest keep_last, every step
-// that keep_every divides, the labels in protect, whatever a reader holds, and always the newest one that is sound. The
-// report lists what was removed, and what was kept and why; with dry_run, what would be. The context cancels it between
-// two checkpoints. Options: run, keep_last, keep_every, protect, dry_run. Errors: ErrInvalid (keep_every or protect
-// without keep_last), ErrCancelled, ErrIO.
+// Prune applies a retention policy to the numbered checkpoints of one run, whose label has their step in it
+// ("step-100"); others ("best") stay. It keeps the newest keep_last, every step that keep_every divides, the labels in
+// protect, whatever a reader holds, and always the newest one that is sound. The report lists what was removed, and
+// what was kept and why; with dry_run, what would be. The context cancels it between two checkpoints. Options: run,
+// keep_last, keep_every, protect, dry_run. Errors: ErrInvalid (keep_every or protect without keep_last), ErrCancelled,
+// ErrIO.
 func (s *Store) Prune(ctx context.Context, options Options) (Report, error) {
 	return withContextAndOptions(ctx, &s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options,
 		_ cTexts) (Report, error) {

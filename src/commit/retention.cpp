@@ -1,7 +1,6 @@
 #include "commit/retention.h"
 
 #include <algorithm>
-#include <set>
 
 #include "base/job.h"
 #include "base/text.h"
@@ -138,32 +137,64 @@ static Result<std::vector<checkpoint::CheckpointEntry>> candidates(const store::
   return entries;
 }
 
+// Whether the label tells the step, as a whole number in it: "step-100" and "ep3-ba0100" of step 100. A label that does
+// not is a name that somebody gave: "best".
+static bool is_numbered(const format::Summary& summary) {
+  if (summary.step < 0) return false;
+  const std::string step = std::to_string(summary.step);
+  constexpr std::string_view kDigits = "0123456789";
+  const std::string_view label = summary.label;
+  for (size_t at = label.find_first_of(kDigits); at != label.npos;) {
+    const size_t end = std::min(label.find_first_not_of(kDigits, at), label.size());
+    std::string_view number = label.substr(at, end - at);
+    while (number.size() > 1 && number[0] == '0') number.remove_prefix(1);
+    if (number == step) return true;
+    at = label.find_first_of(kDigits, end);
+  }
+  return false;
+}
+
+// Starts from the newest: whatever the policy says, one that can be loaded must stay. The number of entries if none
+// can.
+static Result<size_t> newest_sound(const store::Store& store, const std::vector<checkpoint::CheckpointEntry>& entries,
+                                   const Committer* by, Job& job) {
+  for (size_t i = entries.size(); i-- > 0;) {
+    CKPT_TRY(job.check());
+    if (!is_numbered(entries[i].summary)) continue;
+    if ((by && entries[i].summary.save_id == by->committed.save_id) || check_quick(store, entries[i].id).ok()) return i;
+  }
+  return entries.size();
+}
+
+// Why a checkpoint beyond the newest keep_last stays; "" if it goes.
+static std::string reason_to_keep(const format::Summary& summary, const RetentionPolicy& policy) {
+  if (!is_numbered(summary)) return "kept: its label is a name, not the number of its step";
+  if (policy.keep_every > 0 && summary.step % policy.keep_every == 0) return strformat("kept: step {}", summary.step);
+  const std::vector<std::string_view> labels = split(policy.protect, ',');
+  const bool named = std::find(labels.begin(), labels.end(), summary.label) != labels.end();
+  return named ? "kept: its label is protected" : "";
+}
+
 static Status apply_policy(store::Store& store, const std::vector<checkpoint::CheckpointEntry>& entries,
                            const RetentionPolicy& policy, const Committer* by, Report* report, Job& job) {
-  const std::vector<std::string_view> pieces = split(policy.protect, ',');
-  const std::set<std::string_view> labels(pieces.begin(), pieces.end());
-  for (const auto& entry : entries) job.counters.bytes_total += entry.bytes;
-  // Starts from the newest: whatever the policy says, one that can be loaded must stay.
-  size_t sound = entries.size();
-  for (size_t i = entries.size(); i-- > 0 && sound == entries.size();) {
-    CKPT_TRY(job.check());
-    if ((by && entries[i].summary.save_id == by->committed.save_id) || check_quick(store, entries[i].id).ok())
-      sound = i;
+  uint64_t numbered = 0;  // from entry i on
+  for (const auto& entry : entries) {
+    job.counters.bytes_total += entry.bytes;
+    numbered += is_numbered(entry.summary) ? 1 : 0;
   }
+  CKPT_ASSIGN(const size_t sound, newest_sound(store, entries, by, job));
   for (size_t i = 0; i < entries.size(); i++) {
     const checkpoint::CheckpointEntry& entry = entries[i];
     CKPT_TRY(job.check());
     job.counters.bytes_done += entry.bytes;
-    if (entries.size() - i <= static_cast<uint64_t>(policy.keep_last)) continue;
-    if (i == sound)
-      add_finding(report, CKPT_FINDING_KEPT, entry, "kept: the newest that is sound");
-    else if (policy.keep_every > 0 && entry.summary.step >= 0 && entry.summary.step % policy.keep_every == 0)
-      add_finding(report, CKPT_FINDING_KEPT, entry, strformat("kept: step {}", entry.summary.step));
-    else if (labels.contains(entry.summary.label))
-      add_finding(report, CKPT_FINDING_KEPT, entry, "kept: its label is protected");
-    else
+    const bool is_old = numbered > static_cast<uint64_t>(policy.keep_last);
+    numbered -= is_numbered(entry.summary) ? 1 : 0;
+    if (!is_old) continue;
+    if (const std::string why = reason_to_keep(entry.summary, policy); i != sound && why.empty())
       remove_one(store, entry, policy.dry_run, policy.dry_run ? "would be removed" : "removed", report,
                  by ? &by->session : nullptr);
+    else
+      add_finding(report, CKPT_FINDING_KEPT, entry, i == sound ? "kept: the newest that is sound" : why);
   }
   return Ok();
 }

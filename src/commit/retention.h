@@ -21,9 +21,9 @@ struct RetentionPolicy {
 // INVALID for a policy that would keep all in silence: keep_every or protect without keep_last.
 Status check_policy(const RetentionPolicy& policy);
 
-// Applies a policy to the checkpoints of its run that bear their own names; copies and what was renamed by hand are
-// somebody's own. Errors of single removals are findings, not failures. `job` tells how far it is, and can cancel it
-// between two checkpoints.
+// Applies a policy to the numbered checkpoints of its run: those whose label has their step in it as a whole number. A
+// label that somebody thought of ("best") stays, and so do copies and what was renamed by hand. Errors of single
+// removals are findings, not failures. `job` tells how far it is, and can cancel it between two checkpoints.
 Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report, Job& job);
 
 // The same after a commit of `session`, which needs no more proof that it is sound. `replace`: also removes the older

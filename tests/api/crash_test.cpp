@@ -302,7 +302,7 @@ TEST_F(KillMatrix, ReplacingSaveLeavesTheOldOneOrTheNewOne) {
 
 TEST_F(KillMatrix, SaveThatPrunesLeavesTheNewest) {
   prepare(3);
-  kill_everywhere({.start = " ", .commands = {"save new 4 threads=1 keep_last=1"}, .latest = {3, 4}, .stays = {}}, 15);
+  kill_everywhere({.start = " ", .commands = {"save s4 4 threads=1 keep_last=1"}, .latest = {3, 4}, .stays = {}}, 15);
 }
 
 // Each save writes into the file that the save before retired, and retires the next.
@@ -310,7 +310,7 @@ TEST_F(KillMatrix, SavesThatRetireAndReuseLeaveTheNewest) {
   prepare(2, 1, " large=1 keep_last=1");
   ASSERT_EQ(names_in(base_ + "/.ckpt/recycled"), std::vector<std::string>{"PART_000"});
   kill_everywhere({.start = " ",
-                   .commands = {"save a 3 threads=1 keep_last=1 large=1", "save b 4 threads=1 keep_last=1 large=1"},
+                   .commands = {"save s3 3 threads=1 keep_last=1 large=1", "save s4 4 threads=1 keep_last=1 large=1"},
                    .latest = {2, 3, 4},
                    .stays = {}},
                   23);
@@ -400,7 +400,7 @@ TEST_F(ErrnoMatrix, AsyncSaveIsNeverAFalseOkAndDamagesNothing) {
 TEST_F(ErrnoMatrix, SaveThatRetiresAndReusesIsNeverAFalseOkAndDamagesNothing) {
   prepare(2, 1, " large=1 keep_last=1");
   fail_everywhere(
-      {.start = " ", .commands = {"save new 3 threads=1 keep_last=1 large=1"}, .latest = {2, 3}, .stays = {}},
+      {.start = " ", .commands = {"save s3 3 threads=1 keep_last=1 large=1"}, .latest = {2, 3}, .stays = {}},
       {"renameat", "fcntl", "fstatfs", "openat", "openat2", "newfstatat", "fstat", "unlinkat", "fallocate",
        "getdents64"});
 }

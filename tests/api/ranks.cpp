@@ -51,6 +51,8 @@ void World::commit(const std::string& label, const std::vector<Setting>& setting
 }
 
 Save new_save(const Session& session, const std::string& label, const std::vector<Setting>& settings, int64_t step) {
+  if (step < 0 && label.size() > 1 && label[0] == 's' && label.find_first_not_of("0123456789", 1) == label.npos)
+    step = std::stoll(label.substr(1));
   ckpt_save* save = nullptr;
   Error error;
   ckpt_status status = ckpt_save_new(&save, session.get(), label.c_str(), step, options(settings).get(), error);

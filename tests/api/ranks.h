@@ -64,6 +64,7 @@ struct World {
   std::deque<Bytes> kept_;
 };
 
+// Without a step, a label "s7" is of step 7, so that retention concerns it; any other has none.
 Save new_save(const Session& session, const std::string& label, const std::vector<Setting>& settings = {},
               int64_t step = -1);
 Reader open_reader(const Store& store, const std::string& selector = "latest");

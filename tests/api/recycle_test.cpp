@@ -76,17 +76,17 @@ const Bytes kOld(3 << 20, 0xA5);
 TEST_F(Recycle, ASaveWritesIntoThePartThatTheOneBeforeRetired) {
   Store store = open_store(uri);
   Session session = open_session(store);
-  EXPECT_EQ(save(session, "a", kOld).recycled, 0u);
-  ino_t first = inode_of(part_of("a.1.1"));
-  EXPECT_EQ(save(session, "b", kOld).recycled, 0u);
+  EXPECT_EQ(save(session, "s1", kOld).recycled, 0u);
+  ino_t first = inode_of(part_of("s1.1.1"));
+  EXPECT_EQ(save(session, "s2", kOld).recycled, 0u);
   EXPECT_EQ(names_in(pool()), Names{"PART_000"});
-  for (const char* label : {"c", "d", "e"}) {
-    Bytes data = pattern(3 << 20, static_cast<uint64_t>(label[0]));
+  for (const char* label : {"s3", "s4", "s5"}) {
+    Bytes data = pattern(3 << 20, static_cast<uint64_t>(label[1]));
     EXPECT_EQ(save(session, label, data).recycled, 1u) << label;
     EXPECT_TRUE(load(store, data.size()) == data) << label;
     EXPECT_EQ(damage(store), "") << label;
   }
-  EXPECT_EQ(inode_of(part_of("e.1.1")), first) << "two files take turns";
+  EXPECT_EQ(inode_of(part_of("s5.1.1")), first) << "two files take turns";
 }
 
 // The old part is full of one byte that the new part does not have.
@@ -101,8 +101,8 @@ TEST_F(Recycle, NoOldByteIsLeftInANewPart) {
         ASSERT_EQ(ckpt_store_open(&raw, uri.c_str(), options({{"direct_io", direct}}).get(), error), CKPT_OK);
         Store store(raw);
         Session session = open_session(store);
-        save(session, "a", kOld);
-        save(session, "b", kOld);
+        save(session, "s1", kOld);
+        save(session, "s2", kOld);
         ASSERT_EQ(names_in(pool()), Names{"PART_000"});
         // Overwrites the donor's other bytes too: its header and its index.
         std::string path = pool() + "/PART_000", marks(std::filesystem::file_size(path), '\xA5');
@@ -110,7 +110,7 @@ TEST_F(Recycle, NoOldByteIsLeftInANewPart) {
         ASSERT_EQ(pwrite(fd, marks.data(), marks.size(), 0), static_cast<ssize_t>(marks.size()));
         close(fd);
         // One tensor alone in its block, or several of odd sizes: gaps within blocks, between them and at the end.
-        Save made = new_save(session, "c", {{"compression", codec}});
+        Save made = new_save(session, "s3", {{"compression", codec}});
         std::vector<Bytes> kept{Bytes(size, 0x11)};
         if (size % 2 == 0) kept.insert(kept.end(), {Bytes(333, 0x22), Bytes(size / 3, 0x33)});
         for (size_t i = 0; i < kept.size(); i++)
@@ -118,7 +118,7 @@ TEST_F(Recycle, NoOldByteIsLeftInANewPart) {
               kept[i]);
         ASSERT_EQ(ckpt_save_run(made.get(), error), CKPT_OK) << error.text();
         // Checksums and other numbers may contain the byte by chance, but never eight in a row.
-        EXPECT_EQ(read_file(part_of("c.1.1")).find(std::string(8, '\xA5')), std::string::npos);
+        EXPECT_EQ(read_file(part_of("s3.1.1")).find(std::string(8, '\xA5')), std::string::npos);
         EXPECT_EQ(damage(store), "");
       }
 }
@@ -126,15 +126,15 @@ TEST_F(Recycle, NoOldByteIsLeftInANewPart) {
 TEST_F(Recycle, EveryWayToRemoveACheckpointFeedsThePool) {
   Store store = open_store(uri);
   Session session = open_session(store);
-  save(session, "a", kOld, {});
-  save(session, "a", kOld, {{"on_existing", "replace"}});
+  save(session, "s1", kOld, {});
+  save(session, "s1", kOld, {{"on_existing", "replace"}});
   EXPECT_EQ(names_in(pool()), Names{"PART_000"});
-  EXPECT_EQ(save(session, "b", kOld, {}).recycled, 1u);
+  EXPECT_EQ(save(session, "s2", kOld, {}).recycled, 1u);
   Error error;
-  EXPECT_EQ(ckpt_store_remove(store.get(), "a.1.2", error), CKPT_OK) << error.text();
-  EXPECT_EQ(save(session, "c", kOld, {}).recycled, 1u);
+  EXPECT_EQ(ckpt_store_remove(store.get(), "s1.1.2", error), CKPT_OK) << error.text();
+  EXPECT_EQ(save(session, "s3", kOld, {}).recycled, 1u);
   EXPECT_EQ(ckpt_store_prune(store.get(), options({kKeepOne}).get(), nullptr, error), CKPT_OK) << error.text();
-  EXPECT_EQ(save(session, "d", kOld, {}).recycled, 1u);
+  EXPECT_EQ(save(session, "s4", kOld, {}).recycled, 1u);
   EXPECT_EQ(names_in(pool()), Names{});
 }
 
@@ -148,7 +148,7 @@ TEST_F(Recycle, TheAttemptOfADeadSessionFeedsThePool) {
   Session session = open_session(store);
   EXPECT_FALSE(exists(uri + "/left.1.1"));
   EXPECT_EQ(names_in(pool()), Names{"PART_000"});
-  EXPECT_EQ(save(session, "a", kOld).recycled, 1u);
+  EXPECT_EQ(save(session, "s1", kOld).recycled, 1u);
 }
 
 TEST_F(Recycle, EachRankTakesOneAndNoneTwice) {
@@ -173,32 +173,32 @@ TEST_F(Recycle, EachRankTakesOneAndNoneTwice) {
 TEST_F(Recycle, ThePoolIsNoCheckpointAndInNobodysWay) {
   Store store = open_store(uri);
   Session session = open_session(store);
-  for (const char* label : {"a", "b", "c"}) save(session, label, kOld);
+  for (const char* label : {"s1", "s2", "s3"}) save(session, label, kOld);
   EXPECT_EQ(entries_of(uri).size(), 1u);
-  EXPECT_EQ(latest_id(uri), "c.1.1");
+  EXPECT_EQ(latest_id(uri), "s3.1.1");
   Error error;
   for (const char* id : {".ckpt/recycled", ".ckpt", "recycled"})
     EXPECT_NE(ckpt_store_remove(store.get(), id, error), CKPT_OK) << id;
   EXPECT_EQ(names_in(pool()), Names{"PART_000"});
   std::filesystem::remove_all(pool());
-  EXPECT_EQ(save(session, "d", kOld).recycled, 0u) << "deleting it is always fine";
+  EXPECT_EQ(save(session, "s4", kOld).recycled, 0u) << "deleting it is always fine";
 }
 
 TEST_F(Recycle, SwitchedOffASaveNeitherGivesNorTakes) {
   {
     Store store = open_store(uri);
     Session session = open_session(store);
-    save(session, "a", kOld);
-    save(session, "b", kOld);
+    save(session, "s1", kOld);
+    save(session, "s2", kOld);
   }
   ckpt_store* raw = nullptr;
   Error error;
   ASSERT_EQ(ckpt_store_open(&raw, uri.c_str(), options({{"recycle", "off"}}).get(), error), CKPT_OK) << error.text();
   Store store(raw);
   Session session = open_session(store);
-  EXPECT_EQ(save(session, "c", kOld, {}).recycled, 0u);
+  EXPECT_EQ(save(session, "s3", kOld, {}).recycled, 0u);
   EXPECT_EQ(names_in(pool()), Names{"PART_000"});
-  EXPECT_EQ(save(session, "d", kOld).recycled, 0u);
+  EXPECT_EQ(save(session, "s4", kOld).recycled, 0u);
   EXPECT_EQ(names_in(pool()), Names{}) << "the space is given back";
 }
 
@@ -207,15 +207,15 @@ TEST_F(Recycle, SwitchedOffASaveNeitherGivesNorTakes) {
 TEST_F(Recycle, AMappingOfThisProcessKeepsItsBytesAcrossPruneAndSaves) {
   Store store = open_store(uri);
   Session session = open_session(store);
-  save(session, "a", kOld);
-  int fd = open(part_of("a.1.1").c_str(), O_RDONLY);
-  size_t size = std::filesystem::file_size(part_of("a.1.1"));
+  save(session, "s1", kOld);
+  int fd = open(part_of("s1.1.1").c_str(), O_RDONLY);
+  size_t size = std::filesystem::file_size(part_of("s1.1.1"));
   const void* map = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
   close(fd);
   ASSERT_NE(map, MAP_FAILED);
   const std::string before(static_cast<const char*>(map), size);
-  for (const char* label : {"b", "c", "d"}) save(session, label, pattern(3 << 20, 1));
-  EXPECT_FALSE(exists(uri + "/a.1.1"));
+  for (const char* label : {"s2", "s3", "s4"}) save(session, label, pattern(3 << 20, 1));
+  EXPECT_FALSE(exists(uri + "/s1.1.1"));
   EXPECT_TRUE(before == std::string_view(static_cast<const char*>(map), size));
   munmap(const_cast<void*>(map), size);
 }
@@ -223,7 +223,7 @@ TEST_F(Recycle, AMappingOfThisProcessKeepsItsBytesAcrossPruneAndSaves) {
 TEST_F(Recycle, AViewOfAReaderKeepsItsBytes) {
   Store store = open_store(uri);
   Session session = open_session(store);
-  save(session, "a", kOld);
+  save(session, "s1", kOld);
   Reader reader = open_reader(store);
   const void* data = nullptr;
   uint64_t size = 0;
@@ -231,10 +231,10 @@ TEST_F(Recycle, AViewOfAReaderKeepsItsBytes) {
   ASSERT_EQ(ckpt_reader_map(reader.get(), "t", nullptr, &data, &size, error), CKPT_OK) << error.text();
   // Removes it like a stranger who knows nothing of the reader's lock.
   std::filesystem::create_directories(uri + "/.ckpt/trash");
-  std::filesystem::rename(uri + "/a.1.1", uri + "/.ckpt/trash/a.1.1.0");
+  std::filesystem::rename(uri + "/s1.1.1", uri + "/.ckpt/trash/s1.1.1.0");
   Session next = open_session(store);
   EXPECT_EQ(names_in(uri + "/.ckpt/trash"), Names{});
-  for (const char* label : {"b", "c", "d"}) save(next, label, pattern(3 << 20, 1));
+  for (const char* label : {"s2", "s3", "s4"}) save(next, label, pattern(3 << 20, 1));
   EXPECT_EQ(Bytes(static_cast<const unsigned char*>(data), static_cast<const unsigned char*>(data) + size), kOld);
 }
 

@@ -166,8 +166,8 @@ TEST_F(Retention, OrdersBySessionAndNotByStepOrTime) {
 TEST_F(Retention, ConcernsOneRunOnly) {
   save({1, 2});
   Ranks other(uri, 1, " run=other");
-  other.all_answer("save x 3", "OK");
-  other.all_answer("save y 4", "OK");
+  other.all_answer("save s3 3", "OK");
+  other.all_answer("save s4 4", "OK");
   prune({{"keep_last", 1}, {"run", "other"}});
   EXPECT_EQ(latest_step(uri, "other"), 4);
   EXPECT_EQ(entries_of(uri).size(), 3u);

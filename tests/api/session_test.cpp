@@ -465,7 +465,7 @@ TEST_F(Copies, OfACheckpointFromAnotherStoreIsForeignNeverLatestNeverPrunedAndLo
   const std::string other = scratch / "other";
   for (int i = 0; i < 4; i++) Ranks unused(other, 1);  // to make its tokens higher
   Ranks(other, 1)[0].call("save z 900");
-  Ranks(uri, 1)[0].call("save a 1");
+  Ranks(uri, 1)[0].call("save s1 1");
   copy_tree(other + "/z.5.1", uri + "/z.5.1");
   auto entries = entries_of(uri);
   ASSERT_EQ(entries.size(), 2u);
@@ -478,8 +478,8 @@ TEST_F(Copies, OfACheckpointFromAnotherStoreIsForeignNeverLatestNeverPrunedAndLo
   EXPECT_NE(problem_of(uri, "label:z"), "");
   Ranks next(uri, 1);
   EXPECT_GT(token_of(next.string), 5u);
-  EXPECT_EQ(next[0].call("save b 2 keep_last=1").status, "OK");
-  EXPECT_EQ(next[0].call("save c 3 keep_last=1").status, "OK");
+  EXPECT_EQ(next[0].call("save s2 2 keep_last=1").status, "OK");
+  EXPECT_EQ(next[0].call("save s3 3 keep_last=1").status, "OK");
   EXPECT_EQ(latest_step(uri), 3);
   EXPECT_EQ(problem_of(uri, "z.5.1"), "");
   EXPECT_EQ(entries_of(uri).size(), 2u);  // the newest and the foreign one

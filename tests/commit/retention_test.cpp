@@ -1,6 +1,8 @@
 // What retention, removal and repair tell when the store changes between two of their steps.
 #include "commit/retention.h"
 
+#include <map>
+
 #include "checkpoint/engine.h"
 #include "maintain/repair.h"
 
@@ -46,6 +48,36 @@ TEST_F(Retention, SaysNothingOfWhatARivalRemovedMeanwhile) {
   EXPECT_EQ(report.findings[0].kind, CKPT_FINDING_REMOVED);
   EXPECT_EQ(report.findings[0].name, "s2.1.1");
   EXPECT_EQ(ids(), std::vector<std::string>{"s3.1.1"});
+}
+
+TEST_F(Retention, LeavesAloneWhatIsNamedRatherThanNumbered) {
+  auto session = open_session(inner);
+  const std::vector<std::pair<std::string, int64_t>> saves = {{"best", 4},   {"ep1-ba10", 10},  {"epoch-3", 30},
+                                                              {"v2", -1},    {"step-0040", 40}, {"step-500", 50},
+                                                              {"final", 60}, {"step-70", 70},   {"80", 80}};
+  for (const auto& [label, step] : saves) {
+    auto made = save::Save::make(session, label, step, {});
+    ASSERT_TRUE(made.ok() && run_whole(**made).ok()) << label;
+  }
+  Report report;
+  Job job;
+  ASSERT_TRUE(apply_retention(*inner, {"main", 2, 0, "", false}, &report, job).ok());
+  EXPECT_EQ(ids(), (std::vector<std::string>{"best.2.1", "epoch-3.2.1", "v2.2.1", "step-500.2.1", "final.2.1",
+                                             "step-70.2.1", "80.2.1"}));
+  std::map<std::string, std::string> kept;
+  for (const Finding& finding : report.findings)
+    if (finding.kind == CKPT_FINDING_KEPT) kept[finding.name] = finding.text;
+  EXPECT_EQ(kept["best.2.1"], "best.2.1: kept: its label is a name, not the number of its step");
+  EXPECT_EQ(kept.count("80.2.1"), 0u) << "what keep_last keeps is no finding";
+}
+
+TEST_F(Retention, OfNamedOnesCountsNoneAmongTheNewest) {
+  auto session = open_session(inner);
+  for (const char* label : {"best", "final"}) {
+    auto made = save::Save::make(session, label, 9, make_options({{"keep_last", 2}}));
+    ASSERT_TRUE(made.ok() && run_whole(**made).ok()) << label;
+  }
+  EXPECT_EQ(ids(), (std::vector<std::string>{"s2.1.1", "s3.1.1", "best.2.1", "final.2.1"}));
 }
 
 TEST_F(Removal, OfADamagedCheckpointWaitsForItsReader) {

@@ -62,7 +62,8 @@ end
 """
     prune(store; keep_last, keep_every, protect, run, dry_run) -> Vector{Finding}
 
-Removes what the retention policy does not keep, but never the newest sound checkpoint. Returns what it removed (or,
+Removes what the retention policy does not keep of the numbered checkpoints, whose label has their step in it
+("step-100"; "best" stays), but never the newest sound one. Returns what it removed (or,
 with `dry_run = true`, would remove) and what it kept because it is in use. Throws INVALID
 (`keep_every` or `protect` without `keep_last`), IO.
 """

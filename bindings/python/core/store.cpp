@@ -88,7 +88,8 @@ static void bind_store_class(nb::module_& m) {
       .def("prune", &prune_store, nb::arg("options").none() = nb::none(), nb::kw_only(),
            nb::arg("job").none() = nb::none(), nb::arg("keywords"),
            nb::sig("def prune(self, " CKPT_PY_JOB_OPTIONS ") -> ckpt.records.Report"),
-           "Applies a retention policy (options keep_last, keep_every, protect, dry_run) to one run.")
+           "Applies a retention policy (options keep_last, keep_every, protect, dry_run) to the numbered checkpoints "
+           "of one run, whose label has their step in it (step-100); others (best) stay.")
       .def("repair", &repair_store, nb::arg("id"), nb::arg("options").none() = nb::none(), nb::kw_only(),
            nb::arg("job").none() = nb::none(), nb::arg("keywords"),
            nb::sig("def repair(self, id: str, " CKPT_PY_JOB_OPTIONS ") -> ckpt.records.Report"),

@@ -250,7 +250,7 @@ class Store:
 
     def prune(self, options: Mapping[str, int | str] | None = None, *, job: Job | None = None, **keywords: int | str) -> ckpt.records.Report:
         """
-        Applies a retention policy (options keep_last, keep_every, protect, dry_run) to one run.
+        Applies a retention policy (options keep_last, keep_every, protect, dry_run) to the numbered checkpoints of one run, whose label has their step in it (step-100); others (best) stay.
         """
 
     def repair(self, id: str, options: Mapping[str, int | str] | None = None, *, job: Job | None = None, **keywords: int | str) -> ckpt.records.Report:

@@ -71,7 +71,8 @@ impl Store {
         check(|err| unsafe { sys::ckpt_store_remove(self.handle.get(), id.as_ptr(), err) })
     }
 
-    /// Applies a retention policy to the committed checkpoints of one run. The report lists what was removed, and what
+    /// Applies a retention policy to the numbered checkpoints of one run, whose label has their step in it
+    /// (`step-100`); others (`best`) stay. The report lists what was removed, and what
     /// was kept and why; with `dry_run`, what would be. Options: `run`, `keep_last`, `keep_every`, `protect`,
     /// `dry_run`.
     pub fn prune(&self, options: &Options) -> Result<Report> {
