@@ -15,7 +15,8 @@ extern "C" {
 /* ---- import and export ------------------------------------------------------------------------------------ */
 
 /* Saves a PyTorch .pt, an hfai directory of PART_*.pt, a safetensors file, or a Hugging Face set (a directory or its
- * index.json) as a checkpoint of its own run (default "import"), so that a running trainer is not fenced. The content
+ * index.json) as a checkpoint. Its run is that of option run; without one "main", where a load without options finds
+ * it, or "import" if a trainer has used "main" since the last import: it would be fenced. `info` tells. The content
  * decides what it is. A .pt becomes tensors, aliases and a state tree (ckpt_tree.h), and runs no code; of safetensors
  * the file split and the metadata are kept as attributes for ckpt_export. Attribute import.unchecked counts what a .pt
  * or hfai directory has no checksums of. `info` (nullable) receives the result.

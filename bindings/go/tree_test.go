@@ -250,7 +250,7 @@ func TestATreeOfAFileOutlivesItAndCannotBeChanged(t *testing.T) {
 	ok(t, tree.Close())
 	ok(t, view.Close())
 	imported := need[ckpt.CheckpointInfo](t)(openStore(t).Import(context.Background(), path, "x", 3, nil))
-	if imported.Step != 3 || imported.TensorCount != 1 || imported.Run != "import" {
+	if imported.Step != 3 || imported.TensorCount != 1 || imported.Run != "main" {
 		t.Errorf("imported as %+v", imported)
 	}
 }

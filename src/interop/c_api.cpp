@@ -5,6 +5,7 @@
 #include "base/parallel.h"
 #include "interop/formats.h"
 #include "interop/import.h"
+#include "interop/import_run.h"
 
 using namespace ckpt;
 using namespace ckpt::api;
@@ -23,15 +24,15 @@ static Status explain_fence(Status status, std::string_view run) {
                 run));
 }
 
-static Status import_under(Job& job, const ckpt_store& store, const char* path, const ImportRequest& request,
+static Status import_under(Job& job, const ckpt_store& store, const char* path, ImportRequest& request,
                            ckpt_checkpoint_info* info) {
-  const std::string run = request.options.str("run");
+  const std::string wanted = request.options.is_set("run") ? request.options.str("run") : "";
   CKPT_ASSIGN(ForeignCheckpoint from, read_foreign(path, read_options(request.options, &job)));
-  CKPT_ASSIGN(const auto turn,
-              session::take_import_turn(*store.store, run, request.options.integer("timeout_ms"), job));
+  CKPT_ASSIGN(const ImportTurn turn, take_turn(store.store, wanted, request.options.integer("timeout_ms"), job));
+  CKPT_TRY(request.options.set_str("run", turn.run));
   const Borrowed<client::Store> into(&store);
   auto id = import_checkpoint(*into, from, request, job);
-  if (!id.ok()) return explain_fence(std::move(id).status(), run);
+  if (!id.ok()) return explain_fence(std::move(id).status(), turn.run);
   if (!info) return Ok();
   CKPT_ASSIGN(const client::CheckpointInfo found, result(into->find(*id, client_options(request.options))));
   return put_info(found, info);
@@ -43,7 +44,6 @@ ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* l
     if (!store || !path || !label) return null_status("store, path or label");
     if (store->forked()) return forked_status();
     ImportRequest request{label, step, options_for(options, "import")};
-    if (!request.options.is_set("run")) CKPT_TRY(request.options.set_str("run", "import"));
     return run_under(options, [&](Job& job) { return import_under(job, *store, path, request, info); });
   });
 }

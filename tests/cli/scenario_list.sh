@@ -88,9 +88,9 @@ expect 2 rm "store@$first"
 expect 0 rm "store/$second/"
 expect 0 ls store; says 'no checkpoints'
 
-# An import has a run of its own, which is meant where it is the only one; with several, "main" is.
-import a.safetensors models m
+# Where a store has one run, that is meant; with several, "main" is.
+import a.safetensors models m -o run=gan
 for name in models models@label:m; do expect 0 info "$name" --json; json_is 'd["id"]' "$ID"; done
-expect 2 info models -o run=main; complains 'run "main"'
+expect 2 info models -o run=main; complains 'run "main" has no checkpoint; the only run is "gan"'
 import a.safetensors models n -o run=other
-expect 2 info models; complains 'run "main"'
+expect 2 info models; complains 'run "main" has no checkpoint; runs, newest first: "other", "gan"'

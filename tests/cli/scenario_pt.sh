@@ -14,12 +14,12 @@ expect 2 info none.pt; complains 'none.pt'
 
 expect 0 import kinds.pt store --label kinds; says '^imported kinds.*: 17 tensors'
 complains '^ckpt: note: the file has no checksums of [0-9]+ of its entries'
-expect 0 info store@label:kinds -o run=import; says '^import.format +- +pt'; says '^d +f32 .* a *$'
+expect 0 info store@label:kinds; says '^import.format +- +pt'; says '^d +f32 .* a *$'
 says '^import.unchecked +- +' # the seed was written without checksums
-expect 0 cat store@label:kinds d -o run=import; says '0.*4.*8'
+expect 0 cat store@label:kinds d; says '0.*4.*8'
 expect 0 import state.pt store --label state
 complains 'no checksums of [0-9]+ of its entries' # the older form has none
-expect 0 info store@label:state -o run=import; says '^ *epoch: 3$'
+expect 0 info store@label:state; says '^ *epoch: 3$'
 
 python3 - <<'PYTHON'
 import os, pickle, zipfile

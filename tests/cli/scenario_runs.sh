@@ -3,7 +3,7 @@ make_safetensors a.safetensors "w F32 2x3 $(f32 0 1 2 3 4 5)"
 mkdir empty
 expect 0 runs empty; says 'no runs in empty'
 expect 2 runs missing; complains '^ckpt: no such directory: missing'
-import a.safetensors store base; base=$ID
+import a.safetensors store base -o run=import; base=$ID
 import a.safetensors store step-1 --step 1 -o run=main
 import a.safetensors store step-2 --step 2 -o run=main; newest=$ID
 

@@ -89,7 +89,7 @@ TEST_F(Interop, AnImportedFileCanBeLoaded) {
              file_of("{" + entry("w", "F32", "[2]", 0, 8) + "," + entry("e", "I8", "[0]", 8, 8) + "}", "abcdefgh"));
   const Failure failure = import(path("m.safetensors"));
   ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
-  EXPECT_STREQ(info_.run, "import");
+  EXPECT_STREQ(info_.run, "main");
   EXPECT_STREQ(info_.label, "l");
   EXPECT_EQ(info_.step, 7);
   EXPECT_EQ(info_.tensor_count, 2u);

@@ -24,12 +24,13 @@ class ImportTurns : public TemporaryDirectory {
   static std::string entry_file() { return padded("{" + entry("w", "F32", "[1024]", 0, 4096) + "}"); }
 
   // Imports through a handle of its own, as another process would.
-  Failure import(const std::string& label, int64_t timeout_ms = 60'000) const {
+  Failure import(const std::string& label, int64_t timeout_ms = 60'000, const char* run = "import") const {
     ckpt_store* store = nullptr;
     ckpt_options* options = nullptr;
     must([&](auto** err) { return ckpt_store_open(&store, path("store").c_str(), nullptr, err); });
     must([&](auto** err) { return ckpt_options_new(&options, err); });
     must([&](auto** err) { return ckpt_options_set_int(options, "timeout_ms", timeout_ms, err); });
+    if (run) must([&](auto** err) { return ckpt_options_set_str(options, "run", run, err); });
     Failure failure = attempt([&](auto** err) {
       return ckpt_import(store, path("w.safetensors").c_str(), label.c_str(), -1, options, nullptr, err);
     });
@@ -60,7 +61,7 @@ TEST_F(ImportTurns, ImportsAtTheSameTimeAllSucceed) {
   for (int t = 0; t < kThreads; t++)
     threads.emplace_back([&, t] {
       for (int i = 0; i < kEach; i++) {
-        const Failure failure = import("label-" + std::to_string(t) + "-" + std::to_string(i));
+        const Failure failure = import("label-" + std::to_string(t) + "-" + std::to_string(i), 60'000, nullptr);
         EXPECT_EQ(failure.code, CKPT_OK) << failure.message;
       }
     });

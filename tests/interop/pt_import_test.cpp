@@ -50,11 +50,7 @@ class PtImport : public TemporaryDirectory {
         [&](auto** err) { return ckpt_import(store_, path("x.pt").c_str(), "l", 7, options_, nullptr, err); });
   }
   void open_reader() {
-    ckpt_options* run = nullptr;
-    must([&](auto** err) { return ckpt_options_new(&run, err); });
-    must([&](auto** err) { return ckpt_options_set_str(run, "run", "import", err); });
-    must([&](auto** err) { return ckpt_reader_open(&reader_, store_, "latest", run, err); });
-    ckpt_options_free(run);
+    must([&](auto** err) { return ckpt_reader_open(&reader_, store_, "latest", nullptr, err); });
   }
   template <typename T>
   std::vector<T> load(const char* name) {

@@ -116,11 +116,17 @@ class StoreTest : public TemporaryDirectory {
     ckpt_options_free(options);
     return failure;
   }
+  // Into run "import", whether a trainer uses "main" or not.
   Failure import_from(const std::string& from, const std::string& label) {
     info_ = {};
     info_.struct_size = sizeof info_;
-    return attempt(
-        [&](auto** err) { return ckpt_import(store_, from.c_str(), label.c_str(), 3, nullptr, &info_, err); });
+    ckpt_options* options = nullptr;
+    must([&](auto** err) { return ckpt_options_new(&options, err); });
+    must([&](auto** err) { return ckpt_options_set_str(options, "run", "import", err); });
+    Failure failure =
+        attempt([&](auto** err) { return ckpt_import(store_, from.c_str(), label.c_str(), 3, options, &info_, err); });
+    ckpt_options_free(options);
+    return failure;
   }
 
   std::string tree_of(const std::string& label, const char* run) {

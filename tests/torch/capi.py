@@ -248,8 +248,8 @@ def store(uri):
     return Handle("store", "ckpt_store_open", uri.encode(), None)
 
 
-def import_file(into, path, label, **settings):
-    with options(**settings) as bag:
+def import_file(into, path, label, run="import", **settings):
+    with options(run=run, **settings) as bag:
         call("ckpt_import", into.pointer, os.fsencode(path), label.encode(), -1, bag.pointer, None)
 
 

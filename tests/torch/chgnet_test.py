@@ -56,7 +56,7 @@ class Chgnet(unittest.TestCase):
         for path, _ in self.files():
             with self.subTest(path), tempfile.TemporaryDirectory() as store:
                 for words in (("info", path), ("import", path, store, "--label", "chgnet"),
-                              ("verify", store + "@chgnet", "-o", "run=import")):
+                              ("verify", store + "@chgnet")):
                     done = subprocess.run([os.environ["CKPT_TOOL"], *words],
                                           capture_output=True, text=True, check=False)
                     self.assertEqual(done.returncode, 0, (words, done.stdout, done.stderr))

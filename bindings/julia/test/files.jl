@@ -19,7 +19,7 @@
     mktempdir() do folder
         store = Store(joinpath(folder, "store"))
         info = Ckpt.import_checkpoint(store, joinpath(FILES, "net-2.15.pt"), "net"; step = 5)
-        @test info.run == "import" && info.step == 5
+        @test info.run == "main" && info.step == 5
         reader = Reader(store, info.id)
         Ckpt.export_checkpoint(reader, joinpath(folder, "net.safetensors"))
         @test Ckpt.format(Ckpt.File(joinpath(folder, "net.safetensors"))) == "safetensors"

@@ -198,7 +198,7 @@ def test_containers_are_called_as_an_import_calls_them(torch: Any, tmp_path: Pat
     torch.save(state, tmp_path / "a.pt")
     with ckpt.Store(tmp_path / "s") as store:
         info = store.import_file(tmp_path / "a.pt", "a")
-        with ckpt.Reader(store, info.id, run="import") as reader:
+        with ckpt.Reader(store, info.id) as reader:
             imported, tree = ckpt.load(reader), reader.tree().json()
         ckpt.save(store, state, label="b")
         with ckpt.Reader(store, "b") as reader:
@@ -260,8 +260,8 @@ def test_a_pt_file_is_imported_and_exported_without_pickle(torch: Any, tmp_path:
     torch.save(state, tmp_path / "a.pt")
     with ckpt.Store(tmp_path / "s") as store:
         info = store.import_file(tmp_path / "a.pt", "a", 5)
-        assert (info.label, info.step, info.run) == ("a", 5, "import")
-        with ckpt.Reader(store, info.id, run="import") as reader:
+        assert (info.label, info.step, info.run) == ("a", 5, "main")
+        with ckpt.Reader(store, info.id) as reader:
             back = ckpt.load(reader, framework="torch")
             reader.export(tmp_path / "b.pt")
     again = torch.load(tmp_path / "b.pt", weights_only=True)

@@ -15,7 +15,6 @@ void expect_training_goes_on(const std::string& file) {
   store.import(file, "python", 5);
   ct::LoadOptions options;
   options.selector = "label:python";
-  options.settings = {{"run", "import"}};
   Net net;
   torch::optim::Adam adam(net->parameters(), torch::optim::AdamOptions(1));
   ct::Loaded loaded = ct::load(place.uri(), net, adam, options);

@@ -260,7 +260,7 @@ class Store:
 
     def import_file(self, path: str | os.PathLike[str], label: str, step: int = -1, options: Mapping[str, int | str] | None = None, *, job: Job | None = None, **keywords: int | str) -> ckpt.records.CheckpointInfo:
         """
-        Saves a .pt, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint, by default in run "import". Runs no code of the file.
+        Saves a .pt, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint, by default in run "main", or in run "import" if a trainer has used "main" since the last import. Runs no code of the file.
         """
 
     def close(self) -> None:

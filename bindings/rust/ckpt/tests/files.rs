@@ -38,7 +38,7 @@ fn a_file_is_imported_and_exported() {
     write_safetensors(&folder.path("w.safetensors"));
     let store = Store::open(folder.path("store")).unwrap();
     let info = store.import(folder.path("w.safetensors"), "base", Some(3), &Options::new()).unwrap();
-    assert_eq!((info.run(), info.label(), info.step(), info.tensor_count()), ("import", "base", Some(3), 1));
+    assert_eq!((info.run(), info.label(), info.step(), info.tensor_count()), ("main", "base", Some(3), 1));
     let reader = Reader::open(&store, info.id()).unwrap();
     assert_eq!(reader.read::<f32>("w").unwrap(), [1.0, 2.0, 3.0, 4.0]);
     reader.export(folder.path("out.safetensors"), &Options::new()).unwrap();
