@@ -18,7 +18,7 @@ namespace cli {
 namespace {
 
 struct Args : Common {
-  std::string checkpoint, tensor, box, npy, as, object;
+  std::string checkpoint, tensor, at, box, npy, as, object;
   uint32_t rank = 0;
   bool full = false, raw = false;
 };
@@ -35,6 +35,7 @@ constexpr Words kWords = {
     "If no tensor but a state tree has the name, its JSON is printed: indented, or unchanged with --json.",
     "  ckpt cat /data/run7 layer.0.weight\n"
     "  ckpt cat /data/run7 layer.0.weight --box 0:2,3:5 --full\n"
+    "  ckpt cat /data/run7 --at model layer.0.weight\n"
     "  ckpt cat /data/run7@step:100 layer.0.weight --as f32 --npy weight.npy\n"
     "  ckpt cat /data/run7 layer.0.weight --raw > weight.bin\n"
     "  ckpt cat /data/run7 state --json | jq .epoch\n"
@@ -189,6 +190,7 @@ void add_cat(CLI::App& app, Action& chosen) {
   Command command(app, kWords, *args, Command::WithJson::kNo);
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();
   Option tensor = command.add("TENSOR", args->tensor, "the name of a tensor, an alias or a state tree");
+  command.add("--at", args->at, "the tensor's place in the state: --at model w is model/w").type("PLACE").needs(tensor);
   command.add("--box", args->box, "slices, one for each dimension").type("SLICES").needs(tensor);
   Option full = command.add("--full", args->full, "print every element").needs(tensor);
   Option npy = command.add("--npy", args->npy, "write them to a new NumPy file").type("FILE").needs(tensor);
@@ -200,7 +202,11 @@ void add_cat(CLI::App& app, Action& chosen) {
   Option object = command.add("--object", args->object, "an object instead of a tensor").type("NAME");
   command.add("--json", args->json, "print a state tree's JSON unchanged").needs(tensor);
   command.add("--rank", args->rank, "whose object, if each rank has its own").needs(object);
-  command.run(chosen, [args] { return run(*args); });
+  command.add_run(*args);
+  command.run(chosen, [args] {
+    if (!args->at.empty()) args->tensor = args->at + (args->at.ends_with('/') ? "" : "/") + args->tensor;
+    return run(*args);
+  });
 }
 
 }  // namespace cli

@@ -8,7 +8,7 @@ namespace cli {
 namespace {
 
 struct Args : Common {
-  std::string a, b;
+  std::string a, b, at;
   bool structure_only = false;
 };
 
@@ -30,13 +30,21 @@ std::string structure_text(const ckpt::Finding& finding) {
   return escaped(finding.text != nullptr ? finding.text : finding_name(finding.kind)) + "\n";
 }
 
-void print_findings(const ckpt::Report& report) {
+// The findings below --at. A finding without a name is about the whole checkpoint.
+std::vector<ckpt::Finding> chosen_findings(const ckpt::Report& report, const std::string& at) {
+  std::vector<ckpt::Finding> findings;
+  for (const ckpt::Finding& finding : report)
+    if (is_under(at, text_of(finding.name))) findings.push_back(finding);
+  return findings;
+}
+
+void print_findings(std::span<const ckpt::Finding> findings) {
   Table values({{"VALUES OF", Align::kLeft, true},
                 {"DIFFER", Align::kRight},
                 {"MAX ABS", Align::kRight},
                 {"MAX REL", Align::kRight},
                 {"FIRST", Align::kRight}});
-  for (const ckpt::Finding& finding : report) {
+  for (const ckpt::Finding& finding : findings) {
     if (finding.count == 0) {
       print(structure_text(finding));
       continue;
@@ -53,11 +61,15 @@ int run(const Args& args) {
   if (args.structure_only) options.set("values", 0);
   Opened a = open_checkpoint(args.a, args, options), b = open_checkpoint(args.b, args, options);
   const ckpt::Report report = a.reader.diff(b.reader, options);
-  const bool equal = report.empty();
+  const std::vector<ckpt::Finding> findings = chosen_findings(report, args.at);
+  const bool equal = findings.empty();
   if (args.json) {
-    print_json({{"a", a.info.id}, {"b", b.info.id}, {"equal", equal}, {"differences", findings_json(report)}});
+    print_json({{"a", a.info.id},
+                {"b", b.info.id},
+                {"equal", equal},
+                {"differences", Json::array(findings, [](const ckpt::Finding& finding) { return to_json(finding); })}});
   } else {
-    print_findings(report);
+    print_findings(findings);
     if (equal) print(format("equal: {} and {}\n", escaped(a.info.id), escaped(b.info.id)));
   }
   return equal ? kExitOk : kExitNo;
@@ -70,7 +82,9 @@ void add_diff(CLI::App& app, Action& chosen) {
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("A", args->a, kCheckpointHelp).required();
   command.add("B", args->b, "the other checkpoint").required();
+  command.add("--at", args->at, kAtHelp).type("PLACE");
   command.add("--structure-only", args->structure_only, "do not read tensor data");
+  command.add_run(*args);
   command.run(chosen, [args] { return run(*args); });
 }
 

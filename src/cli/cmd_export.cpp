@@ -1,4 +1,5 @@
 // ckpt export: writes a checkpoint in another format.
+#include <algorithm>
 #include <cstdio>
 
 #include "cli/command.h"
@@ -25,6 +26,26 @@ constexpr Words kWords = {
     "  ckpt export /data/run7 state --format hfai --shards 8\n"
     "  ckpt export /data/models/llama3-8b.1.1 ./Llama-3-8B-copy\n",
     "0 written, 2 error"};
+
+// "xyz" of "a/exp.xyz". What has no letter ("llama3.1") or no end ("v1.5-base") is no ending.
+std::string ending_of(const std::string& path) {
+  const size_t dot = path.find_last_of("./");
+  if (dot == std::string::npos || path[dot] == '/' || dot == 0 || path[dot - 1] == '/') return "";
+  const std::string ending = path.substr(dot + 1);
+  auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const bool is_word = std::all_of(ending.begin(), ending.end(), [&](char c) { return is_digit(c) || is_letter(c); });
+  return is_word && std::any_of(ending.begin(), ending.end(), is_letter) ? ending : "";
+}
+
+// An ending that means nothing here would be a file of a format that nobody expects.
+void check_ending(const Args& args) {
+  if (args.format.value_or(args.setting("format").value_or("auto")) != "auto") return;
+  const std::string ending = ending_of(args.path);
+  if (ending.empty() || ending == "pt" || ending == "pth" || ending == "safetensors") return;
+  invalid("unknown ending '." + ending + "' of " + args.path +
+          ": expected .safetensors, .pt, .pth, or none for a directory of safetensors; --format says otherwise");
+}
 
 bool is_pt(const std::string& path) { return path.ends_with(".pt") || path.ends_with(".pth"); }
 
@@ -64,6 +85,7 @@ void note_what_is_converted(const Args& args, const Opened& opened) {
 
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
+  check_ending(args);
   if (args.format) options.set("format", *args.format);
   if (args.shards) options.set("shards", *args.shards);
   options.check();
@@ -82,8 +104,9 @@ void add_export(CLI::App& app, Action& chosen) {
   Command command(app, kWords, *args, Command::WithJson::kNo);
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();
   command.add("PATH", args->path, "the file or directory to make").required();
-  command.add("--format", args->format, "auto, safetensors, pt or hfai");
+  command.add("--format", args->format, "the format, whatever PATH ends in").type("auto|safetensors|pt|hfai");
   command.add("--shards", args->shards, "hfai: the number of PART files");
+  command.add_run(*args);
   command.run(chosen, [args] { return run(*args); });
 }
 

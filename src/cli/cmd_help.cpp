@@ -2,19 +2,23 @@
 #include <limits>
 
 #include "cli/command.h"
+#include "cli/pages.h"
 #include "cli/table.h"
+#include "cli/text.h"
 
 namespace cli {
 namespace {
 
 struct Args : Common {
-  std::string topic;
+  std::string topic, pages;
 };
 
 constexpr Words kWords = {"help", "explain a command, or the options of the library",
                           "Without a topic: the commands. With a command: what it does, examples, exit codes. With "
                           "\"options\": every option\n"
-                          "that -o KEY=VALUE can set.",
+                          "that -o KEY=VALUE can set. With --pages DIR: writes manual pages and shell completions to "
+                          "DIR, as a prefix's share\n"
+                          "has them.",
                           "  ckpt help verify\n"
                           "  ckpt help options\n",
                           "0 shown, 2 no such topic"};
@@ -43,8 +47,13 @@ void print_options(bool as_json) {
 
 int run(const Args& args, const CLI::App& app) {
   if (args.topic == "options") return print_options(args.json), kExitOk;
+  if (!args.pages.empty()) return write_pages(args.pages, describe(app)), kExitOk;
   std::string text = help_text(app, args.topic);
-  if (text.empty()) invalid("no command is called '" + args.topic + "'; ckpt help lists them");
+  if (text.empty()) {
+    std::vector<std::string> topics = {"options"};
+    for (const CommandText& command : describe(app)) topics.push_back(command.name);
+    invalid("no command is called '" + args.topic + "' (ckpt help lists them)" + did_you_mean(args.topic, topics));
+  }
   print(text);
   return kExitOk;
 }
@@ -55,6 +64,7 @@ void add_help(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("TOPIC", args->topic, "a command, or \"options\"");
+  command.add("--pages", args->pages, "write the manual pages and shell completions below this directory").type("DIR");
   command.run(chosen, [args, &app] { return run(*args, app); });
 }
 

@@ -1,11 +1,16 @@
 // ckpt import: saves a .pt, a safetensors file or set, or an hfai directory as a checkpoint.
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <set>
 
 #include "cli/command.h"
 #include "cli/text.h"
 
 namespace cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 struct Args : Common {
   std::string file, store, label;
@@ -16,18 +21,18 @@ constexpr Words kWords = {
     "import", "save a .pt or safetensors file as a checkpoint",
     "Saves a PyTorch .pt file, a safetensors file, a Hugging Face set "
     "(its directory or its model.safetensors.index.json)\n"
-    "or an hfai directory of PART_*.pt as a checkpoint of run \"import\", "
-    "so a trainer that uses the same store is not\n"
-    "disturbed. If the store has other runs too, open it with -o run=import, or by its id. "
-    "The content decides the format,\n"
-    "not the name. Nothing that a .pt says is executed. Metadata and the split into files are kept for ckpt export.\n"
-    "A note on standard error says what the file has no checksums of.\n"
-    "Makes the store if there is none.",
+    "or an hfai directory of PART_*.pt as a checkpoint. The content decides the format, not the name; the name gives "
+    "the\n"
+    "label, unless --label does. The checkpoint is of run \"main\", so that a load without options finds it. If a "
+    "trainer has\n"
+    "used that run since the last import, it is of run \"import\", so that the trainer is not disturbed; a note says "
+    "so, and\n"
+    "--run import opens it. Nothing that a .pt says is executed. Metadata and the split into files are kept for ckpt "
+    "export;\n"
+    "notes on standard error name the files of a directory that were left out, and say what has no checksums. Makes the store if there is none.",
     "  ckpt import model.safetensors /data/run7 --label pretrained\n"
-    "  ckpt import epoch9.pt /data/run7 --label epoch9\n"
-    "  ckpt info /data/run7@label:epoch9 -o run=import\n"
-    "  ckpt import ./Llama-3-8B /data/models --label llama3-8b -o compression=auto\n"
-    "  ckpt info /data/models@label:llama3-8b\n",
+    "  ckpt import epoch9.pt /data/run7 && ckpt info /data/run7@label:epoch9\n"
+    "  ckpt import ./Llama-3-8B /data/models -o compression=auto\n",
     "0 saved and durable, 2 error"};
 
 // What the file has no checksums of may have been damaged before it came here.
@@ -43,15 +48,81 @@ void note_what_is_unchecked(const ckpt::Store& store, const ckpt::CheckpointInfo
       stderr);
 }
 
+bool is_legal(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("._=+-").find(c) != std::string_view::npos;
+}
+
+// "epoch9" of "runs/epoch9.pt", "Llama-3-8B" of "./Llama-3-8B/".
+std::string label_of(const std::string& file) {
+  fs::path path = fs::absolute(file).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  std::string label = path.filename().string();
+  std::error_code code;
+  for (std::string_view ending : {".safetensors.index.json", ".safetensors", ".pt", ".pth", ".bin", ".ckpt"})
+    if (!fs::is_directory(path, code) && label.ends_with(ending)) label.resize(label.size() - ending.size());
+  for (char& c : label)
+    if (!is_legal(c)) c = '-';
+  label.erase(0, std::min(label.find_first_not_of(".-"), label.size()));
+  label.resize(std::min<size_t>(label.size(), 200));
+  if (label.empty()) invalid("the name of " + file + " makes no label: add --label LABEL");
+  return label;
+}
+
+// The files that the checkpoint was made of, by the attributes that the import left.
+std::set<std::string> taken_files(const ckpt::Reader& reader) {
+  std::set<std::string> names;
+  for (const auto& [key, value] : reader.attrs()) {
+    if (key != "safetensors.files") continue;
+    for (const std::string& name : texts_of(value)) names.insert(name);
+  }
+  return names;
+}
+
+bool is_taken(const std::string& name, const std::set<std::string>& taken) {
+  if (!taken.empty()) return taken.contains(name) || name.ends_with(".safetensors.index.json");
+  return name.starts_with("PART_") && name.ends_with(".pt");
+}
+
+// A trainer's directory holds more than an import can take. Nobody should find that out when the original is gone.
+void note_what_is_left_out(const Args& args, const ckpt::Store& store, const ckpt_checkpoint_info& info) {
+  std::error_code code;
+  if (!fs::is_directory(args.file, code)) return;
+  const std::set<std::string> taken = taken_files(ckpt::Reader::open(store, info.id));
+  std::vector<std::string> left;
+  for (fs::directory_iterator it(args.file, code), end; !code && it != end; it.increment(code)) {
+    const std::string name = it->path().filename().string();
+    if (!is_taken(name, taken)) left.push_back(escaped(name) + (it->is_directory(code) ? "/" : ""));
+  }
+  if (left.empty()) return;
+  std::sort(left.begin(), left.end());
+  constexpr size_t kNamed = 12;
+  const std::string more = left.size() > kNamed ? format(" and {} more", left.size() - kNamed) : "";
+  left.resize(std::min(left.size(), kNamed));
+  std::fputs(format("ckpt: note: left out of {}: {}{}\n", escaped(args.file), joined(left), more).c_str(), stderr);
+}
+
+void note_run(const Args& args, const ckpt_checkpoint_info& info) {
+  if (args.setting("run") || std::string_view(info.run) == "main") return;
+  std::fputs(format("ckpt: note: saved into run \"{}\", since a trainer uses run \"main\"; --run {} opens it, in "
+                    "programs option run\n",
+                    info.run, info.run)
+                 .c_str(),
+             stderr);
+}
+
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
   auto store = ckpt::Store::open(args.store, options);
-  const ckpt::CheckpointInfo info = store.import(args.file, args.label, args.step, options);
+  const std::string label = args.label.empty() ? label_of(args.file) : args.label;
+  const ckpt::CheckpointInfo info = store.import(args.file, label, args.step, options);
   if (args.json)
     print_json(to_json(info));
   else
     print(format("imported {}: {}, {}\n", info.id, counted(info.tensor_count, "tensor"), human_bytes(info.bytes)));
   note_what_is_unchecked(store, info);
+  note_run(args, info);
+  note_what_is_left_out(args, store, info);
   return kExitOk;
 }
 
@@ -62,8 +133,9 @@ void add_import(CLI::App& app, Action& chosen) {
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("FILE", args->file, "a .pt or .safetensors file, a directory or an index.json").required();
   command.add("STORE", args->store, "the store to save into").required();
-  command.add("--label", args->label, "the checkpoint's label: 1-200 of A-Z a-z 0-9 . _ = + -").required();
+  command.add("--label", args->label, "the checkpoint's label, if not FILE's name: 1-200 of A-Z a-z 0-9 . _ = + -");
   command.add("--step", args->step, "the checkpoint's step").not_negative();
+  command.add("--run", args->run, "the run to save into").type("RUN");
   command.run(chosen, [args] { return run(*args); });
 }
 

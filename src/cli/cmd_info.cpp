@@ -1,6 +1,5 @@
 // ckpt info: shows one checkpoint and what it holds. Reads the manifest and the state trees.
 #include <fnmatch.h>
-#include <sys/stat.h>
 
 #include <ctime>
 
@@ -14,21 +13,23 @@ namespace cli {
 namespace {
 
 struct Args : Common {
-  std::string checkpoint, pattern;
+  std::string checkpoint, pattern, at;
   bool segments = false, all = false;
 };
 
-constexpr Words kWords = {"info", "show what a checkpoint holds",
-                          "Shows who wrote the checkpoint and when, its tensors, aliases, objects and attributes, "
-                          "and an outline of its state\n"
-                          "tree. Reads and checks the manifest and the tree only; "
-                          "ckpt verify checks the data. With --segments it also shows\n"
-                          "where each tensor's bytes are in the parts. It takes a .pt or .safetensors file as well.",
-                          "  ckpt info /data/run7\n"
-                          "  ckpt info /data/run7/step-100.7.1 --tensors 'model.*.weight'\n"
-                          "  ckpt info /data/run7@label:step-100 --json\n"
-                          "  ckpt info model.pt\n",
-                          "0 shown, 2 error"};
+constexpr Words kWords = {
+    "info", "show what a checkpoint holds",
+    "Shows who wrote the checkpoint and when, its tensors, aliases, objects and attributes, "
+    "and an outline of its state\n"
+    "tree. Reads and checks the manifest and the tree only; "
+    "ckpt verify checks the data. With --segments it also shows\n"
+    "where each tensor's bytes are in the parts. It takes whatever ckpt import takes as well: a .pt or\n"
+    ".safetensors file, a Hugging Face set, an hfai directory.",
+    "  ckpt info /data/run7\n"
+    "  ckpt info /data/run7/step-100.7.1 --tensors 'model.*.weight'\n"
+    "  ckpt info /data/run7@label:step-100 --json\n"
+    "  ckpt info model.pt\n",
+    "0 shown, 2 error"};
 
 std::string time_text(uint64_t unix_ms) {
   if (unix_ms == 0) return "-";
@@ -64,10 +65,11 @@ std::string identity_text(const ckpt::CheckpointInfo& info) {
 
 using Tensors = std::vector<ckpt::TensorInfo>;
 
-Tensors read_tensors(const ckpt::Reader& reader, const std::string& pattern) {
+Tensors read_tensors(const ckpt::Reader& reader, const std::string& pattern, const std::string& at) {
   Tensors tensors;
   for (const ckpt::TensorInfo& tensor : reader.tensors())
-    if (pattern.empty() || fnmatch(pattern.c_str(), tensor.name, 0) == 0) tensors.push_back(tensor);
+    if (is_under(at, tensor.name) && (pattern.empty() || fnmatch(pattern.c_str(), tensor.name, 0) == 0))
+      tensors.push_back(tensor);
   return tensors;
 }
 
@@ -243,28 +245,23 @@ void print_as_json(const Args& args, const Opened& opened, const Tensors& tensor
   print_json(json);
 }
 
-// Whether `argument` is a file. A checkpoint is a directory.
-bool is_foreign_file(const std::string& argument) {
-  struct stat info{};
-  return stat(argument.c_str(), &info) == 0 && S_ISREG(info.st_mode);
-}
-
 int run(const Args& args) {
   const uint64_t lines = args.all ? UINT64_MAX : kOutlineLines;
-  if (is_foreign_file(args.checkpoint)) {
-    if (args.segments) invalid("--segments is for checkpoints: " + args.checkpoint + " is a file");
+  if (is_foreign(args.checkpoint)) {
+    if (args.segments) invalid("--segments is for checkpoints: " + args.checkpoint + " is none");
+    if (!args.at.empty()) invalid("--at is for checkpoints: " + args.checkpoint + " is none");
     show_foreign({args.checkpoint, args.pattern, lines}, args);
     return kExitOk;
   }
   ckpt::Options options = make_options(args);
   const Opened opened = open_checkpoint(args.checkpoint, args, options);
   const ckpt::Reader& reader = opened.reader;
-  const Tensors tensors = read_tensors(reader, args.pattern);
+  const Tensors tensors = read_tensors(reader, args.pattern, args.at);
   if (args.json) return print_as_json(args, opened, tensors), kExitOk;
   std::string text = identity_text(opened.info) + tensors_text(tensors);
   if (args.segments) text += segments_text(reader, tensors);
   text += objects_text(reader);
-  if (args.pattern.empty()) text += trees_text(reader, lines);
+  if (args.pattern.empty() && args.at.empty()) text += trees_text(reader, lines);
   print(text + attrs_text(reader, tensors));
   return kExitOk;
 }
@@ -277,8 +274,10 @@ void add_info(CLI::App& app, Action& chosen) {
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();
   command.add("--tensors", args->pattern, "show only tensors whose names match: * ? [a-z]; * also matches '.' and '/'")
       .type("PATTERN");
+  command.add("--at", args->at, kAtHelp).type("PLACE");
   command.add("--segments", args->segments, "show where the tensors' bytes are in the parts");
   command.add("--all", args->all, "show the whole state tree, however long");
+  command.add_run(*args);
   command.run(chosen, [args] { return run(*args); });
 }
 

@@ -21,6 +21,7 @@ constexpr Words kWords = {"ls", "list the checkpoints of a store",
                           "NOTES marks the latest of each run, foreign ones (copied from another store),\n"
                           "rebuilt ones (by ckpt repair --force) and copies (of another directory of this store).",
                           "  ckpt ls /data/run7\n"
+                          "  ckpt ls /data/run7 --run main\n"
                           "  ckpt ls /data/run7 --json | jq -r '.checkpoints[] | select(.latest) | .id'\n",
                           "0 listed, 2 error"};
 
@@ -42,11 +43,13 @@ std::set<std::string> latest_ids(const ckpt::Store& store, const std::vector<ckp
   return ids;
 }
 
-std::vector<Entry> read_entries(const ckpt::Store& store) {
+// Of one run, or of all: then `run` is empty.
+std::vector<Entry> read_entries(const ckpt::Store& store, const std::string& run) {
   std::vector<Entry> entries;
   const auto all = store.list();
   const auto latest = latest_ids(store, all);
-  for (const ckpt::CheckpointInfo& info : all) entries.push_back({info, latest.contains(info.id)});
+  for (const ckpt::CheckpointInfo& info : all)
+    if (run.empty() || run == info.run) entries.push_back({info, latest.contains(info.id)});
   return entries;
 }
 
@@ -108,9 +111,11 @@ std::string table_text(const std::vector<Entry>& entries) {
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
   std::string path = locate_store(args.store);
-  const std::vector<Entry> entries = read_entries(ckpt::Store::open(path, options));
+  const std::vector<Entry> entries = read_entries(ckpt::Store::open(path, options), args.run);
   if (!args.json) {
-    print(entries.empty() ? "no checkpoints in " + path + "\n" : table_text(entries));
+    const std::string none =
+        "no checkpoints in " + path + (args.run.empty() ? "" : " of run \"" + args.run + "\"") + "\n";
+    print(entries.empty() ? none : table_text(entries));
     return kExitOk;
   }
   print_json({{"store", path}, {"checkpoints", Json::array(entries, [](const Entry& entry) {
@@ -127,6 +132,7 @@ void add_ls(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("STORE", args->store, "the directory that holds the checkpoints").required();
+  command.add("--run", args->run, "only the checkpoints of this run").type("RUN");
   command.run(chosen, [args] { return run(*args); });
 }
 

@@ -1,6 +1,7 @@
 // ckpt prune: removes the old checkpoints of a run.
 #include "cli/command.h"
 #include "cli/table.h"
+#include "cli/text.h"
 
 namespace cli {
 namespace {
@@ -9,17 +10,19 @@ struct Args : Common {
   std::string store;
   std::optional<int64_t> keep_last, keep_every;
   std::vector<std::string> protect;
-  bool write = false;
+  bool write = false, dry_run = false;
 };
 
 constexpr Words kWords = {"prune", "remove old checkpoints",
-                          "Keeps the newest --keep-last checkpoints of a run, "
-                          "every step that --keep-every divides, the labels of --protect, any\n"
-                          "that is being read, and always the newest sound one. "
-                          "Removes the others; without --write it only lists them. It\n"
-                          "prunes run \"main\", or the run that -o run=NAME names, and no other.",
+                          "Concerns the numbered checkpoints of a run: those whose label has their step in it, such "
+                          "as step-100. Any other label\n"
+                          "(best) stays until ckpt rm removes it. Keeps the newest --keep-last, every step that "
+                          "--keep-every divides, the labels\n"
+                          "of --protect, any that is being read, and always the newest sound one. Removes the others; "
+                          "without --write it only\n"
+                          "lists them. It prunes run \"main\", or the run that --run names, and no other.",
                           "  ckpt prune /data/run7 --keep-last 3 --keep-every 1000\n"
-                          "  ckpt prune /data/run7 --keep-last 3 --protect best --protect final --write\n",
+                          "  ckpt prune /data/run7 --keep-last 3 --protect step-1000 --write\n",
                           "0 done, 2 error"};
 
 ckpt::Options options_of(const Args& args) {
@@ -45,7 +48,8 @@ void print_findings(const Args& args, const ckpt::Report& report) {
   if (removed == 0)
     print("nothing to remove\n");
   else if (!args.write)
-    print(format("nothing was removed; add --write to remove {}\n", removed));
+    print(
+        format("nothing was removed: this was a dry run; add --write to remove {}\n", counted(removed, "checkpoint")));
 }
 
 int run(const Args& args) {
@@ -68,9 +72,12 @@ void add_prune(CLI::App& app, Action& chosen) {
   command.add("--keep-last", args->keep_last, "how many of the newest to keep").positive();
   command.add("--keep-every", args->keep_every, "also keep every step that this number divides").positive();
   command.add("--protect", args->protect, "a label to keep; may be repeated").one_value().type("LABEL");
-  command.add("--write", args->write, "remove them, not only list them");
+  Option write = command.add("--write", args->write, "remove them, not only list them");
+  command.add("--dry-run", args->dry_run, "only list them, which is the default").excludes(write);
+  command.add("--run", args->run, "the run; main without it").type("RUN");
   command.run(chosen, [args] {
     args->write = is_to_write(*args, args->write);
+    if (args->dry_run && args->write) invalid("--dry-run and -o dry_run=0 contradict each other");
     return run(*args);
   });
 }

@@ -33,6 +33,7 @@ void add_rm(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kNo);
   command.add("CHECKPOINT", args->checkpoint, "the checkpoint's directory, or STORE@SELECTOR").required();
+  command.add_run(*args);
   command.run(chosen, [args] { return run(*args); });
 }
 

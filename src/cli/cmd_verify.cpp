@@ -155,6 +155,7 @@ void add_verify(CLI::App& app, Action& chosen) {
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();
   Option quick = command.add("--quick", args->quick, "check only sizes, headers, trailers and indexes");
   command.add("--sample", args->sample, "check only share k of n of the data").type("k/n").excludes(quick);
+  command.add_run(*args);
   command.run(chosen, [args] { return run(*args); });
 }
 

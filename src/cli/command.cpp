@@ -16,7 +16,11 @@ void set_option(ckpt::Options* options, const std::string& setting) {
     invalid("option -o needs key=value, found '" + setting + "'; see ckpt help options");
   std::string key = setting.substr(0, equals), value = setting.substr(equals + 1);
   const std::optional<ckpt::OptionInfo> known = ckpt::option_find(key);
-  if (!known) invalid("no option is called '" + key + "'; see ckpt help options");
+  if (!known) {
+    std::vector<std::string> keys;
+    for (const ckpt::OptionInfo& info : ckpt::option_list()) keys.push_back(info.key);
+    invalid("no option is called '" + key + "' (see ckpt help options)" + did_you_mean(key, keys));
+  }
   if (known->kind == CKPT_OPTION_STR) {
     options->set(key, value);
     return;
@@ -65,7 +69,13 @@ std::optional<std::string> Common::setting(std::string_view key) const {
   std::optional<std::string> value;
   for (const std::string& setting : settings)
     if (setting.starts_with(key) && setting[key.size()] == '=') value = setting.substr(key.size() + 1);
+  if (key == "run" && !run.empty()) value = run;
   return value;
+}
+
+bool is_under(std::string_view at, std::string_view name) {
+  if (at.ends_with('/')) at.remove_suffix(1);
+  return at.empty() || name == at || (name.starts_with(at) && name[at.size()] == '/');
 }
 
 bool is_to_write(const Common& common, bool write) {
@@ -77,6 +87,7 @@ bool is_to_write(const Common& common, bool write) {
 ckpt::Options make_options(const Common& common) {
   ckpt::Options options;
   for (const std::string& setting : common.settings) set_option(&options, setting);
+  if (!common.run.empty()) options.set("run", common.run);
   options.check();
   return options;
 }

@@ -42,20 +42,43 @@ void add_repair(CLI::App& app, Action& chosen);
 void add_prune(CLI::App& app, Action& chosen);
 void add_rm(CLI::App& app, Action& chosen);
 void add_help(CLI::App& app, Action& chosen);
+void add_completion(CLI::App& app, Action& chosen);
 
 // Never empty: for --help and --version the action only returns the exit code. Throws INVALID.
 Action parse_command_line(int argc, char** argv);
 // The text of `ckpt help TOPIC`. Topic "" is the tool itself; an unknown topic gives "".
 std::string help_text(const CLI::App& app, const std::string& topic);
 
+// What --help says, for those who say it in another form: manual pages (pages.h) and shells (completion.h).
+struct OptionText {
+  std::vector<std::string> names;  // "-o", "--json"; of an argument its name alone
+  std::string value;               // "KEY=VALUE", or the choices "bash|zsh|fish"; "" for a flag
+  std::string help;
+  bool is_argument() const { return !names[0].starts_with('-'); }
+};
+struct CommandText {
+  std::string name;      // "ls"; "" for the tool
+  std::string summary;   // one line
+  std::string teaching;  // lines
+  std::string footer;    // examples and exit codes
+  std::vector<OptionText> options;
+};
+// The tool, then its commands.
+std::vector<CommandText> describe(const CLI::App& app);
+
 // The arguments that every command has.
 struct Common {
   std::vector<std::string> settings;  // from -o, each "key=value"
+  std::string run;                    // from --run: as -o run=RUN
   bool json = false;
 
   // The value of `key` among the settings; of several, the last.
   std::optional<std::string> setting(std::string_view key) const;
 };
+
+// `ckpt cat CHECKPOINT w --at model`: what is under "model/" alone. "" means everything.
+bool is_under(std::string_view at, std::string_view name);
+inline constexpr const char* kAtHelp = "only what is below this place of the state, such as model";
 
 // Whether a command that only reports by default is to act: --write, or -o dry_run=0. Throws INVALID if they disagree.
 bool is_to_write(const Common& common, bool write);
@@ -94,6 +117,8 @@ class Command {
   // T: bool (a flag), std::string, int64_t, uint32_t, or an optional or vector of these.
   template <typename T>
   Option add(const char* name, T& to, const char* help);
+  // --run RUN
+  Option add_run(Common& common);
   void run(Action& chosen, Action action);
 
  private:
@@ -111,8 +136,8 @@ struct Opened {
   ckpt::Reader reader;
   ckpt_checkpoint_info info;
 };
-// Opens what `argument` names. If run "main" has no such checkpoint, -o run=… was not given and the store has only one
-// run, that run is used. So an imported model needs no option. Warns on stderr of what the selector passed over.
+// Opens what `argument` names. If run "main" has no such checkpoint, no run was named and the store has only one
+// run, that run is used. Warns on stderr of what the selector passed over.
 Opened open_checkpoint(const std::string& argument, const Common& common, const ckpt::Options& options);
 
 // Writes `text` to stdout unchanged.

@@ -1,7 +1,9 @@
 // The command line. Only this file includes CLI11.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "cli/command.h"
+#include "cli/text.h"
 
 namespace cli {
 namespace {
@@ -37,9 +39,66 @@ void set_up(CLI::App& app, Action& chosen) {
   app.set_version_flag("--version", version_text);
   app.require_subcommand(1);
   for (auto add : {add_ls, add_runs, add_info, add_verify, add_diff, add_cat, add_import, add_export, add_repair,
-                   add_prune, add_rm, add_help}) {
+                   add_prune, add_rm, add_completion, add_help}) {
     add(app, chosen);
   }
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// CLI11 would only say that a subcommand is required.
+void need_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2) invalid("a command is needed\nsee: ckpt help");
+  const std::string word = argv[1];
+  const bool is_option = word.starts_with('-');
+  const std::vector<std::string> known = is_option ? option_names(app) : command_names(app);
+  if (std::find(known.begin(), known.end(), word) == known.end())
+    invalid(
+        format("unknown {} '{}'{}\nsee: ckpt help", is_option ? "option" : "command", word, did_you_mean(word, known)));
+}
+
+// "N" for CLI11's "INT:POSITIVE".
+std::string value_name(const std::string& type) {
+  if (type.starts_with("INT") || type.starts_with("UINT")) return "N";
+  return type;
+}
+
+CommandText describe_one(const CLI::App& app) {
+  const std::string description = app.get_description();
+  const size_t line = std::min(description.find('\n'), description.size());
+  CommandText text{app.get_name(), description.substr(0, line), description.substr(line), app.get_footer(), {}};
+  for (const CLI::Option* option : app.get_options()) {
+    OptionText& out = text.options.emplace_back();
+    for (const std::string& name : option->get_snames()) out.names.push_back("-" + name);
+    for (const std::string& name : option->get_lnames()) out.names.push_back("--" + name);
+    if (out.names.empty()) out.names.push_back(option->get_name());
+    if (option->get_type_size() > 0) out.value = value_name(option->get_type_name());
+    out.help = option->get_description();
+  }
+  return text;
+}
+
+// What is wrong with the first word that nobody takes.
+std::string extra_text(const CLI::App& app, const std::string& otherwise) {
+  const std::vector<std::string> words = app.remaining();
+  if (words.empty()) return otherwise;
+  if (!words[0].starts_with('-')) return "unexpected argument '" + words[0] + "'";
+  const std::string name = words[0].substr(0, words[0].find('='));
+  return "unknown option '" + name + "'" + did_you_mean(name, option_names(app));
 }
 
 }  // namespace
@@ -49,12 +108,15 @@ Action parse_command_line(int argc, char** argv) {
   auto app = std::make_shared<CLI::App>(kDescription, "ckpt");
   set_up(*app, chosen);
   try {
+    need_command(*app, argc, argv);
     app->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return [code = app->exit(error)] { return code; };
     auto commands = app->get_subcommands();
-    std::string topic = commands.empty() ? "" : " " + commands.front()->get_name();
-    invalid(format("{}\nsee: ckpt help{}", error.what(), topic));
+    std::string topic = commands.empty() ? "" : " " + commands.front()->get_name(), text = error.what();
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError))
+      text = extra_text(commands.empty() ? *app : *commands.front(), text);
+    invalid(format("{}\nsee: ckpt help{}", text, topic));
   }
   return [app, chosen] { return chosen(); };
 }
@@ -66,6 +128,14 @@ std::string help_text(const CLI::App& app, const std::string& topic) {
     if (command->get_name() == topic) return command->help("ckpt");
   }
   return "";
+}
+
+std::vector<CommandText> describe(const CLI::App& app) {
+  std::vector<CommandText> texts = {describe_one(app)};
+  texts[0].name.clear();
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    texts.push_back(describe_one(*command));
+  return texts;
 }
 
 Option& Option::required() { return option_->required(), *this; }
@@ -98,6 +168,10 @@ Command::Command(CLI::App& app, const Words& words, Common& common, WithJson jso
       .one_value()
       .type("KEY=VALUE");
   if (json == WithJson::kYes) add("--json", common.json, "print JSON: exact sizes, stable keys");
+}
+
+Option Command::add_run(Common& common) {
+  return add("--run", common.run, "the run; without it main, or the only one that the store has").type("RUN");
 }
 
 void Command::run(Action& chosen, Action action) {

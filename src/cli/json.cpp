@@ -43,6 +43,15 @@ void Json::add(std::string_view key, const Json& value) {
   text_ += (text_.size() > 1 ? "," : "") + Json(key).text_ + ":" + value.text_ + "}";
 }
 
+std::vector<std::string> texts_of(std::string_view json) {
+  const Library parsed = Library::parse(json, nullptr, false);
+  std::vector<std::string> texts;
+  if (!parsed.is_array()) return texts;
+  for (const Library& value : parsed)
+    if (value.is_string()) texts.push_back(value.get<std::string>());
+  return texts;
+}
+
 std::string Json::pretty() const { return Library::parse(text_).dump(2); }
 
 }  // namespace cli

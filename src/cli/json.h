@@ -51,6 +51,9 @@ class Json {
   std::string text_;
 };
 
+// The texts of a JSON array of texts; none if it is something else.
+std::vector<std::string> texts_of(std::string_view json);
+
 struct Json::Field {
   std::string_view key;
   Json value;

@@ -27,7 +27,7 @@ bool is_checkpoint(const std::string& path) {
   std::error_code code;
   for (fs::directory_iterator it(path, code), end; !code && it != end; it.increment(code)) {
     std::string name = it->path().filename().string();
-    if (name == "MANIFEST" || name.starts_with("PART_")) return true;
+    if (name == "MANIFEST" || (name.starts_with("PART_") && name.find('.') == std::string::npos)) return true;
   }
   return false;
 }
@@ -62,7 +62,28 @@ bool is_listed(const ckpt::Store& store, const std::string& id) {
   return false;
 }
 
+// A store has .ckpt, or holds checkpoints.
+bool is_store(const std::string& path) {
+  std::error_code code;
+  if (fs::exists(path + "/.ckpt", code)) return true;
+  for (fs::directory_iterator it(path, code), end; !code && it != end; it.increment(code))
+    if (it->is_directory(code) && is_checkpoint(it->path().string())) return true;
+  return false;
+}
+
 }  // namespace
+
+bool is_foreign(const std::string& argument) {
+  std::error_code code;
+  const fs::file_status status = fs::status(argument, code);
+  if (!fs::is_directory(status)) return fs::is_regular_file(status);
+  bool found = false;
+  for (fs::directory_iterator it(argument, code), end; !code && it != end && !found; it.increment(code)) {
+    const std::string name = it->path().filename().string();
+    found = name.ends_with(".safetensors") || (name.starts_with("PART_") && name.ends_with(".pt"));
+  }
+  return found && !is_checkpoint(argument) && !is_store(argument);
+}
 
 Target locate(std::string_view argument) {
   if (argument.empty()) invalid("an empty path names no checkpoint");

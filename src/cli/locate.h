@@ -23,6 +23,10 @@ struct Target {
 // INVALID, NOT_FOUND.
 Target locate(std::string_view argument);
 
+// Whether `argument` is what ckpt import takes, told by names alone: a file, or a directory that is neither a store nor
+// a checkpoint and has .safetensors or PART_*.pt in it.
+bool is_foreign(const std::string& argument);
+
 // For arguments that must be a store; refuses a checkpoint.
 std::string locate_store(std::string_view argument);
 

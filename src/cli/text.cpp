@@ -3,8 +3,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 namespace cli {
@@ -39,6 +42,21 @@ bool is_control(std::string_view code_point) {
   unsigned char first = static_cast<unsigned char>(code_point[0]);
   if (code_point.size() == 1) return first < 0x20 || first == 0x7f;
   return first == 0xc2 && static_cast<unsigned char>(code_point[1]) < 0xa0;
+}
+
+// How many characters must be put in, taken out or changed.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
 }
 
 bool use_color() {
@@ -96,6 +114,22 @@ std::string escaped(std::string_view text) {
     text.remove_prefix(size == 0 ? 1 : size);
   }
   return out;
+}
+
+std::string nearest(std::string_view wanted, std::span<const std::string> names) {
+  std::string best;
+  size_t least = wanted.size() / 4 + 2;  // as many mistakes are too many
+  for (const std::string& name : names) {
+    const bool begins = wanted.size() >= 3 && name.starts_with(wanted);
+    const size_t distance = begins ? 1 : edit_distance(wanted, name);
+    if (distance < least) best = name, least = distance;
+  }
+  return best;
+}
+
+std::string did_you_mean(std::string_view wanted, std::span<const std::string> names) {
+  const std::string name = nearest(wanted, names);
+  return name.empty() ? "" : "; did you mean '" + name + "'?";
 }
 
 size_t text_width(std::string_view text) {

@@ -20,6 +20,11 @@ std::string shape_text(std::span<const int64_t> shape);      // "[2, 3]"
 // Writes control characters and broken UTF-8 as \n, \t, \x1b: text from a file must not control the terminal.
 std::string escaped(std::string_view text);
 
+// The one of `names` that `wanted` may be a slip of, or the beginning; "" if none is near. did_you_mean: "; did you
+// mean 'ls'?", or "".
+std::string nearest(std::string_view wanted, std::span<const std::string> names);
+std::string did_you_mean(std::string_view wanted, std::span<const std::string> names);
+
 // The columns that UTF-8 text takes, one for each code point.
 size_t text_width(std::string_view text);
 

@@ -22,5 +22,7 @@ expect 1 diff "store/$a" "store/$c"
 says '^tensor "b": only in the first'
 says '^tensor "c": only in the second'
 says '^tensor "w": .*\[2, 2\] against .*\[4\]'
+expect 1 diff "store/$a" "store/$c" --at c; says '^tensor "c": only in the second'; says_not '"[bw]"'
+expect 0 diff "store/$a" "store/$b" --at b; says '^equal: '
 expect 2 diff "store/$a" store@label:none; complains '^ckpt: '
 expect 2 diff "store/$a"

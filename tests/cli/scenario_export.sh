@@ -21,7 +21,12 @@ import renamed/a.safetensors store again -o run=main
 expect 0 diff store@label:a store@label:again
 expect 2 import none.safetensors store --label n; complains 'none.safetensors'
 expect 2 import a.safetensors store --label 'bad label'; complains '^ckpt: '
-expect 2 import a.safetensors store
+expect 2 export store@label:again out.xyz
+complains "^ckpt: unknown ending '.xyz' of out.xyz: expected .safetensors, .pt, .pth, "
+[ ! -e out.xyz ] || fail "an export of an unknown ending was written"
+expect 0 export store@label:again out.xyz --format pt; python3 -m zipfile -t out.xyz >/dev/null || fail "no zip"
+expect 0 export store@label:again llama3.1; [ -d llama3.1 ] || fail "no directory"
+expect 0 export store@label:again v1.5-base
 head -c 20 a.safetensors >torn.safetensors
 expect 2 import torn.safetensors store --label torn; complains '^ckpt: '
 

@@ -19,6 +19,9 @@ json_is '[(c["step"], c["ranks"], c["tensors"], c["state"]) for c in d["checkpoi
   "[(1, 1, 3, 'committed'), (2, 1, 3, 'committed')]"
 expect 2 ls "store/$first"; complains 'its store is'
 
+expect 0 ls store --run main; says "^$first "
+expect 0 ls store --run none; says 'no checkpoints in store of run "none"'
+
 # Every way to name the same checkpoint.
 for name in "store/$first" "store/$first/" "store@$first" store@label:step-1 store@step:1 \
   "file://$SCRATCH/store/$first"; do
@@ -30,7 +33,11 @@ done
 cd "store/$first" || exit 1
 expect 0 info . --json; json_is 'd["id"]' "$first"
 cd "$SCRATCH" || exit 1
-expect 2 info store@label:none; complains '^ckpt: '
+expect 2 info store@label:none; complains '"main" has no checkpoint "none"; newest: "step-2", "step-1"$'
+expect 2 info store@step:7; complains 'no checkpoint of step 7; nearest: 2; newest: 2$'
+expect 2 info store@step-11; complains '; near: "step-1"; newest: '
+expect 2 info empty; complains 'empty: the store is empty: no checkpoint was saved here yet$'
+mkdir plain; touch plain/notes.txt; expect 2 info plain; complains 'plain: no store: '
 expect 2 info store@; complains "nothing after '@'"
 expect 2 info nowhere/step-1.1.1; complains 'no such directory'
 
@@ -92,5 +99,6 @@ expect 0 ls store; says 'no checkpoints'
 import a.safetensors models m -o run=gan
 for name in models models@label:m; do expect 0 info "$name" --json; json_is 'd["id"]' "$ID"; done
 expect 2 info models -o run=main; complains 'run "main" has no checkpoint; the only run is "gan"'
+expect 0 info models --run gan --json; json_is 'd["id"]' "$ID"
 import a.safetensors models n -o run=other
 expect 2 info models; complains 'run "main" has no checkpoint; runs, newest first: "other", "gan"'

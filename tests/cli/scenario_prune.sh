@@ -7,7 +7,10 @@ expect 2 prune store; complains 'keep-last'
 expect 2 prune store --keep-last 0
 expect 0 prune store --keep-last 2 --keep-every 3 --protect step-1
 says '^removed +step-2'; says '^removed +step-4'; says_not '^removed +step-[1356]'
-says 'add --write to remove 2'
+says '^nothing was removed: this was a dry run; add --write to remove 2 checkpoints$'
+expect 0 prune store --keep-last 2 --dry-run; says 'add --write to remove 4'
+expect 2 prune store --keep-last 2 --dry-run --write; complains '--write'
+expect 2 prune store --keep-last 2 --dry-run -o dry_run=0; complains 'contradict'
 [ "$(labels)" = "step-1 step-2 step-3 step-4 step-5 step-6" ] || fail "a dry run removed something"
 expect 0 prune store --keep-last 2 --keep-every 3 --protect step-1 --write --json
 json_is 'sum(f["kind"] == "removed" for f in d["findings"])' 2
@@ -16,4 +19,7 @@ expect 2 prune store --keep-last 1 --write -o dry_run=1; complains 'contradict'
 expect 0 prune store --keep-last 1 --protect step-1 --protect step-3 -o dry_run=0
 [ "$(labels)" = "step-1 step-3 step-6" ] || fail "left: $(labels)"
 expect 0 prune store --keep-last 5; says 'nothing to remove'
+expect 0 prune store --keep-last 1 --run else; says 'nothing to remove'
+import a.safetensors store best --step 3 -o run=main
+expect 0 prune store --keep-last 1; says '^removed +step-1'; says_not '^removed +best'; says_not 'step-6'
 [ -e "store/$other/MANIFEST" ] || fail "another run was pruned"

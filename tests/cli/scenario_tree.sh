@@ -50,6 +50,8 @@ assert json.load(open(".out")) == json.load(open("exact.json"))
 PYTHON
 expect 0 cat store --object state; cmp -s .out exact.json || fail "--object and --json differ"
 expect 2 cat store state --raw; complains 'is a state tree'
+expect 0 info store --at model; says '^model/w '; says_not '^optimizer'; says_not '^state: '
+expect 0 cat store w --at model; says '^\[\[0\.0, 1\.0, 2\.0\],$'
 expect 2 cat store model/w --json; complains 'is not a state tree'
 expect 0 cat store model/w; says '^\[\[0\.0, 1\.0, 2\.0\],$'
 

@@ -1,0 +1,29 @@
+# import: label and run by default, and what a directory holds that is left out.
+make_safetensors base.safetensors "w F32 2 $(f32 1 2)"
+expect 0 import base.safetensors store; is_quiet; says '^imported base\.1\.1: '
+expect 0 info store --json; json_is '(d["label"], d["run"])' "('base', 'main')"
+cp base.safetensors '.my  model (2).safetensors'
+expect 0 import './.my  model (2).safetensors' store; is_quiet; says '^imported my--model--2-\.'
+expect 2 import base.safetensors store; complains '"base" already'
+expect 0 import base.safetensors store --run chosen; is_quiet; says '^imported base\.'
+
+# A trainer's directory.
+mkdir trainer; cp base.safetensors trainer/model.safetensors; mkdir trainer/runs
+for file in optimizer.pt rng_state.pth trainer_state.json config.json; do echo x >"trainer/$file"; done
+expect 0 import trainer store
+complains '^ckpt: note: left out of trainer: config.json, optimizer.pt, rng_state.pth, runs/, trainer_state.json$'
+says '^imported trainer\.'
+cd trainer || exit 1; expect 0 import . ../other; says '^imported trainer\.'; cd .. || exit 1
+for i in $(seq 20); do touch "trainer/z$i"; done
+expect 0 import trainer store --label again; complains ' and 13 more$'
+for name in trainer trainer/ trainer/model.safetensors; do
+  expect 0 info $name; is_quiet; says '^format +safetensors'; says '^w +f32 +\[2\]'
+done
+expect 2 info trainer --at model; complains 'is for checkpoints: trainer is none'
+
+# Beside a trainer an import has a run of its own, and says so.
+"$(dirname "$CKPT")/tests/programs/save_tree_program" busy step-1 /dev/stdin <<<'{"a":1}' || fail save_tree_program
+expect 0 import base.safetensors busy
+complains '^ckpt: note: saved into run "import", since a trainer uses run "main"; --run import opens it, in programs '
+expect 0 info busy@label:base --run import --json; json_is 'd["run"]' import
+expect 2 info busy@label:base; complains 'run "import" has it'
