@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "format/names.h"
+
 namespace ckpt::interop {
 
 namespace {
@@ -43,6 +45,8 @@ class Importer {
     for (const ForeignTensor& tensor : from_.tensors)
       if (!tensor.is_alias()) job_.counters.bytes_total += tensor.bytes();
     CKPT_TRY(open(0));
+    const auto name = format::parse_checkpoint_dir(save().id());
+    if (request_.opened && name) CKPT_TRY(request_.opened(name->token));
     CKPT_TRY(add_share(0));
     CKPT_TRY(add_tree());
     for (const auto& [key, value] : from_.attributes) CKPT_TRY(set_text(save(), key, value));

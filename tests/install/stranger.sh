@@ -40,7 +40,8 @@ case $step in
     rm -rf "$prefix"
     "$cmake" --install "$build" --prefix "$prefix"
     for file in include/ckpt.h bin/ckpt share/doc/ckpt/LICENSE share/man/man1/ckpt.1 share/man/man1/ckpt-ls.1 \
-      share/bash-completion/completions/ckpt share/zsh/site-functions/_ckpt share/fish/vendor_completions.d/ckpt.fish; do
+      share/bash-completion/completions/ckpt share/zsh/site-functions/_ckpt \
+      share/fish/vendor_completions.d/ckpt.fish; do
       [[ -e $prefix/$file ]] || fail "$file is not installed"
     done
     headers=$(find "$prefix/include" -type f -printf '%P\n' | sort | paste -sd ' ')

@@ -1,6 +1,9 @@
 // Which run an import goes to that names none: "main", unless a trainer uses it.
 #include "calls_fixture.h"
 #include "ckpt_file.h"
+
+#include <filesystem>
+
 #include "safetensors_fixture.h"
 
 namespace ckpt::interop {
@@ -50,6 +53,22 @@ TEST_F(ImportRun, IsTheOneThatALoadWithoutOptionsLooksInto) {
   info.struct_size = sizeof info;
   must([&](auto** err) { return ckpt_store_find(store_, "latest", nullptr, &info, err); });
   EXPECT_STREQ(info.label, "b");
+}
+
+TEST_F(ImportRun, IsMainAfterAnImportThatFailedToo) {
+  EXPECT_EQ(run_of_import("a"), "main");
+  const Failure again = attempt(
+      [&](auto** err) { return ckpt_import(store_, path("w.safetensors").c_str(), "a", -1, nullptr, nullptr, err); });
+  EXPECT_EQ(again.code, CKPT_EXISTS);
+  EXPECT_EQ(run_of_import("b"), "main");
+}
+
+TEST_F(ImportRun, IsNotThatOfATrainerWhoseRecordsAreGone) {
+  ckpt_session* session = trainer();
+  EXPECT_EQ(save(session, "step-1").code, CKPT_OK);
+  ckpt_session_free(session);
+  std::filesystem::remove_all(path("store/.ckpt"));
+  EXPECT_EQ(run_of_import("a"), "import");
 }
 
 TEST_F(ImportRun, NeverFencesATrainer) {
