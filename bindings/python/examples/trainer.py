@@ -38,7 +38,7 @@ def train_step(state: dict[str, Any], rng: np.random.Generator) -> float:
     state["step"] += 1
     for name, grad in grads.items():
         adam = state["adam"][name]
-        adam["m"] += 0.1 * (grad - adam["m"])  # in place: a save holds these very arrays
+        adam["m"] += 0.1 * (grad - adam["m"])
         adam["v"] += 0.001 * (grad**2 - adam["v"])
         state["model"][name] -= 0.01 * adam["m"] / (np.sqrt(adam["v"]) + 1e-8)
     return loss
@@ -54,22 +54,13 @@ def main(path: str, steps: int) -> None:
         print("starts")
     rng = np.random.Generator(np.random.PCG64())
     rng.bit_generator.state = state["rng"]
-    saving: ckpt.SaveHandle | None = None
     loss = float("nan")
-    with ckpt.Session(store) as session:
+    with ckpt.Session(store) as session:  # its end waits for the last save
         while state["step"] < steps:
-            if saving is not None:
-                saving.staged()  # until then the save reads the arrays that the next step changes
             loss = train_step(state, rng)
             if state["step"] % SAVE_EVERY == 0 or state["step"] == steps:
-                if saving is not None:
-                    saving.result()
-                    saving.close()
                 state["rng"] = rng.bit_generator.state
-                saving = ckpt.save_async(session, state, step=state["step"], keep_last=2)
-        if saving is not None:
-            saving.result()
-            saving.close()
+                ckpt.save_async(session, state, step=state["step"], keep_last=2)  # a copy: the arrays may change
     weights = b"".join(value.tobytes() for value in state["model"].values())
     print(f"step {state['step']}, loss {loss:.6f}, weights {zlib.crc32(weights):08x}")
 

@@ -109,14 +109,14 @@ def undocumented(path: Path) -> list[str]:
 def test_all_public_things_are_documented() -> None:
     package = FOLDER / "src" / "ckpt"
     public = ["__init__.py", "_core.pyi", "enums.py", "errors.py", "records.py", "trees.py", "saving.py", "loading.py",
-              "adapt.py", "frameworks.py", "progress.py", "sharing.py"]
+              "adapt.py", "frameworks.py", "progress.py", "sharing.py", "background.py", "handles.py", "hints.py"]
     missing = [line for name in public for line in undocumented(package / name)]
     methods_of_visitors = re.compile(r"TreeWriter\.|TreeReader\.|SegmentInfo|Numpy\.|Torch\.")
     assert [line for line in missing if not methods_of_visitors.search(line)] == []
 
 
 @pytest.mark.parametrize("module", ["errors", "enums", "records", "trees", "adapt", "frameworks", "sharing", "saving",
-                                    "loading", "progress"])
+                                    "loading", "progress", "background", "handles", "hints"])
 def test_modules_of_the_package_are_typed_and_in_it(module: str) -> None:
     assert (Path(ckpt.__file__).parent / f"{module}.py").exists()
     assert (Path(ckpt.__file__).parent / "py.typed").exists()

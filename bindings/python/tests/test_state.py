@@ -277,7 +277,8 @@ def test_a_session_says_itself_which_rank_it_is(session: ckpt.Session, given: di
 def test_a_state_that_one_rank_cannot_save_ends_the_save_of_all(store: ckpt.Store, failing: int, state: Any) -> None:
     first = ckpt.Session(store, 0, 2)
     ranks = [first, ckpt.Session(store, 1, 2, first.string)]
-    with ckpt.save_async(ranks[1 - failing], {"w": np.ones(2)}, label="a") as waiting:
+    # in_place: rank 1's save is staged only once rank 0 has begun
+    with ckpt.save_async(ranks[1 - failing], {"w": np.ones(2)}, label="a", in_place=True) as waiting:
         with pytest.raises((TypeError, ckpt.Error)) as caught:
             ckpt.save(ranks[failing], state, label="a")
         assert not isinstance(caught.value, ckpt.RankError)
@@ -379,7 +380,7 @@ class EndsAfterThePoll:
 
 def test_the_jobs_own_error_is_raised_with_progress_too() -> None:
     with pytest.raises(ckpt.InternalError, match="the job's own"):
-        progress._ended(EndsAfterThePoll())  # type: ignore[arg-type]
+        progress.ended(EndsAfterThePoll())  # type: ignore[arg-type]
 
 
 def test_importing_ckpt_imports_no_framework() -> None:

@@ -8,20 +8,22 @@ Load, Job, Tree and File. All are context managers; using one after it is closed
 an Error with status, message and details. Importing ckpt imports neither numpy nor torch.
 """
 
-from ._core import (FORMAT_REVISION, File, Job, Load, Memory, Reader, Save, Session, Store, Tree, View, dtype_bits,
-                    dtype_find, dtype_name, options, status_name, version, version_number)
+from ._core import (FORMAT_REVISION, File, Job, Load, Memory, Save, Tree, View, dtype_bits, dtype_find, dtype_name,
+                    options, status_name, version, version_number)
 from .adapt import Shard
+from .background import SaveHandle
 from .enums import (CheckpointFlags, CheckpointState, Codec, Device, DType, Filter, FindingKind, IoEngine, JobState,
                     KeyKind, NodeKind, OptionKind, Scope, Status)
 from .errors import (AbortedError, CallError, CancelledError, CommitUnknownError, ConflictError, CorruptError,
                      DataError, Error, ExistsError, FencedError, ForkedError, FormatError, GoneError, IncompleteError,
-                     InternalError, InvalidError, IoError, MachineError, MismatchError, NoMemoryError, NoSpaceError,
-                     NotFoundError, PassedOverWarning, RankError, RevisionError, StoreError, TimeoutError,
+                     InternalError, InvalidError, IoError, MachineError, MismatchError, MissingWarning, NoMemoryError,
+                     NoSpaceError, NotFoundError, PassedOverWarning, RankError, RevisionError, StoreError, TimeoutError,
                      UnsupportedError)
+from .handles import Reader, Session, Store
 from .loading import load
 from .records import (AliasInfo, CheckpointInfo, FileTensor, Finding, JobStats, Node, ObjectInfo, OptionInfo, PartInfo,
                       Report, RunInfo, SegmentInfo, TensorInfo)
-from .saving import SaveHandle, save, save_async
+from .saving import save, save_async
 from .trees import Record, TensorName, TreeSet, from_native, to_native
 
 __version__ = "0.1.0"
@@ -38,7 +40,7 @@ __all__ = [
     "InvalidError", "UnsupportedError", "ForkedError", "CancelledError", "NotFoundError", "ExistsError", "GoneError",
     "CorruptError", "FormatError", "RevisionError", "IncompleteError", "MismatchError", "ConflictError", "FencedError",
     "AbortedError", "TimeoutError", "CommitUnknownError", "IoError", "NoSpaceError", "NoMemoryError", "InternalError",
-    "PassedOverWarning",
+    "MissingWarning", "PassedOverWarning",
     "options", "version", "version_number", "status_name", "dtype_name", "dtype_bits", "dtype_find",
     "FORMAT_REVISION", "__version__",
 ]

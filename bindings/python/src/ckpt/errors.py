@@ -1,5 +1,5 @@
-"""What ckpt raises: a class for each status, under a class for each group of ten statuses, under Error. And its one
-warning."""
+"""What ckpt raises: a class for each status, under a class for each group of ten statuses, under Error. And its
+warnings."""
 
 from __future__ import annotations
 
@@ -169,8 +169,20 @@ _CLASSES: dict[int, type[Error]] = {
 }
 
 
+_UNKNOWN_OPTION = 'unknown option "'
+
+
+def _of_unknown_option(message: str) -> str:
+    """The library's message with Python's words for where to look."""
+    from . import _core, hints
+    name = message.removeprefix(_UNKNOWN_OPTION).partition('"')[0]
+    return f'{_UNKNOWN_OPTION}{name}"' + hints.unknown_option(name, (option.key for option in _core.options()))
+
+
 def error_of(status: int, message: str, details: Mapping[str, str] | None = None) -> Error:
     """The exception for a status; an unknown status has the class of its group."""
+    if message.startswith(_UNKNOWN_OPTION):
+        message = _of_unknown_option(message)
     return _CLASSES.get(status, _GROUPS.get(status // 10, Error))(status, message, details)
 
 
@@ -178,13 +190,25 @@ class PassedOverWarning(UserWarning):
     """A reader opened an older checkpoint, since newer ones cannot be loaded: a trainer repeats steps."""
 
 
+class MissingWarning(UserWarning):
+    """A load with strict="none" left arrays of `into` unchanged, since the checkpoint has no tensors for them; or it
+    did not use tensors of the checkpoint. `missing` and `unexpected` are their paths."""
+
+    missing: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
+
+
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
-def warn_passed_over(checkpoint: str, texts: Sequence[str]) -> None:
-    """Warns at the line outside of this package that opened the checkpoint."""
+def warn(warning: Warning) -> None:
+    """Warns at the line outside of this package that made the call."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
-    warnings.warn(f"the newest checkpoint that can be loaded is {checkpoint}; {'; '.join(texts)}", PassedOverWarning,
-                  stacklevel=level)
+    warnings.warn(warning, stacklevel=level)
+
+
+def warn_passed_over(checkpoint: str, texts: Sequence[str]) -> None:
+    """Warns of newer checkpoints that cannot be loaded."""
+    warn(PassedOverWarning(f"the newest checkpoint that can be loaded is {checkpoint}; {'; '.join(texts)}"))

@@ -6,11 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ._core import Load, Memory, Reader, Store, Tree
+from ._core import Load, Memory, Tree
 from .adapt import TRANSPARENT, Marks, Shard, is_value, marks_of, put, restore, stand_in, without_marks
 from .enums import NodeKind, Status
 from .errors import Error, NotFoundError, error_of
 from .frameworks import Framework, FrameworkName, framework_name_of, framework_of, is_array
+from .handles import Reader, Store
 from .progress import Progress, finish
 from .trees import Record, TreeReader, TreeSet
 

@@ -21,14 +21,15 @@ def finish(job: Job, what: str, progress: Progress) -> None:
         if report is None:
             job.wait()
             return
-        while not _ended(job):
+        while not ended(job):
             stats = job.stats
             report(stats.bytes_done, stats.bytes_total)
         stats = job.stats
         report(stats.bytes_total, stats.bytes_total)
 
 
-def _ended(job: Job) -> bool:
+def ended(job: Job) -> bool:
+    """Waits a little, and says whether the job has ended. Raises its error."""
     try:
         job.wait(timeout_ms=_LOOK_MS)
     except TimeoutError:

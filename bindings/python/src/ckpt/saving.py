@@ -1,19 +1,19 @@
-"""ckpt.save and ckpt.save_async: save a whole state."""
+"""ckpt.save and ckpt.save_async: save a whole state. What a save does once it has begun: background.py."""
 
 from __future__ import annotations
 
 import datetime
 import os
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, TypeAlias
 
-from ._core import Job, Memory, Save, Session, Store
+from ._core import Job, Memory, Save
 from .adapt import TRANSPARENT, Leaf, Shard, odd_dict, simplify
-from .enums import JobState, Status
+from .background import Running, SaveHandle, Turn
+from .enums import Status
 from .errors import Error, error_of
+from .handles import Session, Store
 from .progress import Progress, finish
-from .records import JobStats
 from .sharing import find_aliases
 from .trees import TreeWriter, place
 
@@ -78,6 +78,20 @@ def _fill(save: Save, state: Any, attrs: Mapping[str, str]) -> None:
         save.set_attr(key, value)
 
 
+# The turns of paths and Stores, in which each save has a session of its own: by URI, run and rank. A new session fences
+# the one before, so these saves follow one another, too.
+_turns: dict[tuple[str, str, int], Turn] = {}
+
+
+def _turn_of(target: Target, rank: int, options: Mapping[str, int | str]) -> Turn:
+    if isinstance(target, Session):
+        return target._turn
+    uri = target.uri if isinstance(target, Store) else os.fsdecode(target)
+    path = uri.removeprefix("file://")
+    place = path if path.startswith("mem:") else os.path.realpath(path)
+    return _turns.setdefault((place, str(options.get("run", "main")), rank), Turn())
+
+
 def _open(target: Target, rank: int, world_size: int, session_string: str | None,
           options: Mapping[str, int | str]) -> tuple[Session, Session | None]:
     """The session to save with; again, if it was made for this one save, else None."""
@@ -115,58 +129,25 @@ def _give_up(save: Save, session: Session) -> None:
     save.close()
 
 
-class SaveHandle:
-    """A save in the background, from ckpt.save_async.
-
-    The arrays must not change until staged() returns. The end of a `with` block waits for the commit; an exception in
-    the block cancels the save instead. Several threads may use it at once.
-    """
-
-    def __init__(self, save: Save, job: Job, owned: Session | None) -> None:
-        self.id: str = save.id
-        """The id that the checkpoint will have once committed."""
-        self._job, self._owned = job, owned
+def _start(target: Target, state: Any, step: int | None, label: str | None, rank: int, world_size: int,
+           session_string: str | None, attrs: Mapping[str, str] | None, in_place: bool,
+           options: Mapping[str, int | str]) -> tuple[Job, Running]:
+    """A save that has begun."""
+    called = _label(step, label, target.world_size if isinstance(target, Session) else world_size)
+    session, owned = _open(target, rank, world_size, session_string, options)
+    save: Save | None = None
+    try:
+        save = Save(session, called, -1 if step is None else step, options)
+        _fill(save, state, attrs or {})
+        identifier, job = save.id, save.start(in_place=in_place)
         save.close()
-
-    def staged(self, timeout_ms: int = -1) -> None:
-        """Waits until the arrays may change again. Raises like result()."""
-        self._job.wait(JobState.STAGED, timeout_ms)
-
-    def result(self, timeout_ms: int = -1) -> str:
-        """Waits for the commit and returns the checkpoint's id. Raises the error of a save that failed, or TimeoutError
-        when the time is up (the save goes on); a negative timeout waits without limit."""
-        self._job.wait(timeout_ms=timeout_ms)
-        return self.id
-
-    def done(self) -> bool:
-        """Whether it has ended: committed, failed or cancelled."""
-        return self._job.state >= JobState.COMMITTED
-
-    def cancel(self) -> None:
-        """Asks it to stop and returns at once. A save that is not yet committed will not be."""
-        self._job.cancel()
-
-    @property
-    def stats(self) -> JobStats:
-        """Counters of the work so far."""
-        return self._job.stats
-
-    def close(self) -> None:
-        """Cancels the save if it still runs, and waits until the arrays are no longer used."""
-        self._job.close()
-        if self._owned is not None:
-            self._owned.close()
-
-    def __enter__(self) -> SaveHandle:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        try:
-            if kind is None and not self._job.closed:
-                self._job.wait()
-        finally:
-            self.close()
+        return job, Running(job, identifier, owned)
+    except BaseException:
+        if save is not None:
+            _give_up(save, session)
+        if owned is not None:
+            owned.close()
+        raise
 
 
 def save_async(
@@ -183,22 +164,36 @@ def save_async(
     options: Mapping[str, int | str] | None = None,
     **keywords: int | str,
 ) -> SaveHandle:
-    """Does what ckpt.save does, in the background; SaveHandle says when the state may change again. With in_place no
-    copy is made, and the state must not change until all of it is written."""
+    """Saves in the background. The state may change once this returns; with in_place=True not until handle.staged().
+
+    Takes what ckpt.save takes, and returns once the state is copied (Ctrl-C meanwhile cancels the save). With in_place
+    no copy is made and it returns at once: keep the handle then, and call its staged() before any array changes.
+    Dropping that handle waits until the arrays may change.
+
+    The handle need not be kept. A session (or a path) has one save in flight: the next save in it waits for this one,
+    and so do session.wait(), session.close(), the end of `with session` and the end of the interpreter. If it fails,
+    the logger "ckpt" says so at once, and the next call on the session (save, save_async, wait, close) raises the
+    error, once; handle.result() raises it, too, and then the session does not.
+
+    A process that dies does not wait: an exception that leaves `with session`, or that ends the program, cancels the
+    save, so that other ranks learn it at once. sys.exit() ends a program cleanly, whatever its code.
+    """
     chosen = {**(options or {}), **keywords}
-    called = _label(step, label, target.world_size if isinstance(target, Session) else world_size)
-    session, owned = _open(target, rank, world_size, session_string, chosen)
-    save: Save | None = None
-    try:
-        save = Save(session, called, -1 if step is None else step, chosen)
-        _fill(save, state, attrs or {})
-        return SaveHandle(save, save.start(in_place=in_place), owned)
-    except BaseException:
-        if save is not None:
-            _give_up(save, session)
-        if owned is not None:
-            owned.close()
-        raise
+    turn = _turn_of(target, rank, chosen)
+    with turn.lock:
+        turn.wait()
+        _, running = _start(target, state, step, label, rank, world_size, session_string, attrs, in_place, chosen)
+        turn.running = running
+        if not in_place:
+            try:
+                running.stage()
+            except BaseException:
+                running.cancel()
+                running.finish()
+                turn.running = None
+                raise
+        running.watch(turn)
+    return SaveHandle(running, in_place)
 
 
 def save(
@@ -223,17 +218,24 @@ def save(
 
     `target`: a Session; or a path or Store, in which this call opens a session of its own with rank, world_size and
     session_string. A loop opens one Session and passes that. With several ranks every rank calls this with the same
-    label or step: plain arrays are the same on all ranks, a ckpt.Shard is this rank's region of a tensor, everything
-    else is rank 0's.
+    label or step: plain arrays are the same on all ranks, which share their writing, a ckpt.Shard is this rank's region
+    of a tensor, and all values that are no arrays are rank 0's.
 
-    `label` is "step-N" by default, or the time if there is no step. `progress`: True for a bar, or a function of (bytes
-    done, bytes in total). Options of the store, session and save are keywords or a dict. Ctrl-C cancels the save;
+    `label` is "step-N" by default, or the time if there is no step. `attrs`: short texts by key, which `ckpt info`
+    shows. Option `on_existing` says what becomes of a checkpoint with the same label: "error", "replace" or "keep".
+    `progress`: True for a bar, or a function of (bytes done, bytes in total). Options of the store, session and save
+    are keywords or a dict. A save of ckpt.save_async that is still in flight ends first. Ctrl-C cancels the save;
     KeyboardInterrupt comes once the arrays are no longer used.
     """
-    handle = save_async(target, state, step=step, label=label, rank=rank, world_size=world_size,
-                        session_string=session_string, attrs=attrs, in_place=True, options=options, **keywords)
-    try:
-        finish(handle._job, "save", progress)
-    finally:
-        handle.close()
-    return handle.id
+    chosen = {**(options or {}), **keywords}
+    turn = _turn_of(target, rank, chosen)
+    with turn.lock:
+        turn.wait()
+        job, running = _start(target, state, step, label, rank, world_size, session_string, attrs, True, chosen)
+        turn.running = running
+        try:
+            finish(job, "save", progress)
+        finally:
+            turn.forget(running)
+            running.release()
+    return running.id

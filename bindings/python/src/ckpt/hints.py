@@ -1,0 +1,72 @@
+"""What an error adds for people: the names that exist, and the one that was probably meant."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .enums import CheckpointState, Status
+from .errors import Error, NotFoundError
+
+if TYPE_CHECKING:
+    from ._core import Store
+
+_SHOWN = 10
+
+
+def near(name: str, names: Iterable[str]) -> str:
+    """'; did you mean "x"?', or nothing if no name is near."""
+    import difflib  # not before it is needed
+    found = difflib.get_close_matches(name, list(names), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
+
+
+def some(names: Iterable[str]) -> str:
+    """The last few of the names, for a message."""
+    all_names = list(names)
+    shown = ", ".join(map(repr, all_names[-_SHOWN:]))
+    return shown if len(all_names) <= _SHOWN else f"{shown} and {len(all_names) - _SHOWN} more"
+
+
+def not_found(error: NotFoundError, store: Store, selector: str, options: Mapping[str, Any]) -> Error:
+    """The error of a selector that names nothing, with what the store has."""
+    run = str(options.get("run", "main"))
+    try:
+        message = error.message + _what_there_is(store, selector, run)
+    except Error:
+        return error  # the store cannot be listed: the first error is the one that matters
+    return type(error)(Status.NOT_FOUND, message, error.details)
+
+
+def _what_there_is(store: Store, selector: str, run: str) -> str:
+    committed = [info for info in store.list() if info.state == CheckpointState.COMMITTED]
+    labels = [info.label for info in committed if info.run == run]
+    if labels:
+        wanted = selector.removeprefix("label:")
+        return f"; it has {some(labels)}{near(wanted, labels)}"
+    runs = sorted({info.run for info in committed})
+    if runs:
+        only = f"; give run={runs[0]!r}" if len(runs) == 1 else near(run, runs)
+        return f"; the store has no checkpoint of that run, but of {some(runs)}{only}"
+    uri = getattr(store, "uri", "")
+    if uri and ":" not in uri.split("/")[0]:
+        return f"; {_what_lies_at(uri)}"
+    return "; the store is empty"
+
+
+def _what_lies_at(path: str) -> str:
+    if not os.path.exists(path):
+        return "there is no such directory"
+    if not os.path.isdir(path):
+        return "it is a file"
+    if not os.path.isdir(os.path.join(path, ".ckpt")):
+        inside = [name for name in sorted(os.listdir(path))
+                  if os.path.isdir(os.path.join(path, name, ".ckpt"))]
+        return "the directory is no store of ckpt" + (f"; stores in it: {some(inside)}" if inside else "")
+    return "the store has no checkpoint yet"
+
+
+def unknown_option(name: str, names: Iterable[str]) -> str:
+    """What follows the name of an unknown option."""
+    return near(name, names) or "; ckpt.options() lists them"
