@@ -61,7 +61,7 @@ def tied_views(path: Path) -> Any:
 @pytest.mark.parametrize("strict", ["none", "missing", "exact"])
 def test_tied_tensors_and_views_are_read_however_strict(tmp_path: Path, strict: str) -> None:
     base = tied_views(tmp_path / "s")
-    into = {"base": np.zeros(12), "view": np.zeros(4)}
+    into = {"base": np.zeros(12), "view": np.zeros(4), "tied": np.zeros(12)}
     for back in (ckpt.load(tmp_path / "s", strict=strict), ckpt.load(tmp_path / "s", strict=strict, into=into)):
         assert (back["tied"] == base).all() and (back["view"] == base[:4]).all()
     with ckpt.Store(tmp_path / "s") as store, ckpt.Reader(store) as reader:
@@ -70,8 +70,11 @@ def test_tied_tensors_and_views_are_read_however_strict(tmp_path: Path, strict: 
 
 def test_strict_none_leaves_arrays_alone_that_the_checkpoint_lacks(tmp_path: Path) -> None:
     ckpt.save(tmp_path / "s", {"w": np.ones(2)})
-    into = {"w": np.zeros(2), "absent": [np.full(2, 7.0)]}
-    assert set(ckpt.load(tmp_path / "s", into=into, strict="none")) == {"w"}
+    into = {"w": np.zeros(2), "absent": [np.full(2, 7.0)], "n": {"x": np.ones(1)}}
+    with pytest.warns(ckpt.MissingWarning, match="'absent/0', 'n/x'") as caught:
+        assert set(ckpt.load(tmp_path / "s", into=into, strict="none")) == {"w"}
+    assert caught[0].filename == __file__
+    assert caught[0].message.missing == ("absent/0", "n/x")  # type: ignore[union-attr]
     assert into["w"].tolist() == [1, 1] and into["absent"][0].tolist() == [7, 7]
     for strict in ("missing", "exact"):
         with pytest.raises(ckpt.NotFoundError, match="absent/0"):
@@ -84,6 +87,16 @@ def test_strict_exact_refuses_tensors_that_are_not_read(tmp_path: Path) -> None:
     with pytest.raises(ckpt.MismatchError, match="'base'") as caught:
         ckpt.load(tmp_path / "s", at=("more",), strict="exact")
     assert caught.value.details["tensor"] == "base"
+
+
+def test_strict_exact_refuses_tensors_that_into_does_not_name(tmp_path: Path) -> None:
+    tied_views(tmp_path / "s")
+    for into, name in (({"base": np.zeros(12), "view": np.zeros(4)}, "tied"), ({"view": np.zeros(4)}, "base"),
+                       ({}, "base"), ({"base": np.zeros(12), "view": np.zeros(4), "tied": None}, "tied")):
+        with pytest.raises(ckpt.MismatchError, match=f"'{name}'.*into") as caught:
+            ckpt.load(tmp_path / "s", into=into, strict="exact")
+        assert caught.value.details["tensor"] == name and not any(
+            array.any() for array in into.values() if array is not None)
 
 
 def test_a_strictness_that_is_none_is_invalid(tmp_path: Path) -> None:

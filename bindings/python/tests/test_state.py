@@ -183,10 +183,33 @@ def test_a_view_that_comes_twice_is_a_view_of_the_whole_in_any_order(tmp_path: P
     assert same(ckpt.load(tmp_path / "s"), state)
 
 
-def test_parts_that_overlap_are_both_saved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", list(itertools.permutations(["a", "b", "c", "s"])))
+def test_parts_that_overlap_share_again_what_they_shared(tmp_path: Path, order: tuple[str, ...]) -> None:
+    base = np.arange(30)
+    parts = {"a": base[2:12], "b": base[8:20], "c": base[20:], "s": base[4:16:3]}  # c touches b, and shares nothing
+    state = {name: parts[name] for name in order}
+    ckpt.save(tmp_path / "s", state)
+    back = ckpt.load(tmp_path / "s", strict="exact")
+    assert same(back, state)
+    back["a"][6] = 100  # base[8]
+    back["b"][2] = 200  # base[10]
+    assert back["b"][0] == 100 and back["a"][8] == 200 and list(back["s"]) == [4, 7, 200, 13]
+    with ckpt.Reader(ckpt.Store(tmp_path / "s")) as reader:
+        stored = sum(tensor.stored_bytes for tensor in reader.tensors())
+        assert stored == (18 + 10) * 8 and reader.tensor("c").alias_of is None
+    into = {name: np.zeros_like(part) for name, part in parts.items()}
+    ckpt.load(tmp_path / "s", into=into, strict="exact")
+    assert same(into, {name: parts[name] for name in into})
+
+
+def test_a_part_that_overlaps_is_loaded_without_the_others(tmp_path: Path) -> None:
     base = np.arange(10)
-    ckpt.save(tmp_path / "s", [base[:6], base[4:]])
-    assert same(ckpt.load(tmp_path / "s"), [base[:6], base[4:]])
+    ckpt.save(tmp_path / "s", {"x": {"a": base[:6]}, "y": [base[4:], base[5:]]})
+    alone = ckpt.load(tmp_path / "s", at=("x", "a"))
+    assert same(alone, base[:6]) and alone.base is None
+    two = ckpt.load(tmp_path / "s", at=("y",))
+    two[0][1] = 100
+    assert two[1][0] == 100
 
 
 # ---- into ----

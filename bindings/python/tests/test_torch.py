@@ -46,6 +46,43 @@ def test_every_torch_dtype_comes_back_bit_for_bit(torch: Any, tmp_path: Path, na
         assert into[key].data_ptr() == addresses[key]
 
 
+def test_the_memory_format_of_tensors_comes_back(torch: Any, tmp_path: Path) -> None:
+    last = torch.arange(120.0).reshape(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    volume = torch.arange(240.0).reshape(2, 3, 4, 5, 2).to(memory_format=torch.channels_last_3d)
+    plain = torch.arange(120.0).reshape(2, 4, 5, 3)
+    conv = torch.nn.Conv2d(3, 4, 2).to(memory_format=torch.channels_last)
+    state = {"view": plain.permute(0, 3, 1, 2), "plain": plain, "tied": last, "last": last, "volume": volume,
+             "grad": last.clone().requires_grad_(), "conv": conv.state_dict(), "parameter": conv.weight}
+    ckpt.save(tmp_path / "s", state)
+    with ckpt.Reader(ckpt.Store(tmp_path / "s")) as reader:
+        assert [tensor.name for tensor in reader.tensors()] == [
+            "conv/bias", "conv/weight", "grad", "last", "parameter", "plain", "tied", "view", "volume"]
+    back = ckpt.load(tmp_path / "s", framework="torch")
+    for key, value in [*state.items(), ("conv", conv.weight)]:
+        found = back[key]["weight"] if key == "conv" else back[key]
+        wanted = conv.weight if key == "conv" else value
+        assert torch.equal(found, wanted) and found.stride() == wanted.stride(), key
+    for one, other in (("tied", "last"), ("view", "plain")):  # they share memory again
+        back[one].zero_()
+        assert not back[other].any(), one
+    assert back["parameter"].data_ptr() == back["conv"]["weight"].data_ptr() and back["grad"].requires_grad
+    assert type(ckpt.load(tmp_path / "s")["last"]) is np.ndarray  # numpy has no memory formats
+    into = {"last": torch.zeros(2, 3, 4, 5), "plain": torch.zeros_like(plain)}
+    assert ckpt.load(tmp_path / "s", into=into)["last"] is into["last"] and into["last"].is_contiguous()
+    assert torch.equal(into["last"], last)
+
+
+def test_a_checkpoint_of_overlapping_and_channels_last_tensors_is_exported(torch: Any, tmp_path: Path) -> None:
+    base, last = torch.arange(10.0), torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    ckpt.save(tmp_path / "s", {"a": base[:6], "b": base[4:], "last": last})
+    with ckpt.Reader(ckpt.Store(tmp_path / "s")) as reader:
+        reader.export(tmp_path / "s.pt")
+    back = torch.load(tmp_path / "s.pt", weights_only=True)
+    assert set(back) == {"a", "b", "last"} and torch.equal(back["b"], base[4:]) and torch.equal(back["last"], last)
+    back["a"][5] = 100
+    assert back["b"][1] == 100
+
+
 def test_memory_is_the_tensors_own(torch: Any) -> None:
     tensor = torch.arange(12.0, requires_grad=True).reshape(3, 4)
     memory = ckpt.Memory.of(tensor[1:, ::2])

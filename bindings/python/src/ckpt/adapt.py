@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from .frameworks import FrameworkName, framework_name_of, loaded
+from .frameworks import MEMORY_FORMATS, FrameworkName, framework_name_of, loaded, memory_format_of
 from .generators import generator_of, record_of
 from .trees import Record, TreeSet, TreeWriter, place
 
@@ -139,6 +139,7 @@ _SIMPLE: dict[type, Callable[[Any], Any]] = {
     complex: lambda value: Record("builtins.complex", {"args": (value.real, value.imag)}),
     OrderedDict: _of_ordered_dict,
     Shard: Leaf,
+    Leaf: lambda value: value,
 }
 
 
@@ -202,13 +203,16 @@ def _of_tensor(torch: Any, tensor: Any) -> Any:
     if tensor.layout != torch.strided or tensor.is_quantized:
         return None
     more: dict[str, Any] = {"requires_grad": tensor.requires_grad, "conj": tensor.is_conj(), "neg": tensor.is_neg()}
+    memory_format = memory_format_of(torch, plain)
     plain = without_marks(plain)
     integer = _integer_of(plain)
     if integer is not None:
         more["dtype"] = str(plain.dtype)
         plain = plain.view(getattr(torch, integer))
+    if memory_format is not None:
+        more["memory_format"] = memory_format
     more = {key: value for key, value in more.items() if value}
-    return Record("torch.Tensor", {"data": plain, **more}) if more else Leaf(plain)
+    return Record("torch.Tensor", {"data": Leaf(plain), **more}) if more else Leaf(plain)
 
 
 # Dtypes that are torch's only, and the integers as which their elements are stored.
@@ -278,6 +282,8 @@ def restore(record: Record, framework: FrameworkName) -> Any:
             return generator_of(record) if name.startswith("random.") else _numpy_of(name, record)
         if family == "torch" and framework == "torch":
             return _torch_of(name, record)
+        if name == "Tensor" and set(record.items) == {"data", "memory_format"}:
+            return record.items["data"]  # numpy needs no record to hold its numbers
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, ImportError, RuntimeError):
         pass  # RuntimeError: torch raises it for sparse indices that are out of range
     return record
@@ -360,5 +366,7 @@ def _tensor_of(record: Record) -> Any:
         if f"torch.{_AS_INTEGERS[name]}" != str(data.dtype):
             return record
         data = data.view(getattr(loaded("torch"), name.removeprefix("torch.")))
+    if items.get("memory_format") in MEMORY_FORMATS.values():  # it was made so, unless it is a view
+        data = data.contiguous(memory_format=getattr(loaded("torch"), items["memory_format"].removeprefix("torch.")))
     tensor = _turned(data, (bool(items.get("conj")), bool(items.get("neg"))))
     return tensor.requires_grad_() if items.get("requires_grad") else tensor

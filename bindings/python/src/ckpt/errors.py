@@ -191,11 +191,10 @@ class PassedOverWarning(UserWarning):
 
 
 class MissingWarning(UserWarning):
-    """A load with strict="none" left arrays of `into` unchanged, since the checkpoint has no tensors for them; or it
-    did not use tensors of the checkpoint. `missing` and `unexpected` are their paths."""
+    """A load with strict="none" left arrays of `into` unchanged, since the checkpoint has no tensors for them."""
 
     missing: tuple[str, ...] = ()
-    unexpected: tuple[str, ...] = ()
+    """Their paths."""
 
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep

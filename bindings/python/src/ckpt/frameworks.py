@@ -26,6 +26,28 @@ _ML_DTYPES = {
 _TORCH = _NUMPY | _ML_DTYPES | {DType.C32: "complex32", DType.F4_E2M1FN: "float4_e2m1fn_x2"}
 
 
+# torch's orders of memory other than row-major, by the number of dimensions.
+MEMORY_FORMATS = {4: "torch.channels_last", 5: "torch.channels_last_3d"}
+
+
+def memory_format_of(torch: Any, tensor: Any) -> str | None:
+    """The name of the tensor's memory format, unless its memory is in row-major order or in none that has a name."""
+    name = MEMORY_FORMATS.get(tensor.dim())
+    if name is None or tensor.is_contiguous():
+        return None
+    return name if tensor.is_contiguous(memory_format=getattr(torch, name.removeprefix("torch."))) else None
+
+
+def is_whole(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> bool:
+    """Whether a view is its target from the first element on, in row-major order."""
+    expected = 1
+    for extent, stride in zip(reversed(shape), reversed(strides)):
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return offset == 0
+
+
 def loaded(module: str) -> Any:
     """The module if the program has imported it, else None; without it there are no objects of it."""
     return sys.modules.get(module)
@@ -36,11 +58,12 @@ class Framework(Protocol):
 
     name: FrameworkName
 
-    def empty(self, name: str, dtype: DType, shape: tuple[int, ...]) -> Any:
-        """A new array with undefined elements for tensor `name`."""
+    def empty(self, name: str, dtype: DType, shape: tuple[int, ...], memory_format: str | None = None) -> Any:
+        """A new array with undefined elements for tensor `name`. Only torch knows memory formats."""
 
     def view(self, base: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Any:
-        """A view of contiguous `base`: strides and offset in elements."""
+        """A view of `base`: strides and offset in elements of it in row-major order. None if the order of its memory is
+        another, so that there is no such view."""
 
 
 def _no_dtype(name: str, dtype: DType, where: str, more: str = "") -> Error:
@@ -68,7 +91,7 @@ class Numpy:
             raise _no_dtype(name, dtype, "numpy", " without the package ml_dtypes") from error
         return getattr(ml_dtypes, _ML_DTYPES[dtype])
 
-    def empty(self, name: str, dtype: DType, shape: tuple[int, ...]) -> Any:
+    def empty(self, name: str, dtype: DType, shape: tuple[int, ...], memory_format: str | None = None) -> Any:
         return self._numpy.empty(shape, self._dtype(name, dtype))
 
     def view(self, base: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Any:
@@ -86,7 +109,7 @@ class Torch:
         import torch
         self._torch = torch
 
-    def empty(self, name: str, dtype: DType, shape: tuple[int, ...]) -> Any:
+    def empty(self, name: str, dtype: DType, shape: tuple[int, ...], memory_format: str | None = None) -> Any:
         found = getattr(self._torch, _TORCH.get(dtype, ""), None)
         if found is None:
             raise _no_dtype(name, dtype, f"torch {self._torch.__version__}")
@@ -94,10 +117,15 @@ class Torch:
             if not shape or shape[-1] % 2:
                 raise _no_dtype(name, dtype, "torch", " with rows of an odd length")
             shape = (*shape[:-1], shape[-1] // 2)
-        return self._torch.empty(shape, dtype=found)
+        wanted = MEMORY_FORMATS.get(len(shape))
+        if wanted is None or wanted != memory_format:
+            return self._torch.empty(shape, dtype=found)
+        return self._torch.empty(shape, dtype=found, memory_format=getattr(self._torch, wanted.removeprefix("torch.")))
 
     def view(self, base: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Any:
-        return base.as_strided(shape, strides, offset)
+        if base.is_contiguous():
+            return base.as_strided(shape, strides, offset)
+        return base.view(shape) if shape == tuple(base.shape) and is_whole(shape, strides, offset) else None
 
 
 def framework_of(name: str) -> Framework:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ._core import Load, Memory, Tree
 from .adapt import TRANSPARENT, Marks, Shard, is_value, marks_of, put, restore, stand_in, without_marks
 from .enums import NodeKind, Status
-from .errors import Error, NotFoundError, error_of
-from .frameworks import Framework, FrameworkName, framework_name_of, framework_of, is_array
+from .errors import Error, MissingWarning, NotFoundError, error_of, warn
+from .frameworks import Framework, FrameworkName, framework_name_of, framework_of, is_array, is_whole
 from .handles import Reader, Store
+from .hints import some
 from .progress import Progress, finish
 from .trees import Record, TreeReader, TreeSet
 
@@ -42,8 +44,9 @@ def load(
     tensors (a module instead of its state_dict()) where the checkpoint has some. After CorruptError or Ctrl-C the
     contents of the arrays are undefined.
 
-    Option `strict`: "none" leaves arrays of `into` unchanged that the checkpoint lacks; "exact" raises MismatchError if
-    the checkpoint has tensors outside of `at`.
+    Option `strict`: "none" leaves arrays of `into` unchanged that the checkpoint lacks, and MissingWarning names them;
+    "exact" also raises MismatchError for a tensor of the checkpoint that `into` has no array for, or that lies outside
+    of `at`.
     """
     chosen = {**(options or {}), **keywords}
     name = framework or _framework_in(into) or "numpy"
@@ -62,57 +65,58 @@ def _load_from(reader: Reader, into: Any, at: Sequence[str | int], framework: Fr
     with reader.tree() as tree, Load(reader, options) as request:
         root = _descend(tree, at)
         state = _StateReader(reader, tree, root, request, framework, convert)
-        if strict == "exact":
-            state.check_all_wanted()
         out = state.read(root, into)
-        if strict != "none":
-            _check_all_found(into, state.used)
+        if strict == "exact":
+            state.check_all_read(into is not None)
+        missing = _not_found(into, state.used)
+        if missing and strict != "none":
+            raise _missing_error(missing)
         finish(request.start(), "load", progress)
         state.put_marked()
+        if missing:
+            _warn_missing(reader.info.id, [path for path, _ in missing])
         return state.finish(out)
 
 
 def _framework_in(into: Any) -> FrameworkName | None:
     """The framework of the first array in it."""
-    for value in _arrays_in(into, set()):
+    for _, value in _arrays_in(into, "", set()):
         return framework_name_of(value.data if isinstance(value, Shard) else value)
     return None
 
 
-def _arrays_in(value: Any, seen: set[int]) -> Any:
+def _arrays_in(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """All arrays and Shards in it, each with its path, for an error."""
     if isinstance(value, Shard) or is_array(value):
-        yield value
+        yield path, value
     elif isinstance(value, (Mapping, list, tuple, Record)) and id(value) not in seen:
         seen.add(id(value))
-        children = value if isinstance(value, (list, tuple)) else _items(value).values()
-        for child in children:
-            yield from _arrays_in(child, seen)
+        pairs = enumerate(value) if isinstance(value, (list, tuple)) else _items(value).items()
+        for key, child in pairs:
+            yield from _arrays_in(child, f"{path}/{key}" if path else str(key), seen)
+
+
+def _not_found(into: Any, used: set[int]) -> list[tuple[str, Any]]:
+    return [(path, array) for path, array in _arrays_in(into, "", set()) if id(array) not in used]
+
+
+def _missing_error(missing: list[tuple[str, Any]]) -> Error:
+    path, array = missing[0]
+    shape = tuple(array.data.shape if isinstance(array, Shard) else array.shape)
+    more = f", and {len(missing) - 1} more such arrays" if len(missing) > 1 else ""
+    return error_of(Status.NOT_FOUND, f"into has an array of shape {shape} where the checkpoint has no tensor: {path}"
+                    f"{more}; strict=\"none\" leaves such arrays unchanged", {"path": path})
+
+
+def _warn_missing(checkpoint: str, paths: list[str]) -> None:
+    warning = MissingWarning(f"{checkpoint} has no tensors for {len(paths)} arrays of into, which are unchanged: "
+                             f"{some(paths)}")
+    warning.missing = tuple(paths)
+    warn(warning)
 
 
 def _items(value: Any) -> Mapping[Any, Any]:
     return value.items if isinstance(value, Record) else value
-
-
-def _check_all_found(into: Any, used: set[int]) -> None:
-    for array in _arrays_in(into, set()):
-        if id(array) not in used:
-            shape = tuple(array.data.shape if isinstance(array, Shard) else array.shape)
-            raise error_of(Status.NOT_FOUND, f"into has an array of shape {shape} where the checkpoint has no tensor: "
-                           f"{_where(into, array)}", {"path": _where(into, array)})
-
-
-def _where(value: Any, wanted: Any) -> str:
-    """The path of an array in `into`, for an error."""
-    if isinstance(value, (list, tuple)):
-        pairs: list[tuple[Any, Any]] = list(enumerate(value))
-    else:
-        pairs = list(_items(value).items()) if isinstance(value, (Mapping, Record)) else []
-    for key, child in pairs:
-        if child is wanted:
-            return str(key)
-        if any(found is wanted for found in _arrays_in(child, set())):
-            return f"{key}/{_where(child, wanted)}"
-    return ""
 
 
 def _through_records(tree: Tree, node: int) -> int:
@@ -158,26 +162,40 @@ class _StateReader(TreeReader):
         self._framework = framework
         self._default = framework
         self._wanted: set[str] = set()  # names of tensors in the subtree
+        self._all_names: set[str] = set()  # in the whole tree, once they are asked for
+        self._read: set[str] = set()  # names of tensors that are read into arrays of `into`
+        self._hidden: dict[str, int] | None = None
+        self._format: str | None = None  # of the memory of the current tensor in torch
         self._made: dict[tuple[str, str], Any] = {}  # by framework and name
         self._memory: dict[object, tuple[str, Marks]] = {}  # names of arrays of `into`, by where these lie
         self._marks: Marks = (False, False)  # that the current tensor has in the checkpoint
         self._marked: list[tuple[Any, Any, Marks]] = []  # array of `into`, its stand-in, saved marks
-        self._collect(root)
+        self._collect(root, self._wanted)
 
-    def check_all_wanted(self) -> None:
-        """For strict="exact"."""
+    def check_all_read(self, into: bool) -> None:
+        """For strict="exact": every tensor of the checkpoint must be read; if there is an `into`, into an array of it.
+        Memory that tensors share is read with these, and has no name in the tree."""
         for tensor in self._reader.tensors():
-            if tensor.name not in self._wanted:
-                raise error_of(Status.MISMATCH, f"tensor '{tensor.name}' is in the checkpoint but outside of what is "
-                               "read (strict=exact)", {"tensor": tensor.name})
+            if tensor.name not in (self._read if into else self._wanted) and tensor.name in self._named():
+                where = "has no array for it" if tensor.name in self._wanted else "is not where it lies (at)"
+                raise error_of(Status.MISMATCH, f"tensor '{tensor.name}' is in the checkpoint, but into {where} "
+                               "(strict=exact)", {"tensor": tensor.name})
 
-    def _collect(self, index: int) -> None:
+    def _named(self) -> set[str]:
+        """All names in the tree, outside of the subtree too; without a tree, all there are."""
+        if self._root == 0:
+            return self._wanted
+        if not self._all_names:
+            self._collect(0, self._all_names)
+        return self._all_names
+
+    def _collect(self, index: int, names: set[str]) -> None:
         node = self.tree.node(index)
         if node.kind == NodeKind.TENSOR:
-            self._wanted.add(str(node.value))
+            names.add(str(node.value))
         child = node.first_child
         while child is not None:
-            self._collect(child)
+            self._collect(child, names)
             child = self.tree.node(child).next_sibling
 
     # ---- asking ----
@@ -208,6 +226,7 @@ class _StateReader(TreeReader):
         if not isinstance(like, Shard) and not is_array(like):
             return self._new(name)
         self.used.add(id(like))
+        self._read.add(name)
         try:
             if isinstance(like, Shard):
                 data = self._readable(like.data, Memory.of(without_marks(like.data), writable=True))
@@ -262,16 +281,34 @@ class _StateReader(TreeReader):
     def _new(self, name: str) -> Any:
         key = (self._framework.name, name)
         if key not in self._made:
-            info = self._reader.tensor(name)
-            if info.alias_of in self._wanted and info.dtype.bits >= 8:
-                base = self._new(str(info.alias_of))
-                view = self._reader.alias(name)
-                self._made[key] = self._framework.view(base, view.shape, view.strides, view.offset)
-            else:
-                made = self._framework.empty(name, info.dtype, info.shape)
+            made = self._new_view(name)
+            if made is None:
+                info = self._reader.tensor(name)
+                made = self._framework.empty(name, info.dtype, info.shape, self._format)
                 self._request.add_tensor(name, made)
-                self._made[key] = made
+            self._made[key] = made
         return self._made[key]
+
+    def _new_view(self, name: str) -> Any:
+        """A view of another new array, if the tensor is an alias of one that is read too; else None."""
+        info = self._reader.tensor(name)
+        target = info.alias_of
+        if target is None or info.dtype.bits < 8 or not (target in self._wanted or self._is_shared(target)):
+            return None
+        view = self._reader.alias(name)
+        saved, own = self._format, is_whole(view.shape, view.strides, view.offset)
+        self._format = saved if own and self._reader.tensor(target).shape == view.shape else None
+        try:
+            return self._framework.view(self._new(target), view.shape, view.strides, view.offset)
+        finally:
+            self._format = saved
+
+    def _is_shared(self, target: str) -> bool:
+        """Whether it is memory without a name in the tree that several of the wanted tensors have in common."""
+        if self._hidden is None:
+            aliases = [self._reader.tensor(name).alias_of for name in self._wanted]
+            self._hidden = Counter(name for name in aliases if name is not None and name not in self._named())
+        return self._hidden.get(target, 0) > 1
 
     def record(self, class_name: str, index: int, like: Any) -> Any:
         inside, key = _items(like), TRANSPARENT.get(class_name)
@@ -281,12 +318,14 @@ class _StateReader(TreeReader):
                 inside = {key: self._pairs(index, like)}
             elif class_name == "torch.Tensor":
                 self._marks = self._value(index, "conj") is True, self._value(index, "neg") is True
+                found = self._value(index, "memory_format")
+                self._format = found if isinstance(found, str) else None
         if class_name == "numpy.ndarray":
             self._framework = framework_of("numpy")
         try:
             items = self.entries(index, inside)
         finally:
-            self._framework, self._marks = self._default, (False, False)
+            self._framework, self._marks, self._format = self._default, (False, False), None
         if key == "data" and id(like) in self.used and items.get("data") is like:
             return like  # the caller's array, whatever record it came from
         return Record(class_name, items)

@@ -60,11 +60,13 @@ class _StateWriter(TreeWriter):
 def _fill(save: Save, state: Any, attrs: Mapping[str, str]) -> None:
     writer = _StateWriter()
     writer.write(state)
-    aliases = find_aliases(list(writer.tensors.items()))
+    aliases, spans = find_aliases(list(writer.tensors.items()))
     for alias in aliases:
         del writer.tensors[alias.name]
     for name, memory in writer.tensors.items():
         save.add_tensor(name, memory)
+    for span in spans:
+        save.add_tensor(span.name, span.data(), dtype=span.dtype, shape=(span.count,))
     for name, shard in writer.shards.items():
         save.add_tensor(name, shard.data, shape=shard.shape, offset=shard.offset, flat_offset=shard.flat_offset,
                         replica=shard.replica)
