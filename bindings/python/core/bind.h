@@ -29,7 +29,15 @@ using TreeObject = Held<ckpt::Tree>;
   "def __exit__(self, type: type[BaseException] | None, value: BaseException | None, " \
   "traceback: types.TracebackType | None) -> None"
 
-// close(), closed and the context manager.
+// What the object shows of itself: ckpt/reprs.py.
+template <class Class>
+void bind_repr(Class& of) {
+  of.def(
+      "__repr__", [](nb::handle self) { return nb::module_::import_("ckpt.reprs").attr("of")(self); },
+      nb::sig("def __repr__(self) -> str"));
+}
+
+// close(), closed, the context manager and what it shows.
 template <class Class>
 void bind_handle(Class& handle, const char* enter) {
   using Object = typename Class::Type;
@@ -41,6 +49,7 @@ void bind_handle(Class& handle, const char* enter) {
       .def(
           "__exit__", [](Object& self, nb::handle, nb::handle, nb::handle) { self.close(); }, nb::arg("type").none(),
           nb::arg("value").none(), nb::arg("traceback").none(), nb::sig(CKPT_PY_EXIT));
+  bind_repr(handle);
 }
 
 void bind_library(nb::module_& m);

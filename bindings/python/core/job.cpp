@@ -79,15 +79,17 @@ JobOptions::JobOptions(nb::handle mapping, const nb::kwargs& keywords, const Job
 }
 
 void bind_job(nb::module_& m) {
-  nb::class_<JobObject>(m, "Job",
-                        "Work in the background, from Save.start, Load.start or Reader.verify. Several threads may use "
-                        "it at once.\n\nJob() is for one call that blocks: given to Session(), Store.prune, repair or "
-                        "import_file, Reader.diff or export as job=, it lets another thread watch and cancel that "
-                        "call.\n\nThe end of a `with` block waits for the end of the work; an exception in the block "
-                        "cancels the work instead.")
-      .def(
-          "__init__", [](JobObject* self) { new (self) JobObject(other_job(ckpt::Job::create(), {})); },
-          nb::sig("def __init__(self) -> None"))
+  nb::class_<JobObject> job(
+      m, "Job",
+      "Work in the background, from Save.start, Load.start or Reader.verify. Several threads may use "
+      "it at once.\n\nJob() is for one call that blocks: given to Session(), Store.prune, repair or "
+      "import_file, Reader.diff or export as job=, it lets another thread watch and cancel that "
+      "call.\n\nThe end of a `with` block waits for the end of the work; an exception in the block "
+      "cancels the work instead.");
+  bind_repr(job);
+  job.def(
+         "__init__", [](JobObject* self) { new (self) JobObject(other_job(ckpt::Job::create(), {})); },
+         nb::sig("def __init__(self) -> None"))
       .def_prop_ro(
           "state", [](const JobObject& self) { return job_state_of(self.work()->state()); },
           nb::sig("def state(self) -> ckpt.enums.JobState"), "How far the job is; its number only grows.")

@@ -293,10 +293,13 @@ bool Memory::contiguous() const {
 static nb::tuple tuple_of(const Extents& values) { return nb::tuple(nb::cast(values)); }
 
 void bind_memory(nb::module_& m) {
-  nb::class_<Memory>(m, "Memory",
-                     "The memory of an array: where it lies and what its elements are. It keeps the array's memory "
-                     "alive and in place.\n\nSave and Load make one for each array; make one yourself only to give the "
-                     "same array to several of them.")
+  nb::class_<Memory> memory(
+      m, "Memory",
+      "The memory of an array: where it lies and what its elements are. It keeps the array's memory "
+      "alive and in place.\n\nSave and Load make one for each array; make one yourself only to give the "
+      "same array to several of them.");
+  bind_repr(memory);
+  memory
       .def_static(
           "of", &Memory::of, nb::arg("array"), nb::arg("writable") = false,
           nb::sig("def of(array: object, writable: bool = False) -> Memory"),

@@ -105,11 +105,13 @@ static int get_buffer(PyObject* self, Py_buffer* out, int flags) {
 
 void bind_view(nb::module_& m) {
   static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {0, nullptr}};
-  nb::class_<View>(m, "View", nb::type_slots(slots),
-                   "A tensor in a mapped file, read-only. numpy.asarray(view) reads it through the buffer protocol, "
-                   "which lacks some dtypes: bf16 and float8 appear there as unsigned integers of the same width, "
-                   "packed ones (4 and 6 bits) as bytes. The file stays mapped while the view lives.")
-      .def_prop_ro(
+  nb::class_<View> view(
+      m, "View", nb::type_slots(slots),
+      "A tensor in a mapped file, read-only. numpy.asarray(view) reads it through the buffer protocol, "
+      "which lacks some dtypes: bf16 and float8 appear there as unsigned integers of the same width, "
+      "packed ones (4 and 6 bits) as bytes. The file stays mapped while the view lives.");
+  bind_repr(view);
+  view.def_prop_ro(
           "dtype", [](const View& self) { return dtype_of(self.dtype()); },
           nb::sig("def dtype(self) -> ckpt.enums.DType"), "The tensor's dtype.")
       .def_prop_ro(

@@ -55,6 +55,9 @@ def use(path: "os.PathLike[str]") -> str:
         kind: ckpt.DType = reader.tensor("w").dtype
         bytes(reader.map("w"))
     handle: ckpt.SaveHandle = ckpt.save_async(store, {"a": 1}, step=1)
+    with ckpt.open(path) as opened:
+        shape: tuple[int, ...] = opened["w"].shape
+        ckpt.ls(store)[0].step + shape[0]
     ckpt.load(store, into={}, framework="torch", progress=lambda done, total: None)
     return names[0] + status.name + str(kind) + handle.result()
 '''
@@ -109,14 +112,16 @@ def undocumented(path: Path) -> list[str]:
 def test_all_public_things_are_documented() -> None:
     package = FOLDER / "src" / "ckpt"
     public = ["__init__.py", "_core.pyi", "enums.py", "errors.py", "records.py", "trees.py", "saving.py", "loading.py",
-              "adapt.py", "frameworks.py", "progress.py", "sharing.py", "background.py", "handles.py", "hints.py"]
+              "adapt.py", "frameworks.py", "progress.py", "sharing.py", "background.py", "handles.py",
+              "hints.py", "opening.py", "reprs.py", "show.py", "sources.py"]
     missing = [line for name in public for line in undocumented(package / name)]
     methods_of_visitors = re.compile(r"TreeWriter\.|TreeReader\.|SegmentInfo|Numpy\.|Torch\.")
     assert [line for line in missing if not methods_of_visitors.search(line)] == []
 
 
 @pytest.mark.parametrize("module", ["errors", "enums", "records", "trees", "adapt", "frameworks", "sharing", "saving",
-                                    "loading", "progress", "background", "handles", "hints"])
+                                    "loading", "progress", "background", "handles", "hints",
+                                    "opening", "reprs", "show", "sources"])
 def test_modules_of_the_package_are_typed_and_in_it(module: str) -> None:
     assert (Path(ckpt.__file__).parent / f"{module}.py").exists()
     assert (Path(ckpt.__file__).parent / "py.typed").exists()

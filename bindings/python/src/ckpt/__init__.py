@@ -3,7 +3,7 @@
     ckpt.save("/data/run7", {"model": model.state_dict(), "epoch": 3}, step=100)
     state = ckpt.load("/data/run7", into={"model": model.state_dict()})
 
-save, save_async and load take whole states. Beneath them are the objects of the C API: Store, Session, Save, Reader,
+save, save_async and load take whole states; ls and open show what a store and a checkpoint hold. Beneath them are the objects of the C API: Store, Session, Save, Reader,
 Load, Job, Tree and File. All are context managers; using one after it is closed raises InvalidError. Every failure is
 an Error with status, message and details. Importing ckpt imports neither numpy nor torch.
 """
@@ -21,6 +21,8 @@ from .errors import (AbortedError, CallError, CancelledError, CommitUnknownError
                      UnsupportedError)
 from .handles import Reader, Session, Store
 from .loading import load
+from .opening import Checkpoint, LazyTensor, Listing, ls
+from .opening import open as open  # not in __all__, for it would hide Python's own
 from .records import (AliasInfo, CheckpointInfo, FileTensor, Finding, JobStats, Node, ObjectInfo, OptionInfo, PartInfo,
                       Report, RunInfo, SegmentInfo, TensorInfo)
 from .saving import save, save_async
@@ -29,7 +31,7 @@ from .trees import Record, TensorName, TreeSet, from_native, to_native
 __version__ = "0.1.0"
 
 __all__ = [
-    "save", "save_async", "load", "SaveHandle", "Shard",
+    "save", "save_async", "load", "ls", "SaveHandle", "Shard", "Checkpoint", "LazyTensor", "Listing",
     "Store", "Session", "Save", "Reader", "Load", "Job", "Tree", "File", "Memory", "View",
     "from_native", "to_native", "Record", "TensorName", "TreeSet",
     "AliasInfo", "CheckpointInfo", "FileTensor", "Finding", "JobStats", "Node", "ObjectInfo", "OptionInfo", "PartInfo",

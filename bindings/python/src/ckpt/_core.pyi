@@ -42,6 +42,8 @@ class Memory:
     Save and Load make one for each array; make one yourself only to give the same array to several of them.
     """
 
+    def __repr__(self) -> str: ...
+
     @staticmethod
     def of(array: object, writable: bool = False) -> Memory:
         """
@@ -83,6 +85,8 @@ class View:
     A tensor in a mapped file, read-only. numpy.asarray(view) reads it through the buffer protocol, which lacks some dtypes: bf16 and float8 appear there as unsigned integers of the same width, packed ones (4 and 6 bits) as bytes. The file stays mapped while the view lives.
     """
 
+    def __repr__(self) -> str: ...
+
     @property
     def dtype(self) -> ckpt.enums.DType:
         """The tensor's dtype."""
@@ -107,6 +111,8 @@ class Job:
     """
 
     def __init__(self) -> None: ...
+
+    def __repr__(self) -> str: ...
 
     @property
     def state(self) -> ckpt.enums.JobState:
@@ -223,6 +229,8 @@ class Tree:
 
     def __exit__(self, type: type[BaseException] | None, value: BaseException | None, traceback: types.TracebackType | None) -> None: ...
 
+    def __repr__(self) -> str: ...
+
 class Store:
     """
     A directory that holds checkpoints ("/data/run7", any os.PathLike, "file:///data/run7") or a store in this process's memory ("mem:NAME"). Opening it creates nothing. Several threads may use it at once.
@@ -276,6 +284,8 @@ class Store:
 
     def __exit__(self, type: type[BaseException] | None, value: BaseException | None, traceback: types.TracebackType | None) -> None: ...
 
+    def __repr__(self) -> str: ...
+
 class Session:
     """
     One start of all ranks of a run; it owns the run until a newer session is opened. One rank: Session(store). Several: rank 0 opens it without session_string and sends .string to the others, who pass it; or all pass rendezvous=1. Opening waits up to option timeout_ms for missing ranks; Ctrl-C takes effect after that, job.cancel() from another thread at once.
@@ -303,6 +313,8 @@ class Session:
     def __enter__(self) -> Session: ...
 
     def __exit__(self, type: type[BaseException] | None, value: BaseException | None, traceback: types.TracebackType | None) -> None: ...
+
+    def __repr__(self) -> str: ...
 
 class Save:
     """
@@ -373,6 +385,8 @@ class Save:
     def __enter__(self) -> Save: ...
 
     def __exit__(self, type: type[BaseException] | None, value: BaseException | None, traceback: types.TracebackType | None) -> None: ...
+
+    def __repr__(self) -> str: ...
 
 class Reader:
     """
@@ -475,6 +489,8 @@ class Reader:
 
     def __exit__(self, type: type[BaseException] | None, value: BaseException | None, traceback: types.TracebackType | None) -> None: ...
 
+    def __repr__(self) -> str: ...
+
 class Load:
     """
     A load of tensors and objects, planned and read together: add them, then call run() or start() once. One thread at a time.
@@ -518,6 +534,8 @@ class Load:
 
     def __exit__(self, type: type[BaseException] | None, value: BaseException | None, traceback: types.TracebackType | None) -> None: ...
 
+    def __repr__(self) -> str: ...
+
 class File:
     """
     A PyTorch .pt or a safetensors file, mapped and read in place: no code is run, nothing is copied. If somebody truncates the file meanwhile, SIGBUS can end the process.
@@ -559,3 +577,5 @@ class File:
     def __enter__(self) -> File: ...
 
     def __exit__(self, type: type[BaseException] | None, value: BaseException | None, traceback: types.TracebackType | None) -> None: ...
+
+    def __repr__(self) -> str: ...

@@ -80,7 +80,8 @@ class Numpy:
         import numpy
         self._numpy = numpy
 
-    def _dtype(self, name: str, dtype: DType) -> Any:
+    def dtype(self, name: str, dtype: DType) -> Any:
+        """numpy's dtype for tensor `name`."""
         if dtype in _NUMPY:
             return _NUMPY[dtype]
         if dtype not in _ML_DTYPES:
@@ -92,7 +93,7 @@ class Numpy:
         return getattr(ml_dtypes, _ML_DTYPES[dtype])
 
     def empty(self, name: str, dtype: DType, shape: tuple[int, ...], memory_format: str | None = None) -> Any:
-        return self._numpy.empty(shape, self._dtype(name, dtype))
+        return self._numpy.empty(shape, self.dtype(name, dtype))
 
     def view(self, base: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Any:
         raw = base.reshape(-1).view("u1")  # as bytes: not every dtype has a buffer
@@ -110,7 +111,7 @@ class Torch:
         self._torch = torch
 
     def empty(self, name: str, dtype: DType, shape: tuple[int, ...], memory_format: str | None = None) -> Any:
-        found = getattr(self._torch, _TORCH.get(dtype, ""), None)
+        found = torch_dtype(self._torch, dtype)
         if found is None:
             raise _no_dtype(name, dtype, f"torch {self._torch.__version__}")
         if dtype == DType.F4_E2M1FN:  # an element of torch is a pair of them
@@ -126,6 +127,11 @@ class Torch:
         if base.is_contiguous():
             return base.as_strided(shape, strides, offset)
         return base.view(shape) if shape == tuple(base.shape) and is_whole(shape, strides, offset) else None
+
+
+def torch_dtype(torch: Any, dtype: DType) -> Any:
+    """torch's dtype, or None."""
+    return getattr(torch, _TORCH.get(dtype, ""), None)
 
 
 def framework_of(name: str) -> Framework:

@@ -40,6 +40,8 @@ def not_found(error: NotFoundError, store: Store, selector: str, options: Mappin
 
 
 def _what_there_is(store: Store, selector: str, run: str) -> str:
+    if why := what_lies_at(store):
+        return f"; {why}"
     committed = [info for info in store.list() if info.state == CheckpointState.COMMITTED]
     labels = [info.label for info in committed if info.run == run]
     if labels:
@@ -49,22 +51,22 @@ def _what_there_is(store: Store, selector: str, run: str) -> str:
     if runs:
         only = f"; give run={runs[0]!r}" if len(runs) == 1 else near(run, runs)
         return f"; the store has no checkpoint of that run, but of {some(runs)}{only}"
-    uri = getattr(store, "uri", "")
-    if uri and ":" not in uri.split("/")[0]:
-        return f"; {_what_lies_at(uri)}"
-    return "; the store is empty"
+    return "; the store has no checkpoint yet"
 
 
-def _what_lies_at(path: str) -> str:
+def what_lies_at(store: Store) -> str:
+    """Why there is no checkpoint: what is at the store's path, if it is no store; else nothing."""
+    path = str(getattr(store, "uri", "")).removeprefix("file://")
+    if not path or path.startswith("mem:"):
+        return ""
     if not os.path.exists(path):
         return "there is no such directory"
     if not os.path.isdir(path):
-        return "it is a file"
-    if not os.path.isdir(os.path.join(path, ".ckpt")):
-        inside = [name for name in sorted(os.listdir(path))
-                  if os.path.isdir(os.path.join(path, name, ".ckpt"))]
-        return "the directory is no store of ckpt" + (f"; stores in it: {some(inside)}" if inside else "")
-    return "the store has no checkpoint yet"
+        return "it is a file, not a store"
+    if os.path.isdir(os.path.join(path, ".ckpt")):
+        return ""
+    inside = [name for name in sorted(os.listdir(path)) if os.path.isdir(os.path.join(path, name, ".ckpt"))]
+    return "the directory is no store of ckpt" + (f", but has some: {some(inside)}" if inside else "")
 
 
 def unknown_option(name: str, names: Iterable[str]) -> str:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from . import _core
 from ._core import Load, Memory, Tree
 from .adapt import TRANSPARENT, Marks, Shard, is_value, marks_of, put, restore, stand_in, without_marks
 from .enums import NodeKind, Status
 from .errors import Error, MissingWarning, NotFoundError, error_of, warn
 from .frameworks import Framework, FrameworkName, framework_name_of, framework_of, is_array, is_whole
-from .handles import Reader, Store
 from .hints import some
 from .progress import Progress, finish
+from .sources import FileReader, FileRequest, Source, opened
 from .trees import Record, TreeReader, TreeSet
 
 
 def load(
-    source: str | os.PathLike[str] | Store | Reader,
+    source: Source,
     selector: str = "latest",
     *,
     into: Any = None,
@@ -31,6 +32,9 @@ def load(
     **keywords: int | str,
 ) -> Any:
     """Loads the state of a checkpoint and checks every byte.
+
+    `source`: the path of a store, a Store or a Reader; or the directory of one checkpoint in a store; or a file that
+    PyTorch or safetensors wrote (or a directory of those), of which no code is run.
 
     `selector`: "latest", a label, "label:L", "step:N" or an id. PassedOverWarning names newer checkpoints that cannot
     be loaded; with on_damaged="error" that is an error. `at`: the keys that lead to a subtree, ("model",); only
@@ -50,19 +54,16 @@ def load(
     """
     chosen = {**(options or {}), **keywords}
     name = framework or _framework_in(into) or "numpy"
-    if isinstance(source, Reader):
-        return _load_from(source, into, at, framework_of(name), convert, progress, chosen)
-    store = source if isinstance(source, Store) else Store(source, chosen)
-    with Reader(store, selector, chosen) as reader:
+    with opened(source, selector, chosen) as reader:
         return _load_from(reader, into, at, framework_of(name), convert, progress, chosen)
 
 
-def _load_from(reader: Reader, into: Any, at: Sequence[str | int], framework: Framework, convert: bool,
+def _load_from(reader: _core.Reader | FileReader, into: Any, at: Sequence[str | int], framework: Framework, convert: bool,
                progress: Progress, options: Mapping[str, int | str]) -> Any:
     strict = options.get("strict", "missing")
     if strict in ("none", "exact"):  # checked here: the engine does not see aliases, which are made and not read
         options = {**options, "strict": "missing"}
-    with reader.tree() as tree, Load(reader, options) as request:
+    with reader.tree() as tree, _request_of(reader, options) as request:
         root = _descend(tree, at)
         state = _StateReader(reader, tree, root, request, framework, convert)
         out = state.read(root, into)
@@ -71,11 +72,23 @@ def _load_from(reader: Reader, into: Any, at: Sequence[str | int], framework: Fr
         missing = _not_found(into, state.used)
         if missing and strict != "none":
             raise _missing_error(missing)
-        finish(request.start(), "load", progress)
+        if isinstance(request, Load):
+            finish(request.start(), "load", progress)
+        else:
+            request.run()
         state.put_marked()
         if missing:
-            _warn_missing(reader.info.id, [path for path, _ in missing])
+            _warn_missing(reader.info.id if isinstance(reader, _core.Reader) else reader.path, [path for path, _ in missing])
         return state.finish(out)
+
+
+@contextmanager
+def _request_of(reader: _core.Reader | FileReader, options: Mapping[str, int | str]) -> Iterator[Load | FileRequest]:
+    if isinstance(reader, FileReader):
+        yield FileRequest(reader)
+        return
+    with Load(reader, options) as request:
+        yield request
 
 
 def _framework_in(into: Any) -> FrameworkName | None:
@@ -153,8 +166,8 @@ def _may_hold(like: Any, kind: NodeKind) -> bool:
 class _StateReader(TreeReader):
     """Reads a state in two steps: read() asks for all tensors; finish() restores the records once these are loaded."""
 
-    def __init__(self, reader: Reader, tree: Tree, root: int, request: Load, framework: Framework,
-                 convert: bool) -> None:
+    def __init__(self, reader: _core.Reader | FileReader, tree: Tree, root: int, request: Load | FileRequest,
+                 framework: Framework, convert: bool) -> None:
         super().__init__(tree)
         self.used: set[int] = set()
         self._root = root
@@ -259,7 +272,7 @@ class _StateReader(TreeReader):
     def _readable(self, array: Any, memory: Memory) -> Any:
         """What a tensor is read into: the array's memory, or a stand-in if their marks differ."""
         if not any(self._turned(array)):
-            return memory
+            return memory if isinstance(self._request, Load) else without_marks(array)
         if framework_name_of(array) is None:
             raise error_of(Status.UNSUPPORTED, "the saved numbers are to be conjugated or negated: expected an array "
                            f"of torch or numpy, found {type(array).__name__}", {"found": type(array).__name__})

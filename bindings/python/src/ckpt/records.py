@@ -8,6 +8,7 @@ from typing import overload
 
 from .enums import (CheckpointFlags, CheckpointState, Codec, DType, Filter, FindingKind, IoEngine, JobState, KeyKind,
                     NodeKind, OptionKind, Scope, Status)
+from .show import shape, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,11 @@ class CheckpointInfo:
     writer: str  # "ckpt 0.1.0"
     passed_over: int  # found or opened by a selector: newer checkpoints of the run that cannot be loaded
 
+    def __repr__(self) -> str:
+        step = "" if self.step < 0 else f" step {self.step},"
+        return (f"<ckpt.CheckpointInfo {self.id}:{step} run {self.run!r}, {self.state.name.lower()}, "
+                f"{self.tensor_count} tensors, {size(self.bytes)}>")
+
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
@@ -60,6 +66,10 @@ class TensorInfo:
     stored_bytes: int  # in the parts; 0 for an alias
     segment_count: int
     alias_of: str | None
+
+    def __repr__(self) -> str:
+        view = f", view of {self.alias_of!r}" if self.alias_of else ""
+        return f"<ckpt.TensorInfo {self.name!r}: {self.dtype}, {shape(self.shape)}, {size(self.bytes)}{view}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +223,9 @@ class Report(Sequence[Finding]):
 
     def __str__(self) -> str:
         return "\n".join(finding.text for finding in self.findings)
+
+    def __repr__(self) -> str:
+        return f"<ckpt.Report: {len(self)} findings{''.join(f'{chr(10)}  {f.text}' for f in self.findings)}>"
 
 
 _DIGITS = 640  # never too many: Python allows no lower limit (sys.int_info.str_digits_check_threshold)
