@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import bits
 
-STATE = {"model": {"w": np.arange(120, dtype="f4").reshape(4, 5, 6), "b": np.arange(3).astype(ml_dtypes.bfloat16)},
+STATE: Any = {"model": {"w": np.arange(120, dtype="f4").reshape(4, 5, 6), "b": np.arange(3).astype(ml_dtypes.bfloat16)},
          "scalar": np.array(7), "empty": np.zeros((0, 3)), "step": 5}
 PARTS = [2, -1, slice(None), slice(1, 3), slice(None, None, 2), slice(None, None, -1), slice(3, 0, -2), slice(2, 2),
          slice(-2, None), slice(0, 100, 3)]
@@ -42,7 +42,7 @@ def test_an_open_checkpoint_is_a_mapping_of_lazy_tensors(saved: Path) -> None:
         assert found.info is not None and found.info.step == 5 and found.attrs == {"note": "hello"}
         assert found.state["model"]["w"].name == "model/w" and found.state["step"] == 5
         assert ckpt.to_native(found.tree)["step"] == 5
-        assert (np.asarray(w) == STATE["model"]["w"]).all() and np.asarray(w, "f8").dtype == "f8"  # type: ignore[index]
+        assert (np.asarray(w) == STATE["model"]["w"]).all() and np.asarray(w, "f8").dtype == "f8"
         with pytest.raises(KeyError, match="did you mean 'model/w'"):
             found["model/ww"]
     assert found.closed
@@ -52,11 +52,12 @@ def test_an_open_checkpoint_is_a_mapping_of_lazy_tensors(saved: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["store", "file"])
 def test_every_index_gives_what_numpy_gives(saved: Path, safetensors: Path, kind: str) -> None:
-    whole = STATE["model"]["w"]  # type: ignore[index]
+    whole = STATE["model"]["w"]
     with ckpt.open(saved if kind == "store" else safetensors) as found:
         w = found["model/w"]
-        indices: list[Any] = [*PARTS, ..., (), *itertools.product(PARTS[::2], PARTS[1::2]), (..., 1), (0, ..., slice(2)),
-                              (1, 2, 3), (slice(1, 3), ..., slice(None, None, -2)), (..., 1, 2, 3), np.int64(1)]
+        indices: list[Any] = [*PARTS, ..., (), *itertools.product(PARTS[::2], PARTS[1::2]), (..., 1),
+                              (0, ..., slice(2)), (1, 2, 3), (..., 1, 2, 3), np.int64(1),
+                              (slice(1, 3), ..., slice(None, None, -2))]
         for index in indices:
             got, wanted = w[index], whole[index]
             assert np.shape(got) == np.shape(wanted) and np.array_equal(got, wanted), index
@@ -89,7 +90,7 @@ def test_a_slice_reads_only_its_bytes(session: ckpt.Session, store: ckpt.Store, 
 def test_tensors_are_torchs_where_asked(saved: Path, safetensors: Path, torch: Any) -> None:
     for source in (saved, safetensors):
         with ckpt.open(source, framework="torch") as found:
-            w, whole = found["model/w"], torch.from_numpy(STATE["model"]["w"])  # type: ignore[index]
+            w, whole = found["model/w"], torch.from_numpy(STATE["model"]["w"])
             assert torch.equal(w[1:3, ::2, -1], whole[1:3, ::2, -1])
             assert torch.equal(w[::-1, 0], whole.flip([0])[:, 0])
             assert torch.equal(w[::-2], whole.flip([0])[::2])
@@ -110,17 +111,17 @@ def test_a_checkpoints_own_directory_is_loaded(saved: Path) -> None:
 
 def test_a_safetensors_file_is_loaded_like_a_checkpoint(safetensors: Path) -> None:
     back = ckpt.load(safetensors)
-    assert bits(back["model/w"]) == bits(STATE["model"]["w"])  # type: ignore[index]
+    assert bits(back["model/w"]) == bits(STATE["model"]["w"])
     assert back["model/b"].dtype == ml_dtypes.bfloat16 and back["empty"].shape == (0, 3)
     mine = {"model/w": np.zeros((6, 5, 4), "f4").T, "model/b": np.zeros(3, "f4")}
     with pytest.raises(ckpt.MismatchError, match="'model/b': dtype"):
         ckpt.load(safetensors, into=mine)
     assert not mine["model/w"].any()
     assert ckpt.load(safetensors, into=mine, convert=True)["model/w"] is mine["model/w"]
-    assert (mine["model/w"] == STATE["model"]["w"]).all() and mine["model/b"].tolist() == [0, 1, 2]  # type: ignore[index]
+    assert (mine["model/w"] == STATE["model"]["w"]).all() and mine["model/b"].tolist() == [0, 1, 2]
     rows = np.zeros((2, 5, 6), "f4")
     ckpt.load(safetensors, into={"model/w": ckpt.Shard(rows, (4, 5, 6), (1, 0, 0))})
-    assert (rows == STATE["model"]["w"][1:3]).all()  # type: ignore[index]
+    assert (rows == STATE["model"]["w"][1:3]).all()
     flat = np.zeros(10, "f4")
     ckpt.load(safetensors, into={"model/w": ckpt.Shard(flat, (4, 5, 6), flat_offset=30)})
     assert flat.tolist() == list(range(30, 40))
@@ -176,7 +177,8 @@ def test_everything_says_what_it_is(saved: Path, session: ckpt.Session) -> None:
     with ckpt.Reader(store) as reader, ckpt.open(saved) as found, ckpt.Save(session, "a") as save:
         assert f"{store!r}" == f"<ckpt.Store '{saved}'>" and repr(reader) == "<ckpt.Reader step-5.1.1: 4 tensors>"
         assert repr(session) == "<ckpt.Session rank 0 of 1, run 'main'>"
-        assert repr(reader.info).startswith("<ckpt.CheckpointInfo step-5.1.1: step 5, run 'main', committed, 4 tensors,")
+        assert repr(reader.info).startswith(
+            "<ckpt.CheckpointInfo step-5.1.1: step 5, run 'main', committed, 4 tensors,")
         assert repr(reader.tensor("model/w")) == "<ckpt.TensorInfo 'model/w': f32, 4 × 5 × 6, 480 B>"
         assert repr(found["scalar"]) == "<ckpt.LazyTensor 'scalar': i64, scalar, 8 B>"
         assert "model/w" in repr(found) and "<td>model/w</td>" in found._repr_html_()
@@ -207,7 +209,8 @@ def test_a_long_table_is_shortened(tmp_path: Path) -> None:
 def test_what_is_not_found_is_told_with_what_there_is(saved: Path, tmp_path: Path, call: Any) -> None:
     for arguments, options, said in (
             (["stepp-5"], {}, "it has 'step-5'; did you mean 'step-5'"), (["label:step5"], {}, "did you mean 'step-5'"),
-            (["step:6"], {}, "it has 'step-5'"), ([], {"run": "mian"}, "no checkpoint of that run.*'main'; give run='main'")):
+            (["step:6"], {}, "it has 'step-5'"),
+            ([], {"run": "mian"}, "no checkpoint of that run.*'main'; give run='main'")):
         with pytest.raises(ckpt.NotFoundError, match=said) as caught:
             call(saved, *arguments, **options)
         assert caught.value.details["path"].endswith("s")

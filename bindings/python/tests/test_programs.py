@@ -21,11 +21,18 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-def test_the_first_program_of_the_readme_saves_and_loads(tmp_path: Path) -> None:
+@pytest.mark.torch
+def test_the_first_program_of_the_readme_goes_on_bit_for_bit(tmp_path: Path) -> None:
     first = re.search(r"^```python\n(.*?)^```", (FOLDER / "README.md").read_text(), re.M | re.S)
     assert first is not None
-    (tmp_path / "first.py").write_text(first[1])
-    assert run("first.py", tmp_path / "store", cwd=tmp_path) == "step 100, 6 numbers, sum 15.0\n"
+    (tmp_path / "loop.py").write_text(first[1])
+    (tmp_path / "longer.py").write_text(first[1].replace("done + 101", "done + 201"))
+    whole = run("longer.py", tmp_path / "whole", cwd=tmp_path).splitlines()
+    begun = run("loop.py", tmp_path / "cut", cwd=tmp_path).splitlines()
+    again = run("loop.py", tmp_path / "cut", cwd=tmp_path).splitlines()
+    assert whole[0] == begun[0] == "starts" and begun[1].startswith("step 100, loss")
+    assert again == [whole[1]] and whole[1].startswith("step 200, loss")
+    assert [info.step for info in ckpt.ls(tmp_path / "cut")] == [160, 180, 200]
 
 
 def test_the_trainer_goes_on_bit_for_bit(tmp_path: Path) -> None:

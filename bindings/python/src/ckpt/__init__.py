@@ -3,9 +3,10 @@
     ckpt.save("/data/run7", {"model": model.state_dict(), "epoch": 3}, step=100)
     state = ckpt.load("/data/run7", into={"model": model.state_dict()})
 
-save, save_async and load take whole states; ls and open show what a store and a checkpoint hold. Beneath them are the objects of the C API: Store, Session, Save, Reader,
-Load, Job, Tree and File. All are context managers; using one after it is closed raises InvalidError. Every failure is
-an Error with status, message and details. Importing ckpt imports neither numpy nor torch.
+save, save_async and load take whole states; ls and open show what a store and a checkpoint hold. Beneath them are the
+objects of the C API: Store, Session, Save, Reader, Load, Job, Tree and File. All are context managers; using one after
+it is closed raises InvalidError. Every failure is an Error with status, message and details. Importing ckpt imports
+neither numpy nor torch.
 """
 
 from ._core import (FORMAT_REVISION, File, Job, Load, Memory, Save, Tree, View, dtype_bits, dtype_find, dtype_name,

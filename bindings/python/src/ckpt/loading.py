@@ -15,7 +15,7 @@ from .errors import Error, MissingWarning, NotFoundError, error_of, warn
 from .frameworks import Framework, FrameworkName, framework_name_of, framework_of, is_array, is_whole
 from .hints import some
 from .progress import Progress, finish
-from .sources import FileReader, FileRequest, Source, opened
+from .sources import FileReader, FileRequest, Source, open_source
 from .trees import Record, TreeReader, TreeSet
 
 
@@ -54,12 +54,16 @@ def load(
     """
     chosen = {**(options or {}), **keywords}
     name = framework or _framework_in(into) or "numpy"
-    with opened(source, selector, chosen) as reader:
+    reader = open_source(source, selector, chosen)
+    try:
         return _load_from(reader, into, at, framework_of(name), convert, progress, chosen)
+    finally:
+        if reader is not source:
+            reader.close()
 
 
-def _load_from(reader: _core.Reader | FileReader, into: Any, at: Sequence[str | int], framework: Framework, convert: bool,
-               progress: Progress, options: Mapping[str, int | str]) -> Any:
+def _load_from(reader: _core.Reader | FileReader, into: Any, at: Sequence[str | int], framework: Framework,
+               convert: bool, progress: Progress, options: Mapping[str, int | str]) -> Any:
     strict = options.get("strict", "missing")
     if strict in ("none", "exact"):  # checked here: the engine does not see aliases, which are made and not read
         options = {**options, "strict": "missing"}
@@ -78,12 +82,13 @@ def _load_from(reader: _core.Reader | FileReader, into: Any, at: Sequence[str | 
             request.run()
         state.put_marked()
         if missing:
-            _warn_missing(reader.info.id if isinstance(reader, _core.Reader) else reader.path, [path for path, _ in missing])
+            _warn_missing(reader, [path for path, _ in missing])
         return state.finish(out)
 
 
 @contextmanager
-def _request_of(reader: _core.Reader | FileReader, options: Mapping[str, int | str]) -> Iterator[Load | FileRequest]:
+def _request_of(reader: _core.Reader | FileReader,
+                options: Mapping[str, int | str]) -> Iterator[Load | FileRequest]:
     if isinstance(reader, FileReader):
         yield FileRequest(reader)
         return
@@ -121,7 +126,8 @@ def _missing_error(missing: list[tuple[str, Any]]) -> Error:
                     f"{more}; strict=\"none\" leaves such arrays unchanged", {"path": path})
 
 
-def _warn_missing(checkpoint: str, paths: list[str]) -> None:
+def _warn_missing(reader: _core.Reader | FileReader, paths: list[str]) -> None:
+    checkpoint = reader.path if isinstance(reader, FileReader) else reader.info.id
     warning = MissingWarning(f"{checkpoint} has no tensors for {len(paths)} arrays of into, which are unchanged: "
                              f"{some(paths)}")
     warning.missing = tuple(paths)

@@ -183,8 +183,8 @@ class _LazyState(TreeReader):
 
 
 class Checkpoint(Mapping[str, LazyTensor]):
-    """An open checkpoint, or a file of PyTorch or safetensors: its tensors by name, of which nothing is read until it is
-    asked for. A context manager."""
+    """An open checkpoint, or a file of PyTorch or safetensors: its tensors by name, of which nothing is read until it
+    is asked for. A context manager."""
 
     def __init__(self, source: _core.Reader | FileReader, framework: FrameworkName) -> None:
         self._source, self._framework = source, framework

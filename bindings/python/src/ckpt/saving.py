@@ -220,8 +220,8 @@ def save(
 
     `target`: a Session; or a path or Store, in which this call opens a session of its own with rank, world_size and
     session_string. A loop opens one Session and passes that. With several ranks every rank calls this with the same
-    label or step: plain arrays are the same on all ranks, which share their writing, a ckpt.Shard is this rank's region
-    of a tensor, and all values that are no arrays are rank 0's.
+    label or step: a ckpt.Shard is this rank's region of a tensor, and all else is the same on all ranks, which share
+    out the writing of arrays among them.
 
     `label` is "step-N" by default, or the time if there is no step. `attrs`: short texts by key, which `ckpt info`
     shows. Option `on_existing` says what becomes of a checkpoint with the same label: "error", "replace" or "keep".

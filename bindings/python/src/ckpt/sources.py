@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import contextmanager
-from typing import Any, Iterator, TypeAlias
+from typing import Any, TypeAlias
 
 from . import _core
 from ._core import File, Memory, Tree
@@ -83,8 +82,8 @@ class FileReader:
 
 
 class FileRequest:
-    """Copies tensors of a file into arrays. It checks each when it is added, so that a request that does not fit changes
-    nothing."""
+    """Copies tensors of a file into arrays. It checks each when it is added, so that a request that does not fit
+    changes nothing."""
 
     def __init__(self, reader: FileReader) -> None:
         self._reader = reader
@@ -132,7 +131,7 @@ class Elements:
         self.array, self.dtype = array, dtype
 
     def new(self, framework: Framework) -> Any:
-        """A new array of them. Packed ones come as one row of bytes and get their shape elsewhere."""
+        """A new array of them."""
         made = framework.empty("", self.dtype, self.array.shape)
         self.copy_into(made)
         return made
@@ -193,14 +192,3 @@ def open_source(source: Source, selector: str, options: Mapping[str, int | str])
     if foreign:
         return FileReader(path, options)
     return _reader_of_directory(path, options) if directory else Reader(Store(source, options), selector, options)
-
-
-@contextmanager
-def opened(source: Source, selector: str, options: Mapping[str, int | str]) -> Iterator[_core.Reader | FileReader]:
-    """The same for a block, which closes what was opened here."""
-    reader = open_source(source, selector, options)
-    try:
-        yield reader
-    finally:
-        if reader is not source:
-            reader.close()
