@@ -166,7 +166,7 @@ def test_a_listing_is_a_table(saved: Path) -> None:
     text = repr(listing)
     assert text.splitlines()[0].endswith("s: 2 checkpoints") and "step-5" in text and "main" in text
     assert "<td>best</td>" in listing._repr_html_()
-    with pytest.raises(ckpt.NotFoundError, match="no such directory"):
+    with pytest.raises(ckpt.NotFoundError, match="no such file or directory"):
         ckpt.ls(saved / "absent")
     with pytest.raises(ckpt.NotFoundError, match="no store of ckpt, but has some: 's'"):
         ckpt.ls(saved.parent)
@@ -214,12 +214,16 @@ def test_what_is_not_found_is_told_with_what_there_is(saved: Path, tmp_path: Pat
         with pytest.raises(ckpt.NotFoundError, match=said) as caught:
             call(saved, *arguments, **options)
         assert caught.value.details["path"].endswith("s")
-    for path, said in ((tmp_path / "absent", "no such directory"), (tmp_path, "no store of ckpt, but has some: 's'")):
+    for path, said in ((tmp_path / "absent", "no such file or directory"),
+                       (tmp_path, "no store of ckpt, but has some: 's'")):
         with pytest.raises(ckpt.NotFoundError, match=said):
             call(path)
     ckpt.Session(ckpt.Store(tmp_path / "new")).close()
     with pytest.raises(ckpt.NotFoundError, match="no checkpoint yet"):
         call(tmp_path / "new")
+    (saved / "step-5.1.1" / "MANIFEST").unlink()
+    with pytest.raises(ckpt.NotFoundError, match=r"not committed: 'step-5\.1\.1 \(open\)'"):
+        call(saved)
 
 
 def test_what_was_imported_is_found_by_the_error(safetensors: Path, tmp_path: Path) -> None:

@@ -111,6 +111,11 @@ class Running:
     # ---- for all threads ----
 
     @property
+    def over(self) -> bool:
+        """Whether it has ended and everything is noted."""
+        return self._over.is_set()
+
+    @property
     def failed(self) -> bool:
         """Whether it has failed and nobody was told."""
         return self._error is not None and not self._told
@@ -127,7 +132,7 @@ class Running:
     def done(self) -> bool:
         """Whether it has ended."""
         try:
-            return self._over.is_set() or self._job.state >= JobState.COMMITTED
+            return self.over or self._job.state >= JobState.COMMITTED
         except InvalidError:
             return True
 
@@ -270,7 +275,7 @@ class SaveHandle:
 
     def __del__(self) -> None:
         running: Any = getattr(self, "_running", None)
-        if running is None or not self._in_place or not running.here:
+        if running is None or not self._in_place or running.over or not running.here:
             return
         try:
             running.stage()  # nobody could ask any more whether the arrays may change

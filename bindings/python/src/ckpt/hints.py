@@ -42,7 +42,8 @@ def not_found(error: NotFoundError, store: Store, selector: str, options: Mappin
 def _what_there_is(store: Store, selector: str, run: str) -> str:
     if why := what_lies_at(store):
         return f"; {why}"
-    committed = [info for info in store.list() if info.state == CheckpointState.COMMITTED]
+    every = store.list()
+    committed = [info for info in every if info.state == CheckpointState.COMMITTED]
     labels = [info.label for info in committed if info.run == run]
     if labels:
         wanted = selector.removeprefix("label:")
@@ -51,6 +52,8 @@ def _what_there_is(store: Store, selector: str, run: str) -> str:
     if runs:
         only = f"; give run={runs[0]!r}" if len(runs) == 1 else near(run, runs)
         return f"; the store has no checkpoint of that run, but of {some(runs)}{only}"
+    if every:
+        return f"; what it has is not committed: {some(f'{info.id} ({info.state.name.lower()})' for info in every)}"
     return "; the store has no checkpoint yet"
 
 
@@ -60,7 +63,7 @@ def what_lies_at(store: Store) -> str:
     if not path or path.startswith("mem:"):
         return ""
     if not os.path.exists(path):
-        return "there is no such directory"
+        return "there is no such file or directory"
     if not os.path.isdir(path):
         return "it is a file, not a store"
     if os.path.isdir(os.path.join(path, ".ckpt")):

@@ -15,6 +15,7 @@ from .errors import Error, MissingWarning, NotFoundError, error_of, warn
 from .frameworks import Framework, FrameworkName, framework_name_of, framework_of, is_array, is_whole
 from .hints import some
 from .progress import Progress, finish
+from .records import TensorInfo
 from .sources import FileReader, FileRequest, Source, open_source
 from .trees import Record, TreeReader, TreeSet
 
@@ -300,21 +301,20 @@ class _StateReader(TreeReader):
     def _new(self, name: str) -> Any:
         key = (self._framework.name, name)
         if key not in self._made:
-            made = self._new_view(name)
+            info = self._reader.tensor(name)
+            made = self._new_view(info)
             if made is None:
-                info = self._reader.tensor(name)
                 made = self._framework.empty(name, info.dtype, info.shape, self._format)
                 self._request.add_tensor(name, made)
             self._made[key] = made
         return self._made[key]
 
-    def _new_view(self, name: str) -> Any:
+    def _new_view(self, info: TensorInfo) -> Any:
         """A view of another new array, if the tensor is an alias of one that is read too; else None."""
-        info = self._reader.tensor(name)
         target = info.alias_of
         if target is None or info.dtype.bits < 8 or not (target in self._wanted or self._is_shared(target)):
             return None
-        view = self._reader.alias(name)
+        view = self._reader.alias(info.name)
         saved, own = self._format, is_whole(view.shape, view.strides, view.offset)
         self._format = saved if own and self._reader.tensor(target).shape == view.shape else None
         try:

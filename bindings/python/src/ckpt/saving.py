@@ -118,19 +118,6 @@ def _label(step: int | None, label: str | None, world_size: int) -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%S.%fZ")
 
 
-def _give_up(save: Save, session: Session) -> None:
-    """Ends a save that could not be filled, and tells the other ranks, so that they do not wait for this one."""
-    if session.world_size > 1:
-        try:
-            job = save.start(in_place=True)
-        except Error:
-            pass  # already started, or cannot be started: the engine has told them
-        else:
-            job.cancel()
-            job.close()
-    save.close()
-
-
 def _start(target: Target, state: Any, step: int | None, label: str | None, rank: int, world_size: int,
            session_string: str | None, attrs: Mapping[str, str] | None, in_place: bool,
            options: Mapping[str, int | str]) -> tuple[Job, Running]:
@@ -146,7 +133,7 @@ def _start(target: Target, state: Any, step: int | None, label: str | None, rank
         return job, Running(job, identifier, owned)
     except BaseException:
         if save is not None:
-            _give_up(save, session)
+            save.close()  # tells the other ranks, so that they do not wait for this one
         if owned is not None:
             owned.close()
         raise
