@@ -132,6 +132,25 @@ static void bind_reader_records(nb::class_<ReaderObject>& reader) {
            "One attribute; None if it is not set.");
 }
 
+static void bind_reader_tree(nb::class_<ReaderObject>& reader) {
+  reader.def(
+      "tree",
+      [](const ReaderObject& self, nb::handle name, std::optional<uint32_t> rank) {
+        const auto from = self.get();
+        const auto object = optional_text(name, "name");
+        return TreeObject(unlocked([&] {
+                            if (rank) return object ? from->tree_of_rank(*rank, *object) : from->tree_of_rank(*rank);
+                            return object ? from->tree(*object) : from->tree();
+                          }),
+                          "Tree");
+      },
+      nb::arg("name") = nb::none(), nb::kw_only(), nb::arg("rank") = nb::none(),
+      nb::sig("def tree(self, name: str | None = None, *, rank: int | None = None) -> Tree"),
+      "The tree in object `name`. None: the main tree, or a dict of all tensors if there is none. `rank`: of what "
+      "is "
+      "each rank's own, only what that rank saved, or rank 0 if there were fewer ranks.");
+}
+
 void bind_reader(nb::module_& m) {
   nb::class_<ReaderObject> reader(
       m, "Reader",
@@ -152,27 +171,13 @@ void bind_reader(nb::module_& m) {
       nb::arg("store"), nb::arg("selector") = "latest", nb::arg("options").none() = nb::none(), nb::arg("keywords"),
       nb::sig("def __init__(self, store: Store, selector: str = 'latest', " CKPT_PY_OPTIONS ") -> None"));
   bind_reader_records(reader);
+  bind_reader_tree(reader);
   reader
       .def("map", &map_tensor, nb::arg("name"), nb::arg("options").none() = nb::none(), nb::arg("keywords"),
            nb::sig("def map(self, name: str, " CKPT_PY_OPTIONS ") -> View"),
            "A view of a whole tensor without a copy, checked first unless verify=0. UnsupportedError if its bytes are "
            "not stored raw and in one piece. A failing disk can end the process by SIGBUS; a load raises IoError "
            "instead.")
-      .def(
-          "tree",
-          [](const ReaderObject& self, nb::handle name, std::optional<uint32_t> rank) {
-            const auto from = self.get();
-            const auto object = optional_text(name, "name");
-            return TreeObject(unlocked([&] {
-                                if (rank) return object ? from->tree_of_rank(*rank, *object) : from->tree_of_rank(*rank);
-                                return object ? from->tree(*object) : from->tree();
-                              }),
-                              "Tree");
-          },
-          nb::arg("name") = nb::none(), nb::kw_only(), nb::arg("rank") = nb::none(),
-          nb::sig("def tree(self, name: str | None = None, *, rank: int | None = None) -> Tree"),
-          "The tree in object `name`. None: the main tree, or a dict of all tensors if there is none. `rank`: of what is "
-          "each rank's own, only what that rank saved, or rank 0 if there were fewer ranks.")
       .def(
           "verify",
           [](const ReaderObject& self, nb::handle mapping, const nb::kwargs& keywords) {

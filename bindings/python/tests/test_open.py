@@ -228,7 +228,7 @@ def test_what_is_not_found_is_told_with_what_there_is(saved: Path, tmp_path: Pat
 
 def test_what_was_imported_is_found_by_the_error(safetensors: Path, tmp_path: Path) -> None:
     with ckpt.Store(tmp_path / "i") as store:
-        store.import_file(safetensors, "base")
+        store.import_file(safetensors, "base", run="import")
         with pytest.raises(ckpt.NotFoundError, match="give run='import'"):
             ckpt.load(store)
 

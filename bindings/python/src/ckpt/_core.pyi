@@ -344,7 +344,12 @@ class Save:
 
     def add_tree(self, tree: Tree, name: str | None = None) -> None:
         """
-        Adds a finished tree as shared object `name` (None: the checkpoint's main tree).
+        Adds this rank's finished tree as `name` (None: the checkpoint's main tree). The trees of all ranks are merged.
+        """
+
+    def give_up(self, reason: str) -> None:
+        """
+        Instead of run() or start(), where this rank cannot save: the other ranks end at once and learn why.
         """
 
     def set_attr(self, key: str, value: str, tensor: str | None = None) -> None:
@@ -451,14 +456,14 @@ class Reader:
     def attr(self, key: str, tensor: str | None = None) -> str | None:
         """One attribute; None if it is not set."""
 
+    def tree(self, name: str | None = None, *, rank: int | None = None) -> Tree:
+        """
+        The tree in object `name`. None: the main tree, or a dict of all tensors if there is none. `rank`: of what is each rank's own, only what that rank saved, or rank 0 if there were fewer ranks.
+        """
+
     def map(self, name: str, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> View:
         """
         A view of a whole tensor without a copy, checked first unless verify=0. UnsupportedError if its bytes are not stored raw and in one piece. A failing disk can end the process by SIGBUS; a load raises IoError instead.
-        """
-
-    def tree(self, name: str | None = None) -> Tree:
-        """
-        The tree in object `name`. None: the main tree, or a dict of all tensors if there is none.
         """
 
     def verify(self, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> Job:

@@ -9,7 +9,8 @@ from typing import Any
 
 from . import _core
 from ._core import Load, Memory, Tree
-from .adapt import PER_RANK, TRANSPARENT, Marks, PerRank, Shard, is_value, marks_of, put, restore, stand_in, without_marks
+from .adapt import (PER_RANK, TRANSPARENT, Marks, PerRank, Shard, is_value, marks_of, put, restore, stand_in,
+                    without_marks)
 from .enums import NodeKind, Status
 from .errors import Error, MissingWarning, NotFoundError, error_of, warn
 from .frameworks import Framework, FrameworkName, framework_name_of, framework_of, is_array, is_whole

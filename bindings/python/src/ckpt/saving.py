@@ -28,12 +28,16 @@ class _StateWriter(TreeWriter):
     def __init__(self, rank: int) -> None:
         super().__init__()
         self._rank = rank
+        self._own = False  # inside a PerRank
+        self.owned: set[str] = set()  # tensors of this rank alone
         self.tensors: dict[str, Memory] = {}
         self.shards: dict[str, Shard] = {}
 
     def other(self, value: Any, path: tuple[str, ...]) -> None:
         if isinstance(value, PerRank):
+            outside, self._own = self._own, True
             self.write(Record(PER_RANK, {f"rank{self._rank}": value.value}), path)
+            self._own = outside
             return
         simple = simplify(value, path)
         if simple is None:
@@ -50,6 +54,8 @@ class _StateWriter(TreeWriter):
         name = "/".join(path) or "state"
         if name in self.tensors or name in self.shards:
             raise error_of(Status.INVALID, f"{place(path)}: two tensors would have this name", {"tensor": name})
+        if self._own:
+            self.owned.add(name)
         try:
             if isinstance(data, Shard):
                 self.shards[name] = data
@@ -68,7 +74,7 @@ def _fill(save: Save, state: Any, attrs: Mapping[str, str], rank: int) -> None:
     for alias in aliases:
         del writer.tensors[alias.name]
     for name, memory in writer.tensors.items():
-        save.add_tensor(name, memory)
+        save.add_tensor(name, memory, replica=(0, 0, 1) if name in writer.owned else None)
     for span in spans:
         save.add_tensor(span.name, span.data(), dtype=span.dtype, shape=(span.count,))
     for name, shard in writer.shards.items():
@@ -130,8 +136,6 @@ def _start(target: Target, state: Any, step: int | None, label: str | None, rank
     session, owned = _open(target, rank, world_size, session_string, options)
     save: Save | None = None
     try:
-        if session.world_size > 1:
-            options = {"held_by": "some", **options}
         save = Save(session, called, -1 if step is None else step, options)
         try:
             _fill(save, state, attrs or {}, session.rank)
@@ -217,8 +221,8 @@ def save(
 
     `target`: a Session; or a path or Store, in which this call opens a session of its own with rank, world_size and
     session_string. A loop opens one Session and passes that. With several ranks every rank calls this with the same
-    label or step: a ckpt.Shard is this rank's region of a tensor, and all else is the same on all ranks, which share
-    out the writing of arrays among them.
+    label or step: their states are merged. A ckpt.Shard is this rank's region of a tensor, a ckpt.PerRank what is its
+    own; what several ranks have at one place must be equal (options `replicas`, `held_by`).
 
     `label` is "step-N" by default, or the time if there is no step. `attrs`: short texts by key, which `ckpt info`
     shows. Option `on_existing` says what becomes of a checkpoint with the same label: "error", "replace" or "keep".
