@@ -54,7 +54,7 @@ READERS = {
 
 def julia_types(text):
     """The Julia types that stand for a C type."""
-    text = text.replace("const ", "").strip()
+    text = re.sub(r"\bconst\b", "", text).strip()
     stars, base = text.count("*"), text.replace("*", "").strip()
     if stars == 0:
         return {SCALARS[base]}

@@ -27,6 +27,8 @@ class Function:
         self.arguments = [re.search(r"(\w+)(\[\w*\])?$", p).group(1) for p in pieces]
         outputs = [(re.fullmatch(r"ckpt_(\w+) ?\*\* ?(\w+)", p), p) for p in pieces]
         self.made = [(found.group(1), found.group(2)) for found, _ in outputs if found]
+        if allocated := re.fullmatch(r"ckpt_(\w+)_alloc", name):
+            self.made.append((allocated.group(1), "out"))
         freed = re.fullmatch(r"ckpt_(\w+)_free", name)
         self.freed = freed.group(1) if freed else None
 
@@ -83,13 +85,17 @@ static void called(int function, void *real, void *caller) {
   if (dladdr(real, &library) && dladdr(caller, &from) && library.dli_fbase == from.dli_fbase) return;
   __atomic_add_fetch(&counts->called[function], 1, __ATOMIC_RELAXED);
 }
+// Of a call that calls another (ckpt_save_add_tensors), both make the same error: it counts once.
 static void made(int kind, void *handle) {
   if (!handle) return;
   pthread_mutex_lock(&lock);
-  size_t at = slot_of(handle);
-  while (live[at % SLOTS] && live[at % SLOTS] != TOMB) at++;
-  live[at % SLOTS] = handle;
-  __atomic_add_fetch(&counts->alive[kind], 1, __ATOMIC_RELAXED);
+  size_t at = slot_of(handle), looked = 0, place = SIZE_MAX;
+  for (; live[at % SLOTS] && live[at % SLOTS] != handle && looked++ < SLOTS; at++)
+    if (place == SIZE_MAX && live[at % SLOTS] == TOMB) place = at;
+  if (live[at % SLOTS] != handle) {
+    live[(place == SIZE_MAX ? at : place) % SLOTS] = handle;
+    __atomic_add_fetch(&counts->alive[kind], 1, __ATOMIC_RELAXED);
+  }
   pthread_mutex_unlock(&lock);
 }
 static void freed(int kind, void *handle) {
@@ -116,7 +122,8 @@ def wrapper(index, function, kind_of):
              f'  if (!real) real = (__typeof__(real))next("{function.name}");',
              f"  called({index}, (void *)real, __builtin_return_address(0));"]
     if function.freed:
-        lines += [f"  freed({kind_of[function.freed]}, {arguments});", f"  real({arguments});"]
+        handle = arguments.split(",")[0]
+        lines += [f"  freed({kind_of[function.freed]}, {handle});", f"  real({arguments});"]
     elif function.returns == "void":
         lines += [f"  real({arguments});"]
     else:

@@ -23,7 +23,7 @@ using Base.Libc: Libdl
 
 export CkptError, DType, TensorDesc
 export Store, Session, Save, Reader, Load, Job, Tree, MappedTensor
-export TreeDict, TreeSet, Record, TensorRef
+export TreeDict, TreeSet, Record, PerRank, TensorRef
 export add_tensor!, add_object!, add_alias!, add_tree!, set_attr!, start, cancel
 export load_tensor, load_object, map_tensor, save_state, load_state
 
@@ -35,6 +35,7 @@ include("options.jl")
 include("dtypes.jl")
 include("infos.jl")
 include("memory.jl")
+include("background.jl")
 include("stores.jl")
 include("jobs.jl")
 include("saves.jl")

@@ -12,6 +12,7 @@ const CKPT_MAX_NDIM = Int32(16)
 const CKPT_NODE_END = typemax(UInt64)
 const CKPT_TREE_MAX_DEPTH = Int32(200)
 const CKPT_TREE_OBJECT = "state"
+const CKPT_PER_RANK_CLASS = "ckpt.PerRank"
 const CKPT_TREE_MEDIA_TYPE = "application/vnd.ckpt.tree+json"
 const CKPT_OK = Int32(0)
 const CKPT_INVALID = Int32(10)
@@ -82,8 +83,10 @@ const CKPT_REGION_BOX = Int32(1)
 const CKPT_REGION_FLAT = Int32(2)
 const CKPT_TENSOR_STRIDED = Int32(1)
 const CKPT_TENSOR_CONVERT = Int32(2)
+const CKPT_TENSOR_FIRST_REPLICA = Int32(4)
 const CKPT_OBJECT_SHARED = Int32(0)
 const CKPT_OBJECT_PER_RANK = Int32(1)
+const CKPT_OBJECT_TREE = Int32(2)
 const CKPT_JOB_NEW = Int32(0)
 const CKPT_JOB_RUNNING = Int32(1)
 const CKPT_JOB_STAGED = Int32(2)
@@ -205,10 +208,12 @@ const REGION_KINDS = Pair{Symbol,Int32}[
 const TENSOR_FLAGS = Pair{Symbol,Int32}[
     :STRIDED => CKPT_TENSOR_STRIDED,
     :CONVERT => CKPT_TENSOR_CONVERT,
+    :FIRST_REPLICA => CKPT_TENSOR_FIRST_REPLICA,
 ]
 const OBJECT_SCOPES = Pair{Symbol,Int32}[
     :SHARED => CKPT_OBJECT_SHARED,
     :PER_RANK => CKPT_OBJECT_PER_RANK,
+    :TREE => CKPT_OBJECT_TREE,
 ]
 const JOB_STATES = Pair{Symbol,Int32}[
     :NEW => CKPT_JOB_NEW,
@@ -340,21 +345,6 @@ struct ckpt_tensor_info
     alias_of::Cstring
 end
 
-struct ckpt_segment_info
-    struct_size::UInt32
-    part::UInt32
-    ndim::Int32
-    codec::Int32
-    filter::Int32
-    chunk_count::UInt32
-    offset::NTuple{16, Int64}
-    extent::NTuple{16, Int64}
-    flat_offset::Int64
-    flat_size::Int64
-    part_offset::UInt64
-    stored_bytes::UInt64
-end
-
 struct ckpt_object_info
     struct_size::UInt32
     scope::Int32
@@ -363,14 +353,6 @@ struct ckpt_object_info
     size::UInt64
     name::Cstring
     media_type::Cstring
-end
-
-struct ckpt_part_info
-    struct_size::UInt32
-    rank::UInt32
-    bytes::UInt64
-    name::NTuple{32, UInt8}
-    save_id::NTuple{40, UInt8}
 end
 
 struct ckpt_job_stats
@@ -411,6 +393,29 @@ struct ckpt_finding
     max_abs::Float64
     max_rel::Float64
     count::UInt64
+end
+
+struct ckpt_segment_info
+    struct_size::UInt32
+    part::UInt32
+    ndim::Int32
+    codec::Int32
+    filter::Int32
+    chunk_count::UInt32
+    offset::NTuple{16, Int64}
+    extent::NTuple{16, Int64}
+    flat_offset::Int64
+    flat_size::Int64
+    part_offset::UInt64
+    stored_bytes::UInt64
+end
+
+struct ckpt_part_info
+    struct_size::UInt32
+    rank::UInt32
+    bytes::UInt64
+    name::NTuple{32, UInt8}
+    save_id::NTuple{40, UInt8}
 end
 
 struct ckpt_run_info
@@ -558,6 +563,11 @@ function ckpt_save_add_tensor(save, name, desc, data, data_bytes, device_type, d
         data::Ptr{Cvoid}, data_bytes::UInt64, device_type::Int32, device_id::Int32,
         err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
+function ckpt_save_add_tensors(save, count, names, descs, data, data_bytes, device_type, device_id, err)
+    @blocking libckpt.ckpt_save_add_tensors(save::Ptr{ckpt_save}, count::UInt64, names::Ptr{Cstring},
+        descs::Ptr{ckpt_tensor_desc}, data::Ptr{Ptr{Cvoid}}, data_bytes::Ptr{UInt64},
+        device_type::Int32, device_id::Int32, err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
 function ckpt_save_add_object(save, name, media_type, scope, data, size, err)
     @blocking libckpt.ckpt_save_add_object(save::Ptr{ckpt_save}, name::Cstring, media_type::Cstring,
         scope::Int32, data::Ptr{Cvoid}, size::UInt64, err::Ptr{Ptr{ckpt_error}})::ckpt_status
@@ -582,6 +592,10 @@ function ckpt_save_start(save, out, err)
 end
 function ckpt_save_start_in_place(save, out, err)
     @blocking libckpt.ckpt_save_start_in_place(save::Ptr{ckpt_save}, out::Ptr{Ptr{ckpt_job}},
+        err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
+function ckpt_save_give_up(save, reason, err)
+    @blocking libckpt.ckpt_save_give_up(save::Ptr{ckpt_save}, reason::Cstring,
         err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_save_report(save, out, err)
@@ -621,10 +635,6 @@ function ckpt_reader_alias_find(reader, name, view, err)
     @ccall libckpt.ckpt_reader_alias_find(reader::Ptr{ckpt_reader}, name::Cstring,
         view::Ptr{ckpt_tensor_desc}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
-function ckpt_reader_segment_at(reader, tensor, index, out, err)
-    @blocking libckpt.ckpt_reader_segment_at(reader::Ptr{ckpt_reader}, tensor::Cstring, index::UInt32,
-        out::Ptr{ckpt_segment_info}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
-end
 function ckpt_reader_object_count(reader)
     @ccall libckpt.ckpt_reader_object_count(reader::Ptr{ckpt_reader})::UInt64
 end
@@ -635,10 +645,6 @@ end
 function ckpt_reader_object_find(reader, name, rank, out, err)
     @ccall libckpt.ckpt_reader_object_find(reader::Ptr{ckpt_reader}, name::Cstring, rank::UInt32,
         out::Ptr{ckpt_object_info}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
-end
-function ckpt_reader_part_at(reader, index, out, err)
-    @ccall libckpt.ckpt_reader_part_at(reader::Ptr{ckpt_reader}, index::UInt32, out::Ptr{ckpt_part_info},
-        err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_reader_attr_count(reader, tensor)
     @ccall libckpt.ckpt_reader_attr_count(reader::Ptr{ckpt_reader}, tensor::Cstring)::UInt64
@@ -663,6 +669,11 @@ function ckpt_load_add_tensor(load, name, desc, data, data_bytes, device_type, d
         data::Ptr{Cvoid}, data_bytes::UInt64, device_type::Int32, device_id::Int32,
         err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
+function ckpt_load_add_tensors(load, count, names, descs, data, data_bytes, device_type, device_id, err)
+    @blocking libckpt.ckpt_load_add_tensors(load::Ptr{ckpt_load}, count::UInt64, names::Ptr{Cstring},
+        descs::Ptr{ckpt_tensor_desc}, data::Ptr{Ptr{Cvoid}}, data_bytes::Ptr{UInt64},
+        device_type::Int32, device_id::Int32, err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
 function ckpt_load_add_object(load, name, rank, data, data_bytes, err)
     @blocking libckpt.ckpt_load_add_object(load::Ptr{ckpt_load}, name::Cstring, rank::UInt32,
         data::Ptr{Cvoid}, data_bytes::UInt64, err::Ptr{Ptr{ckpt_error}})::ckpt_status
@@ -680,6 +691,12 @@ function ckpt_load_report(load, out, err)
 end
 function ckpt_load_free(load)
     @blocking libckpt.ckpt_load_free(load::Ptr{ckpt_load})::Cvoid
+end
+function ckpt_buffer_alloc(out, size, err)
+    @blocking libckpt.ckpt_buffer_alloc(out::Ptr{Ptr{Cvoid}}, size::UInt64, err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
+function ckpt_buffer_free(data, size)
+    @blocking libckpt.ckpt_buffer_free(data::Ptr{Cvoid}, size::UInt64)::Cvoid
 end
 function ckpt_job_state(job)
     @ccall libckpt.ckpt_job_state(job::Ptr{ckpt_job})::Int32
@@ -726,6 +743,14 @@ end
 function ckpt_reader_diff(a, b, options, out, err)
     @blocking libckpt.ckpt_reader_diff(a::Ptr{ckpt_reader}, b::Ptr{ckpt_reader}, options::Ptr{ckpt_options},
         out::Ptr{Ptr{ckpt_report}}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
+function ckpt_reader_segment_at(reader, tensor, index, out, err)
+    @blocking libckpt.ckpt_reader_segment_at(reader::Ptr{ckpt_reader}, tensor::Cstring, index::UInt32,
+        out::Ptr{ckpt_segment_info}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
+function ckpt_reader_part_at(reader, index, out, err)
+    @ccall libckpt.ckpt_reader_part_at(reader::Ptr{ckpt_reader}, index::UInt32, out::Ptr{ckpt_part_info},
+        err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_store_runs(store, out, err)
     @blocking libckpt.ckpt_store_runs(store::Ptr{ckpt_store}, out::Ptr{Ptr{ckpt_runs}},
@@ -829,6 +854,10 @@ function ckpt_reader_tree(reader, name, out, err)
     @blocking libckpt.ckpt_reader_tree(reader::Ptr{ckpt_reader}, name::Cstring, out::Ptr{Ptr{ckpt_tree}},
         err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
+function ckpt_reader_tree_of_rank(reader, name, rank, out, err)
+    @blocking libckpt.ckpt_reader_tree_of_rank(reader::Ptr{ckpt_reader}, name::Cstring, rank::UInt32,
+        out::Ptr{Ptr{ckpt_tree}}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
 function ckpt_import(store, path, label, step, options, info, err)
     @blocking libckpt.ckpt_import(store::Ptr{ckpt_store}, path::Cstring, label::Cstring, step::Int64,
         options::Ptr{ckpt_options}, info::Ptr{ckpt_checkpoint_info},
@@ -926,20 +955,6 @@ const LAYOUTS = [
         (:name, 160, 8),
         (:alias_of, 168, 8),
     ]),
-    (ckpt_segment_info, 312, [
-        (:struct_size, 0, 4),
-        (:part, 4, 4),
-        (:ndim, 8, 4),
-        (:codec, 12, 4),
-        (:filter, 16, 4),
-        (:chunk_count, 20, 4),
-        (:offset, 24, 128),
-        (:extent, 152, 128),
-        (:flat_offset, 280, 8),
-        (:flat_size, 288, 8),
-        (:part_offset, 296, 8),
-        (:stored_bytes, 304, 8),
-    ]),
     (ckpt_object_info, 40, [
         (:struct_size, 0, 4),
         (:scope, 4, 4),
@@ -948,13 +963,6 @@ const LAYOUTS = [
         (:size, 16, 8),
         (:name, 24, 8),
         (:media_type, 32, 8),
-    ]),
-    (ckpt_part_info, 88, [
-        (:struct_size, 0, 4),
-        (:rank, 4, 4),
-        (:bytes, 8, 8),
-        (:name, 16, 32),
-        (:save_id, 48, 40),
     ]),
     (ckpt_job_stats, 136, [
         (:struct_size, 0, 4),
@@ -993,6 +1001,27 @@ const LAYOUTS = [
         (:max_abs, 72, 8),
         (:max_rel, 80, 8),
         (:count, 88, 8),
+    ]),
+    (ckpt_segment_info, 312, [
+        (:struct_size, 0, 4),
+        (:part, 4, 4),
+        (:ndim, 8, 4),
+        (:codec, 12, 4),
+        (:filter, 16, 4),
+        (:chunk_count, 20, 4),
+        (:offset, 24, 128),
+        (:extent, 152, 128),
+        (:flat_offset, 280, 8),
+        (:flat_size, 288, 8),
+        (:part_offset, 296, 8),
+        (:stored_bytes, 304, 8),
+    ]),
+    (ckpt_part_info, 88, [
+        (:struct_size, 0, 4),
+        (:rank, 4, 4),
+        (:bytes, 8, 8),
+        (:name, 16, 32),
+        (:save_id, 48, 40),
     ]),
     (ckpt_run_info, 704, [
         (:struct_size, 0, 4),

@@ -122,7 +122,7 @@ SegmentInfo(raw::ckpt_segment_info) =
                 raw.flat_offset, raw.flat_size, Int(raw.codec), Int(raw.filter), Int(raw.chunk_count),
                 raw.part_offset, raw.stored_bytes)
 
-"Named bytes of a checkpoint: `scope` is `:SHARED` or `:PER_RANK`, `rank` is `nothing` if shared, `size` is in bytes."
+"Named bytes of a checkpoint: `scope` is `:SHARED`, `:PER_RANK` or `:TREE`, `rank` is `nothing` if shared."
 struct ObjectInfo
     name::String
     scope::Union{Symbol,Int}
@@ -133,7 +133,7 @@ end
 
 ObjectInfo(raw::ckpt_object_info) =
     ObjectInfo(text(raw.name), name_of(OBJECT_SCOPES, raw.scope),
-               raw.scope == CKPT_OBJECT_PER_RANK ? Int(raw.rank) : nothing, raw.size, text(raw.media_type))
+               raw.scope == CKPT_OBJECT_SHARED ? nothing : Int(raw.rank), raw.size, text(raw.media_type))
 
 "A file of a checkpoint: `name` (\"PART_003\"), the `rank` that wrote it, `bytes`, and the save it belongs to."
 struct PartInfo

@@ -2,12 +2,14 @@
 
 """
 A save, load or verification that runs in the background. Any number of tasks may wait for it, look at it and cancel
-it. `close` cancels it if it still runs, and blocks until the engine no longer touches the arrays; the garbage
-collector does the same for a job that nobody kept. The job keeps the arrays alive until then.
+it. A save belongs to its session: closing or dropping its job loses nothing. Other work is cancelled by `close`, which
+blocks until the engine no longer touches the arrays; the garbage collector does the same for a job that nobody kept.
+The job keeps the arrays alive until then.
 """
 struct Job <: Resource
     handle::Handle{ckpt_job}
     goal::Int32  # the state that is success
+    save::Union{KeptSave,Nothing}  # of a save, which its session keeps
 end
 
 """
@@ -39,15 +41,20 @@ function free(pointer::Ptr{ckpt_job})
     return nothing
 end
 
-# f(out, err) is a C call that starts a job.
-function started(f, goal, arrays)
-    job = Job(made(f, ckpt_job), goal)
-    use(pointer -> hold(pointer, arrays), job.handle)
-    return job
+# f(out, err) is a C call that starts a job; `saves` and `label` are of a save.
+function started(f, goal, arrays, saves = nothing, label = "")
+    handle = made(f, ckpt_job)
+    use(pointer -> hold(pointer, arrays), handle)
+    isnothing(saves) && return Job(handle, goal, nothing)
+    kept = KeptSave(label, handle, false)
+    keep!(saves, kept)
+    return Job(handle, goal, kept)
 end
 
-# Returns when the engine is quiet, even if another task is inside a call on this job.
+# Returns when the engine is quiet, even if another task is inside a call on this job. A save in place is quiet when it
+# is staged.
 function Base.close(job::Job)
+    isnothing(job.save) || return until_staged(job.handle)
     shut(job.handle)
     while (@atomic job.handle.pointer) != C_NULL
         yield()
@@ -63,7 +70,10 @@ not know the outcome. It never goes back.
 state(job::Job) = name_of(JOB_STATES, use(ckpt_job_state, job.handle))
 
 "Asks the job to stop and returns at once. A save that is not committed yet will not be."
-cancel(job::Job) = use(ckpt_job_cancel, job.handle)
+function cancel(job::Job)
+    tell(job.save)
+    return use(ckpt_job_cancel, job.handle)
+end
 
 # A wait looks at the job for at most this long at a time; between looks other tasks of this thread go on.
 const SLICE_MS = 5
@@ -86,7 +96,20 @@ function Base.wait(job::Job, state::Union{Symbol,Integer} = job.goal; timeout_ms
         (ended || left == 0) && break
         yield()
     end
-    call((pointer, err) -> ckpt_job_wait(pointer, target, 0, err), job.handle)
+    try
+        call((pointer, err) -> ckpt_job_wait(pointer, target, 0, err), job.handle)
+    catch
+        use(ckpt_job_state, job.handle) >= CKPT_JOB_COMMITTED && tell(job.save)
+        rethrow()
+    end
+    return nothing
+end
+
+# Other tasks of this thread go on meanwhile.
+function until_staged(handle)
+    while !use(pointer -> look(pointer, CKPT_JOB_STAGED, SLICE_MS), handle)
+        yield()
+    end
     return nothing
 end
 
@@ -118,8 +141,18 @@ end
 function finish(job::Job)
     try
         wait(job)
+    catch
+        cancel(job)
+        rethrow()
     finally
-        close(job)
+        isnothing(job.save) ? close(job) : until_ended(job.handle)
+    end
+    return nothing
+end
+
+function until_ended(handle)
+    while !use(pointer -> look(pointer, CKPT_JOB_COMMITTED, SLICE_MS), handle)
+        yield()
     end
     return nothing
 end

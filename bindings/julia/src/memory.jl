@@ -1,7 +1,7 @@
 # From Julia arrays to C's descriptions of memory: shapes reversed, ranges from 0, strides where they are needed.
 
 """
-    TensorDesc(dtype, shape; box, flat, strides, replica, convert, offset)
+    TensorDesc(dtype, shape; box, flat, strides, replica, first_replica, convert, offset)
 
 Describes a piece of memory as the other languages do: **row-major order and offsets from 0**. Arrays do not need it;
 it is for raw bytes, packed dtypes, and programs that already think in C order.
@@ -11,6 +11,7 @@ it is for raw bytes, packed dtypes, and programs that already think in C order.
   flattened in row-major order; without either it holds the whole tensor
 * `strides`: of the memory, in elements; without them the memory is row-major and contiguous
 * `replica = (group, index, count)`: which ranks hold the same region (save only)
+* `first_replica = true`: the values of the group's first member count, and those of the others may differ (save only)
 * `convert = true`: converts between f32, bf16 and f16 if the dtypes differ (load only)
 * `offset`: the first element in the flattened target, for a view that `add_alias!` takes
 """
@@ -19,11 +20,12 @@ struct TensorDesc
 end
 
 function TensorDesc(dtype, shape; box = nothing, flat = nothing, strides = nothing, replica = nothing,
-                    convert = false, offset = 0)
+                    first_replica = false, convert = false, offset = 0)
     isnothing(box) || isnothing(flat) || throw(ArgumentError("a region is a box or a flat range, not both"))
     ndim = length(shape)
     kind = isnothing(box) ? (isnothing(flat) ? CKPT_REGION_WHOLE : CKPT_REGION_FLAT) : CKPT_REGION_BOX
-    flags = UInt32(isnothing(strides) ? 0 : CKPT_TENSOR_STRIDED) | UInt32(convert ? CKPT_TENSOR_CONVERT : 0)
+    flags = UInt32(isnothing(strides) ? 0 : CKPT_TENSOR_STRIDED) | UInt32(convert ? CKPT_TENSOR_CONVERT : 0) |
+            UInt32(first_replica ? CKPT_TENSOR_FIRST_REPLICA : 0)
     box_offset, box_extent = something(box, ((), ()))
     flat_offset, flat_size = something(flat, (offset, 0))
     group, index, count = something(replica, (0, 0, 0))
@@ -44,7 +46,7 @@ shape(desc::TensorDesc) = extents(desc.raw.shape, desc.raw.ndim)
 
 # The description of an array. The keywords are those that add_tensor! documents.
 function describe(array::AbstractArray{T,N}; dtype = nothing, whole = nothing, box = nothing, flat = nothing,
-                  order = :reversed, replica = nothing, convert = false) where {T,N}
+                  order = :reversed, replica = nothing, first_replica = false, convert = false) where {T,N}
     order in (:reversed, :same) || throw(ArgumentError("order is :reversed or :same, not :$order"))
     turn = order === :same ? identity : reverse
     steps = memory_strides(array)
@@ -53,7 +55,8 @@ function describe(array::AbstractArray{T,N}; dtype = nothing, whole = nothing, b
         throw(ArgumentError("elements of $(nameof(type)) have $(bits(type)) bits, those of the array $(8 * sizeof(T))"))
     full = isnothing(whole) ? size(array) : Tuple(whole)
     plain = is_contiguous(size(array), steps) && (order === :reversed || N < 2)
-    isnothing(flat) || return describe_flat(type, turn(full), array, flat, plain, replica, convert)
+    settings = (; replica, first_replica, convert)
+    isnothing(flat) || return describe_flat(type, turn(full), array, flat, plain, settings)
     if isnothing(box)
         size(array) == full || throw(DimensionMismatch("the array is $(size(array)) and the tensor $full: give a box"))
         region = nothing
@@ -62,15 +65,15 @@ function describe(array::AbstractArray{T,N}; dtype = nothing, whole = nothing, b
             throw(DimensionMismatch("box $(Tuple(box)) of a tensor $full is not the size of the array, $(size(array))"))
         region = (turn(map(range -> first(range) - 1, Tuple(box))), turn(size(array)))
     end
-    return TensorDesc(type, turn(full); box = region, strides = plain ? nothing : turn(steps), replica, convert)
+    return TensorDesc(type, turn(full); box = region, strides = plain ? nothing : turn(steps), settings...)
 end
 
-function describe_flat(type, shape, array, flat, plain, replica, convert)
+function describe_flat(type, shape, array, flat, plain, settings)
     plain || is_contiguous(size(array), memory_strides(array)) ||
         throw(ArgumentError("a flat range lies in contiguous memory"))
     length(flat) == length(array) ||
         throw(DimensionMismatch("the range has $(length(flat)) elements and the array $(length(array))"))
-    return TensorDesc(type, shape; flat = (first(flat) - 1, length(flat)), replica, convert)
+    return TensorDesc(type, shape; flat = (first(flat) - 1, length(flat)), settings...)
 end
 
 # Strides in elements. An array whose elements do not lie in strided memory is refused rather than copied.

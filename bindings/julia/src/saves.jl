@@ -5,25 +5,45 @@
 
 Make a save, add tensors and objects, then `run` or `start` it once. Every rank of the session does so with the same
 label: 1-200 of `[A-Za-z0-9._=+-]` without a leading dot. `step` is 0 or more, or `nothing`. Only one task at a time
-may use a save. Options: `on_existing`, `compression`, `threads`, `staging_bytes`, `timeout_ms`, `wait`, `keep_last`,
-`keep_every`, `protect`. Throws INVALID, MISMATCH.
+may use a save. Options: `on_existing`, `compression`, `held_by`, `replicas`, `threads`, `staging_bytes`, `timeout_ms`,
+`wait`, `keep_last`, `keep_every`, `protect`. Throws INVALID, MISMATCH, and what an earlier save of the session threw
+that failed in the background and of which nobody was told: the other ranks then get ABORTED.
 """
 struct Save <: Resource
     handle::Handle{ckpt_save}
+    label::String
+    saves::Saves  # the session's
     arrays::Vector{Any}  # the arrays added to it, until its job holds them
 end
 
 function Save(session::Session, label::AbstractString; step = nothing, options...)
-    return with_options(options) do bag
+    handle = with_options(options) do bag
         use(session.handle) do pointer
             number = something(step, -1)
-            Save(made((out, err) -> ckpt_save_new(out, pointer, label, number, bag, err), ckpt_save), Any[])
+            made((out, err) -> ckpt_save_new(out, pointer, label, number, bag, err), ckpt_save)
         end
     end
+    save = Save(handle, String(label), session.saves, Any[])
+    earlier = failure(session.saves)
+    isnothing(earlier) && return save
+    give_up(save, earlier.message)
+    close(save)
+    throw(earlier)
 end
 
 """
-    add_tensor!(save, name, array; whole, box, flat, order = :reversed, dtype, replica)
+    Ckpt.give_up(save, reason)
+
+For a rank that cannot save, instead of `run` or `start`: the other ranks' saves end at once with ABORTED and the
+reason. Throws INVALID once the save has been run or started.
+"""
+function give_up(save::Save, reason::AbstractString)
+    call_alone((pointer, err) -> ckpt_save_give_up(pointer, reason, err), save.handle)
+    return nothing
+end
+
+"""
+    add_tensor!(save, name, array; whole, box, flat, order = :reversed, dtype, replica, first_replica)
 
 Adds this rank's region of tensor `name`. The array is not copied: it must keep its size and its elements from `run` or
 `start` until the job is staged. Any strided array will do: `Array`, views, `PermutedDimsArray`, `reinterpret`ed and
@@ -35,6 +55,7 @@ memory-mapped arrays, 0-dimensional ones for scalars.
   the array is: a tuple of ranges, from 1, in the order of the array's dimensions. Or `flat` is a range of the
   tensor's linear indices (with `:reversed` those of Julia), which the array holds in contiguous memory
 * `dtype`: the dtype of the bits, if the Julia type does not say it: `dtype = :bf16` for an array of UInt16
+* `first_replica = true`: the values of the replica group's first member count, and those of the others may differ
 * `replica = (group, index, count)`: which ranks hold this region; by default all of them for a whole tensor, else only
   this one
 
@@ -132,13 +153,14 @@ id(save::Save) = use(pointer -> unsafe_string(ckpt_save_id(pointer)), save.handl
 """
     start(save; in_place = false) -> Job
 
-Saves in the background. The arrays must not change until the job is `:STAGED`; they are kept alive until then. They are
-copied, at most `staging_bytes` at a time; with `in_place = true` they are written from where they lie, and the job is
-`:STAGED` only when it is `:WRITTEN`.
+Saves in the background, and returns when it is staged: the arrays may change again. The save belongs to the session, so
+the job may be dropped. A failure, also before it was staged, is that of the job's `wait`; if nobody waits, that of the
+session's next `Save` or of `close(session)`. With `in_place = true` it returns at once: the arrays are written from
+where they lie, and must not change until the job is `:STAGED`, which is when it is `:WRITTEN`.
 """
 function start(save::Save; in_place = false)
     begin_save = in_place ? ckpt_save_start_in_place : ckpt_save_start
-    job = started(CKPT_JOB_COMMITTED, copy(save.arrays)) do out, err
+    job = started(CKPT_JOB_COMMITTED, copy(save.arrays), save.saves, save.label) do out, err
         enter_alone(save.handle)
         try
             begin_save((@atomic save.handle.pointer), out, err)
@@ -147,6 +169,7 @@ function start(save::Save; in_place = false)
         end
     end
     empty!(save.arrays)
+    in_place || until_staged(job.handle)
     return job
 end
 

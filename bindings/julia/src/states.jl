@@ -42,15 +42,16 @@ function save_state(save::Save, state; name = nothing, order = :reversed)
 end
 
 """
-    load_state(reader; name = nothing, order = :reversed, bits = false, options…)
+    load_state(reader; name = nothing, rank = nothing, order = :reversed, bits = false, options…)
 
 Loads the state tree of a checkpoint, with its tensors in new arrays. Two leaves of one tensor become one array. Of a
-checkpoint without a tree it returns a `TreeDict` of all tensors by name. Options are those of `Load`.
+checkpoint without a tree it returns a `TreeDict` of all tensors by name. With `rank`, a [`PerRank`](@ref) holds only
+what that rank saved (what rank 0 saved, if there were fewer). Options are those of `Load`.
 """
-function load_state(reader::Reader; name = nothing, order = :reversed, bits = false, options...)
+function load_state(reader::Reader; name = nothing, rank = nothing, order = :reversed, bits = false, options...)
     arrays = Dict{String,Any}()
     load = Load(reader; options...)
-    tree = Tree(reader; name)
+    tree = Tree(reader; name, rank)
     try
         state = decode(tree, node(tree, 0), wanted -> get!(arrays, wanted) do
             described = tensor(reader, wanted)

@@ -118,16 +118,32 @@ Throws CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED, IO, NO_SPACE.
 """
 struct Session <: Resource
     handle::Handle{ckpt_session}
+    saves::Saves  # in the background
 end
 
 function Session(store::Store; rank = 0, world_size = 1, string = nothing, options...)
     text = something(string, C_NULL)
     return with_options(options) do bag
         use(store.handle) do pointer
-            Session(made((out, err) -> ckpt_session_open(out, pointer, rank, world_size, text, bag, err), ckpt_session))
+            handle = made((out, err) -> ckpt_session_open(out, pointer, rank, world_size, text, bag, err), ckpt_session)
+            Session(handle, Saves())
         end
     end
 end
 
 "The text that the other ranks pass to `Session` as `string`."
 session_string(session::Session) = use(pointer -> unsafe_string(ckpt_session_string(pointer)), session.handle)
+
+"""
+    close(session)
+
+Waits for the saves in the background, then closes the session. Throws the failure of the first that failed and of which
+nobody was told by a `wait` or by `Save`. In a `finally` or `catch` that an exception has reached, it cancels them at
+once, so that other ranks do not wait.
+"""
+function Base.close(session::Session)
+    failed = finish(session.saves)
+    shut(session.handle)
+    isnothing(failed) || throw(failed)
+    return nothing
+end

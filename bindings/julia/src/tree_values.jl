@@ -73,6 +73,22 @@ end
 
 Base.:(==)(a::Record, b::Record) = a.class == b.class && a.items == b.items
 
+"""
+    PerRank(rank, value)
+
+What is each rank's own in a tree, such as a random state or a position in the data: rank `rank` saves its value so.
+[`Ckpt.own`](@ref) reads it.
+"""
+PerRank(rank::Integer, value) = Record(CKPT_PER_RANK_CLASS, "rank$rank" => value)
+
+"The value of one rank, of a `PerRank` that was loaded with the keyword `rank`; ArgumentError for anything else."
+function own(record::Record)
+    record.class == CKPT_PER_RANK_CLASS && length(record.items) == 1 ||
+        throw(ArgumentError("expected a $CKPT_PER_RANK_CLASS of one rank, found $(length(record.items)) items of a " *
+                            "$(record.class): load the state with the keyword rank"))
+    return record.items.values[1]
+end
+
 "A leaf of a tree: the tensor of that name in the checkpoint."
 struct TensorRef
     name::String

@@ -18,10 +18,13 @@ end
 Tree(handle::Handle{ckpt_tree}) = Tree(handle, Ptr{ckpt_tree}(C_NULL))
 Tree() = Tree(made((out, err) -> ckpt_tree_new(out, err), ckpt_tree))
 
-function Tree(reader::Reader; name = nothing)
+function Tree(reader::Reader; name = nothing, rank = nothing)
     of = something(name, C_NULL)
     return use(reader.handle) do pointer
-        Tree(made((out, err) -> ckpt_reader_tree(pointer, of, out, err), ckpt_tree))
+        read_tree(out, err) =
+            isnothing(rank) ? ckpt_reader_tree(pointer, of, out, err) :
+            ckpt_reader_tree_of_rank(pointer, of, rank, out, err)
+        Tree(made(read_tree, ckpt_tree))
     end
 end
 

@@ -48,7 +48,7 @@ end
     @test isempty([info for info in Ckpt.checkpoints(store) if info.state === :COMMITTED])
 end
 
-@testset "closing a job while another task waits for it ends the wait" begin
+@testset "cancelling a job while another task waits for it ends the wait" begin
     store = Store("mem:close-job")
     session = Session(store; rank = 0, world_size = 2)
     save = Save(session, "a"; timeout_ms = 60_000)
@@ -56,9 +56,10 @@ end
     job = start(save)
     waiting = Threads.@spawn thrown(() -> wait(job))
     sleep(0.05)
+    cancel(job)
     close(job)
     @test isempty(Ckpt.IN_USE)
-    @test fetch(waiting) isa Union{CkptError,InvalidStateException}
+    @test fetch(waiting) isa CkptError
 end
 
 @testset "a failed run leaves nothing in use" begin
@@ -88,4 +89,73 @@ end
         missing_one = Ckpt.report(load)[1]
         @test missing_one.kind === :MISSING && missing_one.name == "absent"
     end
+end
+
+# ---- a save in the background belongs to its session ----
+
+function two_ranks(name)
+    store = Store("mem:$name")
+    first = Session(store; rank = 0, world_size = 2)
+    return store, first, Session(store; rank = 1, world_size = 2, string = Ckpt.session_string(first))
+end
+
+function start_save(session, label, array)
+    save = Save(session, label; timeout_ms = 60_000)
+    add_tensor!(save, "w", array)
+    return start(save)
+end
+
+@testset "a save whose job is dropped or closed is committed with the array as it was at the start" begin
+    store, first, second = two_ranks("dropped")
+    array = collect(Float32, 1:1000)
+    start_save(first, "a", array)
+    fill!(array, 0)
+    GC.gc()
+    close(start_save(second, "a", collect(Float32, 1:1000)))
+    close(first)
+    close(second)
+    @test load_tensor(Reader(store), "w") == collect(Float32, 1:1000)
+end
+
+@testset "a failure of which nobody was told is that of the save after it" begin
+    store, first, second = two_ranks("told")
+    start_save(first, "a", Float32[1])
+    cancel(start_save(second, "a", Float32[1]))
+    told = nothing
+    while isnothing(told)
+        told = thrown(() -> close(Save(first, "probe")))
+    end
+    @test told.status === :ABORTED
+    @test startswith(told.message, "the save \"a\" in the background failed: ")
+    start_save(first, "b", Float32[1])  # told once; the session can be used again
+    start_save(second, "b", Float32[1])
+    close(first)
+    close(second)  # who cancelled knows
+    @test load_tensor(Reader(store), "w") == Float32[1]
+end
+
+@testset "closing a session throws the failure unless a wait did" begin
+    for waits in (false, true)
+        _, first, second = two_ranks("close-$waits")
+        job = start_save(first, "a", Float32[1])
+        other = Save(second, "a")
+        Ckpt.give_up(other, "no room for the optimizer")
+        @test status_of(() -> Ckpt.give_up(other, "again")) === :INVALID
+        waits && @test status_of(() -> wait(job)) === :ABORTED
+        failed = thrown(() -> close(first))
+        @test waits ? isnothing(failed) : occursin("no room for the optimizer", failed.message)
+    end
+end
+
+@testset "an exception that reaches the close of the session cancels its saves at once" begin
+    _, first, second = two_ranks("exception")
+    @test_throws ErrorException try
+        start_save(first, "a", Float32[1])
+        error("the trainer failed")
+    finally
+        close(first)  # without the cancel it would wait for the other rank
+    end
+    save = Save(second, "a"; timeout_ms = 60_000)
+    add_tensor!(save, "w", Float32[1])
+    @test status_of(() -> run(save)) === :ABORTED
 end

@@ -40,3 +40,40 @@ end
         @test texts[1] == texts[2]
     end
 end
+
+@testset "the tree of a checkpoint is that of all ranks, and a rank reads its own value" begin
+    store = Store("mem:stages")
+    first = Session(store; rank = 0, world_size = 2)
+    second = Session(store; rank = 1, world_size = 2, string = Ckpt.session_string(first))
+    for (rank, session) in enumerate((first, second))
+        save = Save(session, "a"; held_by = "some", timeout_ms = 60_000)
+        state = TreeDict("step" => 7, "layer$(rank-1)" => Float32[rank, rank], "rng" => PerRank(rank - 1, 99 + rank))
+        save_state(save, state)
+        # With held_by = "some" staging waits for the other rank, so one task cannot start both.
+        start(save; in_place = true)
+    end
+    close(first)
+    close(second)
+    reader = Reader(store)
+    whole = load_state(reader)
+    @test whole["step"] == 7 && whole["layer0"] == Float32[1, 1] && whole["layer1"] == Float32[2, 2]
+    @test whole["rng"].items["rank1"] == 101
+    @test_throws ArgumentError Ckpt.own(whole["rng"])  # of both ranks
+    @test_throws ArgumentError Ckpt.own(Record("torch.Size"))
+    @test [Ckpt.own(load_state(reader; rank)["rng"]) for rank in (0, 1, 5)] == [100, 101, 100]
+    @test Ckpt.object(reader, "state"; rank = 1).scope === :TREE
+end
+
+@testset "of a first replica the values of member 0 count" begin
+    store = Store("mem:first-replica")
+    first = Session(store; rank = 0, world_size = 2)
+    second = Session(store; rank = 1, world_size = 2, string = Ckpt.session_string(first))
+    for (value, session) in enumerate((first, second))
+        save = Save(session, "a")
+        add_tensor!(save, "w", Float32[value]; first_replica = true)
+        start(save)
+    end
+    close(first)
+    close(second)
+    @test load_tensor(Reader(store), "w") == Float32[1]
+end

@@ -1,7 +1,4 @@
 /* load.*: requests that are planned and read together. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "runner.h"
 
 static ckpt_status run_new(runner* r) {
@@ -23,15 +20,10 @@ static ckpt_status run_tensor(runner* r) {
 
 static ckpt_status run_tensors(runner* r) {
   ckpt_load* load = get(r, 0, LOAD);
-  memory* to = get(r, 5, MEMORY);
-  ckpt_tensor_desc desc;
-  region_of(r, 3, &desc);
-  char name[256];
-  ckpt_status status = CKPT_OK;
-  for (int64_t i = 0, count = integer(r, 1); i < count && !status; i++) {
-    (void)snprintf(name, sizeof name, "%s%lld", word(r, 2), (long long)i);
-    status = ckpt_load_add_tensor(load, name, &desc, to->data, to->size, CKPT_DEVICE_CPU, 0, &r->error);
-  }
+  many all = many_of(r);
+  ckpt_status status =
+      ckpt_load_add_tensors(load, all.count, all.names, all.descs, all.data, all.sizes, CKPT_DEVICE_CPU, 0, &r->error);
+  many_free(&all);
   return status;
 }
 

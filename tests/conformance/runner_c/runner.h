@@ -69,6 +69,18 @@ void device_of(runner* r, int32_t* type, int32_t* id);
 extern const char *const job_states[], *const node_kinds[], *const finding_kinds[], *const checkpoint_states[],
                                                                                         *const scopes[];
 
+/* COUNT tensors PREFIX0, PREFIX1, … of DTYPE SHAPE, all in the memory M: words 1 to 5 of the command (many.c). */
+typedef struct many {
+  uint64_t count;
+  const char** names;
+  ckpt_tensor_desc* descs;
+  void** data;
+  uint64_t* sizes;
+  char* texts; /* of the names */
+} many;
+many many_of(runner* r);
+void many_free(many* all);
+
 /* ---- expectations (values.c): each is checked only if the command has the key ---- */
 
 const char* shape_text(int32_t ndim, const int64_t* shape);      /* valid until the second next call */

@@ -1,7 +1,4 @@
 /* save.*: one rank's share of a checkpoint. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "runner.h"
 
 static ckpt_status run_new(runner* r) {
@@ -24,15 +21,10 @@ static ckpt_status run_tensor(runner* r) {
 
 static ckpt_status run_tensors(runner* r) {
   ckpt_save* save = get(r, 0, SAVE);
-  const memory* from = get(r, 5, MEMORY);
-  ckpt_tensor_desc desc;
-  region_of(r, 3, &desc);
-  char name[256];
-  ckpt_status status = CKPT_OK;
-  for (int64_t i = 0, count = integer(r, 1); i < count && !status; i++) {
-    (void)snprintf(name, sizeof name, "%s%lld", word(r, 2), (long long)i);
-    status = ckpt_save_add_tensor(save, name, &desc, from->data, from->size, CKPT_DEVICE_CPU, 0, &r->error);
-  }
+  many all = many_of(r);
+  ckpt_status status = ckpt_save_add_tensors(save, all.count, all.names, all.descs, (const void* const*)all.data,
+                                             all.sizes, CKPT_DEVICE_CPU, 0, &r->error);
+  many_free(&all);
   return status;
 }
 

@@ -49,6 +49,9 @@ bytes_of(text) = collect(codeunits(text))
 command(call -> keep!(call, 1, generated(integer(call, 2), parse(UInt64, call.words[3]))), "memory")
 command(call -> keep!(call, 1, bytes_of(call.words[2])), "memory.hex")
 
+# A load of Julia's goes into an array of Julia's.
+command(call -> keep!(call, 1, zeros(UInt8, integer(call, 2))), "memory.alloc")
+
 command("memory.part") do call
     offset, bytes = integer(call, 3), integer(call, 4)
     keep!(call, 1, object(call, 2)[offset+1:offset+bytes])

@@ -27,7 +27,7 @@ end
 
 command("reader.object") do call
     found = Ckpt.object(object(call, 1), call.words[2]; rank = integer(call, 3))
-    scope = found.scope === :SHARED ? "shared" : "per-rank"
+    scope = replace(lowercase(string(found.scope)), "_" => "-")
     expect(call, found, Dict{String,Any}("scope" => scope, "rank" => something(found.rank, 0)))
 end
 
@@ -49,7 +49,10 @@ end
 
 command(call -> keep!(call, 2, Ckpt.verify(object(call, 1); settings(call)...)), "reader.verify")
 command(call -> keep!(call, 3, diff(object(call, 1), object(call, 2); settings(call)...)), "reader.diff")
-command(call -> keep!(call, 2, Tree(object(call, 1); name = key(call, "name"))), "reader.tree")
+command("reader.tree") do call
+    rank = key(call, "rank")
+    keep!(call, 2, Tree(object(call, 1); name = key(call, "name"), rank = isnothing(rank) ? nothing : parse(Int, rank)))
+end
 command(call -> Ckpt.export_checkpoint(object(call, 1), call.words[2]; settings(call)...), "reader.export")
 
 # ---- loads ----

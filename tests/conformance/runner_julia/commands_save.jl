@@ -8,7 +8,8 @@ function region(call, first; settings...)
     return TensorDesc(parse_dtype(call.words[first]), numbers(call.words[first+1]);
                       box = isnothing(box) ? nothing : (box[1:half], box[half+1:end]),
                       flat = isnothing(flat) ? nothing : Tuple(flat), strides,
-                      replica = isnothing(replica) ? nothing : Tuple(replica), settings...)
+                      replica = isnothing(replica) ? nothing : Tuple(replica),
+                      first_replica = key(call, "first_replica", "0") == "1", settings...)
 end
 
 device(call) = Tuple(numbers(key(call, "device", "1:0")))
@@ -55,6 +56,8 @@ command(call -> expect_words(call, 2, [Ckpt.id(object(call, 1))]), "save.id")
 command(call -> run(object(call, 1)), "save.run")
 command(call -> keep!(call, 2, start(object(call, 1))), "save.start")
 command(call -> keep!(call, 2, start(object(call, 1); in_place = true)), "save.start_in_place")
+
+command(call -> Ckpt.give_up(object(call, 1), call.words[2]), "save.give_up")
 
 # ---- jobs ----
 

@@ -82,6 +82,14 @@ function keep!(call::Call, word, made)
 end
 
 free_object(value::Ckpt.Resource) = close(value)
+# A scenario that frees a job wants its end; closing the job of a save does not end it.
+function free_object(job::Job)
+    isopen(job) || return nothing
+    cancel(job)
+    isnothing(job.save) || Ckpt.until_ended(job.handle)
+    close(job)
+    return nothing
+end
 free_object(_) = nothing
 
 # The numbers of a shape or a list; nothing if there is none.

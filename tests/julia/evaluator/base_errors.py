@@ -1,5 +1,7 @@
 """Exceptions of Base, and throwing them."""
 
+import sys
+
 from julia_ast import Symbol
 from .dispatch import ERRORS, error
 from .types import ANY, EXCEPTION, FAMILIES, Family, JuliaError
@@ -44,4 +46,10 @@ def install(interpreter):
     def show_error(io, value):
         io.write(describe(interpreter, value) if isinstance(value, Struct) else interpreter.text(value))
 
-    interpreter.define({"throw": throw, "error": fail, "rethrow": rethrow, "showerror": show_error})
+    def current_exceptions():
+        """Those that are being handled: in a catch, or in a finally that an exception has reached."""
+        handled = sys.exc_info()[1]
+        return interpreter.vector([handled.value] if isinstance(handled, JuliaError) else [])
+
+    interpreter.define({"throw": throw, "error": fail, "rethrow": rethrow, "showerror": show_error,
+                        "current_exceptions": current_exceptions})

@@ -9,8 +9,7 @@ from .names import names_of
 
 # (what, file, text, text instead, words of the problem that must be found)
 NAMES = [
-    ("a misspelt function", "src/jobs.jl", "        close(job)\n    end\n    return nothing",
-     "        clsoe(job)\n    end\n    return nothing", "clsoe is defined nowhere"),
+    ("a misspelt function", "src/jobs.jl", "? close(job) :", "? clsoe(job) :", "clsoe is defined nowhere"),
     ("a call with too many arguments", "src/loads.jl", "        close(load)\n    end\n    return array",
      "        shut(load, 1)\n    end\n    return array", "no method of shut"),
     ("a keyword that no method has", "src/states.jl", "save_state(save, state; order)",
