@@ -275,7 +275,12 @@ func (j *Job) Close() error {
 	}
 	if j.save != nil {
 		<-j.staged
-		j.h.end()
+		select {
+		case <-j.ended:
+			j.h.endAndWait()
+		default:
+			j.h.end()
+		}
 		return nil
 	}
 	j.Cancel()
