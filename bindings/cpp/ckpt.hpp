@@ -15,10 +15,10 @@
 // Errors: by default a failed call throws ckpt::Error. If CKPT_HPP_EXPECTED is defined before the include, nothing is
 // thrown (-fno-exceptions works): every call that can fail returns ckpt::Expected<T>. A program may use both, in
 // different files.
-// Memory given to Save and Load must live until the job is staged (save) or has ended (load), so a temporary container
-// does not compile. From run() or start() until then it belongs to the engine: a save's must not change, a load's must
-// not be used.
-// Handles can be moved, not copied. Destroy them in any order: each keeps alive what it was made from.
+// Memory given to Save and Load must live until the save is staged (when run() or start() returns) or the load has
+// ended, so a temporary container does not compile. Until then it belongs to the engine: a save's must not change, a
+// load's must not be used. Handles can be moved, not copied. Destroy them in any order: each keeps alive what it was
+// made from.
 #ifndef CKPT_HPP
 #define CKPT_HPP
 
@@ -26,6 +26,7 @@
 #include <ckpt_file.h>
 #endif
 
+#include "ckpt/background.hpp"
 #include "ckpt/tree.hpp"
 
 namespace CKPT_HPP_NAMESPACE {
@@ -89,24 +90,51 @@ class Report : public detail::Handle<ckpt_report, ckpt_report_free> {
 
 // ---- job ----
 
-// Work in the background. The destructor cancels a job that still runs and waits until the engine no longer uses the
-// memory: drop the Job and the save is lost. Assigning to a Job destroys the old one, and so cancels it.
-class [[nodiscard]] Job : public detail::Handle<ckpt_job, ckpt_job_free> {
+// Work in the background. A save belongs to its session: dropping its Job loses nothing. Destroying the Job of a save
+// in place waits until the engine no longer uses the memory. The Job of a load, a verification or a call cancels it if
+// it still runs, and waits for the same. Assigning to a Job destroys the old one.
+class Job {
  public:
-  using Handle::Handle;
+  using Object = ckpt_job;
+  explicit Job(ckpt_job* owned) : state_(owned ? std::make_shared<detail::JobState>(owned) : nullptr) {}
+  Job(Job&&) noexcept = default;
+  Job& operator=(Job&& from) noexcept {
+    const Job old(std::move(*this));
+    state_ = std::move(from.state_);
+    return *this;
+  }
+  ~Job() { leave_memory(); }
+  ckpt_job* get() const noexcept { return state_ ? state_->get() : nullptr; }
+  explicit operator bool() const noexcept { return state_ != nullptr; }
   // For one call that blocks (Session::open, Store::prune, repair and import, Reader::diff and export_to): put it into
   // the call's options by set_job. Destroying it while the call runs cancels the call.
   static Result<Job> create() { return detail::make<Job>(ckpt_job_new); }
   int32_t state() const { return ckpt_job_state(get()); }
   Result<void> wait(int32_t state, int64_t timeout_ms = -1) const {
-    return detail::call(ckpt_job_wait, get(), state, timeout_ms);
+    detail::Call call;
+    if (!call(ckpt_job_wait, get(), state, timeout_ms).ok() && state_ && state_->ended()) state_->told = true;
+    return call.done();
   }
   Result<void> wait_staged(int64_t timeout_ms = -1) const { return wait(CKPT_JOB_STAGED, timeout_ms); }
   Result<void> wait_committed(int64_t timeout_ms = -1) const { return wait(CKPT_JOB_COMMITTED, timeout_ms); }
   Result<void> wait_done(int64_t timeout_ms = -1) const { return wait(CKPT_JOB_DONE, timeout_ms); }
-  void cancel() const { ckpt_job_cancel(get()); }
+  // A save that is not committed yet will not be.
+  void cancel() const {
+    if (state_) state_->told = true;
+    ckpt_job_cancel(get());
+  }
   Result<JobStats> stats() const { return detail::fill<JobStats>(ckpt_job_stats_get, get()); }
   Result<Report> report() const { return detail::make<Report>(ckpt_job_report, get()); }
+
+ private:
+  friend class Save;
+  explicit Job(std::shared_ptr<detail::JobState> state) : state_(std::move(state)) {}
+  void leave_memory() const {
+    if (!state_ || state_->label.empty()) return;  // otherwise freeing the job waits
+    if (state_->unwinding && ckpt_job_state(get()) < CKPT_JOB_STAGED) cancel();
+    state_->wait(CKPT_JOB_STAGED);
+  }
+  std::shared_ptr<detail::JobState> state_;
 };
 
 inline Options& Options::set_job(const Job& job) {
@@ -163,9 +191,22 @@ class Store : public detail::Handle<ckpt_store, ckpt_store_free> {
 
 // ---- session ----
 
+// Owns the saves in its background. The destructor waits for them, and prints a failure that nobody was told of;
+// close() returns it. In unwinding (an exception) it cancels them at once, so that other ranks do not wait.
 class Session : public detail::Handle<ckpt_session, ckpt_session_free> {
  public:
   using Handle::Handle;
+  Session(Session&&) noexcept = default;
+  Session& operator=(Session&& from) noexcept {
+    if (this == &from) return *this;
+    if (saves_) saves_->end_and_print();
+    Handle::operator=(std::move(from));
+    saves_ = std::move(from.saves_);
+    return *this;
+  }
+  ~Session() {
+    if (saves_) saves_->end_and_print();
+  }
   // `session_string`: on the other ranks, rank 0's string(); otherwise empty.
   static Result<Session> open(const Store& store, uint32_t rank = 0, uint32_t world_size = 1,
                               const std::string& session_string = {}, const Options& options = {}) {
@@ -175,6 +216,18 @@ class Session : public detail::Handle<ckpt_session, ckpt_session_free> {
     return session_string.empty() ? open_with(nullptr) : open_with(detail::Text{"session string", session_string});
   }
   std::string string() const { return ckpt_session_string(get()); }
+  // Waits for the saves in the background; fails as the first that failed, if nobody was told. Then the session is
+  // empty.
+  Result<void> close() {
+    detail::Call call;
+    if (saves_) call.refuse(saves_->end());
+    const Session closed(std::move(*this));
+    return call.done();
+  }
+
+ private:
+  friend class Save;
+  std::shared_ptr<detail::Saves> saves_ = std::make_shared<detail::Saves>();
 };
 
 // ---- save ----
@@ -182,9 +235,21 @@ class Session : public detail::Handle<ckpt_session, ckpt_session_free> {
 class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
  public:
   using Handle::Handle;
+  // Fails, and tells the other ranks, if an earlier save of the session failed in the background and nobody was told.
   static Result<Save> create(const Session& session, const std::string& label, int64_t step = -1,
                              const Options& options = {}) {
-    return detail::make_first<Save>(ckpt_save_new, session.get(), detail::Text{"label", label}, step, options);
+    ckpt_save* made = nullptr;
+    detail::Call call;
+    call(ckpt_save_new, &made, session.get(), detail::Text{"label", label}, step, options);
+    Save save(made);
+    if (!call.ok()) return call.result(std::move(save));
+    save.saves_ = session.saves_;
+    save.label_ = label;
+    if (auto earlier = session.saves_->failure()) {
+      detail::Call()(ckpt_save_give_up, made, earlier->what());
+      call.refuse(std::move(earlier));
+    }
+    return call.result(std::move(save));
   }
   Result<void> add_tensor(const std::string& name, const Tensor& tensor, Memory memory, Device device = {}) {
     return detail::add_tensor(ckpt_save_add_tensor, get(), name, tensor, memory, device);
@@ -224,16 +289,37 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
   }
   std::string id() const { return ckpt_save_id(get()); }
   Result<void> run() { return detail::call(ckpt_save_run, get()); }
-  Result<Job> start() { return detail::make<Job>(ckpt_save_start, get()); }
-  // Makes no copy, like run(): staged when all data has been written.
-  Result<Job> start_in_place() { return detail::make<Job>(ckpt_save_start_in_place, get()); }
+  // Instead of run() or start(), where this rank cannot save: the other ranks end at once and learn why.
+  Result<void> give_up(const std::string& reason) {
+    return detail::call(ckpt_save_give_up, get(), detail::Text{"reason", reason});
+  }
+  // Returns when it is staged: the memory may change again. The rest is done in the background and belongs to the
+  // session, so the Job may be dropped. A failure, also before it was staged, is that of the Job's wait; if nobody
+  // waits, that of the session's next save or of its close().
+  Result<Job> start() { return start_with(ckpt_save_start, CKPT_JOB_STAGED); }
+  // Returns at once and makes no copy, like run(): staged when all data has been written, and the memory must not
+  // change before. Dropping the Job waits for that.
+  [[nodiscard]] Result<Job> start_in_place() { return start_with(ckpt_save_start_in_place, CKPT_JOB_RUNNING); }
   // Once it has ended, on rank 0: what retention did.
   Result<Report> report() const { return detail::make<Report>(ckpt_save_report, get()); }
 
  private:
+  Result<Job> start_with(ckpt_status (*begin)(ckpt_save*, ckpt_job**, ckpt_error**), int32_t until) {
+    ckpt_job* made = nullptr;
+    detail::Call call;
+    call(begin, get(), &made);
+    Job job(made ? std::make_shared<detail::JobState>(made, label_) : nullptr);
+    if (call.ok()) {
+      saves_->add(job.state_);
+      job.state_->wait(until);
+    }
+    return call.result(std::move(job));
+  }
   Result<void> add_alias_of(const std::string& name, const std::string& target, const ckpt_tensor_desc* view) {
     return detail::call(ckpt_save_add_alias, get(), detail::Text{"name", name}, detail::Text{"target", target}, view);
   }
+  std::string label_ = "?";  // of a handle that was made in C
+  std::shared_ptr<detail::Saves> saves_ = std::make_shared<detail::Saves>();
 };
 
 // ---- reader ----
@@ -303,6 +389,13 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
   Result<Tree> tree(const std::string& name) const {
     return detail::make<Tree>(ckpt_reader_tree, get(), detail::Text{"name", name});
   }
+  // The same, but of what is each rank's own (Tree::begin_per_rank) only what `rank` saved: Node::own() reads it.
+  Result<Tree> tree_of_rank(uint32_t rank) const {
+    return detail::make<Tree>(ckpt_reader_tree_of_rank, get(), nullptr, rank);
+  }
+  Result<Tree> tree_of_rank(uint32_t rank, const std::string& name) const {
+    return detail::make<Tree>(ckpt_reader_tree_of_rank, get(), detail::Text{"name", name}, rank);
+  }
 
   // ---- its data, one tensor or object at a time; for many tensors at once, and for regions, use Load ----
 
@@ -317,7 +410,7 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
     call(ckpt_reader_map, get(), detail::Text{"tensor", tensor}, options, &view.data, &view.bytes);
     return call.result(std::move(view));
   }
-  Result<Job> verify(const Options& options = {}) const {
+  [[nodiscard]] Result<Job> verify(const Options& options = {}) const {
     return detail::make<Job>(ckpt_reader_verify, get(), options);
   }
   Result<Report> diff(const Reader& other, const Options& options = {}) const {
@@ -371,7 +464,7 @@ class Load : public detail::Handle<ckpt_load, ckpt_load_free> {
     return detail::call(ckpt_load_add_object, get(), detail::Text{"name", name}, rank, memory.data, memory.bytes);
   }
   Result<void> run() { return detail::call(ckpt_load_run, get()); }
-  Result<Job> start() { return detail::make<Job>(ckpt_load_start, get()); }
+  [[nodiscard]] Result<Job> start() { return detail::make<Job>(ckpt_load_start, get()); }
   Result<Report> report() const { return detail::make<Report>(ckpt_load_report, get()); }
 };
 

@@ -64,6 +64,8 @@ func invalid(tensor, format string, args ...any) error {
 	return made
 }
 
+func nilError(what string) error { return invalid("", "the %s is nil", what) }
+
 func closedError(what string) error {
 	return &Error{Status: ErrInvalid, Message: "the " + what + " is closed", causes: []error{ErrClosed}}
 }

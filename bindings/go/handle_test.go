@@ -97,6 +97,7 @@ func (e *everything) saveCalls() map[string]func() error {
 		"Save.SetAttr":       func() error { return e.save.SetAttr("k", "v") },
 		"Save.SetTensorAttr": func() error { return e.save.SetTensorAttr("w", "k", "v") },
 		"Save.Run":           func() error { return e.save.Run(ctx) },
+		"Save.GiveUp":        func() error { return e.save.GiveUp("no room") },
 		"Save.Start":         func() error { return first(e.save.Start(ctx)) },
 		"Save.Report":        func() error { return first(e.save.Report()) },
 		"Save.StartInPlace":  func() error { return first(e.save.StartInPlace(ctx)) },
@@ -131,6 +132,7 @@ func (e *everything) readerCalls() map[string]func() error {
 		"Reader.Diff":        func() error { return first(e.reader.Diff(context.Background(), e.reader, nil)) },
 		"Reader.Export":      func() error { return e.reader.Export(context.Background(), "/nowhere/x.pt", nil) },
 		"Reader.Tree":        func() error { return first(e.reader.Tree("")) },
+		"Reader.TreeOfRank":  func() error { return first(e.reader.TreeOfRank("", 1)) },
 		"NewLoad":            func() error { return first(ckpt.NewLoad(e.reader, nil)) },
 		"AddSlice of a load": func() error { return ckpt.AddSlice(e.load, "w", ckpt.Shape(1024), w) },
 		"Load.AddTensor":     func() error { return e.load.AddTensor("n", none, nil) },
@@ -277,7 +279,10 @@ func TestCloseRacesWithEveryCall(t *testing.T) {
 			for range 2 {
 				running.Go(func() {
 					<-begin
-					ok(t, closer.Close())
+					var known *ckpt.Error // of a save that failed in the background of the session
+					if err := closer.Close(); err != nil && !errors.As(err, &known) {
+						t.Error(err)
+					}
 				})
 			}
 		}
@@ -286,7 +291,7 @@ func TestCloseRacesWithEveryCall(t *testing.T) {
 	}
 }
 
-func TestClosingAJobEndsThoseWhoWaitForIt(t *testing.T) {
+func TestCancellingAJobEndsThoseWhoWaitForItAndClosingItDoesNot(t *testing.T) {
 	for range 20 {
 		job := need[*ckpt.Job](t)(waiting(t, openStore(t), nil).Start(context.Background()))
 		var waiters sync.WaitGroup
@@ -294,11 +299,12 @@ func TestClosingAJobEndsThoseWhoWaitForIt(t *testing.T) {
 			waiters.Go(func() {
 				err := job.Wait(context.Background(), ckpt.JobCommitted)
 				if !errors.Is(err, ckpt.ErrCancelled) && !errors.Is(err, ckpt.ErrClosed) {
-					t.Errorf("the job was closed: %v", err)
+					t.Errorf("the job was cancelled: %v", err)
 				}
 				<-job.Done()
 			})
 		}
+		job.Cancel()
 		ok(t, job.Close())
 		if job.State() != ckpt.JobCancelled {
 			t.Errorf("the job is %v", job.State())

@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -34,9 +35,11 @@ func (s JobState) String() string {
 	})
 }
 
-// Job is work in the background. One that becomes unreachable without Close runs until it ends or its context does.
+// Job is work in the background. One that becomes unreachable without Close runs until it ends or its context does. A
+// save belongs to its session, whatever becomes of its Job.
 type Job struct {
-	h owned[*C.ckpt_job]
+	h    owned[*C.ckpt_job]
+	save *keptSave // nil for other work
 	*progress
 }
 
@@ -46,6 +49,7 @@ type progress struct {
 	staged, written, ended chan struct{}   // closed when the job gets there, or ends before
 	last                   atomic.Int32    // the state at the end
 	reasons                []error         // the context's errors if it was done by then; read only after ended is closed
+	failed                 *Error          // nil if it ended well; the same
 }
 
 // passed is a closed channel: the moment has come.
@@ -55,18 +59,22 @@ var passed = func() chan struct{} {
 	return made
 }()
 
-// newJob takes over the C object and the memory that its work uses.
-func newJob(ctx context.Context, ptr *C.ckpt_job, pinned *memory) *Job {
+// newJob takes over the C object and the memory that its work uses. `save` is not nil for a save.
+func newJob(ctx context.Context, ptr *C.ckpt_job, pinned *memory, save *keptSave) *Job {
 	h := newHandle("job", ptr, func(p *C.ckpt_job) { C.ckpt_job_free(p) })
 	p := &progress{
 		ctx: ctx, staged: make(chan struct{}), written: make(chan struct{}), ended: make(chan struct{}),
 	}
-	made := &Job{progress: p}
+	made := &Job{progress: p, save: save}
+	begun, cancel := context.WithCancel(ctx)
+	if save != nil {
+		save.work, save.cancel = p, cancel
+	}
 	h.uses += 2 // for the watcher and the context, which may outlive the Job; nobody else knows the handle yet
 	if ctx.Err() != nil {
 		C.ckpt_job_cancel(ptr)
 	}
-	stop := context.AfterFunc(ctx, func() {
+	stop := context.AfterFunc(begun, func() {
 		C.ckpt_job_cancel(ptr)
 		h.drop()
 	})
@@ -75,6 +83,7 @@ func newJob(ctx context.Context, ptr *C.ckpt_job, pinned *memory) *Job {
 		if stop() { // otherwise the function above drops it
 			h.drop()
 		}
+		cancel()
 		h.drop()
 	}()
 	own(made, &made.h, h)
@@ -91,6 +100,9 @@ func (p *progress) watch(ptr *C.ckpt_job, pinned *memory) {
 	C.ckpt_job_wait(ptr, C.CKPT_JOB_FAILED, -1, nil) // above COMMITTED and DONE: this returns at any end
 	p.last.Store(int32(C.ckpt_job_state(ptr)))
 	p.reasons = reasonsOf(p.ctx)
+	var cerr *C.ckpt_error
+	status := C.ckpt_job_wait(ptr, C.CKPT_JOB_COMMITTED, 0, &cerr)
+	errors.As(fail(status, cerr), &p.failed)
 	close(p.ended)
 }
 
@@ -144,6 +156,7 @@ func (j *Job) Wait(ctx context.Context, state JobState) error {
 			if over(job) {
 				<-j.ended
 				blame(j.reasons, err)
+				j.tell(err)
 			}
 			return err
 		}
@@ -153,6 +166,13 @@ func (j *Job) Wait(ctx context.Context, state JobState) error {
 				causes: reasonsOf(ctx),
 			}
 		}
+	}
+}
+
+// tell notes that the caller learns the failure of a save, or wants it.
+func (j *Job) tell(err error) {
+	if j.save != nil && err != nil {
+		j.save.told.Store(true)
 	}
 }
 
@@ -175,6 +195,7 @@ func (p *progress) reached(state JobState) <-chan struct{} {
 // will not be.
 func (j *Job) Cancel() {
 	if job, err := j.h.enter(); err == nil {
+		j.tell(Status(C.CKPT_CANCELLED))
 		C.ckpt_job_cancel(job)
 		j.h.leave()
 	}
@@ -246,10 +267,15 @@ func (j *Job) Report() (Report, error) {
 	return takeReport(out, fail(status, cerr))
 }
 
-// Close cancels a job that still runs, and returns when the engine no longer touches the caller's memory. So Wait for
-// JobCommitted first, or the save is lost. Close always returns nil.
+// Close returns when the engine no longer touches the caller's memory: when a save is staged; it goes on and belongs to
+// its session. A load or verification that still runs is cancelled. Close always returns nil.
 func (j *Job) Close() error {
 	if j.progress == nil {
+		return nil
+	}
+	if j.save != nil {
+		<-j.staged
+		j.h.end()
 		return nil
 	}
 	j.Cancel()

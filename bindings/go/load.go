@@ -16,6 +16,9 @@ type Load struct {
 
 // NewLoad makes a load. Options: verify, strict, object_policy, own_part, threads, staging_bytes.
 func NewLoad(reader *Reader, options Options) (*Load, error) {
+	if reader == nil {
+		return nil, nilError("reader")
+	}
 	return withOptions(&reader.h, options, func(from *C.ckpt_reader, bag *C.ckpt_options, _ cTexts) (*Load, error) {
 		var out *C.ckpt_load
 		var cerr *C.ckpt_error
@@ -127,7 +130,7 @@ func (l *Load) Start(ctx context.Context) (*Job, error) {
 	if status := C.ckpt_load_start(load, &out, &cerr); status != C.CKPT_OK {
 		return nil, fail(status, cerr)
 	}
-	return newJob(ctx, out, l.memory.take()), nil
+	return newJob(ctx, out, l.memory.take(), nil), nil
 }
 
 // Report lists the names that were asked for and are missing, and those not asked for, whatever `strict` is.

@@ -144,7 +144,7 @@ func TestTheMemoryIsCollectableOnceTheSaveIsStaged(t *testing.T) {
 	runtime.AddCleanup(&data[0], func(done chan struct{}) { done <- struct{}{} }, collected)
 	ok(t, ckpt.AddSlice(save, "w", ckpt.Shape(size), data))
 	job := need[*ckpt.Job](t)(save.Start(context.Background()))
-	defer job.Close()
+	defer job.Cancel()
 	<-job.Staged()
 	eventually(t, "staged memory is collected while the job goes on", func() bool { return len(collected) == 1 })
 	if job.State() >= ckpt.JobCommitted {

@@ -16,6 +16,9 @@ type Reader struct{ h owned[*C.ckpt_reader] }
 // tensor data. [Reader.Report] says which newer checkpoints were passed over. Options: run, threads, on_damaged.
 // Errors: ErrNotFound, ErrIncomplete, ErrCorrupt, ErrFormat, ErrRevision, ErrAborted, ErrGone, ErrIO.
 func OpenReader(store *Store, selector string, options Options) (*Reader, error) {
+	if store == nil {
+		return nil, nilError("store")
+	}
 	return withOptions(&store.h, options, func(from *C.ckpt_store, bag *C.ckpt_options, in cTexts) (*Reader, error) {
 		var out *C.ckpt_reader
 		var cerr *C.ckpt_error
@@ -202,7 +205,7 @@ func (r *Reader) Verify(ctx context.Context, options Options) (*Job, error) {
 		if status := C.ckpt_reader_verify(reader, bag, &out, &cerr); status != C.CKPT_OK {
 			return nil, fail(status, cerr)
 		}
-		return newJob(ctx, out, newMemory()), nil
+		return newJob(ctx, out, newMemory(), nil), nil
 	})
 }
 
@@ -210,6 +213,9 @@ func (r *Reader) Verify(ctx context.Context, options Options) (*Job, error) {
 // report means equal content. The context cancels it. Options: values, threads. Errors: ErrCorrupt, ErrIO, ErrGone,
 // ErrCancelled.
 func (r *Reader) Diff(ctx context.Context, other *Reader, options Options) (Report, error) {
+	if other == nil {
+		return Report{}, nilError("other reader")
+	}
 	a, err := r.h.enter()
 	if err != nil {
 		return Report{}, err
@@ -251,8 +257,22 @@ func (r *Reader) Export(ctx context.Context, path string, options Options) error
 
 // Tree reads the tree of object `name`. "" is the main tree or, if the checkpoint has none, a dict of all tensors by
 // their names, so that every checkpoint has a tree. Errors: ErrNotFound, ErrCorrupt, ErrFormat, ErrRevision, ErrIO,
-// ErrIncomplete (it names a tensor that the checkpoint lacks).
+// ErrIncomplete (it names a tensor that the checkpoint lacks), ErrMismatch (the trees of two ranks contradict).
 func (r *Reader) Tree(name string) (*Tree, error) {
+	return r.tree(name, func(reader *C.ckpt_reader, text *C.char, out **C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_reader_tree(reader, text, out, cerr)
+	})
+}
+
+// TreeOfRank is Tree, but a [PerRankValue] holds only what `rank` saved; what rank 0 saved, if there were fewer ranks.
+func (r *Reader) TreeOfRank(name string, rank uint32) (*Tree, error) {
+	return r.tree(name, func(reader *C.ckpt_reader, text *C.char, out **C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_reader_tree_of_rank(reader, text, C.uint32_t(rank), out, cerr)
+	})
+}
+
+func (r *Reader) tree(name string,
+	call func(*C.ckpt_reader, *C.char, **C.ckpt_tree, **C.ckpt_error) C.ckpt_status) (*Tree, error) {
 	reader, err := r.h.enter()
 	if err != nil {
 		return nil, err
@@ -265,7 +285,7 @@ func (r *Reader) Tree(name string) (*Tree, error) {
 	}
 	var out *C.ckpt_tree
 	var cerr *C.ckpt_error
-	if status := C.ckpt_reader_tree(reader, text, &out, &cerr); status != C.CKPT_OK {
+	if status := call(reader, text, &out, &cerr); status != C.CKPT_OK {
 		return nil, fail(status, cerr)
 	}
 	return newTree(out), nil

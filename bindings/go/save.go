@@ -14,13 +14,32 @@ type Save struct {
 	h      owned[*C.ckpt_save]
 	memory *memory
 	id     string
-	alone  bool // no other rank waits for this one
+	label  string
+	alone  bool   // no other rank waits for this one
+	saves  *saves // the session's
 }
 
 // NewSave makes a save. `label` is 1-200 of [A-Za-z0-9._=+-] without a leading dot; `step` is any number >= 0, or -1
-// for none. All ranks pass the same. Options: on_existing, compression, threads, staging_bytes, timeout_ms, wait,
-// keep_last, keep_every, protect. Errors: ErrInvalid, ErrMismatch.
+// for none. All ranks pass the same. Options: on_existing, compression, held_by, replicas, threads, staging_bytes,
+// timeout_ms, wait, keep_last, keep_every, protect. Errors: ErrInvalid, ErrMismatch, and that of an earlier save of the
+// session that failed in the background and of which nobody was told; the other ranks' saves then end with ErrAborted.
 func NewSave(session *Session, label string, step int64, options Options) (*Save, error) {
+	if session == nil {
+		return nil, nilError("session")
+	}
+	made, err := newSave(session, label, step, options)
+	if err != nil {
+		return nil, err
+	}
+	if earlier := session.saves.failure(); earlier != nil {
+		made.GiveUp(earlier.Error())
+		made.Close()
+		return nil, earlier
+	}
+	return made, nil
+}
+
+func newSave(session *Session, label string, step int64, options Options) (*Save, error) {
 	return withOptions(&session.h, options, func(from *C.ckpt_session, bag *C.ckpt_options, in cTexts) (*Save, error) {
 		var out *C.ckpt_save
 		var cerr *C.ckpt_error
@@ -28,7 +47,10 @@ func NewSave(session *Session, label string, step int64, options Options) (*Save
 			return nil, fail(status, cerr)
 		}
 		pinned := newMemory()
-		made := &Save{memory: pinned, id: C.GoString(C.ckpt_save_id(out)), alone: session.world == 1}
+		made := &Save{
+			memory: pinned, id: C.GoString(C.ckpt_save_id(out)), label: label, alone: session.world == 1,
+			saves: session.saves,
+		}
 		own(made, &made.h, newHandle("save", out, func(p *C.ckpt_save) {
 			C.ckpt_save_free(p)
 			pinned.release()
@@ -86,12 +108,14 @@ const (
 	Shared ObjectScope = C.CKPT_OBJECT_SHARED
 	// PerRank: each rank that adds it has its own bytes.
 	PerRank ObjectScope = C.CKPT_OBJECT_PER_RANK
+	// TreeOfRanks: a state tree that ranks made together (AddTree); AddObject does not take it.
+	TreeOfRanks ObjectScope = C.CKPT_OBJECT_TREE
 )
 
-// String returns "shared" or "per-rank".
+// String returns "shared", "per-rank" or "tree".
 func (s ObjectScope) String() string {
 	return nameOf("ObjectScope", int32(s), map[int32]string{
-		C.CKPT_OBJECT_SHARED: "shared", C.CKPT_OBJECT_PER_RANK: "per-rank",
+		C.CKPT_OBJECT_SHARED: "shared", C.CKPT_OBJECT_PER_RANK: "per-rank", C.CKPT_OBJECT_TREE: "tree",
 	})
 }
 
@@ -144,8 +168,13 @@ func (s *Save) alias(name, target string, view *Tensor) error {
 	return fail(status, cerr)
 }
 
-// AddTree adds the tree as shared object `name`; "" is the main tree. Add its tensors with AddTensor.
+// AddTree adds this rank's tree under `name`; "" is the main tree. The checkpoint's tree is that of all ranks together;
+// what several ranks have at one place must be equal (ErrMismatch), and what is each rank's own is a [PerRankValue].
+// Add its tensors with AddTensor.
 func (s *Save) AddTree(name string, tree *Tree) error {
+	if tree == nil {
+		return nilError("tree")
+	}
 	save, err := s.h.enterAlone()
 	if err != nil {
 		return err
@@ -227,16 +256,40 @@ func (s *Save) Run(ctx context.Context) error {
 	return nil
 }
 
-// Start saves in the background. The memory may change again once the job is JobStaged. Cancelling the context cancels
-// the job until it has ended; for a context that is done already see Run. The Save may be closed at once.
-func (s *Save) Start(ctx context.Context) (*Job, error) {
-	return s.start(ctx, func(save *C.ckpt_save, out **C.ckpt_job, cerr **C.ckpt_error) C.ckpt_status {
-		return C.ckpt_save_start(save, out, cerr)
-	})
+// GiveUp is for a rank that cannot save, instead of Run or Start: the other ranks' saves end at once with ErrAborted
+// and the reason. Errors: ErrInvalid once the save has been run or started.
+func (s *Save) GiveUp(reason string) error {
+	save, err := s.h.enterAlone()
+	if err != nil {
+		return err
+	}
+	defer s.h.leaveAlone()
+	var in arguments
+	text := in.text(reason)
+	if in.err != nil {
+		return in.err
+	}
+	var cerr *C.ckpt_error
+	status := C.ckpt_save_give_up(save, text, &cerr)
+	return fail(status, cerr)
 }
 
-// StartInPlace is Start without a copy: like Run, it writes straight from the caller's memory. The job is JobStaged
-// once all data has been written.
+// Start saves in the background and returns when the save is staged: the memory may change again. The save belongs to
+// the session, so the Job may be dropped, and the Save may be closed at once. A failure, also before it was staged,
+// is that of the Job's Wait; if nobody waits, that of the session's next NewSave or of its Close. Cancelling the
+// context cancels the job until it has ended; for a context that is done already see Run.
+func (s *Save) Start(ctx context.Context) (*Job, error) {
+	job, err := s.start(ctx, func(save *C.ckpt_save, out **C.ckpt_job, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_save_start(save, out, cerr)
+	})
+	if err == nil {
+		<-job.staged
+	}
+	return job, err
+}
+
+// StartInPlace is Start without a copy, and returns at once: like Run, it writes straight from the caller's memory,
+// which must not change until the job is JobStaged: once all data has been written.
 func (s *Save) StartInPlace(ctx context.Context) (*Job, error) {
 	return s.start(ctx, func(save *C.ckpt_save, out **C.ckpt_job, cerr **C.ckpt_error) C.ckpt_status {
 		return C.ckpt_save_start_in_place(save, out, cerr)
@@ -258,7 +311,10 @@ func (s *Save) start(ctx context.Context,
 	if status := call(save, &out, &cerr); status != C.CKPT_OK {
 		return nil, fail(status, cerr)
 	}
-	return newJob(ctx, out, s.memory.take()), nil
+	kept := &keptSave{label: s.label}
+	made := newJob(ctx, out, s.memory.take(), kept)
+	s.saves.add(kept)
+	return made, nil
 }
 
 // Report tells, once the save has ended, what retention did after it on rank 0: what it removed, and what it could not

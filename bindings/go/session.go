@@ -11,6 +11,7 @@ type Session struct {
 	h     owned[*C.ckpt_session]
 	text  string
 	world uint32
+	saves *saves // in the background
 }
 
 // OpenSession opens a session; every rank calls it once. There are three ways in:
@@ -24,6 +25,9 @@ type Session struct {
 // ErrUnsupported, ErrIO, ErrNoSpace.
 func OpenSession(ctx context.Context, store *Store, rank, worldSize uint32, sessionString string,
 	options Options) (*Session, error) {
+	if store == nil {
+		return nil, nilError("store")
+	}
 	from, err := store.h.enter()
 	if err != nil {
 		return nil, err
@@ -44,7 +48,7 @@ func OpenSession(ctx context.Context, store *Store, rank, worldSize uint32, sess
 	if err != nil {
 		return nil, err
 	}
-	made := &Session{text: C.GoString(C.ckpt_session_string(out)), world: worldSize}
+	made := &Session{text: C.GoString(C.ckpt_session_string(out)), world: worldSize, saves: new(saves)}
 	own(made, &made.h, newHandle("session", out, func(p *C.ckpt_session) { C.ckpt_session_free(p) }))
 	return made, nil
 }
@@ -52,8 +56,14 @@ func OpenSession(ctx context.Context, store *Store, rank, worldSize uint32, sess
 // String returns what the other ranks pass to OpenSession.
 func (s *Session) String() string { return s.text }
 
-// Close releases the session and always returns nil.
+// Close waits for the saves in the background and releases the session. It returns the failure of the first that
+// failed and of which nobody was told by a Wait or by [NewSave]. Deferred and reached by a panic, it cancels the saves
+// at once, so that other ranks do not wait.
 func (s *Session) Close() error {
+	if s.saves == nil {
+		return nil
+	}
+	err := s.saves.end()
 	s.h.end()
-	return nil
+	return err
 }

@@ -76,6 +76,9 @@ func (t Tensor) of(name string, element DType) (Tensor, error) {
 // their bits as they are: an unsigned integer of their width, or byte for any dtype. Errors: ErrMismatch (another T),
 // ErrFormat (a bool that is neither 0 nor 1), and those of NewLoad and Load.Run. Options: those of NewLoad.
 func ReadSlice[T Element](ctx context.Context, reader *Reader, name string, options Options) ([]T, TensorInfo, error) {
+	if reader == nil {
+		return nil, TensorInfo{}, nilError("reader")
+	}
 	info, err := reader.Tensor(name)
 	if err != nil {
 		return nil, TensorInfo{}, err

@@ -43,6 +43,7 @@ type Tensor struct {
 	ReplicaGroup uint64 // any number that names the group
 	ReplicaIndex uint32 // this rank's place in it, from 0
 	ReplicaCount uint32
+	FirstReplica bool // save only: the values of the group's first member count, and those of the others may differ
 }
 
 // Shape describes memory that is a whole tensor of this shape, row-major. Without numbers it is a scalar.
@@ -80,6 +81,12 @@ func (t Tensor) Replica(group uint64, index, count uint32) Tensor {
 	return t
 }
 
+// WithFirstReplica says that the values of the group's first member count. Save only.
+func (t Tensor) WithFirstReplica() Tensor {
+	t.FirstReplica = true
+	return t
+}
+
 // Converted lets a load convert f32, bf16 and f16 into each other.
 func (t Tensor) Converted() Tensor {
 	t.Convert = true
@@ -108,6 +115,9 @@ func (t Tensor) desc(name string) (*C.ckpt_tensor_desc, error) {
 	}
 	if t.Convert {
 		made.flags |= C.CKPT_TENSOR_CONVERT
+	}
+	if t.FirstReplica {
+		made.flags |= C.CKPT_TENSOR_FIRST_REPLICA
 	}
 	fill(&made.shape, t.Shape)
 	if t.Region == RegionBox {

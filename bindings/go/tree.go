@@ -62,6 +62,7 @@ const (
 	TreeMaxDepth  = C.CKPT_TREE_MAX_DEPTH  // the most containers inside each other
 	TreeObject    = C.CKPT_TREE_OBJECT     // the object that holds a checkpoint's main tree
 	TreeMediaType = C.CKPT_TREE_MEDIA_TYPE // of that object
+	PerRankClass  = C.CKPT_PER_RANK_CLASS  // of a record that holds what is each rank's own
 )
 
 // Tree is nested trainer state: dicts, lists, numbers and text, with the names of tensors as leaves. [EncodeTree] makes

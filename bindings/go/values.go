@@ -24,6 +24,24 @@ type (
 	}
 )
 
+// PerRankValue is what is each rank's own in a tree: a random state, a position in the data. Rank `rank` saves it so.
+func PerRankValue(rank uint32, value any) Record {
+	return Record{PerRankClass, new(Dict).Set("rank"+strconv.FormatUint(uint64(rank), 10), value)}
+}
+
+// Own returns the value of one rank, of a [PerRankValue] in a tree of [Reader.TreeOfRank]. Errors: ErrMismatch for
+// another record, or with the values of several ranks.
+func (r Record) Own() (any, error) {
+	if r.Class != PerRankClass || r.Items == nil || r.Items.Len() != 1 {
+		return nil, &Error{
+			Status:  ErrMismatch,
+			Message: "expected a " + PerRankClass + " with the value of one rank, found a record of class " + r.Class,
+			Details: map[string]string{"expected": PerRankClass, "found": r.Class},
+		}
+	}
+	return r.Items.values[r.Items.keys[0]], nil
+}
+
 // TensorData is a tensor as a leaf of the state that [Save.AddState] saves: made by [Leaf], or by hand from bytes.
 type TensorData struct {
 	Tensor Tensor

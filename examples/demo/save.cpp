@@ -73,7 +73,7 @@ static int save_one_rank(const Arguments& arguments) {
   save.add_object("loader", "application/json", CKPT_OBJECT_PER_RANK, loader_state(rank));
 
   std::printf("rank %u: ", rank);
-  ckpt::Job job = save.start();
+  ckpt::Job job = arguments.has("die") ? save.start_in_place() : save.start();
   if (arguments.has("die")) die_while_writing(job);
   job.wait_committed();
   const ckpt::JobStats stats = job.stats();

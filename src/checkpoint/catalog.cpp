@@ -201,7 +201,12 @@ Result<Id> find_store_id(const store::Store& store) {
   auto id = read_store_id(store);
   if (id.ok()) return id;
   CKPT_ASSIGN(auto entries, Picture(store).take());
-  return vote_store_id(entries);
+  const Id voted = vote_store_id(entries);
+  // Nobody voted, but somebody may: those whose manifests cannot be read now.
+  if (voted.zero())
+    for (const CheckpointEntry& entry : entries)
+      if (entry.problem.code() == CKPT_IO) return entry.problem;
+  return voted;
 }
 
 // One save counts once: in the directory that bears its name, or else in the first one. The others are copies, which

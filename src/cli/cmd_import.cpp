@@ -29,7 +29,8 @@ constexpr Words kWords = {
     "so, and\n"
     "--run import opens it. Nothing that a .pt says is executed. Metadata and the split into files are kept for ckpt "
     "export;\n"
-    "notes on standard error name the files of a directory that were left out, and say what has no checksums. Makes the store if there is none.",
+    "notes on standard error name the files of a directory that were left out, and say what has no checksums. Makes "
+    "the store if there is none.",
     "  ckpt import model.safetensors /data/run7 --label pretrained\n"
     "  ckpt import epoch9.pt /data/run7 && ckpt info /data/run7@label:epoch9\n"
     "  ckpt import ./Llama-3-8B /data/models -o compression=auto\n",

@@ -9,7 +9,8 @@ namespace ckpt::session {
 
 Result<Id> ensure_store_id(store::Store& store) {
   auto recorded = checkpoint::read_store_id(store);
-  if (recorded.ok()) return recorded;
+  // What cannot be read now may be sound: a new id would make every checkpoint foreign, and a trainer start from zero.
+  if (recorded.ok() || recorded.status().code() == CKPT_IO) return recorded;
   CKPT_ASSIGN(Id id, checkpoint::find_store_id(store));
   const bool voted = !id.zero();
   if (!voted) id = random_id();

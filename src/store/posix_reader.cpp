@@ -193,26 +193,27 @@ class PosixLock final : public Lock {
 
 }  // namespace
 
-static Result<Fd> open_to_lock(const Root& root, std::string_view key, bool exclusive) {
-  struct stat found{};
-  // NFS turns an exclusive flock into a record lock, which needs a descriptor open for writing.
-  if (exclusive) {
-    Result<Fd> file = open_regular(root, key, O_RDWR, &found);
-    if (file.ok() || file.status().code() != CKPT_IO) return file;
-  }
-  return open_regular(root, key, O_RDONLY, &found);
+// Whether it is held; false where the file system has no locks (Lustre mounted without -o flock). CONFLICT.
+static Result<bool> take_lock(const Root& root, std::string_view key, bool exclusive, const Fd& file) {
+  const int how = (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
+  if (retry([&] { return flock(file.get(), how); }) == 0) return true;
+  if (errno == EWOULDBLOCK) return locked(root.path(key));
+  if (errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS) return false;
+  return fail(errno, "lock", root.path(key));
 }
 
 Result<std::unique_ptr<Lock>> lock_posix(const Root& root, std::string_view key, bool exclusive) {
-  CKPT_ASSIGN(Fd file, open_to_lock(root, key, exclusive));
-  int how = (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
-  const bool held = retry([&] { return flock(file.get(), how); }) == 0;
-  if (!held) {
-    if (errno == EWOULDBLOCK) return locked(root.path(key));
-    // A file system without locks (Lustre mounted without -o flock). Go on without one, and say so where it matters.
-    if (errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS) return fail(errno, "lock", root.path(key));
+  struct stat found{};
+  CKPT_ASSIGN(Fd file, open_regular(root, key, O_RDONLY, &found));
+  auto held = take_lock(root, key, exclusive, file);
+  // NFS turns an exclusive flock into a record lock, which needs a descriptor open for writing. Elsewhere such a
+  // descriptor would keep the file system from being made read-only.
+  if (const std::string* error = held.status().detail("errno"); error && *error == std::to_string(EBADF)) {
+    CKPT_ASSIGN(file, open_regular(root, key, O_RDWR, &found));
+    held = take_lock(root, key, exclusive, file);
   }
-  auto lock = std::make_unique<PosixLock>(std::move(file), held);
+  CKPT_TRY(held.status());
+  auto lock = std::make_unique<PosixLock>(std::move(file), *held);
   // Between open and flock, a remover may have locked, moved or unlinked the file and released its lock.
   CKPT_ASSIGN(bool in_place, root.leads_to(key, lock->fd()));
   if (!in_place) return not_found(root.path(key));

@@ -18,9 +18,10 @@ class CatalogTest : public ::testing::Test {
   }
   const Options keep_one = make_options({{"keep_last", 1}});
   // Answers `code` whenever this file is opened.
-  void break_file(const std::string& key, ckpt_status code = CKPT_IO) {
-    shell->before([key, code](std::string_view operation, std::string_view at) {
-      return operation == "open" && at == key ? Status(code, "broken by the test") : Ok();
+  void break_file(const std::string& key, ckpt_status code = CKPT_IO) { break_files({key}, code); }
+  void break_files(const std::set<std::string, std::less<>>& keys, ckpt_status code = CKPT_IO) {
+    shell->before([keys, code](std::string_view operation, std::string_view at) {
+      return operation == "open" && keys.contains(at) ? Status(code, "broken by the test") : Ok();
     });
   }
   int64_t latest() {
@@ -165,6 +166,24 @@ TEST_F(Unreadable, StoreIdIsMadeAnewFromTheCheckpoints) {
     ASSERT_TRUE(open_session(inner));
     EXPECT_EQ(*read_store_id(*inner), id);
   }
+}
+
+// A new id would make every checkpoint foreign.
+TEST_F(Unreadable, StoreIdThatCannotBeReadNowIsNotMadeAnew) {
+  save(1);
+  const Id id = *find_store_id(*inner);
+  session.reset();
+  auto open = [this] { return session::Session::open(shell, 0, 1, nullptr, {}).status().code(); };
+  break_files({"s1.1.1/MANIFEST", "s1.1.1/PART_000", ".ckpt/store"});
+  EXPECT_EQ(open(), CKPT_IO) << "both unreadable";
+  EXPECT_EQ(*read_store_id(*inner), id);
+  ASSERT_TRUE(inner->remove(".ckpt/store", true).ok());
+  break_files({"s1.1.1/MANIFEST", "s1.1.1/PART_000"});
+  EXPECT_EQ(open(), CKPT_IO) << "lost, and the checkpoint unreadable";
+  break_files({});
+  EXPECT_EQ(open(), CKPT_OK);
+  EXPECT_EQ(*read_store_id(*inner), id);
+  EXPECT_EQ(latest(), 1);
 }
 
 TEST_F(Unreadable, OwnerRecordOfAnotherRunBlocksNobody) {

@@ -281,6 +281,7 @@ TEST(Polls, OfARankThatWaitsForTheCommitAskForOneNameAndEveryEighthForTheDirecto
   std::vector<std::string> asked;
   while (asked.size() < 20) {
     auto more = polls.take();
+    std::erase_if(more, [](const std::string& poll) { return poll.starts_with("lock_shared"); });  // once a second
     asked.insert(asked.end(), more.begin(), more.end());
     std::this_thread::yield();
   }

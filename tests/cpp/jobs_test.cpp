@@ -1,7 +1,8 @@
-// What becomes of a save whose Job is dropped or replaced, and what a handle says once it was moved from.
+// What becomes of a save whose Job or Session is dropped or replaced, and what a handle says once it was moved from.
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,17 +11,20 @@
 
 namespace {
 
-// A save of two ranks, of which the second never comes: it cannot commit.
-struct Unfinished {
+// A store with the sessions of two ranks.
+struct Ranks {
   ckpt::Store store;
-  ckpt::Session session = ckpt::Session::open(store, 0, 2);
+  ckpt::Session session, other;
   std::vector<float> w = std::vector<float>(4, 1.0f);
 
-  explicit Unfinished(const std::string& name) : store(ckpt::Store::open("mem:cpp-jobs-" + name)) {}
-  ckpt::Job start(const std::string& label) {
-    auto save = ckpt::Save::create(session, label);
+  explicit Ranks(const std::string& name)
+      : store(ckpt::Store::open("mem:cpp-jobs-" + name)),
+        session(ckpt::Session::open(store, 0, 2)),
+        other(ckpt::Session::open(store, 1, 2, session.string())) {}
+  ckpt::Save save(const ckpt::Session& rank, const std::string& label) {
+    auto save = ckpt::Save::create(rank, label);
     save.add_tensor("w", ckpt::Tensor::of<float>({4}), w);
-    return save.start();
+    return save;
   }
   bool committed(const std::string& label) const {
     for (const auto& info : store.list())
@@ -29,23 +33,130 @@ struct Unfinished {
   }
 };
 
-TEST(CppJobs, AJobThatIsDestroyedCancelsItsSave) {
-  Unfinished save("destroyed");
-  {
-    const ckpt::Job job = save.start("dropped");
+ckpt_status status_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const ckpt::Error& error) {
+    return error.status();
   }
-  EXPECT_FALSE(save.committed("dropped"));
-  save.w.assign(4, 2.0f);  // the memory is ours again
+  return CKPT_OK;
 }
 
-TEST(CppJobs, AssigningToAJobCancelsTheOneBefore) {
-  Unfinished save("assigned");
-  ckpt::Job job = save.start("before");
-  const ckpt_job* before = job.get();
-  job = save.start("after");
-  EXPECT_NE(job.get(), before);
-  EXPECT_FALSE(save.committed("before"));
-  EXPECT_LT(job.state(), CKPT_JOB_COMMITTED);  // the new one still waits for the other rank
+// ---- a save belongs to its session ----
+
+TEST(CppJobs, ASaveWhoseJobIsDroppedIsCommittedWithTheMemoryAsItWasAtTheStart) {
+  Ranks ranks("dropped");
+  ranks.save(ranks.session, "a").start();
+  ranks.w.assign(4, 2.0f);  // staged: the memory is ours again
+  EXPECT_FALSE(ranks.committed("a"));
+  std::vector<float> same(4, 1.0f);
+  auto other = ckpt::Save::create(ranks.other, "a");
+  other.add_tensor("w", ckpt::Tensor::of<float>({4}), same);
+  other.start();
+  ranks.session.close();
+  EXPECT_TRUE(ranks.committed("a"));
+  EXPECT_EQ(ckpt::Reader::open(ranks.store).read<float>("w"), same);
+}
+
+TEST(CppJobs, TheDestructorOfASessionWaitsForItsSaves) {
+  Ranks ranks("session");
+  {
+    const ckpt::Session session = std::move(ranks.session);
+    ranks.save(session, "a").start();
+    ranks.save(ranks.other, "a").start();
+  }
+  EXPECT_TRUE(ranks.committed("a"));
+}
+
+TEST(CppJobs, ASaveThatIsStartedAfterItsSessionWasDestroyedIsCommitted) {
+  auto store = ckpt::Store::open("mem:cpp-jobs-orphan");
+  {
+    auto save = ckpt::Save::create(ckpt::Session::open(store), "a");
+    save.start();
+  }
+  EXPECT_EQ(store.list().size(), 1u);
+}
+
+TEST(CppJobs, AFailureOfWhichNobodyWasToldIsThatOfTheNextSaveAndOfItsOtherRanks) {
+  Ranks ranks("told");
+  ranks.save(ranks.session, "a").start();
+  const ckpt::Job given_up = ranks.save(ranks.other, "a").start();
+  given_up.cancel();
+  while (status_of([&] { ckpt::Save::create(ranks.session, "probe"); }) == CKPT_OK) continue;
+  // Told once; the session can be used again.
+  ranks.save(ranks.session, "b").start();
+  ranks.save(ranks.other, "b").start();
+  ranks.session.close();
+  EXPECT_TRUE(ranks.committed("b"));
+}
+
+TEST(CppJobs, CloseFailsAsTheSaveThatFailed) {
+  Ranks ranks("close");
+  ranks.save(ranks.session, "a").start();
+  const ckpt::Job given_up = ranks.save(ranks.other, "a").start();
+  given_up.cancel();
+  try {
+    ranks.session.close();
+    ADD_FAILURE() << "it said nothing";
+  } catch (const ckpt::Error& error) {
+    EXPECT_EQ(error.status(), CKPT_ABORTED);
+    EXPECT_NE(std::string(error.what()).find("the save \"a\" in the background failed: "), std::string::npos)
+        << error.what();
+  }
+  ranks.other.close();  // who cancelled knows
+}
+
+TEST(CppJobs, AFailureThatAWaitToldIsNotToldAgain) {
+  Ranks ranks("once");
+  const ckpt::Job job = ranks.save(ranks.session, "a").start();
+  ranks.save(ranks.other, "a").give_up("no room");
+  EXPECT_EQ(status_of([&] { job.wait_committed(); }), CKPT_ABORTED);
+  ranks.session.close();
+}
+
+TEST(CppJobs, AGivenUpSaveTellsTheOtherRanksWhy) {
+  Ranks ranks("why");
+  ranks.save(ranks.other, "a").give_up("the optimizer has no state");
+  try {
+    ranks.save(ranks.session, "a").run();
+    ADD_FAILURE() << "it was committed";
+  } catch (const ckpt::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("the optimizer has no state"), std::string::npos) << error.what();
+  }
+}
+
+TEST(CppJobs, AnExceptionThatLeavesTheSessionCancelsItsSavesAtOnce) {
+  Ranks ranks("unwinding");
+  try {
+    const ckpt::Session session = std::move(ranks.session);
+    ranks.save(session, "a").start();
+    throw std::runtime_error("the trainer failed");  // without the cancel this would wait for the other rank
+  } catch (const std::runtime_error&) {
+  }
+  EXPECT_EQ(status_of([&] { ranks.save(ranks.other, "a").run(); }), CKPT_ABORTED);
+}
+
+TEST(CppJobs, AJobInPlaceThatIsDestroyedWaitsUntilTheMemoryIsFreeAndLosesNothing) {
+  Ranks ranks("in-place");
+  {
+    const ckpt::Job job = ranks.save(ranks.session, "a").start_in_place();
+  }
+  ranks.w.assign(4, 2.0f);
+  std::vector<float> same(4, 1.0f);
+  auto other = ckpt::Save::create(ranks.other, "a");
+  other.add_tensor("w", ckpt::Tensor::of<float>({4}), same);
+  other.run();
+  ranks.session.close();
+  EXPECT_EQ(ckpt::Reader::open(ranks.store).read<float>("w"), same);
+}
+
+TEST(CppJobs, AssigningToAJobLosesNothing) {
+  Ranks ranks("assigned");
+  ckpt::Job job = ranks.save(ranks.session, "a").start();
+  job = ranks.save(ranks.session, "b").start();
+  for (const char* label : {"a", "b"}) ranks.save(ranks.other, label).start();
+  ranks.session.close();
+  EXPECT_TRUE(ranks.committed("a") && ranks.committed("b"));
 }
 
 TEST(CppJobs, AJobThatIsMovedGoesOn) {

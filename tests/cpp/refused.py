@@ -27,11 +27,11 @@ RETURNED = "#define CKPT_HPP_EXPECTED"
 # Of each: what it shows, what comes before the include, a statement, what the compiler says; None: it compiles.
 CASES = [
     ("the others are refused for what they say", "", 'save.add_tensor("w", tensor, w); load.add_tensor("w", tensor, w);'
-     ' save.add_tensor("w", tensor, {w.data(), 4}); save.add_tensor("w", {4}, w); ckpt::Job job = save.start();', None),
-    ("a job that is dropped", "", "save.start();", "nodiscard"),
+     ' save.add_tensor("w", tensor, {w.data(), 4}); save.add_tensor("w", {4}, w);'
+     ' ckpt::Job job = save.start(); save.start();', None),
     ("a job in place that is dropped", "", "save.start_in_place();", "nodiscard"),
     ("a load's job that is dropped", "", "load.start();", "nodiscard"),
-    ("a job that is dropped where errors are returned", RETURNED, "save.start();", "nodiscard"),
+    ("an error of a start that is dropped", RETURNED, "save.start();", "nodiscard"),
     ("an error that is dropped", RETURNED, "save.run();", "nodiscard"),
     ("a temporary container to save", "", 'save.add_tensor("w", tensor, made());', "deleted"),
     ("a temporary container to save, by its shape", "", 'save.add_tensor("w", {4}, made());', "deleted"),

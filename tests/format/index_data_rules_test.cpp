@@ -265,7 +265,7 @@ TEST(AliasRules, ViewsStayInsideTheirTarget) {
 TEST(ObjectRules, OfAPartAreInlineOrChunksOrDeclared) {
   // chunked: of its rank, chunks; declared: shared; short: of its rank, inline; text: shared, inline.
   const std::string_view kind = "is of no known kind", data = "does not follow that before";
-  expect_each_refused(some_part(), {{[](auto& at) { at.object(0).scope = 2; }, kind},
+  expect_each_refused(some_part(), {{[](auto& at) { at.object(0).scope = 3; }, kind},
                                     {[](auto& at) { at.object(0).pad = 1; }, kind},
                                     {[](auto& at) { at.object(0).pad2 = 1; }, kind},
                                     {[](auto& at) { at.object(0).layout = 1; }, kind},

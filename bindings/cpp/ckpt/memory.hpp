@@ -123,6 +123,33 @@ struct MutableMemory {
       : data(std::data(container)), bytes(std::size(container) * sizeof(E)), element(detail::element_of<E>()) {}
 };
 
+// Zeroed memory to load into, made by several threads on huge pages: a load into new memory of another kind takes
+// longer. A container of bytes, for any dtype. It must live as long as a std::vector in its place.
+class Buffer {
+ public:
+  static Result<Buffer> make(uint64_t size) {
+    void* made = nullptr;
+    detail::Call call;
+    call(ckpt_buffer_alloc, &made, size);
+    return call.result(Buffer(made, made ? size : 0));
+  }
+  Buffer(Buffer&& from) noexcept : data_(std::exchange(from.data_, nullptr)), size_(std::exchange(from.size_, 0)) {}
+  Buffer& operator=(Buffer&& from) noexcept {
+    std::swap(data_, from.data_);
+    std::swap(size_, from.size_);
+    return *this;
+  }
+  ~Buffer() { ckpt_buffer_free(data_, size_); }
+  std::byte* data() noexcept { return static_cast<std::byte*>(data_); }
+  const std::byte* data() const noexcept { return static_cast<const std::byte*>(data_); }
+  size_t size() const noexcept { return size_; }
+
+ private:
+  Buffer(void* data, uint64_t size) : data_(data), size_(size) {}
+  void* data_;
+  uint64_t size_;
+};
+
 struct Device {
   int32_t type = CKPT_DEVICE_CPU;
   int32_t id = 0;
@@ -175,6 +202,11 @@ class Tensor {
     desc_.flags |= CKPT_TENSOR_CONVERT;
     return *this;
   }
+  // Save only: the values of the group's first member count, and those of the others may differ.
+  Tensor& first_replica() & {
+    desc_.flags |= CKPT_TENSOR_FIRST_REPLICA;
+    return *this;
+  }
   Tensor& replica(uint64_t group, uint32_t index, uint32_t count) & {
     desc_.replica_group = group;
     desc_.replica_index = index;
@@ -191,6 +223,7 @@ class Tensor {
   Tensor flat(int64_t offset, int64_t size) && { return flat(offset, size); }
   Tensor strides(const Extents& extents) && { return strides(extents); }
   Tensor convert() && { return convert(); }
+  Tensor first_replica() && { return first_replica(); }
   Tensor replica(uint64_t group, uint32_t index, uint32_t count) && { return replica(group, index, count); }
   Tensor view_offset(int64_t offset) && { return view_offset(offset); }
   const ckpt_tensor_desc& desc() const { return desc_; }

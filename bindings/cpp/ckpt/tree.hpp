@@ -42,6 +42,17 @@ class Node : public ckpt_node {
   std::optional<Node> find(const std::string& wanted) const;
   std::optional<Node> find(int64_t wanted) const;
 
+  // The value of one rank, where each rank has its own (Tree::begin_per_rank), in a tree of Reader::tree_of_rank.
+  // MISMATCH if the node is something else, or has the values of several ranks.
+  Result<Node> own() const {
+    const bool is = kind == CKPT_NODE_RECORD && text_view() == CKPT_PER_RANK_CLASS && child_count == 1;
+    if (is) return other(first_child);
+    const std::string found = std::string(kind_name()) + " of " + std::to_string(child_count) + " items";
+    return detail::failed<Node>(Error(
+        CKPT_MISMATCH, path() + ": expected a " CKPT_PER_RANK_CLASS " with the value of one rank, found a " + found,
+        {{"path", path()}, {"expected", CKPT_PER_RANK_CLASS}, {"found", found}}));
+  }
+
   class iterator;  // over the children
   iterator begin() const;
   iterator end() const;
@@ -226,6 +237,13 @@ class Tree : public detail::Handle<ckpt_tree, ckpt_tree_free>, public detail::Tr
   Result<void> begin_tuple() { return begin(CKPT_NODE_TUPLE); }
   Result<void> begin_set() { return begin(CKPT_NODE_SET); }
   Result<void> begin_record(const std::string& class_name) { return begin(CKPT_NODE_RECORD, class_name); }
+  // What is each rank's own (a random state, a position in the data): one value of this rank follows, then end().
+  Result<void> begin_per_rank(uint32_t rank) {
+    const std::string class_name = CKPT_PER_RANK_CLASS, key = "rank" + std::to_string(rank);
+    detail::Call call;
+    call(ckpt_tree_begin, get(), CKPT_NODE_RECORD, detail::Text{"class name", class_name});
+    return call(ckpt_tree_key, get(), key.data(), uint64_t{key.size()}).done();
+  }
   Result<void> end() { return detail::call(ckpt_tree_end, get()); }
 
  private:

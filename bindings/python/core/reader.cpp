@@ -1,4 +1,5 @@
 // Reader.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include "view.h"
@@ -159,13 +160,19 @@ void bind_reader(nb::module_& m) {
            "instead.")
       .def(
           "tree",
-          [](const ReaderObject& self, nb::handle name) {
+          [](const ReaderObject& self, nb::handle name, std::optional<uint32_t> rank) {
             const auto from = self.get();
             const auto object = optional_text(name, "name");
-            return TreeObject(unlocked([&] { return object ? from->tree(*object) : from->tree(); }), "Tree");
+            return TreeObject(unlocked([&] {
+                                if (rank) return object ? from->tree_of_rank(*rank, *object) : from->tree_of_rank(*rank);
+                                return object ? from->tree(*object) : from->tree();
+                              }),
+                              "Tree");
           },
-          nb::arg("name") = nb::none(), nb::sig("def tree(self, name: str | None = None) -> Tree"),
-          "The tree in object `name`. None: the main tree, or a dict of all tensors if there is none.")
+          nb::arg("name") = nb::none(), nb::kw_only(), nb::arg("rank") = nb::none(),
+          nb::sig("def tree(self, name: str | None = None, *, rank: int | None = None) -> Tree"),
+          "The tree in object `name`. None: the main tree, or a dict of all tensors if there is none. `rank`: of what is "
+          "each rank's own, only what that rank saved, or rank 0 if there were fewer ranks.")
       .def(
           "verify",
           [](const ReaderObject& self, nb::handle mapping, const nb::kwargs& keywords) {

@@ -48,7 +48,10 @@ class SaveObject {
 
   JobObject start(bool in_place) {
     return with([this, in_place](ckpt::Save& save) {
-      ckpt::Job job = unlocked([&] { return in_place ? save.start_in_place() : save.start(); });
+      // Not Save::start, which waits for STAGED, and whose session tells of failures: background.py does both.
+      ckpt::Job job = unlocked([&] {
+        return ckpt::detail::make<ckpt::Job>(in_place ? ckpt_save_start_in_place : ckpt_save_start, save.get());
+      });
       return save_job(std::move(job), std::move(kept_));
     });
   }
@@ -139,7 +142,16 @@ static void bind_save_adds(nb::class_<SaveObject>& save) {
           },
           nb::arg("tree"), nb::arg("name") = nb::none(),
           nb::sig("def add_tree(self, tree: Tree, name: str | None = None) -> None"),
-          "Adds a finished tree as shared object `name` (None: the checkpoint's main tree).")
+          "Adds this rank's finished tree as `name` (None: the checkpoint's main tree). The trees of all ranks are "
+          "merged.")
+      .def(
+          "give_up",
+          [](SaveObject& self, nb::handle reason) {
+            const std::string why = text(reason, "reason");
+            self.with([&](ckpt::Save& into) { unlocked([&] { into.give_up(why); }); });
+          },
+          nb::arg("reason"), nb::sig("def give_up(self, reason: str) -> None"),
+          "Instead of run() or start(), where this rank cannot save: the other ranks end at once and learn why.")
       .def(
           "set_attr",
           [](SaveObject& self, nb::handle key, nb::handle value, nb::handle tensor) {

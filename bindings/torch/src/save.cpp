@@ -149,7 +149,8 @@ std::string Checkpointer::Impl::save(const State& state, const SaveOptions& opti
 
 SaveHandle Checkpointer::Impl::save_async(const State& state, const SaveOptions& options) {
   auto handle = prepare(state, options);
-  auto error = caught([&] { handle->job = handle->save.start(); });
+  // Not Save::start, which waits for STAGED and lets the session tell of failures: the Checkpointer does both.
+  auto error = caught([&] { handle->job = ckpt::detail::make<ckpt::Job>(ckpt_save_start, handle->save.get()); });
   agree(group(), error);
   pending = handle;
   // If it fails before it is staged, wait() throws that on all ranks.

@@ -27,6 +27,15 @@ static ckpt_status run_memory_hex(runner* r) {
   return CKPT_OK;
 }
 
+static ckpt_status run_memory_alloc(runner* r) {
+  void* made = NULL;
+  uint64_t size = unsigned_integer(r, 1);
+  ckpt_status status = ckpt_buffer_alloc(&made, size, &r->error);
+  if (!status) (void)keep_memory(r, 0, made, size);
+  ckpt_buffer_free(made, size);
+  return status;
+}
+
 static ckpt_status run_memory_part(runner* r) {
   uint64_t offset = unsigned_integer(r, 2), size = unsigned_integer(r, 3);
   const memory* from = get(r, 1, MEMORY);
@@ -103,6 +112,7 @@ static ckpt_status run_copy(runner* r) {
 
 const command memory_commands[] = {{"memory", run_memory},
                                    {"memory.hex", run_memory_hex},
+                                   {"memory.alloc", run_memory_alloc},
                                    {"memory.part", run_memory_part},
                                    {"equal", run_equal},
                                    {"differ", run_differ},

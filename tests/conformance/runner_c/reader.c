@@ -49,7 +49,10 @@ static ckpt_status run_diff(runner* r) {
 
 static ckpt_status run_tree(runner* r) {
   ckpt_tree* made = NULL;
-  ckpt_status status = ckpt_reader_tree(reader_of(r), text_of(r, "name"), &made, &r->error);
+  const char *name = text_of(r, "name"), *rank = text_of(r, "rank");
+  ckpt_status status =
+      rank ? ckpt_reader_tree_of_rank(reader_of(r), name, (uint32_t)integer_of(r, "rank", 0), &made, &r->error)
+           : ckpt_reader_tree(reader_of(r), name, &made, &r->error);
   return keep(r, 1, TREE, made, status);
 }
 

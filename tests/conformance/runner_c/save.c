@@ -78,6 +78,8 @@ static ckpt_status run_start_in_place(runner* r) {
   return keep(r, 1, JOB, made, status);
 }
 
+static ckpt_status run_give_up(runner* r) { return ckpt_save_give_up(get(r, 0, SAVE), word(r, 1), &r->error); }
+
 static ckpt_status run_report(runner* r) {
   ckpt_report* made = NULL;
   ckpt_status status = ckpt_save_report(get(r, 0, SAVE), &made, &r->error);
@@ -95,5 +97,6 @@ const command save_commands[] = {{"save.new", run_new},
                                  {"save.run", run_run},
                                  {"save.start", run_start},
                                  {"save.start_in_place", run_start_in_place},
+                                 {"save.give_up", run_give_up},
                                  {"save.report", run_report},
                                  {NULL, NULL}};

@@ -15,7 +15,7 @@ const char* const node_kinds[] = {"null", "bool",  "int", "bigint", "float",  "t
                                   "",     "",      "",    "",       "",       "",     "",      "",
                                   "list", "tuple", "set", "dict",   "record", NULL};
 const char* const checkpoint_states[] = {"", "COMMITTED", "OPEN", "ABORTED", "DAMAGED", "REVISION", NULL};
-const char* const scopes[] = {"shared", "per-rank", NULL};
+const char* const scopes[] = {"shared", "per-rank", "tree", NULL};
 
 const char* word(runner* r, size_t i) { return r->tokens[i].text; }
 int64_t integer(runner* r, size_t i) { return strtoll(word(r, i), NULL, 10); }
@@ -84,6 +84,7 @@ void region_of(runner* r, size_t first, ckpt_tensor_desc* out) {
     out->flags |= CKPT_TENSOR_STRIDED;
     (void)numbers(strides, out->strides, CKPT_MAX_NDIM);
   }
+  if (integer_of(r, "first_replica", 0)) out->flags |= CKPT_TENSOR_FIRST_REPLICA;
   if (text_of(r, "replica")) {
     (void)numbers(text_of(r, "replica"), given, 3);
     out->replica_group = (uint64_t)given[0];

@@ -10,11 +10,21 @@ namespace conformance {
 
 // Jobs first: until they have ended, the engine uses the memory.
 Runner::~Runner() {
-  for (auto at = objects_.begin(); at != objects_.end();)
-    at = std::holds_alternative<ckpt::Job>(at->second) ? objects_.erase(at) : std::next(at);
+  for (auto at = objects_.begin(); at != objects_.end();) {
+    const auto* job = std::get_if<ckpt::Job>(&at->second);
+    if (job) job->cancel();
+    at = job ? objects_.erase(at) : std::next(at);
+  }
 }
 
+// A scenario that frees a job wants its end; dropping the job of a save does not end it.
 void Runner::free(const std::string& name) {
+  const auto found = objects_.find(name);
+  const auto* job = found == objects_.end() ? nullptr : std::get_if<ckpt::Job>(&found->second);
+  if (job && job->state() < CKPT_JOB_COMMITTED) {
+    job->cancel();
+    (void)ckpt_job_wait(job->get(), CKPT_JOB_COMMITTED, -1, nullptr);
+  }
   if (!objects_.erase(name)) fail("expected an object ", name, ", found none");
   owners_.erase(name);
   for (auto at = owners_.begin(); at != owners_.end();) {

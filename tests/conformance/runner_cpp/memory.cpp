@@ -21,6 +21,11 @@ void run_memory(Runner& runner, const Call& call) {
   runner.put(call[0], std::move(bytes));
 }
 
+void run_memory_alloc(Runner& runner, const Call& call) {
+  const auto made = ckpt::Buffer::make(call.count(1));
+  runner.put_copy(call[0], made);
+}
+
 void run_memory_part(Runner& runner, const Call& call) {
   const uint64_t offset = call.count(2), size = call.count(3);
   const Bytes& from = runner.get<Bytes>(call[1]);
@@ -72,6 +77,7 @@ void run_copy(Runner&, const Call& call) {
 
 const Commands kMemory = {{"memory", run_memory},
                           {"memory.hex", [](Runner& r, const Call& c) { r.put_copy(c[0], c[1]); }},
+                          {"memory.alloc", run_memory_alloc},
                           {"memory.part", run_memory_part},
                           {"equal", run_equal},
                           {"differ", run_differ},

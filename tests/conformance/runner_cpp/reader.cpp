@@ -18,8 +18,11 @@ void run_diff(Runner& runner, const Call& call) {
 
 void run_tree(Runner& runner, const Call& call) {
   const auto name = call.text("name");
+  const auto rank = call.numbers("rank");
   const auto& reader = reader_of(runner, call);
-  runner.put(call[1], name ? reader.tree(*name) : reader.tree());
+  if (!rank) return runner.put(call[1], name ? reader.tree(*name) : reader.tree());
+  const auto number = static_cast<uint32_t>(rank->at(0));
+  runner.put(call[1], name ? reader.tree_of_rank(number, *name) : reader.tree_of_rank(number));
 }
 
 // ---- what it holds ----

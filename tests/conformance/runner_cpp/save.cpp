@@ -68,6 +68,7 @@ const Commands kSave = {
     {"save.run", [](Runner& r, const Call& c) { save_of(r, c).run(); }},
     {"save.start", [](Runner& r, const Call& c) { r.put(c[1], save_of(r, c).start()); }},
     {"save.start_in_place", [](Runner& r, const Call& c) { r.put(c[1], save_of(r, c).start_in_place()); }},
+    {"save.give_up", [](Runner& r, const Call& c) { save_of(r, c).give_up(c[1]); }},
     {"save.report", [](Runner& r, const Call& c) { r.put(c[1], save_of(r, c).report()); }}};
 
 }  // namespace conformance

@@ -24,7 +24,7 @@ const Names kCheckpointStates = {{CKPT_CHECKPOINT_COMMITTED, "COMMITTED"},
                                  {CKPT_CHECKPOINT_ABORTED, "ABORTED"},
                                  {CKPT_CHECKPOINT_DAMAGED, "DAMAGED"},
                                  {CKPT_CHECKPOINT_REVISION, "REVISION"}};
-const Names kScopes = {{CKPT_OBJECT_SHARED, "shared"}, {CKPT_OBJECT_PER_RANK, "per-rank"}};
+const Names kScopes = {{CKPT_OBJECT_SHARED, "shared"}, {CKPT_OBJECT_PER_RANK, "per-rank"}, {CKPT_OBJECT_TREE, "tree"}};
 
 int32_t number_of(const Names& names, const std::string& name) {
   for (const auto& [number, known] : names)
@@ -85,6 +85,7 @@ ckpt::Tensor Call::tensor(size_t first) const {
   }
   if (const auto flat = numbers("flat")) tensor.flat(flat->at(0), flat->at(1));
   if (const auto strides = numbers("strides")) tensor.strides(*strides);
+  if (const auto first = numbers("first_replica"); first && first->at(0)) tensor.first_replica();
   if (const auto replica = numbers("replica"))
     tensor.replica(static_cast<uint64_t>(replica->at(0)), static_cast<uint32_t>(replica->at(1)),
                    static_cast<uint32_t>(replica->at(2)));

@@ -4,20 +4,29 @@ import (
 	"bytes"
 	"encoding/binary"
 	"os"
+
+	ckpt "github.com/ckpt-engine/ckpt/bindings/go"
 )
 
 var _ = list(map[string]func(r *runner){
-	"memory":      func(r *runner) { r.put(0, &memory{generated(r.unsigned(1), r.unsigned(2))}) },
-	"memory.hex":  func(r *runner) { r.put(0, &memory{[]byte(r.words[1])}) },
-	"memory.part": runMemoryPart,
-	"equal":       runEqual,
-	"differ":      runDiffer,
-	"free":        func(r *runner) { r.free(r.words[0]) },
-	"flip":        runFlip,
-	"truncate":    func(r *runner) { r.check(os.Truncate(r.words[0], r.int(1))) },
-	"delete":      func(r *runner) { r.check(os.Remove(r.words[0])) },
-	"copy":        runCopy,
+	"memory":       func(r *runner) { r.put(0, &memory{generated(r.unsigned(1), r.unsigned(2))}) },
+	"memory.hex":   func(r *runner) { r.put(0, &memory{[]byte(r.words[1])}) },
+	"memory.alloc": runMemoryAlloc,
+	"memory.part":  runMemoryPart,
+	"equal":        runEqual,
+	"differ":       runDiffer,
+	"free":         func(r *runner) { r.free(r.words[0]) },
+	"flip":         runFlip,
+	"truncate":     func(r *runner) { r.check(os.Truncate(r.words[0], r.int(1))) },
+	"delete":       func(r *runner) { r.check(os.Remove(r.words[0])) },
+	"copy":         runCopy,
 })
+
+func runMemoryAlloc(r *runner) {
+	buffer := try(ckpt.NewBuffer(r.unsigned(1)))
+	defer buffer.Close()
+	r.put(0, &memory{bytes.Clone(buffer.Bytes())})
+}
 
 // generated returns the little-endian words of splitmix64; zeros for seed 0.
 func generated(size, seed uint64) []byte {

@@ -62,6 +62,11 @@ func (r *runner) free(name string) {
 			r.free(other)
 		}
 	}
+	// A scenario that frees a job wants its end; closing the job of a save does not end it.
+	if job, is := gone.value.(*ckpt.Job); is {
+		job.Cancel()
+		<-job.Done()
+	}
 	if closer, closes := gone.value.(io.Closer); closes {
 		r.check(closer.Close())
 		r.check(closer.Close()) // again does nothing

@@ -17,7 +17,7 @@ var _ = list(map[string]func(r *runner){
 	"reader.map":    func(r *runner) { r.putCopy(2, try(r.reader().Map(r.words[1], r.options))) },
 	"reader.verify": func(r *runner) { r.put(1, try(r.reader().Verify(context.Background(), r.options))) },
 	"reader.diff":   func(r *runner) { r.put(2, try(r.reader().Diff(r.context(), get[*ckpt.Reader](r, 1), r.options))) },
-	"reader.tree":   func(r *runner) { r.put(1, try(r.reader().Tree(r.optionalName()))) },
+	"reader.tree":   runReaderTree,
 	"reader.export": func(r *runner) { must(r.reader().Export(r.context(), r.words[1], r.options)) },
 	"reader.tensors": func(r *runner) {
 		expectAll(r, 1, r.reader().Tensors(), func(t ckpt.TensorInfo) string { return t.Name })
@@ -117,4 +117,12 @@ func runReaderAttr(r *runner) {
 	}
 	must(err)
 	r.expectWords(2, found)
+}
+
+func runReaderTree(r *runner) {
+	if rank, given := r.list("rank"); given {
+		r.put(1, try(r.reader().TreeOfRank(r.optionalName(), uint32(rank[0]))))
+	} else {
+		r.put(1, try(r.reader().Tree(r.optionalName())))
+	}
 }

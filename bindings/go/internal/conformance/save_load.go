@@ -25,6 +25,7 @@ var _ = list(map[string]func(r *runner){
 	"save.run":            func(r *runner) { must(r.save().Run(context.Background())) },
 	"save.start":          func(r *runner) { r.put(1, try(r.save().Start(context.Background()))) },
 	"save.start_in_place": func(r *runner) { r.put(1, try(r.save().StartInPlace(context.Background()))) },
+	"save.give_up":        func(r *runner) { must(r.save().GiveUp(r.words[1])) },
 	"save.report":         func(r *runner) { r.put(1, try(r.save().Report())) },
 	"load.new":            func(r *runner) { r.put(0, try(ckpt.NewLoad(get[*ckpt.Reader](r, 1), r.options))) },
 	"load.tensor":         func(r *runner) { r.addTensor(r.load()) },

@@ -100,6 +100,9 @@ func (r *runner) tensor(first int) ckpt.Tensor {
 	if strides, given := r.list("strides"); given {
 		made = made.Strided(strides...)
 	}
+	if first, given := r.list("first_replica"); given && first[0] != 0 {
+		made = made.WithFirstReplica()
+	}
 	if replica, given := r.list("replica"); given {
 		made = made.Replica(uint64(replica[0]), uint32(replica[1]), uint32(replica[2]))
 	}

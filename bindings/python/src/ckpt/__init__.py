@@ -11,7 +11,7 @@ neither numpy nor torch.
 
 from ._core import (FORMAT_REVISION, File, Job, Load, Memory, Save, Tree, View, dtype_bits, dtype_find, dtype_name,
                     options, status_name, version, version_number)
-from .adapt import Shard
+from .adapt import PerRank, Shard
 from .background import SaveHandle
 from .checkpointer import Check, Checkpointer, Moment, Restored
 from .enums import (CheckpointFlags, CheckpointState, Codec, Device, DType, Filter, FindingKind, IoEngine, JobState,
@@ -33,8 +33,8 @@ from .trees import Record, TensorName, TreeSet, from_native, to_native
 __version__ = "0.1.0"
 
 __all__ = [
-    "save", "save_async", "load", "ls", "SaveHandle", "Shard",
-    "Checkpointer", "Restored", "Moment", "Check", "Checkpoint", "LazyTensor", "Listing",
+    "save", "save_async", "load", "ls", "SaveHandle", "Shard", "PerRank", "Checkpoint", "LazyTensor", "Listing",
+    "Checkpointer", "Restored", "Moment", "Check",
     "Store", "Session", "Save", "Reader", "Load", "Job", "Tree", "File", "Memory", "View",
     "from_native", "to_native", "Record", "TensorName", "TreeSet",
     "AliasInfo", "CheckpointInfo", "FileTensor", "Finding", "JobStats", "Node", "ObjectInfo", "OptionInfo", "PartInfo",

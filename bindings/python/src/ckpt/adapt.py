@@ -42,6 +42,20 @@ class Shard:
     replica: tuple[int, int, int] | None = None
 
 
+PER_RANK = "ckpt.PerRank"
+
+
+@dataclass(frozen=True)
+class PerRank:
+    """What is this rank's own, as a leaf of the state: a random state, the position of a data loader.
+
+    All else that several ranks have at one place must be equal. A load gives each rank the value that it saved itself,
+    or rank 0's if the checkpoint has fewer ranks.
+    """
+
+    value: Any
+
+
 @dataclass(frozen=True)
 class Leaf:
     """A tensor: an array, or a Shard."""

@@ -153,10 +153,11 @@ class JobState(OpenEnum):
 
 
 class Scope(OpenEnum):
-    """Whose bytes an object is: one for all ranks, or each rank's own."""
+    """Whose bytes an object is: one for all ranks, each rank's own, or a state tree that ranks make together."""
 
     SHARED = 0
     PER_RANK = 1
+    TREE = 2
 
 
 class FindingKind(OpenEnum):

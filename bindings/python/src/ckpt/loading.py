@@ -9,7 +9,7 @@ from typing import Any
 
 from . import _core
 from ._core import Load, Memory, Tree
-from .adapt import TRANSPARENT, Marks, Shard, is_value, marks_of, put, restore, stand_in, without_marks
+from .adapt import PER_RANK, TRANSPARENT, Marks, PerRank, Shard, is_value, marks_of, put, restore, stand_in, without_marks
 from .enums import NodeKind, Status
 from .errors import Error, MissingWarning, NotFoundError, error_of, warn
 from .frameworks import Framework, FrameworkName, framework_name_of, framework_of, is_array, is_whole
@@ -28,6 +28,7 @@ def load(
     at: Sequence[str | int] = (),
     framework: FrameworkName | None = None,
     convert: bool = False,
+    rank: int | None = 0,
     progress: Progress = None,
     options: Mapping[str, int | str] | None = None,
     **keywords: int | str,
@@ -41,6 +42,10 @@ def load(
     be loaded; with on_damaged="error" that is an error. `at`: the keys that lead to a subtree, ("model",); only
     that is read and returned. `framework`: what new tensors are, "numpy" or "torch"; by default as in `into`, else
     numpy. Tensors that shared memory when they were saved share it again.
+
+    `rank`: which of several ranks this is. Where the state has a ckpt.PerRank, the result has the value that this rank
+    saved; rank 0's, if the checkpoint has fewer ranks. None: a ckpt.Record of the values of all ranks, by "rank0",
+    "rank1" and so on.
 
     `into`: a state of the same form as the result. Its arrays and Shards are filled and put into the result; where it
     has none, new arrays are made. All other values come from the checkpoint. Before any array changes come
@@ -57,20 +62,20 @@ def load(
     name = framework or _framework_in(into) or "numpy"
     reader = open_source(source, selector, chosen)
     try:
-        return _load_from(reader, into, at, framework_of(name), convert, progress, chosen)
+        return _load_from(reader, into, at, framework_of(name), convert, rank, progress, chosen)
     finally:
         if reader is not source:
             reader.close()
 
 
 def _load_from(reader: _core.Reader | FileReader, into: Any, at: Sequence[str | int], framework: Framework,
-               convert: bool, progress: Progress, options: Mapping[str, int | str]) -> Any:
+               convert: bool, rank: int | None, progress: Progress, options: Mapping[str, int | str]) -> Any:
     strict = options.get("strict", "missing")
     if strict in ("none", "exact"):  # checked here: the engine does not see aliases, which are made and not read
         options = {**options, "strict": "missing"}
-    with reader.tree() as tree, _request_of(reader, options) as request:
-        root = _descend(tree, at)
-        state = _StateReader(reader, tree, root, request, framework, convert)
+    with _tree_of(reader, rank) as tree, _request_of(reader, options) as request:
+        root = _descend(tree, at, rank)
+        state = _StateReader(reader, tree, root, request, framework, convert, rank)
         out = state.read(root, into)
         if strict == "exact":
             state.check_all_read(into is not None)
@@ -85,6 +90,10 @@ def _load_from(reader: _core.Reader | FileReader, into: Any, at: Sequence[str | 
         if missing:
             _warn_missing(reader, [path for path, _ in missing])
         return state.finish(out)
+
+
+def _tree_of(reader: _core.Reader | FileReader, rank: int | None) -> Tree:
+    return reader.tree() if isinstance(reader, FileReader) else reader.tree(rank=rank)
 
 
 @contextmanager
@@ -108,6 +117,8 @@ def _arrays_in(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any
     """All arrays and Shards in it, each with its path, for an error."""
     if isinstance(value, Shard) or is_array(value):
         yield path, value
+    elif isinstance(value, PerRank):
+        yield from _arrays_in(value.value, path, seen)
     elif isinstance(value, (Mapping, list, tuple, Record)) and id(value) not in seen:
         seen.add(id(value))
         pairs = enumerate(value) if isinstance(value, (list, tuple)) else _items(value).items()
@@ -139,20 +150,36 @@ def _items(value: Any) -> Mapping[Any, Any]:
     return value.items if isinstance(value, Record) else value
 
 
-def _through_records(tree: Tree, node: int) -> int:
-    """The dict inside an OrderedDict or the like, which adds nothing to paths."""
+def _own(tree: Tree, node: int, rank: int | None) -> int | None:
+    """The value of this rank in the record of a PerRank; None if it is no such record, or if all ranks are wanted."""
     found = tree.node(node)
-    while found.kind == NodeKind.RECORD and str(found.value) in TRANSPARENT:
-        node = tree.find(node, TRANSPARENT[str(found.value)])
+    if rank is None or found.kind != NodeKind.RECORD or found.value != PER_RANK:
+        return None
+    for name in (f"rank{rank}", "rank0"):
+        try:
+            return tree.find(node, name)
+        except NotFoundError:
+            pass
+    return found.first_child
+
+
+def _through_records(tree: Tree, node: int, rank: int | None) -> int:
+    """The dict inside an OrderedDict or the like, which adds nothing to paths, or inside a PerRank."""
+    found = tree.node(node)
+    while found.kind == NodeKind.RECORD:
+        own = _own(tree, node, rank)
+        if own is None and str(found.value) not in TRANSPARENT:
+            break
+        node = tree.find(node, TRANSPARENT[str(found.value)]) if own is None else own
         found = tree.node(node)
     return node
 
 
-def _descend(tree: Tree, at: Sequence[str | int]) -> int:
+def _descend(tree: Tree, at: Sequence[str | int], rank: int | None) -> int:
     node = 0
     for depth, key in enumerate(at):
         try:
-            node = tree.find(_through_records(tree, node), key)
+            node = tree.find(_through_records(tree, node, rank), key)
         except Error as error:
             path = "/".join(str(step) for step in at[:depth + 1])
             raise error_of(Status.NOT_FOUND, f"the state has nothing at '{path}'", {"path": path}) from error
@@ -174,8 +201,9 @@ class _StateReader(TreeReader):
     """Reads a state in two steps: read() asks for all tensors; finish() restores the records once these are loaded."""
 
     def __init__(self, reader: _core.Reader | FileReader, tree: Tree, root: int, request: Load | FileRequest,
-                 framework: Framework, convert: bool) -> None:
+                 framework: Framework, convert: bool, rank: int | None) -> None:
         super().__init__(tree)
+        self._rank = rank
         self.used: set[int] = set()
         self._root = root
         self._reader, self._request, self._convert = reader, request, convert
@@ -221,6 +249,9 @@ class _StateReader(TreeReader):
     # ---- asking ----
 
     def read(self, index: int = 0, like: Any = None) -> Any:
+        own = _own(self.tree, index, self._rank)
+        if own is not None:
+            return self.read(own, like.value if isinstance(like, PerRank) else like)
         if like is not None and not _may_hold(like, self.tree.node(index).kind):
             path = "/".join(self._path(index))
             kind = type(like)

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from ._core import Job, Memory, Save
-from .adapt import TRANSPARENT, Leaf, Shard, odd_dict, simplify
+from .adapt import PER_RANK, TRANSPARENT, Leaf, PerRank, Shard, odd_dict, simplify
 from .background import Running, SaveHandle, Turn
 from .enums import Status
 from .errors import Error, error_of
 from .handles import Session, Store
 from .progress import Progress, finish
 from .sharing import find_aliases
-from .trees import TreeWriter, place
+from .trees import Record, TreeWriter, place
 
 Target: TypeAlias = str | os.PathLike[str] | Store | Session
 
@@ -25,12 +25,16 @@ class _StateWriter(TreeWriter):
 
     _transparent = TRANSPARENT
 
-    def __init__(self) -> None:
+    def __init__(self, rank: int) -> None:
         super().__init__()
+        self._rank = rank
         self.tensors: dict[str, Memory] = {}
         self.shards: dict[str, Shard] = {}
 
     def other(self, value: Any, path: tuple[str, ...]) -> None:
+        if isinstance(value, PerRank):
+            self.write(Record(PER_RANK, {f"rank{self._rank}": value.value}), path)
+            return
         simple = simplify(value, path)
         if simple is None:
             super().other(value, path)
@@ -57,8 +61,8 @@ class _StateWriter(TreeWriter):
         self.tree.add_tensor(name)
 
 
-def _fill(save: Save, state: Any, attrs: Mapping[str, str]) -> None:
-    writer = _StateWriter()
+def _fill(save: Save, state: Any, attrs: Mapping[str, str], rank: int) -> None:
+    writer = _StateWriter(rank)
     writer.write(state)
     aliases, spans = find_aliases(list(writer.tensors.items()))
     for alias in aliases:
@@ -126,8 +130,14 @@ def _start(target: Target, state: Any, step: int | None, label: str | None, rank
     session, owned = _open(target, rank, world_size, session_string, options)
     save: Save | None = None
     try:
+        if session.world_size > 1:
+            options = {"held_by": "some", **options}
         save = Save(session, called, -1 if step is None else step, options)
-        _fill(save, state, attrs or {})
+        try:
+            _fill(save, state, attrs or {}, session.rank)
+        except BaseException as error:
+            save.give_up(f"{type(error).__name__}: {error}".replace("\0", " "))
+            raise
         identifier, job = save.id, save.start(in_place=in_place)
         save.close()
         return job, Running(job, identifier, owned)

@@ -7,6 +7,7 @@ pub const CKPT_FORMAT_REVISION: i32 = 1;
 pub const CKPT_MAX_NDIM: i32 = 16;
 pub const CKPT_TREE_MAX_DEPTH: i32 = 200;
 pub const CKPT_TREE_OBJECT: &::core::ffi::CStr = c"state";
+pub const CKPT_PER_RANK_CLASS: &::core::ffi::CStr = c"ckpt.PerRank";
 pub const CKPT_TREE_MEDIA_TYPE: &::core::ffi::CStr = c"application/vnd.ckpt.tree+json";
 unsafe extern "C" {
     pub fn ckpt_version_string() -> *const ::core::ffi::c_char;
@@ -342,6 +343,7 @@ pub const CKPT_REGION_BOX: i32 = 1;
 pub const CKPT_REGION_FLAT: i32 = 2;
 pub const CKPT_TENSOR_STRIDED: i32 = 1;
 pub const CKPT_TENSOR_CONVERT: i32 = 2;
+pub const CKPT_TENSOR_FIRST_REPLICA: i32 = 4;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct ckpt_tensor_desc {
@@ -418,8 +420,22 @@ unsafe extern "C" {
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
 }
+unsafe extern "C" {
+    pub fn ckpt_save_add_tensors(
+        save: *mut ckpt_save,
+        count: u64,
+        names: *const *const ::core::ffi::c_char,
+        descs: *const ckpt_tensor_desc,
+        data: *const *const ::core::ffi::c_void,
+        data_bytes: *const u64,
+        device_type: i32,
+        device_id: i32,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
 pub const CKPT_OBJECT_SHARED: i32 = 0;
 pub const CKPT_OBJECT_PER_RANK: i32 = 1;
+pub const CKPT_OBJECT_TREE: i32 = 2;
 unsafe extern "C" {
     pub fn ckpt_save_add_object(
         save: *mut ckpt_save,
@@ -462,6 +478,13 @@ unsafe extern "C" {
     pub fn ckpt_save_start_in_place(
         save: *mut ckpt_save,
         out: *mut *mut ckpt_job,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_save_give_up(
+        save: *mut ckpt_save,
+        reason: *const ::core::ffi::c_char,
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
 }
@@ -572,53 +595,6 @@ unsafe extern "C" {
     ) -> ckpt_status;
 }
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct ckpt_segment_info {
-    pub struct_size: u32,
-    pub part: u32,
-    pub ndim: i32,
-    pub codec: i32,
-    pub filter: i32,
-    pub chunk_count: u32,
-    pub offset: [i64; 16usize],
-    pub extent: [i64; 16usize],
-    pub flat_offset: i64,
-    pub flat_size: i64,
-    pub part_offset: u64,
-    pub stored_bytes: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ckpt_segment_info"][::core::mem::size_of::<ckpt_segment_info>() - 312usize];
-    ["Alignment of ckpt_segment_info"][::core::mem::align_of::<ckpt_segment_info>() - 8usize];
-    ["Offset of field: ckpt_segment_info::struct_size"]
-        [::core::mem::offset_of!(ckpt_segment_info, struct_size) - 0usize];
-    ["Offset of field: ckpt_segment_info::part"][::core::mem::offset_of!(ckpt_segment_info, part) - 4usize];
-    ["Offset of field: ckpt_segment_info::ndim"][::core::mem::offset_of!(ckpt_segment_info, ndim) - 8usize];
-    ["Offset of field: ckpt_segment_info::codec"][::core::mem::offset_of!(ckpt_segment_info, codec) - 12usize];
-    ["Offset of field: ckpt_segment_info::filter"][::core::mem::offset_of!(ckpt_segment_info, filter) - 16usize];
-    ["Offset of field: ckpt_segment_info::chunk_count"]
-        [::core::mem::offset_of!(ckpt_segment_info, chunk_count) - 20usize];
-    ["Offset of field: ckpt_segment_info::offset"][::core::mem::offset_of!(ckpt_segment_info, offset) - 24usize];
-    ["Offset of field: ckpt_segment_info::extent"][::core::mem::offset_of!(ckpt_segment_info, extent) - 152usize];
-    ["Offset of field: ckpt_segment_info::flat_offset"]
-        [::core::mem::offset_of!(ckpt_segment_info, flat_offset) - 280usize];
-    ["Offset of field: ckpt_segment_info::flat_size"][::core::mem::offset_of!(ckpt_segment_info, flat_size) - 288usize];
-    ["Offset of field: ckpt_segment_info::part_offset"]
-        [::core::mem::offset_of!(ckpt_segment_info, part_offset) - 296usize];
-    ["Offset of field: ckpt_segment_info::stored_bytes"]
-        [::core::mem::offset_of!(ckpt_segment_info, stored_bytes) - 304usize];
-};
-unsafe extern "C" {
-    pub fn ckpt_reader_segment_at(
-        reader: *const ckpt_reader,
-        tensor: *const ::core::ffi::c_char,
-        index: u32,
-        out: *mut ckpt_segment_info,
-        err: *mut *mut ckpt_error,
-    ) -> ckpt_status;
-}
-#[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ckpt_object_info {
     pub struct_size: u32,
@@ -667,42 +643,6 @@ unsafe extern "C" {
         name: *const ::core::ffi::c_char,
         rank: u32,
         out: *mut ckpt_object_info,
-        err: *mut *mut ckpt_error,
-    ) -> ckpt_status;
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ckpt_part_info {
-    pub struct_size: u32,
-    pub rank: u32,
-    pub bytes: u64,
-    pub name: [::core::ffi::c_char; 32usize],
-    pub save_id: [::core::ffi::c_char; 40usize],
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ckpt_part_info"][::core::mem::size_of::<ckpt_part_info>() - 88usize];
-    ["Alignment of ckpt_part_info"][::core::mem::align_of::<ckpt_part_info>() - 8usize];
-    ["Offset of field: ckpt_part_info::struct_size"][::core::mem::offset_of!(ckpt_part_info, struct_size) - 0usize];
-    ["Offset of field: ckpt_part_info::rank"][::core::mem::offset_of!(ckpt_part_info, rank) - 4usize];
-    ["Offset of field: ckpt_part_info::bytes"][::core::mem::offset_of!(ckpt_part_info, bytes) - 8usize];
-    ["Offset of field: ckpt_part_info::name"][::core::mem::offset_of!(ckpt_part_info, name) - 16usize];
-    ["Offset of field: ckpt_part_info::save_id"][::core::mem::offset_of!(ckpt_part_info, save_id) - 48usize];
-};
-impl Default for ckpt_part_info {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-unsafe extern "C" {
-    pub fn ckpt_reader_part_at(
-        reader: *const ckpt_reader,
-        index: u32,
-        out: *mut ckpt_part_info,
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
 }
@@ -762,6 +702,19 @@ unsafe extern "C" {
     ) -> ckpt_status;
 }
 unsafe extern "C" {
+    pub fn ckpt_load_add_tensors(
+        load: *mut ckpt_load,
+        count: u64,
+        names: *const *const ::core::ffi::c_char,
+        descs: *const ckpt_tensor_desc,
+        data: *const *mut ::core::ffi::c_void,
+        data_bytes: *const u64,
+        device_type: i32,
+        device_id: i32,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
     pub fn ckpt_load_add_object(
         load: *mut ckpt_load,
         name: *const ::core::ffi::c_char,
@@ -786,6 +739,12 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     pub fn ckpt_load_free(load: *mut ckpt_load);
+}
+unsafe extern "C" {
+    pub fn ckpt_buffer_alloc(out: *mut *mut ::core::ffi::c_void, size: u64, err: *mut *mut ckpt_error) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_buffer_free(data: *mut ::core::ffi::c_void, size: u64);
 }
 pub const CKPT_JOB_NEW: i32 = 0;
 pub const CKPT_JOB_RUNNING: i32 = 1;
@@ -962,6 +921,89 @@ unsafe extern "C" {
         b: *const ckpt_reader,
         options: *const ckpt_options,
         out: *mut *mut ckpt_report,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct ckpt_segment_info {
+    pub struct_size: u32,
+    pub part: u32,
+    pub ndim: i32,
+    pub codec: i32,
+    pub filter: i32,
+    pub chunk_count: u32,
+    pub offset: [i64; 16usize],
+    pub extent: [i64; 16usize],
+    pub flat_offset: i64,
+    pub flat_size: i64,
+    pub part_offset: u64,
+    pub stored_bytes: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ckpt_segment_info"][::core::mem::size_of::<ckpt_segment_info>() - 312usize];
+    ["Alignment of ckpt_segment_info"][::core::mem::align_of::<ckpt_segment_info>() - 8usize];
+    ["Offset of field: ckpt_segment_info::struct_size"]
+        [::core::mem::offset_of!(ckpt_segment_info, struct_size) - 0usize];
+    ["Offset of field: ckpt_segment_info::part"][::core::mem::offset_of!(ckpt_segment_info, part) - 4usize];
+    ["Offset of field: ckpt_segment_info::ndim"][::core::mem::offset_of!(ckpt_segment_info, ndim) - 8usize];
+    ["Offset of field: ckpt_segment_info::codec"][::core::mem::offset_of!(ckpt_segment_info, codec) - 12usize];
+    ["Offset of field: ckpt_segment_info::filter"][::core::mem::offset_of!(ckpt_segment_info, filter) - 16usize];
+    ["Offset of field: ckpt_segment_info::chunk_count"]
+        [::core::mem::offset_of!(ckpt_segment_info, chunk_count) - 20usize];
+    ["Offset of field: ckpt_segment_info::offset"][::core::mem::offset_of!(ckpt_segment_info, offset) - 24usize];
+    ["Offset of field: ckpt_segment_info::extent"][::core::mem::offset_of!(ckpt_segment_info, extent) - 152usize];
+    ["Offset of field: ckpt_segment_info::flat_offset"]
+        [::core::mem::offset_of!(ckpt_segment_info, flat_offset) - 280usize];
+    ["Offset of field: ckpt_segment_info::flat_size"][::core::mem::offset_of!(ckpt_segment_info, flat_size) - 288usize];
+    ["Offset of field: ckpt_segment_info::part_offset"]
+        [::core::mem::offset_of!(ckpt_segment_info, part_offset) - 296usize];
+    ["Offset of field: ckpt_segment_info::stored_bytes"]
+        [::core::mem::offset_of!(ckpt_segment_info, stored_bytes) - 304usize];
+};
+unsafe extern "C" {
+    pub fn ckpt_reader_segment_at(
+        reader: *const ckpt_reader,
+        tensor: *const ::core::ffi::c_char,
+        index: u32,
+        out: *mut ckpt_segment_info,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ckpt_part_info {
+    pub struct_size: u32,
+    pub rank: u32,
+    pub bytes: u64,
+    pub name: [::core::ffi::c_char; 32usize],
+    pub save_id: [::core::ffi::c_char; 40usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ckpt_part_info"][::core::mem::size_of::<ckpt_part_info>() - 88usize];
+    ["Alignment of ckpt_part_info"][::core::mem::align_of::<ckpt_part_info>() - 8usize];
+    ["Offset of field: ckpt_part_info::struct_size"][::core::mem::offset_of!(ckpt_part_info, struct_size) - 0usize];
+    ["Offset of field: ckpt_part_info::rank"][::core::mem::offset_of!(ckpt_part_info, rank) - 4usize];
+    ["Offset of field: ckpt_part_info::bytes"][::core::mem::offset_of!(ckpt_part_info, bytes) - 8usize];
+    ["Offset of field: ckpt_part_info::name"][::core::mem::offset_of!(ckpt_part_info, name) - 16usize];
+    ["Offset of field: ckpt_part_info::save_id"][::core::mem::offset_of!(ckpt_part_info, save_id) - 48usize];
+};
+impl Default for ckpt_part_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+unsafe extern "C" {
+    pub fn ckpt_reader_part_at(
+        reader: *const ckpt_reader,
+        index: u32,
+        out: *mut ckpt_part_info,
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
 }
@@ -1240,6 +1282,15 @@ unsafe extern "C" {
     pub fn ckpt_reader_tree(
         reader: *const ckpt_reader,
         name: *const ::core::ffi::c_char,
+        out: *mut *mut ckpt_tree,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_reader_tree_of_rank(
+        reader: *const ckpt_reader,
+        name: *const ::core::ffi::c_char,
+        rank: u32,
         out: *mut *mut ckpt_tree,
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;

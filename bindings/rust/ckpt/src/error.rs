@@ -131,6 +131,12 @@ impl Error {
         self
     }
 
+    /// The same with words before its message.
+    pub(crate) fn prefixed(mut self, words: &str) -> Self {
+        self.inner.message.insert_str(0, words);
+        self
+    }
+
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Error::new(Status::INVALID, message)
     }

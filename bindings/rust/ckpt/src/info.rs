@@ -209,7 +209,7 @@ impl<'a> ObjectInfo<'a> {
     /// The rank that it belongs to; `None` for a shared object.
     #[must_use]
     pub fn rank(&self) -> Option<u32> {
-        (self.scope == ObjectScope::PER_RANK).then_some(self.rank)
+        (self.scope != ObjectScope::SHARED).then_some(self.rank)
     }
 
     /// Its size in bytes.

@@ -1,11 +1,12 @@
 //! Work in the background.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ckpt_sys as sys;
 
-use crate::error::{check, Result, Status};
+use crate::error::{check, Error, Result, Status};
 use crate::handle::{sized, Handle};
 use crate::load::Buffers;
 use crate::memory::Keep;
@@ -38,26 +39,10 @@ numbers! {
 
 /// A save, load or verification in the background, or a call that blocks ([`Job::new`]). Threads may share it.
 ///
-/// Dropping a job cancels it if it still runs, and blocks until the engine no longer touches the caller's memory. A
-/// save whose job is dropped before `COMMITTED` is not committed, so the compiler warns about an unused job:
-///
-/// ```compile_fail
-/// # #![deny(unused_must_use)]
-/// # fn f(save: &mut ckpt::Save) -> ckpt::Result<()> {
-/// save.stage()?; // cancelled at once
-/// # Ok(())
-/// # }
-/// ```
-/// but
-/// ```
-/// # #![deny(unused_must_use)]
-/// # fn f(save: &mut ckpt::Save) -> ckpt::Result<()> {
-/// save.stage()?.wait_committed()?;
-/// # Ok(())
-/// # }
-/// ```
+/// A save belongs to its [`Session`](crate::Session): dropping or forgetting its job loses nothing, and the session
+/// tells a failure. Dropping the job of other work cancels it if it still runs, and blocks until the engine no longer
+/// touches the caller's memory.
 #[derive(Debug)]
-#[must_use = "dropping a job cancels it: a save is then not committed"]
 pub struct Job {
     pub(crate) raw: Arc<RawJob>,
 }
@@ -71,6 +56,10 @@ pub(crate) struct RawJob {
     quiet_at: JobState,
     kept: Mutex<Vec<Keep>>,
     buffers: Mutex<Buffers>,
+    /// The label of a save; `None` for other work, which ends with its job.
+    save: Option<String>,
+    /// Somebody learned the failure, or asked for it by a cancel.
+    told: AtomicBool,
 }
 
 impl RawJob {
@@ -83,7 +72,8 @@ impl RawJob {
         JobState(unsafe { sys::ckpt_job_state(self.handle.get()) })
     }
 
-    fn cancel(&self) {
+    pub(crate) fn cancel(&self) {
+        self.told.store(true, Ordering::Relaxed);
         // SAFETY: the handle is alive.
         unsafe { sys::ckpt_job_cancel(self.handle.get()) }
     }
@@ -94,6 +84,22 @@ impl RawJob {
         let result = check(|err| unsafe { sys::ckpt_job_wait(self.handle.get(), state.0, milliseconds, err) });
         self.let_go();
         result
+    }
+
+    /// Of a save that may have ended: its failure, if nobody was told of it. `wait`: waits for the end.
+    pub(crate) fn untold(&self, wait: bool) -> Option<Error> {
+        let error = self.wait(JobState::COMMITTED, if wait { -1 } else { 0 }).err()?;
+        // In a forked child the work is the parent's.
+        let open = !self.has_ended() || error.status() == Status::FORKED;
+        if open || self.told.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let label = self.save.as_deref().unwrap_or_default();
+        Some(error.prefixed(&format!("the save {label:?} in the background failed: ")))
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state() >= JobState::COMMITTED
     }
 
     /// Releases shared memory once the job is staged.
@@ -140,15 +146,16 @@ impl Job {
     /// # Ok::<_, ckpt::Error>(())
     /// ```
     pub fn new() -> Result<Self> {
-        Job::start(JobState::DONE, &mut Vec::new(), &mut Buffers::default(), |out, err| {
+        Job::start(None, JobState::DONE, &mut Vec::new(), &mut Buffers::default(), |out, err| {
             // SAFETY: `make` passes places for both outputs.
             unsafe { sys::ckpt_job_new(out, err) }
         })
     }
 
-    /// `call` starts the work. The job keeps `kept` until it is staged, and `buffers` until they are taken or it is
-    /// dropped.
+    /// `call` starts the work; `save` is the label if it is a save. The job keeps `kept` until it is staged, and
+    /// `buffers` until they are taken or it is dropped.
     pub(crate) fn start(
+        save: Option<&str>,
         quiet_at: JobState,
         kept: &mut Vec<Keep>,
         buffers: &mut Buffers,
@@ -156,7 +163,8 @@ impl Job {
     ) -> Result<Self> {
         let handle = Handle::make(call)?;
         let (kept, buffers) = (Mutex::new(std::mem::take(kept)), Mutex::new(std::mem::take(buffers)));
-        Ok(Job { raw: Arc::new(RawJob { handle, quiet_at, kept, buffers }) })
+        let (save, told) = (save.map(str::to_owned), AtomicBool::new(false));
+        Ok(Job { raw: Arc::new(RawJob { handle, quiet_at, kept, buffers, save, told }) })
     }
 
     /// How far it is.
@@ -168,13 +176,24 @@ impl Job {
 
     /// Blocks until the job's state is at least `state` or final. Returns the error of a job that failed.
     pub fn wait(&self, state: JobState) -> Result<()> {
-        self.raw.wait(state, -1)
+        let result = self.raw.wait(state, -1);
+        self.tell(&result);
+        result
+    }
+
+    /// Notes that the caller learns a failure.
+    fn tell(&self, result: &Result<()>) {
+        if result.is_err() && self.raw.has_ended() {
+            self.raw.told.store(true, Ordering::Relaxed);
+        }
     }
 
     /// [`wait`](Self::wait) with a time limit: `false` means that the time passed and the job goes on.
     pub fn wait_timeout(&self, state: JobState, time: Duration) -> Result<bool> {
         let milliseconds = i64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
-        match self.raw.wait(state, milliseconds) {
+        let result = self.raw.wait(state, milliseconds);
+        self.tell(&result);
+        match result {
             Ok(()) => Ok(true),
             Err(error) if error.status() != Status::TIMEOUT => Err(error),
             // Either this wait's time passed, or the job failed with TIMEOUT.
@@ -222,7 +241,9 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         // If a scope holds the job too, the end of the scope waits; otherwise freeing the handle does.
-        self.raw.cancel();
+        if self.raw.save.is_none() {
+            self.raw.cancel();
+        }
     }
 }
 

@@ -27,6 +27,8 @@
 #[cfg(not(all(unix, target_pointer_width = "64")))]
 compile_error!("libckpt is for 64-bit Unix");
 
+mod background;
+mod buffer;
 mod dtype;
 mod error;
 mod file;
@@ -51,6 +53,7 @@ mod tree;
 mod value;
 mod view;
 
+pub use buffer::Buffer;
 pub use ckpt_sys as sys;
 pub use dtype::{bytes_of, bytes_of_mut, AnyBits, Dtype, Element};
 pub use error::{Error, Result, Status};
@@ -69,6 +72,6 @@ pub use scope::{scope, Scope};
 pub use session::Session;
 pub use store::{CheckpointInfo, CheckpointState, Checkpoints, Store};
 pub use tensor::{Device, DeviceKind, Region, TensorDesc, MAX_NDIM};
-pub use tree::{Children, KeyRef, Node, NodeKind, NodeValue, Tree, TreeRef, TREE_MAX_DEPTH};
+pub use tree::{Children, KeyRef, Node, NodeKind, NodeValue, Tree, TreeRef, PER_RANK_CLASS, TREE_MAX_DEPTH};
 pub use value::{Key, Value};
 pub use view::View;

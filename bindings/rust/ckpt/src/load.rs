@@ -190,7 +190,7 @@ impl<'a> Load<'a> {
         self.check_not_over()?;
         let load = self.handle.get_mut();
         // SAFETY: the memory is borrowed, or moves into the job.
-        Job::start(JobState::DONE, &mut Vec::new(), &mut self.buffers, |out, err| unsafe {
+        Job::start(None, JobState::DONE, &mut Vec::new(), &mut self.buffers, |out, err| unsafe {
             sys::ckpt_load_start(load, out, err)
         })
     }

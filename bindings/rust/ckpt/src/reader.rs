@@ -190,7 +190,7 @@ impl Reader {
     pub fn verify(&self, options: &Options) -> Result<Job> {
         let bag = options.bag()?;
         // SAFETY: options live until the call returns; the job keeps the reader alive.
-        Job::start(JobState::DONE, &mut Vec::new(), &mut Buffers::default(), |out, err| unsafe {
+        Job::start(None, JobState::DONE, &mut Vec::new(), &mut Buffers::default(), |out, err| unsafe {
             sys::ckpt_reader_verify(self.handle.get(), bag.get(), out, err)
         })
     }
@@ -219,6 +219,17 @@ impl Reader {
         // SAFETY: the text lives until the call returns.
         Handle::make(|out, err| unsafe { sys::ckpt_reader_tree(self.handle.get(), or_null(&name), out, err) })
             .map(Tree::from)
+    }
+
+    /// The same, but a [`Value::per_rank`](crate::Value::per_rank) holds only what `rank` saved; what rank 0 saved, if
+    /// there were fewer ranks.
+    pub fn tree_of_rank(&self, name: Option<&str>, rank: u32) -> Result<Tree> {
+        let name = c_text_or_null(name)?;
+        Handle::make(|out, err| {
+            // SAFETY: the text lives until the call returns.
+            unsafe { sys::ckpt_reader_tree_of_rank(self.handle.get(), or_null(&name), rank, out, err) }
+        })
+        .map(Tree::from)
     }
 
     /// Loads one whole tensor of elements `E`. For many tensors use [`Load`], which plans them together. `MISMATCH` if

@@ -3,7 +3,11 @@
 use std::ffi::c_void;
 use std::marker::PhantomData;
 
+use std::sync::Arc;
+
 use ckpt_sys as sys;
+
+use crate::background::Saves;
 
 use crate::dtype::{check_element, Element};
 use crate::error::{check, Result};
@@ -28,6 +32,8 @@ numbers! {
         SHARED = CKPT_OBJECT_SHARED;
         /// Each rank that adds it has its own bytes.
         PER_RANK = CKPT_OBJECT_PER_RANK;
+        /// A state tree that ranks made together ([`Save::add_tree`]); `add_object` does not take it.
+        TREE = CKPT_OBJECT_TREE;
     }
 }
 
@@ -92,6 +98,9 @@ numbers! {
 pub struct Save<'a> {
     /// The first field, so it is dropped before the memory.
     handle: Handle<sys::ckpt_save>,
+    /// The session's, which waits for them.
+    saves: Arc<Saves>,
+    label: String,
     kept: Vec<Keep>,
     memory: PhantomData<&'a [u8]>,
 }
@@ -105,15 +114,25 @@ impl<'a> Save<'a> {
         Save::new_with(session, label, step, &Options::new())
     }
 
-    /// Options: `on_existing`, `compression`, `threads`, `staging_bytes`, `timeout_ms`, `wait`, `keep_last`,
-    /// `keep_every`, `protect`.
+    /// Also fails, and tells the other ranks, if an earlier save of the session failed in the background and nobody was
+    /// told of it.
+    ///
+    /// Options: `on_existing`, `compression`, `held_by`, `replicas`, `threads`, `staging_bytes`, `timeout_ms`, `wait`,
+    /// `keep_last`, `keep_every`, `protect`.
     pub fn new_with(session: &Session, label: &str, step: Option<u64>, options: &Options) -> Result<Self> {
+        let own = label.to_owned();
         let (label, step, bag) = (c_text(label)?, step_number(step)?, options.bag()?);
         let handle = Handle::make(|out, err| {
             // SAFETY: texts and options live until the call returns; the save keeps the session alive.
             unsafe { sys::ckpt_save_new(out, session.handle.get(), label.as_ptr(), step, bag.get(), err) }
         })?;
-        Ok(Save { handle, kept: Vec::new(), memory: PhantomData })
+        let saves = Arc::clone(&session.saves);
+        let mut save = Save { handle, saves, label: own, kept: Vec::new(), memory: PhantomData };
+        if let Err(earlier) = session.saves.failure() {
+            save.give_up(&earlier.to_string())?;
+            return Err(earlier);
+        }
+        Ok(save)
     }
 
     /// Adds this rank's region of tensor `name` (1-4096 bytes, no control characters, no `..` path element).
@@ -188,7 +207,9 @@ impl<'a> Save<'a> {
         })
     }
 
-    /// Adds a state tree as shared object `name` (`None`: the main tree). Add its tensors by their names.
+    /// Adds this rank's state tree under `name` (`None`: the main tree). The checkpoint's tree is that of all ranks
+    /// together: what several ranks have at one place must be equal (`MISMATCH`), and what is each rank's own is a
+    /// [`Value::per_rank`]. Add its tensors by their names.
     pub fn add_tree(&mut self, name: Option<&str>, tree: &TreeRef) -> Result<()> {
         let name = c_text_or_null(name)?;
         // SAFETY: text and tree live until the call returns.
@@ -236,6 +257,14 @@ impl<'a> Save<'a> {
         Ok(())
     }
 
+    /// For a rank that cannot save, instead of running it: the other ranks' saves end at once with `ABORTED` and the
+    /// reason. `INVALID` once the save has been run or started.
+    pub fn give_up(&mut self, reason: &str) -> Result<()> {
+        let reason = c_text(reason)?;
+        // SAFETY: the text lives until the call returns.
+        check(|err| unsafe { sys::ckpt_save_give_up(self.handle.get_mut(), reason.as_ptr(), err) })
+    }
+
     /// Once the save has ended, on rank 0: what retention removed, and what it could not remove and why. Empty on other
     /// ranks; `INVALID` before the end.
     pub fn report(&self) -> Result<Report> {
@@ -244,8 +273,8 @@ impl<'a> Save<'a> {
     }
 
     /// Starts the save and returns as soon as the data is staged: the memory may change, and writing and committing go
-    /// on in the background. This takes as long as a copy, if option `staging_bytes` (or the session's `arena_bytes`)
-    /// is at least the size of the data.
+    /// on in the background, which belongs to the session: the job may be dropped. This takes as long as a copy, if
+    /// option `staging_bytes` (or the session's `arena_bytes`) is at least the size of the data.
     ///
     /// ```
     /// # let store = ckpt::Store::open("mem:stage")?;
@@ -260,7 +289,7 @@ impl<'a> Save<'a> {
     /// ```
     pub fn stage(&mut self) -> Result<Job> {
         let job = self.begin(sys::ckpt_save_start)?;
-        // If this fails the job is dropped here, which blocks until the engine is done.
+        // A failure is told here, and then the engine is done with the memory.
         job.wait_staged()?;
         Ok(job)
     }
@@ -285,10 +314,13 @@ impl<'a> Save<'a> {
     /// The caller makes sure that the job is staged, or dropped, before 'a ends.
     fn begin(&mut self, start: Start) -> Result<Job> {
         let save = self.handle.get_mut();
+        let label = Some(self.label.as_str());
         // SAFETY: the memory is borrowed, or moves into the job.
-        Job::start(JobState::STAGED, &mut self.kept, &mut Buffers::default(), |out, err| unsafe {
+        let job = Job::start(label, JobState::STAGED, &mut self.kept, &mut Buffers::default(), |out, err| unsafe {
             start(save, out, err)
-        })
+        })?;
+        self.saves.add(&job.raw);
+        Ok(job)
     }
 }
 

@@ -17,9 +17,8 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// done with that memory: saves are staged, loads have ended. As with [`std::thread::scope`], the memory must be
 /// borrowed outside, and forgetting a job cannot make the scope end early.
 ///
-/// Unlike there, dropping a job cancels it: a save whose job is dropped in the scope is **not committed**, and the end
-/// of the scope does not report that. So return the [`Job`](crate::Job) from the scope and wait for it later, or wait
-/// for it within.
+/// A save belongs to its session: dropping its job loses nothing. Dropping the job of a load cancels it. If `f` panics,
+/// what still uses the memory is cancelled.
 ///
 /// ```
 /// # let store = ckpt::Store::open("mem:scope")?;
@@ -105,7 +104,7 @@ impl Scope<'_, '_> {
     pub(crate) fn watch(&self, job: Job) -> Job {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         // A scope may last as long as a training, so keep only jobs that it must wait for. Releasing the others cancels
-        // nothing: a job that somebody has, or forgot, is not freed, and a dropped one is cancelled already.
+        // nothing: a save is its session's, and the job of a load that somebody has, or forgot, is not freed.
         jobs.retain(|job| !job.is_quiet());
         jobs.push(Arc::clone(&job.raw));
         job
@@ -117,6 +116,9 @@ struct WaitsAtTheEnd<'a>(&'a Mutex<Vec<Arc<RawJob>>>);
 impl Drop for WaitsAtTheEnd<'_> {
     fn drop(&mut self) {
         for job in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            if std::thread::panicking() && !job.is_quiet() {
+                job.cancel();
+            }
             job.wait_quiet();
         }
     }

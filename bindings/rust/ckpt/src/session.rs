@@ -1,6 +1,10 @@
 //! Sessions: one start of all ranks of a run.
 
+use std::sync::Arc;
+
 use ckpt_sys as sys;
+
+use crate::background::{end_and_print, Saves};
 
 use crate::error::Result;
 use crate::handle::{c_text_or_null, lent, or_null, Handle};
@@ -9,9 +13,20 @@ use crate::store::Store;
 
 /// One start of all ranks of a run. Exactly one session owns a run: opening a new one fences the older, whose open
 /// attempts are closed and removed.
+///
+/// It owns the saves in its background. Dropping it waits for them, and prints a failure of which nobody was told;
+/// [`close`](Self::close) returns it. A panic that drops it cancels them at once, so that other ranks do not wait.
 #[derive(Debug)]
 pub struct Session {
+    /// The first field, so it is dropped before the handle.
+    pub(crate) saves: Arc<Saves>,
     pub(crate) handle: Handle<sys::ckpt_session>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        end_and_print(&self.saves); // not only with the last save that shares it
+    }
 }
 
 impl Session {
@@ -41,12 +56,18 @@ impl Session {
                 sys::ckpt_session_open(out, store.handle.get(), rank, world_size, or_null(&string), bag.get(), err)
             }
         })?;
-        Ok(Session { handle })
+        Ok(Session { saves: Arc::default(), handle })
     }
 
     /// What the other ranks pass to [`open_rank`](Self::open_rank).
     pub fn string(&self) -> Result<&str> {
         // SAFETY: the text lives as long as the session.
         unsafe { lent(sys::ckpt_session_string(self.handle.get())) }
+    }
+
+    /// Waits for the saves in the background. Fails as the first that failed, if nobody was told of it by a wait or by
+    /// [`Save::new`](crate::Save::new).
+    pub fn close(self) -> Result<()> {
+        self.saves.end()
     }
 }

@@ -108,6 +108,13 @@ impl TensorDesc {
         self
     }
 
+    /// Save only: the values of the replica group's first member count, and those of the others may differ.
+    #[must_use]
+    pub fn first_replica(mut self) -> Self {
+        self.raw.flags |= sys::CKPT_TENSOR_FIRST_REPLICA as u32;
+        self
+    }
+
     /// Load only: convert `f32`, `bf16` and `f16` into each other, to nearest even, where dtypes differ.
     #[must_use]
     pub fn convert(mut self) -> Self {

@@ -12,6 +12,12 @@ use crate::numbers::numbers;
 /// The most containers inside each other.
 pub const TREE_MAX_DEPTH: usize = sys::CKPT_TREE_MAX_DEPTH as usize;
 
+/// The class of a record that holds what is each rank's own: see [`Value::per_rank`](crate::Value::per_rank).
+pub const PER_RANK_CLASS: &str = match sys::CKPT_PER_RANK_CLASS.to_str() {
+    Ok(class) => class,
+    Err(_) => panic!("not UTF-8"),
+};
+
 numbers! {
     /// What a node of a tree is.
     NodeKind {

@@ -1,7 +1,7 @@
 //! State trees as Rust values.
 
 use crate::error::{Error, Result, Status};
-use crate::tree::{KeyRef, Node, NodeKind, NodeValue, Tree, TreeRef};
+use crate::tree::{KeyRef, Node, NodeKind, NodeValue, Tree, TreeRef, PER_RANK_CLASS};
 
 /// Nested trainer state, with tensors as leaves: a [`Tree`] as a Rust value.
 ///
@@ -155,6 +155,25 @@ impl Value {
     /// A tensor of this name.
     pub fn tensor_named(name: impl Into<String>) -> Self {
         Value::Tensor(Some(name.into()))
+    }
+
+    /// What is each rank's own: a random state, a position in the data. Rank `rank` saves its value so.
+    pub fn per_rank(rank: u32, value: impl Into<Value>) -> Self {
+        Value::Record { class: PER_RANK_CLASS.to_owned(), items: vec![(format!("rank{rank}"), value.into())] }
+    }
+
+    /// The value of one rank, of a [`per_rank`](Self::per_rank) in a tree of
+    /// [`Reader::tree_of_rank`](crate::Reader::tree_of_rank); `None` for anything else, or with the values of several
+    /// ranks.
+    #[must_use]
+    pub fn own(&self) -> Option<&Value> {
+        match self {
+            Value::Record { class, items } if class == PER_RANK_CLASS => match items.as_slice() {
+                [(_, value)] => Some(value),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     /// The value of a key in a dict or record, or at a position in a list, tuple or set.

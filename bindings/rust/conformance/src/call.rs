@@ -134,6 +134,9 @@ impl Call {
         if let Some(strides) = self.key_extents("strides", name)? {
             desc = desc.strides(&strides);
         }
+        if self.key_numbers("first_replica")?.is_some_and(|given| given[0] != 0) {
+            desc = desc.first_replica();
+        }
         if let Some(replica) = self.key_numbers("replica")? {
             desc = desc.replica(replica[0] as u64, replica[1] as u32, replica[2] as u32);
         }

@@ -19,6 +19,11 @@ fn generated(size: usize, mut state: u64) -> Vec<u8> {
     bytes
 }
 
+fn memory_alloc(runner: &mut Runner, call: &Call) -> Outcome {
+    let made = ckpt::Buffer::new(call.number(1)?)?;
+    runner.put_memory(call, 0, made.to_vec())
+}
+
 fn memory_part(runner: &mut Runner, call: &Call) -> Outcome {
     let (offset, size): (usize, usize) = (call.number(2)?, call.number(3)?);
     let from = runner.bytes(call, 1)?;
@@ -66,6 +71,7 @@ fn truncate(_: &mut Runner, call: &Call) -> Outcome {
 pub const COMMANDS: &[Command] = &[
     ("memory", |r, c| r.put_memory(c, 0, generated(c.number(1)?, c.number(2)?))),
     ("memory.hex", |r, c| r.put_memory(c, 0, c.words[1].clone())),
+    ("memory.alloc", memory_alloc),
     ("memory.part", memory_part),
     ("equal", equal),
     ("differ", differ),

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ckpt::{Buffers, File, Job, Load, LoadJob, Options, Slot, Status, Tree, TreeRef};
+use ckpt::{Buffers, File, Job, JobState, Load, LoadJob, Options, Slot, Status, Tree, TreeRef};
 
 use crate::call::{lossy, Call};
 
@@ -101,8 +101,13 @@ impl JobObject {
     }
 }
 
+// A scenario that frees a job wants its end; dropping the job of a save does not end it.
 impl Drop for JobObject {
     fn drop(&mut self) {
+        if let JobObject::Other(job) = self {
+            job.cancel();
+            let _ = job.wait(JobState::COMMITTED);
+        }
         if let JobObject::Load { job, lent } = self {
             if let Some(job) = job.take() {
                 give_back(job.into_buffers(), lent);

@@ -112,7 +112,14 @@ pub const COMMANDS: &[Command] = &[
     ("reader.map", |r, c| r.put_memory(c, 2, reader(r, c)?.map(c.text(1)?, &c.settings()?)?.to_vec()?)),
     ("reader.verify", |r, c| r.put(c, 1, JobObject::Other(reader(r, c)?.verify(&c.settings()?)?))),
     ("reader.diff", diff),
-    ("reader.tree", |r, c| put_tree(r, c, 1, reader(r, c)?.tree(c.key_text("name")?)?)),
+    ("reader.tree", |r, c| {
+        let name = c.key_text("name")?;
+        let made = match c.key_numbers("rank")? {
+            Some(rank) => reader(r, c)?.tree_of_rank(name, rank[0] as u32)?,
+            None => reader(r, c)?.tree(name)?,
+        };
+        put_tree(r, c, 1, made)
+    }),
     ("reader.export", |r, c| Ok(reader(r, c)?.export(c.text(1)?, &r.settings(c)?)?)),
     ("reader.tensors", tensors),
     ("reader.tensor", tensor),

@@ -97,6 +97,7 @@ pub const COMMANDS: &[Command] = &[
         let job = save(r, c)?.start_in_place()?;
         r.put(c, 1, JobObject::Other(job))
     }),
+    ("save.give_up", |r, c| Ok(save(r, c)?.give_up(c.text(1)?)?)),
     ("save.report", |r, c| {
         let report = save(r, c)?.report()?;
         r.put(c, 1, report)
