@@ -410,7 +410,8 @@ def test_check_writes_nothing_and_says_what_is_refused(tmp_path: Path) -> None:
         assert found.names == {"w": 8000} and found.bytes == 8000 and found.free is not None and not found.ok
         assert [text.split(":")[0] for text in found.refused] == ["state at 'bad/x'", "state at 'bad/y'"]
         assert "REFUSED" in repr(found)
-        assert keeper.check(at()).ok
+        assert len(keeper.check({"a": {"\ud800": 1}, "b": object()}).refused) == 1  # nothing is known beyond a bad key
+        assert keeper.check({**at(), "rng": ckpt.PerRank(np.random.default_rng(0))}).ok
 
 
 # ---- stopping ----
@@ -482,7 +483,7 @@ def test_the_signal_of_slurm_is_caught_in_its_jobs_only(tmp_path: Path, monkeypa
 def test_the_last_save_is_made_although_the_one_before_failed(tmp_path: Path) -> None:
     keeper = ckpt.Checkpointer(tmp_path / "s")
     with ckpt.Session(ckpt.Store(tmp_path / "s"), 0, 2) as half:
-        handle = ckpt.save_async(half, 1, label="a", timeout_ms=300)  # rank 1 never comes
+        handle = ckpt.save_async(half, 1, label="a", timeout_ms=300, held_by="all")  # rank 1 never comes
         keeper._flight = _Flight(handle, Entry(handle.id, "a", -1, {}, False))
         os.kill(os.getpid(), signal.SIGTERM)
         keeper.step(1, at())

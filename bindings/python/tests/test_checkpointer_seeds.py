@@ -73,16 +73,15 @@ def test_recis_register_for_checkpointing(path: Path) -> None:
 
 
 def test_recis_register_io_state(path: Path) -> None:
-    def work(rank: int) -> bytes:
+    def work(rank: int) -> tuple[str, bytes]:
         with ckpt.Checkpointer(path, rank=rank, world_size=2) as keeper:
-            mine = np.frombuffer(f"file {rank}".encode(), "u1")
-            keeper.save(1, {"io": ckpt.Shard(mine[None], (2, len(mine)), (rank, 0))})
+            keeper.save(1, {"io": ckpt.PerRank({"file": "x" * (rank + 1), "cursor": b"y" * rank}), "step": 1})
             keeper.wait()
-            row: Any = np.zeros((1, len(mine)), "u1")
-            keeper.restore({"io": ckpt.Shard(row, (2, len(mine)), (rank, 0))})
-            return bytes(row)
+            state: dict[str, Any] = {"io": ckpt.PerRank({"file": "", "cursor": b""}), "step": 0}
+            keeper.restore(state)
+            return state["io"].value["file"], state["io"].value["cursor"]
 
-    assert on_ranks(2, work) == [b"file 0", b"file 1"]
+    assert on_ranks(2, work) == [("x", b""), ("xx", b"y")]
 
 
 @needs_torch
@@ -222,16 +221,24 @@ def test_composer_load_ignore_keys(path: Path, torch: Any) -> None:
 
 def test_composer_rng_by_rank(path: Path) -> None:
     def work(rank: int) -> bool:
-        rng = np.random.default_rng(rank).bit_generator.state["state"]["state"]
-        mine = np.frombuffer(rng.to_bytes(16, "little"), "u1")[None]
+        rng = np.random.default_rng(rank)
         with ckpt.Checkpointer(path, rank=rank, world_size=3) as keeper:
-            keeper.save(1, {"rng": ckpt.Shard(mine, (3, 16), (rank, 0)), "w": np.ones(3)})
+            keeper.save(1, {"rng": ckpt.PerRank(rng), "w": np.ones(3)})
             keeper.wait()
-            row: Any = np.zeros((1, 16), "u1")
-            keeper.restore({"rng": ckpt.Shard(row, (3, 16), (rank, 0))})
-        return bool((row == mine).all())
+            expected = rng.random()
+            state: dict[str, Any] = {"rng": ckpt.PerRank(None), "w": np.zeros(3)}
+            keeper.restore(state)
+        return bool(state["rng"].value.random() == expected)
 
     assert on_ranks(3, work) == [True] * 3
+
+
+def test_composer_deepspeed(path: Path) -> None:
+    on_ranks(2, lambda rank: saved(path, {"w": ckpt.Shard(np.full(3, rank), (6,), (3 * rank,))}, rank=rank,
+                                   world_size=2))
+    half: Any = np.zeros(4, int)
+    restore(ckpt.Checkpointer(path, signals=()), {"w": ckpt.Shard(half, (6,), (1,))})
+    assert half.tolist() == [0, 0, 1, 1]
 
 
 def test_composer_compression(path: Path) -> None:
@@ -258,17 +265,15 @@ def test_olmo_save_overwrite(path: Path) -> None:
 
 def test_olmo_temporary_directory(path: Path) -> None:
     saved(path, at(1), 1)
-    with pytest.raises(KeyError), ckpt.Checkpointer(path, rank=0, world_size=2) as keeper:  # rank 1 never comes
-        def work() -> None:
-            with pytest.raises(KeyError), ckpt.Checkpointer(path, rank=1, world_size=2) as other:
-                other._session = other._ranks.session(other._store, {})
-                raise KeyError
 
-        thread = threading.Thread(target=work)
-        thread.start()
-        keeper.save(2, at(2))
-        thread.join()
-        raise KeyError
+    def work(rank: int) -> str:
+        try:
+            saved(path, {"w": np.ones(3), "bad": object() if rank else 0}, 2, rank=rank, world_size=2)
+        except (TypeError, ckpt.AbortedError) as error:
+            return type(error).__name__
+        return "saved"
+
+    assert on_ranks(2, work) == ["AbortedError", "TypeError"]
     assert labels(path) == ["step-1"] and ckpt.load(path)["step"] == 1
 
 
@@ -283,10 +288,16 @@ def test_olmo_load_optimizer_state(path: Path, torch: Any) -> None:
 
 
 def test_olmo_rank_0_where_the_world_changed(path: Path) -> None:
-    on_ranks(2, lambda rank: saved(path, {"rng": ckpt.Shard(np.full((1, 4), rank + 1), (2, 4), (rank, 0))}, rank=rank,
+    on_ranks(2, lambda rank: saved(path, {"train": ckpt.PerRank({"seen": rank + 10}), "w": np.ones(3)}, rank=rank,
                                    world_size=2))
-    with ckpt.open(path) as found:
-        assert found["rng"][0].tolist() == [1] * 4 and len(found["rng"]) == 2
+
+    def work(rank: int) -> int:
+        state: dict[str, Any] = {"train": ckpt.PerRank({}), "w": np.zeros(3)}
+        with ckpt.Checkpointer(path, rank=rank, world_size=4) as keeper:
+            keeper.restore(state, without=["w"] if rank == 1 else [])
+        return int(state["train"].value["seen"])
+
+    assert on_ranks(4, work) == [10, 11, 10, 10]
 
 
 def test_olmo_unshard(path: Path, tmp_path: Path) -> None:

@@ -18,19 +18,21 @@ from .states import values_of
 class _Surveyor(_StateWriter):
     """Goes on where a save would be refused."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank)
         self.refused: list[str] = []
+        self._told: Exception | None = None
 
     def write(self, value: Any, path: tuple[str, ...] = ()) -> None:
-        # A container is begun before its children, so that only a leaf can fail between two calls of the tree.
-        before = len(self.refused)
         try:
             super().write(value, path)
         except (TypeError, Error) as error:
-            self.refused.append(error.message if isinstance(error, Error) else str(error))
-            if len(self.refused) == before + 1:
-                self.tree.add_null()
+            if error is not self._told:
+                self.refused.append(error.message if isinstance(error, Error) else str(error))
+            self._told = error
+            if type(value) in (dict, list, tuple):  # begun and not ended: the tree cannot go on
+                raise
+            self.tree.add_null()
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,11 @@ def free_bytes(store: Store) -> int | None:
 
 def check(store: Store, state: Any, ranks: Alone) -> Check:
     """Surveys the state of every rank."""
-    writer = _Surveyor()
-    writer.write(values_of(state))
+    writer = _Surveyor(ranks.rank)
+    try:
+        writer.write(values_of(state))
+    except (TypeError, Error):
+        pass  # it is in the list
     shards = {name: Memory.of(shard.data).nbytes for name, shard in writer.shards.items()}
     names = {**{name: memory.nbytes for name, memory in writer.tensors.items()}, **shards}
     told = ranks.gather((sum(names.values()), sum(shards.values()), tuple(writer.refused)))

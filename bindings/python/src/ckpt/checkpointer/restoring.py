@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..enums import Status
-from ..errors import DataError, Error, GoneError, NotFoundError, error_of, warn_passed_over
+from ..errors import DataError, GoneError, NotFoundError, error_of, warn_passed_over
 from ..handles import Reader, Store
 from ..hints import what_lies_at
 from ..opening import ls
@@ -47,13 +47,13 @@ def restore(store: Store, run: str, ranks: Alone, state: Any, select: str | int,
     passed: list[tuple[str, str]] = []  # ids and texts
     labels: set[str] = set()
     while wanted is not None:
-        error: Error | None = None
+        error: Exception | None = None
         try:
             with Reader(store, wanted, {**options, "run": run}) as reader:
                 moment = moment_of(reader.info.step, reader.attrs())
-                out, found = load_into(reader, state, choice, options)
+                out, found = load_into(reader, state, choice, ranks.rank, options)
                 info = reader.info
-        except Error as caught:
+        except Exception as caught:  # whatever it is, the other ranks must not wait for this one
             error = caught
         worst = ranks.most([_FINE if error is None else _DAMAGED if isinstance(error, (DataError, GoneError))
                             else _FAILED])[0]

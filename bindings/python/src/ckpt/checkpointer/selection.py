@@ -9,12 +9,14 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
 from .. import _core
+from ..adapt import PER_RANK, PerRank
 from ..enums import Status
 from ..errors import error_of
 from ..frameworks import FrameworkName
 from ..hints import near, some
 from ..loading import _arrays_in, load
-from ..opening import Checkpoint, LazyTensor
+from ..opening import Checkpoint, LazyTensor, _LazyState
+from ..trees import Record
 from .states import is_module, is_stateful, put_back, values_of
 
 Rename: TypeAlias = "Mapping[str, str] | Callable[[str], str] | None"
@@ -74,27 +76,35 @@ def patterns(given: str | Iterable[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def restore(reader: _core.Reader, state: Any, choice: Choice, options: Mapping[str, Any]) -> tuple[Any, Found]:
-    """Loads into `state`, and returns it, or a new state if it is None."""
-    saved = None if state is None else Checkpoint(reader, "numpy").state
+def restore(reader: _core.Reader, state: Any, choice: Choice, rank: int,
+            options: Mapping[str, Any]) -> tuple[Any, Found]:
+    """Loads into `state`, and returns it, or a new state if it is None. `rank`: whose ckpt.PerRank values it takes."""
+    saved = None if state is None else _lazily(reader, rank)
     if type(state) is not dict or not isinstance(saved, Mapping):
         if not choice.everything:
             raise ValueError("only=, without=, rename=, strict= and on_shape_mismatch= need a state that is a dict")
-        return _whole(reader, state, choice, options), Found()
+        return _whole(reader, state, choice, rank, options), Found()
     if choice.everything:
-        return _parts(reader, state, saved, choice, options), Found()
+        return _parts(reader, state, saved, choice, rank, options), Found()
     chosen = _Chosen(state, saved, choice)
     chosen.check()
-    chosen.load(reader, options)
+    chosen.load(reader, rank, options)
     return state, chosen.found
 
 
-def _whole(reader: _core.Reader, state: Any, choice: Choice, options: Mapping[str, Any]) -> Any:
-    loaded = load(reader, into=None if state is None else values_of(state), convert=choice.convert, options=options)
+def _lazily(reader: _core.Reader, rank: int) -> Any:
+    """What the checkpoint has, with a LazyTensor for each tensor."""
+    with reader.tree(rank=rank) as tree:
+        return _LazyState(tree, Checkpoint(reader, "numpy")).read()
+
+
+def _whole(reader: _core.Reader, state: Any, choice: Choice, rank: int, options: Mapping[str, Any]) -> Any:
+    into = None if state is None else values_of(state)
+    loaded = load(reader, into=into, convert=choice.convert, rank=rank, options=options)
     return loaded if state is None else put_back(state, loaded)
 
 
-def _parts(reader: _core.Reader, state: dict[Any, Any], saved: Mapping[Any, Any], choice: Choice,
+def _parts(reader: _core.Reader, state: dict[Any, Any], saved: Mapping[Any, Any], choice: Choice, rank: int,
            options: Mapping[str, Any]) -> Any:
     """Loads the parts that the state has: all at once, or one by one if the checkpoint has more of them."""
     for key in state:
@@ -102,11 +112,11 @@ def _parts(reader: _core.Reader, state: dict[Any, Any], saved: Mapping[Any, Any]
             raise error_of(Status.NOT_FOUND, f"the checkpoint has no '{key}', which the state has; it has "
                            f"{some(map(str, saved))}{near(str(key), map(str, saved))}", {"path": str(key)})
     if len(saved) == len(state):
-        return _whole(reader, state, choice, options)
+        return _whole(reader, state, choice, rank, options)
     values = values_of(state)
     framework = framework_of_state(values)
-    loaded = {key: load(reader, at=(key,), into=value, framework=framework, convert=choice.convert, options=options)
-              for key, value in values.items()}
+    loaded = {key: load(reader, at=(key,), into=value, framework=framework, convert=choice.convert, rank=rank,
+                        options=options) for key, value in values.items()}
     return put_back(state, loaded)
 
 
@@ -153,6 +163,8 @@ class _Chosen:
 
     def _walk(self, own: Any, node: Any, path: str, saved_path: str, module: bool) -> Any:
         """What to load into, with the checkpoint's structure."""
+        if isinstance(node, Record) and node.class_name == PER_RANK:
+            node, own = next(iter(node.items.values())), own.value if isinstance(own, PerRank) else own
         if isinstance(node, LazyTensor):
             return self._tensor(own, node, path, module)
         if isinstance(node, Mapping):
@@ -193,18 +205,20 @@ class _Chosen:
                            f"state, and the state {some(self.found.unexpected) or 'nothing'} of the checkpoint; "
                            "strict=False restores the rest")
 
-    def load(self, reader: _core.Reader, options: Mapping[str, Any]) -> None:
+    def load(self, reader: _core.Reader, rank: int, options: Mapping[str, Any]) -> None:
         """Loads the parts that are wanted, and puts them into the state."""
         for key, into in self._into.items():
             name = self._key("", key)
             got = load(reader, at=(key,), into=into, framework=self._framework, convert=self._choice.convert,
-                       options=options)
+                       rank=rank, options=options)
             own = self._state[name]
             new = self._merged(self._values[name], got, str(name), str(key), is_module(own))
             self._state[name] = put_back(own, new) if is_stateful(own) else _keep_identity(own, new)
 
     def _merged(self, own: Any, got: Any, path: str, saved_path: str, module: bool) -> Any:
         """The state's own value with what was loaded in its place."""
+        if isinstance(own, PerRank):
+            return PerRank(self._merged(own.value, got, path, saved_path, module))
         if path in self._used:
             return got
         if getattr(own, "shape", None) is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..adapt import PerRank
+
 
 def is_stateful(value: Any) -> bool:
     """Whether it gives and takes its state, as modules, optimizers, schedulers and data loaders do."""
@@ -25,6 +27,8 @@ def values_of(state: Any) -> Any:
         return {key: values_of(value) for key, value in state.items()}
     if type(state) in (list, tuple):
         return type(state)(values_of(value) for value in state)
+    if type(state) is PerRank:
+        return PerRank(values_of(state.value))
     return state
 
 
@@ -33,6 +37,8 @@ def put_back(state: Any, loaded: Any) -> Any:
     if is_stateful(state):
         state.load_state_dict(loaded)
         return state
+    if type(state) is PerRank:
+        return PerRank(put_back(state.value, loaded.value if type(loaded) is PerRank else loaded))
     if type(state) is dict and isinstance(loaded, Mapping):
         for key, value in loaded.items():
             state[key] = put_back(state[key], value) if key in state else value
