@@ -13,6 +13,7 @@ from ._core import (FORMAT_REVISION, File, Job, Load, Memory, Save, Tree, View, 
                     options, status_name, version, version_number)
 from .adapt import PerRank, Shard
 from .background import SaveHandle
+from .checkpointer import Check, Checkpointer, Moment, Restored
 from .enums import (CheckpointFlags, CheckpointState, Codec, Device, DType, Filter, FindingKind, IoEngine, JobState,
                     KeyKind, NodeKind, OptionKind, Scope, Status)
 from .errors import (AbortedError, CallError, CancelledError, CommitUnknownError, ConflictError, CorruptError,
@@ -33,6 +34,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "save", "save_async", "load", "ls", "SaveHandle", "Shard", "PerRank", "Checkpoint", "LazyTensor", "Listing",
+    "Checkpointer", "Restored", "Moment", "Check",
     "Store", "Session", "Save", "Reader", "Load", "Job", "Tree", "File", "Memory", "View",
     "from_native", "to_native", "Record", "TensorName", "TreeSet",
     "AliasInfo", "CheckpointInfo", "FileTensor", "Finding", "JobStats", "Node", "ObjectInfo", "OptionInfo", "PartInfo",

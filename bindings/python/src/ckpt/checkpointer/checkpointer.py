@@ -1,0 +1,343 @@
+"""ckpt.Checkpointer."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from ..background import SaveHandle
+from ..errors import Error
+from ..handles import Session, Store
+from ..records import CheckpointInfo
+from ..saving import save_async
+from . import preemption, restoring
+from .checking import Check, check
+from .history import Entry, History, attributes, best_of
+from .policy import Every, LabelTemplate, Moment, Schedule
+from .ranks import ranks_of, template_variables
+from .restoring import Restored
+from .selection import Choice, Rename, patterns
+from .states import values_of
+
+__all__ = ["Checkpointer", "Restored"]
+
+
+@dataclass
+class _Flight:
+    """A save that has begun and is not settled."""
+
+    handle: SaveHandle
+    entry: Entry
+    error: Error | None = None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How all ranks save one checkpoint."""
+
+    label: str
+    attrs: dict[str, str]
+    options: dict[str, int | str]
+
+
+class Checkpointer:
+    """Saves a training as it goes on, keeps what the policy says, and restores the newest checkpoint that is sound.
+
+        with ckpt.Checkpointer(path, every=500, keep_last=3, keep_best=("val_loss", "min", 2)) as keeper:
+            start = keeper.restore(state)
+            for n in range(start.step + 1 if start else 1, steps + 1):
+                ...
+                keeper.step(n, state, metrics={"val_loss": loss})
+                if keeper.stopping:
+                    break
+
+    `every`: steps (500), a timedelta, a text ("1 epoch", "10 min", "1000000 tokens"), a function of a ckpt.Moment, or a
+    list of these; None: only save() saves. `keep_last`, `keep_every`, `keep_best=(metric, "min" or "max", how many)`:
+    what stays; without keep_last all does. `label`: the template of labels, with the variables of Composer; what
+    save(label=) names stays for ever. `overwrite`: whether a checkpoint with the same label is replaced, or an
+    ExistsError.
+
+    `signals`: those that make step() save and set `stopping` (SIGTERM and SIGINT, in SLURM also SIGUSR1; the second
+    SIGINT interrupts as usual). `time_limit`: when the job ends (seconds or a timedelta from now, a datetime, or
+    "slurm"); step() does the same `time_margin` before it. `on_commit`: functions that are called with the
+    CheckpointInfo of what was committed, on rank 0 (on_commit_ranks="all": on all), by the next call of this object.
+    `in_place`: saves make no copy, and arrays may change in updating() only.
+
+    The ranks are those of torch's default process group, if it is initialised; every rank makes a Checkpointer and
+    calls the same methods, and what one rank decides (its clock, a signal) all do in the same step, which costs one
+    all_reduce of two numbers over gloo in each step. Ranks without torch give rank= and world_size=, meet through the
+    store and cannot agree, so `every` must be steps or the like, and signals and time_limit are refused. Other options
+    of store, session, save and load are keywords or a dict.
+    """
+
+    def __init__(
+        self,
+        path: Any,
+        *,
+        every: Every | Iterable[Every] | None = None,
+        keep_last: int | None = None,
+        keep_every: int | None = None,
+        keep_best: tuple[str, str, int] | tuple[str, str] | None = None,
+        label: str = "step-{step}",
+        overwrite: bool = False,
+        signals: Sequence[str] | None = None,
+        time_limit: float | datetime.timedelta | datetime.datetime | str | None = None,
+        time_margin: float | datetime.timedelta = 120,
+        on_commit: Callable[[CheckpointInfo], object] | Sequence[Callable[[CheckpointInfo], object]] = (),
+        on_commit_ranks: str = "first",
+        in_place: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+        options: Mapping[str, int | str] | None = None,
+        **keywords: int | str,
+    ) -> None:
+        self._options: dict[str, int | str] = {**(options or {}), **keywords}
+        self._run = str(self._options.get("run", "main"))
+        self._schedule, self._best = Schedule(every), best_of(keep_best)
+        self._keep_last, self._keep_every = keep_last, keep_every
+        self._overwrite, self._in_place = overwrite, in_place
+        self._deadline = preemption.Deadline(time_limit, time_margin)
+        self._on_commit = [on_commit] if callable(on_commit) else list(on_commit)
+        if on_commit_ranks not in ("first", "all"):
+            raise ValueError(f"on_commit_ranks: expected 'first' or 'all', found {on_commit_ranks!r}")
+        self._on_commit_all = on_commit_ranks == "all"
+        self._ranks = ranks_of(rank, world_size)
+        self._template = LabelTemplate(label, {"run_name": self._run, **template_variables(self._ranks)})
+        self._check_retention()
+        if signals is None:
+            signals = preemption.default_signals() if self._ranks.agree else ()
+        if not self._ranks.agree and (signals or self._deadline or self._schedule.needs_agreement):
+            raise ValueError("ranks that cannot agree (rank= and world_size= without torch.distributed) cannot save on "
+                             "a signal, a time limit, a clock or a predicate: each would save another step")
+        self._store = path if isinstance(path, Store) else Store(path, self._options)
+        self._session: Session | None = None
+        self._history: History | None = None
+        self._flight: _Flight | None = None
+        self._newest: Entry | None = None  # the newest that this object has committed
+        self._last: Moment | None = None
+        self._damaged: set[str] = set()  # labels of checkpoints whose data turned out to be damaged
+        self._saved_at = time.monotonic()
+        self._closed = False
+        self.stopping: str | None = None
+        """Why the training should stop, once that was decided and the checkpoint is committed: a signal, or
+        "time limit"."""
+        self._signals = preemption.Signals(signals)
+
+    def _check_retention(self) -> None:
+        if self._keep_last is None and (self._keep_every is not None or self._best is not None):
+            raise ValueError("keep_every and keep_best have no effect without keep_last, which says how many of the "
+                             "newest checkpoints stay: without it all are kept")
+        if self._keep_last is not None and self._keep_last < 1:
+            raise ValueError(f"keep_last: expected 1 or more, found {self._keep_last}")
+        if self._keep_last is not None and not self._template.numbered:
+            raise ValueError(f"keep_last removes only checkpoints whose label has their step in it: expected {{step}} "
+                             f"or {{batch}} in label, found {self._template.text!r}")
+
+    # ---- saving ----
+
+    def step(self, n: int, state: Any, *, metrics: Mapping[str, Any] | None = None, **counters: float) -> str | None:
+        """Says that step `n` is done. Saves `state` if that is due, in the background; returns the id then, else None.
+
+        After a signal, or at the time limit, it saves and returns once the checkpoint is committed, and `stopping` is
+        set. `metrics` are kept with the checkpoint. `counters`: epoch= (epochs that are done), batch=, sample=, token=
+        and so on, for `every` and for labels."""
+        moment = self._moment(n, metrics, counters)
+        self._settle(wait=False)
+        due, stop = self._decide(moment)
+        self._last = moment
+        if not due and not stop:
+            return None
+        if not stop:
+            return self._save(moment, state, None)
+        return self._save_for_the_last_time(moment, state)
+
+    def save(self, n: int, state: Any, *, label: str | None = None, metrics: Mapping[str, Any] | None = None,
+             **counters: float) -> str:
+        """Saves `state` now, in the background, and returns the id; wait() waits for the commit. A checkpoint with a
+        `label` of its own stays for ever. A step that was just saved is not saved again."""
+        moment = self._moment(n, metrics, counters)
+        self._last = moment
+        return self._save(moment, state, label)
+
+    def _moment(self, n: int, metrics: Mapping[str, Any] | None, counters: Mapping[str, float]) -> Moment:
+        if self._closed:
+            raise ValueError("the Checkpointer is closed")
+        return Moment(n, dict(counters), {name: float(value) for name, value in (metrics or {}).items()})
+
+    def _decide(self, moment: Moment) -> tuple[bool, bool]:
+        """Whether a save is due, and whether it is the last one; the same on all ranks."""
+        due = self._schedule.counted(moment, self._last)
+        asked = self._schedule.timed(moment, time.monotonic() - self._saved_at)
+        why = self._signals.received or ("time limit" if self._deadline.reached() else None)
+        voted = self._ranks.most([asked, why is not None]) if self._votes() else [0, 0]
+        if not voted[1] or self.stopping:
+            return due or bool(voted[0]), False
+        self._why = next(told for told in self._ranks.gather(why) if told)
+        return True, True
+
+    def _votes(self) -> bool:
+        return bool(self._schedule.needs_agreement or self._signals.caught or self._deadline)
+
+    def _save_for_the_last_time(self, moment: Moment, state: Any) -> str:
+        try:
+            self._settle(wait=True)
+        except Error:
+            pass  # of the save before, which the log has; this one matters now
+        identifier = self._save(moment, state, None)
+        self._settle(wait=True)
+        self.stopping = self._why
+        return identifier
+
+    def _save(self, moment: Moment, state: Any, label: str | None) -> str:
+        self._settle(wait=True)
+        plan = self._ranks.first(lambda: self._plan(moment, label))
+        if self._newest is not None and self._newest.label == plan.label:
+            return self._newest.id
+        if self._session is None:
+            self._session = self._ranks.session(self._store, self._options)
+        handle = save_async(self._session, values_of(state), step=moment.step, label=plan.label, attrs=plan.attrs,
+                            in_place=self._in_place, options=plan.options)
+        self._saved_at = time.monotonic()
+        self._flight = _Flight(handle, Entry(handle.id, plan.label, moment.step, moment.metrics, label is not None))
+        return handle.id
+
+    def _plan(self, moment: Moment, label: str | None) -> _Plan:
+        """Rank 0's part: the label, and what retention must leave."""
+        new = Entry("", label or self._template.label(moment), moment.step, moment.metrics, label is not None)
+        options = dict(self._options)
+        if self._overwrite or new.label in self._damaged:
+            options["on_existing"] = "replace"
+        if self._keep_last is not None:
+            if self._history is None:
+                self._history = History(self._store, self._run)
+            options["keep_last"] = self._history.keep_last(self._keep_last, new)
+            options["keep_every"] = self._keep_every or 0
+            options["protect"] = self._history.protected(self._best, new)
+        return _Plan(new.label, attributes(moment, new.kept), options)
+
+    # ---- the save in flight ----
+
+    def _settle(self, wait: bool) -> None:
+        """Notes that the save in flight has been committed, once it is; with `wait` waits for that, and raises its
+        failure. Without, a failure is left for the next save, which all ranks make in the same step."""
+        flight = self._flight
+        if flight is None or not (wait or (flight.error is None and flight.handle.done())):
+            return
+        try:
+            if flight.error is None:
+                flight.handle.result()
+        except Error as error:
+            flight.error = error
+        if flight.error is not None:
+            if wait:
+                self._flight = None
+                raise flight.error
+            return
+        self._flight, self._newest = None, flight.entry
+        self._damaged.discard(flight.entry.label)
+        if self._history is not None:
+            self._history.entries.append(flight.entry)
+        if self._on_commit and (self._on_commit_all or self._ranks.rank == 0):
+            info = self._store.find(flight.entry.id, run=self._run)
+            for call in self._on_commit:
+                call(info)
+
+    def wait(self) -> None:
+        """Waits until the save in flight is committed, and raises its failure."""
+        self._settle(wait=True)
+
+    @contextmanager
+    def updating(self) -> Iterator[None]:
+        """For what changes the arrays: `with keeper.updating(): optimizer.step()`. With in_place=True it waits until
+        the save in flight has written them; otherwise they were copied, and nothing waits."""
+        if self._in_place and self._flight is not None and self._flight.error is None:
+            try:
+                self._flight.handle.staged()
+            except Error as error:
+                self._flight.error = error  # told by the next save
+        yield
+
+    # ---- restoring ----
+
+    def restore(
+        self,
+        state: Any = None,
+        select: str | int = "latest",
+        *,
+        only: str | Iterable[str] = (),
+        without: str | Iterable[str] = (),
+        rename: Rename = None,
+        strict: bool = True,
+        on_shape_mismatch: str = "error",
+        convert: bool = False,
+    ) -> Restored | None:
+        """Restores a checkpoint into `state`, in place, the same one on all ranks; None if there is none yet.
+
+        `select`: "latest", a step, "best" (with keep_best), a label or an id. "latest" is the newest that is sound: it
+        passes over damaged ones with PassedOverWarning, also where only the load finds the damage, and their steps can
+        be saved again. Any other that does not exist is a NotFoundError.
+
+        Only the parts (keys) that `state` has are read. `only`, `without`: patterns of paths in the state, such as
+        "model" or "model/*.bias". `rename`: names in the checkpoint and in the state ({"model/encoder":
+        "model/backbone"}), or a function. `strict`: as torch's, the same names in checkpoint and modules, and no part
+        of the state missing; False restores what there is. `on_shape_mismatch`: "skip" leaves such tensors as they
+        are. What was left out is in the result. `convert`: between f32, bf16 and f16. Without `state` the whole state
+        is in the result."""
+        if on_shape_mismatch not in ("error", "skip"):
+            raise ValueError(f"on_shape_mismatch: expected 'error' or 'skip', found {on_shape_mismatch!r}")
+        choice = Choice(patterns(only), patterns(without), rename, strict, on_shape_mismatch == "skip", convert)
+        self._settle(wait=True)
+        done = restoring.restore(self._store, self._run, self._ranks, state, select, choice, self._best, self._options)
+        if done is None:
+            return None
+        restored, moment, damaged = done
+        self._last = moment if moment.step >= 0 else None
+        self._damaged |= damaged
+        return restored
+
+    def check(self, state: Any) -> Check:
+        """What saving `state` would do: names, bytes, free space, and what would be refused. Writes nothing."""
+        return check(self._store, state, self._ranks)
+
+    # ---- the end ----
+
+    def close(self) -> None:
+        """Waits for the save in flight, raises its failure, and gives the signals back."""
+        if self._closed:
+            return
+        self._closed = True
+        self._signals.close()
+        try:
+            self._settle(wait=True)
+        finally:
+            if self._session is not None:
+                self._session.close()
+
+    def __enter__(self) -> Checkpointer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if kind is not None and self._session is not None and not (
+                isinstance(value, SystemExit) and value.code in (None, 0)):
+            self._closed, self._flight = True, None
+            self._signals.close()
+            self._session.__exit__(kind, value, trace)  # cancels the save in flight, so that other ranks need not wait
+            return
+        self.close()
+
+    def __repr__(self) -> str:
+        keeps = [f"last {self._keep_last}"] if self._keep_last else ["all"]
+        keeps += [f"every {self._keep_every}"] if self._keep_every else []
+        keeps += [f"best {self._best.count} by {self._best.mode} {self._best.metric}"] if self._best else []
+        at = "" if self._last is None else f", at step {self._last.step}"
+        flight = "" if self._flight is None else f", saving {self._flight.entry.label}"
+        newest = "" if self._newest is None else f", newest {self._newest.label}"
+        end = ", closed" if self._closed else f", stopping ({self.stopping})" if self.stopping else ""
+        return (f"<ckpt.Checkpointer {self._store.uri!r}, run {self._run!r}: rank {self._ranks.rank} of "
+                f"{self._ranks.size}, keeps {', '.join(keeps)}{at}{newest}{flight}{end}>")

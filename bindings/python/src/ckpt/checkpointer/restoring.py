@@ -1,0 +1,111 @@
+"""Which checkpoint a trainer starts from: the same on all ranks, and past damaged ones aloud."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..enums import Status
+from ..errors import DataError, GoneError, NotFoundError, error_of, warn_passed_over
+from ..handles import Reader, Store
+from ..hints import what_lies_at
+from ..opening import ls
+from ..records import CheckpointInfo
+from .history import Best, History, moment_of
+from .policy import Moment
+from .ranks import Alone
+from .selection import Choice, Found, restore as load_into
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a trainer starts from."""
+
+    step: int
+    info: CheckpointInfo
+    state: Any  # the caller's, or a new one
+    metrics: Mapping[str, float]  # that step() was told
+    counters: Mapping[str, float]
+    missing: tuple[str, ...] = ()  # paths of the state that the checkpoint lacks
+    unexpected: tuple[str, ...] = ()  # paths of the checkpoint that a module of the state has no place for
+    other_shape: tuple[str, ...] = ()  # paths and shapes that differ
+
+    def __repr__(self) -> str:
+        kinds = {"missing": self.missing, "unexpected": self.unexpected, "of another shape": self.other_shape}
+        left = "".join(f", {len(paths)} {what}" for what, paths in kinds.items() if paths)
+        return f"<ckpt.Restored {self.info.id}: step {self.step}{left}>"
+
+
+_FINE, _DAMAGED, _FAILED = 0, 1, 2
+
+
+def restore(store: Store, run: str, ranks: Alone, state: Any, select: str | int, choice: Choice, best: Best | None,
+            options: Mapping[str, Any]) -> tuple[Restored, Moment, set[str]] | None:
+    """Restores what is selected. Returns the labels of damaged checkpoints that it passed over, too."""
+    wanted = ranks.first(lambda: _candidate(store, run, select, best, options, ()))
+    passed: list[tuple[str, str]] = []  # ids and texts
+    labels: set[str] = set()
+    while wanted is not None:
+        error: Exception | None = None
+        try:
+            with Reader(store, wanted, {**options, "run": run}) as reader:
+                moment = moment_of(reader.info.step, reader.attrs())
+                out, found = load_into(reader, state, choice, ranks.rank, options)
+                info = reader.info
+        except Exception as caught:  # whatever it is, the other ranks must not wait for this one
+            error = caught
+        worst = ranks.most([_FINE if error is None else _DAMAGED if isinstance(error, (DataError, GoneError))
+                            else _FAILED])[0]
+        if worst == _FINE:
+            if passed:
+                warn_passed_over(info.id, [text for _, text in passed])
+            return Restored(info.step, info, out, moment.metrics, moment.counters, tuple(found.missing),
+                            tuple(found.unexpected), tuple(found.other_shape)), moment, labels
+        error = error or error_of(Status.ABORTED, f"another rank could not restore {wanted}; see its error",
+                                  {"path": wanted})
+        if worst == _FAILED or select != "latest" or options.get("on_damaged") == "error":
+            raise error
+        passed.append((wanted, f"{wanted}: {error}"))
+        labels.add(wanted.rsplit(".", 2)[0])
+        ids = tuple(identifier for identifier, _ in passed)
+        wanted = ranks.first(lambda: _candidate(store, run, select, best, options, ids))
+        if wanted is None:
+            raise error
+    return None
+
+
+def _candidate(store: Store, run: str, select: str | int, best: Best | None, options: Mapping[str, Any],
+               without: tuple[str, ...]) -> str | None:
+    """The id of the checkpoint to try; None if there is none for "latest"."""
+    if select == "best" and best is not None:
+        found = History(store, run).best(best, 1)
+        if not found:
+            raise error_of(Status.NOT_FOUND, f"{store.uri}: no checkpoint of run \"{run}\" has the metric "
+                           f"'{best.metric}'")
+        return found[0].id
+    if select != "latest":
+        return store.find(f"step:{select}" if isinstance(select, int) else select, options).id
+    if not without:
+        return _newest(store, run, options)
+    infos = list(ls(store, run))
+    last = next(place for place, info in enumerate(infos) if info.id == without[-1])
+    return infos[last - 1].id if last else None
+
+
+def _newest(store: Store, run: str, options: Mapping[str, Any]) -> str | None:
+    """The newest whose manifest and parts are there; the engine warns of those that it passes over."""
+    try:
+        with Reader(store, "latest", options) as reader:
+            return reader.info.id
+    except NotFoundError:
+        if any(info.run == run for info in _all(store)):
+            raise  # there are some, and none can be loaded
+        return None
+
+
+def _all(store: Store) -> list[CheckpointInfo]:
+    try:
+        return [] if what_lies_at(store) else list(ls(store))
+    except NotFoundError:
+        return []

@@ -1,0 +1,399 @@
+"""docs/trainers.md: each row of its tables that has a test, by the name that stands there."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ckpt
+import numpy as np
+import pytest
+from test_checkpointer import Thing, at, labels, restore
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "trainers.md"
+needs_torch = pytest.mark.torch
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "s"
+
+
+def saved(path: Path, state: Any, n: int = 1, **options: Any) -> None:
+    with ckpt.Checkpointer(path, **options) as keeper:
+        keeper.save(n, state)
+
+
+def on_ranks(world: int, work: Callable[[int], Any]) -> list[Any]:
+    """What each of several ranks returns."""
+    out: list[Any] = [None] * world
+
+    def run(rank: int) -> None:
+        out[rank] = work(rank)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(world)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return out
+
+
+def test_every_row_names_a_test_that_is_here() -> None:
+    named = set(re.findall(r"`(\w+)` \|$", DOCUMENT.read_text(), re.M))
+    here = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
+    assert named == here - {"every_row_names_a_test_that_is_here"}
+
+
+# ---- RecIS ----
+
+
+def test_recis_save_interval(path: Path) -> None:
+    with ckpt.Checkpointer(path, every=3) as keeper:
+        for n in range(1, 8):
+            keeper.step(n, at(n))
+    assert labels(path) == ["step-3", "step-6"]
+
+
+def test_recis_max_keep(path: Path) -> None:
+    with ckpt.Checkpointer(path, every=1, keep_last=2) as keeper:
+        for n in range(1, 6):
+            keeper.step(n, at(n))
+    assert labels(path) == ["step-4", "step-5"]
+
+
+def test_recis_register_for_checkpointing(path: Path) -> None:
+    saved(path, {"thing": Thing(3), "global_step": 7})
+    state: dict[str, Any] = {"thing": Thing(), "global_step": 0}
+    restore(ckpt.Checkpointer(path, signals=()), state)
+    assert (state["thing"].value, state["global_step"]) == (3, 7)
+
+
+def test_recis_register_io_state(path: Path) -> None:
+    def work(rank: int) -> tuple[str, bytes]:
+        with ckpt.Checkpointer(path, rank=rank, world_size=2) as keeper:
+            keeper.save(1, {"io": ckpt.PerRank({"file": "x" * (rank + 1), "cursor": b"y" * rank}), "step": 1})
+            keeper.wait()
+            state: dict[str, Any] = {"io": ckpt.PerRank({"file": "", "cursor": b""}), "step": 0}
+            keeper.restore(state)
+            return state["io"].value["file"], state["io"].value["cursor"]
+
+    assert on_ranks(2, work) == [("x", b""), ("xx", b"y")]
+
+
+@needs_torch
+def test_recis_sparse_optim(path: Path, torch: Any) -> None:
+    rows = torch.nn.Embedding(8, 4, sparse=True)
+    optimizer = torch.optim.SparseAdam(rows.parameters())
+    rows(torch.tensor([1, 5])).sum().backward()
+    optimizer.step()
+    saved(path, {"table": rows, "sparse_optim": optimizer})
+    other = torch.nn.Embedding(8, 4, sparse=True)
+    again = torch.optim.SparseAdam(other.parameters())
+    restore(ckpt.Checkpointer(path, signals=()), {"table": other, "sparse_optim": again})
+    assert torch.equal(other.weight, rows.weight)
+    assert torch.equal(again.state[other.weight]["exp_avg"], optimizer.state[rows.weight]["exp_avg"])
+
+
+def test_recis_save(path: Path) -> None:
+    with ckpt.Checkpointer(path) as keeper:
+        assert keeper.save(4, at(4)) == "step-4.1.1"
+    assert labels(path) == ["step-4"]
+
+
+def test_recis_restore(path: Path) -> None:
+    with ckpt.Checkpointer(path, every=1) as keeper:
+        for n in range(1, 4):
+            keeper.step(n, at(n))
+        state = at()
+        assert restore(keeper, state).step == 3 and state["step"] == 3
+        assert restore(keeper, state, 2).step == 2 and (state["w"] == 2).all()
+
+
+def test_recis_load_config(path: Path) -> None:
+    saved(path, {"dense": np.ones(2), "extra": np.ones(2), "io_state": np.ones(2)})
+    keeper = ckpt.Checkpointer(path, signals=())
+    for choice, wanted in (({"only": ["dense"]}, [1, 0, 0]), ({"without": ["extra"]}, [1, 0, 1]), ({}, [1, 1, 1])):
+        state = {"dense": np.zeros(2), "extra": np.zeros(2), "io_state": np.zeros(2)}
+        restore(keeper, state, **choice)
+        assert [array[0] for array in state.values()] == wanted
+
+
+def test_recis_load_config_strict(path: Path) -> None:
+    saved(path, {"dense": {"a": np.ones(2)}})
+    keeper = ckpt.Checkpointer(path, signals=())
+    state = {"dense": {"a": np.zeros(2), "new": np.zeros(2)}}
+    with pytest.raises(ckpt.NotFoundError):
+        keeper.restore(state)
+    assert restore(keeper, state, strict=False).missing == ("dense/new",) and state["dense"]["a"][0] == 1
+
+
+def test_recis_model_bank(tmp_path: Path) -> None:
+    for value, name in enumerate(("a", "b"), 1):
+        saved(tmp_path / name, {"sparse": np.full(2, value), "dense": np.full(2, value)})
+    state: dict[str, Any] = {"sparse": np.zeros(2, int), "dense": np.zeros(2, int)}
+    for bank in ({"path": "a", "load": ["sparse"]}, {"path": "b", "load": ["dense"]}):
+        restore(ckpt.Checkpointer(tmp_path / str(bank["path"]), signals=()), state, only=bank["load"])
+    assert (state["sparse"][0], state["dense"][0]) == (1, 2)
+
+
+# ---- Composer ----
+
+
+def test_composer_filename(path: Path) -> None:
+    with ckpt.Checkpointer(path, every=21, keep_last=1, label="ep{epoch}-ba{batch}-rank{rank}") as keeper:
+        for n in range(1, 43):
+            keeper.step(n, at(n), epoch=n // 40)
+    assert labels(path) == ["ep1-ba42-rank0"]
+
+
+def test_composer_save_interval(path: Path) -> None:
+    with ckpt.Checkpointer(path, every=["1ep", lambda moment: moment.step == 3]) as keeper:
+        for n in range(1, 12):
+            keeper.step(n, at(n), epoch=n // 5)
+    assert labels(path) == ["step-3", "step-5", "step-10"]
+
+
+def pair_of(torch: Any, seed: int) -> tuple[Any, Any]:
+    """A model and an optimizer that has a state."""
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(4)).sum().backward()
+    optimizer.step()
+    return model, optimizer
+
+
+def same(torch: Any, a: Any, b: Any) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values()))
+
+
+@needs_torch
+def test_composer_save_weights_only(path: Path, torch: Any) -> None:
+    model, _ = pair_of(torch, 1)
+    saved(path, {"model": model})
+    with ckpt.open(path) as found:
+        assert sorted(found) == ["model/0.bias", "model/0.weight", "model/1.bias", "model/1.weight"]
+
+
+@needs_torch
+def test_composer_load_weights_only(path: Path, torch: Any) -> None:
+    model, optimizer = pair_of(torch, 1)
+    saved(path, {"model": model, "optimizer": optimizer, "epoch": 3})
+    keeper = ckpt.Checkpointer(path, signals=())
+    for choice in ({}, {"only": "model"}):
+        other, fresh = pair_of(torch, 2)[0], torch.optim.Adam(model.parameters())
+        state = {"model": other, "optimizer": fresh, "epoch": 0} if choice else {"model": other}
+        restore(keeper, state, **choice)
+        assert same(torch, other, model) and not fresh.state and state.get("epoch", 0) == 0
+
+
+@needs_torch
+def test_composer_strict_model_weights(path: Path, torch: Any) -> None:
+    model = pair_of(torch, 1)[0]
+    saved(path, {"model": model})
+    keeper = ckpt.Checkpointer(path, signals=())
+    longer = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2), torch.nn.Linear(2, 2))
+    shorter = torch.nn.Sequential(torch.nn.Linear(4, 3))
+    with pytest.raises(ckpt.NotFoundError, match="2"):
+        keeper.restore({"model": longer})
+    with pytest.raises(RuntimeError, match="Unexpected key"):  # torch's own
+        keeper.restore({"model": shorter})
+    assert restore(keeper, {"model": longer}, strict=False).missing == ("model/2.weight", "model/2.bias")
+    assert torch.equal(longer[1].weight, model[1].weight)
+    found = restore(keeper, {"model": shorter}, strict=False)
+    assert found.unexpected == ("model/1.weight", "model/1.bias") and torch.equal(shorter[0].bias, model[0].bias)
+
+
+@needs_torch
+def test_composer_load_ignore_keys(path: Path, torch: Any) -> None:
+    model, optimizer = pair_of(torch, 1)
+    saved(path, {"model": model, "optimizer": optimizer})
+    other, again = pair_of(torch, 2)
+    before = other[1].weight.clone()
+    restore(ckpt.Checkpointer(path, signals=()), {"model": other, "optimizer": again}, without=["model/1.*"])
+    assert torch.equal(other[0].weight, model[0].weight) and torch.equal(other[1].weight, before)
+    assert torch.equal(again.state[other[0].weight]["exp_avg"], optimizer.state[model[0].weight]["exp_avg"])
+
+
+def test_composer_rng_by_rank(path: Path) -> None:
+    def work(rank: int) -> bool:
+        rng = np.random.default_rng(rank)
+        with ckpt.Checkpointer(path, rank=rank, world_size=3) as keeper:
+            keeper.save(1, {"rng": ckpt.PerRank(rng), "w": np.ones(3)})
+            keeper.wait()
+            expected = rng.random()
+            state: dict[str, Any] = {"rng": ckpt.PerRank(None), "w": np.zeros(3)}
+            keeper.restore(state)
+        return bool(state["rng"].value.random() == expected)
+
+    assert on_ranks(3, work) == [True] * 3
+
+
+def test_composer_deepspeed(path: Path) -> None:
+    on_ranks(2, lambda rank: saved(path, {"w": ckpt.Shard(np.full(3, rank), (6,), (3 * rank,))}, rank=rank,
+                                   world_size=2))
+    half: Any = np.zeros(4, int)
+    restore(ckpt.Checkpointer(path, signals=()), {"w": ckpt.Shard(half, (6,), (1,))})
+    assert half.tolist() == [0, 0, 1, 1]
+
+
+def test_composer_compression(path: Path) -> None:
+    saved(path, {"w": np.zeros(1_000_000)}, compression="lz4")
+    assert ckpt.ls(path)[0].bytes < 1_000_000
+
+
+def test_composer_paths(path: Path) -> None:
+    with ckpt.Checkpointer(path) as keeper:
+        ids = [keeper.save(n, at(n)) for n in (1, 2)]
+    assert [info.id for info in ckpt.ls(path)] == ids
+
+
+# ---- OLMo ----
+
+
+def test_olmo_save_overwrite(path: Path) -> None:
+    saved(path, at(1), 5)
+    with pytest.raises(ckpt.ExistsError):
+        saved(path, at(2), 5)
+    saved(path, at(3), 5, overwrite=True)
+    assert labels(path) == ["step-5"] and ckpt.load(path)["step"] == 3
+
+
+def test_olmo_temporary_directory(path: Path) -> None:
+    saved(path, at(1), 1)
+
+    def work(rank: int) -> str:
+        try:
+            saved(path, {"w": np.ones(3), "bad": object() if rank else 0}, 2, rank=rank, world_size=2)
+        except (TypeError, ckpt.AbortedError) as error:
+            return type(error).__name__
+        return "saved"
+
+    assert on_ranks(2, work) == ["AbortedError", "TypeError"]
+    assert labels(path) == ["step-1"] and ckpt.load(path)["step"] == 1
+
+
+@needs_torch
+def test_olmo_load_optimizer_state(path: Path, torch: Any) -> None:
+    model, optimizer = pair_of(torch, 1)
+    saved(path, {"model": model, "optimizer": optimizer})
+    other = pair_of(torch, 2)[0]
+    fresh = torch.optim.Adam(other.parameters())
+    restore(ckpt.Checkpointer(path, signals=()), {"model": other, "optimizer": fresh}, without="optimizer")
+    assert same(torch, other, model) and not fresh.state
+
+
+def test_olmo_rank_0_where_the_world_changed(path: Path) -> None:
+    on_ranks(2, lambda rank: saved(path, {"train": ckpt.PerRank({"seen": rank + 10}), "w": np.ones(3)}, rank=rank,
+                                   world_size=2))
+
+    def work(rank: int) -> int:
+        state: dict[str, Any] = {"train": ckpt.PerRank({}), "w": np.zeros(3)}
+        with ckpt.Checkpointer(path, rank=rank, world_size=4) as keeper:
+            keeper.restore(state, without=["w"] if rank == 1 else [])
+        return int(state["train"].value["seen"])
+
+    assert on_ranks(4, work) == [10, 11, 10, 10]
+
+
+def test_olmo_unshard(path: Path, tmp_path: Path) -> None:
+    on_ranks(2, lambda rank: saved(path, {"w": ckpt.Shard(np.full(3, rank), (6,), (3 * rank,))}, rank=rank,
+                                   world_size=2))
+    assert ckpt.load(path)["w"].tolist() == [0, 0, 0, 1, 1, 1]
+    with ckpt.Store(path) as store, ckpt.Reader(store) as reader:
+        reader.export(tmp_path / "x.pt")
+    assert ckpt.load(tmp_path / "x.pt")["w"].tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_olmo_rename(path: Path) -> None:
+    saved(path, {"model": {"blocks.0.w": np.ones(2), "blocks.1.w": np.ones(2)}})
+    state = {"model": {"layers.0.w": np.zeros(2), "layers.1.w": np.zeros(2)}}
+    restore(ckpt.Checkpointer(path, signals=()), state, rename={"model/blocks": "model/layers"})
+    assert all(array[0] == 1 for array in state["model"].values()) and len(state["model"]) == 2
+
+
+# ---- torchtune ----
+
+
+def test_torchtune_recipe_state(path: Path) -> None:
+    state: dict[str, Any] = {"model": {"w": np.zeros(3)}, "optimizer": {"m": np.zeros(3)}, "epoch": 0}
+    with ckpt.Checkpointer(path, every=1, keep_last=1) as keeper:
+        for epoch in range(1, 4):
+            state["model"]["w"][:] = state["epoch"] = epoch
+            keeper.step(epoch, state)
+            keeper.save(epoch, {"model": state["model"]}, label=f"epoch-{epoch}")
+    assert sorted(labels(path)) == ["epoch-1", "epoch-2", "epoch-3", "step-3"]
+    fresh: dict[str, Any] = {"model": {"w": np.zeros(3)}, "optimizer": {"m": np.ones(3)}, "epoch": 0}
+    assert restore(ckpt.Checkpointer(path, signals=()), fresh, "step-3").step == 3
+    assert fresh["epoch"] == 3 and fresh["model"]["w"][0] == 3 and fresh["optimizer"]["m"][0] == 0
+
+
+def test_torchtune_adapter(path: Path) -> None:
+    saved(path, {"model": np.ones(5), "adapter": np.ones(2)})
+    state: dict[str, Any] = {"model": np.zeros(5), "adapter": np.zeros(2)}
+    restore(ckpt.Checkpointer(path, signals=()), state, only="adapter")
+    assert (state["model"][0], state["adapter"][0]) == (0, 1)
+
+
+@needs_torch
+def test_torchtune_load_a_file(tmp_path: Path, torch: Any) -> None:
+    torch.save({"w": torch.arange(3)}, tmp_path / "x.pt")
+    assert ckpt.load(tmp_path / "x.pt", framework="torch")["w"].tolist() == [0, 1, 2]
+
+
+def test_torchtune_export(path: Path, tmp_path: Path) -> None:
+    saved(path, {"model": {"w": np.ones(3, "f4")}})
+    with ckpt.Store(path) as store, ckpt.Reader(store) as reader:
+        reader.export(tmp_path / "model.safetensors")
+    with ckpt.open(tmp_path / "model.safetensors") as found:
+        assert list(found) == ["model/w"]
+
+
+# ---- hfai ----
+
+
+@needs_torch
+def test_hfai_save(path: Path, torch: Any) -> None:
+    model, optimizer = pair_of(torch, 1)
+    saved(path, {"model": model, "optimizer": optimizer, **{"epoch": 2, "step": 7}})
+    other, again = pair_of(torch, 2)
+    state = {"model": other, "optimizer": again, "epoch": 0, "step": 0}
+    restore(ckpt.Checkpointer(path, signals=()), state)
+    assert same(torch, other, model) and (state["epoch"], state["step"]) == (2, 7)
+
+
+@needs_torch
+def test_hfai_lists(path: Path, torch: Any) -> None:
+    models = [pair_of(torch, seed)[0] for seed in (1, 2)]
+    saved(path, {"model": models})
+    others = [pair_of(torch, seed)[0] for seed in (3, 4)]
+    kept = list(others)
+    restore(ckpt.Checkpointer(path, signals=()), {"model": others})
+    assert all(same(torch, other, model) for other, model in zip(kept, models))
+
+
+def test_hfai_suspend(path: Path) -> None:
+    suspended = iter([False, False, True, False])
+    with ckpt.Checkpointer(path, every=lambda moment: next(suspended)) as keeper:
+        for n in range(1, 5):
+            keeper.step(n, at(n))
+    assert labels(path) == ["step-3"]
+
+
+def test_hfai_buffers(path: Path) -> None:
+    on_ranks(2, lambda rank: saved(path, {"mean": np.full(2_000_000, rank)}, rank=rank, world_size=2, replicas="rank0",
+                                   large_tensor_bytes=4096))
+    assert (ckpt.load(path)["mean"] == 0).all()
+
+
+@needs_torch
+def test_hfai_load(tmp_path: Path, torch: Any) -> None:
+    with ckpt.Store(tmp_path / "s") as store:
+        saved(tmp_path / "s", {"model": {"w": torch.arange(4.0)}})
+        with ckpt.Reader(store) as reader:
+            reader.export(tmp_path / "latest.pt", format="hfai", shards=2)
+    assert ckpt.load(tmp_path / "latest.pt", threads=8, framework="torch")["model"]["w"].tolist() == [0, 1, 2, 3]
