@@ -67,7 +67,7 @@ fn a_save_that_is_started_after_its_session_was_dropped_is_committed() {
 fn a_failure_of_which_nobody_was_told_is_that_of_the_save_after_it() {
     let ranks = ranks();
     drop(start(&ranks.first, "a"));
-    start(&ranks.second, "a").cancel();
+    save(&ranks.second, "a").give_up("no room").unwrap();
     let told = loop {
         if let Err(error) = Save::new(&ranks.first, "probe", None) {
             break error;
@@ -78,7 +78,7 @@ fn a_failure_of_which_nobody_was_told_is_that_of_the_save_after_it() {
     // Told once; the session can be used again.
     drop((start(&ranks.first, "b"), start(&ranks.second, "b")));
     ranks.first.close().unwrap();
-    ranks.second.close().unwrap(); // who cancelled knows
+    ranks.second.close().unwrap();
     assert_eq!(ranks.store.find("latest").unwrap().label(), "b");
 }
 
