@@ -67,6 +67,7 @@ def flip(r: Runner) -> None:
 COMMANDS: Commands = {
     "memory": lambda r: r.put(0, generated(r.number(1), r.number(2))),
     "memory.hex": lambda r: r.put(0, bytearray(r.octets(1))),
+    "memory.alloc": lambda r: r.put(0, bytearray(r.number(1))),
     "memory.part": memory_part,
     "equal": equal,
     "differ": differ,

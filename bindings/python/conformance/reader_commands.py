@@ -47,6 +47,11 @@ def reader_objects(r: Runner) -> None:
     r.expect_words(1, [f"{info.name}:{'-' if info.scope == ckpt.Scope.SHARED else info.rank}" for info in found])
 
 
+def reader_tree(r: Runner) -> None:
+    rank = r.key("rank")
+    r.put(1, reader_of(r).tree(r.key("name"), rank=None if rank is None else int(rank)))
+
+
 def reader_attrs(r: Runner) -> None:
     r.expect_words(2, [f"{key}={value}" for key, value in reader_of(r).attrs(r.words[1] or None).items()])
 
@@ -64,7 +69,7 @@ COMMANDS: Commands = {
     "reader.map": lambda r: r.put(2, bytearray(memoryview(reader_of(r).map(r.words[1], r.options)).tobytes())),
     "reader.verify": lambda r: r.put(1, reader_of(r).verify(r.options)),
     "reader.diff": lambda r: r.put(2, reader_of(r).diff(r.get(1, ckpt.Reader), r.options, job=r.call_job())),
-    "reader.tree": lambda r: r.put(1, reader_of(r).tree(r.key("name"))),
+    "reader.tree": reader_tree,
     "reader.export": lambda r: reader_of(r).export(r.words[1], r.options, job=r.call_job()),
     "reader.tensors": reader_tensors,
     "reader.tensor": reader_tensor,

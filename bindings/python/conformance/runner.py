@@ -93,6 +93,8 @@ class Runner:
             out |= {"offset": box[:half], "extent": box[half:]}
         if (flat := self.numbers("flat")) is not None:
             out["flat_offset"], out["flat_size"] = flat
+        if "first_replica" in self.keys:
+            out["first_replica"] = self.numbers("first_replica") == (1,)
         return out | {key: self.numbers(key) for key in ("strides", "replica", "device") if key in self.keys}
 
     # ---- expectations: each looks only where the command has the key ----

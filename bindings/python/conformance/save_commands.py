@@ -4,7 +4,7 @@ import ckpt
 
 from runner import Commands, Failure, Runner
 
-SCOPES = {"shared": ckpt.Scope.SHARED, "per-rank": ckpt.Scope.PER_RANK}
+SCOPES = {"shared": ckpt.Scope.SHARED, "per-rank": ckpt.Scope.PER_RANK}  # those that a program may add
 
 
 def save_of(r: Runner) -> ckpt.Save:
@@ -78,6 +78,7 @@ COMMANDS: Commands = {
     "save.alias": save_alias,
     "save.attr": lambda r: save_of(r).set_attr(r.words[1], r.words[2], r.key("tensor")),
     "save.tree": lambda r: save_of(r).add_tree(r.get(1, ckpt.Tree), r.key("name")),
+    "save.give_up": lambda r: save_of(r).give_up(r.words[1]),
     "save.id": lambda r: r.expect_words(1, [save_of(r).id]),
     "save.run": lambda r: save_of(r).run(),
     "save.start": lambda r: r.put(1, save_of(r).start()),

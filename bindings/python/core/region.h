@@ -15,6 +15,7 @@ struct Region {
   std::optional<Extents> strides;
   std::optional<std::tuple<uint64_t, uint32_t, uint32_t>> replica;
   std::optional<std::tuple<int32_t, int32_t>> device;
+  bool first_replica = false;
 };
 
 struct Placed {

@@ -101,26 +101,29 @@ static void bind_save_adds(nb::class_<SaveObject>& save) {
              std::optional<Extents> offset, std::optional<Extents> extent, std::optional<int64_t> flat_offset,
              std::optional<int64_t> flat_size, std::optional<Extents> strides,
              std::optional<std::tuple<uint64_t, uint32_t, uint32_t>> replica,
-             std::optional<std::tuple<int32_t, int32_t>> device) {
-            self.add_tensor(name, data,
-                            {dtype, shape, offset, extent, flat_offset, flat_size, strides, replica, device});
+             std::optional<std::tuple<int32_t, int32_t>> device, bool first_replica) {
+            self.add_tensor(
+                name, data,
+                {dtype, shape, offset, extent, flat_offset, flat_size, strides, replica, device, first_replica});
           },
           nb::arg("name"), nb::arg("data").none(), nb::kw_only(), nb::arg("dtype") = nb::none(),
           nb::arg("shape") = nb::none(), nb::arg("offset") = nb::none(), nb::arg("extent") = nb::none(),
           nb::arg("flat_offset") = nb::none(), nb::arg("flat_size") = nb::none(), nb::arg("strides") = nb::none(),
-          nb::arg("replica") = nb::none(), nb::arg("device") = nb::none(),
+          nb::arg("replica") = nb::none(), nb::arg("device") = nb::none(), nb::arg("first_replica") = false,
           nb::sig("def add_tensor(self, name: str, data: object, *, dtype: int | str | None = None, "
                   "shape: collections.abc.Sequence[int] | None = None, "
                   "offset: collections.abc.Sequence[int] | None = None, "
                   "extent: collections.abc.Sequence[int] | None = None, flat_offset: int | None = None, "
                   "flat_size: int | None = None, strides: collections.abc.Sequence[int] | None = None, "
-                  "replica: tuple[int, int, int] | None = None, device: tuple[int, int] | None = None) -> None"),
+                  "replica: tuple[int, int, int] | None = None, device: tuple[int, int] | None = None, "
+                  "first_replica: bool = False) -> None"),
           "Adds this rank's region of tensor `name`. `data` is an array (DLPack or the buffer protocol). It is not "
           "copied: the save keeps it, and it must not change, until the save has run or its job is STAGED.\n\nA whole "
           "tensor needs nothing else. A box: `shape` of the whole tensor and `offset`, in elements; its extent is the "
           "array's shape. A flat range: `shape` and `flat_offset`. `replica` = (group, index, count) says who else "
           "holds the same region; by default all ranks hold a whole tensor, and this rank alone any other "
-          "region.\n\nWith `dtype` the data is raw bytes (None if the region is empty), and shape, extent, flat_size "
+          "region. Their values must be equal; with `first_replica` those of the first of them count.\n\nWith `dtype` "
+          "the data is raw bytes (None if the region is empty), and shape, extent, flat_size "
           "and strides (in elements) describe them; `device` = (DLPack's type, id).")
       .def("add_object", &add_object, nb::arg("name"), nb::arg("data"),
            nb::arg("media_type") = "application/octet-stream", nb::arg("scope") = 0,
@@ -151,18 +154,7 @@ static void bind_save_adds(nb::class_<SaveObject>& save) {
             self.with([&](ckpt::Save& into) { unlocked([&] { into.give_up(why); }); });
           },
           nb::arg("reason"), nb::sig("def give_up(self, reason: str) -> None"),
-          "Instead of run() or start(), where this rank cannot save: the other ranks end at once and learn why.")
-      .def(
-          "set_attr",
-          [](SaveObject& self, nb::handle key, nb::handle value, nb::handle tensor) {
-            const std::string called = text(key, "key"), said = text(value, "value");
-            const auto of = optional_text(tensor, "tensor");
-            self.with(
-                [&](ckpt::Save& into) { of ? into.set_tensor_attr(*of, called, said) : into.set_attr(called, said); });
-          },
-          nb::arg("key"), nb::arg("value"), nb::arg("tensor") = nb::none(),
-          nb::sig("def set_attr(self, key: str, value: str, tensor: str | None = None) -> None"),
-          "Sets an attribute of the checkpoint, or of a tensor that this rank adds.");
+          "Instead of run() or start(), where this rank cannot save: the other ranks end at once and learn why.");
 }
 
 void bind_save(nb::module_& m) {
@@ -183,6 +175,17 @@ void bind_save(nb::module_& m) {
       nb::arg("keywords"),
       nb::sig("def __init__(self, session: Session, label: str, step: int = -1, " CKPT_PY_OPTIONS ") -> None"));
   bind_save_adds(save);
+  save.def(
+      "set_attr",
+      [](SaveObject& self, nb::handle key, nb::handle value, nb::handle tensor) {
+        const std::string called = text(key, "key"), said = text(value, "value");
+        const auto of = optional_text(tensor, "tensor");
+        self.with(
+            [&](ckpt::Save& into) { of ? into.set_tensor_attr(*of, called, said) : into.set_attr(called, said); });
+      },
+      nb::arg("key"), nb::arg("value"), nb::arg("tensor") = nb::none(),
+      nb::sig("def set_attr(self, key: str, value: str, tensor: str | None = None) -> None"),
+      "Sets an attribute of the checkpoint, or of a tensor that this rank adds.");
   save.def_prop_ro(
           "id", [](SaveObject& self) { return self.with([](ckpt::Save& of) { return of.id(); }); },
           "The id that the checkpoint will have once committed.")

@@ -323,11 +323,11 @@ class Save:
 
     def __init__(self, session: Session, label: str, step: int = -1, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> None: ...
 
-    def add_tensor(self, name: str, data: object, *, dtype: int | str | None = None, shape: Sequence[int] | None = None, offset: Sequence[int] | None = None, extent: Sequence[int] | None = None, flat_offset: int | None = None, flat_size: int | None = None, strides: Sequence[int] | None = None, replica: tuple[int, int, int] | None = None, device: tuple[int, int] | None = None) -> None:
+    def add_tensor(self, name: str, data: object, *, dtype: int | str | None = None, shape: Sequence[int] | None = None, offset: Sequence[int] | None = None, extent: Sequence[int] | None = None, flat_offset: int | None = None, flat_size: int | None = None, strides: Sequence[int] | None = None, replica: tuple[int, int, int] | None = None, device: tuple[int, int] | None = None, first_replica: bool = False) -> None:
         """
         Adds this rank's region of tensor `name`. `data` is an array (DLPack or the buffer protocol). It is not copied: the save keeps it, and it must not change, until the save has run or its job is STAGED.
 
-        A whole tensor needs nothing else. A box: `shape` of the whole tensor and `offset`, in elements; its extent is the array's shape. A flat range: `shape` and `flat_offset`. `replica` = (group, index, count) says who else holds the same region; by default all ranks hold a whole tensor, and this rank alone any other region.
+        A whole tensor needs nothing else. A box: `shape` of the whole tensor and `offset`, in elements; its extent is the array's shape. A flat range: `shape` and `flat_offset`. `replica` = (group, index, count) says who else holds the same region; by default all ranks hold a whole tensor, and this rank alone any other region. Their values must be equal; with `first_replica` those of the first of them count.
 
         With `dtype` the data is raw bytes (None if the region is empty), and shape, extent, flat_size and strides (in elements) describe them; `device` = (DLPack's type, id).
         """
