@@ -384,6 +384,8 @@ def test_other_shapes_are_an_error_or_left_alone(tmp_path: Path) -> None:
         state = {"m": {"body": np.zeros(3), "head": np.zeros(4)}}
         with pytest.raises(ckpt.MismatchError):
             keeper.restore(state)
+        with pytest.raises(ckpt.MismatchError, match='on_shape_mismatch="skip"'):
+            keeper.restore(state, only="m")
         assert (state["m"]["body"] == 0).all()
         restored = restore(keeper, state, on_shape_mismatch="skip")
         assert (state["m"]["body"] == 1).all() and (state["m"]["head"] == 0).all() and len(state["m"]["head"]) == 4
