@@ -36,6 +36,19 @@ class Memory {
   std::function<void()> release_;
 };
 
+// Takes arrays of numpy and torch of which there is no more to say than their memory, with few calls of Python.
+class PlainArrays {
+ public:
+  PlainArrays();
+  // A Memory; an invalid object for a subclass, for what Memory::of refuses or cannot tell (torch's requires_grad,
+  // marks, sparse layouts and memory formats), and for all that is no array.
+  nanobind::object take(nanobind::handle value) const;
+
+ private:
+  nanobind::object of_torch(nanobind::handle tensor) const;
+  nanobind::object numpy_array_, torch_tensor_, torch_strided_, to_dlpack_;
+};
+
 void bind_memory(nanobind::module_& m);
 
 }  // namespace ckpt_py

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from . import _core
-from ._core import Load, Memory, Tree
+from ._core import Load, Memory, NewArrays, Tree, replaced, tensor_names
 from .adapt import TRANSPARENT, Marks, Shard, is_value, marks_of, put, restore, stand_in, without_marks
 from .enums import NodeKind, Status
 from .errors import Error, MissingWarning, NotFoundError, error_of, warn
@@ -77,6 +78,7 @@ def _load_from(reader: _core.Reader | FileReader, into: Any, at: Sequence[str | 
         missing = _not_found(into, state.used)
         if missing and strict != "none":
             raise _missing_error(missing)
+        state.add_new()
         if isinstance(request, Load):
             finish(request.start(), "load", progress)
         else:
@@ -181,42 +183,33 @@ class _StateReader(TreeReader):
         self._reader, self._request, self._convert = reader, request, convert
         self._framework = framework
         self._default = framework
-        self._wanted: set[str] = set()  # names of tensors in the subtree
-        self._all_names: set[str] = set()  # in the whole tree, once they are asked for
         self._read: set[str] = set()  # names of tensors that are read into arrays of `into`
         self._hidden: dict[str, int] | None = None
         self._format: str | None = None  # of the memory of the current tensor in torch
-        self._made: dict[tuple[str, str], Any] = {}  # by framework and name
+        self._made: dict[str, dict[str, Any]] = {"numpy": {}, "torch": {}}  # by name
+        self._arrays: dict[str, NewArrays] = {}  # by framework
         self._memory: dict[object, tuple[str, Marks]] = {}  # names of arrays of `into`, by where these lie
         self._marks: Marks = (False, False)  # that the current tensor has in the checkpoint
         self._marked: list[tuple[Any, Any, Marks]] = []  # array of `into`, its stand-in, saved marks
-        self._collect(root, self._wanted)
+
+    @cached_property
+    def _wanted(self) -> set[str]:
+        """Names of tensors in the subtree."""
+        return tensor_names(self.tree, self._root)
+
+    @cached_property
+    def _named(self) -> set[str]:
+        """All names in the tree, outside of the subtree too; without a tree, all there are."""
+        return self._wanted if self._root == 0 else tensor_names(self.tree)
 
     def check_all_read(self, into: bool) -> None:
         """For strict="exact": every tensor of the checkpoint must be read; if there is an `into`, into an array of it.
         Memory that tensors share is read with these, and has no name in the tree."""
         for tensor in self._reader.tensors():
-            if tensor.name not in (self._read if into else self._wanted) and tensor.name in self._named():
+            if tensor.name not in (self._read if into else self._wanted) and tensor.name in self._named:
                 where = "has no array for it" if tensor.name in self._wanted else "is not where it lies (at)"
                 raise error_of(Status.MISMATCH, f"tensor '{tensor.name}' is in the checkpoint, but into {where} "
                                "(strict=exact)", {"tensor": tensor.name})
-
-    def _named(self) -> set[str]:
-        """All names in the tree, outside of the subtree too; without a tree, all there are."""
-        if self._root == 0:
-            return self._wanted
-        if not self._all_names:
-            self._collect(0, self._all_names)
-        return self._all_names
-
-    def _collect(self, index: int, names: set[str]) -> None:
-        node = self.tree.node(index)
-        if node.kind == NodeKind.TENSOR:
-            names.add(str(node.value))
-        child = node.first_child
-        while child is not None:
-            self._collect(child, names)
-            child = self.tree.node(child).next_sibling
 
     # ---- asking ----
 
@@ -299,15 +292,29 @@ class _StateReader(TreeReader):
         return info.alias_of, view.shape, view.strides, view.offset
 
     def _new(self, name: str) -> Any:
-        key = (self._framework.name, name)
-        if key not in self._made:
+        arrays = self._made[self._framework.name]
+        if name not in arrays:
             info = self._reader.tensor(name)
             made = self._new_view(info)
             if made is None:
                 made = self._framework.empty(name, info.dtype, info.shape, self._format)
                 self._request.add_tensor(name, made)
-            self._made[key] = made
-        return self._made[key]
+            arrays[name] = made
+        return arrays[name]
+
+    @property
+    def arrays(self) -> NewArrays | None:
+        request, reader, name = self._request, self._reader, self._framework.name
+        if isinstance(request, FileRequest) or isinstance(reader, FileReader) or self._format is not None:
+            return None
+        if name not in self._arrays:
+            self._arrays[name] = NewArrays(request, reader, self._framework, self._made[name])
+        return self._arrays[name]
+
+    def add_new(self) -> None:
+        """Asks for the new arrays, if it was not done when these were made."""
+        for arrays in self._arrays.values():
+            arrays.add()
 
     def _new_view(self, info: TensorInfo) -> Any:
         """A view of another new array, if the tensor is an alias of one that is read too; else None."""
@@ -326,7 +333,7 @@ class _StateReader(TreeReader):
         """Whether it is memory without a name in the tree that several of the wanted tensors have in common."""
         if self._hidden is None:
             aliases = [self._reader.tensor(name).alias_of for name in self._wanted]
-            self._hidden = Counter(name for name in aliases if name is not None and name not in self._named())
+            self._hidden = Counter(name for name in aliases if name is not None and name not in self._named)
         return self._hidden.get(target, 0) > 1
 
     def record(self, class_name: str, index: int, like: Any) -> Any:
@@ -387,18 +394,12 @@ class _StateReader(TreeReader):
             put(array, made, marks)
 
     def finish(self, value: Any) -> Any:
-        kind = type(value)
-        if kind is dict:
-            return {key: self.finish(child) for key, child in value.items()}
-        if kind is list:
-            return [self.finish(child) for child in value]
-        if kind is tuple:
-            return tuple(self.finish(child) for child in value)
-        if kind is TreeSet:
+        return replaced(value, (TreeSet, Record), self._finish)
+
+    def _finish(self, value: Any) -> Any:
+        if isinstance(value, TreeSet):
             return self._set([self.finish(child) for child in value])
-        if kind is Record:
-            return restore(Record(value.class_name, self.finish(value.items)), self._default.name)
-        return value
+        return restore(Record(value.class_name, self.finish(value.items)), self._default.name)
 
     def _set(self, elements: list[Any]) -> Any:
         try:

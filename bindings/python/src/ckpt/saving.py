@@ -7,14 +7,13 @@ import os
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from ._core import Job, Memory, Save
+from ._core import Job, Memory, Save, find_aliases
 from .adapt import TRANSPARENT, Leaf, Shard, odd_dict, simplify
 from .background import Running, SaveHandle, Turn
 from .enums import Status
 from .errors import Error, error_of
 from .handles import Session, Store
 from .progress import Progress, finish
-from .sharing import find_aliases
 from .trees import TreeWriter, place
 
 Target: TypeAlias = str | os.PathLike[str] | Store | Session
@@ -27,7 +26,7 @@ class _StateWriter(TreeWriter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tensors: dict[str, Memory] = {}
+        self.tensors: dict[str, Memory] = {}  # other() is not asked for plain arrays of numpy and torch
         self.shards: dict[str, Shard] = {}
 
     def other(self, value: Any, path: tuple[str, ...]) -> None:
@@ -44,7 +43,7 @@ class _StateWriter(TreeWriter):
 
     def _leaf(self, data: Any, path: tuple[str, ...]) -> None:
         name = "/".join(path) or "state"
-        if name in self.tensors or name in self.shards:
+        if name in self.names:
             raise error_of(Status.INVALID, f"{place(path)}: two tensors would have this name", {"tensor": name})
         try:
             if isinstance(data, Shard):
@@ -54,17 +53,17 @@ class _StateWriter(TreeWriter):
         except Error as error:
             error._name_tensor(name)
             raise
+        self.names.add(name)
         self.tree.add_tensor(name)
 
 
 def _fill(save: Save, state: Any, attrs: Mapping[str, str]) -> None:
     writer = _StateWriter()
     writer.write(state)
-    aliases, spans = find_aliases(list(writer.tensors.items()))
+    aliases, spans = find_aliases(writer.tensors)
     for alias in aliases:
         del writer.tensors[alias.name]
-    for name, memory in writer.tensors.items():
-        save.add_tensor(name, memory)
+    save.add_tensors(writer.tensors)
     for span in spans:
         save.add_tensor(span.name, span.data(), dtype=span.dtype, shape=(span.count,))
     for name, shard in writer.shards.items():
