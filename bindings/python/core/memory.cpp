@@ -286,13 +286,13 @@ PlainArrays::PlainArrays() {
   to_dlpack_ = nb::getattr(nb::getattr(torch, "_C", nb::none()), "_to_dlpack", nb::none());
 }
 
-nb::object PlainArrays::take(nb::handle value) const {
+nb::object PlainArrays::take(nb::handle value, bool writable) const {
   const nb::handle type = value.type();
   try {
     if (numpy_array_.is_valid() && type.is(numpy_array_)) {
       Memory* memory = new Memory();
       nb::object made = nb::cast(memory, nb::rv_policy::take_ownership);
-      Taker(*memory, value, false).take_buffer(value);
+      Taker(*memory, value, writable).take_buffer(value);
       return made;
     }
     if (torch_tensor_.is_valid() && type.is(torch_tensor_)) return of_torch(value);

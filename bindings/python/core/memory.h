@@ -42,7 +42,7 @@ class PlainArrays {
   PlainArrays();
   // A Memory; an invalid object for a subclass, for what Memory::of refuses or cannot tell (torch's requires_grad,
   // marks, sparse layouts and memory formats), and for all that is no array.
-  nanobind::object take(nanobind::handle value) const;
+  nanobind::object take(nanobind::handle value, bool writable) const;
 
  private:
   nanobind::object of_torch(nanobind::handle tensor) const;

@@ -3,6 +3,7 @@
 
 #include "arrays.h"
 #include "bind.h"
+#include "own_arrays.h"
 #include "sharing.h"
 #include "tree.h"
 
@@ -64,5 +65,6 @@ NB_MODULE(_core, m) {
   bind_reader(m);
   bind_load(m);
   bind_arrays(m);
+  bind_own_arrays(m);
   bind_file(m);
 }

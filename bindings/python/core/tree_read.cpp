@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "arrays.h"
+#include "own_arrays.h"
 #include "tree.h"
 
 namespace ckpt_py {
@@ -14,8 +15,10 @@ class Reading {
   explicit Reading(nb::handle reader)
       : reader_(nb::borrow(reader)),
         tree_(nb::cast<const TreeObject&>(reader.attr("tree")).get()),
-        arrays_(reader.attr("arrays")) {
+        arrays_(reader.attr("arrays")),
+        own_arrays_(reader.attr("own_arrays")) {
     if (!arrays_.is_none()) new_ = &nb::cast<NewArrays&>(arrays_);
+    if (!own_arrays_.is_none()) own_ = &nb::cast<OwnArrays&>(own_arrays_);
   }
 
   nb::object read(uint64_t index, nb::handle like) {
@@ -44,13 +47,35 @@ class Reading {
   nb::object tensor(nb::object name, nb::handle like) {
     if (new_ && like.is_none())
       if (nb::object made = new_->make(name); made.is_valid()) return made;
+    if (own_ && !like.is_none() && own_->fill(name, like)) return nb::borrow(like);
     return reader_.attr("tensor")(name, like);
+  }
+
+  // What the caller has at a key of his dict, list or tuple. The reader is asked for what is in other values.
+  nb::object child_of(nb::handle like, nb::handle key) {
+    PyObject* object = like.ptr();
+    if (PyDict_CheckExact(object)) {
+      PyObject* found = PyDict_GetItemWithError(object, key.ptr());
+      if (!found && PyErr_Occurred()) throw nb::python_error();
+      return found ? nb::borrow(found) : nb::none();
+    }
+    return reader_.attr("child_of")(like, key);
+  }
+
+  // Dicts, lists and tuples may stand anywhere, and the reader has nothing to say of them.
+  static bool is_plain(nb::handle like) {
+    return like.is_none() || PyDict_CheckExact(like.ptr()) || PyList_CheckExact(like.ptr()) ||
+           PyTuple_CheckExact(like.ptr());
   }
 
   nb::object child(uint64_t index, nb::handle key, nb::handle like) {
     if (like.is_none()) return read(index, like);
-    nb::object inside = reader_.attr("child_of")(like, key);
-    return inside.is_none() ? read(index, inside) : reader_.attr("read")(index, inside);
+    nb::object inside = child_of(like, key);
+    if (is_plain(inside)) return read(index, inside);
+    const ckpt::Node node = tree_->at(index);
+    if (own_ && node.kind == CKPT_NODE_TENSOR)
+      if (nb::object name = value_of(node); own_->fill(name, inside)) return inside;
+    return reader_.attr("read")(index, inside);
   }
 
   nb::dict entries(const ckpt::Node& parent, nb::handle like) {
@@ -73,8 +98,10 @@ class Reading {
 
   nb::object reader_;
   std::shared_ptr<ckpt::Tree> tree_;
-  nb::object arrays_;
+  nb::object arrays_, own_arrays_;
+  NoCollection none_;
   NewArrays* new_ = nullptr;
+  OwnArrays* own_ = nullptr;
 };
 
 void collect_names(const ckpt::Tree& tree, uint64_t index, nb::set& out) {

@@ -60,7 +60,7 @@ class Walk {
     if (type.is(set_)) return items(CKPT_NODE_SET, value);
     if (type.is(name_)) return tensor_name(value.attr("name"));
     if (!tensors_.is_none())
-      if (nb::object memory = arrays_.take(value); memory.is_valid()) return tensor(std::move(memory));
+      if (nb::object memory = arrays_.take(value, false); memory.is_valid()) return tensor(std::move(memory));
     writer_.attr("other")(value, path());
   }
 
@@ -205,6 +205,7 @@ class Walk {
   std::shared_ptr<ckpt::Tree> tree_;
   nb::object transparent_, tensors_, names_, record_, set_, name_;
   PlainArrays arrays_;
+  NoCollection none_;
   std::string path_;
 };
 

@@ -79,6 +79,26 @@ def test_many_tensors_are_added_in_one_call_up_to_the_first_that_is_wrong(sessio
             save.add_tensors({"599": np.zeros(2)})
 
 
+def test_the_callers_many_arrays_are_filled_wherever_they_stand(tmp_path: Path) -> None:
+    state = {"a": many(400), "b": [np.arange(6).reshape(2, 3), (np.float32(2), {"c": np.arange(4.0)})], 3: 7}
+    ckpt.save(tmp_path / "s", state)
+    into: Any = {"b": [np.zeros((3, 2), "i8").T, (None, {"c": np.zeros(8)[::2]})], "extra": {},
+                 "a": {name: np.zeros_like(array) for name, array in state["a"].items()}}
+    back = ckpt.load(tmp_path / "s", into=into, strict="exact")
+    assert back[3] == 7 and "extra" not in back
+    assert all(back["a"][name] is array for name, array in into["a"].items())
+    assert all(np.array_equal(array, state["a"][name]) for name, array in into["a"].items())
+    assert back["b"][0] is into["b"][0] and back["b"][1][1]["c"] is into["b"][1][1]["c"]
+    assert into["b"][0].tolist() == [[0, 1, 2], [3, 4, 5]] and list(into["b"][1][1]["c"]) == [0, 1, 2, 3]
+
+
+def test_one_array_of_into_for_two_tensors_is_an_error(tmp_path: Path) -> None:
+    ckpt.save(tmp_path / "s", {"a": np.zeros(3), "b": np.ones(3)})
+    one = np.zeros(3)
+    with pytest.raises(ckpt.MismatchError, match="'a' and 'b' share memory"):
+        ckpt.load(tmp_path / "s", into={"a": one, "b": one})
+
+
 @pytest.mark.torch
 def test_new_tensors_of_torch_have_storages_of_their_own(torch: Any, tmp_path: Path) -> None:
     state = {name: torch.from_numpy(array) for name, array in many().items()}

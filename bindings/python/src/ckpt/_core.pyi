@@ -585,6 +585,14 @@ class NewArrays:
     def add(self) -> None:
         """Adds what was made to the load."""
 
+class OwnArrays:
+    """Asks a load to fill the caller's arrays."""
+
+    def __init__(self, load: Load, convert: bool, filled: dict[Any, Any], used: set[int], names: set[str]) -> None: ...
+
+    def add(self) -> None:
+        """Adds what was asked for to the load."""
+
 class File:
     """
     A PyTorch .pt or a safetensors file, mapped and read in place: no code is run, nothing is copied. If somebody truncates the file meanwhile, SIGBUS can end the process.

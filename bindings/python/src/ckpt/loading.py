@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from . import _core
-from ._core import Load, Memory, NewArrays, Tree, replaced, tensor_names
+from ._core import Load, Memory, NewArrays, OwnArrays, Tree, replaced, tensor_names
 from .adapt import TRANSPARENT, Marks, Shard, is_value, marks_of, put, restore, stand_in, without_marks
 from .enums import NodeKind, Status
 from .errors import Error, MissingWarning, NotFoundError, error_of, warn
@@ -73,12 +73,12 @@ def _load_from(reader: _core.Reader | FileReader, into: Any, at: Sequence[str | 
         root = _descend(tree, at)
         state = _StateReader(reader, tree, root, request, framework, convert)
         out = state.read(root, into)
+        state.add_arrays()
         if strict == "exact":
             state.check_all_read(into is not None)
         missing = _not_found(into, state.used)
         if missing and strict != "none":
             raise _missing_error(missing)
-        state.add_new()
         if isinstance(request, Load):
             finish(request.start(), "load", progress)
         else:
@@ -191,6 +191,8 @@ class _StateReader(TreeReader):
         self._memory: dict[object, tuple[str, Marks]] = {}  # names of arrays of `into`, by where these lie
         self._marks: Marks = (False, False)  # that the current tensor has in the checkpoint
         self._marked: list[tuple[Any, Any, Marks]] = []  # array of `into`, its stand-in, saved marks
+        self._own = None if isinstance(request, FileRequest) else OwnArrays(
+            request, convert, self._memory, self.used, self._read)
 
     @cached_property
     def _wanted(self) -> set[str]:
@@ -311,10 +313,16 @@ class _StateReader(TreeReader):
             self._arrays[name] = NewArrays(request, reader, self._framework, self._made[name])
         return self._arrays[name]
 
-    def add_new(self) -> None:
-        """Asks for the new arrays, if it was not done when these were made."""
+    @property
+    def own_arrays(self) -> OwnArrays | None:
+        return self._own if self._marks == (False, False) else None
+
+    def add_arrays(self) -> None:
+        """Asks for the arrays that were taken or made without asking."""
         for arrays in self._arrays.values():
             arrays.add()
+        if self._own is not None:
+            self._own.add()
 
     def _new_view(self, info: TensorInfo) -> Any:
         """A view of another new array, if the tensor is an alias of one that is read too; else None."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._core import Memory, NewArrays, Tree, read_entries, read_value, write_value
+from ._core import Memory, NewArrays, OwnArrays, Tree, read_entries, read_value, write_value
 
 
 @dataclass
@@ -96,6 +96,11 @@ class TreeReader:
     @property
     def arrays(self) -> NewArrays | None:
         """Makes the arrays where the caller has none; None: tensor() is asked for all."""
+        return None
+
+    @property
+    def own_arrays(self) -> OwnArrays | None:
+        """Takes the arrays that the caller has; None: tensor() is asked for all."""
         return None
 
     def read(self, index: int = 0, like: Any = None) -> Any:
