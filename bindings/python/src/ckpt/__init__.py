@@ -10,7 +10,6 @@ an Error with status, message and details. Importing ckpt imports neither numpy 
 
 from ._core import (FORMAT_REVISION, File, Job, Load, Memory, Reader, Save, Session, Store, Tree, View, dtype_bits,
                     dtype_find, dtype_name, options, status_name, version, version_number)
-from .adapt import Shard
 from .enums import (CheckpointFlags, CheckpointState, Codec, Device, DType, Filter, FindingKind, IoEngine, JobState,
                     KeyKind, NodeKind, OptionKind, Scope, Status)
 from .errors import (AbortedError, CallError, CancelledError, CommitUnknownError, ConflictError, CorruptError,
@@ -21,6 +20,7 @@ from .errors import (AbortedError, CallError, CancelledError, CommitUnknownError
 from .loading import load
 from .records import (AliasInfo, CheckpointInfo, FileTensor, Finding, JobStats, Node, ObjectInfo, OptionInfo, PartInfo,
                       Report, RunInfo, SegmentInfo, TensorInfo)
+from .regions import Shard
 from .saving import SaveHandle, save, save_async
 from .trees import Record, TensorName, TreeSet, from_native, to_native
 

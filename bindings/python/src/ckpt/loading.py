@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ._core import Load, Memory, Reader, Store, Tree
-from .adapt import TRANSPARENT, Marks, Shard, is_value, marks_of, put, restore, stand_in, without_marks
+from .adapt import (TRANSPARENT, Marks, is_quantized, is_value, marks_of, parts_of, put, regions_of, restore, stand_in,
+                    without_marks)
 from .enums import NodeKind, Status
 from .errors import Error, NotFoundError, error_of
 from .frameworks import Framework, FrameworkName, framework_name_of, framework_of, is_array
+from .objects import is_object, rebuild, template_of
 from .progress import Progress, finish
+from .regions import Regions, Shard
+from .saved import SavedNode, through_records
+from .stateful import OnlyThese, StateObject, templates_of
 from .trees import Record, TreeReader, TreeSet
 
 
@@ -45,57 +50,77 @@ def load(
     the checkpoint has tensors outside of `at`.
     """
     chosen = {**(options or {}), **keywords}
-    name = framework or _framework_in(into) or "numpy"
+    objects = templates_of(into)
+    name = framework or _framework_in(into, objects) or "numpy"
     if isinstance(source, Reader):
-        return _load_from(source, into, at, framework_of(name), convert, progress, chosen)
+        return _load_from(source, into, objects, at, framework_of(name), convert, progress, chosen)
     store = source if isinstance(source, Store) else Store(source, chosen)
     with Reader(store, selector, chosen) as reader:
-        return _load_from(reader, into, at, framework_of(name), convert, progress, chosen)
+        return _load_from(reader, into, objects, at, framework_of(name), convert, progress, chosen)
 
 
-def _load_from(reader: Reader, into: Any, at: Sequence[str | int], framework: Framework, convert: bool,
-               progress: Progress, options: Mapping[str, int | str]) -> Any:
+def _load_from(reader: Reader, into: Any, objects: Mapping[int, StateObject], at: Sequence[str | int],
+               framework: Framework, convert: bool, progress: Progress, options: Mapping[str, int | str]) -> Any:
     strict = options.get("strict", "missing")
     if strict in ("none", "exact"):  # checked here: the engine does not see aliases, which are made and not read
         options = {**options, "strict": "missing"}
     with reader.tree() as tree, Load(reader, options) as request:
         root = _descend(tree, at)
-        state = _StateReader(reader, tree, root, request, framework, convert)
+        state = _StateReader(reader, tree, root, request, framework, convert, objects, strict == "exact")
         if strict == "exact":
             state.check_all_wanted()
         out = state.read(root, into)
         if strict != "none":
-            _check_all_found(into, state.used)
+            for wanted in (into, *state.templates):
+                _check_all_found(wanted, state.used, objects)
         finish(request.start(), "load", progress)
         state.put_marked()
         return state.finish(out)
 
 
-def _framework_in(into: Any) -> FrameworkName | None:
-    """The framework of the first array in it."""
+def _framework_in(into: Any, objects: Mapping[int, StateObject]) -> FrameworkName | None:
+    """The framework of the first array in it, or of its objects."""
+    if any(base.__module__.startswith("torch.") for found in objects.values() for base in type(found.object).__mro__):
+        return "torch"
     for value in _arrays_in(into, set()):
         return framework_name_of(value.data if isinstance(value, Shard) else value)
     return None
 
 
 def _arrays_in(value: Any, seen: set[int]) -> Any:
-    if isinstance(value, Shard) or is_array(value):
+    if isinstance(value, (Shard, Regions)) or is_array(value):
         yield value
-    elif isinstance(value, (Mapping, list, tuple, Record)) and id(value) not in seen:
+    elif _is_container(value) and id(value) not in seen:
         seen.add(id(value))
         children = value if isinstance(value, (list, tuple)) else _items(value).values()
         for child in children:
             yield from _arrays_in(child, seen)
 
 
+def _is_container(value: Any) -> bool:
+    return isinstance(value, (Mapping, list, tuple, Record)) or is_object(value)
+
+
 def _items(value: Any) -> Mapping[Any, Any]:
+    if is_object(value):
+        return template_of(value)
     return value.items if isinstance(value, Record) else value
 
 
-def _check_all_found(into: Any, used: set[int]) -> None:
+def _shape_of(array: Any) -> tuple[int, ...]:
+    if isinstance(array, Regions):
+        return array.shards[0].shape if array.shards else ()
+    return tuple(array.data.shape if isinstance(array, Shard) else array.shape)
+
+
+def _check_all_found(into: Any, used: set[int], objects: Mapping[int, StateObject]) -> None:
+    for found in objects.values():
+        if id(found.object) not in used:
+            kind = f"{type(found.object).__module__}.{type(found.object).__qualname__}"
+            raise error_of(Status.NOT_FOUND, f"into has a {kind} where the checkpoint has nothing", {"found": kind})
     for array in _arrays_in(into, set()):
         if id(array) not in used:
-            shape = tuple(array.data.shape if isinstance(array, Shard) else array.shape)
+            shape = _shape_of(array)
             raise error_of(Status.NOT_FOUND, f"into has an array of shape {shape} where the checkpoint has no tensor: "
                            f"{_where(into, array)}", {"path": _where(into, array)})
 
@@ -105,7 +130,7 @@ def _where(value: Any, wanted: Any) -> str:
     if isinstance(value, (list, tuple)):
         pairs: list[tuple[Any, Any]] = list(enumerate(value))
     else:
-        pairs = list(_items(value).items()) if isinstance(value, (Mapping, Record)) else []
+        pairs = list(_items(value).items()) if _is_container(value) else []
     for key, child in pairs:
         if child is wanted:
             return str(key)
@@ -114,20 +139,11 @@ def _where(value: Any, wanted: Any) -> str:
     return ""
 
 
-def _through_records(tree: Tree, node: int) -> int:
-    """The dict inside an OrderedDict or the like, which adds nothing to paths."""
-    found = tree.node(node)
-    while found.kind == NodeKind.RECORD and str(found.value) in TRANSPARENT:
-        node = tree.find(node, TRANSPARENT[str(found.value)])
-        found = tree.node(node)
-    return node
-
-
 def _descend(tree: Tree, at: Sequence[str | int]) -> int:
     node = 0
     for depth, key in enumerate(at):
         try:
-            node = tree.find(_through_records(tree, node), key)
+            node = tree.find(through_records(tree, node), key)
         except Error as error:
             path = "/".join(str(step) for step in at[:depth + 1])
             raise error_of(Status.NOT_FOUND, f"the state has nothing at '{path}'", {"path": path}) from error
@@ -136,7 +152,7 @@ def _descend(tree: Tree, at: Sequence[str | int]) -> int:
 
 def _may_hold(like: Any, kind: NodeKind) -> bool:
     """Whether `like` may stand in `into` where the checkpoint has a node of this kind."""
-    if isinstance(like, (Mapping, list, tuple, Record, Shard)) or is_array(like):
+    if isinstance(like, (Mapping, list, tuple, Record, Shard, Regions)) or is_array(like):
         return True
     if kind == NodeKind.SET:
         return isinstance(like, (set, frozenset))
@@ -145,13 +161,22 @@ def _may_hold(like: Any, kind: NodeKind) -> bool:
     return kind not in (NodeKind.TENSOR, NodeKind.DICT, NodeKind.LIST, NodeKind.TUPLE)
 
 
+class _Loaded:
+    """What was loaded for an object of the caller: finished, it is given to that object."""
+
+    def __init__(self, give: Callable[[Any], Any], value: Any) -> None:
+        self.give, self.value = give, value
+
+
 class _StateReader(TreeReader):
     """Reads a state in two steps: read() asks for all tensors; finish() restores the records once these are loaded."""
 
     def __init__(self, reader: Reader, tree: Tree, root: int, request: Load, framework: Framework,
-                 convert: bool) -> None:
+                 convert: bool, objects: Mapping[int, StateObject], exact: bool) -> None:
         super().__init__(tree)
         self.used: set[int] = set()
+        self.templates: list[Any] = []  # that stand for objects of `into`
+        self._objects, self._exact = objects, exact
         self._root = root
         self._reader, self._request, self._convert = reader, request, convert
         self._framework = framework
@@ -182,13 +207,34 @@ class _StateReader(TreeReader):
     # ---- asking ----
 
     def read(self, index: int = 0, like: Any = None) -> Any:
+        if (found := self._objects.get(id(like))) is not None:
+            return self._object(index, found)
         if like is not None and not _may_hold(like, self.tree.node(index).kind):
             path = "/".join(self._path(index))
             kind = type(like)
-            hint = "; give its state_dict()" if hasattr(like, "state_dict") else ""
             raise TypeError(f"into{path and f' at {path!r}'}: expected an array, ckpt.Shard, dict, list, tuple or "
-                            f"ckpt.Record, found {kind.__module__}.{kind.__qualname__}{hint}")
+                            f"ckpt.Record, found {kind.__module__}.{kind.__qualname__}")
         return super().read(index, like)
+
+    def _object(self, index: int, found: StateObject) -> Any:
+        """An object with a state: its template is filled, and it takes the result."""
+        self.used.add(id(found.object))
+        template = found.template(SavedNode(self._reader, self.tree, self._framework, index))
+        self.templates.append(template)
+
+        def give(value: Any) -> Any:
+            found.apply(value)
+            return found.object
+
+        return _Loaded(give, self.read(index, template))
+
+    def wants(self, like: Any, key: str | int) -> bool:
+        if not isinstance(like, OnlyThese) or key in like:
+            return True
+        if self._exact:
+            raise error_of(Status.MISMATCH, f"'{key}' is in the checkpoint, but not in the object that is loaded "
+                           "(strict=exact)", {"found": str(key)})
+        return False
 
     def _path(self, index: int) -> list[str]:
         """The path from the root of the load, for an error."""
@@ -204,15 +250,16 @@ class _StateReader(TreeReader):
         return [*self._path(node.parent), str(place if node.key is None else node.key)]
 
     def tensor(self, name: str, like: Any) -> Any:
-        if not isinstance(like, Shard) and not is_array(like):
+        shards = regions_of(like)
+        if shards is None and not is_array(like):
             return self._new(name)
         self.used.add(id(like))
         try:
-            if isinstance(like, Shard):
-                data = self._readable(like.data, Memory.of(without_marks(like.data), writable=True))
-                self._request.add_tensor(name, data, shape=like.shape, offset=like.offset,
-                                         flat_offset=like.flat_offset, convert=self._convert)
-            else:
+            for shard in shards or ():
+                data = self._readable(shard.data, Memory.of(without_marks(shard.data), writable=True))
+                self._request.add_tensor(name, data, shape=shard.shape, offset=shard.offset,
+                                         flat_offset=shard.flat_offset, convert=self._convert)
+            if shards is None:
                 self._into(name, like)
         except Error as error:
             if "tensor" not in error.details:
@@ -273,7 +320,17 @@ class _StateReader(TreeReader):
         return self._made[key]
 
     def record(self, class_name: str, index: int, like: Any) -> Any:
+        if is_object(like):
+            record = Record(class_name, self.entries(index, template_of(like)))
+            return _Loaded(lambda value: rebuild(like, value), record)
         inside, key = _items(like), TRANSPARENT.get(class_name)
+        if is_quantized(like):
+            self.used.add(id(like))
+            record = Record(class_name, self.entries(index, None))
+            return _Loaded(lambda value: like.copy_(restore(value, "torch")), record)
+        if key is None and (parts := parts_of(like)) is not None:  # a tensor that wraps others: these are filled
+            self.used.add(id(like))
+            return _Loaded(lambda value: like, Record(class_name, self.entries(index, parts)))
         if key is not None and not isinstance(like, Record):
             inside = {key: like}
             if class_name == "builtins.dict" and isinstance(like, Mapping):
@@ -329,6 +386,8 @@ class _StateReader(TreeReader):
 
     def finish(self, value: Any) -> Any:
         kind = type(value)
+        if kind is _Loaded:
+            return value.give(self.finish(value.value))
         if kind is dict:
             return {key: self.finish(child) for key, child in value.items()}
         if kind is list:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, TypeAlias
 
 from ._core import Job, Memory, Save, Session, Store
-from .adapt import TRANSPARENT, Leaf, Shard, odd_dict, simplify
+from .adapt import TRANSPARENT, Leaf, odd_dict, simplify
 from .enums import JobState, Status
 from .errors import Error, error_of
 from .progress import Progress, finish
+from .frameworks import loaded
 from .records import JobStats
-from .sharing import find_aliases
+from .regions import Regions, Replica, Shard
+from .sharing import Alias, find_aliases
+from .stateful import states_of
 from .trees import TreeWriter, place
 
 Target: TypeAlias = str | os.PathLike[str] | Store | Session
@@ -25,12 +29,20 @@ class _StateWriter(TreeWriter):
 
     _transparent = TRANSPARENT
 
-    def __init__(self) -> None:
+    def __init__(self, objects: Mapping[int, Any]) -> None:
         super().__init__()
+        self._objects = objects  # what stands for modules and the like, by their ids
         self.tensors: dict[str, Memory] = {}
-        self.shards: dict[str, Shard] = {}
+        self.shards: dict[str, tuple[Shard, ...]] = {}
+        self.aliases: list[Alias] = []
+        self.held: dict[str, object] = {}  # the region of each tensor that other ranks may hold, too
+        self._first: dict[object, str] = {}  # names of regions, by their identity
+        self._tied: set[str] = set()  # names of regions that have another name
 
     def other(self, value: Any, path: tuple[str, ...]) -> None:
+        if id(value) in self._objects:
+            self.write(self._objects[id(value)], path)
+            return
         simple = simplify(value, path)
         if simple is None:
             super().other(value, path)
@@ -44,11 +56,13 @@ class _StateWriter(TreeWriter):
 
     def _leaf(self, data: Any, path: tuple[str, ...]) -> None:
         name = "/".join(path) or "state"
-        if name in self.tensors or name in self.shards:
+        if name in self.tensors or name in self.shards or name in self._tied:
             raise error_of(Status.INVALID, f"{place(path)}: two tensors would have this name", {"tensor": name})
         try:
             if isinstance(data, Shard):
-                self.shards[name] = data
+                self.shards[name] = (data,)
+            elif isinstance(data, Regions):
+                self._regions(name, data)
             else:
                 self.tensors[name] = Memory.of(data)
         except Error as error:
@@ -56,19 +70,45 @@ class _StateWriter(TreeWriter):
             raise
         self.tree.add_tensor(name)
 
+    def _regions(self, name: str, regions: Regions) -> None:
+        first = self._first.setdefault(regions.identity, name)
+        if first != name:
+            self.aliases.append(Alias(name, first))
+            self._tied.add(name)
+            return
+        self.shards[name] = regions.shards
+        if regions.elsewhere and regions.shards:
+            self.held[name] = [shard.where for shard in regions.shards]
 
-def _fill(save: Save, state: Any, attrs: Mapping[str, str]) -> None:
-    writer = _StateWriter()
+    def find_aliases(self) -> None:
+        found = find_aliases(list(self.tensors.items()))
+        for alias in found:
+            del self.tensors[alias.name]
+        self.aliases += found
+
+
+def _team() -> Any:
+    """The ranks of torch's default process group; None without one."""
+    if loaded("torch.distributed") is None:
+        return None
+    from .torch.group import team
+    return team()
+
+
+def _fill(save: Save, team: Any, state: Any, attrs: Mapping[str, str]) -> None:
+    writer = _StateWriter(states_of(state, team))
     writer.write(state)
-    aliases = find_aliases(list(writer.tensors.items()))
-    for alias in aliases:
-        del writer.tensors[alias.name]
+    writer.find_aliases()
+    replicas: Mapping[str, Replica] = {}
+    if team is not None:
+        replicas = team.replicas({**dict.fromkeys(writer.tensors, "whole"), **writer.held})
     for name, memory in writer.tensors.items():
-        save.add_tensor(name, memory)
-    for name, shard in writer.shards.items():
-        save.add_tensor(name, shard.data, shape=shard.shape, offset=shard.offset, flat_offset=shard.flat_offset,
-                        replica=shard.replica)
-    for alias in aliases:
+        save.add_tensor(name, memory, replica=replicas.get(name))
+    for name, shards in writer.shards.items():
+        for shard in shards:
+            save.add_tensor(name, shard.data, shape=shard.shape, offset=shard.offset, flat_offset=shard.flat_offset,
+                            replica=replicas.get(name, shard.replica))
+    for alias in writer.aliases:
         if alias.shape is None:
             save.add_alias(alias.name, alias.target)
         else:
@@ -82,6 +122,10 @@ def _open(target: Target, rank: int, world_size: int, session_string: str | None
           options: Mapping[str, int | str]) -> tuple[Session, Session | None]:
     """The session to save with; again, if it was made for this one save, else None."""
     if not isinstance(target, Session):
+        alone = (rank, world_size, session_string) == (0, 1, None) and "rendezvous" not in options
+        team = _team() if alone else None
+        if team is not None:
+            return team.session(target, options), None
         store = target if isinstance(target, Store) else Store(target, options)
         made = Session(store, rank, world_size, session_string, options)
         return made, made
@@ -186,12 +230,15 @@ def save_async(
     """Does what ckpt.save does, in the background; SaveHandle says when the state may change again. With in_place no
     copy is made, and the state must not change until all of it is written."""
     chosen = {**(options or {}), **keywords}
-    called = _label(step, label, target.world_size if isinstance(target, Session) else world_size)
     session, owned = _open(target, rank, world_size, session_string, chosen)
+    team = _team()
+    if team is not None and team.size != session.world_size:
+        team = None
     save: Save | None = None
     try:
-        save = Save(session, called, -1 if step is None else step, chosen)
-        _fill(save, state, attrs or {})
+        with team.together() if team is not None else nullcontext():
+            save = Save(session, _label(step, label, session.world_size), -1 if step is None else step, chosen)
+            _fill(save, team, state, attrs or {})
         return SaveHandle(save, save.start(in_place=in_place), owned)
     except BaseException:
         if save is not None:
