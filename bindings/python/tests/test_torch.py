@@ -113,7 +113,7 @@ def test_torch_objects_come_back_as_they_were(torch: Any, tmp_path: Path) -> Non
     assert back["parameter"].kind == "bias" and back["grad"].requires_grad
     assert back["conj"].is_conj() and back["neg"].is_neg()
     assert torch.equal(back["conj"], state["conj"]) and torch.equal(back["neg"], state["neg"])
-    plain = ckpt.load(tmp_path / "s")  # numpy has no such objects
+    plain = ckpt.load(tmp_path / "s", framework="numpy")  # which has no such objects
     assert plain["size"] == ckpt.Record("torch.Size", {"items": (2, 3)})
     assert plain["parameter"].class_name == "torch.nn.parameter.Parameter"
 
@@ -260,10 +260,22 @@ def test_what_torch_holds_otherwise_is_refused(torch: Any, tmp_path: Path) -> No
 
 def test_torch_and_numpy_read_each_others_checkpoints(torch: Any, tmp_path: Path) -> None:
     ckpt.save(tmp_path / "s", {"t": torch.arange(3.0), "n": np.arange(3.0), "b": torch.ones(2, dtype=torch.bfloat16)})
-    as_torch, as_numpy = ckpt.load(tmp_path / "s", framework="torch"), ckpt.load(tmp_path / "s")
+    as_torch, as_numpy = (ckpt.load(tmp_path / "s", framework=name) for name in ("torch", "numpy"))
     assert torch.equal(as_torch["t"], torch.arange(3.0))
     assert torch.equal(as_torch["n"], torch.arange(3.0, dtype=torch.float64))
     assert as_numpy["t"].tolist() == [0, 1, 2] and as_numpy["b"].dtype.name == "bfloat16"
+
+
+def test_what_torch_saved_comes_back_as_torch_and_the_rest_as_numpy(torch: Any, tmp_path: Path) -> None:
+    state = {"t": torch.arange(3.0), "p": torch.nn.Parameter(torch.ones(2)), "tail": torch.arange(3)[1:]}
+    ckpt.save(tmp_path / "s", state, label="torch")
+    ckpt.save(tmp_path / "s", {**state, "n": np.arange(3)}, label="mixed")
+    for label in ("torch", "mixed"):
+        back = ckpt.load(tmp_path / "s", label)
+        assert {key: type(value) for key, value in back.items() if key != "n"} == {
+            "t": torch.Tensor, "p": torch.nn.Parameter, "tail": torch.Tensor}
+    assert type(back["n"]) is np.ndarray
+    assert type(ckpt.load(tmp_path / "s", "mixed", into={"n": np.zeros(3, int)})["t"]) is np.ndarray
 
 
 def test_dtypes_that_a_framework_lacks_are_named(torch: Any, session: ckpt.Session, store: ckpt.Store) -> None:

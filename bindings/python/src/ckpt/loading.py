@@ -11,7 +11,7 @@ from .adapt import (TRANSPARENT, Marks, is_quantized, is_value, marks_of, parts_
                     without_marks)
 from .enums import NodeKind, Status
 from .errors import Error, NotFoundError, error_of
-from .frameworks import Framework, FrameworkName, framework_name_of, framework_of, is_array
+from .frameworks import SAVED_AS, Framework, FrameworkName, framework_name_of, framework_of, is_array, saved_framework
 from .objects import is_object, rebuild, template_of
 from .progress import Progress, finish
 from .regions import Regions, Shard
@@ -37,30 +37,32 @@ def load(
     `selector`: "latest", a label, "label:L", "step:N" or an id. PassedOverWarning names newer checkpoints that cannot
     be loaded; with on_damaged="error" that is an error. `at`: the keys that lead to a subtree, ("model",); only
     that is read and returned. `framework`: what new tensors are, "numpy" or "torch"; by default as in `into`, else
-    numpy. Tensors that shared memory when they were saved share it again.
+    as they were saved. Tensors that shared memory when they were saved share it again.
 
     `into`: a state of the same form as the result. Its arrays and Shards are filled and put into the result; where it
-    has none, new arrays are made. All other values come from the checkpoint. Before any array changes come
-    NotFoundError for an array of `into` that the checkpoint lacks, MismatchError for one of another shape or dtype
-    (`convert` allows conversion between f32, bf16 and f16), and TypeError if `into` has something that cannot hold
-    tensors (a module instead of its state_dict()) where the checkpoint has some. After CorruptError or Ctrl-C the
+    has none, new arrays are made. Its objects with load_state_dict() (modules, optimizers, schedulers) take their
+    states, and read nothing that they have no place for. All other values come from the checkpoint. Before any array
+    changes come NotFoundError for an array or object of `into` that the checkpoint lacks, MismatchError for an array of
+    another shape or dtype (`convert` allows conversion between f32, bf16 and f16), and TypeError if `into` has
+    something that cannot hold tensors where the checkpoint has some. After CorruptError or Ctrl-C the
     contents of the arrays are undefined.
 
     Option `strict`: "none" leaves arrays of `into` unchanged that the checkpoint lacks; "exact" raises MismatchError if
-    the checkpoint has tensors outside of `at`.
+    the checkpoint has tensors outside of `at`, or something that an object of `into` has no place for.
     """
     chosen = {**(options or {}), **keywords}
     objects = templates_of(into)
-    name = framework or _framework_in(into, objects) or "numpy"
+    name = framework or _framework_in(into, objects)
     if isinstance(source, Reader):
-        return _load_from(source, into, objects, at, framework_of(name), convert, progress, chosen)
+        return _load_from(source, into, objects, at, name, convert, progress, chosen)
     store = source if isinstance(source, Store) else Store(source, chosen)
     with Reader(store, selector, chosen) as reader:
-        return _load_from(reader, into, objects, at, framework_of(name), convert, progress, chosen)
+        return _load_from(reader, into, objects, at, name, convert, progress, chosen)
 
 
 def _load_from(reader: Reader, into: Any, objects: Mapping[int, StateObject], at: Sequence[str | int],
-               framework: Framework, convert: bool, progress: Progress, options: Mapping[str, int | str]) -> Any:
+               framework: FrameworkName | None, convert: bool, progress: Progress,
+               options: Mapping[str, int | str]) -> Any:
     strict = options.get("strict", "missing")
     if strict in ("none", "exact"):  # checked here: the engine does not see aliases, which are made and not read
         options = {**options, "strict": "missing"}
@@ -171,7 +173,7 @@ class _Loaded:
 class _StateReader(TreeReader):
     """Reads a state in two steps: read() asks for all tensors; finish() restores the records once these are loaded."""
 
-    def __init__(self, reader: Reader, tree: Tree, root: int, request: Load, framework: Framework,
+    def __init__(self, reader: Reader, tree: Tree, root: int, request: Load, framework: FrameworkName | None,
                  convert: bool, objects: Mapping[int, StateObject], exact: bool) -> None:
         super().__init__(tree)
         self.used: set[int] = set()
@@ -179,8 +181,9 @@ class _StateReader(TreeReader):
         self._objects, self._exact = objects, exact
         self._root = root
         self._reader, self._request, self._convert = reader, request, convert
-        self._framework = framework
-        self._default = framework
+        saved_as = None if framework is not None else reader.attr(SAVED_AS)
+        self._mixed = saved_as == "mixed"
+        self._framework = self._default = framework_of(framework or saved_framework(saved_as))
         self._wanted: set[str] = set()  # names of tensors in the subtree
         self._made: dict[tuple[str, str], Any] = {}  # by framework and name
         self._memory: dict[object, tuple[str, Marks]] = {}  # names of arrays of `into`, by where these lie
@@ -305,16 +308,23 @@ class _StateReader(TreeReader):
         view = self._reader.alias(name)
         return info.alias_of, view.shape, view.strides, view.offset
 
+    def _framework_of(self, name: str) -> Framework:
+        """The framework of a new array."""
+        if self._mixed and self._framework is self._default:
+            return framework_of(saved_framework(self._reader.attr(SAVED_AS, name)))
+        return self._framework
+
     def _new(self, name: str) -> Any:
-        key = (self._framework.name, name)
+        framework = self._framework_of(name)
+        key = (framework.name, name)
         if key not in self._made:
             info = self._reader.tensor(name)
             if info.alias_of in self._wanted and info.dtype.bits >= 8:
                 base = self._new(str(info.alias_of))
                 view = self._reader.alias(name)
-                self._made[key] = self._framework.view(base, view.shape, view.strides, view.offset)
+                self._made[key] = framework.view(base, view.shape, view.strides, view.offset)
             else:
-                made = self._framework.empty(name, info.dtype, info.shape)
+                made = framework.empty(name, info.dtype, info.shape)
                 self._request.add_tensor(name, made)
                 self._made[key] = made
         return self._made[key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -14,7 +14,7 @@ from .adapt import TRANSPARENT, Leaf, odd_dict, simplify
 from .enums import JobState, Status
 from .errors import Error, error_of
 from .progress import Progress, finish
-from .frameworks import loaded
+from .frameworks import SAVED_AS, loaded
 from .records import JobStats
 from .regions import Regions, Replica, Shard
 from .sharing import Alias, find_aliases
@@ -38,6 +38,7 @@ class _StateWriter(TreeWriter):
         self.held: dict[str, object] = {}  # the region of each tensor that other ranks may hold, too
         self._first: dict[object, str] = {}  # names of regions, by their identity
         self._tied: set[str] = set()  # names of regions that have another name
+        self._kinds: dict[type, list[str]] = {}  # names by the class of what was saved
 
     def other(self, value: Any, path: tuple[str, ...]) -> None:
         if id(value) in self._objects:
@@ -68,7 +69,19 @@ class _StateWriter(TreeWriter):
         except Error as error:
             error._name_tensor(name)
             raise
+        self._kinds.setdefault(type(data.data if isinstance(data, Shard) else data), []).append(name)
         self.tree.add_tensor(name)
+
+    def frameworks(self) -> Iterator[tuple[str, str, str | None]]:
+        """Attributes that say which tensors were torch's: key, value, and tensor or None."""
+        torch = loaded("torch")
+        names = {} if torch is None else {kind: names for kind, names in self._kinds.items()
+                                          if kind is Regions or issubclass(kind, torch.Tensor)}
+        if names:
+            mixed = len(names) < len(self._kinds)
+            yield SAVED_AS, "mixed" if mixed else "torch", None
+            for name in (name for kind in names.values() for name in kind) if mixed else ():
+                yield SAVED_AS, "torch", name
 
     def _regions(self, name: str, regions: Regions) -> None:
         first = self._first.setdefault(regions.identity, name)
@@ -114,6 +127,8 @@ def _fill(save: Save, team: Any, state: Any, attrs: Mapping[str, str]) -> None:
         else:
             save.add_alias(alias.name, alias.target, shape=alias.shape, strides=alias.strides, offset=alias.offset)
     save.add_tree(writer.tree)
+    for key, value, tensor in writer.frameworks():
+        save.set_attr(key, value, tensor)
     for key, value in attrs.items():
         save.set_attr(key, value)
 
@@ -264,14 +279,16 @@ def save(
 ) -> str:
     """Saves `state` as one checkpoint. Returns its id once it is durable, complete and committed.
 
-    `state`: dicts, lists, tuples, sets, numbers, text, bytes, None and arrays (numpy, torch, jax), nested in any way.
-    Arrays are neither copied nor pickled; those that share memory are saved once. A value of another type is a
-    TypeError that names its path.
+    `state`: dicts, lists, tuples, sets, numbers, text, bytes, None, arrays (numpy, torch, jax), dataclasses, and
+    objects with state_dict() (modules, optimizers, schedulers), nested in any way. Tensors that torch spreads over
+    ranks are saved as they are. Arrays are neither copied nor pickled; those that share memory are saved once. A value
+    of another type is a TypeError that names its path.
 
     `target`: a Session; or a path or Store, in which this call opens a session of its own with rank, world_size and
-    session_string. A loop opens one Session and passes that. With several ranks every rank calls this with the same
-    label or step: plain arrays are the same on all ranks, a ckpt.Shard is this rank's region of a tensor, everything
-    else is rank 0's.
+    session_string. Where torch's default process group is there, a path or Store means a session of all its ranks,
+    which is kept; every rank calls this. Otherwise a loop opens one Session and passes that. With several ranks every
+    rank calls this with the same label or step: plain arrays are the same on all ranks, a ckpt.Shard is this rank's
+    region of a tensor.
 
     `label` is "step-N" by default, or the time if there is no step. `progress`: True for a bar, or a function of (bytes
     done, bytes in total). Options of the store, session and save are keywords or a dict. Ctrl-C cancels the save;

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..stateful import Found, PlainObject, StateObject
-from .modules import ModuleObject, state_of
+from .modules import ModuleObject, saved_state_of
 from .optimizers import Naming, OptimizerObject, names_in_groups, optimizer_state
 
 
@@ -18,7 +18,7 @@ def states_of(objects: Found, team: Any) -> dict[int, Any]:
     out: dict[int, Any] = {}
     for path, value in objects:
         if isinstance(value, torch.nn.Module):
-            out[id(value)] = state_of(value)
+            out[id(value)] = saved_state_of(value)
         elif isinstance(value, torch.optim.Optimizer):
             out[id(value)] = optimizer_state(value, naming, groups.get(path))
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -62,14 +62,16 @@ def handles_in(module: torch.nn.Module) -> Iterator[tuple[Any, Any]]:
             yield child, child._handle
 
 
-def slices_in(module: torch.nn.Module) -> dict[tuple[int, str], tuple[Any, FlatSlice]]:
+Slices: TypeAlias = dict[int, dict[str, tuple[Any, FlatSlice]]]
+
+
+def slices_in(module: torch.nn.Module) -> Slices:
     """By id of the module that had the parameter before FSDP took it, and its name there: the object that an optimizer
     knows it by (the flat parameter, or with use_orig_params a view of it), and its slice."""
-    out = {}
+    out: Slices = {}
     for owner, handle in handles_in(module):
         flat = handle.flat_param
         replica, elsewhere = _who_else(owner, handle)
-        slices = {}
         for index, info in enumerate(flat._param_infos):
             if any(extension is not None for extension in flat._param_extensions[index:index + 1]):
                 raise error_of(Status.UNSUPPORTED, f"FSDP1 over tensor parallel, parameter '{flat._fqns[index]}': give "
@@ -79,9 +81,10 @@ def slices_in(module: torch.nn.Module) -> dict[tuple[int, str], tuple[Any, FlatS
                                   ) if part.in_shard else (0, 0, 0)
             made = FlatSlice(flat, index, tuple(flat._shapes[index]), start, first, size, replica, elsewhere)
             parameter = flat if flat._params is None else flat._params[index]
-            slices[id(info.module), info.param_name] = out[id(info.module), info.param_name] = parameter, made
+            out.setdefault(id(info.module), {})[info.param_name] = parameter, made
         for info in flat._shared_param_infos:
-            out[id(info.module), info.param_name] = slices[id(info.prim_module), info.prim_param_name]
+            first = out[id(info.prim_module)][info.prim_param_name]
+            out.setdefault(id(info.module), {})[info.param_name] = first
     return out
 
 

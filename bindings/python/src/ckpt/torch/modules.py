@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from ..frameworks import loaded
-from ..regions import Regions
+from ..regions import Regions, Shard
 from ..stateful import OnlyThese, Saved
 from .dtensor import memory_of, regions_of
-from .flat import FlatSlice, is_flat, local_shard, reshard, slices_in
+from .flat import FlatSlice, Slices, is_flat, local_shard, reshard, slices_in
 
 _WRAPPERS = {  # the class of a wrapper, and the name in it of what it wraps
     ("torch.nn.parallel.distributed", "DistributedDataParallel"): "module",
@@ -54,18 +54,35 @@ def state_of(module: torch.nn.Module) -> OrderedDict[str, Any]:
     return out
 
 
-def _state_with_flat(module: torch.nn.Module, names: Names,
-                     slices: dict[tuple[int, str], tuple[Any, FlatSlice]]) -> OrderedDict[str, Any]:
+def saved_state_of(module: torch.nn.Module) -> OrderedDict[str, Any]:
+    """What is saved of a module. DDP's buffers (BatchNorm's averages) differ between ranks, and before each step DDP
+    overwrites them with those of its first rank: only that one gives them."""
+    state, names = state_of(module), Names(module)
+    ddp = getattr(loaded("torch.nn.parallel.distributed"), "DistributedDataParallel", ())
+    for path, child in module.named_modules():
+        if not isinstance(child, ddp) or not child.will_sync_module_buffers():
+            continue
+        first = torch.distributed.get_rank(child.process_group) == 0
+        for name, tensor in child.module.named_buffers(f"{path}.module".lstrip(".")):
+            name = names.clean(name)
+            if type(state.get(name)) is torch.Tensor:
+                whole = Shard(tensor.detach(), tuple(tensor.shape), (0,) * tensor.dim())
+                state[name] = Regions((whole,) if first else (), tensor, memory_of(tensor), True)
+    return state
+
+
+def _state_with_flat(module: torch.nn.Module, names: Names, slices: Slices) -> OrderedDict[str, Any]:
     """FSDP1's own state_dict() gathers; this walks as torch's does and takes the shards."""
     out: OrderedDict[str, Any] = OrderedDict()
     for path, child in module.named_modules(remove_duplicate=False):
         prefix = names.clean(path) + "." if names.clean(path) else ""
-        for (owner, name), (_, part) in slices.items():
-            if owner == id(child):
-                out[prefix + name] = part.regions(local_shard(part.flat), part.flat)
+        mine = slices.get(id(child), {})
+        for name, (_, part) in mine.items():
+            out[prefix + name] = part.regions(local_shard(part.flat), part.flat)
         for name, tensor in (*child._parameters.items(), *child._buffers.items()):
-            flat = (id(child), name) in slices or is_flat(tensor)
-            if tensor is not None and not flat and name not in child._non_persistent_buffers_set:
+            if tensor is None or name in mine or is_flat(tensor):
+                continue
+            if name not in child._non_persistent_buffers_set:
                 out[prefix + name] = tensor.detach()
         if type(child).get_extra_state is not torch.nn.Module.get_extra_state:
             out[prefix + "_extra_state"] = child.get_extra_state()
@@ -80,12 +97,13 @@ def parameters_of(module: torch.nn.Module) -> dict[int, list[tuple[str, FlatSlic
     done = set()
     for path, child in module.named_modules(remove_duplicate=False):
         prefix = names.clean(path) + "." if names.clean(path) else ""
-        for (owner, name), (parameter, part) in slices.items():
-            if owner == id(child) and id(part) not in done:
+        mine = slices.get(id(child), {})
+        for name, (parameter, part) in mine.items():
+            if id(part) not in done:
                 done.add(id(part))
                 out.setdefault(id(parameter), []).append((prefix + name, part))
         for name, parameter in child._parameters.items():
-            if parameter is not None and (id(child), name) not in slices and id(parameter) not in done:
+            if parameter is not None and name not in mine and id(parameter) not in done:
                 done.add(id(parameter))
                 if not is_flat(parameter):
                     out[id(parameter)] = [(prefix + name, None)]
@@ -139,11 +157,11 @@ class ModuleObject:
         rest = {name: value for name, value in state.items() if not _is_filled(value, own)}
         if not rest:
             return
+        names = Names(module)
         if not slices_in(module):
-            raw = ((name, Names(module).clean(name)) for name in module.state_dict())
+            raw = ((name, names.clean(name)) for name in module.state_dict())
             module.load_state_dict({name: state[clean] for name, clean in raw if clean in state}, strict=False)
             return
-        names = Names(module)
         for path, child in module.named_modules():
             name = f"{names.clean(path)}._extra_state".lstrip(".")
             if name in rest:
