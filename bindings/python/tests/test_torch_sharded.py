@@ -85,6 +85,7 @@ def save_and_go_on(layout: str, net: str, path: str) -> tuple[Any, Any]:
     """The gathered state at the save, and one step later."""
     import sharded_layouts as layouts
     made = layouts.trainer(layout, getattr(layouts, net), 0, steps=2)
+    made.evaluate()
     ckpt.save(path, made.state(), step=2)
     saved = layouts.gathered(made)
     made.step(2)
@@ -95,6 +96,7 @@ def load_and_go_on(layout: str, net: str, path: str, steps: int) -> tuple[Any, A
     """The same after a load into a trainer that began otherwise, and has made this number of steps."""
     import sharded_layouts as layouts
     made = layouts.trainer(layout, getattr(layouts, net), 1, steps)
+    made.evaluate()
     back = ckpt.load(path, into=made.state())
     assert all(back[key] is value for key, value in made.state().items())
     loaded = layouts.gathered(made)

@@ -89,9 +89,10 @@ def slices_in(module: torch.nn.Module) -> Slices:
 
 
 def reshard(module: torch.nn.Module) -> None:
-    """Gives up gathered parameters, which would hide what a load writes into the shards."""
+    """Gives up gathered parameters, which would hide what a load writes into the shards. After a forward in evaluation
+    FSDP keeps those of the root, though it uses the shards again."""
     for _, handle in handles_in(module):
-        if handle.uses_sharded_strategy and not handle.is_sharded(handle.flat_param):
+        if handle.uses_sharded_strategy and hasattr(handle.flat_param, "_full_param_padded"):
             handle.reshard(True)
 
 

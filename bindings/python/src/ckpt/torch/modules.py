@@ -110,6 +110,15 @@ def parameters_of(module: torch.nn.Module) -> dict[int, list[tuple[str, FlatSlic
     return out
 
 
+def reshard_all(module: torch.nn.Module) -> None:
+    """Gives up parameters that FSDP2 has gathered (a forward in evaluation leaves them): modules have these in place of
+    the shards, which optimizers know. state_dict() does it, too. No communication."""
+    found = loaded("torch.distributed.fsdp")
+    for child in module.modules() if found is not None else ():
+        if isinstance(child, found.FSDPModule):
+            child.reshard()
+
+
 def materialize(module: torch.nn.Module) -> None:
     """Gives memory to parameters and persistent buffers on the meta device. The objects stay the same, so that
     optimizers and ties keep them. Sharded ones get memory for their shards."""

@@ -14,7 +14,7 @@ from ..errors import error_of
 from ..regions import Regions
 from ..stateful import OnlyThese, Saved
 from .flat import FlatSlice, is_flat, local_shard
-from .modules import parameters_of
+from .modules import parameters_of, reshard_all
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Naming:
         self._homes: dict[int, tuple[str, list[tuple[str, FlatSlice | None]]]] = {}
         for path, module in objects:
             if isinstance(module, torch.nn.Module):
+                reshard_all(module)
                 for parameter, names in parameters_of(module).items():
                     self._homes.setdefault(parameter, (".".join(path), names))
 
