@@ -1,7 +1,9 @@
 #include "format/tree_merge.h"
 
-#include <cstring>
+#include <cmath>
 #include <unordered_map>
+
+#include "format/json_text.h"
 
 namespace ckpt::format {
 
