@@ -38,7 +38,7 @@ Result<LargeVector<T>> read_all(const Session& session, const std::string& key, 
   CKPT_ASSIGN(const std::vector<std::byte> file, session.store().get(key, most * sizeof(T)));
   if (file.size() % sizeof(T) != 0) return bad(session, key);
   LargeVector<T> values(file.size() / sizeof(T));
-  std::memcpy(values.data(), file.data(), file.size());
+  if (!file.empty()) std::memcpy(values.data(), file.data(), file.size());
   return values;
 }
 
