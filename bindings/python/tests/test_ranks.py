@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,20 @@ def test_what_is_each_ranks_own_comes_back_to_it(tmp_path: Path) -> None:
     assert ckpt.load(tmp_path, at=("rng", "seed"), rank=1) == 1
 
 
+def test_memory_that_a_ranks_own_value_shares_with_the_state_of_all_is_both(tmp_path: Path) -> None:
+    def state_of(rank: int) -> Any:
+        w = np.arange(6.0)
+        return {"mine": ckpt.PerRank({"whole": w, "tail": w[1:]}), "w": w, "view": w[2:]}
+
+    outcomes = save(tmp_path, 2, state_of)
+    assert len(set(outcomes)) == 1, outcomes
+    for rank in range(2):
+        state = ckpt.load(tmp_path, rank=rank)
+        assert state["w"].tolist() == [0, 1, 2, 3, 4, 5] == state["mine"]["whole"].tolist()
+        assert np.shares_memory(state["mine"]["whole"], state["mine"]["tail"])
+        assert np.shares_memory(state["w"], state["view"])
+
+
 def test_one_rank_gets_its_own_value_back_into_its_array(tmp_path: Path) -> None:
     ckpt.save(tmp_path, {"rng": ckpt.PerRank(np.arange(4))}, step=1)
     into = {"rng": ckpt.PerRank(np.zeros(4, "i8"))}
@@ -101,6 +116,19 @@ def test_the_others_learn_why_a_rank_could_not_save(tmp_path: Path) -> None:
     assert isinstance(outcomes[1], TypeError)
     assert isinstance(outcomes[0], ckpt.AbortedError)
     assert "rank 1 gave up: TypeError: state at 'x': a value of type _thread.lock" in outcomes[0].message
+
+
+def test_an_error_whose_text_is_not_unicode_is_raised_and_told_all_the_same(tmp_path: Path) -> None:
+    class Factory:
+        def __call__(self) -> int:
+            return 0
+
+        def __repr__(self) -> str:
+            return "\udc80"
+
+    outcomes = save(tmp_path, 2, lambda rank: {"x": defaultdict(Factory()) if rank else 1})
+    assert isinstance(outcomes[1], TypeError)
+    assert isinstance(outcomes[0], ckpt.AbortedError) and "rank 1 gave up" in outcomes[0].message
 
 
 @pytest.mark.torch

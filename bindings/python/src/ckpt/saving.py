@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from ._core import Job, Memory, Save
@@ -29,7 +30,7 @@ class _StateWriter(TreeWriter):
         super().__init__()
         self._rank = rank
         self._own = False  # inside a PerRank
-        self.owned: set[str] = set()  # tensors of this rank alone
+        self.owned: dict[str, None] = {}  # tensors of this rank alone, in order
         self.tensors: dict[str, Memory] = {}
         self.shards: dict[str, Shard] = {}
 
@@ -55,7 +56,7 @@ class _StateWriter(TreeWriter):
         if name in self.tensors or name in self.shards:
             raise error_of(Status.INVALID, f"{place(path)}: two tensors would have this name", {"tensor": name})
         if self._own:
-            self.owned.add(name)
+            self.owned[name] = None
         try:
             if isinstance(data, Shard):
                 self.shards[name] = data
@@ -67,24 +68,39 @@ class _StateWriter(TreeWriter):
         self.tree.add_tensor(name)
 
 
-def _fill(save: Save, state: Any, attrs: Mapping[str, str], rank: int) -> None:
-    writer = _StateWriter(rank)
-    writer.write(state)
-    aliases, spans = find_aliases(list(writer.tensors.items()))
-    for alias in aliases:
-        del writer.tensors[alias.name]
-    for name, memory in writer.tensors.items():
-        save.add_tensor(name, memory, replica=(0, 0, 1) if name in writer.owned else None)
+def _add_arrays(save: Save, arrays: Mapping[str, Memory], replica: tuple[int, int, int] | None) -> None:
+    """Adds them, those that share memory once."""
+    aliases, spans = find_aliases(list(arrays.items()))
+    shared = {alias.name for alias in aliases}
+    for name, memory in arrays.items():
+        if name not in shared:
+            save.add_tensor(name, memory, replica=replica)
     for span in spans:
-        save.add_tensor(span.name, span.data(), dtype=span.dtype, shape=(span.count,))
-    for name, shard in writer.shards.items():
-        save.add_tensor(name, shard.data, shape=shard.shape, offset=shard.offset, flat_offset=shard.flat_offset,
-                        replica=shard.replica)
+        save.add_tensor(span.name, span.data(), dtype=span.dtype, shape=(span.count,), replica=replica)
     for alias in aliases:
         if alias.shape is None:
             save.add_alias(alias.name, alias.target)
         else:
             save.add_alias(alias.name, alias.target, shape=alias.shape, strides=alias.strides, offset=alias.offset)
+
+
+def _tell_why(save: Save, error: BaseException) -> None:
+    """Ends the save on all ranks, with the error's text. Whatever that text is, the error itself is what is raised."""
+    text = f"{type(error).__name__}: {error}".replace("\0", " ")
+    with suppress(Error):
+        save.give_up(text.encode("utf-8", "backslashreplace").decode())
+
+
+def _fill(save: Save, state: Any, attrs: Mapping[str, str], rank: int) -> None:
+    writer = _StateWriter(rank)
+    writer.write(state)
+    # An alias that all ranks have cannot be of what is each rank's own.
+    own = {name: writer.tensors.pop(name) for name in writer.owned if name in writer.tensors}
+    _add_arrays(save, writer.tensors, None)
+    _add_arrays(save, own, (0, 0, 1))
+    for name, shard in writer.shards.items():
+        save.add_tensor(name, shard.data, shape=shard.shape, offset=shard.offset, flat_offset=shard.flat_offset,
+                        replica=shard.replica)
     save.add_tree(writer.tree)
     for key, value in attrs.items():
         save.set_attr(key, value)
@@ -140,7 +156,7 @@ def _start(target: Target, state: Any, step: int | None, label: str | None, rank
         try:
             _fill(save, state, attrs or {}, session.rank)
         except BaseException as error:
-            save.give_up(f"{type(error).__name__}: {error}".replace("\0", " "))
+            _tell_why(save, error)
             raise
         identifier, job = save.id, save.start(in_place=in_place)
         save.close()
