@@ -148,13 +148,11 @@ class Checkpointer:
         and so on, for `every` and for labels."""
         moment = self._moment(n, metrics, counters)
         self._settle(wait=False)
-        due, stop = self._decide(moment)
+        due, why_last = self._decide(moment)
         self._last = moment
-        if not due and not stop:
-            return None
-        if not stop:
-            return self._save(moment, state, None)
-        return self._save_for_the_last_time(moment, state)
+        if why_last is not None:
+            return self._save_for_the_last_time(moment, state, why_last)
+        return self._save(moment, state, None) if due else None
 
     def save(self, n: int, state: Any, *, label: str | None = None, metrics: Mapping[str, Any] | None = None,
              **counters: float) -> str:
@@ -169,28 +167,27 @@ class Checkpointer:
             raise ValueError("the Checkpointer is closed")
         return Moment(n, dict(counters), {name: float(value) for name, value in (metrics or {}).items()})
 
-    def _decide(self, moment: Moment) -> tuple[bool, bool]:
-        """Whether a save is due, and whether it is the last one; the same on all ranks."""
+    def _decide(self, moment: Moment) -> tuple[bool, str | None]:
+        """Whether a save is due, and if it is the last one, why; the same on all ranks."""
         due = self._schedule.counted(moment, self._last)
         asked = self._schedule.timed(moment, time.monotonic() - self._saved_at)
         why = self._signals.received or ("time limit" if self._deadline.reached() else None)
         voted = self._ranks.most([asked, why is not None]) if self._votes() else [0, 0]
         if not voted[1] or self.stopping:
-            return due or bool(voted[0]), False
-        self._why = next(told for told in self._ranks.gather(why) if told)
-        return True, True
+            return due or bool(voted[0]), None
+        return True, next(told for told in self._ranks.gather(why) if told)
 
     def _votes(self) -> bool:
         return bool(self._schedule.needs_agreement or self._signals.caught or self._deadline)
 
-    def _save_for_the_last_time(self, moment: Moment, state: Any) -> str:
+    def _save_for_the_last_time(self, moment: Moment, state: Any, why: str) -> str:
         try:
             self._settle(wait=True)
         except Error:
             pass  # of the save before, which the log has; this one matters now
         identifier = self._save(moment, state, None)
         self._settle(wait=True)
-        self.stopping = self._why
+        self.stopping = why
         return identifier
 
     def _save(self, moment: Moment, state: Any, label: str | None) -> str:
