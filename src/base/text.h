@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,6 +27,9 @@ void put_text(char (&out)[N], std::string_view text) {
   std::memcpy(out, text.data(), size);
   out[size] = 0;
 }
+
+// "3, 5" or, of more than 20, "0, 1, … 19 and 7 more", for errors.
+std::string list_ranks(const std::vector<uint32_t>& ranks);
 
 // The value of a digit as ckpt writes them, in lower case; -1 for any other character.
 inline int hex_digit(char c) {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/parallel.h"
+#include "base/text.h"
 #include "commit/outcome.h"
 #include "format/names.h"
 
@@ -11,12 +12,6 @@ namespace ckpt::commit {
 
 using session::Attempt;
 using session::Session;
-
-std::string list_ranks(const std::vector<uint32_t>& ranks) {
-  std::string text;
-  for (size_t i = 0; i < ranks.size() && i < 20; i++) text += (i ? ", " : "") + std::to_string(ranks[i]);
-  return ranks.size() > 20 ? text + strformat(" and {} more", ranks.size() - 20) : text;
-}
 
 // Ranks that counted differently write under another attempt of the label. That explains a rank that never comes.
 static std::string found_elsewhere(const Session& session, const Attempt& attempt) {

@@ -8,9 +8,6 @@
 
 namespace ckpt::commit {
 
-// "3, 5 and 20 more", for errors.
-std::string list_ranks(const std::vector<uint32_t>& ranks);
-
 // Files that somebody waits for, by numbers.
 struct Awaited {
   std::function<std::string(uint32_t number)> key;

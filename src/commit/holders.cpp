@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/text.h"
 #include "commit/collect.h"
 #include "format/checksum.h"
 #include "format/names.h"
@@ -49,7 +50,9 @@ Result<LargeVector<T>> read_all(const Session& session, const std::string& key, 
 // The digest of the names. Ranks with the same names write the same file.
 static Result<Digest> tell_names(Session& session, const Attempt& attempt, std::span<const uint64_t> names) {
   const Digest digest = format::xxh3_128(std::as_bytes(names));
-  Status told = session.store().put_if_absent(format::names_key(session.plan().token, digest), std::as_bytes(names));
+  const std::string key = format::names_key(session.plan().token, digest);
+  CKPT_ASSIGN(const bool there, session.store().exists(key));  // since an earlier save, mostly
+  Status told = there ? Ok() : session.store().put_if_absent(key, std::as_bytes(names));
   if (!told.ok() && told.code() != CKPT_EXISTS) return told;
   CKPT_TRY(session.store().put_own(format::holding_key(attempt.directory, session.rank()),
                                    std::as_bytes(std::span(&digest, 1))));

@@ -1,9 +1,11 @@
 // Replica groups: all members must have assigned from the same list (FORMAT §6).
+#include "commit/merge_steps.h"
+
 #include <algorithm>
 #include <map>
 #include <tuple>
 
-#include "commit/merge_steps.h"
+#include "base/text.h"
 #include "format/checksum.h"
 #include "format/codec.h"
 #include "format/names.h"
@@ -80,8 +82,9 @@ static std::pair<const Said*, const Said*> first_difference(const std::vector<Sa
 static Status lists_differ(const Member& a, std::span<const Member* const> others, const PartFolder& folder) {
   const Member& b = *others[0];
   const auto first = said_by(a, folder), second = said_by(b, folder);
-  std::string ranks = std::to_string(a.rank);
-  for (const Member* other : others.first(std::min<size_t>(others.size(), 20))) ranks += strformat(", {}", other->rank);
+  std::vector<uint32_t> both{a.rank};
+  for (const Member* other : others) both.push_back(other->rank);
+  const std::string ranks = list_ranks(both);
   auto [of_a, of_b] = first_difference(
       first, second, [](const Said& x, const Said& y) { return x.name == y.name && x.what == y.what; });
   if (!of_a && !of_b) {

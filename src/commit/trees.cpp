@@ -47,14 +47,17 @@ static bool is_tree(const format::Page& page, const fb::Object& object) {
   return object.placement() != 2 && page.text(object.media_type()) == CKPT_TREE_MEDIA_TYPE;
 }
 
-// The trees of a part but those with the bytes of one seen before.
+using SeenTrees = std::set<std::pair<std::string_view, Id>>;  // object, digest
+
+// The trees of a part but those whose object had the same bytes on a rank before.
 static Status add_trees(const checkpoint::PartFile& part, const store::Store& store, std::string_view directory,
-                        std::set<Id>* seen, std::deque<SavedTree>* trees) {
+                        SeenTrees* seen, std::deque<SavedTree>* trees) {
   std::unique_ptr<store::Reader> file;
   for (size_t i = 0; i < part.index->page_count(); i++) {
     CKPT_ASSIGN(const format::Page* page, part.index->page(i));
     for (const fb::Object& object : page->objects) {
-      if (!is_tree(*page, object) || !seen->insert(format::id_of(object.digest())).second) continue;
+      if (!is_tree(*page, object)) continue;
+      if (!seen->emplace(page->text(object.name()), format::id_of(object.digest())).second) continue;
       if (object.placement() != 0 && !file)
         if (auto opened = store.open(format::part_key(directory, part.number)); opened.ok()) file = opened.take();
       const auto json = read_bytes(part, *page, object, file.get());
@@ -106,11 +109,16 @@ static Result<size_t> mark_in_parts(std::span<const checkpoint::PartFile> parts,
   return unknown;
 }
 
-Result<std::vector<UnknownLeaf>> unknown_leaves(std::span<const checkpoint::PartFile> parts, const store::Store& store,
-                                                std::string_view directory) {
+static Result<std::deque<SavedTree>> trees_in(std::span<const checkpoint::PartFile> parts, const store::Store& store,
+                                              std::string_view directory) {
   std::deque<SavedTree> trees;
-  std::set<Id> seen;
+  SeenTrees seen;
   for (const checkpoint::PartFile& part : parts) CKPT_TRY(add_trees(part, store, directory, &seen, &trees));
+  return trees;
+}
+
+static Result<std::vector<UnknownLeaf>> unknown_leaves(std::span<const checkpoint::PartFile> parts,
+                                                       const std::deque<SavedTree>& trees) {
   std::vector<Leaf> leaves = leaves_of(trees);
   CKPT_TRY(mark_in_parts(parts, std::span(leaves)).status());
   std::vector<UnknownLeaf> unknown;
@@ -121,34 +129,38 @@ Result<std::vector<UnknownLeaf>> unknown_leaves(std::span<const checkpoint::Part
   return unknown;
 }
 
+Result<std::vector<UnknownLeaf>> unknown_leaves(std::span<const checkpoint::PartFile> parts, const store::Store& store,
+                                                std::string_view directory) {
+  CKPT_ASSIGN(const auto trees, trees_in(parts, store, directory));
+  return unknown_leaves(parts, trees);
+}
+
 // ---- whether trees fit together ----
 
-static Result<format::Tree> read_tree(const checkpoint::PartFile& part, const store::Reader& file,
-                                      std::string_view name) {
+static Result<format::Tree> read_tree(const checkpoint::PartFile& part, std::string_view name) {
   CKPT_ASSIGN(const format::Page* page, part.index->page_of(name));
   const fb::Object* object = page->find_object(name);
-  auto json = object ? read_bytes(part, *page, *object, &file) : std::nullopt;
+  auto json = object ? read_bytes(part, *page, *object, part.file.get()) : std::nullopt;
   if (!json) return Status(CKPT_CORRUPT, "object " + quoted(name) + ": its bytes are not what the part's index says");
   return format::parse_tree_json(*json);
 }
 
-// The trees of one object must not contradict each other. `parts` has the first ranks; other parts are opened.
-static Status check_merge(const HeldTree& held, std::span<const checkpoint::PartFile> parts, const store::Store& store,
+// The trees of one object must not contradict each other. `known` has those of the first ranks that could be read.
+static Status check_merge(const HeldTree& held, const std::deque<SavedTree>& known, const store::Store& store,
                           std::string_view directory) {
   if (held.parts.size() == 1) return Ok();
-  std::deque<SavedTree> trees;
+  std::deque<format::Tree> read;
   std::vector<format::RankTree> ranks;
   for (uint32_t number : held.parts) {
-    checkpoint::PartFile other;
-    if (number >= parts.size()) {
-      CKPT_ASSIGN(other, checkpoint::open_part(store, directory, number));
+    auto is_it = [&](const SavedTree& saved) { return saved.rank == number && saved.object == held.object; };
+    if (const auto found = std::ranges::find_if(known, is_it); found != known.end()) {
+      ranks.push_back({number, &found->tree});
+      continue;
     }
-    const checkpoint::PartFile& part = number < parts.size() ? parts[number] : other;
-    CKPT_ASSIGN(auto file, store.open(format::part_key(directory, number)));
-    auto tree = read_tree(part, *file, held.object);
+    CKPT_ASSIGN(const checkpoint::PartFile part, checkpoint::open_part(store, directory, number));
+    auto tree = read_tree(part, held.object);
     if (!tree.ok()) return checkpoint::at_part(std::move(tree).status(), store, directory, number);
-    trees.push_back({number, held.object, tree.take()});
-    ranks.push_back({number, &trees.back().tree});
+    ranks.push_back({number, &read.emplace_back(tree.take())});
   }
   auto merged = format::merge_trees(ranks);
   return merged.ok() ? Ok() : std::move(merged).status().in("object " + quoted(held.object));
@@ -156,8 +168,9 @@ static Status check_merge(const HeldTree& held, std::span<const checkpoint::Part
 
 Status check_trees(std::span<const checkpoint::PartFile> parts, std::span<const Gathered> groups,
                    std::span<const HeldTree> trees, const store::Store& store, std::string_view directory) {
-  for (const HeldTree& held : trees) CKPT_TRY(check_merge(held, parts, store, directory));
-  CKPT_ASSIGN(auto leaves, unknown_leaves(parts, store, directory));
+  CKPT_ASSIGN(const auto known, trees_in(parts, store, directory));
+  for (const HeldTree& held : trees) CKPT_TRY(check_merge(held, known, store, directory));
+  CKPT_ASSIGN(auto leaves, unknown_leaves(parts, known));
   for (const Gathered& group : groups)
     for (const Gathered::Leaf& leaf : group.leaves)
       leaves.push_back({std::string(group.text(leaf.name)), std::string(group.text(leaf.object)),

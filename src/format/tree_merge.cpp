@@ -1,7 +1,8 @@
 #include "format/tree_merge.h"
 
 #include <cmath>
-#include <unordered_map>
+#include <map>
+#include <tuple>
 
 #include "format/json_text.h"
 
@@ -47,7 +48,7 @@ static Status begin_like(const TreeNode& node, Tree& to) {
   return to.begin(node.kind, node.kind == CKPT_NODE_RECORD ? node.text_view() : std::string_view());
 }
 
-// Copies a node and what is in it. `per_rank` (nullable) takes over for records of ranks, between their begin and end.
+// Copies a node and what is in it. `per_rank` may fill a record of ranks in its own way, and then returns true.
 template <typename PerRank>
 static Status copy_node(const Tree& from, uint32_t number, Tree& to, PerRank&& per_rank) {
   const TreeNode& node = from[number];
@@ -117,24 +118,7 @@ struct Member {
 };
 using Members = std::vector<Member>;
 
-struct Key {
-  uint8_t kind;
-  int64_t place;
-  std::string_view text;
-  bool operator==(const Key&) const = default;
-};
-struct HashKey {
-  size_t operator()(const Key& key) const {
-    return std::hash<std::string_view>()(key.text) ^ std::hash<int64_t>()(key.place);
-  }
-};
-
-const char* name_of(const TreeNode& node) {
-  static constexpr const char* kLeaves[] = {"None",    "a bool", "an int", "an int",
-                                            "a float", "text",   "bytes",  "a tensor"};
-  static constexpr const char* kContainers[] = {"a list", "a tuple", "a set", "a dict", "a record"};
-  return node.container() ? kContainers[node.kind - CKPT_NODE_LIST] : kLeaves[node.kind];
-}
+using Key = std::tuple<uint8_t, int64_t, std::string_view>;  // kind, place, text
 
 // A value in an error.
 std::string describe(const TreeNode& node) {
@@ -156,10 +140,12 @@ std::string describe(const TreeNode& node) {
     case CKPT_NODE_RECORD:
       return strformat("a {} of {} items", node.text_view(), node.child_count);
     case CKPT_NODE_NULL:
+      return "None";
     case CKPT_NODE_DICT:
-      return name_of(node);
+      return "a dict";
     default:
-      return strformat("{} of {}", name_of(node), node.child_count);
+      const char* kind = node.kind == CKPT_NODE_LIST ? "list" : node.kind == CKPT_NODE_TUPLE ? "tuple" : "set";
+      return strformat("a {} of {}", kind, node.child_count);
   }
 }
 
@@ -196,7 +182,7 @@ class Merger {
 
   // The keys in the order in which ranks bring them.
   Status add_children(const Members& members) {
-    std::unordered_map<Key, size_t, HashKey> places;
+    std::map<Key, size_t> places;  // no hash table: a file chooses the keys
     std::vector<Members> children;
     for (const Member& member : members) {
       const Tree& tree = *member.of->tree;

@@ -30,10 +30,11 @@ static Result<std::vector<uint32_t>> holders_of(const Checkpoint& checkpoint, co
   return std::move(held.parts);
 }
 
-static Status check_type(const Checkpoint& checkpoint, const std::string& name, uint32_t part) {
+// The tree that a part holds under that name; FORMAT if it is something else.
+static Result<checkpoint::ObjectRef> find_tree(const Checkpoint& checkpoint, const std::string& name, uint32_t part) {
   CKPT_ASSIGN(const checkpoint::ObjectRef object, checkpoint.find_object(name, part));
   const auto type = object.page->text(object.object->media_type());
-  if (type == CKPT_TREE_MEDIA_TYPE) return Ok();
+  if (type == CKPT_TREE_MEDIA_TYPE) return object;
   return Status(CKPT_FORMAT, "object " + quoted(name) + ": expected " CKPT_TREE_MEDIA_TYPE ", found " + quoted(type))
       .with("found", std::string(type));
 }
@@ -44,8 +45,7 @@ static Result<std::vector<HeldTree>> read_trees(const std::shared_ptr<Checkpoint
   std::vector<HeldTree> trees(parts.size());
   CKPT_ASSIGN(auto load, Load::make(checkpoint, Options()));
   for (size_t i = 0; i < parts.size(); i++) {
-    CKPT_TRY(check_type(*checkpoint, name, parts[i]));
-    CKPT_ASSIGN(const checkpoint::ObjectRef from, checkpoint->find_object(name, parts[i]));
+    CKPT_ASSIGN(const checkpoint::ObjectRef from, find_tree(*checkpoint, name, parts[i]));
     // Checked before memory is allocated, since an index may claim any size.
     if (from.object->placement() != 0)
       if (Status there = checkpoint->check_part(from.part, name); !there.ok())
@@ -116,7 +116,7 @@ Result<Tree> read_state_tree(const std::shared_ptr<Checkpoint>& checkpoint, cons
   const std::string object = name ? name : CKPT_TREE_OBJECT;
   CKPT_ASSIGN(auto parts, holders_of(*checkpoint, object, {CKPT_OBJECT_SHARED, CKPT_OBJECT_TREE}));
   // The main tree may be missing, and its name taken by something else.
-  if (!name && (parts.empty() || check_type(*checkpoint, object, parts[0]).code() == CKPT_FORMAT))
+  if (!name && (parts.empty() || find_tree(*checkpoint, object, parts[0]).status().code() == CKPT_FORMAT))
     return flat_tree(*checkpoint);
   if (parts.empty())
     return Status(CKPT_NOT_FOUND, "object " + quoted(object) + ": no tree and no shared object of the checkpoint");

@@ -215,7 +215,7 @@ Status Save::give_up(std::string_view reason) {
   if (begun_) return Status(CKPT_INVALID, "the save has begun; cancel its job");
   CKPT_TRY(format::check_text(reason));
   begun_ = true;
-  (void)refuse(noted(Status(CKPT_ABORTED, strformat("rank {} gave up: {}", session_->rank(), reason))));
+  (void)refuse(Status(CKPT_ABORTED, strformat("rank {} gave up: {}", session_->rank(), reason)));
   return Ok();
 }
 

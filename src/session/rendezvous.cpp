@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/job.h"
+#include "base/text.h"
 #include "format/names.h"
 #include "session/ownership.h"
 
@@ -112,12 +113,6 @@ static Result<std::vector<uint32_t>> missing_claims(store::Store& store, const S
   return missing;
 }
 
-static std::string join_ranks(const std::vector<uint32_t>& ranks) {
-  std::string text;
-  for (size_t i = 0; i < ranks.size() && i < 20; i++) text += (i ? ", " : "") + std::to_string(ranks[i]);
-  return ranks.size() > 20 ? text + ", …" : text;
-}
-
 // Rank 0 lists names for all ranks, so its pauses grow more slowly than theirs.
 static constexpr uint32_t kRanksPerListing = 10;
 
@@ -152,9 +147,9 @@ Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::
     if (!backoff.expired()) continue;
     std::string text = strformat("{} of {} ranks did not come to the rendezvous within {} ms: ", missing.size(),
                                  plan.world_size, timeout_ms) +
-                       join_ranks(missing);
+                       list_ranks(missing);
     (void)store.put_own(start_key(plan), as_bytes("stop: " + text));
-    return Status(CKPT_TIMEOUT, text).with("ranks", join_ranks(missing));
+    return Status(CKPT_TIMEOUT, text).with("ranks", list_ranks(missing));
   }
   CKPT_TRY(check_fence(store, plan));
   CKPT_TRY(store.put_own(start_key(plan), as_bytes("go")));

@@ -84,7 +84,7 @@ Checkpointer::Impl::Impl(const std::string& uri, Ranks who, Settings given)
 Checkpointer::Impl::~Impl() {
   if (!pending) return;
   // The trainer unwinds: the other ranks are told at once, and do not wait for a rank that may never save again.
-  if (std::uncaught_exceptions() > exceptions) pending->job.cancel();
+  if (unwinding) pending->job.cancel();
   pending->wait_local();
 }
 

@@ -2,8 +2,6 @@
 #ifndef CKPT_TORCH_CHECKPOINTER_H
 #define CKPT_TORCH_CHECKPOINTER_H
 
-#include <exception>
-
 #include "group.h"
 
 namespace ckpt_torch {
@@ -48,7 +46,7 @@ struct Checkpointer::Impl {
   ckpt::Store store{nullptr};
   ckpt::Session session{nullptr};
   std::shared_ptr<SaveHandle::Impl> pending;  // the last save in the background
-  const int exceptions = std::uncaught_exceptions();
+  const ckpt::detail::Unwinding unwinding;
 };
 
 }  // namespace ckpt_torch
