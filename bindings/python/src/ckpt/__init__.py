@@ -11,7 +11,6 @@ neither numpy nor torch.
 
 from ._core import (FORMAT_REVISION, File, Job, Load, Memory, Save, Tree, View, dtype_bits, dtype_find, dtype_name,
                     options, status_name, version, version_number)
-from .adapt import PerRank, Shard
 from .background import SaveHandle
 from .checkpointer import Check, Checkpointer, Moment, Restored
 from .enums import (CheckpointFlags, CheckpointState, Codec, Device, DType, Filter, FindingKind, IoEngine, JobState,
@@ -27,6 +26,7 @@ from .opening import Checkpoint, LazyTensor, Listing, ls
 from .opening import open as open  # not in __all__, for it would hide Python's own
 from .records import (AliasInfo, CheckpointInfo, FileTensor, Finding, JobStats, Node, ObjectInfo, OptionInfo, PartInfo,
                       Report, RunInfo, SegmentInfo, TensorInfo)
+from .regions import PerRank, Shard
 from .saving import save, save_async
 from .trees import Record, TensorName, TreeSet, from_native, to_native
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from typing import Any, Literal, Protocol
 
@@ -141,6 +142,16 @@ def framework_of(name: str) -> Framework:
     if name == "torch":
         return Torch()
     raise ValueError(f"framework: expected 'numpy' or 'torch', found {name!r}")
+
+
+SAVED_AS = "ckpt.framework"
+"""The attribute that says whose arrays were saved: of a checkpoint "torch", or "mixed" if others say "numpy"."""
+
+
+def saved_framework(saved_as: str | None) -> FrameworkName:
+    """The framework of what was saved, if it is installed here."""
+    installed = loaded("torch") is not None or importlib.util.find_spec("torch") is not None
+    return "torch" if saved_as in ("torch", "mixed") and installed else "numpy"
 
 
 def framework_name_of(value: Any) -> FrameworkName | None:

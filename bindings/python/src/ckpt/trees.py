@@ -201,13 +201,17 @@ class TreeReader:
     def child_of(self, like: Any, key: str | int) -> Any:
         return None
 
+    def wants(self, like: Any, key: str | int) -> bool:
+        return True
+
     def entries(self, index: int, like: Any) -> dict[Any, Any]:
         out = {}
         child = self.tree.node(index).first_child
         while child is not None:
             node = self.tree.node(child)
             assert node.key is not None
-            out[node.key] = self.read(child, self.child_of(like, node.key))
+            if self.wants(like, node.key):
+                out[node.key] = self.read(child, self.child_of(like, node.key))
             child = node.next_sibling
         return out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,15 +12,15 @@ from .._core import Memory
 from ..errors import Error
 from ..handles import Store
 from ..saving import _StateWriter
+from ..stateful import states_of
 from .ranks import Alone
-from .states import values_of
 
 
 class _Surveyor(_StateWriter):
     """Goes on where a save would be refused."""
 
-    def __init__(self, rank: int) -> None:
-        super().__init__(rank)
+    def __init__(self, rank: int, objects: Mapping[int, Any]) -> None:
+        super().__init__(rank, objects)
         self.refused: list[str] = []
         self._told: Exception | None = None
 
@@ -71,14 +72,25 @@ def free_bytes(store: Store) -> int | None:
     return found.f_bavail * found.f_frsize
 
 
-def check(store: Store, state: Any, ranks: Alone) -> Check:
-    """Surveys the state of every rank."""
-    writer = _Surveyor(ranks.rank)
+def _survey(state: Any, rank: int) -> _Surveyor:
     try:
-        writer.write(values_of(state))
+        objects = states_of(state, None)
+    except Exception as error:  # of an object, whatever it is: the other ranks must not wait for this one
+        writer = _Surveyor(rank, {})
+        writer.refused.append(str(error))
+        return writer
+    writer = _Surveyor(rank, objects)
+    try:
+        writer.write(state)
     except (TypeError, Error):
         pass  # it is in the list
-    shards = {name: Memory.of(shard.data).nbytes for name, shard in writer.shards.items()}
+    return writer
+
+
+def check(store: Store, state: Any, ranks: Alone) -> Check:
+    """Surveys the state of every rank."""
+    writer = _survey(state, ranks.rank)
+    shards = {name: sum(Memory.of(shard.data).nbytes for shard in shards) for name, shards in writer.shards.items()}
     names = {**{name: memory.nbytes for name, memory in writer.tensors.items()}, **shards}
     told = ranks.gather((sum(names.values()), sum(shards.values()), tuple(writer.refused)))
     whole = max(total - sharded for total, sharded, _ in told)
