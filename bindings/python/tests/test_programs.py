@@ -129,7 +129,8 @@ def test_all_public_things_are_documented() -> None:
 
 @pytest.mark.parametrize("module", ["errors", "enums", "records", "trees", "adapt", "frameworks", "sharing", "saving",
                                     "loading", "progress", "background", "handles", "hints",
-                                    "objects", "opening", "regions", "saved", "stateful", "torch/group", "reprs", "show", "sources"])
+                                    "objects", "opening", "regions", "saved", "stateful", "torch/group", "reprs",
+                                    "show", "sources"])
 def test_modules_of_the_package_are_typed_and_in_it(module: str) -> None:
     assert (Path(ckpt.__file__).parent / f"{module}.py").exists()
     assert (Path(ckpt.__file__).parent / "py.typed").exists()

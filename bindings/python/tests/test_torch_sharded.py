@@ -190,6 +190,102 @@ def test_pipeline_stages_move_to_another_number_of_ranks(ranks: Any, tmp_path: P
     assert sorted(whole["optimizer"]["param_groups"][1]["params"]) == [f"stage{number}.bias" for number in range(4)]
 
 
+def save_tied_on_one(path: str) -> dict[str, Any]:
+    import torch
+    import torch.distributed as dist
+    rank, w = dist.get_rank(), torch.arange(12.0).reshape(4, 3)
+    state = {f"{rank}.{number}": torch.full((2,), rank + number) for number in range(2)}
+    state |= {"tied": w, "head": w, "tail": w[2:]} if rank == 0 else {"tail": w[2:]}
+    state |= {} if rank == 0 else {f"{rank}.low": w[:3], f"{rank}.high": w[1:]}
+    ckpt.save(path, state, step=1)
+    return state
+
+
+def test_memory_that_one_rank_shares_is_whole_on_another(ranks: Any, tmp_path: Path) -> None:
+    said = ranks(3, save_tied_on_one, str(tmp_path / "s"))
+    back = ckpt.load(tmp_path / "s", framework="torch")
+    assert not differences(back, {name: value for state in said for name, value in state.items()})
+    assert back["tied"].data_ptr() == back["head"].data_ptr()
+
+
+def save_own_objects(path: str) -> list[bool]:
+    import torch
+    import torch.distributed as dist
+    rank = dist.get_rank()
+    model = torch.nn.Linear(2, 2)
+    torch.nn.init.constant_(model.weight, rank)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rank + 1.0, momentum=0.5)
+    model(torch.full((2,), rank + 1.0)).sum().backward()
+    optimizer.step()
+    momentum = optimizer.state[model.weight]["momentum_buffer"].clone()
+    state = {"own": ckpt.PerRank({"model": model, "optimizer": optimizer}), "step": 1}
+    ckpt.save(path, state, step=1)
+    weight = model.weight.detach().clone()
+    torch.nn.init.zeros_(model.weight)
+    optimizer.state.clear()
+    optimizer.param_groups[0]["lr"] = 0.0
+    ckpt.load(path, into=state, rank=rank)
+    return [torch.equal(model.weight, weight), optimizer.param_groups[0]["lr"] == rank + 1,
+            torch.equal(optimizer.state[model.weight]["momentum_buffer"], momentum)]
+
+
+def test_objects_may_be_each_ranks_own(ranks: Any, tmp_path: Path) -> None:
+    assert ranks(3, save_own_objects, str(tmp_path / "s")) == [[True] * 3] * 3
+
+
+def save_on_one_rank(path: str) -> None:
+    import torch
+    import torch.distributed as dist
+    if dist.get_rank() == 1:
+        with ckpt.Session(ckpt.Store(path)) as session:
+            ckpt.save(session, {"w": torch.ones(2)}, step=1)
+    dist.barrier()
+
+
+def test_one_rank_saves_alone_with_a_session_of_its_own(ranks: Any, tmp_path: Path) -> None:
+    ranks(2, save_on_one_rank, str(tmp_path / "s"))
+    assert ckpt.ls(tmp_path / "s")[0].world_size == 1
+
+
+def save_three_in_the_background(path: str) -> None:
+    import torch
+    w = torch.zeros(100_000)
+    for number in range(1, 4):
+        w.fill_(number)
+        ckpt.save_async(path, {"w": w}, step=number)
+    w.fill_(0)
+    ckpt.save(path, {"w": w}, step=4)
+
+
+def test_saves_in_the_background_follow_one_another_in_the_session_of_a_path(ranks: Any, tmp_path: Path) -> None:
+    ranks(3, save_three_in_the_background, str(tmp_path / "s"))
+    infos = ckpt.ls(tmp_path / "s")
+    assert [info.step for info in infos] == [1, 2, 3, 4] and len({info.token for info in infos}) == 1
+    assert all((ckpt.load(tmp_path / "s", f"step-{n}")["w"] == n % 4).all() for n in range(1, 5))
+
+
+def save_drifted(layout: str, path: str) -> str:
+    import sharded_layouts as layouts
+    import torch
+    import torch.distributed as dist
+    made = layouts.trainer(layout, layouts.Net, 0)
+    with torch.no_grad():
+        if dist.get_rank() == dist.get_world_size() - 1:
+            found = made.model.module.up.bias if layout == "ddp" else made.model.up.bias.to_local()
+            found += 1
+    try:
+        ckpt.save(path, made.state(), step=1)
+    except ckpt.Error as error:
+        return f"{type(error).__name__} {error.details.get('tensor')} {error.details.get('ranks')}"
+    return "saved"
+
+
+@pytest.mark.parametrize("layout,apart", [("ddp", "0, 1"), ("hsdp", "1, 3")])
+def test_replicas_that_drifted_apart_are_named(ranks: Any, tmp_path: Path, layout: str, apart: str) -> None:
+    said = ranks(SIZES[layout], save_drifted, layout, str(tmp_path / "s"))
+    assert said[0] == f"MismatchError model/up.bias {apart}" and "saved" not in said
+
+
 def save_strided(path: str) -> Any:
     import torch
     from torch.distributed.device_mesh import init_device_mesh
@@ -311,6 +407,78 @@ def test_groups_of_an_optimizer_are_found_by_the_names_of_their_parameters(torch
     ckpt.load(tmp_path / "n", into={"optimizer": fresh})
     assert torch.equal(fresh.state[model.bias]["momentum_buffer"], optimizer.state[model.bias]["momentum_buffer"])
     assert fresh.param_groups[0]["lr"] == 6
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_learning_rates_and_counters_change_in_place(torch: Any, tmp_path: Path, steps: int) -> None:
+    def made(lr: float, steps: int) -> tuple[Any, Any]:
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.Adam(model.parameters(), lr=torch.tensor(lr), foreach=False)
+        for _ in range(steps):
+            model(torch.ones(2)).sum().backward()
+            optimizer.step()
+        return model, optimizer
+
+    for label in ("by name", "by number"):
+        model, optimizer = made(0.5, 3)
+        both = {"model": model, "optimizer": optimizer}
+        ckpt.save(tmp_path / label, both if label == "by name" else {"optimizer": optimizer})
+        other, tuner = made(0.25, steps)
+        group, counter = tuner.param_groups[0], tuner.state[other.weight].get("step")
+        rate = group["lr"]
+        into = {"model": other, "optimizer": tuner} if label == "by name" else {"optimizer": tuner}
+        ckpt.load(tmp_path / label, into=into)
+        assert tuner.param_groups[0] is group and group["lr"] is rate and rate == 0.5
+        assert tuner.state[other.weight]["step"] == 3 and counter in (None, 3)
+
+
+def test_an_optimizer_with_other_groups_is_refused_where_parameters_have_numbers_only(torch: Any,
+                                                                                      tmp_path: Path) -> None:
+    ckpt.save(tmp_path / "s", {"optimizer": torch.optim.SGD(torch.nn.Linear(2, 2).parameters())})
+    fewer = torch.optim.SGD(torch.nn.Linear(2, 2, bias=False).parameters())
+    with pytest.raises(ckpt.MismatchError, match=r"groups of \[1\] parameters, saved by number in groups of \[2\]"):
+        ckpt.load(tmp_path / "s", into={"optimizer": fewer})
+
+
+def test_an_optimizer_without_state_takes_all_of_it_under_strict_exact(torch: Any, tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(2)).sum().backward()
+    optimizer.step()
+    ckpt.save(tmp_path / "s", {"model": model, "optimizer": optimizer})
+    fresh = torch.optim.AdamW(model.parameters())
+    ckpt.load(tmp_path / "s", into={"model": model, "optimizer": fresh}, strict="exact")
+    assert fresh.state[model.weight]["step"] == 1
+
+
+def test_state_that_wraps_tensors_is_filled_or_refused_by_name(torch: Any, tmp_path: Path) -> None:
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    def made(value: float | None) -> tuple[Any, Any]:
+        model = torch.nn.Linear(2, 2, bias=False)
+        optimizer = torch.optim.SGD(model.parameters(), momentum=0.5)
+        if value is not None:
+            optimizer.state[model.weight]["momentum_buffer"] = TwoTensor(*[torch.full((2, 2), value)] * 2)
+        return model, optimizer
+
+    model, optimizer = made(3.0)
+    ckpt.save(tmp_path / "s", {"model": model, "optimizer": optimizer})
+    other, tuner = made(0.0)
+    ckpt.load(tmp_path / "s", into={"model": other, "optimizer": tuner})
+    assert tuner.state[other.weight]["momentum_buffer"].a.tolist() == [[3, 3]] * 2
+    other, tuner = made(None)
+    before = other.weight.clone()
+    with pytest.raises(ckpt.UnsupportedError, match="'momentum_buffer' of 'weight' was saved as a .*TwoTensor"):
+        ckpt.load(tmp_path / "s", into={"model": other, "optimizer": tuner})
+    assert torch.equal(other.weight, before)
+
+
+def test_a_model_stays_on_the_meta_device_where_there_is_no_checkpoint(torch: Any, tmp_path: Path) -> None:
+    with torch.device("meta"):
+        model = torch.nn.Linear(2, 2)
+    with pytest.raises(ckpt.NotFoundError):
+        ckpt.load(tmp_path / "s", into={"model": model})
+    assert model.weight.is_meta
 
 
 def test_strict_exact_refuses_what_a_module_lacks_and_missing_names_are_told(torch: Any, tmp_path: Path) -> None:

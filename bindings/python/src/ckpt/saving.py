@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import nullcontext, suppress
 from typing import Any, TypeAlias
 
@@ -113,24 +113,27 @@ class _Arrays:
 
     def __init__(self, arrays: Mapping[str, Memory]) -> None:
         self._arrays = arrays
-        self._aliases: list[Alias]
+        aliases: list[Alias]
         self._spans: list[Span]
-        self._aliases, self._spans = find_aliases(list(arrays.items()))
-        shared = {alias.name for alias in self._aliases}
-        self.names = [name for name in arrays if name not in shared]  # that are saved, without those of memory
+        aliases, self._spans = find_aliases(list(arrays.items()))
+        self._aliases = {alias.name: alias for alias in aliases}
 
-    def all_names(self) -> list[str]:
-        """The names of all that is saved."""
-        return [*self.names, *(span.name for span in self._spans)]
+    def described(self) -> dict[str, str]:
+        """All that is saved, by name: "" for a tensor, or which view it is."""
+        views = {name: f"{alias.target} {alias.shape} {alias.strides} {alias.offset}"
+                 for name, alias in self._aliases.items()}
+        return {**dict.fromkeys(self._arrays, ""), **dict.fromkeys((span.name for span in self._spans), ""), **views}
 
-    def add_to(self, save: Save, replicas: Mapping[str, Replica]) -> None:
-        """Adds them. `replicas`: who holds the same, by name; others are held by all ranks."""
-        for name in self.names:
-            save.add_tensor(name, self._arrays[name], replica=replicas.get(name))
+    def add_to(self, save: Save, replicas: Mapping[str, Replica], apart: Set[str] = frozenset()) -> None:
+        """Adds them. `replicas`: who holds the same, by name; others are held by all ranks. `apart`: what is saved as a
+        tensor, though it shares memory."""
+        for name, memory in self._arrays.items():
+            if name not in self._aliases or name in apart:
+                save.add_tensor(name, memory, replica=replicas.get(name))
         for span in self._spans:
             save.add_tensor(span.name, span.data(), dtype=span.dtype, shape=(span.count,),
                             replica=replicas.get(span.name))
-        _add_aliases(save, self._aliases)
+        _add_aliases(save, [alias for name, alias in self._aliases.items() if name not in apart])
 
 
 def _add_aliases(save: Save, aliases: list[Alias]) -> None:
@@ -162,11 +165,9 @@ def _fill(save: Save, team: Any, state: Any, attrs: Mapping[str, str], session: 
     # An alias that all ranks have cannot be of what is each rank's own.
     own = _Arrays({name: writer.tensors.pop(name) for name in writer.owned if name in writer.tensors})
     whole = _Arrays(writer.tensors)
-    replicas: Mapping[str, Replica] = {}
-    if team is not None:
-        replicas = team.replicas(whole.all_names(), writer.held)
-    whole.add_to(save, replicas)
-    own.add_to(save, dict.fromkeys(own.all_names(), (0, 0, 1)))
+    replicas, apart = ({}, set()) if team is None else team.replicas(whole.described(), writer.held)
+    whole.add_to(save, replicas, apart)
+    own.add_to(save, dict.fromkeys(own.described(), (0, 0, 1)))
     for name, shards in writer.shards.items():
         for shard in shards:
             save.add_tensor(name, shard.data, shape=shard.shape, offset=shard.offset, flat_offset=shard.flat_offset,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch.distributed as dist
 from .._core import options as all_options
 from ..background import Turn
 from ..enums import Status
-from ..errors import Error, error_of
+from ..errors import AbortedError, Error, error_of
 from ..handles import Session, Store
 from ..regions import Replica, replica_of
 
@@ -61,8 +61,9 @@ class Team:
                 except Exception as caught:
                     error = caught
             said: list[Any] = [None] * self.size
-            dist.all_gather_object(said, (made.string if made and self.rank == 0 else None, error and str(error)),
-                                   group=self._group)
+            mine = made.string if made and self.rank == 0 else None, error and str(error)
+            with _talking():
+                dist.all_gather_object(said, mine, group=self._group)
             failed = {rank: words for rank, (_, words) in enumerate(said) if words}
             if failed:
                 if made is not None:
@@ -90,7 +91,7 @@ class Team:
             yield
         except BaseException as error:
             if not self._nobody_waits:
-                with suppress(RuntimeError):  # a peer is gone: the others learn of that
+                with suppress(AbortedError):  # another has failed, too, or is gone
                     self._table(None, f"{type(error).__name__}: {error}")
             raise
 
@@ -108,7 +109,8 @@ class Team:
             said[0] = mine
         else:
             self._nobody_waits = True
-            dist.all_gather_object(said, mine if first[self.rank] == self.rank else None, group=self._group)
+            with _talking():
+                dist.all_gather_object(said, mine if first[self.rank] == self.rank else None, group=self._group)
             self._nobody_waits = False
         told = [said[rank] for rank in first]
         self._told[about] = table, told
@@ -121,32 +123,61 @@ class Team:
         if digest is not None:
             mine = torch.tensor([1, *(int.from_bytes(digest[i:i + 8], "little", signed=True) for i in (0, 8))])
         rows = [torch.empty_like(mine) for _ in range(self.size)]
-        dist.all_gather(rows, mine, group=self._group)
+        with _talking():
+            dist.all_gather(rows, mine, group=self._group)
         table = torch.stack(rows)
         if not table[:, 0].all():
             said: list[Any] = [None] * self.size
-            dist.all_gather_object(said, why, group=self._group)
+            with _talking():
+                dist.all_gather_object(said, why, group=self._group)
             if digest is not None:
                 raise _aborted({rank: words for rank, words in enumerate(said) if words}, "gave up")
         self._nobody_waits = False
         return table
 
-    def replicas(self, whole: Sequence[str], regions: Mapping[str, object]) -> dict[str, Replica]:
+    def replicas(self, whole: Mapping[str, str], regions: Mapping[str, object]) -> tuple[dict[str, Replica], set[str]]:
         """By name, this rank's place among the ranks that hold the same region of that tensor; a whole tensor that all
-        ranks hold needs none. `whole`: this rank's whole tensors. `regions`: those of other tensors of which it is not
-        known who else holds them."""
-        mine = {**dict.fromkeys(whole, ""), **{name: repr(region) for name, region in regions.items()}}
+        ranks hold needs none. And the names that ranks describe differently: all must save these as whole tensors.
+
+        `whole`: this rank's whole tensors, "", and which views of them others are. `regions`: those of other tensors of
+        which it is not known who else holds them."""
+        mine = {**whole, **{name: f"{_AT}{region!r}" for name, region in regions.items()}}
         said = self.exchange("tensors", sorted(mine.items()))
         self._nobody_waits = True
         if all(pairs is said[0] for pairs in said) and not regions:
-            return {}
+            return {}, set()
+        texts: dict[str, set[str]] = {}
+        for name, text in (pair for pairs in said for pair in pairs):
+            texts.setdefault(name, set()).add(text)
+        apart = {name for name, several in texts.items() if len(several) > 1 and not any(map(_is_region, several))}
         holders: dict[tuple[str, str], list[int]] = {}
         for rank, pairs in enumerate(said):
-            for name, region in pairs:
-                holders.setdefault((name, region), []).append(rank)
-        alone = (self.rank, 0, 1)  # must be said: a whole tensor is otherwise taken for one that all ranks hold
-        return {name: replica_of(self.rank, holders[name, region]) or alone for name, region in mine.items()
-                if region or len(holders[name, region]) < self.size}
+            for name, text in pairs:
+                holders.setdefault((name, "" if name in apart else text), []).append(rank)
+        out = {}
+        for name, text in mine.items():
+            ranks = holders[name, "" if name in apart else text]
+            if _is_region(text) or len(ranks) < self.size:
+                # Alone must be said: a whole tensor is otherwise taken for one that all ranks hold.
+                out[name] = replica_of(self.rank, ranks) or (self.rank, 0, 1)
+        return out, apart
+
+
+_AT = "at "
+
+
+def _is_region(text: str) -> bool:
+    return text.startswith(_AT)
+
+
+@contextmanager
+def _talking() -> Iterator[None]:
+    """The process group knows an address of a rank that is gone, at best, and not which rank it is."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise error_of(Status.ABORTED, "a rank of the process group is gone or cannot be reached, so nothing is saved: "
+                       f"{str(error).splitlines()[0]}") from error
 
 
 def _aborted(failed: Mapping[int, str], what: str) -> Error:

@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 
+from ..adapt import parts_of
 from ..enums import Status
 from ..errors import error_of
 from ..regions import Regions
 from ..stateful import OnlyThese, Saved
+from ..trees import Record, TensorName
 from .flat import FlatSlice, is_flat, local_shard
 from .modules import parameters_of, reshard_all
 
@@ -114,6 +116,28 @@ def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in group.items() if key not in ("params", "param_names")}
 
 
+def _check_sizes(optimizer: torch.optim.Optimizer, saved: Sequence[Mapping[str, Any]]) -> None:
+    """By number, parameters can only be found in groups of the same sizes."""
+    sizes, expected = [len(group["params"]) for group in saved], [len(group["params"]) for group in
+                                                                  optimizer.param_groups]
+    if sizes != expected:
+        raise error_of(Status.MISMATCH, f"{type(optimizer).__name__}: groups of {expected} parameters, saved by number "
+                       f"in groups of {sizes}", {"expected": str(expected), "found": str(sizes)})
+
+
+def _keep_identity(groups: list[dict[str, Any]], optimizer: torch.optim.Optimizer) -> None:
+    """Puts what the optimizer has loaded into the groups that it had: others may refer to them, and a compiled step to
+    a learning rate that is a tensor."""
+    for mine, new in zip(groups, optimizer.param_groups):
+        for key, value in new.items():
+            old = mine.get(key)
+            if isinstance(old, torch.Tensor) and isinstance(value, torch.Tensor) and old.shape == value.shape:
+                old.detach().copy_(value)
+            else:
+                mine[key] = value
+    optimizer.param_groups = groups
+
+
 def _part(value: Any, named: Named, parameter: Any, one_of_several: bool) -> Any:
     """What belongs to one of the names of a parameter."""
     if named.part is not None and named.part.fits(value, parameter):
@@ -121,6 +145,15 @@ def _part(value: Any, named: Named, parameter: Any, one_of_several: bool) -> Any
     if one_of_several and isinstance(value, torch.Tensor):
         return value.clone()  # a counter: each name has its own, or a load would make them views of one
     return value
+
+
+def _check_can_be_made(saved: Any, what: str) -> None:
+    """Refuses tensors that wrap others (8-bit optimizers): only an optimizer that has such state can say how."""
+    if isinstance(saved, Record) and not saved.class_name.startswith(("torch.sparse_", "torch.QTensor", "numpy.")):
+        if any(isinstance(item, (TensorName, Record)) for item in saved.items.values()):
+            raise error_of(Status.UNSUPPORTED, f"{what} was saved as a {saved.class_name}, which cannot be made here: "
+                           "make a step with the optimizer first, and its state is filled",
+                           {"found": saved.class_name})
 
 
 def _zeros_like(parameter: Any, part: FlatSlice | None, dtype: Any) -> torch.Tensor:
@@ -144,13 +177,15 @@ class OptimizerObject:
 
     def template(self, saved: Saved) -> Any:
         optimizer = self.object
-        groups = saved.child("param_groups")
-        by_name = any(isinstance(name, str) for group in (groups.value() if groups else ()) for name in group["params"])
+        found = saved.child("param_groups")
+        groups = found.value() if found else ()
+        by_name = any(isinstance(name, str) for group in groups for name in group["params"])
         names = self._naming.of(optimizer)
         if by_name and names is None:
             raise error_of(Status.INVALID, f"{type(optimizer).__name__} was saved by the names of its parameters: give "
                            "its model in `into`, too", {})
         if names is None or not by_name:
+            _check_sizes(optimizer, groups)
             names = [[Named(number, names[number][0].part if names and len(names[number]) == 1 else None)]
                      for number in range(len(parameters_in(optimizer)))]
         self._names = names
@@ -166,7 +201,11 @@ class OptimizerObject:
         shape = tuple(parameter.shape) if named.part is None else named.part.shape
         for key in entry.keys():
             found, mine = entry.child(key), self.object.state.get(parameter, {}).get(key)
+            if found is not None and mine is not None and parts_of(mine) is not None:
+                out[key] = mine
             if found is None or found.shape() is None:
+                if mine is None and found is not None:
+                    _check_can_be_made(found.value(), f"{type(self.object).__name__}: '{key}' of '{named.name}'")
                 continue
             if not isinstance(mine, torch.Tensor) and key != "step" and found.shape() == shape:
                 mine = self._made.setdefault((number, key), _zeros_like(parameter, named.part, found.dtype()))
@@ -181,11 +220,11 @@ class OptimizerObject:
             entries = {named: loaded["state"][named.name] for named in several if named.name in loaded["state"]}
             if entries:
                 state[number] = self._joined(entries, several)
-        numbers = iter(range(len(self._names)))
+        numbers, before = iter(range(len(self._names))), optimizer.param_groups
         groups = [{**_settings(group), **self._saved_group(index, group, loaded["param_groups"]),
-                   "params": [next(numbers) for _ in group["params"]]}
-                  for index, group in enumerate(optimizer.param_groups)]
+                   "params": [next(numbers) for _ in group["params"]]} for index, group in enumerate(before)]
         optimizer.load_state_dict({"state": state, "param_groups": groups})
+        _keep_identity(before, optimizer)
         for number, parameter in enumerate(parameters_in(optimizer)):
             for key, value in state.get(number, {}).items():
                 mine = optimizer.state[parameter].get(key)
