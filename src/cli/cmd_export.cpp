@@ -59,9 +59,11 @@ bool writes_tree(const Args& args) {
 }
 
 void note_what_is_left_out(const Args& args, const Opened& opened) {
-  uint64_t left_out = opened.info.object_count;
-  for (const ckpt::ObjectInfo& object : opened.reader.objects())
-    if (writes_tree(args) && is_tree(object) && std::string_view(object.name) == CKPT_TREE_OBJECT) --left_out;
+  uint64_t left_out = 0;
+  for (const ckpt::ObjectInfo& object : opened.reader.objects()) {
+    const std::string_view name = object.name;  // the main tree and what of it is each rank's own
+    left_out += !writes_tree(args) || (name != CKPT_TREE_OBJECT && name != CKPT_TREE_OBJECT ".per_rank");
+  }
   if (left_out == 0) return;
   const char* place = writes_tree(args) ? "a .pt" : "safetensors";
   std::fputs(format("ckpt: note: left out {}, which {} cannot hold\n", counted(left_out, "object"), place).c_str(),

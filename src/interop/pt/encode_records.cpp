@@ -27,6 +27,7 @@ const PtEncoder::Row* PtEncoder::row_of(std::string_view class_name) {
   static constexpr Row kRows[] = {
       {kOrderedDict, &PtEncoder::ordered_dict},
       {"builtins.dict", &PtEncoder::plain_dict},
+      {CKPT_PER_RANK_CLASS, &PtEncoder::per_rank},
       {"builtins.bytearray", &PtEncoder::byte_array},
       {"builtins.complex", &PtEncoder::called},
       {"collections.Counter", &PtEncoder::called},
@@ -129,6 +130,12 @@ Status PtEncoder::plain_dict(const TreeNode& node) {
   CKPT_ASSIGN(const uint32_t items, field(node, "items"));
   pickle_.empty_dict();
   return pairs(tree_[items]);
+}
+
+// {"rank0": value, …}
+Status PtEncoder::per_rank(const TreeNode& node) {
+  pickle_.empty_dict();
+  return dict(node);
 }
 
 Status PtEncoder::byte_array(const TreeNode& node) {
