@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
-from ._core import Load, Memory, Tree
+from ._core import Load, Memory, NewArrays, OwnArrays, Tree, replaced, tensor_names
 from .adapt import (TRANSPARENT, Marks, fill_quantized, is_quantized, is_value, marks_of, parts_for, put, regions_of,
                     restore, stand_in, without_marks)
 from .enums import NodeKind, Status
@@ -18,7 +19,7 @@ from .hints import some
 from .objects import is_object, rebuild, template_of
 from .progress import Progress, finish
 from .records import TensorInfo
-from .regions import PerRank, Regions, Shard
+from .regions import PER_RANK, PerRank, Regions, Shard
 from .saved import AnyReader, SavedNode, own_value, through_records
 from .sources import FileReader, FileRequest, Source, open_source
 from .stateful import OnlyThese, PlainObject, StateObject, is_stateful, templates_of
@@ -88,6 +89,7 @@ def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: 
         state = _StateReader(reader, tree, root, request, framework or _framework_in(into, objects), convert, rank,
                              objects)
         out = state.read(root, into)
+        state.add_arrays()
         if strict == "exact":
             state.check_all_read(into is not None)
         missing = state.not_found(into)
@@ -219,22 +221,33 @@ class _StateReader(TreeReader):
         self.unexpected: list[str] = []  # paths of what modules have no place for
         self.left: list[str] = []  # of what any object has no place for
         self._templates: list[tuple[str, Any]] = []  # that stand for objects of `into`, by their paths
+        self._given: list[int] = []  # nodes of what these are given
         self._object: tuple[str, StateObject] | None = None  # that is being read
         self._root = root
         self._reader, self._request, self._convert = reader, request, convert
         saved_as = None if framework is not None else reader.attr(SAVED_AS)
         self._mixed = saved_as == "mixed"
         self._framework = self._default = framework_of(framework or saved_framework(saved_as))
-        self._wanted: set[str] = set()  # names of tensors in the subtree
-        self._all_names: set[str] = set()  # in the whole tree, once they are asked for
         self._read: set[str] = set()  # names of tensors that are read into arrays of `into`
         self._hidden: dict[str, int] | None = None
         self._format: str | None = None  # of the memory of the current tensor in torch
-        self._made: dict[tuple[str, str], Any] = {}  # by framework and name
+        self._made: dict[str, dict[str, Any]] = {"numpy": {}, "torch": {}}  # by name
+        self._arrays: dict[str, NewArrays] = {}  # by framework
         self._memory: dict[object, tuple[str, Marks]] = {}  # names of arrays of `into`, by where these lie
         self._marks: Marks = (False, False)  # that the current tensor has in the checkpoint
         self._marked: list[tuple[Any, Any, Marks]] = []  # array of `into`, its stand-in, saved marks
-        self._collect(root, self._wanted)
+        self._own = None if isinstance(request, FileRequest) else OwnArrays(
+            request, convert, self._memory, self.used, self._read)
+
+    @cached_property
+    def _wanted(self) -> set[str]:
+        """Names of tensors in the subtree."""
+        return tensor_names(self.tree, self._root)
+
+    @cached_property
+    def _named(self) -> set[str]:
+        """All names in the tree, outside of the subtree too; without a tree, all there are."""
+        return self._wanted if self._root == 0 else tensor_names(self.tree)
 
     def check_all_read(self, into: bool) -> None:
         """For strict="exact": every tensor of the checkpoint must be read; if there is an `into`, into an array of it.
@@ -242,28 +255,13 @@ class _StateReader(TreeReader):
         if self.left:
             raise error_of(Status.MISMATCH, f"'{self.left[0]}' is in the checkpoint, but the object in into has no "
                            "place for it (strict=exact)", {"path": self.left[0]})
+        for index in self._given:
+            self._read |= tensor_names(self.tree, index)
         for tensor in self._reader.tensors():
-            if tensor.name not in (self._read if into else self._wanted) and tensor.name in self._named():
+            if tensor.name not in (self._read if into else self._wanted) and tensor.name in self._named:
                 where = "has no array for it" if tensor.name in self._wanted else "is not where it lies (at)"
                 raise error_of(Status.MISMATCH, f"tensor '{tensor.name}' is in the checkpoint, but into {where} "
                                "(strict=exact)", {"tensor": tensor.name})
-
-    def _named(self) -> set[str]:
-        """All names in the tree, outside of the subtree too; without a tree, all there are."""
-        if self._root == 0:
-            return self._wanted
-        if not self._all_names:
-            self._collect(0, self._all_names)
-        return self._all_names
-
-    def _collect(self, index: int, names: set[str]) -> None:
-        node = self.tree.node(index)
-        if node.kind == NodeKind.TENSOR:
-            names.add(str(node.value))
-        child = node.first_child
-        while child is not None:
-            self._collect(child, names)
-            child = self.tree.node(child).next_sibling
 
     def not_found(self, into: Any) -> list[tuple[str, Any]]:
         """The arrays and objects of `into` that the checkpoint lacks, by their paths."""
@@ -277,7 +275,7 @@ class _StateReader(TreeReader):
     def read(self, index: int = 0, like: Any = None) -> Any:
         own = own_value(self.tree, index, self._rank)
         if own is not None:
-            return self.read(own, like.value if isinstance(like, PerRank) else like)
+            return self._read_own(own, like)
         kind = self.tree.node(index).kind
         if kind in (NodeKind.DICT, NodeKind.RECORD) and is_stateful(like):
             return self._read_object(index, self._objects.get(id(like)) or PlainObject(like))  # one in a PerRank
@@ -287,20 +285,24 @@ class _StateReader(TreeReader):
                             f"ckpt.Record, found {type(like).__module__}.{type(like).__qualname__}")
         return super().read(index, like)
 
+    def _read_own(self, index: int, like: Any) -> Any:
+        return self.read(index, like.value if isinstance(like, PerRank) else like)
+
     def _read_object(self, index: int, found: StateObject) -> Any:
         """An object with a state: its template is filled, and it takes the result."""
         self.used.add(id(found.object))
         path = "/".join(self._path(index))
         template = found.template(SavedNode(self._reader, self.tree, self._framework, index, self._rank))
         self._templates.append((path, template))
+        self._given.append(index)
         outside, self._object = self._object, (path, found)
         value = self.read(index, template)
         self._object = outside
         return _Loaded(_give_to(found), value)
 
+    only = OnlyThese
+
     def wants(self, like: Any, key: str | int) -> bool:
-        if not isinstance(like, OnlyThese) or key in like:
-            return True
         if self._object is not None:
             path, found = self._object
             self.left.append(f"{path}/{key}" if path else str(key))
@@ -324,8 +326,6 @@ class _StateReader(TreeReader):
     def tensor(self, name: str, like: Any) -> Any:
         shards = regions_of(like)
         if shards is None and not is_array(like):
-            if self._object is not None:  # which is given it
-                self._read.add(name)
             return self._new(name)
         self.used.add(id(like))
         self._read.add(name)
@@ -388,15 +388,36 @@ class _StateReader(TreeReader):
 
     def _new(self, name: str) -> Any:
         framework = self._framework_of(name)
-        key = (framework.name, name)
-        if key not in self._made:
+        arrays = self._made[framework.name]
+        if name not in arrays:
             info = self._reader.tensor(name)
             made = self._new_view(info, framework)
             if made is None:
                 made = framework.empty(name, info.dtype, info.shape, self._format)
                 self._request.add_tensor(name, made)
-            self._made[key] = made
-        return self._made[key]
+            arrays[name] = made
+        return arrays[name]
+
+    @property
+    def arrays(self) -> NewArrays | None:
+        request, reader, name = self._request, self._reader, self._framework.name
+        if isinstance(request, FileRequest) or isinstance(reader, FileReader) or self._format is not None:
+            return None
+        if name not in self._arrays:
+            mixed = self._mixed and self._framework is self._default
+            self._arrays[name] = NewArrays(request, reader, self._framework, self._made[name], mixed)
+        return self._arrays[name]
+
+    @property
+    def own_arrays(self) -> OwnArrays | None:
+        return self._own if self._marks == (False, False) else None
+
+    def add_arrays(self) -> None:
+        """Asks for the arrays that were taken or made without asking."""
+        for arrays in self._arrays.values():
+            arrays.add()
+        if self._own is not None:
+            self._own.add()
 
     def _new_view(self, info: TensorInfo, framework: Framework) -> Any:
         """A view of another new array, if the tensor is an alias of one that is read too; else None."""
@@ -415,7 +436,7 @@ class _StateReader(TreeReader):
         """Whether it is memory without a name in the tree that several of the wanted tensors have in common."""
         if self._hidden is None:
             aliases = [self._reader.tensor(name).alias_of for name in self._wanted]
-            self._hidden = Counter(name for name in aliases if name is not None and name not in self._named())
+            self._hidden = Counter(name for name in aliases if name is not None and name not in self._named)
         return self._hidden.get(target, 0) > 1
 
     def _record_for(self, class_name: str, index: int, like: Any) -> _Loaded | None:
@@ -425,7 +446,7 @@ class _StateReader(TreeReader):
                            Record(class_name, self.entries(index, template_of(like))))
         if is_quantized(like):
             self.used.add(id(like))
-            self._read |= self._names_below(index)
+            self._read |= tensor_names(self.tree, index)
             return _Loaded(lambda value: fill_quantized(like, value), Record(class_name, self.entries(index, None)))
         parts = parts_for(like, class_name) if class_name not in TRANSPARENT else None
         if parts is None:
@@ -434,12 +455,9 @@ class _StateReader(TreeReader):
         self._templates.append(("/".join(self._path(index)), parts))
         return _Loaded(lambda value: like, Record(class_name, self.entries(index, parts)))
 
-    def _names_below(self, index: int) -> set[str]:
-        names: set[str] = set()
-        self._collect(index, names)
-        return names
-
     def record(self, class_name: str, index: int, like: Any) -> Any:
+        if class_name == PER_RANK and (own := own_value(self.tree, index, self._rank)) is not None:
+            return self._read_own(own, like)
         if (given := self._record_for(class_name, index, like)) is not None:
             return given
         inside, key = _items(like), TRANSPARENT.get(class_name)
@@ -499,20 +517,14 @@ class _StateReader(TreeReader):
             put(array, made, marks)
 
     def finish(self, value: Any) -> Any:
-        kind = type(value)
-        if kind is _Loaded:
+        return replaced(value, (TreeSet, Record, _Loaded), self._finish)
+
+    def _finish(self, value: Any) -> Any:
+        if isinstance(value, _Loaded):
             return value.give(self.finish(value.value))
-        if kind is dict:
-            return {key: self.finish(child) for key, child in value.items()}
-        if kind is list:
-            return [self.finish(child) for child in value]
-        if kind is tuple:
-            return tuple(self.finish(child) for child in value)
-        if kind is TreeSet:
+        if isinstance(value, TreeSet):
             return self._set([self.finish(child) for child in value])
-        if kind is Record:
-            return restore(Record(value.class_name, self.finish(value.items)), self._default.name)
-        return value
+        return restore(Record(value.class_name, self.finish(value.items)), self._default.name)
 
     def _set(self, elements: list[Any]) -> Any:
         try:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Set
 from contextlib import nullcontext, suppress
 from typing import Any, TypeAlias
 
-from ._core import Job, Memory, Save
+from ._core import Job, Memory, Save, find_aliases
 from .adapt import TRANSPARENT, Leaf, odd_dict, simplify
 from .background import Running, SaveHandle, Turn
 from .enums import Status
@@ -17,7 +17,7 @@ from .frameworks import SAVED_AS, loaded
 from .handles import Session, Store
 from .progress import Progress, finish
 from .regions import PER_RANK, PerRank, Regions, Replica, Shard
-from .sharing import Alias, Span, find_aliases
+from .sharing import Alias, Span
 from .stateful import is_stateful, states_of
 from .trees import Record, TreeWriter, place
 
@@ -34,14 +34,12 @@ class _StateWriter(TreeWriter):
         self._rank = rank
         self._objects = objects  # what stands for modules and the like, by their ids
         self._own = False  # inside a PerRank
-        self.names: set[str] = set()
-        self.owned: dict[str, None] = {}  # tensors of this rank alone, in order
-        self.tensors: dict[str, Memory] = {}
+        self.tensors: dict[str, Memory] = {}  # other() is not asked for plain arrays of numpy and torch
+        self.owned: dict[str, Memory] = {}  # those of this rank alone
         self.shards: dict[str, tuple[Shard, ...]] = {}
         self.tied: dict[str, str] = {}  # names of regions that have another name, and that one
         self.held: dict[str, object] = {}  # the regions of each tensor that other ranks may hold, too
         self._first: dict[object, str] = {}  # names of regions, by their identity
-        self._kinds: dict[type, list[str]] = {}  # names by the class of what was saved
 
     def other(self, value: Any, path: tuple[str, ...]) -> None:
         if self._own and is_stateful(value):
@@ -51,9 +49,9 @@ class _StateWriter(TreeWriter):
             self.write(self._objects[id(value)], path)
             return
         if isinstance(value, PerRank):
-            outside, self._own = self._own, True
+            outside, self._own, self.tensors = (self._own, self.tensors), True, self.owned
             self.write(Record(PER_RANK, {f"rank{self._rank}": value.value}), path)
-            self._own = outside
+            self._own, self.tensors = outside
             return
         simple = simplify(value, path)
         if simple is None:
@@ -70,9 +68,6 @@ class _StateWriter(TreeWriter):
         name = "/".join(path) or "state"
         if name in self.names:
             raise error_of(Status.INVALID, f"{place(path)}: two tensors would have this name", {"tensor": name})
-        self.names.add(name)
-        if self._own:
-            self.owned[name] = None
         try:
             if isinstance(data, Shard):
                 self.shards[name] = (data,)
@@ -83,7 +78,13 @@ class _StateWriter(TreeWriter):
         except Error as error:
             error._name_tensor(name)
             raise
-        self._kinds.setdefault(type(data.data if isinstance(data, Shard) else data), []).append(name)
+        torch = loaded("torch")
+        if isinstance(data, Regions) or (torch and isinstance(data.data if isinstance(data, Shard) else data,
+                                                              torch.Tensor)):
+            self.of_torch = True
+        else:
+            self.others.append(name)
+        self.names.add(name)
         self.tree.add_tensor(name)
 
     def _regions(self, name: str, regions: Regions) -> None:
@@ -98,24 +99,21 @@ class _StateWriter(TreeWriter):
     def frameworks(self, alone: bool) -> Iterator[tuple[str, str, str | None]]:
         """Attributes that say which tensors were torch's: key, value, and tensor or None. Those of the checkpoint are
         rank 0's, so only one that is `alone` can know that there are no others."""
-        torch = loaded("torch")
-        if torch is None or not any(kind is Regions or issubclass(kind, torch.Tensor) for kind in self._kinds):
+        if not self.of_torch:
             return
-        others = [name for kind, names in self._kinds.items() for name in names
-                  if kind is not Regions and not issubclass(kind, torch.Tensor)]
-        yield SAVED_AS, "torch" if alone and not others else "mixed", None
-        for name in others:
+        yield SAVED_AS, "torch" if alone and not self.others else "mixed", None
+        for name in self.others:
             yield SAVED_AS, "numpy", name
 
 
 class _Arrays:
     """Whole arrays of a state, those that share memory once."""
 
-    def __init__(self, arrays: Mapping[str, Memory]) -> None:
+    def __init__(self, arrays: dict[str, Memory]) -> None:
         self._arrays = arrays
         aliases: list[Alias]
         self._spans: list[Span]
-        aliases, self._spans = find_aliases(list(arrays.items()))
+        aliases, self._spans = find_aliases(arrays)
         self._aliases = {alias.name: alias for alias in aliases}
 
     def described(self) -> dict[str, str]:
@@ -127,9 +125,12 @@ class _Arrays:
     def add_to(self, save: Save, replicas: Mapping[str, Replica], apart: Set[str] = frozenset()) -> None:
         """Adds them. `replicas`: who holds the same, by name; others are held by all ranks. `apart`: what is saved as a
         tensor, though it shares memory."""
+        groups: dict[Replica | None, dict[str, Memory]] = {}
         for name, memory in self._arrays.items():
             if name not in self._aliases or name in apart:
-                save.add_tensor(name, memory, replica=replicas.get(name))
+                groups.setdefault(replicas.get(name), {})[name] = memory
+        for replica, arrays in groups.items():
+            save.add_tensors(arrays, replica=replica)
         for span in self._spans:
             save.add_tensor(span.name, span.data(), dtype=span.dtype, shape=(span.count,),
                             replica=replicas.get(span.name))
@@ -163,8 +164,7 @@ def _fill(save: Save, team: Any, state: Any, attrs: Mapping[str, str], session: 
     writer = _StateWriter(session.rank, states_of(state, team))
     writer.write(state)
     # An alias that all ranks have cannot be of what is each rank's own.
-    own = _Arrays({name: writer.tensors.pop(name) for name in writer.owned if name in writer.tensors})
-    whole = _Arrays(writer.tensors)
+    whole, own = _Arrays(writer.tensors), _Arrays(writer.owned)
     replicas, apart = ({}, set()) if team is None else team.replicas(whole.described(), writer.held)
     whole.add_to(save, replicas, apart)
     own.add_to(save, dict.fromkeys(own.described(), (0, 0, 1)))

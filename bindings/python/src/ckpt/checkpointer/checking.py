@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,16 +25,19 @@ class _Surveyor(_StateWriter):
         self.refused: list[str] = []
         self._told: Exception | None = None
 
-    def write(self, value: Any, path: tuple[str, ...] = ()) -> None:
+    def other(self, value: Any, path: tuple[str, ...]) -> None:
         try:
-            super().write(value, path)
+            super().other(value, path)
         except (TypeError, Error) as error:
-            if error is not self._told:
-                self.refused.append(error.message if isinstance(error, Error) else str(error))
-            self._told = error
-            if type(value) in (dict, list, tuple):  # begun and not ended: the tree cannot go on
-                raise
-            self.tree.add_null()
+            self.refuse(error)
+            with suppress(Error):  # in the middle of a record; the tree is not used
+                self.tree.add_null()
+
+    def refuse(self, error: TypeError | Error) -> None:
+        """Notes an error, once."""
+        if error is not self._told:
+            self.refused.append(error.message if isinstance(error, Error) else str(error))
+        self._told = error
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,8 @@ def _survey(state: Any, rank: int) -> _Surveyor:
     writer = _Surveyor(rank, objects)
     try:
         writer.write(state)
-    except (TypeError, Error):
-        pass  # it is in the list
+    except (TypeError, Error) as error:
+        writer.refuse(error)
     return writer
 
 
@@ -91,7 +95,8 @@ def check(store: Store, state: Any, ranks: Alone) -> Check:
     """Surveys the state of every rank."""
     writer = _survey(state, ranks.rank)
     shards = {name: sum(Memory.of(shard.data).nbytes for shard in shards) for name, shards in writer.shards.items()}
-    names = {**{name: memory.nbytes for name, memory in writer.tensors.items()}, **shards}
+    arrays = {**writer.tensors, **writer.owned}
+    names = {**{name: memory.nbytes for name, memory in arrays.items()}, **shards}
     told = ranks.gather((sum(names.values()), sum(shards.values()), tuple(writer.refused)))
     whole = max(total - sharded for total, sharded, _ in told)
     refused = [text if len(told) == 1 else f"rank {rank}: {text}"
