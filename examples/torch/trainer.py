@@ -99,7 +99,7 @@ class Trainer:
 
     def state(self):
         return {"model": self.model, "optimizer": self.optimizer, "scheduler": self.scheduler, "data": self.data,
-                "random": ckpt.PerRank(torch.get_rng_state())}
+                "random": ckpt.random_states()}
 
     def train_step(self):
         count = len(self.training[0])
@@ -140,7 +140,6 @@ class Trainer:
         if restored is None:
             return 0
         self.data = state["data"]
-        torch.set_rng_state(state["random"].value)
         self.report("loaded", restored.step)
         return restored.step
 
