@@ -2,6 +2,8 @@
 // asked for all else, and wherever the caller has a value of his own (`like`).
 #include <nanobind/stl/string.h>
 
+#include <unordered_set>
+
 #include "arrays.h"
 #include "own_arrays.h"
 #include "tree.h"
@@ -118,6 +120,41 @@ void collect_names(const ckpt::Tree& tree, uint64_t index, nb::set& out) {
     collect_names(tree, child, out);
 }
 
+// Finds what a load may have left out.
+class Unused {
+ public:
+  Unused(nb::object path, nb::set used) : used_(std::move(used)) {
+    if (nb::cast<bool>(nb::bool_(path))) keys_.push_back(std::move(path));
+  }
+
+  void find(nb::handle value, nb::list& out) {
+    PyObject* object = value.ptr();
+    const bool dict = PyDict_CheckExact(object), list = PyList_CheckExact(object) || PyTuple_CheckExact(object);
+    if ((dict || list) && !seen_.insert(object).second) return;
+    if (dict) {
+      for (const auto& [key, item] : nb::borrow<nb::dict>(value)) find_at(nb::borrow(key), item, out);
+    } else if (list) {
+      size_t place = 0;
+      for (nb::handle item : value) find_at(nb::int_(place++), item, out);
+    } else if (!used_.contains(nb::int_(reinterpret_cast<uintptr_t>(object)))) {
+      nb::list path;
+      for (const nb::object& key : keys_) path.append(nb::str(key));
+      out.append(nb::make_tuple(nb::str("/").attr("join")(path), value));
+    }
+  }
+
+ private:
+  void find_at(nb::object key, nb::handle value, nb::list& out) {
+    keys_.push_back(std::move(key));
+    find(value, out);
+    keys_.pop_back();
+  }
+
+  nb::set used_;
+  std::vector<nb::object> keys_;        // that lead to the current value
+  std::unordered_set<PyObject*> seen_;  // values may contain themselves
+};
+
 // A copy of dicts, lists and tuples, in which `function` replaces the values of these types.
 class Replacing {
  public:
@@ -169,6 +206,16 @@ void bind_read(nb::module_& m) {
       },
       nb::arg("tree"), nb::arg("index") = 0, nb::sig("def tensor_names(tree: Tree, index: int = 0) -> set[str]"),
       "The names of all tensors in a tree, or below one of its nodes.");
+  m.def(
+      "unused",
+      [](nb::handle value, nb::str path, nb::set used) {
+        nb::list out;
+        Unused(std::move(path), std::move(used)).find(value, out);
+        return out;
+      },
+      nb::arg("value").none(), nb::arg("path"), nb::arg("used"),
+      nb::sig("def unused(value: object, path: str, used: set[int]) -> list[tuple[str, typing.Any]]"),
+      "What lies in dicts, lists and tuples, nested in any way, and has none of these ids, with the paths.");
   m.def(
       "replaced",
       [](nb::handle value, nb::tuple types, nb::handle function) { return Replacing(types, function).replace(value); },

@@ -70,6 +70,17 @@ def test_without_a_template_objects_are_records_by_name_and_are_saved_as_such(tm
     assert ckpt.load(tmp_path / "t", into=state(0))["config"].phase is Phase.LONG
 
 
+def test_a_value_that_contains_itself_is_an_error_and_as_a_template_harmless(tmp_path: Path) -> None:
+    loop: list[Any] = [np.ones(2)]
+    loop += [loop, loop, loop]
+    with pytest.raises(ckpt.InvalidError, match="more than 200 levels"):
+        ckpt.save(tmp_path / "s", {"loop": loop})
+    ckpt.save(tmp_path / "t", {"loop": [np.ones(2)]})
+    into = {"loop": [np.zeros(2)]}
+    into["loop"] += [into["loop"], into]
+    assert ckpt.load(tmp_path / "t", into=into)["loop"][0].tolist() == [1, 1]
+
+
 def test_a_record_that_does_not_fit_the_callers_object_is_a_mismatch(tmp_path: Path) -> None:
     ckpt.save(tmp_path / "s", {"x": Phase.LONG})
 

@@ -255,6 +255,11 @@ def read_entries(reader: ckpt.trees.TreeReader, index: int, like: object) -> dic
 def tensor_names(tree: Tree, index: int = 0) -> set[str]:
     """The names of all tensors in a tree, or below one of its nodes."""
 
+def unused(value: object, path: str, used: set[int]) -> list[tuple[str, Any]]:
+    """
+    What lies in dicts, lists and tuples, nested in any way, and has none of these ids, with the paths.
+    """
+
 def replaced(value: object, types: tuple[type, ...], function: Callable[[Any], object]) -> Any:
     """
     A copy of dicts, lists and tuples, nested in any way, in which function(value) replaces the values of these types.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from ._core import Load, Memory, NewArrays, OwnArrays, Tree, replaced, tensor_names
+from ._core import Load, Memory, NewArrays, OwnArrays, Tree, replaced, tensor_names, unused
 from .adapt import (TRANSPARENT, Marks, fill_quantized, is_quantized, is_value, marks_of, parts_for, put, regions_of,
                     restore, stand_in, without_marks)
 from .enums import NodeKind, Status
@@ -267,7 +267,9 @@ class _StateReader(TreeReader):
         """The arrays and objects of `into` that the checkpoint lacks, by their paths."""
         out = []
         for prefix, template in [("", into), *self._templates]:
-            out += [(path, found) for path, found in arrays_in(template, prefix, set()) if id(found) not in self.used]
+            plain = dict(template) if isinstance(template, OnlyThese) else template
+            for path, value in unused(plain, prefix, self.used):
+                out += [(below, found) for below, found in arrays_in(value, path, set()) if id(found) not in self.used]
         return out
 
     # ---- asking ----

@@ -72,7 +72,6 @@ class PlainObject:
 Found: TypeAlias = list[tuple[tuple[str, ...], Any]]
 _Kind: TypeAlias = Literal["leaf", "mapping", "sequence", "dataclass", "object"]
 _KINDS: dict[type, _Kind] = {}
-_MAX_DEPTH = 200  # of a tree; what is deeper is refused when it is written
 
 
 def is_stateful(value: Any) -> bool:
@@ -99,16 +98,17 @@ def _kind_of(kind: type) -> _Kind:
 def objects_in(state: Any) -> Found:
     """The objects with a state, and their paths; without those in a PerRank."""
     out: Found = []
-    _collect(state, (), out)
+    _collect(state, (), out, set())
     return out
 
 
-def _collect(value: Any, path: tuple[str, ...], out: Found) -> None:
+def _collect(value: Any, path: tuple[str, ...], out: Found, seen: set[int]) -> None:
     kind = _kind(value)
     if kind == "object":
         out.append((path, value))
-    if kind in ("object", "leaf") or len(path) > _MAX_DEPTH:
+    if kind in ("object", "leaf") or id(value) in seen:
         return
+    seen.add(id(value))
     pairs: Iterable[tuple[Any, Any]]
     if kind == "mapping":
         pairs = value.items()
@@ -118,7 +118,7 @@ def _collect(value: Any, path: tuple[str, ...], out: Found) -> None:
         pairs = [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
     for key, child in pairs:
         if _KINDS.get(type(child)) != "leaf":
-            _collect(child, (*path, str(key)), out)
+            _collect(child, (*path, str(key)), out, seen)
 
 
 def states_of(state: Any, team: Any) -> dict[int, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -12,9 +13,14 @@ from .modules import ModuleObject, saved_state_of
 from .optimizers import Naming, OptimizerObject, names_in_groups, optimizer_state
 
 
+def _naming(objects: Found, called: Mapping[str, str] = MappingProxyType({})) -> Naming:
+    """What optimizers ask for; it takes some microseconds for each parameter."""
+    return Naming(objects if any(isinstance(value, torch.optim.Optimizer) for _, value in objects) else (), called)
+
+
 def states_of(objects: Found, team: Any) -> dict[int, Any]:
     """What a save writes for each object, by its id. All ranks of the team call this together."""
-    naming = Naming(objects)
+    naming = _naming(objects)
     groups = names_in_groups(objects, naming, team)
     out: dict[int, Any] = {}
     for path, value in objects:
@@ -33,7 +39,7 @@ def templates_of(objects: Found, called: Mapping[str, str]) -> dict[int, StateOb
     refer to."""
     out: dict[int, StateObject] = {id(value): ModuleObject(value) for _, value in objects
                                    if isinstance(value, torch.nn.Module)}
-    naming = Naming(objects, called)
+    naming = _naming(objects, called)
     for _, value in objects:
         if isinstance(value, torch.optim.Optimizer):
             out[id(value)] = OptimizerObject(value, naming)

@@ -163,8 +163,8 @@ class ModuleObject:
 
     def apply(self, state: Mapping[str, Any]) -> None:
         module = self.object
-        own = {memory_of(tensor)[0] for tensor in (*module.parameters(), *module.buffers())
-               if type(tensor.data) is torch.Tensor}
+        own = {tensor.data_ptr() for tensor in (*module.parameters(), *module.buffers())
+               if type(tensor) in (torch.Tensor, torch.nn.Parameter)}
         rest = {name: value for name, value in state.items() if not _is_filled(value, own)}
         if not rest:
             return
@@ -180,7 +180,7 @@ class ModuleObject:
 
 
 def _is_filled(value: Any, own: set[int]) -> bool:
-    """Whether a value of a state dict is memory of the module, and not made by its state_dict()."""
+    """Whether a value of a state dict is memory of the module (by address), and not made by its state_dict()."""
     if type(value) is torch.Tensor:
-        return memory_of(value)[0] in own
+        return value.data_ptr() in own
     return isinstance(value, Regions) or regions_of(value) is not None
