@@ -84,7 +84,7 @@ int run_rank(int argc, char** argv) {
     torch::nn::LinearImpl net(7, 3);
     Adam adam(net.parameters(), AdamOptions(0.05));
     ct::Settings settings{{"large_tensor_bytes", 4096}, {"chunk_bytes", 4096}};
-    ct::Checkpointer keeper(store, ct::Ranks::of(group), settings);
+    ct::Session keeper(store, ct::Ranks::of(group), settings);
     std::ofstream out(folder + "/result." + std::to_string(rank));
     if (first > 0 && keeper.load(net, adam).others.at("next").toInt() != first) return 3;
     out << fingerprint(net, adam) << "\n";

@@ -30,7 +30,7 @@ class StorePlace {
  private:
   std::string uri_;
   bool directory_;
-  ct::Checkpointer alive_;  // keeps a store in memory alive
+  ct::Session alive_;  // keeps a store in memory alive
 };
 
 // Two linear layers with a normalisation between them: parameters, buffers and a counter.
