@@ -97,21 +97,23 @@ struct Ranks {
 
 // ---- what is saved ----
 
-// One or many modules: a Module, a holder (torch::nn::Linear), a shared_ptr to a Module, or a list of those in {}. They
-// must outlive the call. Saving or loading an empty holder or pointer is INVALID.
+// One or many modules: a Module, a holder (torch::nn::Linear), a shared_ptr to a Module, or a list of those in {}. A
+// Module or optimizer that is not given by a holder or shared_ptr must outlive its use. Saving or loading an empty
+// holder or pointer is INVALID.
 class Models {
  public:
   Models() = default;
   Models(torch::nn::Module& module) : modules_{&module} {}
   template <class M>
-  Models(const torch::nn::ModuleHolder<M>& holder) : modules_{holder.is_empty() ? nullptr : holder.ptr().get()} {}
+  Models(const torch::nn::ModuleHolder<M>& holder) : Models(holder.is_empty() ? nullptr : holder.ptr()) {}
   template <class M, class = std::enable_if_t<std::is_base_of_v<torch::nn::Module, M>>>
-  Models(const std::shared_ptr<M>& module) : modules_{module.get()} {}
+  Models(const std::shared_ptr<M>& module) : modules_{module.get()}, owners_{module} {}
   Models(std::initializer_list<Models> all);
   const std::vector<torch::nn::Module*>& modules() const { return modules_; }
 
  private:
   std::vector<torch::nn::Module*> modules_;
+  std::vector<std::shared_ptr<const void>> owners_;
 };
 
 class Optimizers {
@@ -119,7 +121,7 @@ class Optimizers {
   Optimizers() = default;
   Optimizers(torch::optim::Optimizer& optimizer) : optimizers_{&optimizer} {}
   template <class O, class = std::enable_if_t<std::is_base_of_v<torch::optim::Optimizer, O>>>
-  Optimizers(const std::shared_ptr<O>& optimizer) : optimizers_{optimizer.get()} {}
+  Optimizers(const std::shared_ptr<O>& optimizer) : optimizers_{optimizer.get()}, owners_{optimizer} {}
   template <class O, class = std::enable_if_t<std::is_base_of_v<torch::optim::Optimizer, O>>>
   Optimizers(const std::unique_ptr<O>& optimizer) : optimizers_{optimizer.get()} {}
   Optimizers(std::initializer_list<Optimizers> all);
@@ -127,6 +129,7 @@ class Optimizers {
 
  private:
   std::vector<torch::optim::Optimizer*> optimizers_;
+  std::vector<std::shared_ptr<const void>> owners_;
 };
 
 // Named values beside the model: None, bool, int, double, complex, str, tensors, and lists, tuples and dicts (keys: str

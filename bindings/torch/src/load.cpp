@@ -157,9 +157,7 @@ class Loading {
     if (names.empty()) return error;
     auto details = error.details();
     for (const std::string& name : names) details["undefined"] += name + "\n";
-    return Error(error.status(),
-                 std::string(error.what()) + "; these tensors of the module are undefined now: " + listed(names),
-                 details);
+    return Error(error.status(), error.what() + (kUndefinedNow + listed(names)), details);
   }
 
  private:

@@ -80,7 +80,9 @@ std::optional<Restored> Checkpointer::Impl::restore(State& state, const std::str
       return out;
     }
     if (!is_damage(damage->status()) || !may_pass) throw *damage;
-    if (!session.group() || session.ranks.rank == 0) TORCH_WARN("ckpt: passed over ", id, ": ", damage->what());
+    const std::string why = damage->what();  // the next one fills what is undefined now
+    if (!session.group() || session.ranks.rank == 0)
+      TORCH_WARN("ckpt: passed over ", id, ": ", why.substr(0, why.find(kUndefinedNow)));
     passed.push_back(id);
     damaged.push_back(id.substr(0, id.rfind('.', id.rfind('.') - 1)));  // its label
     std::istringstream names(damage->detail("undefined"));

@@ -8,13 +8,21 @@ using namespace internal;
 
 // ---- what is saved ----
 
+namespace {
+
+template <class T>
+void append(std::vector<T>& to, const std::vector<T>& more) {
+  to.insert(to.end(), more.begin(), more.end());
+}
+
+}  // namespace
+
 Models::Models(std::initializer_list<Models> all) {
-  for (const Models& models : all) modules_.insert(modules_.end(), models.modules_.begin(), models.modules_.end());
+  for (const Models& models : all) append(modules_, models.modules_), append(owners_, models.owners_);
 }
 
 Optimizers::Optimizers(std::initializer_list<Optimizers> all) {
-  for (const Optimizers& some : all)
-    optimizers_.insert(optimizers_.end(), some.optimizers_.begin(), some.optimizers_.end());
+  for (const Optimizers& some : all) append(optimizers_, some.optimizers_), append(owners_, some.owners_);
 }
 
 void Others::set(const std::string& key, c10::IValue value) {

@@ -14,6 +14,9 @@ class Loading;
 // The version of what the adapter writes beside the tree: attribute "torch.adapter".
 constexpr int64_t kAdapterVersion = 1;
 
+// What the error of a load says at the end, before their names.
+inline const std::string kUndefinedNow = "; these tensors of the module are undefined now: ";
+
 struct SaveHandle::Impl {
   std::string id;
   std::shared_ptr<Group> group;
