@@ -219,10 +219,12 @@ void Checkpointer::Impl::settle(bool wait) {
   }
   if (flight->told || !flight->handle.done()) return;
   flight->told = true;
-  if (auto error = session.pending->wait_local())
+  const auto error = session.pending->wait_local();
+  if (error) {
     TORCH_WARN("ckpt: the save of ", in_quotes(flight->entry.id), " failed: ", error->what());
-  else
+  } else {
     committed(flight->entry);
+  }
 }
 
 void Checkpointer::Impl::committed(const Entry& entry) {

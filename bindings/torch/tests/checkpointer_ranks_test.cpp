@@ -59,7 +59,7 @@ int run_trainer(int argc, char** argv) {
       net(at::arange(4, at::kFloat) + n).square().sum().backward();
       keeper.updating();
       adam.step();
-      drawn += at::rand({1}).item<double>();
+      drawn += at::randn({1}).item<double>();
       state.others.set("step", n);
       state.per_rank.set("drawn", drawn);
       if (mode == "signal" && n == 8 && rank == 1) std::raise(SIGTERM);
