@@ -114,26 +114,6 @@ void set_attributes(ckpt::Save& save, const State& state, const SaveOptions& opt
     save.set_attr("torch.optimizer." + std::to_string(i), optimizer_class(*optimizers[i], options.hooks, "optimizer"));
 }
 
-// At most `size` bytes of the text, in whole characters.
-std::string cut(std::string text, size_t size) {
-  if (text.size() <= size) return text;
-  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80) size--;
-  return text.substr(0, size);
-}
-
-// Tells ranks that meet us through the store alone that this save is given up: adds a tensor that cannot be complete,
-// because it claims that another rank holds it too. The name of the tensor is the reason.
-void abandon(ckpt::Save& save, uint32_t rank, const Error& error) {
-  std::string name = "rank " + std::to_string(rank) + " gave up - " + cut(error.what(), 500);
-  for (char& c : name)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '/') c = ' ';
-  char byte = 0;
-  auto ignored = caught([&] {
-    save.add_tensor(name, ckpt::Tensor::of<uint8_t>({}).replica(UINT64_MAX - rank, 0, 2), {&byte, 1});
-    save.run();
-  });
-}
-
 Settings only(const Settings& settings, const char* key) {
   auto found = settings.find(key);
   return found == settings.end() ? Settings() : Settings{*found};
@@ -172,7 +152,7 @@ std::shared_ptr<SaveHandle::Impl> Session::Impl::prepare(const State& state, con
   if (error && ranks.world_size > 1 && !handle->save)
     (void)caught(
         [&] { handle->save = ckpt::Save::create(session, label, -1, options_of(only(settings, "timeout_ms"))); });
-  if (error && !ranks.group && ranks.world_size > 1 && handle->save) abandon(handle->save, ranks.rank, *error);
+  if (error && handle->save) (void)caught([&] { handle->save.give_up(error->what()); });
   agree(group(), error);
   return handle;
 }
