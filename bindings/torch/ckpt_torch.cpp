@@ -17,5 +17,6 @@
 #include "src/selection.cpp"
 #include "src/session.cpp"
 #include "src/state.cpp"
+#include "src/tensor_records.cpp"
 #include "src/tensors.cpp"
 #include "src/values.cpp"

@@ -17,11 +17,12 @@ void Collector::dense(const at::Tensor& tensor, Holder holder) {
 
 void Collector::tensor(const at::Tensor& tensor, Holder holder) {
   if (!tensor.defined()) return tree_.add_null();
-  if (is_dense(tensor)) return dense(tensor, holder);
+  if (tensor.is_meta()) return dense(tensor, holder);
   std::optional<Record> known;
   refusable([&] { known = record_of(tensor, "of shape " + shape_text(tensor.sizes())); });
   if (!known) return;
   const Record& record = *known;
+  if (is_dense(tensor) && record.fields.size() == 1) return dense(tensor, holder);
   tree_.begin_record(record.class_name);
   for (const Field& field : record.fields) {
     tree_.key(field.name);
