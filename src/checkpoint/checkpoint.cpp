@@ -14,10 +14,14 @@ static constexpr uint64_t kSmallManifest = 4 << 20;
 
 Result<std::shared_ptr<Checkpoint>> Checkpoint::open(std::shared_ptr<const store::Store> store,
                                                      const Question& question, unsigned threads) {
-  std::shared_ptr<Checkpoint> checkpoint(new Checkpoint);
-  checkpoint->store_ = std::move(store);
-  auto load = [&](const CheckpointEntry& entry) { return checkpoint->load(entry, threads); };
-  CKPT_ASSIGN(checkpoint->selection_, select_checkpoint(*checkpoint->store_, question, load));
+  std::shared_ptr<Checkpoint> checkpoint;
+  auto load = [&](const CheckpointEntry& entry) {
+    checkpoint.reset(new Checkpoint);  // nothing that was read of one before, which turned out to be damaged, counts
+    checkpoint->store_ = store;
+    return checkpoint->load(entry, threads);
+  };
+  CKPT_ASSIGN(Selection selection, select_checkpoint(*store, question, load));
+  checkpoint->selection_ = std::move(selection);
   return checkpoint;
 }
 
@@ -28,8 +32,6 @@ Status Checkpoint::at_manifest(Status status) const {
 
 Status Checkpoint::load(const CheckpointEntry& entry, unsigned threads) {
   selection_.entry = entry;
-  manifest_.reset();
-  file_.reset();
   const std::string path = store_->path(entry.id);
   auto lock = store_->lock_shared(format::slot_key(entry.id));
   Status status = lock.ok() ? read_manifest(threads) : lock.status();

@@ -121,6 +121,25 @@ TEST(VerifyFlips, EveryBitOfTheManifestIsRefusedWithItsName) {
     }
 }
 
+TEST(VerifyFlips, OfTheNewestManifestGiveTheCheckpointBefore) {
+  const Sample sample;
+  ckpt_golden::Contents newer = sample_contents();
+  newer.label = "newer";
+  for (auto& tensor : newer.tensors) tensor.bytes = ckpt_golden::noise_for(tensor.shape, tensor.dtype, 77);
+  const std::string path = sample.scratch() / (sample.save(newer) + "/MANIFEST"), bytes = read_file(path);
+  for (size_t at = 0; at < bytes.size() && !HasFailure(); at += kEveryBit ? 1 : 7) {
+    Patch patch(path, at, static_cast<unsigned char>(bytes[at]) ^ static_cast<unsigned char>(1 << at % 8));
+    SCOPED_TRACE(at);
+    ckpt_reader* raw = nullptr;
+    Error error;
+    ASSERT_EQ(ckpt_reader_open(&raw, sample.store(), "latest", nullptr, error), CKPT_OK) << error.text();
+    const Reader reader(raw);
+    bool right = false;
+    EXPECT_EQ(load_all(raw, sample.contents(), &right), CKPT_OK);
+    EXPECT_TRUE(right);
+  }
+}
+
 TEST(VerifyFlips, LoadNamesThePartTensorOffsetAndElements) {
   Sample sample(sample_contents("none"));
   Reader reader = sample.open();
