@@ -124,7 +124,7 @@ static Status check_writers(Session& session, const Awaited& awaited, std::vecto
 Status collect(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job, uint32_t first,
                uint32_t count, const Awaited& awaited) {
   std::vector<uint32_t> missing = numbers_from(first, count);
-  FaultWatch faults;
+  FaultWatch files, slot;  // each by itself: that one can be read does not help the other
   Turns turns;
   bool look = false;
   for (Backoff backoff(settings.timeout_ms); !missing.empty(); look = !look) {
@@ -134,8 +134,8 @@ Status collect(Session& session, const Attempt& attempt, const CommitSettings& s
     CKPT_TRY(look ? check_open(session, attempt, turns, &unreadable)
                   : take_arrived(session, awaited, settings.threads, &missing, &unreadable));
     if (missing.size() != before) backoff.reset();
-    const bool lasts = faults.lasts(!unreadable.ok());
-    if (lasts) return unreadable;
+    const bool of_directory = look && turns.was_other();
+    if (!of_directory && (look ? slot : files).lasts(!unreadable.ok())) return unreadable;
     if (backoff.expired()) break;
     if (missing.empty()) break;
     CKPT_TRY(check_writers(session, awaited, missing));

@@ -225,7 +225,8 @@ static Status await_outcome(Session& session, const Attempt& attempt, const Comm
     if (is_closed(outcome)) remove_own(session, attempt, settings);
     if (outcome.code() == CKPT_GONE) return outcome_of_gone(session, attempt);
     const bool unread = outcome.code() == CKPT_COMMIT_UNKNOWN;
-    if (faults.lasts(unread) || (outcome.code() != CKPT_NOT_FOUND && !unread)) return outcome;
+    if (outcome.code() != CKPT_NOT_FOUND && !unread) return outcome;
+    if (!turns.was_other() && faults.lasts(unread)) return outcome;  // that the directory is there tells nothing
     Status failure = job.check();
     if (failure.ok()) failure = check_leader(session);
     if (failure.ok() && backoff.expired())

@@ -153,6 +153,18 @@ TEST_F(FaultyStore, AnErrorThatPassesEndsNoSave) {
   EXPECT_GT(faults, 0);
 }
 
+// Not the deadline of ten minutes: that the directory is there is no sign that its files can be read.
+TEST_F(FaultyStore, AnErrorThatLastsEndsTheSaveThoughItsDirectoryIsSeen) {
+  auto between = std::make_shared<store::ShellStore>(inner);
+  auto session = open_session(between);
+  between->before([&](std::string_view operation, std::string_view key) {
+    const bool asks = operation == "open" || operation == "exists";
+    return asks && key.starts_with("s1.") ? Status(CKPT_IO, "it lasts") : Ok();
+  });
+  const Status saved = save_step(session, 1);
+  EXPECT_EQ(saved.code(), CKPT_IO) << saved.message();
+}
+
 // As in a store where a removed file is gone for those who have it open.
 TEST_F(FaultyStore, APartThatItsRankTakesBackIsNotTheReasonButTheAbortIs) {
   auto between = std::make_shared<store::ShellStore>(inner);
