@@ -79,7 +79,7 @@ quietly() {
 # All Debian packages that the build and the tests need.
 packages=(
   ca-certificates g++ cmake ninja-build ccache pkg-config binutils
-  flatbuffers-compiler libflatbuffers-dev liblz4-dev libxxhash-dev
+  flatbuffers-compiler libflatbuffers-dev liblz4-dev libxxhash-dev libcurl4-openssl-dev
   zlib1g-dev libgtest-dev libcli11-dev nlohmann-json3-dev libbenchmark-dev
   python3 python3-pip python3-venv strace
 )
