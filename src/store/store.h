@@ -188,10 +188,10 @@ struct S3Timing {
 
 // "" means: as the environment and ~/.aws say.
 struct S3Options {
-  std::string endpoint, region, profile, ca_file;
+  std::string endpoint{}, region{}, profile{}, ca_file{};
   std::string path_style = "auto";
   bool conditional = true;  // false: for one writer on a server that ignores If-None-Match
-  S3Timing timing;
+  S3Timing timing{};
 };
 
 struct StoreOptions {
