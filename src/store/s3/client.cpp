@@ -118,13 +118,15 @@ struct Client::Try {
   }
 };
 
+// Also of a body that arrived with other bytes than it was sent with.
 static bool is_passing(const Answer& answer) {
   if (!answer.failure.ok()) return answer.failure.code() == CKPT_IO && !answer.http.final && !answer.http.trouble.empty();
   const long status = answer.http.status;
   if (answer.http.good())  // an error in the body of a good answer
     return answer.code == "InternalError" || answer.code == "SlowDown" || answer.code == "ServiceUnavailable";
   return status == 500 || status == 502 || status == 503 || status == 504 || status == 408 || status == 429 ||
-         answer.code == "RequestTimeout" || answer.code == "OperationAborted" ||
+         answer.code == "RequestTimeout" || answer.code == "BadDigest" || answer.code == "InvalidDigest" ||
+         answer.code == "XAmzContentSHA256Mismatch" || answer.code == "XAmzContentChecksumMismatch" || answer.code == "OperationAborted" ||
          answer.code == "ConditionalRequestConflict";
 }
 

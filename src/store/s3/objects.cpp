@@ -26,7 +26,7 @@ static Status not_s3(const Client& client, std::string_view key, std::string_vie
 Result<ObjectInfo> describe_object(const Client& client, std::string_view key, const HttpReply& reply) {
   ObjectInfo info;
   const std::string *range = reply.header("content-range"), *length = reply.header("content-length"),
-                    *etag = reply.header("etag"), *put_by = reply.header(kPutHeader);
+                    *etag = reply.header("etag"), *put_by = reply.header(kPutHeader), *checksum = reply.header(kChecksumHeader);
   if (reply.status == 206 && !range) return not_s3(client, key, "a range without Content-Range");
   const std::string_view size = reply.status == 206 ? std::string_view(*range).substr(range->rfind('/') + 1)
                                 : length            ? std::string_view(*length)
@@ -35,6 +35,7 @@ Result<ObjectInfo> describe_object(const Client& client, std::string_view key, c
   if (!etag || etag->empty()) return not_s3(client, key, "an object without an ETag");
   info.etag = *etag;
   info.put_by = put_by ? *put_by : "";
+  info.checksum = checksum ? *checksum : "";
   return info;
 }
 
@@ -63,12 +64,19 @@ static bool may_be_done(const Answer& answer) {
   return !answer.failure.ok() ? answer.http.sent : answer.http.status >= 500 || answer.http.status == 409;
 }
 
-static Status put_unconditionally(Client& client, std::string_view key, std::span<const Bytes> pieces) {
-  CKPT_ASSIGN(const auto there, look_at_object(client, key));
-  if (there) return exists(client.path(key));
+// With what its body is checked by, now and whenever it is read.
+static Request put_request(std::string_view key, std::span<const Bytes> pieces, std::string_view put_by) {
   Request request("PUT", key);
   request.body = pieces;
   request.checksum = crc32c_header(pieces);
+  request.headers = {{std::string(kPutHeader), std::string(put_by)}, {std::string(kChecksumHeader), request.checksum}};
+  return request;
+}
+
+static Status put_unconditionally(Client& client, std::string_view key, std::span<const Bytes> pieces) {
+  CKPT_ASSIGN(const auto there, look_at_object(client, key));
+  if (there) return exists(client.path(key));
+  const Request request = put_request(key, pieces, to_hex(random_id()));
   const Answer answer = client.ask(request);
   return answer.good() ? Ok() : client.error(answer, request);
 }
@@ -76,10 +84,8 @@ static Status put_unconditionally(Client& client, std::string_view key, std::spa
 Status put_object(Client& client, std::string_view key, std::span<const Bytes> pieces) {
   if (!client.config().conditional) return put_unconditionally(client, key, pieces);
   const std::string put_by = to_hex(random_id());
-  Request request("PUT", key);
-  request.headers = {{"if-none-match", "*"}, {std::string(kPutHeader), put_by}};
-  request.body = pieces;
-  request.checksum = crc32c_header(pieces);
+  Request request = put_request(key, pieces, put_by);
+  request.headers.push_back({"if-none-match", "*"});
   const Answer answer = client.ask(request);
   if (answer.good()) return Ok();
   if (answer.is(412)) return settle_put(client, key, put_by, exists(client.path(key)));
@@ -90,11 +96,8 @@ Status put_object(Client& client, std::string_view key, std::span<const Bytes> p
 
 Status replace_object(Client& client, std::string_view key, std::string_view etag, std::string_view put_by,
                       Bytes data) {
-  Request request("PUT", key);
-  request.headers = {{std::string(kPutHeader), std::string(put_by)}};
+  Request request = put_request(key, {&data, 1}, put_by);
   if (client.config().conditional) request.headers.push_back({"if-match", std::string(etag)});
-  request.body = std::span(&data, 1);
-  request.checksum = crc32c_header(request.body);
   const Answer answer = client.ask(request);
   if (answer.good()) return Ok();
   const bool refused = answer.is(412) || answer.is(404);

@@ -12,10 +12,12 @@ namespace ckpt::store::s3 {
 // Every object that ckpt puts bears a number of its own in this header. So whoever put an object, and got no answer or
 // that it exists, can tell whether it was the one.
 inline constexpr std::string_view kPutHeader = "x-amz-meta-ckpt-put";
+// And those that one request puts bear their checksum in this one. What the engine keeps in small files has no other.
+inline constexpr std::string_view kChecksumHeader = "x-amz-meta-ckpt-crc32c";
 
 struct ObjectInfo {
   uint64_t size = 0;
-  std::string etag, put_by;
+  std::string etag, put_by, checksum;  // the last two are "" if it has none
 };
 
 // Null if there is none. `once`: without a second try.

@@ -10,6 +10,8 @@ namespace ckpt::store::s3 {
 // The end of a part and all of a small manifest are in it.
 static constexpr size_t kTail = 128 << 10;
 
+static constexpr int kTries = 3;  // of bytes that arrive damaged
+
 static Status gone_object(std::string_view path) {
   return Status(CKPT_GONE, std::string(path) + " was removed or replaced").with("path", std::string(path));
 }
@@ -37,9 +39,28 @@ Result<bool> S3Reader::open_with_tail() {
   return whole;
 }
 
+// CORRUPT if all of the object is here and is not what was put.
+Status S3Reader::check_whole() const {
+  if (tail_.size() != info_.size || info_.checksum.empty()) return Ok();
+  const Bytes all = tail_;
+  const std::string found = crc32c_header({&all, 1});
+  if (found == info_.checksum) return Ok();
+  return Status(CKPT_CORRUPT,
+                strformat("{}: expected CRC-32C {}, found {}", client_->path(key_), info_.checksum, found))
+      .with("path", client_->path(key_))
+      .with("expected", info_.checksum)
+      .with("found", found);
+}
+
 Result<std::unique_ptr<Reader>> S3Reader::open(std::shared_ptr<Client> client, std::string_view key) {
   std::unique_ptr<S3Reader> reader(new S3Reader(std::move(client), key));
-  CKPT_ASSIGN(const bool opened, reader->open_with_tail());
+  CKPT_ASSIGN(bool opened, reader->open_with_tail());
+  Status whole = reader->check_whole();
+  for (int i = 1; opened && !whole.ok() && i < kTries; i++) {
+    CKPT_ASSIGN(opened, reader->open_with_tail());
+    whole = reader->check_whole();
+  }
+  CKPT_TRY(std::move(whole));
   if (!opened) {
     reader->tail_ = {};
     CKPT_ASSIGN(auto info, look_at_object(*reader->client_, key));

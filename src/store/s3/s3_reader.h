@@ -21,6 +21,7 @@ class S3Reader final : public Reader {
  private:
   S3Reader(std::shared_ptr<Client> client, std::string_view key) : client_(std::move(client)), key_(key) {}
   Result<bool> open_with_tail();
+  Status check_whole() const;
   uint64_t tail_offset() const { return info_.size - tail_.size(); }
   Status fetch(uint64_t offset, MutableBytes out) const;
 

@@ -1,0 +1,131 @@
+// A save of two ranks, a retention and a load on an S3 server, with a fault at each of their requests in turn. Each
+// fault is one that passes, so nothing may fail because of it; and nothing that was committed may be lost.
+// Runs where tests/s3/run.sh has started a server. CKPT_S3_ALL=1: each fault at each request; else one of them.
+#include <thread>
+
+#include "checkpoint/engine.h"
+#include "s3/fault_proxy.h"
+#include "s3/server.h"
+
+namespace ckpt::commit {
+namespace {
+
+using store::Fault;
+
+struct Scenario {
+  uint32_t world;
+  uint64_t columns;
+};
+
+class S3Faults : public ::testing::TestWithParam<Scenario> {
+ protected:
+  std::shared_ptr<store::Store> through_proxy() const {
+    store::S3Options options = store::s3_options();
+    options.endpoint = proxy_->endpoint();
+    options.timing.stall_s = 1;
+    return *store::open_s3(uri_, options);
+  }
+  std::shared_ptr<store::Store> direct() const { return *store::open_s3(uri_, store::s3_options()); }
+
+  const std::unique_ptr<store::FaultProxy> proxy_ = std::make_unique<store::FaultProxy>(store::s3_endpoint());
+  std::string uri_;
+};
+
+std::vector<float> values_of(int64_t step, uint32_t rank, size_t count) {
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; i++) values[i] = static_cast<float>(step * 100 + rank) + static_cast<float>(i % 1000);
+  return values;
+}
+
+constexpr uint64_t kRows = 12;
+
+Status save_on(const std::shared_ptr<session::Session>& session, int64_t step, uint64_t columns, int64_t keep) {
+  const uint32_t rank = session->rank(), world = session->world_size();
+  CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, make_options({{"keep_last", keep}})));
+  const std::vector<float> values = values_of(step, rank, kRows / world * columns);
+  CKPT_TRY(save->add_tensor("w", f32_rows(kRows, columns, kRows / world * rank, kRows / world), values.data(),
+                            values.size() * sizeof(float)));
+  return run_whole(*save);
+}
+
+// Loads the latest on one rank. Its step, or the error.
+Result<int64_t> load_latest(std::shared_ptr<store::Store> store, uint32_t saved_by, uint64_t columns) {
+  CKPT_ASSIGN(auto checkpoint, checkpoint::Checkpoint::open(std::move(store), {"latest", "main"}));
+  CKPT_ASSIGN(auto load, load::Load::make(checkpoint, {}));
+  std::vector<float> values(kRows * columns);
+  CKPT_TRY(load->add_tensor("w", f32_rows(kRows, columns, 0, kRows), values.data(), values.size() * sizeof(float)));
+  CKPT_TRY(run_whole(*load));
+  for (uint32_t rank = 0; rank < saved_by; rank++) {
+    const size_t count = values.size() / saved_by;
+    const auto expected = values_of(checkpoint->summary().step, rank, count);
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), values.begin() + static_cast<ptrdiff_t>(rank * count)));
+  }
+  return checkpoint->summary().step;
+}
+
+// Two saves of all ranks, of which the second removes the first, and a load.
+Status save_prune_and_load(const std::function<std::shared_ptr<store::Store>()>& handle, uint32_t world, uint64_t columns) {
+  std::vector<std::shared_ptr<session::Session>> ranks;
+  for (uint32_t rank = 0; rank < world; rank++) {
+    auto session = session::Session::open(handle(), rank, world, rank ? ranks[0]->string().c_str() : nullptr, {});
+    if (!session.ok()) return std::move(session).status().in("session");
+    ranks.push_back(session.take());
+  }
+  for (int64_t step : {1, 2}) {
+    std::vector<Status> told(world);
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < world; rank++)
+      threads.emplace_back([&, rank] { told[rank] = save_on(ranks[rank], step, columns, 1); });
+    for (std::thread& thread : threads) thread.join();
+    for (Status& status : told) CKPT_TRY(std::move(status).in("save " + std::to_string(step)));
+  }
+  auto loaded = load_latest(handle(), world, columns);
+  if (!loaded.ok()) return std::move(loaded).status().in("load");
+  return *loaded == 2 ? Ok() : Status(CKPT_NOT_FOUND, "loaded step " + std::to_string(*loaded));
+}
+
+// What is there at the end, seen without the proxy.
+void expect_only_the_second(const std::shared_ptr<store::Store>& store, uint32_t world, uint64_t columns) {
+  auto loaded = load_latest(store, world, columns);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EXPECT_EQ(*loaded, 2);
+  const auto entries = checkpoint::list_checkpoints(*store);
+  ASSERT_TRUE(entries.ok());
+  EXPECT_EQ(entries->size(), 1u);
+  EXPECT_EQ(store->list(".ckpt/trash").status().code(), CKPT_NOT_FOUND) << "a removal was not finished";
+}
+
+std::vector<Scenario> if_served(const Scenario& scenario) {
+  return store::s3_endpoint() ? std::vector{scenario} : std::vector<Scenario>();
+}
+INSTANTIATE_TEST_SUITE_P(Small, S3Faults, ::testing::ValuesIn(if_served({2, 5})));
+// Parts of 16 MB, which are sent as uploads.
+INSTANTIATE_TEST_SUITE_P(Uploads, S3Faults, ::testing::ValuesIn(if_served({1, 350000})));
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(S3Faults);
+
+TEST_P(S3Faults, AnyRequestMayMeetAnyFault) {
+  const auto [world, columns] = GetParam();
+  auto handle = [this] { return through_proxy(); };
+  uri_ = store::fresh_s3_uri();
+  proxy_->arm(Fault::kNone, 0);
+  ASSERT_TRUE(save_prune_and_load(handle, world, columns).ok());
+  expect_only_the_second(direct(), world, columns);
+  const uint64_t requests = proxy_->requests();
+  const bool all = std::getenv("CKPT_S3_ALL") != nullptr;
+  constexpr size_t kKinds = std::size(store::kFaults);
+  for (uint64_t number = 1; number <= requests; number++)
+    for (size_t kind = 0; kind < kKinds; kind++) {
+      if (!all && kind != number % kKinds) continue;
+      const Fault fault = store::kFaults[kind];
+      uri_ = store::fresh_s3_uri();
+      proxy_->arm(fault, number);
+      const Status done = save_prune_and_load(handle, world, columns);
+      const std::string what = strformat("{} at request {}, {}", store::name_of(fault), number, proxy_->struck());
+      EXPECT_TRUE(done.ok()) << what << ": " << done.message();
+      SCOPED_TRACE(what);
+      expect_only_the_second(direct(), world, columns);
+    }
+}
+
+}  // namespace
+}  // namespace ckpt::commit
