@@ -35,6 +35,8 @@ struct Traits {
   int64_t list_delay_ms = 0;
   // What can be read is durable. So a put whose answer was lost is settled by reading.
   bool visible_is_durable = false;
+  // Bytes may be damaged on their way here: what does not match its checksum is asked for once more.
+  bool remote = false;
   // Files are in directories: nothing can be put into one that is not there, and removing it ends all writing to it.
   bool directories = true;
 };

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "checkpoint/engine.h"
+#include "commit/retention.h"
 #include "s3/fault_proxy.h"
 #include "s3/server.h"
 
@@ -99,8 +100,8 @@ std::vector<Scenario> if_served(const Scenario& scenario) {
   return store::s3_endpoint() ? std::vector{scenario} : std::vector<Scenario>();
 }
 INSTANTIATE_TEST_SUITE_P(Small, S3Faults, ::testing::ValuesIn(if_served({2, 5})));
-// Parts of 16 MB, which are sent as uploads.
-INSTANTIATE_TEST_SUITE_P(Uploads, S3Faults, ::testing::ValuesIn(if_served({1, 350000})));
+// Parts of 10 MB, which are sent as uploads.
+INSTANTIATE_TEST_SUITE_P(Uploads, S3Faults, ::testing::ValuesIn(if_served({1, 220000})));
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(S3Faults);
 
 TEST_P(S3Faults, AnyRequestMayMeetAnyFault) {
@@ -124,6 +125,8 @@ TEST_P(S3Faults, AnyRequestMayMeetAnyFault) {
       EXPECT_TRUE(done.ok()) << what << ": " << done.message();
       SCOPED_TRACE(what);
       expect_only_the_second(direct(), world, columns);
+      if (HasFatalFailure()) return;
+      EXPECT_TRUE(remove_by_id(*direct(), "s2.1.1").ok());
     }
 }
 

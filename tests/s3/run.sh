@@ -22,7 +22,7 @@ unset AWS_SESSION_TOKEN AWS_PROFILE AWS_REGION AWS_DEFAULT_REGION AWS_ENDPOINT_U
 printf '%s\n' s3proxy.authorization=aws-v2-or-v4 s3proxy.endpoint=http://127.0.0.1:0 \
   "s3proxy.identity=$AWS_ACCESS_KEY_ID" "s3proxy.credential=$AWS_SECRET_ACCESS_KEY" \
   jclouds.provider=transient-nio2 >"$scratch/conf"
-java -Xmx768m -jar "$jar" --properties "$scratch/conf" >"$scratch/log" 2>&1 &
+java -Xmx1g -jar "$jar" --properties "$scratch/conf" >"$scratch/log" 2>&1 &
 server=$!
 port=
 for _ in {1..300}; do # half a minute

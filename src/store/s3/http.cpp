@@ -61,6 +61,7 @@ struct Exchange {
 
   const HttpRequest& request;
   HttpReply reply;
+  bool has_head = false;  // all of the headers came
   bool begun = false;
   size_t piece = 0, at = 0;  // of the body: how far it was sent
 };
@@ -69,6 +70,7 @@ size_t on_header(char* data, size_t one, size_t size, void* user) {
   Exchange& exchange = *static_cast<Exchange*>(user);
   std::string_view line(data, one * size);
   while (!line.empty() && (line.back() == '\r' || line.back() == '\n')) line.remove_suffix(1);
+  exchange.has_head = line.empty();
   if (line.starts_with("HTTP/")) {  // also after an interim answer
     const size_t blank = line.find(' ');
     exchange.reply.headers.clear();
@@ -237,7 +239,8 @@ HttpReply Http::exchange(const HttpRequest& request) {
   long request_size = 0;
   curl_.easy_getinfo(handle, CURLINFO_REQUEST_SIZE, &request_size);
   reply.sent = request_size > 0;
-  if (code == CURLE_OK && reply.status != 0) (void)exchange.begin_body();  // an answer without a body
+  if (code == CURLE_OK && !exchange.has_head) code = CURLE_GOT_NOTHING;  // libcurl takes half of the headers, too
+  if (code == CURLE_OK) (void)exchange.begin_body();                     // of an answer without a body
   const bool told = reply.refused || reply.status >= 400;  // then it does not matter how the connection ended
   if (reply.status == 0 || (code != CURLE_OK && !told)) {
     reply.trouble = *words ? words : curl_.easy_strerror(code);

@@ -30,6 +30,7 @@ class S3Store final : public Store {
             .write_depth = 8,
             .read_depth = 16,
             .visible_is_durable = true,
+            .remote = true,
             .directories = false};
   }
   Status make_root() override { return Ok(); }
