@@ -193,6 +193,7 @@ struct S3Options {
   std::string endpoint{}, region{}, profile{}, ca_file{};
   std::string path_style = "auto";
   bool conditional = true;  // false: for one writer on a server that ignores If-None-Match
+  bool uniform = false;     // all parts of an upload but the last have one size; R2 wants it anyway
   S3Timing timing{};
 };
 

@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(Stores, AnyStore,
                                            Kind{"Weak", [] { return weak_store({}); }}),
                          [](const auto& kind) { return kind.param.name; });
 
-INSTANTIATE_TEST_SUITE_P(Servers, AnyStore, ::testing::ValuesIn(s3_kinds()),
+INSTANTIATE_TEST_SUITE_P(OnS3, AnyStore, ::testing::ValuesIn(s3_kinds()),
                          [](const auto& kind) { return kind.param.name; });
 
 TEST_P(AnyStore, RanksMeetByRendezvous) {

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <mutex>
 #include <string>
-#include <thread>
-#include <vector>
+
+#include "s3/http_server.h"
 
 namespace ckpt::store {
 
@@ -32,33 +32,27 @@ class FaultProxy {
  public:
   // `server`: "http://127.0.0.1:PORT"
   explicit FaultProxy(const std::string& server);
-  ~FaultProxy();
-  FaultProxy(const FaultProxy&) = delete;
-  FaultProxy& operator=(const FaultProxy&) = delete;
 
-  std::string endpoint() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  std::string endpoint() const { return server_.endpoint(); }
   // Counts from 1 again; request `number` gets the fault. Those that it cannot concern pass it on to the next one.
   void arm(Fault fault, uint64_t number);
+  // From now on the server seems to have carried out each request of that verb whose condition does not hold.
+  void ignore_conditions(const std::string& verb) { ignored_ = verb; }
   uint64_t requests() const { return count_; }
   // "PUT /bucket/key 412" of the request that got it; "" if none did.
   std::string struck();
 
  private:
-  void accept_all();
-  void serve(int client);
   bool answer(int client, const std::string& head, std::string body);
   bool act(int client, Fault fault, const std::string& head, std::string body);
-  std::string forward(const std::string& head, const std::string& body) const;
 
-  int listener_ = -1, port_ = 0, server_port_ = 0;
+  const int port_;  // of the server
   std::atomic<uint64_t> count_ = 0;
   std::mutex mutex_;
   Fault fault_ = Fault::kNone;
   uint64_t number_ = 0;
-  std::string struck_;
-  std::vector<int> clients_;
-  std::vector<std::thread> threads_;
-  std::thread acceptor_;
+  std::string struck_, ignored_;
+  HttpServer server_;  // last member: its threads use the others
 };
 
 }  // namespace ckpt::store

@@ -4,7 +4,7 @@
 #
 #   run.sh JAR COMMAND…
 #
-# JAR: S3Proxy (tools/lib.sh fetches it as $s3proxy).
+# JAR: S3Proxy, which tools/test fetches into build/s3.
 set -euo pipefail
 jar=$1; shift
 [[ -e $jar ]] || { echo "no $jar: tools/test fetches it" >&2; exit 1; }
@@ -22,6 +22,7 @@ unset AWS_SESSION_TOKEN AWS_PROFILE AWS_REGION AWS_DEFAULT_REGION AWS_ENDPOINT_U
 printf '%s\n' s3proxy.authorization=aws-v2-or-v4 s3proxy.endpoint=http://127.0.0.1:0 \
   "s3proxy.identity=$AWS_ACCESS_KEY_ID" "s3proxy.credential=$AWS_SECRET_ACCESS_KEY" \
   jclouds.provider=transient-nio2 >"$scratch/conf"
+: >"$scratch/log"
 java -Xmx1g -jar "$jar" --properties "$scratch/conf" >"$scratch/log" 2>&1 &
 server=$!
 port=

@@ -68,6 +68,7 @@ Answer Client::ask_once(const Request& request, std::shared_ptr<const Credential
     return answer;
   }
   *used = credentials.take();
+  answer.unsigned_request = (*used)->keys.anonymous();
   HttpRequest http;
   const uint64_t size = size_of(request.body);
   const std::string query = canonical_query(request.query);
@@ -203,7 +204,9 @@ static std::string hint_of(const Answer& answer, const Request& request, const C
   if (status >= 300 && status < 400) return "; redirects are not followed: set option endpoint to the server itself";
   if (answer.code == "RequestTimeTooSkewed") return "; this machine's clock is wrong";
   if (answer.code == "SignatureDoesNotMatch") return "; the secret key is another one, or a proxy changed the request";
-  if (status == 403 && (request.verb == "GET" || request.verb == "HEAD"))
+  if (status == 403 && answer.unsigned_request) return "; the request was not signed, since no credentials were found";
+  const bool denied = status == 403 && (answer.code.empty() || answer.code == "AccessDenied");
+  if (denied && !request.of_bucket && (request.verb == "GET" || request.verb == "HEAD"))
     return "; servers answer so for an absent key, too, if the credentials may not list the bucket";
   return "";
 }

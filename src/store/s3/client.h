@@ -36,6 +36,7 @@ struct Answer {
   HttpReply http;
   std::string code, words;  // of its error, if it gave one
   Status failure;           // there was no answer
+  bool unsigned_request = false;
 
   bool good() const { return failure.ok() && http.good() && code.empty(); }
   // Whether it is an answer with that HTTP status.

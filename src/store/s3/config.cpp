@@ -135,7 +135,7 @@ static Status read_endpoint(std::string_view uri, std::string endpoint, const st
       style == "on" || (style == "auto" && (!on_amazon || config->bucket.find_first_of("._") != std::string::npos));
   config->host = by_path ? host : config->bucket + "." + host;
   config->base = by_path ? "/" + config->bucket : "";
-  config->uniform = host.ends_with(".r2.cloudflarestorage.com");
+  config->uniform |= host.ends_with(".r2.cloudflarestorage.com");
   return Ok();
 }
 
@@ -159,6 +159,7 @@ Result<Config> make_config(std::string_view uri, const S3Options& options) {
       first_of({options.ca_file, environment("AWS_CA_BUNDLE"), setting(config.profile, "ca_bundle")});
   config.profile_asked = !options.profile.empty();
   config.conditional = options.conditional;
+  config.uniform = options.uniform;
   config.timing = options.timing;
   const std::string endpoint =
       first_of({options.endpoint, environment("AWS_ENDPOINT_URL_S3"), environment("AWS_ENDPOINT_URL"),

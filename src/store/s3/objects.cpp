@@ -200,23 +200,23 @@ Status abort_upload(Client& client, std::string_view key, const std::string& upl
   return answer.good() || answer.is(404) ? Ok() : client.error(answer, request);
 }
 
-void abort_uploads(Client& client, std::string_view directory) {
+Result<std::vector<Upload>> list_uploads(Client& client, std::string_view directory) {
   const std::string prefix = prefix_of(client, directory), root = client.config().key("");
+  std::vector<Upload> uploads;
   std::string key_marker, id_marker;
   for (;;) {
     Query query = {{"uploads", ""}, {"prefix", prefix}};
     if (!key_marker.empty()) query.push_back({"key-marker", key_marker});
     if (!id_marker.empty()) query.push_back({"upload-id-marker", id_marker});
-    auto page = list_page(client, directory, std::move(query), "ListMultipartUploadsResult");
-    if (!page.ok()) return;
-    for (const XmlElement& upload : page->children) {
+    CKPT_ASSIGN(const XmlElement page, list_page(client, directory, std::move(query), "ListMultipartUploadsResult"));
+    for (const XmlElement& upload : page.children) {
       std::string_view key = upload.text_of("Key");
       if (upload.name != "Upload" || !key.starts_with(prefix)) continue;
       if (!root.empty()) key.remove_prefix(root.size() + 1);
-      (void)abort_upload(client, key, std::string(upload.text_of("UploadId")));
+      uploads.push_back({std::string(key), std::string(upload.text_of("UploadId"))});
     }
-    const std::string next_key(page->text_of("NextKeyMarker")), next_id(page->text_of("NextUploadIdMarker"));
-    if (page->text_of("IsTruncated") != "true" || (next_key == key_marker && next_id == id_marker)) return;
+    const std::string next_key(page.text_of("NextKeyMarker")), next_id(page.text_of("NextUploadIdMarker"));
+    if (page.text_of("IsTruncated") != "true" || (next_key == key_marker && next_id == id_marker)) return uploads;
     key_marker = next_key;
     id_marker = next_id;
   }

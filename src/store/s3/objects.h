@@ -52,8 +52,11 @@ Result<Listing> list_objects(Client& client, std::string_view directory, bool de
 // Whether anything is below it.
 Result<bool> holds_objects(Client& client, std::string_view directory);
 
-// Gives up the multipart uploads below a directory, as far as the server shows them.
-void abort_uploads(Client& client, std::string_view directory);
+struct Upload {
+  std::string key, id;
+};
+// The multipart uploads below a directory that have no end yet.
+Result<std::vector<Upload>> list_uploads(Client& client, std::string_view directory);
 Status abort_upload(Client& client, std::string_view key, const std::string& upload);
 
 }  // namespace ckpt::store::s3

@@ -152,7 +152,9 @@ Status S3Store::remove_retired(std::string_view directory, std::string_view slot
   std::vector<std::string> keys = keys_of(directory, listing);
   const std::string slot_key = std::string(directory) + "/" + std::string(slot);
   std::erase(keys, slot_key);
-  abort_uploads(*client_, directory);
+  // What nobody may list is left to a lifecycle rule of the bucket.
+  if (auto uploads = list_uploads(*client_, directory); uploads.ok())
+    for (const Upload& upload : *uploads) (void)abort_upload(*client_, upload.key, upload.id);
   CKPT_TRY(delete_objects(*client_, keys));
   return with_slot ? delete_object(*client_, slot_key) : Ok();
 }
