@@ -56,8 +56,7 @@ Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptio
   if (std::string_view scheme = scheme_of(uri); !scheme.empty())
     return Status(CKPT_UNSUPPORTED, "store \"" + std::string(uri) +
                                         "\": expected /dir, file:///dir, mem:NAME or s3://BUCKET/PREFIX, found " +
-                                        "scheme " +
-                                        std::string(scheme));
+                                        "scheme " + std::string(scheme));
   return open_posix(uri, options);
 }
 

@@ -43,7 +43,8 @@ constexpr uint64_t kRows = 12;
 
 Status save_on(const std::shared_ptr<session::Session>& session, int64_t step, uint64_t columns, int64_t keep) {
   const uint32_t rank = session->rank(), world = session->world_size();
-  CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, make_options({{"keep_last", keep}})));
+  CKPT_ASSIGN(auto save,
+              save::Save::make(session, "s" + std::to_string(step), step, make_options({{"keep_last", keep}})));
   const std::vector<float> values = values_of(step, rank, kRows / world * columns);
   CKPT_TRY(save->add_tensor("w", f32_rows(kRows, columns, kRows / world * rank, kRows / world), values.data(),
                             values.size() * sizeof(float)));
@@ -66,7 +67,8 @@ Result<int64_t> load_latest(std::shared_ptr<store::Store> store, uint32_t saved_
 }
 
 // Two saves of all ranks, of which the second removes the first, and a load.
-Status save_prune_and_load(const std::function<std::shared_ptr<store::Store>()>& handle, uint32_t world, uint64_t columns) {
+Status save_prune_and_load(const std::function<std::shared_ptr<store::Store>()>& handle, uint32_t world,
+                           uint64_t columns) {
   std::vector<std::shared_ptr<session::Session>> ranks;
   for (uint32_t rank = 0; rank < world; rank++) {
     auto session = session::Session::open(handle(), rank, world, rank ? ranks[0]->string().c_str() : nullptr, {});

@@ -9,8 +9,9 @@
 namespace ckpt::store {
 
 const char* name_of(Fault fault) {
-  static constexpr const char* kNames[] = {"none",      "reset",    "lost",        "error",        "error after", "slow down",
-                                           "stall",     "truncate", "flip answer", "flip request", "twice",       "twice, second"};
+  static constexpr const char* kNames[] = {"none",        "reset",        "lost",  "error",
+                                           "error after", "slow down",    "stall", "truncate",
+                                           "flip answer", "flip request", "twice", "twice, second"};
   return kNames[static_cast<size_t>(fault)];
 }
 
@@ -83,9 +84,12 @@ bool FaultProxy::act(int client, Fault fault, const std::string& head, std::stri
     return false;
   }
   if (!ignored_.empty() && head.starts_with(ignored_) && answer.find(" 412 ") < 20)
-    answer = "HTTP/1.1 200 OK\r\netag: \"x\"\r\ncontent-length: 75\r\n\r\n<CompleteMultipartUploadResult><Key>x</Key></CompleteMultipartUploadResult>";
+    answer =
+        "HTTP/1.1 200 OK\r\netag: \"x\"\r\ncontent-length: "
+        "75\r\n\r\n<CompleteMultipartUploadResult><Key>x</Key></CompleteMultipartUploadResult>";
   if (fault == Fault::kTruncate) {
-    send_all(client, std::string_view(answer).substr(0, (content < answer.size() ? content + answer.size() : content) / 2));
+    send_all(client,
+             std::string_view(answer).substr(0, (content < answer.size() ? content + answer.size() : content) / 2));
     return false;
   }
   if (fault == Fault::kFlipAnswer && content < answer.size()) answer[(content + answer.size()) / 2] ^= 4;

@@ -23,8 +23,8 @@ enum class Fault {
   kTwice,        // the server has it twice, and the first answer comes
   kTwiceSecond,  // the same, with the second answer
 };
-inline constexpr Fault kFaults[] = {Fault::kReset,    Fault::kLost,       Fault::kError,       Fault::kErrorAfter,
-                                    Fault::kSlowDown, Fault::kTruncate,   Fault::kFlipAnswer,  Fault::kFlipRequest,
+inline constexpr Fault kFaults[] = {Fault::kReset,    Fault::kLost,        Fault::kError,      Fault::kErrorAfter,
+                                    Fault::kSlowDown, Fault::kTruncate,    Fault::kFlipAnswer, Fault::kFlipRequest,
                                     Fault::kTwice,    Fault::kTwiceSecond, Fault::kStall};
 const char* name_of(Fault fault);
 

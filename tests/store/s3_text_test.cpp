@@ -97,9 +97,10 @@ TEST(Signature, IsThatOfTheTestSuiteOfAws) {
     const std::string text = canonical_query(query);
     return authorization({"GET", "/", text, more, kNothing}, keys, "us-east-1", "service", "20150830T123600Z");
   };
-  EXPECT_EQ(sign({}, {}),
-            "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, "
-            "SignedHeaders=host;x-amz-date, Signature=5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31");
+  EXPECT_EQ(
+      sign({}, {}),
+      "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, "
+      "SignedHeaders=host;x-amz-date, Signature=5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31");
   EXPECT_NE(sign({{"Param2", "value2"}, {"Param1", "value1"}}, {})
                 .find("Signature=b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500"),
             std::string::npos);
@@ -132,11 +133,30 @@ TEST(Xml, ReadsWhatServersAnswer) {
 }
 
 TEST(Xml, RefusesWhatIsNone) {
-  for (const char* text :
-       {"", "text", "<a>", "<a></b>", "<a/><b/>", "<a/>text", "<a b></a>", "<a b=c></a>", "<a b=\"1\"c=\"2\"/>", "<a",
-        "<a b=\"<\"/>", "<a>&unknown;</a>", "<a>&amp</a>", "<a>&#;</a>", "<a>&#xg;</a>", "<a>&#0;</a>", "<a>&#xd800;</a>",
-        "<a>&#x110000;</a>", "<a>&#99999999999999999999;</a>", "<a><!-- </a>", "<a><![CDATA[</a>", "<></>", "<a></a",
-        "<!DOCTYPE a [<!ENTITY b \"c\">]><a>&b;</a>"})
+  for (const char* text : {"",
+                           "text",
+                           "<a>",
+                           "<a></b>",
+                           "<a/><b/>",
+                           "<a/>text",
+                           "<a b></a>",
+                           "<a b=c></a>",
+                           "<a b=\"1\"c=\"2\"/>",
+                           "<a",
+                           "<a b=\"<\"/>",
+                           "<a>&unknown;</a>",
+                           "<a>&amp</a>",
+                           "<a>&#;</a>",
+                           "<a>&#xg;</a>",
+                           "<a>&#0;</a>",
+                           "<a>&#xd800;</a>",
+                           "<a>&#x110000;</a>",
+                           "<a>&#99999999999999999999;</a>",
+                           "<a><!-- </a>",
+                           "<a><![CDATA[</a>",
+                           "<></>", "<a:></a:>",
+                           "<a></a",
+                           "<!DOCTYPE a [<!ENTITY b \"c\">]><a>&b;</a>"})
     EXPECT_EQ(xml_code(text), "FORMAT") << text;
   std::string deep;
   for (int i = 0; i < 17; i++) deep += "<a>";
@@ -195,7 +215,8 @@ TEST(S3Config, UrlsHaveTheBucketInTheHostAtAwsAndElseInThePath) {
 
 TEST(S3Config, RefusesWhatIsNoBucketOrServer) {
   Environment none;
-  for (const char* uri : {"s3://", "s3:///run", "s3://buck et/x", "s3://b?x=1/y", "s3://b/a//b", "s3://b/../c", "s3://b/./c"})
+  for (const char* uri :
+       {"s3://", "s3:///run", "s3://buck et/x", "s3://b?x=1/y", "s3://b/a//b", "s3://b/../c", "s3://b/./c"})
     EXPECT_EQ(url_of(uri), "INVALID") << uri;
   for (const char* endpoint : {"ftp://x", "http://", "http://x/path", "https://user@x", "http://x y"})
     EXPECT_EQ(url_of("s3://b", {.endpoint = endpoint}), "INVALID") << endpoint;
@@ -218,8 +239,9 @@ class AwsFolder {
 
 TEST(S3Config, OptionsComeBeforeTheEnvironmentAndThatBeforeTheProfile) {
   AwsFolder aws;
-  aws.write("config", "# ours\n[default]\nregion = eu-central-1\r\nendpoint_url=https://one\n\n[profile two]\n"
-                      "region=ap-south-1\ns3 =\n  endpoint_url = https://nested\n");
+  aws.write("config",
+            "# ours\n[default]\nregion = eu-central-1\r\nendpoint_url=https://one\n\n[profile two]\n"
+            "region=ap-south-1\ns3 =\n  endpoint_url = https://nested\n");
   auto set = aws.environment();
   {
     Environment environment(set);
@@ -254,8 +276,9 @@ std::string credentials_of(const S3Options& options = {}, std::string* error = n
 
 TEST(S3Credentials, TheFirstSourceThatIsConfiguredCounts) {
   AwsFolder aws;
-  aws.write("credentials", "[default]\naws_access_key_id=A\naws_secret_access_key = s+/=\naws_session_token=t\n"
-                           "[other]\naws_access_key_id=B\naws_secret_access_key=c\n");
+  aws.write("credentials",
+            "[default]\naws_access_key_id=A\naws_secret_access_key = s+/=\naws_session_token=t\n"
+            "[other]\naws_access_key_id=B\naws_secret_access_key=c\n");
   auto set = aws.environment();
   {
     Environment environment(set);
@@ -275,10 +298,11 @@ TEST(S3Credentials, NobodyIsNobody) {
 
 TEST(S3Credentials, AProcessGivesThem) {
   AwsFolder aws;
-  aws.write("config", "[default]\ncredential_process = echo '{\"Version\": 1, \"AccessKeyId\": \"P\", "
-                      "\"SecretAccessKey\": \"q\", \"SessionToken\": \"r\", \"Expiration\": \"2099-01-01T00:00:00Z\"}'\n"
-                      "[profile fails]\ncredential_process = echo secret-output; exit 3\n"
-                      "[profile empty]\ncredential_process = echo '{}'\n");
+  aws.write("config",
+            "[default]\ncredential_process = echo '{\"Version\": 1, \"AccessKeyId\": \"P\", "
+            "\"SecretAccessKey\": \"q\", \"SessionToken\": \"r\", \"Expiration\": \"2099-01-01T00:00:00Z\"}'\n"
+            "[profile fails]\ncredential_process = echo secret-output; exit 3\n"
+            "[profile empty]\ncredential_process = echo '{}'\n");
   Environment environment(aws.environment());
   EXPECT_EQ(credentials_of(), "P/q/r from credential_process of profile default");
   std::string error;
@@ -304,7 +328,8 @@ TEST(S3Credentials, HalfOfAKeyIsInvalidAndWhatCannotBeUsedSaysSo) {
 
 TEST(S3Credentials, TheirJsonIsReadStrictly) {
   auto parsed = parse_credentials(
-      "{\"AccessKeyId\":\"a\",\"SecretAccessKey\":\"b\",\"Token\":\"c\",\"Expiration\":\"2030-01-02T03:04:05Z\"}", "Token", "x");
+      "{\"AccessKeyId\":\"a\",\"SecretAccessKey\":\"b\",\"Token\":\"c\",\"Expiration\":\"2030-01-02T03:04:05Z\"}",
+      "Token", "x");
   ASSERT_TRUE(parsed.ok());
   EXPECT_EQ(parsed->keys.session_token, "c");
   EXPECT_EQ(parsed->expires, 1893553445);

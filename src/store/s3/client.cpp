@@ -121,14 +121,15 @@ struct Client::Try {
 
 // Also of a body that arrived with other bytes than it was sent with.
 static bool is_passing(const Answer& answer) {
-  if (!answer.failure.ok()) return answer.failure.code() == CKPT_IO && !answer.http.final && !answer.http.trouble.empty();
+  if (!answer.failure.ok())
+    return answer.failure.code() == CKPT_IO && !answer.http.final && !answer.http.trouble.empty();
   const long status = answer.http.status;
   if (answer.http.good())  // an error in the body of a good answer
     return answer.code == "InternalError" || answer.code == "SlowDown" || answer.code == "ServiceUnavailable";
   return status == 500 || status == 502 || status == 503 || status == 504 || status == 408 || status == 429 ||
          answer.code == "RequestTimeout" || answer.code == "BadDigest" || answer.code == "InvalidDigest" ||
-         answer.code == "XAmzContentSHA256Mismatch" || answer.code == "XAmzContentChecksumMismatch" || answer.code == "OperationAborted" ||
-         answer.code == "ConditionalRequestConflict";
+         answer.code == "XAmzContentSHA256Mismatch" || answer.code == "XAmzContentChecksumMismatch" ||
+         answer.code == "OperationAborted" || answer.code == "ConditionalRequestConflict";
 }
 
 // Whether the next try may do better at once: with other keys, the server's time, or another kind of checksum.
@@ -149,8 +150,9 @@ bool Client::repair(const Request& request, const Answer& answer, const Credenti
     tries->asked_keys = true;
     return credentials_->refused(used);
   }
-  const bool no_checksum = status == 501 || (status == 400 && answer.words.find("hecksum") != std::string::npos &&
-                                             answer.code != "BadDigest" && answer.code != "XAmzContentChecksumMismatch");
+  const bool no_checksum =
+      status == 501 || (status == 400 && answer.words.find("hecksum") != std::string::npos &&
+                        answer.code != "BadDigest" && answer.code != "XAmzContentChecksumMismatch");
   if ((request.has_checksums || !request.checksum.empty()) && no_checksum) return knows_checksums_.exchange(false);
   return false;
 }
@@ -233,8 +235,8 @@ Status Client::error(const Answer& answer, const Request& request) const {
   if (!answer.failure.ok()) return answer.failure;
   const std::string* id = answer.http.header("x-amz-request-id");
   const std::string where = path(request.key);
-  std::string text = strformat("{}: {} at {}: HTTP status {}", where, request.verb, config_.endpoint(),
-                               answer.http.status);
+  std::string text =
+      strformat("{}: {} at {}: HTTP status {}", where, request.verb, config_.endpoint(), answer.http.status);
   if (!answer.code.empty()) text += " " + printable(answer.code);
   if (!answer.words.empty()) text += ": " + printable(answer.words);
   if (answer.http.refused) text += ": not the bytes that were asked for";

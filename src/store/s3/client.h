@@ -1,5 +1,5 @@
 // Requests to one bucket: signed, sent, tried again while that makes sense, and their failures as Status. One request
-// is one call; what several of them make is for others (put.h, reader.h, writer.h).
+// is one call; what several of them make is for others (objects.h, s3_reader.h, s3_writer.h).
 // May be used by many threads.
 #pragma once
 
@@ -69,8 +69,8 @@ class Client {
   std::unique_ptr<Http> http_;
   std::unique_ptr<CredentialChain> credentials_;
   std::atomic<bool> answered_ = false, knows_checksums_ = true;
-  std::atomic<int64_t> skew_ = 0;        // seconds: the server's clock minus ours
-  std::atomic<int64_t> calm_from_ = 0;   // of steady_clock, in ms: no request before it
+  std::atomic<int64_t> skew_ = 0;       // seconds: the server's clock minus ours
+  std::atomic<int64_t> calm_from_ = 0;  // of steady_clock, in ms: no request before it
 };
 
 }  // namespace ckpt::store::s3

@@ -116,16 +116,16 @@ static std::string setting(const Profile& profile, std::string_view key) {
 static Status read_endpoint(std::string_view uri, std::string endpoint, const std::string& style, Config* config) {
   const bool aws = endpoint.empty();
   if (aws)
-    endpoint = "https://s3." + config->region + (config->region.starts_with("cn-") ? ".amazonaws.com.cn"
-                                                                                    : ".amazonaws.com");
+    endpoint =
+        "https://s3." + config->region + (config->region.starts_with("cn-") ? ".amazonaws.com.cn" : ".amazonaws.com");
   const size_t colon = endpoint.find("://");
   config->scheme = colon == endpoint.npos ? "https" : endpoint.substr(0, colon);
   std::string host = colon == endpoint.npos ? endpoint : endpoint.substr(colon + 3);
   while (!host.empty() && host.back() == '/') host.pop_back();
   const bool known = config->scheme == "https" || config->scheme == "http";
   if (!known || host.empty() || host.find_first_of("/?#@ \t\r\n") != host.npos)
-    return invalid_s3(uri, strformat("option endpoint: expected https://HOST[:PORT] or http://HOST[:PORT], found \"{}\"",
-                                     endpoint));
+    return invalid_s3(
+        uri, strformat("option endpoint: expected https://HOST[:PORT] or http://HOST[:PORT], found \"{}\"", endpoint));
   // A default port is not in the header that is signed.
   const std::string_view port = config->scheme == "https" ? ":443" : ":80";
   if (host.ends_with(port)) host.resize(host.size() - port.size());
@@ -155,15 +155,13 @@ Result<Config> make_config(std::string_view uri, const S3Options& options) {
   if (config.region.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") !=
       std::string::npos)
     return invalid_s3(uri, strformat("option region: \"{}\" is no region", config.region));
-  config.ca_file =
-      first_of({options.ca_file, environment("AWS_CA_BUNDLE"), setting(config.profile, "ca_bundle")});
+  config.ca_file = first_of({options.ca_file, environment("AWS_CA_BUNDLE"), setting(config.profile, "ca_bundle")});
   config.profile_asked = !options.profile.empty();
   config.conditional = options.conditional;
   config.uniform = options.uniform;
   config.timing = options.timing;
-  const std::string endpoint =
-      first_of({options.endpoint, environment("AWS_ENDPOINT_URL_S3"), environment("AWS_ENDPOINT_URL"),
-                setting(config.profile, "endpoint_url")});
+  const std::string endpoint = first_of({options.endpoint, environment("AWS_ENDPOINT_URL_S3"),
+                                         environment("AWS_ENDPOINT_URL"), setting(config.profile, "endpoint_url")});
   CKPT_TRY(read_endpoint(uri, endpoint, options.path_style, &config));
   return config;
 }

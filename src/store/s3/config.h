@@ -19,8 +19,8 @@ struct Config {
   std::string region, ca_file, profile_name;
   Profile profile;
   bool profile_asked = false;  // by option: then the environment has no keys for it
-  bool conditional = true;  // the server honours If-None-Match
-  bool uniform = false;     // parts of an upload must have one size
+  bool conditional = true;     // the server honours If-None-Match
+  bool uniform = false;        // parts of an upload must have one size
   S3Timing timing;
 
   std::string uri() const { return "s3://" + bucket + (root.empty() ? "" : "/" + root); }

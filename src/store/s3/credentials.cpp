@@ -123,7 +123,8 @@ Result<Credentials> CredentialChain::of_container() const {
   const std::string relative = environment("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
   HttpRequest request;
   request.method = "GET";
-  request.url = relative.empty() ? environment("AWS_CONTAINER_CREDENTIALS_FULL_URI") : "http://169.254.170.2" + relative;
+  request.url =
+      relative.empty() ? environment("AWS_CONTAINER_CREDENTIALS_FULL_URI") : "http://169.254.170.2" + relative;
   request.direct = true;
   request.connect_ms = 2000;
   request.most_ms = 10000;
@@ -174,9 +175,9 @@ Result<Credentials> CredentialChain::of_instance() const {
 Result<Credentials> CredentialChain::ask() const {
   const Profile& profile = config_.profile;
   if (!config_.profile_asked && !environment("AWS_ACCESS_KEY_ID").empty())
-    return from_keys({environment("AWS_ACCESS_KEY_ID"), environment("AWS_SECRET_ACCESS_KEY"),
-                      environment("AWS_SESSION_TOKEN")},
-                     "the environment");
+    return from_keys(
+        {environment("AWS_ACCESS_KEY_ID"), environment("AWS_SECRET_ACCESS_KEY"), environment("AWS_SESSION_TOKEN")},
+        "the environment");
   const std::string source = "profile " + config_.profile_name;
   if (const std::string key = of_profile(profile, "aws_access_key_id"); !key.empty())
     return from_keys({key, of_profile(profile, "aws_secret_access_key"), of_profile(profile, "aws_session_token")},

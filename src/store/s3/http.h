@@ -22,9 +22,9 @@ struct HttpReply {
   uint64_t received = 0;        // bytes that went there
 
   std::string trouble;
-  bool final = false;      // trouble that a repetition would meet again: a certificate, a setting
-  bool sent = false;       // something of the request may have reached the server
-  bool refused = false;    // `accept` said no
+  bool final = false;    // trouble that a repetition would meet again: a certificate, a setting
+  bool sent = false;     // something of the request may have reached the server
+  bool refused = false;  // `accept` said no
   bool no_memory = false;
 
   bool good() const { return status >= 200 && status < 300; }

@@ -26,7 +26,8 @@ static Status not_s3(const Client& client, std::string_view key, std::string_vie
 Result<ObjectInfo> describe_object(const Client& client, std::string_view key, const HttpReply& reply) {
   ObjectInfo info;
   const std::string *range = reply.header("content-range"), *length = reply.header("content-length"),
-                    *etag = reply.header("etag"), *put_by = reply.header(kPutHeader), *checksum = reply.header(kChecksumHeader);
+                    *etag = reply.header("etag"), *put_by = reply.header(kPutHeader),
+                    *checksum = reply.header(kChecksumHeader);
   if (reply.status == 206 && !range) return not_s3(client, key, "a range without Content-Range");
   const std::string_view size = reply.status == 206 ? std::string_view(*range).substr(range->rfind('/') + 1)
                                 : length            ? std::string_view(*length)
@@ -185,8 +186,9 @@ Result<Listing> list_objects(Client& client, std::string_view directory, bool de
 
 Result<bool> holds_objects(Client& client, std::string_view directory) {
   const std::string prefix = prefix_of(client, directory);
-  CKPT_ASSIGN(const XmlElement page, list_page(client, directory, {{"list-type", "2"}, {"prefix", prefix}, {"max-keys", "1"}},
-                                               "ListBucketResult"));
+  CKPT_ASSIGN(
+      const XmlElement page,
+      list_page(client, directory, {{"list-type", "2"}, {"prefix", prefix}, {"max-keys", "1"}}, "ListBucketResult"));
   Listing listing;
   CKPT_TRY(read_page(client, directory, prefix, page, &listing));
   return !listing.objects.empty();

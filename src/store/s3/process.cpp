@@ -58,8 +58,7 @@ static int spawn_shell(const std::string& command, int output, pid_t* child) {
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   const char* const arguments[] = {"sh", "-c", command.c_str(), nullptr};
-  const int error =
-      posix_spawn(child, "/bin/sh", &actions, &attributes, const_cast<char* const*>(arguments), environ);
+  const int error = posix_spawn(child, "/bin/sh", &actions, &attributes, const_cast<char* const*>(arguments), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   return error;

@@ -85,7 +85,8 @@ Status S3Reader::fetch(uint64_t offset, MutableBytes out) const {
     return out.size() == info_.size;
   };
   const Answer answer = client_->ask(request);
-  if (other || answer.is(412) || (answer.is(404) && answer.code != "NoSuchBucket")) return gone_object(client_->path(key_));
+  if (other || answer.is(412) || (answer.is(404) && answer.code != "NoSuchBucket"))
+    return gone_object(client_->path(key_));
   if (!answer.good() || answer.http.refused) return client_->error(answer, request);
   if (answer.http.received == out.size()) return Ok();
   return Status(CKPT_IO, strformat("{}: expected {} bytes at {}, found {}", client_->path(key_), out.size(), offset,
@@ -107,7 +108,8 @@ Status S3Reader::read_at(uint64_t offset, MutableBytes out) const {
 }
 
 Result<Bytes> S3Reader::map() const {
-  return Status(CKPT_UNSUPPORTED, client_->path(key_) + ": an object cannot be mapped").with("path", client_->path(key_));
+  return Status(CKPT_UNSUPPORTED, client_->path(key_) + ": an object cannot be mapped")
+      .with("path", client_->path(key_));
 }
 
 }  // namespace ckpt::store::s3

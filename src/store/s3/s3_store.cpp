@@ -169,8 +169,8 @@ Status S3Store::retire(std::string_view directory, std::string_view slot, Bytes 
   CKPT_ASSIGN(const Listing listing, listing_of(directory));
   if (!listing.directories.empty()) return foreign_directory(path(directory), listing.directories[0]);
   if (tombstone.empty()) return remove_retired(directory, slot, listing, false);
-  const std::string note = trash_key(last_of(directory), random_id()),
-                    put_by = to_hex(random_id()), text = strformat("{}\n{}\n{}\n", directory, slot, put_by);
+  const std::string note = trash_key(last_of(directory), random_id()), put_by = to_hex(random_id()),
+                    text = strformat("{}\n{}\n{}\n", directory, slot, put_by);
   CKPT_TRY(put_if_absent(note, as_bytes(text)));
   Status replaced = replace_object(*client_, slot_key, held->etag, put_by, tombstone);
   if (replaced.ok()) CKPT_TRY(remove_retired(directory, slot, listing, true));

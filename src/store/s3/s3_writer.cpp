@@ -6,14 +6,13 @@
 
 namespace ckpt::store::s3 {
 
-static constexpr uint64_t kSmall = 8 << 20;       // up to this size, one request puts all
-static constexpr uint64_t kPlannedParts = 9000;   // of 10,000
-static constexpr uint64_t kGrowingParts = 1000;   // beyond what was expected: parts of a thousandth of what is there
+static constexpr uint64_t kSmall = 8 << 20;      // up to this size, one request puts all
+static constexpr uint64_t kPlannedParts = 9000;  // of 10,000
+static constexpr uint64_t kGrowingParts = 1000;  // beyond what was expected: parts of a thousandth of what is there
 static constexpr size_t kMostParts = 10000;
-static constexpr std::chrono::minutes kTurn{5};   // only a mistake of the caller's takes so long
+static constexpr std::chrono::minutes kTurn{5};  // only a mistake of the caller's takes so long
 
-S3Writer::S3Writer(std::shared_ptr<Client> client, std::string_view key, uint64_t expected_size,
-                   uint64_t least_part)
+S3Writer::S3Writer(std::shared_ptr<Client> client, std::string_view key, uint64_t expected_size, uint64_t least_part)
     : client_(std::move(client)),
       key_(key),
       expected_(expected_size),
@@ -120,8 +119,8 @@ Status S3Writer::publish(uint64_t size) {
   }
   CKPT_TRY(error_);
   if (size != taken_)
-    return Status(CKPT_INVALID, strformat("{}: published with {} bytes where {} were written", client_->path(key_),
-                                          size, taken_));
+    return Status(CKPT_INVALID,
+                  strformat("{}: published with {} bytes where {} were written", client_->path(key_), size, taken_));
   if (upload_.empty()) {
     const Bytes all = carried_;
     return put_object(*client_, key_, {&all, 1});

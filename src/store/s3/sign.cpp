@@ -58,8 +58,8 @@ std::string authorization(const ToSign& request, const Keys& keys, std::string_v
                           std::string_view date) {
   const std::string_view day = date.substr(0, 8);
   const std::string scope = strformat("{}/{}/{}/aws4_request", day, region, service);
-  const std::string to_sign = strformat("AWS4-HMAC-SHA256\n{}\n{}\n{}", date, scope,
-                                        hex_of(sha256(as_bytes(canonical_request(request)))));
+  const std::string to_sign =
+      strformat("AWS4-HMAC-SHA256\n{}\n{}\n{}", date, scope, hex_of(sha256(as_bytes(canonical_request(request)))));
   Sha256 key = hmac_sha256(as_bytes("AWS4" + keys.secret_key), as_bytes(day));
   for (std::string_view step : {region, service, std::string_view("aws4_request")})
     key = hmac_sha256(key, as_bytes(step));

@@ -127,6 +127,7 @@ Status XmlParser::element(XmlElement* out, int depth) {
   if (!take("<")) return wrong("an element is missing");
   CKPT_ASSIGN(std::string_view tag, name());
   out->name = tag.substr(tag.rfind(':') + 1);
+  if (out->name.empty()) return wrong("a name is missing");
   CKPT_TRY(attributes());
   if (take("/>")) return Ok();
   take(">");
@@ -174,8 +175,8 @@ Status XmlParser::reference(std::string* out) {
     std::string_view name;
     char c;
   };
-  for (const auto& [entity, c] : {Named{"&amp;", '&'}, Named{"&lt;", '<'}, Named{"&gt;", '>'}, Named{"&quot;", '"'},
-                                  Named{"&apos;", '\''}})
+  for (const auto& [entity, c] :
+       {Named{"&amp;", '&'}, Named{"&lt;", '<'}, Named{"&gt;", '>'}, Named{"&quot;", '"'}, Named{"&apos;", '\''}})
     if (take(entity)) {
       *out += c;
       return Ok();
@@ -186,7 +187,7 @@ Status XmlParser::reference(std::string* out) {
   size_t digits = 0;
   for (; !rest_.empty() && rest_[0] != ';'; rest_.remove_prefix(1), digits++) {
     const char c = rest_[0] >= 'A' && rest_[0] <= 'F' ? static_cast<char>(rest_[0] - 'A' + 'a') : rest_[0];
-    const uint32_t digit = c >= '0' && c <= '9' ? static_cast<uint32_t>(c - '0')
+    const uint32_t digit = c >= '0' && c <= '9'   ? static_cast<uint32_t>(c - '0')
                            : c >= 'a' && c <= 'f' ? static_cast<uint32_t>(c - 'a' + 10)
                                                   : 16;
     if (digit >= base || digits >= 7) return wrong("a character reference that is no number");
