@@ -154,7 +154,8 @@ TEST(Xml, RefusesWhatIsNone) {
                            "<a>&#99999999999999999999;</a>",
                            "<a><!-- </a>",
                            "<a><![CDATA[</a>",
-                           "<></>", "<a:></a:>",
+                           "<></>",
+                           "<a:></a:>",
                            "<a></a",
                            "<!DOCTYPE a [<!ENTITY b \"c\">]><a>&b;</a>"})
     EXPECT_EQ(xml_code(text), "FORMAT") << text;
