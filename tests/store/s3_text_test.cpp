@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "s3/http_server.h"
 #include "store/s3/credentials.h"
 #include "store/s3/process.h"
 #include "store/s3/xml.h"
@@ -173,11 +174,28 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 class Environment {
  public:
   explicit Environment(const Variables& set = {}) {
-    for (const char* name :
-         {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION",
-          "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_CA_BUNDLE", "AWS_CONFIG_FILE",
-          "AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-          "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_EC2_METADATA_DISABLED", "HOME"})
+    for (const char* name : {"AWS_ACCESS_KEY_ID",
+                             "AWS_SECRET_ACCESS_KEY",
+                             "AWS_SESSION_TOKEN",
+                             "AWS_PROFILE",
+                             "AWS_REGION",
+                             "AWS_DEFAULT_REGION",
+                             "AWS_ENDPOINT_URL",
+                             "AWS_ENDPOINT_URL_S3",
+                             "AWS_CA_BUNDLE",
+                             "AWS_CONFIG_FILE",
+                             "AWS_SHARED_CREDENTIALS_FILE",
+                             "AWS_WEB_IDENTITY_TOKEN_FILE",
+                             "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                             "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+                             "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+                             "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+                             "AWS_ENDPOINT_URL_STS",
+                             "AWS_ROLE_ARN",
+                             "AWS_ROLE_SESSION_NAME",
+                             "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+                             "AWS_EC2_METADATA_DISABLED",
+                             "HOME"})
       change(name, nullptr);
     change("AWS_EC2_METADATA_DISABLED", "true");
     for (const auto& [name, value] : set) change(name.c_str(), value.c_str());
@@ -325,6 +343,107 @@ TEST(S3Credentials, HalfOfAKeyIsInvalidAndWhatCannotBeUsedSaysSo) {
   }
   Environment environment(Variables{{"AWS_ACCESS_KEY_ID", "E"}});
   EXPECT_EQ(credentials_of(), "INVALID");
+}
+
+std::string json_keys(const std::string& expires) {
+  return "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"s\",\"Token\":\"t\",\"SessionToken\":\"t\",\"Expiration\":\"" +
+         expires + "\"}";
+}
+bool holds(const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; }
+
+TEST(S3Credentials, AnInstanceGivesThemToWhoeverHasAToken) {
+  HttpServer server([](int client, const std::string& head, const std::string&) {
+    const std::string line = head.substr(0, head.find(" HTTP"));
+    if (line == "PUT /latest/api/token" && holds(head, "x-aws-ec2-metadata-token-ttl-seconds: 21600"))
+      return send_all(client, answer_of("200 OK", "a-token"));
+    if (!holds(head, "x-aws-ec2-metadata-token: a-token")) return send_all(client, answer_of("401 Unauthorized", ""));
+    if (line == "GET /latest/meta-data/iam/security-credentials/")
+      return send_all(client, answer_of("200 OK", "a-role\n"));
+    if (line == "GET /latest/meta-data/iam/security-credentials/a-role")
+      return send_all(client, answer_of("200 OK", json_keys("2099-01-01T00:00:00Z")));
+    return send_all(client, answer_of("404 Not Found", ""));
+  });
+  Environment environment(
+      {{"AWS_EC2_METADATA_DISABLED", "false"}, {"AWS_EC2_METADATA_SERVICE_ENDPOINT", server.endpoint()}});
+  EXPECT_EQ(credentials_of(), "A/s/t from the instance's metadata");
+}
+
+TEST(S3Credentials, AContainerGivesThemByItsEndpointButNoStrangerIsAsked) {
+  HttpServer server([](int client, const std::string& head, const std::string&) {
+    const bool asked = head.starts_with("GET /keys ") && holds(head, "authorization: Bearer x\r\n");
+    return send_all(client, answer_of(asked ? "200 OK" : "403 Forbidden", json_keys("2099-01-01T00:00:00Z")));
+  });
+  AwsFolder aws;
+  aws.write("token", "Bearer x\n");
+  {
+    Environment environment({{"AWS_CONTAINER_CREDENTIALS_FULL_URI", server.endpoint() + "/keys"},
+                             {"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", aws / "token"}});
+    EXPECT_EQ(credentials_of(), "A/s/t from the container's endpoint");
+  }
+  {
+    Environment environment(Variables{{"AWS_CONTAINER_CREDENTIALS_FULL_URI", server.endpoint() + "/keys"}});
+    EXPECT_EQ(credentials_of(), "IO");
+  }
+  Environment environment(Variables{{"AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://example.com/keys"}});
+  EXPECT_EQ(credentials_of(), "INVALID");
+}
+
+TEST(S3Credentials, AWebIdentityIsExchangedForThem) {
+  HttpServer server([](int client, const std::string& head, const std::string& body) {
+    const bool asked = head.starts_with("POST / ") && holds(body, "WebIdentityToken=the%2Btoken") &&
+                       holds(body, "RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fx") &&
+                       holds(body, "Action=AssumeRoleWithWebIdentity");
+    return send_all(client,
+                    answer_of(asked ? "200 OK" : "400 Bad Request",
+                              "<AssumeRoleWithWebIdentityResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\">"
+                              "<AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>A</AccessKeyId>"
+                              "<SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken>"
+                              "<Expiration>2099-01-01T00:00:00Z</Expiration></Credentials>"
+                              "</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"));
+  });
+  AwsFolder aws;
+  aws.write("token", "the+token\n");
+  Environment environment({{"AWS_WEB_IDENTITY_TOKEN_FILE", aws / "token"},
+                           {"AWS_ROLE_ARN", "arn:aws:iam::1:role/x"},
+                           {"AWS_ENDPOINT_URL_STS", server.endpoint()}});
+  EXPECT_EQ(credentials_of(), "A/s/t from web identity " + (aws / "token"));
+}
+
+TEST(S3Credentials, TheyAreAskedForAgainBeforeTheyExpireAndTheOldOnesCountUntilTheEnd) {
+  std::atomic<int> asked = 0;
+  HttpServer server([&](int client, const std::string&, const std::string&) {
+    const std::string soon = amz_date(time(nullptr) + 100);  // 20130524T000000Z
+    const std::string iso = soon.substr(0, 4) + "-" + soon.substr(4, 2) + "-" + soon.substr(6, 5) + ":" +
+                            soon.substr(11, 2) + ":" + soon.substr(13, 2) + "Z";
+    return send_all(client, answer_of(asked++ < 2 ? "200 OK" : "500 Internal Server Error", json_keys(iso)));
+  });
+  Environment environment(Variables{{"AWS_CONTAINER_CREDENTIALS_FULL_URI", server.endpoint() + "/keys"}});
+  auto config = make_config("s3://b", {});
+  auto http = Http::make("");
+  CredentialChain chain(*config, **http);
+  for (int times = 1; times <= 3; times++) {
+    auto found = chain.get();
+    ASSERT_TRUE(found.ok()) << found.status().message();
+    EXPECT_EQ((*found)->keys.access_key, "A");
+    EXPECT_EQ(asked, times);
+  }
+}
+
+TEST(S3Credentials, ExpiredOnesAreAskedForAgainOnce) {
+  AwsFolder aws;
+  aws.write("config", "[default]\ncredential_process = echo x >> " + (aws / "asked") + "; echo '" +
+                          json_keys("2099-01-01T00:00:00Z") + "'\n");
+  std::atomic<int> requests = 0;
+  HttpServer server([&](int client, const std::string&, const std::string&) {
+    requests++;
+    return send_all(client, answer_of("400 Bad Request", "<Error><Code>ExpiredToken</Code></Error>"));
+  });
+  Environment environment(aws.environment());
+  auto store = open_s3("s3://b", {.endpoint = server.endpoint()});
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  EXPECT_EQ(code((*store)->list("").status()), "IO");
+  EXPECT_EQ(requests, 2);
+  EXPECT_EQ(*read_small_file(aws / "asked"), "x\nx\n");
 }
 
 TEST(S3Credentials, TheirJsonIsReadStrictly) {
