@@ -184,7 +184,7 @@ class Store {
 struct S3Timing {
   long connect_ms = 10000;
   long stall_s = 20;         // so long without a KiB each second
-  int64_t retry_ms = 30000;  // a request that fails is tried again for so long
+  int64_t retry_ms = 30000;  // so long after its first failure a request is tried again
   int64_t first_ms = 5000;   // the same, as long as the server has never answered
 };
 

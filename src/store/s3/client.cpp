@@ -108,7 +108,7 @@ Answer Client::ask_once(const Request& request, std::shared_ptr<const Credential
 // ---- again ----
 
 struct Client::Try {
-  int64_t began = now_ms();
+  int64_t first_failed = 0;
   int count = 0;
   bool asked_keys = false, set_clock = false;
 
@@ -138,9 +138,9 @@ bool Client::repair(const Request& request, const Answer& answer, const Credenti
   if (!answer.failure.ok() || answer.http.good()) return false;
   if (status == 403 && !tries->set_clock) {
     const std::string* date = answer.http.header("date");
-    const int64_t theirs = date ? http_->seconds_of(*date) : -1, off = theirs - time(nullptr) - skew_;
-    if (theirs > 0 && std::abs(off) > kMostSkew) {
-      skew_ += off;
+    const int64_t theirs = date ? http_->seconds_of(*date) : -1, skew = theirs - time(nullptr);
+    if (theirs > 0 && std::abs(skew - skew_) > kMostSkew) {
+      skew_ = skew;
       return tries->set_clock = true;
     }
   }
@@ -190,7 +190,8 @@ Answer Client::ask(const Request& request) {
     const bool crowded = status == 503 || status == 429 || answer.code == "SlowDown";
     const int64_t pause = std::max(tries.pause(), retry_after_ms(answer.http));
     const int64_t patience = answered_ ? config_.timing.retry_ms : config_.timing.first_ms;
-    if (now_ms() + pause - tries.began > patience) return answer;
+    if (tries.count == 0) tries.first_failed = now_ms();
+    if (now_ms() + pause - tries.first_failed > patience) return answer;
     if (crowded) slow_down(pause);  // all requests of this store, not only this one
     std::this_thread::sleep_for(std::chrono::milliseconds(pause));
   }

@@ -1,6 +1,7 @@
 #include "store/s3/s3_writer.h"
 
 #include <algorithm>
+#include <new>
 
 #include "store/keys.h"
 
@@ -87,20 +88,38 @@ Status S3Writer::send(const Part& part) {
   return Ok();
 }
 
+static Status no_memory_for(const std::string& path) { return Status(CKPT_NOMEM, path + ": no memory for a part"); }
+
+// Bytes that were taken and then lost must end the whole file.
+Status S3Writer::take(Bytes data, std::vector<Part>* parts) {
+  try {
+    CKPT_TRY(cut(data, parts));
+    return !parts->empty() && upload_.empty() ? begin_upload() : Ok();
+  } catch (const std::bad_alloc&) {
+    return no_memory_for(client_->path(key_));
+  }
+}
+
+Status S3Writer::send_all_of(const std::vector<Part>& parts) {
+  try {
+    for (const Part& part : parts) CKPT_TRY(send(part));
+    return Ok();
+  } catch (const std::bad_alloc&) {
+    return no_memory_for(client_->path(key_));
+  }
+}
+
 Status S3Writer::write_at(uint64_t offset, Bytes data) {
   std::vector<Part> parts;
-  Status status;
   {
     Lock lock(mutex_);
     CKPT_TRY(take_turn(lock, offset));
-    status = cut(data, &parts);
-    if (status.ok() && !parts.empty() && upload_.empty()) status = begin_upload();
-    if (!status.ok()) error_ = status;
-    sending_++;
+    error_ = take(data, &parts);
     changed_.notify_all();
+    CKPT_TRY(error_);
+    sending_++;
   }
-  for (const Part& part : parts)
-    if (status.ok()) status = send(part);
+  Status status = send_all_of(parts);
   Lock lock(mutex_);
   sending_--;
   if (error_.ok()) error_ = status;

@@ -40,7 +40,9 @@ class S3Writer final : public Writer {
   Status take_turn(Lock& lock, uint64_t offset);
   Status cut(Bytes data, std::vector<Part>* parts);
   Status begin_upload();
+  Status take(Bytes data, std::vector<Part>* parts);
   Status send(const Part& part);
+  Status send_all_of(const std::vector<Part>& parts);
   Status complete();
   Status send_last();
   Status outcome_of(const Answer& answer, const Request& request);
