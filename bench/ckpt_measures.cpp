@@ -7,10 +7,14 @@ namespace ckpt_bench {
 
 // ---- saves ----
 
+static Share share_to_save(const Workload& workload, const Settings& settings) {
+  return settings.replicated ? share_of(workload, 0, 1) : share_of(workload, settings.rank, settings.world);
+}
+
 // Measures adding and running. With many small tensors adding costs time, so "run alone" gets its own row.
 void measure_save(const Settings& settings) {
   Workload workload = make_workload(settings.workload);
-  Share share = share_of(workload, settings.rank, settings.world);
+  Share share = share_to_save(workload, settings);
   auto source = source_of(share, settings.blob, settings.shift);
   Client client(settings.path, settings.options);
   client.open_session(settings.rank, settings.world);
@@ -35,7 +39,7 @@ void measure_save(const Settings& settings) {
 // t_return is the stall: from the start until the caller may use the memory again. t_total ends with the commit.
 void measure_async(const Settings& settings) {
   Workload workload = make_workload(settings.workload);
-  Share share = share_of(workload, settings.rank, settings.world);
+  Share share = share_to_save(workload, settings);
   auto source = source_of(share, settings.blob, settings.shift);
   Client client(settings.path, settings.options);
   double opening = now();

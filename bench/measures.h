@@ -12,12 +12,13 @@ struct Settings {
   std::string blob, path;  // the source; the folder to write or read
   uint32_t rank = 0, world = 1;
   RawWay raw;
-  OptionValues options;  // of ckpt
-  size_t shift = 0;      // of the source from the start of a page
-  unsigned before = 0;   // saves in the same session that are not measured
-  unsigned saves = 3;    // background saves
-  bool one = false;      // only the picked tensor
-  bool compare = false;  // compare the loaded bytes with the source
+  OptionValues options;     // of ckpt
+  size_t shift = 0;         // of the source from the start of a page
+  unsigned before = 0;      // saves in the same session that are not measured
+  unsigned saves = 3;       // background saves
+  bool replicated = false;  // every rank holds all, as under DDP
+  bool one = false;         // only the picked tensor
+  bool compare = false;     // compare the loaded bytes with the source
   bool existing = false;
   bool stats = false;  // save once more, in the background, and report its statistics
 };

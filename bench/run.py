@@ -178,6 +178,7 @@ class Bench:
             yield from plan.save_sections("adam", "Model and Adam moments, f32", adam, write, few)
             yield plan.load_section("adam", "Model and Adam moments, f32", adam, "cold", read, few)
         yield from plan.rank_sections(half, write, read)
+        yield from plan.replica_sections(half, write)
         yield from plan.memory_sections(half)
         yield from plan.compression_sections(a.scale / 4, write)
         for count in (2000,) if a.quick else (20000, 100000):

@@ -145,6 +145,42 @@ def async_section(workload, size, peers):
     )
 
 
+def replica_sections(workload, write):
+    """Two processes that hold the same state, as under DDP: what it costs to prove that it is the same."""
+
+    def contenders(measure):
+        def both(name, **values):
+            return ckpt(name, measure, "--replicated", ranks=2, **values)
+
+        return [
+            ckpt("ckpt, 1 process", measure),
+            both("ckpt, 2 processes, replicas=check"),
+            both("ckpt, 2 processes, replicas=trust", replicas="trust"),
+            both("ckpt, 2 processes, replicas=rank0", replicas="rank0"),
+            both("ckpt, 2 processes, held_by=some", held_by="some"),
+        ]
+
+    return [
+        Section(
+            "replicas-save",
+            "Durable save of a state that 2 processes hold",
+            workload,
+            [*contenders("save"), raw("raw O_DIRECT", "raw-write", *write)],
+            "raw O_DIRECT",
+            weight=1,
+        ),
+        Section(
+            "replicas-async",
+            "Background save of a state that 2 processes hold: the stall",
+            workload,
+            [*contenders("async"), raw("memcpy + XXH3, 2 threads", "raw-copy-hash", *way(2, 8))],
+            "memcpy + XXH3, 2 threads",
+            value="t_return",
+            weight=1,
+        ),
+    ]
+
+
 def rank_sections(workload, write, read):
     saves = [ckpt(f"ckpt, {n} processes", "save", ranks=n) for n in (1, 2, 4)]
     raws = [

@@ -51,6 +51,7 @@ void add_options(CLI::App& app, Settings& settings) {
   app.add_option("--shift", settings.shift, "bytes between the start of a page and the source");
   app.add_option("--before", settings.before, "saves before the measured one");
   app.add_option("--saves", settings.saves, "background saves");
+  app.add_flag("--replicated", settings.replicated, "every rank holds the whole state");
   app.add_flag("--one", settings.one, "only one tensor");
   app.add_flag("--compare", settings.compare, "compare the loaded bytes with the source");
   app.add_flag("--stats", settings.stats, "save once more and report that job's statistics");

@@ -31,10 +31,12 @@ CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, cons
 /* Writes the checkpoint to `path`, which must not exist, in what option format says (auto: by the ending of `path`):
  * "safetensors": its tensors, in one file or in a directory with the split that was imported; "pt": its main tree as
  * torch.save does, for torch.load(weights_only=True), which takes nothing of numpy's: its arrays become tensors and its
- * numbers Python's; "hfai": that in `shards` files PART_nnn.pt, as hfai's load takes
- * them. What has no place there (other objects, tensors outside the tree) is left out. Options: format, shards, opaque,
- * threads. Statuses: EXISTS, UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is not
- * {"model": ...}), FORMAT (a tree that does not fit the checkpoint), CORRUPT, IO, NO_SPACE. */
+ * numbers Python's; "hfai": that in `shards` files PART_nnn.pt, as hfai's load takes them. Option shard_bytes cuts a
+ * directory of safetensors into files of at most so many bytes, with an index; option at writes what is below a place
+ * of the state alone, by the names that it has there. What has no place in the format (other objects, tensors outside
+ * the tree) is left out. Options: format, shards, shard_bytes, at, opaque, threads. Statuses: EXISTS, NOT_FOUND (at),
+ * UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is not {"model": ...}), FORMAT (a tree
+ * that does not fit the checkpoint), INVALID (an option of another format), CORRUPT, IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_options* options,
                                  ckpt_error** err);
 

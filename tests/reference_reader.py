@@ -29,6 +29,7 @@ from reference_elements import (box_runs, boxes_of, bytes_of, check_sum, check_z
 from reference_grammar import (NO_ID, SUMMARY, TOMBSTONE, CheckpointError, CorruptError, FormatError,
                                NotCommittedError, RevisionError, Table, UnsupportedError, require, show)
 from reference_index import BLOCK, COUNTS, Index, Layout, up
+from reference_tree import merge, put_back
 
 REVISION = 1
 MAX_COPIES = 1 << 20
@@ -398,6 +399,13 @@ class Checkpoint:
         require(sound, f"object {show(name)} of rank {rank} is damaged", CorruptError)
         return data
 
+    def tree(self, name):
+        """The tree that ranks make together under that name, as JSON's values."""
+        def parsed(name):
+            known = self.together.objects.get(name.encode(), ())
+            return {part.rank: json.loads(self.object(name, part.rank)) for part, _ in known}
+        return put_back(merge(list(parsed(name).values())), parsed(name + ".per_rank"))
+
     def attrs(self, owner=b""):
         return {a.key.decode(): a.value.decode() for a in self.index.attrs if a.owner == owner}
 
@@ -421,6 +429,8 @@ class Checkpoint:
                     "name": name.decode(), "rank": part.rank if item.scope else None, "size": item.size,
                     "media_type": item.media_type.decode(),
                     "sha256": hashlib.sha256(self.object(name, part.rank)).hexdigest()})
+            if known[0][1].scope == 2:
+                out.setdefault("trees", {})[name.decode()] = self.tree(name.decode())
         return out
 
 

@@ -9,12 +9,12 @@
 // imported and loaded here. Parameters and optimizer tensors are the same on every rank, so each rank writes its share
 // of them (large ones are split over all ranks); buffers and others are rank 0's.
 //
-// A trainer that saves many times keeps one Checkpointer: it holds the session, the staging memory and the ranks'
-// group. Every failure throws a ckpt_torch::Error. Compiles as C++17 (LibTorch 1.13) and C++20 (2.x), without CUDA
-// headers.
+// A training has a Checkpointer (ckpt_torch/checkpointer.h), which decides when to save, what to keep and what to start
+// from. A trainer that decides this itself has a Session: it holds the staging memory and the ranks' group. Every
+// failure throws a ckpt_torch::Error. Compiles as C++17 (LibTorch 1.13) and C++20 (2.x), without CUDA headers.
 //
-// Threads: use a Checkpointer and its handles from one thread at a time. All ranks make the calls marked COLLECTIVE, in
-// the same order.
+// Threads: use a Checkpointer, a Session and its handles from one thread at a time. All ranks make the calls marked
+// COLLECTIVE, in the same order.
 #ifndef CKPT_TORCH_H
 #define CKPT_TORCH_H
 
@@ -72,6 +72,9 @@ class Group {
   virtual uint32_t size() const = 0;
   // COLLECTIVE. Returns every rank's text, in the order of ranks.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
+  // COLLECTIVE. Returns the largest of all ranks for each of the numbers. A Checkpointer that watches a clock or
+  // signals calls it in each step; without an override it is one all_gather.
+  virtual std::vector<int64_t> all_max(const std::vector<int64_t>& mine);
 };
 
 // `device`: where the group's backend expects tensors (NCCL: this rank's GPU).
@@ -81,7 +84,7 @@ std::shared_ptr<Group> c10d_group(const c10::intrusive_ptr<c10d::ProcessGroup>& 
 // vain. Without a group the ranks meet through the store alone, and every rank must load by the same checkpoint id.
 struct Ranks {
   uint32_t rank = 0, world_size = 1;
-  std::string session;      // rank 0's session_string(), for ranks > 0 without a group
+  std::string session;      // rank 0's string(), for ranks > 0 without a group
   bool rendezvous = false;  // without group and session string: meet through files in the store
   std::shared_ptr<Group> group;
 
@@ -94,21 +97,23 @@ struct Ranks {
 
 // ---- what is saved ----
 
-// One or many modules: a Module, a holder (torch::nn::Linear), a shared_ptr to a Module, or a list of those in {}. They
-// must outlive the call. Saving or loading an empty holder or pointer is INVALID.
+// One or many modules: a Module, a holder (torch::nn::Linear), a shared_ptr to a Module, or a list of those in {}. A
+// Module or optimizer that is not given by a holder or shared_ptr must outlive its use. Saving or loading an empty
+// holder or pointer is INVALID.
 class Models {
  public:
   Models() = default;
   Models(torch::nn::Module& module) : modules_{&module} {}
   template <class M>
-  Models(const torch::nn::ModuleHolder<M>& holder) : modules_{holder.is_empty() ? nullptr : holder.ptr().get()} {}
+  Models(const torch::nn::ModuleHolder<M>& holder) : Models(holder.is_empty() ? nullptr : holder.ptr()) {}
   template <class M, class = std::enable_if_t<std::is_base_of_v<torch::nn::Module, M>>>
-  Models(const std::shared_ptr<M>& module) : modules_{module.get()} {}
+  Models(const std::shared_ptr<M>& module) : modules_{module.get()}, owners_{module} {}
   Models(std::initializer_list<Models> all);
   const std::vector<torch::nn::Module*>& modules() const { return modules_; }
 
  private:
   std::vector<torch::nn::Module*> modules_;
+  std::vector<std::shared_ptr<const void>> owners_;
 };
 
 class Optimizers {
@@ -116,7 +121,7 @@ class Optimizers {
   Optimizers() = default;
   Optimizers(torch::optim::Optimizer& optimizer) : optimizers_{&optimizer} {}
   template <class O, class = std::enable_if_t<std::is_base_of_v<torch::optim::Optimizer, O>>>
-  Optimizers(const std::shared_ptr<O>& optimizer) : optimizers_{optimizer.get()} {}
+  Optimizers(const std::shared_ptr<O>& optimizer) : optimizers_{optimizer.get()}, owners_{optimizer} {}
   template <class O, class = std::enable_if_t<std::is_base_of_v<torch::optim::Optimizer, O>>>
   Optimizers(const std::unique_ptr<O>& optimizer) : optimizers_{optimizer.get()} {}
   Optimizers(std::initializer_list<Optimizers> all);
@@ -124,10 +129,11 @@ class Optimizers {
 
  private:
   std::vector<torch::optim::Optimizer*> optimizers_;
+  std::vector<std::shared_ptr<const void>> owners_;
 };
 
 // Named values beside the model: None, bool, int, double, complex, str, tensors, and lists, tuples and dicts (keys: str
-// or int) of those. The names "model" and "optimizer" are reserved. Only rank 0's are saved.
+// or int) of those. The names "model" and "optimizer" are reserved.
 class Others {
  public:
   using Item = std::pair<std::string, c10::IValue>;
@@ -145,7 +151,8 @@ class Others {
 struct State {
   Models models;
   Optimizers optimizers;
-  Others others;
+  Others others;         // rank 0's are saved
+  Others per_rank = {};  // each rank's own, such as its place in the data; a rank that saved none gets rank 0's
 };
 
 // Saves and loads an optimizer that ckpt does not know. It knows SGD, Adam, AdamW, Adagrad, RMSprop, LBFGS and classes
@@ -166,18 +173,19 @@ using OptimizerHooks = std::vector<std::shared_ptr<const OptimizerHook>>;
 
 struct SaveOptions {
   int64_t step = -1;
-  std::string label;          // "": "step-<step>", or without a step "checkpoint", which each save replaces
-  bool rng = true;            // save this rank's random generators: the CPU's, and CUDA's if there are any
-  bool return_early = false;  // save_async returns before the state is staged: wait_staged() before you change it
-  Settings settings;          // win over the Checkpointer's: keep_last, compression, on_existing, staging_bytes, …
+  std::string label;       // "": "step-<step>", or without a step "checkpoint", which each save replaces
+  bool rng = true;         // save this rank's random generators: the CPU's, and CUDA's if there are any
+  bool in_place = false;   // save_async copies nothing and returns at once: wait_staged() before you change the state
+  ckpt::Attributes attrs;  // short texts, which `ckpt info` and Loaded::attrs show; rank 0's
+  Settings settings;       // win over the Session's: keep_last, compression, on_existing, staging_bytes, …
   OptimizerHooks hooks;
 };
 
-// A save in the background. Dropping the handle does not stop the save: the Checkpointer waits for it before its next
+// A save in the background. Dropping the handle does not stop the save: the Session waits for it before its next
 // save and in its destructor.
 class SaveHandle {
  public:
-  void wait_staged();  // after it the state may change again
+  void wait_staged();  // after it the state may change again, also where the save was made in_place
   // COLLECTIVE in a group. Returns when the checkpoint is committed (on rank 0: and durable), or throws. A rank that
   // died is named within seconds on a file system with locks; otherwise setting timeout_ms (ten minutes) ends the wait.
   void wait();
@@ -214,28 +222,30 @@ struct LoadOptions {
 };
 
 struct Loaded {
-  Others others;                        // all of the tree except models and optimizers
+  Others others;                        // all of the tree except models and optimizers; of what is per rank this rank's
   std::vector<std::string> missing;     // keys of the module that the checkpoint lacks; their values are unchanged
   std::vector<std::string> unexpected;  // keys of the checkpoint that the module lacks
-  std::vector<std::string> ignored;     // entries that LibTorch cannot hold, or holds in another form, and why
+  std::vector<std::string> other_shape;  // of a restore that skips them: keys, with both shapes
+  std::vector<std::string> ignored;      // entries that LibTorch cannot hold, or holds in another form, and why
   bool rng_restored = false;
   int64_t step = -1;
   std::string id, label;
+  ckpt::Attributes attrs;
   uint32_t world_size = 0;  // ranks that saved it
 };
 
-// ---- checkpointer ----
+// ---- session ----
 
-class Checkpointer {
+class Session {
  public:
-  // Opens only the store; the session starts with the first save, so that loading fences no one. Not collective: if it
-  // throws on one rank, the others do not learn of it.
-  explicit Checkpointer(const std::string& store, Ranks ranks = {}, Settings settings = {});
+  // Opens only the store; the session of the engine starts with the first save, so that loading fences no one. Not
+  // collective: if it throws on one rank, the others do not learn of it.
+  explicit Session(const std::string& store, Ranks ranks = {}, Settings settings = {});
   // Waits for a running save; its error is lost unless you call wait() before. While an exception unwinds the trainer
   // it cancels the save instead, so that the other ranks learn of it at once.
-  ~Checkpointer();
-  Checkpointer(Checkpointer&&) noexcept;
-  Checkpointer& operator=(Checkpointer&&) noexcept;
+  ~Session();
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
 
   // COLLECTIVE. Returns the id once the checkpoint is durable, complete and committed.
   std::string save(const State& state, const SaveOptions& options = {});
@@ -252,7 +262,7 @@ class Checkpointer {
                                     const LoadOptions& options = {});
 
   // COLLECTIVE in a group. Starts the session now. Without a group, send rank 0's string to the other ranks.
-  std::string session_string();
+  std::string string();
 
   struct Impl;
 
@@ -262,7 +272,7 @@ class Checkpointer {
 
 // ---- free functions ----
 
-// COLLECTIVE. Each makes a Checkpointer for one call.
+// COLLECTIVE. Each makes a Session for one call.
 std::string save(const std::string& store, const Models& models, const Optimizers& optimizers = {},
                  const Others& others = {}, const SaveOptions& options = {}, const Ranks& ranks = {});
 Loaded load(const std::string& store, const Models& models, const Optimizers& optimizers = {},
@@ -271,4 +281,6 @@ std::optional<Loaded> load_if_any(const std::string& store, const Models& models
                                   const LoadOptions& options = {}, const Ranks& ranks = {});
 
 }  // namespace ckpt_torch
+
+#include "ckpt_torch/checkpointer.h"
 #endif  // CKPT_TORCH_H

@@ -1,17 +1,18 @@
-# Starts and kills runs of the trainer; sourced by tools/demo-torch and resume_test.sh, which set $trainer, $data and
-# $work. A run has a name: rank R's output is $work/NAME-R.txt, its losses are $work/NAME-R.losses.
+# Starts and kills runs of the trainer; sourced by tools/demo-torch and resume_test.sh, which set $trainer (a command),
+# $data and $work. A run has a name: rank R's output is $work/NAME-R.txt, its losses are $work/NAME-R.losses.
 runs=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/runs.py
-pids=() codes=() norm=batch
+pids=() codes=() norm=batch options=() # options: more arguments of the trainer
 
 # start_run NAME WORLD STORE STEPS: in the background. Rank $die_rank, or `all`, kills itself at step $die_at, if set.
 start_run() {
   local name=$1 world=$2 store=$3 steps=$4 rank arguments extra
   arguments=(--data "$data" --store "$store" --world "$world" --rendezvous "$work/$name.meet" --norm "$norm"
-             --steps "$steps")
+             --steps "$steps" "${options[@]}")
+  rm -f "$work/$name.meet"
   for ((rank = 0; rank < world; rank++)); do
     extra=()
     [[ ${die_rank:-} != "$rank" && ${die_rank:-} != all ]] || extra=(--die-at-step "$die_at")
-    "$trainer" "${arguments[@]}" --rank "$rank" --losses "$work/$name-$rank.losses" "${extra[@]}" \
+    "${trainer[@]}" "${arguments[@]}" --rank "$rank" --losses "$work/$name-$rank.losses" "${extra[@]}" \
       >"$work/$name-$rank.txt" 2>&1 &
     pids+=($!)
   done
@@ -55,13 +56,30 @@ kill_run() {
   done
 }
 
-# kill_all NAME STEP: kill -9 for all ranks of the started run, as soon as step STEP is done.
-kill_all() {
+wait_for_step() {
   local name=$1 step=$2
   until [[ -s $work/$name-0.losses && $(last_step "$name") -ge $step ]]; do
     kill -0 "${pids[0]}" 2>/dev/null || { tail -n 5 "$work/$name"-*.txt; return 1; }
     sleep 0.01
   done
+}
+
+# stop_run NAME RANK STEP: SIGTERM for RANK of the started run, as soon as step STEP is done. All ranks must save the
+# same step and end without an error.
+stop_run() {
+  local name=$1 rank=$2 step=$3 stopped
+  wait_for_step "$name" "$step"
+  kill -TERM "${pids[rank]}"
+  finish_run
+  stopped=$(cat "$work/$name"-*.txt | grep '^stopped' | sort | uniq -c)
+  echo "   SIGTERM for rank $rank after step $step; exit codes: ${codes[*]}; $stopped" | tr -s ' ' | sed 's/^/  /'
+  [[ ${codes[*]} =~ ^0( 0)*$ && $stopped =~ ^\ *${#codes[@]}\ stopped && $(wc -l <<<"$stopped") == 1 ]]
+}
+
+# kill_all NAME STEP: kill -9 for all ranks of the started run, as soon as step STEP is done.
+kill_all() {
+  local name=$1 step=$2
+  wait_for_step "$name" "$step"
   kill -9 "${pids[@]}"
   finish_run
   echo "   all ranks were killed after step $(last_step "$name"); exit codes: ${codes[*]}"

@@ -93,7 +93,7 @@ class Trainer {
   torch::nn::Sequential model_;
   torch::optim::AdamW optimizer_;
   Group group_;
-  ckpt_torch::Checkpointer checkpointer_;
+  ckpt_torch::Session checkpointer_;
   std::optional<ckpt_torch::SaveHandle> saving_;
   std::FILE* losses_;
 

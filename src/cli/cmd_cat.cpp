@@ -145,7 +145,8 @@ void cat_tensor(const Args& args, const ckpt::Reader& reader, const ckpt::Option
 
 // Whether `name` names a state tree and no tensor.
 bool names_tree(const ckpt::Reader& reader, const std::string& name) {
-  return !reader.has_tensor(name) && reader.has_object(name) && is_tree(reader.object(name));
+  const std::vector<std::string> trees = tree_names(reader);
+  return !reader.has_tensor(name) && std::find(trees.begin(), trees.end(), name) != trees.end();
 }
 
 void cat_tree(const Args& args, const ckpt::Reader& reader) {

@@ -10,19 +10,23 @@ namespace {
 
 struct Args : Common {
   std::string checkpoint, path;
-  std::optional<std::string> format;
-  std::optional<int64_t> shards;
+  std::optional<std::string> format, at;
+  std::optional<int64_t> shards, shard_bytes;
 };
 
 constexpr Words kWords = {
     "export", "write a checkpoint as safetensors, .pt or an hfai directory",
     "Writes the checkpoint to PATH, in the format that --format or the ending of PATH names. Never overwrites.\n"
-    "  safetensors  the tensors: one file, or a directory with the same files that were imported\n"
+    "  safetensors  the tensors: one file, or a directory with the same files that were imported, or with files of at\n"
+    "               most --shard-bytes and an index, as Hugging Face has them\n"
     "  pt           the state tree as torch.save writes it; torch.load(weights_only=True) opens it\n"
     "  hfai         the state tree as hfai.checkpoint saves it: files PART_nnn.pt, as many as --shards says\n"
-    "A note on standard error says what the format cannot hold and was left out or converted.",
+    "--at model writes what is below that place alone, by the names that it has there: weights without the rest of "
+    "the\n"
+    "training. A note on standard error says what the format cannot hold and was left out or converted.",
     "  ckpt export /data/run7 model.safetensors\n"
     "  ckpt export /data/run7@step:400 state.pt\n"
+    "  ckpt export /data/run7 weights --at model --shard-bytes 5000000000\n"
     "  ckpt export /data/run7 state --format hfai --shards 8\n"
     "  ckpt export /data/models/llama3-8b.1.1 ./Llama-3-8B-copy\n",
     "0 written, 2 error"};
@@ -55,9 +59,11 @@ bool writes_tree(const Args& args) {
 }
 
 void note_what_is_left_out(const Args& args, const Opened& opened) {
-  uint64_t left_out = opened.info.object_count;
-  for (const ckpt::ObjectInfo& object : opened.reader.objects())
-    if (writes_tree(args) && is_tree(object) && std::string_view(object.name) == CKPT_TREE_OBJECT) --left_out;
+  uint64_t left_out = 0;
+  for (const ckpt::ObjectInfo& object : opened.reader.objects()) {
+    const std::string_view name = object.name;  // the main tree and what of it is each rank's own
+    left_out += !writes_tree(args) || (name != CKPT_TREE_OBJECT && name != CKPT_TREE_OBJECT ".per_rank");
+  }
   if (left_out == 0) return;
   const char* place = writes_tree(args) ? "a .pt" : "safetensors";
   std::fputs(format("ckpt: note: left out {}, which {} cannot hold\n", counted(left_out, "object"), place).c_str(),
@@ -88,6 +94,8 @@ int run(const Args& args) {
   check_ending(args);
   if (args.format) options.set("format", *args.format);
   if (args.shards) options.set("shards", *args.shards);
+  if (args.shard_bytes) options.set("shard_bytes", *args.shard_bytes);
+  if (args.at) options.set("at", *args.at);
   options.check();
   Opened opened = open_checkpoint(args.checkpoint, args, options);
   opened.reader.export_to(args.path, options);
@@ -106,6 +114,8 @@ void add_export(CLI::App& app, Action& chosen) {
   command.add("PATH", args->path, "the file or directory to make").required();
   command.add("--format", args->format, "the format, whatever PATH ends in").type("auto|safetensors|pt|hfai");
   command.add("--shards", args->shards, "hfai: the number of PART files");
+  command.add("--shard-bytes", args->shard_bytes, "safetensors: bytes of tensors in a file, at most");
+  command.add("--at", args->at, kAtHelp).type("PLACE");
   command.add_run(*args);
   command.run(chosen, [args] { return run(*args); });
 }

@@ -127,11 +127,10 @@ std::string tensor_text(const ckpt::Reader& reader, const std::string& name) {
 std::string trees_text(const ckpt::Reader& reader, uint64_t lines) {
   std::string out;
   auto tensor = [&](std::string_view name) { return tensor_text(reader, std::string(name)); };
-  for (const ckpt::ObjectInfo& object : reader.objects()) {
-    if (!is_tree(object)) continue;
-    out += "\n" + escaped(object.name) + ": ";
+  for (const std::string& name : tree_names(reader)) {
+    out += "\n" + escaped(name) + ": ";
     try {
-      out += outline(reader.tree(object.name).view(), tensor, lines);
+      out += outline(reader.tree(name).view(), tensor, lines);
     } catch (const ckpt::Error& error) {
       out += "cannot be read: " + escaped(error.what()) + "\n";
     }

@@ -194,8 +194,13 @@ Json findings_json(const ckpt::Report& report) {
   return Json::array(report, [](const ckpt::Finding& finding) { return to_json(finding); });
 }
 
-bool is_tree(const ckpt::ObjectInfo& object) {
-  return object.scope == CKPT_OBJECT_SHARED && std::string_view(object.media_type) == CKPT_TREE_MEDIA_TYPE;
+std::vector<std::string> tree_names(const ckpt::Reader& reader) {
+  std::vector<std::string> names;
+  for (const ckpt::ObjectInfo& object : reader.objects())
+    if (object.scope != CKPT_OBJECT_PER_RANK && std::string_view(object.media_type) == CKPT_TREE_MEDIA_TYPE &&
+        (names.empty() || names.back() != object.name))  // the same of several ranks are one after the other
+      names.emplace_back(object.name);
+  return names;
 }
 
 }  // namespace cli

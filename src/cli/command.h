@@ -149,7 +149,8 @@ Json to_json(const ckpt::Finding& finding);
 Json findings_json(const ckpt::Report& report);
 const char* state_name(int32_t state);
 const char* finding_name(int32_t kind);
-bool is_tree(const ckpt::ObjectInfo& object);
+// Objects that are state trees, each once.
+std::vector<std::string> tree_names(const ckpt::Reader& reader);
 inline const char* text_of(const char* text) { return text == nullptr ? "" : text; }
 
 }  // namespace cli

@@ -45,6 +45,25 @@ std::string place_of(const format::Tree& tree, uint32_t node) {
   return path.empty() ? "the root" : path;
 }
 
+Result<uint32_t> node_at(const format::Tree& tree, std::string_view place) {
+  uint32_t node = 0;
+  for (std::string path; path != place;) {
+    std::string there;
+    bool found = false;
+    for (uint32_t child = tree.first_child(node); child != format::kNoNode && !found; child = tree[child].next) {
+      path = tree.path_of(child);
+      found = place.starts_with(path) && (place.size() == path.size() || place[path.size()] == '/');
+      if (found) node = child;
+      if (there.size() < 200) there += (there.empty() ? "" : ", ") + format::shown(path);
+    }
+    if (!found)
+      return Status(CKPT_NOT_FOUND, "option at: the state has no " + format::shown(place) + "; there is " +
+                                        (there.empty() ? "nothing below " + place_of(tree, node) : there))
+          .with("found", std::string(place));
+  }
+  return node;
+}
+
 Shape shape_of(const ckpt_tensor_info& info) {
   Shape shape;
   shape.ndim = info.ndim;

@@ -51,6 +51,8 @@ client::Options client_options(const Options& options);
 Result<format::Tree> tree_of(const client::Reader& reader);
 // "model/layers.0.w"; "the root".
 std::string place_of(const format::Tree& tree, uint32_t node);
+// The node at such a place; "" is the root. NOT_FOUND, with the places that there are.
+Result<uint32_t> node_at(const format::Tree& tree, std::string_view place);
 
 Shape shape_of(const ckpt_tensor_info& info);
 // Of all elements of a tensor, or of [begin, begin + size) of it.

@@ -59,6 +59,15 @@ const Format& format_of(const ExportRequest& request) {
   return *std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& row) { return name == row.name; });
 }
 
+Status check_option(const ExportRequest& request, const Format& format, const char* option,
+                    std::initializer_list<std::string_view> formats) {
+  if (!request.options.is_set(option) || std::ranges::find(formats, format.name) != formats.end()) return Ok();
+  std::string meant;
+  for (const std::string_view name : formats) meant += (meant.empty() ? "" : " and ") + std::string(name);
+  return Status(CKPT_INVALID, strformat("export: option {} is for {}, found format {}", option, meant, format.name))
+      .with("found", format.name);
+}
+
 }  // namespace
 
 Result<ForeignCheckpoint> read_foreign(const std::string& path, const ReadOptions& options) {
@@ -71,9 +80,9 @@ Result<ForeignCheckpoint> read_foreign(const std::string& path, const ReadOption
 Status export_checkpoint(const ExportRequest& request) {
   if (request.path.empty()) return Status(CKPT_INVALID, "export: the path is empty");
   const Format& format = format_of(request);
-  if (request.options.is_set("shards") && format.name != std::string_view("hfai"))
-    return Status(CKPT_INVALID, std::string("export: option shards is for format hfai, found format ") + format.name)
-        .with("found", format.name);
+  CKPT_TRY(check_option(request, format, "shards", {"hfai"}));
+  CKPT_TRY(check_option(request, format, "shard_bytes", {"safetensors"}));
+  CKPT_TRY(check_option(request, format, "at", {"safetensors", "pt"}));
   CKPT_ASSIGN(const ExportPlan plan, format.plan(request));
   return write_export(request, plan);
 }

@@ -75,10 +75,22 @@ json loaded_object(const ckpt_reader* reader, const ckpt_object_info& info) {
       << error.text();
   EXPECT_EQ(ckpt_load_run(raw, error), CKPT_OK) << info.name << ": " << error.text();
   return {{"name", info.name},
-          {"rank", info.scope == CKPT_OBJECT_PER_RANK ? json(info.rank) : json(nullptr)},
+          {"rank", info.scope == CKPT_OBJECT_SHARED ? json(nullptr) : json(info.rank)},
           {"size", info.size},
           {"media_type", info.media_type},
           {"sha256", ckpt_golden::Sha256::of(bytes.data(), bytes.size())}};
+}
+
+json merged_tree(const ckpt_reader* reader, const char* name) {
+  ckpt_tree* tree = nullptr;
+  Error error;
+  const char* text = nullptr;
+  uint64_t size = 0;
+  EXPECT_EQ(ckpt_reader_tree(reader, name, &tree, error), CKPT_OK) << error.text();
+  EXPECT_EQ(ckpt_tree_json(tree, &text, &size, error), CKPT_OK) << error.text();
+  json out = json::parse(std::string(text, size));
+  ckpt_tree_free(tree);
+  return out;
 }
 
 json contents_of(const ckpt_reader* reader) {
@@ -104,6 +116,7 @@ json contents_of(const ckpt_reader* reader) {
     info.struct_size = sizeof info;
     EXPECT_EQ(ckpt_reader_object_at(reader, i, &info, nullptr), CKPT_OK);
     out["objects"].push_back(loaded_object(reader, info));
+    if (info.scope == CKPT_OBJECT_TREE) out["trees"][info.name] = merged_tree(reader, info.name);
   }
   return out;
 }

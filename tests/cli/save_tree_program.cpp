@@ -1,6 +1,8 @@
-// save_tree_program STORE LABEL TREE.JSON [NAME]: saves the tree, and for every tensor that it names six f32 as [2, 3].
+// save_tree_program STORE LABEL TREE.JSON [NAME [RANK WORLD]]: saves the tree, and for every tensor that it names six
+// f32 as [2, 3].
 // What is not JSON of the convention is saved as it is, so that scenarios see what the tool says to it.
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -27,7 +29,9 @@ int main(int argc, char** argv) try {
   if (argc < 4) return 2;
   std::ifstream in(argv[3], std::ios::binary);
   const std::string json{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  auto session = ckpt::Session::open(ckpt::Store::open(argv[1]));
+  const uint32_t rank = argc > 6 ? static_cast<uint32_t>(std::atoi(argv[5])) : 0;
+  const uint32_t world = argc > 6 ? static_cast<uint32_t>(std::atoi(argv[6])) : 1;
+  auto session = ckpt::Session::open(ckpt::Store::open(argv[1]), rank, world, "", {{"rendezvous", world > 1}});
   auto save = ckpt::Save::create(session, argv[2]);
   add_tree(save, json, argc > 4 ? argv[4] : CKPT_TREE_OBJECT);
   save.run();

@@ -23,6 +23,9 @@ expect 2 import none.safetensors store --label n; complains 'none.safetensors'
 expect 2 import a.safetensors store --label 'bad label'; complains '^ckpt: '
 expect 2 export store@label:again out.xyz
 complains "^ckpt: unknown ending '.xyz' of out.xyz: expected .safetensors, .pt, .pth, "
+expect 2 export store@label:again part --at nowhere; complains 'nowhere'
+expect 0 export store@label:again sharded --shard-bytes 1
+[ -e sharded/model.safetensors.index.json ] || fail "--shard-bytes 1 wrote no index"
 [ ! -e out.xyz ] || fail "an export of an unknown ending was written"
 expect 0 export store@label:again out.xyz --format pt; python3 -m zipfile -t out.xyz >/dev/null || fail "no zip"
 expect 0 export store@label:again llama3.1; [ -d llama3.1 ] || fail "no directory"

@@ -55,6 +55,19 @@ expect 0 cat store w --at model; says '^\[\[0\.0, 1\.0, 2\.0\],$'
 expect 2 cat store model/w --json; complains 'is not a state tree'
 expect 0 cat store model/w; says '^\[\[0\.0, 1\.0, 2\.0\],$'
 
+# What two ranks hold together, with what is each one's own, is one tree.
+own() { echo '{"$":"record","class":"ckpt.PerRank","items":{"rank'"$1"'":'"$2"'}}'; }
+for rank in 0 1; do
+  echo '{"w":{"$":"tensor","name":"w"},"only'"$rank"'":1,"seed":'"$(own $rank 4$rank)"'}' >rank$rank.json
+  save_tree ranks a rank$rank.json state $rank 2 & saving+=($!)
+done
+wait "${saving[@]}" || fail "two ranks could not save"
+expect 0 info ranks
+says '^state: dict of 4$'; says '^  only1: 1$'; says '^  seed: ckpt\.PerRank\{rank0: 40, rank1: 41\}$'
+[ "$(grep -c '^state: ' .out)" -eq 1 ] || fail "the tree is shown twice"
+expect 0 cat ranks state --json; json_is 'd["only1"]' 1
+expect 0 export ranks ranks.pt; is_quiet
+
 # Long ones: levels first, then lines; --all shows the rest.
 python3 - >long.json <<'PYTHON'
 import json

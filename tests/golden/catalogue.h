@@ -112,6 +112,42 @@ inline Contents halves() {
   return out;
 }
 
-inline std::vector<Contents> catalogue() { return {dtypes(), sharded(), compressed(), lz4(), halves()}; }
+// A state that four ranks make together: stages of a pipeline (the last two are the same one), tensors that only some
+// hold, what is each rank's own; replicas with digests, and one that is the first rank's.
+inline Contents together() {
+  Contents out{.label = "together",
+               .step = 5,
+               .world = 4,
+               .text_options = {{"held_by", "some"}},
+               .number_options = {{"chunk_bytes", 4096}, {"large_tensor_bytes", 8192}}};
+  out.tensors = {filled("large", CKPT_DTYPE_F32, {50, 51}, Split::kReplicated, 91),
+                 filled("mean", CKPT_DTYPE_F32, {6}, Split::kReplicated, 92),
+                 filled("odd", CKPT_DTYPE_BF16, {7, 3}, Split::kOdd, 93),
+                 filled("odd.large", CKPT_DTYPE_U8, {9001}, Split::kOdd, 94)};
+  out.tensors[1].flags = CKPT_TENSOR_FIRST_REPLICA;
+  const std::string head = R"({"step":5,"lr":[0.5,{"$":"float","value":"nan"}],"mean":{"$":"tensor","name":"mean"},)"
+                           R"("by number":{"$":"dict","items":[[0,"a"],)",
+                    rng = R"("a/b":{"~":{"$":"record","class":"ckpt.PerRank","items":{)";
+  const std::string number[] = {R"([-3,{"$":"tensor","name":"large"}]]},)", R"([7,true]]},)", R"(["0",null]]},)"};
+  const std::string stage[] = {R"("first":{"$":"tuple","items":[1,2]},)", R"("middle":{"w":{"$":"tensor","name":"odd"}},)",
+                               R"("last":"é",)"};
+  auto tree = [&](int at, const std::string& own) { return head + number[at] + stage[at] + rng + own + "}}}}"; };
+  out.trees = {{"state",
+                {tree(0, R"("rank0":[0])"), tree(1, R"("rank1":{"$":"tensor","name":"odd.large"})"),
+                 tree(2, R"("rank2":"two")"), tree(2, R"("rank3":3.0)")},
+                {{0, tree(0, "")}, {1, tree(1, "")}, {2, tree(2, "")}},
+                {{0, R"({"a~1b/~0":[0]})"},
+                 {1, R"({"a~1b/~0":{"$":"tensor","name":"odd.large"}})"},
+                 {2, R"({"a~1b/~0":"two"})"},
+                 {3, R"({"a~1b/~0":3.0})"}},
+                head + R"([-3,{"$":"tensor","name":"large"}],[7,true],["0",null]]},)" + stage[0] + rng +
+                    R"("rank0":[0],"rank1":{"$":"tensor","name":"odd.large"},"rank2":"two","rank3":3.0}}},)" + stage[1] +
+                    R"("last":"é"})"}};
+  return out;
+}
+
+inline std::vector<Contents> catalogue() {
+  return {dtypes(), sharded(), compressed(), lz4(), halves(), together()};
+}
 
 }  // namespace ckpt_golden

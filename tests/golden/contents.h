@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ckpt.h"
+#include "ckpt_tree.h"
 
 namespace ckpt_golden {
 
@@ -23,6 +24,7 @@ enum class Split {
   kFlat,        // flat ranges of uneven size; if there are two elements, the middle ranks hold none
   kLast,        // only the last rank
   kPair,        // the first two ranks are a replica group
+  kOdd,         // whole, on odd ranks alone; needs held_by=some
   kHalves,      // box: the left half of the columns on even ranks, the right half on odd ones, each a replica group
 };
 
@@ -33,6 +35,7 @@ struct Tensor {
   Split split;
   Bytes bytes;  // of the whole tensor, row-major
   std::map<std::string, std::string> attrs = {};
+  int32_t flags = 0;
 };
 struct Object {
   std::string name, media_type;
@@ -45,6 +48,17 @@ struct Alias {
   int64_t offset = 0;
   std::vector<int64_t> extents = {}, strides = {};
 };
+struct Stored {
+  uint32_t rank;
+  std::string text;
+};
+// A tree that ranks make together, as JSON.
+struct RankTrees {
+  std::string name;
+  std::vector<std::string> of_rank;   // what each rank adds
+  std::vector<Stored> different, own;  // what is stored: those of NAME that differ, and those of NAME.per_rank
+  std::string merged;
+};
 struct Contents {
   std::string label;
   int64_t step = -1;
@@ -53,6 +67,7 @@ struct Contents {
   std::map<std::string, int64_t> number_options = {};    // for the session
   std::vector<Tensor> tensors = {};
   std::vector<Object> objects = {};
+  std::vector<RankTrees> trees = {};
   std::vector<Alias> aliases = {};
   std::map<std::string, std::string> attrs = {};
 };
@@ -139,6 +154,9 @@ inline Region region_of(const Tensor& tensor, uint32_t rank, uint32_t world) {
   switch (tensor.split) {
     case Split::kReplicated:
       break;
+    case Split::kOdd:
+      region.held = rank % 2 == 1;
+      break;
     case Split::kLast:
       region.held = rank + 1 == world;
       desc.replica_count = 1;
@@ -194,6 +212,7 @@ inline ckpt_status add_all(ckpt_save* save, const Contents& contents, uint32_t r
   for (const Tensor& tensor : contents.tensors) {
     Region region = region_of(tensor, rank, contents.world);
     if (!region.held) continue;
+    region.desc.flags |= tensor.flags;
     size_t skip = static_cast<size_t>(region.first * ckpt_dtype_bits(tensor.dtype) / 8);
     CKPT_GOLDEN_TRY(ckpt_save_add_tensor(save, tensor.name.c_str(), &region.desc, tensor.bytes.data() + skip,
                                          tensor.bytes.size() - skip, CKPT_DEVICE_CPU, 0, err));
@@ -205,6 +224,13 @@ inline ckpt_status add_all(ckpt_save* save, const Contents& contents, uint32_t r
     CKPT_GOLDEN_TRY(ckpt_save_add_object(save, object.name.c_str(), object.media_type.c_str(),
                                          object.per_rank ? CKPT_OBJECT_PER_RANK : CKPT_OBJECT_SHARED, bytes.data(),
                                          bytes.size(), err));
+  }
+  for (const RankTrees& trees : contents.trees) {
+    ckpt_tree* tree = nullptr;
+    ckpt_status status = ckpt_tree_parse(&tree, trees.of_rank[rank].data(), trees.of_rank[rank].size(), err);
+    if (!status) status = ckpt_save_add_tree(save, trees.name.c_str(), tree, err);
+    ckpt_tree_free(tree);
+    CKPT_GOLDEN_TRY(status);
   }
   for (const Alias& alias : contents.aliases) {
     ckpt_tensor_desc view{};

@@ -51,6 +51,18 @@ json expected(const Contents& contents) {
                                 {"size", object.bytes[rank].size()},
                                 {"media_type", object.media_type},
                                 {"sha256", sha256(object.bytes[rank])}});
+  for (const RankTrees& trees : contents.trees) {
+    auto add = [&](const std::string& name, const Stored& stored) {
+      out["objects"].push_back({{"name", name},
+                                {"rank", stored.rank},
+                                {"size", stored.text.size()},
+                                {"media_type", CKPT_TREE_MEDIA_TYPE},
+                                {"sha256", Sha256::of(stored.text.data(), stored.text.size())}});
+    };
+    for (const Stored& stored : trees.different) add(trees.name, stored);
+    for (const Stored& stored : trees.own) add(trees.name + ".per_rank", stored);
+    out["trees"][trees.name] = json::parse(trees.merged);
+  }
   return out;
 }
 

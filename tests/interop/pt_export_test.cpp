@@ -259,6 +259,15 @@ TEST_F(PtExport, NumpyBecomesTensorsAndNumbers) {
   EXPECT_EQ(tree_of("b", "import"), R"({"array":)" + leaf("array") + R"(,"f":0.5,"i":-3,"b":true})");
 }
 
+TEST_F(PtExport, WhatIsEachRanksOwnIsADictOfTheRanks) {
+  save("a", {{floats("w", {2})},
+             {},
+             R"({"rng":)" + record("ckpt.PerRank", R"("rank0":)" + leaf("w") + R"(,"rank1":7)") + "}"});
+  ASSERT_EQ(export_to(path("a.pt"), "a").code, CKPT_OK);
+  ASSERT_EQ(import_from(path("a.pt"), "b").code, CKPT_OK);
+  EXPECT_EQ(tree_of("b", "import"), R"({"rng":{"rank0":)" + leaf("rng/rank0") + R"(,"rank1":7}})");
+}
+
 TEST_F(PtExport, AClassThatTorchRefusesIsNamedWithItsPlace) {
   save("a", {{}, {}, R"({"args":)" + record("argparse.Namespace", R"("state":{"lr":0.1})") + "}"});
   const Failure failure = export_to(path("a.pt"), "a");

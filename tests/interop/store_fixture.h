@@ -104,7 +104,7 @@ class StoreTest : public TemporaryDirectory {
     ckpt_options* options = nullptr;
     ckpt_options_new(&options, nullptr);
     for (const auto& [key, value] : settings) {
-      const bool number = std::string_view(key) == "shards";
+      const bool number = std::string_view(key).starts_with("shard");
       must([&](auto** err) {
         return number ? ckpt_options_set_int(options, key, std::stoll(value), err)
                       : ckpt_options_set_str(options, key, value, err);

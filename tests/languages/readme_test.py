@@ -47,7 +47,7 @@ class Readmes:
         folder.mkdir(parents=True)
         command = getattr(self, language)(folder)
         traced = {"LD_PRELOAD": str(self.trace.resolve()), "CKPT_TRACE": str(folder / "counts")}
-        for _ in range(2 if language == "python" else 1):  # a training loop loads when it is started again
+        for _ in range(2 if language in ("python", "front") else 1):  # a training loop loads when it is started again
             output = run([*command, folder / "store"], env={**self.environment, **traced}, cwd=folder)
         calls = tracer.Counts(self.prefix / "include", folder / "counts").calls
         assert any(calls[name] for name in tracer.SAVES), f"it saves nothing: {output}"
@@ -92,7 +92,7 @@ class Readmes:
         return [self.interpreter, "main.py"]
 
     def front(self, folder):
-        """The Python program of the front page."""
+        """The Python program of the front page, a training loop of torch."""
         (folder / "main.py").write_text(first_program(REPOSITORY / "README.md", "python"))
         return [self.interpreter, "main.py"]
 

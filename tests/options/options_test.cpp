@@ -166,11 +166,12 @@ void OptionsTest::use_reader() {
 
 void OptionsTest::use_files() {
   const std::string path = folder_ + "/w.pt";
-  expect_hands_on("export", [&](auto*) {
-    ckpt_options hfai;  // the one format that has shards; the tree of this checkpoint is not what it wants
+  expect_hands_on("export", [&](auto*) {  // each format has options of its own
+    ckpt_options hfai;                    // the tree of this checkpoint is not what it wants
     ASSERT_TRUE(hfai.bag.set_str("format", "hfai").ok());
     EXPECT_EQ(ckpt_export(reader_.it, (folder_ + "/hfai").c_str(), &hfai, nullptr), CKPT_MISMATCH);
     ASSERT_EQ(ckpt_export(reader_.it, path.c_str(), nullptr, nullptr), CKPT_OK);
+    EXPECT_EQ(ckpt_export(reader_.it, (folder_ + "/w.safetensors").c_str(), nullptr, nullptr), CKPT_OK);
   });
   expect_reads("file", [&](auto* bag) {
     Handle<ckpt_file, ckpt_file_free> file;

@@ -169,8 +169,8 @@ functions_and_handles() {
     "$prefix/include" tests/conformance/scenarios "$work/trace"
 }
 readmes() {
-  local languages=(c front cpp)
-  [[ -z $torch_venv ]] || languages+=(python) # a training loop of torch
+  local languages=(c cpp)
+  [[ -z $torch_venv ]] || languages+=(front python) # training loops of torch
   [[ $have_rust == no ]] || languages+=(rust)
   [[ $have_go == no ]] || languages+=(go)
   counted claims languages-readmes python3 tests/languages/readme_test.py "$prefix" "$python" "$work/readme" \

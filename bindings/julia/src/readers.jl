@@ -171,7 +171,7 @@ function Base.diff(a::Reader, b::Reader; options...)
 end
 
 """
-    export_checkpoint(reader, path; format = "auto", shards, opaque, threads)
+    export_checkpoint(reader, path; format = "auto", shards, shard_bytes, at, opaque, threads)
 
 Writes the checkpoint as "safetensors", "pt" or "hfai" to a path that must not exist yet. Blocks this thread, but not
 the garbage collector. Throws EXISTS, UNSUPPORTED, MISMATCH, FORMAT, CORRUPT, IO, NO_SPACE.

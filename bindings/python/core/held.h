@@ -42,6 +42,21 @@ auto unlocked(Function&& function) {
   return function();
 }
 
+// No search for garbage while many objects are made of which none is garbage: it would go through all of them again and
+// again.
+class NoCollection {
+ public:
+  NoCollection() : enabled_(PyGC_Disable()) {}
+  ~NoCollection() {
+    if (enabled_) PyGC_Enable();
+  }
+  NoCollection(const NoCollection&) = delete;
+  NoCollection& operator=(const NoCollection&) = delete;
+
+ private:
+  int enabled_;
+};
+
 // Freeing may block: a job waits until the engine is quiet, a session removes its files.
 struct FreeUnlocked {
   template <class T>

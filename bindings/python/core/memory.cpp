@@ -42,6 +42,47 @@ class Taker {
     throw nb::type_error(("expected an array (DLPack or the buffer protocol), found " + type).c_str());
   }
 
+  // ---- buffer protocol ----
+  void take_buffer(nb::handle exporter) {
+    auto view = std::make_unique<Py_buffer>();
+    const int flags = PyBUF_STRIDES | PyBUF_FORMAT | (writable_ ? PyBUF_WRITABLE : 0);
+    if (PyObject_GetBuffer(exporter.ptr(), view.get(), flags) != 0) {
+      nb::python_error error;
+      refuse(object_, error);
+    }
+    memory_.release_ = [held = view.get()] {
+      PyBuffer_Release(held);
+      delete held;
+    };
+    const Py_buffer& found = *view.release();
+    memory_.data = found.buf;
+    memory_.readonly = found.readonly;
+    memory_.dtype =
+        extension_dtype_ ? extension_dtype_ : format_dtype(found.format ? found.format : "B", found.itemsize);
+    memory_.shape.assign(found.shape, found.shape + found.ndim);
+    if (found.strides)
+      read_byte_strides(found);
+    else
+      set_contiguous();  // ctypes omits them although we asked for them
+    measure();
+  }
+
+  // ---- DLPack ----
+  template <class Managed>
+  void take_capsule(nb::handle capsule) {
+    auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), Managed::kName));
+    if (!managed || PyCapsule_SetName(capsule.ptr(), Managed::kUsedName) != 0) throw nb::python_error();
+    memory_.release_ = [managed] {
+      if (managed->deleter) managed->deleter(managed);
+    };
+    if constexpr (std::is_same_v<Managed, dlpack::ManagedVersioned>) {
+      if (managed->major != dlpack::kMajor) refuse(object_, "DLPack " + std::to_string(managed->major));
+      if (managed->flags & dlpack::kIsCopied) refuse(object_, "its __dlpack__ made one");
+      memory_.readonly = managed->flags & dlpack::kReadOnly;
+    }
+    read_tensor(managed->tensor);
+  }
+
  private:
   // ---- numpy: the buffer protocol; the dtypes of ml_dtypes lack it, so they are viewed as unsigned integers ----
   nb::object view_of_numpy() {
@@ -79,31 +120,7 @@ class Taker {
     measure();
   }
 
-  // ---- buffer protocol ----
-  void take_buffer(nb::handle exporter) {
-    auto view = std::make_unique<Py_buffer>();
-    const int flags = PyBUF_STRIDES | PyBUF_FORMAT | (writable_ ? PyBUF_WRITABLE : 0);
-    if (PyObject_GetBuffer(exporter.ptr(), view.get(), flags) != 0) {
-      nb::python_error error;
-      refuse(object_, error);
-    }
-    memory_.release_ = [held = view.get()] {
-      PyBuffer_Release(held);
-      delete held;
-    };
-    const Py_buffer& found = *view.release();
-    memory_.data = found.buf;
-    memory_.readonly = found.readonly;
-    memory_.dtype =
-        extension_dtype_ ? extension_dtype_ : format_dtype(found.format ? found.format : "B", found.itemsize);
-    memory_.shape.assign(found.shape, found.shape + found.ndim);
-    if (found.strides)
-      read_byte_strides(found);
-    else
-      set_contiguous();  // ctypes omits them although we asked for them
-    measure();
-  }
-
+  // ---- elements of a buffer ----
   void read_byte_strides(const Py_buffer& found) {
     for (int i = 0; i < found.ndim; i++) {
       if (found.strides[i] % found.itemsize != 0 && found.shape[i] > 1)
@@ -187,21 +204,6 @@ class Taker {
     }
   }
 
-  template <class Managed>
-  void take_capsule(nb::handle capsule) {
-    auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), Managed::kName));
-    if (!managed || PyCapsule_SetName(capsule.ptr(), Managed::kUsedName) != 0) throw nb::python_error();
-    memory_.release_ = [managed] {
-      if (managed->deleter) managed->deleter(managed);
-    };
-    if constexpr (std::is_same_v<Managed, dlpack::ManagedVersioned>) {
-      if (managed->major != dlpack::kMajor) refuse(object_, "DLPack " + std::to_string(managed->major));
-      if (managed->flags & dlpack::kIsCopied) refuse(object_, "its __dlpack__ made one");
-      memory_.readonly = managed->flags & dlpack::kReadOnly;
-    }
-    read_tensor(managed->tensor);
-  }
-
   void read_tensor(const dlpack::Tensor& tensor) {
     const dlpack::DataType type = tensor.dtype;
     if (type.code == dlpack::kOpaqueHandle) refuse(object_, "its elements are opaque handles");
@@ -272,6 +274,52 @@ nb::object Memory::of(nb::handle object, bool writable) {
   nb::object made = nb::cast(memory, nb::rv_policy::take_ownership);
   Taker(*memory, object, writable).take();
   return made;
+}
+
+PlainArrays::PlainArrays() {
+  nb::object modules = nb::module_::import_("sys").attr("modules");
+  nb::object numpy = modules.attr("get")("numpy"), torch = modules.attr("get")("torch");
+  if (!numpy.is_none()) numpy_array_ = nb::getattr(numpy, "ndarray", nb::none());
+  if (torch.is_none()) return;
+  torch_tensor_ = nb::getattr(torch, "Tensor", nb::none());
+  torch_strided_ = nb::getattr(torch, "strided", nb::none());
+  to_dlpack_ = nb::getattr(nb::getattr(torch, "_C", nb::none()), "_to_dlpack", nb::none());
+}
+
+nb::object PlainArrays::take(nb::handle value, bool writable) const {
+  const nb::handle type = value.type();
+  try {
+    if (numpy_array_.is_valid() && type.is(numpy_array_)) {
+      Memory* memory = new Memory();
+      nb::object made = nb::cast(memory, nb::rv_policy::take_ownership);
+      Taker(*memory, value, writable).take_buffer(value);
+      return made;
+    }
+    if (torch_tensor_.is_valid() && type.is(torch_tensor_)) return of_torch(value);
+  } catch (nb::python_error& error) {  // who asks next, takes it or says why not
+    if (!error.matches(PyExc_Exception) || error.matches(PyExc_MemoryError)) throw;
+  }
+  return nb::object();
+}
+
+static bool is_false(nb::handle tensor, const char* method) { return tensor.attr(method)().is(nb::bool_(false)); }
+
+nb::object PlainArrays::of_torch(nb::handle tensor) const {
+  if (!tensor.attr("layout").is(torch_strided_) || !tensor.attr("requires_grad").is(nb::bool_(false)) ||
+      !is_false(tensor, "is_conj") || !is_false(tensor, "is_neg"))
+    return nb::object();
+  nb::object capsule = to_dlpack_(tensor);
+  const auto* managed =
+      static_cast<const dlpack::Managed*>(PyCapsule_GetPointer(capsule.ptr(), dlpack::Managed::kName));
+  if (!managed) throw nb::python_error();
+  const dlpack::DataType type = managed->tensor.dtype;
+  const bool complex32 = type.code == 5 && type.bits == 32;  // it may be one of two dtypes of torch
+  if (managed->tensor.device.type != dlpack::kCpu || type.lanes != 1 || type.bits < 8 || complex32) return nb::object();
+  Memory* memory = new Memory();
+  nb::object made = nb::cast(memory, nb::rv_policy::take_ownership);
+  Taker(*memory, tensor, false).take_capsule<dlpack::Managed>(capsule);
+  const bool may_have_format = memory->shape.size() == 4 || memory->shape.size() == 5;
+  return may_have_format && !memory->contiguous() ? nb::object() : made;
 }
 
 int64_t Memory::count() const {

@@ -36,6 +36,21 @@ class Memory {
   std::function<void()> release_;
 };
 
+// Takes arrays of numpy and torch of which there is no more to say than their memory, with few calls of Python.
+class PlainArrays {
+ public:
+  PlainArrays();
+  // A Memory; an invalid object for a subclass, for what Memory::of refuses or cannot tell (torch's requires_grad,
+  // marks, sparse layouts and memory formats), and for all that is no array.
+  nanobind::object take(nanobind::handle value, bool writable) const;
+  // Of one that was taken.
+  bool is_torch(nanobind::handle value) const { return torch_tensor_.is_valid() && value.type().is(torch_tensor_); }
+
+ private:
+  nanobind::object of_torch(nanobind::handle tensor) const;
+  nanobind::object numpy_array_, torch_tensor_, torch_strided_, to_dlpack_;
+};
+
 void bind_memory(nanobind::module_& m);
 
 }  // namespace ckpt_py

@@ -1,8 +1,11 @@
 // ckpt._core: the classes of the C headers as Python sees them. The package re-exports them.
 #include <nanobind/stl/string.h>
 
+#include "arrays.h"
 #include "bind.h"
-#include "memory.h"
+#include "own_arrays.h"
+#include "sharing.h"
+#include "tree.h"
 
 namespace ckpt_py {
 
@@ -53,10 +56,15 @@ NB_MODULE(_core, m) {
   bind_memory(m);
   bind_view(m);
   bind_job(m);
+  bind_sharing(m);
   bind_tree(m);
+  bind_write(m);
+  bind_read(m);
   bind_store(m);
   bind_save(m);
   bind_reader(m);
   bind_load(m);
+  bind_arrays(m);
+  bind_own_arrays(m);
   bind_file(m);
 }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "errors.h"
+#include "tree.h"
 
 namespace nb = nanobind;
 
@@ -68,14 +69,13 @@ nb::object record(const ckpt::JobStats& stats) {
                              enums("IoEngine")(stats.io_engine), stats.recycled != 0);
 }
 
-static nb::object key_of(const ckpt::Node& node) {
+nb::object key_of(const ckpt::Node& node) {
   if (node.key_kind == CKPT_KEY_INT) return nb::int_(node.key_int);
   if (node.key_kind == CKPT_KEY_TEXT) return nb::str(node.key, static_cast<size_t>(node.key_size));
   return nb::none();
 }
 
-// The Python value of a leaf, the name of a tensor or the class of a record; None for other containers.
-static nb::object value_of(const ckpt::Node& node) {
+nb::object value_of(const ckpt::Node& node) {
   const size_t size = static_cast<size_t>(node.text_size);
   switch (node.kind) {
     case CKPT_NODE_BOOL:

@@ -4,6 +4,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "batch.h"
 #include "bind.h"
 #include "region.h"
 
@@ -21,6 +22,25 @@ class SaveObject {
     Placed placed = place(called, data, region, false);
     save->add_tensor(called, placed.tensor, ckpt::Memory(placed.data, placed.bytes), placed.device);
     if (!placed.kept.is_none()) kept_.push_back(std::move(placed.kept));
+  }
+
+  // Whole tensors. A few hundred with each call, as a description takes some space.
+  void add_tensors(nb::dict tensors, const std::optional<std::tuple<uint64_t, uint32_t, uint32_t>>& replica) {
+    const auto save = held_.get();
+    const Alone alone(&busy_, "Save");
+    Batch<const void*> batch;
+    const auto add = [&] { batch.add_to(ckpt_save_add_tensors, save->get()); };
+    for (const auto& [key, value] : tensors) {
+      nb::object kept = Memory::of(value, false);
+      const Memory& memory = nb::cast<const Memory&>(kept);
+      ckpt::Tensor tensor(memory.dtype, memory.shape);
+      if (!memory.contiguous()) tensor.strides(memory.strides);
+      if (replica) std::apply([&](auto... part) { tensor.replica(part...); }, *replica);
+      batch.push(text(key, "name"), tensor, memory.data, memory.bytes);
+      kept_.push_back(std::move(kept));
+      if (batch.full()) add();
+    }
+    add();
   }
 
   template <class Function>
@@ -125,6 +145,11 @@ static void bind_save_adds(nb::class_<SaveObject>& save) {
           "region. Their values must be equal; with `first_replica` those of the first of them count.\n\nWith `dtype` "
           "the data is raw bytes (None if the region is empty), and shape, extent, flat_size "
           "and strides (in elements) describe them; `device` = (DLPack's type, id).")
+      .def("add_tensors", &SaveObject::add_tensors, nb::arg("tensors"), nb::kw_only(), nb::arg("replica") = nb::none(),
+           nb::sig("def add_tensors(self, tensors: dict[str, typing.Any], *, "
+                   "replica: tuple[int, int, int] | None = None) -> None"),
+           "Adds whole tensors by their names, as add_tensor() does, but quickly. Stops at the first that fails: those "
+           "before it were added.")
       .def("add_object", &add_object, nb::arg("name"), nb::arg("data"),
            nb::arg("media_type") = "application/octet-stream", nb::arg("scope") = 0,
            nb::sig("def add_object(self, name: str, data: object, media_type: str = 'application/octet-stream', "

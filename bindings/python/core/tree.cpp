@@ -2,12 +2,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
-#include "bind.h"
+#include "tree.h"
 
 namespace ckpt_py {
 
-// Text in a tree has a length, so it may hold NULs. A lone surrogate is refused.
-static std::string_view tree_text(nb::handle object) {
+std::string_view tree_text(nb::handle object) {
   Py_ssize_t size = 0;
   const char* utf8 = PyUnicode_AsUTF8AndSize(object.ptr(), &size);
   if (!utf8 && !PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) throw nb::python_error();
@@ -26,18 +25,16 @@ static TreeObject parse(nb::handle json) {
   return TreeObject(unlocked([&] { return ckpt::Tree::parse(given); }), "Tree");
 }
 
-static void add_key(const TreeObject& self, nb::handle key) {
-  const auto tree = self.get();
-  PyLong_Check(key.ptr()) ? tree->key(nb::cast<int64_t>(key)) : tree->key(tree_text(key));
+void add_key(ckpt::Tree& tree, nb::handle key) {
+  PyLong_Check(key.ptr()) ? tree.key(nb::cast<int64_t>(key)) : tree.key(tree_text(key));
 }
 
-static void add_int(const TreeObject& self, nb::int_ value) {
-  const auto tree = self.get();
+void add_int(ckpt::Tree& tree, nb::handle value) {
   int overflow = 0;
   const long long small = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
-  if (!overflow) return tree->add_int(small);
+  if (!overflow) return tree.add_int(small);
   // Not str(): by default Python refuses to print more than 4300 digits.
-  tree->add_bigint(nb::cast<std::string>(nb::module_::import_("ckpt.records").attr("digits_of_int")(value)));
+  tree.add_bigint(nb::cast<std::string>(nb::module_::import_("ckpt.records").attr("digits_of_int")(value)));
 }
 
 static std::string add_tensor(const TreeObject& self, nb::handle name) {
@@ -59,15 +56,18 @@ static nb::object find(const TreeObject& self, uint64_t parent, nb::handle key) 
 }
 
 static void bind_tree_build(nb::class_<TreeObject>& tree) {
-  tree.def("key", &add_key, nb::arg("key"), nb::sig("def key(self, key: str | int) -> None"),
-           "Sets the key of the next value in a dict or record. 0 and \"0\" are two keys.")
+  tree.def(
+          "key", [](const TreeObject& self, nb::handle key) { add_key(*self.get(), key); }, nb::arg("key"),
+          nb::sig("def key(self, key: str | int) -> None"),
+          "Sets the key of the next value in a dict or record. 0 and \"0\" are two keys.")
       .def(
           "add_null", [](const TreeObject& self) { self.get()->add_null(); }, "Adds None.")
       .def(
           "add_bool", [](const TreeObject& self, bool value) { self.get()->add_bool(value); }, nb::arg("value"),
           "Adds a bool.")
-      .def("add_int", &add_int, nb::arg("value"), nb::sig("def add_int(self, value: int) -> None"),
-           "Adds an integer of any size.")
+      .def(
+          "add_int", [](const TreeObject& self, nb::int_ value) { add_int(*self.get(), value); }, nb::arg("value"),
+          nb::sig("def add_int(self, value: int) -> None"), "Adds an integer of any size.")
       .def(
           "add_bigint",
           [](const TreeObject& self, nb::handle digits) { self.get()->add_bigint(text(digits, "digits")); },

@@ -120,7 +120,8 @@ def test_all_public_things_are_documented() -> None:
     package = FOLDER / "src" / "ckpt"
     public = ["__init__.py", "_core.pyi", "enums.py", "errors.py", "records.py", "trees.py", "saving.py", "loading.py",
               "adapt.py", "frameworks.py", "progress.py", "sharing.py", "background.py", "handles.py",
-              "hints.py", "opening.py", "reprs.py", "show.py", "sources.py"]
+              "hints.py", "objects.py", "opening.py", "regions.py", "saved.py", "stateful.py", "reprs.py", "show.py",
+              "sources.py"]
     missing = [line for name in public for line in undocumented(package / name)]
     methods_of_visitors = re.compile(r"TreeWriter\.|TreeReader\.|SegmentInfo|Numpy\.|Torch\.")
     assert [line for line in missing if not methods_of_visitors.search(line)] == []
@@ -128,7 +129,8 @@ def test_all_public_things_are_documented() -> None:
 
 @pytest.mark.parametrize("module", ["errors", "enums", "records", "trees", "adapt", "frameworks", "sharing", "saving",
                                     "loading", "progress", "background", "handles", "hints",
-                                    "opening", "reprs", "show", "sources"])
+                                    "objects", "opening", "regions", "saved", "stateful", "torch/group", "reprs",
+                                    "show", "sources"])
 def test_modules_of_the_package_are_typed_and_in_it(module: str) -> None:
     assert (Path(ckpt.__file__).parent / f"{module}.py").exists()
     assert (Path(ckpt.__file__).parent / "py.typed").exists()

@@ -7,7 +7,7 @@ from typing import Any
 import ckpt
 import pytest
 from ckpt import NodeKind
-from ckpt.trees import escape
+from ckpt._core import escape
 
 NATIVE = {"a": [1, 2.5, None, True, "t", b"b", 2**90],
           0: ("x", {"y": ckpt.TensorName("w")}), "0": ckpt.TreeSet([3, [1], 3]),

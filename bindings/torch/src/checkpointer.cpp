@@ -1,144 +1,238 @@
 #include "checkpointer.h"
 
-#include "state.h"
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 
 namespace ckpt_torch {
 
 using namespace internal;
 
-// ---- what is saved ----
-
-Models::Models(std::initializer_list<Models> all) {
-  for (const Models& models : all) modules_.insert(modules_.end(), models.modules_.begin(), models.modules_.end());
-}
-
-Optimizers::Optimizers(std::initializer_list<Optimizers> all) {
-  for (const Optimizers& some : all)
-    optimizers_.insert(optimizers_.end(), some.optimizers_.begin(), some.optimizers_.end());
-}
-
-void Others::set(const std::string& key, c10::IValue value) {
-  for (Item& item : items_)
-    if (item.first == key) {
-      item.second = std::move(value);
-      return;
-    }
-  items_.emplace_back(key, std::move(value));
-}
-
-bool Others::contains(const std::string& key) const {
-  for (const Item& item : items_)
-    if (item.first == key) return true;
-  return false;
-}
-
-const c10::IValue& Others::at(const std::string& key) const {
-  for (const Item& item : items_)
-    if (item.first == key) return item.second;
-  std::vector<std::string> keys;
-  for (const Item& item : items_) keys.push_back(item.first);
-  fail(CKPT_NOT_FOUND, "there is no " + in_quotes(key) + " beside the model; there is " +
-                           (keys.empty() ? "nothing" : listed(keys, 20)));
-}
-
-// ---- the session ----
-
-Checkpointer::Checkpointer(const std::string& store, Ranks ranks, Settings settings)
-    : impl_(guarded([&] { return std::make_unique<Impl>(store, std::move(ranks), std::move(settings)); })) {}
+Checkpointer::Checkpointer(const std::string& store, CheckpointerOptions options, Ranks ranks)
+    : impl_(guarded([&] { return std::make_unique<Impl>(store, std::move(options), std::move(ranks)); })) {}
 Checkpointer::Checkpointer(Checkpointer&&) noexcept = default;
 Checkpointer& Checkpointer::operator=(Checkpointer&&) noexcept = default;
 Checkpointer::~Checkpointer() = default;
 
-std::string Checkpointer::session_string() {
+std::optional<std::string> Checkpointer::step(int64_t n, const State& state, const Numbers& metrics,
+                                              const Numbers& counters) {
+  return guarded([&] { return impl_->step({n, counters, metrics}, state); });
+}
+std::string Checkpointer::save(int64_t n, const State& state, const std::string& label, const Numbers& metrics,
+                               const Numbers& counters) {
   return guarded([&] {
-    impl_->open_session();
-    return impl_->session.string();
+    impl_->last = Moment{n, counters, metrics};
+    return impl_->save(*impl_->last, state, label);
   });
 }
-
-std::string Checkpointer::save(const State& state, const SaveOptions& options) {
-  return guarded([&] { return impl_->save(state, options); });
+void Checkpointer::wait() {
+  guarded([&] { impl_->settle(true); });
+}
+void Checkpointer::updating() {
+  guarded([&] { impl_->session.wait_staged(); });
+}
+const std::optional<std::string>& Checkpointer::stopping() const { return impl_->stopping; }
+std::optional<Restored> Checkpointer::restore(State& state, const Select& select, const RestoreOptions& options) {
+  return guarded([&] { return impl_->restore(state, select.text(), options); });
+}
+Check Checkpointer::check(const State& state) {
+  return guarded([&] { return impl_->check(state); });
+}
+void Checkpointer::close() {
+  guarded([&] { impl_->close(); });
 }
 
-SaveHandle Checkpointer::save_async(const State& state, const SaveOptions& options) {
-  return guarded([&] { return impl_->save_async(state, options); });
+// ---- from its options to its end ----
+
+namespace {
+
+std::string run_of(const CheckpointerOptions& options) {
+  const auto found = options.settings.find("run");
+  return found == options.settings.end() ? "main" : found->second.text();
 }
 
-Loaded Checkpointer::load(const Models& models, const Optimizers& optimizers, const LoadOptions& options) {
-  return guarded([&] { return impl_->load(models, optimizers, options); });
+std::map<std::string, std::string> label_variables(const std::string& run, const Ranks& ranks) {
+  const char* local = std::getenv("LOCAL_WORLD_SIZE");
+  const std::string size = std::to_string(ranks.world_size);
+  return {{"run_name", run}, {"world_size", size}, {"local_world_size", local ? local : size}};
 }
 
-std::optional<Loaded> Checkpointer::load_if_any(const Models& models, const Optimizers& optimizers,
-                                                const LoadOptions& options) {
-  return guarded([&] { return impl_->load_if_any(models, optimizers, options); });
+}  // namespace
+
+Checkpointer::Impl::Impl(const std::string& uri, CheckpointerOptions given, Ranks ranks)
+    : options(std::move(given)),
+      store(uri),
+      run(run_of(options)),
+      labels(options.label, label_variables(run, ranks)),
+      session(uri, std::move(ranks), options.settings) {
+  if (!options.signals) options.signals = ranks_agree() ? default_signals() : std::vector<int>();
+  check_options();
+  signals = std::make_unique<Signals>(*options.signals);
 }
 
-Checkpointer::Impl::Impl(const std::string& uri, Ranks who, Settings given)
-    : ranks(std::move(who)), settings(std::move(given)) {
-  if (ranks.rank >= ranks.world_size)
-    fail(CKPT_INVALID, "rank " + std::to_string(ranks.rank) + " of " + std::to_string(ranks.world_size) +
-                           " ranks: ranks count from 0");
-  store = ckpt::Store::open(uri, options_of(settings));
-}
-
-Checkpointer::Impl::~Impl() {
-  if (!pending) return;
-  // The trainer unwinds: the other ranks are told at once, and do not wait for a rank that may never save again.
-  if (unwinding) pending->job.cancel();
-  pending->wait_local();
-}
-
-// In a group rank 0 opens the session and the others join by its string.
-void Checkpointer::Impl::open_session() {
-  if (session) return;
-  Settings over;
-  if (ranks.rendezvous) over.emplace("rendezvous", 1);
-  auto open = [&](const std::string& string) {
-    const std::string& text = ranks.rank == 0 ? "" : string;
-    session = ckpt::Session::open(store, ranks.rank, ranks.world_size, text, options_of(settings, over));
+void Checkpointer::Impl::check_options() const {
+  auto demand = [](bool right, const std::string& message) {
+    if (!right) fail(CKPT_INVALID, message);
   };
-  if (!ranks.group) return open(ranks.session);
-  std::string string;
-  auto first = caught([&] {
-    if (ranks.rank == 0) open("");
-    if (ranks.rank == 0) string = session.string();
+  demand(options.keep_last >= 0 && options.keep_every >= 0, "keep_last and keep_every: expected 0 or more, found " +
+                                                                std::to_string(options.keep_last) + " and " +
+                                                                std::to_string(options.keep_every));
+  demand(options.keep_last > 0 || (options.keep_every == 0 && !options.keep_best),
+         "keep_every and keep_best have no effect without keep_last, which says how many of the newest checkpoints "
+         "stay: without it all are kept");
+  demand(options.keep_last == 0 || labels.numbered(),
+         "keep_last removes only checkpoints whose label has their step in it: expected {step} or {batch} in label, "
+         "found " +
+             in_quotes(options.label));
+  if (const auto& best = options.keep_best)
+    demand((best->mode == "min" || best->mode == "max") && best->count > 0,
+           "keep_best: expected a metric, \"min\" or \"max\", and how many, found " + in_quotes(best->metric) + ", " +
+               in_quotes(best->mode) + ", " + std::to_string(best->count));
+  demand(ranks_agree() || (options.signals->empty() && !options.time_limit.end() && !needs_agreement(options.every)),
+         "ranks without a group cannot agree, so they cannot save on a signal, a time limit, a clock or a predicate: "
+         "each would save another step");
+}
+
+// The same as close() on this rank alone. In unwinding the session cancels the save.
+Checkpointer::Impl::~Impl() {
+  if (closed || session.unwinding || !flight) return;
+  if (auto error = session.pending->wait_local())
+    (void)std::fprintf(stderr, "ckpt: the save of '%s' in the background failed: %s: %s\n", flight->entry.label.c_str(),
+                       error->status_name(), error->what());
+  (void)caught([&] { settle(false); });
+}
+
+void Checkpointer::Impl::close() {
+  if (closed) return;
+  closed = true;
+  signals.reset();
+  settle(true);
+  session.session = ckpt::Session(nullptr);
+}
+
+// ---- what ranks agree on ----
+
+std::vector<int64_t> Checkpointer::Impl::most(const std::vector<int64_t>& numbers) {
+  return session.group() ? session.group()->all_max(numbers) : numbers;
+}
+
+std::vector<std::string> Checkpointer::Impl::first(const std::function<std::vector<std::string>()>& make) {
+  if (!session.group()) return make();
+  std::string text;
+  auto error = caught([&] {
+    if (session.ranks.rank == 0) text = packed(make());
   });
-  string = agree(group(), first, string)[0];
-  auto others = caught([&] {
-    if (ranks.rank != 0) open(string);
+  return unpacked(agree(session.group(), error, text)[0]);
+}
+
+std::pair<bool, std::string> Checkpointer::Impl::decide(const Moment& now) {
+  const bool due = due_by_count(options.every, now, last);
+  const auto& end = options.time_limit.end();
+  if (!needs_agreement(options.every) && !signals->caught() && !end) return {due, ""};
+  const auto clock = TimeLimit::Clock::now();
+  const std::chrono::duration<double> since = clock - saved_at;
+  const bool asked = due_by_time(options.every, now, since.count());
+  std::string why = signals->received();
+  if (why.empty() && end && clock >= *end - std::chrono::duration_cast<TimeLimit::Clock::duration>(options.time_margin))
+    why = "time limit";
+  const auto voted = most({asked, !why.empty()});
+  if (voted[1] == 0 || stopping) return {due || voted[0] != 0, ""};
+  for (const std::string& told : agree(session.group(), std::nullopt, why))
+    if (!told.empty()) return {true, told};
+  return {true, why};
+}
+
+// ---- saving ----
+
+std::optional<std::string> Checkpointer::Impl::step(const Moment& now, const State& state) {
+  if (closed) fail(CKPT_INVALID, "the Checkpointer is closed");
+  settle(false);
+  const auto [due, why_last] = decide(now);
+  last = now;
+  if (!why_last.empty()) return save_for_the_last_time(now, state, why_last);
+  if (!due) return std::nullopt;
+  return save(now, state, "");
+}
+
+std::string Checkpointer::Impl::save_for_the_last_time(const Moment& now, const State& state, const std::string& why) {
+  // The failure of the save before is told aloud; this save matters now.
+  if (auto error = caught([&] { settle(true); })) TORCH_WARN("ckpt: ", error->what());
+  const std::string id = save(now, state, "");
+  settle(true);
+  stopping = why;
+  return id;
+}
+
+std::string Checkpointer::Impl::save(const Moment& now, const State& state, const std::string& label) {
+  if (closed) fail(CKPT_INVALID, "the Checkpointer is closed");
+  settle(true);
+  const Plan plan = this->plan(now, label);
+  if (latest && latest->label == plan.label) return latest->id;
+  SaveOptions save;
+  save.step = now.step;
+  save.label = plan.label;
+  save.rng = options.rng;
+  save.in_place = options.in_place;
+  save.attrs = plan.attributes;
+  save.settings = plan.settings;
+  save.hooks = options.hooks;
+  SaveHandle handle = session.save_async(state, save);
+  saved_at = TimeLimit::Clock::now();
+  flight = Flight{handle, {handle.id(), plan.label, now.step, now.metrics, !label.empty()}};
+  return handle.id();
+}
+
+Checkpointer::Impl::Plan Checkpointer::Impl::plan(const Moment& now, const std::string& label) {
+  const auto words = first([&]() -> std::vector<std::string> {
+    const Entry next{"", label.empty() ? labels.label(now) : label, now.step, now.metrics, !label.empty()};
+    const bool replace = options.overwrite || std::count(damaged.begin(), damaged.end(), next.label) > 0;
+    std::vector<std::string> out{next.label, replace ? "replace" : "", "", ""};
+    if (options.keep_last > 0) {
+      if (!history) history = std::make_unique<History>(session.store, run);
+      out[2] = std::to_string(history->keep_last(options.keep_last, next));
+      out[3] = history->protected_labels(options.keep_best, next);
+    }
+    for (const auto& [key, value] : attributes_of(now, next.kept)) out.insert(out.end(), {key, value});
+    return out;
   });
-  try {
-    agree(group(), others);
-  } catch (...) {
-    session = ckpt::Session(nullptr);  // the next call tries again on all ranks
-    throw;
+  Plan plan{words[0], {}, {}};
+  if (!words[1].empty()) plan.settings.emplace("on_existing", words[1]);
+  if (!words[2].empty()) {
+    plan.settings.emplace("keep_last", words[2]);
+    plan.settings.emplace("keep_every", options.keep_every);
+    plan.settings.emplace("protect", words[3]);
+  }
+  for (size_t i = 4; i + 1 < words.size(); i += 2) plan.attributes.emplace(words[i], words[i + 1]);
+  return plan;
+}
+
+// Notes that the save in flight has been committed, once it is; with `wait` (COLLECTIVE) waits for that, and throws its
+// failure. Without, a failure is told aloud and left for the next save, which all ranks make in the same step.
+void Checkpointer::Impl::settle(bool wait) {
+  if (!flight) return;
+  if (wait) {
+    const Flight landed = *std::move(flight);
+    flight.reset();
+    session.wait_pending();
+    if (!landed.told) committed(landed.entry);
+    return;
+  }
+  if (flight->told || !flight->handle.done()) return;
+  flight->told = true;
+  const auto error = session.pending->wait_local();
+  if (error) {
+    TORCH_WARN("ckpt: the save of ", in_quotes(flight->entry.id), " failed: ", error->what());
+  } else {
+    committed(flight->entry);
   }
 }
 
-// ---- free functions ----
-
-// COLLECTIVE. If it fails on one rank, all throw.
-static Checkpointer make_together(const std::string& store, const Ranks& ranks, const Settings& settings) {
-  return guarded([&] {
-    std::optional<Checkpointer> made;
-    agree(ranks.group.get(), caught([&] { made.emplace(store, ranks, settings); }));
-    return std::move(*made);
-  });
-}
-
-std::string save(const std::string& store, const Models& models, const Optimizers& optimizers, const Others& others,
-                 const SaveOptions& options, const Ranks& ranks) {
-  return make_together(store, ranks, options.settings).save({models, optimizers, others}, options);
-}
-
-Loaded load(const std::string& store, const Models& models, const Optimizers& optimizers, const LoadOptions& options,
-            const Ranks& ranks) {
-  return make_together(store, ranks, options.settings).load(models, optimizers, options);
-}
-
-std::optional<Loaded> load_if_any(const std::string& store, const Models& models, const Optimizers& optimizers,
-                                  const LoadOptions& options, const Ranks& ranks) {
-  return make_together(store, ranks, options.settings).load_if_any(models, optimizers, options);
+void Checkpointer::Impl::committed(const Entry& entry) {
+  latest = entry;
+  damaged.erase(std::remove(damaged.begin(), damaged.end(), entry.label), damaged.end());
+  if (history) history->add(entry);
+  if (options.on_commit && (options.on_commit_ranks == CommitRanks::all || session.ranks.rank == 0))
+    options.on_commit(session.store.find(entry.id, options_of(Settings{{"run", run}})));
 }
 
 }  // namespace ckpt_torch

@@ -1,52 +1,67 @@
-// The state behind Checkpointer and SaveHandle.
-#ifndef CKPT_TORCH_CHECKPOINTER_H
-#define CKPT_TORCH_CHECKPOINTER_H
+// The state behind Checkpointer.
+#ifndef CKPT_TORCH_MANAGER_H
+#define CKPT_TORCH_MANAGER_H
 
-#include "group.h"
+#include "history.h"
+#include "policy.h"
+#include "preemption.h"
+#include "session.h"
 
 namespace ckpt_torch {
 
-// The version of what the adapter writes beside the tree: attribute "torch.adapter".
-constexpr int64_t kAdapterVersion = 1;
-
-struct SaveHandle::Impl {
-  std::string id;
-  std::shared_ptr<Group> group;
-  ckpt::Save save{nullptr};
-  std::vector<at::Tensor> memory;  // what the engine reads until the save is staged
-  ckpt::Job job{nullptr};          // destroyed first: after that the engine reads nothing
-  bool waited = false;
-  std::optional<Error> outcome;  // what wait() throws
-
-  std::optional<Error> wait_local() const;  // waits for this rank's job only
-  void wait();
-};
-
 struct Checkpointer::Impl {
-  Impl(const std::string& uri, Ranks who, Settings given);
+  Impl(const std::string& uri, CheckpointerOptions given, Ranks ranks);
   ~Impl();
 
-  void open_session();
-  std::string save(const State& state, const SaveOptions& options);
-  SaveHandle save_async(const State& state, const SaveOptions& options);
-  Loaded load(const Models& models, const Optimizers& optimizers, const LoadOptions& options);
-  std::optional<Loaded> load_if_any(const Models& models, const Optimizers& optimizers, const LoadOptions& options);
+  std::optional<std::string> step(const Moment& now, const State& state);
+  std::string save(const Moment& now, const State& state, const std::string& label);
+  void settle(bool wait);
+  void close();
+  std::optional<Restored> restore(State& state, const std::string& select, const RestoreOptions& options);
+  Check check(const State& state);
 
-  // COLLECTIVE. This rank's save, with all that it saves added.
-  std::shared_ptr<SaveHandle::Impl> prepare(const State& state, const SaveOptions& options);
-  void wait_pending();
-  // COLLECTIVE. The id of the selected checkpoint.
-  std::string resolve(const LoadOptions& options);
-  Loaded load_from(const std::string& id, const Models& models, const Optimizers& optimizers,
-                   const LoadOptions& options);
-  Group* group() const { return ranks.group.get(); }
+  CheckpointerOptions options;
+  std::string store, run;
+  internal::LabelTemplate labels;
+  Session::Impl session;
+  std::optional<std::string> stopping;
+  std::optional<Moment> last;
+  bool closed = false;
 
-  Ranks ranks;
-  Settings settings;
-  ckpt::Store store{nullptr};
-  ckpt::Session session{nullptr};
-  std::shared_ptr<SaveHandle::Impl> pending;  // the last save in the background
-  const ckpt::detail::Unwinding unwinding;
+ private:
+  // A save that has begun and is not settled.
+  struct Flight {
+    SaveHandle handle;
+    internal::Entry entry;
+    bool told = false;  // it has ended, and this rank has noted it
+  };
+  // How all ranks save one checkpoint.
+  struct Plan {
+    std::string label;
+    ckpt::Attributes attributes;
+    Settings settings;
+  };
+  void check_options() const;
+  bool ranks_agree() const { return session.ranks.world_size == 1 || session.group() != nullptr; }
+  std::vector<int64_t> most(const std::vector<int64_t>& numbers);
+  // Whether a save is due, and if it is the last one, why; the same on all ranks.
+  std::pair<bool, std::string> decide(const Moment& now);
+  std::string save_for_the_last_time(const Moment& now, const State& state, const std::string& why);
+  // Rank 0's part of a save: the label, and what retention must leave.
+  Plan plan(const Moment& now, const std::string& label);
+  // COLLECTIVE. What rank 0 makes, or throws, on all ranks.
+  std::vector<std::string> first(const std::function<std::vector<std::string>()>& make);
+  void committed(const internal::Entry& entry);
+  // The id of the checkpoint to try, after those that were `passed`; "" if there is none.
+  std::string candidate(const std::string& select, const std::vector<std::string>& passed);
+  std::string newest();
+
+  std::unique_ptr<internal::History> history;  // what rank 0 knows, for retention
+  std::optional<Flight> flight;
+  std::optional<internal::Entry> latest;  // the newest that this object has committed
+  std::vector<std::string> damaged;       // labels of checkpoints whose data turned out to be damaged
+  TimeLimit::Clock::time_point saved_at = TimeLimit::Clock::now();
+  std::unique_ptr<internal::Signals> signals;
 };
 
 }  // namespace ckpt_torch

@@ -7,15 +7,22 @@ namespace internal {
 
 void Collector::dense(const at::Tensor& tensor, Holder holder) {
   const std::string path = tree_.add_tensor();
-  if (tensor.is_meta())
-    fail(CKPT_INVALID, "tensor " + in_quotes(path) + " is a meta tensor: it has no values", {{"tensor", path}});
+  if (tensor.is_meta()) {
+    const std::string why = "tensor " + in_quotes(path) + " is a meta tensor: it has no values";
+    if (!refused_) fail(CKPT_INVALID, why, {{"tensor", path}});
+    return refused_->push_back(why);
+  }
   items_.push_back({path, tensor.detach(), holder, items_.size()});
 }
 
 void Collector::tensor(const at::Tensor& tensor, Holder holder) {
   if (!tensor.defined()) return tree_.add_null();
-  if (is_dense(tensor)) return dense(tensor, holder);
-  Record record = record_of(tensor, "of shape " + shape_text(tensor.sizes()));
+  if (tensor.is_meta()) return dense(tensor, holder);
+  std::optional<Record> known;
+  refusable([&] { known = record_of(tensor, "of shape " + shape_text(tensor.sizes())); });
+  if (!known) return;
+  const Record& record = *known;
+  if (is_dense(tensor) && record.fields.size() == 1) return dense(tensor, holder);
   tree_.begin_record(record.class_name);
   for (const Field& field : record.fields) {
     tree_.key(field.name);
@@ -37,7 +44,9 @@ void Collector::dict(const c10::IValue& value, Holder holder, const std::string&
       tree_.key(entry.key().toInt());
       this->value(entry.value(), holder, where + "/" + std::to_string(entry.key().toInt()));
     } else {
-      fail(CKPT_INVALID, in_quotes(where) + ": keys of a dict may be text or integers, found " + entry.key().tagKind());
+      const std::string why = ": keys of a dict may be text or integers, found " + entry.key().tagKind();
+      if (!refused_) fail(CKPT_INVALID, in_quotes(where) + why);
+      refused_->push_back(in_quotes(where) + why);
     }
   }
   tree_.end();
@@ -61,10 +70,12 @@ void Collector::value(const c10::IValue& value, Holder holder, const std::string
     return tree_.end();
   }
   if (!value.isList() && !value.isTuple())
-    fail(CKPT_INVALID, in_quotes(where) +
-                           ": a checkpoint holds None, bool, int, double, complex, str, tensors, lists, "
-                           "tuples and dicts, found " +
-                           value.tagKind());
+    return refusable([&] {
+      fail(CKPT_INVALID, in_quotes(where) +
+                             ": a checkpoint holds None, bool, int, double, complex, str, tensors, lists, "
+                             "tuples and dicts, found " +
+                             value.tagKind());
+    });
   tree_.begin(value.isList() ? CKPT_NODE_LIST : CKPT_NODE_TUPLE);
   int64_t place = 0;
   auto child = [&](const c10::IValue& element) { this->value(element, holder, where + "/" + std::to_string(place++)); };
@@ -118,7 +129,7 @@ void Collector::find_aliases() {
   };
   for (size_t i = 0; i < items_.size(); i++) resolve(i, shared);
   for (size_t i = 0; i < items_.size(); i++)
-    if (items_[i].holder == Holder::kRank0) resolve(i, rank0);
+    if (items_[i].holder != Holder::kAll) resolve(i, rank0);
 }
 
 void Collector::add_alias(ckpt::Save& save, const Item& item) const {
@@ -131,7 +142,7 @@ void Collector::add_alias(ckpt::Save& save, const Item& item) const {
                      .view_offset(item.tensor.storage_offset() - target.tensor.storage_offset()));
 }
 
-void Collector::fill(ckpt::Save& save) {
+void Collector::fill(ckpt::Save& save, bool with_tree) {
   find_aliases();
   for (size_t i = 0; i < items_.size(); i++) {
     const Item& item = items_[i];
@@ -143,10 +154,24 @@ void Collector::fill(ckpt::Save& save) {
     memory_.push_back(to_host(item.tensor));
     const Memory memory = memory_of(memory_.back(), item.name);
     ckpt::Tensor tensor(memory.desc);
-    if (item.holder == Holder::kRank0) tensor.replica(1, 0, 1);
+    if (item.holder != Holder::kAll) tensor.replica(1, 0, 1);
     save.add_tensor(item.name, tensor, {memory.data, memory.bytes});
   }
-  if (rank_ == 0) save.add_tree(tree_);
+  if (with_tree) save.add_tree(tree_);
+}
+
+std::map<std::string, uint64_t> Collector::sizes() {
+  find_aliases();
+  std::map<std::string, uint64_t> out;
+  for (size_t i = 0; i < items_.size(); i++) {
+    const Item& item = items_[i];
+    if ((item.holder == Holder::kRank0 && rank_ != 0) || item.alias_of != i) continue;
+    out[item.name] = static_cast<uint64_t>(item.tensor.numel()) * item.tensor.element_size();
+    auto error = caught([&] { memory_of(item.tensor, item.name); });
+    if (error && !refused_) throw *error;
+    if (error) refused_->push_back(error->what());
+  }
+  return out;
 }
 
 }  // namespace internal

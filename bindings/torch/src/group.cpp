@@ -39,6 +39,21 @@ Ranks Ranks::by_rendezvous(uint32_t rank, uint32_t world_size) {
   return ranks;
 }
 
+std::vector<int64_t> Group::all_max(const std::vector<int64_t>& mine) {
+  std::string text;
+  for (const int64_t number : mine) text += std::to_string(number) + " ";
+  std::vector<int64_t> most(mine);
+  for (const std::string& other : all_gather(text)) {
+    const char* at = other.c_str();
+    char* end = nullptr;
+    for (int64_t& number : most) {
+      number = std::max<int64_t>(number, std::strtoll(at, &end, 10));
+      at = end;
+    }
+  }
+  return most;
+}
+
 // ---- c10d ----
 
 #ifdef CKPT_TORCH_HAS_C10D
@@ -65,6 +80,15 @@ class C10dGroup : public Group {
     for (const at::Tensor& text : gather(padded))
       texts.emplace_back(static_cast<const char*>(text.data_ptr()), static_cast<size_t>(lengths[texts.size()]));
     return texts;
+  }
+
+  std::vector<int64_t> all_max(const std::vector<int64_t>& mine) override {
+    std::vector<at::Tensor> tensors{at::tensor(mine, at::kLong).to(device_)};
+    c10d::AllreduceOptions options;
+    options.reduceOp = c10d::ReduceOp::MAX;
+    group_->allreduce(tensors, options)->wait();
+    const at::Tensor most = tensors[0].to(at::kCPU);
+    return {most.data_ptr<int64_t>(), most.data_ptr<int64_t>() + most.numel()};
   }
 
  private:
@@ -115,6 +139,22 @@ std::string unpack(const std::string& in, size_t& at) {
   return in.substr(at - size, size);
 }
 
+}  // namespace
+
+std::string packed(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) pack(text, word);
+  return text;
+}
+
+std::vector<std::string> unpacked(const std::string& text) {
+  std::vector<std::string> words;
+  for (size_t at = 0; at < text.size();) words.push_back(unpack(text, at));
+  return words;
+}
+
+namespace {
+
 struct Outcome {
   ckpt_status status = CKPT_OK;
   std::string message, word;
@@ -122,24 +162,16 @@ struct Outcome {
 };
 
 std::string to_text(const Outcome& outcome) {
-  std::string text;
-  pack(text, std::to_string(outcome.status));
-  pack(text, outcome.message);
-  pack(text, outcome.word);
-  for (const auto& [key, value] : outcome.details) pack(text, key), pack(text, value);
-  return text;
+  std::vector<std::string> words{std::to_string(outcome.status), outcome.message, outcome.word};
+  for (const auto& [key, value] : outcome.details) words.insert(words.end(), {key, value});
+  return packed(words);
 }
 
 Outcome from_text(const std::string& text) {
-  Outcome outcome;
-  size_t at = 0;
-  outcome.status = std::stoi(unpack(text, at));
-  outcome.message = unpack(text, at);
-  outcome.word = unpack(text, at);
-  while (at < text.size()) {
-    std::string key = unpack(text, at);
-    outcome.details[key] = unpack(text, at);
-  }
+  const auto words = unpacked(text);
+  if (words.size() < 3) fail(CKPT_INTERNAL, "a rank sent a message that ends early");
+  Outcome outcome{std::stoi(words[0]), words[1], words[2], {}};
+  for (size_t i = 3; i + 1 < words.size(); i += 2) outcome.details[words[i]] = words[i + 1];
   return outcome;
 }
 

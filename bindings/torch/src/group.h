@@ -11,6 +11,10 @@ namespace internal {
 // the rank. Returns each rank's `word`; without a group only this rank's.
 std::vector<std::string> agree(Group* group, const std::optional<Error>& own, const std::string& word = {});
 
+// Texts as one text, to be sent as a word, and back.
+std::string packed(const std::vector<std::string>& words);
+std::vector<std::string> unpacked(const std::string& text);
+
 // The error that `body` threw, if any.
 template <class Body>
 std::optional<Error> caught(Body&& body) {

@@ -1,11 +1,10 @@
-#include "checkpointer.h"
 #include "optim.h"
+#include "session.h"
 #include "state.h"
 
 namespace ckpt_torch {
 
-using namespace internal;
-
+namespace internal {
 namespace {
 
 void check_version(const ckpt::Reader& reader) {
@@ -31,15 +30,16 @@ std::optional<Node> node_at(const Node& root, const std::string& path) {
   return node;
 }
 
+[[noreturn]] void not_found(const Node& root, const std::string& key, const std::string& hint) {
+  std::vector<std::string> keys;
+  for (const Node& child : dict_at(root)) keys.push_back(child.name());
+  fail(CKPT_NOT_FOUND, "the checkpoint has no " + in_quotes(key) + "; at its top are " + listed(keys, 20) + hint);
+}
+
 // The nodes of `count` models or optimizers.
-std::vector<Node> nodes_of(const Node& root, const std::string& key, const char* option, size_t count) {
-  const auto node = node_at(root, key);
-  if (!node) {
-    std::vector<std::string> keys;
-    for (const Node& child : dict_at(root)) keys.push_back(child.name());
-    fail(CKPT_NOT_FOUND, "the checkpoint has no " + in_quotes(key) + "; at its top are " + listed(keys, 20) +
-                             " (LoadOptions::" + option + " names another one)");
-  }
+std::vector<Node> nodes_of(const Node& root, const std::optional<Node>& node, const std::string& key,
+                           const char* option, size_t count) {
+  if (!node) not_found(root, key, std::string(" (LoadOptions::") + option + " names another one)");
   if (!is_list(*node)) {
     if (count > 1)
       fail(CKPT_MISMATCH, in_quotes(key) + ": " + std::to_string(count) + " were given, the checkpoint has one");
@@ -74,6 +74,8 @@ void check_settings(const Settings& settings, const Settings& over) {
     fail(CKPT_INVALID, "setting 'strict': 'exact' is not for modules, whose keys LoadOptions::strict compares");
 }
 
+}  // namespace
+
 // One load of one rank.
 class Loading {
  public:
@@ -84,15 +86,15 @@ class Loading {
     check_settings(settings, options.settings);
     reader_ = ckpt::Reader::open(store, id, bag);
     check_version(reader_);
-    tree_ = reader_.tree();
+    tree_ = reader_.tree_of_rank(rank);
     plan_ = std::make_unique<LoadPlan>(reader_, options_, bag);
   }
 
   void plan(const Models& models, const Optimizers& optimizers) {
-    check_given({models, optimizers, {}});
-    plan_models(models);
-    plan_optimizers(optimizers);
+    check_given({models, optimizers, {}, {}});
     const Node root = tree_.root();
+    plan_models(models, node_at(root, options_.model_key), options_.model_key, "");
+    plan_optimizers(optimizers, node_at(root, options_.optimizer_key));
     std::vector<Node> without;
     auto leave_out = [&](const std::string& key, bool given) {
       const auto node = node_at(root, key);
@@ -103,20 +105,49 @@ class Loading {
     if (!optimizers.optimizers().empty() || !options_.optimizer_key.empty())
       leave_out(options_.optimizer_key, !optimizers.optimizers().empty());
     others_ = without_root(without) ? plan_->value(root, without) : [] { return c10::IValue(); };
-    result_.rng_restored = plan_rng(*plan_, reader_, rank_, options_.rng);
-    plan_->prepare();
+    plan_rest();
+  }
+
+  // The parts that the state has.
+  void plan(State& state, const Choice& choice) {
+    check_given(state);
+    choice_ = &choice;
+    std::map<std::string, Node> parts;
+    for (const Node& child : dict_at(tree_.root())) parts.emplace(choice.name("", child.name()), child);
+    auto part = [&](const std::string& key) -> std::optional<Node> {
+      const auto found = parts.find(key);
+      if (found == parts.end() && !options_.strict) result_.missing.push_back(key);
+      if (found == parts.end() && options_.strict) not_found(tree_.root(), key, "");
+      return found == parts.end() ? std::nullopt : std::optional<Node>(found->second);
+    };
+    if (!state.models.modules().empty() && choice.wants_below("model"))
+      if (const auto node = part("model")) plan_models(state.models, node, node->name(), "model/");
+    for (size_t i = 0, count = state.optimizers.optimizers().size(); i < count && count > 1; i++)
+      choice.check_whole("optimizer/" + std::to_string(i));
+    if (state.optimizers.optimizers().size() == 1) choice.check_whole("optimizer");
+    if (!state.optimizers.optimizers().empty() && choice.wants_below("optimizer"))
+      if (const auto node = part("optimizer")) plan_optimizers(state.optimizers, node);
+    for (Others* others : {&state.others, &state.per_rank})
+      for (const auto& [key, value] : others->items()) {
+        choice.check_whole(key);
+        if (!choice.wants(key)) continue;
+        if (const auto node = part(key)) values_.push_back({others, key, plan_->value(*node), {}});
+      }
+    plan_rest();
   }
 
   // To be called in this order on all ranks. Before read_in_place() nothing outside changes.
   void read_beside() {
     plan_->read_beside();
-    set_others(others_());
+    if (others_) set_others(others_());
+    for (Value& value : values_) value.loaded = value.load();
     result_.ignored = plan_->ignored();
     describe();
   }
   void read_in_place() { plan_->read_in_place(); }
   Loaded finish() {
     plan_->finish();
+    for (Value& value : values_) value.others->set(value.key, std::move(value.loaded));
     return std::move(result_);
   }
 
@@ -126,9 +157,7 @@ class Loading {
     if (names.empty()) return error;
     auto details = error.details();
     for (const std::string& name : names) details["undefined"] += name + "\n";
-    return Error(error.status(),
-                 std::string(error.what()) + "; these tensors of the module are undefined now: " + listed(names),
-                 details);
+    return Error(error.status(), error.what() + (kUndefinedNow + listed(names)), details);
   }
 
  private:
@@ -138,6 +167,12 @@ class Loading {
     result_.id = info.id;
     result_.label = info.label;
     result_.world_size = info.world_size;
+    result_.attrs = reader_.attrs();
+  }
+
+  void plan_rest() {
+    result_.rng_restored = plan_rng(*plan_, reader_, rank_, options_.rng);
+    plan_->prepare();
   }
 
   static bool without_root(const std::vector<Node>& nodes) {
@@ -146,20 +181,27 @@ class Loading {
     return true;
   }
 
-  void plan_models(const Models& models) {
+  // `saved_path`: of the node in the checkpoint; `prefix`: of names in the result and in messages.
+  void plan_models(const Models& models, const std::optional<Node>& node, const std::string& saved_path,
+                   const std::string& prefix) {
     const auto& modules = models.modules();
     if (modules.empty()) return;
-    auto nodes = nodes_of(tree_.root(), options_.model_key, "model_key", modules.size());
-    for (size_t i = 0; i < nodes.size(); i++)
-      plan_module(*plan_, nodes[i], *modules[i], nodes.size() > 1 ? std::to_string(i) + "/" : "", result_);
+    auto nodes = nodes_of(tree_.root(), node, options_.model_key, "model_key", modules.size());
+    for (size_t i = 0; i < nodes.size(); i++) {
+      const std::string place = nodes.size() > 1 ? std::to_string(i) : "";
+      const std::string saved = saved_path + (place.empty() || saved_path.empty() ? "" : "/") + place;
+      plan_module(*plan_, nodes[i], *modules[i], {*choice_, saved, place.empty() ? prefix : prefix + place + "/"},
+                  result_);
+    }
     if (options_.strict) check_strict(result_);
   }
 
-  void plan_optimizers(const Optimizers& optimizers) {
+  void plan_optimizers(const Optimizers& optimizers, const std::optional<Node>& node) {
     const auto& all = optimizers.optimizers();
     if (all.empty()) return;
-    auto nodes = nodes_of(tree_.root(), options_.optimizer_key, "optimizer_key", all.size());
+    auto nodes = nodes_of(tree_.root(), node, options_.optimizer_key, "optimizer_key", all.size());
     for (size_t i = 0; i < nodes.size(); i++) {
+      if (!choice_->wants(nodes.size() > 1 ? "optimizer/" + std::to_string(i) : "optimizer")) continue;
       const auto saved = reader_.attr("torch.optimizer." + std::to_string(i));
       plan_optimizer(*plan_, nodes[i], *all[i], options_.hooks, saved.value_or(""));
     }
@@ -179,30 +221,45 @@ class Loading {
   ckpt::Tree tree_{nullptr};
   std::unique_ptr<LoadPlan> plan_;
   std::function<c10::IValue()> others_;
+  struct Value {
+    Others* others;
+    std::string key;
+    std::function<c10::IValue()> load;
+    c10::IValue loaded;
+  };
+  std::vector<Value> values_;
+  const Choice everything_;
+  const Choice* choice_ = &everything_;
   Loaded result_;
 };
 
-}  // namespace
+}  // namespace internal
+
+using namespace internal;
+
+std::string Session::Impl::find(const std::string& selector, const Settings& over) const {
+  const auto reader = ckpt::Reader::open(store, selector, options_of(settings, over));
+  for (const ckpt::Finding& finding : reader.report()) TORCH_WARN("ckpt: ", finding.text);
+  return reader.info().id;
+}
 
 // Rank 0 resolves it for the group, so that all ranks load the same even if a save commits meanwhile.
-std::string Checkpointer::Impl::resolve(const LoadOptions& options) {
+std::string Session::Impl::resolve(const LoadOptions& options) {
   std::string id;
   auto error = caught([&] {
-    auto bag = options_of(settings, options.settings);
-    if (ranks.group && ranks.rank != 0) return;
-    const auto reader = ckpt::Reader::open(store, options.selector, bag);
-    for (const ckpt::Finding& finding : reader.report()) TORCH_WARN("ckpt: ", finding.text);
-    id = reader.info().id;
+    if (ranks.group && ranks.rank != 0)
+      options_of(settings, options.settings);  // it must be right everywhere
+    else
+      id = find(options.selector, options.settings);
   });
   return agree(group(), error, id)[0];
 }
 
-Loaded Checkpointer::Impl::load_from(const std::string& id, const Models& models, const Optimizers& optimizers,
-                                     const LoadOptions& options) {
+Loaded Session::Impl::load_from(const std::string& id, const LoadOptions& options, const Planning& plan) {
   std::unique_ptr<Loading> loading;
   agree(group(), caught([&] {
           loading = std::make_unique<Loading>(store, id, settings, options, ranks.rank);
-          loading->plan(models, optimizers);
+          plan(*loading);
         }));
   agree(group(), caught([&] { loading->read_beside(); }));
   Loaded loaded;
@@ -215,12 +272,18 @@ Loaded Checkpointer::Impl::load_from(const std::string& id, const Models& models
   return loaded;
 }
 
-Loaded Checkpointer::Impl::load(const Models& models, const Optimizers& optimizers, const LoadOptions& options) {
-  return load_from(resolve(options), models, optimizers, options);
+Loaded Session::Impl::load(const std::string& id, const Models& models, const Optimizers& optimizers,
+                           const LoadOptions& options) {
+  return load_from(id, options, [&](Loading& loading) { loading.plan(models, optimizers); });
 }
 
-std::optional<Loaded> Checkpointer::Impl::load_if_any(const Models& models, const Optimizers& optimizers,
-                                                      const LoadOptions& options) {
+Loaded Session::Impl::load_state(const std::string& id, State& state, const LoadOptions& options,
+                                 const Choice& choice) {
+  return load_from(id, options, [&](Loading& loading) { loading.plan(state, choice); });
+}
+
+std::optional<Loaded> Session::Impl::load_if_any(const Models& models, const Optimizers& optimizers,
+                                                 const LoadOptions& options) {
   std::string id;
   try {
     id = resolve(options);
@@ -228,7 +291,7 @@ std::optional<Loaded> Checkpointer::Impl::load_if_any(const Models& models, cons
     if (error.status() == CKPT_NOT_FOUND) return std::nullopt;
     throw;
   }
-  return load_from(id, models, optimizers, options);
+  return load(id, models, optimizers, options);
 }
 
 }  // namespace ckpt_torch

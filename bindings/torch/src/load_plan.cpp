@@ -40,15 +40,22 @@ std::vector<int64_t> LoadPlan::shape_of(const Node& given) const {
   const Node node = *tensor_at(given);
   const auto data = node.kind == CKPT_NODE_TENSOR ? std::optional<Node>(node) : field(node, "data");
   if (!data || data->kind != CKPT_NODE_TENSOR) return size_of(node);
-  return ckpt::shape_of(reader_.tensor(text_of(*data)));
+  return torch_shape(reader_.tensor(text_of(*data)));
 }
 
 std::optional<at::ScalarType> LoadPlan::type_of(const Node& given) const {
   const Node node = *tensor_at(given);
   if (node.kind == CKPT_NODE_TENSOR) return scalar_type_of(reader_.tensor(text_of(node)).dtype);
+  if (const auto name = field(node, "dtype"); name && is_stored_dense(node)) return named_type(text_of(*name));
   const auto elements = field(node, is_stored_dense(node) ? "data" : "values");
   if (!elements || elements->kind != CKPT_NODE_TENSOR) return std::nullopt;
   return type_of(*elements);
+}
+
+std::string LoadPlan::type_text(const Node& node) const {
+  if (const auto name = field(node, "dtype")) return text_of(*name);
+  const auto data = node.kind == CKPT_NODE_TENSOR ? std::optional<Node>(node) : field(node, "data");
+  return data ? ckpt_dtype_name(reader_.tensor(text_of(*data)).dtype) : kind_name(node);
 }
 
 // ---- fresh memory ----
@@ -60,8 +67,8 @@ at::Tensor LoadPlan::ask(const std::string& name, const at::Tensor& like) {
     fail(CKPT_UNSUPPORTED,
          "tensor " + in_quotes(name) + " is " + ckpt_dtype_name(info.dtype) + ", which this LibTorch does not have",
          {{"tensor", name}});
-  at::IntArrayRef shape(info.shape, static_cast<size_t>(info.ndim));
-  bool same = like.defined() && is_dense(like) && like.sizes() == shape;
+  const auto shape = torch_shape(info);
+  bool same = like.defined() && is_dense(like) && like.sizes() == at::IntArrayRef(shape);
   at::Tensor tensor =
       same ? at::empty_like(like.detach(), at::TensorOptions().dtype(*type).device(at::kCPU)) : at::empty(shape, *type);
   const Memory memory = memory_of(tensor, name);
@@ -70,8 +77,17 @@ at::Tensor LoadPlan::ask(const std::string& name, const at::Tensor& like) {
   return tensor;
 }
 
-std::function<at::Tensor()> LoadPlan::fresh(const Node& given, const at::Tensor& like) {
+// A tensor without memory that has the order of elements that the node's record says.
+static at::Tensor ordered(const Node& given, const std::vector<int64_t>& shape, const at::Tensor& like) {
+  const std::string format = memory_format_at(given);
+  if (format.empty()) return like;
+  const auto dim = static_cast<int64_t>(shape.size());
+  return at::empty(shape, at::TensorOptions().device(at::kMeta), memory_format_named(format, dim, path_of(given)));
+}
+
+std::function<at::Tensor()> LoadPlan::fresh(const Node& given, const at::Tensor& any_like) {
   const Node node = *tensor_at(given);
+  const at::Tensor like = is_stored_dense(node) ? ordered(given, shape_of(node), any_like) : any_like;
   if (node.kind == CKPT_NODE_TENSOR) {
     at::Tensor tensor = ask(text_of(node), like);
     return [tensor] { return tensor; };
@@ -84,7 +100,7 @@ std::function<at::Tensor()> LoadPlan::fresh(const Node& given, const at::Tensor&
     if (part && part->kind != CKPT_NODE_TENSOR)
       fail(CKPT_FORMAT, "tensor " + in_quotes(path_of(child)) + " is not dense, inside " + kind_name(node));
     if (part)
-      record->fields.push_back({key, ask(text_of(*part), {}), {}});
+      record->fields.push_back({key, ask(text_of(*part), is_stored_dense(node) ? like : at::Tensor()), {}});
     else
       record->fields.push_back({key, {}, key == "size" ? c10::IValue(size_of(node)) : build(child, {}, {})});
   }
@@ -123,7 +139,7 @@ void LoadPlan::check_fits(const Target& target) const {
   }
   auto type = type_of(target.node);
   if (type == tensor.scalar_type()) return;
-  std::string found = type ? type_name(*type) : "a dtype that this LibTorch does not have";
+  std::string found = type ? type_name(*type) : type_text(target.node) + ", which this LibTorch does not have";
   if (!type || !options_.convert || !c10::canCast(*type, tensor.scalar_type()))
     mismatch("dtype ", type_name(tensor.scalar_type()),
              found + (type && !options_.convert ? " (option convert would convert it)" : ""));

@@ -60,6 +60,7 @@ class LoadPlan {
     bool overlaps = false;  // another target shares some of its memory
   };
   at::Tensor ask(const std::string& name, const at::Tensor& like);
+  std::string type_text(const Node& node) const;  // of a tensor, as the checkpoint has it
   void check_fits(const Target& target) const;
   bool readable_in_place(const Target& target) const;
   void find_overlaps();

@@ -9,14 +9,24 @@ std::optional<Node> tensor_at(Node node) {
     if (node.kind != CKPT_NODE_RECORD) return std::nullopt;
     const std::string name = text_of(node);
     bool wraps = name == "torch.nn.parameter.Parameter" || name == "numpy.ndarray";
-    if (name == "torch.Tensor") wraps = !field(node, "conj") && !field(node, "neg");
+    if (name == "torch.Tensor") wraps = !field(node, "conj") && !field(node, "neg") && !field(node, "dtype");
     // Its elements differ in dtype or order from those stored; LibTorch has no type for that.
-    if (name != "torch.QTensor" && (field(node, "dtype") || field(node, "order"))) return std::nullopt;
+    if (name == "numpy.ndarray" && (field(node, "dtype") || field(node, "order"))) return std::nullopt;
     if (!wraps) return is_tensor_record(name) ? std::optional<Node>(node) : std::nullopt;
     const auto data = field(node, "data");
     if (!data) return std::nullopt;
     node = *data;
   }
+}
+
+std::string memory_format_at(Node node) {
+  while (node.kind == CKPT_NODE_RECORD) {
+    if (const auto format = field(node, "memory_format")) return text_of(*format);
+    const auto data = field(node, "data");
+    if (!data) break;
+    node = *data;
+  }
+  return "";
 }
 
 Node dict_at(const Node& node) {

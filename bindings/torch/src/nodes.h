@@ -16,6 +16,8 @@ inline std::vector<Node> children(const Node& node) { return {node.begin(), node
 
 // The node of a tensor: a TENSOR, or the record of a tensor that is not dense; of a Parameter the one inside it.
 std::optional<Node> tensor_at(Node node);
+// The order of a tensor's elements in memory, as its record has it: "torch.channels_last"; "" for none.
+std::string memory_format_at(Node node);
 // The dict inside an OrderedDict, which has the entries; any other node is returned as it is.
 Node dict_at(const Node& node);
 inline bool has_entries(const Node& node) { return is_dict(dict_at(node)); }

@@ -118,7 +118,9 @@ void save_known(Collector& out, const torch::optim::Optimizer& optimizer) {
 
 void save_optimizer(Collector& out, const torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks,
                     const std::string& where) {
-  optimizer_class(optimizer, hooks, where);
+  bool known = false;
+  out.refusable([&] { known = !optimizer_class(optimizer, hooks, where).empty(); });
+  if (!known) return;
   if (const OptimizerHook* hook = hook_of(optimizer, hooks))
     return out.value(hook->state_dict(optimizer), Holder::kAll, where);
   with_kind(optimizer, [&](auto kind) { save_known<decltype(kind)>(out, optimizer); });

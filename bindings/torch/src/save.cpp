@@ -1,5 +1,5 @@
-#include "checkpointer.h"
 #include "optim.h"
+#include "session.h"
 #include "state.h"
 
 namespace ckpt_torch {
@@ -53,51 +53,65 @@ void one_or_list(Collector& out, const char* key, const Items& items, SaveOne&& 
   if (items.size() > 1) out.tree().end();
 }
 
-void collect(Collector& out, const State& state, const SaveOptions& options, bool with_others) {
+void check_keys(const State& state) {
+  for (const Others* others : {&state.others, &state.per_rank})
+    for (const auto& [key, value] : others->items()) {
+      for (const char* reserved : kReserved)
+        if (key == reserved)
+          fail(CKPT_INVALID, "others may not have the key " + in_quotes(key) + ": that is where the " + key + " is");
+      if (others == &state.per_rank && state.others.contains(key))
+        fail(CKPT_INVALID, in_quotes(key) + " is in others and in per_rank: a key is in one of them");
+    }
+}
+
+void collect_per_rank(Collector& out, const State& state) {
+  for (const auto& [key, value] : state.per_rank.items()) {
+    out.tree().key(key);
+    out.tree().begin_per_rank(out.rank());
+    out.value(value, Holder::kOwn, key);
+    out.tree().end();
+  }
+}
+
+}  // namespace
+
+namespace internal {
+
+void collect(Collector& out, const State& state, const OptimizerHooks& hooks) {
   check_given(state);
+  check_keys(state);
   out.tree().begin(CKPT_NODE_DICT);
   one_or_list(out, "model", state.models.modules(),
               [&](const torch::nn::Module& module, const std::string&) { save_module(out, module); });
   one_or_list(out, "optimizer", state.optimizers.optimizers(),
               [&](const torch::optim::Optimizer& optimizer, const std::string& where) {
-                save_optimizer(out, optimizer, options.hooks, where);
+                save_optimizer(out, optimizer, hooks, where);
               });
   for (const auto& [key, value] : state.others.items()) {
-    for (const char* reserved : kReserved)
-      if (key == reserved)
-        fail(CKPT_INVALID, "others may not have the key " + in_quotes(key) + ": that is where the " + key + " is");
-    if (!with_others) continue;
+    if (out.rank() != 0) break;
     out.tree().key(key);
     out.value(value, Holder::kRank0, key);
   }
+  if (out.rank() == 0) collect_per_rank(out, state);
   out.tree().end();
 }
 
+void collect_own(Collector& out, const State& state) {
+  out.tree().begin(CKPT_NODE_DICT);
+  collect_per_rank(out, state);
+  out.tree().end();
+}
+
+}  // namespace internal
+
+namespace {
+
 void set_attributes(ckpt::Save& save, const State& state, const SaveOptions& options) {
+  for (const auto& [key, value] : options.attrs) save.set_attr(key, value);
   save.set_attr("torch.adapter", std::to_string(kAdapterVersion));
   const auto& optimizers = state.optimizers.optimizers();
   for (size_t i = 0; i < optimizers.size(); i++)
     save.set_attr("torch.optimizer." + std::to_string(i), optimizer_class(*optimizers[i], options.hooks, "optimizer"));
-}
-
-// At most `size` bytes of the text, in whole characters.
-std::string cut(std::string text, size_t size) {
-  if (text.size() <= size) return text;
-  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80) size--;
-  return text.substr(0, size);
-}
-
-// Tells ranks that meet us through the store alone that this save is given up: adds a tensor that cannot be complete,
-// because it claims that another rank holds it too. The name of the tensor is the reason.
-void abandon(ckpt::Save& save, uint32_t rank, const Error& error) {
-  std::string name = "rank " + std::to_string(rank) + " gave up - " + cut(error.what(), 500);
-  for (char& c : name)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '/') c = ' ';
-  char byte = 0;
-  auto ignored = caught([&] {
-    save.add_tensor(name, ckpt::Tensor::of<uint8_t>({}).replica(UINT64_MAX - rank, 0, 2), {&byte, 1});
-    save.run();
-  });
 }
 
 Settings only(const Settings& settings, const char* key) {
@@ -107,7 +121,7 @@ Settings only(const Settings& settings, const char* key) {
 
 }  // namespace
 
-std::shared_ptr<SaveHandle::Impl> Checkpointer::Impl::prepare(const State& state, const SaveOptions& options) {
+std::shared_ptr<SaveHandle::Impl> Session::Impl::prepare(const State& state, const SaveOptions& options) {
   wait_pending();
   open_session();
   auto handle = std::make_shared<SaveHandle::Impl>();
@@ -122,10 +136,15 @@ std::shared_ptr<SaveHandle::Impl> Checkpointer::Impl::prepare(const State& state
   auto error = caught([&] {
     handle->save = ckpt::Save::create(session, label, options.step, options_of(settings, over));
     handle->id = handle->save.id();
-    Collector collector(ranks.rank);
-    collect(collector, state, options, ranks.rank == 0);
-    collector.fill(handle->save);
-    handle->memory = collector.memory();
+    Collector shared(ranks.rank), own(ranks.rank);
+    collect(shared, state, options.hooks);
+    shared.fill(handle->save, ranks.rank == 0);
+    handle->memory = shared.memory();
+    if (ranks.rank != 0 && !state.per_rank.items().empty()) {  // rank 0's is in its tree
+      collect_own(own, state);
+      own.fill(handle->save, true);
+      for (const at::Tensor& tensor : own.memory()) handle->memory.push_back(tensor);
+    }
     set_attributes(handle->save, state, options);
     if (options.rng) save_rng(handle->save);
   });
@@ -133,33 +152,38 @@ std::shared_ptr<SaveHandle::Impl> Checkpointer::Impl::prepare(const State& state
   if (error && ranks.world_size > 1 && !handle->save)
     (void)caught(
         [&] { handle->save = ckpt::Save::create(session, label, -1, options_of(only(settings, "timeout_ms"))); });
-  if (error && !ranks.group && ranks.world_size > 1 && handle->save) abandon(handle->save, ranks.rank, *error);
+  if (error && handle->save) (void)caught([&] { handle->save.give_up(error->what()); });
   agree(group(), error);
   return handle;
 }
 
 // ---- the save ----
 
-std::string Checkpointer::Impl::save(const State& state, const SaveOptions& options) {
+std::string Session::Impl::save(const State& state, const SaveOptions& options) {
   auto handle = prepare(state, options);
   auto error = caught([&] { handle->save.run(); });
   agree(group(), error);
   return handle->id;
 }
 
-SaveHandle Checkpointer::Impl::save_async(const State& state, const SaveOptions& options) {
+SaveHandle Session::Impl::save_async(const State& state, const SaveOptions& options) {
   auto handle = prepare(state, options);
-  // Not Save::start, which waits for STAGED and lets the session tell of failures: the Checkpointer does both.
-  auto error = caught([&] { handle->job = ckpt::detail::make<ckpt::Job>(ckpt_save_start, handle->save.get()); });
+  // Not Save::start, which lets the engine's session tell of failures: the Session does.
+  const auto start = options.in_place ? ckpt_save_start_in_place : ckpt_save_start;
+  auto error = caught([&] { handle->job = ckpt::detail::make<ckpt::Job>(start, handle->save.get()); });
   agree(group(), error);
   pending = handle;
   // If it fails before it is staged, wait() throws that on all ranks.
-  if (!options.return_early && !caught([&] { handle->job.wait_staged(); })) handle->memory.clear();
+  if (!options.in_place) wait_staged();
   return SaveHandle(handle);
 }
 
+void Session::Impl::wait_staged() {
+  if (pending && !caught([&] { pending->job.wait_staged(); })) pending->memory.clear();
+}
+
 // An error that no wait() has thrown is not lost: the next save throws it.
-void Checkpointer::Impl::wait_pending() {
+void Session::Impl::wait_pending() {
   auto last = std::move(pending);
   pending.reset();
   if (!last || last->waited) return;

@@ -39,29 +39,39 @@ void save_module(Collector& out, const torch::nn::Module& module) {
   out.tree().end();
 }
 
-void plan_module(LoadPlan& plan, const Node& node, torch::nn::Module& module, const std::string& prefix,
+void plan_module(LoadPlan& plan, const Node& node, torch::nn::Module& module, const ModuleChoice& chosen,
                  Loaded& loaded) {
   if (!has_entries(node))
     fail(CKPT_MISMATCH, in_quotes(path_of(node)) + ": expected a dict of tensors, found " + kind_name(node));
+  const Choice& choice = chosen.choice;
+  std::vector<std::pair<std::string, Node>> entries;
   std::unordered_map<std::string, Node> stored;
-  for (const Node& child : dict_at(node)) stored.emplace(child.name(), child);
+  for (const Node& child : dict_at(node)) {
+    entries.emplace_back(choice.name(chosen.saved_path, child.name()), child);
+    stored.emplace(entries.back());
+  }
   each_tensor(module, "", [&](const std::string& name, const at::Tensor& tensor, Holder) {
-    auto found = stored.find(name);
+    const std::string path = chosen.prefix + name;
+    const auto found = stored.find(name);
     if (found == stored.end()) {
-      loaded.missing.push_back(prefix + name);
+      if (choice.wants(path)) loaded.missing.push_back(path);
       return;
     }
-    const Node& child = found->second;
+    const Node child = found->second;
+    stored.erase(found);
+    if (!choice.wants(path)) return;
     if (!tensor_at(child))
       fail(CKPT_MISMATCH, in_quotes(path_of(child)) + ": expected a tensor, found " + kind_name(child));
-    plan.into(tensor, child, prefix + name);
-    stored.erase(found);
+    const auto shape = choice.skip_shapes() ? plan.shape_of(child) : tensor.sizes().vec();
+    if (tensor.sizes() == at::IntArrayRef(shape)) return plan.into(tensor, child, path);
+    loaded.other_shape.push_back(path + ": " + shape_text(tensor.sizes()) + " in the module, " + shape_text(shape) +
+                                 " in the checkpoint");
   });
   stored.erase("_metadata");  // in a Python state_dict: the versions of its classes
-  for (const Node& child : dict_at(node)) {
-    auto left = stored.find(child.name());
-    if (left != stored.end() && left->second.number() == child.number())
-      loaded.unexpected.push_back(prefix + left->first);
+  for (const auto& [name, child] : entries) {
+    auto left = stored.find(name);
+    if (left != stored.end() && left->second.number() == child.number() && choice.wants(chosen.prefix + name))
+      loaded.unexpected.push_back(chosen.prefix + name);
   }
 }
 

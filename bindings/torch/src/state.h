@@ -4,6 +4,7 @@
 
 #include "collector.h"
 #include "load_plan.h"
+#include "selection.h"
 
 namespace ckpt_torch {
 namespace internal {
@@ -14,8 +15,14 @@ void check_given(const State& state);
 // {"conv.weight": …}, in the order of Python's state_dict(): parameters of all ranks, buffers of rank 0.
 void save_module(Collector& out, const torch::nn::Module& module);
 
-// Plans to read the module's tensors from the dict `node`. Names get `prefix` in `loaded` and in messages.
-void plan_module(LoadPlan& plan, const Node& node, torch::nn::Module& module, const std::string& prefix,
+// Which of the module's tensors are loaded.
+struct ModuleChoice {
+  const Choice& choice;
+  std::string saved_path;  // of the module's dict in the checkpoint
+  std::string prefix;      // of names in `loaded` and in messages; paths in the state begin with it where that matters
+};
+// Plans to read the module's tensors from the dict `node`.
+void plan_module(LoadPlan& plan, const Node& node, torch::nn::Module& module, const ModuleChoice& chosen,
                  Loaded& loaded);
 
 // Adds the state of this process's generators as per-rank objects.

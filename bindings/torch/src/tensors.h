@@ -11,7 +11,21 @@ namespace internal {
 int32_t dtype_of(at::ScalarType type);
 // Nothing if this LibTorch has none.
 std::optional<at::ScalarType> scalar_type_of(int32_t dtype);
+// Types that are torch's only: records of torch.Tensor have them as integers of that size.
+struct NamedType {
+  const char* name;
+  at::ScalarType type, integers;
+};
+extern const std::vector<NamedType> kNamedTypes;
+// A type that the engine has only as integers, by torch's name ("torch.bits8").
+std::optional<at::ScalarType> named_type(const std::string& name);
 std::string type_name(at::ScalarType type);
+// The shape that LibTorch gives a tensor of the checkpoint: of float4 a pair is one element.
+std::vector<int64_t> torch_shape(const ckpt::TensorInfo& info);
+// channels_last or channels_last_3d; nothing for other orders.
+std::optional<at::MemoryFormat> memory_format_of(const at::Tensor& tensor);
+// FORMAT if it is no format of a tensor of so many dimensions.
+at::MemoryFormat memory_format_named(const std::string& format, int64_t dim, const std::string& name);
 std::string shape_text(at::IntArrayRef shape);
 
 struct Memory {
@@ -28,8 +42,8 @@ bool is_dense(const at::Tensor& tensor);
 // A dense tensor as plain CPU memory: copied to the CPU, and a pending conjugation or negation carried out, if needed.
 at::Tensor to_host(const at::Tensor& tensor);
 
-// A tensor that is not dense is a record of the state tree (schemas/STATE_TREE.md). A field holds a tensor, a number, a
-// list of numbers or text.
+// A tensor that is not dense, or is more than its numbers, is a record of the state tree (schemas/STATE_TREE.md). A
+// field holds a tensor, a number, a list of numbers or text.
 struct Field {
   std::string name;
   at::Tensor tensor;
@@ -43,7 +57,7 @@ struct Record {
 std::string record_class(const at::Tensor& tensor);
 std::string quantized_name(at::ScalarType type);  // "torch.qint8"
 bool is_tensor_record(const std::string& class_name);
-// UNSUPPORTED, with its name, for an unknown layout.
+// UNSUPPORTED, with its name, for an unknown layout. A dense tensor that needs no record gives one with `data` alone.
 Record record_of(const at::Tensor& tensor, const std::string& name);
 // The inverse. FORMAT if fields are missing or do not fit each other.
 at::Tensor tensor_of(const Record& record, const std::string& name);

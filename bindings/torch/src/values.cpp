@@ -85,6 +85,7 @@ c10::IValue LoadPlan::build_record(const Node& node, const std::vector<Node>& wi
     return build(*child, without, tensors);
   };
   if (dict_at(node).number() != node.number()) return build_dict(dict_at(node), without, tensors);
+  if (name == CKPT_PER_RANK_CLASS && node.child_count == 1) return build(*node.begin(), without, tensors);
   if (name == "builtins.complex")
     if (auto args = field("args"); args && args->isTuple() && args->toTuple()->elements().size() == 2) {
       const auto& parts = args->toTuple()->elements();

@@ -5,12 +5,9 @@
 #include "c10d_test.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -84,7 +81,7 @@ int run_rank(int argc, char** argv) {
     torch::nn::LinearImpl net(7, 3);
     Adam adam(net.parameters(), AdamOptions(0.05));
     ct::Settings settings{{"large_tensor_bytes", 4096}, {"chunk_bytes", 4096}};
-    ct::Checkpointer keeper(store, ct::Ranks::of(group), settings);
+    ct::Session keeper(store, ct::Ranks::of(group), settings);
     std::ofstream out(folder + "/result." + std::to_string(rank));
     if (first > 0 && keeper.load(net, adam).others.at("next").toInt() != first) return 3;
     out << fingerprint(net, adam) << "\n";
@@ -117,32 +114,7 @@ Result read_result(const std::string& path) {
 
 // The ranks must agree on all of it.
 Result run_job(const std::string& folder, int size, const std::string& store, int first, int steps) {
-  std::filesystem::create_directories(folder);
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < size; rank++) {
-    std::vector<std::string> words{"/proc/self/exe",
-                                   "--rank",
-                                   folder,
-                                   std::to_string(rank),
-                                   std::to_string(size),
-                                   store,
-                                   std::to_string(first),
-                                   std::to_string(steps)};
-    std::vector<char*> arguments;
-    for (auto& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    pid_t child = fork();
-    if (child == 0) {
-      execv(arguments[0], arguments.data());
-      _exit(127);
-    }
-    children.push_back(child);
-  }
-  for (pid_t child : children) {
-    int status = 0;
-    waitpid(child, &status, 0);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "a rank ended with " << status;
-  }
+  run_processes("--rank", folder, size, {store, std::to_string(first), std::to_string(steps)});
   Result result = read_result(folder + "/result.0");
   EXPECT_EQ(result.losses.size(), static_cast<size_t>(steps));
   for (int rank = 1; rank < size; rank++) {

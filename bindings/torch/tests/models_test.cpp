@@ -184,7 +184,7 @@ TEST(Tied, WeightsAreStoredOnceAndStayTied) {
   };
   auto saved = make(), loaded = make();
   at::Tensor head = loaded->named_parameters()["head"], embed = loaded->named_parameters()["embed"];
-  ct::Checkpointer keeper(place.uri());
+  ct::Session keeper(place.uri());
   std::string id = keeper.save({saved, {}, {}});
   ct::load(place.uri(), loaded);
   expect_same(*saved, *loaded);
@@ -291,7 +291,7 @@ TEST(Strict, TheEnginesOwnComparisonOfNamesIsRefused) {
   ct::save(place.uri(), net);
   ct::LoadOptions options;
   options.settings = {{"strict", "exact"}};
-  expect_error([&] { ct::Checkpointer(place.uri()).load(net, {}, options); }, CKPT_INVALID, "LoadOptions::strict");
+  expect_error([&] { ct::Session(place.uri()).load(net, {}, options); }, CKPT_INVALID, "LoadOptions::strict");
 }
 
 TEST(Strict, LoadingCountsAsAChangeForAutograd) {
@@ -319,7 +319,7 @@ TEST(Missing, ACheckpointWithoutTheKeySaysWhatItHas) {
 TEST(Missing, WhereThereIsNoCheckpointLoadIfAnyIsEmptyAndOtherErrorsAreThrown) {
   StorePlace place;
   Net saved = seeded_net(1), net = seeded_net(2), before = seeded_net(2);
-  ct::Checkpointer keeper(place.uri());
+  ct::Session keeper(place.uri());
   EXPECT_FALSE(keeper.load_if_any(net));
   EXPECT_FALSE(ct::load_if_any(place.uri(), net));
   expect_same(*before, *net);

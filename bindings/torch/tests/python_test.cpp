@@ -22,15 +22,18 @@ class PythonFile {
   PythonFile& flag(bool value) { return tree_.add_bool(value), *this; }
   PythonFile& number(int value) { return tree_.add_int(value), *this; }
   PythonFile& number(double value) { return tree_.add_float(value), *this; }
-  PythonFile& tensor(const at::Tensor& given) {
-    kept_.push_back(given.detach().contiguous());
-    save_.add_tensor(tree_.add_tensor(), ckpt::Tensor::of<float>(given.sizes().vec()),
-                     {kept_.back().data_ptr(), given.nbytes()});
-    return *this;
-  }
+  PythonFile& text(const char* text) { return tree_.add_text(text), *this; }
+  PythonFile& tensor(const at::Tensor& given) { return raw(given, ckpt::Tensor::of<float>(given.sizes().vec())); }
+  PythonFile& bytes(const at::Tensor& given) { return raw(given, ckpt::Tensor::of<uint8_t>(given.sizes().vec())); }
   PythonFile& object(const char* name, const std::string& bytes) {
     return save_.add_object(name, "application/octet-stream", CKPT_OBJECT_PER_RANK, bytes), *this;
   }
+  PythonFile& raw(const at::Tensor& given, const ckpt::Tensor& as) {
+    kept_.push_back(given.detach().contiguous());
+    save_.add_tensor(tree_.add_tensor(), as, {kept_.back().data_ptr(), given.nbytes()});
+    return *this;
+  }
+  const std::string& uri() const { return place_.uri(); }
   const std::string& commit() {
     save_.add_tree(tree_);
     save_.run();
@@ -181,6 +184,104 @@ TEST(PythonFile, ARandomStateThatIsNoneIsRefusedBeforeAnythingChanges) {
   expect_error([&] { ct::load(uri, model); }, CKPT_MISMATCH, "'torch.rng.cpu'");
   EXPECT_TRUE(same_bits(model->weight, before));
   EXPECT_TRUE(same_bits(at::randn({5}), drawn));
+}
+
+// ---- records of torch.Tensor ----
+
+constexpr auto kLast = at::MemoryFormat::ChannelsLast;
+
+TEST(PythonTensor, InChannelsLastComesBackSoAndIntoAModuleAsThatHasIt) {
+  at::Tensor weight = at::randn({2, 3, 4, 5}), deep = at::randn({2, 3, 4, 5, 2});
+  PythonFile file;
+  auto put = [&](const at::Tensor& tensor, const char* format) {
+    file.record("torch.Tensor").key("data").tensor(tensor).key("memory_format").text(format).end();
+  };
+  file.dict().key("model").dict().key("weight").record("torch.nn.parameter.Parameter").key("data");
+  put(weight, "torch.channels_last");
+  file.key("requires_grad").flag(true).end().end().key("w");
+  put(weight, "torch.channels_last");
+  file.key("deep");
+  put(deep, "torch.channels_last_3d");
+  file.end();
+  const auto uri = file.commit();
+  for (bool in_order : {true, false}) {
+    torch::nn::Module module;
+    const auto format = in_order ? kLast : at::MemoryFormat::Contiguous;
+    const at::Tensor own = module.register_parameter("weight", at::zeros({2, 3, 4, 5}).contiguous(format));
+    const auto loaded = ct::load(uri, module);
+    EXPECT_TRUE(same_bits(own, weight));
+    EXPECT_TRUE(own.is_contiguous(format));
+    const at::Tensor w = loaded.others.at("w").toTensor(), d = loaded.others.at("deep").toTensor();
+    EXPECT_TRUE(same_bits(w, weight) && w.is_contiguous(kLast));
+    EXPECT_TRUE(same_bits(d, deep) && d.is_contiguous(at::MemoryFormat::ChannelsLast3d));
+  }
+}
+
+TEST(PythonTensor, OfADtypeOrOrderThatLibTorchLacksIsRefusedByName) {
+  auto saved = [](const char* key, const char* text) {
+    auto file = std::make_unique<PythonFile>();
+    file->dict()
+        .key("model")
+        .dict()
+        .end()
+        .key("x")
+        .record("torch.Tensor")
+        .key("data")
+        .bytes(at::ones({2, 2}, at::kByte));
+    file->key(key).text(text).end().end().commit();
+    return file;
+  };
+  auto load = [](PythonFile& file, int32_t status, const char* text) {
+    torch::nn::Module none;
+    expect_error([&] { ct::load(file.uri(), none); }, status, text);
+  };
+  load(*saved("dtype", "torch.bits99"), CKPT_UNSUPPORTED, "tensor 'x' is torch.bits99, which this LibTorch does not");
+  load(*saved("memory_format", "torch.channels_last"), CKPT_FORMAT, "tensor 'x' of 2 dimensions");
+  auto file = saved("dtype", "torch.bits99");
+  torch::nn::Module module;
+  module.register_buffer("x", at::zeros({2, 2}, at::kByte));
+  ct::LoadOptions whole;
+  whole.model_key = "";
+  whole.strict = false;
+  expect_error([&] { ct::load(file->uri(), module, {}, whole); }, CKPT_MISMATCH, "torch.bits99, which this LibTorch");
+}
+
+TEST(PythonTensor, OfTheDtypesThatTorchAloneHasIsKept) {
+  StorePlace place;
+  const at::Tensor bytes = at::arange(24, at::kByte).view({4, 6});
+  std::vector<std::pair<std::string, at::Tensor>> all{{"u8", bytes}};
+#if TORCH_VERSION_MAJOR >= 2
+  all.emplace_back("bits8", bytes.view(at::ScalarType::Bits8));
+  all.emplace_back("bits4x2", bytes.t().view(at::ScalarType::Bits4x2));
+  all.emplace_back("float4", bytes.view(at::ScalarType::Float4_e2m1fn_x2));
+  all.emplace_back("float4 columns", bytes.view(at::ScalarType::Float4_e2m1fn_x2).t());
+#endif
+  ct::Others others;
+  for (const auto& [name, tensor] : all) others.set(name, tensor);
+  ct::save(place.uri(), {}, {}, others);
+  const auto loaded = ct::load(place.uri(), {});
+  for (const auto& [name, tensor] : all) {
+    const at::Tensor found = loaded.others.at(name).toTensor();
+    EXPECT_EQ(found.scalar_type(), tensor.scalar_type()) << name;
+    EXPECT_TRUE(same_bits(found.view(at::kByte), tensor.view(at::kByte))) << name;
+  }
+#if TORCH_VERSION_MAJOR >= 2  // as Python has it
+  const auto reader = ckpt::Reader::open(ckpt::Store::open(place.uri()));
+  EXPECT_EQ(reader.tensor("float4").dtype, CKPT_DTYPE_F4_E2M1FN);
+  EXPECT_EQ(reader.tensor("float4").shape[1], 12);
+  EXPECT_EQ(reader.tensor("float4 columns").dtype, CKPT_DTYPE_U8);
+#endif
+}
+
+TEST(PythonTensor, InChannelsLastIsSavedSo) {
+  StorePlace place;
+  torch::nn::Module module;
+  module.register_parameter("weight", at::randn({2, 3, 4, 5}).contiguous(kLast));
+  ct::save(place.uri(), module, {}, {{"x", at::randn({2, 3, 4, 5}).contiguous(kLast)}});
+  EXPECT_TRUE(ct::load(place.uri(), module).others.at("x").toTensor().is_contiguous(kLast));
+  const auto tree = ckpt::Reader::open(ckpt::Store::open(place.uri())).tree();
+  for (const ckpt::Node& node : {tree.root()["model"]["weight"], tree.root()["x"]})
+    EXPECT_EQ(node["memory_format"].as_text(), "torch.channels_last");
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ TEST(Others, ModelsThatNoModuleIsGivenForComeAsValuesOnRequest) {
 TEST(Labels, AreTheStepOrOneThatIsReplaced) {
   StorePlace place;
   Net net;
-  ct::Checkpointer keeper(place.uri(), {}, {{"keep_last", 2}});
+  ct::Session keeper(place.uri(), {}, {{"keep_last", 2}});
   for (int64_t step : {10, 20, 30}) {
     ct::SaveOptions options;
     options.step = step;
@@ -118,8 +118,8 @@ TEST(Labels, AreTheStepOrOneThatIsReplaced) {
   auto loaded = ct::load(other.uri(), net);
   EXPECT_EQ(loaded.label, "checkpoint");
   EXPECT_EQ(loaded.others.at("at").toInt(), 1);
-  expect_error([&] { ct::Checkpointer(place.uri(), {}, {{"keep_lost", 2}}); }, CKPT_INVALID, "keep_lost");
-  expect_error([&] { ct::Checkpointer(place.uri(), {}, {{"keep_last", "two"}}); }, CKPT_INVALID, "'two'");
+  expect_error([&] { ct::Session(place.uri(), {}, {{"keep_lost", 2}}); }, CKPT_INVALID, "keep_lost");
+  expect_error([&] { ct::Session(place.uri(), {}, {{"keep_last", "two"}}); }, CKPT_INVALID, "'two'");
 }
 
 // ---- random generators ----
@@ -142,7 +142,7 @@ TEST(RandomState, StaysAsItIsWhereThatIsWanted) {
   ct::SaveOptions without;
   without.rng = false;
   without.label = "without";
-  ct::Checkpointer keeper(place.uri());
+  ct::Session keeper(place.uri());
   keeper.save({net, {}, {}});
   auto draws_on = [&](const ct::LoadOptions& options) {
     torch::manual_seed(6);
@@ -163,7 +163,7 @@ TEST(RandomState, ARankThatTheSavedRunLackedTakesThatOfRank0OnRequest) {
   Net net;
   ct::save(place.uri(), net);
   at::Tensor expected = at::randn({3});
-  ct::Checkpointer rank1(place.uri(), ct::Ranks::by_rendezvous(1, 2));
+  ct::Session rank1(place.uri(), ct::Ranks::by_rendezvous(1, 2));
   EXPECT_FALSE(rank1.load(net).rng_restored);
   ct::LoadOptions options;
   options.rng = ct::Rng::or_rank0;
@@ -176,7 +176,7 @@ TEST(RandomState, ARankThatTheSavedRunLackedTakesThatOfRank0OnRequest) {
 TEST(Background, WhatChangesAfterStagingIsNotInTheCheckpoint) {
   StorePlace place(true), copies;
   Net net, loaded, before;
-  ct::Checkpointer keeper(place.uri());
+  ct::Session keeper(place.uri());
   for (int64_t step = 0; step < 3; step++) {
     ct::SaveOptions options;
     options.step = step;
@@ -197,33 +197,33 @@ TEST(Background, AHandleThatIsDroppedDoesNotLoseTheSave) {
   StorePlace place(true);
   Net net;
   {
-    ct::Checkpointer keeper(place.uri());
+    ct::Session keeper(place.uri());
     ct::SaveOptions options;
     options.step = 1;
     (void)keeper.save_async({net, {}, {}}, options);
     options.step = 2;
-    options.return_early = true;
+    options.in_place = true;
     (void)keeper.save_async({net, {}, {}}, options);
   }
   EXPECT_EQ(ct::load(place.uri(), net).step, 2);
 }
 
-TEST(Background, ACheckpointerThatIsAssignedToWaitsForItsSave) {
+TEST(Background, ASessionThatIsAssignedToWaitsForItsSave) {
   StorePlace place(true), other;
   auto big = std::make_shared<torch::nn::EmbeddingImpl>(1 << 16, 256);  // 64 MiB
-  ct::Checkpointer keeper(place.uri());
+  ct::Session keeper(place.uri());
   ct::SaveOptions options;
   options.step = 1;
-  options.return_early = true;
+  options.in_place = true;
   (void)keeper.save_async({big, {}, {}}, options);
-  keeper = ct::Checkpointer(other.uri());
+  keeper = ct::Session(other.uri());
   EXPECT_EQ(ct::load(place.uri(), big).step, 1);
 }
 
 TEST(Background, AFailureThatNobodyWaitedForIsThrownByTheNextSave) {
   StorePlace place(true);
   Net net;
-  ct::Checkpointer keeper(place.uri());
+  ct::Session keeper(place.uri());
   ct::SaveOptions options;
   options.label = "same";
   keeper.save({net, {}, {}}, options);
@@ -237,9 +237,9 @@ TEST(Background, AFailureThatNobodyWaitedForIsThrownByTheNextSave) {
 TEST(Background, ACancelledSaveIsNotCommitted) {
   StorePlace place(true);
   auto big = std::make_shared<torch::nn::EmbeddingImpl>(1 << 16, 256);  // 64 MiB
-  ct::Checkpointer keeper(place.uri());
+  ct::Session keeper(place.uri());
   ct::SaveOptions options;
-  options.return_early = true;
+  options.in_place = true;
   auto handle = keeper.save_async({big, {}, {}}, options);
   handle.cancel();
   try {
@@ -305,7 +305,7 @@ TEST(Damage, ThatOneRankMeetsIsToldByAllWithTheirOwnUndefinedTensors) {
     torch::nn::Linear loaded(torch::nn::LinearOptions(300, 300).bias(damaged));
     ct::LoadOptions options;
     options.strict = false;
-    ct::Checkpointer keeper(damaged ? copy.uri() : place.uri(), ranks);
+    ct::Session keeper(damaged ? copy.uri() : place.uri(), ranks);
     auto error = expect_error([&] { keeper.load(loaded, {}, options); }, CKPT_CORRUPT, "rank 1: ");
     EXPECT_EQ(error.detail("undefined"), damaged ? "weight\nbias\n" : "weight\n");
     EXPECT_NE(std::string(error.what()).find("undefined now: 'weight'"), std::string::npos) << error.what();
@@ -332,7 +332,7 @@ TEST(Damage, AMissingPartIsFoundBeforeTheModuleChanges) {
     three.run([&](ct::Ranks ranks) {
       auto loaded = make();
       at::Tensor before = loaded->weight.detach().clone();
-      ct::Checkpointer keeper(place.uri(), ranks);
+      ct::Session keeper(place.uri(), ranks);
       auto error = expect_error([&] { keeper.load(loaded); }, CKPT_INCOMPLETE, "");
       EXPECT_TRUE(same_bits(loaded->weight, before)) << lost;
       EXPECT_EQ(error.detail("undefined"), "");

@@ -1,6 +1,7 @@
 #include "util.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -76,6 +77,30 @@ ct::Error expect_error(const std::function<void()>& call, ckpt_status status, co
   }
   ADD_FAILURE() << "nothing was thrown; expected: " << text;
   return ct::Error(CKPT_OK, "");
+}
+
+void run_processes(const std::string& mode, const std::string& folder, int size,
+                   const std::vector<std::string>& words) {
+  std::filesystem::create_directories(folder);
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < size; rank++) {
+    std::vector<std::string> all{"/proc/self/exe", mode, folder, std::to_string(rank), std::to_string(size)};
+    all.insert(all.end(), words.begin(), words.end());
+    std::vector<char*> arguments;
+    for (auto& word : all) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    pid_t child = fork();
+    if (child == 0) {
+      execv(arguments[0], arguments.data());
+      _exit(127);
+    }
+    children.push_back(child);
+  }
+  for (pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "a rank ended with " << status;
+  }
 }
 
 // ---- threads as ranks ----

@@ -30,7 +30,7 @@ class StorePlace {
  private:
   std::string uri_;
   bool directory_;
-  ct::Checkpointer alive_;  // keeps a store in memory alive
+  ct::Session alive_;  // keeps a store in memory alive
 };
 
 // Two linear layers with a normalisation between them: parameters, buffers and a counter.
@@ -55,6 +55,10 @@ void expect_same(const torch::nn::Module& a, const torch::nn::Module& b);
 
 // Runs `call`, which must throw an Error with this status whose text holds `text`.
 ct::Error expect_error(const std::function<void()>& call, ckpt_status status, const std::string& text);
+
+// Runs this binary once for each rank, as `torch_tests MODE FOLDER RANK SIZE WORDS…`, and expects that each ends with
+// 0.
+void run_processes(const std::string& mode, const std::string& folder, int size, const std::vector<std::string>& words);
 
 // A group whose ranks are threads.
 class ThreadGroup {

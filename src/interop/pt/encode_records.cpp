@@ -25,23 +25,15 @@ bool is_storage_class(std::string_view name) {
 
 const PtEncoder::Row* PtEncoder::row_of(std::string_view class_name) {
   static constexpr Row kRows[] = {
-      {kOrderedDict, &PtEncoder::ordered_dict},
-      {"builtins.dict", &PtEncoder::plain_dict},
-      {"builtins.bytearray", &PtEncoder::byte_array},
-      {"builtins.complex", &PtEncoder::called},
-      {"collections.Counter", &PtEncoder::called},
-      {"torch.Size", &PtEncoder::torch_size},
-      {"torch.device", &PtEncoder::torch_device},
-      {"torch.layout", &PtEncoder::torch_layout},
-      {"torch.dtype", &PtEncoder::torch_dtype},
-      {"torch.Tensor", &PtEncoder::torch_tensor},
-      {"torch.nn.parameter.Parameter", &PtEncoder::parameter},
-      {"torch.QTensor", &PtEncoder::quantized},
-      {"torch.sparse_coo", &PtEncoder::sparse},
-      {"torch.sparse_csr", &PtEncoder::sparse},
-      {"torch.sparse_csc", &PtEncoder::sparse},
-      {"torch.sparse_bsr", &PtEncoder::sparse},
-      {"torch.sparse_bsc", &PtEncoder::sparse},
+      {kOrderedDict, &PtEncoder::ordered_dict},    {"builtins.dict", &PtEncoder::plain_dict},
+      {CKPT_PER_RANK_CLASS, &PtEncoder::per_rank}, {"builtins.bytearray", &PtEncoder::byte_array},
+      {"builtins.complex", &PtEncoder::called},    {"collections.Counter", &PtEncoder::called},
+      {"torch.Size", &PtEncoder::torch_size},      {"torch.device", &PtEncoder::torch_device},
+      {"torch.layout", &PtEncoder::torch_layout},  {"torch.dtype", &PtEncoder::torch_dtype},
+      {"torch.Tensor", &PtEncoder::torch_tensor},  {"torch.nn.parameter.Parameter", &PtEncoder::parameter},
+      {"torch.QTensor", &PtEncoder::quantized},    {"torch.sparse_coo", &PtEncoder::sparse},
+      {"torch.sparse_csr", &PtEncoder::sparse},    {"torch.sparse_csc", &PtEncoder::sparse},
+      {"torch.sparse_bsr", &PtEncoder::sparse},    {"torch.sparse_bsc", &PtEncoder::sparse},
       {"numpy.ndarray", &PtEncoder::array},
   };
   static constexpr Row kStorage{"", &PtEncoder::torch_storage};
@@ -129,6 +121,12 @@ Status PtEncoder::plain_dict(const TreeNode& node) {
   CKPT_ASSIGN(const uint32_t items, field(node, "items"));
   pickle_.empty_dict();
   return pairs(tree_[items]);
+}
+
+// {"rank0": value, …}
+Status PtEncoder::per_rank(const TreeNode& node) {
+  pickle_.empty_dict();
+  return dict(node);
 }
 
 Status PtEncoder::byte_array(const TreeNode& node) {

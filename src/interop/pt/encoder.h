@@ -85,6 +85,7 @@ class PtEncoder {
   Status opaque(const TreeNode& node);
   Status ordered_dict(const TreeNode& node);
   Status plain_dict(const TreeNode& node);
+  Status per_rank(const TreeNode& node);
   Status torch_size(const TreeNode& node);
   Status torch_device(const TreeNode& node);
   Status torch_layout(const TreeNode& node);

@@ -64,7 +64,8 @@ Result<ExportPlan> plan_pt(const ExportRequest& request) {
   CKPT_ASSIGN(const format::Tree tree, tree_of(request.reader));
   const PtEncoderOptions options{request.options.str("opaque") == "dict", {}};
   PtEncoder encoder(request.reader, tree, options);
-  CKPT_TRY(encoder.value(0));
+  CKPT_ASSIGN(const uint32_t root, node_at(tree, request.options.str("at")));
+  CKPT_TRY(encoder.value(root));
   ExportPlan plan;
   plan.files.push_back(pt_file({}, encoder.pickle().finish(), encoder.storages().storages()));
   return plan;

@@ -2,6 +2,7 @@
 // reader's names and the attributes that an import left.
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <unordered_map>
 
 #include "interop/safetensors/file_set.h"
@@ -14,9 +15,17 @@ namespace {
 
 using client::Reader;
 
+// What of the checkpoint is written: the tensors whose names begin with `prefix` ("" or "model/"), without it.
+struct From {
+  const Reader& reader;
+  std::string prefix;
+
+  std::string name_of(const Tensor& tensor) const { return prefix + tensor.name; }
+};
+
 struct PlannedFile {
   std::string name;
-  std::vector<Tensor> tensors;  // with their offsets, in order
+  std::vector<Tensor> tensors;  // by their names in the file, with their offsets, in order
   std::optional<StringMap> metadata;
   uint64_t data_bytes = 0;
 };
@@ -29,10 +38,12 @@ Status attribute_error(const Status& status, const std::string& key) {
   return Status(CKPT_FORMAT, "attribute " + key + ": " + status.message());
 }
 
-Result<Tensor> tensor_at(const Reader& reader, uint64_t index) {
-  CKPT_ASSIGN(const ckpt_tensor_info info, result(reader.tensor(index)));
+// Not set: it is not written.
+Result<std::optional<Tensor>> tensor_at(const From& from, uint64_t index) {
+  CKPT_ASSIGN(const ckpt_tensor_info info, result(from.reader.tensor(index)));
+  if (!std::string_view(info.name).starts_with(from.prefix)) return std::optional<Tensor>();
   Tensor tensor;
-  tensor.name = info.name;
+  tensor.name = info.name + from.prefix.size();
   tensor.dtype = static_cast<uint16_t>(info.dtype);
   tensor.shape = shape_of(info);
   if (tensor.name == "__metadata__")
@@ -44,7 +55,7 @@ Result<Tensor> tensor_at(const Reader& reader, uint64_t index) {
   const Result<uint64_t> bytes = tensor_bytes(tensor.shape, tensor.dtype);
   if (!bytes.ok()) return tensor_error(CKPT_UNSUPPORTED, tensor.name, bytes.status().message());
   tensor.end = *bytes;
-  return tensor;
+  return std::optional(std::move(tensor));
 }
 
 // The names that were imported; one default name where nothing was.
@@ -66,16 +77,16 @@ Result<std::vector<std::string>> file_names(const Reader& reader) {
 }
 
 // Tensors that were not imported go to the first file.
-Result<size_t> file_of(const Reader& reader, const std::string& tensor, size_t file_count) {
+Result<size_t> file_of(const From& from, const Tensor& tensor, size_t file_count) {
   if (file_count == 1) return size_t{0};
-  const std::optional<std::string> text = reader.tensor_attr(tensor, kFileAttr);
+  const std::optional<std::string> text = from.reader.tensor_attr(from.name_of(tensor), kFileAttr);
   if (!text) return size_t{0};
   size_t file = 0;
   const char* end = text->data() + text->size();
   const auto [stop, error] = std::from_chars(text->data(), end, file);
   if (error == std::errc() && stop == end && file < file_count) return file;
   return tensor_error(
-      CKPT_FORMAT, tensor,
+      CKPT_FORMAT, tensor.name,
       strformat("attribute {}: expected a number below {}, found ", kFileAttr, file_count) + shown(*text));
 }
 
@@ -98,8 +109,8 @@ void merge(std::optional<StringMap>& into, const std::optional<StringMap>& from)
 }
 
 // The imported order where one was kept, then the reference implementation's.
-Status sort_tensors(const Reader& reader, std::vector<PlannedFile>& files) {
-  const std::string text = get_text(reader, kOrderAttr);
+Status sort_tensors(const From& from, std::vector<PlannedFile>& files) {
+  const std::string text = get_text(from.reader, kOrderAttr);
   std::vector<std::string> order;
   if (!text.empty()) {
     Result<std::vector<std::string>> names = parse_string_list(text);
@@ -109,7 +120,7 @@ Status sort_tensors(const Reader& reader, std::vector<PlannedFile>& files) {
   std::unordered_map<std::string_view, size_t> place;
   for (size_t i = 0; i < order.size(); i++) place.try_emplace(order[i], i);
   const auto place_of = [&](const Tensor& tensor) {
-    const auto found = place.find(tensor.name);
+    const auto found = place.find(from.name_of(tensor));
     return found == place.end() ? order.size() : found->second;
   };
   for (PlannedFile& file : files)
@@ -172,31 +183,76 @@ Result<std::optional<std::string>> index_of(const Reader& reader, const std::vec
   return std::optional<std::string>(make_index(metadata, weight_map));
 }
 
-Result<std::vector<PlannedFile>> plan_files(const Reader& reader, bool split) {
-  CKPT_ASSIGN(const std::vector<std::string> names, file_names(reader));
+// The files that were imported, or one of all tensors.
+Result<std::vector<PlannedFile>> imported_files(const From& from, bool split) {
+  CKPT_ASSIGN(const std::vector<std::string> names, file_names(from.reader));
   std::vector<PlannedFile> files(split ? names.size() : 1);
   for (size_t i = 0; i < files.size(); i++) files[i].name = names[i];
   for (size_t i = 0; i < names.size(); i++) {
-    CKPT_ASSIGN(const std::optional<StringMap> metadata, metadata_of(reader, i, names.size()));
+    CKPT_ASSIGN(const std::optional<StringMap> metadata, metadata_of(from.reader, i, names.size()));
     merge(files[split ? i : 0].metadata, metadata);
   }
-  const uint64_t count = reader.tensor_count();
+  const uint64_t count = from.reader.tensor_count();
   for (uint64_t i = 0; i < count; i++) {
-    CKPT_ASSIGN(Tensor tensor, tensor_at(reader, i));
-    CKPT_ASSIGN(const size_t file, file_of(reader, tensor.name, files.size()));
-    files[file].tensors.push_back(std::move(tensor));
+    CKPT_ASSIGN(std::optional<Tensor> tensor, tensor_at(from, i));
+    if (!tensor) continue;
+    CKPT_ASSIGN(const size_t file, file_of(from, *tensor, files.size()));
+    files[file].tensors.push_back(*std::move(tensor));
   }
-  CKPT_TRY(sort_tensors(reader, files));
+  if (!from.prefix.empty()) std::erase_if(files, [](const PlannedFile& file) { return file.tensors.empty(); });
+  return files;
+}
+
+// Begins another file before one would have more than `most` bytes of tensors, so a larger tensor has one of its own.
+std::vector<PlannedFile> cut(PlannedFile whole, uint64_t most) {
+  std::vector<PlannedFile> files;
+  uint64_t room = 0;
+  for (Tensor& tensor : whole.tensors) {
+    const uint64_t bytes = tensor.end - tensor.begin;
+    if (files.empty() || bytes > room) {
+      files.emplace_back().metadata = whole.metadata;
+      room = most;
+    }
+    room -= std::min(room, bytes);
+    files.back().tensors.push_back(std::move(tensor));
+  }
+  for (size_t i = 0; i < files.size(); i++) {
+    const bool only = files.size() == 1;
+    files[i].name = only ? kDefaultFile : strformat("model-{:05}-of-{:05}{}", i + 1, files.size(), kSuffix);
+  }
+  return files;
+}
+
+// The error says what places the state has.
+Status nothing_below(const Reader& reader, const std::string& at) {
+  std::set<std::string> places;
+  for (uint64_t i = 0; i < reader.tensor_count() && places.size() < 10; i++) {
+    CKPT_ASSIGN(const ckpt_tensor_info info, result(reader.tensor(i)));
+    const std::string_view name = info.name;
+    if (name.find('/') != name.npos) places.insert(shown(name.substr(0, name.find('/'))));
+  }
+  std::string there;
+  for (const std::string& place : places) there += (there.empty() ? "; there is " : ", ") + place;
+  return Status(CKPT_NOT_FOUND, "option at: no tensor is below " + shown(at) + there).with("found", at);
+}
+
+Result<std::vector<PlannedFile>> plan_files(const From& from, const ExportRequest& request, bool is_directory) {
+  const std::string at = request.options.str("at");
+  const auto most = static_cast<uint64_t>(request.options.integer("shard_bytes"));
+  CKPT_ASSIGN(std::vector<PlannedFile> files, imported_files(from, is_directory && most == 0));
+  if (!at.empty() && (files.empty() || files[0].tensors.empty())) return nothing_below(request.reader, at);
+  if (most != 0) files = cut(std::move(files[0]), most);
+  CKPT_TRY(sort_tensors(from, files));
   for (PlannedFile& file : files) CKPT_TRY(set_offsets(file));
   return files;
 }
 
-Result<ExportFile> export_file(const PlannedFile& planned) {
+Result<ExportFile> export_file(const From& from, const PlannedFile& planned) {
   CKPT_ASSIGN(std::string header, make_header(planned.tensors, planned.metadata));
   ExportFile file{planned.name, nullptr, {}, header.size() + planned.data_bytes};
   for (const Tensor& tensor : planned.tensors) {
     CKPT_ASSIGN(const uint64_t elements, element_count(tensor.shape));
-    file.ranges.push_back({tensor.name, tensor.dtype, tensor.shape, 0, elements});
+    file.ranges.push_back({from.name_of(tensor), tensor.dtype, tensor.shape, 0, elements});
   }
   file.body = std::make_unique<PlainBody>(std::move(header));
   return file;
@@ -207,9 +263,15 @@ Result<ExportFile> export_file(const PlannedFile& planned) {
 Result<ExportPlan> plan_safetensors(const ExportRequest& request) {
   ExportPlan plan;
   plan.is_directory = !request.path.ends_with(kSuffix);
-  CKPT_ASSIGN(const std::vector<PlannedFile> files, plan_files(request.reader, plan.is_directory));
+  if (!plan.is_directory && request.options.integer("shard_bytes") != 0)
+    return Status(CKPT_INVALID,
+                  "export: option shard_bytes is for a directory of files, found the file " + request.path)
+        .with("found", request.path);
+  const std::string at = request.options.str("at");
+  const From from{request.reader, at.empty() ? "" : at + '/'};
+  CKPT_ASSIGN(const std::vector<PlannedFile> files, plan_files(from, request, plan.is_directory));
   for (const PlannedFile& planned : files) {
-    CKPT_ASSIGN(ExportFile file, export_file(planned));
+    CKPT_ASSIGN(ExportFile file, export_file(from, planned));
     plan.files.push_back(std::move(file));
   }
   if (!plan.is_directory) return plan;

@@ -11,7 +11,6 @@ neither numpy nor torch.
 
 from ._core import (FORMAT_REVISION, File, Job, Load, Memory, Save, Tree, View, dtype_bits, dtype_find, dtype_name,
                     options, status_name, version, version_number)
-from .adapt import PerRank, Shard
 from .background import SaveHandle
 from .checkpointer import Check, Checkpointer, Moment, Restored
 from .enums import (CheckpointFlags, CheckpointState, Codec, Device, DType, Filter, FindingKind, IoEngine, JobState,
@@ -27,14 +26,16 @@ from .opening import Checkpoint, LazyTensor, Listing, ls
 from .opening import open as open  # not in __all__, for it would hide Python's own
 from .records import (AliasInfo, CheckpointInfo, FileTensor, Finding, JobStats, Node, ObjectInfo, OptionInfo, PartInfo,
                       Report, RunInfo, SegmentInfo, TensorInfo)
+from .random_states import random_states
+from .regions import PerRank, Shard
 from .saving import save, save_async
 from .trees import Record, TensorName, TreeSet, from_native, to_native
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "save", "save_async", "load", "ls", "SaveHandle", "Shard", "PerRank", "Checkpoint", "LazyTensor", "Listing",
-    "Checkpointer", "Restored", "Moment", "Check",
+    "save", "save_async", "load", "ls", "SaveHandle", "Shard", "PerRank", "random_states",
+    "Checkpoint", "LazyTensor", "Listing", "Checkpointer", "Restored", "Moment", "Check",
     "Store", "Session", "Save", "Reader", "Load", "Job", "Tree", "File", "Memory", "View",
     "from_native", "to_native", "Record", "TensorName", "TreeSet",
     "AliasInfo", "CheckpointInfo", "FileTensor", "Finding", "JobStats", "Node", "ObjectInfo", "OptionInfo", "PartInfo",

@@ -1,11 +1,15 @@
 """The classes of the C API. Use them from ckpt, not from here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import os
 import types
+from typing import Any
 
 import ckpt.enums
+import ckpt.frameworks
 import ckpt.records
+import ckpt.sharing
+import ckpt.trees
 
 
 def version() -> str:
@@ -152,6 +156,11 @@ class Job:
 
     def __exit__(self, type: type[BaseException] | None, value: BaseException | None, traceback: types.TracebackType | None) -> None: ...
 
+def find_aliases(tensors: dict[str, Memory]) -> tuple[list[ckpt.sharing.Alias], list[ckpt.sharing.Span]]:
+    """
+    The tensors that are saved as aliases of others, and what is saved in addition for them.
+    """
+
 class Tree:
     """
     Nested state with tensors as leaves (schemas/STATE_TREE.md): built in document order, or read by node number (the root is 0). ckpt.to_native and ckpt.from_native turn whole trees into Python values and back. One thread at a time while it is built.
@@ -230,6 +239,31 @@ class Tree:
     def __exit__(self, type: type[BaseException] | None, value: BaseException | None, traceback: types.TracebackType | None) -> None: ...
 
     def __repr__(self) -> str: ...
+
+def write_value(writer: ckpt.trees.TreeWriter, value: object, path: tuple[str, ...]) -> None:
+    """What ckpt.trees.TreeWriter.write does."""
+
+def escape(key: str) -> str:
+    """A text key as a segment of a path: schemas/STATE_TREE.md section 4."""
+
+def read_value(reader: ckpt.trees.TreeReader, index: int, like: object) -> Any:
+    """What ckpt.trees.TreeReader.read does."""
+
+def read_entries(reader: ckpt.trees.TreeReader, index: int, like: object) -> dict[Any, Any]:
+    """What ckpt.trees.TreeReader.entries does."""
+
+def tensor_names(tree: Tree, index: int = 0) -> set[str]:
+    """The names of all tensors in a tree, or below one of its nodes."""
+
+def unused(value: object, path: str, used: set[int]) -> list[tuple[str, Any]]:
+    """
+    What lies in dicts, lists and tuples, nested in any way, and has none of these ids, with the paths.
+    """
+
+def replaced(value: object, types: tuple[type, ...], function: Callable[[Any], object]) -> Any:
+    """
+    A copy of dicts, lists and tuples, nested in any way, in which function(value) replaces the values of these types.
+    """
 
 class Store:
     """
@@ -330,6 +364,11 @@ class Save:
         A whole tensor needs nothing else. A box: `shape` of the whole tensor and `offset`, in elements; its extent is the array's shape. A flat range: `shape` and `flat_offset`. `replica` = (group, index, count) says who else holds the same region; by default all ranks hold a whole tensor, and this rank alone any other region. Their values must be equal; with `first_replica` those of the first of them count.
 
         With `dtype` the data is raw bytes (None if the region is empty), and shape, extent, flat_size and strides (in elements) describe them; `device` = (DLPack's type, id).
+        """
+
+    def add_tensors(self, tensors: dict[str, Any], *, replica: tuple[int, int, int] | None = None) -> None:
+        """
+        Adds whole tensors by their names, as add_tensor() does, but quickly. Stops at the first that fails: those before it were added.
         """
 
     def add_object(self, name: str, data: object, media_type: str = 'application/octet-stream', scope: int = 0) -> None:
@@ -540,6 +579,29 @@ class Load:
     def __exit__(self, type: type[BaseException] | None, value: BaseException | None, traceback: types.TracebackType | None) -> None: ...
 
     def __repr__(self) -> str: ...
+
+class Buffer:
+    """Memory of arrays that a load made."""
+
+    @property
+    def nbytes(self) -> int:
+        """Its size."""
+
+class NewArrays:
+    """Makes arrays, and asks a load to fill them."""
+
+    def __init__(self, load: Load, reader: Reader, framework: ckpt.frameworks.Framework, made: dict[str, Any], mixed: bool) -> None: ...
+
+    def add(self) -> None:
+        """Adds what was made to the load."""
+
+class OwnArrays:
+    """Asks a load to fill the caller's arrays."""
+
+    def __init__(self, load: Load, convert: bool, filled: dict[Any, Any], used: set[int], names: set[str]) -> None: ...
+
+    def add(self) -> None:
+        """Adds what was asked for to the load."""
 
 class File:
     """

@@ -11,8 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from .enums import Status
+from .errors import Error, error_of
 from .frameworks import MEMORY_FORMATS, FrameworkName, framework_name_of, loaded, memory_format_of
 from .generators import generator_of, record_of
+from .objects import is_object, record_of_object
+from .regions import Regions, Shard
 from .trees import Record, TreeSet, TreeWriter, place
 
 # By class: the item that adds no segment to paths; schemas/STATE_TREE.md section 5 has the rule.
@@ -22,43 +26,14 @@ TRANSPARENT = {
     "builtins.dict": "items",
     "torch.nn.parameter.Parameter": "data",
     "torch.Tensor": "data",
+    "torch.QTensor": "data",
     "numpy.ndarray": "data",
 }
 
 
 @dataclass(frozen=True)
-class Shard:
-    """This rank's region of a tensor, as a leaf of the state: a box at `offset` whose extent is the shape of `data`, or
-    a flat range that starts at element `flat_offset` of the tensor flattened in row-major order.
-
-    `shape` is the whole tensor's. `replica` = (group, index, count) if other ranks hold the same region: a number that
-    names the replica group, this rank's place in it, and how many ranks it has.
-    """
-
-    data: Any
-    shape: tuple[int, ...]
-    offset: tuple[int, ...] | None = None
-    flat_offset: int | None = None
-    replica: tuple[int, int, int] | None = None
-
-
-PER_RANK = "ckpt.PerRank"
-
-
-@dataclass(frozen=True)
-class PerRank:
-    """What is this rank's own, as a leaf of the state: a random state, the position of a data loader.
-
-    All else that several ranks have at one place must be equal. A load gives each rank the value that it saved itself,
-    or rank 0's if the checkpoint has fewer ranks.
-    """
-
-    value: Any
-
-
-@dataclass(frozen=True)
 class Leaf:
-    """A tensor: an array, or a Shard."""
+    """A tensor: an array, a Shard, or Regions."""
 
     data: Any
 
@@ -77,14 +52,17 @@ def simplify(value: Any, path: tuple[str, ...]) -> Any:
     if kind is defaultdict:
         return _of_defaultdict(value, path)
     simple = _SIMPLE.get(kind)
-    return simple(value) if simple is not None else _of_framework(value)
+    if simple is not None:
+        return simple(value)
+    found = _of_framework(value)
+    return record_of_object(value) if found is None else found
 
 
 def is_value(value: Any) -> bool:
     """Whether a load replaces the value instead of filling it."""
     kind = type(value)
     plain = kind in (bool, int, float, str, bytes, set, frozenset) or kind in _SIMPLE
-    return plain or _of_framework(value) is not None
+    return plain or is_object(value) or _of_framework(value) is not None
 
 
 def _of_framework(value: Any) -> Any:
@@ -153,6 +131,7 @@ _SIMPLE: dict[type, Callable[[Any], Any]] = {
     complex: lambda value: Record("builtins.complex", {"args": (value.real, value.imag)}),
     OrderedDict: _of_ordered_dict,
     Shard: Leaf,
+    Regions: Leaf,
     Leaf: lambda value: value,
 }
 
@@ -186,6 +165,8 @@ def _of_torch(torch: Any, value: Any) -> Any:
         return Record("torch.nn.parameter.Parameter", items)
     if kind is torch.Tensor:
         return _of_tensor(torch, value)
+    if isinstance(value, torch.Tensor):
+        return _of_subclass(value)
     if kind is torch.Size:
         return Record("torch.Size", {"items": tuple(value)})
     if kind is torch.device:
@@ -195,6 +176,42 @@ def _of_torch(torch: Any, value: Any) -> Any:
     if kind is torch.layout:
         return Record("torch.layout", {"name": str(value)})
     return None
+
+
+def _of_subclass(tensor: Any) -> Any:
+    """A tensor that is spread over ranks; or one that wraps others and says which (torchao), as a record of these."""
+    from .torch.dtensor import regions_of
+    regions = regions_of(tensor)
+    if regions is not None:
+        return Leaf(regions)
+    items = parts_of(tensor)
+    return None if items is None else Record(f"{type(tensor).__module__}.{type(tensor).__qualname__}", items)
+
+
+def regions_of(like: Any) -> tuple[Shard, ...] | None:
+    """The regions of a tensor that a Shard or a tensor spread over ranks stands for; None for anything else."""
+    if isinstance(like, Shard):
+        return (like,)
+    regions: Regions | None = like if isinstance(like, Regions) else None
+    torch = loaded("torch")
+    if torch is not None and isinstance(like, torch.Tensor) and type(like) not in (torch.Tensor, torch.nn.Parameter):
+        from .torch.dtensor import regions_of as find
+        regions = find(like)
+    return None if regions is None else regions.shards
+
+
+def parts_of(tensor: Any) -> dict[str, Any] | None:
+    """The tensors that a tensor subclass wraps, by the names of its attributes; None for any other value."""
+    flatten = getattr(type(tensor), "__tensor_flatten__", None)
+    return None if flatten is None else {name: getattr(tensor, name) for name in flatten(tensor)[0]}
+
+
+def parts_for(like: Any, class_name: str) -> dict[str, Any] | None:
+    """Its parts, to be filled from the record of a tensor of its class."""
+    parts, name = parts_of(like), f"{type(like).__module__}.{type(like).__qualname__}"
+    if parts is not None and class_name != name:
+        raise _does_not_fit(f"a {name}", class_name)
+    return parts
 
 
 _COMPRESSED = {
@@ -214,7 +231,9 @@ def _of_tensor(torch: Any, tensor: Any) -> Any:
     if layout in _COMPRESSED:
         parts = {key: getattr(plain, key)() for key in _COMPRESSED[layout]}
         return Record(f"torch.sparse_{layout}", {**parts, "values": plain.values(), "size": tuple(tensor.shape)})
-    if tensor.layout != torch.strided or tensor.is_quantized:
+    if tensor.is_quantized:
+        return _of_quantized(plain)
+    if tensor.layout != torch.strided:
         return None
     more: dict[str, Any] = {"requires_grad": tensor.requires_grad, "conj": tensor.is_conj(), "neg": tensor.is_neg()}
     memory_format = memory_format_of(torch, plain)
@@ -240,6 +259,42 @@ def _integer_of(tensor: Any) -> str | None:
     if name == "torch.float4_e2m1fn_x2" and tensor.ndim and tensor.is_contiguous():
         return None  # two elements of four bits each, which lie in a row
     return _AS_INTEGERS.get(name)
+
+
+_QUANTIZED = ("torch.qint8", "torch.quint8", "torch.qint32")
+
+
+def _of_quantized(tensor: Any) -> Record | None:
+    """The stored integers and how they are read; None for other kinds than those of STATE_TREE.md."""
+    items = {"data": tensor.int_repr(), "dtype": str(tensor.dtype), "qscheme": str(tensor.qscheme())}
+    if items["dtype"] not in _QUANTIZED:
+        return None
+    if items["qscheme"] == "torch.per_tensor_affine":
+        return Record("torch.QTensor", {**items, "scale": tensor.q_scale(), "zero_point": tensor.q_zero_point()})
+    if items["qscheme"] == "torch.per_channel_affine":
+        more = {"scales": tensor.q_per_channel_scales(), "zero_points": tensor.q_per_channel_zero_points()}
+        return Record("torch.QTensor", {**items, **more, "axis": tensor.q_per_channel_axis()})
+    return None
+
+
+def is_quantized(value: Any) -> bool:
+    """Whether it is a quantized tensor of torch: its memory cannot be filled, only copied to."""
+    torch = loaded("torch")
+    return torch is not None and isinstance(value, torch.Tensor) and bool(value.is_quantized)
+
+
+def fill_quantized(like: Any, record: Any) -> Any:
+    """Copies what the record of a quantized tensor makes to one of the same kind."""
+    made = restore(record, "torch") if type(record) is Record else record
+    if not is_quantized(made) or (made.dtype, made.qscheme(), made.shape) != (like.dtype, like.qscheme(), like.shape):
+        found = f"{made.dtype} of shape {tuple(made.shape)}" if isinstance(made, type(like)) else type(made).__name__
+        raise _does_not_fit(f"a {like.dtype} of shape {tuple(like.shape)}, {like.qscheme()}", found)
+    return like.copy_(made)
+
+
+def _does_not_fit(expected: str, found: str) -> Error:
+    return error_of(Status.MISMATCH, f"into has {expected}, and the saved {found} does not fit",
+                    {"expected": expected, "found": found})
 
 
 # ---- torch's marks: a tensor may say that its numbers are to be conjugated or negated when they are read ----
@@ -356,6 +411,8 @@ def _torch_of(name: str, record: Record) -> Any:
         return made
     if name == "Tensor":
         return _tensor_of(record)
+    if name == "QTensor":
+        return _quantized_of(torch, record)
     if name == "Size":
         return torch.Size(items["items"])
     if name == "device":
@@ -384,3 +441,13 @@ def _tensor_of(record: Record) -> Any:
         data = data.contiguous(memory_format=getattr(loaded("torch"), items["memory_format"].removeprefix("torch.")))
     tensor = _turned(data, (bool(items.get("conj")), bool(items.get("neg"))))
     return tensor.requires_grad_() if items.get("requires_grad") else tensor
+
+
+def _quantized_of(torch: Any, record: Record) -> Any:
+    items = record.items
+    if items["qscheme"] == "torch.per_tensor_affine":
+        made = torch._make_per_tensor_quantized_tensor(items["data"], items["scale"], items["zero_point"])
+    else:
+        made = torch._make_per_channel_quantized_tensor(items["data"], items["scales"], items["zero_points"],
+                                                        items["axis"])
+    return made if str(made.dtype) == items["dtype"] and str(made.qscheme()) == items["qscheme"] else record

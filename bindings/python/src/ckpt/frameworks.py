@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from typing import Any, Literal, Protocol
 
@@ -58,6 +59,9 @@ class Framework(Protocol):
 
     name: FrameworkName
 
+    def dtype(self, name: str, dtype: DType) -> Any:
+        """The framework's dtype for tensor `name`."""
+
     def empty(self, name: str, dtype: DType, shape: tuple[int, ...], memory_format: str | None = None) -> Any:
         """A new array with undefined elements for tensor `name`. Only torch knows memory formats."""
 
@@ -81,16 +85,15 @@ class Numpy:
         self._numpy = numpy
 
     def dtype(self, name: str, dtype: DType) -> Any:
-        """numpy's dtype for tensor `name`."""
         if dtype in _NUMPY:
-            return _NUMPY[dtype]
+            return self._numpy.dtype(_NUMPY[dtype])
         if dtype not in _ML_DTYPES:
             raise _no_dtype(name, dtype, "numpy")
         try:
             import ml_dtypes
         except ImportError as error:
             raise _no_dtype(name, dtype, "numpy", " without the package ml_dtypes") from error
-        return getattr(ml_dtypes, _ML_DTYPES[dtype])
+        return self._numpy.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
 
     def empty(self, name: str, dtype: DType, shape: tuple[int, ...], memory_format: str | None = None) -> Any:
         return self._numpy.empty(shape, self.dtype(name, dtype))
@@ -110,10 +113,14 @@ class Torch:
         import torch
         self._torch = torch
 
-    def empty(self, name: str, dtype: DType, shape: tuple[int, ...], memory_format: str | None = None) -> Any:
+    def dtype(self, name: str, dtype: DType) -> Any:
         found = torch_dtype(self._torch, dtype)
         if found is None:
             raise _no_dtype(name, dtype, f"torch {self._torch.__version__}")
+        return found
+
+    def empty(self, name: str, dtype: DType, shape: tuple[int, ...], memory_format: str | None = None) -> Any:
+        found = self.dtype(name, dtype)
         if dtype == DType.F4_E2M1FN:  # an element of torch is a pair of them
             if not shape or shape[-1] % 2:
                 raise _no_dtype(name, dtype, "torch", " with rows of an odd length")
@@ -141,6 +148,16 @@ def framework_of(name: str) -> Framework:
     if name == "torch":
         return Torch()
     raise ValueError(f"framework: expected 'numpy' or 'torch', found {name!r}")
+
+
+SAVED_AS = "ckpt.framework"
+"""The attribute that says whose arrays were saved: of a checkpoint "torch", or "mixed" if others say "numpy"."""
+
+
+def saved_framework(saved_as: str | None) -> FrameworkName:
+    """The framework of what was saved, if it is installed here."""
+    installed = loaded("torch") is not None or importlib.util.find_spec("torch") is not None
+    return "torch" if saved_as in ("torch", "mixed") and installed else "numpy"
 
 
 def framework_name_of(value: Any) -> FrameworkName | None:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
-from . import _core
-from ._core import Load, Memory, Tree
-from .adapt import (PER_RANK, TRANSPARENT, Marks, PerRank, Shard, is_value, marks_of, put, restore, stand_in,
-                    without_marks)
+from ._core import Load, Memory, NewArrays, OwnArrays, Tree, replaced, tensor_names, unused
+from .adapt import (TRANSPARENT, Marks, fill_quantized, is_quantized, is_value, marks_of, parts_for, put, regions_of,
+                    restore, stand_in, without_marks)
 from .enums import NodeKind, Status
 from .errors import Error, MissingWarning, NotFoundError, error_of, warn
-from .frameworks import Framework, FrameworkName, framework_name_of, framework_of, is_array, is_whole
+from .frameworks import (SAVED_AS, Framework, FrameworkName, framework_name_of, framework_of, is_array, is_whole,
+                         saved_framework)
 from .hints import some
+from .objects import is_object, rebuild, template_of
 from .progress import Progress, finish
 from .records import TensorInfo
+from .regions import PER_RANK, PerRank, Regions, Shard
+from .saved import AnyReader, SavedNode, own_value, through_records
 from .sources import FileReader, FileRequest, Source, open_source
+from .stateful import OnlyThese, PlainObject, StateObject, is_stateful, templates_of
 from .trees import Record, TreeReader, TreeSet
 
 
@@ -42,47 +47,55 @@ def load(
     `selector`: "latest", a label, "label:L", "step:N" or an id. PassedOverWarning names newer checkpoints that cannot
     be loaded; with on_damaged="error" that is an error. `at`: the keys that lead to a subtree, ("model",); only
     that is read and returned. `framework`: what new tensors are, "numpy" or "torch"; by default as in `into`, else
-    numpy. Tensors that shared memory when they were saved share it again.
+    as they were saved. Tensors that shared memory when they were saved share it again.
 
     `rank`: which of several ranks this is. Where the state has a ckpt.PerRank, the result has the value that this rank
     saved; rank 0's, if the checkpoint has fewer ranks. None: a ckpt.Record of the values of all ranks, by "rank0",
     "rank1" and so on.
 
     `into`: a state of the same form as the result. Its arrays and Shards are filled and put into the result; where it
-    has none, new arrays are made. All other values come from the checkpoint. Before any array changes come
-    NotFoundError for an array of `into` that the checkpoint lacks, MismatchError for one of another shape or dtype
-    (`convert` allows conversion between f32, bf16 and f16), and TypeError if `into` has something that cannot hold
-    tensors (a module instead of its state_dict()) where the checkpoint has some. After CorruptError or Ctrl-C the
-    contents of the arrays are undefined.
+    has none, new arrays are made. Its objects with load_state_dict() (modules, optimizers, schedulers) take their
+    states; what a module or optimizer has no place for is not read. All other values come from the checkpoint. Before
+    any array changes come NotFoundError for an array or object of `into` that the checkpoint lacks, MismatchError for
+    an array of another shape or dtype (`convert` allows conversion between f32, bf16 and f16), and TypeError if `into`
+    has something that cannot hold tensors where the checkpoint has some. After CorruptError or Ctrl-C the contents of
+    the arrays are undefined.
 
     Option `strict`: "none" leaves arrays of `into` unchanged that the checkpoint lacks, and MissingWarning names them;
     "exact" also raises MismatchError for a tensor of the checkpoint that `into` has no array for, or that lies outside
-    of `at`.
+    of `at`, and for whatever a module or optimizer of `into` has no place for.
     """
     chosen = {**(options or {}), **keywords}
-    name = framework or _framework_in(into) or "numpy"
     reader = open_source(source, selector, chosen)
     try:
-        return _load_from(reader, into, at, framework_of(name), convert, rank, progress, chosen)
+        return load_from(reader, into, at, framework, convert, rank, progress, chosen)
     finally:
         if reader is not source:
             reader.close()
 
 
-def _load_from(reader: _core.Reader | FileReader, into: Any, at: Sequence[str | int], framework: Framework,
-               convert: bool, rank: int | None, progress: Progress, options: Mapping[str, int | str]) -> Any:
+def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: FrameworkName | None, convert: bool,
+              rank: int | None, progress: Progress, options: Mapping[str, int | str],
+              objects: Mapping[int, StateObject] | None = None,
+              before: Callable[[list[str]], None] = lambda unexpected: None) -> Any:
+    """As load(). `objects`: those in `into` by their ids. `before` is called before any array changes, with the paths
+    of what modules and optimizers have no place for."""
     strict = options.get("strict", "missing")
     if strict in ("none", "exact"):  # checked here: the engine does not see aliases, which are made and not read
         options = {**options, "strict": "missing"}
+    objects = templates_of(into) if objects is None else objects
     with _tree_of(reader, rank) as tree, _request_of(reader, options) as request:
         root = _descend(tree, at, rank)
-        state = _StateReader(reader, tree, root, request, framework, convert, rank)
+        state = _StateReader(reader, tree, root, request, framework or _framework_in(into, objects), convert, rank,
+                             objects)
         out = state.read(root, into)
+        state.add_arrays()
         if strict == "exact":
             state.check_all_read(into is not None)
-        missing = _not_found(into, state.used)
+        missing = state.not_found(into)
         if missing and strict != "none":
             raise _missing_error(missing)
+        before(state.unexpected)
         if isinstance(request, Load):
             finish(request.start(), "load", progress)
         else:
@@ -93,12 +106,12 @@ def _load_from(reader: _core.Reader | FileReader, into: Any, at: Sequence[str | 
         return state.finish(out)
 
 
-def _tree_of(reader: _core.Reader | FileReader, rank: int | None) -> Tree:
+def _tree_of(reader: AnyReader, rank: int | None) -> Tree:
     return reader.tree() if isinstance(reader, FileReader) else reader.tree(rank=rank)
 
 
 @contextmanager
-def _request_of(reader: _core.Reader | FileReader,
+def _request_of(reader: AnyReader,
                 options: Mapping[str, int | str]) -> Iterator[Load | FileRequest]:
     if isinstance(reader, FileReader):
         yield FileRequest(reader)
@@ -107,39 +120,45 @@ def _request_of(reader: _core.Reader | FileReader,
         yield request
 
 
-def _framework_in(into: Any) -> FrameworkName | None:
-    """The framework of the first array in it."""
-    for _, value in _arrays_in(into, "", set()):
-        return framework_name_of(value.data if isinstance(value, Shard) else value)
+def _framework_in(into: Any, objects: Mapping[int, StateObject]) -> FrameworkName | None:
+    """The framework of the first array in it, or of its objects."""
+    if any(base.__module__.startswith("torch.") for found in objects.values() for base in type(found.object).__mro__):
+        return "torch"
+    for _, value in arrays_in(into, "", set()):
+        array = value.data if isinstance(value, Shard) else value.tensor if isinstance(value, Regions) else value
+        if not is_stateful(array):
+            return framework_name_of(array)
     return None
 
 
-def _arrays_in(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """All arrays and Shards in it, each with its path, for an error."""
-    if isinstance(value, Shard) or is_array(value):
+def arrays_in(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """All arrays, Shards and objects with a state in it, each with its path, for an error."""
+    if isinstance(value, (Shard, Regions)) or is_array(value) or is_stateful(value):
         yield path, value
     elif isinstance(value, PerRank):
-        yield from _arrays_in(value.value, path, seen)
-    elif isinstance(value, (Mapping, list, tuple, Record)) and id(value) not in seen:
+        yield from arrays_in(value.value, path, seen)
+    elif (isinstance(value, (Mapping, list, tuple, Record)) or is_object(value)) and id(value) not in seen:
         seen.add(id(value))
         pairs = enumerate(value) if isinstance(value, (list, tuple)) else _items(value).items()
         for key, child in pairs:
-            yield from _arrays_in(child, f"{path}/{key}" if path else str(key), seen)
-
-
-def _not_found(into: Any, used: set[int]) -> list[tuple[str, Any]]:
-    return [(path, array) for path, array in _arrays_in(into, "", set()) if id(array) not in used]
+            yield from arrays_in(child, f"{path}/{key}" if path else str(key), seen)
 
 
 def _missing_error(missing: list[tuple[str, Any]]) -> Error:
-    path, array = missing[0]
-    shape = tuple(array.data.shape if isinstance(array, Shard) else array.shape)
+    path, found = missing[0]
+    kind = f"{type(found).__module__}.{type(found).__qualname__}"
+    what = f"a {kind} where the checkpoint has nothing" if is_stateful(found) else (
+        f"an array of shape {_shape_of(found)} where the checkpoint has no tensor")
     more = f", and {len(missing) - 1} more such arrays" if len(missing) > 1 else ""
-    return error_of(Status.NOT_FOUND, f"into has an array of shape {shape} where the checkpoint has no tensor: {path}"
-                    f"{more}; strict=\"none\" leaves such arrays unchanged", {"path": path})
+    return error_of(Status.NOT_FOUND, f"into has {what}: {path}{more}; strict=\"none\" leaves such arrays unchanged",
+                    {"path": path})
 
 
-def _warn_missing(reader: _core.Reader | FileReader, paths: list[str]) -> None:
+def _shape_of(array: Any) -> tuple[int, ...]:
+    return tuple(array.data.shape if isinstance(array, Shard) else array.shape)
+
+
+def _warn_missing(reader: AnyReader, paths: list[str]) -> None:
     checkpoint = reader.path if isinstance(reader, FileReader) else reader.info.id
     warning = MissingWarning(f"{checkpoint} has no tensors for {len(paths)} arrays of into, which are unchanged: "
                              f"{some(paths)}")
@@ -148,39 +167,16 @@ def _warn_missing(reader: _core.Reader | FileReader, paths: list[str]) -> None:
 
 
 def _items(value: Any) -> Mapping[Any, Any]:
+    if is_object(value):
+        return template_of(value)
     return value.items if isinstance(value, Record) else value
-
-
-def _own(tree: Tree, node: int, rank: int | None) -> int | None:
-    """The value of this rank in the record of a PerRank; None if it is no such record, or if all ranks are wanted."""
-    found = tree.node(node)
-    if rank is None or found.kind != NodeKind.RECORD or found.value != PER_RANK:
-        return None
-    for name in (f"rank{rank}", "rank0"):
-        try:
-            return tree.find(node, name)
-        except NotFoundError:
-            pass
-    return found.first_child
-
-
-def _through_records(tree: Tree, node: int, rank: int | None) -> int:
-    """The dict inside an OrderedDict or the like, which adds nothing to paths, or inside a PerRank."""
-    found = tree.node(node)
-    while found.kind == NodeKind.RECORD:
-        own = _own(tree, node, rank)
-        if own is None and str(found.value) not in TRANSPARENT:
-            break
-        node = tree.find(node, TRANSPARENT[str(found.value)]) if own is None else own
-        found = tree.node(node)
-    return node
 
 
 def _descend(tree: Tree, at: Sequence[str | int], rank: int | None) -> int:
     node = 0
     for depth, key in enumerate(at):
         try:
-            node = tree.find(_through_records(tree, node, rank), key)
+            node = tree.find(through_records(tree, node, rank), key)
         except Error as error:
             path = "/".join(str(step) for step in at[:depth + 1])
             raise error_of(Status.NOT_FOUND, f"the state has nothing at '{path}'", {"path": path}) from error
@@ -189,7 +185,7 @@ def _descend(tree: Tree, at: Sequence[str | int], rank: int | None) -> int:
 
 def _may_hold(like: Any, kind: NodeKind) -> bool:
     """Whether `like` may stand in `into` where the checkpoint has a node of this kind."""
-    if isinstance(like, (Mapping, list, tuple, Record, Shard)) or is_array(like):
+    if isinstance(like, (Mapping, list, tuple, Record, Shard, Regions)) or is_array(like):
         return True
     if kind == NodeKind.SET:
         return isinstance(like, (set, frozenset))
@@ -198,68 +194,123 @@ def _may_hold(like: Any, kind: NodeKind) -> bool:
     return kind not in (NodeKind.TENSOR, NodeKind.DICT, NodeKind.LIST, NodeKind.TUPLE)
 
 
+class _Loaded:
+    """What was loaded for an object of the caller: finished, it is given to that object."""
+
+    def __init__(self, give: Callable[[Any], Any], value: Any) -> None:
+        self.give, self.value = give, value
+
+
+def _give_to(found: StateObject) -> Callable[[Any], Any]:
+    def give(value: Any) -> Any:
+        found.apply(value)
+        return found.object
+    return give
+
+
 class _StateReader(TreeReader):
     """Reads a state in two steps: read() asks for all tensors; finish() restores the records once these are loaded."""
 
-    def __init__(self, reader: _core.Reader | FileReader, tree: Tree, root: int, request: Load | FileRequest,
-                 framework: Framework, convert: bool, rank: int | None) -> None:
+    def __init__(self, reader: AnyReader, tree: Tree, root: int, request: Load | FileRequest,
+                 framework: FrameworkName | None, convert: bool, rank: int | None,
+                 objects: Mapping[int, StateObject]) -> None:
         super().__init__(tree)
         self._rank = rank
+        self._objects = objects
         self.used: set[int] = set()
+        self.unexpected: list[str] = []  # paths of what modules have no place for
+        self.left: list[str] = []  # of what any object has no place for
+        self._templates: list[tuple[str, Any]] = []  # that stand for objects of `into`, by their paths
+        self._given: list[int] = []  # nodes of what these are given
+        self._object: tuple[str, StateObject] | None = None  # that is being read
         self._root = root
         self._reader, self._request, self._convert = reader, request, convert
-        self._framework = framework
-        self._default = framework
-        self._wanted: set[str] = set()  # names of tensors in the subtree
-        self._all_names: set[str] = set()  # in the whole tree, once they are asked for
+        saved_as = None if framework is not None else reader.attr(SAVED_AS)
+        self._mixed = saved_as == "mixed"
+        self._framework = self._default = framework_of(framework or saved_framework(saved_as))
         self._read: set[str] = set()  # names of tensors that are read into arrays of `into`
         self._hidden: dict[str, int] | None = None
         self._format: str | None = None  # of the memory of the current tensor in torch
-        self._made: dict[tuple[str, str], Any] = {}  # by framework and name
+        self._made: dict[str, dict[str, Any]] = {"numpy": {}, "torch": {}}  # by name
+        self._arrays: dict[str, NewArrays] = {}  # by framework
         self._memory: dict[object, tuple[str, Marks]] = {}  # names of arrays of `into`, by where these lie
         self._marks: Marks = (False, False)  # that the current tensor has in the checkpoint
         self._marked: list[tuple[Any, Any, Marks]] = []  # array of `into`, its stand-in, saved marks
-        self._collect(root, self._wanted)
+        self._own = None if isinstance(request, FileRequest) else OwnArrays(
+            request, convert, self._memory, self.used, self._read)
+
+    @cached_property
+    def _wanted(self) -> set[str]:
+        """Names of tensors in the subtree."""
+        return tensor_names(self.tree, self._root)
+
+    @cached_property
+    def _named(self) -> set[str]:
+        """All names in the tree, outside of the subtree too; without a tree, all there are."""
+        return self._wanted if self._root == 0 else tensor_names(self.tree)
 
     def check_all_read(self, into: bool) -> None:
         """For strict="exact": every tensor of the checkpoint must be read; if there is an `into`, into an array of it.
         Memory that tensors share is read with these, and has no name in the tree."""
+        if self.left:
+            raise error_of(Status.MISMATCH, f"'{self.left[0]}' is in the checkpoint, but the object in into has no "
+                           "place for it (strict=exact)", {"path": self.left[0]})
+        for index in self._given:
+            self._read |= tensor_names(self.tree, index)
         for tensor in self._reader.tensors():
-            if tensor.name not in (self._read if into else self._wanted) and tensor.name in self._named():
+            if tensor.name not in (self._read if into else self._wanted) and tensor.name in self._named:
                 where = "has no array for it" if tensor.name in self._wanted else "is not where it lies (at)"
                 raise error_of(Status.MISMATCH, f"tensor '{tensor.name}' is in the checkpoint, but into {where} "
                                "(strict=exact)", {"tensor": tensor.name})
 
-    def _named(self) -> set[str]:
-        """All names in the tree, outside of the subtree too; without a tree, all there are."""
-        if self._root == 0:
-            return self._wanted
-        if not self._all_names:
-            self._collect(0, self._all_names)
-        return self._all_names
-
-    def _collect(self, index: int, names: set[str]) -> None:
-        node = self.tree.node(index)
-        if node.kind == NodeKind.TENSOR:
-            names.add(str(node.value))
-        child = node.first_child
-        while child is not None:
-            self._collect(child, names)
-            child = self.tree.node(child).next_sibling
+    def not_found(self, into: Any) -> list[tuple[str, Any]]:
+        """The arrays and objects of `into` that the checkpoint lacks, by their paths."""
+        out = []
+        for prefix, template in [("", into), *self._templates]:
+            plain = dict(template) if isinstance(template, OnlyThese) else template
+            for path, value in unused(plain, prefix, self.used):
+                out += [(below, found) for below, found in arrays_in(value, path, set()) if id(found) not in self.used]
+        return out
 
     # ---- asking ----
 
     def read(self, index: int = 0, like: Any = None) -> Any:
-        own = _own(self.tree, index, self._rank)
+        own = own_value(self.tree, index, self._rank)
         if own is not None:
-            return self.read(own, like.value if isinstance(like, PerRank) else like)
-        if like is not None and not _may_hold(like, self.tree.node(index).kind):
+            return self._read_own(own, like)
+        kind = self.tree.node(index).kind
+        if kind in (NodeKind.DICT, NodeKind.RECORD) and is_stateful(like):
+            return self._read_object(index, self._objects.get(id(like)) or PlainObject(like))  # one in a PerRank
+        if like is not None and not _may_hold(like, kind):
             path = "/".join(self._path(index))
-            kind = type(like)
-            hint = "; give its state_dict()" if hasattr(like, "state_dict") else ""
             raise TypeError(f"into{path and f' at {path!r}'}: expected an array, ckpt.Shard, dict, list, tuple or "
-                            f"ckpt.Record, found {kind.__module__}.{kind.__qualname__}{hint}")
+                            f"ckpt.Record, found {type(like).__module__}.{type(like).__qualname__}")
         return super().read(index, like)
+
+    def _read_own(self, index: int, like: Any) -> Any:
+        return self.read(index, like.value if isinstance(like, PerRank) else like)
+
+    def _read_object(self, index: int, found: StateObject) -> Any:
+        """An object with a state: its template is filled, and it takes the result."""
+        self.used.add(id(found.object))
+        path = "/".join(self._path(index))
+        template = found.template(SavedNode(self._reader, self.tree, self._framework, index, self._rank))
+        self._templates.append((path, template))
+        self._given.append(index)
+        outside, self._object = self._object, (path, found)
+        value = self.read(index, template)
+        self._object = outside
+        return _Loaded(_give_to(found), value)
+
+    only = OnlyThese
+
+    def wants(self, like: Any, key: str | int) -> bool:
+        if self._object is not None:
+            path, found = self._object
+            self.left.append(f"{path}/{key}" if path else str(key))
+            if found.strict:
+                self.unexpected.append(self.left[-1])
+        return False
 
     def _path(self, index: int) -> list[str]:
         """The path from the root of the load, for an error."""
@@ -275,16 +326,17 @@ class _StateReader(TreeReader):
         return [*self._path(node.parent), str(place if node.key is None else node.key)]
 
     def tensor(self, name: str, like: Any) -> Any:
-        if not isinstance(like, Shard) and not is_array(like):
+        shards = regions_of(like)
+        if shards is None and not is_array(like):
             return self._new(name)
         self.used.add(id(like))
         self._read.add(name)
         try:
-            if isinstance(like, Shard):
-                data = self._readable(like.data, Memory.of(without_marks(like.data), writable=True))
-                self._request.add_tensor(name, data, shape=like.shape, offset=like.offset,
-                                         flat_offset=like.flat_offset, convert=self._convert)
-            else:
+            for shard in shards or ():
+                data = self._readable(shard.data, Memory.of(without_marks(shard.data), writable=True))
+                self._request.add_tensor(name, data, shape=shard.shape, offset=shard.offset,
+                                         flat_offset=shard.flat_offset, convert=self._convert)
+            if shards is None:
                 self._into(name, like)
         except Error as error:
             if "tensor" not in error.details:
@@ -330,18 +382,46 @@ class _StateReader(TreeReader):
         view = self._reader.alias(name)
         return info.alias_of, view.shape, view.strides, view.offset
 
-    def _new(self, name: str) -> Any:
-        key = (self._framework.name, name)
-        if key not in self._made:
-            info = self._reader.tensor(name)
-            made = self._new_view(info)
-            if made is None:
-                made = self._framework.empty(name, info.dtype, info.shape, self._format)
-                self._request.add_tensor(name, made)
-            self._made[key] = made
-        return self._made[key]
+    def _framework_of(self, name: str) -> Framework:
+        """The framework of a new array."""
+        if self._mixed and self._framework is self._default:
+            return framework_of(saved_framework(self._reader.attr(SAVED_AS, name) or "torch"))
+        return self._framework
 
-    def _new_view(self, info: TensorInfo) -> Any:
+    def _new(self, name: str) -> Any:
+        framework = self._framework_of(name)
+        arrays = self._made[framework.name]
+        if name not in arrays:
+            info = self._reader.tensor(name)
+            made = self._new_view(info, framework)
+            if made is None:
+                made = framework.empty(name, info.dtype, info.shape, self._format)
+                self._request.add_tensor(name, made)
+            arrays[name] = made
+        return arrays[name]
+
+    @property
+    def arrays(self) -> NewArrays | None:
+        request, reader, name = self._request, self._reader, self._framework.name
+        if isinstance(request, FileRequest) or isinstance(reader, FileReader) or self._format is not None:
+            return None
+        if name not in self._arrays:
+            mixed = self._mixed and self._framework is self._default
+            self._arrays[name] = NewArrays(request, reader, self._framework, self._made[name], mixed)
+        return self._arrays[name]
+
+    @property
+    def own_arrays(self) -> OwnArrays | None:
+        return self._own if self._marks == (False, False) else None
+
+    def add_arrays(self) -> None:
+        """Asks for the arrays that were taken or made without asking."""
+        for arrays in self._arrays.values():
+            arrays.add()
+        if self._own is not None:
+            self._own.add()
+
+    def _new_view(self, info: TensorInfo, framework: Framework) -> Any:
         """A view of another new array, if the tensor is an alias of one that is read too; else None."""
         target = info.alias_of
         if target is None or info.dtype.bits < 8 or not (target in self._wanted or self._is_shared(target)):
@@ -350,7 +430,7 @@ class _StateReader(TreeReader):
         saved, own = self._format, is_whole(view.shape, view.strides, view.offset)
         self._format = saved if own and self._reader.tensor(target).shape == view.shape else None
         try:
-            return self._framework.view(self._new(target), view.shape, view.strides, view.offset)
+            return framework.view(self._new(target), view.shape, view.strides, view.offset)
         finally:
             self._format = saved
 
@@ -358,10 +438,30 @@ class _StateReader(TreeReader):
         """Whether it is memory without a name in the tree that several of the wanted tensors have in common."""
         if self._hidden is None:
             aliases = [self._reader.tensor(name).alias_of for name in self._wanted]
-            self._hidden = Counter(name for name in aliases if name is not None and name not in self._named())
+            self._hidden = Counter(name for name in aliases if name is not None and name not in self._named)
         return self._hidden.get(target, 0) > 1
 
+    def _record_for(self, class_name: str, index: int, like: Any) -> _Loaded | None:
+        """The record of an object that takes what is loaded; None if `like` is none."""
+        if is_object(like):
+            return _Loaded(lambda value: rebuild(like, value),
+                           Record(class_name, self.entries(index, template_of(like))))
+        if is_quantized(like):
+            self.used.add(id(like))
+            self._read |= tensor_names(self.tree, index)
+            return _Loaded(lambda value: fill_quantized(like, value), Record(class_name, self.entries(index, None)))
+        parts = parts_for(like, class_name) if class_name not in TRANSPARENT else None
+        if parts is None:
+            return None
+        self.used.add(id(like))  # a tensor that wraps others: these are filled
+        self._templates.append(("/".join(self._path(index)), parts))
+        return _Loaded(lambda value: like, Record(class_name, self.entries(index, parts)))
+
     def record(self, class_name: str, index: int, like: Any) -> Any:
+        if class_name == PER_RANK and (own := own_value(self.tree, index, self._rank)) is not None:
+            return self._read_own(own, like)
+        if (given := self._record_for(class_name, index, like)) is not None:
+            return given
         inside, key = _items(like), TRANSPARENT.get(class_name)
         if key is not None and not isinstance(like, Record):
             inside = {key: like}
@@ -419,18 +519,14 @@ class _StateReader(TreeReader):
             put(array, made, marks)
 
     def finish(self, value: Any) -> Any:
-        kind = type(value)
-        if kind is dict:
-            return {key: self.finish(child) for key, child in value.items()}
-        if kind is list:
-            return [self.finish(child) for child in value]
-        if kind is tuple:
-            return tuple(self.finish(child) for child in value)
-        if kind is TreeSet:
+        return replaced(value, (TreeSet, Record, _Loaded), self._finish)
+
+    def _finish(self, value: Any) -> Any:
+        if isinstance(value, _Loaded):
+            return value.give(self.finish(value.value))
+        if isinstance(value, TreeSet):
             return self._set([self.finish(child) for child in value])
-        if kind is Record:
-            return restore(Record(value.class_name, self.finish(value.items)), self._default.name)
-        return value
+        return restore(Record(value.class_name, self.finish(value.items)), self._default.name)
 
     def _set(self, elements: list[Any]) -> Any:
         try:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Set
+from contextlib import nullcontext, suppress
 from typing import Any, TypeAlias
 
-from ._core import Job, Memory, Save
-from .adapt import PER_RANK, TRANSPARENT, Leaf, PerRank, Shard, odd_dict, simplify
+from ._core import Job, Memory, Save, find_aliases
+from .adapt import TRANSPARENT, Leaf, odd_dict, simplify
 from .background import Running, SaveHandle, Turn
 from .enums import Status
 from .errors import Error, error_of
+from .frameworks import SAVED_AS, loaded
 from .handles import Session, Store
 from .progress import Progress, finish
-from .sharing import find_aliases
+from .regions import PER_RANK, PerRank, Regions, Replica, Shard
+from .sharing import Alias, Span
+from .stateful import is_stateful, states_of
 from .trees import Record, TreeWriter, place
 
 Target: TypeAlias = str | os.PathLike[str] | Store | Session
@@ -26,19 +29,29 @@ class _StateWriter(TreeWriter):
 
     _transparent = TRANSPARENT
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, objects: Mapping[int, Any]) -> None:
         super().__init__()
         self._rank = rank
+        self._objects = objects  # what stands for modules and the like, by their ids
         self._own = False  # inside a PerRank
-        self.owned: dict[str, None] = {}  # tensors of this rank alone, in order
-        self.tensors: dict[str, Memory] = {}
-        self.shards: dict[str, Shard] = {}
+        self.tensors: dict[str, Memory] = {}  # other() is not asked for plain arrays of numpy and torch
+        self.owned: dict[str, Memory] = {}  # those of this rank alone
+        self.shards: dict[str, tuple[Shard, ...]] = {}
+        self.tied: dict[str, str] = {}  # names of regions that have another name, and that one
+        self.held: dict[str, object] = {}  # the regions of each tensor that other ranks may hold, too
+        self._first: dict[object, str] = {}  # names of regions, by their identity
 
     def other(self, value: Any, path: tuple[str, ...]) -> None:
+        if self._own and is_stateful(value):
+            self.write(value.state_dict(), path)
+            return
+        if id(value) in self._objects:
+            self.write(self._objects[id(value)], path)
+            return
         if isinstance(value, PerRank):
-            outside, self._own = self._own, True
+            outside, self._own, self.tensors = (self._own, self.tensors), True, self.owned
             self.write(Record(PER_RANK, {f"rank{self._rank}": value.value}), path)
-            self._own = outside
+            self._own, self.tensors = outside
             return
         simple = simplify(value, path)
         if simple is None:
@@ -53,30 +66,78 @@ class _StateWriter(TreeWriter):
 
     def _leaf(self, data: Any, path: tuple[str, ...]) -> None:
         name = "/".join(path) or "state"
-        if name in self.tensors or name in self.shards:
+        if name in self.names:
             raise error_of(Status.INVALID, f"{place(path)}: two tensors would have this name", {"tensor": name})
-        if self._own:
-            self.owned[name] = None
         try:
             if isinstance(data, Shard):
-                self.shards[name] = data
+                self.shards[name] = (data,)
+            elif isinstance(data, Regions):
+                self._regions(name, data)
             else:
                 self.tensors[name] = Memory.of(data)
         except Error as error:
             error._name_tensor(name)
             raise
+        torch = loaded("torch")
+        if isinstance(data, Regions) or (torch and isinstance(data.data if isinstance(data, Shard) else data,
+                                                              torch.Tensor)):
+            self.of_torch = True
+        else:
+            self.others.append(name)
+        self.names.add(name)
         self.tree.add_tensor(name)
 
+    def _regions(self, name: str, regions: Regions) -> None:
+        first = self._first.setdefault((self._own, regions.identity), name)
+        if first != name:
+            self.tied[name] = first
+            return
+        self.shards[name] = regions.shards
+        if regions.elsewhere and regions.shards and not self._own:
+            self.held[name] = [shard.where for shard in regions.shards]
 
-def _add_arrays(save: Save, arrays: Mapping[str, Memory], replica: tuple[int, int, int] | None) -> None:
-    """Adds them, those that share memory once."""
-    aliases, spans = find_aliases(list(arrays.items()))
-    shared = {alias.name for alias in aliases}
-    for name, memory in arrays.items():
-        if name not in shared:
-            save.add_tensor(name, memory, replica=replica)
-    for span in spans:
-        save.add_tensor(span.name, span.data(), dtype=span.dtype, shape=(span.count,), replica=replica)
+    def frameworks(self, alone: bool) -> Iterator[tuple[str, str, str | None]]:
+        """Attributes that say which tensors were torch's: key, value, and tensor or None. Those of the checkpoint are
+        rank 0's, so only one that is `alone` can know that there are no others."""
+        if not self.of_torch:
+            return
+        yield SAVED_AS, "torch" if alone and not self.others else "mixed", None
+        for name in self.others:
+            yield SAVED_AS, "numpy", name
+
+
+class _Arrays:
+    """Whole arrays of a state, those that share memory once."""
+
+    def __init__(self, arrays: dict[str, Memory]) -> None:
+        self._arrays = arrays
+        aliases: list[Alias]
+        self._spans: list[Span]
+        aliases, self._spans = find_aliases(arrays)
+        self._aliases = {alias.name: alias for alias in aliases}
+
+    def described(self) -> dict[str, str]:
+        """All that is saved, by name: "" for a tensor, or which view it is."""
+        views = {name: f"{alias.target} {alias.shape} {alias.strides} {alias.offset}"
+                 for name, alias in self._aliases.items()}
+        return {**dict.fromkeys(self._arrays, ""), **dict.fromkeys((span.name for span in self._spans), ""), **views}
+
+    def add_to(self, save: Save, replicas: Mapping[str, Replica], apart: Set[str] = frozenset()) -> None:
+        """Adds them. `replicas`: who holds the same, by name; others are held by all ranks. `apart`: what is saved as a
+        tensor, though it shares memory."""
+        groups: dict[Replica | None, dict[str, Memory]] = {}
+        for name, memory in self._arrays.items():
+            if name not in self._aliases or name in apart:
+                groups.setdefault(replicas.get(name), {})[name] = memory
+        for replica, arrays in groups.items():
+            save.add_tensors(arrays, replica=replica)
+        for span in self._spans:
+            save.add_tensor(span.name, span.data(), dtype=span.dtype, shape=(span.count,),
+                            replica=replicas.get(span.name))
+        _add_aliases(save, [alias for name, alias in self._aliases.items() if name not in apart])
+
+
+def _add_aliases(save: Save, aliases: list[Alias]) -> None:
     for alias in aliases:
         if alias.shape is None:
             save.add_alias(alias.name, alias.target)
@@ -91,17 +152,30 @@ def _tell_why(save: Save, error: BaseException) -> None:
         save.give_up(text.encode("utf-8", "backslashreplace").decode())
 
 
-def _fill(save: Save, state: Any, attrs: Mapping[str, str], rank: int) -> None:
-    writer = _StateWriter(rank)
+def _team(session: Session | None = None) -> Any:
+    """The ranks of torch's default process group; None without one, or if the session is of others."""
+    if loaded("torch.distributed") is None:
+        return None
+    from .torch.group import team
+    return team(None if session is None else (session.rank, session.world_size))
+
+
+def _fill(save: Save, team: Any, state: Any, attrs: Mapping[str, str], session: Session) -> None:
+    writer = _StateWriter(session.rank, states_of(state, team))
     writer.write(state)
     # An alias that all ranks have cannot be of what is each rank's own.
-    own = {name: writer.tensors.pop(name) for name in writer.owned if name in writer.tensors}
-    _add_arrays(save, writer.tensors, None)
-    _add_arrays(save, own, (0, 0, 1))
-    for name, shard in writer.shards.items():
-        save.add_tensor(name, shard.data, shape=shard.shape, offset=shard.offset, flat_offset=shard.flat_offset,
-                        replica=shard.replica)
+    whole, own = _Arrays(writer.tensors), _Arrays(writer.owned)
+    replicas, apart = ({}, set()) if team is None else team.replicas(whole.described(), writer.held)
+    whole.add_to(save, replicas, apart)
+    own.add_to(save, dict.fromkeys(own.described(), (0, 0, 1)))
+    for name, shards in writer.shards.items():
+        for shard in shards:
+            save.add_tensor(name, shard.data, shape=shard.shape, offset=shard.offset, flat_offset=shard.flat_offset,
+                            replica=replicas.get(name, shard.replica))
+    _add_aliases(save, [Alias(name, target) for name, target in writer.tied.items()])
     save.add_tree(writer.tree)
+    for key, value, tensor in writer.frameworks(session.world_size == 1):
+        save.set_attr(key, value, tensor)
     for key, value in attrs.items():
         save.set_attr(key, value)
 
@@ -121,9 +195,13 @@ def _turn_of(target: Target, rank: int, options: Mapping[str, int | str]) -> Tur
 
 
 def _open(target: Target, rank: int, world_size: int, session_string: str | None,
-          options: Mapping[str, int | str]) -> tuple[Session, Session | None]:
+          options: Mapping[str, int | str], turn: Turn) -> tuple[Session, Session | None]:
     """The session to save with; again, if it was made for this one save, else None."""
     if not isinstance(target, Session):
+        alone = (rank, world_size, session_string) == (0, 1, None) and "rendezvous" not in options
+        team = _team() if alone else None
+        if team is not None:
+            return team.session(target, options, turn), None
         store = target if isinstance(target, Store) else Store(target, options)
         made = Session(store, rank, world_size, session_string, options)
         return made, made
@@ -146,18 +224,19 @@ def _label(step: int | None, label: str | None, world_size: int) -> str:
 
 def _start(target: Target, state: Any, step: int | None, label: str | None, rank: int, world_size: int,
            session_string: str | None, attrs: Mapping[str, str] | None, in_place: bool,
-           options: Mapping[str, int | str]) -> tuple[Job, Running]:
+           options: Mapping[str, int | str], turn: Turn) -> tuple[Job, Running]:
     """A save that has begun."""
-    called = _label(step, label, target.world_size if isinstance(target, Session) else world_size)
-    session, owned = _open(target, rank, world_size, session_string, options)
+    session, owned = _open(target, rank, world_size, session_string, options, turn)
     save: Save | None = None
     try:
-        save = Save(session, called, -1 if step is None else step, options)
-        try:
-            _fill(save, state, attrs or {}, session.rank)
-        except BaseException as error:
-            _tell_why(save, error)
-            raise
+        called, team = _label(step, label, session.world_size), _team(session)
+        with nullcontext() if team is None else team.together():
+            save = Save(session, called, -1 if step is None else step, options)
+            try:
+                _fill(save, team, state, attrs or {}, session)
+            except BaseException as error:
+                _tell_why(save, error)
+                raise
         identifier, job = save.id, save.start(in_place=in_place)
         save.close()
         return job, Running(job, identifier, owned)
@@ -201,7 +280,8 @@ def save_async(
     turn = _turn_of(target, rank, chosen)
     with turn.lock:
         turn.wait()
-        _, running = _start(target, state, step, label, rank, world_size, session_string, attrs, in_place, chosen)
+        _, running = _start(target, state, step, label, rank, world_size, session_string, attrs, in_place, chosen,
+                            turn)
         turn.running = running
         if not in_place:
             try:
@@ -231,14 +311,16 @@ def save(
 ) -> str:
     """Saves `state` as one checkpoint. Returns its id once it is durable, complete and committed.
 
-    `state`: dicts, lists, tuples, sets, numbers, text, bytes, None and arrays (numpy, torch, jax), nested in any way.
-    Arrays are neither copied nor pickled; those that share memory are saved once. A value of another type is a
-    TypeError that names its path.
+    `state`: dicts, lists, tuples, sets, numbers, text, bytes, None, arrays (numpy, torch, jax), dataclasses, and
+    objects with state_dict() (modules, optimizers, schedulers), nested in any way. Tensors that torch spreads over
+    ranks are saved as they are. Arrays are neither copied nor pickled; those that share memory are saved once. A value
+    of another type is a TypeError that names its path.
 
     `target`: a Session; or a path or Store, in which this call opens a session of its own with rank, world_size and
-    session_string. A loop opens one Session and passes that. With several ranks every rank calls this with the same
-    label or step: their states are merged. A ckpt.Shard is this rank's region of a tensor, a ckpt.PerRank what is its
-    own; what several ranks have at one place must be equal (options `replicas`, `held_by`).
+    session_string. Where torch's default process group is there, a path or Store means a session of all its ranks,
+    which is kept. Otherwise a loop opens one Session and passes that. With several ranks every rank calls this with the
+    same label or step: their states are merged. A ckpt.Shard is this rank's region of a tensor, a ckpt.PerRank what is
+    its own; what several ranks have at one place must be equal (options `replicas`, `held_by`).
 
     `label` is "step-N" by default, or the time if there is no step. `attrs`: short texts by key, which `ckpt info`
     shows. Option `on_existing` says what becomes of a checkpoint with the same label: "error", "replace" or "keep".
@@ -250,7 +332,7 @@ def save(
     turn = _turn_of(target, rank, chosen)
     with turn.lock:
         turn.wait()
-        job, running = _start(target, state, step, label, rank, world_size, session_string, attrs, True, chosen)
+        job, running = _start(target, state, step, label, rank, world_size, session_string, attrs, True, chosen, turn)
         turn.running = running
         try:
             finish(job, "save", progress)

@@ -49,6 +49,10 @@ class FileReader:
         """A file has none."""
         return {}
 
+    def attr(self, key: str, tensor: str | None = None) -> str | None:
+        """A file has none."""
+        return None
+
     def _tensor(self, name: str) -> tuple[int, FileTensor]:
         if name not in self._found:
             raise error_of(Status.NOT_FOUND, f"{self.path}: no tensor '{name}'", {"tensor": name, "path": self.path})

@@ -206,7 +206,7 @@ impl Reader {
     }
 
     /// Writes the checkpoint to `path`, which must not exist, as safetensors, `.pt` or hfai files.
-    /// Options: `format`, `shards`, `opaque`, `threads`.
+    /// Options: `format`, `shards`, `shard_bytes`, `at`, `opaque`, `threads`.
     pub fn export(&self, path: impl AsRef<Path>, options: &Options) -> Result<()> {
         let (path, bag) = (c_path(path)?, options.bag()?);
         // SAFETY: text and options live until the call returns.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,28 +13,31 @@ from .._core import Memory
 from ..errors import Error
 from ..handles import Store
 from ..saving import _StateWriter
+from ..stateful import states_of
 from .ranks import Alone
-from .states import values_of
 
 
 class _Surveyor(_StateWriter):
     """Goes on where a save would be refused."""
 
-    def __init__(self, rank: int) -> None:
-        super().__init__(rank)
+    def __init__(self, rank: int, objects: Mapping[int, Any]) -> None:
+        super().__init__(rank, objects)
         self.refused: list[str] = []
         self._told: Exception | None = None
 
-    def write(self, value: Any, path: tuple[str, ...] = ()) -> None:
+    def other(self, value: Any, path: tuple[str, ...]) -> None:
         try:
-            super().write(value, path)
+            super().other(value, path)
         except (TypeError, Error) as error:
-            if error is not self._told:
-                self.refused.append(error.message if isinstance(error, Error) else str(error))
-            self._told = error
-            if type(value) in (dict, list, tuple):  # begun and not ended: the tree cannot go on
-                raise
-            self.tree.add_null()
+            self.refuse(error)
+            with suppress(Error):  # in the middle of a record; the tree is not used
+                self.tree.add_null()
+
+    def refuse(self, error: TypeError | Error) -> None:
+        """Notes an error, once."""
+        if error is not self._told:
+            self.refused.append(error.message if isinstance(error, Error) else str(error))
+        self._told = error
 
 
 @dataclass(frozen=True)
@@ -71,15 +76,27 @@ def free_bytes(store: Store) -> int | None:
     return found.f_bavail * found.f_frsize
 
 
+def _survey(state: Any, rank: int) -> _Surveyor:
+    try:
+        objects = states_of(state, None)
+    except Exception as error:  # of an object, whatever it is: the other ranks must not wait for this one
+        writer = _Surveyor(rank, {})
+        writer.refused.append(str(error))
+        return writer
+    writer = _Surveyor(rank, objects)
+    try:
+        writer.write(state)
+    except (TypeError, Error) as error:
+        writer.refuse(error)
+    return writer
+
+
 def check(store: Store, state: Any, ranks: Alone) -> Check:
     """Surveys the state of every rank."""
-    writer = _Surveyor(ranks.rank)
-    try:
-        writer.write(values_of(state))
-    except (TypeError, Error):
-        pass  # it is in the list
-    shards = {name: Memory.of(shard.data).nbytes for name, shard in writer.shards.items()}
-    names = {**{name: memory.nbytes for name, memory in writer.tensors.items()}, **shards}
+    writer = _survey(state, ranks.rank)
+    shards = {name: sum(Memory.of(shard.data).nbytes for shard in shards) for name, shards in writer.shards.items()}
+    arrays = {**writer.tensors, **writer.owned}
+    names = {**{name: memory.nbytes for name, memory in arrays.items()}, **shards}
     told = ranks.gather((sum(names.values()), sum(shards.values()), tuple(writer.refused)))
     whole = max(total - sharded for total, sharded, _ in told)
     refused = [text if len(told) == 1 else f"rank {rank}: {text}"

@@ -22,7 +22,6 @@ from .policy import Every, LabelTemplate, Moment, Schedule
 from .ranks import ranks_of, template_variables
 from .restoring import Restored
 from .selection import Choice, Rename, patterns
-from .states import values_of
 
 __all__ = ["Checkpointer", "Restored"]
 
@@ -197,7 +196,7 @@ class Checkpointer:
             return self._newest.id
         if self._session is None:
             self._session = self._ranks.session(self._store, self._options)
-        handle = save_async(self._session, values_of(state), step=moment.step, label=plan.label, attrs=plan.attrs,
+        handle = save_async(self._session, state, step=moment.step, label=plan.label, attrs=plan.attrs,
                             in_place=self._in_place, options=plan.options)
         self._saved_at = time.monotonic()
         self._flight = _Flight(handle, Entry(handle.id, plan.label, moment.step, moment.metrics, label is not None))

@@ -37,6 +37,26 @@ class Restored:
         return f"<ckpt.Restored {self.info.id}: step {self.step}{left}>"
 
 
+class _Common:
+    """What is unexpected on all ranks: a module of one pipeline stage has no place for what others have."""
+
+    def __init__(self, ranks: Alone) -> None:
+        self._ranks, self._asked = ranks, False
+
+    def of(self, unexpected: list[str]) -> list[str]:
+        """Those of this rank that all ranks have. Every rank asks once for each checkpoint."""
+        self._asked = True
+        if not self._ranks.agree:
+            return []  # nobody can be asked
+        told = [set(paths) for paths in self._ranks.gather(unexpected) if paths is not None]
+        return [path for path in unexpected if all(path in paths for paths in told)]
+
+    def give_up(self) -> None:
+        """This rank has failed."""
+        if not self._asked and self._ranks.agree:
+            self._ranks.gather(None)
+
+
 _FINE, _DAMAGED, _FAILED = 0, 1, 2
 
 
@@ -48,13 +68,15 @@ def restore(store: Store, run: str, ranks: Alone, state: Any, select: str | int,
     labels: set[str] = set()
     while wanted is not None:
         error: Exception | None = None
+        common = _Common(ranks)
         try:
             with Reader(store, wanted, {**options, "run": run}) as reader:
                 moment = moment_of(reader.info.step, reader.attrs())
-                out, found = load_into(reader, state, choice, ranks.rank, options)
+                out, found = load_into(reader, state, choice, ranks.rank, options, common.of)
                 info = reader.info
         except Exception as caught:  # whatever it is, the other ranks must not wait for this one
             error = caught
+            common.give_up()
         worst = ranks.most([_FINE if error is None else _DAMAGED if isinstance(error, (DataError, GoneError))
                             else _FAILED])[0]
         if worst == _FINE:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
 from .. import _core
-from ..adapt import PER_RANK, PerRank
+from ..adapt import TRANSPARENT
 from ..enums import Status
 from ..errors import error_of
-from ..frameworks import FrameworkName
+from ..frameworks import FrameworkName, framework_name_of, framework_of
 from ..hints import near, some
-from ..loading import _arrays_in, load
+from ..loading import arrays_in, load_from
 from ..opening import Checkpoint, LazyTensor, _LazyState
+from ..regions import PER_RANK, PerRank
+from ..saved import SavedNode
+from ..stateful import OnlyThese, PlainObject, StateObject, is_stateful, templates_of
 from ..trees import Record
-from .states import is_module, is_stateful, put_back, values_of
+from .states import put_back
 
 Rename: TypeAlias = "Mapping[str, str] | Callable[[str], str] | None"
+_Place: TypeAlias = tuple[str, tuple[Any, ...], bool]  # path in the state, keys in the checkpoint, whether in a module
 
 
 @dataclass
@@ -76,19 +80,23 @@ def patterns(given: str | Iterable[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def restore(reader: _core.Reader, state: Any, choice: Choice, rank: int,
-            options: Mapping[str, Any]) -> tuple[Any, Found]:
+Common: TypeAlias = Callable[[list[str]], list[str]]  # of paths that a rank does not expect, those that none does
+
+
+def restore(reader: _core.Reader, state: Any, choice: Choice, rank: int, options: Mapping[str, Any],
+            common: Common) -> tuple[Any, Found]:
     """Loads into `state`, and returns it, or a new state if it is None. `rank`: whose ckpt.PerRank values it takes."""
     saved = None if state is None else _lazily(reader, rank)
     if type(state) is not dict or not isinstance(saved, Mapping):
         if not choice.everything:
             raise ValueError("only=, without=, rename=, strict= and on_shape_mismatch= need a state that is a dict")
-        return _whole(reader, state, choice, rank, options), Found()
+        return _everything(reader, state, state, choice, rank, options, common), Found()
     if choice.everything:
-        return _parts(reader, state, saved, choice, rank, options), Found()
-    chosen = _Chosen(state, saved, choice)
-    chosen.check()
-    chosen.load(reader, rank, options)
+        _check_parts(state, saved)
+        return _everything(reader, OnlyThese(state), state, choice, rank, options, common), Found()
+    chosen = _Chosen(reader, state, saved, choice, rank)
+    chosen.check(common)
+    chosen.load(options)
     return state, chosen.found
 
 
@@ -98,55 +106,78 @@ def _lazily(reader: _core.Reader, rank: int) -> Any:
         return _LazyState(tree, Checkpoint(reader, "numpy")).read()
 
 
-def _whole(reader: _core.Reader, state: Any, choice: Choice, rank: int, options: Mapping[str, Any]) -> Any:
-    into = None if state is None else values_of(state)
-    loaded = load(reader, into=into, convert=choice.convert, rank=rank, options=options)
-    return loaded if state is None else put_back(state, loaded)
-
-
-def _parts(reader: _core.Reader, state: dict[Any, Any], saved: Mapping[Any, Any], choice: Choice, rank: int,
-           options: Mapping[str, Any]) -> Any:
-    """Loads the parts that the state has: all at once, or one by one if the checkpoint has more of them."""
+def _check_parts(state: dict[Any, Any], saved: Mapping[Any, Any]) -> None:
     for key in state:
         if key not in saved:
             raise error_of(Status.NOT_FOUND, f"the checkpoint has no '{key}', which the state has; it has "
                            f"{some(map(str, saved))}{near(str(key), map(str, saved))}", {"path": str(key)})
-    if len(saved) == len(state):
-        return _whole(reader, state, choice, rank, options)
-    values = values_of(state)
-    framework = framework_of_state(values)
-    loaded = {key: load(reader, at=(key,), into=value, framework=framework, convert=choice.convert, rank=rank,
-                        options=options) for key, value in values.items()}
-    return put_back(state, loaded)
+
+
+def _everything(reader: _core.Reader, into: Any, state: Any, choice: Choice, rank: int, options: Mapping[str, Any],
+                common: Common) -> Any:
+    """Loads the parts that the state has."""
+    def before(unexpected: list[str]) -> None:
+        if left := common(unexpected):
+            raise _contradiction([], left)
+
+    loaded = load_from(reader, into, (), framework_of_state(state), choice.convert, rank, None, options, before=before)
+    return loaded if state is None else put_back(state, loaded)
 
 
 def framework_of_state(values: Any) -> FrameworkName | None:
-    """torch, if any array is torch's: an optimizer without state has none of its own."""
-    from ..frameworks import framework_name_of
-    names = {framework_name_of(array) for _, array in _arrays_in(values, "", set())}
+    """torch, if any array is torch's."""
+    names = {framework_name_of(array) for _, array in arrays_in(values, "", set())}
     return "torch" if "torch" in names else None
+
+
+def _contradiction(missing: list[str], unexpected: list[str]) -> Exception:
+    return error_of(Status.MISMATCH, f"the checkpoint lacks {some(missing) or 'nothing'} of the state, and the state "
+                    f"{some(unexpected) or 'nothing'} of the checkpoint; strict=False restores the rest")
+
+
+_SKIP = object()  # what a load leaves out
 
 
 class _Chosen:
     """A restore of some of a state. The state and the checkpoint are walked together, by the checkpoint's structure."""
 
-    def __init__(self, state: dict[Any, Any], saved: Mapping[Any, Any], choice: Choice) -> None:
-        self._state, self._choice = state, choice
+    def __init__(self, reader: _core.Reader, state: dict[Any, Any], saved: Mapping[Any, Any], choice: Choice,
+                 rank: int) -> None:
+        self._reader, self._state, self._saved, self._choice, self._rank = reader, state, saved, choice, rank
         self.found = Found()
-        self._values = values_of(state)
-        self._framework = framework_of_state(self._values)
         self._used: set[str] = set()
-        self._into: dict[Any, Any] = {}  # by the checkpoint's keys
-        self._saved = saved
-        for key, node in saved.items():
-            name = self._key("", key)
-            if name in state and choice.wants_below(str(name)):
-                self._into[key] = self._walk(self._values[name], node, str(name), str(key), is_module(state[name]))
+        self._objects = templates_of(state, self._renamed_parameters())
+        self._given: dict[int, tuple[StateObject, Any]] = {}  # objects of the state and their templates, by their ids
+        torch = any(found.strict for found in self._objects.values())
+        self._framework = "torch" if torch else framework_of_state(state)
+        self._into = OnlyThese()  # by the checkpoint's keys
+        with reader.tree(rank=rank) as tree:
+            self._root = SavedNode(reader, tree, framework_of(self._framework or "numpy"), 0, rank)
+            for key, node in saved.items():
+                name = self._key("", key)
+                if name in state and choice.wants_below(str(name)):
+                    into = self._walk(state[name], node, (str(name), (key,), False))
+                    self._into[key] = None if into is _SKIP else into
         here = {self._key("", key) for key in saved}
         self.found.missing += [str(key) for key in state if key not in here and choice.wants(str(key))]
-        for path, _ in _arrays_in({key: value for key, value in self._values.items() if key in here}, "", set()):
+        for path in self._paths({key: value for key, value in state.items() if key in here}, ""):
             if path not in self._used and choice.wants(path) and not self._is_other_shape(path):
                 self.found.missing.append(path)
+
+    def _renamed_parameters(self) -> dict[str, str]:
+        """What the checkpoint calls the parameters of the modules that are parts of the state, where `rename` says so:
+        optimizers name them, too."""
+        pairs = [(self._key("", key), key, node) for key, node in self._saved.items() if self._choice.rename]
+        return {self._key(str(key), old): old for name, key, node in pairs
+                if isinstance(node, Mapping) and is_stateful(self._state.get(name)) for old in node}
+
+    def _paths(self, values: Any, prefix: str) -> Iterator[str]:
+        """The paths of all arrays of the state, those in objects too."""
+        for path, found in arrays_in(values, prefix, set()):
+            if id(found) in self._given:
+                yield from self._paths(self._given[id(found)][1], path)
+            else:
+                yield path
 
     def _is_other_shape(self, path: str) -> bool:
         return any(text.startswith(path + ": ") for text in self.found.other_shape)
@@ -161,64 +192,72 @@ class _Chosen:
             raise ValueError(f"rename: {path!r} becomes {new!r}, which is in another dict; only the last name changes")
         return new.rpartition("/")[2]
 
-    def _walk(self, own: Any, node: Any, path: str, saved_path: str, module: bool) -> Any:
+    def _walk(self, own: Any, node: Any, at: _Place) -> Any:
         """What to load into, with the checkpoint's structure."""
+        path, keys, strict = at
         if isinstance(node, Record) and node.class_name == PER_RANK:
             node, own = next(iter(node.items.values())), own.value if isinstance(own, PerRank) else own
+        if isinstance(node, Record) and (inner := TRANSPARENT.get(node.class_name)) in node.items:
+            return self._walk(own, node.items[inner], at)
         if isinstance(node, LazyTensor):
-            return self._tensor(own, node, path, module)
+            return self._tensor(own, node, path, strict)
+        if isinstance(node, Mapping) and is_stateful(own):
+            found, saved = self._objects.get(id(own)) or PlainObject(own), self._root.child(*keys)
+            assert saved is not None
+            own, strict = self._given.setdefault(id(own), (found, found.template(saved)))[1], found.strict
         if isinstance(node, Mapping):
-            out = {}
+            saved_path, out = "/".join(map(str, keys)), OnlyThese()
             for key, child in node.items():
                 name = self._key(saved_path, key)
                 mine = own.get(name) if isinstance(own, Mapping) else None
-                out[key] = self._walk(mine, child, f"{path}/{name}", f"{saved_path}/{key}", module)
-            return out
-        if isinstance(node, (list, tuple)):
+                out[key] = self._walk(mine, child, (f"{path}/{name}", (*keys, key), strict))
+            return OnlyThese({key: into for key, into in out.items() if into is not _SKIP})
+        if type(node) in (list, tuple):
             mine = own if isinstance(own, (list, tuple)) and len(own) == len(node) else [None] * len(node)
-            return type(node)(self._walk(one, child, f"{path}/{place}", f"{saved_path}/{place}", module)
-                              for place, (one, child) in enumerate(zip(mine, node))) if type(node) in (
-                                  list, tuple) else None
+            walked = [self._walk(one, child, (f"{path}/{place}", (*keys, place), strict))
+                      for place, (one, child) in enumerate(zip(mine, node))]
+            return type(node)(None if into is _SKIP else into for into in walked)
         return None
 
-    def _tensor(self, own: Any, node: LazyTensor, path: str, module: bool) -> Any:
+    def _tensor(self, own: Any, node: LazyTensor, path: str, strict: bool) -> Any:
         shape = getattr(own, "shape", None)
         if not self._choice.wants(path):
-            return None
+            return _SKIP
         if shape is None:
-            if module:
+            if strict:
                 self.found.unexpected.append(path)
-            return None
+            return _SKIP if strict else None
         if tuple(shape) != node.shape:
             self.found.other_shape.append(f"{path}: {tuple(shape)} in the state, {node.shape} in the checkpoint")
-            return None
+            return _SKIP
         self._used.add(path)
         return own
 
-    def check(self) -> None:
+    def check(self, common: Common) -> None:
         """Raises what the policies do not allow, before anything is loaded."""
+        self.found.unexpected = common(self.found.unexpected)
         if self.found.other_shape and not self._choice.skip_shapes:
             raise error_of(Status.MISMATCH, f"{len(self.found.other_shape)} tensors have another shape: "
                            f"{some(self.found.other_shape)}; on_shape_mismatch=\"skip\" leaves them as they are")
         if self._choice.strict and (self.found.missing or self.found.unexpected):
-            raise error_of(Status.MISMATCH, f"the checkpoint lacks {some(self.found.missing) or 'nothing'} of the "
-                           f"state, and the state {some(self.found.unexpected) or 'nothing'} of the checkpoint; "
-                           "strict=False restores the rest")
+            raise _contradiction(self.found.missing, self.found.unexpected)
 
-    def load(self, reader: _core.Reader, rank: int, options: Mapping[str, Any]) -> None:
+    def load(self, options: Mapping[str, Any]) -> None:
         """Loads the parts that are wanted, and puts them into the state."""
-        for key, into in self._into.items():
+        got = load_from(self._reader, self._into, (), self._framework, self._choice.convert, self._rank, None, options)
+        for key in self._into:
             name = self._key("", key)
-            got = load(reader, at=(key,), into=into, framework=self._framework, convert=self._choice.convert,
-                       rank=rank, options=options)
-            own = self._state[name]
-            new = self._merged(self._values[name], got, str(name), str(key), is_module(own))
-            self._state[name] = put_back(own, new) if is_stateful(own) else _keep_identity(own, new)
+            new = self._merged(self._state[name], got[key], str(name), str(key), False)
+            self._state[name] = _keep_identity(self._state[name], new)
 
-    def _merged(self, own: Any, got: Any, path: str, saved_path: str, module: bool) -> Any:
+    def _merged(self, own: Any, got: Any, path: str, saved_path: str, strict: bool) -> Any:
         """The state's own value with what was loaded in its place."""
+        if id(own) in self._given:
+            found, template = self._given[id(own)]
+            found.apply(self._merged(template, got, path, saved_path, found.strict))
+            return own
         if isinstance(own, PerRank):
-            return PerRank(self._merged(own.value, got, path, saved_path, module))
+            return PerRank(self._merged(own.value, got, path, saved_path, strict))
         if path in self._used:
             return got
         if getattr(own, "shape", None) is not None:
@@ -229,12 +268,12 @@ class _Chosen:
                 name = self._key(saved_path, key)
                 below = f"{path}/{name}"
                 if name in own:
-                    out[name] = self._merged(own[name], value, below, f"{saved_path}/{key}", module)
-                elif not module and self._choice.wants(below):
+                    out[name] = self._merged(own[name], value, below, f"{saved_path}/{key}", strict)
+                elif not strict and self._choice.wants(below):
                     out[name] = value
             return out
         if type(own) in (list, tuple) and type(got) is type(own) and len(own) == len(got):
-            return type(own)(self._merged(mine, value, f"{path}/{place}", f"{saved_path}/{place}", module)
+            return type(own)(self._merged(mine, value, f"{path}/{place}", f"{saved_path}/{place}", strict)
                              for place, (mine, value) in enumerate(zip(own, got)))
         return got if self._choice.wants(path) else own
 
@@ -242,8 +281,7 @@ class _Chosen:
 def _keep_identity(own: Any, new: Any) -> Any:
     """The caller's dict or list with the new contents."""
     if type(own) is dict:
-        for key, value in new.items():
-            own[key] = put_back(own[key], value) if is_stateful(own.get(key)) else value
+        own.update(new)
         return own
     if type(own) is list:
         own[:] = new

@@ -1,0 +1,59 @@
+"""The random states of a process as a part of a state."""
+
+from __future__ import annotations
+
+import array
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from .frameworks import loaded
+from .regions import PerRank
+
+__all__ = ["random_states"]
+
+
+def random_states() -> PerRank:
+    """The random states of this process, as a part of a state that each rank has for itself: those of Python's random,
+    of numpy.random's functions, and of torch on the CPU and on each GPU, as far as these are imported.
+
+        state = {"model": model, "random": ckpt.random_states()}
+
+    A load into it sets them. numpy's Generators are values of their own and stand in the state themselves."""
+    return PerRank(_RandomStates())
+
+
+class _RandomStates:
+    def state_dict(self) -> dict[str, Any]:
+        version, words, gauss = random.getstate()
+        states: dict[str, Any] = {
+            "python": {"version": version, "words": array.array("I", words).tobytes(), "gauss": gauss}}
+        numpy, torch = loaded("numpy.random"), loaded("torch")
+        if numpy is not None:
+            _, key, position, has_gauss, gauss = numpy.get_state()  # of MT19937, which these functions draw from
+            states["numpy"] = {"key": key.astype("<u4").tobytes(), "position": position, "has_gauss": has_gauss,
+                               "gauss": gauss}
+        if torch is not None:
+            states["torch"] = bytes(torch.get_rng_state().tolist())
+            if torch.cuda.is_available() and torch.cuda.is_initialized():
+                gpus = enumerate(torch.cuda.get_rng_state_all())
+                states["torch.cuda"] = {str(number): bytes(state.tolist()) for number, state in gpus}
+        return states
+
+    def load_state_dict(self, states: Mapping[str, Any]) -> None:
+        python = states["python"]
+        words = array.array("I", python["words"])
+        random.setstate((python["version"], tuple(words), python["gauss"]))
+        numpy, torch = loaded("numpy.random"), loaded("torch")
+        if numpy is not None and "numpy" in states:
+            kept = states["numpy"]
+            key = array.array("I", kept["key"])
+            numpy.set_state(("MT19937", key, kept["position"], kept["has_gauss"], kept["gauss"]))
+        if torch is not None and "torch" in states:
+            torch.set_rng_state(torch.tensor(list(states["torch"]), dtype=torch.uint8, device="cpu"))
+            for number, state in states.get("torch.cuda", {}).items():
+                if int(number) < torch.cuda.device_count():
+                    torch.cuda.set_rng_state(torch.tensor(list(state), dtype=torch.uint8, device="cpu"), int(number))
+
+    def __repr__(self) -> str:
+        return "<random states of this process>"

@@ -1,0 +1,52 @@
+"""ckpt.random_states(): what a process draws after a load is what it drew after the save."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import ckpt
+import numpy as np
+import pytest
+
+
+def draws() -> list[Any]:
+    """The second gauss of a pair is kept in the state."""
+    return [random.random(), random.gauss(0, 1), np.random.rand(), np.random.randn()]
+
+
+def test_python_and_numpy_draw_the_same_after_a_load(tmp_path: Path) -> None:
+    random.seed(1)
+    np.random.seed(2)
+    draws()
+    ckpt.save(tmp_path, {"random": ckpt.random_states()}, step=1)
+    expected = [draws() for _ in range(3)]
+    ckpt.load(tmp_path, into={"random": ckpt.random_states()})
+    assert [draws() for _ in range(3)] == expected
+
+
+def test_a_checkpointer_restores_them_with_the_rest(tmp_path: Path) -> None:
+    state = {"w": np.ones(3), "random": ckpt.random_states()}
+    with ckpt.Checkpointer(tmp_path, every=1) as keeper:
+        keeper.step(1, state)
+        expected = draws()
+    with ckpt.Checkpointer(tmp_path) as keeper:
+        keeper.restore(state)
+        assert draws() == expected
+
+
+def test_without_a_template_they_are_plain_values(tmp_path: Path) -> None:
+    ckpt.save(tmp_path, {"random": ckpt.random_states()}, step=1)
+    assert set(ckpt.load(tmp_path)["random"]) >= {"python", "numpy"}
+
+
+@pytest.mark.torch
+def test_torch_draws_the_same_after_a_load(tmp_path: Path) -> None:
+    import torch
+    torch.manual_seed(5)
+    torch.rand(3)
+    ckpt.save(tmp_path, {"random": ckpt.random_states()}, step=1)
+    expected = torch.randn(20)
+    ckpt.load(tmp_path, into={"random": ckpt.random_states()})
+    assert torch.equal(torch.randn(20), expected)

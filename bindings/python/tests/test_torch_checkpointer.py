@@ -1,0 +1,126 @@
+"""ckpt.Checkpointer over models that torch spreads over ranks: the layouts of sharded_layouts.py, gloo on the CPU."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import ckpt
+import pytest
+from test_checkpointer import labels
+from test_torch_sharded import SIZES, described, differences, ranks as ranks, stages
+
+pytestmark = pytest.mark.torch
+
+
+def train(layout: str, path: str, seed: int, steps: int, choice: dict[str, Any], signal_at: int = 0) -> Any:
+    """Where it started and why it stopped, and the gathered state then and at the end."""
+    import sharded_layouts as layouts
+    import torch.distributed as dist
+    made = layouts.trainer(layout, layouts.Net, seed)
+    state = {**made.state(), "rng": ckpt.PerRank([dist.get_rank()]), "step": 0}
+    with ckpt.Checkpointer(path, every=3, keep_last=2) as keeper:
+        start = keeper.restore(state, **choice)
+        restored, own = layouts.gathered(made), state["rng"].value
+        for n in range(start.step + 1 if start else 1, steps + 1):
+            made.step(n)
+            state["step"] = n
+            if n == signal_at and dist.get_rank() == dist.get_world_size() - 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+            keeper.step(n, state)
+            if keeper.stopping:
+                break
+        stopped = keeper.stopping
+    return start and start.step, stopped, restored, layouts.gathered(made), own
+
+
+@pytest.mark.parametrize("layout", ["fsdp2", "hsdp", "tp_fsdp", "fsdp1_orig"])
+def test_a_signal_stops_a_sharded_training_that_goes_on_bit_for_bit(ranks: Any, tmp_path: Path, layout: str) -> None:
+    size = SIZES[layout]
+    whole = ranks(size, train, layout, str(tmp_path / "whole"), 0, 8, {})
+    stopped = ranks(size, train, layout, str(tmp_path / "s"), 0, 8, {}, 5)
+    assert [said[:2] for said in stopped] == [(None, "SIGTERM")] * size
+    assert labels(tmp_path / "s") == ["step-3", "step-5"]
+    on = ranks(size, train, layout, str(tmp_path / "s"), 1, 8, {})
+    assert [said[:2] for said in on] == [(5, None)] * size
+    assert not differences(on[0][2], stopped[0][3]) and not differences(on[0][3], whole[0][3])
+    assert [said[4] for said in on] == [[rank] for rank in range(size)]
+
+
+@pytest.mark.parametrize("layout,other", [("fsdp2", "hsdp"), ("hsdp", "none"), ("none", "tp_fsdp"), ("fsdp1", "fsdp2")])
+def test_a_training_goes_on_under_another_layout(ranks: Any, tmp_path: Path, layout: str, other: str) -> None:
+    saved = ranks(SIZES[layout], train, layout, str(tmp_path / "s"), 0, 6, {})
+    on = ranks(SIZES[other], train, other, str(tmp_path / "s"), 1, 6, {})
+    assert on[0][0] == 6 and not differences(on[0][2], saved[0][3])
+
+
+@pytest.mark.parametrize("layout", ["fsdp1", "fsdp2", "tp_fsdp"])
+def test_parts_of_a_sharded_state_are_chosen(ranks: Any, tmp_path: Path, layout: str) -> None:
+    saved = ranks(SIZES[layout], train, layout, str(tmp_path / "s"), 0, 3, {})[0][3]
+    fresh = ranks(SIZES[layout], train, layout, str(tmp_path / "no"), 1, 0, {})[0][2]
+    for choice, wanted in (({"without": "model/up.*"}, lambda name: not name.startswith("model/up.")),
+                           ({"only": "model"}, lambda name: name.startswith("model/")),
+                           ({"only": ["optimizer", "model/norm.*"]},
+                            lambda name: name.startswith(("optimizer/", "model/norm.")) or name == "lr")):
+        found = ranks(SIZES[layout], train, layout, str(tmp_path / "s"), 1, 3, choice)[0][2]
+        chosen = {name: value for name, value in saved.items() if wanted(name)}
+        rest = {name: value for name, value in fresh.items() if not wanted(name) and name in found}
+        assert not differences({name: found[name] for name in chosen}, chosen), choice
+        assert not differences({name: found[name] for name in rest}, rest), choice
+
+
+def train_stages(path: str, seed: int) -> dict[str, Any]:
+    import torch.distributed as dist
+    model, optimizer = stages(dist.get_rank(), dist.get_world_size(), seed)
+    with ckpt.Checkpointer(path, every=1) as keeper:
+        if keeper.restore({"model": model, "optimizer": optimizer}) is None:
+            keeper.step(1, {"model": model, "optimizer": optimizer})
+    return described(model, optimizer)
+
+
+def test_what_another_stage_has_is_not_unexpected(ranks: Any, tmp_path: Path) -> None:
+    saved = {name: value for said in ranks(4, train_stages, str(tmp_path / "s"), 0) for name, value in said.items()}
+    for size in (4, 2):
+        back = {name: value for said in ranks(size, train_stages, str(tmp_path / "s"), 1)
+                for name, value in said.items()}
+        assert not differences(back, saved)
+
+
+def restore_without_the_first_stage(path: str) -> str:
+    import torch.distributed as dist
+    model, _ = stages(dist.get_rank(), dist.get_world_size(), 0)
+    if dist.get_rank() == 0:
+        del model["stage0"]
+    try:
+        ckpt.Checkpointer(path, signals=()).restore({"model": model})
+    except ckpt.MismatchError as error:
+        return error.message
+    return ""
+
+
+def test_what_no_stage_has_is_unexpected(ranks: Any, tmp_path: Path) -> None:
+    ranks(4, train_stages, str(tmp_path / "s"), 0)
+    said = ranks(4, restore_without_the_first_stage, str(tmp_path / "s"))
+    assert all("'model/stage0.weight', 'model/stage0.bias' of the checkpoint" in text for text in said)
+    assert not any("stage1" in text for text in said)
+
+
+def test_parameters_that_are_renamed_keep_their_optimizer_state(torch: Any, tmp_path: Path) -> None:
+    def made(name: str, rate: float) -> tuple[Any, Any]:
+        model = torch.nn.ModuleDict({name: torch.nn.Linear(2, 2), "head": torch.nn.Linear(2, 2)})
+        optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+        model["head"](model[name](torch.full((2,), rate))).sum().backward()
+        optimizer.step()
+        return model, optimizer
+
+    model, optimizer = made("encoder", 1.0)
+    with ckpt.Checkpointer(tmp_path / "s") as keeper:
+        keeper.save(1, {"optimizer": optimizer, "net": model})
+    other, tuner = made("backbone", 2.0)
+    ckpt.Checkpointer(tmp_path / "s", signals=()).restore(
+        {"optimizer": tuner, "model": other}, rename={"net/encoder": "net/backbone", "net": "model"})
+    mine, saved = other["backbone"].weight, model["encoder"].weight
+    assert torch.equal(mine, saved) and tuner.param_groups[0]["lr"] == 1
+    assert torch.equal(tuner.state[mine]["exp_avg"], optimizer.state[saved]["exp_avg"])

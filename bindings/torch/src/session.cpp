@@ -1,0 +1,152 @@
+#include "session.h"
+
+#include "state.h"
+
+namespace ckpt_torch {
+
+using namespace internal;
+
+// ---- what is saved ----
+
+namespace {
+
+template <class T>
+void append(std::vector<T>& to, const std::vector<T>& more) {
+  to.insert(to.end(), more.begin(), more.end());
+}
+
+}  // namespace
+
+Models::Models(std::initializer_list<Models> all) {
+  for (const Models& models : all) append(modules_, models.modules_), append(owners_, models.owners_);
+}
+
+Optimizers::Optimizers(std::initializer_list<Optimizers> all) {
+  for (const Optimizers& some : all) append(optimizers_, some.optimizers_), append(owners_, some.owners_);
+}
+
+void Others::set(const std::string& key, c10::IValue value) {
+  for (Item& item : items_)
+    if (item.first == key) {
+      item.second = std::move(value);
+      return;
+    }
+  items_.emplace_back(key, std::move(value));
+}
+
+bool Others::contains(const std::string& key) const {
+  for (const Item& item : items_)
+    if (item.first == key) return true;
+  return false;
+}
+
+const c10::IValue& Others::at(const std::string& key) const {
+  for (const Item& item : items_)
+    if (item.first == key) return item.second;
+  std::vector<std::string> keys;
+  for (const Item& item : items_) keys.push_back(item.first);
+  fail(CKPT_NOT_FOUND, "there is no " + in_quotes(key) + " beside the model; there is " +
+                           (keys.empty() ? "nothing" : listed(keys, 20)));
+}
+
+// ---- the session ----
+
+Session::Session(const std::string& store, Ranks ranks, Settings settings)
+    : impl_(guarded([&] { return std::make_unique<Impl>(store, std::move(ranks), std::move(settings)); })) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+std::string Session::string() {
+  return guarded([&] {
+    impl_->open_session();
+    return impl_->session.string();
+  });
+}
+
+std::string Session::save(const State& state, const SaveOptions& options) {
+  return guarded([&] { return impl_->save(state, options); });
+}
+
+SaveHandle Session::save_async(const State& state, const SaveOptions& options) {
+  return guarded([&] { return impl_->save_async(state, options); });
+}
+
+Loaded Session::load(const Models& models, const Optimizers& optimizers, const LoadOptions& options) {
+  return guarded([&] { return impl_->load(impl_->resolve(options), models, optimizers, options); });
+}
+
+std::optional<Loaded> Session::load_if_any(const Models& models, const Optimizers& optimizers,
+                                           const LoadOptions& options) {
+  return guarded([&] { return impl_->load_if_any(models, optimizers, options); });
+}
+
+Session::Impl::Impl(const std::string& uri, Ranks who, Settings given)
+    : ranks(std::move(who)), settings(std::move(given)) {
+  if (ranks.rank >= ranks.world_size)
+    fail(CKPT_INVALID, "rank " + std::to_string(ranks.rank) + " of " + std::to_string(ranks.world_size) +
+                           " ranks: ranks count from 0");
+  store = ckpt::Store::open(uri, options_of(settings));
+}
+
+Session::Impl::~Impl() {
+  if (!pending) return;
+  // The trainer unwinds: the other ranks are told at once, and do not wait for a rank that may never save again.
+  if (unwinding) pending->job.cancel();
+  pending->wait_local();
+}
+
+// In a group rank 0 opens the session and the others join by its string.
+void Session::Impl::open_session() {
+  if (session) return;
+  Settings over;
+  if (ranks.rendezvous) over.emplace("rendezvous", 1);
+  auto open = [&](const std::string& string) {
+    const std::string& text = ranks.rank == 0 ? "" : string;
+    session = ckpt::Session::open(store, ranks.rank, ranks.world_size, text, options_of(settings, over));
+  };
+  if (!ranks.group) return open(ranks.session);
+  std::string string;
+  auto first = caught([&] {
+    if (ranks.rank == 0) open("");
+    if (ranks.rank == 0) string = session.string();
+  });
+  string = agree(group(), first, string)[0];
+  auto others = caught([&] {
+    if (ranks.rank != 0) open(string);
+  });
+  try {
+    agree(group(), others);
+  } catch (...) {
+    session = ckpt::Session(nullptr);  // the next call tries again on all ranks
+    throw;
+  }
+}
+
+// ---- free functions ----
+
+// COLLECTIVE. If it fails on one rank, all throw.
+static Session make_together(const std::string& store, const Ranks& ranks, const Settings& settings) {
+  return guarded([&] {
+    std::optional<Session> made;
+    agree(ranks.group.get(), caught([&] { made.emplace(store, ranks, settings); }));
+    return std::move(*made);
+  });
+}
+
+std::string save(const std::string& store, const Models& models, const Optimizers& optimizers, const Others& others,
+                 const SaveOptions& options, const Ranks& ranks) {
+  return make_together(store, ranks, options.settings).save({models, optimizers, others}, options);
+}
+
+Loaded load(const std::string& store, const Models& models, const Optimizers& optimizers, const LoadOptions& options,
+            const Ranks& ranks) {
+  return make_together(store, ranks, options.settings).load(models, optimizers, options);
+}
+
+std::optional<Loaded> load_if_any(const std::string& store, const Models& models, const Optimizers& optimizers,
+                                  const LoadOptions& options, const Ranks& ranks) {
+  return make_together(store, ranks, options.settings).load_if_any(models, optimizers, options);
+}
+
+}  // namespace ckpt_torch

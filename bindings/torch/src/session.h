@@ -1,0 +1,68 @@
+// The state behind Session and SaveHandle.
+#ifndef CKPT_TORCH_SESSION_H
+#define CKPT_TORCH_SESSION_H
+
+#include "group.h"
+#include "selection.h"
+
+namespace ckpt_torch {
+
+namespace internal {
+class Loading;
+}
+
+// The version of what the adapter writes beside the tree: attribute "torch.adapter".
+constexpr int64_t kAdapterVersion = 1;
+
+// What the error of a load says at the end, before their names.
+inline const std::string kUndefinedNow = "; these tensors of the module are undefined now: ";
+
+struct SaveHandle::Impl {
+  std::string id;
+  std::shared_ptr<Group> group;
+  ckpt::Save save{nullptr};
+  std::vector<at::Tensor> memory;  // what the engine reads until the save is staged
+  ckpt::Job job{nullptr};          // destroyed first: after that the engine reads nothing
+  bool waited = false;
+  std::optional<Error> outcome;  // what wait() throws
+
+  std::optional<Error> wait_local() const;  // waits for this rank's job only
+  void wait();
+};
+
+struct Session::Impl {
+  Impl(const std::string& uri, Ranks who, Settings given);
+  ~Impl();
+
+  void open_session();
+  std::string save(const State& state, const SaveOptions& options);
+  SaveHandle save_async(const State& state, const SaveOptions& options);
+  // COLLECTIVE. The id must be the same on all ranks.
+  Loaded load(const std::string& id, const Models& models, const Optimizers& optimizers, const LoadOptions& options);
+  // COLLECTIVE. The parts that the state has, of which `options` choose no other ones.
+  Loaded load_state(const std::string& id, State& state, const LoadOptions& options, const internal::Choice& choice);
+  std::optional<Loaded> load_if_any(const Models& models, const Optimizers& optimizers, const LoadOptions& options);
+
+  // COLLECTIVE. This rank's save, with all that it saves added.
+  std::shared_ptr<SaveHandle::Impl> prepare(const State& state, const SaveOptions& options);
+  // COLLECTIVE. Throws the failure of the save in the background, unless its handle's wait() did.
+  void wait_pending();
+  void wait_staged();  // for the save in the background; its failure is left for later
+  // The id of the selected checkpoint. Warns of newer ones that were passed over.
+  std::string find(const std::string& selector, const Settings& over) const;
+  // COLLECTIVE. The same on all ranks.
+  std::string resolve(const LoadOptions& options);
+  using Planning = std::function<void(internal::Loading&)>;
+  Loaded load_from(const std::string& id, const LoadOptions& options, const Planning& plan);
+  Group* group() const { return ranks.group.get(); }
+
+  Ranks ranks;
+  Settings settings;
+  ckpt::Store store{nullptr};
+  ckpt::Session session{nullptr};
+  std::shared_ptr<SaveHandle::Impl> pending;  // the last save in the background
+  const ckpt::detail::Unwinding unwinding;
+};
+
+}  // namespace ckpt_torch
+#endif

@@ -1,0 +1,412 @@
+// Checkpointer on one rank: when it saves, what it keeps, what a checkpoint of it holds.
+#include <csignal>
+#include <filesystem>
+
+#include "util.h"
+
+namespace {
+
+using Labels = std::vector<std::string>;
+
+Labels labels_in(const std::string& uri) {
+  Labels all;
+  for (const auto& info : ckpt::Store::open(uri).list())
+    if (info.state == CKPT_CHECKPOINT_COMMITTED) all.push_back(info.label);
+  return all;
+}
+
+ct::State at_step(int64_t step) { return {{}, {}, {{"step", step}, {"w", at::full({1000}, step)}}}; }
+
+ct::CheckpointerOptions every(ct::Every every) {
+  ct::CheckpointerOptions options;
+  options.every = std::move(every);
+  options.signals.emplace();
+  return options;
+}
+
+ct::CheckpointerOptions keeping(int64_t last, std::optional<ct::KeepBest> best = {}) {
+  auto options = every(1);
+  options.keep_last = last;
+  options.keep_best = std::move(best);
+  return options;
+}
+
+// ---- when ----
+
+TEST(CheckpointerWhen, AStepTimeEpochPredicateOrAListOfThemSaysThatASaveIsDue) {
+  using Steps = std::vector<int64_t>;
+  auto saved = [](ct::Every due) {
+    StorePlace place;
+    ct::Checkpointer keeper(place.uri(), every(std::move(due)));
+    Steps steps;
+    for (int64_t n = 1; n < 10; n++) {
+      const auto loss = static_cast<double>(10 - n), epoch = static_cast<double>(n / 4);
+      if (keeper.step(n, at_step(n), {{"loss", loss}}, {{"epoch", epoch}, {"sample", static_cast<double>(10 * n)}}))
+        steps.push_back(n);
+    }
+    return steps;
+  };
+  EXPECT_EQ(saved(3), (Steps{3, 6, 9}));
+  EXPECT_EQ(saved("4 steps"), (Steps{4, 8}));
+  EXPECT_EQ(saved({4, 3}), (Steps{3, 4, 6, 8, 9}));
+  EXPECT_EQ(saved("5ba"), (Steps{5}));
+  EXPECT_EQ(saved("1 epoch"), (Steps{4, 8}));
+  EXPECT_EQ(saved("20 samples"), (Steps{2, 4, 6, 8}));
+  EXPECT_EQ(saved([](const ct::Moment& now) { return now.step == 2 || now.step == 7; }), (Steps{2, 7}));
+  EXPECT_EQ(saved({[](const ct::Moment& now) { return now.metrics.at("loss") < 2; }, 5}), (Steps{5, 9}));
+  EXPECT_EQ(saved({}), Steps());
+  EXPECT_EQ(saved(std::chrono::hours(1)), Steps());
+  EXPECT_EQ(saved(std::chrono::nanoseconds(1)), (Steps{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+}
+
+TEST(CheckpointerWhen, TextsOfTimesMeanSeconds) {
+  EXPECT_EQ(ct::Every("2 hours").seconds, std::vector<double>{7200});
+  EXPECT_EQ(ct::Every("1.5 min").seconds, std::vector<double>{90});
+  EXPECT_EQ(ct::Every("30s").seconds, std::vector<double>{30});
+  EXPECT_EQ(ct::Every(std::chrono::minutes(10)).seconds, std::vector<double>{600});
+}
+
+TEST(CheckpointerWhen, StepsThatAreSkippedOverDoNotSkipASave) {
+  StorePlace place;
+  ct::Checkpointer keeper(place.uri(), every(25));
+  for (int64_t n = 10; n <= 100; n += 10) keeper.step(n, at_step(n));
+  keeper.close();
+  EXPECT_EQ(labels_in(place.uri()), (Labels{"step-30", "step-50", "step-80", "step-100"}));
+}
+
+TEST(CheckpointerWhen, AnEveryThatMeansNothingIsRefused) {
+  for (const char* text : {"10 parsecs", "epoch", "0 steps", "", "1.5.5 s"})
+    expect_error([&] { ct::Every{text}; }, CKPT_INVALID, "every");
+  for (int steps : {0, -1}) expect_error([&] { ct::Every{steps}; }, CKPT_INVALID, "every");
+}
+
+TEST(CheckpointerWhen, EpochsGoOnAfterARestartAndOneThatStepWasNotToldIsAnError) {
+  StorePlace place;
+  ct::Checkpointer(place.uri(), every("2 epochs")).step(40, at_step(40), {}, {{"epoch", 4}});
+  ct::Checkpointer keeper(place.uri(), every("2 epochs"));
+  ct::State state = at_step(0);
+  EXPECT_EQ(keeper.restore(state).value().counters, (ct::Numbers{{"epoch", 4}}));
+  EXPECT_FALSE(keeper.step(50, at_step(50), {}, {{"epoch", 5}}));
+  EXPECT_TRUE(keeper.step(60, at_step(60), {}, {{"epoch", 6}}));
+  expect_error([&] { keeper.step(61, at_step(61)); }, CKPT_INVALID, "not told the counter 'epoch'");
+}
+
+// ---- what it is called ----
+
+TEST(CheckpointerLabels, HaveTheVariablesOfComposer) {
+  StorePlace place;
+  auto options = every({});
+  options.label = "{run_name}-ep{epoch}-ba{batch:04d}-rank{rank}-of{world_size}";
+  ct::Checkpointer keeper(place.uri(), options);
+  keeper.save(42, at_step(42), "", {}, {{"epoch", 1}});
+  keeper.close();
+  EXPECT_EQ(labels_in(place.uri()), Labels{"main-ep1-ba0042-rank0-of1"});
+}
+
+TEST(CheckpointerLabels, WithUnknownVariablesOrWithoutAStepWhereOldOnesGoAreRefused) {
+  StorePlace place;
+  for (const char* label : {"{nonsense}", "{step", "step}", "{step:x}"}) {
+    auto options = every({});
+    options.label = label;
+    expect_error([&] { ct::Checkpointer(place.uri(), options); }, CKPT_INVALID, label);
+  }
+  auto options = keeping(2);
+  options.label = "ep{epoch}";
+  expect_error([&] { ct::Checkpointer(place.uri(), options); }, CKPT_INVALID, "expected {step} or {batch}");
+}
+
+// ---- what is kept ----
+
+TEST(CheckpointerKeeps, TheLastAndEverySoManieth) {
+  StorePlace place;
+  auto options = keeping(2);
+  options.keep_every = 4;
+  ct::Checkpointer keeper(place.uri(), options);
+  for (int64_t n = 1; n < 11; n++) keeper.step(n, at_step(n));
+  keeper.close();
+  EXPECT_EQ(labels_in(place.uri()), (Labels{"step-4", "step-8", "step-9", "step-10"}));
+}
+
+TEST(CheckpointerKeeps, TheBestBeyondTheLastOfWhichOneWithoutANumberIsNone) {
+  auto kept = [](const char* mode, const std::vector<double>& losses, int count) {
+    StorePlace place;
+    ct::Checkpointer keeper(place.uri(), keeping(1, ct::KeepBest{"loss", mode, count}));
+    for (size_t i = 0; i < losses.size(); i++) {
+      const auto n = static_cast<int64_t>(i + 1);
+      keeper.step(n, at_step(n), {{"loss", losses[i]}});
+    }
+    keeper.close();
+    return labels_in(place.uri());
+  };
+  EXPECT_EQ(kept("min", {9, 8, 1, 7, 2, 9.5, 3, 4}, 2), (Labels{"step-3", "step-5", "step-8"}));
+  EXPECT_EQ(kept("max", {9, 8, 1, 7, 2, 9.5, 3, 4}, 2), (Labels{"step-1", "step-6", "step-8"}));
+  EXPECT_EQ(kept("min", {std::nan(""), 2, std::nan(""), 3}, 1), (Labels{"step-2", "step-4"}));
+}
+
+TEST(CheckpointerKeeps, TheBestOverRestartsAndRestoresIt) {
+  StorePlace place;
+  const std::vector<std::vector<double>> runs{{5, 1, 5}, {4, 3, 6}, {7, 8, 9}};
+  int64_t n = 0;
+  for (const auto& losses : runs) {
+    ct::Checkpointer keeper(place.uri(), keeping(1, ct::KeepBest{"loss"}));
+    for (const double loss : losses) n++, keeper.step(n, at_step(n), {{"loss", loss}});
+  }
+  EXPECT_EQ(labels_in(place.uri()), (Labels{"step-2", "step-9"}));
+  ct::Checkpointer keeper(place.uri(), keeping(1, ct::KeepBest{"loss"}));
+  ct::State state = at_step(0);
+  const ct::Restored restored = keeper.restore(state, "best").value();
+  EXPECT_EQ(restored.step, 2);
+  EXPECT_EQ(restored.metrics, (ct::Numbers{{"loss", 1}}));
+}
+
+TEST(CheckpointerKeeps, WhatHasALabelOfItsOwnForEverAndCountsItNotAsTheLast) {
+  StorePlace place;
+  for (int64_t start : {0, 10}) {
+    ct::Checkpointer keeper(place.uri(), keeping(2));
+    for (int64_t n = start + 1; n < start + 4; n++) {
+      keeper.step(n, at_step(n));
+      if (n <= 2) keeper.save(n, at_step(n), "epoch-" + std::to_string(n));  // retention takes it for a numbered one
+    }
+  }
+  EXPECT_EQ(labels_in(place.uri()), (Labels{"epoch-1", "epoch-2", "step-12", "step-13"}));
+}
+
+TEST(CheckpointerKeeps, NoBestWithoutALast) {
+  StorePlace place;
+  expect_error([&] { ct::Checkpointer(place.uri(), keeping(0, ct::KeepBest{"loss"})); }, CKPT_INVALID,
+               "without keep_last");
+  expect_error([&] { ct::Checkpointer(place.uri(), keeping(1, ct::KeepBest{"loss", "least"})); }, CKPT_INVALID,
+               "'least'");
+}
+
+// ---- saving ----
+
+TEST(CheckpointerSaves, TheStateAsItWasInItsStepThoughItChangesAfterwards) {
+  StorePlace place(true);
+  Net net, loaded;
+  ct::State state{net, {}, {}}, other{loaded, {}, {}};
+  ct::Checkpointer keeper(place.uri(), every(1));
+  const Net before = seeded_net(7);
+  {
+    at::NoGradGuard no_grad;
+    for (auto& p : before->named_parameters()) net->named_parameters()[p.key()].copy_(p.value());
+    keeper.step(1, state);
+    for (auto& p : net->parameters()) p.zero_();
+  }
+  ASSERT_TRUE(keeper.restore(other));
+  expect_same(*before, *loaded);
+}
+
+TEST(CheckpointerSaves, AStepOnceAndASecondTimeOnlyWhereItMayBeOverwritten) {
+  StorePlace place;
+  {
+    ct::Checkpointer keeper(place.uri(), every(5));
+    const auto first = keeper.step(5, at_step(5));
+    EXPECT_EQ(keeper.save(5, at_step(6)), first.value());
+  }
+  auto options = every({});
+  options.overwrite = true;
+  ct::Checkpointer(place.uri(), options).save(5, at_step(7));
+  EXPECT_EQ(labels_in(place.uri()), Labels{"step-5"});
+  EXPECT_EQ(ct::load(place.uri(), {}).others.at("step").toInt(), 7);
+  ct::Checkpointer keeper(place.uri(), every({}));
+  expect_error([&] { keeper.save(5, at_step(8)), keeper.wait(); }, CKPT_EXISTS, "step-5");
+}
+
+TEST(CheckpointerSaves, AFailureIsThrownByTheNextSaveOrByClose) {
+  for (bool close : {false, true}) {
+    StorePlace place;
+    ct::save(place.uri(), {}, {}, {{"step", 0}}, [] {
+      ct::SaveOptions o;
+      return o.label = "step-1", o;
+    }());
+    ct::Checkpointer keeper(place.uri(), every({}));
+    keeper.save(1, at_step(1));
+    expect_error([&] { close ? keeper.close() : (void)keeper.save(2, at_step(2)); }, CKPT_EXISTS, "step-1");
+    if (!close) keeper.save(3, at_step(3)), keeper.close();
+    EXPECT_EQ(labels_in(place.uri()).size(), close ? 1u : 2u);
+    expect_error([&] { keeper.step(4, at_step(4)); }, CKPT_INVALID, "closed");
+  }
+}
+
+TEST(CheckpointerSaves, TellOfEachCommitOnce) {
+  StorePlace place;
+  Labels told;
+  auto options = every(2);
+  options.on_commit = [&](const ckpt::CheckpointInfo& info) { told.push_back(info.label); };
+  ct::Checkpointer keeper(place.uri(), options);
+  for (int64_t n = 1; n < 8; n++) keeper.step(n, at_step(n));
+  keeper.close();
+  EXPECT_EQ(told, (Labels{"step-2", "step-4", "step-6"}));
+}
+
+TEST(CheckpointerSaves, InPlaceWhatChangesOnlyAfterUpdating) {
+  StorePlace place(true);
+  auto big = std::make_shared<torch::nn::EmbeddingImpl>(1 << 14, 256),
+       loaded = std::make_shared<torch::nn::EmbeddingImpl>(1 << 14, 256);
+  auto options = every(1);
+  options.in_place = true;
+  ct::State state{big, {}, {}}, other{loaded, {}, {}};
+  ct::Checkpointer keeper(place.uri(), options);
+  at::NoGradGuard no_grad;
+  for (int64_t n = 1; n < 4; n++) {
+    keeper.updating();
+    big->weight.fill_(n);
+    keeper.step(n, state);
+  }
+  for (int64_t n = 1; n < 4; n++) {
+    ASSERT_TRUE(keeper.restore(other, n));
+    EXPECT_TRUE(loaded->weight.eq(n).all().item<bool>()) << n;
+  }
+}
+
+TEST(CheckpointerSaves, WhatAnExceptionUnwindsIsCancelledAndTheSignalsAreGivenBack) {
+  StorePlace place(true);
+  struct sigaction before{}, after{};
+  sigaction(SIGTERM, nullptr, &before);
+  EXPECT_THROW(
+      {
+        auto options = every(1);
+        options.signals.reset();
+        ct::Checkpointer keeper(place.uri(), options, ct::Ranks::with_session(0, 1, ""));
+        throw std::runtime_error("the trainer failed");
+      },
+      std::runtime_error);
+  sigaction(SIGTERM, nullptr, &after);
+  EXPECT_EQ(before.sa_handler, after.sa_handler);
+}
+
+// ---- before step 1 ----
+
+TEST(CheckpointerChecks, WhatASaveWouldDoAndWritesNothing) {
+  StorePlace place(true);
+  const std::string uri = place.uri() + "/new";
+  Net net;
+  torch::optim::Adam adam(net->parameters(), torch::optim::AdamOptions(0.1));
+  ct::Checkpointer keeper(uri, every({}));
+  const ct::Check fine = keeper.check({net, adam, {{"x", at::zeros({4})}}});
+  EXPECT_TRUE(fine.ok()) << fine.text();
+  EXPECT_EQ(fine.names.at("model/a.weight"), net->a->weight.nbytes());
+  EXPECT_EQ(fine.names.at("x"), 16u);
+  uint64_t sum = 0;
+  for (const auto& [name, bytes] : fine.names) sum += bytes;
+  EXPECT_EQ(fine.bytes, sum);
+  EXPECT_GT(fine.free.value(), 0u);
+  auto ghost = std::make_shared<torch::nn::LinearImpl>(2, 2);
+  ghost->register_parameter("extra", at::empty({2}, at::device(at::kMeta)));
+  const ct::Check bad = keeper.check({ghost, {}, {{"where", c10::Device("cpu")}, {"n", 1}}});
+  EXPECT_FALSE(bad.ok());
+  ASSERT_EQ(bad.refused.size(), 2u) << bad.text();
+  EXPECT_NE(bad.refused[0].find("model/extra"), std::string::npos);
+  EXPECT_NE(bad.refused[1].find("'where'"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(uri));
+}
+
+// ---- stopping ----
+
+// A background job of a shell ignores SIGINT, so each test sets what was there before.
+class Handler {
+ public:
+  Handler(int number, void (*handler)(int)) : number_(number), before_(std::signal(number, handler)) {}
+  ~Handler() { std::signal(number_, before_); }
+
+ private:
+  int number_;
+  void (*before_)(int);
+};
+
+ct::CheckpointerOptions catching(const std::vector<int>& numbers) {
+  auto options = every(1000);
+  options.signals = numbers;
+  return options;
+}
+
+TEST(CheckpointerStops, OnASignalWithOneSave) {
+  StorePlace place;
+  const Handler ignored(SIGTERM, SIG_IGN);
+  ct::Checkpointer keeper(place.uri(), catching({SIGTERM}));
+  keeper.step(1, at_step(1));
+  std::raise(SIGTERM);
+  EXPECT_FALSE(keeper.stopping());
+  EXPECT_TRUE(keeper.step(2, at_step(2)));
+  EXPECT_EQ(keeper.stopping(), "SIGTERM");
+  EXPECT_EQ(labels_in(place.uri()), Labels{"step-2"});
+  EXPECT_FALSE(keeper.step(3, at_step(3)));
+}
+
+int handled = 0;
+
+TEST(CheckpointerStops, AndCallsTheHandlerThatWasThereBefore) {
+  StorePlace place;
+  const Handler mine(SIGUSR2, [](int number) { handled += number; });
+  {
+    ct::Checkpointer one(place.uri(), catching({SIGUSR2})), two(place.uri(), catching({SIGUSR2}));
+    std::raise(SIGUSR2);
+    one.step(1, at_step(1));
+    EXPECT_EQ(one.stopping(), "SIGUSR2");
+    EXPECT_EQ(handled, SIGUSR2);
+  }
+  std::raise(SIGUSR2);
+  EXPECT_EQ(handled, 2 * SIGUSR2);
+}
+
+TEST(CheckpointerStops, AtTheSecondInterruptTheProcessEndsAsUsual) {
+  auto interrupt = [](int times) {
+    std::signal(SIGINT, SIG_DFL);
+    StorePlace place;
+    ct::Checkpointer keeper(place.uri(), catching({SIGINT}));
+    for (int i = 0; i < times; i++) std::raise(SIGINT);
+    std::_Exit(7);
+  };
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(interrupt(1), testing::ExitedWithCode(7), "");
+  EXPECT_EXIT(interrupt(2), testing::KilledBySignal(SIGINT), "");
+}
+
+TEST(CheckpointerStops, BeforeTheEndOfTheJob) {
+  setenv("SLURM_JOB_END_TIME", "1000", 1);  // long ago
+  const std::vector<ct::TimeLimit> limits{std::chrono::seconds(1), std::chrono::milliseconds(100000), "slurm",
+                                          std::chrono::system_clock::now() + std::chrono::seconds(60)};
+  for (const ct::TimeLimit& limit : limits) {
+    StorePlace place;
+    auto options = every({});
+    options.time_limit = limit;
+    ct::Checkpointer keeper(place.uri(), options);
+    EXPECT_TRUE(keeper.step(1, at_step(1)));
+    EXPECT_EQ(keeper.stopping(), "time limit");
+  }
+  unsetenv("SLURM_JOB_END_TIME");
+  expect_error([] { ct::TimeLimit{"slurm"}; }, CKPT_INVALID, "SLURM_JOB_END_TIME");
+  StorePlace place;
+  auto options = every({});
+  options.time_limit = std::chrono::hours(1);
+  EXPECT_FALSE(ct::Checkpointer(place.uri(), options).step(1, at_step(1)));
+}
+
+TEST(CheckpointerStops, WithTheLastSaveThoughTheOneBeforeFailed) {
+  StorePlace place;
+  ct::save(place.uri(), {}, {}, {{"step", 0}}, [] {
+    ct::SaveOptions o;
+    return o.label = "step-1", o;
+  }());
+  const Handler ignored(SIGTERM, SIG_IGN);
+  ct::Checkpointer keeper(place.uri(), catching({SIGTERM}));
+  keeper.save(1, at_step(1));
+  std::raise(SIGTERM);
+  keeper.step(2, at_step(2));
+  EXPECT_EQ(keeper.stopping(), "SIGTERM");
+  EXPECT_EQ(labels_in(place.uri()), (Labels{"step-1", "step-2"}));
+}
+
+TEST(CheckpointerStops, WithinAJobOfSlurmOnSIGUSR1Too) {
+  const Handler ignored(SIGUSR1, SIG_IGN);
+  StorePlace place;
+  setenv("SLURM_JOB_ID", "1", 1);
+  ct::Checkpointer keeper(place.uri());
+  unsetenv("SLURM_JOB_ID");
+  std::raise(SIGUSR1);
+  keeper.step(1, at_step(1));
+  EXPECT_EQ(keeper.stopping(), "SIGUSR1");
+}
+
+}  // namespace

@@ -1,0 +1,78 @@
+// Exports of a part of the state, and safetensors in files of a bounded size.
+#include <filesystem>
+
+#include "store_fixture.h"
+
+namespace ckpt::interop {
+namespace {
+
+class ExportPart : public StoreTest {
+ protected:
+  void SetUp() override {
+    StoreTest::SetUp();
+    save("a", {{floats("model/b", {3}, 1), floats("model/w", {3, 4}, 2), floats("optimizer/w", {2}, 3)},
+               {},
+               R"({"model":{"w":)" + leaf("model/w") + R"(,"b":)" + leaf("model/b") + R"(},"optimizer":{"w":)" +
+                   leaf("optimizer/w") + R"(},"step":7})"});
+  }
+  std::vector<std::string> files(const std::string& directory) {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(path(directory)))
+      names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  void expect_refused(const std::string& to, const std::vector<std::pair<const char*, const char*>>& settings,
+                      ckpt_status code, const std::string& word) {
+    const Failure failure = export_to(path(to), "a", settings);
+    EXPECT_EQ(failure.code, code) << failure.message;
+    EXPECT_NE(failure.message.find(word), std::string::npos) << failure.message;
+    EXPECT_EQ(entry_count(), 0u);
+  }
+};
+
+TEST_F(ExportPart, SafetensorsHaveTheNamesBelowThePlace) {
+  ASSERT_EQ(export_to(path("w.safetensors"), "a", {{"at", "model"}}).code, CKPT_OK);
+  EXPECT_EQ(read_file(path("w.safetensors")),
+            file_of(padded("{" + entry("b", "F32", "[3]", 0, 12) + "," + entry("w", "F32", "[3,4]", 12, 60) + "}"),
+                    pattern(12, 1) + pattern(48, 2)));
+}
+
+TEST_F(ExportPart, APtIsTheValueAtThePlace) {
+  ASSERT_EQ(export_to(path("m.pt"), "a", {{"at", "model"}}).code, CKPT_OK);
+  ASSERT_EQ(import_from(path("m.pt"), "b").code, CKPT_OK);
+  EXPECT_EQ(tree_of("b", "import"), R"({"w":)" + leaf("w") + R"(,"b":)" + leaf("b") + "}");
+  ASSERT_EQ(export_to(path("w.pt"), "a", {{"at", "model/w"}}).code, CKPT_OK);
+  ASSERT_EQ(import_from(path("w.pt"), "c").code, CKPT_OK);
+  EXPECT_EQ(info_.tensor_count, 1u);
+}
+
+TEST_F(ExportPart, APlaceThatIsNotThereIsAnErrorThatNamesThoseThatAre) {
+  expect_refused("w.safetensors", {{"at", "mode"}}, CKPT_NOT_FOUND, R"(there is "model", "optimizer")");
+  expect_refused("w.pt", {{"at", "mode"}}, CKPT_NOT_FOUND, R"(there is "model", "optimizer", "step")");
+  expect_refused("w.pt", {{"at", "model/x"}}, CKPT_NOT_FOUND, R"(there is "model/w", "model/b")");
+  expect_refused("w", {{"at", "model"}, {"format", "hfai"}}, CKPT_INVALID, "option at is for safetensors and pt");
+}
+
+TEST_F(ExportPart, FilesHaveAtMostTheBytesOfAShardAndAnIndex) {
+  ASSERT_EQ(export_to(path("s"), "a", {{"shard_bytes", "56"}}).code, CKPT_OK);
+  const std::string first = "model-00001-of-00002.safetensors", second = "model-00002-of-00002.safetensors";
+  ASSERT_EQ(files("s"), (std::vector<std::string>{first, second, "model.safetensors.index.json"}));
+  EXPECT_EQ(read_file(path("s/" + first)),
+            file_of(padded("{" + entry("model/b", "F32", "[3]", 0, 12) + "}"), pattern(12, 1)));
+  ASSERT_EQ(import_from(path("s"), "b").code, CKPT_OK);
+  EXPECT_EQ(info_.tensor_count, 3u);
+  // A shard that is too small for a tensor holds that one alone.
+  ASSERT_EQ(export_to(path("t"), "a", {{"shard_bytes", "1"}}).code, CKPT_OK);
+  EXPECT_EQ(files("t").size(), 4u);
+  ASSERT_EQ(export_to(path("u"), "a", {{"shard_bytes", "1000"}}).code, CKPT_OK);
+  EXPECT_EQ(files("u"), (std::vector<std::string>{"model.safetensors"}));
+}
+
+TEST_F(ExportPart, ShardsAreForADirectoryOfSafetensors) {
+  expect_refused("s.safetensors", {{"shard_bytes", "56"}}, CKPT_INVALID, "shard_bytes");
+  expect_refused("s.pt", {{"shard_bytes", "56"}}, CKPT_INVALID, "shard_bytes");
+}
+
+}  // namespace
+}  // namespace ckpt::interop
