@@ -1,5 +1,6 @@
 #include "s3/fault_proxy.h"
 
+#include <signal.h>
 #include <sys/socket.h>
 
 #include <cstdlib>
@@ -9,9 +10,9 @@
 namespace ckpt::store {
 
 const char* name_of(Fault fault) {
-  static constexpr const char* kNames[] = {"none",        "reset",        "lost",  "error",
-                                           "error after", "slow down",    "stall", "truncate",
-                                           "flip answer", "flip request", "twice", "twice, second"};
+  static constexpr const char* kNames[] = {"none",      "reset",         "lost",     "error",       "error after",
+                                           "slow down", "stall",         "truncate", "flip answer", "flip request",
+                                           "twice",     "twice, second", "killed",   "killed after"};
   return kNames[static_cast<size_t>(fault)];
 }
 
@@ -62,6 +63,10 @@ static std::string error_answer(const std::string& status, const std::string& co
 bool FaultProxy::act(int client, Fault fault, const std::string& head, std::string body) {
   const bool is_head = head.starts_with("HEAD");
   if (fault == Fault::kReset) return false;
+  if (fault == Fault::kKill) {
+    ::kill(victim_, SIGKILL);
+    return false;
+  }
   if (fault == Fault::kError || fault == Fault::kSlowDown) {
     const std::string made = fault == Fault::kError ? error_answer("500 Internal Server Error", "InternalError")
                                                     : error_answer("503 Slow Down", "SlowDown");
@@ -72,7 +77,8 @@ bool FaultProxy::act(int client, Fault fault, const std::string& head, std::stri
   if (fault == Fault::kTwice) (void)ask_server(port_, head, body);
   if (fault == Fault::kTwiceSecond) answer = ask_server(port_, head, body);
   const size_t content = answer.find("\r\n\r\n") + 4;
-  if (fault == Fault::kLost) return false;
+  if (fault == Fault::kKillAfter) ::kill(victim_, SIGKILL);
+  if (fault == Fault::kLost || fault == Fault::kKillAfter) return false;
   if (fault == Fault::kErrorAfter) {
     const std::string made = error_answer("500 Internal Server Error", "InternalError");
     return send_all(client, is_head ? made.substr(0, made.find("\r\n\r\n") + 4) : made);

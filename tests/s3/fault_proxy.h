@@ -1,6 +1,8 @@
 // Stands between a client and an HTTP server, and does something to one of the requests.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <mutex>
 #include <string>
@@ -22,6 +24,8 @@ enum class Fault {
   kFlipRequest,  // a bit of what is put is wrong
   kTwice,        // the server has it twice, and the first answer comes
   kTwiceSecond,  // the same, with the second answer
+  kKill,         // the client is killed before the server has it
+  kKillAfter,    // and after that
 };
 inline constexpr Fault kFaults[] = {Fault::kReset,    Fault::kLost,        Fault::kError,      Fault::kErrorAfter,
                                     Fault::kSlowDown, Fault::kTruncate,    Fault::kFlipAnswer, Fault::kFlipRequest,
@@ -34,6 +38,8 @@ class FaultProxy {
   explicit FaultProxy(const std::string& server);
 
   std::string endpoint() const { return server_.endpoint(); }
+  // Whom kKill kills.
+  void victim(pid_t process) { victim_ = process; }
   // Counts from 1 again; request `number` gets the fault. Those that it cannot concern pass it on to the next one.
   void arm(Fault fault, uint64_t number);
   // From now on the server seems to have carried out each request of that verb whose condition does not hold.
@@ -48,6 +54,7 @@ class FaultProxy {
 
   const int port_;  // of the server
   std::atomic<uint64_t> count_ = 0;
+  std::atomic<pid_t> victim_ = 0;
   std::mutex mutex_;
   Fault fault_ = Fault::kNone;
   uint64_t number_ = 0;
