@@ -191,8 +191,7 @@ void expect_the_next_session_to_go_on(const std::shared_ptr<store::Store>& store
   EXPECT_EQ(store->list(".ckpt/trash").status().code(), CKPT_NOT_FOUND) << "a removal was not finished";
   auto client = *store::s3::Client::make(store->uri(), store::s3_options());
   const auto uploads = *store::s3::list_uploads(*client, "");
-  for (const auto& upload : uploads)
-    EXPECT_TRUE(upload.key.starts_with(".ckpt/probe.")) << upload.key;
+  for (const auto& upload : uploads) EXPECT_TRUE(upload.key.starts_with(".ckpt/probe.")) << upload.key;
   for (const auto& entry : *entries) (void)remove_by_id(*store, entry.id);
 }
 
