@@ -27,11 +27,11 @@ def test_the_first_program_of_the_readme_goes_on_bit_for_bit(tmp_path: Path) -> 
     assert first is not None
     (tmp_path / "loop.py").write_text(first[1])
     (tmp_path / "longer.py").write_text(first[1].replace("done + 101", "done + 201"))
-    whole = run("longer.py", tmp_path / "whole", cwd=tmp_path).splitlines()
-    begun = run("loop.py", tmp_path / "cut", cwd=tmp_path).splitlines()
-    again = run("loop.py", tmp_path / "cut", cwd=tmp_path).splitlines()
-    assert whole[0] == begun[0] == "starts" and begun[1].startswith("step 100, loss")
-    assert again == [whole[1]] and whole[1].startswith("step 200, loss")
+    whole = run("longer.py", tmp_path / "whole", cwd=tmp_path)
+    begun = run("loop.py", tmp_path / "cut", cwd=tmp_path)
+    again = run("loop.py", tmp_path / "cut", cwd=tmp_path)
+    assert begun.startswith("step 100, loss") and whole.startswith("step 200, loss")
+    assert again == whole
     assert [info.step for info in ckpt.ls(tmp_path / "cut")] == [160, 180, 200]
 
 
