@@ -1,6 +1,7 @@
 #include "interop/client.h"
 
 #include "api/handles.h"
+#include "format/json_text.h"
 
 namespace ckpt::interop {
 
