@@ -148,9 +148,23 @@ Status collect(Session& session, const Attempt& attempt, const CommitSettings& s
   return unreadable.ok() ? awaited.late(missing) : unreadable;
 }
 
+// This rank has published its own part: nobody need wait for it.
+static Status check_own_part(const Session& session, const Attempt& attempt) {
+  const std::string key = format::part_key(attempt.directory, session.rank());
+  auto there = session.store().exists(key);
+  if (!there.ok() || *there) return Ok();
+  // It was taken back if the attempt is closed, and then the slot says why.
+  Status outcome = read_outcome(session, attempt);
+  if (outcome.code() == CKPT_GONE) return Status(CKPT_ABORTED, outcome.message());
+  if (outcome.code() != CKPT_NOT_FOUND && outcome.code() != CKPT_COMMIT_UNKNOWN) return outcome;
+  const std::string path = session.store().path(key);
+  return Status(CKPT_IO, path + ": this rank wrote it, and it is not there any more").with("path", path);
+}
+
 Result<std::vector<checkpoint::PartFile>> collect_parts(Session& session, const Attempt& attempt,
                                                         const CommitSettings& settings, Job& job, uint32_t first,
                                                         uint32_t count) {
+  CKPT_TRY(check_own_part(session, attempt));
   std::vector<checkpoint::PartFile> parts(count);
   Awaited awaited;
   awaited.key = [&](uint32_t rank) { return format::part_key(attempt.directory, rank); };
