@@ -93,7 +93,6 @@ class Backoff {
 class Turns {
  public:
   bool other() { return ++turn_ % 8 == 0; }
-  bool was_other() const { return turn_ % 8 == 0; }  // the last one
   bool odd() const { return turn_ % 2 != 0; }
 
  private:

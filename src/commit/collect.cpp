@@ -97,13 +97,13 @@ static Status take_arrived(const Session& session, const Awaited& awaited, unsig
 
 // Another rank's failure shows soon; only silence takes until the deadline. Nobody commits without what this rank makes
 // of these files, so a slot that cannot be read holds no commit.
-static Status check_open(const Session& session, const Attempt& attempt, Turns& turns, Status* unreadable) {
-  Status outcome = poll_outcome(session, attempt, turns);
+static Status check_open(OutcomePoll& poll, Status* unreadable) {
+  Status outcome = poll.ask();
   if (outcome.code() == CKPT_NOT_FOUND) return Ok();
   if (outcome.ok()) return Status(CKPT_INTERNAL, "committed before all parts were there");
   if (outcome.code() == CKPT_GONE) return Status(CKPT_ABORTED, outcome.message());
   if (outcome.code() != CKPT_COMMIT_UNKNOWN) return outcome;
-  *unreadable = Status(CKPT_ABORTED, outcome.message());
+  *unreadable = Status(CKPT_IO, outcome.message());
   return Ok();
 }
 
@@ -120,24 +120,35 @@ static Status check_writers(Session& session, const Awaited& awaited, std::vecto
   return session.check_alive(numbers);
 }
 
+// This rank wrote its own file before it began to collect, and that is the first one: nobody else will bring it.
+static Status check_own(const Session& session, const Attempt& attempt, const Awaited& awaited, uint32_t number) {
+  if ((awaited.writer ? awaited.writer(number) : number) != session.rank()) return Ok();
+  // It was taken back if the attempt is closed, and then the slot says why.
+  Status outcome = read_outcome(session, attempt);
+  if (outcome.code() == CKPT_GONE) return Status(CKPT_ABORTED, outcome.message());
+  if (outcome.code() != CKPT_NOT_FOUND && outcome.code() != CKPT_COMMIT_UNKNOWN) return outcome;
+  const std::string path = session.store().path(awaited.key(number));
+  return Status(CKPT_IO, path + ": this rank wrote it, and it is not there any more").with("path", path);
+}
+
 // Every other poll looks at the slot.
 Status collect(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job, uint32_t first,
                uint32_t count, const Awaited& awaited) {
   std::vector<uint32_t> missing = numbers_from(first, count);
-  FaultWatch files, slot;  // each by itself: that one can be read does not help the other
-  Turns turns;
+  FaultWatch faults;  // of the files: that the slot can be read does not help them
+  OutcomePoll poll(session, attempt);
   bool look = false;
   for (Backoff backoff(settings.timeout_ms); !missing.empty(); look = !look) {
     CKPT_TRY(job.check());
     const size_t before = missing.size();
     Status unreadable;
-    CKPT_TRY(look ? check_open(session, attempt, turns, &unreadable)
+    CKPT_TRY(look ? check_open(poll, &unreadable)
                   : take_arrived(session, awaited, settings.threads, &missing, &unreadable));
     if (missing.size() != before) backoff.reset();
-    const bool of_directory = look && turns.was_other();
-    if (!of_directory && (look ? slot : files).lasts(!unreadable.ok())) return unreadable;
+    if (look ? poll.fails() : faults.lasts(!unreadable.ok())) return unreadable;
     if (backoff.expired()) break;
     if (missing.empty()) break;
+    if (!look && unreadable.ok()) CKPT_TRY(check_own(session, attempt, awaited, missing[0]));
     CKPT_TRY(check_writers(session, awaited, missing));
     backoff.sleep();
   }

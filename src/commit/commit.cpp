@@ -217,16 +217,14 @@ static void remove_own(Session& session, const Attempt& attempt, const CommitSet
 }
 
 static Status await_outcome(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
-  FaultWatch faults;
-  Turns turns;
+  OutcomePoll poll(session, attempt);
   for (Backoff backoff(settings.timeout_ms + kFollowerGraceMs, session.world_size());; backoff.sleep()) {
-    Status outcome = poll_outcome(session, attempt, turns);
+    Status outcome = poll.ask();
     // Rank 0 removed the parts when it gave up. Ours may have come after that.
     if (is_closed(outcome)) remove_own(session, attempt, settings);
     if (outcome.code() == CKPT_GONE) return outcome_of_gone(session, attempt);
     const bool unread = outcome.code() == CKPT_COMMIT_UNKNOWN;
-    if (outcome.code() != CKPT_NOT_FOUND && !unread) return outcome;
-    if (!turns.was_other() && faults.lasts(unread)) return outcome;  // that the directory is there tells nothing
+    if (poll.fails() || (outcome.code() != CKPT_NOT_FOUND && !unread)) return outcome;
     Status failure = job.check();
     if (failure.ok()) failure = check_leader(session);
     if (failure.ok() && backoff.expired())

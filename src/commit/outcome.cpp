@@ -52,14 +52,16 @@ Status read_outcome(const Session& session, const Attempt& attempt) {
   return outcome.code() == CKPT_NOT_FOUND ? place : outcome;
 }
 
-Status poll_outcome(const Session& session, const Attempt& attempt, Turns& turns) {
-  if (turns.other()) {
-    Status place = find_directory(session, attempt);
-    return place.code() == CKPT_GONE ? read_outcome(session, attempt) : place;
+Status OutcomePoll::ask() {
+  if (turns_.other()) {
+    Status place = find_directory(session_, attempt_);
+    return place.code() == CKPT_GONE ? read_outcome(session_, attempt_) : place;
   }
-  auto taken = session.store().exists(format::slot_key(attempt.directory));
-  return taken.ok() && !*taken ? Status(CKPT_NOT_FOUND, attempt.directory + " is open")
-                               : read_outcome(session, attempt);
+  auto taken = session_.store().exists(format::slot_key(attempt_.directory));
+  Status outcome = taken.ok() && !*taken ? Status(CKPT_NOT_FOUND, attempt_.directory + " is open")
+                                         : read_outcome(session_, attempt_);
+  fails_ = faults_.lasts(outcome.code() == CKPT_COMMIT_UNKNOWN);
+  return outcome;
 }
 
 Status outcome_of_gone(const Session& session, const Attempt& attempt) {

@@ -20,10 +20,6 @@ Status read_slot(const session::Session& session, const session::Attempt& attemp
 Status find_directory(const session::Session& session, const session::Attempt& attempt);
 // Both: NOT_FOUND only if the attempt is open.
 Status read_outcome(const session::Session& session, const session::Attempt& attempt);
-// As read_outcome, but asks one thing only: usually whether the slot is taken, and now and then whether the directory
-// is still there.
-Status poll_outcome(const session::Session& session, const session::Attempt& attempt, Turns& turns);
-
 // The outcome of an attempt whose directory was there and is no more. Whoever removes a directory of several ranks
 // leaves word for those that still ask. OK, FENCED, COMMIT_UNKNOWN.
 Status outcome_of_gone(const session::Session& session, const session::Attempt& attempt);
@@ -41,6 +37,24 @@ class FaultWatch {
 
  private:
   std::optional<Backoff> since_;
+};
+
+// Asks again and again what became of an attempt, as read_outcome, but one thing at a time: usually whether the slot is
+// taken, and now and then whether the directory is still there.
+class OutcomePoll {
+ public:
+  OutcomePoll(const session::Session& session, const session::Attempt& attempt)
+      : session_(session), attempt_(attempt) {}
+  Status ask();
+  // Whether the slot cannot be read, and that lasts. That the directory can be seen is no sign that it can.
+  bool fails() const { return fails_; }
+
+ private:
+  const session::Session& session_;
+  const session::Attempt& attempt_;
+  Turns turns_;
+  FaultWatch faults_;
+  bool fails_ = false;
 };
 
 }  // namespace ckpt::commit

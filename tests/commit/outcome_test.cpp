@@ -165,6 +165,18 @@ TEST_F(FaultyStore, AnErrorThatLastsEndsTheSaveThoughItsDirectoryIsSeen) {
   EXPECT_EQ(saved.code(), CKPT_IO) << saved.message();
 }
 
+TEST_F(FaultyStore, APartThatSomebodyDeletedIsNotWaitedFor) {
+  auto between = std::make_shared<store::ShellStore>(inner);
+  auto session = open_session(between);
+  between->before([&](std::string_view operation, std::string_view key) {
+    if (operation == "exists" && key.ends_with("/PART_000")) (void)inner->remove(key, false);
+    return Ok();
+  });
+  const Status saved = save_step(session, 1);
+  EXPECT_EQ(saved.code(), CKPT_IO) << saved.message();
+  EXPECT_NE(saved.message().find("PART_000"), std::string::npos) << saved.message();
+}
+
 // As in a store where a removed file is gone for those who have it open.
 TEST_F(FaultyStore, APartThatItsRankTakesBackIsNotTheReasonButTheAbortIs) {
   auto between = std::make_shared<store::ShellStore>(inner);
