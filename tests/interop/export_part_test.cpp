@@ -69,6 +69,27 @@ TEST_F(ExportPart, FilesHaveAtMostTheBytesOfAShardAndAnIndex) {
   EXPECT_EQ(files("u"), (std::vector<std::string>{"model.safetensors"}));
 }
 
+TEST_F(ExportPart, AnIndexOfAPartTellsThePartsBytes) {
+  std::filesystem::create_directory(path("set"));
+  write_file(path("set/a.safetensors"), file_of("{" + entry("m/x", "U8", "[2]", 0, 2) + "}", "ab"));
+  write_file(path("set/b.safetensors"),
+             file_of("{" + entry("m/y", "U8", "[3]", 0, 3) + "," + entry("o", "U8", "[1]", 3, 4) + "}", "cdef"));
+  write_file(path("set/model.safetensors.index.json"),
+             R"({"metadata":{"total_size":6},"weight_map":{"m/x":"a.safetensors","m/y":"b.safetensors",)"
+             R"("o":"b.safetensors"}})");
+  ASSERT_EQ(import_from(path("set"), "set").code, CKPT_OK);
+  const Failure failure = export_to(path("part"), "set", {{"at", "m"}}, "import");
+  ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
+  const std::string index = read_file(path("part/model.safetensors.index.json"));
+  EXPECT_NE(index.find("\"total_size\": 5"), std::string::npos) << index;
+}
+
+TEST_F(ExportPart, WithoutTensorsThereIsOneFile) {
+  save("none", {{}, {}, R"({"step":7})"});
+  ASSERT_EQ(export_to(path("s"), "none", {{"shard_bytes", "56"}}).code, CKPT_OK);
+  EXPECT_EQ(files("s"), (std::vector<std::string>{"model.safetensors"}));
+}
+
 TEST_F(ExportPart, ShardsAreForADirectoryOfSafetensors) {
   expect_refused("s.safetensors", {{"shard_bytes", "56"}}, CKPT_INVALID, "shard_bytes");
   expect_refused("s.pt", {{"shard_bytes", "56"}}, CKPT_INVALID, "shard_bytes");

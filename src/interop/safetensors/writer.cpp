@@ -167,8 +167,8 @@ class MetadataCheck final : public JsonEvents {
 };
 
 // A set of several files has one; a single file only where it was imported with one.
-Result<std::optional<std::string>> index_of(const Reader& reader, const std::vector<PlannedFile>& files) {
-  std::string metadata = get_text(reader, kIndexAttr);
+Result<std::optional<std::string>> index_of(const From& from, const std::vector<PlannedFile>& files) {
+  std::string metadata = from.prefix.empty() ? get_text(from.reader, kIndexAttr) : "";  // it is about all tensors
   if (metadata.empty() && files.size() == 1) return std::optional<std::string>();
   StringMap weight_map;
   uint64_t total = 0;
@@ -224,10 +224,11 @@ std::vector<PlannedFile> cut(PlannedFile whole, uint64_t most) {
 }
 
 // The error says what places the state has.
-Status nothing_below(const Reader& reader, const std::string& at) {
+Status nothing_below(const From& from) {
+  const std::string at = from.prefix.substr(0, from.prefix.size() - 1);
   std::set<std::string> places;
-  for (uint64_t i = 0; i < reader.tensor_count() && places.size() < 10; i++) {
-    CKPT_ASSIGN(const ckpt_tensor_info info, result(reader.tensor(i)));
+  for (uint64_t i = 0; i < from.reader.tensor_count() && places.size() < 10; i++) {
+    CKPT_ASSIGN(const ckpt_tensor_info info, result(from.reader.tensor(i)));
     const std::string_view name = info.name;
     if (name.find('/') != name.npos) places.insert(shown(name.substr(0, name.find('/'))));
   }
@@ -236,12 +237,11 @@ Status nothing_below(const Reader& reader, const std::string& at) {
   return Status(CKPT_NOT_FOUND, "option at: no tensor is below " + shown(at) + there).with("found", at);
 }
 
-Result<std::vector<PlannedFile>> plan_files(const From& from, const ExportRequest& request, bool is_directory) {
-  const std::string at = request.options.str("at");
-  const auto most = static_cast<uint64_t>(request.options.integer("shard_bytes"));
+// `most`: bytes of tensors in a file; 0: as they were imported.
+Result<std::vector<PlannedFile>> plan_files(const From& from, bool is_directory, uint64_t most) {
   CKPT_ASSIGN(std::vector<PlannedFile> files, imported_files(from, is_directory && most == 0));
-  if (!at.empty() && (files.empty() || files[0].tensors.empty())) return nothing_below(request.reader, at);
-  if (most != 0) files = cut(std::move(files[0]), most);
+  if (!from.prefix.empty() && (files.empty() || files[0].tensors.empty())) return nothing_below(from);
+  if (most != 0 && !files[0].tensors.empty()) files = cut(std::move(files[0]), most);
   CKPT_TRY(sort_tensors(from, files));
   for (PlannedFile& file : files) CKPT_TRY(set_offsets(file));
   return files;
@@ -263,19 +263,20 @@ Result<ExportFile> export_file(const From& from, const PlannedFile& planned) {
 Result<ExportPlan> plan_safetensors(const ExportRequest& request) {
   ExportPlan plan;
   plan.is_directory = !request.path.ends_with(kSuffix);
-  if (!plan.is_directory && request.options.integer("shard_bytes") != 0)
+  const auto most = static_cast<uint64_t>(request.options.integer("shard_bytes"));
+  if (!plan.is_directory && most != 0)
     return Status(CKPT_INVALID,
                   "export: option shard_bytes is for a directory of files, found the file " + request.path)
         .with("found", request.path);
   const std::string at = request.options.str("at");
   const From from{request.reader, at.empty() ? "" : at + '/'};
-  CKPT_ASSIGN(const std::vector<PlannedFile> files, plan_files(from, request, plan.is_directory));
+  CKPT_ASSIGN(const std::vector<PlannedFile> files, plan_files(from, plan.is_directory, most));
   for (const PlannedFile& planned : files) {
     CKPT_ASSIGN(ExportFile file, export_file(from, planned));
     plan.files.push_back(std::move(file));
   }
   if (!plan.is_directory) return plan;
-  CKPT_ASSIGN(std::optional<std::string> index, index_of(request.reader, files));
+  CKPT_ASSIGN(std::optional<std::string> index, index_of(from, files));
   if (index) {
     const uint64_t bytes = index->size();
     plan.files.push_back({kIndexFile, std::make_unique<PlainBody>(*std::move(index)), {}, bytes});
