@@ -145,8 +145,9 @@ void cat_tensor(const Args& args, const ckpt::Reader& reader, const ckpt::Option
 
 // Whether `name` names a state tree and no tensor.
 bool names_tree(const ckpt::Reader& reader, const std::string& name) {
+  if (reader.has_tensor(name)) return false;
   const std::vector<std::string> trees = tree_names(reader);
-  return !reader.has_tensor(name) && std::find(trees.begin(), trees.end(), name) != trees.end();
+  return std::find(trees.begin(), trees.end(), name) != trees.end();
 }
 
 void cat_tree(const Args& args, const ckpt::Reader& reader) {

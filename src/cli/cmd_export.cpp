@@ -21,9 +21,8 @@ constexpr Words kWords = {
     "               most --shard-bytes and an index, as Hugging Face has them\n"
     "  pt           the state tree as torch.save writes it; torch.load(weights_only=True) opens it\n"
     "  hfai         the state tree as hfai.checkpoint saves it: files PART_nnn.pt, as many as --shards says\n"
-    "--at model writes what is below that place alone, by the names that it has there: weights without the rest of "
-    "the\n"
-    "training. A note on standard error says what the format cannot hold and was left out or converted.",
+    "--at model writes what is below that place alone, by the names that it has there: weights without the rest of\n"
+    "the training. A note on standard error says what the format cannot hold and was left out or converted.",
     "  ckpt export /data/run7 model.safetensors\n"
     "  ckpt export /data/run7@step:400 state.pt\n"
     "  ckpt export /data/run7 weights --at model --shard-bytes 5000000000\n"
