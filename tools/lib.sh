@@ -204,3 +204,11 @@ make_torch_venv() {
   echo "$what" >"$stamp"
 }
 torch_root() { echo "$repo/$torch_venv"/lib/python3*/site-packages/torch; }
+
+# install_binding VENV [PACKAGE…]: makes the virtual environment if it is not there, and installs Python's ckpt into it.
+install_binding() {
+  local venv=$1; shift
+  [[ -e $venv/bin/python3 ]] || quietly build/log/demo-venv.txt python3 -m venv "$venv"
+  PKG_CONFIG_PATH=$prefix/lib/pkgconfig quietly build/log/demo-pip.txt \
+    "$venv/bin/pip" install -q "$@" ./bindings/python </dev/null
+}
