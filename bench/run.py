@@ -119,19 +119,19 @@ class Bench:
 
     def round(self, section, number, rows):
         order = list(section.contenders)
-        kinds = {"python": "ckpt"}  # in tables and plots
         self.random.shuffle(order)
         for contender in order:
             if number >= contender.most or any(c is contender for c, _ in self.broken):
                 continue
+            kind = {"python": "ckpt"}.get(contender.kind, contender.kind)  # in tables and plots
             try:
                 for name, sample in self.measure(section, contender, number == 0).items():
                     row = ", ".join(filter(None, (contender.name, name)))
-                    rows.setdefault(row, {"name": row, "kind": kinds.get(contender.kind, contender.kind), "samples": []})["samples"].append(sample)
+                    rows.setdefault(row, {"name": row, "kind": kind, "samples": []})["samples"].append(sample)
                     say(f"   {section.key} {number + 1}: {row} {sample[section.value]:.4f} s")
             except Failed as error:
                 self.broken.append((contender, str(error)))
-                rows.setdefault(contender.name, {"name": contender.name, "kind": kinds.get(contender.kind, contender.kind), "samples": []})
+                rows.setdefault(contender.name, {"name": contender.name, "kind": kind, "samples": []})
                 rows[contender.name]["error"] = str(error)
                 self.note_failure(section, contender, str(error))
 
