@@ -58,14 +58,19 @@ static Status check_leader(Session& session) {
 
 static Status follow_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
   Turns turns;
+  FaultWatch faults;
   for (Backoff backoff(settings.timeout_ms, session.world_size());; backoff.sleep()) {
     CKPT_TRY(job.check());
-    if (turns.other())
+    if (turns.other()) {
       CKPT_TRY(session.check_fence());
-    else if (find_directory(session, attempt).code() == CKPT_NOT_FOUND) {
-      Status outcome = read_slot(session, attempt);
-      if (outcome.code() == CKPT_NOT_FOUND) return Ok();
-      if (outcome.code() != CKPT_COMMIT_UNKNOWN) return outcome;
+    } else {
+      Status found = find_directory(session, attempt);
+      if (found.code() == CKPT_NOT_FOUND) {  // it is open
+        found = read_slot(session, attempt);
+        if (found.code() == CKPT_NOT_FOUND) return Ok();
+        if (found.code() != CKPT_COMMIT_UNKNOWN) return found;
+      }
+      if (faults.lasts(found.code() == CKPT_COMMIT_UNKNOWN)) return Status(CKPT_IO, found.message());
     }
     CKPT_TRY(check_leader(session));
     if (!backoff.expired()) continue;

@@ -165,6 +165,17 @@ TEST_F(FaultyStore, AnErrorThatLastsEndsTheSaveThoughItsDirectoryIsSeen) {
   EXPECT_EQ(saved.code(), CKPT_IO) << saved.message();
 }
 
+// Rank 0 is not to blame: it opened the attempt, which this rank cannot see.
+TEST_F(FaultyStore, ARankThatCannotSeeTheAttemptSaysSo) {
+  shell->before([](std::string_view operation, std::string_view key) {
+    return operation == "exists" && key.starts_with("s1.") ? Status(CKPT_IO, "it lasts") : Ok();
+  });
+  auto [leader, other] = save(1, make_options({{"timeout_ms", 30000}}));
+  EXPECT_EQ(other.code(), CKPT_IO) << other.message();
+  EXPECT_NE(other.message().find("it lasts"), std::string::npos) << other.message();
+  EXPECT_EQ(leader.code(), CKPT_ABORTED) << leader.message();
+}
+
 TEST_F(FaultyStore, APartThatSomebodyDeletedIsNotWaitedFor) {
   auto between = std::make_shared<store::ShellStore>(inner);
   auto session = open_session(between);
