@@ -49,15 +49,22 @@ static std::string_view scheme_of(std::string_view uri) {
 }
 
 Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options) {
-  if (uri.empty()) return invalid_uri(uri, "expected /dir, file:///dir or mem:NAME");
+  if (uri.empty()) return invalid_uri(uri, "expected /dir, file:///dir, mem:NAME or s3://BUCKET/PREFIX");
   if (uri.starts_with("mem:")) return open_memory(uri.substr(4));
   if (uri.starts_with("file://")) return open_file_uri(uri, options);
+  if (uri.starts_with("s3://")) return open_s3(uri, options.s3);
   if (std::string_view scheme = scheme_of(uri); !scheme.empty())
     return Status(CKPT_UNSUPPORTED, "store \"" + std::string(uri) +
-                                        "\": expected /dir, file:///dir or mem:NAME, found scheme " +
-                                        std::string(scheme));
+                                        "\": expected /dir, file:///dir, mem:NAME or s3://BUCKET/PREFIX, found " +
+                                        "scheme " + std::string(scheme));
   return open_posix(uri, options);
 }
+
+#if !CKPT_S3
+Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& /*options*/) {
+  return Status(CKPT_UNSUPPORTED, "store \"" + std::string(uri) + "\": this libckpt was built without s3:// stores");
+}
+#endif
 
 Status Store::put_own(std::string_view key, Bytes data) {
   Status put = put_if_absent(key, data);

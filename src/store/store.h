@@ -35,6 +35,8 @@ struct Traits {
   int64_t list_delay_ms = 0;
   // What can be read is durable. So a put whose answer was lost is settled by reading.
   bool visible_is_durable = false;
+  // Bytes may be damaged on their way here: what does not match its checksum is asked for once more.
+  bool remote = false;
   // Files are in directories: nothing can be put into one that is not there, and removing it ends all writing to it.
   bool directories = true;
 };
@@ -173,22 +175,42 @@ class Store {
   virtual Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) = 0;
 
   // A shared lock on an existing file: while one is held, try_lock_exclusive of that file is CONFLICT. NOT_FOUND.
-  // A store without locks returns a lock that protects nothing.
+  // A store without locks returns a lock that protects nothing, and need not look whether the file is there.
   virtual Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const = 0;
   virtual Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const = 0;
+};
+
+// How patient the requests of an object store are.
+struct S3Timing {
+  long connect_ms = 10000;
+  long stall_s = 20;         // so long without a KiB each second
+  int64_t retry_ms = 30000;  // so long after its first failure a request is tried again
+  int64_t first_ms = 5000;   // the same, as long as the server has never answered
+};
+
+// "" means: as the environment and ~/.aws say.
+struct S3Options {
+  std::string endpoint{}, region{}, profile{}, ca_file{};
+  std::string path_style = "auto";
+  bool conditional = true;  // false: for one writer on a server that ignores If-None-Match
+  bool uniform = false;     // all parts of an upload but the last have one size; R2 wants it anyway
+  S3Timing timing{};
 };
 
 struct StoreOptions {
   bool direct_io = true;  // if possible
   bool uring = true;      // if possible
   bool recycle = true;    // if safe
+  S3Options s3{};
 };
 
-// "/dir", "file:///dir" or "mem:NAME". Creates nothing. INVALID, UNSUPPORTED.
+// "/dir", "file:///dir", "mem:NAME" or "s3://bucket/prefix". Creates nothing. INVALID, UNSUPPORTED.
 Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options);
 
-// The backends, for open_store and the tests: posix.cpp, memory.cpp.
+// The backends, for open_store and the tests: posix.cpp, memory.cpp, s3/s3_store.cpp. UNSUPPORTED by a library built
+// without S3.
 Result<std::shared_ptr<Store>> open_posix(std::string_view path, const StoreOptions& options);
 Result<std::shared_ptr<Store>> open_memory(std::string_view name);
+Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& options);
 
 }  // namespace ckpt::store

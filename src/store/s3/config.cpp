@@ -1,0 +1,169 @@
+#include "store/s3/config.h"
+
+#include <errno.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/text.h"
+#include "store/keys.h"
+
+namespace ckpt::store::s3 {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+Result<std::string> read_small_file(const std::string& path) {
+  constexpr size_t kMost = 1 << 20;
+  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "re"), std::fclose);
+  if (!file) return from_errno(errno, "open", path);
+  std::string text(kMost + 1, 0);
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  if (std::ferror(file.get())) return from_errno(EIO, "read", path);
+  if (text.size() > kMost) return too_large(path, text.size(), kMost);
+  return text;
+}
+
+// ---- ~/.aws ----
+
+static std::string_view without_blanks(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const size_t first = text.find_first_not_of(kBlanks);
+  return first == text.npos ? "" : text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
+}
+
+Profile read_section(std::string_view text, std::string_view section) {
+  Profile found;
+  bool inside = false;
+  for (std::string_view line : split(text, '\n')) {
+    const bool nested = !line.empty() && (line[0] == ' ' || line[0] == '\t');
+    line = without_blanks(line);
+    if (line.empty() || line[0] == '#' || line[0] == ';' || nested) continue;
+    if (line[0] == '[') {
+      inside = line.back() == ']' && without_blanks(line.substr(1, line.size() - 2)) == section;
+      continue;
+    }
+    const size_t equals = line.find('=');
+    if (inside && equals != line.npos)
+      found.insert_or_assign(std::string(without_blanks(line.substr(0, equals))),
+                             std::string(without_blanks(line.substr(equals + 1))));
+  }
+  return found;
+}
+
+static std::string aws_file(const char* variable, const char* name) {
+  if (std::string path = environment(variable); !path.empty()) return path;
+  const std::string home = environment("HOME");
+  return home.empty() ? "" : home + "/.aws/" + name;
+}
+
+// What the two files say; the credentials file has the last word.
+static Result<Profile> read_profile(const std::string& name, bool asked_for) {
+  Profile profile;
+  const std::string sections[] = {name == "default" ? name : "profile " + name, name};
+  const std::string files[] = {aws_file("AWS_CONFIG_FILE", "config"),
+                               aws_file("AWS_SHARED_CREDENTIALS_FILE", "credentials")};
+  for (size_t i = 0; i < 2; i++) {
+    if (files[i].empty()) continue;
+    auto text = read_small_file(files[i]);
+    if (!text.ok() && text.status().code() == CKPT_NOT_FOUND) continue;
+    if (!text.ok()) return std::move(text).status();
+    for (auto& [key, value] : read_section(*text, sections[i])) profile.insert_or_assign(key, std::move(value));
+  }
+  if (profile.empty() && asked_for)
+    return Status(CKPT_INVALID, strformat("profile \"{}\" is neither in {} nor in {}", name, files[0], files[1]))
+        .with("found", name);
+  return profile;
+}
+
+// ---- the parts of a configuration ----
+
+static Status invalid_s3(std::string_view uri, std::string_view reason) {
+  return Status(CKPT_INVALID, strformat("store \"{}\": {}", uri, reason));
+}
+
+static Status read_uri(std::string_view uri, Config* config) {
+  std::string_view rest = uri.substr(std::string_view("s3://").size());
+  config->bucket = rest.substr(0, rest.find('/'));
+  rest.remove_prefix(config->bucket.size());
+  for (char c : config->bucket) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (!letter && c != '.' && c != '-' && c != '_')
+      return invalid_s3(uri, "expected s3://BUCKET/PREFIX, found a bucket that no server can have");
+  }
+  if (config->bucket.empty()) return invalid_s3(uri, "expected s3://BUCKET/PREFIX, found no bucket");
+  while (!rest.empty() && rest.front() == '/') rest.remove_prefix(1);
+  while (!rest.empty() && rest.back() == '/') rest.remove_suffix(1);
+  config->root = rest;
+  if (Status valid = rest.empty() ? Ok() : check_key(rest); !valid.ok()) return invalid_s3(uri, valid.message());
+  return Ok();
+}
+
+// The first that is set.
+static std::string first_of(std::initializer_list<std::string> values) {
+  for (const std::string& value : values)
+    if (!value.empty()) return value;
+  return "";
+}
+
+static std::string setting(const Profile& profile, std::string_view key) {
+  auto found = profile.find(key);
+  return found == profile.end() ? "" : found->second;
+}
+
+static Status read_endpoint(std::string_view uri, std::string endpoint, const std::string& style, Config* config) {
+  const bool aws = endpoint.empty();
+  if (aws)
+    endpoint =
+        "https://s3." + config->region + (config->region.starts_with("cn-") ? ".amazonaws.com.cn" : ".amazonaws.com");
+  const size_t colon = endpoint.find("://");
+  config->scheme = colon == endpoint.npos ? "https" : endpoint.substr(0, colon);
+  std::string host = colon == endpoint.npos ? endpoint : endpoint.substr(colon + 3);
+  while (!host.empty() && host.back() == '/') host.pop_back();
+  const bool known = config->scheme == "https" || config->scheme == "http";
+  if (!known || host.empty() || host.find_first_of("/?#@ \t\r\n") != host.npos)
+    return invalid_s3(
+        uri, strformat("option endpoint: expected https://HOST[:PORT] or http://HOST[:PORT], found \"{}\"", endpoint));
+  // A default port is not in the header that is signed.
+  const std::string_view port = config->scheme == "https" ? ":443" : ":80";
+  if (host.ends_with(port)) host.resize(host.size() - port.size());
+  // A name with dots does not match the certificate of *.s3.amazonaws.com; other servers rarely have names for buckets.
+  const bool on_amazon = host.find(".amazonaws.com") != host.npos;
+  const bool by_path =
+      style == "on" || (style == "auto" && (!on_amazon || config->bucket.find_first_of("._") != std::string::npos));
+  config->host = by_path ? host : config->bucket + "." + host;
+  config->base = by_path ? "/" + config->bucket : "";
+  config->uniform |= host.ends_with(".r2.cloudflarestorage.com");
+  return Ok();
+}
+
+std::string Config::key(std::string_view of) const {
+  if (root.empty() || of.empty()) return root + std::string(of);
+  return root + "/" + std::string(of);
+}
+
+Result<Config> make_config(std::string_view uri, const S3Options& options) {
+  Config config;
+  CKPT_TRY(read_uri(uri, &config));
+  const std::string named = first_of({options.profile, environment("AWS_PROFILE")});
+  config.profile_name = named.empty() ? "default" : named;
+  CKPT_ASSIGN(config.profile, read_profile(config.profile_name, !named.empty()));
+  config.region = first_of({options.region, environment("AWS_REGION"), environment("AWS_DEFAULT_REGION"),
+                            setting(config.profile, "region"), "us-east-1"});
+  if (config.region.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") !=
+      std::string::npos)
+    return invalid_s3(uri, strformat("option region: \"{}\" is no region", config.region));
+  config.ca_file = first_of({options.ca_file, environment("AWS_CA_BUNDLE"), setting(config.profile, "ca_bundle")});
+  config.profile_asked = !options.profile.empty();
+  config.conditional = options.conditional;
+  config.uniform = options.uniform;
+  config.timing = options.timing;
+  const std::string endpoint = first_of({options.endpoint, environment("AWS_ENDPOINT_URL_S3"),
+                                         environment("AWS_ENDPOINT_URL"), setting(config.profile, "endpoint_url")});
+  CKPT_TRY(read_endpoint(uri, endpoint, options.path_style, &config));
+  return config;
+}
+
+}  // namespace ckpt::store::s3

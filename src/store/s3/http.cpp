@@ -1,0 +1,255 @@
+#include "store/s3/http.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace ckpt::store::s3 {
+
+static constexpr size_t kMostText = 16 << 20;  // a listing of 1,000 keys takes a tenth of it
+static constexpr size_t kMostHeaders = 256;
+static constexpr long kBuffer = 128 << 10;  // of libcurl, for each request in each direction
+
+const std::string* HttpReply::header(std::string_view name) const {
+  for (const Header& header : headers)
+    if (header.name == name) return &header.value;
+  return nullptr;
+}
+
+namespace {
+
+// A server that closes its connection must not end the program: TLS writes without MSG_NOSIGNAL. Only for this thread,
+// and only for as long as a request takes.
+class NoSigpipe {
+ public:
+  NoSigpipe() {
+    sigset_t pending;
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~NoSigpipe() {
+    const timespec now{};
+    while (!was_pending_ && sigtimedwait(&pipe_, nullptr, &now) == SIGPIPE) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoSigpipe(const NoSigpipe&) = delete;
+  NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+  bool was_pending_ = false;
+};
+
+// What libcurl's callbacks work on.
+struct Exchange {
+  explicit Exchange(const HttpRequest& asked) : request(asked) {}
+
+  // False: the answer is not what was asked for.
+  bool begin_body() {
+    if (begun) return !reply.refused;
+    begun = true;
+    reply.refused = reply.good() && request.accept && !request.accept(reply);
+    return !reply.refused;
+  }
+
+  const HttpRequest& request;
+  HttpReply reply;
+  bool has_head = false;  // all of the headers came
+  bool begun = false;
+  size_t piece = 0, at = 0;  // of the body: how far it was sent
+};
+
+size_t on_header(char* data, size_t one, size_t size, void* user) {
+  Exchange& exchange = *static_cast<Exchange*>(user);
+  std::string_view line(data, one * size);
+  while (!line.empty() && (line.back() == '\r' || line.back() == '\n')) line.remove_suffix(1);
+  exchange.has_head = line.empty();
+  if (line.starts_with("HTTP/")) {  // also after an interim answer
+    const size_t blank = line.find(' ');
+    exchange.reply.headers.clear();
+    exchange.reply.status = 0;
+    for (size_t i = blank + 1; blank != line.npos && i < line.size() && i < blank + 4; i++)
+      if (line[i] >= '0' && line[i] <= '9') exchange.reply.status = exchange.reply.status * 10 + (line[i] - '0');
+    return one * size;
+  }
+  const size_t colon = line.find(':');
+  if (colon == line.npos || exchange.reply.headers.size() >= kMostHeaders) return one * size;
+  std::string name(line.substr(0, colon));
+  for (char& c : name)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  std::string_view value = line.substr(colon + 1);
+  while (!value.empty() && value.front() == ' ') value.remove_prefix(1);
+  while (!value.empty() && value.back() == ' ') value.remove_suffix(1);
+  exchange.reply.headers.push_back({std::move(name), std::string(value)});
+  return one * size;
+}
+
+size_t on_body(char* data, size_t one, size_t size, void* user) {
+  Exchange& exchange = *static_cast<Exchange*>(user);
+  HttpReply& reply = exchange.reply;
+  const size_t count = one * size;
+  if (!exchange.begin_body()) return 0;
+  if (reply.good() && exchange.request.wants_bytes) {
+    if (count > exchange.request.into.size() - reply.received) {
+      reply.refused = true;
+      return 0;
+    }
+    std::memcpy(exchange.request.into.data() + reply.received, data, count);
+    reply.received += count;
+    return count;
+  }
+  if (count > kMostText - reply.text.size()) return 0;
+  reply.text.append(data, count);
+  return count;
+}
+
+size_t on_send(char* data, size_t one, size_t size, void* user) {
+  Exchange& exchange = *static_cast<Exchange*>(user);
+  const auto body = exchange.request.body;
+  while (exchange.piece < body.size() && exchange.at == body[exchange.piece].size()) {
+    exchange.piece++;
+    exchange.at = 0;
+  }
+  if (exchange.piece == body.size()) return 0;
+  const Bytes rest = body[exchange.piece].subspan(exchange.at);
+  const size_t count = std::min(rest.size(), one * size);
+  std::memcpy(data, rest.data(), count);
+  exchange.at += count;
+  return count;
+}
+
+// libcurl sends a body again if a kept connection turns out to be closed.
+int on_seek(void* user, curl_off_t offset, int origin) {
+  Exchange& exchange = *static_cast<Exchange*>(user);
+  if (offset != 0 || origin != SEEK_SET) return CURL_SEEKFUNC_CANTSEEK;
+  exchange.piece = exchange.at = 0;
+  return CURL_SEEKFUNC_OK;
+}
+
+bool is_final(CURLcode code) {
+  return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_URL_MALFORMAT ||
+         code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_NOT_BUILT_IN || code == CURLE_SSL_CERTPROBLEM ||
+         code == CURLE_SSL_CIPHER || code == CURLE_SSL_ENGINE_NOTFOUND;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Http>> Http::make(std::string_view ca_file) {
+  CKPT_ASSIGN(const Curl* curl, Curl::load());
+  return std::unique_ptr<Http>(new Http(*curl, ca_file));
+}
+
+Http::~Http() {
+  for (CURL* handle : idle_) curl_.easy_cleanup(handle);
+}
+
+CURL* Http::take() {
+  std::lock_guard lock(mutex_);
+  if (idle_.empty()) return curl_.easy_init();
+  CURL* handle = idle_.back();
+  idle_.pop_back();
+  return handle;
+}
+
+void Http::give(CURL* handle) {
+  curl_.easy_reset(handle);  // keeps its connections
+  std::lock_guard lock(mutex_);
+  idle_.push_back(handle);
+}
+
+bool Http::set_up(CURL* handle, const HttpRequest& request, void* exchange, curl_slist** headers) const {
+  bool set = true;
+  auto option = [&](CURLoption key, auto value) { set &= curl_.easy_setopt(handle, key, value) == CURLE_OK; };
+  auto header = [&](const std::string& line) {
+    curl_slist* longer = curl_.slist_append(*headers, line.c_str());
+    set &= longer != nullptr;
+    if (longer) *headers = longer;
+  };
+  for (const Header& given : request.headers)
+    if (given.name != "host") header(given.name + ": " + given.value);
+  header("Expect:");
+  option(CURLOPT_URL, request.url.c_str());
+  option(CURLOPT_PATH_AS_IS, 1L);
+  option(CURLOPT_HTTPHEADER, *headers);
+  option(CURLOPT_USERAGENT, "ckpt/" CKPT_VERSION);
+  option(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  option(CURLOPT_FOLLOWLOCATION, 0L);
+  option(CURLOPT_NOSIGNAL, 1L);
+  option(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+  option(CURLOPT_TCP_KEEPALIVE, 1L);
+  option(CURLOPT_SSL_VERIFYPEER, 1L);
+  option(CURLOPT_SSL_VERIFYHOST, 2L);
+  if (!ca_file_.empty()) option(CURLOPT_CAINFO, ca_file_.c_str());
+  if (request.direct) option(CURLOPT_PROXY, "");
+  option(CURLOPT_CONNECTTIMEOUT_MS, request.connect_ms);
+  option(CURLOPT_LOW_SPEED_LIMIT, 1024L);
+  option(CURLOPT_LOW_SPEED_TIME, request.stall_s);
+  option(CURLOPT_TIMEOUT_MS, request.most_ms);
+  option(CURLOPT_BUFFERSIZE, kBuffer);
+  option(CURLOPT_HEADERFUNCTION, on_header);
+  option(CURLOPT_HEADERDATA, exchange);
+  option(CURLOPT_WRITEFUNCTION, on_body);
+  option(CURLOPT_WRITEDATA, exchange);
+  if (request.method == "HEAD") {
+    option(CURLOPT_NOBODY, 1L);
+  } else if (request.method == "PUT" || request.method == "POST") {
+    uint64_t size = 0;
+    for (Bytes piece : request.body) size += piece.size();
+    option(CURLOPT_UPLOAD, 1L);
+    option(CURLOPT_UPLOAD_BUFFERSIZE, kBuffer);
+    option(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(size));
+    option(CURLOPT_READFUNCTION, on_send);
+    option(CURLOPT_READDATA, exchange);
+    option(CURLOPT_SEEKFUNCTION, on_seek);
+    option(CURLOPT_SEEKDATA, exchange);
+    if (request.method == "POST") option(CURLOPT_CUSTOMREQUEST, "POST");
+  } else if (request.method != "GET") {
+    option(CURLOPT_CUSTOMREQUEST, request.method.c_str());
+  }
+  return set;
+}
+
+HttpReply Http::exchange(const HttpRequest& request) {
+  Exchange exchange(request);
+  HttpReply& reply = exchange.reply;
+  CURL* handle = take();
+  curl_slist* headers = nullptr;
+  if (!handle || !set_up(handle, request, &exchange, &headers)) {
+    reply.trouble = handle ? "libcurl refused a setting" : "no memory for a request";
+    reply.final = handle != nullptr;
+    reply.no_memory = !handle;
+    curl_.slist_free_all(headers);
+    if (handle) curl_.easy_cleanup(handle);
+    return reply;
+  }
+  char words[CURL_ERROR_SIZE] = "";
+  curl_.easy_setopt(handle, CURLOPT_ERRORBUFFER, words);
+  CURLcode code;
+  {
+    NoSigpipe quiet;
+    code = curl_.easy_perform(handle);
+  }
+  long request_size = 0;
+  curl_.easy_getinfo(handle, CURLINFO_REQUEST_SIZE, &request_size);
+  reply.sent = request_size > 0;
+  if (code == CURLE_OK && !exchange.has_head) code = CURLE_GOT_NOTHING;  // libcurl takes half of the headers, too
+  if (code == CURLE_OK) (void)exchange.begin_body();                     // of an answer without a body
+  const bool told = reply.refused || reply.status >= 400;  // then it does not matter how the connection ended
+  if (reply.status == 0 || (code != CURLE_OK && !told)) {
+    reply.trouble = *words ? words : curl_.easy_strerror(code);
+    reply.final = is_final(code);
+    reply.no_memory = code == CURLE_OUT_OF_MEMORY;
+  }
+  curl_.slist_free_all(headers);
+  give(handle);
+  return reply;
+}
+
+}  // namespace ckpt::store::s3

@@ -1,0 +1,39 @@
+#!/bin/bash
+# Starts S3Proxy with an empty bucket in memory, runs a command with CKPT_TEST_S3 set to its endpoint and the AWS_…
+# variables to its keys, and stops it.
+#
+#   run.sh JAR COMMAND…
+#
+# JAR: S3Proxy, which tools/test fetches into build/s3.
+set -euo pipefail
+jar=$1; shift
+[[ -e $jar ]] || { echo "no $jar: tools/test fetches it" >&2; exit 1; }
+scratch=$(mktemp -d)
+server=
+stop() {
+  [[ -z $server ]] || kill "$server" 2>/dev/null || true
+  wait
+  rm -rf "$scratch"
+}
+trap stop EXIT
+
+export AWS_ACCESS_KEY_ID=testkey AWS_SECRET_ACCESS_KEY=testsecret AWS_EC2_METADATA_DISABLED=true
+unset AWS_SESSION_TOKEN AWS_PROFILE AWS_REGION AWS_DEFAULT_REGION AWS_ENDPOINT_URL AWS_ENDPOINT_URL_S3 AWS_CA_BUNDLE
+printf '%s\n' s3proxy.authorization=aws-v2-or-v4 s3proxy.endpoint=http://127.0.0.1:0 \
+  "s3proxy.identity=$AWS_ACCESS_KEY_ID" "s3proxy.credential=$AWS_SECRET_ACCESS_KEY" \
+  jclouds.provider=transient-nio2 >"$scratch/conf"
+: >"$scratch/log"
+java -Xmx1g -jar "$jar" --properties "$scratch/conf" >"$scratch/log" 2>&1 &
+server=$!
+port=
+for _ in {1..300}; do # half a minute
+  port=$(sed -n 's/.*Started .*ServerConnector.*{127\.0\.0\.1:\([0-9]*\)}.*/\1/p' "$scratch/log" | head -n 1)
+  [[ -z $port ]] || break
+  kill -0 "$server" 2>/dev/null || break
+  sleep 0.1
+done
+[[ -n $port ]] || { cat "$scratch/log" >&2; echo "S3Proxy did not start" >&2; exit 1; }
+export CKPT_TEST_S3=http://127.0.0.1:$port
+curl --silent --fail --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
+  -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' -X PUT "$CKPT_TEST_S3/ckpt-test"
+"$@"
