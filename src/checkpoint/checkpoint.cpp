@@ -61,6 +61,16 @@ Result<Selection> find_checkpoint(const store::Store& store, const Question& que
 // ---- reading the manifest ----
 
 Status Checkpoint::read_manifest(unsigned threads) {
+  Status status = read_manifest_once(threads);
+  const bool damaged = status.code() == CKPT_CORRUPT || status.code() == CKPT_FORMAT;
+  if (!damaged || !store_->traits().remote) return status;
+  // It may have been damaged on its way.
+  indexes_.clear();
+  manifest_.reset();
+  return read_manifest_once(threads);
+}
+
+Status Checkpoint::read_manifest_once(unsigned threads) {
   const std::string key = format::slot_key(entry().id);
   CKPT_ASSIGN(auto opened, store_->open(key));
   file_ = std::move(opened);
@@ -68,7 +78,8 @@ Status Checkpoint::read_manifest(unsigned threads) {
   CKPT_ASSIGN(format::Slot slot, read_slot_end(*file_));
   if (!slot.committed) return Status(CKPT_ABORTED, "a tombstone: " + slot.tombstone.reason);
   trailer_ = slot.trailer;
-  const IndexPlace place{format::IndexKind::kManifest, trailer_.index_size, trailer_.root_size, trailer_.root_digest};
+  const IndexPlace place{format::IndexKind::kManifest, trailer_.index_size, trailer_.root_size, trailer_.root_digest, 0,
+                         store_->traits().remote};
   if (small) {
     CKPT_ASSIGN(bytes_, device::Mapping::make(file_->size(), true));  // texts are given out
     const MutableBytes bytes = bytes_.bytes().first(file_->size());

@@ -144,6 +144,7 @@ class Checkpoint {
   Checkpoint() = default;
   Status load(const CheckpointEntry& entry, unsigned threads);
   Status read_manifest(unsigned threads);
+  Status read_manifest_once(unsigned threads);
   Status check_all(unsigned threads) const;
   Status check_copy(uint32_t number, const fb::Part& part, uint64_t* next) const;
   Result<const format::Page*> page_of(std::string_view name) const;

@@ -39,6 +39,8 @@ struct Traits {
   bool remote = false;
   // Files are in directories: nothing can be put into one that is not there, and removing it ends all writing to it.
   bool directories = true;
+  // Of several processes that put a file if it is absent, one gets OK. If not, only one process may write.
+  bool exclusive = true;
 };
 
 // A new file. Several threads write it once; then publish() makes it appear under its key in one step. Destroying it
@@ -148,8 +150,11 @@ class Store {
   // The whole of a small file; FORMAT if it is larger than `limit`.
   Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const;
 
-  // Whether a file or directory is there: the cheapest question, for those who wait for one name.
+  // Whether a file is there: the cheapest question, for those who wait for one name. A store with directories may say
+  // yes of one.
   virtual Result<bool> exists(std::string_view key) const = 0;
+  // Whether there is a directory, or anything below such a name.
+  virtual Result<bool> has_directory(std::string_view key) const = 0;
 
   // The entries of a directory, in the order of their names; NOT_FOUND. "" is the root. Looks at no entry by itself.
   virtual Result<std::vector<Entry>> list(std::string_view directory) const = 0;
@@ -169,9 +174,11 @@ class Store {
   virtual Result<bool> attempt_exists(std::string_view record, std::string_view directory) const;
   // Removes a checkpoint or attempt for good: out of sight first, in one step, and then its files. NOT_FOUND; CONFLICT
   // if it holds a directory that ckpt did not make, and then nothing is lost.
-  // `slot` is the name of its commit record. A store without directories first replaces that by `tombstone`. If this is
-  // empty, the slot has one already, which stays: it keeps out a writer that wakes up late. A store with directories
-  // may keep large files that nobody has open, out of sight, for create() to overwrite.
+  // `slot` is the name of its commit record. A store without directories first replaces that by `tombstone`, and then
+  // it is OK, whatever else fails: who prepares or retires later ends it. The tombstone stays as long as a request that
+  // was made before may arrive; NOT_FOUND if it is there. If `tombstone` is empty, the slot has one already, which
+  // stays for good: it keeps out a writer that wakes up late. A store with directories may keep large files that nobody
+  // has open, out of sight, for create() to overwrite.
   virtual Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) = 0;
 
   // A shared lock on an existing file: while one is held, try_lock_exclusive of that file is CONFLICT. NOT_FOUND.

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <set>
 #include <thread>
 
 #include "checkpoint/engine.h"
@@ -93,6 +94,24 @@ Status save_prune_and_load(const std::function<std::shared_ptr<store::Store>()>&
   return *loaded == 2 ? Ok() : Status(CKPT_NOT_FOUND, "loaded step " + std::to_string(*loaded));
 }
 
+// What a session leaves that starts more than an hour later, by the server's clock: of all directories these, and no
+// note, probe or upload.
+void expect_clean_after_an_hour(const std::string& uri, const std::set<std::string>& directories) {
+  store::FaultProxy clock(store::s3_endpoint());
+  clock.shift_dates(3700);
+  store::S3Options options = store::s3_options();
+  options.endpoint = clock.endpoint();
+  auto later = *store::open_s3(uri, options);
+  ASSERT_TRUE(later->prepare().ok());
+  EXPECT_EQ(later->list(".ckpt/trash").status().code(), CKPT_NOT_FOUND) << "a removal was not finished";
+  std::set<std::string> found;
+  for (const auto& entry : *later->list(""))
+    if (entry.name != ".ckpt") found.insert(entry.name);
+  EXPECT_EQ(found, directories);
+  auto client = *store::s3::Client::make(uri, store::s3_options());
+  EXPECT_EQ(store::s3::list_uploads(*client, "")->size(), 0u);
+}
+
 // What is there at the end, seen without the proxy.
 void expect_only_the_second(const std::shared_ptr<store::Store>& store, uint32_t world, uint64_t columns) {
   auto loaded = load_latest(store, world, columns);
@@ -101,7 +120,7 @@ void expect_only_the_second(const std::shared_ptr<store::Store>& store, uint32_t
   const auto entries = checkpoint::list_checkpoints(*store);
   ASSERT_TRUE(entries.ok());
   EXPECT_EQ(entries->size(), 1u);
-  EXPECT_EQ(store->list(".ckpt/trash").status().code(), CKPT_NOT_FOUND) << "a removal was not finished";
+  expect_clean_after_an_hour(store->uri(), {"s2.1.1"});
 }
 
 std::vector<Scenario> if_served(const Scenario& scenario) {
@@ -136,6 +155,67 @@ TEST_P(S3Faults, AnyRequestMayMeetAnyFault) {
       if (HasFatalFailure()) return;
       EXPECT_TRUE(remove_by_id(*direct(), "s2.1.1").ok());
     }
+}
+
+// The network repeats the request that committed a checkpoint, after that was removed.
+TEST_P(S3Faults, ACommitThatArrivesAgainAfterTheRemovalBringsNothingBack) {
+  const auto [world, columns, stride] = GetParam();
+  uri_ = store::fresh_s3_uri();
+  proxy_->script([this](const std::string& line) {
+    if (line.starts_with("PUT") && line.ends_with("/s1.1.1/MANIFEST")) {
+      proxy_->script(nullptr);
+      proxy_->arm(Fault::kLate, 1);
+    }
+    return "";
+  });
+  ASSERT_TRUE(save_prune_and_load([this] { return through_proxy(); }, world, columns).ok());
+  const std::string told = proxy_->repeat();
+  EXPECT_NE(told.find(" 412 "), std::string::npos) << told;
+  expect_only_the_second(direct(), world, columns);
+}
+
+TEST_P(S3Faults, AStoreOfOneWriterIsNotForSeveralRanks) {
+  store::S3Options options = store::s3_options();
+  options.conditional = false;
+  auto store = *store::open_s3(store::fresh_s3_uri(), options);
+  EXPECT_EQ(session::Session::open(store, 0, 2, nullptr, {}).status().code(), CKPT_UNSUPPORTED);
+  EXPECT_TRUE(session::Session::open(store, 0, 1, nullptr, {}).ok());
+}
+
+// Of an index that is too large for one look at its end.
+TEST_P(S3Faults, ABitThatFlipsInALargeIndexIsAskedForAgain) {
+  const auto [world, columns, stride] = GetParam();
+  if (world == 1) return;
+  uri_ = store::fresh_s3_uri();
+  std::vector<std::shared_ptr<session::Session>> ranks;
+  ranks.push_back(open_session(direct(), 0, 1));
+  auto save = *save::Save::make(ranks[0], "s1", 1, {});
+  std::vector<float> values(4000);
+  for (size_t i = 0; i < values.size(); i++) {
+    values[i] = static_cast<float>(i);
+    const std::string name = strformat("a name of a tensor that takes some room in the index {}", i);
+    ASSERT_TRUE(save->add_tensor(name, f32_rows(1, 1, 0, 1), &values[i], sizeof(float)).ok());
+  }
+  ASSERT_TRUE(run_whole(*save).ok());
+  auto load_one = [&] {
+    CKPT_ASSIGN(auto checkpoint, checkpoint::Checkpoint::open(through_proxy(), {"latest", "main"}));
+    CKPT_ASSIGN(auto load, load::Load::make(checkpoint, {}));
+    float last = 0;
+    CKPT_TRY(load->add_tensor("a name of a tensor that takes some room in the index 3999", f32_rows(1, 1, 0, 1), &last,
+                              sizeof last));
+    CKPT_TRY(run_whole(*load));
+    EXPECT_EQ(last, 3999);
+    return Ok();
+  };
+  proxy_->arm(Fault::kNone, 0);
+  ASSERT_TRUE(load_one().ok());
+  EXPECT_GT((*direct()->open("s1.1.1/MANIFEST"))->size(), 128u << 10);
+  const uint64_t requests = proxy_->requests();
+  for (uint64_t number = 1; number <= requests; number++) {
+    proxy_->arm(Fault::kFlipAnswer, number);
+    const Status loaded = load_one();
+    EXPECT_TRUE(loaded.ok()) << number << " " << proxy_->struck() << ": " << loaded.message();
+  }
 }
 
 // ---- kill -9 ----
@@ -188,10 +268,9 @@ void expect_the_next_session_to_go_on(const std::shared_ptr<store::Store>& store
   ASSERT_TRUE(entries.ok());
   for (const auto& entry : *entries)
     EXPECT_TRUE(entry.summary.step == 3 || entry.state == CKPT_CHECKPOINT_ABORTED) << entry.id;
-  EXPECT_EQ(store->list(".ckpt/trash").status().code(), CKPT_NOT_FOUND) << "a removal was not finished";
-  auto client = *store::s3::Client::make(store->uri(), store::s3_options());
-  const auto uploads = *store::s3::list_uploads(*client, "");
-  for (const auto& upload : uploads) EXPECT_TRUE(upload.key.starts_with(".ckpt/probe.")) << upload.key;
+  std::set<std::string> ids;
+  for (const auto& entry : *entries) ids.insert(entry.id);
+  expect_clean_after_an_hour(store->uri(), ids);
   for (const auto& entry : *entries) (void)remove_by_id(*store, entry.id);
 }
 

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include <cstdlib>
 
@@ -12,7 +13,7 @@ namespace ckpt::store {
 const char* name_of(Fault fault) {
   static constexpr const char* kNames[] = {"none",      "reset",         "lost",     "error",       "error after",
                                            "slow down", "stall",         "truncate", "flip answer", "flip request",
-                                           "twice",     "twice, second", "killed",   "killed after"};
+                                           "twice",     "twice, second", "late",     "killed",      "killed after"};
   return kNames[static_cast<size_t>(fault)];
 }
 
@@ -42,8 +43,18 @@ static bool concerns(Fault fault, const std::string& head, const std::string& bo
   return true;
 }
 
+std::string error_answer(const std::string& status, const std::string& code) {
+  return answer_of(status, "<Error><Code>" + code + "</Code><Message>made up</Message></Error>");
+}
+
 bool FaultProxy::answer(int client, const std::string& head, std::string body) {
   Fault fault = Fault::kNone;
+  Script script;
+  {
+    std::lock_guard lock(mutex_);
+    script = script_;
+  }
+  const std::string made = script ? script(head.substr(0, head.find(" HTTP/"))) : "";
   {
     std::lock_guard lock(mutex_);
     if (++count_ >= number_ && number_ != 0 && concerns(fault_, head, body)) {
@@ -52,11 +63,26 @@ bool FaultProxy::answer(int client, const std::string& head, std::string body) {
       struck_ = head.substr(0, head.find(" HTTP/"));
     }
   }
+  if (!made.empty())
+    return send_all(client, head.starts_with("HEAD") ? made.substr(0, made.find("\r\n\r\n") + 4) : made);
   return act(client, fault, head, std::move(body));
 }
 
-static std::string error_answer(const std::string& status, const std::string& code) {
-  return answer_of(status, "<Error><Code>" + code + "</Code><Message>made up</Message></Error>");
+std::string FaultProxy::repeat() {
+  std::lock_guard lock(mutex_);
+  return ask_server(port_, late_head_, late_body_);
+}
+
+// An answer with its Date, so many seconds later.
+static std::string later(std::string answer, int64_t seconds) {
+  constexpr char kFormat[] = "%a, %d %b %Y %H:%M:%S GMT";
+  const size_t at = answer.find("\r\nDate: ");
+  tm parts{};
+  if (seconds == 0 || at == answer.npos || !strptime(answer.c_str() + at + 8, kFormat, &parts)) return answer;
+  const time_t then = timegm(&parts) + seconds;
+  char text[64];
+  strftime(text, sizeof text, kFormat, gmtime_r(&then, &parts));
+  return answer.replace(at + 8, answer.find('\r', at + 2) - at - 8, text);
 }
 
 // False: the connection is to end.
@@ -73,7 +99,12 @@ bool FaultProxy::act(int client, Fault fault, const std::string& head, std::stri
     return send_all(client, is_head ? made.substr(0, made.find("\r\n\r\n") + 4) : made);
   }
   if (fault == Fault::kFlipRequest) body[body.size() / 2] ^= 4;
-  std::string answer = ask_server(port_, head, body);
+  if (fault == Fault::kLate) {
+    std::lock_guard lock(mutex_);
+    late_head_ = head;
+    late_body_ = body;
+  }
+  std::string answer = later(ask_server(port_, head, body), ahead_);
   if (fault == Fault::kTwice) (void)ask_server(port_, head, body);
   if (fault == Fault::kTwiceSecond) answer = ask_server(port_, head, body);
   const size_t content = answer.find("\r\n\r\n") + 4;

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <string>
 
@@ -24,6 +25,7 @@ enum class Fault {
   kFlipRequest,  // a bit of what is put is wrong
   kTwice,        // the server has it twice, and the first answer comes
   kTwiceSecond,  // the same, with the second answer
+  kLate,         // the server has it, and a copy stays on the way until repeat()
   kKill,         // the client is killed before the server has it
   kKillAfter,    // and after that
 };
@@ -31,6 +33,8 @@ inline constexpr Fault kFaults[] = {Fault::kReset,    Fault::kLost,        Fault
                                     Fault::kSlowDown, Fault::kTruncate,    Fault::kFlipAnswer, Fault::kFlipRequest,
                                     Fault::kTwice,    Fault::kTwiceSecond, Fault::kStall};
 const char* name_of(Fault fault);
+// The answer of a server that refuses.
+std::string error_answer(const std::string& status, const std::string& code);
 
 class FaultProxy {
  public:
@@ -44,6 +48,17 @@ class FaultProxy {
   void arm(Fault fault, uint64_t number);
   // From now on the server seems to have carried out each request of that verb whose condition does not hold.
   void ignore_conditions(const std::string& verb) { ignored_ = verb; }
+  // Asked first about each request, as "PUT /bucket/key?query": what to answer instead of the server; "" for nothing.
+  // May arm() a fault for it.
+  using Script = std::function<std::string(const std::string& line)>;
+  void script(Script script) {
+    std::lock_guard lock(mutex_);
+    script_ = std::move(script);
+  }
+  // The copy that kLate kept arrives: what the server answers.
+  std::string repeat();
+  // From now on the server's clock seems to be so many seconds ahead.
+  void shift_dates(int64_t seconds) { ahead_ = seconds; }
   uint64_t requests() const { return count_; }
   // "PUT /bucket/key 412" of the request that got it; "" if none did.
   std::string struck();
@@ -58,7 +73,9 @@ class FaultProxy {
   std::mutex mutex_;
   Fault fault_ = Fault::kNone;
   uint64_t number_ = 0;
-  std::string struck_, ignored_;
+  std::string struck_, ignored_, late_head_, late_body_;
+  Script script_;
+  std::atomic<int64_t> ahead_ = 0;
   HttpServer server_;  // last member: its threads use the others
 };
 

@@ -12,6 +12,11 @@ namespace ckpt::store {
 
 inline const char* s3_endpoint() { return std::getenv("CKPT_TEST_S3"); }
 
+// The same server behind TLS, its certificate, which signs itself and is of 127.0.0.1, and that of somebody else.
+inline std::string s3_tls_endpoint() { return std::getenv("CKPT_TEST_S3_TLS"); }
+inline std::string s3_certificate() { return std::getenv("CKPT_TEST_S3_CERTIFICATE"); }
+inline std::string s3_other_certificate() { return s3_certificate() + ".other"; }
+
 inline S3Options s3_options() {
   S3Options options;
   options.endpoint = s3_endpoint();

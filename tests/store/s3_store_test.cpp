@@ -17,6 +17,12 @@ class S3Home final : public Home {
     EXPECT_TRUE(store.ok()) << store.status().message();
     return store.ok() ? store.take() : nullptr;
   }
+  std::shared_ptr<Store> open(const FaultProxy& proxy, const S3Timing& timing = {}) const {
+    S3Options options = s3_options();
+    options.endpoint = proxy.endpoint();
+    options.timing = timing;
+    return open(options);
+  }
   std::shared_ptr<s3::Client> client() const { return *s3::Client::make(uri_, s3_options()); }
 
  private:
@@ -122,22 +128,139 @@ TEST_P(S3Special, AReaderOfAnObjectThatIsReplacedOrRemovedGetsGone) {
   }
 }
 
+// ---- removal ----
+
+constexpr int64_t kMinute = 60;
+
+// As a server sees it that much later.
+void expect_nothing_left_after(FaultProxy& proxy, const S3Home& home, int64_t minutes) {
+  proxy.shift_dates(minutes * kMinute);
+  auto late = home.open(proxy);
+  ASSERT_EQ(code(late->prepare()), "OK");
+  EXPECT_EQ(names(*late, "s1"), "<NOT_FOUND>");
+  EXPECT_EQ(names(*late, kTrashDir), "<NOT_FOUND>");
+}
+
+void put_checkpoint(Store& store, const std::string& directory) {
+  for (const char* file : {"PART_000", "MANIFEST"})
+    ASSERT_EQ(code(store.put_if_absent(directory + "/" + file, as_bytes("x"))), "OK");
+}
+
+// A network that repeats a request does so at any time until the server refuses its signature.
+TEST_P(S3Special, ARepeatedPutThatComesAfterTheRemovalBringsNothingBack) {
+  for (const char* file : {"MANIFEST", "PART_000"}) {
+    FaultProxy proxy(s3_endpoint());
+    proxy.script([&](const std::string& line) {
+      if (line.starts_with("PUT") && line.ends_with(file)) proxy.arm(Fault::kLate, 1);
+      return "";
+    });
+    put_checkpoint(*home.open(proxy), "s1");
+    proxy.script(nullptr);
+    ASSERT_EQ(code(store->retire("s1", "MANIFEST", as_bytes("a tombstone"))), "OK");
+    const std::string told = proxy.repeat();
+    EXPECT_NE(told.find(file[0] == 'M' ? " 412 " : " 200 "), std::string::npos) << told;
+    EXPECT_EQ(read_text(*store, "s1/MANIFEST"), "a tombstone");
+    expect_nothing_left_after(proxy, home, 61);
+  }
+}
+
+TEST_P(S3Special, ATombstoneIsSweptAnHourLaterByWhoeverPreparesOrRemoves) {
+  FaultProxy proxy(s3_endpoint());
+  put_checkpoint(*store, "s1");
+  ASSERT_EQ(code(store->retire("s1", "MANIFEST", as_bytes("a tombstone"))), "OK");
+  proxy.shift_dates(59 * kMinute);
+  auto other = home.open(proxy);
+  ASSERT_EQ(code(other->prepare()), "OK");
+  EXPECT_EQ(names(*store, "s1"), "MANIFEST");
+  proxy.shift_dates(61 * kMinute);
+  put_checkpoint(*store, "s2");
+  ASSERT_EQ(code(other->retire("s2", "MANIFEST", as_bytes("a tombstone"))), "OK");
+  EXPECT_EQ(names(*store, "s1"), "<NOT_FOUND>");
+}
+
+// A removal whose process died: of s1 after its tombstone, of s2 before it.
 TEST_P(S3Special, TheNextOwnerFinishesARemovalThatWasInterruptedAndNoOther) {
   auto client = home.client();
   const std::string number = to_hex(random_id());
-  for (const char* directory : {"s1", "s2"})
-    for (const char* file : {"MANIFEST", "PART_000"})
-      ASSERT_EQ(code(store->put_if_absent(std::string(directory) + "/" + file, as_bytes("x"))), "OK");
-  for (const char* directory : {"s1", "s2"})
+  for (const char* directory : {"s1", "s2"}) {
+    put_checkpoint(*store, directory);
     ASSERT_EQ(code(store->put_if_absent(trash_key(directory, random_id()),
                                         as_bytes(strformat("{}\nMANIFEST\n{}\n", directory, number)))),
               "OK");
+  }
   const std::string etag = (*s3::look_at_object(*client, "s1/MANIFEST"))->etag;
   ASSERT_EQ(code(s3::replace_object(*client, "s1/MANIFEST", etag, number, as_bytes("a tombstone"))), "OK");
   ASSERT_EQ(code(store->prepare()), "OK");
-  EXPECT_EQ(names(*store, "s1"), "<NOT_FOUND>");
+  EXPECT_EQ(names(*store, "s1"), "MANIFEST");
   EXPECT_EQ(names(*store, "s2"), "MANIFEST PART_000");
-  EXPECT_EQ(names(*store, ".ckpt"), "<NOT_FOUND>");
+  EXPECT_EQ(store->list(kTrashDir)->size(), 2u) << "the removal of s2 may be going on";
+  FaultProxy proxy(s3_endpoint());
+  expect_nothing_left_after(proxy, home, 61);
+  EXPECT_EQ(names(*store, "s2"), "MANIFEST PART_000");
+}
+
+std::string is_denied(const std::string& line, const std::string& verb) {
+  return line.starts_with(verb) ? error_answer("403 Forbidden", "AccessDenied") : "";
+}
+
+TEST_P(S3Special, WhoeverMayNotDeleteRemovesNothing) {
+  FaultProxy proxy(s3_endpoint());
+  put_checkpoint(*store, "s1");
+  proxy.script([](const std::string& line) { return is_denied(line, "DELETE"); });
+  const Status refused = home.open(proxy)->retire("s1", "MANIFEST", as_bytes("a tombstone"));
+  EXPECT_EQ(code(refused), "IO");
+  EXPECT_NE(refused.message().find("AccessDenied"), std::string::npos) << refused.message();
+  EXPECT_EQ(read_text(*store, "s1/MANIFEST"), "x");
+  EXPECT_EQ(names(*store, "s1"), "MANIFEST PART_000");
+}
+
+TEST_P(S3Special, OnceTheTombstoneIsThereTheRemovalIsDoneAndTheRestIsEndedLater) {
+  FaultProxy proxy(s3_endpoint());
+  put_checkpoint(*store, "s1");
+  proxy.script(
+      [](const std::string& line) { return line.ends_with("PART_000") ? is_denied(line, "DELETE") : std::string(); });
+  auto denied = home.open(proxy);
+  EXPECT_EQ(code(denied->retire("s1", "MANIFEST", as_bytes("a tombstone"))), "OK");
+  EXPECT_EQ(names(*store, "s1"), "MANIFEST PART_000");
+  EXPECT_EQ(code(denied->prepare()), "OK") << "what cannot be deleted stops no session";
+  EXPECT_EQ(code(store->prepare()), "OK");
+  EXPECT_EQ(names(*store, "s1"), "MANIFEST");
+}
+
+TEST_P(S3Special, AnAnswerToTheTombstoneThatGotLostIsSettledWhateverComesAfterIt) {
+  FaultProxy proxy(s3_endpoint());
+  put_checkpoint(*store, "s1");
+  int puts = 0;
+  proxy.script([&](const std::string& line) {
+    if (!line.starts_with("PUT") || !line.ends_with("s1/MANIFEST")) return std::string();
+    if (++puts == 1) proxy.arm(Fault::kLost, 1);
+    return puts == 1 ? std::string() : error_answer("507 Insufficient Storage", "QuotaExceeded");
+  });
+  EXPECT_EQ(code(home.open(proxy)->retire("s1", "MANIFEST", as_bytes("a tombstone"))), "OK");
+  EXPECT_EQ(names(*store, "s1"), "MANIFEST");
+}
+
+// What a writer that is not dead completes while its attempt is being removed.
+TEST_P(S3Special, APartThatAppearsDuringTheRemovalGoesWithTheOthers) {
+  for (const bool has_tombstone : {false, true}) {
+    const std::string directory = has_tombstone ? "s2" : "s1";
+    FaultProxy proxy(s3_endpoint());
+    put_checkpoint(*store, directory);
+    Pattern data(9 << 20, 1);
+    auto writer = store->create(directory + "/PART_001", 9 << 20);
+    ASSERT_EQ(code((*writer)->write_at(0, data.bytes())), "OK");
+    std::string published;
+    proxy.script([&](const std::string& line) {
+      const bool now = has_tombstone ? line.starts_with("GET") && line.find("uploads=") != line.npos
+                                     : line.starts_with("PUT") && line.ends_with("s1/MANIFEST");
+      if (now && published.empty()) published = code((*writer)->publish(9 << 20));
+      return "";
+    });
+    EXPECT_EQ(code(home.open(proxy)->retire(directory, "MANIFEST", as_bytes(has_tombstone ? "" : "a tombstone"))),
+              "OK");
+    EXPECT_EQ(published, "OK");
+    EXPECT_EQ(names(*store, directory), "MANIFEST");
+  }
 }
 
 TEST_P(S3Special, KeysMayHaveOddCharacters) {
@@ -170,6 +293,28 @@ TEST_P(S3Special, AListingGoesOnFromPageToPage) {
   EXPECT_EQ(names(*store, "d"), "<NOT_FOUND>");
 }
 
+TEST_P(S3Special, AFileIsAskedForByOneRequestAndADirectoryByAnother) {
+  FaultProxy proxy(s3_endpoint());
+  auto asking = home.open(proxy);
+  ASSERT_EQ(code(store->put_if_absent("d/a", as_bytes("x"))), "OK");
+  EXPECT_TRUE(*asking->exists("d/a"));
+  EXPECT_FALSE(*asking->exists("d/b"));
+  EXPECT_FALSE(*asking->exists("d"));
+  EXPECT_TRUE(*asking->has_directory("d"));
+  EXPECT_FALSE(*asking->has_directory("e"));
+  EXPECT_EQ(proxy.requests(), 5u);
+}
+
+// As consoles and mounted buckets make it: an empty object whose key ends in a slash.
+TEST_P(S3Special, AMarkOfADirectoryHidesNothingInIt) {
+  auto client = home.client();
+  ASSERT_TRUE(client->ask(s3::Request("PUT", "d/")).good());
+  EXPECT_FALSE(*store->has_directory("d"));
+  ASSERT_EQ(code(store->put_if_absent("d/a", as_bytes("x"))), "OK");
+  EXPECT_TRUE(*store->has_directory("d"));
+  EXPECT_EQ(names(*store, "d"), "a");
+}
+
 // ---- what a server may refuse, or be unable to do ----
 
 TEST_P(S3Special, AServerThatIgnoresConditionsIsUnsupportedUnlessThereIsOneWriter) {
@@ -188,6 +333,131 @@ TEST_P(S3Special, AServerThatIgnoresConditionsIsUnsupportedUnlessThereIsOneWrite
     EXPECT_EQ(code(alone->put_if_absent(key, as_bytes("1"))), "OK");
     EXPECT_EQ(code(alone->put_if_absent(key, as_bytes("2"))), "EXISTS");
     EXPECT_EQ(read_text(*alone, key), "1");
+  }
+}
+
+// It lets two removals, or a removal and a repair, write over each other.
+TEST_P(S3Special, AServerThatIgnoresIfMatchIsUnsupported) {
+  FaultProxy proxy(s3_endpoint());
+  int puts = 0;
+  proxy.script([&](const std::string& line) {
+    const bool third = line.starts_with("PUT") && line.find("probe.") != line.npos && ++puts == 3;
+    return third ? "HTTP/1.1 200 OK\r\netag: \"x\"\r\ncontent-length: 0\r\n\r\n" : "";
+  });
+  const Status refused = home.open(proxy)->prepare();
+  EXPECT_EQ(code(refused), "UNSUPPORTED");
+  EXPECT_NE(refused.message().find("If-Match"), std::string::npos) << refused.message();
+  EXPECT_NE(refused.message().find("conditional_puts"), std::string::npos) << refused.message();
+}
+
+TEST_P(S3Special, AServerThatKnowsNoConditionsIsUnsupportedAndSaysWhatToDo) {
+  FaultProxy proxy(s3_endpoint());
+  proxy.script([](const std::string& line) {
+    return line.starts_with("PUT") ? error_answer("501 Not Implemented", "NotImplemented") : "";
+  });
+  const Status refused = home.open(proxy)->prepare();
+  EXPECT_EQ(code(refused), "UNSUPPORTED");
+  EXPECT_NE(refused.message().find("conditional_puts"), std::string::npos) << refused.message();
+  EXPECT_NE(refused.message().find("NotImplemented"), std::string::npos) << refused.message();
+}
+
+TEST_P(S3Special, AServerIsProbedOnceAndWhatACrashLeftOfAProbeGoes) {
+  FaultProxy proxy(s3_endpoint());
+  auto first = home.open(proxy);
+  ASSERT_EQ(code(first->prepare()), "OK");
+  int writes = 0;
+  proxy.script([&](const std::string& line) {
+    writes += line.starts_with("PUT") || line.starts_with("POST") ? 1 : 0;
+    return "";
+  });
+  ASSERT_EQ(code(first->prepare()), "OK");
+  auto second = home.open(proxy);
+  ASSERT_EQ(code(second->prepare()), "OK");
+  EXPECT_EQ(writes, 0);
+  const std::string probe = std::string(kTrashDir) + "/probe." + to_hex(random_id());
+  ASSERT_EQ(code(store->put_if_absent(probe, as_bytes("probe"))), "OK");
+  Pattern data(9 << 20, 1);
+  auto upload = store->create(probe, 9 << 20);
+  ASSERT_EQ(code((*upload)->write_at(0, data.bytes())), "OK");
+  ASSERT_EQ(code(second->prepare()), "OK");
+  EXPECT_EQ(read_text(*store, probe), "probe") << "it may be going on";
+  proxy.shift_dates(61 * kMinute);
+  ASSERT_EQ(code(second->prepare()), "OK");
+  EXPECT_EQ(names(*store, kTrashDir), "<NOT_FOUND>");
+  EXPECT_EQ(s3::list_uploads(*home.client(), "")->size(), 0u);
+}
+
+TEST_P(S3Special, WhoeverMayNotListIsToldSo) {
+  FaultProxy proxy(s3_endpoint());
+  proxy.script([](const std::string& line) {
+    return line.find("list-type=2") != line.npos ? error_answer("403 Forbidden", "AccessDenied") : "";
+  });
+  auto denied = home.open(proxy);
+  for (const Status& refused : {denied->prepare(), denied->list("").status(), denied->has_directory("d").status()}) {
+    EXPECT_EQ(code(refused), "IO");
+    EXPECT_NE(refused.message().find("AccessDenied"), std::string::npos) << refused.message();
+  }
+}
+
+TEST_P(S3Special, TwoConditionalRequestsAtOnceAreTriedAgain) {
+  for (const char* verb : {"PUT", "POST"}) {
+    FaultProxy proxy(s3_endpoint());
+    int refused = 0;
+    proxy.script([&](const std::string& line) {
+      const bool concerned = line.starts_with(verb) && line.find("?uploads=") == line.npos;
+      return concerned && refused++ == 0 ? error_answer("409 Conflict", "ConditionalRequestConflict") : "";
+    });
+    Pattern data(9 << 20, 1);
+    EXPECT_EQ(code(write_in_pieces(*home.open(proxy), std::string("d/") + verb, data.bytes(), 9 << 20)), "OK") << verb;
+    EXPECT_GE(refused, 2) << verb;
+  }
+}
+
+// AWS begins its answer before it knows how the completion ends.
+TEST_P(S3Special, ACompletionThatFailsAfterAGoodStatusIsNoSuccess) {
+  for (const char* s3_code : {"InternalError", "PreconditionFailed", "AccessDenied"}) {
+    FaultProxy proxy(s3_endpoint());
+    int completions = 0;
+    proxy.script([&](const std::string& line) {
+      const bool concerned = line.starts_with("POST") && line.find("?uploads=") == line.npos;
+      return concerned && completions++ == 0 ? error_answer("200 OK", s3_code) : "";
+    });
+    Pattern data(9 << 20, 1);
+    const std::string key = std::string("d/") + s3_code;
+    const bool passing = std::string_view(s3_code) == "InternalError";
+    EXPECT_EQ(code(write_in_pieces(*home.open(proxy), key, data.bytes(), 9 << 20)), passing ? "OK" : "IO") << s3_code;
+    EXPECT_EQ(completions, passing ? 2 : 1);
+    EXPECT_EQ(*store->exists(key), passing) << s3_code;
+  }
+  EXPECT_EQ(s3::list_uploads(*home.client(), "")->size(), 0u);
+}
+
+// ---- TLS ----
+
+TEST_P(S3Special, TlsIsTrustedByCaFileOnly) {
+  S3Options options = s3_options();
+  options.endpoint = s3_tls_endpoint();
+  options.ca_file = s3_certificate();
+  auto safe = home.open(options);
+  ASSERT_EQ(code(safe->prepare()), "OK");
+  Pattern data(9 << 20, 1);
+  ASSERT_EQ(code(write_in_pieces(*safe, "d/a", data.bytes(), 9 << 20)), "OK");
+  const auto found = safe->get("d/a", 9 << 20);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_TRUE(std::equal(found->begin(), found->end(), data.bytes().begin(), data.bytes().end()));
+  EXPECT_TRUE(*store->exists("d/a")) << "the same bucket";
+}
+
+TEST_P(S3Special, ACertificateThatIsNotTrustedOrOfAnotherNameEndsAtOnce) {
+  const std::string endpoint = s3_tls_endpoint(), port = endpoint.substr(endpoint.rfind(':'));
+  for (const auto& [server, trusted] : {std::pair(endpoint, s3_other_certificate()), std::pair(endpoint, std::string()),
+                                        std::pair("https://localhost" + port, s3_certificate())}) {
+    S3Options options = s3_options();
+    options.endpoint = server;
+    options.ca_file = trusted;
+    const Status refused = home.open(options)->list("").status();
+    EXPECT_EQ(code(refused), "IO") << server << " " << trusted;
+    EXPECT_NE(refused.message().find("certificate"), std::string::npos) << refused.message();
   }
 }
 
@@ -294,6 +564,41 @@ TEST_P(S3Special, AClockThatIsWrongIsSetByTheServersDateOnce) {
   EXPECT_TRUE(listed.ok()) << listed.status().message();
   EXPECT_EQ(asked, 2);
   EXPECT_EQ(second_date, "20370101");
+}
+
+// What a server answers, one after the other; the last one is a listing.
+struct Answers {
+  explicit Answers(std::vector<std::string> texts) : answers(std::move(texts)) {}
+  std::vector<std::string> answers;
+  std::atomic<size_t> asked = 0;
+  HttpServer server{[this](int client, const std::string&, const std::string&) {
+    const size_t number = asked++;
+    return send_all(client, number < answers.size() ? answers[number]
+                                                    : answer_of("200 OK", "<ListBucketResult></ListBucketResult>"));
+  }};
+};
+
+TEST_P(S3Special, WhatIsMendedAtOnceHasItsTriesStillBeforeIt) {
+  const std::string crowded = error_answer("503 Slow Down", "SlowDown"),
+                    skewed =
+                        "HTTP/1.1 403 Forbidden\r\ndate: Thu, 01 Jan 2037 00:00:00 GMT\r\ncontent-length: 0\r\n\r\n";
+  Answers skew({skewed, crowded});
+  EXPECT_EQ(code((*open_s3("s3://b", quick(skew.server.endpoint())))->list("").status()), "OK");
+  EXPECT_EQ(skew.asked, 3u);
+  Answers twice({skewed, skewed});
+  EXPECT_EQ(code((*open_s3("s3://b", quick(twice.server.endpoint())))->list("").status()), "IO");
+  EXPECT_EQ(twice.asked, 2u) << "a clock is set once";
+}
+
+TEST_P(S3Special, AServerThatAsksForMorePatienceThanThereIsIsAskedOnceMore) {
+  const std::string later =
+      "HTTP/1.1 503 Slow Down\r\nretry-after: 45\r\ncontent-length: 39\r\n\r\n<Error><Code>SlowDown</Code></Error>    ";
+  Answers once({later});
+  EXPECT_EQ(code((*open_s3("s3://b", quick(once.server.endpoint())))->list("").status()), "OK");
+  EXPECT_EQ(once.asked, 2u);
+  Answers always({later, later, later});
+  EXPECT_EQ(code((*open_s3("s3://b", quick(always.server.endpoint())))->list("").status()), "IO");
+  EXPECT_EQ(always.asked, 2u);
 }
 
 TEST_P(S3Special, ACrowdedServerIsAskedAgainWhenItSays) {

@@ -16,10 +16,20 @@ static constexpr uint64_t kHashed = 64 << 10;  // bodies up to this size are par
 static constexpr int64_t kFirstPauseMs = 100, kMostPauseMs = 5000;
 static constexpr int64_t kMostSkew = 300;  // seconds; servers refuse more than 900
 static constexpr int64_t kSlowest = 64;    // bytes in a ms: so much longer may a large body take
+static constexpr int64_t kLateMs = 60000;  // a process that was stopped for so long beyond its patience gives up
 
+// Goes on while the machine sleeps.
 static int64_t now_ms() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1000000;
+}
+
+int64_t Client::server_time() const { return time(nullptr) + skew_; }
+
+int64_t Client::date_of(const HttpReply& reply, std::string_view header) const {
+  const std::string* date = reply.header(header);
+  return date ? http_->seconds_of(*date) : -1;
 }
 
 Result<std::shared_ptr<Client>> Client::make(std::string_view uri, const S3Options& options) {
@@ -62,7 +72,7 @@ static void read_error(Answer* answer) {
 
 Answer Client::ask_once(const Request& request, std::shared_ptr<const Credentials>* used) {
   Answer answer;
-  auto credentials = credentials_->get();
+  auto credentials = credentials_->get(server_time());
   if (!credentials.ok()) {
     answer.failure = std::move(credentials).status().in(path(request.key));
     return answer;
@@ -90,7 +100,7 @@ Answer Client::ask_once(const Request& request, std::shared_ptr<const Credential
   if (checksums && request.has_checksums) http.headers.push_back({"x-amz-checksum-algorithm", "CRC32C"});
   if (checksums && !request.checksum.empty()) http.headers.push_back({"x-amz-checksum-crc32c", request.checksum});
   // A server without checksums checks the hash.
-  sign(&http, sent_path, query, config_, (*used)->keys, time(nullptr) + skew_, size <= kHashed || !checksums);
+  sign(&http, sent_path, query, config_, (*used)->keys, server_time(), size <= kHashed || !checksums);
   answer.http = http_->exchange(http);
   if (answer.http.no_memory) {
     answer.failure = Status(CKPT_NOMEM, path(request.key) + ": no memory for a request");
@@ -109,7 +119,7 @@ Answer Client::ask_once(const Request& request, std::shared_ptr<const Credential
 
 struct Client::Try {
   int64_t first_failed = 0;
-  int count = 0;
+  int count = 0;  // of failures
   bool asked_keys = false, set_clock = false;
 
   // Half to all of a time that doubles.
@@ -137,8 +147,7 @@ bool Client::repair(const Request& request, const Answer& answer, const Credenti
   const long status = answer.http.status;
   if (!answer.failure.ok() || answer.http.good()) return false;
   if (status == 403 && !tries->set_clock) {
-    const std::string* date = answer.http.header("date");
-    const int64_t theirs = date ? http_->seconds_of(*date) : -1, skew = theirs - time(nullptr);
+    const int64_t theirs = date_of(answer.http), skew = theirs - time(nullptr);
     if (theirs > 0 && std::abs(skew - skew_) > kMostSkew) {
       skew_ = skew;
       return tries->set_clock = true;
@@ -148,18 +157,24 @@ bool Client::repair(const Request& request, const Answer& answer, const Credenti
                        answer.code == "TokenRefreshRequired" || (status == 403 && answer.code.empty());
   if (expired && !tries->asked_keys) {
     tries->asked_keys = true;
-    return credentials_->refused(used);
+    return credentials_->refused(used, server_time());
   }
+  // A 501 may also be about a condition.
+  const bool conditional = std::any_of(request.headers.begin(), request.headers.end(),
+                                       [](const Header& header) { return header.name.starts_with("if-"); });
   const bool no_checksum =
-      status == 501 || (status == 400 && answer.words.find("hecksum") != std::string::npos &&
-                        answer.code != "BadDigest" && answer.code != "XAmzContentChecksumMismatch");
+      (status == 501 && !conditional) || (status == 400 && answer.words.find("hecksum") != std::string::npos &&
+                                          answer.code != "BadDigest" && answer.code != "XAmzContentChecksumMismatch");
   if ((request.has_checksums || !request.checksum.empty()) && no_checksum) return knows_checksums_.exchange(false);
   return false;
 }
 
+// Not all of them at the same moment.
 void Client::wait_for_calm() const {
   const int64_t left = calm_from_ - now_ms();
-  if (left > 0) std::this_thread::sleep_for(std::chrono::milliseconds(left));
+  if (left <= 0) return;
+  const int64_t chance = static_cast<int64_t>(random_id().lo % static_cast<uint64_t>(left / 4 + 1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(left + chance));
 }
 
 void Client::slow_down(int64_t ms) {
@@ -177,23 +192,35 @@ static int64_t retry_after_ms(const HttpReply& reply) {
   return std::clamp<int64_t>(seconds, 0, 60) * 1000;
 }
 
+static bool may_be_done(const Answer& answer) {
+  return answer.failure.ok() ? answer.http.status >= 500 || answer.http.status == 409 : answer.http.sent;
+}
+
+// Sleeps; false if there is no patience left. The last try comes when it ends, however long the server wants to wait.
+bool Client::wait_to_try_again(const Answer& answer, Try* tries) {
+  const int64_t patience = answered_ ? config_.timing.retry_ms : config_.timing.first_ms,
+                end = tries->first_failed + patience, left = end - now_ms();
+  if (left <= 0) return false;
+  const long status = answer.http.status;
+  const int64_t pause = std::min(left, std::max(tries->pause(), retry_after_ms(answer.http)));
+  if (status == 503 || status == 429 || answer.code == "SlowDown") slow_down(pause);  // also all other requests
+  std::this_thread::sleep_for(std::chrono::milliseconds(pause));
+  // A request that comes much later may meet what was removed since.
+  return now_ms() < end + kLateMs;
+}
+
 Answer Client::ask(const Request& request) {
-  Try tries;
-  for (;; tries.count++) {
+  bool maybe_done = false;
+  for (Try tries;; tries.count++) {
     wait_for_calm();
     std::shared_ptr<const Credentials> used;
     Answer answer = ask_once(request, &used);
+    maybe_done |= may_be_done(answer);
+    answer.maybe_done = maybe_done && !answer.good();
     if (answer.good() || request.once) return answer;
+    if (tries.first_failed == 0) tries.first_failed = now_ms();
     if (used && repair(request, answer, *used, &tries)) continue;
-    if (!is_passing(answer)) return answer;
-    const long status = answer.http.status;
-    const bool crowded = status == 503 || status == 429 || answer.code == "SlowDown";
-    const int64_t pause = std::max(tries.pause(), retry_after_ms(answer.http));
-    const int64_t patience = answered_ ? config_.timing.retry_ms : config_.timing.first_ms;
-    if (tries.count == 0) tries.first_failed = now_ms();
-    if (now_ms() + pause - tries.first_failed > patience) return answer;
-    if (crowded) slow_down(pause);  // all requests of this store, not only this one
-    std::this_thread::sleep_for(std::chrono::milliseconds(pause));
+    if (!is_passing(answer) || !wait_to_try_again(answer, &tries)) return answer;
   }
 }
 
@@ -223,12 +250,12 @@ static ckpt_status code_of(const Answer& answer) {
   return CKPT_IO;
 }
 
-// Of somebody else's text, for one line of an error.
+// Of somebody else's text, for one line of an error. What is not ASCII could be cut, or be no UTF-8.
 static std::string printable(std::string text) {
   constexpr size_t kMost = 300;
   if (text.size() > kMost) text.resize(kMost);
   for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+    if (c < ' ' || c > '~') c = c == '\t' || c == '\n' ? ' ' : '?';
   return text;
 }
 

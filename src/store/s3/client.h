@@ -37,6 +37,8 @@ struct Answer {
   std::string code, words;  // of its error, if it gave one
   Status failure;           // there was no answer
   bool unsigned_request = false;
+  // It is no good, but one of the tries may have been carried out, or may still be.
+  bool maybe_done = false;
 
   bool good() const { return failure.ok() && http.good() && code.empty(); }
   // Whether it is an answer with that HTTP status.
@@ -52,6 +54,8 @@ class Client {
   std::string path(std::string_view key) const { return config_.uri() + (key.empty() ? "" : "/") + std::string(key); }
   // Whether the server knows x-amz-checksum-crc32c. It does until it says otherwise.
   bool knows_checksums() const { return knows_checksums_; }
+  // When the server answered, by its own clock; -1 if it does not say.
+  int64_t date_of(const HttpReply& reply, std::string_view header = "date") const;
 
   Answer ask(const Request& request);
   // An answer that is no good, as an error that names bucket, key, HTTP status, S3's code and the id of the request.
@@ -62,6 +66,8 @@ class Client {
   explicit Client(Config config) : config_(std::move(config)) {}
   Answer ask_once(const Request& request, std::shared_ptr<const Credentials>* used);
   bool repair(const Request& request, const Answer& answer, const Credentials& used, Try* tries);
+  bool wait_to_try_again(const Answer& answer, Try* tries);
+  int64_t server_time() const;
   void wait_for_calm() const;
   void slow_down(int64_t ms);
 
@@ -70,7 +76,7 @@ class Client {
   std::unique_ptr<CredentialChain> credentials_;
   std::atomic<bool> answered_ = false, knows_checksums_ = true;
   std::atomic<int64_t> skew_ = 0;       // seconds: the server's clock minus ours
-  std::atomic<int64_t> calm_from_ = 0;  // of steady_clock, in ms: no request before it
+  std::atomic<int64_t> calm_from_ = 0;  // of now_ms: no request before it
 };
 
 }  // namespace ckpt::store::s3

@@ -1,18 +1,29 @@
 #include "store/s3/config.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 
 #include "base/text.h"
 #include "store/keys.h"
 
 namespace ckpt::store::s3 {
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
+static Variables read_variables() {
+  Variables found;
+  for (char** entry = environ; entry && *entry; entry++) {
+    const std::string_view line = *entry;
+    const size_t equals = line.find('=');
+    if (equals != line.npos && (line.starts_with("AWS_") || line.starts_with("HOME=")))
+      found.emplace(line.substr(0, equals), line.substr(equals + 1));
+  }
+  return found;
+}
+
+std::string Config::variable(std::string_view name) const {
+  auto found = variables.find(name);
+  return found == variables.end() ? "" : found->second;
 }
 
 Result<std::string> read_small_file(const std::string& path) {
@@ -53,18 +64,23 @@ Profile read_section(std::string_view text, std::string_view section) {
   return found;
 }
 
-static std::string aws_file(const char* variable, const char* name) {
-  if (std::string path = environment(variable); !path.empty()) return path;
-  const std::string home = environment("HOME");
+static std::string aws_file(const Config& config, const char* variable, const char* name) {
+  if (std::string path = config.variable(variable); !path.empty()) return path;
+  const std::string home = config.variable("HOME");
   return home.empty() ? "" : home + "/.aws/" + name;
 }
 
-// What the two files say; the credentials file has the last word.
-static Result<Profile> read_profile(const std::string& name, bool asked_for) {
+std::string setting(const Profile& profile, std::string_view key) {
+  auto found = profile.find(key);
+  return found == profile.end() ? "" : found->second;
+}
+
+Result<Profile> read_profile(const Config& config) {
   Profile profile;
+  const std::string& name = config.profile_name;
   const std::string sections[] = {name == "default" ? name : "profile " + name, name};
-  const std::string files[] = {aws_file("AWS_CONFIG_FILE", "config"),
-                               aws_file("AWS_SHARED_CREDENTIALS_FILE", "credentials")};
+  const std::string files[] = {aws_file(config, "AWS_CONFIG_FILE", "config"),
+                               aws_file(config, "AWS_SHARED_CREDENTIALS_FILE", "credentials")};
   for (size_t i = 0; i < 2; i++) {
     if (files[i].empty()) continue;
     auto text = read_small_file(files[i]);
@@ -72,6 +88,7 @@ static Result<Profile> read_profile(const std::string& name, bool asked_for) {
     if (!text.ok()) return std::move(text).status();
     for (auto& [key, value] : read_section(*text, sections[i])) profile.insert_or_assign(key, std::move(value));
   }
+  const bool asked_for = config.profile_asked || !config.variable("AWS_PROFILE").empty();
   if (profile.empty() && asked_for)
     return Status(CKPT_INVALID, strformat("profile \"{}\" is neither in {} nor in {}", name, files[0], files[1]))
         .with("found", name);
@@ -108,11 +125,6 @@ static std::string first_of(std::initializer_list<std::string> values) {
   return "";
 }
 
-static std::string setting(const Profile& profile, std::string_view key) {
-  auto found = profile.find(key);
-  return found == profile.end() ? "" : found->second;
-}
-
 static Status read_endpoint(std::string_view uri, std::string endpoint, const std::string& style, Config* config) {
   const bool aws = endpoint.empty();
   if (aws)
@@ -123,9 +135,9 @@ static Status read_endpoint(std::string_view uri, std::string endpoint, const st
   std::string host = colon == endpoint.npos ? endpoint : endpoint.substr(colon + 3);
   while (!host.empty() && host.back() == '/') host.pop_back();
   const bool known = config->scheme == "https" || config->scheme == "http";
-  if (!known || host.empty() || host.find_first_of("/?#@ \t\r\n") != host.npos)
-    return invalid_s3(
-        uri, strformat("option endpoint: expected https://HOST[:PORT] or http://HOST[:PORT], found \"{}\"", endpoint));
+  if (!known || host.empty() || host.find_first_of("/?#@ \t\r\n") != host.npos)  // of it no more: it may have a secret
+    return invalid_s3(uri, strformat("option endpoint: expected https://HOST[:PORT] or http://HOST[:PORT], found {}",
+                                     host.find('@') != host.npos ? "a user in it" : "\"" + endpoint + "\""));
   // A default port is not in the header that is signed.
   const std::string_view port = config->scheme == "https" ? ":443" : ":80";
   if (host.ends_with(port)) host.resize(host.size() - port.size());
@@ -133,6 +145,8 @@ static Status read_endpoint(std::string_view uri, std::string endpoint, const st
   const bool on_amazon = host.find(".amazonaws.com") != host.npos;
   const bool by_path =
       style == "on" || (style == "auto" && (!on_amazon || config->bucket.find_first_of("._") != std::string::npos));
+  if (!by_path && (host[0] == '[' || host.substr(0, host.find(':')).find_first_not_of("0123456789.") == host.npos))
+    return invalid_s3(uri, strformat("option path_style: off needs a name, but the endpoint {} is an address", host));
   config->host = by_path ? host : config->bucket + "." + host;
   config->base = by_path ? "/" + config->bucket : "";
   config->uniform |= host.ends_with(".r2.cloudflarestorage.com");
@@ -147,21 +161,22 @@ std::string Config::key(std::string_view of) const {
 Result<Config> make_config(std::string_view uri, const S3Options& options) {
   Config config;
   CKPT_TRY(read_uri(uri, &config));
-  const std::string named = first_of({options.profile, environment("AWS_PROFILE")});
-  config.profile_name = named.empty() ? "default" : named;
-  CKPT_ASSIGN(config.profile, read_profile(config.profile_name, !named.empty()));
-  config.region = first_of({options.region, environment("AWS_REGION"), environment("AWS_DEFAULT_REGION"),
-                            setting(config.profile, "region"), "us-east-1"});
+  config.variables = read_variables();
+  auto variable = [&](const char* name) { return config.variable(name); };
+  config.profile_asked = !options.profile.empty();
+  config.profile_name = first_of({options.profile, variable("AWS_PROFILE"), "default"});
+  CKPT_ASSIGN(const Profile profile, read_profile(config));
+  config.region = first_of({options.region, variable("AWS_REGION"), variable("AWS_DEFAULT_REGION"),
+                            setting(profile, "region"), "us-east-1"});
   if (config.region.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") !=
       std::string::npos)
     return invalid_s3(uri, strformat("option region: \"{}\" is no region", config.region));
-  config.ca_file = first_of({options.ca_file, environment("AWS_CA_BUNDLE"), setting(config.profile, "ca_bundle")});
-  config.profile_asked = !options.profile.empty();
+  config.ca_file = first_of({options.ca_file, variable("AWS_CA_BUNDLE"), setting(profile, "ca_bundle")});
   config.conditional = options.conditional;
   config.uniform = options.uniform;
   config.timing = options.timing;
-  const std::string endpoint = first_of({options.endpoint, environment("AWS_ENDPOINT_URL_S3"),
-                                         environment("AWS_ENDPOINT_URL"), setting(config.profile, "endpoint_url")});
+  const std::string endpoint = first_of({options.endpoint, variable("AWS_ENDPOINT_URL_S3"),
+                                         variable("AWS_ENDPOINT_URL"), setting(profile, "endpoint_url")});
   CKPT_TRY(read_endpoint(uri, endpoint, options.path_style, &config));
   return config;
 }

@@ -12,12 +12,16 @@ namespace ckpt::store::s3 {
 // What ~/.aws/config and ~/.aws/credentials say of one profile.
 using Profile = std::map<std::string, std::string, std::less<>>;
 
+// Those of the environment that matter here, as they were when the store was opened: a program may change its own
+// while other threads would read it.
+using Variables = std::map<std::string, std::string, std::less<>>;
+
 struct Config {
   std::string bucket, root;  // "s3://bucket/root"; no slash around root, which may be empty
   std::string scheme, host;  // of the endpoint; host with its port
   std::string base;          // of a path: "" or "/bucket"
   std::string region, ca_file, profile_name;
-  Profile profile;
+  Variables variables;
   bool profile_asked = false;  // by option: then the environment has no keys for it
   bool conditional = true;     // the server honours If-None-Match
   bool uniform = false;        // parts of an upload must have one size
@@ -26,6 +30,8 @@ struct Config {
   std::string uri() const { return "s3://" + bucket + (root.empty() ? "" : "/" + root); }
   // The key in the bucket of a key of the store.
   std::string key(std::string_view of) const;
+  // A variable; "" if it is not set.
+  std::string variable(std::string_view name) const;
   // "http://127.0.0.1:9000", as errors name it.
   std::string endpoint() const { return scheme + "://" + host; }
 };
@@ -33,8 +39,11 @@ struct Config {
 // INVALID
 Result<Config> make_config(std::string_view uri, const S3Options& options);
 
-// "" if it is not set.
-std::string environment(const char* name);
+// What the files of ~/.aws say now of the profile, the credentials file last. INVALID if it was asked for and is
+// nowhere.
+Result<Profile> read_profile(const Config& config);
+// Of a profile; "" if it is not set.
+std::string setting(const Profile& profile, std::string_view key);
 
 // The settings of one section of a file like ~/.aws/config. Settings that belong to another setting are left out.
 Profile read_section(std::string_view text, std::string_view section);

@@ -1,5 +1,7 @@
 #include "store/s3/encoding.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -205,6 +207,35 @@ std::string crc32c_header(std::span<const Bytes> pieces) {
   std::byte number[4];
   for (size_t i = 0; i < 4; i++) number[i] = static_cast<std::byte>(crc >> (24 - 8 * i));
   return base64_of(number);
+}
+
+// ---- dates ----
+
+static constexpr int64_t kNoZone = -1 << 20;
+
+// "Z", "+09:00", "-0330": in seconds.
+static int64_t zone_of(std::string_view text) {
+  if (text == "Z") return 0;
+  int64_t digits = 0, count = 0;
+  for (char c : text.substr(std::min<size_t>(text.size(), 1))) {
+    if (c == ':' && count == 2) continue;
+    if (c < '0' || c > '9') return kNoZone;
+    digits = digits * 10 + (c - '0');
+    count++;
+  }
+  if (count != 4 || (text[0] != '+' && text[0] != '-')) return kNoZone;
+  const int64_t seconds = (digits / 100 * 60 + digits % 100) * 60;
+  return text[0] == '-' ? -seconds : seconds;
+}
+
+int64_t seconds_of_iso(const std::string& text) {
+  tm parts{};
+  const char* end = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  if (!end) return -1;
+  if (*end == '.')
+    for (end++; *end >= '0' && *end <= '9';) end++;
+  const int64_t zone = zone_of(end);
+  return zone == kNoZone ? -1 : static_cast<int64_t>(timegm(&parts)) - zone;
 }
 
 }  // namespace ckpt::store::s3

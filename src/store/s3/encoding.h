@@ -18,6 +18,9 @@ std::string base64_of(Bytes bytes);
 // All but letters, digits and "-._~" as %XX; '/' stays if `keep_slashes`.
 std::string percent_encode(std::string_view text, bool keep_slashes);
 
+// Seconds since 1970 of "2026-11-23T07:00:00Z", also with a fraction and a zone like "+09:00"; -1 if it is no date.
+int64_t seconds_of_iso(const std::string& text);
+
 using Sha256 = std::array<std::byte, 32>;
 // Of the pieces, one after the other.
 Sha256 sha256(std::span<const Bytes> pieces);

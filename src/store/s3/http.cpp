@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace ckpt::store::s3 {
 
@@ -66,10 +67,9 @@ struct Exchange {
   size_t piece = 0, at = 0;  // of the body: how far it was sent
 };
 
-size_t on_header(char* data, size_t one, size_t size, void* user) {
-  Exchange& exchange = *static_cast<Exchange*>(user);
-  std::string_view line(data, one * size);
+void take_header(Exchange& exchange, std::string_view line) {
   while (!line.empty() && (line.back() == '\r' || line.back() == '\n')) line.remove_suffix(1);
+  if (exchange.begun) return;  // those after a body
   exchange.has_head = line.empty();
   if (line.starts_with("HTTP/")) {  // also after an interim answer
     const size_t blank = line.find(' ');
@@ -77,10 +77,10 @@ size_t on_header(char* data, size_t one, size_t size, void* user) {
     exchange.reply.status = 0;
     for (size_t i = blank + 1; blank != line.npos && i < line.size() && i < blank + 4; i++)
       if (line[i] >= '0' && line[i] <= '9') exchange.reply.status = exchange.reply.status * 10 + (line[i] - '0');
-    return one * size;
+    return;
   }
   const size_t colon = line.find(':');
-  if (colon == line.npos || exchange.reply.headers.size() >= kMostHeaders) return one * size;
+  if (colon == line.npos || exchange.reply.headers.size() >= kMostHeaders) return;
   std::string name(line.substr(0, colon));
   for (char& c : name)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -88,26 +88,48 @@ size_t on_header(char* data, size_t one, size_t size, void* user) {
   while (!value.empty() && value.front() == ' ') value.remove_prefix(1);
   while (!value.empty() && value.back() == ' ') value.remove_suffix(1);
   exchange.reply.headers.push_back({std::move(name), std::string(value)});
-  return one * size;
+}
+
+// False ends the exchange.
+bool take_body(Exchange& exchange, std::string_view data) {
+  HttpReply& reply = exchange.reply;
+  if (!exchange.begin_body()) return false;
+  if (!reply.good() || !exchange.request.wants_bytes) {
+    if (data.size() > kMostText - reply.text.size()) return false;
+    reply.text.append(data);
+    return true;
+  }
+  if (data.size() > exchange.request.into.size() - reply.received) {
+    reply.refused = true;
+    return false;
+  }
+  std::memcpy(exchange.request.into.data() + reply.received, data.data(), data.size());
+  reply.received += data.size();
+  return true;
+}
+
+// What libcurl calls must not throw through it.
+template <typename Take>
+size_t guarded(Exchange& exchange, size_t count, Take&& take) {
+  try {
+    return take() ? count : 0;
+  } catch (const std::bad_alloc&) {
+    exchange.reply.no_memory = true;
+    return 0;
+  }
+}
+
+size_t on_header(char* data, size_t one, size_t size, void* user) {
+  Exchange& exchange = *static_cast<Exchange*>(user);
+  return guarded(exchange, one * size, [&] {
+    take_header(exchange, {data, one * size});
+    return true;
+  });
 }
 
 size_t on_body(char* data, size_t one, size_t size, void* user) {
   Exchange& exchange = *static_cast<Exchange*>(user);
-  HttpReply& reply = exchange.reply;
-  const size_t count = one * size;
-  if (!exchange.begin_body()) return 0;
-  if (reply.good() && exchange.request.wants_bytes) {
-    if (count > exchange.request.into.size() - reply.received) {
-      reply.refused = true;
-      return 0;
-    }
-    std::memcpy(exchange.request.into.data() + reply.received, data, count);
-    reply.received += count;
-    return count;
-  }
-  if (count > kMostText - reply.text.size()) return 0;
-  reply.text.append(data, count);
-  return count;
+  return guarded(exchange, one * size, [&] { return take_body(exchange, {data, one * size}); });
 }
 
 size_t on_send(char* data, size_t one, size_t size, void* user) {
@@ -160,96 +182,135 @@ CURL* Http::take() {
 
 void Http::give(CURL* handle) {
   curl_.easy_reset(handle);  // keeps its connections
-  std::lock_guard lock(mutex_);
-  idle_.push_back(handle);
+  try {
+    std::lock_guard lock(mutex_);
+    idle_.push_back(handle);
+  } catch (const std::bad_alloc&) {
+    curl_.easy_cleanup(handle);
+  }
 }
 
-bool Http::set_up(CURL* handle, const HttpRequest& request, void* exchange, curl_slist** headers) const {
-  bool set = true;
-  auto option = [&](CURLoption key, auto value) { set &= curl_.easy_setopt(handle, key, value) == CURLE_OK; };
-  auto header = [&](const std::string& line) {
-    curl_slist* longer = curl_.slist_append(*headers, line.c_str());
-    set &= longer != nullptr;
-    if (longer) *headers = longer;
-  };
-  for (const Header& given : request.headers)
-    if (given.name != "host") header(given.name + ": " + given.value);
-  header("Expect:");
-  option(CURLOPT_URL, request.url.c_str());
-  option(CURLOPT_PATH_AS_IS, 1L);
-  option(CURLOPT_HTTPHEADER, *headers);
-  option(CURLOPT_USERAGENT, "ckpt/" CKPT_VERSION);
-  option(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
-  option(CURLOPT_FOLLOWLOCATION, 0L);
-  option(CURLOPT_NOSIGNAL, 1L);
-  option(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
-  option(CURLOPT_TCP_KEEPALIVE, 1L);
-  option(CURLOPT_SSL_VERIFYPEER, 1L);
-  option(CURLOPT_SSL_VERIFYHOST, 2L);
-  if (!ca_file_.empty()) option(CURLOPT_CAINFO, ca_file_.c_str());
-  if (request.direct) option(CURLOPT_PROXY, "");
-  option(CURLOPT_CONNECTTIMEOUT_MS, request.connect_ms);
-  option(CURLOPT_LOW_SPEED_LIMIT, 1024L);
-  option(CURLOPT_LOW_SPEED_TIME, request.stall_s);
-  option(CURLOPT_TIMEOUT_MS, request.most_ms);
-  option(CURLOPT_BUFFERSIZE, kBuffer);
-  option(CURLOPT_HEADERFUNCTION, on_header);
-  option(CURLOPT_HEADERDATA, exchange);
-  option(CURLOPT_WRITEFUNCTION, on_body);
-  option(CURLOPT_WRITEDATA, exchange);
-  if (request.method == "HEAD") {
-    option(CURLOPT_NOBODY, 1L);
-  } else if (request.method == "PUT" || request.method == "POST") {
-    uint64_t size = 0;
-    for (Bytes piece : request.body) size += piece.size();
-    option(CURLOPT_UPLOAD, 1L);
-    option(CURLOPT_UPLOAD_BUFFERSIZE, kBuffer);
-    option(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(size));
-    option(CURLOPT_READFUNCTION, on_send);
-    option(CURLOPT_READDATA, exchange);
-    option(CURLOPT_SEEKFUNCTION, on_seek);
-    option(CURLOPT_SEEKDATA, exchange);
-    if (request.method == "POST") option(CURLOPT_CUSTOMREQUEST, "POST");
-  } else if (request.method != "GET") {
-    option(CURLOPT_CUSTOMREQUEST, request.method.c_str());
+// One request's handle and headers. The handle goes back with its connections, unless a setting failed.
+class Http::Handle {
+ public:
+  explicit Handle(Http& http) : http_(http), curl_(http.curl_), handle_(http.take()) {}
+  ~Handle() {
+    curl_.slist_free_all(headers_);
+    if (handle_ && refused_)
+      curl_.easy_cleanup(handle_);
+    else if (handle_)
+      http_.give(handle_);
   }
-  return set;
-}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  CURL* get() const { return handle_; }
+
+  // False: libcurl refused a setting.
+  bool set_up(const HttpRequest& request, Exchange* exchange, char* words) {
+    option(CURLOPT_URL, request.url.c_str());
+    option(CURLOPT_ERRORBUFFER, words);
+    set_headers(request);
+    set_connection(request);
+    option(CURLOPT_HEADERFUNCTION, on_header);
+    option(CURLOPT_HEADERDATA, exchange);
+    option(CURLOPT_WRITEFUNCTION, on_body);
+    option(CURLOPT_WRITEDATA, exchange);
+    set_method(request, exchange);
+    return !refused_;
+  }
+
+ private:
+  template <typename Value>
+  void option(CURLoption key, Value value) {
+    refused_ |= curl_.easy_setopt(handle_, key, value) != CURLE_OK;
+  }
+  void header(const std::string& line) {
+    curl_slist* longer = curl_.slist_append(headers_, line.c_str());
+    refused_ |= longer == nullptr;
+    if (longer) headers_ = longer;
+  }
+
+  void set_headers(const HttpRequest& request) {
+    for (const Header& given : request.headers)
+      if (given.name != "host") header(given.name + ": " + given.value);
+    header("Expect:");
+    option(CURLOPT_HTTPHEADER, headers_);
+    option(CURLOPT_USERAGENT, "ckpt/" CKPT_VERSION);
+  }
+
+  void set_connection(const HttpRequest& request) {
+    option(CURLOPT_PATH_AS_IS, 1L);
+    option(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+    option(CURLOPT_FOLLOWLOCATION, 0L);
+    option(CURLOPT_NOSIGNAL, 1L);
+    option(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+    option(CURLOPT_TCP_KEEPALIVE, 1L);
+    option(CURLOPT_SSL_VERIFYPEER, 1L);
+    option(CURLOPT_SSL_VERIFYHOST, 2L);
+    if (!http_.ca_file_.empty()) option(CURLOPT_CAINFO, http_.ca_file_.c_str());
+    if (request.direct) option(CURLOPT_PROXY, "");
+    option(CURLOPT_CONNECTTIMEOUT_MS, request.connect_ms);
+    option(CURLOPT_LOW_SPEED_LIMIT, 1024L);
+    option(CURLOPT_LOW_SPEED_TIME, request.stall_s);
+    option(CURLOPT_TIMEOUT_MS, request.most_ms);
+    option(CURLOPT_BUFFERSIZE, kBuffer);
+  }
+
+  void set_method(const HttpRequest& request, Exchange* exchange) {
+    if (request.method == "HEAD") {
+      option(CURLOPT_NOBODY, 1L);
+    } else if (request.method == "PUT" || request.method == "POST") {
+      uint64_t size = 0;
+      for (Bytes piece : request.body) size += piece.size();
+      option(CURLOPT_UPLOAD, 1L);
+      option(CURLOPT_UPLOAD_BUFFERSIZE, kBuffer);
+      option(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(size));
+      option(CURLOPT_READFUNCTION, on_send);
+      option(CURLOPT_READDATA, exchange);
+      option(CURLOPT_SEEKFUNCTION, on_seek);
+      option(CURLOPT_SEEKDATA, exchange);
+      if (request.method == "POST") option(CURLOPT_CUSTOMREQUEST, "POST");
+    } else if (request.method != "GET") {
+      option(CURLOPT_CUSTOMREQUEST, request.method.c_str());
+    }
+  }
+
+  Http& http_;
+  const Curl& curl_;
+  CURL* const handle_;
+  curl_slist* headers_ = nullptr;
+  bool refused_ = false;
+};
 
 HttpReply Http::exchange(const HttpRequest& request) {
   Exchange exchange(request);
   HttpReply& reply = exchange.reply;
-  CURL* handle = take();
-  curl_slist* headers = nullptr;
-  if (!handle || !set_up(handle, request, &exchange, &headers)) {
-    reply.trouble = handle ? "libcurl refused a setting" : "no memory for a request";
-    reply.final = handle != nullptr;
-    reply.no_memory = !handle;
-    curl_.slist_free_all(headers);
-    if (handle) curl_.easy_cleanup(handle);
+  char words[CURL_ERROR_SIZE] = "";
+  Handle handle(*this);
+  if (!handle.get() || !handle.set_up(request, &exchange, words)) {
+    reply.trouble = handle.get() ? "libcurl refused a setting" : "no memory for a request";
+    reply.final = handle.get() != nullptr;
+    reply.no_memory = !handle.get();
     return reply;
   }
-  char words[CURL_ERROR_SIZE] = "";
-  curl_.easy_setopt(handle, CURLOPT_ERRORBUFFER, words);
   CURLcode code;
   {
     NoSigpipe quiet;
-    code = curl_.easy_perform(handle);
+    code = curl_.easy_perform(handle.get());
   }
   long request_size = 0;
-  curl_.easy_getinfo(handle, CURLINFO_REQUEST_SIZE, &request_size);
+  curl_.easy_getinfo(handle.get(), CURLINFO_REQUEST_SIZE, &request_size);
   reply.sent = request_size > 0;
+  reply.absent = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST;
   if (code == CURLE_OK && !exchange.has_head) code = CURLE_GOT_NOTHING;  // libcurl takes half of the headers, too
   if (code == CURLE_OK) (void)exchange.begin_body();                     // of an answer without a body
   const bool told = reply.refused || reply.status >= 400;  // then it does not matter how the connection ended
   if (reply.status == 0 || (code != CURLE_OK && !told)) {
     reply.trouble = *words ? words : curl_.easy_strerror(code);
     reply.final = is_final(code);
-    reply.no_memory = code == CURLE_OUT_OF_MEMORY;
+    reply.no_memory |= code == CURLE_OUT_OF_MEMORY;
   }
-  curl_.slist_free_all(headers);
-  give(handle);
-  return reply;
+  return std::move(reply);
 }
 
 }  // namespace ckpt::store::s3

@@ -24,6 +24,7 @@ struct HttpReply {
   std::string trouble;
   bool final = false;    // trouble that a repetition would meet again: a certificate, a setting
   bool sent = false;     // something of the request may have reached the server
+  bool absent = false;   // nobody listens there
   bool refused = false;  // `accept` said no
   bool no_memory = false;
 
@@ -58,9 +59,9 @@ class Http {
 
  private:
   Http(const Curl& curl, std::string_view ca_file) : curl_(curl), ca_file_(ca_file) {}
+  class Handle;
   CURL* take();
   void give(CURL* handle);
-  bool set_up(CURL* handle, const HttpRequest& request, void* exchange, curl_slist** headers) const;
 
   const Curl& curl_;
   const std::string ca_file_;

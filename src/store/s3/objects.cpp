@@ -23,6 +23,8 @@ static Status not_s3(const Client& client, std::string_view key, std::string_vie
 
 // ---- looking ----
 
+static int64_t age_of(int64_t now, int64_t then) { return now < 0 || then < 0 || then > now ? -1 : now - then; }
+
 Result<ObjectInfo> describe_object(const Client& client, std::string_view key, const HttpReply& reply) {
   ObjectInfo info;
   const std::string *range = reply.header("content-range"), *length = reply.header("content-length"),
@@ -37,6 +39,7 @@ Result<ObjectInfo> describe_object(const Client& client, std::string_view key, c
   info.etag = *etag;
   info.put_by = put_by ? *put_by : "";
   info.checksum = checksum ? *checksum : "";
+  info.age = age_of(client.date_of(reply), client.date_of(reply, "last-modified"));
   return info;
 }
 
@@ -44,7 +47,7 @@ Result<std::optional<ObjectInfo>> look_at_object(Client& client, std::string_vie
   Request request("HEAD", key);
   request.once = once;
   const Answer answer = client.ask(request);
-  if (answer.is(404)) return std::optional<ObjectInfo>();
+  if (answer.is(404)) return std::optional<ObjectInfo>();  // or there is no such bucket: HEAD has no words
   if (!answer.good()) return client.error(answer, request);
   CKPT_ASSIGN(ObjectInfo info, describe_object(client, key, answer.http));
   return std::optional<ObjectInfo>(std::move(info));
@@ -58,11 +61,6 @@ Status settle_put(Client& client, std::string_view key, std::string_view put_by,
   if (!there.ok()) return lost ? otherwise : std::move(there).status();
   if (!*there) return otherwise;
   return (*there)->put_by == put_by ? Ok() : exists(client.path(key));
-}
-
-// Whether a request that got no good answer may have been carried out, or may still be.
-static bool may_be_done(const Answer& answer) {
-  return !answer.failure.ok() ? answer.http.sent : answer.http.status >= 500 || answer.http.status == 409;
 }
 
 // With what its body is checked by, now and whenever it is read.
@@ -82,17 +80,27 @@ static Status put_unconditionally(Client& client, std::string_view key, std::spa
   return answer.good() ? Ok() : client.error(answer, request);
 }
 
+// Every server gives an object an ETag; what stands between may answer anything.
+static bool was_put(const Answer& answer) { return answer.good() && answer.http.header("etag"); }
+
+// What went wrong with a put. NOT_FOUND would mean a directory.
+static Status put_error(const Client& client, const Answer& answer, const Request& request) {
+  if (answer.good()) return not_s3(client, request.key, "a put without an ETag");
+  Status error = client.error(answer, request);
+  if (error.code() != CKPT_NOT_FOUND) return error;
+  return Status(CKPT_IO, error.message()).with("path", client.path(request.key));
+}
+
 Status put_object(Client& client, std::string_view key, std::span<const Bytes> pieces) {
   if (!client.config().conditional) return put_unconditionally(client, key, pieces);
   const std::string put_by = to_hex(random_id());
   Request request = put_request(key, pieces, put_by);
   request.headers.push_back({"if-none-match", "*"});
   const Answer answer = client.ask(request);
-  if (answer.good()) return Ok();
+  if (was_put(answer)) return Ok();
   if (answer.is(412)) return settle_put(client, key, put_by, exists(client.path(key)));
-  Status error = client.error(answer, request);
-  if (error.code() == CKPT_NOT_FOUND) return Status(CKPT_IO, error.message()).with("path", client.path(key));
-  return may_be_done(answer) ? settle_put(client, key, put_by, std::move(error)) : error;
+  Status error = put_error(client, answer, request);
+  return answer.maybe_done || answer.good() ? settle_put(client, key, put_by, std::move(error)) : error;
 }
 
 Status replace_object(Client& client, std::string_view key, std::string_view etag, std::string_view put_by,
@@ -100,17 +108,17 @@ Status replace_object(Client& client, std::string_view key, std::string_view eta
   Request request = put_request(key, {&data, 1}, put_by);
   if (client.config().conditional) request.headers.push_back({"if-match", std::string(etag)});
   const Answer answer = client.ask(request);
-  if (answer.good()) return Ok();
-  const bool refused = answer.is(412) || answer.is(404);
-  if (!refused && !may_be_done(answer)) return client.error(answer, request);
+  if (was_put(answer)) return Ok();
+  const bool refused = answer.is(412) || (answer.is(404) && answer.code != "NoSuchBucket");
+  Status error = put_error(client, answer, request);
+  if (!refused && !answer.maybe_done && !answer.good()) return error;
   Status gone = Status(CKPT_GONE, client.path(key) + " was replaced or removed").with("path", client.path(key));
-  Status settled = settle_put(client, key, put_by, refused ? std::move(gone) : client.error(answer, request));
+  Status settled = settle_put(client, key, put_by, refused ? gone : error);
   if (settled.code() != CKPT_EXISTS) return settled;
   // Another one is there: if it is not the one that was to be replaced, ours can no longer come.
   auto there = look_at_object(client, key);
   const bool same = there.ok() && *there && (*there)->etag == etag;
-  if (same) return client.error(answer, request);
-  return Status(CKPT_GONE, client.path(key) + " was replaced").with("path", client.path(key));
+  return same ? error : gone;
 }
 
 // ---- removing ----
@@ -129,7 +137,11 @@ Status delete_objects(Client& client, const std::vector<std::string>& keys) {
 // ---- listing ----
 
 // One page of a list: what the server said, as an element of that name.
-static Result<XmlElement> list_page(Client& client, std::string_view directory, Query query, std::string_view root) {
+struct Page {
+  XmlElement root;
+  int64_t date = -1;  // of the answer
+};
+static Result<Page> list_page(Client& client, std::string_view directory, Query query, std::string_view root) {
   Request request("GET", directory, std::move(query));
   request.of_bucket = true;
   const Answer answer = client.ask(request);
@@ -137,7 +149,7 @@ static Result<XmlElement> list_page(Client& client, std::string_view directory, 
   auto page = parse_xml(answer.http.text);
   if (!page.ok()) return not_s3(client, directory, page.status().message());
   if (page->name != root) return not_s3(client, directory, strformat("expected {}, found {}", root, page->name));
-  return page;
+  return Page{page.take(), client.date_of(answer.http)};
 }
 
 static std::string prefix_of(const Client& client, std::string_view directory) {
@@ -146,9 +158,9 @@ static std::string prefix_of(const Client& client, std::string_view directory) {
 }
 
 // Adds what a page shows. Each key must be below the prefix.
-static Status read_page(const Client& client, std::string_view directory, const std::string& prefix,
-                        const XmlElement& page, Listing* listing) {
-  for (const XmlElement& element : page.children) {
+static Status read_page(const Client& client, std::string_view directory, const std::string& prefix, const Page& page,
+                        Listing* listing) {
+  for (const XmlElement& element : page.root.children) {
     const bool is_object = element.name == "Contents";
     if (!is_object && element.name != "CommonPrefixes") continue;
     std::string_view key = element.text_of(is_object ? "Key" : "Prefix");
@@ -162,23 +174,23 @@ static Status read_page(const Client& client, std::string_view directory, const 
     }
     uint64_t size = 0;
     if (!parse_number(element.text_of("Size"), &size)) return not_s3(client, directory, "an object without a size");
-    listing->objects.push_back({std::string(key), size});
+    const int64_t then = seconds_of_iso(std::string(element.text_of("LastModified")));
+    listing->objects.push_back({std::string(key), size, age_of(page.date, then)});
   }
   return Ok();
 }
 
-Result<Listing> list_objects(Client& client, std::string_view directory, bool deep) {
+Result<Listing> list_objects(Client& client, std::string_view directory) {
   const std::string prefix = prefix_of(client, directory);
   Listing listing;
   std::string token;
   for (;;) {
-    Query query = {{"list-type", "2"}, {"prefix", prefix}};
-    if (!deep) query.push_back({"delimiter", "/"});
+    Query query = {{"list-type", "2"}, {"prefix", prefix}, {"delimiter", "/"}};
     if (!token.empty()) query.push_back({"continuation-token", token});
-    CKPT_ASSIGN(const XmlElement page, list_page(client, directory, std::move(query), "ListBucketResult"));
+    CKPT_ASSIGN(const Page page, list_page(client, directory, std::move(query), "ListBucketResult"));
     CKPT_TRY(read_page(client, directory, prefix, page, &listing));
-    if (page.text_of("IsTruncated") != "true") return listing;
-    const std::string next(page.text_of("NextContinuationToken"));
+    if (page.root.text_of("IsTruncated") != "true") return listing;
+    const std::string next(page.root.text_of("NextContinuationToken"));
     if (next.empty() || next == token) return not_s3(client, directory, "a listing that does not go on");
     token = next;
   }
@@ -186,9 +198,9 @@ Result<Listing> list_objects(Client& client, std::string_view directory, bool de
 
 Result<bool> holds_objects(Client& client, std::string_view directory) {
   const std::string prefix = prefix_of(client, directory);
-  CKPT_ASSIGN(
-      const XmlElement page,
-      list_page(client, directory, {{"list-type", "2"}, {"prefix", prefix}, {"max-keys", "1"}}, "ListBucketResult"));
+  // The first one may be somebody's mark of the directory.
+  CKPT_ASSIGN(const Page page, list_page(client, directory, {{"list-type", "2"}, {"prefix", prefix}, {"max-keys", "2"}},
+                                         "ListBucketResult"));
   Listing listing;
   CKPT_TRY(read_page(client, directory, prefix, page, &listing));
   return !listing.objects.empty();
@@ -210,15 +222,17 @@ Result<std::vector<Upload>> list_uploads(Client& client, std::string_view direct
     Query query = {{"uploads", ""}, {"prefix", prefix}};
     if (!key_marker.empty()) query.push_back({"key-marker", key_marker});
     if (!id_marker.empty()) query.push_back({"upload-id-marker", id_marker});
-    CKPT_ASSIGN(const XmlElement page, list_page(client, directory, std::move(query), "ListMultipartUploadsResult"));
-    for (const XmlElement& upload : page.children) {
+    CKPT_ASSIGN(const Page page, list_page(client, directory, std::move(query), "ListMultipartUploadsResult"));
+    for (const XmlElement& upload : page.root.children) {
       std::string_view key = upload.text_of("Key");
       if (upload.name != "Upload" || !key.starts_with(prefix)) continue;
       if (!root.empty()) key.remove_prefix(root.size() + 1);
       uploads.push_back({std::string(key), std::string(upload.text_of("UploadId"))});
     }
-    const std::string next_key(page.text_of("NextKeyMarker")), next_id(page.text_of("NextUploadIdMarker"));
-    if (page.text_of("IsTruncated") != "true" || (next_key == key_marker && next_id == id_marker)) return uploads;
+    const std::string next_key(page.root.text_of("NextKeyMarker")), next_id(page.root.text_of("NextUploadIdMarker"));
+    if (page.root.text_of("IsTruncated") != "true") return uploads;
+    if (next_key == key_marker && next_id == id_marker)
+      return not_s3(client, directory, "a list of uploads that does not go on");
     key_marker = next_key;
     id_marker = next_id;
   }

@@ -18,6 +18,7 @@ inline constexpr std::string_view kChecksumHeader = "x-amz-meta-ckpt-crc32c";
 struct ObjectInfo {
   uint64_t size = 0;
   std::string etag, put_by, checksum;  // the last two are "" if it has none
+  int64_t age = -1;                    // in seconds of the server's clock; -1 if it does not say
 };
 
 // Null if there is none. `once`: without a second try.
@@ -32,7 +33,8 @@ Status settle_put(Client& client, std::string_view key, std::string_view put_by,
 
 // Creates an object if it is absent. EXISTS; IO leaves open whether it was done.
 Status put_object(Client& client, std::string_view key, std::span<const Bytes> pieces);
-// Replaces the object that has this ETag by one with this number. GONE if another one is there, or none.
+// Replaces the object that has this ETag by one with this number. GONE if another one is there, or none. IO leaves open
+// whether it was done.
 Status replace_object(Client& client, std::string_view key, std::string_view etag, std::string_view put_by, Bytes data);
 // Removes an object, if there is one.
 Status delete_object(Client& client, std::string_view key);
@@ -43,12 +45,13 @@ struct Listing {
   struct Object {
     std::string name;
     uint64_t size = 0;
+    int64_t age = -1;  // as in ObjectInfo
   };
   std::vector<Object> objects;
   std::vector<std::string> directories;  // without the slash
 };
-// What is below a directory of the store; "" is its root. `deep`: all, with slashes in their names; else one level.
-Result<Listing> list_objects(Client& client, std::string_view directory, bool deep = false);
+// What is in a directory of the store; "" is its root.
+Result<Listing> list_objects(Client& client, std::string_view directory);
 // Whether anything is below it.
 Result<bool> holds_objects(Client& client, std::string_view directory);
 

@@ -1,7 +1,10 @@
 // The store "s3://bucket/prefix". What each verb of Store becomes is in src/README.md ("Object stores").
 #include <algorithm>
+#include <atomic>
 #include <map>
+#include <optional>
 
+#include "base/parallel.h"
 #include "base/text.h"
 #include "store/io_queue.h"
 #include "store/keys.h"
@@ -13,6 +16,15 @@ namespace ckpt::store {
 
 namespace s3 {
 namespace {
+
+// What is being removed.
+struct Note {
+  std::string_view directory, slot;
+  std::string_view tombstone;  // its number (kPutHeader)
+  bool keeps_slot = false;     // the tombstone was there before, and keeps out a writer that wakes up
+};
+
+std::string slot_key(const Note& note) { return std::string(note.directory) + "/" + std::string(note.slot); }
 
 class NoLock final : public Lock {
   bool protects() const override { return false; }
@@ -31,7 +43,8 @@ class S3Store final : public Store {
             .read_depth = 16,
             .visible_is_durable = true,
             .remote = true,
-            .directories = false};
+            .directories = false,
+            .exclusive = client_->config().conditional};
   }
   Status make_root() override { return Ok(); }
   Status prepare() override;
@@ -41,6 +54,7 @@ class S3Store final : public Store {
   Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override { return IoQueue::make(depth, false); }
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override;
   Result<bool> exists(std::string_view key) const override;
+  Result<bool> has_directory(std::string_view key) const override;
   Result<std::vector<Entry>> list(std::string_view directory) const override;
   Result<uint64_t> bytes_in(std::string_view directory) const override;
   Status remove(std::string_view key, bool sync) override;
@@ -58,10 +72,12 @@ class S3Store final : public Store {
     return std::unique_ptr<Lock>(std::make_unique<NoLock>());
   }
   Result<Listing> listing_of(std::string_view directory) const;
-  Status finish_retired();
-  Status remove_retired(std::string_view directory, std::string_view slot, const Listing& listing, bool with_slot);
+  Status remove_parts(const Note& note);
+  Status work_off(const Listing::Object& object);
+  Status work_off_notes(int64_t age);
 
   const std::shared_ptr<Client> client_;
+  std::atomic<bool> probed_ = false;
 };
 
 Status S3Store::put_if_absent(std::string_view key, Bytes data) {
@@ -82,9 +98,12 @@ Result<std::unique_ptr<Reader>> S3Store::open(std::string_view key) const {
 Result<bool> S3Store::exists(std::string_view key) const {
   CKPT_TRY(check_key(key));
   CKPT_ASSIGN(const auto there, look_at_object(*client_, key));
-  if (there) return true;
-  CKPT_ASSIGN(const bool below, holds_objects(*client_, key));
-  return below;
+  return there.has_value();
+}
+
+Result<bool> S3Store::has_directory(std::string_view key) const {
+  CKPT_TRY(check_key(key));
+  return holds_objects(*client_, key);
 }
 
 // NOT_FOUND
@@ -146,64 +165,97 @@ Result<bool> S3Store::attempt_exists(std::string_view record, std::string_view /
   return there.has_value();
 }
 
-// The slot goes last: as long as anything else is there, it says that all of it is given up.
-Status S3Store::remove_retired(std::string_view directory, std::string_view slot, const Listing& listing,
-                               bool with_slot) {
-  std::vector<std::string> keys = keys_of(directory, listing);
-  const std::string slot_key = std::string(directory) + "/" + std::string(slot);
-  std::erase(keys, slot_key);
-  // What nobody may list is left to a lifecycle rule of the bucket.
-  if (auto uploads = list_uploads(*client_, directory); uploads.ok())
-    for (const Upload& upload : *uploads) (void)abort_upload(*client_, upload.key, upload.id);
-  CKPT_TRY(delete_objects(*client_, keys));
-  return with_slot ? delete_object(*client_, slot_key) : Ok();
+// ---- removal ----
+// A note in .ckpt/trash says what is being removed, and by which tombstone. Both stay for an hour after all else is
+// gone: a PUT that the network repeats must find the slot taken, and what it puts beside it goes with the slot.
+
+// Servers refuse a signature that is older than a quarter of an hour, so nothing arrives later.
+static constexpr int64_t kSweepAfter = 3600;  // seconds of the server's clock
+static constexpr unsigned kNotesAtOnce = 8;
+
+static std::string to_text(const Note& note) {
+  return strformat("{}\n{}\n{}\n{}\n", note.directory, note.slot, note.tombstone, note.keeps_slot ? "keeps" : "goes");
 }
 
-// A note in .ckpt/trash, which the next prepare() finds if this process dies on the way.
+static std::optional<Note> parse_note(std::string_view text) {
+  const std::vector<std::string_view> lines = split(text, '\n');
+  if (lines.size() < 4 || !check_key(lines[0]).ok() || !check_element(lines[1]).ok()) return {};
+  return Note{lines[0], lines[1], lines[2], lines[3] == "keeps"};
+}
+
+// All but the slot. What comes while this goes on, or is in no list, is left to whoever sweeps the slot.
+Status S3Store::remove_parts(const Note& note) {
+  // What nobody may list is left to a lifecycle rule of the bucket.
+  if (auto uploads = list_uploads(*client_, note.directory); uploads.ok())
+    for (const Upload& upload : *uploads) (void)abort_upload(*client_, upload.key, upload.id);
+  CKPT_ASSIGN(const Listing listing, list_objects(*client_, note.directory));
+  std::vector<std::string> keys = keys_of(note.directory, listing);
+  std::erase(keys, slot_key(note));
+  return delete_objects(*client_, keys);
+}
+
 Status S3Store::retire(std::string_view directory, std::string_view slot, Bytes tombstone) {
   CKPT_TRY(check_key(directory));
   CKPT_TRY(check_element(slot));
-  const std::string slot_key = std::string(directory) + "/" + std::string(slot);
-  CKPT_ASSIGN(const auto held, look_at_object(*client_, slot_key));
-  if (!held) return not_found(path(slot_key));
+  Note note{directory, slot, {}, tombstone.empty()};
+  CKPT_ASSIGN(const auto held, look_at_object(*client_, slot_key(note)));
+  const bool was_removed = held && !tombstone.empty() && held->checksum == crc32c_header({&tombstone, 1});
+  if (!held || was_removed) return not_found(path(slot_key(note)));
   CKPT_ASSIGN(const Listing listing, listing_of(directory));
   if (!listing.directories.empty()) return foreign_directory(path(directory), listing.directories[0]);
-  if (tombstone.empty()) return remove_retired(directory, slot, listing, false);
-  const std::string note = trash_key(last_of(directory), random_id()), put_by = to_hex(random_id()),
-                    text = strformat("{}\n{}\n{}\n", directory, slot, put_by);
-  CKPT_TRY(put_if_absent(note, as_bytes(text)));
-  Status replaced = replace_object(*client_, slot_key, held->etag, put_by, tombstone);
-  if (replaced.ok()) CKPT_TRY(remove_retired(directory, slot, listing, true));
-  if (replaced.ok() || replaced.code() == CKPT_GONE) CKPT_TRY(delete_object(*client_, note));
-  return replaced.code() == CKPT_GONE ? not_found(path(slot_key)) : replaced;
+  const std::string number = note.keeps_slot ? held->put_by : to_hex(random_id());
+  note.tombstone = number;
+  const std::string text = to_text(note), note_key = trash_key(last_of(directory), random_id());
+  // Who may put but not delete must not begin. The answer does not depend on whether there is such an object.
+  CKPT_TRY(delete_object(*client_, std::string(directory) + "/" + to_hex(random_id())));
+  CKPT_TRY(put_if_absent(note_key, as_bytes(text)));
+  if (!note.keeps_slot) {
+    Status replaced = replace_object(*client_, slot_key(note), held->etag, number, tombstone);
+    if (replaced.code() == CKPT_GONE) {
+      (void)delete_object(*client_, note_key);
+      return not_found(path(slot_key(note)));
+    }
+    if (!replaced.ok()) return std::move(replaced).with("undecided", "its tombstone may be there, or may come");
+  }
+  // It is removed. Where the rest fails, or meets a crash, the note has it done later.
+  (void)remove_parts(note);
+  (void)work_off_notes(kSweepAfter);
+  return Ok();
+}
+
+// Does what a note of .ckpt/trash says, as far as it is time for it.
+Status S3Store::work_off(const Listing::Object& object) {
+  const std::string key = std::string(kTrashDir) + "/" + object.name;
+  if (object.name.starts_with(kProbePrefix)) return object.age < kSweepAfter ? Ok() : remove_probe(*client_, key);
+  CKPT_ASSIGN(const auto text, get(key, 4096));
+  const auto note = parse_note(as_text(text));
+  if (!note) return Ok();
+  CKPT_ASSIGN(const auto held, look_at_object(*client_, slot_key(*note)));
+  // Another tombstone, or none: the removal has not begun, or never will.
+  if (!held || held->put_by != note->tombstone) return object.age < kSweepAfter ? Ok() : delete_object(*client_, key);
+  CKPT_TRY(remove_parts(*note));
+  // A tombstone that keeps its slot may be old; what its removal left on the way is as old as the note.
+  if ((note->keeps_slot ? object.age : held->age) < kSweepAfter) return Ok();
+  if (!note->keeps_slot) CKPT_TRY(delete_object(*client_, slot_key(*note)));
+  return delete_object(*client_, key);
+}
+
+// Those that are at least so many seconds old. One that cannot be worked off now waits, and keeps nobody from anything.
+Status S3Store::work_off_notes(int64_t age) {
+  CKPT_ASSIGN(Listing notes, list_objects(*client_, kTrashDir));
+  std::erase_if(notes.objects, [&](const auto& note) { return note.age < age; });
+  return for_each_parallel(kNotesAtOnce, notes.objects.size(), [&](size_t i) {
+    Status done = work_off(notes.objects[i]);
+    return done.code() == CKPT_NOMEM ? done : Ok();
+  });
 }
 
 // ---- preparing ----
 
 Status S3Store::prepare() {
-  if (client_->config().conditional) CKPT_TRY(probe_conditions(client_));
-  return finish_retired();
-}
-
-// Ends the removals that crashes interrupted, or that are still going on. Only a slot with the very tombstone that the
-// note names says that the removal had begun.
-Status S3Store::finish_retired() {
-  CKPT_ASSIGN(const Listing notes, list_objects(*client_, kTrashDir));
-  for (const auto& note : notes.objects) {
-    const std::string key = std::string(kTrashDir) + "/" + note.name;
-    auto text = get(key, 4096);
-    if (!text.ok()) continue;
-    const std::vector<std::string_view> lines = split(as_text(*text), '\n');
-    if (lines.size() != 4 || !check_key(lines[0]).ok() || !check_element(lines[1]).ok()) continue;
-    const std::string slot_key = std::string(lines[0]) + "/" + std::string(lines[1]);
-    CKPT_ASSIGN(const auto held, look_at_object(*client_, slot_key));
-    if (held && held->put_by == lines[2]) {
-      CKPT_ASSIGN(const Listing listing, list_objects(*client_, lines[0]));
-      CKPT_TRY(remove_retired(lines[0], lines[1], listing, true));
-    }
-    CKPT_TRY(delete_object(*client_, key));
-  }
-  return Ok();
+  if (client_->config().conditional && !probed_) CKPT_TRY(probe_conditions(client_));
+  probed_ = true;
+  return work_off_notes(-1);
 }
 
 }  // namespace

@@ -22,8 +22,12 @@ S3Writer::S3Writer(std::shared_ptr<Client> client, std::string_view key, uint64_
 
 S3Writer::~S3Writer() { give_up(); }
 
+// Without memory the upload stays; whoever retires its attempt ends it.
 void S3Writer::give_up() {
-  if (!upload_.empty()) (void)abort_upload(*client_, key_, upload_);
+  try {
+    if (!upload_.empty()) (void)abort_upload(*client_, key_, upload_);
+  } catch (const std::bad_alloc&) {
+  }
   upload_.clear();
 }
 
@@ -57,6 +61,7 @@ Status S3Writer::cut(Bytes data, std::vector<Part>* parts) {
     sent_.emplace_back();
     data = data.subspan(count);
   }
+  if (part_bytes() > kSmall + 1) carried_.reserve(part_bytes());  // growing would take twice as much
   carried_.insert(carried_.end(), data.begin(), data.end());
   return Ok();
 }
@@ -67,6 +72,7 @@ Status S3Writer::begin_upload() {
   request.has_checksums = true;
   const Answer answer = client_->ask(request);
   if (!answer.good()) return client_->error(answer, request);
+  with_checksums_ = client_->knows_checksums();
   auto root = parse_xml(answer.http.text);
   if (root.ok()) upload_ = root->text_of("UploadId");
   if (!upload_.empty()) return Ok();
@@ -78,13 +84,14 @@ Status S3Writer::send(const Part& part) {
   const Bytes pieces[] = {part.carried, part.rest};
   Request request("PUT", key_, {{"partNumber", std::to_string(part.number + 1)}, {"uploadId", upload_}});
   request.body = pieces;
-  request.checksum = crc32c_header(pieces);
+  // All of its parts have one, or none.
+  if (with_checksums_) request.checksum = crc32c_header(pieces);
   const Answer answer = client_->ask(request);
   if (!answer.good()) return client_->error(answer, request);
   const std::string* etag = answer.http.header("etag");
   if (!etag || etag->empty()) return Status(CKPT_IO, client_->path(key_) + ": a part of an upload got no ETag");
   std::lock_guard lock(mutex_);
-  sent_[part.number] = {*etag, client_->knows_checksums() ? request.checksum : ""};
+  sent_[part.number] = {*etag, request.checksum};
   return Ok();
 }
 

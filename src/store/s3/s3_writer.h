@@ -59,6 +59,7 @@ class S3Writer final : public Writer {
   std::vector<std::byte> carried_;  // the last of them, which are in no part yet
   size_t sending_ = 0;              // calls
   std::string upload_;              // its id; "" before the first part, and after the end
+  bool with_checksums_ = false;     // the upload was begun so
   std::vector<Sent> sent_;          // by number
   Status error_;
   bool published_ = false;
