@@ -33,16 +33,6 @@ Result<format::Slot> read_slot_end(const store::Reader& file) {
   }
 }
 
-// Of an object store, what does not make sense is read once more: it may have been damaged on its way.
-static Result<format::Slot> read_slot_end(const store::Store& store, std::string_view id,
-                                          std::unique_ptr<store::Reader>* file) {
-  auto slot = read_slot_end(**file);
-  const bool damaged = slot.status().code() == CKPT_CORRUPT || slot.status().code() == CKPT_FORMAT;
-  if (!damaged || !store.traits().remote) return slot;
-  CKPT_ASSIGN(*file, store.open(slot_key(id)));
-  return read_slot_end(**file);
-}
-
 static bool holds_parts(const std::vector<store::Entry>& files) {
   return std::any_of(files.begin(), files.end(),
                      [](const auto& file) { return format::parse_part_name(file.name).has_value(); });
@@ -50,6 +40,21 @@ static bool holds_parts(const std::vector<store::Entry>& files) {
 
 static int32_t state_of(const Status& problem) {
   return problem.code() == CKPT_REVISION ? CKPT_CHECKPOINT_REVISION : CKPT_CHECKPOINT_DAMAGED;
+}
+
+struct Peek {
+  format::Slot slot;
+  uint64_t size = 0;  // of its file
+};
+
+static Result<Peek> peek(const store::Store& store, std::string_view id) {
+  return store::read_checked(store, [&]() -> Result<Peek> {
+    CKPT_ASSIGN(auto file, store.open(slot_key(id)));
+    auto slot = read_slot_end(*file);
+    if (slot.ok()) return Peek{slot.take(), file->size()};
+    const std::string path = store.path(slot_key(id));
+    return std::move(slot).status().in(path).with("path", path);
+  });
 }
 
 // What the name of a directory tells.
@@ -95,24 +100,18 @@ static Result<CheckpointEntry> entry_without_record(const store::Store& store, s
 
 // As read_entry, but GONE if the directory was removed meanwhile. A tombstone of a removal is no checkpoint.
 static Result<CheckpointEntry> look_at(const store::Store& store, std::string_view id) {
-  auto without_record = [&](Status problem) {
-    if (problem.ok()) return entry_without_record(store, id, Ok());
-    const std::string path = store.path(slot_key(id));
-    return entry_without_record(store, id, std::move(problem).in(path).with("path", path));
-  };
-  auto file = store.open(slot_key(id));
-  const ckpt_status unopened = file.status().code();
-  if (unopened == CKPT_NOMEM) return std::move(file).status();
-  if (!file.ok()) return without_record(unopened == CKPT_NOT_FOUND ? Ok() : std::move(file).status());
-  auto opened = file.take();
-  auto slot = read_slot_end(store, id, &opened);
-  const ckpt_status unread = slot.status().code();
-  if (unread == CKPT_NOMEM || unread == CKPT_GONE) return std::move(slot).status();
-  if (!slot.ok()) return without_record(std::move(slot).status());
+  auto peeked = peek(store, id);
+  const ckpt_status code = peeked.status().code();
+  if (code == CKPT_NOMEM || code == CKPT_GONE) return std::move(peeked).status();
+  if (!peeked.ok())
+    return entry_without_record(
+        store, id,
+        code == CKPT_NOT_FOUND ? Ok() : std::move(peeked).status().with("path", store.path(slot_key(id))));
+  format::Slot* slot = &peeked->slot;
   if (!slot->committed && slot->tombstone.status == CKPT_GONE)
     return Status(CKPT_NOT_FOUND, store.path(id) + " was removed").with("path", store.path(id));
   if (!slot->committed) {
-    CKPT_ASSIGN(auto entry, without_record(Ok()));
+    CKPT_ASSIGN(auto entry, entry_without_record(store, id, Ok()));
     entry.state = CKPT_CHECKPOINT_ABORTED;
     entry.problem = Status(CKPT_ABORTED, slot->tombstone.reason);
     return entry;
@@ -121,7 +120,7 @@ static Result<CheckpointEntry> look_at(const store::Store& store, std::string_vi
   entry.id = id;
   entry.state = CKPT_CHECKPOINT_COMMITTED;
   entry.summary = std::move(slot->summary);
-  entry.bytes = entry.summary.part_bytes + opened->size();
+  entry.bytes = entry.summary.part_bytes + peeked->size;
   return entry;
 }
 
@@ -427,10 +426,8 @@ Result<uint64_t> highest_token(const store::Store& store) {
 }
 
 Result<format::Slot> peek_slot(const store::Store& store, std::string_view id) {
-  CKPT_ASSIGN(auto file, store.open(slot_key(id)));
-  auto slot = read_slot_end(store, id, &file);
-  if (slot.ok()) return slot;
-  return std::move(slot).status().in(store.path(slot_key(id))).with("path", store.path(slot_key(id)));
+  CKPT_ASSIGN(Peek peeked, peek(store, id));
+  return std::move(peeked.slot);
 }
 
 void fill_info(const CheckpointEntry& entry, ckpt_checkpoint_info* out) {

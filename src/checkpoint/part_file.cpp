@@ -46,20 +46,14 @@ static Status read_part(PartFile& part) {
                            .with("offset", part.trailer.index_offset);
 }
 
-static Status open_and_read(const store::Store& store, std::string_view directory, uint32_t number, PartFile* part) {
-  part->number = number;
-  CKPT_ASSIGN(part->file, store.open(format::part_key(directory, number)));
-  return read_part(*part);
-}
-
 Result<PartFile> open_part(const store::Store& store, std::string_view directory, uint32_t number) {
   PartFile part;
-  Status status = open_and_read(store, directory, number, &part);
-  // What does not make sense may have been damaged on its way.
-  if ((status.code() == CKPT_CORRUPT || status.code() == CKPT_FORMAT) && store.traits().remote) {
+  Status status = store::read_checked(store, [&] {
     part = PartFile();
-    status = open_and_read(store, directory, number, &part);
-  }
+    part.number = number;
+    CKPT_ASSIGN(part.file, store.open(format::part_key(directory, number)));
+    return read_part(part);
+  });
   if (!status.ok()) return at_part(std::move(status), store, directory, number);
   return part;
 }

@@ -187,6 +187,21 @@ class Store {
   virtual Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const = 0;
 };
 
+// What is read of a store, as a Status or Result. Of one that is remote, what makes no sense may have been damaged on its
+// way, so it is read once more.
+template <typename Read>
+auto read_checked(const Store& store, Read&& read) -> decltype(read()) {
+  auto told = read();
+  ckpt_status code;
+  if constexpr (requires { told.code(); })
+    code = told.code();
+  else
+    code = told.status().code();
+  const bool damaged = code == CKPT_CORRUPT || code == CKPT_FORMAT;
+  if (damaged && store.traits().remote) return read();
+  return told;
+}
+
 // How patient the requests of an object store are.
 struct S3Timing {
   long connect_ms = 10000;

@@ -105,7 +105,8 @@ void expect_clean_after_an_hour(const std::string& uri, const std::set<std::stri
   ASSERT_TRUE(later->prepare().ok());
   EXPECT_EQ(later->list(".ckpt/trash").status().code(), CKPT_NOT_FOUND) << "a removal was not finished";
   std::set<std::string> found;
-  for (const auto& entry : *later->list(""))
+  const auto entries = *later->list("");
+  for (const auto& entry : entries)
     if (entry.name != ".ckpt") found.insert(entry.name);
   EXPECT_EQ(found, directories);
   auto client = *store::s3::Client::make(uri, store::s3_options());
