@@ -223,7 +223,35 @@ class Tensorizer:
         return dict(self.reader.items())
 
 
+class Ckpt:
+    """ckpt's own binding, as a program calls it: no option is set."""
+
+    kind, mapped = "torch", False
+
+    def setup(self):
+        import ckpt
+        import torch  # noqa: F401
+
+        self.ckpt, self.sessions = ckpt, {}
+
+    def save(self, state, folder):
+        self.ckpt.save(folder, state)
+
+    def load(self, folder, model):
+        if not model:
+            return self.ckpt.load(folder, framework="torch")
+        self.ckpt.load(folder, into=model)
+        return None
+
+    def async_save(self, state, folder):
+        place, label = os.path.split(folder)
+        if place not in self.sessions:
+            self.sessions[place] = self.ckpt.Session(self.ckpt.Store(place))
+        return self.ckpt.save_async(self.sessions[place], state, label=label).result
+
+
 ALL = {
+    "ckpt-python": Ckpt(),
     "torch.save": Torch(),
     "torch.load": Torch(),
     "torch.load-mmap": TorchMapped(),

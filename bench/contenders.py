@@ -26,7 +26,7 @@ class Workload:
 @dataclasses.dataclass
 class Contender:
     name: str
-    kind: str  # ckpt, raw, peer
+    kind: str  # ckpt, raw, peer; python: ckpt by its binding, which is measured as a peer
     words: list  # arguments of the program
     ranks: int = 1
     keep: str = ""  # the prepared folder to read; "": write into a new one
@@ -63,6 +63,10 @@ def raw(name, measure, *words, ranks=1, keep=""):
 
 def peer(name, operation, keep="", adapter="", most=3):
     return Contender(name, "peer", [adapter or name, operation], 1, keep, most)
+
+
+def python(name, operation, keep=""):
+    return Contender(name, "python", ["ckpt-python", operation], 1, keep)
 
 
 def way(threads, mib):

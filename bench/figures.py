@@ -176,6 +176,13 @@ TARGETS = [
     of_peer("cold load, against the best peer", "llama-cold", "ckpt, verified", 0.95),
     of_peer("cold load, against torch, safetensors and DCP", "llama-cold", "ckpt, verified", 2, DEFAULTS),
     of_limit("warm load, verified", "llama-warm", "ckpt, verified", 0.9),
+    not_slower(
+        "warm load from Python into new memory",
+        "llama-warm",
+        "ckpt from Python, into new memory",
+        "raw pread, 2 threads, into new memory",
+        1.15,
+    ),
     of_limit(
         "stall of the first background save, arena made before",
         "async",
@@ -183,6 +190,7 @@ TARGETS = [
         1 / 1.1,
     ),
     of_limit("stall of a later background save", "async", "ckpt, later save", 1 / 1.1),
+    of_limit("stall of a later background save from Python", "async", "ckpt from Python, later save", 1 / 1.5),
     within("20,000 tensors of 1 KiB, beyond one fsync", "small-20000-save", "ckpt", 0.05, "one fsync"),
     within("open and list 10,000 names", "names-10000", "ckpt, open + list", 0.001),
     within("open and list 1,000,000 names", "names-1000000", "ckpt, open + list", 0.05),

@@ -25,13 +25,13 @@ void fail_errno(const std::string& what) { fail(what + ": " + std::strerror(errn
 
 // ---- memory ----
 
-Memory::Memory(size_t size, size_t shift)
+Memory::Memory(size_t size, size_t shift, bool fresh)
     : size_(size), shift_(shift), mapped_((size + shift + kHugePage) / kHugePage * kHugePage) {
   void* start = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (start == MAP_FAILED) fail_errno("map memory");
   madvise(start, mapped_, MADV_HUGEPAGE);
   start_ = static_cast<std::byte*>(start);
-  for (size_t at = 0; at < mapped_; at += 4096) start_[at] = std::byte{1};
+  for (size_t at = 0; !fresh && at < mapped_; at += 4096) start_[at] = std::byte{1};
 }
 
 Memory::~Memory() { munmap(start_, mapped_); }

@@ -14,11 +14,11 @@ namespace ckpt_bench {
 [[noreturn]] void fail(const std::string& what);
 [[noreturn]] void fail_errno(const std::string& what);
 
-// Memory on huge pages, every page touched: fresh pages would cost more than what is measured. `shift` is the distance
-// of the data from the start of a page, as with an allocator of smaller alignment.
+// Memory on huge pages, every page touched unless it is to be `fresh`: fresh pages may cost more than what is measured.
+// `shift` is the distance of the data from the start of a page, as with an allocator of smaller alignment.
 class Memory {
  public:
-  explicit Memory(size_t size, size_t shift = 0);
+  explicit Memory(size_t size, size_t shift = 0, bool fresh = false);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;

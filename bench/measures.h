@@ -20,6 +20,7 @@ struct Settings {
   bool one = false;         // only the picked tensor
   bool compare = false;     // compare the loaded bytes with the source
   bool existing = false;
+  bool fresh = false;  // read into new memory
   bool stats = false;  // save once more, in the background, and report its statistics
 };
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""One measurement of another checkpoint library, in the protocol of process.py.
+"""One measurement of another checkpoint library, or of ckpt's Python binding, in the protocol of process.py.
 
-  peers.py ADAPTER save|load|one|list|async --blob FILE --path FOLDER [--compare]
+  peers.py ADAPTER save|load|new|one|list|async --blob FILE --path FOLDER [--compare]
   peers.py versions
 
 A save ends when every file and folder is fsynced. A load ends when the bytes are in the model's own memory, allocated
@@ -147,11 +147,13 @@ def warm_up(peer, operation):
     state = source.state(peer.kind)
     with tempfile.TemporaryDirectory() as folder:
         if operation == "async":
-            return peer.async_save(state, folder)()
+            return peer.async_save(state, os.path.join(folder, "0"))()
         peer.save(state, folder)
         if operation == "load":
             loaded = peer.load(folder, state)
             [bytes_of(tensor).sum() for tensor in (loaded or state).values()]
+        if operation == "new":
+            peer.load(folder, {})
         if operation == "one":
             peer.one(folder, source.tensors()[0])
         if operation == "list":
@@ -207,6 +209,23 @@ def do_load(peer, a):
     report("", {**result, "compared": a.compare})
 
 
+def do_new(peer, a):
+    """A load into memory that the library makes."""
+    wait_for_go()
+    meter = Meter()
+    loaded = peer.load(a.path, {})
+    if peer.mapped:
+        for tensor in loaded.values():
+            bytes_of(tensor)[::4096].sum()
+    result = meter.result()
+    if a.compare:
+        source = Source(a.blob)
+        wrong = [t["name"] for t in source.tensors() if not np.array_equal(bytes_of(loaded[t["name"]]), source.raw(t))]
+        if wrong:
+            sys.exit(f"wrong bytes loaded: {wrong[0]} and {len(wrong) - 1} more")
+    report("", {**result, "compared": a.compare})
+
+
 def do_one(peer, a):
     with open(a.blob + ".json") as file:
         manifest = json.load(file)
@@ -226,6 +245,16 @@ def do_list(peer, a):
     report("", {**result, "names": len(names)})
 
 
+OPERATIONS = {
+    "save": do_save,
+    "async": do_async,
+    "load": do_load,
+    "new": do_new,
+    "one": do_one,
+    "list": do_list,
+}
+
+
 def versions():
     names = ("torch", "safetensors", "numpy", "runai-model-streamer", "tensorizer")
     found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions()}
@@ -237,7 +266,7 @@ def main():
         return versions()
     parser = argparse.ArgumentParser()
     parser.add_argument("adapter")
-    parser.add_argument("operation", choices=("save", "async", "load", "one", "list"))
+    parser.add_argument("operation", choices=OPERATIONS)
     parser.add_argument("--blob", required=True)
     parser.add_argument("--path", required=True)
     parser.add_argument("--compare", action="store_true")
@@ -247,7 +276,7 @@ def main():
     peer = adapters.ALL[a.adapter]
     peer.setup()
     warm_up(peer, a.operation)
-    {"save": do_save, "async": do_async, "load": do_load, "one": do_one, "list": do_list}[a.operation](peer, a)
+    OPERATIONS[a.operation](peer, a)
     sys.stdout.flush()
     os._exit(0)  # process groups and daemons of a library may not end by themselves
 

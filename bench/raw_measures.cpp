@@ -31,7 +31,7 @@ static void read_measured(const Settings& settings, bool map) {
   Share share = settings.one ? only_pick(workload) : all;
   uint64_t offset = settings.one ? all.ranges[workload.pick].offset / 4096 * 4096 : 0;
   uint64_t bytes = (share.bytes + 4095) / 4096 * 4096;
-  Memory target(bytes + 4096);
+  Memory target(bytes + 4096, 0, settings.fresh);
   std::string path = raw_file(settings);
   wait_for_go();
   Meter meter;

@@ -48,7 +48,7 @@ class Bench:
     # ---- programs ----
     def commands(self, contender, folder, more=()):
         words = ["--blob", self.blob, "--path", folder, *more]
-        if contender.kind == "peer":
+        if contender.kind in ("peer", "python"):
             return [[self.a.peers_python, os.path.join(HERE, "peers.py"), *contender.words, *words]]
         program = [self.a.program, *contender.words, *self.workload.words(), *words]
         return [[*program, "--rank", str(rank), "--world", str(contender.ranks)] for rank in range(contender.ranks)]
@@ -115,7 +115,7 @@ class Bench:
 
     def need(self, contender):
         """The free memory that it will touch: page cache or staging; a peer's load also allocates the tensors."""
-        return self.bytes * (2 if contender.kind == "peer" and contender.keep else 1) + host.GIB // 4
+        return self.bytes * (2 if contender.kind in ("peer", "python") and contender.keep else 1) + host.GIB // 4
 
     def round(self, section, number, rows):
         order = list(section.contenders)
@@ -123,14 +123,15 @@ class Bench:
         for contender in order:
             if number >= contender.most or any(c is contender for c, _ in self.broken):
                 continue
+            kind = {"python": "ckpt"}.get(contender.kind, contender.kind)  # in tables and plots
             try:
                 for name, sample in self.measure(section, contender, number == 0).items():
                     row = ", ".join(filter(None, (contender.name, name)))
-                    rows.setdefault(row, {"name": row, "kind": contender.kind, "samples": []})["samples"].append(sample)
+                    rows.setdefault(row, {"name": row, "kind": kind, "samples": []})["samples"].append(sample)
                     say(f"   {section.key} {number + 1}: {row} {sample[section.value]:.4f} s")
             except Failed as error:
                 self.broken.append((contender, str(error)))
-                rows.setdefault(contender.name, {"name": contender.name, "kind": contender.kind, "samples": []})
+                rows.setdefault(contender.name, {"name": contender.name, "kind": kind, "samples": []})
                 rows[contender.name]["error"] = str(error)
                 self.note_failure(section, contender, str(error))
 

@@ -13,6 +13,7 @@ from contenders import (
     loaders,
     loading,
     peer,
+    python,
     raw,
     savers,
     way,
@@ -52,6 +53,8 @@ def save_sections(key, title, workload, write, peers):
         raw("raw O_DIRECT", "raw-write", *write),
         raw("raw buffered + fsync", "raw-write", "--buffered", *way(1, 8)),
     ]
+    if peers:
+        contenders.append(python("ckpt from Python", "save"))
     return [
         Section(
             f"{key}-save", f"{title}: durable save", workload, contenders + savers(peers), "raw O_DIRECT", weight=1.5
@@ -82,12 +85,16 @@ def load_section(key, title, workload, state, read, peers):
         ckpt("ckpt, bitplane-lz4, verified", "load", keep="ckpt-bits"),
         raw("raw pread, 2 threads", "raw-read", *BUFFERED, keep="raw"),
     ]
+    if peers:
+        contenders.append(python("ckpt from Python", "load", keep="ckpt"))
+        contenders.append(python("ckpt from Python, into new memory", "new", keep="ckpt"))
     if state == "cold":
         contenders.append(raw("raw O_DIRECT read", "raw-read", *read, keep="raw"))
     else:
         contenders += [
             ckpt("ckpt, mapped, verified, every page touched", "map", keep="ckpt"),
             raw("raw mmap + memcpy, 2 threads", "raw-map", *BUFFERED, keep="raw"),
+            raw("raw pread, 2 threads, into new memory", "raw-read", "--fresh", *BUFFERED, keep="raw"),
         ]
     keepers = [*CKPT_SAVERS, raw("raw", "raw-write", *way(2, 4)), *savers(peers)]
     return Section(
@@ -133,6 +140,7 @@ def async_section(workload, size, peers):
         raw("memcpy + XXH3, 2 threads", "raw-copy-hash", *way(2, 8)),
     ]
     if peers:
+        contenders.append(python("ckpt from Python", "async"))
         contenders.append(peer("dcp.async_save", "async", adapter="dcp-async"))
     return Section(
         "async",

@@ -485,8 +485,8 @@ CKPT_API ckpt_status ckpt_load_report(const ckpt_load* load, ckpt_report** out, 
 
 CKPT_API void ckpt_load_free(ckpt_load* load);
 
-/* Zeroed memory to load into: aligned to pages, huge ones if the kernel gives them, and made by several threads, as a
- * load into fresh pages takes twice the time. It belongs to the caller, who frees it with the size that was asked for.
+/* Zeroed memory to load into: aligned to pages, from 1 MiB on huge ones if the kernel gives them: a load into fresh
+ * small pages takes three times as long. It belongs to the caller, who frees it with the size that was asked for.
  * Statuses: NOMEM. */
 CKPT_API ckpt_status ckpt_buffer_alloc(void** out, uint64_t size, ckpt_error** err);
 CKPT_API void ckpt_buffer_free(void* data, uint64_t size);

@@ -81,7 +81,8 @@ ckpt_status ckpt_buffer_alloc(void** out, uint64_t size, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out) return null_status("out");
     CKPT_ASSIGN(device::Mapping mapping, device::Mapping::make(std::max<uint64_t>(size, 1), true));
-    CKPT_TRY(mapping.populate(size, resolve_threads(0)));
+    // Huge pages are best made by the threads that fill them, when they do. A fault for each small page costs more.
+    if (size < device::Mapping::kHugeFrom) CKPT_TRY(mapping.populate(size, 1));
     *out = mapping.take();
     return Ok();
   });

@@ -9,10 +9,6 @@
 
 namespace ckpt::device {
 
-static constexpr uint64_t kHugePage = 2 << 20;
-// From this size on, one huge page: its single fault costs less than the faults of the small pages.
-static constexpr uint64_t kHugeFrom = kHugePage / 2;
-
 uint64_t Mapping::size_for(uint64_t bytes) { return round_up(bytes, bytes >= kHugeFrom ? kHugePage : kAlign); }
 
 Result<Mapping> Mapping::make(uint64_t bytes, bool in_children) {

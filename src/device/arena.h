@@ -13,6 +13,9 @@ namespace ckpt::device {
 // copy into them.
 class Mapping {
  public:
+  static constexpr uint64_t kHugePage = 2 << 20;
+  // From this size on, one huge page: its single fault costs less than the faults of the small pages.
+  static constexpr uint64_t kHugeFrom = kHugePage / 2;
   // NOMEM.
   // `in_children`: what is there at a fork is there in the child too. Otherwise its pages are not even copied on write.
   static Result<Mapping> make(uint64_t bytes, bool in_children = false);

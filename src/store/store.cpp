@@ -82,6 +82,13 @@ Status Store::open_attempt(std::string_view record, Bytes text, std::string_view
   CKPT_TRY(make_directory(directory_of(record)));
   Status recorded = put_if_absent(record, text);
   if (!recorded.ok() && recorded.code() != CKPT_EXISTS) return recorded;
+  // A network file system tried twice. But without its record nobody would ever remove what a crash leaves.
+  if (recorded.code() == CKPT_EXISTS) {
+    CKPT_ASSIGN(const bool there, exists(record));
+    if (!there)
+      return Status(CKPT_IO, path(record) + ": the store says that it exists, and then that it does not")
+          .with("path", path(record));
+  }
   return make_directory(directory);
 }
 

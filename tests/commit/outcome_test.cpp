@@ -177,6 +177,15 @@ TEST_F(FaultyStore, APartThatSomebodyDeletedIsNotWaitedFor) {
   EXPECT_NE(saved.message().find("PART_000"), std::string::npos) << saved.message();
 }
 
+// A file system says so of what is not there. Nobody would remove what a crash of that save leaves.
+TEST_F(FaultyStore, AnAttemptWithoutARecordIsNotOpened) {
+  store::ShellStore between(inner);
+  between.before(
+      [](std::string_view operation, auto) { return operation == "put" ? Status(CKPT_EXISTS, "it says") : Ok(); });
+  EXPECT_EQ(between.Store::open_attempt(".ckpt/attempts/1", as_bytes("x"), "s1.1.1").code(), CKPT_IO);
+  EXPECT_FALSE(*inner->exists("s1.1.1"));
+}
+
 // As in a store where a removed file is gone for those who have it open.
 TEST_F(FaultyStore, APartThatItsRankTakesBackIsNotTheReasonButTheAbortIs) {
   auto between = std::make_shared<store::ShellStore>(inner);
