@@ -111,15 +111,15 @@ install_packages() {
 }
 
 # The S3 server of the tests (tests/s3/run.sh).
+s3proxy=build/s3/s3proxy-4.1.0-jar-with-dependencies.jar
 fetch_s3proxy() {
-  local name=s3proxy-4.1.0-jar-with-dependencies.jar
-  local sum=a4d025969aaf796616ed4b1e2491d87d455ce84bb28cb9db086b2e6aaa68b48d
-  [[ ! -e build/s3/$name ]] || { echo "   build/s3/$name is there"; return 0; }
+  local name=${s3proxy##*/} sum=a4d025969aaf796616ed4b1e2491d87d455ce84bb28cb9db086b2e6aaa68b48d
+  [[ ! -e $s3proxy ]] || { echo "   $s3proxy is there"; return 0; }
   mkdir -p build/s3/new
   quietly build/log/s3proxy.txt mvn -q -B dependency:copy -DoutputDirectory="$repo/build/s3/new" \
     -Dartifact=org.gaul:s3proxy:4.1.0:jar:jar-with-dependencies </dev/null
   echo "$sum  build/s3/new/$name" | sha256sum --check --quiet
-  mv "build/s3/new/$name" "build/s3/$name"
+  mv "build/s3/new/$name" "$s3proxy"
 }
 
 # build PRESET [TARGET…] with the CMake settings in $settings
