@@ -64,6 +64,8 @@ class Writer {
   // EXISTS: the key is taken. NOT_FOUND: its directory is gone. Neither leaves anything behind. After a failed sync the
   // file is given up, never synced again. Whatever publish returns, the writer cannot be used again.
   virtual Status publish(uint64_t size) = 0;
+  // Some of its bytes will never come: a write that waits for those before it ends with an error.
+  virtual void abandon() {}
 };
 
 // An open file: always the same bytes. Some stores can read them even after the key was removed; in others every later
@@ -110,6 +112,9 @@ class Lock {
   virtual bool protects() const { return true; }
 };
 
+// All of a file. FORMAT if it is larger than `limit`; `path` is for the error.
+Result<std::vector<std::byte>> read_all(const Reader& file, uint64_t limit, std::string_view path);
+
 class Store {
  public:
   virtual ~Store() = default;
@@ -147,8 +152,9 @@ class Store {
   // NOT_FOUND; FORMAT if it is not a regular file (links are not followed).
   virtual Result<std::unique_ptr<Reader>> open(std::string_view key) const = 0;
 
-  // The whole of a small file; FORMAT if it is larger than `limit`.
-  Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const;
+  // The whole of a small file; FORMAT if it is larger than `limit`. CORRUPT if the store knows that it is not what was
+  // put: records have no other protection. Files that check themselves are opened, so that they can be looked into.
+  virtual Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const;
 
   // Whether a file is there: the cheapest question, for those who wait for one name. A store with directories may say
   // yes of one.
@@ -187,8 +193,8 @@ class Store {
   virtual Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const = 0;
 };
 
-// What is read of a store, as a Status or Result. Of one that is remote, what makes no sense may have been damaged on its
-// way, so it is read once more.
+// What is read of a store, as a Status or Result. Of one that is remote, what makes no sense may have been damaged on
+// its way, so it is read once more.
 template <typename Read>
 auto read_checked(const Store& store, Read&& read) -> decltype(read()) {
   auto told = read();

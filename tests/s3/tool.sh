@@ -32,7 +32,7 @@ expect 0 repair "$store@$id"; says '^repairable: '
 expect 0 repair "$store@$id" --write; says "^repaired: $id"
 s3 "$manifest" -o now; cmp now kept || fail "MANIFEST is not what it was"
 cp kept damaged; flip damaged 64
-s3 -T damaged "$manifest"
+s3 -H 'x-amz-meta-ckpt-crc32c: AAAAAA==' -T damaged "$manifest" # as if it had come to harm there
 expect 1 verify "$store@$id"
 expect 0 repair "$store@$id" --write; says "^repaired: $id"
 s3 "$manifest" -o now; cmp now kept || fail "MANIFEST is not what it was"

@@ -60,6 +60,28 @@ Status write_in_pieces(Store& store, std::string_view key, Bytes bytes, uint64_t
   return writer->publish(bytes.size());
 }
 
+// An option or a variable of the environment, as long as a test runs.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name), before_(std::getenv(name)) { setenv(name, value, 1); }
+  ~Variable() { setenv(name_, before_.c_str(), 1); }
+
+ private:
+  const char* const name_;
+  const std::string before_;
+};
+
+void expect_refused(const Status& status, const std::string& http, const std::string& s3_code) {
+  EXPECT_EQ(code(status), "IO") << status.message();
+  for (const char* key : {"path", "bucket", "key", "http_status", "s3_code", "request_id"})
+    EXPECT_NE(status.detail(key), nullptr) << key << ": " << status.message();
+  EXPECT_EQ(status.detail("http_status") ? *status.detail("http_status") : "", http);
+  EXPECT_EQ(status.detail("s3_code") ? *status.detail("s3_code") : "", s3_code);
+  EXPECT_NE(status.message().find("HTTP status " + http + " " + s3_code), std::string::npos) << status.message();
+  for (const char* secret : {"testsecret", "not the secret"})
+    EXPECT_EQ(status.message().find(secret), std::string::npos) << status.message();
+}
+
 TEST_P(S3Special, AFileOfAnySizeArrivesWholeInPartsOfAnyOrOneSize) {
   for (const bool uniform : {false, true}) {
     S3Options options = s3_options();
@@ -112,6 +134,23 @@ TEST_P(S3Special, WritesThatComeOutOfOrderForEverAreNoPart) {
   EXPECT_EQ(names(*store, "d"), "<NOT_FOUND>");
 }
 
+// As if the engine had lost the bytes between.
+TEST_P(S3Special, AWriteThatWaitsForOthersEndsWhenTheFileIsGivenUp) {
+  for (const bool published : {false, true}) {
+    auto writer = store->create("d/a", 0);
+    std::string told;
+    std::jthread waiting([&] { told = code((*writer)->write_at(100, as_bytes("12"))); });
+    if (published)
+      EXPECT_NE(code((*writer)->publish(102)), "OK");
+    else
+      (*writer)->abandon();
+    waiting.join();
+    EXPECT_EQ(told, published ? "INVALID" : "IO");
+    EXPECT_NE(code((*writer)->write_at(0, as_bytes("12"))), "OK");
+  }
+  EXPECT_EQ(names(*store, "d"), "<NOT_FOUND>");
+}
+
 TEST_P(S3Special, AReaderOfAnObjectThatIsReplacedOrRemovedGetsGone) {
   Pattern data(1 << 20, 1), other(1 << 20, 2);
   for (const bool replaced : {false, true}) {
@@ -126,6 +165,21 @@ TEST_P(S3Special, AReaderOfAnObjectThatIsReplacedOrRemovedGetsGone) {
     EXPECT_EQ((*reader)->read_at(0, out).code(), CKPT_GONE);
     (void)store->remove("d/a", true);
   }
+}
+
+// It is what it is: a record is refused, and a manifest can be looked into and repaired.
+TEST_P(S3Special, AnObjectThatCameToHarmInTheBucketIsNoRecordButCanBeOpened) {
+  const Bytes text = as_bytes("other bytes than the checksum");
+  s3::Request request("PUT", "d/a");
+  request.body = std::span(&text, 1);
+  request.headers = {{std::string(s3::kChecksumHeader), "AAAAAA=="}};
+  ASSERT_TRUE(home.client()->ask(request).good());
+  EXPECT_EQ(code(store->get("d/a", 100).status()), "CORRUPT");
+  auto file = store->open("d/a");
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  std::vector<std::byte> found(text.size());
+  ASSERT_EQ(code((*file)->read_at(0, found)), "OK");
+  EXPECT_TRUE(std::equal(found.begin(), found.end(), text.begin()));
 }
 
 // ---- removal ----
@@ -399,6 +453,36 @@ TEST_P(S3Special, WhoeverMayNotListIsToldSo) {
   }
 }
 
+TEST_P(S3Special, WhoeverMayNotListUploadsLeavesThemToTheBucket) {
+  FaultProxy proxy(s3_endpoint());
+  proxy.script([](const std::string& line) {
+    return line.find("uploads=") != line.npos && line.starts_with("GET") ? error_answer("403 Forbidden", "AccessDenied")
+                                                                         : "";
+  });
+  auto denied = home.open(proxy);
+  put_checkpoint(*denied, "s1");
+  EXPECT_EQ(code(denied->retire("s1", "MANIFEST", as_bytes("a tombstone"))), "OK");
+  EXPECT_EQ(names(*store, "s1"), "MANIFEST");
+  EXPECT_EQ(code(denied->prepare()), "OK");
+}
+
+// Each of its errors names what was asked of whom.
+TEST_P(S3Special, WhoeverMayOnlyReadIsToldSo) {
+  FaultProxy proxy(s3_endpoint());
+  proxy.script([](const std::string& line) {
+    return line.starts_with("GET") || line.starts_with("HEAD") ? std::string()
+                                                               : error_answer("403 Forbidden", "AccessDenied");
+  });
+  auto reading = home.open(proxy);
+  ASSERT_EQ(code(store->put_if_absent("d/a", as_bytes("x"))), "OK");
+  expect_refused(reading->prepare(), "403", "AccessDenied");
+  expect_refused(reading->put_if_absent("d/b", as_bytes("x")), "403", "AccessDenied");
+  expect_refused(reading->remove("d/a", true), "403", "AccessDenied");
+  Pattern data(9 << 20, 1);
+  expect_refused(write_in_pieces(*reading, "d/c", data.bytes(), 9 << 20), "403", "AccessDenied");
+  EXPECT_EQ(read_text(*reading, "d/a"), "x");
+}
+
 TEST_P(S3Special, TwoConditionalRequestsAtOnceAreTriedAgain) {
   for (const char* verb : {"PUT", "POST"}) {
     FaultProxy proxy(s3_endpoint());
@@ -461,28 +545,6 @@ TEST_P(S3Special, ACertificateThatIsNotTrustedOrOfAnotherNameEndsAtOnce) {
   }
 }
 
-// An option or a variable of the environment, as long as a test runs.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name), before_(std::getenv(name)) { setenv(name, value, 1); }
-  ~Variable() { setenv(name_, before_.c_str(), 1); }
-
- private:
-  const char* const name_;
-  const std::string before_;
-};
-
-void expect_refused(const Status& status, const std::string& http, const std::string& s3_code) {
-  EXPECT_EQ(code(status), "IO") << status.message();
-  for (const char* key : {"path", "bucket", "key", "http_status", "s3_code", "request_id"})
-    EXPECT_NE(status.detail(key), nullptr) << key << ": " << status.message();
-  EXPECT_EQ(status.detail("http_status") ? *status.detail("http_status") : "", http);
-  EXPECT_EQ(status.detail("s3_code") ? *status.detail("s3_code") : "", s3_code);
-  EXPECT_NE(status.message().find("HTTP status " + http + " " + s3_code), std::string::npos) << status.message();
-  for (const char* secret : {"testsecret", "not the secret"})
-    EXPECT_EQ(status.message().find(secret), std::string::npos) << status.message();
-}
-
 TEST_P(S3Special, AWrongBucketIsNamed) {
   auto elsewhere = *open_s3("s3://no-such-bucket/run", s3_options());
   expect_refused(elsewhere->prepare(), "404", "NoSuchBucket");
@@ -506,6 +568,18 @@ TEST_P(S3Special, AnUnknownKeyAndNoKeyAreNamed) {
 }
 
 // ---- servers that are none ----
+
+// The heads of what a server is asked; it answers with an empty listing.
+struct Listener {
+  std::mutex mutex;
+  std::vector<std::string> heads;
+  HttpServer server{[this](int client, const std::string& head, const std::string&) {
+    std::lock_guard lock(mutex);
+    heads.push_back(head);
+    return send_all(client, answer_of("200 OK", "<ListBucketResult></ListBucketResult>"));
+  }};
+  std::string port() const { return server.endpoint().substr(server.endpoint().rfind(':')); }
+};
 
 S3Options quick(const std::string& endpoint) {
   S3Options options;
@@ -547,6 +621,42 @@ TEST_P(S3Special, ARedirectIsNotFollowed) {
   EXPECT_EQ(code(status), "IO");
   EXPECT_NE(status.message().find("eu-west-1"), std::string::npos) << status.message();
   EXPECT_EQ(asked, 0);
+}
+
+TEST_P(S3Special, ABucketInTheHostIsSentAndSigned) {
+  Listener listener;
+  S3Options options = quick("http://localhost" + listener.port());
+  options.path_style = "off";
+  ASSERT_EQ(code((*open_s3("s3://b/run7", options))->list("").status()), "OK");
+  ASSERT_EQ(listener.heads.size(), 1u);
+  EXPECT_NE(listener.heads[0].find("\r\nHost: b.localhost" + listener.port() + "\r\n"), std::string::npos)
+      << listener.heads[0];
+  EXPECT_TRUE(listener.heads[0].starts_with("GET /?")) << listener.heads[0];
+  EXPECT_NE(listener.heads[0].find("SignedHeaders=host;"), std::string::npos) << listener.heads[0];
+}
+
+TEST_P(S3Special, ASessionTokenIsSentAndSigned) {
+  Variable token("AWS_SESSION_TOKEN", "a-token");
+  Listener listener;
+  ASSERT_EQ(code((*open_s3("s3://b", quick(listener.server.endpoint())))->list("").status()), "OK");
+  ASSERT_EQ(listener.heads.size(), 1u);
+  EXPECT_NE(listener.heads[0].find("\r\nx-amz-security-token: a-token\r\n"), std::string::npos) << listener.heads[0];
+  EXPECT_NE(listener.heads[0].find(";x-amz-security-token,"), std::string::npos) << listener.heads[0];
+}
+
+TEST_P(S3Special, AWrongRegionIsNamedWithTheRightOne) {
+  for (const char* status : {"400 Bad Request", "301 Moved Permanently"}) {
+    const std::string body = "<Error><Code>AuthorizationHeaderMalformed</Code><Message>x</Message></Error>";
+    HttpServer server([&](int client, const std::string&, const std::string&) {
+      return send_all(client, std::string("HTTP/1.1 ") + status + "\r\nx-amz-bucket-region: eu-west-1\r\n" +
+                                  "x-amz-request-id: R1\r\ncontent-length: " + std::to_string(body.size()) +
+                                  "\r\n\r\n" + body);
+    });
+    const Status refused = (*open_s3("s3://b", quick(server.endpoint())))->prepare();
+    expect_refused(refused, std::string(status).substr(0, 3), "AuthorizationHeaderMalformed");
+    EXPECT_NE(refused.message().find("eu-west-1: set option region"), std::string::npos) << refused.message();
+    EXPECT_NE(refused.message().find("(request R1)"), std::string::npos) << refused.message();
+  }
 }
 
 TEST_P(S3Special, AClockThatIsWrongIsSetByTheServersDateOnce) {

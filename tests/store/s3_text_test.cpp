@@ -284,6 +284,22 @@ TEST(S3Config, OptionsComeBeforeTheEnvironmentAndThatBeforeTheProfile) {
   EXPECT_EQ(make_config("s3://b", {.region = "us-east-2"})->region, "us-east-2");
 }
 
+TEST(S3Config, ProfilesAreReadAsTheToolsOfAwsReadThem) {
+  const Profile expected = {{"region", "r"}};
+  for (const char* text :
+       {"[profile a b]\nregion=r", "[profile \"a b\"]\nregion = r", "[ profile\t'a b' ] # mine\nregion=r",
+        "[profile a b]\nRegion = r # home", "[profile a b]\nregion = r\t; home\n# x = y"})
+    EXPECT_EQ(read_section(text, "profile a b"), expected) << text;
+  EXPECT_EQ(read_section("[profile x]\nregion = a#b", "profile x"), (Profile{{"region", "a#b"}}));
+  EXPECT_EQ(read_section("[x]\ncredential_process = sh -c 'a # b'", "x"),
+            (Profile{{"credential_process", "sh -c 'a # b'"}}));
+  EXPECT_EQ(read_section("[profiles]\na=b", "profile s"), Profile());
+  AwsFolder aws;
+  aws.write("config", "[default]\nregion = eu-west-1\n[profile default]\nregion = eu-west-2\n");
+  Environment environment(aws.environment());
+  EXPECT_EQ(make_config("s3://b", {})->region, "eu-west-2");
+}
+
 // ---- credentials ----
 
 // "KEY/SECRET/TOKEN from SOURCE", or the code of the error.
@@ -336,6 +352,14 @@ TEST(S3Credentials, AProcessGivesThem) {
   EXPECT_NE(error.find("status 3"), std::string::npos) << error;
   EXPECT_EQ(error.find("secret-output"), std::string::npos) << error;
   EXPECT_EQ(credentials_of({.profile = "empty"}), "FORMAT");
+}
+
+TEST(S3Credentials, AProcessCountsUntilItEndsWhateverItLeavesBehind) {
+  EXPECT_EQ(*output_of("echo a; (sleep 100; echo b) & echo c"), "a\nc\n");
+  EXPECT_EQ(*output_of("cat; echo end"), "end\n") << "what a trainer reads is not for it";
+  EXPECT_EQ(output_of("exec >&-; exit 4").status().code(), CKPT_IO);
+  EXPECT_EQ(output_of("yes").status().code(), CKPT_IO) << "more than a MiB";
+  EXPECT_EQ(output_of("kill -9 $$").status().code(), CKPT_IO);
 }
 
 TEST(S3Credentials, HalfOfAKeyIsInvalidAndWhatCannotBeUsedSaysSo) {

@@ -120,7 +120,7 @@ Answer Client::ask_once(const Request& request, std::shared_ptr<const Credential
 struct Client::Try {
   int64_t first_failed = 0;
   int count = 0;  // of failures
-  bool asked_keys = false, set_clock = false;
+  bool asked_keys = false, set_clock = false, signed_again = false;
 
   // Half to all of a time that doubles.
   int64_t pause() const {
@@ -153,6 +153,8 @@ bool Client::repair(const Request& request, const Answer& answer, const Credenti
       return tries->set_clock = true;
     }
   }
+  // A bit of a header may have been damaged on its way.
+  if (answer.code == "SignatureDoesNotMatch" && !tries->signed_again) return tries->signed_again = true;
   const bool expired = answer.code == "ExpiredToken" || answer.code == "InvalidToken" ||
                        answer.code == "TokenRefreshRequired" || (status == 403 && answer.code.empty());
   if (expired && !tries->asked_keys) {

@@ -45,6 +45,25 @@ static std::string_view without_blanks(std::string_view text) {
   return first == text.npos ? "" : text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
 }
 
+// The name in "[profile "my name"] # mine", with one blank after the word and without quotes.
+static std::string section_of(std::string_view line) {
+  constexpr std::string_view kWord = "profile";
+  const std::string_view name = without_blanks(line.substr(1, line.find(']') - 1));
+  if (!name.starts_with(kWord) || name.find_first_of(" \t") != kWord.size()) return std::string(name);
+  std::string_view rest = without_blanks(name.substr(kWord.size()));
+  if (rest.size() > 1 && (rest.front() == '"' || rest.front() == '\'') && rest.front() == rest.back())
+    rest = rest.substr(1, rest.size() - 2);
+  return "profile " + std::string(rest);
+}
+
+// A value ends before a blank and a comment; a command may have such a thing in it.
+static std::string_view without_comment(std::string_view value, std::string_view key) {
+  for (size_t i = 1; key != "credential_process" && i < value.size(); i++)
+    if ((value[i] == '#' || value[i] == ';') && (value[i - 1] == ' ' || value[i - 1] == '\t'))
+      return without_blanks(value.substr(0, i));
+  return value;
+}
+
 Profile read_section(std::string_view text, std::string_view section) {
   Profile found;
   bool inside = false;
@@ -53,13 +72,13 @@ Profile read_section(std::string_view text, std::string_view section) {
     line = without_blanks(line);
     if (line.empty() || line[0] == '#' || line[0] == ';' || nested) continue;
     if (line[0] == '[') {
-      inside = line.back() == ']' && without_blanks(line.substr(1, line.size() - 2)) == section;
+      inside = section_of(line) == section;
       continue;
     }
     const size_t equals = line.find('=');
-    if (inside && equals != line.npos)
-      found.insert_or_assign(std::string(without_blanks(line.substr(0, equals))),
-                             std::string(without_blanks(line.substr(equals + 1))));
+    if (!inside || equals == line.npos) continue;
+    const std::string key = in_lower_case(without_blanks(line.substr(0, equals)));
+    found.insert_or_assign(key, std::string(without_comment(without_blanks(line.substr(equals + 1)), key)));
   }
   return found;
 }
@@ -78,7 +97,6 @@ std::string setting(const Profile& profile, std::string_view key) {
 Result<Profile> read_profile(const Config& config) {
   Profile profile;
   const std::string& name = config.profile_name;
-  const std::string sections[] = {name == "default" ? name : "profile " + name, name};
   const std::string files[] = {aws_file(config, "AWS_CONFIG_FILE", "config"),
                                aws_file(config, "AWS_SHARED_CREDENTIALS_FILE", "credentials")};
   for (size_t i = 0; i < 2; i++) {
@@ -86,7 +104,9 @@ Result<Profile> read_profile(const Config& config) {
     auto text = read_small_file(files[i]);
     if (!text.ok() && text.status().code() == CKPT_NOT_FOUND) continue;
     if (!text.ok()) return std::move(text).status();
-    for (auto& [key, value] : read_section(*text, sections[i])) profile.insert_or_assign(key, std::move(value));
+    Profile found = read_section(*text, i == 0 ? "profile " + name : name);
+    if (i == 0 && name == "default" && found.empty()) found = read_section(*text, name);
+    for (auto& [key, value] : found) profile.insert_or_assign(key, std::move(value));
   }
   const bool asked_for = config.profile_asked || !config.variable("AWS_PROFILE").empty();
   if (profile.empty() && asked_for)

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <new>
 
+#include "base/text.h"
+
 namespace ckpt::store::s3 {
 
 static constexpr size_t kMostText = 16 << 20;  // a listing of 1,000 keys takes a tenth of it
@@ -81,9 +83,7 @@ void take_header(Exchange& exchange, std::string_view line) {
   }
   const size_t colon = line.find(':');
   if (colon == line.npos || exchange.reply.headers.size() >= kMostHeaders) return;
-  std::string name(line.substr(0, colon));
-  for (char& c : name)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  std::string name = in_lower_case(line.substr(0, colon));
   std::string_view value = line.substr(colon + 1);
   while (!value.empty() && value.front() == ' ') value.remove_prefix(1);
   while (!value.empty() && value.back() == ' ') value.remove_suffix(1);
@@ -196,7 +196,7 @@ class Http::Handle {
   explicit Handle(Http& http) : http_(http), curl_(http.curl_), handle_(http.take()) {}
   ~Handle() {
     curl_.slist_free_all(headers_);
-    if (handle_ && refused_)
+    if (handle_ && (refused_ != 0 || no_memory_))
       curl_.easy_cleanup(handle_);
     else if (handle_)
       http_.give(handle_);
@@ -205,7 +205,9 @@ class Http::Handle {
   Handle& operator=(const Handle&) = delete;
   CURL* get() const { return handle_; }
 
-  // False: libcurl refused a setting.
+  int refused() const { return refused_; }
+
+  // False: libcurl refused a setting, or there is no memory.
   bool set_up(const HttpRequest& request, Exchange* exchange, char* words) {
     option(CURLOPT_URL, request.url.c_str());
     option(CURLOPT_ERRORBUFFER, words);
@@ -216,17 +218,22 @@ class Http::Handle {
     option(CURLOPT_WRITEFUNCTION, on_body);
     option(CURLOPT_WRITEDATA, exchange);
     set_method(request, exchange);
-    return !refused_;
+    return refused_ == 0 && !no_memory_;
   }
 
  private:
   template <typename Value>
   void option(CURLoption key, Value value) {
-    refused_ |= curl_.easy_setopt(handle_, key, value) != CURLE_OK;
+    if (curl_.easy_setopt(handle_, key, value) != CURLE_OK && refused_ == 0) refused_ = key;
+  }
+  // Of an older libcurl, which works without it.
+  template <typename Value>
+  void optional(CURLoption key, Value value) {
+    (void)curl_.easy_setopt(handle_, key, value);
   }
   void header(const std::string& line) {
     curl_slist* longer = curl_.slist_append(headers_, line.c_str());
-    refused_ |= longer == nullptr;
+    no_memory_ |= longer == nullptr;
     if (longer) headers_ = longer;
   }
 
@@ -243,8 +250,8 @@ class Http::Handle {
     option(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
     option(CURLOPT_FOLLOWLOCATION, 0L);
     option(CURLOPT_NOSIGNAL, 1L);
-    option(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
-    option(CURLOPT_TCP_KEEPALIVE, 1L);
+    optional(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+    optional(CURLOPT_TCP_KEEPALIVE, 1L);
     option(CURLOPT_SSL_VERIFYPEER, 1L);
     option(CURLOPT_SSL_VERIFYHOST, 2L);
     if (!http_.ca_file_.empty()) option(CURLOPT_CAINFO, http_.ca_file_.c_str());
@@ -263,7 +270,7 @@ class Http::Handle {
       uint64_t size = 0;
       for (Bytes piece : request.body) size += piece.size();
       option(CURLOPT_UPLOAD, 1L);
-      option(CURLOPT_UPLOAD_BUFFERSIZE, kBuffer);
+      optional(CURLOPT_UPLOAD_BUFFERSIZE, kBuffer);
       option(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(size));
       option(CURLOPT_READFUNCTION, on_send);
       option(CURLOPT_READDATA, exchange);
@@ -279,7 +286,8 @@ class Http::Handle {
   const Curl& curl_;
   CURL* const handle_;
   curl_slist* headers_ = nullptr;
-  bool refused_ = false;
+  int refused_ = 0;  // the number of a setting
+  bool no_memory_ = false;
 };
 
 HttpReply Http::exchange(const HttpRequest& request) {
@@ -288,9 +296,10 @@ HttpReply Http::exchange(const HttpRequest& request) {
   char words[CURL_ERROR_SIZE] = "";
   Handle handle(*this);
   if (!handle.get() || !handle.set_up(request, &exchange, words)) {
-    reply.trouble = handle.get() ? "libcurl refused a setting" : "no memory for a request";
-    reply.final = handle.get() != nullptr;
-    reply.no_memory = !handle.get();
+    reply.final = handle.get() && handle.refused() != 0;
+    reply.no_memory = !reply.final;
+    reply.trouble =
+        reply.final ? strformat("libcurl refused its setting {}", handle.refused()) : "no memory for a request";
     return reply;
   }
   CURLcode code;

@@ -52,22 +52,20 @@ Status S3Reader::check_whole() const {
       .with("found", found);
 }
 
-Result<std::unique_ptr<Reader>> S3Reader::open(std::shared_ptr<Client> client, std::string_view key) {
+Result<std::unique_ptr<S3Reader>> S3Reader::open(std::shared_ptr<Client> client, std::string_view key) {
   std::unique_ptr<S3Reader> reader(new S3Reader(std::move(client), key));
-  CKPT_ASSIGN(bool opened, reader->open_with_tail());
-  Status whole = reader->check_whole();
-  for (int i = 1; opened && !whole.ok() && i < kTries; i++) {
+  bool opened = false;
+  for (int i = 0; i == 0 || (i < kTries && !reader->damage_.ok()); i++) {
     CKPT_ASSIGN(opened, reader->open_with_tail());
-    whole = reader->check_whole();
+    reader->damage_ = opened ? reader->check_whole() : Ok();
   }
-  CKPT_TRY(std::move(whole));
   if (!opened) {
     reader->tail_ = {};
     CKPT_ASSIGN(auto info, look_at_object(*reader->client_, key));
     if (!info) return not_found(reader->client_->path(key));
     reader->info_ = *std::move(info);
   }
-  return std::unique_ptr<Reader>(std::move(reader));
+  return reader;
 }
 
 Status S3Reader::fetch(uint64_t offset, MutableBytes out) const {

@@ -9,7 +9,10 @@ namespace ckpt::store::s3 {
 class S3Reader final : public Reader {
  public:
   // NOT_FOUND
-  static Result<std::unique_ptr<Reader>> open(std::shared_ptr<Client> client, std::string_view key);
+  static Result<std::unique_ptr<S3Reader>> open(std::shared_ptr<Client> client, std::string_view key);
+
+  // CORRUPT if all of the object came with its opening, each time with other bytes than were put.
+  const Status& damage() const { return damage_; }
 
   uint64_t size() const override { return info_.size; }
   Status read_at(uint64_t offset, MutableBytes out) const override;
@@ -29,6 +32,7 @@ class S3Reader final : public Reader {
   const std::string key_;
   ObjectInfo info_;
   std::vector<std::byte> tail_;
+  Status damage_;
 };
 
 }  // namespace ckpt::store::s3

@@ -53,6 +53,7 @@ class S3Store final : public Store {
   Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size, bool at_most) override;
   Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override { return IoQueue::make(depth, false); }
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override;
+  Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const override;
   Result<bool> exists(std::string_view key) const override;
   Result<bool> has_directory(std::string_view key) const override;
   Result<std::vector<Entry>> list(std::string_view directory) const override;
@@ -92,7 +93,15 @@ Result<std::unique_ptr<Writer>> S3Store::create(std::string_view key, uint64_t e
 
 Result<std::unique_ptr<Reader>> S3Store::open(std::string_view key) const {
   CKPT_TRY(check_key(key));
-  return S3Reader::open(client_, key);
+  CKPT_ASSIGN(auto reader, S3Reader::open(client_, key));
+  return std::unique_ptr<Reader>(std::move(reader));
+}
+
+Result<std::vector<std::byte>> S3Store::get(std::string_view key, uint64_t limit) const {
+  CKPT_TRY(check_key(key));
+  CKPT_ASSIGN(const auto reader, S3Reader::open(client_, key));
+  CKPT_TRY(reader->damage());
+  return read_all(*reader, limit, path(key));
 }
 
 Result<bool> S3Store::exists(std::string_view key) const {

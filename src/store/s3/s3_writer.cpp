@@ -45,8 +45,8 @@ Status S3Writer::take_turn(Lock& lock, uint64_t offset) {
   if (published_) return already_published(client_->path(key_));
   CKPT_TRY(error_);
   if (came && offset == taken_) return Ok();
-  return Status(CKPT_INVALID,
-                strformat("{}: a write at {} where {} bytes were written", client_->path(key_), offset, taken_));
+  return Status(CKPT_INVALID, strformat("{}: a write at {} where {} bytes were written{}", client_->path(key_), offset,
+                                        taken_, came ? "" : ", and nothing came between for five minutes"));
 }
 
 // What of the data is enough for parts becomes parts; the rest is carried.
@@ -134,6 +134,12 @@ Status S3Writer::write_at(uint64_t offset, Bytes data) {
   return status;
 }
 
+void S3Writer::abandon() {
+  Lock lock(mutex_);
+  if (error_.ok()) error_ = Status(CKPT_IO, client_->path(key_) + " was given up while it was written");
+  changed_.notify_all();
+}
+
 // ---- the end ----
 
 Status S3Writer::publish(uint64_t size) {
@@ -141,6 +147,7 @@ Status S3Writer::publish(uint64_t size) {
     Lock lock(mutex_);
     if (published_) return already_published(client_->path(key_));
     published_ = true;
+    changed_.notify_all();
     changed_.wait(lock, [&] { return sending_ == 0; });
   }
   CKPT_TRY(error_);

@@ -23,6 +23,7 @@ class S3Writer final : public Writer {
   // Waits until all that comes before has been taken.
   Status write_at(uint64_t offset, Bytes data) override;
   Status publish(uint64_t size) override;
+  void abandon() override;
 
  private:
   // A part that is to be sent: what was carried, then `rest`.
