@@ -10,6 +10,7 @@
 
 #include "checkpoint/engine.h"
 #include "commit/retention.h"
+#include "maintain/repair.h"
 #include "s3/fault_proxy.h"
 #include "s3/server.h"
 #include "store/s3/objects.h"
@@ -127,9 +128,9 @@ void expect_only_the_second(const std::shared_ptr<store::Store>& store, uint32_t
 std::vector<Scenario> if_served(const Scenario& scenario) {
   return store::s3_endpoint() ? std::vector{scenario} : std::vector<Scenario>();
 }
-INSTANTIATE_TEST_SUITE_P(Small, S3Faults, ::testing::ValuesIn(if_served({2, 5, 3})));
+INSTANTIATE_TEST_SUITE_P(Small, S3Faults, ::testing::ValuesIn(if_served({2, 5, 5})));
 // Parts of 10 MB, which are sent as uploads.
-INSTANTIATE_TEST_SUITE_P(Uploads, S3Faults, ::testing::ValuesIn(if_served({1, 220000, 5})));
+INSTANTIATE_TEST_SUITE_P(Uploads, S3Faults, ::testing::ValuesIn(if_served({1, 220000, 9})));
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(S3Faults);
 
 TEST_P(S3Faults, AnyRequestMayMeetAnyFault) {
@@ -156,6 +157,64 @@ TEST_P(S3Faults, AnyRequestMayMeetAnyFault) {
       if (HasFatalFailure()) return;
       EXPECT_TRUE(remove_by_id(*direct(), "s2.1.1").ok());
     }
+}
+
+// As if a bit of it had flipped in the bucket.
+void damage(const std::string& uri, const std::string& key) {
+  auto client = *store::s3::Client::make(uri, store::s3_options());
+  auto bytes = *(*store::open_s3(uri, store::s3_options()))->get(key, 1 << 20);
+  bytes[bytes.size() / 2] ^= std::byte{1};
+  const Bytes body = bytes;
+  store::s3::Request request("PUT", key);
+  request.body = std::span(&body, 1);
+  ASSERT_TRUE(client->ask(request).good());
+}
+
+// What a person does to a store of two checkpoints, how it ends, and which are left.
+struct Work {
+  const char* name;
+  bool is_damaged;
+  std::function<Status(store::Store&)> act;
+  ckpt_status expected;
+  std::set<std::string> left;
+};
+
+Status repair_second(store::Store& store) {
+  Report report;
+  return maintain::repair_checkpoint(store, "s2.1.1", false, false, &report);
+}
+
+TEST_P(S3Faults, AnyRequestOfARemovalOrARepairMayMeetAnyFault) {
+  const auto [world, columns, stride] = GetParam();
+  if (world == 1) return;
+  const Work works[] = {
+      {"removal", false, [](store::Store& store) { return remove_by_id(store, "s1.1.1"); }, CKPT_OK, {"s2.1.1"}},
+      {"repair", true, repair_second, CKPT_OK, {"s1.1.1", "s2.1.1"}},
+      {"repair of what is sound", false, repair_second, CKPT_EXISTS, {"s1.1.1", "s2.1.1"}}};
+  const bool all = std::getenv("CKPT_S3_ALL") != nullptr;
+  constexpr size_t kKinds = std::size(store::kFaults);
+  for (const Work& work : works) {
+    uint64_t requests = 0;
+    for (uint64_t number = 0; number <= requests; number++)
+      for (size_t kind = 0; kind < kKinds; kind++) {
+        if (number == 0 ? kind != 0 : !all && kind != number % kKinds) continue;
+        uri_ = store::fresh_s3_uri();
+        auto session = open_session(direct(), 0, 1);
+        for (int64_t step : {1, 2}) ASSERT_TRUE(save_on(session, step, columns, 0).ok());
+        if (work.is_damaged) damage(uri_, "s2.1.1/MANIFEST");
+        proxy_->arm(number == 0 ? Fault::kNone : store::kFaults[kind], number);
+        const Status done = work.act(*through_proxy());
+        if (number == 0) requests = proxy_->requests();
+        const std::string what = strformat("{}, {} at request {}, {}", work.name, store::name_of(store::kFaults[kind]),
+                                           number, proxy_->struck());
+        EXPECT_EQ(done.code(), work.expected) << what << ": " << done.message();
+        SCOPED_TRACE(what);
+        auto loaded = load_latest(direct(), 1, columns);
+        ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+        EXPECT_EQ(*loaded, 2);
+        expect_clean_after_an_hour(uri_, work.left);
+      }
+  }
 }
 
 // The network repeats the request that committed a checkpoint, after that was removed.
