@@ -4,8 +4,8 @@
 #
 #   run.sh SERVER COMMAND…
 #
-# SERVER: the .jar of S3Proxy, which tools/test fetches into build/s3 and which keeps its bucket in memory, or the program
-# of versitygw, which keeps it in a folder and has no TLS here.
+# SERVER: the .jar of S3Proxy, which tools/test fetches into build/s3 and which keeps its bucket in memory, or the
+# program of versitygw, which keeps it in a folder and has no TLS here.
 set -euo pipefail
 program=$1; shift
 [[ -e $program ]] || { echo "no $program: tools/test fetches it" >&2; exit 1; }
@@ -26,7 +26,8 @@ start_s3proxy() {
   for name in server other; do # two certificates that sign themselves
     keytool -genkeypair -keystore "$scratch/$name.jks" -storepass ckpt-test -alias it -keyalg EC -dname "CN=$name" \
       -ext san=ip:127.0.0.1 2>/dev/null
-    keytool -exportcert -rfc -keystore "$scratch/$name.jks" -storepass ckpt-test -alias it >"$scratch/$name.pem" 2>/dev/null
+    keytool -exportcert -rfc -keystore "$scratch/$name.jks" -storepass ckpt-test -alias it 2>/dev/null \
+      >"$scratch/$name.pem"
   done
   mv "$scratch/other.pem" "$scratch/server.pem.other"
   printf '%s\n' s3proxy.authorization=aws-v2-or-v4 s3proxy.endpoint=http://127.0.0.1:0 \

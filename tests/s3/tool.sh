@@ -7,7 +7,7 @@ expect 0 ls "$store" --json; json_is 'd["checkpoints"]' '[]'
 for step in 1 2 3; do import a.safetensors "$store" "step-$step" --step "$step" -o run=main; done
 import b.safetensors "$store" other -o run=else
 labels() { expect 0 ls "$store" --json; json '" ".join(c["label"] for c in d["checkpoints"])'; }
-[ "$(labels)" = "step-1 step-2 step-3 other" ] || fail "left: $(labels)"
+[ "$(labels)" = "other step-1 step-2 step-3" ] || fail "left: $(labels)"
 expect 0 runs "$store" --json; json_is '[r["name"] for r in d["runs"]]' "['else', 'main']"
 expect 0 verify "$store@step-2"; says '^sound: step-2'; is_quiet
 expect 0 info "$store@step:3" --json; json_is 'd["tensor_list"][0]["name"]' w
@@ -16,7 +16,7 @@ expect 1 diff "$store@step-1" "$store@other"
 expect 0 export "$store@other" out.safetensors; cmp out.safetensors b.safetensors || fail "another file came out"
 
 expect 0 prune "$store" --keep-last 1 --write; says '^removed +step-2'
-[ "$(labels)" = "step-3 other" ] || fail "left: $(labels)"
+[ "$(labels)" = "other step-3" ] || fail "left: $(labels)"
 expect 2 info "$store@step-1"; complains 'step-1'
 
 # Lost and damaged manifests. Readers of s3 see the removal at once.

@@ -111,8 +111,8 @@ test_python() {
   local marks=()
   [[ -n $torch_venv ]] || marks=(-m "not torch")
   fetch_s3proxy
-  counted pytest "Python tests" tests/s3/run.sh "$s3proxy" "$python" -m pytest -q -rfEsxX -p no:cacheprovider "$bindings/python/tests" \
-    "${marks[@]}"
+  counted pytest "Python tests" tests/s3/run.sh "$s3proxy" "$python" -m pytest -q -rfEsxX -p no:cacheprovider \
+    "$bindings/python/tests" "${marks[@]}"
 }
 # Installed without dependencies: one package is needed only for the Julia parser in it. If it cannot be installed, the
 # others are enough for some of the checks; then there is no stamp, so that the next run tries again.
