@@ -26,18 +26,31 @@ TEST_P(S3Server, AServerThatIgnoresConditionsIsUnsupportedUnlessThereIsOneWriter
   }
 }
 
+// What prepare() says of a server that says yes to every put of a probe, of those at once or the others, from that
+// number on.
+Status prepare_where_puts_succeed(const S3Home& home, bool at_once, int from) {
+  FaultProxy proxy(s3_endpoint());
+  std::atomic<int> puts = 0;
+  proxy.script([&](const std::string& line) {
+    const bool concerned = line.starts_with("PUT") && line.find("/probe.") != line.npos;
+    const bool yes = concerned && line.ends_with(".shared") == at_once && ++puts >= from;
+    return yes ? "HTTP/1.1 200 OK\r\netag: \"x\"\r\ncontent-length: 0\r\n\r\n" : "";
+  });
+  return home.open(proxy)->prepare();
+}
+
 // It lets two removals, or a removal and a repair, write over each other.
 TEST_P(S3Server, AServerThatIgnoresIfMatchIsUnsupported) {
-  FaultProxy proxy(s3_endpoint());
-  int puts = 0;
-  proxy.script([&](const std::string& line) {
-    const bool third = line.starts_with("PUT") && line.find("probe.") != line.npos && ++puts == 3;
-    return third ? "HTTP/1.1 200 OK\r\netag: \"x\"\r\ncontent-length: 0\r\n\r\n" : "";
-  });
-  const Status refused = home.open(proxy)->prepare();
+  const Status refused = prepare_where_puts_succeed(home, false, 3);
   EXPECT_EQ(code(refused), "UNSUPPORTED");
   EXPECT_NE(refused.message().find("If-Match"), std::string::npos) << refused.message();
   EXPECT_NE(refused.message().find("conditional_puts"), std::string::npos) << refused.message();
+}
+
+TEST_P(S3Server, AServerThatLooksFirstAndPutsThenIsUnsupported) {
+  const Status refused = prepare_where_puts_succeed(home, true, 1);
+  EXPECT_EQ(code(refused), "UNSUPPORTED");
+  EXPECT_NE(refused.message().find("several puts at once"), std::string::npos) << refused.message();
 }
 
 TEST_P(S3Server, AServerThatKnowsNoConditionsIsUnsupportedAndSaysWhatToDo) {

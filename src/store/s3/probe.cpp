@@ -1,5 +1,8 @@
 #include "store/s3/probe.h"
 
+#include <atomic>
+
+#include "base/parallel.h"
 #include "store/keys.h"
 #include "store/s3/s3_reader.h"
 #include "store/s3/s3_writer.h"
@@ -21,11 +24,27 @@ static Status expect_refusal(const Client& client, Status told, ckpt_status refu
   return told.ok() ? unfit(client, ignored) : told;
 }
 
+// A server may look first and put then. This finds one that does so slowly; none is found for certain.
+static Status probe_puts_at_once(Client& client, std::string_view key, Bytes text) {
+  constexpr unsigned kAtOnce = 4;
+  std::atomic<unsigned> puts = 0;
+  CKPT_TRY(for_each_parallel(kAtOnce, kAtOnce, [&](size_t) {
+    Status put = put_object(client, key, {&text, 1});
+    puts += put.ok() ? 1 : 0;
+    return put.code() == CKPT_EXISTS ? Ok() : put;
+  }));
+  return puts < 2 ? Ok() : unfit(client, "lets several puts at once succeed where there must be no object yet");
+}
+
 static Status probe_with(const std::shared_ptr<Client>& client, std::string_view key) {
   const Bytes text = as_bytes("probe");
   CKPT_TRY(put_object(*client, key, {&text, 1}));
   CKPT_TRY(expect_refusal(*client, put_object(*client, key, {&text, 1}), CKPT_EXISTS,
                           "ignores If-None-Match when it puts an object"));
+  const std::string shared = std::string(key) + ".shared";
+  Status alone = probe_puts_at_once(*client, shared, text);
+  (void)delete_object(*client, shared);
+  CKPT_TRY(std::move(alone));
   CKPT_TRY(expect_refusal(*client, replace_object(*client, key, "\"another\"", to_hex(random_id()), text), CKPT_GONE,
                           "ignores If-Match"));
   S3Writer upload(client, key, text.size(), 1);
