@@ -79,9 +79,9 @@ quietly() {
 # All Debian packages that the build and the tests need.
 packages=(
   ca-certificates g++ cmake ninja-build ccache pkg-config binutils
-  flatbuffers-compiler libflatbuffers-dev liblz4-dev libxxhash-dev
+  flatbuffers-compiler libflatbuffers-dev liblz4-dev libxxhash-dev libcurl4-openssl-dev
   zlib1g-dev libgtest-dev libcli11-dev nlohmann-json3-dev libbenchmark-dev
-  python3 python3-pip python3-venv strace
+  python3 python3-pip python3-venv strace default-jre-headless maven curl
 )
 # The older of the two LibTorch versions of the adapter, and its Python.
 torch_packages=(libtorch-dev libgloo-dev python3-torch)
@@ -108,6 +108,18 @@ install_packages() {
   quietly build/log/apt-update.txt "${as_root[@]}" apt-get update -q </dev/null
   as_root+=(apt-get install -q -y --no-install-recommends)
   quietly build/log/apt-install.txt "${as_root[@]}" "${missing[@]}" </dev/null
+}
+
+# The S3 server of the tests (tests/s3/run.sh).
+s3proxy=build/s3/s3proxy-4.1.0-jar-with-dependencies.jar
+fetch_s3proxy() {
+  local name=${s3proxy##*/} sum=a4d025969aaf796616ed4b1e2491d87d455ce84bb28cb9db086b2e6aaa68b48d
+  [[ ! -e $s3proxy ]] || { echo "   $s3proxy is there"; return 0; }
+  mkdir -p build/s3/new
+  quietly build/log/s3proxy.txt mvn -q -B dependency:copy -DoutputDirectory="$repo/build/s3/new" \
+    -Dartifact=org.gaul:s3proxy:4.1.0:jar:jar-with-dependencies </dev/null
+  echo "$sum  build/s3/new/$name" | sha256sum --check --quiet
+  mv "build/s3/new/$name" "$s3proxy"
 }
 
 # build PRESET [TARGET…] with the CMake settings in $settings

@@ -31,6 +31,15 @@ void put_text(char (&out)[N], std::string_view text) {
 // "3, 5" or, of more than 20, "0, 1, … 19 and 7 more", for errors.
 std::string list_ranks(const std::vector<uint32_t>& ranks);
 
+inline char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+// Of ASCII's letters, whatever the locale.
+inline std::string in_lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = to_lower(c);
+  return lower;
+}
+
 // The value of a digit as ckpt writes them, in lower case; -1 for any other character.
 inline int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';

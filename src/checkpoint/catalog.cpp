@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <optional>
+#include <set>
 #include <thread>
 #include <tuple>
 
 #include "base/job.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "checkpoint/not_found.h"
 #include "checkpoint/part_file.h"
@@ -39,6 +42,21 @@ static int32_t state_of(const Status& problem) {
   return problem.code() == CKPT_REVISION ? CKPT_CHECKPOINT_REVISION : CKPT_CHECKPOINT_DAMAGED;
 }
 
+struct Peek {
+  format::Slot slot;
+  uint64_t size = 0;  // of its file
+};
+
+static Result<Peek> peek(const store::Store& store, std::string_view id) {
+  return store::read_checked(store, [&]() -> Result<Peek> {
+    CKPT_ASSIGN(auto file, store.open(slot_key(id)));
+    auto slot = read_slot_end(*file);
+    if (slot.ok()) return Peek{slot.take(), file->size()};
+    const std::string path = store.path(slot_key(id));
+    return std::move(slot).status().in(path).with("path", path);
+  });
+}
+
 // What the name of a directory tells.
 static CheckpointEntry entry_of_name(std::string_view id, Status problem) {
   CheckpointEntry entry;
@@ -63,7 +81,7 @@ static bool is_barred(const Status& status) {
 static Result<CheckpointEntry> entry_without_record(const store::Store& store, std::string_view id,
                                                     const Status& problem) {
   const bool named = format::parse_checkpoint_dir(id).has_value();
-  if (auto there = named && problem.ok() ? store.exists(id) : Result<bool>(false); there.ok() && *there)
+  if (auto there = named && problem.ok() ? store.has_directory(id) : Result<bool>(false); there.ok() && *there)
     return entry_of_name(id, Ok());  // its name tells all, so nobody looks into it
   auto files = store.list(id);
   const ckpt_status code = files.status().code();
@@ -80,23 +98,19 @@ static Result<CheckpointEntry> entry_without_record(const store::Store& store, s
   return entry;
 }
 
-// As read_entry, but GONE if the directory was removed meanwhile.
+// As read_entry, but GONE if the directory was removed meanwhile. A tombstone of a removal is no checkpoint.
 static Result<CheckpointEntry> look_at(const store::Store& store, std::string_view id) {
-  auto without_record = [&](Status problem) {
-    if (problem.ok()) return entry_without_record(store, id, Ok());
-    const std::string path = store.path(slot_key(id));
-    return entry_without_record(store, id, std::move(problem).in(path).with("path", path));
-  };
-  auto file = store.open(slot_key(id));
-  const ckpt_status unopened = file.status().code();
-  if (unopened == CKPT_NOMEM) return std::move(file).status();
-  if (!file.ok()) return without_record(unopened == CKPT_NOT_FOUND ? Ok() : std::move(file).status());
-  auto slot = read_slot_end(**file);
-  const ckpt_status unread = slot.status().code();
-  if (unread == CKPT_NOMEM || unread == CKPT_GONE) return std::move(slot).status();
-  if (!slot.ok()) return without_record(std::move(slot).status());
+  auto peeked = peek(store, id);
+  const ckpt_status code = peeked.status().code();
+  if (code == CKPT_NOMEM || code == CKPT_GONE) return std::move(peeked).status();
+  if (!peeked.ok())
+    return entry_without_record(
+        store, id, code == CKPT_NOT_FOUND ? Ok() : std::move(peeked).status().with("path", store.path(slot_key(id))));
+  format::Slot* slot = &peeked->slot;
+  if (!slot->committed && slot->tombstone.status == CKPT_GONE)
+    return Status(CKPT_NOT_FOUND, store.path(id) + " was removed").with("path", store.path(id));
   if (!slot->committed) {
-    CKPT_ASSIGN(auto entry, without_record(Ok()));
+    CKPT_ASSIGN(auto entry, entry_without_record(store, id, Ok()));
     entry.state = CKPT_CHECKPOINT_ABORTED;
     entry.problem = Status(CKPT_ABORTED, slot->tombstone.reason);
     return entry;
@@ -105,7 +119,7 @@ static Result<CheckpointEntry> look_at(const store::Store& store, std::string_vi
   entry.id = id;
   entry.state = CKPT_CHECKPOINT_COMMITTED;
   entry.summary = std::move(slot->summary);
-  entry.bytes = entry.summary.part_bytes + (*file)->size();
+  entry.bytes = entry.summary.part_bytes + peeked->size;
   return entry;
 }
 
@@ -177,10 +191,26 @@ class Picture {
   Result<bool> try_once(bool last, std::vector<CheckpointEntry>* entries) {
     CKPT_ASSIGN(auto names, list_ids(store_));
     bool holds = names.size() <= kListedAtOnce || names == names_ || last;
-    for (const std::string& name : names) {
-      auto known = committed_.find(name);
-      auto entry = known != committed_.end() ? Result<CheckpointEntry>(known->second) : look_at(store_, name);
-      if (entry.status().code() == CKPT_NOT_FOUND) continue;
+    std::vector<std::optional<Result<CheckpointEntry>>> looks(names.size());
+    const store::Traits traits = store_.traits();
+    CKPT_TRY(for_each_parallel(traits.remote ? traits.read_depth : 1, names.size(), [&](size_t i) {
+      auto known = committed_.find(names[i]);
+      if (known != committed_.end())
+        looks[i] = known->second;
+      else if (!others_.contains(names[i]))
+        looks[i] = look_at(store_, names[i]);
+      return Ok();
+    }));
+    for (size_t i = 0; i < names.size(); i++) {
+      if (!looks[i]) continue;
+      const std::string& name = names[i];
+      Result<CheckpointEntry>& entry = *looks[i];
+      if (entry.status().code() == CKPT_NOT_FOUND) {
+        // A store without renames shows what was removed until its tombstone goes, and that may have been just now.
+        others_.insert(name);
+        holds &= traits.directories || last;
+        continue;
+      }
       if (entry.status().code() == CKPT_GONE && last) entry = entry_of_name(name, std::move(entry).status());
       holds &= entry.status().code() != CKPT_GONE;
       if (entry.status().code() == CKPT_GONE) continue;
@@ -195,6 +225,7 @@ class Picture {
   const store::Store& store_;
   std::vector<std::string> names_;  // of the listing before
   std::map<std::string, CheckpointEntry> committed_;
+  std::set<std::string> others_;  // no checkpoints
 };
 
 Result<Id> find_store_id(const store::Store& store) {
@@ -394,10 +425,8 @@ Result<uint64_t> highest_token(const store::Store& store) {
 }
 
 Result<format::Slot> peek_slot(const store::Store& store, std::string_view id) {
-  CKPT_ASSIGN(auto file, store.open(slot_key(id)));
-  auto slot = read_slot_end(*file);
-  if (slot.ok()) return slot;
-  return std::move(slot).status().in(store.path(slot_key(id))).with("path", store.path(slot_key(id)));
+  CKPT_ASSIGN(Peek peeked, peek(store, id));
+  return std::move(peeked.slot);
 }
 
 void fill_info(const CheckpointEntry& entry, ckpt_checkpoint_info* out) {

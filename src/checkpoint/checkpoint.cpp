@@ -61,14 +61,25 @@ Result<Selection> find_checkpoint(const store::Store& store, const Question& que
 // ---- reading the manifest ----
 
 Status Checkpoint::read_manifest(unsigned threads) {
+  return store::read_checked(*store_, [&] {
+    indexes_.clear();
+    manifest_.reset();
+    return read_manifest_once(threads);
+  });
+}
+
+Status Checkpoint::read_manifest_once(unsigned threads) {
   const std::string key = format::slot_key(entry().id);
   CKPT_ASSIGN(auto opened, store_->open(key));
   file_ = std::move(opened);
   const bool small = file_->size() <= kSmallManifest;
   CKPT_ASSIGN(format::Slot slot, read_slot_end(*file_));
-  if (!slot.committed) return Status(CKPT_ABORTED, "a tombstone: " + slot.tombstone.reason);
+  if (!slot.committed)
+    return Status(slot.tombstone.status == CKPT_GONE ? CKPT_GONE : CKPT_ABORTED,
+                  "a tombstone: " + slot.tombstone.reason);
   trailer_ = slot.trailer;
-  const IndexPlace place{format::IndexKind::kManifest, trailer_.index_size, trailer_.root_size, trailer_.root_digest};
+  const IndexPlace place{format::IndexKind::kManifest, trailer_.index_size, trailer_.root_size, trailer_.root_digest, 0,
+                         store_->traits().remote};
   if (small) {
     CKPT_ASSIGN(bytes_, device::Mapping::make(file_->size(), true));  // texts are given out
     const MutableBytes bytes = bytes_.bytes().first(file_->size());
@@ -190,7 +201,8 @@ Result<std::span<const fb::Attr>> Checkpoint::attrs_of(std::string_view owner, c
 Status Checkpoint::at_part(Status status, uint32_t number) const {
   std::string name = format::part_name(number), path = store_->path(entry().id + "/" + name);
   if (status.code() == CKPT_NOT_FOUND) {
-    bool gone = store_->open(format::slot_key(entry().id)).status().code() == CKPT_NOT_FOUND;
+    auto slot = peek_slot(*store_, entry().id);
+    const bool gone = slot.ok() ? !slot->committed : slot.status().code() == CKPT_NOT_FOUND;
     status = gone ? Status(CKPT_GONE, "the checkpoint was removed while it was being read")
                   : Status(CKPT_INCOMPLETE, "the part is missing");
   }
@@ -198,6 +210,10 @@ Status Checkpoint::at_part(Status status, uint32_t number) const {
 }
 
 Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file(uint32_t number) const {
+  return store::read_checked(*store_, [&] { return open_part_file_once(number); });
+}
+
+Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file_once(uint32_t number) const {
   CKPT_ASSIGN(fb::Part expected, part_record(number));
   CKPT_ASSIGN(auto file, store_->open(entry().id + "/" + format::part_name(number)));
   if (file->size() < 2 * kAlign || file->size() != expected.size())

@@ -144,11 +144,13 @@ class Checkpoint {
   Checkpoint() = default;
   Status load(const CheckpointEntry& entry, unsigned threads);
   Status read_manifest(unsigned threads);
+  Status read_manifest_once(unsigned threads);
   Status check_all(unsigned threads) const;
   Status check_copy(uint32_t number, const fb::Part& part, uint64_t* next) const;
   Result<const format::Page*> page_of(std::string_view name) const;
   Result<Named> target_of(const format::Page* page, const fb::Alias& alias) const;
   Result<std::unique_ptr<store::Reader>> open_part_file(uint32_t number) const;
+  Result<std::unique_ptr<store::Reader>> open_part_file_once(uint32_t number) const;
   Result<std::unique_ptr<IndexFile>> open_part_index(uint32_t number) const;
   Result<ObjectRef> object_in(uint32_t number, std::string_view name) const;
   PartReader find_open(uint32_t number) const;

@@ -87,6 +87,10 @@ Status read_object(const Checkpoint& checkpoint, const ObjectRef& from, MutableB
     MutableBytes bytes = out.subspan(at, chunk.raw_size());
     Status status = plain_read(job, *file, chunk.offset(), bytes);
     if (status.ok()) status = check_chunk(chunk, bytes);
+    if (status.code() == CKPT_CORRUPT && checkpoint.store().traits().remote) {
+      status = plain_read(job, *file, chunk.offset(), bytes);
+      if (status.ok()) status = check_chunk(chunk, bytes);
+    }
     if (!status.ok()) {
       std::string name(from.page->text(object.name()));
       return checkpoint.at_part(std::move(status), from.part).in("object \"" + name + "\"").with("tensor", name);

@@ -34,12 +34,16 @@ Result<std::unique_ptr<IndexFile>> IndexFile::open(const IndexPlace& place, Read
   const uint64_t size = whole ? place.size : place.root_size;
   file->own_.resize((size + 7) / 8);
   const MutableBytes bytes = bytes_of(file->own_, size);
-  CKPT_TRY(read(place.size - size, bytes));
-  if (whole)
-    file->memory_ = bytes;
-  else
-    file->read_ = std::move(read);
-  CKPT_TRY(file->open_root(place, Bytes(bytes).last(place.root_size)));
+  auto open_root = [&] {
+    CKPT_TRY(read(place.size - size, bytes));
+    return file->open_root(place, Bytes(bytes).last(place.root_size));
+  };
+  Status opened = open_root();
+  if (opened.code() == CKPT_CORRUPT && place.again) opened = open_root();
+  CKPT_TRY(std::move(opened));
+  if (whole) file->memory_ = bytes;
+  if (!whole || place.again) file->read_ = std::move(read);
+  file->again_ = place.again;
   return file;
 }
 
@@ -49,15 +53,20 @@ Result<std::unique_ptr<IndexFile::Loaded>> IndexFile::load(size_t number) const 
   const fb::PageRef& ref = named ? root_.pages[at] : root_.part_pages[at];
   auto loaded = std::make_unique<Loaded>();
   Bytes bytes;
-  if (!memory_.empty()) {
-    bytes = memory_.subspan(ref.offset(), ref.size());
-  } else {
+  auto check = [&] {
+    return format::check_digest(format::xxh3_128(bytes), format::id_of(ref.digest()), "a page of the index");
+  };
+  auto read = [&] {
     loaded->bytes.resize((uint64_t{ref.size()} + 7) / 8);
     const MutableBytes out = bytes_of(loaded->bytes, ref.size());
-    CKPT_TRY(read_(ref.offset(), out));
     bytes = out;
-  }
-  CKPT_TRY(format::check_digest(format::xxh3_128(bytes), format::id_of(ref.digest()), "a page of the index"));
+    CKPT_TRY(read_(ref.offset(), out));
+    return check();
+  };
+  if (!memory_.empty()) bytes = memory_.subspan(ref.offset(), ref.size());
+  Status found = memory_.empty() ? read() : check();
+  if (found.code() == CKPT_CORRUPT && again_) found = read();
+  CKPT_TRY(std::move(found));
   CKPT_ASSIGN(loaded->page, named ? format::Page::open(bytes, root_, at) : format::Page::open_parts(bytes, root_, at));
   return loaded;
 }

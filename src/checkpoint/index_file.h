@@ -17,6 +17,7 @@ struct IndexPlace {
   uint64_t size = 0, root_size = 0;
   Digest root_digest;
   uint64_t data_end = 0;  // of a part: where its index begins
+  bool again = false;     // what does not match its digest may have been damaged on its way: it is read once more
 };
 
 class IndexFile {
@@ -62,6 +63,7 @@ class IndexFile {
   Words own_;     // the root, or the whole index
   Bytes memory_;  // the whole index; empty: `read_` reads it
   Read read_;
+  bool again_ = false;
   mutable std::vector<std::atomic<const Loaded*>> pages_;  // those of names, then those of parts
 };
 

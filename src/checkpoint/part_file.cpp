@@ -48,11 +48,13 @@ static Status read_part(PartFile& part) {
 
 Result<PartFile> open_part(const store::Store& store, std::string_view directory, uint32_t number) {
   PartFile part;
-  part.number = number;
-  auto file = store.open(format::part_key(directory, number));
-  if (!file.ok()) return at_part(std::move(file).status(), store, directory, number);
-  part.file = file.take();
-  if (Status status = read_part(part); !status.ok()) return at_part(std::move(status), store, directory, number);
+  Status status = store::read_checked(store, [&] {
+    part = PartFile();
+    part.number = number;
+    CKPT_ASSIGN(part.file, store.open(format::part_key(directory, number)));
+    return read_part(part);
+  });
+  if (!status.ok()) return at_part(std::move(status), store, directory, number);
   return part;
 }
 

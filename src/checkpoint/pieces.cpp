@@ -14,8 +14,9 @@ namespace ckpt::checkpoint {
 
 Result<std::unique_ptr<IndexFile>> Checkpoint::open_part_index(uint32_t number) const {
   CKPT_ASSIGN(fb::Part record, part_record(number));
-  const IndexPlace place{format::IndexKind::kPart, record.index_size(), record.root_size(),
-                         format::id_of(record.root_digest()), record.index_offset()};
+  const IndexPlace place{format::IndexKind::kPart, record.index_size(),
+                         record.root_size(),       format::id_of(record.root_digest()),
+                         record.index_offset(),    store_->traits().remote};
   if (trailer_.copies_size != 0) {
     const uint64_t begin = format::manifest_copies_offset(trailer_);
     if (record.copy_offset() % format::kPageAlign != 0 || record.copy_offset() > trailer_.copies_size ||

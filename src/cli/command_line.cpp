@@ -20,9 +20,9 @@ class Formatter : public CLI::Formatter {
 constexpr const char* kDescription = "Lists, checks, compares, prints, converts, repairs and removes checkpoints.";
 
 constexpr const char* kFooter =
-    "A STORE is the directory that holds checkpoints. A CHECKPOINT is its own directory, or STORE@SELECTOR, where\n"
-    "SELECTOR is latest, label:L, step:N or an id. STORE alone means STORE@latest. -o KEY=VALUE sets any option of\n"
-    "the library.\n\n"
+    "A STORE is the directory that holds checkpoints, or s3://BUCKET/PREFIX. A CHECKPOINT is its own directory, or\n"
+    "STORE@SELECTOR, where SELECTOR is latest, label:L, step:N or an id. STORE alone means STORE@latest.\n"
+    "-o KEY=VALUE sets any option of the library.\n\n"
     "  ckpt ls /data/run7                     list the checkpoints\n"
     "  ckpt verify /data/run7                 check every byte of the latest\n"
     "  ckpt info /data/run7@step:100          show what it holds\n"

@@ -112,7 +112,9 @@ static void remove_one(store::Store& store, const checkpoint::CheckpointEntry& e
   if (status.ok())
     add_finding(report, CKPT_FINDING_REMOVED, entry, text);
   else if (status.code() != CKPT_NOT_FOUND)
-    add_finding(report, CKPT_FINDING_KEPT, entry, "kept, since " + status.message(), status.code());
+    add_finding(report, CKPT_FINDING_KEPT, entry,
+                (status.detail("undecided") ? "kept or removed, since " : "kept, since ") + status.message(),
+                status.code());
 }
 
 Status check_policy(const RetentionPolicy& policy) {

@@ -15,6 +15,7 @@ class LoadReader final : public checkpoint::PipelineWork {
       : checkpoint_(checkpoint),
         plan_(plan),
         verify_(options.verify),
+        remote_(checkpoint.store().traits().remote),
         job_(job),
         limits_(limits_of(plan, options.threads, options.staging_bytes)) {}
   Status run();
@@ -39,6 +40,7 @@ class LoadReader final : public checkpoint::PipelineWork {
   Status read_buffered(const GroupedRead& group, const store::Reader& file, Worker& worker);
   Status finish_straight(size_t number, std::byte* bytes);
   Status finish_chunk(size_t number, Bytes stored, Worker& worker);
+  Status ask_again(size_t number, MutableBytes out);
   Status put_chunk(const ChunkRead& read, Bytes stored, Worker& worker);
   uint64_t scatter(const ChunkRead& read, const Overlap& overlap, Bytes raw) const;
   Status explain(size_t number, Status status) const;
@@ -46,7 +48,7 @@ class LoadReader final : public checkpoint::PipelineWork {
 
   const checkpoint::Checkpoint& checkpoint_;
   const LoadPlan& plan_;
-  const bool verify_;
+  const bool verify_, remote_;
   Job& job_;
   const LoadLimits limits_;
   std::vector<GroupedRead> groups_;
@@ -179,13 +181,33 @@ void LoadReader::done(const GroupedRead& group) {
 // A raw chunk that is in its place already.
 Status LoadReader::finish_straight(size_t number, std::byte* bytes) {
   const fb::Chunk& chunk = this->chunk(number);
-  if (verify_) CKPT_TRY(explain(number, checkpoint::check_chunk(chunk, {bytes, chunk.stored_size()})));
+  if (verify_) {
+    const MutableBytes stored(bytes, chunk.stored_size());
+    Status checked = checkpoint::check_chunk(chunk, stored);
+    if (checked.code() == CKPT_CORRUPT && remote_) {
+      CKPT_TRY(explain(number, ask_again(number, stored)));
+      checked = checkpoint::check_chunk(chunk, stored);
+    }
+    CKPT_TRY(explain(number, std::move(checked)));
+  }
   units_done_ += chunk.raw_size() / plan_.segment_of(plan_.reads[number]).width;
   return Ok();
 }
 
 Status LoadReader::finish_chunk(size_t number, Bytes stored, Worker& worker) {
-  return explain(number, put_chunk(plan_.reads[number], stored, worker));
+  Status put = put_chunk(plan_.reads[number], stored, worker);
+  if (put.code() == CKPT_CORRUPT && remote_) {
+    std::vector<std::byte> again(stored.size());
+    CKPT_TRY(explain(number, ask_again(number, again)));
+    put = put_chunk(plan_.reads[number], again, worker);
+  }
+  return explain(number, std::move(put));
+}
+
+// For a chunk that did not match: its bytes may have been damaged on their way.
+Status LoadReader::ask_again(size_t number, MutableBytes out) {
+  CKPT_ASSIGN(const checkpoint::PartReader file, checkpoint_.part(plan_.piece_of(plan_.reads[number]).part));
+  return checkpoint::plain_read(job_, *file, chunk(number).offset(), out);
 }
 
 // Checks, decodes and scatters a chunk whose stored bytes are in a buffer.

@@ -56,7 +56,8 @@ static Result<bool> known_committed(const store::Store& store, std::string_view 
 
 // Keeps the damaged file beside the new one.
 static Status set_aside(store::Store& store, const std::string& slot) {
-  CKPT_ASSIGN(auto bytes, store.get(slot, uint64_t{1} << 32));
+  CKPT_ASSIGN(const auto file, store.open(slot));  // get() may refuse it
+  CKPT_ASSIGN(const auto bytes, store::read_all(*file, uint64_t{1} << 32, store.path(slot)));
   CKPT_TRY(store.put_if_absent(slot + ".damaged." + to_hex(random_id()).substr(0, 16), bytes));
   return store.remove(slot, true);
 }

@@ -231,6 +231,15 @@ void PartVerifier::checked(size_t number, Status status) const {
   job_.counters.chunk_count++;
 }
 
+// A chunk that did not match may have been damaged on its way.
+Status PartVerifier::check_again(const fb::Chunk& chunk, Status found) const {
+  if (!checkpoint_.store().traits().remote) return found;
+  std::vector<std::byte> stored(chunk.stored_size());
+  CKPT_ASSIGN(const checkpoint::PartReader file, this->file());
+  const Status read = checkpoint::plain_read(job_, *file, chunk.offset(), stored);
+  return read.ok() ? checkpoint::check_chunk(chunk, stored) : found;
+}
+
 // Checks the chunks in these bytes, and the gaps before, between and after them.
 void PartVerifier::check_bytes(size_t first, size_t count, uint64_t begin, Bytes bytes) const {
   uint64_t at = begin, end = begin + bytes.size();
@@ -238,7 +247,8 @@ void PartVerifier::check_bytes(size_t first, size_t count, uint64_t begin, Bytes
     const fb::Chunk& chunk = *chunks_[i].chunk;
     if (chunk.offset() > at) check_gap(bytes.subspan(at - begin, chunk.offset() - at), at);
     if (chunk.offset() < begin || chunks_[i].end() > end) continue;  // an overlap, reported already
-    checked(i, checkpoint::check_chunk(chunk, bytes.subspan(chunk.offset() - begin, chunk.stored_size())));
+    Status found = checkpoint::check_chunk(chunk, bytes.subspan(chunk.offset() - begin, chunk.stored_size()));
+    checked(i, found.code() == CKPT_CORRUPT ? check_again(chunk, std::move(found)) : std::move(found));
     at = std::max(at, chunks_[i].end());
   }
   if (at < end) check_gap(bytes.subspan(at - begin), at);

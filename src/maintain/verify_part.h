@@ -77,6 +77,7 @@ class PartVerifier {
   Status read_gap(uint64_t begin, uint64_t end, MutableBytes buffer) const;
   Status read_long(size_t number, MutableBytes buffer) const;
   void check_bytes(size_t first, size_t count, uint64_t begin, Bytes bytes) const;
+  Status check_again(const fb::Chunk& chunk, Status found) const;
   void check_gap(Bytes bytes, uint64_t offset) const;
   void checked(size_t number, Status status) const;
   Finding damage(const OwnedChunk& owned, ckpt_status status, std::string what) const;

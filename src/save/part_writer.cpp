@@ -46,6 +46,7 @@ class PartWriter {
   Status prepare();
   Status grow_arena(uint64_t wanted);
   Status cut_arena(bool encodes);
+  Status write_blocks();
   Status work(const std::atomic<bool>& stop);
   Step next_step(size_t* block, std::byte** buffer);
   bool stays_in_place(size_t index) const;
@@ -188,10 +189,16 @@ Status PartWriter::write() {
   if (layout_.blocks.empty())
     job_.counters.stage_us = job_.elapsed_us();
   else
-    CKPT_TRY(run_parallel(threads_, [this](unsigned, const std::atomic<bool>& stop) { return work(stop); }));
+    CKPT_TRY(write_blocks());
   queue_.reset();
   job_.reach(CKPT_JOB_STAGED);
   return write_tail();
+}
+
+Status PartWriter::write_blocks() {
+  Status done = run_parallel(threads_, [this](unsigned, const std::atomic<bool>& stop) { return work(stop); });
+  if (!done.ok()) file_->abandon();  // a block that has its place may never be submitted
+  return done;
 }
 
 Status PartWriter::work(const std::atomic<bool>& stop) {

@@ -23,6 +23,11 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
     return Status(CKPT_INVALID, "a rank other than 0 needs the session string of rank 0, or option rendezvous=1");
   if (rank == 0 && session_string)
     return Status(CKPT_INVALID, "rank 0 makes the session string, so it must not be given one");
+  if (world_size > 1 && !store->traits().exclusive)
+    return Status(CKPT_UNSUPPORTED,
+                  strformat("{}: {} ranks cannot save with conditional_puts=emulate, since two of them "
+                            "could take the same commit record; only one process may write here",
+                            store->uri(), world_size));
   CKPT_TRY(job.check());
   // One rank proves that the store is fit, and tidies up. The others only need the root.
   CKPT_TRY(rank == 0 ? store->prepare() : store->make_root());

@@ -11,8 +11,6 @@ static Status invalid_uri(std::string_view uri, const char* reason) {
   return Status(CKPT_INVALID, "store \"" + std::string(uri) + "\": " + reason);
 }
 
-static char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 // "%20" is a space: a path in a URI is percent-encoded (RFC 8089), a plain path is not.
 static Result<std::string> decode(std::string_view uri, std::string_view text) {
   std::string path;
@@ -21,8 +19,8 @@ static Result<std::string> decode(std::string_view uri, std::string_view text) {
       path += text[i];
       continue;
     }
-    int high = i + 1 < text.size() ? hex_digit(lower(text[i + 1])) : -1;
-    int low = i + 2 < text.size() ? hex_digit(lower(text[i + 2])) : -1;
+    int high = i + 1 < text.size() ? hex_digit(to_lower(text[i + 1])) : -1;
+    int low = i + 2 < text.size() ? hex_digit(to_lower(text[i + 2])) : -1;
     if (high < 0 || low < 0) return invalid_uri(uri, "'%' must be followed by two hexadecimal digits");
     path += static_cast<char>(high * 16 + low);
     i += 2;
@@ -49,15 +47,22 @@ static std::string_view scheme_of(std::string_view uri) {
 }
 
 Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options) {
-  if (uri.empty()) return invalid_uri(uri, "expected /dir, file:///dir or mem:NAME");
+  if (uri.empty()) return invalid_uri(uri, "expected /dir, file:///dir, mem:NAME or s3://BUCKET/PREFIX");
   if (uri.starts_with("mem:")) return open_memory(uri.substr(4));
   if (uri.starts_with("file://")) return open_file_uri(uri, options);
+  if (uri.starts_with("s3://")) return open_s3(uri, options.s3);
   if (std::string_view scheme = scheme_of(uri); !scheme.empty())
     return Status(CKPT_UNSUPPORTED, "store \"" + std::string(uri) +
-                                        "\": expected /dir, file:///dir or mem:NAME, found scheme " +
-                                        std::string(scheme));
+                                        "\": expected /dir, file:///dir, mem:NAME or s3://BUCKET/PREFIX, found " +
+                                        "scheme " + std::string(scheme));
   return open_posix(uri, options);
 }
+
+#if !CKPT_S3
+Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& /*options*/) {
+  return Status(CKPT_UNSUPPORTED, "store \"" + std::string(uri) + "\": this libckpt was built without s3:// stores");
+}
+#endif
 
 Status Store::put_own(std::string_view key, Bytes data) {
   Status put = put_if_absent(key, data);
@@ -90,10 +95,14 @@ Result<bool> Store::attempt_exists(std::string_view /*record*/, std::string_view
 }
 
 Result<std::vector<std::byte>> Store::get(std::string_view key, uint64_t limit) const {
-  CKPT_ASSIGN(auto reader, open(key));
-  if (reader->size() > limit) return too_large(path(key), reader->size(), limit);
-  std::vector<std::byte> data(reader->size());
-  CKPT_TRY(reader->read_at(0, data));
+  CKPT_ASSIGN(const auto file, open(key));
+  return read_all(*file, limit, path(key));
+}
+
+Result<std::vector<std::byte>> read_all(const Reader& file, uint64_t limit, std::string_view path) {
+  if (file.size() > limit) return too_large(path, file.size(), limit);
+  std::vector<std::byte> data(file.size());
+  CKPT_TRY(file.read_at(0, data));
   return data;
 }
 

@@ -35,8 +35,12 @@ struct Traits {
   int64_t list_delay_ms = 0;
   // What can be read is durable. So a put whose answer was lost is settled by reading.
   bool visible_is_durable = false;
+  // Bytes may be damaged on their way here: what does not match its checksum is asked for once more.
+  bool remote = false;
   // Files are in directories: nothing can be put into one that is not there, and removing it ends all writing to it.
   bool directories = true;
+  // Of several processes that put a file if it is absent, one gets OK. If not, only one process may write.
+  bool exclusive = true;
 };
 
 // A new file. Several threads write it once; then publish() makes it appear under its key in one step. Destroying it
@@ -60,6 +64,8 @@ class Writer {
   // EXISTS: the key is taken. NOT_FOUND: its directory is gone. Neither leaves anything behind. After a failed sync the
   // file is given up, never synced again. Whatever publish returns, the writer cannot be used again.
   virtual Status publish(uint64_t size) = 0;
+  // Some of its bytes will never come: a write that waits for those before it ends with an error.
+  virtual void abandon() {}
 };
 
 // An open file: always the same bytes. Some stores can read them even after the key was removed; in others every later
@@ -106,6 +112,9 @@ class Lock {
   virtual bool protects() const { return true; }
 };
 
+// All of a file. FORMAT if it is larger than `limit`; `path` is for the error.
+Result<std::vector<std::byte>> read_all(const Reader& file, uint64_t limit, std::string_view path);
+
 class Store {
  public:
   virtual ~Store() = default;
@@ -143,11 +152,15 @@ class Store {
   // NOT_FOUND; FORMAT if it is not a regular file (links are not followed).
   virtual Result<std::unique_ptr<Reader>> open(std::string_view key) const = 0;
 
-  // The whole of a small file; FORMAT if it is larger than `limit`.
-  Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const;
+  // The whole of a small file; FORMAT if it is larger than `limit`. CORRUPT if the store knows that it is not what was
+  // put: records have no other protection. Files that check themselves are opened, so that they can be looked into.
+  virtual Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const;
 
-  // Whether a file or directory is there: the cheapest question, for those who wait for one name.
+  // Whether a file is there: the cheapest question, for those who wait for one name. A store with directories may say
+  // yes of one.
   virtual Result<bool> exists(std::string_view key) const = 0;
+  // Whether there is a directory, or anything below such a name.
+  virtual Result<bool> has_directory(std::string_view key) const = 0;
 
   // The entries of a directory, in the order of their names; NOT_FOUND. "" is the root. Looks at no entry by itself.
   virtual Result<std::vector<Entry>> list(std::string_view directory) const = 0;
@@ -167,28 +180,65 @@ class Store {
   virtual Result<bool> attempt_exists(std::string_view record, std::string_view directory) const;
   // Removes a checkpoint or attempt for good: out of sight first, in one step, and then its files. NOT_FOUND; CONFLICT
   // if it holds a directory that ckpt did not make, and then nothing is lost.
-  // `slot` is the name of its commit record. A store without directories first replaces that by `tombstone`. If this is
-  // empty, the slot has one already, which stays: it keeps out a writer that wakes up late. A store with directories
-  // may keep large files that nobody has open, out of sight, for create() to overwrite.
+  // `slot` is the name of its commit record. A store without directories first replaces that by `tombstone`, and then
+  // it is OK, whatever else fails: who prepares or retires later ends it. The tombstone stays as long as a request that
+  // was made before may arrive; NOT_FOUND if it is there. If `tombstone` is empty, the slot has one already, which
+  // stays for good: it keeps out a writer that wakes up late. A store with directories may keep large files that nobody
+  // has open, out of sight, for create() to overwrite.
   virtual Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) = 0;
 
   // A shared lock on an existing file: while one is held, try_lock_exclusive of that file is CONFLICT. NOT_FOUND.
-  // A store without locks returns a lock that protects nothing.
+  // A store without locks returns a lock that protects nothing, and need not look whether the file is there.
   virtual Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const = 0;
   virtual Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const = 0;
+};
+
+// What is read of a store, as a Status or Result. Of one that is remote, what makes no sense may have been damaged on
+// its way, so it is read once more.
+template <typename Read>
+auto read_checked(const Store& store, Read&& read) -> decltype(read()) {
+  auto told = read();
+  ckpt_status code;
+  if constexpr (requires { told.code(); })
+    code = told.code();
+  else
+    code = told.status().code();
+  const bool damaged = code == CKPT_CORRUPT || code == CKPT_FORMAT;
+  if (damaged && store.traits().remote) return read();
+  return told;
+}
+
+// How patient the requests of an object store are.
+struct S3Timing {
+  long connect_ms = 10000;
+  long stall_s = 20;         // so long without a KiB each second
+  int64_t retry_ms = 30000;  // so long after its first failure a request is tried again
+  int64_t first_ms = 5000;   // the same, as long as the server has never answered
+};
+
+// "" means: as the environment and ~/.aws say.
+struct S3Options {
+  std::string endpoint{}, region{}, profile{}, ca_file{};
+  std::string path_style = "auto";
+  bool conditional = true;  // false: for one writer on a server that ignores If-None-Match
+  bool uniform = false;     // all parts of an upload but the last have one size; R2 wants it anyway
+  S3Timing timing{};
 };
 
 struct StoreOptions {
   bool direct_io = true;  // if possible
   bool uring = true;      // if possible
   bool recycle = true;    // if safe
+  S3Options s3{};
 };
 
-// "/dir", "file:///dir" or "mem:NAME". Creates nothing. INVALID, UNSUPPORTED.
+// "/dir", "file:///dir", "mem:NAME" or "s3://bucket/prefix". Creates nothing. INVALID, UNSUPPORTED.
 Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options);
 
-// The backends, for open_store and the tests: posix.cpp, memory.cpp.
+// The backends, for open_store and the tests: posix.cpp, memory.cpp, s3/s3_store.cpp. UNSUPPORTED by a library built
+// without S3.
 Result<std::shared_ptr<Store>> open_posix(std::string_view path, const StoreOptions& options);
 Result<std::shared_ptr<Store>> open_memory(std::string_view name);
+Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& options);
 
 }  // namespace ckpt::store

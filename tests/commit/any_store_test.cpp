@@ -1,11 +1,12 @@
-// Sessions, saves, loads, retention and repair on every kind of store: a directory, memory, and an object store at its
-// weakest (weak_store.h).
+// Sessions, saves, loads, retention and repair on every kind of store: a directory, memory, an object store at its
+// weakest (weak_store.h), and an S3 server where tests/s3/run.sh has started one.
 #include <filesystem>
 #include <thread>
 
 #include "checkpoint/engine.h"
 #include "commit/retention.h"
 #include "maintain/repair.h"
+#include "s3/server.h"
 #include "store/weak_store.h"
 
 namespace ckpt::commit {
@@ -34,6 +35,12 @@ Handles memory_store() {
 
 Handles weak_store(const store::Weakness& weakness) {
   return [bucket = std::make_shared<store::Bucket>(weakness)] { return std::make_shared<store::WeakStore>(bucket); };
+}
+
+std::vector<Kind> s3_kinds() {
+  if (!store::s3_endpoint()) return {};
+  return {
+      Kind{"S3", [] { return [uri = store::fresh_s3_uri()] { return *store::open_s3(uri, store::s3_options()); }; }}};
 }
 
 constexpr uint64_t kRows = 12, kColumns = 5;
@@ -108,6 +115,9 @@ class AnyStore : public ::testing::TestWithParam<Kind> {
 INSTANTIATE_TEST_SUITE_P(Stores, AnyStore,
                          ::testing::Values(Kind{"Directory", directory_store}, Kind{"Memory", memory_store},
                                            Kind{"Weak", [] { return weak_store({}); }}),
+                         [](const auto& kind) { return kind.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(OnS3, AnyStore, ::testing::ValuesIn(s3_kinds()),
                          [](const auto& kind) { return kind.param.name; });
 
 TEST_P(AnyStore, RanksMeetByRendezvous) {
@@ -220,7 +230,7 @@ TEST_P(AnyStore, WhereNoLockKeepsAReadersCheckpointRetentionSaysSo) {
   ASSERT_TRUE(apply_retention(*handles(), {"main", 1, 0, "", false}, &report, job).ok());
   ASSERT_EQ(report.findings.size(), 1u);
   const bool says = report.findings[0].text.find("no locks") != std::string::npos;
-  EXPECT_EQ(says, GetParam().name == "Weak") << report.findings[0].text;
+  EXPECT_EQ(says, !handles()->traits().directories) << report.findings[0].text;
 }
 
 TEST_P(AnyStore, ARemovedCheckpointIsNotFound) {

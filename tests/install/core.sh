@@ -25,6 +25,12 @@ expect 'import: this ckpt was built without' "$tool" import x.pt "$scratch/store
 expect 'export: this ckpt was built without' "$tool" export "$scratch/store" x.pt
 expect "info $source/README.md: this ckpt was built without" "$tool" info "$source/README.md"
 
+# Without S3, nothing of libcurl is needed, and s3:// says so.
+"$cmake" -S "$source" -B "$scratch/no-s3" -DCKPT_S3=OFF -DCKPT_BUILD_TOOL=OFF > "$scratch/log" ||
+  fail "$(cat "$scratch/log")"
+grep -q CURL_INCLUDE "$scratch/no-s3/CMakeCache.txt" && fail "it looked for libcurl"
+! grep -rl --include='*.ninja' --include='*.make' 'store/s3/' "$scratch/no-s3" || fail "store/s3 would be compiled"
+
 build=$scratch/build
 "$cmake" -S "$source" -B "$build" -DCKPT_INTEROP=OFF -DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON > "$scratch/log" ||
   fail "$(cat "$scratch/log")"

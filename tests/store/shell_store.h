@@ -67,6 +67,10 @@ class ShellStore : public Store {
     CKPT_TRY(say("exists", key));
     return inner_->exists(key);
   }
+  Result<bool> has_directory(std::string_view key) const override {
+    CKPT_TRY(say("has_directory", key));
+    return inner_->has_directory(key);
+  }
   Result<std::vector<Entry>> list(std::string_view directory) const override {
     CKPT_TRY(say("list", directory));
     return inner_->list(directory);

@@ -175,7 +175,11 @@ class WeakStore final : public Store {
   }
   Result<bool> exists(std::string_view key) const override {
     CKPT_TRY(check_key(key));
-    return bucket_->get(std::string(key)) || !below(key).empty();
+    return bucket_->get(std::string(key)) != nullptr;
+  }
+  Result<bool> has_directory(std::string_view key) const override {
+    CKPT_TRY(check_key(key));
+    return !below(key).empty();
   }
   Result<std::vector<Entry>> list(std::string_view directory) const override {
     if (!directory.empty()) CKPT_TRY(check_key(directory));
@@ -213,10 +217,11 @@ class WeakStore final : public Store {
     const std::string key = std::string(directory) + "/" + std::string(slot);
     auto held = bucket_->get(key);
     if (!held) return not_found(path(key));
+    if (*held == *copy_of(tombstone)) return not_found(path(key));
     if (!tombstone.empty()) CKPT_TRY(bucket_->replace(key, held, copy_of(tombstone)));
     for (const std::string& name : below(directory))
       if (name != slot) (void)bucket_->remove(std::string(directory) + "/" + name);
-    return tombstone.empty() ? Ok() : bucket_->remove(key);
+    return Ok();
   }
   Status open_attempt(std::string_view record, Bytes text, std::string_view) override {
     Status put = put_if_absent(record, text);

@@ -53,7 +53,7 @@ build_sanitized_python() {
 test_python_sanitized() {
   counted pytest "Python tests sanitized" env PYTHONPATH="$sanitized_python" LD_PRELOAD="$sanitized_preload" \
     ASAN_OPTIONS=$sanitized_options "$python" -m pytest -q -rfEsxX -p no:cacheprovider "$bindings/python/tests" \
-    -m "not torch and not jax"
+    -m "not torch and not jax and not s3"
 }
 
 # Rust's own tests, except `big`, which takes too long with sanitizers. `forgotten` leaks on purpose.
@@ -110,8 +110,9 @@ test_go() {
 test_python() {
   local marks=()
   [[ -n $torch_venv ]] || marks=(-m "not torch")
-  counted pytest "Python tests" "$python" -m pytest -q -rfEsxX -p no:cacheprovider "$bindings/python/tests" \
-    "${marks[@]}"
+  fetch_s3proxy
+  counted pytest "Python tests" tests/s3/run.sh "$s3proxy" "$python" -m pytest -q -rfEsxX -p no:cacheprovider \
+    "$bindings/python/tests" "${marks[@]}"
 }
 # Installed without dependencies: one package is needed only for the Julia parser in it. If it cannot be installed, the
 # others are enough for some of the checks; then there is no stamp, so that the next run tries again.

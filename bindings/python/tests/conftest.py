@@ -1,5 +1,5 @@
-"""What tests share. A test that needs torch or jax asks for the fixture and is marked; a run without them must say so
-(-m "not torch and not jax"). Nothing is skipped by itself."""
+"""What tests share. A test that needs torch, jax or an S3 server asks for the fixture and is marked; a run without them
+must say so (-m "not torch and not jax and not s3"). Nothing is skipped by itself."""
 
 from __future__ import annotations
 

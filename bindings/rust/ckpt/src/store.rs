@@ -11,7 +11,8 @@ use crate::numbers::numbers;
 use crate::options::Options;
 use crate::report::Report;
 
-/// A directory that holds checkpoints (`/data/run7`, `file:///data/run7`), or a store in this process's memory
+/// A directory that holds checkpoints (`/data/run7`, `file:///data/run7`), a prefix in a bucket of an object store
+/// (`s3://bucket/run7`), or a store in this process's memory
 /// (`mem:NAME`; all handles of a NAME share it, and it ends with the last of them).
 #[derive(Debug)]
 pub struct Store {
@@ -24,7 +25,8 @@ impl Store {
         Store::open_with(uri, &Options::new())
     }
 
-    /// Options: `direct_io`, `io_engine`, `recycle`.
+    /// Options: `direct_io`, `io_engine`, `recycle`, `endpoint`, `region`, `path_style`, `profile`, `ca_file`,
+    /// `conditional_puts`.
     pub fn open_with(uri: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let (uri, bag) = (c_path(uri)?, options.bag()?);
         // SAFETY: texts and options live until the call returns.

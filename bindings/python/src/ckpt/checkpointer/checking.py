@@ -65,9 +65,9 @@ class Check:
 
 
 def free_bytes(store: Store) -> int | None:
-    """What is free in the file system of the store; None for one in memory."""
+    """What is free in the file system of the store; None for one in memory or in a bucket."""
     path = store.uri.removeprefix("file://")
-    if path.startswith("mem:"):
+    if path.startswith(("mem:", "s3://")):
         return None
     path = os.path.abspath(path)
     while not os.path.exists(path):

@@ -1,0 +1,298 @@
+#include "store/s3/credentials.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "store/s3/process.h"
+#include "store/s3/xml.h"
+
+namespace ckpt::store::s3 {
+
+static constexpr int64_t kRefreshBefore = 300;  // seconds
+static constexpr int64_t kPause = 30;           // between two questions, as long as there is an answer
+
+static void wipe(std::string& text) { explicit_bzero(text.data(), text.size()); }
+
+Credentials::~Credentials() {
+  wipe(keys.secret_key);
+  wipe(keys.session_token);
+}
+
+// ---- parsing ----
+
+static Result<int64_t> expiry_of(const std::string& text, std::string_view source) {
+  const int64_t seconds = seconds_of_iso(text);
+  if (seconds < 0) return Status(CKPT_FORMAT, strformat("{}: the credentials expire at no date", source));
+  return seconds;
+}
+
+Result<Credentials> parse_credentials(std::string_view json, const char* token, std::string_view source) {
+  const auto parsed = nlohmann::json::parse(json, nullptr, false);
+  if (!parsed.is_object()) return Status(CKPT_FORMAT, strformat("{}: expected a JSON object", source));
+  auto text = [&](const char* name) {
+    const auto found = parsed.find(name);
+    return found != parsed.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  Credentials credentials;
+  credentials.source = source;
+  credentials.keys = {text("AccessKeyId"), text("SecretAccessKey"), text(token)};
+  if (credentials.keys.access_key.empty() || credentials.keys.secret_key.empty())
+    return Status(CKPT_FORMAT, strformat("{}: AccessKeyId or SecretAccessKey is missing", source));
+  if (const std::string expires = text("Expiration"); !expires.empty()) {
+    CKPT_ASSIGN(credentials.expires, expiry_of(expires, source));
+  }
+  return credentials;
+}
+
+// ---- sources ----
+
+static Result<Credentials> from_keys(Keys keys, std::string source) {
+  if (keys.access_key.empty() || keys.secret_key.empty())
+    return Status(CKPT_INVALID, strformat("{}: of access key and secret key, one is missing", source));
+  Credentials credentials;
+  credentials.keys = std::move(keys);
+  credentials.source = std::move(source);
+  return credentials;
+}
+
+// Of a service of credentials, which is asked by many at the same time.
+HttpReply CredentialChain::exchange(const HttpRequest& request) const {
+  constexpr int kTries = 3;
+  for (int i = 1;; i++) {
+    HttpReply reply = http_.exchange(request);
+    const bool passing = reply.trouble.empty() ? reply.status >= 500 || reply.status == 429
+                                               : !reply.final && !reply.absent && !reply.no_memory;
+    if (!passing || i == kTries) return reply;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200 * i + static_cast<int64_t>(random_id().lo % 200)));
+  }
+}
+
+Result<Credentials> CredentialChain::of_process(const std::string& command) const {
+  const std::string source = "credential_process of profile " + config_.profile_name;
+  auto text = output_of(command);
+  if (!text.ok()) return std::move(text).status().in(source);
+  return parse_credentials(*text, "SessionToken", source);
+}
+
+static std::string single_line(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+static Status no_good_answer(std::string_view source, const HttpReply& reply) {
+  const std::string what = reply.trouble.empty() ? strformat("HTTP status {}", reply.status) : reply.trouble;
+  return Status(CKPT_IO, strformat("credentials of {}: {}", source, what));
+}
+
+// That of STS has S3's code and words one level down. Its code says what is missing and holds no secret.
+static Status refusal_of(std::string_view source, const HttpReply& reply) {
+  Status status = no_good_answer(source, reply);
+  auto root = parse_xml(reply.text);
+  const XmlElement* error = root.ok() ? root->child("Error") : nullptr;
+  if (!error) return status;
+  std::string code(error->text_of("Code").substr(0, 100));
+  std::erase_if(code, [](char c) { return c <= ' ' || c > '~'; });
+  return Status(CKPT_IO, status.message() + " " + code);
+}
+
+Result<Credentials> CredentialChain::of_web_identity(const std::string& role, const std::string& token_file) const {
+  const std::string source = "web identity " + token_file;
+  auto token = read_small_file(token_file);
+  if (!token.ok()) return std::move(token).status().in("credentials of a web identity");
+  const std::string given = config_.variable("AWS_ENDPOINT_URL_STS"),
+                    session = config_.variable("AWS_ROLE_SESSION_NAME"),
+                    domain = config_.region.starts_with("cn-") ? ".amazonaws.com.cn" : ".amazonaws.com";
+  const std::string form = canonical_query({{"Action", "AssumeRoleWithWebIdentity"},
+                                            {"Version", "2011-06-15"},
+                                            {"RoleArn", role},
+                                            {"RoleSessionName", session.empty() ? "ckpt" : session},
+                                            {"WebIdentityToken", single_line(*token)}});
+  const Bytes body = as_bytes(form);
+  HttpRequest request;
+  request.method = "POST";
+  request.url = (given.empty() ? "https://sts." + config_.region + domain : given) + "/";
+  request.headers = {{"content-type", "application/x-www-form-urlencoded"}};
+  request.body = std::span(&body, 1);
+  const HttpReply reply = exchange(request);
+  if (!reply.trouble.empty() || !reply.good()) return refusal_of(source, reply);
+  auto root = parse_xml(reply.text);
+  if (!root.ok()) return std::move(root).status().in("credentials of " + source);
+  const XmlElement* result = root->child("AssumeRoleWithWebIdentityResult");
+  const XmlElement* found = result ? result->child("Credentials") : nullptr;
+  if (!found) return Status(CKPT_FORMAT, strformat("credentials of {}: the answer has none", source));
+  CKPT_ASSIGN(Credentials credentials,
+              from_keys({std::string(found->text_of("AccessKeyId")), std::string(found->text_of("SecretAccessKey")),
+                         std::string(found->text_of("SessionToken"))},
+                        source));
+  CKPT_ASSIGN(credentials.expires, expiry_of(std::string(found->text_of("Expiration")), source));
+  return credentials;
+}
+
+// A token goes in plain text only where nobody else listens.
+static bool is_local(std::string_view url) {
+  if (url.starts_with("https://")) return true;
+  if (!url.starts_with("http://")) return false;
+  url.remove_prefix(std::string_view("http://").size());
+  std::string host(url.substr(0, url.find_first_of("/?#")));
+  const size_t colon = host.find(':', host.starts_with('[') ? std::min(host.find(']'), host.size()) : 0);
+  if (colon != host.npos) host.resize(colon);
+  for (std::string_view known : {"localhost", "[::1]", "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"})
+    if (host == known) return true;
+  in_addr address;
+  return inet_pton(AF_INET, host.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
+}
+
+Result<Credentials> CredentialChain::of_container() const {
+  const std::string relative = config_.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+  HttpRequest request;
+  request.method = "GET";
+  request.url =
+      relative.empty() ? config_.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI") : "http://169.254.170.2" + relative;
+  request.direct = true;
+  request.connect_ms = 2000;
+  request.most_ms = 10000;
+  const std::string source = "the container's endpoint";
+  if (!is_local(request.url))
+    return Status(CKPT_INVALID, "AWS_CONTAINER_CREDENTIALS_FULL_URI: expected https://, or http:// on this machine");
+  std::string token = config_.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+  if (const std::string path = config_.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"); !path.empty()) {
+    CKPT_ASSIGN(token, read_small_file(path));
+  }
+  if (!token.empty()) request.headers.push_back({"authorization", single_line(token)});
+  const HttpReply reply = exchange(request);
+  if (!reply.trouble.empty() || !reply.good()) return no_good_answer(source, reply);
+  return parse_credentials(reply.text, "Token", source);
+}
+
+// Whether there is such a service: nobody listens at that address, or what does is something else.
+static bool is_no_instance(const HttpReply& reply) {
+  if (!reply.trouble.empty()) return !reply.sent && !reply.no_memory;
+  return reply.status >= 400 && reply.status < 500 && reply.status != 429;
+}
+
+// Anonymous where there is no such service, or it gives none.
+Result<Credentials> CredentialChain::of_instance() const {
+  Credentials nobody;
+  nobody.source = "nobody (no credentials were found)";
+  if (config_.variable("AWS_EC2_METADATA_DISABLED") == "true") return nobody;
+  const std::string given = config_.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT"),
+                    base = given.empty() ? "http://169.254.169.254" : given, source = "the instance's metadata";
+  HttpRequest request;
+  request.direct = true;
+  request.connect_ms = 1000;
+  request.most_ms = 3000;
+  request.method = "PUT";
+  request.url = base + "/latest/api/token";
+  request.headers = {{"x-aws-ec2-metadata-token-ttl-seconds", "21600"}};
+  const HttpReply token = exchange(request);
+  if (is_no_instance(token)) return nobody;
+  if (!token.trouble.empty() || !token.good()) return no_good_answer(source, token);
+  request.method = "GET";
+  request.headers = {{"x-aws-ec2-metadata-token", single_line(token.text)}};
+  request.url = base + "/latest/meta-data/iam/security-credentials/";
+  const HttpReply role = exchange(request);
+  if (role.status == 404) return nobody;  // an instance without a role
+  if (!role.trouble.empty() || !role.good()) return no_good_answer(source, role);
+  request.url += single_line(role.text);
+  const HttpReply reply = exchange(request);
+  if (!reply.trouble.empty() || !reply.good()) return no_good_answer(source, reply);
+  return parse_credentials(reply.text, "Token", source);
+}
+
+// Without keys if it has none. A process comes first: it is what ckpt advises for the others.
+Result<Credentials> CredentialChain::of_profile(const Profile& profile) const {
+  const std::string source = "profile " + config_.profile_name, token = setting(profile, "web_identity_token_file");
+  if (const std::string command = setting(profile, "credential_process"); !command.empty()) return of_process(command);
+  if (!token.empty()) return of_web_identity(setting(profile, "role_arn"), token);
+  for (std::string_view other : {"role_arn", "sso_start_url", "sso_session"})
+    if (!setting(profile, other).empty())
+      return Status(CKPT_UNSUPPORTED,
+                    strformat("{} has {}, which ckpt cannot use by itself; give it credential_process = aws configure "
+                              "export-credentials --profile {} --format process",
+                              source, other, config_.profile_name));
+  const std::string key = setting(profile, "aws_access_key_id");
+  if (key.empty()) return Credentials();
+  return from_keys({key, setting(profile, "aws_secret_access_key"), setting(profile, "aws_session_token")}, source);
+}
+
+// ---- the chain ----
+
+Result<Credentials> CredentialChain::ask() const {
+  if (!config_.profile_asked && !config_.variable("AWS_ACCESS_KEY_ID").empty())
+    return from_keys({config_.variable("AWS_ACCESS_KEY_ID"), config_.variable("AWS_SECRET_ACCESS_KEY"),
+                      config_.variable("AWS_SESSION_TOKEN")},
+                     "the environment");
+  CKPT_ASSIGN(const Profile profile, read_profile(config_));
+  auto found = of_profile(profile);
+  if (!found.ok() || !found->keys.anonymous()) return found;
+  const std::string token = config_.variable("AWS_WEB_IDENTITY_TOKEN_FILE");
+  if (!token.empty()) return of_web_identity(config_.variable("AWS_ROLE_ARN"), token);
+  if (!config_.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").empty() ||
+      !config_.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI").empty())
+    return of_container();
+  return of_instance();
+}
+
+// Nobody may become somebody: the service of an instance that has just started may be late.
+bool CredentialChain::are_due(int64_t now) const {
+  if (asking_ || std::abs(now - asked_) < kPause) return false;
+  return known_->keys.anonymous() || (known_->expires != 0 && now >= known_->expires - kRefreshBefore);
+}
+
+Result<std::shared_ptr<const Credentials>> CredentialChain::get(int64_t now) {
+  std::unique_lock lock(mutex_);
+  if (are_good(now) && !are_due(now)) return known_;
+  auto renewed = renew(lock, now);
+  if (!renewed.ok() && are_good(now)) return known_;
+  return renewed;
+}
+
+// Asks without the lock, or waits for the answer that another thread is asking for.
+Result<std::shared_ptr<const Credentials>> CredentialChain::renew(std::unique_lock<std::mutex>& lock, int64_t now) {
+  if (asking_) {
+    answered_.wait(lock, [&] { return !asking_; });
+    return failure_.ok() ? Result<Shared>(known_) : failure_;
+  }
+  asking_ = true;
+  lock.unlock();
+  Result<Credentials> asked = Status(CKPT_NOMEM, "no memory to ask for credentials");
+  Shared found;
+  try {
+    asked = ask();
+    if (asked.ok()) found = std::make_shared<const Credentials>(asked.take());
+  } catch (const std::bad_alloc&) {
+  }
+  lock.lock();
+  asking_ = false;
+  asked_ = now;
+  answered_.notify_all();
+  failure_ = found ? Ok() : asked.ok() ? Status(CKPT_NOMEM, "no memory for credentials") : std::move(asked).status();
+  if (found && found->keys.anonymous() && known_ && !known_->keys.anonymous())
+    failure_ = Status(CKPT_IO, strformat("{} gives no credentials any more", known_->source));
+  if (!failure_.ok()) return failure_;
+  known_ = std::move(found);
+  return known_;
+}
+
+static bool are_same(const Keys& a, const Keys& b) {
+  return a.access_key == b.access_key && a.secret_key == b.secret_key && a.session_token == b.session_token;
+}
+
+bool CredentialChain::refused(const Credentials& by_server, int64_t now) {
+  if (by_server.keys.anonymous()) return false;
+  std::unique_lock lock(mutex_);
+  if (known_.get() == &by_server) {
+    if (std::abs(now - refused_at_) < kPause) return false;
+    refused_at_ = now;
+    if (!renew(lock, now).ok()) return false;
+  }
+  return !are_same(known_->keys, by_server.keys);
+}
+
+}  // namespace ckpt::store::s3

@@ -1,0 +1,86 @@
+#include "store/s3/probe.h"
+
+#include <atomic>
+
+#include "base/parallel.h"
+#include "store/keys.h"
+#include "store/s3/s3_reader.h"
+#include "store/s3/s3_writer.h"
+
+namespace ckpt::store::s3 {
+
+static Status unfit(const Client& client, std::string_view what) {
+  return Status(CKPT_UNSUPPORTED,
+                strformat("{}: the server at {} {}, so two processes could both believe that they committed; use a "
+                          "server that honours conditions, or, if only one process ever writes here, set option "
+                          "conditional_puts to emulate",
+                          client.config().uri(), client.config().endpoint(), what))
+      .with("path", client.config().uri());
+}
+
+// What a request that must be refused because of its condition was told: OK if it was.
+static Status expect_refusal(const Client& client, Status told, ckpt_status refusal, std::string_view ignored) {
+  if (told.code() == refusal) return Ok();
+  return told.ok() ? unfit(client, ignored) : told;
+}
+
+// A server may look first and put then. This finds one that does so slowly; none is found for certain.
+static Status probe_puts_at_once(Client& client, std::string_view key, Bytes text) {
+  constexpr unsigned kAtOnce = 4;
+  std::atomic<unsigned> puts = 0;
+  CKPT_TRY(for_each_parallel(kAtOnce, kAtOnce, [&](size_t) {
+    Status put = put_object(client, key, {&text, 1});
+    puts += put.ok() ? 1 : 0;
+    return put.code() == CKPT_EXISTS ? Ok() : put;
+  }));
+  return puts < 2 ? Ok() : unfit(client, "lets several puts at once succeed where there must be no object yet");
+}
+
+static Status probe_with(const std::shared_ptr<Client>& client, std::string_view key) {
+  const Bytes text = as_bytes("probe");
+  CKPT_TRY(put_object(*client, key, {&text, 1}));
+  CKPT_TRY(expect_refusal(*client, put_object(*client, key, {&text, 1}), CKPT_EXISTS,
+                          "ignores If-None-Match when it puts an object"));
+  const std::string shared = std::string(key) + ".shared";
+  Status alone = probe_puts_at_once(*client, shared, text);
+  (void)delete_object(*client, shared);
+  CKPT_TRY(std::move(alone));
+  CKPT_TRY(expect_refusal(*client, replace_object(*client, key, "\"another\"", to_hex(random_id()), text), CKPT_GONE,
+                          "ignores If-Match"));
+  S3Writer upload(client, key, text.size(), 1);
+  CKPT_TRY(upload.write_at(0, text));
+  return expect_refusal(*client, upload.publish(text.size()), CKPT_EXISTS,
+                        "ignores If-None-Match when it completes an upload");
+}
+
+// Of this endpoint and this list of questions.
+static std::string record_of(const Config& config) {
+  const std::string questions = config.endpoint() + " 1";
+  return ".ckpt/probed." + hex_of(sha256(as_bytes(questions))).substr(0, 32);
+}
+
+Status probe_conditions(const std::shared_ptr<Client>& client) {
+  const std::string record = record_of(client->config());
+  // Not by HEAD, whose errors have no words: this is the first request of most stores.
+  const Status known = S3Reader::open(client, record).status();
+  if (known.code() != CKPT_NOT_FOUND) return known;
+  const std::string key = strformat("{}/{}{}", kTrashDir, kProbePrefix, to_hex(random_id()));
+  Status probed = probe_with(client, key);
+  Status removed = delete_object(*client, key);
+  if (probed.code() == CKPT_UNSUPPORTED && probed.detail("http_status"))
+    return unfit(*client, strformat("knows no conditional puts ({})", probed.message()));
+  CKPT_TRY(std::move(probed));
+  CKPT_TRY(std::move(removed));
+  const Bytes text = as_bytes("conditions hold\n");
+  Status put = put_object(*client, record, {&text, 1});
+  return put.code() == CKPT_EXISTS ? Ok() : put;
+}
+
+Status remove_probe(Client& client, std::string_view key) {
+  if (auto uploads = list_uploads(client, directory_of(key)); uploads.ok())
+    for (const Upload& upload : *uploads)
+      if (upload.key == key) CKPT_TRY(abort_upload(client, upload.key, upload.id));
+  return delete_object(client, key);
+}
+
+}  // namespace ckpt::store::s3

@@ -1,0 +1,38 @@
+// An object that is open: its size, its ETag, and its last bytes, which one request brings. Every other read asks for
+// the object with that ETag, so that what was replaced is GONE and never other bytes.
+#pragma once
+
+#include "store/s3/objects.h"
+
+namespace ckpt::store::s3 {
+
+class S3Reader final : public Reader {
+ public:
+  // NOT_FOUND
+  static Result<std::unique_ptr<S3Reader>> open(std::shared_ptr<Client> client, std::string_view key);
+
+  // CORRUPT if all of the object came with its opening, each time with other bytes than were put.
+  const Status& damage() const { return damage_; }
+
+  uint64_t size() const override { return info_.size; }
+  Status read_at(uint64_t offset, MutableBytes out) const override;
+  // Whatever is not here already is worth waiting for several at a time.
+  Way way(uint64_t offset, uint64_t size) const override { return {.queued = !cached(offset, size)}; }
+  bool cached(uint64_t offset, uint64_t /*size*/) const override { return offset >= tail_offset(); }
+  Result<Bytes> map() const override;
+
+ private:
+  S3Reader(std::shared_ptr<Client> client, std::string_view key) : client_(std::move(client)), key_(key) {}
+  Result<bool> open_with_tail();
+  Status check_whole() const;
+  uint64_t tail_offset() const { return info_.size - tail_.size(); }
+  Status fetch(uint64_t offset, MutableBytes out) const;
+
+  const std::shared_ptr<Client> client_;
+  const std::string key_;
+  ObjectInfo info_;
+  std::vector<std::byte> tail_;
+  Status damage_;
+};
+
+}  // namespace ckpt::store::s3

@@ -1,0 +1,278 @@
+// The store "s3://bucket/prefix". What each verb of Store becomes is in src/README.md ("Object stores").
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <optional>
+
+#include "base/parallel.h"
+#include "base/text.h"
+#include "store/io_queue.h"
+#include "store/keys.h"
+#include "store/s3/probe.h"
+#include "store/s3/s3_reader.h"
+#include "store/s3/s3_writer.h"
+
+namespace ckpt::store {
+
+namespace s3 {
+namespace {
+
+// What is being removed.
+struct Note {
+  std::string_view directory, slot;
+  std::string_view tombstone;  // its number (kPutHeader)
+  bool keeps_slot = false;     // the tombstone was there before, and keeps out a writer that wakes up
+};
+
+std::string slot_key(const Note& note) { return std::string(note.directory) + "/" + std::string(note.slot); }
+
+class NoLock final : public Lock {
+  bool protects() const override { return false; }
+};
+
+class S3Store final : public Store {
+ public:
+  explicit S3Store(std::shared_ptr<Client> client) : client_(std::move(client)) {}
+
+  std::string uri() const override { return client_->config().uri(); }
+  std::string path(std::string_view key) const override { return client_->path(key); }
+  Traits traits() const override {
+    return {.block_bytes = 8 << 20,
+            .least_block_bytes = 5 << 20,
+            .write_depth = 8,
+            .read_depth = 16,
+            .visible_is_durable = true,
+            .remote = true,
+            .directories = false,
+            .exclusive = client_->config().conditional};
+  }
+  Status make_root() override { return Ok(); }
+  Status prepare() override;
+  Status make_directory(std::string_view key) override { return check_key(key); }
+  Status put_if_absent(std::string_view key, Bytes data) override;
+  Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size, bool at_most) override;
+  Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override { return IoQueue::make(depth, false); }
+  Result<std::unique_ptr<Reader>> open(std::string_view key) const override;
+  Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const override;
+  Result<bool> exists(std::string_view key) const override;
+  Result<bool> has_directory(std::string_view key) const override;
+  Result<std::vector<Entry>> list(std::string_view directory) const override;
+  Result<uint64_t> bytes_in(std::string_view directory) const override;
+  Status remove(std::string_view key, bool sync) override;
+  Status remove_directory(std::string_view key) override;
+  Status open_attempt(std::string_view record, Bytes text, std::string_view directory) override;
+  Result<bool> attempt_exists(std::string_view record, std::string_view directory) const override;
+  Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) override;
+  // What a lock protects elsewhere, nothing protects here: a reader of what is removed gets GONE.
+  Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const override { return no_lock(key); }
+  Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const override { return no_lock(key); }
+
+ private:
+  Result<std::unique_ptr<Lock>> no_lock(std::string_view key) const {
+    CKPT_TRY(check_key(key));
+    return std::unique_ptr<Lock>(std::make_unique<NoLock>());
+  }
+  Result<Listing> listing_of(std::string_view directory) const;
+  Status remove_parts(const Note& note);
+  Status work_off(const Listing::Object& object);
+  Status work_off_notes(int64_t age);
+
+  const std::shared_ptr<Client> client_;
+  std::atomic<bool> probed_ = false;
+};
+
+Status S3Store::put_if_absent(std::string_view key, Bytes data) {
+  CKPT_TRY(check_new_file(key));
+  return put_object(*client_, key, {&data, 1});
+}
+
+Result<std::unique_ptr<Writer>> S3Store::create(std::string_view key, uint64_t expected_size, bool /*at_most*/) {
+  CKPT_TRY(check_new_file(key));
+  return std::unique_ptr<Writer>(std::make_unique<S3Writer>(client_, key, expected_size));
+}
+
+Result<std::unique_ptr<Reader>> S3Store::open(std::string_view key) const {
+  CKPT_TRY(check_key(key));
+  CKPT_ASSIGN(auto reader, S3Reader::open(client_, key));
+  return std::unique_ptr<Reader>(std::move(reader));
+}
+
+Result<std::vector<std::byte>> S3Store::get(std::string_view key, uint64_t limit) const {
+  CKPT_TRY(check_key(key));
+  CKPT_ASSIGN(const auto reader, S3Reader::open(client_, key));
+  CKPT_TRY(reader->damage());
+  return read_all(*reader, limit, path(key));
+}
+
+Result<bool> S3Store::exists(std::string_view key) const {
+  CKPT_TRY(check_key(key));
+  CKPT_ASSIGN(const auto there, look_at_object(*client_, key));
+  return there.has_value();
+}
+
+Result<bool> S3Store::has_directory(std::string_view key) const {
+  CKPT_TRY(check_key(key));
+  return holds_objects(*client_, key);
+}
+
+// NOT_FOUND
+Result<Listing> S3Store::listing_of(std::string_view directory) const {
+  if (!directory.empty()) CKPT_TRY(check_key(directory));
+  CKPT_ASSIGN(Listing listing, list_objects(*client_, directory));
+  if (!directory.empty() && listing.objects.empty() && listing.directories.empty()) return not_found(path(directory));
+  return listing;
+}
+
+Result<std::vector<Entry>> S3Store::list(std::string_view directory) const {
+  CKPT_ASSIGN(const Listing listing, listing_of(directory));
+  std::map<std::string, bool> names;  // in the order of bytes; a name may be both
+  for (const auto& object : listing.objects) names[object.name] |= false;
+  for (const std::string& name : listing.directories) names[name] = true;
+  std::vector<Entry> entries;
+  for (const auto& [name, is_directory] : names) entries.push_back({name, is_directory});
+  return entries;
+}
+
+Result<uint64_t> S3Store::bytes_in(std::string_view directory) const {
+  CKPT_ASSIGN(const Listing listing, listing_of(directory));
+  uint64_t bytes = 0;
+  for (const auto& object : listing.objects) bytes += object.size;
+  return bytes;
+}
+
+Status S3Store::remove(std::string_view key, bool /*sync*/) {
+  CKPT_TRY(check_key(key));
+  CKPT_ASSIGN(const auto there, look_at_object(*client_, key));
+  return there ? delete_object(*client_, key) : not_found(path(key));
+}
+
+static std::vector<std::string> keys_of(std::string_view directory, const Listing& listing) {
+  std::vector<std::string> keys;
+  for (const auto& object : listing.objects) keys.push_back(std::string(directory) + "/" + object.name);
+  return keys;
+}
+
+Status S3Store::remove_directory(std::string_view key) {
+  CKPT_TRY(check_key(key));
+  CKPT_ASSIGN(const Listing listing, listing_of(key));
+  if (!listing.directories.empty())
+    return Status(CKPT_IO, foreign_directory(path(key), listing.directories[0]).message()).with("path", path(key));
+  return delete_objects(*client_, keys_of(key, listing));
+}
+
+// ---- attempts ----
+
+Status S3Store::open_attempt(std::string_view record, Bytes text, std::string_view directory) {
+  CKPT_TRY(check_key(directory));
+  Status put = put_if_absent(record, text);
+  return put.code() == CKPT_EXISTS ? Ok() : put;
+}
+
+Result<bool> S3Store::attempt_exists(std::string_view record, std::string_view /*directory*/) const {
+  CKPT_TRY(check_key(record));
+  CKPT_ASSIGN(const auto there, look_at_object(*client_, record));
+  return there.has_value();
+}
+
+// ---- removal ----
+// A note in .ckpt/trash says what is being removed, and by which tombstone. Both stay for an hour after all else is
+// gone: a PUT that the network repeats must find the slot taken, and what it puts beside it goes with the slot.
+
+// Servers refuse a signature that is older than a quarter of an hour, so nothing arrives later.
+static constexpr int64_t kSweepAfter = 3600;  // seconds of the server's clock
+static constexpr unsigned kNotesAtOnce = 8;
+
+static std::string to_text(const Note& note) {
+  return strformat("{}\n{}\n{}\n{}\n", note.directory, note.slot, note.tombstone, note.keeps_slot ? "keeps" : "goes");
+}
+
+static std::optional<Note> parse_note(std::string_view text) {
+  const std::vector<std::string_view> lines = split(text, '\n');
+  if (lines.size() < 4 || !check_key(lines[0]).ok() || !check_element(lines[1]).ok()) return {};
+  return Note{lines[0], lines[1], lines[2], lines[3] == "keeps"};
+}
+
+// All but the slot. What comes while this goes on, or is in no list, is left to whoever sweeps the slot.
+Status S3Store::remove_parts(const Note& note) {
+  // What nobody may list is left to a lifecycle rule of the bucket.
+  if (auto uploads = list_uploads(*client_, note.directory); uploads.ok())
+    for (const Upload& upload : *uploads) (void)abort_upload(*client_, upload.key, upload.id);
+  CKPT_ASSIGN(const Listing listing, list_objects(*client_, note.directory));
+  std::vector<std::string> keys = keys_of(note.directory, listing);
+  std::erase(keys, slot_key(note));
+  return delete_objects(*client_, keys);
+}
+
+Status S3Store::retire(std::string_view directory, std::string_view slot, Bytes tombstone) {
+  CKPT_TRY(check_key(directory));
+  CKPT_TRY(check_element(slot));
+  Note note{directory, slot, {}, tombstone.empty()};
+  CKPT_ASSIGN(const auto held, look_at_object(*client_, slot_key(note)));
+  const bool was_removed = held && !tombstone.empty() && held->checksum == crc32c_header({&tombstone, 1});
+  if (!held || was_removed) return not_found(path(slot_key(note)));
+  CKPT_ASSIGN(const Listing listing, listing_of(directory));
+  if (!listing.directories.empty()) return foreign_directory(path(directory), listing.directories[0]);
+  const std::string number = note.keeps_slot ? held->put_by : to_hex(random_id());
+  note.tombstone = number;
+  const std::string text = to_text(note), note_key = trash_key(last_of(directory), random_id());
+  // Who may put but not delete must not begin. The answer does not depend on whether there is such an object.
+  CKPT_TRY(delete_object(*client_, std::string(directory) + "/" + to_hex(random_id())));
+  CKPT_TRY(put_if_absent(note_key, as_bytes(text)));
+  if (!note.keeps_slot) {
+    Status replaced = replace_object(*client_, slot_key(note), held->etag, number, tombstone);
+    if (replaced.code() == CKPT_GONE) {
+      (void)delete_object(*client_, note_key);
+      return not_found(path(slot_key(note)));
+    }
+    if (!replaced.ok()) return std::move(replaced).with("undecided", "its tombstone may be there, or may come");
+  }
+  // It is removed. Where the rest fails, or meets a crash, the note has it done later.
+  (void)remove_parts(note);
+  (void)work_off_notes(kSweepAfter);
+  return Ok();
+}
+
+// Does what a note of .ckpt/trash says, as far as it is time for it.
+Status S3Store::work_off(const Listing::Object& object) {
+  const std::string key = std::string(kTrashDir) + "/" + object.name;
+  if (object.name.starts_with(kProbePrefix)) return object.age < kSweepAfter ? Ok() : remove_probe(*client_, key);
+  CKPT_ASSIGN(const auto text, get(key, 4096));
+  const auto note = parse_note(as_text(text));
+  if (!note) return Ok();
+  CKPT_ASSIGN(const auto held, look_at_object(*client_, slot_key(*note)));
+  // Another tombstone, or none: the removal has not begun, or never will.
+  if (!held || held->put_by != note->tombstone) return object.age < kSweepAfter ? Ok() : delete_object(*client_, key);
+  CKPT_TRY(remove_parts(*note));
+  // A tombstone that keeps its slot may be old; what its removal left on the way is as old as the note.
+  if ((note->keeps_slot ? object.age : held->age) < kSweepAfter) return Ok();
+  if (!note->keeps_slot) CKPT_TRY(delete_object(*client_, slot_key(*note)));
+  return delete_object(*client_, key);
+}
+
+// Those that are at least so many seconds old. One that cannot be worked off now waits, and keeps nobody from anything.
+Status S3Store::work_off_notes(int64_t age) {
+  CKPT_ASSIGN(Listing notes, list_objects(*client_, kTrashDir));
+  std::erase_if(notes.objects, [&](const auto& note) { return note.age < age; });
+  return for_each_parallel(kNotesAtOnce, notes.objects.size(), [&](size_t i) {
+    Status done = work_off(notes.objects[i]);
+    return done.code() == CKPT_NOMEM ? done : Ok();
+  });
+}
+
+// ---- preparing ----
+
+Status S3Store::prepare() {
+  if (client_->config().conditional && !probed_) CKPT_TRY(probe_conditions(client_));
+  probed_ = true;
+  return work_off_notes(-1);
+}
+
+}  // namespace
+}  // namespace s3
+
+Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& options) {
+  CKPT_ASSIGN(auto client, s3::Client::make(uri, options));
+  return std::shared_ptr<Store>(std::make_shared<s3::S3Store>(std::move(client)));
+}
+
+}  // namespace ckpt::store

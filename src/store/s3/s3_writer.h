@@ -1,0 +1,69 @@
+// An object that is written from front to back. A small one is put at once by publish(); a larger one is a multipart
+// upload, whose parts go out while later ones are still being made, each from the writer's memory together with the
+// few bytes before it that were too little for a part. Nothing is under the key before publish().
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "store/s3/objects.h"
+
+namespace ckpt::store::s3 {
+
+class S3Writer final : public Writer {
+ public:
+  static constexpr uint64_t kLeastPart = 5 << 20;  // of S3, but for the last part
+  // Parts are as large as it takes to hold `expected_size` bytes in 10,000 of them.
+  S3Writer(std::shared_ptr<Client> client, std::string_view key, uint64_t expected_size,
+           uint64_t least_part = kLeastPart);
+  ~S3Writer() override;
+
+  bool direct() const override { return false; }
+  // Waits until all that comes before has been taken.
+  Status write_at(uint64_t offset, Bytes data) override;
+  Status publish(uint64_t size) override;
+  void abandon() override;
+
+ private:
+  // A part that is to be sent: what was carried, then `rest`.
+  struct Part {
+    size_t number = 0;  // from 0
+    std::vector<std::byte> carried;
+    Bytes rest;
+  };
+  struct Sent {
+    std::string etag, checksum;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  uint64_t part_bytes() const;
+  Status take_turn(Lock& lock, uint64_t offset);
+  Status cut(Bytes data, std::vector<Part>* parts);
+  Status begin_upload();
+  Status take(Bytes data, std::vector<Part>* parts);
+  Status send(const Part& part);
+  Status send_all_of(const std::vector<Part>& parts);
+  Status complete();
+  Status send_last();
+  Status outcome_of(const Answer& answer, const Request& request);
+  void give_up();
+
+  const std::shared_ptr<Client> client_;
+  const std::string key_;
+  const uint64_t expected_, least_;
+  const std::string put_by_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t taken_ = 0;              // bytes
+  std::vector<std::byte> carried_;  // the last of them, which are in no part yet
+  size_t sending_ = 0;              // calls
+  std::string upload_;              // its id; "" before the first part, and after the end
+  bool with_checksums_ = false;     // the upload was begun so
+  std::vector<Sent> sent_;          // by number
+  Status error_;
+  bool published_ = false;
+};
+
+}  // namespace ckpt::store::s3

@@ -1,0 +1,29 @@
+// The S3 server that tests/s3/run.sh has started, for tests that need one: CKPT_TEST_S3 is its endpoint, and the
+// AWS_… variables have its keys.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "store/store.h"
+
+namespace ckpt::store {
+
+inline const char* s3_endpoint() { return std::getenv("CKPT_TEST_S3"); }
+
+// The same server behind TLS, its certificate, which signs itself and is of 127.0.0.1, and that of somebody else.
+inline std::string s3_tls_endpoint() { return std::getenv("CKPT_TEST_S3_TLS"); }
+inline std::string s3_certificate() { return std::getenv("CKPT_TEST_S3_CERTIFICATE"); }
+inline std::string s3_other_certificate() { return s3_certificate() + ".other"; }
+
+inline S3Options s3_options() {
+  S3Options options;
+  options.endpoint = s3_endpoint();
+  return options;
+}
+
+// A prefix that nobody else uses.
+inline std::string fresh_s3_uri() { return "s3://ckpt-test/" + to_hex(random_id()); }
+
+}  // namespace ckpt::store

@@ -1,0 +1,46 @@
+# The tool on a store in a bucket, under tests/s3/run.sh: a scenario of tests/cli/run.sh.
+export AWS_ENDPOINT_URL_S3=$CKPT_TEST_S3
+store=s3://ckpt-test/tool-$RANDOM-$$
+make_safetensors a.safetensors "w F32 2x3 $(f32 0 1 2 3 4 5)"
+make_safetensors b.safetensors "w F32 2x3 $(f32 0 1 2 3 4 6)"
+expect 0 ls "$store" --json; json_is 'd["checkpoints"]' '[]'
+for step in 1 2 3; do import a.safetensors "$store" "step-$step" --step "$step" -o run=main; done
+import b.safetensors "$store" other -o run=else
+labels() { expect 0 ls "$store" --json; json '" ".join(c["label"] for c in d["checkpoints"])'; }
+[ "$(labels)" = "other step-1 step-2 step-3" ] || fail "left: $(labels)"
+expect 0 runs "$store" --json; json_is '[r["name"] for r in d["runs"]]' "['else', 'main']"
+expect 0 verify "$store@step-2"; says '^sound: step-2'; is_quiet
+expect 0 info "$store@step:3" --json; json_is 'd["tensor_list"][0]["name"]' w
+expect 0 cat "$store@step-1" w; says '5'
+expect 1 diff "$store@step-1" "$store@other"
+expect 0 export "$store@other" out.safetensors; cmp out.safetensors b.safetensors || fail "another file came out"
+
+expect 0 prune "$store" --keep-last 1 --write; says '^removed +step-2'
+[ "$(labels)" = "other step-3" ] || fail "left: $(labels)"
+expect 2 info "$store@step-1"; complains 'step-1'
+
+# Lost and damaged manifests. Readers of s3 see the removal at once.
+expect 0 info "$store@step-3" --json; id=$(json 'd["id"]')
+s3() {
+  curl --silent --fail --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
+    -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' "$@"
+}
+manifest=$CKPT_TEST_S3/ckpt-test/${store##*/}/$id/MANIFEST
+s3 "$manifest" -o kept
+s3 -X DELETE "$manifest"
+expect 0 repair "$store@$id"; says '^repairable: '
+expect 0 repair "$store@$id" --write; says "^repaired: $id"
+s3 "$manifest" -o now; cmp now kept || fail "MANIFEST is not what it was"
+cp kept damaged; flip damaged 64
+s3 -H 'x-amz-meta-ckpt-crc32c: AAAAAA==' -T damaged "$manifest" # as if it had come to harm there
+expect 1 verify "$store@$id"
+expect 0 repair "$store@$id" --write; says "^repaired: $id"
+s3 "$manifest" -o now; cmp now kept || fail "MANIFEST is not what it was"
+
+expect 0 rm "$store@$id"
+[ "$(labels)" = "other" ] || fail "left: $(labels)"
+
+# What cannot be reached is said with its bucket, and in one line.
+expect 2 ls s3://no-such-bucket/run; complains 'no-such-bucket.*404 NoSuchBucket'
+expect 2 ls "$store" -o endpoint=http://127.0.0.1:1; complains 'http://127.0.0.1:1'
+expect 2 ls s3:///run; complains 'BUCKET'

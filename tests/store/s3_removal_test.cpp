@@ -1,0 +1,137 @@
+// Checkpoints are removed on an S3 server: by whoever dies, may not, comes late or at the same time.
+#include "store/s3_fixture.h"
+
+namespace ckpt::store {
+namespace {
+
+class S3Removal : public S3Special {};
+CKPT_S3_SUITE(S3Removal);
+
+// As a server sees it that much later.
+void expect_nothing_left_after(FaultProxy& proxy, const S3Home& home, int64_t minutes) {
+  proxy.shift_dates(minutes * kMinute);
+  auto late = home.open(proxy);
+  ASSERT_EQ(code(late->prepare()), "OK");
+  EXPECT_EQ(names(*late, "s1"), "<NOT_FOUND>");
+  EXPECT_EQ(names(*late, kTrashDir), "<NOT_FOUND>");
+}
+
+// A network that repeats a request does so at any time until the server refuses its signature.
+TEST_P(S3Removal, ARepeatedPutThatComesAfterTheRemovalBringsNothingBack) {
+  for (const char* file : {"MANIFEST", "PART_000"}) {
+    FaultProxy proxy(s3_endpoint());
+    proxy.script([&](const std::string& line) {
+      if (line.starts_with("PUT") && line.ends_with(file)) proxy.arm(Fault::kLate, 1);
+      return "";
+    });
+    put_checkpoint(*home.open(proxy), "s1");
+    proxy.script(nullptr);
+    ASSERT_EQ(code(store->retire("s1", "MANIFEST", as_bytes("a tombstone"))), "OK");
+    const std::string told = proxy.repeat();
+    EXPECT_NE(told.find(file[0] == 'M' ? " 412 " : " 200 "), std::string::npos) << told;
+    EXPECT_EQ(read_text(*store, "s1/MANIFEST"), "a tombstone");
+    expect_nothing_left_after(proxy, home, 61);
+  }
+}
+
+TEST_P(S3Removal, ATombstoneIsSweptAnHourLaterByWhoeverPreparesOrRemoves) {
+  FaultProxy proxy(s3_endpoint());
+  put_checkpoint(*store, "s1");
+  ASSERT_EQ(code(store->retire("s1", "MANIFEST", as_bytes("a tombstone"))), "OK");
+  proxy.shift_dates(59 * kMinute);
+  auto other = home.open(proxy);
+  ASSERT_EQ(code(other->prepare()), "OK");
+  EXPECT_EQ(names(*store, "s1"), "MANIFEST");
+  proxy.shift_dates(61 * kMinute);
+  put_checkpoint(*store, "s2");
+  ASSERT_EQ(code(other->retire("s2", "MANIFEST", as_bytes("a tombstone"))), "OK");
+  EXPECT_EQ(names(*store, "s1"), "<NOT_FOUND>");
+}
+
+// A removal whose process died: of s1 after its tombstone, of s2 before it.
+TEST_P(S3Removal, TheNextOwnerFinishesARemovalThatWasInterruptedAndNoOther) {
+  auto client = home.client();
+  const std::string number = to_hex(random_id());
+  for (const char* directory : {"s1", "s2"}) {
+    put_checkpoint(*store, directory);
+    ASSERT_EQ(code(store->put_if_absent(trash_key(directory, random_id()),
+                                        as_bytes(strformat("{}\nMANIFEST\n{}\n", directory, number)))),
+              "OK");
+  }
+  const std::string etag = (*s3::look_at_object(*client, "s1/MANIFEST"))->etag;
+  ASSERT_EQ(code(s3::replace_object(*client, "s1/MANIFEST", etag, number, as_bytes("a tombstone"))), "OK");
+  ASSERT_EQ(code(store->prepare()), "OK");
+  EXPECT_EQ(names(*store, "s1"), "MANIFEST");
+  EXPECT_EQ(names(*store, "s2"), "MANIFEST PART_000");
+  EXPECT_EQ(store->list(kTrashDir)->size(), 2u) << "the removal of s2 may be going on";
+  FaultProxy proxy(s3_endpoint());
+  expect_nothing_left_after(proxy, home, 61);
+  EXPECT_EQ(names(*store, "s2"), "MANIFEST PART_000");
+}
+
+std::string is_denied(const std::string& line, const std::string& verb) {
+  return line.starts_with(verb) ? error_answer("403 Forbidden", "AccessDenied") : "";
+}
+
+TEST_P(S3Removal, WhoeverMayNotDeleteRemovesNothing) {
+  FaultProxy proxy(s3_endpoint());
+  put_checkpoint(*store, "s1");
+  proxy.script([](const std::string& line) { return is_denied(line, "DELETE"); });
+  const Status refused = home.open(proxy)->retire("s1", "MANIFEST", as_bytes("a tombstone"));
+  EXPECT_EQ(code(refused), "IO");
+  EXPECT_NE(refused.message().find("AccessDenied"), std::string::npos) << refused.message();
+  EXPECT_EQ(read_text(*store, "s1/MANIFEST"), "x");
+  EXPECT_EQ(names(*store, "s1"), "MANIFEST PART_000");
+}
+
+TEST_P(S3Removal, OnceTheTombstoneIsThereTheRemovalIsDoneAndTheRestIsEndedLater) {
+  FaultProxy proxy(s3_endpoint());
+  put_checkpoint(*store, "s1");
+  proxy.script(
+      [](const std::string& line) { return line.ends_with("PART_000") ? is_denied(line, "DELETE") : std::string(); });
+  auto denied = home.open(proxy);
+  EXPECT_EQ(code(denied->retire("s1", "MANIFEST", as_bytes("a tombstone"))), "OK");
+  EXPECT_EQ(names(*store, "s1"), "MANIFEST PART_000");
+  EXPECT_EQ(code(denied->prepare()), "OK") << "what cannot be deleted stops no session";
+  EXPECT_EQ(code(store->prepare()), "OK");
+  EXPECT_EQ(names(*store, "s1"), "MANIFEST");
+}
+
+TEST_P(S3Removal, AnAnswerToTheTombstoneThatGotLostIsSettledWhateverComesAfterIt) {
+  FaultProxy proxy(s3_endpoint());
+  put_checkpoint(*store, "s1");
+  int puts = 0;
+  proxy.script([&](const std::string& line) {
+    if (!line.starts_with("PUT") || !line.ends_with("s1/MANIFEST")) return std::string();
+    if (++puts == 1) proxy.arm(Fault::kLost, 1);
+    return puts == 1 ? std::string() : error_answer("507 Insufficient Storage", "QuotaExceeded");
+  });
+  EXPECT_EQ(code(home.open(proxy)->retire("s1", "MANIFEST", as_bytes("a tombstone"))), "OK");
+  EXPECT_EQ(names(*store, "s1"), "MANIFEST");
+}
+
+// What a writer that is not dead completes while its attempt is being removed.
+TEST_P(S3Removal, APartThatAppearsDuringTheRemovalGoesWithTheOthers) {
+  for (const bool has_tombstone : {false, true}) {
+    const std::string directory = has_tombstone ? "s2" : "s1";
+    FaultProxy proxy(s3_endpoint());
+    put_checkpoint(*store, directory);
+    Pattern data(9 << 20, 1);
+    auto writer = store->create(directory + "/PART_001", 9 << 20);
+    ASSERT_EQ(code((*writer)->write_at(0, data.bytes())), "OK");
+    std::string published;
+    proxy.script([&](const std::string& line) {
+      const bool now = has_tombstone ? line.starts_with("GET") && line.find("uploads=") != line.npos
+                                     : line.starts_with("PUT") && line.ends_with("s1/MANIFEST");
+      if (now && published.empty()) published = code((*writer)->publish(9 << 20));
+      return "";
+    });
+    EXPECT_EQ(code(home.open(proxy)->retire(directory, "MANIFEST", as_bytes(has_tombstone ? "" : "a tombstone"))),
+              "OK");
+    EXPECT_EQ(published, "OK");
+    EXPECT_EQ(names(*store, directory), "MANIFEST");
+  }
+}
+
+}  // namespace
+}  // namespace ckpt::store
