@@ -1,5 +1,7 @@
 // What an open checkpoint finds in its manifest, and what it refuses of one. Parts' copies, aliases and counts are
 // checked here: rules that no page can check alone.
+#include <atomic>
+
 #include "checkpoint/drafted.h"
 #include "maintain/repair.h"
 #include "maintain/verify.h"
@@ -339,8 +341,8 @@ TEST(IndexFile, ReadsItsRootThenThePagesThatAreAskedForEachOnce) {
   for (size_t i = 0; i < 50000; i++) draft.tensor(name_of(i), CKPT_DTYPE_U8, {0});
   const EncodedIndex index = draft.encode();
   ASSERT_GT(index.bytes.size(), 2u << 20);
-  size_t reads = 0;
-  uint64_t bytes = 0;
+  std::atomic<size_t> reads = 0;  // several threads read, if all pages are asked for
+  std::atomic<uint64_t> bytes = 0;
   auto read = [&](uint64_t offset, MutableBytes out) {
     std::copy_n(index.bytes.begin() + offset, out.size(), out.begin());
     reads++;
