@@ -168,7 +168,7 @@ TEST_F(FaultyStore, AnErrorThatLastsEndsTheSaveThoughItsDirectoryIsSeen) {
 // Rank 0 is not to blame: it opened the attempt, which this rank cannot see.
 TEST_F(FaultyStore, ARankThatCannotSeeTheAttemptSaysSo) {
   shell->before([](std::string_view operation, std::string_view key) {
-    return operation == "exists" && key.starts_with("s1.") ? Status(CKPT_IO, "it lasts") : Ok();
+    return operation == "attempt_exists" && key.starts_with("s1.") ? Status(CKPT_IO, "it lasts") : Ok();
   });
   auto [leader, other] = save(1, make_options({{"timeout_ms", 30000}}));
   EXPECT_EQ(other.code(), CKPT_IO) << other.message();
