@@ -1,5 +1,5 @@
-/* ckpt_maintain.h - what keeps a store in order: see where bytes lie, check and compare checkpoints, list runs, remove
- * what is old, repair what is damaged.
+/* ckpt_maintain.h - what keeps a store in order: see where bytes lie, check, compare and copy checkpoints, list runs,
+ * remove what is old, repair what is damaged.
  *
  * ckpt.h includes this file and has the conventions of calls.
  */

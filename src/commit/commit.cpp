@@ -135,7 +135,8 @@ Status give_up(Session& session, const Attempt& attempt, Status cause, bool publ
 Status refuse_attempt(Session& session, const Attempt& attempt, Status cause) {
   cause = explain(session, std::move(cause));
   if (session.world_size() == 1 || cause.code() == CKPT_FENCED) return cause;  // no other rank waits
-  if (Status made = make_attempt(session, attempt); !made.ok()) return cause;
+  // An unfinished copy has the name: it gives way, so that the other ranks learn of this.
+  if (Status made = make_attempt(session, attempt); !made.ok() && made.code() != CKPT_CONFLICT) return cause;
   return give_up(session, attempt, std::move(cause));
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "commit/any_store.h"
+#include "commit/commit.h"
 #include "commit/retention.h"
 #include "maintain/verify.h"
 
@@ -467,25 +468,41 @@ TEST_P(CopyAmongSessions, ThatIsUnfinishedIsRemovedByHandThoughItIsTheNewest) {
   EXPECT_FALSE(*to()->exists(".ckpt/attempts/1.1.s1"));
 }
 
-// The session has the same number as the one that made the copy, so its save has the same name.
-TEST_P(CopyAmongSessions, ThatHasTheNameOfASaveIsConflictForTheSaveAndStaysSound) {
+// The session has the same number as the one that made the checkpoint, so its save has the same name.
+TEST_P(CopyAmongSessions, ThatHasTheNameOfASaveStaysAndTheSaveIsConflict) {
   auto source = small_source();
-  for (const bool finished : {true, false}) {
-    const Handles here = GetParam().make();
-    Start start(here, 2);
-    if (finished)
-      ASSERT_TRUE(copy(*open(source), *here()).status.ok());
-    else
-      copy_in_part(source, here(), "s1.1.1/PART_001");
-    for (const Status& told : start.save(1)) EXPECT_EQ(told.code(), CKPT_CONFLICT) << told.message();
-    const auto again = start.save(1);
-    EXPECT_TRUE(all_ok(again).ok()) << all_ok(again).message();
-    EXPECT_EQ(*load(here, "latest"), 1);
-    EXPECT_EQ(open(here())->entry().id, "s1.1.2");
-    const Told told = copy(*open(source), *here());
-    EXPECT_TRUE(told.status.ok()) << told.status.message();
-    EXPECT_EQ(files_of(*here(), "s1.1.1"), files_of(*source, "s1.1.1"));
-  }
+  Start start(to, 2);
+  ASSERT_TRUE(copy(*open(source), *to()).status.ok());
+  for (const Status& told : start.save(1)) EXPECT_EQ(told.code(), CKPT_CONFLICT) << told.message();
+  EXPECT_EQ(files_of(*to(), "s1.1.1"), files_of(*source, "s1.1.1"));
+  const auto again = start.save(1);
+  ASSERT_TRUE(all_ok(again).ok()) << all_ok(again).message();
+  EXPECT_EQ(open(to())->entry().id, "s1.1.2");
+}
+
+TEST_P(CopyAmongSessions, ThatIsUnfinishedGivesWayToASaveOfItsNameWhichFailsSoonOnAllRanks) {
+  auto source = small_source();
+  Start start(to, 2);
+  copy_in_part(source, to(), "s1.1.1/PART_001");
+  const auto told = start.save(1);
+  EXPECT_EQ(told[0].code(), CKPT_CONFLICT) << told[0].message();
+  EXPECT_EQ(told[1].code(), CKPT_ABORTED) << told[1].message();
+  const auto again = start.save(1);
+  ASSERT_TRUE(all_ok(again).ok()) << all_ok(again).message();
+  EXPECT_EQ(copy(*open(source), *to()).status.code(), CKPT_ABORTED);
+  checkpoint::settle(*to());
+  ASSERT_TRUE(remove_by_id(*to(), "s1.1.1").ok());
+  if (to()->traits().directories) EXPECT_TRUE(copy(*open(source), *to()).status.ok());
+}
+
+TEST_P(CopyAmongSessions, IsConflictWhereASaveOfItsNameIsUnderWay) {
+  auto source = small_source();
+  Start start(to, 1);
+  const session::Attempt attempt = start.rank(0)->next_attempt("s1");
+  Job job;
+  ASSERT_TRUE(open_attempt(*start.rank(0), attempt, {}, job).ok());
+  const Told told = copy(*open(source), *to());
+  EXPECT_EQ(told.status.code(), CKPT_CONFLICT) << told.status.message();
 }
 
 TEST_P(CopyAmongSessions, OfAnotherStoreIsForeignAndSaysSo) {
