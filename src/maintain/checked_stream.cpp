@@ -74,7 +74,9 @@ Status CheckedStream::run() {
 // A single block gains nothing from a queue.
 Status CheckedStream::make_queues() {
   CKPT_ASSIGN(reads_, from_.store.make_queue(from_.store.traits().read_depth));
-  if (writer_) CKPT_ASSIGN(writes_, to_.make_queue(to_.traits().write_depth));
+  if (writer_) {
+    CKPT_ASSIGN(writes_, to_.make_queue(to_.traits().write_depth));
+  }
   job_.counters.io_engine = static_cast<uint32_t>(reads_->engine());
   return Ok();
 }
@@ -122,8 +124,9 @@ bool CheckedStream::is_queued() {
 }
 
 Status CheckedStream::make_memory(Slot& slot) {
-  if (slot.memory.bytes().empty())
+  if (slot.memory.bytes().empty()) {
     CKPT_ASSIGN(slot.memory, device::Mapping::make(std::min(limits_.block, round_up(size_, kAlign))));
+  }
   return Ok();
 }
 
