@@ -63,11 +63,11 @@ CheckedStream::CheckedStream(const From& from, const store::Store& to, store::Wr
                                 std::max<size_t>(count_, 1))) {}
 
 Status CheckedStream::run() {
+  CKPT_ASSIGN(memory_, device::Mapping::make(memory()));
   Status status = count_ > 1 ? make_queues() : Ok();
   if (status.ok()) status = stream();
   reads_.reset();
   writes_.reset();
-  for (const Slot& slot : slots_) job_.counters.staging_peak_bytes += slot.memory.bytes().size();
   return status;
 }
 
@@ -123,13 +123,6 @@ bool CheckedStream::is_queued() {
   return *queued_;
 }
 
-Status CheckedStream::make_memory(Slot& slot) {
-  if (slot.memory.bytes().empty()) {
-    CKPT_ASSIGN(slot.memory, device::Mapping::make(std::min(limits_.block, round_up(size_, kAlign))));
-  }
-  return Ok();
-}
-
 Status CheckedStream::read_queued(Lock& lock) {
   const size_t block = next_read_++;
   queued_.reset();
@@ -137,7 +130,6 @@ Status CheckedStream::read_queued(Lock& lock) {
   slot.state = State::kReading;
   reading_++;
   lock.unlock();
-  CKPT_TRY(make_memory(slot));
   job_.counters.direct_io = 1;
   job_.counters.io_count++;
   job_.counters.bytes_read += size_of(block);
@@ -156,7 +148,6 @@ Status CheckedStream::read_here(Lock& lock) {
   queued_.reset();
   Slot& slot = this->slot(block);
   lock.unlock();
-  CKPT_TRY(make_memory(slot));
   Status status = checkpoint::plain_read(job_, from_.file, begin_of(block), bytes_of(block));
   lock.lock();
   slot.state = State::kThere;

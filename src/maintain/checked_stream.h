@@ -48,11 +48,12 @@ class CheckedStream {
   CheckedStream(const From& from, const store::Store& to, store::Writer* writer, StreamLimits limits, Job& job);
   // When it returns, nothing is under way. What does not match is read once more if the store is remote.
   Status run();
+  // What it takes in memory.
+  uint64_t memory() const { return std::min(slots_.size() * limits_.block, round_up(size_, kAlign)); }
 
  private:
   enum class State { kFree, kReading, kThere, kWriting };
   struct Slot {
-    device::Mapping memory;
     State state = State::kFree;
     Status read;
   };
@@ -71,12 +72,13 @@ class CheckedStream {
   Status in_pieces(uint64_t begin, uint64_t end, Use&& use);
   Status check_range(const Span* span, uint64_t begin, uint64_t end);
   Status make_queues();
-  Status make_memory(Slot& slot);
   void written(size_t block, Status status);
   Slot& slot(size_t block) { return slots_[block % slots_.size()]; }
   uint64_t begin_of(size_t block) const { return block * limits_.block; }
   uint64_t size_of(size_t block) const { return std::min(limits_.block, size_ - begin_of(block)); }
-  MutableBytes bytes_of(size_t block) { return slot(block).memory.bytes().first(size_of(block)); }
+  MutableBytes bytes_of(size_t block) const {
+    return memory_.bytes().subspan(block % slots_.size() * limits_.block, size_of(block));
+  }
 
   const From from_;
   const store::Store& to_;
@@ -93,6 +95,7 @@ class CheckedStream {
   unsigned reading_ = 0, writing_ = 0;
   size_t written_ = 0;
 
+  device::Mapping memory_;  // of all slots
   size_t next_read_ = 0, next_check_ = 0, next_write_ = 0;  // blocks
   std::optional<bool> queued_;                              // how next_read_ is best read
   size_t next_span_ = 0;

@@ -4,6 +4,7 @@
 #include "maintain/copy.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/parallel.h"
 #include "checkpoint/catalog.h"
@@ -86,9 +87,10 @@ class Copy {
   Status look_at_parts();
   Result<bool> part_is_there(uint32_t number) const;
   Status copy_parts();
-  Status open_source(uint32_t number, PartVerifier* part, const std::vector<Finding>& found) const;
   Status copy_part(uint32_t number);
-  Status check_part_there(uint32_t number);
+  Status check_part_there(uint32_t number, const PartVerifier& part);
+  Status stream(const PartVerifier& part, const store::Store& from, const store::Reader& file, store::Writer* writer,
+                const std::function<Status(Status)>& at_part);
   Status publish(uint32_t number, store::Writer& writer, uint64_t size);
   Result<std::vector<std::byte>> read_manifest() const;
   Result<std::vector<Span>> manifest_spans(uint64_t size) const;
@@ -105,7 +107,8 @@ class Copy {
   Job& job_;
   const std::string& id_;
   const CopyPlan plan_;
-  std::vector<uint8_t> there_;  // parts that an earlier copy left
+  std::vector<uint8_t> there_;         // parts that an earlier copy left
+  std::atomic<uint64_t> memory_{0};  // of the streams that run
 };
 
 Status Copy::run() {
@@ -225,35 +228,53 @@ Status Copy::copy_parts() {
   }
   return for_each_parallel(plan_.parts, todo.size(), [&](size_t i) -> Status {
     CKPT_TRY(job_.check());
-    return there_[todo[i]] ? check_part_there(todo[i]) : copy_part(todo[i]);
+    return copy_part(todo[i]);
   });
 }
 
-// Opens a part of the source for its index, which says what every byte of it must be.
-Status Copy::open_source(uint32_t number, PartVerifier* part, const std::vector<Finding>& found) const {
-  CKPT_TRY(part->open());
-  return found.empty() ? Ok() : from_.at_part(status_of(found[0]), number);
-}
-
-constexpr VerifyOptions kIndexOnly{.mode = VerifyMode::kQuick, .threads = 1};
-
+// Reads the source's index of a part, which says what every byte of it must be; then copies the part, or checks the one
+// that is there.
 Status Copy::copy_part(uint32_t number) {
+  constexpr VerifyOptions kIndexOnly{.mode = VerifyMode::kQuick, .threads = 1};
   std::vector<Finding> found;
   Findings findings(&found);
   PartVerifier part(from_, kIndexOnly, job_, findings, number);
-  CKPT_TRY(open_source(number, &part, found));
-  const std::vector<Span> spans = spans_of(part);
+  CKPT_TRY(part.open());
+  if (!found.empty()) return from_.at_part(status_of(found[0]), number);
+  if (there_[number]) return check_part_there(number, part);
   CKPT_ASSIGN(const checkpoint::PartReader file, from_.part(number));
   auto writer = to_.create(format::part_key(id_, number), part.part().size);
   if (writer.status().code() == CKPT_NOT_FOUND) return removed_there();
   CKPT_TRY(writer.status());
+  CKPT_TRY(stream(part, from_.store(), *file, writer->get(),
+                  [&](Status status) { return from_.at_part(std::move(status), number); }));
+  return publish(number, **writer, part.part().size);
+}
+
+Status Copy::check_part_there(uint32_t number, const PartVerifier& part) {
+  CKPT_ASSIGN(const bool there, part_is_there(number));
+  if (!there) return checkpoint::at_part(Status(CKPT_INCOMPLETE, "the part is missing"), to_, id_, number);
+  CKPT_ASSIGN(auto file, to_.open(format::part_key(id_, number)));
+  return stream(part, to_, *file, nullptr,
+                [&](Status status) { return checkpoint::at_part(std::move(status), to_, id_, number); });
+}
+
+Status Copy::stream(const PartVerifier& part, const store::Store& from, const store::Reader& file,
+                    store::Writer* writer, const std::function<Status(Status)>& at_part) {
+  const std::vector<Span> spans = spans_of(part);
   auto blame = [&](const Span* span, Status status) {
     if (span && span->chunk != Span::kNoChunk)
       status = status_of(part.damage(part.chunks()[span->chunk], status.code(), status.message()));
-    return from_.at_part(std::move(status), number);
+    return at_part(std::move(status));
   };
-  CKPT_TRY(CheckedStream({from_.store(), *file, spans, blame}, to_, writer->get(), plan_.limits, job_).run());
-  return publish(number, **writer, part.part().size);
+  CheckedStream stream({from, file, spans, blame}, to_, writer, plan_.limits, job_);
+  const uint64_t in_use = memory_ += stream.memory();
+  for (uint64_t peak = job_.counters.staging_peak_bytes;
+       peak < in_use && !job_.counters.staging_peak_bytes.compare_exchange_weak(peak, in_use);) {
+  }
+  Status status = stream.run();
+  memory_ -= stream.memory();
+  return status;
 }
 
 Status Copy::removed_there() const {
@@ -269,24 +290,6 @@ Status Copy::publish(uint32_t number, store::Writer& writer, uint64_t size) {
   if (published.code() != CKPT_EXISTS && !to_.traits().visible_is_durable) return published;
   CKPT_ASSIGN(const bool there, part_is_there(number));
   return there ? Ok() : published;
-}
-
-// Reads a part of the target whole.
-Status Copy::check_part_there(uint32_t number) {
-  std::vector<Finding> found;
-  Findings findings(&found);
-  PartVerifier part(from_, kIndexOnly, job_, findings, number);
-  CKPT_TRY(open_source(number, &part, found));
-  const std::vector<Span> spans = spans_of(part);
-  CKPT_ASSIGN(const bool there, part_is_there(number));
-  if (!there) return checkpoint::at_part(Status(CKPT_INCOMPLETE, "the part is missing"), to_, id_, number);
-  CKPT_ASSIGN(auto file, to_.open(format::part_key(id_, number)));
-  auto blame = [&](const Span* span, Status status) {
-    if (span && span->chunk != Span::kNoChunk)
-      status = status_of(part.damage(part.chunks()[span->chunk], status.code(), status.message()));
-    return checkpoint::at_part(std::move(status), to_, id_, number);
-  };
-  return CheckedStream({to_, *file, spans, blame}, to_, nullptr, plan_.limits, job_).run();
 }
 
 // ---- the manifest ----

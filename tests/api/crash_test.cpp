@@ -36,7 +36,7 @@ struct Operation {
   std::set<int64_t> latest;        // the steps that may be the latest afterwards
   std::vector<std::string> stays;  // checkpoints that must exist afterwards, whatever happens
   bool rendezvous = false;
-  std::string finish;  // what another process does afterwards, before the next start
+  std::string finish{};  // what another process does afterwards, before the next start
 };
 
 class Faults : public ::testing::Test {
