@@ -39,7 +39,8 @@ CKPT_API ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b
  * Options: check, staging_bytes, threads. Statuses: EXISTS (another checkpoint has its name there: details expected and
  * found are the save ids), CORRUPT, FORMAT, INCOMPLETE (the source is damaged), GONE (it was removed), MISMATCH (a part
  * or MANIFEST that is there is not the source's), CONFLICT (a save there has its name), ABORTED (it was removed there
- * while it was made, or closed by a tombstone), NO_SPACE, IO, CANCELLED. */
+ * while it was made, or closed by a tombstone), COMMIT_UNKNOWN (MANIFEST was put, but the store gave no answer: copy
+ * again), NO_SPACE, IO, CANCELLED. */
 CKPT_API ckpt_status ckpt_reader_copy(const ckpt_reader* reader, const ckpt_store* to, const ckpt_options* options,
                                       ckpt_report** report, ckpt_error** err);
 
