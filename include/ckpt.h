@@ -521,7 +521,8 @@ CKPT_API void ckpt_job_cancel(const ckpt_job* job);
  * and bytes_done where there is a measure) and cancel it. ckpt_session_open, ckpt_store_prune, ckpt_store_repair,
  * ckpt_reader_diff, ckpt_reader_copy, ckpt_import and ckpt_export work under such a job, on the caller's thread;
  * cancelled, they return CANCELLED soon, and what they had done by then stays done (prune: what it removed; copy: the
- * parts). Other calls refuse the options (INVALID). A job serves one call. `job` NULL takes it out of the options, which keep it alive otherwise. */
+ * parts). Other calls refuse the options (INVALID). A job serves one call. `job` NULL takes it out of the options,
+ * which keep it alive otherwise. */
 CKPT_API ckpt_status ckpt_job_new(ckpt_job** out, ckpt_error** err);
 CKPT_API ckpt_status ckpt_options_set_job(ckpt_options* options, const ckpt_job* job, ckpt_error** err);
 

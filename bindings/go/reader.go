@@ -240,11 +240,11 @@ func (r *Reader) Diff(ctx context.Context, other *Reader, options Options) (Repo
 	})
 }
 
-// Copy makes the same checkpoint in another store, byte for byte, and checks every byte on its way. An unfinished copy is
-// no checkpoint; the next call goes on with it. One that is there already is fine. The report says what was there, and
-// whether the copy is foreign in that store. The context cancels it. Options: check, staging_bytes, threads. Errors:
-// ErrExists (another checkpoint has its name there), ErrCorrupt, ErrFormat, ErrIncomplete, ErrGone, ErrMismatch,
-// ErrConflict, ErrAborted, ErrNoSpace, ErrIO, ErrCancelled.
+// Copy makes the same checkpoint in another store, byte for byte, and checks every byte on its way. An unfinished copy
+// is no checkpoint; the next call goes on with it. One that is there already is fine. The report says what was there,
+// and whether the copy is foreign in that store. The context cancels it. Options: check, staging_bytes, threads.
+// Errors: ErrExists (another checkpoint has its name there), ErrCorrupt, ErrFormat, ErrIncomplete, ErrGone,
+// ErrMismatch, ErrConflict, ErrAborted, ErrCommitUnknown (copy again), ErrNoSpace, ErrIO, ErrCancelled.
 func (r *Reader) Copy(ctx context.Context, to *Store, options Options) (Report, error) {
 	if to == nil {
 		return Report{}, nilError("store")

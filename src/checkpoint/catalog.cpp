@@ -105,8 +105,7 @@ static Result<CheckpointEntry> look_at(const store::Store& store, std::string_vi
   if (code == CKPT_NOMEM || code == CKPT_GONE) return std::move(peeked).status();
   if (!peeked.ok())
     return entry_without_record(
-        store, id,
-        code == CKPT_NOT_FOUND ? Ok() : std::move(peeked).status().with("path", store.path(slot_key(id))));
+        store, id, code == CKPT_NOT_FOUND ? Ok() : std::move(peeked).status().with("path", store.path(slot_key(id))));
   format::Slot* slot = &peeked->slot;
   if (!slot->committed && slot->tombstone.status == CKPT_GONE)
     return Status(CKPT_NOT_FOUND, store.path(id) + " was removed").with("path", store.path(id));

@@ -23,11 +23,13 @@ constexpr Words kWords = {
     "checkpoint:\n"
     "the same command goes on with it, and keeps the parts that are there (-o check=full reads them whole first); ckpt "
     "rm removes it.\n"
-    "A checkpoint that is there already is not copied again. Makes the store if there is none; one that is empty becomes "
+    "A checkpoint that is there already is not copied again. Makes the store if there is none; one that is empty "
+    "becomes "
     "another\n"
     "place of the store, where @latest and labels find the copies. In a store with checkpoints of its own a copy is "
     "foreign: it is\n"
-    "opened by its name alone. --all copies every checkpoint of the store, or of the run that --run names, oldest first.",
+    "opened by its name alone. --all copies every checkpoint of the store, or of the run that --run names, oldest "
+    "first.",
     "  ckpt cp /data/run7@latest s3://backup/run7\n"
     "  ckpt cp s3://backup/run7@step:400 /scratch/run7\n"
     "  ckpt cp /data/run7 s3://backup/run7 --all\n",
@@ -91,7 +93,9 @@ void print_copied(const Copied& copied) {
 
 Json to_json(const Copied& copied) {
   Json json = {{"id", copied.id},
-               {"result", !copied.error.empty() ? "failed" : copied.there ? "already there" : "copied"},
+               {"result", !copied.error.empty() ? "failed"
+                          : copied.there        ? "already there"
+                                                : "copied"},
                {"bytes_copied", copied.bytes},
                {"parts_kept", copied.parts_kept},
                {"foreign", !copied.foreign.empty()}};
@@ -107,7 +111,8 @@ int tell(const Args& args, const std::string& to, const std::vector<Copied>& all
     there += copied.there ? 1 : 0;
   }
   if (args.json)
-    print_json({{"from", args.from}, {"to", to}, {"copies", Json::array(all, [](const auto& c) { return to_json(c); })}});
+    print_json(
+        {{"from", args.from}, {"to", to}, {"copies", Json::array(all, [](const auto& c) { return to_json(c); })}});
   else if (args.all)
     print(format("{} copied, {} already there, {} failed\n", all.size() - failed - there, there, failed));
   return failed == 0 ? kExitOk : kExitNo;

@@ -124,7 +124,8 @@ Status give_up(Session& session, const Attempt& attempt, Status cause, bool publ
   bool was_open =
       outcome.code() == CKPT_NOT_FOUND || outcome.code() == CKPT_COMMIT_UNKNOWN || outcome.code() == CKPT_GONE;
   if (was_open) return give_up_open(session, attempt, std::move(cause), closed, outcome, published);
-  const bool others = !closed.ok() && outcome.code() == CKPT_CONFLICT;  // another save's checkpoint, which was copied here
+  const bool others =
+      !closed.ok() && outcome.code() == CKPT_CONFLICT;  // another save's checkpoint, which was copied here
   if (session.rank() == 0 && !others) remove_parts(session.store(), attempt);
   // Whoever closed the slot first knows the cause. A failure that only followed from it must not hide it.
   bool consequence = cause.code() == CKPT_NOT_FOUND || cause.code() == CKPT_CANCELLED || cause.code() == CKPT_TIMEOUT ||

@@ -239,7 +239,8 @@ Status CheckedStream::write(Lock& lock) {
   lock.unlock();
   if (writer_) job_.counters.bytes_written += size_of(block);
   if (writer_ && writes_)
-    writes_->write(*writer_, begin_of(block), bytes_of(block), [this, block](Status status) { written(block, status); });
+    writes_->write(*writer_, begin_of(block), bytes_of(block),
+                   [this, block](Status status) { written(block, status); });
   else
     written(block, writer_ ? writer_->write_at(begin_of(block), bytes_of(block)) : Ok());
   return Ok();

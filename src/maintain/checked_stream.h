@@ -95,11 +95,11 @@ class CheckedStream {
   unsigned reading_ = 0, writing_ = 0;
   size_t written_ = 0;
 
-  device::Mapping memory_;  // of all slots
+  device::Mapping memory_;                                  // of all slots
   size_t next_read_ = 0, next_check_ = 0, next_write_ = 0;  // blocks
   std::optional<bool> queued_;                              // how next_read_ is best read
   size_t next_span_ = 0;
-  uint64_t checked_ = 0;                          // all bytes before it match
+  uint64_t checked_ = 0;                            // all bytes before it match
   std::unique_ptr<store::IoQueue> reads_, writes_;  // last members: their destructors wait for what is under way
 };
 

@@ -1,6 +1,6 @@
 // A copy in the target, from first to last: a record that says that the directory is a copy's, the directory, parts,
-// MANIFEST. A part appears whole under its name, so whatever is there is done. Sessions leave the record alone: it names
-// no run.
+// MANIFEST. A part appears whole under its name, so whatever is there is done. Sessions leave the record alone: it
+// names no run.
 #include "maintain/copy.h"
 
 #include <algorithm>
@@ -31,8 +31,8 @@ CopyPlan plan_copy(const store::Traits& from, const store::Traits& to, const Cop
   plan.limits.block = std::max(block, least);
   const uint64_t blocks = options.memory / plan.limits.block;
   const unsigned wanted = from.remote || to.remote ? std::max(options.threads, kRemoteParts) : options.threads;
-  plan.parts = static_cast<unsigned>(
-      std::clamp<uint64_t>(blocks / 4, 1, std::max(1u, std::min<unsigned>(wanted, parts))));
+  plan.parts =
+      static_cast<unsigned>(std::clamp<uint64_t>(blocks / 4, 1, std::max(1u, std::min<unsigned>(wanted, parts))));
   plan.limits.blocks =
       std::clamp<uint64_t>(blocks / plan.parts, 2, uint64_t{from.read_depth} + uint64_t{to.write_depth});
   return plan;
@@ -107,7 +107,7 @@ class Copy {
   Job& job_;
   const std::string& id_;
   const CopyPlan plan_;
-  std::vector<uint8_t> there_;         // parts that an earlier copy left
+  std::vector<uint8_t> there_;       // parts that an earlier copy left
   std::atomic<uint64_t> memory_{0};  // of the streams that run
 };
 
@@ -150,8 +150,8 @@ Result<bool> Copy::is_committed() const {
         .with("path", to_.path(id_));
   if (slot->summary.save_id != from_.summary().save_id) return other_save(slot->summary.save_id);
   if (slot->trailer == from_.trailer()) return true;
-  return Status(CKPT_MISMATCH, strformat("{} is the same save with another MANIFEST: one of them was rebuilt by force",
-                                         to_.path(id_)))
+  return Status(CKPT_MISMATCH,
+                strformat("{} is the same save with another MANIFEST: one of them was rebuilt by force", to_.path(id_)))
       .with("path", to_.path(id_))
       .with("expected", to_hex(from_.trailer().root_digest))
       .with("found", to_hex(slot->trailer.root_digest));
@@ -316,14 +316,13 @@ Result<std::vector<Span>> Copy::manifest_spans(uint64_t size) const {
 
 Result<std::vector<std::byte>> Copy::read_manifest() const {
   auto read = store::read_checked(from_.store(), [&]() -> Result<std::vector<std::byte>> {
-    CKPT_ASSIGN(auto bytes, from_.store().get(format::slot_key(id_), UINT64_MAX));
-    CKPT_ASSIGN(const std::vector<Span> spans, manifest_spans(bytes.size()));
+    const store::Reader& file = from_.manifest_file();
+    CKPT_ASSIGN(const std::vector<Span> spans, manifest_spans(file.size()));
+    std::vector<std::byte> bytes(file.size());
+    CKPT_TRY(file.read_at(0, bytes));
     CKPT_TRY(check_spans(spans, bytes));
     return bytes;
   });
-  if (read.status().code() == CKPT_NOT_FOUND)
-    return Status(CKPT_GONE, from_.store().path(id_) + " was removed while it was being copied")
-        .with("path", from_.store().path(id_));
   return read.ok() ? std::move(read) : from_.at_manifest(std::move(read).status());
 }
 
@@ -340,7 +339,8 @@ Status Copy::put_manifest() {
   if (put.ok()) return put;
   auto committed = is_committed();  // by this call, or by somebody who made the same copy
   if (put.code() != CKPT_EXISTS && (committed.ok() ? *committed : committed.status().code() == CKPT_IO))
-    return Status(CKPT_COMMIT_UNKNOWN, to_.path(id_) + " may be complete, and may not last; copy again: " + put.message())
+    return Status(CKPT_COMMIT_UNKNOWN,
+                  to_.path(id_) + " may be complete, and may not last; copy again: " + put.message())
         .with("path", to_.path(id_));
   CKPT_TRY(committed.status());
   return *committed ? Ok() : put;

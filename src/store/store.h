@@ -192,8 +192,8 @@ class Store {
   virtual Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const = 0;
 };
 
-// What is read of a store, as a Status or Result. Of one that is remote, what makes no sense may have been damaged on its
-// way, so it is read once more.
+// What is read of a store, as a Status or Result. Of one that is remote, what makes no sense may have been damaged on
+// its way, so it is read once more.
 template <typename Read>
 auto read_checked(const Store& store, Read&& read) -> decltype(read()) {
   auto told = read();

@@ -23,7 +23,8 @@ expect 0 cp store all --all --run other --json
 json_is '[(c["id"], c["result"]) for c in d["copies"]]' "[('$best', 'already there')]"
 flip store/step-1.1.1/PART_000 4096
 expect 1 cp store some --all
-complains '^ckpt: step-1.1.1: .*PART_000.*tensor "w"'; says '^copied step-2'; says '^2 copied, 0 already there, 1 failed$'
+complains '^ckpt: step-1.1.1: .*PART_000.*tensor "w"'; says '^copied step-2'
+says '^2 copied, 0 already there, 1 failed$'
 expect 2 cp store@step-1 elsewhere; complains 'tensor "w"'
 expect 0 ls elsewhere --json; json_is '[c["state"] for c in d["checkpoints"]]' "['open']"
 expect 0 rm elsewhere@step-1.1.1; expect 0 ls elsewhere --json; json_is 'd["checkpoints"]' "[]"

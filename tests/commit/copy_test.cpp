@@ -3,6 +3,7 @@
 #include "maintain/copy.h"
 
 #include <atomic>
+#include <fstream>
 #include <map>
 
 #include "commit/any_store.h"
@@ -261,21 +262,35 @@ void flip(store::Store& store, const std::string& key, uint64_t at) {
   ASSERT_TRUE(store.put_if_absent(key, bytes).ok());
 }
 
+// The same in place, as a disk does it: whoever has the file open sees it.
+void flip_file(const std::string& path, uint64_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  char byte = 0;
+  file.seekg(static_cast<std::streamoff>(at)).get(byte);
+  file.seekp(static_cast<std::streamoff>(at)).put(static_cast<char>(byte ^ 1));
+  ASSERT_TRUE(file.good());
+}
+
 // The source is open, and sound, before its bytes change: so it is the copy that must find each.
 TEST(DamagedSource, IsRefusedWhateverByteItIsAndNothingIsCommitted) {
-  auto source = small_source(1);
+  const Handles from = directory_store();
+  {
+    Start start(from, 1);
+    ASSERT_TRUE(all_ok(start.save(1)).ok());
+  }
+  const auto source = from();
   for (const auto& [name, bytes] : files_of(*source, "s1.1.1")) {
-    const std::string key = "s1.1.1/" + name;
+    const std::string key = "s1.1.1/" + name, path = source->path(key);
     for (uint64_t at = 0; at < bytes.size(); at += at < 128 || at + 800 > bytes.size() ? 1 : 29) {
       const auto opened = open(source);
-      flip(*source, key, at);
+      flip_file(path, at);
       auto target = fresh_memory_store();
       const Told told = copy(*opened, *target);
       const ckpt_status code = told.status.code();
-      EXPECT_TRUE(code == CKPT_CORRUPT || code == CKPT_FORMAT || code == CKPT_REVISION) << key << " " << at << ": "
-                                                                                         << told.status.message();
+      EXPECT_TRUE(code == CKPT_CORRUPT || code == CKPT_FORMAT || code == CKPT_REVISION)
+          << key << " " << at << ": " << told.status.message();
       EXPECT_FALSE(is_committed(*target, "s1.1.1")) << key << " " << at;
-      flip(*source, key, at);
+      flip_file(path, at);
     }
   }
   EXPECT_TRUE(copy(*open(source), *fresh_memory_store()).status.ok());

@@ -176,7 +176,8 @@ end
 Makes the same checkpoint in another store, byte for byte, and checks every byte on its way. An unfinished copy is no
 checkpoint; the next call goes on with it. One that is there already is fine. Returns what was there, and whether the
 copy is foreign in that store. Blocks this thread, but not the garbage collector. Throws EXISTS (another checkpoint has
-its name there), CORRUPT, FORMAT, INCOMPLETE, GONE, MISMATCH, CONFLICT, ABORTED, NO_SPACE, IO.
+its name there), CORRUPT, FORMAT, INCOMPLETE, GONE, MISMATCH, CONFLICT, ABORTED, COMMIT_UNKNOWN (copy again), NO_SPACE,
+IO.
 """
 function copy_checkpoint(reader::Reader, store::Store; options...)
     return with_options(options) do bag
