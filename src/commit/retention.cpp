@@ -80,8 +80,8 @@ Status remove_by_id(store::Store& store, std::string_view id) {
   CKPT_ASSIGN(auto entry, checkpoint::read_entry(store, id));
   if (entry.state == CKPT_CHECKPOINT_COMMITTED) return remove_committed(store, entry, nullptr);
   const std::string record = format::attempt_key(entry.summary.token, entry.summary.attempt, entry.summary.label);
-  auto text = store.get(record, format::kCopyRecord.size());
-  const bool copied = text.ok() && as_text(*text) == format::kCopyRecord;
+  auto text = store.get(record, 4096);
+  const bool copied = text.ok() && format::is_copy_record(as_text(*text));
   if (entry.state == CKPT_CHECKPOINT_OPEN) {
     // The slot decides between the writer and us, as it does between ranks.
     CKPT_ASSIGN(uint64_t highest, checkpoint::highest_token(store));

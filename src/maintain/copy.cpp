@@ -112,7 +112,6 @@ class Copy {
 };
 
 Status Copy::run() {
-  for (uint32_t i = 0; i < there_.size(); i++) CKPT_TRY(from_.part_record(i).status());
   CKPT_TRY(to_.prepare());
   CKPT_ASSIGN(const bool committed, is_committed());
   bool existed = committed;
@@ -178,7 +177,8 @@ Status Copy::open_place(bool* existed) {
   CKPT_ASSIGN(*existed, to_.has_directory(id_));
   const std::string record = record_of(id_);
   if (record.empty()) return to_.make_directory(id_);  // somebody gave it a name of his own
-  return to_.open_attempt(record, as_bytes(format::kCopyRecord), id_);
+  const std::string text = format::copy_record(from_.summary().save_id);
+  return to_.open_attempt(record, as_bytes(text), id_);
 }
 
 Status Copy::look_at_parts() {
@@ -353,8 +353,8 @@ void Copy::tidy() {
   to_.sweep(id_);
   const std::string record = record_of(id_);
   if (record.empty()) return;
-  auto text = to_.get(record, format::kCopyRecord.size());
-  if (text.ok() && as_text(*text) == format::kCopyRecord) (void)to_.remove(record, false);
+  auto text = to_.get(record, 4096);
+  if (text.ok() && format::is_copy_record(as_text(*text))) (void)to_.remove(record, false);
 }
 
 void Copy::tell(bool committed) {

@@ -142,6 +142,14 @@ TEST_P(Copies, AreTheSameBytesAndTheLatestOfAnEmptyStore) {
   EXPECT_TRUE(!records.ok() || records->empty()) << "a record stayed";
 }
 
+TEST_P(Copies, OfPartsOfManyBlocksAreTheSameBytes) {
+  ASSERT_TRUE(save_large(open_session(from()), 1, 21).ok());
+  const Told told = copy(*open(from()), *to(), {.memory = 48 << 20});
+  ASSERT_TRUE(told.status.ok()) << told.status.message();
+  EXPECT_EQ(told.written, told.bytes);
+  EXPECT_EQ(files_of(*to(), "s1.1.1"), files_of(*from(), "s1.1.1"));
+}
+
 TEST_P(Copies, OfWhatIsThereAreOkAndMoveNothing) {
   Start start(from, 2);
   ASSERT_TRUE(all_ok(start.save(1)).ok());
@@ -386,6 +394,17 @@ TEST(CopyTarget, WithAnotherCheckpointOfTheNameIsExistsAndNamesBoth) {
   EXPECT_EQ(*told.status.detail("expected"), to_hex(open(source)->summary().save_id));
   EXPECT_EQ(*told.status.detail("found"), to_hex(open(target)->summary().save_id));
   EXPECT_EQ(files_of(*target, "s1.1.1"), before);
+}
+
+TEST(CopyTarget, WithAnUnfinishedCopyOfAnotherCheckpointOfTheNameIsConflict) {
+  auto first = small_source(), second = small_source();
+  auto inner = fresh_memory_store();
+  auto target = std::make_shared<store::ShellStore>(inner);
+  target->once("create", "s1.1.1/PART_000",
+               [&] { EXPECT_EQ(copy(*open(second), *inner).status.code(), CKPT_CONFLICT); });
+  const Told told = copy(*open(first), *target);
+  EXPECT_TRUE(told.status.ok()) << told.status.message();
+  EXPECT_EQ(files_of(*inner, "s1.1.1"), files_of(*first, "s1.1.1"));
 }
 
 TEST(CopyTarget, WithPartsThatAreNotTheSourcesIsRefused) {
