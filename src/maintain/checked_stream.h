@@ -2,6 +2,7 @@
 // checked to a new file. One thread works on it; queues of the stores keep reads and writes under way.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <functional>
 #include <memory>

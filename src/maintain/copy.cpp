@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 
 #include "base/parallel.h"
 #include "checkpoint/catalog.h"
+#include "format/checksum.h"
 #include "format/framing.h"
 #include "format/names.h"
 #include "maintain/checked_stream.h"
