@@ -519,9 +519,10 @@ CKPT_API void ckpt_job_cancel(const ckpt_job* job);
 
 /* A job for a call that blocks: put into the call's options, it lets another thread watch the call (state, bytes_total
  * and bytes_done where there is a measure) and cancel it. ckpt_session_open, ckpt_store_prune, ckpt_store_repair,
- * ckpt_reader_diff, ckpt_import and ckpt_export work under such a job, on the caller's thread; cancelled, they return
- * CANCELLED soon, and what they had done by then stays done (prune: what it removed). Other calls refuse the options
- * (INVALID). A job serves one call. `job` NULL takes it out of the options, which keep it alive otherwise. */
+ * ckpt_reader_diff, ckpt_reader_copy, ckpt_import and ckpt_export work under such a job, on the caller's thread;
+ * cancelled, they return CANCELLED soon, and what they had done by then stays done (prune: what it removed; copy: the
+ * parts). Other calls refuse the options (INVALID). A job serves one call. `job` NULL takes it out of the options,
+ * which keep it alive otherwise. */
 CKPT_API ckpt_status ckpt_job_new(ckpt_job** out, ckpt_error** err);
 CKPT_API ckpt_status ckpt_options_set_job(ckpt_options* options, const ckpt_job* job, ckpt_error** err);
 
@@ -559,9 +560,9 @@ enum {
                                 * save: an older checkpoint of its label */
   CKPT_FINDING_MISSING = 2,    /* verify: a part; load: a name asked for; diff: only in a */
   CKPT_FINDING_EXTRA = 3,      /* load: a name not asked for; diff: only in b */
-  CKPT_FINDING_DIFFERENT = 4,  /* diff */
+  CKPT_FINDING_DIFFERENT = 4,  /* diff; copy: is foreign there */
   CKPT_FINDING_REMOVED = 5,    /* prune */
-  CKPT_FINDING_KEPT = 6,       /* prune: not removed, and why */
+  CKPT_FINDING_KEPT = 6,       /* prune: not removed, and why; copy: was there */
   CKPT_FINDING_REPAIRED = 7,   /* repair: was written, or with dry_run would be */
   CKPT_FINDING_PASSED_OVER = 8 /* open: a newer checkpoint that cannot be loaded */
 };
@@ -577,7 +578,7 @@ typedef struct ckpt_finding {
   uint64_t size;                       /* bytes there */
   int64_t first_element, last_element; /* in the flattened tensor, inclusive; -1 where none */
   double max_abs, max_rel;             /* diff of values; NaN where none */
-  uint64_t count;                      /* diff of values: elements that differ */
+  uint64_t count;                      /* diff of values: elements that differ; copy: parts that were there */
 } ckpt_finding;
 CKPT_API size_t ckpt_report_count(const ckpt_report* report);
 CKPT_API ckpt_status ckpt_report_at(const ckpt_report* report, size_t index, ckpt_finding* out, ckpt_error** err);
@@ -587,6 +588,6 @@ CKPT_API void ckpt_report_free(ckpt_report* report);
 }
 #endif
 
-#include "ckpt_maintain.h" /* verify, diff, prune, repair: needs what is declared above */
+#include "ckpt_maintain.h" /* verify, diff, copy, prune, repair: needs what is declared above */
 
 #endif /* CKPT_H */

@@ -1,5 +1,5 @@
-/* ckpt_maintain.h - what keeps a store in order: see where bytes lie, check and compare checkpoints, list runs, remove
- * what is old, repair what is damaged.
+/* ckpt_maintain.h - what keeps a store in order: see where bytes lie, check, compare and copy checkpoints, list runs,
+ * remove what is old, repair what is damaged.
  *
  * ckpt.h includes this file and has the conventions of calls.
  */
@@ -25,6 +25,24 @@ CKPT_API ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_op
  * report means equal content. Options: values, threads. Statuses: CORRUPT, IO, GONE. */
 CKPT_API ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b, const ckpt_options* options,
                                       ckpt_report** out, ckpt_error** err);
+
+/* Makes the same checkpoint in another store: same run, label, step, save id and id, byte for byte the same parts and
+ * MANIFEST. Makes the store if there is none; one that has no checkpoints becomes another place of this store, so that
+ * selectors find the copy there as they find it here. In a store of its own the copy is foreign: it is listed and can
+ * be loaded by its id, but is never the latest and has no label.
+ * Every byte is checked on its way. MANIFEST goes last, so an unfinished copy is no checkpoint, and the next call goes
+ * on with it: parts that are there are kept if size and index are those of the source, with check=full if every byte
+ * is. Sessions and ckpt_store_prune leave an unfinished copy alone; ckpt_store_remove removes it. Several may copy the
+ * same checkpoint at once. A checkpoint that is there already is OK.
+ * `report` (nullable) says what was there: a finding KEPT with status EXISTS for the checkpoint, with OK for `count`
+ * of its parts; DIFFERENT for a copy that is foreign.
+ * Options: check, staging_bytes, threads. Statuses: EXISTS (another checkpoint has its name there: details expected and
+ * found are the save ids), CORRUPT, FORMAT, INCOMPLETE (the source is damaged), GONE (it was removed), MISMATCH (a part
+ * or MANIFEST that is there is not the source's), CONFLICT (a save there has its name), ABORTED (it was removed there
+ * while it was made, or closed by a tombstone), COMMIT_UNKNOWN (MANIFEST was put, but the store gave no answer: copy
+ * again), NO_SPACE, IO, CANCELLED. */
+CKPT_API ckpt_status ckpt_reader_copy(const ckpt_reader* reader, const ckpt_store* to, const ckpt_options* options,
+                                      ckpt_report** report, ckpt_error** err);
 
 /* ---- where bytes lie -------------------------------------------------------------------------------------- */
 

@@ -106,8 +106,8 @@ class Job {
   ~Job() { leave_memory(); }
   ckpt_job* get() const noexcept { return state_ ? state_->get() : nullptr; }
   explicit operator bool() const noexcept { return state_ != nullptr; }
-  // For one call that blocks (Session::open, Store::prune, repair and import, Reader::diff and export_to): put it into
-  // the call's options by set_job. Destroying it while the call runs cancels the call.
+  // For one call that blocks (Session::open, Store::prune, repair and import, Reader::diff, copy and export_to): put it
+  // into the call's options by set_job. Destroying it while the call runs cancels the call.
   static Result<Job> create() { return detail::make<Job>(ckpt_job_new); }
   int32_t state() const { return ckpt_job_state(get()); }
   Result<void> wait(int32_t state, int64_t timeout_ms = -1) const {
@@ -415,6 +415,9 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
   }
   Result<Report> diff(const Reader& other, const Options& options = {}) const {
     return detail::make<Report>(ckpt_reader_diff, get(), other.get(), options);
+  }
+  Result<Report> copy(const Store& to, const Options& options = {}) const {
+    return detail::make<Report>(ckpt_reader_copy, get(), to.get(), options);
   }
 #ifdef CKPT_FILE_H
   Result<void> export_to(const std::string& path, const Options& options = {}) const {

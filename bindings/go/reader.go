@@ -240,6 +240,29 @@ func (r *Reader) Diff(ctx context.Context, other *Reader, options Options) (Repo
 	})
 }
 
+// Copy makes the same checkpoint in another store, byte for byte, and checks every byte on its way. An unfinished copy
+// is no checkpoint; the next call goes on with it. One that is there already is fine. The report says what was there,
+// and whether the copy is foreign in that store. The context cancels it. Options: check, staging_bytes, threads.
+// Errors: ErrExists (another checkpoint has its name there), ErrCorrupt, ErrFormat, ErrIncomplete, ErrGone,
+// ErrMismatch, ErrConflict, ErrAborted, ErrCommitUnknown (copy again), ErrNoSpace, ErrIO, ErrCancelled.
+func (r *Reader) Copy(ctx context.Context, to *Store, options Options) (Report, error) {
+	if to == nil {
+		return Report{}, nilError("store")
+	}
+	target, err := to.h.enter()
+	if err != nil {
+		return Report{}, err
+	}
+	defer to.h.leave()
+	return withContextAndOptions(ctx, &r.h, options, func(reader *C.ckpt_reader, bag *C.ckpt_options,
+		_ cTexts) (Report, error) {
+		var out *C.ckpt_report
+		var cerr *C.ckpt_error
+		status := C.ckpt_reader_copy(reader, target, bag, &out, &cerr)
+		return takeReport(out, fail(status, cerr))
+	})
+}
+
 // Export writes the checkpoint to `path`, which must not exist, as option format says (auto: by the ending of `path`):
 // "safetensors", "pt" (its main tree, for torch.load(weights_only=True)) or "hfai". It leaves out what the format
 // cannot hold. The context cancels it; then nothing is at `path`. Options: format, shards, shard_bytes, at, opaque,

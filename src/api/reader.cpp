@@ -2,6 +2,7 @@
 #include "api/handles.h"
 #include "base/parallel.h"
 #include "format/names.h"
+#include "maintain/copy.h"
 #include "maintain/diff.h"
 
 using namespace ckpt;
@@ -306,6 +307,24 @@ ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b, const c
                                         resolve_threads(bag.integer("threads")), &report->report, job);
     }));
     *out = report.release();
+    return Ok();
+  });
+}
+
+ckpt_status ckpt_reader_copy(const ckpt_reader* reader, const ckpt_store* to, const ckpt_options* options,
+                             ckpt_report** report, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(usable(reader, "reader"));
+    CKPT_TRY(usable(to, "to"));
+    const Options& bag = options_of(options);
+    const maintain::CopyOptions settings{.full = bag.str("check") == "full",
+                                         .threads = resolve_threads(bag.integer("threads")),
+                                         .memory = static_cast<uint64_t>(bag.integer("staging_bytes"))};
+    auto findings = std::make_unique<ckpt_report>();
+    CKPT_TRY(run_under(options, [&](Job& job) {
+      return maintain::copy_checkpoint(*reader->checkpoint, *to->store, settings, &findings->report, job);
+    }));
+    if (report) *report = findings.release();
     return Ok();
   });
 }

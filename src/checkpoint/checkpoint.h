@@ -72,6 +72,8 @@ class Checkpoint {
   const format::Root& root() const { return manifest_->root(); }
   const format::Summary& summary() const { return root().summary; }
   const IndexFile& manifest() const { return *manifest_; }
+  const format::ManifestTrailer& trailer() const { return trailer_; }
+  const store::Reader& manifest_file() const { return *file_; }
   const store::Store& store() const { return *store_; }
 
   // Checks all that the manifest holds: its pages, counts, targets of aliases, and the copies of parts' indexes.

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "cli/command.h"
+#include "cli/progress.h"
 #include "cli/table.h"
 
 namespace cli {
@@ -60,7 +61,8 @@ int run(const Args& args) {
   ckpt::Options options = make_options(args);
   if (args.structure_only) options.set("values", 0);
   Opened a = open_checkpoint(args.a, args, options), b = open_checkpoint(args.b, args, options);
-  const ckpt::Report report = a.reader.diff(b.reader, options);
+  ckpt::Report report{nullptr};
+  watch(options, [&] { report = a.reader.diff(b.reader, options); });
   const std::vector<ckpt::Finding> findings = chosen_findings(report, args.at);
   const bool equal = findings.empty();
   if (args.json) {

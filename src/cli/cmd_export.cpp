@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "cli/progress.h"
 #include "cli/text.h"
 
 namespace cli {
@@ -97,7 +98,7 @@ int run(const Args& args) {
   if (args.at) options.set("at", *args.at);
   options.check();
   Opened opened = open_checkpoint(args.checkpoint, args, options);
-  opened.reader.export_to(args.path, options);
+  watch(options, [&] { opened.reader.export_to(args.path, options); });
   print(format("exported {} to {}\n", opened.info.id, escaped(args.path)));
   note_what_is_left_out(args, opened);
   note_what_is_converted(args, opened);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "cli/command.h"
+#include "cli/progress.h"
 #include "cli/text.h"
 
 namespace cli {
@@ -116,7 +117,8 @@ int run(const Args& args) {
   ckpt::Options options = make_options(args);
   auto store = ckpt::Store::open(args.store, options);
   const std::string label = args.label.empty() ? label_of(args.file) : args.label;
-  const ckpt::CheckpointInfo info = store.import(args.file, label, args.step, options);
+  ckpt::CheckpointInfo info{};
+  watch(options, [&] { info = store.import(args.file, label, args.step, options); });
   if (args.json)
     print_json(to_json(info));
   else

@@ -36,6 +36,7 @@ void add_info(CLI::App& app, Action& chosen);
 void add_verify(CLI::App& app, Action& chosen);
 void add_diff(CLI::App& app, Action& chosen);
 void add_cat(CLI::App& app, Action& chosen);
+void add_cp(CLI::App& app, Action& chosen);
 void add_import(CLI::App& app, Action& chosen);
 void add_export(CLI::App& app, Action& chosen);
 void add_repair(CLI::App& app, Action& chosen);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <future>
 
 #include "cli/text.h"
 
@@ -28,13 +29,26 @@ Progress::~Progress() {
 }
 
 void Progress::update(uint64_t done, uint64_t total) {
-  if (!visible_) return;
+  if (!visible_ || total == 0) return;
   std::fprintf(stderr, "\r\x1b[K%s", progress_line(done, total, seconds()).c_str());
   std::fflush(stderr);
 }
 
 double Progress::seconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+Work watch(ckpt::Options& options, const std::function<void()>& call) {
+  const ckpt::Job job = ckpt::Job::create();
+  options.set_job(job).check();
+  Progress progress;
+  auto done = std::async(progress.visible() ? std::launch::async : std::launch::deferred, call);
+  while (done.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout) {
+    const ckpt::JobStats stats = job.stats();
+    progress.update(stats.bytes_done, stats.bytes_total);
+  }
+  done.get();
+  return {job.stats().bytes_done, progress.seconds()};
 }
 
 }  // namespace cli

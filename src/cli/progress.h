@@ -3,7 +3,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
+
+#include <ckpt.hpp>
 
 namespace cli {
 
@@ -25,5 +28,12 @@ class Progress {
   bool visible_;
   std::chrono::steady_clock::time_point start_;
 };
+
+// Runs a call that blocks under a job, which it puts into the options of the call, and shows its progress.
+struct Work {
+  uint64_t bytes = 0;
+  double seconds = 0;
+};
+Work watch(ckpt::Options& options, const std::function<void()>& call);
 
 }  // namespace cli

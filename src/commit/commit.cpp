@@ -46,7 +46,9 @@ static Status lead_attempt(Session& session, const Attempt& attempt, const Commi
   CKPT_TRY(session.hold_run());
   CKPT_TRY(leader_label_taken(session, attempt, settings, report));
   CKPT_TRY(make_attempt(session, attempt));
-  if (Status outcome = read_slot(session, attempt); is_closed(outcome)) return outcome;  // a rank has refused it
+  // A rank has refused it, or a checkpoint was copied here under its name.
+  if (Status outcome = read_slot(session, attempt); is_closed(outcome) || outcome.code() == CKPT_CONFLICT)
+    return outcome;
   Status fenced = session.check_fence();
   return fenced.ok() ? Ok() : give_up(session, attempt, std::move(fenced));
 }
@@ -127,7 +129,9 @@ Status give_up(Session& session, const Attempt& attempt, Status cause, bool publ
   bool was_open =
       outcome.code() == CKPT_NOT_FOUND || outcome.code() == CKPT_COMMIT_UNKNOWN || outcome.code() == CKPT_GONE;
   if (was_open) return give_up_open(session, attempt, std::move(cause), closed, outcome, published);
-  if (session.rank() == 0) remove_parts(session.store(), attempt);
+  const bool others =
+      !closed.ok() && outcome.code() == CKPT_CONFLICT;  // another save's checkpoint, which was copied here
+  if (session.rank() == 0 && !others) remove_parts(session.store(), attempt);
   // Whoever closed the slot first knows the cause. A failure that only followed from it must not hide it.
   bool consequence = cause.code() == CKPT_NOT_FOUND || cause.code() == CKPT_CANCELLED || cause.code() == CKPT_TIMEOUT ||
                      cause.code() == CKPT_EXISTS;
@@ -137,7 +141,8 @@ Status give_up(Session& session, const Attempt& attempt, Status cause, bool publ
 Status refuse_attempt(Session& session, const Attempt& attempt, Status cause) {
   cause = explain(session, std::move(cause));
   if (session.world_size() == 1 || cause.code() == CKPT_FENCED) return cause;  // no other rank waits
-  if (Status made = make_attempt(session, attempt); !made.ok()) return cause;
+  // An unfinished copy has the name: it gives way, so that the other ranks learn of this.
+  if (Status made = make_attempt(session, attempt); !made.ok() && made.code() != CKPT_CONFLICT) return cause;
   return give_up(session, attempt, std::move(cause));
 }
 

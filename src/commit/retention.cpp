@@ -79,13 +79,16 @@ Status remove_by_id(store::Store& store, std::string_view id) {
     return Status(CKPT_INVALID, "\"" + std::string(id) + "\" is not a checkpoint id");
   CKPT_ASSIGN(auto entry, checkpoint::read_entry(store, id));
   if (entry.state == CKPT_CHECKPOINT_COMMITTED) return remove_committed(store, entry, nullptr);
+  const std::string record = format::attempt_key(entry.summary.token, entry.summary.attempt, entry.summary.label);
+  auto text = store.get(record, 4096);
+  const bool copied = text.ok() && format::is_copy_record(as_text(*text));
   if (entry.state == CKPT_CHECKPOINT_OPEN) {
     // The slot decides between the writer and us, as it does between ranks.
     CKPT_ASSIGN(uint64_t highest, checkpoint::highest_token(store));
     // A session of another run may have a higher token. A session's owner record stays until its own run has a newer
     // one.
     bool owned = store.open(format::owner_key(entry.summary.token)).status().code() != CKPT_NOT_FOUND;
-    if (entry.summary.token == 0 || entry.summary.token >= highest || owned)
+    if (!copied && (entry.summary.token == 0 || entry.summary.token >= highest || owned))
       return Status(CKPT_CONFLICT, store.path(id) + " may still be written by its session")
           .with("path", store.path(id));
     CKPT_TRY(session::close_attempt(
@@ -95,7 +98,9 @@ Status remove_by_id(store::Store& store, std::string_view id) {
     if (entry.state == CKPT_CHECKPOINT_COMMITTED)
       return Status(CKPT_CONFLICT, store.path(id) + " was committed just now").with("path", store.path(id));
   }
-  return remove_directory(store, id, entry.state == CKPT_CHECKPOINT_ABORTED);
+  CKPT_TRY(remove_directory(store, id, entry.state == CKPT_CHECKPOINT_ABORTED));
+  if (copied) (void)store.remove(record, false);
+  return Ok();
 }
 
 static void add_finding(Report* report, int32_t kind, const checkpoint::CheckpointEntry& entry, const std::string& text,
@@ -212,10 +217,13 @@ Status retire_older(session::Session& session, const format::Summary& committed,
                     const RetentionPolicy& policy, Report* report) {
   if (!replace && policy.keep_last == 0) return Ok();
   CKPT_ASSIGN(auto entries, candidates(session.store(), policy.run));
+  // What was copied here from a later session must not make the checkpoint that was just committed an old one.
+  auto order = [](const format::Summary& summary) { return std::pair(summary.token, summary.sequence); };
+  std::erase_if(entries, [&](const auto& entry) { return order(entry.summary) > order(committed); });
   auto replaced = [&](const checkpoint::CheckpointEntry& entry) {
     const format::Summary& summary = entry.summary;
     return replace && summary.label == committed.label && summary.save_id != committed.save_id &&
-           std::pair(summary.token, summary.sequence) < std::pair(committed.token, committed.sequence);
+           order(summary) < order(committed);
   };
   for (const auto& entry : entries)
     if (replaced(entry)) remove_one(session.store(), entry, false, "replaced", report, &session);

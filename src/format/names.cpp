@@ -251,6 +251,10 @@ std::string attempt_key(uint64_t token, uint64_t attempt, std::string_view label
   return below(kAttemptsDir, std::to_string(token) + "." + std::to_string(attempt) + "." + std::string(label));
 }
 
+static constexpr std::string_view kCopy = "/copy ";
+std::string copy_record(const Id& save) { return std::string(kCopy) + to_hex(save) + "\n"; }
+bool is_copy_record(std::string_view text) { return text.starts_with(kCopy); }
+
 std::optional<DirName> parse_attempt_name(std::string_view name) {
   size_t first = name.find('.');
   if (first == std::string_view::npos) return {};

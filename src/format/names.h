@@ -76,6 +76,10 @@ std::string import_key(std::string_view run);  // ".ckpt/runs/import/import.lock
 std::string import_mark(uint64_t token);       // "import.7" beside it: the session with that token was an import's
 std::string attempt_key(uint64_t token, uint64_t attempt, std::string_view label);  // ".ckpt/attempts/7.1.step-100"
 std::optional<DirName> parse_attempt_name(std::string_view name);
+// What such a record says of a directory that is being copied: "/copy <save id>". That of a save says its run, and no
+// run has a '/'.
+std::string copy_record(const Id& save);
+bool is_copy_record(std::string_view text);
 std::string session_dir(uint64_t token);  // ".ckpt/sessions/7"
 std::optional<uint64_t> parse_session_name(std::string_view name);
 std::string names_key(uint64_t token, const Id& digest);  // ".ckpt/sessions/7/names.0123…": names that ranks hold

@@ -22,7 +22,6 @@ void sort_by_offset(std::vector<OwnedChunk>& chunks) {
 
 // ---- what can be wrong ----
 
-// Describes damage as people need it: part, offset, tensor, element range.
 Finding PartVerifier::damage(const OwnedChunk& owned, ckpt_status status, std::string what) const {
   Finding finding;
   finding.kind = CKPT_FINDING_DAMAGED;

@@ -53,6 +53,11 @@ class PartVerifier {
   // Checks everything but the data. The batches refer to this object.
   Status open();
   const std::vector<Batch>& batches() const { return batches_; }
+  // Once it is open, and nothing was found: the part, and its chunks by offset.
+  const checkpoint::PartFile& part() const { return part_; }
+  const std::vector<OwnedChunk>& chunks() const { return chunks_; }
+  // Describes damage as people need it: part, offset, tensor, element range.
+  Finding damage(const OwnedChunk& owned, ckpt_status status, std::string what) const;
   uint64_t bytes_to_check() const;  // of chunks
 
   Result<checkpoint::PartReader> file() const { return checkpoint_.part(number_); }
@@ -80,7 +85,6 @@ class PartVerifier {
   Status check_again(const fb::Chunk& chunk, Status found) const;
   void check_gap(Bytes bytes, uint64_t offset) const;
   void checked(size_t number, Status status) const;
-  Finding damage(const OwnedChunk& owned, ckpt_status status, std::string what) const;
 
   const checkpoint::Checkpoint& checkpoint_;
   const VerifyOptions& options_;

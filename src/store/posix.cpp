@@ -45,6 +45,7 @@ class PosixStore final : public Store {
   Status remove(std::string_view key, bool sync) override;
   Status remove_directory(std::string_view key) override;
   Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) override;
+  void sweep(std::string_view directory) override;
   Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const override;
   Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const override;
 
@@ -72,6 +73,8 @@ Status PosixStore::prepare() {
   empty_trash();
   return Ok();
 }
+
+void PosixStore::sweep(std::string_view directory) { remove_orphans_in(root_, std::string(directory)); }
 
 Status PosixStore::probe() {
   CKPT_TRY(make_directory(".ckpt"));

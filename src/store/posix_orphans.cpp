@@ -30,7 +30,7 @@ static bool may_be_new(int file) {
   return fstat(file, &found) != 0 || (found.st_size == 0 && found.st_mtime > time(nullptr) - kHour);
 }
 
-static void remove_orphans_in(const Root& root, const std::string& key) {
+void remove_orphans_in(const Root& root, const std::string& key) {
   Result<Fd> directory = root.open_directory(key);
   auto files = list_directory(root, key);
   if (!directory.ok() || !files.ok()) return;

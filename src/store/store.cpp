@@ -76,17 +76,23 @@ Status Store::put_own(std::string_view key, Bytes data) {
   return put;
 }
 
+Status Store::put_same(std::string_view key, Bytes data) {
+  Status put = put_if_absent(key, data);
+  if (put.code() != CKPT_EXISTS) return put;
+  auto found = get(key, 4096);
+  // A network file system tried twice. But without its record nobody would ever remove what a crash leaves.
+  if (found.status().code() == CKPT_NOT_FOUND)
+    return Status(CKPT_IO, path(key) + ": the store says that it exists, and then that it does not")
+        .with("path", path(key));
+  CKPT_TRY(found.status());
+  if (std::ranges::equal(*found, data)) return Ok();
+  return Status(CKPT_CONFLICT, path(key) + " says something else: a save, or a copy, has this name already")
+      .with("path", path(key));
+}
+
 Status Store::open_attempt(std::string_view record, Bytes text, std::string_view directory) {
   CKPT_TRY(make_directory(directory_of(record)));
-  Status recorded = put_if_absent(record, text);
-  if (!recorded.ok() && recorded.code() != CKPT_EXISTS) return recorded;
-  // A network file system tried twice. But without its record nobody would ever remove what a crash leaves.
-  if (recorded.code() == CKPT_EXISTS) {
-    CKPT_ASSIGN(const bool there, exists(record));
-    if (!there)
-      return Status(CKPT_IO, path(record) + ": the store says that it exists, and then that it does not")
-          .with("path", path(record));
-  }
+  CKPT_TRY(put_same(record, text));
   return make_directory(directory);
 }
 

@@ -138,6 +138,8 @@ class Store {
   virtual Status put_if_absent(std::string_view key, Bytes data) = 0;
   // The same for data that nobody else would put there: if its answer is lost, what is there tells whether it was done.
   Status put_own(std::string_view key, Bytes data);
+  // The same for data that several may put there: OK also if it is there already, CONFLICT if something else is.
+  Status put_same(std::string_view key, Bytes data);
 
   // A file that will be published as `key`. Preallocates `expected_size` bytes if possible. `at_most`: the file may
   // become far smaller, so lack of space for all these bytes is no error yet. Only publish() reports an existing key.
@@ -174,7 +176,8 @@ class Store {
 
   // ---- attempts: the directory that the parts and the commit record of one save go into ----
 
-  // Puts `record`, unless it is there, and then makes the directory, durably. So what exists is recorded.
+  // Puts `record`, unless it is there, and then makes the directory, durably. So what exists is recorded. CONFLICT: the
+  // record that is there says something else.
   virtual Status open_attempt(std::string_view record, Bytes text, std::string_view directory);
   // Whether an attempt was opened and is still there. For polls: asks one thing.
   virtual Result<bool> attempt_exists(std::string_view record, std::string_view directory) const;
@@ -186,6 +189,8 @@ class Store {
   // stays for good: it keeps out a writer that wakes up late. A store with directories may keep large files that nobody
   // has open, out of sight, for create() to overwrite.
   virtual Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) = 0;
+  // Removes what writers that died left in a directory, as far as the store can tell that they are dead.
+  virtual void sweep(std::string_view /*directory*/) {}
 
   // A shared lock on an existing file: while one is held, try_lock_exclusive of that file is CONFLICT. NOT_FOUND.
   // A store without locks returns a lock that protects nothing, and need not look whether the file is there.

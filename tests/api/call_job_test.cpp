@@ -96,6 +96,9 @@ TEST_P(CallJob, OneThatWasCancelledBeforeItsCallEndsIt) {
   cancelled([&](auto* bag, auto** err) { return ckpt_store_repair(store, "s1.1.1", bag, nullptr, err); });
   ckpt_report* report = nullptr;
   cancelled([&](auto* bag, auto** err) { return ckpt_reader_diff(reader.get(), reader.get(), bag, &report, err); });
+  const Store other = open_store("mem:call-job-other");
+  cancelled([&](auto* bag, auto** err) { return ckpt_reader_copy(reader.get(), other.get(), bag, nullptr, err); });
+  EXPECT_EQ(committed_count(other), 0u);
   ckpt_session* session = nullptr;
   cancelled([&](auto* bag, auto** err) { return ckpt_session_open(&session, store, 0, 1, nullptr, bag, err); });
   const Scratch scratch;
@@ -191,7 +194,7 @@ TEST_P(CallJob, FreedEarlyItIsKeptByTheOptionsAndCancelsNothing) {
 }
 
 // In the middle: as soon as the counters move. Each call has much more to do then.
-TEST(CallJobInTheMiddle, DiffImportAndExportEndSoon) {
+TEST(CallJobInTheMiddle, DiffCopyImportAndExportEndSoon) {
   const Scratch scratch;
   const Store store = open_store(scratch / "store");
   const Session session = open_session(store);
@@ -212,6 +215,9 @@ TEST(CallJobInTheMiddle, DiffImportAndExportEndSoon) {
   };
   ckpt_report* report = nullptr;
   stopped("diff", [&](auto* bag) { return ckpt_reader_diff(a.get(), b.get(), bag, &report, nullptr); });
+  const Store to = open_store(scratch / "to");
+  stopped("copy", [&](auto* bag) { return ckpt_reader_copy(a.get(), to.get(), bag, nullptr, nullptr); });
+  EXPECT_EQ(committed_count(to), 0u);
   const std::string path = scratch / "x.safetensors";
   stopped("export", [&](auto* bag) { return ckpt_export(a.get(), path.c_str(), bag, nullptr); });
   Error error;

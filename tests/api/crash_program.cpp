@@ -9,6 +9,7 @@
 //   release
 //   remove ID
 //   prune [key=value…]
+//   copy URI SELECTOR [key=value…]          from that store into this one
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -110,6 +111,17 @@ ckpt_status check(State& state) {
   return verdict.status;
 }
 
+ckpt_status copy(State& state, const Command& command, const ckpt_options* options) {
+  ckpt_store* from = nullptr;
+  ckpt_reader* reader = nullptr;
+  ckpt_status status = ckpt_store_open(&from, command.words[1].c_str(), nullptr, &state.error);
+  if (status == CKPT_OK) status = ckpt_reader_open(&reader, from, command.words[2].c_str(), nullptr, &state.error);
+  if (status == CKPT_OK) status = ckpt_reader_copy(reader, state.store, options, nullptr, &state.error);
+  ckpt_reader_free(reader);
+  ckpt_store_free(from);
+  return status;
+}
+
 ckpt_status execute(State& state, const Command& command, const ckpt_options* options) {
   const std::string& verb = command.words[0];
   if (verb == "open") return open(state, command, options);
@@ -122,6 +134,7 @@ ckpt_status execute(State& state, const Command& command, const ckpt_options* op
   if (verb == "check") return check(state);
   if (verb == "remove") return ckpt_store_remove(state.store, command.words[1].c_str(), &state.error);
   if (verb == "prune") return ckpt_store_prune(state.store, options, nullptr, &state.error);
+  if (verb == "copy") return copy(state, command, options);
   if (verb == "release") {
     ckpt_reader_free(state.reader);
     state.reader = nullptr;

@@ -36,6 +36,7 @@ struct Operation {
   std::set<int64_t> latest;        // the steps that may be the latest afterwards
   std::vector<std::string> stays;  // checkpoints that must exist afterwards, whatever happens
   bool rendezvous = false;
+  std::string finish{};  // what another process does afterwards, before the next start
 };
 
 class Faults : public ::testing::Test {
@@ -58,6 +59,16 @@ class Faults : public ::testing::Test {
     ASSERT_TRUE(await([&] { return names_in(base_ + "/left.2.1").size() == 1; }));
   }
 
+  // A store with steps 1 and 2, and one that has a copy of step 1.
+  std::string prepare_copies() {
+    prepare(2, 1, " large=1");
+    const std::string source = scratch_ / "source";
+    std::filesystem::rename(base_, source);
+    const Reply copied = Program(base_).call("copy " + source + " s1");
+    EXPECT_EQ(copied.status, "OK") << copied;
+    return source;
+  }
+
   std::string fresh_copy() {
     std::string uri = scratch_ / ("store" + std::to_string(number_++));
     copy_tree(base_, uri);
@@ -75,6 +86,7 @@ class Faults : public ::testing::Test {
 
   // What must hold after every point.
   void check_store(const std::string& uri, const Operation& operation);
+  void finish(const std::string& uri, const Operation& operation);
   void check_next_start(const std::string& uri);
 
   // How often an undisturbed victim makes each system call.
@@ -134,6 +146,14 @@ void Faults::check_store(const std::string& uri, const Operation& operation) {
     }
   }
   for (const std::string& id : operation.stays) EXPECT_EQ(problem_of(uri, id), "");
+}
+
+void Faults::finish(const std::string& uri, const Operation& operation) {
+  if (operation.finish.empty()) return;
+  const Reply finished = Program(uri).call(operation.finish);
+  ASSERT_EQ(finished.status, "OK") << finished;
+  EXPECT_EQ(latest_step(uri), *operation.latest.rbegin());
+  EXPECT_EQ(names_in(uri + "/s2.1.1"), (std::vector<std::string>{"MANIFEST", "PART_000"}));
 }
 
 void Faults::check_next_start(const std::string& uri) {
@@ -204,6 +224,7 @@ bool Faults::check_kill(const Operation& operation, const std::string& rule, con
     EXPECT_TRUE(!committed || latest == *operation.latest.rbegin()) << other;
   }
   check_store(uri, operation);
+  finish(uri, operation);
   check_next_start(uri);
   remove_tree(uri);
   return !gave_up;
@@ -240,6 +261,7 @@ void Faults::check_failure(const Operation& operation, const std::string& rule) 
   hit_ += outcome.injected;
   (last.status == "OK" ? passed_ : refused_)++;
   check_store(uri, operation);
+  finish(uri, operation);
   check_next_start(uri);
   remove_tree(uri);
 }
@@ -323,6 +345,17 @@ TEST_F(KillMatrix, SavesThatRetireAndReuseLeaveTheNewest) {
 TEST_F(KillMatrix, PruneLeavesTheNewest) {
   prepare(4);
   kill_everywhere({.start = "", .commands = {"prune keep_last=1"}, .latest = {4}, .stays = {"s4.1.1"}}, 11);
+}
+
+// A copy of step 2 into a store that has step 1 from the same place.
+TEST_F(KillMatrix, CopyLeavesTheEarlierCheckpointAndIsFinishedByTheNext) {
+  const std::string source = prepare_copies();
+  kill_everywhere({.start = "",
+                   .commands = {"copy " + source + " s2 threads=1"},
+                   .latest = {1, 2},
+                   .stays = {"s1.1.1"},
+                   .finish = "copy " + source + " s2"},
+                  7);
 }
 
 TEST_F(KillMatrix, RemoveLeavesTheOthers) {
@@ -423,6 +456,16 @@ TEST_F(ErrnoMatrix, PruneKeepsTheNewest) {
 }
 
 // The program compares what it loaded with what was saved, so OK means the right bytes.
+TEST_F(ErrnoMatrix, CopyIsNeverAFalseOkAndIsFinishedByTheNext) {
+  const std::string source = prepare_copies();
+  fail_everywhere({.start = "",
+                   .commands = {"copy " + source + " s2 threads=1"},
+                   .latest = {1, 2},
+                   .stays = {"s1.1.1"},
+                   .finish = "copy " + source + " s2"},
+                  kCalls);
+}
+
 TEST_F(ErrnoMatrix, LoadIsTheRightBytesOrAnError) {
   prepare(2);
   fail_everywhere({.start = "", .commands = {"hold latest", "check"}, .latest = {2}, .stays = {"s1.1.1", "s2.1.1"}},

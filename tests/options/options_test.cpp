@@ -158,6 +158,7 @@ void OptionsTest::use_reader() {
     Handle<ckpt_report, ckpt_report_free> report;
     ckpt_reader_diff(reader_.it, reader_.it, bag, &report.it, nullptr);
   });
+  expect_reads("copy", [&](auto* bag) { ckpt_reader_copy(reader_.it, store_.it, bag, nullptr, nullptr); });
   expect_reads("load", [&](auto* bag) {
     Handle<ckpt_load, ckpt_load_free> load;
     ckpt_load_new(&load.it, reader_.it, bag, nullptr);

@@ -223,10 +223,7 @@ class WeakStore final : public Store {
       if (name != slot) (void)bucket_->remove(std::string(directory) + "/" + name);
     return Ok();
   }
-  Status open_attempt(std::string_view record, Bytes text, std::string_view) override {
-    Status put = put_if_absent(record, text);
-    return put.code() == CKPT_EXISTS ? Ok() : put;
-  }
+  Status open_attempt(std::string_view record, Bytes text, std::string_view) override { return put_same(record, text); }
   Result<bool> attempt_exists(std::string_view record, std::string_view) const override {
     return bucket_->get(std::string(record)) != nullptr;
   }

@@ -16,8 +16,8 @@ end
     Job()
 
 A job for one call that blocks its thread: `Session(…; job)`, `Ckpt.prune`, `Ckpt.repair`, `Ckpt.import_checkpoint`,
-`diff` and `Ckpt.export_checkpoint` take it as keyword `job`. A task of another thread can look at it and `cancel` it;
-the call then throws CANCELLED soon. Other calls refuse it (INVALID), and so does a second call.
+`diff`, `Ckpt.copy_checkpoint` and `Ckpt.export_checkpoint` take it as keyword `job`. A task of another thread can look
+at it and `cancel` it; the call then throws CANCELLED soon. Other calls refuse it (INVALID), and so does a second call.
 """
 Job() = started((out, err) -> ckpt_job_new(out, err), CKPT_JOB_DONE, Any[])
 

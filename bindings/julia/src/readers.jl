@@ -171,6 +171,25 @@ function Base.diff(a::Reader, b::Reader; options...)
 end
 
 """
+    copy_checkpoint(reader, store; check = "index", staging_bytes, threads) -> Vector{Finding}
+
+Makes the same checkpoint in another store, byte for byte, and checks every byte on its way. An unfinished copy is no
+checkpoint; the next call goes on with it. One that is there already is fine. Returns what was there, and whether the
+copy is foreign in that store. Blocks this thread, but not the garbage collector. Throws EXISTS (another checkpoint has
+its name there), CORRUPT, FORMAT, INCOMPLETE, GONE, MISMATCH, CONFLICT, ABORTED, COMMIT_UNKNOWN (copy again), NO_SPACE,
+IO.
+"""
+function copy_checkpoint(reader::Reader, store::Store; options...)
+    return with_options(options) do bag
+        use(reader.handle) do from
+            use(store.handle) do to
+                findings((out, err) -> ckpt_reader_copy(from, to, bag, out, err))
+            end
+        end
+    end
+end
+
+"""
     export_checkpoint(reader, path; format = "auto", shards, shard_bytes, at, opaque, threads)
 
 Writes the checkpoint as "safetensors", "pt" or "hfai" to a path that must not exist yet. Blocks this thread, but not

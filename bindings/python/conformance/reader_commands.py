@@ -68,6 +68,7 @@ COMMANDS: Commands = {
     "reader.report": lambda r: r.put(1, reader_of(r).report()),
     "reader.map": lambda r: r.put(2, bytearray(memoryview(reader_of(r).map(r.words[1], r.options)).tobytes())),
     "reader.verify": lambda r: r.put(1, reader_of(r).verify(r.options)),
+    "reader.copy": lambda r: r.put(2, reader_of(r).copy(r.get(1, ckpt.Store), r.options, job=r.call_job())),
     "reader.diff": lambda r: r.put(2, reader_of(r).diff(r.get(1, ckpt.Reader), r.options, job=r.call_job())),
     "reader.tree": reader_tree,
     "reader.export": lambda r: reader_of(r).export(r.words[1], r.options, job=r.call_job()),

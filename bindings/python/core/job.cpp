@@ -83,7 +83,7 @@ void bind_job(nb::module_& m) {
       m, "Job",
       "Work in the background, from Save.start, Load.start or Reader.verify. Several threads may use "
       "it at once.\n\nJob() is for one call that blocks: given to Session(), Store.prune, repair or "
-      "import_file, Reader.diff or export as job=, it lets another thread watch and cancel that "
+      "import_file, Reader.diff, copy or export as job=, it lets another thread watch and cancel that "
       "call.\n\nThe end of a `with` block waits for the end of the work; an exception in the block "
       "cancels the work instead.");
   bind_repr(job);

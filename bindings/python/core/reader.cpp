@@ -60,6 +60,14 @@ static nb::object diff_readers(const ReaderObject& self, const ReaderObject& oth
   return record(unlocked([&] { return a->diff(*b, chosen); }));
 }
 
+static nb::object copy_reader(const ReaderObject& self, const StoreObject& to, nb::handle mapping, const JobObject* job,
+                              const nb::kwargs& keywords) {
+  const auto reader = self.get();
+  const auto store = to.get();
+  const JobOptions chosen(mapping, keywords, job);
+  return record(unlocked([&] { return reader->copy(*store, chosen); }));
+}
+
 // Warns of what was passed over. Raises if the caller made warnings errors.
 static void warn_of(const ckpt::Reader& reader) {
   const ckpt::Report passed_over = reader.report();
@@ -193,6 +201,12 @@ void bind_reader(nb::module_& m) {
            nb::sig("def diff(self, other: Reader, " CKPT_PY_JOB_OPTIONS ") -> ckpt.records.Report"),
            "Compares two checkpoints; the report is empty if their content is equal. values=0 compares the structure "
            "only.")
+      .def("copy", &copy_reader, nb::arg("to"), nb::arg("options").none() = nb::none(), nb::kw_only(),
+           nb::arg("job").none() = nb::none(), nb::arg("keywords"),
+           nb::sig("def copy(self, to: Store, " CKPT_PY_JOB_OPTIONS ") -> ckpt.records.Report"),
+           "Makes the same checkpoint in another store, byte for byte, and checks every byte on its way. An unfinished "
+           "copy is no checkpoint; the next call goes on with it. The report says what was there already, and whether "
+           "the copy is foreign in that store. ExistsError if another checkpoint has its name there.")
       .def(
           "export",
           [](const ReaderObject& self, nb::handle file, nb::handle mapping, const JobObject* job,

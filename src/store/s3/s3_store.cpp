@@ -164,8 +164,7 @@ Status S3Store::remove_directory(std::string_view key) {
 
 Status S3Store::open_attempt(std::string_view record, Bytes text, std::string_view directory) {
   CKPT_TRY(check_key(directory));
-  Status put = put_if_absent(record, text);
-  return put.code() == CKPT_EXISTS ? Ok() : put;
+  return put_same(record, text);
 }
 
 Result<bool> S3Store::attempt_exists(std::string_view record, std::string_view /*directory*/) const {

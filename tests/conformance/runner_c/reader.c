@@ -47,6 +47,12 @@ static ckpt_status run_diff(runner* r) {
   return keep(r, 2, REPORT, made, status);
 }
 
+static ckpt_status run_copy(runner* r) {
+  ckpt_report* made = NULL;
+  ckpt_status status = ckpt_reader_copy(reader_of(r), get(r, 1, STORE), r->options, &made, &r->error);
+  return keep(r, 2, REPORT, made, status);
+}
+
 static ckpt_status run_tree(runner* r) {
   ckpt_tree* made = NULL;
   const char *name = text_of(r, "name"), *rank = text_of(r, "rank");
@@ -182,10 +188,22 @@ static ckpt_status run_attr(runner* r) {
   return CKPT_OK;
 }
 
-const command reader_commands[] = {
-    {"reader.open", run_open},       {"reader.info", run_info},     {"reader.report", run_report},
-    {"reader.map", run_map},         {"reader.verify", run_verify}, {"reader.diff", run_diff},
-    {"reader.tree", run_tree},       {"reader.export", run_export}, {"reader.tensors", run_tensors},
-    {"reader.tensor", run_tensor},   {"reader.alias", run_alias},   {"reader.segment", run_segment},
-    {"reader.objects", run_objects}, {"reader.object", run_object}, {"reader.part", run_part},
-    {"reader.attrs", run_attrs},     {"reader.attr", run_attr},     {NULL, NULL}};
+const command reader_commands[] = {{"reader.open", run_open},
+                                   {"reader.info", run_info},
+                                   {"reader.report", run_report},
+                                   {"reader.map", run_map},
+                                   {"reader.verify", run_verify},
+                                   {"reader.diff", run_diff},
+                                   {"reader.copy", run_copy},
+                                   {"reader.tree", run_tree},
+                                   {"reader.export", run_export},
+                                   {"reader.tensors", run_tensors},
+                                   {"reader.tensor", run_tensor},
+                                   {"reader.alias", run_alias},
+                                   {"reader.segment", run_segment},
+                                   {"reader.objects", run_objects},
+                                   {"reader.object", run_object},
+                                   {"reader.part", run_part},
+                                   {"reader.attrs", run_attrs},
+                                   {"reader.attr", run_attr},
+                                   {NULL, NULL}};

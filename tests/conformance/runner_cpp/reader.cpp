@@ -16,6 +16,11 @@ void run_diff(Runner& runner, const Call& call) {
   runner.put(call[2], reader_of(runner, call).diff(other, call.options));
 }
 
+void run_copy(Runner& runner, const Call& call) {
+  const auto& store = runner.get<ckpt::Store>(call[1]);
+  runner.put(call[2], reader_of(runner, call).copy(store, call.options));
+}
+
 void run_tree(Runner& runner, const Call& call) {
   const auto name = call.text("name");
   const auto rank = call.numbers("rank");
@@ -113,6 +118,7 @@ const Commands kReader = {
     {"reader.report", [](Runner& r, const Call& c) { r.put(c[1], reader_of(r, c).report()); }},
     {"reader.map", [](Runner& r, const Call& c) { r.put_copy(c[2], reader_of(r, c).map(c[1], c.options)); }},
     {"reader.verify", [](Runner& r, const Call& c) { r.put(c[1], reader_of(r, c).verify(c.options)); }},
+    {"reader.copy", run_copy},
     {"reader.diff", run_diff},
     {"reader.tree", run_tree},
     {"reader.export", [](Runner& r, const Call& c) { reader_of(r, c).export_to(c[1], c.options); }},

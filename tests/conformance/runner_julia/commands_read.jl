@@ -48,6 +48,9 @@ command("reader.map") do call
 end
 
 command(call -> keep!(call, 2, Ckpt.verify(object(call, 1); settings(call)...)), "reader.verify")
+command("reader.copy") do call
+    keep!(call, 3, Ckpt.copy_checkpoint(object(call, 1), object(call, 2); settings(call)...))
+end
 command(call -> keep!(call, 3, diff(object(call, 1), object(call, 2); settings(call)...)), "reader.diff")
 command("reader.tree") do call
     rank = key(call, "rank")

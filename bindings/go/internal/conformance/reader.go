@@ -16,6 +16,7 @@ var _ = list(map[string]func(r *runner){
 	"reader.report": func(r *runner) { r.put(1, try(r.reader().Report())) },
 	"reader.map":    func(r *runner) { r.putCopy(2, try(r.reader().Map(r.words[1], r.options))) },
 	"reader.verify": func(r *runner) { r.put(1, try(r.reader().Verify(context.Background(), r.options))) },
+	"reader.copy":   func(r *runner) { r.put(2, try(r.reader().Copy(r.context(), get[*ckpt.Store](r, 1), r.options))) },
 	"reader.diff":   func(r *runner) { r.put(2, try(r.reader().Diff(r.context(), get[*ckpt.Reader](r, 1), r.options))) },
 	"reader.tree":   runReaderTree,
 	"reader.export": func(r *runner) { must(r.reader().Export(r.context(), r.words[1], r.options)) },

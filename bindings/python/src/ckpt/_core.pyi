@@ -109,7 +109,7 @@ class Job:
     """
     Work in the background, from Save.start, Load.start or Reader.verify. Several threads may use it at once.
 
-    Job() is for one call that blocks: given to Session(), Store.prune, repair or import_file, Reader.diff or export as job=, it lets another thread watch and cancel that call.
+    Job() is for one call that blocks: given to Session(), Store.prune, repair or import_file, Reader.diff, copy or export as job=, it lets another thread watch and cancel that call.
 
     The end of a `with` block waits for the end of the work; an exception in the block cancels the work instead.
     """
@@ -513,6 +513,11 @@ class Reader:
     def diff(self, other: Reader, options: Mapping[str, int | str] | None = None, *, job: Job | None = None, **keywords: int | str) -> ckpt.records.Report:
         """
         Compares two checkpoints; the report is empty if their content is equal. values=0 compares the structure only.
+        """
+
+    def copy(self, to: Store, options: Mapping[str, int | str] | None = None, *, job: Job | None = None, **keywords: int | str) -> ckpt.records.Report:
+        """
+        Makes the same checkpoint in another store, byte for byte, and checks every byte on its way. An unfinished copy is no checkpoint; the next call goes on with it. The report says what was there already, and whether the copy is foreign in that store. ExistsError if another checkpoint has its name there.
         """
 
     def export(self, path: str | os.PathLike[str], options: Mapping[str, int | str] | None = None, *, job: Job | None = None, **keywords: int | str) -> None:

@@ -924,6 +924,15 @@ unsafe extern "C" {
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
 }
+unsafe extern "C" {
+    pub fn ckpt_reader_copy(
+        reader: *const ckpt_reader,
+        to: *const ckpt_store,
+        options: *const ckpt_options,
+        report: *mut *mut ckpt_report,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct ckpt_segment_info {

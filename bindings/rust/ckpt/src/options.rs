@@ -83,7 +83,7 @@ impl Options {
 
     /// Lets other threads watch and cancel the call that gets the options:
     /// [`Session::open_rank`](crate::Session::open_rank), `prune`, `repair` and `import` of a [`Store`](crate::Store),
-    /// `diff` and `export` of a [`Reader`](crate::Reader). Other calls refuse them. A job serves one call.
+    /// `diff`, `copy` and `export` of a [`Reader`](crate::Reader). Other calls refuse them. A job serves one call.
     #[must_use]
     pub fn job(mut self, job: &Job) -> Self {
         self.job = Some(CallJob(Arc::clone(&job.raw)));

@@ -205,6 +205,19 @@ impl Reader {
         })
     }
 
+    /// Makes the same checkpoint in another store, byte for byte, and checks every byte on its way. An unfinished copy
+    /// is no checkpoint; the next call goes on with it. One that is there already is fine; the report says what was
+    /// there, and whether the copy is foreign in that store. Options: `check`, `staging_bytes`, `threads`.
+    /// Errors: `EXISTS` (another checkpoint has its name there), `CORRUPT`, `FORMAT`, `INCOMPLETE`, `GONE`, `MISMATCH`,
+    /// `CONFLICT`, `ABORTED`, `COMMIT_UNKNOWN` (copy again).
+    pub fn copy(&self, to: &Store, options: &Options) -> Result<Report> {
+        let bag = options.bag()?;
+        Report::make(|out, err| {
+            // SAFETY: reader, store and options live until the call returns.
+            unsafe { sys::ckpt_reader_copy(self.handle.get(), to.handle.get(), bag.get(), out, err) }
+        })
+    }
+
     /// Writes the checkpoint to `path`, which must not exist, as safetensors, `.pt` or hfai files.
     /// Options: `format`, `shards`, `shard_bytes`, `at`, `opaque`, `threads`.
     pub fn export(&self, path: impl AsRef<Path>, options: &Options) -> Result<()> {

@@ -12,6 +12,11 @@ fn reader<'r>(runner: &'r Runner, call: &Call) -> Outcome<&'r Reader> {
     runner.get(call, 0)
 }
 
+fn copy(runner: &mut Runner, call: &Call) -> Outcome {
+    let report = reader(runner, call)?.copy(runner.get(call, 1)?, &runner.settings(call)?)?;
+    runner.put(call, 2, report)
+}
+
 fn diff(runner: &mut Runner, call: &Call) -> Outcome {
     let report = reader(runner, call)?.diff(runner.get(call, 1)?, &runner.settings(call)?)?;
     runner.put(call, 2, report)
@@ -111,6 +116,7 @@ pub const COMMANDS: &[Command] = &[
     ("reader.report", |r, c| r.put(c, 1, reader(r, c)?.report()?)),
     ("reader.map", |r, c| r.put_memory(c, 2, reader(r, c)?.map(c.text(1)?, &c.settings()?)?.to_vec()?)),
     ("reader.verify", |r, c| r.put(c, 1, JobObject::Other(reader(r, c)?.verify(&c.settings()?)?))),
+    ("reader.copy", copy),
     ("reader.diff", diff),
     ("reader.tree", |r, c| {
         let name = c.key_text("name")?;

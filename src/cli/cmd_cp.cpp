@@ -1,0 +1,168 @@
+// ckpt cp: copies checkpoints into another store.
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "cli/text.h"
+
+namespace cli {
+namespace {
+
+struct Args : Common {
+  std::string from, to;
+  bool all = false;
+};
+
+constexpr Words kWords = {
+    "cp", "copy checkpoints into another store",
+    "Makes the same checkpoint in another store, which may be a directory or s3://BUCKET/PREFIX: same run, label, step "
+    "and name,\n"
+    "byte for byte. Every byte is checked on its way; what is damaged is not copied. A copy that was interrupted is no "
+    "checkpoint:\n"
+    "the same command goes on with it, and keeps the parts that are there (-o check=full reads them whole first); ckpt "
+    "rm removes it.\n"
+    "A checkpoint that is there already is not copied again. Makes the store if there is none; one that is empty "
+    "becomes "
+    "another\n"
+    "place of the store, where @latest and labels find the copies. In a store with checkpoints of its own a copy is "
+    "foreign: it is\n"
+    "opened by its name alone. --all copies every checkpoint of the store, or of the run that --run names, oldest "
+    "first.",
+    "  ckpt cp /data/run7@latest s3://backup/run7\n"
+    "  ckpt cp s3://backup/run7@step:400 /scratch/run7\n"
+    "  ckpt cp /data/run7 s3://backup/run7 --all\n",
+    "0 copied, or there already, 1 with --all some could not be copied, 2 error"};
+
+struct Copied {
+  std::string id;
+  std::optional<ckpt::CheckpointInfo> info;  // once it is open
+  uint64_t bytes = 0;                        // that were copied, or read there
+  double seconds = 0;
+  uint64_t parts_kept = 0;
+  bool there = false;
+  std::string foreign;  // why
+  std::string error;
+};
+
+bool names_a_file(const std::string& path) {
+  return path.ends_with(".safetensors") || path.ends_with(".pt") || path.ends_with(".pth") || is_foreign(path);
+}
+
+std::string target_of(const Args& args) {
+  if (names_a_file(args.to)) invalid(args.to + " is no store: ckpt export writes such a file");
+  const std::string& to = args.to;
+  if (const size_t at = to.rfind('@'); at != std::string::npos && to.find('/', at) == std::string::npos)
+    invalid(to + ": TO is a store; a copy keeps its name");
+  std::error_code code;
+  return std::filesystem::is_directory(to, code) ? locate_store(to) : to;
+}
+
+void copy_one(const ckpt::Reader& reader, const ckpt::Store& to, const Args& args, Copied* copied) {
+  copied->info = reader.info();
+  copied->id = copied->info->id;
+  ckpt::Options options = make_options(args);
+  ckpt::Report report{nullptr};
+  const Work work = watch(options, [&] { report = reader.copy(to, options); });
+  copied->bytes = work.bytes;
+  copied->seconds = work.seconds;
+  for (const ckpt::Finding& finding : report) {
+    if (finding.kind == CKPT_FINDING_DIFFERENT) copied->foreign = text_of(finding.text);
+    if (finding.kind != CKPT_FINDING_KEPT) continue;
+    copied->parts_kept = finding.count;
+    copied->there = finding.status == CKPT_EXISTS;
+  }
+}
+
+void print_copied(const Copied& copied) {
+  const std::string name = escaped(copied.id);
+  if (!copied.error.empty()) {
+    std::fputs(format("ckpt: {}: {}\n", name, copied.error).c_str(), stderr);
+    return;
+  }
+  if (!copied.foreign.empty()) std::fputs(("ckpt: note: " + escaped(copied.foreign) + "\n").c_str(), stderr);
+  if (copied.there) return print("already there: " + name + "\n");
+  const std::string rate =
+      copied.seconds > 0.2 ? ", " + human_rate(static_cast<double>(copied.bytes) / copied.seconds) : "";
+  const std::string kept =
+      copied.parts_kept > 0 ? format(", {} of {} were there", copied.parts_kept, copied.info->part_count) : "";
+  print(format("copied {}: {}{}, {}{}\n", name, counted(copied.info->part_count, "part"), kept,
+               human_bytes(copied.bytes), rate));
+}
+
+Json to_json(const Copied& copied) {
+  Json json = {{"id", copied.id},
+               {"result", !copied.error.empty() ? "failed"
+                          : copied.there        ? "already there"
+                                                : "copied"},
+               {"bytes_copied", copied.bytes},
+               {"parts_kept", copied.parts_kept},
+               {"foreign", !copied.foreign.empty()}};
+  if (copied.info) json.add("checkpoint", cli::to_json(*copied.info));
+  if (!copied.error.empty()) json.add("error", copied.error);
+  return json;
+}
+
+int tell(const Args& args, const std::string& to, const std::vector<Copied>& all) {
+  uint64_t failed = 0, there = 0;
+  for (const Copied& copied : all) {
+    failed += copied.error.empty() ? 0 : 1;
+    there += copied.there ? 1 : 0;
+  }
+  if (args.json)
+    print_json(
+        {{"from", args.from}, {"to", to}, {"copies", Json::array(all, [](const auto& c) { return to_json(c); })}});
+  else if (args.all)
+    print(format("{} copied, {} already there, {} failed\n", all.size() - failed - there, there, failed));
+  return failed == 0 ? kExitOk : kExitNo;
+}
+
+bool is_of_run(const ckpt::CheckpointInfo& info, const std::optional<std::string>& run) {
+  return !run || *run == info.run || *info.run == '\0';  // what is damaged may tell its run no more
+}
+
+int copy_all(const Args& args, const std::string& target) {
+  const ckpt::Options options = make_options(args);
+  const ckpt::Store from = ckpt::Store::open(locate_store(args.from), options), to = ckpt::Store::open(target, options);
+  std::vector<Copied> all;
+  for (const ckpt::CheckpointInfo& info : from.list()) {
+    const bool is_attempt = info.state == CKPT_CHECKPOINT_OPEN || info.state == CKPT_CHECKPOINT_ABORTED;
+    if (is_attempt || (info.flags & CKPT_CHECKPOINT_COPY) != 0 || !is_of_run(info, args.setting("run"))) continue;
+    Copied& copied = all.emplace_back();
+    copied.id = info.id;
+    try {
+      copy_one(ckpt::Reader::open(from, info.id, options), to, args, &copied);
+    } catch (const ckpt::Error& error) {
+      copied.error = error_text(error);
+    }
+    if (!args.json || !copied.error.empty()) print_copied(copied);
+  }
+  return tell(args, target, all);
+}
+
+int run(const Args& args) {
+  if (is_foreign(args.from)) invalid(args.from + " is no checkpoint: ckpt import makes one of it");
+  const std::string target = target_of(args);
+  if (args.all) return copy_all(args, target);
+  const ckpt::Options options = make_options(args);
+  const Opened opened = open_checkpoint(args.from, args, options);
+  std::vector<Copied> one(1);
+  copy_one(opened.reader, ckpt::Store::open(target, options), args, &one[0]);
+  if (!args.json) print_copied(one[0]);
+  return tell(args, target, one);
+}
+
+}  // namespace
+
+void add_cp(CLI::App& app, Action& chosen) {
+  auto args = std::make_shared<Args>();
+  Command command(app, kWords, *args, Command::WithJson::kYes);
+  command.add("FROM", args->from, kCheckpointHelp).required();
+  command.add("TO", args->to, "the store to copy into").required();
+  command.add("--all", args->all, "every checkpoint of the store FROM that is not there yet");
+  command.add_run(*args);
+  command.run(chosen, [args] { return run(*args); });
+}
+
+}  // namespace cli

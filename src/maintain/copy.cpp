@@ -1,0 +1,385 @@
+// A copy in the target, from first to last: a record that says that the directory is a copy's, the directory, parts,
+// MANIFEST. A part appears whole under its name, so whatever is there is done. Sessions leave the record alone: it
+// names no run.
+#include "maintain/copy.h"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+
+#include "base/parallel.h"
+#include "checkpoint/catalog.h"
+#include "format/checksum.h"
+#include "format/framing.h"
+#include "format/names.h"
+#include "maintain/checked_stream.h"
+#include "maintain/verify_part.h"
+
+namespace ckpt::maintain {
+
+namespace {
+
+// How many parts at once, and what each of them takes.
+struct CopyPlan {
+  unsigned parts = 1;
+  StreamLimits limits;
+};
+
+CopyPlan plan_copy(const store::Traits& from, const store::Traits& to, const CopyOptions& options, uint32_t parts) {
+  constexpr unsigned kRemoteParts = 8;  // small ones take as long as their requests take
+  CopyPlan plan;
+  const uint64_t least = round_up(std::max<uint64_t>(to.least_block_bytes, 1), kAlign);
+  const uint64_t block = std::min(to.block_bytes, options.memory / 8) / kAlign * kAlign;
+  plan.limits.block = std::max(block, least);
+  const uint64_t blocks = options.memory / plan.limits.block;
+  const unsigned wanted = from.remote || to.remote ? std::max(options.threads, kRemoteParts) : options.threads;
+  plan.parts =
+      static_cast<unsigned>(std::clamp<uint64_t>(blocks / 4, 1, std::max(1u, std::min<unsigned>(wanted, parts))));
+  plan.limits.blocks =
+      std::clamp<uint64_t>(blocks / plan.parts, 2, uint64_t{from.read_depth} + uint64_t{to.write_depth});
+  return plan;
+}
+
+// The pages and the root of an index that begins at `base`.
+void add_index(const format::Root& root, const checkpoint::IndexPlace& place, uint64_t base, std::vector<Span>* spans) {
+  for (auto list : {root.pages, root.part_pages})
+    for (const fb::PageRef& page : list)
+      spans->push_back({base + page.offset(), page.size(), format::id_of(page.digest())});
+  spans->push_back({base + place.size - place.root_size, place.root_size, place.root_digest});
+}
+
+// All of a part: header, chunks, index, trailer.
+std::vector<Span> spans_of(const PartVerifier& verifier) {
+  const checkpoint::PartFile& part = verifier.part();
+  const auto header = format::encode_part_header(part.header);
+  const auto trailer = format::encode_part_trailer(part.trailer);
+  std::vector<Span> spans = {{0, header.size(), format::xxh3_128(header)},
+                             {part.size - trailer.size(), trailer.size(), format::xxh3_128(trailer)}};
+  for (size_t i = 0; i < verifier.chunks().size(); i++) {
+    const fb::Chunk& chunk = *verifier.chunks()[i].chunk;
+    spans.push_back({chunk.offset(), chunk.stored_size(), format::id_of(chunk.digest()), i});
+  }
+  add_index(part.index->root(), checkpoint::place_of(part.trailer), part.trailer.index_offset, &spans);
+  sort_by_offset(spans);
+  return spans;
+}
+
+Status status_of(const Finding& finding) {
+  Status status(finding.status, finding.text);
+  if (!finding.name.empty()) status = std::move(status).with("tensor", finding.name);
+  return std::move(status).with("part", finding.part).with("offset", finding.offset);
+}
+
+class Copy {
+ public:
+  Copy(const checkpoint::Checkpoint& from, store::Store& to, const CopyOptions& options, Report* report, Job& job)
+      : from_(from),
+        to_(to),
+        options_(options),
+        report_(report),
+        job_(job),
+        id_(from.entry().id),
+        plan_(plan_copy(from.store().traits(), to.traits(), options, from.summary().part_count)),
+        there_(from.summary().part_count) {}
+  Status run();
+
+ private:
+  Result<bool> is_committed() const;
+  Status open_place(bool* existed);
+  Status look_at_parts();
+  Result<bool> part_is_there(uint32_t number) const;
+  Status copy_parts();
+  Status copy_part(uint32_t number);
+  Status check_part_there(uint32_t number, const PartVerifier& part);
+  Status stream(const PartVerifier& part, const store::Store& from, const store::Reader& file, store::Writer* writer,
+                const std::function<Status(Status)>& at_part);
+  Status publish(uint32_t number, store::Writer& writer, uint64_t size);
+  Result<std::vector<std::byte>> read_manifest() const;
+  Result<std::vector<Span>> manifest_spans(uint64_t size) const;
+  Status put_manifest();
+  void tidy();
+  void tell(bool committed);
+  Status other_save(const Id& found) const;
+  Status removed_there() const;
+
+  const checkpoint::Checkpoint& from_;
+  store::Store& to_;
+  const CopyOptions options_;
+  Report* const report_;
+  Job& job_;
+  const std::string& id_;
+  const CopyPlan plan_;
+  std::vector<uint8_t> there_;       // parts that an earlier copy left
+  std::atomic<uint64_t> memory_{0};  // of the streams that run
+};
+
+Status Copy::run() {
+  CKPT_TRY(to_.prepare());
+  CKPT_ASSIGN(const bool committed, is_committed());
+  bool existed = committed;
+  if (!committed) CKPT_TRY(open_place(&existed));
+  if (committed)
+    std::fill(there_.begin(), there_.end(), 1);
+  else if (existed)
+    CKPT_TRY(look_at_parts());
+  if (!committed || options_.full) CKPT_TRY(copy_parts());
+  CKPT_TRY(job_.check());
+  if (!committed) CKPT_TRY(put_manifest());
+  tidy();
+  tell(committed);
+  return Ok();
+}
+
+// ---- what is there ----
+
+Status Copy::other_save(const Id& found) const {
+  return Status(CKPT_EXISTS,
+                strformat("{}: another checkpoint has this name: it is save {}, the one to copy is save {}",
+                          to_.path(id_), to_hex(found), to_hex(from_.summary().save_id)))
+      .with("path", to_.path(id_))
+      .with("expected", to_hex(from_.summary().save_id))
+      .with("found", to_hex(found));
+}
+
+Result<bool> Copy::is_committed() const {
+  auto slot = checkpoint::peek_slot(to_, id_);
+  if (slot.status().code() == CKPT_NOT_FOUND) return false;
+  CKPT_TRY(slot.status());
+  if (!slot->committed)
+    return Status(CKPT_ABORTED, strformat("{} was closed by a tombstone, so nothing can be put there: {}",
+                                          to_.path(id_), slot->tombstone.reason))
+        .with("path", to_.path(id_));
+  if (slot->summary.save_id != from_.summary().save_id) return other_save(slot->summary.save_id);
+  if (slot->trailer == from_.trailer()) return true;
+  return Status(CKPT_MISMATCH,
+                strformat("{} is the same save with another MANIFEST: one of them was rebuilt by force", to_.path(id_)))
+      .with("path", to_.path(id_))
+      .with("expected", to_hex(from_.trailer().root_digest))
+      .with("found", to_hex(slot->trailer.root_digest));
+}
+
+// A store that has no id yet takes the checkpoint's: it becomes another place of the same store, so that the copy is
+// found there as it is here.
+Status take_store_id(store::Store& to, const Id& id) {
+  CKPT_ASSIGN(const Id own, checkpoint::find_store_id(to));
+  if (!own.zero() || id.zero()) return Ok();
+  CKPT_TRY(to.make_directory(format::kControlDir));
+  const std::string text = to_hex(id) + "\n";
+  Status put = to.put_own(format::kStoreId, as_bytes(text));
+  return put.code() == CKPT_EXISTS ? Ok() : put;  // another copy was faster, or the record is damaged
+}
+
+std::string record_of(std::string_view id) {
+  const auto name = format::parse_checkpoint_dir(id);
+  return name ? format::attempt_key(name->token, name->attempt, name->label) : "";
+}
+
+Status Copy::open_place(bool* existed) {
+  CKPT_TRY(take_store_id(to_, from_.summary().store_id));
+  CKPT_ASSIGN(*existed, to_.has_directory(id_));
+  const std::string record = record_of(id_);
+  if (record.empty()) return to_.make_directory(id_);  // somebody gave it a name of his own
+  const std::string text = format::copy_record(from_.summary().save_id);
+  return to_.open_attempt(record, as_bytes(text), id_);
+}
+
+Status Copy::look_at_parts() {
+  to_.sweep(id_);
+  return for_each_parallel(plan_.parts, there_.size(), [&](size_t i) -> Status {
+    CKPT_TRY(job_.check());
+    CKPT_ASSIGN(const bool there, part_is_there(static_cast<uint32_t>(i)));
+    there_[i] = there ? 1 : 0;
+    return Ok();
+  });
+}
+
+// Whether the target has the part. CONFLICT: that of another save; MISMATCH: not the one that the manifest names.
+Result<bool> Copy::part_is_there(uint32_t number) const {
+  auto part = checkpoint::open_part(to_, id_, number);
+  const ckpt_status code = part.status().code();
+  if (code == CKPT_NOT_FOUND) return false;
+  auto refuse = [&](ckpt_status status, const std::string& why) {
+    return checkpoint::at_part(Status(status, why + "; remove it, and copy again"), to_, id_, number);
+  };
+  if (code == CKPT_FORMAT || code == CKPT_CORRUPT || code == CKPT_MISMATCH)
+    return refuse(CKPT_MISMATCH, "is there, and is damaged: " + part.status().message());
+  CKPT_TRY(part.status());
+  CKPT_ASSIGN(const fb::Part expected, from_.part_record(number));
+  const Id save = format::id_of(expected.save_id());
+  if (part->header.save_id != save)
+    return refuse(CKPT_CONFLICT, strformat("is there, of another save: expected {}, found {}", to_hex(save),
+                                           to_hex(part->header.save_id)));
+  const format::PartTrailer& trailer = part->trailer;
+  if (part->size == expected.size() && trailer.index_offset == expected.index_offset() &&
+      trailer.index_size == expected.index_size() && trailer.root_size == expected.root_size() &&
+      trailer.root_digest == format::id_of(expected.root_digest()))
+    return true;
+  return refuse(CKPT_MISMATCH, strformat("is there, of the same save, but another: expected {} bytes, found {}",
+                                         uint64_t{expected.size()}, part->size));
+}
+
+// ---- parts ----
+
+Status Copy::copy_parts() {
+  std::vector<uint32_t> todo;
+  for (uint32_t i = 0; i < there_.size(); i++) {
+    if (there_[i] && !options_.full) continue;
+    CKPT_ASSIGN(const fb::Part record, from_.part_record(i));
+    job_.counters.bytes_total += record.size();
+    todo.push_back(i);
+  }
+  return for_each_parallel(plan_.parts, todo.size(), [&](size_t i) -> Status {
+    CKPT_TRY(job_.check());
+    return copy_part(todo[i]);
+  });
+}
+
+// Reads the source's index of a part, which says what every byte of it must be; then copies the part, or checks the one
+// that is there.
+Status Copy::copy_part(uint32_t number) {
+  constexpr VerifyOptions kIndexOnly{.mode = VerifyMode::kQuick, .threads = 1};
+  std::vector<Finding> found;
+  Findings findings(&found);
+  PartVerifier part(from_, kIndexOnly, job_, findings, number);
+  CKPT_TRY(part.open());
+  if (!found.empty()) return from_.at_part(status_of(found[0]), number);
+  if (there_[number]) return check_part_there(number, part);
+  CKPT_ASSIGN(const checkpoint::PartReader file, from_.part(number));
+  auto writer = to_.create(format::part_key(id_, number), part.part().size);
+  if (writer.status().code() == CKPT_NOT_FOUND) return removed_there();
+  CKPT_TRY(writer.status());
+  CKPT_TRY(stream(part, from_.store(), *file, writer->get(),
+                  [&](Status status) { return from_.at_part(std::move(status), number); }));
+  return publish(number, **writer, part.part().size);
+}
+
+Status Copy::check_part_there(uint32_t number, const PartVerifier& part) {
+  CKPT_ASSIGN(const bool there, part_is_there(number));
+  if (!there) return checkpoint::at_part(Status(CKPT_INCOMPLETE, "the part is missing"), to_, id_, number);
+  CKPT_ASSIGN(auto file, to_.open(format::part_key(id_, number)));
+  return stream(part, to_, *file, nullptr,
+                [&](Status status) { return checkpoint::at_part(std::move(status), to_, id_, number); });
+}
+
+Status Copy::stream(const PartVerifier& part, const store::Store& from, const store::Reader& file,
+                    store::Writer* writer, const std::function<Status(Status)>& at_part) {
+  const std::vector<Span> spans = spans_of(part);
+  auto blame = [&](const Span* span, Status status) {
+    if (span && span->chunk != Span::kNoChunk)
+      status = status_of(part.damage(part.chunks()[span->chunk], status.code(), status.message()));
+    return at_part(std::move(status));
+  };
+  CheckedStream stream({from, file, spans, blame}, to_, writer, plan_.limits, job_);
+  const uint64_t in_use = memory_ += stream.memory();
+  for (uint64_t peak = job_.counters.staging_peak_bytes;
+       peak < in_use && !job_.counters.staging_peak_bytes.compare_exchange_weak(peak, in_use);) {
+  }
+  Status status = stream.run();
+  memory_ -= stream.memory();
+  return status;
+}
+
+Status Copy::removed_there() const {
+  return Status(CKPT_ABORTED, to_.path(id_) + " was removed while it was being made; copy again")
+      .with("path", to_.path(id_));
+}
+
+// Another process may copy the same checkpoint.
+Status Copy::publish(uint32_t number, store::Writer& writer, uint64_t size) {
+  Status published = writer.publish(size);
+  if (published.code() == CKPT_NOT_FOUND) return removed_there();
+  if (published.ok()) return published;
+  if (published.code() != CKPT_EXISTS && !to_.traits().visible_is_durable) return published;
+  CKPT_ASSIGN(const bool there, part_is_there(number));
+  return there ? Ok() : published;
+}
+
+// ---- the manifest ----
+
+Result<std::vector<Span>> Copy::manifest_spans(uint64_t size) const {
+  const format::ManifestTrailer& trailer = from_.trailer();
+  CKPT_TRY(format::check_manifest_layout(trailer, size));
+  std::vector<Span> spans;
+  add_index(from_.root(), {format::IndexKind::kManifest, trailer.index_size, trailer.root_size, trailer.root_digest}, 0,
+            &spans);
+  for (uint32_t i = 0; trailer.copies_size != 0 && i < there_.size(); i++) {
+    CKPT_ASSIGN(const fb::Part part, from_.part_record(i));
+    CKPT_ASSIGN(const checkpoint::IndexFile* index, from_.part_index(i));
+    add_index(index->root(),
+              {format::IndexKind::kPart, part.index_size(), part.root_size(), format::id_of(part.root_digest())},
+              format::manifest_copies_offset(trailer) + part.copy_offset(), &spans);
+  }
+  spans.push_back({format::manifest_summary_offset(trailer), trailer.summary_size, trailer.summary_digest});
+  const auto end = format::encode_manifest_trailer(trailer);
+  spans.push_back({size - end.size(), end.size(), format::xxh3_128(end)});
+  sort_by_offset(spans);
+  return spans;
+}
+
+Result<std::vector<std::byte>> Copy::read_manifest() const {
+  auto read = store::read_checked(from_.store(), [&]() -> Result<std::vector<std::byte>> {
+    const store::Reader& file = from_.manifest_file();
+    CKPT_ASSIGN(const std::vector<Span> spans, manifest_spans(file.size()));
+    std::vector<std::byte> bytes(file.size());
+    CKPT_TRY(file.read_at(0, bytes));
+    CKPT_TRY(check_spans(spans, bytes));
+    return bytes;
+  });
+  return read.ok() ? std::move(read) : from_.at_manifest(std::move(read).status());
+}
+
+Status Copy::put_manifest() {
+  CKPT_ASSIGN(const std::vector<std::byte> bytes, read_manifest());
+  Status put = to_.put_own(format::slot_key(id_), bytes);
+  // What failed may have been done all the same. If so, a second try finds it, and makes it durable.
+  const auto is_decided = [](ckpt_status code) {
+    return code == CKPT_OK || code == CKPT_EXISTS || code == CKPT_NOT_FOUND;
+  };
+  if (!is_decided(put.code()))
+    if (Status again = to_.put_own(format::slot_key(id_), bytes); is_decided(again.code())) put = std::move(again);
+  if (put.code() == CKPT_NOT_FOUND) return removed_there();
+  if (put.ok()) return put;
+  auto committed = is_committed();  // by this call, or by somebody who made the same copy
+  if (put.code() != CKPT_EXISTS && (committed.ok() ? *committed : committed.status().code() == CKPT_IO))
+    return Status(CKPT_COMMIT_UNKNOWN,
+                  to_.path(id_) + " may be complete, and may not last; copy again: " + put.message())
+        .with("path", to_.path(id_));
+  CKPT_TRY(committed.status());
+  return *committed ? Ok() : put;
+}
+
+// ---- the end ----
+
+// The copy is made, so what fails here is no error: a record that stays is removed by the next copy.
+void Copy::tidy() {
+  to_.sweep(id_);
+  const std::string record = record_of(id_);
+  if (record.empty()) return;
+  auto text = to_.get(record, 4096);
+  if (text.ok() && format::is_copy_record(as_text(*text))) (void)to_.remove(record, false);
+}
+
+void Copy::tell(bool committed) {
+  const auto kept = static_cast<uint64_t>(std::count(there_.begin(), there_.end(), 1));
+  if (committed)
+    report_->add(CKPT_FINDING_KEPT, CKPT_EXISTS, id_, id_ + ": already there");
+  else if (kept != 0)
+    report_->add(CKPT_FINDING_KEPT, CKPT_OK, id_,
+                 strformat("{}: {} of {} parts were there from an earlier copy", id_, kept, there_.size()));
+  if (kept != 0) report_->findings.back().count = kept;
+  auto own = checkpoint::find_store_id(to_);
+  if (!own.ok() || *own == from_.summary().store_id) return;
+  report_->add(CKPT_FINDING_DIFFERENT, CKPT_OK, id_,
+               strformat("{}: {} has checkpoints of its own, so the copy is foreign there: it is listed and can be "
+                         "loaded by this id, but is never the latest and has no label",
+                         id_, to_.uri()));
+}
+
+}  // namespace
+
+Status copy_checkpoint(const checkpoint::Checkpoint& from, store::Store& to, const CopyOptions& options, Report* report,
+                       Job& job) {
+  return Copy(from, to, options, report, job).run();
+}
+
+}  // namespace ckpt::maintain

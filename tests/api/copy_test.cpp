@@ -1,0 +1,64 @@
+// Copies through the C API: what its job counts, what its report says, what it refuses.
+#include "api/ranks.h"
+
+namespace ckpt_test {
+namespace {
+
+CKPT_ON_EVERY_STORE(Copy);
+
+ckpt_reader* saved(World& world, const std::string& label) {
+  const Bytes& data = world.keep(pattern(3 << 20, 1));
+  world.commit(label, {}, [&](uint32_t rank, ckpt_save* save) {
+    if (rank == 0) add(save, "w", whole(CKPT_DTYPE_U8, {static_cast<int64_t>(data.size())}), data);
+  });
+  ckpt_reader* reader = nullptr;
+  EXPECT_EQ(ckpt_reader_open(&reader, world.store.get(), label.c_str(), nullptr, nullptr), CKPT_OK);
+  return reader;
+}
+
+uint64_t part_bytes(const Reader& reader) {
+  ckpt_part_info part{};
+  part.struct_size = sizeof part;
+  EXPECT_EQ(ckpt_reader_part_at(reader.get(), 0, &part, nullptr), CKPT_OK);
+  return part.bytes;
+}
+
+TEST_P(Copy, CountsItsBytesAndTellsWhatWasThere) {
+  World world(place.uri(), 1);
+  const Reader reader(saved(world, "a"));
+  const Store to = open_store(std::string("mem:copy-") + GetParam());
+  const Options bag = options({});
+  ckpt_job* made = nullptr;
+  ASSERT_EQ(ckpt_job_new(&made, nullptr), CKPT_OK);
+  const Job job(made);
+  ASSERT_EQ(ckpt_options_set_job(bag.get(), job.get(), nullptr), CKPT_OK);
+  Error error;
+  ASSERT_EQ(ckpt_reader_copy(reader.get(), to.get(), bag.get(), nullptr, error), CKPT_OK) << error.text();
+  EXPECT_EQ(stats_of(job).bytes_total, part_bytes(reader));
+  EXPECT_EQ(stats_of(job).bytes_done, part_bytes(reader));
+  EXPECT_EQ(stats_of(job).bytes_written, part_bytes(reader));
+  ckpt_report* report = nullptr;
+  ASSERT_EQ(ckpt_reader_copy(reader.get(), to.get(), nullptr, &report, error), CKPT_OK) << error.text();
+  const Report owner(report);
+  ASSERT_EQ(ckpt_report_count(report), 1u);
+  ckpt_finding finding{};
+  finding.struct_size = sizeof finding;
+  ASSERT_EQ(ckpt_report_at(report, 0, &finding, nullptr), CKPT_OK);
+  EXPECT_EQ(finding.kind, CKPT_FINDING_KEPT);
+  EXPECT_EQ(finding.status, CKPT_EXISTS);
+  EXPECT_STREQ(finding.name, "a.1.1");
+  EXPECT_EQ(finding.count, 1u);
+}
+
+TEST_P(Copy, IsRefusedWithoutAReaderOrAStore) {
+  World world(place.uri(), 1);
+  const Reader reader(saved(world, "a"));
+  Error error;
+  EXPECT_EQ(ckpt_reader_copy(nullptr, world.store.get(), nullptr, nullptr, error), CKPT_INVALID);
+  EXPECT_EQ(ckpt_reader_copy(reader.get(), nullptr, nullptr, nullptr, error), CKPT_INVALID);
+  EXPECT_EQ(ckpt_reader_copy(reader.get(), world.store.get(), nullptr, nullptr, error), CKPT_OK)
+      << "into its own store, where it is already: " << error.text();
+}
+
+}  // namespace
+}  // namespace ckpt_test

@@ -1,0 +1,54 @@
+# cp: the same checkpoint elsewhere, gone on with after a kill, refused where it is damaged or another has its name.
+make_safetensors a.safetensors "w F32 3 $(f32 1 2 3)"
+python3 -c '
+import struct
+text = b"""{"w":{"dtype":"F32","shape":[8000000],"data_offsets":[0,32000000]}}"""
+open("b.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + bytes(range(250)) * 128000)'
+for step in 1 2; do import a.safetensors store "step-$step" --step "$step"; done
+import b.safetensors store best --run other; best=$ID
+
+# One, by every way to name it; then it is there already.
+expect 0 cp store copy; says '^copied step-2.2.1: 1 part, '; is_quiet
+expect 0 ls copy --json; json_is '[(c["label"], c["foreign"]) for c in d["checkpoints"]]' "[('step-2', False)]"
+expect 0 cp store/step-1.1.1 copy; expect 0 verify copy@label:step-1; says '^sound'
+expect 0 cp store@step:1 copy; says '^already there: step-1.1.1$'
+expect 0 cp store@latest copy -o check=full --json
+json_is 'd["copies"][0]["result"], d["copies"][0]["checkpoint"]["id"]' "('already there', 'step-2.2.1')"
+cmp store/step-2.2.1/MANIFEST copy/step-2.2.1/MANIFEST || fail "other bytes"
+expect 0 info copy; says '^checkpoint +step-2.2.1'
+
+# All of a store, or of a run, oldest first; what cannot be copied is told, and the others go on.
+expect 0 cp store all --all; says '^copied step-1'; says "^copied best"; says '^3 copied, 0 already there, 0 failed$'
+expect 0 cp store all --all --run other --json
+json_is '[(c["id"], c["result"]) for c in d["copies"]]' "[('$best', 'already there')]"
+flip store/step-1.1.1/PART_000 4096
+expect 1 cp store some --all
+complains '^ckpt: step-1.1.1: .*PART_000.*tensor "w"'; says '^copied step-2'
+says '^2 copied, 0 already there, 1 failed$'
+expect 2 cp store@step-1 elsewhere; complains 'tensor "w"'
+expect 0 ls elsewhere --json; json_is '[c["state"] for c in d["checkpoints"]]' "['open']"
+expect 0 rm elsewhere@step-1.1.1; expect 0 ls elsewhere --json; json_is 'd["checkpoints"]' "[]"
+flip store/step-1.1.1/PART_000 4096
+
+# Killed in the middle: no checkpoint, and the next one goes on.
+for after in 0.01 0.03 0.05; do
+  rm -rf killed
+  { timeout -s KILL "$after" "$CKPT" cp "store/$best" killed; } >.out 2>.err
+  [ ! -e "killed/$best/MANIFEST" ] || expect 0 verify "killed/$best"
+  expect 0 cp "store/$best" killed; expect 0 verify "killed/$best"; says '^sound'
+  [ "$(ls "killed/$best" | tr '\n' ' ')" = "MANIFEST PART_000 " ] || fail "left behind: $(ls "killed/$best")"
+done
+
+# A store of its own: the copy is foreign there, and a name is taken.
+import a.safetensors own step-1
+expect 0 cp store@step:2 own; complains '^ckpt: note: step-2.2.1: .*foreign'
+expect 0 ls own --json; json_is '[c["id"] for c in d["checkpoints"] if c["foreign"]]' "['step-2.2.1']"
+expect 2 cp store@step:1 own; complains 'another checkpoint has this name'; complains 'expected: |is save'
+
+# What is no checkpoint and no store.
+expect 2 cp a.safetensors copy; complains 'ckpt import'
+for file in x.safetensors x.pt a.safetensors; do expect 2 cp store "$file"; complains 'ckpt export'; done
+expect 2 cp store copy@latest; complains 'a store'
+expect 2 cp store copy/step-2.2.1; complains 'its store is'
+expect 2 cp nothing copy; complains 'no such directory'
+expect 2 cp store/step-1.1.1 copy --all; complains 'its store is'

@@ -1,0 +1,113 @@
+// Every kind of store for tests: a directory, memory, an object store at its weakest (weak_store.h), and an S3 server
+// where tests/s3/run.sh has started one. And a run on one of them, with all its ranks.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "checkpoint/engine.h"
+#include "s3/server.h"
+#include "store/weak_store.h"
+
+namespace ckpt::commit {
+
+// Makes handles of one store.
+using Handles = std::function<std::shared_ptr<store::Store>()>;
+struct Kind {
+  std::string name;
+  std::function<Handles()> make;
+};
+inline std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
+
+inline Handles directory_store() {
+  struct Folder {
+    std::string path = (std::filesystem::temp_directory_path() / "ckpt-any.XXXXXX").string();
+    Folder() { EXPECT_NE(mkdtemp(path.data()), nullptr); }
+    ~Folder() { std::filesystem::remove_all(path); }
+  };
+  return [folder = std::make_shared<Folder>()] { return *store::open_posix(folder->path, {}); };
+}
+
+inline Handles memory_store() {
+  return [store = fresh_memory_store()] { return store; };
+}
+
+inline Handles weak_store(const store::Weakness& weakness) {
+  return [bucket = std::make_shared<store::Bucket>(weakness)] { return std::make_shared<store::WeakStore>(bucket); };
+}
+
+inline std::vector<Kind> s3_kinds() {
+  if (!store::s3_endpoint()) return {};
+  return {
+      Kind{"S3", [] { return [uri = store::fresh_s3_uri()] { return *store::open_s3(uri, store::s3_options()); }; }}};
+}
+
+constexpr uint64_t kRows = 12, kColumns = 5;
+
+inline ckpt_tensor_desc rows_of(uint32_t rank, uint32_t world) {
+  return f32_rows(kRows, kColumns, kRows / world * rank, kRows / world);
+}
+
+inline std::vector<float> values_of(int64_t step, uint32_t rank, uint32_t world) {
+  std::vector<float> values(kRows / world * kColumns);
+  for (size_t i = 0; i < values.size(); i++)
+    values[i] = static_cast<float>(step * 1000) + static_cast<float>(rank * values.size() + i);
+  return values;
+}
+
+// One start of a run with all its ranks, each with its own handle of the store.
+class Start {
+ public:
+  Start(const Handles& handles, uint32_t world) : world_(world) {
+    ranks_.push_back(open_session(handles(), 0, world));
+    for (uint32_t rank = 1; rank < world; rank++)
+      ranks_.push_back(open_session(handles(), rank, world, ranks_[0]->string().c_str()));
+  }
+  const std::shared_ptr<session::Session>& rank(uint32_t rank) const { return ranks_[rank]; }
+  // Saves on all ranks at once; what each of them is told.
+  std::vector<Status> save(int64_t step, const Options& options = {}) {
+    std::vector<Status> told(world_);
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < world_; rank++)
+      threads.emplace_back([&, rank] { told[rank] = save_on(rank, step, options); });
+    for (auto& thread : threads) thread.join();
+    return told;
+  }
+  Status save_on(uint32_t rank, int64_t step, const Options& options = {}) {
+    CKPT_ASSIGN(auto save, save::Save::make(ranks_[rank], "s" + std::to_string(step), step, options));
+    const std::vector<float> values = values_of(step, rank, world_);
+    CKPT_TRY(save->add_tensor("w", rows_of(rank, world_), values.data(), values.size() * sizeof(float)));
+    return run_whole(*save);
+  }
+
+ private:
+  const uint32_t world_;
+  std::vector<std::shared_ptr<session::Session>> ranks_;
+};
+
+inline Status all_ok(const std::vector<Status>& told) {
+  for (const Status& status : told)
+    if (!status.ok()) return status;
+  return Ok();
+}
+
+// Loads what a selector picks on `world` ranks, and checks each value. The step that was loaded.
+inline Result<int64_t> load(const Handles& handles, const std::string& selector, uint32_t world = 1) {
+  int64_t step = -1;
+  for (uint32_t rank = 0; rank < world; rank++) {
+    CKPT_ASSIGN(auto checkpoint, checkpoint::Checkpoint::open(handles(), {selector, "main"}));
+    CKPT_ASSIGN(auto load, load::Load::make(checkpoint, {}));
+    std::vector<float> values(kRows / world * kColumns);
+    CKPT_TRY(load->add_tensor("w", rows_of(rank, world), values.data(), values.size() * sizeof(float)));
+    CKPT_TRY(run_whole(*load));
+    step = checkpoint->summary().step;
+    EXPECT_EQ(values, values_of(step, rank, world));
+  }
+  return step;
+}
+
+}  // namespace ckpt::commit
