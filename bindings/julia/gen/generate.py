@@ -36,7 +36,7 @@ SCALARS = {
 # Calls that neither wait nor touch a disk: plain ccalls. All others let the garbage collector run meanwhile.
 QUICK = re.compile(
     r"ckpt_(version_|status_|error_|dtype_|option_|options_|(list|runs)_(count|at)|session_string|save_id|"
-    r"reader_(?!open|free|map|verify|diff|tree|segment_at)|job_(new|state|cancel|stats_get)|report_(?!free)|"
+    r"reader_(?!open|free|map|verify|diff|copy|tree|segment_at)|job_(new|state|cancel|stats_get)|report_(?!free)|"
     r"tree_(?!parse|json|free)|file_(?!open|free))"
 )
 

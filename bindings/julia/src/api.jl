@@ -745,8 +745,9 @@ function ckpt_reader_diff(a, b, options, out, err)
         out::Ptr{Ptr{ckpt_report}}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_reader_copy(reader, to, options, report, err)
-    @blocking libckpt.ckpt_reader_copy(reader::Ptr{ckpt_reader}, to::Ptr{ckpt_store}, options::Ptr{ckpt_options},
-        report::Ptr{Ptr{ckpt_report}}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
+    @blocking libckpt.ckpt_reader_copy(reader::Ptr{ckpt_reader}, to::Ptr{ckpt_store},
+        options::Ptr{ckpt_options}, report::Ptr{Ptr{ckpt_report}},
+        err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_reader_segment_at(reader, tensor, index, out, err)
     @blocking libckpt.ckpt_reader_segment_at(reader::Ptr{ckpt_reader}, tensor::Cstring, index::UInt32,
