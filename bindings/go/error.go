@@ -35,7 +35,8 @@ func (e *Error) Error() string { return e.Status.Error() + ": " + e.Message }
 func (e *Error) Unwrap() []error { return append([]error{e.Status}, e.causes...) }
 
 // detailKeys are all keys of ckpt_error_detail.
-var detailKeys = [...]string{"path", "part", "tensor", "rank", "ranks", "offset", "expected", "found"}
+var detailKeys = [...]string{"path", "part", "tensor", "rank", "ranks", "offset", "expected", "found",
+	"bucket", "key", "http_status", "s3_code", "request_id"}
 
 // fail turns the status and error of C into a Go error, and frees the latter.
 func fail(status C.ckpt_status, from *C.ckpt_error) error {

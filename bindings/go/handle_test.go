@@ -130,6 +130,7 @@ func (e *everything) readerCalls() map[string]func() error {
 		"Reader.Map":         func() error { return first(e.reader.Map("w", nil)) },
 		"Reader.Verify":      func() error { return first(e.reader.Verify(ctx, nil)) },
 		"Reader.Diff":        func() error { return first(e.reader.Diff(context.Background(), e.reader, nil)) },
+		"Reader.Copy":        func() error { return first(e.reader.Copy(context.Background(), e.store, nil)) },
 		"Reader.Export":      func() error { return e.reader.Export(context.Background(), "/nowhere/x.pt", nil) },
 		"Reader.Tree":        func() error { return first(e.reader.Tree("")) },
 		"Reader.TreeOfRank":  func() error { return first(e.reader.TreeOfRank("", 1)) },

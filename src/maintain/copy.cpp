@@ -331,16 +331,11 @@ Result<std::vector<std::byte>> Copy::read_manifest() const {
 Status Copy::put_manifest() {
   CKPT_ASSIGN(const std::vector<std::byte> bytes, read_manifest());
   Status put = to_.put_own(format::slot_key(id_), bytes);
-  // What failed may have been done all the same. If so, a second try finds it, and makes it durable.
-  const auto is_decided = [](ckpt_status code) {
-    return code == CKPT_OK || code == CKPT_EXISTS || code == CKPT_NOT_FOUND;
-  };
-  if (!is_decided(put.code()))
-    if (Status again = to_.put_own(format::slot_key(id_), bytes); is_decided(again.code())) put = std::move(again);
   if (put.code() == CKPT_NOT_FOUND) return removed_there();
   if (put.ok()) return put;
   auto committed = is_committed();  // by this call, or by somebody who made the same copy
-  if (put.code() != CKPT_EXISTS && (committed.ok() ? *committed : committed.status().code() == CKPT_IO))
+  const bool lasts = put.code() == CKPT_EXISTS || (committed.ok() && to_.traits().visible_is_durable);
+  if (!lasts && (committed.ok() ? *committed : committed.status().code() == CKPT_IO))
     return Status(CKPT_COMMIT_UNKNOWN,
                   to_.path(id_) + " may be complete, and may not last; copy again: " + put.message())
         .with("path", to_.path(id_));

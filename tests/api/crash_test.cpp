@@ -153,7 +153,12 @@ void Faults::finish(const std::string& uri, const Operation& operation) {
   const Reply finished = Program(uri).call(operation.finish);
   ASSERT_EQ(finished.status, "OK") << finished;
   EXPECT_EQ(latest_step(uri), *operation.latest.rbegin());
-  EXPECT_EQ(names_in(uri + "/s2.1.1"), (std::vector<std::string>{"MANIFEST", "PART_000"}));
+  // An empty temporary file stays for an hour: its writer may be about to open it.
+  auto names = names_in(uri + "/s2.1.1");
+  std::erase_if(names, [&](const std::string& name) {
+    return name.find(".tmp.") != name.npos && std::filesystem::file_size(uri + "/s2.1.1/" + name) == 0;
+  });
+  EXPECT_EQ(names, (std::vector<std::string>{"MANIFEST", "PART_000"}));
 }
 
 void Faults::check_next_start(const std::string& uri) {

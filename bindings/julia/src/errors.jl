@@ -6,8 +6,9 @@ A call of the library failed.
 * `status`: `:CORRUPT`, `:NOT_FOUND`, …, or `:UNKNOWN` for a number that the library has no name for
 * `code`: the number of the status
 * `message`: one line that says what failed, where, what was expected and what was found
-* `details`: those of `"path"`, `"part"`, `"tensor"`, `"rank"`, `"ranks"`, `"offset"`, `"expected"`, `"found"` that the
-  error has. All are text, since offsets and checksums may be larger than `Int`
+* `details`: those of `"path"`, `"part"`, `"tensor"`, `"rank"`, `"ranks"`, `"offset"`, `"expected"`, `"found"`, and of an
+  answer of an object store `"bucket"`, `"key"`, `"http_status"`, `"s3_code"`, `"request_id"`, that the error has. All
+  are text, since offsets and checksums may be larger than `Int`
 """
 struct CkptError <: Exception
     code::Int32
@@ -16,7 +17,8 @@ struct CkptError <: Exception
     details::Dict{String,String}
 end
 
-const DETAILS = ("path", "part", "tensor", "rank", "ranks", "offset", "expected", "found")
+const DETAILS = ("path", "part", "tensor", "rank", "ranks", "offset", "expected", "found",
+                 "bucket", "key", "http_status", "s3_code", "request_id")
 
 # Copies the library's error and frees it; `handle` may be null.
 function CkptError(code::Int32, handle::Ptr{ckpt_error})

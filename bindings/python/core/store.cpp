@@ -55,8 +55,9 @@ static nb::object import_into_store(const StoreObject& self, nb::handle file, nb
 static void bind_store_class(nb::module_& m) {
   auto store = nb::class_<StoreObject>(
       m, "Store",
-      "A directory that holds checkpoints (\"/data/run7\", any os.PathLike, \"file:///data/run7\") or a store in this "
-      "process's memory (\"mem:NAME\"). Opening it creates nothing. Several threads may use it at once.");
+      "A directory that holds checkpoints (\"/data/run7\", any os.PathLike, \"file:///data/run7\"), a prefix in a "
+      "bucket of an object store (\"s3://bucket/run7\"), or a store in this process's memory (\"mem:NAME\"). Opening "
+      "it creates nothing. Several threads may use it at once.");
   store
       .def(
           "__init__",

@@ -95,7 +95,21 @@ struct Inner {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The keys of [`Error::detail`].
-const KEYS: [&CStr; 8] = [c"path", c"part", c"tensor", c"rank", c"ranks", c"offset", c"expected", c"found"];
+const KEYS: [&CStr; 13] = [
+    c"path",
+    c"part",
+    c"tensor",
+    c"rank",
+    c"ranks",
+    c"offset",
+    c"expected",
+    c"found",
+    c"bucket",
+    c"key",
+    c"http_status",
+    c"s3_code",
+    c"request_id",
+];
 
 impl Error {
     /// Its status; never [`Status::OK`].
@@ -110,7 +124,8 @@ impl Error {
         &self.inner.message
     }
 
-    /// One fact by key: `path`, `part`, `tensor`, `rank`, `ranks`, `offset`, `expected` or `found`.
+    /// One fact by key: `path`, `part`, `tensor`, `rank`, `ranks`, `offset`, `expected` or `found`; of an answer of
+    /// an object store `bucket`, `key`, `http_status`, `s3_code` or `request_id`.
     #[must_use]
     pub fn detail(&self, key: &str) -> Option<&str> {
         self.details().find(|(name, _)| *name == key).map(|(_, value)| value)
