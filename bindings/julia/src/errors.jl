@@ -6,8 +6,8 @@ A call of the library failed.
 * `status`: `:CORRUPT`, `:NOT_FOUND`, …, or `:UNKNOWN` for a number that the library has no name for
 * `code`: the number of the status
 * `message`: one line that says what failed, where, what was expected and what was found
-* `details`: those of `"path"`, `"part"`, `"tensor"`, `"rank"`, `"ranks"`, `"offset"`, `"expected"`, `"found"`, and of an
-  answer of an object store `"bucket"`, `"key"`, `"http_status"`, `"s3_code"`, `"request_id"`, that the error has. All
+* `details`: those of `"path"`, `"part"`, `"tensor"`, `"rank"`, `"ranks"`, `"offset"`, `"expected"`, `"found"` that the
+  error has, and of an answer of an object store `"bucket"`, `"key"`, `"http_status"`, `"s3_code"`, `"request_id"`. All
   are text, since offsets and checksums may be larger than `Int`
 """
 struct CkptError <: Exception

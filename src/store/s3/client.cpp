@@ -272,14 +272,13 @@ Status Client::error(const Answer& answer, const Request& request) const {
   if (answer.http.refused) text += ": not the bytes that were asked for";
   if (id) text += " (request " + printable(*id) + ")";
   text += hint_of(answer, request, config_);
-  Status status = Status(code_of(answer), text)
-                      .with("path", where)
-                      .with("bucket", config_.bucket)
-                      .with("key", config_.key(request.key))
-                      .with("http_status", static_cast<uint64_t>(answer.http.status));
-  if (!answer.code.empty()) status = std::move(status).with("s3_code", printable(answer.code));
-  if (id) status = std::move(status).with("request_id", printable(*id));
-  return status;
+  return Status(code_of(answer), text)
+      .with("path", where)
+      .with("bucket", config_.bucket)
+      .with("key", config_.key(request.key))
+      .with("http_status", static_cast<uint64_t>(answer.http.status))
+      .with("s3_code", printable(answer.code))
+      .with("request_id", id ? printable(*id) : "");
 }
 
 }  // namespace ckpt::store::s3
