@@ -66,7 +66,7 @@ Status probe_conditions(const std::shared_ptr<Client>& client) {
   if (known.code() != CKPT_NOT_FOUND) return known;
   const std::string key = strformat("{}/{}{}", kTrashDir, kProbePrefix, to_hex(random_id()));
   Status probed = probe_with(client, key);
-  Status removed = delete_object(*client, key);
+  Status removed = remove_probe(*client, key);
   if (probed.code() == CKPT_UNSUPPORTED && probed.detail("http_status"))
     return unfit(*client, strformat("knows no conditional puts ({})", probed.message()));
   CKPT_TRY(std::move(probed));
