@@ -243,10 +243,11 @@ static std::string hint_of(const Answer& answer, const Request& request, const C
   return "";
 }
 
-static ckpt_status code_of(const Answer& answer) {
+// NOT_FOUND means a key, and where something is put, what it would be a part of.
+static ckpt_status code_of(const Answer& answer, const Request& request) {
   const long status = answer.http.status;
-  if (answer.code == "NoSuchBucket") return CKPT_IO;  // NOT_FOUND means a key
-  if (status == 404) return CKPT_NOT_FOUND;
+  if (answer.code == "NoSuchUpload") return CKPT_NOT_FOUND;
+  if (answer.is_absent() && request.verb != "PUT" && request.verb != "POST") return CKPT_NOT_FOUND;
   if (status == 501) return CKPT_UNSUPPORTED;
   if (status == 507 || answer.code == "QuotaExceeded" || answer.code == "XMinioStorageFull") return CKPT_NO_SPACE;
   return CKPT_IO;
@@ -272,7 +273,7 @@ Status Client::error(const Answer& answer, const Request& request) const {
   if (answer.http.refused) text += ": not the bytes that were asked for";
   if (id) text += " (request " + printable(*id) + ")";
   text += hint_of(answer, request, config_);
-  return Status(code_of(answer), text)
+  return Status(code_of(answer, request), text)
       .with("path", where)
       .with("bucket", config_.bucket)
       .with("key", config_.key(request.key))

@@ -43,6 +43,11 @@ struct Answer {
   bool good() const { return failure.ok() && http.good() && code.empty(); }
   // Whether it is an answer with that HTTP status.
   bool is(long status) const { return failure.ok() && http.status == status; }
+  // Whether it says that there is no such object or upload. A bucket, a user or a page may be what was not found, too;
+  // HEAD has no words, and cannot tell.
+  bool is_absent() const {
+    return is(404) && (code.empty() || code == "NoSuchKey" || code == "NoSuchVersion" || code == "NoSuchUpload");
+  }
 };
 
 class Client {

@@ -47,7 +47,7 @@ Result<std::optional<ObjectInfo>> look_at_object(Client& client, std::string_vie
   Request request("HEAD", key);
   request.once = once;
   const Answer answer = client.ask(request);
-  if (answer.is(404)) return std::optional<ObjectInfo>();  // or there is no such bucket: HEAD has no words
+  if (answer.is_absent()) return std::optional<ObjectInfo>();
   if (!answer.good()) return client.error(answer, request);
   CKPT_ASSIGN(ObjectInfo info, describe_object(client, key, answer.http));
   return std::optional<ObjectInfo>(std::move(info));
@@ -83,12 +83,8 @@ static Status put_unconditionally(Client& client, std::string_view key, std::spa
 // Every server gives an object an ETag; what stands between may answer anything.
 static bool was_put(const Answer& answer) { return answer.good() && answer.http.header("etag"); }
 
-// What went wrong with a put. NOT_FOUND would mean a directory.
 static Status put_error(const Client& client, const Answer& answer, const Request& request) {
-  if (answer.good()) return not_s3(client, request.key, "a put without an ETag");
-  Status error = client.error(answer, request);
-  if (error.code() != CKPT_NOT_FOUND) return error;
-  return Status(CKPT_IO, error.message()).with("path", client.path(request.key));
+  return answer.good() ? not_s3(client, request.key, "a put without an ETag") : client.error(answer, request);
 }
 
 Status put_object(Client& client, std::string_view key, std::span<const Bytes> pieces) {
@@ -109,7 +105,7 @@ Status replace_object(Client& client, std::string_view key, std::string_view eta
   if (client.config().conditional) request.headers.push_back({"if-match", std::string(etag)});
   const Answer answer = client.ask(request);
   if (was_put(answer)) return Ok();
-  const bool refused = answer.is(412) || (answer.is(404) && answer.code != "NoSuchBucket");
+  const bool refused = answer.is(412) || answer.is_absent();
   Status error = put_error(client, answer, request);
   if (!refused && !answer.maybe_done && !answer.good()) return error;
   Status gone = Status(CKPT_GONE, client.path(key) + " was replaced or removed").with("path", client.path(key));
@@ -126,7 +122,7 @@ Status replace_object(Client& client, std::string_view key, std::string_view eta
 Status delete_object(Client& client, std::string_view key) {
   Request request("DELETE", key);
   const Answer answer = client.ask(request);
-  return answer.good() || (answer.is(404) && answer.code != "NoSuchBucket") ? Ok() : client.error(answer, request);
+  return answer.good() || answer.is_absent() ? Ok() : client.error(answer, request);
 }
 
 Status delete_objects(Client& client, const std::vector<std::string>& keys) {
@@ -211,7 +207,7 @@ Result<bool> holds_objects(Client& client, std::string_view directory) {
 Status abort_upload(Client& client, std::string_view key, const std::string& upload) {
   Request request("DELETE", key, {{"uploadId", upload}});
   const Answer answer = client.ask(request);
-  return answer.good() || answer.is(404) ? Ok() : client.error(answer, request);
+  return answer.good() || answer.is_absent() ? Ok() : client.error(answer, request);
 }
 
 Result<std::vector<Upload>> list_uploads(Client& client, std::string_view directory) {

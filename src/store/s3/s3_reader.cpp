@@ -29,7 +29,7 @@ Result<bool> S3Reader::open_with_tail() {
     return !info.ok() || reply.status == 206 || info->size <= kTail;
   };
   const Answer answer = client_->ask(request);
-  if (answer.is(404) && answer.code != "NoSuchBucket") return not_found(client_->path(key_));
+  if (answer.is_absent()) return not_found(client_->path(key_));
   if (answer.is(416)) return false;
   if (!answer.good()) return client_->error(answer, request);
   CKPT_ASSIGN(info_, describe_object(*client_, key_, answer.http));
@@ -83,8 +83,7 @@ Status S3Reader::fetch(uint64_t offset, MutableBytes out) const {
     return out.size() == info_.size;
   };
   const Answer answer = client_->ask(request);
-  if (other || answer.is(412) || (answer.is(404) && answer.code != "NoSuchBucket"))
-    return gone_object(client_->path(key_));
+  if (other || answer.is(412) || answer.is_absent()) return gone_object(client_->path(key_));
   if (!answer.good() || answer.http.refused) return client_->error(answer, request);
   if (answer.http.received == out.size()) return Ok();
   return Status(CKPT_IO, strformat("{}: expected {} bytes at {}, found {}", client_->path(key_), out.size(), offset,

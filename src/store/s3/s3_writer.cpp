@@ -201,7 +201,7 @@ Status S3Writer::outcome_of(const Answer& answer, const Request& request) {
   }
   if (answer.is(412)) return settle_put(*client_, key_, put_by_, exists(client_->path(key_)));
   Status error = client_->error(answer, request);
-  if (answer.is(404))
+  if (answer.is_absent())
     error = Status(CKPT_NOT_FOUND, client_->path(key_) + ": the upload was given up by another session, or is done")
                 .with("path", client_->path(key_));
   Status settled = settle_put(*client_, key_, put_by_, std::move(error));
