@@ -122,6 +122,16 @@ fetch_s3proxy() {
   mv "build/s3/new/$name" "$s3proxy"
 }
 
+# Another one, in Go.
+versitygw=build/s3/versitygw
+fetch_versitygw() {
+  local version=v1.8.0
+  [[ ! -e $versitygw ]] || ! go version -m "$versitygw" | grep -q "versitygw.*$version" ||
+    { echo "   $versitygw is there"; return 0; }
+  GOBIN=$repo/build/s3 quietly build/log/versitygw.txt \
+    go install "github.com/versity/versitygw/cmd/versitygw@$version" </dev/null
+}
+
 # build PRESET [TARGET…] with the CMake settings in $settings
 build() {
   local preset=$1 targets=() target; shift

@@ -23,6 +23,7 @@ class S3Home final : public Home {
     options.timing = timing;
     return open(options);
   }
+  const std::string& uri() const { return uri_; }
   std::shared_ptr<s3::Client> client() const { return *s3::Client::make(uri_, s3_options()); }
 
  private:
@@ -88,8 +89,11 @@ inline void expect_refused(const Status& status, const std::string& http, const 
   EXPECT_EQ(status.detail("http_status") ? *status.detail("http_status") : "", http);
   EXPECT_EQ(status.detail("s3_code") ? *status.detail("s3_code") : "", s3_code);
   EXPECT_NE(status.message().find("HTTP status " + http + " " + s3_code), std::string::npos) << status.message();
-  for (const char* secret : {"testsecret", "not the secret"})
+  for (const char* secret : {"testsecret", "not the secret"}) {
     EXPECT_EQ(status.message().find(secret), std::string::npos) << status.message();
+    for (const char* key : {"path", "bucket", "key", "s3_code", "request_id"})
+      EXPECT_EQ((status.detail(key) ? *status.detail(key) : "").find(secret), std::string::npos) << key;
+  }
 }
 
 }  // namespace ckpt::store

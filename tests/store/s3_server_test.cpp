@@ -1,4 +1,5 @@
 // What a server may refuse, be unable to do, or not be at all.
+#include "store/s3_environment.h"
 #include "store/s3_fixture.h"
 
 namespace ckpt::store {
@@ -165,6 +166,32 @@ TEST_P(S3Server, ACompletionThatFailsAfterAGoodStatusIsNoSuccess) {
   EXPECT_EQ(s3::list_uploads(*home.client(), "")->size(), 0u);
 }
 
+TEST_P(S3Server, KeysThatExpireDuringAnUploadAreAskedForAgain) {
+  AwsFolder aws;
+  aws.write("config", "[profile short]\ncredential_process = echo x >> " + (aws / "asked") +
+                          "; echo '{\"AccessKeyId\":\"testkey\",\"SecretAccessKey\":\"testsecret\",\"SessionToken\":\"'"
+                          "$(wc -l <" +
+                          (aws / "asked") + ")'\"}'\n");
+  Variable file("AWS_CONFIG_FILE", (aws / "config").c_str());
+  FaultProxy proxy(s3_endpoint());
+  std::atomic<int> parts = 0;
+  proxy.script([&](const std::string& line) {
+    const bool concerned = line.starts_with("PUT") && line.find("partNumber=2") != line.npos;
+    return concerned && parts++ == 0 ? error_answer("400 Bad Request", "ExpiredToken") : "";
+  });
+  S3Options options = s3_options();
+  options.endpoint = proxy.endpoint();
+  options.profile = "short";
+  auto expiring = home.open(options);
+  Pattern data(25 << 20, 1);
+  ASSERT_EQ(code(write_in_pieces(*expiring, "d/a", data.bytes(), 25 << 20)), "OK");
+  EXPECT_EQ(parts, 2);
+  EXPECT_EQ(*s3::read_small_file(aws / "asked"), "x\nx\n");
+  const auto found = expiring->get("d/a", 25 << 20);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_TRUE(std::equal(found->begin(), found->end(), data.bytes().begin(), data.bytes().end()));
+}
+
 // ---- TLS ----
 
 TEST_P(S3Server, TlsIsTrustedByCaFileOnly) {
@@ -249,6 +276,80 @@ S3Options quick(const std::string& endpoint) {
   options.endpoint = endpoint;
   options.timing = {.connect_ms = 1000, .stall_s = 1, .retry_ms = 500, .first_ms = 300};
   return options;
+}
+
+// What takes uploads and keeps nothing. `refuses` says which requests get 501.
+struct UploadTaker {
+  std::function<bool(const std::string& head)> refuses = [](const std::string&) { return false; };
+  std::mutex mutex;
+  std::vector<std::string> heads;  // of the others
+  HttpServer server{[this](int client, const std::string& head, const std::string&) {
+    if (refuses(head)) return send_all(client, error_answer("501 Not Implemented", "NotImplemented"));
+    std::lock_guard lock(mutex);
+    heads.push_back(head);
+    if (head.starts_with("PUT")) return send_all(client, "HTTP/1.1 200 OK\r\netag: \"x\"\r\ncontent-length: 0\r\n\r\n");
+    const bool begins = head.starts_with("POST") && head.find("?uploads=") != head.npos;
+    return send_all(client, answer_of("200 OK", begins ? "<InitiateMultipartUploadResult><UploadId>u</UploadId>"
+                                                         "</InitiateMultipartUploadResult>"
+                                                       : "<CompleteMultipartUploadResult/>"));
+  }};
+  size_t count(const std::string& verb) {
+    return static_cast<size_t>(
+        std::count_if(heads.begin(), heads.end(), [&](const auto& head) { return head.starts_with(verb); }));
+  }
+};
+
+// Parts of a thousandth of what is there, so that 10,000 hold 8,000 times as much as the first thousand of least size.
+TEST_P(S3Server, AFileThatGrowsBeyondWhatWasExpectedHasLargerPartsAndNoMoreThanThereMayBe) {
+  UploadTaker taker;
+  uint64_t written = 0;
+  {
+    s3::S3Writer writer(*s3::Client::make("s3://b", quick(taker.server.endpoint())), "d/a", 0, 1);
+    const std::string bytes(1 << 20, 'x');
+    Status told;
+    for (int parts = 0; told.ok() && parts < 20000; parts++) {
+      const uint64_t size = std::max<uint64_t>(1, written / 900);
+      told = writer.write_at(written, as_bytes(bytes).first(size));
+      written += told.ok() ? size : 0;
+    }
+    EXPECT_EQ(code(told), "UNSUPPORTED");
+    EXPECT_NE(told.message().find("more than 10000 parts"), std::string::npos) << told.message();
+  }
+  EXPECT_GT(written, 4u << 20);
+  EXPECT_EQ(taker.count("PUT"), 10000u);
+  EXPECT_EQ(taker.count("DELETE"), 1u) << "it is given up";
+}
+
+TEST_P(S3Server, WhereNoChecksumIsKnownTheHashIsSigned) {
+  UploadTaker taker;
+  taker.refuses = [](const std::string& head) { return head.find("x-amz-checksum-") != head.npos; };
+  s3::S3Writer writer(*s3::Client::make("s3://b", quick(taker.server.endpoint())), "d/a", 0);
+  Pattern data(13 << 20, 1);
+  ASSERT_EQ(code(writer.write_at(0, data.bytes().first(9 << 20))), "OK");
+  ASSERT_EQ(code(writer.write_at(9 << 20, data.bytes().subspan(9 << 20))), "OK");
+  ASSERT_EQ(code(writer.publish(13 << 20)), "OK");
+  ASSERT_EQ(taker.count("PUT"), 2u);
+  for (const std::string& head : taker.heads) EXPECT_EQ(head.find("UNSIGNED-PAYLOAD"), std::string::npos) << head;
+}
+
+TEST_P(S3Server, WhatAServerSaysOfAnErrorIsOneLineOfText) {
+  HttpServer server([](int client, const std::string&, const std::string&) {
+    return send_all(client, answer_of("400 Bad Request", "<Error><Code>A\xc3\xa9&#127;B</Code><Message>one\ntwo\xff" +
+                                                             std::string(299, 'x') + "\xc3\xa9</Message></Error>"));
+  });
+  const Status refused = (*open_s3("s3://b", quick(server.endpoint())))->list("").status();
+  for (const std::string& text : {refused.message(), *refused.detail("s3_code")})
+    EXPECT_TRUE(std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; })) << text;
+  EXPECT_NE(refused.message().find("A???B: one two?xxx"), std::string::npos) << refused.message();
+}
+
+TEST_P(S3Server, AnAnswerInChunksMayHaveTrailers) {
+  HttpServer server([](int client, const std::string&, const std::string&) {
+    return send_all(client,
+                    "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x\r\n\r\n"
+                    "12\r\n<ListBucketResult>\r\n13\r\n</ListBucketResult>\r\n0\r\nx: y\r\n\r\n");
+  });
+  EXPECT_EQ(code((*open_s3("s3://b", quick(server.endpoint())))->list("").status()), "OK");
 }
 
 TEST_P(S3Server, AServerThatIsNotThereIsIo) {
