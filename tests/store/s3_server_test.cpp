@@ -225,6 +225,7 @@ TEST_P(S3Server, AWrongBucketIsNamed) {
   auto elsewhere = *open_s3("s3://no-such-bucket/run", s3_options());
   expect_refused(elsewhere->prepare(), "404", "NoSuchBucket");
   expect_refused(elsewhere->list("").status(), "404", "NoSuchBucket");
+  expect_refused(elsewhere->exists("d/a").status(), "404", "NoSuchBucket");
 }
 
 TEST_P(S3Server, AWrongSecretIsNamedWithoutTellingIt) {
@@ -255,6 +256,7 @@ TEST_P(S3Server, WhatIsNotFoundMustBeAKeyToBeAbsent) {
   expect_refused(other->list("d").status(), "404", "NoSuchUser");
   expect_refused(other->put_if_absent("d/a", as_bytes("x")), "404", "NoSuchUser");
   expect_refused(other->remove_directory("d"), "404", "NoSuchUser");
+  expect_refused(other->exists("d/a").status(), "404", "NoSuchUser");
 }
 
 // ---- servers that are none ----

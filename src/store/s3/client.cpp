@@ -219,6 +219,7 @@ Answer Client::ask(const Request& request) {
     Answer answer = ask_once(request, &used);
     maybe_done |= may_be_done(answer);
     answer.maybe_done = maybe_done && !answer.good();
+    if (answer.good()) succeeded_ = true;
     if (answer.good() || request.once) return answer;
     if (tries.first_failed == 0) tries.first_failed = now_ms();
     if (used && repair(request, answer, *used, &tries)) continue;

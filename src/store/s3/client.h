@@ -59,6 +59,8 @@ class Client {
   std::string path(std::string_view key) const { return config_.uri() + (key.empty() ? "" : "/") + std::string(key); }
   // Whether the server knows x-amz-checksum-crc32c. It does until it says otherwise.
   bool knows_checksums() const { return knows_checksums_; }
+  // Whether a request has succeeded: then bucket and keys are right.
+  bool has_succeeded() const { return succeeded_; }
   // When the server answered, by its own clock; -1 if it does not say.
   int64_t date_of(const HttpReply& reply, std::string_view header = "date") const;
 
@@ -79,7 +81,7 @@ class Client {
   const Config config_;
   std::unique_ptr<Http> http_;
   std::unique_ptr<CredentialChain> credentials_;
-  std::atomic<bool> answered_ = false, knows_checksums_ = true;
+  std::atomic<bool> answered_ = false, succeeded_ = false, knows_checksums_ = true;
   std::atomic<int64_t> skew_ = 0;       // seconds: the server's clock minus ours
   std::atomic<int64_t> calm_from_ = 0;  // of now_ms: no request before it
 };

@@ -47,6 +47,8 @@ Result<std::optional<ObjectInfo>> look_at_object(Client& client, std::string_vie
   Request request("HEAD", key);
   request.once = once;
   const Answer answer = client.ask(request);
+  // An answer to HEAD has no words. So a bucket or a user may be what there is not, until something has succeeded.
+  if (answer.is_absent() && !client.has_succeeded()) CKPT_TRY(holds_objects(client, "").status());
   if (answer.is_absent()) return std::optional<ObjectInfo>();
   if (!answer.good()) return client.error(answer, request);
   CKPT_ASSIGN(ObjectInfo info, describe_object(client, key, answer.http));
