@@ -166,32 +166,6 @@ TEST_P(S3Server, ACompletionThatFailsAfterAGoodStatusIsNoSuccess) {
   EXPECT_EQ(s3::list_uploads(*home.client(), "")->size(), 0u);
 }
 
-TEST_P(S3Server, KeysThatExpireDuringAnUploadAreAskedForAgain) {
-  AwsFolder aws;
-  aws.write("config", "[profile short]\ncredential_process = echo x >> " + (aws / "asked") +
-                          "; echo '{\"AccessKeyId\":\"testkey\",\"SecretAccessKey\":\"testsecret\",\"SessionToken\":\"'"
-                          "$(wc -l <" +
-                          (aws / "asked") + ")'\"}'\n");
-  Variable file("AWS_CONFIG_FILE", (aws / "config").c_str());
-  FaultProxy proxy(s3_endpoint());
-  std::atomic<int> parts = 0;
-  proxy.script([&](const std::string& line) {
-    const bool concerned = line.starts_with("PUT") && line.find("partNumber=2") != line.npos;
-    return concerned && parts++ == 0 ? error_answer("400 Bad Request", "ExpiredToken") : "";
-  });
-  S3Options options = s3_options();
-  options.endpoint = proxy.endpoint();
-  options.profile = "short";
-  auto expiring = home.open(options);
-  Pattern data(25 << 20, 1);
-  ASSERT_EQ(code(write_in_pieces(*expiring, "d/a", data.bytes(), 25 << 20)), "OK");
-  EXPECT_EQ(parts, 2);
-  EXPECT_EQ(*s3::read_small_file(aws / "asked"), "x\nx\n");
-  const auto found = expiring->get("d/a", 25 << 20);
-  ASSERT_TRUE(found.ok()) << found.status().message();
-  EXPECT_TRUE(std::equal(found->begin(), found->end(), data.bytes().begin(), data.bytes().end()));
-}
-
 // ---- TLS ----
 
 TEST_P(S3Server, TlsIsTrustedByCaFileOnly) {
@@ -280,13 +254,14 @@ S3Options quick(const std::string& endpoint) {
   return options;
 }
 
-// What takes uploads and keeps nothing. `refuses` says which requests get 501.
+// What takes uploads and keeps nothing.
 struct UploadTaker {
-  std::function<bool(const std::string& head)> refuses = [](const std::string&) { return false; };
+  // What to answer instead; "" for nothing.
+  std::function<std::string(const std::string& head)> refuse = [](const std::string&) { return std::string(); };
   std::mutex mutex;
   std::vector<std::string> heads;  // of the others
   HttpServer server{[this](int client, const std::string& head, const std::string&) {
-    if (refuses(head)) return send_all(client, error_answer("501 Not Implemented", "NotImplemented"));
+    if (const std::string refusal = refuse(head); !refusal.empty()) return send_all(client, refusal);
     std::lock_guard lock(mutex);
     heads.push_back(head);
     if (head.starts_with("PUT")) return send_all(client, "HTTP/1.1 200 OK\r\netag: \"x\"\r\ncontent-length: 0\r\n\r\n");
@@ -324,7 +299,9 @@ TEST_P(S3Server, AFileThatGrowsBeyondWhatWasExpectedHasLargerPartsAndNoMoreThanT
 
 TEST_P(S3Server, WhereNoChecksumIsKnownTheHashIsSigned) {
   UploadTaker taker;
-  taker.refuses = [](const std::string& head) { return head.find("x-amz-checksum-") != head.npos; };
+  taker.refuse = [](const std::string& head) {
+    return head.find("x-amz-checksum-") != head.npos ? error_answer("501 Not Implemented", "NotImplemented") : "";
+  };
   s3::S3Writer writer(*s3::Client::make("s3://b", quick(taker.server.endpoint())), "d/a", 0);
   Pattern data(13 << 20, 1);
   ASSERT_EQ(code(writer.write_at(0, data.bytes().first(9 << 20))), "OK");
@@ -332,6 +309,28 @@ TEST_P(S3Server, WhereNoChecksumIsKnownTheHashIsSigned) {
   ASSERT_EQ(code(writer.publish(13 << 20)), "OK");
   ASSERT_EQ(taker.count("PUT"), 2u);
   for (const std::string& head : taker.heads) EXPECT_EQ(head.find("UNSIGNED-PAYLOAD"), std::string::npos) << head;
+}
+
+TEST_P(S3Server, KeysThatExpireDuringAnUploadAreAskedForAgain) {
+  AwsFolder aws;
+  aws.write("config", "[profile short]\ncredential_process = echo x >> " + (aws / "asked") +
+                          "; echo '{\"AccessKeyId\":\"K'$(wc -l <" + (aws / "asked") +
+                          ")'\",\"SecretAccessKey\":\"s\"}'\n");
+  Variable file("AWS_CONFIG_FILE", (aws / "config").c_str());
+  UploadTaker taker;
+  taker.refuse = [](const std::string& head) {
+    const bool too_late = head.find("partNumber=1&") == head.npos && head.starts_with("PUT");
+    return too_late && head.find("Credential=K1/") != head.npos ? error_answer("400 Bad Request", "ExpiredToken") : "";
+  };
+  S3Options options = quick(taker.server.endpoint());
+  options.profile = "short";
+  s3::S3Writer writer(*s3::Client::make("s3://b", options), "d/a", 0);
+  Pattern data(9 << 20, 1);
+  for (uint64_t i = 0; i < 3; i++) ASSERT_EQ(code(writer.write_at(i * data.bytes().size(), data.bytes())), "OK");
+  ASSERT_EQ(code(writer.publish(27 << 20)), "OK");
+  EXPECT_EQ(taker.count("PUT"), 3u);
+  EXPECT_NE(taker.heads.back().find("Credential=K2/"), std::string::npos);
+  EXPECT_EQ(*s3::read_small_file(aws / "asked"), "x\nx\n");
 }
 
 TEST_P(S3Server, WhatAServerSaysOfAnErrorIsOneLineOfText) {
