@@ -77,16 +77,19 @@ Status Store::put_own(std::string_view key, Bytes data) {
 }
 
 Status Store::put_same(std::string_view key, Bytes data) {
-  Status put = put_if_absent(key, data);
-  if (put.code() != CKPT_EXISTS) return put;
-  auto found = get(key, 4096);
-  // A network file system tried twice. But without its record nobody would ever remove what a crash leaves.
-  if (found.status().code() == CKPT_NOT_FOUND)
-    return Status(CKPT_IO, path(key) + ": the store says that it exists, and then that it does not")
+  constexpr int kTries = 4;
+  for (int i = 0; i < kTries; i++) {
+    Status put = put_if_absent(key, data);
+    if (put.code() != CKPT_EXISTS) return put;
+    auto found = get(key, 4096);
+    if (found.status().code() == CKPT_NOT_FOUND) continue;  // whoever put it was done, and removed it
+    CKPT_TRY(found.status());
+    if (std::ranges::equal(*found, data)) return Ok();
+    return Status(CKPT_CONFLICT, path(key) + " says something else: a save, or a copy, has this name already")
         .with("path", path(key));
-  CKPT_TRY(found.status());
-  if (std::ranges::equal(*found, data)) return Ok();
-  return Status(CKPT_CONFLICT, path(key) + " says something else: a save, or a copy, has this name already")
+  }
+  // Nothing goes on without its record: nobody would ever remove what a crash leaves.
+  return Status(CKPT_IO, path(key) + ": the store says that it exists, and then that it does not")
       .with("path", path(key));
 }
 

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "store/shell_store.h"
+
 namespace ckpt::store {
 
 Scratch::Scratch() {
@@ -93,6 +95,21 @@ TEST_P(StoreSuite, PutOnATakenKeyIsExistsAndChangesNothing) {
   EXPECT_EQ(code(store_->put_if_absent("d/a", as_bytes("second"))), "EXISTS");
   EXPECT_EQ(read_text(*store_, "d/a"), "first");
   EXPECT_EQ(names(*store_, "d"), "a");
+}
+
+TEST_P(StoreSuite, PutSameIsOkForTheSameBytesOnly) {
+  ASSERT_EQ(code(store_->put_same("d/a", as_bytes("one"))), "OK");
+  EXPECT_EQ(code(store_->put_same("d/a", as_bytes("one"))), "OK");
+  EXPECT_EQ(code(store_->put_same("d/a", as_bytes("two"))), "CONFLICT");
+}
+
+// Two copies of one checkpoint share a record, and the one that ends removes it.
+TEST_P(StoreSuite, PutSamePutsAgainWhatIsRemovedUnderIt) {
+  ASSERT_EQ(code(store_->put_if_absent("d/a", as_bytes("one"))), "OK");
+  ShellStore shell(home_->open());
+  shell.once("open", "d/a", [&] { EXPECT_EQ(code(store_->remove("d/a", false)), "OK"); });
+  EXPECT_EQ(code(shell.put_same("d/a", as_bytes("one"))), "OK");
+  EXPECT_EQ(read_text(*store_, "d/a"), "one");
 }
 
 TEST_P(DirectorySuite, PutOnADirectoryIsExists) {
