@@ -176,7 +176,11 @@ CKPT_API ckpt_status ckpt_option_at(int32_t index, ckpt_option_info* out, ckpt_e
 /* A directory that holds checkpoints ("/data/run7", "file:///data/run7"), a prefix in a bucket of an object store
  * ("s3://bucket/run7"), or a store in this process's memory ("mem:NAME"; all handles of a NAME share it, and it ends
  * with the last of them). Opening creates nothing, and asks no server.
- * Options: direct_io, io_engine, recycle; endpoint, region, path_style, profile, ca_file, conditional_puts (s3). */
+ * `mirror` names a second store, usually in a bucket: ckpt_session_mirror says what becomes of it. ckpt_store_find,
+ * ckpt_reader_open and ckpt_store_list then look in both, and fail if the mirror cannot be asked, since it may hold
+ * something newer (an id that the store has is opened without asking); all else concerns the store alone.
+ * Options: direct_io, io_engine, recycle, mirror; endpoint, region, path_style, profile, ca_file, conditional_puts
+ * (s3). */
 typedef struct ckpt_store ckpt_store;
 CKPT_API ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_store_free(ckpt_store* store);
@@ -191,7 +195,11 @@ enum {
 enum {
   CKPT_CHECKPOINT_FOREIGN = 1, /* flag: written into another store and copied here; never "latest" */
   CKPT_CHECKPOINT_REBUILT = 2, /* flag: its manifest was rebuilt by force from an attempt that had not committed */
-  CKPT_CHECKPOINT_COPY = 4     /* flag: another directory holds the same save under its own name; never "latest" */
+  CKPT_CHECKPOINT_COPY = 4,    /* flag: another directory holds the same save under its own name; never "latest" */
+  /* Of a store with a mirror: */
+  CKPT_CHECKPOINT_MIRRORED = 8,    /* flag: the mirror has it too, whole */
+  CKPT_CHECKPOINT_MIRRORING = 16,  /* flag: a copy of it in the mirror has begun */
+  CKPT_CHECKPOINT_MIRROR_ONLY = 32 /* flag: only the mirror has it; loads read it there */
 };
 typedef struct ckpt_checkpoint_info {
   uint32_t struct_size;
@@ -237,6 +245,7 @@ CKPT_API ckpt_status ckpt_store_find(const ckpt_store* store, const char* select
 CKPT_API ckpt_status ckpt_store_remove(const ckpt_store* store, const char* id, ckpt_error** err);
 
 typedef struct ckpt_report ckpt_report;
+typedef struct ckpt_job ckpt_job;
 
 /* ---- session ---------------------------------------------------------------------------------------------- */
 
@@ -250,13 +259,24 @@ typedef struct ckpt_report ckpt_report;
  *   rendezvous    all pass NULL and set rendezvous=1: the ranks meet through files in the store.
  * A second process that claims the same rank, or a string of an older start, gets CONFLICT. chunk_bytes and
  * large_tensor_bytes are rank 0's and travel in the string; setting another value here is MISMATCH.
- * Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, arena_bytes.
+ * Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, arena_bytes, mirror_keep_last.
  * Statuses: CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED (a store without create-if-absent), IO, NO_SPACE. */
 typedef struct ckpt_session ckpt_session;
 CKPT_API ckpt_status ckpt_session_open(ckpt_session** out, const ckpt_store* store, uint32_t rank, uint32_t world_size,
                                        const char* session_string, const ckpt_options* options, ckpt_error** err);
 CKPT_API const char* ckpt_session_string(const ckpt_session* session);
 CKPT_API void ckpt_session_free(ckpt_session* session);
+
+/* A session of a store with option `mirror` copies its run's checkpoints there in the background, on rank 0: first what
+ * the mirror lacks, then each one that is committed. Every byte is checked on its way. A copy that fails is tried again
+ * as long as the session lives, and by the next one. Retention keeps the oldest two that wait; ckpt_session_free copies
+ * what waits, and gives up at the first failure. A store that lost its disk starts from its mirror: same store id,
+ * higher tokens; and the session that the mirror knew before is FENCED there.
+ * This call, on rank 0, starts a job that ends once the mirror has all that was committed before the call. It fails
+ * with the first failure from now on, while copying goes on, unless that was FENCED; its report names what will not be
+ * copied, because it was removed before its turn (MISSING) or is damaged (DAMAGED). Cancelling or freeing the job stops
+ * the waiting only. Statuses: INVALID (no mirror, or not rank 0). */
+CKPT_API ckpt_status ckpt_session_mirror(const ckpt_session* session, ckpt_job** out, ckpt_error** err);
 
 /* ---- tensors ---------------------------------------------------------------------------------------------- */
 
@@ -302,7 +322,6 @@ typedef struct ckpt_tensor_desc {
 /* One rank's share of one checkpoint: make it, add to it, run or start it once, free it. Every rank of the session
  * does the same for the same label. */
 typedef struct ckpt_save ckpt_save;
-typedef struct ckpt_job ckpt_job;
 
 /* `label`: 1-200 of [A-Za-z0-9._=+-], no leading dot. `step`: any number >= 0, or -1 for none. All ranks pass the
  * same. Options: on_existing, compression, held_by, replicas, threads, staging_bytes, timeout_ms, wait, keep_last,
@@ -548,7 +567,7 @@ typedef struct ckpt_job_stats {
 enum { CKPT_IO_BLOCKING = 0, CKPT_IO_THREADS = 1, CKPT_IO_URING = 2 }; /* what kept transfers in flight */
 CKPT_API ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out, ckpt_error** err);
 
-/* What a verify job that has ended found, or ckpt_save_report; UNSUPPORTED for loads. */
+/* What a verify job that has ended found, a mirror's will not copy, or ckpt_save_report; UNSUPPORTED for loads. */
 CKPT_API ckpt_status ckpt_job_report(const ckpt_job* job, ckpt_report** out, ckpt_error** err);
 /* Cancels a job that still runs, and blocks until the engine no longer touches the caller's memory. */
 CKPT_API void ckpt_job_free(ckpt_job* job);

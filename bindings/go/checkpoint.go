@@ -32,9 +32,12 @@ func (s CheckpointState) String() string {
 
 // The flags of a checkpoint.
 const (
-	CheckpointForeign uint32 = C.CKPT_CHECKPOINT_FOREIGN // written into another store and copied here; never "latest"
-	CheckpointRebuilt uint32 = C.CKPT_CHECKPOINT_REBUILT // rebuilt by force from an attempt that had not committed
-	CheckpointCopy    uint32 = C.CKPT_CHECKPOINT_COPY    // another directory holds the same save; never "latest"
+	CheckpointForeign    uint32 = C.CKPT_CHECKPOINT_FOREIGN     // written into another store and copied here; never "latest"
+	CheckpointRebuilt    uint32 = C.CKPT_CHECKPOINT_REBUILT     // rebuilt by force from an attempt that had not committed
+	CheckpointCopy       uint32 = C.CKPT_CHECKPOINT_COPY        // another directory holds the same save; never "latest"
+	CheckpointMirrored   uint32 = C.CKPT_CHECKPOINT_MIRRORED    // the store's mirror has it too, whole
+	CheckpointMirroring  uint32 = C.CKPT_CHECKPOINT_MIRRORING   // a copy of it in the mirror has begun
+	CheckpointMirrorOnly uint32 = C.CKPT_CHECKPOINT_MIRROR_ONLY // only the mirror has it; loads read it there
 )
 
 // CheckpointInfo describes one checkpoint or attempt.

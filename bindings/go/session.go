@@ -20,9 +20,9 @@ type Session struct {
 //   - rendezvous: all ranks pass "" and set rendezvous=1; they meet through files in the store.
 //
 // The call waits for other ranks for at most timeout_ms; the context can end it sooner.
-// Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, arena_bytes. Errors: ErrConflict (another
-// process has this rank, or the string is from an older start), ErrFenced, ErrMismatch, ErrTimeout, ErrCancelled,
-// ErrUnsupported, ErrIO, ErrNoSpace.
+// Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, arena_bytes, mirror_keep_last. Errors:
+// ErrConflict (another process has this rank, or the string is from an older start), ErrFenced, ErrMismatch,
+// ErrTimeout, ErrCancelled, ErrUnsupported, ErrIO, ErrNoSpace.
 func OpenSession(ctx context.Context, store *Store, rank, worldSize uint32, sessionString string,
 	options Options) (*Session, error) {
 	if store == nil {
@@ -51,6 +51,27 @@ func OpenSession(ctx context.Context, store *Store, rank, worldSize uint32, sess
 	made := &Session{text: C.GoString(C.ckpt_session_string(out)), world: worldSize, saves: new(saves)}
 	own(made, &made.h, newHandle("session", out, func(p *C.ckpt_session) { C.ckpt_session_free(p) }))
 	return made, nil
+}
+
+// Mirror, on rank 0 of a store with option mirror, returns a job that is done once the mirror has all that was committed
+// before the call. It fails with the first failure from now on, while copying goes on, unless that was ErrFenced;
+// [Job.Report] names what will not be copied. Cancelling the context ends the job, not the copying. Close waits for what
+// is still to be copied. Errors: ErrInvalid (no mirror, or not rank 0), ErrCancelled.
+func (s *Session) Mirror(ctx context.Context) (*Job, error) {
+	session, err := s.h.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer s.h.leave()
+	if err := beforehand(ctx, "wait for the mirror"); err != nil {
+		return nil, err
+	}
+	var out *C.ckpt_job
+	var cerr *C.ckpt_error
+	if status := C.ckpt_session_mirror(session, &out, &cerr); status != C.CKPT_OK {
+		return nil, fail(status, cerr)
+	}
+	return newJob(ctx, out, newMemory(), nil), nil
 }
 
 // String returns what the other ranks pass to OpenSession.

@@ -20,6 +20,7 @@
 #include "format/tree.h"
 #include "load/load.h"
 #include "load/map.h"
+#include "maintain/mirror.h"
 #include "maintain/verify.h"
 #include "save/save.h"
 #include "session/runs.h"
@@ -137,7 +138,8 @@ ckpt_report* new_report(Report report);
 }  // namespace ckpt::api
 
 struct ckpt_store : ckpt::api::Owned {
-  std::shared_ptr<ckpt::store::Store> store;
+  std::shared_ptr<ckpt::store::Store> store, mirror;  // the mirror may be null
+  ckpt::checkpoint::Places places() const { return {*store, mirror.get()}; }
 };
 struct ckpt_list : ckpt::api::Owned {
   std::vector<ckpt::checkpoint::CheckpointEntry> entries;
@@ -150,9 +152,11 @@ struct ckpt_report : ckpt::api::Owned {
 };
 struct ckpt_session : ckpt::api::Owned {
   std::shared_ptr<ckpt::session::Session> session;
+  std::shared_ptr<ckpt::maintain::Mirror> mirror;  // on rank 0 of a store that has one
 };
 struct ckpt_save : ckpt::api::Owned {
   std::shared_ptr<ckpt::save::Save> save;
+  std::shared_ptr<ckpt::maintain::Mirror> mirror;
 };
 struct ckpt_reader : ckpt::api::Owned {
   std::shared_ptr<ckpt::checkpoint::Checkpoint> checkpoint;

@@ -22,7 +22,7 @@ ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const c
     const Options& bag = options_of(options);
     const std::string run = bag.str("run");
     CKPT_ASSIGN(auto checkpoint, Checkpoint::open(store->store, {selector, run, bag.str("on_damaged") == "error"},
-                                                  resolve_threads(bag.integer("threads"))));
+                                                  resolve_threads(bag.integer("threads")), store->mirror));
     *out = new ckpt_reader{{}, std::move(checkpoint)};
     return Ok();
   });

@@ -11,7 +11,7 @@ ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const ch
     if (session->forked()) return forked_status();
     CKPT_ASSIGN(auto save, save::Save::make(session->session, label, step, options_of(options)));
     CKPT_TRY(save->noted(refuse_job(options)));  // the attempt counts, so the other ranks are told
-    *out = new ckpt_save{{}, std::move(save)};
+    *out = new ckpt_save{{}, std::move(save), session->mirror};
     return Ok();
   });
 }
@@ -73,12 +73,19 @@ ckpt_status ckpt_save_set_attr(ckpt_save* save, const char* tensor, const char* 
 
 const char* ckpt_save_id(const ckpt_save* save) { return save ? save->save->id().c_str() : ""; }
 
+// All of the save; what it committed goes to the mirror then.
+static Status work(save::Save& save, maintain::Mirror* mirror, Job& job, bool copies) {
+  CKPT_TRY(save.work(job, copies));
+  if (mirror) mirror->add(save.id());
+  return Ok();
+}
+
 ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(save, "save"));
     CKPT_TRY(save->save->begin());
     Job job;
-    return job.run(save->save->goal(), [&](Job& running) { return save->save->work(running, false); });
+    return job.run(save->save->goal(), [&](Job& running) { return work(*save->save, save->mirror.get(), running, false); });
   });
 }
 
@@ -91,7 +98,9 @@ static ckpt_status start(ckpt_save* save, bool in_place, ckpt_job** out, ckpt_er
     handle->job->has_report = true;
     CKPT_TRY(save->save->begin());
     Status started = handle->job->start(
-        save->save->goal(), [kept = save->save, in_place](Job& running) { return kept->work(running, !in_place); });
+        save->save->goal(), [kept = save->save, mirror = save->mirror, in_place](Job& running) {
+          return work(*kept, mirror.get(), running, !in_place);
+        });
     if (!started.ok()) return save->save->refuse(std::move(started));
     *out = handle.release();
     return Ok();

@@ -4,15 +4,28 @@
 using namespace ckpt;
 using namespace ckpt::api;
 
+// Rank 0's, which copies for all; null if the store has no mirror.
+static Result<std::shared_ptr<maintain::Mirror>> start_mirror(const ckpt_store& store,
+                                                              const std::shared_ptr<session::Session>& session,
+                                                              int64_t keep_last) {
+  if (!store.mirror || session->rank() != 0) return std::shared_ptr<maintain::Mirror>();
+  auto fenced = [session, mirror = store.mirror] { return session::check_fence(*mirror, session->plan()); };
+  return maintain::Mirror::start({store.store, store.mirror, session->plan().run, keep_last, std::move(fenced)});
+}
+
 ckpt_status ckpt_session_open(ckpt_session** out, const ckpt_store* store, uint32_t rank, uint32_t world_size,
                               const char* session_string, const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out || !store) return null_status("out or store");
     if (store->forked()) return forked_status();
+    const int64_t mirror_keep_last = options_of(options).integer("mirror_keep_last");
+    if (mirror_keep_last != 0 && !store->mirror)
+      return Status(CKPT_INVALID, "option mirror_keep_last has no effect: the store was opened without option mirror");
     return run_under(options, [&](Job& job) -> Status {
-      CKPT_ASSIGN(auto session,
-                  session::Session::open(store->store, rank, world_size, session_string, options_of(options), job));
-      *out = new ckpt_session{{}, std::move(session)};
+      CKPT_ASSIGN(auto session, session::Session::open(store->store, rank, world_size, session_string,
+                                                       options_of(options), job, store->mirror));
+      CKPT_ASSIGN(auto mirror, start_mirror(*store, session, mirror_keep_last));
+      *out = new ckpt_session{{}, std::move(session), std::move(mirror)};
       return Ok();
     });
   });
@@ -22,3 +35,21 @@ const char* ckpt_session_string(const ckpt_session* session) {
   return session ? session->session->string().c_str() : "";
 }
 void ckpt_session_free(ckpt_session* session) { release(session); }
+
+ckpt_status ckpt_session_mirror(const ckpt_session* session, ckpt_job** out, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(usable(session, "session"));
+    if (!out) return null_status("out");
+    if (!session->mirror)
+      return Status(CKPT_INVALID, session->session->rank() != 0 ? "rank 0 copies into the mirror; ask it"
+                                                                : "the store was opened without option mirror");
+    auto handle = std::make_unique<ckpt_job>();
+    handle->job = std::make_shared<Job>();
+    handle->job->has_report = true;
+    CKPT_TRY(handle->job->start(CKPT_JOB_DONE, [mirror = session->mirror](Job& running) {
+      return mirror->follow(running, &running.report);
+    }));
+    *out = handle.release();
+    return Ok();
+  });
+}

@@ -6,6 +6,16 @@
 using namespace ckpt;
 using namespace ckpt::api;
 
+// Null if there is to be none.
+static Result<std::shared_ptr<store::Store>> open_mirror(const store::Store& store, const std::string& uri,
+                                                         const store::StoreOptions& settings) {
+  if (uri.empty()) return std::shared_ptr<store::Store>();
+  CKPT_ASSIGN(auto mirror, store::open_store(uri, settings));
+  if (mirror->uri() == store.uri())
+    return Status(CKPT_INVALID, "option mirror names the store itself: " + uri).with("found", uri);
+  return mirror;
+}
+
 ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out || !uri) return null_status("out or uri");
@@ -22,7 +32,8 @@ ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_option
                                         .conditional = bag.str("conditional_puts") == "require",
                                         .timing = {}}};
     CKPT_ASSIGN(auto store, store::open_store(uri, settings));
-    *out = new ckpt_store{{}, std::move(store)};
+    CKPT_ASSIGN(auto mirror, open_mirror(*store, bag.str("mirror"), settings));
+    *out = new ckpt_store{{}, std::move(store), std::move(mirror)};
     return Ok();
   });
 }
@@ -33,8 +44,8 @@ ckpt_status ckpt_store_list(const ckpt_store* store, ckpt_list** out, ckpt_error
   return guard(err, [&]() -> Status {
     if (!store || !out) return null_status("store or out");
     if (store->forked()) return forked_status();
-    CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(*store->store));
-    checkpoint::measure(*store->store, entries);
+    CKPT_ASSIGN(auto entries, checkpoint::list_places(store->places()));
+    checkpoint::measure(store->places(), entries);
     *out = new ckpt_list{{}, std::move(entries)};
     return Ok();
   });
@@ -99,7 +110,7 @@ ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const
     const Options& bag = options_of(options);
     const std::string run = bag.str("run");
     CKPT_ASSIGN(auto found,
-                checkpoint::find_checkpoint(*store->store, {selector, run, bag.str("on_damaged") == "error"}));
+                checkpoint::find_checkpoint(store->places(), {selector, run, bag.str("on_damaged") == "error"}));
     ckpt_checkpoint_info info{};
     checkpoint::fill_info(found, &info);
     return put_info(info, out);

@@ -11,7 +11,6 @@
 #include "base/job.h"
 #include "base/parallel.h"
 #include "base/text.h"
-#include "checkpoint/not_found.h"
 #include "checkpoint/part_file.h"
 #include "format/names.h"
 
@@ -38,7 +37,7 @@ static bool holds_parts(const std::vector<store::Entry>& files) {
                      [](const auto& file) { return format::parse_part_name(file.name).has_value(); });
 }
 
-static int32_t state_of(const Status& problem) {
+int32_t state_of(const Status& problem) {
   return problem.code() == CKPT_REVISION ? CKPT_CHECKPOINT_REVISION : CKPT_CHECKPOINT_DAMAGED;
 }
 
@@ -157,8 +156,7 @@ void settle(const store::Store& store) {
     std::this_thread::sleep_for(std::chrono::milliseconds(delay + 1));
 }
 
-// The names of all directories that may be checkpoints.
-static Result<std::vector<std::string>> list_ids(const store::Store& store) {
+Result<std::vector<std::string>> list_ids(const store::Store& store) {
   settle(store);
   CKPT_ASSIGN(auto directories, store.list(""));
   std::vector<std::string> names;
@@ -166,9 +164,6 @@ static Result<std::vector<std::string>> list_ids(const store::Store& store) {
     if (directory.directory && !directory.name.starts_with('.')) names.push_back(std::move(directory.name));
   return names;
 }
-
-// No removal takes so long. What is still listed and cannot be opened then is a fault of the store's.
-static constexpr int64_t kPatienceMs = 3000;
 
 // A directory that is removed between being listed and being read may have been the newest checkpoint, and a newer one
 // may have appeared since: then all is listed again. What was seen committed stays so, and is read once.
@@ -269,144 +264,6 @@ Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store)
   return entries;
 }
 
-void measure(const store::Store& store, std::vector<CheckpointEntry>& entries) {
-  for (auto& entry : entries)
-    if (entry.state != CKPT_CHECKPOINT_COMMITTED)
-      if (auto bytes = store.bytes_in(entry.id); bytes.ok()) entry.bytes = *bytes;
-}
-
-static bool eligible(const CheckpointEntry& entry, std::string_view run) {
-  return entry.counts() && entry.summary.run == run;
-}
-
-static bool is_unusable(const CheckpointEntry& entry) {
-  return entry.state == CKPT_CHECKPOINT_DAMAGED || entry.state == CKPT_CHECKPOINT_REVISION;
-}
-
-// Whether a listing calls it a copy. A directory that bears the save's name never is one, so it needs no listing.
-static bool is_copy(const store::Store& store, const CheckpointEntry& entry) {
-  if (entry.own_name()) return false;
-  auto all = list_checkpoints(store);
-  return all.ok() &&
-         std::any_of(all->begin(), all->end(), [&](const auto& other) { return other.id == entry.id && other.copy; });
-}
-
-// Returns `entry`, which was named exactly, if it can be loaded.
-static Result<CheckpointEntry> loadable(const store::Store& store, CheckpointEntry entry) {
-  if (entry.state == CKPT_CHECKPOINT_COMMITTED) {
-    auto own = find_store_id(store);
-    entry.foreign = own.ok() && *own != entry.summary.store_id;
-    entry.copy = is_copy(store, entry);
-    return entry;
-  }
-  if (is_unusable(entry)) return entry.problem;
-  const char* why =
-      entry.state == CKPT_CHECKPOINT_ABORTED ? "was aborted" : "has no MANIFEST: it was never committed, or lost it";
-  return Status(entry.state == CKPT_CHECKPOINT_ABORTED ? CKPT_ABORTED : CKPT_INCOMPLETE,
-                store.path(entry.id) + " " + why)
-      .with("path", store.path(entry.id));
-}
-
-// What is wrong with a checkpoint, as against what is wrong with this process or with the question.
-static bool is_damage(const Status& status) {
-  const ckpt_status code = status.code();
-  return code == CKPT_CORRUPT || code == CKPT_FORMAT || code == CKPT_REVISION || code == CKPT_IO ||
-         code == CKPT_INCOMPLETE || code == CKPT_MISMATCH;
-}
-
-static bool was_removed(const Status& status) {
-  return status.code() == CKPT_NOT_FOUND || status.code() == CKPT_GONE || status.code() == CKPT_CONFLICT;
-}
-
-// Whether an entry may have the label that is asked for. What is damaged may tell its run no more.
-static bool may_hold(const CheckpointEntry& entry, const LabelQuestion& question) {
-  const format::Summary& summary = entry.summary;
-  if (summary.label != question.label) return false;
-  if (entry.state == CKPT_CHECKPOINT_COMMITTED)
-    return summary.store_id == question.store_id && summary.run == question.run;
-  return entry.state == CKPT_CHECKPOINT_DAMAGED && (summary.run.empty() || summary.run == question.run);
-}
-
-Result<LabelHolders> find_label(const store::Store& store, const LabelQuestion& question,
-                                const std::function<Status(const CheckpointEntry&)>& load) {
-  LabelHolders holders;
-  CKPT_ASSIGN(auto names, list_ids(store));
-  for (const std::string& name : names) {
-    if (auto parsed = format::parse_checkpoint_dir(name); parsed && parsed->label != question.label) continue;
-    auto entry = look_at(store, name);
-    if (was_removed(entry.status())) continue;
-    if (!entry.ok()) return std::move(entry).status();
-    if (!may_hold(*entry, question)) continue;
-    if (entry->state == CKPT_CHECKPOINT_COMMITTED) {
-      Status loaded = load(*entry);
-      if (was_removed(loaded)) continue;
-      // A newer ckpt's checkpoint is not damaged.
-      if (loaded.ok() || loaded.code() == CKPT_REVISION) {
-        holders.sound = entry.take();
-        continue;
-      }
-      if (!is_damage(loaded)) return loaded;
-      entry->state = CKPT_CHECKPOINT_DAMAGED;
-      entry->problem = std::move(loaded);
-    }
-    holders.damaged.push_back(entry.take());
-  }
-  return holders;
-}
-
-// Whether a damaged entry may be a newer checkpoint of the run than `chosen`. Without a readable part nothing but its
-// token is known.
-static bool may_be_newer(const CheckpointEntry& damaged, const CheckpointEntry* chosen, std::string_view run) {
-  const format::Summary& summary = damaged.summary;
-  if (!is_unusable(damaged) || (!summary.run.empty() && summary.run != run)) return false;
-  if (!chosen || summary.token != chosen->summary.token) return !chosen || summary.token > chosen->summary.token;
-  return summary.run.empty() || summary.sequence > chosen->summary.sequence;
-}
-
-// One look at the store. NOT_FOUND: nothing fits. GONE: look again.
-static Result<Selection> select_once(const store::Store& store, const Wanted& wanted, std::string_view run,
-                                     const std::function<Status(const CheckpointEntry&)>& load) {
-  CKPT_ASSIGN(auto entries, list_checkpoints(store));
-  Selection selection;
-  const CheckpointEntry* chosen = nullptr;
-  for (auto entry = entries.rbegin(); entry != entries.rend() && !chosen; ++entry) {
-    if (!eligible(*entry, run) || !wanted.matches(entry->summary)) continue;
-    Status loaded = load(*entry);
-    if (loaded.ok()) {
-      chosen = &*entry;
-    } else if (is_damage(loaded)) {
-      entry->state = state_of(loaded);
-      entry->problem = std::move(loaded);
-    } else {
-      return was_removed(loaded) ? Status(CKPT_GONE, loaded.message()) : std::move(loaded);
-    }
-  }
-  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry)
-    if (may_be_newer(*entry, chosen, run) && wanted.matches(entry->summary)) selection.passed_over.push_back(*entry);
-  if (chosen) selection.entry = *chosen;
-  if (!chosen) return selection.passed_over.empty() ? Status(CKPT_NOT_FOUND, "") : selection.passed_over[0].problem;
-  return selection;
-}
-
-Result<Selection> select_checkpoint(const store::Store& store, const Question& question,
-                                    const std::function<Status(const CheckpointEntry&)>& load) {
-  CKPT_ASSIGN(const Wanted wanted, parse_selector(question.selector));
-  if (can_be_id(question.selector)) {
-    auto entry = read_entry(store, question.selector);
-    if (entry.ok()) entry = loadable(store, entry.take());
-    if (entry.ok()) CKPT_TRY(load(*entry));
-    if (entry.ok()) return Selection{entry.take(), {}};
-    if (entry.status().code() != CKPT_NOT_FOUND) return std::move(entry).status();
-  }
-  for (Backoff backoff(kPatienceMs);; backoff.sleep()) {
-    auto selection = select_once(store, wanted, question.run, load);
-    if (selection.status().code() == CKPT_NOT_FOUND) return explain_not_found(store, question.selector, question.run);
-    if (selection.ok() && question.refuse_damaged && !selection->passed_over.empty())
-      return selection->passed_over[0].problem;
-    if (selection.status().code() != CKPT_GONE || backoff.expired()) return selection;
-  }
-}
-
 Result<uint64_t> highest_token(const store::Store& store) {
   uint64_t highest = 0;
   CKPT_ASSIGN(auto names, list_ids(store));
@@ -434,7 +291,7 @@ void fill_info(const CheckpointEntry& entry, ckpt_checkpoint_info* out) {
   out->state = entry.state;
   out->flags = (entry.foreign ? uint32_t{CKPT_CHECKPOINT_FOREIGN} : 0u) |
                (summary.rebuilt ? uint32_t{CKPT_CHECKPOINT_REBUILT} : 0u) |
-               (entry.copy ? uint32_t{CKPT_CHECKPOINT_COPY} : 0u);
+               (entry.copy ? uint32_t{CKPT_CHECKPOINT_COPY} : 0u) | entry.mirror;
   out->revision = summary.revision;
   out->step = summary.step;
   out->token = summary.token;
@@ -453,11 +310,6 @@ void fill_info(const CheckpointEntry& entry, ckpt_checkpoint_info* out) {
   put_text(out->store_id, to_hex(summary.store_id));
   put_text(out->session_id, to_hex(summary.session_id));
   put_text(out->writer, summary.writer);
-}
-
-void fill_info(const Selection& selection, ckpt_checkpoint_info* out) {
-  fill_info(selection.entry, out);
-  out->passed_over = selection.passed_over.size();
 }
 
 }  // namespace ckpt::checkpoint

@@ -1,8 +1,7 @@
-// What a store holds: its checkpoints and attempts, in the order of FORMAT §7; and which one a selector picks.
+// What a store holds: its checkpoints and attempts, in the order of FORMAT §7. select.h picks one of them.
 // Stateless; every call reads the store anew.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,11 +18,14 @@ struct CheckpointEntry {
   int32_t state = 0;  // CKPT_CHECKPOINT_*
   bool foreign = false;
   bool copy = false;        // of a save that another directory holds under its own name
+  uint32_t mirror = 0;      // CKPT_CHECKPOINT_MIRRORED and its like, if the store has a mirror
   format::Summary summary;  // if committed; otherwise only what the directory's name tells
-  uint64_t bytes = 0;       // see measure
+  uint64_t bytes = 0;       // see measure in select.h
   Status problem;           // why it is DAMAGED or ABORTED
   // Whether latest, retention and counts of a run concern it.
   bool counts() const { return state == CKPT_CHECKPOINT_COMMITTED && !foreign && !copy; }
+  // Whether it is to be read from the mirror.
+  bool in_mirror() const { return (mirror & CKPT_CHECKPOINT_MIRROR_ONLY) != 0; }
   // Whether its directory has the name that the save gave it.
   bool own_name() const { return id == format::checkpoint_dir(summary.label, summary.token, summary.attempt); }
 };
@@ -36,6 +38,9 @@ Result<Id> find_store_id(const store::Store& store);
 // Waits until listings of the store show whatever was done before this call.
 void settle(const store::Store& store);
 
+// No removal takes so long. What is still listed and cannot be opened then is a fault of the store's.
+inline constexpr int64_t kPatienceMs = 3000;
+
 // All checkpoints and attempts, ordered by run, token, sequence, attempt, id: a picture that held at one moment of the
 // call, whatever is committed and removed meanwhile. What cannot be read is DAMAGED; only the root must be readable.
 Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store);
@@ -43,38 +48,12 @@ Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store)
 // Reads one directory. NOT_FOUND if it is no checkpoint, or not there.
 Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view id);
 
-// Counts the bytes of entries that are not committed, whose manifests tell them otherwise.
-void measure(const store::Store& store, std::vector<CheckpointEntry>& entries);
+// The names of all directories that may be checkpoints.
+Result<std::vector<std::string>> list_ids(const store::Store& store);
 
-// Who has a label of this store and run: the committed checkpoint that `load` takes, if there is one, and those that
-// are damaged. Names tell where to look: it reads the records of this label only, and those of directories that were
-// renamed.
-struct LabelQuestion {
-  Id store_id;
-  std::string_view run, label;
-};
-struct LabelHolders {
-  std::optional<CheckpointEntry> sound;
-  std::vector<CheckpointEntry> damaged;  // with the problem
-};
-Result<LabelHolders> find_label(const store::Store& store, const LabelQuestion& question,
-                                const std::function<Status(const CheckpointEntry&)>& load);
+// DAMAGED or REVISION: what becomes of an entry with this problem.
+int32_t state_of(const Status& problem);
 
-// What a selector picks, and the newer checkpoints of the run, newest first, that cannot be loaded, with the reason.
-struct Selection {
-  CheckpointEntry entry;
-  std::vector<CheckpointEntry> passed_over;
-};
-// The committed checkpoint of `run` that a selector (see ckpt_store_find) picks: the newest that `load` takes. What
-// `load` refuses as damaged is passed over; what it finds removed is looked for again. NOT_FOUND if there is none, or
-// the problem of the newest that was passed over. A checkpoint that was named by its id is picked whatever it is, and
-// never passed over.
-struct Question {
-  std::string_view selector, run;
-  bool refuse_damaged = false;  // the problem of a newer checkpoint is the answer, rather than an older checkpoint
-};
-Result<Selection> select_checkpoint(const store::Store& store, const Question& question,
-                                    const std::function<Status(const CheckpointEntry&)>& load);
 // The highest token in owner files and checkpoint directories; 0 if there is none. Their names tell it.
 Result<uint64_t> highest_token(const store::Store& store);
 
@@ -83,6 +62,5 @@ Result<format::Slot> peek_slot(const store::Store& store, std::string_view id);
 Result<format::Slot> read_slot_end(const store::Reader& file);
 
 void fill_info(const CheckpointEntry& entry, ckpt_checkpoint_info* out);
-void fill_info(const Selection& selection, ckpt_checkpoint_info* out);
 
 }  // namespace ckpt::checkpoint

@@ -13,14 +13,15 @@ namespace ckpt::checkpoint {
 static constexpr uint64_t kSmallManifest = 4 << 20;
 
 Result<std::shared_ptr<Checkpoint>> Checkpoint::open(std::shared_ptr<const store::Store> store,
-                                                     const Question& question, unsigned threads) {
+                                                     const Question& question, unsigned threads,
+                                                     const std::shared_ptr<const store::Store>& mirror) {
   std::shared_ptr<Checkpoint> checkpoint;
   auto load = [&](const CheckpointEntry& entry) {
     checkpoint.reset(new Checkpoint);  // nothing that was read of one before, which turned out to be damaged, counts
-    checkpoint->store_ = store;
+    checkpoint->store_ = entry.in_mirror() ? mirror : store;
     return checkpoint->load(entry, threads);
   };
-  CKPT_ASSIGN(Selection selection, select_checkpoint(*store, question, load));
+  CKPT_ASSIGN(Selection selection, select_checkpoint({*store, mirror.get()}, question, load));
   checkpoint->selection_ = std::move(selection);
   return checkpoint;
 }
@@ -52,9 +53,9 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open_quietly(const store::Store&
   return checkpoint;
 }
 
-Result<Selection> find_checkpoint(const store::Store& store, const Question& question) {
-  return select_checkpoint(store, question, [&](const CheckpointEntry& entry) {
-    return Checkpoint::open_quietly(store, entry.id).status();
+Result<Selection> find_checkpoint(const Places& places, const Question& question) {
+  return select_checkpoint(places, question, [&](const CheckpointEntry& entry) {
+    return Checkpoint::open_quietly(places.of(entry), entry.id).status();
   });
 }
 

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <vector>
 
-#include "checkpoint/catalog.h"
 #include "checkpoint/index_file.h"
+#include "checkpoint/select.h"
 #include "device/arena.h"
 #include "plan/geometry.h"
 
@@ -55,13 +55,14 @@ struct ObjectRef {
 };
 
 // What a selector picks, for callers that only ask; judges as Checkpoint::open does.
-Result<Selection> find_checkpoint(const store::Store& store, const Question& question);
+Result<Selection> find_checkpoint(const Places& places, const Question& question);
 
 class Checkpoint {
  public:
   // Reads a small manifest whole and checks it; of a large one, what says what the checkpoint is.
   static Result<std::shared_ptr<Checkpoint>> open(std::shared_ptr<const store::Store> store, const Question& question,
-                                                  unsigned threads = 1);
+                                                  unsigned threads = 1,
+                                                  const std::shared_ptr<const store::Store>& mirror = nullptr);
 
   // What the directory `id` of `store` holds, read and checked as above, without a lock. The store must outlive it.
   // ABORTED for a tombstone.

@@ -44,9 +44,7 @@ std::string identity_text(const ckpt::CheckpointInfo& info) {
   std::string out;
   auto line = [&](const char* key, const std::string& value) { out += padded(key, 12) + escaped(value) + "\n"; };
   std::vector<std::string> state = {state_name(info.state)};
-  if ((info.flags & CKPT_CHECKPOINT_FOREIGN) != 0) state.push_back("foreign");
-  if ((info.flags & CKPT_CHECKPOINT_REBUILT) != 0) state.push_back("rebuilt");
-  if ((info.flags & CKPT_CHECKPOINT_COPY) != 0) state.push_back("copy");
+  for (std::string& name : flag_names(info.flags)) state.push_back(std::move(name));
   line("checkpoint", info.id);
   line("label", info.label);
   line("run", info.run);

@@ -19,8 +19,11 @@ constexpr Words kWords = {"ls", "list the checkpoints of a store",
                           "see ckpt repair) or newer\n"
                           "revision (this ckpt is too old for it). "
                           "NOTES marks the latest of each run, foreign ones (copied from another store),\n"
-                          "rebuilt ones (by ckpt repair --force) and copies (of another directory of this store).",
+                          "rebuilt ones (by ckpt repair --force) and copies (of another directory of this store); with "
+                          "-o mirror=…, what the\n"
+                          "mirror has: mirrored, mirroring (a copy has begun) or only in the mirror.",
                           "  ckpt ls /data/run7\n"
+                          "  ckpt ls /data/run7 -o mirror=s3://bucket/run7\n"
                           "  ckpt ls /data/run7 --run main\n"
                           "  ckpt ls /data/run7 --json | jq -r '.checkpoints[] | select(.latest) | .id'\n",
                           "0 listed, 2 error"};
@@ -63,9 +66,7 @@ std::string age_text(uint64_t created_unix_ms) {
 std::string notes(const Entry& entry) {
   std::vector<std::string> notes;
   if (entry.latest) notes.push_back("latest");
-  if ((entry.info.flags & CKPT_CHECKPOINT_FOREIGN) != 0) notes.push_back("foreign");
-  if ((entry.info.flags & CKPT_CHECKPOINT_REBUILT) != 0) notes.push_back("rebuilt");
-  if ((entry.info.flags & CKPT_CHECKPOINT_COPY) != 0) notes.push_back("copy");
+  for (std::string& name : flag_names(entry.info.flags)) notes.push_back(std::move(name));
   return joined(notes);
 }
 

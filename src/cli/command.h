@@ -149,6 +149,8 @@ Json to_json(const ckpt_checkpoint_info& info);
 Json to_json(const ckpt::Finding& finding);
 Json findings_json(const ckpt::Report& report);
 const char* state_name(int32_t state);
+// What the flags of a checkpoint say: "foreign", "only in the mirror", …
+std::vector<std::string> flag_names(uint32_t flags);
 const char* finding_name(int32_t kind);
 // Objects that are state trees, each once.
 std::vector<std::string> tree_names(const ckpt::Reader& reader);

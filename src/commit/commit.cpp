@@ -1,5 +1,6 @@
 #include "commit/commit.h"
 
+#include "checkpoint/select.h"
 #include "commit/collect.h"
 #include "commit/holders.h"
 #include "commit/merge.h"

@@ -7,13 +7,16 @@
 
 namespace ckpt::session {
 
-Result<Id> ensure_store_id(store::Store& store) {
+Result<Id> ensure_store_id(store::Store& store, const store::Store* mirror) {
   auto recorded = checkpoint::read_store_id(store);
   // What cannot be read now may be sound: a new id would make every checkpoint foreign, and a trainer start from zero.
   if (recorded.ok() || recorded.status().code() == CKPT_IO) return recorded;
   CKPT_ASSIGN(Id id, checkpoint::find_store_id(store));
   const bool voted = !id.zero();
-  if (!voted) id = random_id();
+  if (!voted && mirror) {
+    CKPT_ASSIGN(id, checkpoint::find_store_id(*mirror));
+  }
+  if (id.zero()) id = random_id();
   // A damaged record is made anew. Where that fails, the checkpoints go on saying the id.
   if (recorded.status().code() != CKPT_NOT_FOUND) (void)store.remove(format::kStoreId, true);
   std::string text = to_hex(id) + "\n";
@@ -43,18 +46,30 @@ Result<uint64_t> owner_of(const store::Store& store, std::string_view run) {
   return token;
 }
 
-// If several sessions try the same token, the store gives it to one of them.
-Status take_token(store::Store& store, SessionPlan* plan) {
+// The highest token that a store knows of.
+static Result<uint64_t> highest_in(store::Store& store, std::string_view run) {
   CKPT_TRY(store.make_directory(format::kOwnersDir));
-  CKPT_ASSIGN(uint64_t highest, checkpoint::highest_token(store));
-  if (auto owner = owner_of(store, plan->run); owner.ok()) highest = std::max(highest, *owner);
+  CKPT_ASSIGN(const uint64_t highest, checkpoint::highest_token(store));
+  auto owner = owner_of(store, run);
+  return owner.ok() ? std::max(highest, *owner) : highest;
+}
+
+// If several sessions try the same token, the store gives it to one of them.
+Status take_token(store::Store& store, SessionPlan* plan, store::Store* mirror) {
+  CKPT_ASSIGN(uint64_t highest, highest_in(store, plan->run));
+  if (mirror) {
+    CKPT_ASSIGN(const uint64_t there, highest_in(*mirror, plan->run));
+    highest = std::max(highest, there);
+  }
   if (highest > UINT64_MAX - kMaxRivals)
     return Status(CKPT_CONFLICT, strformat("{}: the name of a directory holds token {}, and no larger one is left",
                                            store.uri(), highest))
         .with("found", highest);
   for (plan->token = highest + 1; plan->token <= highest + kMaxRivals; plan->token++) {
-    std::string record = owner_record(*plan);
-    Status status = store.put_own(format::owner_key(plan->token), as_bytes(record));
+    const std::string record = owner_record(*plan), key = format::owner_key(plan->token);
+    Status status = mirror ? mirror->put_own(key, as_bytes(record)) : Ok();
+    if (status.ok()) status = store.put_own(key, as_bytes(record));
+    if (status.ok() && mirror) status = take_run(*mirror, *plan);
     if (status.ok()) return take_run(store, *plan);
     if (status.code() != CKPT_EXISTS) return status;
   }

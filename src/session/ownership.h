@@ -10,11 +10,14 @@
 
 namespace ckpt::session {
 
-// Rank 0: the store's id. The first session of a store makes it; if .ckpt was deleted, the checkpoints vote.
-Result<Id> ensure_store_id(store::Store& store);
+// Rank 0: the store's id. The first session of a store makes it; if .ckpt was deleted, the checkpoints vote. A store
+// that knows none takes that of its mirror (may be null): its disk was lost.
+Result<Id> ensure_store_id(store::Store& store, const store::Store* mirror = nullptr);
 
-// Rank 0: takes the next token of the store, puts it into `plan`, and takes the run with it. CONFLICT.
-Status take_token(store::Store& store, SessionPlan* plan);
+// Rank 0: takes the next token of the store, puts it into `plan`, and takes the run with it. CONFLICT. Takes both in the
+// mirror (may be null), too: whoever starts again from the mirror, elsewhere, must neither use a name of ours nor let us
+// go on unnoticed.
+Status take_token(store::Store& store, SessionPlan* plan, store::Store* mirror = nullptr);
 
 // The highest token of the sessions that have taken a run; 0 if none has.
 Result<uint64_t> owner_of(const store::Store& store, std::string_view run);

@@ -1,7 +1,7 @@
 #include "session/session.h"
 
 #include "base/parallel.h"
-#include "checkpoint/catalog.h"
+#include "checkpoint/select.h"
 #include "format/checksum.h"
 #include "format/names.h"
 #include "session/leftovers.h"
@@ -13,7 +13,8 @@ namespace ckpt::session {
 // ---- opening ----
 
 Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> store, uint32_t rank, uint32_t world_size,
-                                               const char* session_string, const Options& options, const Job& job) {
+                                               const char* session_string, const Options& options, const Job& job,
+                                               std::shared_ptr<store::Store> mirror) {
   if (world_size == 0 || rank >= world_size)
     return Status(CKPT_INVALID, strformat("rank {} of world size {}", rank, world_size));
   if (world_size > INT32_MAX)
@@ -32,6 +33,7 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
   // One rank proves that the store is fit, and tidies up. The others only need the root.
   CKPT_TRY(rank == 0 ? store->prepare() : store->make_root());
   std::shared_ptr<Session> session(new Session(std::move(store), rank));
+  if (rank == 0) session->mirror_ = std::move(mirror);
   CKPT_TRY(session->make_arena(static_cast<uint64_t>(options.integer("arena_bytes"))));
   CKPT_TRY(job.check());
   Status opened =
@@ -44,6 +46,27 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
 
 Session::~Session() = default;
 
+// Fails where the mirror cannot be asked: it may hold something newer than the store does.
+Status Session::prepare_mirror() {
+  if (!mirror_) return Ok();
+  Status prepared = mirror_->prepare();
+  if (prepared.ok()) prepared = mirror_->make_directory(format::kControlDir);
+  return prepared.ok() ? Ok() : std::move(prepared).in("mirror " + mirror_->uri());
+}
+
+// Gives the mirror the store's id, unless it has one, which must be that.
+Status Session::mark_mirror() {
+  if (!mirror_) return Ok();
+  CKPT_ASSIGN(Id there, checkpoint::find_store_id(*mirror_));
+  if (there.zero()) {
+    const std::string text = to_hex(plan_.store_id) + "\n";
+    Status put = mirror_->put_own(format::kStoreId, as_bytes(text));
+    if (put.code() != CKPT_EXISTS) return put;
+    CKPT_ASSIGN(there, checkpoint::find_store_id(*mirror_));
+  }
+  return checkpoint::check_same_store({*store_, mirror_.get()}, plan_.store_id, there);
+}
+
 Status Session::lead(uint32_t world_size, const Options& options, const Job& job) {
   plan_.run = options.str("run");
   CKPT_TRY(format::check_run(plan_.run));
@@ -52,8 +75,10 @@ Status Session::lead(uint32_t world_size, const Options& options, const Job& job
   plan_.large_tensor_bytes = static_cast<uint64_t>(options.integer("large_tensor_bytes"));
   plan_.session_id = random_id();
   CKPT_TRY(store_->make_directory(format::kControlDir));
-  CKPT_ASSIGN(plan_.store_id, ensure_store_id(*store_));
-  CKPT_TRY(take_token(*store_, &plan_));
+  CKPT_TRY(prepare_mirror());
+  CKPT_ASSIGN(plan_.store_id, ensure_store_id(*store_, mirror_.get()));
+  CKPT_TRY(mark_mirror());
+  CKPT_TRY(take_token(*store_, &plan_, mirror_.get()));
   string_ = to_session_string(plan_);
   CKPT_TRY(store_->make_directory(format::session_dir(plan_.token)));
   CKPT_TRY(claim());
@@ -65,6 +90,7 @@ Status Session::lead(uint32_t world_size, const Options& options, const Job& job
   CKPT_TRY(close_older_attempts(*store_, plan_));
   CKPT_TRY(job.check());
   CKPT_TRY(forget_older_owners(*store_, plan_));
+  if (mirror_) CKPT_TRY(forget_older_owners(*mirror_, plan_));
   CKPT_TRY(job.check());
   if (options.integer("rendezvous") && world_size > 1)
     return lead_rendezvous(*store_, plan_, string_, options.integer("timeout_ms"), job);

@@ -28,9 +28,11 @@ struct Attempt {
 
 class Session {
  public:
+  // `mirror`, on rank 0: a second store that checkpoints are copied into, which this session then owns as it owns the
+  // first; null for none. Copying is for others (maintain/mirror.h).
   static Result<std::shared_ptr<Session>> open(std::shared_ptr<store::Store> store, uint32_t rank, uint32_t world_size,
                                                const char* session_string, const Options& options,
-                                               const Job& job = Job());
+                                               const Job& job = Job(), std::shared_ptr<store::Store> mirror = nullptr);
   ~Session();
 
   const SessionPlan& plan() const { return plan_; }
@@ -39,6 +41,7 @@ class Session {
   const std::string& string() const { return string_; }
   store::Store& store() const { return *store_; }
   const std::shared_ptr<store::Store>& shared_store() const { return store_; }
+  store::Store* mirror() const { return mirror_.get(); }
 
   // The next attempt at a label. All ranks count alike, so no rank needs to ask.
   Attempt next_attempt(std::string_view label);
@@ -68,11 +71,13 @@ class Session {
  private:
   Session(std::shared_ptr<store::Store> store, uint32_t rank) : store_(std::move(store)), rank_(rank) {}
   Status make_arena(uint64_t bytes);
+  Status prepare_mirror();
+  Status mark_mirror();
   Status lead(uint32_t world_size, const Options& options, const Job& job);
   Status join(const char* session_string, uint32_t world_size, const Options& options, const Job& job);
   Status claim();
 
-  std::shared_ptr<store::Store> store_;
+  std::shared_ptr<store::Store> store_, mirror_;
   uint32_t rank_ = 0;
   SessionPlan plan_;
   std::string string_;

@@ -14,7 +14,9 @@ StorePlace::StorePlace(const std::string& kind) {
   uri_ = scratch_ ? *scratch_ / "store" : "mem:test-" + std::to_string(getpid()) + "-" + std::to_string(next++);
 }
 
-World::World(const std::string& uri, uint32_t size, const std::vector<Setting>& settings) : store(open_store(uri)) {
+World::World(const std::string& uri, uint32_t size, const std::vector<Setting>& settings,
+             const std::vector<Setting>& store_settings)
+    : store(open_store(uri, store_settings)) {
   sessions.push_back(open_session(store, 0, size, nullptr, settings));
   for (uint32_t rank = 1; rank < size; rank++)
     sessions.push_back(open_session(store, rank, size, ckpt_session_string(sessions[0].get())));

@@ -45,7 +45,8 @@ struct Outcome {
 
 // All ranks of a run that share one session.
 struct World {
-  World(const std::string& uri, uint32_t size, const std::vector<Setting>& settings = {});
+  World(const std::string& uri, uint32_t size, const std::vector<Setting>& settings = {},
+        const std::vector<Setting>& store_settings = {});
   // At the same time, every rank makes a save, lets `fill` add to it and runs it. Returns the outcomes by rank.
   std::vector<Outcome> save(const std::string& label, const std::vector<Setting>& settings,
                             const std::function<void(uint32_t rank, ckpt_save*)>& fill, int64_t step = -1);

@@ -31,10 +31,10 @@ Options options(const std::vector<Setting>& settings) {
   return Options(bag);
 }
 
-Store open_store(const std::string& uri) {
+Store open_store(const std::string& uri, const std::vector<Setting>& settings) {
   ckpt_store* store = nullptr;
   Error error;
-  EXPECT_EQ(ckpt_store_open(&store, uri.c_str(), nullptr, error), CKPT_OK) << error.text();
+  EXPECT_EQ(ckpt_store_open(&store, uri.c_str(), options(settings).get(), error), CKPT_OK) << error.text();
   return Store(store);
 }
 

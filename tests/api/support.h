@@ -74,7 +74,7 @@ struct Setting {
 };
 Options options(const std::vector<Setting>& settings);
 
-Store open_store(const std::string& uri);
+Store open_store(const std::string& uri, const std::vector<Setting>& settings = {});
 // Rank 0 of 1 by default. `string` is null for rank 0.
 Session open_session(const Store& store, uint32_t rank = 0, uint32_t world = 1, const char* string = nullptr,
                      const std::vector<Setting>& settings = {});

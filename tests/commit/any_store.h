@@ -3,7 +3,9 @@
 #pragma once
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -108,6 +110,34 @@ inline Result<int64_t> load(const Handles& handles, const std::string& selector,
     EXPECT_EQ(values, values_of(step, rank, world));
   }
   return step;
+}
+
+// The files of a checkpoint.
+inline std::map<std::string, std::vector<std::byte>> files_of(const store::Store& store, const std::string& id) {
+  std::map<std::string, std::vector<std::byte>> files;
+  checkpoint::settle(store);
+  auto entries = store.list(id);
+  for (size_t i = 0; entries.ok() && i < entries->size(); i++) {
+    const std::string& name = (*entries)[i].name;
+    auto bytes = store.get(id + "/" + name, 1 << 30);
+    EXPECT_TRUE(bytes.ok()) << name << ": " << bytes.status().message();
+    if (bytes.ok()) files[name] = *bytes;
+  }
+  return files;
+}
+
+inline bool is_committed(const store::Store& store, const std::string& id) {
+  auto slot = checkpoint::peek_slot(store, id);
+  return slot.ok() && slot->committed;
+}
+
+// Changes one byte of a file in place, as a disk does it: whoever has the file open sees it.
+inline void flip_file(const std::string& path, uint64_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  char byte = 0;
+  file.seekg(static_cast<std::streamoff>(at)).get(byte);
+  file.seekp(static_cast<std::streamoff>(at)).put(static_cast<char>(byte ^ 1));
+  ASSERT_TRUE(file.good());
 }
 
 }  // namespace ckpt::commit

@@ -3,8 +3,6 @@
 #include "maintain/copy.h"
 
 #include <atomic>
-#include <fstream>
-#include <map>
 
 #include "commit/any_store.h"
 #include "commit/commit.h"
@@ -43,25 +41,6 @@ std::shared_ptr<Checkpoint> open(std::shared_ptr<store::Store> store, const std:
 
 Told copy(const Handles& from, const std::string& selector, const Handles& to) {
   return copy(*open(from(), selector), *to());
-}
-
-// The files of a checkpoint.
-std::map<std::string, std::vector<std::byte>> files_of(const store::Store& store, const std::string& id) {
-  std::map<std::string, std::vector<std::byte>> files;
-  checkpoint::settle(store);
-  auto entries = store.list(id);
-  for (size_t i = 0; entries.ok() && i < entries->size(); i++) {
-    const std::string& name = (*entries)[i].name;
-    auto bytes = store.get(id + "/" + name, 1 << 30);
-    EXPECT_TRUE(bytes.ok()) << name << ": " << bytes.status().message();
-    if (bytes.ok()) files[name] = *bytes;
-  }
-  return files;
-}
-
-bool is_committed(const store::Store& store, const std::string& id) {
-  auto slot = checkpoint::peek_slot(store, id);
-  return slot.ok() && slot->committed;
 }
 
 // An f32 matrix of so many MiB.
@@ -268,15 +247,6 @@ void flip(store::Store& store, const std::string& key, uint64_t at) {
   bytes[at] ^= std::byte{1};
   ASSERT_TRUE(store.remove(key, false).ok());
   ASSERT_TRUE(store.put_if_absent(key, bytes).ok());
-}
-
-// The same in place, as a disk does it: whoever has the file open sees it.
-void flip_file(const std::string& path, uint64_t at) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  char byte = 0;
-  file.seekg(static_cast<std::streamoff>(at)).get(byte);
-  file.seekp(static_cast<std::streamoff>(at)).put(static_cast<char>(byte ^ 1));
-  ASSERT_TRUE(file.good());
 }
 
 // The source is open, and sound, before its bytes change: so it is the copy that must find each.

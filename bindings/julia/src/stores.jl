@@ -114,8 +114,8 @@ end
 One start of all ranks of a run. A new session of a run fences its older ones: they can no longer save. Rank 0 opens
 its session without `string` and sends [`session_string`](@ref) to the other ranks, which pass it as `string`. Or all
 pass `rendezvous = true` and meet through the store, which blocks this thread (but not the garbage collector) until
-the last one comes. Options: `run`, `timeout_ms`, `rendezvous`, `chunk_bytes`, `large_tensor_bytes`, `arena_bytes`.
-Throws CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED, IO, NO_SPACE.
+the last one comes. Options: `run`, `timeout_ms`, `rendezvous`, `chunk_bytes`, `large_tensor_bytes`, `arena_bytes`,
+`mirror_keep_last`. Throws CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED, IO, NO_SPACE.
 """
 struct Session <: Resource
     handle::Handle{ckpt_session}
@@ -134,6 +134,20 @@ end
 
 "The text that the other ranks pass to `Session` as `string`."
 session_string(session::Session) = use(pointer -> unsafe_string(ckpt_session_string(pointer)), session.handle)
+
+"""
+    mirror(session) -> Job
+
+On rank 0 of a store with option `mirror`: a job that is done once the mirror has all that was committed before this
+call. It fails with the first failure from now on, while copying goes on, unless that was FENCED; its [`report`](@ref)
+names what will not be copied. Closing the job ends the waiting, not the copying; `close(session)` waits for what is
+still to be copied. Throws INVALID (no mirror, or not rank 0).
+"""
+function mirror(session::Session)
+    return use(session.handle) do pointer
+        started((out, err) -> ckpt_session_mirror(pointer, out, err), CKPT_JOB_DONE, Any[])
+    end
+end
 
 """
     close(session)

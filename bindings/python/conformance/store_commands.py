@@ -59,5 +59,6 @@ COMMANDS: Commands = {
     "store.import": lambda r: r.expect_fields(store_of(r).import_file(r.words[1], r.words[2], r.number(3), r.options,
                                                                          job=r.call_job())),
     "session.open": session_open,
+    "session.mirror": lambda r: r.put(1, r.get(0, ckpt.Session).mirror()),
     "session.string": session_string,
 }

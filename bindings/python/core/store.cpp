@@ -133,6 +133,17 @@ static void bind_session_class(nb::module_& m) {
       .def_prop_ro(
           "string", [](const SessionObject& self) { return self.get()->string(); },
           "The session string, which rank 0 sends to the other ranks.")
+      .def(
+          "mirror",
+          [](const SessionObject& self) {
+            const auto session = self.get();
+            return other_job(unlocked([&] { return session->mirror(); }), {});
+          },
+          nb::sig("def mirror(self) -> Job"),
+          "On rank 0 of a store with option mirror: a job that is DONE once the mirror has all that was committed before "
+          "this call. It fails with the first failure from now on, while copying goes on, unless that was FENCED; its "
+          "report names what will not be copied. Closing the job ends the waiting, not the copying; close() of the "
+          "session waits for what is still to be copied.")
       .def_ro("world_size", &SessionObject::world_size, "How many ranks the session has.");
   bind_handle(session, "def __enter__(self) -> Session");
 }

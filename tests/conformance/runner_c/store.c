@@ -122,8 +122,15 @@ static ckpt_status run_string(runner* r) {
   return CKPT_OK;
 }
 
+static ckpt_status run_mirror(runner* r) {
+  ckpt_job* made = NULL;
+  ckpt_status status = ckpt_session_mirror(get(r, 0, SESSION), &made, &r->error);
+  return keep(r, 1, JOB, made, status);
+}
+
 const command store_commands[] = {
     {"store.open", run_open},           {"store.list", run_list},       {"store.states", run_states},
     {"store.runs", run_runs},           {"store.find", run_find},       {"store.remove", run_remove},
     {"store.prune", run_prune},         {"store.repair", run_repair},   {"store.import", run_import},
-    {"session.open", run_session_open}, {"session.string", run_string}, {NULL, NULL}};
+    {"session.open", run_session_open}, {"session.string", run_string}, {"session.mirror", run_mirror},
+    {NULL, NULL}};

@@ -80,6 +80,7 @@ const Commands kStore = {
     {"store.repair", [](Runner& r, const Call& c) { r.put(c[2], r.get<ckpt::Store>(c[0]).repair(c[1], c.options)); }},
     {"store.import", run_import},
     {"session.open", run_session_open},
+    {"session.mirror", [](Runner& r, const Call& c) { r.put(c[1], r.get<ckpt::Session>(c[0]).mirror()); }},
     {"session.string", run_session_string}};
 
 }  // namespace conformance

@@ -140,6 +140,8 @@ command("session.open") do call
     keep!(call, 1, Session(store; rank, world_size, string = text, settings(call)...))
 end
 
+command(call -> keep!(call, 2, Ckpt.mirror(object(call, 1))), "session.mirror")
+
 command("session.string") do call
     path = call.words[2]
     write(path * ".new", Ckpt.session_string(object(call, 1)))

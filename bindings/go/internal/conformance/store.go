@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -22,6 +23,7 @@ var _ = list(map[string]func(r *runner){
 		r.expectCheckpoint(try(r.store().Import(r.context(), r.words[1], r.words[2], r.int(3), r.options)))
 	},
 	"session.open":   runSessionOpen,
+	"session.mirror": func(r *runner) { r.put(1, try(get[*ckpt.Session](r, 0).Mirror(context.Background()))) },
 	"session.string": runSessionString,
 })
 

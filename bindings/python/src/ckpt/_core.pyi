@@ -331,6 +331,11 @@ class Session:
     def string(self) -> str:
         """The session string, which rank 0 sends to the other ranks."""
 
+    def mirror(self) -> Job:
+        """
+        On rank 0 of a store with option mirror: a job that is DONE once the mirror has all that was committed before this call. It fails with the first failure from now on, while copying goes on, unless that was FENCED; its report names what will not be copied. Closing the job ends the waiting, not the copying; close() of the session waits for what is still to be copied.
+        """
+
     @property
     def world_size(self) -> int:
         """How many ranks the session has."""

@@ -130,11 +130,15 @@ class CheckpointState(OpenEnum):
 
 class CheckpointFlags(enum.IntFlag):
     """FOREIGN: copied here from another store. REBUILT: by force, from an attempt that had not committed. COPY: another
-    directory holds the same save under its own name."""
+    directory holds the same save under its own name. Of a store with a mirror: MIRRORED: there too. MIRRORING: a copy
+    there has begun. MIRROR_ONLY: only there; loads read it there."""
 
     FOREIGN = 1
     REBUILT = 2
     COPY = 4
+    MIRRORED = 8
+    MIRRORING = 16
+    MIRROR_ONLY = 32
 
 
 class JobState(OpenEnum):

@@ -8,6 +8,8 @@ use crate::background::{end_and_print, Saves};
 
 use crate::error::Result;
 use crate::handle::{c_text_or_null, lent, or_null, Handle};
+use crate::job::{Job, JobState};
+use crate::load::Buffers;
 use crate::options::Options;
 use crate::store::Store;
 
@@ -41,7 +43,8 @@ impl Session {
     /// Or all ranks pass `None` and set option `rendezvous` to 1: then they meet through files in the store. The call
     /// waits for other ranks for at most `timeout_ms`.
     ///
-    /// Options: `run`, `timeout_ms`, `rendezvous`, `chunk_bytes`, `large_tensor_bytes`, `arena_bytes`.
+    /// Options: `run`, `timeout_ms`, `rendezvous`, `chunk_bytes`, `large_tensor_bytes`, `arena_bytes`,
+    /// `mirror_keep_last`.
     pub fn open_rank(
         store: &Store,
         rank: u32,
@@ -63,6 +66,17 @@ impl Session {
     pub fn string(&self) -> Result<&str> {
         // SAFETY: the text lives as long as the session.
         unsafe { lent(sys::ckpt_session_string(self.handle.get())) }
+    }
+
+    /// On rank 0 of a store with option `mirror`: a job that is done once the mirror has all that was committed before
+    /// this call. It fails with the first failure from now on, while copying goes on, unless that was `FENCED`; its
+    /// report names what will not be copied. Dropping the job ends the waiting, not the copying; dropping the session
+    /// waits for what is still to be copied.
+    pub fn mirror(&self) -> Result<Job> {
+        // SAFETY: the job keeps what it follows alive.
+        Job::start(None, JobState::DONE, &mut Vec::new(), &mut Buffers::default(), |out, err| unsafe {
+            sys::ckpt_session_mirror(self.handle.get(), out, err)
+        })
     }
 
     /// Waits for the saves in the background. Fails as the first that failed, if nobody was told of it by a wait or by

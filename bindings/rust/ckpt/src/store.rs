@@ -279,6 +279,24 @@ impl CheckpointInfo {
         self.raw.flags & sys::CKPT_CHECKPOINT_COPY as u32 != 0
     }
 
+    /// The store's mirror has it too, whole.
+    #[must_use]
+    pub fn is_mirrored(&self) -> bool {
+        self.raw.flags & sys::CKPT_CHECKPOINT_MIRRORED as u32 != 0
+    }
+
+    /// A copy of it in the store's mirror has begun.
+    #[must_use]
+    pub fn is_mirroring(&self) -> bool {
+        self.raw.flags & sys::CKPT_CHECKPOINT_MIRRORING as u32 != 0
+    }
+
+    /// Only the store's mirror has it; loads read it there.
+    #[must_use]
+    pub fn is_mirror_only(&self) -> bool {
+        self.raw.flags & sys::CKPT_CHECKPOINT_MIRROR_ONLY as u32 != 0
+    }
+
     /// The save that wrote it: 32 hexadecimal digits, like the ids of store and session.
     #[must_use]
     pub fn save_id(&self) -> &str {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ckpt::{CheckpointState, Session, Store};
 
 use crate::call::{name_of, Call};
-use crate::objects::{refused, wrong, Outcome, Runner};
+use crate::objects::{refused, wrong, JobObject, Outcome, Runner};
 use crate::Command;
 
 fn list(runner: &mut Runner, call: &Call) -> Outcome {
@@ -91,5 +91,6 @@ pub const COMMANDS: &[Command] = &[
     ("store.repair", |r, c| r.put(c, 2, r.get::<Store>(c, 0)?.repair(c.text(1)?, &r.settings(c)?)?)),
     ("store.import", import),
     ("session.open", session_open),
+    ("session.mirror", |r, c| r.put(c, 1, JobObject::Other(r.get::<Session>(c, 0)?.mirror()?))),
     ("session.string", session_string),
 ];

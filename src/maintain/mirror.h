@@ -1,0 +1,72 @@
+// Keeps a second store as full as the first: whatever is committed is copied there in the background, oldest first.
+// A copy that fails is tried again, for as long as this object lives, and by the next session of the run.
+// All members may be used from any thread.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/job.h"
+#include "base/report.h"
+#include "checkpoint/checkpoint.h"
+
+namespace ckpt::maintain {
+
+struct MirrorPlan {
+  std::shared_ptr<store::Store> store, mirror;
+  std::string run;
+  int64_t keep_last = 0;           // retention of the mirror, as of CommitSettings; 0 keeps all
+  std::function<Status()> fenced;  // FENCED once another session owns the run in the mirror
+};
+
+class Mirror {
+ public:
+  // Begins with what the mirror lacks of the run. NOMEM.
+  static Result<std::shared_ptr<Mirror>> start(MirrorPlan plan);
+  // Ends what it has to do first; what fails from then on is left to the next session.
+  ~Mirror();
+
+  // A checkpoint that was committed just now. Retention leaves the oldest few that wait alone.
+  void add(const std::string& id);
+  // Waits until the mirror has all that was added before. Returns the first failure from now on, though copying goes on,
+  // or why it has ended; CANCELLED if the job is. `report`: what will not be copied, and why.
+  Status follow(Job& job, Report* report);
+
+ private:
+  struct Item {
+    std::string id;
+    uint64_t bytes = 0;
+    std::shared_ptr<checkpoint::Checkpoint> held;  // null: not opened yet
+  };
+  explicit Mirror(MirrorPlan plan) : plan_(std::move(plan)) {}
+  void work();
+  void end();
+  Status queue_missing();
+  Status step();
+  Status copy(Item& item, Job& job);
+  void settle(const Item& item, Status status);
+  void hold_oldest();
+  void pause();
+
+  const MirrorPlan plan_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> queue_;              // the front is what is being copied
+  uint64_t added_ = 0, settled_ = 0;    // items
+  uint64_t bytes_settled_ = 0;
+  bool looked_ = false;                 // queue_missing is through
+  bool closing_ = false, ended_ = false;
+  uint64_t failures_ = 0;
+  Status failure_;                      // the last one
+  int64_t pause_ms_ = 0;
+  Report lost_;
+  std::shared_ptr<Job> job_;            // of the copy that runs
+  Job worker_;
+  bool started_ = false;
+};
+
+}  // namespace ckpt::maintain

@@ -1,0 +1,108 @@
+// A store with option mirror through the C API: what sessions, jobs, listings and loads make of it.
+#include "api/ranks.h"
+
+namespace ckpt_test {
+namespace {
+
+CKPT_ON_EVERY_STORE(Mirror);
+
+const Bytes& data_of(int step) {
+  static std::map<int, Bytes> made;
+  if (!made.contains(step)) made[step] = pattern(100000, static_cast<unsigned>(step));
+  return made[step];
+}
+
+void commit(World& world, int step, const std::vector<Setting>& settings = {}) {
+  world.commit("s" + std::to_string(step), settings, [&](uint32_t rank, ckpt_save* save) {
+    if (rank == 0) add(save, "w", whole(CKPT_DTYPE_U8, {100000}), data_of(step));
+  });
+}
+
+Job follow(const World& world) {
+  ckpt_job* made = nullptr;
+  Error error;
+  EXPECT_EQ(ckpt_session_mirror(world.sessions[0].get(), &made, error), CKPT_OK) << error.text();
+  return Job(made);
+}
+
+ckpt_status wait(const Job& job) { return ckpt_job_wait(job.get(), CKPT_JOB_DONE, -1, nullptr); }
+
+std::map<std::string, uint32_t> flags(const Store& store) {
+  std::map<std::string, uint32_t> flags;
+  ckpt_list* list = nullptr;
+  EXPECT_EQ(ckpt_store_list(store.get(), &list, nullptr), CKPT_OK);
+  const List owner(list);
+  for (size_t i = 0; i < ckpt_list_count(list); i++) {
+    ckpt_checkpoint_info info{};
+    info.struct_size = sizeof info;
+    EXPECT_EQ(ckpt_list_at(list, i, &info, nullptr), CKPT_OK);
+    flags[info.id] = info.flags;
+  }
+  return flags;
+}
+
+TEST_P(Mirror, HasWhatSeveralRanksCommittedOnceItsJobIsDone) {
+  const StorePlace there("dir");
+  World world(place.uri(), 2, {}, {{"mirror", there.uri().c_str()}});
+  commit(world, 1);
+  const Job job = follow(world);
+  EXPECT_EQ(wait(job), CKPT_OK);
+  EXPECT_EQ(stats_of(job).bytes_done, stats_of(job).bytes_total);
+  EXPECT_EQ(load_one(open_reader(open_store(there.uri())), "w", whole(CKPT_DTYPE_U8, {100000}), 100000), data_of(1));
+  EXPECT_EQ(flags(world.store), (std::map<std::string, uint32_t>{{"s1.1.1", CKPT_CHECKPOINT_MIRRORED}}));
+  ckpt_report* report = nullptr;
+  ASSERT_EQ(ckpt_job_report(job.get(), &report, nullptr), CKPT_OK);
+  EXPECT_EQ(ckpt_report_count(report), 0u);
+  ckpt_report_free(report);
+}
+
+TEST_P(Mirror, IsWholeOnceTheSessionIsFreed) {
+  const StorePlace there("dir");
+  {
+    World world(place.uri(), 2, {}, {{"mirror", there.uri().c_str()}});
+    for (int step : {1, 2}) commit(world, step);
+  }
+  EXPECT_EQ(committed_count(open_store(there.uri())), 2u);
+}
+
+TEST_P(Mirror, IsWhatATrainingOnANewDiskGoesOnFrom) {
+  const StorePlace there("dir"), fresh(GetParam());
+  const std::vector<Setting> mirrored = {{"mirror", there.uri().c_str()}};
+  {
+    World world(place.uri(), 2, {}, mirrored);
+    for (int step : {1, 2}) commit(world, step, {{"keep_last", 1}});
+  }
+  World world(fresh.uri(), 3, {{"mirror_keep_last", 2}}, mirrored);
+  EXPECT_EQ(load_one(open_reader(world.store), "w", whole(CKPT_DTYPE_U8, {100000}), 100000), data_of(2));
+  commit(world, 3);
+  EXPECT_EQ(wait(follow(world)), CKPT_OK);
+  EXPECT_EQ(flags(world.store), (std::map<std::string, uint32_t>{{"s2.1.1", CKPT_CHECKPOINT_MIRROR_ONLY},
+                                                                 {"s3.2.1", CKPT_CHECKPOINT_MIRRORED}}));
+  EXPECT_EQ(load_one(open_reader(world.store), "w", whole(CKPT_DTYPE_U8, {100000}), 100000), data_of(3));
+}
+
+TEST_P(Mirror, IsRefusedWhereItCannotBe) {
+  Error error;
+  ckpt_store* store = nullptr;
+  EXPECT_EQ(ckpt_store_open(&store, place.uri().c_str(), options({{"mirror", place.uri().c_str()}}).get(), error),
+            CKPT_INVALID);
+  EXPECT_EQ(ckpt_store_open(&store, place.uri().c_str(), options({{"mirror", "gopher://x"}}).get(), error),
+            CKPT_UNSUPPORTED);
+  ckpt_session* session = nullptr;
+  EXPECT_EQ(ckpt_session_open(&session, open_store(place.uri()).get(), 0, 1, nullptr,
+                              options({{"mirror_keep_last", 2}}).get(), error),
+            CKPT_INVALID);
+  ckpt_job* job = nullptr;
+  World alone(place.uri(), 1);
+  EXPECT_EQ(ckpt_session_mirror(alone.sessions[0].get(), &job, error), CKPT_INVALID);
+  EXPECT_NE(error.text().find("option mirror"), std::string::npos) << error.text();
+  const StorePlace there("dir"), other(GetParam());
+  World world(other.uri(), 2, {}, {{"mirror", there.uri().c_str()}});
+  EXPECT_EQ(ckpt_session_mirror(world.sessions[1].get(), &job, error), CKPT_INVALID);
+  EXPECT_NE(error.text().find("rank 0"), std::string::npos) << error.text();
+  EXPECT_EQ(ckpt_session_mirror(nullptr, &job, error), CKPT_INVALID);
+  EXPECT_EQ(ckpt_session_mirror(world.sessions[0].get(), nullptr, error), CKPT_INVALID);
+}
+
+}  // namespace
+}  // namespace ckpt_test
