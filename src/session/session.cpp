@@ -86,6 +86,7 @@ Status Session::lead(uint32_t world_size, const Options& options, const Job& job
   // it opened before is listed after the second.
   checkpoint::settle(*store_);
   checkpoint::settle(*store_);
+  if (mirror_) checkpoint::settle(*mirror_);  // who asks there whether he is fenced sees this session
   CKPT_TRY(job.check());
   CKPT_TRY(close_older_attempts(*store_, plan_));
   CKPT_TRY(job.check());

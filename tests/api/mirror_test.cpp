@@ -13,9 +13,9 @@ const Bytes& data_of(int step) {
 }
 
 void commit(World& world, int step, const std::vector<Setting>& settings = {}) {
-  world.commit("s" + std::to_string(step), settings, [&](uint32_t rank, ckpt_save* save) {
-    if (rank == 0) add(save, "w", whole(CKPT_DTYPE_U8, {100000}), data_of(step));
-  });
+  const Bytes& data = data_of(step);
+  world.commit("s" + std::to_string(step), settings,
+               [&](uint32_t, ckpt_save* save) { add(save, "w", whole(CKPT_DTYPE_U8, {100000}), data); });
 }
 
 Job follow(const World& world) {

@@ -157,7 +157,8 @@ TEST_P(Mirrors, KeepOutATrainingThatAnotherOneReplaced) {
   ASSERT_TRUE(old.save(2).ok()) << "its own disk is its own";
   EXPECT_EQ(old.follow().code(), CKPT_FENCED);
   ASSERT_TRUE(next.save(2).ok());
-  ASSERT_TRUE(next.follow().ok());
+  const Status followed = next.follow();
+  ASSERT_TRUE(followed.ok()) << followed.message();
   EXPECT_EQ(ids(*there()), "s1.1.1 s2.2.1 ");
 }
 
