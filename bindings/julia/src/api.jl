@@ -78,6 +78,9 @@ const CKPT_CHECKPOINT_REVISION = Int32(5)
 const CKPT_CHECKPOINT_FOREIGN = Int32(1)
 const CKPT_CHECKPOINT_REBUILT = Int32(2)
 const CKPT_CHECKPOINT_COPY = Int32(4)
+const CKPT_CHECKPOINT_MIRRORED = Int32(8)
+const CKPT_CHECKPOINT_MIRRORING = Int32(16)
+const CKPT_CHECKPOINT_MIRROR_ONLY = Int32(32)
 const CKPT_REGION_WHOLE = Int32(0)
 const CKPT_REGION_BOX = Int32(1)
 const CKPT_REGION_FLAT = Int32(2)
@@ -199,6 +202,9 @@ const CHECKPOINT_FLAGS = Pair{Symbol,Int32}[
     :FOREIGN => CKPT_CHECKPOINT_FOREIGN,
     :REBUILT => CKPT_CHECKPOINT_REBUILT,
     :COPY => CKPT_CHECKPOINT_COPY,
+    :MIRRORED => CKPT_CHECKPOINT_MIRRORED,
+    :MIRRORING => CKPT_CHECKPOINT_MIRRORING,
+    :MIRROR_ONLY => CKPT_CHECKPOINT_MIRROR_ONLY,
 ]
 const REGION_KINDS = Pair{Symbol,Int32}[
     :WHOLE => CKPT_REGION_WHOLE,
@@ -269,9 +275,9 @@ abstract type ckpt_options end
 abstract type ckpt_store end
 abstract type ckpt_list end
 abstract type ckpt_report end
+abstract type ckpt_job end
 abstract type ckpt_session end
 abstract type ckpt_save end
-abstract type ckpt_job end
 abstract type ckpt_reader end
 abstract type ckpt_load end
 abstract type ckpt_runs end
@@ -553,6 +559,10 @@ function ckpt_session_string(session)
 end
 function ckpt_session_free(session)
     @blocking libckpt.ckpt_session_free(session::Ptr{ckpt_session})::Cvoid
+end
+function ckpt_session_mirror(session, out, err)
+    @blocking libckpt.ckpt_session_mirror(session::Ptr{ckpt_session}, out::Ptr{Ptr{ckpt_job}},
+        err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_save_new(out, session, label, step, options, err)
     @blocking libckpt.ckpt_save_new(out::Ptr{Ptr{ckpt_save}}, session::Ptr{ckpt_session}, label::Cstring,

@@ -194,6 +194,9 @@ pub const CKPT_CHECKPOINT_REVISION: i32 = 5;
 pub const CKPT_CHECKPOINT_FOREIGN: i32 = 1;
 pub const CKPT_CHECKPOINT_REBUILT: i32 = 2;
 pub const CKPT_CHECKPOINT_COPY: i32 = 4;
+pub const CKPT_CHECKPOINT_MIRRORED: i32 = 8;
+pub const CKPT_CHECKPOINT_MIRRORING: i32 = 16;
+pub const CKPT_CHECKPOINT_MIRROR_ONLY: i32 = 32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ckpt_checkpoint_info {
@@ -318,6 +321,11 @@ pub struct ckpt_report {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct ckpt_job {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct ckpt_session {
     _unused: [u8; 0],
 }
@@ -337,6 +345,13 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     pub fn ckpt_session_free(session: *mut ckpt_session);
+}
+unsafe extern "C" {
+    pub fn ckpt_session_mirror(
+        session: *const ckpt_session,
+        out: *mut *mut ckpt_job,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
 }
 pub const CKPT_REGION_WHOLE: i32 = 0;
 pub const CKPT_REGION_BOX: i32 = 1;
@@ -391,11 +406,6 @@ const _: () = {
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ckpt_save {
-    _unused: [u8; 0],
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ckpt_job {
     _unused: [u8; 0],
 }
 unsafe extern "C" {
