@@ -57,7 +57,7 @@ bool is_legal(char c) {
 
 // "epoch9" of "runs/epoch9.pt", "Llama-3-8B" of "./Llama-3-8B/".
 std::string label_of(const std::string& file) {
-  fs::path path = fs::absolute(file).lexically_normal();
+  fs::path path = is_web(file) ? fs::path(shown(file)) : fs::absolute(file).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
   std::string label = path.filename().string();
   std::error_code code;

@@ -247,8 +247,8 @@ void print_as_json(const Args& args, const Opened& opened, const Tensors& tensor
 int run(const Args& args) {
   const uint64_t lines = args.all ? UINT64_MAX : kOutlineLines;
   if (is_foreign(args.checkpoint)) {
-    if (args.segments) invalid("--segments is for checkpoints: " + args.checkpoint + " is none");
-    if (!args.at.empty()) invalid("--at is for checkpoints: " + args.checkpoint + " is none");
+    if (args.segments) invalid("--segments is for checkpoints: " + shown(args.checkpoint) + " is none");
+    if (!args.at.empty()) invalid("--at is for checkpoints: " + shown(args.checkpoint) + " is none");
     show_foreign({args.checkpoint, args.pattern, lines}, args);
     return kExitOk;
   }
