@@ -32,6 +32,7 @@ constexpr Words kWords = {
     "first.",
     "  ckpt cp /data/run7@latest s3://backup/run7\n"
     "  ckpt cp s3://backup/run7@step:400 /scratch/run7\n"
+    "  ckpt cp https://host/run7/step-400.1.1 /scratch/run7\n"
     "  ckpt cp /data/run7 s3://backup/run7 --all\n",
     "0 copied, or there already, 1 with --all some could not be copied, 2 error"};
 

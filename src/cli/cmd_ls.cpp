@@ -19,7 +19,8 @@ constexpr Words kWords = {"ls", "list the checkpoints of a store",
                           "see ckpt repair) or newer\n"
                           "revision (this ckpt is too old for it). "
                           "NOTES marks the latest of each run, foreign ones (copied from another store),\n"
-                          "rebuilt ones (by ckpt repair --force) and copies (of another directory of this store).",
+                          "rebuilt ones (by ckpt repair --force) and copies (of another directory of this store).\n"
+                          "A web server (https://) does not tell what it holds: name a checkpoint there by its address.",
                           "  ckpt ls /data/run7\n"
                           "  ckpt ls /data/run7 --run main\n"
                           "  ckpt ls /data/run7 --json | jq -r '.checkpoints[] | select(.latest) | .id'\n",

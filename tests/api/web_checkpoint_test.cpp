@@ -33,7 +33,7 @@ size_t findings(ckpt_report* report) {
 
 TEST(WebCheckpoint, EveryGoldenOneIsThereWhatItIsInItsDirectory) {
   FileServer server;
-  server.put_directory("/a b/r1", kGolden);
+  server.put_directory("/a%20b/r1", kGolden);
   const Store here = open_store(kGolden), there = open_store(server.address() + "/a%20b/r1/");
   for (const auto& entry : std::filesystem::directory_iterator(kGolden)) {
     if (!entry.is_directory()) continue;

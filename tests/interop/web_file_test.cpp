@@ -58,12 +58,12 @@ class WebFile : public StoreTest {
     SCOPED_TRACE(name);
     server_.put("/m/" + name, bytes);
     write_file(path(name), bytes);
-    const Failure here = import_from(path(name), "here");
+    const Failure here = import_from(path(name), "here-" + name);
     ASSERT_EQ(here.code, CKPT_OK) << here.message;
-    const Failure there = import_from(address(name), "there");
+    const Failure there = import_from(address(name), "there-" + name);
     ASSERT_EQ(there.code, CKPT_OK) << there.message;
-    EXPECT_EQ(differences("here", "import", "there", "import"), std::vector<std::string>());
-    EXPECT_EQ(tree_of("here", "import"), tree_of("there", "import"));
+    EXPECT_EQ(differences("here-" + name, "import", "there-" + name, "import"), std::vector<std::string>());
+    EXPECT_EQ(tree_of("here-" + name, "import"), tree_of("there-" + name, "import"));
   }
 
   FileServer server_;

@@ -39,7 +39,7 @@ std::shared_ptr<Store> web(const std::string& uri, const WebOptions& options = q
 std::string read(const Reader& file, uint64_t offset, size_t size) {
   std::string text(size, '\0');
   const Status status = file.read_at(offset, std::as_writable_bytes(std::span(text)));
-  return status.ok() ? text : "<" + code(status) + ">";
+  return status.ok() ? text : strformat("<{}>", status_name(status.code()));
 }
 
 // What the store reads at some places of a file is what the file has.
@@ -111,7 +111,7 @@ TEST_F(WebStore, AServerThatKnowsNoLastBytesIsReadByOthers) {
   const std::string all = content(kLarge);
   server.put("/a", all);
   expect_reads(server.address(), "a", all);
-  EXPECT_LT(server.sent(), 2 * kLarge);
+  EXPECT_LT(server.sent(), 3 * kLarge) << "the first answer ends when it turns out to be all of the file";
 }
 
 TEST_F(WebStore, AServerWithoutRangesGivesSmallFilesAndIsRefusedForLargeOnes) {

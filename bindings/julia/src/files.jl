@@ -63,6 +63,7 @@ A tensor of a file without a copy, with the strides that it has there. It keeps 
 function map_tensor(file::File, index::Integer; order = :reversed, bits = false)
     keeper = Keeper(file.handle)
     found = tensor(file, index)
+    found.data == C_NULL && found.bytes != 0 && throw(ArgumentError("the file was opened with tensor_data = 0"))
     return mapped(found.dtype, found.data, found.shape, found.strides, keeper, order, bits)
 end
 
