@@ -24,7 +24,8 @@ constexpr Words kWords = {
     "tree. Reads and checks the manifest and the tree only; "
     "ckpt verify checks the data. With --segments it also shows\n"
     "where each tensor's bytes are in the parts. It takes whatever ckpt import takes as well: a .pt or\n"
-    ".safetensors file, a Hugging Face set, an hfai directory; also by its https:// address, of which it fetches the header\n"
+    ".safetensors file, a Hugging Face set, an hfai directory; also by its https:// address, of which it fetches the "
+    "header\n"
     "only.",
     "  ckpt info /data/run7\n"
     "  ckpt info /data/run7/step-100.7.1 --tensors 'model.*.weight'\n"

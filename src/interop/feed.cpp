@@ -13,17 +13,21 @@ namespace {
 // waits for is fetched, so the two never wait for each other.
 constexpr size_t kWindow = 16;
 
+constexpr size_t kStays = SIZE_MAX;  // instead of a block
+
 uintptr_t start_of(Bytes bytes) { return reinterpret_cast<uintptr_t>(bytes.data()); }
 
 }  // namespace
 
-Feed::Feed(std::vector<std::shared_ptr<RemoteFile>> files)
-    : files_([&] {
-        std::erase_if(files, [](const auto& file) { return file->bytes().empty(); });
-        std::sort(files.begin(), files.end(),
-                  [](const auto& a, const auto& b) { return start_of(a->bytes()) < start_of(b->bytes()); });
-        return std::move(files);
-      }()) {}
+static std::vector<std::shared_ptr<RemoteFile>> by_address(std::vector<std::shared_ptr<RemoteFile>> files) {
+  std::erase_if(files, [](const auto& file) { return file->bytes().empty(); });
+  std::sort(files.begin(), files.end(),
+            [](const auto& a, const auto& b) { return start_of(a->bytes()) < start_of(b->bytes()); });
+  return files;
+}
+
+Feed::Feed(std::vector<std::shared_ptr<RemoteFile>> files, std::vector<Bytes> kept)
+    : files_(by_address(std::move(files))), kept_(std::move(kept)) {}
 
 Feed::~Feed() {
   {
@@ -62,13 +66,15 @@ Status Feed::fill(const std::vector<Bytes>& samples) {
   return fetch(pieces);
 }
 
-// Ranges that overlap others are fetched now and stay: giving one back would take it from the others.
+// Ranges that overlap others, or what is kept, are fetched now and stay: giving one back would take it from the others.
 Status Feed::begin(std::vector<std::vector<Bytes>> blocks) {
   std::vector<Piece> all, staying;
   blocks_.resize(blocks.size());
   for (size_t i = 0; i < blocks.size(); i++)
     for (const Bytes bytes : blocks[i])
       if (Piece piece{nullptr, {}, i}; place_of(bytes, &piece)) all.push_back(piece);
+  for (const Bytes bytes : kept_)
+    if (Piece piece{nullptr, {}, kStays}; place_of(bytes, &piece)) all.push_back(piece);
   auto order = [](const Piece& piece) { return std::tuple(piece.file, piece.range.begin, piece.range.end); };
   std::sort(all.begin(), all.end(), [&](const Piece& a, const Piece& b) { return order(a) < order(b); });
   std::vector<Piece> alone;
@@ -77,7 +83,7 @@ Status Feed::begin(std::vector<std::vector<Bytes>> blocks) {
     size_t last = i + 1;
     for (; last < all.size() && all[last].file == all[i].file && all[last].range.begin < end; last++)
       end = std::max(end, all[last].range.end);
-    std::vector<Piece>& to = last == i + 1 ? alone : staying;
+    std::vector<Piece>& to = last == i + 1 && all[i].block != kStays ? alone : staying;
     to.insert(to.end(), all.begin() + static_cast<ptrdiff_t>(i), all.begin() + static_cast<ptrdiff_t>(last));
     i = last;
   }
@@ -90,12 +96,14 @@ Status Feed::begin(std::vector<std::vector<Bytes>> blocks) {
 // Neighbours in a file that are of one block become one request.
 void Feed::plan(const std::vector<Piece>& sorted) {
   for (size_t i = 0; i < sorted.size();) {
-    Piece piece = sorted[i++];
-    for (; i < sorted.size() && sorted[i].file == piece.file && sorted[i].block == piece.block &&
-           sorted[i].range.begin - piece.range.end <= kRequestGap;
-         i++)
-      piece.range.end = sorted[i].range.end;
+    Piece piece = sorted[i];
     Block& block = blocks_[piece.block];
+    for (; i < sorted.size() && sorted[i].file == piece.file && sorted[i].block == piece.block &&
+           sorted[i].range.begin <= piece.range.end + kRequestGap;
+         i++) {
+      piece.range.end = sorted[i].range.end;
+      block.ranges.push_back(sorted[i]);
+    }
     for (uint64_t at = piece.range.begin; at < piece.range.end; at += kRequestBytes)
       block.pieces.push_back({piece.file, {at, std::min(at + kRequestBytes, piece.range.end)}, piece.block});
   }
@@ -137,7 +145,7 @@ Status Feed::wait(size_t block, const std::function<Status()>& go_on) {
 }
 
 void Feed::done(size_t block) {
-  for (const Piece& piece : blocks_[block].pieces) piece.file->release(piece.range);
+  for (const Piece& piece : blocks_[block].ranges) piece.file->release(piece.range);
   std::lock_guard lock(mutex_);
   done_++;
   changed_.notify_all();

@@ -15,7 +15,8 @@ namespace ckpt::interop {
 
 class Feed final : public LateMemory {
  public:
-  explicit Feed(std::vector<std::shared_ptr<RemoteFile>> files);
+  // `kept`: what is here already and stays, since the save does not say when it reads it.
+  explicit Feed(std::vector<std::shared_ptr<RemoteFile>> files, std::vector<Bytes> kept = {});
   // Waits for the requests that are under way.
   ~Feed() override;
 
@@ -31,8 +32,9 @@ class Feed final : public LateMemory {
     size_t block = 0;
   };
   struct Block {
-    std::vector<Piece> pieces;  // one request each
-    size_t waiting = 0;         // of them, those that are not here
+    std::vector<Piece> ranges;  // what the save reads
+    std::vector<Piece> pieces;  // the same as requests
+    size_t waiting = 0;         // of these, those that are not here
   };
   bool place_of(Bytes bytes, Piece* piece) const;
   Status fetch(const std::vector<Piece>& pieces) const;
@@ -41,6 +43,7 @@ class Feed final : public LateMemory {
   Piece next();
 
   const std::vector<std::shared_ptr<RemoteFile>> files_;  // by their addresses
+  const std::vector<Bytes> kept_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Block> blocks_;

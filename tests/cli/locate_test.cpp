@@ -56,7 +56,8 @@ TEST_F(Locate, AnAddressIsACheckpointInTheDirectoryAboveAndKeepsItsQuery) {
 }
 
 TEST_F(Locate, AnAddressIsAFileByItsEndingAndShowsNoSecret) {
-  for (const char* file : {"https://h/a.pt?x", "http://u:p@h/a.safetensors", "https://h/model.safetensors.index.json#x"})
+  for (const char* file :
+       {"https://h/a.pt?x", "http://u:p@h/a.safetensors", "https://h/model.safetensors.index.json#x"})
     EXPECT_TRUE(is_foreign(file)) << file;
   for (const char* other : {"https://h/run7", "https://h/run7/step-1.1.1", "https://h/a?b.pt", "s3://b/a.pt"})
     EXPECT_FALSE(is_foreign(other)) << other;

@@ -39,18 +39,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
         file = sys.argv[1] + path.removeprefix("/private")
         if not os.path.isfile(file):
             return self.answer(404, {})
-        with open(file, "rb") as source:
-            content = source.read()
+        size = os.stat(file).st_size
         headers = {"ETag": f'"{os.stat(file).st_mtime_ns}"'}
         if self.headers.get("If-Match", headers["ETag"]) != headers["ETag"]:
             return self.answer(412, {})
         first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
-        begin = int(first) if first else max(0, len(content) - int(last))
-        end = min(len(content), int(last) + 1) if first and last else len(content)
+        begin = int(first) if first else max(0, size - int(last))
+        end = min(size, int(last) + 1) if first and last else size
+        with open(file, "rb") as source:
+            source.seek(begin)
+            content = source.read(end - begin)
         if "Range" not in self.headers or begin >= end:
             return self.answer(200, headers, content)
-        headers["Content-Range"] = f"bytes {begin}-{end - 1}/{len(content)}"
-        return self.answer(206, headers, content[begin:end])
+        headers["Content-Range"] = f"bytes {begin}-{end - 1}/{size}"
+        return self.answer(206, headers, content)
 
 
 def main():

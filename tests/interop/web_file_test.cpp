@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include "interop/feed.h"
+#include "interop/formats.h"
 #include "interop/input_file.h"
 #include "pt_fixture.h"
 #include "s3/fault_proxy.h"
@@ -271,6 +272,68 @@ TEST_F(WebFile, AFeedHoldsWhatIsBeingSavedAlone) {
   }
   // 384 MiB went through: 16 blocks ahead, what is kept, and what the server has in its hands.
   EXPECT_LT(most - before, uint64_t{220} << 20);
+}
+
+// What a save does not announce, or announces twice, is not given back under its hands.
+TEST_F(WebFile, AFeedKeepsWhatIsReadByOthersToo) {
+  const std::string all = pattern(1 << 20);
+  server_.put("/m/a", all);
+  auto folder = WebFolder::make(address("a"), {}, 0);
+  ASSERT_TRUE(folder.ok());
+  auto file = (*folder)->open((*folder)->path());
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  auto part = [&](size_t begin, size_t end) { return (*file)->bytes().subspan(begin, end - begin); };
+  auto is_here = [&](size_t begin, size_t end) {
+    return as_text(part(begin, end)) == std::string_view(all).substr(begin, end - begin);
+  };
+  ASSERT_TRUE((*file)->fetch({{100000, 110000}, {302000, 303000}}).ok());
+  Feed feed({*file}, {part(100000, 110000), part(302000, 303000)});
+  // Beside and over what is kept; over each other; on both sides of what is kept.
+  const std::vector<std::vector<std::pair<size_t, size_t>>> blocks = {{{90000, 100000}, {109000, 130000}},
+                                                                      {{200000, 240000}},
+                                                                      {{220000, 260000}},
+                                                                      {{280000, 302000}, {303000, 330000}},
+                                                                      {}};
+  std::vector<std::vector<Bytes>> plan(blocks.size());
+  for (size_t i = 0; i < blocks.size(); i++)
+    for (const auto& [begin, end] : blocks[i]) plan[i].push_back(part(begin, end));
+  ASSERT_TRUE(feed.begin(plan).ok());
+  for (size_t i = 0; i < blocks.size(); i++) {
+    ASSERT_TRUE(feed.wait(i, [] { return Ok(); }).ok());
+    for (const auto& [begin, end] : blocks[i]) EXPECT_TRUE(is_here(begin, end)) << begin;
+    feed.done(i);
+  }
+  EXPECT_TRUE(is_here(100000, 130000));
+  EXPECT_TRUE(is_here(200000, 260000));
+  EXPECT_TRUE(is_here(302000, 303000));
+  EXPECT_FALSE(is_here(280000, 302000)) << "given back";
+  EXPECT_FALSE(is_here(303000, 330000)) << "given back";
+}
+
+TEST_F(WebFile, APtIsReadAlsoIfWhatWasCheckedIsGivenBack) {
+  using namespace pickled;
+  Items items;
+  std::vector<StorageBytes> storages;
+  for (int i = 0; i < 300; i++) {
+    const std::string key = std::to_string(i);
+    items.push_back(text("a longer name, so that the pickle takes some pages " + key));
+    items.push_back(tensor(storage(key, "FloatStorage", 3000), 0, {3000}, {1}));
+    storages.push_back({key, pattern(12000, static_cast<unsigned>(i))});
+  }
+  server_.put("/m/a.pt", pt_of(dict(items), storages));
+  auto folder = WebFolder::make(address("a.pt"), {}, 0);
+  ASSERT_TRUE(folder.ok());
+  ReadOptions options;
+  options.threads = 2;
+  options.folder = *folder;
+  auto read = read_foreign((*folder)->path(), options);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  ASSERT_EQ(read->tensors.size(), 300u);
+  for (const size_t i : {0u, 150u, 299u}) {
+    const auto bytes = read->files.bytes(read->tensors[i].pieces[0].bytes);
+    ASSERT_TRUE(bytes.ok());
+    EXPECT_TRUE(as_text(*bytes) == pattern(12000, static_cast<unsigned>(i)));
+  }
 }
 
 // ---- what fails ----

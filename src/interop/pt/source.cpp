@@ -145,6 +145,7 @@ Status PtSource::read_zip(const ReadOptions& options) {
     CKPT_ASSIGN(const Bytes content, zip.bytes(entry));
     storages_.emplace(entry.name.substr(data.size()), content);
   }
+  CKPT_TRY(zip.need(*pickle));
   CKPT_ASSIGN(const Bytes content, zip.bytes(*pickle));
   CKPT_ASSIGN(pickle_, parse_pickle(content, "data.pkl"));
   return Ok();

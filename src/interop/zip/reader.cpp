@@ -286,6 +286,10 @@ Result<std::string> ZipReader::text(const ZipEntry& entry, uint64_t limit) const
 }
 
 Status ZipReader::verify(const ZipEntry& entry, const std::function<Status()>& go_on) const {
+  return check(entry, go_on, false);
+}
+
+Status ZipReader::check(const ZipEntry& entry, const std::function<Status()>& go_on, bool releases) const {
   constexpr uint64_t kStep = 64 << 20;  // of a file on a web server: eight requests at once
   if (entry.crc == 0 || entry.method != 0) return Ok();
   uint32_t found = 0;
@@ -295,7 +299,7 @@ Status ZipReader::verify(const ZipEntry& entry, const std::function<Status()>& g
     CKPT_TRY(bytes_.need(entry.begin + at, size));
     const auto* data = reinterpret_cast<const Bytef*>(file_.data() + entry.begin + at);
     found = static_cast<uint32_t>(crc32_z(found, data, size));
-    bytes_.release(entry.begin + at, size);
+    if (releases) bytes_.release(entry.begin + at, size);
   }
   if (found == entry.crc) return Ok();
   return Status(CKPT_CORRUPT,
@@ -306,7 +310,7 @@ Status ZipReader::verify(const ZipEntry& entry, const std::function<Status()>& g
 }
 
 Status ZipReader::verify(unsigned threads, const std::function<Status()>& go_on) const {
-  return for_each_parallel(threads, entries_.size(), [&](size_t i) { return verify(entries_[i], go_on); });
+  return for_each_parallel(threads, entries_.size(), [&](size_t i) { return check(entries_[i], go_on, true); });
 }
 
 }  // namespace ckpt::interop

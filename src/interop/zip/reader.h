@@ -41,7 +41,7 @@ class ZipReader {
   Result<std::string> text(const ZipEntry& entry, uint64_t limit) const;
 
   // Compares the CRC-32 of every entry that has one and is not compressed, on several threads. Asks `go_on` now and
-  // then, and ends with its error. CORRUPT.
+  // then, and ends with its error. CORRUPT. What need() asked for must be asked for again.
   Status verify(unsigned threads, const std::function<Status()>& go_on = {}) const;
   Status verify(const ZipEntry& entry, const std::function<Status()>& go_on = {}) const;
 
@@ -55,6 +55,7 @@ class ZipReader {
   Status read_local_header(ZipEntry& entry, uint64_t offset, uint16_t flags, uint64_t limit, uint64_t* end) const;
   Status check_descriptor(const ZipEntry& entry, uint64_t limit, uint64_t* end) const;
 
+  Status check(const ZipEntry& entry, const std::function<Status()>& go_on, bool releases) const;
   Status need_headers(const Directory& directory) const;
 
   FileBytes bytes_;

@@ -112,7 +112,7 @@ static bool is_redirect(long status) {
 }
 
 static Status no_redirect(const Url& from, std::string_view why) {
-  return Status(CKPT_IO, strformat("{}: redirected {}", from.shown(), why)).with("path", from.shown());
+  return Status(CKPT_IO, strformat("redirected by {} {}", from.origin(), why));
 }
 
 // One try, through all redirects.
@@ -170,7 +170,7 @@ static std::string hint_of(long status, bool authorized, bool elsewhere) {
 Status Client::error(const Answer& answer, std::string_view key) const {
   const std::string where = path(key);
   const s3::HttpReply& http = answer.http;
-  if (!answer.failure.ok()) return Status(answer.failure).in(where);
+  if (!answer.failure.ok()) return Status(answer.failure).in(where).with("path", where);
   if (http.no_memory) return Status(CKPT_NOMEM, where + ": no memory for a request");
   const bool elsewhere = answer.from.origin() != root_.origin();
   const std::string at = elsewhere ? " (from " + answer.from.origin() + ")" : "";

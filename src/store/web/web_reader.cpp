@@ -145,7 +145,7 @@ Answer WebReader::ask_for(Get get) const {
 }
 
 Status WebReader::fetch(uint64_t offset, MutableBytes out) const {
-  Get get(found_at_);
+  Get get(Url{});
   get.range = strformat("bytes={}-{}", offset, offset + out.size() - 1);
   get.pinned = identity_.conditions();
   get.into = out;
