@@ -11,7 +11,7 @@ using namespace ckpt;
 using namespace ckpt::api;
 using namespace ckpt::interop;
 
-// What an import keeps of a file on a web server beyond what it saves at the moment.
+// What is kept of a file on a web server after its CRC-32s were compared, so that it need not be fetched again.
 static constexpr uint64_t kKept = 256 << 20;
 
 static Result<ForeignCheckpoint> read_path(const std::string& path, const Options& options, const Job* job,

@@ -145,7 +145,7 @@ Status Feed::wait(size_t block, const std::function<Status()>& go_on) {
 }
 
 void Feed::done(size_t block) {
-  for (const Piece& piece : blocks_[block].ranges) piece.file->release(piece.range);
+  for (const Piece& piece : blocks_[block].ranges) piece.file->give_back(piece.range);
   std::lock_guard lock(mutex_);
   done_++;
   changed_.notify_all();

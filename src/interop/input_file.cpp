@@ -101,12 +101,19 @@ Status RemoteFile::fetch(std::vector<ByteRange> ranges) {
 }
 
 void RemoteFile::release(const ByteRange& range) {
+  {
+    std::lock_guard lock(mutex_);
+    if (held_ <= keep_) return;
+  }
+  give_back(range);
+}
+
+void RemoteFile::give_back(const ByteRange& range) {
   const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   const uint64_t begin = round_up(range.begin, page), end = range.end / page * page;
   std::lock_guard lock(mutex_);
-  if (begin >= end || held_ <= keep_) return;
   auto at = here_.upper_bound(begin);
-  if (at == here_.begin()) return;
+  if (begin >= end || at == here_.begin()) return;
   --at;
   const uint64_t first = at->first, last = at->second;
   if (last < end) return;  // it was not fetched in one piece

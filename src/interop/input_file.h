@@ -28,7 +28,7 @@ struct ByteRange {
 // A file on a web server in reserved memory, into which ranges of it come. Thread-safe.
 class RemoteFile {
  public:
-  // Keeps about `keep` bytes when nobody needs them at the moment. Opens the file.
+  // Keeps about `keep` bytes of what may be wanted again. Opens the file.
   static Result<std::shared_ptr<RemoteFile>> open(const store::Store& folder, const std::string& name, uint64_t keep);
   ~RemoteFile();
   RemoteFile(const RemoteFile&) = delete;
@@ -40,7 +40,9 @@ class RemoteFile {
   Status fetch(std::vector<ByteRange> ranges);
   // The same of one range, by a single request; whoever calls it has divided the work.
   Status fetch_at_once(const ByteRange& range);
-  // Gives the memory of whole pages back if there is more than is kept; the range must be fetched again then.
+  // Gives the memory of whole pages back; the range must be fetched again. release() does so if there is more than is
+  // kept.
+  void give_back(const ByteRange& range);
   void release(const ByteRange& range);
 
  private:
@@ -82,7 +84,7 @@ class WebFolder {
 // What a parser reads.
 class FileBytes {
  public:
-  FileBytes(Bytes all) : all_(all) {}  // NOLINT(google-explicit-constructor): of memory, all is there
+  FileBytes(Bytes all) : all_(all) {}
   FileBytes(Bytes all, std::shared_ptr<RemoteFile> remote) : all_(all), remote_(std::move(remote)) {}
 
   // Addresses; what was asked for may be looked at.
@@ -102,7 +104,7 @@ class FileBytes {
 
 class InputFile {
  public:
-  InputFile(MappedFile file) : mapped_(std::make_shared<MappedFile>(std::move(file))) {}  // NOLINT: it is one
+  InputFile(MappedFile file) : mapped_(std::make_shared<MappedFile>(std::move(file))) {}
   explicit InputFile(std::shared_ptr<RemoteFile> file) : remote_(std::move(file)) {}
   // In `folder` if that is set, else on this machine.
   static Result<InputFile> open(const std::string& path, const std::shared_ptr<WebFolder>& folder);

@@ -35,7 +35,8 @@ expect 0 cp "$web/run7/step-1.1.1" copy; says '^copied step-1.1.1'; expect 0 ver
 grep -q '^/run7/step-1.1.1/MANIFEST?sig=1 ' plain.log || fail "the query was not sent"
 
 # What a web server does not tell, and does not do.
-for command in "ls $web/run7" "runs $web/run7" "info $web/run7@latest" "info $web/run7@step:1" "cp $web/run7 copy --all"; do
+for command in "ls $web/run7" "runs $web/run7" "info $web/run7@latest" "info $web/run7@step:1" \
+  "cp $web/run7 copy --all"; do
   expect 2 $command; complains 'a web server does not tell what it holds.*/run7/step-100\.7\.1'
 done
 expect 2 info "$web/run7"; complains 'run7/MANIFEST is not there'
