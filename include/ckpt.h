@@ -174,13 +174,16 @@ CKPT_API ckpt_status ckpt_option_at(int32_t index, ckpt_option_info* out, ckpt_e
 /* ---- store ------------------------------------------------------------------------------------------------ */
 
 /* A directory that holds checkpoints ("/data/run7", "file:///data/run7"), a prefix in a bucket of an object store
- * ("s3://bucket/run7"), or a store in this process's memory ("mem:NAME"; all handles of a NAME share it, and it ends
- * with the last of them). Opening creates nothing, and asks no server.
+ * ("s3://bucket/run7"), a directory that a web server shows ("https://host/run7", also http://), or a store in this
+ * process's memory ("mem:NAME"; all handles of a NAME share it, and it ends with the last of them). Opening creates
+ * nothing, and asks no server.
+ * A web server is read-only and tells no names: a checkpoint there is opened by its id (ckpt_reader_open); what would
+ * list or write is UNSUPPORTED. A user, a password and a query in the address are sent, and shown in no error.
  * `mirror` names a second store, usually in a bucket: ckpt_session_mirror says what becomes of it. ckpt_store_find,
  * ckpt_reader_open and ckpt_store_list then look in both, and fail if the mirror cannot be asked, since it may hold
  * something newer (an id that the store has is opened without asking); all else concerns the store alone.
- * Options: direct_io, io_engine, recycle, mirror; endpoint, region, path_style, profile, ca_file, conditional_puts
- * (s3). */
+ * Options: direct_io, io_engine, recycle, mirror; endpoint, region, path_style, profile, conditional_puts (s3); ca_file
+ * (s3, https); http_header (https). */
 typedef struct ckpt_store ckpt_store;
 CKPT_API ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_store_free(ckpt_store* store);

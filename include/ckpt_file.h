@@ -15,16 +15,17 @@ extern "C" {
 /* ---- import and export ------------------------------------------------------------------------------------ */
 
 /* Saves a PyTorch .pt, an hfai directory of PART_*.pt, a safetensors file, or a Hugging Face set (a directory or its
- * index.json) as a checkpoint. Its run is that of option run; without one "main", where a load without options finds
- * it, or "import" if a trainer has used "main" since the last import: it would be fenced. `info` tells. The content
- * decides what it is. A .pt becomes tensors, aliases and a state tree (ckpt_tree.h), and runs no code; of safetensors
- * the file split and the metadata are kept as attributes for ckpt_export. Attribute import.unchecked counts what a .pt
- * or hfai directory has no checksums of. `info` (nullable) receives the result.
- * The files are mapped: one that somebody truncates meanwhile can end the process with SIGBUS. Imports into one run
- * take turns: each waits for the others for at most timeout_ms, then returns TIMEOUT. FENCED: on a file system without
- * locks another import, or a trainer, took the run meanwhile; import again. Options: run, verify, on_existing,
- * compression, threads, timeout_ms. Statuses: NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, IO,
- * NO_SPACE. */
+ * index.json) as a checkpoint. `path` may be the address of a file on a web server ("https://host/model.safetensors"),
+ * an index.json among them: it is read by ranges, as it is wanted, and is GONE if it changes meanwhile. Its run is that
+ * of option run; without one "main", where a load without options finds it, or "import" if a trainer has used "main"
+ * since the last import: it would be fenced. `info` tells. The content decides what it is. A .pt becomes tensors,
+ * aliases and a state tree (ckpt_tree.h), and runs no code; of safetensors the file split and the metadata are kept as
+ * attributes for ckpt_export. Attribute import.unchecked counts what a .pt or hfai directory has no checksums of.
+ * `info` (nullable) receives the result. The files are mapped: one that somebody truncates meanwhile can end the
+ * process with SIGBUS. Imports into one run take turns: each waits for the others for at most timeout_ms, then returns
+ * TIMEOUT. FENCED: on a file system without locks another import, or a trainer, took the run meanwhile; import again.
+ * Options: run, verify, on_existing, compression, threads, timeout_ms; ca_file, http_header (https). Statuses:
+ * NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE (https), IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
                                  const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err);
 
@@ -47,9 +48,11 @@ typedef struct ckpt_file ckpt_file;
 /* Maps what ckpt_import takes and reads its structure, not its tensors. A pickle is turned into values and never
  * executed; if it calls a function that ckpt does not know, the status is UNSUPPORTED and the error names the function.
  * A tensor that is cut into several pieces cannot be seen in place: UNSUPPORTED. A file that somebody truncates while
- * it is open can end the process with SIGBUS. Options: verify (1, the default: first checks the CRC-32 of every zip
- * entry, which reads the whole file; 0: checks only the entries that it reads), threads.
- * Statuses: NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, IO. */
+ * it is open can end the process with SIGBUS. Of an address ("https://host/model.pt") the bytes of all tensors are
+ * fetched into memory; with tensor_data=0 only what describes them is, and their data is NULL. Options: verify (1, the
+ * default: first checks the CRC-32 of every zip entry, which reads the whole file; 0: checks only the entries that it
+ * reads), threads, tensor_data; ca_file, http_header (https).
+ * Statuses: NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, GONE (https), IO. */
 CKPT_API ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_file_free(ckpt_file* file);
 
@@ -63,8 +66,9 @@ typedef struct ckpt_file_tensor {
   int32_t reserved;
   int64_t shape[CKPT_MAX_NDIM];
   int64_t strides[CKPT_MAX_NDIM]; /* in elements */
-  const void* data;               /* the first element, perhaps unaligned; borrowed. NULL without elements */
-  uint64_t data_bytes;            /* to the end of the last element, with the gaps between strides */
+  const void* data;               /* the first element, perhaps unaligned; borrowed. NULL without elements, or with
+                                   * tensor_data=0 */
+  uint64_t data_bytes;            /* to the end of the last element, with the gaps between strides; 0 if data is NULL */
   uint64_t bytes;                 /* of the elements */
   const char* name;               /* its path in the tree, or ~storage/KEY: shared memory. Borrowed, like alias_of */
   const char* alias_of;           /* the tensor whose memory it shares; else NULL */

@@ -11,9 +11,11 @@ type File struct{ h owned[*C.ckpt_file] }
 
 // OpenFile maps the file and reads its structure, not its tensors. A pickle is turned into values and never executed;
 // if it calls a function that ckpt does not know, the error is ErrUnsupported and names the function. If somebody
-// truncates the file while it is open, SIGBUS can end the process.
-// Options: verify (1, the default: first checks the CRC-32 of every zip entry, which reads the whole file), threads.
-// Errors: ErrNotFound, ErrFormat, ErrUnsupported, ErrCorrupt, ErrIO.
+// truncates the file while it is open, SIGBUS can end the process. Of an address ("https://host/model.pt") the bytes of
+// all tensors are fetched into memory, unless tensor_data is 0: then none are.
+// Options: verify (1, the default: first checks the CRC-32 of every zip entry, which reads the whole file), threads,
+// tensor_data; ca_file, http_header (https).
+// Errors: ErrNotFound, ErrFormat, ErrUnsupported, ErrCorrupt, ErrGone (https), ErrIO.
 func OpenFile(path string, options Options) (*File, error) {
 	if err := checkLibrary(); err != nil {
 		return nil, err

@@ -12,11 +12,12 @@ import (
 type Store struct{ h owned[*C.ckpt_store] }
 
 // OpenStore opens a directory ("/data/run7", "file:///data/run7"), a prefix in a bucket of an object store
-// ("s3://bucket/run7"), or a store in this process's memory ("mem:NAME"; all handles of a NAME share it, and it ends
+// ("s3://bucket/run7"), a directory that a web server shows ("https://host/run7"; read-only, and checkpoints are
+// opened by their ids), or a store in this process's memory ("mem:NAME"; all handles of a NAME share it, and it ends
 // with the last of them). It returns ErrUnsupported if the loaded library does
 // not have the API of the headers; so do the functions that make a File or a Tree.
-// Options: direct_io, io_engine, recycle, mirror; endpoint, region, path_style, profile, ca_file, conditional_puts
-// (s3).
+// Options: direct_io, io_engine, recycle, mirror; endpoint, region, path_style, profile, conditional_puts (s3); ca_file
+// (s3, https); http_header (https).
 func OpenStore(uri string, options Options) (*Store, error) {
 	if err := checkLibrary(); err != nil {
 		return nil, err
@@ -183,9 +184,10 @@ func (s *Store) Repair(ctx context.Context, id string, options Options) (Report,
 // Import saves a PyTorch .pt, an hfai directory of PART_*.pt, a safetensors file, or a Hugging Face set (a directory or
 // its index.json) as a checkpoint, of run "main" unless a trainer has used that since the last import: then of run
 // "import". The content decides what it is; no code is run. A `step` of -1 means none. Imports into one run take
-// turns. If somebody truncates the file meanwhile, SIGBUS can end the process. Options: run, verify, on_existing,
-// compression, threads, timeout_ms. Errors: ErrNotFound, ErrFormat, ErrUnsupported, ErrCorrupt, ErrExists,
-// ErrTimeout, ErrFenced, ErrCancelled (by the context), ErrIO, ErrNoSpace.
+// turns. If somebody truncates the file meanwhile, SIGBUS can end the process. The path may be the address of a file on
+// a web server ("https://host/model.safetensors"). Options: run, verify, on_existing, compression, threads, timeout_ms;
+// ca_file, http_header (https). Errors: ErrNotFound, ErrFormat, ErrUnsupported, ErrCorrupt, ErrExists, ErrTimeout,
+// ErrFenced, ErrCancelled (by the context), ErrGone (https), ErrIO, ErrNoSpace.
 func (s *Store) Import(ctx context.Context, path, label string, step int64, options Options) (CheckpointInfo, error) {
 	return withContextAndOptions(ctx, &s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options,
 		in cTexts) (CheckpointInfo, error) {

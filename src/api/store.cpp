@@ -21,16 +21,18 @@ ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_option
     if (!out || !uri) return null_status("out or uri");
     CKPT_TRY(refuse_job(options));
     const Options& bag = options_of(options);
-    store::StoreOptions settings{.direct_io = bag.str("direct_io") == "auto",
-                                 .uring = bag.str("io_engine") == "auto",
-                                 .recycle = bag.str("recycle") == "auto",
-                                 .s3 = {.endpoint = bag.str("endpoint"),
-                                        .region = bag.str("region"),
-                                        .profile = bag.str("profile"),
-                                        .ca_file = bag.str("ca_file"),
-                                        .path_style = bag.str("path_style"),
-                                        .conditional = bag.str("conditional_puts") == "require",
-                                        .timing = {}}};
+    store::StoreOptions settings{
+        .direct_io = bag.str("direct_io") == "auto",
+        .uring = bag.str("io_engine") == "auto",
+        .recycle = bag.str("recycle") == "auto",
+        .s3 = {.endpoint = bag.str("endpoint"),
+               .region = bag.str("region"),
+               .profile = bag.str("profile"),
+               .ca_file = bag.str("ca_file"),
+               .path_style = bag.str("path_style"),
+               .conditional = bag.str("conditional_puts") == "require",
+               .timing = {}},
+        .web = {.header = bag.str("http_header"), .ca_file = bag.str("ca_file"), .timing = {}}};
     CKPT_ASSIGN(auto store, store::open_store(uri, settings));
     CKPT_ASSIGN(auto mirror, open_mirror(*store, bag.str("mirror"), settings));
     *out = new ckpt_store{{}, std::move(store), std::move(mirror)};

@@ -11,6 +11,7 @@
 #include "base/job.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "checkpoint/not_found.h"
 #include "checkpoint/part_file.h"
 #include "format/names.h"
 
@@ -79,6 +80,7 @@ static bool is_barred(const Status& status) {
 // What the name and files of a directory without a readable commit record tell. GONE if it was removed meanwhile.
 static Result<CheckpointEntry> entry_without_record(const store::Store& store, std::string_view id,
                                                     const Status& problem) {
+  if (!store.traits().lists) return entry_of_name(id, problem);
   const bool named = format::parse_checkpoint_dir(id).has_value();
   if (auto there = named && problem.ok() ? store.has_directory(id) : Result<bool>(false); there.ok() && *there)
     return entry_of_name(id, Ok());  // its name tells all, so nobody looks into it
@@ -102,6 +104,7 @@ static Result<CheckpointEntry> look_at(const store::Store& store, std::string_vi
   auto peeked = peek(store, id);
   const ckpt_status code = peeked.status().code();
   if (code == CKPT_NOMEM || code == CKPT_GONE) return std::move(peeked).status();
+  if (code == CKPT_NOT_FOUND && !store.traits().lists) return no_manifest(store, id);
   if (!peeked.ok())
     return entry_without_record(
         store, id, code == CKPT_NOT_FOUND ? Ok() : std::move(peeked).status().with("path", store.path(slot_key(id))));

@@ -207,6 +207,14 @@ class NotFound {
 
 }  // namespace
 
+Status no_manifest(const store::Store& store, std::string_view id) {
+  const std::string path = store.path(format::slot_key(id));
+  return Status(CKPT_NOT_FOUND, path +
+                                    " is not there; a web server does not tell what it holds, so a checkpoint is "
+                                    "named by its directory, such as step-100.7.1, not by its label")
+      .with("path", path);
+}
+
 Status explain_not_found(const store::Store& store, std::string_view selector, std::string_view run) {
   auto wanted = parse_selector(selector);
   if (!wanted.ok()) return std::move(wanted).status();

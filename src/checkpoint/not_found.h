@@ -10,4 +10,7 @@ namespace ckpt::checkpoint {
 // path, expected, and found, which is what the caller may have meant.
 Status explain_not_found(const store::Store& store, std::string_view selector, std::string_view run);
 
+// NOT_FOUND: of a store that does not tell what it holds, the checkpoint that was named has no MANIFEST.
+Status no_manifest(const store::Store& store, std::string_view id);
+
 }  // namespace ckpt::checkpoint

@@ -244,7 +244,7 @@ Result<Selection> select_checkpoint(const Places& places, const Question& questi
   CKPT_ASSIGN(const Wanted wanted, parse_selector(question.selector));
   if (can_be_id(question.selector)) {
     auto picked = pick_by_id(places, question.selector, load);
-    if (picked.ok() || picked.status().code() != CKPT_NOT_FOUND) return picked;
+    if (picked.ok() || picked.status().code() != CKPT_NOT_FOUND || !places.store.traits().lists) return picked;
   }
   for (Backoff backoff(kPatienceMs);; backoff.sleep()) {
     auto selection = select_once(places, wanted, question.run, load);

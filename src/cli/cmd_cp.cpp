@@ -32,6 +32,7 @@ constexpr Words kWords = {
     "first.",
     "  ckpt cp /data/run7@latest s3://backup/run7\n"
     "  ckpt cp s3://backup/run7@step:400 /scratch/run7\n"
+    "  ckpt cp https://host/run7/step-400.1.1 /scratch/run7\n"
     "  ckpt cp /data/run7 s3://backup/run7 --all\n",
     "0 copied, or there already, 1 with --all some could not be copied, 2 error"};
 
@@ -51,10 +52,10 @@ bool names_a_file(const std::string& path) {
 }
 
 std::string target_of(const Args& args) {
-  if (names_a_file(args.to)) invalid(args.to + " is no store: ckpt export writes such a file");
+  if (names_a_file(args.to)) invalid(shown(args.to) + " is no store: ckpt export writes such a file");
   const std::string& to = args.to;
   if (const size_t at = to.rfind('@'); at != std::string::npos && to.find('/', at) == std::string::npos)
-    invalid(to + ": TO is a store; a copy keeps its name");
+    invalid(shown(to) + ": TO is a store; a copy keeps its name");
   std::error_code code;
   return std::filesystem::is_directory(to, code) ? locate_store(to) : to;
 }
@@ -111,8 +112,9 @@ int tell(const Args& args, const std::string& to, const std::vector<Copied>& all
     there += copied.there ? 1 : 0;
   }
   if (args.json)
-    print_json(
-        {{"from", args.from}, {"to", to}, {"copies", Json::array(all, [](const auto& c) { return to_json(c); })}});
+    print_json({{"from", shown(args.from)}, {"to", to}, {"copies", Json::array(all, [](const auto& c) {
+                                                           return to_json(c);
+                                                         })}});
   else if (args.all)
     print(format("{} copied, {} already there, {} failed\n", all.size() - failed - there, there, failed));
   return failed == 0 ? kExitOk : kExitNo;
@@ -142,7 +144,7 @@ int copy_all(const Args& args, const std::string& target) {
 }
 
 int run(const Args& args) {
-  if (is_foreign(args.from)) invalid(args.from + " is no checkpoint: ckpt import makes one of it");
+  if (is_foreign(args.from)) invalid(shown(args.from) + " is no checkpoint: ckpt import makes one of it");
   const std::string target = target_of(args);
   if (args.all) return copy_all(args, target);
   const ckpt::Options options = make_options(args);

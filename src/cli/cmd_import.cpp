@@ -18,24 +18,29 @@ struct Args : Common {
   int64_t step = -1;
 };
 
-constexpr Words kWords = {
-    "import", "save a .pt or safetensors file as a checkpoint",
-    "Saves a PyTorch .pt file, a safetensors file, a Hugging Face set "
-    "(its directory or its model.safetensors.index.json)\n"
-    "or an hfai directory of PART_*.pt as a checkpoint. The content decides the format, not the name; the name gives "
-    "the\n"
-    "label, unless --label does. The checkpoint is of run \"main\", so that a load without options finds it. If a "
-    "trainer has\n"
-    "used that run since the last import, it is of run \"import\", so that the trainer is not disturbed; a note says "
-    "so, and\n"
-    "--run import opens it. Nothing that a .pt says is executed. Metadata and the split into files are kept for ckpt "
-    "export;\n"
-    "notes on standard error name the files of a directory that were left out, and say what has no checksums. Makes "
-    "the store if there is none.",
-    "  ckpt import model.safetensors /data/run7 --label pretrained\n"
-    "  ckpt import epoch9.pt /data/run7 && ckpt info /data/run7@label:epoch9\n"
-    "  ckpt import ./Llama-3-8B /data/models -o compression=auto\n",
-    "0 saved and durable, 2 error"};
+constexpr Words kWords = {"import", "save a .pt or safetensors file as a checkpoint",
+                          "Saves a PyTorch .pt file, a safetensors file, a Hugging Face set (its directory or its "
+                          "model.safetensors.index.json)\n"
+                          "or an hfai directory of PART_*.pt as a checkpoint. The content decides the format, not the "
+                          "name; the name gives the\n"
+                          "label, unless --label does. FILE may be an https:// address, which is read by ranges, in "
+                          "little memory; a token for\n"
+                          "its host comes from CKPT_HTTP_TOKEN (of huggingface.co also HF_TOKEN), or -o "
+                          "'http_header=Authorization: Bearer T'.\n"
+                          "The checkpoint is of run \"main\", so that a load without options finds it. If a trainer "
+                          "has used that run since the\n"
+                          "last import, it is of run \"import\", so that the trainer is not disturbed; a note says so, "
+                          "and --run import opens it.\n"
+                          "Nothing that a .pt says is executed. Metadata and the split into files are kept for ckpt "
+                          "export; notes on standard\n"
+                          "error name the files of a directory that were left out, and say what has no checksums. "
+                          "Makes the store if there is\n"
+                          "none.",
+                          "  ckpt import model.safetensors /data/run7 --label pretrained\n"
+                          "  ckpt import epoch9.pt /data/run7 && ckpt info /data/run7@label:epoch9\n"
+                          "  ckpt import ./Llama-3-8B /data/models -o compression=auto\n"
+                          "  ckpt import https://host/model.safetensors.index.json /data/models --label base\n",
+                          "0 saved and durable, 2 error"};
 
 // What the file has no checksums of may have been damaged before it came here.
 void note_what_is_unchecked(const ckpt::Store& store, const ckpt::CheckpointInfo& info) {
@@ -57,7 +62,7 @@ bool is_legal(char c) {
 
 // "epoch9" of "runs/epoch9.pt", "Llama-3-8B" of "./Llama-3-8B/".
 std::string label_of(const std::string& file) {
-  fs::path path = fs::absolute(file).lexically_normal();
+  fs::path path = is_web(file) ? fs::path(shown(file)) : fs::absolute(file).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
   std::string label = path.filename().string();
   std::error_code code;
@@ -134,7 +139,10 @@ int run(const Args& args) {
 void add_import(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
-  command.add("FILE", args->file, "a .pt or .safetensors file, a directory or an index.json").required();
+  command
+      .add("FILE", args->file,
+           "a .pt or .safetensors file, a directory or an index.json; or the https:// address of a file")
+      .required();
   command.add("STORE", args->store, "the store to save into").required();
   command.add("--label", args->label, "the checkpoint's label, if not FILE's name: 1-200 of A-Z a-z 0-9 . _ = + -");
   command.add("--step", args->step, "the checkpoint's step").not_negative();

@@ -24,11 +24,14 @@ constexpr Words kWords = {
     "tree. Reads and checks the manifest and the tree only; "
     "ckpt verify checks the data. With --segments it also shows\n"
     "where each tensor's bytes are in the parts. It takes whatever ckpt import takes as well: a .pt or\n"
-    ".safetensors file, a Hugging Face set, an hfai directory.",
+    ".safetensors file, a Hugging Face set, an hfai directory; also by its https:// address, of which it fetches the "
+    "header\n"
+    "only.",
     "  ckpt info /data/run7\n"
     "  ckpt info /data/run7/step-100.7.1 --tensors 'model.*.weight'\n"
     "  ckpt info /data/run7@label:step-100 --json\n"
-    "  ckpt info model.pt\n",
+    "  ckpt info model.pt\n"
+    "  ckpt info https://huggingface.co/ORG/MODEL/resolve/main/model.safetensors\n",
     "0 shown, 2 error"};
 
 std::string time_text(uint64_t unix_ms) {
@@ -245,8 +248,8 @@ void print_as_json(const Args& args, const Opened& opened, const Tensors& tensor
 int run(const Args& args) {
   const uint64_t lines = args.all ? UINT64_MAX : kOutlineLines;
   if (is_foreign(args.checkpoint)) {
-    if (args.segments) invalid("--segments is for checkpoints: " + args.checkpoint + " is none");
-    if (!args.at.empty()) invalid("--at is for checkpoints: " + args.checkpoint + " is none");
+    if (args.segments) invalid("--segments is for checkpoints: " + shown(args.checkpoint) + " is none");
+    if (!args.at.empty()) invalid("--at is for checkpoints: " + shown(args.checkpoint) + " is none");
     show_foreign({args.checkpoint, args.pattern, lines}, args);
     return kExitOk;
   }

@@ -12,21 +12,23 @@ struct Args : Common {
   std::string store;
 };
 
-constexpr Words kWords = {"ls", "list the checkpoints of a store",
-                          "Lists every checkpoint and every attempt to save one, oldest first. "
-                          "STATE is committed (can be loaded), open (being\n"
-                          "written, or left by a crash), aborted (given up), damaged (its MANIFEST cannot be read; "
-                          "see ckpt repair) or newer\n"
-                          "revision (this ckpt is too old for it). "
-                          "NOTES marks the latest of each run, foreign ones (copied from another store),\n"
-                          "rebuilt ones (by ckpt repair --force) and copies (of another directory of this store); with "
-                          "-o mirror=…, what the\n"
-                          "mirror has: mirrored, mirroring (a copy has begun) or only in the mirror.",
-                          "  ckpt ls /data/run7\n"
-                          "  ckpt ls /data/run7 -o mirror=s3://bucket/run7\n"
-                          "  ckpt ls /data/run7 --run main\n"
-                          "  ckpt ls /data/run7 --json | jq -r '.checkpoints[] | select(.latest) | .id'\n",
-                          "0 listed, 2 error"};
+constexpr Words kWords = {
+    "ls", "list the checkpoints of a store",
+    "Lists every checkpoint and every attempt to save one, oldest first. "
+    "STATE is committed (can be loaded), open (being\n"
+    "written, or left by a crash), aborted (given up), damaged (its MANIFEST cannot be read; "
+    "see ckpt repair) or newer\n"
+    "revision (this ckpt is too old for it). "
+    "NOTES marks the latest of each run, foreign ones (copied from another store),\n"
+    "rebuilt ones (by ckpt repair --force) and copies (of another directory of this store).\n"
+    "With -o mirror=…, NOTES also say what the mirror has: mirrored, mirroring (a copy has begun), only in the "
+    "mirror.\n"
+    "A web server (https://) does not tell what it holds: name a checkpoint there by its address.",
+    "  ckpt ls /data/run7\n"
+    "  ckpt ls /data/run7 -o mirror=s3://bucket/run7\n"
+    "  ckpt ls /data/run7 --run main\n"
+    "  ckpt ls /data/run7 --json | jq -r '.checkpoints[] | select(.latest) | .id'\n",
+    "0 listed, 2 error"};
 
 struct Entry {
   ckpt::CheckpointInfo info;

@@ -133,7 +133,7 @@ void check(const Args& args, const ckpt::Options& options, Outcome* outcome) {
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
   Outcome outcome;
-  outcome.id = args.checkpoint;
+  outcome.id = shown(args.checkpoint);
   outcome.mode = mode_of(args);
   if (!args.sample.empty()) set_sample(&options, args.sample);
   options.set("verify_mode", outcome.mode).check();

@@ -127,7 +127,7 @@ class Command {
 };
 
 inline constexpr const char* kCheckpointHelp =
-    "a checkpoint's directory, or STORE@latest, STORE@label:L, STORE@step:N, STORE@ID";
+    "a checkpoint's directory or https:// address, or STORE@latest, STORE@label:L, STORE@step:N, STORE@ID";
 
 // The settings of -o as options. INVALID names the setting that is wrong.
 ckpt::Options make_options(const Common& common);

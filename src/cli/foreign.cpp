@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "cli/locate.h"
 #include "cli/numbers.h"
 #include "cli/table.h"
 #include "cli/tree_text.h"
@@ -17,6 +18,7 @@ using Tensors = std::vector<ckpt::FileTensor>;
 ckpt::File open_file(const ForeignQuery& query, const Common& common) {
   ckpt::Options options = make_options(common);
   if (!common.setting("verify")) options.set("verify", 0);
+  options.set("tensor_data", 0);
   return ckpt::File::open(query.path, options);
 }
 
@@ -38,7 +40,7 @@ uint64_t bytes_of(const Tensors& tensors) {
 std::string summary_text(const std::string& path, const ckpt::File& file, const Tensors& tensors) {
   auto is_alias = [](const ckpt::FileTensor& tensor) { return tensor.alias_of != nullptr; };
   const auto aliases = static_cast<uint64_t>(std::count_if(tensors.begin(), tensors.end(), is_alias));
-  return format("file        {}\nformat      {}\ntensors     {}, {} aliases, {}\n", escaped(path), file.format(),
+  return format("file        {}\nformat      {}\ntensors     {}, {} aliases, {}\n", escaped(shown(path)), file.format(),
                 tensors.size() - aliases, aliases, human_bytes(bytes_of(tensors)));
 }
 
@@ -78,7 +80,7 @@ Json tensor_json(const ckpt::FileTensor& tensor) {
 }
 
 void print_as_json(const ForeignQuery& query, const ckpt::File& file, const Tensors& tensors) {
-  print_json({{"file", query.path},
+  print_json({{"file", shown(query.path)},
               {"format", file.format()},
               {"tensors", tensors.size()},
               {"bytes", bytes_of(tensors)},

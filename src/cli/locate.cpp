@@ -1,5 +1,6 @@
 #include "cli/locate.h"
 
+#include <cctype>
 #include <filesystem>
 #include <system_error>
 
@@ -71,9 +72,46 @@ bool is_store(const std::string& path) {
   return false;
 }
 
+// "https://host/run7/step-100.7.1?query" is an id in the store "https://host/run7?query".
+Target locate_web(std::string_view argument) {
+  argument = argument.substr(0, argument.find('#'));
+  const size_t query_at = std::min(argument.find('?'), argument.size());
+  const std::string address = without_trailing_slashes(argument.substr(0, query_at)), query(argument.substr(query_at));
+  const size_t host = address.find("://") + 3, slash = address.rfind('/'), at = address.rfind('@');
+  const bool has_path = slash >= host;
+  if (has_path && at != std::string::npos && at > slash) {
+    if (at + 1 == address.size()) invalid("nothing after '@' in " + shown(argument) + "; try @step-100.7.1");
+    return {Target::Kind::kSelector, without_trailing_slashes(address.substr(0, at)) + query, address.substr(at + 1)};
+  }
+  if (!has_path) return {Target::Kind::kStore, address + query, "latest"};
+  return {Target::Kind::kDirectory, address.substr(0, slash) + query, address.substr(slash + 1)};
+}
+
 }  // namespace
 
+bool is_web(std::string_view text) {
+  std::string scheme(text.substr(0, 8));
+  for (char& c : scheme) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return scheme.starts_with("https://") || scheme.starts_with("http://");
+}
+
+std::string shown(std::string_view argument) {
+  if (!is_web(argument)) return std::string(argument);
+  const size_t begin = argument.find("://") + 3;
+  std::string_view rest = argument.substr(begin);
+  rest = rest.substr(0, rest.find_first_of("?#"));
+  const size_t at = rest.substr(0, rest.find('/')).rfind('@');
+  if (at != std::string_view::npos) rest.remove_prefix(at + 1);
+  return std::string(argument.substr(0, begin)) + std::string(rest);
+}
+
 bool is_foreign(const std::string& argument) {
+  if (is_web(argument)) {
+    const std::string address = shown(argument);
+    for (std::string_view ending : {".safetensors", ".safetensors.index.json", ".pt", ".pth", ".bin", ".ckpt"})
+      if (address.ends_with(ending)) return true;
+    return false;
+  }
   std::error_code code;
   const fs::file_status status = fs::status(argument, code);
   if (!fs::is_directory(status)) return fs::is_regular_file(status);
@@ -87,6 +125,7 @@ bool is_foreign(const std::string& argument) {
 
 Target locate(std::string_view argument) {
   if (argument.empty()) invalid("an empty path names no checkpoint");
+  if (is_web(argument)) return locate_web(argument);
   std::string_view path = without_file_scheme(argument);
   size_t at = path.rfind('@');
   if (at != std::string_view::npos && path.find('/', at) == std::string_view::npos) return locate_selector(path, at);
@@ -96,6 +135,7 @@ Target locate(std::string_view argument) {
 
 std::string locate_store(std::string_view argument) {
   if (argument.empty()) invalid("an empty path names no store");
+  if (is_web(argument)) return std::string(argument);
   std::string path = without_trailing_slashes(without_file_scheme(argument));
   if (is_remote(path)) return path;
   need_directory(path);

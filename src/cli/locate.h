@@ -4,6 +4,8 @@
 //   DIRECTORY        any other: a store; means its latest checkpoint
 //   STORE@SELECTOR   latest, label:L, L, step:N or an id. An '@' with a '/' after it belongs to the path: if a store's
 //                    name has an '@', write a '/' at its end.
+//   https://HOST/DIRECTORY   that checkpoint, since a web server does not tell what a store holds. A query stays with
+//                            the store: https://HOST/STORE/ID?QUERY, https://HOST/STORE@SELECTOR?QUERY.
 #pragma once
 
 #include <string>
@@ -24,8 +26,13 @@ struct Target {
 Target locate(std::string_view argument);
 
 // Whether `argument` is what ckpt import takes, told by names alone: a file, or a directory that is neither a store nor
-// a checkpoint and has .safetensors or PART_*.pt in it.
+// a checkpoint and has .safetensors or PART_*.pt in it; an address that ends as such files do.
 bool is_foreign(const std::string& argument);
+
+// Whether it begins with http:// or https://.
+bool is_web(std::string_view text);
+// What a message or a list may show of an argument: of an address neither user nor query.
+std::string shown(std::string_view argument);
 
 // For arguments that must be a store; refuses a checkpoint.
 std::string locate_store(std::string_view argument);

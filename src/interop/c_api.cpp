@@ -11,8 +11,16 @@ using namespace ckpt;
 using namespace ckpt::api;
 using namespace ckpt::interop;
 
-static ReadOptions read_options(const Options& options, const Job* job) {
-  return {options.integer("verify") != 0, resolve_threads(options.integer("threads")), job};
+// What is kept of a file on a web server after its CRC-32s were compared, so that it need not be fetched again.
+static constexpr uint64_t kKept = 256 << 20;
+
+static Result<ForeignCheckpoint> read_path(const std::string& path, const Options& options, const Job* job,
+                                           uint64_t keep) {
+  ReadOptions reading{options.integer("verify") != 0, resolve_threads(options.integer("threads")), job};
+  const store::WebOptions web{.header = options.str("http_header"), .ca_file = options.str("ca_file"), .timing = {}};
+  if (!store::is_web_url(path)) return read_foreign(path, reading);
+  CKPT_ASSIGN(reading.folder, WebFolder::make(path, web, keep));
+  return read_foreign(reading.folder->path(), reading);
 }
 
 // Where locks protect nothing, another import may take the run; and a trainer may use the run that was chosen.
@@ -27,7 +35,7 @@ static Status explain_fence(Status status, std::string_view run) {
 static Status import_under(Job& job, const ckpt_store& store, const char* path, ImportRequest& request,
                            ckpt_checkpoint_info* info) {
   const std::string wanted = request.options.is_set("run") ? request.options.str("run") : "";
-  CKPT_ASSIGN(ForeignCheckpoint from, read_foreign(path, read_options(request.options, &job)));
+  CKPT_ASSIGN(ForeignCheckpoint from, read_path(path, request.options, &job, kKept));
   CKPT_ASSIGN(const ImportTurn turn, take_turn(store.store, wanted, request.options.integer("timeout_ms"), job));
   CKPT_TRY(request.options.set_str("run", turn.run));
   request.opened = [&](uint64_t token) { return session::mark_import(*store.store, turn.run, token); };
@@ -63,6 +71,7 @@ ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_
 
 struct ckpt_file : Owned {
   ForeignCheckpoint content;
+  bool has_data = false;  // of the tensors
   std::unique_ptr<ckpt_tree> tree;
 };
 
@@ -71,8 +80,9 @@ static Status check(const ckpt_file* file) {
   return file->forked() ? forked_status() : Ok();
 }
 
-// Maps what the tensors lie in: a program has them by their addresses, so each must be in one piece.
-static Status map_tensors(ForeignCheckpoint& content, const char* path) {
+// A program has tensors by their addresses, so each must be in one piece; its bytes are mapped, or fetched.
+static Status map_tensors(ForeignCheckpoint& content, const std::string& path, bool wants_data) {
+  std::vector<FileRange> all;
   for (const ForeignTensor& tensor : content.tensors) {
     const ForeignPiece* whole = tensor.whole();
     if (!whole)
@@ -80,20 +90,24 @@ static Status map_tensors(ForeignCheckpoint& content, const char* path) {
                                                 quoted(tensor.name), tensor.pieces.size()))
           .with("path", path)
           .with("tensor", tensor.name);
-    CKPT_TRY(content.files.bytes(whole->bytes).status());
+    if (!wants_data) continue;
+    CKPT_TRY(content.files.place(whole->bytes).status());
+    all.push_back(whole->bytes);
   }
-  return Ok();
+  return content.files.fetch(all);
 }
 
 ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out || !path) return null_status("out or path");
     CKPT_TRY(refuse_job(options));
-    CKPT_ASSIGN(ForeignCheckpoint content, read_foreign(path, read_options(options_of(options), nullptr)));
-    CKPT_TRY(map_tensors(content, path));
+    const Options& bag = options_of(options);
+    const bool wants_data = bag.integer("tensor_data") != 0;
+    CKPT_ASSIGN(ForeignCheckpoint content, read_path(path, bag, nullptr, wants_data ? UINT64_MAX : kKept));
+    CKPT_TRY(map_tensors(content, store::shown_url(path), wants_data));
     auto tree = std::make_unique<ckpt_tree>();
     CKPT_ASSIGN(tree->tree, content.take_tree());
-    *out = new ckpt_file{{}, std::move(content), std::move(tree)};
+    *out = new ckpt_file{{}, std::move(content), wants_data, std::move(tree)};
     return Ok();
   });
 }
@@ -104,10 +118,11 @@ const char* ckpt_file_format(const ckpt_file* file) { return file ? file->conten
 
 uint64_t ckpt_file_tensor_count(const ckpt_file* file) { return file ? file->content.tensors.size() : 0; }
 
-static ckpt_file_tensor describe(const ForeignCheckpoint& content, const ForeignTensor& tensor) {
+static ckpt_file_tensor describe(const ckpt_file& file, const ForeignTensor& tensor) {
+  const ForeignCheckpoint& content = file.content;
   const ForeignPiece& piece = tensor.pieces[0];
   const Strides strides = piece.strides.value_or(row_major(tensor.shape));
-  const Bytes data = piece.bytes.size == 0 ? Bytes() : content.files.mapped(piece.bytes);
+  const Bytes data = piece.bytes.size == 0 || !file.has_data ? Bytes() : content.files.mapped(piece.bytes);
   ckpt_file_tensor out{};
   out.struct_size = sizeof out;
   out.dtype = tensor.dtype;
@@ -131,7 +146,7 @@ ckpt_status ckpt_file_tensor_at(const ckpt_file* file, uint64_t index, ckpt_file
     CKPT_TRY(check(file));
     const std::vector<ForeignTensor>& tensors = file->content.tensors;
     if (index >= tensors.size()) return Status(CKPT_NOT_FOUND, strformat("tensor {} of {}", index, tensors.size()));
-    return put_info(describe(file->content, tensors[index]), out);
+    return put_info(describe(*file, tensors[index]), out);
   });
 }
 

@@ -14,8 +14,8 @@ size_t FileTable::put(Entry entry) {
 
 size_t FileTable::add(std::string path) { return put({std::move(path), std::nullopt, {}}); }
 
-size_t FileTable::add(std::string path, MappedFile file) {
-  const Bytes bytes = file.bytes();
+size_t FileTable::add(std::string path, InputFile file) {
+  const Bytes bytes = file.addresses();
   return put({std::move(path), std::move(file), bytes});
 }
 
@@ -32,11 +32,35 @@ FileRange FileTable::range_of(Bytes bytes) {
 }
 
 Result<Bytes> FileTable::bytes(const FileRange& range) {
+  CKPT_ASSIGN(const Bytes bytes, place(range));
+  CKPT_TRY(fetch({range}));
+  return bytes;
+}
+
+Status FileTable::fetch(const std::vector<FileRange>& ranges) const {
+  std::map<RemoteFile*, std::vector<ByteRange>> wanted;
+  for (const FileRange& range : ranges) {
+    const Entry* entry = range.size == 0 ? nullptr : &entries_[range.file];
+    if (entry && entry->file && entry->file->remote())
+      wanted[entry->file->remote().get()].push_back({range.offset, range.offset + range.size});
+  }
+  for (auto& [file, of_file] : wanted) CKPT_TRY(file->fetch(std::move(of_file)));
+  return Ok();
+}
+
+std::vector<std::shared_ptr<RemoteFile>> FileTable::remote() const {
+  std::vector<std::shared_ptr<RemoteFile>> files;
+  for (const Entry& entry : entries_)
+    if (entry.file && entry.file->remote()) files.push_back(entry.file->remote());
+  return files;
+}
+
+Result<Bytes> FileTable::place(const FileRange& range) {
   if (range.size == 0) return Bytes();
   Entry& entry = entries_[range.file];
   if (entry.bytes.empty() && !entry.file) {
     CKPT_ASSIGN(MappedFile file, MappedFile::open(entry.path));
-    entry.bytes = entry.file.emplace(std::move(file)).bytes();
+    entry.bytes = entry.file.emplace(std::move(file)).addresses();
     if (!entry.bytes.empty()) by_address_[address_of(entry.bytes)] = range.file;
   }
   const uint64_t size = entry.bytes.size();

@@ -1,4 +1,4 @@
-// The files that a foreign checkpoint is made of, mapped when a byte of them is first asked for, and memory that holds
+// The files that a foreign checkpoint is made of, opened when a byte of them is first asked for, and memory that holds
 // what was decoded. Not thread-safe but for const calls.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "interop/files.h"
+#include "interop/input_file.h"
 
 namespace ckpt::interop {
 
@@ -22,16 +22,23 @@ struct FileRange {
 
 class FileTable {
  public:
-  // A file that nobody has opened yet; one that is mapped already. Their numbers.
+  // A file of this machine that nobody has opened yet; one that is open already. Their numbers.
   size_t add(std::string path);
-  size_t add(std::string path, MappedFile file);
+  size_t add(std::string path, InputFile file);
 
   // The range that `bytes` are: of the mapped file that holds them, else of memory, which must outlive the table.
   FileRange range_of(Bytes bytes);
 
-  // Maps the file if need be. FORMAT where it ends before the range does; the errors of opening it.
+  // Opens the file if need be, and fetches the range of one on a web server. FORMAT where it ends before the range
+  // does; the errors of opening and reading it.
   Result<Bytes> bytes(const FileRange& range);
-  // The same after that succeeded.
+  // The same without fetching: its address.
+  Result<Bytes> place(const FileRange& range);
+  // Fetches many ranges at once, of which place() succeeded.
+  Status fetch(const std::vector<FileRange>& ranges) const;
+  // The files that are on a web server.
+  std::vector<std::shared_ptr<RemoteFile>> remote() const;
+  // As place(), after that succeeded.
   Bytes mapped(const FileRange& range) const { return entries_[range.file].bytes.subspan(range.offset, range.size); }
 
   // Empty for memory, and for no file.
@@ -40,8 +47,8 @@ class FileTable {
  private:
   struct Entry {
     std::string path;
-    std::optional<MappedFile> file;
-    Bytes bytes;  // none: not mapped yet, or an empty file
+    std::optional<InputFile> file;
+    Bytes bytes;  // none: not open yet, or an empty file
   };
   size_t put(Entry entry);
 

@@ -14,6 +14,9 @@ namespace ckpt::interop {
 
 namespace {
 
+// Of a file on a web server: the headers of most files fit into it.
+constexpr uint64_t kFirstBytes = 64 << 10;
+
 // The first that takes a candidate reads it.
 constexpr Format kFormats[] = {
     {"hfai", "a directory of hfai's PART_*.pt", is_hfai, read_hfai, plan_hfai},
@@ -22,14 +25,16 @@ constexpr Format kFormats[] = {
      plan_safetensors},
 };
 
-Result<Candidate> look_at(const std::string& path) {
+Result<Candidate> look_at(const std::string& path, const std::shared_ptr<WebFolder>& folder) {
   if (path.empty()) return Status(CKPT_INVALID, "the path is empty");
   struct stat info{};
-  if (::stat(path.c_str(), &info) != 0) return from_errno(errno, "open", path);
-  Candidate candidate{path, S_ISDIR(info.st_mode), {}};
+  if (!folder && ::stat(path.c_str(), &info) != 0) return from_errno(errno, "open", path);
+  Candidate candidate{path, !folder && S_ISDIR(info.st_mode), {}};
   if (candidate.is_directory) return candidate;
-  CKPT_ASSIGN(const MappedFile file, MappedFile::open(path));
-  candidate.head = as_text(file.bytes().first(std::min(file.bytes().size(), Candidate::kHeadBytes)));
+  CKPT_ASSIGN(const InputFile file, InputFile::open(path, folder));
+  const FileBytes bytes = file.bytes();
+  CKPT_TRY(bytes.need(0, kFirstBytes));
+  candidate.head = as_text(bytes.all().first(std::min<size_t>(bytes.size(), Candidate::kHeadBytes)));
   return candidate;
 }
 
@@ -71,7 +76,7 @@ Status check_option(const ExportRequest& request, const Format& format, const ch
 }  // namespace
 
 Result<ForeignCheckpoint> read_foreign(const std::string& path, const ReadOptions& options) {
-  CKPT_ASSIGN(const Candidate candidate, look_at(path));
+  CKPT_ASSIGN(const Candidate candidate, look_at(path, options.folder));
   for (const Format& format : kFormats)
     if (format.detect(candidate)) return format.read(path, options);
   return unknown(candidate);
@@ -79,6 +84,8 @@ Result<ForeignCheckpoint> read_foreign(const std::string& path, const ReadOption
 
 Status export_checkpoint(const ExportRequest& request) {
   if (request.path.empty()) return Status(CKPT_INVALID, "export: the path is empty");
+  if (store::is_web_url(request.path))
+    return Status(CKPT_UNSUPPORTED, store::shown_url(request.path) + ": an export writes files, and no address");
   const Format& format = format_of(request);
   CKPT_TRY(check_option(request, format, "shards", {"hfai"}));
   CKPT_TRY(check_option(request, format, "shard_bytes", {"safetensors"}));

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "api/handles.h"
 #include "format/names.h"
+#include "interop/feed.h"
 
 namespace ckpt::interop {
 
@@ -64,6 +66,8 @@ class Importer {
 
   // The share of the rank that is being played, in the background so that it can be cancelled.
   Status run_save() {
+    if (auto remote = from_.files.remote(); !remote.empty())
+      save().get()->save->fill_from(std::make_shared<Feed>(std::move(remote), kept_));
     CKPT_ASSIGN(const client::Job job, result(save().start_in_place()));
     return follow(job, CKPT_JOB_COMMITTED, &job_);
   }
@@ -110,7 +114,9 @@ class Importer {
   }
 
   Status add(const ForeignTensor& tensor, const ForeignPiece& piece) {
-    CKPT_ASSIGN(const Bytes bytes, from_.files.bytes(piece.bytes));
+    // Of a file on a web server, what lies in a row comes when the save wants it.
+    CKPT_ASSIGN(const Bytes bytes, piece.strides ? from_.files.bytes(piece.bytes) : from_.files.place(piece.bytes));
+    if (piece.strides) kept_.push_back(bytes);
     CKPT_TRY(done(save().add_tensor(tensor.name, client::Tensor(describe_piece(tensor, piece)),
                                     client::Memory(bytes.data(), bytes.size()))));
     if (&piece != tensor.pieces.data()) return Ok();
@@ -163,6 +169,7 @@ class Importer {
   ForeignCheckpoint& from_;
   ImportRequest request_;
   Job& job_;
+  std::vector<Bytes> kept_;  // memory that is read by strides
   std::vector<Rank> ranks_;  // 0, and the one that is being played
 };
 

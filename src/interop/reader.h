@@ -27,7 +27,8 @@ namespace ckpt::interop {
 struct ReadOptions {
   bool verify = true;  // compare the checksums that the format has; without it only those of what is read anyway
   unsigned threads = 1;
-  const Job* job = nullptr;  // can cancel the checks; null for none
+  const Job* job = nullptr;                     // can cancel the checks; null for none
+  std::shared_ptr<WebFolder> folder = nullptr;  // where the paths are; null: this machine
 
   Status check() const { return job ? job->check() : Ok(); }
 };

@@ -10,58 +10,81 @@ static constexpr uint64_t kSampleBytes = 64 << 10;
 
 // The small tensors of one dtype.
 struct SmallTensors {
-  uint64_t total = 0, passed = 0;  // bytes
+  uint64_t total = 0, passed = 0, sampled = 0;  // bytes
   std::vector<std::byte> sample;
   format::CodecSpec verdict{};
 };
 
 static bool is_small(const Item& item) { return item.size < kLargeSegment; }
 
+// `size` bytes from the middle of an item whose memory is contiguous.
+static Bytes middle_of(const Item& item, uint64_t size) {
+  uint64_t width = item.tensor->width, count = size / width, skipped = (item.size / width - count) / 2;
+  return {item.data + skipped * width, count * width};
+}
+
 // Appends `size` bytes from the middle of an item.
 static void append_middle(const Item& item, uint64_t size, std::vector<std::byte>* sample) {
-  uint64_t width = item.tensor->width, count = size / width, skipped = (item.size / width - count) / 2;
   if (item.data) {
-    const std::byte* from = item.data + skipped * width;
-    sample->insert(sample->end(), from, from + count * width);
+    const Bytes middle = middle_of(item, size);
+    sample->insert(sample->end(), middle.begin(), middle.end());
     return;
   }
+  uint64_t width = item.tensor->width, count = size / width, skipped = (item.size / width - count) / 2;
   SaveMemory from = item.tensor->memory();
   size_t at = sample->size();
   sample->resize(at + count * width);
   device::gather(from.memory, from.extent, item.first + skipped, count, MutableBytes(*sample).subspan(at));
 }
 
-// Samples the items evenly, by bytes.
-static void sample_small(const Item& item, SmallTensors* small) {
-  if (small->passed >= small->sample.size() * (small->total / kSampleBytes))
-    append_middle(item, item.size, &small->sample);
+// Whether it is one of the samples: evenly, by bytes.
+static bool takes_small(const Item& item, SmallTensors* small) {
+  const bool takes = small->passed >= small->sampled * (small->total / kSampleBytes);
+  if (takes) small->sampled += item.size;
   small->passed += item.size;
+  return takes;
 }
 
-static format::CodecSpec try_alone(const Item& item, std::string_view compression, std::vector<std::byte>* scratch) {
+static format::CodecSpec try_alone(const Item& item, std::string_view compression, bool whole,
+                                   std::vector<std::byte>* scratch) {
   uint16_t dtype = item.tensor->dtype;
-  if (item.data) return format::choose_codec(compression, dtype, {item.data, item.size});
+  if (item.data && whole) return format::choose_codec(compression, dtype, {item.data, item.size});
   scratch->clear();
   append_middle(item, std::min(item.size, kSampleBytes), scratch);
   return format::choose_codec(compression, dtype, *scratch, item.size);
 }
 
-void choose_codecs(std::string_view compression, std::span<Item> items) {
-  if (compression == "none") return;
+// What is read of the caller's memory.
+static std::vector<Bytes> samples_of(std::span<const Item> items, std::span<const Item* const> small) {
+  std::vector<Bytes> samples;
+  for (const Item* item : small)
+    if (item->data) samples.push_back(middle_of(*item, item->size));
+  for (const Item& item : items)
+    if (!is_small(item) && item.data) samples.push_back(middle_of(item, std::min(item.size, kSampleBytes)));
+  return samples;
+}
+
+Status choose_codecs(std::string_view compression, std::span<Item> items, LateMemory* memory) {
+  if (compression == "none") return Ok();
   if (compression != "auto") {
     for (Item& item : items) item.codec = format::choose_codec(compression, item.tensor->dtype, {});
-    return;
+    return Ok();
   }
   std::map<uint16_t, SmallTensors> by_dtype;
   for (const Item& item : items)
     if (is_small(item)) by_dtype[item.tensor->dtype].total += item.size;
+  std::vector<const Item*> sampled;
   for (const Item& item : items)
-    if (is_small(item)) sample_small(item, &by_dtype[item.tensor->dtype]);
+    if (is_small(item) && takes_small(item, &by_dtype[item.tensor->dtype])) sampled.push_back(&item);
+  if (memory) CKPT_TRY(memory->fill(samples_of(items, sampled)));
+  for (const Item* item : sampled) append_middle(*item, item->size, &by_dtype[item->tensor->dtype].sample);
   for (auto& [dtype, small] : by_dtype)
     small.verdict = format::choose_codec(compression, dtype, small.sample, small.total);
   std::vector<std::byte> scratch;
   for (Item& item : items)
-    item.codec = is_small(item) ? by_dtype[item.tensor->dtype].verdict : try_alone(item, compression, &scratch);
+    item.codec =
+        is_small(item) ? by_dtype[item.tensor->dtype].verdict : try_alone(item, compression, !memory, &scratch);
+  return Ok();
 }
 
 }  // namespace ckpt::save

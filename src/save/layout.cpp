@@ -194,7 +194,7 @@ Result<PartLayout> lay_out(const SaveContent& content, const LayoutOptions& opti
   PartLayout layout;
   CKPT_ASSIGN(Shares shares, assign_shares(content, options, &layout.groups));
   add_tensor_items(content, options, std::move(shares), &layout);
-  choose_codecs(options.compression, layout.items);
+  CKPT_TRY(choose_codecs(options.compression, layout.items, options.memory));
   add_object_items(content, options, &layout);
   add_list_items(&layout);
   CKPT_TRY(check_limits(content, layout, options.rank, options.limits));

@@ -60,6 +60,7 @@ struct LayoutOptions {
   PartLimits limits{};
   std::span<const Digest> values{};  // of digest_replicas; empty: no values are compared
   bool sampled = false;              // they are of samples, where regions are large enough
+  LateMemory* memory = nullptr;      // see SaveSettings
 };
 
 // `content` must outlive the layout. INVALID if a replica group is described in two ways; UNSUPPORTED if a part cannot

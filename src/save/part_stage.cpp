@@ -33,6 +33,19 @@ Bytes BlockStager::source_of(const Block& block) const {
   return contiguous_source(item, block.chunk_first - item.chunk_first, block.chunk_count);
 }
 
+std::vector<Bytes> BlockStager::sources_of(const Block& block) const {
+  std::vector<Bytes> sources;
+  for_each_chunk(block, [&](const Item& item, uint64_t number, size_t) {
+    const Bytes chunk = contiguous_source(item, number, 1);
+    const bool follows = !sources.empty() && sources.back().data() + sources.back().size() == chunk.data();
+    if (follows)
+      sources.back() = {sources.back().data(), sources.back().size() + chunk.size()};
+    else if (!chunk.empty())
+      sources.push_back(chunk);
+  });
+  return sources;
+}
+
 void BlockStager::hash_in_place(const Block& block) {
   uint64_t at = 0;
   for_each_chunk(block, [&](const Item& item, uint64_t number, size_t index) {

@@ -19,6 +19,8 @@ class BlockStager {
 
   // The caller's memory of a block, if it has the block in one piece and as the file will; else empty.
   Bytes source_of(const Block& block) const;
+  // The caller's memory that a block is made of, as far as it lies in a row.
+  std::vector<Bytes> sources_of(const Block& block) const;
   // Hashes a block in the caller's memory.
   void hash_in_place(const Block& block);
   // Copies a block without encoding it, and fills its gaps. Returns what to write: a multiple of kAlign bytes.

@@ -50,7 +50,9 @@ class PartWriter {
   Status work(const std::atomic<bool>& stop);
   Step next_step(size_t* block, std::byte** buffer);
   bool stays_in_place(size_t index) const;
-  void stage(size_t index, std::byte* buffer, StageScratch& scratch);
+  std::vector<std::vector<Bytes>> sources() const;
+  Status wait_for_memory(size_t index);
+  Status stage(size_t index, std::byte* buffer, StageScratch& scratch);
   void encode(size_t index, std::byte* buffer, StageScratch& scratch);
   void finish_stage(size_t index, const BlockState& state, bool staged);
   void submit(size_t index);
@@ -101,7 +103,8 @@ Status PartWriter::prepare() {
                                           !copies_,
                                           {},
                                           values_,
-                                          settings_.replicas == ReplicaCheck::kSample}));
+                                          settings_.replicas == ReplicaCheck::kSample,
+                                          settings_.memory.get()}));
   chunks_.resize(layout_.chunk_count);
   blocks_.resize(layout_.blocks.size());
   stager_ = std::make_unique<BlockStager>(layout_, chunks_);
@@ -114,12 +117,20 @@ Status PartWriter::prepare() {
     expected += round_up(block.raw_bytes, kAlign);
     encodes |= block.encoded;
   }
+  if (settings_.memory) CKPT_TRY(settings_.memory->begin(sources()));
   std::string key = format::part_key(identity_.attempt.directory, identity_.rank);
   CKPT_ASSIGN(file_, session_.store().create(key, expected, settings_.compression != "none"));
   job_.counters.direct_io = file_->direct();
   job_.counters.recycled = file_->recycled();
   if (layout_.blocks.empty()) return Ok();
   return cut_arena(encodes);
+}
+
+std::vector<std::vector<Bytes>> PartWriter::sources() const {
+  std::vector<std::vector<Bytes>> sources;
+  sources.reserve(layout_.blocks.size());
+  for (const Block& block : layout_.blocks) sources.push_back(stager_->sources_of(block));
+  return sources;
 }
 
 // Takes staging memory for the whole state, as far as the session and the machine allow: then the caller waits for one
@@ -218,7 +229,7 @@ Status PartWriter::work(const std::atomic<bool>& stop) {
         submit(block);
         break;
       case Step::kStage:
-        stage(block, buffer, scratch);
+        CKPT_TRY(stage(block, buffer, scratch));
         break;
       case Step::kEncode:
         encode(block, buffer, scratch);
@@ -273,7 +284,18 @@ bool PartWriter::stays_in_place(size_t index) const {
   return whole_pages && (!file_->direct() || reinterpret_cast<uintptr_t>(source.data()) % kAlign == 0);
 }
 
-void PartWriter::stage(size_t index, std::byte* buffer, StageScratch& scratch) {
+// The caller's memory of a block, if it is filled only now.
+Status PartWriter::wait_for_memory(size_t index) {
+  if (!settings_.memory) return Ok();
+  return settings_.memory->wait(index, [this]() -> Status {
+    CKPT_TRY(job_.check());
+    std::lock_guard lock(mutex_);
+    return error_;
+  });
+}
+
+Status PartWriter::stage(size_t index, std::byte* buffer, StageScratch& scratch) {
+  CKPT_TRY(wait_for_memory(index));
   const Block& block = layout_.blocks[index];
   BlockState state{Phase::kReady, buffer, {}};
   if (!buffer) {
@@ -285,7 +307,9 @@ void PartWriter::stage(size_t index, std::byte* buffer, StageScratch& scratch) {
     state.data = stager_->copy(block, buffer);
     if (block.encoded) state.phase = Phase::kCopied;
   }
+  if (buffer && settings_.memory) settings_.memory->done(index);
   finish_stage(index, state, true);
+  return Ok();
 }
 
 void PartWriter::encode(size_t index, std::byte* buffer, StageScratch& scratch) {
@@ -331,6 +355,7 @@ void PartWriter::written(size_t index, Status status) {
     job_.counters.bytes_done += raw;
     job_.counters.io_count++;
   }
+  if (!blocks_[index].buffer && settings_.memory) settings_.memory->done(index);
   std::lock_guard lock(mutex_);
   if (blocks_[index].buffer) free_.push_back(blocks_[index].buffer);
   in_flight_--;

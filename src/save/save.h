@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/job.h"
+#include "base/late_memory.h"
 #include "commit/commit.h"
 #include "device/descriptor.h"
 #include "format/summary.h"
@@ -23,6 +24,8 @@ struct SaveSettings {
   ReplicaCheck replicas = ReplicaCheck::kAll;
   unsigned threads = 2;
   uint64_t staging_bytes = 0;
+  std::shared_ptr<LateMemory> memory =
+      nullptr;                 // what fills the caller's memory as it is wanted; null: it is all there
   bool staging_grows = false;  // nobody set staging_bytes: a save that copies takes more where much memory is free
 };
 
@@ -41,6 +44,9 @@ class Save {
   Status add_tree(std::string_view name, const format::Tree& tree);
   Status add_alias(std::string_view name, std::string_view target, const ckpt_tensor_desc* view);
   Status set_attr(std::string_view tensor, std::string_view key, std::string_view value);
+  // The memory of tensors is filled as the save comes to it. Of those whose elements lie in a row alone; before
+  // begin().
+  void fill_from(std::shared_ptr<LateMemory> memory) { settings_.memory = std::move(memory); }
   // Keeps the first failure of adding something: the reason to give if the save is freed for it.
   Status noted(Status status);
   // Instead of running it: tells the other ranks why. INVALID once it has begun.

@@ -7,8 +7,11 @@
 
 namespace ckpt::store {
 
-static Status invalid_uri(std::string_view uri, const char* reason) {
-  return Status(CKPT_INVALID, "store \"" + std::string(uri) + "\": " + reason);
+static constexpr std::string_view kExpected =
+    "expected /dir, file:///dir, mem:NAME, s3://BUCKET/PREFIX or https://HOST/PATH";
+
+static Status invalid_uri(std::string_view uri, std::string_view reason) {
+  return Status(CKPT_INVALID, "store \"" + shown_url(uri) + "\": " + std::string(reason));
 }
 
 // "%20" is a space: a path in a URI is percent-encoded (RFC 8089), a plain path is not.
@@ -46,21 +49,51 @@ static std::string_view scheme_of(std::string_view uri) {
   return scheme.find('/') == scheme.npos ? scheme : std::string_view();
 }
 
+bool is_web_url(std::string_view text) {
+  const std::string scheme = in_lower_case(text.substr(0, 8));
+  return scheme.starts_with("http://") || scheme.starts_with("https://");
+}
+
+std::string shown_url(std::string_view text) {
+  if (!is_web_url(text)) return std::string(text);
+  const size_t begin = text.find("://") + 3;
+  std::string_view rest = text.substr(begin);
+  rest = rest.substr(0, rest.find_first_of("?#"));
+  const size_t at = rest.substr(0, rest.find('/')).rfind('@');
+  if (at != rest.npos) rest.remove_prefix(at + 1);
+  return std::string(text.substr(0, begin)) + std::string(rest);
+}
+
 Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options) {
-  if (uri.empty()) return invalid_uri(uri, "expected /dir, file:///dir, mem:NAME or s3://BUCKET/PREFIX");
+  if (uri.empty()) return invalid_uri(uri, kExpected);
   if (uri.starts_with("mem:")) return open_memory(uri.substr(4));
   if (uri.starts_with("file://")) return open_file_uri(uri, options);
   if (uri.starts_with("s3://")) return open_s3(uri, options.s3);
+  if (is_web_url(uri)) return open_web(uri, options.web);
   if (std::string_view scheme = scheme_of(uri); !scheme.empty())
-    return Status(CKPT_UNSUPPORTED, "store \"" + std::string(uri) +
-                                        "\": expected /dir, file:///dir, mem:NAME or s3://BUCKET/PREFIX, found " +
-                                        "scheme " + std::string(scheme));
+    return Status(CKPT_UNSUPPORTED, strformat("store \"{}\": {}, found scheme {}", uri, kExpected, scheme));
   return open_posix(uri, options);
+}
+
+Result<WebFile> split_web_url(std::string_view url) {
+  url = url.substr(0, url.find('#'));
+  const std::string_view address = url.substr(0, url.find('?')), query = url.substr(address.size());
+  const size_t host = address.find("://") + 3, slash = address.rfind('/');
+  if (slash < host || slash + 1 == address.size())
+    return Status(CKPT_INVALID,
+                  strformat("\"{}\": expected the address of a file, such as "
+                            "https://host/model.safetensors: a web server does not tell what a directory holds",
+                            shown_url(url)));
+  CKPT_ASSIGN(std::string key, decode(url, address.substr(slash + 1)));
+  return WebFile{std::string(address.substr(0, slash)) + std::string(query), std::move(key)};
 }
 
 #if !CKPT_S3
 Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& /*options*/) {
   return Status(CKPT_UNSUPPORTED, "store \"" + std::string(uri) + "\": this libckpt was built without s3:// stores");
+}
+Result<std::shared_ptr<Store>> open_web(std::string_view uri, const WebOptions& /*options*/) {
+  return Status(CKPT_UNSUPPORTED, "\"" + shown_url(uri) + "\": this libckpt was built without https:// (CKPT_S3)");
 }
 #endif
 

@@ -41,6 +41,8 @@ struct Traits {
   bool directories = true;
   // Of several processes that put a file if it is absent, one gets OK. If not, only one process may write.
   bool exclusive = true;
+  // It can tell what it holds. If not, a checkpoint is found by its id alone.
+  bool lists = true;
 };
 
 // A new file. Several threads write it once; then publish() makes it appear under its key in one step. Destroying it
@@ -230,20 +232,39 @@ struct S3Options {
   S3Timing timing{};
 };
 
+struct WebOptions {
+  std::string header{};  // "Authorization: Bearer x": sent to the store's own host, and to no other
+  std::string ca_file{};
+  S3Timing timing{};
+};
+
 struct StoreOptions {
   bool direct_io = true;  // if possible
   bool uring = true;      // if possible
   bool recycle = true;    // if safe
   S3Options s3{};
+  WebOptions web{};
 };
 
-// "/dir", "file:///dir", "mem:NAME" or "s3://bucket/prefix". Creates nothing. INVALID, UNSUPPORTED.
+// "/dir", "file:///dir", "mem:NAME", "s3://bucket/prefix" or "https://host/dir". Creates nothing. INVALID, UNSUPPORTED.
 Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options);
 
-// The backends, for open_store and the tests: posix.cpp, memory.cpp, s3/s3_store.cpp. UNSUPPORTED by a library built
-// without S3.
+// Whether it begins with http:// or https://.
+bool is_web_url(std::string_view text);
+// An address as errors may show it: without user, password, query and fragment. Other texts stay as they are.
+std::string shown_url(std::string_view text);
+
+// The file "https://host/a/b.pt?x" is "b.pt" in the store "https://host/a?x". INVALID if the address names no file.
+struct WebFile {
+  std::string store, key;
+};
+Result<WebFile> split_web_url(std::string_view url);
+
+// The backends, for open_store and the tests: posix.cpp, memory.cpp, s3/s3_store.cpp, web/web_store.cpp. The last two
+// are UNSUPPORTED by a library built without S3.
 Result<std::shared_ptr<Store>> open_posix(std::string_view path, const StoreOptions& options);
 Result<std::shared_ptr<Store>> open_memory(std::string_view name);
 Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& options);
+Result<std::shared_ptr<Store>> open_web(std::string_view uri, const WebOptions& options);
 
 }  // namespace ckpt::store

@@ -44,6 +44,27 @@ class Locate : public ::testing::Test {
   fs::path start_;
 };
 
+TEST_F(Locate, AnAddressIsACheckpointInTheDirectoryAboveAndKeepsItsQuery) {
+  EXPECT_EQ(located("https://h/run7/step-1.1.1"), "directory https://h/run7 step-1.1.1");
+  EXPECT_EQ(located("https://h/run7/step-1.1.1//?a=/x@y#z"), "directory https://h/run7?a=/x@y step-1.1.1");
+  EXPECT_EQ(located("HTTP://u:p@h:1/best"), "directory HTTP://u:p@h:1 best");
+  EXPECT_EQ(located("https://h/run7@step-1.1.1?q"), "selector https://h/run7?q step-1.1.1");
+  EXPECT_EQ(located("https://h/@me/run7/@latest"), "selector https://h/@me/run7 latest");
+  EXPECT_EQ(located("https://u@h"), "store https://u@h latest");
+  EXPECT_EQ(located("https://h/run7@"), "INVALID");
+  EXPECT_EQ(locate_store("https://h/run7/?q"), "https://h/run7/?q");
+}
+
+TEST_F(Locate, AnAddressIsAFileByItsEndingAndShowsNoSecret) {
+  for (const char* file :
+       {"https://h/a.pt?x", "http://u:p@h/a.safetensors", "https://h/model.safetensors.index.json#x"})
+    EXPECT_TRUE(is_foreign(file)) << file;
+  for (const char* other : {"https://h/run7", "https://h/run7/step-1.1.1", "https://h/a?b.pt", "s3://b/a.pt"})
+    EXPECT_FALSE(is_foreign(other)) << other;
+  EXPECT_EQ(shown("https://u:p@h/a@b?q#f"), "https://h/a@b");
+  EXPECT_EQ(shown("/data/a?b"), "/data/a?b");
+}
+
 TEST_F(Locate, DirectoryWithAManifestIsACheckpointOfItsParent) {
   EXPECT_EQ(located(root_ + "/run/step-1.1.1"), "directory ~/run step-1.1.1");
   EXPECT_EQ(located(root_ + "/run/step-1.1.1///"), "directory ~/run step-1.1.1");

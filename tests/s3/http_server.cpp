@@ -35,8 +35,7 @@ static bool receive_more(int from, std::string* text) {
   return count > 0;
 }
 
-// The value of a header, or "".
-static std::string header_of(const std::string& head, const std::string& name) {
+std::string header_of(const std::string& head, const std::string& name) {
   std::string lower = head;
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
   const size_t at = lower.find("\r\n" + name + ":");

@@ -35,6 +35,8 @@ class HttpServer {
 bool send_all(int to, std::string_view text);
 // A whole answer: "200 OK", a body.
 std::string answer_of(const std::string& status, const std::string& body);
+// The value of a header, or "".
+std::string header_of(const std::string& head, const std::string& name);
 // What a server at a port of this machine answers; "" if nothing.
 std::string ask_server(int port, const std::string& head, const std::string& body);
 

@@ -1,10 +1,11 @@
 # Other people's checkpoint files, opened in place.
 
 """
-    Ckpt.File(path; verify, threads)
+    Ckpt.File(path; verify, threads, tensor_data, ca_file, http_header)
 
-A PyTorch `.pt` file or a safetensors file, mapped into memory. It is not copied, and no code in it is run. Throws
-NOT_FOUND, FORMAT, UNSUPPORTED (the error names the function that a pickle calls), CORRUPT, IO.
+A PyTorch `.pt` file or a safetensors file, mapped into memory. It is not copied, and no code in it is run. Of an
+address (`"https://host/model.pt"`) the bytes of all tensors are fetched, unless `tensor_data` is 0: then none are.
+Throws NOT_FOUND, FORMAT, UNSUPPORTED (the error names the function that a pickle calls), CORRUPT, GONE, IO.
 """
 struct File <: Resource
     handle::Handle{ckpt_file}
@@ -62,6 +63,7 @@ A tensor of a file without a copy, with the strides that it has there. It keeps 
 function map_tensor(file::File, index::Integer; order = :reversed, bits = false)
     keeper = Keeper(file.handle)
     found = tensor(file, index)
+    found.data == C_NULL && found.bytes != 0 && throw(ArgumentError("the file was opened with tensor_data = 0"))
     return mapped(found.dtype, found.data, found.shape, found.strides, keeper, order, bits)
 end
 

@@ -4,9 +4,10 @@
     Store(uri; options…)
 
 A directory that holds checkpoints (`"/data/run7"`, `"file:///data/run7"`), a prefix in a bucket of an object store
-(`"s3://bucket/run7"`), or a store in the memory of this process (`"mem:NAME"`). Opening it creates nothing. Several
+(`"s3://bucket/run7"`), a directory that a web server shows (`"https://host/run7"`; read-only, and checkpoints are
+opened by their ids), or a store in the memory of this process (`"mem:NAME"`). Opening it creates nothing. Several
 tasks may use it at once. Options: `direct_io`, `io_engine`, `recycle`, `mirror`, `endpoint`, `region`, `path_style`,
-`profile`, `ca_file`, `conditional_puts`.
+`profile`, `ca_file`, `conditional_puts`, `http_header`.
 """
 struct Store <: Resource
     handle::Handle{ckpt_store}
@@ -94,9 +95,10 @@ end
     import_checkpoint(store, path, label; step, options...) -> CheckpointInfo
 
 Saves a PyTorch `.pt` file, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint of a run of
-its own. Runs no code in the file. Imports into one run take turns. Blocks this thread, but not the garbage collector.
-Options: `run`, `verify`, `on_existing`, `compression`, `threads`, `timeout_ms`. Throws NOT_FOUND, FORMAT, UNSUPPORTED,
-CORRUPT, EXISTS, TIMEOUT, FENCED, IO, NO_SPACE.
+its own. `path` may be the address of a file on a web server. Runs no code in the file. Imports into one run take
+turns. Blocks this thread, but not the garbage collector. Options: `run`, `verify`, `on_existing`, `compression`,
+`threads`, `timeout_ms`, `ca_file`, `http_header`. Throws NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT,
+FENCED, GONE, IO, NO_SPACE.
 """
 function import_checkpoint(store::Store, path::AbstractString, label::AbstractString; step = nothing, options...)
     out = sized(ckpt_checkpoint_info)

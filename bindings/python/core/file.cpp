@@ -15,6 +15,8 @@ static nb::list tensors_of(const FileObject& self) {
 static View data_of(const FileObject& self, uint64_t index) {
   const auto file = self.get();
   const ckpt::FileTensor tensor = file->tensor(index);
+  if (tensor.data == nullptr && tensor.bytes != 0)
+    throw nb::value_error("the file was opened with tensor_data=0, so its tensors have no data");
   return View(file, tensor.data, tensor.bytes, tensor.dtype, tensor.shape, tensor.strides, tensor.ndim);
 }
 
@@ -33,7 +35,9 @@ static TreeObject tree_of(const FileObject& self) {
 void bind_file(nb::module_& m) {
   nb::class_<FileObject> file(m, "File",
                               "A PyTorch .pt or a safetensors file, mapped and read in place: no code is run, nothing "
-                              "is copied. If somebody truncates the file meanwhile, SIGBUS can end the process.");
+                              "is copied. If somebody truncates the file meanwhile, SIGBUS can end the process. Of an "
+                              "address (\"https://host/model.pt\") the bytes of all tensors are fetched, unless "
+                              "tensor_data=0: then none are.");
   file.def(
           "__init__",
           [](FileObject* self, nb::handle at, nb::handle mapping, const nb::kwargs& keywords) {

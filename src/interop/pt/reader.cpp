@@ -7,7 +7,7 @@ namespace ckpt::interop {
 bool is_pt(const Candidate& candidate) { return PtSource::looks_like(as_bytes(candidate.head)); }
 
 Result<ForeignCheckpoint> read_pt(const std::string& path, const ReadOptions& options) {
-  CKPT_ASSIGN(MappedFile file, MappedFile::open(path));
+  CKPT_ASSIGN(InputFile file, InputFile::open(path, options.folder));
   CKPT_ASSIGN(PtSource parsed, PtSource::parse(path, file.bytes(), options));
   const auto source = std::make_shared<const PtSource>(std::move(parsed));
   CKPT_ASSIGN(PtTree made, make_tree(*source));

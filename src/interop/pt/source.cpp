@@ -9,6 +9,7 @@ namespace ckpt::interop {
 namespace {
 
 constexpr uint64_t kMaxCode = 16 << 20;
+constexpr uint64_t kHead = 512;       // tells the form
 constexpr uint64_t kMaxVersion = 10;  // of the archive, that torch 2.15 reads
 
 bool begins(Bytes file, uint64_t at, std::string_view text) {
@@ -35,6 +36,7 @@ bool looks_like_legacy(Bytes file) {
 Result<std::string_view> small_entry(const ZipReader& zip, const std::string& name) {
   const ZipEntry* entry = zip.find(name);
   if (!entry) return std::string_view();
+  CKPT_TRY(zip.need(*entry));
   CKPT_TRY(zip.verify(*entry));
   CKPT_ASSIGN(const Bytes content, zip.bytes(*entry));
   return as_text(content);
@@ -94,13 +96,14 @@ bool PtSource::looks_like(Bytes file) {
   return looks_like_zip(file) || looks_like_legacy(file) || looks_like_tar(file);
 }
 
-Result<PtSource> PtSource::parse(std::string path, Bytes file, const ReadOptions& options) {
+Result<PtSource> PtSource::parse(std::string path, const FileBytes& file, const ReadOptions& options) {
   PtSource source(std::move(path), file);
   CKPT_TRY(source.read(options));
   return source;
 }
 
 Status PtSource::read(const ReadOptions& options) {
+  CKPT_TRY(file_.need(0, kHead));
   Status status;
   if (looks_like_zip(bytes_))
     status = read_zip(options);
@@ -120,7 +123,7 @@ const Bytes* PtSource::storage(std::string_view key) const {
 
 // All entries lie in one folder, named by the first one.
 Status PtSource::read_zip(const ReadOptions& options) {
-  CKPT_ASSIGN(const ZipReader zip, ZipReader::open(bytes_));
+  CKPT_ASSIGN(const ZipReader zip, ZipReader::open(file_));
   const std::string_view first = zip.entries().empty() ? "" : zip.entries()[0].name;
   const std::string prefix(first.substr(0, first.find('/') + 1));
   const ZipEntry* pickle = prefix.empty() ? nullptr : zip.find(prefix + "data.pkl");
@@ -131,6 +134,7 @@ Status PtSource::read_zip(const ReadOptions& options) {
   CKPT_TRY(check_byte_order(zip, prefix));
   CKPT_TRY(check_version(zip, prefix));
   CKPT_TRY(check_code(zip, prefix));
+  CKPT_TRY(zip.need(*pickle));
   CKPT_TRY(zip.verify(*pickle));
   if (options.verify) CKPT_TRY(zip.verify(options.threads, [&] { return options.check(); }));
 
@@ -141,6 +145,7 @@ Status PtSource::read_zip(const ReadOptions& options) {
     CKPT_ASSIGN(const Bytes content, zip.bytes(entry));
     storages_.emplace(entry.name.substr(data.size()), content);
   }
+  CKPT_TRY(zip.need(*pickle));
   CKPT_ASSIGN(const Bytes content, zip.bytes(*pickle));
   CKPT_ASSIGN(pickle_, parse_pickle(content, "data.pkl"));
   return Ok();

@@ -1,6 +1,6 @@
 // One .pt file, opened: where its pickle and the bytes of its storages lie. The zip form of torch >= 1.6, the plain
 // form before it, and what LibTorch's torch::save writes. Nothing is copied: all points into the mapping. Takes
-// untrusted bytes. Const calls are thread-safe.
+// untrusted bytes, and asks for those that it looks at. Const calls are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class PtSource {
   // (CORRUPT); without it, of what is read here.
   // FORMAT, UNSUPPORTED (TorchScript code, big-endian, compressed or encrypted entries, torch < 0.1.10's tar, functions
   // we do not know).
-  static Result<PtSource> parse(std::string path, Bytes file, const ReadOptions& options);
+  static Result<PtSource> parse(std::string path, const FileBytes& file, const ReadOptions& options);
 
   // Whether the bytes begin like a .pt of any form; for files that are not named so.
   static bool looks_like(Bytes file);
@@ -38,14 +38,16 @@ class PtSource {
   size_t unchecked() const { return unchecked_; }
 
  private:
-  PtSource(std::string path, Bytes bytes) : path_(std::move(path)), bytes_(bytes) {}
+  PtSource(std::string path, const FileBytes& file) : path_(std::move(path)), file_(file), bytes_(file.all()) {}
   Status read(const ReadOptions& options);
   Status read_zip(const ReadOptions& options);
   // ---- the form before torch 1.6: legacy.cpp ----
   Status read_legacy();
+  Status fetch_whole() const;
   Status read_legacy_storages(PickleRef list, const PickleDocument& keys, uint64_t at);
 
   std::string path_;
+  FileBytes file_;
   Bytes bytes_;
   bool legacy_ = false;
   size_t unchecked_ = 0;

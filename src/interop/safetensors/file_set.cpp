@@ -8,11 +8,12 @@
 #include <memory>
 
 #include "format/names.h"
-#include "interop/files.h"
 
 namespace ckpt::interop {
 
 namespace {
+
+constexpr uint64_t kMaxRemoteIndex = 256 << 20;
 
 // Passes the events of one JSON value on as compact text.
 class Copier {
@@ -174,9 +175,19 @@ std::string parent_of(const std::string& path) {
   return slash == std::string::npos ? "" : path.substr(0, slash + 1);
 }
 
-Result<FileSet> set_of_index(const std::string& path) {
-  CKPT_ASSIGN(const MappedFile file, MappedFile::open(path));
-  Result<Index> index = parse_index(as_text(file.bytes()));
+// A server may answer anything, of any size.
+Status fetch_index(const std::string& path, const InputFile& file) {
+  const FileBytes bytes = file.bytes();
+  if (bytes.size() <= kMaxRemoteIndex) return bytes.need(0, bytes.size());
+  return Status(CKPT_UNSUPPORTED, strformat("{}: an index of {} bytes; of a web server at most {} are read", path,
+                                            bytes.size(), kMaxRemoteIndex))
+      .with("path", path);
+}
+
+Result<FileSet> set_of_index(const std::string& path, const std::shared_ptr<WebFolder>& folder) {
+  CKPT_ASSIGN(const InputFile file, InputFile::open(path, folder));
+  if (folder) CKPT_TRY(fetch_index(path, file));
+  Result<Index> index = parse_index(as_text(file.addresses()));
   if (!index.ok()) return std::move(index).status().in(path).with("path", path);
   FileSet set;
   set.has_index = true;
@@ -195,7 +206,7 @@ bool exists(const std::string& path) {
 
 Result<FileSet> set_of_directory(const std::string& path) {
   const std::string index = path + '/' + kIndexFile;
-  if (exists(index)) return set_of_index(index);
+  if (exists(index)) return set_of_index(index, nullptr);
   FileSet set;
   CKPT_ASSIGN(set.names, list_safetensors(path));
   if (set.names.empty())
@@ -225,12 +236,12 @@ bool holds_safetensors(const std::string& directory) {
   return !names.ok() || !names->empty();  // what cannot be listed is find_files' to tell
 }
 
-Result<FileSet> find_files(const std::string& path) {
+Result<FileSet> find_files(const std::string& path, const std::shared_ptr<WebFolder>& folder) {
   if (path.empty()) return Status(CKPT_INVALID, "the path is empty");
   struct stat info{};
-  if (stat(path.c_str(), &info) != 0) return from_errno(errno, "open", path);
-  if (S_ISDIR(info.st_mode)) return set_of_directory(path);
-  return path.ends_with(".json") ? set_of_index(path) : Result<FileSet>(set_of_file(path));
+  if (!folder && stat(path.c_str(), &info) != 0) return from_errno(errno, "open", path);
+  if (!folder && S_ISDIR(info.st_mode)) return set_of_directory(path);
+  return path.ends_with(".json") ? set_of_index(path, folder) : Result<FileSet>(set_of_file(path));
 }
 
 Result<Index> parse_index(std::string_view text) {

@@ -1,10 +1,12 @@
 // The headers of a set of files, read and checked against each other and the index.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "interop/files.h"
+#include "base/parallel.h"
+#include "interop/input_file.h"
 #include "interop/look.h"
 #include "interop/safetensors/file_set.h"
 #include "interop/safetensors/format.h"
@@ -13,6 +15,8 @@
 namespace ckpt::interop {
 
 namespace {
+
+constexpr unsigned kOpensAtOnce = 8;  // on a web server
 
 struct Sources {
   FileSet set;
@@ -48,15 +52,22 @@ Status check_names(const Sources& sources) {
 }
 
 // All files go to `files`, in their order.
-Result<Sources> open_sources(const std::string& path, FileTable& files) {
+Result<Sources> open_sources(const std::string& path, const ReadOptions& options, FileTable& files) {
   Sources sources;
-  CKPT_ASSIGN(sources.set, find_files(path));
-  for (const std::string& file_path : sources.set.paths) {
-    CKPT_ASSIGN(MappedFile file, MappedFile::open(file_path));
-    CKPT_ASSIGN(Header header, parse_header(file.bytes(), file_path));
-    sources.headers.push_back(std::move(header));
-    files.add(file_path, std::move(file));
-  }
+  CKPT_ASSIGN(sources.set, find_files(path, options.folder));
+  const std::vector<std::string>& paths = sources.set.paths;
+  std::vector<std::optional<InputFile>> opened(paths.size());
+  sources.headers.resize(paths.size());
+  auto open = [&](size_t i) -> Status {
+    CKPT_TRY(options.check());
+    CKPT_ASSIGN(InputFile file, InputFile::open(paths[i], options.folder));
+    CKPT_ASSIGN(sources.headers[i], parse_header(file.bytes(), paths[i]));
+    opened[i] = std::move(file);
+    return Ok();
+  };
+  // Of files on this machine one after the other, since a header is parsed in no time.
+  CKPT_TRY(for_each_parallel(options.folder ? kOpensAtOnce : 1, paths.size(), open));
+  for (size_t i = 0; i < paths.size(); i++) files.add(paths[i], *std::move(opened[i]));
   CKPT_TRY(check_names(sources));
   return sources;
 }
@@ -112,10 +123,10 @@ bool is_safetensors(const Candidate& candidate) {
   return candidate.head.size() > 8 && candidate.head[8] == '{' && candidate.head[7] == 0 && candidate.head[4] == 0;
 }
 
-Result<ForeignCheckpoint> read_safetensors(const std::string& path, const ReadOptions&) {
+Result<ForeignCheckpoint> read_safetensors(const std::string& path, const ReadOptions& options) {
   ForeignCheckpoint out;
   out.format = "safetensors";
-  CKPT_ASSIGN(const Sources sources, open_sources(path, out.files));
+  CKPT_ASSIGN(const Sources sources, open_sources(path, options, out.files));
   out.tensors = tensors_of(sources);
   out.attributes = attributes_of(sources);
   return out;

@@ -208,8 +208,10 @@ Status check_cover(const std::vector<Tensor>& tensors, uint64_t data_bytes) {
       .with("found", data_bytes);
 }
 
-Result<std::string_view> header_json(Bytes file) {
+Result<std::string_view> header_json(const FileBytes& bytes) {
+  const Bytes file = bytes.all();
   if (file.size() < 8) return Status(CKPT_FORMAT, strformat("expected 8 bytes at least, found {}", file.size()));
+  CKPT_TRY(bytes.need(0, 8));
   uint64_t size = 0;
   std::memcpy(&size, file.data(), 8);
   const uint64_t limit = std::min<uint64_t>(kMaxHeaderBytes, file.size() - 8);
@@ -217,12 +219,13 @@ Result<std::string_view> header_json(Bytes file) {
     return Status(CKPT_FORMAT, strformat("header: expected {} bytes at most, found {}", limit, size))
         .with("expected", limit)
         .with("found", size);
+  CKPT_TRY(bytes.need(8, size));
   const std::string_view json = as_text(file.subspan(8, size));
   if (!json.starts_with('{')) return Status(CKPT_FORMAT, "header does not begin with '{'").with("offset", uint64_t{8});
   return json;
 }
 
-Result<Header> parse(Bytes file) {
+Result<Header> parse(const FileBytes& file) {
   CKPT_ASSIGN(const std::string_view json, header_json(file));
   HeaderEvents events;
   CKPT_TRY(parse_json(json, events));
@@ -238,7 +241,7 @@ Result<Header> parse(Bytes file) {
 
 }  // namespace
 
-Result<Header> parse_header(Bytes file, std::string_view name) {
+Result<Header> parse_header(const FileBytes& file, std::string_view name) {
   Result<Header> header = parse(file);
   if (header.ok()) return header;
   return std::move(header).status().in(name).with("path", std::string(name));

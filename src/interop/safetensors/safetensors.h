@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "base/types.h"
+#include "interop/input_file.h"
 #include "interop/json.h"
 
 namespace ckpt::interop {
@@ -29,9 +30,9 @@ struct Header {
   std::optional<StringMap> metadata;
 };
 
-// `file` is the whole file; only its header is read. `name` is for messages.
+// `file` is the whole file; only its header is asked for. `name` is for messages.
 // FORMAT, or UNSUPPORTED for a dtype that is not in the table.
-Result<Header> parse_header(Bytes file, std::string_view name);
+Result<Header> parse_header(const FileBytes& file, std::string_view name);
 
 // Length, JSON and padding, for tensors whose `begin` and `end` are set; UNSUPPORTED past kMaxHeaderBytes.
 Result<std::string> make_header(const std::vector<Tensor>& tensors, const std::optional<StringMap>& metadata);

@@ -81,9 +81,10 @@ struct Span {
 
 }  // namespace
 
-Result<ZipReader> ZipReader::open(Bytes file) {
+Result<ZipReader> ZipReader::open(const FileBytes& file) {
   ZipReader reader(file);
   CKPT_ASSIGN(const Directory directory, reader.find_directory());
+  if (file.is_remote()) CKPT_TRY(reader.need_headers(directory));
   CKPT_TRY(reader.read_directory(directory));
   return reader;
 }
@@ -93,6 +94,8 @@ Result<ZipReader> ZipReader::open(Bytes file) {
 Result<ZipReader::Directory> ZipReader::find_directory() const {
   const uint64_t size = file_.size();
   if (size < kEndSize) return zip_error(0, "truncated: no end record");
+  const uint64_t tail = std::min(size, kEndSize + kMaxComment + kLocatorSize + kEnd64Size);
+  CKPT_TRY(bytes_.need(size - tail, tail));
   uint64_t at = size - kEndSize;
   const uint64_t lowest = at > kMaxComment ? at - kMaxComment : 0;
   while (read32(file_, at) != kEndMark || at + kEndSize + read16(file_, at + 20) != size)
@@ -106,6 +109,7 @@ Result<ZipReader::Directory> ZipReader::find_directory() const {
     at = read64(file_, locator + 8);
     if (read32(file_, locator + 4) != 0 || read32(file_, locator + 16) > 1)
       return Status(CKPT_UNSUPPORTED, "zip: an archive of several disks").with("offset", locator);
+    if (locator >= kEnd64Size && at <= locator - kEnd64Size) CKPT_TRY(bytes_.need(at, kEnd64Size));
     if (locator < kEnd64Size || at > locator - kEnd64Size || read32(file_, at) != kEnd64Mark)
       return zip_error(locator, "the zip64 end record is not where its locator says");
     uint64_t record_end;
@@ -129,7 +133,28 @@ Result<ZipReader::Directory> ZipReader::find_directory() const {
   return directory;
 }
 
+// What is read of a file on a web server, in few requests: the directory, the header of each entry, and what lies
+// before it, where the entry before may have a data descriptor. What is elsewhere is asked for when it is read.
+Status ZipReader::need_headers(const Directory& directory) const {
+  constexpr uint64_t kBefore = 32, kAfter = kLocalSize + 256;
+  CKPT_TRY(bytes_.need(directory.begin, directory.end - directory.begin));
+  std::vector<ByteRange> ranges;
+  for (uint64_t at = directory.begin; directory.end - at >= kEntrySize && read32(file_, at) == kEntryMark;) {
+    const uint64_t name_size = read16(file_, at + 28), extra_size = read16(file_, at + 30);
+    const uint64_t all = kEntrySize + name_size + extra_size + read16(file_, at + 32);
+    if (directory.end - at < all) break;
+    uint64_t size = read32(file_, at + 24), stored = read32(file_, at + 20), offset = read32(file_, at + 42);
+    const bool known = widen(file_.subspan(at + kEntrySize + name_size, extra_size), {&size, &stored, &offset});
+    if (known && offset < directory.begin)
+      ranges.push_back({offset - std::min(offset, kBefore), std::min(offset + name_size + kAfter, directory.begin)});
+    at += all;
+  }
+  ranges.push_back({directory.begin - std::min(directory.begin, kBefore), directory.begin});
+  return bytes_.need(std::move(ranges));
+}
+
 Status ZipReader::read_directory(const Directory& directory) {
+  CKPT_TRY(bytes_.need(directory.begin, directory.end - directory.begin));
   entries_.reserve(directory.count);
   std::vector<Span> spans;
   spans.reserve(directory.count);
@@ -174,6 +199,7 @@ Status ZipReader::read_directory(const Directory& directory) {
 // Where the data begins, and that the header there says what the directory said. `limit`: where the directory begins.
 Status ZipReader::read_local_header(ZipEntry& entry, uint64_t offset, uint16_t flags, uint64_t limit,
                                     uint64_t* end) const {
+  CKPT_TRY(bytes_.need(offset, kLocalSize));
   if (offset > limit || limit - offset < kLocalSize || read32(file_, offset) != kLocalMark)
     return entry_error(entry.name, offset, "no local header where the directory says");
   if (flags & (kEncrypted | kStrongEncryption | kMaskedHeaders))
@@ -181,6 +207,7 @@ Status ZipReader::read_local_header(ZipEntry& entry, uint64_t offset, uint16_t f
   const uint64_t name_size = read16(file_, offset + 26), extra_size = read16(file_, offset + 28);
   const uint64_t header = kLocalSize + name_size + extra_size;
   if (limit - offset < header) return entry_error(entry.name, offset, "its local header reaches into the directory");
+  CKPT_TRY(bytes_.need(offset, header));
   const std::string_view name = as_text(file_.subspan(offset + kLocalSize, name_size));
   if (name != entry.name) return entry_error(entry.name, offset, "its local header is called " + shown(name));
   if (read16(file_, offset + 6) != flags || read16(file_, offset + 8) != entry.method)
@@ -208,6 +235,8 @@ Status ZipReader::read_local_header(ZipEntry& entry, uint64_t offset, uint16_t f
 
 // Behind the data: with or without a mark, with sizes of 4 or 8 bytes.
 Status ZipReader::check_descriptor(const ZipEntry& entry, uint64_t limit, uint64_t* end) const {
+  constexpr uint64_t kLongest = 24;
+  CKPT_TRY(bytes_.need(*end, std::min(kLongest, limit - *end)));
   for (const uint64_t mark : {4, 0})
     for (const uint64_t width : {8, 4}) {
       const uint64_t size = mark + 4 + 2 * width, at = *end + mark;
@@ -236,6 +265,7 @@ Result<Bytes> ZipReader::bytes(const ZipEntry& entry) const {
 
 Result<std::string> ZipReader::text(const ZipEntry& entry, uint64_t limit) const {
   if (entry.size > limit) return entry_differs(entry.name, entry.begin, "bytes at most", limit, entry.size);
+  CKPT_TRY(need(entry));
   if (entry.method != 8) {
     CKPT_ASSIGN(const Bytes content, bytes(entry));
     return std::string(as_text(content));
@@ -256,13 +286,20 @@ Result<std::string> ZipReader::text(const ZipEntry& entry, uint64_t limit) const
 }
 
 Status ZipReader::verify(const ZipEntry& entry, const std::function<Status()>& go_on) const {
-  constexpr uint64_t kStep = 16 << 20;
+  return check(entry, go_on, false);
+}
+
+Status ZipReader::check(const ZipEntry& entry, const std::function<Status()>& go_on, bool releases) const {
+  constexpr uint64_t kStep = 64 << 20;  // of a file on a web server: eight requests at once
   if (entry.crc == 0 || entry.method != 0) return Ok();
   uint32_t found = 0;
   for (uint64_t at = 0; at < entry.stored; at += kStep) {
     if (go_on) CKPT_TRY(go_on());
+    const uint64_t size = std::min(kStep, entry.stored - at);
+    CKPT_TRY(bytes_.need(entry.begin + at, size));
     const auto* data = reinterpret_cast<const Bytef*>(file_.data() + entry.begin + at);
-    found = static_cast<uint32_t>(crc32_z(found, data, std::min(kStep, entry.stored - at)));
+    found = static_cast<uint32_t>(crc32_z(found, data, size));
+    if (releases) bytes_.release(entry.begin + at, size);
   }
   if (found == entry.crc) return Ok();
   return Status(CKPT_CORRUPT,
@@ -273,7 +310,7 @@ Status ZipReader::verify(const ZipEntry& entry, const std::function<Status()>& g
 }
 
 Status ZipReader::verify(unsigned threads, const std::function<Status()>& go_on) const {
-  return for_each_parallel(threads, entries_.size(), [&](size_t i) { return verify(entries_[i], go_on); });
+  return for_each_parallel(threads, entries_.size(), [&](size_t i) { return check(entries_[i], go_on, true); });
 }
 
 }  // namespace ckpt::interop

@@ -1,4 +1,4 @@
-// A zip archive in memory, read without trust: the central directory, each local header and each data descriptor must
+// A zip archive, read without trust: the central directory, each local header and each data descriptor must
 // say the same, and no two entries may share a byte. Data is found by the local headers, as torch pads them. Entries
 // that are compressed can be listed but not mapped. Const calls are thread-safe.
 #pragma once
@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "base/types.h"
+#include "interop/input_file.h"
 
 namespace ckpt::interop {
 
@@ -25,21 +26,22 @@ struct ZipEntry {
 
 class ZipReader {
  public:
-  // `file` is the whole archive and must outlive the reader. FORMAT; UNSUPPORTED for archives of several disks and
-  // encrypted entries.
-  static Result<ZipReader> open(Bytes file);
+  // `file` is the whole archive and must outlive the reader; of one on a web server the directory and the headers are
+  // asked for. FORMAT; UNSUPPORTED for archives of several disks and encrypted entries.
+  static Result<ZipReader> open(const FileBytes& file);
 
   // In the order of the central directory.
   const std::vector<ZipEntry>& entries() const { return entries_; }
   const ZipEntry* find(std::string_view name) const;
 
-  // The content in place. UNSUPPORTED where it is compressed.
+  // The content in place: addresses, until need() has succeeded. UNSUPPORTED where it is compressed.
   Result<Bytes> bytes(const ZipEntry& entry) const;
+  Status need(const ZipEntry& entry) const { return bytes_.need(entry.begin, entry.stored); }
   // The content, inflated where need be; FORMAT past `limit` bytes.
   Result<std::string> text(const ZipEntry& entry, uint64_t limit) const;
 
   // Compares the CRC-32 of every entry that has one and is not compressed, on several threads. Asks `go_on` now and
-  // then, and ends with its error. CORRUPT.
+  // then, and ends with its error. CORRUPT. What need() asked for must be asked for again.
   Status verify(unsigned threads, const std::function<Status()>& go_on = {}) const;
   Status verify(const ZipEntry& entry, const std::function<Status()>& go_on = {}) const;
 
@@ -47,12 +49,16 @@ class ZipReader {
   struct Directory {
     uint64_t begin = 0, end = 0, count = 0;
   };
-  explicit ZipReader(Bytes file) : file_(file) {}
+  explicit ZipReader(const FileBytes& file) : bytes_(file), file_(file.all()) {}
   Result<Directory> find_directory() const;
   Status read_directory(const Directory& directory);
   Status read_local_header(ZipEntry& entry, uint64_t offset, uint16_t flags, uint64_t limit, uint64_t* end) const;
   Status check_descriptor(const ZipEntry& entry, uint64_t limit, uint64_t* end) const;
 
+  Status check(const ZipEntry& entry, const std::function<Status()>& go_on, bool releases) const;
+  Status need_headers(const Directory& directory) const;
+
+  FileBytes bytes_;
   Bytes file_;
   std::vector<ZipEntry> entries_;
   std::vector<uint32_t> by_name_;

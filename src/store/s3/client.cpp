@@ -3,27 +3,15 @@
 #include <time.h>
 
 #include <algorithm>
-#include <charconv>
-#include <chrono>
 #include <cstdlib>
-#include <thread>
 
 #include "store/keys.h"
 
 namespace ckpt::store::s3 {
 
 static constexpr uint64_t kHashed = 64 << 10;  // bodies up to this size are part of the signature
-static constexpr int64_t kFirstPauseMs = 100, kMostPauseMs = 5000;
-static constexpr int64_t kMostSkew = 300;  // seconds; servers refuse more than 900
-static constexpr int64_t kSlowest = 64;    // bytes in a ms: so much longer may a large body take
-static constexpr int64_t kLateMs = 60000;  // a process that was stopped for so long beyond its patience gives up
-
-// Goes on while the machine sleeps.
-static int64_t now_ms() {
-  timespec now{};
-  clock_gettime(CLOCK_BOOTTIME, &now);
-  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1000000;
-}
+static constexpr int64_t kMostSkew = 300;      // seconds; servers refuse more than 900
+static constexpr int64_t kSlowest = 64;        // bytes in a ms: so much longer may a large body take
 
 int64_t Client::server_time() const { return time(nullptr) + skew_; }
 
@@ -109,7 +97,7 @@ Answer Client::ask_once(const Request& request, std::shared_ptr<const Credential
                                                answer.http.trouble))
                          .with("path", path(request.key));
   } else {
-    answered_ = true;
+    patience_.answered();
     if (!answer.http.good() || request.ends_late) read_error(&answer);
   }
   return answer;
@@ -117,16 +105,8 @@ Answer Client::ask_once(const Request& request, std::shared_ptr<const Credential
 
 // ---- again ----
 
-struct Client::Try {
-  int64_t first_failed = 0;
-  int count = 0;  // of failures
+struct Client::Try : Patience::Try {
   bool asked_keys = false, set_clock = false, signed_again = false;
-
-  // Half to all of a time that doubles.
-  int64_t pause() const {
-    const int64_t longest = std::min(kMostPauseMs, kFirstPauseMs << std::min(count, 10));
-    return longest / 2 + static_cast<int64_t>(random_id().lo % static_cast<uint64_t>(longest / 2 + 1));
-  }
 };
 
 // Also of a body that arrived with other bytes than it was sent with.
@@ -136,10 +116,10 @@ static bool is_passing(const Answer& answer) {
   const long status = answer.http.status;
   if (answer.http.good())  // an error in the body of a good answer
     return answer.code == "InternalError" || answer.code == "SlowDown" || answer.code == "ServiceUnavailable";
-  return status == 500 || status == 502 || status == 503 || status == 504 || status == 408 || status == 429 ||
-         answer.code == "RequestTimeout" || answer.code == "BadDigest" || answer.code == "InvalidDigest" ||
-         answer.code == "XAmzContentSHA256Mismatch" || answer.code == "XAmzContentChecksumMismatch" ||
-         answer.code == "OperationAborted" || answer.code == "ConditionalRequestConflict";
+  return is_passing_status(status) || answer.code == "RequestTimeout" || answer.code == "BadDigest" ||
+         answer.code == "InvalidDigest" || answer.code == "XAmzContentSHA256Mismatch" ||
+         answer.code == "XAmzContentChecksumMismatch" || answer.code == "OperationAborted" ||
+         answer.code == "ConditionalRequestConflict";
 }
 
 // Whether the next try may do better at once: with other keys, the server's time, or another kind of checksum.
@@ -171,59 +151,28 @@ bool Client::repair(const Request& request, const Answer& answer, const Credenti
   return false;
 }
 
-// Not all of them at the same moment.
-void Client::wait_for_calm() const {
-  const int64_t left = calm_from_ - now_ms();
-  if (left <= 0) return;
-  const int64_t chance = static_cast<int64_t>(random_id().lo % static_cast<uint64_t>(left / 4 + 1));
-  std::this_thread::sleep_for(std::chrono::milliseconds(left + chance));
-}
-
-void Client::slow_down(int64_t ms) {
-  const int64_t until = now_ms() + ms;
-  int64_t known = calm_from_;
-  while (known < until && !calm_from_.compare_exchange_weak(known, until)) {
-  }
-}
-
-// "120" seconds; 0 if it says nothing or a date.
-static int64_t retry_after_ms(const HttpReply& reply) {
-  const std::string* text = reply.header("retry-after");
-  int64_t seconds = 0;
-  if (text) std::from_chars(text->data(), text->data() + text->size(), seconds);
-  return std::clamp<int64_t>(seconds, 0, 60) * 1000;
-}
-
 static bool may_be_done(const Answer& answer) {
   return answer.failure.ok() ? answer.http.status >= 500 || answer.http.status == 409 : answer.http.sent;
 }
 
-// Sleeps; false if there is no patience left. The last try comes when it ends, however long the server wants to wait.
-bool Client::wait_to_try_again(const Answer& answer, Try* tries) {
-  const int64_t patience = answered_ ? config_.timing.retry_ms : config_.timing.first_ms,
-                end = tries->first_failed + patience, left = end - now_ms();
-  if (left <= 0) return false;
-  const long status = answer.http.status;
-  const int64_t pause = std::min(left, std::max(tries->pause(), retry_after_ms(answer.http)));
-  if (status == 503 || status == 429 || answer.code == "SlowDown") slow_down(pause);  // also all other requests
-  std::this_thread::sleep_for(std::chrono::milliseconds(pause));
-  // A request that comes much later may meet what was removed since.
-  return now_ms() < end + kLateMs;
+bool Client::wait_to_try_again(const Answer& answer, const Try& tries) {
+  const bool busy = answer.http.status == 503 || answer.http.status == 429 || answer.code == "SlowDown";
+  return patience_.wait_to_try_again(answer.http, busy, tries);
 }
 
 Answer Client::ask(const Request& request) {
   bool maybe_done = false;
   for (Try tries;; tries.count++) {
-    wait_for_calm();
+    patience_.wait_for_calm();
     std::shared_ptr<const Credentials> used;
     Answer answer = ask_once(request, &used);
     maybe_done |= may_be_done(answer);
     answer.maybe_done = maybe_done && !answer.good();
     if (answer.good()) succeeded_ = true;
     if (answer.good() || request.once) return answer;
-    if (tries.first_failed == 0) tries.first_failed = now_ms();
+    Patience::failed(&tries);
     if (used && repair(request, answer, *used, &tries)) continue;
-    if (!is_passing(answer) || !wait_to_try_again(answer, &tries)) return answer;
+    if (!is_passing(answer) || !wait_to_try_again(answer, tries)) return answer;
   }
 }
 

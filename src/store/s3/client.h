@@ -8,6 +8,7 @@
 #include <string>
 
 #include "store/s3/credentials.h"
+#include "store/s3/patience.h"
 #include "store/s3/xml.h"
 
 namespace ckpt::store::s3 {
@@ -70,20 +71,18 @@ class Client {
 
  private:
   struct Try;
-  explicit Client(Config config) : config_(std::move(config)) {}
+  explicit Client(Config config) : config_(std::move(config)), patience_(config_.timing) {}
   Answer ask_once(const Request& request, std::shared_ptr<const Credentials>* used);
   bool repair(const Request& request, const Answer& answer, const Credentials& used, Try* tries);
-  bool wait_to_try_again(const Answer& answer, Try* tries);
+  bool wait_to_try_again(const Answer& answer, const Try& tries);
   int64_t server_time() const;
-  void wait_for_calm() const;
-  void slow_down(int64_t ms);
 
   const Config config_;
   std::unique_ptr<Http> http_;
   std::unique_ptr<CredentialChain> credentials_;
-  std::atomic<bool> answered_ = false, succeeded_ = false, knows_checksums_ = true;
-  std::atomic<int64_t> skew_ = 0;       // seconds: the server's clock minus ours
-  std::atomic<int64_t> calm_from_ = 0;  // of now_ms: no request before it
+  Patience patience_;
+  std::atomic<bool> succeeded_ = false, knows_checksums_ = true;
+  std::atomic<int64_t> skew_ = 0;  // seconds: the server's clock minus ours
 };
 
 }  // namespace ckpt::store::s3

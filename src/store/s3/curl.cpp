@@ -9,7 +9,7 @@ namespace ckpt::store::s3 {
 
 static Status cannot_load(std::string_view why) {
   return Status(CKPT_UNSUPPORTED,
-                strformat("s3:// needs libcurl.so.4 (Debian: libcurl4), which cannot be loaded: {}", why));
+                strformat("s3:// and https:// need libcurl.so.4 (Debian: libcurl4), which cannot be loaded: {}", why));
 }
 
 template <typename Function>

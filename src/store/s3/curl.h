@@ -1,6 +1,6 @@
-// libcurl, loaded when the first s3:// store is opened. It is not linked: a trainer that never opens one does not load
-// it and the thirty libraries behind it, and runs where it is not installed. Its interface has been stable since 2006
-// (libcurl.so.4).
+// libcurl, loaded when the first s3:// or https:// store is opened. It is not linked: a trainer that never opens one
+// does not load it and the thirty libraries behind it, and runs where it is not installed. Its interface has been
+// stable since 2006 (libcurl.so.4).
 #pragma once
 
 #include <curl/curl.h>

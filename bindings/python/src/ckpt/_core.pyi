@@ -267,7 +267,7 @@ def replaced(value: object, types: tuple[type, ...], function: Callable[[Any], o
 
 class Store:
     """
-    A directory that holds checkpoints ("/data/run7", any os.PathLike, "file:///data/run7"), a prefix in a bucket of an object store ("s3://bucket/run7"), or a store in this process's memory ("mem:NAME"). Opening it creates nothing. Several threads may use it at once.
+    A directory that holds checkpoints ("/data/run7", any os.PathLike, "file:///data/run7"), a prefix in a bucket of an object store ("s3://bucket/run7"), a directory of a web server ("https://host/run7": to be read, and checkpoints are opened by their ids), or a store in this process's memory ("mem:NAME"). Opening it creates nothing. Several threads may use it at once.
     """
 
     def __init__(self, uri: str | os.PathLike[str], options: Mapping[str, int | str] | None = None, **keywords: int | str) -> None: ...
@@ -615,7 +615,7 @@ class OwnArrays:
 
 class File:
     """
-    A PyTorch .pt or a safetensors file, mapped and read in place: no code is run, nothing is copied. If somebody truncates the file meanwhile, SIGBUS can end the process.
+    A PyTorch .pt or a safetensors file, mapped and read in place: no code is run, nothing is copied. If somebody truncates the file meanwhile, SIGBUS can end the process. Of an address ("https://host/model.pt") the bytes of all tensors are fetched, unless tensor_data=0: then none are.
     """
 
     def __init__(self, path: str | os.PathLike[str], options: Mapping[str, int | str] | None = None, **keywords: int | str) -> None: ...

@@ -190,7 +190,7 @@ def _turn_of(target: Target, rank: int, options: Mapping[str, int | str]) -> Tur
         return target._turn
     uri = target.uri if isinstance(target, Store) else os.fsdecode(target)
     path = uri.removeprefix("file://")
-    place = path if path.startswith(("mem:", "s3://")) else os.path.realpath(path)
+    place = path if path.startswith(("mem:", "s3://", "https://", "http://")) else os.path.realpath(path)
     return _turns.setdefault((place, str(options.get("run", "main")), rank), Turn())
 
 

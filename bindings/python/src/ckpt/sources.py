@@ -21,7 +21,7 @@ class FileReader:
     """A ckpt.File with those methods of a Reader that a load of a state needs."""
 
     def __init__(self, path: str, options: Mapping[str, int | str]) -> None:
-        self.path = path
+        self.path = path.partition("?")[0] if "://" in path else path  # a query may be a secret
         self.file = File(path, options)
         self._found = {tensor.name: (place, tensor) for place, tensor in enumerate(self.file.tensors())}
         self.tensor_count = len(self._found)
@@ -182,6 +182,22 @@ def _reader_of_directory(path: str, options: Mapping[str, int | str]) -> Reader:
     return Reader(store, name, {**options, "run": runs[0]} if runs else options)
 
 
+_FILE_ENDINGS = (".safetensors", ".safetensors.index.json", ".pt", ".pth", ".bin", ".ckpt")
+
+
+def _open_address(url: str, selector: str, options: Mapping[str, int | str]) -> _core.Reader | FileReader:
+    """A file on a web server, by its ending; or a checkpoint there, by its own address unless there is a selector."""
+    address, mark, query = url.partition("?")
+    if address.endswith(_FILE_ENDINGS):
+        if selector != "latest":
+            raise ValueError(f"{address} is one file, so there is nothing to select: found selector {selector!r}")
+        return FileReader(url, options)
+    if selector != "latest":
+        return Reader(Store(url, options), selector, options)
+    folder, _, name = address.rstrip("/").rpartition("/")
+    return Reader(Store(folder + mark + query, options), name, options)
+
+
 def open_source(source: Source, selector: str, options: Mapping[str, int | str]) -> _core.Reader | FileReader:
     """What the source names; a Reader is given back as it is."""
     if isinstance(source, _core.Reader):
@@ -189,6 +205,8 @@ def open_source(source: Source, selector: str, options: Mapping[str, int | str])
     if isinstance(source, _core.Store):
         return Reader(source, selector, options)
     path = os.fsdecode(source)
+    if path.startswith(("https://", "http://")):
+        return _open_address(path, selector, options)
     foreign, directory = _is_foreign(path), is_checkpoint_directory(path)
     if (foreign or directory) and selector != "latest":
         what = "one file" if foreign else "one checkpoint"

@@ -25,8 +25,9 @@ impl Store {
         Store::open_with(uri, &Options::new())
     }
 
-    /// Options: `direct_io`, `io_engine`, `recycle`, `mirror`, `endpoint`, `region`, `path_style`, `profile`,
-    /// `ca_file`, `conditional_puts`.
+    /// A directory, `s3://bucket/prefix`, `mem:NAME`, or `https://host/dir`, which is read-only and whose checkpoints
+    /// are opened by their ids. Options: `direct_io`, `io_engine`, `recycle`, `mirror`, `endpoint`, `region`,
+    /// `path_style`, `profile`, `ca_file`, `conditional_puts`, `http_header`.
     pub fn open_with(uri: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let (uri, bag) = (c_path(uri)?, options.bag()?);
         // SAFETY: texts and options live until the call returns.
@@ -93,8 +94,8 @@ impl Store {
 
     /// Saves a PyTorch `.pt`, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint of its own
     /// run (default `import`). Runs no code. If somebody truncates the file meanwhile, SIGBUS can end the process.
-    /// Imports into one run take turns. Options: `run`, `verify`, `on_existing`, `compression`, `threads`,
-    /// `timeout_ms`.
+    /// `path` may be the address of a file on a web server. Imports into one run take turns. Options: `run`, `verify`,
+    /// `on_existing`, `compression`, `threads`, `timeout_ms`, `ca_file`, `http_header`.
     pub fn import(
         &self,
         path: impl AsRef<Path>,

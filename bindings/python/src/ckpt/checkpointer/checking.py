@@ -67,7 +67,7 @@ class Check:
 def free_bytes(store: Store) -> int | None:
     """What is free in the file system of the store; None for one in memory or in a bucket."""
     path = store.uri.removeprefix("file://")
-    if path.startswith(("mem:", "s3://")):
+    if path.startswith(("mem:", "s3://", "https://", "http://")):
         return None
     path = os.path.abspath(path)
     while not os.path.exists(path):

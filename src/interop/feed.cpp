@@ -1,0 +1,154 @@
+#include "interop/feed.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <tuple>
+
+namespace ckpt::interop {
+
+namespace {
+
+// Blocks that were begun and are not done. By number, not by bytes: whenever one is done, the next one that the save
+// waits for is fetched, so the two never wait for each other.
+constexpr size_t kWindow = 16;
+
+constexpr size_t kStays = SIZE_MAX;  // instead of a block
+
+uintptr_t start_of(Bytes bytes) { return reinterpret_cast<uintptr_t>(bytes.data()); }
+
+}  // namespace
+
+static std::vector<std::shared_ptr<RemoteFile>> by_address(std::vector<std::shared_ptr<RemoteFile>> files) {
+  std::erase_if(files, [](const auto& file) { return file->bytes().empty(); });
+  std::sort(files.begin(), files.end(),
+            [](const auto& a, const auto& b) { return start_of(a->bytes()) < start_of(b->bytes()); });
+  return files;
+}
+
+Feed::Feed(std::vector<std::shared_ptr<RemoteFile>> files, std::vector<Bytes> kept)
+    : files_(by_address(std::move(files))), kept_(std::move(kept)) {}
+
+Feed::~Feed() {
+  {
+    std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+// False: memory of something else.
+bool Feed::place_of(Bytes bytes, Piece* piece) const {
+  const uintptr_t at = start_of(bytes);
+  auto found = std::upper_bound(files_.begin(), files_.end(), at,
+                                [](uintptr_t address, const auto& file) { return address < start_of(file->bytes()); });
+  if (bytes.empty() || found == files_.begin()) return false;
+  const auto& file = *--found;
+  const uint64_t begin = at - start_of(file->bytes());
+  if (begin >= file->bytes().size()) return false;
+  piece->file = file.get();
+  piece->range = {begin, begin + bytes.size()};
+  return true;
+}
+
+Status Feed::fetch(const std::vector<Piece>& pieces) const {
+  std::map<RemoteFile*, std::vector<ByteRange>> wanted;
+  for (const Piece& piece : pieces) wanted[piece.file].push_back(piece.range);
+  for (auto& [file, ranges] : wanted) CKPT_TRY(file->fetch(std::move(ranges)));
+  return Ok();
+}
+
+Status Feed::fill(const std::vector<Bytes>& samples) {
+  std::vector<Piece> pieces;
+  for (const Bytes sample : samples)
+    if (Piece piece; place_of(sample, &piece)) pieces.push_back(piece);
+  return fetch(pieces);
+}
+
+// Ranges that overlap others, or what is kept, are fetched now and stay: giving one back would take it from the others.
+Status Feed::begin(std::vector<std::vector<Bytes>> blocks) {
+  std::vector<Piece> all, staying;
+  blocks_.resize(blocks.size());
+  for (size_t i = 0; i < blocks.size(); i++)
+    for (const Bytes bytes : blocks[i])
+      if (Piece piece{nullptr, {}, i}; place_of(bytes, &piece)) all.push_back(piece);
+  for (const Bytes bytes : kept_)
+    if (Piece piece{nullptr, {}, kStays}; place_of(bytes, &piece)) all.push_back(piece);
+  auto order = [](const Piece& piece) { return std::tuple(piece.file, piece.range.begin, piece.range.end); };
+  std::sort(all.begin(), all.end(), [&](const Piece& a, const Piece& b) { return order(a) < order(b); });
+  std::vector<Piece> alone;
+  for (size_t i = 0; i < all.size();) {
+    uint64_t end = all[i].range.end;
+    size_t last = i + 1;
+    for (; last < all.size() && all[last].file == all[i].file && all[last].range.begin < end; last++)
+      end = std::max(end, all[last].range.end);
+    std::vector<Piece>& to = last == i + 1 && all[i].block != kStays ? alone : staying;
+    to.insert(to.end(), all.begin() + static_cast<ptrdiff_t>(i), all.begin() + static_cast<ptrdiff_t>(last));
+    i = last;
+  }
+  CKPT_TRY(fetch(staying));
+  plan(alone);
+  for (unsigned i = 0; i < kRequestsAtOnce; i++) workers_.emplace_back([this] { work(); });
+  return Ok();
+}
+
+// Neighbours in a file that are of one block become one request.
+void Feed::plan(const std::vector<Piece>& sorted) {
+  for (size_t i = 0; i < sorted.size();) {
+    Piece piece = sorted[i];
+    Block& block = blocks_[piece.block];
+    for (; i < sorted.size() && sorted[i].file == piece.file && sorted[i].block == piece.block &&
+           sorted[i].range.begin <= piece.range.end + kRequestGap;
+         i++) {
+      piece.range.end = sorted[i].range.end;
+      block.ranges.push_back(sorted[i]);
+    }
+    for (uint64_t at = piece.range.begin; at < piece.range.end; at += kRequestBytes)
+      block.pieces.push_back({piece.file, {at, std::min(at + kRequestBytes, piece.range.end)}, piece.block});
+  }
+  for (Block& block : blocks_) block.waiting = block.pieces.size();
+}
+
+// The next piece to fetch; one without a file at the end.
+Feed::Piece Feed::next() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    while (next_block_ < blocks_.size() && next_piece_ == blocks_[next_block_].pieces.size()) {
+      next_block_++;
+      next_piece_ = 0;
+    }
+    if (ended_ || !error_.ok() || next_block_ == blocks_.size()) return {};
+    if (next_block_ < done_ + kWindow) return blocks_[next_block_].pieces[next_piece_++];
+    changed_.wait(lock);
+  }
+}
+
+void Feed::work() {
+  for (Piece piece = next(); piece.file; piece = next()) {
+    Status fetched = piece.file->fetch({piece.range});
+    std::lock_guard lock(mutex_);
+    blocks_[piece.block].waiting--;
+    if (error_.ok()) error_ = std::move(fetched);
+    changed_.notify_all();
+  }
+}
+
+Status Feed::wait(size_t block, const std::function<Status()>& go_on) {
+  for (;;) {
+    CKPT_TRY(go_on());
+    std::unique_lock lock(mutex_);
+    if (!error_.ok()) return error_;
+    if (blocks_[block].waiting == 0) return Ok();
+    changed_.wait_for(lock, std::chrono::milliseconds(50));
+  }
+}
+
+void Feed::done(size_t block) {
+  for (const Piece& piece : blocks_[block].ranges) piece.file->give_back(piece.range);
+  std::lock_guard lock(mutex_);
+  done_++;
+  changed_.notify_all();
+}
+
+}  // namespace ckpt::interop

@@ -1,0 +1,188 @@
+#include "store/web/client.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "store/keys.h"
+#include "store/s3/encoding.h"
+
+namespace ckpt::store::web {
+
+static constexpr int kMostRedirects = 10;
+static constexpr int64_t kSlowest = 64;  // bytes in a ms: so much longer may a large body take
+
+// ---- who asks ----
+
+static std::string variable(std::string_view name) {
+  for (char** entry = environ; entry && *entry; entry++) {
+    const std::string_view line = *entry;
+    if (line.starts_with(name) && line.substr(name.size()).starts_with('='))
+      return std::string(line.substr(name.size() + 1));
+  }
+  return "";
+}
+
+static bool is_sendable(std::string_view value) {
+  return std::none_of(value.begin(), value.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; });
+}
+
+// "Authorization: Bearer x". Errors do not show the value.
+static Result<s3::Header> parse_header(std::string_view line) {
+  const size_t colon = line.find(':');
+  const std::string name = in_lower_case(line.substr(0, colon));
+  const bool is_name = !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_") == name.npos;
+  if (colon == line.npos || !is_name || !is_sendable(line))
+    return Status(CKPT_INVALID,
+                  "option http_header: expected \"Name: value\" in one line, such as \"Authorization: Bearer …\"");
+  for (const char* own :
+       {"host", "range", "if-match", "if-unmodified-since", "accept-encoding", "content-length", "connection"})
+    if (name == own)
+      return Status(CKPT_INVALID, strformat("option http_header: {} is set by ckpt itself", name)).with("found", name);
+  std::string_view value = line.substr(colon + 1);
+  while (value.starts_with(' ')) value.remove_prefix(1);
+  if (value.empty())
+    return Status(CKPT_INVALID, strformat("option http_header: {} has no value", name)).with("found", name);
+  return s3::Header{name, std::string(value)};
+}
+
+// HF_TOKEN is a person's key to all of a place, so it goes there only.
+static bool is_hugging_face(const Url& url) {
+  return url.scheme == "https" && (url.host == "huggingface.co" || url.host.ends_with(".huggingface.co"));
+}
+
+// What was said closest to the call counts: the option, the address, the environment.
+Status Client::take_authority(const WebOptions& options) {
+  const std::string user = std::exchange(root_.user, "");
+  bool authorized = false;
+  if (!options.header.empty()) {
+    CKPT_ASSIGN(s3::Header header, parse_header(options.header));
+    authorized = header.name == "authorization";
+    secrets_.push_back(std::move(header));
+  }
+  if (authorized) return Ok();
+  if (!user.empty()) {
+    secrets_.push_back({"authorization", "Basic " + s3::base64_of(as_bytes(user))});
+    return Ok();
+  }
+  for (const char* name : {"CKPT_HTTP_TOKEN", "HF_TOKEN"}) {
+    const std::string token = variable(name);
+    if (token.empty() || (name[0] == 'H' && !is_hugging_face(root_))) continue;
+    if (!is_sendable(token)) return Status(CKPT_INVALID, strformat("{} has characters that no header may have", name));
+    secrets_.push_back({"authorization", "Bearer " + token});
+    return Ok();
+  }
+  return Ok();
+}
+
+Result<std::shared_ptr<Client>> Client::make(std::string_view uri, const WebOptions& options) {
+  CKPT_ASSIGN(Url root, parse_url(uri));
+  while (root.path.ends_with('/')) root.path.pop_back();
+  std::shared_ptr<Client> client(new Client(std::move(root), options));
+  CKPT_TRY(client->take_authority(options));
+  CKPT_ASSIGN(client->http_, s3::Http::make(options.ca_file));
+  return client;
+}
+
+std::string Client::path(std::string_view key) const {
+  return root_.shown() + (key.empty() ? "" : "/") + std::string(key);
+}
+
+// ---- asking ----
+
+s3::HttpReply Client::ask_once(const Get& get, const Url& address) {
+  s3::HttpRequest http;
+  http.method = "GET";
+  http.url = address.sent();
+  http.headers = get.pinned;
+  if (!get.range.empty()) http.headers.push_back({"range", get.range});
+  if (address.origin() == root_.origin()) http.headers.insert(http.headers.end(), secrets_.begin(), secrets_.end());
+  http.wants_bytes = get.wants_bytes;
+  http.into = get.into;
+  http.accept = get.accept;
+  http.connect_ms = timing_.connect_ms;
+  http.stall_s = timing_.stall_s;
+  http.most_ms = timing_.connect_ms + 3000 * timing_.stall_s + static_cast<int64_t>(get.into.size()) / kSlowest;
+  return http_->exchange(http);
+}
+
+static bool is_redirect(long status) {
+  return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
+}
+
+static Status no_redirect(const Url& from, std::string_view why) {
+  return Status(CKPT_IO, strformat("redirected by {} {}", from.origin(), why));
+}
+
+// One try, through all redirects.
+Answer Client::follow(const Get& get) {
+  Answer answer;
+  answer.from = get.address;
+  for (int hops = 0;; hops++) {
+    answer.http = ask_once(get, answer.from);
+    const std::string* location = answer.http.header("location");
+    if (!answer.http.trouble.empty() || !is_redirect(answer.http.status) || !location) return answer;
+    auto next = redirected(answer.from, *location);
+    if (!next.ok())
+      answer.failure = no_redirect(answer.from, "to what is no address");
+    else if (answer.from.scheme == "https" && next->scheme != "https")
+      answer.failure =
+          no_redirect(answer.from, "to " + next->origin() + ", which is not encrypted; ckpt does not follow");
+    else if (hops == kMostRedirects)
+      answer.failure = no_redirect(answer.from, strformat("more than {} times", kMostRedirects));
+    if (!answer.failure.ok()) return answer;
+    answer.from = next.take();
+    answer.from.user.clear();
+  }
+}
+
+static bool is_passing(const Answer& answer) {
+  if (!answer.failure.ok()) return false;
+  if (!answer.http.trouble.empty()) return !answer.http.final && !answer.http.no_memory;
+  return s3::is_passing_status(answer.http.status);
+}
+
+Answer Client::ask(const Get& get) {
+  for (s3::Patience::Try tries;; tries.count++) {
+    patience_.wait_for_calm();
+    Answer answer = follow(get);
+    if (answer.http.trouble.empty()) patience_.answered();
+    if (!is_passing(answer)) return answer;
+    s3::Patience::failed(&tries);
+    const bool busy = answer.http.status == 503 || answer.http.status == 429;
+    if (!patience_.wait_to_try_again(answer.http, busy, tries)) return answer;
+  }
+}
+
+// ---- errors ----
+
+static std::string hint_of(long status, bool authorized, bool elsewhere) {
+  if (status == 401 || status == 403) {
+    if (elsewhere) return "; the server redirected there, where ckpt sends no token";
+    return authorized ? "; the server refuses the token or user that was sent"
+                      : "; without a token: set CKPT_HTTP_TOKEN, or option http_header";
+  }
+  if (s3::is_passing_status(status)) return "; the server is busy or broken: try again later";
+  return "";
+}
+
+Status Client::error(const Answer& answer, std::string_view key) const {
+  const std::string where = path(key);
+  const s3::HttpReply& http = answer.http;
+  if (!answer.failure.ok()) return Status(answer.failure).in(where).with("path", where);
+  if (http.no_memory) return Status(CKPT_NOMEM, where + ": no memory for a request");
+  const bool elsewhere = answer.from.origin() != root_.origin();
+  const std::string at = elsewhere ? " (from " + answer.from.origin() + ")" : "";
+  if (!http.trouble.empty()) {
+    const char* hint = http.absent ? "; is the address right, and does this machine need a proxy (https_proxy)?" : "";
+    return Status(CKPT_IO, strformat("{}{}: {}{}", where, at, http.trouble, hint)).with("path", where);
+  }
+  return Status(answer.is_absent() ? CKPT_NOT_FOUND : CKPT_IO,
+                strformat("{}{}: HTTP status {}{}", where, at, http.status,
+                          hint_of(http.status, !secrets_.empty(), elsewhere)))
+      .with("path", where)
+      .with("http_status", static_cast<uint64_t>(http.status));
+}
+
+}  // namespace ckpt::store::web

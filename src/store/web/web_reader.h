@@ -1,0 +1,52 @@
+// A file of a web server that is open: its size, what tells its content from another, and its last bytes, which the
+// first request brings. Every other read is of the same content, or GONE.
+#pragma once
+
+#include <mutex>
+
+#include "store/web/client.h"
+
+namespace ckpt::store::web {
+
+// What tells one content of a file from another, as far as the server says it. "": it does not.
+struct Identity {
+  uint64_t size = 0;
+  std::string etag, modified;
+
+  // Conditions for a request.
+  std::vector<s3::Header> conditions() const;
+  // Whether an answer is of this content.
+  bool matches(const s3::HttpReply& reply) const;
+};
+
+class WebReader final : public Reader {
+ public:
+  // NOT_FOUND; UNSUPPORTED for a large file of a server that gives no ranges.
+  static Result<std::unique_ptr<WebReader>> open(std::shared_ptr<Client> client, std::string_view key);
+
+  uint64_t size() const override { return identity_.size; }
+  Status read_at(uint64_t offset, MutableBytes out) const override;
+  // Whatever is not here already is worth waiting for several at a time.
+  Way way(uint64_t offset, uint64_t size) const override { return {.queued = !cached(offset, size)}; }
+  bool cached(uint64_t offset, uint64_t /*size*/) const override { return offset >= tail_offset(); }
+  Result<Bytes> map() const override;
+
+ private:
+  WebReader(std::shared_ptr<Client> client, std::string_view key) : client_(std::move(client)), key_(key) {}
+  std::string path() const { return client_->path(key_); }
+  uint64_t tail_offset() const { return identity_.size - tail_.size(); }
+  Result<bool> open_by(const std::string& range);
+  Result<Identity> describe(const s3::HttpReply& reply) const;
+  Status no_ranges() const;
+  Status fetch(uint64_t offset, MutableBytes out) const;
+  Answer ask_for(Get get) const;
+
+  const std::shared_ptr<Client> client_;
+  const std::string key_;
+  Identity identity_;
+  std::string tail_;
+  mutable std::mutex mutex_;
+  mutable Url found_at_;  // where redirects led last
+};
+
+}  // namespace ckpt::store::web
