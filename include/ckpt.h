@@ -176,7 +176,8 @@ CKPT_API ckpt_status ckpt_option_at(int32_t index, ckpt_option_info* out, ckpt_e
 /* A directory that holds checkpoints ("/data/run7", "file:///data/run7"), a prefix in a bucket of an object store
  * ("s3://bucket/run7"), or a store in this process's memory ("mem:NAME"; all handles of a NAME share it, and it ends
  * with the last of them). Opening creates nothing, and asks no server.
- * Options: direct_io, io_engine, recycle; endpoint, region, path_style, profile, ca_file, conditional_puts (s3). */
+ * Options: direct_io, io_engine, recycle; cache, cache_bytes (of a store on a server: a directory of this machine that
+ * keeps what loads read, which is made then); endpoint, region, path_style, profile, ca_file, conditional_puts (s3). */
 typedef struct ckpt_store ckpt_store;
 CKPT_API ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_store_free(ckpt_store* store);
@@ -544,6 +545,14 @@ typedef struct ckpt_job_stats {
   uint64_t arena_us;  /* save: the part of stage_us that made the staging memory; 0 if the session had it */
   uint32_t io_engine; /* CKPT_IO_* */
   uint32_t recycled;  /* save: 1 where the part was written into a retired file */
+  /* Requests to the servers of stores, by the classes that providers bill; 0 for local stores. Each try counts. */
+  uint64_t get_count;      /* GET and HEAD of objects: class B */
+  uint64_t put_count;      /* PUT and POST, so each part of an upload and what begins and ends it: class A */
+  uint64_t list_count;     /* listings: class A */
+  uint64_t delete_count;   /* DELETE, also of uploads that were given up: free */
+  uint64_t retry_count;    /* of all these: sent again, since an earlier try had failed */
+  uint64_t bytes_sent;     /* in the bodies of requests */
+  uint64_t bytes_received; /* in the bodies of answers */
 } ckpt_job_stats;
 enum { CKPT_IO_BLOCKING = 0, CKPT_IO_THREADS = 1, CKPT_IO_URING = 2 }; /* what kept transfers in flight */
 CKPT_API ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out, ckpt_error** err);

@@ -74,6 +74,7 @@ class Client {
   Answer ask_once(const Request& request, std::shared_ptr<const Credentials>* used);
   bool repair(const Request& request, const Answer& answer, const Credentials& used, Try* tries);
   bool wait_to_try_again(const Answer& answer, Try* tries);
+  static void count(const Request& request, const Answer& answer, bool again);
   int64_t server_time() const;
   void wait_for_calm() const;
   void slow_down(int64_t ms);
