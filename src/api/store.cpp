@@ -11,16 +11,18 @@ ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_option
     if (!out || !uri) return null_status("out or uri");
     CKPT_TRY(refuse_job(options));
     const Options& bag = options_of(options);
-    store::StoreOptions settings{.direct_io = bag.str("direct_io") == "auto",
-                                 .uring = bag.str("io_engine") == "auto",
-                                 .recycle = bag.str("recycle") == "auto",
-                                 .s3 = {.endpoint = bag.str("endpoint"),
-                                        .region = bag.str("region"),
-                                        .profile = bag.str("profile"),
-                                        .ca_file = bag.str("ca_file"),
-                                        .path_style = bag.str("path_style"),
-                                        .conditional = bag.str("conditional_puts") == "require",
-                                        .timing = {}}};
+    store::StoreOptions settings{
+        .direct_io = bag.str("direct_io") == "auto",
+        .uring = bag.str("io_engine") == "auto",
+        .recycle = bag.str("recycle") == "auto",
+        .cache = {.directory = bag.str("cache"), .bytes = static_cast<uint64_t>(bag.integer("cache_bytes"))},
+        .s3 = {.endpoint = bag.str("endpoint"),
+               .region = bag.str("region"),
+               .profile = bag.str("profile"),
+               .ca_file = bag.str("ca_file"),
+               .path_style = bag.str("path_style"),
+               .conditional = bag.str("conditional_puts") == "require",
+               .timing = {}}};
     CKPT_ASSIGN(auto store, store::open_store(uri, settings));
     *out = new ckpt_store{{}, std::move(store)};
     return Ok();

@@ -46,7 +46,7 @@ static std::string_view scheme_of(std::string_view uri) {
   return scheme.find('/') == scheme.npos ? scheme : std::string_view();
 }
 
-Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options) {
+static Result<std::shared_ptr<Store>> open_by_scheme(std::string_view uri, const StoreOptions& options) {
   if (uri.empty()) return invalid_uri(uri, "expected /dir, file:///dir, mem:NAME or s3://BUCKET/PREFIX");
   if (uri.starts_with("mem:")) return open_memory(uri.substr(4));
   if (uri.starts_with("file://")) return open_file_uri(uri, options);
@@ -56,6 +56,12 @@ Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptio
                                         "\": expected /dir, file:///dir, mem:NAME or s3://BUCKET/PREFIX, found " +
                                         "scheme " + std::string(scheme));
   return open_posix(uri, options);
+}
+
+Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options) {
+  CKPT_ASSIGN(auto store, open_by_scheme(uri, options));
+  if (options.cache.directory.empty()) return store;
+  return open_cache(std::move(store), options);
 }
 
 #if !CKPT_S3

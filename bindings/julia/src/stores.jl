@@ -5,8 +5,8 @@
 
 A directory that holds checkpoints (`"/data/run7"`, `"file:///data/run7"`), a prefix in a bucket of an object store
 (`"s3://bucket/run7"`), or a store in the memory of this process (`"mem:NAME"`). Opening it creates nothing. Several
-tasks may use it at once. Options: `direct_io`, `io_engine`, `recycle`, `endpoint`, `region`, `path_style`, `profile`,
-`ca_file`, `conditional_puts`.
+tasks may use it at once. Options: `direct_io`, `io_engine`, `recycle`, `cache`, `cache_bytes`, `endpoint`, `region`,
+`path_style`, `profile`, `ca_file`, `conditional_puts`.
 """
 struct Store <: Resource
     handle::Handle{ckpt_store}

@@ -25,8 +25,8 @@ impl Store {
         Store::open_with(uri, &Options::new())
     }
 
-    /// Options: `direct_io`, `io_engine`, `recycle`, `endpoint`, `region`, `path_style`, `profile`, `ca_file`,
-    /// `conditional_puts`.
+    /// Options: `direct_io`, `io_engine`, `recycle`, `cache`, `cache_bytes`, `endpoint`, `region`, `path_style`,
+    /// `profile`, `ca_file`, `conditional_puts`.
     pub fn open_with(uri: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let (uri, bag) = (c_path(uri)?, options.bag()?);
         // SAFETY: texts and options live until the call returns.
