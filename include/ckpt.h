@@ -545,14 +545,11 @@ typedef struct ckpt_job_stats {
   uint64_t arena_us;  /* save: the part of stage_us that made the staging memory; 0 if the session had it */
   uint32_t io_engine; /* CKPT_IO_* */
   uint32_t recycled;  /* save: 1 where the part was written into a retired file */
-  /* Requests to the servers of stores, by the classes that providers bill; 0 for local stores. Each try counts. */
-  uint64_t get_count;      /* GET and HEAD of objects: class B */
-  uint64_t put_count;      /* PUT and POST, so each part of an upload and what begins and ends it: class A */
-  uint64_t list_count;     /* listings: class A */
-  uint64_t delete_count;   /* DELETE, also of uploads that were given up: free */
-  uint64_t retry_count;    /* of all these: sent again, since an earlier try had failed */
-  uint64_t bytes_sent;     /* in the bodies of requests */
-  uint64_t bytes_received; /* in the bodies of answers */
+  /* Requests to the servers of stores, each try of them, by the classes that providers bill: A is LIST, PUT and POST
+   * (so each part of an upload, too), B is GET and HEAD; DELETE is free. 0 for local stores. */
+  uint64_t get_count, put_count, list_count, delete_count;
+  uint64_t retry_count;                /* of all these: sent again, since an earlier try had failed */
+  uint64_t bytes_sent, bytes_received; /* in the bodies of requests and of answers */
 } ckpt_job_stats;
 enum { CKPT_IO_BLOCKING = 0, CKPT_IO_THREADS = 1, CKPT_IO_URING = 2 }; /* what kept transfers in flight */
 CKPT_API ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out, ckpt_error** err);

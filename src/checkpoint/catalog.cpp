@@ -44,14 +44,14 @@ static int32_t state_of(const Status& problem) {
 
 struct Peek {
   format::Slot slot;
-  uint64_t size = 0;  // of its file
+  std::shared_ptr<const store::Reader> file;
 };
 
 static Result<Peek> peek(const store::Store& store, std::string_view id) {
   return store::read_checked(store, [&]() -> Result<Peek> {
     CKPT_ASSIGN(auto file, store.open(slot_key(id)));
     auto slot = read_slot_end(*file);
-    if (slot.ok()) return Peek{slot.take(), file->size()};
+    if (slot.ok()) return Peek{slot.take(), std::move(file)};
     const std::string path = store.path(slot_key(id));
     return std::move(slot).status().in(path).with("path", path);
   });
@@ -99,7 +99,7 @@ static Result<CheckpointEntry> entry_without_record(const store::Store& store, s
 }
 
 // As read_entry, but GONE if the directory was removed meanwhile. A tombstone of a removal is no checkpoint.
-static Result<CheckpointEntry> look_at(const store::Store& store, std::string_view id) {
+static Result<CheckpointEntry> look_at(const store::Store& store, std::string_view id, bool keep_open = false) {
   auto peeked = peek(store, id);
   const ckpt_status code = peeked.status().code();
   if (code == CKPT_NOMEM || code == CKPT_GONE) return std::move(peeked).status();
@@ -119,12 +119,13 @@ static Result<CheckpointEntry> look_at(const store::Store& store, std::string_vi
   entry.id = id;
   entry.state = CKPT_CHECKPOINT_COMMITTED;
   entry.summary = std::move(slot->summary);
-  entry.bytes = entry.summary.part_bytes + peeked->size;
+  entry.bytes = entry.summary.part_bytes + peeked->file->size();
+  if (keep_open) entry.manifest = std::move(peeked->file);
   return entry;
 }
 
-Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view id) {
-  auto entry = look_at(store, id);
+Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view id, bool keep_open) {
+  auto entry = look_at(store, id, keep_open);
   if (entry.ok() || entry.status().code() != CKPT_GONE) return entry;
   return Status(CKPT_NOT_FOUND, entry.status().message());
 }
@@ -392,9 +393,11 @@ Result<Selection> select_checkpoint(const store::Store& store, const Question& q
                                     const std::function<Status(const CheckpointEntry&)>& load) {
   CKPT_ASSIGN(const Wanted wanted, parse_selector(question.selector));
   if (can_be_id(question.selector)) {
-    auto entry = read_entry(store, question.selector);
+    // Elsewhere it must be opened under its lock.
+    auto entry = read_entry(store, question.selector, store.traits().remote);
     if (entry.ok()) entry = loadable(store, entry.take());
     if (entry.ok()) CKPT_TRY(load(*entry));
+    if (entry.ok()) entry->manifest.reset();
     if (entry.ok()) return Selection{entry.take(), {}};
     if (entry.status().code() != CKPT_NOT_FOUND) return std::move(entry).status();
   }

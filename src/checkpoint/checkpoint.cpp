@@ -79,8 +79,10 @@ Status Checkpoint::read_manifest(unsigned threads) {
 
 Status Checkpoint::read_manifest_once(unsigned threads) {
   const std::string key = format::slot_key(entry().id);
-  CKPT_ASSIGN(auto opened, store_->open(key));
-  file_ = std::move(opened);
+  file_ = std::exchange(selection_.entry.manifest, nullptr);
+  if (!file_) {
+    CKPT_ASSIGN(file_, store_->open(key));
+  }
   const bool small = file_->size() <= kSmallManifest;
   CKPT_ASSIGN(format::Slot slot, read_slot_end(*file_));
   if (!slot.committed)

@@ -153,7 +153,9 @@ Status CacheReader::read_some(uint64_t offset, MutableBytes out, size_t* done) c
     unreadable_ = unwritable_ = true;
   }
   *done = out.size();
-  if (unwritable_ || source_->cached(offset, out.size())) return source_->read_at(offset, out);
+  // What came with the opening costs no request; a block that came whole is kept for others.
+  const bool is_here = source_->cached(offset, out.size()) && !source_->cached(first * kCacheBlock, kCacheBlock);
+  if (unwritable_ || is_here) return source_->read_at(offset, out);
   Claim claim(*this, first);
   claim.take(last);
   if (!claim.empty()) return bring(claim, offset, out, done);

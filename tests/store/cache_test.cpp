@@ -132,9 +132,19 @@ TEST_F(Cache, WhatComesWithTheOpeningIsAskedForByNoOtherRequest) {
   source->tail(kMiB);
   const auto store = cached(source);
   std::vector<std::byte> found(1000);
-  EXPECT_EQ(code(read(*store, 3 * kMiB - 1000, found)), "OK");
-  EXPECT_EQ(requests.take(), "1 0 0");
-  EXPECT_TRUE(std::equal(found.begin(), found.end(), data.bytes().end() - 1000));
+  for (const char* asked : {"1 0 0", "0 1 0"}) {
+    EXPECT_EQ(code(read(*store, 3 * kMiB - 1000, found)), "OK");
+    EXPECT_EQ(requests.take(), asked);
+    EXPECT_TRUE(std::equal(found.begin(), found.end(), data.bytes().end() - 1000));
+  }
+  // Less than a block is used, and not kept.
+  put(data, "s1.1.1/PART_001");
+  source->tail(5000);
+  for (const char* asked : {"1 0 0", "0 1 1"}) {
+    EXPECT_EQ(code(read(*store, 3 * kMiB - 1000, found, "s1.1.1/PART_001")), "OK");
+    EXPECT_EQ(requests.take(), asked);
+    EXPECT_TRUE(std::equal(found.begin(), found.end(), data.bytes().end() - 1000));
+  }
 }
 
 TEST_F(Cache, WhatIsThereIsReadAsALocalFile) {

@@ -1,5 +1,5 @@
 // A store that behaves as one on a server, over one that does not: its files have versions, and each read is a request.
-// What is asked is counted in memory that forked children share.
+// What is asked of parts is counted in memory that forked children share.
 #pragma once
 
 #include <sys/mman.h>
@@ -88,14 +88,15 @@ class RemoteStore : public ShellStore {
   };
 
   Result<std::unique_ptr<Reader>> open_counted(std::string_view key, bool lazily) const {
-    const bool part = key.find("PART") != key.npos;
+    const bool part = !key.ends_with("/MANIFEST") && !key.starts_with(".ckpt");
     if (part) (lazily ? requests_->looks : requests_->opens)++;
     CKPT_ASSIGN(auto inner, ShellStore::open(key));
+    if (!part) return inner;
     struct stat found{};
     (void)stat(inner_->path(key).c_str(), &found);  // in memory there is one version of each
     const std::string version = strformat("etag {} {}", uint64_t{found.st_ino}, int64_t{found.st_mtim.tv_nsec});
-    return std::unique_ptr<Reader>(std::make_unique<RemoteReader>(std::move(inner), version, lazily ? 0 : tail_,
-                                                                  requests_, part ? answer_ : nullptr));
+    return std::unique_ptr<Reader>(
+        std::make_unique<RemoteReader>(std::move(inner), version, lazily ? 0 : tail_, requests_, answer_));
   }
 
   const Requests& requests_;
