@@ -2,7 +2,7 @@
 // kind, against those that the server got. Runs where tests/s3/run.sh has started one.
 #include <thread>
 
-#include "checkpoint/engine.h"
+#include "commit/any_store.h"
 #include "commit/retention.h"
 #include "maintain/copy.h"
 #include "maintain/verify.h"
@@ -97,6 +97,22 @@ TEST_P(S3Requests, OfASmallSaveAndLoadAreAFew) {
   EXPECT_EQ(loaded.requests, "1 GET 0 PUT 0 LIST 0 DELETE 0 again") << "all of so small a part comes with its end";
   EXPECT_EQ(proxy_->requests(), 1u);
   EXPECT_GT(loaded.received, kRows * 5 * sizeof(float));
+}
+
+// Sixteen processes would ask no more than this one, and a look at each part.
+TEST_P(S3Requests, OfALoadFromACacheAreALookAtEachPart) {
+  Folder folder;
+  auto session = open_session(direct());
+  ASSERT_TRUE(under_a_job([&](Job& job) { return save_numbers(session, 1, 200000, job); }).status.ok());
+  for (const char* expected : {"5 GET 0 PUT 0 LIST 0 DELETE 0 again", "1 GET 0 PUT 0 LIST 0 DELETE 0 again"}) {
+    auto store = *store::open_cache(through_proxy(), {.cache = {.directory = folder.path}});
+    auto opened = *checkpoint::Checkpoint::open(store, {"s1.1.1", "main"});
+    proxy_->arm(Fault::kNone, 0);
+    const Told loaded = under_a_job([&](Job& job) { return load_numbers(opened, 200000, job); });
+    ASSERT_TRUE(loaded.status.ok()) << loaded.status.message();
+    EXPECT_EQ(loaded.requests, expected);
+    EXPECT_EQ(std::to_string(proxy_->requests()), std::string(expected).substr(0, 1));
+  }
 }
 
 // 9.6 MB, in two parts of an upload.
