@@ -36,8 +36,6 @@ Told under_a_job(const std::function<Status(Job&)>& work) {
   return told;
 }
 
-constexpr uint64_t kRows = 12;
-
 Status save_numbers(const std::shared_ptr<session::Session>& session, int64_t step, uint64_t columns, Job& job,
                     const Options& options = {}) {
   CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, options));
@@ -117,17 +115,17 @@ TEST_P(S3Requests, OfALoadFromACacheAreALookAtEachPart) {
 
 // 9.6 MB, in two parts of an upload.
 TEST_P(S3Requests, OfALargerSaveLoadVerificationCopyAndRetentionAreInProportion) {
-  constexpr uint64_t kColumns = 200000;
+  constexpr uint64_t kWide = 200000;
   auto store = through_proxy();
   auto session = open_session(store);
-  const Told saved = under_a_job([&](Job& job) { return save_numbers(session, 1, kColumns, job); });
+  const Told saved = under_a_job([&](Job& job) { return save_numbers(session, 1, kWide, job); });
   ASSERT_TRUE(saved.status.ok()) << saved.status.message();
   EXPECT_EQ(saved.requests, "5 GET 6 PUT 4 LIST 1 DELETE 0 again") << "begin, two parts, completion";
-  EXPECT_GT(saved.sent, kRows * kColumns * sizeof(float));
+  EXPECT_GT(saved.sent, kRows * kWide * sizeof(float));
   auto opened = *checkpoint::Checkpoint::open(store, {"s1.1.1", "main"});
 
   proxy_->arm(Fault::kNone, 0);
-  const Told loaded = under_a_job([&](Job& job) { return load_numbers(opened, kColumns, job); });
+  const Told loaded = under_a_job([&](Job& job) { return load_numbers(opened, kWide, job); });
   ASSERT_TRUE(loaded.status.ok()) << loaded.status.message();
   EXPECT_EQ(loaded.requests, "5 GET 0 PUT 0 LIST 0 DELETE 0 again") << "the part's end, its header, 4 MiB at a time";
   EXPECT_EQ(proxy_->requests(), 5u);
@@ -151,13 +149,13 @@ TEST_P(S3Requests, OfALargerSaveLoadVerificationCopyAndRetentionAreInProportion)
 }
 
 TEST_P(S3Requests, OfTwoJobsOfOneHandleAreToldApart) {
-  constexpr uint64_t kColumns = 200000;
+  constexpr uint64_t kWide = 200000;
   auto store = through_proxy();
   auto session = open_session(store);
-  ASSERT_TRUE(under_a_job([&](Job& job) { return save_numbers(session, 1, kColumns, job); }).status.ok());
+  ASSERT_TRUE(under_a_job([&](Job& job) { return save_numbers(session, 1, kWide, job); }).status.ok());
   const auto load = [&](Job& job) -> Status {
     CKPT_ASSIGN(auto opened, checkpoint::Checkpoint::open(store, {"s1.1.1", "main"}));
-    return load_numbers(opened, kColumns, job);
+    return load_numbers(opened, kWide, job);
   };
   const auto verify = [&](Job& job) -> Status {
     CKPT_ASSIGN(auto opened, checkpoint::Checkpoint::open(store, {"s1.1.1", "main"}));
