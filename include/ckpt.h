@@ -182,8 +182,9 @@ CKPT_API ckpt_status ckpt_option_at(int32_t index, ckpt_option_info* out, ckpt_e
  * `mirror` names a second store, usually in a bucket: ckpt_session_mirror says what becomes of it. ckpt_store_find,
  * ckpt_reader_open and ckpt_store_list then look in both, and fail if the mirror cannot be asked, since it may hold
  * something newer (an id that the store has is opened without asking); all else concerns the store alone.
- * Options: direct_io, io_engine, recycle, mirror; endpoint, region, path_style, profile, conditional_puts (s3); ca_file
- * (s3, https); http_header (https). */
+ * Options: direct_io, io_engine, recycle, mirror; cache, cache_bytes (of a store or mirror on a server: a directory of
+ * this machine that keeps what loads read, which is made then); endpoint, region, path_style, profile, conditional_puts
+ * (s3); ca_file (s3, https); http_header (https). */
 typedef struct ckpt_store ckpt_store;
 CKPT_API ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_store_free(ckpt_store* store);
@@ -566,6 +567,11 @@ typedef struct ckpt_job_stats {
   uint64_t arena_us;  /* save: the part of stage_us that made the staging memory; 0 if the session had it */
   uint32_t io_engine; /* CKPT_IO_* */
   uint32_t recycled;  /* save: 1 where the part was written into a retired file */
+  /* Requests to the servers of stores, each try of them, by the classes that providers bill: A is LIST, PUT and POST
+   * (so each part of an upload, too), B is GET and HEAD; DELETE is free. 0 for local stores. */
+  uint64_t get_count, put_count, list_count, delete_count;
+  uint64_t retry_count;                /* of all these: sent again, since an earlier try had failed */
+  uint64_t bytes_sent, bytes_received; /* in the bodies of requests and of answers */
 } ckpt_job_stats;
 enum { CKPT_IO_BLOCKING = 0, CKPT_IO_THREADS = 1, CKPT_IO_URING = 2 }; /* what kept transfers in flight */
 CKPT_API ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out, ckpt_error** err);

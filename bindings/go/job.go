@@ -216,7 +216,13 @@ type JobStats struct {
 	DirectIO                                    bool          // the page cache was bypassed
 	Threads                                     uint32
 	IOEngine                                    IOEngine
-	Recycled                                    bool // save: the part was written over a recycled file
+	Recycled                                    bool   // save: the part was written over a recycled file
+	GetCount                                    uint64 // requests to servers: GET and HEAD (class B); 0 for local stores
+	PutCount                                    uint64 // PUT and POST, each part of an upload too (class A)
+	ListCount                                   uint64 // listings (class A)
+	DeleteCount                                 uint64 // DELETE (free)
+	RetryCount                                  uint64 // of all these: sent again, since an earlier try had failed
+	BytesSent, BytesReceived                    uint64 // in the bodies of requests and answers
 }
 
 // IOEngine says what kept a job's transfers in flight.
@@ -249,7 +255,9 @@ func (j *Job) Stats() (JobStats, error) {
 		IOCount: uint64(s.io_count), StagingPeakBytes: uint64(s.staging_peak_bytes), StageTime: us(s.stage_us),
 		WriteTime: us(s.write_us), CommitTime: us(s.commit_us), TotalTime: us(s.total_us), ArenaTime: us(s.arena_us),
 		DirectIO: s.direct_io != 0, Threads: uint32(s.threads), IOEngine: IOEngine(s.io_engine),
-		Recycled: s.recycled != 0,
+		Recycled: s.recycled != 0, GetCount: uint64(s.get_count), PutCount: uint64(s.put_count),
+		ListCount: uint64(s.list_count), DeleteCount: uint64(s.delete_count), RetryCount: uint64(s.retry_count),
+		BytesSent: uint64(s.bytes_sent), BytesReceived: uint64(s.bytes_received),
 	}, nil
 }
 

@@ -64,6 +64,14 @@ ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out, ckpt_er
     stats.arena_us = from.arena_us;
     stats.io_engine = from.io_engine;
     stats.recycled = from.recycled;
+    const Tally& tally = *job->job->tally;
+    stats.get_count = tally.gets;
+    stats.put_count = tally.puts;
+    stats.list_count = tally.lists;
+    stats.delete_count = tally.deletes;
+    stats.retry_count = tally.retries;
+    stats.bytes_sent = tally.bytes_sent;
+    stats.bytes_received = tally.bytes_received;
     return put_info(stats, out);
   });
 }

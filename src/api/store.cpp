@@ -6,6 +6,10 @@
 using namespace ckpt;
 using namespace ckpt::api;
 
+static bool is_on_a_server(std::string_view uri) {
+  return uri.find("://") != uri.npos && !uri.starts_with("file://");
+}
+
 // Null if there is to be none.
 static Result<std::shared_ptr<store::Store>> open_mirror(const store::Store& store, const std::string& uri,
                                                          const store::StoreOptions& settings) {
@@ -25,6 +29,7 @@ ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_option
         .direct_io = bag.str("direct_io") == "auto",
         .uring = bag.str("io_engine") == "auto",
         .recycle = bag.str("recycle") == "auto",
+        .cache = {.directory = bag.str("cache"), .bytes = static_cast<uint64_t>(bag.integer("cache_bytes"))},
         .s3 = {.endpoint = bag.str("endpoint"),
                .region = bag.str("region"),
                .profile = bag.str("profile"),
@@ -33,8 +38,12 @@ ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_option
                .conditional = bag.str("conditional_puts") == "require",
                .timing = {}},
         .web = {.header = bag.str("http_header"), .ca_file = bag.str("ca_file"), .timing = {}}};
-    CKPT_ASSIGN(auto store, store::open_store(uri, settings));
-    CKPT_ASSIGN(auto mirror, open_mirror(*store, bag.str("mirror"), settings));
+    const std::string mirror_uri = bag.str("mirror");
+    store::StoreOptions own = settings;
+    // A directory needs no cache; its mirror may.
+    if (!mirror_uri.empty() && !is_on_a_server(uri)) own.cache = {};
+    CKPT_ASSIGN(auto store, store::open_store(uri, own));
+    CKPT_ASSIGN(auto mirror, open_mirror(*store, mirror_uri, settings));
     *out = new ckpt_store{{}, std::move(store), std::move(mirror)};
     return Ok();
   });

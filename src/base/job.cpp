@@ -14,8 +14,16 @@ Status Job::take() {
                 "the job of the options has served a call already; a call needs a new one (ckpt_job_new)");
 }
 
+// A job that another one's work begins is a part of that.
+void Job::count_with_outer() const {
+  Tally* const around = Tally::current();
+  if (around && around != tally.get()) tally->outer = around->shared_from_this();
+}
+
 Status Job::run(int32_t done, const std::function<Status(Job&)>& work) {
   taken_ = true;
+  count_with_outer();
+  const Tallying tallying(tally.get());
   began_ = std::chrono::steady_clock::now();
   reach(CKPT_JOB_RUNNING);
   Status status;
@@ -49,6 +57,7 @@ static std::thread quiet_thread(std::function<void()> body) {
 Status Job::start(int32_t done, std::function<Status(Job&)> work) {
   try {
     taken_ = true;
+    count_with_outer();
     work_ = std::move(work);
     thread_ = quiet_thread([this, done] { (void)run(done, work_); });
   } catch (const std::system_error& error) {

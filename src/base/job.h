@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/report.h"
+#include "base/tally.h"
 
 namespace ckpt {
 
@@ -51,11 +52,13 @@ class Job {
   uint64_t elapsed_us() const;
 
   JobCounters counters;
-  Report report;  // written by the work, read after the end
+  const std::shared_ptr<Tally> tally = std::make_shared<Tally>();  // of requests to servers
+  Report report;                                                   // written by the work, read after the end
   bool has_report = false;
 
  private:
   void end(int32_t done, Status status);
+  void count_with_outer() const;
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/tally.h"
+
 namespace ckpt {
 
 unsigned resolve_threads(int64_t wanted) {
@@ -20,7 +22,9 @@ Status run_parallel(unsigned threads, const std::function<Status(unsigned, const
   std::atomic<bool> stop{false};
   std::mutex mutex;
   Status first;
+  Tally* const tally = Tally::current();
   auto work = [&](unsigned worker) {
+    const Tallying tallying(tally);
     Status status;
     try {
       status = body(worker, stop);

@@ -44,14 +44,14 @@ int32_t state_of(const Status& problem) {
 
 struct Peek {
   format::Slot slot;
-  uint64_t size = 0;  // of its file
+  std::shared_ptr<const store::Reader> file;
 };
 
 static Result<Peek> peek(const store::Store& store, std::string_view id) {
   return store::read_checked(store, [&]() -> Result<Peek> {
     CKPT_ASSIGN(auto file, store.open(slot_key(id)));
     auto slot = read_slot_end(*file);
-    if (slot.ok()) return Peek{slot.take(), file->size()};
+    if (slot.ok()) return Peek{slot.take(), std::move(file)};
     const std::string path = store.path(slot_key(id));
     return std::move(slot).status().in(path).with("path", path);
   });
@@ -100,7 +100,7 @@ static Result<CheckpointEntry> entry_without_record(const store::Store& store, s
 }
 
 // As read_entry, but GONE if the directory was removed meanwhile. A tombstone of a removal is no checkpoint.
-static Result<CheckpointEntry> look_at(const store::Store& store, std::string_view id) {
+static Result<CheckpointEntry> look_at(const store::Store& store, std::string_view id, bool keep_open = false) {
   auto peeked = peek(store, id);
   const ckpt_status code = peeked.status().code();
   if (code == CKPT_NOMEM || code == CKPT_GONE) return std::move(peeked).status();
@@ -121,12 +121,13 @@ static Result<CheckpointEntry> look_at(const store::Store& store, std::string_vi
   entry.id = id;
   entry.state = CKPT_CHECKPOINT_COMMITTED;
   entry.summary = std::move(slot->summary);
-  entry.bytes = entry.summary.part_bytes + peeked->size;
+  entry.bytes = entry.summary.part_bytes + peeked->file->size();
+  if (keep_open) entry.manifest = std::move(peeked->file);
   return entry;
 }
 
-Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view id) {
-  auto entry = look_at(store, id);
+Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view id, bool keep_open) {
+  auto entry = look_at(store, id, keep_open);
   if (entry.ok() || entry.status().code() != CKPT_GONE) return entry;
   return Status(CKPT_NOT_FOUND, entry.status().message());
 }

@@ -2,6 +2,7 @@
 // Stateless; every call reads the store anew.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,9 @@ struct CheckpointEntry {
   format::Summary summary;  // if committed; otherwise only what the directory's name tells
   uint64_t bytes = 0;       // see measure in select.h
   Status problem;           // why it is DAMAGED or ABORTED
+  // MANIFEST as it was opened for this, for `load` of a selection by its id: on a server, opening it again is a
+  // request.
+  std::shared_ptr<const store::Reader> manifest{};
   // Whether latest, retention and counts of a run concern it.
   bool counts() const { return state == CKPT_CHECKPOINT_COMMITTED && !foreign && !copy; }
   // Whether it is to be read from the mirror.
@@ -45,8 +49,8 @@ inline constexpr int64_t kPatienceMs = 3000;
 // call, whatever is committed and removed meanwhile. What cannot be read is DAMAGED; only the root must be readable.
 Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store);
 
-// Reads one directory. NOT_FOUND if it is no checkpoint, or not there.
-Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view id);
+// Reads one directory. NOT_FOUND if it is no checkpoint, or not there. `keep_open`: with its manifest.
+Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view id, bool keep_open = false);
 
 // The names of all directories that may be checkpoints.
 Result<std::vector<std::string>> list_ids(const store::Store& store);

@@ -19,6 +19,7 @@ Result<std::shared_ptr<Checkpoint>> Checkpoint::open(std::shared_ptr<const store
   auto load = [&](const CheckpointEntry& entry) {
     checkpoint.reset(new Checkpoint);  // nothing that was read of one before, which turned out to be damaged, counts
     checkpoint->store_ = entry.in_mirror() ? mirror : store;
+    checkpoint->cached_ = checkpoint->store_->traits().cached;
     return checkpoint->load(entry, threads);
   };
   CKPT_ASSIGN(Selection selection, select_checkpoint({*store, mirror.get()}, question, load));
@@ -53,6 +54,14 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open_quietly(const store::Store&
   return checkpoint;
 }
 
+Result<std::unique_ptr<Checkpoint>> Checkpoint::past_cache() const {
+  if (!cached_) return std::unique_ptr<Checkpoint>();
+  CKPT_ASSIGN(auto checkpoint, open_quietly(*store_, entry().id));
+  if (checkpoint->trailer_ == trailer_) return checkpoint;
+  const std::string path = store_->path(entry().id);
+  return Status(CKPT_GONE, path + " was replaced by another checkpoint").with("path", path);
+}
+
 Result<Selection> find_checkpoint(const Places& places, const Question& question) {
   return select_checkpoint(places, question, [&](const CheckpointEntry& entry) {
     return Checkpoint::open_quietly(places.of(entry), entry.id).status();
@@ -71,8 +80,10 @@ Status Checkpoint::read_manifest(unsigned threads) {
 
 Status Checkpoint::read_manifest_once(unsigned threads) {
   const std::string key = format::slot_key(entry().id);
-  CKPT_ASSIGN(auto opened, store_->open(key));
-  file_ = std::move(opened);
+  file_ = std::exchange(selection_.entry.manifest, nullptr);
+  if (!file_) {
+    CKPT_ASSIGN(file_, store_->open(key));
+  }
   const bool small = file_->size() <= kSmallManifest;
   CKPT_ASSIGN(format::Slot slot, read_slot_end(*file_));
   if (!slot.committed)
@@ -88,7 +99,7 @@ Status Checkpoint::read_manifest_once(unsigned threads) {
     CKPT_TRY(format::check_manifest_gaps(bytes, trailer_));
     CKPT_ASSIGN(manifest_, IndexFile::open(place, Bytes(bytes).first(trailer_.index_size)));
   } else {
-    CKPT_ASSIGN(manifest_, IndexFile::open(place, [file = file_](uint64_t offset, MutableBytes out) {
+    CKPT_ASSIGN(manifest_, IndexFile::open(place, [file = file_](uint64_t offset, MutableBytes out, bool) {
                   return file->read_at(offset, out);
                 }));
   }
@@ -211,18 +222,20 @@ Status Checkpoint::at_part(Status status, uint32_t number) const {
 }
 
 Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file(uint32_t number) const {
-  return store::read_checked(*store_, [&] { return open_part_file_once(number); });
+  bool again = false;
+  return store::read_checked(*store_, [&] { return open_part_file_once(number, std::exchange(again, true)); });
 }
 
-Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file_once(uint32_t number) const {
+Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file_once(uint32_t number, bool again) const {
   CKPT_ASSIGN(fb::Part expected, part_record(number));
-  CKPT_ASSIGN(auto file, store_->open(entry().id + "/" + format::part_name(number)));
+  const std::string key = entry().id + "/" + format::part_name(number);
+  CKPT_ASSIGN(auto file, cached_ ? store_->open_cached(key) : store_->open(key));
   if (file->size() < 2 * kAlign || file->size() != expected.size())
     return Status(CKPT_INCOMPLETE, strformat("{} bytes, expected {}", file->size(), expected.size()))
         .with("expected", uint64_t{expected.size()})
         .with("found", file->size());
   std::vector<std::byte> head(kAlign);
-  CKPT_TRY(file->read_at(0, head));
+  CKPT_TRY(again ? file->read_again(0, head) : file->read_at(0, head));
   CKPT_ASSIGN(auto header, format::decode_part_header(head));
   if (header.save_id == summary().save_id &&
       (header.world_size != summary().world_size || header.store_id != summary().store_id ||
@@ -237,7 +250,8 @@ Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file_once(uint32_t 
   return file;
 }
 
-// Each open part takes up to two descriptors: one more for direct reads. The program needs some too.
+// Each open part takes up to two descriptors: one more for direct reads; from a cache, three. The program needs some
+// too.
 static size_t open_parts() {
   rlimit limit{};
   const bool known = getrlimit(RLIMIT_NOFILE, &limit) == 0;

@@ -68,6 +68,10 @@ class Checkpoint {
   // ABORTED for a tombstone.
   static Result<std::unique_ptr<Checkpoint>> open_quietly(const store::Store& store, std::string_view id);
 
+  // For whoever tells what the store holds: the same checkpoint, read quietly and past the cache of its parts. Null if
+  // there is no cache between. GONE if another one is there by now. Must not outlive this one.
+  Result<std::unique_ptr<Checkpoint>> past_cache() const;
+
   const CheckpointEntry& entry() const { return selection_.entry; }
   const Selection& selection() const { return selection_; }
   const format::Root& root() const { return manifest_->root(); }
@@ -153,12 +157,13 @@ class Checkpoint {
   Result<const format::Page*> page_of(std::string_view name) const;
   Result<Named> target_of(const format::Page* page, const fb::Alias& alias) const;
   Result<std::unique_ptr<store::Reader>> open_part_file(uint32_t number) const;
-  Result<std::unique_ptr<store::Reader>> open_part_file_once(uint32_t number) const;
+  Result<std::unique_ptr<store::Reader>> open_part_file_once(uint32_t number, bool again) const;
   Result<std::unique_ptr<IndexFile>> open_part_index(uint32_t number) const;
   Result<ObjectRef> object_in(uint32_t number, std::string_view name) const;
   PartReader find_open(uint32_t number) const;
 
   std::shared_ptr<const store::Store> store_;
+  bool cached_ = false;  // parts may come from the store's cache
   Selection selection_;
   std::unique_ptr<store::Lock> lock_;
   std::shared_ptr<const store::Reader> file_;  // MANIFEST

@@ -65,11 +65,19 @@ Status at_chunk(const Checkpoint& checkpoint, const Piece& piece, const fb::Chun
       .with("offset", uint64_t{chunk.offset()});
 }
 
-Status plain_read(Job& job, const store::Reader& file, uint64_t offset, MutableBytes out) {
-  CKPT_TRY(file.read_at(offset, out));
+static Status counted_read(Job& job, Status read, MutableBytes out) {
+  CKPT_TRY(std::move(read));
   job.counters.bytes_read += out.size();
   job.counters.io_count++;
   return Ok();
+}
+
+Status plain_read(Job& job, const store::Reader& file, uint64_t offset, MutableBytes out) {
+  return counted_read(job, file.read_at(offset, out), out);
+}
+
+Status read_again(Job& job, const store::Reader& file, uint64_t offset, MutableBytes out) {
+  return counted_read(job, file.read_again(offset, out), out);
 }
 
 // Objects are stored raw (FORMAT §4).
@@ -88,7 +96,7 @@ Status read_object(const Checkpoint& checkpoint, const ObjectRef& from, MutableB
     Status status = plain_read(job, *file, chunk.offset(), bytes);
     if (status.ok()) status = check_chunk(chunk, bytes);
     if (status.code() == CKPT_CORRUPT && checkpoint.store().traits().remote) {
-      status = plain_read(job, *file, chunk.offset(), bytes);
+      status = read_again(job, *file, chunk.offset(), bytes);
       if (status.ok()) status = check_chunk(chunk, bytes);
     }
     if (!status.ok()) {

@@ -35,6 +35,8 @@ PieceOrder order_of(const Piece& piece, const plan::Geometry& geometry);
 
 // read_at, counted in the statistics of the job.
 Status plain_read(Job& job, const store::Reader& file, uint64_t offset, MutableBytes out);
+// The same by read_again, for what did not match.
+Status read_again(Job& job, const store::Reader& file, uint64_t offset, MutableBytes out);
 
 // Reads and checks all bytes of an object. `out` must have its size.
 Status read_object(const Checkpoint& checkpoint, const ObjectRef& object, MutableBytes out, Job& job);

@@ -34,12 +34,12 @@ Result<std::unique_ptr<IndexFile>> IndexFile::open(const IndexPlace& place, Read
   const uint64_t size = whole ? place.size : place.root_size;
   file->own_.resize((size + 7) / 8);
   const MutableBytes bytes = bytes_of(file->own_, size);
-  auto open_root = [&] {
-    CKPT_TRY(read(place.size - size, bytes));
+  auto open_root = [&](bool again) {
+    CKPT_TRY(read(place.size - size, bytes, again));
     return file->open_root(place, Bytes(bytes).last(place.root_size));
   };
-  Status opened = open_root();
-  if (opened.code() == CKPT_CORRUPT && place.again) opened = open_root();
+  Status opened = open_root(false);
+  if (opened.code() == CKPT_CORRUPT && place.again) opened = open_root(true);
   CKPT_TRY(std::move(opened));
   if (whole) file->memory_ = bytes;
   if (!whole || place.again) file->read_ = std::move(read);
@@ -56,16 +56,16 @@ Result<std::unique_ptr<IndexFile::Loaded>> IndexFile::load(size_t number) const 
   auto check = [&] {
     return format::check_digest(format::xxh3_128(bytes), format::id_of(ref.digest()), "a page of the index");
   };
-  auto read = [&] {
+  auto read = [&](bool again) {
     loaded->bytes.resize((uint64_t{ref.size()} + 7) / 8);
     const MutableBytes out = bytes_of(loaded->bytes, ref.size());
     bytes = out;
-    CKPT_TRY(read_(ref.offset(), out));
+    CKPT_TRY(read_(ref.offset(), out, again));
     return check();
   };
   if (!memory_.empty()) bytes = memory_.subspan(ref.offset(), ref.size());
-  Status found = memory_.empty() ? read() : check();
-  if (found.code() == CKPT_CORRUPT && again_) found = read();
+  Status found = memory_.empty() ? read(false) : check();
+  if (found.code() == CKPT_CORRUPT && again_) found = read(true);
   CKPT_TRY(std::move(found));
   CKPT_ASSIGN(loaded->page, named ? format::Page::open(bytes, root_, at) : format::Page::open_parts(bytes, root_, at));
   return loaded;

@@ -22,8 +22,8 @@ struct IndexPlace {
 
 class IndexFile {
  public:
-  // Reads bytes of the index.
-  using Read = std::function<Status(uint64_t offset, MutableBytes out)>;
+  // Reads bytes of the index. `again`: what it read before did not match.
+  using Read = std::function<Status(uint64_t offset, MutableBytes out, bool again)>;
   // An index in memory, which must outlive it and be aligned to 64.
   static Result<std::unique_ptr<IndexFile>> open(const IndexPlace& place, Bytes memory);
   // An index that `read` reads: all of it at once if it is small or `whole`, else its root now and pages later.

@@ -34,7 +34,7 @@ static Status read_part(PartFile& part) {
     return Status(CKPT_MISMATCH, strformat("part of rank {}, expected rank {}", part.header.rank, part.number))
         .with("expected", uint64_t{part.number})
         .with("found", uint64_t{part.header.rank});
-  auto read = [&](uint64_t offset, MutableBytes out) {
+  auto read = [&](uint64_t offset, MutableBytes out, bool) {
     return part.file->read_at(part.trailer.index_offset + offset, out);
   };
   auto index = IndexFile::open(place_of(part.trailer), read, true);

@@ -24,17 +24,18 @@ Result<std::unique_ptr<IndexFile>> Checkpoint::open_part_index(uint32_t number) 
       return Status(CKPT_FORMAT, strformat("the copy of the index of part {} lies outside the copies", number));
     if (!bytes_.bytes().empty())
       return IndexFile::open(place, Bytes(bytes_.bytes()).subspan(begin + record.copy_offset(), place.size));
-    return IndexFile::open(place,
-                           [file = file_, begin = begin + record.copy_offset()](uint64_t offset, MutableBytes out) {
-                             return file->read_at(begin + offset, out);
-                           });
+    return IndexFile::open(
+        place, [file = file_, begin = begin + record.copy_offset()](uint64_t offset, MutableBytes out, bool) {
+          return file->read_at(begin + offset, out);
+        });
   }
   // Only a part that is as large as the record says makes us allocate what the record says.
   CKPT_TRY(part(number).status());
-  return IndexFile::open(place, [this, number, begin = record.index_offset()](uint64_t offset, MutableBytes out) {
-    auto file = part(number);
-    return file.ok() ? (*file)->read_at(begin + offset, out) : std::move(file).status();
-  });
+  return IndexFile::open(
+      place, [this, number, at = record.index_offset()](uint64_t offset, MutableBytes out, bool again) -> Status {
+        CKPT_ASSIGN(const PartReader file, part(number));
+        return again ? file->read_again(at + offset, out) : file->read_at(at + offset, out);
+      });
 }
 
 Result<const IndexFile*> Checkpoint::part_index(uint32_t number) const {

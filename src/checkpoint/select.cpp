@@ -187,10 +187,11 @@ static bool may_be_elsewhere(const Status& status) {
 
 static Result<Selection> pick_by_id(const store::Store& store, std::string_view id, uint32_t mirror,
                                     const std::function<Status(const CheckpointEntry&)>& load) {
-  CKPT_ASSIGN(auto entry, read_entry(store, id));
+  CKPT_ASSIGN(auto entry, read_entry(store, id, store.traits().remote));  // elsewhere it is opened under its lock
   CKPT_ASSIGN(entry, loadable(store, std::move(entry)));
   entry.mirror = mirror;
   CKPT_TRY(load(entry));
+  entry.manifest.reset();
   return Selection{std::move(entry), {}};
 }
 

@@ -41,6 +41,7 @@ struct Copied {
   std::optional<ckpt::CheckpointInfo> info;  // once it is open
   uint64_t bytes = 0;                        // that were copied, or read there
   double seconds = 0;
+  ckpt::JobStats stats{};
   uint64_t parts_kept = 0;
   bool there = false;
   std::string foreign;  // why
@@ -68,6 +69,7 @@ void copy_one(const ckpt::Reader& reader, const ckpt::Store& to, const Args& arg
   const Work work = watch(options, [&] { report = reader.copy(to, options); });
   copied->bytes = work.bytes;
   copied->seconds = work.seconds;
+  copied->stats = work.stats;
   for (const ckpt::Finding& finding : report) {
     if (finding.kind == CKPT_FINDING_DIFFERENT) copied->foreign = text_of(finding.text);
     if (finding.kind != CKPT_FINDING_KEPT) continue;
@@ -83,13 +85,14 @@ void print_copied(const Copied& copied) {
     return;
   }
   if (!copied.foreign.empty()) std::fputs(("ckpt: note: " + escaped(copied.foreign) + "\n").c_str(), stderr);
-  if (copied.there) return print("already there: " + name + "\n");
+  if (copied.there) return print("already there: " + name + "\n" + requests_line(copied.stats));
   const std::string rate =
       copied.seconds > 0.2 ? ", " + human_rate(static_cast<double>(copied.bytes) / copied.seconds) : "";
   const std::string kept =
       copied.parts_kept > 0 ? format(", {} of {} were there", copied.parts_kept, copied.info->part_count) : "";
   print(format("copied {}: {}{}, {}{}\n", name, counted(copied.info->part_count, "part"), kept,
                human_bytes(copied.bytes), rate));
+  print(requests_line(copied.stats));
 }
 
 Json to_json(const Copied& copied) {
@@ -99,6 +102,7 @@ Json to_json(const Copied& copied) {
                                                 : "copied"},
                {"bytes_copied", copied.bytes},
                {"parts_kept", copied.parts_kept},
+               {"requests", requests_json(copied.stats)},
                {"foreign", !copied.foreign.empty()}};
   if (copied.info) json.add("checkpoint", cli::to_json(*copied.info));
   if (!copied.error.empty()) json.add("error", copied.error);

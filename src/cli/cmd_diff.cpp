@@ -62,17 +62,19 @@ int run(const Args& args) {
   if (args.structure_only) options.set("values", 0);
   Opened a = open_checkpoint(args.a, args, options), b = open_checkpoint(args.b, args, options);
   ckpt::Report report{nullptr};
-  watch(options, [&] { report = a.reader.diff(b.reader, options); });
+  const Work work = watch(options, [&] { report = a.reader.diff(b.reader, options); });
   const std::vector<ckpt::Finding> findings = chosen_findings(report, args.at);
   const bool equal = findings.empty();
   if (args.json) {
     print_json({{"a", a.info.id},
                 {"b", b.info.id},
                 {"equal", equal},
+                {"requests", requests_json(work.stats)},
                 {"differences", Json::array(findings, [](const ckpt::Finding& finding) { return to_json(finding); })}});
   } else {
     print_findings(findings);
     if (equal) print(format("equal: {} and {}\n", escaped(a.info.id), escaped(b.info.id)));
+    print(requests_line(work.stats));
   }
   return equal ? kExitOk : kExitNo;
 }

@@ -98,8 +98,9 @@ int run(const Args& args) {
   if (args.at) options.set("at", *args.at);
   options.check();
   Opened opened = open_checkpoint(args.checkpoint, args, options);
-  watch(options, [&] { opened.reader.export_to(args.path, options); });
+  const Work work = watch(options, [&] { opened.reader.export_to(args.path, options); });
   print(format("exported {} to {}\n", opened.info.id, escaped(args.path)));
+  print(requests_line(work.stats));
   note_what_is_left_out(args, opened);
   note_what_is_converted(args, opened);
   return kExitOk;

@@ -123,11 +123,15 @@ int run(const Args& args) {
   auto store = ckpt::Store::open(args.store, options);
   const std::string label = args.label.empty() ? label_of(args.file) : args.label;
   ckpt::CheckpointInfo info{};
-  watch(options, [&] { info = store.import(args.file, label, args.step, options); });
-  if (args.json)
-    print_json(to_json(info));
-  else
+  const Work work = watch(options, [&] { info = store.import(args.file, label, args.step, options); });
+  if (args.json) {
+    Json json = to_json(info);
+    json.add("requests", requests_json(work.stats));
+    print_json(json);
+  } else {
     print(format("imported {}: {}, {}\n", info.id, counted(info.tensor_count, "tensor"), human_bytes(info.bytes)));
+    print(requests_line(work.stats));
+  }
   note_what_is_unchecked(store, info);
   note_run(args, info);
   note_what_is_left_out(args, store, info);

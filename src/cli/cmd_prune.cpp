@@ -1,5 +1,6 @@
 // ckpt prune: removes the old checkpoints of a run.
 #include "cli/command.h"
+#include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/text.h"
 
@@ -55,11 +56,18 @@ void print_findings(const Args& args, const ckpt::Report& report) {
 int run(const Args& args) {
   ckpt::Options options = options_of(args);
   std::string path = locate_store(args.store);
-  const ckpt::Report report = ckpt::Store::open(path, options).prune(options);
-  if (args.json)
-    print_json({{"store", path}, {"written", args.write}, {"findings", findings_json(report)}});
-  else
+  const ckpt::Store store = ckpt::Store::open(path, options);
+  ckpt::Report report{nullptr};
+  const Work work = watch(options, [&] { report = store.prune(options); });
+  if (args.json) {
+    print_json({{"store", path},
+                {"written", args.write},
+                {"findings", findings_json(report)},
+                {"requests", requests_json(work.stats)}});
+  } else {
     print_findings(args, report);
+    print(requests_line(work.stats));
+  }
   return kExitOk;
 }
 

@@ -51,6 +51,7 @@ struct Outcome {
   std::string unreadable;  // why the manifest could not be read, which is damage too
   uint64_t bytes = 0;      // checked
   double seconds = 0;
+  ckpt::JobStats stats{};
 
   bool sound() const { return report.empty() && unreadable.empty(); }
 };
@@ -71,7 +72,8 @@ void wait_for(const ckpt::Job& job, Outcome* outcome) {
     const ckpt::JobStats stats = job.stats();
     progress.update(stats.bytes_done, stats.bytes_total);
   }
-  outcome->bytes = job.stats().bytes_done;
+  outcome->stats = job.stats();
+  outcome->bytes = outcome->stats.bytes_done;
   outcome->seconds = progress.seconds();
 }
 
@@ -114,6 +116,7 @@ void print_outcome_json(const Outcome& outcome) {
               {"mode", outcome.mode},
               {"sound", outcome.sound()},
               {"bytes_checked", outcome.bytes},
+              {"requests", requests_json(outcome.stats)},
               {"damages", damages}});
 }
 
@@ -144,6 +147,7 @@ int run(const Args& args) {
     outcome.unreadable = error_text(error);
   }
   args.json ? print_outcome_json(outcome) : print_outcome(outcome);
+  if (!args.json) print(requests_line(outcome.stats));
   return outcome.sound() ? kExitOk : kExitNo;
 }
 

@@ -48,7 +48,26 @@ Work watch(ckpt::Options& options, const std::function<void()>& call) {
     progress.update(stats.bytes_done, stats.bytes_total);
   }
   done.get();
-  return {job.stats().bytes_done, progress.seconds()};
+  const ckpt::JobStats stats = job.stats();
+  return {stats.bytes_done, progress.seconds(), stats};
+}
+
+Json requests_json(const ckpt::JobStats& stats) {
+  return {{"get", stats.get_count},
+          {"put", stats.put_count},
+          {"list", stats.list_count},
+          {"delete", stats.delete_count},
+          {"retries", stats.retry_count},
+          {"bytes_sent", stats.bytes_sent},
+          {"bytes_received", stats.bytes_received}};
+}
+
+std::string requests_line(const ckpt::JobStats& stats) {
+  if (stats.get_count + stats.put_count + stats.list_count + stats.delete_count == 0) return "";
+  const std::string again = stats.retry_count > 0 ? format(" ({} tried again)", stats.retry_count) : "";
+  return format("requests: {} GET, {} PUT, {} LIST, {} DELETE{}; {} sent, {} received\n", stats.get_count,
+                stats.put_count, stats.list_count, stats.delete_count, again, human_bytes(stats.bytes_sent),
+                human_bytes(stats.bytes_received));
 }
 
 }  // namespace cli

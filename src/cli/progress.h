@@ -8,6 +8,8 @@
 
 #include <ckpt.hpp>
 
+#include "cli/json.h"
+
 namespace cli {
 
 // "[#####-----]  50 %  1.5 GiB of 3.0 GiB  3.1 GB/s  2 s left"
@@ -33,7 +35,12 @@ class Progress {
 struct Work {
   uint64_t bytes = 0;
   double seconds = 0;
+  ckpt::JobStats stats{};
 };
 Work watch(ckpt::Options& options, const std::function<void()>& call);
+
+// What a job asked of servers: for --json, and as a line of text, "" if it asked nothing.
+Json requests_json(const ckpt::JobStats& stats);
+std::string requests_line(const ckpt::JobStats& stats);
 
 }  // namespace cli

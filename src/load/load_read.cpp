@@ -14,7 +14,7 @@ class LoadReader final : public checkpoint::PipelineWork {
   LoadReader(const checkpoint::Checkpoint& checkpoint, const LoadPlan& plan, const ReadOptions& options, Job& job)
       : checkpoint_(checkpoint),
         plan_(plan),
-        verify_(options.verify),
+        verify_(options.verify || checkpoint.store().traits().cached),
         remote_(checkpoint.store().traits().remote),
         job_(job),
         limits_(limits_of(plan, options.threads, options.staging_bytes)) {}
@@ -36,7 +36,7 @@ class LoadReader final : public checkpoint::PipelineWork {
   uint64_t end_of(const GroupedRead& group) const;
   size_t piece_end(size_t first, size_t end) const;
   Status read_straight(const GroupedRead& group, const store::Reader& file);
-  Status read_long(const fb::Chunk& chunk, const store::Reader& file, std::byte* target);
+  Status read_long(size_t number, const store::Reader& file, std::byte* target);
   Status read_buffered(const GroupedRead& group, const store::Reader& file, Worker& worker);
   Status finish_straight(size_t number, std::byte* bytes);
   Status finish_chunk(size_t number, Bytes stored, Worker& worker);
@@ -120,7 +120,7 @@ Status LoadReader::read_straight(const GroupedRead& group, const store::Reader& 
   for (size_t i = group.first, end = group.first + group.count; i < end;) {
     uint64_t offset = chunk(i).offset();
     if (chunk(i).stored_size() > checkpoint::kCachePiece) {
-      CKPT_TRY(explain(i, read_long(chunk(i), file, group.target + (offset - begin))));
+      CKPT_TRY(explain(i, read_long(i, file, group.target + (offset - begin))));
       units_done_ += chunk(i).raw_size() / plan_.segment_of(plan_.reads[i]).width;
       i++;
       continue;
@@ -133,7 +133,8 @@ Status LoadReader::read_straight(const GroupedRead& group, const store::Reader& 
   return Ok();
 }
 
-Status LoadReader::read_long(const fb::Chunk& chunk, const store::Reader& file, std::byte* target) {
+Status LoadReader::read_long(size_t number, const store::Reader& file, std::byte* target) {
+  const fb::Chunk& chunk = this->chunk(number);
   format::Hasher hasher;
   for (uint64_t at = 0, size; at < chunk.stored_size(); at += size) {
     size = std::min<uint64_t>(checkpoint::kCachePiece, chunk.stored_size() - at);
@@ -141,7 +142,11 @@ Status LoadReader::read_long(const fb::Chunk& chunk, const store::Reader& file, 
     CKPT_TRY(checkpoint::plain_read(job_, file, chunk.offset() + at, part));
     if (verify_) hasher.update(part);
   }
-  return verify_ ? checkpoint::check_digest(chunk, hasher.digest()) : Ok();
+  Status checked = verify_ ? checkpoint::check_digest(chunk, hasher.digest()) : Ok();
+  if (checked.code() != CKPT_CORRUPT || !remote_) return checked;
+  const MutableBytes whole(target, chunk.stored_size());
+  CKPT_TRY(ask_again(number, whole));
+  return checkpoint::check_chunk(chunk, whole);
 }
 
 Status LoadReader::read_buffered(const GroupedRead& group, const store::Reader& file, Worker& worker) {
@@ -207,7 +212,7 @@ Status LoadReader::finish_chunk(size_t number, Bytes stored, Worker& worker) {
 // For a chunk that did not match: its bytes may have been damaged on their way.
 Status LoadReader::ask_again(size_t number, MutableBytes out) {
   CKPT_ASSIGN(const checkpoint::PartReader file, checkpoint_.part(plan_.piece_of(plan_.reads[number]).part));
-  return checkpoint::plain_read(job_, *file, chunk(number).offset(), out);
+  return checkpoint::read_again(job_, *file, chunk(number).offset(), out);
 }
 
 // Checks, decodes and scatters a chunk whose stored bytes are in a buffer.

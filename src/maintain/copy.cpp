@@ -374,7 +374,8 @@ void Copy::tell(bool committed) {
 
 Status copy_checkpoint(const checkpoint::Checkpoint& from, store::Store& to, const CopyOptions& options, Report* report,
                        Job& job) {
-  return Copy(from, to, options, report, job).run();
+  CKPT_ASSIGN(const auto past_cache, from.past_cache());
+  return Copy(past_cache ? *past_cache : from, to, options, report, job).run();
 }
 
 }  // namespace ckpt::maintain

@@ -264,8 +264,12 @@ static uint64_t bytes_of(const Pair& pair) {
   return geometry.volume * geometry.width;
 }
 
-Status diff_checkpoints(const Checkpoint& a, const Checkpoint& b, bool values, unsigned threads, Report* report,
-                        Job& job) {
+Status diff_checkpoints(const Checkpoint& first, const Checkpoint& second, bool values, unsigned threads,
+                        Report* report, Job& job) {
+  CKPT_ASSIGN(const auto first_past_cache, first.past_cache());
+  CKPT_ASSIGN(const auto second_past_cache, second.past_cache());
+  const Checkpoint &a = first_past_cache ? *first_past_cache : first,
+                   &b = second_past_cache ? *second_past_cache : second;
   CKPT_ASSIGN(std::vector<Pair> pairs, compare_names(a, b, report, job));
   CKPT_ASSIGN(Texts objects_a, objects_of(a));
   CKPT_ASSIGN(Texts objects_b, objects_of(b));

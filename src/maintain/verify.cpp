@@ -110,6 +110,8 @@ static Status verify_parts(const checkpoint::Checkpoint& checkpoint, const Verif
 Status verify_checkpoint(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job) {
   if (options.mode == VerifyMode::kSample && options.sample_k > options.sample_n)
     return Status(CKPT_INVALID, strformat("sample {} of {}", options.sample_k, options.sample_n));
+  CKPT_ASSIGN(const auto past_cache, checkpoint.past_cache());
+  if (past_cache) return verify_checkpoint(*past_cache, options, job);
   job.has_report = true;
   verify_manifest(checkpoint, options, job);
   Status status = verify_parts(checkpoint, options, job);

@@ -1,15 +1,14 @@
 #include "store/posix_reader.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <set>
 
 #include "store/keys.h"
+#include "store/locked_files.h"
 
 namespace ckpt::store {
 
@@ -135,43 +134,12 @@ Status PosixReader::read_direct(uint64_t offset, MutableBytes out) const {
                                     std::to_string(align) + ", found offset " + std::to_string(offset) + ", size " +
                                     std::to_string(out.size()) + " or another address")
         .with("path", path_);
-  Status status = read_all(direct_descriptor(), offset, out, path_);
+  Status status = read_all(direct().file.get(), offset, out, path_);
   const std::string* error = status.detail("errno");
   return error && *error == std::to_string(EINVAL) ? read_at(offset, out) : status;
 }
 
 namespace {
-
-// The descriptors of all locks of this process. A child that fork() makes closes its copies: a lock must end with the
-// process that took it, though a data loader's workers live on.
-class LockedFiles {
- public:
-  static LockedFiles& of_process() {
-    static LockedFiles& files = *new LockedFiles;  // never destroyed: a fork may come at any time
-    return files;
-  }
-  void add(int fd) {
-    std::lock_guard lock(mutex_);
-    fds_.insert(fd);
-  }
-  void remove(int fd) {
-    std::lock_guard lock(mutex_);
-    fds_.erase(fd);
-  }
-
- private:
-  LockedFiles() {
-    pthread_atfork([] { of_process().mutex_.lock(); }, [] { of_process().mutex_.unlock(); },
-                   [] { of_process().close_all(); });
-  }
-  void close_all() {
-    for (int fd : fds_) close(fd);
-    fds_.clear();
-    mutex_.unlock();
-  }
-  std::mutex mutex_;
-  std::set<int> fds_;
-};
 
 class PosixLock final : public Lock {
  public:

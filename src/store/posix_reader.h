@@ -21,7 +21,7 @@ class PosixReader final : public Reader {
   Way way(uint64_t offset, uint64_t size) const override;
   uint64_t direct_align() const override { return direct().align; }
   Status read_direct(uint64_t offset, MutableBytes out) const override;
-  int direct_descriptor() const override { return direct().file.get(); }
+  int direct_descriptor(uint64_t, uint64_t) const override { return direct().file.get(); }
   Result<Bytes> map() const override;
   Status keep_map() override;
 

@@ -64,7 +64,7 @@ std::string shown_url(std::string_view text) {
   return std::string(text.substr(0, begin)) + std::string(rest);
 }
 
-Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options) {
+static Result<std::shared_ptr<Store>> open_by_scheme(std::string_view uri, const StoreOptions& options) {
   if (uri.empty()) return invalid_uri(uri, kExpected);
   if (uri.starts_with("mem:")) return open_memory(uri.substr(4));
   if (uri.starts_with("file://")) return open_file_uri(uri, options);
@@ -73,6 +73,12 @@ Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptio
   if (std::string_view scheme = scheme_of(uri); !scheme.empty())
     return Status(CKPT_UNSUPPORTED, strformat("store \"{}\": {}, found scheme {}", uri, kExpected, scheme));
   return open_posix(uri, options);
+}
+
+Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options) {
+  CKPT_ASSIGN(auto store, open_by_scheme(uri, options));
+  if (options.cache.directory.empty()) return store;
+  return open_cache(std::move(store), options);
 }
 
 Result<WebFile> split_web_url(std::string_view url) {

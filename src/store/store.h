@@ -37,6 +37,9 @@ struct Traits {
   bool visible_is_durable = false;
   // Bytes may be damaged on their way here: what does not match its checksum is asked for once more.
   bool remote = false;
+  // open_cached may give bytes that a crash or this machine's disk has damaged: they are checked, whatever the caller
+  // wants.
+  bool cached = false;
   // Files are in directories: nothing can be put into one that is not there, and removing it ends all writing to it.
   bool directories = true;
   // Of several processes that put a file if it is absent, one gets OK. If not, only one process may write.
@@ -76,8 +79,12 @@ class Reader {
  public:
   virtual ~Reader() = default;
   virtual uint64_t size() const = 0;
+  // What tells its bytes from those of any other file that was or will be under this key; "" if nothing does.
+  virtual std::string version() const { return {}; }
   // Fills `out` completely. INCOMPLETE if the file ends before.
   virtual Status read_at(uint64_t offset, MutableBytes out) const = 0;
+  // The same for what did not match its checksum: from where the file really is.
+  virtual Status read_again(uint64_t offset, MutableBytes out) const { return read_at(offset, out); }
 
   // How a range is best read: at once by read_at, on the thread that needs it, or through an IoQueue, several at a
   // time, while threads do other things. The store decides: what lies in memory, or is too little to wait for, is read
@@ -97,8 +104,8 @@ class Reader {
   virtual uint64_t direct_align() const { return 0; }
   // Like read_at, but bypasses the page cache. INCOMPLETE if the file ends before.
   virtual Status read_direct(uint64_t offset, MutableBytes out) const { return read_at(offset, out); }
-  // A descriptor from which IoQueue may read directly, as read_direct would; -1 if only read_direct will do.
-  virtual int direct_descriptor() const { return -1; }
+  // A descriptor from which IoQueue may read this range directly, as read_direct would; -1 if only read_direct will do.
+  virtual int direct_descriptor(uint64_t /*offset*/, uint64_t /*size*/) const { return -1; }
 
   // The whole file in memory, valid as long as this Reader; UNSUPPORTED if the store cannot map files.
   virtual Result<Bytes> map() const = 0;
@@ -122,6 +129,8 @@ class Store {
   virtual ~Store() = default;
 
   virtual std::string uri() const = 0;
+  // No other store has it: the URI, and the server if the URI does not name it.
+  virtual std::string identity() const { return uri(); }
   // The key as a person would look for it: "/data/run7/step-100.7.1/PART_000".
   virtual std::string path(std::string_view key) const = 0;
   virtual Traits traits() const { return {}; }
@@ -155,6 +164,10 @@ class Store {
 
   // NOT_FOUND; FORMAT if it is not a regular file (links are not followed).
   virtual Result<std::unique_ptr<Reader>> open(std::string_view key) const = 0;
+  // The same for whoever has its bytes already if it is the version that he knows: brings none of them.
+  virtual Result<std::unique_ptr<Reader>> open_lazily(std::string_view key) const { return open(key); }
+  // The same for a part of which each byte that is used is checked: it may come from a cache on this machine.
+  virtual Result<std::unique_ptr<Reader>> open_cached(std::string_view key) const { return open(key); }
 
   // The whole of a small file; FORMAT if it is larger than `limit`. CORRUPT if the store knows that it is not what was
   // put: records have no other protection. Files that check themselves are opened, so that they can be looked into.
@@ -238,10 +251,18 @@ struct WebOptions {
   S3Timing timing{};
 };
 
+struct CacheOptions {
+  std::string directory{};      // "": none
+  uint64_t bytes = 0;           // at most; 0: as many as leave 5 % of the file system free
+  int64_t patience_ms = 10000;  // so long a reader waits for what another process is reading
+  uint64_t credit = 64 << 20;   // what a handle may add before it looks at the others again
+};
+
 struct StoreOptions {
   bool direct_io = true;  // if possible
   bool uring = true;      // if possible
   bool recycle = true;    // if safe
+  CacheOptions cache{};   // of a remote store
   S3Options s3{};
   WebOptions web{};
 };
@@ -266,5 +287,8 @@ Result<std::shared_ptr<Store>> open_posix(std::string_view path, const StoreOpti
 Result<std::shared_ptr<Store>> open_memory(std::string_view name);
 Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& options);
 Result<std::shared_ptr<Store>> open_web(std::string_view uri, const WebOptions& options);
+// The same store with a cache of its parts in a directory of this machine, which it makes: cache.cpp. INVALID for a
+// store that is not remote.
+Result<std::shared_ptr<Store>> open_cache(std::shared_ptr<Store> source, const StoreOptions& options);
 
 }  // namespace ckpt::store

@@ -69,7 +69,7 @@ bool is_aligned(uint64_t offset, Bytes data, uint64_t align) {
 
 bool suits_ring(const Transfer& transfer) {
   if (transfer.writer) return transfer.writer->descriptor() >= 0 && is_aligned(transfer.offset, transfer.from, kAlign);
-  return transfer.reader->direct_descriptor() >= 0 &&
+  return transfer.reader->direct_descriptor(transfer.offset, transfer.into.size()) >= 0 &&
          is_aligned(transfer.offset, transfer.into, transfer.reader->direct_align());
 }
 
@@ -118,7 +118,8 @@ void UringQueue::prepare(Transfer* transfer) {
   if (transfer->writer)
     ring_->prepare_write(transfer->writer->descriptor(), offset, transfer->from.subspan(transfer->moved), tag);
   else
-    ring_->prepare_read(transfer->reader->direct_descriptor(), offset, transfer->into.subspan(transfer->moved), tag);
+    ring_->prepare_read(transfer->reader->direct_descriptor(offset, transfer->into.size() - transfer->moved), offset,
+                        transfer->into.subspan(transfer->moved), tag);
 }
 
 // The kernel hands back numbers: those that prepare() gave it.

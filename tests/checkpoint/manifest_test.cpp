@@ -343,7 +343,7 @@ TEST(IndexFile, ReadsItsRootThenThePagesThatAreAskedForEachOnce) {
   ASSERT_GT(index.bytes.size(), 2u << 20);
   std::atomic<size_t> reads = 0;  // several threads read, if all pages are asked for
   std::atomic<uint64_t> bytes = 0;
-  auto read = [&](uint64_t offset, MutableBytes out) {
+  auto read = [&](uint64_t offset, MutableBytes out, bool) {
     std::copy_n(index.bytes.begin() + offset, out.size(), out.begin());
     reads++;
     bytes += out.size();

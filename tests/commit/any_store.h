@@ -13,6 +13,7 @@
 
 #include "checkpoint/engine.h"
 #include "s3/server.h"
+#include "store/remote_store.h"
 #include "store/weak_store.h"
 
 namespace ckpt::commit {
@@ -25,17 +26,32 @@ struct Kind {
 };
 inline std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
 
+struct Folder {
+  std::string path = (std::filesystem::temp_directory_path() / "ckpt-any.XXXXXX").string();
+  Folder() { EXPECT_NE(mkdtemp(path.data()), nullptr); }
+  Folder(const Folder&) = delete;
+  ~Folder() { std::filesystem::remove_all(path); }
+};
+
 inline Handles directory_store() {
-  struct Folder {
-    std::string path = (std::filesystem::temp_directory_path() / "ckpt-any.XXXXXX").string();
-    Folder() { EXPECT_NE(mkdtemp(path.data()), nullptr); }
-    ~Folder() { std::filesystem::remove_all(path); }
-  };
   return [folder = std::make_shared<Folder>()] { return *store::open_posix(folder->path, {}); };
 }
 
 inline Handles memory_store() {
   return [store = fresh_memory_store()] { return store; };
+}
+
+// A store on a server, through a cache.
+inline Handles cached_store() {
+  struct Place {
+    Folder folder;
+    store::Requests requests;
+  };
+  return [place = std::make_shared<Place>()] {
+    auto source =
+        std::make_shared<store::RemoteStore>(*store::open_posix(place->folder.path + "/store", {}), place->requests);
+    return *store::open_cache(std::move(source), {.cache = {.directory = place->folder.path + "/cache"}});
+  };
 }
 
 inline Handles weak_store(const store::Weakness& weakness) {

@@ -16,7 +16,17 @@ expect 1 diff "$store@step-1" "$store@$other"
 expect 0 export "$store@$other" out.safetensors
 cmp <(tail -c 24 out.safetensors) <(tail -c 24 b.safetensors) || fail "other numbers came out"
 
-expect 0 prune "$store" --keep-last 1 --write; says '^removed +step-2'
+# What it cost, and a cache.
+expect 0 verify "$store@step-2"; says '^requests: [0-9]+ GET, 0 PUT, 0 LIST, 0 DELETE; 0 B sent'
+expect 0 verify "$store@step-2" --json; json_is 'd["requests"]["get"] > 0 and d["requests"]["bytes_received"] > 0' True
+for _ in 1 2; do expect 0 cat "$store@step-1" w -o cache=nvme; says '5'; done
+[ "$(find nvme -type f ! -name lock | wc -l)" = 1 ] || fail "the cache has $(find nvme)"
+expect 0 verify "$store@step-1" -o cache=nvme; says '^sound: step-1'
+expect 0 cp "$store@step-1" copied --json; json_is 'd["copies"][0]["requests"]["get"] > 0' True
+expect 0 verify copied; says_not '^requests'
+expect 2 ls copied -o cache=nvme; complains 'option cache'
+
+expect 0 prune "$store" --keep-last 1 --write; says '^removed +step-2'; says '^requests: .* DELETE'
 [ "$(labels)" = "other step-3" ] || fail "left: $(labels)"
 expect 2 info "$store@step-1"; complains 'step-1'
 

@@ -59,7 +59,7 @@ TEST_F(DirectRead, GivesWhatOtherReadsGive) {
 TEST_F(DirectRead, IsThereOnDisksWithAnAlignmentOfAPageAtMost) {
   auto reader = written(Pattern(kMiB, 1));
   EXPECT_LE(reader->direct_align(), kAlign);
-  EXPECT_EQ(reader->direct_align() > 0, reader->direct_descriptor() >= 0);
+  EXPECT_EQ(reader->direct_align() > 0, reader->direct_descriptor(0, kAlign) >= 0);
   EXPECT_TRUE(reader->direct_align() >= 1 || !on_disk());
 }
 
@@ -103,7 +103,7 @@ TEST_F(DirectRead, IsNotThereWhereTheOptionSaysSo) {
   Pattern data(kMiB, 1), room(kMiB, 2);
   auto reader = written(data);
   EXPECT_EQ(reader->direct_align(), 0u);
-  EXPECT_EQ(reader->direct_descriptor(), -1);
+  EXPECT_EQ(reader->direct_descriptor(0, kAlign), -1);
   EXPECT_EQ(code(reader->read_direct(5, room_of(room).first(7))), "OK");
   EXPECT_TRUE(same(room.bytes().first(7), data.bytes().subspan(5, 7)));
 }
@@ -154,7 +154,7 @@ TEST_F(DirectRead, IsGivenUpWhereTheFirstOneIsRefused) {
   Faults faults;
   faults.transfer = [](size_t) -> long { return -EINVAL; };
   EXPECT_EQ(reader->direct_align(), 0u);
-  EXPECT_EQ(reader->direct_descriptor(), -1);
+  EXPECT_EQ(reader->direct_descriptor(0, kAlign), -1);
 }
 
 TEST_F(DirectRead, GoesThroughThePageCacheWhereALaterOneIsRefused) {
@@ -186,7 +186,7 @@ TEST_F(DirectRead, IsDecidedOnceByAnyNumberOfThreads) {
   auto reader = written(Pattern(kMiB, 1));
   std::vector<int> found(8);
   std::vector<std::thread> threads;
-  for (int& fd : found) threads.emplace_back([&] { fd = reader->direct_descriptor(); });
+  for (int& fd : found) threads.emplace_back([&] { fd = reader->direct_descriptor(0, kAlign); });
   for (auto& thread : threads) thread.join();
   for (int fd : found) EXPECT_EQ(fd, found[0]);
 }

@@ -108,6 +108,9 @@ class ShellStore : public Store {
     return inner_->try_lock_exclusive(key);
   }
 
+ protected:
+  const std::shared_ptr<Store> inner_;
+
  private:
   // Has plain reads only, so that all of them are told.
   class ShellReader : public Reader {
@@ -131,7 +134,6 @@ class ShellStore : public Store {
     return before_ ? before_(operation, key) : Ok();
   }
 
-  std::shared_ptr<Store> inner_;
   Before before_;
   Read read_;
 };

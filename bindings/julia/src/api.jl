@@ -382,6 +382,13 @@ struct ckpt_job_stats
     arena_us::UInt64
     io_engine::UInt32
     recycled::UInt32
+    get_count::UInt64
+    put_count::UInt64
+    list_count::UInt64
+    delete_count::UInt64
+    retry_count::UInt64
+    bytes_sent::UInt64
+    bytes_received::UInt64
 end
 
 struct ckpt_finding
@@ -979,7 +986,7 @@ const LAYOUTS = [
         (:name, 24, 8),
         (:media_type, 32, 8),
     ]),
-    (ckpt_job_stats, 136, [
+    (ckpt_job_stats, 192, [
         (:struct_size, 0, 4),
         (:state, 4, 4),
         (:bytes_total, 8, 8),
@@ -1000,6 +1007,13 @@ const LAYOUTS = [
         (:arena_us, 120, 8),
         (:io_engine, 128, 4),
         (:recycled, 132, 4),
+        (:get_count, 136, 8),
+        (:put_count, 144, 8),
+        (:list_count, 152, 8),
+        (:delete_count, 160, 8),
+        (:retry_count, 168, 8),
+        (:bytes_sent, 176, 8),
+        (:bytes_received, 184, 8),
     ]),
     (ckpt_finding, 96, [
         (:struct_size, 0, 4),

@@ -148,7 +148,10 @@ PartInfo(raw::ckpt_part_info) = PartInfo(text(raw.name), Int(raw.rank), raw.byte
 """
 What a job has done so far: bytes (`bytes_total` of work, `bytes_done`, `bytes_read`, `bytes_written`,
 `bytes_requested`), counts (`chunk_count`, `run_count`, `io_count`), microseconds (`stage_us`, `write_us`, `commit_us`,
-`total_us`, `arena_us`), `staging_peak_bytes`, `threads`, and whether `direct_io` and `recycled` files were used.
+`total_us`, `arena_us`), `staging_peak_bytes`, `threads`, and whether `direct_io` and `recycled` files were used. Of
+requests to the servers of stores (0 for local ones) by the classes that providers bill: `get_count` (GET and HEAD),
+`put_count` (PUT and POST), `list_count`, `delete_count`, `retry_count` (of all these, sent again), and `bytes_sent` and
+`bytes_received` in their bodies.
 """
 struct JobStats
     state::Union{Symbol,Int}
@@ -170,13 +173,21 @@ struct JobStats
     io_engine::Union{Symbol,Int}
     direct_io::Bool
     recycled::Bool
+    get_count::UInt64
+    put_count::UInt64
+    list_count::UInt64
+    delete_count::UInt64
+    retry_count::UInt64
+    bytes_sent::UInt64
+    bytes_received::UInt64
 end
 
 JobStats(raw::ckpt_job_stats) =
     JobStats(name_of(JOB_STATES, raw.state), raw.bytes_total, raw.bytes_done, raw.bytes_read, raw.bytes_written,
              raw.bytes_requested, raw.chunk_count, raw.run_count, raw.io_count, raw.staging_peak_bytes, raw.stage_us,
              raw.write_us, raw.commit_us, raw.total_us, raw.arena_us, Int(raw.threads),
-             name_of(IO_ENGINES, raw.io_engine), raw.direct_io != 0, raw.recycled != 0)
+             name_of(IO_ENGINES, raw.io_engine), raw.direct_io != 0, raw.recycled != 0, raw.get_count, raw.put_count,
+             raw.list_count, raw.delete_count, raw.retry_count, raw.bytes_sent, raw.bytes_received)
 
 """
 One line of a report by verify, diff, prune, repair, a save, a load or a reader. `kind`: `:DAMAGED`, `:MISSING`,

@@ -62,11 +62,12 @@ nb::object record(const ckpt::PartInfo& info) {
 }
 
 nb::object record(const ckpt::JobStats& stats) {
-  return records("JobStats")(job_state_of(stats.state), stats.bytes_total, stats.bytes_done, stats.bytes_read,
-                             stats.bytes_written, stats.bytes_requested, stats.chunk_count, stats.run_count,
-                             stats.io_count, stats.staging_peak_bytes, stats.stage_us, stats.write_us, stats.commit_us,
-                             stats.total_us, stats.direct_io != 0, stats.threads, stats.arena_us,
-                             enums("IoEngine")(stats.io_engine), stats.recycled != 0);
+  return records("JobStats")(
+      job_state_of(stats.state), stats.bytes_total, stats.bytes_done, stats.bytes_read, stats.bytes_written,
+      stats.bytes_requested, stats.chunk_count, stats.run_count, stats.io_count, stats.staging_peak_bytes,
+      stats.stage_us, stats.write_us, stats.commit_us, stats.total_us, stats.direct_io != 0, stats.threads,
+      stats.arena_us, enums("IoEngine")(stats.io_engine), stats.recycled != 0, stats.get_count, stats.put_count,
+      stats.list_count, stats.delete_count, stats.retry_count, stats.bytes_sent, stats.bytes_received);
 }
 
 nb::object key_of(const ckpt::Node& node) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/tally.h"
 #include "store/keys.h"
 
 namespace ckpt::store::s3 {
@@ -160,12 +161,24 @@ bool Client::wait_to_try_again(const Answer& answer, const Try& tries) {
   return patience_.wait_to_try_again(answer.http, busy, tries);
 }
 
+// What did not get to the server costs nothing.
+void Client::count(const Request& request, const Answer& answer, bool again) {
+  if (!answer.http.sent && answer.http.status == 0) return;
+  const bool reads = request.verb == "GET" || request.verb == "HEAD";
+  const RequestKind kind = request.verb == "DELETE" ? RequestKind::kDelete
+                           : !reads                 ? RequestKind::kPut
+                           : request.of_bucket      ? RequestKind::kList
+                                                    : RequestKind::kGet;
+  count_request(kind, again, size_of(request.body), answer.http.received + answer.http.text.size());
+}
+
 Answer Client::ask(const Request& request) {
   bool maybe_done = false;
   for (Try tries;; tries.count++) {
     patience_.wait_for_calm();
     std::shared_ptr<const Credentials> used;
     Answer answer = ask_once(request, &used);
+    count(request, answer, tries.count > 0);
     maybe_done |= may_be_done(answer);
     answer.maybe_done = maybe_done && !answer.good();
     if (answer.good()) succeeded_ = true;

@@ -75,6 +75,7 @@ class Client {
   Answer ask_once(const Request& request, std::shared_ptr<const Credentials>* used);
   bool repair(const Request& request, const Answer& answer, const Credentials& used, Try* tries);
   bool wait_to_try_again(const Answer& answer, const Try& tries);
+  static void count(const Request& request, const Answer& answer, bool again);
   int64_t server_time() const;
 
   const Config config_;

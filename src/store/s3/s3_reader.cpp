@@ -52,10 +52,10 @@ Status S3Reader::check_whole() const {
       .with("found", found);
 }
 
-Result<std::unique_ptr<S3Reader>> S3Reader::open(std::shared_ptr<Client> client, std::string_view key) {
+Result<std::unique_ptr<S3Reader>> S3Reader::open(std::shared_ptr<Client> client, std::string_view key, bool with_tail) {
   std::unique_ptr<S3Reader> reader(new S3Reader(std::move(client), key));
   bool opened = false;
-  for (int i = 0; i == 0 || (i < kTries && !reader->damage_.ok()); i++) {
+  for (int i = 0; with_tail && (i == 0 || (i < kTries && !reader->damage_.ok())); i++) {
     CKPT_ASSIGN(opened, reader->open_with_tail());
     reader->damage_ = opened ? reader->check_whole() : Ok();
   }

@@ -8,13 +8,15 @@ namespace ckpt::store::s3 {
 
 class S3Reader final : public Reader {
  public:
-  // NOT_FOUND
-  static Result<std::unique_ptr<S3Reader>> open(std::shared_ptr<Client> client, std::string_view key);
+  // NOT_FOUND. Without the tail it brings no bytes.
+  static Result<std::unique_ptr<S3Reader>> open(std::shared_ptr<Client> client, std::string_view key,
+                                                bool with_tail = true);
 
   // CORRUPT if all of the object came with its opening, each time with other bytes than were put.
   const Status& damage() const { return damage_; }
 
   uint64_t size() const override { return info_.size; }
+  std::string version() const override { return info_.etag; }
   Status read_at(uint64_t offset, MutableBytes out) const override;
   // Whatever is not here already is worth waiting for several at a time.
   Way way(uint64_t offset, uint64_t size) const override { return {.queued = !cached(offset, size)}; }

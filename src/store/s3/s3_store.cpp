@@ -35,6 +35,7 @@ class S3Store final : public Store {
   explicit S3Store(std::shared_ptr<Client> client) : client_(std::move(client)) {}
 
   std::string uri() const override { return client_->config().uri(); }
+  std::string identity() const override { return client_->config().endpoint() + " " + uri(); }
   std::string path(std::string_view key) const override { return client_->path(key); }
   Traits traits() const override {
     return {.block_bytes = 8 << 20,
@@ -52,7 +53,8 @@ class S3Store final : public Store {
   Status put_if_absent(std::string_view key, Bytes data) override;
   Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size, bool at_most) override;
   Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override { return IoQueue::make(depth, false); }
-  Result<std::unique_ptr<Reader>> open(std::string_view key) const override;
+  Result<std::unique_ptr<Reader>> open(std::string_view key) const override { return open_reader(key, true); }
+  Result<std::unique_ptr<Reader>> open_lazily(std::string_view key) const override { return open_reader(key, false); }
   Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const override;
   Result<bool> exists(std::string_view key) const override;
   Result<bool> has_directory(std::string_view key) const override;
@@ -72,6 +74,7 @@ class S3Store final : public Store {
     CKPT_TRY(check_key(key));
     return std::unique_ptr<Lock>(std::make_unique<NoLock>());
   }
+  Result<std::unique_ptr<Reader>> open_reader(std::string_view key, bool with_tail) const;
   Result<Listing> listing_of(std::string_view directory) const;
   Status remove_parts(const Note& note);
   Status work_off(const Listing::Object& object);
@@ -91,9 +94,9 @@ Result<std::unique_ptr<Writer>> S3Store::create(std::string_view key, uint64_t e
   return std::unique_ptr<Writer>(std::make_unique<S3Writer>(client_, key, expected_size));
 }
 
-Result<std::unique_ptr<Reader>> S3Store::open(std::string_view key) const {
+Result<std::unique_ptr<Reader>> S3Store::open_reader(std::string_view key, bool with_tail) const {
   CKPT_TRY(check_key(key));
-  CKPT_ASSIGN(auto reader, S3Reader::open(client_, key));
+  CKPT_ASSIGN(auto reader, S3Reader::open(client_, key, with_tail));
   return std::unique_ptr<Reader>(std::move(reader));
 }
 

@@ -49,6 +49,13 @@ static ckpt_status run_stats(runner* r) {
   expect_unsigned(r, "arena_us", stats.arena_us);
   expect_unsigned(r, "io_engine", stats.io_engine);
   expect_unsigned(r, "recycled", stats.recycled);
+  expect_unsigned(r, "get_count", stats.get_count);
+  expect_unsigned(r, "put_count", stats.put_count);
+  expect_unsigned(r, "list_count", stats.list_count);
+  expect_unsigned(r, "delete_count", stats.delete_count);
+  expect_unsigned(r, "retry_count", stats.retry_count);
+  expect_unsigned(r, "bytes_sent", stats.bytes_sent);
+  expect_unsigned(r, "bytes_received", stats.bytes_received);
   return CKPT_OK;
 }
 

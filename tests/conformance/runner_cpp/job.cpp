@@ -40,6 +40,13 @@ void run_stats(Runner& runner, const Call& call) {
   call.expect("arena_us", stats.arena_us);
   call.expect("io_engine", stats.io_engine);
   call.expect("recycled", stats.recycled);
+  call.expect("get_count", stats.get_count);
+  call.expect("put_count", stats.put_count);
+  call.expect("list_count", stats.list_count);
+  call.expect("delete_count", stats.delete_count);
+  call.expect("retry_count", stats.retry_count);
+  call.expect("bytes_sent", stats.bytes_sent);
+  call.expect("bytes_received", stats.bytes_received);
 }
 
 // ---- report ----

@@ -74,7 +74,9 @@ func runJobStats(r *runner) {
 		"stage_us": s.StageTime.Microseconds(), "write_us": s.WriteTime.Microseconds(),
 		"commit_us": s.CommitTime.Microseconds(), "total_us": s.TotalTime.Microseconds(),
 		"arena_us": s.ArenaTime.Microseconds(), "direct_io": s.DirectIO, "threads": s.Threads,
-		"io_engine": uint32(s.IOEngine), "recycled": s.Recycled,
+		"io_engine": uint32(s.IOEngine), "recycled": s.Recycled, "get_count": s.GetCount, "put_count": s.PutCount,
+		"list_count": s.ListCount, "delete_count": s.DeleteCount, "retry_count": s.RetryCount,
+		"bytes_sent": s.BytesSent, "bytes_received": s.BytesReceived,
 	} {
 		r.expect(key, found)
 	}

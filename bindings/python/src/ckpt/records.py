@@ -142,6 +142,13 @@ class JobStats:
     arena_us: int
     io_engine: IoEngine
     recycled: bool
+    get_count: int
+    put_count: int
+    list_count: int
+    delete_count: int
+    retry_count: int
+    bytes_sent: int
+    bytes_received: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -807,10 +807,17 @@ pub struct ckpt_job_stats {
     pub arena_us: u64,
     pub io_engine: u32,
     pub recycled: u32,
+    pub get_count: u64,
+    pub put_count: u64,
+    pub list_count: u64,
+    pub delete_count: u64,
+    pub retry_count: u64,
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ckpt_job_stats"][::core::mem::size_of::<ckpt_job_stats>() - 136usize];
+    ["Size of ckpt_job_stats"][::core::mem::size_of::<ckpt_job_stats>() - 192usize];
     ["Alignment of ckpt_job_stats"][::core::mem::align_of::<ckpt_job_stats>() - 8usize];
     ["Offset of field: ckpt_job_stats::struct_size"][::core::mem::offset_of!(ckpt_job_stats, struct_size) - 0usize];
     ["Offset of field: ckpt_job_stats::state"][::core::mem::offset_of!(ckpt_job_stats, state) - 4usize];
@@ -835,6 +842,14 @@ const _: () = {
     ["Offset of field: ckpt_job_stats::arena_us"][::core::mem::offset_of!(ckpt_job_stats, arena_us) - 120usize];
     ["Offset of field: ckpt_job_stats::io_engine"][::core::mem::offset_of!(ckpt_job_stats, io_engine) - 128usize];
     ["Offset of field: ckpt_job_stats::recycled"][::core::mem::offset_of!(ckpt_job_stats, recycled) - 132usize];
+    ["Offset of field: ckpt_job_stats::get_count"][::core::mem::offset_of!(ckpt_job_stats, get_count) - 136usize];
+    ["Offset of field: ckpt_job_stats::put_count"][::core::mem::offset_of!(ckpt_job_stats, put_count) - 144usize];
+    ["Offset of field: ckpt_job_stats::list_count"][::core::mem::offset_of!(ckpt_job_stats, list_count) - 152usize];
+    ["Offset of field: ckpt_job_stats::delete_count"][::core::mem::offset_of!(ckpt_job_stats, delete_count) - 160usize];
+    ["Offset of field: ckpt_job_stats::retry_count"][::core::mem::offset_of!(ckpt_job_stats, retry_count) - 168usize];
+    ["Offset of field: ckpt_job_stats::bytes_sent"][::core::mem::offset_of!(ckpt_job_stats, bytes_sent) - 176usize];
+    ["Offset of field: ckpt_job_stats::bytes_received"]
+        [::core::mem::offset_of!(ckpt_job_stats, bytes_received) - 184usize];
 };
 pub const CKPT_IO_BLOCKING: i32 = 0;
 pub const CKPT_IO_THREADS: i32 = 1;

@@ -358,4 +358,18 @@ stats! {
     threads: u32,
     /// Save: the part of `stage_us` that made the staging memory; 0 if the session had it.
     arena_us: u64,
+    /// Requests to the servers of stores: GET and HEAD of objects (class B for providers). 0 for local stores.
+    get_count: u64,
+    /// PUT and POST, so each part of an upload and what begins and ends it (class A).
+    put_count: u64,
+    /// Listings (class A).
+    list_count: u64,
+    /// DELETE (free).
+    delete_count: u64,
+    /// Of all these: sent again, since an earlier try had failed.
+    retry_count: u64,
+    /// Bytes in the bodies of requests.
+    bytes_sent: u64,
+    /// Bytes in the bodies of answers.
+    bytes_received: u64,
 }

@@ -52,6 +52,13 @@ fn stats(runner: &mut Runner, call: &Call) -> Outcome {
         ("arena_us", stats.arena_us),
         ("io_engine", stats.io_engine.0 as u64),
         ("recycled", stats.recycled.into()),
+        ("get_count", stats.get_count),
+        ("put_count", stats.put_count),
+        ("list_count", stats.list_count),
+        ("delete_count", stats.delete_count),
+        ("retry_count", stats.retry_count),
+        ("bytes_sent", stats.bytes_sent),
+        ("bytes_received", stats.bytes_received),
     ];
     numbers.into_iter().try_for_each(|(key, found)| call.expect(key, found))
 }

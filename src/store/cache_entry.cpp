@@ -1,0 +1,142 @@
+#include "store/cache_entry.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "store/locked_files.h"
+
+namespace ckpt::store {
+
+namespace {
+
+// What a file must be to be the entry of an object.
+struct Plan {
+  uint64_t size, map_at, footer_at;
+  std::string footer;
+  uint64_t file_size() const { return footer_at + footer.size(); }
+};
+
+Plan plan_of(std::string_view identity, const Reader& object) {
+  const uint64_t size = object.size(), map_at = round_up(size, kAlign),
+                 footer_at = map_at + (size + kCacheBlock - 1) / kCacheBlock;
+  return {size, map_at, footer_at,
+          strformat("ckpt cache 1\n{}\n{}\n{}\n{}\n", kCacheBlock, size, object.version(), identity)};
+}
+
+bool is_laid_out(int fd, const Plan& plan) {
+  struct stat found{};
+  if (fstat(fd, &found) != 0 || static_cast<uint64_t>(found.st_size) != plan.file_size()) return false;
+  std::vector<std::byte> footer(plan.footer.size());
+  return read_all(fd, plan.footer_at, footer, "").ok() && as_text(footer) == plan.footer;
+}
+
+// The footer is last: without it the file is nothing.
+bool lay_out(int fd, const Plan& plan) {
+  return retry([&] { return ftruncate(fd, 0); }) == 0 &&
+         retry([&] { return ftruncate(fd, static_cast<off_t>(plan.footer_at)); }) == 0 &&
+         write_all(fd, plan.footer_at, as_bytes(plan.footer), "").ok();
+}
+
+Fd open_entry_file(const CacheDirectory& directory, const std::string& name) {
+  constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  Fd file(retry([&] { return openat(directory.fd(), name.c_str(), kFlags, 0600); }));
+  struct stat found{};
+  if (!file || fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return Fd();
+  if ((found.st_mode & 07777) != 0600) (void)fchmod(file.get(), 0600);  // whatever the umask is
+  return file;
+}
+
+bool is_in_place(const CacheDirectory& directory, const std::string& name, const Fd& file) {
+  auto found = directory.root().leads_to(name, file.get());
+  return found.ok() && *found;
+}
+
+// Makes the entry of a file that is none, alone, unless somebody else does.
+bool make_entry(const CacheDirectory& directory, const std::string& name, const Fd& file, const Plan& plan) {
+  auto is_made = [&] { return is_laid_out(file.get(), plan); };
+  if (!lock_patiently(file.get(), LOCK_EX, is_made)) {
+    if (is_made()) return true;
+    // Others read another version. They keep their file, without a name.
+    if (is_in_place(directory, name, file)) unlinkat(directory.fd(), name.c_str(), 0);
+    return false;
+  }
+  if (!is_in_place(directory, name, file)) return false;
+  if (is_made() || lay_out(file.get(), plan)) return true;
+  unlinkat(directory.fd(), name.c_str(), 0);
+  return false;
+}
+
+}  // namespace
+
+std::unique_ptr<CacheEntry> CacheEntry::open(const CacheDirectory& directory, const std::string& name,
+                                             std::string_view identity, const Reader& object) {
+  const Plan plan = plan_of(identity, object);
+  rlimit limit{};  // beyond it, a signal would end the process
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && plan.file_size() > limit.rlim_cur) return nullptr;
+  constexpr int kTries = 8;  // somebody removes it, or makes it, at the same moment
+  for (int i = 0; i < kTries; i++) {
+    Fd file = open_entry_file(directory, name);
+    if (!file) return nullptr;
+    if (!is_laid_out(file.get(), plan) && !make_entry(directory, name, file, plan)) continue;
+    // The exclusive lock becomes a shared one, with a moment between.
+    if (!lock_patiently(file.get(), LOCK_SH)) return nullptr;
+    if (!is_in_place(directory, name, file) || !is_laid_out(file.get(), plan)) continue;
+    constexpr timespec kNow[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
+    (void)futimens(file.get(), kNow);
+    std::unique_ptr<CacheEntry> entry(new CacheEntry(std::move(file), plan.size));
+    LockedFiles::of_process().add(entry->file_.get());
+    return entry;
+  }
+  return nullptr;
+}
+
+// Unlocks explicitly: a child that is being forked may have a copy of the descriptor for a moment.
+CacheEntry::~CacheEntry() {
+  LockedFiles::of_process().remove(file_.get());
+  retry([&] { return flock(file_.get(), LOCK_UN); });
+}
+
+bool CacheEntry::read_map(uint64_t first, MutableBytes out) const {
+  return read_all(file_.get(), map_offset(size_) + first, out, "").ok();
+}
+
+static struct flock map_range(short type, uint64_t begin, uint64_t end) {
+  struct flock range{};
+  range.l_type = type;
+  range.l_whence = SEEK_SET;
+  range.l_start = static_cast<off_t>(begin);
+  range.l_len = static_cast<off_t>(end - begin);
+  return range;
+}
+
+uint64_t CacheEntry::lock(uint64_t first, uint64_t end) const {
+  const uint64_t map_at = map_offset(size_);
+  while (end > first) {
+    struct flock wanted = map_range(F_WRLCK, map_at + first, map_at + end);
+    if (retry([&] { return fcntl(file_.get(), F_OFD_SETLK, &wanted); }) == 0) return end;
+    struct flock held = map_range(F_WRLCK, map_at + first, map_at + end);
+    if (retry([&] { return fcntl(file_.get(), F_OFD_GETLK, &held); }) != 0) return first;
+    if (held.l_type == F_UNLCK) continue;  // it was given back a moment ago
+    end = std::clamp<uint64_t>(static_cast<uint64_t>(held.l_start), map_at + first, map_at + end) - map_at;
+  }
+  return first;
+}
+
+void CacheEntry::unlock(uint64_t first, uint64_t end) const {
+  struct flock range = map_range(F_UNLCK, map_offset(size_) + first, map_offset(size_) + end);
+  retry([&] { return fcntl(file_.get(), F_OFD_SETLK, &range); });
+}
+
+bool CacheEntry::write(uint64_t offset, Bytes data) const { return write_all(file_.get(), offset, data, "").ok(); }
+
+bool CacheEntry::mark(uint64_t first, uint64_t end) const {
+  const std::vector<std::byte> marks(end - first, std::byte{1});
+  return write(map_offset(size_) + first, marks);
+}
+
+}  // namespace ckpt::store

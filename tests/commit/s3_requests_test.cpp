@@ -1,0 +1,191 @@
+// What sessions, saves, loads, verification and retention cost on an S3 server: the requests that their jobs count, by
+// kind, against those that the server got. Runs where tests/s3/run.sh has started one.
+#include <thread>
+
+#include "commit/any_store.h"
+#include "commit/retention.h"
+#include "maintain/copy.h"
+#include "maintain/verify.h"
+#include "s3/fault_proxy.h"
+#include "s3/server.h"
+
+namespace ckpt::commit {
+namespace {
+
+using store::Fault;
+
+// "3 GET 2 PUT 1 LIST 0 DELETE 0 again".
+std::string text_of(const Tally& tally) {
+  return strformat("{} GET {} PUT {} LIST {} DELETE {} again", tally.gets.load(), tally.puts.load(), tally.lists.load(),
+                   tally.deletes.load(), tally.retries.load());
+}
+
+struct Told {
+  Status status;
+  std::string requests;
+  uint64_t sent = 0, received = 0;
+};
+
+Told under_a_job(const std::function<Status(Job&)>& work) {
+  Job job;
+  Told told;
+  told.status = job.run(CKPT_JOB_DONE, work);
+  told.requests = text_of(*job.tally);
+  told.sent = job.tally->bytes_sent;
+  told.received = job.tally->bytes_received;
+  return told;
+}
+
+Status save_numbers(const std::shared_ptr<session::Session>& session, int64_t step, uint64_t columns, Job& job,
+                    const Options& options = {}) {
+  CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, options));
+  std::vector<float> values(kRows * columns);
+  for (size_t i = 0; i < values.size(); i++) values[i] = static_cast<float>(i % 1000) + static_cast<float>(step);
+  CKPT_TRY(save->add_tensor("w", f32_rows(kRows, columns, 0, kRows), values.data(), values.size() * sizeof(float)));
+  CKPT_TRY(save->begin());
+  return save->work(job, false);
+}
+
+Status load_numbers(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, uint64_t columns, Job& job) {
+  CKPT_ASSIGN(auto load, load::Load::make(checkpoint, {}));
+  std::vector<float> values(kRows * columns);
+  CKPT_TRY(load->add_tensor("w", f32_rows(kRows, columns, 0, kRows), values.data(), values.size() * sizeof(float)));
+  CKPT_TRY(load->begin());
+  return load->work(job);
+}
+
+class S3Requests : public testing::TestWithParam<int> {
+ protected:
+  std::shared_ptr<store::Store> through_proxy() const {
+    store::S3Options options = store::s3_options();
+    options.endpoint = proxy_->endpoint();
+    return *store::open_s3(uri_, options);
+  }
+  std::shared_ptr<store::Store> direct() const { return *store::open_s3(uri_, store::s3_options()); }
+
+  const std::unique_ptr<store::FaultProxy> proxy_ = std::make_unique<store::FaultProxy>(store::s3_endpoint());
+  const std::string uri_ = store::fresh_s3_uri();
+};
+INSTANTIATE_TEST_SUITE_P(Server, S3Requests, testing::Range(0, store::s3_endpoint() ? 1 : 0));
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(S3Requests);
+
+TEST_P(S3Requests, OfASmallSaveAndLoadAreAFew) {
+  auto store = through_proxy();
+  auto session = open_session(store);
+  proxy_->arm(Fault::kNone, 0);
+  const Told saved = under_a_job([&](Job& job) { return save_numbers(session, 1, 5, job); });
+  ASSERT_TRUE(saved.status.ok()) << saved.status.message();
+  EXPECT_EQ(saved.requests, "4 GET 3 PUT 4 LIST 1 DELETE 0 again");
+  EXPECT_EQ(proxy_->requests(), 12u);
+  EXPECT_GT(saved.sent, 8192u);
+
+  proxy_->arm(Fault::kNone, 0);
+  std::shared_ptr<checkpoint::Checkpoint> opened;
+  const Told opening = under_a_job([&](Job&) -> Status {
+    CKPT_ASSIGN(opened, checkpoint::Checkpoint::open(store, {"s1.1.1", "main"}));
+    return Ok();
+  });
+  ASSERT_TRUE(opening.status.ok()) << opening.status.message();
+  EXPECT_EQ(opening.requests, "2 GET 0 PUT 0 LIST 0 DELETE 0 again");
+  EXPECT_EQ(proxy_->requests(), 2u);
+
+  proxy_->arm(Fault::kNone, 0);
+  const Told loaded = under_a_job([&](Job& job) { return load_numbers(opened, 5, job); });
+  ASSERT_TRUE(loaded.status.ok()) << loaded.status.message();
+  EXPECT_EQ(loaded.requests, "1 GET 0 PUT 0 LIST 0 DELETE 0 again") << "all of so small a part comes with its end";
+  EXPECT_EQ(proxy_->requests(), 1u);
+  EXPECT_GT(loaded.received, kRows * 5 * sizeof(float));
+}
+
+// Sixteen processes would ask no more than this one, and a look at each part.
+TEST_P(S3Requests, OfALoadFromACacheAreALookAtEachPart) {
+  Folder folder;
+  auto session = open_session(direct());
+  ASSERT_TRUE(under_a_job([&](Job& job) { return save_numbers(session, 1, 200000, job); }).status.ok());
+  for (const char* expected : {"5 GET 0 PUT 0 LIST 0 DELETE 0 again", "1 GET 0 PUT 0 LIST 0 DELETE 0 again"}) {
+    auto store = *store::open_cache(through_proxy(), {.cache = {.directory = folder.path}});
+    auto opened = *checkpoint::Checkpoint::open(store, {"s1.1.1", "main"});
+    proxy_->arm(Fault::kNone, 0);
+    const Told loaded = under_a_job([&](Job& job) { return load_numbers(opened, 200000, job); });
+    ASSERT_TRUE(loaded.status.ok()) << loaded.status.message();
+    EXPECT_EQ(loaded.requests, expected);
+    EXPECT_EQ(std::to_string(proxy_->requests()), std::string(expected).substr(0, 1));
+  }
+}
+
+// 9.6 MB, in two parts of an upload.
+TEST_P(S3Requests, OfALargerSaveLoadVerificationCopyAndRetentionAreInProportion) {
+  constexpr uint64_t kWide = 200000;
+  auto store = through_proxy();
+  auto session = open_session(store);
+  const Told saved = under_a_job([&](Job& job) { return save_numbers(session, 1, kWide, job); });
+  ASSERT_TRUE(saved.status.ok()) << saved.status.message();
+  EXPECT_EQ(saved.requests, "5 GET 6 PUT 4 LIST 1 DELETE 0 again") << "begin, two parts, completion";
+  EXPECT_GT(saved.sent, kRows * kWide * sizeof(float));
+  auto opened = *checkpoint::Checkpoint::open(store, {"s1.1.1", "main"});
+
+  proxy_->arm(Fault::kNone, 0);
+  const Told loaded = under_a_job([&](Job& job) { return load_numbers(opened, kWide, job); });
+  ASSERT_TRUE(loaded.status.ok()) << loaded.status.message();
+  EXPECT_EQ(loaded.requests, "5 GET 0 PUT 0 LIST 0 DELETE 0 again") << "the part's end, its header, 4 MiB at a time";
+  EXPECT_EQ(proxy_->requests(), 5u);
+
+  const Told verified = under_a_job([&](Job& job) { return maintain::verify_checkpoint(*opened, {}, job); });
+  ASSERT_TRUE(verified.status.ok()) << verified.status.message();
+  EXPECT_EQ(verified.requests, "5 GET 0 PUT 0 LIST 0 DELETE 0 again");
+
+  Report report;
+  auto to = fresh_memory_store();
+  const Told copied = under_a_job([&](Job& job) { return maintain::copy_checkpoint(*opened, *to, {}, &report, job); });
+  ASSERT_TRUE(copied.status.ok()) << copied.status.message();
+  EXPECT_EQ(copied.requests, "4 GET 0 PUT 0 LIST 0 DELETE 0 again");
+
+  const Told again = under_a_job([&](Job& job) { return save_numbers(session, 2, 5, job); });
+  ASSERT_TRUE(again.status.ok()) << again.status.message();
+  const Told pruned = under_a_job(
+      [&](Job& job) { return apply_retention(*store, RetentionPolicy{"main", 1, 0, "", false}, &report, job); });
+  ASSERT_TRUE(pruned.status.ok()) << pruned.status.message();
+  EXPECT_EQ(pruned.requests, "7 GET 2 PUT 5 LIST 2 DELETE 0 again");
+}
+
+TEST_P(S3Requests, OfTwoJobsOfOneHandleAreToldApart) {
+  constexpr uint64_t kWide = 200000;
+  auto store = through_proxy();
+  auto session = open_session(store);
+  ASSERT_TRUE(under_a_job([&](Job& job) { return save_numbers(session, 1, kWide, job); }).status.ok());
+  const auto load = [&](Job& job) -> Status {
+    CKPT_ASSIGN(auto opened, checkpoint::Checkpoint::open(store, {"s1.1.1", "main"}));
+    return load_numbers(opened, kWide, job);
+  };
+  const auto verify = [&](Job& job) -> Status {
+    CKPT_ASSIGN(auto opened, checkpoint::Checkpoint::open(store, {"s1.1.1", "main"}));
+    return maintain::verify_checkpoint(*opened, {}, job);
+  };
+  const std::string loading = under_a_job(load).requests, verifying = under_a_job(verify).requests;
+  EXPECT_NE(loading, verifying);
+  for (int i = 0; i < 5; i++) {
+    Told other;
+    std::thread thread([&] { other = under_a_job(verify); });
+    const Told loaded = under_a_job(load);
+    thread.join();
+    EXPECT_EQ(loaded.requests, loading);
+    EXPECT_EQ(other.requests, verifying);
+  }
+}
+
+TEST_P(S3Requests, ThatAreTriedAgainCountTwiceAndAreToldApart) {
+  auto store = through_proxy();
+  auto session = open_session(store);
+  ASSERT_TRUE(under_a_job([&](Job& job) { return save_numbers(session, 1, 200000, job); }).status.ok());
+  auto opened = *checkpoint::Checkpoint::open(store, {"s1.1.1", "main"});
+  for (const Fault fault : {Fault::kError, Fault::kTruncate, Fault::kSlowDown}) {
+    auto fresh = *checkpoint::Checkpoint::open(store, {"s1.1.1", "main"});
+    proxy_->arm(fault, 3);
+    const Told loaded = under_a_job([&](Job& job) { return load_numbers(fresh, 200000, job); });
+    EXPECT_TRUE(loaded.status.ok()) << loaded.status.message();
+    EXPECT_EQ(loaded.requests, "6 GET 0 PUT 0 LIST 0 DELETE 1 again") << store::name_of(fault);
+  }
+}
+
+}  // namespace
+}  // namespace ckpt::commit
