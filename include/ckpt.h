@@ -227,14 +227,6 @@ typedef struct ckpt_checkpoint_info {
   uint64_t passed_over; /* found or opened by a selector: newer checkpoints of the run that cannot be loaded */
 } ckpt_checkpoint_info;
 
-/* A snapshot of all checkpoints and attempts, oldest first: by run, then token, sequence. It held at one moment of the
- * call, whatever others do meanwhile. What cannot be read is in it as DAMAGED. Statuses: NOT_FOUND, IO. */
-typedef struct ckpt_list ckpt_list;
-CKPT_API ckpt_status ckpt_store_list(const ckpt_store* store, ckpt_list** out, ckpt_error** err);
-CKPT_API size_t ckpt_list_count(const ckpt_list* list);
-CKPT_API ckpt_status ckpt_list_at(const ckpt_list* list, size_t index, ckpt_checkpoint_info* out, ckpt_error** err);
-CKPT_API void ckpt_list_free(ckpt_list* list);
-
 /* Resolves a selector to one committed checkpoint: "latest" (the newest of the run that `options` names, never a
  * foreign one or a copy), "label:L" or just "L" (the newest of label L), "step:N", or an id. Resolve on one rank and
  * give every rank the resulting id: a later call may find a newer checkpoint.
@@ -243,10 +235,6 @@ CKPT_API void ckpt_list_free(ckpt_list* list);
  * Options: run, on_damaged. Statuses: NOT_FOUND, CORRUPT, FORMAT, REVISION, IO. */
 CKPT_API ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const ckpt_options* options,
                                      ckpt_checkpoint_info* out, ckpt_error** err);
-
-/* Removes one checkpoint by its id. Statuses: NOT_FOUND, CONFLICT (a reader holds it, or it is an open attempt of
- * a living session), IO. */
-CKPT_API ckpt_status ckpt_store_remove(const ckpt_store* store, const char* id, ckpt_error** err);
 
 typedef struct ckpt_report ckpt_report;
 typedef struct ckpt_job ckpt_job;
@@ -270,17 +258,6 @@ CKPT_API ckpt_status ckpt_session_open(ckpt_session** out, const ckpt_store* sto
                                        const char* session_string, const ckpt_options* options, ckpt_error** err);
 CKPT_API const char* ckpt_session_string(const ckpt_session* session);
 CKPT_API void ckpt_session_free(ckpt_session* session);
-
-/* A session of a store with option `mirror` copies its run's checkpoints there in the background, on rank 0: first what
- * the mirror lacks, then each one that is committed. Every byte is checked on its way. A copy that fails is tried again
- * as long as the session lives, and by the next one. Retention keeps the oldest two that wait; ckpt_session_free copies
- * what waits, and gives up at the first failure. A store that lost its disk starts from its mirror: same store id,
- * higher tokens; and the session that the mirror knew before is FENCED there.
- * This call, on rank 0, starts a job that ends once the mirror has all that was committed before the call. It fails
- * with the first failure from now on, while copying goes on, unless that was FENCED; its report names what will not be
- * copied, because it was removed before its turn (MISSING) or is damaged (DAMAGED). Cancelling or freeing the job stops
- * the waiting only. Statuses: INVALID (no mirror, or not rank 0). */
-CKPT_API ckpt_status ckpt_session_mirror(const ckpt_session* session, ckpt_job** out, ckpt_error** err);
 
 /* ---- tensors ---------------------------------------------------------------------------------------------- */
 
@@ -616,6 +593,6 @@ CKPT_API void ckpt_report_free(ckpt_report* report);
 }
 #endif
 
-#include "ckpt_maintain.h" /* verify, diff, copy, prune, repair: needs what is declared above */
+#include "ckpt_maintain.h" /* verify, list, prune, repair, mirror: needs what is declared above */
 
 #endif /* CKPT_H */

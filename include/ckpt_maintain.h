@@ -1,5 +1,5 @@
-/* ckpt_maintain.h - what keeps a store in order: see where bytes lie, check, compare and copy checkpoints, list runs,
- * remove what is old, repair what is damaged.
+/* ckpt_maintain.h - what keeps a store in order: see where bytes lie, check, compare and copy checkpoints, list them
+ * and their runs, remove what is old, repair what is damaged, keep a mirror.
  *
  * ckpt.h includes this file and has the conventions of calls.
  */
@@ -75,6 +75,18 @@ CKPT_API ckpt_status ckpt_reader_part_at(const ckpt_reader* reader, uint32_t ind
 
 /* ---- stores ----------------------------------------------------------------------------------------------- */
 
+/* A snapshot of all checkpoints and attempts, oldest first: by run, then token, sequence. It held at one moment of the
+ * call, whatever others do meanwhile. What cannot be read is in it as DAMAGED. Statuses: NOT_FOUND, IO. */
+typedef struct ckpt_list ckpt_list;
+CKPT_API ckpt_status ckpt_store_list(const ckpt_store* store, ckpt_list** out, ckpt_error** err);
+CKPT_API size_t ckpt_list_count(const ckpt_list* list);
+CKPT_API ckpt_status ckpt_list_at(const ckpt_list* list, size_t index, ckpt_checkpoint_info* out, ckpt_error** err);
+CKPT_API void ckpt_list_free(ckpt_list* list);
+
+/* Removes one checkpoint by its id. Statuses: NOT_FOUND, CONFLICT (a reader holds it, or it is an open attempt of
+ * a living session), IO. */
+CKPT_API ckpt_status ckpt_store_remove(const ckpt_store* store, const char* id, ckpt_error** err);
+
 typedef struct ckpt_run_info {
   uint32_t struct_size;
   uint32_t reserved;
@@ -110,6 +122,19 @@ CKPT_API ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_option
  * CORRUPT, ABORTED, IO. */
 CKPT_API ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckpt_options* options,
                                        ckpt_report** report, ckpt_error** err);
+
+/* ---- mirrors ---------------------------------------------------------------------------------------------- */
+
+/* A session of a store with option `mirror` copies its run's checkpoints there in the background, on rank 0: first what
+ * the mirror lacks, then each one that is committed. Every byte is checked on its way. A copy that fails is tried again
+ * as long as the session lives, and by the next one. Retention keeps the oldest two that wait; ckpt_session_free copies
+ * what waits, and gives up at the first failure. A store that lost its disk starts from its mirror: same store id,
+ * higher tokens; and the session that the mirror knew before is FENCED there.
+ * This call, on rank 0, starts a job that ends once the mirror has all that was committed before the call. It fails
+ * with the first failure from now on, while copying goes on, unless that was FENCED; its report names what will not be
+ * copied, because it was removed before its turn (MISSING) or is damaged (DAMAGED). Cancelling or freeing the job stops
+ * the waiting only. Statuses: INVALID (no mirror, or not rank 0). */
+CKPT_API ckpt_status ckpt_session_mirror(const ckpt_session* session, ckpt_job** out, ckpt_error** err);
 
 #ifdef __cplusplus
 }

@@ -216,8 +216,8 @@ class Session : public detail::Handle<ckpt_session, ckpt_session_free> {
     return session_string.empty() ? open_with(nullptr) : open_with(detail::Text{"session string", session_string});
   }
   std::string string() const { return ckpt_session_string(get()); }
-  // Rank 0 of a store with option mirror: a job that is DONE once the mirror has all that was committed before this call.
-  // Destroying it stops the waiting, not the copying; destroying the session waits for what is to be copied.
+  // Rank 0 of a store with option mirror: a job that is DONE once the mirror has all that was committed before this
+  // call. Destroying it stops the waiting, not the copying; destroying the session waits for what is to be copied.
   Result<Job> mirror() const { return detail::make<Job>(ckpt_session_mirror, get()); }
   // Waits for the saves in the background; fails as the first that failed, if nobody was told. Then the session is
   // empty.

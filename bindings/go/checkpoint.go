@@ -32,7 +32,7 @@ func (s CheckpointState) String() string {
 
 // The flags of a checkpoint.
 const (
-	CheckpointForeign    uint32 = C.CKPT_CHECKPOINT_FOREIGN     // written into another store and copied here; never "latest"
+	CheckpointForeign    uint32 = C.CKPT_CHECKPOINT_FOREIGN     // of another store, copied here; never "latest"
 	CheckpointRebuilt    uint32 = C.CKPT_CHECKPOINT_REBUILT     // rebuilt by force from an attempt that had not committed
 	CheckpointCopy       uint32 = C.CKPT_CHECKPOINT_COPY        // another directory holds the same save; never "latest"
 	CheckpointMirrored   uint32 = C.CKPT_CHECKPOINT_MIRRORED    // the store's mirror has it too, whole

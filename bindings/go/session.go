@@ -53,10 +53,10 @@ func OpenSession(ctx context.Context, store *Store, rank, worldSize uint32, sess
 	return made, nil
 }
 
-// Mirror, on rank 0 of a store with option mirror, returns a job that is done once the mirror has all that was committed
-// before the call. It fails with the first failure from now on, while copying goes on, unless that was ErrFenced;
-// [Job.Report] names what will not be copied. Cancelling the context ends the job, not the copying. Close waits for what
-// is still to be copied. Errors: ErrInvalid (no mirror, or not rank 0), ErrCancelled.
+// Mirror, on rank 0 of a store with option mirror, returns a job that is done once the mirror has all that was
+// committed before the call. It fails with the first failure from now on, while copying goes on, unless that was
+// ErrFenced; [Job.Report] names what will not be copied. Cancelling the context ends the job, not the copying. Close
+// waits for what is still to be copied. Errors: ErrInvalid (no mirror, or not rank 0), ErrCancelled.
 func (s *Session) Mirror(ctx context.Context) (*Job, error) {
 	session, err := s.h.enter()
 	if err != nil {

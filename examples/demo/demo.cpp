@@ -36,6 +36,13 @@ uint32_t Arguments::number(const std::string& name, uint32_t fallback) const {
   return has(name) ? static_cast<uint32_t>(std::stoul(text(name))) : fallback;
 }
 
+ckpt::Store open_store(const Arguments& arguments) {
+  ckpt::Options options;
+  for (const char* key : {"mirror", "cache"})
+    if (arguments.has(key)) options.set(key, arguments.text(key));
+  return ckpt::Store::open(arguments.text("store"), options);
+}
+
 int run(int argc, char** argv, int (*body)(const Arguments&)) try {
   return body(Arguments(argc, argv));
 } catch (const ckpt::Error& error) {

@@ -23,6 +23,9 @@ class Arguments {
   std::map<std::string, std::string> values_;
 };
 
+// --store, with the options --mirror and --cache of its own.
+ckpt::Store open_store(const Arguments& arguments);
+
 // main() of each program: prints an error of ckpt and returns 1.
 int run(int argc, char** argv, int (*body)(const Arguments& arguments));
 

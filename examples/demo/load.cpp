@@ -75,7 +75,7 @@ int load_and_compare(const Arguments& arguments) {
   std::vector<ObjectRequest> objects =
       plan_objects(rank, world, arguments.number("saved-by"), arguments.number("step"));
 
-  auto reader = ckpt::Reader::open(ckpt::Store::open(arguments.text("store")), arguments.text("id"));
+  auto reader = ckpt::Reader::open(open_store(arguments), arguments.text("id"));
   auto load = ckpt::Load::create(reader);
   for (Request& request : requests)
     load.add_tensor(state_name(*request.tensor, request.kind),
@@ -92,6 +92,9 @@ int load_and_compare(const Arguments& arguments) {
   std::printf("rank %u: loaded %s, %s read from the store; of %zu tensors and %zu objects %d differ from the source\n",
               rank, rate_text(stats.bytes_requested, static_cast<double>(stats.total_us) / 1e6).c_str(),
               size_text(stats.bytes_read).c_str(), requests.size(), objects.size(), wrong);
+  if (stats.get_count != 0)
+    std::printf("rank %u: %s from the server, by %llu requests\n", rank, size_text(stats.bytes_received).c_str(),
+                static_cast<unsigned long long>(stats.get_count));
   return wrong != 0;
 }
 

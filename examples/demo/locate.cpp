@@ -8,7 +8,7 @@
 #include "demo.h"
 
 static int locate(const demo::Arguments& arguments) {
-  auto store = ckpt::Store::open(arguments.text("store"));
+  auto store = open_store(arguments);
   const ckpt::CheckpointInfo info = store.find(arguments.text("find"), {{"run", arguments.text("run", "main")}});
   if (!arguments.has("tensor")) {
     std::printf("%s\n", info.id);

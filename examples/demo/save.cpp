@@ -37,8 +37,8 @@ static void add_tensor(ckpt::Save& save, const Tensor& tensor, uint32_t rank, ui
 static ckpt::Session open_session(const Arguments& arguments, const ckpt::Options& options) {
   uint32_t rank = arguments.number("rank");
   const char* string = rank == 0 || arguments.has("rendezvous") ? nullptr : std::getenv("CKPT_SESSION");
-  auto session = ckpt::Session::open(ckpt::Store::open(arguments.text("store")), rank, arguments.number("world"),
-                                     string ? string : "", options);
+  auto session =
+      ckpt::Session::open(open_store(arguments), rank, arguments.number("world"), string ? string : "", options);
   if (!arguments.has("lead")) return session;
   // Under its final name the file is complete.
   std::string path = arguments.text("lead"), draft = path + ".draft";
@@ -76,6 +76,7 @@ static int save_one_rank(const Arguments& arguments) {
   ckpt::Job job = arguments.has("die") ? save.start_in_place() : save.start();
   if (arguments.has("die")) die_while_writing(job);
   job.wait_committed();
+  if (arguments.has("mirror") && rank == 0) session.mirror().wait_done();
   const ckpt::JobStats stats = job.stats();
   std::printf("wrote %s; staged after %.2f s, committed after %.2f s\n",
               rate_text(stats.bytes_written, static_cast<double>(stats.write_us) / 1e6).c_str(),

@@ -81,7 +81,8 @@ ckpt_status ckpt_job_report(const ckpt_job* job, ckpt_report** out, ckpt_error**
     if (!job || !out) return null_status("job or out");
     if (job->forked()) return forked_status();
     if (!job->job->ended()) return Status(CKPT_INVALID, "the job has not ended");
-    if (!job->job->has_report) return Status(CKPT_UNSUPPORTED, "only jobs of saves, of verify and of a mirror have a report");
+    if (!job->job->has_report)
+      return Status(CKPT_UNSUPPORTED, "only jobs of saves, of verify and of a mirror have a report");
     *out = new_report(job->job->report);
     return Ok();
   });

@@ -85,7 +85,8 @@ ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err) {
     CKPT_TRY(usable(save, "save"));
     CKPT_TRY(save->save->begin());
     Job job;
-    return job.run(save->save->goal(), [&](Job& running) { return work(*save->save, save->mirror.get(), running, false); });
+    return job.run(save->save->goal(),
+                   [&](Job& running) { return work(*save->save, save->mirror.get(), running, false); });
   });
 }
 
@@ -97,8 +98,8 @@ static ckpt_status start(ckpt_save* save, bool in_place, ckpt_job** out, ckpt_er
     handle->job = std::make_shared<Job>();
     handle->job->has_report = true;
     CKPT_TRY(save->save->begin());
-    Status started = handle->job->start(
-        save->save->goal(), [kept = save->save, mirror = save->mirror, in_place](Job& running) {
+    Status started =
+        handle->job->start(save->save->goal(), [kept = save->save, mirror = save->mirror, in_place](Job& running) {
           return work(*kept, mirror.get(), running, !in_place);
         });
     if (!started.ok()) return save->save->refuse(std::move(started));

@@ -46,9 +46,8 @@ ckpt_status ckpt_session_mirror(const ckpt_session* session, ckpt_job** out, ckp
     auto handle = std::make_unique<ckpt_job>();
     handle->job = std::make_shared<Job>();
     handle->job->has_report = true;
-    CKPT_TRY(handle->job->start(CKPT_JOB_DONE, [mirror = session->mirror](Job& running) {
-      return mirror->follow(running, &running.report);
-    }));
+    CKPT_TRY(handle->job->start(
+        CKPT_JOB_DONE, [mirror = session->mirror](Job& running) { return mirror->follow(running, &running.report); }));
     *out = handle.release();
     return Ok();
   });

@@ -6,9 +6,7 @@
 using namespace ckpt;
 using namespace ckpt::api;
 
-static bool is_on_a_server(std::string_view uri) {
-  return uri.find("://") != uri.npos && !uri.starts_with("file://");
-}
+static bool is_on_a_server(std::string_view uri) { return uri.find("://") != uri.npos && !uri.starts_with("file://"); }
 
 // Null if there is to be none.
 static Result<std::shared_ptr<store::Store>> open_mirror(const store::Store& store, const std::string& uri,

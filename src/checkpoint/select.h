@@ -58,7 +58,6 @@ struct Question {
 Result<Selection> select_checkpoint(const Places& places, const Question& question,
                                     const std::function<Status(const CheckpointEntry&)>& load);
 
-
 void fill_info(const Selection& selection, ckpt_checkpoint_info* out);
 
 }  // namespace ckpt::checkpoint

@@ -26,9 +26,7 @@ static bool may_pass(const Status& status) {
          code == CKPT_COMMIT_UNKNOWN;
 }
 
-static bool was_removed(const Status& status) {
-  return status.code() == CKPT_NOT_FOUND || status.code() == CKPT_GONE;
-}
+static bool was_removed(const Status& status) { return status.code() == CKPT_NOT_FOUND || status.code() == CKPT_GONE; }
 
 Result<std::shared_ptr<Mirror>> Mirror::start(MirrorPlan plan) {
   std::shared_ptr<Mirror> mirror(new Mirror(std::move(plan)));

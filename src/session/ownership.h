@@ -14,9 +14,9 @@ namespace ckpt::session {
 // that knows none takes that of its mirror (may be null): its disk was lost.
 Result<Id> ensure_store_id(store::Store& store, const store::Store* mirror = nullptr);
 
-// Rank 0: takes the next token of the store, puts it into `plan`, and takes the run with it. CONFLICT. Takes both in the
-// mirror (may be null), too: whoever starts again from the mirror, elsewhere, must neither use a name of ours nor let us
-// go on unnoticed.
+// Rank 0: takes the next token of the store, puts it into `plan`, and takes the run with it. CONFLICT. Takes both in
+// the mirror (may be null), too: whoever starts again from the mirror, elsewhere, must neither use a name of ours nor
+// let us go on unnoticed.
 Status take_token(store::Store& store, SessionPlan* plan, store::Store* mirror = nullptr);
 
 // The highest token of the sessions that have taken a run; 0 if none has.

@@ -36,7 +36,7 @@ start_s3proxy() {
     "s3proxy.identity=$AWS_ACCESS_KEY_ID" "s3proxy.credential=$AWS_SECRET_ACCESS_KEY" \
     jclouds.provider=transient-nio2 >"$scratch/conf"
   : >"$scratch/log"
-  java -Xmx1g -jar "$program" --properties "$scratch/conf" >"$scratch/log" 2>&1 &
+  java -Xmx"${CKPT_TEST_S3_HEAP:-1g}" -jar "$program" --properties "$scratch/conf" >"$scratch/log" 2>&1 &
   server=$!
   local secure
   export CKPT_TEST_S3_CERTIFICATE=$scratch/server.pem

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "base/tally.h"
 #include "s3/fault_proxy.h"
 #include "s3/file_server.h"
 #include "store/store_suite.h"
@@ -292,6 +293,44 @@ TEST_F(WebStore, WhatPassesIsAskedAgain) {
       EXPECT_TRUE(read(**file, 10, 1000) == all.substr(10, 1000)) << name_of(fault);
       EXPECT_NE(proxy.struck(), "") << name_of(fault);
     }
+}
+
+TEST_F(WebStore, EveryRequestIsCountedAlsoOneThatIsRedirectedOrTriedAgain) {
+  FileServer server;
+  server.put("/b", content(1000));
+  std::atomic<int> failures = 1;
+  server.script([&](const std::string& head) {
+    if (head.starts_with("GET /a ")) return redirect_to("/b");
+    return failures-- > 0 ? std::string("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n") : std::string();
+  });
+  const auto tally = std::make_shared<Tally>();
+  {
+    const Tallying work(tally.get());
+    ASSERT_TRUE(web(server.address())->get("a", 1 << 20).ok());
+  }
+  EXPECT_EQ(tally->gets, server.heads().size());
+  EXPECT_EQ(tally->retries, 2u) << "the redirect is asked for again, and what it leads to";
+  EXPECT_EQ(tally->bytes_received, 1000u);
+  EXPECT_EQ(tally->puts + tally->lists + tally->deletes, 0u);
+}
+
+TEST_F(WebStore, PartsAreReadThroughACacheOnce) {
+  FileServer server;
+  const std::string all = content(3 << 20);
+  server.put("/run/x.1.1/PART_000", all);
+  const Scratch folder;
+  StoreOptions options;
+  options.web = quick();
+  options.cache.directory = folder.path + "/cache";
+  for (const bool warm : {false, true}) {
+    const auto store = open_store(server.address() + "/run", options);
+    ASSERT_TRUE(store.ok()) << store.status().message();
+    const auto file = (*store)->open_cached("x.1.1/PART_000");
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    server.forget();
+    EXPECT_TRUE(read(**file, 0, all.size()) == all);
+    EXPECT_EQ(server.sent() == 0, warm) << server.sent();
+  }
 }
 
 TEST_F(WebStore, AnAnswerThatIsNotWhatWasAskedForIsRefused) {

@@ -141,7 +141,8 @@ static void bind_session_class(nb::module_& m) {
             return other_job(unlocked([&] { return session->mirror(); }), {});
           },
           nb::sig("def mirror(self) -> Job"),
-          "On rank 0 of a store with option mirror: a job that is DONE once the mirror has all that was committed before "
+          "On rank 0 of a store with option mirror: a job that is DONE once the mirror has all that was committed "
+          "before "
           "this call. It fails with the first failure from now on, while copying goes on, unless that was FENCED; its "
           "report names what will not be copied. Closing the job ends the waiting, not the copying; close() of the "
           "session waits for what is still to be copied.")

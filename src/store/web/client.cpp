@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/tally.h"
 #include "base/text.h"
 #include "store/keys.h"
 #include "store/s3/encoding.h"
@@ -116,11 +117,13 @@ static Status no_redirect(const Url& from, std::string_view why) {
 }
 
 // One try, through all redirects.
-Answer Client::follow(const Get& get) {
+Answer Client::follow(const Get& get, bool again) {
   Answer answer;
   answer.from = get.address;
   for (int hops = 0;; hops++) {
     answer.http = ask_once(get, answer.from);
+    if (answer.http.sent || answer.http.status != 0)
+      count_request(RequestKind::kGet, again, 0, answer.http.received + answer.http.text.size());
     const std::string* location = answer.http.header("location");
     if (!answer.http.trouble.empty() || !is_redirect(answer.http.status) || !location) return answer;
     auto next = redirected(answer.from, *location);
@@ -146,7 +149,7 @@ static bool is_passing(const Answer& answer) {
 Answer Client::ask(const Get& get) {
   for (s3::Patience::Try tries;; tries.count++) {
     patience_.wait_for_calm();
-    Answer answer = follow(get);
+    Answer answer = follow(get, tries.count > 0);
     if (answer.http.trouble.empty()) patience_.answered();
     if (!is_passing(answer)) return answer;
     s3::Patience::failed(&tries);

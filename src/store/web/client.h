@@ -47,7 +47,7 @@ class Client {
  private:
   Client(Url root, const WebOptions& options) : root_(std::move(root)), timing_(options.timing), patience_(timing_) {}
   Status take_authority(const WebOptions& options);
-  Answer follow(const Get& get);
+  Answer follow(const Get& get, bool again);
   s3::HttpReply ask_once(const Get& get, const Url& address);
 
   Url root_;  // its user is in `secrets_`

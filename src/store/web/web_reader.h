@@ -25,6 +25,7 @@ class WebReader final : public Reader {
   static Result<std::unique_ptr<WebReader>> open(std::shared_ptr<Client> client, std::string_view key);
 
   uint64_t size() const override { return identity_.size; }
+  std::string version() const override { return identity_.etag.empty() ? identity_.modified : identity_.etag; }
   Status read_at(uint64_t offset, MutableBytes out) const override;
   // Whatever is not here already is worth waiting for several at a time.
   Way way(uint64_t offset, uint64_t size) const override { return {.queued = !cached(offset, size)}; }

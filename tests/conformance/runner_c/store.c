@@ -128,9 +128,16 @@ static ckpt_status run_mirror(runner* r) {
   return keep(r, 1, JOB, made, status);
 }
 
-const command store_commands[] = {
-    {"store.open", run_open},           {"store.list", run_list},       {"store.states", run_states},
-    {"store.runs", run_runs},           {"store.find", run_find},       {"store.remove", run_remove},
-    {"store.prune", run_prune},         {"store.repair", run_repair},   {"store.import", run_import},
-    {"session.open", run_session_open}, {"session.string", run_string}, {"session.mirror", run_mirror},
-    {NULL, NULL}};
+const command store_commands[] = {{"store.open", run_open},
+                                  {"store.list", run_list},
+                                  {"store.states", run_states},
+                                  {"store.runs", run_runs},
+                                  {"store.find", run_find},
+                                  {"store.remove", run_remove},
+                                  {"store.prune", run_prune},
+                                  {"store.repair", run_repair},
+                                  {"store.import", run_import},
+                                  {"session.open", run_session_open},
+                                  {"session.string", run_string},
+                                  {"session.mirror", run_mirror},
+                                  {NULL, NULL}};
