@@ -24,6 +24,8 @@ class Store(_core.Store):
         super().__init__(uri, options, **keywords)
         self.uri = os.fsdecode(uri)
         """What it was opened with."""
+        self.mirror = str({**(options or {}), **keywords}.get("mirror", ""))
+        """The store that its checkpoints are copied into, as option `mirror` names it; "" if there is none."""
 
     def find(self, selector: str = "latest", options: Mapping[str, int | str] | None = None,
              **keywords: int | str) -> CheckpointInfo:
