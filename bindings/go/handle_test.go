@@ -72,6 +72,7 @@ func (e *everything) storeCalls() map[string]func() error {
 		"OpenSession":       func() error { return first(ckpt.OpenSession(context.Background(), e.store, 0, 1, "", nil)) },
 		"OpenReader":        func() error { return first(ckpt.OpenReader(e.store, "latest", nil)) },
 		"NewSave":           func() error { return first(ckpt.NewSave(e.session, "c", -1, nil)) },
+		"Session.Mirror":    func() error { return first(e.session.Mirror(context.Background())) },
 		"Store.Checkpoints": func() error { return first(ckpt.Collect(e.store.Checkpoints())) },
 		"Store.Runs":        func() error { return first(e.store.Runs()) },
 		"Store.Find":        func() error { return first(e.store.Find("latest", nil)) },

@@ -273,13 +273,13 @@ const KEY_KINDS = Pair{Symbol,Int32}[
 abstract type ckpt_error end
 abstract type ckpt_options end
 abstract type ckpt_store end
-abstract type ckpt_list end
 abstract type ckpt_report end
 abstract type ckpt_job end
 abstract type ckpt_session end
 abstract type ckpt_save end
 abstract type ckpt_reader end
 abstract type ckpt_load end
+abstract type ckpt_list end
 abstract type ckpt_runs end
 abstract type ckpt_tree end
 abstract type ckpt_file end
@@ -535,26 +535,9 @@ end
 function ckpt_store_free(store)
     @blocking libckpt.ckpt_store_free(store::Ptr{ckpt_store})::Cvoid
 end
-function ckpt_store_list(store, out, err)
-    @blocking libckpt.ckpt_store_list(store::Ptr{ckpt_store}, out::Ptr{Ptr{ckpt_list}},
-        err::Ptr{Ptr{ckpt_error}})::ckpt_status
-end
-function ckpt_list_count(list)
-    @ccall libckpt.ckpt_list_count(list::Ptr{ckpt_list})::Csize_t
-end
-function ckpt_list_at(list, index, out, err)
-    @ccall libckpt.ckpt_list_at(list::Ptr{ckpt_list}, index::Csize_t, out::Ptr{ckpt_checkpoint_info},
-        err::Ptr{Ptr{ckpt_error}})::ckpt_status
-end
-function ckpt_list_free(list)
-    @blocking libckpt.ckpt_list_free(list::Ptr{ckpt_list})::Cvoid
-end
 function ckpt_store_find(store, selector, options, out, err)
     @blocking libckpt.ckpt_store_find(store::Ptr{ckpt_store}, selector::Cstring, options::Ptr{ckpt_options},
         out::Ptr{ckpt_checkpoint_info}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
-end
-function ckpt_store_remove(store, id, err)
-    @blocking libckpt.ckpt_store_remove(store::Ptr{ckpt_store}, id::Cstring, err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_session_open(out, store, rank, world_size, session_string, options, err)
     @blocking libckpt.ckpt_session_open(out::Ptr{Ptr{ckpt_session}}, store::Ptr{ckpt_store}, rank::UInt32,
@@ -566,10 +549,6 @@ function ckpt_session_string(session)
 end
 function ckpt_session_free(session)
     @blocking libckpt.ckpt_session_free(session::Ptr{ckpt_session})::Cvoid
-end
-function ckpt_session_mirror(session, out, err)
-    @blocking libckpt.ckpt_session_mirror(session::Ptr{ckpt_session}, out::Ptr{Ptr{ckpt_job}},
-        err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_save_new(out, session, label, step, options, err)
     @blocking libckpt.ckpt_save_new(out::Ptr{Ptr{ckpt_save}}, session::Ptr{ckpt_session}, label::Cstring,
@@ -774,6 +753,23 @@ function ckpt_reader_part_at(reader, index, out, err)
     @ccall libckpt.ckpt_reader_part_at(reader::Ptr{ckpt_reader}, index::UInt32, out::Ptr{ckpt_part_info},
         err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
+function ckpt_store_list(store, out, err)
+    @blocking libckpt.ckpt_store_list(store::Ptr{ckpt_store}, out::Ptr{Ptr{ckpt_list}},
+        err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
+function ckpt_list_count(list)
+    @ccall libckpt.ckpt_list_count(list::Ptr{ckpt_list})::Csize_t
+end
+function ckpt_list_at(list, index, out, err)
+    @ccall libckpt.ckpt_list_at(list::Ptr{ckpt_list}, index::Csize_t, out::Ptr{ckpt_checkpoint_info},
+        err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
+function ckpt_list_free(list)
+    @blocking libckpt.ckpt_list_free(list::Ptr{ckpt_list})::Cvoid
+end
+function ckpt_store_remove(store, id, err)
+    @blocking libckpt.ckpt_store_remove(store::Ptr{ckpt_store}, id::Cstring, err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
 function ckpt_store_runs(store, out, err)
     @blocking libckpt.ckpt_store_runs(store::Ptr{ckpt_store}, out::Ptr{Ptr{ckpt_runs}},
         err::Ptr{Ptr{ckpt_error}})::ckpt_status
@@ -795,6 +791,10 @@ end
 function ckpt_store_repair(store, id, options, report, err)
     @blocking libckpt.ckpt_store_repair(store::Ptr{ckpt_store}, id::Cstring, options::Ptr{ckpt_options},
         report::Ptr{Ptr{ckpt_report}}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
+function ckpt_session_mirror(session, out, err)
+    @blocking libckpt.ckpt_session_mirror(session::Ptr{ckpt_session}, out::Ptr{Ptr{ckpt_job}},
+        err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_tree_new(out, err)
     @ccall libckpt.ckpt_tree_new(out::Ptr{Ptr{ckpt_tree}}, err::Ptr{Ptr{ckpt_error}})::ckpt_status

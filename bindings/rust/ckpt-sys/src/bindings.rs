@@ -272,45 +272,12 @@ impl Default for ckpt_checkpoint_info {
         }
     }
 }
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ckpt_list {
-    _unused: [u8; 0],
-}
-unsafe extern "C" {
-    pub fn ckpt_store_list(
-        store: *const ckpt_store,
-        out: *mut *mut ckpt_list,
-        err: *mut *mut ckpt_error,
-    ) -> ckpt_status;
-}
-unsafe extern "C" {
-    pub fn ckpt_list_count(list: *const ckpt_list) -> usize;
-}
-unsafe extern "C" {
-    pub fn ckpt_list_at(
-        list: *const ckpt_list,
-        index: usize,
-        out: *mut ckpt_checkpoint_info,
-        err: *mut *mut ckpt_error,
-    ) -> ckpt_status;
-}
-unsafe extern "C" {
-    pub fn ckpt_list_free(list: *mut ckpt_list);
-}
 unsafe extern "C" {
     pub fn ckpt_store_find(
         store: *const ckpt_store,
         selector: *const ::core::ffi::c_char,
         options: *const ckpt_options,
         out: *mut ckpt_checkpoint_info,
-        err: *mut *mut ckpt_error,
-    ) -> ckpt_status;
-}
-unsafe extern "C" {
-    pub fn ckpt_store_remove(
-        store: *const ckpt_store,
-        id: *const ::core::ffi::c_char,
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
 }
@@ -345,13 +312,6 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     pub fn ckpt_session_free(session: *mut ckpt_session);
-}
-unsafe extern "C" {
-    pub fn ckpt_session_mirror(
-        session: *const ckpt_session,
-        out: *mut *mut ckpt_job,
-        err: *mut *mut ckpt_error,
-    ) -> ckpt_status;
 }
 pub const CKPT_REGION_WHOLE: i32 = 0;
 pub const CKPT_REGION_BOX: i32 = 1;
@@ -1043,6 +1003,39 @@ unsafe extern "C" {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct ckpt_list {
+    _unused: [u8; 0],
+}
+unsafe extern "C" {
+    pub fn ckpt_store_list(
+        store: *const ckpt_store,
+        out: *mut *mut ckpt_list,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_list_count(list: *const ckpt_list) -> usize;
+}
+unsafe extern "C" {
+    pub fn ckpt_list_at(
+        list: *const ckpt_list,
+        index: usize,
+        out: *mut ckpt_checkpoint_info,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_list_free(list: *mut ckpt_list);
+}
+unsafe extern "C" {
+    pub fn ckpt_store_remove(
+        store: *const ckpt_store,
+        id: *const ::core::ffi::c_char,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct ckpt_run_info {
     pub struct_size: u32,
     pub reserved: u32,
@@ -1116,6 +1109,13 @@ unsafe extern "C" {
         id: *const ::core::ffi::c_char,
         options: *const ckpt_options,
         report: *mut *mut ckpt_report,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_session_mirror(
+        session: *const ckpt_session,
+        out: *mut *mut ckpt_job,
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
 }
