@@ -60,7 +60,7 @@ def _what_there_is(store: Store, selector: str, run: str) -> str:
 def what_lies_at(store: Store) -> str:
     """Why there is no checkpoint: what is at the store's path, if it is no store; else nothing."""
     path = str(getattr(store, "uri", "")).removeprefix("file://")
-    if not path or path.startswith(("mem:", "s3://", "https://", "http://")) or getattr(store, "mirror", ""):
+    if not path or path.startswith(("mem:", "s3://", "https://", "http://")) or getattr(store, "mirror", "") != "":
         return ""  # a mirror may hold what a path that is lost held
     if not os.path.exists(path):
         return "there is no such file or directory"
