@@ -37,4 +37,4 @@ end
 expect_info(call::Call, info::Ckpt.CheckpointInfo) =
     expect(call, info, Dict{String,Any}("step" => something(info.step, -1), "flags" => flag_bits(info.flags)))
 
-flag_bits(flags) = (:FOREIGN in flags ? 1 : 0) + (:REBUILT in flags ? 2 : 0)
+flag_bits(flags) = sum(Int[bit for (name, bit) in Ckpt.CHECKPOINT_FLAGS if name in flags])
