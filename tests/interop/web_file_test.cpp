@@ -1,5 +1,6 @@
 // Files on a web server, opened and imported by their addresses: what is fetched, what is held, and what fails.
 #include <sys/mman.h>
+
 #include "interop/feed.h"
 #include "interop/formats.h"
 #include "interop/input_file.h"
