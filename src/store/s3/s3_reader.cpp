@@ -1,7 +1,6 @@
 #include "store/s3/s3_reader.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "store/keys.h"
 
@@ -29,7 +28,7 @@ Result<bool> S3Reader::open_with_tail() {
     return !info.ok() || reply.status == 206 || info->size <= kTail;
   };
   const Answer answer = client_->ask(request);
-  if (answer.is_absent()) return not_found(client_->path(key_));
+  if (answer.is_absent()) return not_found(path());
   if (answer.is(416)) return false;
   if (!answer.good()) return client_->error(answer, request);
   CKPT_ASSIGN(info_, describe_object(*client_, key_, answer.http));
@@ -45,9 +44,8 @@ Status S3Reader::check_whole() const {
   const Bytes all = tail_;
   const std::string found = crc32c_header({&all, 1});
   if (found == info_.checksum) return Ok();
-  return Status(CKPT_CORRUPT,
-                strformat("{}: expected CRC-32C {}, found {}", client_->path(key_), info_.checksum, found))
-      .with("path", client_->path(key_))
+  return Status(CKPT_CORRUPT, strformat("{}: expected CRC-32C {}, found {}", path(), info_.checksum, found))
+      .with("path", path())
       .with("expected", info_.checksum)
       .with("found", found);
 }
@@ -62,7 +60,7 @@ Result<std::unique_ptr<S3Reader>> S3Reader::open(std::shared_ptr<Client> client,
   if (!opened) {
     reader->tail_ = {};
     CKPT_ASSIGN(auto info, look_at_object(*reader->client_, key));
-    if (!info) return not_found(reader->client_->path(key));
+    if (!info) return not_found(reader->path());
     reader->info_ = *std::move(info);
   }
   return reader;
@@ -83,30 +81,12 @@ Status S3Reader::fetch(uint64_t offset, MutableBytes out) const {
     return out.size() == info_.size;
   };
   const Answer answer = client_->ask(request);
-  if (other || answer.is(412) || answer.is_absent()) return gone_object(client_->path(key_));
+  if (other || answer.is(412) || answer.is_absent()) return gone_object(path());
   if (!answer.good() || answer.http.refused) return client_->error(answer, request);
   if (answer.http.received == out.size()) return Ok();
-  return Status(CKPT_IO, strformat("{}: expected {} bytes at {}, found {}", client_->path(key_), out.size(), offset,
-                                   answer.http.received))
-      .with("path", client_->path(key_));
-}
-
-Status S3Reader::read_at(uint64_t offset, MutableBytes out) const {
-  uint64_t end = 0;
-  if (out.empty()) return Ok();
-  if (add_overflows(offset, out.size(), &end) || end > info_.size)
-    return ends_early(client_->path(key_), offset, out.size(), info_.size);
-  const uint64_t from_server = offset < tail_offset() ? std::min(end, tail_offset()) - offset : 0;
-  if (from_server != 0) CKPT_TRY(fetch(offset, out.first(from_server)));
-  if (from_server < out.size())
-    std::memcpy(out.data() + from_server, tail_.data() + (offset + from_server - tail_offset()),
-                out.size() - from_server);
-  return Ok();
-}
-
-Result<Bytes> S3Reader::map() const {
-  return Status(CKPT_UNSUPPORTED, client_->path(key_) + ": an object cannot be mapped")
-      .with("path", client_->path(key_));
+  return Status(CKPT_IO,
+                strformat("{}: expected {} bytes at {}, found {}", path(), out.size(), offset, answer.http.received))
+      .with("path", path());
 }
 
 }  // namespace ckpt::store::s3

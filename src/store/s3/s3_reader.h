@@ -3,10 +3,11 @@
 #pragma once
 
 #include "store/s3/objects.h"
+#include "store/tail_reader.h"
 
 namespace ckpt::store::s3 {
 
-class S3Reader final : public Reader {
+class S3Reader final : public TailReader {
  public:
   // NOT_FOUND. Without the tail it brings no bytes.
   static Result<std::unique_ptr<S3Reader>> open(std::shared_ptr<Client> client, std::string_view key,
@@ -17,18 +18,14 @@ class S3Reader final : public Reader {
 
   uint64_t size() const override { return info_.size; }
   std::string version() const override { return info_.etag; }
-  Status read_at(uint64_t offset, MutableBytes out) const override;
-  // Whatever is not here already is worth waiting for several at a time.
-  Way way(uint64_t offset, uint64_t size) const override { return {.queued = !cached(offset, size)}; }
-  bool cached(uint64_t offset, uint64_t /*size*/) const override { return offset >= tail_offset(); }
-  Result<Bytes> map() const override;
 
  private:
   S3Reader(std::shared_ptr<Client> client, std::string_view key) : client_(std::move(client)), key_(key) {}
   Result<bool> open_with_tail();
   Status check_whole() const;
-  uint64_t tail_offset() const { return info_.size - tail_.size(); }
-  Status fetch(uint64_t offset, MutableBytes out) const;
+  std::string path() const override { return client_->path(key_); }
+  Bytes tail() const override { return tail_; }
+  Status fetch(uint64_t offset, MutableBytes out) const override;
 
   const std::shared_ptr<Client> client_;
   const std::string key_;

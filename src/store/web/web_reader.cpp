@@ -1,8 +1,6 @@
 #include "store/web/web_reader.h"
 
-#include <algorithm>
 #include <charconv>
-#include <cstring>
 
 #include "base/text.h"
 #include "store/keys.h"
@@ -171,22 +169,6 @@ Status WebReader::fetch(uint64_t offset, MutableBytes out) const {
   return Status(CKPT_IO,
                 strformat("{}: expected {} bytes at {}, found {}", path(), out.size(), offset, answer.http.received))
       .with("path", path());
-}
-
-Status WebReader::read_at(uint64_t offset, MutableBytes out) const {
-  uint64_t end = 0;
-  if (out.empty()) return Ok();
-  if (add_overflows(offset, out.size(), &end) || end > size()) return ends_early(path(), offset, out.size(), size());
-  const uint64_t from_server = offset < tail_offset() ? std::min(end, tail_offset()) - offset : 0;
-  if (from_server != 0) CKPT_TRY(fetch(offset, out.first(from_server)));
-  if (from_server < out.size())
-    std::memcpy(out.data() + from_server, tail_.data() + (offset + from_server - tail_offset()),
-                out.size() - from_server);
-  return Ok();
-}
-
-Result<Bytes> WebReader::map() const {
-  return Status(CKPT_UNSUPPORTED, path() + ": a file of a web server cannot be mapped").with("path", path());
 }
 
 }  // namespace ckpt::store::web

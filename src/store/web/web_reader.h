@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "store/tail_reader.h"
 #include "store/web/client.h"
 
 namespace ckpt::store::web {
@@ -19,27 +20,22 @@ struct Identity {
   bool matches(const s3::HttpReply& reply) const;
 };
 
-class WebReader final : public Reader {
+class WebReader final : public TailReader {
  public:
   // NOT_FOUND; UNSUPPORTED for a large file of a server that gives no ranges.
   static Result<std::unique_ptr<WebReader>> open(std::shared_ptr<Client> client, std::string_view key);
 
   uint64_t size() const override { return identity_.size; }
   std::string version() const override { return identity_.etag.empty() ? identity_.modified : identity_.etag; }
-  Status read_at(uint64_t offset, MutableBytes out) const override;
-  // Whatever is not here already is worth waiting for several at a time.
-  Way way(uint64_t offset, uint64_t size) const override { return {.queued = !cached(offset, size)}; }
-  bool cached(uint64_t offset, uint64_t /*size*/) const override { return offset >= tail_offset(); }
-  Result<Bytes> map() const override;
 
  private:
   WebReader(std::shared_ptr<Client> client, std::string_view key) : client_(std::move(client)), key_(key) {}
-  std::string path() const { return client_->path(key_); }
-  uint64_t tail_offset() const { return identity_.size - tail_.size(); }
+  std::string path() const override { return client_->path(key_); }
+  Bytes tail() const override { return std::as_bytes(std::span(tail_)); }
   Result<bool> open_by(const std::string& range);
   Result<Identity> describe(const s3::HttpReply& reply) const;
   Status no_ranges() const;
-  Status fetch(uint64_t offset, MutableBytes out) const;
+  Status fetch(uint64_t offset, MutableBytes out) const override;
   Answer ask_for(Get get) const;
 
   const std::shared_ptr<Client> client_;
