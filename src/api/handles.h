@@ -132,6 +132,9 @@ Status check_device(int32_t device_type);
 // Adds the name of the tensor to a failure.
 Status of_tensor(Status status, const char* name);
 
+// The handle of a job that runs in the background once its `start` is called.
+std::unique_ptr<ckpt_job> new_job(bool has_report = false);
+
 // A report whose texts are lines of UTF-8, whatever names and paths hold.
 ckpt_report* new_report(Report report);
 

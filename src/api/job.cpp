@@ -17,6 +17,13 @@ Status refuse_job(const ckpt_options* options) {
   return Status(CKPT_INVALID, "the options have a job, and this call does not work under one (ckpt_options_set_job)");
 }
 
+std::unique_ptr<ckpt_job> new_job(bool has_report) {
+  auto handle = std::make_unique<ckpt_job>();
+  handle->job = std::make_shared<Job>();
+  handle->job->has_report = has_report;
+  return handle;
+}
+
 }  // namespace ckpt::api
 
 ckpt_status ckpt_job_new(ckpt_job** out, ckpt_error** err) {

@@ -59,8 +59,7 @@ ckpt_status ckpt_load_start(ckpt_load* load, ckpt_job** out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(load, "load"));
     if (!out) return null_status("out");
-    auto handle = std::make_unique<ckpt_job>();
-    handle->job = std::make_shared<Job>();
+    auto handle = new_job();
     CKPT_TRY(load->load->begin());
     CKPT_TRY(handle->job->start(CKPT_JOB_DONE, [kept = load->load](Job& running) { return kept->work(running); }));
     *out = handle.release();

@@ -284,8 +284,7 @@ ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_options* op
                                      .threads = resolve_threads(bag.integer("threads"))};
     if (settings.sample_k > settings.sample_n)
       return Status(CKPT_INVALID, strformat("sample {} of {}", settings.sample_k, settings.sample_n));
-    auto handle = std::make_unique<ckpt_job>();
-    handle->job = std::make_shared<Job>();
+    auto handle = new_job();
     CKPT_TRY(handle->job->start(CKPT_JOB_DONE, [kept = reader->checkpoint, settings](Job& job) {
       return maintain::verify_checkpoint(*kept, settings, job);
     }));

@@ -94,9 +94,7 @@ static ckpt_status start(ckpt_save* save, bool in_place, ckpt_job** out, ckpt_er
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(save, "save"));
     if (!out) return null_status("out");
-    auto handle = std::make_unique<ckpt_job>();
-    handle->job = std::make_shared<Job>();
-    handle->job->has_report = true;
+    auto handle = new_job(true);
     CKPT_TRY(save->save->begin());
     Status started =
         handle->job->start(save->save->goal(), [kept = save->save, mirror = save->mirror, in_place](Job& running) {

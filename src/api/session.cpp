@@ -43,9 +43,7 @@ ckpt_status ckpt_session_mirror(const ckpt_session* session, ckpt_job** out, ckp
     if (!session->mirror)
       return Status(CKPT_INVALID, session->session->rank() != 0 ? "rank 0 copies into the mirror; ask it"
                                                                 : "the store was opened without option mirror");
-    auto handle = std::make_unique<ckpt_job>();
-    handle->job = std::make_shared<Job>();
-    handle->job->has_report = true;
+    auto handle = new_job(true);
     CKPT_TRY(handle->job->start(
         CKPT_JOB_DONE, [mirror = session->mirror](Job& running) { return mirror->follow(running, &running.report); }));
     *out = handle.release();

@@ -6,8 +6,6 @@
 using namespace ckpt;
 using namespace ckpt::api;
 
-static bool is_on_a_server(std::string_view uri) { return uri.find("://") != uri.npos && !uri.starts_with("file://"); }
-
 // Null if there is to be none.
 static Result<std::shared_ptr<store::Store>> open_mirror(const store::Store& store, const std::string& uri,
                                                          const store::StoreOptions& settings) {
@@ -16,6 +14,19 @@ static Result<std::shared_ptr<store::Store>> open_mirror(const store::Store& sto
   if (mirror->uri() == store.uri())
     return Status(CKPT_INVALID, "option mirror names the store itself: " + uri).with("found", uri);
   return mirror;
+}
+
+// A directory needs no cache, but the other place may. INVALID if neither does.
+static Status put_cache_before(std::shared_ptr<store::Store>& store, std::shared_ptr<store::Store>& mirror,
+                               const store::StoreOptions& settings) {
+  const bool mirror_needs_it = mirror && mirror->traits().remote;
+  if (store->traits().remote || !mirror_needs_it) {
+    CKPT_ASSIGN(store, store::open_cache(std::move(store), settings));
+  }
+  if (mirror_needs_it) {
+    CKPT_ASSIGN(mirror, store::open_cache(std::move(mirror), settings));
+  }
+  return Ok();
 }
 
 ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err) {
@@ -27,7 +38,6 @@ ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_option
         .direct_io = bag.str("direct_io") == "auto",
         .uring = bag.str("io_engine") == "auto",
         .recycle = bag.str("recycle") == "auto",
-        .cache = {.directory = bag.str("cache"), .bytes = static_cast<uint64_t>(bag.integer("cache_bytes"))},
         .s3 = {.endpoint = bag.str("endpoint"),
                .region = bag.str("region"),
                .profile = bag.str("profile"),
@@ -36,12 +46,10 @@ ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_option
                .conditional = bag.str("conditional_puts") == "require",
                .timing = {}},
         .web = {.header = bag.str("http_header"), .ca_file = bag.str("ca_file"), .timing = {}}};
-    const std::string mirror_uri = bag.str("mirror");
-    store::StoreOptions own = settings;
-    // A directory needs no cache; its mirror may.
-    if (!mirror_uri.empty() && !is_on_a_server(uri)) own.cache = {};
-    CKPT_ASSIGN(auto store, store::open_store(uri, own));
-    CKPT_ASSIGN(auto mirror, open_mirror(*store, mirror_uri, settings));
+    CKPT_ASSIGN(auto store, store::open_store(uri, settings));
+    CKPT_ASSIGN(auto mirror, open_mirror(*store, bag.str("mirror"), settings));
+    settings.cache = {.directory = bag.str("cache"), .bytes = static_cast<uint64_t>(bag.integer("cache_bytes"))};
+    if (!settings.cache.directory.empty()) CKPT_TRY(put_cache_before(store, mirror, settings));
     *out = new ckpt_store{{}, std::move(store), std::move(mirror)};
     return Ok();
   });

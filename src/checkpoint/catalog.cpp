@@ -239,6 +239,17 @@ Result<Id> find_store_id(const store::Store& store) {
   return voted;
 }
 
+Result<Id> adopt_store_id(store::Store& store, const Id& id) {
+  CKPT_ASSIGN(const Id own, find_store_id(store));
+  if (!own.zero() || id.zero()) return own;
+  CKPT_TRY(store.make_directory(format::kControlDir));
+  const std::string text = to_hex(id) + "\n";
+  Status put = store.put_own(format::kStoreId, as_bytes(text));
+  if (put.code() == CKPT_EXISTS) return find_store_id(store);  // another was faster, or the record is damaged
+  CKPT_TRY(std::move(put));
+  return id;
+}
+
 // One save counts once: in the directory that bears its name, or else in the first one. The others are copies, which
 // may be unfinished.
 static void mark_copies(std::vector<CheckpointEntry>& entries) {
@@ -261,10 +272,7 @@ Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store)
   mark_copies(entries);
   Id own = id.ok() ? *id : vote_store_id(entries);
   for (auto& entry : entries) entry.foreign = entry.state == CKPT_CHECKPOINT_COMMITTED && entry.summary.store_id != own;
-  auto order = [](const CheckpointEntry& e) {
-    return std::tie(e.summary.run, e.summary.token, e.summary.sequence, e.summary.attempt, e.id);
-  };
-  std::sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
+  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.order() < b.order(); });
   return entries;
 }
 

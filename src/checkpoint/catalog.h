@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "format/names.h"
@@ -30,6 +31,8 @@ struct CheckpointEntry {
   bool counts() const { return state == CKPT_CHECKPOINT_COMMITTED && !foreign && !copy; }
   // Whether it is to be read from the mirror.
   bool in_mirror() const { return (mirror & CKPT_CHECKPOINT_MIRROR_ONLY) != 0; }
+  // By which listings are sorted.
+  auto order() const { return std::tie(summary.run, summary.token, summary.sequence, summary.attempt, id); }
   // Whether its directory has the name that the save gave it.
   bool own_name() const { return id == format::checkpoint_dir(summary.label, summary.token, summary.attempt); }
 };
@@ -38,6 +41,9 @@ struct CheckpointEntry {
 Result<Id> read_store_id(const store::Store& store);
 // The store's id: from .ckpt/store, or else by vote of the checkpoints; zero for an empty store without one.
 Result<Id> find_store_id(const store::Store& store);
+
+// Gives a store that has no id this one. Returns the id that it has then: another may have been faster.
+Result<Id> adopt_store_id(store::Store& store, const Id& id);
 
 // Waits until listings of the store show whatever was done before this call.
 void settle(const store::Store& store);

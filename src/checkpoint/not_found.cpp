@@ -4,7 +4,6 @@
 #include <cctype>
 #include <cerrno>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "checkpoint/catalog.h"
@@ -59,9 +58,7 @@ std::vector<std::string> near_names(std::string_view wanted, const std::vector<s
 }
 
 bool is_newer(const CheckpointEntry& a, const CheckpointEntry& b) {
-  auto age = [](const CheckpointEntry& entry) {
-    return std::tuple(entry.summary.token, entry.summary.sequence, entry.summary.attempt);
-  };
+  auto age = [](const CheckpointEntry& entry) { return std::pair(entry.summary.when(), entry.summary.attempt); };
   return age(a) > age(b);
 }
 

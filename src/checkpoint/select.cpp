@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 
 #include "base/job.h"
 #include "base/text.h"
@@ -122,11 +121,8 @@ static Status check_same_store(const Places& places) {
 }
 
 static bool is_before(const CheckpointEntry& a, const CheckpointEntry& b) {
-  auto order = [](const CheckpointEntry& e) {
-    return std::tie(e.summary.run, e.summary.token, e.summary.sequence, e.summary.attempt, e.id);
-  };
   // Of one checkpoint in both places the store's comes last, as the newer one would.
-  return order(a) != order(b) ? order(a) < order(b) : a.in_mirror() && !b.in_mirror();
+  return a.order() != b.order() ? a.order() < b.order() : a.in_mirror() && !b.in_mirror();
 }
 
 // The entries of both places, each by itself.

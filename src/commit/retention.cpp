@@ -218,12 +218,11 @@ Status retire_older(session::Session& session, const format::Summary& committed,
   if (!replace && policy.keep_last == 0) return Ok();
   CKPT_ASSIGN(auto entries, candidates(session.store(), policy.run));
   // What was copied here from a later session must not make the checkpoint that was just committed an old one.
-  auto order = [](const format::Summary& summary) { return std::pair(summary.token, summary.sequence); };
-  std::erase_if(entries, [&](const auto& entry) { return order(entry.summary) > order(committed); });
+  std::erase_if(entries, [&](const auto& entry) { return entry.summary.when() > committed.when(); });
   auto replaced = [&](const checkpoint::CheckpointEntry& entry) {
     const format::Summary& summary = entry.summary;
     return replace && summary.label == committed.label && summary.save_id != committed.save_id &&
-           order(summary) < order(committed);
+           summary.when() < committed.when();
   };
   for (const auto& entry : entries)
     if (replaced(entry)) remove_one(session.store(), entry, false, "replaced", report, &session);

@@ -21,6 +21,8 @@ struct Summary {
   uint32_t part_count = 0;
   uint64_t tensor_count = 0, object_count = 0, part_bytes = 0;
   bool rebuilt = false;
+  // The greater of two of a run is the later one.
+  std::pair<uint64_t, uint64_t> when() const { return {token, sequence}; }
   bool operator==(const Summary&) const = default;
 };
 

@@ -158,24 +158,14 @@ Result<bool> Copy::is_committed() const {
       .with("found", to_hex(slot->trailer.root_digest));
 }
 
-// A store that has no id yet takes the checkpoint's: it becomes another place of the same store, so that the copy is
-// found there as it is here.
-Status take_store_id(store::Store& to, const Id& id) {
-  CKPT_ASSIGN(const Id own, checkpoint::find_store_id(to));
-  if (!own.zero() || id.zero()) return Ok();
-  CKPT_TRY(to.make_directory(format::kControlDir));
-  const std::string text = to_hex(id) + "\n";
-  Status put = to.put_own(format::kStoreId, as_bytes(text));
-  return put.code() == CKPT_EXISTS ? Ok() : put;  // another copy was faster, or the record is damaged
-}
-
 std::string record_of(std::string_view id) {
   const auto name = format::parse_checkpoint_dir(id);
   return name ? format::attempt_key(name->token, name->attempt, name->label) : "";
 }
 
 Status Copy::open_place(bool* existed) {
-  CKPT_TRY(take_store_id(to_, from_.summary().store_id));
+  // A store without an id becomes another place of the same store, so that the copy is found there as it is here.
+  CKPT_TRY(checkpoint::adopt_store_id(to_, from_.summary().store_id).status());
   CKPT_ASSIGN(*existed, to_.has_directory(id_));
   const std::string record = record_of(id_);
   if (record.empty()) return to_.make_directory(id_);  // somebody gave it a name of his own

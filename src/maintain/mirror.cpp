@@ -52,10 +52,6 @@ Mirror::~Mirror() {
   if (started_) (void)worker_.wait(CKPT_JOB_DONE, -1);
 }
 
-static std::pair<uint64_t, uint64_t> age_of(const format::Summary& summary) {
-  return {summary.token, summary.sequence};
-}
-
 // What this run has here and not there. With retention there, only what is newer than all that is there: the rest may
 // have been removed.
 Status Mirror::queue_missing() {
@@ -67,13 +63,13 @@ Status Mirror::queue_missing() {
   for (const CheckpointEntry& entry : there) {
     if (entry.state != CKPT_CHECKPOINT_COMMITTED) continue;
     known.insert(entry.id);
-    if (entry.summary.run == plan_.run) newest = std::max(newest, age_of(entry.summary));
+    if (entry.summary.run == plan_.run) newest = std::max(newest, entry.summary.when());
   }
   std::lock_guard lock(mutex_);
   std::deque<Item> missing;
   for (const CheckpointEntry& entry : own) {
     if (!entry.counts() || !entry.own_name() || entry.summary.run != plan_.run || known.contains(entry.id)) continue;
-    if (plan_.keep_last != 0 && age_of(entry.summary) < newest) continue;
+    if (plan_.keep_last != 0 && entry.summary.when() < newest) continue;
     if (std::any_of(queue_.begin(), queue_.end(), [&](const Item& item) { return item.id == entry.id; })) continue;
     missing.push_back({entry.id, entry.bytes, nullptr});
   }
@@ -84,13 +80,19 @@ Status Mirror::queue_missing() {
 }
 
 void Mirror::add(const std::string& id) {
-  {
+  try {
+    {
+      std::lock_guard lock(mutex_);
+      if (ended_) return;
+      queue_.push_back({id, 0, nullptr});
+      added_++;
+    }
+    hold_oldest();
+  } catch (const std::bad_alloc&) {
+    // The save is committed all the same. What is not in the queue is found by another look.
     std::lock_guard lock(mutex_);
-    if (ended_) return;
-    queue_.push_back({id, 0, nullptr});
-    added_++;
+    looked_ = false;
   }
-  hold_oldest();
   changed_.notify_all();
 }
 
@@ -134,9 +136,14 @@ void Mirror::end() {
   changed_.notify_all();
 }
 
+bool Mirror::looked() {
+  std::lock_guard lock(mutex_);
+  return looked_;
+}
+
 // One look at what is missing, or one copy. Fails with what concerns all copies.
 Status Mirror::step() {
-  if (!looked_) return queue_missing();
+  if (!looked()) return queue_missing();
   hold_oldest();
   Item item;
   auto job = std::make_shared<Job>();

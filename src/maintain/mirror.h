@@ -45,6 +45,7 @@ class Mirror {
   explicit Mirror(MirrorPlan plan) : plan_(std::move(plan)) {}
   void work();
   void end();
+  bool looked();
   Status queue_missing();
   Status step();
   Status copy(Item& item, Job& job);

@@ -57,13 +57,7 @@ Status Session::prepare_mirror() {
 // Gives the mirror the store's id, unless it has one, which must be that.
 Status Session::mark_mirror() {
   if (!mirror_) return Ok();
-  CKPT_ASSIGN(Id there, checkpoint::find_store_id(*mirror_));
-  if (there.zero()) {
-    const std::string text = to_hex(plan_.store_id) + "\n";
-    Status put = mirror_->put_own(format::kStoreId, as_bytes(text));
-    if (put.code() != CKPT_EXISTS) return put;
-    CKPT_ASSIGN(there, checkpoint::find_store_id(*mirror_));
-  }
+  CKPT_ASSIGN(const Id there, checkpoint::adopt_store_id(*mirror_, plan_.store_id));
   return checkpoint::check_same_store({*store_, mirror_.get()}, plan_.store_id, there);
 }
 
