@@ -1,5 +1,8 @@
 #include "checkpoint/index_file.h"
 
+#include <algorithm>
+
+#include "base/large_memory.h"
 #include "base/parallel.h"
 #include "format/checksum.h"
 #include "format/framing.h"
@@ -47,37 +50,73 @@ Result<std::unique_ptr<IndexFile>> IndexFile::open(const IndexPlace& place, Read
   return file;
 }
 
-Result<std::unique_ptr<IndexFile::Loaded>> IndexFile::load(size_t number) const {
-  const bool named = number < root_.pages.size();
-  const size_t at = named ? number : number - root_.pages.size();
-  const fb::PageRef& ref = named ? root_.pages[at] : root_.part_pages[at];
+// Keeps a page that was read, unless another thread was faster.
+Status IndexFile::keep(size_t number, Bytes bytes, Memory memory) const {
+  const size_t named = root_.pages.size();
   auto loaded = std::make_unique<Loaded>();
-  Bytes bytes;
-  auto check = [&] {
-    return format::check_digest(format::xxh3_128(bytes), format::id_of(ref.digest()), "a page of the index");
-  };
-  auto read = [&](bool again) {
-    loaded->bytes.resize((uint64_t{ref.size()} + 7) / 8);
-    const MutableBytes out = bytes_of(loaded->bytes, ref.size());
-    bytes = out;
-    CKPT_TRY(read_(ref.offset(), out, again));
-    return check();
-  };
-  if (!memory_.empty()) bytes = memory_.subspan(ref.offset(), ref.size());
-  Status found = memory_.empty() ? read(false) : check();
-  if (found.code() == CKPT_CORRUPT && again_) found = read(true);
-  CKPT_TRY(std::move(found));
-  CKPT_ASSIGN(loaded->page, named ? format::Page::open(bytes, root_, at) : format::Page::open_parts(bytes, root_, at));
-  return loaded;
+  loaded->memory = std::move(memory);
+  CKPT_ASSIGN(loaded->page, number < named ? format::Page::open(bytes, root_, number)
+                                           : format::Page::open_parts(bytes, root_, number - named));
+  const Loaded* expected = nullptr;
+  if (pages_[number].compare_exchange_strong(expected, loaded.get())) (void)loaded.release();
+  return Ok();
 }
 
+static Status check(const fb::PageRef& ref, Bytes bytes) {
+  return format::check_digest(format::xxh3_128(bytes), format::id_of(ref.digest()), "a page of the index");
+}
+
+Status IndexFile::load(size_t number) const {
+  const fb::PageRef& page = ref(number);
+  Bytes bytes;
+  Memory memory;
+  auto read = [&](bool again) {
+    memory = std::make_shared_for_overwrite<std::byte[]>(page.size());
+    bytes = {memory.get(), page.size()};
+    CKPT_TRY(read_(page.offset(), {memory.get(), page.size()}, again));
+    return check(page, bytes);
+  };
+  if (!memory_.empty()) bytes = memory_.subspan(page.offset(), page.size());
+  Status found = memory_.empty() ? read(false) : check(page, bytes);
+  if (found.code() == CKPT_CORRUPT && again_) found = read(true);
+  CKPT_TRY(std::move(found));
+  return keep(number, bytes, std::move(memory));
+}
+
+// Reads pages in one piece. Those of which that fails are left to load, which tells why.
+void IndexFile::load_row(size_t first, size_t count, unsigned threads) const {
+  count = std::min(count, pages_.size() - first);
+  while (count > 0 && find(first)) first++, count--;
+  while (count > 0 && find(first + count - 1)) count--;
+  if (count < 2 || !memory_.empty()) return;
+  const uint64_t begin = ref(first).offset(),
+                 size = ref(first + count - 1).offset() + ref(first + count - 1).size() - begin;
+  const Memory memory(static_cast<std::byte*>(allocate_large(size)), [size](std::byte* at) { free_large(at, size); });
+  if (!read_(begin, {memory.get(), size}, false).ok()) return;
+  constexpr size_t kPages = 8;  // for a thread at a time
+  (void)for_each_parallel(count <= kPages ? 1 : threads, (count + kPages - 1) / kPages, [&](size_t group) {
+    for (size_t i = first + group * kPages; i < std::min(first + count, first + (group + 1) * kPages); i++) {
+      const Bytes bytes(memory.get() + (ref(i).offset() - begin), ref(i).size());
+      if (!find(i) && check(ref(i), bytes).ok()) (void)keep(i, bytes, memory);
+    }
+    return Ok();
+  });
+}
+
+// Pages in a row just before this one that are here; as many as are worth reading at once, or fewer.
+size_t IndexFile::loaded_before(size_t number) const {
+  constexpr size_t kMost = 64;
+  size_t count = 0;
+  while (count < std::min(number, kMost) && find(number - count - 1)) count++;
+  return count;
+}
+
+// Whoever came so far page by page may go on as far: he reads at most twice what he needs, and in few pieces.
 Result<const format::Page*> IndexFile::get(size_t number) const {
-  if (const Loaded* there = pages_[number].load(std::memory_order_acquire)) return &there->page;
-  CKPT_ASSIGN(auto loaded, load(number));
-  const Loaded* expected = nullptr;
-  // Another thread may have been faster: then its page is the one.
-  if (!pages_[number].compare_exchange_strong(expected, loaded.get())) return &expected->page;
-  return &loaded.release()->page;
+  if (const format::Page* page = find(number)) return page;
+  if (const size_t ahead = loaded_before(number); ahead > 1) load_row(number, ahead, resolve_threads(0));
+  if (!find(number)) CKPT_TRY(load(number));
+  return find(number);
 }
 
 Status IndexFile::check_gaps() const {
@@ -100,8 +139,9 @@ Status IndexFile::load_all(unsigned threads) const {
   constexpr size_t kPages = 32;  // for a thread at a time
   if (pages_.size() <= kPages) threads = 1;
   return for_each_parallel(threads, (pages_.size() + kPages - 1) / kPages, [&](size_t i) -> Status {
+    load_row(i * kPages, kPages, 1);
     for (size_t at = i * kPages; at < std::min(pages_.size(), (i + 1) * kPages); at++)
-      if (auto page = get(at); !page.ok()) return std::move(page).status();
+      if (!find(at)) CKPT_TRY(load(at));
     return Ok();
   });
 }

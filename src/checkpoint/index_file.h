@@ -1,4 +1,5 @@
-// An index in a file or in memory: its root, and its pages, each read and checked when it is first needed.
+// An index in a file or in memory: its root, and its pages, each read and checked when it is first needed, and several
+// at once for whoever asks for one after the other.
 // Concurrent use is fine. Texts and records live as long as the object.
 #pragma once
 
@@ -46,14 +47,27 @@ class IndexFile {
  private:
   // Pages need an alignment of 8.
   using Words = std::vector<uint64_t>;
+  using Memory = std::shared_ptr<std::byte[]>;
   struct Loaded {
-    Words bytes;  // unless they lie in memory
+    Memory memory;  // of the page, and of those that were read with it; null: all of the index is in memory
     format::Page page;
   };
   IndexFile() = default;
   Status open_root(const IndexPlace& place, Bytes root);
+  // Pages by number: first those of names, then those of parts. They lie in this order.
+  const fb::PageRef& ref(size_t number) const {
+    const size_t named = root_.pages.size();
+    return number < named ? root_.pages[number] : root_.part_pages[number - named];
+  }
+  const format::Page* find(size_t number) const {
+    const Loaded* there = pages_[number].load(std::memory_order_acquire);
+    return there ? &there->page : nullptr;
+  }
   Result<const format::Page*> get(size_t number) const;
-  Result<std::unique_ptr<Loaded>> load(size_t number) const;
+  size_t loaded_before(size_t number) const;
+  Status load(size_t number) const;
+  void load_row(size_t first, size_t count, unsigned threads) const;
+  Status keep(size_t number, Bytes bytes, Memory memory) const;
   Status check_gaps() const;
   static MutableBytes bytes_of(Words& words, uint64_t size) {
     return std::as_writable_bytes(std::span(words)).first(size);
@@ -64,7 +78,7 @@ class IndexFile {
   Bytes memory_;  // the whole index; empty: `read_` reads it
   Read read_;
   bool again_ = false;
-  mutable std::vector<std::atomic<const Loaded*>> pages_;  // those of names, then those of parts
+  mutable std::vector<std::atomic<const Loaded*>> pages_;  // by number
 };
 
 }  // namespace ckpt::checkpoint
