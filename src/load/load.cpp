@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
+#include <utility>
 
 #include "base/parallel.h"
 #include "checkpoint/chunk_io.h"
@@ -220,18 +222,21 @@ Status Load::open_parts(const checkpoint::TensorRef& tensor) const {
   return Ok();
 }
 
-// All parts that are needed must be there before caller memory changes.
+// All parts that are needed must be there before caller memory changes. Of a server several are asked for at once.
 Status Load::open_parts(const LoadPlan& plan) const {
   for (const ObjectRequest& request : objects_)
     if (request.object.object->placement() != 0) CKPT_TRY(checkpoint_->check_part(request.object.part, request.name));
+  std::set<uint32_t> parts;
+  std::vector<const ChunkRead*> firsts;  // of each part
   uint32_t before = UINT32_MAX;
   for (const ChunkRead& read : plan.reads) {
-    uint32_t number = plan.piece_of(read).part;
-    if (number == before) continue;
-    before = number;
-    CKPT_TRY(checkpoint_->check_part(number, plan.name_of(read)));
+    const uint32_t number = plan.piece_of(read).part;
+    if (number != std::exchange(before, number) && parts.insert(number).second) firsts.push_back(&read);
   }
-  return Ok();
+  const store::Traits traits = checkpoint_->store().traits();
+  return for_each_parallel(traits.remote ? traits.read_depth : 1, firsts.size(), [&](size_t i) {
+    return checkpoint_->check_part(plan.piece_of(*firsts[i]).part, plan.name_of(*firsts[i]));
+  });
 }
 
 // Reads what is planned, beside the memory of the views.

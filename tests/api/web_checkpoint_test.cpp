@@ -1,7 +1,10 @@
 // Checkpoints that a web server shows, opened in place by the C API.
+#include <chrono>
+#include <condition_variable>
 #include <filesystem>
+#include <mutex>
 
-#include "api/sample.h"
+#include "api/ranks.h"
 #include "s3/file_server.h"
 
 namespace ckpt_test {
@@ -10,20 +13,6 @@ namespace {
 using ckpt::store::FileServer;
 
 const std::string kGolden = std::string(CKPT_SOURCE_DIR) + "/tests/golden/r1";
-
-Store open_store(const std::string& uri) {
-  ckpt_store* store = nullptr;
-  Error error;
-  EXPECT_EQ(ckpt_store_open(&store, uri.c_str(), nullptr, error), CKPT_OK) << error.text();
-  return Store(store);
-}
-
-Reader open_reader(const Store& store, const std::string& id) {
-  ckpt_reader* reader = nullptr;
-  Error error;
-  EXPECT_EQ(ckpt_reader_open(&reader, store.get(), id.c_str(), nullptr, error), CKPT_OK) << error.text();
-  return Reader(reader);
-}
 
 size_t findings(ckpt_report* report) {
   const size_t count = ckpt_report_count(report);
@@ -94,6 +83,56 @@ TEST(WebCheckpoint, ADamagedOneIsDamagedAndOneThatMayNotBeReadIsNotAbsent) {
   server.script([](const std::string&) { return ckpt::store::answer_of("403 Forbidden", ""); });
   EXPECT_EQ(ckpt_reader_open(&reader, store.get(), "lz4", nullptr, error), CKPT_IO) << error.text();
   EXPECT_NE(error.text().find("HTTP status 403"), std::string::npos) << error.text();
+}
+
+TEST(WebCheckpoint, OfAStoreAndItsMirrorTheOneOnAServerHasTheCache) {
+  const Scratch scratch;
+  const Bytes data = pattern(1 << 20, 1);
+  World world(scratch / "run", 1);
+  world.commit("a", {}, [&](uint32_t, ckpt_save* save) { add(save, "w", whole(CKPT_DTYPE_U8, {1 << 20}), data); });
+  FileServer server;
+  server.put_directory("/run", scratch / "run");
+  const std::string there = server.address() + "/run", lost = scratch / "lost", cache = scratch / "cache";
+  for (const auto& [store, mirror] : {std::pair(lost, there), std::pair(there, lost)}) {
+    for (const bool warm : {false, true}) {
+      server.forget();
+      const Store opened = open_store(store, {{"mirror", mirror.c_str()}, {"cache", (cache + "-" + store[0]).c_str()}});
+      EXPECT_EQ(load_one(open_reader(opened, "a.1.1"), "w", whole(CKPT_DTYPE_U8, {1 << 20}), 1 << 20), data);
+      EXPECT_EQ(server.sent() < data.size() / 2, warm) << store << ": " << server.sent();
+    }
+  }
+  ckpt_store* opened = nullptr;
+  Error error;
+  const Options local = options({{"mirror", lost.c_str()}, {"cache", cache.c_str()}});
+  EXPECT_EQ(ckpt_store_open(&opened, (scratch / "run").c_str(), local.get(), error), CKPT_INVALID);
+  EXPECT_NE(error.text().find("option cache: expected a store on a server"), std::string::npos) << error.text();
+}
+
+TEST(WebCheckpoint, ALoadAsksForItsPartsSeveralAtATime) {
+  const Scratch scratch;
+  const Bytes data = pattern(4000, 2);
+  World world(scratch / "run", 4);
+  world.commit("a", {}, [&](uint32_t rank, ckpt_save* save) {
+    add(save, "w", box(CKPT_DTYPE_U8, {4000}, {rank * 1000}, {1000}), data.data() + size_t{rank} * 1000, 1000);
+  });
+  FileServer server;
+  server.put_directory("/run", scratch / "run");
+  std::mutex mutex;
+  std::condition_variable changed;
+  int asked = 0;
+  bool met = false;
+  server.script([&](const std::string& head) {
+    if (head.find("/PART_") == head.npos) return "";
+    std::unique_lock lock(mutex);
+    met |= ++asked > 1;
+    changed.notify_all();
+    changed.wait_for(lock, std::chrono::seconds(10), [&] { return met; });
+    asked--;
+    return "";
+  });
+  const Reader reader = open_reader(open_store(server.address() + "/run"), "a.1.1");
+  EXPECT_EQ(load_one(reader, "w", whole(CKPT_DTYPE_U8, {4000}), 4000), data);
+  EXPECT_TRUE(met);
 }
 
 }  // namespace
