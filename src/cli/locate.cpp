@@ -24,6 +24,21 @@ void need_directory(const std::string& path) {
   if (!fs::is_directory(status)) invalid("a file is neither a store nor a checkpoint: " + path);
 }
 
+bool exists(const std::string& path) {
+  std::error_code code;
+  return fs::exists(path, code);
+}
+
+// Whether a name ends in a token and an attempt: "step-100.7.1".
+bool is_named_as_checkpoint(std::string_view name) {
+  for (int i = 0; i < 2; i++) {
+    const size_t dot = name.find_last_not_of("0123456789");
+    if (dot == name.npos || name[dot] != '.' || dot + 1 == name.size()) return false;
+    name = name.substr(0, dot);
+  }
+  return !name.empty();
+}
+
 bool is_checkpoint(const std::string& path) {
   std::error_code code;
   for (fs::directory_iterator it(path, code), end; !code && it != end; it.increment(code)) {
@@ -38,15 +53,21 @@ std::string without_trailing_slashes(std::string_view path) {
   return std::string(path);
 }
 
-Target locate_selector(std::string_view argument, size_t at) {
+Target locate_selector(std::string_view argument, size_t at, bool has_mirror) {
   std::string_view selector = argument.substr(at + 1);
   if (selector.empty()) invalid("nothing after '@' in " + std::string(argument) + "; try @latest, @label:L, @step:N");
   std::string store = at == 0 ? "." : without_trailing_slashes(argument.substr(0, at));
-  if (!is_remote(store)) need_directory(store);
+  if (!is_remote(store) && (!has_mirror || exists(store))) need_directory(store);
   return {Target::Kind::kSelector, store, std::string(selector)};
 }
 
-Target locate_directory(const std::string& path) {
+Target locate_directory(const std::string& path, bool has_mirror = false) {
+  if (has_mirror && !exists(path)) {
+    const fs::path lost(path);
+    if (!is_named_as_checkpoint(lost.filename().string())) return {Target::Kind::kStore, path, "latest"};
+    const std::string store = lost.parent_path().string();
+    return {Target::Kind::kDirectory, store.empty() ? "." : store, lost.filename().string()};
+  }
   need_directory(path);
   if (!is_checkpoint(path)) return {Target::Kind::kStore, path, "latest"};
   // "." and links become the name that the directory has in its store.
@@ -123,21 +144,22 @@ bool is_foreign(const std::string& argument) {
   return found && !is_checkpoint(argument) && !is_store(argument);
 }
 
-Target locate(std::string_view argument) {
+Target locate(std::string_view argument, bool has_mirror) {
   if (argument.empty()) invalid("an empty path names no checkpoint");
   if (is_web(argument)) return locate_web(argument);
   std::string_view path = without_file_scheme(argument);
   size_t at = path.rfind('@');
-  if (at != std::string_view::npos && path.find('/', at) == std::string_view::npos) return locate_selector(path, at);
+  if (at != std::string_view::npos && path.find('/', at) == std::string_view::npos)
+    return locate_selector(path, at, has_mirror);
   std::string bare = without_trailing_slashes(path);
-  return is_remote(path) ? Target{Target::Kind::kStore, bare, "latest"} : locate_directory(bare);
+  return is_remote(path) ? Target{Target::Kind::kStore, bare, "latest"} : locate_directory(bare, has_mirror);
 }
 
-std::string locate_store(std::string_view argument) {
+std::string locate_store(std::string_view argument, bool has_mirror) {
   if (argument.empty()) invalid("an empty path names no store");
   if (is_web(argument)) return std::string(argument);
   std::string path = without_trailing_slashes(without_file_scheme(argument));
-  if (is_remote(path)) return path;
+  if (is_remote(path) || (has_mirror && !exists(path))) return path;
   need_directory(path);
   if (is_checkpoint(path)) invalid(path + " is a checkpoint; its store is " + locate_directory(path).store);
   return path;

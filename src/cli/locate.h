@@ -22,8 +22,9 @@ struct Target {
   std::string selector;  // what ckpt_reader_open takes; an id for kDirectory
 };
 
-// INVALID, NOT_FOUND.
-Target locate(std::string_view argument);
+// INVALID, NOT_FOUND. `has_mirror`: a directory that is not there may have been lost, and the mirror has what it held.
+// Then an absent one is a checkpoint if its name ends as theirs do (".7.1"), else a store.
+Target locate(std::string_view argument, bool has_mirror = false);
 
 // Whether `argument` is what ckpt import takes, told by names alone: a file, or a directory that is neither a store nor
 // a checkpoint and has .safetensors or PART_*.pt in it; an address that ends as such files do.
@@ -35,7 +36,7 @@ bool is_web(std::string_view text);
 std::string shown(std::string_view argument);
 
 // For arguments that must be a store; refuses a checkpoint.
-std::string locate_store(std::string_view argument);
+std::string locate_store(std::string_view argument, bool has_mirror = false);
 
 // The id of the checkpoint or attempt that `target` names, committed or not. Refuses a bare store: the callers remove
 // or write, so nothing is guessed. NOT_FOUND, INVALID, IO.

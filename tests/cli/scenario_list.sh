@@ -102,3 +102,16 @@ expect 2 info models -o run=main; complains 'run "main" has no checkpoint; the o
 expect 0 info models --run gan --json; json_is 'd["id"]' "$ID"
 import a.safetensors models n -o run=other
 expect 2 info models; complains 'run "main" has no checkpoint; runs, newest first: "other", "gan"'
+
+# A store with a mirror: what it has, what it lacks, and what is left of a store that was lost.
+import a.safetensors near m -o mirror=far; kept=$ID
+import a.safetensors near n; only_here=$ID
+expect 0 ls near -o mirror=far; says "^$kept .* mirrored$"; says "^$only_here .* latest$"
+expect 0 ls near; says_not 'mirror'
+rm -r near
+expect 0 ls near -o mirror=far --json; json_is '[(c["id"], c["mirror"]) for c in d["checkpoints"]]' "[('$kept', 'only')]"
+for name in near near@latest near@label:m "near/$kept"; do
+  expect 0 info "$name" -o mirror=far --json; json_is 'd["id"]' "$kept"
+done
+expect 2 info "near/${kept}0" -o mirror=far; complains "${kept}0"
+expect 2 ls near; complains 'no such directory'
