@@ -238,3 +238,12 @@ def test_an_option_that_is_misspelt_is_told_in_pythons_words(tmp_path: Path) -> 
         ckpt.save(tmp_path / "s", 1, keep_lst=2)
     with pytest.raises(ckpt.InvalidError, match=r"ckpt\.options\(\)"):
         ckpt.save(tmp_path / "s", 1, zzz=2)
+
+
+def test_only_a_path_is_looked_at_on_this_machine(tmp_path: Path) -> None:
+    for uri, path in (("mem:x", None), ("s3://b/c", None), ("HTTPS://h/x", None), ("file:///a%20b", "/a b"),
+                      ("file://localhost/x", "/x"), ("/a://b", "/a://b"), ("a/b", "a/b"), ("x", "x")):
+        assert ckpt.hints.local_path(uri) == path
+    ckpt.Session(ckpt.Store(tmp_path / "a b" / "s")).close()
+    with pytest.raises(ckpt.NotFoundError, match="no store of ckpt, but has some: 's'"):
+        ckpt.load((tmp_path / "a b").as_uri())

@@ -57,10 +57,18 @@ def _what_there_is(store: Store, selector: str, run: str) -> str:
     return "; the store has no checkpoint yet"
 
 
+def local_path(uri: str) -> str | None:
+    """The directory that a store's URI names; None if it is not on this machine's file systems."""
+    if uri.startswith("file://"):
+        from urllib.parse import unquote, urlsplit  # not before it is needed
+        return unquote(urlsplit(uri).path)
+    return None if uri.startswith("mem:") or uri.partition("/")[0].endswith(":") and "://" in uri else uri
+
+
 def what_lies_at(store: Store) -> str:
     """Why there is no checkpoint: what is at the store's path, if it is no store; else nothing."""
-    path = str(getattr(store, "uri", "")).removeprefix("file://")
-    if not path or path.startswith(("mem:", "s3://", "https://", "http://")) or getattr(store, "mirror", "") != "":
+    path = local_path(getattr(store, "uri", ""))
+    if not path or getattr(store, "mirror", "") != "":
         return ""  # a mirror may hold what a path that is lost held
     if not os.path.exists(path):
         return "there is no such file or directory"

@@ -15,6 +15,7 @@ from .enums import Status
 from .errors import Error, error_of
 from .frameworks import SAVED_AS, loaded
 from .handles import Session, Store
+from .hints import local_path
 from .progress import Progress, finish
 from .regions import PER_RANK, PerRank, Regions, Replica, Shard
 from .sharing import Alias, Span
@@ -189,8 +190,8 @@ def _turn_of(target: Target, rank: int, options: Mapping[str, int | str]) -> Tur
     if isinstance(target, Session):
         return target._turn
     uri = target.uri if isinstance(target, Store) else os.fsdecode(target)
-    path = uri.removeprefix("file://")
-    place = path if path.startswith(("mem:", "s3://", "https://", "http://")) else os.path.realpath(path)
+    path = local_path(uri)
+    place = uri if path is None else os.path.realpath(path)
     return _turns.setdefault((place, str(options.get("run", "main")), rank), Turn())
 
 

@@ -12,6 +12,7 @@ from .. import show
 from .._core import Memory
 from ..errors import Error
 from ..handles import Store
+from ..hints import local_path
 from ..saving import _StateWriter
 from ..stateful import states_of
 from .ranks import Alone
@@ -66,8 +67,8 @@ class Check:
 
 def free_bytes(store: Store) -> int | None:
     """What is free in the file system of the store; None for one in memory or in a bucket."""
-    path = store.uri.removeprefix("file://")
-    if path.startswith(("mem:", "s3://", "https://", "http://")):
+    path = local_path(store.uri)
+    if path is None:
         return None
     path = os.path.abspath(path)
     while not os.path.exists(path):
