@@ -1,0 +1,50 @@
+// A small training that goes on where the last one stopped, in this language or in Python (goes_on.py, which has the
+// same training and compares): trains to STEPS, prints the parameters, what the checkpoint knows, and what is kept.
+//
+//   goes_on STORE STEPS
+#include <ckpt_torch.h>
+#include <ckpt_torch/checkpointer.h>
+#include <torch/torch.h>
+
+#include <cstdio>
+#include <cstring>
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  torch::set_num_threads(1);
+  torch::nn::Linear model(4, 3);
+  {
+    torch::NoGradGuard guard;
+    for (auto& parameter : model->parameters()) parameter.fill_(0.5);
+  }
+  torch::optim::Adam optimizer(model->parameters(), torch::optim::AdamOptions(0.1));
+  ckpt_torch::CheckpointerOptions options;
+  options.every = 1;
+  options.keep_last = 2;
+  options.keep_best = ckpt_torch::KeepBest{"loss", "max", 1};  // the first step's
+  ckpt_torch::State state{model, optimizer, {{"samples", 0}}};
+  ckpt_torch::Checkpointer keeper(argv[1], options);
+  const auto start = keeper.restore(state);
+  const auto x = torch::arange(20).reshape({5, 4}) / 20.0;
+  for (int64_t n = start ? start->step + 1 : 1; n <= std::stoll(argv[2]); n++) {
+    optimizer.zero_grad();
+    const auto loss = (model->forward(x) - 1).pow(2).sum();
+    loss.backward();
+    optimizer.step();
+    state.others["samples"] = state.others["samples"].toInt() + 5;
+    keeper.step(n, state, {{"loss", loss.item<double>()}}, {{"epoch", static_cast<double>(n / 2)}});
+  }
+  keeper.close();
+  for (const auto& parameter : model->parameters()) {
+    const auto flat = parameter.detach().reshape({-1});
+    for (int64_t i = 0; i < flat.numel(); i++) {
+      const auto value = flat[i].item<float>();
+      unsigned bits = 0;
+      std::memcpy(&bits, &value, sizeof bits);
+      std::printf("%08x ", bits);
+    }
+  }
+  std::printf("\nsamples %ld, went on from %ld with epoch %.0f\n", static_cast<long>(state.others["samples"].toInt()),
+              start ? static_cast<long>(start->step) : 0L, start ? start->counters.at("epoch") : -1);
+  for (const auto& info : ckpt::Store::open(argv[1]).list()) std::printf("%s\n", info.label.c_str());
+}
