@@ -64,7 +64,7 @@ TEST(S3Credentials, AProcessGivesThem) {
 }
 
 TEST(S3Credentials, AProcessCountsUntilItEndsWhateverItLeavesBehind) {
-  EXPECT_EQ(*output_of("echo a; (sleep 100; echo b) & echo c"), "a\nc\n");
+  EXPECT_EQ(*output_of("echo a; (sleep 100; echo b) 2>&- & echo c"), "a\nc\n");
   EXPECT_EQ(*output_of("cat; echo end"), "end\n") << "what a trainer reads is not for it";
   EXPECT_EQ(output_of("exec >&-; exit 4").status().code(), CKPT_IO);
   EXPECT_EQ(output_of("yes").status().code(), CKPT_IO) << "more than a MiB";
