@@ -26,13 +26,13 @@ Result<Mapping> Mapping::make(uint64_t bytes, bool in_children) {
 
 // MADV_POPULATE_WRITE needs Linux 5.14. Older kernels populate a page when a byte of it is written; this writes the
 // byte that is there.
-static Status touch(std::byte* data, uint64_t size) {
+Status Mapping::make_pages(MutableBytes piece) {
 #ifdef MADV_POPULATE_WRITE
-  if (madvise(data, size, MADV_POPULATE_WRITE) == 0) return Ok();
+  if (madvise(piece.data(), piece.size(), MADV_POPULATE_WRITE) == 0) return Ok();
   if (errno == ENOMEM) return Status(CKPT_NOMEM, "no memory for the pages of a mapping");
 #endif
-  for (uint64_t at = 0; at < size; at += kAlign) {
-    volatile std::byte* byte = data + at;
+  for (uint64_t at = 0; at < piece.size(); at += kAlign) {
+    volatile std::byte* byte = piece.data() + at;
     *byte = *byte;
   }
   return Ok();
@@ -43,7 +43,7 @@ Status Mapping::populate(uint64_t bytes, unsigned threads) const {
   bytes = std::min(bytes, size_);
   return for_each_parallel(threads, (bytes + kStep - 1) / kStep, [&](size_t i) {
     uint64_t at = i * kStep;
-    return touch(data_ + at, std::min(kStep, bytes - at));
+    return make_pages({data_ + at, std::min(kStep, bytes - at)});
   });
 }
 

@@ -38,6 +38,8 @@ class Mapping {
   // Makes the kernel provide the pages of the first `bytes` now, not at their first use, on `threads` threads. Pages
   // that exist already cost almost nothing. NOMEM.
   Status populate(uint64_t bytes, unsigned threads) const;
+  // The same for a piece of any mapping, by this thread.
+  static Status make_pages(MutableBytes piece);
 
  private:
   std::byte* data_ = nullptr;

@@ -12,6 +12,7 @@
 #include "format/names.h"
 #include "save/part_index.h"
 #include "save/part_stage.h"
+#include "save/staging_buffers.h"
 #include "store/io_queue.h"
 
 namespace ckpt::save {
@@ -29,7 +30,7 @@ class PartWriter {
         job_(job) {}
   ~PartWriter() {
     queue_.reset();  // nothing is in flight from here on
-    session_.give_arena(std::move(arena_));
+    session_.give_arena(buffers_.end());
   }
   Status write();
 
@@ -44,8 +45,8 @@ class PartWriter {
   };
 
   Status prepare();
-  Status grow_arena(uint64_t wanted);
-  Status cut_arena(bool encodes);
+  Status make_buffers(bool encodes);
+  Status populate(std::byte* buffer);
   Status write_blocks();
   Status work(const std::atomic<bool>& stop);
   Step next_step(size_t* block, std::byte** buffer);
@@ -53,7 +54,7 @@ class PartWriter {
   std::vector<std::vector<Bytes>> sources() const;
   Status wait_for_memory(size_t index);
   Status stage(size_t index, std::byte* buffer, StageScratch& scratch);
-  void encode(size_t index, std::byte* buffer, StageScratch& scratch);
+  Status encode(size_t index, std::byte* buffer, StageScratch& scratch);
   void finish_stage(size_t index, const BlockState& state, bool staged);
   void submit(size_t index);
   void written(size_t index, Status status);
@@ -73,16 +74,14 @@ class PartWriter {
   std::vector<fb::Chunk> chunks_;
   std::unique_ptr<BlockStager> stager_;
   std::unique_ptr<store::Writer> file_;
-  device::Mapping arena_;
   unsigned threads_ = 1;
   uint64_t buffer_bytes_ = 0;
-  size_t buffer_count_ = 0;
   size_t reserve_ = 0;  // buffers that staging leaves to encoding
 
   std::mutex mutex_;
   std::condition_variable changed_;
   Status error_;
-  std::vector<std::byte*> free_;
+  StagingBuffers buffers_;
   std::vector<BlockState> blocks_;
   size_t next_stage_ = 0, next_encode_ = 0, next_submit_ = 0, staged_ = 0, in_flight_ = 0, written_ = 0;
   uint64_t file_end_ = kAlign;
@@ -123,7 +122,7 @@ Status PartWriter::prepare() {
   job_.counters.direct_io = file_->direct();
   job_.counters.recycled = file_->recycled();
   if (layout_.blocks.empty()) return Ok();
-  return cut_arena(encodes);
+  return make_buffers(encodes);
 }
 
 std::vector<std::vector<Bytes>> PartWriter::sources() const {
@@ -133,46 +132,24 @@ std::vector<std::vector<Bytes>> PartWriter::sources() const {
   return sources;
 }
 
-// Takes staging memory for the whole state, as far as the session and the machine allow: then the caller waits for one
-// copy, not for the disk. Other ranks of the machine do the same at the same time, so it looks again at each step.
-Status PartWriter::grow_arena(uint64_t wanted) {
-  constexpr uint64_t kStep = 256 << 20;
-  const uint64_t have = std::max(session_.arena_size(), settings_.staging_bytes);
-  const uint64_t before = job_.elapsed_us();
-  if (wanted <= have || session_.arena_room() < kStep) {
-    CKPT_ASSIGN(arena_, session_.take_arena(std::min(wanted, have)));
-    return Ok();
-  }
-  CKPT_ASSIGN(arena_, session_.take_arena(wanted));
-  uint64_t there = have;
-  CKPT_TRY(arena_.populate(there, threads_));
-  for (; there < wanted && session_.arena_room() >= kStep; there += kStep)
-    CKPT_TRY(arena_.populate(std::min(there + kStep, wanted), threads_));
-  arena_.shrink(std::min(there, wanted));
-  job_.counters.arena_us = job_.elapsed_us() - before;
-  return Ok();
-}
-
-// Cuts the budget into buffers. A save that copies gets one for each block, if the budget allows; any other save gets
-// those that can be in use at once.
-Status PartWriter::cut_arena(bool encodes) {
-  size_t blocks = layout_.blocks.size();
+// A save that copies gets a buffer for each block, if the budget allows it or there is none, and the session and the
+// machine have the memory: then the caller waits for one copy, not for the disk. Any other save gets the buffers that
+// can be in use at once.
+Status PartWriter::make_buffers(bool encodes) {
+  const size_t blocks = layout_.blocks.size();
   threads_ = static_cast<unsigned>(std::min<size_t>(settings_.threads, blocks));
-  if (copies_ && settings_.staging_grows) CKPT_TRY(grow_arena((blocks + (encodes ? threads_ : 0)) * buffer_bytes_));
-  size_t most = std::max<size_t>(std::max(settings_.staging_bytes, arena_.bytes().size()) / buffer_bytes_, 1);
-  buffer_count_ = std::min<size_t>(most, std::min<size_t>(blocks, threads_ + traits_.write_depth));
-  if (copies_) {
-    reserve_ = encodes ? std::clamp<size_t>(most / 2, 1, threads_ + traits_.write_depth) : 0;
-    buffer_count_ = std::min(most, blocks + reserve_);
-  }
-  uint64_t before = job_.elapsed_us();
-  if (arena_.bytes().empty()) {
-    CKPT_ASSIGN(arena_, session_.take_arena(buffer_count_ * buffer_bytes_));
-  }
-  if (copies_) CKPT_TRY(arena_.populate(buffer_count_ * buffer_bytes_, threads_));
-  job_.counters.arena_us += job_.elapsed_us() - before;
-  // Low addresses are taken first, so that a save that needs few buffers touches few.
-  for (size_t i = buffer_count_; i-- > 0;) free_.push_back(arena_.bytes().data() + i * buffer_bytes_);
+  const bool grows = copies_ && settings_.staging_grows;
+  const size_t at_once = threads_ + traits_.write_depth;
+  const uint64_t had = session_.arena_size();
+  const size_t sure = std::max<size_t>(std::max(settings_.staging_bytes, had) / buffer_bytes_, 1);
+  if (copies_ && encodes) reserve_ = std::clamp<size_t>(sure / 2, 1, grows ? threads_ : at_once);
+  size_t count = copies_ ? blocks + reserve_ : std::min(blocks, at_once);
+  const uint64_t room = grows ? session_.arena_room() : 0;
+  count = std::min<uint64_t>(count, sure + (room < StagingBuffers::kStep ? 0 : room / buffer_bytes_));
+  CKPT_ASSIGN(auto memory, session_.take_arena(count * buffer_bytes_));
+  const bool fresh = copies_ && had < count * buffer_bytes_;
+  buffers_ =
+      StagingBuffers(std::move(memory), buffer_bytes_, count, sure, fresh, [this] { return session_.arena_room(); });
   job_.counters.threads = threads_;
   if (blocks < 2) return Ok();
   CKPT_ASSIGN(queue_, session_.store().make_queue(traits_.write_depth));
@@ -232,7 +209,7 @@ Status PartWriter::work(const std::atomic<bool>& stop) {
         CKPT_TRY(stage(block, buffer, scratch));
         break;
       case Step::kEncode:
-        encode(block, buffer, scratch);
+        CKPT_TRY(encode(block, buffer, scratch));
         break;
     }
   }
@@ -246,9 +223,8 @@ PartWriter::Step PartWriter::next_step(size_t* block, std::byte** buffer) {
   size_t count = blocks_.size();
   if (!error_.ok() || written_ == count) return Step::kDone;
   auto take_buffer = [&] {
-    *buffer = free_.back();
-    free_.pop_back();
-    uint64_t in_use = (buffer_count_ - free_.size()) * buffer_bytes_;
+    *buffer = buffers_.take();
+    const uint64_t in_use = buffers_.bytes_in_use();
     if (in_use > job_.counters.staging_peak_bytes) job_.counters.staging_peak_bytes = in_use;
   };
   if (next_submit_ < count && blocks_[next_submit_].phase == Phase::kReady && in_flight_ < traits_.write_depth) {
@@ -259,13 +235,13 @@ PartWriter::Step PartWriter::next_step(size_t* block, std::byte** buffer) {
     return Step::kSubmit;
   }
   bool in_place = next_stage_ < count && stays_in_place(next_stage_);
-  if (next_stage_ < count && (in_place || free_.size() > reserve_)) {
+  if (next_stage_ < count && (in_place || buffers_.has(reserve_ + 1))) {
     *block = next_stage_++;
     if (!in_place) take_buffer();
     return Step::kStage;
   }
   while (next_encode_ < next_stage_ && !(copies_ && layout_.blocks[next_encode_].encoded)) next_encode_++;
-  if (next_encode_ < next_stage_ && blocks_[next_encode_].phase == Phase::kCopied && !free_.empty()) {
+  if (next_encode_ < next_stage_ && blocks_[next_encode_].phase == Phase::kCopied && buffers_.has(1)) {
     *block = next_encode_++;
     take_buffer();
     return Step::kEncode;
@@ -284,6 +260,14 @@ bool PartWriter::stays_in_place(size_t index) const {
   return whole_pages && (!file_->direct() || reinterpret_cast<uintptr_t>(source.data()) % kAlign == 0);
 }
 
+Status PartWriter::populate(std::byte* buffer) {
+  if (!buffers_.fresh()) return Ok();
+  const uint64_t before = job_.elapsed_us();
+  CKPT_TRY(buffers_.populate(buffer));
+  job_.counters.arena_us += (job_.elapsed_us() - before) / threads_;
+  return Ok();
+}
+
 // The caller's memory of a block, if it is filled only now.
 Status PartWriter::wait_for_memory(size_t index) {
   if (!settings_.memory) return Ok();
@@ -296,6 +280,7 @@ Status PartWriter::wait_for_memory(size_t index) {
 
 Status PartWriter::stage(size_t index, std::byte* buffer, StageScratch& scratch) {
   CKPT_TRY(wait_for_memory(index));
+  if (buffer) CKPT_TRY(populate(buffer));
   const Block& block = layout_.blocks[index];
   BlockState state{Phase::kReady, buffer, {}};
   if (!buffer) {
@@ -312,14 +297,16 @@ Status PartWriter::stage(size_t index, std::byte* buffer, StageScratch& scratch)
   return Ok();
 }
 
-void PartWriter::encode(size_t index, std::byte* buffer, StageScratch& scratch) {
+Status PartWriter::encode(size_t index, std::byte* buffer, StageScratch& scratch) {
+  CKPT_TRY(populate(buffer));
   std::byte* copied = blocks_[index].buffer;
   Bytes data = stager_->encode_copy(layout_.blocks[index], copied, buffer, scratch);
   {
     std::lock_guard lock(mutex_);
-    free_.push_back(copied);
+    buffers_.give(copied);
   }
   finish_stage(index, {Phase::kReady, buffer, data}, false);
+  return Ok();
 }
 
 void PartWriter::finish_stage(size_t index, const BlockState& state, bool staged) {
@@ -357,7 +344,7 @@ void PartWriter::written(size_t index, Status status) {
   }
   if (!blocks_[index].buffer && settings_.memory) settings_.memory->done(index);
   std::lock_guard lock(mutex_);
-  if (blocks_[index].buffer) free_.push_back(blocks_[index].buffer);
+  if (blocks_[index].buffer) buffers_.give(blocks_[index].buffer);
   in_flight_--;
   written_++;
   if (error_.ok()) error_ = std::move(status);
