@@ -34,6 +34,7 @@ ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_option
                .ca_file = bag.str("ca_file"),
                .path_style = bag.str("path_style"),
                .conditional = bag.str("conditional_puts") == "require",
+               .grace_ms = bag.integer("prune_grace_ms"),
                .timing = {}},
         .web = {.header = bag.str("http_header"), .ca_file = bag.str("ca_file"), .timing = {}}};
     const std::string mirror_uri = bag.str("mirror");

@@ -53,6 +53,7 @@ class CachedStore final : public Store {
   Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) override {
     return source_->retire(directory, slot, tombstone);
   }
+  void finish_removals() override { source_->finish_removals(); }
   void sweep(std::string_view directory) override { source_->sweep(directory); }
   Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const override { return source_->lock_shared(key); }
   Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const override {

@@ -46,6 +46,8 @@ struct Traits {
   bool exclusive = true;
   // It can tell what it holds. If not, a checkpoint is found by its id alone.
   bool lists = true;
+  // What retire() takes out of sight stays for so long, for those who have it open. 0 where locks keep it for them.
+  int64_t grace_ms = 0;
 };
 
 // A new file. Several threads write it once; then publish() makes it appear under its key in one step. Destroying it
@@ -199,11 +201,14 @@ class Store {
   // Removes a checkpoint or attempt for good: out of sight first, in one step, and then its files. NOT_FOUND; CONFLICT
   // if it holds a directory that ckpt did not make, and then nothing is lost.
   // `slot` is the name of its commit record. A store without directories first replaces that by `tombstone`, and then
-  // it is OK, whatever else fails: who prepares or retires later ends it. The tombstone stays as long as a request that
-  // was made before may arrive; NOT_FOUND if it is there. If `tombstone` is empty, the slot has one already, which
-  // stays for good: it keeps out a writer that wakes up late. A store with directories may keep large files that nobody
-  // has open, out of sight, for create() to overwrite.
+  // it is OK, whatever else fails: who prepares or finishes removals later ends it. Its files stay for
+  // Traits::grace_ms: what was open before, also the slot, can be read to its end. The tombstone stays as long as a
+  // request that was made before may arrive; NOT_FOUND if it is there. If `tombstone` is empty, the slot has one
+  // already, which stays for good: it keeps out a writer that wakes up late. A store with directories may keep large
+  // files that nobody has open, out of sight, for create() to overwrite.
   virtual Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) = 0;
+  // Removes what retire() left for later, by whomever, as far as it is time for it. What fails is left to the next one.
+  virtual void finish_removals() {}
   // Removes what writers that died left in a directory, as far as the store can tell that they are dead.
   virtual void sweep(std::string_view /*directory*/) {}
 
@@ -242,6 +247,7 @@ struct S3Options {
   std::string path_style = "auto";
   bool conditional = true;  // false: for one writer on a server that ignores If-None-Match
   bool uniform = false;     // all parts of an upload but the last have one size; R2 wants it anyway
+  int64_t grace_ms = 0;     // Traits::grace_ms
   S3Timing timing{};
 };
 

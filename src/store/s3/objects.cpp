@@ -119,6 +119,20 @@ Status replace_object(Client& client, std::string_view key, std::string_view eta
   return same ? error : gone;
 }
 
+// The server copies it, and may answer before it has.
+Status copy_object(Client& client, std::string_view key, std::string_view etag, std::string_view to) {
+  const Config& config = client.config();
+  Request request("PUT", to);
+  request.ends_late = true;
+  request.headers = {{"x-amz-copy-source", "/" + percent_encode(config.bucket + "/" + config.key(key), true)},
+                     {"x-amz-copy-source-if-match", std::string(etag)}};
+  const Answer answer = client.ask(request);
+  if (answer.good()) return Ok();
+  if (answer.is(412) || answer.is_absent())
+    return Status(CKPT_GONE, client.path(key) + " was replaced or removed").with("path", client.path(key));
+  return client.error(answer, request);
+}
+
 // ---- removing ----
 
 Status delete_object(Client& client, std::string_view key) {

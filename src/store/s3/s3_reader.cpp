@@ -68,17 +68,18 @@ Result<std::unique_ptr<S3Reader>> S3Reader::open(std::shared_ptr<Client> client,
   return reader;
 }
 
-Status S3Reader::fetch(uint64_t offset, MutableBytes out) const {
+// Of the object, or of its copy.
+Status S3Reader::fetch(std::string_view key, const std::string& etag, uint64_t offset, MutableBytes out) const {
   const std::string range = strformat("{}-{}", offset, offset + out.size() - 1);
-  Request request("GET", key_);
+  Request request("GET", key);
   request.into = out;
-  request.headers = {{"range", "bytes=" + range}, {"if-match", info_.etag}};
+  request.headers = {{"range", "bytes=" + range}, {"if-match", etag}};
   request.wants_bytes = true;
   bool other = false;  // object
   request.accept = [&](const HttpReply& reply) {
-    const std::string *etag = reply.header("etag"), *found = reply.header("content-range");
-    other = etag && *etag != info_.etag;
-    if (!etag || other) return false;
+    const std::string *told = reply.header("etag"), *found = reply.header("content-range");
+    other = told && *told != etag;
+    if (!told || other) return false;
     if (reply.status == 206) return found && *found == strformat("bytes {}/{}", range, info_.size);
     return out.size() == info_.size;
   };
@@ -91,13 +92,30 @@ Status S3Reader::fetch(uint64_t offset, MutableBytes out) const {
       .with("path", client_->path(key_));
 }
 
+// The ETag of the copy. GONE if there is none.
+Result<std::string> S3Reader::find_copy() const {
+  std::lock_guard lock(mutex_);
+  if (!copy_.empty()) return copy_;
+  CKPT_ASSIGN(const auto there, look_at_object(*client_, retired_key(key_)));
+  if (!there || info_.put_by.empty() || there->put_by != info_.put_by || there->size != info_.size)
+    return gone_object(client_->path(key_));
+  return copy_ = there->etag;
+}
+
+Status S3Reader::read(uint64_t offset, MutableBytes out) const {
+  Status found = fetch(key_, info_.etag, offset, out);
+  if (found.code() != CKPT_GONE) return found;
+  CKPT_ASSIGN(const std::string copy, find_copy());
+  return fetch(retired_key(key_), copy, offset, out);
+}
+
 Status S3Reader::read_at(uint64_t offset, MutableBytes out) const {
   uint64_t end = 0;
   if (out.empty()) return Ok();
   if (add_overflows(offset, out.size(), &end) || end > info_.size)
     return ends_early(client_->path(key_), offset, out.size(), info_.size);
   const uint64_t from_server = offset < tail_offset() ? std::min(end, tail_offset()) - offset : 0;
-  if (from_server != 0) CKPT_TRY(fetch(offset, out.first(from_server)));
+  if (from_server != 0) CKPT_TRY(read(offset, out.first(from_server)));
   if (from_server < out.size())
     std::memcpy(out.data() + from_server, tail_.data() + (offset + from_server - tail_offset()),
                 out.size() - from_server);

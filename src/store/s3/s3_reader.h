@@ -1,6 +1,9 @@
 // An object that is open: its size, its ETag, and its last bytes, which one request brings. Every other read asks for
-// the object with that ETag, so that what was replaced is GONE and never other bytes.
+// the object with that ETag, so that what was replaced is GONE and never other bytes. A copy that was made for its
+// readers when it was replaced bears its number, and is read then.
 #pragma once
+
+#include <mutex>
 
 #include "store/s3/objects.h"
 
@@ -28,13 +31,17 @@ class S3Reader final : public Reader {
   Result<bool> open_with_tail();
   Status check_whole() const;
   uint64_t tail_offset() const { return info_.size - tail_.size(); }
-  Status fetch(uint64_t offset, MutableBytes out) const;
+  Status read(uint64_t offset, MutableBytes out) const;
+  Status fetch(std::string_view key, const std::string& etag, uint64_t offset, MutableBytes out) const;
+  Result<std::string> find_copy() const;
 
   const std::shared_ptr<Client> client_;
   const std::string key_;
   ObjectInfo info_;
   std::vector<std::byte> tail_;
   Status damage_;
+  mutable std::mutex mutex_;
+  mutable std::string copy_;  // the ETag of the copy, once it is needed
 };
 
 }  // namespace ckpt::store::s3
