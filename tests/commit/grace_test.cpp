@@ -25,7 +25,10 @@ std::ostream& operator<<(std::ostream& out, const PlaceKind& kind) { return out 
 Place weak_place() {
   auto bucket = std::make_shared<store::Bucket>(store::Weakness{.list_delay_ms = 2, .grace_ms = kGrace});
   return {[bucket] { return std::make_shared<store::WeakStore>(bucket); },
-          [bucket](int64_t ms) { bucket->set_forward(ms); }};
+          [bucket](int64_t ms) {
+            bucket->set_forward(ms);
+            std::this_thread::sleep_for(std::chrono::milliseconds(3));  // all is listed by then
+          }};
 }
 
 Place s3_place() {

@@ -92,20 +92,27 @@ Status S3Reader::fetch(std::string_view key, const std::string& etag, uint64_t o
       .with("path", client_->path(key_));
 }
 
+std::string S3Reader::known_copy() const {
+  std::lock_guard lock(mutex_);
+  return copy_;
+}
+
 // The ETag of the copy. GONE if there is none.
 Result<std::string> S3Reader::find_copy() const {
-  std::lock_guard lock(mutex_);
-  if (!copy_.empty()) return copy_;
   CKPT_ASSIGN(const auto there, look_at_object(*client_, retired_key(key_)));
   if (!there || info_.put_by.empty() || there->put_by != info_.put_by || there->size != info_.size)
     return gone_object(client_->path(key_));
+  std::lock_guard lock(mutex_);
   return copy_ = there->etag;
 }
 
 Status S3Reader::read(uint64_t offset, MutableBytes out) const {
-  Status found = fetch(key_, info_.etag, offset, out);
-  if (found.code() != CKPT_GONE) return found;
-  CKPT_ASSIGN(const std::string copy, find_copy());
+  std::string copy = known_copy();
+  if (copy.empty()) {
+    Status found = fetch(key_, info_.etag, offset, out);
+    if (found.code() != CKPT_GONE) return found;
+    CKPT_ASSIGN(copy, find_copy());
+  }
   return fetch(retired_key(key_), copy, offset, out);
 }
 

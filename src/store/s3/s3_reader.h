@@ -33,6 +33,7 @@ class S3Reader final : public Reader {
   uint64_t tail_offset() const { return info_.size - tail_.size(); }
   Status read(uint64_t offset, MutableBytes out) const;
   Status fetch(std::string_view key, const std::string& etag, uint64_t offset, MutableBytes out) const;
+  std::string known_copy() const;
   Result<std::string> find_copy() const;
 
   const std::shared_ptr<Client> client_;
