@@ -250,9 +250,10 @@ typedef struct ckpt_job ckpt_job;
  *   a string      rank 0 passes NULL and sends ckpt_session_string() to the others by any means (MPI, c10d, an
  *                 environment variable); they pass it here.
  *   rendezvous    all pass NULL and set rendezvous=1: the ranks meet through files in the store.
- * A second process that claims the same rank, or a string of an older start, gets CONFLICT. chunk_bytes and
- * large_tensor_bytes are rank 0's and travel in the string; setting another value here is MISMATCH.
- * Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, arena_bytes, mirror_keep_last.
+ * A second process that claims the same rank, or a string of an older start, gets CONFLICT. chunk_bytes,
+ * large_tensor_bytes and heartbeat_ms are rank 0's and travel in the string; setting another value here is MISMATCH.
+ * Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, heartbeat_ms (s3), arena_bytes,
+ * mirror_keep_last.
  * Statuses: CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED (a store without create-if-absent), IO, NO_SPACE. */
 typedef struct ckpt_session ckpt_session;
 CKPT_API ckpt_status ckpt_session_open(ckpt_session** out, const ckpt_store* store, uint32_t rank, uint32_t world_size,

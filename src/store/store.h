@@ -21,6 +21,7 @@ class IoQueue;
 struct Entry {
   std::string name;  // the last element of the key
   bool directory = false;
+  int64_t age_ms = -1;  // of a file, if the store tells it with the name: see Store::age_ms
 };
 
 // What a store is like, for those who plan transfers and waits.
@@ -48,6 +49,8 @@ struct Traits {
   bool lists = true;
   // What retire() takes out of sight stays for so long, for those who have it open. 0 where locks keep it for them.
   int64_t grace_ms = 0;
+  // It has no locks, but knows how old a file is: so those who work show signs of life (heartbeat.h).
+  bool tells_age = false;
 };
 
 // A new file. Several threads write it once; then publish() makes it appear under its key in one step. Destroying it
@@ -190,6 +193,14 @@ class Store {
   virtual Status remove(std::string_view key, bool sync) = 0;
   // Removes a directory with the files in it. NOT_FOUND.
   virtual Status remove_directory(std::string_view key) = 0;
+
+  // ---- signs of life, where Traits::tells_age; else UNSUPPORTED ----
+
+  // Puts a small file, whatever is there. Tries once: who calls it will call it again.
+  virtual Status put_over(std::string_view key, Bytes data);
+  // How long ago a file was put, by the store's own clock, in whole seconds or better; -1 if it does not say now.
+  // NOT_FOUND.
+  virtual Result<int64_t> age_ms(std::string_view key) const;
 
   // ---- attempts: the directory that the parts and the commit record of one save go into ----
 

@@ -42,6 +42,9 @@ class Bucket {
   Status put_if_absent(const std::string& key, Object object) {
     return change(key, [&](const Object& there) { return there ? exists("weak:" + key) : Ok(); }, std::move(object));
   }
+  Status put(const std::string& key, Object object) {
+    return change(key, [](const Object&) { return Ok(); }, std::move(object));
+  }
   Status replace(const std::string& key, const Object& expected, Object object) {
     return change(
         key, [&](const Object& there) { return there == expected ? Ok() : not_found("weak:" + key); },
@@ -69,8 +72,9 @@ class Bucket {
     std::lock_guard lock(mutex_);
     auto at = history_.find(key);
     if (at == history_.end()) return 0;
-    return ahead_ms_ +
-           std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - at->second.back().since).count();
+    const Version& last = at->second.back();
+    return ahead_ms_ - last.ahead_ms +
+           std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - last.since).count();
   }
   void set_forward(int64_t ms) {
     std::lock_guard lock(mutex_);
@@ -81,7 +85,8 @@ class Bucket {
   using Clock = std::chrono::steady_clock;
   struct Version {
     Clock::time_point since;
-    Object object;  // null: removed
+    Object object;         // null: removed
+    int64_t ahead_ms = 0;  // of the clock, by then
   };
   Object current(const std::string& key) const {
     auto at = history_.find(key);
@@ -92,7 +97,7 @@ class Bucket {
     std::lock_guard lock(mutex_);
     const bool lost = random_() % 1000 < weakness_.lost_per_mille, done = !lost || random_() % 2;
     Status status = done ? check(current(key)) : Ok();
-    if (done && status.ok()) history_[key].push_back({Clock::now(), std::move(object)});
+    if (done && status.ok()) history_[key].push_back({Clock::now(), std::move(object), ahead_ms_});
     return lost ? Status(CKPT_IO, "weak:" + key + ": the answer was lost") : status;
   }
 
@@ -169,7 +174,8 @@ class WeakStore final : public Store {
     return {.list_delay_ms = bucket_->weakness().list_delay_ms,
             .visible_is_durable = true,
             .directories = false,
-            .grace_ms = bucket_->weakness().grace_ms};
+            .grace_ms = bucket_->weakness().grace_ms,
+            .tells_age = true};
   }
   std::string uri() const override { return "weak:"; }
   std::string path(std::string_view key) const override { return "weak:" + std::string(key); }
@@ -211,7 +217,10 @@ class WeakStore final : public Store {
     }
     if (names.empty() && !directory.empty()) return not_found(path(directory));
     std::vector<Entry> entries;
-    for (const auto& [name, is_directory] : names) entries.push_back({name, is_directory});
+    for (const auto& [name, is_directory] : names) {
+      const std::string key = (directory.empty() ? "" : std::string(directory) + "/") + name;
+      entries.push_back({name, is_directory, is_directory ? -1 : bucket_->age(key)});
+    }
     return entries;
   }
   Result<uint64_t> bytes_in(std::string_view directory) const override {
@@ -258,6 +267,15 @@ class WeakStore final : public Store {
       if (!begun || bucket_->age(slot) < bucket_->weakness().grace_ms) continue;
       if (!remove_all_but(directory_of(slot), last_of(slot))) (void)bucket_->remove(note);
     }
+  }
+  Status put_over(std::string_view key, Bytes data) override {
+    CKPT_TRY(check_new_file(key));
+    return bucket_->put(std::string(key), copy_of(data));
+  }
+  Result<int64_t> age_ms(std::string_view key) const override {
+    CKPT_TRY(check_key(key));
+    if (!bucket_->get(std::string(key))) return not_found(path(key));
+    return bucket_->age(std::string(key));
   }
   Status open_attempt(std::string_view record, Bytes text, std::string_view) override { return put_same(record, text); }
   Result<bool> attempt_exists(std::string_view record, std::string_view) const override {

@@ -101,6 +101,13 @@ Status put_object(Client& client, std::string_view key, std::span<const Bytes> p
   return answer.maybe_done || answer.good() ? settle_put(client, key, put_by, std::move(error)) : error;
 }
 
+Status put_object_over(Client& client, std::string_view key, Bytes data) {
+  Request request = put_request(key, {&data, 1}, to_hex(random_id()));
+  request.once = true;
+  const Answer answer = client.ask(request);
+  return was_put(answer) ? Ok() : put_error(client, answer, request);
+}
+
 Status replace_object(Client& client, std::string_view key, std::string_view etag, std::string_view put_by,
                       Bytes data) {
   Request request = put_request(key, {&data, 1}, put_by);

@@ -33,6 +33,8 @@ Status settle_put(Client& client, std::string_view key, std::string_view put_by,
 
 // Creates an object if it is absent. EXISTS; IO leaves open whether it was done.
 Status put_object(Client& client, std::string_view key, std::span<const Bytes> pieces);
+// Puts an object, whatever is there, by one try.
+Status put_object_over(Client& client, std::string_view key, Bytes data);
 // Replaces the object that has this ETag by one with this number. GONE if another one is there, or none. IO leaves open
 // whether it was done.
 Status replace_object(Client& client, std::string_view key, std::string_view etag, std::string_view put_by, Bytes data);

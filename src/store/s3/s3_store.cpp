@@ -48,7 +48,8 @@ class S3Store final : public Store {
             .remote = true,
             .directories = false,
             .exclusive = client_->config().conditional,
-            .grace_ms = client_->config().grace_ms};
+            .grace_ms = client_->config().grace_ms,
+            .tells_age = true};
   }
   Status make_root() override { return Ok(); }
   Status prepare() override;
@@ -65,6 +66,8 @@ class S3Store final : public Store {
   Result<uint64_t> bytes_in(std::string_view directory) const override;
   Status remove(std::string_view key, bool sync) override;
   Status remove_directory(std::string_view key) override;
+  Status put_over(std::string_view key, Bytes data) override;
+  Result<int64_t> age_ms(std::string_view key) const override;
   Status open_attempt(std::string_view record, Bytes text, std::string_view directory) override;
   Result<bool> attempt_exists(std::string_view record, std::string_view directory) const override;
   Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) override;
@@ -133,11 +136,12 @@ Result<Listing> S3Store::listing_of(std::string_view directory) const {
 
 Result<std::vector<Entry>> S3Store::list(std::string_view directory) const {
   CKPT_ASSIGN(const Listing listing, listing_of(directory));
-  std::map<std::string, bool> names;  // in the order of bytes; a name may be both
-  for (const auto& object : listing.objects) names[object.name] |= false;
-  for (const std::string& name : listing.directories) names[name] = true;
+  std::map<std::string, Entry> names;  // in the order of bytes; a name may be both
+  for (const auto& object : listing.objects)
+    names[object.name] = {object.name, false, object.age < 0 ? -1 : object.age * 1000};
+  for (const std::string& name : listing.directories) names[name] = {name, true};
   std::vector<Entry> entries;
-  for (const auto& [name, is_directory] : names) entries.push_back({name, is_directory});
+  for (auto& [name, entry] : names) entries.push_back(std::move(entry));
   return entries;
 }
 
@@ -166,6 +170,20 @@ Status S3Store::remove_directory(std::string_view key) {
   if (!listing.directories.empty())
     return Status(CKPT_IO, foreign_directory(path(key), listing.directories[0]).message()).with("path", path(key));
   return delete_objects(*client_, keys_of(key, listing));
+}
+
+// ---- signs of life ----
+
+Status S3Store::put_over(std::string_view key, Bytes data) {
+  CKPT_TRY(check_new_file(key));
+  return put_object_over(*client_, key, data);
+}
+
+Result<int64_t> S3Store::age_ms(std::string_view key) const {
+  CKPT_TRY(check_key(key));
+  CKPT_ASSIGN(const auto there, look_at_object(*client_, key, true));
+  if (!there) return not_found(path(key));
+  return there->age < 0 ? -1 : there->age * 1000;
 }
 
 // ---- attempts ----
