@@ -74,6 +74,17 @@ static Status remove_committed(store::Store& store, const checkpoint::Checkpoint
   return removed;
 }
 
+// The slot decides between the writer and us, as it does between ranks.
+Status remove_attempt(store::Store& store, std::string_view id, std::string_view reason) {
+  CKPT_TRY(session::close_attempt(
+      store, id,
+      {.save_id = {}, .rank = 0, .status = CKPT_ABORTED, .reason = std::string(reason), .closed_by_token = 0}));
+  CKPT_ASSIGN(const auto entry, checkpoint::read_entry(store, id));
+  if (entry.state == CKPT_CHECKPOINT_COMMITTED)
+    return Status(CKPT_CONFLICT, store.path(id) + " was committed just now").with("path", store.path(id));
+  return remove_directory(store, id, entry.state == CKPT_CHECKPOINT_ABORTED);
+}
+
 Status remove_by_id(store::Store& store, std::string_view id) {
   if (id.empty() || id[0] == '.' || id.find('/') != std::string_view::npos)
     return Status(CKPT_INVALID, "\"" + std::string(id) + "\" is not a checkpoint id");
@@ -87,7 +98,6 @@ Status remove_by_id(store::Store& store, std::string_view id) {
   auto text = store.get(record, 4096);
   const bool copied = text.ok() && format::is_copy_record(as_text(*text));
   if (entry.state == CKPT_CHECKPOINT_OPEN) {
-    // The slot decides between the writer and us, as it does between ranks.
     CKPT_ASSIGN(uint64_t highest, checkpoint::highest_token(store));
     // A session of another run may have a higher token. A session's owner record stays until its own run has a newer
     // one.
@@ -95,14 +105,10 @@ Status remove_by_id(store::Store& store, std::string_view id) {
     if (!copied && (entry.summary.token == 0 || entry.summary.token >= highest || owned))
       return Status(CKPT_CONFLICT, store.path(id) + " may still be written by its session")
           .with("path", store.path(id));
-    CKPT_TRY(session::close_attempt(
-        store, id,
-        {.save_id = {}, .rank = 0, .status = CKPT_ABORTED, .reason = "removed by hand", .closed_by_token = 0}));
-    CKPT_ASSIGN(entry, checkpoint::read_entry(store, id));
-    if (entry.state == CKPT_CHECKPOINT_COMMITTED)
-      return Status(CKPT_CONFLICT, store.path(id) + " was committed just now").with("path", store.path(id));
+    CKPT_TRY(remove_attempt(store, id, "removed by hand"));
+  } else {
+    CKPT_TRY(remove_directory(store, id, entry.state == CKPT_CHECKPOINT_ABORTED));
   }
-  CKPT_TRY(remove_directory(store, id, entry.state == CKPT_CHECKPOINT_ABORTED));
   if (copied) (void)store.remove(record, false);
   return Ok();
 }
