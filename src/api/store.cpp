@@ -144,10 +144,11 @@ ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* option
     const commit::RetentionPolicy policy{bag.str("run"), bag.integer("keep_last"), bag.integer("keep_every"),
                                          bag.str("protect"), bag.integer("dry_run") == 1};
     auto findings = std::make_unique<ckpt_report>();
-    CKPT_TRY(run_under(options, [&](Job& job) {
+    auto work = [&](Job& job) -> Status {
       CKPT_TRY(commit::apply_retention(*store->store, policy, &findings->report, job));
       return maintain::remove_dead_copies(*store->store, policy.dry_run, &findings->report, job);
-    }));
+    };
+    CKPT_TRY(run_under(options, work));
     if (report) *report = findings.release();
     return Ok();
   });
@@ -160,12 +161,12 @@ ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckp
     if (store->forked()) return forked_status();
     const Options& bag = options_of(options);
     auto findings = std::make_unique<ckpt_report>();
-    const bool dry_run = bag.integer("dry_run") != 0;
-    CKPT_TRY(run_under(options, [&](Job& job) {
-      CKPT_TRY(
-          maintain::repair_checkpoint(*store->store, id, dry_run, bag.integer("force") != 0, &findings->report, job));
+    const bool dry_run = bag.integer("dry_run") != 0, force = bag.integer("force") != 0;
+    auto work = [&](Job& job) -> Status {
+      CKPT_TRY(maintain::repair_checkpoint(*store->store, id, dry_run, force, &findings->report, job));
       return maintain::remove_dead_copies(*store->store, dry_run, &findings->report, job);
-    }));
+    };
+    CKPT_TRY(run_under(options, work));
     if (report) *report = findings.release();
     return Ok();
   });
