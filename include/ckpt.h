@@ -183,8 +183,9 @@ CKPT_API ckpt_status ckpt_option_at(int32_t index, ckpt_option_info* out, ckpt_e
  * ckpt_reader_open and ckpt_store_list then look in both, and fail if the mirror cannot be asked, since it may hold
  * something newer (an id that the store has is opened without asking); all else concerns the store alone.
  * Options: direct_io, io_engine, recycle, mirror; cache, cache_bytes (of a store or mirror on a server: a directory of
- * this machine that keeps what loads read, which is made then); endpoint, region, path_style, profile, conditional_puts
- * (s3); ca_file (s3, https); http_header (https). */
+ * this machine that keeps what loads read, which is made then); endpoint, region, path_style, profile,
+ * conditional_puts, prune_grace_ms (s3: for so long what this handle removes can be read by those who have it open);
+ * ca_file (s3, https); http_header (https). */
 typedef struct ckpt_store ckpt_store;
 CKPT_API ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_store_free(ckpt_store* store);
@@ -249,9 +250,10 @@ typedef struct ckpt_job ckpt_job;
  *   a string      rank 0 passes NULL and sends ckpt_session_string() to the others by any means (MPI, c10d, an
  *                 environment variable); they pass it here.
  *   rendezvous    all pass NULL and set rendezvous=1: the ranks meet through files in the store.
- * A second process that claims the same rank, or a string of an older start, gets CONFLICT. chunk_bytes and
- * large_tensor_bytes are rank 0's and travel in the string; setting another value here is MISMATCH.
- * Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, arena_bytes, mirror_keep_last.
+ * A second process that claims the same rank, or a string of an older start, gets CONFLICT. chunk_bytes,
+ * large_tensor_bytes and heartbeat_ms are rank 0's and travel in the string; setting another value here is MISMATCH.
+ * Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, heartbeat_ms (s3), arena_bytes,
+ * mirror_keep_last.
  * Statuses: CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED (a store without create-if-absent), IO, NO_SPACE. */
 typedef struct ckpt_session ckpt_session;
 CKPT_API ckpt_status ckpt_session_open(ckpt_session** out, const ckpt_store* store, uint32_t rank, uint32_t world_size,

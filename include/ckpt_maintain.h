@@ -32,7 +32,8 @@ CKPT_API ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b
  * be loaded by its id, but is never the latest and has no label.
  * Every byte is checked on its way. MANIFEST goes last, so an unfinished copy is no checkpoint, and the next call goes
  * on with it: parts that are there are kept if size and index are those of the source, with check=full if every byte
- * is. Sessions and ckpt_store_prune leave an unfinished copy alone; ckpt_store_remove removes it. Several may copy the
+ * is. Sessions leave an unfinished copy alone; ckpt_store_remove removes it, and ckpt_store_prune and ckpt_store_repair
+ * do once nobody works on it (on a store without locks: a day after its last sign of life). Several may copy the
  * same checkpoint at once. A checkpoint that is there already is OK.
  * `report` (nullable) says what was there: a finding KEPT with status EXISTS for the checkpoint, with OK for `count`
  * of its parts; DIFFERENT for a copy that is foreign.
@@ -111,13 +112,16 @@ CKPT_API void ckpt_runs_free(ckpt_runs* runs);
  * until somebody removes it. Of the numbered ones it keeps the newest `keep_last`, every step that `keep_every`
  * divides, the labels in `protect`, whatever a reader holds, and always the newest one that is sound.
  * `report` (nullable) lists what was removed and what was kept and why; with dry_run, what would be.
- * Copies and directories that were renamed by hand are not its business. INVALID: keep_every or protect without
- * keep_last, which would keep all. Options: run, keep_last, keep_every, protect, dry_run. Statuses: INVALID, IO. */
+ * Copies and directories that were renamed by hand are not its business, but it removes unfinished copies that nobody
+ * works on, and what an earlier removal left for readers (store option prune_grace_ms) and is due. INVALID: keep_every
+ * or protect without keep_last, which would keep all. Options: run, keep_last, keep_every, protect, dry_run. Statuses:
+ * INVALID, IO. */
 CKPT_API ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* options, ckpt_report** report,
                                       ckpt_error** err);
 
 /* Rebuilds a lost or damaged MANIFEST of directory `id` from its parts, byte for byte. It never replaces a readable
- * one. An attempt that never committed needs force=1 and is marked REBUILT. By default a dry run. Options: dry_run
+ * one. An attempt that never committed needs force=1 and is marked REBUILT. Then it removes unfinished copies that
+ * nobody works on. By default a dry run. Options: dry_run
  * (default 1 here), force. Statuses: EXISTS (sound already), INCOMPLETE, MISMATCH (a part of another save or rank),
  * CORRUPT, ABORTED, IO. */
 CKPT_API ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckpt_options* options,

@@ -1,6 +1,7 @@
 // ckpt_store and ckpt_list: what a store holds.
 #include "api/handles.h"
 #include "base/text.h"
+#include "maintain/dead_copies.h"
 #include "maintain/repair.h"
 
 using namespace ckpt;
@@ -44,6 +45,7 @@ ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_option
                .ca_file = bag.str("ca_file"),
                .path_style = bag.str("path_style"),
                .conditional = bag.str("conditional_puts") == "require",
+               .grace_ms = bag.integer("prune_grace_ms"),
                .timing = {}},
         .web = {.header = bag.str("http_header"), .ca_file = bag.str("ca_file"), .timing = {}}};
     CKPT_ASSIGN(auto store, store::open_store(uri, settings));
@@ -150,8 +152,11 @@ ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* option
     const commit::RetentionPolicy policy{bag.str("run"), bag.integer("keep_last"), bag.integer("keep_every"),
                                          bag.str("protect"), bag.integer("dry_run") == 1};
     auto findings = std::make_unique<ckpt_report>();
-    CKPT_TRY(run_under(
-        options, [&](Job& job) { return commit::apply_retention(*store->store, policy, &findings->report, job); }));
+    auto work = [&](Job& job) -> Status {
+      CKPT_TRY(commit::apply_retention(*store->store, policy, &findings->report, job));
+      return maintain::remove_dead_copies(*store->store, policy.dry_run, &findings->report, job);
+    };
+    CKPT_TRY(run_under(options, work));
     if (report) *report = findings.release();
     return Ok();
   });
@@ -164,10 +169,12 @@ ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckp
     if (store->forked()) return forked_status();
     const Options& bag = options_of(options);
     auto findings = std::make_unique<ckpt_report>();
-    CKPT_TRY(run_under(options, [&](Job& job) {
-      return maintain::repair_checkpoint(*store->store, id, bag.integer("dry_run") != 0, bag.integer("force") != 0,
-                                         &findings->report, job);
-    }));
+    const bool dry_run = bag.integer("dry_run") != 0, force = bag.integer("force") != 0;
+    auto work = [&](Job& job) -> Status {
+      CKPT_TRY(maintain::repair_checkpoint(*store->store, id, dry_run, force, &findings->report, job));
+      return maintain::remove_dead_copies(*store->store, dry_run, &findings->report, job);
+    };
+    CKPT_TRY(run_under(options, work));
     if (report) *report = findings.release();
     return Ok();
   });

@@ -74,16 +74,30 @@ static Status remove_committed(store::Store& store, const checkpoint::Checkpoint
   return removed;
 }
 
+// The slot decides between the writer and us, as it does between ranks.
+Status remove_attempt(store::Store& store, std::string_view id, std::string_view reason) {
+  CKPT_TRY(session::close_attempt(
+      store, id,
+      {.save_id = {}, .rank = 0, .status = CKPT_ABORTED, .reason = std::string(reason), .closed_by_token = 0}));
+  CKPT_ASSIGN(const auto entry, checkpoint::read_entry(store, id));
+  if (entry.state == CKPT_CHECKPOINT_COMMITTED)
+    return Status(CKPT_CONFLICT, store.path(id) + " was committed just now").with("path", store.path(id));
+  return remove_directory(store, id, entry.state == CKPT_CHECKPOINT_ABORTED);
+}
+
 Status remove_by_id(store::Store& store, std::string_view id) {
   if (id.empty() || id[0] == '.' || id.find('/') != std::string_view::npos)
     return Status(CKPT_INVALID, "\"" + std::string(id) + "\" is not a checkpoint id");
   CKPT_ASSIGN(auto entry, checkpoint::read_entry(store, id));
-  if (entry.state == CKPT_CHECKPOINT_COMMITTED) return remove_committed(store, entry, nullptr);
+  if (entry.state == CKPT_CHECKPOINT_COMMITTED) {
+    CKPT_TRY(remove_committed(store, entry, nullptr));
+    store.finish_removals();
+    return Ok();
+  }
   const std::string record = format::attempt_key(entry.summary.token, entry.summary.attempt, entry.summary.label);
   auto text = store.get(record, 4096);
   const bool copied = text.ok() && format::is_copy_record(as_text(*text));
   if (entry.state == CKPT_CHECKPOINT_OPEN) {
-    // The slot decides between the writer and us, as it does between ranks.
     CKPT_ASSIGN(uint64_t highest, checkpoint::highest_token(store));
     // A session of another run may have a higher token. A session's owner record stays until its own run has a newer
     // one.
@@ -91,14 +105,10 @@ Status remove_by_id(store::Store& store, std::string_view id) {
     if (!copied && (entry.summary.token == 0 || entry.summary.token >= highest || owned))
       return Status(CKPT_CONFLICT, store.path(id) + " may still be written by its session")
           .with("path", store.path(id));
-    CKPT_TRY(session::close_attempt(
-        store, id,
-        {.save_id = {}, .rank = 0, .status = CKPT_ABORTED, .reason = "removed by hand", .closed_by_token = 0}));
-    CKPT_ASSIGN(entry, checkpoint::read_entry(store, id));
-    if (entry.state == CKPT_CHECKPOINT_COMMITTED)
-      return Status(CKPT_CONFLICT, store.path(id) + " was committed just now").with("path", store.path(id));
+    CKPT_TRY(remove_attempt(store, id, "removed by hand"));
+  } else {
+    CKPT_TRY(remove_directory(store, id, entry.state == CKPT_CHECKPOINT_ABORTED));
   }
-  CKPT_TRY(remove_directory(store, id, entry.state == CKPT_CHECKPOINT_ABORTED));
   if (copied) (void)store.remove(record, false);
   return Ok();
 }
@@ -108,12 +118,19 @@ static void add_finding(Report* report, int32_t kind, const checkpoint::Checkpoi
   report->add(kind, status, entry.id, entry.id + ": " + text, entry.bytes);
 }
 
+// What becomes of those who read what no lock could keep for them.
+static std::string unguarded(const store::Store& store) {
+  const int64_t grace_ms = store.traits().grace_ms;
+  if (grace_ms == 0) return "; this store has no locks, so whoever was reading it gets GONE";
+  return strformat("; this store has no locks, so its files stay for {} ms for whoever was reading it", grace_ms);
+}
+
 static void remove_one(store::Store& store, const checkpoint::CheckpointEntry& entry, bool dry_run, const char* why,
                        Report* report, session::Session* session) {
   bool guarded = true;
   Status status = dry_run ? Ok() : remove_committed(store, entry, session, &guarded);
   std::string text = why;
-  if (!guarded) text += "; this store has no locks, so whoever was reading it gets GONE";
+  if (!guarded) text += unguarded(store);
   if (status.ok())
     add_finding(report, CKPT_FINDING_REMOVED, entry, text);
   else if (status.code() != CKPT_NOT_FOUND)
@@ -208,9 +225,12 @@ static Status apply_policy(store::Store& store, const std::vector<checkpoint::Ch
 
 Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report, Job& job) {
   CKPT_TRY(check_policy(policy));
-  if (policy.keep_last == 0) return Ok();
-  CKPT_ASSIGN(auto entries, candidates(store, policy.run));
-  return apply_policy(store, entries, policy, nullptr, report, job);
+  if (policy.keep_last != 0) {
+    CKPT_ASSIGN(auto entries, candidates(store, policy.run));
+    CKPT_TRY(apply_policy(store, entries, policy, nullptr, report, job));
+  }
+  if (!policy.dry_run) store.finish_removals();
+  return Ok();
 }
 
 Status retire_older(session::Session& session, const format::Summary& committed, bool replace,
@@ -226,11 +246,12 @@ Status retire_older(session::Session& session, const format::Summary& committed,
   };
   for (const auto& entry : entries)
     if (replaced(entry)) remove_one(session.store(), entry, false, "replaced", report, &session);
-  if (policy.keep_last == 0) return Ok();
   std::erase_if(entries, replaced);
   const Committer by{session, committed};
   Job uncounted;  // the save has its own figures, and is over
-  return apply_policy(session.store(), entries, policy, &by, report, uncounted);
+  if (policy.keep_last != 0) CKPT_TRY(apply_policy(session.store(), entries, policy, &by, report, uncounted));
+  session.store().finish_removals();
+  return Ok();
 }
 
 }  // namespace ckpt::commit

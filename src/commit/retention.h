@@ -34,6 +34,9 @@ Status retire_older(session::Session& session, const format::Summary& committed,
 // See ckpt_store_remove. Removes committed checkpoints, and attempts that are closed or that no living session can be
 // writing. CONFLICT if a reader holds it, or if there is a directory in it that ckpt did not make; NOT_FOUND.
 Status remove_by_id(store::Store& store, std::string_view id);
+// Closes an attempt that was not committed, or is closed already, and removes it. CONFLICT if it was committed just
+// now.
+Status remove_attempt(store::Store& store, std::string_view id, std::string_view reason);
 
 // Checks that all parts exist with the size and index digest that the manifest names.
 Status check_quick(const store::Store& store, std::string_view id);

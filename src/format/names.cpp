@@ -271,6 +271,12 @@ std::string claim_key(uint64_t token, uint32_t rank) {
 }
 std::optional<uint32_t> parse_claim_name(std::string_view name) { return parse_suffix<uint32_t>(name, "rank."); }
 
+std::string beats_dir(uint64_t token) { return below(kBeatsDir, std::to_string(token)); }
+std::string beat_key(uint64_t token, uint32_t rank) { return below(beats_dir(token), std::to_string(rank)); }
+std::optional<uint32_t> parse_beat_name(std::string_view name) { return parse_number<uint32_t>(name); }
+
+std::string copy_beat_key(std::string_view directory) { return below(kCopyBeatsDir, std::string(directory)); }
+
 static std::string word_key(const char* word, uint64_t token, uint64_t attempt, std::string_view label) {
   return below(session_dir(token), strformat("{}.{}.{}", word, attempt, std::string(label)));
 }

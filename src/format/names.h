@@ -19,6 +19,8 @@ inline constexpr std::string_view kOwnersDir = ".ckpt/owners";
 inline constexpr std::string_view kRunsDir = ".ckpt/runs";
 inline constexpr std::string_view kAttemptsDir = ".ckpt/attempts";
 inline constexpr std::string_view kSessionsDir = ".ckpt/sessions";
+inline constexpr std::string_view kBeatsDir = ".ckpt/beats";
+inline constexpr std::string_view kCopyBeatsDir = ".ckpt/beats/copies";
 inline constexpr std::string_view kRendezvousDir = ".ckpt/rendezvous";
 inline constexpr std::string_view kWelcomesDir = ".ckpt/welcomes";
 
@@ -85,6 +87,10 @@ std::optional<uint64_t> parse_session_name(std::string_view name);
 std::string names_key(uint64_t token, const Id& digest);  // ".ckpt/sessions/7/names.0123…": names that ranks hold
 std::string claim_key(uint64_t token, uint32_t rank);     // ".ckpt/sessions/7/rank.3"
 std::optional<uint32_t> parse_claim_name(std::string_view name);
+std::string beats_dir(uint64_t token);                // ".ckpt/beats/7": of ranks that save, see session/liveness.h
+std::string beat_key(uint64_t token, uint32_t rank);  // ".ckpt/beats/7/3"
+std::optional<uint32_t> parse_beat_name(std::string_view name);
+std::string copy_beat_key(std::string_view directory);  // ".ckpt/beats/copies/step-100.7.1"
 // ".ckpt/sessions/7/pruned.1.step-100": that attempt was committed, and removed since.
 std::string pruned_key(uint64_t token, uint64_t attempt, std::string_view label);
 // ".ckpt/sessions/7/closed.1.step-100": a newer session closed that attempt, and removed it.

@@ -14,6 +14,7 @@
 #include "format/names.h"
 #include "maintain/checked_stream.h"
 #include "maintain/verify_part.h"
+#include "store/heartbeat.h"
 
 namespace ckpt::maintain {
 
@@ -86,6 +87,7 @@ class Copy {
  private:
   Result<bool> is_committed() const;
   Status open_place(bool* existed);
+  void show_life();
   Status look_at_parts();
   Result<bool> part_is_there(uint32_t number) const;
   Status copy_parts();
@@ -109,6 +111,9 @@ class Copy {
   Job& job_;
   const std::string& id_;
   const CopyPlan plan_;
+  std::unique_ptr<store::Lock> lock_;            // of the record: somebody works on this copy (dead_copies.h)
+  std::unique_ptr<store::Heartbeat> heartbeat_;  // on a store without locks
+  std::shared_ptr<void> alive_;
   std::vector<uint8_t> there_;       // parts that an earlier copy left
   std::atomic<uint64_t> memory_{0};  // of the streams that run
 };
@@ -170,7 +175,28 @@ Status Copy::open_place(bool* existed) {
   const std::string record = record_of(id_);
   if (record.empty()) return to_.make_directory(id_);  // somebody gave it a name of his own
   const std::string text = format::copy_record(from_.summary().save_id);
-  return to_.open_attempt(record, as_bytes(text), id_);
+  show_life();
+  for (Backoff backoff(checkpoint::kPatienceMs);; backoff.sleep()) {
+    CKPT_TRY(to_.open_attempt(record, as_bytes(text), id_));
+    auto lock = to_.lock_shared(record);
+    if (!lock.ok() && lock.status().code() != CKPT_NOT_FOUND && lock.status().code() != CKPT_CONFLICT)
+      return std::move(lock).status();
+    // Whoever removes what an earlier copy left may have removed the record that was locked.
+    CKPT_ASSIGN(const bool there, lock.ok() ? to_.exists(record) : Result<bool>(false));
+    if (there) lock_ = lock.take();
+    if (there) return Ok();
+    if (backoff.expired())
+      return Status(CKPT_CONFLICT, to_.path(id_) + " is being removed; copy again").with("path", to_.path(id_));
+  }
+}
+
+void Copy::show_life() {
+  constexpr int64_t kEachMs = 60000;
+  if (!to_.traits().tells_age) return;
+  // Of the caller, who keeps it longer than this object.
+  heartbeat_ = std::make_unique<store::Heartbeat>(std::shared_ptr<store::Store>(std::shared_ptr<void>(), &to_),
+                                                  format::copy_beat_key(id_), kEachMs);
+  alive_ = heartbeat_->begin();
 }
 
 Status Copy::look_at_parts() {

@@ -254,6 +254,7 @@ int32_t Save::goal() const {
 }
 
 Status Save::work(Job& job, bool copies) {
+  const auto alive = session_->begin_save();
   Status status = run_steps(job, copies);
   report_ = job.report;
   ended_ = true;

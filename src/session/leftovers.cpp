@@ -77,6 +77,7 @@ Status close_older_attempts(store::Store& store, const SessionPlan& plan) {
 
 // Ranks of the session before this one may still be asking for an outcome, so its directory stays until the next start.
 static Status forget_session(store::Store& store, uint64_t token, const std::string& key) {
+  if (store.traits().tells_age) (void)store.remove_directory(format::beats_dir(token));
   Status removed = store.remove_directory(format::session_dir(token));
   if (!removed.ok() && removed.code() != CKPT_NOT_FOUND) return removed;
   return forget(store, key);

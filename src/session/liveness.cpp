@@ -3,6 +3,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/text.h"
 #include "format/names.h"
 
 namespace ckpt::session {
@@ -22,10 +23,14 @@ std::string Liveness::machine() {
   return id;
 }
 
-Status Liveness::hold(const store::Store& store, const SessionPlan& plan, uint32_t rank) {
+Status Liveness::hold(const std::shared_ptr<store::Store>& store, const SessionPlan& plan, uint32_t rank) {
+  rank_ = rank;
+  if (store->traits().tells_age && plan.heartbeat_ms != 0 && plan.world_size > 1)
+    heartbeat_ = std::make_unique<store::Heartbeat>(store, format::beat_key(plan.token, rank),
+                                                    static_cast<int64_t>(plan.heartbeat_ms));
   const std::string claim = format::claim_key(plan.token, rank);
   for (int tries = 0;; tries++) {
-    auto lock = store.try_lock_exclusive(claim);
+    auto lock = store->try_lock_exclusive(claim);
     if (lock.ok()) lock_ = lock.take();
     // Another rank looks at it, which takes a moment.
     if (lock.ok() || lock.status().code() != CKPT_CONFLICT || tries == 500) return std::move(lock).status();
@@ -47,12 +52,43 @@ Liveness::Seen Liveness::look(const store::Store& store, const std::string& clai
   return same ? Seen::kUnlocked : Seen::kUnknown;
 }
 
+// What cannot be read now is looked at again.
+Status Liveness::check_beats(const store::Store& store, const SessionPlan& plan, std::span<const uint32_t> ranks) {
+  std::map<uint32_t, int64_t> ages;
+  if (rank_ != 0) {
+    if (auto age = store.age_ms(format::beat_key(plan.token, 0)); age.ok()) ages[0] = *age;
+  } else if (auto beats = store.list(format::beats_dir(plan.token)); beats.ok()) {
+    for (const store::Entry& beat : *beats)
+      if (auto rank = format::parse_beat_name(beat.name)) ages[*rank] = beat.age_ms;
+  }
+  // The clock of a server may tell whole seconds only.
+  const int64_t most = 2 * static_cast<int64_t>(plan.heartbeat_ms) + 1000;
+  std::vector<uint32_t> gone;
+  int64_t silence = 0;
+  static constexpr uint32_t kLeader[] = {0};
+  for (const uint32_t rank : rank_ == 0 ? ranks : kLeader) {
+    const auto age = ages.find(rank);
+    if (age == ages.end() || age->second < most) {
+      unlocked_.erase(rank);
+    } else if (!unlocked_.insert(rank).second) {
+      gone.push_back(rank);
+      silence = std::max(silence, age->second);
+    }
+  }
+  if (gone.empty()) return Ok();
+  return Status(CKPT_ABORTED, strformat("rank {} is gone: no sign of life for {} s, expected one each {} ms (option "
+                                        "heartbeat_ms): its process has ended, stands still, or cannot reach the store",
+                                        list_ranks(gone), silence / 1000, plan.heartbeat_ms))
+      .with("ranks", list_ranks(gone));
+}
+
 Status Liveness::check(const store::Store& store, const SessionPlan& plan, std::span<const uint32_t> ranks) {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || Clock::now() < next_) return Ok();
   // The first call only begins to count: most waits are over before.
   const bool begins = next_ == Clock::time_point();
-  next_ = Clock::now() + pause_of(plan.world_size);
+  next_ = Clock::now() + (heartbeat_ ? std::chrono::milliseconds(plan.heartbeat_ms) : pause_of(plan.world_size));
+  if (heartbeat_) return begins ? Ok() : check_beats(store, plan, ranks);
   for (size_t i = 0; !begins && i < std::min(ranks.size(), kAtATime); i++) {
     const uint32_t rank = ranks[turn_++ % ranks.size()];
     if (look(store, format::claim_key(plan.token, rank), rank) != Seen::kUnlocked) {

@@ -67,6 +67,7 @@ Status Session::lead(uint32_t world_size, const Options& options, const Job& job
   plan_.world_size = world_size;
   plan_.chunk_bytes = static_cast<uint64_t>(options.integer("chunk_bytes"));
   plan_.large_tensor_bytes = static_cast<uint64_t>(options.integer("large_tensor_bytes"));
+  plan_.heartbeat_ms = static_cast<uint64_t>(options.integer("heartbeat_ms"));
   plan_.session_id = random_id();
   CKPT_TRY(store_->make_directory(format::kControlDir));
   CKPT_TRY(prepare_mirror());
@@ -105,7 +106,7 @@ Status Session::claim() {
   if (status.code() == CKPT_NOT_FOUND)
     return Status(CKPT_FENCED, strformat("session {} of run \"{}\" was closed by a newer one", plan_.token, plan_.run));
   CKPT_TRY(std::move(status));
-  return liveness_.hold(*store_, plan_, rank_);
+  return liveness_.hold(store_, plan_, rank_);
 }
 
 // The session string carries the options that shape the plan. A rank that was configured otherwise must not go on
@@ -137,6 +138,7 @@ Status Session::join(const char* session_string, uint32_t world_size, const Opti
                   strformat("run: this rank has \"{}\", rank 0 has \"{}\"", options.str("run"), plan_.run));
   CKPT_TRY(check_own_option(options, "chunk_bytes", plan_.chunk_bytes));
   CKPT_TRY(check_own_option(options, "large_tensor_bytes", plan_.large_tensor_bytes));
+  CKPT_TRY(check_own_option(options, "heartbeat_ms", plan_.heartbeat_ms));
   CKPT_ASSIGN(Id store_id, checkpoint::find_store_id(*store_));
   if (store_id != plan_.store_id)
     return Status(CKPT_CONFLICT, strformat("the session string is of store {}, {} is store {}", to_hex(plan_.store_id),

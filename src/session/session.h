@@ -52,6 +52,8 @@ class Session {
   // Rank 0, before an attempt: see ownership.h.
   Status hold_run() const { return session::hold_run(*store_, plan_); }
 
+  // While this rank saves, it shows that it is alive.
+  std::shared_ptr<void> begin_save() { return liveness_.begin_save(); }
   // ABORTED if one of these ranks is gone: see liveness.h.
   Status check_alive(std::span<const uint32_t> ranks) { return liveness_.check(*store_, plan_, ranks); }
 

@@ -13,10 +13,10 @@ struct SessionPlan {
   uint64_t token = 0;
   uint32_t world_size = 1;
   Id session_id, store_id;
-  uint64_t chunk_bytes = 0, large_tensor_bytes = 0;
+  uint64_t chunk_bytes = 0, large_tensor_bytes = 0, heartbeat_ms = 0;
 };
 
-// "ckpt1;run;token;world size;session id;store id;chunk bytes;large tensor bytes;checksum"
+// "ckpt1;run;token;world size;session id;store id;chunk bytes;large tensor bytes;heartbeat ms;checksum"
 std::string to_session_string(const SessionPlan& plan);
 Result<SessionPlan> parse_session_string(std::string_view text);  // INVALID
 

@@ -44,6 +44,8 @@ class CachedStore final : public Store {
   Result<uint64_t> bytes_in(std::string_view directory) const override { return source_->bytes_in(directory); }
   Status remove(std::string_view key, bool sync) override { return source_->remove(key, sync); }
   Status remove_directory(std::string_view key) override { return source_->remove_directory(key); }
+  Status put_over(std::string_view key, Bytes data) override { return source_->put_over(key, data); }
+  Result<int64_t> age_ms(std::string_view key) const override { return source_->age_ms(key); }
   Status open_attempt(std::string_view record, Bytes text, std::string_view directory) override {
     return source_->open_attempt(record, text, directory);
   }
@@ -53,6 +55,7 @@ class CachedStore final : public Store {
   Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) override {
     return source_->retire(directory, slot, tombstone);
   }
+  void finish_removals() override { source_->finish_removals(); }
   void sweep(std::string_view directory) override { source_->sweep(directory); }
   Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const override { return source_->lock_shared(key); }
   Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const override {

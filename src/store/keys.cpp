@@ -55,6 +55,8 @@ std::string trash_key(std::string_view name, const Id& nonce) {
   return strformat("{}/{}.{}", kTrashDir, name.substr(0, size), to_hex(nonce));
 }
 
+std::string retired_key(std::string_view key) { return std::string(key) + ".retired"; }
+
 std::string_view next_element(std::string_view& rest) {
   size_t slash = rest.find('/');
   std::string_view element = rest.substr(0, slash);

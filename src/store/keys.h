@@ -33,6 +33,8 @@ std::string_view last_of(std::string_view key);
 std::string temporary_name(std::string_view name);
 // ".ckpt/trash/<name>.<nonce>"; a long name is cut, so that the last element stays within 255 bytes.
 std::string trash_key(std::string_view name, const Id& nonce);
+// Where a file that is replaced stays for those who have it open, in a store that keeps it for them.
+std::string retired_key(std::string_view key);
 
 // Removes the first element from `rest` and returns it.
 std::string_view next_element(std::string_view& rest);

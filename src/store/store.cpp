@@ -132,6 +132,15 @@ Status Store::put_same(std::string_view key, Bytes data) {
       .with("path", path(key));
 }
 
+static Status tells_no_age(std::string_view path) {
+  return Status(CKPT_UNSUPPORTED, std::string(path) + ": this store does not tell how old files are")
+      .with("path", std::string(path));
+}
+
+Status Store::put_over(std::string_view key, Bytes /*data*/) { return tells_no_age(path(key)); }
+
+Result<int64_t> Store::age_ms(std::string_view key) const { return tells_no_age(path(key)); }
+
 Status Store::open_attempt(std::string_view record, Bytes text, std::string_view directory) {
   CKPT_TRY(make_directory(directory_of(record)));
   CKPT_TRY(put_same(record, text));

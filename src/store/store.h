@@ -21,6 +21,7 @@ class IoQueue;
 struct Entry {
   std::string name;  // the last element of the key
   bool directory = false;
+  int64_t age_ms = -1;  // of a file, if the store tells it with the name: see Store::age_ms
 };
 
 // What a store is like, for those who plan transfers and waits.
@@ -46,6 +47,10 @@ struct Traits {
   bool exclusive = true;
   // It can tell what it holds. If not, a checkpoint is found by its id alone.
   bool lists = true;
+  // What retire() takes out of sight stays for so long, for those who have it open. 0 where locks keep it for them.
+  int64_t grace_ms = 0;
+  // It has no locks, but knows how old a file is: so those who work show signs of life (heartbeat.h).
+  bool tells_age = false;
 };
 
 // A new file. Several threads write it once; then publish() makes it appear under its key in one step. Destroying it
@@ -189,6 +194,14 @@ class Store {
   // Removes a directory with the files in it. NOT_FOUND.
   virtual Status remove_directory(std::string_view key) = 0;
 
+  // ---- signs of life, where Traits::tells_age; else UNSUPPORTED ----
+
+  // Puts a small file, whatever is there. Tries once: who calls it will call it again.
+  virtual Status put_over(std::string_view key, Bytes data);
+  // How long ago a file was put, by the store's own clock, in whole seconds or better; -1 if it does not say now.
+  // NOT_FOUND.
+  virtual Result<int64_t> age_ms(std::string_view key) const;
+
   // ---- attempts: the directory that the parts and the commit record of one save go into ----
 
   // Puts `record`, unless it is there, and then makes the directory, durably. So what exists is recorded. CONFLICT: the
@@ -199,11 +212,14 @@ class Store {
   // Removes a checkpoint or attempt for good: out of sight first, in one step, and then its files. NOT_FOUND; CONFLICT
   // if it holds a directory that ckpt did not make, and then nothing is lost.
   // `slot` is the name of its commit record. A store without directories first replaces that by `tombstone`, and then
-  // it is OK, whatever else fails: who prepares or retires later ends it. The tombstone stays as long as a request that
-  // was made before may arrive; NOT_FOUND if it is there. If `tombstone` is empty, the slot has one already, which
-  // stays for good: it keeps out a writer that wakes up late. A store with directories may keep large files that nobody
-  // has open, out of sight, for create() to overwrite.
+  // it is OK, whatever else fails: who prepares or finishes removals later ends it. Its files stay for
+  // Traits::grace_ms: what was open before, also the slot, can be read to its end. The tombstone stays as long as a
+  // request that was made before may arrive; NOT_FOUND if it is there. If `tombstone` is empty, the slot has one
+  // already, which stays for good: it keeps out a writer that wakes up late. A store with directories may keep large
+  // files that nobody has open, out of sight, for create() to overwrite.
   virtual Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) = 0;
+  // Removes what retire() left for later, by whomever, as far as it is time for it. What fails is left to the next one.
+  virtual void finish_removals() {}
   // Removes what writers that died left in a directory, as far as the store can tell that they are dead.
   virtual void sweep(std::string_view /*directory*/) {}
 
@@ -242,6 +258,7 @@ struct S3Options {
   std::string path_style = "auto";
   bool conditional = true;  // false: for one writer on a server that ignores If-None-Match
   bool uniform = false;     // all parts of an upload but the last have one size; R2 wants it anyway
+  int64_t grace_ms = 0;     // Traits::grace_ms
   S3Timing timing{};
 };
 

@@ -3,11 +3,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <csignal>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <thread>
 
 #include "checkpoint/engine.h"
+#include "s3/server.h"
 #include "store/weak_store.h"
 
 namespace ckpt::commit {
@@ -22,6 +26,7 @@ class Process {
     for (;;) pause();
   }
   ~Process() { kill(); }
+  void signal(int number) const { ::kill(pid_, number); }
   void kill() {
     if (pid_ > 0) {
       ::kill(pid_, SIGKILL);
@@ -124,11 +129,237 @@ TEST_F(Liveness, ARankThatClosedItsSessionIsGone) {
   expect_gone(save_step(leader, 1, kLong), "1");
 }
 
-TEST_F(Liveness, WithoutLocksNoRankEverIsGone) {
-  auto store = std::make_shared<store::WeakStore>(std::make_shared<store::Bucket>(store::Weakness{}));
-  auto leader = open_session(store, 0, 2), other = open_session(store, 1, 2, leader->string().c_str());
+// ---- without locks ----
+
+// A session of a store whose ranks show signs of life.
+std::shared_ptr<session::Session> open_beating(std::shared_ptr<store::Store> store, uint32_t rank, int64_t heartbeat_ms,
+                                               const char* string = nullptr, uint32_t world = 2) {
+  auto session = session::Session::open(std::move(store), rank, world, string,
+                                        rank == 0 ? make_options({{"heartbeat_ms", heartbeat_ms}}) : Options());
+  EXPECT_TRUE(session.ok()) << session.status().message();
+  return session.ok() ? *session : nullptr;
+}
+
+// A handle of a store for one rank, whose process seems to stand still from some request on, until it goes on.
+class Paused {
+ public:
+  explicit Paused(std::shared_ptr<store::Store> inner) : store(std::make_shared<store::ShellStore>(std::move(inner))) {
+    store->before([this](std::string_view operation, std::string_view key) {
+      std::unique_lock lock(mutex_);
+      if (!from_.empty() && operation == from_.substr(0, from_.find(' ')) &&
+          key.ends_with(from_.substr(from_.find(' ') + 1)))
+        stands_ = true;
+      changed_.wait(lock, [this] { return !stands_; });
+      return Ok();
+    });
+  }
+  // "create PART_001"
+  void stop_at(std::string request) {
+    std::lock_guard lock(mutex_);
+    from_ = std::move(request);
+  }
+  void go_on() {
+    std::lock_guard lock(mutex_);
+    from_.clear();
+    stands_ = false;
+    changed_.notify_all();
+  }
+  const std::shared_ptr<store::ShellStore> store;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string from_;
+  bool stands_ = false;
+};
+
+void expect_aborted_because_of(const Status& told, const std::string& reason) {
+  EXPECT_EQ(told.code(), CKPT_ABORTED) << told.message();
+  EXPECT_NE(told.message().find(reason), std::string::npos) << told.message();
+}
+
+// All ranks at once, each of which is to succeed.
+void save_on_all(const std::vector<std::shared_ptr<session::Session>>& ranks, int64_t step) {
+  std::vector<std::thread> threads;
+  for (const auto& rank : ranks)
+    threads.emplace_back([&rank, step] {
+      const Status told = save_step(rank, step, kLong);
+      EXPECT_TRUE(told.ok()) << told.message();
+    });
+  for (auto& thread : threads) thread.join();
+}
+
+class Heartbeat : public ::testing::Test {
+ protected:
+  std::shared_ptr<store::Store> open_store() const { return std::make_shared<store::WeakStore>(bucket); }
+  std::shared_ptr<store::Bucket> bucket = std::make_shared<store::Bucket>(store::Weakness{.list_delay_ms = 2});
+};
+
+TEST_F(Heartbeat, ARankThatStopsWhileItSavesEndsTheSaveAndFindsItClosedWhenItWakesUp) {
+  Paused paused(open_store());
+  auto leader = open_beating(open_store(), 0, 100);
+  auto other = open_beating(paused.store, 1, 100, leader->string().c_str());
+  paused.stop_at("create PART_001");
+  Status woken;
+  std::thread thread([&] { woken = save_step(other, 1, kLong); });
+  const Status told = save_step(leader, 1, kLong);
+  expect_gone(told, "1");
+  EXPECT_NE(told.message().find("heartbeat_ms"), std::string::npos) << told.message();
+  paused.go_on();
+  thread.join();
+  expect_aborted_because_of(woken, "rank 1 is gone");
+  EXPECT_EQ(checkpoint::find_checkpoint(*open_store(), {"latest", "main"}).status().code(), CKPT_NOT_FOUND);
+  save_on_all({leader, other}, 2);
+}
+
+TEST_F(Heartbeat, RankZeroThatStopsEndsTheSavesOfTheOthersAndCannotCommitWhenItWakesUp) {
+  Paused paused(open_store());
+  auto leader = open_beating(paused.store, 0, 100);
+  auto other = open_beating(open_store(), 1, 100, leader->string().c_str());
+  paused.stop_at("put MANIFEST");
+  Status woken;
+  std::thread thread([&] { woken = save_step(leader, 1, kLong); });
+  expect_gone(save_step(other, 1, kLong), "0");
+  paused.go_on();
+  thread.join();
+  expect_aborted_because_of(woken, "rank 0 is gone");
+  save_on_all({leader, other}, 2);
+}
+
+TEST_F(Heartbeat, ASlowRankIsWaitedForWhetherItHasBegunOrNot) {
+  for (const bool begun : {false, true}) {
+    auto slow = std::make_shared<store::ShellStore>(open_store());
+    auto leader = open_beating(open_store(), 0, 100);
+    auto other = open_beating(slow, 1, 100, leader->string().c_str());
+    const int64_t step = begun ? 3 : 1;
+    save_on_all({leader, other}, step);
+    auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2500)); };
+    if (begun)
+      slow->before([&](std::string_view operation, std::string_view key) {
+        if (operation == "create" && key.ends_with("PART_001")) wait();
+        return Ok();
+      });
+    std::thread late([&] {
+      if (!begun) wait();
+      EXPECT_TRUE(save_step(other, step + 1, kLong).ok());
+    });
+    const Status told = save_step(leader, step + 1, kLong);
+    late.join();
+    EXPECT_TRUE(told.ok()) << told.message();
+  }
+}
+
+TEST_F(Heartbeat, ARankThatNeverBeganIsAwaitedUntilTheDeadline) {
+  auto leader = open_beating(open_store(), 0, 100),
+       other = open_beating(open_store(), 1, 100, leader->string().c_str());
   other.reset();
-  EXPECT_EQ(save_step(leader, 1, make_options({{"timeout_ms", 3000}})).code(), CKPT_TIMEOUT);
+  EXPECT_EQ(save_step(leader, 1, make_options({{"timeout_ms", 2500}})).code(), CKPT_TIMEOUT);
+}
+
+TEST_F(Heartbeat, WithoutOneOnlyTheDeadlineEndsTheSave) {
+  Paused paused(open_store());
+  auto leader = open_beating(open_store(), 0, 0), other = open_beating(paused.store, 1, 0, leader->string().c_str());
+  paused.stop_at("create PART_001");
+  std::thread thread([&] { (void)save_step(other, 1, kLong); });
+  EXPECT_EQ(save_step(leader, 1, make_options({{"timeout_ms", 2500}})).code(), CKPT_TIMEOUT);
+  EXPECT_EQ(open_store()->list(".ckpt/beats/1").status().code(), CKPT_NOT_FOUND);
+  paused.go_on();
+  thread.join();
+}
+
+TEST_F(Heartbeat, IsRankZerosAndTravelsInTheString) {
+  auto leader = open_beating(open_store(), 0, 200);
+  auto other =
+      session::Session::open(open_store(), 1, 2, leader->string().c_str(), make_options({{"heartbeat_ms", 300}}));
+  EXPECT_EQ(other.status().code(), CKPT_MISMATCH);
+}
+
+// A save that takes less than an interval: one put of each rank and its removal, and nobody looks.
+TEST_F(Heartbeat, CostsEachRankTheSameWhateverTheWorldSize) {
+  for (const uint32_t world : {2u, 16u}) {
+    bucket = std::make_shared<store::Bucket>(store::Weakness{.list_delay_ms = 2});
+    std::mutex mutex;
+    std::map<std::string, int> asked;
+    std::vector<std::shared_ptr<session::Session>> ranks;
+    for (uint32_t rank = 0; rank < world; rank++) {
+      auto store = std::make_shared<store::ShellStore>(open_store());
+      store->before([&](std::string_view operation, std::string_view key) {
+        std::lock_guard lock(mutex);
+        if (key.starts_with(".ckpt/beats")) asked[std::string(operation)]++;
+        return Ok();
+      });
+      ranks.push_back(open_beating(store, rank, 3600000, rank ? ranks[0]->string().c_str() : nullptr, world));
+    }
+    asked.clear();
+    save_on_all(ranks, 1);
+    ranks.clear();
+    const int each = static_cast<int>(world);
+    EXPECT_EQ(asked, (std::map<std::string, int>{{"put_over", each}, {"remove", each}}));
+  }
+}
+
+// ---- processes, on a server ----
+
+class S3Heartbeat : public ::testing::TestWithParam<int> {
+ protected:
+  // A handle that stops at a request, tells `here`, and goes on when it reads from `go`.
+  std::shared_ptr<store::Store> open_stopping(const std::string& operation, const std::string& file) const {
+    auto store = std::make_shared<store::ShellStore>(open_store());
+    store->before([this, operation, file](std::string_view found, std::string_view key) {
+      if (found != operation || !key.ends_with(file)) return Ok();
+      here.write("here");
+      go.read();
+      return Ok();
+    });
+    return store;
+  }
+  std::shared_ptr<store::Store> open_store() const { return *store::open_s3(uri, store::s3_options()); }
+
+  const std::string uri = store::fresh_s3_uri();
+  Pipe here, go, result;
+};
+INSTANTIATE_TEST_SUITE_P(Server, S3Heartbeat, testing::Range(0, store::s3_endpoint() ? 1 : 0));
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(S3Heartbeat);
+
+constexpr int64_t kSecond = 1000;
+
+TEST_P(S3Heartbeat, ARankThatIsKilledOrStandsStillEndsTheSave) {
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    auto leader = open_beating(open_store(), 0, kSecond);
+    Process rank([&] {
+      auto session = open_beating(open_stopping("create", "PART_001"), 1, kSecond, leader->string().c_str());
+      const Status told = save_step(session, 1, kLong);
+      result.write(std::to_string(told.code()) + " " + told.message());
+    });
+    Status told;
+    std::thread saves([&] { told = save_step(leader, 1, kLong); });
+    here.read();
+    rank.signal(signal);
+    saves.join();
+    expect_gone(told, "1");
+    if (signal == SIGKILL) continue;
+    rank.signal(SIGCONT);
+    go.write("go");
+    const std::string woken = result.read();
+    EXPECT_TRUE(woken.starts_with(std::to_string(CKPT_ABORTED) + " ")) << woken;
+    EXPECT_NE(woken.find("rank 1 is gone"), std::string::npos) << woken;
+  }
+  EXPECT_EQ(checkpoint::find_checkpoint(*open_store(), {"latest", "main"}).status().code(), CKPT_NOT_FOUND);
+}
+
+TEST_P(S3Heartbeat, RankZeroThatIsKilledEndsTheSavesOfTheOthers) {
+  Process leader([&] {
+    auto session = open_beating(open_stopping("put", "MANIFEST"), 0, kSecond);
+    result.write(session->string());
+    (void)save_step(session, 1, kLong);
+  });
+  auto session = open_beating(open_store(), 1, kSecond, result.read().c_str());
+  Status told;
+  std::thread saves([&] { told = save_step(session, 1, kLong); });
+  here.read();
+  leader.kill();
+  saves.join();
+  expect_gone(told, "0");
 }
 
 }  // namespace

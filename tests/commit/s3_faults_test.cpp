@@ -28,9 +28,10 @@ struct Scenario {
 
 class S3Faults : public ::testing::TestWithParam<Scenario> {
  protected:
-  std::shared_ptr<store::Store> through_proxy() const {
+  std::shared_ptr<store::Store> through_proxy(int64_t grace_ms = 0) const {
     store::S3Options options = store::s3_options();
     options.endpoint = proxy_->endpoint();
+    options.grace_ms = grace_ms;
     options.timing.stall_s = 1;
     return *store::open_s3(uri_, options);
   }
@@ -189,6 +190,11 @@ TEST_P(S3Faults, AnyRequestOfARemovalOrARepairMayMeetAnyFault) {
   if (world == 1) return;
   const Work works[] = {
       {"removal", false, [](store::Store& store) { return remove_by_id(store, "s1.1.1"); }, CKPT_OK, {"s2.1.1"}},
+      {"removal with a grace",
+       false,
+       [this](store::Store&) { return remove_by_id(*through_proxy(600'000), "s1.1.1"); },
+       CKPT_OK,
+       {"s2.1.1"}},
       {"repair", true, repair_second, CKPT_OK, {"s1.1.1", "s2.1.1"}},
       {"repair of what is sound", false, repair_second, CKPT_EXISTS, {"s1.1.1", "s2.1.1"}}};
   const bool all = std::getenv("CKPT_S3_ALL") != nullptr;

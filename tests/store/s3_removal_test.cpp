@@ -45,6 +45,7 @@ TEST_P(S3Removal, ATombstoneIsSweptAnHourLaterByWhoeverPreparesOrRemoves) {
   proxy.shift_dates(61 * kMinute);
   put_checkpoint(*store, "s2");
   ASSERT_EQ(code(other->retire("s2", "MANIFEST", as_bytes("a tombstone"))), "OK");
+  other->finish_removals();
   EXPECT_EQ(names(*store, "s1"), "<NOT_FOUND>");
 }
 
@@ -131,6 +132,114 @@ TEST_P(S3Removal, APartThatAppearsDuringTheRemovalGoesWithTheOthers) {
     EXPECT_EQ(published, "OK");
     EXPECT_EQ(names(*store, directory), "MANIFEST");
   }
+}
+
+// ---- with a grace for readers ----
+
+constexpr int64_t kGrace = 10 * kMinute;
+
+std::shared_ptr<Store> open_with_grace(const S3Home& home, const FaultProxy& proxy, int64_t grace_ms = kGrace * 1000) {
+  S3Options options = s3_options();
+  options.endpoint = proxy.endpoint();
+  options.grace_ms = grace_ms;
+  return home.open(options);
+}
+
+TEST_P(S3Removal, ThePartsOfWhatIsRemovedStayForTheGraceByTheServersClock) {
+  FaultProxy proxy(s3_endpoint());
+  put_checkpoint(*store, "s1");
+  auto graceful = open_with_grace(home, proxy), hasty = home.open(proxy);
+  auto part = store->open_lazily("s1/PART_000"), slot = store->open_lazily("s1/MANIFEST");
+  ASSERT_EQ(code(graceful->retire("s1", "MANIFEST", as_bytes("a tombstone"))), "OK");
+  EXPECT_EQ(code(hasty->retire("s1", "MANIFEST", as_bytes("a tombstone"))), "NOT_FOUND") << "it is removed already";
+  // The clock of a server that was set back tells nothing.
+  for (const int64_t seconds : {int64_t{0}, kGrace - 1, int64_t{-3600}}) {
+    proxy.shift_dates(seconds);
+    hasty->finish_removals();
+    ASSERT_EQ(code(hasty->prepare()), "OK");
+    EXPECT_EQ(names(*store, "s1"), "MANIFEST MANIFEST.retired PART_000") << seconds;
+  }
+  for (const auto& file : {&part, &slot}) {
+    char byte = 0;
+    EXPECT_EQ(code((**file)->read_at(0, std::as_writable_bytes(std::span(&byte, 1)))), "OK");
+    EXPECT_EQ(byte, 'x');
+  }
+  EXPECT_EQ(read_text(*store, "s1/MANIFEST"), "a tombstone");
+  proxy.shift_dates(kGrace + 2);
+  hasty->finish_removals();
+  EXPECT_EQ(names(*store, "s1"), "MANIFEST");
+  for (const auto& file : {&part, &slot}) {
+    char byte = 0;
+    EXPECT_EQ((**file)->read_at(0, std::as_writable_bytes(std::span(&byte, 1))).code(), CKPT_GONE);
+  }
+  expect_nothing_left_after(proxy, home, 75);
+}
+
+TEST_P(S3Removal, AGraceOfMoreThanAnHourIsKept) {
+  FaultProxy proxy(s3_endpoint());
+  put_checkpoint(*store, "s1");
+  auto graceful = open_with_grace(home, proxy, 120 * kMinute * 1000);
+  ASSERT_EQ(code(graceful->retire("s1", "MANIFEST", as_bytes("a tombstone"))), "OK");
+  proxy.shift_dates(119 * kMinute);
+  ASSERT_EQ(code(graceful->prepare()), "OK");
+  EXPECT_EQ(names(*store, "s1"), "MANIFEST MANIFEST.retired PART_000");
+  expect_nothing_left_after(proxy, home, 121);
+}
+
+// What was put under its key later is another object, whatever its size.
+TEST_P(S3Removal, ACopyOfAnotherObjectIsNotTakenForTheOneThatWasOpen) {
+  FaultProxy proxy(s3_endpoint());
+  put_checkpoint(*store, "s1");
+  auto slot = home.open(proxy)->open_lazily("s1/MANIFEST");
+  ASSERT_EQ(code(store->remove("s1/MANIFEST", true)), "OK");
+  ASSERT_EQ(code(store->put_if_absent("s1/MANIFEST", as_bytes("y"))), "OK");
+  ASSERT_EQ(code(open_with_grace(home, proxy)->retire("s1", "MANIFEST", as_bytes("a tombstone"))), "OK");
+  char byte = 0;
+  EXPECT_EQ((*slot)->read_at(0, std::as_writable_bytes(std::span(&byte, 1))).code(), CKPT_GONE);
+}
+
+// A process that dies at a request is one whose later requests do not come.
+void die_at(FaultProxy& proxy, int number) {
+  auto count = std::make_shared<std::atomic<int>>(0);
+  proxy.script([count, number](const std::string&) {
+    return ++*count < number ? std::string() : error_answer("403 Forbidden", "AccessDenied");
+  });
+}
+
+TEST_P(S3Removal, WhoeverDiesWhileRemovingOrDeletingLeavesACheckpointOrWhatTheNextOneDeletes) {
+  int begun = 0, deleted = 0;
+  for (const bool deletes : {false, true})
+    for (int number = 1; number <= 16; number++) {
+      SCOPED_TRACE(strformat("{} at request {}", deletes ? "deletes" : "removes", number));
+      const std::string directory = strformat("s{}", number + (deletes ? 100 : 0));
+      FaultProxy dying(s3_endpoint()), clock(s3_endpoint());
+      put_checkpoint(*store, directory);
+      auto victim = open_with_grace(home, dying);
+      if (!deletes) die_at(dying, number);
+      const Status told = victim->retire(directory, "MANIFEST", as_bytes("a tombstone"));
+      if (deletes) {
+        dying.shift_dates(kGrace + 2);
+        die_at(dying, number);
+        victim->finish_removals();
+        deleted += names(*store, directory) == "MANIFEST" ? 1 : 0;
+      } else {
+        ASSERT_EQ(code(store->prepare()), "OK");
+        EXPECT_NE(names(*store, directory).find("PART_000"), std::string::npos) << "within the grace";
+      }
+      const bool removed = read_text(*store, directory + "/MANIFEST") == "a tombstone";
+      EXPECT_TRUE(removed || !told.ok());
+      begun += removed ? 1 : 0;
+      clock.shift_dates(kGrace + 2);
+      ASSERT_EQ(code(home.open(clock)->prepare()), "OK");
+      if (removed)
+        EXPECT_EQ(names(*store, directory), "MANIFEST");
+      else
+        EXPECT_NE(names(*store, directory).find("PART_000"), std::string::npos);
+    }
+  EXPECT_GT(begun, 16);
+  EXPECT_LT(begun, 32) << "some died before the tombstone";
+  EXPECT_GT(deleted, 0);
+  EXPECT_LT(deleted, 16) << "some died before they deleted";
 }
 
 }  // namespace

@@ -87,6 +87,15 @@ class ShellStore : public Store {
     CKPT_TRY(say("remove_directory", key));
     return inner_->remove_directory(key);
   }
+  Status put_over(std::string_view key, Bytes data) override {
+    CKPT_TRY(say("put_over", key));
+    return inner_->put_over(key, data);
+  }
+  Result<int64_t> age_ms(std::string_view key) const override {
+    CKPT_TRY(say("age_ms", key));
+    return inner_->age_ms(key);
+  }
+  void finish_removals() override { inner_->finish_removals(); }
   Status open_attempt(std::string_view record, Bytes text, std::string_view directory) override {
     CKPT_TRY(say("open_attempt", directory));
     return inner_->open_attempt(record, text, directory);

@@ -24,6 +24,7 @@ struct Weakness {
   int64_t list_delay_ms = 20;
   unsigned lost_per_mille = 0;  // of the answers to changes
   unsigned seed = 1;
+  int64_t grace_ms = 0;  // Traits::grace_ms
 };
 
 // What all handles of one store share.
@@ -40,6 +41,9 @@ class Bucket {
   // Each change is carried out or not; IO leaves open which.
   Status put_if_absent(const std::string& key, Object object) {
     return change(key, [&](const Object& there) { return there ? exists("weak:" + key) : Ok(); }, std::move(object));
+  }
+  Status put(const std::string& key, Object object) {
+    return change(key, [](const Object&) { return Ok(); }, std::move(object));
   }
   Status replace(const std::string& key, const Object& expected, Object object) {
     return change(
@@ -63,12 +67,26 @@ class Bucket {
     return found;
   }
   const Weakness& weakness() const { return weakness_; }
+  // How long ago the object of a key was put, in milliseconds of a clock that can be set forward.
+  int64_t age(const std::string& key) const {
+    std::lock_guard lock(mutex_);
+    auto at = history_.find(key);
+    if (at == history_.end()) return 0;
+    const Version& last = at->second.back();
+    return ahead_ms_ - last.ahead_ms +
+           std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - last.since).count();
+  }
+  void set_forward(int64_t ms) {
+    std::lock_guard lock(mutex_);
+    ahead_ms_ += ms;
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Version {
     Clock::time_point since;
-    Object object;  // null: removed
+    Object object;         // null: removed
+    int64_t ahead_ms = 0;  // of the clock, by then
   };
   Object current(const std::string& key) const {
     auto at = history_.find(key);
@@ -79,7 +97,7 @@ class Bucket {
     std::lock_guard lock(mutex_);
     const bool lost = random_() % 1000 < weakness_.lost_per_mille, done = !lost || random_() % 2;
     Status status = done ? check(current(key)) : Ok();
-    if (done && status.ok()) history_[key].push_back({Clock::now(), std::move(object)});
+    if (done && status.ok()) history_[key].push_back({Clock::now(), std::move(object), ahead_ms_});
     return lost ? Status(CKPT_IO, "weak:" + key + ": the answer was lost") : status;
   }
 
@@ -87,6 +105,7 @@ class Bucket {
   mutable std::mutex mutex_;
   mutable std::minstd_rand random_;
   std::map<std::string, std::deque<Version>> history_;
+  int64_t ahead_ms_ = 0;
 };
 
 class WeakReader final : public Reader {
@@ -95,7 +114,8 @@ class WeakReader final : public Reader {
       : bucket_(std::move(bucket)), key_(std::move(key)), object_(std::move(object)) {}
   uint64_t size() const override { return object_->size(); }
   Status read_at(uint64_t offset, MutableBytes out) const override {
-    if (bucket_->get(key_) != object_) return Status(CKPT_GONE, "weak:" + key_ + " was removed or replaced");
+    if (bucket_->get(key_) != object_ && bucket_->get(retired_key(key_)) != object_)
+      return Status(CKPT_GONE, "weak:" + key_ + " was removed or replaced");
     uint64_t end = 0;
     if (add_overflows(offset, out.size(), &end) || end > size())
       return out.empty() ? Ok() : ends_early("weak:" + key_, offset, out.size(), size());
@@ -151,12 +171,19 @@ class WeakStore final : public Store {
   explicit WeakStore(std::shared_ptr<Bucket> bucket) : bucket_(std::move(bucket)) {}
 
   Traits traits() const override {
-    return {.list_delay_ms = bucket_->weakness().list_delay_ms, .visible_is_durable = true, .directories = false};
+    return {.list_delay_ms = bucket_->weakness().list_delay_ms,
+            .visible_is_durable = true,
+            .directories = false,
+            .grace_ms = bucket_->weakness().grace_ms,
+            .tells_age = true};
   }
   std::string uri() const override { return "weak:"; }
   std::string path(std::string_view key) const override { return "weak:" + std::string(key); }
   Status make_root() override { return Ok(); }
-  Status prepare() override { return Ok(); }
+  Status prepare() override {
+    finish_removals();
+    return Ok();
+  }
   Status make_directory(std::string_view key) override { return check_key(key); }
   Status put_if_absent(std::string_view key, Bytes data) override {
     CKPT_TRY(check_new_file(key));
@@ -190,7 +217,10 @@ class WeakStore final : public Store {
     }
     if (names.empty() && !directory.empty()) return not_found(path(directory));
     std::vector<Entry> entries;
-    for (const auto& [name, is_directory] : names) entries.push_back({name, is_directory});
+    for (const auto& [name, is_directory] : names) {
+      const std::string key = (directory.empty() ? "" : std::string(directory) + "/") + name;
+      entries.push_back({name, is_directory, is_directory ? -1 : bucket_->age(key)});
+    }
     return entries;
   }
   Result<uint64_t> bytes_in(std::string_view directory) const override {
@@ -218,10 +248,34 @@ class WeakStore final : public Store {
     auto held = bucket_->get(key);
     if (!held) return not_found(path(key));
     if (*held == *copy_of(tombstone)) return not_found(path(key));
+    const bool stays = !tombstone.empty() && bucket_->weakness().grace_ms != 0;
+    if (stays) CKPT_TRY(leave_note(directory, slot, tombstone, held));
     if (!tombstone.empty()) CKPT_TRY(bucket_->replace(key, held, copy_of(tombstone)));
-    for (const std::string& name : below(directory))
-      if (name != slot) (void)bucket_->remove(std::string(directory) + "/" + name);
+    if (!stays) (void)remove_all_but(directory, slot);
     return Ok();
+  }
+  void finish_removals() override {
+    for (const std::string& name : below(kTrashDir)) {
+      const std::string note = std::string(kTrashDir) + "/" + name;
+      const auto text = bucket_->get(note);
+      if (!text) continue;
+      const std::string_view all = as_text(*text);
+      const size_t end = all.find('\n');  // of the slot's key; the tombstone follows
+      const std::string slot(all.substr(0, end));
+      const auto held = bucket_->get(slot);
+      const bool begun = held && as_text(*held) == all.substr(end + 1);
+      if (!begun || bucket_->age(slot) < bucket_->weakness().grace_ms) continue;
+      if (!remove_all_but(directory_of(slot), last_of(slot))) (void)bucket_->remove(note);
+    }
+  }
+  Status put_over(std::string_view key, Bytes data) override {
+    CKPT_TRY(check_new_file(key));
+    return bucket_->put(std::string(key), copy_of(data));
+  }
+  Result<int64_t> age_ms(std::string_view key) const override {
+    CKPT_TRY(check_key(key));
+    if (!bucket_->get(std::string(key))) return not_found(path(key));
+    return bucket_->age(std::string(key));
   }
   Status open_attempt(std::string_view record, Bytes text, std::string_view) override { return put_same(record, text); }
   Result<bool> attempt_exists(std::string_view record, std::string_view) const override {
@@ -236,6 +290,23 @@ class WeakStore final : public Store {
   };
   static Bucket::Object copy_of(Bytes data) {
     return std::make_shared<const std::vector<std::byte>>(data.begin(), data.end());
+  }
+  // What was there stays readable beside its tombstone. The note is for whoever removes the rest.
+  Status leave_note(std::string_view directory, std::string_view slot, Bytes tombstone, const Bucket::Object& held) {
+    const std::string key = strformat("{}/{}", directory, slot), text = key + "\n" + std::string(as_text(tombstone));
+    for (const auto& [name, object] : {std::pair(strformat("{}/{}", kTrashDir, directory), copy_of(as_bytes(text))),
+                                       std::pair(retired_key(key), held)})
+      if (Status put = bucket_->put_if_absent(name, object); !put.ok() && put.code() != CKPT_EXISTS) return put;
+    return Ok();
+  }
+  // Whether anything was there.
+  bool remove_all_but(std::string_view directory, std::string_view slot) {
+    bool found = false;
+    for (const std::string& name : below(directory)) {
+      found |= name != slot;
+      if (name != slot) (void)bucket_->remove(std::string(directory) + "/" + name);
+    }
+    return found;
   }
   std::vector<std::string> below(std::string_view directory) const {
     const std::string prefix = directory.empty() ? "" : std::string(directory) + "/";

@@ -7,7 +7,7 @@ A directory that holds checkpoints (`"/data/run7"`, `"file:///data/run7"`), a pr
 (`"s3://bucket/run7"`), a directory that a web server shows (`"https://host/run7"`; read-only, and checkpoints are
 opened by their ids), or a store in the memory of this process (`"mem:NAME"`). Opening it creates nothing. Several
 tasks may use it at once. Options: `direct_io`, `io_engine`, `recycle`, `mirror`, `cache`, `cache_bytes`, `endpoint`,
-`region`, `path_style`, `profile`, `ca_file`, `conditional_puts`, `http_header`.
+`region`, `path_style`, `profile`, `ca_file`, `conditional_puts`, `prune_grace_ms`, `http_header`.
 """
 struct Store <: Resource
     handle::Handle{ckpt_store}
@@ -116,8 +116,9 @@ end
 One start of all ranks of a run. A new session of a run fences its older ones: they can no longer save. Rank 0 opens
 its session without `string` and sends [`session_string`](@ref) to the other ranks, which pass it as `string`. Or all
 pass `rendezvous = true` and meet through the store, which blocks this thread (but not the garbage collector) until
-the last one comes. Options: `run`, `timeout_ms`, `rendezvous`, `chunk_bytes`, `large_tensor_bytes`, `arena_bytes`,
-`mirror_keep_last`. Throws CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED, IO, NO_SPACE.
+the last one comes. Options: `run`, `timeout_ms`, `rendezvous`, `chunk_bytes`, `large_tensor_bytes`,
+`heartbeat_ms`, `arena_bytes`, `mirror_keep_last`. Throws CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED, IO,
+NO_SPACE.
 """
 struct Session <: Resource
     handle::Handle{ckpt_session}

@@ -193,6 +193,7 @@ Result<Config> make_config(std::string_view uri, const S3Options& options) {
     return invalid_s3(uri, strformat("option region: \"{}\" is no region", config.region));
   config.ca_file = first_of({options.ca_file, variable("AWS_CA_BUNDLE"), setting(profile, "ca_bundle")});
   config.conditional = options.conditional;
+  config.grace_ms = options.grace_ms;
   config.uniform = options.uniform;
   config.timing = options.timing;
   const std::string endpoint = first_of({options.endpoint, variable("AWS_ENDPOINT_URL_S3"),

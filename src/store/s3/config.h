@@ -25,6 +25,7 @@ struct Config {
   bool profile_asked = false;  // by option: then the environment has no keys for it
   bool conditional = true;     // the server honours If-None-Match
   bool uniform = false;        // parts of an upload must have one size
+  int64_t grace_ms = 0;        // how long what is removed stays for its readers
   S3Timing timing;
 
   std::string uri() const { return "s3://" + bucket + (root.empty() ? "" : "/" + root); }

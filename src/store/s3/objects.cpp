@@ -101,6 +101,13 @@ Status put_object(Client& client, std::string_view key, std::span<const Bytes> p
   return answer.maybe_done || answer.good() ? settle_put(client, key, put_by, std::move(error)) : error;
 }
 
+Status put_object_over(Client& client, std::string_view key, Bytes data) {
+  Request request = put_request(key, {&data, 1}, to_hex(random_id()));
+  request.once = true;
+  const Answer answer = client.ask(request);
+  return was_put(answer) ? Ok() : put_error(client, answer, request);
+}
+
 Status replace_object(Client& client, std::string_view key, std::string_view etag, std::string_view put_by,
                       Bytes data) {
   Request request = put_request(key, {&data, 1}, put_by);
@@ -117,6 +124,20 @@ Status replace_object(Client& client, std::string_view key, std::string_view eta
   auto there = look_at_object(client, key);
   const bool same = there.ok() && *there && (*there)->etag == etag;
   return same ? error : gone;
+}
+
+// The server copies it, and may answer before it has.
+Status copy_object(Client& client, std::string_view key, std::string_view etag, std::string_view to) {
+  const Config& config = client.config();
+  Request request("PUT", to);
+  request.ends_late = true;
+  request.headers = {{"x-amz-copy-source", "/" + percent_encode(config.bucket + "/" + config.key(key), true)},
+                     {"x-amz-copy-source-if-match", std::string(etag)}};
+  const Answer answer = client.ask(request);
+  if (answer.good()) return Ok();
+  if (answer.is(412) || answer.is_absent())
+    return Status(CKPT_GONE, client.path(key) + " was replaced or removed").with("path", client.path(key));
+  return client.error(answer, request);
 }
 
 // ---- removing ----

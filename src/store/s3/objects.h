@@ -33,9 +33,13 @@ Status settle_put(Client& client, std::string_view key, std::string_view put_by,
 
 // Creates an object if it is absent. EXISTS; IO leaves open whether it was done.
 Status put_object(Client& client, std::string_view key, std::span<const Bytes> pieces);
+// Puts an object, whatever is there, by one try.
+Status put_object_over(Client& client, std::string_view key, Bytes data);
 // Replaces the object that has this ETag by one with this number. GONE if another one is there, or none. IO leaves open
 // whether it was done.
 Status replace_object(Client& client, std::string_view key, std::string_view etag, std::string_view put_by, Bytes data);
+// Makes another object of the one that has this ETag, with the same number. GONE if another one is there, or none.
+Status copy_object(Client& client, std::string_view key, std::string_view etag, std::string_view to);
 // Removes an object, if there is one.
 Status delete_object(Client& client, std::string_view key);
 // The same for many, several at a time. The first error.

@@ -66,17 +66,18 @@ Result<std::unique_ptr<S3Reader>> S3Reader::open(std::shared_ptr<Client> client,
   return reader;
 }
 
-Status S3Reader::fetch(uint64_t offset, MutableBytes out) const {
+// Of the object, or of its copy.
+Status S3Reader::get(std::string_view key, const std::string& etag, uint64_t offset, MutableBytes out) const {
   const std::string range = strformat("{}-{}", offset, offset + out.size() - 1);
-  Request request("GET", key_);
+  Request request("GET", key);
   request.into = out;
-  request.headers = {{"range", "bytes=" + range}, {"if-match", info_.etag}};
+  request.headers = {{"range", "bytes=" + range}, {"if-match", etag}};
   request.wants_bytes = true;
   bool other = false;  // object
   request.accept = [&](const HttpReply& reply) {
-    const std::string *etag = reply.header("etag"), *found = reply.header("content-range");
-    other = etag && *etag != info_.etag;
-    if (!etag || other) return false;
+    const std::string *told = reply.header("etag"), *found = reply.header("content-range");
+    other = told && *told != etag;
+    if (!told || other) return false;
     if (reply.status == 206) return found && *found == strformat("bytes {}/{}", range, info_.size);
     return out.size() == info_.size;
   };
@@ -87,6 +88,30 @@ Status S3Reader::fetch(uint64_t offset, MutableBytes out) const {
   return Status(CKPT_IO,
                 strformat("{}: expected {} bytes at {}, found {}", path(), out.size(), offset, answer.http.received))
       .with("path", path());
+}
+
+std::string S3Reader::known_copy() const {
+  std::lock_guard lock(mutex_);
+  return copy_;
+}
+
+// The ETag of the copy. GONE if there is none.
+Result<std::string> S3Reader::find_copy() const {
+  CKPT_ASSIGN(const auto there, look_at_object(*client_, retired_key(key_)));
+  if (!there || info_.put_by.empty() || there->put_by != info_.put_by || there->size != info_.size)
+    return gone_object(path());
+  std::lock_guard lock(mutex_);
+  return copy_ = there->etag;
+}
+
+Status S3Reader::fetch(uint64_t offset, MutableBytes out) const {
+  std::string copy = known_copy();
+  if (copy.empty()) {
+    Status found = get(key_, info_.etag, offset, out);
+    if (found.code() != CKPT_GONE) return found;
+    CKPT_ASSIGN(copy, find_copy());
+  }
+  return get(retired_key(key_), copy, offset, out);
 }
 
 }  // namespace ckpt::store::s3

@@ -1,6 +1,9 @@
 // An object that is open: its size, its ETag, and its last bytes, which one request brings. Every other read asks for
-// the object with that ETag, so that what was replaced is GONE and never other bytes.
+// the object with that ETag, so that what was replaced is GONE and never other bytes. A copy that was made for its
+// readers when it was replaced bears its number, and is read then.
 #pragma once
+
+#include <mutex>
 
 #include "store/s3/objects.h"
 #include "store/tail_reader.h"
@@ -26,12 +29,17 @@ class S3Reader final : public TailReader {
   std::string path() const override { return client_->path(key_); }
   Bytes tail() const override { return tail_; }
   Status fetch(uint64_t offset, MutableBytes out) const override;
+  Status get(std::string_view key, const std::string& etag, uint64_t offset, MutableBytes out) const;
+  std::string known_copy() const;
+  Result<std::string> find_copy() const;
 
   const std::shared_ptr<Client> client_;
   const std::string key_;
   ObjectInfo info_;
   std::vector<std::byte> tail_;
   Status damage_;
+  mutable std::mutex mutex_;
+  mutable std::string copy_;  // the ETag of the copy, once it is needed
 };
 
 }  // namespace ckpt::store::s3

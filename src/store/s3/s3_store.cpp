@@ -1,6 +1,7 @@
 // The store "s3://bucket/prefix". What each verb of Store becomes is in src/README.md ("Object stores").
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <map>
 #include <optional>
 
@@ -22,6 +23,7 @@ struct Note {
   std::string_view directory, slot;
   std::string_view tombstone;  // its number (kPutHeader)
   bool keeps_slot = false;     // the tombstone was there before, and keeps out a writer that wakes up
+  int64_t grace = 0;           // so many seconds after the tombstone came the parts may go
 };
 
 std::string slot_key(const Note& note) { return std::string(note.directory) + "/" + std::string(note.slot); }
@@ -45,7 +47,9 @@ class S3Store final : public Store {
             .visible_is_durable = true,
             .remote = true,
             .directories = false,
-            .exclusive = client_->config().conditional};
+            .exclusive = client_->config().conditional,
+            .grace_ms = client_->config().grace_ms,
+            .tells_age = true};
   }
   Status make_root() override { return Ok(); }
   Status prepare() override;
@@ -62,9 +66,12 @@ class S3Store final : public Store {
   Result<uint64_t> bytes_in(std::string_view directory) const override;
   Status remove(std::string_view key, bool sync) override;
   Status remove_directory(std::string_view key) override;
+  Status put_over(std::string_view key, Bytes data) override;
+  Result<int64_t> age_ms(std::string_view key) const override;
   Status open_attempt(std::string_view record, Bytes text, std::string_view directory) override;
   Result<bool> attempt_exists(std::string_view record, std::string_view directory) const override;
   Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) override;
+  void finish_removals() override { (void)work_off_notes(false); }
   // What a lock protects elsewhere, nothing protects here: a reader of what is removed gets GONE.
   Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const override { return no_lock(key); }
   Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const override { return no_lock(key); }
@@ -77,8 +84,9 @@ class S3Store final : public Store {
   Result<std::unique_ptr<Reader>> open_reader(std::string_view key, bool with_tail) const;
   Result<Listing> listing_of(std::string_view directory) const;
   Status remove_parts(const Note& note);
+  Status put_tombstone(const Note& note, const ObjectInfo& held, Bytes tombstone);
   Status work_off(const Listing::Object& object);
-  Status work_off_notes(int64_t age);
+  Status work_off_notes(bool all);
 
   const std::shared_ptr<Client> client_;
   std::atomic<bool> probed_ = false;
@@ -128,11 +136,12 @@ Result<Listing> S3Store::listing_of(std::string_view directory) const {
 
 Result<std::vector<Entry>> S3Store::list(std::string_view directory) const {
   CKPT_ASSIGN(const Listing listing, listing_of(directory));
-  std::map<std::string, bool> names;  // in the order of bytes; a name may be both
-  for (const auto& object : listing.objects) names[object.name] |= false;
-  for (const std::string& name : listing.directories) names[name] = true;
+  std::map<std::string, Entry> names;  // in the order of bytes; a name may be both
+  for (const auto& object : listing.objects)
+    names[object.name] = {object.name, false, object.age < 0 ? -1 : object.age * 1000};
+  for (const std::string& name : listing.directories) names[name] = {name, true};
   std::vector<Entry> entries;
-  for (const auto& [name, is_directory] : names) entries.push_back({name, is_directory});
+  for (auto& [name, entry] : names) entries.push_back(std::move(entry));
   return entries;
 }
 
@@ -163,6 +172,20 @@ Status S3Store::remove_directory(std::string_view key) {
   return delete_objects(*client_, keys_of(key, listing));
 }
 
+// ---- signs of life ----
+
+Status S3Store::put_over(std::string_view key, Bytes data) {
+  CKPT_TRY(check_new_file(key));
+  return put_object_over(*client_, key, data);
+}
+
+Result<int64_t> S3Store::age_ms(std::string_view key) const {
+  CKPT_TRY(check_key(key));
+  CKPT_ASSIGN(const auto there, look_at_object(*client_, key, true));
+  if (!there) return not_found(path(key));
+  return there->age < 0 ? -1 : there->age * 1000;
+}
+
 // ---- attempts ----
 
 Status S3Store::open_attempt(std::string_view record, Bytes text, std::string_view directory) {
@@ -177,21 +200,47 @@ Result<bool> S3Store::attempt_exists(std::string_view record, std::string_view /
 }
 
 // ---- removal ----
-// A note in .ckpt/trash says what is being removed, and by which tombstone. Both stay for an hour after all else is
-// gone: a PUT that the network repeats must find the slot taken, and what it puts beside it goes with the slot.
+// A note in .ckpt/trash says what is being removed, and by which tombstone. Both stay for an hour: a PUT that the
+// network repeats must find the slot taken, and what it puts beside it goes with the slot. All else goes at once, or
+// after the grace that the note tells: until then there is also a copy of what was in the slot, for those who have that
+// open. Once the grace has been carried out, a note without one takes the place of the first.
+// All times are of the server's clock: how much later than the object it says that it answers.
 
 // Servers refuse a signature that is older than a quarter of an hour, so nothing arrives later.
 static constexpr int64_t kSweepAfter = 3600;  // seconds of the server's clock
 static constexpr unsigned kNotesAtOnce = 8;
 
+// In seconds, as the server tells times: one more, since it tells no parts of them.
+static int64_t seconds_of_grace(int64_t ms) { return ms == 0 ? 0 : (ms + 999) / 1000 + 1; }
+
+// The name of a note tells its grace, too, so that nobody need look into it before it is time.
+static constexpr std::string_view kGracePrefix = "stay.";
+
+static std::string key_of(const Note& note) {
+  const std::string name(last_of(note.directory));
+  return trash_key(note.grace == 0 ? name : strformat("{}{}.{}", kGracePrefix, note.grace, name), random_id());
+}
+
+static int64_t parse_seconds(std::string_view text) {
+  int64_t seconds = 0;
+  const bool number = std::from_chars(text.data(), text.data() + text.size(), seconds).ec == std::errc();
+  return number ? seconds : 0;
+}
+
+// When a note is to be looked at: so many seconds after it was put.
+static int64_t due_after(std::string_view name) {
+  return name.starts_with(kGracePrefix) ? parse_seconds(name.substr(kGracePrefix.size())) : kSweepAfter;
+}
+
 static std::string to_text(const Note& note) {
-  return strformat("{}\n{}\n{}\n{}\n", note.directory, note.slot, note.tombstone, note.keeps_slot ? "keeps" : "goes");
+  return strformat("{}\n{}\n{}\n{}\n{}\n", note.directory, note.slot, note.tombstone,
+                   note.keeps_slot ? "keeps" : "goes", note.grace);
 }
 
 static std::optional<Note> parse_note(std::string_view text) {
   const std::vector<std::string_view> lines = split(text, '\n');
   if (lines.size() < 4 || !check_key(lines[0]).ok() || !check_element(lines[1]).ok()) return {};
-  return Note{lines[0], lines[1], lines[2], lines[3] == "keeps"};
+  return Note{lines[0], lines[1], lines[2], lines[3] == "keeps", lines.size() > 4 ? parse_seconds(lines[4]) : 0};
 }
 
 // All but the slot. What comes while this goes on, or is in no list, is left to whoever sweeps the slot.
@@ -205,10 +254,21 @@ Status S3Store::remove_parts(const Note& note) {
   return delete_objects(*client_, keys);
 }
 
+// In the place of what is held. GONE if something else is there.
+Status S3Store::put_tombstone(const Note& note, const ObjectInfo& held, Bytes tombstone) {
+  const std::string slot = slot_key(note);
+  if (note.grace != 0) CKPT_TRY(copy_object(*client_, slot, held.etag, retired_key(slot)));
+  Status replaced = replace_object(*client_, slot, held.etag, note.tombstone, tombstone);
+  if (replaced.ok() || replaced.code() == CKPT_GONE) return replaced;
+  return std::move(replaced).with("undecided", "its tombstone may be there, or may come");
+}
+
 Status S3Store::retire(std::string_view directory, std::string_view slot, Bytes tombstone) {
   CKPT_TRY(check_key(directory));
   CKPT_TRY(check_element(slot));
   Note note{directory, slot, {}, tombstone.empty()};
+  // Nobody reads what was never committed.
+  if (!note.keeps_slot) note.grace = seconds_of_grace(client_->config().grace_ms);
   CKPT_ASSIGN(const auto held, look_at_object(*client_, slot_key(note)));
   const bool was_removed = held && !tombstone.empty() && held->checksum == crc32c_header({&tombstone, 1});
   if (!held || was_removed) return not_found(path(slot_key(note)));
@@ -216,21 +276,18 @@ Status S3Store::retire(std::string_view directory, std::string_view slot, Bytes 
   if (!listing.directories.empty()) return foreign_directory(path(directory), listing.directories[0]);
   const std::string number = note.keeps_slot ? held->put_by : to_hex(random_id());
   note.tombstone = number;
-  const std::string text = to_text(note), note_key = trash_key(last_of(directory), random_id());
+  const std::string text = to_text(note), note_key = key_of(note);
   // Who may put but not delete must not begin. The answer does not depend on whether there is such an object.
   CKPT_TRY(delete_object(*client_, std::string(directory) + "/" + to_hex(random_id())));
   CKPT_TRY(put_if_absent(note_key, as_bytes(text)));
   if (!note.keeps_slot) {
-    Status replaced = replace_object(*client_, slot_key(note), held->etag, number, tombstone);
-    if (replaced.code() == CKPT_GONE) {
-      (void)delete_object(*client_, note_key);
-      return not_found(path(slot_key(note)));
-    }
-    if (!replaced.ok()) return std::move(replaced).with("undecided", "its tombstone may be there, or may come");
+    Status replaced = put_tombstone(note, *held, tombstone);
+    if (!replaced.ok() && !replaced.detail("undecided")) (void)delete_object(*client_, note_key);
+    if (replaced.code() == CKPT_GONE) return not_found(path(slot_key(note)));
+    CKPT_TRY(std::move(replaced));
   }
   // It is removed. Where the rest fails, or meets a crash, the note has it done later.
-  (void)remove_parts(note);
-  (void)work_off_notes(kSweepAfter);
+  if (note.grace == 0) (void)remove_parts(note);
   return Ok();
 }
 
@@ -239,22 +296,30 @@ Status S3Store::work_off(const Listing::Object& object) {
   const std::string key = std::string(kTrashDir) + "/" + object.name;
   if (object.name.starts_with(kProbePrefix)) return object.age < kSweepAfter ? Ok() : remove_probe(*client_, key);
   CKPT_ASSIGN(const auto text, get(key, 4096));
-  const auto note = parse_note(as_text(text));
+  auto note = parse_note(as_text(text));
   if (!note) return Ok();
   CKPT_ASSIGN(const auto held, look_at_object(*client_, slot_key(*note)));
   // Another tombstone, or none: the removal has not begun, or never will.
   if (!held || held->put_by != note->tombstone) return object.age < kSweepAfter ? Ok() : delete_object(*client_, key);
-  CKPT_TRY(remove_parts(*note));
   // A tombstone that keeps its slot may be old; what its removal left on the way is as old as the note.
-  if ((note->keeps_slot ? object.age : held->age) < kSweepAfter) return Ok();
-  if (!note->keeps_slot) CKPT_TRY(delete_object(*client_, slot_key(*note)));
+  const int64_t age = note->keeps_slot ? object.age : held->age;
+  if (note->grace != 0 && age < note->grace) return Ok();
+  CKPT_TRY(remove_parts(*note));
+  if (age >= kSweepAfter) {
+    if (!note->keeps_slot) CKPT_TRY(delete_object(*client_, slot_key(*note)));
+  } else if (note->grace != 0) {
+    note->grace = 0;
+    CKPT_TRY(put_if_absent(key_of(*note), as_bytes(to_text(*note))));
+  } else {
+    return Ok();
+  }
   return delete_object(*client_, key);
 }
 
-// Those that are at least so many seconds old. One that cannot be worked off now waits, and keeps nobody from anything.
-Status S3Store::work_off_notes(int64_t age) {
+// All of them, or those for which it is time. One that cannot be worked off now waits, and keeps nobody from anything.
+Status S3Store::work_off_notes(bool all) {
   CKPT_ASSIGN(Listing notes, list_objects(*client_, kTrashDir));
-  std::erase_if(notes.objects, [&](const auto& note) { return note.age < age; });
+  if (!all) std::erase_if(notes.objects, [](const auto& note) { return note.age < due_after(note.name); });
   return for_each_parallel(kNotesAtOnce, notes.objects.size(), [&](size_t i) {
     Status done = work_off(notes.objects[i]);
     return done.code() == CKPT_NOMEM ? done : Ok();
@@ -266,7 +331,7 @@ Status S3Store::work_off_notes(int64_t age) {
 Status S3Store::prepare() {
   if (client_->config().conditional && !probed_) CKPT_TRY(probe_conditions(client_));
   probed_ = true;
-  return work_off_notes(-1);
+  return work_off_notes(true);
 }
 
 }  // namespace

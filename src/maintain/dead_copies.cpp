@@ -1,0 +1,101 @@
+#include "maintain/dead_copies.h"
+
+#include <map>
+
+#include "base/text.h"
+#include "checkpoint/catalog.h"
+#include "commit/retention.h"
+#include "format/names.h"
+
+namespace ckpt::maintain {
+
+// A copy that was stopped can go on; so it is given a day where nobody can tell at once that its process is gone.
+static constexpr int64_t kSilenceMs = int64_t{24} * 3600 * 1000;
+
+namespace {
+
+class DeadCopies {
+ public:
+  DeadCopies(store::Store& store, bool dry_run, Report* report) : store_(store), dry_run_(dry_run), report_(report) {}
+  Status run(const Job& job);
+
+ private:
+  // The age of the last sign of life of each copy.
+  Status look_at_beats();
+  bool is_silent(const store::Entry& record, const std::string& id) const;
+  Status remove(const store::Entry& record, const format::DirName& name);
+  void tell(const std::string& id, uint64_t bytes, const Status& status);
+
+  store::Store& store_;
+  const bool dry_run_;
+  Report* const report_;
+  std::map<std::string, int64_t> beats_;
+};
+
+Status DeadCopies::run(const Job& job) {
+  auto records = store_.list(format::kAttemptsDir);
+  if (!records.ok()) return records.status().code() == CKPT_NOT_FOUND ? Ok() : std::move(records).status();
+  if (store_.traits().tells_age) CKPT_TRY(look_at_beats());
+  for (const store::Entry& record : *records) {
+    CKPT_TRY(job.check());
+    if (const auto name = format::parse_attempt_name(record.name)) CKPT_TRY(remove(record, *name));
+  }
+  return Ok();
+}
+
+Status DeadCopies::look_at_beats() {
+  auto beats = store_.list(format::kCopyBeatsDir);
+  if (!beats.ok()) return beats.status().code() == CKPT_NOT_FOUND ? Ok() : std::move(beats).status();
+  for (const store::Entry& beat : *beats) beats_[beat.name] = beat.age_ms;
+  return Ok();
+}
+
+bool DeadCopies::is_silent(const store::Entry& record, const std::string& id) const {
+  const auto beat = beats_.find(id);
+  return record.age_ms >= kSilenceMs && (beat == beats_.end() || beat->second >= kSilenceMs);
+}
+
+Status DeadCopies::remove(const store::Entry& record, const format::DirName& name) {
+  const std::string key = std::string(format::kAttemptsDir) + "/" + record.name;
+  const std::string id = format::checkpoint_dir(name.label, name.token, name.attempt);
+  const bool by_age = store_.traits().tells_age;
+  if (by_age && !is_silent(record, id)) return Ok();
+  const auto text = store_.get(key, 4096);
+  if (!text.ok() || !format::is_copy_record(as_text(*text))) return Ok();
+  std::unique_ptr<store::Lock> lock;  // keeps out who would go on with the copy
+  if (!by_age) {
+    auto locked = store_.try_lock_exclusive(key);
+    if (!locked.ok() || !(*locked)->protects()) return Ok();
+    lock = locked.take();
+  }
+  auto entry = checkpoint::read_entry(store_, id);
+  const ckpt_status code = entry.status().code();
+  if (!entry.ok() && code != CKPT_NOT_FOUND) return Ok();  // nobody knows what it is
+  const bool is_there = entry.ok() && entry->state != CKPT_CHECKPOINT_COMMITTED;
+  if (entry.ok() && is_there && entry->state != CKPT_CHECKPOINT_OPEN && entry->state != CKPT_CHECKPOINT_ABORTED)
+    return Ok();
+  const auto bytes = is_there ? store_.bytes_in(id) : Result<uint64_t>(uint64_t{0});
+  Status removed = is_there && !dry_run_ ? commit::remove_attempt(store_, id, "its copy was never finished") : Ok();
+  if (removed.ok() && !dry_run_) (void)store_.remove(key, false);
+  if (is_there) tell(id, bytes.ok() ? *bytes : 0, removed);
+  return Ok();
+}
+
+void DeadCopies::tell(const std::string& id, uint64_t bytes, const Status& status) {
+  if (!status.ok()) {
+    report_->add(CKPT_FINDING_KEPT, status.code(), id, id + ": an unfinished copy, kept, since " + status.message(),
+                 bytes);
+    return;
+  }
+  std::string what = dry_run_ ? "would be removed" : "removed";
+  if (!store_.traits().directories) what += "; nothing can be put under its name here again";
+  report_->add(CKPT_FINDING_REMOVED, CKPT_OK, id, id + ": a copy that nobody finishes, " + what, bytes);
+}
+
+}  // namespace
+
+Status remove_dead_copies(store::Store& store, bool dry_run, Report* report, const Job& job) {
+  return DeadCopies(store, dry_run, report).run(job);
+}
+
+}  // namespace ckpt::maintain
