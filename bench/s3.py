@@ -243,16 +243,19 @@ class S3Bench(Bench):
             host.remove(NEW_CACHE.format(disk=self.disk))
 
     # ---- all ----
+    def limits(self):
+        return [result for result in self.results if "-limit-" in result["key"]]
+
     def measure_sections(self, of, share):
         of = [section for section in of if self.wanted(section)]
         for at, section in enumerate(of):
             self.results.append(self.section(section, self.seconds_for(section, of[at:], share)))
-            self.write(self.best_ways(self.results), self.results)
+            self.write(self.best_ways(self.limits()), self.results)
 
     def measure_server(self, key, before, share):
         """`before`, `share`: of the time, what others have had, and what is gone at the end."""
         self.measure_sections(limit_sections(key, self.a.scale / 4), before + (share - before) * 0.2)
-        best = self.best_ways(self.results)
+        best = self.best_ways(self.limits())
         put, get = (way(*best.get(f"{key}-limit-{verb}", (4, 8))) for verb in ("put", "get"))
         last = key == key_of(self.a.servers[-1])
         self.measure_sections(

