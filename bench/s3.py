@@ -23,8 +23,8 @@ BUCKET = "s3://ckpt-test"
 TITLES = {"s3proxy": "S3Proxy", "versitygw": "versitygw"}
 SAVERS = ["boto3-crt", "s5cmd", "s3torchconnector-dcp", "tensorizer-s3"]
 LOADERS = [
-    ("boto3-crt", "boto3-crt"),
-    ("s5cmd", "boto3-crt"),
+    ("boto3-crt", "s5cmd"),
+    ("s5cmd", "s5cmd"),
     ("s3torchconnector-dcp", "s3torchconnector-dcp"),
     ("runai-streamer-s3", "safetensors-s3"),
     ("tensorizer-s3", "tensorizer-s3"),

@@ -45,15 +45,17 @@ class Boto(Transfer):
         session = botocore.session.get_session()
         keys = crt.BotocoreCRTCredentialsWrapper(session.get_credentials()).to_crt_credentials_provider()
         where = {"region_name": REGION, "endpoint_url": os.environ["AWS_ENDPOINT_URL"]}
-        self.manager = crt.CRTTransferManager(
-            crt.create_s3_crt_client(REGION, keys, use_ssl=False), crt.BotocoreCRTRequestSerializer(session, where)
-        )
+        client = crt.create_s3_crt_client(REGION, keys, use_ssl=False)
+        serializer = crt.BotocoreCRTRequestSerializer(session, where)
+        self.manager = lambda: crt.CRTTransferManager(client, serializer)
 
     def put(self, path, uri):
-        self.manager.upload(path, *parts_of(uri)).result()
+        with self.manager() as manager:
+            manager.upload(path, *parts_of(uri)).result()
 
     def get(self, uri, path):
-        self.manager.download(*parts_of(uri), path).result()
+        with self.manager() as manager:
+            manager.download(*parts_of(uri), path).result()
 
 
 class S5cmd(Transfer):
@@ -93,24 +95,24 @@ class TorchConnectorDcp(adapters.Dcp):
         return self.storage_reader(path=folder, **self.where)
 
 
-class SafeTensorsBoto(adapters.SafeTensors):
-    """A file of safetensors, put by boto3: what the streamer reads."""
+class SafeTensorsFile(adapters.SafeTensors):
+    """A file of safetensors, put by s5cmd: what the streamer reads."""
 
     def setup(self):
         super().setup()
-        self.boto = Boto()
-        self.boto.setup()
+        self.transfer = S5cmd()
+        self.transfer.setup()
 
     def save(self, state, folder):
         path = f"{self.blob}.{os.getpid()}"
         try:
             self.module.save_file(state, path)
-            self.boto.put(path, folder + "/m.safetensors")
+            self.transfer.put(path, folder + "/m.safetensors")
         finally:
             os.remove(path)
 
 
-class RunAiS3(SafeTensorsBoto, adapters.RunAi):
+class RunAiS3(SafeTensorsFile, adapters.RunAi):
     def setup(self):
         os.environ.setdefault("RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING", "0")
         os.environ.setdefault("RUNAI_STREAMER_CONCURRENCY", "8")
@@ -155,7 +157,7 @@ ALL = {
     "boto3-crt": Boto(),
     "s5cmd": S5cmd(),
     "s3torchconnector-dcp": TorchConnectorDcp(),
-    "safetensors-s3": SafeTensorsBoto(),
+    "safetensors-s3": SafeTensorsFile(),
     "runai-streamer-s3": RunAiS3(),
     "tensorizer-s3": TensorizerS3(),
 }
