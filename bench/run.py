@@ -282,7 +282,8 @@ def arguments(description=__doc__, servers=False):
     p.add_argument("--seed", type=int, default=1, help="seed of the random order")
     p.add_argument("--commit", default="unknown", help="the commit that is measured, for the report")
     a = p.parse_args()
-    defaults = (0.06, 0.5, 2, 1) if a.quick else (1, 19 if a.peers_python else 10, 7, 3)
+    large = 0.5 if servers else 1  # servers keep every contender's state in memory
+    defaults = (0.06, 0.5, 2, 1) if a.quick else (large, 19 if a.peers_python else 10, 7, 3)
     for key, value in zip(("scale", "minutes", "rounds", "least"), defaults):
         if getattr(a, key) is None:
             setattr(a, key, value)

@@ -122,15 +122,14 @@ fetch_s3proxy() {
   mv "build/s3/new/$name" "$s3proxy"
 }
 
-# Others, in Go.
+# Another one, in Go.
 versitygw=build/s3/versitygw
-minio=build/s3/minio
-fetch_versitygw() { go_install "$versitygw" github.com/versity/versitygw/cmd/versitygw v1.8.0; }
-fetch_minio() { go_install "$minio" github.com/minio/minio v0.0.0-20260212201848-7aac2a2c5b7c; }
-# go_install PROGRAM PACKAGE VERSION
-go_install() {
-  [[ ! -e $1 ]] || ! go version -m "$1" | grep -q "^.mod.*$3" || { echo "   $1 is there"; return 0; }
-  GOBIN=$repo/$(dirname "$1") quietly "build/log/${1##*/}.txt" go install "$2@$3" </dev/null
+fetch_versitygw() {
+  local version=v1.8.0
+  [[ ! -e $versitygw ]] || ! go version -m "$versitygw" | grep -q "versitygw.*$version" ||
+    { echo "   $versitygw is there"; return 0; }
+  GOBIN=$repo/build/s3 quietly build/log/versitygw.txt \
+    go install "github.com/versity/versitygw/cmd/versitygw@$version" </dev/null
 }
 
 # build PRESET [TARGET…] with the CMake settings in $settings

@@ -5,8 +5,8 @@
 #   run.sh SERVER COMMAND…
 #
 # SERVER: the .jar of S3Proxy, which tools/test fetches into build/s3 and which keeps its bucket in memory, with
-# CKPT_TEST_S3_FILES=1 in the folder CKPT_TEST_S3_BUCKETS, or the program versitygw or minio, which do so always and
-# have no TLS here.
+# CKPT_TEST_S3_FILES=1 in the folder CKPT_TEST_S3_BUCKETS, or the program of versitygw, which does so always
+# and has no TLS here.
 set -euo pipefail
 program=$1; shift
 [[ -e $program ]] || { echo "no $program: tools/test fetches it" >&2; exit 1; }
@@ -58,16 +58,11 @@ port_of() { # the protocol, as its log names it
   sed -n "s/.*Started .*ServerConnector.*{$1.*{127\.0\.0\.1:\([0-9]*\)}.*/\1/p" "$scratch/log" | head -n 1
 }
 
-# Of versitygw and MinIO. The port is chosen here, since they do not tell one that they take by themselves.
-start_program() {
-  local name=${program##*/}
+# Its port is chosen here, since it does not tell one that it takes by itself.
+start_versitygw() {
   port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-  local versitygw=(--access "$AWS_ACCESS_KEY_ID" --secret "$AWS_SECRET_ACCESS_KEY" --port "127.0.0.1:$port" --quiet
-                   posix "$CKPT_TEST_S3_BUCKETS")
-  local minio=(server --address "127.0.0.1:$port" --quiet "$CKPT_TEST_S3_BUCKETS")
-  local -n words=$name
-  MINIO_ROOT_USER=$AWS_ACCESS_KEY_ID MINIO_ROOT_PASSWORD=$AWS_SECRET_ACCESS_KEY MINIO_BROWSER=off MINIO_UPDATE=off \
-    "$program" "${words[@]}" >"$scratch/log" 2>&1 &
+  "$program" --access "$AWS_ACCESS_KEY_ID" --secret "$AWS_SECRET_ACCESS_KEY" --port "127.0.0.1:$port" --quiet \
+    posix "$CKPT_TEST_S3_BUCKETS" >"$scratch/log" 2>&1 &
   server=$!
   for _ in {1..300}; do
     ! curl --silent --output /dev/null "http://127.0.0.1:$port" || return 0
@@ -75,15 +70,15 @@ start_program() {
     sleep 0.1
   done
   cat "$scratch/log" >&2
-  echo "$name did not start" >&2
+  echo "versitygw did not start" >&2
   exit 1
 }
 
 port=
 export CKPT_TEST_S3_BUCKETS=$scratch/buckets
 mkdir "$CKPT_TEST_S3_BUCKETS"
-if [[ $program == *.jar ]]; then start_s3proxy; else start_program; fi
+if [[ $program == *.jar ]]; then start_s3proxy; else start_versitygw; fi
 export CKPT_TEST_S3=http://127.0.0.1:$port
-curl --silent --fail --retry 5 --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
+curl --silent --fail --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
   -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' -X PUT "$CKPT_TEST_S3/ckpt-test"
 "$@"
