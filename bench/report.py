@@ -111,7 +111,7 @@ def request_table(run):
     rows = []
     for section in run["sections"]:
         for row in section["rows"]:
-            if "-requests-" not in section["key"] or not row["samples"]:
+            if "-requests-" not in section["key"] or not row["samples"] or "," in row["name"]:
                 continue
             sample = row["samples"][0]
             counts = [str(sample[key]) for key in BILLED]
