@@ -256,7 +256,7 @@ class S3Bench(Bench):
         """`before`, `share`: of the time, what others have had, and what is gone at the end."""
         self.measure_sections(limit_sections(key, self.a.scale / 4), before + (share - before) * 0.2)
         best = self.best_ways(self.limits())
-        put, get = (way(*best.get(f"{key}-limit-{verb}", (4, 8))) for verb in ("put", "get"))
+        put, get = (way(*best.get(f"{key}-limit-{verb}", (8, 8))) for verb in ("put", "get"))
         last = key == key_of(self.a.servers[-1])
         self.measure_sections(
             list(sections(key, self.a.scale, put, get, bool(self.a.peers_python), last)),
