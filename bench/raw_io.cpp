@@ -20,8 +20,7 @@
 
 namespace ckpt_bench {
 
-// Calls body(offset, bytes) for every block; threads take blocks one by one.
-static void for_each_block(size_t size, const RawWay& way, const std::function<void(size_t, size_t)>& body) {
+void for_each_block(size_t size, const RawWay& way, const std::function<void(size_t, size_t)>& body) {
   std::atomic<size_t> next{0};
   auto work = [&] {
     for (size_t at; (at = next.fetch_add(way.block)) < size;) body(at, std::min(way.block, size - at));
@@ -54,7 +53,10 @@ static void sync_directory_of(const std::string& path) {
   close(directory);
 }
 
+static bool is_object(const std::string& path) { return path.starts_with("s3://"); }
+
 void write_new(const std::string& path, const std::byte* data, size_t size, const RawWay& way) {
+  if (is_object(path)) return put_object(path, data, size, way);
   int file = open_file(path, O_RDWR | O_CREAT | O_EXCL | (way.direct ? O_DIRECT : 0));
   if (way.direct && fallocate(file, 0, 0, static_cast<off_t>(size)) != 0) fail_errno("preallocate " + path);
   write_all(file, data, size, way);
@@ -72,6 +74,7 @@ void write_existing(const std::string& path, const std::byte* data, size_t size,
 }
 
 void read_file(const std::string& path, size_t offset, std::byte* data, size_t size, const RawWay& way) {
+  if (is_object(path)) return get_object(path, offset, data, size, way);
   int file = open_file(path, O_RDONLY | (way.direct ? O_DIRECT : 0));
   for_each_block(size, way, [&](size_t at, size_t bytes) {
     while (bytes != 0) {

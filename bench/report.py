@@ -14,7 +14,8 @@ import figures
 import plot
 from figures import MIB
 
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+MARKERS = "<!-- measured: begin -->", "<!-- measured: end -->"
+S3_MARKERS = "<!-- measured on S3 servers: begin -->", "<!-- measured on S3 servers: end -->"
 ENGINES = {0: "blocking", 1: "threads", 2: "io_uring"}
 
 
@@ -23,7 +24,22 @@ def table(head, rows):
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
 
 
+def markers(run):
+    return S3_MARKERS if "servers" in run else MARKERS
+
+
 # ---- the conditions ----
+def ways_text(run):
+    ways = run["raw_ways"]
+    if "servers" not in run:
+        return (
+            "Raw O_DIRECT is the best of 1, 2 and 4 threads with requests of 4 and 8 MiB: "
+            f"{ways['limit-write']} to write, {ways['limit-read']} to read."
+        )
+    found = "; ".join(f"{key} {way}" for key, way in ways.items() if key.rpartition("-")[2] in ("put", "get"))
+    return f"Servers: {', '.join(run['servers'])}. The best ways of libcurl: {found}."
+
+
 def heading(run):
     m, peers = run["machine"], run.get("peers", {})
     others = "; " + ", ".join(f"{name} {version}" for name, version in sorted(peers.items())) if peers else ""
@@ -31,9 +47,7 @@ def heading(run):
     return (
         f"{m['date']}, commit {run['commit']}: {m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB, "
         f"kernel {m['kernel']}, {m['filesystem']}, load average before {m['load_average']}{others}. "
-        f"{run['seconds'] / 60:.0f} minutes, scale {run['scale']:g}. Raw O_DIRECT is the best of "
-        f"1, 2 and 4 threads with requests of 4 and 8 MiB: "
-        f"{run['raw_ways']['limit-write']} to write, {run['raw_ways']['limit-read']} to read.{cold}\n"
+        f"{run['seconds'] / 60:.0f} minutes, scale {run['scale']:g}. {ways_text(run)}{cold}\n"
     )
 
 
@@ -87,6 +101,34 @@ def engine_note(section):
     return ""
 
 
+# ---- requests ----
+BILLED = ("put_count", "list_count", "get_count", "delete_count", "retry_count")
+KINDS = ("PUT, POST", "LIST", "GET, HEAD", "DELETE", "of them again")
+
+
+def request_table(run):
+    """Of the sections that count requests; "" if there are none."""
+    rows = []
+    for section in run["sections"]:
+        for row in section["rows"]:
+            if "-requests-" not in section["key"] or not row["samples"] or "," in row["name"]:
+                continue
+            sample = row["samples"][0]
+            counts = [str(sample[key]) for key in BILLED]
+            sizes = [f"{sample[key] / MIB:.1f}" for key in ("bytes_sent", "bytes_received")]
+            size = f"{section['bytes'] / MIB:.0f}"
+            rows.append([section["title"].partition(" of ")[2], row["name"], size, *counts, *sizes])
+    head = ["state", "", "MiB", *KINDS, "MiB sent", "MiB received"]
+    return f"### Requests\n\n{REQUESTS}\n\n{table(head, rows)}" if rows else ""
+
+
+REQUESTS = (
+    "What the job of a save and of a load asks the server for, as `ckpt_job_stats` tells it; providers bill PUT, POST "
+    "and LIST as one class, GET and HEAD as another. Opening a checkpoint by `latest` comes before it: a listing, and "
+    "GETs of the end of MANIFEST and of its header."
+)
+
+
 def section_text(section):
     order = sorted(section["rows"], key=lambda row: figures.seconds(section, row) or 1e9)
     head = [
@@ -116,30 +158,36 @@ def full_report(run):
     parts = [
         heading(run),
         target_table(run),
-        f"Memory is the peak of resident memory beyond the caller's data. {LOADS}\n",
+        f"Memory is the peak of resident memory beyond the caller's data. {S3_LOADS if 'servers' in run else LOADS}\n",
     ]
-    return "\n".join(parts + [section_text(section) for section in run["sections"]])
+    texts = [section_text(section) for section in run["sections"] if "-requests-" not in section["key"]]
+    return "\n".join([*parts, *filter(None, [request_table(run)]), *texts])
 
 
 LOADS = (
     "A peer's load ends with a copy into the model's own, touched memory, where ckpt's load ends too; \"own memory\" "
     "leaves that copy out. Every save ends with all files and folders fsynced."
 )
+S3_LOADS = (
+    "A peer's load ends as ckpt's: in the model's own, touched memory; \"own memory\" leaves the copy out. boto3 and "
+    "s5cmd copy files: what they put is a file in memory (/dev/shm) before, and what they get becomes one, so their "
+    "saves have no tensors to write, and their memory and that of s5cmd's process is not in the column."
+)
 
 
-def between_markers(text, content):
+def between_markers(text, content, marks=MARKERS):
     """`text` with `content` between the markers."""
-    begin, end = text.find(BEGIN), text.find(END)
+    begin, end = map(text.find, marks)
     if begin < 0 or end < begin:
-        raise SystemExit(f"no markers {BEGIN} … {END}")
-    return text[: begin + len(BEGIN)] + "\n" + content.strip() + "\n" + text[end:]
+        raise SystemExit(f"no markers {' … '.join(marks)}")
+    return text[: begin + len(marks[0])] + "\n" + content.strip() + "\n" + text[end:]
 
 
-def replace_in(path, content):
+def replace_in(path, content, marks):
     with open(path) as file:
         text = file.read()
     with open(path, "w") as file:
-        file.write(between_markers(text, content))
+        file.write(between_markers(text, content, marks))
 
 
 def main():
@@ -157,7 +205,7 @@ def main():
     if a.plot and a.into:
         picture = f"\n![fractions of the limit]({os.path.relpath(a.plot, os.path.dirname(os.path.abspath(a.into)))})\n"
     if a.into:
-        replace_in(a.into, full_report(run) + picture)
+        replace_in(a.into, full_report(run) + picture, markers(run))
     if not a.into:
         print(full_report(run))
 

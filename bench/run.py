@@ -32,6 +32,8 @@ def say(text):
 
 
 class Bench:
+    with_statistics = True  # the first of ckpt's saves is made once more, for the statistics of a job
+
     def __init__(self, arguments):
         self.a = arguments
         self.random = random.Random(arguments.seed)
@@ -59,6 +61,15 @@ class Bench:
     def keep_folder(self, section, name):
         return os.path.join(self.place(section), "keep", name)
 
+    def fresh(self, folder):
+        return host.fresh(folder)
+
+    def remove(self, folder):
+        host.remove(folder)
+
+    def warm(self, folder):
+        host.warm(folder)
+
     # ---- preparing ----
     def use(self, workload):
         """Makes the workload's bytes; removes those of the last workload and its kept folders."""
@@ -82,7 +93,9 @@ class Bench:
             key = (section.place, keeper.name)
             if key in self.kept:
                 continue
-            folder = host.fresh(self.keep_folder(section, keeper.name))
+            folder = self.keep_folder(section, keeper.keep or keeper.name)
+            if not keeper.keep:
+                self.fresh(folder)
             self.kept[key] = ""
             try:
                 run(self.commands(keeper, folder), 0, False)
@@ -99,19 +112,19 @@ class Bench:
                 raise Failed(problem)
             folder = self.keep_folder(section, contender.keep)
         else:
-            folder = host.fresh(os.path.join(self.place(section), "fresh"))
+            folder = self.fresh(os.path.join(self.place(section), "fresh"))
         more = ["--compare"] if first and contender.keep else []
-        if first and contender.kind == "ckpt" and contender.words[0] == "save":
+        if first and self.with_statistics and contender.kind == "ckpt" and contender.words[0] == "save":
             more.append("--stats")
         try:
             if section.state in ("cold", "warm"):
                 host.drop_caches()
             if section.state == "warm":
-                host.warm(folder)
+                self.warm(folder)
             return run(self.commands(contender, folder, more), self.need(contender), section.state == "cold")
         finally:
             if not contender.keep:
-                host.remove(folder)
+                self.remove(folder)
 
     def need(self, contender):
         """The free memory that it will touch: page cache or staging; a peer's load also allocates the tensors."""
@@ -221,8 +234,9 @@ class Bench:
             results.append(self.section(section, self.seconds_for(section, rest[at:], 1)))
             self.write(best, results)  # a run that is stopped keeps its results so far
 
-    def write(self, best, results):
+    def write(self, best, results, **more):
         result = {
+            **more,
             "machine": self.machine,
             "commit": self.a.commit,
             "scale": self.a.scale,
@@ -251,8 +265,10 @@ def peer_versions(python):
     return json.loads(out.stdout) if out.returncode == 0 else {}
 
 
-def arguments():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(description=__doc__, servers=False):
+    p = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if servers:
+        p.add_argument("servers", nargs="+", help="programs for tests/s3/run.sh")
     p.add_argument("--program", required=True, help="ckpt_whole")
     p.add_argument("--json", required=True, help="file for the samples")
     p.add_argument("--peers-python", default="", help="a Python that has the peers; without it no peers run")
@@ -266,17 +282,17 @@ def arguments():
     p.add_argument("--seed", type=int, default=1, help="seed of the random order")
     p.add_argument("--commit", default="unknown", help="the commit that is measured, for the report")
     a = p.parse_args()
-    defaults = (0.06, 0.5, 2, 1) if a.quick else (1, 19 if a.peers_python else 10, 7, 3)
+    large = 0.5 if servers else 1  # servers keep every contender's state in memory
+    defaults = (0.06, 0.5, 2, 1) if a.quick else (large, 19 if a.peers_python else 10, 7, 3)
     for key, value in zip(("scale", "minutes", "rounds", "least"), defaults):
         if getattr(a, key) is None:
             setattr(a, key, value)
     return a
 
 
-def main():
-    a = arguments()
+def measure_all(bench):
+    a = bench.a
     host.careful = not a.quick
-    bench = Bench(a)
     if host.meminfo("MemAvailable") < 12 * a.scale * host.GIB + host.RESERVE:
         sys.exit("bench: not enough free memory; choose a smaller --scale")
     if host.free_bytes(a.dir) < (40 if a.peers_python else 16) * a.scale * host.GIB:
@@ -291,4 +307,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    measure_all(Bench(arguments()))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
-figures, plot, process, report, run = map(importlib.import_module, "figures plot process report run".split())
+figures, plot, process, report, run, s3 = map(importlib.import_module, "figures plot process report run s3".split())
 
 
 def sample(seconds, **more):
@@ -125,14 +125,15 @@ class Tables(unittest.TestCase):
         self.assertEqual(line.count("|"), header.count("|"))
 
     def test_what_people_wrote_around_the_markers_stays(self):
-        text = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
+        text = f"before\n{report.MARKERS[0]}\nold\n{report.MARKERS[1]}\nafter\n"
         new = report.between_markers(text, "new")
-        self.assertEqual(new, f"before\n{report.BEGIN}\nnew\n{report.END}\nafter\n")
+        self.assertEqual(new, f"before\n{report.MARKERS[0]}\nnew\n{report.MARKERS[1]}\nafter\n")
         self.assertEqual(report.between_markers(new, "new"), new)
         self.assertRaises(SystemExit, report.between_markers, "no markers", "new")
 
     def test_the_document_has_markers(self):
-        report.between_markers((BENCH / "RESULTS.md").read_text(), "")
+        for marks in (report.MARKERS, report.S3_MARKERS):
+            report.between_markers((BENCH / "RESULTS.md").read_text(), "", marks)
 
     def test_the_plot_is_well_formed_and_has_every_bar(self):
         picture = plot.draw(made_up_run(SAVE))
@@ -188,7 +189,12 @@ def make_plan():
     return list(bench.plan({"limit-write": (2, 4), "limit-read": (2, 4)}))
 
 
-PLAN = make_plan()
+def make_s3_plan():
+    way = ["--threads", "4", "--block", "1"]
+    return [made for key in s3.TITLES for made in s3.sections(key, 1, way, way, True, False)]
+
+
+PLAN = make_plan() + make_s3_plan()
 KEYS = [made.key for made in PLAN]
 
 if __name__ == "__main__":

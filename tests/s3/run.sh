@@ -4,8 +4,9 @@
 #
 #   run.sh SERVER COMMAND…
 #
-# SERVER: the .jar of S3Proxy, which tools/test fetches into build/s3 and which keeps its bucket in memory, or the
-# program of versitygw, which keeps it in a folder and has no TLS here.
+# SERVER: the .jar of S3Proxy, which tools/test fetches into build/s3 and which keeps its bucket in memory, with
+# CKPT_TEST_S3_FILES=1 in the folder CKPT_TEST_S3_BUCKETS, or the program of versitygw, which does so always
+# and has no TLS here.
 set -euo pipefail
 program=$1; shift
 [[ -e $program ]] || { echo "no $program: tools/test fetches it" >&2; exit 1; }
@@ -22,7 +23,9 @@ export AWS_ACCESS_KEY_ID=testkey AWS_SECRET_ACCESS_KEY=testsecret AWS_EC2_METADA
 unset AWS_SESSION_TOKEN AWS_PROFILE AWS_REGION AWS_DEFAULT_REGION AWS_ENDPOINT_URL AWS_ENDPOINT_URL_S3 AWS_CA_BUNDLE
 
 start_s3proxy() {
-  local name
+  local name provider=(jclouds.provider=transient-nio2)
+  [[ -z ${CKPT_TEST_S3_FILES:-} ]] ||
+    provider=(jclouds.provider=filesystem-nio2 "jclouds.filesystem.basedir=$CKPT_TEST_S3_BUCKETS")
   for name in server other; do # two certificates that sign themselves
     keytool -genkeypair -keystore "$scratch/$name.jks" -storepass ckpt-test -alias it -keyalg EC -dname "CN=$name" \
       -ext san=ip:127.0.0.1 2>/dev/null
@@ -34,7 +37,7 @@ start_s3proxy() {
     s3proxy.secure-endpoint=https://127.0.0.1:0 "s3proxy.keystore-path=$scratch/server.jks" \
     s3proxy.keystore-password=ckpt-test \
     "s3proxy.identity=$AWS_ACCESS_KEY_ID" "s3proxy.credential=$AWS_SECRET_ACCESS_KEY" \
-    jclouds.provider=transient-nio2 >"$scratch/conf"
+    "${provider[@]}" >"$scratch/conf"
   : >"$scratch/log"
   java -Xmx"${CKPT_TEST_S3_HEAP:-1g}" -jar "$program" --properties "$scratch/conf" >"$scratch/log" 2>&1 &
   server=$!
@@ -58,9 +61,8 @@ port_of() { # the protocol, as its log names it
 # Its port is chosen here, since it does not tell one that it takes by itself.
 start_versitygw() {
   port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-  mkdir "$scratch/buckets"
   "$program" --access "$AWS_ACCESS_KEY_ID" --secret "$AWS_SECRET_ACCESS_KEY" --port "127.0.0.1:$port" --quiet \
-    posix "$scratch/buckets" >"$scratch/log" 2>&1 &
+    posix "$CKPT_TEST_S3_BUCKETS" >"$scratch/log" 2>&1 &
   server=$!
   for _ in {1..300}; do
     ! curl --silent --output /dev/null "http://127.0.0.1:$port" || return 0
@@ -73,6 +75,8 @@ start_versitygw() {
 }
 
 port=
+export CKPT_TEST_S3_BUCKETS=$scratch/buckets
+mkdir "$CKPT_TEST_S3_BUCKETS"
 if [[ $program == *.jar ]]; then start_s3proxy; else start_versitygw; fi
 export CKPT_TEST_S3=http://127.0.0.1:$port
 curl --silent --fail --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
