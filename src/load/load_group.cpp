@@ -7,7 +7,6 @@
 
 namespace ckpt::load {
 
-static constexpr uint64_t kMostRead = 4 << 20;   // neighbouring chunks are read together up to this size
 static constexpr uint64_t kMinStraight = 65536;  // smaller chunks are cheaper to read with their neighbours and to copy
 static constexpr uint64_t kMaxGap = kAlign;      // reads go over gaps from alignment, not over larger ones
 
@@ -31,11 +30,12 @@ LoadLimits limits_of(const LoadPlan& plan, unsigned threads, uint64_t staging_by
   pipeline.threads = threads;
   while (pipeline.threads > 1 && pipeline.threads * worker > staging_bytes / 2) pipeline.threads--;
   uint64_t left = staging_bytes - std::min(staging_bytes, pipeline.threads * worker);
-  pipeline.buffer_bytes = mapped(std::max(kMostRead, largest));
-  for (uint64_t half; left / pipeline.buffer_bytes < 2; pipeline.buffer_bytes = half)
+  const store::Traits traits = plan.source->store().traits();
+  pipeline.buffer_bytes = mapped(std::max(traits.read_bytes, largest));
+  const uint64_t least = traits.remote ? traits.read_depth / 2 : 2;  // reads in flight
+  for (uint64_t half; left / pipeline.buffer_bytes < least; pipeline.buffer_bytes = half)
     if (half = mapped(pipeline.buffer_bytes / 2); half == pipeline.buffer_bytes) break;
-  pipeline.slots =
-      static_cast<unsigned>(std::min<uint64_t>(plan.source->store().traits().read_depth, left / pipeline.buffer_bytes));
+  pipeline.slots = static_cast<unsigned>(std::min<uint64_t>(traits.read_depth, left / pipeline.buffer_bytes));
   return limits;
 }
 
@@ -103,7 +103,7 @@ std::vector<GroupedRead> Grouper::run() {
 }  // namespace
 
 std::vector<GroupedRead> group_reads(const LoadPlan& plan, uint64_t most_bytes) {
-  return Grouper(plan, std::min(most_bytes, kMostRead)).run();
+  return Grouper(plan, std::min(most_bytes, plan.source->store().traits().read_bytes)).run();
 }
 
 }  // namespace ckpt::load

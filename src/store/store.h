@@ -32,6 +32,8 @@ struct Traits {
   uint64_t least_block_bytes = 0;
   unsigned write_depth = 4;
   unsigned read_depth = 8;
+  // Neighbouring bytes are best read together up to this size: on a server each read is a request, which costs money.
+  uint64_t read_bytes = 4 << 20;
   // A listing may lack what was put, and show what was removed, less than so many milliseconds before.
   int64_t list_delay_ms = 0;
   // What can be read is durable. So a put whose answer was lost is settled by reading.

@@ -44,6 +44,7 @@ class S3Store final : public Store {
             .least_block_bytes = 5 << 20,
             .write_depth = 8,
             .read_depth = 16,
+            .read_bytes = 16 << 20,
             .visible_is_durable = true,
             .remote = true,
             .directories = false,
