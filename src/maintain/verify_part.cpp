@@ -35,7 +35,7 @@ Finding PartVerifier::damage(const OwnedChunk& owned, ckpt_status status, std::s
   std::string where = (tensor ? "tensor \"" : "object \"") + finding.name + "\"";
   if (!owned.listed()) where = "declaration list of a replica group";
   if (tensor) {
-    checkpoint::ElementRange elements = checkpoint::elements_of(owned.piece, *owned.chunk);
+    checkpoint::ElementRange elements = checkpoint::elements_of(checkpoint_.placed(owned.piece), *owned.chunk);
     finding.first_element = elements.first;
     finding.last_element = elements.last;
     where += strformat(", elements {} to {}", elements.first, elements.last);

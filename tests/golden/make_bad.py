@@ -102,6 +102,7 @@ def cases(golden):
     yield "FORMAT-chunk-too-large", *sound.in_part(*row(chunk, raw_size=(64 << 20) + 4))
     yield "FORMAT-empty-manifest", b"", None
     yield "FORMAT-filter-width", *sound.in_part(*row(segment, filter=2, filter_width=3))
+    yield "FORMAT-rows-in-a-list", *sound.in_part(*row(page.regions[2], kind=3))
     yield "FORMAT-segment-beyond-its-region", *sound.in_part(*row(segment, start=1))
     yield "FORMAT-segment-missing-elements", *sound.in_part(*row(segment, chunk_count=0))
     yield "FORMAT-holding-of-no-layout", sound.in_manifest(*row(holding, layout=len(root.layouts)))[0], None
