@@ -63,6 +63,8 @@ Result<const IndexFile*> Checkpoint::part_index(uint32_t number) const {
 
 static bool are_rows(const fb::Region& region) { return static_cast<RegionKind>(region.kind()) == RegionKind::kRows; }
 
+bool Piece::unplaced() const { return are_rows(*region) && row_total == 0; }
+
 Shape Piece::shape() const {
   Shape shape = page->shape_of(*tensor);
   if (row_total != 0) shape[0] = row_total;

@@ -45,6 +45,24 @@ TEST(Rows, OfOnePartAreTheWholeTensor) {
   EXPECT_EQ((*pieces)[0].held(), Region{});
 }
 
+// As verification meets them, which goes through one part.
+TEST(Rows, ThatOnePartTellsGetTheirPlaceFromAllPartsIfTheseAreSound) {
+  for (const uint64_t told : {7, 8}) {
+    Drafted drafted;
+    for (uint64_t rows : {3, 0, 4}) drafted.add_part(own_rows(rows));
+    drafted.commit(manifest().tensor("t", CKPT_DTYPE_U8, {told, 2}).rows_in({0, 2}));
+    auto checkpoint = drafted.open();
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    const format::Page* page = *(*(*checkpoint)->part_index(2))->page_of("t");
+    const Piece alone{2, page, page->find_tensor("t"), page->regions.data(), page->segments.data()};
+    EXPECT_TRUE(alone.unplaced());
+    EXPECT_EQ(alone.held(), Region{});
+    const Piece placed = (*checkpoint)->placed(alone);
+    EXPECT_EQ(placed.unplaced(), told == 8);
+    if (told == 7) EXPECT_EQ(placed.held(), format::flat(6, 8));
+  }
+}
+
 TEST(Rows, ThatAManifestTellsWronglyAreRefused) {
   struct Lie {
     Draft manifest;
