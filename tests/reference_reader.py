@@ -234,7 +234,8 @@ class Together:
         for name, ((dtype, shape), held) in sorted(self.tensors.items()):
             segments = [segment for found in held.values() for _, segment in found]
             stored = sum(chunk.stored_size for segment in segments for chunk in segment.chunks)
-            tensors.append((name, dtype, shape, (stored, len(segments), use(layout_of(shape, held, name in self.rows)))))
+            layout = use(layout_of(shape, held, name in self.rows))
+            tensors.append((name, dtype, shape, (stored, len(segments), layout)))
         for name, known in sorted(self.objects.items()):
             first, layout = known[0][1], use(list_of(part.rank for part, _ in known))
             said = (0, NO_ID) if first.scope else (first.size, first.digest)
@@ -257,7 +258,7 @@ def check_coverage(shape, held, where):
     require(not boxes or disjoint(boxes), f"{where}: regions overlap")
 
 
-def layout_of(shape, held, rows):
+def layout_of(shape, held, rows=False):
     """`held` as above, the segments of each region in their order."""
     if rows:
         return list_of({part.rank for segments in held.values() for part, _ in segments})._replace(kind=2)

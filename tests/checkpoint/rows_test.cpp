@@ -24,7 +24,7 @@ TEST(Rows, OfAPartBeginWhereThoseOfThePartsBeforeEnd) {
   Drafted drafted;
   for (uint64_t rows : {3, 0, 4}) drafted.add_part(own_rows(rows));
   ASSERT_TRUE(drafted.merge().ok());
-  auto checkpoint = *drafted.open();
+  auto checkpoint = drafted.open().take();
   auto pieces = pieces_of(checkpoint);
   ASSERT_TRUE(pieces.ok()) << pieces.status().message();
   ASSERT_EQ(pieces->size(), 2u);
@@ -38,7 +38,7 @@ TEST(Rows, OfOnePartAreTheWholeTensor) {
   Drafted drafted;
   for (uint64_t rows : {0, 4, 0}) drafted.add_part(own_rows(rows));
   ASSERT_TRUE(drafted.merge().ok());
-  auto checkpoint = *drafted.open();
+  auto checkpoint = drafted.open().take();
   auto pieces = pieces_of(checkpoint);
   ASSERT_TRUE(pieces.ok()) << pieces.status().message();
   ASSERT_EQ(pieces->size(), 1u);

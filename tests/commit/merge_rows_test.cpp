@@ -73,7 +73,7 @@ TEST(MergeRows, GivesTheSumOfTheRowsAndThePartsThatHaveSome) {
     Drafted drafted = parts_of(save);
     const Status merged = drafted.merge();
     ASSERT_TRUE(merged.ok()) << seed << ": " << merged.message();
-    auto checkpoint = *drafted.open();
+    auto checkpoint = drafted.open().take();
     for (const auto& [name, tensor] : save.tensors) {
       uint64_t total = 0;
       std::vector<uint32_t> expected, found;
