@@ -182,7 +182,7 @@ TEST(MergeRows, OfMoreThan2To63BytesTogetherAreUnsupported) {
   uint64_t* run = gathered->numbers.data() + gathered->tensors[0].pieces.first;
   ASSERT_EQ(run[0], 2u) << "two rows that differ by a step";
   constexpr size_t kRows = 1 + 1, kCount = 1 + 6, kStep = 8;
-  for (const uint64_t first : {uint64_t{1} << 62, uint64_t{1} << 63}) {
+  for (const uint64_t first : {uint64_t{1} << 62, uint64_t{3} << 61}) {
     for (const size_t at : {kRows, kCount}) run[at] = run[at + kStep] = first;
     auto decoded = Gathered::decode(Bytes(gathered->encode()), gathered->summary.save_id, 1, 2);
     ASSERT_TRUE(decoded.ok()) << decoded.status().message();
