@@ -397,7 +397,8 @@ class RowsOfEachRank(unittest.TestCase):
 
         def region(rank, row):
             row[1], row[2][0][:2] = ((4, 6), (1, [0, 0, 2, 6])) if rank else ((2, 6), (3, []))
-        cases = {"dtype or shape": (shape, 4), "MANIFEST.tensors": (lambda rank, row: None, 5), "beside rows": (region, 4)}
+        cases = {"dtype or shape": (shape, 4), "beside rows": (region, 4),
+                 "MANIFEST.tensors": (lambda rank, row: None, 5)}
         for message, (change, rows) in cases.items():
             with tempfile.TemporaryDirectory() as folder:
                 parts = self.own_rows(change)
