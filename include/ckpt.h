@@ -268,8 +268,8 @@ CKPT_API void ckpt_session_free(ckpt_session* session);
 enum {
   CKPT_REGION_WHOLE = 0, /* the memory is the whole tensor */
   CKPT_REGION_BOX = 1,   /* the memory is the box `offset`, `extent` of it (FSDP2, TP, PP, EP; any tiling) */
-  CKPT_REGION_FLAT = 2   /* the memory is elements [flat_offset, flat_offset + flat_size) of the tensor flattened in
-                            row-major order (FSDP flat parameters); may be empty */
+  CKPT_REGION_FLAT = 2,  /* elements [flat_offset, flat_offset + flat_size) in row-major order (FSDP); may be empty */
+  CKPT_REGION_ROWS = 3   /* save: shape[0] rows, maybe none, of this rank alone; the tensor is all ranks' in order */
 };
 enum {
   CKPT_TENSOR_STRIDED = 1, /* `strides` holds; otherwise the memory is row-major and contiguous. Not with FLAT. */
@@ -287,12 +287,12 @@ typedef struct ckpt_tensor_desc {
   uint32_t flags;      /* CKPT_TENSOR_* */
   /* Save only: which ranks hold the same region, a replica group. The members share out the writing of the group's
    * tensors; all must add the same ones, with equal values (option `replicas`; MISMATCH). replica_count 0 means the
-   * usual: every rank of the world for WHOLE, this rank alone for BOX and FLAT. */
+   * usual: every rank of the world for WHOLE, this rank alone for BOX and FLAT. Not with ROWS. */
   uint32_t replica_count;
   uint32_t replica_index; /* this rank's place in the group, below replica_count (given only with a count) */
   uint32_t reserved;
   uint64_t replica_group;        /* any number that names the group: equal on its members, different for other groups */
-  int64_t shape[CKPT_MAX_NDIM];  /* of the whole tensor */
+  int64_t shape[CKPT_MAX_NDIM];  /* of the whole tensor; ROWS: of the memory */
   int64_t offset[CKPT_MAX_NDIM]; /* BOX */
   int64_t extent[CKPT_MAX_NDIM]; /* BOX; an extent of 0 is an empty box */
   int64_t flat_offset;           /* FLAT */

@@ -59,7 +59,7 @@ def boxes_of(kind, numbers, shape):
 
 def count_of(kind, numbers, shape):
     """Elements of a region."""
-    return numbers[1] if kind == 2 else prod(numbers[len(shape):] if kind else shape)
+    return numbers[1] if kind == 2 else prod(numbers[len(shape):] if kind == 1 else shape)
 
 
 def grid_of(boxes, shape):

@@ -98,32 +98,40 @@ class Page:
                    for region in self.take("regions", row.region_first, row.region_count, where)]
         keys = [region[:2] for region in regions]
         require(all(a < b for a, b in zip(keys, keys[1:])), f"{where}: regions out of order")
+        alone = len(regions) == 1 or all(region.kind != 3 for region in regions)
+        require(alone, f"{where}: another region beside rows")
         return Tensor(row.name, row.dtype, shape, regions, *holding or [None])
 
     def region(self, row, shape, bits, where):
         self.weigh([row])
-        require(row.kind <= 2, f"{where}: region of kind {row.kind}")
-        require(row.kind or row.geometry == 0, f"{where}: the whole tensor, with geometry {row.geometry}")
-        numbers = self.numbers(row.geometry, (0, 2 * len(shape), 2)[row.kind], where)
+        require(row.kind <= 3, f"{where}: region of kind {row.kind}")
+        require(row.kind in (1, 2) or row.geometry == 0, f"{where}: the whole tensor, with geometry {row.geometry}")
+        numbers = self.numbers(row.geometry, (0, 2 * len(shape), 2, 0)[row.kind], where)
         if row.kind == 2:
             end = sum(numbers)
             inside = end <= prod(shape)
             aligned = numbers[:1] if end == prod(shape) else numbers
         else:
-            inner = [numbers[:len(shape)], numbers[len(shape):], shape] if row.kind else []
+            inner = [numbers[:len(shape)], numbers[len(shape):], shape] if row.kind == 1 else []
             inside = all(o + e <= s for o, e, s in zip(*inner))
             aligned = [extents[-1] for extents in inner if extents]
+        if row.kind == 3:
+            require(shape, f"{where}: rows of a scalar")
+            aligned = [prod(shape[1:])]
         require(inside, f"{where}: region {numbers} of {shape}")
         count = count_of(row.kind, numbers, shape)
         require(count > 0, f"{where}: empty region {numbers}")
-        require(row.kind == 0 or count < prod(shape), f"{where}: region {numbers} is all of it, but of kind {row.kind}")
+        told = row.kind in (0, 3) or count < prod(shape)
+        require(told, f"{where}: region {numbers} is all of it, but of kind {row.kind}")
         require(all(number * bits % 8 == 0 for number in aligned), f"{where}: region {numbers} is not of whole bytes")
         require(row.segment_count > 0, f"{where}: region {numbers} without a segment")
         segments, at = [], 0
         for segment in self.take("segments", row.segment_first, row.segment_count, where):
             segments.append(self.segment(segment, count, bits, where))
             require(segment.start >= at, f"{where}: segment at {segment.start}, expected from {at} on")
+            require(row.kind != 3 or segment.start == at, f"{where}: rows from {at} to {segment.start} are not there")
             at = segment.start + segment.count
+        require(row.kind != 3 or at == count, f"{where}: {at} of {count} elements of rows")
         return Region(row.kind, numbers, segments)
 
     def segment(self, row, elements, bits, where):
@@ -253,7 +261,8 @@ class Index:
         for alias in self.aliases:
             where, target = f"{self.where}: alias {show(alias.name)}", self.targets.get(alias.target)
             require(target or self.rank is not None, f"{where}: no tensor {show(alias.target)}")
-            if alias.view and target and 0 not in alias.view[1]:
+            # A part may have only some rows of the target.
+            if alias.view and self.rank is None and 0 not in alias.view[1]:
                 last = alias.view[0] + sum((e - 1) * s for e, s in zip(*alias.view[1:]))
                 require(last < prod(target.shape), f"{where}: element {last} of {prod(target.shape)}")
 
@@ -272,8 +281,9 @@ class Index:
                         f"{where}: parts {run.first} to {last} in a world of {self.summary['world_size']}")
                 parts += run.count
             cells = self.root.numbers_at(row.cells, row.ndim, where)
-            require(row.kind <= 1, f"{where}: kind {row.kind}")
-            legal = cells and all(cells) if row.kind else ascending and row.cells == row.ndim == 0
+            require(row.kind <= 2, f"{where}: kind {row.kind}")
+            legal = cells and all(cells) if row.kind == 1 else ascending and row.cells == row.ndim == 0
+            require(row.kind != 2 or row.per_cell > 0, f"{where}: rows of no part")
             require(legal, f"{where}: cells {cells}, or parts of a list that do not ascend")
             require(row.per_cell <= self.summary["world_size"], f"{where}: {row.per_cell} parts for each cell")
             require(parts == row.per_cell * prod(cells), f"{where}: {parts} parts, {row.per_cell} for each of {cells}")
@@ -284,8 +294,10 @@ class Index:
         for tensor in self.tensors:
             where, layout = f"{self.where}: tensor {show(tensor.name)}", self.layout(tensor.holding.layout)
             empty_cell = any((m - 1) * -(-e // m) >= e for e, m in zip(tensor.shape, layout.cells))
-            require(layout.kind == 0 or len(layout.cells) == len(tensor.shape) and not empty_cell,
+            require(layout.kind != 1 or len(layout.cells) == len(tensor.shape) and not empty_cell,
                     f"{where}: of shape {tensor.shape}, with cells {layout.cells}")
+            legal = layout.kind != 2 or tensor.shape and tensor.shape[0] >= layout.per_cell
+            require(legal, f"{where}: of shape {tensor.shape}, with rows in {layout.per_cell} parts")
             require((layout.per_cell > 0) == (prod(tensor.shape) > 0), f"{where}: {layout.per_cell} parts hold it")
         for item in self.objects:
             layout = self.layout(item.layout)

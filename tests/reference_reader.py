@@ -176,24 +176,42 @@ class Together:
     """The records of all parts by name: what MANIFEST must say."""
 
     def __init__(self, parts):
-        self.tensors, self.objects, self.aliases, self.attrs, self.layouts = {}, {}, {}, {}, {}
+        self.tensors, self.objects, self.aliases, self.attrs, self.rows = {}, {}, {}, {}, set()
+        told = {}
         for part in parts:
             for tensor in part.index.tensors:
-                kind, held = self.tensors.setdefault(tensor.name, ((tensor.dtype, tensor.shape), {}))
-                same = kind == (tensor.dtype, tensor.shape)
-                require(same, f"{part.where}: dtype or shape of {show(tensor.name)} differs between parts")
-                for region in tensor.regions:
-                    held.setdefault(region[:2], []).extend((part, segment) for segment in region.segments)
+                told.setdefault(tensor.name, []).append((part, tensor))
             for item in part.index.objects:
                 self.object(part, item)
             for known, records, size in ((self.aliases, part.index.aliases, 1), (self.attrs, part.index.attrs, 2)):
                 for record in records:
                     same = known.setdefault(record[:size], record) == record
                     require(same, f"{part.where}: {record[:size]} differs between parts")
+        for name, found in told.items():
+            self.tensors[name] = self.tensor(name, found)
         for name, ((dtype, shape), held) in self.tensors.items():
             for segments in held.values():
                 segments.sort(key=lambda found: found[1].start)
             check_coverage(shape, held, f"tensor {show(name)}")
+
+    def tensor(self, name, found):
+        """Rows become flat ranges of the tensor that they make together."""
+        first = next((tensor for _, tensor in found if tensor.regions and tensor.regions[0].kind == 3), None)
+        kind = found[0][1].dtype, found[0][1].shape
+        if first:
+            self.rows.add(name)
+            kind = first.dtype, (sum(tensor.shape[0] for _, tensor in found), *first.shape[1:])
+        held, at = {}, 0
+        for part, tensor in found:
+            shape = (kind[1][0], *tensor.shape[1:]) if first and tensor.shape else tensor.shape
+            same = kind == (tensor.dtype, shape) and (not first or tensor.regions or tensor.shape[0] == 0)
+            require(same, f"{part.where}: dtype or shape of {show(tensor.name)} differs between parts")
+            for region in tensor.regions:
+                require((region.kind == 3) == bool(first), f"{part.where}: {show(tensor.name)}: a region beside rows")
+                key = (2, (at, prod(tensor.shape))) if first else region[:2]
+                held.setdefault(key, []).extend((part, segment) for segment in region.segments)
+                at += prod(tensor.shape)
+        return kind, held
 
     def object(self, part, item):
         """A shared object is that of rank 0, which others may only declare; of one of each rank there is a list, and of
@@ -216,7 +234,8 @@ class Together:
         for name, ((dtype, shape), held) in sorted(self.tensors.items()):
             segments = [segment for found in held.values() for _, segment in found]
             stored = sum(chunk.stored_size for segment in segments for chunk in segment.chunks)
-            tensors.append((name, dtype, shape, (stored, len(segments), use(layout_of(shape, held)))))
+            layout = use(layout_of(shape, held, name in self.rows))
+            tensors.append((name, dtype, shape, (stored, len(segments), layout)))
         for name, known in sorted(self.objects.items()):
             first, layout = known[0][1], use(list_of(part.rank for part, _ in known))
             said = (0, NO_ID) if first.scope else (first.size, first.digest)
@@ -239,8 +258,10 @@ def check_coverage(shape, held, where):
     require(not boxes or disjoint(boxes), f"{where}: regions overlap")
 
 
-def layout_of(shape, held):
+def layout_of(shape, held, rows=False):
     """`held` as above, the segments of each region in their order."""
+    if rows:
+        return list_of({part.rank for segments in held.values() for part, _ in segments})._replace(kind=2)
     if all(kind == 1 for kind, _ in held) and held:
         cells = {tuple(boxes_of(*region, shape)[0]): region for region in held}
         counts = grid_of(list(cells), shape)

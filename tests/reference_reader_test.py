@@ -25,8 +25,8 @@ import reference_reader as reader
 from reference_elements import digest_of
 from reference_writer import (BF16, BIG_OBJECT, BOTH, BOX, COLUMNS, CONTENT, F32, MANIFEST, NIBBLES, NONE, PART_0,
                               PART_1, PARTS, PLANES, SCALAR, SESSION, SIXES, STORE, U8, PartWriter, base_summary,
-                              compose, group_list, index_bytes, lz4_compress, manifest_bytes, manifest_of, merge,
-                              padded, paged, planes, shuffle, summary_bytes, write_checkpoint, xxh64)
+                              box_piece, compose, group_list, index_bytes, lz4_compress, manifest_bytes, manifest_of,
+                              merge, padded, paged, planes, shuffle, summary_bytes, write_checkpoint, xxh64)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCHEMA = os.path.join(HERE, "..", "schemas", "ckpt.fbs")
@@ -265,7 +265,9 @@ BROKEN = {
     "list that descends": ("ascend", edit_layout(BOTH, 3, [(1, 2, -1)])),
     "list with a part twice": ("ascend", edit_layout(BOTH, 3, [(1, 2, 0)])),
     "list of runs that descend": ("ascend", edit_layout(BOTH, 3, [(1, 1, 0), (0, 1, 0)])),
-    "layout of kind 2": ("kind 2", edit_layout(BOTH, 0, 2)),
+    "layout of kind 3": ("kind 3", edit_layout(BOTH, 0, 3)),
+    "object of rows": ("layout", edit_layout(BOTH, 0, 2)),
+    "rows of no part": ("rows of no part", edit_layout(NONE, 0, 2)),
     "run beyond the world": ("parts 1 to 2", edit_layout(BOTH, 3, [(1, 2, 1)])),
     "run below 0": ("parts 0 to -1", edit_layout(BOTH, 3, [(0, 2, -1)])),
     "empty run": ("parts 0 to", edit_layout(PART_0, 3, [(0, 0, 1), (0, 1, 0)])),
@@ -308,7 +310,8 @@ BROKEN_PARTS = {
     "box wraps around 2^64": ("region ", lambda r, c: edit_region(c, b"a/box", 1, [2**64 - 1, 0, 4, 3])),
     "empty box": ("empty", lambda r, c: edit_region(c, b"a/box", 1, [0, 0, 0, 3])),
     "box of the whole tensor": ("all of it", lambda r, c: edit_region(c, b"a/box", 1, [0, 0, 4, 6])),
-    "region of kind 3": ("kind 3", lambda r, c: edit_region(c, b"a/box", 0, 3)),
+    "region of kind 4": ("kind 4", lambda r, c: edit_region(c, b"a/box", 0, 4)),
+    "half of the rows": ("12 of 24 elements of rows", lambda r, c: edit_region(c, b"a/box", 0, 3)),
     "regions out of order": ("out of order", lambda r, c: r and row_of(c, b"sixes")[2].reverse()),
     "region without segments": ("without a segment", lambda r, c: edit_region(c, b"a/box", 2, [])),
     "empty segment": ("0.0 of 12", lambda r, c: edit_segment(c, b"a/box", 1, 0)),
@@ -356,6 +359,52 @@ BROKEN_PARTS = {
     "chunk over the index": ("limit", lambda r, c: r == 0 and edit_segment(
         c, b"scalar", 5, [(12000, 8, 8, bytes(16))])),
 }
+
+
+class RowsOfEachRank(unittest.TestCase):
+    """Each part has two rows of a/box."""
+
+    @staticmethod
+    def own_rows(change=lambda rank, row: None):
+        def edit(rank, content):
+            row = row_of(content, b"a/box")
+            row[1], row[2][0][:2] = (2, 6), (3, [])
+            change(rank, row)
+        return compose(edit)
+
+    @staticmethod
+    def manifest(parts, rows=4):
+        content = merge(parts)
+        content["layouts"] = [[2, [], 2, [(0, 2, 1)]]] + [content["layouts"][at] for at in (1, 2, 0, 3, 4)]
+        for number, (name, row) in enumerate(content["tensors"]):
+            row[3][2] = number
+            if name == b"a/box":
+                row[1] = (rows, 6)
+        content["objects"][0][4], content["objects"][1][4] = 4, 1
+        return manifest_of(content)
+
+    def test_make_one_tensor_in_the_order_of_parts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            parts = self.own_rows()
+            write_checkpoint(folder, self.manifest(parts), parts)
+            got = reader.read_checkpoint(folder)
+            self.assertEqual(got.tensors[b"a/box"].shape, (4, 6))
+            self.assertEqual(got.tensor("a/box"), box_piece(0) + box_piece(1))
+
+    def test_are_refused_where_parts_and_manifest_disagree(self):
+        def shape(rank, row):
+            row[1] = (2, 2, 3) if rank else (2, 6)
+
+        def region(rank, row):
+            row[1], row[2][0][:2] = ((4, 6), (1, [0, 0, 2, 6])) if rank else ((2, 6), (3, []))
+        cases = {"dtype or shape": (shape, 4), "beside rows": (region, 4),
+                 "MANIFEST.tensors": (lambda rank, row: None, 5)}
+        for message, (change, rows) in cases.items():
+            with tempfile.TemporaryDirectory() as folder:
+                parts = self.own_rows(change)
+                write_checkpoint(folder, self.manifest(parts, rows), parts)
+                with self.subTest(message), self.assertRaisesRegex(reader.FormatError, message):
+                    reader.read_checkpoint(folder)
 
 
 class RefusesBrokenRules(unittest.TestCase):
@@ -509,13 +558,14 @@ class Pieces(unittest.TestCase):
         self.assertEqual(reader.runs_of([]), ())
         self.assertEqual(reader.runs_of([0, 2, 3, 4, 3, 2, 2, 2]), ((0, 2, 2), (3, 2, 1), (3, 2, -1), (2, 2, 0)))
 
-        def layout(shape, *held):
+        def layout(shape, *held, rows=False):
             """Regions as (kind, numbers, ranks in the order of their segments)."""
             found = {(kind, numbers): [(types.SimpleNamespace(rank=rank), None) for rank in ranks]
                      for kind, numbers, ranks in held}
-            return tuple(reader.layout_of(shape, found))
+            return tuple(reader.layout_of(shape, found, rows))
         self.assertEqual(layout((0,)), (0, (), 0, ()))
         self.assertEqual(layout((5,), (0, (), [3, 1])), (0, (), 2, ((1, 2, 2),)))
+        self.assertEqual(layout((5,), (2, (0, 2), [1]), (2, (2, 3), [3]), rows=True), (2, (), 2, ((1, 2, 2),)))
         self.assertEqual(layout((5,), (1, (3, 2), [0]), (1, (0, 3), [2, 1, 2])),
                          (1, (2,), 2, ((2, 3, -1), (0, 1, 0))))
         self.assertEqual(layout((5,), (1, (0, 2), [0]), (1, (2, 3), [1])), (0, (), 2, ((0, 2, 1),)))

@@ -167,6 +167,8 @@ std::string to_text(const Region& region) {
       return "box " + to_text(region.box);
     case RegionKind::kFlat:
       return strformat("flat {}:{}", region.flat_offset, region.flat_offset + region.flat_size);
+    case RegionKind::kRows:
+      return "rows";
   }
   return "?";
 }

@@ -100,7 +100,8 @@ struct Box {
 };
 std::string to_text(const Box& box);  // "[0:2, 3:5]"
 
-enum class RegionKind : uint8_t { kWhole = 0, kBox = 1, kFlat = 2 };
+// kRows: rows of a tensor that its rank counts from 0; only all ranks together know where they begin.
+enum class RegionKind : uint8_t { kWhole = 0, kBox = 1, kFlat = 2, kRows = 3 };
 
 // Which elements of a tensor a segment or a piece of memory holds.
 struct Region {
@@ -111,7 +112,7 @@ struct Region {
 };
 std::string to_text(const Region& region);
 
-// A region as numbers: for a box its offsets, then its extents; for a flat range its offset and size; for a whole none.
+// A region as numbers: for a box its offsets, then its extents; for a flat range its offset and size; else none.
 inline size_t region_number_count(RegionKind kind, size_t ndim) {
   return kind == RegionKind::kBox ? 2 * ndim : kind == RegionKind::kFlat ? 2 : 0;
 }

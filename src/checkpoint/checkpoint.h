@@ -41,8 +41,14 @@ struct Piece {
   const fb::Tensor* tensor = nullptr;
   const fb::Region* region = nullptr;
   const fb::Segment* segment = nullptr;
+  // Of rows: where the part's begin, and how many all parts have. A part alone does not tell: then its own are all.
+  uint64_t row_first = 0, row_total = 0;
 
-  Region held() const { return page->region_of(*region, tensor->ndim()); }
+  // Whether it is rows whose place among those of all parts is not known.
+  bool unplaced() const;
+  // The tensor's shape and what is held of it, for rows too.
+  Shape shape() const;
+  Region held() const;
   std::span<const fb::Chunk> chunks() const { return page->chunks_of(*segment); }
 };
 
@@ -113,6 +119,9 @@ class Checkpoint {
   // page of names of the manifest. pieces() of it are those of that part.
   Result<TensorRef> find_in_part(uint32_t number, std::string_view name, const Shape& shape,
                                  const Region& wanted) const;
+  // A piece that was made from one part, as pieces() would make it: rows get their place among those of all parts,
+  // unless a part's index cannot be read.
+  Piece placed(Piece piece) const;
   // The usual case without a search: `piece` is all of one tensor, `tensor` is the next one in the same part, and
   // stored as simply. Then `piece` becomes all of it. False in any other case.
   bool next_piece(const TensorRef& tensor, Piece* piece) const;

@@ -26,7 +26,7 @@ Status decode_chunk(const fb::Segment& segment, Bytes stored, MutableBytes raw, 
 }
 
 PieceOrder order_of(const Piece& piece, const plan::Geometry& geometry) {
-  const Shape shape = piece.page->shape_of(*piece.tensor);
+  const Shape shape = piece.shape();
   const uint16_t dtype = piece.tensor->dtype();
   const plan::Order order = plan::order_of(geometry, *plan::to_units(geometry, dtype, shape, piece.held()));
   uint64_t bytes = 0;
@@ -38,7 +38,7 @@ PieceOrder order_of(const Piece& piece, const plan::Geometry& geometry) {
 }
 
 ElementRange elements_of(const Piece& piece, const fb::Chunk& chunk) {
-  const Shape shape = piece.page->shape_of(*piece.tensor);
+  const Shape shape = piece.shape();
   const plan::Geometry geometry = *plan::geometry_of(piece.tensor->dtype(), shape);
   const PieceOrder order = order_of(piece, geometry);
   auto flat = [&](uint64_t position) {

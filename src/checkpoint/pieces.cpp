@@ -61,6 +61,25 @@ Result<const IndexFile*> Checkpoint::part_index(uint32_t number) const {
 
 // ---- the pieces of a tensor ----
 
+static bool are_rows(const fb::Region& region) { return static_cast<RegionKind>(region.kind()) == RegionKind::kRows; }
+
+bool Piece::unplaced() const { return are_rows(*region) && row_total == 0; }
+
+Shape Piece::shape() const {
+  Shape shape = page->shape_of(*tensor);
+  if (row_total != 0) shape[0] = row_total;
+  return shape;
+}
+
+Region Piece::held() const {
+  if (!are_rows(*region)) return page->region_of(*region, tensor->ndim());
+  const auto extents = page->extents_of(*tensor);
+  if (row_total == 0 || row_total == extents[0]) return {};
+  uint64_t elements = 0;
+  count_elements(extents, &elements);
+  return {RegionKind::kFlat, {}, elements / extents[0] * row_first, elements};
+}
+
 namespace {
 
 class Collector {
@@ -71,9 +90,12 @@ class Collector {
 
  private:
   Status collect_list(const fb::Layout& layout);
+  Status collect_rows(const fb::Layout& layout);
   Status collect_grid(const fb::Layout& layout);
   Status collect_cell(format::Root::PartCursor& holders, const fb::Layout& layout, const Box& cell, uint64_t number);
+  Result<const format::Page*> page_in(uint32_t part) const;
   Status collect_part(uint32_t part, const Box* cell);
+  Status collect_rows_of(uint32_t part, uint64_t* first);
   Status check_list() const;
   Status check_cover(std::span<const Piece> pieces, uint64_t elements) const;
   Status wrong(std::string what) const {
@@ -99,18 +121,22 @@ std::span<const fb::Region> find_region(const format::Page& page, const fb::Tens
   return {at, size_t{found}};
 }
 
-// Adds what one part holds: of the tensor, or of a cell of it.
-Status Collector::collect_part(uint32_t part, const Box* cell) {
+Result<const format::Page*> Collector::page_in(uint32_t part) const {
   CKPT_ASSIGN(const IndexFile* index, checkpoint_.part_index(part));
   auto opened = index->page_of(tensor_.name());
   if (!opened.ok()) return checkpoint_.at_part(std::move(opened).status(), part);
-  const format::Page* page = *opened;
+  return *opened;
+}
+
+// Adds what one part holds: of the tensor, or of a cell of it.
+Status Collector::collect_part(uint32_t part, const Box* cell) {
+  CKPT_ASSIGN(const format::Page* page, page_in(part));
   const fb::Tensor* theirs = page->find_tensor(tensor_.name());
+  std::span<const fb::Region> regions = theirs ? page->regions_of(*theirs) : std::span<const fb::Region>();
   if (!theirs || theirs->dtype() != tensor_.dtype() ||
-      !std::ranges::equal(page->extents_of(*theirs), tensor_.extents()))
+      !std::ranges::equal(page->extents_of(*theirs), tensor_.extents()) || (!regions.empty() && are_rows(regions[0])))
     return wrong(strformat("{} does not hold it as the manifest says", format::part_name(part)));
   const size_t before = pieces_.size();
-  std::span<const fb::Region> regions = page->regions_of(*theirs);
   if (cell) regions = find_region(*page, *theirs, *cell);
   for (const fb::Region& region : regions)
     for (const fb::Segment& segment : page->segments_of(region))
@@ -126,6 +152,33 @@ Status Collector::collect_list(const fb::Layout& layout) {
   });
   CKPT_TRY(std::move(status));
   return check_list();
+}
+
+// Adds the rows of one part, which come after *first others.
+Status Collector::collect_rows_of(uint32_t part, uint64_t* first) {
+  CKPT_ASSIGN(const format::Page* page, page_in(part));
+  const fb::Tensor* theirs = page->find_tensor(tensor_.name());
+  const auto extents = theirs ? page->extents_of(*theirs) : std::span<const uint64_t>(), all = tensor_.extents();
+  const auto regions = theirs ? page->regions_of(*theirs) : std::span<const fb::Region>();
+  if (!theirs || theirs->dtype() != tensor_.dtype() || extents.size() != all.size() || regions.size() != 1 ||
+      !are_rows(regions[0]) || !std::ranges::equal(extents.subspan(1), all.subspan(1)) || extents[0] > all[0] - *first)
+    return wrong(strformat("{} does not hold rows of it as the manifest says", format::part_name(part)));
+  for (const fb::Segment& segment : page->segments_of(regions[0]))
+    pieces_.push_back({part, page, theirs, regions.data(), &segment, *first, all[0]});
+  *first += extents[0];
+  return Ok();
+}
+
+// All rows, whatever is wanted: the parts before tell where those of a part begin.
+Status Collector::collect_rows(const fb::Layout& layout) {
+  Status status;
+  uint64_t rows = 0;
+  checkpoint_.root().for_each_part(layout, 0, layout.per_cell(), [&](uint32_t part) {
+    if (status.ok()) status = collect_rows_of(part, &rows);
+  });
+  CKPT_TRY(std::move(status));
+  const uint64_t all = tensor_.extents()[0];
+  return rows == all ? Ok() : wrong(strformat("the parts have {} rows, the manifest says {}", rows, all));
 }
 
 // The segments of one region cover it, each element once. `pieces` are all of one region.
@@ -208,7 +261,9 @@ Result<std::vector<Piece>> Collector::run() {
     return std::move(pieces_);
   }
   const fb::Layout& layout = checkpoint_.root().layouts[tensor_.page->holding_of(*tensor_.tensor).layout()];
-  CKPT_TRY(checkpoint_.root().is_grid(layout) ? collect_grid(layout) : collect_list(layout));
+  CKPT_TRY(checkpoint_.root().is_grid(layout)   ? collect_grid(layout)
+           : checkpoint_.root().is_rows(layout) ? collect_rows(layout)
+                                                : collect_list(layout));
   std::stable_sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.part < b.part; });
   return std::move(pieces_);
 }
@@ -217,6 +272,17 @@ Result<std::vector<Piece>> Collector::run() {
 
 Result<std::vector<Piece>> Checkpoint::pieces(const TensorRef& tensor, const Box* wanted) const {
   return Collector(*this, tensor, wanted).run();
+}
+
+Piece Checkpoint::placed(Piece piece) const {
+  if (!are_rows(*piece.region)) return piece;
+  const auto named = find(piece.page->text(piece.tensor->name()));
+  if (!named.ok() || !named->tensor || named->alias) return piece;
+  const auto all = pieces(named->tensor);
+  if (!all.ok()) return piece;
+  for (const Piece& at : *all)
+    if (at.part == piece.part) piece.row_first = at.row_first, piece.row_total = at.row_total;
+  return piece;
 }
 
 // Whether the segments of a region, which ascend, are all of it.
@@ -249,6 +315,7 @@ Result<TensorRef> Checkpoint::find_in_part(uint32_t number, std::string_view nam
   if (!tensor || !((*page)->shape_of(*tensor) == shape) || !count_elements(shape.span(), &elements)) return TensorRef{};
   for (const fb::Region& at : (*page)->regions_of(*tensor)) {
     const Region region = (*page)->region_of(at, tensor->ndim());
+    if (are_rows(at)) break;  // only all parts together know where they begin
     if (contains(region, wanted) && is_complete(**page, at, region_volume(region, elements)))
       return TensorRef{*page, tensor, number};
   }
@@ -260,7 +327,7 @@ bool Checkpoint::next_piece(const TensorRef& tensor, Piece* piece) const {
   const fb::Layout& layout = root().layouts[tensor.page->holding_of(*tensor.tensor).layout()];
   const fb::Tensor* next = piece->tensor + 1;
   const format::Page& page = *piece->page;
-  if (root().is_grid(layout) || layout.per_cell() != 1 || root().runs[layout.run_first()].first() != piece->part ||
+  if (layout.kind() != 0 || layout.per_cell() != 1 || root().runs[layout.run_first()].first() != piece->part ||
       next == page.tensors.data() + page.tensors.size() || next->region_count() != 1 ||
       page.text(next->name()) != tensor.name() || next->dtype() != tensor.dtype() ||
       !std::ranges::equal(page.extents_of(*next), tensor.extents()))

@@ -18,9 +18,9 @@ struct RegionOrder {
 
 // In elements, of a region of a tensor of `total` elements.
 inline uint64_t region_volume(const Region& region, uint64_t total) {
-  return region.kind == RegionKind::kWhole ? total
-         : region.kind == RegionKind::kBox ? region.box.volume()
-                                           : region.flat_size;
+  return region.kind == RegionKind::kBox    ? region.box.volume()
+         : region.kind == RegionKind::kFlat ? region.flat_size
+                                            : total;
 }
 
 }  // namespace ckpt::checkpoint

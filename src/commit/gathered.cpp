@@ -147,13 +147,18 @@ Result<Gathered> Gathered::decode(Bytes file, const Id& save_id, uint32_t first,
 }
 
 // Whether runs of pieces are of known kinds, and their rows of the parts [first, first + count).
-static bool are_pieces(std::span<const uint64_t> runs, size_t width, uint32_t first, uint32_t count) {
+static bool are_pieces(std::span<const uint64_t> runs, size_t ndim, uint32_t first, uint32_t count) {
+  const size_t width = row_width(ndim);
   if (!are_runs(runs, width)) return false;
+  constexpr auto kRows = static_cast<uint64_t>(RegionKind::kRows);
+  const bool rows = !runs.empty() && runs[1] == kRows;  // then all are
+  if (rows && ndim == 0) return false;
   for (size_t size; !runs.empty(); runs = runs.subspan(size)) {
     const bool one = runs[0] == 1;
     size = run_size(runs[0], width);
     const uint64_t last = runs[width] + (one ? 0 : (runs[0] - 1) * runs[2 * width]);
-    if (runs[0] > UINT32_MAX || runs[1] > 2 || (!one && runs[1 + width] != 0)) return false;
+    if (runs[0] > UINT32_MAX || runs[1] > kRows || (runs[1] == kRows) != rows || (!one && runs[1 + width] != 0))
+      return false;
     if (runs[width] - first >= count || last - first >= count) return false;
   }
   return true;
@@ -167,7 +172,7 @@ Status Gathered::check(uint32_t first, uint32_t count) const {
   for (size_t i = 0; i < parts.size() && ok; i++) ok = parts[i].rank() == first + i;
   for (const Tensor& tensor : tensors)
     ok = ok && text_in(tensor.name) && tensor.ndim <= kMaxNdim && range_in({tensor.shape, tensor.ndim}) &&
-         range_in(tensor.pieces) && are_pieces(range(tensor.pieces), row_width(tensor.ndim), first, count);
+         range_in(tensor.pieces) && are_pieces(range(tensor.pieces), tensor.ndim, first, count);
   for (const Alias& alias : aliases)
     ok = ok && text_in(alias.name) && text_in(alias.target) && alias.ndim <= kMaxNdim && range_in(alias.view_range());
   for (const Object& object : objects)

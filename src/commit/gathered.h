@@ -17,7 +17,8 @@ namespace ckpt::commit {
 // ---- pieces as rows of numbers ----
 
 // A row is a piece of a tensor: kind and numbers of its region (FORMAT §4) and zeros behind them, so that all rows of a
-// tensor are as long; start and count of its elements; the part that holds them.
+// tensor are as long; start and count of its elements; the part that holds them. Of rows (kind 3), the first number is
+// how many the part has.
 inline constexpr size_t kRowEnd = 3;  // start, count, part
 inline size_t row_width(size_t ndim) { return 1 + 2 * std::max<size_t>(ndim, 1) + kRowEnd; }
 

@@ -16,6 +16,8 @@ void TensorEntry::read(const Source& source, size_t number, size_t at) {
     rank = pieces->rank;
     dtype = pieces->dtype;
     extents = gathered->range({pieces->shape, pieces->ndim});
+    const auto runs = gathered->range(pieces->pieces);
+    rows = !runs.empty() && runs[1] == static_cast<uint64_t>(RegionKind::kRows);
     return;
   }
   gathered = nullptr;
@@ -25,6 +27,8 @@ void TensorEntry::read(const Source& source, size_t number, size_t at) {
   rank = source.part->header.rank;
   dtype = tensor->dtype();
   extents = page->extents_of(*tensor);
+  const auto regions = page->regions_of(*tensor);
+  rows = !regions.empty() && static_cast<RegionKind>(regions[0].kind()) == RegionKind::kRows;
 }
 
 // ---- aliases ----

@@ -31,6 +31,7 @@ struct TensorEntry {
   uint32_t rank;
   uint16_t dtype;
   std::span<const uint64_t> extents;
+  bool rows;  // extents[0] is what the rank has, and not what all have together
   // Its pieces, in one of two forms:
   const format::Page* page;  // of a part
   const fb::Tensor* tensor;

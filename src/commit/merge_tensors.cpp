@@ -12,14 +12,32 @@ namespace ckpt::commit {
 using SameTensor = ByName<TensorEntry>::Same;
 
 static std::string describe(const TensorEntry& tensor) {
-  return dtype_name(tensor.dtype) + std::string(" ") + to_text(Shape::of(tensor.extents));
+  return (tensor.rows ? "rows of " : "") + std::string(dtype_name(tensor.dtype)) + " " +
+         to_text(Shape::of(tensor.extents));
+}
+
+// A rank that has rows of it; null if none has.
+static const TensorEntry* find_rows(SameTensor same) {
+  const auto at = std::ranges::find_if(same, [](const TensorEntry* tensor) { return tensor->rows; });
+  return at == same.end() ? nullptr : *at;
+}
+
+// Ranks that have rows agree on all extents but the first. One without a row says what one of an empty tensor says.
+static bool fits_rows(const TensorEntry& rows, const TensorEntry& other) {
+  return other.dtype == rows.dtype && other.extents.size() == rows.extents.size() &&
+         (other.rows || other.extents[0] == 0) && std::ranges::equal(rows.extents.subspan(1), other.extents.subspan(1));
 }
 
 static Status check_same(SameTensor same) {
-  const TensorEntry& first = *same[0];
+  const TensorEntry* rows = find_rows(same);
+  const TensorEntry& first = rows ? *rows : *same[0];
   for (const TensorEntry* other : same)
-    if (other->dtype != first.dtype || !std::ranges::equal(first.extents, other->extents))
-      return disagree("tensor", first.name, first.rank, other->rank, describe(first), describe(*other));
+    if (rows ? !fits_rows(first, *other)
+             : other->dtype != first.dtype || !std::ranges::equal(first.extents, other->extents)) {
+      const bool before = other->rank < first.rank;
+      const TensorEntry &a = before ? *other : first, &b = before ? first : *other;
+      return disagree("tensor", first.name, a.rank, b.rank, describe(a), describe(b));
+    }
   return Ok();
 }
 
@@ -66,6 +84,7 @@ void Rows::collect_part(const TensorEntry& tensor) {
       uint64_t* row = &numbers_[at];
       row[0] = region.kind();
       std::copy_n(numbers, count, row + 1);
+      if (tensor.rows) row[1] = tensor.extents[0];
       row[width_ - 3] = segment.start();
       row[width_ - 2] = segment.count();
       row[width_ - 1] = tensor.rank;
@@ -109,6 +128,7 @@ class TensorMerge {
   Status bad_share(size_t begin, size_t at, size_t end, uint64_t covered) const;
   Status add_region(size_t begin, size_t end);
   Status check_regions() const;
+  Status add_rows();
   bool find_grid();
   uint32_t layout();
   Status uncovered(Status status, const std::vector<uint32_t>& ranks) const;
@@ -259,6 +279,34 @@ uint32_t TensorMerge::layout() {
   return builder_.grid_layout(cells_, static_cast<uint32_t>(per_cell), sequence_);
 }
 
+// The parts have their rows one after the other. Each has all of its own (FORMAT §4); a group may say anything.
+Status TensorMerge::add_rows() {
+  std::vector<uint64_t> extents(extents_.begin(), extents_.end());
+  extents[0] = 1;
+  uint64_t row_elements = 0, total = 0, bytes = 0;
+  count_elements(extents, &row_elements);
+  bool fits = true;
+  for (size_t begin = 0, end; begin < rows_.count(); begin = end) {
+    const uint64_t* first = rows_.row(begin);
+    uint64_t covered = 0, elements = 0;
+    for (end = begin; end < rows_.count() && rows_.part(rows_.row(end)) == rows_.part(first); end++) {
+      if (rows_.start(rows_.row(end)) != covered || rows_.row(end)[1] != first[1]) covered = UINT64_MAX;
+      if (add_overflows(covered, rows_.elements(rows_.row(end)), &covered)) covered = UINT64_MAX;
+    }
+    if (mul_overflows(first[1], row_elements, &elements) || covered != elements || elements == 0)
+      return uncovered(Status(CKPT_INCOMPLETE, "not all of the rows that it has"), {rows_.part(first)});
+    fits &= !add_overflows(total, first[1], &total);
+  }
+  extents[0] = total;
+  if (!fits || !count_elements(extents, &elements_) || !count_bytes(elements_, same_[0]->dtype, &bytes))
+    return Status(CKPT_UNSUPPORTED, strformat("tensor {}: the rows of all ranks together take more than 2^63-1 bytes",
+                                              quoted(same_[0]->name)))
+        .with("tensor", std::string(same_[0]->name));
+  builder_.add_tensor(same_[0]->name, same_[0]->dtype, extents);
+  builder_.add_holding(rows_.stored_bytes(), static_cast<uint32_t>(rows_.count()), builder_.rows_layout(parts_));
+  return Ok();
+}
+
 Status TensorMerge::add(SameTensor same) {
   CKPT_TRY(check_same(same));
   same_ = same;
@@ -266,6 +314,7 @@ Status TensorMerge::add(SameTensor same) {
   count_elements(extents_, &elements_);
   rows_.collect(same);
   find_parts();
+  if (find_rows(same)) return add_rows();
   cells_.clear();
   if (elements_ != 0) {
     sort();

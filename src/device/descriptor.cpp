@@ -18,6 +18,19 @@ static Status read_extents(const int64_t* values, int ndim, const char* what, Sh
   return Ok();
 }
 
+// Ranks put their rows one after the other, so each row has elements and ends at a whole byte.
+static Status check_rows(const ckpt_tensor_desc& desc) {
+  if (desc.ndim < 1) return Status(CKPT_INVALID, "rows of a scalar: expected ndim 1 or more, found 0");
+  uint64_t elements = 0;
+  Shape row;
+  CKPT_TRY(read_extents(desc.shape + 1, desc.ndim - 1, "shape of a row", &row));
+  if (!count_elements(row.span(), &elements)) return Ok();  // so is the tensor, which says it better
+  if (elements == 0) return Status(CKPT_INVALID, "rows without elements: shape of a row " + to_text(row));
+  if (elements % 8 * static_cast<uint64_t>(desc.dtype & 0xff) % 8 == 0) return Ok();
+  return Status(CKPT_UNSUPPORTED,
+                strformat("rows of {} elements of {} bits do not end at whole bytes", elements, desc.dtype & 0xff));
+}
+
 static Status read_region(const ckpt_tensor_desc& desc, Region* region) {
   switch (desc.region_kind) {
     case CKPT_REGION_WHOLE:
@@ -34,6 +47,9 @@ static Status read_region(const ckpt_tensor_desc& desc, Region* region) {
       region->flat_offset = static_cast<uint64_t>(desc.flat_offset);
       region->flat_size = static_cast<uint64_t>(desc.flat_size);
       return Ok();
+    case CKPT_REGION_ROWS:
+      region->kind = RegionKind::kRows;
+      return check_rows(desc);
     default:
       return Status(CKPT_INVALID, strformat("region kind {}", desc.region_kind));
   }

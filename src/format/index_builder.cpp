@@ -44,6 +44,7 @@ void IndexBuilder::add_holding(uint64_t stored_bytes, uint32_t segments, uint32_
 // Whether a region is all of its tensor.
 static bool is_all(const Region& region, std::span<const uint64_t> extents) {
   if (region.kind == RegionKind::kWhole) return true;
+  if (region.kind == RegionKind::kRows) return false;  // told as rows, however many other ranks have
   uint64_t total = 0;
   if (region.kind == RegionKind::kFlat) return count_elements(extents, &total) && region.flat_size == total;
   return std::ranges::equal(region.box.extent.span(), extents);
@@ -122,8 +123,8 @@ uint32_t IndexBuilder::intern(uint8_t kind, std::span<const uint64_t> cells, uin
   const auto [at, fresh] = known_layouts_.try_emplace(std::move(key), static_cast<uint32_t>(layouts_.size()));
   if (!fresh) return at->second;
   layouts_.emplace_back(kind, uint8_t{0}, static_cast<uint16_t>(cells.size()),
-                        kind ? static_cast<uint32_t>(cells_.size()) : 0u, per_cell, static_cast<uint32_t>(runs_.size()),
-                        static_cast<uint32_t>(runs.size()));
+                        cells.empty() ? 0u : static_cast<uint32_t>(cells_.size()), per_cell,
+                        static_cast<uint32_t>(runs_.size()), static_cast<uint32_t>(runs.size()));
   cells_.insert(cells_.end(), cells.begin(), cells.end());
   runs_.insert(runs_.end(), runs.begin(), runs.end());
   return at->second;
@@ -131,6 +132,9 @@ uint32_t IndexBuilder::intern(uint8_t kind, std::span<const uint64_t> cells, uin
 
 uint32_t IndexBuilder::list_layout(std::span<const uint32_t> holders) {
   return intern(0, {}, static_cast<uint32_t>(holders.size()), holders);
+}
+uint32_t IndexBuilder::rows_layout(std::span<const uint32_t> holders) {
+  return intern(2, {}, static_cast<uint32_t>(holders.size()), holders);
 }
 uint32_t IndexBuilder::grid_layout(std::span<const uint64_t> cells, uint32_t per_cell,
                                    std::span<const uint32_t> holders) {

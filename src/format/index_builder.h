@@ -49,6 +49,8 @@ class IndexBuilder {
 
   // The layouts of a manifest; equal ones are one. `holders`: parts, ascending.
   uint32_t list_layout(std::span<const uint32_t> holders);
+  // The same, of a tensor whose rows the parts hold one after the other.
+  uint32_t rows_layout(std::span<const uint32_t> holders);
   // `holders`: `per_cell` for each cell.
   uint32_t grid_layout(std::span<const uint64_t> cells, uint32_t per_cell, std::span<const uint32_t> holders);
 

@@ -114,9 +114,9 @@ uint64_t Root::part_count(const fb::Layout& layout) const {
 
 Status Root::check_layout(const fb::Layout& layout) const {
   const bool grid = layout.kind() == 1;
-  if (layout.kind() > 1 || layout.pad() != 0 || layout.ndim() > kMaxNdim || grid != (layout.ndim() != 0) ||
-      (!grid && layout.cells() != 0) || (grid && layout.per_cell() == 0) || layout.per_cell() > summary.world_size ||
-      !range_ok(layout.cells(), layout.ndim(), numbers.size()))
+  if (layout.kind() > 2 || layout.pad() != 0 || layout.ndim() > kMaxNdim || grid != (layout.ndim() != 0) ||
+      (!grid && layout.cells() != 0) || (layout.kind() != 0 && layout.per_cell() == 0) ||
+      layout.per_cell() > summary.world_size || !range_ok(layout.cells(), layout.ndim(), numbers.size()))
     return bad("a layout of no known kind");
   uint64_t expected = layout.per_cell(), found = 0;
   for (uint64_t count : cells_of(layout))

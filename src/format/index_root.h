@@ -65,6 +65,7 @@ class Root {
   size_t page_of_object(uint64_t position) const;
 
   bool is_grid(const fb::Layout& layout) const { return layout.kind() == 1; }
+  bool is_rows(const fb::Layout& layout) const { return layout.kind() == 2; }
   std::span<const uint64_t> cells_of(const fb::Layout& layout) const {
     return numbers.subspan(layout.cells(), layout.ndim());
   }

@@ -107,7 +107,7 @@ Status PageCheck::object_place(const fb::Object& object, std::string_view name) 
     return ok ? Ok() : bad("object " + quoted(name) + " is of no known kind");
   }
   const bool known = object.placement() == 3 && object.layout() < root_.layouts.size();
-  if (!known || root_.is_grid(root_.layouts[object.layout()]))
+  if (!known || root_.layouts[object.layout()].kind() != 0)
     return bad("object " + quoted(name) + " has no list of parts");
   const fb::Layout& layout = root_.layouts[object.layout()];
   uint32_t first = UINT32_MAX;

@@ -23,6 +23,7 @@ class PageCheck {
   Status holding(const fb::Tensor& tensor, const Extents& extents) const;
   Status regions_of(const fb::Tensor& tensor, const Extents& extents);
   Status region(const fb::Region& region, const Extents& extents, uint64_t* elements) const;
+  Status rows(const fb::Tensor& tensor, const Extents& extents) const;
   Status segments_of(const fb::Region& region, const Extents& extents, uint64_t elements);
   Status segment(const fb::Segment& segment, const Extents& extents, uint64_t elements) const;
   Status chunks_of(std::string_view owner, std::span<const fb::Chunk> list, uint64_t bytes, bool raw) const;

@@ -80,6 +80,8 @@ Status PageCheck::holding(const fb::Tensor& tensor, const Extents& extents) cons
   if (holding.layout() >= root_.layouts.size()) return bad("its layout does not exist");
   const fb::Layout& layout = root_.layouts[holding.layout()];
   if ((extents.elements == 0) != (layout.per_cell() == 0)) return bad("its layout has no parts, or too many");
+  if (root_.is_rows(layout) && (extents.dims.empty() || extents.dims[0] < layout.per_cell()))
+    return bad("it has fewer rows than parts that hold some");
   if (!root_.is_grid(layout)) return Ok();
   if (layout.ndim() != tensor.ndim()) return bad("its layout has another number of dimensions");
   const auto cells = root_.cells_of(layout);
@@ -109,8 +111,22 @@ Status PageCheck::regions_of(const fb::Tensor& tensor, const Extents& extents) {
     }
     before = &region;
     CKPT_TRY(segments_of(region, extents, elements));
+    if (static_cast<RegionKind>(region.kind()) == RegionKind::kRows) CKPT_TRY(rows(tensor, extents));
   }
   return Ok();
+}
+
+// Rows are all that the part holds of the tensor, and it holds them alone.
+Status PageCheck::rows(const fb::Tensor& tensor, const Extents& extents) const {
+  if (tensor.region_count() != 1) return bad("another region beside rows");
+  if (extents.dims.empty() || !extents.whole_bytes(extents.elements / extents.dims[0]))
+    return bad("its rows do not end at whole bytes");
+  uint64_t end = 0;
+  for (const fb::Segment& segment : page_.segments_of(page_.regions_of(tensor)[0])) {
+    if (segment.start() != end) break;
+    end += segment.count();
+  }
+  return end == extents.elements ? Ok() : bad(strformat("only {} of {} elements of its rows", end, extents.elements));
 }
 
 // The number of elements of a box inside a tensor; 0 if it leaves the tensor or is empty.
@@ -126,30 +142,30 @@ static uint64_t box_elements(std::span<const uint64_t> box, std::span<const uint
 }
 
 Status PageCheck::region(const fb::Region& region, const Extents& extents, uint64_t* elements) const {
-  if (region.kind() > 2 || region.pad() != 0 || region.pad2() != 0) return bad("a region of no known kind");
+  if (region.kind() > 3 || region.pad() != 0 || region.pad2() != 0) return bad("a region of no known kind");
   const size_t ndim = extents.dims.size();
   const auto kind = static_cast<RegionKind>(region.kind());
+  const bool all = kind == RegionKind::kWhole || kind == RegionKind::kRows;
   if (!range_ok(region.geometry(), region_number_count(kind, ndim), page_.numbers.size()) ||
-      (kind == RegionKind::kWhole && region.geometry() != 0))
+      (all && region.geometry() != 0))
     return bad("a region's geometry lies outside the numbers");
   const uint64_t total = extents.elements;
   const uint64_t* numbers = page_.numbers.data() + region.geometry();
   uint64_t end = 0;
-  if (kind == RegionKind::kWhole)
+  if (all)
     *elements = total;
   else if (kind == RegionKind::kBox)
     *elements = box_elements({numbers, 2 * ndim}, extents.dims);
   else
     *elements = add_overflows(numbers[0], numbers[1], &end) || end > total ? 0 : numbers[1];
   if (*elements == 0) return bad("a region is empty or ends outside its tensor");
-  if (kind != RegionKind::kWhole && *elements == total) return bad("a region that is all of its tensor is not told so");
+  if (!all && *elements == total) return bad("a region that is all of its tensor is not told so");
   if (extents.bits % 8 == 0) return Ok();
   const bool whole_bytes =
-      kind == RegionKind::kWhole ||
-      (kind == RegionKind::kFlat
-           ? extents.whole_bytes(numbers[0]) && (extents.whole_bytes(numbers[1]) || end == total)
-           : extents.whole_bytes(numbers[ndim - 1]) && extents.whole_bytes(numbers[2 * ndim - 1]) &&
-                 extents.whole_bytes(extents.dims[ndim - 1]));
+      all || (kind == RegionKind::kFlat
+                  ? extents.whole_bytes(numbers[0]) && (extents.whole_bytes(numbers[1]) || end == total)
+                  : extents.whole_bytes(numbers[ndim - 1]) && extents.whole_bytes(numbers[2 * ndim - 1]) &&
+                        extents.whole_bytes(extents.dims[ndim - 1]));
   return whole_bytes ? Ok() : bad("a region of packed elements does not end at a whole byte");
 }
 

@@ -89,6 +89,12 @@ static Status check_strides(std::string_view name, const device::RegionRequest& 
 
 Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, void* data, uint64_t data_bytes) {
   if (begun_) return Status(CKPT_INVALID, "the load has begun; nothing can be added");
+  if (desc.region_kind == CKPT_REGION_ROWS)
+    return Status(CKPT_INVALID,
+                  strformat("tensor {}: region kind ROWS is for saves; a load asks for a box of the shape "
+                            "that ckpt_reader_tensor_find tells",
+                            quoted(name)))
+        .with("tensor", std::string(name));
   device::RegionRequest want;
   if (Status status = device::read_desc(desc, data, data_bytes, &want); !status.ok())
     return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));

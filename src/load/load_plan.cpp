@@ -77,6 +77,7 @@ Status ReadPlanner::find_pieces(const WantedBox& wanted) {
   const Box box = all_pieces_ ? Box{} : plan_->box_of(wanted);
   CKPT_ASSIGN(pieces_, plan_->source->pieces(tensor_, all_pieces_ ? nullptr : &box));
   all_pieces_ |= pieces_.size() == 1 && pieces_[0].region->kind() == 0;
+  all_pieces_ |= !pieces_.empty() && pieces_[0].row_total != 0;  // rows always come all
   return Ok();
 }
 
@@ -94,6 +95,10 @@ void ReadPlanner::use_box(const WantedBox& wanted) {
 // Whether a piece may hold something of the box, by a quick look at its numbers: of a thousand tiles, a box needs few.
 bool ReadPlanner::may_overlap(const checkpoint::Piece& piece) const {
   if (geometry_.packed || piece.region->kind() == 0) return true;  // packed: the numbers are elements
+  if (piece.row_total != 0) {
+    const Region rows = piece.held();
+    return rows.kind == RegionKind::kWhole || (rows.flat_offset <= high_ && low_ < rows.flat_offset + rows.flat_size);
+  }
   const uint64_t* numbers = piece.page->numbers.data() + piece.region->geometry();
   if (piece.region->kind() == 2) return numbers[0] <= high_ && low_ < numbers[0] + numbers[1];
   for (int i = 0; i < box_.ndim(); i++) {

@@ -35,10 +35,15 @@ Finding PartVerifier::damage(const OwnedChunk& owned, ckpt_status status, std::s
   std::string where = (tensor ? "tensor \"" : "object \"") + finding.name + "\"";
   if (!owned.listed()) where = "declaration list of a replica group";
   if (tensor) {
-    checkpoint::ElementRange elements = checkpoint::elements_of(owned.piece, *owned.chunk);
-    finding.first_element = elements.first;
-    finding.last_element = elements.last;
+    const checkpoint::Piece piece = checkpoint_.placed(owned.piece);
+    const checkpoint::ElementRange elements = checkpoint::elements_of(piece, *owned.chunk);
     where += strformat(", elements {} to {}", elements.first, elements.last);
+    if (piece.unplaced()) {
+      where += " of this part's own rows";
+    } else {
+      finding.first_element = elements.first;
+      finding.last_element = elements.last;
+    }
   }
   finding.text = strformat("{} at {}, {} bytes: {}: {}", finding.part, finding.offset, finding.size, where, what);
   return finding;

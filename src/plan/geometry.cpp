@@ -61,7 +61,7 @@ static bool scale(uint64_t elements, int bits, uint64_t* bytes) {
 }
 
 bool is_whole(const Region& region, const Shape& shape) {
-  if (region.kind == RegionKind::kWhole) return true;
+  if (region.kind == RegionKind::kWhole || region.kind == RegionKind::kRows) return true;
   if (region.kind == RegionKind::kFlat) return region.flat_offset == 0 && region.flat_size == *element_count(shape);
   for (int i = 0; i < shape.ndim; i++)
     if (region.box.offset[i] != 0 || region.box.extent[i] != shape[i]) return false;
@@ -70,6 +70,7 @@ bool is_whole(const Region& region, const Shape& shape) {
 
 Result<Region> to_units(const Geometry& geometry, uint16_t dtype, const Shape& shape, const Region& region) {
   CKPT_TRY(check_inside(region, shape));
+  if (region.kind == RegionKind::kRows) return Region{};  // all that the rank has
   if (!geometry.packed) return region;
   if (is_whole(region, shape)) {
     Region whole;
@@ -122,6 +123,7 @@ Region to_elements(const Geometry& geometry, uint16_t dtype, const Shape& shape,
 uint64_t units_of(const Geometry& geometry, const Region& region) {
   switch (region.kind) {
     case RegionKind::kWhole:
+    case RegionKind::kRows:
       return geometry.volume;
     case RegionKind::kBox:
       return region.box.volume();

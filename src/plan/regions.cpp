@@ -8,6 +8,7 @@ Result<uint64_t> region_elements(const Shape& shape, const Region& region) {
   CKPT_ASSIGN(uint64_t total, element_count(shape));
   switch (region.kind) {
     case RegionKind::kWhole:
+    case RegionKind::kRows:
       return total;
     case RegionKind::kBox:
       if (inside(region.box, shape)) return region.box.volume();

@@ -29,7 +29,7 @@ uint64_t SaveTensor::elements() const {
   const Region held = region();
   uint64_t total = 0;
   count_elements(extents(), &total);
-  return held.kind == RegionKind::kWhole ? total : held.kind == RegionKind::kFlat ? held.flat_size : held.box.volume();
+  return held.kind == RegionKind::kBox ? held.box.volume() : held.kind == RegionKind::kFlat ? held.flat_size : total;
 }
 
 SaveMemory SaveTensor::memory() const {

@@ -83,7 +83,8 @@ static Status taken(std::string_view name) {
 
 // A rank may add several regions of one tensor. `first`: the one that was added first; null if the name is an alias's.
 static Status check_another(std::string_view name, const SaveTensor* first, const device::RegionRequest& request) {
-  if (!first || first->kind == RegionKind::kWhole || request.region.kind == RegionKind::kWhole ||
+  auto all = [](RegionKind kind) { return kind == RegionKind::kWhole || kind == RegionKind::kRows; };
+  if (!first || all(first->kind) || all(request.region.kind) ||
       (request.bytes != 0 && first->region() == request.region))
     return taken(name);
   if (first->dtype == request.dtype && first->shape() == request.shape) return Ok();
@@ -102,6 +103,9 @@ Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, con
   if (desc.flags & CKPT_TENSOR_CONVERT)
     return Status(CKPT_INVALID, "tensor \"" + std::string(name) + "\": conversion is for loads");
   bool whole = desc.region_kind == CKPT_REGION_WHOLE, given = desc.replica_count != 0;
+  if (desc.region_kind == CKPT_REGION_ROWS && (given || (desc.flags & CKPT_TENSOR_FIRST_REPLICA)))
+    return Status(CKPT_INVALID, strformat("tensor {}: rows are of one rank only, and have no replicas", quoted(name)))
+        .with("tensor", std::string(name));
   Replica replica{
       .group = desc.replica_group,
       .index = given   ? desc.replica_index

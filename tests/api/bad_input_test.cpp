@@ -145,7 +145,7 @@ TEST_P(BadInput, DescriptorsThatCannotBeAreInvalidAndNameTheTensor) {
   desc.ndim = -1;
   refuse(desc);
   desc = whole(CKPT_DTYPE_F32, {4});
-  desc.region_kind = 3;
+  desc.region_kind = 4;
   refuse(desc);
   desc.region_kind = 0;
   desc.flags = 1u << 31;

@@ -73,7 +73,7 @@ TEST(RegionRules, LieInsideTheNumbersAndTheTensorAndAreNotEmpty) {
   };
   expect_each_refused(
       some_part(),
-      {{[](auto& at) { at.region(0).kind = 3; }, kind},
+      {{[](auto& at) { at.region(0).kind = 4; }, kind},
        {[](auto& at) { at.region(0).pad = 1; }, kind},
        {[](auto& at) { at.region(0).pad2 = 1; }, kind},
        {[](auto& at) { at.region(0).geometry = ~0u; }, outside},

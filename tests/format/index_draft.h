@@ -20,6 +20,7 @@ inline Region box(std::initializer_list<uint64_t> offset, std::initializer_list<
   return {RegionKind::kBox, {shape(offset), shape(extent)}, 0, 0};
 }
 inline Region flat(uint64_t offset, uint64_t size) { return {RegionKind::kFlat, {}, offset, size}; }
+inline Region rows() { return {RegionKind::kRows, {}, 0, 0}; }
 
 // ---- records as the schema lays them out ----
 
@@ -194,6 +195,10 @@ struct Draft {
   }
   Draft& list(std::vector<uint32_t> parts) {
     builder.add_holding(100, 1, builder.list_layout(parts));
+    return *this;
+  }
+  Draft& rows_in(std::vector<uint32_t> parts) {
+    builder.add_holding(100, 1, builder.rows_layout(parts));
     return *this;
   }
   Draft& grid(std::vector<uint64_t> cells, uint32_t per_cell, std::vector<uint32_t> parts) {

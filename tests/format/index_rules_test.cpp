@@ -195,7 +195,7 @@ TEST(LayoutRules, ListsAndGridsOfSoundRunsOnly) {
   // some_manifest has layouts 0: the grid, of runs 0–2 and 1–3; 1: 0–3; 2: nothing; 3: 1–3; 4: 0.
   const std::string_view kind = "a layout of no known kind", count = "parts, expected", part = "does not exist";
   expect_each_refused(some_manifest(), {{[](auto& at) { at.layout(0).kind = 2; }, kind},
-                                        {[](auto& at) { at.layout(1).kind = 2; }, kind},
+                                        {[](auto& at) { at.layout(1).kind = 3; }, kind},
                                         {[](auto& at) { at.layout(0).pad = 1; }, kind},
                                         {[](auto& at) { at.layout(0).ndim = 17; }, kind},
                                         {[](auto& at) { at.layout(0).ndim = 0; }, kind},

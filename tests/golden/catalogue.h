@@ -146,8 +146,25 @@ inline Contents together() {
   return out;
 }
 
+// Rows that each rank counts for itself; one of three ranks has none.
+inline Contents rows() {
+  Contents out{.label = "rows",
+               .step = 7,
+               .world = 3,
+               .text_options = {{"compression", "auto"}},
+               .number_options = {{"chunk_bytes", 4096}}};
+  out.tensors = {filled("embedding", CKPT_DTYPE_F32, {301, 16}, Split::kOwnRows, 101),
+                 filled("embedding.u4", CKPT_DTYPE_U4, {9, 2, 3}, Split::kOwnRows, 102),
+                 filled("ids", CKPT_DTYPE_I64, {301}, Split::kOwnRows, 103),
+                 filled("none", CKPT_DTYPE_F32, {0, 5}, Split::kOwnRows, 104),
+                 {"slot", CKPT_DTYPE_F32, {301, 4, 8}, Split::kOwnRows, slope(301 * 32, 2)},
+                 filled("w", CKPT_DTYPE_F32, {5, 3}, Split::kRows, 105)};
+  out.aliases = {{"tied", "embedding", false, 0, {}, {}}, {"third.column", "embedding", true, 2, {301}, {16}}};
+  return out;
+}
+
 inline std::vector<Contents> catalogue() {
-  return {dtypes(), sharded(), compressed(), lz4(), halves(), together()};
+  return {dtypes(), sharded(), compressed(), lz4(), halves(), together(), rows()};
 }
 
 }  // namespace ckpt_golden

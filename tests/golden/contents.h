@@ -25,6 +25,7 @@ enum class Split {
   kLast,        // only the last rank
   kPair,        // the first two ranks are a replica group
   kOdd,         // whole, on odd ranks alone; needs held_by=some
+  kOwnRows,     // rows that each rank counts for itself; of three ranks the middle one has none
   kHalves,      // box: the left half of the columns on even ranks, the right half on odd ones, each a replica group
 };
 
@@ -167,6 +168,15 @@ inline Region region_of(const Tensor& tensor, uint32_t rank, uint32_t world) {
       desc.replica_index = rank;
       desc.replica_group = 7;
       break;
+    case Split::kOwnRows: {
+      // The rank in the middle has none.
+      const int64_t total = tensor.shape[0], half = world < 3 ? total : total / 3;
+      const int64_t begin = rank == 0 ? 0 : half, end = rank == 0 || (rank == 1 && world > 2) ? half : total;
+      desc.region_kind = CKPT_REGION_ROWS;
+      desc.shape[0] = end - begin;
+      region.first = total ? begin * (count / total) : 0;
+      break;
+    }
     case Split::kFlat:
       desc.region_kind = CKPT_REGION_FLAT;
       desc.flat_offset = region.first = share(count, rank, world);

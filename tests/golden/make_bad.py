@@ -91,6 +91,8 @@ def cases(golden):
     manifest, part, record = sound.manifest, sound.part, sound.record
     page, root = sound.own.pages[0].columns, sound.index.root
     chunk, segment, holding = page.chunks[0], page.segments[0], sound.index.pages[0].columns.holdings[0]
+    before, same = (row(region)[0] for region in page.regions[:2])
+    rows = before + same, before + row(page.regions[1], kind=3)[1]
     newer = bytearray(manifest)
     newer[-20:-16] = struct.pack("<I", 2)
     yield "CORRUPT-chunk", manifest, flipped(part, chunk.offset + 5)
@@ -102,6 +104,7 @@ def cases(golden):
     yield "FORMAT-chunk-too-large", *sound.in_part(*row(chunk, raw_size=(64 << 20) + 4))
     yield "FORMAT-empty-manifest", b"", None
     yield "FORMAT-filter-width", *sound.in_part(*row(segment, filter=2, filter_width=3))
+    yield "FORMAT-rows-in-a-list", *sound.in_part(*rows)
     yield "FORMAT-segment-beyond-its-region", *sound.in_part(*row(segment, start=1))
     yield "FORMAT-segment-missing-elements", *sound.in_part(*row(segment, chunk_count=0))
     yield "FORMAT-holding-of-no-layout", sound.in_manifest(*row(holding, layout=len(root.layouts)))[0], None

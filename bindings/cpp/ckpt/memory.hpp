@@ -192,6 +192,11 @@ class Tensor {
     desc_.flat_size = size;
     return *this;
   }
+  // Save only: the memory is rows that no other rank has; the shape is theirs.
+  Tensor& rows() & {
+    desc_.region_kind = CKPT_REGION_ROWS;
+    return *this;
+  }
   // The strides of the memory, in elements.
   Tensor& strides(const Extents& strides) & {
     desc_.flags |= CKPT_TENSOR_STRIDED;
@@ -221,6 +226,7 @@ class Tensor {
   // On a temporary they return a value, so that `const auto& t = Tensor::of<float>({2}).convert();` is safe.
   Tensor box(const Extents& offset, const Extents& extent) && { return box(offset, extent); }
   Tensor flat(int64_t offset, int64_t size) && { return flat(offset, size); }
+  Tensor rows() && { return rows(); }
   Tensor strides(const Extents& extents) && { return strides(extents); }
   Tensor convert() && { return convert(); }
   Tensor first_replica() && { return first_replica(); }

@@ -22,7 +22,12 @@ class WebStore final : public Store {
   std::string uri() const override { return client_->path(""); }
   std::string path(std::string_view key) const override { return client_->path(key); }
   Traits traits() const override {
-    return {.read_depth = 16, .read_bytes = 16 << 20, .visible_is_durable = true, .remote = true, .directories = false, .lists = false};
+    return {.read_depth = 16,
+            .read_bytes = 16 << 20,
+            .visible_is_durable = true,
+            .remote = true,
+            .directories = false,
+            .lists = false};
   }
   Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override { return IoQueue::make(depth, false); }
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override {

@@ -316,6 +316,7 @@ unsafe extern "C" {
 pub const CKPT_REGION_WHOLE: i32 = 0;
 pub const CKPT_REGION_BOX: i32 = 1;
 pub const CKPT_REGION_FLAT: i32 = 2;
+pub const CKPT_REGION_ROWS: i32 = 3;
 pub const CKPT_TENSOR_STRIDED: i32 = 1;
 pub const CKPT_TENSOR_CONVERT: i32 = 2;
 pub const CKPT_TENSOR_FIRST_REPLICA: i32 = 4;
