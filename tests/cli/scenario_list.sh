@@ -109,7 +109,8 @@ import a.safetensors near n; only_here=$ID
 expect 0 ls near -o mirror=far; says "^$kept .* mirrored$"; says "^$only_here .* latest$"
 expect 0 ls near; says_not 'mirror'
 rm -r near
-expect 0 ls near -o mirror=far --json; json_is '[(c["id"], c["mirror"]) for c in d["checkpoints"]]' "[('$kept', 'only')]"
+expect 0 ls near -o mirror=far --json
+json_is '[(c["id"], c["mirror"]) for c in d["checkpoints"]]' "[('$kept', 'only')]"
 for name in near near@latest near@label:m "near/$kept"; do
   expect 0 info "$name" -o mirror=far --json; json_is 'd["id"]' "$kept"
 done
