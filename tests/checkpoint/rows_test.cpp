@@ -59,7 +59,9 @@ TEST(Rows, ThatOnePartTellsGetTheirPlaceFromAllPartsIfTheseAreSound) {
     EXPECT_EQ(alone.held(), Region{});
     const Piece placed = (*checkpoint)->placed(alone);
     EXPECT_EQ(placed.unplaced(), told == 8);
-    if (told == 7) EXPECT_EQ(placed.held(), format::flat(6, 8));
+    if (told == 7) {
+      EXPECT_EQ(placed.held(), format::flat(6, 8));
+    }
   }
 }
 

@@ -19,7 +19,8 @@ Draft rows_of_a_manifest() {
 }
 
 TEST(RowRules, OfAPartAreKeptAsRows) {
-  auto opened = open_all(rows_of_a_part().encode(), IndexKind::kPart);
+  const EncodedIndex index = rows_of_a_part().encode();
+  auto opened = open_all(index, IndexKind::kPart);
   ASSERT_TRUE(opened.ok()) << opened.status().message();
   EXPECT_EQ(opened->region(0).kind, 3);
   EXPECT_EQ(opened->region(0).geometry, 0u);
@@ -67,7 +68,8 @@ TEST(RowRules, EndAtWholeBytes) {
 }
 
 TEST(RowRules, LayoutsAscendAndHaveAPart) {
-  auto opened = open_all(rows_of_a_manifest().encode(), IndexKind::kManifest);
+  const EncodedIndex index = rows_of_a_manifest().encode();
+  auto opened = open_all(index, IndexKind::kManifest);
   ASSERT_TRUE(opened.ok()) << opened.status().message();
   EXPECT_EQ(opened->layout(0).kind, 2);
   Draft none(IndexKind::kManifest);
