@@ -347,9 +347,9 @@ Result<std::vector<std::byte>> Copy::read_manifest() const {
 Status Copy::put_manifest() {
   CKPT_ASSIGN(const std::vector<std::byte> bytes, read_manifest());
   Status put = to_.put_own(format::slot_key(id_), bytes);
-  if (put.code() == CKPT_NOT_FOUND) return removed_there();
   if (put.ok()) return put;
   auto committed = is_committed();  // by this call, or by somebody who made the same copy
+  if (put.code() == CKPT_NOT_FOUND && committed.ok() && !*committed) return removed_there();
   const bool lasts = put.code() == CKPT_EXISTS || (committed.ok() && to_.traits().visible_is_durable);
   if (!lasts && (committed.ok() ? *committed : committed.status().code() == CKPT_IO))
     return Status(CKPT_COMMIT_UNKNOWN,

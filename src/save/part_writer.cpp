@@ -141,7 +141,8 @@ Status PartWriter::make_buffers(bool encodes) {
   const bool grows = copies_ && settings_.staging_grows;
   const size_t at_once = threads_ + traits_.write_depth;
   const uint64_t had = session_.arena_size();
-  const size_t sure = std::max<size_t>(std::max(settings_.staging_bytes, had) / buffer_bytes_, 1);
+  const uint64_t budget = grows ? std::max(settings_.staging_bytes, had) : settings_.staging_bytes;
+  const size_t sure = std::max<size_t>(budget / buffer_bytes_, 1);
   if (copies_ && encodes) reserve_ = std::clamp<size_t>(sure / 2, 1, grows ? threads_ : at_once);
   size_t count = copies_ ? blocks + reserve_ : std::min(blocks, at_once);
   const uint64_t room = grows ? session_.arena_room() : 0;

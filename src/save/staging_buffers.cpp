@@ -3,7 +3,7 @@
 namespace ckpt::save {
 
 bool StagingBuffers::has(size_t wanted) {
-  while (free_.size() + sure_ - used_ < wanted && sure_ < count_) {
+  while (sure_ - used_ < wanted && sure_ < count_) {
     if (room_() < kStep)
       count_ = sure_;
     else
@@ -13,7 +13,7 @@ bool StagingBuffers::has(size_t wanted) {
 }
 
 std::byte* StagingBuffers::take() {
-  if (free_.empty()) return memory_.bytes().data() + used_++ * buffer_bytes_;
+  if (used_ < sure_) return memory_.bytes().data() + used_++ * buffer_bytes_;
   std::byte* buffer = free_.back();
   free_.pop_back();
   return buffer;

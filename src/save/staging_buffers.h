@@ -28,7 +28,7 @@ class StagingBuffers {
 
   // Whether take() gives so many.
   bool has(size_t wanted);
-  std::byte* take();  // low addresses first, so that a save that needs few touches few
+  std::byte* take();  // those that were not used yet first: the next save finds them all
   void give(std::byte* buffer) { free_.push_back(buffer); }
   uint64_t bytes_in_use() const { return (used_ - free_.size()) * buffer_bytes_; }
   bool fresh() const { return fresh_; }
