@@ -94,6 +94,7 @@ class Loading {
     check_given({models, optimizers, {}, {}});
     const Node root = tree_.root();
     plan_models(models, node_at(root, options_.model_key), options_.model_key, "");
+    name_parameters(models);
     plan_optimizers(optimizers, node_at(root, options_.optimizer_key));
     std::vector<Node> without;
     auto leave_out = [&](const std::string& key, bool given) {
@@ -125,6 +126,7 @@ class Loading {
     for (size_t i = 0, count = state.optimizers.optimizers().size(); i < count && count > 1; i++)
       choice.check_whole("optimizer/" + std::to_string(i));
     if (state.optimizers.optimizers().size() == 1) choice.check_whole("optimizer");
+    name_parameters(state.models);
     if (!state.optimizers.optimizers().empty() && choice.wants_below("optimizer"))
       if (const auto node = part("optimizer")) plan_optimizers(state.optimizers, node);
     for (Others* others : {&state.others, &state.per_rank})
@@ -196,6 +198,13 @@ class Loading {
     if (options_.strict) check_strict(result_);
   }
 
+  // Of several modules Python's names begin with theirs, which LibTorch does not know.
+  void name_parameters(const Models& models) {
+    if (models.modules().size() != 1) return;
+    for (const auto& named : models.modules()[0]->named_parameters())
+      names_.emplace(named.value().unsafeGetTensorImpl(), named.key());
+  }
+
   void plan_optimizers(const Optimizers& optimizers, const std::optional<Node>& node) {
     const auto& all = optimizers.optimizers();
     if (all.empty()) return;
@@ -203,7 +212,7 @@ class Loading {
     for (size_t i = 0; i < nodes.size(); i++) {
       if (!choice_->wants(nodes.size() > 1 ? "optimizer/" + std::to_string(i) : "optimizer")) continue;
       const auto saved = reader_.attr("torch.optimizer." + std::to_string(i));
-      plan_optimizer(*plan_, nodes[i], *all[i], options_.hooks, saved.value_or(""));
+      plan_optimizer(*plan_, nodes[i], *all[i], options_.hooks, saved.value_or(""), names_);
     }
   }
 
@@ -220,6 +229,7 @@ class Loading {
   ckpt::Reader reader_{nullptr};
   ckpt::Tree tree_{nullptr};
   std::unique_ptr<LoadPlan> plan_;
+  ParameterNames names_;
   std::function<c10::IValue()> others_;
   struct Value {
     Others* others;

@@ -195,14 +195,36 @@ class OptionNames : public OptionVisitor {
   void text_or_none(const char* name, std::optional<std::string>&) override { names.push_back(name); }
 };
 
-// A parameter of the optimizer, with its index in the checkpoint.
+// A parameter of the optimizer, with its index or name in the checkpoint.
 struct Saved {
   at::Tensor param;
-  int64_t index;
+  Node key;
   size_t group;
 };
 
-std::vector<Node> check_groups(const Node& node, const torch::optim::Optimizer& optimizer, std::vector<Saved>& params) {
+// The keys of a group's parameters, in the order of the optimizer: names may come in any other.
+std::vector<Node> sort_keys(std::vector<Node> keys, const std::vector<at::Tensor>& params,
+                            const ParameterNames& names) {
+  std::map<std::string, Node> by_name;
+  for (const Node& key : keys) {
+    if (key.kind == CKPT_NODE_TEXT) by_name.insert_or_assign(text_of(key), key);
+    if (key.kind != CKPT_NODE_TEXT && key.kind != CKPT_NODE_INT)
+      mismatch(in_quotes(path_of(key)) + ": expected an integer or a name, found " + kind_name(key));
+  }
+  for (size_t i = 0; i < keys.size(); i++) {
+    const auto own = names.find(params[i].unsafeGetTensorImpl());
+    if (keys[i].kind != CKPT_NODE_TEXT || own == names.end()) continue;
+    const auto saved = by_name.find(own->second);
+    if (saved == by_name.end())
+      mismatch(in_quotes(path_of(keys[i])) + ": the group has the parameter " + in_quotes(own->second) +
+               ", the checkpoint's has not: it was saved from an optimizer of another model");
+    keys[i] = saved->second;
+  }
+  return keys;
+}
+
+std::vector<Node> check_groups(const Node& node, const torch::optim::Optimizer& optimizer, const ParameterNames& names,
+                               std::vector<Saved>& params) {
   auto counted = [](size_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); };
   const auto groups = find(node, "param_groups");
   if (!groups || !is_list(*groups))
@@ -214,18 +236,17 @@ std::vector<Node> check_groups(const Node& node, const torch::optim::Optimizer& 
              ", the checkpoint " + std::to_string(saved.size()) + ": it was saved from an optimizer of another model");
   for (size_t g = 0; g < saved.size(); g++) {
     const auto indices = find(saved[g], "params");
-    const auto list = indices ? children(*indices) : std::vector<Node>();
+    auto list = indices ? children(*indices) : std::vector<Node>();
     const auto& group = current[g].params();
     if (!indices || list.size() != group.size())
       mismatch(in_quotes(path_of(saved[g])) + ": the group has " + counted(group.size(), "parameter") +
                ", the checkpoint " + std::to_string(list.size()) + ": it was saved from an optimizer of another model");
+    list = sort_keys(std::move(list), group, names);
     for (size_t i = 0; i < list.size(); i++) {
-      if (list[i].kind != CKPT_NODE_INT)
-        mismatch(in_quotes(path_of(list[i])) + ": expected an integer, found " + kind_name(list[i]));
       if (group[i].is_meta())
         fail(CKPT_INVALID, in_quotes(path_of(list[i])) + ": the optimizer's parameter is a meta tensor: it has no " +
                                "memory to be loaded into");
-      params.push_back({group[i], list[i].int_value, g});
+      params.push_back({group[i], list[i], g});
     }
   }
   return saved;
@@ -238,9 +259,10 @@ bool is_empty_momentum(const Node& entry) {
 }
 
 template <class K>
-void plan_known(LoadPlan& plan, const Node& node, torch::optim::Optimizer& optimizer, K kind) {
+void plan_known(LoadPlan& plan, const Node& node, torch::optim::Optimizer& optimizer, const ParameterNames& parameters,
+                K kind) {
   std::vector<Saved> params;
-  auto groups = check_groups(node, optimizer, params);
+  auto groups = check_groups(node, optimizer, parameters, params);
   std::vector<std::shared_ptr<torch::optim::OptimizerOptions>> options;
   for (size_t g = 0; g < groups.size(); g++) {
     options.emplace_back(optimizer.param_groups()[g].options().clone());
@@ -258,7 +280,8 @@ void plan_known(LoadPlan& plan, const Node& node, torch::optim::Optimizer& optim
   std::vector<std::pair<at::Tensor, std::shared_ptr<typename K::State>>> states;
   size_t matched = 0;
   for (const Saved& saved : params) {
-    const auto entry = find(*state, saved.index);
+    const bool named = saved.key.kind == CKPT_NODE_TEXT;
+    const auto entry = named ? find(*state, text_of(saved.key)) : find(*state, saved.key.int_value);
     if (!entry) continue;  // it never had a gradient
     matched++;
     if (is_empty_momentum(*entry)) continue;
@@ -284,7 +307,7 @@ void plan_known(LoadPlan& plan, const Node& node, torch::optim::Optimizer& optim
 }  // namespace
 
 void plan_optimizer(LoadPlan& plan, const Node& node, torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks,
-                    const std::string& saved_class) {
+                    const std::string& saved_class, const ParameterNames& names) {
   const std::string where = path_of(node);
   std::string own_class = optimizer_class(optimizer, hooks, where);
   if (!saved_class.empty() && saved_class != own_class)
@@ -296,7 +319,7 @@ void plan_optimizer(LoadPlan& plan, const Node& node, torch::optim::Optimizer& o
     plan.apply([hook, &optimizer, state] { hook->load_state_dict(optimizer, *state); });
     return;
   }
-  with_kind(optimizer, [&](auto kind) { plan_known(plan, node, optimizer, kind); });
+  with_kind(optimizer, [&](auto kind) { plan_known(plan, node, optimizer, names, kind); });
 }
 
 }  // namespace internal

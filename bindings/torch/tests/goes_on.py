@@ -4,10 +4,10 @@
     goes_on.py PROGRAM WORK           PROGRAM: goes_on of goes_on.cpp, with the LibTorch of the torch that is imported
 
 The same training as goes_on.cpp. Each trains three steps of nine, in turns; parameters must be those of a run by one
-language, to the bit, and what is kept (the last two, and the best) the same. The last line is "N passed, N failed".
+language (but for the last bits: the two Adams round differently; a step without its moments is off by 0.01), and what
+is kept (the last two, and the best) the same. The last line is "N passed, N failed".
 """
 import os
-import struct
 import subprocess
 import sys
 
@@ -34,15 +34,20 @@ def train(store, steps):
             optimizer.step()
             state["samples"] += 5
             keeper.step(n, state, metrics={"loss": loss.item()}, epoch=n // 2)
-    bits = "".join(f"{struct.unpack('I', struct.pack('f', value))[0]:08x} "
-                   for parameter in model.parameters() for value in parameter.detach().flatten().tolist())
+    values = "".join(f"{value:.9g} " for parameter in model.parameters() for value in parameter.detach().flatten())
     known = (f"samples {state['samples']}, went on from {start.step if start else 0} "
              f"with epoch {start.counters['epoch'] if start else -1:.0f}")
-    return "\n".join([bits, known, *(info.label for info in ckpt.Store(store).list())])
+    return "\n".join([values, known, *(info.label for info in ckpt.Store(store).list())])
 
 
 def run(program, store, steps):
     return subprocess.run([program, store, str(steps)], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def is_same(expected, found):
+    (values, *rest), (others, *more) = expected.split("\n"), found.split("\n")
+    pairs = zip(values.split(), others.split(), strict=True)
+    return rest == more and all(abs(float(a) - float(b)) < 1e-6 for a, b in pairs)
 
 
 def main():
@@ -53,11 +58,12 @@ def main():
     for name, turns in (("Python, LibTorch, Python", (python, libtorch, python)),
                         ("LibTorch, Python, LibTorch", (libtorch, python, libtorch))):
         found = [turn(os.path.join(work, name.replace(", ", "-")), steps) for turn, steps in zip(turns, (3, 6, 9))]
-        passed += found == wanted
-        for expected, got in zip(wanted, found):
-            if expected != got:
+        same = [is_same(expected, got) for expected, got in zip(wanted, found)]
+        passed += all(same)
+        for right, expected, got in zip(same, wanted, found):
+            if not right:
                 print(f"{name}: expected\n{expected}\nfound\n{got}")
-        print(f"   {name}: {'ok' if found == wanted else 'FAILED'}")
+        print(f"   {name}: {'ok' if all(same) else 'FAILED'}")
     print(f"{passed} passed, {2 - passed} failed")
     sys.exit(passed != 2)
 
