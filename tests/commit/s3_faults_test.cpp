@@ -97,8 +97,9 @@ Status save_prune_and_load(const std::function<std::shared_ptr<store::Store>()>&
 }
 
 // What a session leaves that starts more than an hour later, by the server's clock: of all directories these, and no
-// note, probe or upload.
-void expect_clean_after_an_hour(const std::string& uri, const std::set<std::string>& directories) {
+// note, probe or upload, but at most so many uploads that nobody knows of, which go after a week.
+void expect_clean_after_an_hour(const std::string& uri, const std::set<std::string>& directories,
+                                size_t unknown_uploads = 0) {
   store::FaultProxy clock(store::s3_endpoint());
   clock.shift_dates(3700);
   store::S3Options options = store::s3_options();
@@ -112,18 +113,22 @@ void expect_clean_after_an_hour(const std::string& uri, const std::set<std::stri
     if (entry.name != ".ckpt") found.insert(entry.name);
   EXPECT_EQ(found, directories);
   auto client = *store::s3::Client::make(uri, store::s3_options());
+  EXPECT_LE(store::s3::list_uploads(*client, "")->size(), unknown_uploads);
+  clock.shift_dates(8 * 24 * 3600);
+  ASSERT_TRUE(later->prepare().ok());
   EXPECT_EQ(store::s3::list_uploads(*client, "")->size(), 0u);
 }
 
 // What is there at the end, seen without the proxy.
-void expect_only_the_second(const std::shared_ptr<store::Store>& store, uint32_t world, uint64_t columns) {
+void expect_only_the_second(const std::shared_ptr<store::Store>& store, uint32_t world, uint64_t columns,
+                            size_t unknown_uploads = 0) {
   auto loaded = load_latest(store, world, columns);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   EXPECT_EQ(*loaded, 2);
   const auto entries = checkpoint::list_checkpoints(*store);
   ASSERT_TRUE(entries.ok());
   EXPECT_EQ(entries->size(), 1u);
-  expect_clean_after_an_hour(store->uri(), {"s2.1.1"});
+  expect_clean_after_an_hour(store->uri(), {"s2.1.1"}, unknown_uploads);
 }
 
 std::vector<Scenario> if_served(const Scenario& scenario) {
@@ -151,10 +156,13 @@ TEST_P(S3Faults, AnyRequestMayMeetAnyFault) {
       uri_ = store::fresh_s3_uri();
       proxy_->arm(fault, number);
       const Status done = save_prune_and_load(handle, world, columns);
-      const std::string what = strformat("{} at request {}, {}", store::name_of(fault), number, proxy_->struck());
+      const std::string struck = proxy_->struck();
+      const std::string what = strformat("{} at request {}, {}", store::name_of(fault), number, struck);
+      // Two uploads begin, or one of which nobody is told. What belongs to the first checkpoint goes with it.
+      const bool may_begin_unknown = struck.find("?uploads=") != struck.npos && struck.find("/s2") != struck.npos;
       EXPECT_TRUE(done.ok()) << what << ": " << done.message();
       SCOPED_TRACE(what);
-      expect_only_the_second(direct(), world, columns);
+      expect_only_the_second(direct(), world, columns, may_begin_unknown ? 1 : 0);
       if (HasFatalFailure()) return;
       EXPECT_TRUE(remove_by_id(*direct(), "s2.1.1").ok());
     }

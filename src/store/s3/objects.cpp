@@ -246,7 +246,8 @@ Result<std::vector<Upload>> list_uploads(Client& client, std::string_view direct
       std::string_view key = upload.text_of("Key");
       if (upload.name != "Upload" || !key.starts_with(prefix)) continue;
       if (!root.empty()) key.remove_prefix(root.size() + 1);
-      uploads.push_back({std::string(key), std::string(upload.text_of("UploadId"))});
+      const int64_t begun = seconds_of_iso(std::string(upload.text_of("Initiated")));
+      uploads.push_back({std::string(key), std::string(upload.text_of("UploadId")), age_of(page.date, begun)});
     }
     const std::string next_key(page.root.text_of("NextKeyMarker")), next_id(page.root.text_of("NextUploadIdMarker"));
     if (page.root.text_of("IsTruncated") != "true") return uploads;

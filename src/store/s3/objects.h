@@ -61,6 +61,7 @@ Result<bool> holds_objects(Client& client, std::string_view directory);
 
 struct Upload {
   std::string key, id;
+  int64_t age = -1;  // as in ObjectInfo
 };
 // The multipart uploads below a directory that have no end yet.
 Result<std::vector<Upload>> list_uploads(Client& client, std::string_view directory);

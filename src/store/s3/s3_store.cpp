@@ -87,6 +87,7 @@ class S3Store final : public Store {
   Status remove_parts(const Note& note);
   Status put_tombstone(const Note& note, const ObjectInfo& held, Bytes tombstone);
   Status work_off(const Listing::Object& object);
+  void end_lost_uploads();
   Status work_off_notes(bool all);
 
   const std::shared_ptr<Client> client_;
@@ -329,9 +330,23 @@ Status S3Store::work_off_notes(bool all) {
 
 // ---- preparing ----
 
+// A network that repeats the request that begins an upload begins two. The writer knows of one, so the other stays, and
+// nobody retires a checkpoint that is committed. No upload of a part takes a week.
+static constexpr int64_t kLostAfter = 7 * 24 * 3600;
+
+// Others may have uploads in this bucket, so only those of parts are ended.
+void S3Store::end_lost_uploads() {
+  const auto uploads = list_uploads(*client_, "");
+  if (!uploads.ok()) return;
+  for (const Upload& upload : *uploads)
+    if (upload.age >= kLostAfter && last_of(upload.key).starts_with("PART_"))
+      (void)abort_upload(*client_, upload.key, upload.id);
+}
+
 Status S3Store::prepare() {
   if (client_->config().conditional && !probed_) CKPT_TRY(probe_conditions(client_));
   probed_ = true;
+  end_lost_uploads();
   return work_off_notes(true);
 }
 
