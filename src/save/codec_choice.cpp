@@ -31,10 +31,9 @@ static void append_middle(const Item& item, uint64_t size, std::vector<std::byte
     return;
   }
   uint64_t width = item.tensor->width, count = size / width, skipped = (item.size / width - count) / 2;
-  SaveMemory from = item.tensor->memory();
   size_t at = sample->size();
   sample->resize(at + count * width);
-  device::gather(from.memory, from.extent, item.first + skipped, count, MutableBytes(*sample).subspan(at));
+  item.tensor->gather(item.first + skipped, MutableBytes(*sample).subspan(at));
 }
 
 // Whether it is one of the samples: evenly, by bytes.

@@ -63,14 +63,13 @@ Digest digest_of(const Piece& piece) {
   if (tensor.contiguous && mask == 0xff) return format::xxh3_128({tensor.data + piece.first, piece.bytes});
   format::Hasher hasher;
   std::vector<std::byte> window(tensor.contiguous ? 0 : std::min(kWindow, piece.bytes));
-  const SaveMemory from = tensor.memory();
   const uint64_t step = kWindow / tensor.width * tensor.width;
   for (uint64_t at = 0; at < piece.bytes; at += step) {
     const uint64_t size = std::min(step, piece.bytes - at), first = piece.first + at;
     Bytes data(tensor.data + first, tensor.contiguous ? size : 0);
     if (!tensor.contiguous) {
       const MutableBytes to = MutableBytes(window).first(size);
-      device::gather(from.memory, from.extent, first / tensor.width, size / tensor.width, to);
+      tensor.gather(first / tensor.width, to);
       data = to;
     }
     hash_window(hasher, data, at + size == piece.bytes ? mask : uint8_t{0xff});

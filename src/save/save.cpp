@@ -14,6 +14,7 @@
 #include "format/tree_merge.h"
 #include "plan/box.h"
 #include "save/part_writer.h"
+#include "save/table_sort.h"
 
 namespace ckpt::save {
 
@@ -210,6 +211,7 @@ Status Save::begin() {
   // Drawn here, not by the job: of two saves in the background, the one that was started later is the newer one.
   if (session_->rank() == 0) sequence_ = session_->next_sequence();
   if (Status owners = check_attr_owners(); !owners.ok()) return refuse(std::move(owners));
+  if (!half_added_.ok()) return refuse(half_added_);
   names_.forget();
   if (const SaveTensor* twice = sort_tensors(&content_.tensors)) return refuse(taken(twice->name));
   return Ok();
@@ -287,6 +289,7 @@ Status Save::find_holders(Job& job) {
 }
 
 Status Save::write(const SaveIdentity& identity, bool copies, Job& job) {
+  CKPT_TRY(sort_tables(content_, settings_.threads, job));
   if (settings_.commit.some_hold) CKPT_TRY(find_holders(job));
   CKPT_ASSIGN(const auto values, digest_replicas(content_, settings_.replicas, settings_.threads, job));
   return write_part(*session_, identity, content_, settings_, values, copies, job);
