@@ -38,7 +38,8 @@ SaveMemory SaveTensor::memory() const {
   size_t count = static_cast<size_t>(extent.ndim);
   Shape strides = contiguous ? plan::contiguous_strides(extent)
                              : Shape::of({numbers + ndim + region_number_count(kind, ndim), count});
-  return {{.data = data, .dtype = moving.dtype, .strides = strides.dims, .ndim = extent.ndim}, extent};
+  return {{.data = data, .dtype = moving.dtype, .strides = strides.dims, .ndim = extent.ndim, .device = device},
+          extent};
 }
 
 SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& request, const Replica& replica,
@@ -61,7 +62,8 @@ SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& requ
                                  .ndim = static_cast<uint8_t>(ndim),
                                  .kind = region.kind,
                                  .width = static_cast<uint8_t>(request.geometry.width),
-                                 .contiguous = contiguous};
+                                 .contiguous = contiguous,
+                                 .device = request.memory.device};
 }
 
 static bool region_before(const SaveTensor* a, const SaveTensor* b) {

@@ -40,6 +40,7 @@ struct SaveTensor {
   RegionKind kind = RegionKind::kWhole;
   uint8_t width = 0;  // bytes of a byte unit
   bool contiguous = true;
+  uint8_t device = 0;  // see device::Memory
 
   std::span<const uint64_t> extents() const { return {numbers, ndim}; }
   Shape shape() const { return Shape::of(extents()); }
