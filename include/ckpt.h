@@ -97,8 +97,9 @@ CKPT_API const char* ckpt_status_name(ckpt_status status);
 CKPT_API ckpt_status ckpt_error_status(const ckpt_error* err);  /* CKPT_OK for NULL */
 CKPT_API const char* ckpt_error_message(const ckpt_error* err); /* one line: what, where, found; "" for NULL */
 
-/* One fact of the error by key: "path", "part", "tensor", "rank", "ranks", "offset", "expected", "found".
- * NULL where the error has no such fact. */
+/* One fact of the error by key: "path", "part", "tensor", "rank", "ranks", "offset", "expected", "found"; of s3://
+ * "bucket", "key", "http_status", "s3_code", "request_id"; of https:// "http_status". NULL where the error has no such
+ * fact. */
 CKPT_API const char* ckpt_error_detail(const ckpt_error* err, const char* key);
 CKPT_API void ckpt_error_free(ckpt_error* err);
 
