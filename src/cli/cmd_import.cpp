@@ -88,7 +88,8 @@ std::set<std::string> taken_files(const ckpt::Reader& reader) {
 
 bool is_taken(const std::string& name, const std::set<std::string>& taken) {
   if (!taken.empty()) return taken.contains(name) || name.ends_with(".safetensors.index.json");
-  return name.starts_with("PART_") && name.ends_with(".pt");
+  return (name.starts_with("PART_") && name.ends_with(".pt")) || name.ends_with(".distcp") ||
+         name.ends_with(".metadata");
 }
 
 // A trainer's directory holds more than an import can take. Nobody should find that out when the original is gone.

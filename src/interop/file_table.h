@@ -29,6 +29,8 @@ class FileTable {
   // The range that `bytes` are: of the mapped file that holds them, else of memory, which must outlive the table.
   FileRange range_of(Bytes bytes);
 
+  // Opens the file if need be: what a parser reads.
+  Result<FileBytes> open(size_t file);
   // Opens the file if need be, and fetches the range of one on a web server. FORMAT where it ends before the range
   // does; the errors of opening and reading it.
   Result<Bytes> bytes(const FileRange& range);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "interop/dcp/format.h"
 #include "interop/hfai/format.h"
 #include "interop/look.h"
 #include "interop/pt/format.h"
@@ -20,7 +21,10 @@ constexpr uint64_t kFirstBytes = 64 << 10;
 // The first that takes a candidate reads it.
 constexpr Format kFormats[] = {
     {"hfai", "a directory of hfai's PART_*.pt", is_hfai, read_hfai, plan_hfai},
+    {"dcp", "a directory of torch.distributed.checkpoint (DCP), which has a .metadata", is_dcp, read_dcp, plan_dcp},
     {"pt", "a .pt file of PyTorch", is_pt, read_pt, plan_pt},
+    {"dcp", "DCP's safetensors of several ranks (shard-*.safetensors)", is_dcp_hugging_face, read_dcp_hugging_face,
+     plan_dcp},
     {"safetensors", "a safetensors file, a directory or a Hugging Face index of them", is_safetensors, read_safetensors,
      plan_safetensors},
 };
@@ -87,9 +91,9 @@ Status export_checkpoint(const ExportRequest& request) {
   if (store::is_web_url(request.path))
     return Status(CKPT_UNSUPPORTED, store::shown_url(request.path) + ": an export writes files, and no address");
   const Format& format = format_of(request);
-  CKPT_TRY(check_option(request, format, "shards", {"hfai"}));
+  CKPT_TRY(check_option(request, format, "shards", {"hfai", "dcp"}));
   CKPT_TRY(check_option(request, format, "shard_bytes", {"safetensors"}));
-  CKPT_TRY(check_option(request, format, "at", {"safetensors", "pt"}));
+  CKPT_TRY(check_option(request, format, "at", {"safetensors", "pt", "dcp"}));
   CKPT_ASSIGN(const ExportPlan plan, format.plan(request));
   return write_export(request, plan);
 }

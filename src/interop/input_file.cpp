@@ -153,11 +153,13 @@ Status FileBytes::need(uint64_t begin, uint64_t size) const {
 }
 
 Status FileBytes::need(std::vector<ByteRange> ranges) const {
-  return remote_ ? remote_->fetch(std::move(ranges)) : Ok();
+  if (!remote_) return Ok();
+  for (ByteRange& range : ranges) range = {begin_ + range.begin, begin_ + range.end};
+  return remote_->fetch(std::move(ranges));
 }
 
 void FileBytes::release(uint64_t begin, uint64_t size) const {
-  if (remote_) remote_->release({begin, begin + size});
+  if (remote_) remote_->release({begin_ + begin, begin_ + begin + size});
 }
 
 Result<InputFile> InputFile::open(const std::string& path, const std::shared_ptr<WebFolder>& folder) {

@@ -86,6 +86,12 @@ class FileBytes {
  public:
   FileBytes(Bytes all) : all_(all) {}
   FileBytes(Bytes all, std::shared_ptr<RemoteFile> remote) : all_(all), remote_(std::move(remote)) {}
+  // [begin, begin + size) of these, which must have them.
+  FileBytes part(uint64_t begin, uint64_t size) const {
+    FileBytes bytes(all_.subspan(begin, size), remote_);
+    bytes.begin_ = begin_ + begin;
+    return bytes;
+  }
 
   // Addresses; what was asked for may be looked at.
   Bytes all() const { return all_; }
@@ -100,6 +106,7 @@ class FileBytes {
  private:
   Bytes all_;
   std::shared_ptr<RemoteFile> remote_;
+  uint64_t begin_ = 0;  // of `all_` in the file
 };
 
 class InputFile {

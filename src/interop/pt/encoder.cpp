@@ -216,6 +216,24 @@ Status PtEncoder::piece(const std::string& name, uint64_t begin, uint64_t size) 
   return tensor(place, {});
 }
 
+Status PtEncoder::rows(const std::string& name, uint64_t begin, uint64_t count) {
+  CKPT_ASSIGN(const TensorRange all, whole_of(reader_, name));
+  CKPT_ASSIGN(const std::string_view type, storage_type(all.dtype, {}));
+  const uint64_t row = all.shape[0] == 0 ? 0 : all.size / all.shape[0];
+  CKPT_ASSIGN(PtPlace place, storages_.place_range(name, type, begin * row, count * row));
+  place.shape = all.shape;
+  place.shape[0] = count;
+  place.strides = row_major(place.shape);
+  return tensor(place, {});
+}
+
+Status PtEncoder::whole(const std::string& name) {
+  CKPT_ASSIGN(const TensorRange all, whole_of(reader_, name));
+  CKPT_ASSIGN(const std::string_view type, storage_type(all.dtype, {}));
+  CKPT_ASSIGN(const PtPlace place, storages_.place_alone(name, type, {}));
+  return tensor(place, {});
+}
+
 Status PtEncoder::tensor(const PtPlace& place, const Look& look) {
   tensor_function(place, look);
   CKPT_TRY(tensor_arguments(place, look));

@@ -48,6 +48,9 @@ class PtEncoder {
   void size(const Shape& shape);
   // Elements [begin, begin + size) of a tensor in a row.
   Status piece(const std::string& name, uint64_t begin, uint64_t size);
+  // Rows [begin, begin + count) of a tensor or alias as a tensor of its own.
+  Status rows(const std::string& name, uint64_t begin, uint64_t count);
+  Status whole(const std::string& name);
 
   PickleWriter& pickle() { return pickle_; }
   const PtStoragePlan& storages() const { return storages_; }
