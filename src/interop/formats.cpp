@@ -9,6 +9,7 @@
 #include "interop/look.h"
 #include "interop/pt/format.h"
 #include "interop/safetensors/format.h"
+#include "interop/sets/format.h"
 
 namespace ckpt::interop {
 
@@ -21,8 +22,12 @@ constexpr uint64_t kFirstBytes = 64 << 10;
 constexpr Format kFormats[] = {
     {"hfai", "a directory of hfai's PART_*.pt", is_hfai, read_hfai, plan_hfai},
     {"pt", "a .pt file of PyTorch", is_pt, read_pt, plan_pt},
+    {"torchtune", "an output directory of torchtune", is_torchtune, read_torchtune, nullptr},
+    {"hf-trainer", "a checkpoint directory of Hugging Face's Trainer", is_hf_trainer, read_hf_trainer, nullptr},
+    {"bin", "pytorch_model.bin files of Hugging Face, or their index", is_bin_set, read_bin_set, nullptr},
     {"safetensors", "a safetensors file, a directory or a Hugging Face index of them", is_safetensors, read_safetensors,
      plan_safetensors},
+    {"meta", "a directory of Meta's consolidated.*.pth", is_meta, read_meta, nullptr},
 };
 
 Result<Candidate> look_at(const std::string& path, const std::shared_ptr<WebFolder>& folder) {
