@@ -7,6 +7,7 @@ install(FILES include/ckpt.h include/ckpt_maintain.h include/ckpt_table.h includ
 install(DIRECTORY bindings/cpp/ckpt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(CKPT_INTEROP)
   install(FILES include/ckpt_file.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(DIRECTORY maps DESTINATION ${CMAKE_INSTALL_DATADIR}/ckpt)
   set(pc_zlib " -lz")
 endif()
 

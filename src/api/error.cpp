@@ -67,13 +67,6 @@ Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc) {
   return full;
 }
 
-// CUDA's pinned host memory is host memory too.
-Status check_device(int32_t device_type) {
-  if (device_type == CKPT_DEVICE_CPU || device_type == CKPT_DEVICE_CUDA_HOST) return Ok();
-  return Status(CKPT_UNSUPPORTED,
-                strformat("device type {}: this build takes CPU memory (1) and pinned host memory (3)", device_type));
-}
-
 Status of_tensor(Status status, const char* name) {
   return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
 }

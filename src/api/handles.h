@@ -128,9 +128,6 @@ ckpt_status for_each_desc(uint64_t count, const ckpt_tensor_desc* descs, bool gi
   return CKPT_OK;
 }
 
-// UNSUPPORTED unless this build reads and writes memory of that DLPack device type.
-Status check_device(int32_t device_type);
-
 // Adds the name of the tensor to a failure.
 Status of_tensor(Status status, const char* name);
 

@@ -18,13 +18,12 @@ ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const ch
 }
 
 ckpt_status ckpt_save_add_tensor(ckpt_save* save, const char* name, const ckpt_tensor_desc* desc, const void* data,
-                                 uint64_t data_bytes, int32_t device_type, int32_t, ckpt_error** err) {
+                                 uint64_t data_bytes, int32_t device_type, int32_t device_id, ckpt_error** err) {
   return add_to(save, err, [&](save::Save& to) -> Status {
     if (!name) return null_status("name");
-    if (Status device = check_device(device_type); !device.ok()) return of_tensor(std::move(device), name);
     auto full = get_desc(desc);
     if (!full.ok()) return of_tensor(std::move(full).status(), name);
-    Status added = to.add_tensor(name, *full, data, data_bytes);
+    Status added = to.add_tensor(name, *full, data, data_bytes, {device_type, device_id});
     return added.ok() ? Ok() : std::move(added).with("tensor", name);
   });
 }

@@ -5,6 +5,13 @@
 using namespace ckpt;
 using namespace ckpt::api;
 
+static Status check_host(int32_t device_type) {
+  if (device_type == CKPT_DEVICE_CPU || device_type == CKPT_DEVICE_CUDA_HOST) return Ok();
+  return Status(CKPT_UNSUPPORTED, strformat("device type {}: the rows of a table lie in CPU memory (1) or pinned host "
+                                            "memory (3); copy them there",
+                                            device_type));
+}
+
 // ---- save ----
 
 // The descriptors and blocks of all columns, as the arrays of the caller have them.
@@ -35,7 +42,7 @@ ckpt_status ckpt_save_add_table(ckpt_save* save, const char* name, const ckpt_ta
   return add_to(save, err, [&](save::Save& to) -> Status {
     if (!name) return null_status("name");
     auto add = [&]() -> Status {
-      CKPT_TRY(check_device(device_type));
+      CKPT_TRY(check_host(device_type));
       CKPT_ASSIGN(save::TableRequest request, table_request(desc, column_names, columns, data, data_bytes));
       request.ids = ids;
       request.ids_bytes = ids_bytes;
@@ -207,7 +214,7 @@ ckpt_status ckpt_load_add_table(ckpt_load* load, const ckpt_share* share, uint64
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(load, "load"));
     CKPT_ASSIGN(const load::Share::Window found, window_of(share, window));
-    CKPT_TRY(check_device(device_type));
+    CKPT_TRY(check_host(device_type));
     if (column_count != 0 && (!columns || !data || !data_bytes)) return null_status("columns, data or data_bytes");
     const load::Table& table = share->share->table();
     load::TableRequest request{share->share, window, static_cast<std::byte*>(ids), {}};

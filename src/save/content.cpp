@@ -39,7 +39,8 @@ SaveMemory SaveTensor::memory() const {
   size_t count = static_cast<size_t>(extent.ndim);
   Shape strides = contiguous ? plan::contiguous_strides(extent)
                              : Shape::of({numbers + ndim + region_number_count(kind, ndim), count});
-  return {{.data = data, .dtype = moving.dtype, .strides = strides.dims, .ndim = extent.ndim}, extent};
+  return {{.data = data, .dtype = moving.dtype, .strides = strides.dims, .ndim = extent.ndim, .device = device},
+          extent};
 }
 
 const std::byte* RowSource::row(uint64_t at) const {
@@ -61,10 +62,13 @@ void RowSource::copy(uint64_t first, MutableBytes to) const {
   }
 }
 
-void SaveTensor::gather(uint64_t first, MutableBytes to) const {
-  if (gathered) return rows->copy(first * width, to);
+Status SaveTensor::gather(uint64_t first, MutableBytes to, device::Transfers* transfers) const {
+  if (gathered) {
+    rows->copy(first * width, to);
+    return Ok();
+  }
   const SaveMemory from = memory();
-  device::gather(from.memory, from.extent, first, to.size() / width, to);
+  return device::gather(from.memory, from.extent, first, to.size() / width, to, transfers);
 }
 
 SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& request, const Replica& replica,
@@ -87,7 +91,8 @@ SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& requ
                                  .ndim = static_cast<uint8_t>(ndim),
                                  .kind = region.kind,
                                  .width = static_cast<uint8_t>(request.geometry.width),
-                                 .contiguous = contiguous};
+                                 .contiguous = contiguous,
+                                 .device = request.memory.device};
 }
 
 static bool region_before(const SaveTensor* a, const SaveTensor* b) {

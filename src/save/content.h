@@ -9,6 +9,7 @@
 
 #include "base/large_memory.h"
 #include "device/descriptor.h"
+#include "device/transfers.h"
 
 namespace ckpt::save {
 
@@ -59,6 +60,7 @@ struct SaveTensor {
   bool contiguous = true;
   bool gathered = false;   // rows of a table, not contiguous
   bool is_column = false;  // of a table: looked up row by row, so its chunks are small
+  uint8_t device = 0;      // see device::Memory
 
   std::span<const uint64_t> extents() const { return {numbers, ndim}; }
   Shape shape() const { return Shape::of(extents()); }
@@ -70,8 +72,9 @@ struct SaveTensor {
   }  // cannot fail: it was checked when the tensor was added
   Region units() const { return *plan::to_units(geometry(), dtype, shape(), region()); }
   SaveMemory memory() const;
-  // Copies units from unit `first` on, in the row-major order of the region, whatever the memory is like.
-  void gather(uint64_t first, MutableBytes to) const;
+  // Copies units from unit `first` on, in the row-major order of the region, whatever the memory is like. `transfers`
+  // may be null for the host's memory, of which it cannot fail.
+  Status gather(uint64_t first, MutableBytes to, device::Transfers* transfers) const;
 };
 
 // Copies a checked tensor into `memory`. `name` must live as long as `memory`.

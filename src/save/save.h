@@ -9,7 +9,7 @@
 #include "base/job.h"
 #include "base/late_memory.h"
 #include "commit/commit.h"
-#include "device/descriptor.h"
+#include "device/transfers.h"
 #include "format/summary.h"
 #include "format/tree.h"
 #include "save/content.h"
@@ -54,7 +54,8 @@ class Save {
   // Tells the other ranks if the save has not begun.
   ~Save();
 
-  Status add_tensor(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes);
+  Status add_tensor(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes,
+                    device::Location where = {});
   Status add_object(std::string_view name, std::string_view media_type, int32_t scope, Bytes data);
   Status add_tree(std::string_view name, const format::Tree& tree);
   Status add_alias(std::string_view name, std::string_view target, const ckpt_tensor_desc* view);
@@ -91,10 +92,12 @@ class Save {
   Status run_steps(Job& job, bool copies);
   Status find_holders(Job& job);
   Status write(const SaveIdentity& identity, bool copies, Job& job);
+  Status write_open(const SaveIdentity& identity, bool copies, Job& job);
   Status check_attr_owners() const;
 
   std::shared_ptr<session::Session> session_;
   SaveContent content_;
+  device::Transfers transfers_;
   NameSet names_{&content_.memory};
   SaveSettings settings_;
   session::Attempt attempt_;
