@@ -20,5 +20,9 @@ void add_import(CLI::App& app, Action& chosen) { add_unsupported(app, chosen, "i
 void add_export(CLI::App& app, Action& chosen) { add_unsupported(app, chosen, "export"); }
 
 void show_foreign(const ForeignQuery& query, const Common&) { unsupported("info " + query.path); }
+void with_foreign_tensor(const std::string& path, const std::string&, const std::string&, const Common&,
+                         const std::function<void(const TensorSource&)>&) {
+  unsupported("cat " + path);
+}
 
 }  // namespace cli
