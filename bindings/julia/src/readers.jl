@@ -192,8 +192,8 @@ end
 """
     export_checkpoint(reader, path; format = "auto", shards, shard_bytes, at, opaque, threads)
 
-Writes the checkpoint as "safetensors", "pt", "hfai" or "dcp" to a path that must not exist yet. Blocks this thread, but not
-the garbage collector. Throws EXISTS, UNSUPPORTED, MISMATCH, FORMAT, CORRUPT, IO, NO_SPACE.
+Writes the checkpoint as "safetensors", "pt", "hfai" or "dcp" to a path that must not exist yet. Blocks this
+thread, but not the garbage collector. Throws EXISTS, UNSUPPORTED, MISMATCH, FORMAT, CORRUPT, IO, NO_SPACE.
 """
 function export_checkpoint(reader::Reader, path::AbstractString; options...)
     with_options(options) do bag
