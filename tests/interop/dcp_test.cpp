@@ -266,6 +266,20 @@ TEST_F(Dcp, MetadataOfEachRankIsOneState) {
   expect_refused("d", CKPT_INCOMPLETE, {"__0.metadata is missing"});
 }
 
+// As OLMo-core and Megatron have them.
+TEST_F(Dcp, ClassesAreToldWhereverTheyAre) {
+  const TwoRows rows;
+  std::string metadata = rows.metadata();
+  for (const auto& [from, to] :
+       {std::pair("torch.distributed.checkpoint.filesystem\n_StorageInfo", "olmo_core.io\nInfo"),
+        {"torch.distributed.checkpoint.metadata\nMetadata\n", "megatron\nMCoreMetadata\n"}})
+    for (size_t at = metadata.find(from); at != std::string::npos; at = metadata.find(from, at))
+      metadata.replace(at, std::string_view(from).size(), to);
+  make("d", metadata, rows.file);
+  const Failure in = import_from(path("d"), "a");
+  EXPECT_EQ(in.code, CKPT_OK) << in.message;
+}
+
 TEST_F(Dcp, SameChunkOfTwoRanksIsTakenOnce) {
   TwoRows rows;
   rows.items[1] = dcp::tensor({4, 2}, {dcp::chunk({2, 0}, {2, 2}), dcp::chunk({0, 0}, {2, 2}),
@@ -335,6 +349,24 @@ TEST_F(Dcp, AbsurdNumbersAreRefused) {
   rows.paths = pickled::dict({pickled::text("m.w"), pickled::tuple({pickled::text("m"), pickled::integer(kHuge)})});
   make("d", rows.metadata(), rows.file);
   expect_refused("d", CKPT_FORMAT, {"the list"});
+}
+
+// A list of chunks that every tensor has: what it says is a thousand times its size.
+TEST_F(Dcp, MetadataThatRepeatsItselfIsRefused) {
+  constexpr int kMany = 3000;
+  const std::string first = dcp::chunk({0, 0}, {1, 1}) + std::string("q\0", 2);
+  std::string chunks = "](" + first;
+  for (int i = 1; i < kMany; i++) chunks += std::string("h\0", 2);
+  chunks += "eq\x01";
+  pickled::Items items;
+  for (int i = 0; i < kMany; i++) {
+    items.push_back(pickled::text("w" + std::to_string(i)));
+    items.push_back(dcp::object("TensorStorageMetadata",
+                                {pickled::text("properties"), dcp::properties("float32"), pickled::text("size"),
+                                 dcp::size({1, 1}), pickled::text("chunks"), i == 0 ? chunks : "h\x01"}));
+  }
+  make("d", dcp::metadata(items, pickled::none, {}), "x");
+  expect_refused("d", CKPT_UNSUPPORTED, {"repeats values"});
 }
 
 TEST_F(Dcp, FilesOutsideTheDirectoryAreRefused) {
