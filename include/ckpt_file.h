@@ -24,9 +24,12 @@ extern "C" {
  * what a .pt or hfai directory has no checksums of. `info` (nullable) receives the result. The files are mapped: one
  * that somebody truncates meanwhile can end the process with SIGBUS. Imports into one run take turns: each waits for
  * the others for at most timeout_ms, then returns TIMEOUT. FENCED: on a file system without locks another import, or a
- * trainer, took the run meanwhile; import again. Options: run, verify, on_existing, compression, threads, timeout_ms;
- * ca_file, http_header (https). Statuses: NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE
- * (https), IO, NO_SPACE. */
+ * trainer, took the run meanwhile; import again. Options only, exclude and cast choose tensors and their dtype; map
+ * names a mapping (docs/mappings.md), by which tensors get other names, are rearranged, cut or put together as they are
+ * read.
+ * Options: run, verify, on_existing, compression, threads, timeout_ms; map, map_at, map_back, config, only, exclude,
+ * cast; ca_file, http_header (https). Statuses: NOT_FOUND (also what a mapping needs), MISMATCH (a mapping that does
+ * not fit), FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE (https), IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
                                  const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err);
 
@@ -37,10 +40,11 @@ CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, cons
  * of it by itself, in `shards` files, as torch.distributed.checkpoint's load takes them. Option shard_bytes cuts a
  * directory of safetensors into files of at most so many bytes, with an index; option at writes what is below a place
  * of the state alone, by the names that it has there. What has no place in the format (other objects, tensors outside
- * the tree) is left out. Options: format, shards, shard_bytes, at, opaque, threads. Statuses: EXISTS, NOT_FOUND (at),
- * UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is not {"model": ...}; dcp: it is no
- * dict), FORMAT (a tree that does not fit the checkpoint), INVALID (an option of another format), CORRUPT, IO,
- * NO_SPACE. */
+ * the tree) is left out. Mappings and selections are as in ckpt_import.
+ * Options: format, shards, shard_bytes, at, opaque, threads, map, map_at, map_back, config, only, exclude, cast.
+ * Statuses: EXISTS, NOT_FOUND (at), UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is
+ * not {"model": ...}; dcp: it is no dict), FORMAT (a tree that does not fit the checkpoint), INVALID (an option of
+ * another format), CORRUPT, IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_options* options,
                                  ckpt_error** err);
 
@@ -54,7 +58,8 @@ typedef struct ckpt_file ckpt_file;
  * file that somebody truncates while it is open can end the process with SIGBUS. Of an address
  * ("https://host/model.pt") the bytes of all tensors are fetched into memory; with tensor_data=0 only what describes
  * them is, and their data is NULL. Options: verify (1, the default: first checks the CRC-32 of every zip entry, which
- * reads the whole file; 0: checks only the entries that it reads), threads, tensor_data; ca_file, http_header (https).
+ * reads the whole file; 0: checks only the entries that it reads), threads, tensor_data; map, map_at, map_back, config,
+ * only, exclude, cast; ca_file, http_header (https). What a mapping rearranges is computed now.
  * Statuses: NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, GONE (https), IO. */
 CKPT_API ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_file_free(ckpt_file* file);

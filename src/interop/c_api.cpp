@@ -7,6 +7,7 @@
 #include "interop/formats.h"
 #include "interop/import.h"
 #include "interop/import_run.h"
+#include "interop/map/change.h"
 
 using namespace ckpt;
 using namespace ckpt::api;
@@ -19,13 +20,23 @@ static ReadOptions reading_options(const Options& options, const Job* job) {
   return {options.integer("verify") != 0, resolve_threads(options.integer("threads")), job};
 }
 
-static Result<ForeignCheckpoint> read_path(const std::string& path, const Options& options, const Job* job,
-                                           uint64_t keep) {
+static Result<ForeignCheckpoint> read_unchanged(const std::string& path, const Options& options, const Job* job,
+                                                uint64_t keep) {
   ReadOptions reading = reading_options(options, job);
   const store::WebOptions web{.header = options.str("http_header"), .ca_file = options.str("ca_file"), .timing = {}};
   if (!store::is_web_url(path)) return read_foreign(path, reading);
   CKPT_ASSIGN(reading.folder, WebFolder::make(path, web, keep));
   return read_foreign(reading.folder->path(), reading);
+}
+
+static Result<ForeignCheckpoint> read_path(const std::string& path, const Options& options, const Job* job,
+                                           uint64_t keep) {
+  CKPT_ASSIGN(const Changes changes, changes_of(options, store::is_web_url(path) ? "" : path));
+  CKPT_ASSIGN(ForeignCheckpoint content, read_unchanged(path, options, job, keep));
+  if (changes.empty()) return content;
+  CKPT_TRY(content.find_elements(reading_options(options, job)));
+  CKPT_TRY(change(content, changes));
+  return content;
 }
 
 // Where locks protect nothing, another import may take the run; and a trainer may use the run that was chosen.
@@ -68,8 +79,11 @@ ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_
     if (!reader || !path) return null_status("reader or path");
     if (reader->forked()) return forked_status();
     const Borrowed<client::Reader> from(reader);
-    return run_under(options,
-                     [&](Job& job) { return export_checkpoint({*from, path, options_for(options, "export"), job}); });
+    return run_under(options, [&](Job& job) -> Status {
+      const Options given = options_for(options, "export");
+      CKPT_ASSIGN(const State state, State::make(*from, given));
+      return export_checkpoint({state, path, given, job});
+    });
   });
 }
 

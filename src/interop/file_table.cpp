@@ -19,6 +19,12 @@ size_t FileTable::add(std::string path, InputFile file) {
   return put({std::move(path), std::move(file), bytes});
 }
 
+size_t FileTable::append(FileTable&& other) {
+  const size_t first = entries_.size();
+  for (Entry& entry : other.entries_) put(std::move(entry));
+  return first;
+}
+
 FileRange FileTable::range_of(Bytes bytes) {
   if (bytes.empty()) return {};
   const uintptr_t begin = address_of(bytes);

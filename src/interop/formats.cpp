@@ -10,6 +10,7 @@
 #include "interop/look.h"
 #include "interop/pt/format.h"
 #include "interop/safetensors/format.h"
+#include "interop/sets/format.h"
 
 namespace ckpt::interop {
 
@@ -25,8 +26,12 @@ constexpr Format kFormats[] = {
     {"pt", "a .pt file of PyTorch", is_pt, read_pt, plan_pt},
     {"dcp", "DCP's safetensors of several ranks (shard-*.safetensors)", is_dcp_hugging_face, read_dcp_hugging_face,
      plan_dcp},
+    {"torchtune", "an output directory of torchtune", is_torchtune, read_torchtune, nullptr},
+    {"hf-trainer", "a checkpoint directory of Hugging Face's Trainer", is_hf_trainer, read_hf_trainer, nullptr},
+    {"bin", "pytorch_model.bin files of Hugging Face, or their index", is_bin_set, read_bin_set, nullptr},
     {"safetensors", "a safetensors file, a directory or a Hugging Face index of them", is_safetensors, read_safetensors,
      plan_safetensors},
+    {"meta", "a directory of Meta's consolidated.*.pth", is_meta, read_meta, nullptr},
 };
 
 Result<Candidate> look_at(const std::string& path, const std::shared_ptr<WebFolder>& folder) {

@@ -28,7 +28,11 @@ std::vector<ByteRange> in_pieces(const std::vector<ByteRange>& ranges) {
 Result<std::shared_ptr<RemoteFile>> RemoteFile::open(const store::Store& folder, const std::string& name,
                                                      uint64_t keep) {
   CKPT_ASSIGN(auto reader, folder.open(name));
-  const std::string path = folder.path(name);
+  return make(std::move(reader), folder.path(name), keep);
+}
+
+Result<std::shared_ptr<RemoteFile>> RemoteFile::make(std::unique_ptr<store::Reader> reader, std::string path,
+                                                     uint64_t keep) {
   const uint64_t size = reader->size();
   MutableBytes bytes;
   if (size != 0) {
@@ -37,7 +41,7 @@ Result<std::shared_ptr<RemoteFile>> RemoteFile::open(const store::Store& folder,
     ::madvise(data, size, MADV_NOHUGEPAGE);  // a few bytes here and there must not take 2 MiB each
     bytes = {static_cast<std::byte*>(data), size};
   }
-  return std::shared_ptr<RemoteFile>(new RemoteFile(std::move(reader), path, bytes, keep));
+  return std::shared_ptr<RemoteFile>(new RemoteFile(std::move(reader), std::move(path), bytes, keep));
 }
 
 RemoteFile::~RemoteFile() {
@@ -122,6 +126,13 @@ void RemoteFile::give_back(const ByteRange& range) {
   if (end < last) here_[end] = last;
   held_ -= end - begin;
   ::madvise(bytes_.data() + begin, end - begin, MADV_DONTNEED);
+}
+
+void RemoteFile::give_back_all() {
+  std::lock_guard lock(mutex_);
+  here_.clear();
+  held_ = 0;
+  if (!bytes_.empty()) ::madvise(bytes_.data(), bytes_.size(), MADV_DONTNEED);
 }
 
 // ---- its folder ----

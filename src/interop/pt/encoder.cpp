@@ -190,9 +190,9 @@ Result<PtPlace> PtEncoder::place_of(const TreeNode& leaf, const Look& look) {
   if (leaf.kind != CKPT_NODE_TENSOR) return refuse(CKPT_FORMAT, leaf, "expected a tensor");
   const std::string name(leaf.text_view());
   const auto find = [&]() -> Result<PtPlace> {
-    CKPT_ASSIGN(const TensorRange whole, whole_of(reader_, name));
+    CKPT_ASSIGN(const TensorRange whole, whole_of(state_, name));
     CKPT_ASSIGN(const std::string_view type, storage_type(whole.dtype, look.dtype));
-    CKPT_ASSIGN(const std::string target, target_of(reader_, name));
+    CKPT_ASSIGN(const std::string target, target_of(state_, name));
     CKPT_ASSIGN(const std::vector<int> axes, axes_of(look.memory_format, whole));
     return options_.apart.contains(target) ? storages_.place_alone(name, type, axes)
                                            : storages_.place(name, type, axes);
@@ -210,7 +210,7 @@ Status PtEncoder::leaf(const TreeNode& node, const Look& look) {
 }
 
 Status PtEncoder::piece(const std::string& name, uint64_t begin, uint64_t size) {
-  CKPT_ASSIGN(const TensorRange whole, whole_of(reader_, name));
+  CKPT_ASSIGN(const TensorRange whole, whole_of(state_, name));
   CKPT_ASSIGN(const std::string_view type, storage_type(whole.dtype, {}));
   CKPT_ASSIGN(const PtPlace place, storages_.place_range(name, type, begin, size));
   return tensor(place, {});

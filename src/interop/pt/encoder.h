@@ -36,8 +36,8 @@ class PtEncoder {
   using Keep = std::function<bool(uint32_t node)>;
 
   // All of these must outlive the encoder.
-  PtEncoder(const client::Reader& reader, const format::Tree& tree, const PtEncoderOptions& options)
-      : reader_(reader), tree_(tree), options_(options), storages_(reader) {}
+  PtEncoder(const State& state, const format::Tree& tree, const PtEncoderOptions& options)
+      : state_(state), tree_(tree), options_(options), storages_(state) {}
 
   // The value of a node, without its key; of what is below it only what `keep` takes, where there is one.
   // UNSUPPORTED for what weights_only refuses, FORMAT for a record that lacks its fields; with the path.
@@ -112,7 +112,7 @@ class PtEncoder {
   std::string_view text(const TreeNode& record, const char* key) const;
   static const Row* row_of(std::string_view class_name);
 
-  const client::Reader& reader_;
+  const State state_;
   const format::Tree& tree_;
   const PtEncoderOptions& options_;
   PickleWriter pickle_;

@@ -61,7 +61,7 @@ ExportFile pt_file(std::string name, std::string pickle, const std::vector<PtSto
 }
 
 Result<ExportPlan> plan_pt(const ExportRequest& request) {
-  CKPT_ASSIGN(const format::Tree tree, tree_of(request.reader));
+  CKPT_ASSIGN(const format::Tree tree, request.reader.tree());
   const PtEncoderOptions options{request.options.str("opaque") == "dict", {}};
   PtEncoder encoder(request.reader, tree, options);
   CKPT_ASSIGN(const uint32_t root, node_at(tree, request.options.str("at")));
