@@ -11,7 +11,7 @@
  *   ckpt_save_run(save, &err);                    OK: durable, complete, committed
  *
  * Read in this order: statuses and errors, options, store, session, save, reader, load, job, report; then
- * ckpt_maintain.h, which this file includes.
+ * ckpt_maintain.h and ckpt_table.h, which this file includes.
  *
  * CONVENTIONS
  *   Errors      Every fallible call returns a ckpt_status and takes a nullable `ckpt_error **err`, always its last
@@ -595,6 +595,6 @@ CKPT_API void ckpt_report_free(ckpt_report* report);
 }
 #endif
 
-#include "ckpt_maintain.h" /* verify, list, prune, repair, mirror: needs what is declared above */
-
-#endif /* CKPT_H */
+#include "ckpt_maintain.h" /* verify, list, prune, repair, mirror: needs what is declared above, as does */
+#include "ckpt_table.h"    /* sparse tables */
+#endif                     /* CKPT_H */

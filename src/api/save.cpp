@@ -1,5 +1,6 @@
 // ckpt_save: one rank's share of one checkpoint.
 #include "api/handles.h"
+#include "format/table.h"
 
 using namespace ckpt;
 using namespace ckpt::api;
@@ -66,6 +67,9 @@ ckpt_status ckpt_save_set_attr(ckpt_save* save, const char* tensor, const char* 
                                ckpt_error** err) {
   return add_to(save, err, [&](save::Save& to) -> Status {
     if (!key || !value) return null_status("key or value");
+    if (tensor && key == format::kTableAttr)
+      return Status(CKPT_INVALID,
+                    strformat("attribute {} says what a table is: only ckpt_save_add_table sets it", key));
     return to.set_attr(tensor ? tensor : "", key, value);
   });
 }

@@ -15,11 +15,11 @@ namespace {
 
 using Tensors = std::vector<ckpt::FileTensor>;
 
-ckpt::File open_file(const ForeignQuery& query, const Common& common) {
+ckpt::File open_file(const std::string& path, const Common& common) {
   ckpt::Options options = make_options(common);
   if (!common.setting("verify")) options.set("verify", 0);
   options.set("tensor_data", 0);
-  return ckpt::File::open(query.path, options);
+  return ckpt::File::open(path, options);
 }
 
 Tensors chosen(const Tensors& tensors, const std::string& pattern) {
@@ -91,13 +91,26 @@ void print_as_json(const ForeignQuery& query, const ckpt::File& file, const Tens
 }  // namespace
 
 void show_foreign(const ForeignQuery& query, const Common& common) {
-  const ckpt::File file = open_file(query, common);
+  const ckpt::File file = open_file(query.path, common);
   const auto all = file.tensors();
   const Tensors tensors(all.begin(), all.end());
   if (common.json) return print_as_json(query, file, tensors);
   std::string text = summary_text(query.path, file, tensors);
   if (query.pattern.empty()) text += "\n" + tree_text(file, tensors, query.tree_lines);
   print(text + tensors_text(chosen(tensors, query.pattern)));
+}
+
+void with_foreign_tensor(const std::string& path, const std::string& name, const std::string& as, const Common& common,
+                         const std::function<void(const TensorSource& source)>& show) {
+  ckpt::File file = open_file(path, common);
+  const uint64_t count = file.tensor_count();
+  for (uint64_t i = 0; i < count; i++) {
+    const ckpt::FileTensor tensor = file.tensor(i);
+    if (name != tensor.name) continue;
+    auto load = [&](const ckpt::Tensor& wanted, ckpt::MutableMemory memory) { file.read(i, wanted, memory); };
+    return show(TensorSource(name, tensor.dtype, ckpt::shape_of(tensor), load, as));
+  }
+  fail(CKPT_NOT_FOUND, shown(path) + " has no tensor " + name + "; ckpt info lists them");
 }
 
 }  // namespace cli

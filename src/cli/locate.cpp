@@ -129,7 +129,8 @@ std::string shown(std::string_view argument) {
 bool is_foreign(const std::string& argument) {
   if (is_web(argument)) {
     const std::string address = shown(argument);
-    for (std::string_view ending : {".safetensors", ".safetensors.index.json", ".pt", ".pth", ".bin", ".ckpt"})
+    for (std::string_view ending :
+         {".safetensors", ".safetensors.index.json", ".pt", ".pth", ".bin", ".ckpt", "/.metadata"})
       if (address.ends_with(ending)) return true;
     return false;
   }
@@ -139,7 +140,8 @@ bool is_foreign(const std::string& argument) {
   bool found = false;
   for (fs::directory_iterator it(argument, code), end; !code && it != end && !found; it.increment(code)) {
     const std::string name = it->path().filename().string();
-    found = name.ends_with(".safetensors") || (name.starts_with("PART_") && name.ends_with(".pt"));
+    found = name.ends_with(".safetensors") || (name.starts_with("PART_") && name.ends_with(".pt")) ||
+            name == ".metadata" || (name.starts_with("__") && name.ends_with(".metadata"));
   }
   return found && !is_checkpoint(argument) && !is_store(argument);
 }

@@ -161,6 +161,23 @@ Status Load::add_object(std::string_view name, uint32_t rank, MutableBytes data)
   return Ok();
 }
 
+Status Load::add_table(TableRequest request) {
+  if (begun_) return Status(CKPT_INVALID, "the load has begun; nothing can be added");
+  const Table& table = request.share->table();
+  if (request.share->checkpoint() != checkpoint_)
+    return Status(CKPT_INVALID, "the share of table " + quoted(table.name) + " is of another reader");
+  auto ask = [&](std::string_view name) -> Status {
+    uint64_t position = 0;
+    CKPT_TRY(checkpoint_->find(name, &position).status());
+    asked_[position] = true;
+    return Ok();
+  };
+  for (std::string_view name : {table.name, table.ids.tensor.name(), table.buckets.tensor.name()}) CKPT_TRY(ask(name));
+  for (const auto& [column, data] : request.columns) CKPT_TRY(ask(column->tensor.name()));
+  tables_.add(std::move(request));
+  return Ok();
+}
+
 static Finding name_finding(int32_t kind, ckpt_status status, std::string_view name, const char* text) {
   Finding finding;
   finding.kind = kind;
@@ -265,7 +282,8 @@ Status Load::work(Job& job) {
   return status.ok() ? copied : status;
 }
 
-// Views beyond the budget are read window after window, once all else is there.
+// Views beyond the budget are read window after window, once all else is there; so are tables of which a step may have
+// very many runs.
 Status Load::run_steps(Job& job) {
   CKPT_TRY(check_strict());
   for (const ViewRequest& view : views_.requests()) CKPT_TRY(open_parts(view.named.tensor));
@@ -274,12 +292,17 @@ Status Load::run_steps(Job& job) {
   LoadPlan plan = std::move(plan_);
   for (bool first = true, more = true; more; first = false) {
     more = views_.plan_next(&plan);
+    CKPT_TRY(tables_.plan_next(&plan));
+    more |= tables_.more();
     CKPT_TRY(plan_reads(&plan));
     CKPT_TRY(open_parts(plan));
-    if (first) job.counters.bytes_requested = job.counters.bytes_total = plan.bytes_requested + views_.bytes_left();
+    if (first)
+      job.counters.bytes_requested = job.counters.bytes_total =
+          plan.bytes_requested + views_.bytes_left() + tables_.bytes_left();
     job.counters.run_count += plan.run_count;
     CKPT_TRY(read(plan, job));
     CKPT_TRY(views_.copy(transfers_));
+    CKPT_TRY(tables_.check(threads_));
     plan = LoadPlan(*checkpoint_);
   }
   return load_objects(job);

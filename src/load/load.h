@@ -12,6 +12,7 @@
 #include "device/descriptor.h"
 #include "device/transfers.h"
 #include "load/load_plan.h"
+#include "load/table_reads.h"
 #include "load/views.h"
 
 namespace ckpt::load {
@@ -23,6 +24,12 @@ class Load {
   Status add_tensor(std::string_view name, const ckpt_tensor_desc& desc, void* data, uint64_t data_bytes,
                     device::Location where = {});
   Status add_object(std::string_view name, uint32_t rank, MutableBytes data);
+  // The rows of a window of a share; `ids` may be empty for a share of ids. Memory must hold them.
+  Status add_table(TableRequest request);
+  // Neighbouring rows of a table's tensor, which are the caller's own affair.
+  void add_rows(const Table::Column& column, uint64_t first, uint64_t count, std::byte* to) {
+    plan_rows(&plan_, column, first, count, to);
+  }
   Status begin();
   Status work(Job& job);
   Report report() const;
@@ -52,6 +59,7 @@ class Load {
   std::shared_ptr<checkpoint::Checkpoint> checkpoint_;
   LoadPlan plan_;
   Views views_;
+  TableReads tables_;
   device::Transfers transfers_;
   std::vector<ObjectRequest> objects_;
   std::vector<std::string> missing_;

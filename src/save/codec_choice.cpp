@@ -32,11 +32,9 @@ static Status append_middle(const Item& item, uint64_t size, device::Transfers* 
     return Ok();
   }
   uint64_t width = item.tensor->width, count = size / width, skipped = (item.size / width - count) / 2;
-  SaveMemory from = item.tensor->memory();
   size_t at = sample->size();
   sample->resize(at + count * width);
-  return device::gather(from.memory, from.extent, item.first + skipped, count, MutableBytes(*sample).subspan(at),
-                        transfers);
+  return item.tensor->gather(item.first + skipped, MutableBytes(*sample).subspan(at), transfers);
 }
 
 // Whether it is one of the samples: evenly, by bytes.

@@ -1,6 +1,7 @@
 #include "save/content.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "base/name_order.h"
@@ -40,6 +41,40 @@ SaveMemory SaveTensor::memory() const {
                              : Shape::of({numbers + ndim + region_number_count(kind, ndim), count});
   return {{.data = data, .dtype = moving.dtype, .strides = strides.dims, .ndim = extent.ndim, .device = device},
           extent};
+}
+
+const std::byte* RowSource::row(uint64_t at) const {
+  if (order) at = order[at];
+  if (positions) at = positions[at];
+  return at < rows_per_block ? blocks[0] + at * row_bytes
+                             : blocks[at / rows_per_block] + at % rows_per_block * row_bytes;
+}
+
+void RowSource::copy(uint64_t first, MutableBytes to) const {
+  static constexpr uint64_t kAhead = 16;  // rows that are fetched while others are copied
+  uint64_t at = first / row_bytes, skip = first % row_bytes;
+  const uint64_t end = (first + to.size() + row_bytes - 1) / row_bytes;
+  for (size_t done = 0; done < to.size(); at++, skip = 0) {
+    if (at + kAhead < end) __builtin_prefetch(row(at + kAhead));
+    const size_t size = std::min<uint64_t>(row_bytes - skip, to.size() - done);
+    std::memcpy(to.data() + done, row(at) + skip, size);
+    done += size;
+  }
+}
+
+void SaveTensor::gather(uint64_t first, MutableBytes to) const {
+  if (gathered) return rows->copy(first * width, to);
+  const SaveMemory from = memory();
+  device::gather(from.memory, from.extent, first, to.size() / width, to);
+}
+
+Status SaveTensor::gather(uint64_t first, MutableBytes to, device::Transfers* transfers) const {
+  if (device == 0) {
+    gather(first, to);
+    return Ok();
+  }
+  const SaveMemory from = memory();
+  return transfers->gather(from.memory, from.extent, first, to.size() / width, to);
 }
 
 SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& request, const Replica& replica,

@@ -123,6 +123,15 @@ static void add_item(PartLayout* layout, Item item, uint64_t chunk_raw) {
   layout->items.push_back(item);
 }
 
+// A lookup reads a chunk for each row. Rows that are not large lie in one chunk each.
+static uint64_t chunk_raw_of(const SaveTensor& tensor, uint64_t chunk_bytes) {
+  if (!tensor.is_column) return chunk_bytes / tensor.width * tensor.width;
+  chunk_bytes = std::min(chunk_bytes, kColumnChunk);
+  const uint64_t row = tensor.bytes / std::max<uint64_t>(tensor.numbers[0], 1);
+  const uint64_t unit = row <= chunk_bytes ? row : tensor.width;
+  return chunk_bytes / unit * unit;
+}
+
 static void add_tensor_items(const SaveContent& content, const LayoutOptions& options, Shares shares,
                              PartLayout* layout) {
   auto add = [&](const SaveTensor& tensor, uint64_t first, uint64_t bytes) {
@@ -131,7 +140,7 @@ static void add_tensor_items(const SaveContent& content, const LayoutOptions& op
               .data = tensor.contiguous && tensor.device == 0 ? tensor.data + first : nullptr,
               .first = first / tensor.width,
               .size = bytes},
-             options.chunk_bytes / tensor.width * tensor.width);
+             chunk_raw_of(tensor, options.chunk_bytes));
   };
   size_t whole = static_cast<size_t>(std::count(shares.whole.begin(), shares.whole.end(), 1));
   layout->items.reserve(whole + shares.cuts.size() + content.objects.size() + layout->groups.size());
@@ -208,10 +217,7 @@ uint64_t chunk_raw_size(const Item& item, uint64_t number) {
 }
 
 void gather_chunk(const Item& item, uint64_t number, MutableBytes to) {
-  const SaveTensor& tensor = *item.tensor;
-  SaveMemory from = tensor.memory();
-  device::gather(from.memory, from.extent, item.first + number * item.chunk_raw / tensor.width,
-                 to.size() / tensor.width, to);
+  item.tensor->gather(item.first + number * item.chunk_raw / item.tensor->width, to);
 }
 
 Status begin_gather_chunk(const Item& item, uint64_t number, MutableBytes to, device::Transfers& transfers) {

@@ -64,14 +64,13 @@ Result<Digest> digest_of(const Piece& piece, device::Transfers* transfers) {
   if (in_a_row && mask == 0xff) return format::xxh3_128({tensor.data + piece.first, piece.bytes});
   format::Hasher hasher;
   std::vector<std::byte> window(in_a_row ? 0 : std::min(kWindow, piece.bytes));
-  const SaveMemory from = tensor.memory();
   const uint64_t step = kWindow / tensor.width * tensor.width;
   for (uint64_t at = 0; at < piece.bytes; at += step) {
     const uint64_t size = std::min(step, piece.bytes - at), first = piece.first + at;
     Bytes data(tensor.data + first, in_a_row ? size : 0);
     if (!in_a_row) {
       const MutableBytes to = MutableBytes(window).first(size);
-      CKPT_TRY(device::gather(from.memory, from.extent, first / tensor.width, size / tensor.width, to, transfers));
+      CKPT_TRY(tensor.gather(first / tensor.width, to, transfers));
       data = to;
     }
     hash_window(hasher, data, at + size == piece.bytes ? mask : uint8_t{0xff});

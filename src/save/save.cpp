@@ -14,6 +14,7 @@
 #include "format/tree_merge.h"
 #include "plan/box.h"
 #include "save/part_writer.h"
+#include "save/table_sort.h"
 
 namespace ckpt::save {
 
@@ -215,6 +216,7 @@ Status Save::begin() {
   // Drawn here, not by the job: of two saves in the background, the one that was started later is the newer one.
   if (session_->rank() == 0) sequence_ = session_->next_sequence();
   if (Status owners = check_attr_owners(); !owners.ok()) return refuse(std::move(owners));
+  if (!half_added_.ok()) return refuse(half_added_);
   names_.forget();
   if (const SaveTensor* twice = sort_tensors(&content_.tensors)) return refuse(taken(twice->name));
   Status marked = transfers_.mark();
@@ -299,6 +301,7 @@ Status Save::write(const SaveIdentity& identity, bool copies, Job& job) {
 }
 
 Status Save::write_open(const SaveIdentity& identity, bool copies, Job& job) {
+  CKPT_TRY(sort_tables(content_, settings_.threads, job));
   if (settings_.commit.some_hold) CKPT_TRY(find_holders(job));
   CKPT_TRY(transfers_.open(
       std::min(settings_.staging_bytes / 8, uint64_t{settings_.threads} * device::Transfers::kPieceBytes)));

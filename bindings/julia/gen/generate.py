@@ -17,7 +17,7 @@ from clang import cindex
 HERE = Path(__file__).resolve().parent
 OUTPUT = HERE.parent / "src" / "api.jl"
 INCLUDE = Path(os.environ.get("CKPT_INCLUDE_DIR", HERE.parents[2] / "include"))
-HEADERS = ("ckpt.h", "ckpt_maintain.h", "ckpt_tree.h", "ckpt_file.h")
+HEADERS = ("ckpt.h", "ckpt_maintain.h", "ckpt_table.h", "ckpt_tree.h", "ckpt_file.h")
 
 # The one table of types: what a C type is in Julia. Handles and structs are added from the headers.
 SCALARS = {
@@ -37,7 +37,7 @@ SCALARS = {
 QUICK = re.compile(
     r"ckpt_(version_|status_|error_|dtype_|option_|options_|(list|runs)_(count|at)|session_string|save_id|"
     r"reader_(?!open|free|map|verify|diff|copy|tree|segment_at)|job_(new|state|cancel|stats_get)|report_(?!free)|"
-    r"tree_(?!parse|json|free)|file_(?!open|free))"
+    r"tree_(?!parse|json|free)|file_(?!open|free|read))"
 )
 
 # Enums whose members become a table of names: prefix -> name of the table.

@@ -312,7 +312,7 @@ class Store:
 
     def import_file(self, path: str | os.PathLike[str], label: str, step: int = -1, options: Mapping[str, int | str] | None = None, *, job: Job | None = None, **keywords: int | str) -> ckpt.records.CheckpointInfo:
         """
-        Saves a .pt, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint, by default in run "main", or in run "import" if a trainer has used "main" since the last import. Runs no code of the file.
+        Saves a .pt, a DCP or hfai directory, a safetensors file or a Hugging Face set as a checkpoint, by default in run "main", or in run "import" if a trainer has used "main" since the last import. Runs no code of the file.
         """
 
     def close(self) -> None:
@@ -537,7 +537,7 @@ class Reader:
 
     def export(self, path: str | os.PathLike[str], options: Mapping[str, int | str] | None = None, *, job: Job | None = None, **keywords: int | str) -> None:
         """
-        Writes the checkpoint as safetensors, a .pt or an hfai directory (option format) to `path`, which must not exist.
+        Writes the checkpoint as safetensors, a .pt, a DCP or an hfai directory (option format) to `path`, which must not exist.
         """
 
     def close(self) -> None:
