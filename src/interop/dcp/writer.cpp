@@ -379,7 +379,7 @@ std::vector<ExportFile> entries_files(const std::shared_ptr<OutLayout>& layout) 
 }  // namespace
 
 Result<ExportPlan> plan_dcp(const ExportRequest& request, uint64_t cut_from) {
-  CKPT_ASSIGN(const Tree tree, tree_of(request.reader));
+  CKPT_ASSIGN(const Tree tree, request.reader.tree());
   CKPT_ASSIGN(const uint32_t root, node_at(tree, request.options.str("at")));
   const auto layout = std::make_shared<OutLayout>();
   layout->files = static_cast<size_t>(request.options.integer("shards"));
