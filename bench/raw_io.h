@@ -12,6 +12,7 @@ struct RawWay {
   unsigned threads = 2;
   size_t block = 4 << 20;
   bool direct = true;
+  bool checksums = false;  // of an upload: a CRC-32C of each part, as ckpt sends them, which the server compares
 };
 
 // Calls body(offset, bytes) for every block; threads take blocks one by one.

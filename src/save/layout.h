@@ -61,6 +61,9 @@ struct LayoutOptions {
   std::span<const Digest> values{};  // of digest_replicas; empty: no values are compared
   bool sampled = false;              // they are of samples, where regions are large enough
   LateMemory* memory = nullptr;      // see SaveSettings
+  // What is left at the end of an item that is written from the caller's memory goes with the block before it, if it
+  // is less than this.
+  uint64_t least_block_bytes = 0;
 };
 
 // `content` must outlive the layout. INVALID if a replica group is described in two ways; UNSUPPORTED if a part cannot
