@@ -55,6 +55,33 @@ static void sync_directory_of(const std::string& path) {
 
 static bool is_object(const std::string& path) { return path.starts_with("s3://"); }
 
+static void read_all(int file, std::byte* data, size_t bytes, size_t offset) {
+  while (bytes != 0) {
+    ssize_t done = pread(file, data, bytes, static_cast<off_t>(offset));
+    if (done <= 0) fail_errno("read");
+    data += done, offset += static_cast<size_t>(done), bytes -= static_cast<size_t>(done);
+  }
+}
+
+// Fills memory in steps, and hashes each while it is in the cache: one digest for each MiB, as for ckpt's chunks.
+static unsigned long fill_and_hash(std::byte* data, size_t bytes, size_t most,
+                                   const std::function<void(size_t at, size_t step)>& fill) {
+  constexpr size_t kDigested = 1 << 20;
+  unsigned long mixed = 0;
+  XXH3_state_t state;
+  for (size_t at = 0; at < bytes;) {
+    XXH3_128bits_reset(&state);
+    for (size_t stop = std::min(bytes, at + kDigested); at < stop;) {
+      const size_t step = std::min(most, stop - at);
+      fill(at, step);
+      XXH3_128bits_update(&state, data + at, step);
+      at += step;
+    }
+    mixed ^= XXH3_128bits_digest(&state).low64;
+  }
+  return mixed;
+}
+
 void write_new(const std::string& path, const std::byte* data, size_t size, const RawWay& way) {
   if (is_object(path)) return put_object(path, data, size, way);
   int file = open_file(path, O_RDWR | O_CREAT | O_EXCL | (way.direct ? O_DIRECT : 0));
@@ -73,17 +100,21 @@ void write_existing(const std::string& path, const std::byte* data, size_t size,
   sync_directory_of(path);
 }
 
-void read_file(const std::string& path, size_t offset, std::byte* data, size_t size, const RawWay& way) {
-  if (is_object(path)) return get_object(path, offset, data, size, way);
+unsigned long read_file(const std::string& path, size_t offset, std::byte* data, size_t size, const RawWay& way) {
+  if (is_object(path)) return get_object(path, offset, data, size, way), 0;
   int file = open_file(path, O_RDONLY | (way.direct ? O_DIRECT : 0));
+  std::atomic<unsigned long> mixed{0};
   for_each_block(size, way, [&](size_t at, size_t bytes) {
-    while (bytes != 0) {
-      ssize_t done = pread(file, data + at, bytes, static_cast<off_t>(offset + at));
-      if (done <= 0) fail_errno("read");
-      at += static_cast<size_t>(done), bytes -= static_cast<size_t>(done);
-    }
+    const auto fill = [&](size_t in_block, size_t step) {
+      read_all(file, data + at + in_block, step, offset + at + in_block);
+    };
+    if (way.hash)
+      mixed ^= fill_and_hash(data + at, bytes, 256 << 10, fill);
+    else
+      fill(0, bytes);
   });
   close(file);
+  return mixed;
 }
 
 void read_mapped(const std::string& path, std::byte* data, size_t size, const RawWay& way) {
@@ -109,20 +140,11 @@ void copy_memory(const std::byte* from, std::byte* to, size_t size, const RawWay
 }
 
 unsigned long copy_and_hash(const std::byte* from, std::byte* to, size_t size, const RawWay& way) {
-  constexpr size_t kStep = 128 << 10, kDigested = 1 << 20;  // one digest for each MiB, as for ckpt's chunks
   std::atomic<unsigned long> mixed{0};
   for_each_block(size, way, [&](size_t at, size_t bytes) {
-    XXH3_state_t state;
-    for (size_t end = at + bytes; at < end;) {
-      XXH3_128bits_reset(&state);
-      for (size_t stop = std::min(end, at + kDigested); at < stop;) {
-        size_t step = std::min(kStep, stop - at);
-        std::memcpy(to + at, from + at, step);
-        XXH3_128bits_update(&state, to + at, step);
-        at += step;
-      }
-      mixed ^= XXH3_128bits_digest(&state).low64;
-    }
+    mixed ^= fill_and_hash(to + at, bytes, 128 << 10, [&](size_t in_block, size_t step) {
+      std::memcpy(to + at + in_block, from + at + in_block, step);
+    });
   });
   return mixed;
 }

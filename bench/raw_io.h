@@ -13,6 +13,7 @@ struct RawWay {
   size_t block = 4 << 20;
   bool direct = true;
   bool checksums = false;  // of an upload: a CRC-32C of each part, as ckpt sends them, which the server compares
+  bool hash = false;       // read_file: also XXH3-128 of each MiB, while it is in the cache
 };
 
 // Calls body(offset, bytes) for every block; threads take blocks one by one.
@@ -23,7 +24,8 @@ void for_each_block(size_t size, const RawWay& way, const std::function<void(siz
 void write_new(const std::string& path, const std::byte* data, size_t size, const RawWay& way);
 // Overwrites an existing file without truncating it.
 void write_existing(const std::string& path, const std::byte* data, size_t size, const RawWay& way);
-void read_file(const std::string& path, size_t offset, std::byte* data, size_t size, const RawWay& way);
+// Returns a mix of the digests, so that the compiler keeps them.
+unsigned long read_file(const std::string& path, size_t offset, std::byte* data, size_t size, const RawWay& way);
 // Maps the file and copies it out of the mapping.
 void read_mapped(const std::string& path, std::byte* data, size_t size, const RawWay& way);
 // s3://BUCKET/KEY on the server AWS_ENDPOINT_URL: an upload whose parts are the blocks, sent by the threads; ranges of
@@ -34,8 +36,7 @@ void get_object(const std::string& uri, size_t offset, std::byte* data, size_t s
 void commit_small(const std::string& path);
 
 void copy_memory(const std::byte* from, std::byte* to, size_t size, const RawWay& way);
-// memcpy, and XXH3-128 of each block while it is in the cache. Returns a mix of the digests, so that the compiler keeps
-// them.
+// memcpy, and XXH3-128 of each MiB while it is in the cache. Returns a mix of the digests.
 unsigned long copy_and_hash(const std::byte* from, std::byte* to, size_t size, const RawWay& way);
 
 }  // namespace ckpt_bench

@@ -35,11 +35,13 @@ static void read_measured(const Settings& settings, bool map) {
   std::string path = raw_file(settings);
   wait_for_go();
   Meter meter;
+  unsigned long mixed = 0;
   if (map)
     read_mapped(path, target.data(), bytes, settings.raw);
   else
-    read_file(path, offset, target.data(), std::min(bytes, all.bytes - offset), settings.raw);
+    mixed = read_file(path, offset, target.data(), std::min(bytes, all.bytes - offset), settings.raw);
   auto result = meter.result();
+  result["mixed"] = mixed;
   if (settings.compare && !settings.one) compare_with_blob(share, settings.blob, target.data());
   result["compared"] = settings.compare && !settings.one;
   report("", result);

@@ -95,6 +95,7 @@ def load_section(key, title, workload, state, read, peers):
             ckpt("ckpt, mapped, verified, every page touched", "map", keep="ckpt"),
             raw("raw mmap + memcpy, 2 threads", "raw-map", *BUFFERED, keep="raw"),
             raw("raw pread, 2 threads, into new memory", "raw-read", "--fresh", *BUFFERED, keep="raw"),
+            raw("raw pread + XXH3, 2 threads, into new memory", "raw-read", "--fresh", "--hash", *BUFFERED, keep="raw"),
         ]
     keepers = [*CKPT_SAVERS, raw("raw", "raw-write", *way(2, 4)), *savers(peers)]
     return Section(

@@ -57,6 +57,7 @@ void add_options(CLI::App& app, Settings& settings) {
   app.add_flag("--compare", settings.compare, "compare the loaded bytes with the source");
   app.add_flag("--stats", settings.stats, "save once more and report that job's statistics");
   app.add_flag("--existing", settings.existing, "overwrite an existing file");
+  app.add_flag("--hash", settings.raw.hash, "hash what was read, too");
   app.add_flag("--fresh", settings.fresh, "read into memory that was not touched before");
 }
 

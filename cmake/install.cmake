@@ -2,11 +2,12 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS ckpt_shared ckpt_static EXPORT ckptTargets)
-install(FILES include/ckpt.h include/ckpt_maintain.h include/ckpt_tree.h bindings/cpp/ckpt.hpp
+install(FILES include/ckpt.h include/ckpt_maintain.h include/ckpt_table.h include/ckpt_tree.h bindings/cpp/ckpt.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY bindings/cpp/ckpt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(CKPT_INTEROP)
   install(FILES include/ckpt_file.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(DIRECTORY maps DESTINATION ${CMAKE_INSTALL_DATADIR}/ckpt)
   set(pc_zlib " -lz")
 endif()
 

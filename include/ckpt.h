@@ -11,7 +11,7 @@
  *   ckpt_save_run(save, &err);                    OK: durable, complete, committed
  *
  * Read in this order: statuses and errors, options, store, session, save, reader, load, job, report; then
- * ckpt_maintain.h, which this file includes.
+ * ckpt_maintain.h and ckpt_table.h, which this file includes.
  *
  * CONVENTIONS
  *   Errors      Every fallible call returns a ckpt_status and takes a nullable `ckpt_error **err`, always its last
@@ -97,10 +97,10 @@ CKPT_API const char* ckpt_status_name(ckpt_status status);
 CKPT_API ckpt_status ckpt_error_status(const ckpt_error* err);  /* CKPT_OK for NULL */
 CKPT_API const char* ckpt_error_message(const ckpt_error* err); /* one line: what, where, found; "" for NULL */
 
-/* One fact of the error by key: "path", "part", "tensor", "rank", "ranks", "offset", "expected", "found".
- * NULL where the error has no such fact. */
+/* One fact of the error by key: "path", "part", "tensor", "rank", "ranks", "offset", "expected", "found"; of s3://
+ * "bucket", "key", "http_status", "s3_code", "request_id"; of https:// "http_status". NULL where the error has no such
+ * fact. */
 CKPT_API const char* ckpt_error_detail(const ckpt_error* err, const char* key);
-
 CKPT_API void ckpt_error_free(ckpt_error* err);
 
 /* ---- dtype ------------------------------------------------------------------------------------------------ */
@@ -139,13 +139,13 @@ enum {
   CKPT_DTYPE_F6_E3M2FN = 0x1006,
   CKPT_DTYPE_F4_E2M1FN = 0x1104
 };
-
 CKPT_API const char* ckpt_dtype_name(int32_t dtype); /* "bf16"; "dtype" for an unknown code. Static text. */
 CKPT_API int32_t ckpt_dtype_bits(int32_t dtype);     /* bits of one element; 0 if `dtype` cannot be one */
 CKPT_API int32_t ckpt_dtype_find(const char* name);  /* the inverse of ckpt_dtype_name; -1 if unknown */
 
-/* Devices, as in DLPack. This build takes CPU and CUDA_HOST (pinned) memory; others are UNSUPPORTED. */
-enum { CKPT_DEVICE_CPU = 1, CKPT_DEVICE_CUDA = 2, CKPT_DEVICE_CUDA_HOST = 3 };
+/* Devices, as in DLPack: the CPU's, CUDA_HOST (pinned), and what needs libcudart 13 or 12, found when the first such
+ * tensor is added (see ABI.md): UNSUPPORTED where it is not. INVALID: memory that is not on device `device_id`. */
+enum { CKPT_DEVICE_CPU = 1, CKPT_DEVICE_CUDA = 2, CKPT_DEVICE_CUDA_HOST = 3, CKPT_DEVICE_CUDA_MANAGED = 13 };
 
 /* ---- options ---------------------------------------------------------------------------------------------- */
 
@@ -298,6 +298,9 @@ typedef struct ckpt_tensor_desc {
   int64_t flat_offset;           /* FLAT */
   int64_t flat_size;             /* FLAT */
   int64_t strides[CKPT_MAX_NDIM]; /* of the memory, in elements; 0 repeats; negative is INVALID */
+  /* Memory of a CUDA device: copied behind what is in this stream when the save or load is run or started. DLPack's
+   * numbers: 1 or 0 the legacy default stream, 2 that of the calling thread, -1 none, else a cudaStream_t. */
+  int64_t stream;
 } ckpt_tensor_desc;
 
 /* ---- save ------------------------------------------------------------------------------------------------- */
@@ -350,7 +353,6 @@ CKPT_API ckpt_status ckpt_save_add_alias(ckpt_save* save, const char* name, cons
  * Key: 1-255 bytes; value: UTF-8 up to 1 MiB. Setting a key again replaces it. */
 CKPT_API ckpt_status ckpt_save_set_attr(ckpt_save* save, const char* tensor, const char* key, const char* value,
                                         ckpt_error** err);
-
 CKPT_API const char* ckpt_save_id(const ckpt_save* save); /* the id that the checkpoint will have once committed */
 
 /* Saves, and returns when the outcome is known (with wait=0 on ranks other than 0: when this rank's part is durable).
@@ -470,7 +472,6 @@ CKPT_API ckpt_status ckpt_load_add_tensor(ckpt_load* load, const char* name, con
 CKPT_API ckpt_status ckpt_load_add_tensors(ckpt_load* load, uint64_t count, const char* const* names,
                                            const ckpt_tensor_desc* descs, void* const* data, const uint64_t* data_bytes,
                                            int32_t device_type, int32_t device_id, ckpt_error** err);
-
 /* Asks for the shared object `name`, or for `rank`'s own; ckpt_reader_object_find tells its size. If `rank` has none
  * because the world had another size, option object_policy decides: "error" (NOT_FOUND) or "rank0" (rank 0's bytes). */
 CKPT_API ckpt_status ckpt_load_add_object(ckpt_load* load, const char* name, uint32_t rank, void* data,
@@ -484,7 +485,6 @@ CKPT_API ckpt_status ckpt_load_start(ckpt_load* load, ckpt_job** out, ckpt_error
 
 /* Lists the tensors and aliases that were asked for and are missing, and those not asked for, whatever `strict` is. */
 CKPT_API ckpt_status ckpt_load_report(const ckpt_load* load, ckpt_report** out, ckpt_error** err);
-
 CKPT_API void ckpt_load_free(ckpt_load* load);
 
 /* Zeroed memory to load into: aligned to pages, from 1 MiB on huge ones if the kernel gives them: a load into fresh
@@ -596,6 +596,6 @@ CKPT_API void ckpt_report_free(ckpt_report* report);
 }
 #endif
 
-#include "ckpt_maintain.h" /* verify, list, prune, repair, mirror: needs what is declared above */
-
-#endif /* CKPT_H */
+#include "ckpt_maintain.h" /* verify, list, prune, repair, mirror: needs what is declared above, as does */
+#include "ckpt_table.h"    /* sparse tables */
+#endif                     /* CKPT_H */

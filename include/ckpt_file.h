@@ -14,30 +14,37 @@ extern "C" {
 
 /* ---- import and export ------------------------------------------------------------------------------------ */
 
-/* Saves a PyTorch .pt, an hfai directory of PART_*.pt, a safetensors file, or a Hugging Face set (a directory or its
- * index.json) as a checkpoint. `path` may be the address of a file on a web server ("https://host/model.safetensors"),
- * an index.json among them: it is read by ranges, as it is wanted, and is GONE if it changes meanwhile. Its run is that
- * of option run; without one "main", where a load without options finds it, or "import" if a trainer has used "main"
- * since the last import: it would be fenced. `info` tells. The content decides what it is. A .pt becomes tensors,
- * aliases and a state tree (ckpt_tree.h), and runs no code; of safetensors the file split and the metadata are kept as
- * attributes for ckpt_export. Attribute import.unchecked counts what a .pt or hfai directory has no checksums of.
- * `info` (nullable) receives the result. The files are mapped: one that somebody truncates meanwhile can end the
- * process with SIGBUS. Imports into one run take turns: each waits for the others for at most timeout_ms, then returns
- * TIMEOUT. FENCED: on a file system without locks another import, or a trainer, took the run meanwhile; import again.
- * Options: run, verify, on_existing, compression, threads, timeout_ms; ca_file, http_header (https). Statuses:
- * NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE (https), IO, NO_SPACE. */
+/* Saves a PyTorch .pt, a directory of torch.distributed.checkpoint (DCP), an hfai directory of PART_*.pt, a safetensors
+ * file, or a Hugging Face set (a directory or its index.json) as a checkpoint. `path` may be the address of a file on a
+ * web server ("https://host/model.safetensors"), an index.json among them: it is read by ranges, as it is wanted, and
+ * is GONE if it changes meanwhile. Its run is that of option run; without one "main", where a load without options
+ * finds it, or "import" if a trainer has used "main" since the last import: it would be fenced. `info` tells. The
+ * content decides what it is. A .pt becomes tensors, aliases and a state tree (ckpt_tree.h), and runs no code; of
+ * safetensors the file split and the metadata are kept as attributes for ckpt_export. Attribute import.unchecked counts
+ * what a .pt or hfai directory has no checksums of. `info` (nullable) receives the result. The files are mapped: one
+ * that somebody truncates meanwhile can end the process with SIGBUS. Imports into one run take turns: each waits for
+ * the others for at most timeout_ms, then returns TIMEOUT. FENCED: on a file system without locks another import, or a
+ * trainer, took the run meanwhile; import again. Options only, exclude and cast choose tensors and their dtype; map
+ * names a mapping (docs/mappings.md), by which tensors get other names, are rearranged, cut or put together as they are
+ * read.
+ * Options: run, verify, on_existing, compression, threads, timeout_ms; map, map_at, map_back, config, only, exclude,
+ * cast; ca_file, http_header (https). Statuses: NOT_FOUND (also what a mapping needs), MISMATCH (a mapping that does
+ * not fit), FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE (https), IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
                                  const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err);
 
 /* Writes the checkpoint to `path`, which must not exist, in what option format says (auto: by the ending of `path`):
  * "safetensors": its tensors, in one file or in a directory with the split that was imported; "pt": its main tree as
  * torch.save does, for torch.load(weights_only=True), which takes nothing of numpy's: its arrays become tensors and its
- * numbers Python's; "hfai": that in `shards` files PART_nnn.pt, as hfai's load takes them. Option shard_bytes cuts a
+ * numbers Python's; "hfai": that in `shards` files PART_nnn.pt, as hfai's load takes them; "dcp": each tensor and value
+ * of it by itself, in `shards` files, as torch.distributed.checkpoint's load takes them. Option shard_bytes cuts a
  * directory of safetensors into files of at most so many bytes, with an index; option at writes what is below a place
  * of the state alone, by the names that it has there. What has no place in the format (other objects, tensors outside
- * the tree) is left out. Options: format, shards, shard_bytes, at, opaque, threads. Statuses: EXISTS, NOT_FOUND (at),
- * UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is not {"model": ...}), FORMAT (a tree
- * that does not fit the checkpoint), INVALID (an option of another format), CORRUPT, IO, NO_SPACE. */
+ * the tree) is left out. Mappings and selections are as in ckpt_import.
+ * Options: format, shards, shard_bytes, at, opaque, threads, map, map_at, map_back, config, only, exclude, cast.
+ * Statuses: EXISTS, NOT_FOUND (at), UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is
+ * not {"model": ...}; dcp: it is no dict), FORMAT (a tree that does not fit the checkpoint), INVALID (an option of
+ * another format), CORRUPT, IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_options* options,
                                  ckpt_error** err);
 
@@ -47,16 +54,17 @@ typedef struct ckpt_file ckpt_file;
 
 /* Maps what ckpt_import takes and reads its structure, not its tensors. A pickle is turned into values and never
  * executed; if it calls a function that ckpt does not know, the status is UNSUPPORTED and the error names the function.
- * A tensor that is cut into several pieces cannot be seen in place: UNSUPPORTED. A file that somebody truncates while
- * it is open can end the process with SIGBUS. Of an address ("https://host/model.pt") the bytes of all tensors are
- * fetched into memory; with tensor_data=0 only what describes them is, and their data is NULL. Options: verify (1, the
- * default: first checks the CRC-32 of every zip entry, which reads the whole file; 0: checks only the entries that it
- * reads), threads, tensor_data; ca_file, http_header (https).
+ * A tensor that is cut into several pieces has no address: its data is NULL, and ckpt_file_read gives its elements. A
+ * file that somebody truncates while it is open can end the process with SIGBUS. Of an address
+ * ("https://host/model.pt") the bytes of all tensors are fetched into memory; with tensor_data=0 only what describes
+ * them is, and their data is NULL. Options: verify (1, the default: first checks the CRC-32 of every zip entry, which
+ * reads the whole file; 0: checks only the entries that it reads), threads, tensor_data; map, map_at, map_back, config,
+ * only, exclude, cast; ca_file, http_header (https). What a mapping rearranges is computed now.
  * Statuses: NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, GONE (https), IO. */
 CKPT_API ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_file_free(ckpt_file* file);
 
-/* "pt" (zip), "pt-legacy", "safetensors", "hfai". Static text. */
+/* "pt" (zip), "pt-legacy", "safetensors", "hfai", "dcp". Static text. */
 CKPT_API const char* ckpt_file_format(const ckpt_file* file);
 
 typedef struct ckpt_file_tensor {
@@ -66,8 +74,8 @@ typedef struct ckpt_file_tensor {
   int32_t reserved;
   int64_t shape[CKPT_MAX_NDIM];
   int64_t strides[CKPT_MAX_NDIM]; /* in elements */
-  const void* data;               /* the first element, perhaps unaligned; borrowed. NULL without elements, or with
-                                   * tensor_data=0 */
+  const void* data;               /* the first element, perhaps unaligned; borrowed. NULL without elements, in several
+                                   * pieces, or with tensor_data=0 */
   uint64_t data_bytes;            /* to the end of the last element, with the gaps between strides; 0 if data is NULL */
   uint64_t bytes;                 /* of the elements */
   const char* name;               /* its path in the tree, or ~storage/KEY: shared memory. Borrowed, like alias_of */
@@ -78,6 +86,13 @@ typedef struct ckpt_file_tensor {
 CKPT_API uint64_t ckpt_file_tensor_count(const ckpt_file* file);
 CKPT_API ckpt_status ckpt_file_tensor_at(const ckpt_file* file, uint64_t index, ckpt_file_tensor* out,
                                          ckpt_error** err);
+
+/* Copies elements of a tensor into memory: the region that `desc` describes, as in a load, of a tensor of that dtype
+ * and shape. Also where a tensor has no address (its data is NULL), since it lies in several pieces, or since
+ * tensor_data is 0: then only what is wanted is read. Calls on one file must not run at once. Statuses: NOT_FOUND
+ * (index), INVALID, MISMATCH (dtype, shape), and those of ckpt_file_open. */
+CKPT_API ckpt_status ckpt_file_read(ckpt_file* file, uint64_t index, const ckpt_tensor_desc* desc, void* data,
+                                    uint64_t data_bytes, ckpt_error** err);
 
 /* Everything in the file as a tree, with its tensors as leaves. Borrowed from the file. */
 CKPT_API ckpt_status ckpt_file_tree(const ckpt_file* file, const ckpt_tree** out, ckpt_error** err);

@@ -525,6 +525,10 @@ class File : public detail::Handle<ckpt_file, ckpt_file_free> {
   Result<FileTensor> tensor(uint64_t index) const {
     return detail::fill<FileTensor>(ckpt_file_tensor_at, get(), index);
   }
+  // Elements of a tensor, which may lie in several pieces.
+  Result<void> read(uint64_t index, const Tensor& tensor, MutableMemory memory) {
+    return detail::call(ckpt_file_read, get(), index, &tensor.desc(), memory.data, memory.bytes);
+  }
   Result<TreeView> tree() const {
     const ckpt_tree* tree = nullptr;
     detail::Call call;

@@ -70,9 +70,10 @@ func FindDType(name string) (DType, bool) {
 // DeviceType says where memory is, as in DLPack.
 type DeviceType int32
 
-// The devices. This build takes CPU and pinned host memory; others are ErrUnsupported.
+// The devices: the CPU, a CUDA device, and host memory that CUDA pinned or manages. Others are ErrUnsupported.
 const (
-	CPU      DeviceType = C.CKPT_DEVICE_CPU
-	CUDA     DeviceType = C.CKPT_DEVICE_CUDA
-	CUDAHost DeviceType = C.CKPT_DEVICE_CUDA_HOST
+	CPU         DeviceType = C.CKPT_DEVICE_CPU
+	CUDA        DeviceType = C.CKPT_DEVICE_CUDA
+	CUDAHost    DeviceType = C.CKPT_DEVICE_CUDA_HOST
+	CUDAManaged DeviceType = C.CKPT_DEVICE_CUDA_MANAGED
 )

@@ -45,6 +45,10 @@ type Tensor struct {
 	ReplicaIndex uint32 // this rank's place in it, from 0
 	ReplicaCount uint32
 	FirstReplica bool // save only: the values of the group's first member count, and those of the others may differ
+
+	// Of memory on a CUDA device: the stream behind whose work it is copied, by DLPack's numbers (1 or 0 the legacy
+	// default stream, 2 that of the thread, -1 none, else a cudaStream_t).
+	Stream int64
 }
 
 // Shape describes memory that is a whole tensor of this shape, row-major. Without numbers it is a scalar.
@@ -112,7 +116,7 @@ func (t Tensor) desc(name string) (*C.ckpt_tensor_desc, error) {
 		struct_size: C.sizeof_ckpt_tensor_desc, dtype: C.int32_t(t.DType), ndim: C.int32_t(len(t.Shape)),
 		region_kind: C.int32_t(t.Region), flat_offset: C.int64_t(t.FlatOffset), flat_size: C.int64_t(t.FlatSize),
 		replica_group: C.uint64_t(t.ReplicaGroup), replica_index: C.uint32_t(t.ReplicaIndex),
-		replica_count: C.uint32_t(t.ReplicaCount),
+		replica_count: C.uint32_t(t.ReplicaCount), stream: C.int64_t(t.Stream),
 	}
 	if t.Convert {
 		made.flags |= C.CKPT_TENSOR_CONVERT

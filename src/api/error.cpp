@@ -49,24 +49,22 @@ ckpt_report* new_report(Report report) {
 // Makes the static error before memory runs out.
 [[gnu::constructor]] static void make_nomem_error() { (void)nomem_error(); }
 
-Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc) {
-  if (!desc) return null_status("desc");
-  ckpt_tensor_desc full{};
-  uint32_t size = desc->struct_size;
-  if (size < offsetof(ckpt_tensor_desc, shape))
-    return Status(CKPT_INVALID, strformat("desc.struct_size: expected {}, found {}", sizeof full, size));
-  std::memcpy(&full, desc, std::min<size_t>(size, sizeof full));
-  for (size_t i = sizeof full; i < size; i++)
-    if (reinterpret_cast<const unsigned char*>(desc)[i] != 0)
+Status get_struct(const void* from, void* to, size_t least, size_t size) {
+  if (!from) return null_status("desc");
+  uint32_t given;
+  std::memcpy(&given, from, sizeof given);
+  if (given < least) return Status(CKPT_INVALID, strformat("desc.struct_size: expected {}, found {}", size, given));
+  std::memcpy(to, from, std::min<size_t>(given, size));
+  for (size_t i = size; i < given; i++)
+    if (static_cast<const unsigned char*>(from)[i] != 0)
       return Status(CKPT_UNSUPPORTED, "the descriptor uses fields that this library does not know");
-  return full;
+  return Ok();
 }
 
-// CUDA's pinned host memory is host memory too.
-Status check_device(int32_t device_type) {
-  if (device_type == CKPT_DEVICE_CPU || device_type == CKPT_DEVICE_CUDA_HOST) return Ok();
-  return Status(CKPT_UNSUPPORTED,
-                strformat("device type {}: this build takes CPU memory (1) and pinned host memory (3)", device_type));
+Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc) {
+  ckpt_tensor_desc full{};
+  CKPT_TRY(get_struct(desc, &full, offsetof(ckpt_tensor_desc, shape), sizeof full));
+  return full;
 }
 
 Status of_tensor(Status status, const char* name) {

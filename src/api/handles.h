@@ -20,6 +20,7 @@
 #include "format/tree.h"
 #include "load/load.h"
 #include "load/map.h"
+#include "load/share.h"
 #include "maintain/mirror.h"
 #include "maintain/verify.h"
 #include "save/save.h"
@@ -107,8 +108,9 @@ Status put_info(const Info& info, Info* out) {
   return Ok();
 }
 
-// Reads a descriptor of a caller whose struct may be shorter or longer than ours. UNSUPPORTED if a longer one sets
-// fields that we do not know.
+// Reads a struct of a caller that may be shorter (`least` bytes at least) or longer than ours (`size`). UNSUPPORTED if
+// a longer one sets fields that we do not know.
+Status get_struct(const void* from, void* to, size_t least, size_t size);
 Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc);
 
 // Calls add(i, &descs[i]) for each of `count`, until one fails. `given`: whether the other arrays are not null. A newer
@@ -125,9 +127,6 @@ ckpt_status for_each_desc(uint64_t count, const ckpt_tensor_desc* descs, bool gi
   }
   return CKPT_OK;
 }
-
-// UNSUPPORTED unless this build reads and writes memory of that DLPack device type.
-Status check_device(int32_t device_type);
 
 // Adds the name of the tensor to a failure.
 Status of_tensor(Status status, const char* name);
@@ -163,6 +162,9 @@ struct ckpt_save : ckpt::api::Owned {
 };
 struct ckpt_reader : ckpt::api::Owned {
   std::shared_ptr<ckpt::checkpoint::Checkpoint> checkpoint;
+};
+struct ckpt_share : ckpt::api::Owned {
+  std::shared_ptr<const ckpt::load::Share> share;
 };
 struct ckpt_load : ckpt::api::Owned {
   std::shared_ptr<ckpt::load::Load> load;

@@ -18,14 +18,13 @@ ckpt_status ckpt_load_new(ckpt_load** out, const ckpt_reader* reader, const ckpt
 }
 
 ckpt_status ckpt_load_add_tensor(ckpt_load* load, const char* name, const ckpt_tensor_desc* desc, void* data,
-                                 uint64_t data_bytes, int32_t device_type, int32_t, ckpt_error** err) {
+                                 uint64_t data_bytes, int32_t device_type, int32_t device_id, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(load, "load"));
     if (!name) return null_status("name");
-    if (Status device = check_device(device_type); !device.ok()) return of_tensor(std::move(device), name);
     auto full = get_desc(desc);
     if (!full.ok()) return of_tensor(std::move(full).status(), name);
-    return load->load->add_tensor(name, *full, data, data_bytes);
+    return load->load->add_tensor(name, *full, data, data_bytes, {device_type, device_id});
   });
 }
 

@@ -1,5 +1,6 @@
 // ckpt_save: one rank's share of one checkpoint.
 #include "api/handles.h"
+#include "format/table.h"
 
 using namespace ckpt;
 using namespace ckpt::api;
@@ -17,13 +18,12 @@ ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const ch
 }
 
 ckpt_status ckpt_save_add_tensor(ckpt_save* save, const char* name, const ckpt_tensor_desc* desc, const void* data,
-                                 uint64_t data_bytes, int32_t device_type, int32_t, ckpt_error** err) {
+                                 uint64_t data_bytes, int32_t device_type, int32_t device_id, ckpt_error** err) {
   return add_to(save, err, [&](save::Save& to) -> Status {
     if (!name) return null_status("name");
-    if (Status device = check_device(device_type); !device.ok()) return of_tensor(std::move(device), name);
     auto full = get_desc(desc);
     if (!full.ok()) return of_tensor(std::move(full).status(), name);
-    Status added = to.add_tensor(name, *full, data, data_bytes);
+    Status added = to.add_tensor(name, *full, data, data_bytes, {device_type, device_id});
     return added.ok() ? Ok() : std::move(added).with("tensor", name);
   });
 }
@@ -67,6 +67,9 @@ ckpt_status ckpt_save_set_attr(ckpt_save* save, const char* tensor, const char* 
                                ckpt_error** err) {
   return add_to(save, err, [&](save::Save& to) -> Status {
     if (!key || !value) return null_status("key or value");
+    if (tensor && key == format::kTableAttr)
+      return Status(CKPT_INVALID,
+                    strformat("attribute {} says what a table is: only ckpt_save_add_table sets it", key));
     return to.set_attr(tensor ? tensor : "", key, value);
   });
 }

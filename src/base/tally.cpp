@@ -2,9 +2,9 @@
 
 namespace ckpt {
 
-static constexpr std::atomic<uint64_t> Tally::* kCounts[] = {
-    &Tally::gets,    &Tally::puts,       &Tally::lists,         &Tally::deletes,
-    &Tally::retries, &Tally::bytes_sent, &Tally::bytes_received};
+static constexpr std::atomic<uint64_t> Tally::* kCounts[] = {&Tally::gets,          &Tally::puts,    &Tally::lists,
+                                                             &Tally::deletes,       &Tally::retries, &Tally::bytes_sent,
+                                                             &Tally::bytes_received};
 
 void Tally::add(const Tally& other) {
   for (const auto count : kCounts) this->*count += other.*count;

@@ -144,8 +144,8 @@ class Checkpoint {
   Result<fb::Part> part_record(uint32_t number) const { return manifest_->part(number); }
   // A part's own index, from the copy in the manifest or from the part.
   Result<const IndexFile*> part_index(uint32_t number) const;
-  // Opens a part and checks that it is the one that the manifest names (size, header; on a server size and trailer). INCOMPLETE, GONE, MISMATCH,
-  // CORRUPT, FORMAT.
+  // Opens a part and checks that it is the one that the manifest names (size, header; on a server size and trailer).
+  // INCOMPLETE, GONE, MISMATCH, CORRUPT, FORMAT.
   Result<PartReader> part(uint32_t number) const;
   // All bytes of a part, mapped for as long as the checkpoint is open. UNSUPPORTED, and as part().
   Result<Bytes> map_part(uint32_t number) const;

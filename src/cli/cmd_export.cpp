@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "cli/mapped.h"
 #include "cli/progress.h"
 #include "cli/text.h"
 
@@ -13,6 +14,7 @@ struct Args : Common {
   std::string checkpoint, path;
   std::optional<std::string> format, at;
   std::optional<int64_t> shards, shard_bytes;
+  Mapped mapped;
 };
 
 constexpr Words kWords = {
@@ -23,11 +25,15 @@ constexpr Words kWords = {
     "  pt           the state tree as torch.save writes it; torch.load(weights_only=True) opens it\n"
     "  hfai         the state tree as hfai.checkpoint saves it: files PART_nnn.pt, as many as --shards says\n"
     "--at model writes what is below that place alone, by the names that it has there: weights without the rest of\n"
-    "the training. A note on standard error says what the format cannot hold and was left out or converted.",
+    "the training. --only, --exclude and --cast choose; --map renames and rearranges by a mapping (ckpt map), with "
+    "the\n"
+    "sizes that its import found. A note on standard error says what the format cannot hold and was left out or "
+    "converted.",
     "  ckpt export /data/run7 model.safetensors\n"
     "  ckpt export /data/run7@step:400 state.pt\n"
     "  ckpt export /data/run7 weights --at model --shard-bytes 5000000000\n"
     "  ckpt export /data/run7 state --format hfai --shards 8\n"
+    "  ckpt export /data/run7@latest ./for-hf --at model --map llama-tune-to-hf --config config.json\n"
     "  ckpt export /data/models/llama3-8b.1.1 ./Llama-3-8B-copy\n",
     "0 written, 2 error"};
 
@@ -96,6 +102,7 @@ int run(const Args& args) {
   if (args.shards) options.set("shards", *args.shards);
   if (args.shard_bytes) options.set("shard_bytes", *args.shard_bytes);
   if (args.at) options.set("at", *args.at);
+  set_mapped(options, args.mapped);
   options.check();
   Opened opened = open_checkpoint(args.checkpoint, args, options);
   const Work work = watch(options, [&] { opened.reader.export_to(args.path, options); });
@@ -117,6 +124,7 @@ void add_export(CLI::App& app, Action& chosen) {
   command.add("--shards", args->shards, "hfai: the number of PART files");
   command.add("--shard-bytes", args->shard_bytes, "safetensors: bytes of tensors in a file, at most");
   command.add("--at", args->at, kAtHelp).type("PLACE");
+  add_mapped(command, args->mapped);
   command.add_run(*args);
   command.run(chosen, [args] { return run(*args); });
 }

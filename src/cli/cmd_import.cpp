@@ -5,6 +5,7 @@
 #include <set>
 
 #include "cli/command.h"
+#include "cli/mapped.h"
 #include "cli/progress.h"
 #include "cli/text.h"
 
@@ -16,31 +17,35 @@ namespace fs = std::filesystem;
 struct Args : Common {
   std::string file, store, label;
   int64_t step = -1;
+  Mapped mapped;
 };
 
-constexpr Words kWords = {"import", "save a .pt or safetensors file as a checkpoint",
-                          "Saves a PyTorch .pt file, a safetensors file, a Hugging Face set (its directory or its "
-                          "model.safetensors.index.json)\n"
-                          "or an hfai directory of PART_*.pt as a checkpoint. The content decides the format, not the "
-                          "name; the name gives the\n"
-                          "label, unless --label does. FILE may be an https:// address, which is read by ranges, in "
-                          "little memory; a token for\n"
-                          "its host comes from CKPT_HTTP_TOKEN (of huggingface.co also HF_TOKEN), or -o "
-                          "'http_header=Authorization: Bearer T'.\n"
-                          "The checkpoint is of run \"main\", so that a load without options finds it. If a trainer "
-                          "has used that run since the\n"
-                          "last import, it is of run \"import\", so that the trainer is not disturbed; a note says so, "
-                          "and --run import opens it.\n"
-                          "Nothing that a .pt says is executed. Metadata and the split into files are kept for ckpt "
-                          "export; notes on standard\n"
-                          "error name the files of a directory that were left out, and say what has no checksums. "
-                          "Makes the store if there is\n"
-                          "none.",
-                          "  ckpt import model.safetensors /data/run7 --label pretrained\n"
-                          "  ckpt import epoch9.pt /data/run7 && ckpt info /data/run7@label:epoch9\n"
-                          "  ckpt import ./Llama-3-8B /data/models -o compression=auto\n"
-                          "  ckpt import https://host/model.safetensors.index.json /data/models --label base\n",
-                          "0 saved and durable, 2 error"};
+constexpr Words kWords = {
+    "import", "save a .pt or safetensors file as a checkpoint",
+    "Saves a PyTorch .pt file, a safetensors file, a Hugging Face set (its directory or its "
+    "model.safetensors.index.json)\n"
+    "or an hfai directory of PART_*.pt as a checkpoint. The content decides the format, not the "
+    "name; the name gives the\n"
+    "label, unless --label does. FILE may be an https:// address, which is read by ranges, in "
+    "little memory; a token for\n"
+    "its host comes from CKPT_HTTP_TOKEN (of huggingface.co also HF_TOKEN), or -o "
+    "'http_header=Authorization: Bearer T'.\n"
+    "The checkpoint is of run \"main\", so that a load without options finds it. If a trainer "
+    "has used that run since the\n"
+    "last import, it is of run \"import\", so that the trainer is not disturbed; a note says so, "
+    "and --run import opens it.\n"
+    "Nothing that a .pt says is executed. Metadata and the split into files are kept for ckpt "
+    "export; notes on standard\n"
+    "error name the files of a directory that were left out, and say what has no checksums. "
+    "Makes the store if there is\n"
+    "none. --only, --exclude and --cast choose; --map renames and rearranges by a mapping (ckpt map), without a copy.",
+    "  ckpt import model.safetensors /data/run7 --label pretrained\n"
+    "  ckpt import epoch9.pt /data/run7 && ckpt info /data/run7@label:epoch9\n"
+    "  ckpt import ./Llama-3-8B /data/models -o compression=auto\n"
+    "  ckpt import ./Llama-3-8B /data/models --map llama-hf-to-tune --label tune\n"
+    "  ckpt import epoch9.pt /data/run7 --exclude optimizer\n"
+    "  ckpt import https://host/model.safetensors.index.json /data/models --label base\n",
+    "0 saved and durable, 2 error"};
 
 // What the file has no checksums of may have been damaged before it came here.
 void note_what_is_unchecked(const ckpt::Store& store, const ckpt::CheckpointInfo& info) {
@@ -88,7 +93,8 @@ std::set<std::string> taken_files(const ckpt::Reader& reader) {
 
 bool is_taken(const std::string& name, const std::set<std::string>& taken) {
   if (!taken.empty()) return taken.contains(name) || name.ends_with(".safetensors.index.json");
-  return name.starts_with("PART_") && name.ends_with(".pt");
+  return (name.starts_with("PART_") && name.ends_with(".pt")) || name.ends_with(".distcp") ||
+         name.ends_with(".metadata");
 }
 
 // A trainer's directory holds more than an import can take. Nobody should find that out when the original is gone.
@@ -120,6 +126,7 @@ void note_run(const Args& args, const ckpt_checkpoint_info& info) {
 
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
+  set_mapped(options, args.mapped);
   auto store = ckpt::Store::open(args.store, options);
   const std::string label = args.label.empty() ? label_of(args.file) : args.label;
   ckpt::CheckpointInfo info{};
@@ -151,6 +158,7 @@ void add_import(CLI::App& app, Action& chosen) {
   command.add("--label", args->label, "the checkpoint's label, if not FILE's name: 1-200 of A-Z a-z 0-9 . _ = + -");
   command.add("--step", args->step, "the checkpoint's step").not_negative();
   command.add("--run", args->run, "the run to save into").type("RUN");
+  add_mapped(command, args->mapped);
   command.run(chosen, [args] { return run(*args); });
 }
 

@@ -39,6 +39,7 @@ void add_cat(CLI::App& app, Action& chosen);
 void add_cp(CLI::App& app, Action& chosen);
 void add_import(CLI::App& app, Action& chosen);
 void add_export(CLI::App& app, Action& chosen);
+void add_map(CLI::App& app, Action& chosen);
 void add_repair(CLI::App& app, Action& chosen);
 void add_prune(CLI::App& app, Action& chosen);
 void add_rm(CLI::App& app, Action& chosen);

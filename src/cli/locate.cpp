@@ -139,7 +139,8 @@ bool is_foreign(const std::string& argument) {
   bool found = false;
   for (fs::directory_iterator it(argument, code), end; !code && it != end && !found; it.increment(code)) {
     const std::string name = it->path().filename().string();
-    found = name.ends_with(".safetensors") || (name.starts_with("PART_") && name.ends_with(".pt"));
+    found = name.ends_with(".safetensors") || (name.starts_with("PART_") && name.ends_with(".pt")) ||
+            name == ".metadata" || (name.starts_with("__") && name.ends_with(".metadata"));
   }
   return found && !is_checkpoint(argument) && !is_store(argument);
 }

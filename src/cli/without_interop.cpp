@@ -1,4 +1,4 @@
-// Replaces cmd_import.cpp, cmd_export.cpp and foreign.cpp if libckpt is built without ckpt_file.h.
+// Replaces cmd_import.cpp, cmd_export.cpp, cmd_map.cpp and foreign.cpp if libckpt is built without ckpt_file.h.
 #include "cli/command.h"
 #include "cli/foreign.h"
 
@@ -18,6 +18,7 @@ void add_unsupported(CLI::App& app, Action& chosen, const char* name) {
 
 void add_import(CLI::App& app, Action& chosen) { add_unsupported(app, chosen, "import"); }
 void add_export(CLI::App& app, Action& chosen) { add_unsupported(app, chosen, "export"); }
+void add_map(CLI::App& app, Action& chosen) { add_unsupported(app, chosen, "map"); }
 
 void show_foreign(const ForeignQuery& query, const Common&) { unsupported("info " + query.path); }
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "base/parallel.h"
+#include "device/device.h"
 
 namespace ckpt::device {
 
@@ -61,11 +62,42 @@ void Mapping::give_back(void* data, uint64_t bytes) {
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(pins_, other.pins_);
   return *this;
 }
 
 Mapping::~Mapping() {
+  pins_.reset();
   if (data_) munmap(data_, size_);
+}
+
+// ---- pinned pieces ----
+
+Pins::~Pins() {
+  for (const auto& [data, size] : pieces_) driver_->unpin(data);
+}
+
+Status Pins::pin(int device, MutableBytes piece) {
+  std::lock_guard lock(mutex_);
+  auto other = pieces_.upper_bound(piece.data());
+  if (other != pieces_.begin() && std::prev(other)->first + std::prev(other)->second > piece.data()) --other;
+  if (other != pieces_.end() && other->first == piece.data() && other->second == piece.size()) return Ok();
+  while (other != pieces_.end() && other->first < piece.data() + piece.size()) {
+    driver_->unpin(other->first);
+    other = pieces_.erase(other);
+  }
+  CKPT_TRY(driver_->pin(device, piece));
+  pieces_[piece.data()] = piece.size();
+  return Ok();
+}
+
+Status Mapping::pin(Driver* driver, int device, MutableBytes piece) {
+  static std::mutex& making = *new std::mutex;
+  {
+    std::lock_guard lock(making);
+    if (!pins_) pins_ = std::make_unique<Pins>(driver);
+  }
+  return pins_->pin(device, piece);
 }
 
 }  // namespace ckpt::device

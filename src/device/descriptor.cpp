@@ -128,6 +128,7 @@ Status read_desc(const ckpt_tensor_desc& desc, const void* data, uint64_t data_b
                                           data ? data_bytes : 0))
         .with("expected", needed)
         .with("found", data ? data_bytes : 0);
+  request->reach = needed;
   return Ok();
 }
 

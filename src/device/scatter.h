@@ -1,4 +1,5 @@
-// Moves elements between the bytes of a chunk and the caller's memory (CPU), with any strides. No allocation, no I/O.
+// Moves elements between the bytes of a chunk and the caller's memory (of the host), with any strides. No allocation,
+// no I/O.
 // Calls on disjoint memory may run concurrently. Elements are whole bytes wide here: callers turn packed dtypes into
 // bytes first.
 #pragma once
@@ -15,6 +16,7 @@ struct Memory {
   uint16_t dtype;
   std::array<uint64_t, 16> strides;  // in elements; 0 repeats an element
   int ndim;
+  uint8_t device = 0;  // 0: the host's; else a number of Transfers, and only these may touch it
 };
 
 // Copies the elements of a chunk that `wanted` asks for into the memory of `wanted`. The chunk holds elements [first,

@@ -65,7 +65,7 @@ static Status copy_node(const Tree& from, uint32_t number, Tree& to, PerRank&& p
   return to.end();
 }
 
-static Status copy_node(const Tree& from, uint32_t number, Tree& to) {
+Status copy_node(const Tree& from, uint32_t number, Tree& to) {
   return copy_node(from, number, to, [](uint32_t) { return Result<bool>(false); });
 }
 

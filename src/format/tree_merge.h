@@ -7,6 +7,9 @@
 
 namespace ckpt::format {
 
+// Copies a node and what is in it, without its key, to where `to` takes a value.
+Status copy_node(const Tree& from, uint32_t node, Tree& to);
+
 // The class of a record that holds a value for each rank: rank 3's under the key "rank3".
 inline constexpr std::string_view kPerRankClass = CKPT_PER_RANK_CLASS;
 std::string per_rank_key(uint32_t rank);

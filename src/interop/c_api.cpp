@@ -3,9 +3,11 @@
 
 #include "api/handles.h"
 #include "base/parallel.h"
+#include "interop/elements.h"
 #include "interop/formats.h"
 #include "interop/import.h"
 #include "interop/import_run.h"
+#include "interop/map/change.h"
 
 using namespace ckpt;
 using namespace ckpt::api;
@@ -14,13 +16,27 @@ using namespace ckpt::interop;
 // What is kept of a file on a web server after its CRC-32s were compared, so that it need not be fetched again.
 static constexpr uint64_t kKept = 256 << 20;
 
-static Result<ForeignCheckpoint> read_path(const std::string& path, const Options& options, const Job* job,
-                                           uint64_t keep) {
-  ReadOptions reading{options.integer("verify") != 0, resolve_threads(options.integer("threads")), job};
+static ReadOptions reading_options(const Options& options, const Job* job) {
+  return {options.integer("verify") != 0, resolve_threads(options.integer("threads")), job};
+}
+
+static Result<ForeignCheckpoint> read_unchanged(const std::string& path, const Options& options, const Job* job,
+                                                uint64_t keep) {
+  ReadOptions reading = reading_options(options, job);
   const store::WebOptions web{.header = options.str("http_header"), .ca_file = options.str("ca_file"), .timing = {}};
   if (!store::is_web_url(path)) return read_foreign(path, reading);
   CKPT_ASSIGN(reading.folder, WebFolder::make(path, web, keep));
   return read_foreign(reading.folder->path(), reading);
+}
+
+static Result<ForeignCheckpoint> read_path(const std::string& path, const Options& options, const Job* job,
+                                           uint64_t keep) {
+  CKPT_ASSIGN(const Changes changes, changes_of(options, store::is_web_url(path) ? "" : path));
+  CKPT_ASSIGN(ForeignCheckpoint content, read_unchanged(path, options, job, keep));
+  if (changes.empty()) return content;
+  CKPT_TRY(content.find_elements(reading_options(options, job)));
+  CKPT_TRY(change(content, changes));
+  return content;
 }
 
 // Where locks protect nothing, another import may take the run; and a trainer may use the run that was chosen.
@@ -36,6 +52,7 @@ static Status import_under(Job& job, const ckpt_store& store, const char* path, 
                            ckpt_checkpoint_info* info) {
   const std::string wanted = request.options.is_set("run") ? request.options.str("run") : "";
   CKPT_ASSIGN(ForeignCheckpoint from, read_path(path, request.options, &job, kKept));
+  CKPT_TRY(from.find_elements(reading_options(request.options, &job)));
   CKPT_ASSIGN(const ImportTurn turn, take_turn(store.store, wanted, request.options.integer("timeout_ms"), job));
   CKPT_TRY(request.options.set_str("run", turn.run));
   request.opened = [&](uint64_t token) { return session::mark_import(*store.store, turn.run, token); };
@@ -62,8 +79,11 @@ ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_
     if (!reader || !path) return null_status("reader or path");
     if (reader->forked()) return forked_status();
     const Borrowed<client::Reader> from(reader);
-    return run_under(options,
-                     [&](Job& job) { return export_checkpoint({*from, path, options_for(options, "export"), job}); });
+    return run_under(options, [&](Job& job) -> Status {
+      const Options given = options_for(options, "export");
+      CKPT_ASSIGN(const State state, State::make(*from, given));
+      return export_checkpoint({state, path, given, job});
+    });
   });
 }
 
@@ -73,6 +93,7 @@ struct ckpt_file : Owned {
   ForeignCheckpoint content;
   bool has_data = false;  // of the tensors
   std::unique_ptr<ckpt_tree> tree;
+  ReadOptions reading;
 };
 
 static Status check(const ckpt_file* file) {
@@ -80,20 +101,15 @@ static Status check(const ckpt_file* file) {
   return file->forked() ? forked_status() : Ok();
 }
 
-// A program has tensors by their addresses, so each must be in one piece; its bytes are mapped, or fetched.
-static Status map_tensors(ForeignCheckpoint& content, const std::string& path, bool wants_data) {
+// A program has tensors by their addresses: what is in one piece is mapped, or fetched.
+static Status map_tensors(ForeignCheckpoint& content, const ReadOptions& options) {
+  CKPT_TRY(content.find_elements(options));
   std::vector<FileRange> all;
-  for (const ForeignTensor& tensor : content.tensors) {
-    const ForeignPiece* whole = tensor.whole();
-    if (!whole)
-      return Status(CKPT_UNSUPPORTED, strformat("{}: tensor {} is in {} pieces; import the checkpoint", path,
-                                                quoted(tensor.name), tensor.pieces.size()))
-          .with("path", path)
-          .with("tensor", tensor.name);
-    if (!wants_data) continue;
-    CKPT_TRY(content.files.place(whole->bytes).status());
-    all.push_back(whole->bytes);
-  }
+  for (const ForeignTensor& tensor : content.tensors)
+    for (const ForeignPiece& piece : tensor.pieces) {
+      CKPT_TRY(content.files.place(piece.bytes).status());
+      all.push_back(piece.bytes);
+    }
   return content.files.fetch(all);
 }
 
@@ -104,10 +120,10 @@ ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options
     const Options& bag = options_of(options);
     const bool wants_data = bag.integer("tensor_data") != 0;
     CKPT_ASSIGN(ForeignCheckpoint content, read_path(path, bag, nullptr, wants_data ? UINT64_MAX : kKept));
-    CKPT_TRY(map_tensors(content, store::shown_url(path), wants_data));
+    if (wants_data) CKPT_TRY(map_tensors(content, reading_options(bag, nullptr)));
     auto tree = std::make_unique<ckpt_tree>();
     CKPT_ASSIGN(tree->tree, content.take_tree());
-    *out = new ckpt_file{{}, std::move(content), wants_data, std::move(tree)};
+    *out = new ckpt_file{{}, std::move(content), wants_data, std::move(tree), reading_options(bag, nullptr)};
     return Ok();
   });
 }
@@ -120,9 +136,10 @@ uint64_t ckpt_file_tensor_count(const ckpt_file* file) { return file ? file->con
 
 static ckpt_file_tensor describe(const ckpt_file& file, const ForeignTensor& tensor) {
   const ForeignCheckpoint& content = file.content;
-  const ForeignPiece& piece = tensor.pieces[0];
-  const Strides strides = piece.strides.value_or(row_major(tensor.shape));
-  const Bytes data = piece.bytes.size == 0 || !file.has_data ? Bytes() : content.files.mapped(piece.bytes);
+  const ForeignPiece* piece = tensor.whole();
+  const Strides strides = piece && piece->strides ? *piece->strides : row_major(tensor.shape);
+  const bool has_data = piece && piece->bytes.size != 0 && file.has_data;
+  const Bytes data = has_data ? content.files.mapped(piece->bytes) : Bytes();
   ckpt_file_tensor out{};
   out.struct_size = sizeof out;
   out.dtype = tensor.dtype;
@@ -147,6 +164,30 @@ ckpt_status ckpt_file_tensor_at(const ckpt_file* file, uint64_t index, ckpt_file
     const std::vector<ForeignTensor>& tensors = file->content.tensors;
     if (index >= tensors.size()) return Status(CKPT_NOT_FOUND, strformat("tensor {} of {}", index, tensors.size()));
     return put_info(describe(*file, tensors[index]), out);
+  });
+}
+
+ckpt_status ckpt_file_read(ckpt_file* file, uint64_t index, const ckpt_tensor_desc* desc, void* data,
+                           uint64_t data_bytes, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(check(file));
+    ForeignCheckpoint& content = file->content;
+    if (index >= content.tensors.size())
+      return Status(CKPT_NOT_FOUND, strformat("tensor {} of {}", index, content.tensors.size()));
+    const ForeignTensor& tensor = content.tensors[index];
+    auto read = [&]() -> Status {
+      CKPT_ASSIGN(const ckpt_tensor_desc full, get_desc(desc));
+      device::RegionRequest wanted;
+      CKPT_TRY(device::read_desc(full, data, data_bytes, &wanted));
+      if (full.region_kind == CKPT_REGION_ROWS) return Status(CKPT_INVALID, "rows are for saves");
+      if (wanted.dtype != tensor.dtype || !(wanted.shape == tensor.shape))
+        return Status(CKPT_MISMATCH, strformat("expected {} {}, found {} {}", dtype_name(wanted.dtype),
+                                               to_text(wanted.shape), dtype_name(tensor.dtype), to_text(tensor.shape)));
+      CKPT_TRY(content.find_elements(file->reading));
+      return copy_elements(content.files, tensor, wanted);
+    };
+    Status status = read();
+    return status.ok() ? Ok() : std::move(status).in("tensor " + quoted(tensor.name)).with("tensor", tensor.name);
   });
 }
 

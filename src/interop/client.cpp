@@ -36,11 +36,6 @@ client::Options client_options(const Options& options) {
   return out;
 }
 
-Result<format::Tree> tree_of(const client::Reader& reader) {
-  CKPT_ASSIGN(const client::Tree tree, result(reader.tree()));
-  return std::move(tree.get()->tree);
-}
-
 std::string place_of(const format::Tree& tree, uint32_t node) {
   std::string path = tree.path_of(node);
   return path.empty() ? "the root" : path;
@@ -98,26 +93,17 @@ static std::string_view next_piece(std::string_view text) {
   return text.substr(0, end);
 }
 
-static std::string piece_key(const std::string& key, size_t piece) {
-  return piece == 0 ? key : key + '+' + std::to_string(piece);
+std::string text_key(const std::string& key, size_t number) {
+  return number == 0 ? key : key + '+' + std::to_string(number);
 }
 
 Status set_text(client::Save& save, const std::string& key, std::string_view text) {
   for (size_t i = 0; i == 0 || !text.empty(); i++) {
     const std::string piece(next_piece(text));
     text.remove_prefix(piece.size());
-    CKPT_TRY(done(save.set_attr(piece_key(key, i), piece)));
+    CKPT_TRY(done(save.set_attr(text_key(key, i), piece)));
   }
   return Ok();
-}
-
-std::string get_text(const client::Reader& reader, const std::string& key) {
-  std::string text;
-  for (size_t i = 0;; i++) {
-    const std::optional<std::string> piece = reader.attr(piece_key(key, i));
-    if (!piece) return text;
-    text += *piece;
-  }
 }
 
 }  // namespace ckpt::interop

@@ -47,8 +47,6 @@ class Borrowed {
 Options options_for(const ckpt_options* given, std::string_view user);
 client::Options client_options(const Options& options);
 
-// The main tree of a checkpoint.
-Result<format::Tree> tree_of(const client::Reader& reader);
 // "model/layers.0.w"; "the root".
 std::string place_of(const format::Tree& tree, uint32_t node);
 // The node at such a place; "" is the root. NOT_FOUND, with the places that there are.
@@ -61,7 +59,7 @@ ckpt_tensor_desc describe(uint16_t dtype, const Shape& shape, uint64_t begin, ui
 
 // An attribute of the checkpoint that may be longer than one may be: continued under KEY+1, KEY+2, … `text` is UTF-8.
 Status set_text(client::Save& save, const std::string& key, std::string_view text);
-// Empty where there is none.
-std::string get_text(const client::Reader& reader, const std::string& key);
+// The key of its piece `number`.
+std::string text_key(const std::string& key, size_t number);
 
 }  // namespace ckpt::interop

@@ -91,7 +91,8 @@ Status Feed::begin(std::vector<std::vector<Bytes>> blocks) {
   }
   CKPT_TRY(fetch(staying));
   plan(alone);
-  for (unsigned i = 0; i < kRequestsAtOnce; i++) workers_.emplace_back([this, errand = Errand::current()] {
+  for (unsigned i = 0; i < kRequestsAtOnce; i++)
+    workers_.emplace_back([this, errand = Errand::current()] {
       const OnErrand on(errand);
       work();
     });

@@ -19,6 +19,12 @@ size_t FileTable::add(std::string path, InputFile file) {
   return put({std::move(path), std::move(file), bytes});
 }
 
+size_t FileTable::append(FileTable&& other) {
+  const size_t first = entries_.size();
+  for (Entry& entry : other.entries_) put(std::move(entry));
+  return first;
+}
+
 FileRange FileTable::range_of(Bytes bytes) {
   if (bytes.empty()) return {};
   const uintptr_t begin = address_of(bytes);
@@ -55,14 +61,20 @@ std::vector<std::shared_ptr<RemoteFile>> FileTable::remote() const {
   return files;
 }
 
+Result<FileBytes> FileTable::open(size_t file) {
+  Entry& entry = entries_[file];
+  if (entry.bytes.empty() && !entry.file) {
+    CKPT_ASSIGN(MappedFile mapped, MappedFile::open(entry.path));
+    entry.bytes = entry.file.emplace(std::move(mapped)).addresses();
+    if (!entry.bytes.empty()) by_address_[address_of(entry.bytes)] = file;
+  }
+  return entry.file ? entry.file->bytes() : FileBytes(entry.bytes);
+}
+
 Result<Bytes> FileTable::place(const FileRange& range) {
   if (range.size == 0) return Bytes();
-  Entry& entry = entries_[range.file];
-  if (entry.bytes.empty() && !entry.file) {
-    CKPT_ASSIGN(MappedFile file, MappedFile::open(entry.path));
-    entry.bytes = entry.file.emplace(std::move(file)).addresses();
-    if (!entry.bytes.empty()) by_address_[address_of(entry.bytes)] = range.file;
-  }
+  CKPT_TRY(open(range.file).status());
+  const Entry& entry = entries_[range.file];
   const uint64_t size = entry.bytes.size();
   if (range.offset <= size && range.size <= size - range.offset) return mapped(range);
   return Status(CKPT_FORMAT, strformat("{}: expected {} bytes at {}, found {} bytes in all", entry.path, range.size,

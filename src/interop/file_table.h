@@ -26,9 +26,14 @@ class FileTable {
   size_t add(std::string path);
   size_t add(std::string path, InputFile file);
 
+  // Takes over the files of another table; the number of the first of them here.
+  size_t append(FileTable&& other);
+
   // The range that `bytes` are: of the mapped file that holds them, else of memory, which must outlive the table.
   FileRange range_of(Bytes bytes);
 
+  // Opens the file if need be: what a parser reads.
+  Result<FileBytes> open(size_t file);
   // Opens the file if need be, and fetches the range of one on a web server. FORMAT where it ends before the range
   // does; the errors of opening and reading it.
   Result<Bytes> bytes(const FileRange& range);
@@ -38,6 +43,10 @@ class FileTable {
   Status fetch(const std::vector<FileRange>& ranges) const;
   // The files that are on a web server.
   std::vector<std::shared_ptr<RemoteFile>> remote() const;
+  // Null for a file of this machine.
+  std::shared_ptr<RemoteFile> remote_of(size_t file) const {
+    return file < entries_.size() && entries_[file].file ? entries_[file].file->remote() : nullptr;
+  }
   // As place(), after that succeeded.
   Bytes mapped(const FileRange& range) const { return entries_[range.file].bytes.subspan(range.offset, range.size); }
 

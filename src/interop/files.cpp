@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <vector>
 
@@ -129,15 +130,52 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   struct stat info{};
   if (::fstat(fd.get(), &info) != 0) return from_errno(errno, "stat", path);
   if (!S_ISREG(info.st_mode)) return Status(CKPT_FORMAT, path + " is not a regular file").with("path", path);
-  if (info.st_size == 0) return MappedFile(Bytes());
-  const auto size = static_cast<size_t>(info.st_size);
-  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  return map(fd.get(), static_cast<uint64_t>(info.st_size), path);
+}
+
+Result<MappedFile> MappedFile::map(int fd, uint64_t size, const std::string& path) {
+  if (size == 0) return MappedFile(Bytes());
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (data == MAP_FAILED) return from_errno(errno, "map", path);
   return MappedFile(Bytes(static_cast<const std::byte*>(data), size));
 }
 
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+// All of `data`; -1 and errno where that fails.
+static int write_all(int fd, Bytes data) {
+  while (!data.empty()) {
+    const ssize_t written = ::write(fd, data.data(), std::min<size_t>(data.size(), 1 << 30));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return -1;
+    data = data.subspan(static_cast<size_t>(written));
+  }
+  return 0;
+}
+
+Result<TemporaryFile> TemporaryFile::create() {
+  const char* set = std::getenv("TMPDIR");
+  const std::string folder = set && *set ? set : "/tmp";
+  int fd = ::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+  if (fd < 0) {  // not on every file system
+    std::string name = folder + "/ckpt.XXXXXX";
+    fd = ::mkostemp(name.data(), O_CLOEXEC);
+    if (fd >= 0) ::unlink(name.c_str());
+  }
+  if (fd < 0) return from_errno(errno, "create a temporary file in", folder);
+  return TemporaryFile(folder, fd);
+}
+
+TemporaryFile::~TemporaryFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Status TemporaryFile::write(Bytes data) {
+  if (write_all(fd_, data) != 0) return from_errno(errno, "write a temporary file in", folder_);
+  size_ += data.size();
+  return Ok();
 }
 
 Result<OutputFile> OutputFile::create(const std::string& path) {
@@ -157,15 +195,7 @@ Status OutputFile::reserve(uint64_t size) {
   return errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? from_errno(errno, "reserve", path_) : Ok();
 }
 
-Status OutputFile::write(Bytes data) {
-  while (!data.empty()) {
-    const ssize_t written = ::write(fd_, data.data(), std::min<size_t>(data.size(), 1 << 30));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return from_errno(errno, "write", path_);
-    data = data.subspan(static_cast<size_t>(written));
-  }
-  return Ok();
-}
+Status OutputFile::write(Bytes data) { return write_all(fd_, data) == 0 ? Ok() : from_errno(errno, "write", path_); }
 
 Status OutputFile::patch(uint64_t offset, Bytes data) {
   while (!data.empty()) {

@@ -15,6 +15,8 @@ namespace ckpt::interop {
 class MappedFile {
  public:
   static Result<MappedFile> open(const std::string& path);
+  // `size` bytes of an open file; `path` is for messages.
+  static Result<MappedFile> map(int fd, uint64_t size, const std::string& path);
   MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
   MappedFile& operator=(MappedFile&&) = delete;
   ~MappedFile();
@@ -23,6 +25,27 @@ class MappedFile {
  private:
   explicit MappedFile(Bytes bytes) : bytes_(bytes) {}
   Bytes bytes_;
+};
+
+// A file without a name, in $TMPDIR or /tmp: room for what was unpacked, which memory may not have.
+class TemporaryFile {
+ public:
+  static Result<TemporaryFile> create();
+  TemporaryFile(TemporaryFile&& other) noexcept
+      : folder_(std::move(other.folder_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+  TemporaryFile& operator=(TemporaryFile&&) = delete;
+  ~TemporaryFile();
+
+  uint64_t size() const { return size_; }
+  Status write(Bytes data);
+  // All that was written. The mapping outlives the object.
+  Result<MappedFile> map() const { return MappedFile::map(fd_, size_, folder_); }
+
+ private:
+  TemporaryFile(std::string folder, int fd) : folder_(std::move(folder)), fd_(fd) {}
+  std::string folder_;
+  int fd_;
+  uint64_t size_ = 0;
 };
 
 // Written from front to back under `path`, which must not exist. Unlinked when destroyed before sync().

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "interop/dcp/format.h"
 #include "interop/hfai/format.h"
 #include "interop/look.h"
 #include "interop/pt/format.h"
 #include "interop/safetensors/format.h"
+#include "interop/sets/format.h"
 
 namespace ckpt::interop {
 
@@ -20,9 +22,16 @@ constexpr uint64_t kFirstBytes = 64 << 10;
 // The first that takes a candidate reads it.
 constexpr Format kFormats[] = {
     {"hfai", "a directory of hfai's PART_*.pt", is_hfai, read_hfai, plan_hfai},
+    {"dcp", "a directory of torch.distributed.checkpoint (DCP), which has a .metadata", is_dcp, read_dcp, plan_dcp},
     {"pt", "a .pt file of PyTorch", is_pt, read_pt, plan_pt},
+    {"dcp", "DCP's safetensors of several ranks (shard-*.safetensors)", is_dcp_hugging_face, read_dcp_hugging_face,
+     plan_dcp},
+    {"torchtune", "an output directory of torchtune", is_torchtune, read_torchtune, nullptr},
+    {"hf-trainer", "a checkpoint directory of Hugging Face's Trainer", is_hf_trainer, read_hf_trainer, nullptr},
+    {"bin", "pytorch_model.bin files of Hugging Face, or their index", is_bin_set, read_bin_set, nullptr},
     {"safetensors", "a safetensors file, a directory or a Hugging Face index of them", is_safetensors, read_safetensors,
      plan_safetensors},
+    {"meta", "a directory of Meta's consolidated.*.pth", is_meta, read_meta, nullptr},
 };
 
 Result<Candidate> look_at(const std::string& path, const std::shared_ptr<WebFolder>& folder) {
@@ -87,9 +96,9 @@ Status export_checkpoint(const ExportRequest& request) {
   if (store::is_web_url(request.path))
     return Status(CKPT_UNSUPPORTED, store::shown_url(request.path) + ": an export writes files, and no address");
   const Format& format = format_of(request);
-  CKPT_TRY(check_option(request, format, "shards", {"hfai"}));
+  CKPT_TRY(check_option(request, format, "shards", {"hfai", "dcp"}));
   CKPT_TRY(check_option(request, format, "shard_bytes", {"safetensors"}));
-  CKPT_TRY(check_option(request, format, "at", {"safetensors", "pt"}));
+  CKPT_TRY(check_option(request, format, "at", {"safetensors", "pt", "dcp"}));
   CKPT_ASSIGN(const ExportPlan plan, format.plan(request));
   return write_export(request, plan);
 }

@@ -22,7 +22,7 @@ struct Format {
   const char* what;  // for messages
   bool (*detect)(const Candidate& candidate);
   Result<ForeignCheckpoint> (*read)(const std::string& path, const ReadOptions& options);
-  Result<ExportPlan> (*plan)(const ExportRequest& request);
+  Result<ExportPlan> (*plan)(const ExportRequest& request);  // null: it is not written
 };
 
 // By its content. FORMAT for a file, NOT_FOUND for a directory that no format is told by, with what is accepted; the

@@ -28,7 +28,11 @@ std::vector<ByteRange> in_pieces(const std::vector<ByteRange>& ranges) {
 Result<std::shared_ptr<RemoteFile>> RemoteFile::open(const store::Store& folder, const std::string& name,
                                                      uint64_t keep) {
   CKPT_ASSIGN(auto reader, folder.open(name));
-  const std::string path = folder.path(name);
+  return make(std::move(reader), folder.path(name), keep);
+}
+
+Result<std::shared_ptr<RemoteFile>> RemoteFile::make(std::unique_ptr<store::Reader> reader, std::string path,
+                                                     uint64_t keep) {
   const uint64_t size = reader->size();
   MutableBytes bytes;
   if (size != 0) {
@@ -37,7 +41,7 @@ Result<std::shared_ptr<RemoteFile>> RemoteFile::open(const store::Store& folder,
     ::madvise(data, size, MADV_NOHUGEPAGE);  // a few bytes here and there must not take 2 MiB each
     bytes = {static_cast<std::byte*>(data), size};
   }
-  return std::shared_ptr<RemoteFile>(new RemoteFile(std::move(reader), path, bytes, keep));
+  return std::shared_ptr<RemoteFile>(new RemoteFile(std::move(reader), std::move(path), bytes, keep));
 }
 
 RemoteFile::~RemoteFile() {
@@ -124,6 +128,13 @@ void RemoteFile::give_back(const ByteRange& range) {
   ::madvise(bytes_.data() + begin, end - begin, MADV_DONTNEED);
 }
 
+void RemoteFile::give_back_all() {
+  std::lock_guard lock(mutex_);
+  here_.clear();
+  held_ = 0;
+  if (!bytes_.empty()) ::madvise(bytes_.data(), bytes_.size(), MADV_DONTNEED);
+}
+
 // ---- its folder ----
 
 Result<std::shared_ptr<WebFolder>> WebFolder::make(const std::string& url, const store::WebOptions& options,
@@ -153,11 +164,13 @@ Status FileBytes::need(uint64_t begin, uint64_t size) const {
 }
 
 Status FileBytes::need(std::vector<ByteRange> ranges) const {
-  return remote_ ? remote_->fetch(std::move(ranges)) : Ok();
+  if (!remote_) return Ok();
+  for (ByteRange& range : ranges) range = {begin_ + range.begin, begin_ + range.end};
+  return remote_->fetch(std::move(ranges));
 }
 
 void FileBytes::release(uint64_t begin, uint64_t size) const {
-  if (remote_) remote_->release({begin, begin + size});
+  if (remote_) remote_->release({begin_ + begin, begin_ + begin + size});
 }
 
 Result<InputFile> InputFile::open(const std::string& path, const std::shared_ptr<WebFolder>& folder) {

@@ -25,11 +25,14 @@ struct ByteRange {
   uint64_t begin = 0, end = 0;
 };
 
-// A file on a web server in reserved memory, into which ranges of it come. Thread-safe.
+// A file on a web server, or one that is computed (map/computed.h), in reserved memory, into which ranges of it come.
+// Thread-safe.
 class RemoteFile {
  public:
   // Keeps about `keep` bytes of what may be wanted again. Opens the file.
   static Result<std::shared_ptr<RemoteFile>> open(const store::Store& folder, const std::string& name, uint64_t keep);
+  static Result<std::shared_ptr<RemoteFile>> make(std::unique_ptr<store::Reader> reader, std::string path,
+                                                  uint64_t keep);
   ~RemoteFile();
   RemoteFile(const RemoteFile&) = delete;
   RemoteFile& operator=(const RemoteFile&) = delete;
@@ -40,10 +43,14 @@ class RemoteFile {
   Status fetch(std::vector<ByteRange> ranges);
   // The same of one range, by a single request; whoever calls it has divided the work.
   Status fetch_at_once(const ByteRange& range);
+  // Reads bytes to somewhere else.
+  Status read(uint64_t offset, MutableBytes out) const { return reader_->read_at(offset, out); }
   // Gives the memory of whole pages back; the range must be fetched again. release() does so if there is more than is
   // kept.
   void give_back(const ByteRange& range);
   void release(const ByteRange& range);
+  // Gives all of it back. Nobody else may use the file meanwhile.
+  void give_back_all();
 
  private:
   RemoteFile(std::unique_ptr<store::Reader> reader, std::string path, MutableBytes bytes, uint64_t keep)
@@ -86,6 +93,12 @@ class FileBytes {
  public:
   FileBytes(Bytes all) : all_(all) {}
   FileBytes(Bytes all, std::shared_ptr<RemoteFile> remote) : all_(all), remote_(std::move(remote)) {}
+  // [begin, begin + size) of these, which must have them.
+  FileBytes part(uint64_t begin, uint64_t size) const {
+    FileBytes bytes(all_.subspan(begin, size), remote_);
+    bytes.begin_ = begin_ + begin;
+    return bytes;
+  }
 
   // Addresses; what was asked for may be looked at.
   Bytes all() const { return all_; }
@@ -100,6 +113,7 @@ class FileBytes {
  private:
   Bytes all_;
   std::shared_ptr<RemoteFile> remote_;
+  uint64_t begin_ = 0;  // of `all_` in the file
 };
 
 class InputFile {

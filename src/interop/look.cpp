@@ -1,6 +1,7 @@
 #include "interop/look.h"
 
 #include <dirent.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <vector>
@@ -58,6 +59,16 @@ std::vector<std::string> names_in(const std::string& path) {
   return names;
 }
 
+// Frameworks put a checkpoint of torch.distributed.checkpoint beside files of their own.
+std::string folders_of_dcp(const std::string& path, const std::vector<std::string>& names) {
+  std::string found;
+  struct stat info{};
+  for (const std::string& name : names)
+    if (found.size() < 200 && ::stat(strformat("{}/{}/.metadata", path, name).c_str(), &info) == 0)
+      found += (found.empty() ? "" : ", ") + shown(name);
+  return found;
+}
+
 }  // namespace
 
 std::string look_of_file(std::string_view head) {
@@ -77,7 +88,11 @@ std::string look_of_directory(const std::string& path) {
   const std::vector<std::string> names = names_in(path);
   const auto has = [&](std::string_view name) { return std::binary_search(names.begin(), names.end(), name); };
   if (names.empty()) return "it is empty";
-  if (has(".metadata")) return "it looks like a checkpoint of torch.distributed.checkpoint, which is not read";
+  if (std::ranges::any_of(names, [](const std::string& name) { return name.ends_with(".distcp"); }))
+    return "it holds files of torch.distributed.checkpoint, but no .metadata, which is written last: that save never "
+           "ended";
+  if (const std::string inside = folders_of_dcp(path, names); !inside.empty())
+    return "import what is in it: " + inside + ", of torch.distributed.checkpoint";
   if (has(".ckpt")) return "it is a store of ckpt: its checkpoints need no import";
   if (has("MANIFEST")) return "it is a checkpoint of ckpt, which needs no import";
   const auto pickled = std::find_if(names.begin(), names.end(), [](const std::string& name) {

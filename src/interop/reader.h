@@ -9,9 +9,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/job.h"
@@ -79,6 +81,13 @@ struct ForeignCheckpoint {
   std::vector<ForeignObject> objects;
   Attributes attributes;
   std::vector<std::shared_ptr<const void>> keep;  // whose memory `files` points into
+  // Of a format that says where elements lie beside each of them only: until it was called, pieces have no bytes.
+  std::function<Status(ForeignCheckpoint& self, const ReadOptions& options)> locate;
+
+  // Before the bytes of pieces are wanted.
+  Status find_elements(const ReadOptions& options) {
+    return locate ? std::exchange(locate, nullptr)(*this, options) : Ok();
+  }
 
   // The tree, made where there is none. FORMAT for names that cannot be keys.
   Result<format::Tree> take_tree();

@@ -66,13 +66,27 @@ Status TensorStream::add_piece(const Piece& piece, const std::string& name, cons
   if (piece.bytes > buffer_.size() - used_ || pieces_.size() == kMaxPieces) CKPT_TRY(flush());
   pieces_.push_back(piece);
   if (piece.bytes == 0) return Ok();
-  if (!load_) {
-    CKPT_ASSIGN(load_, result(client::Load::create(reader_, options_)));
-  }
-  CKPT_TRY(
-      done(load_->add_tensor(name, client::Tensor(desc), client::MutableMemory(buffer_.data() + used_, piece.bytes))));
+  const MutableBytes out = buffer_.subspan(used_, piece.bytes);
   used_ += piece.bytes;
-  return Ok();
+  const std::optional<std::string> origin = state_.origin(name);
+  if (!origin) return read(name, desc, out);
+  if (!load_) {
+    CKPT_ASSIGN(load_, result(client::Load::create(state_.reader(), options_)));
+  }
+  return done(load_->add_tensor(*origin, client::Tensor(desc), client::MutableMemory(out.data(), out.size())));
+}
+
+// Of what is not in the checkpoint as it is wanted.
+Status TensorStream::read(const std::string& name, const ckpt_tensor_desc& desc, MutableBytes out) const {
+  if (desc.region_kind == CKPT_REGION_BOX)
+    return Status(CKPT_UNSUPPORTED, "tensor " + quoted(name) + ": it was mapped, so it has no memory format")
+        .with("tensor", name);
+  if (desc.region_kind == CKPT_REGION_FLAT)
+    return state_.read(name, static_cast<uint64_t>(desc.flat_offset), static_cast<uint64_t>(desc.flat_size), out);
+  CKPT_ASSIGN(
+      const uint64_t elements,
+      element_count(Shape::of({reinterpret_cast<const uint64_t*>(desc.shape), static_cast<size_t>(desc.ndim)})));
+  return state_.read(name, 0, elements, out);
 }
 
 Status TensorStream::flush() {

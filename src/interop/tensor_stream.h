@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/types.h"
 #include "interop/client.h"
+#include "interop/state.h"
 
 namespace ckpt::interop {
 
@@ -40,18 +41,19 @@ class TensorStream {
   using Sink = std::function<Status(std::span<const Piece> pieces, Bytes bytes)>;
 
   // `buffer` holds at least one group of 8 elements, 128 bytes.
-  TensorStream(const client::Reader& reader, client::Options options, MutableBytes buffer, Sink sink)
-      : reader_(reader), options_(std::move(options)), buffer_(buffer), sink_(std::move(sink)) {}
+  TensorStream(State state, client::Options options, MutableBytes buffer, Sink sink)
+      : state_(std::move(state)), options_(std::move(options)), buffer_(buffer), sink_(std::move(sink)) {}
 
   Status add(size_t item, const TensorRange& range);
   Status flush();
 
  private:
   Status add_piece(const Piece& piece, const std::string& name, const ckpt_tensor_desc& desc);
+  Status read(const std::string& name, const ckpt_tensor_desc& desc, MutableBytes out) const;
   // A box of an item whose elements lie in the order of range.axes, in as few pieces as the buffer allows.
   Status add_box(size_t item, const TensorRange& range, const Box& box, size_t level);
 
-  const client::Reader& reader_;
+  State state_;
   client::Options options_;
   MutableBytes buffer_;
   Sink sink_;

@@ -15,12 +15,13 @@
 #include "base/status.h"
 #include "interop/client.h"
 #include "interop/files.h"
+#include "interop/state.h"
 #include "interop/tensor_stream.h"
 
 namespace ckpt::interop {
 
 struct ExportRequest {
-  const client::Reader& reader;
+  State reader;      // what is written
   std::string path;  // must not exist; appears complete or not at all
   Options options;   // those that are for exports
   Job& job;          // tells how far it is, and can cancel it

@@ -87,7 +87,8 @@ static Status check_strides(std::string_view name, const device::RegionRequest& 
   return Ok();
 }
 
-Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, void* data, uint64_t data_bytes) {
+Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, void* data, uint64_t data_bytes,
+                        device::Location where) {
   if (begun_) return Status(CKPT_INVALID, "the load has begun; nothing can be added");
   if (desc.region_kind == CKPT_REGION_ROWS)
     return Status(CKPT_INVALID,
@@ -98,6 +99,10 @@ Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, voi
   device::RegionRequest want;
   if (Status status = device::read_desc(desc, data, data_bytes, &want); !status.ok())
     return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
+  if (auto device = transfers_.note(where, data, want.reach, desc.stream); device.ok())
+    want.memory.device = *device;
+  else
+    return std::move(device).status().in("tensor " + quoted(name)).with("tensor", std::string(name));
   // Skip empty regions: their default strides contain zeros.
   if (plan::units_of(want.geometry, want.units) != 0) CKPT_TRY(check_strides(name, want));
   checkpoint::Checkpoint::Named named{locate_in_own(name, want)};
@@ -156,6 +161,23 @@ Status Load::add_object(std::string_view name, uint32_t rank, MutableBytes data)
   return Ok();
 }
 
+Status Load::add_table(TableRequest request) {
+  if (begun_) return Status(CKPT_INVALID, "the load has begun; nothing can be added");
+  const Table& table = request.share->table();
+  if (request.share->checkpoint() != checkpoint_)
+    return Status(CKPT_INVALID, "the share of table " + quoted(table.name) + " is of another reader");
+  auto ask = [&](std::string_view name) -> Status {
+    uint64_t position = 0;
+    CKPT_TRY(checkpoint_->find(name, &position).status());
+    asked_[position] = true;
+    return Ok();
+  };
+  for (std::string_view name : {table.name, table.ids.tensor.name(), table.buckets.tensor.name()}) CKPT_TRY(ask(name));
+  for (const auto& [column, data] : request.columns) CKPT_TRY(ask(column->tensor.name()));
+  tables_.add(std::move(request));
+  return Ok();
+}
+
 static Finding name_finding(int32_t kind, ckpt_status status, std::string_view name, const char* text) {
   Finding finding;
   finding.kind = kind;
@@ -210,7 +232,7 @@ Status Load::check_strict() const {
 Status Load::begin() {
   if (begun_) return Status(CKPT_INVALID, "a load runs once; make another");
   begun_ = true;
-  return Ok();
+  return transfers_.mark();
 }
 
 // ---- the work ----
@@ -246,28 +268,41 @@ Status Load::open_parts(const LoadPlan& plan) const {
 }
 
 // Reads what is planned, beside the memory of the views.
-Status Load::read(const LoadPlan& plan, Job& job) const {
+Status Load::read(const LoadPlan& plan, Job& job) {
   std::atomic<uint64_t>& peak = job.counters.staging_peak_bytes;
-  const uint64_t before = peak.exchange(0);
-  Status status = execute_reads(*checkpoint_, plan, {threads_, staging_bytes_ - views_.memory_bytes(), verify_}, job);
-  peak = std::max(before, peak + views_.memory_bytes());
+  const uint64_t before = peak.exchange(0), beside = views_.memory_bytes() + transfers_.bounce_bytes();
+  Status status = execute_reads(*checkpoint_, plan, {threads_, staging_bytes_ - beside, verify_, &transfers_}, job);
+  peak = std::max(before, peak + beside);
   return status;
 }
 
-// Views beyond the budget are read window after window, once all else is there.
 Status Load::work(Job& job) {
+  Status status = run_steps(job);
+  Status copied = transfers_.close();
+  return status.ok() ? copied : status;
+}
+
+// Views beyond the budget are read window after window, once all else is there; so are tables of which a step may have
+// very many runs.
+Status Load::run_steps(Job& job) {
   CKPT_TRY(check_strict());
   for (const ViewRequest& view : views_.requests()) CKPT_TRY(open_parts(view.named.tensor));
   CKPT_TRY(views_.begin(staging_bytes_ / 2));
+  CKPT_TRY(transfers_.open(std::min(staging_bytes_ / 8, uint64_t{2} * threads_ * device::Transfers::kPieceBytes)));
   LoadPlan plan = std::move(plan_);
   for (bool first = true, more = true; more; first = false) {
     more = views_.plan_next(&plan);
+    CKPT_TRY(tables_.plan_next(&plan));
+    more |= tables_.more();
     CKPT_TRY(plan_reads(&plan));
     CKPT_TRY(open_parts(plan));
-    if (first) job.counters.bytes_requested = job.counters.bytes_total = plan.bytes_requested + views_.bytes_left();
+    if (first)
+      job.counters.bytes_requested = job.counters.bytes_total =
+          plan.bytes_requested + views_.bytes_left() + tables_.bytes_left();
     job.counters.run_count += plan.run_count;
     CKPT_TRY(read(plan, job));
-    views_.copy();
+    CKPT_TRY(views_.copy(transfers_));
+    CKPT_TRY(tables_.check(threads_));
     plan = LoadPlan(*checkpoint_);
   }
   return load_objects(job);

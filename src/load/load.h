@@ -10,7 +10,9 @@
 #include "base/options.h"
 #include "checkpoint/checkpoint.h"
 #include "device/descriptor.h"
+#include "device/transfers.h"
 #include "load/load_plan.h"
+#include "load/table_reads.h"
 #include "load/views.h"
 
 namespace ckpt::load {
@@ -19,8 +21,15 @@ class Load {
  public:
   static Result<std::shared_ptr<Load>> make(std::shared_ptr<checkpoint::Checkpoint> checkpoint, const Options& options);
 
-  Status add_tensor(std::string_view name, const ckpt_tensor_desc& desc, void* data, uint64_t data_bytes);
+  Status add_tensor(std::string_view name, const ckpt_tensor_desc& desc, void* data, uint64_t data_bytes,
+                    device::Location where = {});
   Status add_object(std::string_view name, uint32_t rank, MutableBytes data);
+  // The rows of a window of a share; `ids` may be empty for a share of ids. Memory must hold them.
+  Status add_table(TableRequest request);
+  // Neighbouring rows of a table's tensor, which are the caller's own affair.
+  void add_rows(const Table::Column& column, uint64_t first, uint64_t count, std::byte* to) {
+    plan_rows(&plan_, column, first, count, to);
+  }
   Status begin();
   Status work(Job& job);
   Report report() const;
@@ -43,12 +52,15 @@ class Load {
   Status check_strict() const;
   Status open_parts(const checkpoint::TensorRef& tensor) const;
   Status open_parts(const LoadPlan& plan) const;
-  Status read(const LoadPlan& plan, Job& job) const;
+  Status run_steps(Job& job);
+  Status read(const LoadPlan& plan, Job& job);
   Status load_objects(Job& job) const;
 
   std::shared_ptr<checkpoint::Checkpoint> checkpoint_;
   LoadPlan plan_;
   Views views_;
+  TableReads tables_;
+  device::Transfers transfers_;
   std::vector<ObjectRequest> objects_;
   std::vector<std::string> missing_;
   std::vector<bool> asked_;            // for each name, in their order
@@ -66,6 +78,7 @@ struct ReadOptions {
   unsigned threads;
   uint64_t staging_bytes;
   bool verify;
+  device::Transfers* transfers = nullptr;  // open; null: all memory is the host's
 };
 // Carries out the plan: reads, checks, decodes and scatters. CORRUPT names tensor, part, offset and element range.
 Status execute_reads(const checkpoint::Checkpoint& checkpoint, const LoadPlan& plan, const ReadOptions& options,

@@ -14,7 +14,7 @@ uint64_t put_numbers(LoadPlan* plan, std::initializer_list<std::span<const uint6
 
 static void add_box(LoadPlan* plan, uint32_t tensor, const plan::Geometry& geometry, const Box& box,
                     const device::Memory& memory) {
-  WantedBox wanted{memory.data, kNoNumbers, tensor, memory.dtype};
+  WantedBox wanted{memory.data, kNoNumbers, tensor, memory.dtype, memory.device};
   size_t ndim = static_cast<size_t>(box.ndim());
   if (!(box.extent == geometry.shape) || !plan::is_contiguous(box.extent.span(), memory.strides))
     wanted.numbers = put_numbers(plan, {box.offset.span(), box.extent.span(), {memory.strides.data(), ndim}});
@@ -32,7 +32,7 @@ void add_boxes(LoadPlan* plan, const checkpoint::TensorRef& from, const plan::Ge
                  ? count == geometry.volume
                  : units.kind == RegionKind::kWhole && plan::is_contiguous(geometry.shape.span(), memory.strides);
   if (all) {
-    plan->boxes.push_back({memory.data, kNoNumbers, tensor, memory.dtype});
+    plan->boxes.push_back({memory.data, kNoNumbers, tensor, memory.dtype, memory.device});
     return;
   }
   if (units.kind != RegionKind::kFlat)
@@ -64,7 +64,8 @@ device::Memory LoadPlan::memory_of(const WantedBox& wanted) const {
   const checkpoint::TensorRef& tensor = tensors[wanted.tensor];
   Shape shape = plan::geometry_of(tensor.dtype(), tensor.shape())->shape;
   size_t ndim = static_cast<size_t>(shape.ndim);
-  device::Memory memory{.data = wanted.data, .dtype = wanted.dtype, .strides = {}, .ndim = shape.ndim};
+  device::Memory memory{
+      .data = wanted.data, .dtype = wanted.dtype, .strides = {}, .ndim = shape.ndim, .device = wanted.device};
   if (wanted.numbers == kNoNumbers)
     memory.strides = plan::contiguous_strides(shape).dims;
   else

@@ -20,6 +20,7 @@ struct WantedBox {
   uint64_t numbers;  // in the pool: offsets, extents, strides of the memory; kNoNumbers: the whole tensor, contiguous
   uint32_t tensor;   // in LoadPlan::tensors
   uint16_t dtype;    // of the memory
+  uint8_t device;    // of the memory; see device::Memory
 };
 
 // A piece that holds something of a wanted box. Its units are numbered in the row-major order of a box: the region's

@@ -16,6 +16,7 @@ class LoadReader final : public checkpoint::PipelineWork {
         plan_(plan),
         verify_(options.verify || checkpoint.store().traits().cached),
         remote_(checkpoint.store().traits().remote),
+        transfers_(options.transfers),
         job_(job),
         limits_(limits_of(plan, options.threads, options.staging_bytes)) {}
   Status run();
@@ -42,13 +43,14 @@ class LoadReader final : public checkpoint::PipelineWork {
   Status finish_chunk(size_t number, Bytes stored, Worker& worker);
   Status ask_again(size_t number, MutableBytes out);
   Status put_chunk(const ChunkRead& read, Bytes stored, Worker& worker);
-  uint64_t scatter(const ChunkRead& read, const Overlap& overlap, Bytes raw) const;
+  Result<uint64_t> scatter(const ChunkRead& read, const Overlap& overlap, Bytes raw) const;
   Status explain(size_t number, Status status) const;
   void done(const GroupedRead& group);
 
   const checkpoint::Checkpoint& checkpoint_;
   const LoadPlan& plan_;
   const bool verify_, remote_;
+  device::Transfers* const transfers_;
   Job& job_;
   const LoadLimits limits_;
   std::vector<GroupedRead> groups_;
@@ -243,15 +245,21 @@ Status LoadReader::put_chunk(const ChunkRead& read, Bytes stored, Worker& worker
     CKPT_TRY(checkpoint::decode_chunk(*segment.piece.segment, stored, out, worker.scratch));
     raw = out;
   }
-  for (uint32_t number : plan_.targets_of(read)) units_done_ += scatter(read, plan_.overlaps[number], raw);
+  for (uint32_t number : plan_.targets_of(read)) {
+    CKPT_ASSIGN(const uint64_t copied, scatter(read, plan_.overlaps[number], raw));
+    units_done_ += copied;
+  }
   return Ok();
 }
 
-uint64_t LoadReader::scatter(const ChunkRead& read, const Overlap& overlap, Bytes raw) const {
+Result<uint64_t> LoadReader::scatter(const ChunkRead& read, const Overlap& overlap, Bytes raw) const {
   const StoredSegment& segment = plan_.segments[overlap.segment];
   const uint64_t first = plan_.first_unit(read), units = raw.size() / segment.width;
   if (overlap.count == 0) {
     const WantedBox& wanted = plan_.boxes[overlap.box];
+    if (wanted.device != 0)
+      return transfers_->scatter(raw, segment.dtype, plan_.box_of(segment), first, units, plan_.box_of(wanted),
+                                 plan_.memory_of(wanted));
     return device::scatter(raw, segment.dtype, plan_.box_of(segment), first, units, plan_.box_of(wanted),
                            plan_.memory_of(wanted));
   }

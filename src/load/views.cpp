@@ -99,14 +99,15 @@ Status Views::begin(uint64_t most_bytes) {
   return Ok();
 }
 
-void Views::plan_window(const ViewWindow& window, std::byte* to, LoadPlan* plan) {
+void Views::plan_window(const ViewWindow& window, std::byte* to, uint8_t device, LoadPlan* plan) {
   const checkpoint::TensorRef& tensor = window.request->named.tensor;
   const plan::Geometry target = *plan::geometry_of(tensor.dtype(), tensor.shape());
   Region range;
   range.kind = RegionKind::kFlat;
   range.flat_offset = window.first;
   range.flat_size = window.count;
-  add_boxes(plan, tensor, target, range, {.data = to, .dtype = target.dtype, .strides = {1}, .ndim = 1});
+  add_boxes(plan, tensor, target, range,
+            {.data = to, .dtype = target.dtype, .strides = {1}, .ndim = 1, .device = device});
 }
 
 bool Views::plan_next(LoadPlan* plan) {
@@ -114,14 +115,14 @@ bool Views::plan_next(LoadPlan* plan) {
   uint64_t used = 0;
   for (ViewWindow window{}; walk_.next(most_bytes_, &window);) {
     if (window.straight()) {
-      plan_window(window, window.memory.data, plan);
+      plan_window(window, window.memory.data, window.memory.device, plan);
       continue;
     }
     if (used + window.bytes() > memory_.bytes().size() - kBounce) {
       walk_.put_back(window);
       return true;
     }
-    plan_window(window, memory_.bytes().data() + used, plan);
+    plan_window(window, memory_.bytes().data() + used, 0, plan);
     planned_.push_back(window);
     used += window.bytes();
     bytes_left_ -= window.bytes();
@@ -130,7 +131,7 @@ bool Views::plan_next(LoadPlan* plan) {
 }
 
 // `from` is where the window's first element is.
-static void copy_window(ViewWindow window, const std::byte* from, MutableBytes bounce) {
+static Status copy_window(ViewWindow window, const std::byte* from, MutableBytes bounce, device::Transfers& transfers) {
   const uint64_t width = window.request->want.geometry.width, volume = window.box.volume();
   device::Memory target{.data = const_cast<std::byte*>(from),
                         .dtype = window.request->want.geometry.dtype,
@@ -138,26 +139,33 @@ static void copy_window(ViewWindow window, const std::byte* from, MutableBytes b
                         .ndim = window.box.ndim()};
   std::ranges::copy(strides_in_target(*window.request), target.strides.begin());
   const std::span<const uint64_t> strides(window.memory.strides.data(), static_cast<size_t>(window.box.ndim()));
-  if (plan::is_contiguous(window.box.extent.span(), strides))
-    return device::gather(target, window.box.extent, 0, volume, {window.memory.data, volume * width});
+  const bool on_host = window.memory.device == 0;
+  if (on_host && plan::is_contiguous(window.box.extent.span(), strides)) {
+    device::gather(target, window.box.extent, 0, volume, {window.memory.data, volume * width});
+    return Ok();
+  }
   if (volume * width > bounce.size()) {
     const auto extents = window.box.extent.span();
     const uint64_t first = window.first;
     const ViewWindow second = cut(&window, static_cast<int>(std::ranges::max_element(extents) - extents.begin()));
-    copy_window(second, from + (second.first - first) * width, bounce);
-    return copy_window(window, from, bounce);
+    CKPT_TRY(copy_window(second, from + (second.first - first) * width, bounce, transfers));
+    return copy_window(window, from, bounce, transfers);
   }
   const MutableBytes elements = bounce.first(volume * width);
   device::gather(target, window.box.extent, 0, volume, elements);
+  if (!on_host)
+    return transfers.scatter(elements, target.dtype, window.box, 0, volume, window.box, window.memory).status();
   (void)device::scatter(elements, target.dtype, window.box, 0, volume, window.box, window.memory);
+  return Ok();
 }
 
-void Views::copy() const {
+Status Views::copy(device::Transfers& transfers) const {
   const std::byte* from = memory_.bytes().data();
   for (const ViewWindow& window : planned_) {
-    copy_window(window, from, memory_.bytes().last(kBounce));
+    CKPT_TRY(copy_window(window, from, memory_.bytes().last(kBounce), transfers));
     from += window.bytes();
   }
+  return Ok();
 }
 
 }  // namespace ckpt::load

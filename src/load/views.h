@@ -8,6 +8,7 @@
 
 #include "device/arena.h"
 #include "device/descriptor.h"
+#include "device/transfers.h"
 #include "load/load_plan.h"
 
 namespace ckpt::load {
@@ -60,10 +61,10 @@ class Views {
   // Adds to the plan what the next windows want, as many as fit into the memory. False if none is left after these.
   bool plan_next(LoadPlan* plan);
   // Copies what was read for the windows that were planned last.
-  void copy() const;
+  Status copy(device::Transfers& transfers) const;
 
  private:
-  static void plan_window(const ViewWindow& window, std::byte* to, LoadPlan* plan);
+  static void plan_window(const ViewWindow& window, std::byte* to, uint8_t device, LoadPlan* plan);
 
   std::deque<ViewRequest> requests_;
   ViewWalk walk_{&requests_};

@@ -143,7 +143,7 @@ static void compare(uint16_t dtype, uint64_t width, uint64_t first, Bytes a, Byt
 }
 
 static Result<Difference> compare_values(const checkpoint::Checkpoint& a, const checkpoint::TensorRef& ta,
-                                    const checkpoint::Checkpoint& b, const checkpoint::TensorRef& tb, Job& job) {
+                                         const checkpoint::Checkpoint& b, const checkpoint::TensorRef& tb, Job& job) {
   Difference tally;
   plan::Geometry geometry = *plan::geometry_of(ta.dtype(), ta.shape());
   uint64_t step = std::max<uint64_t>(kPieceBytes / geometry.width, 1);

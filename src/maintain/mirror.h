@@ -32,8 +32,9 @@ class Mirror {
 
   // A checkpoint that was committed just now. Retention leaves the oldest few that wait alone.
   void add(const std::string& id);
-  // Waits until the mirror has all that was added before, and counts the requests that this takes. Returns the first failure from now on, though copying goes
-  // on, or why it has ended; CANCELLED if the job is. `report`: what will not be copied, and why.
+  // Waits until the mirror has all that was added before, and counts the requests that this takes. Returns the first
+  // failure from now on, though copying goes on, or why it has ended; CANCELLED if the job is. `report`: what will not
+  // be copied, and why.
   Status follow(Job& job, Report* report);
 
  private:
@@ -61,7 +62,7 @@ class Mirror {
   std::deque<Item> queue_;            // the front is what is being copied
   uint64_t added_ = 0, settled_ = 0;  // items
   uint64_t bytes_settled_ = 0;
-  Tally asked_;  // by the tries that have ended
+  Tally asked_;          // by the tries that have ended
   bool looked_ = false;  // queue_missing is through
   bool closing_ = false, ended_ = false;
   uint64_t failures_ = 0;

@@ -24,17 +24,17 @@ static Bytes middle_of(const Item& item, uint64_t size) {
 }
 
 // Appends `size` bytes from the middle of an item.
-static void append_middle(const Item& item, uint64_t size, std::vector<std::byte>* sample) {
+static Status append_middle(const Item& item, uint64_t size, device::Transfers* transfers,
+                            std::vector<std::byte>* sample) {
   if (item.data) {
     const Bytes middle = middle_of(item, size);
     sample->insert(sample->end(), middle.begin(), middle.end());
-    return;
+    return Ok();
   }
   uint64_t width = item.tensor->width, count = size / width, skipped = (item.size / width - count) / 2;
-  SaveMemory from = item.tensor->memory();
   size_t at = sample->size();
   sample->resize(at + count * width);
-  device::gather(from.memory, from.extent, item.first + skipped, count, MutableBytes(*sample).subspan(at));
+  return item.tensor->gather(item.first + skipped, MutableBytes(*sample).subspan(at), transfers);
 }
 
 // Whether it is one of the samples: evenly, by bytes.
@@ -45,12 +45,12 @@ static bool takes_small(const Item& item, SmallTensors* small) {
   return takes;
 }
 
-static format::CodecSpec try_alone(const Item& item, std::string_view compression, bool whole,
-                                   std::vector<std::byte>* scratch) {
+static Result<format::CodecSpec> try_alone(const Item& item, std::string_view compression, bool whole,
+                                           device::Transfers* transfers, std::vector<std::byte>* scratch) {
   uint16_t dtype = item.tensor->dtype;
   if (item.data && whole) return format::choose_codec(compression, dtype, {item.data, item.size});
   scratch->clear();
-  append_middle(item, std::min(item.size, kSampleBytes), scratch);
+  CKPT_TRY(append_middle(item, std::min(item.size, kSampleBytes), transfers, scratch));
   return format::choose_codec(compression, dtype, *scratch, item.size);
 }
 
@@ -64,7 +64,8 @@ static std::vector<Bytes> samples_of(std::span<const Item> items, std::span<cons
   return samples;
 }
 
-Status choose_codecs(std::string_view compression, std::span<Item> items, LateMemory* memory) {
+Status choose_codecs(std::string_view compression, std::span<Item> items, LateMemory* memory,
+                     device::Transfers* transfers) {
   if (compression == "none") return Ok();
   if (compression != "auto") {
     for (Item& item : items) item.codec = format::choose_codec(compression, item.tensor->dtype, {});
@@ -77,13 +78,18 @@ Status choose_codecs(std::string_view compression, std::span<Item> items, LateMe
   for (const Item& item : items)
     if (is_small(item) && takes_small(item, &by_dtype[item.tensor->dtype])) sampled.push_back(&item);
   if (memory) CKPT_TRY(memory->fill(samples_of(items, sampled)));
-  for (const Item* item : sampled) append_middle(*item, item->size, &by_dtype[item->tensor->dtype].sample);
+  for (const Item* item : sampled)
+    CKPT_TRY(append_middle(*item, item->size, transfers, &by_dtype[item->tensor->dtype].sample));
   for (auto& [dtype, small] : by_dtype)
     small.verdict = format::choose_codec(compression, dtype, small.sample, small.total);
   std::vector<std::byte> scratch;
-  for (Item& item : items)
-    item.codec =
-        is_small(item) ? by_dtype[item.tensor->dtype].verdict : try_alone(item, compression, !memory, &scratch);
+  for (Item& item : items) {
+    if (is_small(item)) {
+      item.codec = by_dtype[item.tensor->dtype].verdict;
+    } else {
+      CKPT_ASSIGN(item.codec, try_alone(item, compression, !memory, transfers, &scratch));
+    }
+  }
   return Ok();
 }
 

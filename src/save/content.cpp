@@ -1,6 +1,7 @@
 #include "save/content.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "base/name_order.h"
@@ -38,7 +39,36 @@ SaveMemory SaveTensor::memory() const {
   size_t count = static_cast<size_t>(extent.ndim);
   Shape strides = contiguous ? plan::contiguous_strides(extent)
                              : Shape::of({numbers + ndim + region_number_count(kind, ndim), count});
-  return {{.data = data, .dtype = moving.dtype, .strides = strides.dims, .ndim = extent.ndim}, extent};
+  return {{.data = data, .dtype = moving.dtype, .strides = strides.dims, .ndim = extent.ndim, .device = device},
+          extent};
+}
+
+const std::byte* RowSource::row(uint64_t at) const {
+  if (order) at = order[at];
+  if (positions) at = positions[at];
+  return at < rows_per_block ? blocks[0] + at * row_bytes
+                             : blocks[at / rows_per_block] + at % rows_per_block * row_bytes;
+}
+
+void RowSource::copy(uint64_t first, MutableBytes to) const {
+  static constexpr uint64_t kAhead = 16;  // rows that are fetched while others are copied
+  uint64_t at = first / row_bytes, skip = first % row_bytes;
+  const uint64_t end = (first + to.size() + row_bytes - 1) / row_bytes;
+  for (size_t done = 0; done < to.size(); at++, skip = 0) {
+    if (at + kAhead < end) __builtin_prefetch(row(at + kAhead));
+    const size_t size = std::min<uint64_t>(row_bytes - skip, to.size() - done);
+    std::memcpy(to.data() + done, row(at) + skip, size);
+    done += size;
+  }
+}
+
+Status SaveTensor::gather(uint64_t first, MutableBytes to, device::Transfers* transfers) const {
+  if (gathered) {
+    rows->copy(first * width, to);
+    return Ok();
+  }
+  const SaveMemory from = memory();
+  return device::gather(from.memory, from.extent, first, to.size() / width, to, transfers);
 }
 
 SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& request, const Replica& replica,
@@ -61,7 +91,8 @@ SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& requ
                                  .ndim = static_cast<uint8_t>(ndim),
                                  .kind = region.kind,
                                  .width = static_cast<uint8_t>(request.geometry.width),
-                                 .contiguous = contiguous};
+                                 .contiguous = contiguous,
+                                 .device = request.memory.device};
 }
 
 static bool region_before(const SaveTensor* a, const SaveTensor* b) {

@@ -1,6 +1,7 @@
 // What a rank adds to a save.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory_resource>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "base/large_memory.h"
 #include "device/descriptor.h"
+#include "device/transfers.h"
 
 namespace ckpt::save {
 
@@ -25,6 +27,19 @@ struct Replica {
   bool assumed = false;  // the caller said nothing: all ranks, or those that are found to hold it
 };
 
+// Rows that lie anywhere in the caller's memory, in the order in which they are saved.
+struct RowSource {
+  const std::byte* const* blocks = nullptr;
+  uint64_t rows_per_block = UINT64_MAX;
+  uint64_t row_bytes = 0;
+  const uint64_t* positions = nullptr;  // of the row with each number; null: its number
+  const uint64_t* order = nullptr;      // row numbers in the order of saving; null: as they are
+
+  const std::byte* row(uint64_t at) const;
+  // Copies bytes from byte `first` on of all rows one after another.
+  void copy(uint64_t first, MutableBytes to) const;
+};
+
 // A region of a tensor in the caller's memory. Trainers add very many, so this is kept small: what only some tensors
 // need is in `numbers`.
 struct SaveTensor {
@@ -32,7 +47,10 @@ struct SaveTensor {
   // The shape; then a box's offset and extent, or a flat range's offset and size; then, unless `contiguous`, the
   // strides of the memory in byte units. Regions are in elements.
   const uint64_t* numbers = nullptr;
-  std::byte* data = nullptr;
+  union {
+    std::byte* data = nullptr;
+    const RowSource* rows;  // if `gathered`
+  };
   uint64_t bytes = 0;  // of the region
   Replica replica;
   uint16_t dtype = 0;
@@ -40,6 +58,9 @@ struct SaveTensor {
   RegionKind kind = RegionKind::kWhole;
   uint8_t width = 0;  // bytes of a byte unit
   bool contiguous = true;
+  bool gathered = false;   // rows of a table, not contiguous
+  bool is_column = false;  // of a table: looked up row by row, so its chunks are small
+  uint8_t device = 0;      // see device::Memory
 
   std::span<const uint64_t> extents() const { return {numbers, ndim}; }
   Shape shape() const { return Shape::of(extents()); }
@@ -51,6 +72,9 @@ struct SaveTensor {
   }  // cannot fail: it was checked when the tensor was added
   Region units() const { return *plan::to_units(geometry(), dtype, shape(), region()); }
   SaveMemory memory() const;
+  // Copies units from unit `first` on, in the row-major order of the region, whatever the memory is like. `transfers`
+  // may be null for the host's memory, of which it cannot fail.
+  Status gather(uint64_t first, MutableBytes to, device::Transfers* transfers) const;
 };
 
 // Copies a checked tensor into `memory`. `name` must live as long as `memory`.
@@ -69,6 +93,19 @@ struct SaveObject {
   std::vector<std::byte> data;
 };
 
+// This rank's rows of a sparse table. Its tensors are among those of the content.
+struct SaveTable {
+  std::string name;
+  uint64_t row_count = 0, bucket_count = 0, capacity = 0;  // capacity: rows in the blocks, that positions name
+  const std::byte* ids = nullptr;                          // 8 bytes each, not aligned
+  const uint64_t* positions = nullptr;                     // or null
+  std::span<uint64_t> buckets;                             // the memory of T/buckets
+  RowSource id_source;
+  std::deque<RowSource> column_sources;
+  std::vector<SaveTensor*> tensors;  // T/ids, then the columns
+  LargeVector<uint64_t> order;       // row numbers, once the table is sorted; empty: they are in order
+};
+
 struct SaveAlias {
   std::string name, target;
   bool is_view = false;
@@ -82,6 +119,7 @@ struct SaveContent {
   LargeVector<SaveTensor*> tensors;  // sorted by name once the save has begun
   std::map<std::string, SaveObject> objects;
   std::map<std::string, SaveAlias> aliases;
+  std::deque<SaveTable> tables;
   std::map<std::string, std::map<std::string, std::string>> attrs;  // by owner, "" = the checkpoint
 };
 

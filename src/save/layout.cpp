@@ -123,15 +123,24 @@ static void add_item(PartLayout* layout, Item item, uint64_t chunk_raw) {
   layout->items.push_back(item);
 }
 
+// A lookup reads a chunk for each row. Rows that are not large lie in one chunk each.
+static uint64_t chunk_raw_of(const SaveTensor& tensor, uint64_t chunk_bytes) {
+  if (!tensor.is_column) return chunk_bytes / tensor.width * tensor.width;
+  chunk_bytes = std::min(chunk_bytes, kColumnChunk);
+  const uint64_t row = tensor.bytes / std::max<uint64_t>(tensor.numbers[0], 1);
+  const uint64_t unit = row <= chunk_bytes ? row : tensor.width;
+  return chunk_bytes / unit * unit;
+}
+
 static void add_tensor_items(const SaveContent& content, const LayoutOptions& options, Shares shares,
                              PartLayout* layout) {
   auto add = [&](const SaveTensor& tensor, uint64_t first, uint64_t bytes) {
     add_item(layout,
              {.tensor = &tensor,
-              .data = tensor.contiguous ? tensor.data + first : nullptr,
+              .data = tensor.contiguous && tensor.device == 0 ? tensor.data + first : nullptr,
               .first = first / tensor.width,
               .size = bytes},
-             options.chunk_bytes / tensor.width * tensor.width);
+             chunk_raw_of(tensor, options.chunk_bytes));
   };
   size_t whole = static_cast<size_t>(std::count(shares.whole.begin(), shares.whole.end(), 1));
   layout->items.reserve(whole + shares.cuts.size() + content.objects.size() + layout->groups.size());
@@ -172,7 +181,7 @@ static void cut_blocks(PartLayout* layout, const LayoutOptions& options) {
   };
   for (size_t i = 0; i < layout->items.size(); i++) {
     const Item& item = layout->items[i];
-    bool alone = options.in_place && item.size >= kOwnBlock && item.codec.codec == Codec::kRaw;
+    bool alone = options.in_place && item.size >= kOwnBlock && item.codec.codec == Codec::kRaw && item.device() == 0;
     if (alone) end_block();
     for (uint64_t number = 0; number < item.chunk_count; number++) {
       uint64_t size = chunk_raw_size(item, number);
@@ -184,6 +193,7 @@ static void cut_blocks(PartLayout* layout, const LayoutOptions& options) {
       }
       block.raw_bytes = place_chunk(item, number, block.raw_bytes) + size;
       block.encoded |= item.codec.codec != Codec::kRaw;
+      block.on_device |= item.device() != 0;
       block.chunk_count++;
     }
     if (alone) end_block();
@@ -195,7 +205,7 @@ Result<PartLayout> lay_out(const SaveContent& content, const LayoutOptions& opti
   PartLayout layout;
   CKPT_ASSIGN(Shares shares, assign_shares(content, options, &layout.groups));
   add_tensor_items(content, options, std::move(shares), &layout);
-  CKPT_TRY(choose_codecs(options.compression, layout.items, options.memory));
+  CKPT_TRY(choose_codecs(options.compression, layout.items, options.memory, options.transfers));
   add_object_items(content, options, &layout);
   add_list_items(&layout);
   CKPT_TRY(check_limits(content, layout, options.rank, options.limits));
@@ -208,10 +218,14 @@ uint64_t chunk_raw_size(const Item& item, uint64_t number) {
 }
 
 void gather_chunk(const Item& item, uint64_t number, MutableBytes to) {
+  (void)item.tensor->gather(item.first + number * item.chunk_raw / item.tensor->width, to, nullptr);
+}
+
+Status begin_gather_chunk(const Item& item, uint64_t number, MutableBytes to, device::Transfers& transfers) {
   const SaveTensor& tensor = *item.tensor;
-  SaveMemory from = tensor.memory();
-  device::gather(from.memory, from.extent, item.first + number * item.chunk_raw / tensor.width,
-                 to.size() / tensor.width, to);
+  const SaveMemory from = tensor.memory();
+  return transfers.begin_gather(from.memory, from.extent, item.first + number * item.chunk_raw / tensor.width,
+                                to.size() / tensor.width, to.data());
 }
 
 uint64_t place_chunk(const Item& item, uint64_t number, uint64_t position) {

@@ -14,12 +14,14 @@ namespace ckpt::save {
 // A range of bytes that becomes consecutive chunks: a segment of a tensor, an object, or a group's declaration list.
 struct Item {
   const SaveTensor* tensor = nullptr;  // null: an object or a list
-  const std::byte* data = nullptr;     // its first byte; null: a tensor whose memory is not contiguous
+  const std::byte* data = nullptr;     // its first byte; null: a tensor whose memory is not contiguous, or a device's
   uint64_t first = 0;                  // of a tensor: its first unit, in the row-major order of the region
   uint64_t size = 0;                   // in bytes
   uint64_t chunk_raw = 0;              // raw size of all chunks but the last
   size_t chunk_first = 0, chunk_count = 0;
   format::CodecSpec codec{};
+
+  uint8_t device() const { return tensor ? tensor->device : 0; }
 };
 
 struct GroupPlan {
@@ -38,6 +40,7 @@ struct Block {
   size_t item_first = 0;
   uint64_t raw_bytes = 0;  // with all chunks raw, and with the gaps that alignment needs
   bool encoded = false;    // at least one of its items has a codec
+  bool on_device = false;  // at least one of its items is in a device's memory
 };
 
 struct PartLayout {
@@ -48,6 +51,7 @@ struct PartLayout {
   size_t chunk_count = 0;
   uint64_t data_bytes = 0;  // of all items
 };
+inline constexpr uint64_t kColumnChunk = 128 << 10;  // the most raw bytes of a chunk of a table's column
 inline constexpr size_t kNoItem = static_cast<size_t>(-1);
 
 struct LayoutOptions {
@@ -58,9 +62,10 @@ struct LayoutOptions {
   // every block is as full as possible, for a buffer.
   bool in_place;
   PartLimits limits{};
-  std::span<const Digest> values{};  // of digest_replicas; empty: no values are compared
-  bool sampled = false;              // they are of samples, where regions are large enough
-  LateMemory* memory = nullptr;      // see SaveSettings
+  std::span<const Digest> values{};        // of digest_replicas; empty: no values are compared
+  bool sampled = false;                    // they are of samples, where regions are large enough
+  LateMemory* memory = nullptr;            // see SaveSettings
+  device::Transfers* transfers = nullptr;  // null: no tensor is on a device
   // What is left at the end of an item that is written from the caller's memory goes with the block before it, if it
   // is less than this.
   uint64_t least_block_bytes = 0;
@@ -74,8 +79,10 @@ Result<PartLayout> lay_out(const SaveContent& content, const LayoutOptions& opti
 // an empty span.
 Bytes contiguous_source(const Item& item, uint64_t number, uint64_t count);
 uint64_t chunk_raw_size(const Item& item, uint64_t number);
-// Gathers chunk `number` of a tensor's item into `to`, whatever the strides of the caller's memory.
+// Gathers chunk `number` of a tensor's item into `to`, whatever the strides of the caller's memory. Of a device's
+// memory it only begins to, and `to` is pinned.
 void gather_chunk(const Item& item, uint64_t number, MutableBytes to);
+Status begin_gather_chunk(const Item& item, uint64_t number, MutableBytes to, device::Transfers& transfers);
 // Where in a block the next chunk goes after `position`. Chunks of an item follow each other; its first chunk is
 // aligned.
 uint64_t place_chunk(const Item& item, uint64_t number, uint64_t position);

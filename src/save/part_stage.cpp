@@ -1,6 +1,7 @@
 #include "save/part_stage.h"
 
 #include <cstring>
+#include <set>
 
 #include "format/checksum.h"
 
@@ -55,24 +56,60 @@ void BlockStager::hash_in_place(const Block& block) {
   });
 }
 
+// Copies a chunk of the host's memory.
+static Digest copy_chunk(const Item& item, uint64_t number, MutableBytes to) {
+  const Bytes source = contiguous_source(item, number, 1);
+  // Even if the copy will be encoded and needs no digest: hashing costs nothing, and the copy bypasses the cache.
+  if (!source.empty()) return format::copy_xxh3_128(source.data(), to.data(), to.size());
+  gather_chunk(item, number, to);
+  return format::xxh3_128(to);
+}
+
 Bytes BlockStager::copy(const Block& block, std::byte* to) {
   uint64_t at = 0;
   for_each_chunk(block, [&](const Item& item, uint64_t number, size_t index) {
     uint64_t place = place_chunk(item, number, at), size = chunk_raw_size(item, number);
     std::memset(to + at, 0, place - at);
-    Bytes source = contiguous_source(item, number, 1);
-    Digest digest;
-    if (source.empty()) {
-      gather_chunk(item, number, {to + place, size});
-      digest = format::xxh3_128({to + place, size});
-    } else {
-      // Even if the copy will be encoded and needs no digest: hashing costs nothing, and the copy bypasses the cache.
-      digest = format::copy_xxh3_128(source.data(), to + place, size);
-    }
-    chunks_[index] = record(place, size, size, digest);
+    chunks_[index] = record(place, size, size, copy_chunk(item, number, {to + place, size}));
     at = place + size;
   });
   return finish_block(to, at);
+}
+
+Result<Bytes> BlockStager::fetch(const Block& block, std::byte* to, device::Transfers& transfers,
+                                 device::Fences* fences) {
+  uint64_t at = 0;
+  Status status;
+  std::set<uint8_t> devices;
+  for_each_chunk(block, [&](const Item& item, uint64_t number, size_t index) {
+    const uint64_t place = place_chunk(item, number, at), size = chunk_raw_size(item, number);
+    const MutableBytes chunk(to + place, size);
+    std::memset(to + at, 0, place - at);
+    if (item.device() == 0)
+      chunks_[index] = record(place, size, size, copy_chunk(item, number, chunk));
+    else
+      chunks_[index] = record(place, size, size, {});
+    if (item.device() != 0 && status.ok()) {
+      devices.insert(item.device());
+      status = begin_gather_chunk(item, number, chunk, transfers);
+    }
+    at = place + size;
+  });
+  CKPT_TRY(std::move(status));
+  for (const uint8_t device : devices) {
+    CKPT_ASSIGN(auto fence, transfers.fence(device));
+    fences->add(std::move(fence));
+  }
+  return finish_block(to, at);
+}
+
+void BlockStager::hash_fetched(const Block& block, const std::byte* copy) {
+  for_each_chunk(block, [&](const Item& item, uint64_t, size_t index) {
+    const fb::Chunk& chunk = chunks_[index];
+    if (item.device() != 0)
+      chunks_[index] = record(chunk.offset(), chunk.stored_size(), chunk.raw_size(),
+                              format::xxh3_128({copy + chunk.offset(), chunk.raw_size()}));
+  });
 }
 
 template <typename RawOf>

@@ -25,6 +25,9 @@ class BlockStager {
   void hash_in_place(const Block& block);
   // Copies a block without encoding it, and fills its gaps. Returns what to write: a multiple of kAlign bytes.
   Bytes copy(const Block& block, std::byte* to);
+  // As copy() of a block that is on devices: begins the copies of device memory. hash_fetched() once they are there.
+  Result<Bytes> fetch(const Block& block, std::byte* to, device::Transfers& transfers, device::Fences* fences);
+  void hash_fetched(const Block& block, const std::byte* copy);
   // Encodes a block from the caller's memory, or from the copy that copy() made of it.
   Bytes encode(const Block& block, std::byte* to, StageScratch& scratch);
   Bytes encode_copy(const Block& block, const std::byte* raw, std::byte* to, StageScratch& scratch);

@@ -20,28 +20,32 @@ namespace ckpt::save {
 class PartWriter {
  public:
   PartWriter(session::Session& session, const SaveIdentity& identity, const SaveContent& content,
-             const SaveSettings& settings, std::span<const Digest> values, bool copies, Job& job)
+             const SaveSettings& settings, std::span<const Digest> values, device::Transfers& transfers, bool copies,
+             Job& job)
       : session_(session),
         identity_(identity),
         content_(content),
         settings_(settings),
         values_(values),
+        transfers_(transfers),
         copies_(copies),
         job_(job) {}
   ~PartWriter() {
     queue_.reset();  // nothing is in flight from here on
+    transfers_.drain();
     session_.give_arena(buffers_.end());
   }
   Status write();
 
  private:
-  enum class Step { kSubmit, kStage, kEncode, kWait, kDone };
-  enum class Phase : uint8_t { kUntouched, kCopied, kReady };
+  enum class Step { kSubmit, kStage, kArrive, kEncode, kWait, kDone };
+  enum class Phase : uint8_t { kUntouched, kFetching, kCopied, kReady };
   struct BlockState {
     Phase phase = Phase::kUntouched;
     std::byte* buffer = nullptr;  // null: written from the caller's memory
     Bytes data;                   // what to write, once it is ready
     uint64_t offset = 0;          // its place in the file, once it is submitted
+    device::Fences fences{};      // of what is on its way from devices
   };
 
   Status prepare();
@@ -55,8 +59,12 @@ class PartWriter {
   std::vector<std::vector<Bytes>> sources() const;
   Status wait_for_memory(size_t index);
   Status stage(size_t index, std::byte* buffer, StageScratch& scratch);
+  Status fetch(size_t index, std::byte* buffer);
+  Status arrive(size_t index);
+  bool keeps_copy(const Block& block) const { return copies_ || block.on_device; }
+  void look_whether_staged();
   Status encode(size_t index, std::byte* buffer, StageScratch& scratch);
-  void finish_stage(size_t index, const BlockState& state, bool staged);
+  void finish_stage(size_t index, BlockState state, bool staged);
   void submit(size_t index);
   void written(size_t index, Status status);
   Status write_header();
@@ -67,6 +75,7 @@ class PartWriter {
   const SaveContent& content_;
   const SaveSettings& settings_;
   const std::span<const Digest> values_;
+  device::Transfers& transfers_;
   const bool copies_;
   Job& job_;
   const store::Traits traits_ = session_.store().traits();
@@ -84,7 +93,9 @@ class PartWriter {
   Status error_;
   StagingBuffers buffers_;
   std::vector<BlockState> blocks_;
-  size_t next_stage_ = 0, next_encode_ = 0, next_submit_ = 0, staged_ = 0, in_flight_ = 0, written_ = 0;
+  size_t next_stage_ = 0, next_arrive_ = 0, next_encode_ = 0, next_submit_ = 0, in_flight_ = 0, written_ = 0;
+  size_t staged_ = 0, fetched_ = 0;  // blocks; the first `fetched_` blocks are known to have left devices
+  bool all_staged_ = false;
   uint64_t file_end_ = kAlign;
   std::unique_ptr<store::IoQueue> queue_;  // last member, so it is destroyed first
 };
@@ -102,6 +113,7 @@ Status PartWriter::lay_out_in(uint64_t block_bytes) {
                                           values_,
                                           settings_.replicas == ReplicaCheck::kSample,
                                           settings_.memory.get(),
+                                          &transfers_,
                                           traits_.least_block_bytes}));
   return Ok();
 }
@@ -111,8 +123,10 @@ Status PartWriter::prepare() {
   uint64_t block_bytes = std::max({chunk_bytes, traits_.least_block_bytes,
                                    std::min(traits_.block_bytes, settings_.staging_bytes / 4 / kAlign * kAlign)});
   CKPT_TRY(lay_out_in(block_bytes));
-  const uint64_t larger = std::min(round_up(layout_.data_bytes / traits_.most_blocks, kAlign), settings_.staging_bytes / 4);
+  const uint64_t larger =
+      std::min(round_up(layout_.data_bytes / traits_.most_blocks, kAlign), settings_.staging_bytes / 4);
   if (larger > block_bytes) CKPT_TRY(lay_out_in(larger / kAlign * kAlign));
+  CKPT_TRY(transfers_.end_bounce());
   chunks_.resize(layout_.chunk_count);
   blocks_.resize(layout_.blocks.size());
   stager_ = std::make_unique<BlockStager>(layout_, chunks_);
@@ -123,7 +137,7 @@ Status PartWriter::prepare() {
   for (const Block& block : layout_.blocks) {
     buffer_bytes_ = std::max(buffer_bytes_, round_up(block.raw_bytes, kAlign));
     expected += round_up(block.raw_bytes, kAlign);
-    encodes |= block.encoded;
+    encodes |= block.encoded && keeps_copy(block);
   }
   if (settings_.memory) CKPT_TRY(settings_.memory->begin(sources()));
   std::string key = format::part_key(identity_.attempt.directory, identity_.rank);
@@ -153,8 +167,8 @@ Status PartWriter::make_buffers(bool encodes) {
   const uint64_t all = grows ? std::max(settings_.staging_bytes, had) : settings_.staging_bytes;
   const uint64_t budget = all - std::min(traits_.copied_bytes, all / 2);  // the rest is for the store's writer
   const size_t sure = std::max<size_t>(budget / buffer_bytes_, 1);
-  if (copies_ && encodes) reserve_ = std::clamp<size_t>(sure / 2, 1, grows ? threads_ : at_once);
-  size_t count = copies_ ? blocks + reserve_ : std::min(blocks, at_once);
+  if (encodes) reserve_ = std::clamp<size_t>(sure / 2, 1, grows ? threads_ : at_once);
+  size_t count = copies_ ? blocks + reserve_ : std::min(blocks + reserve_, at_once + reserve_);
   const uint64_t room = grows ? session_.arena_room() : 0;
   count = std::min<uint64_t>(count, sure + (room < StagingBuffers::kStep ? 0 : room / buffer_bytes_));
   CKPT_ASSIGN(auto memory, session_.take_arena(count * buffer_bytes_));
@@ -219,6 +233,9 @@ Status PartWriter::work(const std::atomic<bool>& stop) {
       case Step::kStage:
         CKPT_TRY(stage(block, buffer, scratch));
         break;
+      case Step::kArrive:
+        CKPT_TRY(arrive(block));
+        break;
       case Step::kEncode:
         CKPT_TRY(encode(block, buffer, scratch));
         break;
@@ -233,6 +250,7 @@ PartWriter::Step PartWriter::next_step(size_t* block, std::byte** buffer) {
   std::unique_lock lock(mutex_);
   size_t count = blocks_.size();
   if (!error_.ok() || written_ == count) return Step::kDone;
+  look_whether_staged();
   auto take_buffer = [&] {
     *buffer = buffers_.take();
     const uint64_t in_use = buffers_.bytes_in_use();
@@ -251,7 +269,13 @@ PartWriter::Step PartWriter::next_step(size_t* block, std::byte** buffer) {
     if (!in_place) take_buffer();
     return Step::kStage;
   }
-  while (next_encode_ < next_stage_ && !(copies_ && layout_.blocks[next_encode_].encoded)) next_encode_++;
+  while (next_arrive_ < next_stage_ && !layout_.blocks[next_arrive_].on_device) next_arrive_++;
+  if (next_arrive_ < next_stage_ && blocks_[next_arrive_].phase == Phase::kFetching) {
+    *block = next_arrive_++;
+    return Step::kArrive;
+  }
+  auto encodes_copy = [this](const Block& next) { return next.encoded && keeps_copy(next); };
+  while (next_encode_ < next_stage_ && !encodes_copy(layout_.blocks[next_encode_])) next_encode_++;
   if (next_encode_ < next_stage_ && blocks_[next_encode_].phase == Phase::kCopied && buffers_.has(1)) {
     *block = next_encode_++;
     take_buffer();
@@ -293,6 +317,7 @@ Status PartWriter::stage(size_t index, std::byte* buffer, StageScratch& scratch)
   CKPT_TRY(wait_for_memory(index));
   if (buffer) CKPT_TRY(populate(buffer));
   const Block& block = layout_.blocks[index];
+  if (block.on_device) return fetch(index, buffer);
   BlockState state{Phase::kReady, buffer, {}};
   if (!buffer) {
     stager_->hash_in_place(block);
@@ -304,7 +329,25 @@ Status PartWriter::stage(size_t index, std::byte* buffer, StageScratch& scratch)
     if (block.encoded) state.phase = Phase::kCopied;
   }
   if (buffer && settings_.memory) settings_.memory->done(index);
-  finish_stage(index, state, true);
+  finish_stage(index, std::move(state), true);
+  return Ok();
+}
+
+// Begins to copy a block from devices. Later ones are begun before it is there: the devices never wait for the host.
+Status PartWriter::fetch(size_t index, std::byte* buffer) {
+  CKPT_TRY(buffers_.pin(buffer, transfers_));
+  BlockState state{Phase::kFetching, buffer, {}};
+  CKPT_ASSIGN(state.data, stager_->fetch(layout_.blocks[index], buffer, transfers_, &state.fences));
+  finish_stage(index, std::move(state), true);
+  return Ok();
+}
+
+Status PartWriter::arrive(size_t index) {
+  const Block& block = layout_.blocks[index];
+  BlockState& fetched = blocks_[index];
+  CKPT_TRY(fetched.fences.wait());
+  stager_->hash_fetched(block, fetched.buffer);
+  finish_stage(index, {block.encoded ? Phase::kCopied : Phase::kReady, fetched.buffer, fetched.data}, false);
   return Ok();
 }
 
@@ -320,15 +363,24 @@ Status PartWriter::encode(size_t index, std::byte* buffer, StageScratch& scratch
   return Ok();
 }
 
-void PartWriter::finish_stage(size_t index, const BlockState& state, bool staged) {
+void PartWriter::finish_stage(size_t index, BlockState state, bool staged) {
   std::lock_guard lock(mutex_);
-  blocks_[index] = state;
-  if (staged && ++staged_ == blocks_.size()) {
-    job_.counters.stage_us = job_.elapsed_us();
-    // A save that does not copy needs the caller's memory until it is written.
-    if (copies_) job_.reach(CKPT_JOB_STAGED);
-  }
+  blocks_[index] = std::move(state);
+  if (staged) staged_++;
+  look_whether_staged();
   changed_.notify_all();
+}
+
+// Device memory may change again once its copies are there, hashed or not.
+void PartWriter::look_whether_staged() {
+  if (all_staged_ || staged_ != blocks_.size()) return;
+  auto has_left = [](const BlockState& block) { return block.phase != Phase::kFetching || block.fences.reached(); };
+  while (fetched_ < blocks_.size() && has_left(blocks_[fetched_])) fetched_++;
+  if (fetched_ != blocks_.size()) return;
+  all_staged_ = true;
+  job_.counters.stage_us = job_.elapsed_us();
+  // A save that does not copy needs the caller's memory until it is written.
+  if (copies_) job_.reach(CKPT_JOB_STAGED);
 }
 
 void PartWriter::submit(size_t index) {
@@ -383,8 +435,9 @@ Status PartWriter::write_tail() {
 }
 
 Status write_part(session::Session& session, const SaveIdentity& identity, SaveContent& content,
-                  const SaveSettings& settings, std::span<const Digest> values, bool copies, Job& job) {
-  PartWriter writer(session, identity, content, settings, values, copies, job);
+                  const SaveSettings& settings, std::span<const Digest> values, device::Transfers& transfers,
+                  bool copies, Job& job) {
+  PartWriter writer(session, identity, content, settings, values, transfers, copies, job);
   return writer.write();
 }
 

@@ -56,21 +56,21 @@ void hash_window(format::Hasher& hasher, Bytes data, uint8_t mask) {
   hasher.update({&last, 1});
 }
 
-Digest digest_of(const Piece& piece) {
+Result<Digest> digest_of(const Piece& piece, device::Transfers* transfers) {
   const SaveTensor& tensor = *piece.tensor;
   const bool to_the_end = piece.first + piece.bytes == tensor.bytes;
   const uint8_t mask = to_the_end ? last_byte_mask(tensor) : 0xff;
-  if (tensor.contiguous && mask == 0xff) return format::xxh3_128({tensor.data + piece.first, piece.bytes});
+  const bool in_a_row = tensor.contiguous && tensor.device == 0;
+  if (in_a_row && mask == 0xff) return format::xxh3_128({tensor.data + piece.first, piece.bytes});
   format::Hasher hasher;
-  std::vector<std::byte> window(tensor.contiguous ? 0 : std::min(kWindow, piece.bytes));
-  const SaveMemory from = tensor.memory();
+  std::vector<std::byte> window(in_a_row ? 0 : std::min(kWindow, piece.bytes));
   const uint64_t step = kWindow / tensor.width * tensor.width;
   for (uint64_t at = 0; at < piece.bytes; at += step) {
     const uint64_t size = std::min(step, piece.bytes - at), first = piece.first + at;
-    Bytes data(tensor.data + first, tensor.contiguous ? size : 0);
-    if (!tensor.contiguous) {
+    Bytes data(tensor.data + first, in_a_row ? size : 0);
+    if (!in_a_row) {
       const MutableBytes to = MutableBytes(window).first(size);
-      device::gather(from.memory, from.extent, first / tensor.width, size / tensor.width, to);
+      CKPT_TRY(tensor.gather(first / tensor.width, to, transfers));
       data = to;
     }
     hash_window(hasher, data, at + size == piece.bytes ? mask : uint8_t{0xff});
@@ -81,7 +81,7 @@ Digest digest_of(const Piece& piece) {
 }  // namespace
 
 Result<LargeVector<Digest>> digest_replicas(const SaveContent& content, ReplicaCheck check, unsigned threads,
-                                            const Job& job) {
+                                            const Job& job, device::Transfers* transfers) {
   LargeVector<Piece> pieces;
   for (const SaveTensor* tensor : content.tensors) {
     if (!is_compared(*tensor)) continue;
@@ -93,7 +93,7 @@ Result<LargeVector<Digest>> digest_replicas(const SaveContent& content, ReplicaC
   if (pieces.empty()) return LargeVector<Digest>();
   LargeVector<Digest> digests(pieces.size()), values(content.tensors.size());
   CKPT_TRY(for_each_parallel(threads, pieces.size(), [&](size_t i) {
-    digests[i] = digest_of(pieces[i]);
+    CKPT_ASSIGN(digests[i], digest_of(pieces[i], transfers));
     return job.check();
   }));
   size_t first = 0;

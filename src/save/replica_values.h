@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/job.h"
+#include "device/transfers.h"
 #include "save/content.h"
 
 namespace ckpt::save {
@@ -19,8 +20,8 @@ bool is_sampled(const SaveTensor& tensor);            // by kSample
 ReplicaCheck replica_check(std::string_view option);  // "check", "trust", "rank0"
 
 // The digest of each tensor of the content whose values are compared; zero for the others. Reads all of their memory
-// once, on several threads. CANCELLED.
+// once, on several threads. `transfers`, open: null if it is all the host's. CANCELLED.
 Result<LargeVector<Digest>> digest_replicas(const SaveContent& content, ReplicaCheck check, unsigned threads,
-                                            const Job& job);
+                                            const Job& job, device::Transfers* transfers = nullptr);
 
 }  // namespace ckpt::save

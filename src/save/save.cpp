@@ -14,6 +14,7 @@
 #include "format/tree_merge.h"
 #include "plan/box.h"
 #include "save/part_writer.h"
+#include "save/table_sort.h"
 
 namespace ckpt::save {
 
@@ -94,12 +95,17 @@ static Status check_another(std::string_view name, const SaveTensor* first, cons
       .with("tensor", std::string(name));
 }
 
-Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes) {
+Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes,
+                        device::Location where) {
   if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
   CKPT_TRY(format::check_tensor_name(name));
   device::RegionRequest request;
   if (Status status = device::read_desc(desc, data, data_bytes, &request); !status.ok())
     return std::move(status).in("tensor \"" + std::string(name) + "\"").with("tensor", std::string(name));
+  if (auto device = transfers_.note(where, data, request.reach, desc.stream); device.ok())
+    request.memory.device = *device;
+  else
+    return std::move(device).status().in("tensor " + quoted(name)).with("tensor", std::string(name));
   if (desc.flags & CKPT_TENSOR_CONVERT)
     return Status(CKPT_INVALID, "tensor \"" + std::string(name) + "\": conversion is for loads");
   bool whole = desc.region_kind == CKPT_REGION_WHOLE, given = desc.replica_count != 0;
@@ -210,9 +216,11 @@ Status Save::begin() {
   // Drawn here, not by the job: of two saves in the background, the one that was started later is the newer one.
   if (session_->rank() == 0) sequence_ = session_->next_sequence();
   if (Status owners = check_attr_owners(); !owners.ok()) return refuse(std::move(owners));
+  if (!half_added_.ok()) return refuse(half_added_);
   names_.forget();
   if (const SaveTensor* twice = sort_tensors(&content_.tensors)) return refuse(taken(twice->name));
-  return Ok();
+  Status marked = transfers_.mark();
+  return marked.ok() ? Ok() : refuse(std::move(marked));
 }
 
 Status Save::give_up(std::string_view reason) {
@@ -287,9 +295,18 @@ Status Save::find_holders(Job& job) {
 }
 
 Status Save::write(const SaveIdentity& identity, bool copies, Job& job) {
+  Status written = write_open(identity, copies, job);
+  Status copied = transfers_.close();
+  return written.ok() ? copied : written;
+}
+
+Status Save::write_open(const SaveIdentity& identity, bool copies, Job& job) {
+  CKPT_TRY(sort_tables(content_, settings_.threads, job));
   if (settings_.commit.some_hold) CKPT_TRY(find_holders(job));
-  CKPT_ASSIGN(const auto values, digest_replicas(content_, settings_.replicas, settings_.threads, job));
-  return write_part(*session_, identity, content_, settings_, values, copies, job);
+  CKPT_TRY(transfers_.open(
+      std::min(settings_.staging_bytes / 8, uint64_t{settings_.threads} * device::Transfers::kPieceBytes)));
+  CKPT_ASSIGN(const auto values, digest_replicas(content_, settings_.replicas, settings_.threads, job, &transfers_));
+  return write_part(*session_, identity, content_, settings_, values, transfers_, copies, job);
 }
 
 Status Save::run_steps(Job& job, bool copies) {

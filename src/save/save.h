@@ -9,7 +9,7 @@
 #include "base/job.h"
 #include "base/late_memory.h"
 #include "commit/commit.h"
-#include "device/descriptor.h"
+#include "device/transfers.h"
 #include "format/summary.h"
 #include "format/tree.h"
 #include "save/content.h"
@@ -31,6 +31,21 @@ struct SaveSettings {
 
 struct SaveIdentity;
 
+// A rank's rows of a sparse table as the caller describes them.
+struct TableRequest {
+  struct Column {
+    std::string_view name;
+    ckpt_column_desc desc;
+    std::span<const void* const> data;  // of its blocks
+    std::span<const uint64_t> data_bytes;
+  };
+  ckpt_table_desc desc;
+  const void* ids;
+  uint64_t ids_bytes;
+  const uint64_t* positions;
+  std::vector<Column> columns;
+};
+
 class Save {
  public:
   // If it fails after the label was accepted, the other ranks are told.
@@ -39,10 +54,12 @@ class Save {
   // Tells the other ranks if the save has not begun.
   ~Save();
 
-  Status add_tensor(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes);
+  Status add_tensor(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes,
+                    device::Location where = {});
   Status add_object(std::string_view name, std::string_view media_type, int32_t scope, Bytes data);
   Status add_tree(std::string_view name, const format::Tree& tree);
   Status add_alias(std::string_view name, std::string_view target, const ckpt_tensor_desc* view);
+  Status add_table(std::string_view name, const TableRequest& request);  // table.cpp
   Status set_attr(std::string_view tensor, std::string_view key, std::string_view value);
   // The memory of tensors is filled as the save comes to it. Of those whose elements lie in a row alone; before
   // begin().
@@ -68,13 +85,19 @@ class Save {
   Save() = default;
   Status configure(const Options& options);
   Status put_object(std::string_view name, std::string_view media_type, uint8_t scope, Bytes data);
+  Result<SaveTensor*> add_rows(const std::string& name, const ckpt_tensor_desc& desc, const void* first);
+  Status add_tensors_of(const TableRequest& request, SaveTable* table);
+  Status add_ids(const TableRequest& request, SaveTable* table);
+  Status add_column(const TableRequest& request, const TableRequest::Column& column, SaveTable* table);
   Status run_steps(Job& job, bool copies);
   Status find_holders(Job& job);
   Status write(const SaveIdentity& identity, bool copies, Job& job);
+  Status write_open(const SaveIdentity& identity, bool copies, Job& job);
   Status check_attr_owners() const;
 
   std::shared_ptr<session::Session> session_;
   SaveContent content_;
+  device::Transfers transfers_;
   NameSet names_{&content_.memory};
   SaveSettings settings_;
   session::Attempt attempt_;
@@ -82,6 +105,7 @@ class Save {
   uint64_t sequence_ = 0;  // on rank 0
   bool begun_ = false;
   Status failure_;
+  Status half_added_;  // of a table, whose other tensors are there already: nothing may be saved then
   Report report_;
   std::atomic<bool> ended_{false};  // `report_` is written before
 };

@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "device/arena.h"
+#include "device/transfers.h"
 
 namespace ckpt::save {
 
@@ -34,6 +34,10 @@ class StagingBuffers {
   bool fresh() const { return fresh_; }
   // Makes the pages of a buffer that was taken. NOMEM. May be called by several threads beside all others.
   Status populate(std::byte* buffer) const;
+  // Pins a buffer that was taken: for copies from devices. NOMEM. By several threads, too.
+  Status pin(std::byte* buffer, device::Transfers& transfers) {
+    return transfers.pin(&memory_, {buffer, buffer_bytes_});
+  }
   // The memory, to be kept for the next save.
   device::Mapping end();
 

@@ -24,8 +24,8 @@ struct Transfer {
   MutableBytes into;  // of a read
   IoQueue::Done done;
   Errand errand = Errand::current();  // whose it is, who waits for it
-  size_t moved = 0;          // bytes that a ring has transferred
-  Transfer* next = nullptr;  // in the list that holds it
+  size_t moved = 0;                   // bytes that a ring has transferred
+  Transfer* next = nullptr;           // in the list that holds it
 
   // Blocks. Returns what write_at or read_direct returns.
   Status run() const;

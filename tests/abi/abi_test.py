@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADERS = [ROOT / "include" / name for name in ("ckpt.h", "ckpt_maintain.h", "ckpt_tree.h", "ckpt_file.h")]
+HEADERS = [ROOT / "include" / f"ckpt{name}.h" for name in ("", "_maintain", "_table", "_tree", "_file")]
 LAYOUT = Path(__file__).with_name("layout.txt")
 CC = os.environ.get("CC", "cc")
 CXX = os.environ.get("CXX", "c++")

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADERS = ("include/ckpt.h", "include/ckpt_maintain.h", "include/ckpt_tree.h", "include/ckpt_file.h")
+HEADERS = tuple(f"include/ckpt{name}.h" for name in ("", "_maintain", "_table", "_tree", "_file"))
 SCENARIOS = "tests/conformance/scenarios"
 
 

@@ -1,5 +1,6 @@
 // Jobs that are cancelled, and waits whose time is up, while an S3 server does not answer: they end, although requests
-// here have an hour. Runs where tests/s3/run.sh has started one. CKPT_S3_ALL=1: at each request of a save; else at some.
+// here have an hour. Runs where tests/s3/run.sh has started one. CKPT_S3_ALL=1: at each request of a save; else at
+// some.
 #include <future>
 #include <thread>
 

@@ -178,7 +178,8 @@ TEST_P(S3Requests, OfAPartAreNoMoreThanTheStoreTakesBlocks) {
   auto session = open_session(std::make_shared<FewBlocks>(through_proxy()));
   const Told saved = under_a_job([&](Job& job) { return save_numbers(session, 1, kLarge, job); });
   ASSERT_TRUE(saved.status.ok()) << saved.status.message();
-  EXPECT_EQ(saved.requests, "5 GET 8 PUT 4 LIST 1 DELETE 0 again") << "record, begin, 3 + 1 parts, completion, MANIFEST";
+  EXPECT_EQ(saved.requests, "5 GET 8 PUT 4 LIST 1 DELETE 0 again")
+      << "record, begin, 3 + 1 parts, completion, MANIFEST";
   auto opened = *checkpoint::Checkpoint::open(through_proxy(), {"s1.1.1", "main"});
   EXPECT_TRUE(under_a_job([&](Job& job) { return load_numbers(opened, kLarge, job); }).status.ok());
 }

@@ -155,11 +155,11 @@ TEST_F(ForeignReader, AnUnknownFileIsToldWhatItLooksLike) {
 TEST_F(ForeignReader, AnUnknownDirectoryIsToldWhatItHolds) {
   const std::pair<std::vector<const char*>, const char*> rows[] = {
       {{}, "it is empty"},
-      {{".metadata", "__0_0.distcp"}, "torch.distributed.checkpoint"},
+      {{"__0_0.distcp"}, "that save never ended"},
       {{".ckpt"}, "a store of ckpt"},
       {{"MANIFEST", "PART_000"}, "a checkpoint of ckpt"},
       {{"zero_pp_rank_0_mp_rank_00_optim_states.pt"}, "import a file of it"},
-      {{"pytorch_model-00001-of-00002.bin"}, "import a file of it"},
+      {{"weights-00001-of-00002.bin"}, "import a file of it"},
       {{"a.txt", "b.txt"}, "a.txt"},
   };
   int number = 0;

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from julia_ast import Expr, Quoted, Symbol, is_signature, name_of, signature_name, walk
 
-HEADERS = ("ckpt.h", "ckpt_maintain.h", "ckpt_tree.h", "ckpt_file.h")
+HEADERS = ("ckpt.h", "ckpt_maintain.h", "ckpt_table.h", "ckpt_tree.h", "ckpt_file.h")
 MAX_FUNCTION = 70
 SCALARS = {
     "int32_t": "Int32", "uint32_t": "UInt32", "int64_t": "Int64", "uint64_t": "UInt64", "size_t": "Csize_t",

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-HEADERS = ("ckpt.h", "ckpt_maintain.h", "ckpt_tree.h", "ckpt_file.h")
+HEADERS = ("ckpt.h", "ckpt_maintain.h", "ckpt_table.h", "ckpt_tree.h", "ckpt_file.h")
 SAVES = ("ckpt_save_run", "ckpt_save_start", "ckpt_save_start_in_place")
 
 

@@ -82,7 +82,8 @@ def peers_read_a_checkpoint(s3, ident):
         got = s3.get_object(Bucket=BUCKET, Key=f"{PREFIX}/store/{ident}/{name}", ChecksumMode="ENABLED")
         with open(f"{SCRATCH}/s5/{ident}/{name}", "rb") as file:
             assert got["Body"].read() == file.read(), name
-        assert got["ResponseMetadata"]["HTTPHeaders"].get("x-amz-checksum-crc32c"), f"{name}: the server keeps no checksum"
+        kept = got["ResponseMetadata"]["HTTPHeaders"].get("x-amz-checksum-crc32c")
+        assert kept, f"{name}: the server keeps no checksum"
     reference_reads(f"{SCRATCH}/s5/{ident}", "s5cmd and boto3 fetch a checkpoint, the reference reader reads it")
 
 
@@ -90,7 +91,8 @@ def peers_read_an_export(s3, ident):
     path, key = f"{SCRATCH}/exported.safetensors", f"{PREFIX}/exported.safetensors"
     ckpt("export", f"{STORE}@{ident}", path)
     s5("cp", path, f"s3://{BUCKET}/{key}")
-    same(load(s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()), "boto3 and safetensors read an export, put by s5cmd")
+    whole = s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+    same(load(whole), "boto3 and safetensors read an export, put by s5cmd")
     s5("cp", f"s3://{BUCKET}/{key}", f"{SCRATCH}/fetched.safetensors")
     same(load_file(f"{SCRATCH}/fetched.safetensors"), "s5cmd and safetensors read it")
     # Ranges, as streamers of weights read: the header first.

@@ -76,10 +76,13 @@ TEST(Layout, WhatIsLeftOfAnItemInPlaceGoesWithTheBlockBeforeItIfItIsTooLittle) {
   auto sizes = [&](int64_t bytes, bool in_place, uint64_t least) {
     Added added;
     added.add_at("w", desc_of(CKPT_DTYPE_U8, {bytes}), memory.data(), memory.size());
-    const auto layout = lay_out(
-        added.content,
-        {.chunk_bytes = 1 << 16, .large_tensor_bytes = 1 << 30, .block_bytes = 8 << 20, .compression = "none",
-         .rank = 0, .in_place = in_place, .least_block_bytes = least});
+    const auto layout = lay_out(added.content, {.chunk_bytes = 1 << 16,
+                                                .large_tensor_bytes = 1 << 30,
+                                                .block_bytes = 8 << 20,
+                                                .compression = "none",
+                                                .rank = 0,
+                                                .in_place = in_place,
+                                                .least_block_bytes = least});
     EXPECT_TRUE(layout.ok()) << layout.status().message();
     std::vector<uint64_t> found;
     for (const Block& block : layout->blocks) found.push_back(block.raw_bytes);

@@ -197,6 +197,11 @@ class Tensor {
     desc_.region_kind = CKPT_REGION_ROWS;
     return *this;
   }
+  // Memory of a CUDA device: the stream behind whose work it is copied (ckpt_tensor_desc::stream).
+  Tensor& stream(int64_t number) & {
+    desc_.stream = number;
+    return *this;
+  }
   // The strides of the memory, in elements.
   Tensor& strides(const Extents& strides) & {
     desc_.flags |= CKPT_TENSOR_STRIDED;

@@ -17,7 +17,7 @@ from clang import cindex
 HERE = Path(__file__).resolve().parent
 OUTPUT = HERE.parent / "src" / "api.jl"
 INCLUDE = Path(os.environ.get("CKPT_INCLUDE_DIR", HERE.parents[2] / "include"))
-HEADERS = ("ckpt.h", "ckpt_maintain.h", "ckpt_tree.h", "ckpt_file.h")
+HEADERS = ("ckpt.h", "ckpt_maintain.h", "ckpt_table.h", "ckpt_tree.h", "ckpt_file.h")
 
 # The one table of types: what a C type is in Julia. Handles and structs are added from the headers.
 SCALARS = {

@@ -68,6 +68,7 @@ const CKPT_DTYPE_F4_E2M1FN = Int32(4356)
 const CKPT_DEVICE_CPU = Int32(1)
 const CKPT_DEVICE_CUDA = Int32(2)
 const CKPT_DEVICE_CUDA_HOST = Int32(3)
+const CKPT_DEVICE_CUDA_MANAGED = Int32(13)
 const CKPT_OPTION_INT = Int32(1)
 const CKPT_OPTION_STR = Int32(2)
 const CKPT_CHECKPOINT_COMMITTED = Int32(1)
@@ -187,6 +188,7 @@ const DEVICES = Pair{Symbol,Int32}[
     :CPU => CKPT_DEVICE_CPU,
     :CUDA => CKPT_DEVICE_CUDA,
     :CUDA_HOST => CKPT_DEVICE_CUDA_HOST,
+    :CUDA_MANAGED => CKPT_DEVICE_CUDA_MANAGED,
 ]
 const OPTION_KINDS = Pair{Symbol,Int32}[
     :INT => CKPT_OPTION_INT,
@@ -339,6 +341,7 @@ struct ckpt_tensor_desc
     flat_offset::Int64
     flat_size::Int64
     strides::NTuple{16, Int64}
+    stream::Int64
 end
 
 struct ckpt_tensor_info
@@ -951,7 +954,7 @@ const LAYOUTS = [
         (:writer, 880, 64),
         (:passed_over, 944, 8),
     ]),
-    (ckpt_tensor_desc, 568, [
+    (ckpt_tensor_desc, 576, [
         (:struct_size, 0, 4),
         (:dtype, 4, 4),
         (:ndim, 8, 4),
@@ -967,6 +970,7 @@ const LAYOUTS = [
         (:flat_offset, 424, 8),
         (:flat_size, 432, 8),
         (:strides, 440, 128),
+        (:stream, 568, 8),
     ]),
     (ckpt_tensor_info, 176, [
         (:struct_size, 0, 4),

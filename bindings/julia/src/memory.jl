@@ -14,13 +14,14 @@ it is for raw bytes, packed dtypes, and programs that already think in C order.
 * `first_replica = true`: the values of the group's first member count, and those of the others may differ (save only)
 * `convert = true`: converts between f32, bf16 and f16 if the dtypes differ (load only)
 * `offset`: the first element in the flattened target, for a view that `add_alias!` takes
+* `stream`: of memory on a CUDA device, the stream behind whose work it is copied, by DLPack's numbers
 """
 struct TensorDesc
     raw::ckpt_tensor_desc
 end
 
 function TensorDesc(dtype, shape; box = nothing, flat = nothing, strides = nothing, replica = nothing,
-                    first_replica = false, convert = false, offset = 0)
+                    first_replica = false, convert = false, offset = 0, stream = 0)
     isnothing(box) || isnothing(flat) || throw(ArgumentError("a region is a box or a flat range, not both"))
     ndim = length(shape)
     kind = isnothing(box) ? (isnothing(flat) ? CKPT_REGION_WHOLE : CKPT_REGION_FLAT) : CKPT_REGION_BOX
@@ -34,7 +35,7 @@ function TensorDesc(dtype, shape; box = nothing, flat = nothing, strides = nothi
     same || throw(DimensionMismatch("the shape has $ndim dimensions, its box or strides have another number"))
     return TensorDesc(ckpt_tensor_desc(sizeof(ckpt_tensor_desc), DType(dtype).code, ndim, kind, flags, count, index, 0,
                                        group, sixteen(shape), sixteen(box_offset), sixteen(box_extent), flat_offset,
-                                       flat_size, sixteen(something(strides, ()))))
+                                       flat_size, sixteen(something(strides, ())), stream))
 end
 
 sixteen(values) = ntuple(i -> i <= length(values) ? Int64(values[i]) : Int64(0), 16)

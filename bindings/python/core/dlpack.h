@@ -6,7 +6,7 @@
 namespace ckpt_py::dlpack {
 
 constexpr uint32_t kMajor = 1;
-constexpr int32_t kCpu = 1, kCudaHost = 3;
+constexpr int32_t kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13;
 constexpr uint8_t kOpaqueHandle = 3;
 constexpr uint64_t kReadOnly = 1, kIsCopied = 2;
 

@@ -151,13 +151,16 @@ class Taker {
   void take_dlpack() {
     read_device();
     if (memory_.device_type == dlpack::kCudaHost) memory_.device_type = dlpack::kCpu;  // pinned: the CPU reads it too
-    if (memory_.device_type != dlpack::kCpu)
+    if (memory_.device_type != dlpack::kCpu && memory_.device_type != dlpack::kCuda &&
+        memory_.device_type != dlpack::kCudaManaged)
       raise(CKPT_UNSUPPORTED,
             "memory on device " + std::to_string(memory_.device_type) + ":" + std::to_string(memory_.device_id) +
-                " (DLPack's numbers): only CPU memory is taken; copy it there first (tensor.cpu())",
+                " (DLPack's numbers): only memory of the CPU (1) and of CUDA (2, 13) is taken; copy it there first "
+                "(tensor.cpu())",
             {{"expected", "1"}, {"found", std::to_string(memory_.device_type)}});
     nb::object source = nb::borrow(object_);
     if (flag(source, "requires_grad")) source = source.attr("detach")();
+    if (memory_.device_type != dlpack::kCpu) find_stream();
     if (asks(source, "is_neg")) refuse(object_, "its negation is pending; call resolve_neg() first");
     nb::object capsule = capsule_of(source);
     if (PyCapsule_IsValid(capsule.ptr(), dlpack::ManagedVersioned::kName))
@@ -180,6 +183,18 @@ class Taker {
     }
   }
 
+  // Where the caller's work on a device's memory stands. torch tells its current stream, which is asked again when the
+  // save or load begins. Of others, DLPack makes the legacy default stream wait for the array.
+  void find_stream() {
+    memory_.stream = 1;
+    nb::object torch = nb::module_::import_("sys").attr("modules").attr("get")("torch");
+    if (torch.is_none() || !nb::isinstance(object_, torch.attr("Tensor"))) return;
+    const nb::object current = torch.attr("cuda").attr("current_stream")(memory_.device_id);
+    const auto handle = nb::cast<int64_t>(nb::int_(current.attr("cuda_stream")));
+    memory_.stream = handle == 0 ? 1 : handle;
+    stream_known_ = true;
+  }
+
   static bool flag(nb::handle object, const char* name) {
     return nb::hasattr(object, name) && object.attr(name).is(nb::bool_(true));
   }
@@ -192,13 +207,15 @@ class Taker {
     nb::dict wanted;
     wanted["max_version"] = nb::make_tuple(dlpack::kMajor, 3);
     wanted["copy"] = false;
+    nb::dict oldest;
+    if (memory_.device_type != dlpack::kCpu) wanted["stream"] = oldest["stream"] = nb::int_(stream_known_ ? -1 : 1);
     try {
       try {
         return source.attr("__dlpack__")(**wanted);
       } catch (nb::python_error& error) {
         if (!error.matches(PyExc_TypeError)) throw;
       }
-      return source.attr("__dlpack__")();
+      return source.attr("__dlpack__")(**oldest);
     } catch (nb::python_error& error) {
       refuse(object_, error);
     }
@@ -259,6 +276,7 @@ class Taker {
   nb::handle object_;
   bool writable_;
   int32_t extension_dtype_ = 0;
+  bool stream_known_ = false;
 };
 
 Memory::~Memory() {
@@ -368,6 +386,11 @@ void bind_memory(nb::module_& m) {
           "strides", [](const Memory& self) { return tuple_of(self.strides); },
           nb::sig("def strides(self) -> tuple[int, ...]"), "In elements.")
       .def_prop_ro("contiguous", &Memory::contiguous, "Whether the elements lie in row-major order without gaps.")
+      .def_prop_ro(
+          "device", [](const Memory& self) { return nb::make_tuple(self.device_type, self.device_id); },
+          nb::sig("def device(self) -> tuple[int, int]"), "DLPack's numbers of the device: (1, 0) is the CPU.")
+      .def_ro("stream", &Memory::stream,
+              "Of memory on a CUDA device: the stream behind whose work it is copied; 1 is the legacy default stream.")
       .def_ro("readonly", &Memory::readonly, "Whether loads are refused.");
 }
 

@@ -1,4 +1,5 @@
-// The memory of a Python object, found through DLPack or the buffer protocol and never copied.
+// The memory of a Python object, of the host or of a CUDA device, found through DLPack or the buffer protocol and never
+// copied.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -23,6 +24,7 @@ class Memory {
 
   bool contiguous() const;
   int64_t count() const;  // elements
+  ckpt::Device device() const { return {device_type, device_id}; }
 
   void* data = nullptr;
   uint64_t bytes = 0;  // to the end of the last element, gaps of the strides included
@@ -30,6 +32,7 @@ class Memory {
   Extents shape, strides;  // in elements
   bool readonly = false;
   int32_t device_type = CKPT_DEVICE_CPU, device_id = 0;
+  int64_t stream = 0;  // of a device: behind whose work the memory is copied
 
  private:
   friend class Taker;

@@ -27,7 +27,7 @@ bool OwnArrays::fill(nb::handle name, nb::handle array) {
   ckpt::Tensor tensor(memory.dtype, memory.shape);
   if (!memory.contiguous()) tensor.strides(memory.strides);
   if (convert_) tensor.convert();
-  batch_.push(text(name, "name"), tensor, memory.data, memory.bytes);
+  batch_.push(text(name, "name"), tensor, memory.data, memory.bytes, memory.device());
   kept_.append(kept);
   used_.add(nb::int_(reinterpret_cast<uintptr_t>(array.ptr())));
   names_.add(name);

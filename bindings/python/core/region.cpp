@@ -74,6 +74,7 @@ static Placed place_unnamed(nb::handle data, const Region& region, bool writable
   const Memory& memory = data.is_none() ? nothing : nb::cast<const Memory&>(kept);
   if (raw && !memory.contiguous()) raise(CKPT_UNSUPPORTED, "raw memory (dtype=) must be contiguous");
   ckpt::Tensor tensor = raw ? of_bytes(region) : of_array(memory, region);
+  if (memory.stream != 0) tensor.stream(memory.stream);
   if (region.first_replica) tensor.first_replica();
   if (region.replica)
     tensor.replica(std::get<0>(*region.replica), std::get<1>(*region.replica), std::get<2>(*region.replica));

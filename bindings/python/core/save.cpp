@@ -35,8 +35,9 @@ class SaveObject {
       const Memory& memory = nb::cast<const Memory&>(kept);
       ckpt::Tensor tensor(memory.dtype, memory.shape);
       if (!memory.contiguous()) tensor.strides(memory.strides);
+      if (memory.stream != 0) tensor.stream(memory.stream);
       if (replica) std::apply([&](auto... part) { tensor.replica(part...); }, *replica);
-      batch.push(text(key, "name"), tensor, memory.data, memory.bytes);
+      batch.push(text(key, "name"), tensor, memory.data, memory.bytes, memory.device());
       kept_.push_back(std::move(kept));
       if (batch.full()) add();
     }

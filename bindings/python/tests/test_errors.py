@@ -26,7 +26,7 @@ def installed(*names: str) -> str:
 
 
 def headers() -> str:
-    return installed("ckpt.h", "ckpt_maintain.h", "ckpt_tree.h", "ckpt_file.h")
+    return installed("ckpt.h", "ckpt_maintain.h", "ckpt_table.h", "ckpt_tree.h", "ckpt_file.h")
 
 
 def test_enums_are_the_headers() -> None:

@@ -43,7 +43,7 @@ fn main() {
     let include = library.include_paths.first().map_or(Path::new("/usr/include"), |path| path.as_path());
     let include = include.canonicalize().unwrap_or_else(|_| include.to_owned());
     println!("cargo:rustc-env=CKPT_INCLUDE={}", include.display());
-    for header in ["ckpt.h", "ckpt_maintain.h", "ckpt_tree.h", "ckpt_file.h"] {
+    for header in ["ckpt.h", "ckpt_maintain.h", "ckpt_table.h", "ckpt_tree.h", "ckpt_file.h"] {
         rerun_if_changed(&include.join(header));
     }
     println!("cargo:include={}", include.display());

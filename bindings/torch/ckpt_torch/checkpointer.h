@@ -106,8 +106,8 @@ struct CheckpointerOptions {
   std::optional<std::vector<int>> signals;
   TimeLimit time_limit;  // step() does the same time_margin before it
   std::chrono::duration<double> time_margin = std::chrono::seconds(120);
-  // Called by the first call of the Checkpointer after a commit. It must not throw: other ranks would wait for this
-  // one.
+  // Called by the first call of the Checkpointer after a commit. If it throws, a warning says so, and the training goes
+  // on.
   std::function<void(const ckpt::CheckpointInfo&)> on_commit;
   CommitRanks on_commit_ranks = CommitRanks::first;
   bool in_place = false;  // saves copy nothing: call updating() before anything changes the state

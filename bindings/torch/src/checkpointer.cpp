@@ -231,8 +231,13 @@ void Checkpointer::Impl::committed(const Entry& entry) {
   latest = entry;
   damaged.erase(std::remove(damaged.begin(), damaged.end(), entry.label), damaged.end());
   if (history) history->add(entry);
-  if (options.on_commit && (options.on_commit_ranks == CommitRanks::all || session.ranks.rank == 0))
+  if (!options.on_commit || (options.on_commit_ranks != CommitRanks::all && session.ranks.rank != 0)) return;
+  // The other ranks do not know of an exception here, and would wait for this one.
+  try {
     options.on_commit(session.store.find(entry.id, options_of(Settings{{"run", run}})));
+  } catch (const std::exception& error) {
+    TORCH_WARN("ckpt: on_commit of ", in_quotes(entry.id), " failed; the checkpoint is committed: ", error.what());
+  }
 }
 
 }  // namespace ckpt_torch

@@ -240,6 +240,18 @@ TEST(CheckpointerSaves, TellOfEachCommitOnce) {
   EXPECT_EQ(told, (Labels{"step-2", "step-4", "step-6"}));
 }
 
+TEST(CheckpointerSaves, GoOnThoughOnCommitThrows) {
+  StorePlace place;
+  int told = 0;
+  auto options = every(2);
+  options.on_commit = [&](const ckpt::CheckpointInfo&) { told++, throw std::runtime_error("the pager is down"); };
+  ct::Checkpointer keeper(place.uri(), options);
+  for (int64_t n = 1; n < 6; n++) keeper.step(n, at_step(n));
+  keeper.close();
+  EXPECT_EQ(told, 2);
+  EXPECT_EQ(labels_in(place.uri()), (Labels{"step-2", "step-4"}));
+}
+
 TEST(CheckpointerSaves, InPlaceWhatChangesOnlyAfterUpdating) {
   StorePlace place(true);
   auto big = std::make_shared<torch::nn::EmbeddingImpl>(1 << 14, 256),

@@ -37,8 +37,8 @@ std::string kind_text(const TreeNode& node) {
 
 class Assigner {
  public:
-  Assigner(const client::Reader& reader, const Tree& tree, uint32_t parts, uint64_t large_bytes)
-      : reader_(reader), tree_(tree), large_bytes_(large_bytes), load_(parts, 0) {}
+  Assigner(const State& state, const Tree& tree, uint32_t parts, uint64_t large_bytes)
+      : state_(state), tree_(tree), large_bytes_(large_bytes), load_(parts, 0) {}
 
   Result<HfaiPlan> run() {
     CKPT_ASSIGN(const uint32_t root, dict_at(0));
@@ -113,7 +113,7 @@ class Assigner {
   Status cut_if_large(uint32_t outer, uint32_t node, HfaiAssigned* assigned) {
     const TreeNode& found = tree_[node];
     if (found.kind != CKPT_NODE_TENSOR) return Ok();
-    CKPT_ASSIGN(TensorRange whole, whole_of(reader_, std::string(found.text_view())));
+    CKPT_ASSIGN(TensorRange whole, whole_of(state_, std::string(found.text_view())));
     CKPT_ASSIGN(const uint64_t bytes, element_bytes(whole.size, whole.dtype));
     if (bytes <= large_bytes_) return Ok();
     plan_.cut_names.insert(whole.name);
@@ -148,15 +148,15 @@ class Assigner {
     for (uint32_t child = tree_.first_child(node); child != kNoNode; child = tree_[child].next)
       CKPT_TRY(look(child, targets, bytes));
     if (found.kind != CKPT_NODE_TENSOR || plan_.cut_nodes.contains(node)) return Ok();
-    CKPT_ASSIGN(const TensorRange whole, whole_of(reader_, std::string(found.text_view())));
-    CKPT_ASSIGN(const std::string target, target_of(reader_, whole.name));
+    CKPT_ASSIGN(const TensorRange whole, whole_of(state_, std::string(found.text_view())));
+    CKPT_ASSIGN(const std::string target, target_of(state_, whole.name));
     CKPT_ASSIGN(const uint64_t size, element_bytes(whole.size, whole.dtype));
     if (!plan_.cut_names.contains(target)) targets->push_back(target.empty() ? whole.name : target);
     *bytes += size;
     return Ok();
   }
 
-  const client::Reader& reader_;
+  const State state_;
   const Tree& tree_;
   uint64_t large_bytes_;
   std::vector<uint64_t> load_;  // bytes of each part
@@ -166,8 +166,8 @@ class Assigner {
 
 }  // namespace
 
-Result<HfaiPlan> assign_hfai(const client::Reader& reader, const Tree& tree, uint32_t parts, uint64_t large_bytes) {
-  return Assigner(reader, tree, parts, large_bytes).run();
+Result<HfaiPlan> assign_hfai(const State& state, const Tree& tree, uint32_t parts, uint64_t large_bytes) {
+  return Assigner(state, tree, parts, large_bytes).run();
 }
 
 }  // namespace ckpt::interop

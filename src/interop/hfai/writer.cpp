@@ -118,7 +118,7 @@ class PartPickler {
 
 Result<ExportPlan> plan_hfai(const ExportRequest& request, uint64_t large_bytes) {
   const auto parts = static_cast<uint32_t>(request.options.integer("shards"));
-  CKPT_ASSIGN(const Tree tree, tree_of(request.reader));
+  CKPT_ASSIGN(const Tree tree, request.reader.tree());
   CKPT_ASSIGN(const HfaiPlan assigned, assign_hfai(request.reader, tree, parts, large_bytes));
   const PtEncoderOptions options{request.options.str("opaque") == "dict", assigned.cut_names};
   ExportPlan plan;

@@ -190,9 +190,9 @@ Result<PtPlace> PtEncoder::place_of(const TreeNode& leaf, const Look& look) {
   if (leaf.kind != CKPT_NODE_TENSOR) return refuse(CKPT_FORMAT, leaf, "expected a tensor");
   const std::string name(leaf.text_view());
   const auto find = [&]() -> Result<PtPlace> {
-    CKPT_ASSIGN(const TensorRange whole, whole_of(reader_, name));
+    CKPT_ASSIGN(const TensorRange whole, whole_of(state_, name));
     CKPT_ASSIGN(const std::string_view type, storage_type(whole.dtype, look.dtype));
-    CKPT_ASSIGN(const std::string target, target_of(reader_, name));
+    CKPT_ASSIGN(const std::string target, target_of(state_, name));
     CKPT_ASSIGN(const std::vector<int> axes, axes_of(look.memory_format, whole));
     return options_.apart.contains(target) ? storages_.place_alone(name, type, axes)
                                            : storages_.place(name, type, axes);
@@ -210,9 +210,27 @@ Status PtEncoder::leaf(const TreeNode& node, const Look& look) {
 }
 
 Status PtEncoder::piece(const std::string& name, uint64_t begin, uint64_t size) {
-  CKPT_ASSIGN(const TensorRange whole, whole_of(reader_, name));
+  CKPT_ASSIGN(const TensorRange whole, whole_of(state_, name));
   CKPT_ASSIGN(const std::string_view type, storage_type(whole.dtype, {}));
   CKPT_ASSIGN(const PtPlace place, storages_.place_range(name, type, begin, size));
+  return tensor(place, {});
+}
+
+Status PtEncoder::rows(const std::string& name, uint64_t begin, uint64_t count) {
+  CKPT_ASSIGN(const TensorRange all, whole_of(reader_, name));
+  CKPT_ASSIGN(const std::string_view type, storage_type(all.dtype, {}));
+  const uint64_t row = all.shape[0] == 0 ? 0 : all.size / all.shape[0];
+  CKPT_ASSIGN(PtPlace place, storages_.place_range(name, type, begin * row, count * row));
+  place.shape = all.shape;
+  place.shape[0] = count;
+  place.strides = row_major(place.shape);
+  return tensor(place, {});
+}
+
+Status PtEncoder::whole(const std::string& name) {
+  CKPT_ASSIGN(const TensorRange all, whole_of(reader_, name));
+  CKPT_ASSIGN(const std::string_view type, storage_type(all.dtype, {}));
+  CKPT_ASSIGN(const PtPlace place, storages_.place_alone(name, type, {}));
   return tensor(place, {});
 }
 

@@ -36,8 +36,8 @@ class PtEncoder {
   using Keep = std::function<bool(uint32_t node)>;
 
   // All of these must outlive the encoder.
-  PtEncoder(const client::Reader& reader, const format::Tree& tree, const PtEncoderOptions& options)
-      : reader_(reader), tree_(tree), options_(options), storages_(reader) {}
+  PtEncoder(const State& state, const format::Tree& tree, const PtEncoderOptions& options)
+      : state_(state), tree_(tree), options_(options), storages_(state) {}
 
   // The value of a node, without its key; of what is below it only what `keep` takes, where there is one.
   // UNSUPPORTED for what weights_only refuses, FORMAT for a record that lacks its fields; with the path.
@@ -48,6 +48,9 @@ class PtEncoder {
   void size(const Shape& shape);
   // Elements [begin, begin + size) of a tensor in a row.
   Status piece(const std::string& name, uint64_t begin, uint64_t size);
+  // Rows [begin, begin + count) of a tensor or alias as a tensor of its own.
+  Status rows(const std::string& name, uint64_t begin, uint64_t count);
+  Status whole(const std::string& name);
 
   PickleWriter& pickle() { return pickle_; }
   const PtStoragePlan& storages() const { return storages_; }
@@ -109,7 +112,7 @@ class PtEncoder {
   std::string_view text(const TreeNode& record, const char* key) const;
   static const Row* row_of(std::string_view class_name);
 
-  const client::Reader& reader_;
+  const State state_;
   const format::Tree& tree_;
   const PtEncoderOptions& options_;
   PickleWriter pickle_;

@@ -1,11 +1,14 @@
 // The .pt files of PyTorch: the row of formats.cpp, and what other formats that are made of such files share.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "interop/formats.h"
 #include "interop/pt/storage_plan.h"
+#include "interop/zip/writer.h"
 
 namespace ckpt::interop {
 
@@ -21,7 +24,21 @@ Attributes import_attributes(const char* format, size_t unchecked);
 // record that weights_only refuses, unless option opaque is "dict"), FORMAT (a tree that does not fit its checkpoint).
 Result<ExportPlan> plan_pt(const ExportRequest& request);
 
-// One file in torch's zip form: the pickle first, then its storages. Storage i has the key i.
+// An archive of torch's zip form, from front to back: the pickle, its storages, the end.
+class PtArchive {
+ public:
+  // At `at`, where the file ends.
+  Status begin(OutputFile& file, uint64_t at, std::string_view pickle);
+  // The next bytes of storage `key`.
+  Status write(size_t key, const TensorStream::Piece& piece, Bytes data);
+  Status end();
+  uint64_t size() const { return zip_->size(); }
+
+ private:
+  std::optional<ZipWriter> zip_;
+};
+
+// One file in torch's zip form. Storage i has the key i.
 ExportFile pt_file(std::string name, std::string pickle, const std::vector<PtStorage>& storages);
 
 }  // namespace ckpt::interop

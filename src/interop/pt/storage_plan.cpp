@@ -7,8 +7,8 @@ namespace ckpt::interop {
 
 namespace {
 
-Result<ckpt_tensor_info> find(const client::Reader& reader, const std::string& name) {
-  Result<ckpt_tensor_info> info = result(reader.tensor(name));
+Result<ckpt_tensor_info> find(const State& state, const std::string& name) {
+  Result<ckpt_tensor_info> info = state.tensor(name);
   if (info.ok() || info.status().code() != CKPT_NOT_FOUND) return info;
   return Status(CKPT_FORMAT, "the tree names tensor " + quoted(name) + ", which the checkpoint lacks")
       .with("tensor", name);
@@ -62,13 +62,13 @@ PtPlace place_of_view(const ckpt_tensor_info& info, const ckpt_tensor_desc& view
 
 }  // namespace
 
-Result<TensorRange> whole_of(const client::Reader& reader, const std::string& name) {
-  CKPT_ASSIGN(const ckpt_tensor_info info, find(reader, name));
+Result<TensorRange> whole_of(const State& state, const std::string& name) {
+  CKPT_ASSIGN(const ckpt_tensor_info info, find(state, name));
   return range_of(info);
 }
 
-Result<std::string> target_of(const client::Reader& reader, const std::string& name) {
-  CKPT_ASSIGN(const ckpt_tensor_info info, find(reader, name));
+Result<std::string> target_of(const State& state, const std::string& name) {
+  CKPT_ASSIGN(const ckpt_tensor_info info, find(state, name));
   return std::string(info.alias_of ? info.alias_of : "");
 }
 
@@ -86,18 +86,18 @@ Result<size_t> PtStoragePlan::storage_of(TensorRange range, std::string_view typ
 }
 
 Result<PtPlace> PtStoragePlan::place(const std::string& name, std::string_view type, const std::vector<int>& axes) {
-  CKPT_ASSIGN(const ckpt_tensor_info info, find(reader_, name));
+  CKPT_ASSIGN(const ckpt_tensor_info info, find(state_, name));
   if (!info.alias_of) return place_alone(name, type, axes);
-  CKPT_ASSIGN(const TensorRange target, whole_of(reader_, info.alias_of));
-  CKPT_ASSIGN(const client::Tensor alias, result(reader_.alias(name)));
-  PtPlace place = place_of_view(info, alias.desc());
+  CKPT_ASSIGN(const TensorRange target, whole_of(state_, info.alias_of));
+  CKPT_ASSIGN(const ckpt_tensor_desc alias, state_.alias(name));
+  PtPlace place = place_of_view(info, alias);
   if (dtype_bits(place.dtype) < 8 && place.offset % 2 != 0) return place_alone(name, type, axes);
   // What lies in a row in the checkpoint gets its order in memory; other strides are that order.
   if (!axes.empty() && is_row_major(place.shape, place.strides)) {
     const bool is_whole = place.offset == 0 && place.shape == target.shape;
     return place_alone(is_whole ? target.name : name, type, axes);
   }
-  CKPT_TRY(whole_of(reader_, name).status());  // an odd row of four bits is no pairs
+  CKPT_TRY(whole_of(state_, name).status());  // an odd row of four bits is no pairs
   join_pairs(&place);
   CKPT_ASSIGN(place.storage, storage_of(target, type));
   return place;
@@ -105,7 +105,7 @@ Result<PtPlace> PtStoragePlan::place(const std::string& name, std::string_view t
 
 Result<PtPlace> PtStoragePlan::place_alone(const std::string& name, std::string_view type,
                                            const std::vector<int>& axes) {
-  CKPT_ASSIGN(TensorRange range, whole_of(reader_, name));
+  CKPT_ASSIGN(TensorRange range, whole_of(state_, name));
   range.axes = axes;
   CKPT_ASSIGN(const size_t storage, storage_of(range, type));
   return all_of(range, storage);
@@ -113,7 +113,7 @@ Result<PtPlace> PtStoragePlan::place_alone(const std::string& name, std::string_
 
 Result<PtPlace> PtStoragePlan::place_range(const std::string& name, std::string_view type, uint64_t begin,
                                            uint64_t size) {
-  CKPT_ASSIGN(TensorRange range, whole_of(reader_, name));
+  CKPT_ASSIGN(TensorRange range, whole_of(state_, name));
   if (begin > range.size || size > range.size - begin)
     return Status(CKPT_INTERNAL, "tensor " + quoted(name) + ": a range outside of it");
   if (dtype_bits(range.dtype) < 8)

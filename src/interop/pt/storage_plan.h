@@ -32,7 +32,7 @@ struct PtPlace {
 
 class PtStoragePlan {
  public:
-  explicit PtStoragePlan(const client::Reader& reader) : reader_(reader) {}
+  explicit PtStoragePlan(State state) : state_(std::move(state)) {}
 
   // Tensor or alias `name`. `type` is torch's class of the storage: storages of different classes cannot be one.
   // `axes`: the order of its elements in memory, from the outermost to the innermost; empty for row-major ones. FORMAT
@@ -49,15 +49,15 @@ class PtStoragePlan {
  private:
   Result<size_t> storage_of(TensorRange range, std::string_view type);
 
-  const client::Reader& reader_;
+  State state_;
   std::vector<PtStorage> storages_;
   std::map<std::string, size_t> position_;  // by type, range and name
   uint64_t bytes_ = 0;
 };
 
 // Of tensor or alias `name`: its dtype, shape and all of its elements. FORMAT, UNSUPPORTED as above.
-Result<TensorRange> whole_of(const client::Reader& reader, const std::string& name);
+Result<TensorRange> whole_of(const State& state, const std::string& name);
 // The tensor that alias `name` is of; empty where it is none. FORMAT.
-Result<std::string> target_of(const client::Reader& reader, const std::string& name);
+Result<std::string> target_of(const State& state, const std::string& name);
 
 }  // namespace ckpt::interop

@@ -28,17 +28,18 @@ Status blame(Status status) {
 
 }  // namespace
 
-Result<PtTree> make_tree(const PtSource& source) {
-  TreeMaker maker(source);
+Result<PtTree> make_tree(const PtSource& source, std::string at) {
+  TreeMaker maker(source, std::move(at));
   Status status = maker.run();
   if (!status.ok()) return blame(std::move(status)).in(source.path()).with("path", source.path());
   return std::move(maker).take();
 }
 
-TreeMaker::TreeMaker(const PtSource& source)
+TreeMaker::TreeMaker(const PtSource& source, std::string at)
     : source_(source),
       pickle_(source.pickle()),
       open_(pickle_.size()),
+      path_{std::move(at)},
       nodes_left_(2 * edges_of(pickle_) + kSpareNodes),
       text_left_(16 * uint64_t{source.pickle_bytes()} + kSpareText) {}
 

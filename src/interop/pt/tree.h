@@ -3,6 +3,7 @@
 // thousand times grows to is bounded, and one that holds itself is refused. Pure.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -17,7 +18,8 @@ struct PtTree {
   std::vector<NamedPtTensor> tensors;  // in the order of the tree; names are those of its leaves, each once
 };
 
-// FORMAT, UNSUPPORTED; the message and fact "tensor" have the path.
-Result<PtTree> make_tree(const PtSource& source);
+// FORMAT, UNSUPPORTED; the message and fact "tensor" have the path. `at`: the path of the value in the state that it is
+// a part of; names of tensors begin with it.
+Result<PtTree> make_tree(const PtSource& source, std::string at = {});
 
 }  // namespace ckpt::interop

@@ -16,7 +16,7 @@ namespace ckpt::interop {
 
 class TreeMaker {
  public:
-  explicit TreeMaker(const PtSource& source);
+  TreeMaker(const PtSource& source, std::string at);
   Status run();
   PtTree take() && { return std::move(out_); }
 

@@ -1,9 +1,7 @@
-#include <optional>
 #include <utility>
 
 #include "interop/pt/encoder.h"
 #include "interop/pt/format.h"
-#include "interop/zip/writer.h"
 
 namespace ckpt::interop {
 
@@ -15,40 +13,42 @@ class ZipBody final : public FileBody {
  public:
   explicit ZipBody(std::string pickle) : pickle_(std::move(pickle)) {}
 
-  Status begin(OutputFile& file) override {
-    zip_.emplace(file);
-    CKPT_TRY(zip_->add(kArchive + "data.pkl", as_bytes(pickle_)));
-    return zip_->add(kArchive + "byteorder", as_bytes("little"));
-  }
-
-  // Pieces of storages become entries of the zip.
+  Status begin(OutputFile& file) override { return archive_.begin(file, 0, pickle_); }
   Status write(OutputFile&, std::span<const TensorStream::Piece> pieces, Bytes bytes) override {
     for (const TensorStream::Piece& piece : pieces) {
-      const Bytes data = bytes.first(piece.bytes);
+      CKPT_TRY(archive_.write(piece.item, piece, bytes.first(piece.bytes)));
       bytes = bytes.subspan(piece.bytes);
-      const std::string name = kArchive + "data/" + std::to_string(piece.item);
-      if (piece.is_first && piece.is_last) {
-        CKPT_TRY(zip_->add(name, data));
-        continue;
-      }
-      if (piece.is_first) CKPT_TRY(zip_->begin(name, piece.item_bytes));
-      CKPT_TRY(zip_->write(data));
-      if (piece.is_last) CKPT_TRY(zip_->end());
     }
     return Ok();
   }
-
-  Status end(OutputFile&) override {
-    CKPT_TRY(zip_->add(kArchive + "version", as_bytes("3\n")));
-    return zip_->finish();
-  }
+  Status end(OutputFile&) override { return archive_.end(); }
 
  private:
   std::string pickle_;
-  std::optional<ZipWriter> zip_;
+  PtArchive archive_;
 };
 
 }  // namespace
+
+Status PtArchive::begin(OutputFile& file, uint64_t at, std::string_view pickle) {
+  zip_.emplace(file, ZipWriter::kZip64From, at);
+  CKPT_TRY(zip_->add(kArchive + "data.pkl", as_bytes(pickle)));
+  return zip_->add(kArchive + "byteorder", as_bytes("little"));
+}
+
+// Pieces of storages become entries of the zip.
+Status PtArchive::write(size_t key, const TensorStream::Piece& piece, Bytes data) {
+  const std::string name = kArchive + "data/" + std::to_string(key);
+  if (piece.is_first && piece.is_last) return zip_->add(name, data);
+  if (piece.is_first) CKPT_TRY(zip_->begin(name, piece.item_bytes));
+  CKPT_TRY(zip_->write(data));
+  return piece.is_last ? zip_->end() : Ok();
+}
+
+Status PtArchive::end() {
+  CKPT_TRY(zip_->add(kArchive + "version", as_bytes("3\n")));
+  return zip_->finish();
+}
 
 ExportFile pt_file(std::string name, std::string pickle, const std::vector<PtStorage>& storages) {
   ExportFile file{std::move(name), nullptr, {}, pickle.size()};
@@ -61,7 +61,7 @@ ExportFile pt_file(std::string name, std::string pickle, const std::vector<PtSto
 }
 
 Result<ExportPlan> plan_pt(const ExportRequest& request) {
-  CKPT_ASSIGN(const format::Tree tree, tree_of(request.reader));
+  CKPT_ASSIGN(const format::Tree tree, request.reader.tree());
   const PtEncoderOptions options{request.options.str("opaque") == "dict", {}};
   PtEncoder encoder(request.reader, tree, options);
   CKPT_ASSIGN(const uint32_t root, node_at(tree, request.options.str("at")));

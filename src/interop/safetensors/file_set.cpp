@@ -48,6 +48,8 @@ class Copier {
 
 class IndexEvents final : public JsonEvents {
  public:
+  explicit IndexEvents(const char* suffix) : suffix_(suffix) {}
+
   Index index;
   bool has_map = false;
 
@@ -84,7 +86,7 @@ class IndexEvents final : public JsonEvents {
     if (in_ != In::kWeightMap || depth_ != 2) return scalar(json_quote(text));
     auto& [tensor, name] = index.weight_map.back();
     // At once, since a name that passes is long enough to pay for the entry's memory.
-    Status status = check_file_name(text);
+    Status status = check_file_name(text, suffix_);
     if (!status.ok()) return std::move(status).in("weight_map").with("tensor", tensor);
     name = std::move(text);
     return Ok();
@@ -120,6 +122,7 @@ class IndexEvents final : public JsonEvents {
     return Status(CKPT_FORMAT, std::string(where) + "unexpected " + std::string(what));
   }
 
+  const char* const suffix_;
   In in_ = In::kNothing;
   int depth_ = 0;
   bool has_metadata_ = false;
@@ -244,8 +247,8 @@ Result<FileSet> find_files(const std::string& path, const std::shared_ptr<WebFol
   return path.ends_with(".json") ? set_of_index(path, folder) : Result<FileSet>(set_of_file(path));
 }
 
-Result<Index> parse_index(std::string_view text) {
-  IndexEvents events;
+Result<Index> parse_index(std::string_view text, const char* suffix) {
+  IndexEvents events(suffix);
   CKPT_TRY(parse_json(text, events));
   const StringMap& map = events.index.weight_map;
   if (!events.has_map) return Status(CKPT_FORMAT, "no weight_map: not the index of a set of safetensors");
@@ -263,11 +266,11 @@ std::string make_index(std::string_view metadata, const StringMap& weight_map) {
   return text + (sorted.empty() ? "}\n}\n" : "\n  }\n}\n");
 }
 
-Status check_file_name(std::string_view name) {
+Status check_file_name(std::string_view name, const char* suffix) {
   const bool plain = name.find('/') == std::string_view::npos && !name.starts_with('.') && name.size() <= 255;
   const bool text = format::valid_utf8(name) && std::none_of(name.begin(), name.end(), format::is_control);
-  if (plain && text && name.ends_with(kSuffix)) return Ok();
-  return Status(CKPT_FORMAT, "expected a plain *.safetensors file name, found " + shown(name))
+  if (plain && text && name.ends_with(suffix)) return Ok();
+  return Status(CKPT_FORMAT, strformat("expected a plain *{} file name, found ", suffix) + shown(name))
       .with("found", std::string(name));
 }
 

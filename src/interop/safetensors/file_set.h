@@ -35,11 +35,12 @@ bool holds_safetensors(const std::string& directory);
 Result<FileSet> find_files(const std::string& path, const std::shared_ptr<WebFolder>& folder = nullptr);
 
 // FORMAT for anything but one JSON object with a weight_map; other keys are passed over.
-Result<Index> parse_index(std::string_view text);
+// `suffix`: what the names of files must end in.
+Result<Index> parse_index(std::string_view text, const char* suffix = kSuffix);
 // `metadata` is a JSON object; laid out as Python's json.dumps(indent=2) does.
 std::string make_index(std::string_view metadata, const StringMap& weight_map);
 
-// FORMAT unless `name` is a plain *.safetensors name that is safe to make in any directory.
-Status check_file_name(std::string_view name);
+// FORMAT unless `name` is a plain name with this ending that is safe to make in any directory.
+Status check_file_name(std::string_view name, const char* suffix = kSuffix);
 
 }  // namespace ckpt::interop

@@ -13,11 +13,9 @@ namespace ckpt::interop {
 
 namespace {
 
-using client::Reader;
-
 // What of the checkpoint is written: the tensors whose names begin with `prefix` ("" or "model/"), without it.
 struct From {
-  const Reader& reader;
+  const State& reader;
   std::string prefix;
 
   std::string name_of(const Tensor& tensor) const { return prefix + tensor.name; }
@@ -40,7 +38,7 @@ Status attribute_error(const Status& status, const std::string& key) {
 
 // Not set: it is not written.
 Result<std::optional<Tensor>> tensor_at(const From& from, uint64_t index) {
-  CKPT_ASSIGN(const ckpt_tensor_info info, result(from.reader.tensor(index)));
+  CKPT_ASSIGN(const ckpt_tensor_info info, from.reader.tensor(index));
   if (!std::string_view(info.name).starts_with(from.prefix)) return std::optional<Tensor>();
   Tensor tensor;
   tensor.name = info.name + from.prefix.size();
@@ -59,7 +57,7 @@ Result<std::optional<Tensor>> tensor_at(const From& from, uint64_t index) {
 }
 
 // The names that were imported; one default name where nothing was.
-Result<std::vector<std::string>> file_names(const Reader& reader) {
+Result<std::vector<std::string>> file_names(const State& reader) {
   const std::string text = get_text(reader, kFilesAttr);
   if (text.empty()) return std::vector<std::string>{kDefaultFile};
   Result<std::vector<std::string>> names = parse_string_list(text);
@@ -90,7 +88,7 @@ Result<size_t> file_of(const From& from, const Tensor& tensor, size_t file_count
       strformat("attribute {}: expected a number below {}, found ", kFileAttr, file_count) + shown(*text));
 }
 
-Result<std::optional<StringMap>> metadata_of(const Reader& reader, size_t file, size_t file_count) {
+Result<std::optional<StringMap>> metadata_of(const State& reader, size_t file, size_t file_count) {
   const std::string key = metadata_attr(file, file_count);
   const std::string text = get_text(reader, key);
   if (text.empty()) return std::optional<StringMap>();
@@ -228,7 +226,7 @@ Status nothing_below(const From& from) {
   const std::string at = from.prefix.substr(0, from.prefix.size() - 1);
   std::set<std::string> places;
   for (uint64_t i = 0; i < from.reader.tensor_count() && places.size() < 10; i++) {
-    CKPT_ASSIGN(const ckpt_tensor_info info, result(from.reader.tensor(i)));
+    CKPT_ASSIGN(const ckpt_tensor_info info, from.reader.tensor(i));
     const std::string_view name = info.name;
     if (name.find('/') != name.npos) places.insert(shown(name.substr(0, name.find('/'))));
   }

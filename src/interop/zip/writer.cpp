@@ -93,7 +93,7 @@ Status ZipWriter::end() {
   entries_.back().crc = crc_;
   Record crc;
   crc.u32(crc_);
-  return file_.patch(entries_.back().offset + kCrcInHeader, as_bytes(crc.bytes()));
+  return file_.patch(begin_ + entries_.back().offset + kCrcInHeader, as_bytes(crc.bytes()));
 }
 
 Status ZipWriter::add(const std::string& name, Bytes data) {

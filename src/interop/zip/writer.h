@@ -18,9 +18,10 @@ class ZipWriter {
 
   static constexpr uint64_t kZip64From = 0xffffffff;
 
-  // `file` must be empty and outlive the writer. Sizes and offsets from `zip64_from` on, which tests lower, are written
-  // in the 64-bit form.
-  explicit ZipWriter(OutputFile& file, uint64_t zip64_from = kZip64From) : file_(file), zip64_from_(zip64_from) {}
+  // `file` must outlive the writer, and end at `begin`, where the archive begins. Sizes and offsets from `zip64_from`
+  // on, which tests lower, are written in the 64-bit form.
+  explicit ZipWriter(OutputFile& file, uint64_t zip64_from = kZip64From, uint64_t begin = 0)
+      : file_(file), zip64_from_(zip64_from), begin_(begin) {}
 
   // One entry in pieces: begin, the `size` bytes in as many writes as one likes, end.
   // INVALID for a name that is empty or longer than 65535 bytes, and where the bytes are not as many as were said.
@@ -52,7 +53,8 @@ class ZipWriter {
 
   OutputFile& file_;
   uint64_t zip64_from_;
-  uint64_t position_ = 0;
+  uint64_t begin_;         // in the file
+  uint64_t position_ = 0;  // in the archive
   std::vector<Entry> entries_;
   bool open_ = false;
   uint64_t left_ = 0;  // of the open entry

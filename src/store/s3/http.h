@@ -45,9 +45,9 @@ struct HttpRequest {
   // Asked once, when the headers of a good answer are there: whether its body is what was asked for.
   std::function<bool(const HttpReply&)> accept;
   long connect_ms = 10000;
-  long stall_s = 20;     // so long with less than a KiB each second
-  long most_ms = 60000;  // for all of it
-  bool direct = false;   // passes by any proxy
+  long stall_s = 20;               // so long with less than a KiB each second
+  long most_ms = 60000;            // for all of it
+  bool direct = false;             // passes by any proxy
   const Errand* errand = nullptr;  // if not null: waits no longer than that says
 };
 

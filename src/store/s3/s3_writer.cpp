@@ -42,9 +42,8 @@ uint64_t S3Writer::part_bytes() const {
 
 Status S3Writer::take_turn(Lock& lock, uint64_t offset) {
   const bool came = changed_.wait_for(lock, kTurn, [&] { return published_ || !error_.ok() || offset <= taken_; });
-  changed_.wait(lock, [&] {
-    return published_ || !error_.ok() || copied_ == 0 || copied_ + carried_.size() <= kMostCopied;
-  });
+  changed_.wait(lock,
+                [&] { return published_ || !error_.ok() || copied_ == 0 || copied_ + carried_.size() <= kMostCopied; });
   if (published_) return already_published(client_->path(key_));
   CKPT_TRY(error_);
   if (came && offset == taken_) return Ok();

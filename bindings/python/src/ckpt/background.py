@@ -23,9 +23,9 @@ from .records import JobStats
 _running: set[Running] = set()
 
 
-def _log(level: str, text: str) -> None:
+def log(level: str, text: str, **how: Any) -> None:
     import logging  # not before it is needed
-    getattr(logging.getLogger("ckpt"), level)(text)
+    getattr(logging.getLogger("ckpt"), level)(text, **how)
 
 
 def _last_exception() -> BaseException | None:
@@ -106,7 +106,7 @@ class Running:
         self._told = self.cancelled or self._turn is None  # who started it sees it
         error._name_place(f"save of {self.id} in the background")
         if not self._told:
-            _log("error", str(error))
+            log("error", str(error))
 
     # ---- for all threads ----
 
@@ -140,7 +140,7 @@ class Running:
         """Asks it to stop; says so in the log if that was not what the caller asked for."""
         self.cancelled = True
         if why:
-            _log("warning", f"the save of {self.id} is cancelled, since {why}")
+            log("warning", f"the save of {self.id} is cancelled, since {why}")
         try:
             self._job.cancel()
         except InvalidError:

@@ -99,6 +99,7 @@ unsafe extern "C" {
 pub const CKPT_DEVICE_CPU: i32 = 1;
 pub const CKPT_DEVICE_CUDA: i32 = 2;
 pub const CKPT_DEVICE_CUDA_HOST: i32 = 3;
+pub const CKPT_DEVICE_CUDA_MANAGED: i32 = 13;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ckpt_options {
@@ -338,10 +339,11 @@ pub struct ckpt_tensor_desc {
     pub flat_offset: i64,
     pub flat_size: i64,
     pub strides: [i64; 16usize],
+    pub stream: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ckpt_tensor_desc"][::core::mem::size_of::<ckpt_tensor_desc>() - 568usize];
+    ["Size of ckpt_tensor_desc"][::core::mem::size_of::<ckpt_tensor_desc>() - 576usize];
     ["Alignment of ckpt_tensor_desc"][::core::mem::align_of::<ckpt_tensor_desc>() - 8usize];
     ["Offset of field: ckpt_tensor_desc::struct_size"][::core::mem::offset_of!(ckpt_tensor_desc, struct_size) - 0usize];
     ["Offset of field: ckpt_tensor_desc::dtype"][::core::mem::offset_of!(ckpt_tensor_desc, dtype) - 4usize];
@@ -363,6 +365,7 @@ const _: () = {
         [::core::mem::offset_of!(ckpt_tensor_desc, flat_offset) - 424usize];
     ["Offset of field: ckpt_tensor_desc::flat_size"][::core::mem::offset_of!(ckpt_tensor_desc, flat_size) - 432usize];
     ["Offset of field: ckpt_tensor_desc::strides"][::core::mem::offset_of!(ckpt_tensor_desc, strides) - 440usize];
+    ["Offset of field: ckpt_tensor_desc::stream"][::core::mem::offset_of!(ckpt_tensor_desc, stream) - 568usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

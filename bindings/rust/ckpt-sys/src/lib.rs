@@ -1,4 +1,4 @@
-//! Raw bindings of `ckpt.h`, `ckpt_maintain.h`, `ckpt_tree.h` and `ckpt_file.h`, written by bindgen.
+//! Raw bindings of `ckpt.h`, `ckpt_maintain.h`, `ckpt_table.h`, `ckpt_tree.h` and `ckpt_file.h`, written by bindgen.
 //!
 //! The headers are the documentation. The crate `ckpt` is the safe interface. Constants are plain numbers, because a
 //! newer library may return ones that are not listed here.

@@ -219,7 +219,8 @@ impl Reader {
     }
 
     /// Writes the checkpoint to `path`, which must not exist, as safetensors, `.pt` or hfai files.
-    /// Options: `format`, `shards`, `shard_bytes`, `at`, `opaque`, `threads`.
+    /// Options: `format`, `shards`, `shard_bytes`, `at`, `opaque`, `threads`, `map`, `map_at`, `map_back`, `config`,
+    /// `only`, `exclude`, `cast`.
     pub fn export(&self, path: impl AsRef<Path>, options: &Options) -> Result<()> {
         let (path, bag) = (c_path(path)?, options.bag()?);
         // SAFETY: text and options live until the call returns.

@@ -135,6 +135,14 @@ impl TensorDesc {
         Dtype(self.raw.dtype)
     }
 
+    /// Memory of a CUDA device: the stream behind whose work it is copied, by DLPack's numbers
+    /// (1 or 0 the legacy default stream, 2 that of the thread, -1 none, else a `cudaStream_t`).
+    #[must_use]
+    pub fn stream(mut self, stream: i64) -> Self {
+        self.raw.stream = stream;
+        self
+    }
+
     pub(crate) fn raw(&self) -> Result<&sys::ckpt_tensor_desc> {
         match &self.fault {
             None => Ok(&self.raw),
@@ -193,6 +201,8 @@ numbers! {
         CUDA = CKPT_DEVICE_CUDA;
         /// Host memory that CUDA pinned.
         CUDA_HOST = CKPT_DEVICE_CUDA_HOST;
+        /// Memory that CUDA moves between host and devices.
+        CUDA_MANAGED = CKPT_DEVICE_CUDA_MANAGED;
     }
 }
 

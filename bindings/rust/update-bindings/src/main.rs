@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const HEADERS: [&str; 4] = ["ckpt.h", "ckpt_maintain.h", "ckpt_tree.h", "ckpt_file.h"];
+const HEADERS: [&str; 5] = ["ckpt.h", "ckpt_maintain.h", "ckpt_table.h", "ckpt_tree.h", "ckpt_file.h"];
 
 fn main() -> ExitCode {
     let check = match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from ..background import SaveHandle
+from ..background import SaveHandle, log
 from ..errors import Error
 from ..handles import Session, Store
 from ..records import CheckpointInfo
@@ -65,6 +65,7 @@ class Checkpointer:
     SIGINT interrupts as usual). `time_limit`: when the job ends (seconds or a timedelta from now, a datetime, or
     "slurm"); step() does the same `time_margin` before it. `on_commit`: functions that are called with the
     CheckpointInfo of what was committed, on rank 0 (on_commit_ranks="all": on all), by the next call of this object.
+    An exception of theirs is logged, and does not end the training.
     `in_place`: saves make no copy, and arrays may change in updating() only.
 
     The ranks are those of torch's default process group, if it is initialised; every rank makes a Checkpointer and
@@ -239,9 +240,16 @@ class Checkpointer:
         if self._history is not None:
             self._history.entries.append(flight.entry)
         if self._on_commit and (self._on_commit_all or self._ranks.rank == 0):
-            info = self._store.find(flight.entry.id, run=self._run)
-            for call in self._on_commit:
-                call(info)
+            self._tell(flight.entry)
+
+    def _tell(self, entry: Entry) -> None:
+        """Calls the functions of `on_commit`. If one raises, that is logged and the training goes on: the checkpoint
+        is committed, and the other ranks, which do not know of the exception, would wait for this one."""
+        for call in self._on_commit:
+            try:
+                call(self._store.find(entry.id, run=self._run))
+            except Exception:
+                log("error", f"on_commit of {entry.id} failed; the checkpoint is committed", exc_info=True)
 
     def wait(self) -> None:
         """Waits until the save in flight is committed, and raises its failure."""

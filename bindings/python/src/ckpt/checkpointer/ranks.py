@@ -76,6 +76,8 @@ class OfTorch(Alone):
                 told[0] = make()
             except (Error, ValueError, OSError) as error:
                 told[1] = error
+            except Exception as error:  # one that may not survive its way to the other ranks
+                told[1] = RuntimeError(f"rank 0: {type(error).__name__}: {error}")
         self._dist.broadcast_object_list(told, src=0, group=self._group, device="cpu")
         if told[1] is not None:
             raise told[1]

@@ -1,0 +1,149 @@
+/* ckpt_table.h - sparse tables: rows by id, saved by the ranks that have them, loaded by any other number of ranks.
+ * ckpt.h includes this file.
+ */
+#ifndef CKPT_TABLE_H
+#define CKPT_TABLE_H
+
+#include "ckpt.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Rows by 64-bit id: each rank saves the rows that it has, and any number of ranks loads them. A table has columns,
+ * each with a row of elements for each id: an embedding, an optimizer slot, a counter. Table T is stored as the tensors
+ * T/ids, T/buckets and T/COLUMN, whose rows are sorted by bucket, uint64(id) mod bucket_count, then by uint64(id). T is
+ * an alias of T/ids; attributes of the table are those of T. So all that works for tensors works for tables. */
+#define CKPT_TABLE_BUCKETS 65536 /* the usual number of buckets: enough for thousands of ranks */
+
+typedef struct ckpt_column_desc {
+  uint32_t struct_size;
+  int32_t dtype; /* CKPT_DTYPE_* */
+  int32_t ndim;  /* of one row: 0 … CKPT_MAX_NDIM - 1; 0 is one element */
+  uint32_t reserved;
+  int64_t shape[CKPT_MAX_NDIM]; /* of one row, which has elements and takes whole bytes */
+} ckpt_column_desc;
+
+/* Of this rank's rows. Columns, dtypes, shapes and bucket_count are those of all ranks (else MISMATCH). */
+typedef struct ckpt_table_desc {
+  uint32_t struct_size;
+  int32_t id_dtype;        /* CKPT_DTYPE_I64 or CKPT_DTYPE_U64 */
+  uint64_t row_count;      /* may be 0 */
+  uint64_t bucket_count;   /* 1 … 2^32-1: CKPT_TABLE_BUCKETS, or another number */
+  uint64_t rows_per_block; /* of each block but a column's last; 0: each column is one block */
+  uint32_t column_count;
+  uint32_t block_count; /* of each column, as of a hash table's slabs; 0 is 1 */
+} ckpt_table_desc;
+
+/* ---- save ------------------------------------------------------------------------------------------------- */
+
+/* Adds this rank's rows of sparse table `name`; a rank without any may leave the table out. `ids` holds row_count ids.
+ * `column_names` and `columns` have column_count entries (columns[0].struct_size is the size of each); `data` and
+ * `data_bytes` have one for each block of the first column, then of the next: the memory of rows 0 to rows_per_block-1,
+ * and so on. Row i of each column is at position i or, if `positions` is not NULL, at positions[i] of the column's
+ * blocks taken together. Memory is the caller's as that of tensors; the arrays of pointers and descriptors are copied.
+ * The save sorts row numbers, in 8 bytes of memory for each row, and copies no column. An id that is there twice is
+ * MISMATCH when the save runs, before it writes; of an id on two ranks see ckpt_load_add_table and ckpt_reader_verify.
+ * Statuses: INVALID, EXISTS (the name of the table or of one of its tensors was added before), UNSUPPORTED. */
+CKPT_API ckpt_status ckpt_save_add_table(ckpt_save* save, const char* name, const ckpt_table_desc* desc,
+                                         const void* ids, uint64_t ids_bytes, const char* const* column_names,
+                                         const ckpt_column_desc* columns, const void* const* data,
+                                         const uint64_t* data_bytes, const uint64_t* positions, int32_t device_type,
+                                         int32_t device_id, ckpt_error** err);
+
+/* ---- reader ----------------------------------------------------------------------------------------------- */
+
+typedef struct ckpt_table_info {
+  uint32_t struct_size;
+  int32_t id_dtype;
+  uint64_t row_count; /* of all ranks */
+  uint64_t bucket_count;
+  uint64_t bytes;        /* of ids and columns */
+  uint64_t stored_bytes; /* in the parts */
+  uint32_t column_count;
+  uint32_t reserved;
+  const char* name; /* borrowed from the reader */
+} ckpt_table_info;
+
+/* Sparse tables in the order of their names. If they cannot be read, only ckpt_reader_table_at says so. */
+CKPT_API uint64_t ckpt_reader_table_count(const ckpt_reader* reader);
+CKPT_API ckpt_status ckpt_reader_table_at(const ckpt_reader* reader, uint64_t index, ckpt_table_info* out,
+                                          ckpt_error** err);
+/* Statuses: NOT_FOUND (no such name, or a tensor's), FORMAT. */
+CKPT_API ckpt_status ckpt_reader_table_find(const ckpt_reader* reader, const char* name, ckpt_table_info* out,
+                                            ckpt_error** err);
+
+typedef struct ckpt_column_info {
+  uint32_t struct_size;
+  int32_t dtype;
+  int32_t ndim; /* of one row */
+  uint32_t reserved;
+  int64_t shape[CKPT_MAX_NDIM];
+  uint64_t row_bytes;
+  uint64_t stored_bytes;
+  const char* name; /* borrowed from the reader */
+} ckpt_column_info;
+
+/* The columns of a table in the order in which they were saved. */
+CKPT_API ckpt_status ckpt_reader_table_column_at(const ckpt_reader* reader, const char* table, uint32_t index,
+                                                 ckpt_column_info* out, ckpt_error** err);
+
+/* ---- load ------------------------------------------------------------------------------------------------- */
+
+/* Which rows of a table to load. */
+enum {
+  CKPT_SHARE_ALL = 0,
+  CKPT_SHARE_BUCKETS = 1, /* those of buckets [first, end) */
+  CKPT_SHARE_SLICE = 2,   /* slice `index` of `count`: the buckets in equal ranges, the first ones one longer (RecIS) */
+  CKPT_SHARE_MOD = 3,     /* uint64(id) mod count == index. Reads all ids of the table, and chunks of most rows */
+  CKPT_SHARE_IDS = 4      /* the rows of a list of ids */
+};
+typedef struct ckpt_share_desc {
+  uint32_t struct_size;
+  int32_t kind;          /* CKPT_SHARE_* */
+  uint64_t first, end;   /* BUCKETS */
+  uint64_t index, count; /* SLICE, MOD */
+  uint64_t window_rows;  /* the most rows of a window; 0: one window for all */
+} ckpt_share_desc;
+
+/* The rows of a table that a rank wants, counted before memory is made for them. It reads what tells where buckets
+ * begin; of MOD all ids, of IDS those near to what is looked for. Rows come in windows, ranges of buckets (IDS: of the
+ * list), of which each is loaded by itself, so a table larger than memory can be passed through. `ids`, `id_count`: of
+ * IDS, in any order; rows come in that order, without what is missing.
+ * Statuses: NOT_FOUND (table), MISMATCH (IDS: two ranks saved the id), INCOMPLETE, CORRUPT, FORMAT (its rows are not
+ * sorted), GONE, IO. */
+typedef struct ckpt_share ckpt_share;
+CKPT_API ckpt_status ckpt_share_open(ckpt_share** out, const ckpt_reader* reader, const char* table,
+                                     const ckpt_share_desc* desc, const uint64_t* ids, uint64_t id_count,
+                                     ckpt_error** err);
+CKPT_API void ckpt_share_free(ckpt_share* share);
+
+typedef struct ckpt_share_info {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t row_count;
+  uint64_t window_count;  /* at least 1 */
+  uint64_t most_rows;     /* of the largest window */
+  uint64_t missing_count; /* of IDS: ids that the table lacks */
+} ckpt_share_info;
+CKPT_API ckpt_status ckpt_share_get(const ckpt_share* share, ckpt_share_info* out, ckpt_error** err);
+CKPT_API ckpt_status ckpt_share_window_rows(const ckpt_share* share, uint64_t window, uint64_t* row_count,
+                                            ckpt_error** err);
+/* The ids that the table lacks, in the order in which they were asked for. */
+CKPT_API ckpt_status ckpt_share_missing_at(const ckpt_share* share, uint64_t index, uint64_t* id, ckpt_error** err);
+
+/* Asks for the rows of a window of a share of the same reader: their ids, and of `columns`, names, each the rows in one
+ * piece. `ids` may be NULL for a share of kind IDS. Memory holds as many rows as ckpt_share_window_rows tells. Each row
+ * is at the same place in all columns; rows come part by part, sorted (IDS: in the order asked for).
+ * Ids are checked once they are read, so after memory has changed: an id that two ranks saved is MISMATCH and names
+ * both; rows that are not sorted as they should be are FORMAT. Statuses: NOT_FOUND (column), INVALID. */
+CKPT_API ckpt_status ckpt_load_add_table(ckpt_load* load, const ckpt_share* share, uint64_t window, void* ids,
+                                         uint64_t ids_bytes, uint64_t column_count, const char* const* columns,
+                                         void* const* data, const uint64_t* data_bytes, int32_t device_type,
+                                         int32_t device_id, ckpt_error** err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CKPT_TABLE_H */

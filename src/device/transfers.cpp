@@ -1,0 +1,319 @@
+#include "device/transfers.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "device/convert.h"
+#include "plan/box.h"
+
+namespace ckpt::device {
+
+namespace {
+
+constexpr uint64_t kMostPitch = 0x7fffffff;  // of a copy of rows, on all devices
+constexpr size_t kMostDevices = 64;
+
+// Makes as few copies as possible of what comes run by run: neighbours become one, and runs of one length at equal
+// distances become one copy of rows.
+class RunCopies {
+ public:
+  explicit RunCopies(Stream& stream) : stream_(stream) {}
+  void add(std::byte* to, const std::byte* from, uint64_t bytes) {
+    if (held_.rows == 0) return hold(to, from, bytes);
+    const uint64_t to_step = static_cast<uint64_t>(to - held_.to), from_step = static_cast<uint64_t>(from - held_.from);
+    if (held_.rows == 1 && to == held_.to + held_.bytes && from == held_.from + held_.bytes) {
+      held_.bytes += bytes;
+    } else if (bytes == held_.bytes && held_.rows == 1 && is_pitch(to, held_.to, bytes) &&
+               is_pitch(from, held_.from, bytes)) {
+      held_.rows = 2;
+      held_.to_pitch = to_step;
+      held_.from_pitch = from_step;
+    } else if (bytes == held_.bytes && held_.rows > 1 && to_step == held_.rows * held_.to_pitch &&
+               from_step == held_.rows * held_.from_pitch) {
+      held_.rows++;
+    } else {
+      flush();
+      hold(to, from, bytes);
+    }
+  }
+  // `rows` runs at equal distances.
+  void add_rows(const Copy& copy) {
+    const bool fits = copy.to_pitch >= copy.bytes && copy.from_pitch >= copy.bytes && copy.to_pitch <= kMostPitch &&
+                      copy.from_pitch <= kMostPitch;
+    if (!fits) {
+      for (uint64_t i = 0; i < copy.rows; i++)
+        add(copy.to + i * copy.to_pitch, copy.from + i * copy.from_pitch, copy.bytes);
+      return;
+    }
+    flush();
+    held_ = copy;
+    flush();
+  }
+  Status end() {
+    flush();
+    return std::move(status_);
+  }
+
+ private:
+  static bool is_pitch(const std::byte* next, const std::byte* row, uint64_t bytes) {
+    return next > row && static_cast<uint64_t>(next - row) >= bytes && static_cast<uint64_t>(next - row) <= kMostPitch;
+  }
+  void hold(std::byte* to, const std::byte* from, uint64_t bytes) { held_ = {to, from, bytes, 1, 0, 0}; }
+  void flush() {
+    if (held_.rows != 0 && status_.ok()) status_ = stream_.copy(held_);
+    held_.rows = 0;
+  }
+
+  Stream& stream_;
+  Copy held_{nullptr, nullptr, 0, 0, 0, 0};
+  Status status_;
+};
+
+uint64_t unit_width(uint16_t dtype) { return static_cast<uint64_t>(dtype_bits(dtype)) / 8; }
+
+std::span<const uint64_t> steps_of(const Memory& memory) {
+  return {memory.strides.data(), static_cast<size_t>(memory.ndim)};
+}
+
+}  // namespace
+
+bool Fences::reached() const {
+  return std::ranges::all_of(fences_, [](const auto& fence) {
+    const Result<bool> reached = fence->reached();
+    return reached.ok() && *reached;
+  });
+}
+
+Status Fences::wait() const {
+  for (const auto& fence : fences_) CKPT_TRY(fence->wait());
+  return Ok();
+}
+
+// ---- where memory is ----
+
+Result<Driver*> Transfers::driver_for(Location where) {
+  if (where.type != CKPT_DEVICE_CUDA && where.type != CKPT_DEVICE_CUDA_MANAGED)
+    return Status(CKPT_UNSUPPORTED,
+                  strformat("device type {}: this build takes memory of the CPU (1), of CUDA (2; managed 13) and "
+                            "pinned by CUDA (3)",
+                            where.type))
+        .with("found", std::to_string(where.type));
+  if (!driver_) {
+    CKPT_ASSIGN(driver_, cuda_driver());
+  }
+  const int count = driver_->count();
+  if (where.id < 0 || where.id >= count)
+    return Status(CKPT_INVALID,
+                  strformat("{}: this process sees {} devices, from 0 on", driver_->name(where.id), count))
+        .with("found", std::to_string(where.id));
+  return driver_;
+}
+
+Status Transfers::check_place(Location where, const void* memory) const {
+  CKPT_ASSIGN(const Driver::Found found, driver_->look_at(where.id, memory));
+  const std::string expected = driver_->name(where.id);
+  std::string what;
+  switch (found.kind) {
+    case MemoryKind::kDevice:
+      if (found.device == where.id) return Ok();
+      what = driver_->name(found.device);
+      break;
+    case MemoryKind::kManaged:  // is where it was used last
+      return Ok();
+    case MemoryKind::kPinned:
+      what = "pinned memory of the host (device type 3)";
+      break;
+    default:
+      what = "no memory of CUDA";
+  }
+  return Status(CKPT_INVALID, strformat("the memory is said to be on {}, but it is {}", expected, what))
+      .with("expected", expected)
+      .with("found", what);
+}
+
+Result<uint8_t> Transfers::note(Location where, const void* memory, uint64_t reach, int64_t stream) {
+  // CUDA's pinned host memory is host memory too.
+  if (where.type == CKPT_DEVICE_CPU || where.type == CKPT_DEVICE_CUDA_HOST) return uint8_t{0};
+  if (reach == 0 && where.type == CKPT_DEVICE_CUDA) return uint8_t{0};  // there is nothing to copy
+  CKPT_TRY(driver_for(where).status());
+  CKPT_TRY(check_place(where, memory));
+  CKPT_TRY(check_place(where, static_cast<const std::byte*>(memory) + reach - 1));
+  auto device = std::ranges::find_if(devices_, [&](const Device& known) { return known.where.id == where.id; });
+  if (device == devices_.end()) {
+    if (devices_.size() == kMostDevices)
+      return Status(CKPT_UNSUPPORTED, strformat("tensors on more than {} devices", kMostDevices));
+    devices_.push_back({where, {}, {}, nullptr});
+    device = devices_.end() - 1;
+  }
+  if (stream == 0) stream = 1;
+  if (stream != -1 && std::ranges::find(device->callers, stream) == device->callers.end())
+    device->callers.push_back(stream);
+  return static_cast<uint8_t>(device - devices_.begin() + 1);
+}
+
+Status Transfers::mark() {
+  for (Device& device : devices_) {
+    for (int64_t stream : device.callers) {
+      CKPT_ASSIGN(auto fence, driver_->fence_of(device.where.id, stream));
+      device.marks.push_back(std::move(fence));
+    }
+  }
+  return Ok();
+}
+
+Status Transfers::open(uint64_t bounce_bytes) {
+  bounce_limit_ = bounce_bytes;
+  for (Device& device : devices_) {
+    CKPT_ASSIGN(device.stream, driver_->make_stream(device.where.id));
+    for (const auto& mark : device.marks) CKPT_TRY(device.stream->follow(*mark));
+  }
+  return Ok();
+}
+
+Status Transfers::pin(Mapping* mapping, MutableBytes piece) {
+  return mapping->pin(driver_, devices_[0].where.id, piece);
+}
+
+// ---- pinned memory to pass through ----
+
+Status Transfers::make_bounce() {
+  std::lock_guard lock(mutex_);
+  if (piece_count_ != 0) return Ok();
+  CKPT_ASSIGN(bounce_, Mapping::make(bounce_bytes()));
+  CKPT_TRY(bounce_.pin(driver_, devices_[0].where.id, bounce_.bytes()));
+  for (; (piece_count_ + 1) * kPieceBytes <= bounce_bytes(); piece_count_++)
+    pieces_.push_back({bounce_.bytes().subspan(piece_count_ * kPieceBytes, kPieceBytes), nullptr});
+  return Ok();
+}
+
+Result<MutableBytes> Transfers::take_piece() {
+  CKPT_TRY(make_bounce());
+  std::unique_lock lock(mutex_);
+  given_.wait(lock, [this] { return !pieces_.empty(); });
+  Piece piece = std::move(pieces_.front());
+  pieces_.pop_front();
+  lock.unlock();
+  if (!piece.busy) return piece.memory;
+  Status status = piece.busy->wait();
+  if (status.ok()) return piece.memory;
+  give_piece(piece.memory, std::move(piece.busy));  // whoever closes must not use the memory before it is drained
+  return status;
+}
+
+void Transfers::give_piece(MutableBytes memory, std::unique_ptr<Fence> busy) {
+  std::lock_guard lock(mutex_);
+  pieces_.push_back({memory, std::move(busy)});
+  given_.notify_one();
+}
+
+Status Transfers::end_bounce() {
+  std::lock_guard lock(mutex_);
+  Status status;
+  for (const Piece& piece : pieces_)
+    if (piece.busy && status.ok()) status = piece.busy->wait();
+  if (!status.ok())
+    for (const Device& device : devices_)
+      if (device.stream) device.stream->drain();
+  pieces_.clear();
+  piece_count_ = 0;
+  bounce_ = Mapping();
+  return status;
+}
+
+// ---- moving elements ----
+
+Status Transfers::begin_gather(const Memory& from, const Shape& extent, uint64_t first, uint64_t count,
+                               std::byte* out) {
+  const uint64_t width = unit_width(from.dtype);
+  const Box box = Box::whole(extent);
+  RunCopies copies(stream_of(from.device));
+  plan::for_each_strided_run(box, first, first + count, box, steps_of(from), [&](const plan::StridedRun& run) {
+    std::byte* to = out + run.source * width;
+    const std::byte* in = from.data + run.target * width;
+    if (run.target_stride == 1)
+      copies.add(to, in, run.count * width);
+    else
+      copies.add_rows({to, in, width, run.count, width, run.target_stride * width});
+  });
+  return copies.end();
+}
+
+Status Transfers::gather(const Memory& from, const Shape& extent, uint64_t first, uint64_t count, MutableBytes out) {
+  const uint64_t width = unit_width(from.dtype), most = kPieceBytes / width;
+  for (uint64_t at = 0, size; at < count; at += size) {
+    size = std::min(most, count - at);
+    CKPT_ASSIGN(MutableBytes piece, take_piece());
+    Status status = begin_gather(from, extent, first + at, size, piece.data());
+    if (status.ok()) {
+      auto fence = this->fence(from.device);
+      status = fence.ok() ? (*fence)->wait() : std::move(fence).status();
+    }
+    if (status.ok()) std::memcpy(out.data() + at * width, piece.data(), size * width);
+    if (!status.ok()) stream_of(from.device).drain();
+    give_piece(piece, nullptr);
+    CKPT_TRY(std::move(status));
+  }
+  return Ok();
+}
+
+// `raw` is in pinned memory, its elements are `width` bytes wide.
+Status Transfers::scatter_piece(Bytes raw, uint64_t width, const Box& stored, uint64_t first, uint64_t count,
+                                const Box& wanted, const Memory& to, uint64_t* copied) {
+  RunCopies copies(stream_of(to.device));
+  plan::for_each_strided_run(stored, first, first + count, wanted, steps_of(to), [&](const plan::StridedRun& run) {
+    const std::byte* in = raw.data() + run.source * width;
+    std::byte* out = to.data + run.target * width;
+    if (run.target_stride == 1)
+      copies.add(out, in, run.count * width);
+    else
+      copies.add_rows({out, in, width, run.count, run.target_stride * width, width});
+    *copied += run.count;
+  });
+  return copies.end();
+}
+
+Result<uint64_t> Transfers::scatter(Bytes chunk, uint16_t stored_dtype, const Box& stored, uint64_t first,
+                                    uint64_t count, const Box& wanted, const Memory& to) {
+  const uint64_t in_width = unit_width(stored_dtype), width = unit_width(to.dtype), most = kPieceBytes / width;
+  uint64_t copied = 0;
+  for (uint64_t at = 0, size; at < count; at += size) {
+    size = std::min(most, count - at);
+    CKPT_ASSIGN(MutableBytes piece, take_piece());
+    const std::byte* in = chunk.data() + at * in_width;
+    if (stored_dtype != to.dtype && convertible(stored_dtype, to.dtype))
+      convert(stored_dtype, in, to.dtype, piece.data(), size, 1);
+    else
+      std::memcpy(piece.data(), in, size * width);
+    Status status = scatter_piece(piece, width, stored, first + at, size, wanted, to, &copied);
+    std::unique_ptr<Fence> busy;
+    if (status.ok()) {
+      auto fence = this->fence(to.device);
+      if (fence.ok())
+        busy = fence.take();
+      else
+        status = std::move(fence).status();
+    }
+    if (!status.ok()) stream_of(to.device).drain();
+    give_piece(piece, std::move(busy));
+    CKPT_TRY(std::move(status));
+  }
+  return copied;
+}
+
+// ---- the end ----
+
+void Transfers::drain() {
+  for (const Device& device : devices_)
+    if (device.stream) device.stream->drain();
+}
+
+Status Transfers::close() {
+  Status status = end_bounce();
+  for (Device& device : devices_) {
+    device.stream.reset();  // drains it
+    device.marks.clear();
+  }
+  return status;
+}
+
+}  // namespace ckpt::device

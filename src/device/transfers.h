@@ -1,0 +1,117 @@
+// What one save or load moves into and out of the memory of devices: which devices, where the caller's work on them
+// stands, a stream of the engine's own for each, and pinned memory to pass through.
+//
+// note() for each tensor, mark() on the caller's thread when the work begins, open(), copies, close().
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include "device/arena.h"
+#include "device/device.h"
+#include "device/scatter.h"
+
+namespace ckpt::device {
+
+// Where a caller says that memory is: DLPack's numbers.
+struct Location {
+  int32_t type = CKPT_DEVICE_CPU, id = 0;
+};
+
+// Moments on several devices.
+class Fences {
+ public:
+  void add(std::unique_ptr<Fence> fence) { fences_.push_back(std::move(fence)); }
+  bool reached() const;  // false also if one failed: wait() says how
+  Status wait() const;
+
+ private:
+  std::vector<std::unique_ptr<Fence>> fences_;
+};
+
+class Transfers {
+ public:
+  static constexpr uint64_t kPieceBytes = 1 << 20;  // of pinned memory to pass through: full speed from there on
+  Transfers() = default;
+  Transfers(const Transfers&) = delete;
+  ~Transfers() { (void)close(); }
+
+  // Memory of the caller, of `reach` bytes, that the work of `stream` so far makes or uses. Returns the number of its
+  // device, 0 for the host. UNSUPPORTED: a kind of device that this build or this machine does not have. INVALID: the
+  // memory is elsewhere.
+  Result<uint8_t> note(Location where, const void* memory, uint64_t reach, int64_t stream);
+  bool empty() const { return devices_.empty(); }
+
+  // Remembers where the streams of the caller stand. On his thread.
+  Status mark();
+  // Makes the engine's streams, which begin when those of the caller have come to where they were marked. NOMEM.
+  // `bounce_bytes`: limit of the pinned memory that elements pass through on their way.
+  Status open(uint64_t bounce_bytes);
+  uint64_t bounce_bytes() const { return empty() ? 0 : Mapping::size_for(std::max(bounce_limit_, kPieceBytes)); }
+
+  // Makes memory of the host pinned, as a piece of `mapping`.
+  Status pin(Mapping* mapping, MutableBytes piece);
+
+  // As device::gather, of a device's memory. Returns when the elements are there.
+  Status gather(const Memory& from, const Shape& extent, uint64_t first, uint64_t count, MutableBytes out);
+  // The same into pinned memory, and returns before; a fence that is made afterwards tells when they are there.
+  Status begin_gather(const Memory& from, const Shape& extent, uint64_t first, uint64_t count, std::byte* out);
+  Result<std::unique_ptr<Fence>> fence(uint8_t device) { return stream_of(device).fence(); }
+
+  // As device::scatter, to a device's memory; the chunk may go when this returns, the elements are there when close()
+  // has returned OK.
+  Result<uint64_t> scatter(Bytes chunk, uint16_t stored_dtype, const Box& stored, uint64_t first, uint64_t count,
+                           const Box& wanted, const Memory& to);
+
+  // Gives the pinned memory back that elements pass through; gather() and scatter() make it again.
+  Status end_bounce();
+  // Nothing touches memory any more, of the host or of a device.
+  void drain();
+  // drain(), and gives everything back. The first error of a copy that nobody waited for.
+  Status close();
+
+ private:
+  struct Device {
+    Location where;
+    std::vector<int64_t> callers;  // streams
+    std::vector<std::unique_ptr<Fence>> marks;
+    std::unique_ptr<Stream> stream;
+  };
+  // A piece of pinned memory, and until when a copy uses it.
+  struct Piece {
+    MutableBytes memory;
+    std::unique_ptr<Fence> busy;
+  };
+
+  Result<Driver*> driver_for(Location where);
+  Status check_place(Location where, const void* memory) const;
+  Stream& stream_of(uint8_t device) { return *devices_[device - 1].stream; }
+  Status make_bounce();
+  Result<MutableBytes> take_piece();
+  void give_piece(MutableBytes memory, std::unique_ptr<Fence> busy);
+  Status scatter_piece(Bytes raw, uint64_t width, const Box& stored, uint64_t first, uint64_t count, const Box& wanted,
+                       const Memory& to, uint64_t* copied);
+
+  Driver* driver_ = nullptr;
+  std::vector<Device> devices_;  // by number - 1
+  uint64_t bounce_limit_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable given_;
+  Mapping bounce_;
+  std::deque<Piece> pieces_;  // that nobody fills; those first that were given first
+  size_t piece_count_ = 0;
+};
+
+// device::gather of any memory. `transfers` may be null if it is the host's.
+inline Status gather(const Memory& from, const Shape& extent, uint64_t first, uint64_t count, MutableBytes out,
+                     Transfers* transfers) {
+  if (from.device != 0) return transfers->gather(from, extent, first, count, out);
+  gather(from, extent, first, count, out);
+  return Ok();
+}
+
+}  // namespace ckpt::device

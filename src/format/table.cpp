@@ -1,0 +1,42 @@
+#include "format/table.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "format/names.h"
+
+namespace ckpt::format {
+
+static constexpr std::string_view kHash = "mod ";
+
+std::string encode_table(const TableText& table) {
+  std::string text = std::string(kHash) + std::to_string(table.bucket_count);
+  for (std::string_view column : table.columns) text.append("\n").append(column);
+  return text;
+}
+
+Result<TableText> decode_table(std::string_view text) {
+  auto bad = [](std::string_view line) { return Status(CKPT_FORMAT, "not a description of a table: " + quoted(line)); };
+  TableText table;
+  auto line = [&text] {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view taken = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    return taken;
+  };
+  const std::string_view first = line();
+  if (!first.starts_with(kHash))
+    return Status(CKPT_UNSUPPORTED, "buckets by " + quoted(first) + ", which this library does not know");
+  const std::string_view number = first.substr(kHash.size());
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), table.bucket_count);
+  if (error != std::errc() || end != number.data() + number.size() || number.starts_with('0') ||
+      table.bucket_count > kMaxBuckets)
+    return bad(first);
+  while (!text.empty()) {
+    table.columns.push_back(line());
+    if (Status named = check_tensor_name(table.columns.back()); !named.ok()) return bad(table.columns.back());
+  }
+  return table;
+}
+
+}  // namespace ckpt::format

@@ -1,0 +1,102 @@
+#include "interop/elements.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "device/scatter.h"
+#include "plan/box.h"
+
+namespace ckpt::interop {
+
+namespace {
+
+constexpr uint64_t kStepBytes = 1 << 20;
+
+// A box of a tensor in memory, in byte units.
+struct BoxMemory {
+  Box box;
+  std::byte* data;
+  Shape strides;
+
+  std::byte* at(const Box& inner, uint64_t width) const {
+    uint64_t step = 0;
+    for (int i = 0; i < box.ndim(); i++) step += (inner.offset[i] - box.offset[i]) * strides[i];
+    return data + step * width;
+  }
+  device::Memory memory(const Box& inner, uint16_t dtype, uint64_t width) const {
+    return {at(inner, width), dtype, strides.dims, box.ndim()};
+  }
+};
+
+// What lies in a row in the order of `region`; a flat range is several boxes.
+std::vector<BoxMemory> boxes_in_row(const plan::Geometry& geometry, const Region& region, std::byte* data) {
+  const plan::Order order = plan::order_of(geometry, region);
+  if (region.kind != RegionKind::kFlat) return {{order.box, data, plan::contiguous_strides(order.box.extent)}};
+  std::vector<BoxMemory> boxes;
+  for (const Box& box : plan::boxes_of_range(order.box, order.first, region.flat_size)) {
+    boxes.push_back({box, data, plan::contiguous_strides(box.extent)});
+    data += box.volume() * geometry.width;
+  }
+  return boxes;
+}
+
+std::vector<BoxMemory> wanted_boxes(const device::RegionRequest& wanted) {
+  if (wanted.units.kind == RegionKind::kFlat) return boxes_in_row(wanted.geometry, wanted.units, wanted.memory.data);
+  const Box box = plan::order_of(wanted.geometry, wanted.units).box;
+  return {{box, wanted.memory.data, Shape::of({wanted.memory.strides.data(), static_cast<size_t>(box.ndim())})}};
+}
+
+Result<std::vector<BoxMemory>> boxes_of_piece(const plan::Geometry& geometry, const ForeignTensor& tensor,
+                                              const ForeignPiece& piece, Bytes bytes) {
+  CKPT_ASSIGN(const Region units, plan::to_units(geometry, tensor.dtype, tensor.shape, piece.region));
+  auto* data = const_cast<std::byte*>(bytes.data());  // it is only read
+  if (!piece.strides || geometry.packed) return boxes_in_row(geometry, units, data);
+  const Box box = plan::order_of(geometry, units).box;
+  BoxMemory strided{box, data, Shape{.ndim = box.ndim()}};
+  for (size_t i = 0; i < static_cast<size_t>(box.ndim()); i++)
+    strided.strides.dims[i] = static_cast<uint64_t>((*piece.strides)[i]);
+  return std::vector<BoxMemory>{strided};
+}
+
+// Copies a box that both have; the number of its units.
+uint64_t copy_shared(const BoxMemory& from, const BoxMemory& to, const Box& shared, const plan::Geometry& geometry,
+                     std::vector<std::byte>& buffer) {
+  const uint64_t volume = shared.volume(), step = std::max<uint64_t>(kStepBytes / geometry.width, 1);
+  const device::Memory source = from.memory(shared, geometry.dtype, geometry.width);
+  const device::Memory target = to.memory(shared, geometry.dtype, geometry.width);
+  for (uint64_t first = 0; first < volume; first += step) {
+    const uint64_t count = std::min(step, volume - first);
+    buffer.resize(count * geometry.width);
+    device::gather(source, shared.extent, first, count, buffer);
+    device::scatter(buffer, geometry.dtype, shared, first, count, shared, target);
+  }
+  return volume;
+}
+
+}  // namespace
+
+Status copy_elements(FileTable& files, const ForeignTensor& tensor, const device::RegionRequest& wanted) {
+  const std::vector<BoxMemory> targets = wanted_boxes(wanted);
+  std::vector<std::byte> buffer;
+  uint64_t copied = 0;
+  for (const ForeignPiece& piece : tensor.pieces) {
+    if (piece.bytes.size == 0) continue;
+    CKPT_ASSIGN(const Bytes bytes, files.place(piece.bytes));
+    CKPT_ASSIGN(const std::vector<BoxMemory> sources, boxes_of_piece(wanted.geometry, tensor, piece, bytes));
+    bool here = false;  // what is wanted of a file on a web server is fetched
+    for (const BoxMemory& from : sources)
+      for (const BoxMemory& to : targets) {
+        const Box shared = plan::intersect(from.box, to.box);
+        if (shared.volume() == 0) continue;
+        if (!std::exchange(here, true)) CKPT_TRY(files.fetch({piece.bytes}));
+        copied += copy_shared(from, to, shared, wanted.geometry, buffer);
+      }
+  }
+  const uint64_t expected = plan::units_of(wanted.geometry, wanted.units);
+  if (copied == expected) return Ok();
+  return Status(CKPT_INTERNAL,
+                strformat("tensor {}: {} of {} units were copied", quoted(tensor.name), copied, expected));
+}
+
+}  // namespace ckpt::interop

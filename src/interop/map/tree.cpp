@@ -1,0 +1,259 @@
+// The state tree of a checkpoint whose tensors were left out, renamed, cut or put together.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "interop/json.h"
+#include "interop/map/change.h"
+
+namespace ckpt::interop {
+
+using format::kNoNode;
+using format::Tree;
+using format::TreeNode;
+
+namespace {
+
+// Fields that have no segment in the names of tensors (STATE_TREE.md §5).
+bool is_silent(const TreeNode& record, std::string_view key) {
+  const std::string_view name = record.text_view();
+  if (name == "collections.OrderedDict" || name == "builtins.dict") return key == "items";
+  return name == "collections.defaultdict" ? key == "entries" : key == "data";
+}
+
+std::string_view place_above(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == path.npos ? "" : path.substr(0, slash);
+}
+std::string_view last_segment(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == path.npos ? path : path.substr(slash + 1);
+}
+
+int hex_digit(char c) { return c <= '9' ? c - '0' : (c | 32) - 'a' + 10; }
+
+// The key that a segment was made of.
+std::string unescape(std::string_view segment) {
+  if (segment == "~e") return "";
+  if (segment.starts_with("~s")) segment.remove_prefix(2);
+  std::string key;
+  for (size_t i = 0; i < segment.size(); i++) {
+    const char next = segment[i] == '~' && i + 1 < segment.size() ? segment[i + 1] : '\0';
+    if (next == '0' || next == '1' || next == 'd') {
+      key += next == '0' ? '~' : next == '1' ? '/' : '.';
+      i++;
+    } else if (next == 'x' && i + 3 < segment.size()) {
+      key += static_cast<char>(hex_digit(segment[i + 2]) * 16 + hex_digit(segment[i + 3]));
+      i += 3;
+    } else {
+      key += segment[i];
+    }
+  }
+  return key;
+}
+
+class TreeChanger {
+ public:
+  TreeChanger(const Tree& in, const NewNames& names, const Selection& selection)
+      : in_(in), names_(names), selection_(selection), kept_(in.size(), false) {}
+
+  Result<Tree> run() {
+    look(0, "");
+    kept_[0] = true;
+    for (const auto& [parent, moves] : moved_)
+      if (!dicts_.contains(parent)) new_dicts_.push_back(parent);
+    CKPT_TRY(put(0, "", nullptr));
+    for (const auto& [parent, moves] : moved_)
+      if (!placed_.contains(parent)) return no_place(moves[0].second);
+    return std::move(out_);
+  }
+
+ private:
+  using Move = std::pair<uint32_t, std::string>;  // what stands under a key, and its tensor's new name
+
+  static Status no_place(const std::string& name) {
+    return Status(CKPT_UNSUPPORTED, "the state has no place for tensor " + shown(name)).with("tensor", name);
+  }
+
+  std::string path_in(uint32_t parent, const std::string& path, uint32_t child) const {
+    const TreeNode& node = in_[child];
+    if (in_[parent].kind == CKPT_NODE_RECORD && is_silent(in_[parent], node.key_view())) return path;
+    const std::string segment =
+        node.key_kind == CKPT_KEY_TEXT ? format::path_segment(node.key_view()) : std::to_string(node.place);
+    return path.empty() ? segment : path + '/' + segment;
+  }
+
+  // The tensor that a value is, or that its record is about; kNoNode.
+  uint32_t tensor_of(uint32_t node) const {
+    if (in_[node].kind == CKPT_NODE_TENSOR) return node;
+    if (in_[node].kind != CKPT_NODE_RECORD || !is_silent(in_[node], "data")) return kNoNode;
+    const uint32_t data = in_.find(node, "data");
+    return data != kNoNode ? tensor_of(data) : kNoNode;
+  }
+
+  const std::vector<std::string>* new_names(uint32_t tensor) const {
+    const auto found = names_.find(in_[tensor].text_view());
+    return found == names_.end() ? nullptr : &found->second;
+  }
+
+  // ---- what stays ----
+
+  bool look(uint32_t node, const std::string& path) {
+    const TreeNode& at = in_[node];
+    if (at.kind == CKPT_NODE_TENSOR) {
+      const auto* now = new_names(node);
+      return kept_[node] = !now || !now->empty();
+    }
+    if (!at.container()) return kept_[node] = selection_.keeps(path);
+    bool any = false, whole = true;
+    for (uint32_t child = in_.first_child(node); child != kNoNode; child = in_[child].next) {
+      const std::string below = path_in(node, path, child);
+      any |= look(child, below);
+      whole &= kept_[child] || tensor_of(child) == kNoNode;
+      if (at.kind == CKPT_NODE_DICT) note_moves(child, path, below);
+    }
+    if (at.kind == CKPT_NODE_DICT) dicts_.insert(path);
+    // A record is nothing without its tensor.
+    if (at.kind == CKPT_NODE_RECORD && !whole) return false;
+    return kept_[node] = any || selection_.keeps(path);
+  }
+
+  void note_moves(uint32_t child, const std::string& path, const std::string& below) {
+    const uint32_t tensor = tensor_of(child);
+    if (tensor == kNoNode || in_[tensor].text_view() != below) return;
+    if (const auto* now = new_names(tensor))
+      for (const std::string& name : *now)
+        if (place_above(name) != path) moved_[std::string(place_above(name))].emplace_back(child, name);
+  }
+
+  // ---- the new tree ----
+
+  Status put_key(const TreeNode& node) {
+    if (node.key_kind == CKPT_KEY_NONE) return Ok();
+    return checked(node.key_kind == CKPT_KEY_INT ? out_.key(node.place) : out_.key(node.key_view()));
+  }
+  Status put_segment(std::string_view segment) {
+    const bool number = !segment.empty() && segment.size() < 19 &&
+                        segment.find_first_not_of("0123456789") == segment.npos &&
+                        (segment == "0" || segment[0] != '0');
+    return checked(number ? out_.key(static_cast<int64_t>(std::stoll(std::string(segment))))
+                          : out_.key(unescape(segment)));
+  }
+  // What names of files ask for is wrong with the files.
+  static Status checked(const Status& status) {
+    return status.code() == CKPT_INVALID ? Status(CKPT_FORMAT, status.message()) : status;
+  }
+
+  // `name`: what its tensor is called now; null: as `names` say.
+  Status put(uint32_t node, const std::string& path, const std::string* name) {
+    const TreeNode& at = in_[node];
+    switch (at.kind) {
+      case CKPT_NODE_NULL:
+        return out_.add_null();
+      case CKPT_NODE_BOOL:
+        return out_.add_bool(at.integer != 0);
+      case CKPT_NODE_INT:
+        return out_.add_int(at.integer);
+      case CKPT_NODE_BIGINT:
+        return out_.add_bigint(at.text_view());
+      case CKPT_NODE_FLOAT:
+        return out_.add_float(at.real);
+      case CKPT_NODE_TEXT:
+        return out_.add_text(at.text_view());
+      case CKPT_NODE_BYTES:
+        return out_.add_bytes(as_bytes(at.text_view()));
+      case CKPT_NODE_TENSOR:
+        return put_tensor(node, name);
+      default:
+        return put_container(node, path, name);
+    }
+  }
+
+  Status put_tensor(uint32_t node, const std::string* name) {
+    if (name) return checked(out_.add_tensor(*name));
+    const auto* now = new_names(node);
+    if (!now) return out_.add_tensor(in_[node].text_view());
+    if (now->size() == 1) return checked(out_.add_tensor(now->front()));
+    return no_place(now->back());
+  }
+
+  Status put_container(uint32_t node, const std::string& path, const std::string* name) {
+    const TreeNode& at = in_[node];
+    CKPT_TRY(checked(at.kind == CKPT_NODE_RECORD ? out_.begin(at.kind, at.text_view()) : out_.begin(at.kind)));
+    for (uint32_t child = in_.first_child(node); child != kNoNode; child = in_[child].next) {
+      const std::string below = path_in(node, path, child);
+      if (at.kind == CKPT_NODE_DICT) {
+        CKPT_TRY(put_entry(child, path, below));
+      } else if (at.kind == CKPT_NODE_RECORD) {
+        if (!kept_[child] && in_[child].container()) continue;
+        CKPT_TRY(put_key(in_[child]));
+        CKPT_TRY(put(child, below, is_silent(at, in_[child].key_view()) ? name : nullptr));
+      } else {
+        CKPT_TRY(kept_[child] ? put(child, below, nullptr) : out_.add_null());  // the others keep their places
+      }
+    }
+    if (at.kind == CKPT_NODE_DICT) CKPT_TRY(put_moved(path));
+    return checked(out_.end());
+  }
+
+  // An entry of a dict: once for each tensor that its tensor became, as far as those stand here.
+  Status put_entry(uint32_t child, const std::string& path, const std::string& below) {
+    if (!kept_[child]) return Ok();
+    const uint32_t tensor = tensor_of(child);
+    const auto* now = tensor == kNoNode ? nullptr : new_names(tensor);
+    if (!now || in_[tensor].text_view() != below) {
+      CKPT_TRY(put_key(in_[child]));
+      return put(child, below, nullptr);
+    }
+    for (const std::string& name : *now) {
+      if (place_above(name) != path) continue;
+      CKPT_TRY(name == below ? put_key(in_[child]) : put_segment(last_segment(name)));
+      CKPT_TRY(put(child, below, &name));
+    }
+    return Ok();
+  }
+
+  Status put_moves(const std::string& parent) {
+    placed_.insert(parent);
+    for (const auto& [child, name] : moved_[parent]) {
+      CKPT_TRY(put_segment(last_segment(name)));
+      CKPT_TRY(put(child, name, &name));
+    }
+    return Ok();
+  }
+
+  Status put_moved(const std::string& path) {
+    if (moved_.contains(path) && !placed_.contains(path)) CKPT_TRY(put_moves(path));
+    if (!path.empty()) return Ok();
+    for (const std::string& parent : std::exchange(new_dicts_, {})) {
+      size_t opened = 0;
+      for (std::string_view rest = parent;; opened++) {
+        const size_t slash = rest.find('/');
+        CKPT_TRY(put_segment(rest.substr(0, slash)));
+        CKPT_TRY(checked(out_.begin(CKPT_NODE_DICT)));
+        if (slash == rest.npos) break;
+        rest.remove_prefix(slash + 1);
+      }
+      CKPT_TRY(put_moves(parent));
+      for (size_t i = 0; i <= opened; i++) CKPT_TRY(checked(out_.end()));
+    }
+    return Ok();
+  }
+
+  const Tree& in_;
+  const NewNames& names_;
+  const Selection& selection_;
+  Tree out_;
+  std::vector<bool> kept_;
+  std::set<std::string, std::less<>> dicts_, placed_;
+  std::map<std::string, std::vector<Move>> moved_;  // by the place of the dict
+  std::vector<std::string> new_dicts_;
+};
+
+}  // namespace
+
+Result<Tree> changed_tree(const Tree& tree, const NewNames& names, const Selection& selection) {
+  return TreeChanger(tree, names, selection).run();
+}
+
+}  // namespace ckpt::interop

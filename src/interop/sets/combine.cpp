@@ -1,0 +1,146 @@
+#include "interop/sets/combine.h"
+
+#include <unordered_set>
+#include <utility>
+
+#include "interop/json.h"
+
+namespace ckpt::interop {
+
+using format::kNoNode;
+using format::Tree;
+using format::TreeNode;
+
+namespace {
+
+constexpr std::string_view kMemory = "~storage/";  // of aliases
+
+class Combiner {
+ public:
+  explicit Combiner(const char* format) { out_.format = format; }
+
+  Status add(StatePart& part) {
+    const std::string place = part.key.empty() ? "" : format::path_segment(part.key);
+    std::vector<Tree> trees;
+    for (ForeignCheckpoint& content : part.content) {
+      CKPT_ASSIGN(Tree tree, content.take_tree());
+      trees.push_back(std::move(tree));
+      CKPT_TRY(take(content, place));
+    }
+    if (trees.size() == 1 && !part.key.empty()) {
+      CKPT_TRY(tree_.key(part.key));
+      return put(trees[0], 0, place);
+    }
+    if (!part.key.empty()) {
+      CKPT_TRY(tree_.key(part.key));
+      CKPT_TRY(tree_.begin(CKPT_NODE_DICT));
+    }
+    for (const Tree& tree : trees) CKPT_TRY(put_entries(tree, place));
+    return part.key.empty() ? Ok() : tree_.end();
+  }
+
+  Status begin() { return tree_.begin(CKPT_NODE_DICT); }
+  Result<ForeignCheckpoint> finish() {
+    CKPT_TRY(tree_.end());
+    out_.tree = std::move(tree_);
+    if (unchecked_ != 0) out_.attributes.emplace_back("import.unchecked", std::to_string(unchecked_));
+    out_.attributes.emplace_back("import.format", out_.format);
+    return std::move(out_);
+  }
+
+ private:
+  std::string name_in(const std::string& place, std::string_view name) const {
+    if (name.starts_with(kMemory))
+      return strformat("{}x{}_{}", kMemory, parts_, std::string(name.substr(kMemory.size())));
+    return place.empty() ? std::string(name) : place + '/' + std::string(name);
+  }
+
+  // The tensors, files and attributes of one checkpoint.
+  Status take(ForeignCheckpoint& content, const std::string& place) {
+    parts_++;
+    const size_t first_tensor = out_.tensors.size(), first_file = out_.files.append(std::move(content.files));
+    for (ForeignTensor& tensor : content.tensors) {
+      tensor.name = name_in(place, tensor.name);
+      if (!names_.insert(tensor.name).second)
+        return Status(CKPT_FORMAT, "tensor " + shown(tensor.name) + " is in two files").with("tensor", tensor.name);
+      if (tensor.is_alias()) tensor.target += first_tensor;
+      for (ForeignPiece& piece : tensor.pieces)
+        if (piece.bytes.file != SIZE_MAX) piece.bytes.file += first_file;
+      out_.tensors.push_back(std::move(tensor));
+    }
+    for (auto& [key, value] : content.attributes) {
+      if (key == "import.unchecked") unchecked_ += std::stoull(value);
+      if (key.starts_with("safetensors.")) out_.attributes.emplace_back(key, value);
+    }
+    std::move(content.keep.begin(), content.keep.end(), std::back_inserter(out_.keep));
+    return Ok();
+  }
+
+  Status put_entries(const Tree& tree, const std::string& place) {
+    uint32_t root = 0;
+    if (tree[0].kind == CKPT_NODE_RECORD && tree[0].text_view() == "collections.OrderedDict")
+      root = tree.find(0, "items");
+    if (root == kNoNode || tree[root].kind != CKPT_NODE_DICT)
+      return Status(CKPT_FORMAT, "a file that holds no dict is not part of a state");
+    for (uint32_t child = tree.first_child(root); child != kNoNode; child = tree[child].next) {
+      CKPT_TRY(put_key(tree[child]));
+      CKPT_TRY(put(tree, child, place));
+    }
+    return Ok();
+  }
+
+  Status put_key(const TreeNode& node) {
+    if (node.key_kind == CKPT_KEY_NONE) return Ok();
+    const Status status = node.key_kind == CKPT_KEY_INT ? tree_.key(node.place) : tree_.key(node.key_view());
+    return status.ok() ? status : Status(CKPT_FORMAT, status.message());
+  }
+
+  Status put(const Tree& tree, uint32_t number, const std::string& place) {
+    const TreeNode& node = tree[number];
+    switch (node.kind) {
+      case CKPT_NODE_NULL:
+        return tree_.add_null();
+      case CKPT_NODE_BOOL:
+        return tree_.add_bool(node.integer != 0);
+      case CKPT_NODE_INT:
+        return tree_.add_int(node.integer);
+      case CKPT_NODE_BIGINT:
+        return tree_.add_bigint(node.text_view());
+      case CKPT_NODE_FLOAT:
+        return tree_.add_float(node.real);
+      case CKPT_NODE_TEXT:
+        return tree_.add_text(node.text_view());
+      case CKPT_NODE_BYTES:
+        return tree_.add_bytes(as_bytes(node.text_view()));
+      case CKPT_NODE_TENSOR:
+        return tree_.add_tensor(name_in(place, node.text_view()));
+      default:
+        break;
+    }
+    const Status begun =
+        node.kind == CKPT_NODE_RECORD ? tree_.begin(node.kind, node.text_view()) : tree_.begin(node.kind);
+    if (!begun.ok()) return Status(CKPT_FORMAT, begun.message());
+    for (uint32_t child = tree.first_child(number); child != kNoNode; child = tree[child].next) {
+      CKPT_TRY(put_key(tree[child]));
+      CKPT_TRY(put(tree, child, place));
+    }
+    return tree_.end();
+  }
+
+  ForeignCheckpoint out_;
+  Tree tree_;
+  std::unordered_set<std::string> names_;
+  size_t parts_ = 0;
+  uint64_t unchecked_ = 0;
+};
+
+}  // namespace
+
+Result<ForeignCheckpoint> combine(const char* format, std::vector<StatePart> parts) {
+  Combiner combiner(format);
+  CKPT_TRY(combiner.begin());
+  for (StatePart& part : parts) CKPT_TRY(combiner.add(part));
+  return combiner.finish();
+}
+
+}  // namespace ckpt::interop

@@ -1,0 +1,22 @@
+// Several foreign checkpoints as one state: files of one model, and what a trainer wrote beside it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "interop/reader.h"
+
+namespace ckpt::interop {
+
+// What stands under one key of the state: one checkpoint as it is, or the entries of several dicts together. Without a
+// key, the entries stand in the state itself.
+struct StatePart {
+  std::string key;
+  std::vector<ForeignCheckpoint> content;
+};
+
+// A dict of the parts. Names of tensors begin with their part's key. FORMAT where a name comes twice, or where what is
+// to be put together is no dict.
+Result<ForeignCheckpoint> combine(const char* format, std::vector<StatePart> parts);
+
+}  // namespace ckpt::interop

@@ -1,0 +1,37 @@
+// Directories of several files that are one state, as trainers of the Hugging Face and PyTorch worlds write them: rows
+// of formats.cpp. Their files are .pt and safetensors; what is not known among them is left out.
+#pragma once
+
+#include "interop/formats.h"
+#include "interop/sets/combine.h"
+
+namespace ckpt::interop {
+
+// ---- hugging_face.cpp ----
+// pytorch_model.bin, or pytorch_model-00001-of-00002.bin … with an index: a directory, or the index.
+bool is_bin_set(const Candidate& candidate);
+Result<ForeignCheckpoint> read_bin_set(const std::string& path, const ReadOptions& options);
+// checkpoint-500 of Trainer: {"model", "optimizer", "scheduler", "scaler", "rng_state", "trainer_state"}. The
+// random states of several ranks are a dict {"rank0", "rank1", …}.
+bool is_hf_trainer(const Candidate& candidate);
+Result<ForeignCheckpoint> read_hf_trainer(const std::string& path, const ReadOptions& options);
+
+// ---- torchtune.cpp ----
+// A recipe's output directory: what its newest epoch has as {"model", "adapter"}, and the recipe's state beside.
+bool is_torchtune(const Candidate& candidate);
+Result<ForeignCheckpoint> read_torchtune(const std::string& path, const ReadOptions& options);
+
+// ---- meta.cpp ----
+// consolidated.00.pth …: of several, each holds a box of most tensors.
+bool is_meta(const Candidate& candidate);
+Result<ForeignCheckpoint> read_meta(const std::string& path, const ReadOptions& options);
+
+// ---- shared ----
+// What is in a directory, sorted; none where it cannot be read.
+std::vector<std::string> names_in_directory(const std::string& path);
+bool holds_weights(const std::vector<std::string>& names);
+// The weights in a directory, whatever they are called.
+Result<std::vector<ForeignCheckpoint>> read_weights(const std::string& directory, const ReadOptions& options);
+Result<StatePart> read_part(const std::string& key, const std::string& path, const ReadOptions& options);
+
+}  // namespace ckpt::interop

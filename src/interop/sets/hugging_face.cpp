@@ -1,0 +1,175 @@
+// What transformers writes: weights in .bin files, and the checkpoints of its Trainer.
+#include <dirent.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "interop/json.h"
+#include "interop/pt/format.h"
+#include "interop/safetensors/file_set.h"
+#include "interop/safetensors/format.h"
+#include "interop/sets/format.h"
+
+namespace ckpt::interop {
+
+namespace {
+
+constexpr const char* kBin = ".bin";
+constexpr const char* kBinFile = "pytorch_model.bin";
+constexpr const char* kBinIndex = "pytorch_model.bin.index.json";
+
+bool has_name(const std::vector<std::string>& names, std::string_view name) {
+  return std::binary_search(names.begin(), names.end(), name);
+}
+
+bool is_bin_shard(std::string_view name) {
+  return (name.starts_with("pytorch_model-") || name.starts_with("model-")) && name.ends_with(kBin);
+}
+
+// The files of a set; what the index says of each tensor must be true.
+Result<std::vector<ForeignCheckpoint>> read_indexed(const std::string& path, const ReadOptions& options) {
+  CKPT_ASSIGN(const InputFile file, InputFile::open(path, options.folder));
+  CKPT_TRY(file.bytes().need(0, file.bytes().size()));
+  Result<Index> index = parse_index(as_text(file.addresses()), kBin);
+  if (!index.ok()) return std::move(index).status().in(path).with("path", path);
+  std::vector<std::string> names;
+  std::map<std::string_view, std::string_view> file_of;
+  for (const auto& [tensor, name] : index->weight_map) {
+    names.push_back(name);
+    file_of[tensor] = name;
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  const size_t slash = path.rfind('/');
+  std::vector<ForeignCheckpoint> set;
+  for (const std::string& name : names) {
+    const std::string at = (slash == path.npos ? "" : path.substr(0, slash + 1)) + name;
+    CKPT_ASSIGN(ForeignCheckpoint content, read_pt(at, options));
+    for (const ForeignTensor& tensor : content.tensors)
+      if (const auto found = file_of.find(tensor.name); found != file_of.end() && found->second == name)
+        file_of.erase(found);
+    set.push_back(std::move(content));
+  }
+  if (file_of.empty()) return set;
+  const auto& [tensor, name] = *file_of.begin();
+  return Status(CKPT_FORMAT, path + ": tensor " + shown(tensor) + " is not in " + std::string(name))
+      .with("path", path)
+      .with("tensor", std::string(tensor));
+}
+
+Status read_if_there(const std::string& directory, const std::vector<std::string>& names, const std::string& file,
+                     const std::string& key, const ReadOptions& options, std::vector<StatePart>* parts) {
+  if (!has_name(names, file)) return Ok();
+  CKPT_ASSIGN(StatePart part, read_part(key, directory + '/' + file, options));
+  parts->push_back(std::move(part));
+  return Ok();
+}
+
+// A file's text as a value.
+Result<StatePart> text_part(const std::string& key, const std::string& path) {
+  CKPT_ASSIGN(const MappedFile file, MappedFile::open(path));
+  StatePart part{key, {}};
+  format::Tree& tree = part.content.emplace_back().tree.emplace();
+  if (const Status status = tree.add_text(as_text(file.bytes())); !status.ok())
+    return Status(CKPT_FORMAT, path + ": " + status.message()).with("path", path);
+  return part;
+}
+
+// rng_state_0.pth, rng_state_1.pth, … as what each rank has.
+Status read_random_states(const std::string& directory, const std::vector<std::string>& names,
+                          const ReadOptions& options, std::vector<StatePart>* parts) {
+  std::vector<StatePart> ranks;
+  for (size_t rank = 0; has_name(names, strformat("rng_state_{}.pth", rank)); rank++) {
+    const std::string file = directory + '/' + strformat("rng_state_{}.pth", rank);
+    CKPT_ASSIGN(StatePart part, read_part(strformat("rank{}", rank), file, options));
+    ranks.push_back(std::move(part));
+  }
+  if (ranks.empty()) return read_if_there(directory, names, "rng_state.pth", "rng_state", options, parts);
+  CKPT_ASSIGN(ForeignCheckpoint all, combine("pt", std::move(ranks)));
+  StatePart& part = parts->emplace_back();
+  part.key = "rng_state";
+  part.content.push_back(std::move(all));
+  return Ok();
+}
+
+}  // namespace
+
+std::vector<std::string> names_in_directory(const std::string& path) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
+  while (const dirent* entry = directory ? readdir(directory.get()) : nullptr) names.emplace_back(entry->d_name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool holds_weights(const std::vector<std::string>& names) {
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return name.ends_with(kSuffix) || name == kBinFile || name == kBinIndex || is_bin_shard(name);
+  });
+}
+
+Result<StatePart> read_part(const std::string& key, const std::string& path, const ReadOptions& options) {
+  StatePart part{key, {}};
+  CKPT_ASSIGN(ForeignCheckpoint content,
+              path.ends_with(kSuffix) ? read_safetensors(path, options) : read_pt(path, options));
+  part.content.push_back(std::move(content));
+  return part;
+}
+
+Result<std::vector<ForeignCheckpoint>> read_weights(const std::string& directory, const ReadOptions& options) {
+  const std::vector<std::string> names = names_in_directory(directory);
+  std::vector<ForeignCheckpoint> weights;
+  if (has_name(names, kIndexFile) || has_name(names, kDefaultFile)) {
+    const std::string file = has_name(names, kIndexFile) ? kIndexFile : kDefaultFile;
+    CKPT_ASSIGN(ForeignCheckpoint content, read_safetensors(directory + '/' + file, options));
+    weights.push_back(std::move(content));
+    return weights;
+  }
+  if (has_name(names, kBinIndex)) return read_indexed(directory + '/' + kBinIndex, options);
+  for (const std::string& name : names) {
+    const bool is_shard = is_bin_shard(name) || (name.starts_with("model-") && name.ends_with(kSuffix));
+    if (name != kBinFile && !is_shard) continue;
+    CKPT_ASSIGN(StatePart part, read_part("", directory + '/' + name, options));
+    weights.push_back(std::move(part.content[0]));
+  }
+  if (weights.empty())
+    return Status(CKPT_NOT_FOUND, directory + " holds no weights: no model.safetensors, pytorch_model.bin or shards")
+        .with("path", directory);
+  return weights;
+}
+
+bool is_bin_set(const Candidate& candidate) {
+  if (!candidate.is_directory) return candidate.path.ends_with(".bin.index.json");
+  const std::vector<std::string> names = names_in_directory(candidate.path);
+  return !holds_safetensors(candidate.path) && holds_weights(names);
+}
+
+Result<ForeignCheckpoint> read_bin_set(const std::string& path, const ReadOptions& options) {
+  StatePart model;
+  CKPT_ASSIGN(model.content, path.ends_with(".json") ? read_indexed(path, options) : read_weights(path, options));
+  std::vector<StatePart> parts;
+  parts.push_back(std::move(model));
+  return combine("bin", std::move(parts));
+}
+
+bool is_hf_trainer(const Candidate& candidate) {
+  if (!candidate.is_directory) return false;
+  const std::vector<std::string> names = names_in_directory(candidate.path);
+  return holds_weights(names) && has_name(names, "trainer_state.json") && has_name(names, "optimizer.pt");
+}
+
+Result<ForeignCheckpoint> read_hf_trainer(const std::string& path, const ReadOptions& options) {
+  const std::vector<std::string> names = names_in_directory(path);
+  std::vector<StatePart> parts(1);
+  parts[0].key = "model";
+  CKPT_ASSIGN(parts[0].content, read_weights(path, options));
+  for (const char* key : {"optimizer", "scheduler", "scaler"})
+    CKPT_TRY(read_if_there(path, names, std::string(key) + ".pt", key, options, &parts));
+  CKPT_TRY(read_random_states(path, names, options, &parts));
+  CKPT_ASSIGN(StatePart text, text_part("trainer_state", path + "/trainer_state.json"));
+  parts.push_back(std::move(text));
+  return combine("hf-trainer", std::move(parts));
+}
+
+}  // namespace ckpt::interop

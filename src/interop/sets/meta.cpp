@@ -1,0 +1,141 @@
+// Meta's Llama: one consolidated.NN.pth for each of the processes that run it, which hold boxes of most tensors.
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "interop/json.h"
+#include "interop/pt/format.h"
+#include "interop/sets/format.h"
+
+namespace ckpt::interop {
+
+namespace {
+
+std::string meta_name(size_t number) { return strformat("consolidated.{:02}.pth", number); }
+
+// Which dimension is divided among the files: -1 for what each has whole.
+int divided(std::string_view name, uint64_t local, uint64_t hidden) {
+  for (const char* rows : {".wq.weight", ".wk.weight", ".wv.weight", ".w1.weight", ".w3.weight"})
+    if (name.ends_with(rows)) return 0;
+  for (const char* columns : {".wo.weight", ".w2.weight"})
+    if (name.ends_with(columns)) return 1;
+  if (name == "output.weight") return 0;
+  // Llama 2 divides each row of the embeddings, Llama 3 their number.
+  return name == "tok_embeddings.weight" ? (local == hidden ? 0 : 1) : -1;
+}
+
+class Joiner {
+ public:
+  Joiner(std::string path, std::vector<ForeignCheckpoint> files) : path_(std::move(path)), files_(std::move(files)) {}
+
+  Result<ForeignCheckpoint> run() {
+    for (ForeignCheckpoint& file : files_) {
+      auto& names = by_name_.emplace_back();
+      for (size_t i = 0; i < file.tensors.size(); i++) names[file.tensors[i].name] = i;
+    }
+    const ForeignTensor* norm = find(0, "norm.weight");
+    if (!norm || norm->shape.ndim != 1) return wrong("norm.weight", "it is not there, or no vector");
+    hidden_ = norm->shape[0];
+    out_.format = "meta";
+    out_.ranks = static_cast<uint32_t>(files_.size());
+    std::vector<size_t> first_file;
+    for (ForeignCheckpoint& file : files_) {
+      first_file.push_back(out_.files.append(std::move(file.files)));
+      std::move(file.keep.begin(), file.keep.end(), std::back_inserter(out_.keep));
+      for (ForeignTensor& tensor : file.tensors) {
+        if (tensor.is_alias()) return wrong(tensor.name, "it shares memory with another");
+        if (tensor.pieces[0].bytes.file != SIZE_MAX) tensor.pieces[0].bytes.file += first_file.back();
+      }
+      if (file.tensors.size() != files_[0].tensors.size())
+        return wrong(file.tensors[0].name, "the files differ in names");
+    }
+    for (const ForeignTensor& tensor : files_[0].tensors) CKPT_TRY(join(tensor));
+    out_.attributes = files_[0].attributes;
+    return std::move(out_);
+  }
+
+ private:
+  const ForeignTensor* find(size_t file, const std::string& name) const {
+    const auto found = by_name_[file].find(name);
+    return found == by_name_[file].end() ? nullptr : &files_[file].tensors[found->second];
+  }
+  Status wrong(const std::string& name, const std::string& what) const {
+    return Status(CKPT_FORMAT, path_ + ": tensor " + shown(name) + ": " + what)
+        .with("path", path_)
+        .with("tensor", name);
+  }
+
+  Status join(const ForeignTensor& first) {
+    const int dim = first.shape.ndim == 2 ? divided(first.name, first.shape[1], hidden_) : -1;
+    ForeignTensor tensor = first;
+    tensor.pieces.clear();
+    uint64_t at = 0;
+    for (size_t i = 0; i < files_.size(); i++) {
+      const ForeignTensor* part = find(i, first.name);
+      if (!part) return wrong(first.name, "it is not in " + meta_name(i));
+      Shape like = part->shape;
+      if (dim >= 0 && like.ndim == first.shape.ndim) like[dim] = first.shape[dim];
+      if (like != first.shape || part->dtype != first.dtype)
+        return wrong(first.name, meta_name(i) + " has another shape");
+      ForeignPiece piece = part->pieces[0];
+      if (dim < 0) {
+        CKPT_TRY(check_equal(first, *part));
+        if (i == 0) tensor.pieces.push_back(std::move(piece));
+        continue;
+      }
+      piece.region.kind = RegionKind::kBox;
+      piece.region.box = Box::whole(part->shape);
+      piece.region.box.offset[dim] = at;
+      piece.rank = static_cast<uint32_t>(i);
+      at += part->shape[dim];
+      tensor.pieces.push_back(std::move(piece));
+    }
+    if (dim >= 0) tensor.shape[dim] = at;
+    out_.tensors.push_back(std::move(tensor));
+    return Ok();
+  }
+
+  // What each file has must be the same, or one of them is not the others'.
+  Status check_equal(const ForeignTensor& first, const ForeignTensor& part) {
+    if (&first == &part || first.bytes() == 0) return Ok();
+    CKPT_ASSIGN(const Bytes a, out_.files.bytes(first.pieces[0].bytes));
+    CKPT_ASSIGN(const Bytes b, out_.files.bytes(part.pieces[0].bytes));
+    if (a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size()) == 0) return Ok();
+    return Status(CKPT_MISMATCH, path_ + ": tensor " + shown(first.name) + " differs from file to file")
+        .with("path", path_)
+        .with("tensor", first.name);
+  }
+
+  std::string path_;
+  std::vector<ForeignCheckpoint> files_;
+  std::vector<std::map<std::string, size_t>> by_name_;
+  uint64_t hidden_ = 0;
+  ForeignCheckpoint out_;
+};
+
+}  // namespace
+
+bool is_meta(const Candidate& candidate) {
+  if (!candidate.is_directory) return false;
+  const std::vector<std::string> names = names_in_directory(candidate.path);
+  return std::binary_search(names.begin(), names.end(), meta_name(0));
+}
+
+Result<ForeignCheckpoint> read_meta(const std::string& path, const ReadOptions& options) {
+  const std::vector<std::string> names = names_in_directory(path);
+  std::vector<std::string> parts;
+  for (const std::string& name : names)
+    if (name.starts_with("consolidated.") && name.ends_with(".pth")) parts.push_back(name);
+  std::vector<ForeignCheckpoint> files;
+  for (size_t i = 0; i < parts.size(); i++) {
+    if (parts[i] != meta_name(i))
+      return Status(CKPT_INCOMPLETE, path + ": " + meta_name(i) + " is missing")
+          .with("path", path + '/' + meta_name(i));
+    CKPT_ASSIGN(ForeignCheckpoint file, read_pt(path + '/' + parts[i], options));
+    files.push_back(std::move(file));
+  }
+  if (files.size() == 1) return std::move(files[0]);
+  return Joiner(path, std::move(files)).run();
+}
+
+}  // namespace ckpt::interop

@@ -1,0 +1,106 @@
+// What torchtune's checkpointers write: since 0.5 a directory for each epoch, before that files with the epoch in their
+// names; and the state of the recipe.
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "interop/sets/format.h"
+
+namespace ckpt::interop {
+
+namespace {
+
+// The number in "epoch_3" or "hf_model_0001_3.pt"; none for another name.
+std::optional<uint64_t> epoch_of(std::string_view name, std::string_view prefix, std::string_view suffix) {
+  if (!name.starts_with(prefix) || !name.ends_with(suffix) || name.size() <= prefix.size() + suffix.size()) return {};
+  std::string_view middle = name.substr(prefix.size(), name.size() - prefix.size() - suffix.size());
+  if (const size_t last = middle.rfind('_'); last != middle.npos) middle.remove_prefix(last + 1);
+  uint64_t epoch = 0;
+  const auto [stop, error] = std::from_chars(middle.data(), middle.data() + middle.size(), epoch);
+  if (error != std::errc() || stop != middle.data() + middle.size()) return {};
+  return epoch;
+}
+
+constexpr std::string_view kModels[] = {"hf_model_", "meta_model_", "torchtune_model_"};
+
+struct Epoch {
+  std::string directory;            // of a newer torchtune
+  std::vector<std::string> models;  // of an older one
+  std::string adapter;              // file
+};
+
+// The newest; none where there is none.
+std::optional<Epoch> newest(const std::string& path) {
+  const std::vector<std::string> names = names_in_directory(path);
+  std::optional<uint64_t> last;
+  for (const std::string& name : names) {
+    const auto epoch = epoch_of(name, "epoch_", "");
+    if (epoch && (!last || *epoch > *last)) last = epoch;
+  }
+  if (last) {
+    Epoch epoch{path + "/epoch_" + std::to_string(*last), {}, ""};
+    const std::vector<std::string> files = names_in_directory(epoch.directory);
+    // Of an adapter there are two copies; a recipe resumes from torchtune's own.
+    for (const char* name : {"adapter_model.bin", "adapter_model.safetensors", "adapter_model.pt"})
+      if (std::binary_search(files.begin(), files.end(), name)) epoch.adapter = epoch.directory + '/' + name;
+    if (epoch.adapter.empty() && !holds_weights(files)) return {};
+    return epoch;
+  }
+  for (const std::string& name : names)
+    for (const std::string_view prefix : kModels)
+      if (const auto epoch = epoch_of(name, prefix, ".pt"); epoch && (!last || *epoch > *last)) last = epoch;
+  if (!last) return {};
+  Epoch epoch;
+  for (const std::string& name : names) {
+    for (const std::string_view prefix : kModels)
+      if (epoch_of(name, prefix, ".pt") == last) epoch.models.push_back(path + '/' + name);
+    if (epoch_of(name, "adapter_", ".pt") == last) epoch.adapter = path + '/' + name;
+  }
+  return epoch;
+}
+
+std::string recipe_of(const std::string& path) {
+  for (const char* folder : {"/recipe_state", ""}) {
+    const std::vector<std::string> names = names_in_directory(path + folder);
+    if (std::binary_search(names.begin(), names.end(), "recipe_state.pt")) return path + folder + "/recipe_state.pt";
+  }
+  return "";
+}
+
+// With LoRA an epoch may have an adapter and no weights.
+Status read_model(const Epoch& epoch, const ReadOptions& options, std::vector<StatePart>* parts) {
+  StatePart model{"model", {}};
+  for (const std::string& path : epoch.models) {
+    CKPT_ASSIGN(StatePart part, read_part("", path, options));
+    model.content.push_back(std::move(part.content[0]));
+  }
+  if (!epoch.directory.empty()) {
+    Result<std::vector<ForeignCheckpoint>> weights = read_weights(epoch.directory, options);
+    if (!weights.ok() && (weights.status().code() != CKPT_NOT_FOUND || epoch.adapter.empty())) return weights.status();
+    if (weights.ok()) model.content = weights.take();
+  }
+  if (!model.content.empty()) parts->push_back(std::move(model));
+  return Ok();
+}
+
+}  // namespace
+
+bool is_torchtune(const Candidate& candidate) { return candidate.is_directory && newest(candidate.path).has_value(); }
+
+Result<ForeignCheckpoint> read_torchtune(const std::string& path, const ReadOptions& options) {
+  const std::optional<Epoch> epoch = newest(path);
+  if (!epoch) return Status(CKPT_NOT_FOUND, path + ": no epoch any more").with("path", path);
+  std::vector<StatePart> parts;
+  CKPT_TRY(read_model(*epoch, options, &parts));
+  if (!epoch->adapter.empty()) {
+    CKPT_ASSIGN(StatePart part, read_part("adapter", epoch->adapter, options));
+    parts.push_back(std::move(part));
+  }
+  if (const std::string recipe = recipe_of(path); !recipe.empty()) {
+    CKPT_ASSIGN(StatePart part, read_part("", recipe, options));
+    parts.push_back(std::move(part));
+  }
+  return combine("torchtune", std::move(parts));
+}
+
+}  // namespace ckpt::interop

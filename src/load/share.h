@@ -1,0 +1,105 @@
+// Which rows of a table a rank loads: found from T/buckets and as few ids as that takes, counted, and cut into windows.
+// Immutable once it is open; concurrent use is fine.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/large_memory.h"
+#include "load/table.h"
+#include "load/table_check.h"
+
+namespace ckpt::load {
+
+struct ShareRequest {
+  int32_t kind = CKPT_SHARE_ALL;
+  uint64_t first = 0, end = 0;    // BUCKETS
+  uint64_t index = 0, count = 0;  // SLICE, MOD
+  uint64_t window_rows = 0;       // 0: one window
+  std::vector<uint64_t> ids;      // IDS
+};
+
+// Neighbouring rows [first, first + count) of the table, all of part parts[part].
+struct RowRun {
+  size_t part;
+  uint64_t first, count;
+};
+
+class Share {
+ public:
+  // INVALID, NOT_FOUND, FORMAT, MISMATCH, and what a load may say.
+  static Result<std::shared_ptr<const Share>> open(std::shared_ptr<checkpoint::Checkpoint> checkpoint,
+                                                   std::string_view table, ShareRequest request);
+
+  const std::shared_ptr<checkpoint::Checkpoint>& checkpoint() const { return checkpoint_; }
+  const Table& table() const { return table_; }
+  const std::vector<TablePart>& parts() const { return parts_; }
+  bool of_ids() const { return request_.kind == CKPT_SHARE_IDS; }
+  uint64_t rows() const;
+  std::span<const uint64_t> missing() const { return missing_; }
+
+  // A window is loaded step by step, since a step may have as many runs as rows.
+  struct Window {
+    size_t step_first, step_end;
+    uint64_t rows;
+  };
+  const std::vector<Window>& windows() const { return windows_; }
+  struct Step {
+    std::vector<RowRun> runs;
+    LargeVector<uint64_t> ids;  // of the runs, if they had to be read to find them, and were checked
+    bool checked = false;
+    RowKey from, to;
+  };
+  // Reads ids where the share is a filter.
+  Result<Step> step(size_t number) const;
+
+ private:
+  // Where a range of keys begins: the rows of each part before it.
+  struct Edge {
+    RowKey key;
+    std::vector<uint64_t> at;
+  };
+  // The entries of T/buckets of a part, from entry `first` on.
+  struct Entries {
+    uint64_t first = 0;
+    std::vector<uint64_t> starts;
+  };
+  struct Bounds {
+    uint64_t low, high;
+  };
+
+  Share(std::shared_ptr<checkpoint::Checkpoint> checkpoint, ShareRequest request)
+      : checkpoint_(std::move(checkpoint)), request_(std::move(request)) {}
+  Status find(std::string_view name);
+  Status check_request();
+  Status read_entries(uint64_t begin, uint64_t end);
+  Status check_entries(const TablePart& part, const Entries& entries) const;
+  Bounds bounds(size_t part, uint64_t bucket) const;
+  uint64_t most_rows(uint64_t from, uint64_t to) const;
+  Status cut(uint64_t begin, uint64_t end, uint64_t rows);
+  uint64_t next_cut(uint64_t from, uint64_t end, uint64_t rows) const;
+  Status locate(std::span<Edge> edges) const;
+  Status split(uint64_t rows);
+  Result<std::vector<Edge>> split_between(const Edge& from, const Edge& to, uint64_t rows) const;
+  Result<LargeVector<uint64_t>> read(const Table::Column& column, std::span<const RowRun> runs) const;
+  std::vector<RowRun> runs_of(size_t step) const;
+  std::vector<PartIds> ids_of(std::span<const RowRun> runs, const LargeVector<uint64_t>& ids) const;
+  Status filter(size_t number, Step* step) const;
+  uint64_t step_ids() const;
+  uint32_t part_of(uint64_t row) const;
+  Status find_ids();
+  Status find_some(std::span<const uint32_t> wanted, std::span<uint64_t> rows) const;
+  Status add_windows();
+
+  std::shared_ptr<checkpoint::Checkpoint> checkpoint_;
+  ShareRequest request_;
+  Table table_;
+  std::vector<TablePart> parts_;
+  std::vector<Entries> entries_;  // of parts_
+  std::vector<Edge> edges_;       // of steps; not of IDS
+  std::vector<Window> windows_;
+  std::vector<uint64_t> found_rows_, found_ids_, missing_;  // of IDS
+};
+
+}  // namespace ckpt::load

@@ -1,0 +1,52 @@
+// Loads windows of tables. A window is planned step by step: a step of a filter or of a list of ids may have a run for
+// each row. One thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "load/load_plan.h"
+#include "load/share.h"
+
+namespace ckpt::load {
+
+// A window of a share, and where its rows go.
+struct TableRequest {
+  std::shared_ptr<const Share> share;
+  size_t window = 0;
+  std::byte* ids = nullptr;  // null: not wanted
+  std::vector<std::pair<const Table::Column*, std::byte*>> columns;
+};
+
+// Adds neighbouring rows of a tensor to a plan.
+void plan_rows(LoadPlan* plan, const Table::Column& column, uint64_t first, uint64_t count, std::byte* to);
+
+class TableReads {
+ public:
+  void add(TableRequest request);
+  // What steps that are not planned yet will give.
+  uint64_t bytes_left() const { return bytes_left_; }
+  // Whether there are steps that are not planned yet.
+  bool more() const { return next_ < requests_.size(); }
+  // Adds to the plan what the next steps want: all those of plain ranges, and at most one of another kind.
+  Status plan_next(LoadPlan* plan);
+  // Checks the ids that were read for the steps that were planned last. FORMAT, MISMATCH.
+  Status check(unsigned threads);
+
+ private:
+  struct Planned {
+    const TableRequest* request;
+    Share::Step step;
+    std::byte* ids;
+  };
+  Result<bool> plan_step(const TableRequest& request, size_t number, LoadPlan* plan);
+  static Status check(const Planned& planned, unsigned threads);
+
+  std::vector<TableRequest> requests_;
+  size_t next_ = 0, step_ = 0;  // the next step, of requests_[next_]
+  uint64_t row_ = 0;            // of its window, rows before it
+  uint64_t bytes_left_ = 0;
+  std::vector<Planned> planned_;
+};
+
+}  // namespace ckpt::load

@@ -1,0 +1,17 @@
+// Sorts the row numbers of a rank's sparse tables by bucket, then by id.
+#pragma once
+
+#include "base/job.h"
+#include "save/content.h"
+
+namespace ckpt::save {
+
+// Rows for each entry of T/buckets, at least: so T/buckets takes at most a sixteenth of T/ids.
+inline constexpr uint64_t kRowsPerEntry = 16;
+
+// Sorts the rows of each table, without a copy of any column, in 8 bytes for each row and little more; fills T/buckets.
+// A table that is in order and lies in one block is saved from where it is. MISMATCH names an id that is there twice,
+// INVALID a position beyond the blocks.
+Status sort_tables(SaveContent& content, unsigned threads, const Job& job);
+
+}  // namespace ckpt::save

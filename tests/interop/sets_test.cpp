@@ -1,0 +1,176 @@
+// Directories of several files: what they are told by, how the files become one state, and what is refused.
+#include <filesystem>
+
+#include "store_fixture.h"
+
+namespace ckpt::interop {
+namespace {
+
+class Sets : public StoreTest {
+ protected:
+  // A .pt of a dict of tensors, flat.
+  void pt(const std::string& file, const std::vector<SavedTensor>& tensors, std::string tree = "") {
+    std::filesystem::create_directories(std::filesystem::path(path(file)).parent_path());
+    if (tree.empty()) {
+      for (const SavedTensor& tensor : tensors)
+        tree += (tree.empty() ? "{\"" : ",\"") + tensor.name + "\":" + leaf(tensor.name);
+      tree += "}";
+    }
+    const std::string label = "s" + std::to_string(saves_++);
+    save(label, {tensors, {}, tree});
+    const Failure out = export_to(path(file), label, {{"format", "pt"}});
+    ASSERT_EQ(out.code, CKPT_OK) << out.message;
+  }
+  std::string imported(const std::string& from) {
+    const std::string label = "i" + std::to_string(saves_++);
+    const Failure in = import_from(path(from), label);
+    EXPECT_EQ(in.code, CKPT_OK) << in.message;
+    return label;
+  }
+  std::string values(const std::string& label, const std::string& name, size_t bytes) {
+    ckpt_reader* reader = open(label, "import");
+    ckpt_load* load = nullptr;
+    std::string data(bytes, '\0');
+    ckpt_tensor_info info{};
+    info.struct_size = sizeof info;
+    must([&](auto** err) { return ckpt_reader_tensor_find(reader, name.c_str(), &info, err); });
+    const ckpt_tensor_desc desc = describe(info.dtype, {info.shape, info.shape + info.ndim});
+    must([&](auto** err) { return ckpt_load_new(&load, reader, nullptr, err); });
+    must([&](auto** err) {
+      return ckpt_load_add_tensor(load, name.c_str(), &desc, data.data(), bytes, CKPT_DEVICE_CPU, 0, err);
+    });
+    must([&](auto** err) { return ckpt_load_run(load, err); });
+    ckpt_load_free(load);
+    ckpt_reader_free(reader);
+    return data;
+  }
+  void index(const std::string& file, const std::string& map) {
+    write_file(path(file), R"({"metadata": {"total_size": 1}, "weight_map": {)" + map + "}}");
+  }
+  int saves_ = 0;
+};
+
+TEST_F(Sets, BinFilesAndTheirIndexAreOneDict) {
+  const SavedTensor a = floats("a.w", {2}, 1), b = floats("b.w", {3}, 2);
+  pt("hf/pytorch_model-00001-of-00002.bin", {a});
+  pt("hf/pytorch_model-00002-of-00002.bin", {b});
+  const std::string tree = R"({"a.w":)" + leaf("a.w") + R"(,"b.w":)" + leaf("b.w") + "}";
+  EXPECT_EQ(tree_of(imported("hf"), "import"), tree);
+  index("hf/pytorch_model.bin.index.json",
+        R"("a.w": "pytorch_model-00001-of-00002.bin", "b.w": "pytorch_model-00002-of-00002.bin")");
+  const std::string label = imported("hf");
+  EXPECT_EQ(tree_of(label, "import"), tree);
+  EXPECT_EQ(values(label, "b.w", 12), b.data);
+  EXPECT_EQ(tree_of(imported("hf/pytorch_model.bin.index.json"), "import"), tree);
+}
+
+TEST_F(Sets, AnIndexOfBinFilesThatLiesIsRefused) {
+  pt("hf/pytorch_model-00001-of-00002.bin", {floats("a", {2}, 1)});
+  pt("hf/pytorch_model-00002-of-00002.bin", {floats("a", {2}, 1)});
+  EXPECT_EQ(import_from(path("hf"), "l").code, CKPT_FORMAT);  // a name in two files
+  index("hf/pytorch_model.bin.index.json", R"("b": "pytorch_model-00001-of-00002.bin")");
+  EXPECT_EQ(detail(import_from(path("hf"), "l"), "tensor"), "b");
+  index("hf/pytorch_model.bin.index.json", R"("a": "../pytorch_model-00001-of-00002.bin")");
+  EXPECT_EQ(import_from(path("hf"), "l").code, CKPT_FORMAT);
+  index("hf/pytorch_model.bin.index.json", R"("a": "pytorch_model-00003-of-00002.bin")");
+  EXPECT_EQ(import_from(path("hf"), "l").code, CKPT_NOT_FOUND);
+}
+
+TEST_F(Sets, ATrainersDirectoryIsItsWholeState) {
+  pt("checkpoint-5/pytorch_model.bin", {floats("w", {2}, 1)});
+  pt("checkpoint-5/optimizer.pt", {floats("state/0/exp_avg", {2}, 2)},
+     R"({"state":{"$":"dict","items":[[0,{"exp_avg":)" + leaf("state/0/exp_avg") + R"(}]]},"param_groups":[]})");
+  pt("checkpoint-5/scheduler.pt", {}, R"({"last_epoch":5})");
+  pt("checkpoint-5/rng_state_0.pth", {floats("cpu", {1}, 3)});
+  pt("checkpoint-5/rng_state_1.pth", {floats("cpu", {1}, 4)});
+  write_file(path("checkpoint-5/trainer_state.json"), "{\"epoch\": 1}");
+  const std::string label = imported("checkpoint-5");
+  EXPECT_EQ(tree_of(label, "import"),
+            R"({"model":{"w":)" + leaf("model/w") + R"(},"optimizer":{"state":{"$":"dict","items":[[0,{"exp_avg":)" +
+                leaf("optimizer/state/0/exp_avg") +
+                R"(}]]},"param_groups":[]},"scheduler":{"last_epoch":5},"rng_state":{"rank0":{"cpu":)" +
+                leaf("rng_state/rank0/cpu") + R"(},"rank1":{"cpu":)" + leaf("rng_state/rank1/cpu") +
+                R"(}},"trainer_state":"{\"epoch\": 1}"})");
+  EXPECT_EQ(values(label, "rng_state/rank1/cpu", 4), floats("", {1}, 4).data);
+}
+
+TEST_F(Sets, TheNewestEpochOfTorchtuneAndItsRecipe) {
+  for (const char* epoch : {"0", "10", "9"}) {
+    const std::string at = std::string("out/epoch_") + epoch + '/';
+    pt(at + "model-00001-of-00002.bin", {floats("a", {2}, static_cast<unsigned>(std::atoi(epoch)))});
+    pt(at + "model-00002-of-00002.bin", {floats("b", {2}, 7)});
+    pt(at + "adapter_model.pt", {floats("lora", {1}, 8)});
+  }
+  pt("out/recipe_state/recipe_state.pt", {floats("optimizer/m", {1}, 9)},
+     R"({"optimizer":{"m":)" + leaf("optimizer/m") + R"(},"seed":3,"epochs_run":11})");
+  const std::string label = imported("out");
+  EXPECT_EQ(tree_of(label, "import"), R"({"model":{"a":)" + leaf("model/a") + R"(,"b":)" + leaf("model/b") +
+                                          R"(},"adapter":{"lora":)" + leaf("adapter/lora") + R"(},"optimizer":{"m":)" +
+                                          leaf("optimizer/m") + R"(},"seed":3,"epochs_run":11})");
+  EXPECT_EQ(values(label, "model/a", 8), floats("", {2}, 10).data);
+}
+
+TEST_F(Sets, AnOlderTorchtuneHasTheEpochInItsNames) {
+  pt("out/hf_model_0001_0.pt", {floats("a", {2}, 1)});
+  pt("out/hf_model_0001_1.pt", {floats("a", {2}, 2)});
+  pt("out/hf_model_0002_1.pt", {floats("b", {2}, 3)});
+  pt("out/adapter_1.pt", {floats("lora", {1}, 4)});
+  pt("out/recipe_state.pt", {}, R"({"seed":3})");
+  const std::string label = imported("out");
+  EXPECT_EQ(tree_of(label, "import"), R"({"model":{"a":)" + leaf("model/a") + R"(,"b":)" + leaf("model/b") +
+                                          R"(},"adapter":{"lora":)" + leaf("adapter/lora") + R"(},"seed":3})");
+  EXPECT_EQ(values(label, "model/a", 8), floats("", {2}, 2).data);
+}
+
+// The model of two processes, each with its half.
+std::vector<SavedTensor> half(unsigned seed, int64_t embeddings_rows, int64_t embeddings) {
+  return {floats("tok_embeddings.weight", {embeddings_rows, embeddings}, seed),
+          floats("norm.weight", {4}, 5),
+          floats("output.weight", {3, 4}, seed + 10),
+          floats("layers.0.attention.wq.weight", {2, 4}, seed + 20),
+          floats("layers.0.attention.wo.weight", {4, 2}, seed + 30),
+          floats("layers.0.ffn_norm.weight", {4}, 6)};
+}
+
+std::string side_by_side(const std::string& a, const std::string& b, size_t row) {
+  std::string out;
+  for (size_t at = 0; at < a.size(); at += row) out += a.substr(at, row) + b.substr(at, row);
+  return out;
+}
+
+TEST_F(Sets, MetasFilesHoldBoxesOfTheTensors) {
+  for (const bool llama3 : {false, true}) {
+    const std::string folder = llama3 ? "three" : "two";
+    const auto a = half(1, llama3 ? 3 : 6, llama3 ? 4 : 2), b = half(2, llama3 ? 3 : 6, llama3 ? 4 : 2);
+    pt(folder + "/consolidated.00.pth", a);
+    pt(folder + "/consolidated.01.pth", b);
+    write_file(path(folder + "/params.json"), "{}");
+    const std::string label = imported(folder);
+    EXPECT_EQ(values(label, "tok_embeddings.weight", 96),
+              llama3 ? a[0].data + b[0].data : side_by_side(a[0].data, b[0].data, 8));
+    EXPECT_EQ(values(label, "norm.weight", 16), a[1].data);
+    EXPECT_EQ(values(label, "output.weight", 96), a[2].data + b[2].data);
+    EXPECT_EQ(values(label, "layers.0.attention.wq.weight", 64), a[3].data + b[3].data);
+    EXPECT_EQ(values(label, "layers.0.attention.wo.weight", 64), side_by_side(a[4].data, b[4].data, 8));
+  }
+}
+
+TEST_F(Sets, MetasFilesOfDifferentModelsAreRefused) {
+  auto b = half(2, 3, 4);
+  pt("m/consolidated.00.pth", half(1, 3, 4));
+  pt("m/consolidated.02.pth", b);
+  EXPECT_EQ(import_from(path("m"), "l").code, CKPT_INCOMPLETE);
+  std::filesystem::rename(path("m/consolidated.02.pth"), path("m/consolidated.01.pth"));
+  EXPECT_EQ(import_from(path("m"), "k").code, CKPT_OK);
+  b[1] = floats("norm.weight", {4}, 99);
+  std::filesystem::remove(path("m/consolidated.01.pth"));
+  pt("m/consolidated.01.pth", b);
+  EXPECT_EQ(detail(import_from(path("m"), "l"), "tensor"), "norm.weight");
+  b.pop_back();
+  std::filesystem::remove(path("m/consolidated.01.pth"));
+  pt("m/consolidated.01.pth", b);
+  EXPECT_EQ(import_from(path("m"), "l").code, CKPT_FORMAT);
+}
+
+}  // namespace
+}  // namespace ckpt::interop
