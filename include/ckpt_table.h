@@ -41,7 +41,7 @@ typedef struct ckpt_table_desc {
  * `column_names` and `columns` have column_count entries (columns[0].struct_size is the size of each); `data` and
  * `data_bytes` have one for each block of the first column, then of the next: the memory of rows 0 to rows_per_block-1,
  * and so on. Row i of each column is at position i or, if `positions` is not NULL, at positions[i] of the column's
- * blocks taken together. Memory is the caller's as that of tensors; the arrays of pointers and descriptors are copied.
+ * blocks taken together. Memory, of the host, is the caller's as that of tensors; pointers and descriptors are copied.
  * The save sorts row numbers, in 8 bytes of memory for each row, and copies no column. An id that is there twice is
  * MISMATCH when the save runs, before it writes; of an id on two ranks see ckpt_load_add_table and ckpt_reader_verify.
  * Statuses: INVALID, EXISTS (the name of the table or of one of its tensors was added before), UNSUPPORTED. */

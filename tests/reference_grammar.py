@@ -53,11 +53,6 @@ STRUCTS = {
     "Attr": "owner:Text key:Text value:Text",
     "Part": "size:u64 index_offset:u64 index_size:u64 copy_offset:u64 root_digest:id save_id:id root_size:u32 rank:u32 "
             "kind:u8 pad:u8 pad2:u16 pad3:u32",
-    "SparseTable": "name:Text bucket_count:u32 bucket_hash:u32 column_first:u32 column_count:u32 shard_first:u32 "
-                   "shard_count:u32",
-    "Column": "name:Text dtype:u16 ndim:u16 shape:u32",
-    "TableShard": "row_count:u64 bucket_starts:u32 stream_first:u32",
-    "Stream": "codec:u8 filter:u8 pad:u16 chunk_first:u32 chunk_count:u32",
     "ParityBlock": "group:u32 part:u32 chunk:u64",
     "PageRef": "offset:u64 name_first:u64 object_first:u64 digest:id first:Text size:u32 pad:u32",
     "Layout": "kind:u8 pad:u8 ndim:u16 cells:u32 per_cell:u32 run_first:u32 run_count:u32",
@@ -69,7 +64,7 @@ SUMMARY = ("revision:u32 required_features:u64 store_id:id session_id:id save_id
            "tensor_count:u64 object_count:u64 part_bytes:u64 rebuilt:bool")
 PAGE = ("names:string numbers:[u64] tensors:[Tensor] holdings:[Holding] regions:[Region] segments:[Segment] "
         "chunks:[Chunk] objects:[Object] inline_data:[u8] aliases:[Alias] attrs:[Attr] parts:[Part] "
-        "tables:[SparseTable] columns:[Column] table_shards:[TableShard] streams:[Stream] parity:[ParityBlock]")
+        "parity:[ParityBlock]")
 ROOT = ("summary:Summary names:string numbers:[u64] pages:[PageRef] part_pages:[PageRef] parts_per_page:u32 "
         "name_count:u64 layouts:[Layout] runs:[PartRun] groups:[Group]")
 TOMBSTONE = "save_id:id rank:u32 status:i32 reason:string closed_by_token:u64"

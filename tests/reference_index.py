@@ -19,7 +19,7 @@ MAX_INLINE = 4096
 FULL_PAGE = 65536
 PARTS_PER_PAGE = 512
 COUNTS = ("part_count", "tensor_count", "object_count", "part_bytes")
-RESERVED = ("tables", "columns", "table_shards", "streams", "parity")
+RESERVED = ("parity",)
 
 # Records, free of where they lie. Of a layout: runs are (first part, count, stride).
 Tensor = namedtuple("Tensor", "name dtype shape regions holding")

@@ -3,7 +3,7 @@
 
 It proves that the specification is enough to read a checkpoint, and it checks every rule that the specification states:
 where the library accepts what this program refuses, or the other way round, one of the three has a bug. Slow and plain.
-It needs Python 3.11 and the package `xxhash`; the rest of it is in reference_{grammar,index,elements}.py.
+It needs Python 3.11 and the package `xxhash`; the rest of it is in reference_{grammar,index,elements,table,tree}.py.
 
     reference_reader.py CHECKPOINT                           verify, print what it holds as canonical JSON
     reference_reader.py CHECKPOINT --tensor NAME --out FILE  write the row-major bytes of a tensor or alias
@@ -29,6 +29,7 @@ from reference_elements import (box_runs, boxes_of, bytes_of, check_sum, check_z
 from reference_grammar import (NO_ID, SUMMARY, TOMBSTONE, CheckpointError, CorruptError, FormatError,
                                NotCommittedError, RevisionError, Table, UnsupportedError, require, show)
 from reference_index import BLOCK, COUNTS, Index, Layout, up
+from reference_table import tables_of
 from reference_tree import merge, put_back
 
 REVISION = 1
@@ -452,7 +453,8 @@ class Checkpoint:
                     "sha256": hashlib.sha256(self.object(name, part.rank)).hexdigest()})
             if known[0][1].scope == 2:
                 out.setdefault("trees", {})[name.decode()] = self.tree(name.decode())
-        return out
+        tables = tables_of(self)
+        return {**out, "tables": tables} if tables else out
 
 
 def read_checkpoint(path):

@@ -27,6 +27,7 @@
 #endif
 
 #include "ckpt/background.hpp"
+#include "ckpt/table.hpp"
 #include "ckpt/tree.hpp"
 
 namespace CKPT_HPP_NAMESPACE {
@@ -267,6 +268,8 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
   Result<void> add_tensor(const std::string& name, const Tensor& tensor, C&& temporary, Device device = {}) = delete;
   template <class C, class = std::enable_if_t<detail::Temporary<C>::value>>
   Result<void> add_tensor(const std::string& name, const Extents& shape, C&& temporary) = delete;
+  // This rank's rows of a sparse table.
+  Result<void> add_table(const std::string& name, const Rows& rows) { return detail::add_table(get(), name, rows); }
   Result<void> add_object(const std::string& name, const std::string& media_type, int32_t scope, Memory memory) {
     return detail::call(ckpt_save_add_object, get(), detail::Text{"name", name}, detail::Text{"media type", media_type},
                         scope, memory.data, memory.bytes);
@@ -331,6 +334,7 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
  public:
   using Handle::Handle;
   using Tensors = Range<TensorInfo, ckpt_reader>;
+  using Tables = Range<TableInfo, ckpt_reader>;
   using Objects = Range<ObjectInfo, ckpt_reader>;
   static Result<Reader> open(const Store& store, const std::string& selector = "latest", const Options& options = {}) {
     return detail::make_first<Reader>(ckpt_reader_open, store.get(), detail::Text{"selector", selector}, options);
@@ -364,6 +368,26 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
   }
   Result<SegmentInfo> segment(const std::string& tensor, uint32_t index) const {
     return detail::fill<SegmentInfo>(ckpt_reader_segment_at, get(), detail::Text{"tensor", tensor}, index);
+  }
+  // Sparse tables, and their columns.
+  Tables tables() const& { return {get(), ckpt_reader_table_count(get()), ckpt_reader_table_at}; }
+  Tables tables() && = delete;
+  Result<TableInfo> table(const std::string& name) const {
+    return detail::fill<TableInfo>(ckpt_reader_table_find, get(), detail::Text{"name", name});
+  }
+  Result<std::vector<ColumnInfo>> columns(const std::string& table) const {
+    auto info = detail::sized<TableInfo>();
+    detail::Call call;
+    call(ckpt_reader_table_find, get(), detail::Text{"name", table}, &info);
+    std::vector<ColumnInfo> all(info.column_count, detail::sized<ColumnInfo>());
+    for (uint32_t i = 0; i < info.column_count; i++)
+      call(ckpt_reader_table_column_at, get(), table.c_str(), i, &all[i]);
+    return call.result(std::move(all));
+  }
+  // Some rows of a table, to load by Load::add_table.
+  Result<Share> share(const std::string& table, const Rowset& rows) const {
+    return detail::make_first<Share>(ckpt_share_open, get(), detail::Text{"table", table}, &rows.desc(),
+                                     rows.id_list().data(), uint64_t{rows.id_list().size()});
   }
   Objects objects() const& { return {get(), object_count(), ckpt_reader_object_at}; }
   Objects objects() && = delete;
@@ -465,6 +489,11 @@ class Load : public detail::Handle<ckpt_load, ckpt_load_free> {
   template <class C, class T = detail::NumberOf<C>>
   Result<void> add_tensor(const std::string& name, const Extents& shape, C& container) {
     return add_tensor(name, Tensor::of<T>(shape), MutableMemory(container));
+  }
+  // The rows of a window of a share: their ids, and some columns. `ids` may be empty where the share lists them.
+  Result<void> add_table(const Share& share, uint64_t window, MutableMemory ids,
+                         const std::vector<ColumnMemory>& columns) {
+    return detail::add_table(get(), share, window, ids, columns);
   }
   Result<void> add_object(const std::string& name, uint32_t rank, MutableMemory memory) {
     return detail::call(ckpt_load_add_object, get(), detail::Text{"name", name}, rank, memory.data, memory.bytes);

@@ -42,7 +42,7 @@ func (f *File) Close() error {
 	return nil
 }
 
-// Format returns "pt" (zip), "pt-legacy", "safetensors" or "hfai".
+// Format returns "pt" (zip), "pt-legacy", "safetensors", "hfai" or "dcp".
 func (f *File) Format() (string, error) {
 	file, err := f.h.enter()
 	if err != nil {

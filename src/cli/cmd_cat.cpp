@@ -8,6 +8,8 @@
 
 #include "cli/array.h"
 #include "cli/command.h"
+#include "cli/foreign.h"
+#include "cli/locate.h"
 #include "cli/npy.h"
 #include "cli/numbers.h"
 #include "cli/tensor_source.h"
@@ -32,14 +34,16 @@ constexpr Words kWords = {
     "\"0:2,3:5\", \":\", \"-3:\" (write --box=-3: if it starts with a minus), \"7\" (only that index; "
     "the dimension stays).\n"
     "Dimensions not named are whole. Everything that is read is checked against its checksums.\n"
-    "If no tensor but a state tree has the name, its JSON is printed: indented, or unchanged with --json.",
+    "If no tensor but a state tree has the name, its JSON is printed: indented, or unchanged with --json.\n"
+    "CHECKPOINT may also be a file or directory that ckpt import takes: only what is printed of it is read.",
     "  ckpt cat /data/run7 layer.0.weight\n"
     "  ckpt cat /data/run7 layer.0.weight --box 0:2,3:5 --full\n"
     "  ckpt cat /data/run7 --at model layer.0.weight\n"
     "  ckpt cat /data/run7@step:100 layer.0.weight --as f32 --npy weight.npy\n"
     "  ckpt cat /data/run7 layer.0.weight --raw > weight.bin\n"
     "  ckpt cat /data/run7 state --json | jq .epoch\n"
-    "  ckpt cat /data/run7 --object rng --rank 3 > rng.bin\n",
+    "  ckpt cat /data/run7 --object rng --rank 3 > rng.bin\n"
+    "  ckpt cat ./step-400-dcp model/layer.0.weight\n",
     "0 printed, 2 error"};
 
 [[noreturn]] void write_failed(const std::string& path) {
@@ -134,8 +138,7 @@ void print_all(const TensorSource& source, const Slice& slice) {
   writer.finish();
 }
 
-void cat_tensor(const Args& args, const ckpt::Reader& reader, const ckpt::Options& options) {
-  TensorSource source(reader, options, args.tensor, args.as);
+void cat_tensor(const Args& args, const TensorSource& source) {
   Slice slice = args.box.empty() ? Slice::whole(source.shape()) : parse_slice(args.box, source.shape());
   if (!args.npy.empty()) return write_npy(source, slice, args.npy);
   if (args.raw) return write_raw(source, slice);
@@ -172,6 +175,12 @@ void cat_object(const Args& args, const ckpt::Reader& reader, const ckpt::Option
 
 int run(const Args& args) {
   if (args.tensor.empty() == args.object.empty()) invalid("cat needs either a tensor's name or --object NAME");
+  if (is_foreign(args.checkpoint)) {
+    if (args.tensor.empty() || args.json)
+      invalid("--object and --json are for checkpoints: " + shown(args.checkpoint) + " is none");
+    cat_tensor(args, foreign_tensor(args.checkpoint, args.tensor, args.as, args));
+    return kExitOk;
+  }
   ckpt::Options options = make_options(args);
   const Opened opened = open_checkpoint(args.checkpoint, args, options);
   if (!args.object.empty()) {
@@ -180,7 +189,7 @@ int run(const Args& args) {
     cat_tree(args, opened.reader);
   } else {
     if (args.json) invalid(args.tensor + " is not a state tree, and --json is only for those");
-    cat_tensor(args, opened.reader, options);
+    cat_tensor(args, TensorSource(opened.reader, options, args.tensor, args.as));
   }
   return kExitOk;
 }

@@ -18,11 +18,12 @@ struct Args : Common {
 };
 
 constexpr Words kWords = {
-    "export", "write a checkpoint as safetensors, .pt or an hfai directory",
+    "export", "write a checkpoint as safetensors, .pt, DCP or an hfai directory",
     "Writes the checkpoint to PATH, in the format that --format or the ending of PATH names. Never overwrites.\n"
     "  safetensors  the tensors: one file, or a directory with the same files that were imported, or with files of at\n"
     "               most --shard-bytes and an index, as Hugging Face has them\n"
     "  pt           the state tree as torch.save writes it; torch.load(weights_only=True) opens it\n"
+    "  dcp          the state tree as torch.distributed.checkpoint saves it, in as many files as --shards says\n"
     "  hfai         the state tree as hfai.checkpoint saves it: files PART_nnn.pt, as many as --shards says\n"
     "--at model writes what is below that place alone, by the names that it has there: weights without the rest of\n"
     "the training. --only, --exclude and --cast choose; --map renames and rearranges by a mapping (ckpt map), with "
@@ -120,8 +121,8 @@ void add_export(CLI::App& app, Action& chosen) {
   Command command(app, kWords, *args, Command::WithJson::kNo);
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();
   command.add("PATH", args->path, "the file or directory to make").required();
-  command.add("--format", args->format, "the format, whatever PATH ends in").type("auto|safetensors|pt|hfai");
-  command.add("--shards", args->shards, "hfai: the number of PART files");
+  command.add("--format", args->format, "the format, whatever PATH ends in").type("auto|safetensors|pt|hfai|dcp");
+  command.add("--shards", args->shards, "hfai and dcp: the number of files");
   command.add("--shard-bytes", args->shard_bytes, "safetensors: bytes of tensors in a file, at most");
   command.add("--at", args->at, kAtHelp).type("PLACE");
   add_mapped(command, args->mapped);

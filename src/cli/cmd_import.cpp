@@ -1,4 +1,4 @@
-// ckpt import: saves a .pt, a safetensors file or set, or an hfai directory as a checkpoint.
+// ckpt import: saves a .pt, a DCP directory, a safetensors file or set, or an hfai directory as a checkpoint.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -21,13 +21,11 @@ struct Args : Common {
 };
 
 constexpr Words kWords = {
-    "import", "save a .pt or safetensors file as a checkpoint",
-    "Saves a PyTorch .pt file, a safetensors file, a Hugging Face set (its directory or its "
-    "model.safetensors.index.json)\n"
-    "or an hfai directory of PART_*.pt as a checkpoint. The content decides the format, not the "
-    "name; the name gives the\n"
-    "label, unless --label does. FILE may be an https:// address, which is read by ranges, in "
-    "little memory; a token for\n"
+    "import", "save a .pt, DCP or safetensors file as a checkpoint",
+    "Saves a PyTorch .pt file, a directory of torch.distributed.checkpoint (DCP), a safetensors file, a Hugging Face\n"
+    "set (its directory or its model.safetensors.index.json) or an hfai directory of PART_*.pt as a checkpoint. The\n"
+    "content decides the format, not the name; the name gives the label, unless --label does. FILE may be an\n"
+    "https:// address (of a DCP directory that of its .metadata), read by ranges, in little memory; a token for\n"
     "its host comes from CKPT_HTTP_TOKEN (of huggingface.co also HF_TOKEN), or -o "
     "'http_header=Authorization: Bearer T'.\n"
     "The checkpoint is of run \"main\", so that a load without options finds it. If a trainer "
@@ -94,7 +92,7 @@ std::set<std::string> taken_files(const ckpt::Reader& reader) {
 bool is_taken(const std::string& name, const std::set<std::string>& taken) {
   if (!taken.empty()) return taken.contains(name) || name.ends_with(".safetensors.index.json");
   return (name.starts_with("PART_") && name.ends_with(".pt")) || name.ends_with(".distcp") ||
-         name.ends_with(".metadata");
+         name.ends_with(".metadata") || (name.starts_with("shard-") && name.ends_with(".safetensors"));
 }
 
 // A trainer's directory holds more than an import can take. Nobody should find that out when the original is gone.

@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <memory>
 #include <unordered_map>
 
 #include "cli/locate.h"
@@ -15,11 +16,11 @@ namespace {
 
 using Tensors = std::vector<ckpt::FileTensor>;
 
-ckpt::File open_file(const ForeignQuery& query, const Common& common) {
+ckpt::File open_file(const std::string& path, const Common& common) {
   ckpt::Options options = make_options(common);
   if (!common.setting("verify")) options.set("verify", 0);
   options.set("tensor_data", 0);
-  return ckpt::File::open(query.path, options);
+  return ckpt::File::open(path, options);
 }
 
 Tensors chosen(const Tensors& tensors, const std::string& pattern) {
@@ -91,13 +92,38 @@ void print_as_json(const ForeignQuery& query, const ckpt::File& file, const Tens
 }  // namespace
 
 void show_foreign(const ForeignQuery& query, const Common& common) {
-  const ckpt::File file = open_file(query, common);
+  const ckpt::File file = open_file(query.path, common);
   const auto all = file.tensors();
   const Tensors tensors(all.begin(), all.end());
   if (common.json) return print_as_json(query, file, tensors);
   std::string text = summary_text(query.path, file, tensors);
   if (query.pattern.empty()) text += "\n" + tree_text(file, tensors, query.tree_lines);
   print(text + tensors_text(chosen(tensors, query.pattern)));
+}
+
+// Keeps the file open as long as it lives.
+static TensorSource source_of(const std::shared_ptr<ckpt::File>& file, uint64_t index, const std::string& as) {
+  const ckpt::FileTensor tensor = file->tensor(index);
+  auto load = [file, index](const ckpt::Tensor& wanted, ckpt::MutableMemory memory) {
+    file->read(index, wanted, memory);
+  };
+  return TensorSource(tensor.name, tensor.dtype, ckpt::shape_of(tensor), load, as);
+}
+
+ForeignContent foreign_content(const std::string& path, const Common& common) {
+  const auto file = std::make_shared<ckpt::File>(open_file(path, common));
+  ForeignContent content;
+  content.tree = file->tree().json();
+  for (uint64_t i = 0; i < file->tensor_count(); i++) content.tensors.push_back(source_of(file, i, ""));
+  return content;
+}
+
+TensorSource foreign_tensor(const std::string& path, const std::string& name, const std::string& as,
+                            const Common& common) {
+  const auto file = std::make_shared<ckpt::File>(open_file(path, common));
+  for (uint64_t i = 0; i < file->tensor_count(); i++)
+    if (name == file->tensor(i).name) return source_of(file, i, as);
+  fail(CKPT_NOT_FOUND, shown(path) + " has no tensor " + name + "; ckpt info lists them");
 }
 
 }  // namespace cli

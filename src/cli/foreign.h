@@ -1,11 +1,13 @@
-// ckpt info of a .pt or .safetensors file, without a store. without_interop.cpp replaces it where libckpt lacks
-// ckpt_file.h.
+// ckpt info, cat and diff of a file or directory of another format, without a store. without_interop.cpp replaces it
+// where libckpt lacks ckpt_file.h.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cli/command.h"
+#include "cli/tensor_source.h"
 
 namespace cli {
 
@@ -16,5 +18,15 @@ struct ForeignQuery {
 };
 // Prints format, sizes, the outline of the tree and the tensors. Checks the file's checksums only with -o verify=1.
 void show_foreign(const ForeignQuery& query, const Common& common);
+
+// The tensors of a file or directory, whose elements are read as they are asked for, and its tree as JSON.
+struct ForeignContent {
+  std::vector<TensorSource> tensors;
+  std::string tree;
+};
+ForeignContent foreign_content(const std::string& path, const Common& common);
+// One tensor of it, converted to `as` ("": as it is). NOT_FOUND.
+TensorSource foreign_tensor(const std::string& path, const std::string& name, const std::string& as,
+                            const Common& common);
 
 }  // namespace cli

@@ -129,7 +129,8 @@ std::string shown(std::string_view argument) {
 bool is_foreign(const std::string& argument) {
   if (is_web(argument)) {
     const std::string address = shown(argument);
-    for (std::string_view ending : {".safetensors", ".safetensors.index.json", ".pt", ".pth", ".bin", ".ckpt"})
+    for (std::string_view ending :
+         {".safetensors", ".safetensors.index.json", ".pt", ".pth", ".bin", ".ckpt", "/.metadata"})
       if (address.ends_with(ending)) return true;
     return false;
   }

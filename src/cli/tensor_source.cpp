@@ -89,34 +89,48 @@ std::vector<std::byte> pick_packed(const Slice& slice, int bits, const std::vect
 
 TensorSource::TensorSource(const ckpt::Reader& reader, const ckpt::Options& options, const std::string& name,
                            const std::string& as)
-    : reader_(reader),
-      options_(options),
-      name_(name),
-      info_(reader.tensor(name)),
-      memory_dtype_(info_.dtype),
-      dtype_(info_.dtype) {
+    : name_(name) {
+  const ckpt::TensorInfo info = reader.tensor(name);
+  shape_ = ckpt::shape_of(info);
+  stored_dtype_ = info.dtype;
+  loader_ = [&reader, &options, name](const ckpt::Tensor& wanted, ckpt::MutableMemory memory) {
+    auto load = ckpt::Load::create(reader, options);
+    load.add_tensor(name, wanted, memory);
+    load.run();
+  };
+  choose_dtype(as, true);
+}
+
+TensorSource::TensorSource(const std::string& name, int32_t dtype, std::vector<int64_t> shape, Loader loader,
+                           const std::string& as)
+    : name_(name), shape_(std::move(shape)), loader_(std::move(loader)), stored_dtype_(dtype) {
+  choose_dtype(as, false);
+}
+
+void TensorSource::choose_dtype(const std::string& as, bool loader_converts) {
+  memory_dtype_ = dtype_ = stored_dtype_;
   if (as.empty()) return;
   std::optional<int32_t> wanted = ckpt::dtype_find(as);
   if (!wanted) invalid("--as: no dtype is called '" + as + "'");
-  if (*wanted == info_.dtype) return;
+  if (*wanted == stored_dtype_) return;
   dtype_ = *wanted;
-  if (library_converts(info_.dtype) && library_converts(dtype_))
+  if (loader_converts && library_converts(stored_dtype_) && library_converts(dtype_))
     memory_dtype_ = dtype_;
-  else if (dtype_ != CKPT_DTYPE_F32 || !has_f32(info_.dtype))
-    fail(CKPT_UNSUPPORTED, "cannot convert tensor " + name + " from " + dtype_text(info_.dtype) + " to " + as +
-                               ": f32, f16 and bf16 convert into each other, smaller floats into f32");
+  else if (dtype_ != CKPT_DTYPE_F32 || !has_f32(stored_dtype_))
+    fail(CKPT_UNSUPPORTED,
+         "cannot convert tensor " + name_ + " from " + dtype_text(stored_dtype_) + " to " + as +
+             (loader_converts ? ": f32, f16 and bf16 convert into each other, smaller floats into f32"
+                              : ": of a file that is no checkpoint, smaller floats convert into f32"));
 }
 
 void TensorSource::load(const Slice& slice, const std::vector<int64_t>& strides, std::byte* data,
                         uint64_t bytes) const {
   ckpt::Tensor tensor(memory_dtype_, shape());
-  if (memory_dtype_ != info_.dtype) tensor.convert();
+  if (memory_dtype_ != stored_dtype_) tensor.convert();
   // A box of a packed dtype must begin and end at byte boundaries; a whole tensor need not.
   if (slice != Slice::whole(shape())) tensor.box(slice.offset, slice.extent);
   if (!strides.empty()) tensor.strides(strides);
-  auto load = ckpt::Load::create(reader_, options_);
-  load.add_tensor(name_, tensor, {data, bytes});
-  load.run();
+  loader_(tensor, {data, bytes});
 }
 
 void TensorSource::convert(uint64_t count, std::vector<std::byte>* data) const {

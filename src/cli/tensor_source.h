@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,14 +13,19 @@ namespace cli {
 
 class TensorSource {
  public:
+  // Loads what the tensor describes.
+  using Loader = std::function<void(const ckpt::Tensor& wanted, ckpt::MutableMemory memory)>;
+  // Of a tensor that is in no checkpoint. `loader` converts nothing, and is kept.
+  TensorSource(const std::string& name, int32_t dtype, std::vector<int64_t> shape, Loader loader,
+               const std::string& as);
   // `as` is a dtype's name; "": the stored one. NOT_FOUND, UNSUPPORTED (no such conversion), INVALID. `reader` must
   // outlive this object.
   TensorSource(const ckpt::Reader& reader, const ckpt::Options& options, const std::string& name,
                const std::string& as);
 
   const std::string& name() const { return name_; }
-  std::vector<int64_t> shape() const { return ckpt::shape_of(info_); }
-  int32_t stored_dtype() const { return info_.dtype; }
+  std::vector<int64_t> shape() const { return shape_; }
+  int32_t stored_dtype() const { return stored_dtype_; }
   int32_t dtype() const { return dtype_; }  // of what the reads return
 
   // The elements of `slice` in row-major order.
@@ -35,10 +41,12 @@ class TensorSource {
   void convert(uint64_t count, std::vector<std::byte>* data) const;
   bool packed() const { return memory_dtype_ % 256 % 8 != 0; }
 
-  const ckpt::Reader& reader_;
-  const ckpt::Options& options_;
+  void choose_dtype(const std::string& as, bool loader_converts);
+
   std::string name_;
-  ckpt::TensorInfo info_;
+  std::vector<int64_t> shape_;
+  Loader loader_;
+  int32_t stored_dtype_;
   int32_t memory_dtype_;  // what the library loads
   int32_t dtype_;         // f32 if convert() converts from memory_dtype_
 };

@@ -21,5 +21,9 @@ void add_export(CLI::App& app, Action& chosen) { add_unsupported(app, chosen, "e
 void add_map(CLI::App& app, Action& chosen) { add_unsupported(app, chosen, "map"); }
 
 void show_foreign(const ForeignQuery& query, const Common&) { unsupported("info " + query.path); }
+ForeignContent foreign_content(const std::string& path, const Common&) { unsupported("diff " + path); }
+TensorSource foreign_tensor(const std::string& path, const std::string&, const std::string&, const Common&) {
+  unsupported("cat " + path);
+}
 
 }  // namespace cli

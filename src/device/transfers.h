@@ -106,12 +106,4 @@ class Transfers {
   size_t piece_count_ = 0;
 };
 
-// device::gather of any memory. `transfers` may be null if it is the host's.
-inline Status gather(const Memory& from, const Shape& extent, uint64_t first, uint64_t count, MutableBytes out,
-                     Transfers* transfers) {
-  if (from.device != 0) return transfers->gather(from, extent, first, count, out);
-  gather(from, extent, first, count, out);
-  return Ok();
-}
-
 }  // namespace ckpt::device

@@ -25,10 +25,8 @@ Result<Page> Page::view(Bytes bytes) {
   CKPT_TRY(get_column(from->aliases(), &page.aliases));
   CKPT_TRY(get_column(from->attrs(), &page.attrs));
   CKPT_TRY(get_column(from->parts(), &page.parts));
-  auto some = [](const auto* vector) { return vector && vector->size() != 0; };
-  if (some(from->tables()) || some(from->columns()) || some(from->table_shards()) || some(from->streams()) ||
-      some(from->parity()))
-    return Status(CKPT_UNSUPPORTED, "holds sparse tables or parity, which this library does not read yet");
+  if (from->parity() && from->parity()->size() != 0)
+    return Status(CKPT_UNSUPPORTED, "holds parity, which this library does not read yet");
   return page;
 }
 

@@ -24,6 +24,7 @@ Result<TableText> decode_table(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
     return taken;
   };
+  if (text.ends_with('\n')) return bad("");
   const std::string_view first = line();
   if (!first.starts_with(kHash))
     return Status(CKPT_UNSUPPORTED, "buckets by " + quoted(first) + ", which this library does not know");

@@ -322,20 +322,26 @@ Status Share::find_some(std::span<const uint32_t> wanted, std::span<uint64_t> ro
     return RowKey{format::bucket_of(request_.ids[at], table_.bucket_count), request_.ids[at]};
   };
   std::vector<RowRun> runs;
+  std::vector<std::pair<RowKey, RowKey>> ranges;  // of the runs
   for (size_t i = 0; i < parts_.size(); i++)
     for (uint32_t at : wanted) {
-      const uint64_t bucket = key_of(at).bucket, entry = bucket / parts_[i].entry_buckets - entries_[i].first;
-      const uint64_t first = parts_[i].first + entries_[i].starts[entry];
-      const uint64_t end = parts_[i].first + entries_[i].starts[entry + 1];
+      const uint64_t buckets = parts_[i].entry_buckets, entry = key_of(at).bucket / buckets;
+      const auto start = entries_[i].starts.begin() + static_cast<ptrdiff_t>(entry - entries_[i].first);
+      const uint64_t first = parts_[i].first + start[0], end = parts_[i].first + start[1];
+      const RowKey to{(entry + 1) * buckets, 0};
       const bool follows = !runs.empty() && runs.back().part == i && first <= runs.back().first + runs.back().count;
-      if (follows)
+      if (follows) {
         runs.back().count = std::max(runs.back().count, end - runs.back().first);
-      else if (first < end)
+        ranges.back().second = to;
+      } else if (first < end) {
         runs.push_back({i, first, end - first});
+        ranges.emplace_back(RowKey{entry * buckets, 0}, to);
+      }
     }
   CKPT_ASSIGN(const auto ids, read(table_.ids, runs));
   const auto pieces = ids_of(runs, ids);
-  CKPT_TRY(check_sorted(table_, pieces, {0, 0}, {table_.bucket_count, 0}, 1));
+  for (size_t i = 0; i < pieces.size(); i++)
+    CKPT_TRY(check_sorted(table_, {&pieces[i], 1}, ranges[i].first, ranges[i].second, 1));
   for (size_t i = 0, next = 0; i < runs.size(); i++) {
     if (i == 0 || runs[i].part != runs[i - 1].part) next = 0;
     for (uint64_t at = 0; at < runs[i].count && next < wanted.size();) {

@@ -14,10 +14,10 @@ namespace ckpt::load {
 
 struct ShareRequest {
   int32_t kind = CKPT_SHARE_ALL;
-  uint64_t first = 0, end = 0;    // BUCKETS
-  uint64_t index = 0, count = 0;  // SLICE, MOD
-  uint64_t window_rows = 0;       // 0: one window
-  std::vector<uint64_t> ids;      // IDS
+  uint64_t first = 0, end = 0;     // BUCKETS
+  uint64_t index = 0, count = 0;   // SLICE, MOD
+  uint64_t window_rows = 0;        // 0: one window
+  std::vector<uint64_t> ids = {};  // IDS
 };
 
 // Neighbouring rows [first, first + count) of the table, all of part parts[part].

@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "checkpoint/read_pipeline.h"
 #include "format/checksum.h"
+#include "load/load.h"
 #include "maintain/verify_part.h"
 
 namespace ckpt::maintain {
@@ -107,6 +108,44 @@ static Status verify_parts(const checkpoint::Checkpoint& checkpoint, const Verif
   return checkpoint::run_pipeline(checkpoint.store(), reader, reader.count(), limits, job);
 }
 
+static constexpr uint64_t kTableRows = 4 << 20;  // of which the ids are in memory at once
+
+// Whether the rows of a table are sorted, and no id is in two parts.
+static Status verify_table(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, std::string_view name, Job& job) {
+  CKPT_ASSIGN(const auto share, load::Share::open(checkpoint, name, {.window_rows = kTableRows}));
+  LargeVector<uint64_t> ids;
+  for (size_t window = 0; window < share->windows().size(); window++) {
+    CKPT_TRY(job.check());
+    ids.resize(share->windows()[window].rows);
+    CKPT_ASSIGN(auto load, load::Load::make(checkpoint, Options()));
+    CKPT_TRY(load->add_table({share, window, reinterpret_cast<std::byte*>(ids.data()), {}}));
+    CKPT_TRY(load->begin());
+    Job reading;
+    CKPT_TRY(reading.run(CKPT_JOB_DONE, [&](Job& running) { return load->work(running); }));
+  }
+  return Ok();
+}
+
+// What no part can tell alone. What is wrong with the bytes of a part was found there.
+static Status verify_tables(const checkpoint::Checkpoint& checkpoint, Job& job) {
+  const std::shared_ptr<checkpoint::Checkpoint> borrowed(std::shared_ptr<void>(),
+                                                         const_cast<checkpoint::Checkpoint*>(&checkpoint));
+  auto verify = [&](std::string_view name) -> Status {
+    Status status = verify_table(borrowed, name, job);
+    if (status.code() != CKPT_FORMAT && status.code() != CKPT_MISMATCH && status.code() != CKPT_UNSUPPORTED)
+      return job.check();
+    Finding finding;
+    finding.kind = CKPT_FINDING_DAMAGED;
+    finding.status = status.code();
+    finding.name = name;
+    finding.text = status.message();
+    job.report.findings.push_back(std::move(finding));
+    return Ok();
+  };
+  Status status = load::for_each_table(checkpoint, verify);
+  return status.code() == CKPT_CANCELLED ? status : Ok();
+}
+
 Status verify_checkpoint(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job) {
   if (options.mode == VerifyMode::kSample && options.sample_k > options.sample_n)
     return Status(CKPT_INVALID, strformat("sample {} of {}", options.sample_k, options.sample_n));
@@ -115,6 +154,7 @@ Status verify_checkpoint(const checkpoint::Checkpoint& checkpoint, const VerifyO
   job.has_report = true;
   verify_manifest(checkpoint, options, job);
   Status status = verify_parts(checkpoint, options, job);
+  if (status.ok() && options.mode == VerifyMode::kFull) status = verify_tables(checkpoint, job);
   std::stable_sort(job.report.findings.begin(), job.report.findings.end(), [](const Finding& a, const Finding& b) {
     return std::tie(a.part, a.offset) < std::tie(b.part, b.offset);
   });

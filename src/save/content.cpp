@@ -62,13 +62,19 @@ void RowSource::copy(uint64_t first, MutableBytes to) const {
   }
 }
 
+void SaveTensor::gather(uint64_t first, MutableBytes to) const {
+  if (gathered) return rows->copy(first * width, to);
+  const SaveMemory from = memory();
+  device::gather(from.memory, from.extent, first, to.size() / width, to);
+}
+
 Status SaveTensor::gather(uint64_t first, MutableBytes to, device::Transfers* transfers) const {
-  if (gathered) {
-    rows->copy(first * width, to);
+  if (device == 0) {
+    gather(first, to);
     return Ok();
   }
   const SaveMemory from = memory();
-  return device::gather(from.memory, from.extent, first, to.size() / width, to, transfers);
+  return transfers->gather(from.memory, from.extent, first, to.size() / width, to);
 }
 
 SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& request, const Replica& replica,

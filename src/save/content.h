@@ -72,8 +72,9 @@ struct SaveTensor {
   }  // cannot fail: it was checked when the tensor was added
   Region units() const { return *plan::to_units(geometry(), dtype, shape(), region()); }
   SaveMemory memory() const;
-  // Copies units from unit `first` on, in the row-major order of the region, whatever the memory is like. `transfers`
-  // may be null for the host's memory, of which it cannot fail.
+  // Copies units from unit `first` on, in the row-major order of the region, whatever the memory is like; the first, if
+  // it is the host's. Then `transfers` may be null.
+  void gather(uint64_t first, MutableBytes to) const;
   Status gather(uint64_t first, MutableBytes to, device::Transfers* transfers) const;
 };
 

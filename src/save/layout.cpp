@@ -218,7 +218,7 @@ uint64_t chunk_raw_size(const Item& item, uint64_t number) {
 }
 
 void gather_chunk(const Item& item, uint64_t number, MutableBytes to) {
-  (void)item.tensor->gather(item.first + number * item.chunk_raw / item.tensor->width, to, nullptr);
+  item.tensor->gather(item.first + number * item.chunk_raw / item.tensor->width, to);
 }
 
 Status begin_gather_chunk(const Item& item, uint64_t number, MutableBytes to, device::Transfers& transfers) {

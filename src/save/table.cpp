@@ -131,9 +131,11 @@ Status Save::add_tensors_of(const TableRequest& request, SaveTable* table) {
 Status Save::add_table(std::string_view name, const TableRequest& request) {
   CKPT_TRY(check_desc(request.desc, request.ids_bytes, request.ids));
   format::TableText text{request.desc.bucket_count, {}};
-  for (const auto& column : request.columns) text.columns.push_back(column.name);
+  for (const auto& column : request.columns) {
+    if (Status named = format::check_tensor_name(column.name); !named.ok()) return std::move(named).in("a column");
+    text.columns.push_back(column.name);
+  }
   const std::string described = format::encode_table(text);
-  CKPT_TRY(format::decode_table(described).status());
   CKPT_TRY(add_alias(name, format::table_tensor(name, format::kTableIds), nullptr));
   SaveTable& table = content_.tables.emplace_back();
   table.name = name;

@@ -93,6 +93,54 @@ json merged_tree(const ckpt_reader* reader, const char* name) {
   return out;
 }
 
+// A table: its rows, each the id and all columns, in the order of ids.
+json loaded_table(const ckpt_reader* reader, const ckpt_table_info& info) {
+  json out = {{"buckets", info.bucket_count}, {"columns", json::array()}, {"rows", info.row_count}};
+  std::vector<const char*> names;
+  std::vector<std::vector<unsigned char>> columns;
+  std::vector<size_t> widths;
+  std::vector<void*> data;
+  std::vector<uint64_t> sizes, ids(info.row_count);
+  for (uint32_t i = 0; i < info.column_count; i++) {
+    ckpt_column_info column{};
+    column.struct_size = sizeof column;
+    EXPECT_EQ(ckpt_reader_table_column_at(reader, info.name, i, &column, nullptr), CKPT_OK);
+    names.push_back(column.name);
+    out["columns"].push_back(column.name);
+    widths.push_back(column.row_bytes);
+    columns.emplace_back(info.row_count * column.row_bytes);
+  }
+  for (auto& column : columns) {
+    data.push_back(column.data());
+    sizes.push_back(column.size());
+  }
+  ckpt_share_desc all{};
+  all.struct_size = sizeof all;
+  ckpt_share* share = nullptr;
+  ckpt_load* load = nullptr;
+  Error error;
+  EXPECT_EQ(ckpt_share_open(&share, reader, info.name, &all, nullptr, 0, error), CKPT_OK) << error.text();
+  EXPECT_EQ(ckpt_load_new(&load, reader, nullptr, error), CKPT_OK) << error.text();
+  EXPECT_EQ(ckpt_load_add_table(load, share, 0, ids.data(), 8 * ids.size(), names.size(), names.data(), data.data(),
+                                sizes.data(), CKPT_DEVICE_CPU, 0, error),
+            CKPT_OK)
+      << error.text();
+  EXPECT_EQ(ckpt_load_run(load, error), CKPT_OK) << error.text();
+  ckpt_load_free(load);
+  ckpt_share_free(share);
+  std::map<uint64_t, std::string> rows;
+  for (size_t i = 0; i < ids.size(); i++) {
+    std::string& row = rows[ids[i]];
+    row.assign(reinterpret_cast<const char*>(&ids[i]), 8);
+    for (size_t c = 0; c < columns.size(); c++)
+      row.append(reinterpret_cast<const char*>(columns[c].data()) + i * widths[c], widths[c]);
+  }
+  std::string sorted;
+  for (const auto& [id, row] : rows) sorted += row;
+  out["sha256"] = ckpt_golden::Sha256::of(sorted.data(), sorted.size());
+  return out;
+}
+
 json contents_of(const ckpt_reader* reader) {
   ckpt_checkpoint_info about{};
   about.struct_size = sizeof about;
@@ -110,6 +158,12 @@ json contents_of(const ckpt_reader* reader) {
     json tensor = loaded_tensor(reader, info);
     if (info.alias_of) tensor["target"] = info.alias_of;
     out[info.alias_of ? "aliases" : "tensors"][info.name] = tensor;
+  }
+  for (uint64_t i = 0; i < ckpt_reader_table_count(reader); i++) {
+    ckpt_table_info info{};
+    info.struct_size = sizeof info;
+    EXPECT_EQ(ckpt_reader_table_at(reader, i, &info, nullptr), CKPT_OK);
+    out["tables"][info.name] = loaded_table(reader, info);
   }
   for (uint64_t i = 0; i < ckpt_reader_object_count(reader); i++) {
     ckpt_object_info info{};

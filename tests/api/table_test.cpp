@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "api/tables.h"
+#include "ckpt_tree.h"
 
 namespace ckpt_test {
 namespace {
@@ -457,6 +458,67 @@ TEST_P(Tables, OfADamagedChunkNameItsColumn) {
   EXPECT_EQ(loaded.status, CKPT_CORRUPT);
   EXPECT_EQ(loaded.tensor, "t/embedding");
   EXPECT_EQ(load_all(reader, open_share(reader, share_desc(CKPT_SHARE_ALL)), 0, {kColumns[2]}).size(), 1000u);
+}
+
+TEST_P(Tables, WithAnIdOnTwoRanksAreFoundByVerification) {
+  std::mt19937_64 random(13);
+  World world(place.uri(), 3);
+  auto tables = deal(random, random_ids(random, 2000), 3, 100);
+  commit_tables(world, "sound", tables);
+  for (uint32_t rank : {1, 2}) {
+    tables[rank].ids.push_back(uint64_t{1} << 60 | 17);
+    tables[rank].memory.clear();
+  }
+  commit_tables(world, "twice", tables);
+  for (const char* label : {"sound", "twice"}) {
+    Reader reader = open_reader(world.store, label);
+    ckpt_job* started = nullptr;
+    ckpt_report* made = nullptr;
+    ASSERT_EQ(ckpt_reader_verify(reader.get(), nullptr, &started, nullptr), CKPT_OK);
+    Job job(started);
+    ASSERT_EQ(ckpt_job_wait(started, CKPT_JOB_DONE, -1, nullptr), CKPT_OK);
+    ASSERT_EQ(ckpt_job_report(started, &made, nullptr), CKPT_OK);
+    Report report(made);
+    if (label == std::string("sound")) {
+      EXPECT_EQ(ckpt_report_count(made), 0u);
+      continue;
+    }
+    ASSERT_EQ(ckpt_report_count(made), 1u);
+    ckpt_finding finding{};
+    finding.struct_size = sizeof finding;
+    ASSERT_EQ(ckpt_report_at(made, 0, &finding, nullptr), CKPT_OK);
+    EXPECT_EQ(finding.kind, CKPT_FINDING_DAMAGED);
+    EXPECT_EQ(finding.status, CKPT_MISMATCH);
+    EXPECT_STREQ(finding.name, "t");
+    EXPECT_NE(std::string(finding.text).find("ranks 1 and 2 both saved id 1152921504606846993"), std::string::npos)
+        << finding.text;
+  }
+}
+
+TEST_P(Tables, AreLeavesOfStateTrees) {
+  World world(place.uri(), 2);
+  std::vector<TestTable> tables{{{5, 7}}, {{9}}};
+  const std::string text = R"({"emb":{"$":"record","class":"ckpt.Table","items":{"data":{"$":"tensor","name":"t"}}}})";
+  world.commit("a", {}, [&](uint32_t rank, ckpt_save* save) {
+    tables[rank].add(save);
+    ckpt_tree* tree = nullptr;
+    Error error;
+    ASSERT_EQ(ckpt_tree_parse(&tree, text.data(), text.size(), error), CKPT_OK) << error.text();
+    EXPECT_EQ(ckpt_save_add_tree(save, CKPT_TREE_OBJECT, tree, error), CKPT_OK) << error.text();
+    ckpt_tree_free(tree);
+  });
+  Reader reader = open_reader(world.store);
+  ckpt_tree* tree = nullptr;
+  Error error;
+  const char* json = nullptr;
+  uint64_t size = 0;
+  ASSERT_EQ(ckpt_reader_tree(reader.get(), nullptr, &tree, error), CKPT_OK) << error.text();
+  ASSERT_EQ(ckpt_tree_json(tree, &json, &size, error), CKPT_OK) << error.text();
+  EXPECT_EQ(std::string(json, size), text);
+  ckpt_tree_free(tree);
+  ckpt_table_info info{};
+  info.struct_size = sizeof info;
+  EXPECT_EQ(ckpt_reader_table_find(reader.get(), "t", &info, nullptr), CKPT_OK);
 }
 
 }  // namespace

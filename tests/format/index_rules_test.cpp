@@ -346,10 +346,6 @@ ckpt_status code_of_page_with(void (fb::PageBuilder::*add)(flatbuffers::Offset<f
 }
 
 TEST(Buffers, WithRecordsOfTheFutureAreUnsupported) {
-  EXPECT_EQ(code_of_page_with(&fb::PageBuilder::add_tables), CKPT_UNSUPPORTED);
-  EXPECT_EQ(code_of_page_with(&fb::PageBuilder::add_columns), CKPT_UNSUPPORTED);
-  EXPECT_EQ(code_of_page_with(&fb::PageBuilder::add_table_shards), CKPT_UNSUPPORTED);
-  EXPECT_EQ(code_of_page_with(&fb::PageBuilder::add_streams), CKPT_UNSUPPORTED);
   EXPECT_EQ(code_of_page_with(&fb::PageBuilder::add_parity), CKPT_UNSUPPORTED);
 }
 

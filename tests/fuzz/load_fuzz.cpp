@@ -261,6 +261,32 @@ std::optional<uint64_t> map_tensors(const Checkpoint& checkpoint) {
   return good ? std::optional(total) : std::nullopt;
 }
 
+void load_share(const std::shared_ptr<Checkpoint>& checkpoint, std::string_view table, load::ShareRequest request) {
+  auto share = load::Share::open(checkpoint, table, std::move(request));
+  must_blame_the_bytes(share.status());
+  for (size_t window = 0; share.ok() && window < std::min<size_t>((*share)->windows().size(), 64); window++) {
+    std::vector<uint64_t> ids((*share)->windows()[window].rows);
+    auto load = load::Load::make(checkpoint, Options());
+    must(load.ok() && (*load)->add_table({*share, window, reinterpret_cast<std::byte*>(ids.data()), {}}).ok());
+    must((*load)->begin().ok());
+    Job job;
+    must_blame_the_bytes((*load)->work(job));
+  }
+}
+
+// Shares of every kind, and their ids.
+void use_tables(const std::shared_ptr<Checkpoint>& checkpoint) {
+  must_blame_the_bytes(load::for_each_table(*checkpoint, [&](std::string_view name) {
+    for (const uint64_t window : {0, 3}) {
+      load_share(checkpoint, name, {.kind = CKPT_SHARE_ALL, .window_rows = window});
+      load_share(checkpoint, name, {.kind = CKPT_SHARE_MOD, .index = 1, .count = 3, .window_rows = window});
+      load_share(checkpoint, name, {.kind = CKPT_SHARE_IDS, .window_rows = window, .ids = {0, 1, 4096, UINT64_MAX}});
+    }
+    load_share(checkpoint, name, {.kind = CKPT_SHARE_SLICE, .index = 2, .count = 5});
+    return Ok();
+  }));
+}
+
 void use(const std::shared_ptr<Checkpoint>& checkpoint) {
   walk(checkpoint->root());
   const std::optional<uint64_t> total = map_tensors(*checkpoint);
@@ -279,6 +305,7 @@ void use(const std::shared_ptr<Checkpoint>& checkpoint) {
   if (total && *total <= kMaxTensor)
     must_blame_the_bytes(maintain::diff_checkpoints(*checkpoint, *checkpoint, true, 1, &report, job));
   must(report.findings.empty());
+  if (total && *total <= kMaxTensor) use_tables(checkpoint);
 }
 
 void run(Bytes bytes) {

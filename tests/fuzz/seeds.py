@@ -65,7 +65,7 @@ def write_checkpoint(directory, corpus, name):
     for number, (at, end) in enumerate(zip(starts, starts[1:] + [size - root_size])):
         write(index[at:end], corpus, "manifest", f"{name}.page{number}.seed")
     sizes, bodies = [struct.pack("<HHH", size, root_size, 0)], [index]
-    limit = 9000 if name in ("compressed", "lz4") else 600  # of data: what is not there is zeros
+    limit = {"compressed": 9000, "lz4": 9000, "tables": 60000}.get(name, 600)  # of data: what is not there is zeros
     for number, (part, at, part_size, part_root) in enumerate(parts_of(directory)):
         own = part[at:at + part_size]
         write(part[:80] + part[-72:] + own, corpus, "part", f"{name}.{number}.seed")

@@ -163,8 +163,38 @@ inline Contents rows() {
   return out;
 }
 
+// Sparse tables of three ranks: of many buckets and of few, with a rank without rows, and one that nobody has rows of.
+inline Contents tables() {
+  Contents out{.label = "tables",
+               .step = 8,
+               .world = 3,
+               .text_options = {{"compression", "auto"}},
+               .number_options = {{"chunk_bytes", 4096}}};
+  out.tables = {{"empty", CKPT_DTYPE_U64, 5, {{}, {}, {}}, {{"w", CKPT_DTYPE_F32, {2}}}},
+                {"items", CKPT_DTYPE_I64, 65536, {{}, {}, {}}, {{"embedding", CKPT_DTYPE_F32, {8}},
+                                                                {"adam/step", CKPT_DTYPE_I32, {}},
+                                                                {"flags", CKPT_DTYPE_U4, {3, 2}}}},
+                {"users", CKPT_DTYPE_U64, 5, {{}, {}, {}}, {{"w", CKPT_DTYPE_BF16, {2, 3}}}}};
+  uint64_t state = 1;
+  for (int i = 0; i < 700; i++) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    out.tables[1].ids[state >> 60 < 10 ? 0 : 2].push_back(i % 5 == 0 ? state : state >> 44 << 12);
+    if (i < 60) out.tables[2].ids[state >> 62 & 1 ? 1 : 2].push_back(state >> 50);
+  }
+  for (Table& table : out.tables)
+    for (size_t c = 0; c < table.columns.size(); c++)
+      for (const auto& ids : table.ids) {
+        Bytes& rows = table.columns[c].rows.emplace_back();
+        for (uint64_t id : ids) {
+          const Bytes row = noise(bytes_of(table.columns[c].row, table.columns[c].dtype), id + c);
+          rows.insert(rows.end(), row.begin(), row.end());
+        }
+      }
+  return out;
+}
+
 inline std::vector<Contents> catalogue() {
-  return {dtypes(), sharded(), compressed(), lz4(), halves(), together(), rows()};
+  return {dtypes(), sharded(), compressed(), lz4(), halves(), together(), rows(), tables()};
 }
 
 }  // namespace ckpt_golden

@@ -60,6 +60,20 @@ struct RankTrees {
   std::vector<Stored> different, own;  // what is stored: those of NAME that differ, and those of NAME.per_rank
   std::string merged;
 };
+// A sparse table: the ids of each rank, in the order in which it adds them, and the rows of each rank's columns.
+struct Table {
+  struct Column {
+    std::string name;
+    int32_t dtype;
+    std::vector<int64_t> row;
+    std::vector<Bytes> rows = {};  // by rank
+  };
+  std::string name;
+  int32_t id_dtype;
+  uint64_t buckets;
+  std::vector<std::vector<uint64_t>> ids;
+  std::vector<Column> columns;
+};
 struct Contents {
   std::string label;
   int64_t step = -1;
@@ -71,6 +85,7 @@ struct Contents {
   std::vector<RankTrees> trees = {};
   std::vector<Alias> aliases = {};
   std::map<std::string, std::string> attrs = {};
+  std::vector<Table> tables = {};
 };
 
 // ---- bytes ----
@@ -218,6 +233,30 @@ inline Region region_of(const Tensor& tensor, uint32_t rank, uint32_t world) {
     if (ckpt_status golden_status = (call)) return golden_status; \
   } while (0)
 
+inline ckpt_status add_table(ckpt_save* save, const Table& table, uint32_t rank, ckpt_error** err) {
+  ckpt_table_desc desc{};
+  desc.struct_size = sizeof desc;
+  desc.id_dtype = table.id_dtype;
+  desc.row_count = table.ids[rank].size();
+  desc.bucket_count = table.buckets;
+  desc.column_count = static_cast<uint32_t>(table.columns.size());
+  std::vector<const char*> names;
+  std::vector<ckpt_column_desc> columns;
+  std::vector<const void*> data;
+  std::vector<uint64_t> sizes;
+  for (const Table::Column& column : table.columns) {
+    names.push_back(column.name.c_str());
+    ckpt_column_desc& made = columns.emplace_back();
+    made.struct_size = sizeof made;
+    made.dtype = column.dtype;
+    for (int64_t extent : column.row) made.shape[made.ndim++] = extent;
+    data.push_back(column.rows[rank].data());
+    sizes.push_back(column.rows[rank].size());
+  }
+  return ckpt_save_add_table(save, table.name.c_str(), &desc, table.ids[rank].data(), 8 * desc.row_count, names.data(),
+                             columns.data(), data.data(), sizes.data(), nullptr, CKPT_DEVICE_CPU, 0, err);
+}
+
 inline ckpt_status add_all(ckpt_save* save, const Contents& contents, uint32_t rank, ckpt_error** err) {
   for (const Tensor& tensor : contents.tensors) {
     Region region = region_of(tensor, rank, contents.world);
@@ -257,6 +296,7 @@ inline ckpt_status add_all(ckpt_save* save, const Contents& contents, uint32_t r
     CKPT_GOLDEN_TRY(
         ckpt_save_add_alias(save, alias.name.c_str(), alias.target.c_str(), alias.view ? &view : nullptr, err));
   }
+  for (const Table& table : contents.tables) CKPT_GOLDEN_TRY(add_table(save, table, rank, err));
   for (const auto& [key, value] : contents.attrs)
     CKPT_GOLDEN_TRY(ckpt_save_set_attr(save, nullptr, key.c_str(), value.c_str(), err));
   return CKPT_OK;

@@ -1,6 +1,7 @@
 // make_golden DIRECTORY: saves the catalogue's checkpoints through ckpt.h as DIRECTORY/<label>. Beside each it writes
 // <label>.json: what a reader must find there, in the words of reference_reader.py. The committed goldens were made
 // like this once and stay; tests make fresh ones to check today's writer.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -19,6 +20,65 @@ std::string sha256(const Bytes& bytes) { return Sha256::of(bytes.data(), bytes.s
 std::string dtype_text(int32_t dtype) {
   std::string name = ckpt_dtype_name(dtype);
   return name != "dtype" ? name : "opaque" + std::to_string(dtype >> 8) + "_" + std::to_string(ckpt_dtype_bits(dtype));
+}
+
+json tensor_json(int32_t dtype, const std::vector<int64_t>& shape, const Bytes& bytes, json attrs) {
+  return {{"attrs", std::move(attrs)}, {"dtype", dtype_text(dtype)}, {"sha256", sha256(bytes)}, {"shape", shape}};
+}
+
+void append(Bytes* to, const Bytes& from, size_t row, size_t size) {
+  to->insert(to->end(), from.begin() + static_cast<std::ptrdiff_t>(row * size),
+             from.begin() + static_cast<std::ptrdiff_t>((row + 1) * size));
+}
+
+// A table as FORMAT describes it, worked out the plain way: its tensors, the alias, and all rows in the order of ids.
+void add_table(const Table& table, json& out) {
+  Bytes ids, starts;
+  std::vector<Bytes> columns(table.columns.size());
+  std::map<uint64_t, Bytes> rows;
+  auto put = [](Bytes& to, uint64_t number) {
+    for (int i = 0; i < 8; i++) to.push_back(static_cast<unsigned char>(number >> 8 * i));
+  };
+  for (size_t rank = 0; rank < table.ids.size(); rank++) {
+    const auto& own = table.ids[rank];
+    std::vector<size_t> order(own.size());
+    for (size_t i = 0; i < order.size(); i++) order[i] = i;
+    std::ranges::sort(order, {}, [&](size_t i) { return std::pair(own[i] % table.buckets, own[i]); });
+    const uint64_t most = std::min<uint64_t>(table.buckets, (own.size() + 15) / 16);
+    const uint64_t width = most ? (table.buckets + most - 1) / most : 0;
+    for (uint64_t first = 0; most && first < table.buckets; first += width)
+      put(starts, static_cast<uint64_t>(
+                      std::ranges::count_if(own, [&](uint64_t id) { return id % table.buckets < first; })));
+    for (size_t row : order) {
+      put(ids, own[row]);
+      put(rows[own[row]], own[row]);
+      for (size_t c = 0; c < columns.size(); c++) {
+        const size_t size = bytes_of(table.columns[c].row, table.columns[c].dtype);
+        append(&columns[c], table.columns[c].rows[rank], row, size);
+        append(&rows[own[row]], table.columns[c].rows[rank], row, size);
+      }
+    }
+  }
+  const auto count = static_cast<int64_t>(rows.size());
+  std::string described = "mod " + std::to_string(table.buckets);
+  Bytes sorted;
+  for (const auto& [id, row] : rows) sorted.insert(sorted.end(), row.begin(), row.end());
+  json& told = out["tables"][table.name] = {
+      {"buckets", table.buckets}, {"columns", json::array()}, {"rows", count}, {"sha256", sha256(sorted)}};
+  for (size_t c = 0; c < columns.size(); c++) {
+    const Table::Column& column = table.columns[c];
+    described += "\n" + column.name;
+    told["columns"].push_back(column.name);
+    std::vector<int64_t> shape{count};
+    shape.insert(shape.end(), column.row.begin(), column.row.end());
+    out["tensors"][table.name + "/" + column.name] = tensor_json(column.dtype, shape, columns[c], json::object());
+  }
+  const auto entries = static_cast<int64_t>(starts.size() / 8);
+  out["tensors"][table.name + "/ids"] = tensor_json(table.id_dtype, {count}, ids, json::object());
+  out["tensors"][table.name + "/buckets"] = tensor_json(CKPT_DTYPE_U64, {entries}, starts, json::object());
+  json& alias = out["aliases"][table.name] = tensor_json(table.id_dtype, {count}, ids, {{"ckpt.table", described}});
+  alias["target"] = table.name + "/ids";
+  alias["view"] = nullptr;
 }
 
 json expected(const Contents& contents) {
@@ -44,6 +104,7 @@ json expected(const Contents& contents) {
     entry["shape"] = alias.extents;
     entry["view"] = {{"extents", alias.extents}, {"offset", alias.offset}, {"strides", alias.strides}};
   }
+  for (const Table& table : contents.tables) add_table(table, out);
   for (const Object& object : contents.objects)
     for (size_t rank = 0; rank < object.bytes.size(); rank++)
       out["objects"].push_back({{"name", object.name},

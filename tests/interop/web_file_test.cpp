@@ -1,6 +1,8 @@
 // Files on a web server, opened and imported by their addresses: what is fetched, what is held, and what fails.
 #include <sys/mman.h>
 
+#include <filesystem>
+
 #include "interop/feed.h"
 #include "interop/formats.h"
 #include "interop/input_file.h"
@@ -105,6 +107,23 @@ TEST_F(WebFile, AllTensorsHaveTheirBytes) {
   ASSERT_EQ(opened.code, CKPT_OK) << opened.message;
   EXPECT_TRUE(std::string(static_cast<const char*>(at(0).data), 20 << 20) == pattern(20 << 20, 1));
   EXPECT_EQ(std::string(static_cast<const char*>(at(1).data), 7), pattern(7, 2));
+}
+
+// By the address of its .metadata, which names the files beside it.
+TEST_F(WebFile, ADcpDirectoryIsImportedByRanges) {
+  namespace fs = std::filesystem;
+  for (const char* name : {"fsdp2", "zstd", "safetensors"}) {
+    SCOPED_TRACE(name);
+    const fs::path fixture = fs::path(CKPT_SOURCE_DIR) / "tests/interop/fixtures/dcp" / name;
+    for (const auto& file : fs::directory_iterator(fixture))
+      server_.put("/m/" + std::string(name) + '/' + file.path().filename().string(), read_file(file.path()));
+    const std::string there = std::string("there-") + name;
+    ASSERT_EQ(import_from(fixture, name).code, CKPT_OK);
+    const Failure in = import_from(address(std::string(name) + "/.metadata"), there);
+    ASSERT_EQ(in.code, CKPT_OK) << in.message;
+    EXPECT_EQ(differences(name, "import", there, "import"), std::vector<std::string>());
+    EXPECT_EQ(tree_of(name, "import"), tree_of(there, "import"));
+  }
 }
 
 // {"w": float[rows, 3], "t": its transpose, "i": ints}, and padding that nobody needs.

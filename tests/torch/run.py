@@ -7,8 +7,8 @@
     --only STEP      prepare, or a test of those below; "prepare" comes before all but hostile
 
 Each PYTHON can `import torch` and numpy, older torch first; this script itself and the tests need neither. WORK is
-emptied by "prepare". Tests: read, hfai, chgnet, export, hostile. The last line is "N passed, N failed". Under a library
-with AddressSanitizer its runtime is loaded before Python.
+emptied by "prepare". Tests: read, hfai, chgnet, export, hostile, dcp (from torch 2.6 on). The last line is "N passed,
+N failed". Under a library with AddressSanitizer its runtime is loaded before Python.
 """
 import argparse
 import os
@@ -21,7 +21,7 @@ import time
 import chgnet_files
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TESTS = ("hostile", "read", "hfai", "chgnet", "export")
+TESTS = ("hostile", "read", "hfai", "chgnet", "export", "dcp")
 
 
 def sanitizer_of(library):
@@ -77,7 +77,10 @@ def prepare(arguments):
 def commands(arguments):
     works = works_of(arguments)
     exports = os.path.join(os.path.abspath(arguments.work), "exports")
-    return {"hostile": [], "read": works, "hfai": works, "chgnet": works, "export": [exports, *works]}
+    distributed = [python for python in arguments.python
+                   if tuple(int(part) for part in version_of(python).split(".")) >= (2, 6)]
+    return {"hostile": [], "read": works, "hfai": works, "chgnet": works, "export": [exports, *works],
+            "dcp": [os.path.join(os.path.abspath(arguments.work), "dcp"), *distributed]}
 
 
 def run_test(name, words, arguments):

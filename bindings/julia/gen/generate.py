@@ -37,7 +37,7 @@ SCALARS = {
 QUICK = re.compile(
     r"ckpt_(version_|status_|error_|dtype_|option_|options_|(list|runs)_(count|at)|session_string|save_id|"
     r"reader_(?!open|free|map|verify|diff|copy|tree|segment_at)|job_(new|state|cancel|stats_get)|report_(?!free)|"
-    r"tree_(?!parse|json|free)|file_(?!open|free))"
+    r"tree_(?!parse|json|free)|file_(?!open|free|read))"
 )
 
 # Enums whose members become a table of names: prefix -> name of the table.

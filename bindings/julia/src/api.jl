@@ -911,6 +911,10 @@ function ckpt_file_tensor_at(file, index, out, err)
     @ccall libckpt.ckpt_file_tensor_at(file::Ptr{ckpt_file}, index::UInt64, out::Ptr{ckpt_file_tensor},
         err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
+function ckpt_file_read(file, index, desc, data, data_bytes, err)
+    @blocking libckpt.ckpt_file_read(file::Ptr{ckpt_file}, index::UInt64, desc::Ptr{ckpt_tensor_desc},
+        data::Ptr{Cvoid}, data_bytes::UInt64, err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
 function ckpt_file_tree(file, out, err)
     @ccall libckpt.ckpt_file_tree(file::Ptr{ckpt_file}, out::Ptr{Ptr{ckpt_tree}},
         err::Ptr{Ptr{ckpt_error}})::ckpt_status

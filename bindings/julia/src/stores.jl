@@ -94,8 +94,8 @@ end
 """
     import_checkpoint(store, path, label; step, options...) -> CheckpointInfo
 
-Saves a PyTorch `.pt` file, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint of a run of
-its own. `path` may be the address of a file on a web server. Runs no code in the file. Imports into one run take
+Saves a PyTorch `.pt` file, a DCP or hfai directory, a safetensors file or a Hugging Face set as a checkpoint of a run
+of its own. `path` may be the address of a file on a web server. Runs no code in the file. Imports into one run take
 turns. Blocks this thread, but not the garbage collector. Options:
 `map`, `map_at`, `map_back`, `config`, `only`, `exclude`, `cast`, `run`, `verify`, `on_existing`, `compression`,
 `threads`, `timeout_ms`, `ca_file`, `http_header`. Throws NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT,

@@ -36,6 +36,7 @@ class MetadataParser {
     CKPT_ASSIGN(const PickleRef places, dict_of(root, "storage_data", 2));
     const PickleRef paths = field(root, "planner_data", 1);
     if (paths != kNoValue && pickle_[paths].kind == PickleKind::kDict) CKPT_TRY(read_paths(paths));
+    to_.by_name.reserve(to_.by_name.size() + pickle_[items].items.size() / 2);
     CKPT_TRY(each(items, [&](PickleRef key, PickleRef value) { return read_item(key, value); }));
     return each(places, [&](PickleRef key, PickleRef value) { return read_place(key, value); });
   }
@@ -120,6 +121,7 @@ class MetadataParser {
   // ---- paths ----
 
   Status read_paths(PickleRef paths) {
+    paths_.reserve(pickle_[paths].items.size() / 2);
     return each(paths, [&](PickleRef key, PickleRef path) -> Status {
       CKPT_ASSIGN(const std::string_view name, text_of(key, "planner_data"));
       paths_[name] = path;

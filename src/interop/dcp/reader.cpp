@@ -327,27 +327,30 @@ class CatalogueMaker {
 
   // What ranks have of their own is kept for each.
   Status put_value(const DcpItem& item, const std::string& at, format::Tree& tree) {
-    std::vector<PtTree> made;
-    std::vector<std::shared_ptr<const PtSource>> sources;
+    std::vector<FileBytes> entries;
     bool alike = true;
     for (const DcpValue& value : item.values) {
-      const std::string key = item.values.size() == 1 ? at : at + '/' + format::per_rank_key(value.rank);
       CKPT_ASSIGN(const FileBytes entry, entry_of(value.place));
-      const std::string path = catalogue_.path_of(value.place) + strformat(" at {}", value.place.offset);
-      CKPT_ASSIGN(PtSource source, PtSource::parse(path, entry, options_));
-      sources.push_back(std::make_shared<const PtSource>(std::move(source)));
-      CKPT_ASSIGN(PtTree of_rank, make_tree(*sources.back(), key));
-      made.push_back(std::move(of_rank));
-      alike &= made.back().tensors.empty() && format::tree_json(made[0].tree) == format::tree_json(made.back().tree);
+      CKPT_TRY(entry.need(0, entry.size()));
+      alike &= entries.empty() || std::ranges::equal(entries[0].all(), entry.all());
+      entries.push_back(entry);
     }
-    if (alike) return format::copy_node(made[0].tree, 0, tree);
-    if (made.size() == 1) return put_tree(made[0], sources[0], tree);
+    if (alike) return put_entry(item.values[0].place, entries[0], at, tree);
     CKPT_TRY(tree.begin(CKPT_NODE_RECORD, format::kPerRankClass));
-    for (size_t i = 0; i < made.size(); i++) {
-      CKPT_TRY(tree.key(format::per_rank_key(item.values[i].rank)));
-      CKPT_TRY(put_tree(made[i], sources[i], tree));
+    for (size_t i = 0; i < entries.size(); i++) {
+      const std::string key = format::per_rank_key(item.values[i].rank);
+      CKPT_TRY(tree.key(key));
+      CKPT_TRY(put_entry(item.values[i].place, entries[i], at + '/' + key, tree));
     }
     return tree.end();
+  }
+
+  Status put_entry(const DcpPlace& place, const FileBytes& entry, const std::string& at, format::Tree& tree) {
+    const std::string path = catalogue_.path_of(place) + strformat(" at {}", place.offset);
+    CKPT_ASSIGN(PtSource parsed, PtSource::parse(path, entry, options_));
+    const auto source = std::make_shared<const PtSource>(std::move(parsed));
+    CKPT_ASSIGN(PtTree made, make_tree(*source, at));
+    return put_tree(made, source, tree);
   }
 
   Status put_tree(PtTree& made, const std::shared_ptr<const PtSource>& source, format::Tree& tree) {

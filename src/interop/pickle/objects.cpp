@@ -32,8 +32,10 @@ Result<PickleRef> PickleMachine::name(std::string_view module, std::string_view 
   std::string full = full_name(module, name);
   const auto known = names_.find(full);
   if (known != names_.end()) return known->second;
-  if (rule_of(full) == NameRule::kRefused) return refuse("names", full);
+  const NameRule rule = rule_of(full);
+  if (rule == NameRule::kRefused) return refuse("names", full);
   CKPT_ASSIGN(const PickleRef ref, add_text(PickleKind::kName, keep(full)));
+  value(ref).integer = static_cast<int64_t>(rule);
   names_.emplace(std::move(full), ref);
   return ref;
 }
@@ -73,14 +75,14 @@ Result<PickleRef> PickleMachine::call(PickleRef callee, PickleRef args) {
     CKPT_ASSIGN(const PickleRef plain, (this->*build)(value(args)));
     if (plain != kNoValue) return plain;
   }
-  if (rule_of(called) != NameRule::kCall) return refuse("calls", called);
+  if (value(callee).integer != static_cast<int64_t>(NameRule::kCall)) return refuse("calls", called);
   return object(callee, args, kNoValue);
 }
 
 // What cls.__new__ makes: `callee` can only be a class, whatever it looks like.
 Result<PickleRef> PickleMachine::make(PickleRef callee, PickleRef args, PickleRef kwargs) {
   CKPT_ASSIGN(const std::string_view made, callee_name(callee));
-  if (rule_of(made) < NameRule::kMention) return refuse("makes an object of", made);
+  if (value(callee).integer < static_cast<int64_t>(NameRule::kMention)) return refuse("makes an object of", made);
   return object(callee, args, kwargs);
 }
 

@@ -5,10 +5,10 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -33,7 +33,7 @@ enum class PickleKind : uint8_t {
   kSet,         // items
   kFrozenSet,   // items
   kDict,        // items: key, value, key, value, … in order; a key given twice stays twice (the last counts)
-  kName,        // text: "module name"; a class or function, as GLOBAL and STACK_GLOBAL give it
+  kName,        // text: "module name"; a class or function, as GLOBAL and STACK_GLOBAL give it. integer: its NameRule
   kPersistent,  // items[0]: its id
   kObject       // callee, args, kwargs, state, items, entries: what REDUCE, NEWOBJ(_EX), OBJ, INST, BUILD, … say
 };
@@ -52,6 +52,28 @@ struct PickleValue {
   std::vector<PickleRef> entries;  // of SETITEM(S): key, value, …; `items` has those of APPEND(S) and ADDITEMS
 };
 
+// Values stay where they are, and are made in large pieces: a large pickle has millions. The first piece is small,
+// since many pickles are.
+class PickleValues {
+ public:
+  PickleValue& operator[](PickleRef ref) {
+    return ref < kFirst ? pieces_[0][ref] : pieces_[1 + (ref - kFirst) / kPiece][(ref - kFirst) % kPiece];
+  }
+  const PickleValue& operator[](PickleRef ref) const { return const_cast<PickleValues&>(*this)[ref]; }
+  size_t size() const { return size_; }
+  void push_back(PickleValue value) {
+    if (size_ == 0 || (size_ >= kFirst && (size_ - kFirst) % kPiece == 0))
+      pieces_.emplace_back().reserve(size_ == 0 ? kFirst : kPiece);
+    pieces_.back().push_back(std::move(value));
+    size_++;
+  }
+
+ private:
+  static constexpr size_t kFirst = 64, kPiece = 4096;
+  std::vector<std::vector<PickleValue>> pieces_;
+  size_t size_ = 0;
+};
+
 // Values refer to each other by place and may be shared; they may even form a cycle (a list that holds itself), which
 // whoever walks them must look out for.
 class PickleDocument {
@@ -68,7 +90,7 @@ class PickleDocument {
 
  private:
   friend class PickleMachine;
-  std::deque<PickleValue> values_;
+  PickleValues values_;
   std::vector<std::unique_ptr<std::string>> strings_;
   PickleRef root_ = kNoValue;
   size_t bytes_read_ = 0;

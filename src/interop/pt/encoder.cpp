@@ -217,7 +217,7 @@ Status PtEncoder::piece(const std::string& name, uint64_t begin, uint64_t size) 
 }
 
 Status PtEncoder::rows(const std::string& name, uint64_t begin, uint64_t count) {
-  CKPT_ASSIGN(const TensorRange all, whole_of(reader_, name));
+  CKPT_ASSIGN(const TensorRange all, whole_of(state_, name));
   CKPT_ASSIGN(const std::string_view type, storage_type(all.dtype, {}));
   const uint64_t row = all.shape[0] == 0 ? 0 : all.size / all.shape[0];
   CKPT_ASSIGN(PtPlace place, storages_.place_range(name, type, begin * row, count * row));
@@ -228,7 +228,7 @@ Status PtEncoder::rows(const std::string& name, uint64_t begin, uint64_t count) 
 }
 
 Status PtEncoder::whole(const std::string& name) {
-  CKPT_ASSIGN(const TensorRange all, whole_of(reader_, name));
+  CKPT_ASSIGN(const TensorRange all, whole_of(state_, name));
   CKPT_ASSIGN(const std::string_view type, storage_type(all.dtype, {}));
   CKPT_ASSIGN(const PtPlace place, storages_.place_alone(name, type, {}));
   return tensor(place, {});

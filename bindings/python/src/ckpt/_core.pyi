@@ -81,6 +81,16 @@ class Memory:
         """Whether the elements lie in row-major order without gaps."""
 
     @property
+    def device(self) -> tuple[int, int]:
+        """DLPack's numbers of the device: (1, 0) is the CPU."""
+
+    @property
+    def stream(self) -> int:
+        """
+        Of memory on a CUDA device: the stream behind whose work it is copied; 1 is the legacy default stream.
+        """
+
+    @property
     def readonly(self) -> bool:
         """Whether loads are refused."""
 
@@ -302,7 +312,7 @@ class Store:
 
     def import_file(self, path: str | os.PathLike[str], label: str, step: int = -1, options: Mapping[str, int | str] | None = None, *, job: Job | None = None, **keywords: int | str) -> ckpt.records.CheckpointInfo:
         """
-        Saves a .pt, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint, by default in run "main", or in run "import" if a trainer has used "main" since the last import. Runs no code of the file.
+        Saves a .pt, a DCP or hfai directory, a safetensors file or a Hugging Face set as a checkpoint, by default in run "main", or in run "import" if a trainer has used "main" since the last import. Runs no code of the file.
         """
 
     def close(self) -> None:
@@ -527,7 +537,7 @@ class Reader:
 
     def export(self, path: str | os.PathLike[str], options: Mapping[str, int | str] | None = None, *, job: Job | None = None, **keywords: int | str) -> None:
         """
-        Writes the checkpoint as safetensors, a .pt or an hfai directory (option format) to `path`, which must not exist.
+        Writes the checkpoint as safetensors, a .pt, a DCP or an hfai directory (option format) to `path`, which must not exist.
         """
 
     def close(self) -> None:

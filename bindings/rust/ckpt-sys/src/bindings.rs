@@ -1426,6 +1426,16 @@ unsafe extern "C" {
     ) -> ckpt_status;
 }
 unsafe extern "C" {
+    pub fn ckpt_file_read(
+        file: *mut ckpt_file,
+        index: u64,
+        desc: *const ckpt_tensor_desc,
+        data: *mut ::core::ffi::c_void,
+        data_bytes: u64,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
     pub fn ckpt_file_tree(file: *const ckpt_file, out: *mut *const ckpt_tree, err: *mut *mut ckpt_error)
         -> ckpt_status;
 }

@@ -218,7 +218,7 @@ impl Reader {
         })
     }
 
-    /// Writes the checkpoint to `path`, which must not exist, as safetensors, `.pt` or hfai files.
+    /// Writes the checkpoint to `path`, which must not exist, as safetensors, `.pt`, DCP or hfai files.
     /// Options: `format`, `shards`, `shard_bytes`, `at`, `opaque`, `threads`, `map`, `map_at`, `map_back`, `config`,
     /// `only`, `exclude`, `cast`.
     pub fn export(&self, path: impl AsRef<Path>, options: &Options) -> Result<()> {

@@ -93,8 +93,8 @@ impl Store {
         Report::make(|out, err| unsafe { sys::ckpt_store_repair(self.handle.get(), id.as_ptr(), bag.get(), out, err) })
     }
 
-    /// Saves a PyTorch `.pt`, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint of its own
-    /// run (default `import`). Runs no code. If somebody truncates the file meanwhile, SIGBUS can end the process.
+    /// Saves a PyTorch `.pt`, a DCP or hfai directory, a safetensors file or a Hugging Face set as a checkpoint of its
+    /// own run (default `import`). Runs no code. If somebody truncates the file meanwhile, SIGBUS can end the process.
     /// `path` may be the address of a file on a web server. Imports into one run take turns. Options: `run`, `verify`,
     /// `on_existing`, `compression`, `threads`, `timeout_ms`, `map`, `map_at`, `map_back`, `config`, `only`, `exclude`,
     /// `cast`, `ca_file`, `http_header`.

@@ -1,0 +1,110 @@
+// The order of a table's rows, against a plain sort.
+#include "save/table_sort.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "format/table.h"
+
+namespace ckpt::save {
+namespace {
+
+// A table of ids alone, as Save::add_table makes it.
+struct Sorted {
+  explicit Sorted(std::vector<uint64_t> made, uint64_t buckets, uint64_t entries)
+      : ids(std::move(made)), starts(entries) {
+    SaveTable& table = content.tables.emplace_back();
+    table.name = "t";
+    table.row_count = ids.size();
+    table.bucket_count = buckets;
+    table.capacity = UINT64_MAX;
+    table.ids = reinterpret_cast<const std::byte*>(ids.data());
+    table.buckets = starts;
+    block = table.ids;
+    table.id_source = {.blocks = &block, .row_bytes = 8};
+    tensor.gathered = true;
+    table.tensors.push_back(&tensor);
+  }
+  // The ids as they are saved.
+  std::vector<uint64_t> saved() const {
+    if (tensor.contiguous && !tensor.gathered) return ids;
+    std::vector<uint64_t> out(ids.size());
+    content.tables[0].id_source.copy(0, std::as_writable_bytes(std::span(out)));
+    return out;
+  }
+
+  std::vector<uint64_t> ids, starts;
+  const std::byte* block = nullptr;
+  SaveTensor tensor;
+  SaveContent content;
+};
+
+void expect_sorted(std::vector<uint64_t> ids, uint64_t buckets, unsigned threads) {
+  auto entries = std::min<uint64_t>(buckets, (ids.size() + kRowsPerEntry - 1) / kRowsPerEntry);
+  while (format::buckets_per_entry(buckets, entries) == 0) entries--;
+  const uint64_t width = format::buckets_per_entry(buckets, entries);
+  Sorted sorted(ids, buckets, entries);
+  Job job;
+  const Status status = sort_tables(sorted.content, threads, job);
+  ASSERT_TRUE(status.ok()) << status.message();
+  std::ranges::sort(ids, {}, [&](uint64_t id) { return std::pair(id % buckets, id); });
+  ASSERT_EQ(sorted.saved(), ids) << ids.size() << " ids in " << buckets << " buckets";
+  for (uint64_t entry = 0; entry < entries; entry++)
+    ASSERT_EQ(sorted.starts[entry],
+              std::ranges::count_if(ids, [&](uint64_t id) { return id % buckets < entry * width; }));
+}
+
+TEST(TableSort, OrdersAnyIdsByBucketThenId) {
+  std::mt19937_64 random(1);
+  for (uint64_t buckets : {1, 2, 7, 40000, 65536, 65537, 1000003}) {
+    std::set<uint64_t> ids;
+    const size_t count = random() % 800 + 1;
+    while (ids.size() < count) ids.insert(random() % 3 ? random() : random() % 1000);
+    std::vector<uint64_t> shuffled(ids.begin(), ids.end());
+    std::ranges::shuffle(shuffled, random);
+    for (unsigned threads : {1, 3}) expect_sorted(shuffled, buckets, threads);
+    expect_sorted(shuffled, UINT32_MAX, 2);
+  }
+}
+
+TEST(TableSort, OrdersIdsOfOneBucketInPlace) {
+  std::vector<uint64_t> ids(40000);
+  for (size_t i = 0; i < ids.size(); i++) ids[i] = (i * 7919 % ids.size()) << 20;
+  Sorted sorted(ids, 65536, 1);
+  Job job;
+  ASSERT_TRUE(sort_tables(sorted.content, 2, job).ok());
+  std::ranges::sort(ids);
+  EXPECT_EQ(sorted.saved(), ids);
+  sorted.ids[39999] = sorted.ids[5];
+  const Status twice = sort_tables(sorted.content, 2, job);
+  EXPECT_EQ(twice.code(), CKPT_MISMATCH) << twice.message();
+  EXPECT_NE(twice.message().find("rows 5 and 39999"), std::string::npos) << twice.message();
+}
+
+TEST(TableSort, LeavesRowsThatAreInOrderWhereTheyLie) {
+  Sorted sorted({4, 8, 1, 2}, 4, 1);
+  Job job;
+  ASSERT_TRUE(sort_tables(sorted.content, 1, job).ok());
+  EXPECT_TRUE(sorted.tensor.contiguous);
+  EXPECT_TRUE(sorted.content.tables[0].order.empty());
+}
+
+// The numbers of a table that no test can hold: 10^8 rows on a rank, 10^9 in all.
+TEST(TableSort, ItsIndexTakesLittleOfLargeTables) {
+  for (uint64_t rows : {uint64_t{100'000'000}, uint64_t{1'000'000'000}}) {
+    const uint64_t entries = std::min<uint64_t>(65536, (rows + kRowsPerEntry - 1) / kRowsPerEntry);
+    EXPECT_EQ(format::buckets_per_entry(65536, entries), 1u);
+    EXPECT_LT(entries * 8, rows * 8 / 1000);
+  }
+  EXPECT_EQ(format::buckets_per_entry(10, 4), 3u);
+  EXPECT_EQ(format::buckets_per_entry(10, 6), 0u);
+  EXPECT_EQ(format::buckets_per_entry(10, 11), 0u);
+  EXPECT_EQ(format::buckets_per_entry(10, 0), 0u);
+}
+
+}  // namespace
+}  // namespace ckpt::save
