@@ -12,7 +12,8 @@ struct RawWay {
   unsigned threads = 2;
   size_t block = 4 << 20;
   bool direct = true;
-  bool hash = false;  // read_file: also XXH3-128 of each MiB, while it is in the cache
+  bool checksums = false;  // of an upload: a CRC-32C of each part, as ckpt sends them, which the server compares
+  bool hash = false;       // read_file: also XXH3-128 of each MiB, while it is in the cache
 };
 
 // Calls body(offset, bytes) for every block; threads take blocks one by one.

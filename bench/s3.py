@@ -90,7 +90,11 @@ def limit_sections(key, scale):
 
 
 def save_section(key, workload, put, peers):
-    contenders = [raw("libcurl", "raw-write", *put), ckpt("ckpt", "save")]
+    contenders = [
+        raw("libcurl", "raw-write", *put),
+        raw("libcurl, with the checksums of parts", "raw-write", "--checksums", *put),
+        ckpt("ckpt", "save"),
+    ]
     if peers:
         contenders += [peer(name, "save") for name in SAVERS]
     return Section(

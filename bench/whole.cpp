@@ -48,6 +48,7 @@ void add_options(CLI::App& app, Settings& settings) {
   app.add_option("--threads", settings.raw.threads, "of the raw programs");
   app.add_option("--block", settings.raw.block, "bytes of each request of the raw programs");
   app.add_flag("--buffered{false}", settings.raw.direct, "through the page cache");
+  app.add_flag("--checksums", settings.raw.checksums, "of the parts of an upload");
   app.add_option("--shift", settings.shift, "bytes between the start of a page and the source");
   app.add_option("--before", settings.before, "saves before the measured one");
   app.add_option("--saves", settings.saves, "background saves");

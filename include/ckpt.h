@@ -516,7 +516,7 @@ CKPT_API int32_t ckpt_job_state(const ckpt_job* job);
 CKPT_API ckpt_status ckpt_job_wait(const ckpt_job* job, int32_t state, int64_t timeout_ms, ckpt_error** err);
 
 /* Asks the job to stop, and returns at once; may be called more than once. A save that is not committed yet will not
- * be. */
+ * be. Requests to a server that it waits for end within about a second; ABI.md has the exceptions. */
 CKPT_API void ckpt_job_cancel(const ckpt_job* job);
 
 /* A job for a call that blocks: put into the call's options, it lets another thread watch the call (state, bytes_total

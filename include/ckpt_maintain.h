@@ -136,8 +136,9 @@ CKPT_API ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, 
  * higher tokens; and the session that the mirror knew before is FENCED there.
  * This call, on rank 0, starts a job that ends once the mirror has all that was committed before the call. It fails
  * with the first failure from now on, while copying goes on, unless that was FENCED; its report names what will not be
- * copied, because it was removed before its turn (MISSING) or is damaged (DAMAGED). Cancelling or freeing the job stops
- * the waiting only. Statuses: INVALID (no mirror, or not rank 0). */
+ * copied, because it was removed before its turn (MISSING) or is damaged (DAMAGED). Its statistics count the requests
+ * of the copies that it waits for. Cancelling or freeing the job stops the waiting only. Statuses: INVALID (no mirror,
+ * or not rank 0). */
 CKPT_API ckpt_status ckpt_session_mirror(const ckpt_session* session, ckpt_job** out, ckpt_error** err);
 
 #ifdef __cplusplus

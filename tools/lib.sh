@@ -122,14 +122,14 @@ fetch_s3proxy() {
   mv "build/s3/new/$name" "$s3proxy"
 }
 
-# Another one, in Go.
-versitygw=build/s3/versitygw
-fetch_versitygw() {
-  local version=v1.8.0
-  [[ ! -e $versitygw ]] || ! go version -m "$versitygw" | grep -q "versitygw.*$version" ||
-    { echo "   $versitygw is there"; return 0; }
-  GOBIN=$repo/build/s3 quietly build/log/versitygw.txt \
-    go install "github.com/versity/versitygw/cmd/versitygw@$version" </dev/null
+# Others, in Go. MinIO has no releases for Go; its licence (AGPL) does not concern what only sends it requests.
+versitygw=build/s3/versitygw minio=build/s3/minio
+fetch_versitygw() { fetch_go "$versitygw" github.com/versity/versitygw/cmd/versitygw v1.8.0; }
+fetch_minio() { fetch_go "$minio" github.com/minio/minio v0.0.0-20260212201848-7aac2a2c5b7c; }
+# fetch_go PROGRAM PACKAGE VERSION
+fetch_go() {
+  [[ ! -e $1 ]] || ! go version -m "$1" | grep -q "$3" || { echo "   $1 is there"; return 0; }
+  GOBIN=$repo/build/s3 quietly "build/log/${1##*/}.txt" go install "$2@$3" </dev/null
 }
 
 # build PRESET [TARGET…] with the CMake settings in $settings

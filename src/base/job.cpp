@@ -16,14 +16,14 @@ Status Job::take() {
 
 // A job that another one's work begins is a part of that.
 void Job::count_with_outer() const {
-  Tally* const around = Tally::current();
+  Tally* const around = Errand::current().tally();
   if (around && around != tally.get()) tally->outer = around->shared_from_this();
 }
 
 Status Job::run(int32_t done, const std::function<Status(Job&)>& work) {
   taken_ = true;
   count_with_outer();
-  const Tallying tallying(tally.get());
+  const OnErrand on{Errand(tally.get())};
   began_ = std::chrono::steady_clock::now();
   reach(CKPT_JOB_RUNNING);
   Status status;
@@ -105,6 +105,11 @@ uint64_t Job::elapsed_us() const {
 void Job::finish() {
   if (state() != CKPT_JOB_NEW) cancel();
   if (thread_.joinable()) thread_.join();
+}
+
+OnErrand Backoff::within() const {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now());
+  return OnErrand(Errand::current().ending_at(Errand::now_ms() + left.count()));
 }
 
 void Backoff::sleep() {

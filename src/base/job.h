@@ -11,8 +11,8 @@
 #include <mutex>
 #include <thread>
 
+#include "base/errand.h"
 #include "base/report.h"
-#include "base/tally.h"
 
 namespace ckpt {
 
@@ -40,8 +40,10 @@ class Job {
   bool ended() const { return state() >= CKPT_JOB_COMMITTED; }
   // Returns OK once `state` is reached, TIMEOUT, or the error of a failed job. timeout_ms < 0 waits for ever.
   Status wait(int32_t state, int64_t timeout_ms) const;
-  void cancel() { cancelled_ = true; }
-  bool cancelled() const { return cancelled_.load(); }
+  // What its work waits for of servers ends within about a second; what must not be broken off, within ten more
+  // (errand.h).
+  void cancel() { tally->cancelled = true; }
+  bool cancelled() const { return tally->cancelled; }
   // Cancels the work if it still runs, and waits for its thread. Work on a caller's thread ends soon after.
   void finish();
 
@@ -63,7 +65,7 @@ class Job {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::atomic<int32_t> state_;
-  std::atomic<bool> cancelled_{false}, taken_{false};
+  std::atomic<bool> taken_{false};
   Status status_;
   // Kept until the job is freed: it keeps alive what the job was made from.
   std::function<Status(Job&)> work_;
@@ -82,6 +84,8 @@ class Backoff {
     reset();
   }
   bool expired() const { return std::chrono::steady_clock::now() >= deadline_; }
+  // What this thread asks of servers while that lives gets no more time.
+  OnErrand within() const;
   void sleep();
   int64_t next_pause_ms() const { return pause_ms_; }
   void reset() { pause_ms_ = longest_ms_ / 100; }

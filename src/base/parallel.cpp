@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/tally.h"
+#include "base/errand.h"
 
 namespace ckpt {
 
@@ -22,9 +22,9 @@ Status run_parallel(unsigned threads, const std::function<Status(unsigned, const
   std::atomic<bool> stop{false};
   std::mutex mutex;
   Status first;
-  Tally* const tally = Tally::current();
+  const Errand errand = Errand::current();
   auto work = [&](unsigned worker) {
-    const Tallying tallying(tally);
+    const OnErrand on(errand);
     Status status;
     try {
       status = body(worker, stop);

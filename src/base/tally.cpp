@@ -2,35 +2,16 @@
 
 namespace ckpt {
 
-// Set only while a call is at work, and put back by it. So it is nothing to a language that changes threads between
-// calls, nor to two users in one process.
-static thread_local Tally* tally_of_thread = nullptr;
+static constexpr std::atomic<uint64_t> Tally::* kCounts[] = {&Tally::gets,          &Tally::puts,    &Tally::lists,
+                                                             &Tally::deletes,       &Tally::retries, &Tally::bytes_sent,
+                                                             &Tally::bytes_received};
 
-Tally* Tally::current() { return tally_of_thread; }
+void Tally::add(const Tally& other) {
+  for (const auto count : kCounts) this->*count += other.*count;
+}
 
-Tallying::Tallying(Tally* tally) : before_(std::exchange(tally_of_thread, tally)) {}
-Tallying::~Tallying() { tally_of_thread = before_; }
-
-void count_request(RequestKind kind, bool again, uint64_t sent, uint64_t received) {
-  for (Tally* tally = Tally::current(); tally; tally = tally->outer.get()) {
-    switch (kind) {
-      case RequestKind::kGet:
-        tally->gets++;
-        break;
-      case RequestKind::kPut:
-        tally->puts++;
-        break;
-      case RequestKind::kList:
-        tally->lists++;
-        break;
-      case RequestKind::kDelete:
-        tally->deletes++;
-        break;
-    }
-    tally->retries += again ? 1 : 0;
-    tally->bytes_sent += sent;
-    tally->bytes_received += received;
-  }
+void Tally::become(const Tally& now, const Tally& before) {
+  for (const auto count : kCounts) this->*count = now.*count - before.*count;
 }
 
 }  // namespace ckpt

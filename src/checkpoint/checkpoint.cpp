@@ -226,6 +226,44 @@ Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file(uint32_t numbe
   return store::read_checked(*store_, [&] { return open_part_file_once(number, std::exchange(again, true)); });
 }
 
+static Status other_part(const std::string& text, const Id& expected, const Id& found) {
+  return Status(CKPT_MISMATCH, text).with("expected", to_hex(expected)).with("found", to_hex(found));
+}
+
+static Status read_part(const store::Reader& file, uint64_t offset, MutableBytes out, bool again) {
+  return again ? file.read_again(offset, out) : file.read_at(offset, out);
+}
+
+Status Checkpoint::check_header(const store::Reader& file, const fb::Part& expected, bool again) const {
+  std::vector<std::byte> head(kAlign);
+  CKPT_TRY(read_part(file, 0, head, again));
+  CKPT_ASSIGN(const auto header, format::decode_part_header(head));
+  if (header.save_id == summary().save_id &&
+      (header.world_size != summary().world_size || header.store_id != summary().store_id ||
+       header.token != summary().token || header.attempt != summary().attempt))
+    return Status(CKPT_FORMAT, "its header contradicts the manifest's summary");
+  const Id save = format::id_of(expected.save_id());
+  if (header.save_id == save && header.rank == expected.rank()) return Ok();
+  return other_part(strformat("part of save {}, rank {}; expected save {}, rank {}", to_hex(header.save_id),
+                              header.rank, to_hex(save), expected.rank()),
+                    save, header.save_id);
+}
+
+// The manifest has all that the end of a part says. On a server it came with the size, and the header would be one more
+// request.
+Status Checkpoint::check_end(const store::Reader& file, const fb::Part& expected, bool again) const {
+  std::vector<std::byte> end(format::kPartTrailerSize);
+  CKPT_TRY(read_part(file, file.size() - end.size(), end, again));
+  CKPT_ASSIGN(const auto found, format::decode_part_trailer(end));
+  const format::PartTrailer wanted{expected.index_offset(), expected.index_size(), expected.root_size(),
+                                   format::id_of(expected.root_digest()), format::id_of(expected.save_id())};
+  if (found == wanted) return Ok();
+  if (found.save_id == wanted.save_id)
+    return other_part("its index is not the one that the manifest names", wanted.root_digest, found.root_digest);
+  return other_part(strformat("part of save {}; expected save {}", to_hex(found.save_id), to_hex(wanted.save_id)),
+                    wanted.save_id, found.save_id);
+}
+
 Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file_once(uint32_t number, bool again) const {
   CKPT_ASSIGN(fb::Part expected, part_record(number));
   const std::string key = entry().id + "/" + format::part_name(number);
@@ -234,19 +272,7 @@ Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file_once(uint32_t 
     return Status(CKPT_INCOMPLETE, strformat("{} bytes, expected {}", file->size(), expected.size()))
         .with("expected", uint64_t{expected.size()})
         .with("found", file->size());
-  std::vector<std::byte> head(kAlign);
-  CKPT_TRY(again ? file->read_again(0, head) : file->read_at(0, head));
-  CKPT_ASSIGN(auto header, format::decode_part_header(head));
-  if (header.save_id == summary().save_id &&
-      (header.world_size != summary().world_size || header.store_id != summary().store_id ||
-       header.token != summary().token || header.attempt != summary().attempt))
-    return Status(CKPT_FORMAT, "its header contradicts the manifest's summary");
-  if (header.save_id != format::id_of(expected.save_id()) || header.rank != expected.rank())
-    return Status(CKPT_MISMATCH,
-                  strformat("part of save {}, rank {}; expected save {}, rank {}", to_hex(header.save_id), header.rank,
-                            to_hex(format::id_of(expected.save_id())), expected.rank()))
-        .with("expected", to_hex(format::id_of(expected.save_id())))
-        .with("found", to_hex(header.save_id));
+  CKPT_TRY(store_->traits().remote ? check_end(*file, expected, again) : check_header(*file, expected, again));
   return file;
 }
 

@@ -144,8 +144,8 @@ class Checkpoint {
   Result<fb::Part> part_record(uint32_t number) const { return manifest_->part(number); }
   // A part's own index, from the copy in the manifest or from the part.
   Result<const IndexFile*> part_index(uint32_t number) const;
-  // Opens a part and checks that it is the one that the manifest names (size, header). INCOMPLETE, GONE, MISMATCH,
-  // CORRUPT, FORMAT.
+  // Opens a part and checks that it is the one that the manifest names (size, header; on a server size and trailer).
+  // INCOMPLETE, GONE, MISMATCH, CORRUPT, FORMAT.
   Result<PartReader> part(uint32_t number) const;
   // All bytes of a part, mapped for as long as the checkpoint is open. UNSUPPORTED, and as part().
   Result<Bytes> map_part(uint32_t number) const;
@@ -167,6 +167,8 @@ class Checkpoint {
   Result<Named> target_of(const format::Page* page, const fb::Alias& alias) const;
   Result<std::unique_ptr<store::Reader>> open_part_file(uint32_t number) const;
   Result<std::unique_ptr<store::Reader>> open_part_file_once(uint32_t number, bool again) const;
+  Status check_header(const store::Reader& file, const fb::Part& expected, bool again) const;
+  Status check_end(const store::Reader& file, const fb::Part& expected, bool again) const;
   Result<std::unique_ptr<IndexFile>> open_part_index(uint32_t number) const;
   Result<ObjectRef> object_in(uint32_t number, std::string_view name) const;
   PartReader find_open(uint32_t number) const;

@@ -57,6 +57,9 @@ static Status check_belongs(const checkpoint::PartFile& part, const Session& ses
 // So many files are worth several threads.
 static constexpr size_t kManyFiles = 16;
 
+// Of a file that may be there: another try may read it, unless the time is up, which the caller sees.
+static bool is_unread(ckpt_status code) { return code == CKPT_IO || code == CKPT_TIMEOUT; }
+
 // Takes the first `count` of the missing files. What is not there stays missing, or is again: a rank takes its part
 // back once the attempt is closed, and then the slot says why. So does what the store fails to read, since the next try
 // may succeed; the last such error goes to `unreadable`.
@@ -71,9 +74,9 @@ static Status take_files(const Awaited& awaited, size_t count, unsigned threads,
   for (size_t i = 0; i < count; i++) {
     if (taken[i].ok()) continue;
     const ckpt_status code = taken[i].code();
-    if (code != CKPT_NOT_FOUND && code != CKPT_GONE && code != CKPT_IO) return std::move(taken[i]);
+    if (code != CKPT_NOT_FOUND && code != CKPT_GONE && !is_unread(code)) return std::move(taken[i]);
     still.push_back((*missing)[i]);
-    if (code == CKPT_IO) *unreadable = std::move(taken[i]);
+    if (is_unread(code)) *unreadable = std::move(taken[i]);
   }
   missing->erase(missing->begin(), missing->begin() + static_cast<ptrdiff_t>(count));
   missing->insert(missing->begin(), still.begin(), still.end());
@@ -85,8 +88,8 @@ static Status take_files(const Awaited& awaited, size_t count, unsigned threads,
 static Status take_arrived(const Session& session, const Awaited& awaited, unsigned threads,
                            std::vector<uint32_t>* missing, Status* unreadable) {
   auto there = session.store().exists(awaited.key((*missing)[0]));
-  if (there.status().code() == CKPT_IO) *unreadable = there.status();
-  if (!there.ok()) return there.status().code() == CKPT_IO ? Ok() : std::move(there).status();
+  if (is_unread(there.status().code())) *unreadable = there.status();
+  if (!there.ok()) return is_unread(there.status().code()) ? Ok() : std::move(there).status();
   for (size_t count = *there ? 1 : 0; count != 0; count = std::min(count * 2, missing->size())) {
     const size_t before = missing->size();
     CKPT_TRY(take_files(awaited, count, threads, missing, unreadable));
@@ -140,6 +143,7 @@ Status collect(Session& session, const Attempt& attempt, const CommitSettings& s
   bool look = false;
   for (Backoff backoff(settings.timeout_ms); !missing.empty(); look = !look) {
     CKPT_TRY(job.check());
+    const OnErrand within = backoff.within();
     const size_t before = missing.size();
     Status unreadable;
     CKPT_TRY(look ? check_open(poll, &unreadable)
@@ -153,6 +157,7 @@ Status collect(Session& session, const Attempt& attempt, const CommitSettings& s
     backoff.sleep();
   }
   if (missing.empty()) return Ok();
+  const OnErrand last_look(Errand::current().ending_at(Errand::now_ms() + Errand::kLastMs));
   Status unreadable;
   CKPT_TRY(take_files(awaited, missing.size(), settings.threads, &missing, &unreadable));  // those after the first
   if (missing.empty()) return Ok();

@@ -64,8 +64,9 @@ static Status follow_attempt(Session& session, const Attempt& attempt, const Com
   FaultWatch faults;
   for (Backoff backoff(settings.timeout_ms, session.world_size());; backoff.sleep()) {
     CKPT_TRY(job.check());
+    const OnErrand within = backoff.within();
     if (turns.other()) {
-      CKPT_TRY(session.check_fence());
+      if (Status fenced = session.check_fence(); fenced.code() != CKPT_TIMEOUT) CKPT_TRY(std::move(fenced));
     } else {
       Status found = find_directory(session, attempt);
       if (found.code() == CKPT_NOT_FOUND) {  // it is open
@@ -77,6 +78,7 @@ static Status follow_attempt(Session& session, const Attempt& attempt, const Com
     }
     CKPT_TRY(check_leader(session));
     if (!backoff.expired()) continue;
+    const GoingOn to_explain;
     CKPT_TRY(session.check_fence());
     return Status(CKPT_TIMEOUT,
                   strformat("rank 0 did not open {} within {} ms", attempt.directory, settings.timeout_ms))
@@ -115,7 +117,14 @@ static Status give_up_open(Session& session, const Attempt& attempt, Status caus
       .with("found", status_name(cause.code()));
 }
 
+// Telling the others why has its own time. A rank that waited until the end of its time does not wait much longer.
+static Errand to_tell(const Status& cause) {
+  const Errand errand = Errand::current().going_on();
+  return cause.code() == CKPT_TIMEOUT ? errand.ending_at(Errand::now_ms()) : errand;
+}
+
 Status give_up(Session& session, const Attempt& attempt, Status cause, bool published) {
+  const OnErrand telling(to_tell(cause));
   if (cause.code() == CKPT_COMMIT_UNKNOWN) return cause;
   std::string reason = cause.message();
   Status closed = session.store().put_if_absent(format::slot_key(attempt.directory),
@@ -140,6 +149,7 @@ Status give_up(Session& session, const Attempt& attempt, Status cause, bool publ
 }
 
 Status refuse_attempt(Session& session, const Attempt& attempt, Status cause) {
+  const OnErrand telling(to_tell(cause));
   cause = explain(session, std::move(cause));
   if (session.world_size() == 1 || cause.code() == CKPT_FENCED) return cause;  // no other rank waits
   // An unfinished copy has the name: it gives way, so that the other ranks learn of this.
@@ -211,6 +221,7 @@ static Status lead_commit(Session& session, const Attempt& attempt, const Commit
   auto merged = collect_and_merge(session, attempt, settings, job);
   if (!merged.ok()) return give_up(session, attempt, std::move(merged).status());
   if (Status cancelled = job.check(); !cancelled.ok()) return give_up(session, attempt, std::move(cancelled));
+  const GoingOn until_it_is_known;
   Status published = publish_manifest(session, attempt, merged->file);
   if (!published.ok()) return give_up(session, attempt, std::move(published));
   after_commit(session, attempt, merged->summary, settings, &job.report);
@@ -230,6 +241,7 @@ static void remove_own(Session& session, const Attempt& attempt, const CommitSet
 static Status await_outcome(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
   OutcomePoll poll(session, attempt);
   for (Backoff backoff(settings.timeout_ms + kFollowerGraceMs, session.world_size());; backoff.sleep()) {
+    const OnErrand within = backoff.within();
     Status outcome = poll.ask();
     // Rank 0 removed the parts when it gave up. Ours may have come after that.
     if (is_closed(outcome)) remove_own(session, attempt, settings);

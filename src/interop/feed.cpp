@@ -5,6 +5,8 @@
 #include <map>
 #include <tuple>
 
+#include "base/errand.h"
+
 namespace ckpt::interop {
 
 namespace {
@@ -89,7 +91,11 @@ Status Feed::begin(std::vector<std::vector<Bytes>> blocks) {
   }
   CKPT_TRY(fetch(staying));
   plan(alone);
-  for (unsigned i = 0; i < kRequestsAtOnce; i++) workers_.emplace_back([this] { work(); });
+  for (unsigned i = 0; i < kRequestsAtOnce; i++)
+    workers_.emplace_back([this, errand = Errand::current()] {
+      const OnErrand on(errand);
+      work();
+    });
   return Ok();
 }
 

@@ -54,7 +54,7 @@ static Status read_range(const checkpoint::Checkpoint& checkpoint, const checkpo
 
 // ---- elements ----
 
-struct Tally {
+struct Difference {
   uint64_t count = 0;
   double max_abs = NAN, max_rel = NAN;
   int64_t first = -1, last = -1;
@@ -110,7 +110,7 @@ static double distance(uint16_t dtype, const std::byte* x, const std::byte* y) {
 }
 
 // Packed elements are only counted one by one, not compared as numbers.
-static void compare_packed(int bits, uint64_t total, uint64_t first_byte, Bytes a, Bytes b, Tally* tally) {
+static void compare_packed(int bits, uint64_t total, uint64_t first_byte, Bytes a, Bytes b, Difference* tally) {
   uint64_t width = static_cast<uint64_t>(bits),
            last_counted = tally->last < 0 ? UINT64_MAX : static_cast<uint64_t>(tally->last);
   for (uint64_t i = 0; i < a.size(); i++) {
@@ -126,7 +126,7 @@ static void compare_packed(int bits, uint64_t total, uint64_t first_byte, Bytes 
   }
 }
 
-static void compare(uint16_t dtype, uint64_t width, uint64_t first, Bytes a, Bytes b, Tally* tally) {
+static void compare(uint16_t dtype, uint64_t width, uint64_t first, Bytes a, Bytes b, Difference* tally) {
   if (std::memcmp(a.data(), b.data(), a.size()) == 0) return;
   for (uint64_t i = 0; i < a.size() / width; i++) {
     const std::byte *x = a.data() + i * width, *y = b.data() + i * width;
@@ -142,9 +142,9 @@ static void compare(uint16_t dtype, uint64_t width, uint64_t first, Bytes a, Byt
   }
 }
 
-static Result<Tally> compare_values(const checkpoint::Checkpoint& a, const checkpoint::TensorRef& ta,
-                                    const checkpoint::Checkpoint& b, const checkpoint::TensorRef& tb, Job& job) {
-  Tally tally;
+static Result<Difference> compare_values(const checkpoint::Checkpoint& a, const checkpoint::TensorRef& ta,
+                                         const checkpoint::Checkpoint& b, const checkpoint::TensorRef& tb, Job& job) {
+  Difference tally;
   plan::Geometry geometry = *plan::geometry_of(ta.dtype(), ta.shape());
   uint64_t step = std::max<uint64_t>(kPieceBytes / geometry.width, 1);
   std::vector<std::byte> left, right;
@@ -279,7 +279,7 @@ Status diff_checkpoints(const Checkpoint& first, const Checkpoint& second, bool 
   compare_maps("attribute of", attrs_a, attrs_b, report);
   if (!values) return Ok();
   for (const Pair& pair : pairs) job.counters.bytes_total += bytes_of(pair);
-  std::vector<Tally> tallies(pairs.size());
+  std::vector<Difference> tallies(pairs.size());
   CKPT_TRY(for_each_parallel(threads, pairs.size(), [&](size_t i) -> Status {
     if (Status cancelled = job.check(); !cancelled.ok()) return cancelled;
     CKPT_ASSIGN(auto pieces_a, a.pieces(pairs[i].a));
@@ -292,7 +292,7 @@ Status diff_checkpoints(const Checkpoint& first, const Checkpoint& second, bool 
     return Ok();
   }));
   for (size_t i = 0; i < pairs.size(); i++) {
-    const Tally& tally = tallies[i];
+    const Difference& tally = tallies[i];
     if (tally.count == 0) continue;
     Finding finding = difference(CKPT_FINDING_DIFFERENT, pairs[i].name,
                                  strformat("tensor \"{}\": {} elements differ, max abs {}, max rel {}", pairs[i].name,

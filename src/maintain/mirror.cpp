@@ -143,17 +143,32 @@ bool Mirror::looked() {
 
 // One look at what is missing, or one copy. Fails with what concerns all copies.
 Status Mirror::step() {
-  if (!looked()) return queue_missing();
+  const auto job = std::make_shared<Job>();
+  {
+    std::lock_guard lock(mutex_);
+    job_ = job;
+  }
+  const OnErrand own{Errand(job->tally.get())};
+  Status status = looked() ? mirror_front(*job) : queue_missing();
+  std::lock_guard lock(mutex_);
+  end_try();
+  return status;
+}
+
+void Mirror::end_try() {
+  if (job_) asked_.add(*job_->tally);
+  job_.reset();
+}
+
+Status Mirror::mirror_front(Job& job) {
   hold_oldest();
   Item item;
-  auto job = std::make_shared<Job>();
   {
     std::lock_guard lock(mutex_);
     item = queue_.front();
-    job_ = job;
   }
   CKPT_TRY(plan_.fenced());
-  Status copied = copy(item, *job);
+  Status copied = copy(item, job);
   if (may_pass(copied)) return std::move(copied).in("mirror " + plan_.mirror->uri());
   settle(item, std::move(copied));
   return Ok();
@@ -185,7 +200,7 @@ void Mirror::settle(const Item& item, Status status) {
   settled_++;
   bytes_settled_ += item.bytes;
   pause_ms_ = 0;
-  job_.reset();
+  end_try();
   queue_.pop_front();
   changed_.notify_all();
 }
@@ -200,6 +215,8 @@ Status Mirror::follow(Job& job, Report* report) {
   std::unique_lock lock(mutex_);
   const uint64_t failures = failures_, before = bytes_settled_;
   uint64_t goal = 0;
+  Tally asked_before;  // but for the try that runs, which is for what was added
+  asked_before.add(asked_);
   auto end = [&](Status status) {
     *report = lost_;
     return status;
@@ -209,6 +226,10 @@ Status Mirror::follow(Job& job, Report* report) {
       goal = added_;
       for (const Item& item : queue_) job.counters.bytes_total += item.bytes;
     }
+    Tally asked;
+    asked.add(asked_);
+    if (job_) asked.add(*job_->tally);
+    job.tally->become(asked, asked_before);
     job.counters.bytes_done = bytes_settled_ - before + (job_ ? job_->counters.bytes_done.load() : 0);
     if (failures_ != failures) return end(failure_);
     if (looked_ && settled_ >= goal) return end(Ok());

@@ -32,8 +32,9 @@ class Mirror {
 
   // A checkpoint that was committed just now. Retention leaves the oldest few that wait alone.
   void add(const std::string& id);
-  // Waits until the mirror has all that was added before. Returns the first failure from now on, though copying goes
-  // on, or why it has ended; CANCELLED if the job is. `report`: what will not be copied, and why.
+  // Waits until the mirror has all that was added before, and counts the requests that this takes. Returns the first
+  // failure from now on, though copying goes on, or why it has ended; CANCELLED if the job is. `report`: what will not
+  // be copied, and why.
   Status follow(Job& job, Report* report);
 
  private:
@@ -48,8 +49,10 @@ class Mirror {
   bool looked();
   Status queue_missing();
   Status step();
+  Status mirror_front(Job& job);
   Status copy(Item& item, Job& job);
   void settle(const Item& item, Status status);
+  void end_try();
   void hold_oldest();
   void pause();
 
@@ -59,13 +62,14 @@ class Mirror {
   std::deque<Item> queue_;            // the front is what is being copied
   uint64_t added_ = 0, settled_ = 0;  // items
   uint64_t bytes_settled_ = 0;
+  Tally asked_;          // by the tries that have ended
   bool looked_ = false;  // queue_missing is through
   bool closing_ = false, ended_ = false;
   uint64_t failures_ = 0;
   Status failure_;  // the last one
   int64_t pause_ms_ = 0;
   Report lost_;
-  std::shared_ptr<Job> job_;  // of the copy that runs
+  std::shared_ptr<Job> job_;  // of the try that runs
   Job worker_;
   bool started_ = false;
 };

@@ -185,7 +185,8 @@ static void cut_blocks(PartLayout* layout, const LayoutOptions& options) {
     if (alone) end_block();
     for (uint64_t number = 0; number < item.chunk_count; number++) {
       uint64_t size = chunk_raw_size(item, number);
-      if (place_chunk(item, number, block.raw_bytes) + size > options.block_bytes) end_block();
+      const bool rest_is_small = alone && item.size - number * item.chunk_raw < options.least_block_bytes;
+      if (place_chunk(item, number, block.raw_bytes) + size > options.block_bytes && !rest_is_small) end_block();
       if (block.chunk_count == 0) {
         block.chunk_first = item.chunk_first + number;
         block.item_first = i;

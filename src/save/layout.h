@@ -66,6 +66,9 @@ struct LayoutOptions {
   bool sampled = false;                    // they are of samples, where regions are large enough
   LateMemory* memory = nullptr;            // see SaveSettings
   device::Transfers* transfers = nullptr;  // null: no tensor is on a device
+  // What is left at the end of an item that is written from the caller's memory goes with the block before it, if it
+  // is less than this.
+  uint64_t least_block_bytes = 0;
 };
 
 // `content` must outlive the layout. INVALID if a replica group is described in two ways; UNSUPPORTED if a part cannot

@@ -49,6 +49,7 @@ class PartWriter {
   };
 
   Status prepare();
+  Status lay_out_in(uint64_t block_bytes);
   Status make_buffers(bool encodes);
   Status populate(std::byte* buffer);
   Status write_blocks();
@@ -101,11 +102,8 @@ class PartWriter {
 
 // ---- before the first byte ----
 
-Status PartWriter::prepare() {
-  uint64_t chunk_bytes = session_.plan().chunk_bytes;
-  uint64_t block_bytes = std::max({chunk_bytes, traits_.least_block_bytes,
-                                   std::min(traits_.block_bytes, settings_.staging_bytes / 4 / kAlign * kAlign)});
-  CKPT_ASSIGN(layout_, lay_out(content_, {chunk_bytes,
+Status PartWriter::lay_out_in(uint64_t block_bytes) {
+  CKPT_ASSIGN(layout_, lay_out(content_, {session_.plan().chunk_bytes,
                                           session_.plan().large_tensor_bytes,
                                           block_bytes,
                                           settings_.compression,
@@ -115,7 +113,19 @@ Status PartWriter::prepare() {
                                           values_,
                                           settings_.replicas == ReplicaCheck::kSample,
                                           settings_.memory.get(),
-                                          &transfers_}));
+                                          &transfers_,
+                                          traits_.least_block_bytes}));
+  return Ok();
+}
+
+Status PartWriter::prepare() {
+  uint64_t chunk_bytes = session_.plan().chunk_bytes;
+  uint64_t block_bytes = std::max({chunk_bytes, traits_.least_block_bytes,
+                                   std::min(traits_.block_bytes, settings_.staging_bytes / 4 / kAlign * kAlign)});
+  CKPT_TRY(lay_out_in(block_bytes));
+  const uint64_t larger =
+      std::min(round_up(layout_.data_bytes / traits_.most_blocks, kAlign), settings_.staging_bytes / 4);
+  if (larger > block_bytes) CKPT_TRY(lay_out_in(larger / kAlign * kAlign));
   CKPT_TRY(transfers_.end_bounce());
   chunks_.resize(layout_.chunk_count);
   blocks_.resize(layout_.blocks.size());
@@ -154,7 +164,8 @@ Status PartWriter::make_buffers(bool encodes) {
   const bool grows = copies_ && settings_.staging_grows;
   const size_t at_once = threads_ + traits_.write_depth;
   const uint64_t had = session_.arena_size();
-  const uint64_t budget = grows ? std::max(settings_.staging_bytes, had) : settings_.staging_bytes;
+  const uint64_t all = grows ? std::max(settings_.staging_bytes, had) : settings_.staging_bytes;
+  const uint64_t budget = all - std::min(traits_.copied_bytes, all / 2);  // the rest is for the store's writer
   const size_t sure = std::max<size_t>(budget / buffer_bytes_, 1);
   if (encodes) reserve_ = std::clamp<size_t>(sure / 2, 1, grows ? threads_ : at_once);
   size_t count = copies_ ? blocks + reserve_ : std::min(blocks + reserve_, at_once + reserve_);

@@ -138,8 +138,10 @@ Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::
   CKPT_ASSIGN(auto missing, missing_claims(store, plan));
   Turns turns;
   for (Backoff backoff(timeout_ms, plan.world_size / kRanksPerListing);; backoff.sleep()) {
-    CKPT_ASSIGN(bool complete, await_ranks(store, plan, reception, turns, &missing));
-    if (complete) break;
+    const OnErrand within = backoff.within();
+    auto complete = await_ranks(store, plan, reception, turns, &missing);
+    if (complete.ok() && *complete) break;
+    if (complete.status().code() != CKPT_TIMEOUT) CKPT_TRY(complete.status());
     if (Status cancelled = job.check(); !cancelled.ok()) {
       (void)store.put_own(start_key(plan), as_bytes("stop: rank 0 was cancelled"));
       return cancelled;
@@ -177,8 +179,10 @@ static Result<std::string> await_welcome(store::Store& store, std::string_view r
                                          int64_t timeout_ms, const Job& job) {
   std::set<std::string> seen;
   for (Backoff backoff(timeout_ms, newcomer.world_size);; backoff.sleep()) {
+    const OnErrand within = backoff.within();
     auto answer = find_welcome(store, run, newcomer.rank, nonce, &seen);
-    if (!answer.ok() || !answer->empty()) return answer;
+    const bool late = answer.status().code() == CKPT_TIMEOUT;
+    if (!late && (!answer.ok() || !answer->empty())) return answer;
     CKPT_TRY(job.check());
     if (!backoff.expired()) continue;
     return Status(CKPT_TIMEOUT, strformat("rank {}: rank 0 did not come to the rendezvous of run \"{}\" within {} ms",
@@ -203,14 +207,16 @@ Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout
   const std::string key = start_key(plan);
   Turns turns;
   for (Backoff backoff(timeout_ms, plan.world_size);; backoff.sleep()) {
+    const OnErrand within = backoff.within();
     const bool asks_fence = turns.other();
     Status fenced = asks_fence ? check_fence(store, plan) : Ok();
     if (!asks_fence || !fenced.ok()) {  // one that was fenced after its start has started all the same
-      CKPT_ASSIGN(bool decided, store.exists(key));
-      if (decided) break;
+      auto decided = store.exists(key);
+      if (decided.ok() && *decided) break;
+      if (fenced.ok()) fenced = decided.status();
     }
-    CKPT_TRY(std::move(fenced));
     CKPT_TRY(job.check());
+    if (fenced.code() != CKPT_TIMEOUT) CKPT_TRY(std::move(fenced));
     if (backoff.expired())
       return Status(CKPT_TIMEOUT,
                     strformat("not all ranks of session {} were there within {} ms", plan.token, timeout_ms));

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/errand.h"
 #include "store/keys.h"
 
 namespace ckpt::store {
@@ -82,7 +83,9 @@ class CacheReader::Claim {
  private:
   bool take_from_threads(uint64_t end) {
     std::unique_lock lock(reader_.mutex_);
-    reader_.changed_.wait(lock, [&] { return reader_.blocks_[first_] != Block::kComing; });
+    while (reader_.blocks_[first_] == Block::kComing && Errand::current().check().ok())
+      reader_.changed_.wait_for(lock, std::chrono::milliseconds(100));
+    if (reader_.blocks_[first_] == Block::kComing) return false;  // nobody waits for this thread any more
     while (end_ < end && reader_.blocks_[end_] == Block::kMissing) reader_.blocks_[end_++] = Block::kComing;
     return end_ > first_;
   }
@@ -96,6 +99,7 @@ class CacheReader::Claim {
       reader_.look_at_map(first_, end_);
       stop_at_what_is_there();
       if (locked_ > first_ || reader_.blocks_[first_] == Block::kThere || reader_.hurried_) return;
+      if (!Errand::current().check().ok()) return;
       if (std::chrono::steady_clock::now() >= until) {
         reader_.hurried_ = true;
         return;

@@ -2,6 +2,8 @@
 
 #include <system_error>
 
+#include "base/errand.h"
+
 namespace ckpt::store {
 
 Heartbeat::~Heartbeat() {
@@ -9,6 +11,7 @@ Heartbeat::~Heartbeat() {
     std::lock_guard lock(mutex_);
     ends_ = true;
   }
+  asked_->cancelled = true;
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
 }
@@ -36,6 +39,7 @@ void Heartbeat::end() {
 }
 
 void Heartbeat::work() {
+  const OnErrand until_it_ends{Errand(asked_.get())};
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return ends_ || works_ != 0; });

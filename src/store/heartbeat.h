@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "base/tally.h"
 #include "store/store.h"
 
 namespace ckpt::store {
@@ -35,6 +36,7 @@ class Heartbeat {
   std::condition_variable changed_;
   int works_ = 0;  // how many
   bool ends_ = false;
+  const std::shared_ptr<Tally> asked_ = std::make_shared<Tally>();  // by the thread; cancelled at the end
   std::thread thread_;
 };
 

@@ -30,6 +30,10 @@ struct Traits {
   // the least.
   uint64_t block_bytes = 8 << 20;
   uint64_t least_block_bytes = 0;
+  // A file should have no more writes than this, and what does not keep to these rules is copied by the writer, of
+  // which so many bytes may be in memory beside the blocks.
+  uint64_t most_blocks = UINT64_MAX;
+  uint64_t copied_bytes = 0;
   unsigned write_depth = 4;
   unsigned read_depth = 8;
   // Neighbouring bytes are best read together up to this size: on a server each read is a request, which costs money.

@@ -10,7 +10,7 @@
 namespace ckpt::store {
 
 Status Transfer::run() const {
-  const Tallying tallying(tally);
+  const OnErrand on(errand);
   try {
     return writer ? writer->write_at(offset, from) : reader->read_direct(offset, into);
   } catch (const std::bad_alloc&) {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/tally.h"
+#include "base/errand.h"
 #include "store/io_queue.h"
 
 namespace ckpt::store {
@@ -23,9 +23,9 @@ struct Transfer {
   Bytes from;         // of a write
   MutableBytes into;  // of a read
   IoQueue::Done done;
-  Tally* tally = Tally::current();  // of the job that it is for, which waits for it
-  size_t moved = 0;                 // bytes that a ring has transferred
-  Transfer* next = nullptr;         // in the list that holds it
+  Errand errand = Errand::current();  // whose it is, who waits for it
+  size_t moved = 0;                   // bytes that a ring has transferred
+  Transfer* next = nullptr;           // in the list that holds it
 
   // Blocks. Returns what write_at or read_direct returns.
   Status run() const;

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "base/errand.h"
 #include "base/job.h"
 #include "base/parallel.h"
 
@@ -14,7 +15,7 @@ void get() { count_request(RequestKind::kGet, false, 0, 10); }
 
 TEST(Tally, WhatBelongsToNoJobIsCountedNowhere) {
   Job job;
-  EXPECT_EQ(Tally::current(), nullptr);
+  EXPECT_EQ(Errand::current().tally(), nullptr);
   get();
   EXPECT_EQ(job.tally->gets, 0u);
 }
@@ -38,7 +39,7 @@ TEST(Tally, EachKindIsCountedWithItsBytesAndWhetherItIsARetry) {
   EXPECT_EQ(job.tally->retries, 2u);
   EXPECT_EQ(job.tally->bytes_sent, 10u);
   EXPECT_EQ(job.tally->bytes_received, 111u);
-  EXPECT_EQ(Tally::current(), nullptr) << "its work is done";
+  EXPECT_EQ(Errand::current().tally(), nullptr) << "its work is done";
 }
 
 TEST(Tally, HelpersCountForTheJobThatTheyHelp) {

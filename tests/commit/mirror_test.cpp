@@ -113,6 +113,29 @@ TEST_P(Mirrors, HaveEveryByteOfWhatIsCommitted) {
   EXPECT_TRUE(training.report.findings.empty());
 }
 
+// The copy waits until the job has begun; what is there already costs it nothing.
+TEST_P(Mirrors, TellTheJobThatFollowsWhatTheirCopiesAskOfAServer) {
+  Gate gate;
+  const auto shell = shell_of(there());
+  Training training(here(), shell);
+  ASSERT_TRUE(training.follow().ok());
+  shell->once("create", "s1.1.1/PART_000", [&] { gate.pass(); });
+  ASSERT_TRUE(training.save(1).ok());
+  Job job, later;
+  std::thread opener([&] {
+    while (job.counters.bytes_total == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    gate.open();
+  });
+  EXPECT_TRUE(training.follow(job).ok());
+  opener.join();
+  EXPECT_TRUE(training.follow(later).ok());
+  EXPECT_EQ(later.tally->puts + later.tally->gets, 0u);
+  const bool counts = GetParam().name == "S3";
+  EXPECT_EQ(job.tally->puts >= 3, counts) << "record, part, MANIFEST";
+  EXPECT_EQ(job.tally->gets >= 1, counts);
+  EXPECT_EQ(job.tally->bytes_sent >= 8192, counts);
+}
+
 TEST_P(Mirrors, AreCompleteWhenTheSessionIsClosed) {
   {
     Training training(here(), there());

@@ -5,8 +5,8 @@
 #   run.sh SERVER COMMAND…
 #
 # SERVER: the .jar of S3Proxy, which tools/test fetches into build/s3 and which keeps its bucket in memory, with
-# CKPT_TEST_S3_FILES=1 in the folder CKPT_TEST_S3_BUCKETS, or the program of versitygw, which does so always
-# and has no TLS here.
+# CKPT_TEST_S3_FILES=1 in the folder CKPT_TEST_S3_BUCKETS, or the program of versitygw or minio, which do so always
+# and have no TLS here.
 set -euo pipefail
 program=$1; shift
 [[ -e $program ]] || { echo "no $program: tools/test fetches it" >&2; exit 1; }
@@ -58,11 +58,9 @@ port_of() { # the protocol, as its log names it
   sed -n "s/.*Started .*ServerConnector.*{$1.*{127\.0\.0\.1:\([0-9]*\)}.*/\1/p" "$scratch/log" | head -n 1
 }
 
-# Its port is chosen here, since it does not tell one that it takes by itself.
-start_versitygw() {
-  port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-  "$program" --access "$AWS_ACCESS_KEY_ID" --secret "$AWS_SECRET_ACCESS_KEY" --port "127.0.0.1:$port" --quiet \
-    posix "$CKPT_TEST_S3_BUCKETS" >"$scratch/log" 2>&1 &
+# start_other COMMAND…: a server whose port is chosen here, since it does not tell one that it takes by itself.
+start_other() {
+  "$@" >"$scratch/log" 2>&1 &
   server=$!
   for _ in {1..300}; do
     ! curl --silent --output /dev/null "http://127.0.0.1:$port" || return 0
@@ -70,15 +68,30 @@ start_versitygw() {
     sleep 0.1
   done
   cat "$scratch/log" >&2
-  echo "versitygw did not start" >&2
+  echo "$program did not start" >&2
   exit 1
+}
+free_port() {
+  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+start_versitygw() {
+  start_other "$program" --access "$AWS_ACCESS_KEY_ID" --secret "$AWS_SECRET_ACCESS_KEY" --port "127.0.0.1:$port" \
+    --quiet posix "$CKPT_TEST_S3_BUCKETS"
+}
+start_minio() {
+  start_other env MINIO_ROOT_USER="$AWS_ACCESS_KEY_ID" MINIO_ROOT_PASSWORD="$AWS_SECRET_ACCESS_KEY" \
+    MINIO_BROWSER=off MINIO_UPDATE=off "$program" server --address "127.0.0.1:$port" --quiet "$CKPT_TEST_S3_BUCKETS"
 }
 
 port=
 export CKPT_TEST_S3_BUCKETS=$scratch/buckets
 mkdir "$CKPT_TEST_S3_BUCKETS"
-if [[ $program == *.jar ]]; then start_s3proxy; else start_versitygw; fi
-export CKPT_TEST_S3=http://127.0.0.1:$port
+case $program in
+  *.jar) start_s3proxy ;;
+  */minio) port=$(free_port); start_minio ;;
+  *) port=$(free_port); start_versitygw ;;
+esac
+export CKPT_TEST_S3=http://127.0.0.1:$port CKPT_TEST_S3_SERVER=${program##*/}
 curl --silent --fail --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
   -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' -X PUT "$CKPT_TEST_S3/ckpt-test"
 "$@"

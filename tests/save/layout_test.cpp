@@ -71,6 +71,31 @@ TEST(SaveTensor, GivesBackTheRegionAndTheMemoryThatWereAdded) {
   EXPECT_EQ(to_text(flat.memory().extent), "[10]");
 }
 
+TEST(Layout, WhatIsLeftOfAnItemInPlaceGoesWithTheBlockBeforeItIfItIsTooLittle) {
+  const std::vector<std::byte> memory(20 << 20);
+  auto sizes = [&](int64_t bytes, bool in_place, uint64_t least) {
+    Added added;
+    added.add_at("w", desc_of(CKPT_DTYPE_U8, {bytes}), memory.data(), memory.size());
+    const auto layout = lay_out(added.content, {.chunk_bytes = 1 << 16,
+                                                .large_tensor_bytes = 1 << 30,
+                                                .block_bytes = 8 << 20,
+                                                .compression = "none",
+                                                .rank = 0,
+                                                .in_place = in_place,
+                                                .least_block_bytes = least});
+    EXPECT_TRUE(layout.ok()) << layout.status().message();
+    std::vector<uint64_t> found;
+    for (const Block& block : layout->blocks) found.push_back(block.raw_bytes);
+    return found;
+  };
+  using Sizes = std::vector<uint64_t>;
+  EXPECT_EQ(sizes(20 << 20, true, 5 << 20), (Sizes{8 << 20, 12 << 20}));
+  EXPECT_EQ(sizes(14 << 20, true, 5 << 20), (Sizes{8 << 20, 6 << 20}));
+  EXPECT_EQ(sizes(3 << 20, true, 5 << 20), (Sizes{3 << 20}));
+  EXPECT_EQ(sizes(20 << 20, true, 0), (Sizes{8 << 20, 8 << 20, 4 << 20}));
+  EXPECT_EQ(sizes(20 << 20, false, 5 << 20), (Sizes{8 << 20, 8 << 20, 4 << 20})) << "a buffer has a block's size";
+}
+
 TEST(SaveTensor, StridesOfAContiguousMemoryCountAsNone) {
   Added added;
   ckpt_tensor_desc desc = desc_of(CKPT_DTYPE_F32, {1, 3, 5});

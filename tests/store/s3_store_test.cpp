@@ -36,7 +36,7 @@ TEST_P(S3Special, AWriterThatIsGivenUpEndsItsUpload) {
   {
     auto writer = store->create("d/a", 9 << 20);
     ASSERT_EQ(code((*writer)->write_at(0, data.bytes())), "OK");
-    EXPECT_EQ(s3::list_uploads(*home.client(), "d")->size(), 1u);
+    EXPECT_EQ(s3::list_uploads(*home.client(), "d")->size(), s3_lists_uploads() ? 1u : 0u);
   }
   EXPECT_EQ(s3::list_uploads(*home.client(), "d")->size(), 0u);
 }
@@ -48,8 +48,9 @@ TEST_P(S3Special, WhoeverRetiresAnAttemptEndsTheUploadsOfItsDeadWriters) {
   ASSERT_EQ(code(store->put_if_absent("s1/MANIFEST", as_bytes("a tombstone"))), "OK");
   ASSERT_EQ(code(home.open()->retire("s1", "MANIFEST", {})), "OK");
   EXPECT_EQ(s3::list_uploads(*home.client(), "s1")->size(), 0u);
-  EXPECT_EQ(code((*writer)->publish(9 << 20)), "NOT_FOUND");
-  EXPECT_EQ(names(*store, "s1"), "MANIFEST");
+  // Where they cannot be listed, a writer that wakes up late does no harm: the slot is taken.
+  EXPECT_EQ(code((*writer)->publish(9 << 20)), s3_lists_uploads() ? "NOT_FOUND" : "OK");
+  EXPECT_EQ(names(*store, "s1"), s3_lists_uploads() ? "MANIFEST" : "MANIFEST PART_000");
 }
 
 TEST_P(S3Special, WritesThatComeOutOfOrderForEverAreNoPart) {

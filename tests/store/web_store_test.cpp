@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "base/tally.h"
+#include "base/errand.h"
 #include "s3/fault_proxy.h"
 #include "s3/file_server.h"
 #include "store/store_suite.h"
@@ -305,7 +305,7 @@ TEST_F(WebStore, EveryRequestIsCountedAlsoOneThatIsRedirectedOrTriedAgain) {
   });
   const auto tally = std::make_shared<Tally>();
   {
-    const Tallying work(tally.get());
+    const OnErrand work{Errand(tally.get())};
     ASSERT_TRUE(web(server.address())->get("a", 1 << 20).ok());
   }
   EXPECT_EQ(tally->gets, server.heads().size());

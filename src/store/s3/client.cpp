@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "base/tally.h"
+#include "base/errand.h"
 #include "store/keys.h"
 
 namespace ckpt::store::s3 {
@@ -59,8 +59,14 @@ static void read_error(Answer* answer) {
   if (answer->code.empty()) answer->code = "Error";
 }
 
-Answer Client::ask_once(const Request& request, std::shared_ptr<const Credentials>* used) {
+Status Client::is_over(const Errand& errand, const Request& request) const {
+  return errand.check().in(path(request.key));
+}
+
+Answer Client::ask_once(const Request& request, const Errand& errand, std::shared_ptr<const Credentials>* used) {
   Answer answer;
+  answer.failure = is_over(errand, request);
+  if (!answer.failure.ok()) return answer;
   auto credentials = credentials_->get(server_time());
   if (!credentials.ok()) {
     answer.failure = std::move(credentials).status().in(path(request.key));
@@ -81,6 +87,7 @@ Answer Client::ask_once(const Request& request, std::shared_ptr<const Credential
   http.into = request.into;
   http.wants_bytes = request.wants_bytes;
   http.accept = request.accept;
+  http.errand = &errand;
   http.connect_ms = config_.timing.connect_ms;
   http.stall_s = config_.timing.stall_s * (request.ends_late ? 6 : 1);
   http.most_ms = config_.timing.connect_ms + 1000 * http.stall_s * 3 +
@@ -93,6 +100,8 @@ Answer Client::ask_once(const Request& request, std::shared_ptr<const Credential
   answer.http = http_->exchange(http);
   if (answer.http.no_memory) {
     answer.failure = Status(CKPT_NOMEM, path(request.key) + ": no memory for a request");
+  } else if (!answer.http.ended.ok()) {
+    answer.failure = Status(answer.http.ended).in(path(request.key));
   } else if (!answer.http.trouble.empty()) {
     answer.failure = Status(CKPT_IO, strformat("{}: {} at {}: {}", path(request.key), request.verb, config_.endpoint(),
                                                answer.http.trouble))
@@ -156,9 +165,9 @@ static bool may_be_done(const Answer& answer) {
   return answer.failure.ok() ? answer.http.status >= 500 || answer.http.status == 409 : answer.http.sent;
 }
 
-bool Client::wait_to_try_again(const Answer& answer, const Try& tries) {
+bool Client::wait_to_try_again(const Answer& answer, const Try& tries, const Errand& errand) {
   const bool busy = answer.http.status == 503 || answer.http.status == 429 || answer.code == "SlowDown";
-  return patience_.wait_to_try_again(answer.http, busy, tries);
+  return patience_.wait_to_try_again(answer.http, busy, tries, errand);
 }
 
 // What did not get to the server costs nothing.
@@ -173,11 +182,12 @@ void Client::count(const Request& request, const Answer& answer, bool again) {
 }
 
 Answer Client::ask(const Request& request) {
+  const Errand own = Errand::current(), errand = request.may_end() ? own : own.going_on();
   bool maybe_done = false;
   for (Try tries;; tries.count++) {
-    patience_.wait_for_calm();
+    patience_.wait_for_calm(errand);
     std::shared_ptr<const Credentials> used;
-    Answer answer = ask_once(request, &used);
+    Answer answer = ask_once(request, errand, &used);
     count(request, answer, tries.count > 0);
     maybe_done |= may_be_done(answer);
     answer.maybe_done = maybe_done && !answer.good();
@@ -185,7 +195,10 @@ Answer Client::ask(const Request& request) {
     if (answer.good() || request.once) return answer;
     Patience::failed(&tries);
     if (used && repair(request, answer, *used, &tries)) continue;
-    if (!is_passing(answer) || !wait_to_try_again(answer, tries)) return answer;
+    if (!is_passing(answer)) return answer;
+    if (wait_to_try_again(answer, tries, errand)) continue;
+    if (Status over = is_over(errand, request); !over.ok()) answer.failure = std::move(over);
+    return answer;
   }
 }
 

@@ -155,6 +155,17 @@ int on_seek(void* user, curl_off_t offset, int origin) {
   return CURL_SEEKFUNC_OK;
 }
 
+// libcurl calls it whenever something happens, and about once a second while nothing does. Not 0 ends the exchange.
+int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  Exchange& exchange = *static_cast<Exchange*>(user);
+  try {
+    exchange.reply.ended = exchange.request.errand->check();
+  } catch (const std::bad_alloc&) {
+    exchange.reply.no_memory = true;
+  }
+  return exchange.reply.no_memory || !exchange.reply.ended.ok();
+}
+
 bool is_final(CURLcode code) {
   return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_URL_MALFORMAT ||
          code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_NOT_BUILT_IN || code == CURLE_SSL_CERTPROBLEM ||
@@ -218,6 +229,11 @@ class Http::Handle {
     option(CURLOPT_WRITEFUNCTION, on_body);
     option(CURLOPT_WRITEDATA, exchange);
     set_method(request, exchange);
+    if (request.errand) {
+      option(CURLOPT_NOPROGRESS, 0L);
+      option(CURLOPT_XFERINFOFUNCTION, on_progress);
+      option(CURLOPT_XFERINFODATA, exchange);
+    }
     return refused_ == 0 && !no_memory_;
   }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/errand.h"
 #include "store/s3/curl.h"
 #include "store/s3/sign.h"
 
@@ -27,6 +28,7 @@ struct HttpReply {
   bool absent = false;   // nobody listens there
   bool refused = false;  // `accept` said no
   bool no_memory = false;
+  Status ended;  // CANCELLED or TIMEOUT if the errand was over
 
   bool good() const { return status >= 200 && status < 300; }
   // Null if there is none.
@@ -43,9 +45,10 @@ struct HttpRequest {
   // Asked once, when the headers of a good answer are there: whether its body is what was asked for.
   std::function<bool(const HttpReply&)> accept;
   long connect_ms = 10000;
-  long stall_s = 20;     // so long with less than a KiB each second
-  long most_ms = 60000;  // for all of it
-  bool direct = false;   // passes by any proxy
+  long stall_s = 20;               // so long with less than a KiB each second
+  long most_ms = 60000;            // for all of it
+  bool direct = false;             // passes by any proxy
+  const Errand* errand = nullptr;  // if not null: waits no longer than that says
 };
 
 class Http {

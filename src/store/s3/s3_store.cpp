@@ -41,7 +41,9 @@ class S3Store final : public Store {
   std::string path(std::string_view key) const override { return client_->path(key); }
   Traits traits() const override {
     return {.block_bytes = 8 << 20,
-            .least_block_bytes = 5 << 20,
+            .least_block_bytes = S3Writer::kLeastPart,
+            .most_blocks = S3Writer::kMostBlocks,
+            .copied_bytes = S3Writer::kMostCopied,
             .write_depth = 8,
             .read_depth = 16,
             .read_bytes = 16 << 20,
@@ -156,6 +158,7 @@ Result<uint64_t> S3Store::bytes_in(std::string_view directory) const {
 
 Status S3Store::remove(std::string_view key, bool /*sync*/) {
   CKPT_TRY(check_key(key));
+  const GoingOn also_when_cancelled;
   CKPT_ASSIGN(const auto there, look_at_object(*client_, key));
   return there ? delete_object(*client_, key) : not_found(path(key));
 }
@@ -266,6 +269,7 @@ Status S3Store::put_tombstone(const Note& note, const ObjectInfo& held, Bytes to
 }
 
 Status S3Store::retire(std::string_view directory, std::string_view slot, Bytes tombstone) {
+  const GoingOn also_when_cancelled;
   CKPT_TRY(check_key(directory));
   CKPT_TRY(check_element(slot));
   Note note{directory, slot, {}, tombstone.empty()};

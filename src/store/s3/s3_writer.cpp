@@ -42,6 +42,8 @@ uint64_t S3Writer::part_bytes() const {
 
 Status S3Writer::take_turn(Lock& lock, uint64_t offset) {
   const bool came = changed_.wait_for(lock, kTurn, [&] { return published_ || !error_.ok() || offset <= taken_; });
+  changed_.wait(lock,
+                [&] { return published_ || !error_.ok() || copied_ == 0 || copied_ + carried_.size() <= kMostCopied; });
   if (published_) return already_published(client_->path(key_));
   CKPT_TRY(error_);
   if (came && offset == taken_) return Ok();
@@ -84,6 +86,7 @@ Status S3Writer::send(const Part& part) {
   const Bytes pieces[] = {part.carried, part.rest};
   Request request("PUT", key_, {{"partNumber", std::to_string(part.number + 1)}, {"uploadId", upload_}});
   request.body = pieces;
+  request.of_upload = true;
   // All of its parts have one, or none.
   if (with_checksums_) request.checksum = crc32c_header(pieces);
   const Answer answer = client_->ask(request);
@@ -116,6 +119,12 @@ Status S3Writer::send_all_of(const std::vector<Part>& parts) {
   }
 }
 
+static uint64_t copied_bytes(const auto& parts) {
+  uint64_t bytes = 0;
+  for (const auto& part : parts) bytes += part.carried.size();
+  return bytes;
+}
+
 Status S3Writer::write_at(uint64_t offset, Bytes data) {
   std::vector<Part> parts;
   {
@@ -125,10 +134,12 @@ Status S3Writer::write_at(uint64_t offset, Bytes data) {
     changed_.notify_all();
     CKPT_TRY(error_);
     sending_++;
+    copied_ += copied_bytes(parts);
   }
   Status status = send_all_of(parts);
   Lock lock(mutex_);
   sending_--;
+  copied_ -= copied_bytes(parts);
   if (error_.ok()) error_ = status;
   changed_.notify_all();
   return status;

@@ -14,6 +14,8 @@ namespace ckpt::store::s3 {
 class S3Writer final : public Writer {
  public:
   static constexpr uint64_t kLeastPart = 5 << 20;  // of S3, but for the last part
+  // Parts need no copy where there are no more writes than this; else these bytes are in memory, or one part.
+  static constexpr uint64_t kMostBlocks = 8000, kMostCopied = 64 << 20;
   // Parts are as large as it takes to hold `expected_size` bytes in 10,000 of them.
   S3Writer(std::shared_ptr<Client> client, std::string_view key, uint64_t expected_size,
            uint64_t least_part = kLeastPart);
@@ -59,6 +61,7 @@ class S3Writer final : public Writer {
   uint64_t taken_ = 0;              // bytes
   std::vector<std::byte> carried_;  // the last of them, which are in no part yet
   size_t sending_ = 0;              // calls
+  uint64_t copied_ = 0;             // bytes, of the parts that they send
   std::string upload_;              // its id; "" before the first part, and after the end
   bool with_checksums_ = false;     // the upload was begun so
   std::vector<Sent> sent_;          // by number

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/tally.h"
+#include "base/errand.h"
 #include "base/text.h"
 #include "store/keys.h"
 #include "store/s3/encoding.h"
@@ -104,6 +104,7 @@ s3::HttpReply Client::ask_once(const Get& get, const Url& address) {
   http.accept = get.accept;
   http.connect_ms = timing_.connect_ms;
   http.stall_s = timing_.stall_s;
+  http.errand = &Errand::current();
   http.most_ms = timing_.connect_ms + 3000 * timing_.stall_s + static_cast<int64_t>(get.into.size()) / kSlowest;
   return http_->exchange(http);
 }
@@ -142,19 +143,21 @@ Answer Client::follow(const Get& get, bool again) {
 
 static bool is_passing(const Answer& answer) {
   if (!answer.failure.ok()) return false;
-  if (!answer.http.trouble.empty()) return !answer.http.final && !answer.http.no_memory;
+  if (!answer.http.trouble.empty()) return !answer.http.final && !answer.http.no_memory && answer.http.ended.ok();
   return s3::is_passing_status(answer.http.status);
 }
 
 Answer Client::ask(const Get& get) {
   for (s3::Patience::Try tries;; tries.count++) {
-    patience_.wait_for_calm();
+    patience_.wait_for_calm(Errand::current());
     Answer answer = follow(get, tries.count > 0);
     if (answer.http.trouble.empty()) patience_.answered();
     if (!is_passing(answer)) return answer;
     s3::Patience::failed(&tries);
     const bool busy = answer.http.status == 503 || answer.http.status == 429;
-    if (!patience_.wait_to_try_again(answer.http, busy, tries)) return answer;
+    if (patience_.wait_to_try_again(answer.http, busy, tries, Errand::current())) continue;
+    answer.http.ended = Errand::current().check();
+    return answer;
   }
 }
 
@@ -174,6 +177,7 @@ Status Client::error(const Answer& answer, std::string_view key) const {
   const std::string where = path(key);
   const s3::HttpReply& http = answer.http;
   if (!answer.failure.ok()) return Status(answer.failure).in(where).with("path", where);
+  if (!http.ended.ok()) return Status(http.ended).in(where).with("path", where);
   if (http.no_memory) return Status(CKPT_NOMEM, where + ": no memory for a request");
   const bool elsewhere = answer.from.origin() != root_.origin();
   const std::string at = elsewhere ? " (from " + answer.from.origin() + ")" : "";
