@@ -225,6 +225,18 @@ make_torch_venv() {
   quietly build/log/torch-pip.txt "$torch_venv/bin/pip" install -q --no-cache-dir "${wanted[@]}" </dev/null
   echo "$what" >"$stamp"
 }
+
+# NVIDIA's runtimes of CUDA 13 and 12 and their headers, from PyPI (12 MB): for tests/cuda.
+cuda_packages=(nvidia-cuda-runtime==13.5.37 nvidia-cuda-crt==13.5.37 nvidia-cuda-runtime-cu12==12.9.79)
+make_cuda_venv() {
+  local stamp=build/cuda-venv/made-with
+  [[ -e $stamp && $(<"$stamp") == "${cuda_packages[*]}" ]] && { echo "   build/cuda-venv is there"; return 0; }
+  rm -rf build/cuda-venv
+  quietly build/log/cuda-venv.txt python3 -m venv build/cuda-venv
+  quietly build/log/cuda-pip.txt build/cuda-venv/bin/pip install -q --no-deps "${cuda_packages[@]}" </dev/null
+  echo "${cuda_packages[*]}" >"$stamp"
+}
+
 torch_root() { echo "$repo/$torch_venv"/lib/python3*/site-packages/torch; }
 
 # install_binding VENV [PACKAGE…]: makes the virtual environment if it is not there, and installs Python's ckpt into it.

@@ -178,8 +178,7 @@ int run(const Args& args) {
   if (is_foreign(args.checkpoint)) {
     if (args.tensor.empty() || args.json)
       invalid("--object and --json are for checkpoints: " + shown(args.checkpoint) + " is none");
-    with_foreign_tensor(args.checkpoint, args.tensor, args.as, args,
-                        [&](const TensorSource& source) { cat_tensor(args, source); });
+    cat_tensor(args, foreign_tensor(args.checkpoint, args.tensor, args.as, args));
     return kExitOk;
   }
   ckpt::Options options = make_options(args);

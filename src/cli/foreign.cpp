@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <memory>
 #include <unordered_map>
 
 #include "cli/locate.h"
@@ -100,16 +101,28 @@ void show_foreign(const ForeignQuery& query, const Common& common) {
   print(text + tensors_text(chosen(tensors, query.pattern)));
 }
 
-void with_foreign_tensor(const std::string& path, const std::string& name, const std::string& as, const Common& common,
-                         const std::function<void(const TensorSource& source)>& show) {
-  ckpt::File file = open_file(path, common);
-  const uint64_t count = file.tensor_count();
-  for (uint64_t i = 0; i < count; i++) {
-    const ckpt::FileTensor tensor = file.tensor(i);
-    if (name != tensor.name) continue;
-    auto load = [&](const ckpt::Tensor& wanted, ckpt::MutableMemory memory) { file.read(i, wanted, memory); };
-    return show(TensorSource(name, tensor.dtype, ckpt::shape_of(tensor), load, as));
-  }
+// Keeps the file open as long as it lives.
+static TensorSource source_of(const std::shared_ptr<ckpt::File>& file, uint64_t index, const std::string& as) {
+  const ckpt::FileTensor tensor = file->tensor(index);
+  auto load = [file, index](const ckpt::Tensor& wanted, ckpt::MutableMemory memory) {
+    file->read(index, wanted, memory);
+  };
+  return TensorSource(tensor.name, tensor.dtype, ckpt::shape_of(tensor), load, as);
+}
+
+ForeignContent foreign_content(const std::string& path, const Common& common) {
+  const auto file = std::make_shared<ckpt::File>(open_file(path, common));
+  ForeignContent content;
+  content.tree = file->tree().json();
+  for (uint64_t i = 0; i < file->tensor_count(); i++) content.tensors.push_back(source_of(file, i, ""));
+  return content;
+}
+
+TensorSource foreign_tensor(const std::string& path, const std::string& name, const std::string& as,
+                            const Common& common) {
+  const auto file = std::make_shared<ckpt::File>(open_file(path, common));
+  for (uint64_t i = 0; i < file->tensor_count(); i++)
+    if (name == file->tensor(i).name) return source_of(file, i, as);
   fail(CKPT_NOT_FOUND, shown(path) + " has no tensor " + name + "; ckpt info lists them");
 }
 

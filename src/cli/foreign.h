@@ -1,10 +1,10 @@
-// ckpt info and ckpt cat of a file or directory of another format, without a store. without_interop.cpp replaces it
+// ckpt info, cat and diff of a file or directory of another format, without a store. without_interop.cpp replaces it
 // where libckpt lacks ckpt_file.h.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/tensor_source.h"
@@ -19,8 +19,14 @@ struct ForeignQuery {
 // Prints format, sizes, the outline of the tree and the tensors. Checks the file's checksums only with -o verify=1.
 void show_foreign(const ForeignQuery& query, const Common& common);
 
-// Calls `show` with the elements of a tensor, which are read from the files as it asks for them. NOT_FOUND.
-void with_foreign_tensor(const std::string& path, const std::string& name, const std::string& as, const Common& common,
-                         const std::function<void(const TensorSource& source)>& show);
+// The tensors of a file or directory, whose elements are read as they are asked for, and its tree as JSON.
+struct ForeignContent {
+  std::vector<TensorSource> tensors;
+  std::string tree;
+};
+ForeignContent foreign_content(const std::string& path, const Common& common);
+// One tensor of it, converted to `as` ("": as it is). NOT_FOUND.
+TensorSource foreign_tensor(const std::string& path, const std::string& name, const std::string& as,
+                            const Common& common);
 
 }  // namespace cli

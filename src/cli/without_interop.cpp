@@ -21,8 +21,8 @@ void add_export(CLI::App& app, Action& chosen) { add_unsupported(app, chosen, "e
 void add_map(CLI::App& app, Action& chosen) { add_unsupported(app, chosen, "map"); }
 
 void show_foreign(const ForeignQuery& query, const Common&) { unsupported("info " + query.path); }
-void with_foreign_tensor(const std::string& path, const std::string&, const std::string&, const Common&,
-                         const std::function<void(const TensorSource&)>&) {
+ForeignContent foreign_content(const std::string& path, const Common&) { unsupported("diff " + path); }
+TensorSource foreign_tensor(const std::string& path, const std::string&, const std::string&, const Common&) {
   unsupported("cat " + path);
 }
 

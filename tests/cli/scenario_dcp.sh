@@ -25,6 +25,16 @@ expect 0 import out store --label again
 expect 0 diff store@label:fsdp2 store@label:again
 expect 2 export store@label:fsdp2 out --format dcp; complains 'exists'
 
+# Compared as they are, with a checkpoint and with each other.
+expect 0 diff "$fixtures/fsdp2" "$fixtures/fsdp2.pt"; says '^equal: '
+expect 0 diff "$fixtures/fsdp2" store@label:fsdp2
+expect 1 diff store@label:fsdp2 "$fixtures/grid"
+says '^tensor both: only in the second$'; says '^the state trees differ$'
+make_safetensors x.safetensors "both F32 7x5 $(f32_count 35)" "twice F32 7x5 $(f32_count 34)$(f32 -1)"
+expect 1 diff "$fixtures/grid" x.safetensors; says '^tensor twice: 1 elements differ$'; says_not 'both'
+expect 0 diff "$fixtures/grid" x.safetensors --structure-only
+expect 1 diff "$fixtures/grid" x.safetensors --json; json_is 'd["differences"][0]["count"]' 1
+
 # What is damaged, or around one, is told by name.
 cp -r "$fixtures/fsdp2" damaged; rm damaged/__1_0.distcp
 expect 2 info damaged; complains '__1_0.distcp is missing'

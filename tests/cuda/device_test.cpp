@@ -1,4 +1,8 @@
 // Saves and loads of memory on devices.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <thread>
 
 #include "cuda/device_memory.h"
@@ -519,6 +523,47 @@ TEST_F(Devices, ACancelledSaveTouchesNothingAfterItsEnd) {
   }
   memory.reset();
   world.sessions.clear();
+}
+
+// ---- kills ----
+
+TEST_F(Devices, AProcessThatIsKilledLeavesWholeCheckpointsOnly) {
+  const std::string program = std::string(CKPT_TEST_PROGRAMS) + "/saver_program";
+  const auto store = ckpt_test::open_store(place.uri());
+  int64_t newest = -1;
+  for (int turn = 0; turn < 8; turn++) {
+    int out[2];
+    ASSERT_EQ(pipe(out), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      dup2(out[1], 1);
+      close(out[0]);
+      const std::string first = std::to_string(turn * 1000);
+      execl(program.c_str(), program.c_str(), place.uri().c_str(), first.c_str(), nullptr);
+      _exit(127);
+    }
+    close(out[1]);
+    FILE* lines = fdopen(out[0], "r");
+    long long committed = -1;  // the first, so that there is something to be kept
+    ASSERT_EQ(std::fscanf(lines, "%lld", &committed), 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(3 + 17 * turn));
+    kill(child, SIGKILL);
+    while (std::fscanf(lines, "%lld", &committed) == 1) {
+    }
+    std::fclose(lines);
+    ASSERT_EQ(waitpid(child, nullptr, 0), child);
+    const auto reader = open_reader(store);
+    ckpt_checkpoint_info info{};
+    info.struct_size = sizeof info;
+    ASSERT_EQ(ckpt_reader_info(reader.get(), &info, nullptr), CKPT_OK);
+    EXPECT_GE(info.step, committed);
+    EXPECT_GT(info.step, newest);
+    newest = info.step;
+    const Bytes content = load_one(reader, "t", whole(CKPT_DTYPE_U8, {6 * kMiB}), 6 * kMiB);
+    bool right = true;
+    for (int64_t i = 0; i < 6 * kMiB; i++) right &= content[i] == static_cast<unsigned char>(i * 7 + newest);
+    EXPECT_TRUE(right) << newest;
+  }
 }
 
 }  // namespace

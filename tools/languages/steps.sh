@@ -53,7 +53,7 @@ build_sanitized_python() {
 test_python_sanitized() {
   counted pytest "Python tests sanitized" env PYTHONPATH="$sanitized_python" LD_PRELOAD="$sanitized_preload" \
     ASAN_OPTIONS=$sanitized_options "$python" -m pytest -q -rfEsxX -p no:cacheprovider "$bindings/python/tests" \
-    -m "not torch and not jax and not s3"
+    -m "not torch and not jax and not s3 and not cuda"
 }
 
 # Rust's own tests, except `big`, which takes too long with sanitizers. `forgotten` leaks on purpose.
@@ -108,11 +108,14 @@ test_go() {
 }
 
 test_python() {
-  local marks=()
-  [[ -n $torch_venv ]] || marks=(-m "not torch")
+  local marks="not cuda" fake=$repo/build/release/tests/fake_cuda/libcudart.so.13
+  [[ -n $torch_venv ]] || marks="not cuda and not torch"
   fetch_s3proxy
   counted pytest "Python tests" tests/s3/run.sh "$s3proxy" "$python" -m pytest -q -rfEsxX -p no:cacheprovider \
-    "$bindings/python/tests" "${marks[@]}"
+    "$bindings/python/tests" -m "$marks"
+  # A process of its own: it has a libcudart, which the others must not have.
+  counted pytest "Python tests on a fake device" env CKPT_CUDART="$fake" CKPT_FAKE_CUDART="$fake" \
+    "$python" -m pytest -q -rfEsxX -p no:cacheprovider "$bindings/python/tests/test_device.py"
 }
 # Installed without dependencies: one package is needed only for the Julia parser in it. If it cannot be installed, the
 # others are enough for some of the checks; then there is no stamp, so that the next run tries again.

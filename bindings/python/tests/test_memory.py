@@ -77,6 +77,8 @@ class Producer:
     def __init__(self, device: int = 1, version: int | None = 1, flags: int = 0, code: int = 2, bits: int = 32,
                  lanes: int = 1, count: int = 4) -> None:
         self.data = (ctypes.c_uint8 * 64)(*range(64))
+        self.place, self.offset, self.device_id = ctypes.addressof(self.data), 4, 0
+        self.asked: dict[str, Any] = {}
         self.device, self.version, self.flags = device, version, flags
         self.type = code | bits << 8 | lanes << 16
         self.shape = (ctypes.c_int64 * 1)(count)
@@ -84,17 +86,19 @@ class Producer:
         self.blocks: list[Any] = []
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.device, 0
+        return self.device, self.device_id
 
     def __dlpack__(self, **wanted: Any) -> Any:
+        self.asked = wanted
+
         class Tensor(ctypes.Structure):
             _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32),
                         ("dtype", ctypes.c_uint32), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p),
                         ("offset", ctypes.c_uint64)]
 
         free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-        tensor = Tensor(ctypes.addressof(self.data), (ctypes.c_int32 * 2)(self.device, 0), 1, self.type,
-                        ctypes.addressof(self.shape), None, 4)
+        tensor = Tensor(self.place, (ctypes.c_int32 * 2)(self.device, self.device_id), 1, self.type,
+                        ctypes.addressof(self.shape), None, self.offset)
 
         class Managed(ctypes.Structure):
             _fields_ = [("tensor", Tensor), ("context", ctypes.c_void_p), ("deleter", free)]
@@ -136,7 +140,8 @@ def test_vector_lanes_are_elements(reader_of: Any) -> None:
 
 
 @pytest.mark.parametrize("producer,reason", [
-    (Producer(device=2), "device 2:0"),
+    (Producer(device=10), "device 10:0"),
+    (Producer(device=2), "memory of CUDA devices cannot be taken"),
     (Producer(version=2), "DLPack 2"),
     (Producer(flags=2), "made one"),
     (Producer(code=3, bits=64), "opaque"),
@@ -147,7 +152,7 @@ def test_dlpack_that_cannot_be_used_is_refused_and_let_go(session: ckpt.Session,
         save.add_tensor("w", producer)
     assert caught.value.details["tensor"] == "w"
     del caught
-    assert producer.released == (0 if producer.device == 2 else 1)
+    assert producer.released == (0 if producer.device == 10 else 1)
 
 
 def test_pinned_host_memory_is_cpu_memory(reader_of: Any) -> None:

@@ -151,11 +151,11 @@ void Collector::fill(ckpt::Save& save, bool with_tree) {
       add_alias(save, item);
       continue;
     }
-    memory_.push_back(to_host(item.tensor));
+    memory_.push_back(to_plain(item.tensor));
     const Memory memory = memory_of(memory_.back(), item.name);
     ckpt::Tensor tensor(memory.desc);
     if (item.holder != Holder::kAll) tensor.replica(1, 0, 1);
-    save.add_tensor(item.name, tensor, {memory.data, memory.bytes});
+    save.add_tensor(item.name, tensor, {memory.data, memory.bytes}, memory.device);
   }
   if (with_tree) save.add_tree(tree_);
 }

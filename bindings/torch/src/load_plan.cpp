@@ -157,7 +157,8 @@ static bool engine_converts(at::ScalarType type) {
 bool LoadPlan::readable_in_place(const Target& target) const {
   const at::Tensor& tensor = target.tensor;
   if (options_.stage_first || target.overlaps || target.node.kind != CKPT_NODE_TENSOR) return false;
-  if (!tensor.is_cpu() || tensor.is_conj() || tensor.is_neg() || !tensor.is_non_overlapping_and_dense()) return false;
+  if (!is_reachable(tensor) || tensor.is_conj() || tensor.is_neg() || !tensor.is_non_overlapping_and_dense())
+    return false;
   auto type = type_of(target.node);
   return type == tensor.scalar_type() || (type && engine_converts(*type) && engine_converts(tensor.scalar_type()));
 }
@@ -199,7 +200,7 @@ void LoadPlan::find_overlaps() {
 void LoadPlan::place(const Target& target) {
   Memory memory = memory_of(target.tensor, target.key);
   memory.desc.flags |= CKPT_TENSOR_CONVERT;  // if dtypes differ, check_fits has allowed the conversion
-  in_place_.add_tensor(text_of(target.node), ckpt::Tensor(memory.desc), {memory.data, memory.bytes});
+  in_place_.add_tensor(text_of(target.node), ckpt::Tensor(memory.desc), {memory.data, memory.bytes}, memory.device);
   in_place_tensors_.push_back(target.tensor);
 }
 

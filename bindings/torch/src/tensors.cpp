@@ -1,5 +1,6 @@
 #include "tensors.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/version.h>
 
 #include <sstream>
@@ -116,6 +117,18 @@ std::string shape_text(at::IntArrayRef shape) {
 
 // ---- memory ----
 
+// The stream of the caller's work. A LibTorch that does not tell CUDA's handle of it gets the work done first.
+template <class Stream>
+static auto stream_number(const Stream& stream, int) -> decltype(reinterpret_cast<int64_t>(stream.native_handle())) {
+  const auto handle = reinterpret_cast<int64_t>(stream.native_handle());
+  return handle == 0 ? 1 : handle;
+}
+template <class Stream>
+static int64_t stream_number(const Stream& stream, ...) {
+  stream.synchronize();
+  return -1;
+}
+
 Memory memory_of(const at::Tensor& tensor, const std::string& name) {
   Memory memory{};
   ckpt_tensor_desc& desc = memory.desc;
@@ -147,16 +160,25 @@ Memory memory_of(const at::Tensor& tensor, const std::string& name) {
   if (tensor.numel() == 0) return memory;
   memory.data = tensor.data_ptr();
   memory.bytes = static_cast<uint64_t>(last + 1) * tensor.element_size();
+  if (tensor.is_cuda()) {
+    memory.device = {CKPT_DEVICE_CUDA, tensor.get_device()};
+    const c10::impl::VirtualGuardImpl guard(tensor.device().type());
+    desc.stream = stream_number(guard.getStream(tensor.device()), 0);
+  }
   return memory;
 }
 
 bool is_dense(const at::Tensor& tensor) { return tensor.layout() == at::kStrided && !tensor.is_quantized(); }
 
-at::Tensor to_host(const at::Tensor& tensor) {
+// ROCm's LibTorch calls its devices CUDA.
+bool is_reachable(const at::Tensor& tensor) { return tensor.is_cpu() || (tensor.is_cuda() && !at::hasHIP()); }
+
+at::Tensor to_plain(const at::Tensor& tensor) {
   at::NoGradGuard no_grad;
-  at::Tensor host = tensor.detach();
-  if (host._is_zerotensor()) host = host.clone();
-  return host.resolve_conj().resolve_neg().to(at::kCPU);
+  at::Tensor plain = tensor.detach();
+  if (plain._is_zerotensor()) plain = plain.clone();
+  plain = plain.resolve_conj().resolve_neg();
+  return is_reachable(plain) ? plain : plain.to(at::kCPU);
 }
 
 }  // namespace internal

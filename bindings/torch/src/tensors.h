@@ -32,15 +32,20 @@ struct Memory {
   ckpt_tensor_desc desc;
   void* data;
   uint64_t bytes;
+  ckpt::Device device;
 };
-// A dense tensor in CPU memory, with its strides. UNSUPPORTED for a dtype or ndim that the engine lacks.
+// A dense tensor in memory that the engine takes, with its strides. UNSUPPORTED for a dtype or ndim that the engine
+// lacks.
 Memory memory_of(const at::Tensor& tensor, const std::string& name);
 
 // Whether it is plain memory with strides, on any device: not sparse, not quantized.
 bool is_dense(const at::Tensor& tensor);
 
-// A dense tensor as plain CPU memory: copied to the CPU, and a pending conjugation or negation carried out, if needed.
-at::Tensor to_host(const at::Tensor& tensor);
+// Whether the engine takes memory of the tensor's device: the CPU's and CUDA's.
+bool is_reachable(const at::Tensor& tensor);
+// A dense tensor as plain memory that the engine takes: copied to the CPU if it is elsewhere, and a pending conjugation
+// or negation carried out.
+at::Tensor to_plain(const at::Tensor& tensor);
 
 // A tensor that is not dense, or is more than its numbers, is a record of the state tree (schemas/STATE_TREE.md). A
 // field holds a tensor, a number, a list of numbers or text.

@@ -356,34 +356,37 @@ class MetadataBody final : public FileBody {
   PickleWriter pickle_;
 };
 
-ExportFile entries_file(const std::shared_ptr<OutLayout>& layout, size_t number) {
-  ExportFile file{layout->file_name(number), nullptr, {}, 0};
-  std::vector<size_t> entries;
+std::vector<ExportFile> entries_files(const std::shared_ptr<OutLayout>& layout) {
+  std::vector<ExportFile> files(layout->files);
+  std::vector<std::vector<size_t>> entries(layout->files);
   for (size_t i = 0; i < layout->entries.size(); i++) {
     const OutEntry& entry = layout->entries[i];
-    if (entry.file != number) continue;
-    entries.push_back(i);
+    ExportFile& file = files[entry.file];
+    entries[entry.file].push_back(i);
     file.bytes += entry.pickle.size();
     for (const PtStorage& storage : entry.storages) {
       file.ranges.push_back(storage.range);
       file.bytes += storage.bytes;
     }
   }
-  file.body = std::make_unique<EntriesBody>(layout, std::move(entries));
-  return file;
+  for (size_t i = 0; i < files.size(); i++) {
+    files[i].name = layout->file_name(i);
+    files[i].body = std::make_unique<EntriesBody>(layout, std::move(entries[i]));
+  }
+  return files;
 }
 
 }  // namespace
 
 Result<ExportPlan> plan_dcp(const ExportRequest& request, uint64_t cut_from) {
-  CKPT_ASSIGN(const Tree tree, tree_of(request.reader));
+  CKPT_ASSIGN(const Tree tree, request.reader.tree());
   CKPT_ASSIGN(const uint32_t root, node_at(tree, request.options.str("at")));
   const auto layout = std::make_shared<OutLayout>();
   layout->files = static_cast<size_t>(request.options.integer("shards"));
   CKPT_TRY(Flattener(request, tree, cut_from, *layout).run(root));
   ExportPlan plan;
   plan.is_directory = true;
-  for (size_t file = 0; file < layout->files; file++) plan.files.push_back(entries_file(layout, file));
+  plan.files = entries_files(layout);
   plan.files.push_back({".metadata", std::make_unique<MetadataBody>(layout), {}, 0});
   return plan;
 }

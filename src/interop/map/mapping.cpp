@@ -118,7 +118,7 @@ bool flag_of(const Json& rule, const char* key) {
   return found != rule.end() && found->is_boolean() && found->get<bool>();
 }
 
-Result<Rule> rule_of(const Json& json) {
+Result<Rule> parse_rule(const Json& json) {
   if (!json.is_object() || !json.contains("match")) return wrong_mapping("expected an object with match");
   CKPT_TRY(check_keys(json, {"match", "to", "drop", "keep", "alias", "split", "concat", "ops", "cast", "optional"},
                       "a rule"));
@@ -195,7 +195,7 @@ Result<Mapping> Mapping::parse(std::string_view text, const std::string& name) {
     if (!json.contains("rules") || !json["rules"].is_array()) return wrong_mapping("expected a list rules");
     for (const Json& value : json["rules"]) {
       const std::string number = strformat("rule {}", out.rules.size() + 1);
-      Result<Rule> rule = rule_of(value);
+      Result<Rule> rule = parse_rule(value);
       if (!rule.ok()) return Status(rule.status().code(), number + ": " + rule.status().message());
       out.rules.push_back(rule.take());
       out.rules.back().shown = number + " (" + out.rules.back().from[0].text() + ")";

@@ -81,6 +81,16 @@ class Memory:
         """Whether the elements lie in row-major order without gaps."""
 
     @property
+    def device(self) -> tuple[int, int]:
+        """DLPack's numbers of the device: (1, 0) is the CPU."""
+
+    @property
+    def stream(self) -> int:
+        """
+        Of memory on a CUDA device: the stream behind whose work it is copied; 1 is the legacy default stream.
+        """
+
+    @property
     def readonly(self) -> bool:
         """Whether loads are refused."""
 

@@ -66,7 +66,7 @@ def is_value(value: Any) -> bool:
 
 
 def _of_framework(value: Any) -> Any:
-    for module, function in (("torch", _of_torch), ("numpy", _of_numpy), ("jax", _of_jax)):
+    for module, function in (("torch", _of_torch), ("numpy", _of_numpy), ("jax", _of_jax), ("cupy", _of_cupy)):
         found = loaded(module)
         if found is not None and (known := function(found, value)) is not None:
             return known
@@ -154,6 +154,10 @@ def _of_numpy(numpy: Any, value: Any) -> Any:
 
 def _of_jax(jax: Any, value: Any) -> Any:
     return Leaf(value) if isinstance(value, jax.Array) else None
+
+
+def _of_cupy(cupy: Any, value: Any) -> Any:
+    return Leaf(value) if isinstance(value, cupy.ndarray) else None
 
 
 def _of_torch(torch: Any, value: Any) -> Any:

@@ -172,5 +172,6 @@ def framework_name_of(value: Any) -> FrameworkName | None:
 
 def is_array(value: Any) -> bool:
     """Whether the caller means it as memory to load into; Memory.of refuses jax arrays, which never change."""
-    jax = loaded("jax")
-    return framework_name_of(value) is not None or (jax is not None and isinstance(value, jax.Array))
+    jax, cupy = loaded("jax"), loaded("cupy")
+    return (framework_name_of(value) is not None or (jax is not None and isinstance(value, jax.Array))
+            or (cupy is not None and isinstance(value, cupy.ndarray)))

@@ -312,7 +312,7 @@ def save(
 ) -> str:
     """Saves `state` as one checkpoint. Returns its id once it is durable, complete and committed.
 
-    `state`: dicts, lists, tuples, sets, numbers, text, bytes, None, arrays (numpy, torch, jax), dataclasses, and
+    `state`: dicts, lists, tuples, sets, numbers, text, bytes, None, arrays (numpy, torch, jax, cupy), dataclasses, and
     objects with state_dict() (modules, optimizers, schedulers), nested in any way. Tensors that torch spreads over
     ranks are saved as they are. Arrays are neither copied nor pickled; those that share memory are saved once. A value
     of another type is a TypeError that names its path.

@@ -1,0 +1,200 @@
+// What a trainer on a GPU feels: how long a save stalls it against the plain copy of its state to the host, and what
+// saves and loads of device memory cost against those of host memory. One size per process; prints one line of JSON.
+//
+//   ckpt_gpu FOLDER MIB      FOLDER gets a store, which is removed at the end
+//
+// tools/gpu-check runs it. On the fake libcudart of tests/cuda its figures mean nothing.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ckpt.hpp>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <vector>
+
+#include "cuda/runtime.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr size_t kTensorBytes = 64 << 20;
+constexpr int kRuns = 3;
+
+void must(int error, const char* what) {
+  if (error == 0) return;
+  std::fprintf(stderr, "%s: CUDA error %d\n", what, error);
+  std::exit(1);
+}
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+template <typename Work>
+double median(Work&& work) {
+  std::vector<double> all;
+  for (int i = 0; i < kRuns; i++) all.push_back(work());
+  std::sort(all.begin(), all.end());
+  return all[all.size() / 2];
+}
+
+// A state: tensors of 64 MiB, the last one smaller.
+class State {
+ public:
+  explicit State(size_t bytes) {
+    std::mt19937_64 random(7);
+    for (size_t at = 0; at < bytes; at += kTensorBytes) {
+      std::vector<uint64_t> content(std::min(kTensorBytes, bytes - at) / 8);
+      for (uint64_t& word : content) word = random() >> 20;  // some bytes alike, as in weights
+      content_.push_back(std::move(content));
+    }
+  }
+  size_t count() const { return content_.size(); }
+  size_t size(size_t i) const { return content_[i].size() * 8; }
+  const void* host(size_t i) const { return content_[i].data(); }
+  static std::string name(size_t i) { return "layers." + std::to_string(i) + ".weight"; }
+  ckpt::Tensor tensor(size_t i) const { return ckpt::Tensor(CKPT_DTYPE_U8, {static_cast<int64_t>(size(i))}); }
+
+ private:
+  std::vector<std::vector<uint64_t>> content_;
+};
+
+class OnDevice {
+ public:
+  explicit OnDevice(const State& state) : state_(state), data_(state.count()) {
+    for (size_t i = 0; i < data_.size(); i++) must(cudaMalloc(&data_[i], state.size(i)), "cudaMalloc");
+  }
+  ~OnDevice() {
+    for (void* data : data_) (void)cudaFree(data);
+  }
+  void fill() {
+    for (size_t i = 0; i < data_.size(); i++)
+      must(cudaMemcpy(data_[i], state_.host(i), state_.size(i), cuda_test::kDefault), "cudaMemcpy");
+  }
+  bool is_right() const {
+    std::vector<char> back(kTensorBytes);
+    bool right = true;
+    for (size_t i = 0; i < data_.size(); i++) {
+      must(cudaMemcpy(back.data(), data_[i], state_.size(i), cuda_test::kDefault), "cudaMemcpy");
+      right &= std::memcmp(back.data(), state_.host(i), state_.size(i)) == 0;
+    }
+    return right;
+  }
+  void* operator[](size_t i) const { return data_[i]; }
+
+ private:
+  const State& state_;
+  std::vector<void*> data_;
+};
+
+// The best that a program could do: all of it by plain copies from or to pinned memory.
+double plain_copy(const State& state, const OnDevice& device, bool to_host) {
+  void* pinned = nullptr;
+  size_t bytes = 0;
+  for (size_t i = 0; i < state.count(); i++) bytes += state.size(i);
+  must(cudaMallocHost(&pinned, bytes), "cudaMallocHost");
+  std::memset(pinned, 1, bytes);
+  const double taken = median([&] {
+    const auto start = Clock::now();
+    auto* at = static_cast<char*>(pinned);
+    for (size_t i = 0; i < state.count(); at += state.size(i), i++)
+      must(cudaMemcpyAsync(to_host ? at : device[i], to_host ? device[i] : at, state.size(i), cuda_test::kDefault,
+                           nullptr),
+           "cudaMemcpyAsync");
+    must(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+    return seconds_since(start);
+  });
+  must(cudaFreeHost(pinned), "cudaFreeHost");
+  return taken;
+}
+
+struct Times {
+  double stall = 0, durable = 0;
+};
+
+// The median of several saves after a first one, which makes the staging memory.
+Times measure_saves(const ckpt::Session& session, const State& state, const OnDevice* device) {
+  std::vector<Times> all;
+  for (int run = 0; run <= kRuns; run++) {
+    auto save = ckpt::Save::create(session, std::string(device ? "device-" : "host-") + std::to_string(run));
+    for (size_t i = 0; i < state.count(); i++) {
+      const ckpt::Memory memory(device ? (*device)[i] : state.host(i), state.size(i));
+      save.add_tensor(State::name(i), state.tensor(i), memory, {device ? CKPT_DEVICE_CUDA : CKPT_DEVICE_CPU, 0});
+    }
+    Times times;
+    const auto start = Clock::now();
+    ckpt::Job job = ckpt::detail::make<ckpt::Job>(ckpt_save_start, save.get());
+    job.wait(CKPT_JOB_STAGED, -1);
+    times.stall = seconds_since(start);
+    job.wait(CKPT_JOB_COMMITTED, -1);
+    times.durable = seconds_since(start);
+    if (run != 0) all.push_back(times);
+  }
+  auto middle = [&](double Times::* field) {
+    std::sort(all.begin(), all.end(), [&](const Times& a, const Times& b) { return a.*field < b.*field; });
+    return all[all.size() / 2].*field;
+  };
+  return {middle(&Times::stall), middle(&Times::durable)};
+}
+
+double measure_load(const ckpt::Store& store, const State& state, const OnDevice* device, std::vector<char>* host) {
+  return median([&] {
+    auto reader = ckpt::Reader::open(store, "label:device-0");
+    auto load = ckpt::Load::create(reader);
+    size_t at = 0;
+    for (size_t i = 0; i < state.count(); at += state.size(i), i++)
+      load.add_tensor(State::name(i), state.tensor(i),
+                      ckpt::MutableMemory(device ? (*device)[i] : host->data() + at, state.size(i)),
+                      {device ? CKPT_DEVICE_CUDA : CKPT_DEVICE_CPU, 0});
+    const auto start = Clock::now();
+    load.run();
+    return seconds_since(start);
+  });
+}
+
+int measure(const std::string& folder, size_t bytes) {
+  const State state(bytes);
+  OnDevice device(state);
+  device.fill();
+  const double d2h = plain_copy(state, device, true);
+  const auto store = ckpt::Store::open(folder);
+  Times on_device, on_host;
+  {
+    ckpt::Options options;
+    options.set("arena_bytes", static_cast<int64_t>(bytes + (64 << 20)));
+    const auto session = ckpt::Session::open(store, 0, 1, "", options);
+    on_device = measure_saves(session, state, &device);
+    on_host = measure_saves(session, state, nullptr);
+  }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  OnDevice target(state);
+  const double to_device = measure_load(store, state, &target, nullptr);
+  const bool exact = target.is_right();
+  const double h2d = plain_copy(state, target, false);
+  std::vector<char> host(bytes);
+  const double to_host = measure_load(store, state, nullptr, &host);
+  std::printf(
+      "{\"mib\": %zu, \"d2h_s\": %.4f, \"stall_s\": %.4f, \"durable_s\": %.4f, \"host_durable_s\": %.4f, "
+      "\"load_s\": %.4f, \"host_load_s\": %.4f, \"h2d_s\": %.4f, \"peak_host_mib\": %ld, \"exact\": %s}\n",
+      bytes >> 20, d2h, on_device.stall, on_device.durable, on_host.durable, to_device, to_host, h2d,
+      usage.ru_maxrss / 1024, exact ? "true" : "false");
+  return exact ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  const std::string folder = std::string(argv[1]) + "/gpu-bench-store";
+  try {
+    const int status = measure(folder, std::strtoull(argv[2], nullptr, 10) << 20);
+    std::filesystem::remove_all(folder);
+    return status;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    std::filesystem::remove_all(folder);
+    return 1;
+  }
+}
