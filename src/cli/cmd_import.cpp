@@ -23,8 +23,9 @@ struct Args : Common {
 constexpr Words kWords = {
     "import", "save a .pt, DCP or safetensors file as a checkpoint",
     "Saves a PyTorch .pt file, a directory of torch.distributed.checkpoint (DCP), a safetensors file, a Hugging Face\n"
-    "set (its directory or its model.safetensors.index.json) or an hfai directory of PART_*.pt as a checkpoint. The\n"
-    "content decides the format, not the name; the name gives the label, unless --label does. FILE may be an\n"
+    "set (its directory or its model.safetensors.index.json), an hfai directory of PART_*.pt, a directory of Hugging\n"
+    "Face's Trainer, of torchtune, Meta or OLMo, or a file of Composer as a checkpoint. The content decides\n"
+    "the format, not the name; the name gives the label, unless --label does. FILE may be an\n"
     "https:// address (of a DCP directory that of its .metadata), read by ranges, in little memory; a token for\n"
     "its host comes from CKPT_HTTP_TOKEN (of huggingface.co also HF_TOKEN), or -o "
     "'http_header=Authorization: Bearer T'.\n"
@@ -83,14 +84,14 @@ std::string label_of(const std::string& file) {
 std::set<std::string> taken_files(const ckpt::Reader& reader) {
   std::set<std::string> names;
   for (const auto& [key, value] : reader.attrs()) {
-    if (key != "safetensors.files") continue;
+    if (key != "safetensors.files" && key != "import.files") continue;
     for (const std::string& name : texts_of(value)) names.insert(name);
   }
   return names;
 }
 
 bool is_taken(const std::string& name, const std::set<std::string>& taken) {
-  if (!taken.empty()) return taken.contains(name) || name.ends_with(".safetensors.index.json");
+  if (!taken.empty()) return taken.contains(name) || name.ends_with(".index.json");
   return (name.starts_with("PART_") && name.ends_with(".pt")) || name.ends_with(".distcp") ||
          name.ends_with(".metadata") || (name.starts_with("shard-") && name.ends_with(".safetensors"));
 }

@@ -50,6 +50,7 @@ class FileTable {
   // As place(), after that succeeded.
   Bytes mapped(const FileRange& range) const { return entries_[range.file].bytes.subspan(range.offset, range.size); }
 
+  size_t count() const { return entries_.size(); }
   // Empty for memory, and for no file.
   std::string path(size_t file) const { return file < entries_.size() ? entries_[file].path : ""; }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "interop/composer/format.h"
 #include "interop/dcp/format.h"
 #include "interop/hfai/format.h"
 #include "interop/look.h"
@@ -24,10 +25,13 @@ constexpr Format kFormats[] = {
     {"hfai", "a directory of hfai's PART_*.pt", is_hfai, read_hfai, plan_hfai},
     {"dcp", "a directory of torch.distributed.checkpoint (DCP), which has a .metadata", is_dcp, read_dcp, plan_dcp},
     {"pt", "a .pt file of PyTorch", is_pt, read_pt, plan_pt},
+    {"composer", "a .tar of Composer with composer_states.pt, or a .pt packed by gzip, bzip2, xz, lz4 or zstd",
+     is_composer, read_composer, nullptr},
     {"dcp", "DCP's safetensors of several ranks (shard-*.safetensors)", is_dcp_hugging_face, read_dcp_hugging_face,
      plan_dcp},
     {"torchtune", "an output directory of torchtune", is_torchtune, read_torchtune, nullptr},
     {"hf-trainer", "a checkpoint directory of Hugging Face's Trainer", is_hf_trainer, read_hf_trainer, nullptr},
+    {"olmo", "an unsharded checkpoint directory of OLMo", is_olmo, read_olmo, nullptr},
     {"bin", "pytorch_model.bin files of Hugging Face, or their index", is_bin_set, read_bin_set, nullptr},
     {"safetensors", "a safetensors file, a directory or a Hugging Face index of them", is_safetensors, read_safetensors,
      plan_safetensors},

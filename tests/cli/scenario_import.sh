@@ -9,9 +9,9 @@ expect 0 import base.safetensors store --run chosen; is_quiet; says '^imported b
 
 # A trainer's directory.
 mkdir trainer; cp base.safetensors trainer/model.safetensors; mkdir trainer/runs
-for file in optimizer.pt rng_state.pth trainer_state.json config.json; do echo x >"trainer/$file"; done
+for file in training_args.bin rng_state.pth trainer_state.json config.json; do echo x >"trainer/$file"; done
 expect 0 import trainer store
-complains '^ckpt: note: left out of trainer: config.json, optimizer.pt, rng_state.pth, runs/, trainer_state.json$'
+complains '^ckpt: note: left out of trainer: config.json, rng_state.pth, runs/, trainer_state.json, training_args.bin$'
 says '^imported trainer\.'
 cd trainer || exit 1; expect 0 import . ../other; says '^imported trainer\.'; cd .. || exit 1
 for i in $(seq 20); do touch "trainer/z$i"; done
@@ -27,3 +27,17 @@ expect 0 import base.safetensors busy
 complains '^ckpt: note: saved into run "import", since a trainer uses run "main"; --run import opens it, in programs '
 expect 0 info busy@label:base --run import --json; json_is 'd["run"]' import
 expect 2 info busy@label:base; complains 'run "import" has it'
+
+# By a mapping: other names, only some tensors, another dtype; and what a mapping would do.
+make_safetensors named.safetensors "model.a F32 2 $(f32 0 1)" "model.b F32 1 $(f32 2)"
+cat >names.json <<'JSON'
+{"rules": [{"match": "model.{x}", "to": "{x}.weight"}]}
+JSON
+expect 0 map check ./names.json named.safetensors; says '^a.weight'; says 'backwards it gives the same'
+expect 0 import named.safetensors mapped --map ./names.json --only 'model.b' --cast bf16
+expect 0 info mapped@latest --json; json_is 'len(d["tensor_list"])' 1; json_is 'd["tensor_list"][0]["name"]' b.weight
+expect 0 export mapped@latest back.safetensors --map ./names.json --map-back --cast f32
+expect 0 info back.safetensors; says 'model.b'
+expect 2 import named.safetensors mapped --label no --map no-such-map; complains 'no-such-map'
+echo '{"rules": [{"match": "model.a", "to": "a", "cast": "f16"}], "unmatched": "keep"}' >lossy.json
+expect 1 map check ./lossy.json named.safetensors; says 'not backwards'

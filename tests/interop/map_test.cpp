@@ -525,6 +525,10 @@ TEST_F(MapCalls, WhatDoesNotFitIsRefusedByName) {
       refused(R"({"match": "{x}", "to": "c.{x}", "ops": ["(H d) i -> d H i"]})", R"("vars": {"H": "config.h"}, )");
   EXPECT_EQ(no_config.code, CKPT_NOT_FOUND);
   EXPECT_NE(no_config.message.find("option config"), std::string::npos) << no_config.message;
+  set("map", "");
+  set("only", "a,none.*");
+  EXPECT_EQ(detail(import(path("m.safetensors"), "l"), "found"), "none.*");
+  set("only", "");
   set("map", "no-such-map");
   EXPECT_EQ(import(path("m.safetensors"), "l").code, CKPT_NOT_FOUND);
 }

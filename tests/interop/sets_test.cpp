@@ -92,6 +92,11 @@ TEST_F(Sets, ATrainersDirectoryIsItsWholeState) {
                 leaf("rng_state/rank0/cpu") + R"(},"rank1":{"cpu":)" + leaf("rng_state/rank1/cpu") +
                 R"(}},"trainer_state":"{\"epoch\": 1}"})");
   EXPECT_EQ(values(label, "rng_state/rank1/cpu", 4), floats("", {1}, 4).data);
+  ckpt_reader* reader = open(label, "import");
+  EXPECT_STREQ(ckpt_reader_attr(reader, nullptr, "import.files"),
+               R"(["optimizer.pt","pytorch_model.bin","rng_state_0.pth","rng_state_1.pth","scheduler.pt",)"
+               R"("trainer_state.json"])");
+  ckpt_reader_free(reader);
 }
 
 TEST_F(Sets, TheNewestEpochOfTorchtuneAndItsRecipe) {
@@ -170,6 +175,123 @@ TEST_F(Sets, MetasFilesOfDifferentModelsAreRefused) {
   std::filesystem::remove(path("m/consolidated.01.pth"));
   pt("m/consolidated.01.pth", b);
   EXPECT_EQ(import_from(path("m"), "l").code, CKPT_FORMAT);
+}
+
+// ---- what the real programs wrote: fixtures/make_*.py ----
+
+const std::string kFixtures = CKPT_SOURCE_DIR "/tests/interop/fixtures/";
+
+TEST_F(Sets, ARealTrainersDirectoryIsItsWholeState) {
+  ASSERT_EQ(import_from(kFixtures + "hf_trainer", "all").code, CKPT_OK);
+  ASSERT_EQ(import_from(kFixtures + "hf_trainer/model.safetensors", "model").code, CKPT_OK);
+  ASSERT_EQ(import_from(kFixtures + "hf_trainer/optimizer.pt", "optimizer").code, CKPT_OK);
+  const std::string q = "model.layers.0.self_attn.q_proj.weight";
+  EXPECT_EQ(values("all", "model/" + q, 256), values("model", q, 256));
+  EXPECT_EQ(values("all", "optimizer/state/0/exp_avg", 160), values("optimizer", "state/0/exp_avg", 160));
+  const std::string tree = tree_of("all", "import");
+  for (const char* key : {R"("model":{)", R"("optimizer":{)", R"("scheduler":{)", R"("rng_state":{)", "global_step"})
+    EXPECT_NE(tree.find(key), std::string::npos) << key;
+}
+
+TEST_F(Sets, OlmosNamesAreItsKeys) {
+  for (const char* kind : {"safetensors", "pt"}) {
+    const std::string label = std::string("olmo-") + kind;
+    const Failure in = import_from(kFixtures + "olmo_" + kind, label);
+    ASSERT_EQ(in.code, CKPT_OK) << in.message;
+    const std::string tree = tree_of(label, "import");
+    for (const std::string& part :
+         {R"("transformer.wte.weight":)" + leaf("model/transformer.wte.weight"), std::string(R"("betas":[0.9,0.95])"),
+          std::string(R"("global_step":7)"), R"("exp_avg":)" + leaf("optim/state/1/exp_avg")})
+      EXPECT_NE(tree.find(part), std::string::npos) << part << tree;
+    const float weight[6] = {10, 11, 12, 13, 14, 15}, moment[6] = {1.5, 1.5, 1.5, 1.5, 1.5, 1.5};
+    EXPECT_EQ(values(label, "model/transformer.wte.weight", 24),
+              std::string(reinterpret_cast<const char*>(weight), 24));
+    EXPECT_EQ(values(label, "optim/state/1/exp_avg", 24), std::string(reinterpret_cast<const char*>(moment), 24));
+  }
+}
+
+TEST_F(Sets, NamesThatAreNoneOfOlmosAreRefused) {
+  std::filesystem::create_directory(path("olmo"));
+  write_file(path("olmo/config.yaml"), "");
+  // A name; no pickle; a pickle of something else; of a call.
+  for (const char* name : {"w", "AAAA", "gASVBgAAAAAAAABdlEsBYS4=", "Y29zCnN5c3RlbQooUydpZCcKdFIu"}) {
+    write_file(path("olmo/model.safetensors"), file_of(padded("{" + entry(name, "U8", "[1]", 0, 1) + "}"), "x"));
+    const Failure in = import_from(path("olmo"), "l");
+    EXPECT_TRUE(in.code == CKPT_FORMAT || in.code == CKPT_UNSUPPORTED) << name << in.message;
+  }
+}
+
+TEST_F(Sets, EveryKindOfComposersFilesHoldsTheSameState) {
+  const std::string at = kFixtures + "composer/ep1-ba2-rank0";
+  const std::string weight = "state/model/module.0.weight";
+  const std::string moment = "state/optimizers/AdamW/state/module.0.weight/exp_avg_sq";
+  ASSERT_EQ(import_from(at + ".tar", "tar").code, CKPT_OK);
+  for (const char* ending : {".tar.gz", ".tar.bz2", ".tar.lzma", ".pt.xz", ".pt.lz4", ".pt.zst"}) {
+    const std::string label = std::string("l") + ending;
+    const Failure in = import_from(at + ending, label);
+    ASSERT_EQ(in.code, CKPT_OK) << ending << in.message;
+    EXPECT_EQ(values(label, weight, 60), values("tar", weight, 60)) << ending;
+    EXPECT_EQ(values(label, moment, 60), values("tar", moment, 60)) << ending;
+  }
+  std::filesystem::create_symlink(at + ".tar.gz", path("latest-rank0.pt"));
+  EXPECT_EQ(values(imported("latest-rank0.pt"), weight, 60), values("tar", weight, 60));
+}
+
+TEST_F(Sets, ComposersFilesThatAreCutOrDamagedAreRefused) {
+  for (const char* ending : {".tar", ".tar.gz", ".tar.bz2", ".tar.lzma", ".pt.xz", ".pt.lz4", ".pt.zst"}) {
+    const std::string sound = read_file(kFixtures + "composer/ep1-ba2-rank0" + ending);
+    // The last 10 KiB of a tar may be padding.
+    for (const size_t size : {size_t{600}, sound.size() / 2, std::min(sound.size() - 20, size_t{20000})}) {
+      write_file(path("cut"), sound.substr(0, size));
+      const Failure in = import_from(path("cut"), "cut");
+      EXPECT_TRUE(in.code == CKPT_CORRUPT || in.code == CKPT_FORMAT) << ending << size << in.message;
+    }
+    std::string damaged = sound;
+    damaged[sound.size() / 3] ^= 0x10;
+    write_file(path("damaged"), damaged);
+    EXPECT_NE(import_from(path("damaged"), "damaged").code, CKPT_OK) << ending;
+  }
+}
+
+std::string tar_entry(const std::string& name, const std::string& data, char kind = '0') {
+  std::string header(512, '\0');
+  header.replace(0, name.size(), name);
+  char number[16];
+  std::snprintf(number, sizeof number, "%011zo", data.size());
+  header.replace(124, 11, number);
+  header[156] = kind;
+  header.replace(257, 6, std::string("ustar\0", 6));
+  header.replace(148, 8, "        ");
+  unsigned sum = 0;
+  for (const char c : header) sum += static_cast<unsigned char>(c);
+  std::snprintf(number, sizeof number, "%06o", sum);
+  header.replace(148, 6, number);
+  header[154] = '\0';
+  return header + data + std::string((512 - data.size() % 512) % 512, '\0');
+}
+
+TEST_F(Sets, ATarWithMoreThanTheStatesIsRefusedByName) {
+  pt("a.pt", {floats("w", {2}, 1)});
+  const std::string end(1024, '\0'), states = tar_entry("composer_states.pt", read_file(path("a.pt")));
+  const auto in = [&](const std::string& bytes) {
+    write_file(path("a.tar"), bytes);
+    return import_from(path("a.tar"), "l" + std::to_string(saves_++));
+  };
+  EXPECT_EQ(in(tar_entry("", "", '5') + states + end).code, CKPT_OK);
+  EXPECT_EQ(
+      in(tar_entry("x", "28 path=composer_states.pt\n", 'x') + tar_entry("y", read_file(path("a.pt"))) + end).code,
+      CKPT_FORMAT);  // not told by its first entry
+  EXPECT_EQ(in(tar_entry("", "", '5') + tar_entry("x", "27 path=composer_states.pt\n", 'x') +
+               tar_entry("y", read_file(path("a.pt"))) + end)
+                .code,
+            CKPT_OK);
+  EXPECT_EQ(detail(in(states + tar_entry("deepspeed/mp_rank_00.pt", "x") + end), "found"), "deepspeed/mp_rank_00.pt");
+  EXPECT_EQ(in(states + tar_entry("composer_states.pt", "", '2') + end).code, CKPT_FORMAT);
+  EXPECT_EQ(in(states + states + end).code, CKPT_FORMAT);
+  EXPECT_EQ(in(tar_entry("", "", '5') + end).code, CKPT_FORMAT);
+  std::string huge = states + end;
+  huge.replace(124, 11, "77777777777");
+  EXPECT_EQ(in(huge).code, CKPT_FORMAT);
 }
 
 }  // namespace

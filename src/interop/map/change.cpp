@@ -61,6 +61,7 @@ class Changer {
         continue;
       }
       std::vector<std::string>& now = names_[name];
+      changes_.selection.note(name, &found_);
       if (!changes_.selection.keeps(name)) continue;
       if (!changes_.mapping) {
         leave(i, &now);
@@ -68,6 +69,10 @@ class Changer {
       }
       CKPT_TRY(apply_rules(i, &now));
     }
+    for (const std::string& glob : changes_.selection.only)
+      if (!found_.contains(glob))
+        return Status(CKPT_NOT_FOUND, "option only: no tensor, nor a place above one, fits " + shown(glob))
+            .with("found", glob);
     return Ok();
   }
 
@@ -378,6 +383,7 @@ class Changer {
   std::vector<Target> targets_;
   std::map<std::pair<const Rule*, std::string>, size_t> groups_;
   std::set<const Rule*> used_;
+  std::set<std::string> found_;  // globs of option only
   NewNames names_;
   std::vector<size_t> place_;  // in out_, of tensors that are as they were
   std::vector<ForeignTensor> out_;
@@ -426,6 +432,11 @@ std::string config_beside(const std::string& path) {
 
 bool Selection::keeps(std::string_view name) const {
   return (only.empty() || fits_any(only, name)) && !fits_any(exclude, name);
+}
+
+void Selection::note(std::string_view name, std::set<std::string>* found) const {
+  for (const std::string& glob : only)
+    if (!found->contains(glob) && fits_any({glob}, name)) found->insert(glob);
 }
 
 Result<Changes> changes_of(const Options& options, const std::string& beside) {

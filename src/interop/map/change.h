@@ -3,7 +3,9 @@
 // computed when it is read (computed.h).
 #pragma once
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,8 @@ struct Selection {
   std::vector<std::string> only, exclude;  // no `only`: all
 
   bool keeps(std::string_view name) const;
+  // Adds the globs of `only` that mean the name.
+  void note(std::string_view name, std::set<std::string>* found) const;
   bool empty() const { return only.empty() && exclude.empty(); }
 };
 

@@ -16,6 +16,8 @@ namespace ckpt::interop {
 bool is_pt(const Candidate& candidate);
 // Its tensors from the mapping, what shares memory as aliases, all else as the state tree.
 Result<ForeignCheckpoint> read_pt(const std::string& path, const ReadOptions& options);
+// The same of what lies in a part of a file of this machine; `path` is for messages.
+Result<ForeignCheckpoint> read_pt_in(const std::string& path, InputFile file, Bytes part, const ReadOptions& options);
 // Attributes of an import: the format's name, and how much of it has no CRC-32.
 Attributes import_attributes(const char* format, size_t unchecked);
 

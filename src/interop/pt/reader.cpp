@@ -6,9 +6,9 @@ namespace ckpt::interop {
 
 bool is_pt(const Candidate& candidate) { return PtSource::looks_like(as_bytes(candidate.head)); }
 
-Result<ForeignCheckpoint> read_pt(const std::string& path, const ReadOptions& options) {
-  CKPT_ASSIGN(InputFile file, InputFile::open(path, options.folder));
-  CKPT_ASSIGN(PtSource parsed, PtSource::parse(path, file.bytes(), options));
+static Result<ForeignCheckpoint> read_pt_at(const std::string& path, InputFile file, const FileBytes& bytes,
+                                            const ReadOptions& options) {
+  CKPT_ASSIGN(PtSource parsed, PtSource::parse(path, bytes, options));
   const auto source = std::make_shared<const PtSource>(std::move(parsed));
   CKPT_ASSIGN(PtTree made, make_tree(*source));
   ForeignCheckpoint out;
@@ -19,6 +19,16 @@ Result<ForeignCheckpoint> read_pt(const std::string& path, const ReadOptions& op
   out.attributes = import_attributes(out.format, source->unchecked());
   out.keep.push_back(source);
   return out;
+}
+
+Result<ForeignCheckpoint> read_pt(const std::string& path, const ReadOptions& options) {
+  CKPT_ASSIGN(InputFile file, InputFile::open(path, options.folder));
+  const FileBytes bytes = file.bytes();
+  return read_pt_at(path, std::move(file), bytes, options);
+}
+
+Result<ForeignCheckpoint> read_pt_in(const std::string& path, InputFile file, Bytes part, const ReadOptions& options) {
+  return read_pt_at(path, std::move(file), part, options);
 }
 
 Attributes import_attributes(const char* format, size_t unchecked) {

@@ -1,5 +1,6 @@
 #include "interop/sets/combine.h"
 
+#include <algorithm>
 #include <unordered_set>
 #include <utility>
 
@@ -141,6 +142,18 @@ Result<ForeignCheckpoint> combine(const char* format, std::vector<StatePart> par
   CKPT_TRY(combiner.begin());
   for (StatePart& part : parts) CKPT_TRY(combiner.add(part));
   return combiner.finish();
+}
+
+void keep_file_names(ForeignCheckpoint& content, const std::string& directory, std::vector<std::string> more) {
+  for (size_t i = 0; i < content.files.count(); i++) {
+    const std::string path = content.files.path(i);
+    if (!path.starts_with(directory + '/')) continue;
+    const std::string name = path.substr(path.find_first_not_of('/', directory.size()));
+    more.push_back(name.substr(0, name.find('/')));
+  }
+  std::sort(more.begin(), more.end());
+  more.erase(std::unique(more.begin(), more.end()), more.end());
+  content.attributes.emplace_back("import.files", json_of(more));
 }
 
 }  // namespace ckpt::interop

@@ -26,6 +26,11 @@ Result<ForeignCheckpoint> read_torchtune(const std::string& path, const ReadOpti
 bool is_meta(const Candidate& candidate);
 Result<ForeignCheckpoint> read_meta(const std::string& path, const ReadOptions& options);
 
+// ---- olmo.cpp ----
+// step100-unsharded of OLMo (type "full"): {"model", "optim", "train"}.
+bool is_olmo(const Candidate& candidate);
+Result<ForeignCheckpoint> read_olmo(const std::string& path, const ReadOptions& options);
+
 // ---- shared ----
 // What is in a directory, sorted; none where it cannot be read.
 std::vector<std::string> names_in_directory(const std::string& path);

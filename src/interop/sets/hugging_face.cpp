@@ -150,7 +150,9 @@ Result<ForeignCheckpoint> read_bin_set(const std::string& path, const ReadOption
   CKPT_ASSIGN(model.content, path.ends_with(".json") ? read_indexed(path, options) : read_weights(path, options));
   std::vector<StatePart> parts;
   parts.push_back(std::move(model));
-  return combine("bin", std::move(parts));
+  CKPT_ASSIGN(ForeignCheckpoint all, combine("bin", std::move(parts)));
+  if (!path.ends_with(".json")) keep_file_names(all, path);
+  return all;
 }
 
 bool is_hf_trainer(const Candidate& candidate) {
@@ -169,7 +171,9 @@ Result<ForeignCheckpoint> read_hf_trainer(const std::string& path, const ReadOpt
   CKPT_TRY(read_random_states(path, names, options, &parts));
   CKPT_ASSIGN(StatePart text, text_part("trainer_state", path + "/trainer_state.json"));
   parts.push_back(std::move(text));
-  return combine("hf-trainer", std::move(parts));
+  CKPT_ASSIGN(ForeignCheckpoint all, combine("hf-trainer", std::move(parts)));
+  keep_file_names(all, path, {"trainer_state.json"});
+  return all;
 }
 
 }  // namespace ckpt::interop

@@ -134,8 +134,14 @@ Result<ForeignCheckpoint> read_meta(const std::string& path, const ReadOptions& 
     CKPT_ASSIGN(ForeignCheckpoint file, read_pt(path + '/' + parts[i], options));
     files.push_back(std::move(file));
   }
-  if (files.size() == 1) return std::move(files[0]);
-  return Joiner(path, std::move(files)).run();
+  ForeignCheckpoint all;
+  if (files.size() == 1) {
+    all = std::move(files[0]);
+  } else {
+    CKPT_ASSIGN(all, Joiner(path, std::move(files)).run());
+  }
+  keep_file_names(all, path);
+  return all;
 }
 
 }  // namespace ckpt::interop

@@ -100,7 +100,9 @@ Result<ForeignCheckpoint> read_torchtune(const std::string& path, const ReadOpti
     CKPT_ASSIGN(StatePart part, read_part("", recipe, options));
     parts.push_back(std::move(part));
   }
-  return combine("torchtune", std::move(parts));
+  CKPT_ASSIGN(ForeignCheckpoint all, combine("torchtune", std::move(parts)));
+  keep_file_names(all, path);
+  return all;
 }
 
 }  // namespace ckpt::interop

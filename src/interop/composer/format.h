@@ -1,0 +1,16 @@
+// What Composer puts around the .pt that it saves: a tar archive, a compressor, or both. Rows of formats.cpp.
+#pragma once
+
+#include "interop/formats.h"
+
+namespace ckpt::interop {
+
+// A tar that begins as Composer's do; a packed file of any name.
+bool is_composer(const Candidate& candidate);
+
+// The .pt inside: of a plain tar where it lies in the file, else from a temporary file. FORMAT for what is packed and
+// holds no .pt, UNSUPPORTED for a tar that holds more (DeepSpeed's, one for each rank), for a compressor whose library
+// is not here, and on a web server; CORRUPT.
+Result<ForeignCheckpoint> read_composer(const std::string& path, const ReadOptions& options);
+
+}  // namespace ckpt::interop

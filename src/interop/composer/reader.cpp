@@ -1,0 +1,81 @@
+#include <algorithm>
+
+#include "interop/composer/format.h"
+#include "interop/composer/tar.h"
+#include "interop/composer/unpack.h"
+#include "interop/json.h"
+#include "interop/pt/format.h"
+#include "interop/pt/source.h"
+
+namespace ckpt::interop {
+
+namespace {
+
+constexpr std::string_view kStates = "composer_states.pt";
+constexpr uint64_t kMostAtLeast = uint64_t{1} << 30, kMostTimes = 2000;  // what a packed file may grow to
+
+Status no_pt(const std::string& path, const std::string& what) {
+  return Status(CKPT_FORMAT, path + ": " + what + "; expected a .pt, or a tar with " + std::string(kStates))
+      .with("path", path);
+}
+
+// In a temporary file. What begins as nothing that is read is refused before more of it is unpacked.
+Result<InputFile> unpack_file(const std::string& path, const char* packing, Bytes packed, const ReadOptions& options) {
+  CKPT_ASSIGN(TemporaryFile file, TemporaryFile::create());
+  const uint64_t most = std::max(kMostAtLeast, packed.size() * kMostTimes);
+  const Status status = unpack(packing, packed, [&](Bytes piece) -> Status {
+    CKPT_TRY(options.check());
+    if (file.size() == 0 && !begins_as_tar(piece) && !PtSource::looks_like(piece))
+      return no_pt(path, strformat("it looks like {} data of something else", packing));
+    if (file.size() + piece.size() > most)
+      return Status(CKPT_UNSUPPORTED, strformat("more than {} bytes of {}; unpack it", most, packed.size()));
+    return file.write(piece);
+  });
+  if (!status.ok()) return Status(status).in(path).with("path", path);
+  if (file.size() == 0) return no_pt(path, "it is empty");
+  CKPT_ASSIGN(MappedFile mapped, file.map());
+  return InputFile(std::move(mapped));
+}
+
+Result<Bytes> states_in(const std::string& path, Bytes tar) {
+  Result<std::vector<TarEntry>> entries = read_tar(tar);
+  if (!entries.ok()) return std::move(entries).status().in(path).with("path", path);
+  const TarEntry* states = nullptr;
+  for (const TarEntry& entry : *entries) {
+    if (entry.name != kStates)
+      return Status(CKPT_UNSUPPORTED,
+                    path + ": beside " + std::string(kStates) + " the tar holds " + shown(entry.name) + "; unpack it")
+          .with("path", path)
+          .with("found", entry.name);
+    if (states) return no_pt(path, "a tar with two " + std::string(kStates));
+    states = &entry;
+  }
+  if (!states) return no_pt(path, "a tar without files");
+  return tar.subspan(states->offset, states->size);
+}
+
+}  // namespace
+
+bool is_composer(const Candidate& candidate) {
+  if (candidate.is_directory || candidate.head.size() < Candidate::kHeadBytes) return false;
+  if (packing_of(candidate.head)) return true;
+  if (!begins_as_tar(as_bytes(candidate.head)) || PtSource::looks_like(as_bytes(candidate.head))) return false;
+  const std::string_view name(candidate.head.c_str());
+  // Python describes the entry first where its time is no whole second.
+  return name.empty() || name == "/" || name == "./" || name == "././@PaxHeader" || name.ends_with(kStates);
+}
+
+Result<ForeignCheckpoint> read_composer(const std::string& path, const ReadOptions& options) {
+  if (options.folder)
+    return Status(CKPT_UNSUPPORTED, path + ": an archive on a web server is not read; download it").with("path", path);
+  CKPT_ASSIGN(InputFile file, InputFile::open(path, nullptr));
+  if (const char* packing = packing_of(as_text(file.addresses()))) {
+    CKPT_ASSIGN(file, unpack_file(path, packing, file.addresses(), options));
+  }
+  const Bytes whole = file.addresses();
+  if (!begins_as_tar(whole)) return read_pt_in(path, std::move(file), whole, options);
+  CKPT_ASSIGN(const Bytes states, states_in(path, whole));
+  return read_pt_in(path, std::move(file), states, options);
+}
+
+}  // namespace ckpt::interop
