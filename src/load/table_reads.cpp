@@ -37,10 +37,10 @@ Result<bool> TableReads::plan_step(const TableRequest& request, size_t number, L
     }
   };
   std::byte* const ids = request.ids ? request.ids + row_ * sizeof(uint64_t) : nullptr;
-  if (step.checked && ids)
-    std::memcpy(ids, step.ids.data(), step.ids.size() * sizeof(uint64_t));
-  else if (ids)
+  if (ids && !step.checked)
     add(request.share->table().ids, request.ids);
+  else if (ids && !step.ids.empty())
+    std::memcpy(ids, step.ids.data(), step.ids.size() * sizeof(uint64_t));
   for (const auto& [column, data] : request.columns) add(*column, data);
   bytes_left_ -= rows * row_bytes(request);
   row_ += rows;
