@@ -5,6 +5,7 @@ pub const CKPT_VERSION_MINOR: i32 = 1;
 pub const CKPT_VERSION_PATCH: i32 = 0;
 pub const CKPT_FORMAT_REVISION: i32 = 1;
 pub const CKPT_MAX_NDIM: i32 = 16;
+pub const CKPT_TABLE_BUCKETS: i32 = 65536;
 pub const CKPT_TREE_MAX_DEPTH: i32 = 200;
 pub const CKPT_TREE_OBJECT: &::core::ffi::CStr = c"state";
 pub const CKPT_PER_RANK_CLASS: &::core::ffi::CStr = c"ckpt.PerRank";
@@ -1120,6 +1121,279 @@ unsafe extern "C" {
     pub fn ckpt_session_mirror(
         session: *const ckpt_session,
         out: *mut *mut ckpt_job,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct ckpt_column_desc {
+    pub struct_size: u32,
+    pub dtype: i32,
+    pub ndim: i32,
+    pub reserved: u32,
+    pub shape: [i64; 16usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ckpt_column_desc"][::core::mem::size_of::<ckpt_column_desc>() - 144usize];
+    ["Alignment of ckpt_column_desc"][::core::mem::align_of::<ckpt_column_desc>() - 8usize];
+    ["Offset of field: ckpt_column_desc::struct_size"][::core::mem::offset_of!(ckpt_column_desc, struct_size) - 0usize];
+    ["Offset of field: ckpt_column_desc::dtype"][::core::mem::offset_of!(ckpt_column_desc, dtype) - 4usize];
+    ["Offset of field: ckpt_column_desc::ndim"][::core::mem::offset_of!(ckpt_column_desc, ndim) - 8usize];
+    ["Offset of field: ckpt_column_desc::reserved"][::core::mem::offset_of!(ckpt_column_desc, reserved) - 12usize];
+    ["Offset of field: ckpt_column_desc::shape"][::core::mem::offset_of!(ckpt_column_desc, shape) - 16usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct ckpt_table_desc {
+    pub struct_size: u32,
+    pub id_dtype: i32,
+    pub row_count: u64,
+    pub bucket_count: u64,
+    pub rows_per_block: u64,
+    pub column_count: u32,
+    pub block_count: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ckpt_table_desc"][::core::mem::size_of::<ckpt_table_desc>() - 40usize];
+    ["Alignment of ckpt_table_desc"][::core::mem::align_of::<ckpt_table_desc>() - 8usize];
+    ["Offset of field: ckpt_table_desc::struct_size"][::core::mem::offset_of!(ckpt_table_desc, struct_size) - 0usize];
+    ["Offset of field: ckpt_table_desc::id_dtype"][::core::mem::offset_of!(ckpt_table_desc, id_dtype) - 4usize];
+    ["Offset of field: ckpt_table_desc::row_count"][::core::mem::offset_of!(ckpt_table_desc, row_count) - 8usize];
+    ["Offset of field: ckpt_table_desc::bucket_count"]
+        [::core::mem::offset_of!(ckpt_table_desc, bucket_count) - 16usize];
+    ["Offset of field: ckpt_table_desc::rows_per_block"]
+        [::core::mem::offset_of!(ckpt_table_desc, rows_per_block) - 24usize];
+    ["Offset of field: ckpt_table_desc::column_count"]
+        [::core::mem::offset_of!(ckpt_table_desc, column_count) - 32usize];
+    ["Offset of field: ckpt_table_desc::block_count"][::core::mem::offset_of!(ckpt_table_desc, block_count) - 36usize];
+};
+unsafe extern "C" {
+    pub fn ckpt_save_add_table(
+        save: *mut ckpt_save,
+        name: *const ::core::ffi::c_char,
+        desc: *const ckpt_table_desc,
+        ids: *const ::core::ffi::c_void,
+        ids_bytes: u64,
+        column_names: *const *const ::core::ffi::c_char,
+        columns: *const ckpt_column_desc,
+        data: *const *const ::core::ffi::c_void,
+        data_bytes: *const u64,
+        positions: *const u64,
+        device_type: i32,
+        device_id: i32,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ckpt_table_info {
+    pub struct_size: u32,
+    pub id_dtype: i32,
+    pub row_count: u64,
+    pub bucket_count: u64,
+    pub bytes: u64,
+    pub stored_bytes: u64,
+    pub column_count: u32,
+    pub reserved: u32,
+    pub name: *const ::core::ffi::c_char,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ckpt_table_info"][::core::mem::size_of::<ckpt_table_info>() - 56usize];
+    ["Alignment of ckpt_table_info"][::core::mem::align_of::<ckpt_table_info>() - 8usize];
+    ["Offset of field: ckpt_table_info::struct_size"][::core::mem::offset_of!(ckpt_table_info, struct_size) - 0usize];
+    ["Offset of field: ckpt_table_info::id_dtype"][::core::mem::offset_of!(ckpt_table_info, id_dtype) - 4usize];
+    ["Offset of field: ckpt_table_info::row_count"][::core::mem::offset_of!(ckpt_table_info, row_count) - 8usize];
+    ["Offset of field: ckpt_table_info::bucket_count"]
+        [::core::mem::offset_of!(ckpt_table_info, bucket_count) - 16usize];
+    ["Offset of field: ckpt_table_info::bytes"][::core::mem::offset_of!(ckpt_table_info, bytes) - 24usize];
+    ["Offset of field: ckpt_table_info::stored_bytes"]
+        [::core::mem::offset_of!(ckpt_table_info, stored_bytes) - 32usize];
+    ["Offset of field: ckpt_table_info::column_count"]
+        [::core::mem::offset_of!(ckpt_table_info, column_count) - 40usize];
+    ["Offset of field: ckpt_table_info::reserved"][::core::mem::offset_of!(ckpt_table_info, reserved) - 44usize];
+    ["Offset of field: ckpt_table_info::name"][::core::mem::offset_of!(ckpt_table_info, name) - 48usize];
+};
+impl Default for ckpt_table_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+unsafe extern "C" {
+    pub fn ckpt_reader_table_count(reader: *const ckpt_reader) -> u64;
+}
+unsafe extern "C" {
+    pub fn ckpt_reader_table_at(
+        reader: *const ckpt_reader,
+        index: u64,
+        out: *mut ckpt_table_info,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_reader_table_find(
+        reader: *const ckpt_reader,
+        name: *const ::core::ffi::c_char,
+        out: *mut ckpt_table_info,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ckpt_column_info {
+    pub struct_size: u32,
+    pub dtype: i32,
+    pub ndim: i32,
+    pub reserved: u32,
+    pub shape: [i64; 16usize],
+    pub row_bytes: u64,
+    pub stored_bytes: u64,
+    pub name: *const ::core::ffi::c_char,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ckpt_column_info"][::core::mem::size_of::<ckpt_column_info>() - 168usize];
+    ["Alignment of ckpt_column_info"][::core::mem::align_of::<ckpt_column_info>() - 8usize];
+    ["Offset of field: ckpt_column_info::struct_size"][::core::mem::offset_of!(ckpt_column_info, struct_size) - 0usize];
+    ["Offset of field: ckpt_column_info::dtype"][::core::mem::offset_of!(ckpt_column_info, dtype) - 4usize];
+    ["Offset of field: ckpt_column_info::ndim"][::core::mem::offset_of!(ckpt_column_info, ndim) - 8usize];
+    ["Offset of field: ckpt_column_info::reserved"][::core::mem::offset_of!(ckpt_column_info, reserved) - 12usize];
+    ["Offset of field: ckpt_column_info::shape"][::core::mem::offset_of!(ckpt_column_info, shape) - 16usize];
+    ["Offset of field: ckpt_column_info::row_bytes"][::core::mem::offset_of!(ckpt_column_info, row_bytes) - 144usize];
+    ["Offset of field: ckpt_column_info::stored_bytes"]
+        [::core::mem::offset_of!(ckpt_column_info, stored_bytes) - 152usize];
+    ["Offset of field: ckpt_column_info::name"][::core::mem::offset_of!(ckpt_column_info, name) - 160usize];
+};
+impl Default for ckpt_column_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+unsafe extern "C" {
+    pub fn ckpt_reader_table_column_at(
+        reader: *const ckpt_reader,
+        table: *const ::core::ffi::c_char,
+        index: u32,
+        out: *mut ckpt_column_info,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+pub const CKPT_SHARE_ALL: i32 = 0;
+pub const CKPT_SHARE_BUCKETS: i32 = 1;
+pub const CKPT_SHARE_SLICE: i32 = 2;
+pub const CKPT_SHARE_MOD: i32 = 3;
+pub const CKPT_SHARE_IDS: i32 = 4;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct ckpt_share_desc {
+    pub struct_size: u32,
+    pub kind: i32,
+    pub first: u64,
+    pub end: u64,
+    pub index: u64,
+    pub count: u64,
+    pub window_rows: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ckpt_share_desc"][::core::mem::size_of::<ckpt_share_desc>() - 48usize];
+    ["Alignment of ckpt_share_desc"][::core::mem::align_of::<ckpt_share_desc>() - 8usize];
+    ["Offset of field: ckpt_share_desc::struct_size"][::core::mem::offset_of!(ckpt_share_desc, struct_size) - 0usize];
+    ["Offset of field: ckpt_share_desc::kind"][::core::mem::offset_of!(ckpt_share_desc, kind) - 4usize];
+    ["Offset of field: ckpt_share_desc::first"][::core::mem::offset_of!(ckpt_share_desc, first) - 8usize];
+    ["Offset of field: ckpt_share_desc::end"][::core::mem::offset_of!(ckpt_share_desc, end) - 16usize];
+    ["Offset of field: ckpt_share_desc::index"][::core::mem::offset_of!(ckpt_share_desc, index) - 24usize];
+    ["Offset of field: ckpt_share_desc::count"][::core::mem::offset_of!(ckpt_share_desc, count) - 32usize];
+    ["Offset of field: ckpt_share_desc::window_rows"][::core::mem::offset_of!(ckpt_share_desc, window_rows) - 40usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ckpt_share {
+    _unused: [u8; 0],
+}
+unsafe extern "C" {
+    pub fn ckpt_share_open(
+        out: *mut *mut ckpt_share,
+        reader: *const ckpt_reader,
+        table: *const ::core::ffi::c_char,
+        desc: *const ckpt_share_desc,
+        ids: *const u64,
+        id_count: u64,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_share_free(share: *mut ckpt_share);
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct ckpt_share_info {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub row_count: u64,
+    pub window_count: u64,
+    pub most_rows: u64,
+    pub missing_count: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ckpt_share_info"][::core::mem::size_of::<ckpt_share_info>() - 40usize];
+    ["Alignment of ckpt_share_info"][::core::mem::align_of::<ckpt_share_info>() - 8usize];
+    ["Offset of field: ckpt_share_info::struct_size"][::core::mem::offset_of!(ckpt_share_info, struct_size) - 0usize];
+    ["Offset of field: ckpt_share_info::reserved"][::core::mem::offset_of!(ckpt_share_info, reserved) - 4usize];
+    ["Offset of field: ckpt_share_info::row_count"][::core::mem::offset_of!(ckpt_share_info, row_count) - 8usize];
+    ["Offset of field: ckpt_share_info::window_count"]
+        [::core::mem::offset_of!(ckpt_share_info, window_count) - 16usize];
+    ["Offset of field: ckpt_share_info::most_rows"][::core::mem::offset_of!(ckpt_share_info, most_rows) - 24usize];
+    ["Offset of field: ckpt_share_info::missing_count"]
+        [::core::mem::offset_of!(ckpt_share_info, missing_count) - 32usize];
+};
+unsafe extern "C" {
+    pub fn ckpt_share_get(
+        share: *const ckpt_share,
+        out: *mut ckpt_share_info,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_share_window_rows(
+        share: *const ckpt_share,
+        window: u64,
+        row_count: *mut u64,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_share_missing_at(
+        share: *const ckpt_share,
+        index: u64,
+        id: *mut u64,
+        err: *mut *mut ckpt_error,
+    ) -> ckpt_status;
+}
+unsafe extern "C" {
+    pub fn ckpt_load_add_table(
+        load: *mut ckpt_load,
+        share: *const ckpt_share,
+        window: u64,
+        ids: *mut ::core::ffi::c_void,
+        ids_bytes: u64,
+        column_count: u64,
+        columns: *const *const ::core::ffi::c_char,
+        data: *const *mut ::core::ffi::c_void,
+        data_bytes: *const u64,
+        device_type: i32,
+        device_id: i32,
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
 }
