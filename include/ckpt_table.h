@@ -93,17 +93,17 @@ CKPT_API ckpt_status ckpt_reader_table_column_at(const ckpt_reader* reader, cons
 /* Which rows of a table to load. */
 enum {
   CKPT_SHARE_ALL = 0,
-  CKPT_SHARE_BUCKETS = 1, /* those of buckets [first, end) */
+  CKPT_SHARE_BUCKETS = 1, /* those of buckets [bucket_first, bucket_end) */
   CKPT_SHARE_SLICE = 2,   /* slice `index` of `count`: the buckets in equal ranges, the first ones one longer (RecIS) */
   CKPT_SHARE_MOD = 3,     /* uint64(id) mod count == index. Reads all ids of the table, and chunks of most rows */
   CKPT_SHARE_IDS = 4      /* the rows of a list of ids */
 };
 typedef struct ckpt_share_desc {
   uint32_t struct_size;
-  int32_t kind;          /* CKPT_SHARE_* */
-  uint64_t first, end;   /* BUCKETS */
-  uint64_t index, count; /* SLICE, MOD */
-  uint64_t window_rows;  /* the most rows of a window; 0: one window for all */
+  int32_t kind;                      /* CKPT_SHARE_* */
+  uint64_t bucket_first, bucket_end; /* BUCKETS */
+  uint64_t index, count;             /* SLICE, MOD */
+  uint64_t window_rows;              /* the most rows of a window; 0: one window for all */
 } ckpt_share_desc;
 
 /* The rows of a table that a rank wants, counted before memory is made for them. It reads what tells where buckets

@@ -146,7 +146,7 @@ ckpt_status ckpt_share_open(ckpt_share** out, const ckpt_reader* reader, const c
     if (id_count != 0 && full.kind != CKPT_SHARE_IDS)
       return Status(CKPT_INVALID, strformat("{} ids for a share of kind {}", id_count, full.kind));
     CKPT_ASSIGN(auto share, load::Share::open(reader->checkpoint, table,
-                                              {full.kind, full.first, full.end, full.index, full.count,
+                                              {full.kind, full.bucket_first, full.bucket_end, full.index, full.count,
                                                full.window_rows, std::vector<uint64_t>(ids, ids + id_count)}));
     *out = new ckpt_share{{}, std::move(share)};
     return Ok();

@@ -131,6 +131,11 @@ Status Transfers::check_place(Location where, const void* memory) const {
       .with("found", what);
 }
 
+Status Transfers::check(Location where) {
+  if (where.type == CKPT_DEVICE_CPU || where.type == CKPT_DEVICE_CUDA_HOST) return Ok();
+  return driver_for(where).status();
+}
+
 Result<uint8_t> Transfers::note(Location where, const void* memory, uint64_t reach, int64_t stream) {
   // CUDA's pinned host memory is host memory too.
   if (where.type == CKPT_DEVICE_CPU || where.type == CKPT_DEVICE_CUDA_HOST) return uint8_t{0};

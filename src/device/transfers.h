@@ -43,6 +43,8 @@ class Transfers {
   // device, 0 for the host. UNSUPPORTED: a kind of device that this build or this machine does not have. INVALID: the
   // memory is elsewhere.
   Result<uint8_t> note(Location where, const void* memory, uint64_t reach, int64_t stream);
+  // Whether there is such a device here. UNSUPPORTED, INVALID.
+  Status check(Location where);
   bool empty() const { return devices_.empty(); }
 
   // Remembers where the streams of the caller stand. On his thread.

@@ -97,8 +97,10 @@ Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, voi
                             quoted(name)))
         .with("tensor", std::string(name));
   device::RegionRequest want;
-  if (Status status = device::read_desc(desc, data, data_bytes, &want); !status.ok())
+  if (Status status = device::read_desc(desc, data, data_bytes, &want); !status.ok()) {
+    if (Status device = transfers_.check(where); !device.ok()) status = std::move(device);
     return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
+  }
   if (auto device = transfers_.note(where, data, want.reach, desc.stream); device.ok())
     want.memory.device = *device;
   else

@@ -100,8 +100,11 @@ Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, con
   if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
   CKPT_TRY(format::check_tensor_name(name));
   device::RegionRequest request;
-  if (Status status = device::read_desc(desc, data, data_bytes, &request); !status.ok())
-    return std::move(status).in("tensor \"" + std::string(name) + "\"").with("tensor", std::string(name));
+  if (Status status = device::read_desc(desc, data, data_bytes, &request); !status.ok()) {
+    // Who has no such device cannot say where its memory is.
+    if (Status device = transfers_.check(where); !device.ok()) status = std::move(device);
+    return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
+  }
   if (auto device = transfers_.note(where, data, request.reach, desc.stream); device.ok())
     request.memory.device = *device;
   else

@@ -126,8 +126,8 @@ inline ckpt_share_desc share_desc(int32_t kind, uint64_t window_rows = 0) {
 }
 inline ckpt_share_desc range_desc(uint64_t first, uint64_t end, uint64_t window_rows = 0) {
   ckpt_share_desc desc = share_desc(CKPT_SHARE_BUCKETS, window_rows);
-  desc.first = first;
-  desc.end = end;
+  desc.bucket_first = first;
+  desc.bucket_end = end;
   return desc;
 }
 inline ckpt_share_desc of_count(int32_t kind, uint64_t index, uint64_t count, uint64_t window_rows = 0) {

@@ -37,8 +37,8 @@ class Rowset {
   static Rowset all() { return Rowset(CKPT_SHARE_ALL); }
   static Rowset buckets(uint64_t first, uint64_t end) {
     Rowset rows(CKPT_SHARE_BUCKETS);
-    rows.desc_.first = first;
-    rows.desc_.end = end;
+    rows.desc_.bucket_first = first;
+    rows.desc_.bucket_end = end;
     return rows;
   }
   // Slice `index` of `count`, of buckets.

@@ -505,8 +505,8 @@ end
 struct ckpt_share_desc
     struct_size::UInt32
     kind::Int32
-    first::UInt64
-    end::UInt64
+    bucket_first::UInt64
+    bucket_end::UInt64
     index::UInt64
     count::UInt64
     window_rows::UInt64
@@ -1234,8 +1234,8 @@ const LAYOUTS = [
     (ckpt_share_desc, 48, [
         (:struct_size, 0, 4),
         (:kind, 4, 4),
-        (:first, 8, 8),
-        (:end, 16, 8),
+        (:bucket_first, 8, 8),
+        (:bucket_end, 16, 8),
         (:index, 24, 8),
         (:count, 32, 8),
         (:window_rows, 40, 8),

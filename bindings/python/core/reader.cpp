@@ -219,7 +219,8 @@ void bind_reader(nb::module_& m) {
           nb::arg("path"), nb::arg("options").none() = nb::none(), nb::kw_only(), nb::arg("job").none() = nb::none(),
           nb::arg("keywords"),
           nb::sig("def export(self, path: str | os.PathLike[str], " CKPT_PY_JOB_OPTIONS ") -> None"),
-          "Writes the checkpoint as safetensors, a .pt or an hfai directory (option format) to `path`, which must not "
+          "Writes the checkpoint as safetensors, a .pt, a DCP or an hfai directory (option format) to `path`, which "
+          "must not "
           "exist.");
   bind_handle(reader, "def __enter__(self) -> Reader");
 }

@@ -102,7 +102,8 @@ static void bind_store_class(nb::module_& m) {
           nb::arg("keywords"),
           nb::sig("def import_file(self, path: str | os.PathLike[str], label: str, step: int = -1, " CKPT_PY_JOB_OPTIONS
                   ") -> ckpt.records.CheckpointInfo"),
-          "Saves a .pt, an hfai directory, a safetensors file or a Hugging Face set as a checkpoint, by default in "
+          "Saves a .pt, a DCP or hfai directory, a safetensors file or a Hugging Face set as a checkpoint, by default "
+          "in "
           "run \"main\", or in run \"import\" if a trainer has used \"main\" since the last import. Runs no code of "
           "the file.");
   bind_handle(store, "def __enter__(self) -> Store");

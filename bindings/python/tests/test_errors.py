@@ -29,6 +29,10 @@ def headers() -> str:
     return installed("ckpt.h", "ckpt_maintain.h", "ckpt_table.h", "ckpt_tree.h", "ckpt_file.h")
 
 
+# Given by keyword arguments; of sparse tables, which this binding does not have yet.
+NOT_ENUMS = ("CKPT_REGION_", "CKPT_TENSOR_", "CKPT_SHARE_")
+
+
 def test_enums_are_the_headers() -> None:
     constants = {name: int(value, 0) for name, value in
                  re.findall(r"^\s*(?:enum \{ )?(CKPT_\w+) = (0x[0-9a-f]+|\d+)[,\s]", headers(), re.M)}
@@ -38,15 +42,15 @@ def test_enums_are_the_headers() -> None:
     seen = 0
     for name, value in constants.items():
         prefix = next((prefix for prefix in CONSTANTS if name.startswith(prefix)), None)
-        if name.startswith("CKPT_REGION_") or name.startswith("CKPT_TENSOR_"):
-            continue  # given by keyword arguments
+        if name.startswith(NOT_ENUMS):
+            continue
         kind: Any = CONSTANTS[prefix] if prefix else ckpt.Status
         short = name.removeprefix(prefix or "CKPT_")
         if short in ckpt.CheckpointFlags.__members__:
             kind = ckpt.CheckpointFlags
         assert kind[short] == value, name
         seen += 1
-    assert seen == len(constants) - sum(name.startswith(("CKPT_REGION_", "CKPT_TENSOR_")) for name in constants)
+    assert seen == len(constants) - sum(name.startswith(NOT_ENUMS) for name in constants)
 
 
 def test_every_function_is_wrapped_or_named_in_unwrapped() -> None:

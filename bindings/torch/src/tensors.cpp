@@ -161,7 +161,7 @@ Memory memory_of(const at::Tensor& tensor, const std::string& name) {
   memory.data = tensor.data_ptr();
   memory.bytes = static_cast<uint64_t>(last + 1) * tensor.element_size();
   if (tensor.is_cuda()) {
-    memory.device = {CKPT_DEVICE_CUDA, tensor.get_device()};
+    memory.device = {CKPT_DEVICE_CUDA, static_cast<int32_t>(tensor.get_device())};
     const c10::impl::VirtualGuardImpl guard(tensor.device().type());
     desc.stream = stream_number(guard.getStream(tensor.device()), 0);
   }

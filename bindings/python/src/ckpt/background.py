@@ -24,6 +24,7 @@ _running: set[Running] = set()
 
 
 def log(level: str, text: str, **how: Any) -> None:
+    """Writes to the logger "ckpt"; `how` as in logging."""
     import logging  # not before it is needed
     getattr(logging.getLogger("ckpt"), level)(text, **how)
 

@@ -1298,8 +1298,8 @@ pub const CKPT_SHARE_IDS: i32 = 4;
 pub struct ckpt_share_desc {
     pub struct_size: u32,
     pub kind: i32,
-    pub first: u64,
-    pub end: u64,
+    pub bucket_first: u64,
+    pub bucket_end: u64,
     pub index: u64,
     pub count: u64,
     pub window_rows: u64,
@@ -1310,8 +1310,8 @@ const _: () = {
     ["Alignment of ckpt_share_desc"][::core::mem::align_of::<ckpt_share_desc>() - 8usize];
     ["Offset of field: ckpt_share_desc::struct_size"][::core::mem::offset_of!(ckpt_share_desc, struct_size) - 0usize];
     ["Offset of field: ckpt_share_desc::kind"][::core::mem::offset_of!(ckpt_share_desc, kind) - 4usize];
-    ["Offset of field: ckpt_share_desc::first"][::core::mem::offset_of!(ckpt_share_desc, first) - 8usize];
-    ["Offset of field: ckpt_share_desc::end"][::core::mem::offset_of!(ckpt_share_desc, end) - 16usize];
+    ["Offset of field: ckpt_share_desc::bucket_first"][::core::mem::offset_of!(ckpt_share_desc, bucket_first) - 8usize];
+    ["Offset of field: ckpt_share_desc::bucket_end"][::core::mem::offset_of!(ckpt_share_desc, bucket_end) - 16usize];
     ["Offset of field: ckpt_share_desc::index"][::core::mem::offset_of!(ckpt_share_desc, index) - 24usize];
     ["Offset of field: ckpt_share_desc::count"][::core::mem::offset_of!(ckpt_share_desc, count) - 32usize];
     ["Offset of field: ckpt_share_desc::window_rows"][::core::mem::offset_of!(ckpt_share_desc, window_rows) - 40usize];
