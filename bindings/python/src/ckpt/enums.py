@@ -115,6 +115,7 @@ class Device(OpenEnum):
     CPU = 1
     CUDA = 2
     CUDA_HOST = 3
+    CUDA_MANAGED = 13
 
 
 class CheckpointState(OpenEnum):
