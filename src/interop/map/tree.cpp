@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "format/tree_merge.h"
 #include "interop/json.h"
 #include "interop/map/change.h"
 
@@ -147,26 +148,8 @@ class TreeChanger {
   // `name`: what its tensor is called now; null: as `names` say.
   Status put(uint32_t node, const std::string& path, const std::string* name) {
     const TreeNode& at = in_[node];
-    switch (at.kind) {
-      case CKPT_NODE_NULL:
-        return out_.add_null();
-      case CKPT_NODE_BOOL:
-        return out_.add_bool(at.integer != 0);
-      case CKPT_NODE_INT:
-        return out_.add_int(at.integer);
-      case CKPT_NODE_BIGINT:
-        return out_.add_bigint(at.text_view());
-      case CKPT_NODE_FLOAT:
-        return out_.add_float(at.real);
-      case CKPT_NODE_TEXT:
-        return out_.add_text(at.text_view());
-      case CKPT_NODE_BYTES:
-        return out_.add_bytes(as_bytes(at.text_view()));
-      case CKPT_NODE_TENSOR:
-        return put_tensor(node, name);
-      default:
-        return put_container(node, path, name);
-    }
+    if (at.container()) return put_container(node, path, name);
+    return at.kind == CKPT_NODE_TENSOR ? put_tensor(node, name) : format::copy_node(in_, node, out_);
   }
 
   Status put_tensor(uint32_t node, const std::string* name) {

@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "format/tree_merge.h"
 #include "interop/json.h"
 
 namespace ckpt::interop {
@@ -98,26 +99,8 @@ class Combiner {
 
   Status put(const Tree& tree, uint32_t number, const std::string& place) {
     const TreeNode& node = tree[number];
-    switch (node.kind) {
-      case CKPT_NODE_NULL:
-        return tree_.add_null();
-      case CKPT_NODE_BOOL:
-        return tree_.add_bool(node.integer != 0);
-      case CKPT_NODE_INT:
-        return tree_.add_int(node.integer);
-      case CKPT_NODE_BIGINT:
-        return tree_.add_bigint(node.text_view());
-      case CKPT_NODE_FLOAT:
-        return tree_.add_float(node.real);
-      case CKPT_NODE_TEXT:
-        return tree_.add_text(node.text_view());
-      case CKPT_NODE_BYTES:
-        return tree_.add_bytes(as_bytes(node.text_view()));
-      case CKPT_NODE_TENSOR:
-        return tree_.add_tensor(name_in(place, node.text_view()));
-      default:
-        break;
-    }
+    if (node.kind == CKPT_NODE_TENSOR) return tree_.add_tensor(name_in(place, node.text_view()));
+    if (!node.container()) return format::copy_node(tree, number, tree_);
     const Status begun =
         node.kind == CKPT_NODE_RECORD ? tree_.begin(node.kind, node.text_view()) : tree_.begin(node.kind);
     if (!begun.ok()) return Status(CKPT_FORMAT, begun.message());
