@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "store/io_queue.h"
 #include "store/store.h"
@@ -23,6 +24,12 @@ class ShellStore : public Store {
   // Called after each read of an opened file with its key and how many bytes were read.
   using Read = std::function<void(std::string_view key, uint64_t bytes)>;
   void on_read(Read hook) { read_ = std::move(hook); }
+  // Runs `act` once, after the first opening of that key and before what was opened is read.
+  void after_open(std::string key, std::function<void()> act) {
+    opened_ = [key, act, done = false](std::string_view at) mutable {
+      if (!std::exchange(done, done || at == key) && at == key) act();
+    };
+  }
   // Runs `act` once, before the first operation of that name on that key.
   void once(std::string operation, std::string key, std::function<void()> act) {
     before([this, operation, key, act, done = false](std::string_view found, std::string_view at) mutable {
@@ -60,6 +67,7 @@ class ShellStore : public Store {
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override {
     CKPT_TRY(say("open", key));
     auto opened = inner_->open(key);
+    if (opened_) opened_(key);
     if (!read_ || !opened.ok()) return opened;
     return std::unique_ptr<Reader>(std::make_unique<ShellReader>(opened.take(), std::string(key), read_));
   }
@@ -145,6 +153,7 @@ class ShellStore : public Store {
 
   Before before_;
   Read read_;
+  std::function<void(std::string_view key)> opened_;
 };
 
 }  // namespace ckpt::store
