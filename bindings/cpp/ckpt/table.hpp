@@ -121,6 +121,10 @@ inline Result<void> add_table(ckpt_save* save, const std::string& name, const Ro
     made.dtype = column.dtype;
     for (size_t i = 0; i < column.row.size() && i < CKPT_MAX_NDIM; i++) made.shape[made.ndim++] = column.row[i];
     names.push_back(column.name.c_str());
+    if (column.blocks.empty()) {  // of a table without rows
+      data.push_back(nullptr);
+      bytes.push_back(0);
+    }
     for (const Memory& block : column.blocks) {
       data.push_back(block.data);
       bytes.push_back(block.bytes);

@@ -7,9 +7,9 @@
 
 #include "runner.h"
 
-static const command* const kSubjects[] = {
-    library_commands, memory_commands, store_commands, save_commands, job_commands, reader_commands,
-    load_commands,    tree_commands,   node_commands,  file_commands, NULL};
+static const command* const kSubjects[] = {library_commands, memory_commands, store_commands, save_commands,
+                                           job_commands,     reader_commands, load_commands,  tree_commands,
+                                           node_commands,    file_commands,   table_commands, NULL};
 
 static int compare_names(const void* a, const void* b) { return strcmp(*(char* const*)a, *(char* const*)b); }
 

@@ -4,8 +4,8 @@
 
 #include "runner.h"
 
-static const char* const kKinds[] = {"memory",   "a store",  "a session", "a save", "a job",
-                                     "a report", "a reader", "a load",    "a tree", "a file"};
+static const char* const kKinds[] = {"memory",   "a store", "a session", "a save", "a job", "a report",
+                                     "a reader", "a load",  "a tree",    "a file", "rows",  "a share"};
 
 static void handle_free(object* o) {
   switch (o->kind) {
@@ -38,6 +38,12 @@ static void handle_free(object* o) {
       break;
     case FILE_OBJECT:
       ckpt_file_free(o->handle);
+      break;
+    case ROWS:
+      rows_free(o->handle);
+      break;
+    case SHARE:
+      ckpt_share_free(o->handle);
       break;
   }
   free(o->name);

@@ -15,7 +15,7 @@ typedef struct token {
   size_t size;      /* of the text */
 } token;
 
-typedef enum kind { MEMORY, STORE, SESSION, SAVE, JOB, REPORT, READER, LOAD, TREE, FILE_OBJECT } kind;
+typedef enum kind { MEMORY, STORE, SESSION, SAVE, JOB, REPORT, READER, LOAD, TREE, FILE_OBJECT, ROWS, SHARE } kind;
 
 typedef struct memory {
   uint64_t size;
@@ -45,7 +45,7 @@ typedef struct command {
   ckpt_status (*run)(runner* r);
 } command;
 extern const command library_commands[], memory_commands[], store_commands[], save_commands[], job_commands[],
-    reader_commands[], load_commands[], tree_commands[], node_commands[], file_commands[];
+    reader_commands[], load_commands[], tree_commands[], node_commands[], file_commands[], table_commands[];
 
 /* Prints where and why on stderr, frees all objects and ends the process with 1. */
 void fail(runner* r, const char* format, ...) __attribute__((noreturn, format(printf, 2, 3)));
@@ -102,6 +102,7 @@ memory* get_memory(runner* r, size_t i); /* NULL if the word is empty */
 ckpt_status keep(runner* r, size_t i, kind kind, void* handle, ckpt_status status);
 ckpt_status keep_borrowed(runner* r, size_t i, kind kind, const void* handle, const void* owner);
 memory* keep_memory(runner* r, size_t i, const void* bytes, uint64_t size); /* a copy; zeros if NULL */
+void rows_free(void* handle);                                               /* the rows of a table (table.c) */
 void object_free(runner* r, const char* name);
 void objects_free(runner* r);
 

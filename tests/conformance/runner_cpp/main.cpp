@@ -97,7 +97,7 @@ std::optional<Call> read_call(std::istream& file) {
 
 Commands all_commands() {
   Commands all;
-  for (const Commands* some : {&kLibrary, &kMemory, &kStore, &kSave, &kJob, &kReader, &kLoad, &kTree, &kFile})
+  for (const Commands* some : {&kLibrary, &kMemory, &kStore, &kSave, &kJob, &kReader, &kLoad, &kTree, &kFile, &kTable})
     all.insert(some->begin(), some->end());
   return all;
 }

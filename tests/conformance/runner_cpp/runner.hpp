@@ -29,6 +29,7 @@ template <class... Parts>
 inline std::string text_of(const char* text) { return text ? text : ""; }
 std::string shape_text(int32_t ndim, const int64_t* shape);
 std::string dtype_text(int32_t dtype);
+int32_t parse_dtype(const std::string& text);
 
 // A list of names, by number.
 using Names = std::map<int32_t, std::string>;
@@ -84,7 +85,7 @@ struct Call {
 // The bytes must not move while the name exists: the engine reads and writes them in the background.
 using Bytes = std::vector<unsigned char>;
 using Object = std::variant<Bytes, ckpt::Store, ckpt::Session, ckpt::Save, ckpt::Reader, ckpt::Load, ckpt::Job,
-                            ckpt::Report, ckpt::Tree, ckpt::TreeView, ckpt::File>;
+                            ckpt::Report, ckpt::Tree, ckpt::TreeView, ckpt::File, ckpt::Rows, ckpt::Share>;
 
 class Runner {
  public:
@@ -117,6 +118,6 @@ class Runner {
 };
 
 using Commands = std::map<std::string, void (*)(Runner& runner, const Call& call)>;
-extern const Commands kLibrary, kMemory, kStore, kSave, kJob, kReader, kLoad, kTree, kFile;
+extern const Commands kLibrary, kMemory, kStore, kSave, kJob, kReader, kLoad, kTree, kFile, kTable;
 
 }  // namespace conformance

@@ -43,6 +43,13 @@ std::string dtype_text(int32_t dtype) {
   return name == "dtype" ? std::to_string(dtype) : name;
 }
 
+int32_t parse_dtype(const std::string& text) {
+  if (std::isdigit(static_cast<unsigned char>(text[0]))) return std::stoi(text);
+  const auto found = ckpt::dtype_find(text);
+  if (!found) fail("expected a dtype, found '", text, "'");
+  return *found;
+}
+
 namespace {
 
 std::vector<int64_t> numbers_in(std::string text) {
@@ -51,13 +58,6 @@ std::vector<int64_t> numbers_in(std::string text) {
   std::vector<int64_t> made;
   for (int64_t number = 0; pieces >> number;) made.push_back(number);
   return made;
-}
-
-int32_t parse_dtype(const std::string& text) {
-  if (std::isdigit(static_cast<unsigned char>(text[0]))) return std::stoi(text);
-  const auto found = ckpt::dtype_find(text);
-  if (!found) fail("expected a dtype, found '", text, "'");
-  return *found;
 }
 
 }  // namespace
