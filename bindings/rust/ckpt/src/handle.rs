@@ -37,6 +37,7 @@ opaque! {
     ckpt_save ckpt_save_free
     ckpt_reader ckpt_reader_free
     ckpt_load ckpt_load_free
+    ckpt_share ckpt_share_free
     ckpt_job ckpt_job_free
     ckpt_tree ckpt_tree_free
     ckpt_file ckpt_file_free

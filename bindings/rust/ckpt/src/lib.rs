@@ -11,8 +11,8 @@
 //! # Where to begin
 //!
 //! [`Store`] → [`Session`] → [`Save`]; [`Store`] → [`Reader`] → [`Load`]. Background work is a [`Job`]. Nested state is
-//! a [`Value`] or a [`Tree`]; another program's file is a [`File`]. Names follow `ckpt.h`, which lists the options and
-//! statuses of each call.
+//! a [`Value`] or a [`Tree`]; a table of rows by id is saved from [`Rows`] and loaded by a [`Share`]; another program's
+//! file is a [`File`]. Names follow `ckpt.h`, which lists the options and statuses of each call.
 //!
 //! # Threads and ownership
 //!
@@ -48,6 +48,7 @@ mod session;
 #[cfg(feature = "safetensors")]
 mod st;
 mod store;
+mod table;
 mod tensor;
 mod tree;
 mod value;
@@ -71,6 +72,7 @@ pub use save::{ObjectScope, Save};
 pub use scope::{scope, Scope};
 pub use session::Session;
 pub use store::{CheckpointInfo, CheckpointState, Checkpoints, Store};
+pub use table::{ColumnInfo, Id, RowMemory, Rows, RowsMut, Rowset, Share, TableInfo, TABLE_BUCKETS};
 pub use tensor::{Device, DeviceKind, Region, TensorDesc, MAX_NDIM};
 pub use tree::{Children, KeyRef, Node, NodeKind, NodeValue, Tree, TreeRef, PER_RANK_CLASS, TREE_MAX_DEPTH};
 pub use value::{Key, Value};
