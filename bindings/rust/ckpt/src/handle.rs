@@ -94,6 +94,15 @@ pub(crate) fn c_text(text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| Error::invalid(format!("{text:?} holds a NUL")))
 }
 
+/// Texts for a list of C; [`pointers`] is that list.
+pub(crate) fn c_texts<'t>(texts: impl Iterator<Item = &'t str>) -> Result<Vec<CString>> {
+    texts.map(c_text).collect()
+}
+
+pub(crate) fn pointers(texts: &[CString]) -> Vec<*const c_char> {
+    texts.iter().map(|text| text.as_ptr()).collect()
+}
+
 pub(crate) fn c_text_or_null(text: Option<&str>) -> Result<Option<CString>> {
     text.map(c_text).transpose()
 }

@@ -42,9 +42,11 @@ mod options;
 mod owned;
 mod reader;
 mod report;
+mod rows;
 mod save;
 mod scope;
 mod session;
+mod share;
 #[cfg(feature = "safetensors")]
 mod st;
 mod store;
@@ -68,11 +70,13 @@ pub use options::{options, version, version_number, OptionInfo, OptionKind, Opti
 pub use owned::OwnedTensor;
 pub use reader::{Attrs, Reader};
 pub use report::{Finding, FindingKind, Report};
+pub use rows::{Id, RowMemory, Rows, TABLE_BUCKETS};
 pub use save::{ObjectScope, Save};
 pub use scope::{scope, Scope};
 pub use session::Session;
+pub use share::{RowsMut, Rowset, Share};
 pub use store::{CheckpointInfo, CheckpointState, Checkpoints, Store};
-pub use table::{ColumnInfo, Id, RowMemory, Rows, RowsMut, Rowset, Share, TableInfo, TABLE_BUCKETS};
+pub use table::{ColumnInfo, TableInfo};
 pub use tensor::{Device, DeviceKind, Region, TensorDesc, MAX_NDIM};
 pub use tree::{Children, KeyRef, Node, NodeKind, NodeValue, Tree, TreeRef, PER_RANK_CLASS, TREE_MAX_DEPTH};
 pub use value::{Key, Value};
