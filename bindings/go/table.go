@@ -386,8 +386,8 @@ func (s *Share) WindowRows(window uint64) (uint64, error) {
 	return uint64(rows), fail(status, cerr)
 }
 
-// Missing returns, of RowsByID, the ids that the table lacks, in the order in which they were asked for. Of a table with
-// ids of type I64 they are int64(id).
+// Missing returns, of RowsByID, the ids that the table lacks, in the order in which they were asked for. Of a table
+// with ids of type I64 they are int64(id).
 func (s *Share) Missing() ([]uint64, error) {
 	share, err := s.h.enter()
 	if err != nil {
@@ -414,9 +414,10 @@ func (s *Share) Close() error {
 
 // AddTable asks for the rows of a window of a share of the same reader: their ids, and any columns, each in one block.
 // The memory holds as many rows as [Share.WindowRows] tells, or more, and is pinned like a tensor's. Which rows are
-// where, the ids tell; of RowsByID rows come in the order asked for. Ids are checked once they are read, so after memory
-// has changed: then the load fails with ErrMismatch (two ranks saved an id, both are named) or ErrFormat (rows are not
-// sorted as they should be). Errors: ErrNotFound (a column), ErrMismatch (another dtype; bytes hold any), ErrInvalid.
+// where, the ids tell; of RowsByID rows come in the order asked for. Ids are checked once they are read, so after
+// memory has changed: then the load fails with ErrMismatch (two ranks saved an id, both are named) or ErrFormat (rows
+// are not sorted as they should be). Errors: ErrNotFound (a column), ErrMismatch (another dtype; bytes hold any),
+// ErrInvalid.
 func (l *Load) AddTable(share *Share, window uint64, rows Rows) error {
 	if share == nil {
 		return nilError("share")
