@@ -12,6 +12,8 @@
 #include "cli/locate.h"
 #include "cli/npy.h"
 #include "cli/numbers.h"
+#include "cli/rows.h"
+#include "cli/table.h"
 #include "cli/tensor_source.h"
 #include "cli/text.h"
 #include "cli/tree_text.h"
@@ -21,12 +23,14 @@ namespace {
 
 struct Args : Common {
   std::string checkpoint, tensor, at, box, npy, as, object;
+  std::optional<std::string> ids;
+  std::vector<std::string> columns;
   uint32_t rank = 0;
   bool full = false, raw = false;
 };
 
 constexpr Words kWords = {
-    "cat", "print a tensor's numbers, a state tree or an object's bytes",
+    "cat", "print a tensor's numbers, rows of a sparse table, a state tree or an object's bytes",
     "Prints the elements of a tensor of any numeric dtype, bf16 and float8 included. Of more than "
     "1000 elements it reads\n"
     "and prints only the first and last 3 indices of each dimension, unless --full is given. "
@@ -34,6 +38,9 @@ constexpr Words kWords = {
     "\"0:2,3:5\", \":\", \"-3:\" (write --box=-3: if it starts with a minus), \"7\" (only that index; "
     "the dimension stays).\n"
     "Dimensions not named are whole. Everything that is read is checked against its checksums.\n"
+    "Of a sparse table it prints the rows of --ids, or the first 10 (all with --full), of --columns or of all "
+    "columns,\n"
+    "and the ids that are not there.\n"
     "If no tensor but a state tree has the name, its JSON is printed: indented, or unchanged with --json.\n"
     "CHECKPOINT may also be a file or directory that ckpt import takes: only what is printed of it is read.",
     "  ckpt cat /data/run7 layer.0.weight\n"
@@ -41,10 +48,11 @@ constexpr Words kWords = {
     "  ckpt cat /data/run7 --at model layer.0.weight\n"
     "  ckpt cat /data/run7@step:100 layer.0.weight --as f32 --npy weight.npy\n"
     "  ckpt cat /data/run7 layer.0.weight --raw > weight.bin\n"
+    "  ckpt cat /data/run7 emb --ids 5,7,-1 --columns embedding,adam/step\n"
     "  ckpt cat /data/run7 state --json | jq .epoch\n"
     "  ckpt cat /data/run7 --object rng --rank 3 > rng.bin\n"
     "  ckpt cat ./step-400-dcp model/layer.0.weight\n",
-    "0 printed, 2 error"};
+    "0 printed, 1 some of the ids are not there, 2 error"};
 
 [[noreturn]] void write_failed(const std::string& path) {
   fail(CKPT_IO, "cannot write " + path + ": " + std::strerror(errno));
@@ -160,6 +168,85 @@ void cat_tree(const Args& args, const ckpt::Reader& reader) {
   print(args.json ? std::string(tree.json()) : indented_json(tree.json()));
 }
 
+// ---- sparse tables ----
+
+constexpr uint64_t kFirstRows = 10;
+
+// "a,b" is two columns, unless there is one of that name.
+SparseTable chosen_columns(const SparseTable& table, const std::vector<std::string>& given) {
+  if (given.empty()) return table;
+  std::vector<std::string> names;
+  for (const std::string& text : given) {
+    const bool whole = std::any_of(table.columns.begin(), table.columns.end(),
+                                   [&](const ckpt::ColumnInfo& column) { return column.name == text; });
+    for (size_t at = 0; at <= text.size();) {
+      const size_t end = whole ? text.size() : std::min(text.find(',', at), text.size());
+      names.push_back(text.substr(at, end - at));
+      at = end + 1;
+    }
+  }
+  return with_columns(table, names);
+}
+
+void print_rows(const SparseTable& table, const LoadedRows& rows, size_t count, bool cut) {
+  std::vector<Column> header{{"ID", Align::kRight}};
+  for (const ckpt::ColumnInfo& column : table.columns) header.push_back({escaped(column.name), Align::kRight});
+  Table text(header);
+  for (size_t row = 0; row < count; row++) {
+    std::vector<Cell> cells{id_text(table, rows.ids[row])};
+    for (size_t column = 0; column < table.columns.size(); column++)
+      cells.push_back(row_text(table, rows, column, row, cut));
+    text.add(std::move(cells));
+  }
+  if (!text.empty()) print(text.render(0));
+}
+
+// As the table's ids are: of i64 with their sign.
+Json id_json(const SparseTable& table, uint64_t id) { return Json::parsed(id_text(table, id)); }
+
+Json rows_json(const SparseTable& table, const LoadedRows& rows, size_t row) {
+  Json columns = Json::object();
+  for (size_t column = 0; column < table.columns.size(); column++)
+    columns.add(table.columns[column].name, row_json(table, rows, column, row));
+  return {{"id", id_json(table, rows.ids[row])}, {"columns", columns}};
+}
+
+int cat_table(const Args& args, const ckpt::Reader& reader, const ckpt::Options& options, const SparseTable& whole) {
+  if (!args.box.empty() || !args.npy.empty() || !args.as.empty() || args.raw)
+    invalid(args.tensor + " is a sparse table: --box, --npy, --as and --raw are for tensors, such as " + args.tensor +
+            "/ids");
+  const SparseTable table = chosen_columns(whole, args.columns);
+  const RowReader reading(
+      reader, table,
+      (args.ids ? ckpt::Rowset::ids(parse_ids(*args.ids)) : ckpt::Rowset::all()).window(window_rows(table)), options);
+  const uint64_t most = args.ids || args.full ? reading.row_count() : std::min(reading.row_count(), kFirstRows);
+  const std::vector<uint64_t> missing = reading.missing();
+  std::vector<Json> listed;
+  uint64_t done = 0;
+  for (uint64_t window = 0; window < reading.window_count() && done < most; window++) {
+    const LoadedRows rows = reading.read(window);
+    const size_t count = std::min<uint64_t>(rows.ids.size(), most - done);
+    if (!args.json) print_rows(table, rows, count, !args.full);
+    for (size_t row = 0; args.json && row < count; row++) listed.push_back(rows_json(table, rows, row));
+    done += count;
+  }
+  if (args.json) {
+    print_json({{"table", table.name()},
+                {"row_count", table.info.row_count},
+                {"rows", Json::array(listed)},
+                {"missing", Json::array(missing, [&](uint64_t id) { return id_json(table, id); })}});
+  } else {
+    std::vector<std::string> absent;
+    for (const uint64_t id : missing) absent.push_back(id_text(table, id));
+    if (!absent.empty()) print("not there: " + joined(absent) + "\n");
+    if (done < reading.row_count())
+      print(format("… {} more of {} rows; --full prints all, --ids some\n", reading.row_count() - done,
+                   reading.row_count()));
+    if (table.info.row_count == 0 && !args.ids) print("no rows\n");
+  }
+  return missing.empty() ? kExitOk : kExitNo;
+}
+
 bool is_plain_text(const std::string& text) {
   return std::none_of(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' && c != '\r') || c == 0x7f;
@@ -176,8 +263,8 @@ void cat_object(const Args& args, const ckpt::Reader& reader, const ckpt::Option
 int run(const Args& args) {
   if (args.tensor.empty() == args.object.empty()) invalid("cat needs either a tensor's name or --object NAME");
   if (is_foreign(args.checkpoint)) {
-    if (args.tensor.empty() || args.json)
-      invalid("--object and --json are for checkpoints: " + shown(args.checkpoint) + " is none");
+    if (args.tensor.empty() || args.json || args.ids || !args.columns.empty())
+      invalid("--object, --json, --ids and --columns are for checkpoints: " + shown(args.checkpoint) + " is none");
     cat_tensor(args, foreign_tensor(args.checkpoint, args.tensor, args.as, args));
     return kExitOk;
   }
@@ -187,8 +274,12 @@ int run(const Args& args) {
     cat_object(args, opened.reader, options);
   } else if (names_tree(opened.reader, args.tensor)) {
     cat_tree(args, opened.reader);
+  } else if (const auto table = find_table(opened.reader, args.tensor)) {
+    return cat_table(args, opened.reader, options, *table);
   } else {
-    if (args.json) invalid(args.tensor + " is not a state tree, and --json is only for those");
+    if (args.ids || !args.columns.empty())
+      invalid(args.tensor + " is not a sparse table, and --ids and --columns are only for those");
+    if (args.json) invalid(args.tensor + " is not a state tree or sparse table, and --json is only for those");
     cat_tensor(args, TensorSource(opened.reader, options, args.tensor, args.as));
   }
   return kExitOk;
@@ -200,10 +291,10 @@ void add_cat(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kNo);
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();
-  Option tensor = command.add("TENSOR", args->tensor, "the name of a tensor, an alias or a state tree");
+  Option tensor = command.add("TENSOR", args->tensor, "the name of a tensor, an alias, a sparse table or a state tree");
   command.add("--at", args->at, "the tensor's place in the state: --at model w is model/w").type("PLACE").needs(tensor);
   command.add("--box", args->box, "slices, one for each dimension").type("SLICES").needs(tensor);
-  Option full = command.add("--full", args->full, "print every element").needs(tensor);
+  Option full = command.add("--full", args->full, "print every element, or every row").needs(tensor);
   Option npy = command.add("--npy", args->npy, "write them to a new NumPy file").type("FILE").needs(tensor);
   command.add("--as", args->as, "convert to this dtype, for example f32").type("DTYPE").needs(tensor);
   command.add("--raw", args->raw, "write the elements' bytes to standard output")
@@ -211,7 +302,13 @@ void add_cat(CLI::App& app, Action& chosen) {
       .excludes(npy)
       .excludes(full);
   Option object = command.add("--object", args->object, "an object instead of a tensor").type("NAME");
-  command.add("--json", args->json, "print a state tree's JSON unchanged").needs(tensor);
+  command.add("--json", args->json, "print a state tree's JSON unchanged, rows of a sparse table as JSON")
+      .needs(tensor);
+  command.add("--ids", args->ids, "a sparse table's rows of these ids, such as 5,7").type("IDS").needs(tensor);
+  command.add("--columns", args->columns, "only these columns of a sparse table")
+      .type("NAMES")
+      .one_value()
+      .needs(tensor);
   command.add("--rank", args->rank, "whose object, if each rank has its own").needs(object);
   command.add_run(*args);
   command.run(chosen, [args] {

@@ -2,10 +2,12 @@
 #include <fnmatch.h>
 
 #include <ctime>
+#include <map>
 
 #include "cli/command.h"
 #include "cli/foreign.h"
 #include "cli/numbers.h"
+#include "cli/rows.h"
 #include "cli/table.h"
 #include "cli/tree_text.h"
 
@@ -19,9 +21,11 @@ struct Args : Common {
 
 constexpr Words kWords = {
     "info", "show what a checkpoint holds",
-    "Shows who wrote the checkpoint and when, its tensors, aliases, objects and attributes, "
-    "and an outline of its state\n"
-    "tree. Reads and checks the manifest and the tree only; "
+    "Shows who wrote the checkpoint and when, its tensors, aliases, sparse tables, objects and attributes, "
+    "and an outline of\n"
+    "its state tree. A sparse table is one line, unless --tensors or --segments ask for its tensors; LARGEST RANK is\n"
+    "how many of its rows the rank with most of them saved. "
+    "Reads and checks the manifest, the tree and the parts' indexes only; "
     "ckpt verify checks the data. With --segments it also shows\n"
     "where each tensor's bytes are in the parts. It takes whatever ckpt import takes as well: a .pt or\n"
     ".safetensors file, a Hugging Face set, an hfai directory; also by its https:// address, of which it fetches the "
@@ -98,6 +102,82 @@ std::string tensors_text(const Tensors& tensors) {
   return table.empty() ? "" : "\n" + table.render(terminal_width());
 }
 
+// ---- sparse tables ----
+
+std::vector<SparseTable> read_tables(const ckpt::Reader& reader, const std::string& pattern, const std::string& at) {
+  std::vector<SparseTable> tables;
+  for (SparseTable& table : tables_of(reader))
+    if (is_under(at, table.name()) && (pattern.empty() || fnmatch(pattern.c_str(), table.info.name, 0) == 0))
+      tables.push_back(std::move(table));
+  return tables;
+}
+
+// Without those that tables are stored as.
+Tensors without_tables(const Tensors& tensors, const std::vector<SparseTable>& tables) {
+  std::set<std::string> hidden;
+  for (const SparseTable& table : tables) hidden.merge(tensors_of(table));
+  Tensors shown;
+  for (const ckpt::TensorInfo& tensor : tensors)
+    if (!hidden.contains(tensor.name)) shown.push_back(tensor);
+  return shown;
+}
+
+// Rows that the rank with most of them saved; nothing if the index of a part cannot be read.
+std::optional<uint64_t> rows_of_largest_rank(const ckpt::Reader& reader, const SparseTable& table) try {
+  std::map<uint32_t, uint64_t> rows;
+  uint64_t most = 0;
+  for (const ckpt::SegmentInfo& segment : read_segments(reader, reader.tensor(table.name() + "/ids")))
+    most = std::max(most, rows[segment.part] += static_cast<uint64_t>(segment.flat_size));
+  return most;
+} catch (const ckpt::Error&) {
+  return std::nullopt;
+}
+
+std::string column_text(const ckpt::ColumnInfo& column) {
+  const auto shape = std::span(column.shape, static_cast<size_t>(column.ndim));
+  return escaped(column.name) + " " + dtype_text(column.dtype) + (shape.empty() ? "" : " " + shape_text(shape));
+}
+
+std::string tables_text(const ckpt::Reader& reader, const std::vector<SparseTable>& tables) {
+  Table text({{"SPARSE TABLE", Align::kLeft, true},
+              {"ROWS", Align::kRight},
+              {"IDS"},
+              {"BUCKETS", Align::kRight},
+              {"BYTES", Align::kRight},
+              {"STORED", Align::kRight},
+              {"LARGEST RANK", Align::kRight},
+              {"COLUMNS", Align::kLeft, true}});
+  for (const SparseTable& table : tables) {
+    std::vector<std::string> columns;
+    for (const ckpt::ColumnInfo& column : table.columns) columns.push_back(column_text(column));
+    const auto most = rows_of_largest_rank(reader, table);
+    text.add({escaped(table.info.name), std::to_string(table.info.row_count), dtype_text(table.info.id_dtype),
+              std::to_string(table.info.bucket_count), human_bytes(table.info.bytes),
+              human_bytes(table.info.stored_bytes), most ? counted(*most, "row") : "-", joined(columns)});
+  }
+  return text.empty() ? "" : "\n" + text.render(terminal_width());
+}
+
+Json column_json(const ckpt::ColumnInfo& column) {
+  return {{"name", column.name},
+          {"dtype", dtype_text(column.dtype)},
+          {"shape", Json::array(std::span(column.shape, static_cast<size_t>(column.ndim)))},
+          {"row_bytes", column.row_bytes},
+          {"stored_bytes", column.stored_bytes}};
+}
+
+Json table_json(const ckpt::Reader& reader, const SparseTable& table) {
+  const auto most = rows_of_largest_rank(reader, table);
+  return {{"name", table.info.name},
+          {"row_count", table.info.row_count},
+          {"id_dtype", dtype_text(table.info.id_dtype)},
+          {"bucket_count", table.info.bucket_count},
+          {"bytes", table.info.bytes},
+          {"stored_bytes", table.info.stored_bytes},
+          {"rows_of_largest_rank", most ? Json(*most) : Json(nullptr)},
+          {"columns", Json::array(table.columns, column_json)}};
+}
+
 std::string objects_text(const ckpt::Reader& reader) {
   Table table({{"OBJECT", Align::kLeft, true}, {"RANK", Align::kRight}, {"SIZE", Align::kRight}, {"TYPE"}});
   for (const ckpt::ObjectInfo& object : reader.objects()) {
@@ -108,13 +188,18 @@ std::string objects_text(const ckpt::Reader& reader) {
   return table.empty() ? "" : "\n" + table.render(terminal_width());
 }
 
-std::string attrs_text(const ckpt::Reader& reader, const Tensors& tensors) {
+std::string attrs_text(const ckpt::Reader& reader, const Tensors& tensors, const std::vector<SparseTable>& tables) {
   Table table({{"ATTRIBUTE", Align::kLeft, true}, {"OF", Align::kLeft, true}, {"VALUE", Align::kLeft, true}});
   auto add = [&](const std::string& owner, const ckpt::Attributes& attrs) {
     for (const auto& [key, value] : attrs) table.add({escaped(key), owner, escaped(value)});
   };
   add("-", reader.attrs());
   for (const ckpt::TensorInfo& tensor : tensors) add(escaped(tensor.name), reader.tensor_attrs(tensor.name));
+  for (const SparseTable& sparse : tables) {
+    ckpt::Attributes attrs = reader.tensor_attrs(sparse.name());
+    attrs.erase("ckpt.table");  // the line of the table says it
+    add(escaped(sparse.name()), attrs);
+  }
   return table.empty() ? "" : "\n" + table.render(terminal_width());
 }
 
@@ -233,13 +318,16 @@ Json object_json(const ckpt::ObjectInfo& object) {
           {"media_type", object.media_type}};
 }
 
-void print_as_json(const Args& args, const Opened& opened, const Tensors& tensors) {
+void print_as_json(const Args& args, const Opened& opened, const Tensors& tensors,
+                   const std::vector<SparseTable>& tables) {
   Json json = to_json(opened.info);
   json.add("passed_over", opened.info.passed_over);
   json.add("part_list", parts_json(opened));
   json.add("tensor_list", Json::array(tensors, [&](const ckpt::TensorInfo& tensor) {
              return tensor_json(opened.reader, tensor, args.segments);
            }));
+  json.add("table_list",
+           Json::array(tables, [&](const SparseTable& table) { return table_json(opened.reader, table); }));
   json.add("object_list", Json::array(opened.reader.objects(), object_json));
   json.add("attributes", attrs_json(opened.reader.attrs()));
   print_json(json);
@@ -257,12 +345,14 @@ int run(const Args& args) {
   const Opened opened = open_checkpoint(args.checkpoint, args, options);
   const ckpt::Reader& reader = opened.reader;
   const Tensors tensors = read_tensors(reader, args.pattern, args.at);
-  if (args.json) return print_as_json(args, opened, tensors), kExitOk;
-  std::string text = identity_text(opened.info) + tensors_text(tensors);
+  const std::vector<SparseTable> tables = read_tables(reader, args.pattern, args.at);
+  if (args.json) return print_as_json(args, opened, tensors, tables), kExitOk;
+  const Tensors listed = args.segments || !args.pattern.empty() ? tensors : without_tables(tensors, tables);
+  std::string text = identity_text(opened.info) + tensors_text(listed) + tables_text(reader, tables);
   if (args.segments) text += segments_text(reader, tensors);
   text += objects_text(reader);
   if (args.pattern.empty() && args.at.empty()) text += trees_text(reader, lines);
-  print(text + attrs_text(reader, tensors));
+  print(text + attrs_text(reader, without_tables(tensors, tables), tables));
   return kExitOk;
 }
 

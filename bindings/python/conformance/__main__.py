@@ -14,11 +14,13 @@ import memory_commands
 import reader_commands
 import save_commands
 import store_commands
+import table_commands
 import tree_commands
 from runner import Commands, Failure, Runner
 
 COMMANDS: Commands = {**library_commands.COMMANDS, **memory_commands.COMMANDS, **store_commands.COMMANDS,
-                      **save_commands.COMMANDS, **reader_commands.COMMANDS, **tree_commands.COMMANDS}
+                      **save_commands.COMMANDS, **reader_commands.COMMANDS, **tree_commands.COMMANDS,
+                      **table_commands.COMMANDS}
 # The status that C gives where Python raises an exception of its own.
 REFUSED = {TypeError: "INVALID", ValueError: "INVALID", OverflowError: "INVALID", IndexError: "NOT_FOUND"}
 RAISED: tuple[type[Exception], ...] = (ckpt.Error, *REFUSED)

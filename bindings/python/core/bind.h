@@ -57,6 +57,7 @@ void bind_store(nb::module_& m);
 void bind_save(nb::module_& m);
 void bind_reader(nb::module_& m);
 void bind_load(nb::module_& m);
+void bind_table(nb::module_& m);
 void bind_tree(nb::module_& m);
 void bind_file(nb::module_& m);
 void bind_view(nb::module_& m);

@@ -1,5 +1,6 @@
 // Load.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -12,6 +13,37 @@ void LoadObject::add_tensors(Batch<void*>& batch, nb::object kept) {
   const Alone alone(&busy_, "Load");
   batch.add_to(ckpt_load_add_tensors, load->get());
   kept_.push_back(std::move(kept));
+}
+
+void LoadObject::add_table(const ShareObject& share, nb::handle ids, nb::dict columns, uint64_t window) {
+  const auto load = held_.get();
+  const auto rows = share.get();
+  const Alone alone(&busy_, "Load");
+  Kept kept;
+  const auto memory = [&](nb::handle array) -> const Memory& {
+    kept.push_back(row_memory(array, true));
+    return nb::cast<const Memory&>(kept.back());
+  };
+  ckpt::MutableMemory to;
+  if (!ids.is_none()) {
+    const Memory& given = memory(ids);
+    if (given.dtype != CKPT_DTYPE_I64 && given.dtype != CKPT_DTYPE_U64)
+      raise(CKPT_INVALID, "ids: expected memory of i64 or u64, found " + ckpt::dtype_name(given.dtype));
+    to = ckpt::MutableMemory(given.data, given.bytes);
+  }
+  std::vector<ckpt::ColumnMemory> into;
+  for (const auto& [key, value] : columns) {
+    const std::string column = text(key, "a column's name");
+    try {
+      into.push_back(column_memory(share, column, memory(value)));
+    } catch (nb::python_error& error) {
+      if (error.matches(nb::module_::import_("ckpt.errors").attr("Error")))
+        error.value().attr("_name_tensor")(share.table().name + ("/" + column));
+      throw;
+    }
+  }
+  load->add_table(*rows, window, to, into);
+  for (nb::object& one : kept) kept_.push_back(std::move(one));
 }
 
 static void bind_load_adds(nb::class_<LoadObject>& load) {
@@ -39,6 +71,14 @@ static void bind_load_adds(nb::class_<LoadObject>& load) {
           "Regions and raw memory are given as in Save.add_tensor; any box will do, whatever boxes were saved. "
           "MismatchError if shape or dtype are not the tensor's; `convert` allows conversion between f32, bf16 and "
           "f16.")
+      .def("add_table", &LoadObject::add_table, nb::arg("share"), nb::arg("ids").none(), nb::arg("columns"),
+           nb::arg("window") = 0,
+           nb::sig("def add_table(self, share: Share, ids: object, columns: dict[str, typing.Any], "
+                   "window: int = 0) -> None"),
+           "Reads the rows of a window of a share of the same reader: their ids into `ids` (None for a share of "
+           "Rowset.ids, if they are not wanted), and of each column the rows into an array of its dtype and shape, "
+           "or into raw bytes (u8); all are contiguous memory of the CPU for Share.rows_of(window) rows or more, which "
+           "the load keeps until it has ended. Each row is at the same place in all of them.")
       .def("add_object", &LoadObject::add_object, nb::arg("name"), nb::arg("data"), nb::arg("rank") = 0,
            nb::sig("def add_object(self, name: str, data: object, rank: int = 0) -> None"),
            "Reads the shared object `name`, or the one of `rank`, into writable memory of Reader.object(name, "

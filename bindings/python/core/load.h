@@ -4,6 +4,7 @@
 #include "batch.h"
 #include "bind.h"
 #include "region.h"
+#include "table.h"
 
 namespace ckpt_py {
 
@@ -21,6 +22,9 @@ class LoadObject {
     load->add_tensor(called, placed.tensor, ckpt::MutableMemory(placed.data, placed.bytes), placed.device);
     if (!placed.kept.is_none()) kept_.push_back(std::move(placed.kept));
   }
+
+  // The rows of a window of a share.
+  void add_table(const ShareObject& share, nb::handle ids, nb::dict columns, uint64_t window);
 
   // Whole tensors, and what keeps their memory.
   void add_tensors(Batch<void*>& batch, nb::object kept);

@@ -23,6 +23,7 @@ void bind_library(nb::module_& m) {
   m.def("version_number", &ckpt_version_number, "The version as major * 1000000 + minor * 1000 + patch.");
   m.attr("HEADER_VERSION_NUMBER") = CKPT_VERSION_MAJOR * 1000000 + CKPT_VERSION_MINOR * 1000 + CKPT_VERSION_PATCH;
   m.attr("FORMAT_REVISION") = CKPT_FORMAT_REVISION;
+  m.attr("TABLE_BUCKETS") = CKPT_TABLE_BUCKETS;
   m.def(
       "status_name", [](int32_t status) { return ckpt_status_name(status); }, nb::arg("status"),
       "\"CORRUPT\" for 30; \"UNKNOWN\" for a number that the library does not know.");
@@ -63,6 +64,7 @@ NB_MODULE(_core, m) {
   bind_store(m);
   bind_save(m);
   bind_reader(m);
+  bind_table(m);
   bind_load(m);
   bind_arrays(m);
   bind_own_arrays(m);

@@ -2,6 +2,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include "table.h"
 #include "view.h"
 
 namespace ckpt_py {
@@ -180,6 +181,7 @@ void bind_reader(nb::module_& m) {
       nb::sig("def __init__(self, store: Store, selector: str = 'latest', " CKPT_PY_OPTIONS ") -> None"));
   bind_reader_records(reader);
   bind_reader_tree(reader);
+  bind_reader_tables(reader);
   reader
       .def("map", &map_tensor, nb::arg("name"), nb::arg("options").none() = nb::none(), nb::arg("keywords"),
            nb::sig("def map(self, name: str, " CKPT_PY_OPTIONS ") -> View"),

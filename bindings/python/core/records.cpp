@@ -57,6 +57,15 @@ nb::object record(const ckpt::ObjectInfo& info) {
   return records("ObjectInfo")(info.name, info.media_type, enums("Scope")(info.scope), info.rank, info.size);
 }
 
+nb::object record(const ckpt::TableInfo& info, const std::vector<ckpt::ColumnInfo>& columns) {
+  nb::list of;
+  for (const ckpt::ColumnInfo& column : columns)
+    of.append(records("ColumnInfo")(column.name, dtype_of(column.dtype), extents(column.shape, column.ndim),
+                                    column.row_bytes, column.stored_bytes));
+  return records("TableInfo")(info.name, dtype_of(info.id_dtype), info.row_count, info.bucket_count, info.bytes,
+                              info.stored_bytes, nb::tuple(of));
+}
+
 nb::object record(const ckpt::PartInfo& info) {
   return records("PartInfo")(info.name, info.rank, info.bytes, info.save_id);
 }

@@ -19,6 +19,7 @@ nanobind::object record(const ckpt::Node& node);
 nanobind::object record(const ckpt::FileTensor& tensor);
 nanobind::object record(const ckpt_option_info& info);
 nanobind::object record(const ckpt::Report& report);
+nanobind::object record(const ckpt::TableInfo& info, const std::vector<ckpt::ColumnInfo>& columns);
 
 nanobind::object dtype_of(int32_t dtype);
 nanobind::object job_state_of(int32_t state);

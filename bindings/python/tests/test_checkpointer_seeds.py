@@ -98,6 +98,17 @@ def test_recis_sparse_optim(path: Path, torch: Any) -> None:
     assert torch.equal(again.state[other.weight]["exp_avg"], optimizer.state[rows.weight]["exp_avg"])
 
 
+def test_recis_sparse_tables(path: Path) -> None:
+    ids = np.array([3, 70000, 5, 12])
+    saved(path, {"emb": ckpt.Table(ids, {"embedding": ids[:, None] * np.ones(4), "count": ids}, bucket_count=8)})
+    found: dict[int, int] = {}
+    for rank in range(3):
+        state = {"emb": ckpt.Rowset.slice(rank, 3, columns=["count"])}
+        restore(ckpt.Checkpointer(path, signals=()), state)
+        found |= {id: int(row["count"]) for id, row in state["emb"].as_dict().items()}  # type: ignore[attr-defined]
+    assert found == {id: id for id in ids.tolist()}
+
+
 def test_recis_save(path: Path) -> None:
     with ckpt.Checkpointer(path) as keeper:
         assert keeper.save(4, at(4)) == "step-4.1.1"

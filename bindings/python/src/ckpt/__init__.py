@@ -24,22 +24,23 @@ from .handles import Reader, Session, Store
 from .loading import load
 from .opening import Checkpoint, LazyTensor, Listing, ls
 from .opening import open as open  # not in __all__, for it would hide Python's own
-from .records import (AliasInfo, CheckpointInfo, FileTensor, Finding, JobStats, Node, ObjectInfo, OptionInfo, PartInfo,
-                      Report, RunInfo, SegmentInfo, TensorInfo)
+from .records import (AliasInfo, CheckpointInfo, ColumnInfo, FileTensor, Finding, JobStats, Node, ObjectInfo,
+                      OptionInfo, PartInfo, Report, RunInfo, SegmentInfo, TableInfo, TensorInfo)
 from .random_states import random_states
 from .regions import PerRank, Shard
 from .saving import save, save_async
+from .tables import Rowset, Share, Table
 from .trees import Record, TensorName, TreeSet, from_native, to_native
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "save", "save_async", "load", "ls", "SaveHandle", "Shard", "PerRank", "random_states",
+    "save", "save_async", "load", "ls", "SaveHandle", "Shard", "PerRank", "random_states", "Table", "Rowset", "Share",
     "Checkpoint", "LazyTensor", "Listing", "Checkpointer", "Restored", "Moment", "Check",
     "Store", "Session", "Save", "Reader", "Load", "Job", "Tree", "File", "Memory", "View",
     "from_native", "to_native", "Record", "TensorName", "TreeSet",
-    "AliasInfo", "CheckpointInfo", "FileTensor", "Finding", "JobStats", "Node", "ObjectInfo", "OptionInfo", "PartInfo",
-    "Report", "RunInfo", "SegmentInfo", "TensorInfo",
+    "AliasInfo", "CheckpointInfo", "ColumnInfo", "FileTensor", "Finding", "JobStats", "Node", "ObjectInfo",
+    "OptionInfo", "PartInfo", "Report", "RunInfo", "SegmentInfo", "TableInfo", "TensorInfo",
     "CheckpointFlags", "CheckpointState", "Codec", "Device", "DType", "Filter", "FindingKind", "IoEngine", "JobState",
     "KeyKind", "NodeKind", "OptionKind", "Scope", "Status",
     "Error", "CallError", "StoreError", "DataError", "RankError", "MachineError",

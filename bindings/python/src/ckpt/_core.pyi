@@ -9,6 +9,7 @@ import ckpt.enums
 import ckpt.frameworks
 import ckpt.records
 import ckpt.sharing
+import ckpt.tables
 import ckpt.trees
 
 
@@ -21,6 +22,8 @@ def version_number() -> int:
 HEADER_VERSION_NUMBER: int = 1000
 
 FORMAT_REVISION: int = 1
+
+TABLE_BUCKETS: int = 65536
 
 def status_name(status: int) -> str:
     """
@@ -386,6 +389,11 @@ class Save:
         Adds whole tensors by their names, as add_tensor() does, but quickly. Stops at the first that fails: those before it were added.
         """
 
+    def add_table(self, name: str, ids: object, columns: dict[str, Any], *, bucket_count: int = 65536, positions: object = None, raw: dict[str, tuple[int | str, Sequence[int]]] | None = None) -> None:
+        """
+        Adds this rank's rows of sparse table `name`; a rank without any may leave it out. `ids`: i64 or u64, each once. `columns`: by name an array whose first dimension is rows, row i of which belongs to id i; or a list of such arrays, the blocks of a hash table, which have the same number of rows, except for the last. With `positions` (as many as ids) row i is that one of the blocks taken together. The arrays must be contiguous memory of the CPU; they are not copied, and kept as by add_tensor(). `raw`: by name (dtype, shape of a row), for columns whose memory is raw bytes. Columns and bucket_count are those of all ranks.
+        """
+
     def add_object(self, name: str, data: object, media_type: str = 'application/octet-stream', scope: int = 0) -> None:
         """
         Adds named bytes, which are copied at once. `scope`: ckpt.Scope.SHARED (rank 0's, for all) or PER_RANK.
@@ -515,6 +523,14 @@ class Reader:
         The tree in object `name`. None: the main tree, or a dict of all tensors if there is none. `rank`: of what is each rank's own, only what that rank saved, or rank 0 if there were fewer ranks.
         """
 
+    def tables(self) -> list[ckpt.records.TableInfo]:
+        """
+        All sparse tables, in the order of their names' bytes. Their ids and columns are tensors, too.
+        """
+
+    def table(self, name: str) -> ckpt.records.TableInfo:
+        """The sparse table `name`; NotFoundError if there is none."""
+
     def map(self, name: str, options: Mapping[str, int | str] | None = None, **keywords: int | str) -> View:
         """
         A view of a whole tensor without a copy, checked first unless verify=0. UnsupportedError if its bytes are not stored raw and in one piece. A failing disk can end the process by SIGBUS; a load raises IoError instead.
@@ -555,6 +571,54 @@ class Reader:
 
     def __repr__(self) -> str: ...
 
+class Share:
+    """
+    The rows of a sparse table that a rank loads, counted before memory is made for them, and cut into windows. Several threads may use it at once.
+    """
+
+    def __init__(self, reader: Reader, table: str, rows: ckpt.tables.Rowset | None = None, *, window_rows: int = 0) -> None:
+        """
+        `rows`: which ones; None: all. `window_rows`: the most rows of a window; 0: one window for all. It reads what tells where buckets begin; of Rowset.mod all ids, of Rowset.ids those near to what is looked for.
+        """
+
+    @property
+    def table(self) -> ckpt.records.TableInfo:
+        """The table."""
+
+    @property
+    def row_count(self) -> int:
+        """Rows of all windows."""
+
+    @property
+    def window_count(self) -> int:
+        """At least 1."""
+
+    @property
+    def most_rows(self) -> int:
+        """Of the largest window."""
+
+    def rows_of(self, window: int) -> int:
+        """How many rows a window has."""
+
+    @property
+    def missing(self) -> list[int]:
+        """The ids that were asked for and that the table lacks, in that order."""
+
+    def close(self) -> None:
+        """
+        Closes it now; any later use raises InvalidError. Calling it again does nothing.
+        """
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() was called."""
+
+    def __enter__(self) -> Share: ...
+
+    def __exit__(self, type: type[BaseException] | None, value: BaseException | None, traceback: types.TracebackType | None) -> None: ...
+
+    def __repr__(self) -> str: ...
+
 class Load:
     """
     A load of tensors and objects, planned and read together: add them, then call run() or start() once. One thread at a time.
@@ -565,6 +629,11 @@ class Load:
     def add_tensor(self, name: str, data: object, *, dtype: int | str | None = None, shape: Sequence[int] | None = None, offset: Sequence[int] | None = None, extent: Sequence[int] | None = None, flat_offset: int | None = None, flat_size: int | None = None, strides: Sequence[int] | None = None, device: tuple[int, int] | None = None, convert: bool = False) -> None:
         """
         Reads a region of a tensor or alias into `data`, a writable array, which the load keeps until it has ended. Regions and raw memory are given as in Save.add_tensor; any box will do, whatever boxes were saved. MismatchError if shape or dtype are not the tensor's; `convert` allows conversion between f32, bf16 and f16.
+        """
+
+    def add_table(self, share: Share, ids: object, columns: dict[str, Any], window: int = 0) -> None:
+        """
+        Reads the rows of a window of a share of the same reader: their ids into `ids` (None for a share of Rowset.ids, if they are not wanted), and of each column the rows into an array of its dtype and shape, or into raw bytes (u8); all are contiguous memory of the CPU for Share.rows_of(window) rows or more, which the load keeps until it has ended. Each row is at the same place in all of them.
         """
 
     def add_object(self, name: str, data: object, rank: int = 0) -> None:

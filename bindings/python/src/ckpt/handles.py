@@ -11,6 +11,7 @@ from .background import Turn
 from .errors import NotFoundError
 from .hints import not_found
 from .records import CheckpointInfo
+from .tables import Rowset, Share
 
 
 class Store(_core.Store):
@@ -55,6 +56,11 @@ class Reader(_core.Reader):
             super().__init__(store, selector, options, **keywords)
         except NotFoundError as error:
             raise not_found(error, store, selector, {**(options or {}), **keywords}) from None
+
+    def share(self, table: str, rows: Rowset | None = None, *, window_rows: int = 0) -> Share:
+        """Some rows of sparse table `table` (None: all), counted; read() and windows() of it read them. NotFoundError
+        if there is no such table."""
+        return Share(self, table, rows, window_rows=window_rows)
 
     def __enter__(self) -> Reader:
         return self

@@ -23,6 +23,7 @@ from .regions import PER_RANK, PerRank, Regions, Shard
 from .saved import AnyReader, SavedNode, own_value, through_records
 from .sources import FileReader, FileRequest, Source, open_source
 from .stateful import OnlyThese, PlainObject, StateObject, is_stateful, templates_of
+from .tables import TABLE, Rowset, Share, Table, fill_rows
 from .trees import Record, TreeReader, TreeSet
 
 
@@ -125,6 +126,8 @@ def _framework_in(into: Any, objects: Mapping[int, StateObject]) -> FrameworkNam
     if any(base.__module__.startswith("torch.") for found in objects.values() for base in type(found.object).__mro__):
         return "torch"
     for _, value in arrays_in(into, "", set()):
+        if isinstance(value, (Table, Rowset)):
+            continue
         array = value.data if isinstance(value, Shard) else value.tensor if isinstance(value, Regions) else value
         if not is_stateful(array):
             return framework_name_of(array)
@@ -132,8 +135,8 @@ def _framework_in(into: Any, objects: Mapping[int, StateObject]) -> FrameworkNam
 
 
 def arrays_in(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """All arrays, Shards and objects with a state in it, each with its path, for an error."""
-    if isinstance(value, (Shard, Regions)) or is_array(value) or is_stateful(value):
+    """All arrays, Shards, Tables and objects with a state in it, each with its path, for an error."""
+    if isinstance(value, (Shard, Regions, Table, Rowset)) or is_array(value) or is_stateful(value):
         yield path, value
     elif isinstance(value, PerRank):
         yield from arrays_in(value.value, path, seen)
@@ -148,6 +151,7 @@ def _missing_error(missing: list[tuple[str, Any]]) -> Error:
     path, found = missing[0]
     kind = f"{type(found).__module__}.{type(found).__qualname__}"
     what = f"a {kind} where the checkpoint has nothing" if is_stateful(found) else (
+        "a sparse table where the checkpoint has none" if isinstance(found, (Table, Rowset)) else
         f"an array of shape {_shape_of(found)} where the checkpoint has no tensor")
     more = f", and {len(missing) - 1} more such arrays" if len(missing) > 1 else ""
     return error_of(Status.NOT_FOUND, f"into has {what}: {path}{more}; strict=\"none\" leaves such arrays unchanged",
@@ -190,7 +194,7 @@ def _may_hold(like: Any, kind: NodeKind) -> bool:
     if kind == NodeKind.SET:
         return isinstance(like, (set, frozenset))
     if kind == NodeKind.RECORD:
-        return is_value(like)
+        return is_value(like) or isinstance(like, (Table, Rowset))
     return kind not in (NodeKind.TENSOR, NodeKind.DICT, NodeKind.LIST, NodeKind.TUPLE)
 
 
@@ -226,6 +230,7 @@ class _StateReader(TreeReader):
         self._root = root
         self._reader, self._request, self._convert = reader, request, convert
         saved_as = None if framework is not None else reader.attr(SAVED_AS)
+        self._as_saved = framework is None
         self._mixed = saved_as == "mixed"
         self._framework = self._default = framework_of(framework or saved_framework(saved_as))
         self._read: set[str] = set()  # names of tensors that are read into arrays of `into`
@@ -460,6 +465,11 @@ class _StateReader(TreeReader):
     def record(self, class_name: str, index: int, like: Any) -> Any:
         if class_name == PER_RANK and (own := own_value(self.tree, index, self._rank)) is not None:
             return self._read_own(own, like)
+        if class_name == TABLE and (table := self._table(index, like)) is not None:
+            return table
+        if isinstance(like, (Table, Rowset)):
+            raise TypeError(f"into at '{'/'.join(self._path(index))}': expected what a {class_name} is loaded into, "
+                            f"found a ckpt.{type(like).__name__}")
         if (given := self._record_for(class_name, index, like)) is not None:
             return given
         inside, key = _items(like), TRANSPARENT.get(class_name)
@@ -480,6 +490,28 @@ class _StateReader(TreeReader):
         if key == "data" and id(like) in self.used and items.get("data") is like:
             return like  # the caller's array, whatever record it came from
         return Record(class_name, items)
+
+    def _table(self, index: int, like: Any) -> Table | None:
+        """The rows that are asked for; None if this is no checkpoint with such a table."""
+        name, reader, request = self._value(index, "data"), self._reader, self._request
+        if isinstance(request, FileRequest) or isinstance(reader, FileReader) or not isinstance(name, str):
+            return None
+        try:
+            reader.table(name)
+        except NotFoundError:
+            return None
+        if like is not None and not isinstance(like, (Table, Rowset)):
+            raise TypeError(f"into at '{'/'.join(self._path(index))}': expected a ckpt.Table or ckpt.Rowset, found "
+                            f"{type(like).__module__}.{type(like).__qualname__}")
+        if like is not None:
+            self._read.add(name)
+            self.used.add(id(like))
+        if isinstance(like, Table):
+            fill_rows(request, reader, name, like)
+            return like
+        framework = None if self._framework is self._default and self._as_saved else self._framework.name
+        with Share(reader, name, like) as share:
+            return share.ask(request, framework=framework)
 
     def _find(self, parent: int, key: str | int) -> int | None:
         try:

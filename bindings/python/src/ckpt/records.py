@@ -110,6 +110,39 @@ class ObjectInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnInfo:
+    """A column of a sparse table."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]  # of one row
+    row_bytes: int
+    stored_bytes: int  # in the parts
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """A sparse table of a checkpoint."""
+
+    name: str
+    id_dtype: DType  # I64 or U64
+    row_count: int  # of all ranks
+    bucket_count: int
+    bytes: int  # of ids and columns
+    stored_bytes: int  # in the parts
+    columns: tuple[ColumnInfo, ...]  # in the order in which they were saved
+
+    @property
+    def column_count(self) -> int:
+        """How many columns it has."""
+        return len(self.columns)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{column.name} {column.dtype} {shape(column.shape)}" for column in self.columns)
+        return f"<ckpt.TableInfo {self.name!r}: {self.row_count} rows, {size(self.bytes)}; {columns}>"
+
+
+@dataclass(frozen=True, slots=True)
 class PartInfo:
     """A part file."""
 

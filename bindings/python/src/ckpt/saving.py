@@ -20,7 +20,8 @@ from .progress import Progress, finish
 from .regions import PER_RANK, PerRank, Regions, Replica, Shard
 from .sharing import Alias, Span
 from .stateful import is_stateful, states_of
-from .trees import Record, TreeWriter, place
+from .tables import TABLE, Table, add_rows, frameworks_in
+from .trees import Record, TensorName, TreeWriter, place
 
 Target: TypeAlias = str | os.PathLike[str] | Store | Session
 
@@ -38,6 +39,7 @@ class _StateWriter(TreeWriter):
         self.tensors: dict[str, Memory] = {}  # other() is not asked for plain arrays of numpy and torch
         self.owned: dict[str, Memory] = {}  # those of this rank alone
         self.shards: dict[str, tuple[Shard, ...]] = {}
+        self.tables: dict[str, Table] = {}
         self.tied: dict[str, str] = {}  # names of regions that have another name, and that one
         self.held: dict[str, object] = {}  # the regions of each tensor that other ranks may hold, too
         self._first: dict[object, str] = {}  # names of regions, by their identity
@@ -54,6 +56,9 @@ class _StateWriter(TreeWriter):
             self.write(Record(PER_RANK, {f"rank{self._rank}": value.value}), path)
             self._own, self.tensors = outside
             return
+        if isinstance(value, Table):
+            self._table(value, path)
+            return
         simple = simplify(value, path)
         if simple is None:
             super().other(value, path)
@@ -65,10 +70,24 @@ class _StateWriter(TreeWriter):
     def odd_dict(self, value: dict[Any, Any], path: tuple[str, ...]) -> None:
         self.write(odd_dict(value), path)
 
-    def _leaf(self, data: Any, path: tuple[str, ...]) -> None:
+    def _name(self, path: tuple[str, ...]) -> str:
         name = "/".join(path) or "state"
         if name in self.names:
             raise error_of(Status.INVALID, f"{place(path)}: two tensors would have this name", {"tensor": name})
+        return name
+
+    def _table(self, table: Table, path: tuple[str, ...]) -> None:
+        name = self._name(path)
+        if frameworks_in(table) == {"torch"}:
+            self.of_torch = True
+        else:
+            self.others.append(name)
+        self.tables[name] = table
+        self.names.add(name)
+        self.write(Record(TABLE, {"data": TensorName(name)}), path)
+
+    def _leaf(self, data: Any, path: tuple[str, ...]) -> None:
+        name = self._name(path)
         try:
             if isinstance(data, Shard):
                 self.shards[name] = (data,)
@@ -173,6 +192,8 @@ def _fill(save: Save, team: Any, state: Any, attrs: Mapping[str, str], session: 
         for shard in shards:
             save.add_tensor(name, shard.data, shape=shard.shape, offset=shard.offset, flat_offset=shard.flat_offset,
                             replica=replicas.get(name, shard.replica))
+    for name, table in writer.tables.items():
+        add_rows(save, name, table)
     _add_aliases(save, [Alias(name, target) for name, target in writer.tied.items()])
     save.add_tree(writer.tree)
     for key, value, tensor in writer.frameworks(session.world_size == 1):

@@ -15,6 +15,7 @@ from ..handles import Store
 from ..hints import local_path
 from ..saving import _StateWriter
 from ..stateful import states_of
+from ..tables import memory_of
 from .ranks import Alone
 
 
@@ -97,8 +98,9 @@ def check(store: Store, state: Any, ranks: Alone) -> Check:
     writer = _survey(state, ranks.rank)
     shards = {name: sum(Memory.of(shard.data).nbytes for shard in shards) for name, shards in writer.shards.items()}
     arrays = {**writer.tensors, **writer.owned}
-    names = {**{name: memory.nbytes for name, memory in arrays.items()}, **shards}
-    told = ranks.gather((sum(names.values()), sum(shards.values()), tuple(writer.refused)))
+    own = {**shards, **{name: memory_of(table) for name, table in writer.tables.items()}}
+    names = {**{name: memory.nbytes for name, memory in arrays.items()}, **own}
+    told = ranks.gather((sum(names.values()), sum(own.values()), tuple(writer.refused)))
     whole = max(total - sharded for total, sharded, _ in told)
     refused = [text if len(told) == 1 else f"rank {rank}: {text}"
                for rank, (_, _, texts) in enumerate(told) for text in texts]

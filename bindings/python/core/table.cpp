@@ -1,0 +1,250 @@
+#include "table.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+namespace ckpt_py {
+
+namespace {
+
+std::string to_text(int32_t dtype, const Extents& row) {
+  std::string out = "rows of " + ckpt::dtype_name(dtype) + " (";
+  for (const int64_t extent : row) out += std::to_string(extent) + ",";
+  return out + ")";
+}
+
+[[noreturn]] void differ(ckpt_status status, const std::string& what, const std::string& expected,
+                         const std::string& found) {
+  raise(status, what + ": expected " + expected + ", found " + found, {{"expected", expected}, {"found", found}});
+}
+
+// What the block of a column holds.
+struct Block {
+  int32_t dtype = 0;
+  Extents row;
+  uint64_t rows = 0;
+  ckpt::Memory memory;
+};
+
+Block block_of(const Memory& memory, nb::handle raw) {
+  Block block{memory.dtype, {}, 0, {memory.data, memory.bytes}};
+  if (raw.is_valid()) {
+    block.dtype = dtype(raw[0]);
+    block.row = nb::cast<Extents>(raw[1]);
+    uint64_t bits = static_cast<uint64_t>(ckpt_dtype_bits(block.dtype));
+    for (const int64_t extent : block.row) bits *= static_cast<uint64_t>(extent);
+    block.rows = bits < 8 ? 0 : memory.bytes / (bits / 8);
+    return block;
+  }
+  if (memory.shape.empty()) raise(CKPT_INVALID, "expected an array whose first dimension is rows, found a scalar");
+  block.row.assign(memory.shape.begin() + 1, memory.shape.end());
+  block.rows = static_cast<uint64_t>(memory.shape[0]);
+  return block;
+}
+
+// The blocks of one column. Sets the rows of a block, which are those of the first block of the table.
+ckpt::Column column_of(const std::string& name, nb::handle value, nb::handle raw, TableRows& out) {
+  const bool several = nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value);
+  ckpt::Column column{name, 0, {}, {}};
+  uint64_t rows = 0;
+  const auto add = [&](nb::handle array, bool last) {
+    out.kept.push_back(row_memory(array, false));
+    const Block block = block_of(nb::cast<const Memory&>(out.kept.back()), raw);
+    if (column.blocks.empty()) {
+      column.dtype = block.dtype;
+      column.row = block.row;
+      if (several && !last && out.rows.rows_per_block == 0) out.rows.rows_per_block = block.rows;
+    }
+    if (block.dtype != column.dtype || block.row != column.row)
+      differ(CKPT_INVALID, "blocks of one column", to_text(column.dtype, column.row), to_text(block.dtype, block.row));
+    if (several && (last ? block.rows > out.rows.rows_per_block && out.rows.rows_per_block != 0
+                         : block.rows != out.rows.rows_per_block))
+      differ(CKPT_INVALID, "blocks of a table", std::to_string(out.rows.rows_per_block) + " rows",
+             std::to_string(block.rows) + " rows");
+    column.blocks.push_back(block.memory);
+    rows += block.rows;
+  };
+  if (several) {
+    const size_t count = nb::len(value);
+    for (size_t i = 0; i < count; i++) add(value[i], i + 1 == count);
+  } else {
+    add(value, true);
+  }
+  if (!out.rows.positions && !column.blocks.empty() && rows != out.rows.count && (raw.is_valid() ? rows != 0 : true))
+    differ(CKPT_INVALID, "rows without positions", std::to_string(out.rows.count) + ", one for each id",
+           std::to_string(rows));
+  return column;
+}
+
+template <class Function>
+void named(const std::string& tensor, Function&& function) {
+  try {
+    function();
+  } catch (nb::python_error& error) {
+    if (error.matches(nb::module_::import_("ckpt.errors").attr("Error"))) error.value().attr("_name_tensor")(tensor);
+    throw;
+  }
+}
+
+// A list of 64-bit integers: its Memory.
+nb::object numbers(nb::handle array, const char* what) {
+  nb::object kept = row_memory(array, false);
+  const Memory& memory = nb::cast<const Memory&>(kept);
+  if (memory.shape.size() != 1 || (memory.dtype != CKPT_DTYPE_I64 && memory.dtype != CKPT_DTYPE_U64))
+    differ(CKPT_INVALID, what, "i64 or u64 in one dimension", to_text(memory.dtype, memory.shape));
+  return kept;
+}
+
+ckpt::Rowset rowset(nb::handle rows) {
+  if (rows.is_none()) return ckpt::Rowset::all();
+  const auto kind = nb::cast<std::string>(rows.attr("kind"));
+  if (kind == "ids") {
+    nb::object kept = numbers(rows.attr("listed"), "ids");
+    const Memory& memory = nb::cast<const Memory&>(kept);
+    const auto* first = static_cast<const uint64_t*>(memory.data);
+    return ckpt::Rowset::ids({first, first + memory.count()});
+  }
+  const auto first = nb::cast<uint64_t>(rows.attr("first")), second = nb::cast<uint64_t>(rows.attr("second"));
+  if (kind == "buckets") return ckpt::Rowset::buckets(first, second);
+  if (kind == "slice") return ckpt::Rowset::slice(first, second);
+  return kind == "mod" ? ckpt::Rowset::mod(first, second) : ckpt::Rowset::all();
+}
+
+nb::object table_record(const ckpt::Reader& reader, const ckpt::TableInfo& info) {
+  return record(info, reader.columns(info.name));
+}
+
+nb::list missing_of(const ShareObject& self) {
+  const bool is_signed = self.table().id_dtype == CKPT_DTYPE_I64;
+  nb::list out;
+  for (const uint64_t id : self.get()->missing())
+    out.append(is_signed ? nb::int_(static_cast<int64_t>(id)) : nb::int_(id));
+  return out;
+}
+
+}  // namespace
+
+nb::object row_memory(nb::handle array, bool writable) {
+  nb::object kept = Memory::of(array, writable);
+  const Memory& memory = nb::cast<const Memory&>(kept);
+  if (!memory.contiguous()) raise(CKPT_UNSUPPORTED, "the memory of a table's rows must be contiguous");
+  if (memory.device_type != CKPT_DEVICE_CPU && memory.device_type != CKPT_DEVICE_CUDA_HOST)
+    raise(CKPT_UNSUPPORTED, "the rows of a table lie in memory of the CPU; copy them there");
+  return kept;
+}
+
+TableRows table_rows(const std::string& table, nb::handle ids, nb::dict columns, uint64_t bucket_count,
+                     nb::handle positions, nb::handle raw) {
+  TableRows out;
+  out.rows.bucket_count = bucket_count;
+  named(table + "/ids", [&] {
+    out.kept.push_back(numbers(ids, "ids"));
+    const Memory& memory = nb::cast<const Memory&>(out.kept.back());
+    out.rows.ids = memory.data;
+    out.rows.count = static_cast<uint64_t>(memory.count());
+    out.rows.id_dtype = memory.dtype;
+  });
+  if (!positions.is_none()) {
+    named(table, [&] {
+      out.kept.push_back(numbers(positions, "positions"));
+      const Memory& memory = nb::cast<const Memory&>(out.kept.back());
+      if (static_cast<uint64_t>(memory.count()) != out.rows.count)
+        differ(CKPT_INVALID, "positions", std::to_string(out.rows.count) + ", one for each id",
+               std::to_string(memory.count()));
+      out.rows.positions = static_cast<const uint64_t*>(memory.data);
+    });
+  }
+  for (const auto& [key, value] : columns) {
+    const std::string name = text(key, "a column's name");
+    nb::object shaped;
+    if (!raw.is_none()) {
+      nb::object found = raw.attr("get")(key);
+      if (!found.is_none()) shaped = std::move(found);
+    }
+    named(table + "/" + name, [&] { out.rows.columns.push_back(column_of(name, value, shaped, out)); });
+  }
+  return out;
+}
+
+ShareObject::ShareObject(std::shared_ptr<ckpt::Reader> reader, const std::string& table, nb::handle rows,
+                         uint64_t window_rows)
+    : Held(
+          [&] {
+            ckpt::Rowset wanted = rowset(rows);
+            wanted.window(window_rows);
+            return unlocked([&] { return reader->share(table, wanted); });
+          }(),
+          "Share"),
+      reader_(std::move(reader)),
+      table_(reader_->table(table)),
+      columns_(reader_->columns(table)) {}
+
+ckpt::ColumnMemory column_memory(const ShareObject& share, const std::string& column, const Memory& memory) {
+  for (const ckpt::ColumnInfo& info : share.columns()) {
+    if (info.name != column) continue;
+    const Block given = block_of(memory, nb::handle());
+    const Extents row(info.shape, info.shape + info.ndim);
+    const bool raw = memory.dtype == CKPT_DTYPE_U8 && memory.shape.size() == 1;
+    if (!raw && (given.dtype != info.dtype || given.row != row))
+      differ(CKPT_MISMATCH, "column", to_text(info.dtype, row), to_text(given.dtype, given.row));
+  }
+  return {column, ckpt::MutableMemory(memory.data, memory.bytes)};
+}
+
+void bind_reader_tables(nb::class_<ReaderObject>& reader) {
+  reader
+      .def(
+          "tables",
+          [](const ReaderObject& self) {
+            const auto from = self.get();
+            nb::list out;
+            for (const ckpt::TableInfo& info : from->tables()) out.append(table_record(*from, info));
+            return out;
+          },
+          nb::sig("def tables(self) -> list[ckpt.records.TableInfo]"),
+          "All sparse tables, in the order of their names' bytes. Their ids and columns are tensors, too.")
+      .def(
+          "table",
+          [](const ReaderObject& self, nb::handle name) {
+            const auto from = self.get();
+            return table_record(*from, from->table(text(name, "name")));
+          },
+          nb::arg("name"), nb::sig("def table(self, name: str) -> ckpt.records.TableInfo"),
+          "The sparse table `name`; NotFoundError if there is none.");
+}
+
+void bind_table(nb::module_& m) {
+  nb::class_<ShareObject> share(
+      m, "Share",
+      "The rows of a sparse table that a rank loads, counted before memory is made for them, and cut into windows. "
+      "Several threads may use it at once.");
+  share
+      .def(
+          "__init__",
+          [](ShareObject* self, const ReaderObject& reader, nb::handle table, nb::handle rows, uint64_t window_rows) {
+            new (self) ShareObject(reader.get(), text(table, "table"), rows, window_rows);
+          },
+          nb::arg("reader"), nb::arg("table"), nb::arg("rows").none() = nb::none(), nb::kw_only(),
+          nb::arg("window_rows") = 0,
+          nb::sig("def __init__(self, reader: Reader, table: str, rows: ckpt.tables.Rowset | None = None, *, "
+                  "window_rows: int = 0) -> None"),
+          "`rows`: which ones; None: all. `window_rows`: the most rows of a window; 0: one window for all. It reads "
+          "what tells where buckets begin; of Rowset.mod all ids, of Rowset.ids those near to what is looked for.")
+      .def_prop_ro(
+          "table", [](const ShareObject& self) { return record(self.table(), self.columns()); },
+          nb::sig("def table(self) -> ckpt.records.TableInfo"), "The table.")
+      .def_prop_ro(
+          "row_count", [](const ShareObject& self) { return self.get()->info().row_count; }, "Rows of all windows.")
+      .def_prop_ro(
+          "window_count", [](const ShareObject& self) { return self.get()->info().window_count; }, "At least 1.")
+      .def_prop_ro(
+          "most_rows", [](const ShareObject& self) { return self.get()->info().most_rows; }, "Of the largest window.")
+      .def(
+          "rows_of", [](const ShareObject& self, uint64_t window) { return self.get()->window_rows(window); },
+          nb::arg("window"), "How many rows a window has.")
+      .def_prop_ro("missing", &missing_of, nb::sig("def missing(self) -> list[int]"),
+                   "The ids that were asked for and that the table lacks, in that order.");
+  bind_handle(share, "def __enter__(self) -> Share");
+}
+
+}  // namespace ckpt_py

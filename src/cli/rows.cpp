@@ -1,0 +1,156 @@
+#include "cli/rows.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "cli/array.h"
+#include "cli/error.h"
+#include "cli/numbers.h"
+#include "cli/text.h"
+
+namespace cli {
+namespace {
+
+std::vector<std::string> column_names(const SparseTable& table) {
+  std::vector<std::string> names;
+  for (const ckpt::ColumnInfo& column : table.columns) names.emplace_back(column.name);
+  return names;
+}
+
+// A number as JSON has it; text for what it lacks.
+std::string json_number(int32_t dtype, const std::string& text) {
+  if (dtype == CKPT_DTYPE_BOOL) return text == "True" ? "true" : "false";
+  return text.find_first_not_of("0123456789+-.e") == text.npos ? text : '"' + text + '"';
+}
+
+// Elements of a row in nested brackets; `next` gives them in row-major order and can leave some out.
+template <typename Element, typename Skip>
+std::string nested(std::span<const int64_t> shape, bool cut, Element&& element, Skip&& skip) {
+  if (shape.empty()) return element();
+  const int64_t extent = shape[0];
+  const auto inside = shape.subspan(1);
+  std::string out = "[";
+  for (int64_t i = 0; i < extent; i++) {
+    if (i) out += ", ";
+    if (cut && has_gap(extent) && i == kEdge) {
+      out += "..., ";
+      uint64_t left_out = static_cast<uint64_t>(extent - 2 * kEdge);
+      for (const int64_t size : inside) left_out *= static_cast<uint64_t>(size);
+      skip(left_out);
+      i = extent - kEdge;
+    }
+    out += nested(inside, cut, element, skip);
+  }
+  return out + "]";
+}
+
+std::string row_of(const SparseTable& table, const LoadedRows& rows, size_t column, size_t row, bool cut, bool json) {
+  const ckpt::ColumnInfo& info = table.columns[column];
+  const auto bytes = std::span(rows.columns[column]).subspan(row * info.row_bytes, info.row_bytes);
+  uint64_t at = 0;
+  return nested(
+      std::span(info.shape, static_cast<size_t>(info.ndim)), cut,
+      [&] {
+        const std::string text = number_text(info.dtype, bytes, at++);
+        return json ? json_number(info.dtype, text) : text;
+      },
+      [&](uint64_t count) { at += count; });
+}
+
+}  // namespace
+
+std::vector<SparseTable> tables_of(const ckpt::Reader& reader) {
+  std::vector<SparseTable> tables;
+  for (const ckpt::TableInfo& info : reader.tables()) tables.push_back({info, reader.columns(info.name)});
+  return tables;
+}
+
+std::optional<SparseTable> find_table(const ckpt::Reader& reader, const std::string& name) try {
+  return SparseTable{reader.table(name), reader.columns(name)};
+} catch (const ckpt::Error& error) {
+  if (error.status() != CKPT_NOT_FOUND && error.status() != CKPT_INVALID) throw;
+  return std::nullopt;
+}
+
+std::set<std::string> tensors_of(const SparseTable& table) {
+  std::set<std::string> names{table.name(), table.name() + "/ids", table.name() + "/buckets"};
+  for (const ckpt::ColumnInfo& column : table.columns) names.insert(table.name() + "/" + column.name);
+  return names;
+}
+
+SparseTable with_columns(SparseTable table, const std::vector<std::string>& names) {
+  const std::vector<std::string> known = column_names(table);
+  std::vector<ckpt::ColumnInfo> chosen;
+  for (const std::string& name : names) {
+    const auto found = std::find(known.begin(), known.end(), name);
+    if (found == known.end())
+      fail(CKPT_NOT_FOUND, format("table {} has no column {}; it has {}", table.name(), name, joined(known)));
+    chosen.push_back(table.columns[static_cast<size_t>(found - known.begin())]);
+  }
+  table.columns = std::move(chosen);
+  return table;
+}
+
+std::vector<uint64_t> parse_ids(const std::string& text) {
+  std::vector<uint64_t> ids;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const char *first = text.data() + at, *last = text.data() + end;
+    uint64_t id = 0;
+    int64_t negative = 0;
+    if (*first == '-') {
+      const auto [stop, code] = std::from_chars(first, last, negative);
+      if (code != std::errc() || stop != last) invalid("--ids: expected numbers of 64 bits, found '" + text + "'");
+      id = static_cast<uint64_t>(negative);
+    } else {
+      const auto [stop, code] = std::from_chars(first, last, id);
+      if (code != std::errc() || stop != last) invalid("--ids: expected numbers of 64 bits, found '" + text + "'");
+    }
+    ids.push_back(id);
+    at = end + 1;
+  }
+  return ids;
+}
+
+std::string id_text(const SparseTable& table, uint64_t id) {
+  return table.info.id_dtype == CKPT_DTYPE_I64 ? std::to_string(static_cast<int64_t>(id)) : std::to_string(id);
+}
+
+RowReader::RowReader(const ckpt::Reader& reader, const SparseTable& table, const ckpt::Rowset& rows,
+                     const ckpt::Options& options)
+    : reader_(reader),
+      table_(table),
+      options_(options),
+      share_(reader.share(table.name(), rows)),
+      info_(share_.info()) {}
+
+LoadedRows RowReader::read(uint64_t window) const {
+  LoadedRows out;
+  out.ids.resize(share_.window_rows(window));
+  std::vector<ckpt::ColumnMemory> memory;
+  for (const ckpt::ColumnInfo& column : table_.columns) {
+    out.columns.emplace_back(out.ids.size() * column.row_bytes);
+    memory.push_back({column.name, ckpt::MutableMemory(out.columns.back())});
+  }
+  auto load = ckpt::Load::create(reader_, options_);
+  load.add_table(share_, window, ckpt::MutableMemory(out.ids), memory);
+  load.run();
+  return out;
+}
+
+uint64_t window_rows(const SparseTable& table) {
+  constexpr uint64_t kBytes = 16 << 20;
+  uint64_t row = sizeof(uint64_t);
+  for (const ckpt::ColumnInfo& column : table.columns) row += column.row_bytes;
+  return std::clamp<uint64_t>(kBytes / row, 1, 65536);
+}
+
+std::string row_text(const SparseTable& table, const LoadedRows& rows, size_t column, size_t row, bool cut) {
+  return row_of(table, rows, column, row, cut, false);
+}
+
+Json row_json(const SparseTable& table, const LoadedRows& rows, size_t column, size_t row) {
+  return Json::parsed(row_of(table, rows, column, row, false, true));
+}
+
+}  // namespace cli

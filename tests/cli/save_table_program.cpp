@@ -1,0 +1,36 @@
+// save_table_program STORE LABEL NAME BUCKETS RANK WORLD ID[=NUMBER]...: saves a sparse table of f32 "emb" (2 a row:
+// NUMBER and 0.5, by default the id's last two digits) and i32 "seen" (one a row).
+#include <cstdio>
+#include <cstdlib>
+
+#include <ckpt.hpp>
+
+int main(int argc, char** argv) try {
+  if (argc < 7) return 2;
+  std::vector<uint64_t> ids;
+  std::vector<float> emb;
+  std::vector<int32_t> seen;
+  for (int i = 7; i < argc; i++) {
+    char* end = nullptr;
+    const uint64_t id = std::strtoull(argv[i], &end, 10);  // "-1" is 2^64-1
+    const float number = *end == '=' ? std::strtof(end + 1, nullptr) : static_cast<float>(id % 100);
+    ids.push_back(id);
+    emb.insert(emb.end(), {number, 0.5f});
+    seen.push_back(static_cast<int32_t>(id % 10));
+  }
+  const auto rank = static_cast<uint32_t>(std::atoi(argv[5])), world = static_cast<uint32_t>(std::atoi(argv[6]));
+  auto session = ckpt::Session::open(ckpt::Store::open(argv[1]), rank, world, "", {{"rendezvous", world > 1}});
+  auto save = ckpt::Save::create(session, argv[2]);
+  ckpt::Rows rows{ids.data(), ids.size(), {}};
+  rows.bucket_count = std::strtoull(argv[4], nullptr, 10);
+  rows.columns = {{"emb", CKPT_DTYPE_F32, {2}, {ckpt::Memory(emb)}},
+                  {"seen", CKPT_DTYPE_I32, {}, {ckpt::Memory(seen)}}};
+  save.add_table(argv[3], rows);
+  static const float kOne = 1;
+  save.add_tensor("w", ckpt::Tensor(CKPT_DTYPE_F32, {1}), ckpt::Memory(&kOne, sizeof kOne));
+  save.run();
+  return 0;
+} catch (const ckpt::Error& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}

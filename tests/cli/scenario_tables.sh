@@ -1,0 +1,54 @@
+# info, cat, verify: sparse tables.
+save_table() { "$(dirname "$CKPT")/tests/programs/save_table_program" "$@" || fail "save_table_program $*"; }
+# RANKS of one save: save_ranks STORE LABEL BUCKETS "IDS of rank 0" "IDS of rank 1" …
+save_ranks() {
+  local store=$1 label=$2 buckets=$3 rank=0 saving=() ids
+  shift 3
+  for ids in "$@"; do
+    # shellcheck disable=SC2086
+    save_table "$store" "$label" emb "$buckets" $rank $# $ids & saving+=($!)
+    rank=$((rank + 1))
+  done
+  wait "${saving[@]}" || fail "the ranks could not save"
+}
+save_ranks store a 4 '7 1 4' '2 -1'
+
+# A table is one line, which names rows, columns and the largest rank; its tensors are listed on request.
+expect 0 info store
+says '^SPARSE TABLE +ROWS +IDS +BUCKETS +BYTES +STORED +LARGEST RANK +COLUMNS$'
+says '^emb +5 +i64 +4 +100 B +[0-9.]+ [KM]?i?B +3 rows +emb f32 \[2\], seen i32$'
+says '^w +f32'; says_not 'emb/ids'; says_not 'ckpt\.table'
+expect 0 info store --tensors 'emb/*'; says '^emb/ids +i64 +\[5\]'; says_not '^w '; says_not 'SPARSE'
+expect 0 info store --at emb; says '^emb +5'; says_not '^w '
+expect 0 info store --json
+json_is 'd["table_list"][0]["name"]' emb
+json_is 'd["table_list"][0]["row_count"], d["table_list"][0]["rows_of_largest_rank"]' '(5, 3)'
+json_is '[(c["name"], c["dtype"], c["shape"], c["row_bytes"]) for c in d["table_list"][0]["columns"]]' \
+  "[('emb', 'f32', [2], 8), ('seen', 'i32', [], 4)]"
+json_is '"emb/ids" in [t["name"] for t in d["tensor_list"]]' True
+
+# Rows by their ids, in the order asked for; -1 is the id that it was.
+expect 1 cat store emb --ids=-1,8,4; is_quiet
+[ "$(cat .out)" = $'ID          emb  seen\n-1  [15.0, 0.5]     5\n 4   [4.0, 0.5]     4\nnot there: 8' ] || fail "$(cat .out)"
+expect 0 cat store emb --ids 7 --columns seen; says '^ID +seen$'; says '^ 7 +7$'; says_not 'not there'
+expect 0 cat store emb --ids 7 --columns seen,emb; says '^ID +seen +emb$'
+expect 1 cat store emb --ids 1,6 --json
+json_is 'd["rows"]' "[{'id': 1, 'columns': {'emb': [1.0, 0.5], 'seen': 1}}]"
+json_is 'd["table"], d["row_count"], d["missing"]' "('emb', 5, [6])"
+expect 2 cat store emb --columns nothing; complains 'table emb has no column nothing; it has emb, seen'
+expect 2 cat store emb --ids 5,x; complains "expected numbers of 64 bits, found '5,x'"
+expect 2 cat store emb --ids ''; complains 'expected numbers'
+expect 2 cat store emb --box 1; complains 'is a sparse table: --box'
+expect 2 cat store w --ids 1; complains 'w is not a sparse table'
+expect 0 cat store emb/seen; says '^\[4, 1, 7, 2, 5\]$'
+
+# Without ids: the first rows, or all.
+expect 0 cat store emb; [ "$(wc -l <.out)" -eq 6 ] || fail "5 rows and a header: $(cat .out)"
+# shellcheck disable=SC2046
+save_table many a emb 65536 0 1 $(seq 100 130)
+expect 0 cat many emb; says '^109 +\[9\.0, 0\.5\] +9$'; says_not '^110 '; says '^… 21 more of 31 rows; --full prints all'
+expect 0 cat many emb --full; says '^130 +\[30\.0, 0\.5\] +0$'; [ "$(wc -l <.out)" -eq 32 ] || fail "31 rows and a header"
+save_table none a emb 16 0 1
+expect 0 cat none emb; [ "$(cat .out)" = 'no rows' ] || fail "$(cat .out)"
+expect 1 cat none emb --ids 3; [ "$(cat .out)" = 'not there: 3' ] || fail "$(cat .out)"
+expect 0 info none; says '^emb +0 '
