@@ -113,7 +113,8 @@ func (s *Save) AddTable(name string, rows Rows) error {
 	var in arguments
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
-	text, names := in.text(name), columnNames(&in, &pinner, rows.Columns)
+	text := in.text(name)
+	names := columnNames(&in, &pinner, rows.Columns)
 	if in.err != nil {
 		return in.err
 	}
