@@ -72,7 +72,7 @@ func sampleTable(t *testing.T) *ckpt.Reader {
 	})
 }
 
-func openShare(t *testing.T, reader *ckpt.Reader, rows ckpt.Rowset) *ckpt.Share {
+func openShare(t testing.TB, reader *ckpt.Reader, rows ckpt.Rowset) *ckpt.Share {
 	t.Helper()
 	share := need[*ckpt.Share](t)(reader.Share("t", rows))
 	t.Cleanup(func() { share.Close() })
