@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/diff_tables.h"
 #include "cli/foreign.h"
 #include "cli/locate.h"
 #include "cli/numbers.h"
@@ -25,7 +26,8 @@ constexpr Words kWords = {
     "diff", "compare two checkpoints",
     "Compares the structure (names, dtypes, shapes, objects, attributes), "
     "then the values of the tensors that both have.\n"
-    "For each tensor that differs it prints how many elements differ, and the largest difference. "
+    "For each tensor that differs it prints how many elements differ, and the largest difference; of a sparse table\n"
+    "the ids that only one has, and the rows that differ, whatever ranks saved them. "
     "Two checkpoints may be\n"
     "equal though their world sizes differ. Either may be a file or directory that ckpt import takes: then names, "
     "shapes,\n"
@@ -42,11 +44,15 @@ std::string structure_text(const ckpt::Finding& finding) {
   return escaped(finding.text != nullptr ? finding.text : finding_name(finding.kind)) + "\n";
 }
 
-// The findings below --at. A finding without a name is about the whole checkpoint.
-std::vector<ckpt::Finding> chosen_findings(const ckpt::Report& report, const std::string& at) {
+// The findings below --at, but for what is said of sparse tables; an object may have a tensor's name. A finding without
+// a name is about the whole checkpoint.
+std::vector<ckpt::Finding> chosen_findings(const ckpt::Report& report, const std::string& at,
+                                           const TableDifferences& tables) {
   std::vector<ckpt::Finding> findings;
   for (const ckpt::Finding& finding : report)
-    if (is_under(at, text_of(finding.name))) findings.push_back(finding);
+    if (is_under(at, text_of(finding.name)) && (!tables.said.contains(text_of(finding.name)) ||
+                                                std::string_view(text_of(finding.text)).starts_with("object ")))
+      findings.push_back(finding);
   return findings;
 }
 
@@ -153,6 +159,14 @@ int diff_foreign(const Args& args, const ckpt::Options& options) {
   return found.empty() ? kExitOk : kExitNo;
 }
 
+Json table_json(const TableDifference& table) {
+  return {{"name", table.name},
+          {"texts", Json::array(table.texts)},
+          {"only_first", table.only_first},
+          {"only_second", table.only_second},
+          {"rows_that_differ", table.differing}};
+}
+
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
   if (is_foreign(args.a) || is_foreign(args.b)) return diff_foreign(args, options);
@@ -160,16 +174,20 @@ int run(const Args& args) {
   Opened a = open_checkpoint(args.a, args, options), b = open_checkpoint(args.b, args, options);
   ckpt::Report report{nullptr};
   const Work work = watch(options, [&] { report = a.reader.diff(b.reader, options); });
-  const std::vector<ckpt::Finding> findings = chosen_findings(report, args.at);
-  const bool equal = findings.empty();
+  const TableDifferences tables = diff_tables(a.reader, b.reader, args.at, !args.structure_only, make_options(args));
+  const std::vector<ckpt::Finding> findings = chosen_findings(report, args.at, tables);
+  const bool equal = findings.empty() && tables.found.empty();
   if (args.json) {
     print_json({{"a", a.info.id},
                 {"b", b.info.id},
                 {"equal", equal},
                 {"requests", requests_json(work.stats)},
-                {"differences", Json::array(findings, [](const ckpt::Finding& finding) { return to_json(finding); })}});
+                {"differences", Json::array(findings, [](const ckpt::Finding& finding) { return to_json(finding); })},
+                {"tables", Json::array(tables.found, table_json)}});
   } else {
     print_findings(findings);
+    for (const TableDifference& table : tables.found)
+      for (const std::string& text : table.texts) print(escaped(format("table {}: {}", table.name, text)) + "\n");
     if (equal) print(format("equal: {} and {}\n", escaped(a.info.id), escaped(b.info.id)));
     print(requests_line(work.stats));
   }

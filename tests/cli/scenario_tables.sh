@@ -1,4 +1,4 @@
-# info, cat, verify: sparse tables.
+# info, cat, diff: sparse tables.
 save_table() { "$(dirname "$CKPT")/tests/programs/save_table_program" "$@" || fail "save_table_program $*"; }
 # RANKS of one save: save_ranks STORE LABEL BUCKETS "IDS of rank 0" "IDS of rank 1" …
 save_ranks() {
@@ -29,7 +29,8 @@ json_is '"emb/ids" in [t["name"] for t in d["tensor_list"]]' True
 
 # Rows by their ids, in the order asked for; -1 is the id that it was.
 expect 1 cat store emb --ids=-1,8,4; is_quiet
-[ "$(cat .out)" = $'ID          emb  seen\n-1  [15.0, 0.5]     5\n 4   [4.0, 0.5]     4\nnot there: 8' ] || fail "$(cat .out)"
+wanted=$'ID          emb  seen\n-1  [15.0, 0.5]     5\n 4   [4.0, 0.5]     4\nnot there: 8'
+[ "$(cat .out)" = "$wanted" ] || fail "$(cat .out)"
 expect 0 cat store emb --ids 7 --columns seen; says '^ID +seen$'; says '^ 7 +7$'; says_not 'not there'
 expect 0 cat store emb --ids 7 --columns seen,emb; says '^ID +seen +emb$'
 expect 1 cat store emb --ids 1,6 --json
@@ -46,9 +47,30 @@ expect 0 cat store emb/seen; says '^\[4, 1, 7, 2, 5\]$'
 expect 0 cat store emb; [ "$(wc -l <.out)" -eq 6 ] || fail "5 rows and a header: $(cat .out)"
 # shellcheck disable=SC2046
 save_table many a emb 65536 0 1 $(seq 100 130)
-expect 0 cat many emb; says '^109 +\[9\.0, 0\.5\] +9$'; says_not '^110 '; says '^… 21 more of 31 rows; --full prints all'
-expect 0 cat many emb --full; says '^130 +\[30\.0, 0\.5\] +0$'; [ "$(wc -l <.out)" -eq 32 ] || fail "31 rows and a header"
+expect 0 cat many emb; says '^109 +\[9\.0, 0\.5\] +9$'; says_not '^110 '
+says '^… 21 more of 31 rows; --full prints all'
+expect 0 cat many emb --full; says '^130 +\[30\.0, 0\.5\] +0$'
+[ "$(wc -l <.out)" -eq 32 ] || fail "31 rows and a header"
 save_table none a emb 16 0 1
 expect 0 cat none emb; [ "$(cat .out)" = 'no rows' ] || fail "$(cat .out)"
 expect 1 cat none emb --ids 3; [ "$(cat .out)" = 'not there: 3' ] || fail "$(cat .out)"
 expect 0 info none; says '^emb +0 '
+
+# Two checkpoints, row by row, whatever ranks saved them.
+save_ranks two a 4 '4 2 -1' '' '7 1'
+expect 0 diff store two; says '^equal: '
+save_ranks three a 4 '4=9 2 -1 8 12 16 20 24 28' '7'
+expect 1 diff store three
+says '^table emb: 1 id only in the first: 1$'
+says '^table emb: 6 ids only in the second: 8, 12, 16, 20, 24, …$'
+says '^table emb: 1 of 4 rows that both have differ, in emb; ids 4$'
+[ "$(wc -l <.out)" -eq 3 ] || fail "more than three lines: $(cat .out)"
+expect 1 diff store three --structure-only; says '^table emb: 5 rows against 10$'; says_not 'emb/'
+expect 1 diff store three --json
+json_is 'd["tables"][0]["only_first"], d["tables"][0]["only_second"], d["tables"][0]["rows_that_differ"]' '(1, 6, 1)'
+json_is 'd["equal"], d["differences"]' '(False, [])'
+expect 0 diff store three --at w; says '^equal: '
+save_table five a emb 8 0 1 4 2 -1 7 1
+expect 1 diff store five; says '^table emb: 4 buckets against 8$'; [ "$(wc -l <.out)" -eq 1 ] || fail "$(cat .out)"
+save_table six a other 4 0 1 4 2 -1 7 1
+expect 1 diff store six; says '^table emb: only in the first$'; says '^table other: only in the second$'; says_not 'ids'

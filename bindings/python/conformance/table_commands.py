@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import ckpt
 
@@ -13,14 +13,14 @@ from runner import Commands, Failure, Runner, numbers_in
 class Rows:
     """What Save.add_table takes."""
 
-    ids: memoryview
+    ids: "memoryview[int]"
     rows_per_block: int
     more: dict[str, Any]  # keyword arguments
     columns: dict[str, Any] = field(default_factory=dict)
     raw: dict[str, tuple[int | str, tuple[int, ...]]] = field(default_factory=dict)
 
 
-def words_in(memory: bytearray, code: str) -> memoryview:
+def words_in(memory: bytearray, code: Literal["q", "Q"]) -> "memoryview[int]":
     """The memory as 64-bit integers."""
     return memoryview(memory).cast("B").cast(code)
 
@@ -31,11 +31,11 @@ def table_new(r: Runner) -> None:
         more["bucket_count"] = int(buckets)
     if (positions := r.key("positions")) is not None:
         more["positions"] = words_in(r.named(positions, bytearray), "Q")
-    codes = {"i64": "q", "u64": "Q"}
-    if r.words[1] not in codes:
+    if r.words[1] not in ("i64", "u64"):
         raise Failure(f"expected i64 or u64, found {r.words[1]}")
     memory = r.get(2, bytearray) if r.words[2] else bytearray()
-    r.put(0, Rows(words_in(memory, codes[r.words[1]]), int(r.key("rows_per_block") or "0"), more))
+    ids = words_in(memory, "q" if r.words[1] == "i64" else "Q")
+    r.put(0, Rows(ids, int(r.key("rows_per_block") or "0"), more))
 
 
 def table_column(r: Runner) -> None:
@@ -63,7 +63,7 @@ def rows_of(r: Runner) -> ckpt.Rowset:
     kinds = {"buckets": ckpt.Rowset.buckets, "slice": ckpt.Rowset.slice, "mod": ckpt.Rowset.mod}
     for key, make in kinds.items():
         if (given := r.numbers(key)) is not None:
-            return make(*given)
+            return make(given[0], given[1])
     ids = r.key("ids")
     return ckpt.Rowset.all() if ids is None else ckpt.Rowset.ids(words_in(r.named(ids, bytearray), "Q"))
 

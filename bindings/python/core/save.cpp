@@ -160,24 +160,6 @@ static void bind_save_adds(nb::class_<SaveObject>& save) {
                    "replica: tuple[int, int, int] | None = None) -> None"),
            "Adds whole tensors by their names, as add_tensor() does, but quickly. Stops at the first that fails: those "
            "before it were added.")
-      .def(
-          "add_table",
-          [](SaveObject& self, nb::handle name, nb::handle ids, nb::dict columns, uint64_t bucket_count,
-             nb::handle positions, nb::handle raw) {
-            const std::string table = text(name, "name");
-            self.add_table(table, table_rows(table, ids, columns, bucket_count, positions, raw));
-          },
-          nb::arg("name"), nb::arg("ids"), nb::arg("columns"), nb::kw_only(),
-          nb::arg("bucket_count") = CKPT_TABLE_BUCKETS, nb::arg("positions") = nb::none(), nb::arg("raw") = nb::none(),
-          nb::sig("def add_table(self, name: str, ids: object, columns: dict[str, typing.Any], *, "
-                  "bucket_count: int = 65536, positions: object = None, "
-                  "raw: dict[str, tuple[int | str, collections.abc.Sequence[int]]] | None = None) -> None"),
-          "Adds this rank's rows of sparse table `name`; a rank without any may leave it out. `ids`: i64 or u64, each "
-          "once. `columns`: by name an array whose first dimension is rows, row i of which belongs to id i; or a list "
-          "of such arrays, the blocks of a hash table, which have the same number of rows, except for the last. With "
-          "`positions` (as many as ids) row i is that one of the blocks taken together. The arrays must be contiguous "
-          "memory of the CPU; they are not copied, and kept as by add_tensor(). `raw`: by name (dtype, shape of a "
-          "row), for columns whose memory is raw bytes. Columns and bucket_count are those of all ranks.")
       .def("add_object", &add_object, nb::arg("name"), nb::arg("data"),
            nb::arg("media_type") = "application/octet-stream", nb::arg("scope") = 0,
            nb::sig("def add_object(self, name: str, data: object, media_type: str = 'application/octet-stream', "
@@ -210,6 +192,28 @@ static void bind_save_adds(nb::class_<SaveObject>& save) {
           "Instead of run() or start(), where this rank cannot save: the other ranks end at once and learn why.");
 }
 
+static void bind_save_tables(nb::class_<SaveObject>& save) {
+  save.def(
+      "add_table",
+      [](SaveObject& self, nb::handle name, nb::handle ids, nb::dict columns, uint64_t bucket_count,
+         nb::handle positions, nb::handle raw) {
+        const std::string table = text(name, "name");
+        self.add_table(table, table_rows(table, ids, columns, bucket_count, positions, raw));
+      },
+      nb::arg("name"), nb::arg("ids"), nb::arg("columns"), nb::kw_only(), nb::arg("bucket_count") = CKPT_TABLE_BUCKETS,
+      nb::arg("positions") = nb::none(), nb::arg("raw") = nb::none(),
+      nb::sig(
+          "def add_table(self, name: str, ids: object, columns: dict[str, typing.Any], *, "
+          "bucket_count: int = 65536, positions: object = None, "
+          "raw: collections.abc.Mapping[str, tuple[int | str, collections.abc.Sequence[int]]] | None = None) -> None"),
+      "Adds this rank's rows of sparse table `name`; a rank without any may leave it out. `ids`: i64 or u64, each "
+      "once. `columns`: by name an array whose first dimension is rows, row i of which belongs to id i; or a list "
+      "of such arrays, the blocks of a hash table, which have the same number of rows, except for the last. With "
+      "`positions` (as many as ids) row i is that one of the blocks taken together. The arrays must be contiguous "
+      "memory of the CPU; they are not copied, and kept as by add_tensor(). `raw`: by name (dtype, shape of a "
+      "row), for columns whose memory is raw bytes. Columns and bucket_count are those of all ranks.");
+}
+
 void bind_save(nb::module_& m) {
   nb::class_<SaveObject> save(
       m, "Save",
@@ -228,6 +232,7 @@ void bind_save(nb::module_& m) {
       nb::arg("keywords"),
       nb::sig("def __init__(self, session: Session, label: str, step: int = -1, " CKPT_PY_OPTIONS ") -> None"));
   bind_save_adds(save);
+  bind_save_tables(save);
   save.def(
       "set_attr",
       [](SaveObject& self, nb::handle key, nb::handle value, nb::handle tensor) {

@@ -102,6 +102,21 @@ def test_windows_pass_a_whole_table_through_in_bounded_memory(store: ckpt.Store)
         assert check_rows(share.read()) == [id for window in found for id in window]
 
 
+def test_windows_become_a_parquet_file_row_group_by_row_group(store: ckpt.Store, tmp_path: Path) -> None:
+    import pyarrow.parquet
+    ckpt.save(store, table_of(list(range(100)), bucket_count=64))
+    with ckpt.Reader(store) as reader, reader.share("state", window_rows=30) as share:
+        writer = None
+        for window in share.windows():
+            rows = window.to_arrow()
+            writer = writer or pyarrow.parquet.ParquetWriter(tmp_path / "emb.parquet", rows.schema)
+            writer.write_table(rows)
+        writer.close()
+    found = pyarrow.parquet.read_table(tmp_path / "emb.parquet").to_pydict()
+    assert dict(zip(found["id"], found["emb"])) == {id: row(id) for id in range(100)}
+    assert found["opt/step"] == [id % 100 for id in found["id"]]
+
+
 def test_a_reader_tells_tables_and_columns(saved: ckpt.Store) -> None:
     with ckpt.Reader(saved) as reader:
         info = reader.table("emb")

@@ -53,8 +53,8 @@ static ckpt_status run_column(runner* r) {
   made->desc = (ckpt_column_desc){.struct_size = sizeof made->desc, .dtype = dtype_of(r, 2)};
   made->desc.ndim = numbers(word(r, 3), made->desc.shape, CKPT_MAX_NDIM);
   made->data = get_memory(r, 4);
-  made->name = allocate(strlen(word(r, 1)) + 1);
-  (void)strcpy(made->name, word(r, 1));
+  made->name = allocate(r->tokens[1].size + 1);
+  memcpy(made->name, word(r, 1), r->tokens[1].size);
   uint64_t bytes = block_bytes(to, made);
   if (to->desc.column_count++ == 0 && bytes && made->data)
     to->desc.block_count = (uint32_t)((made->data->size + bytes - 1) / bytes);

@@ -389,11 +389,6 @@ class Save:
         Adds whole tensors by their names, as add_tensor() does, but quickly. Stops at the first that fails: those before it were added.
         """
 
-    def add_table(self, name: str, ids: object, columns: dict[str, Any], *, bucket_count: int = 65536, positions: object = None, raw: dict[str, tuple[int | str, Sequence[int]]] | None = None) -> None:
-        """
-        Adds this rank's rows of sparse table `name`; a rank without any may leave it out. `ids`: i64 or u64, each once. `columns`: by name an array whose first dimension is rows, row i of which belongs to id i; or a list of such arrays, the blocks of a hash table, which have the same number of rows, except for the last. With `positions` (as many as ids) row i is that one of the blocks taken together. The arrays must be contiguous memory of the CPU; they are not copied, and kept as by add_tensor(). `raw`: by name (dtype, shape of a row), for columns whose memory is raw bytes. Columns and bucket_count are those of all ranks.
-        """
-
     def add_object(self, name: str, data: object, media_type: str = 'application/octet-stream', scope: int = 0) -> None:
         """
         Adds named bytes, which are copied at once. `scope`: ckpt.Scope.SHARED (rank 0's, for all) or PER_RANK.
@@ -412,6 +407,11 @@ class Save:
     def give_up(self, reason: str) -> None:
         """
         Instead of run() or start(), where this rank cannot save: the other ranks end at once and learn why.
+        """
+
+    def add_table(self, name: str, ids: object, columns: dict[str, Any], *, bucket_count: int = 65536, positions: object = None, raw: Mapping[str, tuple[int | str, Sequence[int]]] | None = None) -> None:
+        """
+        Adds this rank's rows of sparse table `name`; a rank without any may leave it out. `ids`: i64 or u64, each once. `columns`: by name an array whose first dimension is rows, row i of which belongs to id i; or a list of such arrays, the blocks of a hash table, which have the same number of rows, except for the last. With `positions` (as many as ids) row i is that one of the blocks taken together. The arrays must be contiguous memory of the CPU; they are not copied, and kept as by add_tensor(). `raw`: by name (dtype, shape of a row), for columns whose memory is raw bytes. Columns and bucket_count are those of all ranks.
         """
 
     def set_attr(self, key: str, value: str, tensor: str | None = None) -> None:

@@ -1,0 +1,30 @@
+// How the sparse tables of two checkpoints differ, row by row, whatever ranks saved them. One thread.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include <ckpt.hpp>
+
+namespace cli {
+
+struct TableDifference {
+  std::string name;
+  std::vector<std::string> texts;                           // a line for people each
+  uint64_t only_first = 0, only_second = 0, differing = 0;  // ids, and rows that both have
+};
+
+struct TableDifferences {
+  std::vector<TableDifference> found;  // of tables that differ
+  // Names of findings of ckpt::Reader::diff that are said by these: tensors that compared tables are stored as, and the
+  // attribute that describes a table.
+  std::set<std::string> said;
+};
+
+// Of tables below `at` that one has, or both with the same columns. Others differ as the tensors do that they are
+// stored as. `values`: rows are read and compared, window by window.
+TableDifferences diff_tables(const ckpt::Reader& a, const ckpt::Reader& b, const std::string& at, bool values,
+                             const ckpt::Options& options);
+
+}  // namespace cli
