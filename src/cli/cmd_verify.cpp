@@ -1,8 +1,14 @@
 // ckpt verify: checks every byte of a checkpoint.
+#include <algorithm>
 #include <charconv>
+#include <cstring>
+#include <functional>
+#include <numeric>
 
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "cli/rows.h"
+#include "cli/tensor_source.h"
 #include "cli/text.h"
 
 namespace cli {
@@ -18,7 +24,8 @@ constexpr Words kWords = {"verify", "check a checkpoint for damage",
                           "--quick checks only sizes, headers, trailers and\n"
                           "indexes. --sample 1/10 checks a tenth of the data, 2/10 … 10/10 the other tenths: "
                           "one each night checks all in ten.\n"
-                          "Each damage is printed with its part, offset, tensor and elements.",
+                          "Each damage is printed with its part, offset, tensor and elements; of a sparse table with\n"
+                          "its rows and the range of their ids.",
                           "  ckpt verify /data/run7\n"
                           "  ckpt verify /data/run7/step-100.7.1 --quick\n"
                           "  ckpt verify /data/run7@step:100 --sample 3/10 --json\n",
@@ -48,8 +55,9 @@ struct Outcome {
   std::string id;  // what the user typed, if the checkpoint could not be opened
   std::string mode;
   ckpt::Report report{nullptr};
-  std::string unreadable;  // why the manifest could not be read, which is damage too
-  uint64_t bytes = 0;      // checked
+  std::vector<std::string> rows;  // of each finding: which rows of a sparse table it is about; "" for none
+  std::string unreadable;         // why the manifest could not be read, which is damage too
+  uint64_t bytes = 0;             // checked
   double seconds = 0;
   ckpt::JobStats stats{};
 
@@ -89,11 +97,45 @@ std::string place_text(const ckpt::Finding& finding) {
   return joined(facts);
 }
 
+// The rows of a sparse table whose column (or ids) has these damaged elements; "" if it is another tensor.
+std::string rows_text(const ckpt::Reader& reader, const std::vector<SparseTable>& tables, const ckpt::Finding& finding,
+                      const ckpt::Options& options) {
+  if (finding.name == nullptr || finding.first_element < 0) return "";
+  for (const SparseTable& table : tables) {
+    const auto column = std::find_if(table.columns.begin(), table.columns.end(), [&](const ckpt::ColumnInfo& info) {
+      return table.name() + "/" + info.name == finding.name;
+    });
+    const bool of_ids = table.name() + "/ids" == finding.name;
+    if (column == table.columns.end() && !of_ids) continue;
+    int64_t elements = 1;
+    if (!of_ids) elements = std::accumulate(column->shape, column->shape + column->ndim, elements, std::multiplies<>());
+    const int64_t first = finding.first_element / elements, count = finding.last_element / elements - first + 1;
+    const std::string where = format("table {}, {}: rows {} to {}", table.name(),
+                                     of_ids ? "ids" : "column " + std::string(column->name), first, first + count - 1);
+    try {
+      const TensorSource source(reader, options, table.name() + "/ids", "");
+      const std::vector<std::byte> data = source.read({{first}, {count}});
+      std::vector<uint64_t> ids(static_cast<size_t>(count));
+      std::memcpy(ids.data(), data.data(), data.size());
+      const auto less = [&](uint64_t a, uint64_t b) {
+        return table.info.id_dtype == CKPT_DTYPE_I64 ? static_cast<int64_t>(a) < static_cast<int64_t>(b) : a < b;
+      };
+      const auto [low, high] = std::minmax_element(ids.begin(), ids.end(), less);
+      return where + format(", of ids from {} to {}", id_text(table, *low), id_text(table, *high));
+    } catch (const ckpt::Error&) {
+      return where;  // the ids are damaged, too
+    }
+  }
+  return "";
+}
+
 void print_outcome(const Outcome& outcome) {
-  for (const ckpt::Finding& finding : outcome.report) {
+  for (size_t i = 0; i < outcome.report.size(); i++) {
+    const ckpt::Finding finding = outcome.report.at(i);
     std::string place = place_text(finding), text = escaped(text_of(finding.text));
     print(format("{}: {}\n", colored(finding_name(finding.kind), Color::kRed), place.empty() ? text : place));
     if (!place.empty() && !text.empty()) print("  " + text + "\n");
+    if (!outcome.rows[i].empty()) print("  " + escaped(outcome.rows[i]) + "\n");
   }
   if (!outcome.unreadable.empty()) print(colored("damaged", Color::kRed) + ": " + outcome.unreadable + "\n");
   if (!outcome.sound()) {
@@ -131,6 +173,16 @@ void check(const Args& args, const ckpt::Options& options, Outcome* outcome) {
   const ckpt::Job job = opened.reader.verify(options);
   wait_for(job, outcome);
   outcome->report = job.report();
+  outcome->rows.resize(outcome->report.size());
+  if (outcome->report.empty()) return;
+  try {
+    const std::vector<SparseTable> tables = tables_of(opened.reader);
+    const ckpt::Options plain = make_options(args);
+    for (size_t i = 0; i < outcome->rows.size(); i++)
+      outcome->rows[i] = rows_text(opened.reader, tables, outcome->report.at(i), plain);
+  } catch (const ckpt::Error&) {
+    // What describes the tables is damaged, and the report says so.
+  }
 }
 
 int run(const Args& args) {

@@ -1,4 +1,4 @@
-# info, cat, diff: sparse tables.
+# info, cat, diff, verify: sparse tables.
 save_table() { "$(dirname "$CKPT")/tests/programs/save_table_program" "$@" || fail "save_table_program $*"; }
 # RANKS of one save: save_ranks STORE LABEL BUCKETS "IDS of rank 0" "IDS of rank 1" …
 save_ranks() {
@@ -74,3 +74,13 @@ save_table five a emb 8 0 1 4 2 -1 7 1
 expect 1 diff store five; says '^table emb: 4 buckets against 8$'; [ "$(wc -l <.out)" -eq 1 ] || fail "$(cat .out)"
 save_table six a other 4 0 1 4 2 -1 7 1
 expect 1 diff store six; says '^table emb: only in the first$'; says '^table other: only in the second$'; says_not 'ids'
+
+# A damage names the rows: those of the second rank come after the three of the first.
+expect 0 info store --segments --json
+segments='s for t in d["tensor_list"] if t["name"] == "emb/emb" for s in t["segments"]'
+offset=$(json "next(s[\"offset\"] for s in [$segments] if s[\"part\"] == 1)")
+expect 0 verify store; says '^sound'
+flip "$(echo store/a.*)/PART_001" "$offset"
+expect 1 verify store; says 'tensor emb/emb'; says '^  table emb, column emb: rows 3 to 4, of ids from -1 to 2$'
+expect 0 cat store emb --ids 2 --columns seen
+expect 2 cat store emb --ids 2
