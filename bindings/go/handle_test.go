@@ -13,7 +13,7 @@ import (
 	ckpt "github.com/ckpt-engine/ckpt/bindings/go"
 )
 
-// everything is one open handle of each kind, over a checkpoint with a tensor "w".
+// everything is one open handle of each kind, over a checkpoint with a tensor "w" and a sparse table "t".
 type everything struct {
 	store   *ckpt.Store
 	session *ckpt.Session
@@ -21,6 +21,7 @@ type everything struct {
 	job     *ckpt.Job
 	reader  *ckpt.Reader
 	load    *ckpt.Load
+	share   *ckpt.Share
 	tree    *ckpt.Tree
 	file    *ckpt.File
 	mapped  *ckpt.MappedTensor
@@ -31,12 +32,14 @@ func newEverything(t testing.TB) *everything {
 	e.session = openSession(t, e.store)
 	first := newSave(t, e.session, "a", nil)
 	ok(t, ckpt.AddSlice(first, "w", ckpt.Shape(1024), ramp[float32](1024)))
+	ok(t, first.AddTable("t", ckpt.RowsOf([]int64{5})))
 	ok(t, first.SetAttr("k", "v"))
 	e.job = need[*ckpt.Job](t)(first.Start(context.Background()))
 	ok(t, e.job.Wait(context.Background(), ckpt.JobCommitted))
 	e.save = newSave(t, e.session, "b", nil)
 	e.reader = openReader(t, e.store)
 	e.load = newLoad(t, e.reader)
+	e.share = openShare(t, e.reader, ckpt.AllRows())
 	e.tree = need[*ckpt.Tree](t)(e.reader.Tree(""))
 	path := t.TempDir() + "/w.safetensors"
 	ok(t, e.reader.Export(context.Background(), path, nil))
@@ -46,7 +49,7 @@ func newEverything(t testing.TB) *everything {
 }
 
 func (e *everything) closers() []io.Closer {
-	return []io.Closer{e.store, e.session, e.save, e.job, e.reader, e.load, e.tree, e.file, e.mapped}
+	return []io.Closer{e.store, e.session, e.save, e.job, e.reader, e.load, e.share, e.tree, e.file, e.mapped}
 }
 
 // first returns the error of a call, and closes what the call made.
@@ -90,6 +93,7 @@ func (e *everything) saveCalls() map[string]func() error {
 		"AddSlice of a save": func() error { return ckpt.AddSlice(e.save, "w", ckpt.Shape(1024), w) },
 		"Save.AddTensor":     func() error { return e.save.AddTensor("n", none, nil) },
 		"Save.AddMemory":     func() error { return e.save.AddMemory("m", none, nil, 0, ckpt.CPU, 0) },
+		"Save.AddTable":      func() error { return e.save.AddTable("t", ckpt.RowsOf([]int64{5})) },
 		"Save.AddObject":     func() error { return e.save.AddObject("o", "text/plain", ckpt.Shared, nil) },
 		"Save.AddAlias":      func() error { return e.save.AddAlias("alias", "w") },
 		"Save.AddAliasView":  func() error { return e.save.AddAliasView("view", "w", ckpt.Shape(2)) },
@@ -120,6 +124,12 @@ func (e *everything) readerCalls() map[string]func() error {
 		"Reader.Tensor":      func() error { return first(e.reader.Tensor("w")) },
 		"Reader.Alias":       func() error { return first(e.reader.Alias("w")) },
 		"Reader.Segment":     func() error { return first(e.reader.Segment("w", 0)) },
+		"Reader.Tables":      func() error { return first(ckpt.Collect(e.reader.Tables())) },
+		"Reader.Table":       func() error { return first(e.reader.Table("t")) },
+		"Reader.Columns":     func() error { return first(e.reader.Columns("t")) },
+		"Reader.Share":       func() error { return first(e.reader.Share("t", ckpt.AllRows())) },
+		"Share.WindowRows":   func() error { return first(e.share.WindowRows(0)) },
+		"Share.Missing":      func() error { return first(e.share.Missing()) },
 		"Reader.Objects":     func() error { return first(ckpt.Collect(e.reader.Objects())) },
 		"Reader.Object":      func() error { return first(e.reader.Object("o", 0)) },
 		"Reader.ReadObject":  func() error { return first(e.reader.ReadObject(ctx, "o", 0)) },
@@ -139,6 +149,7 @@ func (e *everything) readerCalls() map[string]func() error {
 		"AddSlice of a load": func() error { return ckpt.AddSlice(e.load, "w", ckpt.Shape(1024), w) },
 		"Load.AddTensor":     func() error { return e.load.AddTensor("n", none, nil) },
 		"Load.AddMemory":     func() error { return e.load.AddMemory("m", none, nil, 0, ckpt.CPU, 0) },
+		"Load.AddTable":      func() error { return e.load.AddTable(e.share, 0, ckpt.RowsOf(make([]int64, 1))) },
 		"Load.AddObject":     func() error { return e.load.AddObject("o", 0, nil) },
 		"Load.Run":           func() error { return e.load.Run(ctx) },
 		"Load.Start":         func() error { return first(e.load.Start(ctx)) },
@@ -232,7 +243,7 @@ func TestUseAfterCloseIsAnError(t *testing.T) {
 func TestAHandleThatWasNeverOpenedIsClosed(t *testing.T) {
 	e := &everything{
 		new(ckpt.Store), new(ckpt.Session), new(ckpt.Save), new(ckpt.Job), new(ckpt.Reader), new(ckpt.Load),
-		new(ckpt.Tree), new(ckpt.File), new(ckpt.MappedTensor),
+		new(ckpt.Share), new(ckpt.Tree), new(ckpt.File), new(ckpt.MappedTensor),
 	}
 	for name, call := range e.calls() {
 		if err := call(); !errors.Is(err, ckpt.ErrClosed) {
@@ -245,17 +256,18 @@ func TestAHandleThatWasNeverOpenedIsClosed(t *testing.T) {
 	<-e.job.Staged() // as those of a closed job
 	<-e.job.Done()
 	e.job.Cancel()
-	if e.job.State() != ckpt.JobFailed || e.mapped.Bytes() != nil || e.save.ID() != "" || e.session.String() != "" {
+	if e.job.State() != ckpt.JobFailed || e.mapped.Bytes() != nil || e.save.ID() != "" ||
+		e.session.String() != "" || e.share.RowCount() != 0 {
 		t.Error("a handle that was never opened has something")
 	}
 }
 
 func TestHandlesCloseInAnyOrder(t *testing.T) {
-	const count = 9
+	const count = 10
 	for start := range count {
 		e := newEverything(t)
 		for i := range count {
-			ok(t, e.closers()[(start+i*4)%count].Close())
+			ok(t, e.closers()[(start+i*3)%count].Close())
 		}
 	}
 }

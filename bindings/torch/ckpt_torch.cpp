@@ -16,6 +16,7 @@
 #include "src/save.cpp"
 #include "src/selection.cpp"
 #include "src/session.cpp"
+#include "src/sparse_table.cpp"
 #include "src/state.cpp"
 #include "src/tensor_records.cpp"
 #include "src/tensors.cpp"

@@ -34,6 +34,8 @@
 #include <utility>
 #include <vector>
 
+#include "ckpt_torch/sparse_table.h"
+
 namespace c10d {
 class ProcessGroup;
 }
@@ -151,8 +153,9 @@ class Others {
 struct State {
   Models models;
   Optimizers optimizers;
-  Others others;         // rank 0's are saved
-  Others per_rank = {};  // each rank's own, such as its place in the data; a rank that saved none gets rank 0's
+  Others others;             // rank 0's are saved
+  Others per_rank = {};      // each rank's own, such as its place in the data; a rank that saved none gets rank 0's
+  SparseTables tables = {};  // the rows that each rank has, under names that others lack; load_table loads them
 };
 
 // Saves and loads an optimizer that ckpt does not know. It knows SGD, Adam, AdamW, Adagrad, RMSprop, LBFGS and classes

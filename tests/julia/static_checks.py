@@ -23,7 +23,7 @@ SCALARS = {
 # Calls that take the address of memory which no argument of theirs keeps alive -> the position of that argument.
 BUFFERS = {
     "ckpt_save_add_tensor": 3, "ckpt_load_add_tensor": 3, "ckpt_save_add_object": 4, "ckpt_load_add_object": 3,
-    "ckpt_tree_add_bytes": 1,
+    "ckpt_tree_add_bytes": 1, "ckpt_save_add_table": 3, "ckpt_load_add_table": 3,
 }
 # Functions of Base that take or give an address.
 RAW = {
@@ -31,7 +31,7 @@ RAW = {
     "pointer_from_objref",
 }
 # Functions that call their first argument with an address, and keep alive what it points into meanwhile.
-HOLDERS = {"use", "use_tree", "call", "call_alone", "with_memory", "told"}
+HOLDERS = {"use", "use_tree", "call", "call_alone", "with_memory", "with_lists", "told"}
 # Functions that read through an address without holding anything -> why the address is good there.
 READERS = {
     "version": "static text of the library",

@@ -22,10 +22,10 @@ module Ckpt
 using Base.Libc: Libdl
 
 export CkptError, DType, TensorDesc
-export Store, Session, Save, Reader, Load, Job, Tree, MappedTensor
+export Store, Session, Save, Reader, Load, Share, Job, Tree, MappedTensor
 export TreeDict, TreeSet, Record, PerRank, TensorRef
-export add_tensor!, add_object!, add_alias!, add_tree!, set_attr!, start, cancel
-export load_tensor, load_object, map_tensor, save_state, load_state
+export add_tensor!, add_table!, add_object!, add_alias!, add_tree!, set_attr!, start, cancel
+export load_tensor, load_table, load_object, map_tensor, save_state, load_state
 
 include("library.jl")
 include("api.jl")
@@ -42,6 +42,7 @@ include("saves.jl")
 include("mapped.jl")
 include("readers.jl")
 include("loads.jl")
+include("tables.jl")
 include("trees.jl")
 include("tree_values.jl")
 include("files.jl")

@@ -42,6 +42,7 @@ end
     include("jobs.jl")
     include("ranks.jl")
     include("stores.jl")
+    include("tables.jl")
     include("trees.jl")
     include("files.jl")
     include("big.jl")

@@ -59,6 +59,12 @@ Check Checkpointer::Impl::check(const State& state) {
   };
   survey([&](Collector& to) { collect(to, state, options.hooks); }, shared_bytes);
   if (session.ranks.rank != 0) survey([&](Collector& to) { collect_own(to, state); }, own_bytes);
+  for (const auto& [table, rows] : state.tables) {
+    std::map<std::string, uint64_t> sizes;
+    if (auto error = caught([&, &name = table, &own = rows] { sizes = table_sizes(name, own); }))
+      words.push_back(error->what());
+    for (const auto& [name, bytes] : sizes) out.names[name] = bytes, own_bytes += bytes;
+  }
   words.insert(words.begin(), {std::to_string(shared_bytes), std::to_string(own_bytes)});
   const auto all =
       session.group() ? session.group()->all_gather(packed(words)) : std::vector<std::string>{packed(words)};

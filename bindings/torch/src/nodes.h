@@ -9,6 +9,12 @@ namespace internal {
 
 using ckpt::Node;
 
+// The record of a sparse table, whose rows load_table loads.
+constexpr const char* kTableClass = "ckpt.Table";
+inline bool is_table(const Node& node) {
+  return node.kind == CKPT_NODE_RECORD && std::string(node.text_view()) == kTableClass;
+}
+
 inline bool is_dict(const Node& node) { return node.kind == CKPT_NODE_DICT || node.kind == CKPT_NODE_RECORD; }
 inline bool is_list(const Node& node) { return node.kind == CKPT_NODE_LIST || node.kind == CKPT_NODE_TUPLE; }
 inline std::string text_of(const Node& node) { return std::string(node.text_view()); }

@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "nodes.h"
 #include "optim.h"
 #include "session.h"
 #include "state.h"
@@ -62,6 +65,10 @@ void check_keys(const State& state) {
       if (others == &state.per_rank && state.others.contains(key))
         fail(CKPT_INVALID, in_quotes(key) + " is in others and in per_rank: a key is in one of them");
     }
+  for (const auto& [name, table] : state.tables)
+    if (state.others.contains(name) || state.per_rank.contains(name) ||
+        std::count(std::begin(kReserved), std::end(kReserved), name) != 0)
+      fail(CKPT_INVALID, "sparse table " + in_quotes(name) + " has the name of another part of the state");
 }
 
 void collect_per_rank(Collector& out, const State& state) {
@@ -91,6 +98,14 @@ void collect(Collector& out, const State& state, const OptimizerHooks& hooks) {
     if (out.rank() != 0) break;
     out.tree().key(key);
     out.value(value, Holder::kRank0, key);
+  }
+  for (const auto& named : state.tables) {
+    if (out.rank() != 0) break;
+    out.tree().key(named.first);
+    out.tree().begin_record(kTableClass);
+    out.tree().key("data");
+    out.tree().add_tensor(named.first);
+    out.tree().end();
   }
   if (out.rank() == 0) collect_per_rank(out, state);
   out.tree().end();
@@ -145,6 +160,8 @@ std::shared_ptr<SaveHandle::Impl> Session::Impl::prepare(const State& state, con
       own.fill(handle->save, true);
       for (const at::Tensor& tensor : own.memory()) handle->memory.push_back(tensor);
     }
+    for (const auto& [name, table] : state.tables)
+      for (const at::Tensor& tensor : add_table(handle->save, name, table)) handle->memory.push_back(tensor);
     set_attributes(handle->save, state, options);
     if (options.rng) save_rng(handle->save);
   });

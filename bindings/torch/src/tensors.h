@@ -67,6 +67,9 @@ Record record_of(const at::Tensor& tensor, const std::string& name);
 // The inverse. FORMAT if fields are missing or do not fit each other.
 at::Tensor tensor_of(const Record& record, const std::string& name);
 
+// The names and bytes of what add_table saves; refuses what it would.
+std::map<std::string, uint64_t> table_sizes(const std::string& name, const SparseTable& table);
+
 // Gives `target`, which is not dense, the values of `value`, which has the same layout and shape.
 void replace_data(const at::Tensor& target, const at::Tensor& value);
 

@@ -17,7 +17,7 @@ std::function<c10::IValue()> LoadPlan::value(const Node& node, const std::vector
 }
 
 void LoadPlan::ask_values(const Node& node, const std::vector<Node>& without, Fresh& tensors) {
-  if (contains(without, node)) return;
+  if (contains(without, node) || is_table(node)) return;
   if (tensor_at(node)) {
     tensors[node.number()] = fresh(node);
     return;
@@ -70,6 +70,10 @@ c10::IValue LoadPlan::build_dict(const Node& node, const std::vector<Node>& with
   c10::impl::GenericDict dict(key_type, c10::AnyType::get());
   for (const Node& child : node) {
     if (contains(without, child)) continue;
+    if (is_table(child)) {
+      note(child, "a sparse table is not among others: load_table loads its rows");
+      continue;
+    }
     c10::IValue key =
         child.key_kind == CKPT_KEY_INT ? c10::IValue(child.key_int) : c10::IValue(std::string(child.key_view()));
     dict.insert(key, build(child, without, tensors));

@@ -15,6 +15,7 @@ include("expect.jl")
 include("commands.jl")
 include("commands_save.jl")
 include("commands_read.jl")
+include("commands_table.jl")
 include("commands_tree.jl")
 
 # What Julia's own checks refuse, C refuses with INVALID; an index past the end with NOT_FOUND.

@@ -37,6 +37,7 @@ opaque! {
     ckpt_save ckpt_save_free
     ckpt_reader ckpt_reader_free
     ckpt_load ckpt_load_free
+    ckpt_share ckpt_share_free
     ckpt_job ckpt_job_free
     ckpt_tree ckpt_tree_free
     ckpt_file ckpt_file_free
@@ -91,6 +92,15 @@ pub(crate) use sized;
 
 pub(crate) fn c_text(text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| Error::invalid(format!("{text:?} holds a NUL")))
+}
+
+/// Texts for a list of C; [`pointers`] is that list.
+pub(crate) fn c_texts<'t>(texts: impl Iterator<Item = &'t str>) -> Result<Vec<CString>> {
+    texts.map(c_text).collect()
+}
+
+pub(crate) fn pointers(texts: &[CString]) -> Vec<*const c_char> {
+    texts.iter().map(|text| text.as_ptr()).collect()
 }
 
 pub(crate) fn c_text_or_null(text: Option<&str>) -> Result<Option<CString>> {

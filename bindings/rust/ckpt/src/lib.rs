@@ -11,8 +11,8 @@
 //! # Where to begin
 //!
 //! [`Store`] → [`Session`] → [`Save`]; [`Store`] → [`Reader`] → [`Load`]. Background work is a [`Job`]. Nested state is
-//! a [`Value`] or a [`Tree`]; another program's file is a [`File`]. Names follow `ckpt.h`, which lists the options and
-//! statuses of each call.
+//! a [`Value`] or a [`Tree`]; a table of rows by id is saved from [`Rows`] and loaded by a [`Share`]; another program's
+//! file is a [`File`]. Names follow `ckpt.h`, which lists the options and statuses of each call.
 //!
 //! # Threads and ownership
 //!
@@ -42,12 +42,15 @@ mod options;
 mod owned;
 mod reader;
 mod report;
+mod rows;
 mod save;
 mod scope;
 mod session;
+mod share;
 #[cfg(feature = "safetensors")]
 mod st;
 mod store;
+mod table;
 mod tensor;
 mod tree;
 mod value;
@@ -67,10 +70,13 @@ pub use options::{options, version, version_number, OptionInfo, OptionKind, Opti
 pub use owned::OwnedTensor;
 pub use reader::{Attrs, Reader};
 pub use report::{Finding, FindingKind, Report};
+pub use rows::{Id, RowMemory, Rows, TABLE_BUCKETS};
 pub use save::{ObjectScope, Save};
 pub use scope::{scope, Scope};
 pub use session::Session;
+pub use share::{RowsMut, Rowset, Share};
 pub use store::{CheckpointInfo, CheckpointState, Checkpoints, Store};
+pub use table::{ColumnInfo, TableInfo};
 pub use tensor::{Device, DeviceKind, Region, TensorDesc, MAX_NDIM};
 pub use tree::{Children, KeyRef, Node, NodeKind, NodeValue, Tree, TreeRef, PER_RANK_CLASS, TREE_MAX_DEPTH};
 pub use value::{Key, Value};

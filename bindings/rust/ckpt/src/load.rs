@@ -63,8 +63,8 @@ use crate::tensor::{Device, TensorDesc};
 #[derive(Debug)]
 pub struct Load<'a> {
     /// The first field, so it is dropped before the memory.
-    handle: Handle<sys::ckpt_load>,
-    buffers: Buffers,
+    pub(crate) handle: Handle<sys::ckpt_load>,
+    pub(crate) buffers: Buffers,
     over: bool,
     memory: PhantomData<&'a mut [u8]>,
 }
@@ -261,6 +261,13 @@ impl<E> Clone for Slot<E> {
 }
 impl<E> Copy for Slot<E> {}
 
+impl<E> Slot<E> {
+    /// The same memory without its type, which the memory itself checks.
+    pub(crate) fn bytes(self) -> Slot<u8> {
+        Slot { load: self.load, index: self.index, element: PhantomData }
+    }
+}
+
 /// Memory that a load held.
 #[derive(Debug)]
 pub struct Buffers {
@@ -293,7 +300,7 @@ impl Buffers {
         self.held.get(slot.index)?.as_ref()?.look()
     }
 
-    fn part<E: AnyBits>(
+    pub(crate) fn part<E: AnyBits>(
         &self,
         slot: Slot<E>,
         dtype: Option<Dtype>,

@@ -74,6 +74,10 @@ impl SharedMemory {
     pub(crate) fn check(&self, dtype: Dtype) -> Result<()> {
         (self.dtype)(dtype)
     }
+
+    pub(crate) fn dtype(&self) -> fn(Dtype) -> Result<()> {
+        self.dtype
+    }
 }
 
 impl<E: Element> From<Arc<Vec<E>>> for SharedMemory {

@@ -97,11 +97,11 @@ numbers! {
 #[derive(Debug)]
 pub struct Save<'a> {
     /// The first field, so it is dropped before the memory.
-    handle: Handle<sys::ckpt_save>,
+    pub(crate) handle: Handle<sys::ckpt_save>,
     /// The session's, which waits for them.
     saves: Arc<Saves>,
     label: String,
-    kept: Vec<Keep>,
+    pub(crate) kept: Vec<Keep>,
     memory: PhantomData<&'a [u8]>,
 }
 

@@ -3,8 +3,8 @@
 mod common;
 
 use ckpt::{
-    Buffers, Checkpoints, Error, File, Job, Load, LoadJob, Options, Reader, Report, Save, Session, Slot, Store,
-    TensorDesc, Tree, TreeRef, Value, View,
+    Buffers, Checkpoints, ColumnInfo, Error, File, Job, Load, LoadJob, Options, Reader, Report, Rows, RowsMut, Rowset,
+    Save, Session, Share, Slot, Store, TableInfo, TensorDesc, Tree, TreeRef, Value, View,
 };
 use common::{numbers, one_tensor};
 
@@ -12,6 +12,7 @@ use common::{numbers, one_tensor};
 fn every_handle_may_move_to_and_be_shared_by_threads() {
     fn both<T: Send + Sync>() {}
     both::<(Store, Session, Save<'_>, Reader, Load<'_>, Job, LoadJob, Report)>();
+    both::<(Rows<'_>, RowsMut<'_>, Rowset, Share, TableInfo<'_>, ColumnInfo<'_>)>();
     both::<(Tree, TreeRef, File, View<'_>, Checkpoints, Buffers, Slot<f32>, Options, Error, Value)>();
 }
 

@@ -116,14 +116,21 @@ impl Call {
         self.key_numbers(key)?.map(|numbers| extents(&numbers, tensor)).transpose()
     }
 
+    pub fn dtype(&self, index: usize) -> Outcome<Dtype> {
+        let dtype = match self.number(index) {
+            Ok(number) => Some(Dtype(number)),
+            Err(_) => Dtype::find(self.text(index)?),
+        };
+        dtype.map_or_else(|| wrong("expected a dtype, found none"), Ok)
+    }
+
+    pub fn shape(&self, index: usize, name: &str) -> Outcome<Vec<usize>> {
+        extents(&Self::numbers_of(&self.words[index])?, name)
+    }
+
     /// The descriptor that DTYPE, SHAPE (words `first` and the next) and the keys of a region give.
     pub fn tensor(&self, name: &str, first: usize) -> Outcome<TensorDesc> {
-        let dtype = match self.number(first) {
-            Ok(number) => Some(Dtype(number)),
-            Err(_) => Dtype::find(self.text(first)?),
-        };
-        let Some(dtype) = dtype else { return wrong("expected a dtype, found none") };
-        let mut desc = TensorDesc::new(dtype, &extents(&Self::numbers_of(&self.words[first + 1])?, name)?);
+        let mut desc = TensorDesc::new(self.dtype(first)?, &self.shape(first + 1, name)?);
         if let Some(both) = self.key_extents("box", name)? {
             let (offset, extent) = both.split_at(both.len() / 2);
             desc = desc.region(Region::Box { offset, extent });

@@ -10,7 +10,7 @@ use crate::call::Call;
 use crate::objects::{give_back, Bytes, JobObject, LoadObject, Memory, Outcome, Runner};
 use crate::Command;
 
-fn load<'r>(runner: &'r Runner, call: &Call) -> Outcome<RefMut<'r, LoadObject>> {
+pub fn load<'r>(runner: &'r Runner, call: &Call) -> Outcome<RefMut<'r, LoadObject>> {
     Ok(runner.get::<RefCell<LoadObject>>(call, 0)?.borrow_mut())
 }
 
@@ -19,14 +19,14 @@ fn new(runner: &mut Runner, call: &Call) -> Outcome {
     runner.put(call, 0, RefCell::new(LoadObject { load, lent: Vec::new() }))
 }
 
-/// Moves the memory that word `index` names into the load, unless it is there already.
-fn lend(runner: &Runner, call: &Call, index: usize) -> Outcome<Slot<u8>> {
-    let memory = runner.get::<Memory>(call, index)?;
+/// Moves the memory of this name into the load, unless it is there already.
+pub fn lend(runner: &Runner, call: &Call, name: &[u8]) -> Outcome<Slot<u8>> {
+    let memory = runner.get_named::<Memory>(name)?;
     if let Some((_, slot)) = load(runner, call)?.lent.iter().find(|(own, _)| Rc::ptr_eq(own, memory)) {
         return Ok(*slot);
     }
     // Moved if nobody shares it; a save that still has it keeps the old bytes.
-    let bytes = runner.bytes(call, index)?;
+    let bytes = runner.bytes_named(name)?;
     *memory.borrow_mut() = Bytes::Lent;
     let mut object = load(runner, call)?;
     let slot = object.load.hold(Arc::unwrap_or_clone(bytes));
@@ -37,7 +37,7 @@ fn lend(runner: &Runner, call: &Call, index: usize) -> Outcome<Slot<u8>> {
 fn tensor(runner: &mut Runner, call: &Call) -> Outcome {
     load(runner, call)?;
     let name = call.text(1)?;
-    let slot = if call.words[4].is_empty() { None } else { Some(lend(runner, call, 4)?) };
+    let slot = if call.words[4].is_empty() { None } else { Some(lend(runner, call, &call.words[4])?) };
     let mut desc = call.tensor(name, 2)?;
     if call.key_numbers("convert")?.is_some_and(|convert| convert != [0]) {
         desc = desc.convert();
@@ -53,7 +53,7 @@ fn tensor(runner: &mut Runner, call: &Call) -> Outcome {
 }
 
 fn tensors(runner: &mut Runner, call: &Call) -> Outcome {
-    let (prefix, slot) = (call.text(2)?, lend(runner, call, 5)?);
+    let (prefix, slot) = (call.text(2)?, lend(runner, call, &call.words[5])?);
     let (desc, mut load) = (call.tensor(prefix, 3)?, load(runner, call)?);
     for index in 0..call.number(1)? {
         let index: u64 = index;
@@ -63,7 +63,7 @@ fn tensors(runner: &mut Runner, call: &Call) -> Outcome {
 }
 
 fn object(runner: &mut Runner, call: &Call) -> Outcome {
-    let slot = lend(runner, call, 3)?;
+    let slot = lend(runner, call, &call.words[3])?;
     Ok(load(runner, call)?.load.add_object_into(call.text(1)?, call.number(2)?, slot, ..)?)
 }
 

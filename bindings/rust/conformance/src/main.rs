@@ -12,6 +12,7 @@ mod objects;
 mod reader;
 mod save;
 mod store;
+mod table;
 mod tree;
 
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ fn commands() -> impl Iterator<Item = &'static Command> {
         job::COMMANDS,
         reader::COMMANDS,
         load::COMMANDS,
+        table::COMMANDS,
         tree::COMMANDS,
         file::COMMANDS,
     ]

@@ -190,7 +190,11 @@ impl Runner {
 
     /// The bytes of a memory, as they are now.
     pub fn bytes(&self, call: &Call, index: usize) -> Outcome<Arc<Vec<u8>>> {
-        let memory = self.get::<Memory>(call, index)?;
+        self.bytes_named(&call.words[index])
+    }
+
+    pub fn bytes_named(&self, name: &[u8]) -> Outcome<Arc<Vec<u8>>> {
+        let memory = self.get_named::<Memory>(name)?;
         self.all().for_each(JobObject::settle);
         if let Bytes::Here(bytes) = &*memory.borrow() {
             return Ok(Arc::clone(bytes));

@@ -9,7 +9,7 @@ use crate::objects::{wrong, JobObject, Outcome, Runner};
 use crate::store::step;
 use crate::Command;
 
-fn save<'r>(runner: &'r Runner, call: &Call) -> Outcome<RefMut<'r, Save<'static>>> {
+pub fn save<'r>(runner: &'r Runner, call: &Call) -> Outcome<RefMut<'r, Save<'static>>> {
     Ok(runner.get::<RefCell<Save<'static>>>(call, 0)?.borrow_mut())
 }
 
