@@ -294,5 +294,142 @@ TEST_F(Sets, ATarWithMoreThanTheStatesIsRefusedByName) {
   EXPECT_EQ(in(huge).code, CKPT_FORMAT);
 }
 
+// ---- and out again ----
+
+TEST_F(Sets, EveryKindOfComposersFilesIsWrittenAndHoldsTheSameState) {
+  ASSERT_EQ(import_from(kFixtures + "composer/ep1-ba2-rank0.tar", "tar").code, CKPT_OK);
+  for (const std::string ending : {".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.lzma", ".tar.xz", ".pt", ".pt.gz",
+                                   ".pt.bz2", ".pt.xz", ".pt.lz4", ".pt.zst"}) {
+    const Failure out = export_to(path("a" + ending), "tar", {{"format", "composer"}}, "import");
+    ASSERT_EQ(out.code, CKPT_OK) << ending << out.message;
+    const std::string label = imported("a" + ending);
+    EXPECT_EQ(tree_of(label, "import"), tree_of("tar", "import")) << ending;
+    EXPECT_EQ(differences("tar", "import", label, "import"), std::vector<std::string>()) << ending;
+  }
+  // Each packed as its name says.
+  EXPECT_EQ(read_file(path("a.tar")).substr(257, 5), "ustar");
+  EXPECT_EQ(read_file(path("a.tar")).size() % 512, 0U);
+  EXPECT_EQ(read_file(path("a.tar.lzma")).substr(1, 4), "7zXZ");
+  EXPECT_EQ(read_file(path("a.pt.bz2")).substr(0, 3), "BZh");
+  EXPECT_EQ(read_file(path("a.pt")).substr(0, 2), "PK");
+  const Failure other = export_to(path("a.zip"), "tar", {{"format", "composer"}}, "import");
+  EXPECT_EQ(other.code, CKPT_INVALID);
+  EXPECT_NE(other.message.find(".tar.lzma"), std::string::npos) << other.message;
+}
+
+TEST_F(Sets, NumpysValuesAreWrittenAsNumpysForComposer) {
+  const auto number = [](const char* type, const char* value) {
+    return record(std::string("numpy.") + type, std::string("\"value\":") + value);
+  };
+  const std::string tree = R"({"a":)" + record("numpy.ndarray", R"("data":)" + leaf("a")) + R"(,"f":)" +
+                           record("numpy.ndarray", R"("data":)" + leaf("f") + R"(,"order":"F")") + R"(,"n":[)" +
+                           number("float32", "0.25") + ',' + number("float16", "-1.5") + ',' +
+                           number("float64", "0.1") + ',' + number("bool_", "true") + ',' + number("int8", "-3") + ',' +
+                           number("uint64", R"({"$":"int","value":"18446744073709551615"})") + "]}";
+  save("n", {{floats("a", {3}, 1), floats("f", {2, 3}, 2)}, {}, tree});
+  ASSERT_EQ(export_to(path("n.pt"), "n", {{"format", "composer"}}).code, CKPT_OK);
+  const std::string label = imported("n.pt");
+  EXPECT_EQ(tree_of(label, "import"), tree);
+  EXPECT_EQ(differences("n", "main", label, "import"), std::vector<std::string>());
+}
+
+// What an imported file wanted to run must not come out as something that runs.
+TEST_F(Sets, NoClassButHarmlessOnesIsWrittenAsAnObject) {
+  const std::string args = R"("args":{"$":"tuple","items":["id"]})";
+  save("o", {{}, {}, R"({"x":)" + record("posix.system", args) + "}"});
+  EXPECT_EQ(detail(export_to(path("o.pt"), "o", {{"format", "composer"}}), "found"), "posix.system");
+  save("p", {{}, {}, R"({"x":)" + record("pathlib.PosixPath", args) + "}"});
+  ASSERT_EQ(export_to(path("p.pt"), "p", {{"format", "composer"}}).code, CKPT_OK);
+  EXPECT_EQ(tree_of(imported("p.pt"), "import"), tree_of("p", "main"));
+  save("q", {{}, {}, R"({"x":)" + record("pathlib.PosixPath", args + R"(,"state":{"a":1})") + "}"});
+  EXPECT_EQ(export_to(path("q.pt"), "q", {{"format", "composer"}}).code, CKPT_UNSUPPORTED);
+}
+
+std::vector<std::string> names_below(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (!entry.is_directory()) names.push_back(std::filesystem::relative(entry.path(), folder));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST_F(Sets, AnOlmoDirectoryIsWrittenWithItsConfiguration) {
+  for (const char* kind : {"safetensors", "pt"}) {
+    const std::string label = std::string("olmo-") + kind, to = std::string("step-") + kind;
+    ASSERT_EQ(import_from(kFixtures + "olmo_" + kind, label).code, CKPT_OK);
+    const Failure out = export_to(path(to), label, {{"format", "olmo"}}, "import");
+    ASSERT_EQ(out.code, CKPT_OK) << out.message;
+    EXPECT_EQ(names_below(path(to)), (std::vector<std::string>{"config.yaml", "model.pt", "optim.pt", "train.pt"}));
+    EXPECT_EQ(read_file(path(to + "/config.yaml")), read_file(kFixtures + "olmo_" + kind + "/config.yaml"));
+    const std::string again = imported(to);
+    EXPECT_EQ(tree_of(again, "import"), tree_of(label, "import"));
+    for (const std::string& text : differences(label, "import", again, "import"))
+      EXPECT_NE(text.find("import.files"), std::string::npos) << text;
+  }
+  save("other", {{floats("w", {2}, 1)}, {}, R"({"weights":)" + leaf("w") + "}"});
+  EXPECT_EQ(detail(export_to(path("x"), "other", {{"format", "olmo"}}), "found"), "weights");
+  save("own", {{floats("w", {2}, 1)}, {}, R"({"model":{"w":)" + leaf("w") + "}}"});
+  const Failure without = export_to(path("x"), "own", {{"format", "olmo"}});
+  EXPECT_EQ(without.code, CKPT_MISMATCH);
+  EXPECT_NE(without.message.find("config.yaml"), std::string::npos);
+}
+
+TEST_F(Sets, TorchtunesDirectoriesAreWrittenAsTheyWere) {
+  const std::string recipe = R"({"optimizer":{"m":)" + leaf("optimizer/m") + R"(},"seed":3,"epochs_run":11})";
+  pt("bin/epoch_7/model-00001-of-00002.bin", {floats("a", {2}, 1)});
+  pt("bin/epoch_7/model-00002-of-00002.bin", {floats("b", {2}, 2), floats("c", {0}, 3)});
+  pt("bin/epoch_7/adapter_model.pt", {floats("lora", {1}, 4)});
+  pt("bin/recipe_state/recipe_state.pt", {floats("optimizer/m", {1}, 5)}, recipe);
+  pt("old/hf_model_0001_1.pt", {floats("a", {2}, 1)});
+  pt("old/hf_model_0002_1.pt", {floats("b", {2}, 2)});
+  pt("old/recipe_state.pt", {}, R"({"seed":3})");
+  pt("one/torchtune_model_0.pt", {floats("a", {2}, 1)});
+  pt("lora/epoch_0/adapter_model.pt", {floats("lora", {1}, 4)});
+  save("flat", {{floats("a", {2}, 1), floats("b", {3}, 2)}, {}, ""});
+  std::filesystem::create_directories(path("hf/epoch_2"));
+  ASSERT_EQ(export_to(path("hf/epoch_2"), "flat", {{"format", "safetensors"}, {"shard_bytes", "8"}}).code, CKPT_OK);
+  pt("hf/recipe_state/recipe_state.pt", {}, R"({"seed":4})");
+  for (const std::string from : {"bin", "old", "one", "lora", "hf"}) {
+    const std::string label = imported(from), to = from + "-out";
+    const Failure out = export_to(path(to), label, {{"format", "torchtune"}}, "import");
+    ASSERT_EQ(out.code, CKPT_OK) << from << out.message;
+    EXPECT_EQ(names_below(path(to)), names_below(path(from)));
+    const std::string again = imported(to);
+    EXPECT_EQ(tree_of(again, "import"), tree_of(label, "import")) << from;
+    EXPECT_EQ(differences(label, "import", again, "import"), std::vector<std::string>()) << from;
+  }
+  // The tensors are in the files where they were.
+  EXPECT_EQ(read_file(path("hf-out/epoch_2/model-00001-of-00002.safetensors")),
+            read_file(path("hf/epoch_2/model-00001-of-00002.safetensors")));
+  EXPECT_EQ(tree_of(imported("bin-out/epoch_7/model-00002-of-00002.bin"), "import"),
+            R"({"b":)" + leaf("b") + R"(,"c":)" + leaf("c") + "}");
+}
+
+TEST_F(Sets, WeightsFromElsewhereBecomeATorchtuneDirectory) {
+  save("flat", {{floats("a", {2}, 1), floats("b", {3}, 2)}, {}, ""});
+  const Failure out = export_to(path("new"), "flat", {{"format", "torchtune"}, {"shard_bytes", "8"}});
+  ASSERT_EQ(out.code, CKPT_OK) << out.message;
+  EXPECT_EQ(names_below(path("new")), (std::vector<std::string>{"epoch_0/model-00001-of-00002.safetensors",
+                                                                "epoch_0/model-00002-of-00002.safetensors",
+                                                                "epoch_0/model.safetensors.index.json"}));
+  EXPECT_EQ(values(imported("new"), "model/b", 12), floats("", {3}, 2).data);
+}
+
+TEST_F(Sets, PathsThatLeaveTheDirectoryAreRefusedAndNothingIsLeft) {
+  const auto out = [&](const std::string& label, const std::string& paths) {
+    save(label, {{floats("model/a", {2}, 1)}, {}, R"({"model":{"a":)" + leaf("model/a") + R"(}})"},
+         {{"torchtune.files", paths}});
+    return export_to(path("out"), label, {{"format", "torchtune"}});
+  };
+  int number = 0;
+  for (const char* paths : {R"(["../a.bin"])", R"(["a/../../b.bin"])", R"(["/tmp/a.bin"])", R"(["a/b/c.bin"])",
+                            R"([".hidden/a.bin"])", R"(["a.bin","a.bin"])", R"({"a":"b"})", "x"}) {
+    const Failure refused = out("h" + std::to_string(number++), paths);
+    EXPECT_EQ(refused.code, CKPT_FORMAT) << paths << refused.message;
+  }
+  EXPECT_NE(out("clash", R"(["x/a.bin","x"])").code, CKPT_OK);
+  EXPECT_TRUE(std::filesystem::is_empty(directory_));
+}
+
 }  // namespace
 }  // namespace ckpt::interop

@@ -56,7 +56,7 @@ class StoreTest : public TemporaryDirectory {
     TemporaryDirectory::TearDown();
   }
 
-  void save(const std::string& label, const Saved& state) {
+  void save(const std::string& label, const Saved& state, const std::map<std::string, std::string>& attributes = {}) {
     ckpt_session* session = nullptr;
     ckpt_save* save = nullptr;
     must([&](auto** err) { return ckpt_session_open(&session, store_, 0, 1, nullptr, nullptr, err); });
@@ -83,6 +83,8 @@ class StoreTest : public TemporaryDirectory {
         return ckpt_save_add_object(save, CKPT_TREE_OBJECT, CKPT_TREE_MEDIA_TYPE, CKPT_OBJECT_SHARED, state.tree.data(),
                                     state.tree.size(), err);
       });
+    for (const auto& [key, value] : attributes)
+      must([&](auto** err) { return ckpt_save_set_attr(save, nullptr, key.c_str(), value.c_str(), err); });
     must([&](auto** err) { return ckpt_save_run(save, err); });
     ckpt_save_free(save);
     ckpt_session_free(session);

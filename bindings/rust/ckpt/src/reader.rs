@@ -218,7 +218,8 @@ impl Reader {
         })
     }
 
-    /// Writes the checkpoint to `path`, which must not exist, as safetensors, `.pt`, DCP or hfai files.
+    /// Writes the checkpoint to `path`, which must not exist, as option `format` says: safetensors, `.pt`, DCP, hfai,
+    /// Composer, OLMo or torchtune.
     /// Options: `format`, `shards`, `shard_bytes`, `at`, `opaque`, `threads`, `map`, `map_at`, `map_back`, `config`,
     /// `only`, `exclude`, `cast`.
     pub fn export(&self, path: impl AsRef<Path>, options: &Options) -> Result<()> {
