@@ -134,6 +134,7 @@ void add_export(CLI::App& app, Action& chosen) {
   command.add("--shard-bytes", args->shard_bytes, "safetensors and torchtune: bytes of tensors in a file, at most");
   command.add("--at", args->at, kAtHelp).type("PLACE");
   add_mapped(command, args->mapped);
+  command.add("--verify-after", args->mapped.verify_after, "read back what was written, and compare each element");
   command.add_run(*args);
   command.run(chosen, [args] { return run(*args); });
 }

@@ -10,6 +10,7 @@
 #include "interop/hfai/format.h"
 #include "interop/look.h"
 #include "interop/pt/format.h"
+#include "interop/read_back.h"
 #include "interop/safetensors/format.h"
 #include "interop/sets/format.h"
 
@@ -86,6 +87,17 @@ Status check_option(const ExportRequest& request, const Format& format, const ch
       .with("found", format.name);
 }
 
+// torchtune's directory has under "model" what the state may have at its root.
+Status verify_export(const ExportRequest& request) {
+  const ReadOptions options{.job = &request.job};
+  CKPT_ASSIGN(ForeignCheckpoint written, read_foreign(request.path, options));
+  const std::string at = request.options.str("at"), model = "model/";
+  return compare_with(request.reader, written, options, [&](const std::string& name) {
+    const bool at_root = name.starts_with(model) && !request.reader.tensor(name).ok();
+    return at.empty() ? (at_root ? name.substr(model.size()) : name) : at + '/' + name;
+  });
+}
+
 }  // namespace
 
 Result<ForeignCheckpoint> read_foreign(const std::string& path, const ReadOptions& options) {
@@ -103,8 +115,11 @@ Status export_checkpoint(const ExportRequest& request) {
   CKPT_TRY(check_option(request, format, "shards", {"hfai", "dcp"}));
   CKPT_TRY(check_option(request, format, "shard_bytes", {"safetensors", "torchtune"}));
   CKPT_TRY(check_option(request, format, "at", {"safetensors", "pt", "dcp", "composer"}));
-  CKPT_ASSIGN(const ExportPlan plan, format.plan(request));
-  return write_export(request, plan);
+  {
+    CKPT_ASSIGN(const ExportPlan plan, format.plan(request));
+    CKPT_TRY(write_export(request, plan));
+  }
+  return request.options.integer("verify_after") != 0 ? verify_export(request) : Ok();
 }
 
 }  // namespace ckpt::interop

@@ -1,6 +1,8 @@
 // Directories of several files: what they are told by, how the files become one state, and what is refused.
 #include <filesystem>
 
+#include "interop/formats.h"
+#include "interop/read_back.h"
 #include "store_fixture.h"
 
 namespace ckpt::interop {
@@ -429,6 +431,61 @@ TEST_F(Sets, PathsThatLeaveTheDirectoryAreRefusedAndNothingIsLeft) {
   }
   EXPECT_NE(out("clash", R"(["x/a.bin","x"])").code, CKPT_OK);
   EXPECT_TRUE(std::filesystem::is_empty(directory_));
+}
+
+TEST_F(Sets, WhatIsExportedInAnyFormatIsReadBack) {
+  const std::string tree = R"({"model":{"a":)" + leaf("model/a") + R"(,"b":)" + leaf("model/b") + R"(},"n":3})";
+  save("s", {{floats("model/a", {3, 5}, 1), floats("model/b", {0}, 2)}, {}, tree}, {{"olmo.config", "run_name: r"}});
+  for (const std::string format : {"safetensors", "pt", "hfai", "dcp", "composer", "torchtune"}) {
+    const std::string to = path(format == "composer" ? "x.tar" : format);
+    const Failure out = export_to(to, "s", {{"format", format.c_str()}, {"shards", "1"}, {"verify_after", "1"}});
+    // Only some take shards.
+    const Failure again =
+        out.code == CKPT_INVALID ? export_to(to, "s", {{"format", format.c_str()}, {"verify_after", "1"}}) : out;
+    EXPECT_EQ(again.code, CKPT_OK) << format << again.message;
+  }
+  EXPECT_EQ(export_to(path("at"), "s", {{"at", "model"}, {"verify_after", "1"}}).code, CKPT_OK);
+  EXPECT_EQ(export_to(path("cast"), "s", {{"cast", "bf16"}, {"only", "model/a"}, {"verify_after", "1"}}).code, CKPT_OK);
+  save("flat", {{floats("a", {3}, 1)}, {}, ""});
+  EXPECT_EQ(export_to(path("flat"), "flat", {{"format", "torchtune"}, {"verify_after", "1"}}).code, CKPT_OK);
+  EXPECT_EQ(import_from(path("dcp"), "back", {{"verify_after", 1}}).code, CKPT_OK);
+}
+
+TEST_F(Sets, WhatDiffersFromWhatWasToBeWrittenIsFound) {
+  pt("same.pt", {floats("a", {300, 5}, 1), floats("b", {2}, 2)});
+  pt("value.pt", {floats("a", {300, 5}, 1), floats("b", {2}, 3)});
+  pt("shape.pt", {floats("a", {1500}, 1)});
+  pt("name.pt", {floats("c", {2}, 2)});
+  save("s", {{floats("a", {300, 5}, 1), floats("b", {2}, 2)}, {}, ""});
+  const client::Reader reader(open("s", "main"));
+  const auto compare = [&](const std::string& file) {
+    auto content = read_foreign(path(file), {});
+    EXPECT_TRUE(content.ok());
+    return compare_with(reader, *content, {}, [](const std::string& name) { return name; });
+  };
+  EXPECT_TRUE(compare("same.pt").ok());
+  const Status value = compare("value.pt");
+  EXPECT_EQ(value.code(), CKPT_CORRUPT) << value.message();
+  EXPECT_EQ(*value.detail("tensor"), "b");
+  EXPECT_EQ(compare("shape.pt").code(), CKPT_MISMATCH);
+  EXPECT_EQ(compare("name.pt").code(), CKPT_MISMATCH);
+}
+
+TEST_F(Sets, NotStrictForgivesWhatAMappingDoesNotKnow) {
+  pt("m.pt", {floats("a.w", {2}, 1), floats("z", {2}, 2)});
+  write_file(path("m.json"), R"({"rules":[{"match":"a.{x}","to":"b.{x}"},{"match":"nothing","to":"x"}]})");
+  const std::string map = path("m.json");
+  const Failure strict = import_from(path("m.pt"), "l", {}, {{"map", map.c_str()}});
+  EXPECT_EQ(strict.code, CKPT_MISMATCH) << strict.message;
+  const Failure lax =
+      import_from(path("m.pt"), "l", {}, {{"map", map.c_str()}, {"only", "a.w,z,q"}, {"strict", "none"}});
+  EXPECT_EQ(lax.code, CKPT_OK) << lax.message;
+  EXPECT_EQ(tree_of("l", "import"), R"({"b.w":)" + leaf("b.w") + R"(,"z":)" + leaf("z") + "}");
+  EXPECT_EQ(import_from(path("m.pt"), "k", {}, {{"only", "q"}, {"strict", "exact"}}).code, CKPT_NOT_FOUND);
+  write_file(path("keep.json"), R"({"unmatched":"keep","rules":[{"match":"a.{x}","to":"b.{x}"}]})");
+  const std::string keep = path("keep.json");
+  EXPECT_EQ(import_from(path("m.pt"), "j", {}, {{"map", keep.c_str()}, {"strict", "exact"}}).code, CKPT_MISMATCH);
+  EXPECT_EQ(import_from(path("m.pt"), "j", {}, {{"map", keep.c_str()}, {"strict", "missing"}}).code, CKPT_OK);
 }
 
 }  // namespace

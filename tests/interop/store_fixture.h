@@ -106,7 +106,7 @@ class StoreTest : public TemporaryDirectory {
     ckpt_options* options = nullptr;
     ckpt_options_new(&options, nullptr);
     for (const auto& [key, value] : settings) {
-      const bool number = std::string_view(key).starts_with("shard");
+      const bool number = std::string_view(key).starts_with("shard") || std::string_view(key) == "verify_after";
       must([&](auto** err) {
         return number ? ckpt_options_set_int(options, key, std::stoll(value), err)
                       : ckpt_options_set_str(options, key, value, err);
@@ -119,12 +119,18 @@ class StoreTest : public TemporaryDirectory {
     return failure;
   }
   // Into run "import", whether a trainer uses "main" or not.
-  Failure import_from(const std::string& from, const std::string& label) {
+  Failure import_from(const std::string& from, const std::string& label,
+                      const std::vector<std::pair<const char*, int>>& numbers = {},
+                      const std::vector<std::pair<const char*, const char*>>& texts = {}) {
     info_ = {};
     info_.struct_size = sizeof info_;
     ckpt_options* options = nullptr;
     must([&](auto** err) { return ckpt_options_new(&options, err); });
     must([&](auto** err) { return ckpt_options_set_str(options, "run", "import", err); });
+    for (const auto& [key, value] : numbers)
+      must([&](auto** err) { return ckpt_options_set_int(options, key, value, err); });
+    for (const auto& [key, value] : texts)
+      must([&](auto** err) { return ckpt_options_set_str(options, key, value, err); });
     Failure failure =
         attempt([&](auto** err) { return ckpt_import(store_, from.c_str(), label.c_str(), 3, options, &info_, err); });
     ckpt_options_free(options);
