@@ -88,6 +88,13 @@ class Bench:
         host.remove(self.disk)
         self.kept, self.workload = {}, None
 
+    def choose(self, section):
+        """Leaves the contenders that --rows names, and what they need to be there."""
+        words = self.a.rows.split(",")
+        section.contenders = [c for c in section.contenders if any(word in c.name for word in words)]
+        needed = {c.keep for c in section.contenders}
+        section.prepare = [c for c in section.prepare if (c.keep or c.name) in needed]
+
     def prepare(self, section):
         for keeper in section.prepare:
             key = (section.place, keeper.name)
@@ -156,6 +163,8 @@ class Bench:
     def section(self, section, seconds):
         self.use(section.workload)
         begun = time.monotonic()
+        if self.a.rows:
+            self.choose(section)
         self.prepare(section)
         self.broken, rows, number = [], {}, 0
         while number < self.a.rounds and (
@@ -274,6 +283,7 @@ def arguments(description=__doc__, servers=False):
     p.add_argument("--peers-python", default="", help="a Python that has the peers; without it no peers run")
     p.add_argument("--dir", default="/tmp", help="a folder on the disk to measure")
     p.add_argument("--only", default="", help="run only sections whose keys begin so: llama-save,async,…")
+    p.add_argument("--rows", default="", help="run only rows whose names have one of these words: raw,Python")
     p.add_argument("--scale", type=float, help="size of the large states; 1 is 2.3 GiB and 2.8 GiB")
     p.add_argument("--minutes", type=float, help="about how long; but each section gets at least --least rounds")
     p.add_argument("--rounds", type=int, help="rounds at most")

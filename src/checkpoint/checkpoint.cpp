@@ -223,7 +223,10 @@ Status Checkpoint::at_part(Status status, uint32_t number) const {
 
 Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file(uint32_t number) const {
   bool again = false;
-  return store::read_checked(*store_, [&] { return open_part_file_once(number, std::exchange(again, true)); });
+  const auto look = [&] { return open_part_file_once(number, std::exchange(again, true)); };
+  auto file = store::read_checked(*store_, look);
+  // What a cache has under this name may be the part of a checkpoint that had the name before.
+  return cached_ && file.status().code() == CKPT_MISMATCH ? look() : std::move(file);
 }
 
 static Status other_part(const std::string& text, const Id& expected, const Id& found) {
@@ -267,7 +270,7 @@ Status Checkpoint::check_end(const store::Reader& file, const fb::Part& expected
 Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file_once(uint32_t number, bool again) const {
   CKPT_ASSIGN(fb::Part expected, part_record(number));
   const std::string key = entry().id + "/" + format::part_name(number);
-  CKPT_ASSIGN(auto file, cached_ ? store_->open_cached(key) : store_->open(key));
+  CKPT_ASSIGN(auto file, cached_ ? store_->open_cached(key, expected.size(), again) : store_->open(key));
   if (file->size() < 2 * kAlign || file->size() != expected.size())
     return Status(CKPT_INCOMPLETE, strformat("{} bytes, expected {}", file->size(), expected.size()))
         .with("expected", uint64_t{expected.size()})

@@ -4,6 +4,7 @@
 #include "store/cache_name.h"
 #include "store/cache_reader.h"
 #include "store/io_queue.h"
+#include "store/late_reader.h"
 
 namespace ckpt::store {
 namespace {
@@ -34,7 +35,7 @@ class CachedStore final : public Store {
   Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override { return IoQueue::make(depth, uring_); }
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override { return source_->open(key); }
   Result<std::unique_ptr<Reader>> open_lazily(std::string_view key) const override { return source_->open_lazily(key); }
-  Result<std::unique_ptr<Reader>> open_cached(std::string_view key) const override;
+  Result<std::unique_ptr<Reader>> open_cached(std::string_view key, uint64_t size, bool ask) const override;
   Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const override {
     return source_->get(key, limit);
   }
@@ -63,15 +64,29 @@ class CachedStore final : public Store {
   }
 
  private:
+  std::unique_ptr<Reader> known(std::string_view key, uint64_t size, const std::string& name,
+                                std::string_view identity) const;
+
   const std::shared_ptr<Store> source_;
   const std::shared_ptr<CacheDirectory> directory_;
   const bool direct_io_, uring_;
 };
 
-// What is known is asked for by its version alone.
-Result<std::unique_ptr<Reader>> CachedStore::open_cached(std::string_view key) const {
+// The object of an entry that is there, as its footer tells it; null if there is none.
+std::unique_ptr<Reader> CachedStore::known(std::string_view key, uint64_t size, const std::string& name,
+                                           std::string_view identity) const {
+  auto version = CacheEntry::version_of(*directory_, name, identity, size);
+  if (!version) return nullptr;
+  return std::make_unique<LateReader>(path(key), size, *std::move(version),
+                                      [source = source_, key = std::string(key)] { return source->open_lazily(key); });
+}
+
+Result<std::unique_ptr<Reader>> CachedStore::open_cached(std::string_view key, uint64_t size, bool ask) const {
   const std::string identity = source_->identity() + "/" + std::string(key), name = cache_name(identity);
-  CKPT_ASSIGN(auto source, directory_->has(name) ? source_->open_lazily(key) : source_->open(key));
+  std::unique_ptr<Reader> source = ask ? nullptr : known(key, size, name, identity);
+  if (!source) {
+    CKPT_ASSIGN(source, directory_->has(name) ? source_->open_lazily(key) : source_->open(key));
+  }
   if (source->version().empty() || source->size() == 0) return source;
   auto entry = CacheEntry::open(*directory_, name, identity, *source);
   if (!entry) return source;

@@ -16,16 +16,18 @@ namespace {
 
 // What a file must be to be the entry of an object.
 struct Plan {
-  uint64_t size, map_at, footer_at;
+  uint64_t size, footer_at;
   std::string footer;
   uint64_t file_size() const { return footer_at + footer.size(); }
 };
 
+uint64_t footer_at(uint64_t size) { return round_up(size, kAlign) + (size + kCacheBlock - 1) / kCacheBlock; }
+std::string before_version(uint64_t size) { return strformat("ckpt cache 1\n{}\n{}\n", kCacheBlock, size); }
+std::string after_version(std::string_view identity) { return strformat("\n{}\n", identity); }
+
 Plan plan_of(std::string_view identity, const Reader& object) {
-  const uint64_t size = object.size(), map_at = round_up(size, kAlign),
-                 footer_at = map_at + (size + kCacheBlock - 1) / kCacheBlock;
-  return {size, map_at, footer_at,
-          strformat("ckpt cache 1\n{}\n{}\n{}\n{}\n", kCacheBlock, size, object.version(), identity)};
+  return {object.size(), footer_at(object.size()),
+          before_version(object.size()) + object.version() + after_version(identity)};
 }
 
 bool is_laid_out(int fd, const Plan& plan) {
@@ -72,6 +74,24 @@ bool make_entry(const CacheDirectory& directory, const std::string& name, const 
 }
 
 }  // namespace
+
+std::optional<std::string> CacheEntry::version_of(const CacheDirectory& directory, const std::string& name,
+                                                  std::string_view identity, uint64_t size) {
+  constexpr uint64_t kLongest = 4096;  // footer
+  const Fd file(
+      retry([&] { return openat(directory.fd(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); }));
+  struct stat found{};
+  if (!file || fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return std::nullopt;
+  const uint64_t at = footer_at(size), end = static_cast<uint64_t>(found.st_size);
+  if (end <= at || end - at > kLongest) return std::nullopt;
+  std::vector<std::byte> bytes(end - at);
+  if (!read_all(file.get(), at, bytes, "").ok()) return std::nullopt;
+  const std::string_view footer = as_text(bytes);
+  const std::string before = before_version(size), after = after_version(identity);
+  if (footer.size() < before.size() + after.size() || !footer.starts_with(before) || !footer.ends_with(after))
+    return std::nullopt;
+  return std::string(footer.substr(before.size(), footer.size() - before.size() - after.size()));
+}
 
 std::unique_ptr<CacheEntry> CacheEntry::open(const CacheDirectory& directory, const std::string& name,
                                              std::string_view identity, const Reader& object) {

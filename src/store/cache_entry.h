@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "store/cache_directory.h"
@@ -20,6 +21,9 @@ class CacheEntry {
   // Opens the file `name`, or makes it. `identity`: store and key. Null if it cannot be had, for whatever reason.
   static std::unique_ptr<CacheEntry> open(const CacheDirectory& directory, const std::string& name,
                                           std::string_view identity, const Reader& object);
+  // The version of the object of `size` bytes that the file `name` was made for; none if there is no such file.
+  static std::optional<std::string> version_of(const CacheDirectory& directory, const std::string& name,
+                                               std::string_view identity, uint64_t size);
   ~CacheEntry();
   CacheEntry(const CacheEntry&) = delete;
   CacheEntry& operator=(const CacheEntry&) = delete;

@@ -177,8 +177,11 @@ class Store {
   virtual Result<std::unique_ptr<Reader>> open(std::string_view key) const = 0;
   // The same for whoever has its bytes already if it is the version that he knows: brings none of them.
   virtual Result<std::unique_ptr<Reader>> open_lazily(std::string_view key) const { return open(key); }
-  // The same for a part of which each byte that is used is checked: it may come from a cache on this machine.
-  virtual Result<std::unique_ptr<Reader>> open_cached(std::string_view key) const { return open(key); }
+  // The same for a part of `size` bytes of which each byte that is used is checked: it may come from a cache on this
+  // machine, and then the store is not asked for it, unless `ask` is set.
+  virtual Result<std::unique_ptr<Reader>> open_cached(std::string_view key, uint64_t /*size*/, bool /*ask*/) const {
+    return open(key);
+  }
 
   // The whole of a small file; FORMAT if it is larger than `limit`. CORRUPT if the store knows that it is not what was
   // put: records have no other protection. Files that check themselves are opened, so that they can be looked into.

@@ -26,6 +26,13 @@ namespace {
 // These tests do not depend on a real disk, and memory is faster. The order of syncs is read from a trace.
 const char* memory_backed() { return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : nullptr; }
 
+// One point of so many, where each may fail in many ways: a sanitizer makes processes start slowly.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr size_t kOneErrorOf = 97;
+#else
+constexpr size_t kOneErrorOf = 37;
+#endif
+
 const char* all_points() { return std::getenv("CKPT_CRASH_ALL"); }
 
 // An operation on a copy of a prepared store. One process is the victim.
@@ -297,7 +304,7 @@ void Faults::fail_everywhere(const Operation& operation, const std::vector<std::
           // No test of endless EINTR, which would be retried for ever, or endless ESTALE: a reopened handle is fresh.
           if ((error != "EINTR" && error != "ESTALE") || !*from)
             points.push_back(name + ":error=" + error + ":when=" + std::to_string(call) + from);
-  auto taken = sample(points, 37);
+  auto taken = sample(points, kOneErrorOf);
   for (size_t i = 0; i < taken.size() && !HasFailure(); i++) check_failure(operation, taken[i]);
   std::cout << "hit at " << hit_ << " of " << points.size() << " points: " << refused_ << " ended in an error, "
             << passed_ << " in OK\n";

@@ -125,7 +125,23 @@ TEST_F(CachedLoad, HealsEachByteThatCameToHarm) {
     }
     take();
     EXPECT_TRUE(load_state(cached()).ok());
-    EXPECT_EQ(take(), "0 1 0") << "it was mended";
+    EXPECT_EQ(take(), "0 0 0") << "it was mended";
+  }
+}
+
+// A store that was emptied and begun again: the cache has a part of the same name and size.
+TEST_F(CachedLoad, OfAnotherCheckpointOfTheSameNameIsItsOwn) {
+  ASSERT_TRUE(save_state(disk_).ok());
+  ASSERT_TRUE(load_state(cached()).ok());
+  const uint64_t size = fs::file_size(part());
+  fs::remove_all(place_ / "store");
+  ASSERT_TRUE(save_state(disk_).ok());
+  ASSERT_EQ(fs::file_size(part()), size) << "or this test shows nothing";
+  for (const char* asked : {"0 1 ", "0 0 0"}) {
+    take();
+    const Status loaded = load_state(cached());
+    EXPECT_TRUE(loaded.ok()) << loaded.message();
+    EXPECT_EQ(take().substr(0, strlen(asked)), asked);
   }
 }
 

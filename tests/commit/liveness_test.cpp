@@ -325,12 +325,15 @@ constexpr int64_t kSecond = 1000;
 
 TEST_P(S3Heartbeat, ARankThatIsKilledOrStandsStillEndsTheSave) {
   for (const int signal : {SIGKILL, SIGSTOP}) {
-    auto leader = open_beating(open_store(), 0, kSecond);
+    // Before this process has threads: a lock that one of them holds would be locked in the rank for ever.
+    Pipe leaders;
     Process rank([&] {
-      auto session = open_beating(open_stopping("create", "PART_001"), 1, kSecond, leader->string().c_str());
+      auto session = open_beating(open_stopping("create", "PART_001"), 1, kSecond, leaders.read().c_str());
       const Status told = save_step(session, 1, kLong);
       result.write(std::to_string(told.code()) + " " + told.message());
     });
+    auto leader = open_beating(open_store(), 0, kSecond);
+    leaders.write(leader->string());
     Status told;
     std::thread saves([&] { told = save_step(leader, 1, kLong); });
     here.read();

@@ -415,6 +415,8 @@ TEST_F(Sets, WeightsFromElsewhereBecomeATorchtuneDirectory) {
                                                                 "epoch_0/model-00002-of-00002.safetensors",
                                                                 "epoch_0/model.safetensors.index.json"}));
   EXPECT_EQ(values(imported("new"), "model/b", 12), floats("", {3}, 2).data);
+  save("other", {{floats("net/a", {2}, 1)}, {}, R"({"net":{"a":)" + leaf("net/a") + "}}"});
+  EXPECT_EQ(detail(export_to(path("other"), "other", {{"format", "torchtune"}}), "found"), "net");
 }
 
 TEST_F(Sets, PathsThatLeaveTheDirectoryAreRefusedAndNothingIsLeft) {

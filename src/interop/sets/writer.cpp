@@ -83,6 +83,7 @@ class TorchtunePlan {
     const uint32_t model = tree_.find(root, "model"), adapter = tree_.find(root, "adapter");
     const bool in_parts = model != kNoNode || adapter != kNoNode;
     const uint32_t weights = in_parts ? model : root;
+    if (!in_parts) CKPT_TRY(check_weights(root));
     if (weights != kNoNode) CKPT_TRY(put_model(weights, in_parts ? "model" : ""));
     if (adapter != kNoNode) CKPT_TRY(put_adapter(adapter));
     uint32_t others = 0;
@@ -96,6 +97,16 @@ class TorchtunePlan {
   }
 
  private:
+  // Without parts the state is the model, which holds tensors only.
+  Status check_weights(uint32_t root) const {
+    for (uint32_t child = tree_.first_child(root); child != kNoNode; child = tree_[child].next)
+      if (tree_[child].kind != CKPT_NODE_TENSOR && tree_[child].kind != CKPT_NODE_RECORD)
+        return Status(CKPT_MISMATCH, "export: torchtune's state has model or adapter, or is a dict of tensors; found " +
+                                         shown(tree_[child].key_view()))
+            .with("found", std::string(tree_[child].key_view()));
+    return Ok();
+  }
+
   // As safetensors are exported, but for their place.
   Status put_safetensors(const std::string& at, const std::string& path, const std::string& folder) {
     ExportRequest part{request_.reader, path, request_.options, request_.job};
