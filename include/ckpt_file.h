@@ -27,10 +27,10 @@ extern "C" {
  * the others for at most timeout_ms, then returns TIMEOUT. FENCED: on a file system without locks another import, or a
  * trainer, took the run meanwhile; import again. Options only, exclude and cast choose tensors and their dtype; map
  * names a mapping (docs/mappings.md), by which tensors get other names, are rearranged, cut or put together as they are
- * read.
- * Options: run, verify, on_existing, compression, threads, timeout_ms; map, map_at, map_back, config, only, exclude,
- * cast; ca_file, http_header (https). Statuses: NOT_FOUND (also what a mapping needs), MISMATCH (a mapping that does
- * not fit), FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE (https), IO, NO_SPACE. */
+ * read; strict=none lets it leave some as they are. With verify_after=1 what was saved is read back and compared.
+ * Options: run, verify, verify_after, on_existing, compression, threads, timeout_ms; map, map_at, map_back, config,
+ * only, exclude, cast, strict; ca_file, http_header (https). Statuses: NOT_FOUND (also what a mapping needs), MISMATCH
+ * (a mapping that does not fit), FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE (https), IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
                                  const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err);
 
@@ -38,14 +38,18 @@ CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, cons
  * "safetensors": its tensors, in one file or in a directory with the split that was imported; "pt": its main tree as
  * torch.save does, for torch.load(weights_only=True), which takes nothing of numpy's: its arrays become tensors and its
  * numbers Python's; "hfai": that in `shards` files PART_nnn.pt, as hfai's load takes them; "dcp": each tensor and value
- * of it by itself, in `shards` files, as torch.distributed.checkpoint's load takes them. Option shard_bytes cuts a
- * directory of safetensors into files of at most so many bytes, with an index; option at writes what is below a place
- * of the state alone, by the names that it has there. What has no place in the format (other objects, tensors outside
+ * of it by itself, in `shards` files, as torch.distributed.checkpoint's load takes them; "composer": a .pt, or a tar of
+ * one, packed as the ending of `path` says; "olmo": model.pt, optim.pt and train.pt with the config.yaml that an import
+ * kept; "torchtune": the files that were imported, or epoch_0. Files of composer and olmo are loaded without
+ * weights_only: numpy's values, dates and paths are what they were. Option shard_bytes cuts a directory of safetensors
+ * into files of at most so many bytes, with an index; option at writes what is below a place of the state alone, by the
+ * names that it has there. What has no place in the format (other objects, tensors outside
  * the tree) is left out. Mappings and selections are as in ckpt_import.
- * Options: format, shards, shard_bytes, at, opaque, threads, map, map_at, map_back, config, only, exclude, cast.
+ * Options: format, shards, shard_bytes, at, opaque, threads, map, map_at, map_back, config, only, exclude, cast,
+ * strict, verify_after (what was written, and stays, is read back and compared).
  * Statuses: EXISTS, NOT_FOUND (at), UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is
- * not {"model": ...}; dcp: it is no dict), FORMAT (a tree that does not fit the checkpoint), INVALID (an option of
- * another format), CORRUPT, IO, NO_SPACE. */
+ * not {"model": ...}; dcp, olmo, torchtune: it is no such dict), FORMAT (a tree that does not fit the checkpoint),
+ * INVALID (an option of another format), CORRUPT, IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_options* options,
                                  ckpt_error** err);
 
@@ -60,7 +64,7 @@ typedef struct ckpt_file ckpt_file;
  * ("https://host/model.pt") the bytes of all tensors are fetched into memory; with tensor_data=0 only what describes
  * them is, and their data is NULL. Options: verify (1, the default: first checks the CRC-32 of every zip entry, which
  * reads the whole file; 0: checks only the entries that it reads), threads, tensor_data; map, map_at, map_back, config,
- * only, exclude, cast; ca_file, http_header (https). What a mapping rearranges is computed now.
+ * only, exclude, cast, strict; ca_file, http_header (https). What a mapping rearranges is computed now.
  * Statuses: NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, GONE (https), IO. */
 CKPT_API ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_file_free(ckpt_file* file);

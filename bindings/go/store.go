@@ -187,7 +187,8 @@ func (s *Store) Repair(ctx context.Context, id string, options Options) (Report,
 // import: then of run "import". The content decides what it is; no code is run. A `step` of -1 means none. Imports
 // into one run take turns. If somebody truncates the file meanwhile, SIGBUS can end the process. The path may be the
 // address of a file on a web server ("https://host/model.safetensors"). Options: run, verify, on_existing,
-// compression, threads, timeout_ms; map, map_at, map_back, config, only, exclude, cast (docs/mappings.md); ca_file,
+// compression, threads, timeout_ms, verify_after; map, map_at, map_back, config, only, exclude, cast, strict
+// (docs/mappings.md); ca_file,
 // http_header (https). Errors: ErrNotFound, ErrFormat, ErrUnsupported, ErrCorrupt, ErrExists, ErrTimeout, ErrFenced,
 // ErrCancelled (by the context), ErrGone (https), ErrIO, ErrNoSpace.
 func (s *Store) Import(ctx context.Context, path, label string, step int64, options Options) (CheckpointInfo, error) {

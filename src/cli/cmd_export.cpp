@@ -18,13 +18,17 @@ struct Args : Common {
 };
 
 constexpr Words kWords = {
-    "export", "write a checkpoint as safetensors, .pt, DCP or an hfai directory",
+    "export", "write a checkpoint as safetensors, .pt, DCP or what a trainer writes",
     "Writes the checkpoint to PATH, in the format that --format or the ending of PATH names. Never overwrites.\n"
     "  safetensors  the tensors: one file, or a directory with the same files that were imported, or with files of at\n"
     "               most --shard-bytes and an index, as Hugging Face has them\n"
     "  pt           the state tree as torch.save writes it; torch.load(weights_only=True) opens it\n"
     "  dcp          the state tree as torch.distributed.checkpoint saves it, in as many files as --shards says\n"
     "  hfai         the state tree as hfai.checkpoint saves it: files PART_nnn.pt, as many as --shards says\n"
+    "  composer     the state tree as Composer saves it: PATH ends in .pt or .tar, with .gz, .bz2 or .xz behind (.tar\n"
+    "               also .lzma, .pt also .lz4 and .zst); loaded without weights_only\n"
+    "  olmo         an unsharded directory of OLMo that was imported: model.pt, optim.pt, train.pt, config.yaml\n"
+    "  torchtune    an output directory of torchtune: the files that were imported, or epoch_0\n"
     "--at model writes what is below that place alone, by the names that it has there: weights without the rest of\n"
     "the training. --only, --exclude and --cast choose; --map renames and rearranges by a mapping (ckpt map), with "
     "the\n"
@@ -60,9 +64,11 @@ void check_ending(const Args& args) {
 
 bool is_pt(const std::string& path) { return path.ends_with(".pt") || path.ends_with(".pth"); }
 
+std::string format_of(const Args& args) { return args.format.value_or(args.setting("format").value_or("auto")); }
+
 bool writes_tree(const Args& args) {
-  std::string format = args.format ? *args.format : args.setting("format").value_or("auto");
-  return format == "auto" ? is_pt(args.path) : format != "safetensors";
+  const std::string to = format_of(args);
+  return to == "auto" ? is_pt(args.path) : to != "safetensors";
 }
 
 void note_what_is_left_out(const Args& args, const Opened& opened) {
@@ -77,9 +83,10 @@ void note_what_is_left_out(const Args& args, const Opened& opened) {
              stderr);
 }
 
-// torch.load(weights_only=True) refuses all that is numpy's.
+// torch.load(weights_only=True) refuses all that is numpy's. Composer and OLMo load without.
 void note_what_is_converted(const Args& args, const Opened& opened) {
-  if (!writes_tree(args)) return;
+  const std::string to = format_of(args);
+  if (!writes_tree(args) || to == "composer" || to == "olmo") return;
   const ckpt::Tree tree = opened.reader.tree();
   uint64_t arrays = 0, numbers = 0;
   for (uint64_t i = 0; i < tree.size(); i++) {
@@ -121,11 +128,13 @@ void add_export(CLI::App& app, Action& chosen) {
   Command command(app, kWords, *args, Command::WithJson::kNo);
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();
   command.add("PATH", args->path, "the file or directory to make").required();
-  command.add("--format", args->format, "the format, whatever PATH ends in").type("auto|safetensors|pt|hfai|dcp");
+  command.add("--format", args->format, "the format, whatever PATH ends in")
+      .type("auto|safetensors|pt|hfai|dcp|composer|olmo|torchtune");
   command.add("--shards", args->shards, "hfai and dcp: the number of files");
-  command.add("--shard-bytes", args->shard_bytes, "safetensors: bytes of tensors in a file, at most");
+  command.add("--shard-bytes", args->shard_bytes, "safetensors and torchtune: bytes of tensors in a file, at most");
   command.add("--at", args->at, kAtHelp).type("PLACE");
   add_mapped(command, args->mapped);
+  command.add("--verify-after", args->mapped.verify_after, "read back what was written, and compare each element");
   command.add_run(*args);
   command.run(chosen, [args] { return run(*args); });
 }

@@ -158,6 +158,7 @@ void add_import(CLI::App& app, Action& chosen) {
   command.add("--step", args->step, "the checkpoint's step").not_negative();
   command.add("--run", args->run, "the run to save into").type("RUN");
   add_mapped(command, args->mapped);
+  command.add("--verify-after", args->mapped.verify_after, "read back what was written, and compare each element");
   command.run(chosen, [args] { return run(*args); });
 }
 

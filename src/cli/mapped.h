@@ -9,8 +9,8 @@
 namespace cli {
 
 struct Mapped {
-  std::optional<std::string> map, map_at, config, only, exclude, cast;
-  bool back = false;
+  std::optional<std::string> map, map_at, config, only, exclude, cast, strict;
+  bool back = false, verify_after = false;
 };
 
 inline void add_mapped(Command& command, Mapped& to) {
@@ -20,6 +20,8 @@ inline void add_mapped(Command& command, Mapped& to) {
   command.add("--config", to.config, "the config.json that tells the mapping sizes").type("FILE");
   command.add("--only", to.only, "only tensors that these globs name, or places above them").type("GLOBS");
   command.add("--exclude", to.exclude, "without these, such as optimizer").type("GLOBS");
+  command.add("--strict", to.strict, "none: a mapping may leave tensors as they are; exact: it may not")
+      .type("none|missing|exact");
   command.add("--cast", to.cast, "what all of f32, f16 and bf16 become").type("f32|f16|bf16");
 }
 
@@ -33,7 +35,9 @@ inline void set_mapped(ckpt::Options& options, const Mapped& from) {
   set("only", from.only);
   set("exclude", from.exclude);
   set("cast", from.cast);
+  set("strict", from.strict);
   if (from.back) options.set("map_back", 1);
+  if (from.verify_after) options.set("verify_after", 1);
 }
 
 }  // namespace cli

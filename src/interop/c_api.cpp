@@ -8,6 +8,7 @@
 #include "interop/import.h"
 #include "interop/import_run.h"
 #include "interop/map/change.h"
+#include "interop/read_back.h"
 
 using namespace ckpt;
 using namespace ckpt::api;
@@ -59,6 +60,11 @@ static Status import_under(Job& job, const ckpt_store& store, const char* path, 
   const Borrowed<client::Store> into(&store);
   auto id = import_checkpoint(*into, from, request, job);
   if (!id.ok()) return explain_fence(std::move(id).status(), turn.run);
+  if (request.options.integer("verify_after") != 0) {
+    CKPT_ASSIGN(const client::Reader saved, result(client::Reader::open(*into, *id, client_options(request.options))));
+    CKPT_TRY(compare_with(saved, from, reading_options(request.options, &job),
+                          [](const std::string& name) { return name; }));
+  }
   if (!info) return Ok();
   CKPT_ASSIGN(const client::CheckpointInfo found, result(into->find(*id, client_options(request.options))));
   return put_info(found, info);

@@ -82,7 +82,8 @@ void remove_directory(const std::string& path) {
     closedir(directory);
   }
   const std::string prefix = path + '/';
-  for (const std::string& name : names) ::unlink((prefix + name).c_str());  // fails for "." and ".."
+  for (const std::string& name : names)
+    if (name != "." && name != ".." && ::unlink((prefix + name).c_str()) != 0) remove_directory(prefix + name);
   ::rmdir(path.c_str());
 }
 
@@ -155,7 +156,7 @@ static int write_all(int fd, Bytes data) {
   return 0;
 }
 
-Result<TemporaryFile> TemporaryFile::create() {
+Result<OutputFile> OutputFile::temporary() {
   const char* set = std::getenv("TMPDIR");
   const std::string folder = set && *set ? set : "/tmp";
   int fd = ::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
@@ -165,24 +166,14 @@ Result<TemporaryFile> TemporaryFile::create() {
     if (fd >= 0) ::unlink(name.c_str());
   }
   if (fd < 0) return from_errno(errno, "create a temporary file in", folder);
-  return TemporaryFile(folder, fd);
-}
-
-TemporaryFile::~TemporaryFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-Status TemporaryFile::write(Bytes data) {
-  if (write_all(fd_, data) != 0) return from_errno(errno, "write a temporary file in", folder_);
-  size_ += data.size();
-  return Ok();
+  return OutputFile(folder, fd, true);
 }
 
 Result<OutputFile> OutputFile::create(const std::string& path) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (fd < 0) return from_errno(errno, "create", path);
   (void)::flock(fd, LOCK_EX | LOCK_NB);  // see is_left
-  return OutputFile(path, fd);
+  return OutputFile(path, fd, false);
 }
 
 OutputFile::~OutputFile() {
@@ -195,7 +186,11 @@ Status OutputFile::reserve(uint64_t size) {
   return errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? from_errno(errno, "reserve", path_) : Ok();
 }
 
-Status OutputFile::write(Bytes data) { return write_all(fd_, data) == 0 ? Ok() : from_errno(errno, "write", path_); }
+Status OutputFile::write(Bytes data) {
+  if (write_all(fd_, data) != 0) return from_errno(errno, "write", path_);
+  size_ += data.size();
+  return Ok();
+}
 
 Status OutputFile::patch(uint64_t offset, Bytes data) {
   while (!data.empty()) {
@@ -244,7 +239,16 @@ Output::~Output() {
   if (is_directory()) ::close(directory_);
 }
 
+Status Output::add_directory(const std::string& name) {
+  std::string path = temporary_ + '/' + name;
+  if (std::ranges::find(inner_, path) != inner_.end()) return Ok();
+  if (::mkdir(path.c_str(), 0777) != 0) return from_errno(errno, "create", path);
+  inner_.push_back(std::move(path));
+  return Ok();
+}
+
 Status Output::publish() {
+  for (const std::string& path : inner_) CKPT_TRY(sync_directory(path));
   if (is_directory()) CKPT_TRY(sync_directory(temporary_));
   // rename() puts a directory only in the place of nothing or of an empty directory.
   const int error = !is_directory()                                      ? link_exclusively(temporary_, target_)

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "base/types.h"
@@ -27,49 +28,37 @@ class MappedFile {
   Bytes bytes_;
 };
 
-// A file without a name, in $TMPDIR or /tmp: room for what was unpacked, which memory may not have.
-class TemporaryFile {
- public:
-  static Result<TemporaryFile> create();
-  TemporaryFile(TemporaryFile&& other) noexcept
-      : folder_(std::move(other.folder_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
-  TemporaryFile& operator=(TemporaryFile&&) = delete;
-  ~TemporaryFile();
-
-  uint64_t size() const { return size_; }
-  Status write(Bytes data);
-  // All that was written. The mapping outlives the object.
-  Result<MappedFile> map() const { return MappedFile::map(fd_, size_, folder_); }
-
- private:
-  TemporaryFile(std::string folder, int fd) : folder_(std::move(folder)), fd_(fd) {}
-  std::string folder_;
-  int fd_;
-  uint64_t size_ = 0;
-};
-
 // Written from front to back under `path`, which must not exist. Unlinked when destroyed before sync().
 class OutputFile {
  public:
   static Result<OutputFile> create(const std::string& path);
+  // Without a name, in $TMPDIR or /tmp: room for what is unpacked, or is to be packed, which memory may not have.
+  static Result<OutputFile> temporary();
   OutputFile(OutputFile&& other) noexcept
-      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), kept_(std::exchange(other.kept_, true)) {}
+      : path_(std::move(other.path_)),
+        fd_(std::exchange(other.fd_, -1)),
+        kept_(std::exchange(other.kept_, true)),
+        size_(other.size_) {}
   OutputFile& operator=(OutputFile&&) = delete;
   ~OutputFile();
 
   // Takes the room at once, where the file system can: NO_SPACE now rather than later.
   Status reserve(uint64_t size);
   Status write(Bytes data);
+  uint64_t size() const { return size_; }
   // Replaces bytes that were written before.
   Status patch(uint64_t offset, Bytes data);
+  // All that was written to a temporary one. The mapping outlives the object.
+  Result<MappedFile> map() const { return MappedFile::map(fd_, size_, path_); }
   // Durable; the file stays.
   Status sync();
 
  private:
-  OutputFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
-  std::string path_;
+  OutputFile(std::string path, int fd, bool kept) : path_(std::move(path)), fd_(fd), kept_(kept) {}
+  std::string path_;  // of a temporary one: where it is
   int fd_;
-  bool kept_ = false;
+  bool kept_;  // has no name that would have to go
+  uint64_t size_ = 0;
 };
 
 // The place beside `target` where it is made, and the one step by which it becomes `target`. What is there and was
@@ -82,11 +71,14 @@ class Output {
   Output(Output&& other) noexcept
       : target_(std::move(other.target_)),
         temporary_(std::exchange(other.temporary_, {})),
+        inner_(std::move(other.inner_)),
         directory_(std::exchange(other.directory_, -1)) {}
   Output& operator=(Output&&) = delete;
   ~Output();
 
   const std::string& temporary() const { return temporary_; }
+  // Makes a directory in a directory, unless it is there.
+  Status add_directory(const std::string& name);
   // Durably; EXISTS where another was faster.
   Status publish();
 
@@ -95,6 +87,7 @@ class Output {
       : target_(std::move(target)), temporary_(std::move(temporary)), directory_(directory) {}
   bool is_directory() const { return directory_ >= 0; }
   std::string target_, temporary_;
+  std::vector<std::string> inner_;  // directories in it
   int directory_;  // locked, so that another export sees that this one is at work; -1: a file, which has its own lock
 };
 

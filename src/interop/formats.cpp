@@ -10,6 +10,7 @@
 #include "interop/hfai/format.h"
 #include "interop/look.h"
 #include "interop/pt/format.h"
+#include "interop/read_back.h"
 #include "interop/safetensors/format.h"
 #include "interop/sets/format.h"
 
@@ -26,12 +27,12 @@ constexpr Format kFormats[] = {
     {"dcp", "a directory of torch.distributed.checkpoint (DCP), which has a .metadata", is_dcp, read_dcp, plan_dcp},
     {"pt", "a .pt file of PyTorch", is_pt, read_pt, plan_pt},
     {"composer", "a .tar of Composer with composer_states.pt, or a .pt packed by gzip, bzip2, xz, lz4 or zstd",
-     is_composer, read_composer, nullptr},
+     is_composer, read_composer, plan_composer},
     {"dcp", "DCP's safetensors of several ranks (shard-*.safetensors)", is_dcp_hugging_face, read_dcp_hugging_face,
      plan_dcp},
-    {"torchtune", "an output directory of torchtune", is_torchtune, read_torchtune, nullptr},
+    {"torchtune", "an output directory of torchtune", is_torchtune, read_torchtune, plan_torchtune},
     {"hf-trainer", "a checkpoint directory of Hugging Face's Trainer", is_hf_trainer, read_hf_trainer, nullptr},
-    {"olmo", "an unsharded checkpoint directory of OLMo", is_olmo, read_olmo, nullptr},
+    {"olmo", "an unsharded checkpoint directory of OLMo", is_olmo, read_olmo, plan_olmo},
     {"bin", "pytorch_model.bin files of Hugging Face, or their index", is_bin_set, read_bin_set, nullptr},
     {"safetensors", "a safetensors file, a directory or a Hugging Face index of them", is_safetensors, read_safetensors,
      plan_safetensors},
@@ -86,6 +87,17 @@ Status check_option(const ExportRequest& request, const Format& format, const ch
       .with("found", format.name);
 }
 
+// torchtune's directory has under "model" what the state may have at its root.
+Status verify_export(const ExportRequest& request) {
+  const ReadOptions options{.job = &request.job};
+  CKPT_ASSIGN(ForeignCheckpoint written, read_foreign(request.path, options));
+  const std::string at = request.options.str("at"), model = "model/";
+  return compare_with(request.reader, written, options, [&](const std::string& name) {
+    const bool at_root = name.starts_with(model) && !request.reader.tensor(name).ok();
+    return at.empty() ? (at_root ? name.substr(model.size()) : name) : at + '/' + name;
+  });
+}
+
 }  // namespace
 
 Result<ForeignCheckpoint> read_foreign(const std::string& path, const ReadOptions& options) {
@@ -101,10 +113,13 @@ Status export_checkpoint(const ExportRequest& request) {
     return Status(CKPT_UNSUPPORTED, store::shown_url(request.path) + ": an export writes files, and no address");
   const Format& format = format_of(request);
   CKPT_TRY(check_option(request, format, "shards", {"hfai", "dcp"}));
-  CKPT_TRY(check_option(request, format, "shard_bytes", {"safetensors"}));
-  CKPT_TRY(check_option(request, format, "at", {"safetensors", "pt", "dcp"}));
-  CKPT_ASSIGN(const ExportPlan plan, format.plan(request));
-  return write_export(request, plan);
+  CKPT_TRY(check_option(request, format, "shard_bytes", {"safetensors", "torchtune"}));
+  CKPT_TRY(check_option(request, format, "at", {"safetensors", "pt", "dcp", "composer"}));
+  {
+    CKPT_ASSIGN(const ExportPlan plan, format.plan(request));
+    CKPT_TRY(write_export(request, plan));
+  }
+  return request.options.integer("verify_after") != 0 ? verify_export(request) : Ok();
 }
 
 }  // namespace ckpt::interop

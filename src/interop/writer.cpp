@@ -5,7 +5,7 @@ namespace ckpt::interop {
 static Status write_file(const ExportRequest& request, const ExportFile& planned, const std::string& path,
                          MutableBytes buffer) {
   CKPT_ASSIGN(OutputFile file, OutputFile::create(path));
-  CKPT_TRY(file.reserve(planned.bytes));
+  if (!planned.is_packed) CKPT_TRY(file.reserve(planned.bytes));
   CKPT_TRY(planned.body->begin(file));
   TensorStream stream(request.reader, client_options(request.options), buffer,
                       [&](std::span<const TensorStream::Piece> pieces, Bytes bytes) -> Status {
@@ -26,6 +26,8 @@ Status write_export(const ExportRequest& request, const ExportPlan& plan) {
   // Not touched before it is needed, so a small export costs no memory.
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(TensorStream::kBufferBytes);
   for (const ExportFile& file : plan.files) {
+    if (const size_t slash = file.name.rfind('/'); slash != std::string::npos)
+      CKPT_TRY(output.add_directory(file.name.substr(0, slash)));
     const std::string path = output.temporary() + (plan.is_directory ? '/' + file.name : "");
     CKPT_TRY(write_file(request, file, path, {buffer.get(), TensorStream::kBufferBytes}));
   }

@@ -51,10 +51,11 @@ class PlainBody final : public FileBody {
 };
 
 struct ExportFile {
-  std::string name;  // in the directory
+  std::string name;  // in the directory, or in one of its directories: "epoch_0/model.safetensors"
   std::unique_ptr<FileBody> body;
   std::vector<TensorRange> ranges;
-  uint64_t bytes = 0;  // at least; room for them is taken at once
+  uint64_t bytes = 0;      // at least; room for them is taken at once
+  bool is_packed = false;  // the file will be smaller
 };
 
 struct ExportPlan {

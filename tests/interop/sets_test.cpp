@@ -1,6 +1,8 @@
 // Directories of several files: what they are told by, how the files become one state, and what is refused.
 #include <filesystem>
 
+#include "interop/formats.h"
+#include "interop/read_back.h"
 #include "store_fixture.h"
 
 namespace ckpt::interop {
@@ -292,6 +294,200 @@ TEST_F(Sets, ATarWithMoreThanTheStatesIsRefusedByName) {
   std::string huge = states + end;
   huge.replace(124, 11, "77777777777");
   EXPECT_EQ(in(huge).code, CKPT_FORMAT);
+}
+
+// ---- and out again ----
+
+TEST_F(Sets, EveryKindOfComposersFilesIsWrittenAndHoldsTheSameState) {
+  ASSERT_EQ(import_from(kFixtures + "composer/ep1-ba2-rank0.tar", "tar").code, CKPT_OK);
+  for (const std::string ending : {".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.lzma", ".tar.xz", ".pt", ".pt.gz",
+                                   ".pt.bz2", ".pt.xz", ".pt.lz4", ".pt.zst"}) {
+    const Failure out = export_to(path("a" + ending), "tar", {{"format", "composer"}}, "import");
+    ASSERT_EQ(out.code, CKPT_OK) << ending << out.message;
+    const std::string label = imported("a" + ending);
+    EXPECT_EQ(tree_of(label, "import"), tree_of("tar", "import")) << ending;
+    EXPECT_EQ(differences("tar", "import", label, "import"), std::vector<std::string>()) << ending;
+  }
+  // Each packed as its name says.
+  EXPECT_EQ(read_file(path("a.tar")).substr(257, 5), "ustar");
+  EXPECT_EQ(read_file(path("a.tar")).size() % 512, 0U);
+  EXPECT_EQ(read_file(path("a.tar.lzma")).substr(1, 4), "7zXZ");
+  EXPECT_EQ(read_file(path("a.pt.bz2")).substr(0, 3), "BZh");
+  EXPECT_EQ(read_file(path("a.pt")).substr(0, 2), "PK");
+  const Failure other = export_to(path("a.zip"), "tar", {{"format", "composer"}}, "import");
+  EXPECT_EQ(other.code, CKPT_INVALID);
+  EXPECT_NE(other.message.find(".tar.lzma"), std::string::npos) << other.message;
+}
+
+TEST_F(Sets, NumpysValuesAreWrittenAsNumpysForComposer) {
+  const auto number = [](const char* type, const char* value) {
+    return record(std::string("numpy.") + type, std::string("\"value\":") + value);
+  };
+  const std::string tree = R"({"a":)" + record("numpy.ndarray", R"("data":)" + leaf("a")) + R"(,"f":)" +
+                           record("numpy.ndarray", R"("data":)" + leaf("f") + R"(,"order":"F")") + R"(,"n":[)" +
+                           number("float32", "0.25") + ',' + number("float16", "-1.5") + ',' +
+                           number("float64", "0.1") + ',' + number("bool_", "true") + ',' + number("int8", "-3") + ',' +
+                           number("uint64", R"({"$":"int","value":"18446744073709551615"})") + "]}";
+  save("n", {{floats("a", {3}, 1), floats("f", {2, 3}, 2)}, {}, tree});
+  ASSERT_EQ(export_to(path("n.pt"), "n", {{"format", "composer"}}).code, CKPT_OK);
+  const std::string label = imported("n.pt");
+  EXPECT_EQ(tree_of(label, "import"), tree);
+  EXPECT_EQ(differences("n", "main", label, "import"), std::vector<std::string>());
+}
+
+// What an imported file wanted to run must not come out as something that runs.
+TEST_F(Sets, NoClassButHarmlessOnesIsWrittenAsAnObject) {
+  const std::string args = R"("args":{"$":"tuple","items":["id"]})";
+  save("o", {{}, {}, R"({"x":)" + record("posix.system", args) + "}"});
+  EXPECT_EQ(detail(export_to(path("o.pt"), "o", {{"format", "composer"}}), "found"), "posix.system");
+  save("p", {{}, {}, R"({"x":)" + record("pathlib.PosixPath", args) + "}"});
+  ASSERT_EQ(export_to(path("p.pt"), "p", {{"format", "composer"}}).code, CKPT_OK);
+  EXPECT_EQ(tree_of(imported("p.pt"), "import"), tree_of("p", "main"));
+  save("q", {{}, {}, R"({"x":)" + record("pathlib.PosixPath", args + R"(,"state":{"a":1})") + "}"});
+  EXPECT_EQ(export_to(path("q.pt"), "q", {{"format", "composer"}}).code, CKPT_UNSUPPORTED);
+}
+
+std::vector<std::string> names_below(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (!entry.is_directory()) names.push_back(std::filesystem::relative(entry.path(), folder));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST_F(Sets, AnOlmoDirectoryIsWrittenWithItsConfiguration) {
+  for (const char* kind : {"safetensors", "pt"}) {
+    const std::string label = std::string("olmo-") + kind, to = std::string("step-") + kind;
+    ASSERT_EQ(import_from(kFixtures + "olmo_" + kind, label).code, CKPT_OK);
+    const Failure out = export_to(path(to), label, {{"format", "olmo"}}, "import");
+    ASSERT_EQ(out.code, CKPT_OK) << out.message;
+    EXPECT_EQ(names_below(path(to)), (std::vector<std::string>{"config.yaml", "model.pt", "optim.pt", "train.pt"}));
+    EXPECT_EQ(read_file(path(to + "/config.yaml")), read_file(kFixtures + "olmo_" + kind + "/config.yaml"));
+    const std::string again = imported(to);
+    EXPECT_EQ(tree_of(again, "import"), tree_of(label, "import"));
+    for (const std::string& text : differences(label, "import", again, "import"))
+      EXPECT_NE(text.find("import.files"), std::string::npos) << text;
+  }
+  save("other", {{floats("w", {2}, 1)}, {}, R"({"weights":)" + leaf("w") + "}"});
+  EXPECT_EQ(detail(export_to(path("x"), "other", {{"format", "olmo"}}), "found"), "weights");
+  save("own", {{floats("w", {2}, 1)}, {}, R"({"model":{"w":)" + leaf("w") + "}}"});
+  const Failure without = export_to(path("x"), "own", {{"format", "olmo"}});
+  EXPECT_EQ(without.code, CKPT_MISMATCH);
+  EXPECT_NE(without.message.find("config.yaml"), std::string::npos);
+}
+
+TEST_F(Sets, TorchtunesDirectoriesAreWrittenAsTheyWere) {
+  const std::string recipe = R"({"optimizer":{"m":)" + leaf("optimizer/m") + R"(},"seed":3,"epochs_run":11})";
+  pt("bin/epoch_7/model-00001-of-00002.bin", {floats("a", {2}, 1)});
+  pt("bin/epoch_7/model-00002-of-00002.bin", {floats("b", {2}, 2), floats("c", {0}, 3)});
+  pt("bin/epoch_7/adapter_model.pt", {floats("lora", {1}, 4)});
+  pt("bin/recipe_state/recipe_state.pt", {floats("optimizer/m", {1}, 5)}, recipe);
+  pt("old/hf_model_0001_1.pt", {floats("a", {2}, 1)});
+  pt("old/hf_model_0002_1.pt", {floats("b", {2}, 2)});
+  pt("old/recipe_state.pt", {}, R"({"seed":3})");
+  pt("one/torchtune_model_0.pt", {floats("a", {2}, 1)});
+  pt("lora/epoch_0/adapter_model.pt", {floats("lora", {1}, 4)});
+  save("flat", {{floats("a", {2}, 1), floats("b", {3}, 2)}, {}, ""});
+  std::filesystem::create_directories(path("hf/epoch_2"));
+  ASSERT_EQ(export_to(path("hf/epoch_2"), "flat", {{"format", "safetensors"}, {"shard_bytes", "8"}}).code, CKPT_OK);
+  pt("hf/recipe_state/recipe_state.pt", {}, R"({"seed":4})");
+  for (const std::string from : {"bin", "old", "one", "lora", "hf"}) {
+    const std::string label = imported(from), to = from + "-out";
+    const Failure out = export_to(path(to), label, {{"format", "torchtune"}}, "import");
+    ASSERT_EQ(out.code, CKPT_OK) << from << out.message;
+    EXPECT_EQ(names_below(path(to)), names_below(path(from)));
+    const std::string again = imported(to);
+    EXPECT_EQ(tree_of(again, "import"), tree_of(label, "import")) << from;
+    EXPECT_EQ(differences(label, "import", again, "import"), std::vector<std::string>()) << from;
+  }
+  // The tensors are in the files where they were.
+  EXPECT_EQ(read_file(path("hf-out/epoch_2/model-00001-of-00002.safetensors")),
+            read_file(path("hf/epoch_2/model-00001-of-00002.safetensors")));
+  EXPECT_EQ(tree_of(imported("bin-out/epoch_7/model-00002-of-00002.bin"), "import"),
+            R"({"b":)" + leaf("b") + R"(,"c":)" + leaf("c") + "}");
+}
+
+TEST_F(Sets, WeightsFromElsewhereBecomeATorchtuneDirectory) {
+  save("flat", {{floats("a", {2}, 1), floats("b", {3}, 2)}, {}, ""});
+  const Failure out = export_to(path("new"), "flat", {{"format", "torchtune"}, {"shard_bytes", "8"}});
+  ASSERT_EQ(out.code, CKPT_OK) << out.message;
+  EXPECT_EQ(names_below(path("new")), (std::vector<std::string>{"epoch_0/model-00001-of-00002.safetensors",
+                                                                "epoch_0/model-00002-of-00002.safetensors",
+                                                                "epoch_0/model.safetensors.index.json"}));
+  EXPECT_EQ(values(imported("new"), "model/b", 12), floats("", {3}, 2).data);
+  save("other", {{floats("net/a", {2}, 1)}, {}, R"({"net":{"a":)" + leaf("net/a") + "}}"});
+  EXPECT_EQ(detail(export_to(path("other"), "other", {{"format", "torchtune"}}), "found"), "net");
+}
+
+TEST_F(Sets, PathsThatLeaveTheDirectoryAreRefusedAndNothingIsLeft) {
+  const auto out = [&](const std::string& label, const std::string& paths) {
+    save(label, {{floats("model/a", {2}, 1)}, {}, R"({"model":{"a":)" + leaf("model/a") + R"(}})"},
+         {{"torchtune.files", paths}});
+    return export_to(path("out"), label, {{"format", "torchtune"}});
+  };
+  int number = 0;
+  for (const char* paths : {R"(["../a.bin"])", R"(["a/../../b.bin"])", R"(["/tmp/a.bin"])", R"(["a/b/c.bin"])",
+                            R"([".hidden/a.bin"])", R"(["a.bin","a.bin"])", R"({"a":"b"})", "x"}) {
+    const Failure refused = out("h" + std::to_string(number++), paths);
+    EXPECT_EQ(refused.code, CKPT_FORMAT) << paths << refused.message;
+  }
+  EXPECT_NE(out("clash", R"(["x/a.bin","x"])").code, CKPT_OK);
+  EXPECT_TRUE(std::filesystem::is_empty(directory_));
+}
+
+TEST_F(Sets, WhatIsExportedInAnyFormatIsReadBack) {
+  const std::string tree = R"({"model":{"a":)" + leaf("model/a") + R"(,"b":)" + leaf("model/b") + R"(},"n":3})";
+  save("s", {{floats("model/a", {3, 5}, 1), floats("model/b", {0}, 2)}, {}, tree}, {{"olmo.config", "run_name: r"}});
+  for (const std::string format : {"safetensors", "pt", "hfai", "dcp", "composer", "torchtune"}) {
+    const std::string to = path(format == "composer" ? "x.tar" : format);
+    const Failure out = export_to(to, "s", {{"format", format.c_str()}, {"shards", "1"}, {"verify_after", "1"}});
+    // Only some take shards.
+    const Failure again =
+        out.code == CKPT_INVALID ? export_to(to, "s", {{"format", format.c_str()}, {"verify_after", "1"}}) : out;
+    EXPECT_EQ(again.code, CKPT_OK) << format << again.message;
+  }
+  EXPECT_EQ(export_to(path("at"), "s", {{"at", "model"}, {"verify_after", "1"}}).code, CKPT_OK);
+  EXPECT_EQ(export_to(path("cast"), "s", {{"cast", "bf16"}, {"only", "model/a"}, {"verify_after", "1"}}).code, CKPT_OK);
+  save("flat", {{floats("a", {3}, 1)}, {}, ""});
+  EXPECT_EQ(export_to(path("flat"), "flat", {{"format", "torchtune"}, {"verify_after", "1"}}).code, CKPT_OK);
+  EXPECT_EQ(import_from(path("dcp"), "back", {{"verify_after", 1}}).code, CKPT_OK);
+}
+
+TEST_F(Sets, WhatDiffersFromWhatWasToBeWrittenIsFound) {
+  pt("same.pt", {floats("a", {300, 5}, 1), floats("b", {2}, 2)});
+  pt("value.pt", {floats("a", {300, 5}, 1), floats("b", {2}, 3)});
+  pt("shape.pt", {floats("a", {1500}, 1)});
+  pt("name.pt", {floats("c", {2}, 2)});
+  save("s", {{floats("a", {300, 5}, 1), floats("b", {2}, 2)}, {}, ""});
+  const client::Reader reader(open("s", "main"));
+  const auto compare = [&](const std::string& file) {
+    auto content = read_foreign(path(file), {});
+    EXPECT_TRUE(content.ok());
+    return compare_with(reader, *content, {}, [](const std::string& name) { return name; });
+  };
+  EXPECT_TRUE(compare("same.pt").ok());
+  const Status value = compare("value.pt");
+  EXPECT_EQ(value.code(), CKPT_CORRUPT) << value.message();
+  EXPECT_EQ(*value.detail("tensor"), "b");
+  EXPECT_EQ(compare("shape.pt").code(), CKPT_MISMATCH);
+  EXPECT_EQ(compare("name.pt").code(), CKPT_MISMATCH);
+}
+
+TEST_F(Sets, NotStrictForgivesWhatAMappingDoesNotKnow) {
+  pt("m.pt", {floats("a.w", {2}, 1), floats("z", {2}, 2)});
+  write_file(path("m.json"), R"({"rules":[{"match":"a.{x}","to":"b.{x}"},{"match":"nothing","to":"x"}]})");
+  const std::string map = path("m.json");
+  const Failure strict = import_from(path("m.pt"), "l", {}, {{"map", map.c_str()}});
+  EXPECT_EQ(strict.code, CKPT_MISMATCH) << strict.message;
+  const Failure lax =
+      import_from(path("m.pt"), "l", {}, {{"map", map.c_str()}, {"only", "a.w,z,q"}, {"strict", "none"}});
+  EXPECT_EQ(lax.code, CKPT_OK) << lax.message;
+  EXPECT_EQ(tree_of("l", "import"), R"({"b.w":)" + leaf("b.w") + R"(,"z":)" + leaf("z") + "}");
+  EXPECT_EQ(import_from(path("m.pt"), "k", {}, {{"only", "q"}, {"strict", "exact"}}).code, CKPT_NOT_FOUND);
+  write_file(path("keep.json"), R"({"unmatched":"keep","rules":[{"match":"a.{x}","to":"b.{x}"}]})");
+  const std::string keep = path("keep.json");
+  EXPECT_EQ(import_from(path("m.pt"), "j", {}, {{"map", keep.c_str()}, {"strict", "exact"}}).code, CKPT_MISMATCH);
+  EXPECT_EQ(import_from(path("m.pt"), "j", {}, {{"map", keep.c_str()}, {"strict", "missing"}}).code, CKPT_OK);
 }
 
 }  // namespace

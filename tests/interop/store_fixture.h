@@ -56,7 +56,7 @@ class StoreTest : public TemporaryDirectory {
     TemporaryDirectory::TearDown();
   }
 
-  void save(const std::string& label, const Saved& state) {
+  void save(const std::string& label, const Saved& state, const std::map<std::string, std::string>& attributes = {}) {
     ckpt_session* session = nullptr;
     ckpt_save* save = nullptr;
     must([&](auto** err) { return ckpt_session_open(&session, store_, 0, 1, nullptr, nullptr, err); });
@@ -83,6 +83,8 @@ class StoreTest : public TemporaryDirectory {
         return ckpt_save_add_object(save, CKPT_TREE_OBJECT, CKPT_TREE_MEDIA_TYPE, CKPT_OBJECT_SHARED, state.tree.data(),
                                     state.tree.size(), err);
       });
+    for (const auto& [key, value] : attributes)
+      must([&](auto** err) { return ckpt_save_set_attr(save, nullptr, key.c_str(), value.c_str(), err); });
     must([&](auto** err) { return ckpt_save_run(save, err); });
     ckpt_save_free(save);
     ckpt_session_free(session);
@@ -104,7 +106,7 @@ class StoreTest : public TemporaryDirectory {
     ckpt_options* options = nullptr;
     ckpt_options_new(&options, nullptr);
     for (const auto& [key, value] : settings) {
-      const bool number = std::string_view(key).starts_with("shard");
+      const bool number = std::string_view(key).starts_with("shard") || std::string_view(key) == "verify_after";
       must([&](auto** err) {
         return number ? ckpt_options_set_int(options, key, std::stoll(value), err)
                       : ckpt_options_set_str(options, key, value, err);
@@ -117,12 +119,18 @@ class StoreTest : public TemporaryDirectory {
     return failure;
   }
   // Into run "import", whether a trainer uses "main" or not.
-  Failure import_from(const std::string& from, const std::string& label) {
+  Failure import_from(const std::string& from, const std::string& label,
+                      const std::vector<std::pair<const char*, int>>& numbers = {},
+                      const std::vector<std::pair<const char*, const char*>>& texts = {}) {
     info_ = {};
     info_.struct_size = sizeof info_;
     ckpt_options* options = nullptr;
     must([&](auto** err) { return ckpt_options_new(&options, err); });
     must([&](auto** err) { return ckpt_options_set_str(options, "run", "import", err); });
+    for (const auto& [key, value] : numbers)
+      must([&](auto** err) { return ckpt_options_set_int(options, key, value, err); });
+    for (const auto& [key, value] : texts)
+      must([&](auto** err) { return ckpt_options_set_str(options, key, value, err); });
     Failure failure =
         attempt([&](auto** err) { return ckpt_import(store_, from.c_str(), label.c_str(), 3, options, &info_, err); });
     ckpt_options_free(options);

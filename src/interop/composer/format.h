@@ -5,6 +5,9 @@
 
 namespace ckpt::interop {
 
+// What the tar holds.
+inline constexpr std::string_view kComposerStates = "composer_states.pt";
+
 // A tar that begins as Composer's do; a packed file of any name.
 bool is_composer(const Candidate& candidate);
 
@@ -12,5 +15,9 @@ bool is_composer(const Candidate& candidate);
 // holds no .pt, UNSUPPORTED for a tar that holds more (DeepSpeed's, one for each rank), for a compressor whose library
 // is not here, and on a web server; CORRUPT.
 Result<ForeignCheckpoint> read_composer(const std::string& path, const ReadOptions& options);
+
+// A .pt, packed as the ending of the path says, or not; INVALID for an ending that is none of Composer's. What is
+// packed is first written to a temporary file.
+Result<ExportPlan> plan_composer(const ExportRequest& request);
 
 }  // namespace ckpt::interop

@@ -11,17 +11,16 @@ namespace ckpt::interop {
 
 namespace {
 
-constexpr std::string_view kStates = "composer_states.pt";
 constexpr uint64_t kMostAtLeast = uint64_t{1} << 30, kMostTimes = 2000;  // what a packed file may grow to
 
 Status no_pt(const std::string& path, const std::string& what) {
-  return Status(CKPT_FORMAT, path + ": " + what + "; expected a .pt, or a tar with " + std::string(kStates))
+  return Status(CKPT_FORMAT, path + ": " + what + "; expected a .pt, or a tar with " + std::string(kComposerStates))
       .with("path", path);
 }
 
 // In a temporary file. What begins as nothing that is read is refused before more of it is unpacked.
 Result<InputFile> unpack_file(const std::string& path, const char* packing, Bytes packed, const ReadOptions& options) {
-  CKPT_ASSIGN(TemporaryFile file, TemporaryFile::create());
+  CKPT_ASSIGN(OutputFile file, OutputFile::temporary());
   const uint64_t most = std::max(kMostAtLeast, packed.size() * kMostTimes);
   const Status status = unpack(packing, packed, [&](Bytes piece) -> Status {
     CKPT_TRY(options.check());
@@ -42,12 +41,12 @@ Result<Bytes> states_in(const std::string& path, Bytes tar) {
   if (!entries.ok()) return std::move(entries).status().in(path).with("path", path);
   const TarEntry* states = nullptr;
   for (const TarEntry& entry : *entries) {
-    if (entry.name != kStates)
-      return Status(CKPT_UNSUPPORTED,
-                    path + ": beside " + std::string(kStates) + " the tar holds " + shown(entry.name) + "; unpack it")
+    if (entry.name != kComposerStates)
+      return Status(CKPT_UNSUPPORTED, path + ": beside " + std::string(kComposerStates) + " the tar holds " +
+                                          shown(entry.name) + "; unpack it")
           .with("path", path)
           .with("found", entry.name);
-    if (states) return no_pt(path, "a tar with two " + std::string(kStates));
+    if (states) return no_pt(path, "a tar with two " + std::string(kComposerStates));
     states = &entry;
   }
   if (!states) return no_pt(path, "a tar without files");
@@ -62,7 +61,7 @@ bool is_composer(const Candidate& candidate) {
   if (!begins_as_tar(as_bytes(candidate.head)) || PtSource::looks_like(as_bytes(candidate.head))) return false;
   const std::string_view name(candidate.head.c_str());
   // Python describes the entry first where its time is no whole second.
-  return name.empty() || name == "/" || name == "./" || name == "././@PaxHeader" || name.ends_with(kStates);
+  return name.empty() || name == "/" || name == "./" || name == "././@PaxHeader" || name.ends_with(kComposerStates);
 }
 
 Result<ForeignCheckpoint> read_composer(const std::string& path, const ReadOptions& options) {

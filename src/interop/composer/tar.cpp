@@ -8,7 +8,6 @@ namespace ckpt::interop {
 
 namespace {
 
-constexpr uint64_t kBlock = 512;
 constexpr uint64_t kMaxExtra = 1 << 20;  // of what describes an entry
 constexpr size_t kMaxEntries = 1 << 16;
 
@@ -33,7 +32,7 @@ std::optional<uint64_t> number(std::string_view text) {
 bool is_header(std::string_view header) {
   const std::optional<uint64_t> expected = number(header.substr(148, 8));
   uint64_t sum = 8 * ' ';
-  for (size_t i = 0; i < kBlock; i++)
+  for (size_t i = 0; i < kTarBlock; i++)
     if (i < 148 || i >= 156) sum += static_cast<unsigned char>(header[i]);
   return expected == sum;
 }
@@ -70,6 +69,12 @@ struct Extra {
   }
 };
 
+std::string octal(uint64_t value, size_t digits) {
+  std::string text(digits, '0');
+  for (size_t i = digits; i-- > 0; value /= 8) text[i] = static_cast<char>('0' + value % 8);
+  return text;
+}
+
 Status broken(uint64_t at, const char* what) {
   return Status(CKPT_FORMAT, strformat("tar, byte {}: {}", at, what)).with("offset", at);
 }
@@ -77,21 +82,22 @@ Status broken(uint64_t at, const char* what) {
 }  // namespace
 
 bool begins_as_tar(Bytes file) {
-  return file.size() >= kBlock && as_text(file.subspan(257, 5)) == "ustar" && is_header(as_text(file.first(kBlock)));
+  return file.size() >= kTarBlock && as_text(file.subspan(257, 5)) == "ustar" &&
+         is_header(as_text(file.first(kTarBlock)));
 }
 
 Result<std::vector<TarEntry>> read_tar(Bytes file) {
   std::vector<TarEntry> entries;
   Extra extra;
-  for (uint64_t at = 0; file.size() - at >= kBlock;) {
-    const std::string_view header = as_text(file.subspan(at, kBlock));
+  for (uint64_t at = 0; file.size() - at >= kTarBlock;) {
+    const std::string_view header = as_text(file.subspan(at, kTarBlock));
     if (header.find_first_not_of('\0') == header.npos) return entries;  // the end
     if (!is_header(header)) return broken(at, "no header of an entry");
     const char kind = header[156];
     std::optional<uint64_t> size = number(header.substr(124, 12));
     const bool is_extra = kind == 'x' || kind == 'g' || kind == 'L';
     if (extra.size && !is_extra) size = extra.size;
-    const uint64_t data = at + kBlock;
+    const uint64_t data = at + kTarBlock;
     if (!size || *size > file.size() - data) return broken(at, "the entry reaches past the end of the file");
     if (entries.size() == kMaxEntries) return broken(at, "too many entries");
     if (is_extra) {
@@ -108,9 +114,35 @@ Result<std::vector<TarEntry>> read_tar(Bytes file) {
         return broken(at, "neither a file nor a directory");
       extra = {};
     }
-    at = data + std::min(round_up(*size, kBlock), file.size() - data);
+    at = data + std::min(round_up(*size, kTarBlock), file.size() - data);
   }
   return broken(file.size(), "the archive is cut");
+}
+
+std::string tar_header(std::string_view name, uint64_t size) {
+  std::string header(kTarBlock, '\0');
+  const auto put = [&](size_t at, std::string_view text) { header.replace(at, text.size(), text); };
+  put(0, name);
+  put(100, "0000644");
+  put(108, "0000000");
+  put(116, "0000000");
+  if (size < uint64_t{1} << 33) {
+    put(124, octal(size, 11));
+  } else {  // GNU's binary number
+    header[124] = '\x80';
+    for (size_t i = 0; i < 8; i++) header[135 - i] = static_cast<char>(size >> (8 * i) & 0xff);
+  }
+  put(136, "00000000000");
+  put(148, "        ");
+  put(156, {"0", 1});
+  put(257, {"ustar\0"
+            "00",
+            8});
+  uint64_t sum = 0;
+  for (const char c : header) sum += static_cast<unsigned char>(c);
+  put(148, octal(sum, 6));
+  header[154] = '\0';
+  return header;
 }
 
 }  // namespace ckpt::interop

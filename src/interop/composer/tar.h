@@ -1,7 +1,9 @@
-// The entries of a tar archive (ustar, PAX, GNU's long names). Takes untrusted bytes. Pure; thread-safe.
+// The entries of a tar archive: read (ustar, PAX, GNU's long names; takes untrusted bytes) and begun. Pure;
+// thread-safe.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -18,5 +20,10 @@ struct TarEntry {
 bool begins_as_tar(Bytes file);
 // Files, and nothing else; a link among them is FORMAT.
 Result<std::vector<TarEntry>> read_tar(Bytes file);
+
+// What stands before a file's data, of kTarBlock bytes. The data is padded to blocks, and two empty ones end the
+// archive.
+inline constexpr uint64_t kTarBlock = 512;
+std::string tar_header(std::string_view name, uint64_t size);
 
 }  // namespace ckpt::interop

@@ -1,6 +1,5 @@
 #include "interop/composer/unpack.h"
 
-#include <dlfcn.h>
 #include <lz4frame.h>
 #include <zlib.h>
 
@@ -8,13 +7,12 @@
 #include <memory>
 #include <vector>
 
+#include "interop/composer/codecs.h"
 #include "interop/dcp/zstd.h"
 
 namespace ckpt::interop {
 
 namespace {
-
-constexpr size_t kOutBytes = 1 << 20, kInBytes = 1 << 30;
 
 // One decompressor. Both ranges shrink by what was used.
 class Unpacker {
@@ -27,11 +25,6 @@ class Unpacker {
   virtual const char* missing() const { return nullptr; }
 };
 
-template <typename T, typename Byte>
-T* pointer(std::span<Byte> bytes) {
-  return reinterpret_cast<T*>(const_cast<std::byte*>(bytes.data()));
-}
-
 class Gzip final : public Unpacker {
  public:
   ~Gzip() override { inflateEnd(&stream_); }
@@ -41,9 +34,9 @@ class Gzip final : public Unpacker {
     return inflateInit2(&stream_, 16 + MAX_WBITS) == Z_OK;
   }
   Step step(Bytes& in, MutableBytes& out) override {
-    stream_.next_in = pointer<Bytef>(in);
+    stream_.next_in = stream_pointer<Bytef>(in);
     stream_.avail_in = static_cast<uInt>(std::min(in.size(), kInBytes));
-    stream_.next_out = pointer<Bytef>(out);
+    stream_.next_out = stream_pointer<Bytef>(out);
     stream_.avail_out = static_cast<uInt>(out.size());
     const uInt given = stream_.avail_in;
     const int code = inflate(&stream_, Z_NO_FLUSH);
@@ -73,28 +66,13 @@ class Lz4 final : public Unpacker {
   LZ4F_dctx* context_ = nullptr;
 };
 
-template <typename F>
-bool find_function(void* library, const char* name, F* function) {
-  *function = library ? reinterpret_cast<F>(dlsym(library, name)) : nullptr;
-  return *function != nullptr;
-}
-
-// bz_stream of libbz2, which has been the same since 1.0.
-struct BzStream {
-  char* next_in;
-  unsigned avail_in, total_in[2];
-  char* next_out;
-  unsigned avail_out, total_out[2];
-  void *state, *allocate, *free, *opaque;
-};
-
 class Bzip2 final : public Unpacker {
  public:
   ~Bzip2() override {
     if (end_) end_(&stream_);
   }
   bool begin() override {
-    void* library = dlopen("libbz2.so.1.0", RTLD_NOW | RTLD_LOCAL);
+    void* library = bzip2_library();
     const bool found = find_function(library, "BZ2_bzDecompressInit", &init_) &&
                        find_function(library, "BZ2_bzDecompress", &decompress_) &&
                        find_function(library, "BZ2_bzDecompressEnd", &end_);
@@ -104,9 +82,9 @@ class Bzip2 final : public Unpacker {
     return init_(&stream_, 0, 0) == 0;
   }
   Step step(Bytes& in, MutableBytes& out) override {
-    stream_.next_in = pointer<char>(in);
+    stream_.next_in = stream_pointer<char>(in);
     stream_.avail_in = static_cast<unsigned>(std::min(in.size(), kInBytes));
-    stream_.next_out = pointer<char>(out);
+    stream_.next_out = stream_pointer<char>(out);
     stream_.avail_out = static_cast<unsigned>(out.size());
     const unsigned given = stream_.avail_in;
     const int code = decompress_(&stream_);
@@ -114,29 +92,13 @@ class Bzip2 final : public Unpacker {
     out = out.last(stream_.avail_out);
     return code == 4 ? Step::kEnd : code == 0 ? Step::kMore : Step::kCorrupt;  // BZ_STREAM_END, BZ_OK
   }
-  const char* missing() const override { return end_ ? nullptr : "libbz2.so.1.0 (Debian: libbz2-1.0)"; }
+  const char* missing() const override { return end_ ? nullptr : kBzip2Library; }
 
  private:
   BzStream stream_{};
   int (*init_)(BzStream*, int, int) = nullptr;
   int (*decompress_)(BzStream*) = nullptr;
   int (*end_)(BzStream*) = nullptr;
-};
-
-// lzma_stream of liblzma, which has been the same since 5.0.
-struct LzmaStream {
-  const uint8_t* next_in;
-  size_t avail_in;
-  uint64_t total_in;
-  uint8_t* next_out;
-  size_t avail_out;
-  uint64_t total_out;
-  const void* allocator;
-  void* internal;
-  void* reserved_pointers[4];
-  uint64_t reserved_numbers[2];
-  size_t reserved_sizes[2];
-  int reserved_enums[2];
 };
 
 // .xz, and .lzma of older programs.
@@ -146,7 +108,7 @@ class Lzma final : public Unpacker {
     if (end_) end_(&stream_);
   }
   bool begin() override {
-    void* library = dlopen("liblzma.so.5", RTLD_NOW | RTLD_LOCAL);
+    void* library = lzma_library();
     const bool found = find_function(library, "lzma_auto_decoder", &decoder_) &&
                        find_function(library, "lzma_code", &code_) && find_function(library, "lzma_end", &end_);
     if (!found) return false;
@@ -155,16 +117,16 @@ class Lzma final : public Unpacker {
     return decoder_(&stream_, kMemory, 0) == 0;
   }
   Step step(Bytes& in, MutableBytes& out) override {
-    stream_.next_in = pointer<const uint8_t>(in);
+    stream_.next_in = stream_pointer<const uint8_t>(in);
     stream_.avail_in = in.size();
-    stream_.next_out = pointer<uint8_t>(out);
+    stream_.next_out = stream_pointer<uint8_t>(out);
     stream_.avail_out = out.size();
     const int code = code_(&stream_, in.empty() ? 3 : 0);  // LZMA_FINISH, LZMA_RUN
     in = in.last(stream_.avail_in);
     out = out.last(stream_.avail_out);
     return code == 1 ? Step::kEnd : code == 0 ? Step::kMore : Step::kCorrupt;  // LZMA_STREAM_END, LZMA_OK
   }
-  const char* missing() const override { return end_ ? nullptr : "liblzma.so.5 (Debian: liblzma5)"; }
+  const char* missing() const override { return end_ ? nullptr : kLzmaLibrary; }
 
  private:
   static constexpr uint64_t kMemory = 512 << 20;  // of the decoder, which the file asks for

@@ -119,7 +119,7 @@ class Locator {
  private:
   // Packed ones from a temporary file.
   Status open_entries(std::vector<FileBytes>* entries) {
-    std::optional<TemporaryFile> unpacked;
+    std::optional<OutputFile> unpacked;
     std::vector<std::pair<size_t, ByteRange>> packed;
     for (const Wanted& wanted : catalogue_.wanted) {
       const DcpPlace& place = wanted.chunk->place;
@@ -134,7 +134,7 @@ class Locator {
         continue;
       }
       if (!unpacked) {
-        CKPT_ASSIGN(TemporaryFile made, TemporaryFile::create());
+        CKPT_ASSIGN(OutputFile made, OutputFile::temporary());
         unpacked.emplace(std::move(made));
       }
       const uint64_t begin = unpacked->size();

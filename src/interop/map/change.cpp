@@ -70,7 +70,7 @@ class Changer {
       CKPT_TRY(apply_rules(i, &now));
     }
     for (const std::string& glob : changes_.selection.only)
-      if (!found_.contains(glob))
+      if (changes_.strict && !found_.contains(glob))
         return Status(CKPT_NOT_FOUND, "option only: no tensor, nor a place above one, fits " + shown(glob))
             .with("found", glob);
     return Ok();
@@ -97,7 +97,7 @@ class Changer {
         add(rule, source, k, *captures, now);
         return Ok();
       }
-    switch (changes_.mapping->unmatched) {
+    switch (changes_.unmatched.value_or(changes_.mapping->unmatched)) {
       case Unmatched::kDrop:
         return Ok();
       case Unmatched::kKeep:
@@ -137,7 +137,7 @@ class Changer {
   Status check_rules() const {
     if (!changes_.mapping) return Ok();
     for (const Rule& rule : changes_.mapping->rules)
-      if (!rule.optional && !rule.to.empty() && !used_.contains(&rule))
+      if (changes_.strict && !rule.optional && !rule.to.empty() && !used_.contains(&rule))
         return Status(CKPT_NOT_FOUND, changes_.mapping->name + ": " + rule.shown +
                                           " finds no tensor; is the mapping for this model? (\"optional\" lets it)")
             .with("found", rule.from[0].text());
@@ -445,6 +445,9 @@ Result<Changes> changes_of(const Options& options, const std::string& beside) {
   const std::string cast = options.str("cast"), name = options.str("map"), config = options.str("config");
   if (cast != "none") changes.cast = static_cast<uint16_t>(dtype_find(cast));
   changes.at = options.str("map_at");
+  const std::string strict = options.str("strict");
+  changes.strict = strict != "none";
+  if (strict != "missing") changes.unmatched = changes.strict ? Unmatched::kError : Unmatched::kKeep;
   const int64_t back = options.integer("map_back");
   if (!changes.at.empty()) changes.at += '/';
   if (name.empty()) return changes;

@@ -31,15 +31,17 @@ struct Changes {
   std::optional<Mapping> mapping;
   std::string at;  // the place that the mapping is for, with a '/' at its end; empty for all
   Variables variables;
-  std::optional<uint16_t> cast;  // of f32, f16 and bf16
-  std::optional<Mapping> back;   // must give the same names and shapes again
+  std::optional<uint16_t> cast;        // of f32, f16 and bf16
+  std::optional<Mapping> back;         // must give the same names and shapes again
+  bool strict = true;                  // a rule, or a glob of `only`, that finds no tensor is an error
+  std::optional<Unmatched> unmatched;  // what to do instead of what the mapping says
   // Whether a tensor may lie with strides, or in a part of its source.
   bool views = true;
 
   bool empty() const { return selection.empty() && !mapping && !cast; }
 };
 
-// What options map, map_at, map_back, config, only, exclude and cast say; `beside`: where config.json may be.
+// What options map, map_at, map_back, config, only, exclude, cast and strict say; `beside`: where config.json may be.
 Result<Changes> changes_of(const Options& options, const std::string& beside);
 
 // MISMATCH for shapes that do not fit, NOT_FOUND for what a rule or `only` names and is not there, FORMAT for names

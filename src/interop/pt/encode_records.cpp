@@ -1,5 +1,5 @@
-// Records of torch's, numpy's and Python's classes (schemas/STATE_TREE.md) as what torch.load makes these objects of.
-#include <cstring>
+// Records of torch's and Python's classes (schemas/STATE_TREE.md) as what torch.load makes these objects of.
+#include <algorithm>
 
 #include "interop/pt/dtype.h"
 #include "interop/pt/encoder.h"
@@ -16,6 +16,16 @@ struct PtEncoder::Row {
 namespace {
 
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+
+// Classes whose objects only hold what they are made of: to make one runs nothing that a file could choose.
+constexpr std::string_view kHarmless[] = {"datetime.date",
+                                          "datetime.datetime",
+                                          "datetime.time",
+                                          "datetime.timedelta",
+                                          "pathlib.PosixPath",
+                                          "pathlib.PurePosixPath",
+                                          "pathlib._local.PosixPath",
+                                          "torch.torch_version.TorchVersion"};
 
 bool is_storage_class(std::string_view name) {
   return name.starts_with("torch.") && name.ends_with("Storage") && torch_dtype_of_storage(name).dtype != 0;
@@ -54,10 +64,14 @@ bool PtEncoder::is_number(const TreeNode& record) const {
 
 Status PtEncoder::opaque(const TreeNode& node) {
   const std::string class_name(node.text_view());
+  const bool harmless = std::ranges::find(kHarmless, class_name) != std::end(kHarmless);
+  const bool only_args = node.child_count == 0 || (node.child_count == 1 && find(node, "args") != kNoNode);
+  if (options_.trusting && harmless && only_args) return called(node);
   if (!options_.opaque_as_dict)
     return refuse(CKPT_UNSUPPORTED, node,
-                  "torch.load(weights_only=True) refuses class " + class_name +
-                      " (option opaque=dict writes a plain dict)")
+                  (options_.trusting ? "an object is not made of class "
+                                     : "torch.load(weights_only=True) refuses class ") +
+                      class_name + " (option opaque=dict writes a plain dict)")
         .with("found", class_name);
   pickle_.empty_dict();
   pickle_.begin_items();
@@ -300,38 +314,6 @@ Status PtEncoder::quantized(const TreeNode& node) {
   pickle_.boolean(look.requires_grad);
   pickle_.ordered_dict();
   pickle_.end_tuple();
-  pickle_.reduce();
-  return Ok();
-}
-
-// ---- numpy ----
-
-Status PtEncoder::array(const TreeNode& node) {
-  CKPT_ASSIGN(const uint32_t data, field(node, "data"));
-  return leaf(tree_[data], {});
-}
-
-// numpy.float32{value}: a number of Python's; the parts of a complex one are bytes.
-Status PtEncoder::number(const TreeNode& node) {
-  CKPT_ASSIGN(const uint32_t value, field(node, "value"));
-  const TreeNode& found = tree_[value];
-  if (found.kind != CKPT_NODE_BYTES) return put(value);
-  double parts[2] = {};
-  if (node.text_view() == "numpy.complex64" && found.text_size == 2 * sizeof(float)) {
-    float narrow[2];
-    std::memcpy(narrow, found.text, sizeof narrow);
-    parts[0] = static_cast<double>(narrow[0]);
-    parts[1] = static_cast<double>(narrow[1]);
-  } else if (node.text_view() == "numpy.complex128" && found.text_size == sizeof parts) {
-    std::memcpy(parts, found.text, sizeof parts);
-  } else {
-    return refuse(CKPT_UNSUPPORTED, node, "a number of class " + std::string(node.text_view()))
-        .with("found", std::string(node.text_view()));
-  }
-  pickle_.global("__builtin__", "complex");
-  pickle_.real(parts[0]);
-  pickle_.real(parts[1]);
-  pickle_.tuple2();
   pickle_.reduce();
   return Ok();
 }

@@ -1,7 +1,8 @@
 // A state tree, or parts of one, as torch.save pickles it: plain values as they are, tensors as what rebuilds them from
 // storages, and the records of schemas/STATE_TREE.md that torch.load(weights_only=True) of torch 2 makes objects of.
 // numpy's arrays become tensors and its scalars Python's numbers, since weights_only refuses numpy (which the tool
-// tells). Recursion goes as deep as a state tree may. One thread.
+// tells); where the file is for programs that trust it, they stay what they are. Recursion goes as deep as a state tree
+// may. One thread.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,9 @@ const char* quantized_storage(std::string_view dtype);
 struct PtEncoderOptions {
   // A record that weights_only refuses becomes a dict of its fields, with its class under "__class__".
   bool opaque_as_dict = false;
+  // For torch.load(weights_only=False): numpy's values, dates, paths and versions are what they were. Never another
+  // class, since to make an object may run what an imported file wanted.
+  bool trusting = false;
   // Aliases of these tensors are written as tensors of their own.
   std::set<std::string> apart;
 };
@@ -98,8 +102,6 @@ class PtEncoder {
   Status parameter(const TreeNode& node);
   Status sparse(const TreeNode& node);
   Status quantized(const TreeNode& node);
-  Status array(const TreeNode& node);
-  Status number(const TreeNode& node);
   Status byte_array(const TreeNode& node);
   Status called(const TreeNode& node);
   Result<Look> look_of(const TreeNode& record) const;
@@ -111,6 +113,11 @@ class PtEncoder {
   bool flag(const TreeNode& record, const char* key) const;
   std::string_view text(const TreeNode& record, const char* key) const;
   static const Row* row_of(std::string_view class_name);
+
+  // ---- encode_numpy.cpp ----
+  Status array(const TreeNode& node);
+  Status number(const TreeNode& node);
+  Status numpy_dtype(uint16_t dtype);
 
   const State state_;
   const format::Tree& tree_;

@@ -1,6 +1,7 @@
 // The .pt files of PyTorch: the row of formats.cpp, and what other formats that are made of such files share.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +26,15 @@ Attributes import_attributes(const char* format, size_t unchecked);
 // What torch.load(weights_only=True) makes the checkpoint's main tree of. UNSUPPORTED (a dtype that torch lacks; a
 // record that weights_only refuses, unless option opaque is "dict"), FORMAT (a tree that does not fit its checkpoint).
 Result<ExportPlan> plan_pt(const ExportRequest& request);
+// The value of a node as a file; its archive begins at byte `at`. With `trusting` objects of a few harmless classes
+// (encoder.h) are what they were, for programs that load without weights_only.
+struct PtFileOptions {
+  bool trusting = false;
+  uint64_t at = 0;
+  std::function<bool(uint32_t node)> keep = {};  // which children of the node; all where it is empty
+};
+Result<ExportFile> pt_file_of(const ExportRequest& request, const format::Tree& tree, uint32_t node, std::string name,
+                              const PtFileOptions& options);
 
 // An archive of torch's zip form, from front to back: the pickle, its storages, the end.
 class PtArchive {
@@ -41,6 +51,6 @@ class PtArchive {
 };
 
 // One file in torch's zip form. Storage i has the key i.
-ExportFile pt_file(std::string name, std::string pickle, const std::vector<PtStorage>& storages);
+ExportFile pt_file(std::string name, std::string pickle, const std::vector<PtStorage>& storages, uint64_t at = 0);
 
 }  // namespace ckpt::interop

@@ -156,4 +156,10 @@ Result<PtTensor> tensor_of_scalar(const PickleDocument& pickle, PickleRef ref) {
   return tensor;
 }
 
+std::string_view numpy_code(uint16_t dtype) {
+  for (const NumpyDtype& row : kNumpyDtypes)
+    if (row.dtype == dtype) return row.name;
+  return {};
+}
+
 }  // namespace ckpt::interop

@@ -11,9 +11,9 @@ const std::string kArchive = "archive/";  // what torch calls a file whose name 
 
 class ZipBody final : public FileBody {
  public:
-  explicit ZipBody(std::string pickle) : pickle_(std::move(pickle)) {}
+  ZipBody(std::string pickle, uint64_t at) : pickle_(std::move(pickle)), at_(at) {}
 
-  Status begin(OutputFile& file) override { return archive_.begin(file, 0, pickle_); }
+  Status begin(OutputFile& file) override { return archive_.begin(file, at_, pickle_); }
   Status write(OutputFile&, std::span<const TensorStream::Piece> pieces, Bytes bytes) override {
     for (const TensorStream::Piece& piece : pieces) {
       CKPT_TRY(archive_.write(piece.item, piece, bytes.first(piece.bytes)));
@@ -25,6 +25,7 @@ class ZipBody final : public FileBody {
 
  private:
   std::string pickle_;
+  uint64_t at_;
   PtArchive archive_;
 };
 
@@ -50,24 +51,30 @@ Status PtArchive::end() {
   return zip_->finish();
 }
 
-ExportFile pt_file(std::string name, std::string pickle, const std::vector<PtStorage>& storages) {
+ExportFile pt_file(std::string name, std::string pickle, const std::vector<PtStorage>& storages, uint64_t at) {
   ExportFile file{std::move(name), nullptr, {}, pickle.size()};
   for (const PtStorage& storage : storages) {
     file.ranges.push_back(storage.range);
     file.bytes += storage.bytes;
   }
-  file.body = std::make_unique<ZipBody>(std::move(pickle));
+  file.body = std::make_unique<ZipBody>(std::move(pickle), at);
   return file;
+}
+
+Result<ExportFile> pt_file_of(const ExportRequest& request, const format::Tree& tree, uint32_t node, std::string name,
+                              const PtFileOptions& options) {
+  const PtEncoderOptions encoding{request.options.str("opaque") == "dict", options.trusting, {}};
+  PtEncoder encoder(request.reader, tree, encoding);
+  CKPT_TRY(options.keep ? encoder.value(node, options.keep) : encoder.value(node));
+  return pt_file(std::move(name), encoder.pickle().finish(), encoder.storages().storages(), options.at);
 }
 
 Result<ExportPlan> plan_pt(const ExportRequest& request) {
   CKPT_ASSIGN(const format::Tree tree, request.reader.tree());
-  const PtEncoderOptions options{request.options.str("opaque") == "dict", {}};
-  PtEncoder encoder(request.reader, tree, options);
   CKPT_ASSIGN(const uint32_t root, node_at(tree, request.options.str("at")));
-  CKPT_TRY(encoder.value(root));
+  CKPT_ASSIGN(ExportFile file, pt_file_of(request, tree, root, {}, {}));
   ExportPlan plan;
-  plan.files.push_back(pt_file({}, encoder.pickle().finish(), encoder.storages().storages()));
+  plan.files.push_back(std::move(file));
   return plan;
 }
 

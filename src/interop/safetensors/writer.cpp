@@ -166,8 +166,9 @@ class MetadataCheck final : public JsonEvents {
 
 // A set of several files has one; a single file only where it was imported with one.
 Result<std::optional<std::string>> index_of(const From& from, const std::vector<PlannedFile>& files) {
-  std::string metadata = from.prefix.empty() ? get_text(from.reader, kIndexAttr) : "";  // it is about all tensors
+  std::string metadata = get_text(from.reader, kIndexAttr);
   if (metadata.empty() && files.size() == 1) return std::optional<std::string>();
+  if (!from.prefix.empty()) metadata.clear();  // it is about all tensors
   StringMap weight_map;
   uint64_t total = 0;
   for (const PlannedFile& file : files) {

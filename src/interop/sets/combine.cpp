@@ -72,7 +72,10 @@ class Combiner {
     }
     for (auto& [key, value] : content.attributes) {
       if (key == "import.unchecked") unchecked_ += std::stoull(value);
-      if (key.starts_with("safetensors.")) out_.attributes.emplace_back(key, value);
+      // Of the first that has them, which is the model.
+      const bool is_new =
+          std::ranges::find(out_.attributes, key, [](const auto& row) { return row.first; }) == out_.attributes.end();
+      if (key.starts_with("safetensors.") && is_new) out_.attributes.emplace_back(key, value);
     }
     std::move(content.keep.begin(), content.keep.end(), std::back_inserter(out_.keep));
     return Ok();

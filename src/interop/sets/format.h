@@ -31,7 +31,19 @@ Result<ForeignCheckpoint> read_meta(const std::string& path, const ReadOptions& 
 bool is_olmo(const Candidate& candidate);
 Result<ForeignCheckpoint> read_olmo(const std::string& path, const ReadOptions& options);
 
+// ---- writer.cpp ----
+// A .pt for each of OLMo's parts, and its config.yaml, which an import kept. MISMATCH for another state.
+Result<ExportPlan> plan_olmo(const ExportRequest& request);
+// The files that were imported, or epoch_0: {"model", "adapter"} of the state, or all of it as the model; what else it
+// holds is the recipe's state. FORMAT for an attribute of the import that names files outside.
+Result<ExportPlan> plan_torchtune(const ExportRequest& request);
+
 // ---- shared ----
+// Attributes that an import leaves for an export: the text of config.yaml; the paths of all files, as JSON; and of a
+// tensor which of the model's .pt files it was in.
+inline constexpr const char *kOlmoConfigAttr = "olmo.config", *kTorchtuneFilesAttr = "torchtune.files",
+                            *kModelFileAttr = "torchtune.file";
+inline constexpr const char* kOlmoParts[] = {"model", "optim", "train", "other"};
 // What is in a directory, sorted; none where it cannot be read.
 std::vector<std::string> names_in_directory(const std::string& path);
 bool holds_weights(const std::vector<std::string>& names);

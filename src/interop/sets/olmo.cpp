@@ -6,6 +6,7 @@
 #include <map>
 
 #include "format/base64.h"
+#include "format/names.h"
 #include "interop/json.h"
 #include "interop/pickle/pickle.h"
 #include "interop/safetensors/format.h"
@@ -16,6 +17,7 @@ namespace ckpt::interop {
 namespace {
 
 constexpr int kMaxDepth = 100;
+constexpr size_t kMostConfig = 1 << 20;
 
 bool has_file(const std::vector<std::string>& names, std::string_view name) {
   return std::binary_search(names.begin(), names.end(), name);
@@ -159,6 +161,14 @@ class KeyedState {
   std::deque<Node> nodes_;
 };
 
+Result<std::string> text_of_file(const std::string& path) {
+  CKPT_ASSIGN(const MappedFile file, MappedFile::open(path));
+  if (file.bytes().size() > kMostConfig || !format::valid_utf8(as_text(file.bytes())))
+    return Status(CKPT_FORMAT, path + strformat(": expected a text of at most {} bytes", kMostConfig))
+        .with("path", path);
+  return std::string(as_text(file.bytes()));
+}
+
 // The file of one part of the state; empty where there is none. A .safetensors wins, as OLMo has it.
 std::string file_of_part(const std::vector<std::string>& names, const std::string& part) {
   for (const char* ending : {".safetensors", ".pt"})
@@ -177,7 +187,7 @@ bool is_olmo(const Candidate& candidate) {
 Result<ForeignCheckpoint> read_olmo(const std::string& path, const ReadOptions& options) {
   const std::vector<std::string> names = names_in_directory(path);
   std::vector<StatePart> parts;
-  for (const char* part : {"model", "optim", "train", "other"}) {
+  for (const char* part : kOlmoParts) {
     const std::string file = file_of_part(names, part);
     if (file.empty()) continue;
     CKPT_ASSIGN(StatePart read, read_part(part, path + '/' + file, options));
@@ -185,7 +195,9 @@ Result<ForeignCheckpoint> read_olmo(const std::string& path, const ReadOptions& 
     parts.push_back(std::move(read));
   }
   CKPT_ASSIGN(ForeignCheckpoint all, combine("olmo", std::move(parts)));
-  keep_file_names(all, path);
+  CKPT_ASSIGN(std::string config, text_of_file(path + "/config.yaml"));
+  all.attributes.emplace_back(kOlmoConfigAttr, std::move(config));
+  keep_file_names(all, path, {"config.yaml"});
   return all;
 }
 

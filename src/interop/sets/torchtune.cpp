@@ -4,6 +4,7 @@
 #include <charconv>
 #include <optional>
 
+#include "interop/json.h"
 #include "interop/sets/format.h"
 
 namespace ckpt::interop {
@@ -79,6 +80,9 @@ Status read_model(const Epoch& epoch, const ReadOptions& options, std::vector<St
     if (!weights.ok() && (weights.status().code() != CKPT_NOT_FOUND || epoch.adapter.empty())) return weights.status();
     if (weights.ok()) model.content = weights.take();
   }
+  for (size_t i = 0; model.content.size() > 1 && i < model.content.size(); i++)
+    for (ForeignTensor& tensor : model.content[i].tensors)
+      tensor.attributes.emplace_back(kModelFileAttr, std::to_string(i));
   if (!model.content.empty()) parts->push_back(std::move(model));
   return Ok();
 }
@@ -101,6 +105,12 @@ Result<ForeignCheckpoint> read_torchtune(const std::string& path, const ReadOpti
     parts.push_back(std::move(part));
   }
   CKPT_ASSIGN(ForeignCheckpoint all, combine("torchtune", std::move(parts)));
+  std::vector<std::string> files;
+  for (size_t i = 0; i < all.files.count(); i++) {
+    const std::string file = all.files.path(i);
+    if (file.starts_with(path)) files.push_back(file.substr(file.find_first_not_of('/', path.size())));
+  }
+  all.attributes.emplace_back(kTorchtuneFilesAttr, json_of(files));
   keep_file_names(all, path);
   return all;
 }

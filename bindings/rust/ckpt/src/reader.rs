@@ -218,9 +218,10 @@ impl Reader {
         })
     }
 
-    /// Writes the checkpoint to `path`, which must not exist, as safetensors, `.pt`, DCP or hfai files.
+    /// Writes the checkpoint to `path`, which must not exist, as option `format` says: safetensors, `.pt`, DCP, hfai,
+    /// Composer, OLMo or torchtune.
     /// Options: `format`, `shards`, `shard_bytes`, `at`, `opaque`, `threads`, `map`, `map_at`, `map_back`, `config`,
-    /// `only`, `exclude`, `cast`.
+    /// `only`, `exclude`, `cast`, `strict`, `verify_after`.
     pub fn export(&self, path: impl AsRef<Path>, options: &Options) -> Result<()> {
         let (path, bag) = (c_path(path)?, options.bag()?);
         // SAFETY: text and options live until the call returns.

@@ -97,7 +97,7 @@ impl Store {
     /// own run (default `import`). Runs no code. If somebody truncates the file meanwhile, SIGBUS can end the process.
     /// `path` may be the address of a file on a web server. Imports into one run take turns. Options: `run`, `verify`,
     /// `on_existing`, `compression`, `threads`, `timeout_ms`, `map`, `map_at`, `map_back`, `config`, `only`, `exclude`,
-    /// `cast`, `ca_file`, `http_header`.
+    /// `cast`, `strict`, `verify_after`, `ca_file`, `http_header`.
     pub fn import(
         &self,
         path: impl AsRef<Path>,

@@ -1,0 +1,191 @@
+// What OLMo and torchtune write: the parts of a state as files of their own, under the names that an import kept.
+#include <algorithm>
+#include <set>
+
+#include "interop/json.h"
+#include "interop/pt/format.h"
+#include "interop/safetensors/file_set.h"
+#include "interop/safetensors/format.h"
+#include "interop/sets/format.h"
+
+namespace ckpt::interop {
+
+using format::kNoNode;
+using format::Tree;
+
+namespace {
+
+// The node with the entries of a state.
+Result<uint32_t> entries_of(const Tree& tree) {
+  if (tree[0].kind == CKPT_NODE_DICT) return 0U;
+  const bool ordered = tree[0].kind == CKPT_NODE_RECORD && tree[0].text_view() == "collections.OrderedDict";
+  const uint32_t items = ordered ? tree.find(0, "items") : kNoNode;
+  if (items != kNoNode && tree[items].kind == CKPT_NODE_DICT) return items;
+  return Status(CKPT_MISMATCH, "export: the state is no dict of parts");
+}
+
+// ---- torchtune ----
+
+bool is_safetensors_name(const std::string& name) { return name.ends_with(kSuffix); }
+
+// "epoch_3/" of "epoch_3/model.safetensors"; empty for a file beside the others.
+std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
+std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+// Of a file, or of one in a directory.
+Status check_path(const std::string& path) {
+  const std::string folder = folder_of(path);
+  CKPT_TRY(check_file_name(name_of(path), ""));
+  return folder.empty() ? Ok() : check_file_name(folder.substr(0, folder.size() - 1), "");
+}
+
+struct TorchtuneFiles {
+  std::vector<std::string> models;
+  std::string adapter = "epoch_0/adapter_model.pt", recipe = "recipe_state/recipe_state.pt";
+  std::string folder = "epoch_0/";  // of the model
+};
+
+Result<TorchtuneFiles> torchtune_files(const State& state) {
+  TorchtuneFiles files;
+  const std::string text = get_text(state, kTorchtuneFilesAttr);
+  if (text.empty()) return files;
+  const auto wrong = [](const std::string& what) {
+    return Status(CKPT_FORMAT, strformat("attribute {}: ", kTorchtuneFilesAttr) + what);
+  };
+  Result<std::vector<std::string>> paths = parse_string_list(text);
+  if (!paths.ok()) return wrong(paths.status().message());
+  std::set<std::string> seen;
+  for (const std::string& path : *paths) {
+    if (const Status status = check_path(path); !status.ok()) return wrong(status.message());
+    if (!seen.insert(path).second) return wrong("a path comes twice");
+    const std::string name = name_of(path);
+    if (name == "recipe_state.pt") {
+      files.recipe = path;
+    } else if (name.starts_with("adapter")) {
+      files.adapter = path;
+      files.folder = folder_of(path);
+    } else {
+      files.models.push_back(path);
+    }
+  }
+  if (!files.models.empty()) files.folder = folder_of(files.models[0]);
+  return files;
+}
+
+class TorchtunePlan {
+ public:
+  TorchtunePlan(const ExportRequest& request, const Tree& tree, const TorchtuneFiles& files)
+      : request_(request), tree_(tree), files_(files) {}
+
+  Result<ExportPlan> run() {
+    plan_.is_directory = true;
+    CKPT_ASSIGN(const uint32_t root, entries_of(tree_));
+    const uint32_t model = tree_.find(root, "model"), adapter = tree_.find(root, "adapter");
+    const bool in_parts = model != kNoNode || adapter != kNoNode;
+    const uint32_t weights = in_parts ? model : root;
+    if (!in_parts) CKPT_TRY(check_weights(root));
+    if (weights != kNoNode) CKPT_TRY(put_model(weights, in_parts ? "model" : ""));
+    if (adapter != kNoNode) CKPT_TRY(put_adapter(adapter));
+    uint32_t others = 0;
+    for (uint32_t child = tree_.first_child(root); in_parts && child != kNoNode; child = tree_[child].next)
+      others += child != model && child != adapter;
+    if (others == 0) return std::move(plan_);
+    const auto keep = [model, adapter](uint32_t node) { return node != model && node != adapter; };
+    CKPT_ASSIGN(ExportFile recipe, pt_file_of(request_, tree_, root, files_.recipe, {.keep = keep}));
+    plan_.files.push_back(std::move(recipe));
+    return std::move(plan_);
+  }
+
+ private:
+  // Without parts the state is the model, which holds tensors only.
+  Status check_weights(uint32_t root) const {
+    for (uint32_t child = tree_.first_child(root); child != kNoNode; child = tree_[child].next)
+      if (tree_[child].kind != CKPT_NODE_TENSOR && tree_[child].kind != CKPT_NODE_RECORD)
+        return Status(CKPT_MISMATCH, "export: torchtune's state has model or adapter, or is a dict of tensors; found " +
+                                         shown(tree_[child].key_view()))
+            .with("found", std::string(tree_[child].key_view()));
+    return Ok();
+  }
+
+  // As safetensors are exported, but for their place.
+  Status put_safetensors(const std::string& at, const std::string& path, const std::string& folder) {
+    ExportRequest part{request_.reader, path, request_.options, request_.job};
+    if (!at.empty()) CKPT_TRY(part.options.set_str("at", at));
+    CKPT_ASSIGN(ExportPlan made, plan_safetensors(part));
+    for (ExportFile& file : made.files) {
+      file.name = made.is_directory ? folder + file.name : path;
+      plan_.files.push_back(std::move(file));
+    }
+    return Ok();
+  }
+
+  Status put_model(uint32_t node, const std::string& at) {
+    const std::vector<std::string>& paths = files_.models;
+    if (paths.empty() || std::ranges::all_of(paths, is_safetensors_name))
+      return put_safetensors(at, files_.folder, files_.folder);
+    for (size_t i = 0; i < paths.size(); i++) {
+      const auto keep = [&](uint32_t child) { return paths.size() == 1 || file_of(child) == i; };
+      CKPT_ASSIGN(ExportFile file, pt_file_of(request_, tree_, node, paths[i], {.keep = keep}));
+      plan_.files.push_back(std::move(file));
+    }
+    return Ok();
+  }
+
+  // Which file of the model a tensor was in. What was in none is in the first.
+  size_t file_of(uint32_t node) const {
+    const format::TreeNode& found = tree_[node];
+    if (found.kind != CKPT_NODE_TENSOR) return 0;
+    const auto text = request_.reader.tensor_attr(std::string(found.text_view()), kModelFileAttr);
+    for (size_t i = 0; text && i < files_.models.size(); i++)
+      if (*text == std::to_string(i)) return i;
+    return 0;
+  }
+
+  Status put_adapter(uint32_t node) {
+    if (is_safetensors_name(files_.adapter)) return put_safetensors("adapter", files_.adapter, {});
+    CKPT_ASSIGN(ExportFile file, pt_file_of(request_, tree_, node, files_.adapter, {}));
+    plan_.files.push_back(std::move(file));
+    return Ok();
+  }
+
+  const ExportRequest& request_;
+  const Tree& tree_;
+  const TorchtuneFiles& files_;
+  ExportPlan plan_;
+};
+
+}  // namespace
+
+Result<ExportPlan> plan_torchtune(const ExportRequest& request) {
+  CKPT_ASSIGN(const TorchtuneFiles files, torchtune_files(request.reader));
+  CKPT_ASSIGN(const Tree tree, request.reader.tree());
+  return TorchtunePlan(request, tree, files).run();
+}
+
+// ---- OLMo ----
+
+Result<ExportPlan> plan_olmo(const ExportRequest& request) {
+  CKPT_ASSIGN(const Tree tree, request.reader.tree());
+  CKPT_ASSIGN(const uint32_t root, entries_of(tree));
+  ExportPlan plan;
+  plan.is_directory = true;
+  for (uint32_t child = tree.first_child(root); child != kNoNode; child = tree[child].next) {
+    const std::string key(tree[child].key_view());
+    if (std::ranges::find(kOlmoParts, key) == std::end(kOlmoParts))
+      return Status(CKPT_MISMATCH, "export: OLMo's state has model, optim and train (or other), found " + shown(key))
+          .with("found", key);
+    CKPT_ASSIGN(ExportFile file, pt_file_of(request, tree, child, key + ".pt", {.trusting = true}));
+    plan.files.push_back(std::move(file));
+  }
+  std::string config = get_text(request.reader, kOlmoConfigAttr);
+  if (!request.reader.attr(kOlmoConfigAttr))
+    return Status(CKPT_MISMATCH,
+                  "export: an OLMo directory has a config.yaml, which its import keeps, and this "
+                  "checkpoint was not imported from one")
+        .with("expected", kOlmoConfigAttr);
+  const uint64_t bytes = config.size();
+  plan.files.push_back({"config.yaml", std::make_unique<PlainBody>(std::move(config)), {}, bytes});
+  return plan;
+}
+
+}  // namespace ckpt::interop
