@@ -87,6 +87,20 @@ Status check_option(const ExportRequest& request, const Format& format, const ch
       .with("found", format.name);
 }
 
+// What has no place for a sparse table would keep its ids and nothing else.
+Status check_tables(const ExportRequest& request, const Format& format) {
+  if (format.name == std::string_view("safetensors")) return Ok();
+  for (const auto& table : request.reader.reader().tables()) {
+    if (!request.reader.tensor(table.name).ok()) continue;  // left out
+    return Status(CKPT_UNSUPPORTED, strformat("export: {} is a sparse table, which format {} cannot hold; expected "
+                                              "format safetensors, or option exclude={}*",
+                                              table.name, format.name, table.name))
+        .with("tensor", std::string(table.name))
+        .with("found", format.name);
+  }
+  return Ok();
+}
+
 // torchtune's directory has under "model" what the state may have at its root.
 Status verify_export(const ExportRequest& request) {
   const ReadOptions options{.job = &request.job};
@@ -115,6 +129,7 @@ Status export_checkpoint(const ExportRequest& request) {
   CKPT_TRY(check_option(request, format, "shards", {"hfai", "dcp"}));
   CKPT_TRY(check_option(request, format, "shard_bytes", {"safetensors", "torchtune"}));
   CKPT_TRY(check_option(request, format, "at", {"safetensors", "pt", "dcp", "composer"}));
+  CKPT_TRY(check_tables(request, format));
   {
     CKPT_ASSIGN(const ExportPlan plan, format.plan(request));
     CKPT_TRY(write_export(request, plan));

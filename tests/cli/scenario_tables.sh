@@ -1,4 +1,4 @@
-# info, cat, diff, verify: sparse tables.
+# info, cat, diff, verify, export: sparse tables.
 save_table() { "$(dirname "$CKPT")/tests/programs/save_table_program" "$@" || fail "save_table_program $*"; }
 # RANKS of one save: save_ranks STORE LABEL BUCKETS "IDS of rank 0" "IDS of rank 1" …
 save_ranks() {
@@ -84,3 +84,10 @@ flip "$(echo store/a.*)/PART_001" "$offset"
 expect 1 verify store; says 'tensor emb/emb'; says '^  table emb, column emb: rows 3 to 4, of ids from -1 to 2$'
 expect 0 cat store emb --ids 2 --columns seen
 expect 2 cat store emb --ids 2
+
+# A format that has no place for a table refuses it, and does not keep its ids alone.
+expect 2 export two out.pt; complains 'emb is a sparse table, which format pt cannot hold'
+complains 'expected format safetensors, or option exclude=emb\*'
+[ ! -e out.pt ] || fail "out.pt is there"
+expect 0 export two out.pt --exclude 'emb*'
+expect 0 export two out.safetensors; expect 0 info out.safetensors; says '^emb/seen +i32'

@@ -2,6 +2,7 @@
 // the engine, or to answer in its place.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -26,16 +27,15 @@ class ShellStore : public Store {
   void on_read(Read hook) { read_ = std::move(hook); }
   // Runs `act` once, after the first opening of that key and before what was opened is read.
   void after_open(std::string key, std::function<void()> act) {
-    opened_ = [key, act, done = false](std::string_view at) mutable {
-      if (!std::exchange(done, done || at == key) && at == key) act();
+    opened_ = [key, act, done = std::make_shared<std::atomic<bool>>()](std::string_view at) {
+      if (at == key && !done->exchange(true)) act();
     };
   }
   // Runs `act` once, before the first operation of that name on that key.
   void once(std::string operation, std::string key, std::function<void()> act) {
-    before([this, operation, key, act, done = false](std::string_view found, std::string_view at) mutable {
-      if (done || found != operation || at != key) return Ok();
-      done = true;
-      act();
+    before([operation, key, act, done = std::make_shared<std::atomic<bool>>()](std::string_view found,
+                                                                               std::string_view at) {
+      if (found == operation && at == key && !done->exchange(true)) act();
       return Ok();
     });
   }
