@@ -47,6 +47,8 @@ TOKENS = (b":20 a.txt:2: save.tensor\nt11 save.tensor\nw5 save\n\nw4 x y\xff\nw3
           b":19 a.txt:3: memory.hex\nc10 memory.hex\nw3 a$A\nw3 \x00\xffA\n.0 \n"
           b":18 a.txt:5: file.open\nc9 file.open\nw1 f\nw10 /dir/a.txt\ni10 threads=-3\ns5 run=4\ns9 protect=x\n.0 \n"
           b":23 a.txt:6: reader.segment\nc14 reader.segment\nw1 r\nw1 -\nw1 0\n=11 box=0 0:2 1\n=5 flat=\n.0 \n")
+# Blocks that lie one after the other are the same rows as one block; the bindings' own tests have them apart.
+UNSEEN = {("table.new", "rows_per_block")}
 LISTS, SCENARIO, WRONG, MATRIX = "has the commands", "shapes", "fails at each of", "matrix:"
 
 
@@ -144,6 +146,8 @@ class Proofs(Claims):
         scenarios = [*self.folder.glob("scenarios/apart/*.txt"), *self.folder.glob("scenarios/*.txt")]
         for name, command in tokens.TABLE.items():
             for key in sorted(set(command.keys) - command.expected):
+                if (name, key) in UNSEEN:
+                    continue
                 blind = self.edited(rf"^({re.escape(name)} .*) {key}=\S+", r"\1")("r0", self.real.command)
                 blind.timeout_s = 10  # without its timeout a wait may take longer
                 using = [path for path in scenarios if re.search(rf"^{name} .* {key}=", path.read_text(), flags=re.M)]
