@@ -36,9 +36,6 @@ class CachedStore final : public Store {
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override { return source_->open(key); }
   Result<std::unique_ptr<Reader>> open_lazily(std::string_view key) const override { return source_->open_lazily(key); }
   Result<std::unique_ptr<Reader>> open_cached(std::string_view key, uint64_t size, bool ask) const override;
-  Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const override {
-    return source_->get(key, limit);
-  }
   Result<bool> exists(std::string_view key) const override { return source_->exists(key); }
   Result<bool> has_directory(std::string_view key) const override { return source_->has_directory(key); }
   Result<std::vector<Entry>> list(std::string_view directory) const override { return source_->list(directory); }
@@ -64,6 +61,9 @@ class CachedStore final : public Store {
   }
 
  private:
+  Result<std::vector<std::byte>> get_once(std::string_view key, uint64_t limit) const override {
+    return source_->get(key, limit);
+  }
   std::unique_ptr<Reader> known(std::string_view key, uint64_t size, const std::string& name,
                                 std::string_view identity) const;
 

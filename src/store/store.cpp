@@ -154,10 +154,14 @@ Result<bool> Store::attempt_exists(std::string_view /*record*/, std::string_view
 Result<std::vector<std::byte>> Store::get(std::string_view key, uint64_t limit) const {
   constexpr int kTries = 4;  // of a key that is replaced, or removed, between its opening and its reading
   for (int i = 1;; i++) {
-    CKPT_ASSIGN(const auto file, open(key));
-    auto data = read_all(*file, limit, path(key));
+    auto data = get_once(key, limit);
     if (data.status().code() != CKPT_GONE || i == kTries) return data;
   }
+}
+
+Result<std::vector<std::byte>> Store::get_once(std::string_view key, uint64_t limit) const {
+  CKPT_ASSIGN(const auto file, open(key));
+  return read_all(*file, limit, path(key));
 }
 
 Result<std::vector<std::byte>> read_all(const Reader& file, uint64_t limit, std::string_view path) {

@@ -185,7 +185,7 @@ class Store {
 
   // The whole of a small file; FORMAT if it is larger than `limit`. CORRUPT if the store knows that it is not what was
   // put: records have no other protection. Files that check themselves are opened, so that they can be looked into.
-  virtual Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const;
+  Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const;
 
   // Whether a file is there: the cheapest question, for those who wait for one name. A store with directories may say
   // yes of one.
@@ -236,6 +236,10 @@ class Store {
   // A store without locks returns a lock that protects nothing, and need not look whether the file is there.
   virtual Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const = 0;
   virtual Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const = 0;
+
+ protected:
+  // One try of get(); GONE if the key was replaced or removed meanwhile.
+  virtual Result<std::vector<std::byte>> get_once(std::string_view key, uint64_t limit) const;
 };
 
 // What is read of a store, as a Status or Result. Of one that is remote, what makes no sense may have been damaged on

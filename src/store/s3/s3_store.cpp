@@ -62,7 +62,6 @@ class S3Store final : public Store {
   Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override { return IoQueue::make(depth, false); }
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override { return open_reader(key, true); }
   Result<std::unique_ptr<Reader>> open_lazily(std::string_view key) const override { return open_reader(key, false); }
-  Result<std::vector<std::byte>> get(std::string_view key, uint64_t limit) const override;
   Result<bool> exists(std::string_view key) const override;
   Result<bool> has_directory(std::string_view key) const override;
   Result<std::vector<Entry>> list(std::string_view directory) const override;
@@ -80,6 +79,7 @@ class S3Store final : public Store {
   Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const override { return no_lock(key); }
 
  private:
+  Result<std::vector<std::byte>> get_once(std::string_view key, uint64_t limit) const override;
   Result<std::unique_ptr<Lock>> no_lock(std::string_view key) const {
     CKPT_TRY(check_key(key));
     return std::unique_ptr<Lock>(std::make_unique<NoLock>());
@@ -112,7 +112,7 @@ Result<std::unique_ptr<Reader>> S3Store::open_reader(std::string_view key, bool 
   return std::unique_ptr<Reader>(std::move(reader));
 }
 
-Result<std::vector<std::byte>> S3Store::get(std::string_view key, uint64_t limit) const {
+Result<std::vector<std::byte>> S3Store::get_once(std::string_view key, uint64_t limit) const {
   CKPT_TRY(check_key(key));
   CKPT_ASSIGN(const auto reader, S3Reader::open(client_, key));
   CKPT_TRY(reader->damage());
