@@ -96,17 +96,12 @@ std::vector<uint64_t> parse_ids(const std::string& text) {
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find(',', at), text.size());
     const char *first = text.data() + at, *last = text.data() + end;
-    uint64_t id = 0;
-    int64_t negative = 0;
-    if (*first == '-') {
-      const auto [stop, code] = std::from_chars(first, last, negative);
+    const auto parse = [&](auto number) {
+      const auto [stop, code] = std::from_chars(first, last, number);
       if (code != std::errc() || stop != last) invalid("--ids: expected numbers of 64 bits, found '" + text + "'");
-      id = static_cast<uint64_t>(negative);
-    } else {
-      const auto [stop, code] = std::from_chars(first, last, id);
-      if (code != std::errc() || stop != last) invalid("--ids: expected numbers of 64 bits, found '" + text + "'");
-    }
-    ids.push_back(id);
+      return static_cast<uint64_t>(number);
+    };
+    ids.push_back(*first == '-' ? parse(int64_t{}) : parse(uint64_t{}));
     at = end + 1;
   }
   return ids;
