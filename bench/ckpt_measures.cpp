@@ -75,6 +75,7 @@ void measure_load(const Settings& settings) {
   wait_for_go();
   Meter meter;
   ckpt::Reader reader = client.open_reader();
+  double opened = meter.seconds();
   ckpt::Load load = client.new_load(reader, share, target.data());
   double added = meter.seconds();
   ckpt::Job job = load.start();
@@ -82,6 +83,7 @@ void measure_load(const Settings& settings) {
   auto result = meter.result();
   result.update(stats_of(job));
   result["add_s"] = added;
+  result["opened_s"] = result["t_total"].get<double>() - opened;
   if (settings.compare) compare_with_blob(share, settings.blob, target.data());
   result["compared"] = settings.compare;
   report("", result);

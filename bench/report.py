@@ -125,7 +125,7 @@ def request_table(run):
 REQUESTS = (
     "What the job of a save and of a load asks the server for, as `ckpt_job_stats` tells it; providers bill PUT, POST "
     "and LIST as one class, GET and HEAD as another. Opening a checkpoint by `latest` comes before it: a listing, and "
-    "GETs of the end of MANIFEST and of its header."
+    "GETs of the store's id and of the end of MANIFEST; by its id two."
 )
 
 

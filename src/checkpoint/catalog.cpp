@@ -173,7 +173,7 @@ Result<std::vector<std::string>> list_ids(const store::Store& store) {
 // may have appeared since: then all is listed again. What was seen committed stays so, and is read once.
 class Picture {
  public:
-  explicit Picture(const store::Store& store) : store_(store) {}
+  explicit Picture(const store::Store& store, bool keep_open = false) : store_(store), keep_open_(keep_open) {}
   Result<std::vector<CheckpointEntry>> take() {
     for (Backoff backoff(kPatienceMs);; backoff.sleep()) {
       std::vector<CheckpointEntry> entries;
@@ -192,12 +192,13 @@ class Picture {
     bool holds = names.size() <= kListedAtOnce || names == names_ || last;
     std::vector<std::optional<Result<CheckpointEntry>>> looks(names.size());
     const store::Traits traits = store_.traits();
+    const std::string* newest = keep_open_ && traits.remote ? newest_of(names) : nullptr;
     CKPT_TRY(for_each_parallel(traits.remote ? traits.read_depth : 1, names.size(), [&](size_t i) {
       auto known = committed_.find(names[i]);
       if (known != committed_.end())
         looks[i] = known->second;
       else if (!others_.contains(names[i]))
-        looks[i] = look_at(store_, names[i]);
+        looks[i] = look_at(store_, names[i], &names[i] == newest);
       return Ok();
     }));
     for (size_t i = 0; i < names.size(); i++) {
@@ -221,7 +222,18 @@ class Picture {
     return holds;
   }
 
+  // By the names alone, which tell no run and no sequence: a guess. Null if none is a checkpoint's.
+  static const std::string* newest_of(std::span<const std::string> names) {
+    const auto age = [](const std::string& name) {
+      auto parsed = format::parse_checkpoint_dir(name);
+      return parsed ? std::pair(parsed->token, parsed->attempt) : std::pair<uint64_t, uint64_t>();
+    };
+    auto newest = std::max_element(names.begin(), names.end(), [&](auto& a, auto& b) { return age(a) < age(b); });
+    return newest == names.end() ? nullptr : &*newest;
+  }
+
   const store::Store& store_;
+  const bool keep_open_;
   std::vector<std::string> names_;  // of the listing before
   std::map<std::string, CheckpointEntry> committed_;
   std::set<std::string> others_;  // no checkpoints
@@ -266,11 +278,21 @@ static void mark_copies(std::vector<CheckpointEntry>& entries) {
     entry.copy = entry.state == CKPT_CHECKPOINT_COMMITTED && originals[entry.summary.save_id] != &entry;
 }
 
-Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store) {
-  CKPT_ASSIGN(auto entries, Picture(store).take());
-  auto id = read_store_id(store);
+Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store, bool keep_open) {
+  std::vector<CheckpointEntry> entries;
+  std::optional<Result<Id>> id;
+  const auto take = [&]() -> Status {
+    CKPT_ASSIGN(entries, Picture(store, keep_open).take());
+    return Ok();
+  };
+  // On a server, one answer is not waited for before the other question is asked.
+  CKPT_TRY(for_each_parallel(store.traits().remote ? 2 : 1, 2, [&](size_t i) {
+    if (i == 0) return take();
+    id = read_store_id(store);
+    return Ok();
+  }));
   mark_copies(entries);
-  Id own = id.ok() ? *id : vote_store_id(entries);
+  Id own = id->ok() ? **id : vote_store_id(entries);
   for (auto& entry : entries) entry.foreign = entry.state == CKPT_CHECKPOINT_COMMITTED && entry.summary.store_id != own;
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.order() < b.order(); });
   return entries;

@@ -53,7 +53,8 @@ inline constexpr int64_t kPatienceMs = 3000;
 
 // All checkpoints and attempts, ordered by run, token, sequence, attempt, id: a picture that held at one moment of the
 // call, whatever is committed and removed meanwhile. What cannot be read is DAMAGED; only the root must be readable.
-Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store);
+// `keep_open`: on a server, the one that by its name is the newest comes with its manifest.
+Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store, bool keep_open = false);
 
 // Reads one directory. NOT_FOUND if it is no checkpoint, or not there. `keep_open`: with its manifest.
 Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view id, bool keep_open = false);

@@ -126,8 +126,8 @@ static bool is_before(const CheckpointEntry& a, const CheckpointEntry& b) {
 }
 
 // The entries of both places, each by itself.
-static Result<std::vector<CheckpointEntry>> list_each(const Places& places) {
-  auto listed = list_checkpoints(places.store);
+static Result<std::vector<CheckpointEntry>> list_each(const Places& places, bool keep_open = false) {
+  auto listed = list_checkpoints(places.store, keep_open);
   if (!places.mirror) return listed;
   CKPT_TRY(check_same_store(places));
   std::vector<CheckpointEntry> entries;
@@ -136,7 +136,7 @@ static Result<std::vector<CheckpointEntry>> list_each(const Places& places) {
     entries = listed.take();
   else if (listed.status().code() != CKPT_NOT_FOUND)
     return listed;
-  auto there = list_checkpoints(*places.mirror);
+  auto there = list_checkpoints(*places.mirror, keep_open);
   if (!there.ok() && there.status().code() != CKPT_NOT_FOUND)
     return of_mirror(*places.mirror, std::move(there).status());
   for (size_t i = 0; there.ok() && i < there->size(); i++) {
@@ -205,12 +205,13 @@ static Result<Selection> pick_by_id(const Places& places, std::string_view id,
 // One look. NOT_FOUND: nothing fits. GONE: look again.
 static Result<Selection> select_once(const Places& places, const Wanted& wanted, std::string_view run,
                                      const std::function<Status(const CheckpointEntry&)>& load) {
-  CKPT_ASSIGN(auto entries, list_each(places));
+  CKPT_ASSIGN(auto entries, list_each(places, true));
   Selection selection;
   const CheckpointEntry* chosen = nullptr;
   for (auto entry = entries.rbegin(); entry != entries.rend() && !chosen; ++entry) {
     if (!eligible(*entry, run) || !wanted.matches(entry->summary)) continue;
     Status loaded = load(*entry);
+    entry->manifest.reset();
     if (loaded.ok()) {
       chosen = &*entry;
     } else if (is_damage(loaded)) {

@@ -90,6 +90,12 @@ TEST_P(S3Requests, OfASmallSaveAndLoadAreAFew) {
   EXPECT_EQ(opening.requests, "2 GET 0 PUT 0 LIST 0 DELETE 0 again");
   EXPECT_EQ(proxy_->requests(), 2u);
 
+  const Told newest =
+      under_a_job([&](Job&) { return checkpoint::Checkpoint::open(store, {"latest", "main"}).status(); });
+  ASSERT_TRUE(newest.status.ok()) << newest.status.message();
+  EXPECT_EQ(newest.requests, "2 GET 0 PUT 1 LIST 0 DELETE 0 again")
+      << "the listing says which MANIFEST; the store's id";
+
   proxy_->arm(Fault::kNone, 0);
   const Told loaded = under_a_job([&](Job& job) { return load_numbers(opened, 5, job); });
   ASSERT_TRUE(loaded.status.ok()) << loaded.status.message();
@@ -150,7 +156,7 @@ TEST_P(S3Requests, OfALargerSaveLoadVerificationCopyAndRetentionAreInProportion)
 }
 
 // As the benchmark counts them: by the job of the load, from a reader that is open. To open it by its id are two more,
-// as `latest` four.
+// as `latest` three.
 TEST_P(S3Requests, OfOneTensorAreAtMostThree) {
   constexpr uint64_t kLarge = (32 << 20) / (kRows * sizeof(float)) + 1;  // columns: 32 MiB, two reads
   auto store = through_proxy();
