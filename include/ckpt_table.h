@@ -41,7 +41,10 @@ typedef struct ckpt_table_desc {
  * `column_names` and `columns` have column_count entries (columns[0].struct_size is the size of each); `data` and
  * `data_bytes` have one for each block of the first column, then of the next: the memory of rows 0 to rows_per_block-1,
  * and so on. Row i of each column is at position i or, if `positions` is not NULL, at positions[i] of the column's
- * blocks taken together. Memory, of the host, is the caller's as that of tensors; pointers and descriptors are copied.
+ * blocks taken together. Memory is the caller's as that of tensors; pointers and descriptors are copied.
+ * Columns lie on the device that device_type and device_id name, ids and positions always in memory of the host. What
+ * makes a device's rows must be done, or stand on its default stream. There, rows that are neighbours in memory and in
+ * the order of saving are one copy, others a copy each, which is slow.
  * The save sorts row numbers, in 8 bytes of memory for each row, and copies no column. An id that is there twice is
  * MISMATCH when the save runs, before it writes; of an id on two ranks see ckpt_load_add_table and ckpt_reader_verify.
  * Statuses: INVALID, EXISTS (the name of the table or of one of its tensors was added before), UNSUPPORTED. */
@@ -133,10 +136,12 @@ CKPT_API ckpt_status ckpt_share_window_rows(const ckpt_share* share, uint64_t wi
 CKPT_API ckpt_status ckpt_share_missing_at(const ckpt_share* share, uint64_t index, uint64_t* id, ckpt_error** err);
 
 /* Asks for the rows of a window of a share of the same reader: their ids, and of `columns`, names, each the rows in one
- * piece. `ids` may be NULL for a share of kind IDS. Memory holds as many rows as ckpt_share_window_rows tells. Each row
- * is at the same place in all columns; rows come part by part, sorted (IDS: in the order asked for).
- * Ids are checked once they are read, so after memory has changed: an id that two ranks saved is MISMATCH and names
- * both; rows that are not sorted as they should be are FORMAT. Statuses: NOT_FOUND (column), INVALID. */
+ * piece; columns on the device that device_type and device_id name, ids in memory of the host. What uses the columns'
+ * memory must be done, or stand on the device's default stream. `ids` may be NULL for a share of kind IDS. Memory holds
+ * as many rows as ckpt_share_window_rows tells. Each row is at the same place in all columns; rows come part by part,
+ * sorted (IDS: in the order asked for). Ids are checked once they are read, so after memory has changed: an id that two
+ * ranks saved is MISMATCH and names both; rows that are not sorted as they should be are FORMAT. Statuses: NOT_FOUND
+ * (column), INVALID. */
 CKPT_API ckpt_status ckpt_load_add_table(ckpt_load* load, const ckpt_share* share, uint64_t window, void* ids,
                                          uint64_t ids_bytes, uint64_t column_count, const char* const* columns,
                                          void* const* data, const uint64_t* data_bytes, int32_t device_type,

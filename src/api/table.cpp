@@ -5,13 +5,6 @@
 using namespace ckpt;
 using namespace ckpt::api;
 
-static Status check_host(int32_t device_type) {
-  if (device_type == CKPT_DEVICE_CPU || device_type == CKPT_DEVICE_CUDA_HOST) return Ok();
-  return Status(CKPT_UNSUPPORTED, strformat("device type {}: the rows of a table lie in CPU memory (1) or pinned host "
-                                            "memory (3); copy them there",
-                                            device_type));
-}
-
 // ---- save ----
 
 // The descriptors and blocks of all columns, as the arrays of the caller have them.
@@ -38,15 +31,15 @@ static Result<save::TableRequest> table_request(const ckpt_table_desc* desc, con
 ckpt_status ckpt_save_add_table(ckpt_save* save, const char* name, const ckpt_table_desc* desc, const void* ids,
                                 uint64_t ids_bytes, const char* const* column_names, const ckpt_column_desc* columns,
                                 const void* const* data, const uint64_t* data_bytes, const uint64_t* positions,
-                                int32_t device_type, int32_t, ckpt_error** err) {
+                                int32_t device_type, int32_t device_id, ckpt_error** err) {
   return add_to(save, err, [&](save::Save& to) -> Status {
     if (!name) return null_status("name");
     auto add = [&]() -> Status {
-      CKPT_TRY(check_host(device_type));
       CKPT_ASSIGN(save::TableRequest request, table_request(desc, column_names, columns, data, data_bytes));
       request.ids = ids;
       request.ids_bytes = ids_bytes;
       request.positions = positions;
+      request.where = {device_type, device_id};
       return to.add_table(name, request);
     };
     Status added = add();
@@ -209,15 +202,14 @@ static Status check_room(std::string_view what, const void* data, uint64_t bytes
 
 ckpt_status ckpt_load_add_table(ckpt_load* load, const ckpt_share* share, uint64_t window, void* ids,
                                 uint64_t ids_bytes, uint64_t column_count, const char* const* columns,
-                                void* const* data, const uint64_t* data_bytes, int32_t device_type, int32_t,
+                                void* const* data, const uint64_t* data_bytes, int32_t device_type, int32_t device_id,
                                 ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(load, "load"));
     CKPT_ASSIGN(const load::Share::Window found, window_of(share, window));
-    CKPT_TRY(check_host(device_type));
     if (column_count != 0 && (!columns || !data || !data_bytes)) return null_status("columns, data or data_bytes");
     const load::Table& table = share->share->table();
-    load::TableRequest request{share->share, window, static_cast<std::byte*>(ids), {}};
+    load::TableRequest request{share->share, window, static_cast<std::byte*>(ids), {}, {device_type, device_id}};
     if (ids || !share->share->of_ids())
       CKPT_TRY(check_room(table.ids.tensor.name(), ids, ids_bytes, found.rows, sizeof(uint64_t)));
     for (uint64_t i = 0; i < column_count; i++) {

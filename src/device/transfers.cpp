@@ -49,6 +49,11 @@ class RunCopies {
     held_ = copy;
     flush();
   }
+  // What follows is no part of the copies before.
+  void flush() {
+    if (held_.rows != 0 && status_.ok()) status_ = stream_.copy(held_);
+    held_.rows = 0;
+  }
   Status end() {
     flush();
     return std::move(status_);
@@ -59,10 +64,6 @@ class RunCopies {
     return next > row && static_cast<uint64_t>(next - row) >= bytes && static_cast<uint64_t>(next - row) <= kMostPitch;
   }
   void hold(std::byte* to, const std::byte* from, uint64_t bytes) { held_ = {to, from, bytes, 1, 0, 0}; }
-  void flush() {
-    if (held_.rows != 0 && status_.ok()) status_ = stream_.copy(held_);
-    held_.rows = 0;
-  }
 
   Stream& stream_;
   Copy held_{nullptr, nullptr, 0, 0, 0, 0};
@@ -243,22 +244,46 @@ Status Transfers::begin_gather(const Memory& from, const Shape& extent, uint64_t
   return copies.end();
 }
 
-Status Transfers::gather(const Memory& from, const Shape& extent, uint64_t first, uint64_t count, MutableBytes out) {
-  const uint64_t width = unit_width(from.dtype), most = kPieceBytes / width;
-  for (uint64_t at = 0, size; at < count; at += size) {
-    size = std::min(most, count - at);
+Status Transfers::begin_gather(uint8_t device, const Runs& runs, uint64_t first, MutableBytes out) {
+  RunCopies copies(stream_of(device));
+  std::byte* to = out.data();
+  uint64_t held = 0;
+  runs(first, first + out.size(), [&](const std::byte* from, uint64_t bytes, uint64_t block) {
+    if (block != std::exchange(held, block)) copies.flush();
+    copies.add(to, from, bytes);
+    to += bytes;
+  });
+  return copies.end();
+}
+
+Status Transfers::pass(uint8_t device, uint64_t piece_bytes, MutableBytes out,
+                       const std::function<Status(uint64_t, MutableBytes)>& begin) {
+  for (uint64_t at = 0, size; at < out.size(); at += size) {
+    size = std::min<uint64_t>(piece_bytes, out.size() - at);
     CKPT_ASSIGN(MutableBytes piece, take_piece());
-    Status status = begin_gather(from, extent, first + at, size, piece.data());
+    Status status = begin(at, piece.first(size));
     if (status.ok()) {
-      auto fence = this->fence(from.device);
+      auto fence = this->fence(device);
       status = fence.ok() ? (*fence)->wait() : std::move(fence).status();
     }
-    if (status.ok()) std::memcpy(out.data() + at * width, piece.data(), size * width);
-    if (!status.ok()) stream_of(from.device).drain();
+    if (status.ok()) std::memcpy(out.data() + at, piece.data(), size);
+    if (!status.ok()) stream_of(device).drain();
     give_piece(piece, nullptr);
     CKPT_TRY(std::move(status));
   }
   return Ok();
+}
+
+Status Transfers::gather(const Memory& from, const Shape& extent, uint64_t first, uint64_t count, MutableBytes out) {
+  const uint64_t width = unit_width(from.dtype);
+  return pass(from.device, kPieceBytes / width * width, out.first(count * width), [&](uint64_t at, MutableBytes piece) {
+    return begin_gather(from, extent, first + at / width, piece.size() / width, piece.data());
+  });
+}
+
+Status Transfers::gather(uint8_t device, const Runs& runs, uint64_t first, MutableBytes out) {
+  return pass(device, kPieceBytes, out,
+              [&](uint64_t at, MutableBytes piece) { return begin_gather(device, runs, first + at, piece); });
 }
 
 // `raw` is in pinned memory, its elements are `width` bytes wide.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <vector>
 
@@ -61,6 +62,12 @@ class Transfers {
   Status gather(const Memory& from, const Shape& extent, uint64_t first, uint64_t count, MutableBytes out);
   // The same into pinned memory, and returns before; a fence that is made afterwards tells when they are there.
   Status begin_gather(const Memory& from, const Shape& extent, uint64_t first, uint64_t count, std::byte* out);
+  // The same of bytes that lie anywhere in a device's memory: `runs` calls `add` for each run of bytes [first, end),
+  // with the number of the block of memory that holds it: no copy may reach from one into another.
+  using AddRun = std::function<void(const std::byte* from, uint64_t bytes, uint64_t block)>;
+  using Runs = std::function<void(uint64_t first, uint64_t end, const AddRun& add)>;
+  Status gather(uint8_t device, const Runs& runs, uint64_t first, MutableBytes out);
+  Status begin_gather(uint8_t device, const Runs& runs, uint64_t first, MutableBytes out);
   Result<std::unique_ptr<Fence>> fence(uint8_t device) { return stream_of(device).fence(); }
 
   // As device::scatter, to a device's memory; the chunk may go when this returns, the elements are there when close()
@@ -92,6 +99,9 @@ class Transfers {
   Status check_place(Location where, const void* memory) const;
   Stream& stream_of(uint8_t device) { return *devices_[device - 1].stream; }
   Status make_bounce();
+  // Fills `out` through pinned memory: begin(at, piece) begins to fill a piece, as bytes from `at` of `out` on.
+  Status pass(uint8_t device, uint64_t piece_bytes, MutableBytes out,
+              const std::function<Status(uint64_t at, MutableBytes piece)>& begin);
   Result<MutableBytes> take_piece();
   void give_piece(MutableBytes memory, std::unique_ptr<Fence> busy);
   Status scatter_piece(Bytes raw, uint64_t width, const Box& stored, uint64_t first, uint64_t count, const Box& wanted,

@@ -175,7 +175,15 @@ Status Load::add_table(TableRequest request) {
     return Ok();
   };
   for (std::string_view name : {table.name, table.ids.tensor.name(), table.buckets.tensor.name()}) CKPT_TRY(ask(name));
-  for (const auto& [column, data] : request.columns) CKPT_TRY(ask(column->tensor.name()));
+  const uint64_t rows = request.share->windows()[request.window].rows;
+  CKPT_TRY(transfers_.check(request.where));
+  for (const auto& [column, data] : request.columns) {
+    CKPT_TRY(ask(column->tensor.name()));
+    if (rows == 0) continue;
+    auto device = transfers_.note(request.where, data, rows * column->row_bytes, 0);
+    if (!device.ok()) return std::move(device).status().in("tensor " + quoted(column->tensor.name()));
+    request.device = *device;
+  }
   tables_.add(std::move(request));
   return Ok();
 }

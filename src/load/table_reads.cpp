@@ -4,11 +4,13 @@
 
 namespace ckpt::load {
 
-void plan_rows(LoadPlan* plan, const Table::Column& column, uint64_t first, uint64_t count, std::byte* to) {
+void plan_rows(LoadPlan* plan, const Table::Column& column, uint64_t first, uint64_t count, std::byte* to,
+               uint8_t device) {
   const plan::Geometry geometry = *plan::geometry_of(column.tensor.dtype(), column.tensor.shape());
   const uint64_t units = column.row_bytes / geometry.width;
   const Region rows{RegionKind::kFlat, {}, first * units, count * units};
-  add_boxes(plan, column.tensor, geometry, rows, {.data = to, .dtype = geometry.dtype, .strides = {1}, .ndim = 1});
+  add_boxes(plan, column.tensor, geometry, rows,
+            {.data = to, .dtype = geometry.dtype, .strides = {1}, .ndim = 1, .device = device});
 }
 
 static uint64_t row_bytes(const TableRequest& request) {
@@ -29,19 +31,19 @@ Result<bool> TableReads::plan_step(const TableRequest& request, size_t number, L
   CKPT_ASSIGN(Share::Step step, request.share->step(number));
   uint64_t rows = 0;
   for (const RowRun& run : step.runs) rows += run.count;
-  auto add = [&](const Table::Column& column, std::byte* to) {
+  auto add = [&](const Table::Column& column, std::byte* to, uint8_t device) {
     to += row_ * column.row_bytes;
     for (const RowRun& run : step.runs) {
-      plan_rows(plan, column, run.first, run.count, to);
+      plan_rows(plan, column, run.first, run.count, to, device);
       to += run.count * column.row_bytes;
     }
   };
   std::byte* const ids = request.ids ? request.ids + row_ * sizeof(uint64_t) : nullptr;
   if (ids && !step.checked)
-    add(request.share->table().ids, request.ids);
+    add(request.share->table().ids, request.ids, 0);
   else if (ids && !step.ids.empty())
     std::memcpy(ids, step.ids.data(), step.ids.size() * sizeof(uint64_t));
-  for (const auto& [column, data] : request.columns) add(*column, data);
+  for (const auto& [column, data] : request.columns) add(*column, data, request.device);
   bytes_left_ -= rows * row_bytes(request);
   row_ += rows;
   const bool many = step.checked;

@@ -15,11 +15,14 @@ struct TableRequest {
   std::shared_ptr<const Share> share;
   size_t window = 0;
   std::byte* ids = nullptr;  // null: not wanted
-  std::vector<std::pair<const Table::Column*, std::byte*>> columns;
+  std::vector<std::pair<const Table::Column*, std::byte*>> columns = {};
+  device::Location where = {};  // of the columns
+  uint8_t device = 0;           // the same: see device::Memory
 };
 
 // Adds neighbouring rows of a tensor to a plan.
-void plan_rows(LoadPlan* plan, const Table::Column& column, uint64_t first, uint64_t count, std::byte* to);
+void plan_rows(LoadPlan* plan, const Table::Column& column, uint64_t first, uint64_t count, std::byte* to,
+               uint8_t device = 0);
 
 class TableReads {
  public:

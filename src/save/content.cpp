@@ -43,9 +43,12 @@ SaveMemory SaveTensor::memory() const {
           extent};
 }
 
-const std::byte* RowSource::row(uint64_t at) const {
+uint64_t RowSource::position_of(uint64_t at) const {
   if (order) at = order[at];
-  if (positions) at = positions[at];
+  return positions ? positions[at] : at;
+}
+
+const std::byte* RowSource::row_at(uint64_t at) const {
   return at < rows_per_block ? blocks[0] + at * row_bytes
                              : blocks[at / rows_per_block] + at % rows_per_block * row_bytes;
 }
@@ -62,6 +65,16 @@ void RowSource::copy(uint64_t first, MutableBytes to) const {
   }
 }
 
+device::Transfers::Runs RowSource::runs() const {
+  return [this](uint64_t first, uint64_t end, const device::Transfers::AddRun& add) {
+    for (uint64_t at = first, size; at < end; at += size) {
+      size = std::min(row_bytes - at % row_bytes, end - at);
+      const uint64_t position = position_of(at / row_bytes);
+      add(row_at(position) + at % row_bytes, size, position / rows_per_block);
+    }
+  };
+}
+
 void SaveTensor::gather(uint64_t first, MutableBytes to) const {
   if (gathered) return rows->copy(first * width, to);
   const SaveMemory from = memory();
@@ -73,8 +86,15 @@ Status SaveTensor::gather(uint64_t first, MutableBytes to, device::Transfers* tr
     gather(first, to);
     return Ok();
   }
+  if (gathered) return transfers->gather(device, rows->runs(), first * width, to);
   const SaveMemory from = memory();
   return transfers->gather(from.memory, from.extent, first, to.size() / width, to);
+}
+
+Status SaveTensor::begin_gather(uint64_t first, MutableBytes to, device::Transfers& transfers) const {
+  if (gathered) return transfers.begin_gather(device, rows->runs(), first * width, to);
+  const SaveMemory from = memory();
+  return transfers.begin_gather(from.memory, from.extent, first, to.size() / width, to.data());
 }
 
 SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& request, const Replica& replica,

@@ -35,9 +35,12 @@ struct RowSource {
   const uint64_t* positions = nullptr;  // of the row with each number; null: its number
   const uint64_t* order = nullptr;      // row numbers in the order of saving; null: as they are
 
-  const std::byte* row(uint64_t at) const;
-  // Copies bytes from byte `first` on of all rows one after another.
+  uint64_t position_of(uint64_t at) const;  // among the rows of all blocks
+  const std::byte* row_at(uint64_t position) const;
+  const std::byte* row(uint64_t at) const { return row_at(position_of(at)); }
+  // Bytes from byte `first` on of all rows one after another: copied, or told run by run where the rows are a device's.
   void copy(uint64_t first, MutableBytes to) const;
+  device::Transfers::Runs runs() const;
 };
 
 // A region of a tensor in the caller's memory. Trainers add very many, so this is kept small: what only some tensors
@@ -76,6 +79,8 @@ struct SaveTensor {
   // it is the host's. Then `transfers` may be null.
   void gather(uint64_t first, MutableBytes to) const;
   Status gather(uint64_t first, MutableBytes to, device::Transfers* transfers) const;
+  // The same from a device into pinned memory, and returns before: see Transfers::begin_gather.
+  Status begin_gather(uint64_t first, MutableBytes to, device::Transfers& transfers) const;
 };
 
 // Copies a checked tensor into `memory`. `name` must live as long as `memory`.

@@ -222,10 +222,7 @@ void gather_chunk(const Item& item, uint64_t number, MutableBytes to) {
 }
 
 Status begin_gather_chunk(const Item& item, uint64_t number, MutableBytes to, device::Transfers& transfers) {
-  const SaveTensor& tensor = *item.tensor;
-  const SaveMemory from = tensor.memory();
-  return transfers.begin_gather(from.memory, from.extent, item.first + number * item.chunk_raw / tensor.width,
-                                to.size() / tensor.width, to.data());
+  return item.tensor->begin_gather(item.first + number * item.chunk_raw / item.tensor->width, to, transfers);
 }
 
 uint64_t place_chunk(const Item& item, uint64_t number, uint64_t position) {

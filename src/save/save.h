@@ -44,6 +44,7 @@ struct TableRequest {
   uint64_t ids_bytes;
   const uint64_t* positions;
   std::vector<Column> columns;
+  device::Location where;  // of the columns
 };
 
 class Save {
@@ -88,6 +89,8 @@ class Save {
   Result<SaveTensor*> add_rows(const std::string& name, const ckpt_tensor_desc& desc, const void* first);
   Status add_tensors_of(const TableRequest& request, SaveTable* table);
   Status add_ids(const TableRequest& request, SaveTable* table);
+  Status note_blocks(const TableRequest& request, const TableRequest::Column& column, uint64_t row_bytes,
+                     SaveTensor* tensor);
   Status add_column(const TableRequest& request, const TableRequest::Column& column, SaveTable* table);
   Status run_steps(Job& job, bool copies);
   Status find_holders(Job& job);

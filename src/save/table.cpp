@@ -60,6 +60,18 @@ Result<SaveTensor*> Save::add_rows(const std::string& name, const ckpt_tensor_de
   return content_.tensors[before];
 }
 
+// The blocks lie where the caller says.
+Status Save::note_blocks(const TableRequest& request, const TableRequest::Column& column, uint64_t row_bytes,
+                         SaveTensor* tensor) {
+  for (size_t i = 0; i < column.data.size(); i++) {
+    uint64_t rows = column.data_bytes[i] / row_bytes;
+    if (request.desc.rows_per_block != 0) rows = std::min(rows, request.desc.rows_per_block);
+    if (!column.data[i] || rows == 0) continue;
+    CKPT_ASSIGN(tensor->device, transfers_.note(request.where, column.data[i], rows * row_bytes, 0));
+  }
+  return Ok();
+}
+
 Status Save::add_column(const TableRequest& request, const TableRequest::Column& column, SaveTable* table) {
   const ckpt_column_desc& desc = column.desc;
   if (desc.ndim < 0 || desc.ndim >= kMaxNdim)
@@ -80,6 +92,7 @@ Status Save::add_column(const TableRequest& request, const TableRequest::Column&
     return Status(CKPT_INVALID, strformat("memory for {} rows, {} expected", rows, table->row_count))
         .with("expected", table->row_count)
         .with("found", rows);
+  CKPT_TRY(note_blocks(request, column, source.row_bytes, tensor));
   const size_t count = column.data.size();
   auto* blocks = static_cast<const std::byte**>(content_.memory.allocate(count * sizeof(void*), alignof(void*)));
   std::memcpy(blocks, column.data.data(), count * sizeof(void*));
@@ -130,6 +143,7 @@ Status Save::add_tensors_of(const TableRequest& request, SaveTable* table) {
 
 Status Save::add_table(std::string_view name, const TableRequest& request) {
   CKPT_TRY(check_desc(request.desc, request.ids_bytes, request.ids));
+  CKPT_TRY(transfers_.check(request.where));
   format::TableText text{request.desc.bucket_count, {}};
   for (const auto& column : request.columns) {
     if (Status named = format::check_tensor_name(column.name); !named.ok()) return std::move(named).in("a column");

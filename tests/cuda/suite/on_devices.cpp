@@ -3,10 +3,12 @@
 // once more, over devices (fake ones, or those of the machine).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "ckpt.h"
@@ -16,11 +18,7 @@ namespace {
 
 // Memory of a test, and that of a device in its place.
 struct Twin {
-  Twin(void* of, uint64_t size) : host(static_cast<char*>(of)), bytes(size), before(host, host + size) {
-    int count = 1;
-    (void)cudaGetDeviceCount(&count);
-    static std::atomic<int> next{0};
-    id = next++ % count;
+  Twin(void* of, uint64_t size, int on) : host(static_cast<char*>(of)), bytes(size), before(host, host + size), id(on) {
     int current = 0;
     (void)cudaGetDevice(&current);
     (void)cudaSetDevice(id);
@@ -49,6 +47,13 @@ struct Twin {
   void* device = nullptr;
   int id = 0;
 };
+// The devices take turns.
+int next_device() {
+  int count = 1;
+  (void)cudaGetDeviceCount(&count);
+  static std::atomic<int> next{0};
+  return next++ % count;
+}
 using Twins = std::vector<std::unique_ptr<Twin>>;
 
 // The twins of a save, a load or a job.
@@ -94,11 +99,30 @@ bool can_move(const void* data, uint64_t bytes, int32_t type) {
 template <typename Add>
 ckpt_status add_twin(std::map<const void*, Twins>& to, const void* handle, const void* data, uint64_t bytes,
                      Add&& add) {
-  auto twin = std::make_unique<Twin>(const_cast<void*>(data), bytes);
+  auto twin = std::make_unique<Twin>(const_cast<void*>(data), bytes, next_device());
   const ckpt_status added = add(twin->device, twin->id);
   if (added != CKPT_OK) return added;
   std::lock_guard lock(owners().mutex);
   to[handle].push_back(std::move(twin));
+  return added;
+}
+
+// Calls add with the memory of a device in place of the blocks of a table's columns.
+template <typename Block, typename Add>
+ckpt_status add_twins(std::map<const void*, Twins>& to, const void* handle, std::span<Block const> data,
+                      const uint64_t* bytes, Add&& add) {
+  Twins twins;
+  std::vector<Block> there(data.begin(), data.end());
+  const int id = next_device();
+  for (size_t i = 0; i < data.size(); i++)
+    if (can_move(data[i], bytes[i], CKPT_DEVICE_CPU)) {
+      twins.push_back(std::make_unique<Twin>(const_cast<void*>(data[i]), bytes[i], id));
+      there[i] = twins.back()->device;
+    }
+  const ckpt_status added = add(there.data(), id);
+  if (added != CKPT_OK) return added;
+  std::lock_guard lock(owners().mutex);
+  std::ranges::move(twins, std::back_inserter(to[handle]));
   return added;
 }
 
@@ -109,12 +133,14 @@ extern "C" {
 #define REAL(name) decltype(name) __real_##name
 REAL(ckpt_save_add_tensor);
 REAL(ckpt_save_add_tensors);
+REAL(ckpt_save_add_table);
 REAL(ckpt_save_run);
 REAL(ckpt_save_start);
 REAL(ckpt_save_start_in_place);
 REAL(ckpt_save_free);
 REAL(ckpt_load_add_tensor);
 REAL(ckpt_load_add_tensors);
+REAL(ckpt_load_add_table);
 REAL(ckpt_load_run);
 REAL(ckpt_load_start);
 REAL(ckpt_load_free);
@@ -166,6 +192,32 @@ ckpt_status __wrap_ckpt_load_add_tensors(ckpt_load* load, uint64_t count, const 
         added != CKPT_OK)
       return added;
   return CKPT_OK;
+}
+
+ckpt_status __wrap_ckpt_save_add_table(ckpt_save* save, const char* name, const ckpt_table_desc* desc, const void* ids,
+                                       uint64_t ids_bytes, const char* const* names, const ckpt_column_desc* columns,
+                                       const void* const* data, const uint64_t* bytes, const uint64_t* positions,
+                                       int32_t type, int32_t id, ckpt_error** err) {
+  if (!desc || !data || !bytes || type != CKPT_DEVICE_CPU)
+    return __real_ckpt_save_add_table(save, name, desc, ids, ids_bytes, names, columns, data, bytes, positions, type,
+                                      id, err);
+  const std::span blocks(data, desc->column_count * std::max(desc->block_count, 1u));
+  return add_twins(owners().saves, save, blocks, bytes, [&](const void* const* there, int number) {
+    return __real_ckpt_save_add_table(save, name, desc, ids, ids_bytes, names, columns, there, bytes, positions,
+                                      CKPT_DEVICE_CUDA, number, err);
+  });
+}
+
+ckpt_status __wrap_ckpt_load_add_table(ckpt_load* load, const ckpt_share* share, uint64_t window, void* ids,
+                                       uint64_t ids_bytes, uint64_t count, const char* const* columns,
+                                       void* const* data, const uint64_t* bytes, int32_t type, int32_t id,
+                                       ckpt_error** err) {
+  if (!data || !bytes || type != CKPT_DEVICE_CPU)
+    return __real_ckpt_load_add_table(load, share, window, ids, ids_bytes, count, columns, data, bytes, type, id, err);
+  return add_twins(owners().loads, load, std::span(data, count), bytes, [&](void* const* there, int number) {
+    return __real_ckpt_load_add_table(load, share, window, ids, ids_bytes, count, columns, there, bytes,
+                                      CKPT_DEVICE_CUDA, number, err);
+  });
 }
 
 ckpt_status __wrap_ckpt_save_run(ckpt_save* save, ckpt_error** err) {
