@@ -16,7 +16,7 @@ extern "C" {
 
 /* Saves a PyTorch .pt, a directory of torch.distributed.checkpoint (DCP), an hfai directory of PART_*.pt, a safetensors
  * file, a Hugging Face set (a directory or its index.json), a directory of Hugging Face's Trainer, of torchtune,
- * Meta or OLMo, or a file of Composer as a checkpoint. `path` may be the address of a file on a
+ * Meta, OLMo or RecIS, or a file of Composer as a checkpoint. `path` may be the address of a file on a
  * web server ("https://host/model.safetensors"), an index.json among them: it is read by ranges, as it is wanted, and
  * is GONE if it changes meanwhile. Its run is that of option run; without one "main", where a load without options
  * finds it, or "import" if a trainer has used "main" since the last import: it would be fenced. `info` tells. The
@@ -40,16 +40,17 @@ CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, cons
  * numbers Python's; "hfai": that in `shards` files PART_nnn.pt, as hfai's load takes them; "dcp": each tensor and value
  * of it by itself, in `shards` files, as torch.distributed.checkpoint's load takes them; "composer": a .pt, or a tar of
  * one, packed as the ending of `path` says; "olmo": model.pt, optim.pt and train.pt with the config.yaml that an import
- * kept; "torchtune": the files that were imported, or epoch_0. Files of composer and olmo are loaded without
- * weights_only: numpy's values, dates and paths are what they were. Option shard_bytes cuts a directory of safetensors
- * into files of at most so many bytes, with an index; option at writes what is below a place of the state alone, by the
- * names that it has there. What has no place in the format (other objects, tensors outside
+ * kept; "torchtune": the files that were imported, or epoch_0; "recis": a run with one checkpoint, its tables in
+ * `shards` shards, as RecIS' loader takes them (ckpt_{step} alone where `path` ends in such a name). Files of composer
+ * and olmo are loaded without weights_only: numpy's values, dates and paths are what they were. Option shard_bytes cuts
+ * a directory of safetensors into files of at most so many bytes, with an index; option at writes what is below a place
+ * of the state alone, by the names that it has there. What has no place in the format (other objects, tensors outside
  * the tree) is left out. Mappings and selections are as in ckpt_import.
  * Options: format, shards, shard_bytes, at, opaque, threads, map, map_at, map_back, config, only, exclude, cast,
  * strict, verify_after (what was written, and stays, is read back and compared).
  * Statuses: EXISTS, NOT_FOUND (at), UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is
- * not {"model": ...}; dcp, olmo, torchtune: it is no such dict), FORMAT (a tree that does not fit the checkpoint),
- * INVALID (an option of another format), CORRUPT, IO, NO_SPACE. */
+ * not {"model": ...}; dcp, olmo, torchtune, recis: it is no such dict), FORMAT (a tree that does not fit the
+ * checkpoint), INVALID (an option of another format), CORRUPT, IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_options* options,
                                  ckpt_error** err);
 
@@ -69,8 +70,8 @@ typedef struct ckpt_file ckpt_file;
 CKPT_API ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_file_free(ckpt_file* file);
 
-/* "pt" (zip), "pt-legacy", "safetensors", "hfai", "dcp", "bin", "hf-trainer", "torchtune", "meta", "olmo". Static text.
- */
+/* "pt" (zip), "pt-legacy", "safetensors", "hfai", "dcp", "bin", "hf-trainer", "torchtune", "meta", "olmo", "composer",
+ * "recis". Static text. Sparse tables of recis are tensors here: T/ids, T/COLUMN, and T, an alias of the ids. */
 CKPT_API const char* ckpt_file_format(const ckpt_file* file);
 
 typedef struct ckpt_file_tensor {

@@ -141,7 +141,8 @@ bool is_foreign(const std::string& argument) {
   for (fs::directory_iterator it(argument, code), end; !code && it != end && !found; it.increment(code)) {
     const std::string name = it->path().filename().string();
     found = name.ends_with(".safetensors") || (name.starts_with("PART_") && name.ends_with(".pt")) ||
-            name == ".metadata" || (name.starts_with("__") && name.ends_with(".metadata"));
+            name == ".metadata" || (name.starts_with("__") && name.ends_with(".metadata")) || name == "checkpoint" ||
+            name == "io_state_count";  // of RecIS
   }
   return found && !is_checkpoint(argument) && !is_store(argument);
 }

@@ -11,6 +11,7 @@
 #include "interop/look.h"
 #include "interop/pt/format.h"
 #include "interop/read_back.h"
+#include "interop/recis/format.h"
 #include "interop/safetensors/format.h"
 #include "interop/sets/format.h"
 
@@ -25,6 +26,7 @@ constexpr uint64_t kFirstBytes = 64 << 10;
 constexpr Format kFormats[] = {
     {"hfai", "a directory of hfai's PART_*.pt", is_hfai, read_hfai, plan_hfai},
     {"dcp", "a directory of torch.distributed.checkpoint (DCP), which has a .metadata", is_dcp, read_dcp, plan_dcp},
+    {"recis", "a checkpoint directory of RecIS (ckpt_{step}), or that of its run", is_recis, read_recis, plan_recis},
     {"pt", "a .pt file of PyTorch", is_pt, read_pt, plan_pt},
     {"composer", "a .tar of Composer with composer_states.pt, or a .pt packed by gzip, bzip2, xz, lz4 or zstd",
      is_composer, read_composer, plan_composer},
@@ -89,11 +91,11 @@ Status check_option(const ExportRequest& request, const Format& format, const ch
 
 // What has no place for a sparse table would keep its ids and nothing else.
 Status check_tables(const ExportRequest& request, const Format& format) {
-  if (format.name == std::string_view("safetensors")) return Ok();
+  if (format.name == std::string_view("safetensors") || format.name == std::string_view("recis")) return Ok();
   for (const auto& table : request.reader.reader().tables()) {
     if (!request.reader.tensor(table.name).ok()) continue;  // left out
     return Status(CKPT_UNSUPPORTED, strformat("export: {} is a sparse table, which format {} cannot hold; expected "
-                                              "format safetensors, or option exclude={}*",
+                                              "format safetensors or recis, or option exclude={}*",
                                               table.name, format.name, table.name))
         .with("tensor", std::string(table.name))
         .with("found", format.name);
@@ -101,14 +103,18 @@ Status check_tables(const ExportRequest& request, const Format& format) {
   return Ok();
 }
 
-// torchtune's directory has under "model" what the state may have at its root.
+// torchtune's and RecIS' directories have under "model" and "tables" what the state may have elsewhere.
 Status verify_export(const ExportRequest& request) {
   const ReadOptions options{.job = &request.job};
   CKPT_ASSIGN(ForeignCheckpoint written, read_foreign(request.path, options));
   const std::string at = request.options.str("at"), model = "model/";
+  const auto there = [&](const std::string& name) { return request.reader.tensor(name).ok(); };
   return compare_with(request.reader, written, options, [&](const std::string& name) {
-    const bool at_root = name.starts_with(model) && !request.reader.tensor(name).ok();
-    return at.empty() ? (at_root ? name.substr(model.size()) : name) : at + '/' + name;
+    if (!at.empty()) return at + '/' + name;
+    const bool in_part = name.starts_with(model) || name.starts_with("tables/");
+    if (!in_part || there(name)) return name;
+    const std::string rest = name.substr(name.find('/') + 1);
+    return there(model + rest) ? model + rest : rest;
   });
 }
 
@@ -126,7 +132,7 @@ Status export_checkpoint(const ExportRequest& request) {
   if (store::is_web_url(request.path))
     return Status(CKPT_UNSUPPORTED, store::shown_url(request.path) + ": an export writes files, and no address");
   const Format& format = format_of(request);
-  CKPT_TRY(check_option(request, format, "shards", {"hfai", "dcp"}));
+  CKPT_TRY(check_option(request, format, "shards", {"hfai", "dcp", "recis"}));
   CKPT_TRY(check_option(request, format, "shard_bytes", {"safetensors", "torchtune"}));
   CKPT_TRY(check_option(request, format, "at", {"safetensors", "pt", "dcp", "composer"}));
   CKPT_TRY(check_tables(request, format));

@@ -43,6 +43,7 @@ class Importer {
       : store_(store), from_(from), request_(request), job_(job) {}
 
   Result<std::string> run() {
+    CKPT_ASSIGN(tables_, from_.tables());
     if (from_.ranks > 1) CKPT_TRY(request_.options.set_int("timeout_ms", kLongest));
     for (const ForeignTensor& tensor : from_.tensors)
       if (!tensor.is_alias()) job_.counters.bytes_total += tensor.bytes();
@@ -91,23 +92,34 @@ class Importer {
     CKPT_TRY(follow(job, CKPT_JOB_WRITTEN, &job_));
     CKPT_TRY(request_.options.set_int("wait", 0));
     for (uint32_t rank = 1; rank < from_.ranks; rank++) {
-      CKPT_TRY(open(rank));
-      CKPT_TRY(add_share(rank));
-      CKPT_TRY(run_save());
+      Status status = play(rank);
+      if (status.ok()) continue;
+      (void)job.cancel();  // which makes it known that rank 0 failed, too
+      return status;
     }
     return follow(job, CKPT_JOB_COMMITTED, nullptr);
+  }
+
+  Status play(uint32_t rank) {
+    CKPT_TRY(open(rank));
+    CKPT_TRY(add_share(rank));
+    return run_save();
   }
 
   Status add_share(uint32_t rank) {
     for (const ForeignTensor& tensor : from_.tensors)
       for (const ForeignPiece& piece : tensor.pieces) {
-        if (piece.rank != rank) continue;
+        if (piece.rank != rank || tensor.buckets != 0) continue;
         Status status = tensor.is_alias() ? add_alias(tensor, piece) : add(tensor, piece);
         if (status.ok()) continue;
         const std::string path = from_.files.path(piece.bytes.file);
         if (!path.empty()) status = std::move(status).with("path", path);
         return std::move(status).with("tensor", tensor.name);
       }
+    for (const ForeignTable& table : tables_) {
+      Status status = add_table(table, rank);
+      if (!status.ok()) return std::move(status).with("tensor", table.name);
+    }
     for (const ForeignObject& object : from_.objects)
       if (object.rank.value_or(0) == rank) CKPT_TRY(add_object(object));
     return Ok();
@@ -124,6 +136,28 @@ class Importer {
       // NOLINTNEXTLINE(readability-redundant-string-cstr): a device's name in a pickle may hold a NUL; it ends there
       CKPT_TRY(done(save().set_tensor_attr(tensor.name, key, value.c_str())));
     return Ok();
+  }
+
+  // This rank's rows, from where they lie.
+  Status add_table(const ForeignTable& table, uint32_t rank) {
+    const ForeignTensor& ids = from_.tensors[table.ids];
+    const auto piece = std::ranges::find(ids.pieces, rank, &ForeignPiece::rank);
+    if (piece == ids.pieces.end()) return Ok();
+    const auto place = static_cast<size_t>(piece - ids.pieces.begin());
+    CKPT_ASSIGN(const Bytes id_bytes, from_.files.place(piece->bytes));
+    client::Rows rows;
+    rows.ids = id_bytes.data();
+    rows.count = id_bytes.size() / sizeof(uint64_t);
+    rows.bucket_count = ids.buckets;
+    for (const size_t number : table.columns) {
+      const ForeignTensor& tensor = from_.tensors[number];
+      CKPT_ASSIGN(const Bytes bytes, from_.files.place(tensor.pieces[place].bytes));
+      client::Column& column =
+          rows.columns.emplace_back(client::Column{table.column_name(tensor), tensor.dtype, {}, {}});
+      for (int i = 1; i < tensor.shape.ndim; i++) column.row.push_back(static_cast<int64_t>(tensor.shape[i]));
+      column.blocks.emplace_back(bytes.data(), bytes.size());
+    }
+    return done(save().add_table(table.name, rows));
   }
 
   Status add_alias(const ForeignTensor& tensor, const ForeignPiece& piece) {
@@ -169,6 +203,7 @@ class Importer {
   ForeignCheckpoint& from_;
   ImportRequest request_;
   Job& job_;
+  std::vector<ForeignTable> tables_;
   std::vector<Bytes> kept_;  // memory that is read by strides
   std::vector<Rank> ranks_;  // 0, and the one that is being played
 };

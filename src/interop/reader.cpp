@@ -1,5 +1,7 @@
 #include "interop/reader.h"
 
+#include <algorithm>
+
 namespace ckpt::interop {
 
 const ForeignPiece* ForeignTensor::whole() const {
@@ -32,6 +34,35 @@ Result<format::Tree> ForeignCheckpoint::take_tree() {
   // What is wrong with a tree that files asked for is wrong with the files.
   if (const Status status = fill(); !status.ok()) return Status(CKPT_FORMAT, status.message());
   return dict;
+}
+
+Result<std::vector<ForeignTable>> ForeignCheckpoint::tables() const {
+  std::vector<ForeignTable> all;
+  for (size_t i = 0; i < tensors.size(); i++) {
+    const ForeignTensor& tensor = tensors[i];
+    if (tensor.buckets == 0) continue;
+    const auto is_in = [&](const ForeignTable& table) {
+      if (tensor.is_alias()) return tensor.target == table.ids && tensor.name == table.name;
+      const ForeignTensor& ids = tensors[table.ids];
+      const auto same_rows = [&](const ForeignPiece& a, const ForeignPiece& b) {
+        return a.rank == b.rank && !a.strides && !files.remote_of(a.bytes.file);
+      };
+      return tensor.name.starts_with(table.name + '/') && tensor.shape[0] == ids.shape[0] &&
+             std::ranges::equal(tensor.pieces, ids.pieces, same_rows);
+    };
+    constexpr std::string_view kIds = "/ids";
+    if (!tensor.is_alias() && tensor.dtype == CKPT_DTYPE_I64 && tensor.shape.ndim == 1 && tensor.name.ends_with(kIds)) {
+      all.push_back({tensor.name.substr(0, tensor.name.size() - kIds.size()), i, {}});
+    } else if (!all.empty() && is_in(all.back())) {
+      if (!tensor.is_alias()) all.back().columns.push_back(i);
+    } else {
+      return Status(CKPT_UNSUPPORTED, "tensor " + quoted(tensor.name) +
+                                          " is of a sparse table, which is chosen, renamed or changed as a whole or "
+                                          "not at all; columns may be left out")
+          .with("tensor", tensor.name);
+    }
+  }
+  return all;
 }
 
 }  // namespace ckpt::interop

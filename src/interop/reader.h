@@ -53,6 +53,9 @@ struct ForeignTensor {
   Shape shape;
   std::vector<ForeignPiece> pieces;  // of an alias: where its elements lie, in one piece
   Attributes attributes;
+  // Of a sparse table T, how many buckets it has; else 0. Its tensors are T/ids, each T/COLUMN, and T, an alias of the
+  // ids. They have a piece for each rank, with the same rows. Then the tables' order of rows is theirs to choose.
+  uint64_t buckets = 0;
   // Of an alias:
   size_t target = kNoTarget;   // an earlier tensor, no alias, whose memory it shares
   uint64_t target_offset = 0;  // its first element in the flattened target
@@ -70,6 +73,14 @@ struct ForeignObject {
   std::string name, media_type;
   std::optional<uint32_t> rank;
   FileRange bytes;
+};
+
+// The tensors of a sparse table, by their positions.
+struct ForeignTable {
+  std::string name;
+  size_t ids = 0;
+  std::vector<size_t> columns;
+  std::string column_name(const ForeignTensor& tensor) const { return tensor.name.substr(name.size() + 1); }
 };
 
 struct ForeignCheckpoint {
@@ -91,6 +102,8 @@ struct ForeignCheckpoint {
 
   // The tree, made where there is none. FORMAT for names that cannot be keys.
   Result<format::Tree> take_tree();
+  // UNSUPPORTED where a change took or renamed some tensors of a table only, or made others of them.
+  Result<std::vector<ForeignTable>> tables() const;
 };
 
 }  // namespace ckpt::interop

@@ -201,6 +201,7 @@ class Changer {
     tensor.dtype = dtype;
     CKPT_ASSIGN(tensor.shape, shape_of(parts));
     tensor.attributes = first.attributes;
+    tensor.buckets = first.buckets;
     ForeignPiece& piece = tensor.pieces.emplace_back();
     piece.rank = first.pieces[0].rank;
     const bool same_bits = parts.size() == 1 && dtype == first.dtype && !lost;

@@ -51,6 +51,7 @@ Status tensor_error(ckpt_status code, const Tensor& tensor, const std::string& w
 // {"__metadata__": {k: v}, "name": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
 class HeaderEvents final : public JsonEvents {
  public:
+  explicit HeaderEvents(HeaderDialect dialect) : dialect_(dialect) {}
   Header header;
 
   Status begin_object() override {
@@ -142,7 +143,7 @@ class HeaderEvents final : public JsonEvents {
 
   Status set_dtype(const std::string& text) {
     for (const DtypeRow& row : kDtypes)
-      if (text == row.name) {
+      if (text == row.name || (dialect_ == kLowerBool && row.dtype == CKPT_DTYPE_BOOL && text == "bool")) {
         tensor().dtype = row.dtype;
         return Ok();
       }
@@ -159,6 +160,7 @@ class HeaderEvents final : public JsonEvents {
     return Ok();
   }
 
+  const HeaderDialect dialect_;
   At at_ = At::kStart;
   bool in_metadata_ = false;
   unsigned seen_ = kNone, field_ = kNone;
@@ -225,9 +227,9 @@ Result<std::string_view> header_json(const FileBytes& bytes) {
   return json;
 }
 
-Result<Header> parse(const FileBytes& file) {
+Result<Header> parse(const FileBytes& file, HeaderDialect dialect) {
   CKPT_ASSIGN(const std::string_view json, header_json(file));
-  HeaderEvents events;
+  HeaderEvents events(dialect);
   CKPT_TRY(parse_json(json, events));
   Header& header = events.header;
   header.data_offset = 8 + json.size();
@@ -241,8 +243,8 @@ Result<Header> parse(const FileBytes& file) {
 
 }  // namespace
 
-Result<Header> parse_header(const FileBytes& file, std::string_view name) {
-  Result<Header> header = parse(file);
+Result<Header> parse_header(const FileBytes& file, std::string_view name, HeaderDialect dialect) {
+  Result<Header> header = parse(file, dialect);
   if (header.ok()) return header;
   return std::move(header).status().in(name).with("path", std::string(name));
 }

@@ -30,9 +30,10 @@ struct Header {
   std::optional<StringMap> metadata;
 };
 
-// `file` is the whole file; only its header is asked for. `name` is for messages.
-// FORMAT, or UNSUPPORTED for a dtype that is not in the table.
-Result<Header> parse_header(const FileBytes& file, std::string_view name);
+// `file` is the whole file; only its header is asked for. `name` is for messages. kLowerBool: a BOOL may also be called
+// "bool", as RecIS has it. FORMAT, or UNSUPPORTED for a dtype that is not in the table.
+enum HeaderDialect { kPlain, kLowerBool };
+Result<Header> parse_header(const FileBytes& file, std::string_view name, HeaderDialect dialect = kPlain);
 
 // Length, JSON and padding, for tensors whose `begin` and `end` are set; UNSUPPORTED past kMaxHeaderBytes.
 Result<std::string> make_header(const std::vector<Tensor>& tensors, const std::optional<StringMap>& metadata);

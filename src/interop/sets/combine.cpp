@@ -23,6 +23,7 @@ class Combiner {
 
   Status add(StatePart& part) {
     const std::string place = part.key.empty() ? "" : format::path_segment(part.key);
+    if (part.per_rank) return add_ranks(part, place);
     std::vector<Tree> trees;
     for (ForeignCheckpoint& content : part.content) {
       CKPT_ASSIGN(Tree tree, content.take_tree());
@@ -51,6 +52,19 @@ class Combiner {
   }
 
  private:
+  Status add_ranks(StatePart& part, const std::string& place) {
+    CKPT_TRY(tree_.key(part.key));
+    CKPT_TRY(tree_.begin(CKPT_NODE_RECORD, format::kPerRankClass));
+    for (uint32_t rank = 0; rank < part.content.size(); rank++) {
+      const std::string key = format::per_rank_key(rank), at = place + '/' + key;
+      CKPT_ASSIGN(const Tree tree, part.content[rank].take_tree());
+      CKPT_TRY(take(part.content[rank], at));
+      CKPT_TRY(tree_.key(key));
+      CKPT_TRY(put(tree, 0, at));
+    }
+    return tree_.end();
+  }
+
   std::string name_in(const std::string& place, std::string_view name) const {
     if (name.starts_with(kMemory))
       return strformat("{}x{}_{}", kMemory, parts_, std::string(name.substr(kMemory.size())));

@@ -13,6 +13,7 @@ namespace ckpt::interop {
 struct StatePart {
   std::string key;
   std::vector<ForeignCheckpoint> content;
+  bool per_rank = false;  // checkpoint r is what rank r has
 };
 
 // A dict of the parts. Names of tensors begin with their part's key. FORMAT where a name comes twice, or where what is

@@ -219,7 +219,7 @@ impl Reader {
     }
 
     /// Writes the checkpoint to `path`, which must not exist, as option `format` says: safetensors, `.pt`, DCP, hfai,
-    /// Composer, OLMo or torchtune.
+    /// Composer, OLMo, torchtune or RecIS.
     /// Options: `format`, `shards`, `shard_bytes`, `at`, `opaque`, `threads`, `map`, `map_at`, `map_back`, `config`,
     /// `only`, `exclude`, `cast`, `strict`, `verify_after`.
     pub fn export(&self, path: impl AsRef<Path>, options: &Options) -> Result<()> {

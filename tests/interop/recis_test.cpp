@@ -1,0 +1,554 @@
+// RecIS' directories, forged here by what its sources say of them: what an import makes of them, what it refuses, and
+// that an export is what its reader asks for.
+#include <filesystem>
+#include <functional>
+
+#include "interop/formats.h"
+#include "interop/json.h"
+#include "interop/recis/layout.h"
+#include "store_fixture.h"
+
+namespace ckpt::interop {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Slot {
+  std::string name, dtype, row_shape;
+  size_t row_bytes;
+};
+struct ForgedTable {
+  std::string name;
+  std::vector<int64_t> ids;
+  std::vector<Slot> slots;
+};
+
+// The bytes of a row, which only its id and slot decide.
+std::string row(int64_t id, const Slot& slot) {
+  std::string bytes = pattern(slot.row_bytes, static_cast<unsigned>(id * 131 + static_cast<int64_t>(slot.name.size())));
+  if (slot.dtype == "bool") bytes[0] = static_cast<char>(id & 1);
+  return bytes;
+}
+
+std::string two_digits(size_t number, int width) {
+  std::string text = std::to_string(number);
+  return std::string(static_cast<size_t>(width) - text.size(), '0') + text;
+}
+
+// A checkpoint directory as RecIS' savers of `shards` ranks make it, with two threads each.
+struct Forge {
+  std::vector<ForgedTable> tables;
+  int shards = 2;
+  std::map<std::string, std::string> keys = {};                   // tensorkey.json
+  std::map<std::string, size_t> blocks = {};                      // of index
+  std::vector<std::pair<std::string, std::string>> headers = {};  // of each file: header and data
+  std::vector<std::string> names = {};
+  std::function<void(int shard, std::vector<int64_t>& ids)> change = [](int, auto&) {};
+
+  static constexpr int64_t kBuckets = 65536;
+
+  std::pair<int64_t, int64_t> slice(int shard) const {
+    int64_t begin = 0, size = 0;
+    for (int i = 0; i <= shard; i++) {
+      begin += size;
+      size = kBuckets / shards + (i < kBuckets % shards ? 1 : 0);
+    }
+    return {begin, begin + size};
+  }
+
+  void add_block(size_t file, const std::string& name, const Slot& slot, const std::string& shape,
+                 const std::string& data) {
+    auto& [header, bytes] = headers[file];
+    header += (header.empty() ? "{" : ",") + entry(name, slot.dtype, shape, bytes.size(), bytes.size() + data.size());
+    bytes += data;
+    blocks[name] = file;
+  }
+
+  void add_table(const ForgedTable& table, int shard, size_t& next) {
+    const auto [begin, end] = slice(shard);
+    std::vector<int64_t> ids;
+    for (const int64_t id : table.ids)
+      if (const auto bucket = static_cast<int64_t>(static_cast<uint64_t>(id) % kBuckets);
+          bucket >= begin && bucket < end)
+        ids.push_back(id);
+    change(shard, ids);
+    const std::string part = "/part_" + std::to_string(shard) + '_' + std::to_string(shards);
+    const std::string range =
+        '^' + two_digits(static_cast<size_t>(begin), 5) + '@' + two_digits(static_cast<size_t>(end), 5) + "@65536";
+    std::vector<Slot> slots = table.slots;
+    slots.insert(slots.begin(), Slot{"id", "I64", "", 8});
+    for (const Slot& slot : slots) {
+      std::string data;
+      for (const int64_t id : ids)
+        data += slot.name == "id" ? std::string(reinterpret_cast<const char*>(&id), 8) : row(id, slot);
+      const std::string name = table.name + '.' + slot.name + part;
+      keys[name] = table.name + '@' + slot.name + range;
+      add_block(static_cast<size_t>(shard) * 2 + next++ % 2, name, slot,
+                '[' + std::to_string(ids.size()) + slot.row_shape + ']', data);
+    }
+  }
+
+  void make() {
+    headers.resize(static_cast<size_t>(shards) * 2);
+    for (size_t i = 0; i < headers.size(); i++)
+      names.push_back("model-" + two_digits(i, 6) + "-of-" + two_digits(headers.size(), 6) + ".safetensors");
+    for (int shard = 0; shard < shards; shard++) {
+      size_t next = 0;
+      for (const ForgedTable& table : tables) add_table(table, shard, next);
+      if (shard == 0)
+        add_block(next % 2, "sparse_adamw_step^ ", {"", "I64", "", 8}, "[]", std::string("\x07\0\0\0\0\0\0\0", 8));
+    }
+  }
+
+  std::string index() const {
+    std::string text = R"({"block_index":{)";
+    for (const auto& [name, file] : blocks)
+      text += (text.ends_with('{') ? "\"" : ",\"") + name + "\":" + std::to_string(file);
+    text += R"(},"file_index":{)";
+    for (size_t i = 0; i < names.size(); i++)
+      text += (text.ends_with('{') ? "\"" : ",\"") + names[i] + "\":" + std::to_string(i);
+    return text + "}}";
+  }
+  std::string tensorkey() const {
+    std::string text = "{";
+    for (const auto& [name, value] : keys)
+      text += (text == "{" ? "\n    \"" : ",\n    \"") + name + "\": \"" + value + '"';
+    return text + "\n}";
+  }
+
+  void write(const std::string& directory) const {
+    fs::create_directories(directory);
+    for (size_t i = 0; i < names.size(); i++) {
+      // Between one space and eight, as RecIS pads.
+      std::string header = (headers[i].first.empty() ? "{" : headers[i].first) + "}";
+      header += std::string(8 - header.size() % 8, ' ');
+      write_file(directory + '/' + names[i], file_of(header, headers[i].second));
+    }
+    write_file(directory + "/index", index());
+    write_file(directory + "/tensorkey.json", tensorkey());
+  }
+};
+
+const Slot kEmbedding{"embedding", "F32", ",4", 16}, kMoment{"sparse_adamw_exp_avg", "F32", ",4", 16},
+    kSquare{"sparse_adamw_exp_avg_sq", "BF16", ",4", 8}, kSeen{"seen", "bool", ",1", 1};
+
+std::vector<ForgedTable> sample_tables() {
+  std::vector<int64_t> users = {-1, INT64_MIN, INT64_MAX, 0};
+  for (int64_t i = 1; i < 400; i++) users.push_back(i * 7'777'777'777 - 90);
+  return {{"user.emb", users, {kEmbedding, kMoment, kSquare, kSeen}},
+          {"empty", {}, {kEmbedding}},
+          {"item", {5, 65536 + 5, 40000, 2 * 65536 + 5}, {kEmbedding, kMoment}}};
+}
+
+class Recis : public StoreTest {
+ protected:
+  void forge(const std::string& directory, Forge made) {
+    made.make();
+    made.write(path(directory));
+  }
+  void pt(const std::string& file, const Saved& state) {
+    const std::string label = "s" + std::to_string(saves_++);
+    save(label, state);
+    const Failure out = export_to(path(file), label, {{"format", "pt"}});
+    ASSERT_EQ(out.code, CKPT_OK) << out.message;
+  }
+  // All of it: two shards, two workers.
+  void whole(const std::string& directory, int shards = 2) {
+    forge(directory, {.tables = sample_tables(), .shards = shards});
+    pt(directory + "/model.pt", {{floats("w", {3, 2})}, {}, R"({"w":)" + leaf("w") + "}"});
+    pt(directory + "/extra.pt",
+       {{{"global_step", CKPT_DTYPE_I64, {}, pattern(8)}}, {}, R"({"global_step":)" + leaf("global_step") + "}"});
+    for (int i = 0; i < 2; i++)
+      pt(directory + "/io_state_" + std::to_string(i) + ".pt",
+         {{}, {}, R"({"train_io":{"offset":)" + std::to_string(i * 100) + "}}"});
+    write_file(path(directory + "/io_state_count"), "2");
+  }
+  std::string imported(const std::string& from) {
+    const std::string label = "i" + std::to_string(saves_++);
+    const Failure in = import_from(path(from), label, {{"verify_after", 1}});
+    EXPECT_EQ(in.code, CKPT_OK) << in.message;
+    return label;
+  }
+
+  size_t checkpoints() {
+    ckpt_list* list = nullptr;
+    must([&](auto** err) { return ckpt_store_list(store_, &list, err); });
+    size_t count = 0;
+    for (size_t i = 0; i < ckpt_list_count(list); i++) {
+      ckpt_checkpoint_info info{};
+      info.struct_size = sizeof info;
+      must([&](auto** err) { return ckpt_list_at(list, i, &info, err); });
+      count += info.state == CKPT_CHECKPOINT_COMMITTED;
+    }
+    ckpt_list_free(list);
+    return count;
+  }
+
+  // The rows of a column by their ids.
+  std::map<int64_t, std::string> rows(ckpt_reader* reader, const std::string& table, const std::string& column,
+                                      size_t row_bytes) {
+    ckpt_share_desc all{};
+    all.struct_size = sizeof all;
+    ckpt_share* share = nullptr;
+    uint64_t count = 0;
+    must([&](auto** err) { return ckpt_share_open(&share, reader, table.c_str(), &all, nullptr, 0, err); });
+    must([&](auto** err) { return ckpt_share_window_rows(share, 0, &count, err); });
+    std::vector<int64_t> ids(count);
+    std::string data(count * row_bytes, '\0');
+    const char* name = column.c_str();
+    void* memory = data.data();
+    const uint64_t bytes = data.size();
+    ckpt_load* load = nullptr;
+    must([&](auto** err) { return ckpt_load_new(&load, reader, nullptr, err); });
+    must([&](auto** err) {
+      return ckpt_load_add_table(load, share, 0, ids.data(), count * 8, 1, &name, &memory, &bytes, CKPT_DEVICE_CPU, 0,
+                                 err);
+    });
+    must([&](auto** err) { return ckpt_load_run(load, err); });
+    ckpt_load_free(load);
+    ckpt_share_free(share);
+    std::map<int64_t, std::string> found;
+    for (size_t i = 0; i < count; i++) found[ids[i]] = data.substr(i * row_bytes, row_bytes);
+    return found;
+  }
+  void expect_tables(const std::string& label) {
+    ckpt_reader* reader = open(label, "import");
+    EXPECT_EQ(ckpt_reader_table_count(reader), 3U);
+    for (const ForgedTable& table : sample_tables())
+      for (const Slot& slot : table.slots) {
+        const auto found = rows(reader, "tables/" + table.name, slot.name, slot.row_bytes);
+        EXPECT_EQ(found.size(), table.ids.size()) << table.name;
+        for (const int64_t id : table.ids) EXPECT_EQ(found.at(id), row(id, slot)) << table.name << ' ' << id;
+      }
+    ckpt_reader_free(reader);
+  }
+  void expect_refused(const std::string& directory, ckpt_status code, const std::string& words) {
+    const size_t before = checkpoints();
+    const Failure failure = import_from(path(directory), "refused");
+    EXPECT_EQ(failure.code, code) << failure.message;
+    EXPECT_NE(failure.message.find(words), std::string::npos) << failure.message;
+    EXPECT_EQ(checkpoints(), before) << "something was left behind";
+  }
+  // A forged directory that is changed before it is written.
+  void expect_refused(const std::function<void(Forge&)>& change, ckpt_status code, const std::string& words) {
+    Forge made{.tables = sample_tables()};
+    made.make();
+    change(made);
+    const std::string directory = "bad" + std::to_string(saves_++);
+    made.write(path(directory));
+    expect_refused(directory, code, words);
+  }
+  int saves_ = 0;
+};
+
+// Two texts of a file, one for the other.
+void replace(std::string& text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  ASSERT_NE(at, std::string::npos) << from;
+  text.replace(at, from.size(), to);
+}
+
+TEST_F(Recis, ADirectoryBecomesTablesModelExtraAndAStateForEachWorker) {
+  whole("ckpt_30");
+  const std::string label = imported("ckpt_30");
+  EXPECT_EQ(
+      tree_of(label, "import"),
+      R"({"model":{"w":)" + leaf("model/w") + R"(},"tables":{"empty":)" + leaf("tables/empty") + R"(,"item":)" +
+          leaf("tables/item") + R"(,"user.emb":)" + leaf("tables/user.emb") +
+          R"(},"sparse_optim":{"sparse_adamw_step":)" + leaf("sparse_optim/sparse_adamw_step") +
+          R"(},"extra":{"global_step":)" + leaf("extra/global_step") + R"(},"io_state":)" +
+          record(CKPT_PER_RANK_CLASS, R"("rank0":{"train_io":{"offset":0}},"rank1":{"train_io":{"offset":100}})") +
+          "}");
+  expect_tables(label);
+  EXPECT_EQ(info_.world_size, 2U);  // a shard each
+}
+
+TEST_F(Recis, ARunsDirectoryIsItsNewestCheckpoint) {
+  forge("run/ckpt_20", {.tables = {}});
+  whole("run/ckpt_30", 3);
+  write_file(path("run/checkpoint"), "ckpt_20\nckpt_30\n\n");
+  expect_tables(imported("run"));
+  EXPECT_EQ(info_.world_size, 3U);
+}
+
+TEST_F(Recis, ExportedWithOtherShardsItIsImportedAsItWas) {
+  whole("ckpt_30", 3);
+  const std::string first = imported("ckpt_30");
+  for (const char* shards : {"1", "2", "5"}) {
+    const std::string to = std::string("run") + shards;
+    const Failure out =
+        export_to(path(to), first, {{"format", "recis"}, {"shards", shards}, {"verify_after", "1"}}, "import");
+    ASSERT_EQ(out.code, CKPT_OK) << out.message;
+    EXPECT_EQ(read_file(path(to + "/checkpoint")), "ckpt_3\n");  // the step that import_from gives
+    EXPECT_EQ(read_file(path(to + "/ckpt_3/io_state_count")), "2");
+    const std::string again = imported(to);
+    EXPECT_EQ(std::to_string(info_.world_size), shards);
+    expect_tables(again);
+    EXPECT_EQ(tree_of(again, "import"), tree_of(first, "import"));
+  }
+}
+
+TEST_F(Recis, TheSameShardsAreTheSameBlocksByTheirNames) {
+  Forge made{.tables = sample_tables(), .shards = 3};
+  made.make();
+  made.write(path("ckpt_3"));
+  const Failure out =
+      export_to(path("out/ckpt_7"), imported("ckpt_3"), {{"format", "recis"}, {"shards", "3"}}, "import");
+  EXPECT_EQ(out.code, CKPT_NOT_FOUND) << "the run's directory must be there";
+  fs::create_directories(path("out"));
+  const Failure second =
+      export_to(path("out/ckpt_7"), imported("ckpt_3"), {{"format", "recis"}, {"shards", "3"}}, "import");
+  ASSERT_EQ(second.code, CKPT_OK) << second.message;
+  EXPECT_FALSE(fs::exists(path("out/checkpoint")));
+  const auto map = parse_string_map(read_file(path("out/ckpt_7/tensorkey.json")));
+  ASSERT_TRUE(map.ok());
+  EXPECT_EQ((std::map<std::string, std::string>(map->begin(), map->end())), made.keys);
+  const auto layout =
+      parse_recis_layout(read_file(path("out/ckpt_7/index")), read_file(path("out/ckpt_7/tensorkey.json")));
+  ASSERT_TRUE(layout.ok()) << layout.status().message();
+  EXPECT_EQ(layout->files.size(), 3U);
+  EXPECT_EQ(layout->files[2], "model-000002-of-000003.safetensors");
+  ASSERT_EQ(layout->dense.size(), 1U);
+  EXPECT_EQ(layout->dense[0].name, "sparse_adamw_step^ ");
+}
+
+TEST_F(Recis, ATableInAModelIsExportedBesideTheModel) {
+  ckpt_session* session = nullptr;
+  ckpt_save* save = nullptr;
+  must([&](auto** err) { return ckpt_session_open(&session, store_, 0, 1, nullptr, nullptr, err); });
+  must([&](auto** err) { return ckpt_save_new(&save, session, "native", 9, nullptr, err); });
+  const std::vector<uint64_t> ids = {3, UINT64_MAX, 70000};
+  const std::string embedding = pattern(3 * 8), count = pattern(3 * 4), weight = pattern(8);
+  ckpt_table_desc desc{};
+  desc.struct_size = sizeof desc;
+  desc.id_dtype = CKPT_DTYPE_U64;
+  desc.row_count = 3;
+  desc.bucket_count = CKPT_TABLE_BUCKETS;
+  desc.column_count = 2;
+  ckpt_column_desc columns[2]{};
+  for (ckpt_column_desc& column : columns) column.struct_size = sizeof column;
+  columns[0].dtype = CKPT_DTYPE_F32;
+  columns[0].ndim = 1;
+  columns[0].shape[0] = 2;
+  columns[1].dtype = CKPT_DTYPE_I32;  // a number for each row
+  const char* names[] = {"embedding", "count"};
+  const void* data[] = {embedding.data(), count.data()};
+  const uint64_t sizes[] = {embedding.size(), count.size()};
+  must([&](auto** err) {
+    return ckpt_save_add_table(save, "net/emb", &desc, ids.data(), 24, names, columns, data, sizes, nullptr,
+                               CKPT_DEVICE_CPU, 0, err);
+  });
+  const ckpt_tensor_desc dense = describe(CKPT_DTYPE_F32, {2});
+  must([&](auto** err) {
+    return ckpt_save_add_tensor(save, "net/w", &dense, weight.data(), 8, CKPT_DEVICE_CPU, 0, err);
+  });
+  const std::string tree = R"({"emb":)" + leaf("net/emb") + R"(,"w":)" + leaf("net/w") + "}";
+  must([&](auto** err) {
+    return ckpt_save_add_object(save, CKPT_TREE_OBJECT, CKPT_TREE_MEDIA_TYPE, CKPT_OBJECT_SHARED, tree.data(),
+                                tree.size(), err);
+  });
+  must([&](auto** err) { return ckpt_save_run(save, err); });
+  ckpt_save_free(save);
+  ckpt_session_free(session);
+
+  const Failure out = export_to(path("run"), "native", {{"format", "recis"}, {"shards", "2"}});
+  ASSERT_EQ(out.code, CKPT_OK) << out.message;
+  const std::string label = imported("run");
+  EXPECT_EQ(tree_of(label, "import"),
+            R"({"model":{"w":)" + leaf("model/w") + R"(},"tables":{"emb":)" + leaf("tables/emb") + "}}");
+  ckpt_reader* reader = open(label, "import");
+  const auto found = rows(reader, "tables/emb", "embedding", 8), counts = rows(reader, "tables/emb", "count", 4);
+  ckpt_reader_free(reader);
+  for (size_t i = 0; i < ids.size(); i++) {
+    EXPECT_EQ(found.at(static_cast<int64_t>(ids[i])), embedding.substr(i * 8, 8));
+    EXPECT_EQ(counts.at(static_cast<int64_t>(ids[i])), count.substr(i * 4, 4));
+  }
+  const Failure cast = export_to(path("cast"), "native", {{"format", "recis"}, {"cast", "f16"}});
+  EXPECT_EQ(cast.code, CKPT_UNSUPPORTED) << cast.message;
+  EXPECT_FALSE(fs::exists(path("cast")));
+}
+
+TEST_F(Recis, TablesAreSeenInPlaceAsTheirColumns) {
+  whole("ckpt_30");
+  ckpt_file* file = nullptr;
+  must([&](auto** err) { return ckpt_file_open(&file, path("ckpt_30").c_str(), nullptr, err); });
+  EXPECT_STREQ(ckpt_file_format(file), "recis");
+  std::string text;
+  for (uint64_t i = 0; i < ckpt_file_tensor_count(file); i++) {
+    ckpt_file_tensor tensor{};
+    tensor.struct_size = sizeof tensor;
+    must([&](auto** err) { return ckpt_file_tensor_at(file, i, &tensor, err); });
+    if (std::string_view(tensor.name).starts_with("tables/item"))
+      text += std::string(tensor.name) + ' ' + std::to_string(tensor.shape[0]) + (tensor.alias_of ? " alias\n" : "\n");
+    if (std::string_view(tensor.name) != "tables/item/embedding") continue;
+    std::string data(tensor.bytes, '\0');
+    const ckpt_tensor_desc desc = describe(CKPT_DTYPE_F32, {4, 4});
+    must([&](auto** err) { return ckpt_file_read(file, i, &desc, data.data(), data.size(), err); });
+    std::string expected;
+    for (const int64_t id : {5, 65536 + 5, 2 * 65536 + 5, 40000}) expected += row(id, kEmbedding);
+    EXPECT_EQ(data, expected);
+  }
+  EXPECT_EQ(text,
+            "tables/item/ids 4\ntables/item/embedding 4\ntables/item/sparse_adamw_exp_avg 4\ntables/item 4 alias\n");
+  ckpt_file_free(file);
+}
+
+TEST_F(Recis, ATableIsChosenAndRenamedAsAWholeAndMayLoseColumns) {
+  whole("ckpt_30");
+  const Failure some = import_from(path("ckpt_30"), "some", {},
+                                   {{"only", "tables/item,model"}, {"exclude", "tables/item/sparse_adamw_exp_avg"}});
+  ASSERT_EQ(some.code, CKPT_OK) << some.message;
+  ckpt_reader* reader = open("some", "import");
+  EXPECT_EQ(ckpt_reader_table_count(reader), 1U);
+  EXPECT_EQ(rows(reader, "tables/item", "embedding", 16).size(), 4U);
+  EXPECT_EQ(ckpt_reader_tensor_count(reader), 5U);  // item, ids, buckets, embedding; w
+  ckpt_reader_free(reader);
+  const Failure no_ids = import_from(path("ckpt_30"), "no-ids", {}, {{"exclude", "tables/item/ids"}});
+  EXPECT_EQ(no_ids.code, CKPT_UNSUPPORTED) << no_ids.message;
+  const Failure cast = import_from(path("ckpt_30"), "cast", {}, {{"cast", "f16"}});
+  EXPECT_EQ(cast.code, CKPT_UNSUPPORTED) << cast.message;
+}
+
+// ---- what is refused ----
+
+TEST_F(Recis, WhatIsMissingIsNamed) {
+  const std::string block = "item.embedding/part_1_2";
+  expect_refused([&](Forge& made) { made.names.pop_back(); }, CKPT_FORMAT, "is in file 3 of 3");
+  expect_refused([&](Forge& made) { made.blocks.erase(block); }, CKPT_INCOMPLETE, "index has no \"" + block);
+  expect_refused([&](Forge& made) { made.keys.erase(block); }, CKPT_INCOMPLETE, "which tensorkey.json does not tell");
+  expect_refused(
+      [&](Forge& made) {
+        made.blocks.erase(block);
+        made.keys.erase(block);
+      },
+      CKPT_INCOMPLETE, "table \"item\": shard 1 has no embedding");
+  expect_refused(
+      [&](Forge& made) {
+        std::erase_if(made.blocks,
+                      [](const auto& row) { return row.first.starts_with("item.") && row.first.ends_with("0_2"); });
+        std::erase_if(made.keys,
+                      [](const auto& row) { return row.first.starts_with("item.") && row.first.ends_with("0_2"); });
+      },
+      CKPT_INCOMPLETE, "table \"item\": shard 0 of 2 is missing");
+  expect_refused([&](Forge& made) { made.blocks[block] ^= 1; }, CKPT_INCOMPLETE, "has no block \"" + block);
+  expect_refused(
+      [&](Forge& made) { replace(made.headers[made.blocks["item.id/part_0_2"]].first, "item.id", "item.xx"); },
+      CKPT_INCOMPLETE, "has no block");
+  whole("ckpt_1");
+  fs::remove(path("ckpt_1/model-000002-of-000004.safetensors"));
+  expect_refused("ckpt_1", CKPT_INCOMPLETE, "model-000002-of-000004.safetensors is missing");
+}
+
+TEST_F(Recis, WhatContradictsItselfIsNamed) {
+  const auto keys = [](Forge& made, const std::string& from, const std::string& to) {
+    for (auto& [name, text] : made.keys)
+      if (text.starts_with("item@")) replace(text, text.ends_with(from) ? from : "^", text.ends_with(from) ? to : "^");
+  };
+  expect_refused([&](Forge& made) { keys(made, "00000@32768@65536", "00000@40000@65536"); }, CKPT_FORMAT,
+                 "shards overlap, expected buckets from 40000, found 32768@65536@65536");
+  expect_refused([&](Forge& made) { keys(made, "00000@32768@65536", "00000@30000@65536"); }, CKPT_INCOMPLETE,
+                 "no shard has some buckets");
+  expect_refused([&](Forge& made) { keys(made, "32768@65536@65536", "32768@65535@65536"); }, CKPT_INCOMPLETE,
+                 "no shard has buckets from 65535 to 65535");
+  expect_refused([&](Forge& made) { keys(made, "32768@65536@65536", "32768@65536@65537"); }, CKPT_MISMATCH,
+                 "shards of 65536 and of 65537 buckets");
+  expect_refused([](Forge& made) { made.keys["item.id/part_0_2"] = "item@id^00000@99999"; }, CKPT_FORMAT,
+                 "no range of buckets");
+  expect_refused([](Forge& made) { made.keys["item.id/part_0_2"] = "other@id^00000@32768@65536"; }, CKPT_FORMAT,
+                 "expected TABLE.SLOT/part_SHARD_SHARDS");
+  expect_refused([](Forge& made) { made.keys["item.id/part_0_2"] = "item@id^00001@32768@65536"; }, CKPT_MISMATCH,
+                 "shard 0: buckets");
+  expect_refused([](Forge& made) { made.names[1] = "../x.safetensors"; }, CKPT_FORMAT, "index: file");
+  expect_refused([](Forge& made) { made.names[1] = made.names[0]; }, CKPT_FORMAT, "comes twice");
+  expect_refused([](Forge& made) { made.names[1] = "1.bin"; }, CKPT_UNSUPPORTED, "an older layout of RecIS (v2)");
+  expect_refused([](Forge& made) { made.blocks["item.id/part_0_2"] = 1ULL << 63; }, CKPT_FORMAT, "of 4");
+  expect_refused([](Forge& made) { made.blocks["x^ "] = 0; }, CKPT_INCOMPLETE, "has no block \"x^ \"");
+  expect_refused([](Forge& made) { made.add_block(3, "item.embedding/part_0_2", kEmbedding, "[0,4]", ""); },
+                 CKPT_MISMATCH, "3 ids, but 0 rows");
+  expect_refused(
+      [](Forge& made) {
+        const size_t file = made.blocks["item.embedding/part_0_2"];
+        made.add_block(3 - file, "item.embedding/part_0_2", kEmbedding, "[0,4]", "");
+        made.blocks["item.embedding/part_0_2"] = file;
+      },
+      CKPT_MISMATCH, "which index does not name there");
+  expect_refused([](Forge& made) { made.headers[0].second.pop_back(); }, CKPT_FORMAT, "model-000000-of-000004");
+  expect_refused(
+      [](Forge& made) {
+        for (auto& [header, data] : made.headers)
+          if (const size_t at = header.find("item.embedding/part_1_2"); at != header.npos)
+            replace(header, header.substr(at, header.find("data_offsets", at) - at),
+                    R"(item.embedding/part_1_2":{"dtype":"F32","shape":[2,2],")");
+      },
+      CKPT_MISMATCH, "1 ids, but 2 rows");
+}
+
+TEST_F(Recis, AnIdInAShardThatIsNotItsOwnAndAnIdTwiceAreNamed) {
+  const auto forged = [&](const std::string& directory, int in, std::vector<int64_t> more) {
+    Forge made{.tables = {{"t", {5, 40000}, {kEmbedding}}}};
+    made.change = [=](int shard, std::vector<int64_t>& ids) {
+      if (shard == in) ids.insert(ids.end(), more.begin(), more.end());
+    };
+    forge(directory, made);
+  };
+  forged("ckpt_1", 1, {5});
+  expect_refused("ckpt_1", CKPT_MISMATCH, "id 5 has bucket 5, shard 1 has buckets 32768@65536@65536");
+  forged("ckpt_2", 0, {-1});
+  expect_refused("ckpt_2", CKPT_MISMATCH, "id -1 has bucket 65535, shard 0");
+  forged("ckpt_3", 1, {65535, 40000});
+  expect_refused("ckpt_3", CKPT_MISMATCH, "40000");
+}
+
+TEST_F(Recis, HostileTextsAreErrorsWhateverTheySay) {
+  Forge made{.tables = sample_tables()};
+  made.make();
+  const std::string index = made.index(), keys = made.tensorkey();
+  ASSERT_TRUE(parse_recis_layout(index, keys).ok());
+  size_t refused = 0;
+  unsigned seed = 7;
+  for (int i = 0; i < 4000; i++) {
+    std::string texts[2] = {index, keys};
+    for (int changes = 0; changes < 1 + i % 3; changes++) {
+      std::string& text = texts[(seed >> 9) & 1];
+      seed = seed * 1664525 + 1013904223;
+      const size_t at = (seed >> 8) % text.size();
+      seed = seed * 1664525 + 1013904223;
+      if (const unsigned kind = seed >> 30; kind == 0)
+        text.resize(at);
+      else
+        text[at] = kind == 1 ? "0123456789"[(seed >> 8) % 10] : static_cast<char>(seed >> 16);
+      if (text.empty()) text = "{";
+    }
+    const auto layout = parse_recis_layout(texts[0], texts[1]);
+    if (!layout.ok()) {
+      refused++;
+      EXPECT_NE(layout.status().code(), CKPT_INTERNAL) << layout.status().message();
+    }
+  }
+  EXPECT_GT(refused, 2000U);
+  for (const char* text : {"", "[]", "{}", R"({"block_index":{}})", R"({"block_index":[],"file_index":{}})",
+                           R"({"file_index":{"a.safetensors":18446744073709551615},"block_index":{}})"})
+    EXPECT_EQ(parse_recis_layout(text, "{}").ok(), std::string_view(text).find("[]") == std::string::npos && text[0] &&
+                                                       std::string_view(text).find("184") == std::string::npos)
+        << text;
+}
+
+TEST_F(Recis, WorkersAndTheirCountMustFit) {
+  whole("ckpt_1");
+  write_file(path("ckpt_1/io_state_count"), "3\n");
+  expect_refused("ckpt_1", CKPT_INCOMPLETE, "io_state_2.pt is missing: io_state_count says 3");
+  write_file(path("ckpt_1/io_state_count"), "-2");
+  expect_refused("ckpt_1", CKPT_FORMAT, "expected a number");
+  fs::remove(path("ckpt_1/io_state_count"));
+  expect_refused("ckpt_1", CKPT_INCOMPLETE, "and no io_state_count");
+}
+
+TEST_F(Recis, OtherFormatsStillRefuseATable) {
+  whole("ckpt_30");
+  const Failure out = export_to(path("x.pt"), imported("ckpt_30"), {{"format", "pt"}}, "import");
+  EXPECT_EQ(out.code, CKPT_UNSUPPORTED);
+  EXPECT_NE(out.message.find("safetensors or recis"), std::string::npos) << out.message;
+}
+
+}  // namespace
+}  // namespace ckpt::interop
