@@ -20,6 +20,8 @@ Result<ForeignCheckpoint> read_recis(const std::string& path, const ReadOptions&
 // `shards` shards, by RecIS' rule. Tables may also stand in "model", which may be the state itself. MISMATCH for
 // another state, UNSUPPORTED for what RecIS' reader does not take.
 Result<ExportPlan> plan_recis(const ExportRequest& request);
+// Rows pass in windows of about so many bytes.
+Result<ExportPlan> plan_recis(const ExportRequest& request, uint64_t window_bytes);
 
 // The name of the checkpoint's directory.
 inline constexpr const char* kRecisIdAttr = "recis.id";

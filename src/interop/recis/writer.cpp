@@ -104,8 +104,11 @@ class ShardBody final : public FileBody {
 
 class RecisPlan {
  public:
-  RecisPlan(const ExportRequest& request, const Tree& tree)
-      : request_(request), tree_(tree), shards_(static_cast<uint64_t>(request.options.integer("shards"))) {}
+  RecisPlan(const ExportRequest& request, const Tree& tree, uint64_t window_bytes)
+      : request_(request),
+        tree_(tree),
+        window_bytes_(window_bytes),
+        shards_(static_cast<uint64_t>(request.options.integer("shards"))) {}
 
   Result<ExportPlan> run() {
     plan_.is_directory = true;
@@ -172,7 +175,7 @@ class RecisPlan {
         return refuse(
             CKPT_UNSUPPORTED, name,
             strformat("RecIS passes over a table of other than {} buckets, found {}", kRecisBuckets, table.buckets));
-      table.window_rows = std::max<uint64_t>(kWindowBytes / (sizeof(uint64_t) + widest), 1);
+      table.window_rows = std::max<uint64_t>(window_bytes_ / (sizeof(uint64_t) + widest), 1);
       tables_.emplace(name, std::move(table));
     }
     return check_unchanged();
@@ -385,7 +388,7 @@ class RecisPlan {
 
   const ExportRequest& request_;
   const Tree& tree_;
-  const uint64_t shards_;
+  const uint64_t window_bytes_, shards_;
   std::string folder_;                         // "ckpt_30/"; empty: the directory is the checkpoint's
   std::map<std::string, ExportTable> tables_;  // by name
   std::set<std::string> names_;                // of all tensors that tables are made of
@@ -396,9 +399,11 @@ class RecisPlan {
 
 }  // namespace
 
-Result<ExportPlan> plan_recis(const ExportRequest& request) {
+Result<ExportPlan> plan_recis(const ExportRequest& request, uint64_t window_bytes) {
   CKPT_ASSIGN(const Tree tree, request.reader.tree());
-  return RecisPlan(request, tree).run();
+  return RecisPlan(request, tree, window_bytes).run();
 }
+
+Result<ExportPlan> plan_recis(const ExportRequest& request) { return plan_recis(request, kWindowBytes); }
 
 }  // namespace ckpt::interop
