@@ -66,8 +66,8 @@ class Checkpointer:
     "slurm"); step() does the same `time_margin` before it. `on_commit`: functions that are called with the
     CheckpointInfo of what was committed, on rank 0 (on_commit_ranks="all": on all), by the next call of this object.
     An exception of theirs is logged, and does not end the training.
-    `in_place`: saves make no copy, and arrays may change in updating() only. Where a save takes a state, a function that
-    makes it does, too; it is called only if the save is made.
+    `in_place`: saves make no copy, and arrays may change in updating() only. What step() and save() take as a state may
+    be a function that makes it, which is called only if the save is made.
 
     The ranks are those of torch's default process group, if it is initialised; every rank makes a Checkpointer and
     calls the same methods, and what one rank decides (its clock, a signal) all do in the same step, which costs one
