@@ -12,6 +12,7 @@
 #include "src/optim_save.cpp"
 #include "src/policy.cpp"
 #include "src/preemption.cpp"
+#include "src/recis.cpp"
 #include "src/restoring.cpp"
 #include "src/save.cpp"
 #include "src/selection.cpp"

@@ -167,6 +167,12 @@ struct Restored : Loaded {
   Numbers metrics, counters;  // that step() was told
 };
 
+// A state that is made only where a save is due, as exporting a hash table takes time.
+struct LazyState {
+  explicit LazyState(std::function<State()> how) : make(std::move(how)) {}
+  std::function<State()> make;
+};
+
 // What a save of a state would do; nothing was written.
 struct Check {
   std::map<std::string, uint64_t> names;  // tensors of this rank, and their bytes
@@ -197,6 +203,8 @@ class Checkpointer {
   // `metrics` are kept with the checkpoint. `counters`: {"epoch", epochs that are done}, "batch", "sample", "token", …,
   // for `every` and for labels.
   std::optional<std::string> step(int64_t n, const State& state, const Numbers& metrics = {},
+                                  const Numbers& counters = {});
+  std::optional<std::string> step(int64_t n, const LazyState& state, const Numbers& metrics = {},
                                   const Numbers& counters = {});
   // COLLECTIVE. Saves the state now, in the background, and returns the id. A checkpoint with a `label` of its own
   // stays for ever. A step that was just saved is not saved again.

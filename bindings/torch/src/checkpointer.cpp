@@ -16,7 +16,13 @@ Checkpointer::~Checkpointer() = default;
 
 std::optional<std::string> Checkpointer::step(int64_t n, const State& state, const Numbers& metrics,
                                               const Numbers& counters) {
-  return guarded([&] { return impl_->step({n, counters, metrics}, state); });
+  return guarded([&] { return impl_->step({n, counters, metrics}, [&]() -> const State& { return state; }); });
+}
+std::optional<std::string> Checkpointer::step(int64_t n, const LazyState& state, const Numbers& metrics,
+                                              const Numbers& counters) {
+  State made;
+  auto make = [&]() -> const State& { return made = state.make(); };
+  return guarded([&] { return impl_->step({n, counters, metrics}, make); });
 }
 std::string Checkpointer::save(int64_t n, const State& state, const std::string& label, const Numbers& metrics,
                                const Numbers& counters) {
@@ -144,14 +150,14 @@ std::pair<bool, std::string> Checkpointer::Impl::decide(const Moment& now) {
 
 // ---- saving ----
 
-std::optional<std::string> Checkpointer::Impl::step(const Moment& now, const State& state) {
+std::optional<std::string> Checkpointer::Impl::step(const Moment& now, const Make& make) {
   if (closed) fail(CKPT_INVALID, "the Checkpointer is closed");
   settle(false);
   const auto [due, why_last] = decide(now);
   last = now;
-  if (!why_last.empty()) return save_for_the_last_time(now, state, why_last);
+  if (!why_last.empty()) return save_for_the_last_time(now, make(), why_last);
   if (!due) return std::nullopt;
-  return save(now, state, "");
+  return save(now, make(), "");
 }
 
 std::string Checkpointer::Impl::save_for_the_last_time(const Moment& now, const State& state, const std::string& why) {

@@ -13,7 +13,8 @@ struct Checkpointer::Impl {
   Impl(const std::string& uri, CheckpointerOptions given, Ranks ranks);
   ~Impl();
 
-  std::optional<std::string> step(const Moment& now, const State& state);
+  using Make = std::function<const State&()>;
+  std::optional<std::string> step(const Moment& now, const Make& make);
   std::string save(const Moment& now, const State& state, const std::string& label);
   void settle(bool wait);
   void close();

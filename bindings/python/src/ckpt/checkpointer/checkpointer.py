@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
+from types import FunctionType, MethodType, TracebackType
 from typing import Any
 
 from ..background import SaveHandle, log
@@ -21,7 +21,7 @@ from .history import Entry, History, attributes, best_of
 from .policy import Every, LabelTemplate, Moment, Schedule
 from .ranks import ranks_of, template_variables
 from .restoring import Restored
-from .selection import Choice, Rename, patterns
+from .selection import Choice, Rename, patterns, restore as load_into
 
 __all__ = ["Checkpointer", "Restored"]
 
@@ -66,7 +66,8 @@ class Checkpointer:
     "slurm"); step() does the same `time_margin` before it. `on_commit`: functions that are called with the
     CheckpointInfo of what was committed, on rank 0 (on_commit_ranks="all": on all), by the next call of this object.
     An exception of theirs is logged, and does not end the training.
-    `in_place`: saves make no copy, and arrays may change in updating() only.
+    `in_place`: saves make no copy, and arrays may change in updating() only. What step() and save() take as a state may
+    be a function that makes it, which is called only if the save is made.
 
     The ranks are those of torch's default process group, if it is initialised; every rank makes a Checkpointer and
     calls the same methods, and what one rank decides (its clock, a signal) all do in the same step, which costs one
@@ -197,7 +198,8 @@ class Checkpointer:
             return self._newest.id
         if self._session is None:
             self._session = self._ranks.session(self._store, self._options)
-        handle = save_async(self._session, state, step=moment.step, label=plan.label, attrs=plan.attrs,
+        made = state() if isinstance(state, (FunctionType, MethodType)) else state
+        handle = save_async(self._session, made, step=moment.step, label=plan.label, attrs=plan.attrs,
                             in_place=self._in_place, options=plan.options)
         self._saved_at = time.monotonic()
         self._flight = _Flight(handle, Entry(handle.id, plan.label, moment.step, moment.metrics, label is not None))
@@ -295,8 +297,12 @@ class Checkpointer:
         if on_shape_mismatch not in ("error", "skip"):
             raise ValueError(f"on_shape_mismatch: expected 'error' or 'skip', found {on_shape_mismatch!r}")
         choice = Choice(patterns(only), patterns(without), rename, strict, on_shape_mismatch == "skip", convert)
+        return self._restore_with(lambda reader, common: load_into(
+            reader, state, choice, self._ranks.rank, self._options, common), select)
+
+    def _restore_with(self, load_into: restoring.LoadInto, select: str | int) -> Restored | None:
         self._settle(wait=True)
-        done = restoring.restore(self._store, self._run, self._ranks, state, select, choice, self._best, self._options)
+        done = restoring.restore(self._store, self._run, self._ranks, load_into, select, self._best, self._options)
         if done is None:
             return None
         restored, moment, damaged = done

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..enums import Status
 from ..errors import DataError, GoneError, NotFoundError, error_of, warn_passed_over
@@ -15,7 +15,7 @@ from ..records import CheckpointInfo
 from .history import Best, History, moment_of
 from .policy import Moment
 from .ranks import Alone
-from .selection import Choice, Found, restore as load_into
+from .selection import Found
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,11 @@ class _Common:
 
 _FINE, _DAMAGED, _FAILED = 0, 1, 2
 
+LoadInto: TypeAlias = Callable[[Reader, Callable[[list[str]], list[str]]], tuple[Any, Found]]
+"""Loads a checkpoint into the caller's state. It asks the second, once, which unexpected paths no rank expects."""
 
-def restore(store: Store, run: str, ranks: Alone, state: Any, select: str | int, choice: Choice, best: Best | None,
+
+def restore(store: Store, run: str, ranks: Alone, load_into: LoadInto, select: str | int, best: Best | None,
             options: Mapping[str, Any]) -> tuple[Restored, Moment, set[str]] | None:
     """Restores what is selected. Returns the labels of damaged checkpoints that it passed over, too."""
     wanted = ranks.first(lambda: _candidate(store, run, select, best, options, ()))
@@ -72,7 +75,7 @@ def restore(store: Store, run: str, ranks: Alone, state: Any, select: str | int,
         try:
             with Reader(store, wanted, {**options, "run": run}) as reader:
                 moment = moment_of(reader.info.step, reader.attrs())
-                out, found = load_into(reader, state, choice, ranks.rank, options, common.of)
+                out, found = load_into(reader, common.of)
                 info = reader.info
         except Exception as caught:  # whatever it is, the other ranks must not wait for this one
             error = caught

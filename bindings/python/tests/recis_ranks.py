@@ -1,0 +1,42 @@
+"""A trainer of several ranks over gloo with a table, for test_recis.py: RANK WORLD FILE STORE MODE. "save", "restore",
+"bank", or "fail": a bank that one rank cannot load."""
+
+import sys
+from typing import Any
+
+import ckpt
+import torch
+import torch.distributed as dist
+from ckpt.recis import CheckpointManager
+from hash_tables import torch_table
+
+
+def main(rank: int, world: int, meet: str, path: str, mode: str) -> None:
+    dist.init_process_group("gloo", f"file://{meet}", rank=rank, world_size=world)
+    torch.manual_seed(0)
+    model, table, told = torch.nn.Linear(3, 2), torch_table(torch, 3), "fine"
+    if mode == "save":
+        ids = torch.arange(rank, 100, world)
+        table.insert_rows(ids, {name: ids[:, None] + torch.zeros(3) for name in table.columns})
+    else:
+        torch.nn.init.zeros_(model.weight)
+    if mode == "fail" and rank == 1:
+        model = torch.nn.Linear(3, 5)
+    with CheckpointManager(path + ("" if mode in ("save", "restore") else "-new"), model, tables={"items": table},
+                           save_interval=2, signals=()) as manager:
+        for _ in range(5 if mode == "save" else 0):
+            manager.step()
+        try:
+            if mode == "restore":
+                manager.restore()
+            if mode in ("bank", "fail"):
+                manager.load_model_bank([{"path": path, "load": ["items"]}, {"path": path, "exclude": ["items"]}])
+        except ckpt.Error as error:
+            told = type(error).__name__
+    rows: Any = table.export_rows()
+    right = all(bool((values == rows.ids[:, None]).all()) for values in rows.columns.values())
+    print(told, manager.global_step, float(model.weight.sum() != 0), right, *rows.ids.tolist())
+    dist.destroy_process_group()
+
+
+main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

@@ -1,0 +1,332 @@
+// recis::CheckpointManager: what it saves, and what a restore or a model bank loads.
+#include <ckpt_torch/recis.h>
+
+#include <algorithm>
+
+#include "util.h"
+
+namespace recis_test {
+
+namespace recis = ct::recis;
+
+// The worked example of a hash table: rows of two columns, by id.
+class MapTable : public recis::HashTable {
+ public:
+  std::vector<std::string> columns() const override { return {"embedding", "exp_avg"}; }
+  ct::SparseTable export_rows() const override {
+    exported++;
+    std::vector<at::Tensor> ids, columns[2];
+    for (const auto& [id, row] : rows) {
+      ids.push_back(at::tensor({id}, at::kLong));
+      for (int i = 0; i < 2; i++) columns[i].push_back(row.at(i));
+    }
+    if (ids.empty())
+      return {at::empty({0}, at::kLong), {{"embedding", at::empty({0, 2})}, {"exp_avg", at::empty({0, 2})}}};
+    return {at::cat(ids), {{"embedding", at::stack(columns[0])}, {"exp_avg", at::stack(columns[1])}}};
+  }
+  void insert_rows(const ct::SparseTable& given) override {
+    most = std::max(most, given.ids.numel());
+    for (int64_t i = 0; i < given.ids.numel(); i++) {
+      auto& row =
+          rows.try_emplace(given.ids[i].item<int64_t>(), std::vector<at::Tensor>(2, at::zeros({2}))).first->second;
+      for (const auto& [name, values] : given.columns) row.at(name == "exp_avg") = values[i].clone();
+    }
+  }
+  void clear() override { rows.clear(); }
+  void fill(const std::vector<int64_t>& ids, double value) {
+    for (const int64_t id : ids) rows[id] = std::vector<at::Tensor>(2, at::full({2}, value));
+  }
+  // The ids, and the value of each row's column.
+  std::map<int64_t, double> has(int column = 0) const {
+    std::map<int64_t, double> out;
+    for (const auto& [id, row] : rows) out[id] = row.at(column)[0].item<double>();
+    return out;
+  }
+
+  std::map<int64_t, std::vector<at::Tensor>> rows;
+  mutable int exported = 0;
+  int64_t most = 0;
+};
+using Rows = std::map<int64_t, double>;
+
+struct Trainer {
+  explicit Trainer(const std::string& uri, double value = 0, const std::vector<int64_t>& ids = {},
+                   const std::function<void(recis::ManagerOptions&)>& change = {}, const ct::Ranks& ranks = {})
+      : place(static_cast<int64_t>(value)), note(place) {
+    torch::NoGradGuard guard;
+    for (auto& one : model->named_parameters()) one.value().fill_(value);
+    items.fill(ids, value);
+    users.fill(ids, value);
+    recis::ManagerOptions options;
+    options.models = model;
+    options.tables = {{"items", &items}, {"users", &users}};
+    options.checkpointer.signals.emplace();
+    options.checkpointer.rng = false;
+    if (change) change(options);
+    manager = std::make_unique<recis::CheckpointManager>(uri, options, ranks);
+    manager->register_for_checkpointing(
+        "note", [this] { return c10::IValue(note); }, [this](const c10::IValue& value) { note = value.toInt(); });
+    manager->register_io_state(
+        "train_io", [this] { return c10::IValue(place); }, [this](const c10::IValue& value) { place = value.toInt(); });
+  }
+  Trainer& saved() {
+    manager->step();
+    manager->save();
+    manager->close();
+    return *this;
+  }
+  double dense(const char* name = "0.weight") const {
+    return model->named_parameters()[name].flatten()[0].item<double>();
+  }
+
+  torch::nn::Sequential model{torch::nn::Linear(3, 2), torch::nn::Linear(2, 1)};
+  MapTable items, users;
+  int64_t place, note;
+  std::unique_ptr<recis::CheckpointManager> manager;
+};
+
+recis::Source source(const std::string& path, const std::vector<std::string>& load = {"*"},
+                     const std::vector<std::string>& exclude = {}) {
+  recis::Source out;
+  out.path = path;
+  out.load = load;
+  out.exclude = exclude;
+  return out;
+}
+
+TEST(Recis, ANameIsRegisteredOnce) {
+  StorePlace place;
+  Trainer trainer(place.uri());
+  for (const char* name : {"note", "train_io", "items", "model", "optimizer", "global_step"}) {
+    auto dump = [] { return c10::IValue(1); };
+    auto put = [](const c10::IValue&) {};
+    expect_error([&] { trainer.manager->register_for_checkpointing(name, dump, put); }, CKPT_INVALID, name);
+    expect_error([&] { trainer.manager->register_io_state(name, dump, put); }, CKPT_INVALID, "is taken");
+  }
+}
+
+TEST(Recis, StepsAreSavedAtTheIntervalAndMaxKeepOfThemStay) {
+  StorePlace place;
+  Trainer trainer(place.uri(), 1, {5}, [](auto& options) {
+    options.save_interval = 3;
+    options.max_keep = 2;
+  });
+  for (int n = 1; n <= 11; n++) EXPECT_EQ(trainer.manager->step().has_value(), n % 3 == 0) << n;
+  trainer.manager->close();
+  std::vector<std::string> labels;
+  for (const auto& info : ckpt::Store::open(place.uri()).list()) labels.push_back(info.label);
+  EXPECT_EQ(labels, (std::vector<std::string>{"ckpt_6", "ckpt_9"}));
+  EXPECT_EQ(trainer.items.exported, 3);  // only where a save is due
+}
+
+TEST(Recis, TheNewestIsRestoredOrThatOfAStepAndWithoutOneNothingChanges) {
+  StorePlace place;
+  Trainer fresh(place.uri(), 9);
+  EXPECT_EQ(fresh.manager->restore(), 0);
+  EXPECT_EQ(fresh.dense(), 9);
+  Trainer trainer(place.uri(), 1, {1, 70000}, [](auto& options) {
+    options.save_interval = 1;
+    options.max_keep = 0;
+  });
+  trainer.manager->step();
+  trainer.items.fill({1, 3}, 2);
+  trainer.note = trainer.place = 2;
+  trainer.manager->step();
+  trainer.manager->close();
+  EXPECT_EQ(fresh.manager->restore(), 2);
+  EXPECT_EQ(fresh.items.has(), (Rows{{1, 2}, {3, 2}, {70000, 1}}));
+  EXPECT_EQ(std::make_pair(fresh.note, fresh.place), std::make_pair(int64_t{2}, int64_t{2}));
+  EXPECT_EQ(fresh.dense(), 1);
+  EXPECT_EQ(fresh.manager->restore(1), 1);
+  EXPECT_EQ(fresh.items.has(), (Rows{{1, 1}, {70000, 1}}));
+  EXPECT_EQ(fresh.note, 1);
+  expect_error([&] { fresh.manager->restore(7); }, CKPT_NOT_FOUND, "7");
+}
+
+TEST(Recis, ALoadConfigChoosesByClassTableNameAndStars) {
+  StorePlace place;
+  Trainer(place.uri(), 5, {1}).saved();
+  struct Case {
+    std::vector<std::string> load, exclude;
+    double dense, embedding, slot, note, io;
+  };
+  const double none = -1;
+  for (const Case& one : std::vector<Case>{{{"*"}, {}, 5, 5, 5, 5, 5},
+                                           {{"*"}, {"*"}, 0, none, none, 0, 0},
+                                           {{"dense"}, {}, 5, none, none, 0, 0},
+                                           {{"sparse"}, {}, 0, 5, 0, 0, 0},
+                                           {{"*"}, {"sparse_opt", "io_state"}, 5, 5, 0, 5, 0},
+                                           {{"extra", "io_state"}, {}, 0, none, none, 5, 5},
+                                           {{"items", "0.*"}, {"items@*avg*"}, 5, 5, 0, 0, 0}}) {
+    Trainer fresh(place.uri());
+    fresh.manager->restore({}, source("", one.load, one.exclude));
+    const Rows rows = fresh.items.has(), slots = fresh.items.has(1);
+    EXPECT_EQ(fresh.dense(), one.dense);
+    EXPECT_EQ(rows.empty() ? none : rows.at(1), one.embedding);
+    EXPECT_EQ(slots.empty() ? none : slots.at(1), one.slot);
+    EXPECT_EQ(static_cast<double>(fresh.note), one.note);
+    EXPECT_EQ(static_cast<double>(fresh.place), one.io);
+  }
+}
+
+TEST(Recis, StrictNamesWhatIsMissingAndUnexpected) {
+  StorePlace place;
+  Trainer(place.uri(), 5, {1}).saved();
+  Trainer longer(place.uri());
+  longer.model->push_back(torch::nn::Linear(1, 1));
+  expect_error([&] { longer.manager->restore(); }, CKPT_MISMATCH, "'2.bias'");
+  EXPECT_EQ(longer.dense(), 0);
+  EXPECT_TRUE(longer.items.rows.empty());
+  recis::Source loose;
+  loose.strict = false;
+  EXPECT_EQ(longer.manager->restore({}, loose), 1);
+  EXPECT_EQ(longer.dense(), 5);
+  StorePlace other;
+  longer.manager = nullptr;
+  Trainer more(other.uri(), 5);
+  more.model->push_back(torch::nn::Linear(1, 1));
+  more.saved();
+  Trainer shorter(other.uri());
+  expect_error([&] { shorter.manager->restore(); }, CKPT_MISMATCH, "the model '2.bias'");
+  expect_error([&] { shorter.manager->restore({}, source("", {"nothing*"})); }, CKPT_NOT_FOUND, "'nothing*'");
+}
+
+TEST(Recis, IoStatesOfAnotherNumberOfWorkersAreRefusedWithBothCountsOrRank0sWhereAsked) {
+  StorePlace place;
+  ThreadGroup(2).run([&](ct::Ranks ranks) {
+    const auto rank = static_cast<int64_t>(ranks.rank);
+    Trainer trainer(place.uri(), 7, {rank, rank + 2, rank + 4}, {}, ranks);
+    trainer.place = 10 + rank;
+    trainer.saved();
+  });
+  std::vector<int64_t> places(3), ids;
+  std::mutex mutex;
+  ThreadGroup(3).run([&](ct::Ranks ranks) {
+    Trainer fresh(place.uri(), 0, {}, {}, ranks);
+    expect_error([&] { fresh.manager->restore(); }, CKPT_MISMATCH, "those of 2 workers, and this run has 3");
+    EXPECT_TRUE(fresh.items.rows.empty());
+    recis::Source what;
+    what.or_rank0 = true;
+    EXPECT_EQ(fresh.manager->restore({}, what), 1);
+    const std::lock_guard<std::mutex> lock(mutex);
+    places.at(ranks.rank) = fresh.place;
+    for (const auto& one : fresh.items.has()) ids.push_back(one.first);
+  });
+  std::sort(ids.begin(), ids.end());
+  EXPECT_EQ(places, (std::vector<int64_t>{10, 11, 10}));
+  EXPECT_EQ(ids, (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));  // each row on one of the three
+}
+
+TEST(Recis, ATableIsLoadedInWindowsOfBoundedSize) {
+  StorePlace place;
+  std::vector<int64_t> ids(500);
+  for (int64_t i = 0; i < 500; i++) ids[static_cast<size_t>(i)] = 7 * i;
+  Trainer(place.uri(), 1, ids).saved();
+  Trainer fresh(place.uri(), 0, {}, [](auto& options) { options.window_bytes = 2400; });
+  fresh.manager->restore();
+  EXPECT_EQ(fresh.items.rows.size(), 500u);
+  EXPECT_LE(fresh.items.most, 100);
+}
+
+TEST(Recis, OfAModelBankTheLastSourceOfAVariableWins) {
+  StorePlace a, b, own;
+  Trainer(a.uri(), 1, {1, 2}).saved();
+  Trainer(b.uri(), 2, {2, 3}).saved();
+  Trainer fresh(own.uri());
+  const auto given =
+      fresh.manager->load_model_bank({source(a.uri()), source(b.uri(), {"0.weight", "items"}, {"items@*avg"})});
+  EXPECT_EQ(fresh.dense("0.weight"), 2);
+  EXPECT_EQ(fresh.dense("1.weight"), 1);
+  EXPECT_EQ(fresh.items.has(), (Rows{{2, 2}, {3, 2}}));
+  EXPECT_EQ(fresh.items.has(1), (Rows{{2, 1}, {3, 0}}));  // of rows that are there, from the source that has the column
+  EXPECT_EQ(fresh.users.has(), (Rows{{1, 1}, {2, 1}}));
+  EXPECT_EQ(fresh.note, 1);
+  EXPECT_EQ(given.size(), 13u);
+  EXPECT_EQ(fresh.manager->load_model_bank({source(b.uri()), source(a.uri())}).size(), 13u);
+  EXPECT_EQ(fresh.items.has(), (Rows{{1, 1}, {2, 1}}));
+}
+
+TEST(Recis, RowsJoinThoseOfEarlierSourcesUnlessTheTableIsCleared) {
+  StorePlace a, b, own;
+  Trainer(a.uri(), 1, {1, 2}).saved();
+  Trainer(b.uri(), 2, {2, 3}).saved();
+  Trainer fresh(own.uri(), 9, {8});
+  recis::Source joining = source(b.uri(), {"items"});
+  joining.hashtable_clear = false;
+  fresh.manager->load_model_bank({joining});
+  EXPECT_EQ(fresh.items.has(), (Rows{{2, 2}, {3, 2}, {8, 9}}));
+  fresh.manager->load_model_bank({source(a.uri()), joining});
+  EXPECT_EQ(fresh.items.has(), (Rows{{1, 1}, {2, 2}, {3, 2}}));
+}
+
+TEST(Recis, OnameSaysWhatTheSourceCallsIt) {
+  StorePlace a, own;
+  Trainer trainer(a.uri(), 1, {1});
+  trainer.users.fill({4}, 4);
+  trainer.saved();
+  Trainer fresh(own.uri());
+  recis::Source mapped = source(a.uri(), {"items", "users", "0.bias"});
+  mapped.oname = {{"items*", "users*"}, {"users*", "items*"}, {"0.b*", "1.b*"}};
+  expect_error([&] { fresh.manager->load_model_bank({mapped}); }, CKPT_MISMATCH, "0.bias");  // of another shape
+  mapped.load = {"items", "users"};
+  fresh.manager->load_model_bank({mapped});
+  EXPECT_EQ(fresh.items.has(), (Rows{{1, 1}, {4, 4}}));
+  EXPECT_EQ(fresh.users.has(), (Rows{{1, 1}}));
+  mapped.oname = {{"items@exp_avg", "users@exp_avg"}};
+  expect_error([&] { fresh.manager->load_model_bank({mapped}); }, CKPT_INVALID, "cannot come out of two");
+  mapped.oname = {{"items*", "users"}};
+  expect_error([&] { fresh.manager->load_model_bank({mapped}); }, CKPT_INVALID, "number of stars");
+}
+
+TEST(Recis, OnameMayChangeNamesWithEachOther) {
+  StorePlace a, own;
+  Trainer trainer(a.uri(), 1);
+  trainer.model->push_back(torch::nn::Linear(3, 2));
+  {
+    torch::NoGradGuard guard;
+    trainer.model->named_parameters()["2.weight"].fill_(3);
+  }
+  trainer.saved();
+  Trainer fresh(own.uri());
+  fresh.model->push_back(torch::nn::Linear(3, 2));
+  recis::Source mapped = source(a.uri(), {"*.weight"});
+  mapped.oname = {{"0.w*", "2.w*"}, {"2.w*", "0.w*"}};
+  fresh.manager->load_model_bank({mapped});
+  EXPECT_EQ(fresh.dense("0.weight"), 3);
+  EXPECT_EQ(fresh.dense("2.weight"), 1);
+}
+
+TEST(Recis, NamesThatAreNotThereAreRefusedUnlessErrorsAreIgnored) {
+  StorePlace a, own;
+  Trainer(a.uri(), 1, {1}).saved();
+  std::vector<recis::Source> wrong(4, source(a.uri()));
+  wrong[0].load = {"nothing"};
+  wrong[1].load = {"2.*"};
+  wrong[2].oname = {{"none*", "items*"}};
+  wrong[3].oname = {{"items*", "none*"}};
+  for (recis::Source& one : wrong) {
+    Trainer fresh(own.uri());
+    fresh.model->push_back(torch::nn::Linear(1, 1));
+    expect_error([&] { fresh.manager->load_model_bank({source(a.uri()), one}); }, CKPT_NOT_FOUND, "model bank entry 1");
+    EXPECT_EQ(fresh.dense(), 0);
+    one.ignore_error = true;
+    fresh.manager->load_model_bank({source(a.uri()), one});
+    EXPECT_EQ(fresh.dense(), 1);
+  }
+}
+
+TEST(Recis, ASourceThatIsNotThereIsNamedAndOneMayBeSkipped) {
+  StorePlace a, own;
+  Trainer(a.uri(), 1, {1}).saved();
+  Trainer fresh(own.uri());
+  recis::Source gone = source("/nowhere/at/all");
+  expect_error([&] { fresh.manager->load_model_bank({source(a.uri()), gone}); }, CKPT_NOT_FOUND,
+               "model bank entry 1 (/nowhere/at/all)");
+  expect_error([&] { fresh.manager->load_model_bank({source("")}); }, CKPT_INVALID, "path must be given");
+  EXPECT_EQ(fresh.dense(), 0);
+  gone.skip = true;
+  fresh.manager->load_model_bank({source(a.uri()), gone});
+  EXPECT_EQ(fresh.dense(), 1);
+}
+
+}  // namespace recis_test
