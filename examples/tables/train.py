@@ -22,11 +22,13 @@ from multiprocessing.connection import Client, Listener
 import ckpt
 import numpy as np
 
-WIDTH, BATCH, BUCKETS = 16, 500, 256
+WIDTH, BATCH, BUCKETS = 16, 500, 65536  # as many buckets as RecIS has
+SPREAD = 2654435769  # an id is a user's or film's number times this: so all buckets have as many ids
 RATE, BETA1, BETA2, EPSILON = 0.05, 0.9, 0.999, 1e-8
 MEAN_STARS = 3.5
 # By step. A power of an array may depend on its length (vector instructions and the rest); the rest of Adam does not.
 CORRECTIONS = [np.array([1 - beta ** step for step in range(1001)], "f4") for beta in (BETA1, BETA2)]
+TABLES = ("users", "films")
 COLUMNS = {  # of both tables: dtype and shape of a row
     "embedding": ("f4", (WIDTH,)), "adam/exp_avg": ("f4", (WIDTH,)), "adam/exp_avg_sq": ("f4", (WIDTH,)),
     "adam/step": ("i4", ()), "last_seen": ("i8", ())}
@@ -116,18 +118,19 @@ class Ranks:
 class Training:
     def __init__(self, a, state):
         self.ranks = Ranks(a.meet, a.rank, a.world)
-        self.tables = [Rows(name, a.rank, a.world, state and state[name]) for name in ("users", "films")]
-        self.step = state["step"] if state else 0
-        self.losses = list(state["losses"]) if state else []
+        self.tables = [Rows(name, a.rank, a.world, state and state["tables"][name]) for name in TABLES]
+        self.step = state["extra"]["step"] if state else 0
+        self.losses = list(state["extra"]["losses"]) if state else []
 
     def state(self):
-        """Tables are of each rank its own rows, the rest is equal on all."""
-        return {**{rows.name: rows.table() for rows in self.tables}, "step": self.step, "losses": self.losses}
+        """Tables are of each rank its own rows, the rest is equal on all. The names are those that RecIS has."""
+        return {"tables": {rows.name: rows.table() for rows in self.tables},
+                "extra": {"step": self.step, "losses": self.losses}}
 
     def train(self, ratings):
         """One batch."""
         stars = ratings[:, 2].astype("f4") - np.float32(MEAN_STARS)
-        wanted = [np.unique(ratings[:, at], return_inverse=True) for at in (0, 1)]
+        wanted = [np.unique(ratings[:, at] * SPREAD, return_inverse=True) for at in (0, 1)]
         mine = [rows.is_mine(ids) for rows, (ids, _) in zip(self.tables, wanted)]
         places = [rows.places_of(ids[own]) for rows, (ids, _), own in zip(self.tables, wanted, mine)]
         sent = [rows.columns["embedding"][at] for rows, at in zip(self.tables, places)]
@@ -160,8 +163,8 @@ def run(a):
     state = None
     with ckpt.Store(a.store) as store:
         try:
-            share = {name: ckpt.Rowset.slice(a.rank, a.world) for name in ("users", "films")}
-            state = ckpt.load(store, into=share)
+            share = {name: ckpt.Rowset.slice(a.rank, a.world) for name in TABLES}
+            state = ckpt.load(store, into={"tables": share})
         except ckpt.NotFoundError:
             pass  # the run begins
         training = Training(a, state)
@@ -182,8 +185,8 @@ def run(a):
 
 def compare(first, label, second, other):
     states = [ckpt.load(first, label), ckpt.load(second, other)]
-    for name in ("users", "films"):
-        tables = [state[name] for state in states]
+    for name in TABLES:
+        tables = [state["tables"][name] for state in states]
         order = [table.ids.argsort() for table in tables]
         for column in ("id", *COLUMNS):
             bits = [(table.ids if column == "id" else table.columns[column])[at].tobytes()
@@ -191,9 +194,10 @@ def compare(first, label, second, other):
             if bits[0] != bits[1]:
                 sys.exit(f"{name}: {column} differs")
         print(f"{name}: {len(tables[0])} rows, each with {len(COLUMNS)} columns, are equal to the bit")
-    if states[0]["losses"] != states[1]["losses"]:
+    losses = [state["extra"]["losses"] for state in states]
+    if losses[0] != losses[1]:
         sys.exit("the losses differ")
-    print(f"{len(states[0]['losses'])} losses are equal")
+    print(f"{len(losses[0])} losses are equal")
 
 
 def main():
