@@ -104,7 +104,7 @@ struct SaveTable {
   RowSource id_source;
   std::deque<RowSource> column_sources;
   std::vector<SaveTensor*> tensors;  // T/ids, then the columns
-  LargeVector<uint64_t> order;       // row numbers, once the table is sorted; empty: they are in order
+  UntouchedVector<uint64_t> order;   // row numbers, once the table is sorted; empty: they are in order
 };
 
 struct SaveAlias {
