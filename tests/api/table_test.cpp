@@ -256,20 +256,22 @@ TEST_P(Tables, OfWhichARankLoadsItsSliceReadLittleElse) {
 
 TEST_P(Tables, ReadAChunkForEachIdThatIsLookedUp) {
   std::mt19937_64 random(12);
-  World world(place.uri(), 2, {{"chunk_bytes", 4096}});
   const std::vector<TestColumn> columns{{"embedding", CKPT_DTYPE_F32, {16}}};
   const Ids ids = random_ids(random, 40000);
   auto tables = deal(random, ids, 2, CKPT_TABLE_BUCKETS);
   for (TestTable& table : tables) table.columns = columns;
-  commit_tables(world, "a", tables);
-  Reader reader = open_reader(world.store);
-  const Ids asked(ids.begin(), ids.begin() + 20);
-  Share share = open_share(reader, share_desc(CKPT_SHARE_IDS), asked);
-  Ids found;
-  ckpt_job_stats stats{};
-  ASSERT_EQ(load_window(reader, share, 0, &found, columns, {}, &stats).status, CKPT_OK);
-  EXPECT_EQ(found, asked);
-  EXPECT_LE(stats.bytes_read, 20u * 2 * 4096);
+  for (const auto& [chunk_bytes, most] : {std::pair(4096, 2 * 4096), std::pair(1 << 20, 64 << 10)}) {
+    World world(place.uri() + "/" + std::to_string(chunk_bytes), 2, {{"chunk_bytes", chunk_bytes}});
+    commit_tables(world, "a", tables);
+    Reader reader = open_reader(world.store);
+    const Ids asked(ids.begin(), ids.begin() + 20);
+    Share share = open_share(reader, share_desc(CKPT_SHARE_IDS), asked);
+    Ids found;
+    ckpt_job_stats stats{};
+    ASSERT_EQ(load_window(reader, share, 0, &found, columns, {}, &stats).status, CKPT_OK);
+    EXPECT_EQ(found, asked);
+    EXPECT_LE(stats.bytes_read, 20u * static_cast<uint64_t>(most));
+  }
 }
 
 // ---- what cannot be ----
