@@ -228,6 +228,72 @@ class Tensorizer:
         return dict(self.reader.items())
 
 
+class SafeTensorsShards:
+    """As RecIS saves a sparse table: ids and rows sorted by bucket, a range of buckets in each file."""
+
+    kind, mapped, shards, buckets = "numpy", True, 3, 65536
+
+    def setup(self):
+        import numpy
+        import safetensors.numpy
+
+        self.np, self.module, self.open = numpy, safetensors.numpy, safetensors.safe_open
+
+    def file(self, folder, shard):
+        return f"{folder}/{shard}.safetensors"
+
+    def save(self, state, folder):
+        if "ids" not in state:  # of the warm-up
+            return self.module.save_file(state, self.file(folder, 0))
+        bucket = state["ids"][:, 0].view("u8") % self.buckets
+        order = bucket.argsort(kind="stable")
+        ends = self.np.searchsorted(bucket[order], [self.buckets * n // self.shards for n in range(self.shards + 1)])
+        for shard in range(self.shards):
+            rows = order[ends[shard] : ends[shard + 1]]
+            self.module.save_file({name: values[rows] for name, values in state.items()}, self.file(folder, shard))
+
+    def load(self, folder, model, names=None, shards=None):
+        found = {}
+        for shard in range(self.shards if shards is None else shards):
+            if not os.path.exists(self.file(folder, shard)):
+                continue
+            with self.open(self.file(folder, shard), "np") as file:
+                for name in names or file.keys():
+                    found.setdefault(name, []).append(file.get_tensor(name))
+        return {name: self.np.concatenate(values) for name, values in found.items()}
+
+    def half(self, folder):
+        return self.load(folder, {}, shards=2)  # the third has none of the first half
+
+
+class Parquet:
+    """pyarrow's, with its defaults; rows are lists of fixed size."""
+
+    kind, mapped = "numpy", False
+
+    def setup(self):
+        import numpy
+        import pyarrow
+        import pyarrow.parquet
+
+        self.np, self.pa, self.parquet = numpy, pyarrow, pyarrow.parquet
+
+    def save(self, state, folder):
+        lists = self.pa.FixedSizeListArray.from_arrays
+        columns = {name: lists(self.pa.array(v.reshape(-1)), v.shape[1]) for name, v in state.items()}
+        self.parquet.write_table(self.pa.table(columns), folder + "/m.parquet")
+
+    def load(self, folder, model, names=None):
+        table = self.parquet.read_table(folder + "/m.parquet", columns=names)
+        return {
+            name: self.np.concatenate([chunk.flatten().to_numpy().reshape(len(chunk), -1) for chunk in values.chunks])
+            for name, values in zip(table.column_names, table.columns)
+        }
+
+    def half(self, folder):
+        return self.load(folder, {})
+
+
 class Ckpt:
     """ckpt's own binding, as a program calls it: no option is set."""
 
@@ -268,6 +334,8 @@ ALL = {
     "dcp-async": DcpAsync(),
     "npz": Npz(),
     "npy": Npy(),
+    "safetensors-shards": SafeTensorsShards(),
+    "parquet": Parquet(),
     "runai-streamer": RunAi(),
     "tensorizer": Tensorizer(),
 }

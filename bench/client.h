@@ -18,6 +18,7 @@ class Client {
   ckpt::Save new_save(const std::string& name, int64_t step, const Share& share, const std::byte* data) const;
   ckpt::Reader open_reader() const { return ckpt::Reader::open(store_, "latest", options_); }
   ckpt::Load new_load(const ckpt::Reader& reader, const Share& share, std::byte* data) const;
+  const ckpt::Session& session() const { return session_; }
   const ckpt::Options& options() const { return options_; }
 
  private:

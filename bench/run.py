@@ -204,6 +204,8 @@ class Bench:
         yield from plan.replica_sections(half, write)
         yield from plan.memory_sections(half)
         yield from plan.compression_sections(a.scale / 4, write)
+        table = Workload("table", a.scale)
+        yield from plan.table_sections(table, write, read, plan.TABLE_PEERS if peers else [])
         for count in (2000,) if a.quick else (20000, 100000):
             yield from plan.small_sections(count, [] if count > 20000 else few)
         for count in (1000, 10000) if a.quick else (1000, 10000, 100000, 1000000):

@@ -302,6 +302,54 @@ def names_section(count, peers):
     )
 
 
+# ---- sparse tables ----
+TABLE_PEERS = ["torch.save", "safetensors-shards", "parquet"]
+
+
+def table_sections(workload, write, read, peers):
+    keepers = [
+        ckpt("ckpt-table-3", "table-save", ranks=3),
+        raw("raw-half", "raw-write", "--of", "2", *way(2, 4)),
+        *savers(peers),
+    ]
+    return [
+        Section(
+            "table-save",
+            "Sparse table, 16 f32 and Adam's moments for each id: durable save",
+            workload,
+            [ckpt("ckpt", "table-save"), raw("raw O_DIRECT", "raw-write", *write), *savers(peers)],
+            "raw O_DIRECT",
+        ),
+        Section(
+            "table-load",
+            "Sparse table, saved by 3 ranks: the half that one of 2 ranks loads, cold",
+            workload,
+            [
+                ckpt("ckpt, verified", "table-load", "--of", "2", keep="ckpt-table-3"),
+                raw("raw O_DIRECT read of half", "raw-read", "--of", "2", *read, keep="raw-half"),
+                *(peer(name, "half", keep=name) for name in peers),
+            ],
+            "raw O_DIRECT read of half",
+            state="cold",
+            prepare=keepers,
+            rate=False,
+        ),
+        Section(
+            "table-lookup",
+            "Sparse table: 1,000 ids and their embeddings, warm",
+            workload,
+            [
+                ckpt("ckpt, verified", "table-lookup", keep="ckpt-table-3"),
+                *(peer(name, "lookup", keep=name) for name in peers),
+            ],
+            state="warm",
+            prepare=keepers,
+            weight=0.4,
+            rate=False,
+        ),
+    ]
+
+
 # ---- compression ----
 def compression_sections(scale, write):
     result = []

@@ -14,6 +14,9 @@ const std::map<std::string, void (*)(const Settings&)> kMeasures = {
     {"load", measure_load},
     {"map", measure_map},
     {"names", measure_names},
+    {"table-save", measure_table_save},
+    {"table-load", measure_table_load},
+    {"table-lookup", measure_table_lookup},
     {"raw-write", measure_raw_write},
     {"raw-read", measure_raw_read},
     {"raw-map", measure_raw_map},
@@ -36,15 +39,17 @@ OptionValues parse_options(const std::vector<std::string>& words) {
 }
 
 void add_options(CLI::App& app, Settings& settings) {
-  app.add_option("--workload", settings.workload.kind, "llama, adam or small")->capture_default_str();
+  app.add_option("--workload", settings.workload.kind, "llama, adam, small or table")->capture_default_str();
   app.add_option("--content", settings.workload.content, "gauss, random, zeros or upcast")->capture_default_str();
-  app.add_option("--scale", settings.workload.scale, "factor for the layers and vocabulary of llama and adam");
+  app.add_option("--scale", settings.workload.scale,
+                 "factor for the layers and vocabulary of llama and adam, the rows of table");
   app.add_option("--count", settings.workload.count, "number of small tensors");
   app.add_option("--elements", settings.workload.element_count, "f32 elements of each small tensor");
   app.add_option("--blob", settings.blob, "file with the source's bytes; measurement `blob` makes it");
   app.add_option("--path", settings.path, "folder to write or read");
   app.add_option("--rank", settings.rank);
   app.add_option("--world", settings.world);
+  app.add_option("--of", settings.of, "only the first of so many shares");
   app.add_option("--threads", settings.raw.threads, "of the raw programs");
   app.add_option("--block", settings.raw.block, "bytes of each request of the raw programs");
   app.add_flag("--buffered{false}", settings.raw.direct, "through the page cache");

@@ -26,11 +26,12 @@ namespace {
 class Builder {
  public:
   explicit Builder(Workload& workload, int32_t dtype) : workload_(workload), dtype_(dtype) {}
-  void add(const std::string& name, std::vector<int64_t> shape) {
-    uint64_t bytes = static_cast<uint64_t>(ckpt_dtype_bits(dtype_)) / 8;
+  void add(const std::string& name, std::vector<int64_t> shape) { add(name, std::move(shape), dtype_); }
+  void add(const std::string& name, std::vector<int64_t> shape, int32_t dtype) {
+    uint64_t bytes = static_cast<uint64_t>(ckpt_dtype_bits(dtype)) / 8;
     for (int64_t n : shape) bytes *= static_cast<uint64_t>(n);
     uint64_t offset = aligned(workload_.blob_bytes, bytes);
-    workload_.tensors.push_back({name, dtype_, std::move(shape), offset, bytes});
+    workload_.tensors.push_back({name, dtype, std::move(shape), offset, bytes});
     workload_.tensor_bytes += bytes;
     workload_.blob_bytes = offset + bytes;
   }
@@ -76,12 +77,20 @@ static void add_adam(Builder& to, double scale) {
   }
 }
 
+// Matrices, so that ranks share their rows.
+static void add_table(Builder& to, double scale) {
+  const int64_t rows = scaled(10'000'000, scale, 1000);
+  to.add("ids", {rows, 1}, CKPT_DTYPE_I64);
+  for (std::string name : {"embedding", "exp_avg.embedding", "exp_avg_sq.embedding"}) to.add(name, {rows, 16});
+}
+
 Workload make_workload(const WorkloadOptions& options) {
   Workload workload{.kind = options.kind, .tensors = {}};
   bool bf16 = options.kind == "llama" && options.content != "upcast";
   Builder builder(workload, bf16 ? CKPT_DTYPE_BF16 : CKPT_DTYPE_F32);
   if (options.kind == "llama") add_llama(builder, options.scale);
   if (options.kind == "adam") add_adam(builder, options.scale);
+  if (options.kind == "table") add_table(builder, options.scale);
   if (options.kind == "small")
     for (size_t i = 0; i < options.count; i++)
       builder.add("layer." + std::to_string(i / 100) + ".tensor." + std::to_string(i % 100), {options.element_count});
@@ -96,11 +105,22 @@ Workload make_workload(const WorkloadOptions& options) {
 
 // ---- bytes ----
 
+static const char* dtype_name(int32_t dtype) {
+  return dtype == CKPT_DTYPE_BF16 ? "bfloat16" : dtype == CKPT_DTYPE_I64 ? "int64" : "float32";
+}
+
+static void fill_ids(std::byte* data, uint64_t bytes) {
+  for (uint64_t row = 0; row < bytes / sizeof(uint64_t); row++) {
+    const uint64_t id = table_id(row);
+    std::memcpy(data + row * sizeof id, &id, sizeof id);
+  }
+}
+
 static nlohmann::json manifest_of(const Workload& workload) {
   nlohmann::json tensors = nlohmann::json::array();
   for (const auto& tensor : workload.tensors)
     tensors.push_back({{"name", tensor.name},
-                       {"dtype", tensor.dtype == CKPT_DTYPE_BF16 ? "bfloat16" : "float32"},
+                       {"dtype", dtype_name(tensor.dtype)},
                        {"shape", tensor.shape},
                        {"offset", tensor.offset},
                        {"nbytes", tensor.bytes}});
@@ -120,7 +140,10 @@ void write_blob(const Workload& workload, const WorkloadOptions& options, const 
   for (const auto& tensor : workload.tensors) {
     float deviation = tensor.name.find("exp_avg.") != std::string::npos ? 1e-3f : 0.02f;
     bool squared = tensor.name.find("exp_avg_sq") != std::string::npos;
-    maker.fill(static_cast<std::byte*>(data) + tensor.offset, tensor.bytes, tensor.dtype, deviation, squared);
+    if (tensor.dtype == CKPT_DTYPE_I64)
+      fill_ids(static_cast<std::byte*>(data) + tensor.offset, tensor.bytes);
+    else
+      maker.fill(static_cast<std::byte*>(data) + tensor.offset, tensor.bytes, tensor.dtype, deviation, squared);
   }
   munmap(data, workload.blob_bytes);
   close(file);

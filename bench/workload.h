@@ -18,14 +18,16 @@ struct Tensor {
 };
 
 struct Workload {
-  std::string kind;  // llama (bf16, shapes of Llama 3.2 1B), adam (f32, model and both moments), small (1 KiB, f32)
+  // llama (bf16, shapes of Llama 3.2 1B), adam (f32, model and both moments), small (1 KiB, f32), table (ids, and f32
+  // rows of an embedding and both moments)
+  std::string kind;
   std::vector<Tensor> tensors;  // in the order of the model's modules
   uint64_t tensor_bytes = 0, blob_bytes = 0;
   size_t pick = 0;  // the tensor for measurements of a single tensor
 };
 
-// `scale` shrinks the layers and vocabulary of llama and adam; `count` is the number of small tensors, `element_count`
-// their f32 elements. With `content` upcast llama is f32.
+// `scale` shrinks the layers and vocabulary of llama and adam, and the rows of table; `count` is the number of small
+// tensors, `element_count` their f32 elements. With `content` upcast llama is f32.
 struct WorkloadOptions {
   std::string kind = "llama", content = "gauss";  // gauss, random, zeros, upcast
   double scale = 1;
@@ -35,6 +37,10 @@ struct WorkloadOptions {
 Workload make_workload(const WorkloadOptions& options);
 
 // Writes the bytes, always the same ones, and beside them a JSON manifest of the tensors.
+// The ids of a table's rows: all different, and spread over all buckets.
+inline uint64_t table_id(uint64_t row) { return (row + 1) * 0x9e3779b97f4a7c15; }
+inline uint64_t table_row(uint64_t id) { return id * 0xf1de83e19937733d - 1; }
+
 void write_blob(const Workload& workload, const WorkloadOptions& options, const std::string& path);
 
 // What one of `world` ranks holds: a range of rows of each matrix (as FSDP2 shards), and whole vectors. The ranges are

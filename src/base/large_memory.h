@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <new>
+#include <utility>
 #include <vector>
 
 namespace ckpt {
@@ -25,5 +27,25 @@ struct LargeAllocator {
 
 template <typename T>
 using LargeVector = std::vector<T, LargeAllocator<T>>;
+
+// Leaves numbers without a value as they are: the threads that write them touch the memory, and not one before them.
+template <typename T>
+struct UntouchedAllocator : LargeAllocator<T> {
+  template <typename U>
+  struct rebind {
+    using other = UntouchedAllocator<U>;
+  };
+  template <typename U>
+  void construct(U* at) noexcept {
+    ::new (static_cast<void*>(at)) U;
+  }
+  template <typename U, typename Value>
+  void construct(U* at, Value&& value) {
+    ::new (static_cast<void*>(at)) U(std::forward<Value>(value));
+  }
+};
+
+template <typename T>
+using UntouchedVector = std::vector<T, UntouchedAllocator<T>>;
 
 }  // namespace ckpt

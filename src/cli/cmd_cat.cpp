@@ -26,7 +26,7 @@ struct Args : Common {
   std::optional<std::string> ids;
   std::vector<std::string> columns;
   uint32_t rank = 0;
-  bool full = false, raw = false;
+  bool full = false, raw = false, csv = false;
 };
 
 constexpr Words kWords = {
@@ -40,7 +40,8 @@ constexpr Words kWords = {
     "Dimensions not named are whole. Everything that is read is checked against its checksums.\n"
     "Of a sparse table it prints the rows of --ids, or the first 10 (all with --full), of --columns or of all "
     "columns,\n"
-    "and the ids that are not there.\n"
+    "and the ids that are not there. With --csv all rows (or those of --ids) come as CSV (RFC 4180): the id, and each\n"
+    "element of a row in a column of its own; floats read back as the same bits.\n"
     "If no tensor but a state tree has the name, its JSON is printed: indented, or unchanged with --json.\n"
     "CHECKPOINT may also be a file or directory that ckpt import takes: only what is printed of it is read.",
     "  ckpt cat /data/run7 layer.0.weight\n"
@@ -49,6 +50,7 @@ constexpr Words kWords = {
     "  ckpt cat /data/run7@step:100 layer.0.weight --as f32 --npy weight.npy\n"
     "  ckpt cat /data/run7 layer.0.weight --raw > weight.bin\n"
     "  ckpt cat /data/run7 emb --ids 5,7,-1 --columns embedding,adam/step\n"
+    "  ckpt cat /data/run7 emb --csv > emb.csv\n"
     "  ckpt cat /data/run7 state --json | jq .epoch\n"
     "  ckpt cat /data/run7 --object rng --rank 3 > rng.bin\n"
     "  ckpt cat ./step-400-dcp model/layer.0.weight\n",
@@ -201,6 +203,13 @@ void print_rows(const SparseTable& table, const LoadedRows& rows, size_t count, 
   if (!text.empty()) print(text.render(0));
 }
 
+// "not there: 8, 9"; nothing if all are there.
+std::string missing_text(const SparseTable& table, const std::vector<uint64_t>& missing) {
+  std::vector<std::string> texts;
+  for (const uint64_t id : missing) texts.push_back(id_text(table, id));
+  return texts.empty() ? "" : "not there: " + joined(texts) + "\n";
+}
+
 // As the table's ids are: of i64 with their sign.
 Json id_json(const SparseTable& table, uint64_t id) { return Json::parsed(id_text(table, id)); }
 
@@ -211,6 +220,20 @@ Json rows_json(const SparseTable& table, const LoadedRows& rows, size_t row) {
   return {{"id", id_json(table, rows.ids[row])}, {"columns", columns}};
 }
 
+// In bounded memory, however many rows.
+int write_csv(const SparseTable& table, const RowReader& reading) {
+  print(csv_header(table));
+  for (uint64_t window = 0; window < reading.window_count(); window++) {
+    const LoadedRows rows = reading.read(window);
+    std::string text;
+    for (size_t row = 0; row < rows.ids.size(); row++) text += csv_row(table, rows, row);
+    print(text);
+  }
+  const std::string missing = missing_text(table, reading.missing());
+  std::fputs(missing.empty() ? "" : ("ckpt: note: " + missing).c_str(), stderr);
+  return missing.empty() ? kExitOk : kExitNo;
+}
+
 int cat_table(const Args& args, const ckpt::Reader& reader, const ckpt::Options& options, const SparseTable& whole) {
   if (!args.box.empty() || !args.npy.empty() || !args.as.empty() || args.raw)
     invalid(args.tensor + " is a sparse table: --box, --npy, --as and --raw are for tensors, such as " + args.tensor +
@@ -219,6 +242,7 @@ int cat_table(const Args& args, const ckpt::Reader& reader, const ckpt::Options&
   const RowReader reading(
       reader, table,
       (args.ids ? ckpt::Rowset::ids(parse_ids(*args.ids)) : ckpt::Rowset::all()).window(window_rows(table)), options);
+  if (args.csv) return write_csv(table, reading);
   const uint64_t most = args.ids || args.full ? reading.row_count() : std::min(reading.row_count(), kFirstRows);
   const std::vector<uint64_t> missing = reading.missing();
   std::vector<Json> listed;
@@ -236,9 +260,7 @@ int cat_table(const Args& args, const ckpt::Reader& reader, const ckpt::Options&
                 {"rows", Json::array(listed)},
                 {"missing", Json::array(missing, [&](uint64_t id) { return id_json(table, id); })}});
   } else {
-    std::vector<std::string> absent;
-    for (const uint64_t id : missing) absent.push_back(id_text(table, id));
-    if (!absent.empty()) print("not there: " + joined(absent) + "\n");
+    print(missing_text(table, missing));
     if (done < reading.row_count())
       print(format("… {} more of {} rows; --full prints all, --ids some\n", reading.row_count() - done,
                    reading.row_count()));
@@ -263,8 +285,9 @@ void cat_object(const Args& args, const ckpt::Reader& reader, const ckpt::Option
 int run(const Args& args) {
   if (args.tensor.empty() == args.object.empty()) invalid("cat needs either a tensor's name or --object NAME");
   if (is_foreign(args.checkpoint)) {
-    if (args.tensor.empty() || args.json || args.ids || !args.columns.empty())
-      invalid("--object, --json, --ids and --columns are for checkpoints: " + shown(args.checkpoint) + " is none");
+    if (args.tensor.empty() || args.json || args.ids || !args.columns.empty() || args.csv)
+      invalid("--object, --json, --ids, --columns and --csv are for checkpoints: " + shown(args.checkpoint) +
+              " is none");
     cat_tensor(args, foreign_tensor(args.checkpoint, args.tensor, args.as, args));
     return kExitOk;
   }
@@ -277,8 +300,8 @@ int run(const Args& args) {
   } else if (const auto table = find_table(opened.reader, args.tensor)) {
     return cat_table(args, opened.reader, options, *table);
   } else {
-    if (args.ids || !args.columns.empty())
-      invalid(args.tensor + " is not a sparse table, and --ids and --columns are only for those");
+    if (args.ids || !args.columns.empty() || args.csv)
+      invalid(args.tensor + " is not a sparse table, and --ids, --columns and --csv are only for those");
     if (args.json) invalid(args.tensor + " is not a state tree or sparse table, and --json is only for those");
     cat_tensor(args, TensorSource(opened.reader, options, args.tensor, args.as));
   }
@@ -302,13 +325,14 @@ void add_cat(CLI::App& app, Action& chosen) {
       .excludes(npy)
       .excludes(full);
   Option object = command.add("--object", args->object, "an object instead of a tensor").type("NAME");
-  command.add("--json", args->json, "print a state tree's JSON unchanged, rows of a sparse table as JSON")
-      .needs(tensor);
+  Option json = command.add("--json", args->json, "print a state tree's JSON unchanged, rows of a sparse table as JSON")
+                    .needs(tensor);
   command.add("--ids", args->ids, "a sparse table's rows of these ids, such as 5,7").type("IDS").needs(tensor);
   command.add("--columns", args->columns, "only these columns of a sparse table")
       .type("NAMES")
       .one_value()
       .needs(tensor);
+  command.add("--csv", args->csv, "print a sparse table as CSV").needs(tensor).excludes(json).excludes(full);
   command.add("--rank", args->rank, "whose object, if each rank has its own").needs(object);
   command.add_run(*args);
   command.run(chosen, [args] {

@@ -16,7 +16,7 @@ namespace {
 
 struct Args : Common {
   std::string checkpoint, pattern, at;
-  bool segments = false, all = false;
+  bool segments = false, all = false, skew = false;
 };
 
 constexpr Words kWords = {
@@ -24,10 +24,12 @@ constexpr Words kWords = {
     "Shows who wrote the checkpoint and when, its tensors, aliases, sparse tables, objects and attributes, "
     "and an outline of\n"
     "its state tree. A sparse table is one line, unless --tensors or --segments ask for its tensors; LARGEST RANK is\n"
-    "how many of its rows the rank with most of them saved. "
-    "Reads and checks the manifest, the tree and the parts' indexes only; "
-    "ckpt verify checks the data. With --segments it also shows\n"
-    "where each tensor's bytes are in the parts. It takes whatever ckpt import takes as well: a .pt or\n"
+    "how many of its rows the rank with most of them saved, and how many times the mean of all ranks that is.\n"
+    "Reads and checks the manifest, the tree and the parts' indexes only; ckpt verify checks the data. With --skew it\n"
+    "reads all ids of sparse tables, and tells how many buckets have rows, and of the fullest one what it tells of "
+    "the\n"
+    "largest rank. With --segments it also shows where each tensor's bytes are in the parts. It takes whatever ckpt "
+    "import takes as well: a .pt or\n"
     ".safetensors file, a Hugging Face set, an hfai directory; also by its https:// address, of which it fetches the "
     "header\n"
     "only.",
@@ -133,12 +135,19 @@ std::optional<uint64_t> rows_of_largest_rank(const ckpt::Reader& reader, const S
   return std::nullopt;
 }
 
+// "12 rows, 1.6×": how many times the mean that is, of so many that have `all` rows together.
+std::string against_mean(uint64_t most, uint64_t all, uint64_t holders) {
+  if (all == 0 || holders == 0) return counted(most, "row");
+  const double mean = static_cast<double>(all) / static_cast<double>(holders);
+  return counted(most, "row") + print_format(", %.2g×", static_cast<double>(most) / mean);
+}
+
 std::string column_text(const ckpt::ColumnInfo& column) {
   const auto shape = std::span(column.shape, static_cast<size_t>(column.ndim));
   return escaped(column.name) + " " + dtype_text(column.dtype) + (shape.empty() ? "" : " " + shape_text(shape));
 }
 
-std::string tables_text(const ckpt::Reader& reader, const std::vector<SparseTable>& tables) {
+std::string tables_text(const Opened& opened, const std::vector<SparseTable>& tables) {
   Table text({{"SPARSE TABLE", Align::kLeft, true},
               {"ROWS", Align::kRight},
               {"IDS"},
@@ -150,10 +159,23 @@ std::string tables_text(const ckpt::Reader& reader, const std::vector<SparseTabl
   for (const SparseTable& table : tables) {
     std::vector<std::string> columns;
     for (const ckpt::ColumnInfo& column : table.columns) columns.push_back(column_text(column));
-    const auto most = rows_of_largest_rank(reader, table);
+    const auto most = rows_of_largest_rank(opened.reader, table);
     text.add({escaped(table.info.name), std::to_string(table.info.row_count), dtype_text(table.info.id_dtype),
               std::to_string(table.info.bucket_count), human_bytes(table.info.bytes),
-              human_bytes(table.info.stored_bytes), most ? counted(*most, "row") : "-", joined(columns)});
+              human_bytes(table.info.stored_bytes),
+              most ? against_mean(*most, table.info.row_count, opened.info.world_size) : "-", joined(columns)});
+  }
+  return text.empty() ? "" : "\n" + text.render(terminal_width());
+}
+
+std::string skew_text(const ckpt::Reader& reader, const std::vector<SparseTable>& tables,
+                      const ckpt::Options& options) {
+  Table text(
+      {{"SKEW OF", Align::kLeft, true}, {"BUCKETS WITH ROWS", Align::kRight}, {"FULLEST BUCKET", Align::kRight}});
+  for (const SparseTable& table : tables) {
+    const Skew skew = skew_of(reader, table, options);
+    text.add({escaped(table.info.name), format("{} of {}", skew.buckets_with_rows, table.info.bucket_count),
+              against_mean(skew.rows_of_fullest, table.info.row_count, skew.buckets_with_rows)});
   }
   return text.empty() ? "" : "\n" + text.render(terminal_width());
 }
@@ -166,16 +188,21 @@ Json column_json(const ckpt::ColumnInfo& column) {
           {"stored_bytes", column.stored_bytes}};
 }
 
-Json table_json(const ckpt::Reader& reader, const SparseTable& table) {
+Json table_json(const ckpt::Reader& reader, const SparseTable& table, const ckpt::Options* for_skew) {
   const auto most = rows_of_largest_rank(reader, table);
-  return {{"name", table.info.name},
-          {"row_count", table.info.row_count},
-          {"id_dtype", dtype_text(table.info.id_dtype)},
-          {"bucket_count", table.info.bucket_count},
-          {"bytes", table.info.bytes},
-          {"stored_bytes", table.info.stored_bytes},
-          {"rows_of_largest_rank", most ? Json(*most) : Json(nullptr)},
-          {"columns", Json::array(table.columns, column_json)}};
+  Json json = {{"name", table.info.name},
+               {"row_count", table.info.row_count},
+               {"id_dtype", dtype_text(table.info.id_dtype)},
+               {"bucket_count", table.info.bucket_count},
+               {"bytes", table.info.bytes},
+               {"stored_bytes", table.info.stored_bytes},
+               {"rows_of_largest_rank", most ? Json(*most) : Json(nullptr)},
+               {"columns", Json::array(table.columns, column_json)}};
+  if (for_skew == nullptr) return json;
+  const Skew skew = skew_of(reader, table, *for_skew);
+  json.add("buckets_with_rows", skew.buckets_with_rows);
+  json.add("rows_of_fullest_bucket", skew.rows_of_fullest);
+  return json;
 }
 
 std::string objects_text(const ckpt::Reader& reader) {
@@ -319,15 +346,16 @@ Json object_json(const ckpt::ObjectInfo& object) {
 }
 
 void print_as_json(const Args& args, const Opened& opened, const Tensors& tensors,
-                   const std::vector<SparseTable>& tables) {
+                   const std::vector<SparseTable>& tables, const ckpt::Options& options) {
   Json json = to_json(opened.info);
   json.add("passed_over", opened.info.passed_over);
   json.add("part_list", parts_json(opened));
   json.add("tensor_list", Json::array(tensors, [&](const ckpt::TensorInfo& tensor) {
              return tensor_json(opened.reader, tensor, args.segments);
            }));
-  json.add("table_list",
-           Json::array(tables, [&](const SparseTable& table) { return table_json(opened.reader, table); }));
+  json.add("table_list", Json::array(tables, [&](const SparseTable& table) {
+             return table_json(opened.reader, table, args.skew ? &options : nullptr);
+           }));
   json.add("object_list", Json::array(opened.reader.objects(), object_json));
   json.add("attributes", attrs_json(opened.reader.attrs()));
   print_json(json);
@@ -337,6 +365,7 @@ int run(const Args& args) {
   const uint64_t lines = args.all ? UINT64_MAX : kOutlineLines;
   if (is_foreign(args.checkpoint)) {
     if (args.segments) invalid("--segments is for checkpoints: " + shown(args.checkpoint) + " is none");
+    if (args.skew) invalid("--skew is for checkpoints: " + shown(args.checkpoint) + " is none");
     if (!args.at.empty()) invalid("--at is for checkpoints: " + shown(args.checkpoint) + " is none");
     show_foreign({args.checkpoint, args.pattern, lines}, args);
     return kExitOk;
@@ -346,9 +375,10 @@ int run(const Args& args) {
   const ckpt::Reader& reader = opened.reader;
   const Tensors tensors = read_tensors(reader, args.pattern, args.at);
   const std::vector<SparseTable> tables = read_tables(reader, args.pattern, args.at);
-  if (args.json) return print_as_json(args, opened, tensors, tables), kExitOk;
+  if (args.json) return print_as_json(args, opened, tensors, tables, options), kExitOk;
   const Tensors listed = args.segments || !args.pattern.empty() ? tensors : without_tables(tensors, tables);
-  std::string text = identity_text(opened.info) + tensors_text(listed) + tables_text(reader, tables);
+  std::string text = identity_text(opened.info) + tensors_text(listed) + tables_text(opened, tables);
+  if (args.skew) text += skew_text(reader, tables, options);
   if (args.segments) text += segments_text(reader, tensors);
   text += objects_text(reader);
   if (args.pattern.empty() && args.at.empty()) text += trees_text(reader, lines);
@@ -366,6 +396,7 @@ void add_info(CLI::App& app, Action& chosen) {
       .type("PATTERN");
   command.add("--at", args->at, kAtHelp).type("PLACE");
   command.add("--segments", args->segments, "show where the tensors' bytes are in the parts");
+  command.add("--skew", args->skew, "read all ids of sparse tables, and show how they fill the buckets");
   command.add("--all", args->all, "show the whole state tree, however long");
   command.add_run(*args);
   command.run(chosen, [args] { return run(*args); });

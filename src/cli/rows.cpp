@@ -44,9 +44,28 @@ std::string nested(std::span<const int64_t> shape, bool cut, Element&& element, 
   return out + "]";
 }
 
+std::span<const std::byte> bytes_of(const SparseTable& table, const LoadedRows& rows, size_t column, size_t row) {
+  const uint64_t size = table.columns[column].row_bytes;
+  return std::span(rows.columns[column]).subspan(row * size, size);
+}
+
+uint64_t elements_of(const ckpt::ColumnInfo& column) {
+  uint64_t count = 1;
+  for (int32_t d = 0; d < column.ndim; d++) count *= static_cast<uint64_t>(column.shape[d]);
+  return count;
+}
+
+// RFC 4180: quoted if it has a comma, a quote or a line end.
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == text.npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + '"';
+}
+
 std::string row_of(const SparseTable& table, const LoadedRows& rows, size_t column, size_t row, bool cut, bool json) {
   const ckpt::ColumnInfo& info = table.columns[column];
-  const auto bytes = std::span(rows.columns[column]).subspan(row * info.row_bytes, info.row_bytes);
+  const auto bytes = bytes_of(table, rows, column, row);
   uint64_t at = 0;
   return nested(
       std::span(info.shape, static_cast<size_t>(info.ndim)), cut,
@@ -133,6 +152,27 @@ LoadedRows RowReader::read(uint64_t window) const {
   return out;
 }
 
+// Windows are ranges of buckets: a bucket that one window ends in may go on in the next one.
+Skew skew_of(const ckpt::Reader& reader, const SparseTable& table, const ckpt::Options& options) {
+  const SparseTable ids_only = with_columns(table, {});
+  const RowReader reading(reader, ids_only, ckpt::Rowset::all().window(window_rows(ids_only)), options);
+  Skew skew;
+  uint64_t last = UINT64_MAX, rows_of_last = 0;
+  for (uint64_t window = 0; window < reading.window_count(); window++) {
+    std::vector<uint64_t> buckets = reading.read(window).ids;
+    for (uint64_t& id : buckets) id %= table.info.bucket_count;
+    std::sort(buckets.begin(), buckets.end());
+    for (const uint64_t bucket : buckets) {
+      if (std::exchange(last, bucket) != bucket) {
+        rows_of_last = 0;
+        skew.buckets_with_rows++;
+      }
+      skew.rows_of_fullest = std::max(skew.rows_of_fullest, ++rows_of_last);
+    }
+  }
+  return skew;
+}
+
 uint64_t window_rows(const SparseTable& table) {
   constexpr uint64_t kBytes = 16 << 20;
   uint64_t row = sizeof(uint64_t);
@@ -142,6 +182,26 @@ uint64_t window_rows(const SparseTable& table) {
 
 std::string row_text(const SparseTable& table, const LoadedRows& rows, size_t column, size_t row, bool cut) {
   return row_of(table, rows, column, row, cut, false);
+}
+
+std::string csv_header(const SparseTable& table) {
+  std::string line = "id";
+  for (const ckpt::ColumnInfo& column : table.columns) {
+    const uint64_t elements = elements_of(column);
+    for (uint64_t i = 0; i < elements; i++)
+      line += "," + csv_field(column.ndim == 0 ? column.name : format("{}.{}", column.name, i));
+  }
+  return line + "\r\n";
+}
+
+std::string csv_row(const SparseTable& table, const LoadedRows& rows, size_t row) {
+  std::string line = id_text(table, rows.ids[row]);
+  for (size_t column = 0; column < table.columns.size(); column++) {
+    const uint64_t elements = elements_of(table.columns[column]);
+    const auto bytes = bytes_of(table, rows, column, row);
+    for (uint64_t i = 0; i < elements; i++) line += "," + number_text(table.columns[column].dtype, bytes, i);
+  }
+  return line + "\r\n";
 }
 
 Json row_json(const SparseTable& table, const LoadedRows& rows, size_t column, size_t row) {

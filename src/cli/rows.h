@@ -56,11 +56,20 @@ class RowReader {
   ckpt::ShareInfo info_;
 };
 
+// How the rows of a table fill its buckets. Reads all ids, in bounded memory.
+struct Skew {
+  uint64_t buckets_with_rows = 0, rows_of_fullest = 0;
+};
+Skew skew_of(const ckpt::Reader& reader, const SparseTable& table, const ckpt::Options& options);
+
 // The most rows of a window that takes a bounded amount of memory.
 uint64_t window_rows(const SparseTable& table);
 
 // Row `row` of column `column`: a number, or numbers in brackets, the middle of long dimensions left out if `cut`.
 std::string row_text(const SparseTable& table, const LoadedRows& rows, size_t column, size_t row, bool cut);
+// As RFC 4180 has it, with line ends: the id, and each element of each column by itself: "id,emb.0,emb.1,seen".
+std::string csv_header(const SparseTable& table);
+std::string csv_row(const SparseTable& table, const LoadedRows& rows, size_t row);
 Json row_json(const SparseTable& table, const LoadedRows& rows, size_t column, size_t row);
 
 }  // namespace cli

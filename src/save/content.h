@@ -61,9 +61,9 @@ struct SaveTensor {
   RegionKind kind = RegionKind::kWhole;
   uint8_t width = 0;  // bytes of a byte unit
   bool contiguous = true;
-  bool gathered = false;   // rows of a table, not contiguous
-  bool is_column = false;  // of a table: looked up row by row, so its chunks are small
-  uint8_t device = 0;      // see device::Memory
+  bool gathered = false;  // rows of a table, not contiguous
+  uint8_t chunk_kib = 0;  // of a table, which is looked up row by row: its chunks are no larger; 0: as any tensor's
+  uint8_t device = 0;     // see device::Memory
 
   std::span<const uint64_t> extents() const { return {numbers, ndim}; }
   Shape shape() const { return Shape::of(extents()); }
@@ -109,7 +109,7 @@ struct SaveTable {
   RowSource id_source;
   std::deque<RowSource> column_sources;
   std::vector<SaveTensor*> tensors;  // T/ids, then the columns
-  LargeVector<uint64_t> order;       // row numbers, once the table is sorted; empty: they are in order
+  UntouchedVector<uint64_t> order;   // row numbers, once the table is sorted; empty: they are in order
 };
 
 struct SaveAlias {

@@ -125,8 +125,8 @@ static void add_item(PartLayout* layout, Item item, uint64_t chunk_raw) {
 
 // A lookup reads a chunk for each row. Rows that are not large lie in one chunk each.
 static uint64_t chunk_raw_of(const SaveTensor& tensor, uint64_t chunk_bytes) {
-  if (!tensor.is_column) return chunk_bytes / tensor.width * tensor.width;
-  chunk_bytes = std::min(chunk_bytes, kColumnChunk);
+  if (tensor.chunk_kib == 0) return chunk_bytes / tensor.width * tensor.width;
+  chunk_bytes = std::min<uint64_t>(chunk_bytes, tensor.chunk_kib << 10);
   const uint64_t row = tensor.bytes / std::max<uint64_t>(tensor.numbers[0], 1);
   const uint64_t unit = row <= chunk_bytes ? row : tensor.width;
   return chunk_bytes / unit * unit;

@@ -51,7 +51,6 @@ struct PartLayout {
   size_t chunk_count = 0;
   uint64_t data_bytes = 0;  // of all items
 };
-inline constexpr uint64_t kColumnChunk = 128 << 10;  // the most raw bytes of a chunk of a table's column
 inline constexpr size_t kNoItem = static_cast<size_t>(-1);
 
 struct LayoutOptions {

@@ -83,7 +83,7 @@ Status Save::add_column(const TableRequest& request, const TableRequest::Column&
                        rows_desc(desc.dtype, table->row_count, desc.ndim, desc.shape), first));
   table->tensors.push_back(tensor);
   RowSource& source = table->column_sources.emplace_back();
-  tensor->is_column = true;
+  tensor->chunk_kib = kColumnChunkKib;
   if (table->row_count == 0) return Ok();
   source.row_bytes = tensor->bytes / table->row_count;
   CKPT_ASSIGN(const uint64_t rows, rows_of(request, column, source.row_bytes));
@@ -112,6 +112,7 @@ Status Save::add_ids(const TableRequest& request, SaveTable* table) {
   CKPT_ASSIGN(SaveTensor* const ids, add_rows(format::table_tensor(table->name, format::kTableIds),
                                               rows_desc(request.desc.id_dtype, rows, 0, nullptr), &nothing));
   uint64_t entries = std::min(table->bucket_count, (rows + kRowsPerEntry - 1) / kRowsPerEntry);
+  ids->chunk_kib = kIdsChunkKib;
   if (rows != 0) {
     const uint64_t buckets = (table->bucket_count + entries - 1) / entries;
     entries = (table->bucket_count + buckets - 1) / buckets;

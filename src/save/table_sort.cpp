@@ -1,11 +1,13 @@
-// One pass counts the rows of each group of buckets, a second one puts their numbers in order of groups, and then each
-// group is sorted by itself.
+// Each row becomes one number: the highest bits of (bucket, id), then the row's number. One pass counts how many of
+// them begin alike, a second one puts them into these parts, and then each part is sorted in the processor's cache. Ids
+// are read again only where those bits do not tell which of two rows comes first.
 #include "save/table_sort.h"
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <memory>
 #include <numeric>
 
 #include "base/parallel.h"
@@ -15,10 +17,13 @@ namespace ckpt::save {
 
 namespace {
 
-constexpr uint64_t kMostGroups = 65536;
-constexpr size_t kMostSlices = 16;          // each takes a counter for each group
-constexpr uint64_t kSmallGroup = 32 << 10;  // rows that are sorted in memory of their own
-constexpr size_t kGroupsAtOnce = 64;
+constexpr uint64_t kPartRows = 16 << 10;    // about so many rows of a part,
+constexpr unsigned kMostPartBits = 12;      // unless that takes more parts than memory can be written to at once
+constexpr size_t kMostSlices = 16;          // each takes a counter for each part
+constexpr unsigned kSpareBits = 8;          // beyond those that tell as many rows apart: so few rows are alike
+constexpr uint64_t kFewRows = 1 << 10;      // that are sorted by comparing
+constexpr uint64_t kRadixRows = 128 << 10;  // at most, by way of a copy
+constexpr uint64_t kAlikeRows = 32 << 10;   // at most, in memory of their own
 
 // A row as it is compared.
 struct Key {
@@ -29,7 +34,11 @@ struct Key {
 class TableSort {
  public:
   TableSort(SaveTable& table, unsigned threads, const Job& job)
-      : table_(table), threads_(threads), job_(job), slices_(std::min<size_t>(threads, kMostSlices)) {}
+      : table_(table),
+        threads_(threads),
+        job_(job),
+        slices_(std::min<size_t>(threads, kMostSlices)),
+        bucket_mask_(std::has_single_bit(table.bucket_count) ? table.bucket_count - 1 : 0) {}
   Status run();
 
  private:
@@ -38,13 +47,19 @@ class TableSort {
     std::memcpy(&id, table_.ids + row * sizeof id, sizeof id);
     return id;
   }
-  Key key(uint64_t row) const { return {format::bucket_of(id(row), table_.bucket_count), id(row), row}; }
-  // Groups ascend with (bucket, id).
-  uint64_t group_of(uint64_t id) const {
-    const uint64_t bucket = format::bucket_of(id, table_.bucket_count);
-    return id_bits_ == 0 ? bucket / group_buckets_ : bucket << id_bits_ | id >> id_shift_;
+  // A division takes longer than all the rest.
+  uint64_t bucket_of(uint64_t id) const {
+    return bucket_mask_ ? id & bucket_mask_ : format::bucket_of(id, table_.bucket_count);
   }
-  std::span<uint64_t> counts(size_t slice) { return std::span(counts_).subspan(slice * groups_, groups_); }
+  Key key(uint64_t row) const { return {bucket_of(id(row)), id(row), row}; }
+  // The highest key_bits_ bits of (bucket, id): they ascend with both.
+  uint64_t bits_of(uint64_t id) const {
+    return (bucket_of(id) << id_bits_ | (id_bits_ == 0 ? 0 : id >> id_shift_)) >> bucket_shift_;
+  }
+  uint64_t part_of(uint64_t bits) const { return bits >> (key_bits_ - part_bits_); }
+  uint64_t row_of(uint64_t number) const { return number & ((uint64_t{1} << row_bits_) - 1); }
+  std::span<uint64_t> counts(size_t slice) { return std::span(counts_).subspan(slice << part_bits_, parts()); }
+  size_t parts() const { return size_t{1} << part_bits_; }
   // Calls visit(row) for the rows of a slice.
   template <typename Visit>
   void for_slice(size_t slice, Visit&& visit) const {
@@ -58,37 +73,46 @@ class TableSort {
     });
   }
 
-  void choose_groups();
+  Status choose_bits();
   Status check_positions() const;
   Status scatter();
-  Status sort_groups(size_t task);
-  Status sort_group(uint64_t first, uint64_t end, std::vector<Key>& keys);
-  Status sort_large(uint64_t first, uint64_t end);
+  Status sort_part(size_t part);
+  void sort_numbers(std::span<uint64_t> numbers) const;
+  Status sort_alike(std::span<uint64_t> rows, std::vector<Key>& keys) const;
   Status twice(const Key& a, const Key& b) const;
-  void count_entries(uint64_t bucket, uint64_t rows);
+  void count_entries(std::span<const uint64_t> numbers);
   void use_order();
 
   SaveTable& table_;
   const unsigned threads_;
   const Job& job_;
   const size_t slices_;
-  uint64_t groups_ = 1, group_buckets_ = 1, entry_buckets_ = 1;
-  unsigned id_bits_ = 0, id_shift_ = 0;  // of few buckets: the highest bits of the id, too
-  std::vector<uint64_t> counts_;         // of slices, by group; then where the rows of each go
-  std::vector<uint64_t> ends_;           // of groups
+  const uint64_t bucket_mask_;  // 0 if the buckets are no power of two
+  uint64_t entry_buckets_ = 1;
+  unsigned row_bits_ = 0, key_bits_ = 0, part_bits_ = 0;
+  unsigned id_bits_ = 0, id_shift_ = 0, bucket_shift_ = 0;
+  std::vector<uint64_t> counts_;  // of slices, by part; then where the rows of each go
+  std::vector<uint64_t> ends_;    // of parts
 };
 
-void TableSort::choose_groups() {
-  const uint64_t buckets = table_.bucket_count;
-  group_buckets_ = (buckets + kMostGroups - 1) / kMostGroups;
-  groups_ = (buckets + group_buckets_ - 1) / group_buckets_;
-  if (2 * buckets > kMostGroups) return;
-  uint64_t all = 0;
-  for (uint64_t row = 0; row < table_.row_count; row++) all |= id(row);
-  const auto used = static_cast<unsigned>(std::bit_width(all));
-  id_bits_ = std::min(static_cast<unsigned>(std::bit_width(kMostGroups / buckets)) - 1, used);
+Status TableSort::choose_bits() {
+  std::atomic<uint64_t> all = 0;
+  CKPT_TRY(for_slices([&](size_t slice) {
+    uint64_t seen = 0;
+    for_slice(slice, [&](uint64_t row) { seen |= id(row); });
+    all |= seen;
+    return Ok();
+  }));
+  auto width = [](uint64_t value) { return static_cast<unsigned>(std::bit_width(value)); };
+  const unsigned used = width(all), buckets = width(table_.bucket_count - 1), rows = width(table_.row_count);
+  row_bits_ = width(table_.row_count - 1);
+  key_bits_ = std::min(64 - row_bits_, std::max(buckets, rows + kSpareBits));
+  bucket_shift_ = buckets > key_bits_ ? buckets - key_bits_ : 0;
+  id_bits_ = bucket_shift_ == 0 ? std::min(used, key_bits_ - buckets) : 0;
   id_shift_ = used - id_bits_;
-  groups_ = buckets << id_bits_;
+  key_bits_ = buckets + id_bits_ - bucket_shift_;
+  part_bits_ = std::min({key_bits_, kMostPartBits, width(table_.row_count / kPartRows)});
+  return Ok();
 }
 
 Status TableSort::check_positions() const {
@@ -106,25 +130,27 @@ Status TableSort::check_positions() const {
   });
 }
 
-// Stable: the rows of a group keep their order.
+// Stable: the rows of a part keep their order.
 Status TableSort::scatter() {
-  counts_.resize(slices_ * groups_);
-  auto count_slice = [&](size_t slice) {
+  counts_.resize(slices_ << part_bits_);
+  CKPT_TRY(for_slices([&](size_t slice) {
     const auto count = counts(slice);
-    for_slice(slice, [&](uint64_t row) { count[group_of(id(row))]++; });
+    for_slice(slice, [&](uint64_t row) { count[part_of(bits_of(id(row)))]++; });
     return Ok();
-  };
-  CKPT_TRY(for_slices(count_slice));
-  ends_.resize(groups_);
+  }));
+  ends_.resize(parts());
   uint64_t at = 0;
-  for (uint64_t group = 0; group < groups_; group++) {
-    for (size_t slice = 0; slice < slices_; slice++) at += std::exchange(counts(slice)[group], at);
-    ends_[group] = at;
+  for (size_t part = 0; part < parts(); part++) {
+    for (size_t slice = 0; slice < slices_; slice++) at += std::exchange(counts(slice)[part], at);
+    ends_[part] = at;
   }
-  table_.order.resize(table_.row_count);
+  table_.order = UntouchedVector<uint64_t>(table_.row_count);
   return for_slices([&](size_t slice) {
     const auto next = counts(slice);
-    for_slice(slice, [&](uint64_t row) { table_.order[next[group_of(id(row))]++] = row; });
+    for_slice(slice, [&](uint64_t row) {
+      const uint64_t bits = bits_of(id(row));
+      table_.order[next[part_of(bits)]++] = bits << row_bits_ | row;
+    });
     return Ok();
   });
 }
@@ -136,43 +162,75 @@ Status TableSort::twice(const Key& a, const Key& b) const {
       .with("found", a.id);
 }
 
-// Groups are sorted at the same time, and several may be in one entry.
-void TableSort::count_entries(uint64_t bucket, uint64_t rows) {
-  std::atomic_ref<uint64_t>(table_.buckets[bucket / entry_buckets_]).fetch_add(rows, std::memory_order_relaxed);
+// Parts are counted at the same time, and several may be in one entry.
+void TableSort::count_entries(std::span<const uint64_t> numbers) {
+  auto entry_of = [this](uint64_t number) {
+    const uint64_t bits = number >> row_bits_;
+    return (bucket_shift_ == 0 ? bits >> id_bits_ : bucket_of(id(row_of(number)))) / entry_buckets_;
+  };
+  for (size_t i = 0; i < numbers.size();) {
+    const uint64_t entry = entry_of(numbers[i]);
+    const size_t first = i;
+    while (i < numbers.size() && entry_of(numbers[i]) == entry) i++;
+    std::atomic_ref<uint64_t>(table_.buckets[entry]).fetch_add(i - first, std::memory_order_relaxed);
+  }
 }
 
-Status TableSort::sort_large(uint64_t first, uint64_t end) {
-  const auto rows = std::span(table_.order).subspan(first, end - first);
-  std::ranges::sort(rows, {}, [this](uint64_t row) { return key(row); });
-  Key before{};
-  for (size_t i = 0; i < rows.size(); i++) {
-    const Key at = key(rows[i]);
-    if (i > 0 && before.id == at.id) return twice(before, at);
-    count_entries(at.bucket, 1);
-    before = at;
+// Stable, by `bits` bits above the lowest `shift` ones.
+void sort_digits(std::span<const uint64_t> numbers, uint64_t* to, unsigned shift, unsigned bits) {
+  const uint64_t mask = (uint64_t{1} << bits) - 1;
+  std::vector<uint32_t> at(mask + 1);
+  for (uint64_t number : numbers) at[number >> shift & mask]++;
+  std::exclusive_scan(at.begin(), at.end(), at.begin(), uint32_t{0});
+  for (uint64_t number : numbers) to[at[number >> shift & mask]++] = number;
+}
+
+// Those of a part, whose highest bits are equal.
+void TableSort::sort_numbers(std::span<uint64_t> numbers) const {
+  if (numbers.size() < kFewRows || numbers.size() > kRadixRows) {
+    std::ranges::sort(numbers);
+    return;
   }
+  const auto copy = std::make_unique_for_overwrite<uint64_t[]>(numbers.size());
+  std::span<uint64_t> from = numbers, to(copy.get(), numbers.size());
+  const unsigned left = key_bits_ - part_bits_, passes = (left + 11) / 12;
+  for (unsigned pass = 0, done = 0; pass < passes; pass++) {
+    const unsigned bits = (left - done) / (passes - pass);
+    sort_digits(from, to.data(), row_bits_ + done, bits);
+    done += bits;
+    std::swap(from, to);
+  }
+  if (from.data() != numbers.data()) std::ranges::copy(from, numbers.begin());
+}
+
+// Rows of which the bits are equal.
+Status TableSort::sort_alike(std::span<uint64_t> rows, std::vector<Key>& keys) const {
+  if (rows.size() > kAlikeRows) {
+    std::ranges::sort(rows, {}, [this](uint64_t row) { return key(row); });
+  } else {
+    keys.clear();
+    for (uint64_t row : rows) keys.push_back(key(row));
+    std::ranges::sort(keys);
+    for (size_t i = 0; i < rows.size(); i++) rows[i] = keys[i].row;
+  }
+  for (size_t i = 1; i < rows.size(); i++)
+    if (id(rows[i - 1]) == id(rows[i])) return twice(key(rows[i - 1]), key(rows[i]));
   return Ok();
 }
 
-Status TableSort::sort_group(uint64_t first, uint64_t end, std::vector<Key>& keys) {
-  if (end - first > kSmallGroup) return sort_large(first, end);
-  keys.clear();
-  for (uint64_t at = first; at < end; at++) keys.push_back(key(table_.order[at]));
-  std::ranges::sort(keys);
-  for (size_t i = 0, same = 0; i < keys.size(); i++) {
-    if (i > 0 && keys[i - 1].id == keys[i].id) return twice(keys[i - 1], keys[i]);
-    table_.order[first + i] = keys[i].row;
-    if (i + 1 == keys.size() || keys[i + 1].bucket != keys[i].bucket)
-      count_entries(keys[i].bucket, i + 1 - std::exchange(same, i + 1));
-  }
-  return Ok();
-}
-
-Status TableSort::sort_groups(size_t task) {
-  std::vector<Key> keys;
+Status TableSort::sort_part(size_t part) {
   CKPT_TRY(job_.check());
-  for (size_t group = task * kGroupsAtOnce; group < std::min(groups_, (task + 1) * kGroupsAtOnce); group++)
-    CKPT_TRY(sort_group(group == 0 ? 0 : ends_[group - 1], ends_[group], keys));
+  const uint64_t first = part == 0 ? 0 : ends_[part - 1];
+  const auto numbers = std::span(table_.order).subspan(first, ends_[part] - first);
+  std::vector<Key> keys;
+  sort_numbers(numbers);
+  count_entries(numbers);
+  for (size_t i = 0; i < numbers.size();) {
+    const uint64_t bits = numbers[i] >> row_bits_;
+    const size_t begin = i;
+    for (; i < numbers.size() && numbers[i] >> row_bits_ == bits; i++) numbers[i] = row_of(numbers[i]);
+    if (i - begin > 1) CKPT_TRY(sort_alike(numbers.subspan(begin, i - begin), keys));
+  }
   return Ok();
 }
 
@@ -196,12 +254,11 @@ void TableSort::use_order() {
 Status TableSort::run() {
   if (table_.row_count == 0) return Ok();
   CKPT_TRY(check_positions());
-  choose_groups();
+  CKPT_TRY(choose_bits());
   CKPT_TRY(scatter());
   std::ranges::fill(table_.buckets, 0);
   entry_buckets_ = format::buckets_per_entry(table_.bucket_count, table_.buckets.size());
-  const size_t tasks = (groups_ + kGroupsAtOnce - 1) / kGroupsAtOnce;
-  CKPT_TRY(for_each_parallel(threads_, tasks, [this](size_t task) { return sort_groups(task); }));
+  CKPT_TRY(for_each_parallel(threads_, parts(), [this](size_t part) { return sort_part(part); }));
   std::exclusive_scan(table_.buckets.begin(), table_.buckets.end(), table_.buckets.begin(), uint64_t{0});
   use_order();
   return Ok();

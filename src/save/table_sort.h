@@ -9,6 +9,9 @@ namespace ckpt::save {
 // Rows for each entry of T/buckets, at least: so T/buckets takes at most a sixteenth of T/ids.
 inline constexpr uint64_t kRowsPerEntry = 16;
 
+// The most raw bytes of a chunk of a column, and of T/ids, of which a lookup reads one in each part.
+inline constexpr uint8_t kColumnChunkKib = 64, kIdsChunkKib = 16;
+
 // Sorts the rows of each table, without a copy of any column, in 8 bytes for each row and little more; fills T/buckets.
 // A table that is in order and lies in one block is saved from where it is. MISMATCH names an id that is there twice,
 // INVALID a position beyond the blocks.

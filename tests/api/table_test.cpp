@@ -15,6 +15,12 @@ void commit_tables(World& world, const std::string& label, std::vector<TestTable
   world.commit(label, settings, [&](uint32_t rank, ckpt_save* save) { tables[rank].add(save); });
 }
 
+// The slice of `count` that a bucket is in: the first ones are one longer.
+uint64_t slice_of(uint64_t bucket, uint64_t buckets, uint64_t count) {
+  const uint64_t each = buckets / count, longer = buckets % count, first = longer * (each + 1);
+  return bucket < first ? bucket / (each + 1) : longer + (bucket - first) / each;
+}
+
 TEST_P(Tables, OfAnyRanksLoadOnAnyOtherNumberOfRanks) {
   std::mt19937_64 random(16);
   const char* codecs[] = {"none", "lz4", "auto"};
@@ -250,20 +256,22 @@ TEST_P(Tables, OfWhichARankLoadsItsSliceReadLittleElse) {
 
 TEST_P(Tables, ReadAChunkForEachIdThatIsLookedUp) {
   std::mt19937_64 random(12);
-  World world(place.uri(), 2, {{"chunk_bytes", 4096}});
   const std::vector<TestColumn> columns{{"embedding", CKPT_DTYPE_F32, {16}}};
   const Ids ids = random_ids(random, 40000);
   auto tables = deal(random, ids, 2, CKPT_TABLE_BUCKETS);
   for (TestTable& table : tables) table.columns = columns;
-  commit_tables(world, "a", tables);
-  Reader reader = open_reader(world.store);
-  const Ids asked(ids.begin(), ids.begin() + 20);
-  Share share = open_share(reader, share_desc(CKPT_SHARE_IDS), asked);
-  Ids found;
-  ckpt_job_stats stats{};
-  ASSERT_EQ(load_window(reader, share, 0, &found, columns, {}, &stats).status, CKPT_OK);
-  EXPECT_EQ(found, asked);
-  EXPECT_LE(stats.bytes_read, 20u * 2 * 4096);
+  for (const auto& [chunk_bytes, most] : {std::pair(4096, 2 * 4096), std::pair(1 << 20, 64 << 10)}) {
+    World world(place.uri() + "/" + std::to_string(chunk_bytes), 2, {{"chunk_bytes", chunk_bytes}});
+    commit_tables(world, "a", tables);
+    Reader reader = open_reader(world.store);
+    const Ids asked(ids.begin(), ids.begin() + 20);
+    Share share = open_share(reader, share_desc(CKPT_SHARE_IDS), asked);
+    Ids found;
+    ckpt_job_stats stats{};
+    ASSERT_EQ(load_window(reader, share, 0, &found, columns, {}, &stats).status, CKPT_OK);
+    EXPECT_EQ(found, asked);
+    EXPECT_LE(stats.bytes_read, 20u * static_cast<uint64_t>(most));
+  }
 }
 
 // ---- what cannot be ----
@@ -519,6 +527,32 @@ TEST_P(Tables, AreLeavesOfStateTrees) {
   ckpt_table_info info{};
   info.struct_size = sizeof info;
   EXPECT_EQ(ckpt_reader_table_find(reader.get(), "t", &info, nullptr), CKPT_OK);
+}
+
+// From 256 ranks on, leaders of groups merge what their ranks say. Ranks 7, 14, … have no rows.
+TEST(TablesOfManyRanks, SavedBy300LoadOn7AndByTheirIds) {
+  const Scratch scratch;
+  constexpr uint32_t kRanks = 300;
+  std::mt19937_64 random(300);
+  const Ids ids = random_ids(random, 5000);
+  std::vector<TestTable> tables(kRanks);
+  for (TestTable& table : tables) table.buckets = 1000;
+  for (uint64_t id : ids) {
+    const uint64_t rank = random() % kRanks;
+    tables[rank % 7 ? rank : 1].ids.push_back(id);
+  }
+  World world(scratch / "store", kRanks);
+  commit_tables(world, "a", tables, {{"staging_bytes", 8 << 20}, {"timeout_ms", 600000}});
+  Reader reader = open_reader(world.store);
+  Ids sliced;
+  for (uint64_t r = 0; r < 7; r++) {
+    const Ids slice = load_all(reader, open_share(reader, of_count(CKPT_SHARE_SLICE, r, 7, 300)), 300);
+    EXPECT_EQ(sorted(slice), those(slice, [&](uint64_t id) { return slice_of(id % 1000, 1000, 7) == r; }));
+    sliced.insert(sliced.end(), slice.begin(), slice.end());
+  }
+  EXPECT_EQ(sorted(sliced), sorted(ids));
+  const Ids some(ids.begin(), ids.begin() + 100);
+  EXPECT_EQ(load_all(reader, open_share(reader, share_desc(CKPT_SHARE_IDS), some)), some);
 }
 
 }  // namespace

@@ -171,7 +171,8 @@ class Driver(unittest.TestCase):
         for made in PLAN:
             names = [contender.name for contender in made.contenders]
             self.assertEqual(len(names), len(set(names)), made.key)
-            self.assertIn(made.limit, names, made.key)
+            if made.limit:  # a lookup has none
+                self.assertIn(made.limit, names, made.key)
             prepared = {keeper.name for keeper in made.prepare}
             self.assertLessEqual({c.keep for c in made.contenders if c.keep}, prepared, made.key)
 

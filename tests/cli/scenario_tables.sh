@@ -16,7 +16,7 @@ save_ranks store a 4 '7 1 4' '2 -1'
 # A table is one line, which names rows, columns and the largest rank; its tensors are listed on request.
 expect 0 info store
 says '^SPARSE TABLE +ROWS +IDS +BUCKETS +BYTES +STORED +LARGEST RANK +COLUMNS$'
-says '^emb +5 +i64 +4 +100 B +[0-9.]+ [KM]?i?B +3 rows +emb f32 \[2\], seen i32$'
+says '^emb +5 +i64 +4 +100 B +[0-9.]+ [KM]?i?B +3 rows, 1\.2× +emb f32 \[2\], seen i32$'
 says '^w +f32'; says_not 'emb/ids'; says_not 'ckpt\.table'
 expect 0 info store --tensors 'emb/*'; says '^emb/ids +i64 +\[5\]'; says_not '^w '; says_not 'SPARSE'
 expect 0 info store --at emb; says '^emb +5'; says_not '^w '
@@ -26,6 +26,14 @@ json_is 'd["table_list"][0]["row_count"], d["table_list"][0]["rows_of_largest_ra
 json_is '[(c["name"], c["dtype"], c["shape"], c["row_bytes"]) for c in d["table_list"][0]["columns"]]' \
   "[('emb', 'f32', [2], 8), ('seen', 'i32', [], 4)]"
 json_is '"emb/ids" in [t["name"] for t in d["tensor_list"]]' True
+
+# Skew: of 5 rows in 4 buckets, 7 and -1 are in the last one; windows do not split what is counted.
+expect 0 info store --skew; says '^SKEW OF +BUCKETS WITH ROWS +FULLEST BUCKET$'; says '^emb +4 of 4 +2 rows, 1\.6×$'
+expect 0 info store --skew --json
+json_is 'd["table_list"][0]["buckets_with_rows"], d["table_list"][0]["rows_of_fullest_bucket"]' '(4, 2)'
+# shellcheck disable=SC2046
+save_table crowded a emb 1000003 0 1 $(seq 1000003 1000003 70000210000) 5
+expect 0 info crowded --skew; says '^emb +2 of 1000003 +70000 rows, 2×$'
 
 # Rows by their ids, in the order asked for; -1 is the id that it was.
 expect 1 cat store emb --ids=-1,8,4; is_quiet
@@ -55,6 +63,25 @@ save_table none a emb 16 0 1
 expect 0 cat none emb; [ "$(cat .out)" = 'no rows' ] || fail "$(cat .out)"
 expect 1 cat none emb --ids 3; [ "$(cat .out)" = 'not there: 3' ] || fail "$(cat .out)"
 expect 0 info none; says '^emb +0 '
+
+# CSV: a column for each element, the line ends of RFC 4180, and floats that read back as the same bits.
+expect 0 cat store emb --csv; is_quiet
+[ "$(head -n 2 .out | tr '\r' !)" = $'id,emb.0,emb.1,seen!\n4,4.0,0.5,4!' ] || fail "$(cat .out)"
+[ "$(tail -n +2 .out | cut -d, -f1 | sort -n | paste -sd ' ')" = '-1 1 2 4 7' ] || fail "$(cat .out)"
+expect 1 cat store emb --csv --ids 7,9 --columns seen; complains '^ckpt: note: not there: 9$'
+[ "$(tr '\r' ! <.out)" = $'id,seen!\n7,7!' ] || fail "$(cat .out)"
+expect 2 cat store w --csv; complains 'w is not a sparse table'
+expect 2 cat store emb --csv --json
+expect 0 cat none emb --csv; [ "$(wc -l <.out)" -eq 1 ] || fail "a header: $(cat .out)"
+save_table floats a emb 7 0 1 1=0.1 2=1e-45 3=3.4028235e38 4=-0 5=0.333333343 6=inf 7=16777217
+expect 0 cat floats emb --csv --columns emb; cp .out floats.csv
+expect 0 cat floats emb/emb --raw; cp .out floats.bin
+python3 - <<'END' || fail "floats differ"
+import csv, struct
+rows = list(csv.reader(open("floats.csv", newline="")))
+written = b"".join(struct.pack("<2f", *map(float, row[1:])) for row in rows[1:])
+assert rows[0] == ["id", "emb.0", "emb.1"] and written == open("floats.bin", "rb").read(), rows
+END
 
 # Two checkpoints, row by row, whatever ranks saved them.
 save_ranks two a 4 '4 2 -1' '' '7 1'

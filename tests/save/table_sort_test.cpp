@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <set>
@@ -53,9 +54,9 @@ void expect_sorted(std::vector<uint64_t> ids, uint64_t buckets, unsigned threads
   ASSERT_TRUE(status.ok()) << status.message();
   std::ranges::sort(ids, {}, [&](uint64_t id) { return std::pair(id % buckets, id); });
   ASSERT_EQ(sorted.saved(), ids) << ids.size() << " ids in " << buckets << " buckets";
+  auto bucket = [&](uint64_t id) { return id % buckets; };
   for (uint64_t entry = 0; entry < entries; entry++)
-    ASSERT_EQ(sorted.starts[entry],
-              std::ranges::count_if(ids, [&](uint64_t id) { return id % buckets < entry * width; }));
+    ASSERT_EQ(sorted.starts[entry], std::ranges::lower_bound(ids, entry * width, {}, bucket) - ids.begin());
 }
 
 TEST(TableSort, OrdersAnyIdsByBucketThenId) {
@@ -68,6 +69,31 @@ TEST(TableSort, OrdersAnyIdsByBucketThenId) {
     std::ranges::shuffle(shuffled, random);
     for (unsigned threads : {1, 3}) expect_sorted(shuffled, buckets, threads);
     expect_sorted(shuffled, UINT32_MAX, 2);
+  }
+}
+
+// So many rows that there are parts, sorted by digits; ids of which the first bits tell all, some or nothing.
+TEST(TableSort, OrdersManyRowsWhateverTheirIdsHaveInCommon) {
+  std::mt19937_64 random(2);
+  constexpr size_t kRows = 50'000;
+  const std::function<uint64_t(size_t)> made[] = {
+      [&](size_t) { return random(); },
+      [](size_t i) { return i * 7919 % kRows; },
+      [](size_t i) { return i == 5 ? UINT64_MAX : i * 7919 % kRows; },
+      [&](size_t i) { return (random() % 8) << 61 | i; },
+      [](size_t i) { return uint64_t{i} << 40; },
+      [](size_t i) { return (kRows - i) * 65536; },
+  };
+  for (const auto& id_of : made) {
+    std::vector<uint64_t> ids(kRows);
+    for (size_t i = 0; i < kRows; i++) ids[i] = id_of(i);
+    for (uint64_t buckets : {uint64_t{1}, uint64_t{3}, uint64_t{65536}, uint64_t{1000003}, uint64_t{UINT32_MAX}})
+      expect_sorted(ids, buckets, 2);
+    ids[kRows - 1] = ids[77];
+    Sorted sorted(ids, 65536, 1);
+    Job job;
+    const Status twice = sort_tables(sorted.content, 2, job);
+    EXPECT_NE(twice.message().find("rows 77 and 49999"), std::string::npos) << twice.message();
   }
 }
 
