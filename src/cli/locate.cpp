@@ -140,8 +140,9 @@ bool is_foreign(const std::string& argument) {
   bool found = false;
   for (fs::directory_iterator it(argument, code), end; !code && it != end && !found; it.increment(code)) {
     const std::string name = it->path().filename().string();
-    found = name.ends_with(".safetensors") || (name.starts_with("PART_") && name.ends_with(".pt")) ||
-            name == ".metadata" || (name.starts_with("__") && name.ends_with(".metadata"));
+    for (std::string_view ending : {".safetensors", ".pt", ".pth", ".bin", ".metadata"})
+      found |= name.ends_with(ending);
+    found |= name == "config.yaml" || name == ".metadata.json";  // of OLMo, all else lies in folders
   }
   return found && !is_checkpoint(argument) && !is_store(argument);
 }

@@ -161,14 +161,6 @@ class KeyedState {
   std::deque<Node> nodes_;
 };
 
-Result<std::string> text_of_file(const std::string& path) {
-  CKPT_ASSIGN(const MappedFile file, MappedFile::open(path));
-  if (file.bytes().size() > kMostConfig || !format::valid_utf8(as_text(file.bytes())))
-    return Status(CKPT_FORMAT, path + strformat(": expected a text of at most {} bytes", kMostConfig))
-        .with("path", path);
-  return std::string(as_text(file.bytes()));
-}
-
 // The file of one part of the state; empty where there is none. A .safetensors wins, as OLMo has it.
 std::string file_of_part(const std::vector<std::string>& names, const std::string& part) {
   for (const char* ending : {".safetensors", ".pt"})
@@ -177,6 +169,14 @@ std::string file_of_part(const std::vector<std::string>& names, const std::strin
 }
 
 }  // namespace
+
+Result<std::string> text_of_file(const std::string& path) {
+  CKPT_ASSIGN(const MappedFile file, MappedFile::open(path));
+  if (file.bytes().size() > kMostConfig || !format::valid_utf8(as_text(file.bytes())))
+    return Status(CKPT_FORMAT, path + strformat(": expected a text of at most {} bytes", kMostConfig))
+        .with("path", path);
+  return std::string(as_text(file.bytes()));
+}
 
 bool is_olmo(const Candidate& candidate) {
   if (!candidate.is_directory) return false;
