@@ -68,7 +68,7 @@ Status compare_with(const State& state, ForeignCheckpoint& files, const ReadOpti
     if (tensor.name.starts_with(kMemory)) continue;
     Status status = comparison.compare(tensor, name_of(tensor.name));
     if (!status.ok())
-      return std::move(status).in("read back: tensor " + quoted(tensor.name)).with("tensor", tensor.name);
+      return std::move(status).in("read back: tensor " + ckpt::quoted(tensor.name)).with("tensor", tensor.name);
   }
   return Ok();
 }

@@ -118,6 +118,186 @@ TEST_F(Shards, OlmosTorchLegacyIsModelOptimAndTrain) {
   EXPECT_STREQ(ckpt_reader_attr(reader.get(), nullptr, "olmo.config"), "run_name: r\n");
 }
 
+TEST_F(Shards, OlmosLocalIsWholeParametersAndTheirStates) {
+  const Failure in = import_from(fixture("ranks/local"), "all");
+  ASSERT_EQ(in.code, CKPT_OK) << in.message;
+  ASSERT_EQ(import_from(fixture("ranks/local.pt"), "pt").code, CKPT_OK);
+  std::vector<std::string> other = differ("all", "pt");
+  std::erase_if(other, [](const std::string& text) { return text.starts_with("object state"); });
+  EXPECT_EQ(other, std::vector<std::string>());
+  // Parameters come in the order in which FSDP has them.
+  std::string tree = tree_of("all", "import");
+  EXPECT_NE(tree.find(R"("0.weight":)" + leaf("model/0.weight")), std::string::npos) << tree;
+  EXPECT_NE(tree.find(R"("param_names":["0.weight","0.bias","1.weight","1.bias"])"), std::string::npos) << tree;
+  EXPECT_NE(tree.find(R"("train":{"epoch":0,"global_step":2})"), std::string::npos) << tree;
+}
+
+TEST_F(Shards, OlmosLocalThatLacksARankOrContradictsIsRefused) {
+  const auto fresh = [&] {
+    fs::remove_all(path("d"));
+    fs::copy(fixture("ranks/local"), path("d"), fs::copy_options::recursive);
+  };
+  fresh();
+  fs::remove(path("d/model/rank1.pt"));
+  expect_refused("d", CKPT_INCOMPLETE, {"expected files of 2 ranks, as metadata.yaml says, found 1"});
+  make("d/metadata.yaml", "world_size: 1\n");
+  expect_refused("d", CKPT_INCOMPLETE, {"no file has flat"});
+  fresh();
+  fs::remove(path("d/optim/rank1.pt"));
+  expect_refused("d", CKPT_INCOMPLETE, {"optim", "expected files of 2 ranks"});
+  // The other rank's optimizer.
+  fs::copy(path("d/optim/rank0.pt"), path("d/optim/rank1.pt"));
+  expect_refused("d", CKPT_MISMATCH, {"optim/rank1.pt", "elements, as the rank has of"});
+  fresh();
+  const std::string whole = read_file(path("d/model/rank1.pt"));
+  for (size_t size = 0; size < whole.size(); size += 397) {
+    write_file(path("d/model/rank1.pt"), whole.substr(0, size));
+    const Failure failure = import_from(path("d"), "refused");
+    ASSERT_TRUE(failure.code == CKPT_FORMAT || failure.code == CKPT_UNSUPPORTED) << size << failure.message;
+  }
+}
+
+// As torch 2.0 says it, where the first parameter of a rank is one that the rank before began.
+TEST_F(Shards, OlmosLocalOfAnOlderTorchHasOtherNumbers) {
+  using namespace pickled;
+  const auto rank = [](int64_t first, const std::string& offsets, const std::string& data) {
+    const std::string shapes =
+        tuple({call(global("torch", "Size"), {integers({2, 3})}), call(global("torch", "Size"), {integers({2})})});
+    const std::string flat = tensor(storage("0", "FloatStorage", 4), 0, {4}, {1});
+    const std::string handle =
+        dict({text("flat_param.data"), flat, text("flat_param._fqns"), tuple({text("w"), text("b")}),
+              text("flat_param._shapes"), shapes, text("flat_param._shard_indices"), integers({first, 1}),
+              text("flat_param._shard_param_offsets"), offsets});
+    return pt_of(dict({text("modules"),
+                       list({dict({text("name"), text("_fsdp_wrapped_module.m"), text("handles"), list({handle})})})}),
+                 {{"0", data}});
+  };
+  const std::string w = pattern(24, 1), b = pattern(8, 2);
+  make("d/model/rank0.pt", rank(0, tuple({integers({0, 3})}), w.substr(0, 16)));
+  make("d/model/rank1.pt", rank(0, tuple({integers({4, 5}), integers({0, 1})}), w.substr(16) + b));
+  make("d/metadata.yaml", "world_size: 2\n");
+  make("d/config.yaml", "a: b\n");
+  const Failure in = import_from(path("d"), "a");
+  ASSERT_EQ(in.code, CKPT_OK) << in.message;
+  EXPECT_EQ(values("a", "model/m.w", {2, 3}), w);
+  EXPECT_EQ(values("a", "model/m.b", {2}), b);
+  make("d/model/rank1.pt", rank(0, tuple({integers({3, 5}), integers({0, 0})}), w.substr(16) + b));
+  expect_refused("d", CKPT_MISMATCH, {"rank1.pt", "\"m.w\"", "the same elements"});
+  make("d/model/rank1.pt", rank(1, tuple({integers({0, 1}), integers({0, 1})}), w.substr(16) + b));
+  expect_refused("d", CKPT_FORMAT, {"rank1.pt", "_shard_indices"});
+}
+
+// ---- olmo_core 0.1 ----
+
+namespace core {
+
+std::string sft(const std::vector<std::tuple<std::string, std::string, std::string>>& tensors) {
+  std::string header, data;
+  for (const auto& [name, dtype, bytes] : tensors) {
+    const std::string count = std::to_string(dtype == "F32" ? bytes.size() / 4 : bytes.size());
+    header +=
+        (header.empty() ? "{" : ",") + entry(name, dtype, "[" + count + "]", data.size(), data.size() + bytes.size());
+    data += bytes;
+  }
+  return file_of(padded(header + "}"), data);
+}
+
+std::string metadata(const std::string& tensors) { return R"({"tensors":{)" + tensors + "}}"; }
+std::string described(const std::string& name, const std::string& shape, const std::string& dtype,
+                      const std::string& files, const std::string& key = "shard_spec_per_file") {
+  return '"' + name + R"(":{"shape":)" + shape + R"(,"is_sharded":true,"dtype":")" + dtype + R"(",")" + key + R"(":{)" +
+         files + "}}";
+}
+std::string flat(int file, const std::string& ranges) {
+  return strformat(R"("rank_{}.safetensors":{{"flattened_offsets":{},"local_shape":null,"global_offset":null}})", file,
+                   ranges);
+}
+
+}  // namespace core
+
+TEST_F(Shards, OlmoCoresRangesAndBoxesAreWholeTensors) {
+  using namespace core;
+  const std::string w = pattern(24, 1), b = pattern(16, 2),
+                    group = pickled::document(pickled::dict({pickled::text("lr"), pickled::real(0.5)}));
+  const std::string columns =
+      R"("rank_0.safetensors":{"flattened_offsets":null,"local_shape":[2,1],"global_offset":[0,0]},)"
+      R"("rank_1.safetensors":{"flattened_offsets":null,"local_shape":[2,1],"global_offset":[0,1]})";
+  const std::string left = b.substr(0, 4) + b.substr(8, 4), right = b.substr(4, 4) + b.substr(12, 4);
+  const std::string of_w = flat(0, "[[0,1],[5,6]]") + "," + flat(1, "[[1,5]]") + "," + flat(2, "[[0,0]]");
+  make("d/config.yaml", "a: b\n");
+  make("d/model/rank_0.safetensors", sft({{"a.w", "F32", w.substr(0, 4) + w.substr(20)}, {"b", "F32", left}}));
+  make("d/model/rank_1.safetensors", sft({{"a.w", "F32", w.substr(4, 16)}, {"b", "F32", right}}));
+  make("d/model/rank_2.safetensors", sft({{"a.w", "F32", ""}}));
+  const std::string model =
+      metadata(described("a.w", "[2,3]", "F32", of_w) + "," + described("b", "[2,2]", "F32", columns));
+  make("d/model/metadata.json", model);
+  make("d/optim/rank_0.safetensors", sft({{"state.a.w.__exp_avg", "F32", w}, {"param_group0", "U8", group}}));
+  make("d/optim/metadata.json", metadata(described("state.a.w.__exp_avg", "[2,3]", "F32",
+                                                   R"("rank_0.safetensors":[0,6])", "flattened_offsets_per_file") +
+                                         "," +
+                                         described("param_group0", strformat("[{}]", group.size()), "U8",
+                                                   flat(0, strformat("[[0,{}]]", group.size())))));
+  make("d/train/rank0.pt", pt_of(pickled::dict({pickled::text("epoch"), pickled::integer(3)})));
+  const Failure in = import_from(path("d"), "a");
+  ASSERT_EQ(in.code, CKPT_OK) << in.message;
+  EXPECT_EQ(tree_of("a", "import"), R"({"model":{"a.w":)" + leaf("model/a.w") + R"(,"b":)" + leaf("model/b") +
+                                        R"(},"optim":{"state":{"a.w":{"exp_avg":)" + leaf("optim/state/a.w/exp_avg") +
+                                        R"(}},"param_groups":[{"lr":0.5}]},"train":{"epoch":3}})");
+  EXPECT_EQ(values("a", "model/a.w", {2, 3}), w);
+  EXPECT_EQ(values("a", "model/b", {2, 2}), b);
+  EXPECT_EQ(values("a", "optim/state/a.w/exp_avg", {2, 3}), w);
+
+  const auto wrong = [&](const std::string& from, const std::string& to, ckpt_status code,
+                         const std::vector<std::string>& texts) {
+    std::string text = model;
+    text.replace(text.find(from), from.size(), to);
+    make("d/model/metadata.json", text);
+    expect_refused("d", code, texts);
+  };
+  wrong("[[1,5]]", "[[2,6]]", CKPT_MISMATCH, {"a.w", "the same elements"});
+  wrong("[[1,5]]", "[[1,4]]", CKPT_MISMATCH, {"a.w", "rank_1.safetensors has 16 bytes of it, expected 12"});
+  wrong("[[1,5]]", "[[1,9]]", CKPT_MISMATCH, {"a.w"});
+  wrong("[[1,5]]", "[[5,1]]", CKPT_FORMAT, {"a.w"});
+  wrong("[[1,5]]", "[[3,7]]", CKPT_FORMAT, {"a.w", "outside"});
+  wrong("[2,3]", "[2,4]", CKPT_INCOMPLETE, {"a.w", "no file has"});
+  wrong("[2,3]", "[2,-3]", CKPT_FORMAT, {"a.w"});
+  wrong("\"F32\"", "\"F64\"", CKPT_MISMATCH, {"a.w", "F64"});
+  wrong("rank_1.safetensors", "../rank_1.safetensors", CKPT_FORMAT, {"expected a file rank_N.safetensors"});
+  wrong("rank_1.safetensors", "rank_7.safetensors", CKPT_INCOMPLETE, {"rank_7.safetensors is missing"});
+  for (size_t size = 0; size < model.size(); size += 7) {
+    make("d/model/metadata.json", model.substr(0, size));
+    expect_refused("d", CKPT_FORMAT, {"metadata.json"});
+  }
+  make("d/model/metadata.json", model);
+  make("d/optim/rank_0.safetensors",
+       sft({{"state.a.w.__exp_avg", "F32", w},
+            {"param_group0", "U8",
+             (pickled::document(pickled::call(pickled::global("os", "system"), {pickled::text("x")})) +
+              std::string(group.size(), ' '))
+                 .substr(0, group.size())}}));
+  EXPECT_NE(import_from(path("d"), "code").code, CKPT_OK);
+}
+
+// The files of torch_new and of OLMo-core 3: DCP, and the trainer's state of each rank.
+TEST_F(Shards, OlmosTorchNewAndOlmoCoreAreModelOptimAndTrain) {
+  make("d/train/rank0.pt", pt_of(pickled::dict({pickled::text("seed"), pickled::integer(1)})));
+  make("d/train/rank1.pt", pt_of(pickled::dict({pickled::text("seed"), pickled::integer(2)})));
+  fs::copy(fixture("dcp/fsdp2"), path("d/model_and_optim"), fs::copy_options::recursive);
+  ASSERT_EQ(import_from(fixture("dcp/fsdp2"), "dcp").code, CKPT_OK);
+  std::string tree = tree_of("dcp", "import");
+  tree.pop_back();
+  for (const char* name : {"config.yaml", ".metadata.json"}) {
+    make(std::string("d/") + name, "{}");
+    const std::string label = name + (name[0] == '.' ? 1 : 0);
+    const Failure in = import_from(path("d"), label);
+    ASSERT_EQ(in.code, CKPT_OK) << in.message;
+    EXPECT_EQ(tree_of(label, "import"),
+              tree + R"(,"train":{"seed":)" + record("ckpt.PerRank", R"("rank0":1,"rank1":2)") + "}}");
+    for (const std::string& text : differ("dcp", label)) EXPECT_TRUE(text.starts_with("object state")) << text;
+    fs::remove(path(std::string("d/") + name));
+  }
+}
+
 TEST_F(Shards, FilesAreReadInPlace) {
   ckpt_file* file = nullptr;
   must([&](auto** err) { return ckpt_file_open(&file, fixture("ranks/sharded").c_str(), nullptr, err); });

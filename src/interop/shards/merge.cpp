@@ -1,4 +1,6 @@
-// The trees of several ranks' files, walked side by side. Recursion goes as deep as a state tree may.
+// The trees are walked side by side. Recursion goes as deep as a state tree may.
+#include "interop/shards/merge.h"
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -7,8 +9,8 @@
 
 #include "format/tree_merge.h"
 #include "interop/json.h"
-#include "interop/pt/format.h"
-#include "interop/shards/rank_files.h"
+#include "interop/pieces.h"
+#include "interop/pt/sharing.h"
 
 namespace ckpt::interop {
 

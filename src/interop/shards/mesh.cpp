@@ -1,9 +1,12 @@
 // Which positions of each dimension a rank has, by a DTensor's placements on a mesh of ranks. A dimension of the mesh
 // cuts what the ones before it left, as torch.chunk does; _StridedShard first cuts that into several parts, and takes
 // its share of each.
+#include "interop/shards/mesh.h"
+
 #include <algorithm>
 
 #include "interop/json.h"
+#include "interop/pt/tensor.h"
 #include "interop/shards/sharded.h"
 
 namespace ckpt::interop {

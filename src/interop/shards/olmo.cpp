@@ -7,7 +7,7 @@
 #include "interop/json.h"
 #include "interop/sets/format.h"
 #include "interop/shards/format.h"
-#include "interop/shards/rank_files.h"
+#include "interop/shards/merge.h"
 
 namespace ckpt::interop {
 

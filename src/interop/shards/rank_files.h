@@ -1,13 +1,13 @@
-// The files that the ranks of one save wrote, as one state: tensors in shards are joined, what is equal on all ranks is
-// kept once, and what is not becomes a value of each rank (record ckpt.PerRank). Takes untrusted files. One thread.
+// The files that the ranks of one save wrote, opened. Takes untrusted files. One thread.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "interop/pieces.h"
+#include "interop/input_file.h"
 #include "interop/pt/source.h"
 #include "interop/pt/tree.h"
 #include "interop/shards/sharded.h"
@@ -24,12 +24,6 @@ struct RankFile {
   std::map<std::string, Sharded> sharded;
 };
 
-struct RankFilesOptions {
-  std::vector<std::string> keys = {};  // of the dict, that are kept where there are any; else all but `without`
-  std::vector<std::string> without = {};
-  std::string drop_text = {};  // is taken out of all text
-};
-
 // Of "model_rank3.pt" the name without its ending and number, and the number; none where the name has no rank.
 struct RankName {
   std::string before, after;
@@ -43,9 +37,5 @@ std::vector<std::string> rank_files_in(const std::string& directory);
 // Opens `names` of a directory, whose ranks must be 0, 1, …: INCOMPLETE. Errors as of a .pt.
 Result<std::vector<RankFile>> open_rank_files(const std::string& directory, const std::vector<std::string>& names,
                                               const ReadOptions& options);
-// What they are together. INCOMPLETE, MISMATCH as of PieceJoiner; MISMATCH where shards stand at places that cannot be
-// put together. Attribute import.unchecked only.
-Result<ForeignCheckpoint> merge_rank_files(const std::string& directory, const std::vector<RankFile>& ranks,
-                                           const RankFilesOptions& merging, const ReadOptions& options);
 
 }  // namespace ckpt::interop

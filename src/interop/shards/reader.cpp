@@ -1,6 +1,6 @@
 #include "interop/sets/combine.h"
 #include "interop/shards/format.h"
-#include "interop/shards/rank_files.h"
+#include "interop/shards/merge.h"
 
 namespace ckpt::interop {
 

@@ -5,6 +5,7 @@
 #include "interop/json.h"
 #include "interop/pickle/names.h"
 #include "interop/pt/dtype.h"
+#include "interop/shards/mesh.h"
 #include "plan/box.h"
 
 namespace ckpt::interop {

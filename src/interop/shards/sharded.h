@@ -30,19 +30,11 @@ bool is_sharded(const PickleDocument& pickle, PickleRef ref);
 // partial sums and placements that we do not know.
 Result<Sharded> sharded_of(const PtSource& source, PickleRef ref);
 
-// ---- used by mesh.cpp and sharded.cpp ----
+// ---- what such objects are made of ----
 // "DTensor" of an object or a name.
 std::string_view last_class_name(const PickleDocument& pickle, PickleRef ref);
 // An attribute of an object: in its dict, in its slots, or among the arguments that made it. kNoValue.
 PickleRef attribute_of(const PickleDocument& pickle, PickleRef ref, std::string_view name, size_t argument = SIZE_MAX);
 Result<Shape> extents_of(const PickleDocument& pickle, PickleRef ref, const char* what);
-
-// Positions [begin, end) of one dimension, which a rank has one after another.
-struct Stretch {
-  uint64_t begin = 0, end = 0;
-};
-// Which positions of each dimension a rank has, by a DTensorSpec. None: the rank is not in the mesh.
-Result<std::optional<std::vector<std::vector<Stretch>>>> stretches_of_spec(const PtSource& source, PickleRef spec,
-                                                                           const Shape& shape);
 
 }  // namespace ckpt::interop
