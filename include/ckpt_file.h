@@ -16,9 +16,10 @@ extern "C" {
 
 /* Saves a PyTorch .pt, a directory of torch.distributed.checkpoint (DCP), an hfai directory of PART_*.pt, a safetensors
  * file, a Hugging Face set (a directory or its index.json), a directory of Hugging Face's Trainer, of torchtune,
- * Meta, OLMo or RecIS, or a file of Composer as a checkpoint. `path` may be the address of a file on a
- * web server ("https://host/model.safetensors"), an index.json among them: it is read by ranges, as it is wanted, and
- * is GONE if it changes meanwhile. Its run is that of option run; without one "main", where a load without options
+ * Meta, OLMo, RecIS, DeepSpeed or Megatron, one of a .pt of each rank, or a file of Composer as a checkpoint. `path`
+ * may be the address of a file on a web server ("https://host/model.safetensors"), an index.json among them: it is
+ * read by ranges, as it is wanted, and is GONE if it changes meanwhile. Its run is that of option run; without one
+ * "main", where a load without options
  * finds it, or "import" if a trainer has used "main" since the last import: it would be fenced. `info` tells. The
  * content decides what it is. A .pt becomes tensors, aliases and a state tree (ckpt_tree.h), and runs no code; of
  * safetensors the file split and the metadata are kept as attributes for ckpt_export. Attribute import.unchecked counts

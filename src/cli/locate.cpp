@@ -140,9 +140,12 @@ bool is_foreign(const std::string& argument) {
   bool found = false;
   for (fs::directory_iterator it(argument, code), end; !code && it != end && !found; it.increment(code)) {
     const std::string name = it->path().filename().string();
-    found = name.ends_with(".safetensors") || (name.starts_with("PART_") && name.ends_with(".pt")) ||
-            name == ".metadata" || (name.starts_with("__") && name.ends_with(".metadata")) || name == "checkpoint" ||
-            name == "io_state_count";  // of RecIS
+    for (std::string_view ending : {".safetensors", ".pt", ".pth", ".bin", ".metadata"})
+      found |= name.ends_with(ending);
+    // Of OLMo, RecIS and DeepSpeed, where all else lies in folders.
+    for (std::string_view known :
+         {"config.yaml", ".metadata.json", "checkpoint", "io_state_count", "latest", "latest_universal"})
+      found |= name == known;
   }
   return found && !is_checkpoint(argument) && !is_store(argument);
 }

@@ -193,7 +193,7 @@ ckpt_status ckpt_file_read(ckpt_file* file, uint64_t index, const ckpt_tensor_de
       return copy_elements(content.files, tensor, wanted);
     };
     Status status = read();
-    return status.ok() ? Ok() : std::move(status).in("tensor " + quoted(tensor.name)).with("tensor", tensor.name);
+    return status.ok() ? Ok() : std::move(status).in("tensor " + ckpt::quoted(tensor.name)).with("tensor", tensor.name);
   });
 }
 

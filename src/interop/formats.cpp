@@ -14,6 +14,7 @@
 #include "interop/recis/format.h"
 #include "interop/safetensors/format.h"
 #include "interop/sets/format.h"
+#include "interop/shards/format.h"
 
 namespace ckpt::interop {
 
@@ -35,10 +36,12 @@ constexpr Format kFormats[] = {
     {"torchtune", "an output directory of torchtune", is_torchtune, read_torchtune, plan_torchtune},
     {"hf-trainer", "a checkpoint directory of Hugging Face's Trainer", is_hf_trainer, read_hf_trainer, nullptr},
     {"olmo", "an unsharded checkpoint directory of OLMo", is_olmo, read_olmo, plan_olmo},
+    {"olmo", "a sharded checkpoint directory of OLMo or OLMo-core", is_olmo_sharded, read_olmo_sharded, plan_olmo},
     {"bin", "pytorch_model.bin files of Hugging Face, or their index", is_bin_set, read_bin_set, nullptr},
     {"safetensors", "a safetensors file, a directory or a Hugging Face index of them", is_safetensors, read_safetensors,
      plan_safetensors},
     {"meta", "a directory of Meta's consolidated.*.pth", is_meta, read_meta, nullptr},
+    {"ranks", "a directory with one .pt of each rank (rank0.pt, *_rank0.pt)", is_rank_files, read_rank_files, nullptr},
 };
 
 Result<Candidate> look_at(const std::string& path, const std::shared_ptr<WebFolder>& folder) {

@@ -136,7 +136,7 @@ Status compare_with(const State& state, ForeignCheckpoint& files, const ReadOpti
     if (tensor.name.starts_with(kMemory) || tensor.buckets != 0) continue;
     Status status = comparison.compare(tensor, name_of(tensor.name));
     if (!status.ok())
-      return std::move(status).in("read back: tensor " + quoted(tensor.name)).with("tensor", tensor.name);
+      return std::move(status).in("read back: tensor " + ckpt::quoted(tensor.name)).with("tensor", tensor.name);
   }
   CKPT_ASSIGN(const std::vector<ForeignTable> tables, files.tables());
   for (const ForeignTable& table : tables) {

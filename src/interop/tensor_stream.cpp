@@ -79,7 +79,7 @@ Status TensorStream::add_piece(const Piece& piece, const std::string& name, cons
 // Of what is not in the checkpoint as it is wanted.
 Status TensorStream::read(const std::string& name, const ckpt_tensor_desc& desc, MutableBytes out) const {
   if (desc.region_kind == CKPT_REGION_BOX)
-    return Status(CKPT_UNSUPPORTED, "tensor " + quoted(name) + ": it was mapped, so it has no memory format")
+    return Status(CKPT_UNSUPPORTED, "tensor " + ckpt::quoted(name) + ": it was mapped, so it has no memory format")
         .with("tensor", name);
   if (desc.region_kind == CKPT_REGION_FLAT)
     return state_.read(name, static_cast<uint64_t>(desc.flat_offset), static_cast<uint64_t>(desc.flat_size), out);

@@ -74,6 +74,8 @@ Status TreeMaker::persistent(PickleRef ref) {
 
 Status TreeMaker::object(PickleRef ref) {
   const std::string_view class_name = pickle_.class_of(ref);
+  CKPT_ASSIGN(const bool taken_by_format, taken(ref));
+  if (taken_by_format) return Ok();
   switch (kind_of(source_, ref)) {
     case PtObjectKind::kTensor: {
       Result<PtTensor> found = tensor_of(source_, ref);

@@ -28,16 +28,17 @@ Status blame(Status status) {
 
 }  // namespace
 
-Result<PtTree> make_tree(const PtSource& source, std::string at) {
-  TreeMaker maker(source, std::move(at));
+Result<PtTree> make_tree(const PtSource& source, std::string at, const TakeObject& take) {
+  TreeMaker maker(source, std::move(at), take);
   Status status = maker.run();
   if (!status.ok()) return blame(std::move(status)).in(source.path()).with("path", source.path());
   return std::move(maker).take();
 }
 
-TreeMaker::TreeMaker(const PtSource& source, std::string at)
+TreeMaker::TreeMaker(const PtSource& source, std::string at, const TakeObject& take)
     : source_(source),
       pickle_(source.pickle()),
+      take_(take),
       open_(pickle_.size()),
       path_{std::move(at)},
       nodes_left_(2 * edges_of(pickle_) + kSpareNodes),
@@ -75,15 +76,29 @@ std::string TreeMaker::tensor_name() const {
   return path.empty() ? CKPT_TREE_OBJECT : path;
 }
 
-Status TreeMaker::leaf(PtTensor tensor) {
+// A tensor of the path where we are; its name.
+Result<std::string> TreeMaker::add_leaf() {
   std::string name = tensor_name();
   CKPT_TRY(spend(0, name.size()));
   if (name.size() > kMaxName)
     return refuse(CKPT_UNSUPPORTED, strformat("a tensor's path of {} bytes, at most {}", name.size(), kMaxName));
   if (!names_.insert(name).second) return refuse(CKPT_UNSUPPORTED, "two tensors have this path");
   CKPT_TRY(out_.tree.add_tensor(name));
+  return name;
+}
+
+Status TreeMaker::leaf(PtTensor tensor) {
+  CKPT_ASSIGN(std::string name, add_leaf());
   out_.tensors.push_back({std::move(name), std::move(tensor)});
   return Ok();
+}
+
+Result<bool> TreeMaker::taken(PickleRef ref) {
+  if (!take_) return false;
+  Result<bool> took = take_(ref, tensor_name());
+  if (!took.ok()) return refuse(took.status().code(), took.status().message());
+  if (*took) CKPT_TRY(add_leaf().status());
+  return took;
 }
 
 // ---- values ----

@@ -3,6 +3,7 @@
 // thousand times grows to is bounded, and one that holds itself is refused. Pure.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,11 @@ struct PtTree {
   std::vector<NamedPtTensor> tensors;  // in the order of the tree; names are those of its leaves, each once
 };
 
+// Takes an object that its format knows better, whose path is `name`: true, and a leaf of that name stands for it.
+using TakeObject = std::function<Result<bool>(PickleRef object, const std::string& name)>;
+
 // FORMAT, UNSUPPORTED; the message and fact "tensor" have the path. `at`: the path of the value in the state that it is
 // a part of; names of tensors begin with it.
-Result<PtTree> make_tree(const PtSource& source, std::string at = {});
+Result<PtTree> make_tree(const PtSource& source, std::string at = {}, const TakeObject& take = {});
 
 }  // namespace ckpt::interop

@@ -16,7 +16,7 @@ namespace ckpt::interop {
 
 class TreeMaker {
  public:
-  TreeMaker(const PtSource& source, std::string at);
+  TreeMaker(const PtSource& source, std::string at, const TakeObject& take);
   Status run();
   PtTree take() && { return std::move(out_); }
 
@@ -34,6 +34,8 @@ class TreeMaker {
   Status pairs_dict(const std::vector<PickleRef>& items);
   Result<KeyRefs> without_repeats(const std::vector<PickleRef>& items);
   Status leaf(PtTensor tensor);
+  Result<std::string> add_leaf();
+  Result<bool> taken(PickleRef ref);
   std::string tensor_name() const;
 
   // Opens a container; `body` adds what is in it.
@@ -77,6 +79,7 @@ class TreeMaker {
 
   const PtSource& source_;
   const PickleDocument& pickle_;
+  const TakeObject& take_;
   PtTree out_;
   std::vector<bool> open_;         // values that are being walked
   std::vector<std::string> path_;  // segments; empty ones are silent

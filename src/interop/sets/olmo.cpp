@@ -23,6 +23,48 @@ bool has_file(const std::vector<std::string>& names, std::string_view name) {
   return std::binary_search(names.begin(), names.end(), name);
 }
 
+constexpr size_t kMaxNodes = 10'000'000;  // what shared values may grow to
+
+// Plain values only: of others a .pt tells more.
+Status put_value(format::Tree& tree, const PickleDocument& pickle, PickleRef ref, const std::string& path, int depth) {
+  const PickleValue& value = pickle[ref];
+  if (depth == kMaxDepth || tree.size() > kMaxNodes) return Status(CKPT_UNSUPPORTED, path + ": a value too large");
+  switch (value.kind) {
+    case PickleKind::kNone:
+      return tree.add_null();
+    case PickleKind::kBool:
+      return tree.add_bool(value.integer != 0);
+    case PickleKind::kInt:
+      return tree.add_int(value.integer);
+    case PickleKind::kBigInt:
+      return tree.add_bigint(value.text);
+    case PickleKind::kFloat:
+      return tree.add_float(value.real);
+    case PickleKind::kText:
+      return tree.add_text(value.text);
+    case PickleKind::kBytes:
+      return tree.add_bytes(as_bytes(value.text));
+    case PickleKind::kList:
+    case PickleKind::kTuple:
+    case PickleKind::kDict:
+      break;
+    default:
+      return Status(CKPT_UNSUPPORTED, path + ": a pickled value that is an object; save it as .pt");
+  }
+  const bool dict = value.kind == PickleKind::kDict;
+  CKPT_TRY(tree.begin(dict ? CKPT_NODE_DICT : value.kind == PickleKind::kList ? CKPT_NODE_LIST : CKPT_NODE_TUPLE));
+  for (size_t i = 0; i < value.items.size(); i++) {
+    if (dict) {
+      const PickleValue& key = pickle[value.items[i++]];
+      if (key.kind != PickleKind::kText && key.kind != PickleKind::kInt)
+        return Status(CKPT_UNSUPPORTED, path + ": a key that is neither text nor a number");
+      CKPT_TRY(key.kind == PickleKind::kText ? tree.key(key.text) : tree.key(key.integer));
+    }
+    CKPT_TRY(put_value(tree, pickle, value.items[i], path, depth + 1));
+  }
+  return tree.end();
+}
+
 // The nested dicts that the keys of all names make.
 class KeyedState {
  public:
@@ -104,7 +146,7 @@ class KeyedState {
     if (!node.tensor.empty() && !node.children.empty()) return Status(CKPT_FORMAT, "a tensor that is a dict, too");
     if (node.value && !node.children.empty()) return Status(CKPT_FORMAT, "a value that is a dict, too");
     if (!node.tensor.empty()) return tree.add_tensor(node.tensor);
-    if (node.value) return put_value(tree, *node.value, node.value->root(), 0);
+    if (node.value) return put_pickled(tree, *node.value, path_);
     CKPT_TRY(tree.begin(CKPT_NODE_DICT));
     for (const auto& [key, child] : node.children) {
       CKPT_TRY(key->kind == PickleKind::kText ? tree.key(key->text) : tree.key(key->integer));
@@ -113,61 +155,12 @@ class KeyedState {
     return tree.end();
   }
 
-  // Plain values only: of others a .pt tells more.
-  Status put_value(format::Tree& tree, const PickleDocument& pickle, PickleRef ref, int depth) const {
-    const PickleValue& value = pickle[ref];
-    if (depth == kMaxDepth || tree.size() > kMaxNodes) return Status(CKPT_UNSUPPORTED, path_ + ": a value too large");
-    switch (value.kind) {
-      case PickleKind::kNone:
-        return tree.add_null();
-      case PickleKind::kBool:
-        return tree.add_bool(value.integer != 0);
-      case PickleKind::kInt:
-        return tree.add_int(value.integer);
-      case PickleKind::kBigInt:
-        return tree.add_bigint(value.text);
-      case PickleKind::kFloat:
-        return tree.add_float(value.real);
-      case PickleKind::kText:
-        return tree.add_text(value.text);
-      case PickleKind::kBytes:
-        return tree.add_bytes(as_bytes(value.text));
-      case PickleKind::kList:
-      case PickleKind::kTuple:
-      case PickleKind::kDict:
-        break;
-      default:
-        return Status(CKPT_UNSUPPORTED, path_ + ": a pickled value that is an object; save it as .pt");
-    }
-    const bool dict = value.kind == PickleKind::kDict;
-    CKPT_TRY(tree.begin(dict ? CKPT_NODE_DICT : value.kind == PickleKind::kList ? CKPT_NODE_LIST : CKPT_NODE_TUPLE));
-    for (size_t i = 0; i < value.items.size(); i++) {
-      if (dict) {
-        const PickleValue& key = pickle[value.items[i++]];
-        if (key.kind != PickleKind::kText && key.kind != PickleKind::kInt)
-          return Status(CKPT_UNSUPPORTED, path_ + ": a key that is neither text nor a number");
-        CKPT_TRY(key.kind == PickleKind::kText ? tree.key(key.text) : tree.key(key.integer));
-      }
-      CKPT_TRY(put_value(tree, pickle, value.items[i], depth + 1));
-    }
-    return tree.end();
-  }
-
-  static constexpr size_t kMaxNodes = 10'000'000;  // what shared values may grow to
   const std::string path_;
   ForeignCheckpoint& content_;
   std::deque<std::string> texts_;
   std::deque<PickleDocument> documents_;
   std::deque<Node> nodes_;
 };
-
-Result<std::string> text_of_file(const std::string& path) {
-  CKPT_ASSIGN(const MappedFile file, MappedFile::open(path));
-  if (file.bytes().size() > kMostConfig || !format::valid_utf8(as_text(file.bytes())))
-    return Status(CKPT_FORMAT, path + strformat(": expected a text of at most {} bytes", kMostConfig))
-        .with("path", path);
-  return std::string(as_text(file.bytes()));
-}
 
 // The file of one part of the state; empty where there is none. A .safetensors wins, as OLMo has it.
 std::string file_of_part(const std::vector<std::string>& names, const std::string& part) {
@@ -177,6 +170,18 @@ std::string file_of_part(const std::vector<std::string>& names, const std::strin
 }
 
 }  // namespace
+
+Status put_pickled(format::Tree& tree, const PickleDocument& pickle, const std::string& path) {
+  return put_value(tree, pickle, pickle.root(), path, 0);
+}
+
+Result<std::string> text_of_file(const std::string& path) {
+  CKPT_ASSIGN(const MappedFile file, MappedFile::open(path));
+  if (file.bytes().size() > kMostConfig || !format::valid_utf8(as_text(file.bytes())))
+    return Status(CKPT_FORMAT, path + strformat(": expected a text of at most {} bytes", kMostConfig))
+        .with("path", path);
+  return std::string(as_text(file.bytes()));
+}
 
 bool is_olmo(const Candidate& candidate) {
   if (!candidate.is_directory) return false;
