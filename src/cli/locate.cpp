@@ -141,6 +141,7 @@ bool is_foreign(const std::string& argument) {
   for (fs::directory_iterator it(argument, code), end; !code && it != end && !found; it.increment(code)) {
     const std::string name = it->path().filename().string();
     found = name.ends_with(".safetensors") || (name.starts_with("PART_") && name.ends_with(".pt")) ||
+            name.ends_with("_model_states.pt") || name == "latest" || name == "latest_universal" ||
             name == ".metadata" || (name.starts_with("__") && name.ends_with(".metadata"));
   }
   return found && !is_checkpoint(argument) && !is_store(argument);

@@ -7,6 +7,7 @@
 
 #include "interop/composer/format.h"
 #include "interop/dcp/format.h"
+#include "interop/deepspeed/format.h"
 #include "interop/hfai/format.h"
 #include "interop/look.h"
 #include "interop/pt/format.h"
@@ -30,6 +31,8 @@ constexpr Format kFormats[] = {
      is_composer, read_composer, plan_composer},
     {"dcp", "DCP's safetensors of several ranks (shard-*.safetensors)", is_dcp_hugging_face, read_dcp_hugging_face,
      plan_dcp},
+    {"deepspeed", "a directory of DeepSpeed (ZeRO 1 to 3, universal), or that of one tag", is_deepspeed, read_deepspeed,
+     nullptr},
     {"torchtune", "an output directory of torchtune", is_torchtune, read_torchtune, plan_torchtune},
     {"hf-trainer", "a checkpoint directory of Hugging Face's Trainer", is_hf_trainer, read_hf_trainer, nullptr},
     {"olmo", "an unsharded checkpoint directory of OLMo", is_olmo, read_olmo, plan_olmo},

@@ -51,7 +51,7 @@ struct ForeignTensor {
   std::string name;
   uint16_t dtype = 0;  // CKPT_DTYPE_*
   Shape shape;
-  std::vector<ForeignPiece> pieces;  // of an alias: where its elements lie, in one piece
+  std::vector<ForeignPiece> pieces;  // of an alias: where its elements lie, one piece or those of its target
   Attributes attributes;
   // Of an alias:
   size_t target = kNoTarget;   // an earlier tensor, no alias, whose memory it shares
