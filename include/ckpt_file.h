@@ -16,7 +16,7 @@ extern "C" {
 
 /* Saves a PyTorch .pt, a directory of torch.distributed.checkpoint (DCP), an hfai directory of PART_*.pt, a safetensors
  * file, a Hugging Face set (a directory or its index.json), a directory of Hugging Face's Trainer, of torchtune,
- * Meta, OLMo or DeepSpeed, or a file of Composer as a checkpoint. `path` may be the address of a file on a
+ * Meta, OLMo, DeepSpeed or Megatron, or a file of Composer as a checkpoint. `path` may be the address of a file on a
  * web server ("https://host/model.safetensors"), an index.json among them: it is read by ranges, as it is wanted, and
  * is GONE if it changes meanwhile. Its run is that of option run; without one "main", where a load without options
  * finds it, or "import" if a trainer has used "main" since the last import: it would be fenced. `info` tells. The
@@ -70,7 +70,7 @@ CKPT_API ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckp
 CKPT_API void ckpt_file_free(ckpt_file* file);
 
 /* "pt" (zip), "pt-legacy", "safetensors", "hfai", "dcp", "bin", "hf-trainer", "torchtune", "meta", "olmo",
- * "deepspeed". Static text.
+ * "deepspeed", "megatron". Static text.
  */
 CKPT_API const char* ckpt_file_format(const ckpt_file* file);
 

@@ -25,6 +25,7 @@ constexpr uint64_t kFirstBytes = 64 << 10;
 // The first that takes a candidate reads it.
 constexpr Format kFormats[] = {
     {"hfai", "a directory of hfai's PART_*.pt", is_hfai, read_hfai, plan_hfai},
+    {"megatron", "a directory of Megatron (torch_dist), or that of an iteration", is_megatron, read_megatron, nullptr},
     {"dcp", "a directory of torch.distributed.checkpoint (DCP), which has a .metadata", is_dcp, read_dcp, plan_dcp},
     {"pt", "a .pt file of PyTorch", is_pt, read_pt, plan_pt},
     {"composer", "a .tar of Composer with composer_states.pt, or a .pt packed by gzip, bzip2, xz, lz4 or zstd",
