@@ -73,6 +73,14 @@ TEST_F(DeepSpeed, TheStateIsTheSameThroughAUniversalCheckpoint) {
   }
 }
 
+// Else the two tests before would prove nothing.
+TEST_F(DeepSpeed, TheComparisonSeesOtherValues) {
+  imported("bf16");
+  imported("zero2");
+  EXPECT_EQ(differing("bf16", "zero2", "model/hidden.weight").size(), 1u);
+  EXPECT_EQ(differing("bf16", "zero2", "optimizer/state/hidden.weight/exp_avg_sq").size(), 1u);
+}
+
 TEST_F(DeepSpeed, TheTreeHasModelModuleOptimizerAndEngine) {
   imported("zero2");
   const std::string tree = tree_of("zero2", "import");
