@@ -19,9 +19,9 @@ extern "C" {
  * Meta, OLMo, RecIS, DeepSpeed or Megatron, one of a .pt of each rank, or a file of Composer as a checkpoint. `path`
  * may be the address of a file on a web server ("https://host/model.safetensors"), an index.json among them: it is
  * read by ranges, as it is wanted, and is GONE if it changes meanwhile. Its run is that of option run; without one
- * "main", where a load without options
- * finds it, or "import" if a trainer has used "main" since the last import: it would be fenced. `info` tells. The
- * content decides what it is. A .pt becomes tensors, aliases and a state tree (ckpt_tree.h), and runs no code; of
+ * "main", where a load without options finds it, or "import" if a trainer has used "main" since the last import: it
+ * would be fenced. `info` tells. The content decides what it is. A .pt becomes tensors, aliases and a state tree
+ * (ckpt_tree.h), and runs no code; of
  * safetensors the file split and the metadata are kept as attributes for ckpt_export. Attribute import.unchecked counts
  * what a .pt or hfai directory has no checksums of. `info` (nullable) receives the result. The files are mapped: one
  * that somebody truncates meanwhile can end the process with SIGBUS. Imports into one run take turns: each waits for
@@ -72,7 +72,8 @@ CKPT_API ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckp
 CKPT_API void ckpt_file_free(ckpt_file* file);
 
 /* "pt" (zip), "pt-legacy", "safetensors", "hfai", "dcp", "bin", "hf-trainer", "torchtune", "meta", "olmo", "composer",
- * "recis". Static text. Sparse tables of recis are tensors here: T/ids, T/COLUMN, and T, an alias of the ids. */
+ * "recis", "ranks", "deepspeed", "megatron". Static text. Sparse tables of recis are tensors here: T/ids, T/COLUMN, and
+ * T, an alias of the ids. */
 CKPT_API const char* ckpt_file_format(const ckpt_file* file);
 
 typedef struct ckpt_file_tensor {

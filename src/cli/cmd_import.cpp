@@ -25,8 +25,8 @@ constexpr Words kWords = {
     "Saves a PyTorch .pt file, a directory of torch.distributed.checkpoint (DCP), a safetensors file, a Hugging Face\n"
     "set (its directory or its model.safetensors.index.json), an hfai directory of PART_*.pt, a directory of Hugging\n"
     "Face's Trainer, of torchtune, Meta, OLMo, RecIS, DeepSpeed or Megatron, one of a .pt of each rank, or a file of\n"
-    "Composer as a checkpoint. The content decides\n"
-    "the format, not the name; the name gives the label, unless --label does. FILE may be an\n"
+    "Composer as a checkpoint. The content decides the format, not the name; the name gives the label, unless --label\n"
+    "does. FILE may be an\n"
     "https:// address (of a DCP directory that of its .metadata), read by ranges, in little memory; a token for\n"
     "its host comes from CKPT_HTTP_TOKEN (of huggingface.co also HF_TOKEN), or -o "
     "'http_header=Authorization: Bearer T'.\n"
@@ -47,9 +47,15 @@ constexpr Words kWords = {
     "  ckpt import https://host/model.safetensors.index.json /data/models --label base\n",
     "0 saved and durable, 2 error"};
 
-// What the file has no checksums of may have been damaged before it came here.
-void note_what_is_unchecked(const ckpt::Store& store, const ckpt::CheckpointInfo& info) {
+// What the file has no checksums of may have been damaged before it came here; code is not kept.
+void note_what_is_unsure(const ckpt::Store& store, const ckpt::CheckpointInfo& info) {
   const ckpt::Reader reader = ckpt::Reader::open(store, info.id);
+  if (const auto function = reader.attr("import.code"))
+    std::fputs(format("ckpt: note: the file is a module of TorchScript with code (function \"{}\"), of which only the "
+                      "values were kept\n",
+                      *function)
+                   .c_str(),
+               stderr);
   const std::optional<std::string> count = reader.attr("import.unchecked");
   if (!count) return;
   std::fputs(
@@ -139,7 +145,7 @@ int run(const Args& args) {
     print(format("imported {}: {}, {}\n", info.id, counted(info.tensor_count, "tensor"), human_bytes(info.bytes)));
     print(requests_line(work.stats));
   }
-  note_what_is_unchecked(store, info);
+  note_what_is_unsure(store, info);
   note_run(args, info);
   note_what_is_left_out(args, store, info);
   return kExitOk;

@@ -7,6 +7,7 @@
 
 #include "interop/composer/format.h"
 #include "interop/dcp/format.h"
+#include "interop/deepspeed/format.h"
 #include "interop/hfai/format.h"
 #include "interop/look.h"
 #include "interop/pt/format.h"
@@ -26,6 +27,7 @@ constexpr uint64_t kFirstBytes = 64 << 10;
 // The first that takes a candidate reads it.
 constexpr Format kFormats[] = {
     {"hfai", "a directory of hfai's PART_*.pt", is_hfai, read_hfai, plan_hfai},
+    {"megatron", "a directory of Megatron (torch_dist), or that of an iteration", is_megatron, read_megatron, nullptr},
     {"dcp", "a directory of torch.distributed.checkpoint (DCP), which has a .metadata", is_dcp, read_dcp, plan_dcp},
     {"recis", "a checkpoint directory of RecIS (ckpt_{step}), or that of its run", is_recis, read_recis, plan_recis},
     {"pt", "a .pt file of PyTorch", is_pt, read_pt, plan_pt},
@@ -33,6 +35,8 @@ constexpr Format kFormats[] = {
      is_composer, read_composer, plan_composer},
     {"dcp", "DCP's safetensors of several ranks (shard-*.safetensors)", is_dcp_hugging_face, read_dcp_hugging_face,
      plan_dcp},
+    {"deepspeed", "a directory of DeepSpeed (ZeRO 1 to 3, universal), or that of one tag", is_deepspeed, read_deepspeed,
+     nullptr},
     {"torchtune", "an output directory of torchtune", is_torchtune, read_torchtune, plan_torchtune},
     {"hf-trainer", "a checkpoint directory of Hugging Face's Trainer", is_hf_trainer, read_hf_trainer, nullptr},
     {"olmo", "an unsharded checkpoint directory of OLMo", is_olmo, read_olmo, plan_olmo},

@@ -145,7 +145,7 @@ Status compare_with(const State& state, ForeignCheckpoint& files, const ReadOpti
     for (const size_t column : all) {
       const std::string& name = files.tensors[column].name;
       Status status = comparison.compare_rows(table, column, name_of(table.name));
-      if (!status.ok()) return std::move(status).in("read back: tensor " + quoted(name)).with("tensor", name);
+      if (!status.ok()) return std::move(status).in("read back: tensor " + ckpt::quoted(name)).with("tensor", name);
     }
   }
   return Ok();

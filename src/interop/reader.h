@@ -51,7 +51,7 @@ struct ForeignTensor {
   std::string name;
   uint16_t dtype = 0;  // CKPT_DTYPE_*
   Shape shape;
-  std::vector<ForeignPiece> pieces;  // of an alias: where its elements lie, in one piece
+  std::vector<ForeignPiece> pieces;  // of an alias: where its elements lie, one piece or those of its target
   Attributes attributes;
   // Of a sparse table T, how many buckets it has; else 0. Its tensors are T/ids, each T/COLUMN, and T, an alias of the
   // ids. They have a piece for each rank, with the same rows. Then the tables' order of rows is theirs to choose.

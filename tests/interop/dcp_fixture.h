@@ -47,10 +47,12 @@ inline std::string place(const std::string& file, int64_t offset, int64_t length
                      pickled::text("transform_descriptors"), transforms}));
 }
 // Keys and values in turn; `paths` may be `none`.
-inline std::string metadata(const Items& items, const std::string& paths, const Items& places) {
-  return pickled::document(
-      object("Metadata", {pickled::text("state_dict_metadata"), pickled::dict(items), pickled::text("planner_data"),
-                          paths, pickled::text("storage_data"), pickled::dict(places)}));
+inline std::string metadata(const Items& items, const std::string& paths, const Items& places,
+                            const Items& mcore_data = {}) {
+  return pickled::document(object(
+      "Metadata",
+      {pickled::text("state_dict_metadata"), pickled::dict(items), pickled::text("planner_data"), paths,
+       pickled::text("storage_data"), pickled::dict(places), pickled::text("mcore_data"), pickled::dict(mcore_data)}));
 }
 
 // What torch.save writes of a tensor of floats.

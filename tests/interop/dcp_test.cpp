@@ -102,6 +102,55 @@ TEST_F(Dcp, OtherWritersGiveTheSameState) {
   EXPECT_EQ(model, std::vector<std::string>());
 }
 
+// ---- Megatron, byte by byte, as the sources of 0.13 and 0.20 have it ----
+
+// w of [4, 6] by two ranks in each dimension, [2, 3] each; the first one's box is cut after its second element.
+TEST_F(Dcp, MegatronsIterationHasItsTensorsInTheirOwnShapeAndWhatIsCommon) {
+  std::string file, whole(96, '\0');
+  pickled::Items chunks, places;
+  const auto add = [&](int64_t i, int64_t j, int64_t from, int64_t to) {
+    const std::string data =
+        pattern(static_cast<size_t>(4 * (to - from)), static_cast<unsigned>(100 * i + 10 * j + from));
+    const std::string entry = dcp::entry({1, 1, to - from}, data);
+    chunks.push_back(dcp::chunk({i, j, from}, {1, 1, to - from}));
+    places.push_back(dcp::index("optimizer.w", dcp::size({i, j, from})));
+    places.push_back(dcp::place("__0_0.distcp", static_cast<int64_t>(file.size()), static_cast<int64_t>(entry.size())));
+    file += entry;
+    for (int64_t at = from; at < to; at++)
+      whole.replace(static_cast<size_t>(4 * ((2 * i + at / 3) * 6 + 3 * j + at % 3)), 4,
+                    data.substr(static_cast<size_t>(4 * (at - from)), 4));
+  };
+  add(0, 0, 0, 2);
+  add(0, 0, 2, 6);
+  add(0, 1, 0, 6);
+  add(1, 0, 0, 6);
+  add(1, 1, 0, 6);
+  const auto metadata = [&](const std::vector<int64_t>& shape) {
+    const std::string data =
+        pickled::dict({pickled::text("nd_reformulated_orig_global_shape"), pickled::integers(shape)});
+    return dcp::metadata({pickled::text("optimizer.w"), dcp::tensor({2, 2, 6}, chunks)}, pickled::none, places,
+                         {pickled::text("optimizer.w"), data});
+  };
+  make("run/iter_0000007", metadata({4, 6}), file);
+  write_file(part("run/iter_0000007", "metadata.json"), R"({"sharded_backend": "torch_dist"})");
+  write_file(part("run/iter_0000007", "common.pt"),
+             pt_of(pickled::dict({pickled::text("iteration"), pickled::integer(7)})));
+  write_file(part("run", "latest_checkpointed_iteration.txt"), "7");
+  const Failure in = import_from(path("run"), "m");
+  ASSERT_EQ(in.code, CKPT_OK) << in.message;
+  EXPECT_EQ(tree_of("m", "import"), R"({"optimizer.w":)" + leaf("optimizer.w") + R"(,"common":{"iteration":7}})");
+  save("expected", {{{"optimizer.w", CKPT_DTYPE_F32, {4, 6}, whole}}, {}, ""});
+  std::vector<std::string> found = differences("m", "import", "expected", "main");
+  std::erase_if(found, [](const std::string& text) { return text.find("optimizer.w") == std::string::npos; });
+  EXPECT_EQ(found, std::vector<std::string>());
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{4, 7}, {4, 6, 1}, {8, 6}}) {
+    write_file(part("run/iter_0000007"), metadata(shape));
+    expect_refused("run", CKPT_MISMATCH, {"optimizer.w", "mcore_data"});
+  }
+  fs::remove(part("run/iter_0000007", "common.pt"));
+  EXPECT_NE(import_from(path("run"), "none").code, CKPT_OK);
+}
+
 TEST_F(Dcp, ShardOfHuggingFaceThatIsMissingOrTwiceIsFound) {
   copy_fixture("hf");
   fs::remove(part("hf", "shard-00001-model-00001-of-00002.safetensors"));

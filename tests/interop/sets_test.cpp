@@ -66,6 +66,19 @@ TEST_F(Sets, BinFilesAndTheirIndexAreOneDict) {
   EXPECT_EQ(tree_of(imported("hf/pytorch_model.bin.index.json"), "import"), tree);
 }
 
+// What torch.jit.save wrote, and torch.save of the same module's state_dict().
+TEST_F(Sets, TheValuesOfATorchScriptArchiveAreThoseOfItsStateDict) {
+  const std::string folder = CKPT_SOURCE_DIR "/tests/interop/fixtures/";
+  ASSERT_EQ(import_from(folder + "torchscript.pt", "script").code, CKPT_OK);
+  ASSERT_EQ(import_from(folder + "torchscript_state.pt", "state").code, CKPT_OK);
+  EXPECT_EQ(values("script", "hidden/weight", 24), values("state", "hidden.weight", 24));
+  EXPECT_EQ(values("script", "hidden/bias", 8), values("state", "hidden.bias", 8));
+  EXPECT_EQ(values("script", "scale", 8), values("state", "scale", 8));
+  EXPECT_NE(tree_of("script", "import").find("__torch__."), std::string::npos);
+  const client::Reader reader(open("script", "import"));
+  EXPECT_EQ(reader.attr("import.code"), std::optional<std::string>("forward"));
+}
+
 TEST_F(Sets, AnIndexOfBinFilesThatLiesIsRefused) {
   pt("hf/pytorch_model-00001-of-00002.bin", {floats("a", {2}, 1)});
   pt("hf/pytorch_model-00002-of-00002.bin", {floats("a", {2}, 1)});

@@ -488,8 +488,6 @@ class Archives(HostileCase):
         others = [entry for entry in entries() if not entry.name.endswith(("byteorder", "version"))]
         self.refused("big-endian", archive(others + [Entry("archive/byteorder", b"big")]), UNSUPPORTED, "big")
         self.refused("a later version", archive(others + [Entry("archive/version", b"999\n")]), UNSUPPORTED, "999")
-        code = [Entry("archive/code/__torch__.py", b"class M(Module):\n  def forward(self):\n    pass\n")]
-        self.refused("TorchScript", archive(entries() + code), UNSUPPORTED, "TorchScript")
 
 
 class Legacy(HostileCase):

@@ -22,6 +22,13 @@ bool is_dcp_hugging_face(const Candidate& candidate);
 // Errors as of read_dcp.
 Result<ForeignCheckpoint> read_dcp_hugging_face(const std::string& path, const ReadOptions& options);
 
+// ---- megatron.cpp ----
+// A run's directory of Megatron (torch_dist), whose latest_checkpointed_iteration.txt names one; or that of an
+// iteration, which has common.pt beside .metadata.
+bool is_megatron(const Candidate& candidate);
+// What read_dcp makes of it, and "common". Errors as of it.
+Result<ForeignCheckpoint> read_megatron(const std::string& path, const ReadOptions& options);
+
 // ---- writer.cpp ----
 // What torch's dcp.load reads: the main tree, each tensor and each other value by itself, in `shards` files.
 // UNSUPPORTED as of a .pt; MISMATCH for a tree that is no dict.

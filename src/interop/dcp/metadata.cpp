@@ -34,6 +34,7 @@ class MetadataParser {
       return Status(CKPT_FORMAT, "expected an object of class Metadata, found " + shown(pickle_.class_of(root)));
     CKPT_ASSIGN(const PickleRef items, dict_of(root, "state_dict_metadata", 0));
     CKPT_ASSIGN(const PickleRef places, dict_of(root, "storage_data", 2));
+    mcore_ = field(root, "mcore_data", SIZE_MAX);
     const PickleRef paths = field(root, "planner_data", 1);
     if (paths != kNoValue && pickle_[paths].kind == PickleKind::kDict) CKPT_TRY(read_paths(paths));
     to_.by_name.reserve(to_.by_name.size() + pickle_[items].items.size() / 2);
@@ -182,6 +183,7 @@ class MetadataParser {
     CKPT_TRY(read_dtype(field(ref, "properties", 0), item));
     CKPT_ASSIGN(item->shape, shape_of(field(ref, "size", 1), "size"));
     CKPT_TRY(count_pairs(*item, &item->shape));
+    CKPT_TRY(read_boxed(item));
     const PickleRef chunks = field(ref, "chunks", 2);
     if (chunks == kNoValue || pickle_[chunks].kind != PickleKind::kList)
       return Status(CKPT_FORMAT, "expected a list of chunks");
@@ -195,6 +197,26 @@ class MetadataParser {
       item->chunks.push_back({box, {}});
     }
     return settle(item);
+  }
+
+  // Each dimension is cut into equal parts, whose elements the last dimension has in a row.
+  Status read_boxed(DcpItem* item) const {
+    if (mcore_ == kNoValue || pickle_[mcore_].kind != PickleKind::kDict) return Ok();
+    const PickleRef data = pickle_.find(mcore_, item->name);
+    if (data == kNoValue || pickle_[data].kind != PickleKind::kDict) return Ok();
+    const PickleRef shape = pickle_.find(data, "nd_reformulated_orig_global_shape");
+    if (shape == kNoValue) return Ok();
+    CKPT_ASSIGN(item->boxed, shape_of(shape, "nd_reformulated_orig_global_shape"));
+    uint64_t elements = 1;
+    bool fits = item->shape.ndim == item->boxed->ndim + 1 && dtype_bits(item->dtype) % 8 == 0;
+    for (int i = 0; fits && i < item->boxed->ndim; i++) {
+      const uint64_t parts = item->shape[i];
+      fits = parts != 0 && (*item->boxed)[i] % parts == 0 &&
+             !mul_overflows(elements, (*item->boxed)[i] / parts, &elements);
+    }
+    if (fits && elements == item->shape[item->boxed->ndim]) return Ok();
+    return Status(CKPT_MISMATCH, "mcore_data says it is of shape " + to_text(*item->boxed) + ", which " +
+                                     to_text(item->shape) + " is no division of");
   }
 
   // torch's element of float4_e2m1fn_x2 is two of ours, neighbours in the last dimension.
@@ -337,6 +359,7 @@ class MetadataParser {
   DcpMetadata& to_;
   uint64_t left_;
   std::unordered_map<std::string_view, PickleRef, SeededHash> paths_;
+  PickleRef mcore_ = kNoValue;  // of Megatron
 };
 
 }  // namespace

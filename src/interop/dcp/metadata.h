@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -52,6 +53,9 @@ struct DcpItem {
   uint16_t dtype = 0;                 // CKPT_DTYPE_*
   const char* torch_dtype = nullptr;  // where ours does not say all of it
   Shape shape;
+  // Of an optimizer's tensor as Megatron before 0.14 wrote it: `shape` is the grid of the ranks' boxes of this one, and
+  // the elements of a box in a row; so chunks are flat ranges of boxes.
+  std::optional<Shape> boxed;
   std::vector<DcpChunk> chunks;  // ascending by offset, none without elements, no box twice
   // Of a value:
   std::vector<DcpValue> values;  // ascending by rank

@@ -20,6 +20,7 @@
 #include "interop/pt/format.h"
 #include "interop/pt/sharing.h"
 #include "interop/pt/tree.h"
+#include "plan/box.h"
 #include "plan/coverage.h"
 
 namespace ckpt::interop {
@@ -67,6 +68,7 @@ struct Wanted {
   size_t tensor = 0, piece = 0;  // of ForeignCheckpoint::tensors
   const DcpItem* item = nullptr;
   const DcpChunk* chunk = nullptr;
+  uint64_t first = 0, count = UINT64_MAX;  // of the chunk's elements
 };
 
 // What is kept until the elements are wanted.
@@ -108,7 +110,15 @@ class Locator {
     size_t unchecked = 0;
     for (size_t i = 0; i < wanted.size(); i++) {
       ForeignPiece& piece = state_.tensors[wanted[i].tensor].pieces[wanted[i].piece];
-      piece.bytes = state_.files.range_of(found[i].bytes);
+      Bytes bytes = found[i].bytes;
+      if (wanted[i].item->boxed) {
+        const auto width = static_cast<uint64_t>(dtype_bits(wanted[i].item->dtype)) / 8;
+        if (found[i].strides)
+          return Status(CKPT_UNSUPPORTED, "the elements of " + shown(wanted[i].item->name) + " lie apart")
+              .with("tensor", wanted[i].item->name);
+        bytes = bytes.subspan(wanted[i].first * width, wanted[i].count * width);
+      }
+      piece.bytes = state_.files.range_of(bytes);
       piece.strides = found[i].strides;
       unchecked += found[i].unchecked;
     }
@@ -306,9 +316,33 @@ class CatalogueMaker {
     tensor.dtype = item.dtype;
     tensor.shape = item.shape;
     if (item.chunks.empty()) tensor.pieces.emplace_back();
+    if (item.boxed) return put_boxed(item, &tensor);
     for (const DcpChunk& chunk : item.chunks) {
       catalogue_.wanted.push_back({state_.tensors.size() - 1, tensor.pieces.size(), &item, &chunk});
       tensor.pieces.push_back({region_of(item, chunk), {}, std::nullopt, 0});
+    }
+    return Ok();
+  }
+
+  Status put_boxed(const DcpItem& item, ForeignTensor* tensor) {
+    const int ndim = item.boxed->ndim;
+    tensor->shape = *item.boxed;
+    for (const DcpChunk& chunk : item.chunks) {
+      Box outer{{ndim, {}}, {ndim, {}}};
+      for (int i = 0; i < ndim; i++) {
+        if (chunk.box.extent[i] != 1)
+          return Status(CKPT_UNSUPPORTED, "expected chunks of one box of Megatron, found " + to_text(chunk.box));
+        outer.extent[i] = (*item.boxed)[i] / item.shape[i];
+        outer.offset[i] = chunk.box.offset[i] * outer.extent[i];
+      }
+      uint64_t first = 0;
+      for (const Box& box : plan::boxes_of_range(outer, chunk.box.offset[ndim], chunk.box.extent[ndim])) {
+        catalogue_.wanted.push_back(
+            {state_.tensors.size() - 1, tensor->pieces.size(), &item, &chunk, first, box.volume()});
+        const Region region = box == Box::whole(tensor->shape) ? Region() : Region{RegionKind::kBox, box, 0, 0};
+        tensor->pieces.push_back({region, {}, std::nullopt, 0});
+        first += box.volume();
+      }
     }
     return Ok();
   }

@@ -76,18 +76,15 @@ std::string first_function(std::string_view code) {
   return {};
 }
 
-// A module with code is more than its values.
-Status check_code(const ZipReader& zip, const std::string& prefix) {
+// A module with code is more than its values: "forward", where there is any.
+Result<std::string> find_code(const ZipReader& zip, const std::string& prefix) {
   for (const ZipEntry& entry : zip.entries()) {
     if (!entry.name.starts_with(prefix + "code/") || !entry.name.ends_with(".py")) continue;
     CKPT_ASSIGN(const std::string code, zip.text(entry, kMaxCode));
-    const std::string function = first_function(code);
-    if (!function.empty())
-      return Status(CKPT_UNSUPPORTED, "TorchScript: " + shown(entry.name) + " has code (function " + shown(function) +
-                                          "), of which only values could be kept; save the module's state_dict()")
-          .with("found", shown(function));
+    std::string function = first_function(code);
+    if (!function.empty()) return function;
   }
-  return Ok();
+  return std::string();
 }
 
 }  // namespace
@@ -133,7 +130,7 @@ Status PtSource::read_zip(const ReadOptions& options) {
                                    (first.empty() ? "" : " (its first entry is " + shown(first) + ")"));
   CKPT_TRY(check_byte_order(zip, prefix));
   CKPT_TRY(check_version(zip, prefix));
-  CKPT_TRY(check_code(zip, prefix));
+  CKPT_ASSIGN(code_, find_code(zip, prefix));
   CKPT_TRY(zip.need(*pickle));
   CKPT_TRY(zip.verify(*pickle));
   if (options.verify) CKPT_TRY(zip.verify(options.threads, [&] { return options.check(); }));

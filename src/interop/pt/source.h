@@ -20,7 +20,7 @@ class PtSource {
  public:
   // `file` must outlive the source, `path` is for messages. With options.verify: also the CRC-32 of every zip entry
   // (CORRUPT); without it, of what is read here.
-  // FORMAT, UNSUPPORTED (TorchScript code, big-endian, compressed or encrypted entries, torch < 0.1.10's tar, functions
+  // FORMAT, UNSUPPORTED (big-endian, compressed or encrypted entries, torch < 0.1.10's tar, functions
   // we do not know).
   static Result<PtSource> parse(std::string path, const FileBytes& file, const ReadOptions& options);
 
@@ -36,6 +36,8 @@ class PtSource {
   const Bytes* storage(std::string_view key) const;
   // Zip entries with content whose CRC-32 was not recorded; all storages of the older form, which has none.
   size_t unchecked() const { return unchecked_; }
+  // A function of TorchScript that the archive has beside the values; empty for none. Nothing runs it.
+  const std::string& code() const { return code_; }
 
  private:
   PtSource(std::string path, const FileBytes& file) : path_(std::move(path)), file_(file), bytes_(file.all()) {}
@@ -51,6 +53,7 @@ class PtSource {
   Bytes bytes_;
   bool legacy_ = false;
   size_t unchecked_ = 0;
+  std::string code_;
   PickleDocument pickle_;
   std::map<std::string, Bytes, std::less<>> storages_;
 };

@@ -88,7 +88,7 @@ class RecisIds {
         if (bucket >= wanted.slice.begin && bucket < wanted.slice.end) continue;
         const std::string path = content.files.path(wanted.tensor->pieces[wanted.shard].bytes.file);
         return Status(CKPT_MISMATCH, strformat("{}: table {}: id {} has bucket {}, shard {} has buckets {}", path,
-                                               quoted(wanted.tensor->name), static_cast<int64_t>(id), bucket,
+                                               ckpt::quoted(wanted.tensor->name), static_cast<int64_t>(id), bucket,
                                                wanted.shard, recis_text(wanted.slice)))
             .with("path", path)
             .with("tensor", wanted.tensor->name)

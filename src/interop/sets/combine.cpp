@@ -15,7 +15,7 @@ using format::TreeNode;
 
 namespace {
 
-constexpr std::string_view kMemory = "~storage/";  // of aliases
+constexpr std::string_view kMemoryNames = "~storage/";  // of aliases
 
 class Combiner {
  public:
@@ -66,8 +66,8 @@ class Combiner {
   }
 
   std::string name_in(const std::string& place, std::string_view name) const {
-    if (name.starts_with(kMemory))
-      return strformat("{}x{}_{}", kMemory, parts_, std::string(name.substr(kMemory.size())));
+    if (name.starts_with(kMemoryNames))
+      return strformat("{}x{}_{}", kMemoryNames, parts_, std::string(name.substr(kMemoryNames.size())));
     return place.empty() ? std::string(name) : place + '/' + std::string(name);
   }
 

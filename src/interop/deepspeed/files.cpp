@@ -1,0 +1,217 @@
+#include "interop/deepspeed/files.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+
+#include "interop/files.h"
+#include "interop/json.h"
+#include "interop/pt/format.h"
+#include "interop/safetensors/file_set.h"
+#include "interop/sets/format.h"
+
+namespace ckpt::interop {
+
+using format::kNoNode;
+
+namespace {
+
+constexpr std::string_view kModelStates = "_model_states.pt", kOptimStates = "_optim_states.pt";
+constexpr size_t kMaxTag = 4096;
+
+bool is_directory(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+// Takes "zero_pp_rank_12" off the front of a name: 12.
+std::optional<uint64_t> take_number(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return std::nullopt;
+  uint64_t number = 0;
+  const char *begin = text.data() + prefix.size(), *end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, number);
+  if (error != std::errc() || stop == begin) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(stop - text.data()));
+  return number;
+}
+
+// "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"
+struct RankFile {
+  std::optional<uint64_t> rank;  // none: of all
+  uint64_t parallel = 0;         // mp_rank
+  bool is_model = false;
+};
+
+std::optional<RankFile> rank_file(std::string_view name) {
+  RankFile file;
+  file.is_model = name.ends_with(kModelStates);
+  if (!file.is_model && !name.ends_with(kOptimStates)) return std::nullopt;
+  name.remove_suffix(file.is_model ? kModelStates.size() : kOptimStates.size());
+  for (const std::string_view prefix : {"bf16_", "fp16_"})
+    if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+  file.rank = take_number(name, "zero_pp_rank_");
+  if (file.rank && !name.starts_with('_')) return std::nullopt;
+  if (file.rank) name.remove_prefix(1);
+  const auto parallel = take_number(name, "mp_rank_");
+  if (!parallel || !name.empty() || (!file.rank && !file.is_model)) return std::nullopt;
+  file.parallel = *parallel;
+  return file;
+}
+
+// By rank, without a gap.
+Result<std::vector<std::string>> in_order(const std::map<uint64_t, std::string>& by_rank, const std::string& directory,
+                                          const char* what) {
+  std::vector<std::string> names;
+  for (const auto& [rank, name] : by_rank) {
+    if (rank != names.size())
+      return Status(CKPT_INCOMPLETE,
+                    strformat("{}the {} of rank {} is missing: {} is there", directory, what, names.size(), name))
+          .with("path", directory)
+          .with("expected", names.size());
+    names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+bool holds_deepspeed(const std::string& directory) {
+  return std::ranges::any_of(names_in_directory(directory), [](const std::string& name) {
+    const auto file = rank_file(name);
+    return file && file->is_model;
+  });
+}
+
+Result<std::string> deepspeed_directory(const std::string& path) {
+  const std::string directory = path.ends_with('/') ? path : path + '/';
+  if (holds_deepspeed(directory)) return directory;
+  Status missing(CKPT_NOT_FOUND, path + " has neither *_model_states.pt nor a file `latest` that names a directory");
+  for (const char* name : {"latest", "latest_universal"}) {
+    Result<MappedFile> file = MappedFile::open(directory + name);
+    if (!file.ok()) continue;
+    std::string tag(as_text(file->bytes().first(std::min<size_t>(file->bytes().size(), kMaxTag))));
+    while (!tag.empty() && (tag.back() == '\n' || tag.back() == '\r' || tag.back() == ' ')) tag.pop_back();
+    if (const Status status = check_file_name(tag, ""); !status.ok())
+      return Status(CKPT_FORMAT, directory + name + ": expected the name of a directory, found " + shown(tag))
+          .with("path", directory + name);
+    if (holds_deepspeed(directory + tag)) return directory + tag + '/';
+    missing = Status(CKPT_NOT_FOUND, directory + tag + ", which " + name + " names, has no *_model_states.pt")
+                  .with("path", directory + tag);
+  }
+  return missing;
+}
+
+Result<DeepSpeedFiles> deepspeed_files(const std::string& directory) {
+  DeepSpeedFiles files{directory, {}, {}, {}, is_directory(directory + "zero")};
+  std::map<uint64_t, std::string> model, optim;
+  for (const std::string& name : names_in_directory(directory)) {
+    const bool states = name.ends_with(kModelStates) || name.ends_with(kOptimStates);
+    const std::optional<RankFile> file = rank_file(name);
+    if (!states) continue;
+    if (!file || file->parallel != 0) {
+      files.others.push_back(name);
+    } else if (!(file->is_model ? model : optim).try_emplace(file->rank.value_or(0), name).second) {
+      return Status(CKPT_FORMAT, directory + ": two files of rank " + std::to_string(file->rank.value_or(0)) + ", " +
+                                     (file->is_model ? model : optim)[file->rank.value_or(0)] + " and " + name)
+          .with("path", directory);
+    }
+  }
+  CKPT_ASSIGN(files.model, in_order(model, directory, "*_model_states.pt"));
+  CKPT_ASSIGN(files.optim, in_order(optim, directory, "*_optim_states.pt"));
+  if (files.model.empty())
+    return Status(CKPT_INCOMPLETE, directory + "*mp_rank_00_model_states.pt is missing").with("path", directory);
+  return files;
+}
+
+// ---- one file ----
+
+Result<DeepSpeedFile> DeepSpeedFile::open(const std::string& path, const ReadOptions& options, ForeignCheckpoint& to) {
+  CKPT_TRY(options.check());
+  CKPT_ASSIGN(ForeignCheckpoint content, read_pt(path, options));
+  DeepSpeedFile file;
+  file.path_ = path;
+  CKPT_ASSIGN(file.tree_, content.take_tree());
+  const size_t first = to.files.append(std::move(content.files));
+  std::move(content.keep.begin(), content.keep.end(), std::back_inserter(to.keep));
+  file.tensors_ = std::move(content.tensors);
+  for (size_t i = 0; i < file.tensors_.size(); i++) {
+    for (ForeignPiece& piece : file.tensors_[i].pieces)
+      if (piece.bytes.file != SIZE_MAX) piece.bytes.file += first;
+    file.by_name_.emplace(file.tensors_[i].name, i);
+  }
+  return file;
+}
+
+uint32_t DeepSpeedFile::entries(uint32_t node) const {
+  if (node == kNoNode) return kNoNode;
+  if (tree_[node].kind == CKPT_NODE_RECORD && tree_[node].text_view() == "collections.OrderedDict")
+    node = tree_.find(node, "items");
+  return node;
+}
+
+bool DeepSpeedFile::is_dict(uint32_t node) const {
+  node = entries(node);
+  return node != kNoNode && tree_[node].kind == CKPT_NODE_DICT;
+}
+
+bool DeepSpeedFile::is_null(uint32_t node) const { return node == kNoNode || tree_[node].kind == CKPT_NODE_NULL; }
+
+uint32_t DeepSpeedFile::find(uint32_t node, std::string_view key) const {
+  return is_dict(node) ? tree_.find(entries(node), key) : kNoNode;
+}
+
+uint32_t DeepSpeedFile::find(uint32_t node, int64_t key) const {
+  node = entries(node);
+  return node != kNoNode && tree_[node].container() ? tree_.find(node, key) : kNoNode;
+}
+
+uint32_t DeepSpeedFile::first(uint32_t node) const {
+  node = entries(node);
+  return node == kNoNode ? kNoNode : tree_.first_child(node);
+}
+
+size_t DeepSpeedFile::tensor(uint32_t node) const {
+  for (int depth = 0; depth < 3 && node != kNoNode; depth++) {
+    const format::TreeNode& found = tree_[node];
+    if (found.kind == CKPT_NODE_TENSOR) {
+      const auto at = by_name_.find(std::string(found.text_view()));
+      return at == by_name_.end() ? SIZE_MAX : at->second;
+    }
+    if (found.kind != CKPT_NODE_RECORD || !found.text_view().starts_with("torch.")) break;
+    node = tree_.find(node, "data");
+  }
+  return SIZE_MAX;
+}
+
+Status DeepSpeedFile::wrong(uint32_t node, const std::string& what) const {
+  const std::string at = node == kNoNode ? "" : tree_.path_of(node);
+  return Status(CKPT_FORMAT, path_ + ": " + (at.empty() ? "" : shown(at) + ": ") + what).with("path", path_);
+}
+
+Result<uint64_t> DeepSpeedFile::number(uint32_t node) const {
+  if (node != kNoNode && tree_[node].kind == CKPT_NODE_INT && tree_[node].integer >= 0)
+    return static_cast<uint64_t>(tree_[node].integer);
+  return wrong(node, "expected a number");
+}
+
+// torch.Size, or a tuple or list of numbers.
+Result<Shape> DeepSpeedFile::shape(uint32_t node) const {
+  uint32_t items = node;
+  if (tree_[node].kind == CKPT_NODE_RECORD && tree_[node].text_view() == "torch.Size")
+    items = tree_.find(node, "items");
+  const bool fits = items != kNoNode && (tree_[items].kind == CKPT_NODE_TUPLE || tree_[items].kind == CKPT_NODE_LIST) &&
+                    tree_[items].child_count <= static_cast<uint32_t>(kMaxNdim);
+  if (!fits) return wrong(node, "expected a shape");
+  Shape shape;
+  for (uint32_t child = tree_.first_child(items); child != kNoNode; child = next(child)) {
+    CKPT_ASSIGN(shape.dims[static_cast<size_t>(shape.ndim++)], number(child));
+  }
+  uint64_t elements;
+  if (!count_elements(shape.span(), &elements)) return wrong(node, "a shape past 2^63 elements");
+  return shape;
+}
+
+}  // namespace ckpt::interop
