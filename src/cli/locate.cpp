@@ -143,9 +143,8 @@ bool is_foreign(const std::string& argument) {
     for (std::string_view ending : {".safetensors", ".pt", ".pth", ".bin", ".metadata"})
       found |= name.ends_with(ending);
     // Of OLMo, RecIS, DeepSpeed and Megatron, where all else lies in folders.
-    for (std::string_view known :
-         {"config.yaml", ".metadata.json", "checkpoint", "io_state_count", "latest", "latest_universal",
-          "latest_checkpointed_iteration.txt"})
+    for (std::string_view known : {"config.yaml", ".metadata.json", "checkpoint", "io_state_count", "latest",
+                                   "latest_universal", "latest_checkpointed_iteration.txt"})
       found |= name == known;
   }
   return found && !is_checkpoint(argument) && !is_store(argument);

@@ -109,7 +109,8 @@ class Importer {
   Status add_share(uint32_t rank) {
     for (const ForeignTensor& tensor : from_.tensors)
       for (const ForeignPiece& piece : tensor.pieces) {
-        if (piece.rank != rank || tensor.buckets != 0 || (tensor.is_alias() && &piece != tensor.pieces.data())) continue;
+        if (piece.rank != rank || tensor.buckets != 0 || (tensor.is_alias() && &piece != tensor.pieces.data()))
+          continue;
         Status status = tensor.is_alias() ? add_alias(tensor, piece) : add(tensor, piece);
         if (status.ok()) continue;
         const std::string path = from_.files.path(piece.bytes.file);
