@@ -11,6 +11,7 @@
 namespace ckpt::format {
 
 inline constexpr std::string_view kTableAttr = "ckpt.table";
+inline constexpr std::string_view kTableClass = "ckpt.Table";  // of the record that it is in a state (STATE_TREE.md)
 inline constexpr uint64_t kMaxBuckets = UINT32_MAX;
 
 // The tensors of table T: T/ids, T/buckets, and one for each column.

@@ -142,6 +142,8 @@ std::vector<ForgedTable> sample_tables() {
           {"item", {5, 65536 + 5, 40000, 2 * 65536 + 5}, {kEmbedding, kMoment}}};
 }
 
+std::string table(const std::string& name) { return record("ckpt.Table", R"("data":)" + leaf(name)); }
+
 class Recis : public StoreTest {
  protected:
   void forge(const std::string& directory, Forge made) {
@@ -254,8 +256,8 @@ TEST_F(Recis, ADirectoryBecomesTablesModelExtraAndAStateForEachWorker) {
   const std::string label = imported("ckpt_30");
   EXPECT_EQ(
       tree_of(label, "import"),
-      R"({"model":{"w":)" + leaf("model/w") + R"(},"tables":{"empty":)" + leaf("tables/empty") + R"(,"item":)" +
-          leaf("tables/item") + R"(,"user.emb":)" + leaf("tables/user.emb") +
+      R"({"model":{"w":)" + leaf("model/w") + R"(},"tables":{"empty":)" + table("tables/empty") + R"(,"item":)" +
+          table("tables/item") + R"(,"user.emb":)" + table("tables/user.emb") +
           R"(},"sparse_optim":{"sparse_adamw_step":)" + leaf("sparse_optim/sparse_adamw_step") +
           R"(},"extra":{"global_step":)" + leaf("extra/global_step") + R"(},"io_state":)" +
           record(CKPT_PER_RANK_CLASS, R"("rank0":{"train_io":{"offset":0}},"rank1":{"train_io":{"offset":100}})") +
@@ -357,25 +359,20 @@ TEST_F(Recis, TheSameShardsAreTheSameBlocksByTheirNames) {
   EXPECT_EQ(layout->dense[0].name, "sparse_adamw_step^ ");
 }
 
-TEST_F(Recis, ATableInAModelIsExportedBesideTheModel) {
+// By its name alone, and as the bindings have it.
+class NativeTable : public Recis, public testing::WithParamInterface<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Spelling, NativeTable, testing::Values(leaf("net/emb"), table("net/emb")));
+
+TEST_P(NativeTable, InAModelIsExportedBesideTheModel) {
   ckpt_session* session = nullptr;
   ckpt_save* save = nullptr;
   must([&](auto** err) { return ckpt_session_open(&session, store_, 0, 1, nullptr, nullptr, err); });
   must([&](auto** err) { return ckpt_save_new(&save, session, "native", 9, nullptr, err); });
   const std::vector<uint64_t> ids = {3, UINT64_MAX, 70000};
   const std::string embedding = pattern(3 * 8), count = pattern(3 * 4), weight = pattern(8);
-  ckpt_table_desc desc{};
-  desc.struct_size = sizeof desc;
-  desc.id_dtype = CKPT_DTYPE_U64;
-  desc.row_count = 3;
-  desc.bucket_count = CKPT_TABLE_BUCKETS;
-  desc.column_count = 2;
-  ckpt_column_desc columns[2]{};
-  for (ckpt_column_desc& column : columns) column.struct_size = sizeof column;
-  columns[0].dtype = CKPT_DTYPE_F32;
-  columns[0].ndim = 1;
-  columns[0].shape[0] = 2;
-  columns[1].dtype = CKPT_DTYPE_I32;  // a number for each row
+  const ckpt_table_desc desc{sizeof desc, CKPT_DTYPE_U64, 3, CKPT_TABLE_BUCKETS, 0, 2, 0};
+  const ckpt_column_desc columns[] = {{sizeof columns[0], CKPT_DTYPE_F32, 1, 0, {2}},
+                                      {sizeof columns[0], CKPT_DTYPE_I32, 0, 0, {}}};  // a number for each row
   const char* names[] = {"embedding", "count"};
   const void* data[] = {embedding.data(), count.data()};
   const uint64_t sizes[] = {embedding.size(), count.size()};
@@ -387,7 +384,7 @@ TEST_F(Recis, ATableInAModelIsExportedBesideTheModel) {
   must([&](auto** err) {
     return ckpt_save_add_tensor(save, "net/w", &dense, weight.data(), 8, CKPT_DEVICE_CPU, 0, err);
   });
-  const std::string tree = R"({"emb":)" + leaf("net/emb") + R"(,"w":)" + leaf("net/w") + "}";
+  const std::string tree = R"({"emb":)" + GetParam() + R"(,"w":)" + leaf("net/w") + "}";
   must([&](auto** err) {
     return ckpt_save_add_object(save, CKPT_TREE_OBJECT, CKPT_TREE_MEDIA_TYPE, CKPT_OBJECT_SHARED, tree.data(),
                                 tree.size(), err);
@@ -400,7 +397,7 @@ TEST_F(Recis, ATableInAModelIsExportedBesideTheModel) {
   ASSERT_EQ(out.code, CKPT_OK) << out.message;
   const std::string label = imported("run");
   EXPECT_EQ(tree_of(label, "import"),
-            R"({"model":{"w":)" + leaf("model/w") + R"(},"tables":{"emb":)" + leaf("tables/emb") + "}}");
+            R"({"model":{"w":)" + leaf("model/w") + R"(},"tables":{"emb":)" + table("tables/emb") + "}}");
   ckpt_reader* reader = open(label, "import");
   const auto found = rows(reader, "tables/emb", "embedding", 8), counts = rows(reader, "tables/emb", "count", 4);
   ckpt_reader_free(reader);

@@ -183,10 +183,16 @@ class SparseReader {
   }
 
   static Status begin_tree(ForeignCheckpoint& content) { return content.tree.emplace().begin(CKPT_NODE_DICT); }
-  static Status put_leaf(ForeignCheckpoint& content, const std::string& key, const std::string& name) {
+  static Status put_leaf(ForeignCheckpoint& content, const std::string& key, const std::string& name,
+                         bool is_table = false) {
     Status status = content.tree->key(key);
-    if (status.ok()) status = content.tree->add_tensor(name);
-    return status.ok() ? status : Status(CKPT_FORMAT, status.message()).with("found", key);
+    if (!status.ok()) return Status(CKPT_FORMAT, status.message()).with("found", key);
+    if (!is_table) return content.tree->add_tensor(name);
+    // What the bindings know as a table.
+    CKPT_TRY(content.tree->begin(CKPT_NODE_RECORD, format::kTableClass));
+    CKPT_TRY(content.tree->key("data"));
+    CKPT_TRY(content.tree->add_tensor(name));
+    return content.tree->end();
   }
 
   Status put_dense(ForeignCheckpoint& content) {
@@ -210,7 +216,7 @@ class SparseReader {
       const std::string name = format::path_segment(table.name);
       Status status = put_table(content, table, name);
       if (!status.ok()) return std::move(status).in("table " + shown(table.name)).with("tensor", table.name);
-      CKPT_TRY(put_leaf(content, table.name, name));
+      CKPT_TRY(put_leaf(content, table.name, name, true));
       ids->add(strformat("{}/{}/{}", kTables, name, format::kTableIds), table.shards);
       shards_ = std::max(shards_, static_cast<uint32_t>(table.shards.size()));
     }

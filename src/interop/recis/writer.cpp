@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "format/table.h"
 #include "format/tree_merge.h"
 #include "interop/json.h"
 #include "interop/pt/format.h"
@@ -214,9 +215,15 @@ class RecisPlan {
     return Ok();
   }
 
+  // The tensor that a place of the state is; Python makes a record of a table's.
+  std::string tensor_at(uint32_t node) const {
+    const bool record = tree_[node].kind == CKPT_NODE_RECORD && tree_[node].text_view() == format::kTableClass;
+    const uint32_t leaf = record ? tree_.find(node, "data") : node;
+    return leaf != kNoNode && tree_[leaf].kind == CKPT_NODE_TENSOR ? std::string(tree_[leaf].text_view()) : "";
+  }
+
   ExportTable* table_at(uint32_t node) {
-    if (tree_[node].kind != CKPT_NODE_TENSOR) return nullptr;
-    const auto found = tables_.find(std::string(tree_[node].text_view()));
+    const auto found = tables_.find(tensor_at(node));
     return found == tables_.end() ? nullptr : &found->second;
   }
 
@@ -268,8 +275,7 @@ class RecisPlan {
     uint32_t dense = 0;
     for (uint32_t child = entries == kNoNode ? kNoNode : tree_.first_child(entries); child != kNoNode;
          child = tree_[child].next) {
-      const bool is_tensor = tree_[child].kind == CKPT_NODE_TENSOR;
-      const bool is_sparse = is_tensor && names_.contains(std::string(tree_[child].text_view()));
+      const bool is_sparse = names_.contains(tensor_at(child));
       if (is_sparse) sparse.insert(child);
       dense += !is_sparse;
       if (ExportTable* table = table_at(child)) CKPT_TRY(name_table(*table, std::string(tree_[child].key_view())));
