@@ -25,8 +25,12 @@ class PickleInput {
     return bytes;
   }
 
+  // Only if something is left. A pickle has an opcode for every few bytes.
+  uint8_t next() { return static_cast<uint8_t>(text_[offset_++]); }
+
   // Little-endian, up to 8 bytes.
   Result<uint64_t> number(unsigned size) {
+    if (size == 1 && left() != 0) return uint64_t{next()};
     CKPT_ASSIGN(const std::string_view bytes, take(size));
     uint64_t value = 0;
     std::memcpy(&value, bytes.data(), bytes.size());

@@ -339,12 +339,12 @@ Status PickleMachine::run() {
     const size_t at = in_.offset();
     if (in_.left() == 0)
       return Status(CKPT_FORMAT, strformat("offset {}: expected an opcode, found the end", at)).with("offset", at);
-    CKPT_ASSIGN(const uint64_t code, in_.number(1));
+    const uint8_t code = in_.next();
     const Opcode* opcode = opcodes()[code];
     if (!opcode)
-      return Status(CKPT_FORMAT, strformat("offset {}: 0x{:02x} is not an opcode", at, static_cast<unsigned>(code)))
+      return Status(CKPT_FORMAT, strformat("offset {}: 0x{:02x} is not an opcode", at, code))
           .with("offset", at)
-          .with("found", code);
+          .with("found", uint64_t{code});
     Status status = step(*opcode);
     if (!status.ok()) return std::move(status).in(strformat("offset {}: {}", at, opcode->name)).with("offset", at);
   }
