@@ -21,7 +21,7 @@ expect 0 diff store@label:run store@label:from-5; says '^equal: '
 expect 2 export store x.pt; complains 'format safetensors or recis'
 
 # What is not whole leaves nothing.
-expect 0 ls store; cp .out before
+expect 0 ls store --json; cp .out before
 rm run/ckpt_30/model-000004-of-000009.safetensors
 expect 2 import run store --label broken; complains 'model-000004-of-000009.safetensors is missing, which index names'
-expect 0 ls store; cmp -s before .out || fail "the store changed"
+expect 0 ls store --json; cmp -s before .out || fail "the store changed"

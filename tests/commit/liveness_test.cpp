@@ -146,9 +146,13 @@ class Paused {
   explicit Paused(std::shared_ptr<store::Store> inner) : store(std::make_shared<store::ShellStore>(std::move(inner))) {
     store->before([this](std::string_view operation, std::string_view key) {
       std::unique_lock lock(mutex_);
+      if (operation == "put_over" && ++signs_ == 2) changed_.notify_all();
       if (!from_.empty() && operation == from_.substr(0, from_.find(' ')) &&
-          key.ends_with(from_.substr(from_.find(' ') + 1)))
+          key.ends_with(from_.substr(from_.find(' ') + 1))) {
+        // A rank whose first sign of life never came is one that has not come yet.
+        changed_.wait(lock, [this] { return signs_ >= 2; });
         stands_ = true;
+      }
       changed_.wait(lock, [this] { return !stands_; });
       return Ok();
     });
@@ -170,6 +174,7 @@ class Paused {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::string from_;
+  int signs_ = 0;  // of life that were begun
   bool stands_ = false;
 };
 
