@@ -143,14 +143,16 @@ std::shared_ptr<session::Session> open_beating(std::shared_ptr<store::Store> sto
 // A handle of a store for one rank, whose process seems to stand still from some request on, until it goes on.
 class Paused {
  public:
-  explicit Paused(std::shared_ptr<store::Store> inner) : store(std::make_shared<store::ShellStore>(std::move(inner))) {
-    store->before([this](std::string_view operation, std::string_view key) {
+  // `signs`: of life that are begun before; 2: the first has come.
+  explicit Paused(std::shared_ptr<store::Store> inner, int signs = 2)
+      : store(std::make_shared<store::ShellStore>(std::move(inner))) {
+    store->before([this, signs](std::string_view operation, std::string_view key) {
       std::unique_lock lock(mutex_);
-      if (operation == "put_over" && ++signs_ == 2) changed_.notify_all();
+      if (operation == "put_over" && ++signs_ == signs) changed_.notify_all();
       if (!from_.empty() && operation == from_.substr(0, from_.find(' ')) &&
           key.ends_with(from_.substr(from_.find(' ') + 1))) {
         // A rank whose first sign of life never came is one that has not come yet.
-        changed_.wait(lock, [this] { return signs_ >= 2; });
+        changed_.wait(lock, [this, signs] { return signs_ >= signs; });
         stands_ = true;
       }
       changed_.wait(lock, [this] { return !stands_; });
@@ -262,7 +264,7 @@ TEST_F(Heartbeat, ARankThatNeverBeganIsAwaitedUntilTheDeadline) {
 }
 
 TEST_F(Heartbeat, WithoutOneOnlyTheDeadlineEndsTheSave) {
-  Paused paused(open_store());
+  Paused paused(open_store(), 0);
   auto leader = open_beating(open_store(), 0, 0), other = open_beating(paused.store, 1, 0, leader->string().c_str());
   paused.stop_at("create PART_001");
   std::thread thread([&] { (void)save_step(other, 1, kLong); });
