@@ -81,6 +81,24 @@ void measure_table_save(const Settings& settings) {
   report("", result);
 }
 
+// Loads rows of an open checkpoint, and reports all since `meter` began.
+static void load_rows(const Settings& settings, const Client& client, const ckpt::Reader& reader,
+                      const ckpt::Rowset& rows, const Loaded& loaded, const Meter& meter) {
+  const ckpt::Share share = reader.share(kTable, rows);
+  const double found = meter.seconds();
+  ckpt::Load load = ckpt::Load::create(reader, client.options());
+  loaded.ask(load, share);
+  ckpt::Job job = load.start();
+  job.wait_done();
+  auto result = meter.result();
+  result.update(stats_of(job));
+  result["t_return"] = found;
+  result["table_rows"] = loaded.rows;
+  if (settings.compare) loaded.compare(make_workload(settings.workload), settings.blob);
+  result["compared"] = settings.compare;
+  report("", result);
+}
+
 // The slice of one of `of` ranks, whatever ranks saved. Its rows are counted before memory is made for them: that is
 // part of what is measured, but touching the memory is not.
 void measure_table_load(const Settings& settings) {
@@ -91,19 +109,7 @@ void measure_table_load(const Settings& settings) {
   wait_for_go();
   Meter meter;
   const ckpt::Reader reader = client.open_reader();
-  const ckpt::Share share = reader.share(kTable, slice);
-  const double found = meter.seconds();
-  ckpt::Load load = ckpt::Load::create(reader, client.options());
-  loaded.ask(load, share);
-  ckpt::Job job = load.start();
-  job.wait_done();
-  auto result = meter.result();
-  result.update(stats_of(job));
-  result["t_return"] = found;
-  result["table_rows"] = loaded.rows;
-  if (settings.compare) loaded.compare(workload, settings.blob);
-  result["compared"] = settings.compare;
-  report("", result);
+  load_rows(settings, client, reader, slice, loaded, meter);
 }
 
 // 1,000 ids, one column. The checkpoint is open before, as in a service that looks ids up.
@@ -117,18 +123,7 @@ void measure_table_lookup(const Settings& settings) {
   const Loaded loaded(ids.size(), workload, true);
   wait_for_go();
   Meter meter;
-  const ckpt::Share share = reader.share(kTable, ckpt::Rowset::ids(ids));
-  const double found = meter.seconds();
-  ckpt::Load load = ckpt::Load::create(reader, client.options());
-  loaded.ask(load, share);
-  ckpt::Job job = load.start();
-  job.wait_done();
-  auto result = meter.result();
-  result.update(stats_of(job));
-  result["t_return"] = found;
-  if (settings.compare) loaded.compare(workload, settings.blob);
-  result["compared"] = settings.compare;
-  report("", result);
+  load_rows(settings, client, reader, ckpt::Rowset::ids(ids), loaded, meter);
 }
 
 }  // namespace ckpt_bench

@@ -1,7 +1,5 @@
 // The bytes become the `.metadata` of a directory of torch.distributed.checkpoint whose other files are sound (those of
 // tests/interop/fixtures/dcp/fsdp2). Whatever is accepted is one state, in which no piece reaches beyond its bytes.
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -14,18 +12,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In memory if possible, since the fuzzer writes a file for every input.
-fs::path scratch_of_dcp() {
-  std::string name = (fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path()) / "dcp_fuzz.XXXXXX";
-  must(mkdtemp(name.data()) != nullptr);
-  static const struct Removed {
-    fs::path path;
-    ~Removed() { fs::remove_all(path); }
-  } removed{name};
-  for (const auto& file : fs::directory_iterator(CKPT_FUZZ_DCP))
-    if (file.path().extension() == ".distcp") fs::copy(file.path(), name / file.path().filename());
-  return name;
-}
+struct ScratchOfDcp : Scratch {
+  ScratchOfDcp() : Scratch("dcp_fuzz") {
+    for (const auto& file : fs::directory_iterator(CKPT_FUZZ_DCP))
+      if (file.path().extension() == ".distcp") fs::copy(file.path(), folder / file.path().filename());
+  }
+};
 
 void read_pieces(interop::ForeignCheckpoint& state) {
   for (const interop::ForeignTensor& tensor : state.tensors)
@@ -45,7 +37,8 @@ void read_pieces(interop::ForeignCheckpoint& state) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ckpt;
-  static const std::filesystem::path folder = fuzz::scratch_of_dcp();
+  static const fuzz::ScratchOfDcp scratch;
+  const std::filesystem::path& folder = scratch.folder;
   std::ofstream(folder / ".metadata", std::ios::binary).write(reinterpret_cast<const char*>(data), ssize_t(size));
   const interop::ReadOptions options{false, 1};
   auto state = interop::read_dcp(folder, options);

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "checkpoint/index_file.h"
 #include "format/checksum.h"
@@ -40,6 +41,19 @@ inline void must_blame_the_bytes(const Status& status) {
       std::abort();
   }
 }
+
+// A folder for as long as this exists; in memory if possible, since fuzzers write files for every input.
+struct Scratch {
+  explicit Scratch(const std::string& name)
+      : folder(std::filesystem::exists("/dev/shm") ? "/dev/shm" : std::filesystem::temp_directory_path()) {
+    std::string made = folder / (name + ".XXXXXX");
+    must(mkdtemp(made.data()) != nullptr);
+    folder = made;
+  }
+  Scratch(const Scratch&) = delete;
+  ~Scratch() { std::filesystem::remove_all(folder); }
+  std::filesystem::path folder;
+};
 
 // ---- sealing ----
 

@@ -1,7 +1,5 @@
 // The bytes become the pickles of the two parts of an hfai directory whose storages are sound. Whatever is accepted is
 // one state, in which no tensor and no piece reaches beyond its bytes.
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -14,17 +12,6 @@ namespace ckpt::fuzz {
 namespace {
 
 namespace fs = std::filesystem;
-
-// In memory if possible, since the fuzzer writes two files for every input.
-fs::path scratch() {
-  std::string name = (fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path()) / "hfai_fuzz.XXXXXX";
-  must(mkdtemp(name.data()) != nullptr);
-  static const struct Removed {
-    fs::path path;
-    ~Removed() { fs::remove_all(path); }
-  } removed{name};
-  return name;
-}
 
 void write_part(const fs::path& folder, int number, Bytes pickle) {
   std::vector<interop::ZipItem> items = {{"m/data.pkl", std::string(as_text(pickle))}};
@@ -58,7 +45,8 @@ void read_state(interop::ForeignCheckpoint& state) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ckpt;
-  static const std::filesystem::path folder = fuzz::scratch();
+  static const fuzz::Scratch scratch("hfai_fuzz");
+  const std::filesystem::path& folder = scratch.folder;
   const Bytes bytes = fuzz::input(data, size);
   if (bytes.size() < 2) return 0;
   const size_t first =

@@ -1,6 +1,5 @@
 // The bytes become index, tensorkey.json and the safetensors file of a RecIS directory, with a NUL between them.
 // Whatever is accepted is tables whose pieces fit together and lie in the file.
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -13,16 +12,6 @@ namespace ckpt::fuzz {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path recis_scratch() {
-  std::string name = (fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path()) / "recis_fuzz.XXXXXX";
-  must(mkdtemp(name.data()) != nullptr);
-  static const struct Removed {
-    fs::path path;
-    ~Removed() { fs::remove_all(path); }
-  } removed{name};
-  return name;
-}
 
 void read_tables(interop::ForeignCheckpoint& state) {
   const auto tables = state.tables();
@@ -48,7 +37,8 @@ void read_tables(interop::ForeignCheckpoint& state) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ckpt;
-  static const std::filesystem::path folder = fuzz::recis_scratch();
+  static const fuzz::Scratch scratch("recis_fuzz");
+  const std::filesystem::path& folder = scratch.folder;
   std::string_view rest = as_text(fuzz::input(data, size));
   for (const char* name : {interop::kRecisIndex, interop::kRecisKeys, "m.safetensors"}) {
     const size_t end =
