@@ -46,9 +46,15 @@ Status Checkpoint::load(const CheckpointEntry& entry, unsigned threads) {
 }
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open_quietly(const store::Store& store, std::string_view id) {
+  CheckpointEntry entry;
+  entry.id = id;
+  return open_quietly(store, entry);
+}
+
+Result<std::unique_ptr<Checkpoint>> Checkpoint::open_quietly(const store::Store& store, const CheckpointEntry& entry) {
   std::unique_ptr<Checkpoint> checkpoint(new Checkpoint);
   checkpoint->store_ = std::shared_ptr<const store::Store>(std::shared_ptr<void>(), &store);
-  checkpoint->selection_.entry.id = id;
+  checkpoint->selection_.entry = entry;
   Status status = checkpoint->read_manifest(1);
   if (!status.ok()) return checkpoint->at_manifest(std::move(status));
   return checkpoint;
@@ -64,7 +70,7 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::past_cache() const {
 
 Result<Selection> find_checkpoint(const Places& places, const Question& question) {
   return select_checkpoint(places, question, [&](const CheckpointEntry& entry) {
-    return Checkpoint::open_quietly(places.of(entry), entry.id).status();
+    return Checkpoint::open_quietly(places.of(entry), entry).status();
   });
 }
 

@@ -73,6 +73,8 @@ class Checkpoint {
   // What the directory `id` of `store` holds, read and checked as above, without a lock. The store must outlive it.
   // ABORTED for a tombstone.
   static Result<std::unique_ptr<Checkpoint>> open_quietly(const store::Store& store, std::string_view id);
+  // The same of what was looked at a moment ago, whose manifest may be open.
+  static Result<std::unique_ptr<Checkpoint>> open_quietly(const store::Store& store, const CheckpointEntry& entry);
 
   // For whoever tells what the store holds: the same checkpoint, read quietly and past the cache of its parts. Null if
   // there is no cache between. GONE if another one is there by now. Must not outlive this one.

@@ -97,6 +97,10 @@ TEST_P(S3Requests, OfASmallSaveAndLoadAreAFew) {
       << "the listing says which MANIFEST; the store's id";
 
   proxy_->arm(Fault::kNone, 0);
+  ASSERT_TRUE(checkpoint::find_checkpoint(*store, {"latest", "main"}).ok());
+  EXPECT_EQ(proxy_->requests(), 3u) << "to find it is to open it";
+
+  proxy_->arm(Fault::kNone, 0);
   const Told loaded = under_a_job([&](Job& job) { return load_numbers(opened, 5, job); });
   ASSERT_TRUE(loaded.status.ok()) << loaded.status.message();
   EXPECT_EQ(loaded.requests, "1 GET 0 PUT 0 LIST 0 DELETE 0 again") << "all of so small a part comes with its end";
