@@ -14,7 +14,6 @@ namespace ckpt::interop {
 namespace {
 
 constexpr uint64_t kStep = 8 << 20;
-constexpr std::string_view kMemory = "~storage/";  // of aliases, not a tensor by a name
 
 class Comparison {
  public:
@@ -133,7 +132,7 @@ Status compare_with(const State& state, ForeignCheckpoint& files, const ReadOpti
   CKPT_TRY(files.find_elements(options));
   Comparison comparison(state, files, options);
   for (const ForeignTensor& tensor : files.tensors) {
-    if (tensor.name.starts_with(kMemory) || tensor.buckets != 0) continue;
+    if (tensor.name.starts_with(kAliasMemory) || tensor.buckets != 0) continue;
     Status status = comparison.compare(tensor, name_of(tensor.name));
     if (!status.ok())
       return std::move(status).in("read back: tensor " + ckpt::quoted(tensor.name)).with("tensor", tensor.name);

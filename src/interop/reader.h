@@ -26,6 +26,9 @@
 
 namespace ckpt::interop {
 
+// How names of memory begin that only aliases show: no user names it.
+inline constexpr std::string_view kAliasMemory = "~storage/";
+
 struct ReadOptions {
   bool verify = true;  // compare the checksums that the format has; without it only those of what is read anyway
   unsigned threads = 1;

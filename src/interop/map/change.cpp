@@ -17,7 +17,6 @@ namespace ckpt::interop {
 
 namespace {
 
-constexpr std::string_view kShared = "~storage/";  // memory of aliases, which no user names
 constexpr uint64_t kMaxConfig = 4 << 20;
 
 // A tensor that is to be made of others.
@@ -56,7 +55,7 @@ class Changer {
   Status choose() {
     for (size_t i = 0; i < content_.tensors.size(); i++) {
       const std::string& name = content_.tensors[i].name;
-      if (name.starts_with(kShared)) {
+      if (name.starts_with(kAliasMemory)) {
         targets_.push_back({name, nullptr, {i}, 0, {}});
         continue;
       }
@@ -189,7 +188,7 @@ class Changer {
     uint16_t dtype = first.dtype;
     if (target.rule && target.rule->cast) dtype = *target.rule->cast;
     const bool may_cast = changes_.cast && device::convertible(dtype, *changes_.cast);
-    if (may_cast && !target.name.starts_with(kShared)) dtype = *changes_.cast;
+    if (may_cast && !target.name.starts_with(kAliasMemory)) dtype = *changes_.cast;
     // What was a view of memory that is no more is written out where strides tell how it lay.
     const bool lost = first.is_alias() && place_[first.target] == ForeignTensor::kNoTarget && first.pieces[0].strides;
     if (parts.size() == 1 && dtype == first.dtype && parts[0].view.is_identity() && !lost) {
@@ -245,7 +244,7 @@ class Changer {
     std::vector<ForeignTensor> kept;
     for (size_t i = 0; i < out_.size(); i++) {
       moved[i] = kept.size();
-      if (!out_[i].name.starts_with(kShared) || used.contains(i)) kept.push_back(std::move(out_[i]));
+      if (!out_[i].name.starts_with(kAliasMemory) || used.contains(i)) kept.push_back(std::move(out_[i]));
     }
     for (ForeignTensor& tensor : kept)
       if (tensor.is_alias()) tensor.target = moved[tensor.target];
@@ -488,7 +487,7 @@ static Status check_back(const ForeignCheckpoint& content, const Changes& change
         .with("tensor", name);
   }
   for (const auto& [name, shape] : before)
-    if (!after.contains(name) && !name.starts_with(kShared) && name.starts_with(changes.at) &&
+    if (!after.contains(name) && !name.starts_with(kAliasMemory) && name.starts_with(changes.at) &&
         !changes.mapping->drops(std::string_view(name).substr(changes.at.size())))
       return Status(CKPT_MISMATCH, back.mapping->name + " does not give tensor " + shown(name)).with("tensor", name);
   return Ok();

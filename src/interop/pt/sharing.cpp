@@ -111,7 +111,7 @@ class Planner {
     const bool plain = !key.empty() && key.size() <= 64 && std::all_of(key.begin(), key.end(), [](char c) {
       return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
     });
-    const std::string name = "~storage/" + (plain ? key : "x" + std::to_string(extra_.size()));
+    const std::string name = std::string(kAliasMemory) + (plain ? key : "x" + std::to_string(extra_.size()));
     const size_t before = runs_[name]++;
     return before == 0 ? name : name + '.' + std::to_string(before);  // no name has a dot by itself
   }

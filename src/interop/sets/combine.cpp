@@ -15,8 +15,6 @@ using format::TreeNode;
 
 namespace {
 
-constexpr std::string_view kMemoryNames = "~storage/";  // of aliases
-
 class Combiner {
  public:
   explicit Combiner(const char* format) { out_.format = format; }
@@ -66,8 +64,8 @@ class Combiner {
   }
 
   std::string name_in(const std::string& place, std::string_view name) const {
-    if (name.starts_with(kMemoryNames))
-      return strformat("{}x{}_{}", kMemoryNames, parts_, std::string(name.substr(kMemoryNames.size())));
+    if (name.starts_with(kAliasMemory))
+      return strformat("{}x{}_{}", kAliasMemory, parts_, std::string(name.substr(kAliasMemory.size())));
     return place.empty() ? std::string(name) : place + '/' + std::string(name);
   }
 
