@@ -15,23 +15,23 @@ extern "C" {
 /* ---- import and export ------------------------------------------------------------------------------------ */
 
 /* Saves a PyTorch .pt, a directory of torch.distributed.checkpoint (DCP), an hfai directory of PART_*.pt, a safetensors
- * file, a Hugging Face set (a directory or its index.json), a directory of Hugging Face's Trainer, of torchtune,
- * Meta, OLMo, RecIS, DeepSpeed or Megatron, one of a .pt of each rank, or a file of Composer as a checkpoint. `path`
- * may be the address of a file on a web server ("https://host/model.safetensors"), an index.json among them: it is
- * read by ranges, as it is wanted, and is GONE if it changes meanwhile. Its run is that of option run; without one
- * "main", where a load without options finds it, or "import" if a trainer has used "main" since the last import: it
- * would be fenced. `info` tells. The content decides what it is. A .pt becomes tensors, aliases and a state tree
- * (ckpt_tree.h), and runs no code; of
- * safetensors the file split and the metadata are kept as attributes for ckpt_export. Attribute import.unchecked counts
- * what a .pt or hfai directory has no checksums of. `info` (nullable) receives the result. The files are mapped: one
- * that somebody truncates meanwhile can end the process with SIGBUS. Imports into one run take turns: each waits for
- * the others for at most timeout_ms, then returns TIMEOUT. FENCED: on a file system without locks another import, or a
- * trainer, took the run meanwhile; import again. Options only, exclude and cast choose tensors and their dtype; map
- * names a mapping (docs/mappings.md), by which tensors get other names, are rearranged, cut or put together as they are
- * read; strict=none lets it leave some as they are. With verify_after=1 what was saved is read back and compared.
- * Options: run, verify, verify_after, on_existing, compression, threads, timeout_ms; map, map_at, map_back, config,
- * only, exclude, cast, strict; ca_file, http_header (https). Statuses: NOT_FOUND (also what a mapping needs), MISMATCH
- * (a mapping that does not fit), FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE (https), IO, NO_SPACE. */
+ * file, a Hugging Face set (a directory or its index.json), a directory of Hugging Face's Trainer, of
+ * accelerate, torchtune, Meta, OLMo, RecIS, DeepSpeed or Megatron, one of a .pt of each rank, or a file of Composer as
+ * a checkpoint. `path` may be the address of a file on a web server ("https://host/model.safetensors"), an index.json
+ * among them: it is read by ranges, as it is wanted, and is GONE if it changes meanwhile. Its run is that of option
+ * run; without one "main", where a load without options finds it, or "import" if a trainer has used "main" since the
+ * last import: it would be fenced. `info` tells. The content decides what it is. A .pt becomes tensors, aliases and a
+ * state tree (ckpt_tree.h), and runs no code; of safetensors the file split and the metadata are kept as attributes for
+ * ckpt_export. Attribute import.unchecked counts what a .pt or hfai directory has no checksums of. `info` (nullable)
+ * receives the result. The files are mapped: one that somebody truncates meanwhile can end the process with SIGBUS.
+ * Imports into one run take turns: each waits for the others for at most timeout_ms, then returns TIMEOUT. FENCED: on a
+ * file system without locks another import, or a trainer, took the run meanwhile; import again. Options only, exclude
+ * and cast choose tensors and their dtype; map names a mapping (docs/mappings.md), by which tensors get other names,
+ * are rearranged, cut or put together as they are read; strict=none lets it leave some as they are. With verify_after=1
+ * what was saved is read back and compared. Options: run, verify, verify_after, on_existing, compression, threads,
+ * timeout_ms; map, map_at, map_back, config, only, exclude, cast, strict; ca_file, http_header (https). Statuses:
+ * NOT_FOUND (also what a mapping needs), MISMATCH (a mapping that does not fit), FORMAT, UNSUPPORTED, CORRUPT, EXISTS,
+ * TIMEOUT, FENCED, GONE (https), IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
                                  const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err);
 
@@ -71,9 +71,9 @@ typedef struct ckpt_file ckpt_file;
 CKPT_API ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_file_free(ckpt_file* file);
 
-/* "pt" (zip), "pt-legacy", "safetensors", "hfai", "dcp", "bin", "hf-trainer", "torchtune", "meta", "olmo", "composer",
- * "recis", "ranks", "deepspeed", "megatron". Static text. Sparse tables of recis are tensors here: T/ids, T/COLUMN, and
- * T, an alias of the ids. */
+/* "pt" (zip), "pt-legacy", "safetensors", "hfai", "dcp", "bin", "hf-trainer", "accelerate", "torchtune", "meta",
+ * "olmo", "composer", "recis", "ranks", "deepspeed", "megatron". Static text. Sparse tables of recis are tensors here:
+ * T/ids, T/COLUMN, and T, an alias of the ids. */
 CKPT_API const char* ckpt_file_format(const ckpt_file* file);
 
 typedef struct ckpt_file_tensor {

@@ -140,7 +140,7 @@ bool is_foreign(const std::string& argument) {
   bool found = false;
   for (fs::directory_iterator it(argument, code), end; !code && it != end && !found; it.increment(code)) {
     const std::string name = it->path().filename().string();
-    for (std::string_view ending : {".safetensors", ".pt", ".pth", ".bin", ".metadata"})
+    for (std::string_view ending : {".safetensors", ".pt", ".pth", ".bin", ".metadata", ".pkl"})
       found |= name.ends_with(ending);
     // Of OLMo, RecIS, DeepSpeed and Megatron, where all else lies in folders.
     for (std::string_view known : {"config.yaml", ".metadata.json", "checkpoint", "io_state_count", "latest",

@@ -43,3 +43,6 @@ cp -r "$fixtures/fsdp2" unended; rm unended/.metadata
 expect 2 import unended store; complains 'that save never ended'
 mkdir -p run/optimizer_0; cp "$fixtures/async/.metadata" "$fixtures"/async/*.distcp run/optimizer_0
 expect 2 import run store; complains 'import what is in it: "optimizer_0", of torch.distributed.checkpoint'
+# A framework's directory that it is known to read, with DCP directories in it.
+expect 0 info "$fixtures/../accelerate/fsdp"; says '^format +accelerate$'
+expect 1 diff "$fixtures/../accelerate/fsdp" "$fixtures/../accelerate/ranks"; says_not '^tensor'

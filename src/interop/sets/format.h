@@ -12,10 +12,22 @@ namespace ckpt::interop {
 // pytorch_model.bin, or pytorch_model-00001-of-00002.bin … with an index: a directory, or the index.
 bool is_bin_set(const Candidate& candidate);
 Result<ForeignCheckpoint> read_bin_set(const std::string& path, const ReadOptions& options);
-// checkpoint-500 of Trainer: {"model", "optimizer", "scheduler", "scaler", "rng_state", "trainer_state"}. The
-// random states of several ranks are a dict {"rank0", "rank1", …}.
+// checkpoint-500 of Trainer: {"model" (or "adapter"), "optimizer", "scheduler", "scaler", "rng_state",
+// "trainer_state"}. The random states of several ranks are a dict {"rank0", "rank1", …}.
 bool is_hf_trainer(const Candidate& candidate);
 Result<ForeignCheckpoint> read_hf_trainer(const std::string& path, const ReadOptions& options);
+// Whether there is a model in one of the files that read_weights tries first.
+bool holds_model_weights(const std::vector<std::string>& names);
+
+// ---- accelerate.cpp ----
+// A directory of save_state: {"model", "optimizer", "scheduler", "sampler", "dl_state_dict", "scaler",
+// "custom_checkpoint_0", "random_states" of each rank}; a second model is "model_1", its optimizer "optimizer_1".
+bool is_accelerate(const Candidate& candidate);
+Result<ForeignCheckpoint> read_accelerate(const std::string& path, const ReadOptions& options);
+// Models and optimizers that accelerate prepared, as Trainer writes them too: each in one file, sharded by FSDP (DCP,
+// or a file of each rank), or by DeepSpeed; a PEFT adapter alone is "adapter". NOT_FOUND without a model.
+bool holds_prepared(const std::vector<std::string>& names);
+Result<std::vector<StatePart>> read_prepared(const std::string& path, const ReadOptions& options);
 
 // ---- torchtune.cpp ----
 // A recipe's output directory: what its newest epoch has as {"model", "adapter"}, and the recipe's state beside.

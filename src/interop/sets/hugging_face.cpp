@@ -103,6 +103,11 @@ std::vector<std::string> names_in_directory(const std::string& path) {
   return names;
 }
 
+bool holds_model_weights(const std::vector<std::string>& names) {
+  return std::ranges::any_of(std::initializer_list<const char*>{kIndexFile, kDefaultFile, kBinIndex, kBinFile},
+                             [&](const char* name) { return has_name(names, name); });
+}
+
 bool holds_weights(const std::vector<std::string>& names) {
   return std::any_of(names.begin(), names.end(), [](const std::string& name) {
     return name.ends_with(kSuffix) || name == kBinFile || name == kBinIndex || is_bin_shard(name);
@@ -158,14 +163,15 @@ Result<ForeignCheckpoint> read_bin_set(const std::string& path, const ReadOption
 bool is_hf_trainer(const Candidate& candidate) {
   if (!candidate.is_directory) return false;
   const std::vector<std::string> names = names_in_directory(candidate.path);
-  return holds_weights(names) && has_name(names, "trainer_state.json") && has_name(names, "optimizer.pt");
+  // Without an optimizer it is a model, which others read.
+  const bool has_optimizer =
+      std::ranges::any_of(names, [](const std::string& name) { return name.starts_with("optimizer"); });
+  return has_name(names, "trainer_state.json") && holds_prepared(names) && (has_optimizer || has_name(names, "latest"));
 }
 
 Result<ForeignCheckpoint> read_hf_trainer(const std::string& path, const ReadOptions& options) {
   const std::vector<std::string> names = names_in_directory(path);
-  std::vector<StatePart> parts(1);
-  parts[0].key = "model";
-  CKPT_ASSIGN(parts[0].content, read_weights(path, options));
+  CKPT_ASSIGN(std::vector<StatePart> parts, read_prepared(path, options));
   for (const char* key : {"optimizer", "scheduler", "scaler"})
     CKPT_TRY(read_if_there(path, names, std::string(key) + ".pt", key, options, &parts));
   CKPT_TRY(read_random_states(path, names, options, &parts));

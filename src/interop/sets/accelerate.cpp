@@ -1,0 +1,176 @@
+// What accelerate writes (1.15.0: save_accelerator_state, save_fsdp_model, save_fsdp_optimizer), and Trainer, which
+// runs on it: models and optimizers as one file each, as DCP, or as a file of each rank.
+#include <algorithm>
+#include <charconv>
+
+#include "interop/dcp/format.h"
+#include "interop/deepspeed/format.h"
+#include "interop/safetensors/file_set.h"
+#include "interop/sets/format.h"
+#include "interop/shards/merge.h"
+
+namespace ckpt::interop {
+
+namespace {
+
+constexpr std::string_view kRandom = "random_states_", kPickle = ".pkl";
+
+// The first of a kind has no number in its name: "optimizer.bin", "optimizer_1.bin".
+std::string numbered(const std::string& stem, size_t i) { return i == 0 ? stem : strformat("{}_{}", stem, i); }
+
+// `take` of 0, 1, … until one is not there: how many were.
+template <class Take>
+Result<size_t> take_all(const Take& take) {
+  for (size_t i = 0;; i++) {
+    CKPT_ASSIGN(const bool found, take(i));
+    if (!found) return i;
+  }
+}
+
+class Directory {
+ public:
+  Directory(const std::string& path, const ReadOptions& options)
+      : path_(path), options_(options), names_(names_in_directory(path)) {}
+
+  bool has(const std::string& name) const { return std::binary_search(names_.begin(), names_.end(), name); }
+  std::vector<StatePart> take() { return std::move(parts_); }
+
+  // Each returns whether it was there.
+  Result<bool> file(const std::string& key, const std::string& name) {
+    if (!has(name)) return false;
+    CKPT_ASSIGN(StatePart part, read_part(key, path_ + '/' + name, options_));
+    parts_.push_back(std::move(part));
+    return true;
+  }
+  Result<bool> model(size_t i) {
+    const std::string key = numbered("model", i), fsdp = "pytorch_model_fsdp";
+    if (i == 0 && holds_model_weights(names_)) {
+      StatePart& part = parts_.emplace_back();
+      part.key = key;
+      CKPT_ASSIGN(part.content, read_weights(path_, options_));
+      return true;
+    }
+    for (const std::string& name : {key + kSuffix, numbered("pytorch_model", i) + ".bin", numbered(fsdp, i) + ".bin"}) {
+      CKPT_ASSIGN(const bool found, file(key, name));
+      if (found) return true;
+    }
+    CKPT_ASSIGN(const bool found, sharded(key, strformat("{}_{}", fsdp, i), i));
+    if (found || i != 0) return found;
+    for (const char* ending : {kSuffix, ".bin"}) {  // of PEFT
+      CKPT_ASSIGN(const bool adapter, file("adapter", std::string("adapter_model") + ending));
+      if (adapter) return true;
+    }
+    return rank_files(key, fsdp + "_rank");
+  }
+  Result<bool> optimizer(size_t i) {
+    const std::string key = numbered("optimizer", i);
+    CKPT_ASSIGN(const bool found, file(key, key + ".bin"));
+    return found ? found : sharded(key, strformat("optimizer_{}", i), i);
+  }
+  Status random_states();
+
+ private:
+  // A DCP directory, in which the state has a key of its own, or a file of each rank.
+  Result<bool> sharded(const std::string& key, const std::string& name, size_t i) {
+    if (!has(name)) return rank_files(key, name + "_rank");
+    CKPT_ASSIGN(ForeignCheckpoint content, read_dcp(path_ + '/' + name, options_));
+    CKPT_TRY(content.find_elements(options_));
+    StatePart& part = parts_.emplace_back();
+    if (i != 0) part.key = key;
+    part.content.push_back(std::move(content));
+    return true;
+  }
+  Result<bool> rank_files(const std::string& key, const std::string& before) {
+    std::vector<std::pair<uint32_t, std::string>> found;
+    for (const std::string& name : names_)
+      if (const auto rank = rank_name(name); rank && rank->before == before) found.emplace_back(rank->rank, name);
+    if (found.empty()) return false;
+    std::ranges::sort(found);
+    std::vector<std::string> names;
+    for (auto& [rank, name] : found) names.push_back(std::move(name));
+    CKPT_ASSIGN(const std::vector<RankFile> ranks, open_rank_files(path_, names, options_));
+    CKPT_ASSIGN(ForeignCheckpoint content, merge_rank_files(path_, ranks, {}, options_));
+    StatePart& part = parts_.emplace_back();
+    part.key = key;
+    part.content.push_back(std::move(content));
+    return true;
+  }
+
+  const std::string& path_;
+  const ReadOptions& options_;
+  std::vector<std::string> names_;
+  std::vector<StatePart> parts_;
+};
+
+// random_states_0.pkl, random_states_1.pkl …: what each rank has.
+Status Directory::random_states() {
+  std::vector<uint32_t> ranks;
+  for (const std::string& name : names_) {
+    if (!name.starts_with(kRandom) || !name.ends_with(kPickle)) continue;
+    uint32_t rank = 0;
+    const char* end = name.data() + name.size() - kPickle.size();
+    if (std::from_chars(name.data() + kRandom.size(), end, rank).ptr == end) ranks.push_back(rank);
+  }
+  std::ranges::sort(ranks);
+  StatePart part{"random_states", {}, true};
+  for (size_t i = 0; i < ranks.size(); i++) {
+    const std::string file = path_ + '/' + strformat("{}{}{}", kRandom, i, kPickle);
+    if (ranks[i] != i)
+      return Status(CKPT_INCOMPLETE, strformat("{} is missing: that of rank {} is there", file, ranks[i]))
+          .with("path", file);
+    CKPT_ASSIGN(StatePart one, read_part("", file, options_));
+    part.content.push_back(std::move(one.content[0]));
+  }
+  if (!part.content.empty()) parts_.push_back(std::move(part));
+  return Ok();
+}
+
+}  // namespace
+
+bool holds_prepared(const std::vector<std::string>& names) {
+  return holds_model_weights(names) || std::ranges::any_of(names, [](const std::string& name) {
+           return name == "latest" || name.starts_with("pytorch_model_fsdp") || name.starts_with("adapter_model.");
+         });
+}
+
+Result<std::vector<StatePart>> read_prepared(const std::string& path, const ReadOptions& options) {
+  Directory directory(path, options);
+  if (directory.has("latest")) {
+    std::vector<StatePart> parts(1);
+    CKPT_ASSIGN(ForeignCheckpoint content, read_deepspeed(path, options));
+    parts[0].content.push_back(std::move(content));
+    return parts;
+  }
+  CKPT_ASSIGN(const size_t models, take_all([&](size_t i) { return directory.model(i); }));
+  if (models == 0) return Status(CKPT_NOT_FOUND, path + " holds no model").with("path", path);
+  CKPT_TRY(take_all([&](size_t i) { return directory.optimizer(i); }).status());
+  return directory.take();
+}
+
+bool is_accelerate(const Candidate& candidate) {
+  if (!candidate.is_directory) return false;
+  const std::vector<std::string> names = names_in_directory(candidate.path);
+  return holds_prepared(names) && std::ranges::any_of(names, [](const std::string& name) {
+           return name.starts_with(kRandom) && name.ends_with(kPickle);
+         });
+}
+
+Result<ForeignCheckpoint> read_accelerate(const std::string& path, const ReadOptions& options) {
+  CKPT_ASSIGN(std::vector<StatePart> parts, read_prepared(path, options));
+  Directory directory(path, options);
+  for (const char* stem : {"scheduler", "sampler", "dl_state_dict"})
+    CKPT_TRY(
+        take_all([&](size_t i) { return directory.file(numbered(stem, i), numbered(stem, i) + ".bin"); }).status());
+  CKPT_TRY(directory.file("scaler", "scaler.pt").status());
+  CKPT_TRY(take_all([&](size_t i) {
+             const std::string key = strformat("custom_checkpoint_{}", i);
+             return directory.file(key, key + std::string(kPickle));
+           }).status());
+  CKPT_TRY(directory.random_states());
+  std::ranges::move(directory.take(), std::back_inserter(parts));
+  CKPT_ASSIGN(ForeignCheckpoint all, combine("accelerate", std::move(parts)));
+  keep_file_names(all, path);
+  return all;
+}
+
+}  // namespace ckpt::interop
